@@ -1,0 +1,36 @@
+# The house (docs/architecture.md): level by level; a module links only what lies below it.
+pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
+pkg_check_modules(LZ4 REQUIRED IMPORTED_TARGET liblz4)
+pkg_check_modules(PNG REQUIRED IMPORTED_TARGET libpng)
+pkg_check_modules(JPEG REQUIRED IMPORTED_TARGET libjpeg)
+pkg_check_modules(CJSON REQUIRED IMPORTED_TARGET libcjson)
+# Debian's dnnl-config.cmake asks for OpenCL, which the CPU engine does not need.
+find_library(DNNL_LIBRARY dnnl REQUIRED)
+find_path(DNNL_INCLUDE_DIR dnnl.h REQUIRED)
+find_package(MPI REQUIRED COMPONENTS C)
+
+# L0
+cod_module(core)
+# L1
+cod_module(nn LINKS cod_core)
+cod_module(ref LINKS cod_core)
+cod_module(cpu LINKS cod_core PRIVATE_LINKS ${DNNL_LIBRARY} Threads::Threads)
+cod_module(comm LINKS cod_core PRIVATE_LINKS MPI::MPI_C Threads::Threads)
+cod_module(data LINKS cod_core PRIVATE_LINKS PkgConfig::PNG PkgConfig::JPEG Threads::Threads)
+cod_module(io LINKS cod_core PRIVATE_LINKS PkgConfig::CJSON)
+cod_module(config LINKS cod_core PRIVATE_LINKS PkgConfig::YAML)
+# L2
+cod_module(infer LINKS cod_core cod_nn cod_data cod_io)
+# L3
+cod_module(train LINKS cod_core cod_nn cod_comm cod_data cod_io cod_config cod_infer PRIVATE_LINKS Threads::Threads)
+# L4
+cod_module(distill LINKS cod_core cod_nn cod_comm cod_io cod_train PRIVATE_LINKS PkgConfig::LZ4)
+
+# L5
+file(GLOB tool_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tools/*.c ${CMAKE_CURRENT_SOURCE_DIR}/tools/*/*.c)
+if(tool_sources)
+    add_executable(codistill ${tool_sources})
+    target_include_directories(codistill PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+    target_link_libraries(codistill PRIVATE cod_flags cod_distill cod_train cod_infer cod_config cod_io cod_data cod_comm cod_cpu
+                          cod_ref cod_nn cod_core MPI::MPI_C m)
+endif()

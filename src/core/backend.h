@@ -1,0 +1,221 @@
+/**
+ * @file
+ * The backend contract: what a device must offer so that compiled programs run on it. Device-neutral.
+ *
+ * A backend turns op descriptors into plans once, and then only runs plans. Running is asynchronous: calls return as
+ * soon as the work is queued, work of one queue runs in order, and only event_wait() and download() block the host.
+ * A plan may not allocate, and may not depend on the host's state when it runs, so that a list of plans can be captured
+ * once and replayed. (CPU backends run at once; for them queues, events and captures are trivial or absent.)
+ *
+ * Gradients of an op are ops of their own. Where an op has `accumulate` set, it adds to its gradient outputs instead
+ * of overwriting them; which outputs these are is said in the table below.
+ */
+#ifndef COD_CORE_BACKEND_H
+#define COD_CORE_BACKEND_H
+
+#include "core/tensor.h"
+
+/**
+ * x, y: forward input and output; dx, dy, …: gradients of the loss with respect to x, y, …; [name] may be absent
+ * (view.buffer == NULL). Parameters (w, b, gamma, …), statistics and their gradients have the *parameter type* (f32; f64
+ * in f64 programs); activations and their gradients each have the view's own dtype, so a plan converts as it reads and writes.
+ * A view marked + is read and written. Outputs in bold print (*) obey `accumulate`.
+ *
+ * kind                     inputs                                      outputs
+ * CONV2D                   x, w, [b], [slope]                          y = activation(conv(x, w) + b)
+ * CONV2D_BACKWARD_DATA     dy, w                                       dx*
+ * CONV2D_BACKWARD_WEIGHTS  x, dy                                       dw*, [db*]
+ * LINEAR                   x {N,1,1,I}, w {O,1,1,I}, [b], [slope]      y {N,1,1,O} = activation(x wᵀ + b)
+ * LINEAR_BACKWARD_DATA     dy, w                                       dx*
+ * LINEAR_BACKWARD_WEIGHTS  x, dy                                       dw*, [db*]
+ * NORM_TRAIN               x, gamma, beta, [slope]                     y, mean, inv_std, running_mean+, running_var+
+ * NORM_INFERENCE           x, gamma, beta, mean, var, [slope]          y
+ * NORM_BACKWARD            x, dy, gamma, beta, mean, inv_std, [slope]  dx*, dgamma*, dbeta*, [dslope*]
+ * FOLD_NORM                w, [b], gamma, beta, mean, var              w', b'
+ * ACTIVATION               x, [slope]                                  y
+ * ACTIVATION_BACKWARD      x (PRELU) or y (the others), dy, [slope]    dx*, [dslope*]
+ * ADD                      a, [b]                                      y* = alpha·a + beta·b     (without b: scale, copy, cast)
+ * PIXEL_SHUFFLE            x {N,H,W,C·r²}                              y {N,rH,rW,C}, y[ry+i, rx+j, c] = x[y, x, c·r² + i·r + j]
+ * PIXEL_UNSHUFFLE          dy                                          dx*
+ * RESIZE                   x                                           y {N,fH,fW,C}
+ * RESIZE_BACKWARD          dy                                          dx*
+ * POOL                     x                                           y, [index i32 {y's shape}: position in the window, max only]
+ * POOL_BACKWARD            dy, [index]                                 dx*
+ * LOSS                     prediction, target, [weight f32 {1}]        value f32 {1}, [dprediction*]
+ * GRAD_NORM                grad                                        norm {1}, the Euclidean norm
+ * OPTIMISER                grad, scalars f32 {4}, [norm]               param+, [m+], [v+]
+ * EMA                      param, scalars f32 {1}: decay               ema+ = decay·ema + (1-decay)·param
+ * FILL                                                                 y = alpha
+ *
+ * NORM_* normalise each channel over N, H, W: y = activation(gamma·(x-mean)·inv_std + beta), inv_std = 1/sqrt(var + epsilon) with the
+ * biased variance; running statistics move by `momentum` toward the batch's, the variance unbiased (as PyTorch does). The
+ * gradient of a fused activation recomputes the pre-activation from x, mean, inv_std, gamma and beta.
+ * Slopes (PReLU) have 1 or C elements. Gradients at zero: ReLU family 0 side (x > 0 passes), L1 zero, max pooling first maximum.
+ * LOSS targets have the prediction's shape, except CROSS_ENTROPY: i32 classes {N,1,1,1}. For KL both are logits {N,1,1,K}, and the value
+ * is T²·mean over N of sum over K of p_target·(log p_target - log p_prediction), p = softmax(logits / T) (Hinton et al. 2015).
+ * CHARBONNIER is mean of sqrt(d² + epsilon²). All losses are means (over all elements, or over N for CROSS_ENTROPY and KL).
+ * `value` is the loss without weights; dprediction is scaled by alpha and by *weight.
+ * OPTIMISER scalars: learning rate, 1 - beta1^t, 1 - beta2^t, 0; where `norm` is given and attr.max_norm > 0, gradients are
+ * first scaled by min(1, max_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_.
+ */
+typedef enum cod_op_kind {
+    COD_OP_CONV2D,
+    COD_OP_CONV2D_BACKWARD_DATA,
+    COD_OP_CONV2D_BACKWARD_WEIGHTS,
+    COD_OP_LINEAR,
+    COD_OP_LINEAR_BACKWARD_DATA,
+    COD_OP_LINEAR_BACKWARD_WEIGHTS,
+    COD_OP_NORM_TRAIN,
+    COD_OP_NORM_INFERENCE,
+    COD_OP_NORM_BACKWARD,
+    COD_OP_FOLD_NORM,
+    COD_OP_ACTIVATION,
+    COD_OP_ACTIVATION_BACKWARD,
+    COD_OP_ADD,
+    COD_OP_PIXEL_SHUFFLE,
+    COD_OP_PIXEL_UNSHUFFLE,
+    COD_OP_RESIZE,
+    COD_OP_RESIZE_BACKWARD,
+    COD_OP_POOL,
+    COD_OP_POOL_BACKWARD,
+    COD_OP_LOSS,
+    COD_OP_GRAD_NORM,
+    COD_OP_OPTIMISER,
+    COD_OP_EMA,
+    COD_OP_FILL,
+    COD_OP_KIND_COUNT
+} cod_op_kind;
+
+const char *cod_op_kind_name(cod_op_kind kind);
+
+typedef enum cod_activation {
+    COD_ACT_NONE,
+    COD_ACT_RELU,
+    COD_ACT_LEAKY_RELU, /**< slope = attr.leak */
+    COD_ACT_PRELU,      /**< learnt slope: an input */
+    COD_ACT_SIGMOID,
+    COD_ACT_TANH
+} cod_activation;
+
+typedef enum cod_resize_mode {
+    COD_RESIZE_NEAREST,
+    COD_RESIZE_BILINEAR, /**< half-pixel centres, replicated borders: F.interpolate(align_corners=False), ONNX Resize linear */
+    COD_RESIZE_BICUBIC   /**< the same with Keys' kernel, a = -0.75: F.interpolate(mode="bicubic"), ONNX Resize cubic */
+} cod_resize_mode;
+
+typedef enum cod_pool_kind { COD_POOL_MAX, COD_POOL_AVERAGE, COD_POOL_GLOBAL_AVERAGE } cod_pool_kind;
+
+typedef enum cod_loss_kind {
+    COD_LOSS_L1,
+    COD_LOSS_MSE,
+    COD_LOSS_CHARBONNIER,
+    COD_LOSS_KL,
+    COD_LOSS_CROSS_ENTROPY
+} cod_loss_kind;
+
+typedef enum cod_optimiser_kind {
+    COD_OPT_SGD,  /**< PyTorch's SGD: g += decay·θ; m = momentum·m + g; θ -= lr·(nesterov ? g + momentum·m : m). No m where momentum = 0. */
+    COD_OPT_ADAM, /**< Kingma & Ba 2015, decay added to the gradient (L2), as torch.optim.Adam */
+    COD_OPT_ADAMW /**< Loshchilov & Hutter 2019: θ -= lr·decay·θ, decoupled, as torch.optim.AdamW */
+} cod_optimiser_kind;
+
+/** Everything about an op but its tensors; only the fields its kind uses are read. */
+typedef struct cod_op_attr {
+    int stride_h, stride_w, pad_h, pad_w;       /**< CONV2D*, POOL*; padding is symmetric, zeros (excluded from max; counted in averages) */
+    int kernel_h, kernel_w;                     /**< POOL*; convolutions take theirs from the weight */
+    cod_activation activation;                  /**< ACTIVATION*, CONV2D, LINEAR, NORM_* */
+    float leak;                                 /**< slope of LEAKY_RELU */
+    float epsilon;                              /**< NORM_*, FOLD_NORM, Charbonnier's epsilon, Adam's epsilon */
+    float momentum;                             /**< NORM_TRAIN: weight of the new batch (PyTorch's 0.1); SGD's momentum */
+    float alpha, beta;                          /**< ADD, FILL; LOSS: constant factor of the gradient (alpha) */
+    int factor;                                 /**< PIXEL_*, RESIZE* */
+    cod_resize_mode resize;
+    cod_pool_kind pool;
+    cod_loss_kind loss;
+    float temperature;                          /**< KL; 0 means 1 */
+    cod_optimiser_kind optimiser;
+    float beta1, beta2, weight_decay, max_norm; /**< OPTIMISER */
+    bool nesterov;
+} cod_op_attr;
+
+enum { COD_OP_MAX_INPUTS = 7, COD_OP_MAX_OUTPUTS = 5 };
+
+typedef struct cod_op {
+    cod_op_kind kind;
+    bool accumulate;
+    bool deterministic; /**< the result may not depend on timing or on the number of threads */
+    cod_op_attr attr;
+    cod_view inputs[COD_OP_MAX_INPUTS];
+    cod_view outputs[COD_OP_MAX_OUTPUTS];
+    const char *name; /**< for traces and messages; borrowed for the life of the plan */
+} cod_op;
+
+/** Checks that an op's views have the shapes its kind demands; every backend calls it first in plan_create(). */
+COD_MUST_CHECK cod_status cod_op_check(const cod_op *op);
+
+/** Multiplications and additions of the op, for GFLOP/s; 0 for ops without arithmetic worth counting. */
+double cod_op_flops(const cod_op *op);
+
+typedef struct cod_device cod_device; /**< an opened backend; each backend defines its own */
+typedef struct cod_queue cod_queue;   /**< an order of execution; NULL = the device's default queue */
+typedef struct cod_plan cod_plan;
+typedef struct cod_event cod_event;
+typedef struct cod_recording cod_recording;
+
+typedef struct cod_device_options {
+    int threads;  /**< host threads for computing; 0 = one */
+    int ordinal;  /**< which of several devices */
+} cod_device_options;
+
+typedef struct cod_backend {
+    const char *name; /**< "ref", "cpu", "cuda" */
+
+    cod_status (*open)(const cod_device_options *options, cod_device **out);
+    void (*close)(cod_device *device);
+    /** One line: library and version, processor, instruction set. Valid while the device lives. */
+    const char *(*describe)(cod_device *device);
+    /** Whether activations may have this type, at a speed worth having. */
+    bool (*supports)(cod_device *device, cod_dtype activation);
+
+    /** Zeroed memory at a 64-byte boundary or better. */
+    cod_status (*buffer_create)(cod_device *device, size_t bytes, cod_buffer **out);
+    void (*buffer_destroy)(cod_device *device, cod_buffer *buffer);
+    /** Host to device, in the queue's order; `source` may be reused at once. */
+    cod_status (*upload)(cod_device *device, cod_queue *queue, cod_buffer *target, size_t offset, const void *source,
+                         size_t bytes);
+    /** Device to host, after all earlier work of the queue; the data is there when it returns. */
+    cod_status (*download)(cod_device *device, cod_queue *queue, void *target, cod_buffer *source, size_t offset,
+                           size_t bytes);
+
+    /** Fails with COD_ERR_UNSUPPORTED and names the op when the backend lacks it. The op is copied, its buffers are borrowed. */
+    cod_status (*plan_create)(cod_device *device, const cod_op *op, cod_plan **out);
+    /**
+     * Does what depends on parameters alone (packing `w` of CONV2D, LINEAR and their BACKWARD_DATA). Callers run it once
+     * after creation and again whenever the values of `w` may have changed; other inputs are read by plan_run() itself.
+     */
+    cod_status (*plan_prepare)(cod_plan *plan, cod_queue *queue);
+    cod_status (*plan_run)(cod_plan *plan, cod_queue *queue);
+    void (*plan_destroy)(cod_plan *plan);
+
+    /** The rest may be NULL: then work is done when its call returns, and nothing can be captured. */
+    cod_status (*queue_create)(cod_device *device, cod_queue **out);
+    void (*queue_destroy)(cod_queue *queue);
+    cod_status (*event_create)(cod_device *device, cod_event **out);
+    cod_status (*event_record)(cod_event *event, cod_queue *queue);
+    cod_status (*event_wait)(cod_event *event);                         /**< blocks the host */
+    cod_status (*queue_wait)(cod_queue *queue, cod_event *event);       /**< later work of the queue waits */
+    void (*event_destroy)(cod_event *event);
+    cod_status (*capture_begin)(cod_device *device, cod_queue *queue);  /**< records plans instead of running them */
+    cod_status (*capture_end)(cod_device *device, cod_queue *queue, cod_recording **out);
+    cod_status (*recording_run)(cod_recording *recording, cod_queue *queue);
+    void (*recording_destroy)(cod_recording *recording);
+} cod_backend;
+
+/** Registers a backend under its name; called by `tools` and tests before anything is compiled. Borrowed for ever. */
+void cod_backend_register(const cod_backend *backend);
+/** The backend of this name, or NULL. */
+const cod_backend *cod_backend_find(const char *name);
+/** Name of the i-th registered backend, NULL past the last. */
+const char *cod_backend_name_at(size_t index);
+
+#endif

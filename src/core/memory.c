@@ -1,0 +1,71 @@
+#include "core/memory.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ARENA_BLOCK_BYTES = 64 * 1024 };
+
+struct cod_arena_block {
+    struct cod_arena_block *next;
+    size_t used, capacity;
+    unsigned char *data;
+};
+
+cod_status cod_aligned_alloc(void **out, size_t bytes)
+{
+    if (bytes > SIZE_MAX - 2 * COD_ALIGNMENT)
+        return cod_fail(COD_ERR_MEMORY, "an allocation of %zu bytes is too large", bytes);
+    const size_t rounded = cod_align_up(bytes ? bytes : 1);
+    void *memory = aligned_alloc(COD_ALIGNMENT, rounded);
+    if (memory == NULL)
+        return cod_fail(COD_ERR_MEMORY, "out of memory: %zu bytes wanted", bytes);
+    memset(memory, 0, rounded);
+    *out = memory;
+    return COD_OK;
+}
+
+void cod_aligned_free(void *memory)
+{
+    free(memory);
+}
+
+void *cod_arena_alloc(cod_arena *arena, size_t bytes)
+{
+    const size_t wanted = cod_align_up(bytes ? bytes : 1);
+    struct cod_arena_block *block = arena->blocks;
+    if (block == NULL || block->capacity - block->used < wanted) {
+        const size_t capacity = wanted > ARENA_BLOCK_BYTES ? wanted : ARENA_BLOCK_BYTES;
+        block = malloc(sizeof *block);
+        void *data = NULL;
+        if (block == NULL || cod_aligned_alloc(&data, capacity) != COD_OK) {
+            free(block);
+            (void)cod_fail(COD_ERR_MEMORY, "out of memory: %zu bytes wanted", capacity);
+            return NULL;
+        }
+        *block = (struct cod_arena_block){.next = arena->blocks, .capacity = capacity, .data = data};
+        arena->blocks = block;
+    }
+    void *memory = block->data + block->used;
+    block->used += wanted;
+    return memory;
+}
+
+char *cod_arena_strdup(cod_arena *arena, const char *text)
+{
+    const size_t length = strlen(text) + 1;
+    char *copy = cod_arena_alloc(arena, length);
+    if (copy != NULL)
+        memcpy(copy, text, length);
+    return copy;
+}
+
+void cod_arena_clear(cod_arena *arena)
+{
+    for (struct cod_arena_block *block = arena->blocks, *next; block != NULL; block = next) {
+        next = block->next;
+        cod_aligned_free(block->data);
+        free(block);
+    }
+    arena->blocks = NULL;
+}

@@ -1,0 +1,214 @@
+#include "core/backend.h"
+
+const char *cod_op_kind_name(cod_op_kind kind)
+{
+    static const char *const names[COD_OP_KIND_COUNT] = {
+        "conv2d",         "conv2d_backward_data", "conv2d_backward_weights", "linear",     "linear_backward_data",
+        "linear_backward_weights", "norm_train",  "norm_inference",          "norm_backward", "fold_norm",
+        "activation",     "activation_backward",  "add",                     "pixel_shuffle", "pixel_unshuffle",
+        "resize",         "resize_backward",      "pool",                    "pool_backward", "loss",
+        "grad_norm",      "optimiser",            "ema",                     "fill",
+    };
+    return (size_t)kind < COD_OP_KIND_COUNT ? names[kind] : "unknown";
+}
+
+static bool present(const cod_view *view)
+{
+    return view->buffer != NULL;
+}
+
+static bool is_shape(const cod_view *view, int64_t n, int64_t h, int64_t w, int64_t c)
+{
+    return present(view) && cod_shape_equal(view->shape, (cod_shape){n, h, w, c});
+}
+
+static bool same_shape(const cod_view *a, const cod_view *b)
+{
+    return present(a) && present(b) && cod_shape_equal(a->shape, b->shape);
+}
+
+/** Vectors of one value per channel. */
+static bool are_vectors(const cod_view *views, size_t first, size_t last, int64_t channels)
+{
+    for (size_t i = first; i <= last; i++)
+        if (!is_shape(&views[i], 1, 1, 1, channels))
+            return false;
+    return true;
+}
+
+static bool slope_fits(const cod_view *slope, cod_activation activation, int64_t channels)
+{
+    if (activation != COD_ACT_PRELU)
+        return !present(slope);
+    return present(slope) && (cod_shape_count(slope->shape) == 1 || is_shape(slope, 1, 1, 1, channels));
+}
+
+static bool conv_fits(const cod_op_attr *attr, const cod_view *x, const cod_view *w, const cod_view *y)
+{
+    if (!present(x) || !present(w) || !present(y) || attr->stride_h < 1 || attr->stride_w < 1)
+        return false;
+    const int64_t h = (x->shape.h + 2 * attr->pad_h - w->shape.h) / attr->stride_h + 1;
+    const int64_t width = (x->shape.w + 2 * attr->pad_w - w->shape.w) / attr->stride_w + 1;
+    return x->shape.c == w->shape.c && x->shape.h + 2 * attr->pad_h >= w->shape.h &&
+           x->shape.w + 2 * attr->pad_w >= w->shape.w && is_shape(y, x->shape.n, h, width, w->shape.n);
+}
+
+static bool linear_fits(const cod_view *x, const cod_view *w, const cod_view *y)
+{
+    return present(x) && present(w) && is_shape(x, x->shape.n, 1, 1, w->shape.c) && is_shape(w, w->shape.n, 1, 1, w->shape.c) &&
+           is_shape(y, x->shape.n, 1, 1, w->shape.n);
+}
+
+static bool optional_vector(const cod_view *view, int64_t channels)
+{
+    return !present(view) || is_shape(view, 1, 1, 1, channels);
+}
+
+static bool enlarged(const cod_view *small, const cod_view *large, int factor, int64_t channels)
+{
+    return present(small) && factor >= 1 &&
+           is_shape(large, small->shape.n, small->shape.h * factor, small->shape.w * factor, channels);
+}
+
+static bool pool_fits(const cod_op_attr *attr, const cod_view *x, const cod_view *y)
+{
+    if (!present(x) || !present(y))
+        return false;
+    if (attr->pool == COD_POOL_GLOBAL_AVERAGE)
+        return is_shape(y, x->shape.n, 1, 1, x->shape.c);
+    if (attr->stride_h < 1 || attr->stride_w < 1 || attr->kernel_h < 1 || attr->kernel_w < 1 ||
+        2 * attr->pad_h > attr->kernel_h || 2 * attr->pad_w > attr->kernel_w)
+        return false;
+    const int64_t h = (x->shape.h + 2 * attr->pad_h - attr->kernel_h) / attr->stride_h + 1;
+    const int64_t w = (x->shape.w + 2 * attr->pad_w - attr->kernel_w) / attr->stride_w + 1;
+    return x->shape.h + 2 * attr->pad_h >= attr->kernel_h && x->shape.w + 2 * attr->pad_w >= attr->kernel_w &&
+           is_shape(y, x->shape.n, h, w, x->shape.c);
+}
+
+static bool loss_fits(const cod_op *op)
+{
+    const cod_view *prediction = &op->inputs[0], *target = &op->inputs[1];
+    if (!present(prediction) || !present(target) || cod_shape_count(op->outputs[0].shape) != 1 ||
+        (present(&op->inputs[2]) && cod_shape_count(op->inputs[2].shape) != 1))
+        return false;
+    if (present(&op->outputs[1]) && !same_shape(prediction, &op->outputs[1]))
+        return false;
+    if (op->attr.loss == COD_LOSS_CROSS_ENTROPY)
+        return target->dtype == COD_I32 && is_shape(target, prediction->shape.n, 1, 1, 1) &&
+               is_shape(prediction, prediction->shape.n, 1, 1, prediction->shape.c);
+    return same_shape(prediction, target);
+}
+
+static bool shapes_fit(const cod_op *op)
+{
+    const cod_view *in = op->inputs, *out = op->outputs;
+    const cod_op_attr *attr = &op->attr;
+    switch (op->kind) {
+    case COD_OP_CONV2D:
+        return conv_fits(attr, &in[0], &in[1], &out[0]) && optional_vector(&in[2], in[1].shape.n) &&
+               slope_fits(&in[3], attr->activation, in[1].shape.n);
+    case COD_OP_CONV2D_BACKWARD_DATA:
+        return conv_fits(attr, &out[0], &in[1], &in[0]);
+    case COD_OP_CONV2D_BACKWARD_WEIGHTS:
+        return conv_fits(attr, &in[0], &out[0], &in[1]) && optional_vector(&out[1], out[0].shape.n);
+    case COD_OP_LINEAR:
+        return linear_fits(&in[0], &in[1], &out[0]) && optional_vector(&in[2], in[1].shape.n) &&
+               slope_fits(&in[3], attr->activation, in[1].shape.n);
+    case COD_OP_LINEAR_BACKWARD_DATA:
+        return linear_fits(&out[0], &in[1], &in[0]);
+    case COD_OP_LINEAR_BACKWARD_WEIGHTS:
+        return linear_fits(&in[0], &out[0], &in[1]) && optional_vector(&out[1], out[0].shape.n);
+    case COD_OP_NORM_TRAIN:
+        return same_shape(&in[0], &out[0]) && are_vectors(in, 1, 2, in[0].shape.c) &&
+               slope_fits(&in[3], attr->activation, in[0].shape.c) && are_vectors(out, 1, 4, in[0].shape.c);
+    case COD_OP_NORM_INFERENCE:
+        return same_shape(&in[0], &out[0]) && are_vectors(in, 1, 4, in[0].shape.c) &&
+               slope_fits(&in[5], attr->activation, in[0].shape.c);
+    case COD_OP_NORM_BACKWARD:
+        return same_shape(&in[0], &in[1]) && same_shape(&in[0], &out[0]) && are_vectors(in, 2, 5, in[0].shape.c) &&
+               are_vectors(out, 1, 2, in[0].shape.c) && slope_fits(&in[6], attr->activation, in[0].shape.c) &&
+               (attr->activation != COD_ACT_PRELU || same_shape(&in[6], &out[3]));
+    case COD_OP_FOLD_NORM:
+        return same_shape(&in[0], &out[0]) && optional_vector(&in[1], in[0].shape.n) &&
+               are_vectors(in, 2, 5, in[0].shape.n) && are_vectors(out, 1, 1, in[0].shape.n);
+    case COD_OP_ACTIVATION:
+        return same_shape(&in[0], &out[0]) && slope_fits(&in[1], attr->activation, in[0].shape.c);
+    case COD_OP_ACTIVATION_BACKWARD:
+        return same_shape(&in[0], &in[1]) && same_shape(&in[0], &out[0]) &&
+               slope_fits(&in[2], attr->activation, in[0].shape.c) &&
+               (attr->activation != COD_ACT_PRELU || same_shape(&in[2], &out[1]));
+    case COD_OP_ADD:
+        return same_shape(&in[0], &out[0]) && (!present(&in[1]) || same_shape(&in[0], &in[1]));
+    case COD_OP_PIXEL_SHUFFLE:
+        return present(&out[0]) && in[0].shape.c == out[0].shape.c * attr->factor * attr->factor &&
+               enlarged(&in[0], &out[0], attr->factor, out[0].shape.c);
+    case COD_OP_PIXEL_UNSHUFFLE:
+        return present(&in[0]) && out[0].shape.c == in[0].shape.c * attr->factor * attr->factor &&
+               enlarged(&out[0], &in[0], attr->factor, in[0].shape.c);
+    case COD_OP_RESIZE:
+        return present(&in[0]) && enlarged(&in[0], &out[0], attr->factor, in[0].shape.c);
+    case COD_OP_RESIZE_BACKWARD:
+        return present(&out[0]) && enlarged(&out[0], &in[0], attr->factor, out[0].shape.c);
+    case COD_OP_POOL:
+        return pool_fits(attr, &in[0], &out[0]) && (attr->pool != COD_POOL_MAX || same_shape(&out[0], &out[1]));
+    case COD_OP_POOL_BACKWARD:
+        return pool_fits(attr, &out[0], &in[0]) && (attr->pool != COD_POOL_MAX || same_shape(&in[0], &in[1]));
+    case COD_OP_LOSS:
+        return loss_fits(op);
+    case COD_OP_GRAD_NORM:
+        return present(&in[0]) && present(&out[0]) && cod_shape_count(out[0].shape) == 1;
+    case COD_OP_OPTIMISER:
+        return same_shape(&in[0], &out[0]) && cod_shape_count(in[1].shape) == 4 &&
+               (!present(&out[1]) || same_shape(&in[0], &out[1])) && (!present(&out[2]) || same_shape(&in[0], &out[2]));
+    case COD_OP_EMA:
+        return same_shape(&in[0], &out[0]) && cod_shape_count(in[1].shape) == 1;
+    case COD_OP_FILL:
+        return present(&out[0]);
+    case COD_OP_KIND_COUNT:
+        break;
+    }
+    return false;
+}
+
+cod_status cod_op_check(const cod_op *op)
+{
+    if ((size_t)op->kind >= COD_OP_KIND_COUNT)
+        return cod_fail(COD_ERR_ARGUMENT, "op kind %d does not exist", (int)op->kind);
+    if (!shapes_fit(op)) {
+        const cod_shape a = op->inputs[0].shape, b = op->inputs[1].shape, y = op->outputs[0].shape;
+        return cod_fail(COD_ERR_ARGUMENT,
+                        "%s '%s': shapes do not fit together: inputs %lldx%lldx%lldx%lld and %lldx%lldx%lldx%lld, output %lldx%lldx%lldx%lld",
+                        cod_op_kind_name(op->kind), op->name ? op->name : "", (long long)a.n, (long long)a.h,
+                        (long long)a.w, (long long)a.c, (long long)b.n, (long long)b.h, (long long)b.w, (long long)b.c,
+                        (long long)y.n, (long long)y.h, (long long)y.w, (long long)y.c);
+    }
+    for (size_t i = 0; i < COD_OP_MAX_INPUTS + COD_OP_MAX_OUTPUTS; i++) {
+        const cod_view *view = i < COD_OP_MAX_INPUTS ? &op->inputs[i] : &op->outputs[i - COD_OP_MAX_INPUTS];
+        if (present(view) && (view->pixel_stride < view->shape.c || view->offset + cod_view_span_bytes(view) > view->buffer->bytes))
+            return cod_fail(COD_ERR_ARGUMENT, "%s '%s': view %zu reaches past its buffer", cod_op_kind_name(op->kind),
+                            op->name ? op->name : "", i);
+    }
+    return COD_OK;
+}
+
+double cod_op_flops(const cod_op *op)
+{
+    const cod_view *y, *w;
+    switch (op->kind) {
+    case COD_OP_CONV2D:
+    case COD_OP_LINEAR:
+        y = &op->outputs[0], w = &op->inputs[1];
+        break;
+    case COD_OP_CONV2D_BACKWARD_DATA:
+    case COD_OP_LINEAR_BACKWARD_DATA:
+        y = &op->inputs[0], w = &op->inputs[1];
+        break;
+    case COD_OP_CONV2D_BACKWARD_WEIGHTS:
+    case COD_OP_LINEAR_BACKWARD_WEIGHTS:
+        y = &op->inputs[1], w = &op->outputs[0];
+        break;
+    default:
+        return 0;
+    }
+    return 2.0 * (double)cod_shape_count(y->shape) * (double)(w->shape.h * w->shape.w * w->shape.c);
+}

@@ -1,0 +1,74 @@
+/**
+ * @file
+ * Option tables: each module describes its settings once, and from that one table come parsing, defaults, range checks,
+ * `--help`, error messages and docs/config.md.
+ */
+#ifndef COD_CORE_OPTION_H
+#define COD_CORE_OPTION_H
+
+#include "core/memory.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum cod_option_type {
+    COD_OPTION_BOOL,        /**< bool */
+    COD_OPTION_INT,         /**< int64_t within min … max */
+    COD_OPTION_FLOAT,       /**< double within min … max */
+    COD_OPTION_STRING,      /**< const char *, never NULL */
+    COD_OPTION_CHOICE,      /**< int: index into `choices` */
+    COD_OPTION_INT_LIST,    /**< cod_int_list; a lone value is a list of one */
+    COD_OPTION_STRING_LIST, /**< cod_string_list; a lone value is a list of one */
+} cod_option_type;
+
+typedef struct cod_int_list {
+    size_t count;
+    int64_t *items;
+} cod_int_list;
+
+typedef struct cod_string_list {
+    size_t count;
+    const char **items;
+} cod_string_list;
+
+typedef struct cod_option {
+    const char *key;
+    cod_option_type type;
+    size_t offset;              /**< of the field in the table's struct */
+    const char *default_text;   /**< as a user would write it; lists comma-separated, "" = empty */
+    double min, max;            /**< INT, FLOAT and items of INT_LIST; both 0 = any */
+    const char *const *choices; /**< CHOICE: NULL-terminated names */
+    const char *help;           /**< one sentence, with the unit */
+} cod_option;
+
+typedef struct cod_option_table {
+    const char *section; /**< dotted path of the section in a config, such as "train" or "model" */
+    const char *help;    /**< one sentence about the section */
+    const cod_option *options;
+    size_t count;
+    size_t struct_bytes;
+} cod_option_table;
+
+/** Fills `values` (a struct of table->struct_bytes) with the defaults. Strings and lists live in `arena`. */
+COD_MUST_CHECK cod_status cod_options_set_defaults(const cod_option_table *table, void *values, cod_arena *arena);
+
+/** The option called `key`, or NULL. */
+const cod_option *cod_option_find(const cod_option_table *table, const char *key);
+
+/**
+ * Sets one option from text; `items` are the list's items, or one scalar.
+ * On failure the message says what is wrong with the value and what would be right, without place or key.
+ */
+COD_MUST_CHECK cod_status cod_option_set(const cod_option *option, void *values, const char *const *items, size_t count,
+                                         cod_arena *arena);
+
+/** The option's value as YAML text (quoted where YAML needs it), as cod_option_set() would read it back; in `arena`. */
+const char *cod_option_format(const cod_option *option, const void *values, cod_arena *arena);
+
+/** "a number from 1 to 64", "one of: all, ring": what would be right; in `arena`. */
+const char *cod_option_expectation(const cod_option *option, cod_arena *arena);
+
+/** The candidate nearest to `text` by Damerau-Levenshtein distance, or NULL when none is near enough to suggest. */
+const char *cod_suggest(const char *text, const char *const *candidates, size_t count);
+
+#endif

@@ -1,0 +1,33 @@
+#include "core/trace.h"
+
+#include <stddef.h>
+#include <time.h>
+
+static cod_trace_sink trace_sink;
+static void *trace_context;
+
+void cod_trace_set_sink(cod_trace_sink sink, void *context)
+{
+    trace_sink = sink;
+    trace_context = context;
+}
+
+double cod_clock_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+double cod_trace_begin(void)
+{
+    return trace_sink != NULL ? cod_clock_s() : -1.0;
+}
+
+void cod_trace_end(double start_s, const char *category, const char *name)
+{
+    if (trace_sink == NULL || start_s < 0)
+        return;
+    const cod_trace_event event = {category, name, start_s, cod_clock_s() - start_s};
+    trace_sink(trace_context, &event);
+}

@@ -1,0 +1,232 @@
+#include "support/test.h"
+
+#include "core/backend.h"
+#include "core/hash.h"
+#include "core/option.h"
+#include "core/rng.h"
+
+#include <math.h>
+#include <string.h>
+
+/** Known answers published with Random123 (kat_vectors, philox4x32 10). */
+static void philox_gives_the_published_numbers(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t counter[4], key[2], expected[4];
+    } cases[] = {
+        {{0, 0, 0, 0}, {0, 0}, {0x6627e8d5u, 0xe169c58du, 0xbc57ac4cu, 0x9b00dbd8u}},
+        {{~0u, ~0u, ~0u, ~0u}, {~0u, ~0u}, {0x408f276du, 0x41c83b0eu, 0xa20bc7c6u, 0x6d5451fdu}},
+        {{0x243f6a88u, 0x85a308d3u, 0x13198a2eu, 0x03707344u},
+         {0xa4093822u, 0x299f31d0u},
+         {0xd16cfe09u, 0x94fdccebu, 0x5001e420u, 0x24126ea1u}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        uint32_t out[4];
+        cod_philox4x32(cases[i].counter, cases[i].key, out);
+        assert_memory_equal(out, cases[i].expected, sizeof out);
+    }
+}
+
+static void streams_replay_and_differ(void **state)
+{
+    (void)state;
+    cod_rng a = cod_rng_open(7, 1, 2, 3, COD_RNG_CROP, 4), b = cod_rng_open(7, 1, 2, 3, COD_RNG_CROP, 4);
+    cod_rng other = cod_rng_open(7, 1, 2, 4, COD_RNG_CROP, 4);
+    int equal = 0;
+    for (int i = 0; i < 1000; i++) {
+        const uint32_t number = cod_rng_u32(&a);
+        assert_int_equal(number, cod_rng_u32(&b));
+        equal += number == cod_rng_u32(&other);
+    }
+    assert_true(equal < 3);
+}
+
+static void distributions_have_their_moments(void **state)
+{
+    (void)state;
+    cod_rng rng = cod_rng_open(1, 0, 0, 0, COD_RNG_TEST, 0);
+    enum { COUNT = 100000 };
+    double sum = 0, squares = 0, uniform = 0;
+    int counts[7] = {0};
+    for (int i = 0; i < COUNT; i++) {
+        const double normal = cod_rng_normal(&rng);
+        sum += normal;
+        squares += normal * normal;
+        uniform += cod_rng_uniform(&rng);
+        counts[cod_rng_below(&rng, 7)]++;
+    }
+    /* Five standard deviations of each estimate. */
+    assert_true(fabs(sum / COUNT) < 5 / sqrt(COUNT));
+    assert_true(fabs(squares / COUNT - 1) < 5 * sqrt(2.0 / COUNT));
+    assert_true(fabs(uniform / COUNT - 0.5) < 5 * sqrt(1.0 / 12 / COUNT));
+    for (int i = 0; i < 7; i++)
+        assert_true(fabs(counts[i] - COUNT / 7.0) < 5 * sqrt(COUNT / 7.0));
+}
+
+static void permutation_holds_every_index_once(void **state)
+{
+    (void)state;
+    cod_rng rng = cod_rng_open(1, 0, 0, 0, COD_RNG_SHUFFLE, 0);
+    uint32_t order[100];
+    bool seen[100] = {false};
+    cod_rng_permutation(&rng, order, 100);
+    for (int i = 0; i < 100; i++) {
+        assert_true(order[i] < 100 && !seen[order[i]]);
+        seen[order[i]] = true;
+    }
+}
+
+static void bf16_rounds_to_even_and_keeps_nan(void **state)
+{
+    (void)state;
+    assert_int_equal(cod_bf16_from_f32(1.0f), 0x3F80);
+    assert_int_equal(cod_bf16_from_f32(1.00390625f), 0x3F80);      /* halfway, even below */
+    assert_int_equal(cod_bf16_from_f32(1.01171875f), 0x3F82);      /* halfway, even above */
+    assert_int_equal(cod_bf16_from_f32(INFINITY), 0x7F80);
+    assert_true(isnan(cod_f32_from_bf16(cod_bf16_from_f32(NAN))));
+    assert_true(cod_f32_from_bf16(cod_bf16_from_f32(-2.5f)) == -2.5f);
+}
+
+static void arena_keeps_pointers_and_alignment(void **state)
+{
+    (void)state;
+    cod_arena arena = {0};
+    char *first = cod_arena_strdup(&arena, "first");
+    for (int i = 0; i < 1000; i++) {
+        unsigned char *memory = cod_arena_alloc(&arena, (size_t)i * 7);
+        assert_int_equal((uintptr_t)memory % COD_ALIGNMENT, 0);
+        memset(memory, 0xAB, (size_t)i * 7);
+    }
+    assert_string_equal(first, "first");
+    cod_arena_clear(&arena);
+}
+
+static void an_impossible_allocation_fails_with_a_reason(void **state)
+{
+    (void)state;
+    void *memory = NULL;
+    assert_fails(COD_ERR_MEMORY, "too large", cod_aligned_alloc(&memory, SIZE_MAX));
+}
+
+typedef struct sample_options {
+    bool flag;
+    int64_t steps;
+    double rate;
+    const char *name;
+    int mode;
+    cod_int_list sizes;
+    cod_string_list roots;
+} sample_options;
+
+static const char *const modes[] = {"fast", "exact", NULL};
+static const cod_option sample_table_options[] = {
+    {"flag", COD_OPTION_BOOL, offsetof(sample_options, flag), "true", 0, 0, NULL, "a flag"},
+    {"steps", COD_OPTION_INT, offsetof(sample_options, steps), "100", 1, 1e9, NULL, "steps"},
+    {"rate", COD_OPTION_FLOAT, offsetof(sample_options, rate), "1e-3", 0, 1, NULL, "rate"},
+    {"name", COD_OPTION_STRING, offsetof(sample_options, name), "run one", 0, 0, NULL, "name"},
+    {"mode", COD_OPTION_CHOICE, offsetof(sample_options, mode), "exact", 0, 0, modes, "mode"},
+    {"sizes", COD_OPTION_INT_LIST, offsetof(sample_options, sizes), "8, 16", 1, 64, NULL, "sizes"},
+    {"roots", COD_OPTION_STRING_LIST, offsetof(sample_options, roots), "", 0, 0, NULL, "roots"},
+};
+static const cod_option_table sample_table = {"sample", "a sample", sample_table_options, 7, sizeof(sample_options)};
+
+static void options_default_format_and_read_back(void **state)
+{
+    (void)state;
+    cod_arena arena = {0};
+    sample_options options;
+    assert_ok(cod_options_set_defaults(&sample_table, &options, &arena));
+    assert_true(options.flag && options.steps == 100 && options.rate == 1e-3 && options.mode == 1);
+    assert_int_equal(options.sizes.count, 2);
+    assert_int_equal(options.sizes.items[1], 16);
+    assert_int_equal(options.roots.count, 0);
+    assert_string_equal(cod_option_format(&sample_table_options[2], &options, &arena), "0.001");
+    assert_string_equal(cod_option_format(&sample_table_options[3], &options, &arena), "\"run one\"");
+    assert_string_equal(cod_option_format(&sample_table_options[5], &options, &arena), "[8, 16]");
+    assert_string_equal(cod_option_format(&sample_table_options[6], &options, &arena), "[]");
+    cod_arena_clear(&arena);
+}
+
+static void options_refuse_what_does_not_fit(void **state)
+{
+    (void)state;
+    cod_arena arena = {0};
+    sample_options options;
+    assert_ok(cod_options_set_defaults(&sample_table, &options, &arena));
+#define TRY(key, text) cod_option_set(cod_option_find(&sample_table, key), &options, (const char *[]){text}, 1, &arena)
+    assert_fails(COD_ERR_ARGUMENT, "'0' is not a whole number from 1 to 1000000000", TRY("steps", "0"));
+    assert_fails(COD_ERR_ARGUMENT, "'1.5' is not a whole number", TRY("steps", "1.5"));
+    assert_fails(COD_ERR_ARGUMENT, "'ten' is not a whole number", TRY("steps", "ten"));
+    assert_fails(COD_ERR_ARGUMENT, "'nan' is not a number from 0 to 1", TRY("rate", "nan"));
+    assert_fails(COD_ERR_ARGUMENT, "did you mean 'exact'?", TRY("mode", "exat"));
+    assert_fails(COD_ERR_ARGUMENT, "one of: fast, exact", TRY("mode", "zzzzzzzz"));
+    assert_fails(COD_ERR_ARGUMENT, "true or false", TRY("flag", "maybe"));
+    assert_fails(COD_ERR_ARGUMENT, "a list of whole numbers from 1 to 64", TRY("sizes", "65"));
+#undef TRY
+    assert_int_equal(options.steps, 100);
+    cod_arena_clear(&arena);
+}
+
+static void suggestions_are_near_or_absent(void **state)
+{
+    (void)state;
+    const char *const keys[] = {"burn_in", "period", "weight"};
+    assert_string_equal(cod_suggest("burnin", keys, 3), "burn_in");
+    assert_string_equal(cod_suggest("peroid", keys, 3), "period");
+    assert_null(cod_suggest("temperature", keys, 3));
+}
+
+static void failures_carry_reason_place_and_context(void **state)
+{
+    (void)state;
+    assert_int_equal(cod_fail(COD_ERR_IO, "cannot read '%s'", "x"), COD_ERR_IO);
+    assert_string_equal(cod_error_message(), "cannot read 'x'");
+    cod_test_assert_contains(cod_error_place(), "test_core.c");
+    assert_int_equal(cod_fail_prefix(COD_ERR_IO, "%s.yaml", "demo"), COD_ERR_IO);
+    assert_string_equal(cod_error_message(), "demo.yaml: cannot read 'x'");
+}
+
+static void ops_with_wrong_shapes_are_refused(void **state)
+{
+    (void)state;
+    cod_buffer buffer = {.host = NULL, .bytes = 1 << 20};
+    cod_op op = {.kind = COD_OP_CONV2D, .name = "head", .attr = {.stride_h = 1, .stride_w = 1, .pad_h = 1, .pad_w = 1}};
+    op.inputs[0] = cod_view_dense(&buffer, 0, COD_F32, (cod_shape){1, 8, 9, 3});
+    op.inputs[1] = cod_view_dense(&buffer, 0, COD_F32, (cod_shape){4, 3, 3, 3});
+    op.outputs[0] = cod_view_dense(&buffer, 0, COD_F32, (cod_shape){1, 8, 9, 4});
+    assert_ok(cod_op_check(&op));
+    assert_true(cod_op_flops(&op) == 2.0 * 8 * 9 * 4 * 27);
+    op.outputs[0].shape.c = 5;
+    assert_fails(COD_ERR_ARGUMENT, "conv2d 'head': shapes", cod_op_check(&op));
+    op.outputs[0].shape.c = op.outputs[0].pixel_stride = 4;
+    op.inputs[0].offset = buffer.bytes - 4;
+    assert_fails(COD_ERR_ARGUMENT, "past its buffer", cod_op_check(&op));
+}
+
+static void hash_is_xxh3(void **state)
+{
+    (void)state;
+    assert_int_equal(cod_hash("", 0, 0), 0x2D06800538D394C2u);
+    assert_true(cod_hash("abc", 3, 0) != cod_hash("abc", 3, 1));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(philox_gives_the_published_numbers),
+        cmocka_unit_test(streams_replay_and_differ),
+        cmocka_unit_test(distributions_have_their_moments),
+        cmocka_unit_test(permutation_holds_every_index_once),
+        cmocka_unit_test(bf16_rounds_to_even_and_keeps_nan),
+        cmocka_unit_test(arena_keeps_pointers_and_alignment),
+        cmocka_unit_test(an_impossible_allocation_fails_with_a_reason),
+        cmocka_unit_test(options_default_format_and_read_back),
+        cmocka_unit_test(options_refuse_what_does_not_fit),
+        cmocka_unit_test(suggestions_are_near_or_absent),
+        cmocka_unit_test(failures_carry_reason_place_and_context),
+        cmocka_unit_test(ops_with_wrong_shapes_are_refused),
+        cmocka_unit_test(hash_is_xxh3),
+    };
+    return cmocka_run_group_tests_name("core", tests, NULL, NULL);
+}

@@ -1,0 +1,40 @@
+/**
+ * @file
+ * What every cmocka test includes: cmocka in its required order, and checks that speak our language.
+ */
+#ifndef COD_TESTS_SUPPORT_TEST_H
+#define COD_TESTS_SUPPORT_TEST_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "core/status.h"
+
+/** Fails the test with the recorded reason unless `call` succeeds. */
+#define assert_ok(call)                                                                                                \
+    do {                                                                                                               \
+        const cod_status assert_ok_status_ = (call);                                                                   \
+        if (assert_ok_status_ != COD_OK)                                                                               \
+            fail_msg("%s failed (%s): %s [%s]", #call, cod_status_name(assert_ok_status_), cod_error_message(),         \
+                     cod_error_place());                                                                               \
+    } while (0)
+
+/** Fails the test unless `call` fails with `code` and a message that contains `part`. */
+#define assert_fails(code, part, call)                                                                                 \
+    do {                                                                                                               \
+        const cod_status assert_fails_status_ = (call);                                                                \
+        if (assert_fails_status_ != (code))                                                                            \
+            fail_msg("%s gave %s, not %s", #call, cod_status_name(assert_fails_status_), cod_status_name(code));       \
+        cod_test_assert_contains(cod_error_message(), (part));                                                         \
+    } while (0)
+
+void cod_test_assert_contains(const char *text, const char *part);
+
+/** Path of a file below COD_DATA, or NULL when it is not there; the test then calls skip(). Static buffer. */
+const char *cod_test_data(const char *relative);
+
+#endif
