@@ -100,7 +100,7 @@ typedef enum cod_activation {
 typedef enum cod_resize_mode {
     COD_RESIZE_NEAREST,
     COD_RESIZE_BILINEAR, /**< half-pixel centres, replicated borders: F.interpolate(align_corners=False), ONNX Resize linear */
-    COD_RESIZE_BICUBIC   /**< the same with Keys' kernel, a = -0.75: F.interpolate(mode="bicubic"), ONNX Resize cubic */
+    COD_RESIZE_BICUBIC /**< the same with Keys' kernel, a = -0.75: F.interpolate(mode="bicubic"), ONNX Resize cubic */
 } cod_resize_mode;
 
 typedef enum cod_pool_kind { COD_POOL_MAX, COD_POOL_AVERAGE, COD_POOL_GLOBAL_AVERAGE } cod_pool_kind;
@@ -114,25 +114,27 @@ typedef enum cod_loss_kind {
 } cod_loss_kind;
 
 typedef enum cod_optimiser_kind {
-    COD_OPT_SGD,  /**< PyTorch's SGD: g += decay·θ; m = momentum·m + g; θ -= lr·(nesterov ? g + momentum·m : m). No m where momentum = 0. */
+    /** PyTorch's SGD: g += decay·θ; m = momentum·m + g; θ -= lr·(nesterov ? g + momentum·m : m). No m where momentum = 0. */
+    COD_OPT_SGD,
     COD_OPT_ADAM, /**< Kingma & Ba 2015, decay added to the gradient (L2), as torch.optim.Adam */
     COD_OPT_ADAMW /**< Loshchilov & Hutter 2019: θ -= lr·decay·θ, decoupled, as torch.optim.AdamW */
 } cod_optimiser_kind;
 
 /** Everything about an op but its tensors; only the fields its kind uses are read. */
 typedef struct cod_op_attr {
-    int stride_h, stride_w, pad_h, pad_w;       /**< CONV2D*, POOL*; padding is symmetric, zeros (excluded from max; counted in averages) */
-    int kernel_h, kernel_w;                     /**< POOL*; convolutions take theirs from the weight */
-    cod_activation activation;                  /**< ACTIVATION*, CONV2D, LINEAR, NORM_* */
-    float leak;                                 /**< slope of LEAKY_RELU */
-    float epsilon;                              /**< NORM_*, FOLD_NORM, Charbonnier's epsilon, Adam's epsilon */
-    float momentum;                             /**< NORM_TRAIN: weight of the new batch (PyTorch's 0.1); SGD's momentum */
-    float alpha, beta;                          /**< ADD, FILL; LOSS: constant factor of the gradient (alpha) */
-    int factor;                                 /**< PIXEL_*, RESIZE* */
+    /** CONV2D*, POOL*; padding is symmetric, zeros (excluded from max; counted in averages). */
+    int stride_h, stride_w, pad_h, pad_w;
+    int kernel_h, kernel_w;    /**< POOL*; convolutions take theirs from the weight */
+    cod_activation activation; /**< ACTIVATION*, CONV2D, LINEAR, NORM_* */
+    float leak;                /**< slope of LEAKY_RELU */
+    float epsilon;             /**< NORM_*, FOLD_NORM, Charbonnier's epsilon, Adam's epsilon */
+    float momentum;            /**< NORM_TRAIN: weight of the new batch (PyTorch's 0.1); SGD's momentum */
+    float alpha, beta;         /**< ADD, FILL; LOSS: constant factor of the gradient (alpha) */
+    int factor;                /**< PIXEL_*, RESIZE* */
     cod_resize_mode resize;
     cod_pool_kind pool;
     cod_loss_kind loss;
-    float temperature;                          /**< KL; 0 means 1 */
+    float temperature; /**< KL; 0 means 1 */
     cod_optimiser_kind optimiser;
     float beta1, beta2, weight_decay, max_norm; /**< OPTIMISER */
     bool nesterov;
@@ -153,6 +155,15 @@ typedef struct cod_op {
 /** Checks that an op's views have the shapes its kind demands; every backend calls it first in plan_create(). */
 COD_MUST_CHECK cod_status cod_op_check(const cod_op *op);
 
+/** What a kind does with one of its outputs: the marks of the table above. */
+typedef enum cod_output_role {
+    COD_OUTPUT_WRITTEN,     /**< only ever overwritten */
+    COD_OUTPUT_ACCUMULATED, /**< *: added to where the op's `accumulate` is set, else overwritten */
+    COD_OUTPUT_UPDATED      /**< +: read and written */
+} cod_output_role;
+
+cod_output_role cod_op_output_role(cod_op_kind kind, size_t output);
+
 /** Multiplications and additions of the op, for GFLOP/s; 0 for ops without arithmetic worth counting. */
 double cod_op_flops(const cod_op *op);
 
@@ -163,8 +174,8 @@ typedef struct cod_event cod_event;
 typedef struct cod_recording cod_recording;
 
 typedef struct cod_device_options {
-    int threads;  /**< host threads for computing; 0 = one */
-    int ordinal;  /**< which of several devices */
+    int threads; /**< host threads for computing; 0 = one */
+    int ordinal; /**< which of several devices */
 } cod_device_options;
 
 typedef struct cod_backend {
@@ -202,10 +213,10 @@ typedef struct cod_backend {
     void (*queue_destroy)(cod_queue *queue);
     cod_status (*event_create)(cod_device *device, cod_event **out);
     cod_status (*event_record)(cod_event *event, cod_queue *queue);
-    cod_status (*event_wait)(cod_event *event);                         /**< blocks the host */
-    cod_status (*queue_wait)(cod_queue *queue, cod_event *event);       /**< later work of the queue waits */
+    cod_status (*event_wait)(cod_event *event);                   /**< blocks the host */
+    cod_status (*queue_wait)(cod_queue *queue, cod_event *event); /**< later work of the queue waits */
     void (*event_destroy)(cod_event *event);
-    cod_status (*capture_begin)(cod_device *device, cod_queue *queue);  /**< records plans instead of running them */
+    cod_status (*capture_begin)(cod_device *device, cod_queue *queue); /**< records plans instead of running them */
     cod_status (*capture_end)(cod_device *device, cod_queue *queue, cod_recording **out);
     cod_status (*recording_run)(cod_recording *recording, cod_queue *queue);
     void (*recording_destroy)(cod_recording *recording);

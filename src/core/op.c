@@ -3,11 +3,30 @@
 const char *cod_op_kind_name(cod_op_kind kind)
 {
     static const char *const names[COD_OP_KIND_COUNT] = {
-        "conv2d",         "conv2d_backward_data", "conv2d_backward_weights", "linear",     "linear_backward_data",
-        "linear_backward_weights", "norm_train",  "norm_inference",          "norm_backward", "fold_norm",
-        "activation",     "activation_backward",  "add",                     "pixel_shuffle", "pixel_unshuffle",
-        "resize",         "resize_backward",      "pool",                    "pool_backward", "loss",
-        "grad_norm",      "optimiser",            "ema",                     "fill",
+        "conv2d",
+        "conv2d_backward_data",
+        "conv2d_backward_weights",
+        "linear",
+        "linear_backward_data",
+        "linear_backward_weights",
+        "norm_train",
+        "norm_inference",
+        "norm_backward",
+        "fold_norm",
+        "activation",
+        "activation_backward",
+        "add",
+        "pixel_shuffle",
+        "pixel_unshuffle",
+        "resize",
+        "resize_backward",
+        "pool",
+        "pool_backward",
+        "loss",
+        "grad_norm",
+        "optimiser",
+        "ema",
+        "fill",
     };
     return (size_t)kind < COD_OP_KIND_COUNT ? names[kind] : "unknown";
 }
@@ -55,8 +74,8 @@ static bool conv_fits(const cod_op_attr *attr, const cod_view *x, const cod_view
 
 static bool linear_fits(const cod_view *x, const cod_view *w, const cod_view *y)
 {
-    return present(x) && present(w) && is_shape(x, x->shape.n, 1, 1, w->shape.c) && is_shape(w, w->shape.n, 1, 1, w->shape.c) &&
-           is_shape(y, x->shape.n, 1, 1, w->shape.n);
+    return present(x) && present(w) && is_shape(x, x->shape.n, 1, 1, w->shape.c) &&
+           is_shape(w, w->shape.n, 1, 1, w->shape.c) && is_shape(y, x->shape.n, 1, 1, w->shape.n);
 }
 
 static bool optional_vector(const cod_view *view, int64_t channels)
@@ -177,18 +196,46 @@ cod_status cod_op_check(const cod_op *op)
     if (!shapes_fit(op)) {
         const cod_shape a = op->inputs[0].shape, b = op->inputs[1].shape, y = op->outputs[0].shape;
         return cod_fail(COD_ERR_ARGUMENT,
-                        "%s '%s': shapes do not fit together: inputs %lldx%lldx%lldx%lld and %lldx%lldx%lldx%lld, output %lldx%lldx%lldx%lld",
+                        "%s '%s': shapes do not fit together: inputs %lldx%lldx%lldx%lld and %lldx%lldx%lldx%lld, "
+                        "output %lldx%lldx%lldx%lld",
                         cod_op_kind_name(op->kind), op->name ? op->name : "", (long long)a.n, (long long)a.h,
                         (long long)a.w, (long long)a.c, (long long)b.n, (long long)b.h, (long long)b.w, (long long)b.c,
                         (long long)y.n, (long long)y.h, (long long)y.w, (long long)y.c);
     }
     for (size_t i = 0; i < COD_OP_MAX_INPUTS + COD_OP_MAX_OUTPUTS; i++) {
         const cod_view *view = i < COD_OP_MAX_INPUTS ? &op->inputs[i] : &op->outputs[i - COD_OP_MAX_INPUTS];
-        if (present(view) && (view->pixel_stride < view->shape.c || view->offset + cod_view_span_bytes(view) > view->buffer->bytes))
+        if (present(view) &&
+            (view->pixel_stride < view->shape.c || view->offset + cod_view_span_bytes(view) > view->buffer->bytes))
             return cod_fail(COD_ERR_ARGUMENT, "%s '%s': view %zu reaches past its buffer", cod_op_kind_name(op->kind),
                             op->name ? op->name : "", i);
     }
     return COD_OK;
+}
+
+cod_output_role cod_op_output_role(cod_op_kind kind, size_t output)
+{
+    switch (kind) {
+    case COD_OP_CONV2D_BACKWARD_DATA:
+    case COD_OP_CONV2D_BACKWARD_WEIGHTS:
+    case COD_OP_LINEAR_BACKWARD_DATA:
+    case COD_OP_LINEAR_BACKWARD_WEIGHTS:
+    case COD_OP_NORM_BACKWARD:
+    case COD_OP_ACTIVATION_BACKWARD:
+    case COD_OP_ADD:
+    case COD_OP_PIXEL_UNSHUFFLE:
+    case COD_OP_RESIZE_BACKWARD:
+    case COD_OP_POOL_BACKWARD:
+        return COD_OUTPUT_ACCUMULATED;
+    case COD_OP_LOSS:
+        return output == 1 ? COD_OUTPUT_ACCUMULATED : COD_OUTPUT_WRITTEN;
+    case COD_OP_NORM_TRAIN:
+        return output >= 3 ? COD_OUTPUT_UPDATED : COD_OUTPUT_WRITTEN;
+    case COD_OP_OPTIMISER:
+    case COD_OP_EMA:
+        return COD_OUTPUT_UPDATED;
+    default:
+        return COD_OUTPUT_WRITTEN;
+    }
 }
 
 double cod_op_flops(const cod_op *op)
