@@ -1,0 +1,254 @@
+#include "ref/ref.h"
+
+#include "core/memory.h"
+#include "ref/ref_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct cod_device {
+    double *scratch; /**< room for the largest plan's arrays; plans run one after the other */
+    size_t scratch_count;
+};
+
+struct cod_plan {
+    cod_device *device;
+    cod_op op;
+};
+
+static ref_kernel *const kernels[COD_OP_KIND_COUNT] = {
+    [COD_OP_CONV2D] = ref_conv2d,
+    [COD_OP_CONV2D_BACKWARD_DATA] = ref_conv2d_backward_data,
+    [COD_OP_CONV2D_BACKWARD_WEIGHTS] = ref_conv2d_backward_weights,
+    [COD_OP_LINEAR] = ref_linear,
+    [COD_OP_LINEAR_BACKWARD_DATA] = ref_linear_backward_data,
+    [COD_OP_LINEAR_BACKWARD_WEIGHTS] = ref_linear_backward_weights,
+    [COD_OP_NORM_TRAIN] = ref_norm_train,
+    [COD_OP_NORM_INFERENCE] = ref_norm_inference,
+    [COD_OP_NORM_BACKWARD] = ref_norm_backward,
+    [COD_OP_FOLD_NORM] = ref_fold_norm,
+    [COD_OP_ACTIVATION] = ref_activation,
+    [COD_OP_ACTIVATION_BACKWARD] = ref_activation_backward,
+    [COD_OP_ADD] = ref_add,
+    [COD_OP_PIXEL_SHUFFLE] = ref_pixel_shuffle,
+    [COD_OP_PIXEL_UNSHUFFLE] = ref_pixel_unshuffle,
+    [COD_OP_RESIZE] = ref_resize,
+    [COD_OP_RESIZE_BACKWARD] = ref_resize_backward,
+    [COD_OP_POOL] = ref_pool,
+    [COD_OP_POOL_BACKWARD] = ref_pool_backward,
+    [COD_OP_LOSS] = ref_loss,
+    [COD_OP_GRAD_NORM] = ref_grad_norm,
+    [COD_OP_OPTIMISER] = ref_optimiser,
+    [COD_OP_EMA] = ref_ema,
+    [COD_OP_FILL] = ref_fill,
+};
+
+static cod_status device_open(const cod_device_options *options, cod_device **out)
+{
+    (void)options;
+    cod_device *device = calloc(1, sizeof *device);
+    COD_REQUIRE_MEMORY(device);
+    *out = device;
+    return COD_OK;
+}
+
+static void device_close(cod_device *device)
+{
+    if (device == NULL)
+        return;
+    cod_aligned_free(device->scratch);
+    free(device);
+}
+
+static const char *device_describe(cod_device *device)
+{
+    (void)device;
+    return "ref: plain C, sums in double, one thread";
+}
+
+/** Every type is as slow as the others; here it only matters that they may be used. */
+static bool device_supports(cod_device *device, cod_dtype activation)
+{
+    (void)device;
+    return activation == COD_F32 || activation == COD_F64 || activation == COD_BF16;
+}
+
+static cod_status buffer_create(cod_device *device, size_t bytes, cod_buffer **out)
+{
+    (void)device;
+    cod_buffer *buffer = calloc(1, sizeof *buffer);
+    COD_REQUIRE_MEMORY(buffer);
+    const cod_status status = cod_aligned_alloc(&buffer->host, bytes);
+    if (status != COD_OK) {
+        free(buffer);
+        return status;
+    }
+    buffer->bytes = bytes;
+    *out = buffer;
+    return COD_OK;
+}
+
+static void buffer_destroy(cod_device *device, cod_buffer *buffer)
+{
+    (void)device;
+    if (buffer == NULL)
+        return;
+    cod_aligned_free(buffer->host);
+    free(buffer);
+}
+
+static cod_status range_check(const cod_buffer *buffer, size_t offset, size_t bytes)
+{
+    COD_REQUIRE(offset <= buffer->bytes && bytes <= buffer->bytes - offset,
+                "%zu bytes from offset %zu on reach past a buffer of %zu", bytes, offset, buffer->bytes);
+    return COD_OK;
+}
+
+static cod_status upload(cod_device *device, cod_queue *queue, cod_buffer *target, size_t offset, const void *source,
+                         size_t bytes)
+{
+    (void)device, (void)queue;
+    COD_TRY(range_check(target, offset, bytes));
+    if (bytes > 0)
+        memcpy((char *)target->host + offset, source, bytes);
+    return COD_OK;
+}
+
+static cod_status download(cod_device *device, cod_queue *queue, void *target, cod_buffer *source, size_t offset,
+                           size_t bytes)
+{
+    (void)device, (void)queue;
+    COD_TRY(range_check(source, offset, bytes));
+    if (bytes > 0)
+        memcpy(target, (const char *)source->host + offset, bytes);
+    return COD_OK;
+}
+
+/** Numbers of workspace that the op's kernel needs beside its arrays. */
+static int64_t workspace_count(const cod_op *op)
+{
+    switch (op->kind) {
+    case COD_OP_CONV2D:
+    case COD_OP_LINEAR:
+        return cod_shape_count(op->inputs[1].shape); /* transposed weights */
+    case COD_OP_NORM_INFERENCE:
+        return op->inputs[0].shape.c; /* inv_std */
+    case COD_OP_LOSS:
+        return cod_shape_count(op->inputs[0].shape) + 2 * op->inputs[0].shape.c; /* gradient, two rows of log p */
+    default:
+        return 0;
+    }
+}
+
+static size_t scratch_count(const cod_op *op)
+{
+    int64_t count = workspace_count(op);
+    for (size_t i = 0; i < COD_OP_MAX_INPUTS; i++)
+        count += op->inputs[i].buffer ? cod_shape_count(op->inputs[i].shape) : 0;
+    for (size_t i = 0; i < COD_OP_MAX_OUTPUTS; i++)
+        count += op->outputs[i].buffer ? cod_shape_count(op->outputs[i].shape) : 0;
+    return (size_t)count;
+}
+
+static cod_status scratch_reserve(cod_device *device, size_t count)
+{
+    if (count <= device->scratch_count)
+        return COD_OK;
+    void *scratch = NULL;
+    COD_TRY(cod_aligned_alloc(&scratch, count * sizeof(double)));
+    cod_aligned_free(device->scratch);
+    device->scratch = scratch;
+    device->scratch_count = count;
+    return COD_OK;
+}
+
+static cod_status op_supported(const cod_op *op)
+{
+    COD_TRY(cod_op_check(op));
+    for (size_t i = 0; i < COD_OP_MAX_INPUTS + COD_OP_MAX_OUTPUTS; i++) {
+        const cod_view *view = i < COD_OP_MAX_INPUTS ? &op->inputs[i] : &op->outputs[i - COD_OP_MAX_INPUTS];
+        if (view->buffer != NULL && !ref_dtype_known(view->dtype))
+            return cod_fail(COD_ERR_UNSUPPORTED, "ref: %s '%s': no support for %s", cod_op_kind_name(op->kind),
+                            op->name ? op->name : "", cod_dtype_name(view->dtype));
+    }
+    if (op->kind == COD_OP_OPTIMISER) {
+        const bool needs_v = op->attr.optimiser != COD_OPT_SGD, needs_m = needs_v || op->attr.momentum != 0;
+        COD_REQUIRE((op->outputs[1].buffer || !needs_m) && (op->outputs[2].buffer || !needs_v),
+                    "optimiser '%s': a moment is missing", op->name ? op->name : "");
+    }
+    return COD_OK;
+}
+
+static cod_status plan_create(cod_device *device, const cod_op *op, cod_plan **out)
+{
+    COD_TRY(op_supported(op));
+    COD_TRY(scratch_reserve(device, scratch_count(op)));
+    cod_plan *plan = malloc(sizeof *plan);
+    COD_REQUIRE_MEMORY(plan);
+    *plan = (cod_plan){.device = device, .op = *op};
+    *out = plan;
+    return COD_OK;
+}
+
+static cod_status plan_prepare(cod_plan *plan, cod_queue *queue)
+{
+    (void)plan, (void)queue;
+    return COD_OK;
+}
+
+static cod_status plan_run(cod_plan *plan, cod_queue *queue)
+{
+    (void)queue;
+    const cod_op *op = &plan->op;
+    ref_args args = {.attr = &op->attr};
+    double *free_scratch = plan->device->scratch;
+    for (size_t i = 0; i < COD_OP_MAX_INPUTS; i++) {
+        const cod_view *view = &op->inputs[i];
+        if (view->buffer == NULL)
+            continue;
+        ref_load(view, free_scratch);
+        args.in[i] = free_scratch;
+        args.in_shape[i] = view->shape;
+        free_scratch += cod_shape_count(view->shape);
+    }
+    for (size_t i = 0; i < COD_OP_MAX_OUTPUTS; i++) {
+        const cod_view *view = &op->outputs[i];
+        if (view->buffer == NULL)
+            continue;
+        if (cod_op_output_role(op->kind, i) == COD_OUTPUT_UPDATED)
+            ref_load(view, free_scratch);
+        args.out[i] = free_scratch;
+        args.out_shape[i] = view->shape;
+        free_scratch += cod_shape_count(view->shape);
+    }
+    args.workspace = free_scratch;
+    const cod_status status = kernels[op->kind](&args);
+    if (status != COD_OK)
+        return cod_fail_prefix(status, "%s '%s'", cod_op_kind_name(op->kind), op->name ? op->name : "");
+    for (size_t i = 0; i < COD_OP_MAX_OUTPUTS; i++)
+        if (args.out[i] != NULL)
+            ref_store(&op->outputs[i], args.out[i],
+                      op->accumulate && cod_op_output_role(op->kind, i) == COD_OUTPUT_ACCUMULATED);
+    return COD_OK;
+}
+
+static void plan_destroy(cod_plan *plan)
+{
+    free(plan);
+}
+
+const cod_backend cod_ref_backend = {
+    .name = "ref",
+    .open = device_open,
+    .close = device_close,
+    .describe = device_describe,
+    .supports = device_supports,
+    .buffer_create = buffer_create,
+    .buffer_destroy = buffer_destroy,
+    .upload = upload,
+    .download = download,
+    .plan_create = plan_create,
+    .plan_prepare = plan_prepare,
+    .plan_run = plan_run,
+    .plan_destroy = plan_destroy,
+};

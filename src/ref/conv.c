@@ -1,0 +1,145 @@
+#include "ref/ref_internal.h"
+
+/*
+ * x {N,H,W,I}, w {O,KH,KW,I}, y {N,P,Q,O}. The three ops walk the same pairs of an output pixel and a kernel position
+ * that meet inside x; they differ in what they do there, with channels in the inner, contiguous loops.
+ */
+
+typedef struct conv_walk {
+    cod_shape x, w, y;
+    const double *x_data, *w_data, *y_data;
+    double *result;
+} conv_walk;
+
+/** One output pixel meets one input pixel at kernel position k (= kh·KW + kw); offsets of the pixels' first channels. */
+typedef void conv_meet(const conv_walk *walk, int64_t x_at, int64_t y_at, int64_t k);
+
+static void walk_pixels(const conv_walk *walk, const cod_op_attr *attr, conv_meet *meet)
+{
+    const cod_shape x = walk->x, w = walk->w, y = walk->y;
+    for (int64_t n = 0; n < y.n; n++) {
+        for (int64_t p = 0; p < y.h; p++) {
+            for (int64_t q = 0; q < y.w; q++) {
+                for (int64_t k = 0; k < w.h * w.w; k++) {
+                    const int64_t row = p * attr->stride_h - attr->pad_h + k / w.w;
+                    const int64_t column = q * attr->stride_w - attr->pad_w + k % w.w;
+                    if (row >= 0 && row < x.h && column >= 0 && column < x.w)
+                        meet(walk, ((n * x.h + row) * x.w + column) * x.c, ((n * y.h + p) * y.w + q) * y.c, k);
+                }
+            }
+        }
+    }
+}
+
+/** y[o] += sum over i of x[i]·w[k][i][o]; the weights lie {KH,KW,I,O} here, so that the inner loop is no reduction. */
+static void meet_forward(const conv_walk *walk, int64_t x_at, int64_t y_at, int64_t k)
+{
+    const int64_t inputs = walk->x.c, outputs = walk->y.c;
+    for (int64_t i = 0; i < inputs; i++)
+        ref_axpy(walk->result + y_at, walk->x_data[x_at + i], walk->w_data + (k * inputs + i) * outputs, outputs);
+}
+
+/** dx[i] += sum over o of dy[o]·w[o][k][i] */
+static void meet_backward_data(const conv_walk *walk, int64_t x_at, int64_t y_at, int64_t k)
+{
+    const int64_t inputs = walk->x.c, kernel = walk->w.h * walk->w.w;
+    for (int64_t o = 0; o < walk->y.c; o++)
+        ref_axpy(walk->result + x_at, walk->y_data[y_at + o], walk->w_data + (o * kernel + k) * inputs, inputs);
+}
+
+/** dw[o][k][i] += dy[o]·x[i] */
+static void meet_backward_weights(const conv_walk *walk, int64_t x_at, int64_t y_at, int64_t k)
+{
+    const int64_t inputs = walk->x.c, kernel = walk->w.h * walk->w.w;
+    for (int64_t o = 0; o < walk->y.c; o++)
+        ref_axpy(walk->result + (o * kernel + k) * inputs, walk->y_data[y_at + o], walk->x_data + x_at, inputs);
+}
+
+/** {O,KH,KW,I} -> {KH,KW,I,O} */
+static void transpose_weights(const double *w, cod_shape shape, double *transposed)
+{
+    const int64_t inner = shape.h * shape.w * shape.c;
+    for (int64_t o = 0; o < shape.n; o++)
+        for (int64_t i = 0; i < inner; i++)
+            transposed[i * shape.n + o] = w[o * inner + i];
+}
+
+cod_status ref_conv2d(const ref_args *args)
+{
+    const double *bias = args->in[2];
+    double *y = args->out[0];
+    const int64_t count = cod_shape_count(args->out_shape[0]), outputs = args->out_shape[0].c;
+    for (int64_t i = 0; i < count; i++)
+        y[i] = bias ? bias[i % outputs] : 0;
+    transpose_weights(args->in[1], args->in_shape[1], args->workspace);
+    const conv_walk walk = {.x = args->in_shape[0],
+                            .w = args->in_shape[1],
+                            .y = args->out_shape[0],
+                            .x_data = args->in[0],
+                            .w_data = args->workspace,
+                            .result = y};
+    walk_pixels(&walk, args->attr, meet_forward);
+    const ref_activator act = ref_activator_open(args->attr, args->in[3], args->in_shape[3]);
+    ref_activate_all(&act, y, count, outputs);
+    return COD_OK;
+}
+
+cod_status ref_conv2d_backward_data(const ref_args *args)
+{
+    const conv_walk walk = {.x = args->out_shape[0],
+                            .w = args->in_shape[1],
+                            .y = args->in_shape[0],
+                            .w_data = args->in[1],
+                            .y_data = args->in[0],
+                            .result = args->out[0]};
+    ref_zero(walk.result, cod_shape_count(walk.x));
+    walk_pixels(&walk, args->attr, meet_backward_data);
+    return COD_OK;
+}
+
+cod_status ref_conv2d_backward_weights(const ref_args *args)
+{
+    const conv_walk walk = {.x = args->in_shape[0],
+                            .w = args->out_shape[0],
+                            .y = args->in_shape[1],
+                            .x_data = args->in[0],
+                            .y_data = args->in[1],
+                            .result = args->out[0]};
+    ref_zero(walk.result, cod_shape_count(walk.w));
+    walk_pixels(&walk, args->attr, meet_backward_weights);
+    double *dbias = args->out[1];
+    if (dbias != NULL) {
+        ref_zero(dbias, walk.y.c);
+        for (int64_t i = 0; i < cod_shape_count(walk.y); i++)
+            dbias[i % walk.y.c] += walk.y_data[i];
+    }
+    return COD_OK;
+}
+
+/*
+ * A linear layer is a 1x1 convolution of one pixel. Its attributes are not the caller's, who need not set strides.
+ */
+static cod_status as_convolution(ref_kernel *kernel, const ref_args *args)
+{
+    cod_op_attr attr = *args->attr;
+    attr.stride_h = attr.stride_w = 1;
+    attr.pad_h = attr.pad_w = 0;
+    ref_args convolution = *args;
+    convolution.attr = &attr;
+    return kernel(&convolution);
+}
+
+cod_status ref_linear(const ref_args *args)
+{
+    return as_convolution(ref_conv2d, args);
+}
+
+cod_status ref_linear_backward_data(const ref_args *args)
+{
+    return as_convolution(ref_conv2d_backward_data, args);
+}
+
+cod_status ref_linear_backward_weights(const ref_args *args)
+{
+    return as_convolution(ref_conv2d_backward_weights, args);
+}

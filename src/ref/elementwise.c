@@ -1,0 +1,49 @@
+#include "ref/ref_internal.h"
+
+cod_status ref_add(const ref_args *args)
+{
+    const double *a = args->in[0], *b = args->in[1], alpha = args->attr->alpha, beta = args->attr->beta;
+    const int64_t count = cod_shape_count(args->in_shape[0]);
+    for (int64_t i = 0; i < count; i++)
+        args->out[0][i] = alpha * a[i] + (b ? beta * b[i] : 0);
+    return COD_OK;
+}
+
+cod_status ref_fill(const ref_args *args)
+{
+    const int64_t count = cod_shape_count(args->out_shape[0]);
+    for (int64_t i = 0; i < count; i++)
+        args->out[0][i] = args->attr->alpha;
+    return COD_OK;
+}
+
+/** Where element (y, x, c) of image n of the large tensor lies in the small one, r times smaller with r² times the channels. */
+static int64_t shuffled(cod_shape large, int64_t r, int64_t n, int64_t y, int64_t x, int64_t c)
+{
+    const int64_t pixel = (n * (large.h / r) + y / r) * (large.w / r) + x / r;
+    return pixel * large.c * r * r + c * r * r + y % r * r + x % r;
+}
+
+static void shuffle(cod_shape large, int64_t r, const double *source, double *target, bool enlarge)
+{
+    int64_t at = 0;
+    for (int64_t n = 0; n < large.n; n++)
+        for (int64_t y = 0; y < large.h; y++)
+            for (int64_t x = 0; x < large.w; x++)
+                for (int64_t c = 0; c < large.c; c++, at++) {
+                    const int64_t small = shuffled(large, r, n, y, x, c);
+                    target[enlarge ? at : small] = source[enlarge ? small : at];
+                }
+}
+
+cod_status ref_pixel_shuffle(const ref_args *args)
+{
+    shuffle(args->out_shape[0], args->attr->factor, args->in[0], args->out[0], true);
+    return COD_OK;
+}
+
+cod_status ref_pixel_unshuffle(const ref_args *args)
+{
+    shuffle(args->in_shape[0], args->attr->factor, args->in[0], args->out[0], false);
+    return COD_OK;
+}
