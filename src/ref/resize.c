@@ -44,7 +44,7 @@ static taps taps_at(cod_resize_mode mode, int factor, int64_t size, int64_t at)
 }
 
 /** Forward: large = interpolation of small. Backward, its transpose: small += what each large element passes back. */
-static void interpolate(const cod_op_attr *attr, cod_shape small, double *small_data, double *large_data, bool backward)
+static void interpolate(const cod_op_attr *attr, cod_shape small, const double *source, double *target, bool backward)
 {
     const int64_t factor = attr->factor, channels = small.c;
     for (int64_t n = 0; n < small.n; n++) {
@@ -52,16 +52,13 @@ static void interpolate(const cod_op_attr *attr, cod_shape small, double *small_
             const taps rows = taps_at(attr->resize, attr->factor, small.h, y);
             for (int64_t x = 0; x < small.w * factor; x++) {
                 const taps columns = taps_at(attr->resize, attr->factor, small.w, x);
-                double *large_pixel = large_data + ((n * small.h * factor + y) * small.w * factor + x) * channels;
+                const int64_t large_at = ((n * small.h * factor + y) * small.w * factor + x) * channels;
                 for (int t = 0; t < rows.count * columns.count; t++) {
                     const int row = t / columns.count, column = t % columns.count;
-                    const double weight = rows.weight[row] * columns.weight[column];
-                    double *small_pixel =
-                        small_data + ((n * small.h + rows.index[row]) * small.w + columns.index[column]) * channels;
-                    if (backward)
-                        ref_axpy(small_pixel, weight, large_pixel, channels);
-                    else
-                        ref_axpy(large_pixel, weight, small_pixel, channels);
+                    const int64_t small_at =
+                        ((n * small.h + rows.index[row]) * small.w + columns.index[column]) * channels;
+                    ref_axpy(target + (backward ? small_at : large_at), rows.weight[row] * columns.weight[column],
+                             source + (backward ? large_at : small_at), channels);
                 }
             }
         }
@@ -71,13 +68,13 @@ static void interpolate(const cod_op_attr *attr, cod_shape small, double *small_
 cod_status ref_resize(const ref_args *args)
 {
     ref_zero(args->out[0], cod_shape_count(args->out_shape[0]));
-    interpolate(args->attr, args->in_shape[0], (double *)args->in[0], args->out[0], false);
+    interpolate(args->attr, args->in_shape[0], args->in[0], args->out[0], false);
     return COD_OK;
 }
 
 cod_status ref_resize_backward(const ref_args *args)
 {
     ref_zero(args->out[0], cod_shape_count(args->out_shape[0]));
-    interpolate(args->attr, args->out_shape[0], args->out[0], (double *)args->in[0], true);
+    interpolate(args->attr, args->out_shape[0], args->in[0], args->out[0], true);
     return COD_OK;
 }
