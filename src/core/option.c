@@ -62,7 +62,8 @@ static cod_status parse_number(const cod_option *option, const char *text, bool 
     errno = 0;
     const double number = strtod(text, &end);
     const bool bounded = option->min != 0 || option->max != 0;
-    if (end == text || *end != '\0' || !isfinite(number) || (integer && (number != floor(number) || fabs(number) > 0x1p53)) ||
+    if (end == text || *end != '\0' || !isfinite(number) ||
+        (integer && (number != floor(number) || fabs(number) > 0x1p53)) ||
         (bounded && (number < option->min || number > option->max)))
         return wrong_value(option, text);
     *out = number;
@@ -95,12 +96,14 @@ static cod_status parse_choice(const cod_option *option, const char *text, int *
     return cod_fail(COD_ERR_ARGUMENT, "'%s' is not a choice; did you mean '%s'?", text, near);
 }
 
-cod_status cod_option_set(const cod_option *option, void *values, const char *const *items, size_t count, cod_arena *arena)
+cod_status cod_option_set(const cod_option *option, void *values, const char *const *items, size_t count,
+                          cod_arena *arena)
 {
     void *target = field(option, values);
     const bool list = option->type == COD_OPTION_INT_LIST || option->type == COD_OPTION_STRING_LIST;
     if (!list && count != 1)
-        return cod_fail(COD_ERR_ARGUMENT, "a list of %zu items is not %s", count, cod_option_expectation(option, arena));
+        return cod_fail(COD_ERR_ARGUMENT, "a list of %zu items is not %s", count,
+                        cod_option_expectation(option, arena));
     double number = 0;
     switch (option->type) {
     case COD_OPTION_BOOL:

@@ -34,7 +34,8 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-cod_rng cod_rng_open(uint64_t seed, uint32_t group, uint32_t rank, uint64_t step, cod_rng_purpose purpose, uint32_t item)
+cod_rng cod_rng_open(uint64_t seed, uint32_t group, uint32_t rank, uint64_t step, cod_rng_purpose purpose,
+                     uint32_t item)
 {
     const uint64_t who = mix(seed + 0x9E3779B97F4A7C15u * (1 + (((uint64_t)group << 32) | rank)));
     const uint64_t key = mix(who ^ ((uint64_t)purpose << 56) ^ step);

@@ -13,10 +13,10 @@
 
 /** What the numbers are for; one more purpose never changes the numbers of the others. */
 typedef enum cod_rng_purpose {
-    COD_RNG_INIT = 1,  /**< initial weights; `item` = tensor index */
-    COD_RNG_SHUFFLE,   /**< order of an epoch; step = epoch */
-    COD_RNG_CROP,      /**< crop position; item = image within the batch */
-    COD_RNG_AUGMENT,   /**< flips, rotations; item = image within the batch */
+    COD_RNG_INIT = 1, /**< initial weights; `item` = tensor index */
+    COD_RNG_SHUFFLE,  /**< order of an epoch; step = epoch */
+    COD_RNG_CROP,     /**< crop position; item = image within the batch */
+    COD_RNG_AUGMENT,  /**< flips, rotations; item = image within the batch */
     COD_RNG_MIXUP,
     COD_RNG_PLACEMENT, /**< which group holds which sample */
     COD_RNG_PEER,      /**< choice of peers */
@@ -31,7 +31,8 @@ typedef struct cod_rng {
 } cod_rng;
 
 /** Opens the stream named by all these values; equal names give equal numbers on every machine. */
-cod_rng cod_rng_open(uint64_t seed, uint32_t group, uint32_t rank, uint64_t step, cod_rng_purpose purpose, uint32_t item);
+cod_rng cod_rng_open(uint64_t seed, uint32_t group, uint32_t rank, uint64_t step, cod_rng_purpose purpose,
+                     uint32_t item);
 
 /** The bare Philox4x32-10 block function. */
 void cod_philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);

@@ -10,9 +10,9 @@ static _Thread_local char place[256];
 const char *cod_status_name(cod_status status)
 {
     static const char *const names[] = {
-        [COD_OK] = "ok",         [COD_ERR_ARGUMENT] = "argument", [COD_ERR_MEMORY] = "memory",
-        [COD_ERR_IO] = "io",     [COD_ERR_FORMAT] = "format",     [COD_ERR_UNSUPPORTED] = "unsupported",
-        [COD_ERR_MPI] = "mpi",   [COD_ERR_BACKEND] = "backend",   [COD_ERR_NUMERIC] = "numeric",
+        [COD_OK] = "ok",         [COD_ERR_ARGUMENT] = "argument",       [COD_ERR_MEMORY] = "memory",
+        [COD_ERR_IO] = "io",     [COD_ERR_FORMAT] = "format",           [COD_ERR_UNSUPPORTED] = "unsupported",
+        [COD_ERR_MPI] = "mpi",   [COD_ERR_BACKEND] = "backend",         [COD_ERR_NUMERIC] = "numeric",
         [COD_ERR_PEER] = "peer", [COD_ERR_INTERRUPTED] = "interrupted",
     };
     const size_t index = (size_t)status;

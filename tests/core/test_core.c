@@ -81,8 +81,8 @@ static void bf16_rounds_to_even_and_keeps_nan(void **state)
 {
     (void)state;
     assert_int_equal(cod_bf16_from_f32(1.0f), 0x3F80);
-    assert_int_equal(cod_bf16_from_f32(1.00390625f), 0x3F80);      /* halfway, even below */
-    assert_int_equal(cod_bf16_from_f32(1.01171875f), 0x3F82);      /* halfway, even above */
+    assert_int_equal(cod_bf16_from_f32(1.00390625f), 0x3F80); /* halfway, even below */
+    assert_int_equal(cod_bf16_from_f32(1.01171875f), 0x3F82); /* halfway, even above */
     assert_int_equal(cod_bf16_from_f32(INFINITY), 0x7F80);
     assert_true(isnan(cod_f32_from_bf16(cod_bf16_from_f32(NAN))));
     assert_true(cod_f32_from_bf16(cod_bf16_from_f32(-2.5f)) == -2.5f);

@@ -19,7 +19,7 @@
     do {                                                                                                               \
         const cod_status assert_ok_status_ = (call);                                                                   \
         if (assert_ok_status_ != COD_OK)                                                                               \
-            fail_msg("%s failed (%s): %s [%s]", #call, cod_status_name(assert_ok_status_), cod_error_message(),         \
+            fail_msg("%s failed (%s): %s [%s]", #call, cod_status_name(assert_ok_status_), cod_error_message(),        \
                      cod_error_place());                                                                               \
     } while (0)
 
