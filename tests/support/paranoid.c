@@ -1,0 +1,381 @@
+#include "support/paranoid.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/** A multiple of every alignment that backends ask for. */
+enum { GUARD_BYTES = 256, GUARD_FILL = 0xA5, VIEWS = COD_OP_MAX_INPUTS + COD_OP_MAX_OUTPUTS };
+
+/** What an op does with a byte of a buffer. */
+enum { BYTE_READ = 1, BYTE_WRITTEN = 2, BYTE_FILLED = 4 };
+
+struct cod_device {
+    cod_device *inner;
+};
+
+/** `base` is what callers see: the inner buffer without its guards. */
+typedef struct paranoid_buffer {
+    cod_buffer base;
+    cod_buffer *inner;
+} paranoid_buffer;
+
+struct cod_plan {
+    cod_device *device;
+    cod_op op; /**< its views name paranoid buffers */
+    cod_plan *inner;
+};
+
+static const cod_backend *inner_backend;
+static size_t violation_count;
+static char first_violation[512];
+
+static void violation(const char *fmt, ...) COD_PRINTF(1, 2);
+
+static void violation(const char *fmt, ...)
+{
+    if (violation_count++ > 0)
+        return;
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(first_violation, sizeof first_violation, fmt, args);
+    va_end(args);
+}
+
+size_t cod_paranoid_violations(char *first, size_t bytes)
+{
+    const size_t count = violation_count;
+    if (bytes > 0)
+        snprintf(first, bytes, "%s", first_violation);
+    violation_count = 0;
+    first_violation[0] = 0;
+    return count;
+}
+
+static cod_status device_open(const cod_device_options *options, cod_device **out)
+{
+    cod_device *device = calloc(1, sizeof *device);
+    COD_REQUIRE_MEMORY(device);
+    const cod_status status = inner_backend->open(options, &device->inner);
+    if (status != COD_OK) {
+        free(device);
+        return status;
+    }
+    *out = device;
+    return COD_OK;
+}
+
+static void device_close(cod_device *device)
+{
+    if (device == NULL)
+        return;
+    inner_backend->close(device->inner);
+    free(device);
+}
+
+static const char *device_describe(cod_device *device)
+{
+    return inner_backend->describe(device->inner);
+}
+
+static bool device_supports(cod_device *device, cod_dtype activation)
+{
+    return inner_backend->supports(device->inner, activation);
+}
+
+static cod_status buffer_create(cod_device *device, size_t bytes, cod_buffer **out)
+{
+    paranoid_buffer *buffer = calloc(1, sizeof *buffer);
+    COD_REQUIRE_MEMORY(buffer);
+    unsigned char guard[GUARD_BYTES];
+    memset(guard, GUARD_FILL, sizeof guard);
+    cod_status status;
+    COD_TRY_GOTO(status, failed, inner_backend->buffer_create(device->inner, bytes + 2 * GUARD_BYTES, &buffer->inner));
+    COD_TRY_GOTO(status, failed, inner_backend->upload(device->inner, NULL, buffer->inner, 0, guard, GUARD_BYTES));
+    COD_TRY_GOTO(status, failed,
+                 inner_backend->upload(device->inner, NULL, buffer->inner, GUARD_BYTES + bytes, guard, GUARD_BYTES));
+    buffer->base.host = buffer->inner->host ? (char *)buffer->inner->host + GUARD_BYTES : NULL;
+    buffer->base.bytes = bytes;
+    *out = &buffer->base;
+    return COD_OK;
+failed:
+    if (buffer->inner != NULL)
+        inner_backend->buffer_destroy(device->inner, buffer->inner);
+    free(buffer);
+    return status;
+}
+
+/** `bytes` [guard, contents, guard] of a buffer. */
+static void check_guards(const char *when, const unsigned char *bytes, size_t content)
+{
+    for (size_t i = 0; i < GUARD_BYTES; i++) {
+        if (bytes[GUARD_BYTES - 1 - i] != GUARD_FILL) {
+            violation("%s: byte %zu before a buffer of %zu was overwritten", when, i + 1, content);
+            return;
+        }
+        if (bytes[GUARD_BYTES + content + i] != GUARD_FILL) {
+            violation("%s: byte %zu past a buffer of %zu was overwritten", when, i, content);
+            return;
+        }
+    }
+}
+
+/** New copy of a whole buffer with its guards, or NULL. */
+static unsigned char *snapshot(cod_device *device, cod_queue *queue, const paranoid_buffer *buffer)
+{
+    unsigned char *bytes = malloc(buffer->base.bytes + 2 * GUARD_BYTES);
+    if (bytes == NULL || inner_backend->download(device->inner, queue, bytes, buffer->inner, 0,
+                                                 buffer->base.bytes + 2 * GUARD_BYTES) == COD_OK)
+        return bytes;
+    free(bytes);
+    return NULL;
+}
+
+static void buffer_destroy(cod_device *device, cod_buffer *base)
+{
+    paranoid_buffer *buffer = (paranoid_buffer *)base;
+    if (buffer == NULL)
+        return;
+    unsigned char *bytes = snapshot(device, NULL, buffer);
+    if (bytes != NULL)
+        check_guards("buffer_destroy", bytes, buffer->base.bytes);
+    free(bytes);
+    inner_backend->buffer_destroy(device->inner, buffer->inner);
+    free(buffer);
+}
+
+static cod_status range_check(const cod_buffer *buffer, size_t offset, size_t bytes)
+{
+    COD_REQUIRE(offset <= buffer->bytes && bytes <= buffer->bytes - offset,
+                "%zu bytes from offset %zu on reach past a buffer of %zu", bytes, offset, buffer->bytes);
+    return COD_OK;
+}
+
+static cod_status upload(cod_device *device, cod_queue *queue, cod_buffer *target, size_t offset, const void *source,
+                         size_t bytes)
+{
+    COD_TRY(range_check(target, offset, bytes));
+    return inner_backend->upload(device->inner, queue, ((paranoid_buffer *)target)->inner, GUARD_BYTES + offset, source,
+                                 bytes);
+}
+
+static cod_status download(cod_device *device, cod_queue *queue, void *target, cod_buffer *source, size_t offset,
+                           size_t bytes)
+{
+    COD_TRY(range_check(source, offset, bytes));
+    return inner_backend->download(device->inner, queue, target, ((paranoid_buffer *)source)->inner,
+                                   GUARD_BYTES + offset, bytes);
+}
+
+static cod_view *view_at(cod_op *op, size_t i)
+{
+    return i < COD_OP_MAX_INPUTS ? &op->inputs[i] : &op->outputs[i - COD_OP_MAX_INPUTS];
+}
+
+static cod_status plan_create(cod_device *device, const cod_op *op, cod_plan **out)
+{
+    COD_TRY(cod_op_check(op));
+    cod_plan *plan = calloc(1, sizeof *plan);
+    COD_REQUIRE_MEMORY(plan);
+    plan->device = device;
+    plan->op = *op;
+    cod_op inner_op = *op;
+    for (size_t i = 0; i < VIEWS; i++) {
+        cod_view *view = view_at(&inner_op, i);
+        if (view->buffer == NULL)
+            continue;
+        view->buffer = ((paranoid_buffer *)view->buffer)->inner;
+        view->offset += GUARD_BYTES;
+    }
+    const cod_status status = inner_backend->plan_create(device->inner, &inner_op, &plan->inner);
+    if (status != COD_OK) {
+        free(plan);
+        return status;
+    }
+    *out = plan;
+    return COD_OK;
+}
+
+static cod_status plan_prepare(cod_plan *plan, cod_queue *queue)
+{
+    return inner_backend->plan_prepare(plan->inner, queue);
+}
+
+/** Marks the bytes of the view's elements; `map` covers the buffer with its guards. */
+static void mark(unsigned char *map, const cod_view *view, unsigned char what)
+{
+    const size_t size = cod_dtype_bytes(view->dtype), row = (size_t)view->shape.c * size;
+    const int64_t pixels = view->shape.n * view->shape.h * view->shape.w;
+    for (int64_t p = 0; p < pixels; p++) {
+        unsigned char *pixel = map + GUARD_BYTES + view->offset + (size_t)(p * view->pixel_stride) * size;
+        for (size_t i = 0; i < row; i++)
+            pixel[i] |= what;
+    }
+}
+
+/** A NaN that arithmetic does not make by itself, in each type's own bytes; an absurd number for i32. */
+static void fill_pattern(cod_dtype dtype, unsigned char pattern[8])
+{
+    const uint64_t f64 = 0x7FF8BADBADBADBADu;
+    const uint32_t f32 = 0x7FC0BADBu;
+    const uint16_t bf16 = 0x7FDBu;
+    if (dtype == COD_F64)
+        memcpy(pattern, &f64, sizeof f64);
+    else if (dtype == COD_BF16)
+        memcpy(pattern, &bf16, sizeof bf16);
+    else
+        memcpy(pattern, &f32, sizeof f32);
+}
+
+/** Writes the pattern into the elements of a view that the op does not read (FILL), or counts those that still have it. */
+static size_t pattern_walk(const cod_view *view, unsigned char *map, unsigned char *bytes, bool fill)
+{
+    const size_t size = cod_dtype_bytes(view->dtype);
+    const int64_t count = cod_shape_count(view->shape);
+    unsigned char pattern[8] = {0};
+    size_t found = 0;
+    fill_pattern(view->dtype, pattern);
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t element = i / view->shape.c * view->pixel_stride + i % view->shape.c;
+        const size_t at = GUARD_BYTES + view->offset + (size_t)element * size;
+        if (fill && !(map[at] & BYTE_READ)) {
+            memcpy(bytes + at, pattern, size);
+            map[at] |= BYTE_FILLED;
+        } else if (!fill && (map[at] & BYTE_FILLED)) {
+            found += memcmp(bytes + at, pattern, size) == 0;
+        }
+    }
+    return found;
+}
+
+/** One buffer of the op: what the op does with each byte, and a copy from before the run. */
+typedef struct watched {
+    const paranoid_buffer *buffer;
+    unsigned char *map, *before;
+} watched;
+
+static bool is_only_written(const cod_op *op, size_t output)
+{
+    const cod_output_role role = cod_op_output_role(op->kind, output);
+    return role == COD_OUTPUT_WRITTEN || (role == COD_OUTPUT_ACCUMULATED && !op->accumulate);
+}
+
+static cod_status watch_begin(cod_plan *plan, cod_queue *queue, watched *watch)
+{
+    const size_t bytes = watch->buffer->base.bytes + 2 * GUARD_BYTES;
+    watch->map = calloc(bytes, 1);
+    COD_REQUIRE_MEMORY(watch->map);
+    watch->before = snapshot(plan->device, queue, watch->buffer);
+    COD_REQUIRE_MEMORY(watch->before);
+    for (size_t i = 0; i < VIEWS; i++) {
+        const cod_view *view = view_at(&plan->op, i);
+        if (view->buffer == &watch->buffer->base)
+            mark(watch->map, view, i < COD_OP_MAX_INPUTS ? BYTE_READ : BYTE_WRITTEN);
+    }
+    for (size_t i = 0; i < COD_OP_MAX_OUTPUTS; i++) {
+        const cod_view *view = &plan->op.outputs[i];
+        if (view->buffer == &watch->buffer->base && is_only_written(&plan->op, i))
+            pattern_walk(view, watch->map, watch->before, true);
+    }
+    return inner_backend->upload(plan->device->inner, queue, watch->buffer->inner, 0, watch->before, bytes);
+}
+
+static cod_status watch_end(cod_plan *plan, cod_queue *queue, watched *watch)
+{
+    const cod_op *op = &plan->op;
+    const char *name = op->name ? op->name : cod_op_kind_name(op->kind);
+    const size_t content = watch->buffer->base.bytes;
+    unsigned char *after = snapshot(plan->device, queue, watch->buffer);
+    COD_REQUIRE_MEMORY(after);
+    check_guards(name, after, content);
+    for (size_t i = 0; i < COD_OP_MAX_OUTPUTS; i++) {
+        const cod_view *view = &op->outputs[i];
+        if (view->buffer != &watch->buffer->base || !is_only_written(op, i))
+            continue;
+        const size_t left = pattern_walk(view, watch->map, after, false);
+        if (left > 0)
+            violation("%s: %zu elements of output %zu were not written", name, left, i);
+    }
+    size_t at = GUARD_BYTES;
+    while (at < GUARD_BYTES + content && (watch->map[at] & BYTE_WRITTEN || watch->before[at] == after[at]))
+        at++;
+    if (at < GUARD_BYTES + content)
+        violation("%s: byte %zu of a buffer of %zu changed, which is %s", name, at - GUARD_BYTES, content,
+                  watch->map[at] & BYTE_READ ? "an input" : "no output of the op");
+    free(after);
+    return COD_OK;
+}
+
+static cod_status plan_run(cod_plan *plan, cod_queue *queue)
+{
+    watched watches[VIEWS] = {{NULL, NULL, NULL}};
+    size_t count = 0;
+    cod_status status = COD_OK;
+    for (size_t i = 0; i < VIEWS; i++) {
+        const cod_buffer *buffer = view_at(&plan->op, i)->buffer;
+        size_t known = 0;
+        while (known < count && &watches[known].buffer->base != buffer)
+            known++;
+        if (buffer != NULL && known == count) {
+            watches[count].buffer = (const paranoid_buffer *)buffer;
+            COD_TRY_GOTO(status, cleanup, watch_begin(plan, queue, &watches[count++]));
+        }
+    }
+    COD_TRY_GOTO(status, cleanup, inner_backend->plan_run(plan->inner, queue));
+    for (size_t i = 0; i < count; i++)
+        COD_TRY_GOTO(status, cleanup, watch_end(plan, queue, &watches[i]));
+cleanup:
+    for (size_t i = 0; i < count; i++) {
+        free(watches[i].map);
+        free(watches[i].before);
+    }
+    return status;
+}
+
+static void plan_destroy(cod_plan *plan)
+{
+    if (plan == NULL)
+        return;
+    inner_backend->plan_destroy(plan->inner);
+    free(plan);
+}
+
+static cod_status queue_create(cod_device *device, cod_queue **out)
+{
+    return inner_backend->queue_create(device->inner, out);
+}
+
+static cod_status event_create(cod_device *device, cod_event **out)
+{
+    return inner_backend->event_create(device->inner, out);
+}
+
+const cod_backend *cod_paranoid_wrap(const cod_backend *inner)
+{
+    static cod_backend wrapper;
+    inner_backend = inner;
+    wrapper = (cod_backend){
+        .name = "paranoid",
+        .open = device_open,
+        .close = device_close,
+        .describe = device_describe,
+        .supports = device_supports,
+        .buffer_create = buffer_create,
+        .buffer_destroy = buffer_destroy,
+        .upload = upload,
+        .download = download,
+        .plan_create = plan_create,
+        .plan_prepare = plan_prepare,
+        .plan_run = plan_run,
+        .plan_destroy = plan_destroy,
+        .queue_create = inner->queue_create ? queue_create : NULL,
+        .queue_destroy = inner->queue_destroy,
+        .event_create = inner->event_create ? event_create : NULL,
+        .event_record = inner->event_record,
+        .event_wait = inner->event_wait,
+        .queue_wait = inner->queue_wait,
+        .event_destroy = inner->event_destroy,
+    };
+    return &wrapper;
+}
