@@ -1,0 +1,79 @@
+/**
+ * @file
+ * Compilation: graph + shapes + device -> named programs that share one arena and only need to be run.
+ *
+ * A program computes the given outputs and losses and, when it trains a parameter set, the gradients of the weighted sum
+ * of its losses with respect to that set. Passes: liveness of nodes, fusion, lowering, autodiff, memory plan, plans.
+ */
+#ifndef COD_NN_COMPILE_H
+#define COD_NN_COMPILE_H
+
+#include "nn/weights.h"
+
+enum { COD_PROGRAM_MAX_LOSSES = 8, COD_PROGRAM_MAX_OUTPUTS = 8 };
+
+typedef struct cod_program_spec {
+    const char *name;
+    const char *trains; /**< parameter set; NULL: no gradients, running statistics are used and folded */
+    bool batch_statistics; /**< without gradients, but with the batch's statistics (a generator's forward in training) */
+    bool accumulate;    /**< adds to the gradients instead of overwriting them: later micro-batches */
+    cod_value losses[COD_PROGRAM_MAX_LOSSES];
+    cod_value outputs[COD_PROGRAM_MAX_OUTPUTS]; /**< values readable after a run, until the next run of any program */
+} cod_program_spec;
+
+typedef struct cod_input_shape {
+    const char *name;
+    cod_shape shape; /**< C is the graph's */
+} cod_input_shape;
+
+typedef struct cod_compile_options {
+    cod_dtype activation; /**< F32, BF16, or F64 (then weights are F64 too) */
+    const cod_input_shape *inputs;
+    size_t input_count;
+    size_t bucket_bytes; /**< gradients are signalled in ranges of about this size; 0 = one bucket */
+    bool deterministic;
+    bool no_fusion; /**< for checks: every node is an op of its own */
+} cod_compile_options;
+
+typedef struct cod_executable cod_executable;
+typedef struct cod_program cod_program;
+
+/** Compiles `count` programs. The graph, the weights and the device are borrowed and must outlive the executable. */
+COD_MUST_CHECK cod_status cod_compile(cod_graph *graph, cod_weights *weights, const cod_compile_options *options,
+                                      const cod_program_spec *specs, size_t count, cod_executable **out);
+void cod_executable_destroy(cod_executable *executable);
+
+/** The program of this name; NULL when there is none. */
+cod_program *cod_executable_program(cod_executable *executable, const char *name);
+/** Where an input lies, for uploads and for writing through the host; view.buffer is NULL for an unknown name. */
+cod_view cod_executable_input(cod_executable *executable, const char *name);
+/** Where an output of any program lies. */
+cod_view cod_executable_output(cod_executable *executable, cod_value value);
+/** Bytes of the arena and of inputs, outputs and folded weights. */
+size_t cod_executable_bytes(const cod_executable *executable);
+
+/** Sets a named scalar (a loss weight); acts on programs run later. */
+COD_MUST_CHECK cod_status cod_executable_set_scalar(cod_executable *executable, const char *name, float value);
+/** Reads a loss's unweighted value of the last program run that computed it; waits for that run. */
+COD_MUST_CHECK cod_status cod_executable_loss(cod_executable *executable, cod_value loss, float *out);
+
+/** A range of the flat gradient buffer that is complete when its signal comes; elements. */
+typedef struct cod_bucket {
+    size_t first, count;
+} cod_bucket;
+
+size_t cod_program_bucket_count(const cod_program *program);
+cod_bucket cod_program_bucket(const cod_program *program, size_t index);
+
+/** Called during a run when bucket `index` is complete (on a device: queued); a failure ends the run. */
+typedef cod_status (*cod_bucket_ready)(void *context, size_t index);
+
+/** Runs a program; packs the weights first when their version changed. `ready` may be NULL. */
+COD_MUST_CHECK cod_status cod_program_run(cod_program *program, cod_bucket_ready ready, void *context);
+
+/** Ops of a program in order, for benches: name, kind and flops; false past the last. */
+bool cod_program_op(const cod_program *program, size_t index, cod_op *out);
+/** Runs one op alone. */
+COD_MUST_CHECK cod_status cod_program_run_op(cod_program *program, size_t index);
+
+#endif

@@ -1,0 +1,159 @@
+/**
+ * @file
+ * Static graphs: what a network computes, without sizes of batches or images and without a device.
+ *
+ * A graph is built once by calls such as cod_graph_conv2d(); compile.h turns it into programs. Nodes are stored in the
+ * order of the calls, which is an order of execution. Errors stick: a failed call returns value 0, every later call
+ * on value 0 does nothing, and cod_graph_status() reports the first failure; so models read without error handling.
+ */
+#ifndef COD_NN_GRAPH_H
+#define COD_NN_GRAPH_H
+
+#include "core/backend.h"
+#include "core/memory.h"
+
+typedef struct cod_graph cod_graph;
+
+/** A tensor of the graph; 0 is none. */
+typedef int cod_value;
+
+typedef enum cod_node_kind {
+    COD_NODE_INPUT,
+    COD_NODE_CONV2D,
+    COD_NODE_LINEAR,
+    COD_NODE_NORM,
+    COD_NODE_ACTIVATION,
+    COD_NODE_ADD,           /**< alpha·a + beta·b */
+    COD_NODE_CONCAT,        /**< along channels */
+    COD_NODE_PIXEL_SHUFFLE,
+    COD_NODE_RESIZE,
+    COD_NODE_POOL,
+    COD_NODE_FLATTEN,       /**< {N,H,W,C} -> {N,1,1,H·W·C}, in NHWC order */
+    COD_NODE_STOP_GRADIENT, /**< the value, as a constant */
+    COD_NODE_LOSS,
+} cod_node_kind;
+
+/** How a parameter starts. */
+typedef enum cod_init_kind {
+    COD_INIT_CONSTANT, /**< `scale` */
+    COD_INIT_UNIFORM,  /**< uniform within ±`scale` */
+    COD_INIT_NORMAL,   /**< normal with deviation `scale` */
+} cod_init_kind;
+
+typedef struct cod_init {
+    cod_init_kind kind;
+    double scale;
+} cod_init;
+
+/** A trainable tensor or a state (running statistics). */
+typedef struct cod_param {
+    const char *name; /**< PyTorch's, such as "body.0.conv1.weight" */
+    cod_shape shape;  /**< conv {O,KH,KW,I}, linear {O,1,1,I}, vectors {1,1,1,C} */
+    int rank;         /**< dimensions in PyTorch: 4, 2 or 1 */
+    bool is_state;    /**< lies behind the trainable ones, is not trained */
+    int set;          /**< index of its parameter set */
+    cod_init init;
+    size_t offset; /**< elements from the start of the flat buffer; valid after cod_graph_layout() */
+    cod_shape flattened; /**< linear after a flatten: the H, W, C of its input, for conversion to PyTorch's C, H, W order */
+} cod_param;
+
+enum { COD_NODE_MAX_INPUTS = 8, COD_NODE_MAX_PARAMS = 5 };
+
+typedef struct cod_node {
+    cod_node_kind kind;
+    const char *name;
+    cod_op_attr attr;
+    int input_count;
+    cod_value inputs[COD_NODE_MAX_INPUTS]; /**< LOSS: prediction, target */
+    /** Indices of parameters or -1. CONV2D, LINEAR: weight, bias. NORM: gamma, beta, mean, var. ACTIVATION: slope. */
+    int params[COD_NODE_MAX_PARAMS];
+    cod_value output;
+    int64_t channels;      /**< of the output */
+    cod_dtype input_dtype; /**< INPUT */
+    cod_value like;        /**< INPUT: has the shape of this value; 0 = given at compilation */
+    int weight_scalar;     /**< LOSS: index of the scalar its gradient is multiplied with, or -1 */
+} cod_node;
+
+COD_MUST_CHECK cod_status cod_graph_create(cod_graph **out);
+void cod_graph_destroy(cod_graph *graph);
+
+/** The first failure of any call on the graph, with its message recorded; COD_OK when there was none. */
+COD_MUST_CHECK cod_status cod_graph_status(const cod_graph *graph);
+
+/** Parameters made from now on belong to this set ("generator", "discriminator"); the first set is "model". */
+void cod_graph_use_set(cod_graph *graph, const char *name);
+/** Index of a set, or -1. */
+int cod_graph_set_index(const cod_graph *graph, const char *name);
+
+/** An f32 image or vector input; its N, H, W are given at compilation. */
+cod_value cod_graph_input(cod_graph *graph, const char *name, int64_t channels);
+/** An f32 input of the shape that `like` has: a target. */
+cod_value cod_graph_input_like(cod_graph *graph, const char *name, cod_value like);
+/** An i32 input {N,1,1,1}: the classes of `like`'s rows. */
+cod_value cod_graph_input_classes(cod_graph *graph, const char *name, cod_value like);
+
+typedef struct cod_conv2d_spec {
+    int64_t out_channels;
+    int kernel, stride, padding; /**< stride 0 means 1; square */
+    bool no_bias;
+    bool zero_init;    /**< weight and bias start at zero */
+    double init_gain;  /**< > 0: weight is normal with deviation gain·sqrt(2/fan_in) and bias zero (Kaiming normal); 0: PyTorch's default */
+} cod_conv2d_spec;
+
+/** Makes "NAME.weight" and "NAME.bias"; a name used before shares its parameters, which must have the same shape. */
+cod_value cod_graph_conv2d(cod_graph *graph, const char *name, cod_value x, cod_conv2d_spec spec);
+cod_value cod_graph_linear(cod_graph *graph, const char *name, cod_value x, int64_t out_features, bool no_bias);
+/** Batch normalisation with PyTorch's names weight, bias, running_mean, running_var; epsilon 1e-5, momentum 0.1. */
+cod_value cod_graph_norm(cod_graph *graph, const char *name, cod_value x);
+/** ReLU, leaky ReLU (slope `leak`), sigmoid or tanh. */
+cod_value cod_graph_activation(cod_graph *graph, cod_value x, cod_activation activation, float leak);
+/** PReLU with one slope ("NAME.weight", 0.25), or one a channel. */
+cod_value cod_graph_prelu(cod_graph *graph, const char *name, cod_value x, bool per_channel);
+cod_value cod_graph_add(cod_graph *graph, cod_value a, cod_value b);
+/** alpha·a + beta·b. */
+cod_value cod_graph_scaled_add(cod_graph *graph, float alpha, cod_value a, float beta, cod_value b);
+cod_value cod_graph_concat(cod_graph *graph, const cod_value *parts, int count);
+cod_value cod_graph_pixel_shuffle(cod_graph *graph, cod_value x, int factor);
+cod_value cod_graph_resize(cod_graph *graph, cod_value x, int factor, cod_resize_mode mode);
+cod_value cod_graph_pool(cod_graph *graph, cod_value x, cod_pool_kind kind, int kernel, int stride, int padding);
+cod_value cod_graph_global_pool(cod_graph *graph, cod_value x);
+/** `h` and `w` are the input's, which must be known to size the linear layer after it. */
+cod_value cod_graph_flatten(cod_graph *graph, cod_value x, int64_t h, int64_t w);
+cod_value cod_graph_stop_gradient(cod_graph *graph, cod_value x);
+
+typedef struct cod_loss_spec {
+    cod_loss_kind kind;
+    float epsilon;      /**< Charbonnier; 0 means 1e-3 */
+    float temperature;  /**< KL; 0 means 1 */
+    float weight;       /**< constant factor of the gradient; 0 means 1 */
+    const char *scalar; /**< a further factor, settable between steps by this name; NULL = none */
+} cod_loss_spec;
+
+/** A loss; no gradient flows to `target`. Its value is reported unweighted. */
+cod_value cod_graph_loss(cod_graph *graph, const char *name, cod_value prediction, cod_value target, cod_loss_spec spec);
+
+/** Reading a graph. */
+size_t cod_graph_node_count(const cod_graph *graph);
+const cod_node *cod_graph_node(const cod_graph *graph, size_t index);
+/** The node that makes `value`. */
+const cod_node *cod_graph_producer(const cod_graph *graph, cod_value value);
+size_t cod_graph_param_count(const cod_graph *graph);
+const cod_param *cod_graph_param(const cod_graph *graph, size_t index);
+size_t cod_graph_scalar_count(const cod_graph *graph);
+const char *cod_graph_scalar_name(const cod_graph *graph, size_t index);
+
+/** Where parameters lie in the flat buffer: sets one after another, each tensor at a multiple of 16 elements, states behind all. */
+typedef struct cod_layout {
+    size_t trainable; /**< elements of the trainable part, gaps included */
+    size_t state;     /**< elements behind it */
+} cod_layout;
+
+/** Assigns every parameter's offset; to be called once the graph is complete (compilation and weights do it). */
+cod_layout cod_graph_layout(cod_graph *graph);
+/** The range [*first, *first + *count) of trainable elements of a set. */
+void cod_graph_set_range(const cod_graph *graph, int set, size_t *first, size_t *count);
+
+/** 64-bit fingerprint of names, shapes and order of all parameters: equal for models that can exchange weights. */
+uint64_t cod_graph_fingerprint(const cod_graph *graph);
+
+#endif

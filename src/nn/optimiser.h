@@ -1,0 +1,38 @@
+/**
+ * @file
+ * Optimisers over flat buffers: one pass over a parameter set, with clipping and the moving average (EMA) of the weights.
+ */
+#ifndef COD_NN_OPTIMISER_H
+#define COD_NN_OPTIMISER_H
+
+#include "nn/weights.h"
+
+typedef struct cod_optimiser_options {
+    cod_optimiser_kind kind;
+    double momentum;     /**< SGD */
+    bool nesterov;       /**< SGD */
+    double beta1, beta2; /**< Adam */
+    double epsilon;      /**< Adam */
+    double weight_decay;
+    double clip_norm;    /**< largest Euclidean norm of the gradient; 0 = no clipping */
+    double ema_decay;    /**< 0 = no moving average */
+} cod_optimiser_options;
+
+typedef struct cod_optimiser cod_optimiser;
+
+/** For the trainable parameters of set `set` (index); the EMA, where wanted, starts as a copy at the first step. */
+COD_MUST_CHECK cod_status cod_optimiser_create(cod_weights *weights, int set, const cod_optimiser_options *options,
+                                               cod_optimiser **out);
+void cod_optimiser_destroy(cod_optimiser *optimiser);
+
+/** Updates the weights from their gradients; `step` counts from 1 (Adam's bias correction). Raises weights->version. */
+COD_MUST_CHECK cod_status cod_optimiser_step(cod_optimiser *optimiser, double rate, int64_t step);
+
+/** A named state buffer ("momentum" or "adam_m", "adam_v", "ema"), for checkpoints; false past the last. EMA covers values and states. */
+bool cod_optimiser_state(cod_optimiser *optimiser, size_t index, const char **name, cod_buffer **buffer, size_t *bytes);
+/** The EMA buffer [trainable + state], or NULL. */
+cod_buffer *cod_optimiser_ema(cod_optimiser *optimiser);
+/** Says that the states were loaded from a checkpoint: the EMA is not started again. */
+void cod_optimiser_mark_restored(cod_optimiser *optimiser);
+
+#endif
