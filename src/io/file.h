@@ -1,0 +1,74 @@
+/**
+ * @file
+ * Files read whole, written atomically or appended to; every message names the path and the system's reason.
+ */
+#ifndef COD_IO_FILE_H
+#define COD_IO_FILE_H
+
+#include "core/option.h"
+
+/**
+ * Reads a whole file.
+ *
+ * @param[in]  limit_bytes  a larger file fails with COD_ERR_FORMAT
+ * @param[out] data         new, ends with an uncounted zero byte; free()
+ * @return COD_ERR_IO when it cannot be read
+ */
+COD_MUST_CHECK cod_status cod_file_read(const char *path, size_t limit_bytes, void **data, size_t *bytes);
+
+/** Replaces or creates `path` atomically: readers see the old or the new content, also after a power cut. */
+COD_MUST_CHECK cod_status cod_file_write(const char *path, const void *data, size_t bytes);
+
+/** A file being written aside, in the same folder, that takes its name when committed. */
+typedef struct cod_file_writer cod_file_writer;
+
+/** @param[out] writer  new; end it with cod_file_writer_commit() or cod_file_writer_abort() */
+COD_MUST_CHECK cod_status cod_file_writer_create(const char *path, cod_file_writer **writer);
+/** Appends; small pieces are gathered. After a failure only cod_file_writer_abort() is left. */
+COD_MUST_CHECK cod_status cod_file_writer_write(cod_file_writer *writer, const void *data, size_t bytes);
+/** Bytes written so far. */
+size_t cod_file_writer_bytes(const cod_file_writer *writer);
+/** Flushes to the disk, renames, flushes the folder; the writer is taken, also on failure, which leaves no temporary
+ * file. */
+COD_MUST_CHECK cod_status cod_file_writer_commit(cod_file_writer *writer);
+/** Drops what was written and the writer; NULL is fine. */
+void cod_file_writer_abort(cod_file_writer *writer);
+
+/** A log to which whole lines are appended; each line reaches the system at once. For one thread at a time. */
+typedef struct cod_file_log cod_file_log;
+
+/** Opens or creates; a last line that a crash tore is cut off. @param[out] log  new; cod_file_log_close() */
+COD_MUST_CHECK cod_status cod_file_log_open(const char *path, cod_file_log **log);
+/** Appends `line` and a newline, wholly or, when it fails, not at all. */
+COD_MUST_CHECK cod_status cod_file_log_line(cod_file_log *log, const char *line);
+/** NULL is fine. */
+void cod_file_log_close(cod_file_log *log);
+
+/** A claim on a file by this process, dropped by the system when it dies; for one run a folder. */
+typedef struct cod_file_lock cod_file_lock;
+
+/** @return COD_ERR_IO, naming the holder, when another process has it. @param[out] lock  new; cod_file_lock_release()
+ */
+COD_MUST_CHECK cod_status cod_file_lock_acquire(const char *path, cod_file_lock **lock);
+/** NULL is fine; the file stays. */
+void cod_file_lock_release(cod_file_lock *lock);
+
+/** Creates a folder and those above it; one that exists is fine. */
+COD_MUST_CHECK cod_status cod_folder_create(const char *path);
+
+/**
+ * Names in a folder that start with `prefix` and end with `suffix`, sorted by bytes; hidden files and temporary files
+ * of writers are left out.
+ * @param[out] names  in `arena`
+ */
+COD_MUST_CHECK cod_status cod_folder_list(const char *path, const char *prefix, const char *suffix, cod_arena *arena,
+                                          cod_string_list *names);
+
+bool cod_file_exists(const char *path);
+/** Removes a file; one that is absent is fine. */
+COD_MUST_CHECK cod_status cod_file_remove(const char *path);
+
+/** "folder/name" in `arena`, or NULL when memory is short; an absolute name stands alone. */
+char *cod_path_join(cod_arena *arena, const char *folder, const char *name);
+
+#endif
