@@ -1,0 +1,359 @@
+/*
+ * Every backward op against central differences of its forward op, in f64 on `ref`.
+ *
+ * The loss is sum(r·y) for a random r; the backward op is given dy = r. Elements are drawn, not all tried.
+ */
+#include "support/test.h"
+
+#include "core/rng.h"
+#include "ref/ref.h"
+#include "support/ops.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SEEDS = 30, ELEMENTS = 12, Y = COD_OP_MAX_INPUTS };
+
+static const double STEP = 1e-5;
+
+/** How a backward op hangs on its forward op. */
+typedef struct gradient_rule {
+    cod_op_kind forward, backward;
+    const char *inputs; /**< of the backward op: '0'…'6' forward input, 'A'…'E' forward output, 'g' dy */
+    const char *grads;  /**< which forward input each output of the backward op is the gradient of */
+} gradient_rule;
+
+static const gradient_rule rules[] = {
+    {COD_OP_CONV2D, COD_OP_CONV2D_BACKWARD_DATA, "g1", "0"},
+    {COD_OP_CONV2D, COD_OP_CONV2D_BACKWARD_WEIGHTS, "0g", "12"},
+    {COD_OP_LINEAR, COD_OP_LINEAR_BACKWARD_DATA, "g1", "0"},
+    {COD_OP_LINEAR, COD_OP_LINEAR_BACKWARD_WEIGHTS, "0g", "12"},
+    {COD_OP_NORM_TRAIN, COD_OP_NORM_BACKWARD, "0g12BC3", "0123"},
+    {COD_OP_ACTIVATION, COD_OP_ACTIVATION_BACKWARD, "Ag1", "01"}, /* PReLU: "0g1" */
+    {COD_OP_ADD, COD_OP_ADD, "g", "0"},
+    {COD_OP_PIXEL_SHUFFLE, COD_OP_PIXEL_UNSHUFFLE, "g", "0"},
+    {COD_OP_RESIZE, COD_OP_RESIZE_BACKWARD, "g", "0"},
+    {COD_OP_POOL, COD_OP_POOL_BACKWARD, "gB", "0"},
+};
+enum { RULES = sizeof rules / sizeof rules[0] };
+
+/** A deliberate fault in the backward op or its result. */
+typedef struct fault {
+    double factor;     /**< of the analytic gradient; 1 = honest */
+    float leak_change; /**< added to the backward op's attr.leak */
+} fault;
+
+static const fault honest = {.factor = 1};
+
+static cod_test_device ref;
+
+static int64_t slot_count(cod_test_op *test, size_t slot)
+{
+    return cod_shape_count(cod_test_view(&test->op, slot)->shape);
+}
+
+static double *new_values(int64_t count)
+{
+    double *values = calloc((size_t)count + 1, sizeof *values);
+    if (values == NULL)
+        abort();
+    return values;
+}
+
+/** sum(r·y) after running the forward op; updated statistics do not matter here. */
+static cod_status loss_of(cod_test_op *forward, const double *r, double *y, double *loss)
+{
+    COD_TRY(cod_test_op_run(forward));
+    COD_TRY(cod_test_op_read(forward, Y, y));
+    *loss = 0;
+    for (int64_t i = 0; i < slot_count(forward, Y); i++)
+        *loss += r[i] * y[i];
+    return COD_OK;
+}
+
+/** Compares drawn elements of `analytic`, the gradient with respect to `slot`, with central differences. */
+static cod_status compare_differences(cod_test_op *forward, size_t slot, const double *analytic, const double *r,
+                                      uint64_t seed)
+{
+    const int64_t count = slot_count(forward, slot);
+    double *values = new_values(count), *y = new_values(slot_count(forward, Y));
+    double wanted[ELEMENTS], found[ELEMENTS];
+    cod_rng rng = cod_rng_open(seed, 2, 0, 0, COD_RNG_TEST, (uint32_t)slot);
+    cod_status status = cod_test_op_read(forward, slot, values);
+    double largest = 0;
+    for (int64_t i = 0; i < count; i++)
+        largest = fmax(largest, fabs(analytic[i]));
+    for (int e = 0; e < ELEMENTS && status == COD_OK; e++) {
+        const int64_t at = cod_rng_below(&rng, (uint32_t)count);
+        const double value = values[at];
+        double losses[2] = {0, 0};
+        for (int side = 0; side < 2 && status == COD_OK; side++) {
+            values[at] = value + (side ? STEP : -STEP);
+            status = cod_test_op_write(forward, slot, values);
+            if (status == COD_OK)
+                status = loss_of(forward, r, y, &losses[side]);
+        }
+        values[at] = value;
+        wanted[e] = (losses[1] - losses[0]) / (2 * STEP);
+        found[e] = analytic[at];
+        /* 1e-6 of the gradient: truncation of the quotient; 1e-7 absolute: rounding of the loss divided by the step. */
+        if (status == COD_OK && !(fabs(wanted[e] - found[e]) <= 1e-6 * largest + 1e-7))
+            status = cod_fail(COD_ERR_NUMERIC, "input %zu, element %" PRId64 ": gradient %.10g, differences say %.10g",
+                              slot, at, found[e], wanted[e]);
+    }
+    if (status == COD_OK)
+        status = cod_test_op_write(forward, slot, values);
+    free(values);
+    free(y);
+    return status;
+}
+
+/** Whether the pre-activation of a fused ReLU keeps clear of zero. */
+static cod_status is_smooth(const cod_op *description, uint64_t seed, bool *smooth)
+{
+    const cod_activation activation = description->attr.activation;
+    *smooth = true;
+    if (description->kind != COD_OP_NORM_TRAIN || activation == COD_ACT_NONE || activation == COD_ACT_SIGMOID ||
+        activation == COD_ACT_TANH)
+        return COD_OK;
+    cod_op plain = *description;
+    plain.attr.activation = COD_ACT_NONE;
+    plain.inputs[3].shape = (cod_shape){0};
+    cod_test_op test;
+    COD_TRY(cod_test_op_init(&test, ref, &plain));
+    double *z = new_values(slot_count(&test, Y));
+    cod_status status = cod_test_op_randomise(&test, seed, true);
+    if (status == COD_OK)
+        status = cod_test_op_run(&test);
+    if (status == COD_OK)
+        status = cod_test_op_read(&test, Y, z);
+    for (int64_t i = 0; i < slot_count(&test, Y); i++)
+        *smooth = *smooth && fabs(z[i]) > 1e-3;
+    free(z);
+    cod_test_op_clear(&test);
+    return status;
+}
+
+static size_t source_slot(char code)
+{
+    return code >= 'A' ? Y + (size_t)(code - 'A') : (size_t)(code - '0');
+}
+
+static cod_op forward_description(const gradient_rule *rule, uint64_t seed)
+{
+    cod_op op = cod_test_random_op(rule->forward, COD_F64, COD_F64, seed);
+    op.accumulate = false;
+    if (rule->forward == COD_OP_CONV2D || rule->forward == COD_OP_LINEAR) { /* their backward ops know no activation */
+        op.attr.activation = COD_ACT_NONE;
+        op.inputs[3].shape = (cod_shape){0};
+    }
+    return op;
+}
+
+static const char *rule_inputs(const gradient_rule *rule, const cod_op *forward)
+{
+    const bool prelu = rule->forward == COD_OP_ACTIVATION && forward->attr.activation == COD_ACT_PRELU;
+    return prelu ? "0g1" : rule->inputs;
+}
+
+static cod_op backward_description(const gradient_rule *rule, const cod_op *forward, uint64_t seed, fault planted)
+{
+    cod_op op = {.kind = rule->backward, .attr = forward->attr, .accumulate = seed % 2 == 1, .name = "backward"};
+    cod_op source = *forward;
+    const char *inputs = rule_inputs(rule, forward);
+    op.attr.leak += planted.leak_change;
+    for (size_t i = 0; inputs[i]; i++)
+        op.inputs[i] = *cod_test_view(&source, inputs[i] == 'g' ? Y : source_slot(inputs[i]));
+    for (size_t i = 0; rule->grads[i]; i++)
+        op.outputs[i] = *cod_test_view(&source, source_slot(rule->grads[i]));
+    return op;
+}
+
+/** Fills the backward op's inputs from the forward op, runs it and leaves its gradients in `grads`. */
+static cod_status run_backward(cod_test_op *backward, cod_test_op *forward, const char *inputs, const double *r,
+                               uint64_t seed, fault planted, double *grads[COD_OP_MAX_OUTPUTS])
+{
+    for (size_t i = 0; inputs[i]; i++) {
+        if (backward->buffers[i] == NULL)
+            continue;
+        double *values = new_values(slot_count(backward, i));
+        cod_status status = COD_OK;
+        if (inputs[i] != 'g')
+            status = cod_test_op_read(forward, source_slot(inputs[i]), values);
+        if (status == COD_OK)
+            status = cod_test_op_write(backward, i, inputs[i] == 'g' ? r : values);
+        free(values);
+        COD_TRY(status);
+    }
+    double *before[COD_OP_MAX_OUTPUTS] = {NULL};
+    for (size_t i = 0; i < COD_OP_MAX_OUTPUTS; i++) {
+        if (backward->buffers[Y + i] == NULL)
+            continue;
+        before[i] = cod_test_random_values(&backward->op, Y + i, seed, false);
+        grads[i] = new_values(slot_count(backward, Y + i));
+    }
+    cod_status status = COD_OK;
+    for (size_t i = 0; i < COD_OP_MAX_OUTPUTS && status == COD_OK; i++)
+        if (before[i] != NULL)
+            status = cod_test_op_write(backward, Y + i, before[i]);
+    if (status == COD_OK)
+        status = cod_test_op_run(backward);
+    for (size_t i = 0; i < COD_OP_MAX_OUTPUTS && status == COD_OK; i++) {
+        if (before[i] == NULL)
+            continue;
+        status = cod_test_op_read(backward, Y + i, grads[i]);
+        for (int64_t k = 0; k < slot_count(backward, Y + i); k++)
+            grads[i][k] = planted.factor * (grads[i][k] - (backward->op.accumulate ? before[i][k] : 0));
+    }
+    for (size_t i = 0; i < COD_OP_MAX_OUTPUTS; i++)
+        free(before[i]);
+    return status;
+}
+
+/** COD_ERR_NUMERIC when a gradient is wrong; *checked says whether the seed gave a smooth case. */
+static cod_status check_rule(const gradient_rule *rule, uint64_t seed, fault planted, bool *checked)
+{
+    const cod_op description = forward_description(rule, seed);
+    COD_TRY(is_smooth(&description, seed, checked));
+    if (!*checked)
+        return COD_OK;
+    const cod_op backward_op = backward_description(rule, &description, seed, planted);
+    cod_test_op forward, backward = {.plan = NULL};
+    double *grads[COD_OP_MAX_OUTPUTS] = {NULL};
+    COD_TRY(cod_test_op_init(&forward, ref, &description));
+    double *r = cod_test_random_values(&description, Y, seed + 1000, false), *y = new_values(slot_count(&forward, Y));
+    double loss;
+    cod_status status;
+    COD_TRY_GOTO(status, cleanup, cod_test_op_init(&backward, ref, &backward_op));
+    COD_TRY_GOTO(status, cleanup, cod_test_op_randomise(&forward, seed, true));
+    COD_TRY_GOTO(status, cleanup, loss_of(&forward, r, y, &loss));
+    COD_TRY_GOTO(status, cleanup,
+                 run_backward(&backward, &forward, rule_inputs(rule, &description), r, seed, planted, grads));
+    for (size_t i = 0; rule->grads[i] && status == COD_OK; i++)
+        if (grads[i] != NULL)
+            status = compare_differences(&forward, source_slot(rule->grads[i]), grads[i], r, seed);
+cleanup:
+    cod_test_op_clear(&backward);
+    cod_test_op_clear(&forward);
+    for (size_t i = 0; i < COD_OP_MAX_OUTPUTS; i++)
+        free(grads[i]);
+    free(r);
+    free(y);
+    return status == COD_OK ? COD_OK
+                            : cod_fail_prefix(status, "%s, seed %" PRIu64, cod_op_kind_name(rule->backward), seed);
+}
+
+static void gradients_agree_with_differences(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < RULES; i++) {
+        int count = 0;
+        for (uint64_t seed = 0; seed < SEEDS; seed++) {
+            bool checked;
+            assert_ok(check_rule(&rules[i], seed, honest, &checked));
+            count += checked;
+        }
+        if (count < SEEDS / 4)
+            fail_msg("%s: only %d of %d seeds were smooth", cod_op_kind_name(rules[i].backward), count, SEEDS);
+    }
+}
+
+/** The check itself is sharp: a thousandth too much is noticed in every op. */
+static void a_gradient_off_by_a_thousandth_is_caught(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < RULES; i++) {
+        int caught = 0, count = 0;
+        for (uint64_t seed = 0; seed < SEEDS; seed++) {
+            bool checked;
+            const cod_status status = check_rule(&rules[i], seed, (fault){.factor = 1.001}, &checked);
+            assert_true(status == COD_OK || status == COD_ERR_NUMERIC);
+            count += checked;
+            caught += status != COD_OK;
+        }
+        /* Some seeds have nothing to catch: ADD with alpha = 0, or a ReLU with no active element. */
+        if (caught * 2 < count)
+            fail_msg("%s: caught in %d of %d", cod_op_kind_name(rules[i].backward), caught, count);
+    }
+}
+
+static void a_wrong_slope_is_caught(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < RULES; i++) {
+        if (rules[i].forward != COD_OP_ACTIVATION && rules[i].forward != COD_OP_NORM_TRAIN)
+            continue;
+        int caught = 0;
+        for (uint64_t seed = 0; seed < SEEDS; seed++) {
+            bool checked;
+            caught += check_rule(&rules[i], seed, (fault){.factor = 1, .leak_change = 0.01f}, &checked) != COD_OK;
+        }
+        assert_true(caught > 0 && caught < SEEDS); /* leaky ReLU only */
+    }
+}
+
+/** The loss op gives value and gradient at once: alpha·weight·dvalue/dprediction. */
+static cod_status check_loss(uint64_t seed, double factor)
+{
+    cod_op description = cod_test_random_op(COD_OP_LOSS, COD_F64, COD_F64, seed);
+    description.outputs[1] = description.inputs[0];
+    cod_test_op test;
+    COD_TRY(cod_test_op_init(&test, ref, &description));
+    const int64_t count = slot_count(&test, 0);
+    double *before = cod_test_random_values(&description, Y + 1, seed, true), *gradient = new_values(count);
+    double weight = 1;
+    cod_status status;
+    COD_TRY_GOTO(status, cleanup, cod_test_op_randomise(&test, seed, true));
+    if (test.buffers[2] != NULL)
+        COD_TRY_GOTO(status, cleanup, cod_test_op_read(&test, 2, &weight));
+    COD_TRY_GOTO(status, cleanup, cod_test_op_run(&test));
+    COD_TRY_GOTO(status, cleanup, cod_test_op_read(&test, Y + 1, gradient));
+    for (int64_t i = 0; i < count; i++)
+        gradient[i] = factor * (gradient[i] - (description.accumulate ? before[i] : 0));
+    const double r = description.attr.alpha * weight;
+    status = compare_differences(&test, 0, gradient, &r, seed);
+cleanup:
+    cod_test_op_clear(&test);
+    free(before);
+    free(gradient);
+    return status == COD_OK ? COD_OK
+                            : cod_fail_prefix(status, "loss %d, seed %" PRIu64, (int)description.attr.loss, seed);
+}
+
+static void losses_agree_with_differences(void **state)
+{
+    (void)state;
+    int caught = 0;
+    for (uint64_t seed = 0; seed < 4 * SEEDS; seed++) {
+        assert_ok(check_loss(seed, 1));
+        caught += check_loss(seed, 1.001) != COD_OK;
+    }
+    assert_true(caught > 3 * SEEDS);
+}
+
+static int open_ref(void **state)
+{
+    (void)state;
+    ref.backend = &cod_ref_backend;
+    return ref.backend->open(NULL, &ref.device) == COD_OK ? 0 : -1;
+}
+
+static int close_ref(void **state)
+{
+    (void)state;
+    ref.backend->close(ref.device);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_agree_with_differences),
+        cmocka_unit_test(a_gradient_off_by_a_thousandth_is_caught),
+        cmocka_unit_test(a_wrong_slope_is_caught),
+        cmocka_unit_test(losses_agree_with_differences),
+    };
+    return cmocka_run_group_tests_name("ref_gradients", tests, open_ref, close_ref);
+}
