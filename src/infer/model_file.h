@@ -1,0 +1,80 @@
+/**
+ * @file
+ * Model files: a model's weights in safetensors under PyTorch's names and layout, its architecture in the metadata.
+ *
+ * Metadata: "codistill.model" is the kind, "codistill.options" a JSON object of its options as texts, "format" is "pt".
+ * Tensors are F32; running statistics are among them, BatchNorm's num_batches_tracked is neither written nor needed.
+ * Values travel as one flat host array, laid out as cod_graph_layout() says, so a model's own weights, its EMA and a
+ * checkpoint's copy are all saved alike. Only what the model's output needs is saved and loaded: losses, further networks of
+ * the same graph and their parameters are left out.
+ */
+#ifndef COD_INFER_MODEL_FILE_H
+#define COD_INFER_MODEL_FILE_H
+
+#include "io/safetensors.h"
+#include "nn/model.h"
+#include "nn/weights.h"
+
+/** A model with its values, in host memory. Zeroed = empty. */
+typedef struct cod_saved_model {
+    cod_arena arena; /**< holds the options */
+    cod_model model;
+    cod_layout layout;
+    float *values; /**< [layout.trainable + layout.state] */
+} cod_saved_model;
+
+void cod_saved_model_clear(cod_saved_model *saved);
+
+/**
+ * Writes `path` atomically.
+ *
+ * @param[in] values  [trainable + state] of the model's graph
+ * @param[in] extra   [extra_count] further metadata, such as the step; may be NULL
+ * @return COD_ERR_NUMERIC, naming the tensor, when a value is not finite: such a file is of no use to anyone
+ */
+COD_MUST_CHECK cod_status cod_model_save(const char *path, const cod_model *model, const float *values,
+                                         const cod_st_text *extra, size_t extra_count);
+
+/** cod_model_save() of what lies on a device. */
+COD_MUST_CHECK cod_status cod_model_save_weights(const char *path, const cod_model *model, const cod_weights *weights,
+                                                 const cod_st_text *extra, size_t extra_count);
+
+/**
+ * Reads a model file, every tensor of which must match; a file of BasicSR's msrresnet without our metadata is recognised
+ * by its tensors, from which its size is inferred.
+ *
+ * @param[out] saved  new; cod_saved_model_clear() ends it; empty on failure
+ * @return COD_ERR_IO when it cannot be read, COD_ERR_FORMAT when it is damaged, no model, or its tensors do not fit,
+ *         COD_ERR_NUMERIC when a value is not finite; messages name the file and the tensors
+ */
+COD_MUST_CHECK cod_status cod_model_load(const char *path, cod_saved_model *saved);
+
+typedef enum cod_load_mode {
+    COD_LOAD_STRICT, /**< the file holds exactly the model's tensors */
+    COD_LOAD_PARTIAL /**< for fine-tuning: what matches in name and shape is loaded, the rest of `values` stays */
+} cod_load_mode;
+
+/** What became of the tensors. */
+typedef struct cod_load_counts {
+    size_t loaded;
+    size_t missing;    /**< in the model but not in the file */
+    size_t unexpected; /**< in the file but not in the model */
+    size_t misshapen;  /**< in both, with different shapes */
+} cod_load_counts;
+
+/**
+ * Loads a file's tensors into the values of a model made by the caller, whatever the file's metadata says.
+ *
+ * @param[in,out] values  [trainable + state] of the model's graph; may be half changed on failure
+ * @param[out]    counts  may be NULL
+ * @return COD_ERR_FORMAT, listing the first tensors at fault, when STRICT and something differs, or when PARTIAL and
+ *         nothing at all matches
+ */
+COD_MUST_CHECK cod_status cod_model_load_values(const char *path, const cod_model *model, cod_load_mode mode,
+                                                float *values, cod_load_counts *counts);
+
+/** cod_model_load_values() for weights on a device. */
+COD_MUST_CHECK cod_status cod_model_load_weights(const char *path, const cod_model *model, cod_load_mode mode,
+                                                 cod_weights *weights, cod_load_counts *counts);
+
+#endif

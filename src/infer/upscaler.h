@@ -1,0 +1,86 @@
+/**
+ * @file
+ * Upscaling pictures with a super-resolution model, whole or in tiles.
+ *
+ * A tile is run on its own pixels and, around them, as many as the network can see (its receptive field, computed from the
+ * graph); a tile at the picture's border ends where the picture ends. So each output pixel is computed from exactly what it
+ * is computed from when the picture is run whole, and tiled equals whole but for rounding in another order.
+ * All tiles of a picture have one size, so memory is bounded by the tile, not by the picture.
+ */
+#ifndef COD_INFER_UPSCALER_H
+#define COD_INFER_UPSCALER_H
+
+#include "data/image.h"
+#include "infer/model_file.h"
+
+typedef struct cod_upscaler cod_upscaler;
+
+/** The name that stands for MATLAB's bicubic wherever a model file may be named. */
+#define COD_BICUBIC "bicubic"
+
+typedef enum cod_precision {
+    COD_PRECISION_AUTO, /**< bf16 where the device says that it pays, else f32 */
+    COD_PRECISION_F32,
+    COD_PRECISION_BF16
+} cod_precision;
+
+/** NULL-terminated names in the order of cod_precision, for option tables and arguments. */
+extern const char *const cod_precision_names[];
+
+/** The activation type that `precision` means on this device; COD_ERR_UNSUPPORTED when it has no bf16. */
+COD_MUST_CHECK cod_status cod_precision_dtype(cod_precision precision, const cod_backend *backend, cod_device *device,
+                                              cod_dtype *dtype);
+
+typedef struct cod_upscaler_options {
+    cod_precision precision;
+    int64_t tile; /**< side, in low-resolution pixels, of what one run yields; 0 = COD_UPSCALER_TILE, at least 8 */
+} cod_upscaler_options;
+
+enum { COD_UPSCALER_TILE = 256, COD_UPSCALER_TILE_MIN = 8 };
+
+/** Called after each tile; `done` of `total` tiles of the picture. */
+typedef void (*cod_upscaler_progress)(void *context, size_t done, size_t total);
+
+/**
+ * An upscaler of a model whose weights somebody else keeps and may change between pictures (raising weights->version).
+ *
+ * @param[in]  model, weights  borrowed
+ * @param[out] out             new; cod_upscaler_destroy()
+ * @return COD_ERR_ARGUMENT unless the model takes and gives three channels and has a scale
+ */
+COD_MUST_CHECK cod_status cod_upscaler_create(const cod_model *model, cod_weights *weights,
+                                              const cod_upscaler_options *options, cod_upscaler **out);
+
+/** The same from a model file, which it loads into weights of its own; `device` is borrowed. */
+COD_MUST_CHECK cod_status cod_upscaler_open(const char *path, const cod_backend *backend, cod_device *device,
+                                            const cod_upscaler_options *options, cod_upscaler **out);
+
+/** MATLAB's bicubic as an upscaler; never tiled. */
+COD_MUST_CHECK cod_status cod_upscaler_create_bicubic(int scale, cod_upscaler **out);
+void cod_upscaler_destroy(cod_upscaler *upscaler);
+
+int cod_upscaler_scale(const cod_upscaler *upscaler);
+/** F32 or BF16. */
+cod_dtype cod_upscaler_dtype(const cod_upscaler *upscaler);
+/** Low-resolution pixels that an output pixel's value depends on, to each side; -1 when it is all of them (no tiles then). */
+int64_t cod_upscaler_halo(const cod_upscaler *upscaler);
+/** Bytes held for computing since the last picture: arena, weights, staging; not the pictures themselves. */
+size_t cod_upscaler_bytes(const cod_upscaler *upscaler);
+/** Tiles that a picture of this size takes. */
+size_t cod_upscaler_tiles(const cod_upscaler *upscaler, int64_t width, int64_t height);
+
+/**
+ * Upscales a picture: 8 or 16 bits and alpha stay (alpha by bicubic), a picture with equal channels keeps them equal,
+ * values are clipped and rounded.
+ *
+ * @param[in]  progress  may be NULL
+ * @param[out] out       new; cod_image_clear()
+ */
+COD_MUST_CHECK cod_status cod_upscaler_run(cod_upscaler *upscaler, const cod_image *in, cod_upscaler_progress progress,
+                                           void *context, cod_image *out);
+
+/** The same on f32 RGB, neither clipped nor rounded. `low` is [height, width, 3] in 0 … 1, `high` [s·height, s·width, 3]. */
+COD_MUST_CHECK cod_status cod_upscaler_run_f32(cod_upscaler *upscaler, const float *low, int64_t width, int64_t height,
+                                               float *high);
+
+#endif
