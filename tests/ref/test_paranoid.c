@@ -119,6 +119,23 @@ static void writes_past_the_ends_are_caught(void **state)
     expect_violation("buffer_destroy: byte 2 before a buffer");
 }
 
+static void stale_weights_are_caught(void **state)
+{
+    (void)state;
+    cod_op op = cod_test_random_op(COD_OP_LINEAR, COD_F32, COD_F32, 1);
+    cod_test_op test;
+    assert_ok(cod_test_op_init(&test, paranoid, &op));
+    assert_ok(paranoid.backend->plan_run(test.plan, NULL));
+    expect_violation("without plan_prepare()");
+    assert_ok(paranoid.backend->plan_prepare(test.plan, NULL));
+    assert_ok(cod_test_op_randomise(&test, 1, false));
+    assert_ok(paranoid.backend->plan_run(test.plan, NULL));
+    expect_violation("the weights changed after plan_prepare()");
+    assert_ok(cod_test_op_run(&test));
+    assert_int_equal(cod_paranoid_violations(NULL, 0), 0);
+    cod_test_op_clear(&test);
+}
+
 static void an_accumulated_output_keeps_its_value(void **state)
 {
     (void)state;
@@ -161,6 +178,7 @@ int main(void)
         cmocka_unit_test(a_changed_input_is_caught),
         cmocka_unit_test(a_write_between_pixels_is_caught),
         cmocka_unit_test(writes_past_the_ends_are_caught),
+        cmocka_unit_test(stale_weights_are_caught),
         cmocka_unit_test(an_accumulated_output_keeps_its_value),
     };
     return cmocka_run_group_tests_name("paranoid", tests, open_paranoid, close_paranoid);

@@ -166,8 +166,8 @@ static void nan_passes_through(void **state)
     for (int activation = COD_ACT_NONE; activation <= COD_ACT_TANH; activation++)
         for (uint64_t seed = 0; seed < 5; seed++)
             assert_true(nan_arrives(COD_OP_ACTIVATION, (cod_activation)activation, seed));
-    static const cod_op_kind kinds[] = {COD_OP_NORM_TRAIN, COD_OP_RESIZE, COD_OP_LOSS, COD_OP_GRAD_NORM,
-                                        COD_OP_OPTIMISER};
+    static const cod_op_kind kinds[] = {COD_OP_NORM_TRAIN, COD_OP_POOL,      COD_OP_RESIZE,
+                                        COD_OP_LOSS,       COD_OP_GRAD_NORM, COD_OP_OPTIMISER};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         for (uint64_t seed = 0; seed < 20; seed++)
             if (!nan_arrives(kinds[i], COD_ACT_NONE, seed))

@@ -1,5 +1,7 @@
 #include "support/paranoid.h"
 
+#include "core/hash.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +27,8 @@ struct cod_plan {
     cod_device *device;
     cod_op op; /**< its views name paranoid buffers */
     cod_plan *inner;
+    bool prepared;
+    uint64_t prepared_hash; /**< of the parameters that plan_prepare() may have packed */
 };
 
 static const cod_backend *inner_backend;
@@ -197,9 +201,46 @@ static cod_status plan_create(cod_device *device, const cod_op *op, cod_plan **o
     return COD_OK;
 }
 
+/** Whether plan_prepare() may pack input 1 of this kind. */
+static bool is_packed(cod_op_kind kind)
+{
+    return kind == COD_OP_CONV2D || kind == COD_OP_CONV2D_BACKWARD_DATA || kind == COD_OP_LINEAR ||
+           kind == COD_OP_LINEAR_BACKWARD_DATA;
+}
+
+static cod_status hash_packed(cod_plan *plan, cod_queue *queue, uint64_t *hash)
+{
+    const cod_view *w = &plan->op.inputs[1];
+    const size_t bytes = cod_view_span_bytes(w);
+    void *data = malloc(bytes + 1);
+    COD_REQUIRE_MEMORY(data);
+    const cod_status status = download(plan->device, queue, data, w->buffer, w->offset, bytes);
+    *hash = cod_hash(data, status == COD_OK ? bytes : 0, 0);
+    free(data);
+    return status;
+}
+
 static cod_status plan_prepare(cod_plan *plan, cod_queue *queue)
 {
+    if (is_packed(plan->op.kind))
+        COD_TRY(hash_packed(plan, queue, &plan->prepared_hash));
+    plan->prepared = true;
     return inner_backend->plan_prepare(plan->inner, queue);
+}
+
+/** A backend that packs weights would use old ones here. */
+static cod_status check_prepared(cod_plan *plan, cod_queue *queue)
+{
+    if (!is_packed(plan->op.kind))
+        return COD_OK;
+    const char *name = plan->op.name ? plan->op.name : cod_op_kind_name(plan->op.kind);
+    uint64_t hash;
+    COD_TRY(hash_packed(plan, queue, &hash));
+    if (!plan->prepared)
+        violation("%s: plan_run() without plan_prepare()", name);
+    else if (hash != plan->prepared_hash)
+        violation("%s: the weights changed after plan_prepare()", name);
+    return COD_OK;
 }
 
 /** Marks the bytes of the view's elements; `map` covers the buffer with its guards. */
@@ -312,6 +353,7 @@ static cod_status plan_run(cod_plan *plan, cod_queue *queue)
     watched watches[VIEWS] = {{NULL, NULL, NULL}};
     size_t count = 0;
     cod_status status = COD_OK;
+    COD_TRY(check_prepared(plan, queue));
     for (size_t i = 0; i < VIEWS; i++) {
         const cod_buffer *buffer = view_at(&plan->op, i)->buffer;
         size_t known = 0;

@@ -1,0 +1,403 @@
+#include "support/ops.h"
+
+#include "core/rng.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/** Classes of each kind's views, see cod_test_slot_class(). */
+static const struct {
+    const char *inputs, *outputs;
+} slot_classes[COD_OP_KIND_COUNT] = {
+    [COD_OP_CONV2D] = {"appp", "a"},
+    [COD_OP_CONV2D_BACKWARD_DATA] = {"ap", "a"},
+    [COD_OP_CONV2D_BACKWARD_WEIGHTS] = {"aa", "pp"},
+    [COD_OP_LINEAR] = {"appp", "a"},
+    [COD_OP_LINEAR_BACKWARD_DATA] = {"ap", "a"},
+    [COD_OP_LINEAR_BACKWARD_WEIGHTS] = {"aa", "pp"},
+    [COD_OP_NORM_TRAIN] = {"appp", "apppp"},
+    [COD_OP_NORM_INFERENCE] = {"appppp", "a"},
+    [COD_OP_NORM_BACKWARD] = {"aappppp", "appp"},
+    [COD_OP_FOLD_NORM] = {"pppppp", "pp"},
+    [COD_OP_ACTIVATION] = {"ap", "a"},
+    [COD_OP_ACTIVATION_BACKWARD] = {"aap", "ap"},
+    [COD_OP_ADD] = {"aa", "a"},
+    [COD_OP_PIXEL_SHUFFLE] = {"a", "a"},
+    [COD_OP_PIXEL_UNSHUFFLE] = {"a", "a"},
+    [COD_OP_RESIZE] = {"a", "a"},
+    [COD_OP_RESIZE_BACKWARD] = {"a", "a"},
+    [COD_OP_POOL] = {"a", "ai"},
+    [COD_OP_POOL_BACKWARD] = {"ai", "a"},
+    [COD_OP_LOSS] = {"aaf", "fa"},
+    [COD_OP_GRAD_NORM] = {"p", "p"},
+    [COD_OP_OPTIMISER] = {"pfp", "ppp"},
+    [COD_OP_EMA] = {"pf", "p"},
+    [COD_OP_FILL] = {"", "a"},
+};
+
+char cod_test_slot_class(cod_op_kind kind, size_t slot)
+{
+    const bool input = slot < COD_OP_MAX_INPUTS;
+    const char *classes = input ? slot_classes[kind].inputs : slot_classes[kind].outputs;
+    const size_t index = input ? slot : slot - COD_OP_MAX_INPUTS;
+    return (char)(index < strlen(classes) ? classes[index] : 0);
+}
+
+static const cod_view *const_view(const cod_op *op, size_t slot)
+{
+    return slot < COD_OP_MAX_INPUTS ? &op->inputs[slot] : &op->outputs[slot - COD_OP_MAX_INPUTS];
+}
+
+static int64_t count_of(const cod_op *op, size_t slot)
+{
+    return cod_shape_count(const_view(op, slot)->shape);
+}
+
+/* Random descriptions: what is drawn, then the shapes that follow from it. */
+
+typedef struct draw {
+    cod_rng rng;
+    cod_op op;
+} draw;
+
+static int64_t between(draw *d, int64_t low, int64_t high)
+{
+    return low + cod_rng_below(&d->rng, (uint32_t)(high - low + 1));
+}
+
+static bool chance(draw *d)
+{
+    return cod_rng_below(&d->rng, 2) == 0;
+}
+
+static int64_t channels(draw *d)
+{
+    static const int64_t usual[] = {1, 2, 3, 4, 7, 8, 16, 17, 32};
+    return usual[cod_rng_below(&d->rng, sizeof usual / sizeof usual[0])];
+}
+
+/** Shapes are drawn in statements of their own, as the order within one initialiser is the compiler's choice. */
+static cod_shape image(draw *d)
+{
+    cod_shape shape;
+    shape.n = between(d, 1, 3);
+    shape.h = between(d, 1, 7);
+    shape.w = between(d, 1, 7);
+    shape.c = channels(d);
+    return shape;
+}
+
+static cod_shape matrix(draw *d, int64_t least_columns)
+{
+    cod_shape shape = {0, 1, 1, 0};
+    shape.n = between(d, 1, 9);
+    do
+        shape.c = channels(d);
+    while (shape.c < least_columns);
+    return shape;
+}
+
+static cod_shape vector(int64_t count)
+{
+    return (cod_shape){1, 1, 1, count};
+}
+
+static void in(draw *d, size_t index, cod_shape shape)
+{
+    d->op.inputs[index].shape = shape;
+}
+
+static void out(draw *d, size_t index, cod_shape shape)
+{
+    d->op.outputs[index].shape = shape;
+}
+
+/** A random activation, and the slope when it is PReLU's. */
+static void activation(draw *d, bool may_be_none, size_t slope_index, int64_t count)
+{
+    d->op.attr.activation = (cod_activation)between(d, may_be_none ? COD_ACT_NONE : COD_ACT_RELU, COD_ACT_TANH);
+    d->op.attr.leak = 0.2f;
+    if (d->op.attr.activation == COD_ACT_PRELU)
+        in(d, slope_index, vector(chance(d) ? 1 : count));
+}
+
+static cod_shape window(draw *d, cod_shape x, int64_t kernel_h, int64_t kernel_w, int64_t outputs)
+{
+    cod_op_attr *attr = &d->op.attr;
+    return (cod_shape){x.n, (x.h + 2 * attr->pad_h - kernel_h) / attr->stride_h + 1,
+                       (x.w + 2 * attr->pad_w - kernel_w) / attr->stride_w + 1, outputs};
+}
+
+static void convolution(draw *d)
+{
+    cod_op_attr *attr = &d->op.attr;
+    const bool linear = d->op.kind >= COD_OP_LINEAR;
+    cod_shape x = linear ? matrix(d, 1) : image(d);
+    cod_shape w = {channels(d), 1, 1, x.c}, y = {x.n, 1, 1, w.n};
+    if (!linear) {
+        attr->stride_h = (int)between(d, 1, 3), attr->stride_w = (int)between(d, 1, 3);
+        attr->pad_h = (int)between(d, 0, 2), attr->pad_w = (int)between(d, 0, 2);
+        w.h = between(d, 1, x.h + 2 * attr->pad_h < 5 ? x.h + 2 * attr->pad_h : 5);
+        w.w = between(d, 1, x.w + 2 * attr->pad_w < 5 ? x.w + 2 * attr->pad_w : 5);
+        y = window(d, x, w.h, w.w, w.n);
+    }
+    switch (d->op.kind) {
+    case COD_OP_CONV2D:
+    case COD_OP_LINEAR:
+        in(d, 0, x), in(d, 1, w), out(d, 0, y);
+        if (chance(d))
+            in(d, 2, vector(w.n));
+        activation(d, true, 3, w.n);
+        break;
+    case COD_OP_CONV2D_BACKWARD_DATA:
+    case COD_OP_LINEAR_BACKWARD_DATA:
+        in(d, 0, y), in(d, 1, w), out(d, 0, x);
+        break;
+    default:
+        in(d, 0, x), in(d, 1, y), out(d, 0, w);
+        if (chance(d))
+            out(d, 1, vector(w.n));
+    }
+}
+
+static void norm(draw *d)
+{
+    cod_shape x = image(d);
+    x.n += 1; /* so that each channel has at least two values */
+    const cod_shape v = vector(x.c);
+    d->op.attr.epsilon = 1e-3f;
+    d->op.attr.momentum = 0.1f;
+    in(d, 0, x), out(d, 0, x);
+    switch (d->op.kind) {
+    case COD_OP_NORM_TRAIN:
+        in(d, 1, v), in(d, 2, v);
+        for (size_t i = 1; i <= 4; i++)
+            out(d, i, v);
+        activation(d, true, 3, x.c);
+        break;
+    case COD_OP_NORM_INFERENCE:
+        for (size_t i = 1; i <= 4; i++)
+            in(d, i, v);
+        activation(d, true, 5, x.c);
+        break;
+    case COD_OP_NORM_BACKWARD:
+        in(d, 1, x);
+        for (size_t i = 2; i <= 5; i++)
+            in(d, i, v);
+        out(d, 1, v), out(d, 2, v);
+        activation(d, true, 6, x.c);
+        d->op.outputs[3].shape = d->op.inputs[6].shape;
+        break;
+    default: {
+        const cod_shape w = image(d);
+        in(d, 0, w), out(d, 0, w), out(d, 1, vector(w.n));
+        for (size_t i = chance(d) ? 1 : 2; i <= 5; i++)
+            in(d, i, vector(w.n));
+    }
+    }
+}
+
+static void elementwise(draw *d)
+{
+    const cod_shape x = image(d);
+    d->op.attr.alpha = (float)between(d, -2, 2), d->op.attr.beta = 0.5f * (float)between(d, -2, 2);
+    out(d, 0, x);
+    if (d->op.kind != COD_OP_FILL)
+        in(d, 0, x);
+    if (d->op.kind == COD_OP_ADD && chance(d))
+        in(d, 1, x);
+    if (d->op.kind == COD_OP_ACTIVATION)
+        activation(d, true, 1, x.c);
+    if (d->op.kind == COD_OP_ACTIVATION_BACKWARD) {
+        in(d, 1, x);
+        activation(d, true, 2, x.c);
+        d->op.outputs[1].shape = d->op.inputs[2].shape;
+    }
+}
+
+static void enlargement(draw *d)
+{
+    const int64_t factor = d->op.attr.factor = (int)between(d, 1, 4);
+    d->op.attr.resize = (cod_resize_mode)between(d, COD_RESIZE_NEAREST, COD_RESIZE_BICUBIC);
+    cod_shape small = image(d), large = {small.n, small.h * factor, small.w * factor, small.c};
+    if (d->op.kind == COD_OP_PIXEL_SHUFFLE || d->op.kind == COD_OP_PIXEL_UNSHUFFLE)
+        small.c *= factor * factor;
+    const bool backward = d->op.kind == COD_OP_PIXEL_UNSHUFFLE || d->op.kind == COD_OP_RESIZE_BACKWARD;
+    in(d, 0, backward ? large : small), out(d, 0, backward ? small : large);
+}
+
+static void pooling(draw *d)
+{
+    cod_op_attr *attr = &d->op.attr;
+    const cod_shape x = image(d);
+    attr->pool = (cod_pool_kind)between(d, COD_POOL_MAX, COD_POOL_GLOBAL_AVERAGE);
+    attr->stride_h = (int)between(d, 1, 3), attr->stride_w = (int)between(d, 1, 3);
+    attr->kernel_h = (int)between(d, 1, x.h < 3 ? x.h : 3), attr->kernel_w = (int)between(d, 1, x.w < 3 ? x.w : 3);
+    attr->pad_h = (int)between(d, 0, attr->kernel_h / 2), attr->pad_w = (int)between(d, 0, attr->kernel_w / 2);
+    const cod_shape y = attr->pool == COD_POOL_GLOBAL_AVERAGE ? (cod_shape){x.n, 1, 1, x.c}
+                                                              : window(d, x, attr->kernel_h, attr->kernel_w, x.c);
+    const bool backward = d->op.kind == COD_OP_POOL_BACKWARD;
+    in(d, 0, backward ? y : x), out(d, 0, backward ? x : y);
+    if (attr->pool == COD_POOL_MAX)
+        (backward ? &d->op.inputs[1] : &d->op.outputs[1])->shape = y;
+}
+
+static void loss(draw *d)
+{
+    cod_op_attr *attr = &d->op.attr;
+    attr->loss = (cod_loss_kind)between(d, COD_LOSS_L1, COD_LOSS_CROSS_ENTROPY);
+    attr->alpha = 0.5f * (float)between(d, 1, 4);
+    attr->epsilon = 0.125f;
+    attr->temperature = (float)between(d, 0, 3);
+    const bool rows = attr->loss >= COD_LOSS_KL;
+    const cod_shape x = rows ? matrix(d, 2) : image(d);
+    in(d, 0, x), in(d, 1, attr->loss == COD_LOSS_CROSS_ENTROPY ? (cod_shape){x.n, 1, 1, 1} : x);
+    out(d, 0, vector(1));
+    if (chance(d))
+        in(d, 2, vector(1));
+    if (chance(d))
+        out(d, 1, x);
+}
+
+static void parameters(draw *d)
+{
+    cod_op_attr *attr = &d->op.attr;
+    const cod_shape x = vector(between(d, 1, 300));
+    in(d, 0, x), out(d, 0, d->op.kind == COD_OP_GRAD_NORM ? vector(1) : x);
+    if (d->op.kind == COD_OP_EMA)
+        in(d, 1, vector(1));
+    if (d->op.kind != COD_OP_OPTIMISER)
+        return;
+    attr->optimiser = (cod_optimiser_kind)between(d, COD_OPT_SGD, COD_OPT_ADAMW);
+    attr->momentum = chance(d) ? 0.9f : 0;
+    attr->nesterov = attr->momentum > 0 && chance(d);
+    attr->weight_decay = chance(d) ? 0.01f : 0;
+    attr->beta1 = 0.9f, attr->beta2 = 0.99f, attr->epsilon = 1e-3f;
+    attr->max_norm = chance(d) ? 0.75f : 0;
+    in(d, 1, vector(4));
+    if (chance(d))
+        in(d, 2, vector(1));
+    if (attr->optimiser != COD_OPT_SGD || attr->momentum > 0)
+        out(d, 1, x);
+    if (attr->optimiser != COD_OPT_SGD)
+        out(d, 2, x);
+}
+
+static cod_dtype slot_dtype(const cod_op *op, size_t slot, cod_dtype activation_type, cod_dtype parameter)
+{
+    if (op->kind == COD_OP_LOSS && op->attr.loss == COD_LOSS_CROSS_ENTROPY && slot == 1)
+        return COD_I32;
+    switch (cod_test_slot_class(op->kind, slot)) {
+    case 'a':
+        return activation_type;
+    case 'i':
+        return COD_I32;
+    case 'f':
+        return parameter == COD_F64 ? COD_F64 : COD_F32;
+    default:
+        return parameter;
+    }
+}
+
+cod_op cod_test_random_op(cod_op_kind kind, cod_dtype activation_type, cod_dtype parameter, uint64_t seed)
+{
+    draw d = {.rng = cod_rng_open(seed, 0, 0, kind, COD_RNG_TEST, COD_TEST_SLOTS),
+              .op = {.kind = kind, .name = cod_op_kind_name(kind), .deterministic = true}};
+    d.op.accumulate = chance(&d);
+    if (kind <= COD_OP_LINEAR_BACKWARD_WEIGHTS)
+        convolution(&d);
+    else if (kind <= COD_OP_FOLD_NORM)
+        norm(&d);
+    else if (kind <= COD_OP_ADD || kind == COD_OP_FILL)
+        elementwise(&d);
+    else if (kind <= COD_OP_RESIZE_BACKWARD)
+        enlargement(&d);
+    else if (kind <= COD_OP_POOL_BACKWARD)
+        pooling(&d);
+    else if (kind == COD_OP_LOSS)
+        loss(&d);
+    else
+        parameters(&d);
+    for (size_t slot = 0; slot < COD_TEST_SLOTS; slot++) {
+        cod_view *view = cod_test_view(&d.op, slot);
+        if (cod_shape_count(view->shape) == 0)
+            continue;
+        view->dtype = slot_dtype(&d.op, slot, activation_type, parameter);
+        const bool slice = cod_test_slot_class(kind, slot) == 'a' && view->dtype != COD_I32 && between(&d, 0, 2) == 0;
+        view->pixel_stride = view->shape.c + (slice ? between(&d, 1, 16) : 0);
+    }
+    return d.op;
+}
+
+void cod_test_make_dense(cod_op *description)
+{
+    for (size_t slot = 0; slot < COD_TEST_SLOTS; slot++) {
+        cod_view *view = cod_test_view(description, slot);
+        view->pixel_stride = view->shape.c;
+    }
+}
+
+/* Random values. */
+
+/** Positive by nature: variances, inverse deviations, second moments, norms. */
+static bool is_positive(cod_op_kind kind, size_t slot)
+{
+    const size_t outputs = COD_OP_MAX_INPUTS;
+    return (kind == COD_OP_NORM_INFERENCE && slot == 4) || (kind == COD_OP_NORM_BACKWARD && slot == 5) ||
+           (kind == COD_OP_FOLD_NORM && slot == 5) || (kind == COD_OP_NORM_TRAIN && slot == outputs + 4) ||
+           (kind == COD_OP_OPTIMISER && (slot == 1 || slot == 2 || slot == outputs + 2)) || kind == COD_OP_EMA;
+}
+
+/** A position of the window that lies inside the image, for element `at` of y. */
+static double valid_index(const cod_op *op, cod_rng *rng, int64_t at)
+{
+    const cod_shape y = op->inputs[0].shape, x = op->outputs[0].shape;
+    const cod_op_attr *attr = &op->attr;
+    const int64_t column = at / y.c % y.w, row = at / y.c / y.w % y.h;
+    for (;;) {
+        const int64_t i = cod_rng_below(rng, (uint32_t)attr->kernel_h),
+                      j = cod_rng_below(rng, (uint32_t)attr->kernel_w);
+        const int64_t h = row * attr->stride_h - attr->pad_h + i, w = column * attr->stride_w - attr->pad_w + j;
+        if (h >= 0 && h < x.h && w >= 0 && w < x.w)
+            return (double)(i * attr->kernel_w + j);
+    }
+}
+
+static bool has_kink_at_zero(const cod_op *op, size_t slot)
+{
+    return (op->kind == COD_OP_ACTIVATION || op->kind == COD_OP_ACTIVATION_BACKWARD) && slot == 0;
+}
+
+double *cod_test_random_values(const cod_op *description, size_t slot, uint64_t seed, bool smooth)
+{
+    const cod_op *op = description;
+    const int64_t count = count_of(op, slot);
+    cod_rng rng = cod_rng_open(seed, 1, 0, op->kind, COD_RNG_TEST, (uint32_t)slot);
+    double *values = calloc((size_t)count + 1, sizeof *values);
+    uint32_t *order = calloc((size_t)count + 1, sizeof *order);
+    if (values == NULL || order == NULL)
+        abort();
+    cod_rng_permutation(&rng, order, (size_t)count);
+    for (int64_t i = 0; i < count; i++) {
+        const double normal = cod_rng_normal(&rng);
+        if (op->kind == COD_OP_POOL_BACKWARD && slot == 1)
+            values[i] = valid_index(op, &rng, i);
+        else if (const_view(op, slot)->dtype == COD_I32)
+            values[i] = op->kind == COD_OP_LOSS ? cod_rng_below(&rng, (uint32_t)op->inputs[0].shape.c) : 0;
+        else if (is_positive(op->kind, slot))
+            values[i] = 0.25 + 0.5 * cod_rng_uniform(&rng);
+        else if (smooth && op->kind == COD_OP_POOL && slot == 0)
+            values[i] = 0.1 * order[i]; /* no two alike */
+        else if (smooth && op->kind == COD_OP_LOSS && op->attr.loss == COD_LOSS_L1 && slot == 1)
+            values[i] = normal + copysign(8, normal); /* far from the prediction */
+        else if (smooth && has_kink_at_zero(op, slot))
+            values[i] = normal + copysign(0.1, normal);
+        else if (!smooth && has_kink_at_zero(op, slot) && i % 8 == 0)
+            values[i] = 0;
+        else
+            values[i] = normal;
+    }
+    free(order);
+    return values;
+}
