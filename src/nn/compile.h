@@ -15,8 +15,9 @@ enum { COD_PROGRAM_MAX_LOSSES = 8, COD_PROGRAM_MAX_OUTPUTS = 8 };
 typedef struct cod_program_spec {
     const char *name;
     const char *trains; /**< parameter set; NULL: no gradients, running statistics are used and folded */
-    bool batch_statistics; /**< without gradients, but with the batch's statistics (a generator's forward in training) */
-    bool accumulate;    /**< adds to the gradients instead of overwriting them: later micro-batches */
+    bool
+        batch_statistics; /**< without gradients, but with the batch's statistics (a generator's forward in training) */
+    bool accumulate;      /**< adds to the gradients instead of overwriting them: later micro-batches */
     cod_value losses[COD_PROGRAM_MAX_LOSSES];
     cod_value outputs[COD_PROGRAM_MAX_OUTPUTS]; /**< values readable after a run, until the next run of any program */
 } cod_program_spec;

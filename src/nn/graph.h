@@ -23,8 +23,8 @@ typedef enum cod_node_kind {
     COD_NODE_LINEAR,
     COD_NODE_NORM,
     COD_NODE_ACTIVATION,
-    COD_NODE_ADD,           /**< alpha·a + beta·b */
-    COD_NODE_CONCAT,        /**< along channels */
+    COD_NODE_ADD,    /**< alpha·a + beta·b */
+    COD_NODE_CONCAT, /**< along channels */
     COD_NODE_PIXEL_SHUFFLE,
     COD_NODE_RESIZE,
     COD_NODE_POOL,
@@ -54,7 +54,8 @@ typedef struct cod_param {
     int set;          /**< index of its parameter set */
     cod_init init;
     size_t offset; /**< elements from the start of the flat buffer; valid after cod_graph_layout() */
-    cod_shape flattened; /**< linear after a flatten: the H, W, C of its input, for conversion to PyTorch's C, H, W order */
+    cod_shape
+        flattened; /**< linear after a flatten: the H, W, C of its input, for conversion to PyTorch's C, H, W order */
 } cod_param;
 
 enum { COD_NODE_MAX_INPUTS = 8, COD_NODE_MAX_PARAMS = 5 };
@@ -96,8 +97,9 @@ typedef struct cod_conv2d_spec {
     int64_t out_channels;
     int kernel, stride, padding; /**< stride 0 means 1; square */
     bool no_bias;
-    bool zero_init;    /**< weight and bias start at zero */
-    double init_gain;  /**< > 0: weight is normal with deviation gain·sqrt(2/fan_in) and bias zero (Kaiming normal); 0: PyTorch's default */
+    bool zero_init; /**< weight and bias start at zero */
+    double
+        init_gain; /**< > 0: weight is normal with deviation gain·sqrt(2/fan_in) and bias zero (Kaiming normal); 0: PyTorch's default */
 } cod_conv2d_spec;
 
 /** Makes "NAME.weight" and "NAME.bias"; a name used before shares its parameters, which must have the same shape. */
@@ -130,7 +132,8 @@ typedef struct cod_loss_spec {
 } cod_loss_spec;
 
 /** A loss; no gradient flows to `target`. Its value is reported unweighted. */
-cod_value cod_graph_loss(cod_graph *graph, const char *name, cod_value prediction, cod_value target, cod_loss_spec spec);
+cod_value cod_graph_loss(cod_graph *graph, const char *name, cod_value prediction, cod_value target,
+                         cod_loss_spec spec);
 
 /** Reading a graph. */
 size_t cod_graph_node_count(const cod_graph *graph);

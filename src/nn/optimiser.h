@@ -14,8 +14,8 @@ typedef struct cod_optimiser_options {
     double beta1, beta2; /**< Adam */
     double epsilon;      /**< Adam */
     double weight_decay;
-    double clip_norm;    /**< largest Euclidean norm of the gradient; 0 = no clipping */
-    double ema_decay;    /**< 0 = no moving average */
+    double clip_norm; /**< largest Euclidean norm of the gradient; 0 = no clipping */
+    double ema_decay; /**< 0 = no moving average */
 } cod_optimiser_options;
 
 typedef struct cod_optimiser cod_optimiser;

@@ -11,9 +11,9 @@ typedef enum cod_schedule_kind { COD_SCHEDULE_CONSTANT, COD_SCHEDULE_STEP, COD_S
 
 typedef struct cod_schedule {
     cod_schedule_kind kind;
-    double rate;          /**< the base rate */
-    int64_t steps;        /**< length of training */
-    int64_t warmup_steps; /**< linear from rate/warmup to rate */
+    double rate;             /**< the base rate */
+    int64_t steps;           /**< length of training */
+    int64_t warmup_steps;    /**< linear from rate/warmup to rate */
     cod_int_list milestones; /**< STEP: the rate is multiplied by gamma at each of these steps */
     double gamma;
     double final_factor; /**< COSINE ends at rate·final_factor (Loshchilov & Hutter 2017, without restarts) */

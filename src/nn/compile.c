@@ -1,0 +1,410 @@
+#include "nn/compile.h"
+
+#include "core/trace.h"
+#include "nn/ir_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct segment {
+    size_t first, end; /**< instructions */
+    int bucket;        /**< signalled after them, or -1 */
+} segment;
+
+struct cod_program {
+    const char *name;
+    cod_executable *executable;
+    ir_program ir;
+    cod_op *ops;      /**< [instr] */
+    cod_plan **plans; /**< [instr] */
+    segment *segments;
+    size_t segment_count;
+    cod_bucket *buckets;
+    size_t bucket_count;
+    uint64_t prepared_version;
+    bool prepared;
+};
+
+struct cod_executable {
+    cod_weights *weights;
+    ir_context context;
+    cod_compile_options options;
+    cod_buffer *arena, *io;
+    cod_program *programs;
+    size_t program_count;
+    cod_arena memory;
+};
+
+static cod_buffer *buffer_of(const cod_executable *executable, ir_place place)
+{
+    switch (place) {
+    case IR_ARENA:
+        return executable->arena;
+    case IR_IO:
+        return executable->io;
+    case IR_VALUES:
+        return executable->weights->values;
+    case IR_GRADS:
+        return executable->weights->grads;
+    }
+    return NULL;
+}
+
+static cod_view view_of(const cod_executable *executable, const ir_program *ir, int tensor)
+{
+    if (tensor == 0)
+        return (cod_view){0};
+    const ir_tensor *t = &ir->tensors[tensor];
+    cod_view view = {.dtype = t->dtype, .shape = t->shape, .pixel_stride = t->shape.c};
+    size_t skipped = 0;
+    while (t->root != tensor) {
+        skipped += (size_t)t->channel * cod_dtype_bytes(t->dtype);
+        const bool reshaped = t->reshaped;
+        tensor = t->root;
+        t = &ir->tensors[tensor];
+        if (!reshaped)
+            view.pixel_stride = t->shape.c;
+    }
+    view.buffer = buffer_of(executable, t->place);
+    view.offset = t->offset + skipped;
+    return view;
+}
+
+/** Gives inputs, outputs, losses and scalars their fixed places. */
+static cod_status assign_io(ir_context *context, const cod_program_spec *specs, size_t count, cod_arena *arena)
+{
+    cod_graph *graph = context->graph;
+    const size_t nodes = cod_graph_node_count(graph), scalars = cod_graph_scalar_count(graph);
+    const size_t wide = cod_dtype_bytes(ir_wide_dtype(context));
+    size_t **const tables[] = {&context->input_offset, &context->output_offset, &context->loss_offset,
+                               &context->scalar_offset};
+    const size_t lengths[] = {nodes, context->value_count, context->value_count, scalars};
+    for (size_t i = 0; i < 4; i++) {
+        *tables[i] = cod_arena_alloc(arena, lengths[i] * sizeof(size_t));
+        COD_REQUIRE_MEMORY(*tables[i]);
+        for (size_t k = 0; k < lengths[i]; k++)
+            (*tables[i])[k] = SIZE_MAX;
+    }
+    for (size_t i = 0; i < scalars; i++, context->io_bytes += COD_ALIGNMENT)
+        context->scalar_offset[i] = context->io_bytes;
+    for (size_t i = 0; i < nodes; i++) {
+        const cod_node *node = cod_graph_node(graph, i);
+        if (node->kind == COD_NODE_LOSS) {
+            context->loss_offset[node->output] = context->io_bytes;
+            context->io_bytes += COD_ALIGNMENT;
+        } else if (node->kind == COD_NODE_INPUT) {
+            context->input_offset[i] = context->io_bytes;
+            context->io_bytes += cod_align_up((size_t)cod_shape_count(context->shapes[node->output]) * wide);
+        }
+    }
+    for (size_t i = 0; i < count * COD_PROGRAM_MAX_OUTPUTS; i++) {
+        const cod_value value = specs[i / COD_PROGRAM_MAX_OUTPUTS].outputs[i % COD_PROGRAM_MAX_OUTPUTS];
+        if (value == 0 || context->output_offset[value] != SIZE_MAX)
+            continue;
+        context->output_offset[value] = context->io_bytes;
+        context->io_bytes += cod_align_up((size_t)cod_shape_count(context->shapes[value]) * wide);
+    }
+    return COD_OK;
+}
+
+/** Cuts the trained set's gradients into ranges from the end backwards, the order in which backward completes them. */
+static cod_status make_buckets(cod_program *program, const cod_program_spec *spec, int **ready_out)
+{
+    cod_executable *executable = program->executable;
+    cod_graph *graph = executable->context.graph;
+    size_t first = 0, count = 0;
+    const int set = cod_graph_set_index(graph, spec->trains);
+    cod_graph_set_range(graph, set, &first, &count);
+    const size_t params = cod_graph_param_count(graph), element = cod_dtype_bytes(executable->context.param_dtype);
+    program->buckets = cod_arena_alloc(&executable->memory, (params + 1) * sizeof *program->buckets);
+    int *ready = cod_arena_alloc(&executable->memory, (params + 1) * sizeof *ready);
+    COD_REQUIRE_MEMORY(program->buckets);
+    COD_REQUIRE_MEMORY(ready);
+    size_t end = first + count;
+    for (size_t i = params; i-- > 0 && end > first;) {
+        const cod_param *param = cod_graph_param(graph, i);
+        if (param->is_state || param->set != set)
+            continue;
+        int *bucket_ready = &ready[program->bucket_count];
+        if (program->ir.grad_ready[i] > *bucket_ready)
+            *bucket_ready = program->ir.grad_ready[i];
+        const size_t bytes = (end - param->offset) * element;
+        if (param->offset == first ||
+            (executable->options.bucket_bytes > 0 && bytes >= executable->options.bucket_bytes)) {
+            program->buckets[program->bucket_count++] = (cod_bucket){param->offset, end - param->offset};
+            end = param->offset;
+        }
+    }
+    *ready_out = ready;
+    return COD_OK;
+}
+
+static cod_status make_segments(cod_program *program, const cod_program_spec *spec)
+{
+    int *ready = NULL;
+    if (spec->trains != NULL)
+        COD_TRY(make_buckets(program, spec, &ready));
+    program->segments =
+        cod_arena_alloc(&program->executable->memory, (program->bucket_count + 1) * sizeof *program->segments);
+    COD_REQUIRE_MEMORY(program->segments);
+    size_t at = 0;
+    for (size_t done = 0; done < program->bucket_count; done++) {
+        size_t next = program->bucket_count; /* the earliest bucket that is not signalled yet; ties in bucket order */
+        for (size_t b = 0; b < program->bucket_count; b++)
+            if (ready[b] >= 0 && (next == program->bucket_count || ready[b] < ready[next]))
+                next = b;
+        const size_t end = (size_t)ready[next] + 1 > at ? (size_t)ready[next] + 1 : at;
+        program->segments[program->segment_count++] = (segment){at, end, (int)next};
+        at = end;
+        ready[next] = -1;
+    }
+    if (at < program->ir.instr_count)
+        program->segments[program->segment_count++] = (segment){at, program->ir.instr_count, -1};
+    return COD_OK;
+}
+
+static cod_status make_plans(cod_program *program)
+{
+    cod_executable *executable = program->executable;
+    const cod_backend *backend = executable->weights->backend;
+    const size_t count = program->ir.instr_count;
+    program->ops = cod_arena_alloc(&executable->memory, count * sizeof *program->ops);
+    program->plans = cod_arena_alloc(&executable->memory, count * sizeof(cod_plan *));
+    COD_REQUIRE_MEMORY(program->ops);
+    COD_REQUIRE_MEMORY(program->plans);
+    for (size_t i = 0; i < count; i++) {
+        const ir_instr *instr = &program->ir.instrs[i];
+        cod_op *op = &program->ops[i];
+        *op = (cod_op){.kind = instr->kind,
+                       .accumulate = instr->accumulate,
+                       .deterministic = executable->options.deterministic,
+                       .attr = instr->attr,
+                       .name = instr->name};
+        for (size_t k = 0; k < COD_OP_MAX_INPUTS; k++)
+            op->inputs[k] = view_of(executable, &program->ir, instr->inputs[k]);
+        for (size_t k = 0; k < COD_OP_MAX_OUTPUTS; k++)
+            op->outputs[k] = view_of(executable, &program->ir, instr->outputs[k]);
+        const cod_status status = backend->plan_create(executable->weights->device, op, &program->plans[i]);
+        if (status != COD_OK)
+            return cod_fail_prefix(status, "program '%s', op '%s'", program->name, instr->name ? instr->name : "");
+    }
+    return COD_OK;
+}
+
+static cod_status check_options(cod_graph *graph, const cod_weights *weights, const cod_compile_options *options)
+{
+    COD_TRY(cod_graph_status(graph));
+    COD_REQUIRE(weights->graph == graph, "the weights belong to another graph");
+    COD_REQUIRE((options->activation == COD_F64) == (weights->dtype == COD_F64), "f64 activations need f64 weights");
+    COD_REQUIRE(options->activation == COD_F32 || options->activation == COD_BF16 || options->activation == COD_F64,
+                "activations cannot be %s", cod_dtype_name(options->activation));
+    if (!weights->backend->supports(weights->device, options->activation))
+        return cod_fail(COD_ERR_UNSUPPORTED, "backend '%s' does not compute in %s on this machine",
+                        weights->backend->name, cod_dtype_name(options->activation));
+    for (size_t i = 0; i < options->input_count; i++) {
+        bool known = false;
+        for (size_t n = 0; n < cod_graph_node_count(graph); n++)
+            known = known || (cod_graph_node(graph, n)->kind == COD_NODE_INPUT &&
+                              strcmp(cod_graph_node(graph, n)->name, options->inputs[i].name) == 0);
+        COD_REQUIRE(known, "the graph has no input '%s'", options->inputs[i].name);
+    }
+    return COD_OK;
+}
+
+static cod_status compile_programs(cod_executable *executable, const cod_program_spec *specs, size_t count)
+{
+    ir_context *context = &executable->context;
+    const cod_backend *backend = executable->weights->backend;
+    const size_t nodes = cod_graph_node_count(context->graph);
+    context->value_count = nodes + 1;
+    context->shapes = cod_arena_alloc(&executable->memory, context->value_count * sizeof *context->shapes);
+    executable->programs = cod_arena_alloc(&executable->memory, count * sizeof *executable->programs);
+    COD_REQUIRE_MEMORY(context->shapes);
+    COD_REQUIRE_MEMORY(executable->programs);
+    COD_TRY(ir_infer_shapes(context));
+    COD_TRY(assign_io(context, specs, count, &executable->memory));
+    executable->program_count = count;
+    size_t arena_bytes = 0;
+    for (size_t i = 0; i < count; i++) {
+        cod_program *program = &executable->programs[i];
+        program->executable = executable;
+        program->name = cod_arena_strdup(&executable->memory, specs[i].name);
+        COD_REQUIRE_MEMORY(program->name);
+        COD_REQUIRE(specs[i].trains == NULL || executable->weights->grads != NULL,
+                    "program '%s' needs a gradient buffer", specs[i].name);
+        program->ir.grad_ready = calloc(cod_graph_param_count(context->graph) + 1, sizeof(int));
+        COD_REQUIRE_MEMORY(program->ir.grad_ready);
+        COD_TRY(ir_lower(context, &specs[i], &program->ir));
+        COD_TRY(ir_plan_memory(&program->ir));
+        arena_bytes = program->ir.arena_bytes > arena_bytes ? program->ir.arena_bytes : arena_bytes;
+    }
+    COD_TRY(backend->buffer_create(executable->weights->device, arena_bytes, &executable->arena));
+    COD_TRY(backend->buffer_create(executable->weights->device, context->io_bytes, &executable->io));
+    for (size_t i = 0; i < count; i++) {
+        COD_TRY(make_segments(&executable->programs[i], &specs[i]));
+        COD_TRY(make_plans(&executable->programs[i]));
+    }
+    return COD_OK;
+}
+
+cod_status cod_compile(cod_graph *graph, cod_weights *weights, const cod_compile_options *options,
+                       const cod_program_spec *specs, size_t count, cod_executable **out)
+{
+    COD_TRY(check_options(graph, weights, options));
+    cod_executable *executable = calloc(1, sizeof *executable);
+    COD_REQUIRE_MEMORY(executable);
+    executable->weights = weights;
+    executable->options = *options;
+    executable->context = (ir_context){.graph = graph, .options = &executable->options, .param_dtype = weights->dtype};
+    const cod_status status = compile_programs(executable, specs, count);
+    executable->options.inputs = NULL; /* the caller's; not needed any more */
+    executable->options.input_count = 0;
+    if (status != COD_OK) {
+        cod_executable_destroy(executable);
+        return status;
+    }
+    *out = executable;
+    return COD_OK;
+}
+
+void cod_executable_destroy(cod_executable *executable)
+{
+    if (executable == NULL)
+        return;
+    const cod_backend *backend = executable->weights->backend;
+    for (size_t i = 0; i < executable->program_count; i++) {
+        cod_program *program = &executable->programs[i];
+        for (size_t k = 0; program->plans != NULL && k < program->ir.instr_count; k++)
+            if (program->plans[k] != NULL)
+                backend->plan_destroy(program->plans[k]);
+        ir_program_clear(&program->ir);
+    }
+    if (executable->arena != NULL)
+        backend->buffer_destroy(executable->weights->device, executable->arena);
+    if (executable->io != NULL)
+        backend->buffer_destroy(executable->weights->device, executable->io);
+    cod_arena_clear(&executable->memory);
+    free(executable);
+}
+
+cod_program *cod_executable_program(cod_executable *executable, const char *name)
+{
+    for (size_t i = 0; i < executable->program_count; i++)
+        if (strcmp(executable->programs[i].name, name) == 0)
+            return &executable->programs[i];
+    return NULL;
+}
+
+cod_view cod_executable_input(cod_executable *executable, const char *name)
+{
+    const ir_context *context = &executable->context;
+    for (size_t i = 0; i < cod_graph_node_count(context->graph); i++) {
+        const cod_node *node = cod_graph_node(context->graph, i);
+        if (node->kind != COD_NODE_INPUT || strcmp(node->name, name) != 0 || context->shapes[node->output].n == 0)
+            continue;
+        const cod_dtype dtype = node->input_dtype == COD_I32 ? COD_I32 : ir_wide_dtype(context);
+        return cod_view_dense(executable->io, context->input_offset[i], dtype, context->shapes[node->output]);
+    }
+    return (cod_view){0};
+}
+
+cod_view cod_executable_output(cod_executable *executable, cod_value value)
+{
+    const ir_context *context = &executable->context;
+    if (value <= 0 || (size_t)value >= context->value_count || context->output_offset[value] == SIZE_MAX)
+        return (cod_view){0};
+    return cod_view_dense(executable->io, context->output_offset[value], ir_wide_dtype(context),
+                          context->shapes[value]);
+}
+
+size_t cod_executable_bytes(const cod_executable *executable)
+{
+    return executable->arena->bytes + executable->io->bytes;
+}
+
+cod_status cod_executable_set_scalar(cod_executable *executable, const char *name, float value)
+{
+    const ir_context *context = &executable->context;
+    for (size_t i = 0; i < cod_graph_scalar_count(context->graph); i++)
+        if (strcmp(cod_graph_scalar_name(context->graph, i), name) == 0)
+            return executable->weights->backend->upload(executable->weights->device, NULL, executable->io,
+                                                        context->scalar_offset[i], &value, sizeof value);
+    return cod_fail(COD_ERR_ARGUMENT, "the graph has no scalar '%s'", name);
+}
+
+cod_status cod_executable_loss(cod_executable *executable, cod_value loss, float *out)
+{
+    const ir_context *context = &executable->context;
+    COD_REQUIRE(loss > 0 && (size_t)loss < context->value_count && context->loss_offset[loss] != SIZE_MAX,
+                "value %d is not a loss", loss);
+    const size_t offset = context->loss_offset[loss];
+    const cod_backend *backend = executable->weights->backend;
+    if (ir_wide_dtype(context) == COD_F32)
+        return backend->download(executable->weights->device, NULL, out, executable->io, offset, sizeof *out);
+    double value;
+    COD_TRY(backend->download(executable->weights->device, NULL, &value, executable->io, offset, sizeof value));
+    *out = (float)value;
+    return COD_OK;
+}
+
+size_t cod_program_bucket_count(const cod_program *program)
+{
+    return program->bucket_count;
+}
+
+cod_bucket cod_program_bucket(const cod_program *program, size_t index)
+{
+    return program->buckets[index];
+}
+
+static cod_status run_plan(cod_program *program, size_t index)
+{
+    const double start = cod_trace_begin();
+    COD_TRY(program->executable->weights->backend->plan_run(program->plans[index], NULL));
+    cod_trace_end(start, "op", program->ops[index].name ? program->ops[index].name : "");
+    return COD_OK;
+}
+
+/** Folds and packs the weights again where they changed since the last run. */
+static cod_status prepare(cod_program *program)
+{
+    const cod_weights *weights = program->executable->weights;
+    if (program->prepared && program->prepared_version == weights->version)
+        return COD_OK;
+    for (size_t i = 0; i < program->ir.instr_count; i++)
+        if (program->ir.instrs[i].prepare)
+            COD_TRY(run_plan(program, i));
+    for (size_t i = 0; i < program->ir.instr_count; i++)
+        COD_TRY(weights->backend->plan_prepare(program->plans[i], NULL));
+    program->prepared = true;
+    program->prepared_version = weights->version;
+    return COD_OK;
+}
+
+cod_status cod_program_run(cod_program *program, cod_bucket_ready ready, void *context)
+{
+    COD_TRY(prepare(program));
+    for (size_t s = 0; s < program->segment_count; s++) {
+        const segment *part = &program->segments[s];
+        for (size_t i = part->first; i < part->end; i++)
+            if (!program->ir.instrs[i].prepare)
+                COD_TRY(run_plan(program, i));
+        if (part->bucket >= 0 && ready != NULL)
+            COD_TRY(ready(context, (size_t)part->bucket));
+    }
+    return COD_OK;
+}
+
+bool cod_program_op(const cod_program *program, size_t index, cod_op *out)
+{
+    if (index >= program->ir.instr_count)
+        return false;
+    *out = program->ops[index];
+    return true;
+}
+
+cod_status cod_program_run_op(cod_program *program, size_t index)
+{
+    COD_TRY(prepare(program));
+    return run_plan(program, index);
+}

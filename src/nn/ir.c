@@ -1,0 +1,127 @@
+#include "nn/ir_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int ir_root(const ir_program *program, int tensor)
+{
+    while (program->tensors[tensor].root != tensor)
+        tensor = program->tensors[tensor].root;
+    return tensor;
+}
+
+int ir_add_tensor(ir_program *program, ir_tensor tensor)
+{
+    if (program->tensor_count == program->tensor_capacity) {
+        const size_t capacity = program->tensor_capacity ? 2 * program->tensor_capacity : 256;
+        ir_tensor *grown = realloc(program->tensors, capacity * sizeof *grown);
+        if (grown == NULL)
+            return 0;
+        program->tensors = grown;
+        program->tensor_capacity = capacity;
+        if (program->tensor_count == 0)
+            program->tensors[program->tensor_count++] = (ir_tensor){0};
+    }
+    const int index = (int)program->tensor_count++;
+    if (tensor.root == 0)
+        tensor.root = index;
+    program->tensors[index] = tensor;
+    return index;
+}
+
+int ir_add_instr(ir_program *program, ir_instr instr)
+{
+    if (program->instr_count == program->instr_capacity) {
+        const size_t capacity = program->instr_capacity ? 2 * program->instr_capacity : 256;
+        ir_instr *grown = realloc(program->instrs, capacity * sizeof *grown);
+        if (grown == NULL)
+            return -1;
+        program->instrs = grown;
+        program->instr_capacity = capacity;
+    }
+    program->instrs[program->instr_count] = instr;
+    return (int)program->instr_count++;
+}
+
+void ir_program_clear(ir_program *program)
+{
+    free(program->tensors);
+    free(program->instrs);
+    free(program->grad_ready);
+    *program = (ir_program){0};
+}
+
+typedef struct lifetime {
+    int tensor, first, last;
+    size_t bytes;
+} lifetime;
+
+static int larger_first(const void *a, const void *b)
+{
+    const lifetime *x = a, *y = b;
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? 1 : -1;
+    return (x->tensor > y->tensor) - (x->tensor < y->tensor);
+}
+
+static void touch(lifetime *lives, const ir_program *program, int tensor, int instr)
+{
+    if (tensor == 0)
+        return;
+    lifetime *life = &lives[ir_root(program, tensor)];
+    if (life->first < 0)
+        life->first = instr;
+    life->last = instr;
+}
+
+/** The lowest offset at which `life` overlaps none of the `placed` ones that live at the same time. */
+static size_t first_gap(const ir_program *program, const lifetime *placed, size_t count, const lifetime *life)
+{
+    size_t offset = 0;
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (size_t i = 0; i < count; i++) {
+            const lifetime *other = &placed[i];
+            const size_t begin = program->tensors[other->tensor].offset;
+            const bool together = other->first <= life->last && life->first <= other->last;
+            if (together && offset < begin + other->bytes && begin < offset + life->bytes) {
+                offset = begin + other->bytes;
+                moved = true;
+            }
+        }
+    }
+    return offset;
+}
+
+cod_status ir_plan_memory(ir_program *program)
+{
+    /* Largest first, each at the lowest free offset: Pisarchyk & Lee 2020, "Greedy by Size". */
+    lifetime *lives = malloc((program->tensor_count + 1) * sizeof *lives);
+    COD_REQUIRE_MEMORY(lives);
+    for (size_t i = 0; i < program->tensor_count; i++)
+        lives[i] = (lifetime){.tensor = (int)i, .first = -1, .last = -1};
+    for (size_t i = 0; i < program->instr_count; i++) {
+        for (size_t k = 0; k < COD_OP_MAX_INPUTS; k++)
+            touch(lives, program, program->instrs[i].inputs[k], (int)i);
+        for (size_t k = 0; k < COD_OP_MAX_OUTPUTS; k++)
+            touch(lives, program, program->instrs[i].outputs[k], (int)i);
+    }
+    size_t count = 0;
+    for (size_t i = 1; i < program->tensor_count; i++) {
+        const ir_tensor *tensor = &program->tensors[i];
+        if (tensor->place != IR_ARENA || tensor->root != (int)i || lives[i].first < 0)
+            continue;
+        lives[i].bytes = cod_align_up((size_t)cod_shape_count(tensor->shape) * cod_dtype_bytes(tensor->dtype));
+        lives[count++] = lives[i];
+    }
+    qsort(lives, count, sizeof *lives, larger_first);
+    program->arena_bytes = 0;
+    for (size_t i = 0; i < count; i++) {
+        const size_t offset = first_gap(program, lives, i, &lives[i]);
+        program->tensors[lives[i].tensor].offset = offset;
+        if (offset + lives[i].bytes > program->arena_bytes)
+            program->arena_bytes = offset + lives[i].bytes;
+    }
+    free(lives);
+    return COD_OK;
+}

@@ -1,0 +1,85 @@
+/**
+ * @file
+ * The compiler's intermediate form of one program: tensors with a place, and instructions in order of execution.
+ */
+#ifndef COD_NN_IR_INTERNAL_H
+#define COD_NN_IR_INTERNAL_H
+
+#include "nn/compile.h"
+
+/** Where a tensor lies. */
+typedef enum ir_place {
+    IR_ARENA,  /**< within a run only; the memory plan gives it an offset */
+    IR_IO,     /**< inputs, outputs, losses, scalars, folded weights: for the executable's life */
+    IR_VALUES, /**< the weights' flat buffer */
+    IR_GRADS,  /**< the flat gradient buffer */
+} ir_place;
+
+typedef struct ir_tensor {
+    cod_shape shape;
+    cod_dtype dtype;
+    ir_place place;
+    size_t offset; /**< bytes from the start of the place's buffer, of the root */
+    /** A view of another tensor: its channels from `channel` on (or, for a reshape, all of it); own index when it is none. */
+    int root;
+    int64_t channel;
+    bool reshaped;
+} ir_tensor;
+
+typedef struct ir_instr {
+    cod_op_kind kind;
+    cod_op_attr attr;
+    bool accumulate;
+    bool prepare;                  /**< depends on parameters alone: run when they changed, not in every run */
+    int inputs[COD_OP_MAX_INPUTS]; /**< tensors; 0 is none */
+    int outputs[COD_OP_MAX_OUTPUTS];
+    const char *name;
+} ir_instr;
+
+typedef struct ir_program {
+    ir_tensor *tensors; /**< [0] is none */
+    size_t tensor_count, tensor_capacity;
+    ir_instr *instrs;
+    size_t instr_count, instr_capacity;
+    size_t arena_bytes;
+    /** [param] last instruction that writes the parameter's gradient, or -1. */
+    int *grad_ready;
+} ir_program;
+
+/** What all programs of one executable share: shapes and the fixed places in the io buffer. */
+typedef struct ir_context {
+    cod_graph *graph;
+    const cod_compile_options *options;
+    cod_dtype param_dtype;
+    cod_shape *shapes;     /**< [value]; n == 0: unknown, for want of an input's shape */
+    size_t *input_offset;  /**< [node] of INPUT nodes */
+    size_t *output_offset; /**< [value]; SIZE_MAX: no output */
+    size_t *loss_offset;   /**< [value] of losses */
+    size_t *scalar_offset; /**< [scalar] */
+    size_t value_count;
+    size_t io_bytes;
+} ir_context;
+
+/** Type of inputs, outputs and loss operands: full precision of the program. */
+static inline cod_dtype ir_wide_dtype(const ir_context *context)
+{
+    return context->options->activation == COD_F64 ? COD_F64 : COD_F32;
+}
+
+/** Index of the root of a tensor's views. */
+int ir_root(const ir_program *program, int tensor);
+/** Appends; 0 / -1 when memory is short. */
+int ir_add_tensor(ir_program *program, ir_tensor tensor);
+int ir_add_instr(ir_program *program, ir_instr instr);
+void ir_program_clear(ir_program *program);
+
+/** Shapes of all values from the shapes of the inputs; fails, naming the node, where they do not fit. */
+COD_MUST_CHECK cod_status ir_infer_shapes(ir_context *context);
+
+/** Fuses, lowers and differentiates one program. */
+COD_MUST_CHECK cod_status ir_lower(ir_context *context, const cod_program_spec *spec, ir_program *out);
+
+/** Gives every arena tensor an offset, so that tensors alive at the same time do not overlap. */
+COD_MUST_CHECK cod_status ir_plan_memory(ir_program *program);
+
+#endif

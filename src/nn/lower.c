@@ -1,0 +1,352 @@
+/* From graph to instructions: the forward pass. */
+#include "nn/lower_internal.h"
+
+int lower_new_tensor(lowering *lower, cod_shape shape, cod_dtype dtype)
+{
+    const int tensor = ir_add_tensor(lower->program, (ir_tensor){.shape = shape, .dtype = dtype});
+    lower->out_of_memory = lower->out_of_memory || tensor == 0;
+    return tensor;
+}
+
+static int placed_tensor(lowering *lower, cod_shape shape, cod_dtype dtype, ir_place place, size_t offset)
+{
+    const int tensor =
+        ir_add_tensor(lower->program, (ir_tensor){.shape = shape, .dtype = dtype, .place = place, .offset = offset});
+    lower->out_of_memory = lower->out_of_memory || tensor == 0;
+    return tensor;
+}
+
+void lower_emit(lowering *lower, ir_instr instr)
+{
+    if (!lower->out_of_memory && ir_add_instr(lower->program, instr) < 0)
+        lower->out_of_memory = true;
+}
+
+int lower_param(lowering *lower, int param)
+{
+    if (param < 0)
+        return 0;
+    if (lower->param[param] == 0) {
+        const cod_param *info = cod_graph_param(lower->context->graph, (size_t)param);
+        const cod_dtype dtype = lower->context->param_dtype;
+        lower->param[param] =
+            placed_tensor(lower, info->shape, dtype, IR_VALUES, info->offset * cod_dtype_bytes(dtype));
+    }
+    return lower->param[param];
+}
+
+int lower_narrow(lowering *lower, cod_value value)
+{
+    if (!lower->wide[value] || lower->context->options->activation == ir_wide_dtype(lower->context))
+        return lower->tensor[value];
+    if (lower->cast[value] == 0) {
+        lower->cast[value] =
+            lower_new_tensor(lower, lower->context->shapes[value], lower->context->options->activation);
+        lower_emit(lower, (ir_instr){.kind = COD_OP_ADD,
+                                     .attr = {.alpha = 1},
+                                     .inputs = {lower->tensor[value]},
+                                     .outputs = {lower->cast[value]},
+                                     .name = "cast"});
+    }
+    return lower->cast[value];
+}
+
+static cod_dtype value_dtype(const lowering *lower, cod_value value)
+{
+    return lower->wide[value] ? ir_wide_dtype(lower->context) : lower->context->options->activation;
+}
+
+/** The tensor that the op making `value` writes: a place of its own, or a slice of the concatenation that wants it. */
+static int output_tensor(lowering *lower, cod_value value)
+{
+    if (lower->tensor[value] != 0)
+        return lower->tensor[value]; /* reserved by a concatenation */
+    const cod_shape shape = lower->context->shapes[value];
+    if (lower_is_output(lower, value))
+        lower->tensor[value] =
+            placed_tensor(lower, shape, value_dtype(lower, value), IR_IO, lower->context->output_offset[value]);
+    else
+        lower->tensor[value] = lower_new_tensor(lower, shape, value_dtype(lower, value));
+    return lower->tensor[value];
+}
+
+static int view_tensor(lowering *lower, int root, int64_t channel, cod_shape shape, bool reshaped)
+{
+    ir_tensor view = lower->program->tensors[root];
+    view.root = root;
+    view.channel = channel;
+    view.shape = shape;
+    view.reshaped = reshaped;
+    const int tensor = ir_add_tensor(lower->program, view);
+    lower->out_of_memory = lower->out_of_memory || tensor == 0;
+    return tensor;
+}
+
+static void emit_copy(lowering *lower, int from, int to)
+{
+    lower_emit(lower,
+               (ir_instr){.kind = COD_OP_ADD, .attr = {.alpha = 1}, .inputs = {from}, .outputs = {to}, .name = "copy"});
+}
+
+/** The node that heads the fused group whose last value is `value`, if an op writes that value; else -1. */
+static int op_that_makes(const lowering *lower, cod_value value)
+{
+    for (size_t i = lower_producer(lower, value) + 1; i-- > 0;) {
+        if (!lower->groups[i].live || lower->groups[i].output != value)
+            continue;
+        const cod_node_kind kind = lower_node(lower, i)->kind;
+        const bool writes = kind != COD_NODE_INPUT && kind != COD_NODE_FLATTEN && kind != COD_NODE_STOP_GRADIENT;
+        return writes ? (int)i : -1;
+    }
+    return -1;
+}
+
+/**
+ * Lets the parts of concatenations be written in place, as channel slices of the whole: walks backwards, so that a
+ * concatenation within another is sliced first.
+ */
+static void reserve_concatenations(lowering *lower)
+{
+    for (size_t i = cod_graph_node_count(lower->context->graph); i-- > 0;) {
+        const cod_node *node = lower_node(lower, i);
+        if (!lower->groups[i].live || node->kind != COD_NODE_CONCAT)
+            continue;
+        const int whole = output_tensor(lower, node->output);
+        int64_t channel = 0;
+        for (int k = 0; k < node->input_count; k++) {
+            const cod_value part = node->inputs[k];
+            const cod_shape shape = lower->context->shapes[part];
+            if (lower->tensor[part] == 0 && op_that_makes(lower, part) >= 0 && !lower_is_output(lower, part) &&
+                value_dtype(lower, part) == value_dtype(lower, node->output))
+                lower->tensor[part] = view_tensor(lower, whole, channel, shape, false);
+            channel += shape.c;
+        }
+    }
+}
+
+static void forward_concat(lowering *lower, const cod_node *node)
+{
+    const int whole = output_tensor(lower, node->output);
+    int64_t channel = 0;
+    for (int k = 0; k < node->input_count; k++) {
+        const int part = lower->tensor[node->inputs[k]];
+        const ir_tensor *tensor = &lower->program->tensors[part];
+        const cod_shape shape = lower->context->shapes[node->inputs[k]];
+        if (tensor->root != whole || tensor->channel != channel)
+            emit_copy(lower, part, view_tensor(lower, whole, channel, shape, false));
+        channel += shape.c;
+    }
+}
+
+/** A value that is another value seen differently: no op, unless it must lie in a place of its own. */
+static void forward_alias(lowering *lower, const cod_node *node)
+{
+    const int from = lower->tensor[node->inputs[0]];
+    const bool slice = lower->program->tensors[from].root != from;
+    if (!lower_is_output(lower, node->output) && lower->tensor[node->output] == 0 && !slice) {
+        lower->tensor[node->output] = view_tensor(lower, from, 0, lower->context->shapes[node->output], true);
+        return;
+    }
+    const int to = output_tensor(lower, node->output);
+    emit_copy(lower, from, view_tensor(lower, to, 0, lower->context->shapes[node->inputs[0]], true));
+}
+
+static void use_activation(lowering *lower, const lower_group *group, ir_instr *instr, int slope_slot)
+{
+    if (group->activation < 0)
+        return;
+    const cod_node *activation = lower_node(lower, (size_t)group->activation);
+    instr->attr.activation = activation->attr.activation;
+    instr->attr.leak = activation->attr.leak;
+    instr->inputs[slope_slot] = lower_param(lower, activation->params[0]);
+}
+
+/** Weights and bias with a normalisation folded in, computed when the parameters change. */
+static void fold_norm(lowering *lower, const cod_node *conv, const cod_node *norm, int *weight, int *bias)
+{
+    ir_context *context = lower->context;
+    const cod_dtype dtype = context->param_dtype;
+    const cod_shape shapes[2] = {cod_graph_param(context->graph, (size_t)conv->params[0])->shape,
+                                 {1, 1, 1, conv->channels}};
+    int folded[2];
+    for (int i = 0; i < 2; i++) {
+        folded[i] = placed_tensor(lower, shapes[i], dtype, IR_IO, context->io_bytes);
+        context->io_bytes += cod_align_up((size_t)cod_shape_count(shapes[i]) * cod_dtype_bytes(dtype));
+    }
+    lower_emit(lower, (ir_instr){.kind = COD_OP_FOLD_NORM,
+                                 .attr = norm->attr,
+                                 .prepare = true,
+                                 .inputs = {lower_param(lower, conv->params[0]), lower_param(lower, conv->params[1]),
+                                            lower_param(lower, norm->params[0]), lower_param(lower, norm->params[1]),
+                                            lower_param(lower, norm->params[2]), lower_param(lower, norm->params[3])},
+                                 .outputs = {folded[0], folded[1]},
+                                 .name = norm->name});
+    *weight = folded[0];
+    *bias = folded[1];
+}
+
+static void forward_dense(lowering *lower, const cod_node *node, lower_group *group)
+{
+    int weight = lower_param(lower, node->params[0]), bias = lower_param(lower, node->params[1]);
+    if (group->norm >= 0)
+        fold_norm(lower, node, lower_node(lower, (size_t)group->norm), &weight, &bias);
+    group->pre_x = lower_narrow(lower, node->inputs[0]);
+    ir_instr instr = {.kind = node->kind == COD_NODE_CONV2D ? COD_OP_CONV2D : COD_OP_LINEAR,
+                      .attr = node->attr,
+                      .inputs = {group->pre_x, weight, bias},
+                      .outputs = {output_tensor(lower, group->output)},
+                      .name = node->name};
+    use_activation(lower, group, &instr, 3);
+    lower_emit(lower, instr);
+}
+
+static void forward_norm(lowering *lower, const cod_node *node, lower_group *group)
+{
+    const int x = group->pre_x = lower->tensor[node->inputs[0]];
+    const int gamma = lower_param(lower, node->params[0]), beta = lower_param(lower, node->params[1]);
+    const int mean = lower_param(lower, node->params[2]), var = lower_param(lower, node->params[3]);
+    const int y = output_tensor(lower, group->output);
+    ir_instr instr = {.attr = node->attr, .name = node->name};
+    if (!lower->batch_stats) {
+        instr.kind = COD_OP_NORM_INFERENCE;
+        const int inputs[] = {x, gamma, beta, mean, var};
+        for (int i = 0; i < 5; i++)
+            instr.inputs[i] = inputs[i];
+        instr.outputs[0] = y;
+        use_activation(lower, group, &instr, 5);
+    } else {
+        const cod_shape vector = {1, 1, 1, node->channels};
+        group->mean = lower_new_tensor(lower, vector, lower->context->param_dtype);
+        group->inv_std = lower_new_tensor(lower, vector, lower->context->param_dtype);
+        instr.kind = COD_OP_NORM_TRAIN;
+        const int outputs[] = {y, group->mean, group->inv_std, mean, var};
+        for (int i = 0; i < 5; i++)
+            instr.outputs[i] = outputs[i];
+        instr.inputs[0] = x, instr.inputs[1] = gamma, instr.inputs[2] = beta;
+        use_activation(lower, group, &instr, 3);
+    }
+    lower_emit(lower, instr);
+}
+
+/** Ops with tensors in and one tensor out. */
+static void forward_plain(lowering *lower, const cod_node *node, lower_group *group, cod_op_kind kind)
+{
+    group->pre_x = lower->tensor[node->inputs[0]];
+    ir_instr instr = {.kind = kind,
+                      .attr = node->attr,
+                      .inputs = {group->pre_x, node->input_count > 1 ? lower->tensor[node->inputs[1]] : 0},
+                      .outputs = {output_tensor(lower, node->output)},
+                      .name = node->name};
+    if (node->kind == COD_NODE_ACTIVATION)
+        instr.inputs[1] = lower_param(lower, node->params[0]);
+    if (node->kind == COD_NODE_POOL && node->attr.pool == COD_POOL_MAX)
+        instr.outputs[1] = group->index = lower_new_tensor(lower, lower->context->shapes[node->output], COD_I32);
+    lower_emit(lower, instr);
+}
+
+static void forward_node(lowering *lower, size_t index)
+{
+    const cod_node *node = lower_node(lower, index);
+    lower_group *group = &lower->groups[index];
+    switch (node->kind) {
+    case COD_NODE_INPUT: {
+        const cod_dtype dtype = node->input_dtype == COD_I32 ? COD_I32 : ir_wide_dtype(lower->context);
+        lower->tensor[node->output] = placed_tensor(lower, lower->context->shapes[node->output], dtype, IR_IO,
+                                                    lower->context->input_offset[index]);
+        return;
+    }
+    case COD_NODE_CONV2D:
+    case COD_NODE_LINEAR:
+        forward_dense(lower, node, group);
+        return;
+    case COD_NODE_NORM:
+        forward_norm(lower, node, group);
+        return;
+    case COD_NODE_ACTIVATION:
+        forward_plain(lower, node, group, COD_OP_ACTIVATION);
+        return;
+    case COD_NODE_ADD:
+        forward_plain(lower, node, group, COD_OP_ADD);
+        return;
+    case COD_NODE_PIXEL_SHUFFLE:
+        forward_plain(lower, node, group, COD_OP_PIXEL_SHUFFLE);
+        return;
+    case COD_NODE_RESIZE:
+        forward_plain(lower, node, group, COD_OP_RESIZE);
+        return;
+    case COD_NODE_POOL:
+        forward_plain(lower, node, group, COD_OP_POOL);
+        return;
+    case COD_NODE_CONCAT:
+        forward_concat(lower, node);
+        return;
+    case COD_NODE_FLATTEN:
+    case COD_NODE_STOP_GRADIENT:
+        forward_alias(lower, node);
+        return;
+    case COD_NODE_LOSS: /* emitted with the backward pass: a loss and its gradient are one op */
+        return;
+    }
+}
+
+/** Makes the tables of a lowering, sized for the graph. */
+static cod_status allocate_tables(lowering *lower)
+{
+    const size_t nodes = cod_graph_node_count(lower->context->graph),
+                 params = cod_graph_param_count(lower->context->graph) + 1;
+    const size_t values = lower->context->value_count;
+    lower->groups = cod_arena_alloc(&lower->arena, nodes * sizeof *lower->groups);
+    bool **const flags[] = {&lower->needed, &lower->wide, &lower->needs_grad, &lower->consumed};
+    for (size_t i = 0; i < 4; i++) {
+        *flags[i] = cod_arena_alloc(&lower->arena, values + nodes);
+        COD_REQUIRE_MEMORY(*flags[i]);
+    }
+    int **const tables[] = {&lower->tensor, &lower->cast, &lower->grad, &lower->param, &lower->param_grad};
+    for (size_t i = 0; i < 5; i++) {
+        *tables[i] = cod_arena_alloc(&lower->arena, (values + params) * sizeof(int));
+        COD_REQUIRE_MEMORY(*tables[i]);
+    }
+    COD_REQUIRE_MEMORY(lower->groups);
+    return COD_OK;
+}
+
+static cod_status check_needed_shapes(const lowering *lower)
+{
+    for (size_t i = 0; i < cod_graph_node_count(lower->context->graph); i++) {
+        const cod_node *node = lower_node(lower, i);
+        if (lower->needed[i] && lower->context->shapes[node->output].n == 0)
+            return cod_fail(COD_ERR_ARGUMENT, "program '%s' needs '%s', but an input's shape was not given",
+                            lower->spec->name, node->name);
+    }
+    return COD_OK;
+}
+
+static cod_status lower_all(lowering *lower)
+{
+    COD_TRY(allocate_tables(lower));
+    lower_select(lower);
+    COD_TRY(check_needed_shapes(lower));
+    reserve_concatenations(lower);
+    for (size_t i = 0; i < cod_graph_node_count(lower->context->graph); i++)
+        if (lower->groups[i].live)
+            forward_node(lower, i);
+    lower_backward(lower);
+    return lower->out_of_memory ? cod_fail(COD_ERR_MEMORY, "out of memory while compiling '%s'", lower->spec->name)
+                                : COD_OK;
+}
+
+cod_status ir_lower(ir_context *context, const cod_program_spec *spec, ir_program *out)
+{
+    lowering lower = {.context = context, .spec = spec, .program = out, .set = -1};
+    if (spec->trains != NULL) {
+        lower.set = cod_graph_set_index(context->graph, spec->trains);
+        COD_REQUIRE(lower.set >= 0, "program '%s' trains '%s', which is no parameter set of the graph", spec->name,
+                    spec->trains);
+        COD_REQUIRE(spec->losses[0] != 0, "program '%s' trains '%s' but has no loss", spec->name, spec->trains);
+        lower.training = true;
+    }
+    lower.batch_stats = lower.training || spec->batch_statistics;
+    const cod_status status = lower_all(&lower);
+    cod_arena_clear(&lower.arena);
+    return status;
+}

@@ -1,0 +1,63 @@
+/**
+ * @file
+ * The state of lowering one program: which nodes are fused, and which tensors stand for values and gradients.
+ */
+#ifndef COD_NN_LOWER_INTERNAL_H
+#define COD_NN_LOWER_INTERNAL_H
+
+#include "nn/ir_internal.h"
+
+/** A node with what is fused behind it, run as one op. */
+typedef struct lower_group {
+    bool live;                /**< the program needs it, and it is not fused into another */
+    int norm;                 /**< node index of a normalisation folded into this convolution, or -1 */
+    int activation;           /**< node index of an activation fused into this op, or -1 */
+    cod_value output;         /**< of the last node of the group */
+    int pre_x;                /**< tensor read by the op (after a cast) */
+    int mean, inv_std, index; /**< saved for backward */
+} lower_group;
+
+typedef struct lowering {
+    ir_context *context;
+    const cod_program_spec *spec;
+    ir_program *program;
+    bool training;       /**< gradients are wanted */
+    bool batch_stats;    /**< normalise by the batch's statistics */
+    int set;             /**< trained set, or -1 */
+    lower_group *groups; /**< [node] */
+    bool *needed;        /**< [node] */
+    bool *wide;          /**< [value] full precision, not the activation type */
+    bool *needs_grad;    /**< [value] */
+    bool *consumed;      /**< [value] its gradient has been used and is not needed any more */
+    int *tensor;         /**< [value] */
+    int *cast;           /**< [value] in the activation type, for convolutions */
+    int *grad;           /**< [value] */
+    int *param;          /**< [param] */
+    int *param_grad;     /**< [param] */
+    cod_arena arena;
+    bool out_of_memory;
+} lowering;
+
+static inline const cod_node *lower_node(const lowering *lower, size_t index)
+{
+    return cod_graph_node(lower->context->graph, index);
+}
+
+/** Index of the node that makes `value`. */
+size_t lower_producer(const lowering *lower, cod_value value);
+
+/** Decides which nodes are needed and which are fused. */
+void lower_select(lowering *lower);
+bool lower_is_output(const lowering *lower, cod_value value);
+
+/** A new arena tensor. */
+int lower_new_tensor(lowering *lower, cod_shape shape, cod_dtype dtype);
+int lower_param(lowering *lower, int param);
+void lower_emit(lowering *lower, ir_instr instr);
+/** The value's tensor in the activation type, cast once if it is wide. */
+int lower_narrow(lowering *lower, cod_value value);
+
+/** Emits the backward pass of everything that was emitted forward. */
+void lower_backward(lowering *lower);
+
+#endif

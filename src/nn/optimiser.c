@@ -1,0 +1,180 @@
+#include "nn/optimiser.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { MAX_PLANS = 4 };
+
+struct cod_optimiser {
+    cod_weights *weights;
+    cod_optimiser_options options;
+    cod_buffer *m, *v, *ema;
+    cod_buffer *scalars; /**< {rate, 1-β1ᵗ, 1-β2ᵗ, 0}, then the EMA's decay, then the gradient's norm; 64 bytes apart */
+    cod_plan *plans[MAX_PLANS];
+    size_t plan_count;
+    bool ema_started;
+};
+
+enum { SCALARS_EMA = 64, SCALARS_NORM = 128, SCALARS_BYTES = 192 };
+
+static cod_view vector_view(cod_buffer *buffer, size_t offset, cod_dtype dtype, size_t count)
+{
+    return buffer ? cod_view_dense(buffer, offset, dtype, (cod_shape){1, 1, 1, (int64_t)count}) : (cod_view){0};
+}
+
+static cod_status add_plan(cod_optimiser *optimiser, const cod_op *op)
+{
+    const cod_weights *weights = optimiser->weights;
+    COD_TRY(weights->backend->plan_create(weights->device, op, &optimiser->plans[optimiser->plan_count]));
+    optimiser->plan_count++;
+    return COD_OK;
+}
+
+static cod_status make_buffers(cod_optimiser *optimiser)
+{
+    const cod_weights *weights = optimiser->weights;
+    const cod_optimiser_options *options = &optimiser->options;
+    const size_t element = cod_dtype_bytes(weights->dtype), bytes = weights->layout.trainable * element;
+    const bool adam = options->kind != COD_OPT_SGD;
+    if (adam || options->momentum != 0)
+        COD_TRY(weights->backend->buffer_create(weights->device, bytes, &optimiser->m));
+    if (adam)
+        COD_TRY(weights->backend->buffer_create(weights->device, bytes, &optimiser->v));
+    if (options->ema_decay > 0)
+        COD_TRY(
+            weights->backend->buffer_create(weights->device, cod_weights_count(weights) * element, &optimiser->ema));
+    return weights->backend->buffer_create(weights->device, SCALARS_BYTES, &optimiser->scalars);
+}
+
+static cod_status make_plans(cod_optimiser *optimiser, int set)
+{
+    const cod_weights *weights = optimiser->weights;
+    const cod_optimiser_options *options = &optimiser->options;
+    const cod_dtype dtype = weights->dtype;
+    size_t first = 0, count = 0;
+    cod_graph_set_range(weights->graph, set, &first, &count);
+    COD_REQUIRE(count > 0, "there is nothing to train: the parameter set is empty");
+    const size_t offset = first * cod_dtype_bytes(dtype);
+    const cod_view grad = vector_view(weights->grads, offset, dtype, count);
+    const cod_view norm = vector_view(optimiser->scalars, SCALARS_NORM, dtype, 1);
+    if (options->clip_norm > 0)
+        COD_TRY(add_plan(
+            optimiser, &(cod_op){.kind = COD_OP_GRAD_NORM, .inputs = {grad}, .outputs = {norm}, .name = "grad_norm"}));
+    COD_TRY(add_plan(optimiser, &(cod_op){.kind = COD_OP_OPTIMISER,
+                                          .attr = {.optimiser = options->kind,
+                                                   .momentum = (float)options->momentum,
+                                                   .nesterov = options->nesterov,
+                                                   .beta1 = (float)options->beta1,
+                                                   .beta2 = (float)options->beta2,
+                                                   .epsilon = (float)options->epsilon,
+                                                   .weight_decay = (float)options->weight_decay,
+                                                   .max_norm = (float)options->clip_norm},
+                                          .inputs = {grad, vector_view(optimiser->scalars, 0, COD_F32, 4),
+                                                     options->clip_norm > 0 ? norm : (cod_view){0}},
+                                          .outputs = {vector_view(weights->values, offset, dtype, count),
+                                                      vector_view(optimiser->m, offset, dtype, count),
+                                                      vector_view(optimiser->v, offset, dtype, count)},
+                                          .name = "optimiser"}));
+    if (optimiser->ema == NULL)
+        return COD_OK;
+    COD_TRY(add_plan(optimiser, &(cod_op){.kind = COD_OP_EMA,
+                                          .inputs = {vector_view(weights->values, offset, dtype, count),
+                                                     vector_view(optimiser->scalars, SCALARS_EMA, COD_F32, 1)},
+                                          .outputs = {vector_view(optimiser->ema, offset, dtype, count)},
+                                          .name = "ema"}));
+    if (weights->layout.state == 0)
+        return COD_OK;
+    /* Statistics are averages already: the EMA's are a copy of the model's. */
+    const size_t state = weights->layout.trainable * cod_dtype_bytes(dtype);
+    return add_plan(optimiser, &(cod_op){.kind = COD_OP_ADD,
+                                         .attr = {.alpha = 1},
+                                         .inputs = {vector_view(weights->values, state, dtype, weights->layout.state)},
+                                         .outputs = {vector_view(optimiser->ema, state, dtype, weights->layout.state)},
+                                         .name = "ema_state"});
+}
+
+cod_status cod_optimiser_create(cod_weights *weights, int set, const cod_optimiser_options *options,
+                                cod_optimiser **out)
+{
+    COD_REQUIRE(weights->grads != NULL, "an optimiser needs weights with gradients");
+    cod_optimiser *optimiser = calloc(1, sizeof *optimiser);
+    COD_REQUIRE_MEMORY(optimiser);
+    optimiser->weights = weights;
+    optimiser->options = *options;
+    cod_status status = make_buffers(optimiser);
+    if (status == COD_OK)
+        status = make_plans(optimiser, set);
+    if (status != COD_OK) {
+        cod_optimiser_destroy(optimiser);
+        return status;
+    }
+    *out = optimiser;
+    return COD_OK;
+}
+
+void cod_optimiser_destroy(cod_optimiser *optimiser)
+{
+    if (optimiser == NULL)
+        return;
+    const cod_weights *weights = optimiser->weights;
+    for (size_t i = 0; i < optimiser->plan_count; i++)
+        weights->backend->plan_destroy(optimiser->plans[i]);
+    cod_buffer *const buffers[] = {optimiser->m, optimiser->v, optimiser->ema, optimiser->scalars};
+    for (size_t i = 0; i < 4; i++)
+        if (buffers[i] != NULL)
+            weights->backend->buffer_destroy(weights->device, buffers[i]);
+    free(optimiser);
+}
+
+cod_status cod_optimiser_step(cod_optimiser *optimiser, double rate, int64_t step)
+{
+    cod_weights *weights = optimiser->weights;
+    const cod_backend *backend = weights->backend;
+    const cod_optimiser_options *options = &optimiser->options;
+    const float scalars[4] = {(float)rate, (float)(1 - pow(options->beta1, (double)step)),
+                              (float)(1 - pow(options->beta2, (double)step)), 0};
+    COD_TRY(backend->upload(weights->device, NULL, optimiser->scalars, 0, scalars, sizeof scalars));
+    if (optimiser->ema != NULL) {
+        /* A decay of 0 makes the first average a copy of the weights. */
+        const float decay = optimiser->ema_started ? (float)options->ema_decay : 0;
+        COD_TRY(backend->upload(weights->device, NULL, optimiser->scalars, SCALARS_EMA, &decay, sizeof decay));
+        optimiser->ema_started = true;
+    }
+    for (size_t i = 0; i < optimiser->plan_count; i++)
+        COD_TRY(backend->plan_run(optimiser->plans[i], NULL));
+    weights->version++;
+    return COD_OK;
+}
+
+bool cod_optimiser_state(cod_optimiser *optimiser, size_t index, const char **name, cod_buffer **buffer, size_t *bytes)
+{
+    const cod_weights *weights = optimiser->weights;
+    const bool adam = optimiser->options.kind != COD_OPT_SGD;
+    const size_t element = cod_dtype_bytes(weights->dtype), all = cod_weights_count(weights) * element;
+    const struct {
+        const char *name;
+        cod_buffer *buffer;
+        size_t bytes;
+    } states[] = {{adam ? "adam_m" : "momentum", optimiser->m, weights->layout.trainable * element},
+                  {"adam_v", optimiser->v, weights->layout.trainable * element},
+                  {"ema", optimiser->ema, all}};
+    for (size_t i = 0; i < 3; i++) {
+        if (states[i].buffer == NULL || index-- > 0)
+            continue;
+        *name = states[i].name;
+        *buffer = states[i].buffer;
+        *bytes = states[i].bytes;
+        return true;
+    }
+    return false;
+}
+
+cod_buffer *cod_optimiser_ema(cod_optimiser *optimiser)
+{
+    return optimiser->ema;
+}
+
+void cod_optimiser_mark_restored(cod_optimiser *optimiser)
+{
+    optimiser->ema_started = true;
+}

@@ -1,0 +1,152 @@
+/* Which nodes a program needs, which are fused, and which values keep full precision. */
+#include "nn/lower_internal.h"
+
+#include <string.h>
+
+size_t lower_producer(const lowering *lower, cod_value value)
+{
+    size_t low = 0, high = cod_graph_node_count(lower->context->graph);
+    while (low < high) { /* node outputs grow with the node's index */
+        const size_t middle = (low + high) / 2;
+        if (lower_node(lower, middle)->output < value)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+bool lower_is_output(const lowering *lower, cod_value value)
+{
+    for (size_t i = 0; i < COD_PROGRAM_MAX_OUTPUTS; i++)
+        if (lower->spec->outputs[i] != 0 && lower->spec->outputs[i] == value)
+            return true;
+    return false;
+}
+
+static void mark_needed(lowering *lower)
+{
+    for (size_t i = 0; i < COD_PROGRAM_MAX_LOSSES; i++)
+        if (lower->spec->losses[i])
+            lower->needed[lower_producer(lower, lower->spec->losses[i])] = true;
+    for (size_t i = 0; i < COD_PROGRAM_MAX_OUTPUTS; i++)
+        if (lower->spec->outputs[i])
+            lower->needed[lower_producer(lower, lower->spec->outputs[i])] = true;
+    for (size_t i = cod_graph_node_count(lower->context->graph); i-- > 0;) {
+        const cod_node *node = lower_node(lower, i);
+        for (int k = 0; lower->needed[i] && k < node->input_count; k++)
+            lower->needed[lower_producer(lower, node->inputs[k])] = true;
+    }
+}
+
+/** The one needed node that reads `value`, or -1 when there are several or the value is an output. */
+static int only_reader(const lowering *lower, cod_value value)
+{
+    int reader = -1;
+    if (lower_is_output(lower, value))
+        return -1;
+    for (size_t i = lower_producer(lower, value) + 1; i < cod_graph_node_count(lower->context->graph); i++) {
+        const cod_node *node = lower_node(lower, i);
+        for (int k = 0; lower->needed[i] && k < node->input_count; k++) {
+            if (node->inputs[k] != value)
+                continue;
+            if (reader >= 0)
+                return -1;
+            reader = (int)i;
+        }
+    }
+    return reader;
+}
+
+/** Whether an activation may join the op before it: its gradient must not need what fusing leaves out. */
+static bool may_fuse_activation(const lowering *lower, cod_node_kind head, const cod_op_attr *attr)
+{
+    if (head == COD_NODE_NORM) /* backward recomputes what stood before the activation */
+        return attr->activation == COD_ACT_RELU || attr->activation == COD_ACT_LEAKY_RELU ||
+               attr->activation == COD_ACT_PRELU;
+    if (!lower->training)
+        return true;
+    return attr->activation == COD_ACT_RELU || (attr->activation == COD_ACT_LEAKY_RELU && attr->leak > 0);
+}
+
+static void fuse(lowering *lower, size_t index)
+{
+    const cod_node *node = lower_node(lower, index);
+    lower_group *group = &lower->groups[index];
+    const bool dense = node->kind == COD_NODE_CONV2D || node->kind == COD_NODE_LINEAR;
+    if (lower->context->options->no_fusion || (!dense && node->kind != COD_NODE_NORM))
+        return;
+    int reader = only_reader(lower, group->output);
+    if (node->kind == COD_NODE_CONV2D && !lower->batch_stats && reader >= 0 &&
+        lower_node(lower, (size_t)reader)->kind == COD_NODE_NORM) {
+        group->norm = reader;
+        group->output = lower_node(lower, (size_t)reader)->output;
+        lower->groups[reader].live = false;
+        reader = only_reader(lower, group->output);
+    }
+    if (reader >= 0 && lower_node(lower, (size_t)reader)->kind == COD_NODE_ACTIVATION &&
+        may_fuse_activation(lower, node->kind, &lower_node(lower, (size_t)reader)->attr)) {
+        group->activation = reader;
+        group->output = lower_node(lower, (size_t)reader)->output;
+        lower->groups[reader].live = false;
+    }
+}
+
+static void mark_wide(lowering *lower)
+{
+    const size_t count = cod_graph_node_count(lower->context->graph);
+    for (size_t i = count; i-- > 0;) {
+        const cod_node *node = lower_node(lower, i);
+        if (!lower->needed[i])
+            continue;
+        if (node->kind == COD_NODE_INPUT || node->kind == COD_NODE_LOSS || lower_is_output(lower, node->output))
+            lower->wide[node->output] = true;
+        /* A sum of full precision needs terms of full precision; a view has its original's. */
+        const bool passes = node->kind == COD_NODE_ADD || node->kind == COD_NODE_FLATTEN ||
+                            node->kind == COD_NODE_STOP_GRADIENT || node->kind == COD_NODE_CONCAT;
+        for (int k = 0; k < node->input_count; k++)
+            if (node->kind == COD_NODE_LOSS || (passes && lower->wide[node->output]))
+                lower->wide[node->inputs[k]] = true;
+    }
+    /* Views forward: what is wide below stays wide above. */
+    for (size_t i = 0; i < count; i++) {
+        const cod_node *node = lower_node(lower, i);
+        if (lower->needed[i] && (node->kind == COD_NODE_FLATTEN || node->kind == COD_NODE_STOP_GRADIENT) &&
+            lower->wide[node->inputs[0]])
+            lower->wide[node->output] = true;
+    }
+}
+
+static void mark_gradients(lowering *lower)
+{
+    for (size_t i = 0; i < cod_graph_node_count(lower->context->graph); i++) {
+        const cod_node *node = lower_node(lower, i);
+        if (!lower->needed[i] || node->kind == COD_NODE_STOP_GRADIENT || node->kind == COD_NODE_INPUT)
+            continue;
+        bool wanted = false;
+        for (int k = 0; k < COD_NODE_MAX_PARAMS; k++) {
+            const cod_param *param =
+                node->params[k] >= 0 ? cod_graph_param(lower->context->graph, (size_t)node->params[k]) : NULL;
+            wanted = wanted || (param != NULL && !param->is_state && param->set == lower->set);
+        }
+        const int differentiable = node->kind == COD_NODE_LOSS ? 1 : node->input_count;
+        for (int k = 0; k < differentiable; k++)
+            wanted = wanted || lower->needs_grad[node->inputs[k]];
+        lower->needs_grad[node->output] = wanted;
+    }
+}
+
+void lower_select(lowering *lower)
+{
+    mark_needed(lower);
+    const size_t count = cod_graph_node_count(lower->context->graph);
+    for (size_t i = 0; i < count; i++)
+        lower->groups[i] = (lower_group){
+            .live = lower->needed[i], .norm = -1, .activation = -1, .output = lower_node(lower, i)->output};
+    for (size_t i = 0; i < count; i++)
+        if (lower->groups[i].live)
+            fuse(lower, i);
+    mark_wide(lower);
+    if (lower->training)
+        mark_gradients(lower);
+}
