@@ -1,0 +1,37 @@
+/**
+ * @file
+ * Finding image files below folders.
+ */
+#ifndef COD_DATA_FILES_H
+#define COD_DATA_FILES_H
+
+#include "core/memory.h"
+
+#include <stdint.h>
+
+typedef struct cod_file {
+    const char *path; /**< as it can be opened */
+    const char *name; /**< relative to its root */
+    size_t root;      /**< index of the root it was found below */
+    int64_t bytes;
+    int64_t modified_ns; /**< since the epoch */
+} cod_file;
+
+typedef struct cod_file_list {
+    size_t count, capacity;
+    cod_file *items;
+    cod_arena arena; /**< holds the strings */
+} cod_file_list;
+
+/**
+ * Appends every image below `root`, sorted bytewise by relative name (the same order on every machine); links are followed,
+ * hidden files and folders are not entered. An image is what is *called* one (.png, .jpg, .jpeg and, so that the user hears of
+ * them, .webp, .bmp, .gif, .tif, .tiff, any case); a root that is a file is taken whatever its name.
+ *
+ * @param[in,out] files  zeroed before the first call; end with cod_files_clear()
+ * @return COD_ERR_IO when the root or a folder below cannot be read; finding nothing is no error
+ */
+COD_MUST_CHECK cod_status cod_files_find(cod_file_list *files, const char *root, size_t root_index);
+void cod_files_clear(cod_file_list *files);
+
+#endif

@@ -1,0 +1,64 @@
+/**
+ * @file
+ * Image files: PNG and JPEG, told apart by content, to and from plain pixels. The only reader and writer of pictures.
+ */
+#ifndef COD_DATA_IMAGE_H
+#define COD_DATA_IMAGE_H
+
+#include "core/status.h"
+
+#include <stdint.h>
+
+enum {
+    COD_IMAGE_MAX_SIDE = 65535,               /**< pixels */
+    COD_IMAGE_MAX_PIXELS = 512 * 1024 * 1024, /**< width * height; keeps a hostile header from taking all memory */
+};
+
+/** A picture: [height, width, channels], row-major, no padding. */
+typedef struct cod_image {
+    int64_t width, height;
+    int channels; /**< 3 = RGB, 4 = RGBA (alpha not premultiplied) */
+    int bits;     /**< 8: uint8_t pixels, 16: uint16_t pixels in host order */
+    void *pixels; /**< owned; cod_image_clear() frees it */
+} cod_image;
+
+/** Allocates zeroed pixels; the caller clears `image`. */
+COD_MUST_CHECK cod_status cod_image_init(cod_image *image, int64_t width, int64_t height, int channels, int bits);
+/** Frees the pixels and zeroes the struct; a zeroed or NULL image is fine. */
+void cod_image_clear(cod_image *image);
+
+static inline size_t cod_image_bytes(const cod_image *image)
+{
+    return (size_t)image->width * (size_t)image->height * (size_t)image->channels * (size_t)(image->bits / 8);
+}
+
+/**
+ * Reads a PNG (any bit depth, gray, palette, transparency, interlaced) or a JPEG (baseline, progressive, gray, CMYK).
+ *
+ * Gray becomes RGB with equal channels, a palette its colours, tRNS an alpha channel; less than 8 bits widen to 8;
+ * EXIF orientation is applied. Colour profiles and gamma are left alone: values are those of the file.
+ *
+ * @param[out] image  cleared by the caller; zeroed on failure
+ * @return COD_ERR_IO when the file cannot be read, COD_ERR_FORMAT when it is damaged, truncated or no image,
+ *         COD_ERR_UNSUPPORTED for a known format that is neither PNG nor JPEG or an image past the limits;
+ *         the message names the file
+ */
+COD_MUST_CHECK cod_status cod_image_read(const char *path, cod_image *image);
+
+/** cod_image_read() of `count` bytes in memory; `name` is what messages call them. */
+COD_MUST_CHECK cod_status cod_image_decode(const void *bytes, size_t count, const char *name, cod_image *image);
+
+/** Size of the picture, EXIF orientation applied, from the file's header alone; says nothing of the pixels' health. */
+COD_MUST_CHECK cod_status cod_image_probe(const char *path, int64_t *width, int64_t *height);
+
+/** Turns any image into 8-bit RGB in place: alpha is dropped, 16 bits are rounded to 8. */
+COD_MUST_CHECK cod_status cod_image_to_rgb8(cod_image *image);
+
+/**
+ * Writes an 8- or 16-bit RGB or RGBA PNG, whole or not at all: a temporary file beside `path`, fsync, rename.
+ *
+ * @return COD_ERR_IO with the file and the system's reason
+ */
+COD_MUST_CHECK cod_status cod_image_write_png(const char *path, const cod_image *image);
+
+#endif

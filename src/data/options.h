@@ -1,0 +1,32 @@
+/**
+ * @file
+ * The settings of section `data`.
+ */
+#ifndef COD_DATA_OPTIONS_H
+#define COD_DATA_OPTIONS_H
+
+#include "core/option.h"
+
+typedef enum cod_data_kind { COD_DATA_IMAGES, COD_DATA_SYNTHETIC } cod_data_kind;
+typedef enum cod_data_placement { COD_PLACEMENT_SHARED, COD_PLACEMENT_DISJOINT } cod_data_placement;
+
+typedef struct cod_data_options {
+    int kind; /**< cod_data_kind */
+    cod_string_list path, low_path;
+    cod_int_list weights;
+    cod_string_list val_path, val_low_path;
+    int64_t val_count;
+    double val_fraction;
+    int placement; /**< cod_data_placement */
+    int64_t patch, batch;
+    bool augment;
+    int64_t cache_mb, threads, prefetch;
+    int64_t synthetic_count;
+} cod_data_options;
+
+extern const cod_option_table cod_data_option_table;
+
+/** Checks what concerns several options at once, such as one weight per path. The message begins with the key at fault. */
+COD_MUST_CHECK cod_status cod_data_options_check(const cod_data_options *options);
+
+#endif
