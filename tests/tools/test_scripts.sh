@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# The scripts' own promises that need neither network nor build: help, unknown options, what is said when tools lack.
+set -uo pipefail
+cd "$(dirname "$0")/../.." || exit 1
+failed=0
+
+# expect CODE PART COMMAND…: the command's exit code and a part of what it prints.
+expect() {
+    local code=$1 part=$2 output got
+    shift 2
+    output=$("$@" 2>&1)
+    got=$?
+    if [ $got -ne "$code" ] || [[ $output != *"$part"* ]]; then
+        echo "FAILED: $*: exit code $got instead of $code, or '$part' not in: $output"
+        failed=1
+    fi
+}
+
+for script in tools/*.sh .ci/run; do
+    expect 0 "" bash -n "$script"
+done
+expect 0 "usage: tools/setup.sh" tools/setup.sh --help
+expect 0 "libopenmpi-dev" tools/setup.sh --list
+expect 0 "packages are installed" tools/setup.sh --check
+expect 0 "packages are installed" tools/setup.sh
+expect 2 "unknown option '--frobnicate'" tools/setup.sh --frobnicate
+expect 0 "usage: tools/test.sh" tools/test.sh --help
+expect 2 "unknown option '--frobnicate'" tools/test.sh --frobnicate
+expect 2 "--filter needs" tools/test.sh --filter
+expect 2 "--jobs needs" tools/test.sh --jobs none
+expect 2 "unknown option '--frobnicate'" .ci/run --frobnicate
+
+# A machine where dpkg-query knows nothing, apt-get fails, and then works: one retry, then a clear word.
+fake=$(mktemp -d)
+trap 'rm -rf "$fake"' EXIT
+printf '#!/bin/sh\nexit 1\n' >"$fake/dpkg-query"
+printf '#!/bin/sh\necho "apt-get $*" >>%s/log\nexit 1\n' "$fake" >"$fake/apt-get"
+printf '#!/bin/sh\n' >"$fake/sleep"
+printf '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done; exec "$@"\n' >"$fake/sudo"
+chmod +x "$fake"/*
+expect 1 "missing: gcc" env PATH="$fake:$PATH" tools/setup.sh --check
+expect 1 "apt-get update failed twice" env PATH="$fake:$PATH" tools/setup.sh
+if [ "$(grep -c ' update$' "$fake/log")" -ne 2 ] || grep -q install "$fake/log"; then
+    echo "FAILED: expected two updates and no install: $(cat "$fake/log")"
+    failed=1
+fi
+printf '#!/bin/sh\nexit 0\n' >"$fake/apt-get"
+expect 1 "still missing after the installation" env PATH="$fake:$PATH" tools/setup.sh
+
+exit $failed

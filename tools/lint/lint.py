@@ -1,0 +1,210 @@
+#!/usr/bin/env python3
+"""Checks what the compiler does not: the house's rules (docs/architecture.md, CONTRIBUTING.md).
+
+usage: lint.py [--no-format] [ROOT]
+
+Prints one line "file:line: rule: message" a finding. Exit code 0: clean, 1: findings, 2: cannot run.
+"""
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+
+LEVELS = {
+    "core": 0,
+    "nn": 1, "ref": 1, "cpu": 1, "cuda": 1, "comm": 1, "data": 1, "io": 1, "config": 1,
+    "infer": 2,
+    "train": 3,
+    "distill": 4, "gan": 4,
+}
+
+# Header pattern -> where it may be included, below src/ and tools/. Tests are free.
+THIRD_PARTY = [
+    (r"mpi(-ext)?\.h|mpi/.*", ["src/comm/", "tools/main.c"]),
+    (r"(oneapi/)?dnnl.*", ["src/cpu/"]),
+    (r"(cuda|cudnn|cublas|curand|nvrtc|nvtx|nvToolsExt|nccl|cooperative_groups)[^/]*(/.*)?", ["src/cuda/"]),
+    (r"yaml\.h", ["src/config/"]),
+    (r"lz4.*|zstd.*|zlib\.h", ["src/distill/"]),
+    (r"(libpng\d*/)?png\w*\.h|j(peglib|error|config|morecfg|pegint)\.h|turbojpeg\.h", ["src/data/"]),
+    (r"xxh(ash|3)\.h", ["src/core/"]),
+    (r"(cjson/)?cJSON\w*\.h", ["src/io/"]),
+    (r"cmocka\w*\.h", []),
+]
+
+# Libraries neither print nor exit. Members (plan->exit, ops.abort) and our own cod_… names are not meant.
+NO_CALLS = re.compile(
+    r"(?<![\w.>])(exit|_exit|_Exit|quick_exit|abort|printf|vprintf|puts|putchar|perror|psignal|err|errx|warn|warnx)\s*\(")
+NO_STREAMS = re.compile(r"(?<![\w.>])(stdout|stderr|STDOUT_FILENO|STDERR_FILENO)\b|(?<![\w.>])(write|dprintf)\s*\(\s*[12]\s*,")
+TO_DO = re.compile(r"\b(TO" r"DO|FIX" r"ME)\b(?!\(#\d+\))")
+MAX_LINES = 600
+
+C_FILES = {".c", ".h", ".cu", ".cuh"}
+TEXT_FILES = C_FILES | {".py", ".sh", ".cmake", ".txt", ".yaml", ".yml"}
+FOLDERS = ["src", "tests", "tools", "cmake", "configs"]
+
+
+class Lint:
+    def __init__(self, root):
+        self.root = root
+        self.findings = []
+
+    def report(self, path, line, rule, message):
+        self.findings.append(f"{path}:{line}: {rule}: {message}")
+
+    def files(self):
+        """Paths relative to the root of every file of ours."""
+        found = [p for p in self.root.glob("*") if p.is_file()]
+        for folder in FOLDERS:
+            found += [p for p in (self.root / folder).rglob("*") if p.is_file() and "golden" not in p.parts]
+        return sorted(p.relative_to(self.root) for p in found if p.suffix in TEXT_FILES)
+
+    def run(self, with_format):
+        modules = self.module_links()
+        reasons = self.long_file_reasons()
+        c_files = []
+        for path in self.files():
+            text = (self.root / path).read_text(encoding="utf-8", errors="replace")
+            self.check_text(path, text)
+            if path.suffix != ".txt" or path.name == "CMakeLists.txt":
+                self.check_length(path, text, reasons)
+            if path.suffix in C_FILES:
+                c_files.append(path)
+                self.check_includes(path, text, modules)
+                self.check_header(path, text)
+                self.check_calls(path, text)
+        for name, line in reasons.items():
+            self.report("tools/lint/long_files.txt", line, "long-file", f"{name} is gone or short again; drop its line")
+        if with_format:
+            self.check_format(c_files)
+
+    def module_links(self):
+        """What each module may include, read from cmake/modules.cmake: the build and the lint agree by construction."""
+        path = pathlib.Path("cmake/modules.cmake")
+        modules = {}
+        for number, line in enumerate((self.root / path).read_text().splitlines(), 1):
+            match = re.match(r"\s*cod_module\((\w+)(.*)", line)
+            if not match:
+                continue
+            name, links = match[1], re.findall(r"\bcod_(\w+)", match[2])
+            if name not in LEVELS:
+                self.report(path, number, "levels", f"module '{name}' has no level in tools/lint/lint.py")
+            for link in links:
+                if LEVELS.get(link, 99) >= LEVELS.get(name, 0):
+                    self.report(path, number, "levels", f"'{name}' links '{link}', which is not below it")
+            modules[name] = set(links).union(*(modules.get(link, set()) for link in links))
+        return modules
+
+    def long_file_reasons(self):
+        path = self.root / "tools/lint/long_files.txt"
+        reasons = {}
+        for number, line in enumerate(path.read_text().splitlines() if path.exists() else [], 1):
+            if not line or line.startswith("#"):
+                continue
+            name, _, reason = line.partition(":")
+            if not reason.strip():
+                self.report("tools/lint/long_files.txt", number, "long-file", f"{name} has no reason")
+            reasons[name] = number
+        return reasons
+
+    def check_text(self, path, text):
+        for number, line in enumerate(text.split("\n"), 1):
+            if "\t" in line:
+                self.report(path, number, "whitespace", "tab")
+            if line != line.rstrip():
+                self.report(path, number, "whitespace", "space at the end of the line")
+            if TO_DO.search(line):
+                self.report(path, number, "to-do", "name the issue: TO" "DO(#12)")
+        if text and not text.endswith("\n"):
+            self.report(path, text.count("\n") + 1, "whitespace", "no newline at the end of the file")
+
+    def check_length(self, path, text, reasons):
+        lines = text.count("\n")
+        if lines > MAX_LINES and reasons.pop(path.as_posix(), None) is None:
+            self.report(path, lines, "long-file", f"{lines} lines, more than {MAX_LINES}; split it, or give a reason in "
+                        "tools/lint/long_files.txt")
+
+    def check_includes(self, path, text, modules):
+        name = path.as_posix()
+        module = path.parts[1] if path.parts[0] == "src" and len(path.parts) > 2 else None
+        for match in re.finditer(r'^[ \t]*#[ \t]*include[ \t]*(?:<([^>]+)>|"([^"]+)")', text, re.M):
+            header, number = match[1] or match[2], text.count("\n", 0, match.start()) + 1
+            if path.parts[0] != "tests":
+                self.check_third_party(path, number, header)
+            if not module:
+                continue
+            target = header.split("/")[0] if "/" in header else None
+            if target in ("tools", "tests", "src", "..", "support"):
+                self.report(path, number, "upward-include", f"src may not include '{header}'")
+            elif target in LEVELS and target != module and target not in modules.get(module, set()):
+                self.report(path, number, "upward-include", f"'{module}' may not see '{target}' ({header})")
+            elif target in LEVELS and target != module and header.endswith("_internal.h"):
+                self.report(path, number, "private-header", f"{header} is private to '{target}'")
+
+    def check_third_party(self, path, number, header):
+        for pattern, places in THIRD_PARTY:
+            if re.fullmatch(pattern, header) and not any(path.as_posix().startswith(place) for place in places):
+                self.report(path, number, "third-party", f"<{header}> belongs to {' and '.join(places) or 'tests'} alone")
+
+    def check_header(self, path, text):
+        if path.suffix == ".h" and not path.name.endswith("_internal.h") and "@file" not in text:
+            self.report(path, 1, "header-comment", "a public header starts with a @file comment that says what it does")
+
+    def check_calls(self, path, text):
+        if path.parts[0] != "src":
+            return
+        for number, line in enumerate(without_comments_and_strings(text).split("\n"), 1):
+            match = NO_CALLS.search(line)
+            if match:
+                self.report(path, number, "library-call", f"{match[1]}(): libraries never print and never exit")
+            elif NO_STREAMS.search(line):
+                self.report(path, number, "library-call", "standard streams: libraries never print; use cod_log()")
+
+    def check_format(self, c_files):
+        """clang-format's word on every file; another major version would quarrel over blanks."""
+        tool = next((t for t in ("clang-format-14", "clang-format") if version_of(t) == "14"), None)
+        if tool is None:
+            sys.exit("lint: clang-format 14 is not installed; run tools/setup.sh")
+        if not c_files:
+            return
+        result = subprocess.run([tool, "--dry-run", "-Werror", "--ferror-limit=1", *map(str, c_files)], cwd=self.root,
+                                capture_output=True, text=True)
+        for match in re.finditer(r"^(.+?):(\d+):\d+: error: ", result.stderr, re.M):
+            self.report(match[1], match[2], "format", f"run clang-format -i {match[1]}")
+        if result.returncode and "error: " not in result.stderr:
+            sys.exit(f"lint: {tool} failed: {result.stderr.strip()}")
+
+
+def without_comments_and_strings(text):
+    """The code alone, every line in its place."""
+    pattern = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
+    return pattern.sub(lambda match: " " + "\n" * match[0].count("\n"), text)
+
+
+def version_of(tool):
+    try:
+        output = subprocess.run([tool, "--version"], capture_output=True, text=True).stdout
+    except OSError:
+        return None
+    match = re.search(r"version (\d+)", output)
+    return match and match[1]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("root", nargs="?", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parents[2])
+    parser.add_argument("--no-format", action="store_true", help="leaves clang-format out")
+    args = parser.parse_args()
+    if not (args.root / "cmake/modules.cmake").exists():
+        print(f"lint: {args.root} has no cmake/modules.cmake", file=sys.stderr)
+        return 2
+    lint = Lint(args.root)
+    lint.run(not args.no_format)
+    for finding in lint.findings:
+        print(finding)
+    print(f"lint: {len(lint.findings)} findings" if lint.findings else "lint: clean")
+    return 1 if lint.findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

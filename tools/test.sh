@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# Sets up, builds the release and sanitizer trees (build/release, build/asan, build/tsan), and runs the lint and all tests
+# of all trees in one ctest, whose summary is the last line. Exit code 0 only when everything built and passed.
+#
+# usage: tools/test.sh [--quick] [--filter REGEX] [--no-setup] [--jobs N] [--help]
+#   --quick          the release tree only
+#   --filter REGEX   only tests whose name matches (sanitizer tests are named asan.… and tsan.…)
+#   --no-setup       does not look for missing packages
+#   --jobs N         parallel compilations and tests; default: the number of processors
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+
+usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' tools/test.sh; }
+bad_usage() { echo "test: $1; see tools/test.sh --help" >&2; exit 2; }
+say() { echo "== $* ($((SECONDS / 60)) min $((SECONDS % 60)) s)"; }
+
+trees=(release asan tsan)
+filter=()
+jobs=$(nproc)
+with_setup=yes
+while [ $# -gt 0 ]; do
+    case $1 in
+        --quick) trees=(release) ;;
+        --filter)
+            [ $# -gt 1 ] || bad_usage "--filter needs a regular expression"
+            filter=(--tests-regex "$2")
+            shift ;;
+        --jobs)
+            [[ ${2-} =~ ^[1-9][0-9]*$ ]] || bad_usage "--jobs needs a number of at least 1"
+            jobs=$2
+            shift ;;
+        --no-setup) with_setup=no ;;
+        -h | --help) usage; exit 0 ;;
+        *) bad_usage "unknown option '$1'" ;;
+    esac
+    shift
+done
+
+if [ $with_setup = yes ]; then
+    say "set-up"
+    tools/setup.sh || exit 1
+fi
+
+# A tree that does not build costs its own tests, not those of the others.
+failures=()
+built=()
+mkdir -p build/all
+for tree in "${trees[@]}"; do
+    say "build $tree"
+    if cmake --preset "$tree" -D CMAKE_C_COMPILER_LAUNCHER=ccache >"build/all/$tree.configure.log" 2>&1; then
+        if cmake --build --preset "$tree" --parallel "$jobs" -- -k 0 >"build/all/$tree.build.log" 2>&1; then
+            built+=("../$tree")
+        else
+            grep -vE '^\[[0-9]+/[0-9]+\] (Building|Linking)|^ninja: ' "build/all/$tree.build.log"
+            failures+=("build $tree")
+        fi
+    else
+        cat "build/all/$tree.configure.log"
+        failures+=("configure $tree")
+    fi
+done
+
+# One ctest over all trees: a folder whose only content is the list of theirs. Sanitizers first: they take longest.
+for tree in "${built[@]}"; do printf 'subdirs("%s")\n' "$tree"; done >build/all/CTestTestfile.cmake
+say "tests"
+ctest --test-dir build/all --output-on-failure --no-tests=error --parallel "$jobs" "${filter[@]}" |
+    tee build/all/ctest.log
+[ "${PIPESTATUS[0]}" -eq 0 ] || failures+=("tests")
+
+say "finished; full logs in build/all"
+for failure in "${failures[@]}"; do
+    [ "$failure" = tests ] || echo "test: FAILED: $failure"
+done
+# ctest's own summary stands last, unless it would hide that something did not build.
+summary=$(grep -E '^[0-9]+% tests passed' build/all/ctest.log)
+case "${failures[*]}" in
+    *build* | *configure*) echo "test: failed parts: ${failures[*]}; of the rest: ${summary:-no test ran}" ;;
+    *) echo "${summary:-test: no test ran}" ;;
+esac
+[ ${#failures[@]} -eq 0 ]
