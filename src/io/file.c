@@ -1,0 +1,208 @@
+#include "io/file.h"
+
+#include "io_internal.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+cod_status cod_file_read(const char *path, size_t limit_bytes, void **data, size_t *bytes)
+{
+    *data = NULL;
+    *bytes = 0;
+    const int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return cod_fail_system("open", path);
+    cod_status status = COD_OK;
+    void *buffer = NULL;
+    size_t used = 0, capacity = 0;
+    struct stat info;
+    /* The size is a hint only: pipes and /proc have none, and a file may grow. */
+    const size_t hint = fstat(file, &info) == 0 && S_ISREG(info.st_mode) ? (size_t)info.st_size : 0;
+    if (hint > limit_bytes)
+        COD_TRY_GOTO(status, cleanup,
+                     cod_fail(COD_ERR_FORMAT, "'%s' has %zu bytes; at most %zu are read", path, hint, limit_bytes));
+    COD_TRY_GOTO(status, cleanup, cod_io_reserve(&buffer, &capacity, 0, hint + 2));
+    for (;;) {
+        const ssize_t got = read(file, (char *)buffer + used, capacity - used - 1);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            COD_TRY_GOTO(status, cleanup, cod_fail_system("read", path));
+        if (got == 0)
+            break;
+        used += (size_t)got;
+        if (used > limit_bytes)
+            COD_TRY_GOTO(status, cleanup, cod_fail(COD_ERR_FORMAT, "'%s' has more than %zu bytes", path, limit_bytes));
+        COD_TRY_GOTO(status, cleanup, cod_io_reserve(&buffer, &capacity, used, 2));
+    }
+    ((char *)buffer)[used] = '\0';
+    *data = buffer;
+    *bytes = used;
+    buffer = NULL;
+cleanup:
+    free(buffer);
+    close(file);
+    return status;
+}
+
+enum { WRITER_BUFFER = 1 << 18 };
+
+struct cod_file_writer {
+    char *path, *temporary, *folder;
+    int file;
+    size_t bytes, buffered;
+    char buffer[WRITER_BUFFER];
+};
+
+static void writer_free(cod_file_writer *writer)
+{
+    if (writer->file >= 0)
+        close(writer->file);
+    free(writer->path);
+    free(writer->temporary);
+    free(writer->folder);
+    free(writer);
+}
+
+void cod_file_writer_abort(cod_file_writer *writer)
+{
+    if (writer == NULL)
+        return;
+    if (writer->file >= 0)
+        unlink(writer->temporary);
+    writer_free(writer);
+}
+
+/** Creates "folder/.name.PID-N.tmp"; N steps over what a crashed process of the same number left. */
+static cod_status writer_open(cod_file_writer *writer)
+{
+    enum { ATTEMPTS = 1000 };
+    const char *slash = strrchr(writer->path, '/');
+    const char *name = slash != NULL ? slash + 1 : writer->path;
+    COD_REQUIRE(name[0] != '\0', "'%s' names no file", writer->path);
+    writer->folder = slash == NULL           ? strdup(".")
+                     : slash == writer->path ? strdup("/")
+                                             : strndup(writer->path, (size_t)(slash - writer->path));
+    const size_t room = strlen(writer->path) + 64;
+    writer->temporary = malloc(room);
+    COD_REQUIRE_MEMORY(writer->folder);
+    COD_REQUIRE_MEMORY(writer->temporary);
+    for (int attempt = 0; attempt < ATTEMPTS && writer->file < 0; attempt++) {
+        snprintf(writer->temporary, room, "%.*s.%s.%ld-%d.tmp", (int)(name - writer->path), writer->path, name,
+                 (long)getpid(), attempt);
+        writer->file = open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (writer->file < 0 && errno != EEXIST)
+            break;
+    }
+    return writer->file < 0 ? cod_fail_system("create", writer->path) : COD_OK;
+}
+
+cod_status cod_file_writer_create(const char *path, cod_file_writer **out)
+{
+    *out = NULL;
+    /* Renaming over a device or a folder would replace it. */
+    struct stat info;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        return cod_fail(COD_ERR_IO, "cannot write '%s': it is %s", path,
+                        S_ISDIR(info.st_mode) ? "a folder" : "no regular file");
+    cod_file_writer *writer = malloc(sizeof *writer);
+    COD_REQUIRE_MEMORY(writer);
+    *writer = (cod_file_writer){.file = -1, .path = strdup(path)};
+    cod_status status = COD_OK;
+    if (writer->path == NULL)
+        COD_TRY_GOTO(status, failed, cod_fail(COD_ERR_MEMORY, "out of memory"));
+    COD_TRY_GOTO(status, failed, writer_open(writer));
+    *out = writer;
+    return COD_OK;
+failed:
+    cod_file_writer_abort(writer);
+    return status;
+}
+
+static cod_status write_all(cod_file_writer *writer, const char *data, size_t bytes)
+{
+    while (bytes > 0) {
+        const ssize_t put = write(writer->file, data, bytes);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return cod_fail_system("write", writer->path);
+        data += put;
+        bytes -= (size_t)put;
+    }
+    return COD_OK;
+}
+
+static cod_status writer_flush(cod_file_writer *writer)
+{
+    const size_t bytes = writer->buffered;
+    writer->buffered = 0;
+    return write_all(writer, writer->buffer, bytes);
+}
+
+cod_status cod_file_writer_write(cod_file_writer *writer, const void *data, size_t bytes)
+{
+    if (bytes == 0)
+        return COD_OK;
+    if (bytes > sizeof writer->buffer - writer->buffered)
+        COD_TRY(writer_flush(writer));
+    if (bytes > sizeof writer->buffer) {
+        COD_TRY(write_all(writer, data, bytes));
+    } else {
+        memcpy(writer->buffer + writer->buffered, data, bytes);
+        writer->buffered += bytes;
+    }
+    writer->bytes += bytes;
+    return COD_OK;
+}
+
+size_t cod_file_writer_bytes(const cod_file_writer *writer)
+{
+    return writer->bytes;
+}
+
+/** Makes a rename last through a power cut; file systems that cannot are taken as they are. */
+static cod_status sync_folder(const char *folder)
+{
+    const int file = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (file < 0)
+        return errno == EACCES ? COD_OK : cod_fail_system("open folder", folder);
+    cod_status status = COD_OK;
+    if (fsync(file) != 0 && errno != EINVAL && errno != ENOTSUP)
+        status = cod_fail_system("flush folder", folder);
+    close(file);
+    return status;
+}
+
+cod_status cod_file_writer_commit(cod_file_writer *writer)
+{
+    cod_status status = writer_flush(writer);
+    if (status == COD_OK && fsync(writer->file) != 0 && errno != EINVAL)
+        status = cod_fail_system("flush", writer->path);
+    /* The file stays open, so that cod_file_writer_abort() knows that the temporary name is still ours. */
+    if (status == COD_OK && rename(writer->temporary, writer->path) != 0)
+        status = cod_fail_system("replace", writer->path);
+    if (status != COD_OK) {
+        cod_file_writer_abort(writer);
+        return status;
+    }
+    /* Network file systems report a full disk or quota by close(), but fsync() has asked them before. */
+    status = sync_folder(writer->folder);
+    writer_free(writer);
+    return status;
+}
+
+cod_status cod_file_write(const char *path, const void *data, size_t bytes)
+{
+    cod_file_writer *writer = NULL;
+    COD_TRY(cod_file_writer_create(path, &writer));
+    const cod_status status = cod_file_writer_write(writer, data, bytes);
+    if (status != COD_OK) {
+        cod_file_writer_abort(writer);
+        return status;
+    }
+    return cod_file_writer_commit(writer);
+}

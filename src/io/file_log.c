@@ -1,0 +1,91 @@
+#include "io/file.h"
+
+#include "io_internal.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+struct cod_file_log {
+    int file;
+    char *path;
+};
+
+/** Cuts off what follows the last newline of a regular file. */
+static cod_status cut_torn_line(const cod_file_log *log)
+{
+    struct stat info;
+    if (fstat(log->file, &info) != 0)
+        return cod_fail_system("examine", log->path);
+    if (!S_ISREG(info.st_mode))
+        return COD_OK;
+    off_t end = info.st_size;
+    while (end > 0) {
+        char chunk[4096];
+        const off_t start = end > (off_t)sizeof chunk ? end - (off_t)sizeof chunk : 0;
+        const ssize_t got = pread(log->file, chunk, (size_t)(end - start), start);
+        if (got != end - start)
+            return cod_fail_system("read", log->path);
+        const char *newline = memrchr(chunk, '\n', (size_t)got);
+        if (newline != NULL) {
+            end = start + (newline - chunk) + 1;
+            break;
+        }
+        end = start;
+    }
+    if (end != info.st_size && ftruncate(log->file, end) != 0)
+        return cod_fail_system("repair", log->path);
+    return COD_OK;
+}
+
+cod_status cod_file_log_open(const char *path, cod_file_log **out)
+{
+    *out = NULL;
+    cod_file_log *log = malloc(sizeof *log);
+    COD_REQUIRE_MEMORY(log);
+    *log = (cod_file_log){.file = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666), .path = strdup(path)};
+    cod_status status = log->file < 0       ? cod_fail_system("open", path)
+                        : log->path == NULL ? cod_fail(COD_ERR_MEMORY, "out of memory")
+                                            : cut_torn_line(log);
+    if (status != COD_OK) {
+        cod_file_log_close(log);
+        return status;
+    }
+    *out = log;
+    return COD_OK;
+}
+
+cod_status cod_file_log_line(cod_file_log *log, const char *line)
+{
+    struct stat before;
+    if (fstat(log->file, &before) != 0)
+        return cod_fail_system("examine", log->path);
+    const size_t length = strlen(line);
+    struct iovec parts[2] = {{.iov_base = (char *)(uintptr_t)line, .iov_len = length},
+                             {.iov_base = "\n", .iov_len = 1}};
+    ssize_t put = 0;
+    do
+        put = writev(log->file, parts, 2);
+    while (put < 0 && errno == EINTR);
+    if (put == (ssize_t)length + 1)
+        return COD_OK;
+    /* A part was written: the disk is full. Take it back, so that every line stays whole. */
+    if (put >= 0) {
+        errno = ENOSPC;
+        if (S_ISREG(before.st_mode) && ftruncate(log->file, before.st_size) == 0)
+            errno = ENOSPC;
+    }
+    return cod_fail_system("append to", log->path);
+}
+
+void cod_file_log_close(cod_file_log *log)
+{
+    if (log == NULL)
+        return;
+    if (log->file >= 0)
+        close(log->file);
+    free(log->path);
+    free(log);
+}

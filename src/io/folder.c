@@ -1,0 +1,116 @@
+#include "io/file.h"
+
+#include "io_internal.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static cod_status create_one(const char *path)
+{
+    if (mkdir(path, 0777) == 0)
+        return COD_OK;
+    const int reason = errno;
+    struct stat info;
+    if (stat(path, &info) == 0) {
+        if (S_ISDIR(info.st_mode))
+            return COD_OK;
+        errno = ENOTDIR;
+    } else {
+        errno = reason;
+    }
+    return cod_fail_system("create folder", path);
+}
+
+cod_status cod_folder_create(const char *path)
+{
+    COD_REQUIRE(path[0] != '\0', "a folder without a name cannot be created");
+    char *copy = strdup(path);
+    COD_REQUIRE_MEMORY(copy);
+    cod_status status = COD_OK;
+    for (char *slash = strchr(copy + 1, '/'); slash != NULL && status == COD_OK; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        status = create_one(copy);
+        *slash = '/';
+    }
+    if (status == COD_OK)
+        status = create_one(copy);
+    free(copy);
+    return status;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static bool matches(const char *name, const char *prefix, const char *suffix)
+{
+    const size_t length = strlen(name), head = strlen(prefix), tail = strlen(suffix);
+    return name[0] != '.' && length >= head + tail && strncmp(name, prefix, head) == 0 &&
+           strcmp(name + length - tail, suffix) == 0;
+}
+
+cod_status cod_folder_list(const char *path, const char *prefix, const char *suffix, cod_arena *arena,
+                           cod_string_list *names)
+{
+    *names = (cod_string_list){0};
+    DIR *folder = opendir(path);
+    if (folder == NULL)
+        return cod_fail_system("list folder", path);
+    cod_status status = COD_OK;
+    void *found = NULL;
+    size_t capacity = 0;
+    for (;;) {
+        errno = 0;
+        const struct dirent *entry = readdir(folder);
+        if (entry == NULL && errno != 0)
+            COD_TRY_GOTO(status, cleanup, cod_fail_system("list folder", path));
+        if (entry == NULL)
+            break;
+        if (!matches(entry->d_name, prefix ? prefix : "", suffix ? suffix : ""))
+            continue;
+        COD_TRY_GOTO(status, cleanup, cod_io_reserve(&found, &capacity, names->count * sizeof(char *), sizeof(char *)));
+        const char *name = cod_arena_strdup(arena, entry->d_name);
+        if (name == NULL)
+            COD_TRY_GOTO(status, cleanup, COD_ERR_MEMORY);
+        ((const char **)found)[names->count++] = name;
+    }
+    names->items = cod_arena_alloc(arena, names->count * sizeof(char *));
+    if (names->items == NULL)
+        COD_TRY_GOTO(status, cleanup, COD_ERR_MEMORY);
+    if (names->count > 0) {
+        qsort(found, names->count, sizeof(char *), by_name);
+        memcpy(names->items, found, names->count * sizeof(char *));
+    }
+cleanup:
+    free(found);
+    closedir(folder);
+    return status;
+}
+
+bool cod_file_exists(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+cod_status cod_file_remove(const char *path)
+{
+    return unlink(path) == 0 || errno == ENOENT ? COD_OK : cod_fail_system("remove", path);
+}
+
+char *cod_path_join(cod_arena *arena, const char *folder, const char *name)
+{
+    if (name[0] == '/' || folder[0] == '\0')
+        return cod_arena_strdup(arena, name);
+    const size_t length = strlen(folder);
+    char *path = cod_arena_alloc(arena, length + strlen(name) + 2);
+    if (path == NULL)
+        return NULL;
+    memcpy(path, folder, length);
+    if (folder[length - 1] != '/')
+        path[length] = '/';
+    strcat(path, name);
+    return path;
+}

@@ -1,0 +1,20 @@
+/** What the files of io share. */
+#ifndef COD_IO_IO_INTERNAL_H
+#define COD_IO_IO_INTERNAL_H
+
+#include "core/status.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <string.h>
+
+/** Fails with COD_ERR_IO, the path and the system's reason: cod_fail_system("write", path). */
+#define cod_fail_system(action, path) cod_fail(COD_ERR_IO, "cannot %s '%s': %s", (action), (path), strerror(errno))
+
+/** Makes room for `more` bytes behind `used` in a buffer of malloc. */
+COD_MUST_CHECK cod_status cod_io_reserve(void **data, size_t *capacity, size_t used, size_t more);
+
+/** Length of the UTF-8 character at `text`, of which `bytes` remain; 0 when it is none. */
+size_t cod_io_utf8_length(const char *text, size_t bytes);
+
+#endif
