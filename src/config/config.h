@@ -67,6 +67,7 @@ typedef struct cod_config_node {
     bool null;                     /**< SCALAR: nothing, ~ or null, unquoted */
     size_t count;                  /**< LIST, MAPPING: number of children */
     struct cod_config_node *first; /**< LIST, MAPPING: first child */
+    struct cod_config_node *last;  /**< LIST, MAPPING: last child */
     struct cod_config_node *next;  /**< next child of the same parent */
     size_t line, column;           /**< of the key in a mapping, else of the value; from 1 */
     const char *override;          /**< the argument that it came from; NULL = the file */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static void *field(const cod_option *option, void *values)
 {
@@ -163,7 +164,7 @@ static char *append(cod_arena *arena, char *text, const char *more)
 static const char *quoted(const char *text, cod_arena *arena)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-+";
-    if (text[0] != '\0' && text[0] != '-' && strspn(text, plain) == strlen(text))
+    if (text[0] != '\0' && text[0] != '-' && strspn(text, plain) == strlen(text) && strcasecmp(text, "null") != 0)
         return text;
     char *out = cod_arena_alloc(arena, 4 * strlen(text) + 3), *at = out;
     if (out == NULL)
@@ -171,7 +172,7 @@ static const char *quoted(const char *text, cod_arena *arena)
     *at++ = '"';
     for (; *text; text++) {
         const unsigned char c = (unsigned char)*text;
-        if (c < 0x20) {
+        if (c < 0x20 || c == 0x7F) {
             at += sprintf(at, "\\x%02X", c);
         } else {
             if (c == '"' || c == '\\')

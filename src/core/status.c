@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static _Thread_local char message[2048];
+/* Room for all problems of a configuration. */
+static _Thread_local char message[8192];
 static _Thread_local char place[256];
 
 const char *cod_status_name(cod_status status)

@@ -1,0 +1,131 @@
+#include "config_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { COLUMNS = 100, INDENT = 6 };
+
+/** Adds `words` broken into lines, each indented. */
+static void add_wrapped(cod_text *text, const char *words)
+{
+    size_t column = 0;
+    while (*words != '\0') {
+        words += strspn(words, " \n");
+        const size_t length = strcspn(words, " \n");
+        if (length == 0)
+            break;
+        if (column == 0 || column + 1 + length > COLUMNS) {
+            cod_text_add(text, "%s%*s%.*s", column ? "\n" : "", INDENT, "", (int)length, words);
+            column = INDENT + length;
+        } else {
+            cod_text_add(text, " %.*s", (int)length, words);
+            column += 1 + length;
+        }
+        words += length;
+    }
+    cod_text_add(text, "\n");
+}
+
+/** A vertical bar would end a table's cell. */
+static void add_cell(cod_text *text, const char *words)
+{
+    for (; *words != '\0'; words++)
+        cod_text_add(text, *words == '|' ? "\\%c" : "%c", *words);
+}
+
+static cod_status document_options(cod_text *text, const char *section, const cod_option_table *table,
+                                   cod_config_style style)
+{
+    cod_arena arena = {0};
+    void *values = NULL;
+    cod_status status = cod_aligned_alloc(&values, table->struct_bytes);
+    COD_TRY_GOTO(status, cleanup, status);
+    COD_TRY_GOTO(status, cleanup, cod_options_set_defaults(table, values, &arena));
+    if (style == COD_CONFIG_MARKDOWN && table->count > 0)
+        cod_text_add(text, "| key | default | takes | meaning |\n| --- | --- | --- | --- |\n");
+    for (size_t i = 0; i < table->count; i++) {
+        const cod_option *option = &table->options[i];
+        const char *value = cod_option_format(option, values, &arena);
+        const char *takes = cod_option_expectation(option, &arena);
+        if (value == NULL || takes == NULL)
+            COD_TRY_GOTO(status, cleanup, COD_ERR_MEMORY);
+        if (style == COD_CONFIG_MARKDOWN) {
+            cod_text_add(text, "| `%s` | `", option->key);
+            add_cell(text, value);
+            cod_text_add(text, "` | ");
+            add_cell(text, takes);
+            cod_text_add(text, " | ");
+            add_cell(text, option->help ? option->help : "");
+            cod_text_add(text, " |\n");
+        } else {
+            cod_text_add(text, "  %s%s%s: %s  (%s)\n", section, section[0] ? "." : "", option->key, value, takes);
+            add_wrapped(text, option->help ? option->help : "");
+        }
+    }
+    cod_text_add(text, "\n");
+cleanup:
+    cod_aligned_free(values);
+    cod_arena_clear(&arena);
+    return status;
+}
+
+/** `key` and `choice`: of the selector that adds the table, or NULL. */
+static cod_status document_table(cod_text *text, const char *section, const char *key, const char *choice,
+                                 const cod_option_table *table, cod_config_style style)
+{
+    const bool markdown = style == COD_CONFIG_MARKDOWN;
+    const char *title = section[0] != '\0' ? section : "top level";
+    if (choice != NULL)
+        cod_text_add(text, markdown ? "### `%s` with `%s: %s`\n\n" : "%s with %s: %s", title, key, choice);
+    else if (section[0] != '\0')
+        cod_text_add(text, markdown ? "## `%s`\n\n" : "%s", title);
+    else
+        cod_text_add(text, markdown ? "## Top level\n\n" : "top level");
+    if (table->help != NULL && table->help[0] != '\0')
+        cod_text_add(text, markdown ? "%s\n\n" : ": %s\n", table->help);
+    else if (!markdown)
+        cod_text_add(text, "\n");
+    return document_options(text, section, table, style);
+}
+
+/** The tables that selectors can add to `section`, one for each choice that has options of its own. */
+static cod_status document_choices(const cod_config_schema *schema, const char *section, cod_config_style style,
+                                   cod_text *text)
+{
+    for (size_t i = 0; i < schema->selector_count; i++) {
+        const cod_config_selector *selector = &schema->selectors[i];
+        for (const char *const *name = selector->names; *name != NULL && strcmp(selector->section, section) == 0;
+             name++) {
+            const cod_option_table *own = selector->select(selector->context, *name, NULL);
+            if (own != NULL)
+                COD_TRY(document_table(text, section, selector->key, *name, own, style));
+        }
+    }
+    return COD_OK;
+}
+
+static cod_status document(const cod_config_schema *schema, cod_config_style style, cod_text *text)
+{
+    for (size_t i = 0; i < schema->count; i++) {
+        const cod_option_table *table = schema->tables[i].table;
+        COD_TRY(document_table(text, table->section, NULL, NULL, table, style));
+        bool last = true;
+        for (size_t j = i + 1; j < schema->count; j++)
+            last = last && strcmp(schema->tables[j].table->section, table->section) != 0;
+        if (last)
+            COD_TRY(document_choices(schema, table->section, style, text));
+    }
+    return COD_OK;
+}
+
+cod_status cod_config_document(const cod_config_schema *schema, cod_config_style style, char **out)
+{
+    *out = NULL;
+    cod_text text = {0};
+    const cod_status status = document(schema, style, &text);
+    if (status != COD_OK) {
+        free(text.data);
+        return status;
+    }
+    return cod_text_end(&text, out);
+}
