@@ -74,7 +74,7 @@ done
 # ctest's own summary stands last, unless it would hide that something did not build.
 summary=$(grep -E '^[0-9]+% tests passed' build/all/ctest.log)
 case "${failures[*]}" in
-    *build* | *configure*) echo "test: failed parts: ${failures[*]}; of the rest: ${summary:-no test ran}" ;;
+    *build* | *configure*) echo "test: FAILED; of what was built: ${summary:-no test ran}" ;;
     *) echo "${summary:-test: no test ran}" ;;
 esac
 [ ${#failures[@]} -eq 0 ]
