@@ -1,0 +1,127 @@
+/**
+ * @file
+ * The message layer: this process as one rank of a job, its progress thread, and how the job begins and ends.
+ *
+ * comm is the only module that calls MPI. Every MPI call is made under one lock, which is never held while computing
+ * or while waiting for another rank: a wait tests, unlocks, yields and tests again. One progress thread a rank moves
+ * messages while the caller computes, because Open MPI and MPICH over TCP move nothing on their own (DESIGN.md 5).
+ *
+ * Functions may be called from any thread, but collective ones in the same order on all ranks. Only functions that say
+ * so wait for other ranks.
+ */
+#ifndef COD_COMM_COMM_H
+#define COD_COMM_COMM_H
+
+#include "core/option.h"
+#include "core/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct cod_comm cod_comm;   /**< the job and this rank's place in it */
+typedef struct cod_group cod_group; /**< ranks that train together; comm/group.h */
+
+/** Section "cluster" of a config. comm itself reads the last two fields; the rest says which groups to make. */
+typedef struct cod_comm_options {
+    const char *groups; /**< a number of groups, or the caller's list of them, as text */
+    int64_t ranks_per_group;
+    bool by_node;
+    int64_t threads;
+    double teardown_timeout_s;
+    double progress_interval_ms;
+} cod_comm_options;
+
+extern const cod_option_table cod_comm_option_table;
+
+/** What this rank has moved since the start. */
+typedef struct cod_comm_counters {
+    uint64_t
+        group_bytes; /**< handed to collectives inside groups: 2·S·(n-1)/n for an average of S bytes over n ranks */
+    uint64_t pulled_bytes;  /**< received by one-sided gets */
+    uint64_t message_bytes; /**< sent point to point */
+    double progress_s;      /**< processor time of the progress thread */
+    uint64_t polls;         /**< rounds of the progress thread */
+} cod_comm_counters;
+
+/**
+ * Ranks that the launcher's environment promises (mpirun, mpiexec, srun), or 0 when no launcher started this process.
+ * Needs no cod_comm_init().
+ */
+int cod_comm_launched_ranks(void);
+
+/**
+ * Joins the job: sets what the installed MPI needs, starts MPI and the progress thread. Collective on all ranks, and once
+ * a process.
+ *
+ * Over Ethernet Open MPI 4 makes windows only with its component osc/pt2pt, which Debian switches off; where ranks span
+ * hosts and nobody has chosen a component, this sets OMPI_MCA_osc before MPI starts.
+ *
+ * @param[in]  options  NULL for the defaults; cod_comm_configure() may follow when the config is known
+ * @param[out] out      new; end it with cod_comm_finalize()
+ * @return COD_ERR_UNSUPPORTED when the world has one rank although the launcher promised more, because launcher and
+ *         library belong to different MPIs (the message names both and the right command); or when the MPI lacks
+ *         MPI_THREAD_SERIALIZED
+ */
+COD_MUST_CHECK cod_status cod_comm_init(const cod_comm_options *options, cod_comm **out);
+
+/** Takes over teardown_timeout_s and progress_interval_ms. */
+void cod_comm_configure(cod_comm *comm, const cod_comm_options *options);
+
+/**
+ * Ends the job. Collective on all ranks: waits, progressing, until all have come here, but no longer than
+ * teardown_timeout_s. Destroy windows and groups before.
+ *
+ * @param comm  taken; NULL does nothing
+ * @return COD_ERR_INTERRUPTED when some did not come: then everything is left as it is (MPI can not be ended without
+ *         them), and `tools` ends the process by cod_comm_abort()
+ */
+COD_MUST_CHECK cod_status cod_comm_finalize(cod_comm *comm);
+
+/** Ends all ranks of the job at once with this exit code; for `tools` only. Does not return. */
+_Noreturn void cod_comm_abort(int exit_code);
+
+int cod_comm_rank(const cod_comm *comm);
+int cod_comm_size(const cod_comm *comm);
+/** Library and version in one line, such as "Open MPI v4.1.4". */
+const char *cod_comm_library(const cod_comm *comm);
+/** Which component carries windows was chosen by us ("pt2pt") or by the user or the library (""). */
+const char *cod_comm_window_setting(const cod_comm *comm);
+
+/** All ranks as one group, for start-up and the end only: once training runs, nothing may wait across groups. Borrowed. */
+cod_group *cod_comm_world(cod_comm *comm);
+
+int cod_comm_node_count(const cod_comm *comm);
+/** Index of the node (host) that a rank runs on; nodes are counted in order of their lowest rank. */
+int cod_comm_node_of(const cod_comm *comm, int world_rank);
+/** Host name of a node. */
+const char *cod_comm_node_name(const cod_comm *comm, int node);
+/** This rank's place among the ranks of its node, and their number. */
+int cod_comm_node_rank(const cod_comm *comm);
+int cod_comm_node_size(const cod_comm *comm);
+
+void cod_comm_read_counters(cod_comm *comm, cod_comm_counters *out);
+
+/** One outstanding operation; the progress thread moves it. */
+typedef struct cod_request cod_request;
+
+/**
+ * Whether it is done; never blocks. When it is, or has failed, the request is freed and *request becomes NULL.
+ * A NULL request is done.
+ */
+COD_MUST_CHECK cod_status cod_request_test(cod_request **request, bool *done);
+
+/**
+ * Waits until it is done, then frees it and sets *request to NULL; NULL is done already.
+ *
+ * @param timeout_s  INFINITY waits for ever
+ * @return COD_ERR_INTERRUPTED when the time is over; the request lives on
+ */
+COD_MUST_CHECK cod_status cod_request_wait(cod_request **request, double timeout_s);
+
+/**
+ * Gives a request up and sets *request to NULL: its memory stays in use until the progress thread sees it done, which then
+ * calls release(context). If that never happens, release is never called. `release` may be NULL.
+ */
+void cod_request_abandon(cod_request **request, void (*release)(void *context), void *context);
+
+#endif

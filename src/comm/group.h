@@ -1,0 +1,88 @@
+/**
+ * @file
+ * Groups of ranks, and what ranks of one group do together: average, agree, reduce, broadcast, gather.
+ *
+ * The functions that end in _start return at once; end their request with cod_request_test() or cod_request_wait(). The
+ * others wait for the ranks of the group (and progress everything meanwhile). Ranks of a group call all of these in the
+ * same order. No function here ever waits for a rank outside the group.
+ */
+#ifndef COD_COMM_GROUP_H
+#define COD_COMM_GROUP_H
+
+#include "comm/comm.h"
+#include "core/collective.h"
+
+/** The members of one group. */
+typedef struct cod_group_members {
+    int size;
+    const int *world_ranks; /**< [size], by rank in the group */
+} cod_group_members;
+
+/**
+ * Splits the world into groups of contiguous ranks. Collective on all ranks, with equal arguments.
+ *
+ * @param sizes  [count] ranks of each group; their sum must be the world's size
+ * @param[out] out  new: this rank's group; end it with cod_group_destroy()
+ */
+COD_MUST_CHECK cod_status cod_group_create(cod_comm *comm, const int *sizes, size_t count, cod_group **out);
+
+/** The same with one group for each node. */
+COD_MUST_CHECK cod_status cod_group_create_by_node(cod_comm *comm, cod_group **out);
+
+/** Collective on the group, which must have no request outstanding; never waits longer than teardown_timeout_s. NULL does nothing. */
+void cod_group_destroy(cod_group *group);
+
+int cod_group_index(const cod_group *group); /**< which of the groups this is */
+int cod_group_count(const cod_group *group); /**< number of groups */
+int cod_group_rank(const cod_group *group);  /**< this rank's place in the group */
+int cod_group_size(const cod_group *group);
+/** Who belongs to the index-th group (any of them, not only one's own). */
+cod_group_members cod_group_members_of(const cod_group *group, int index);
+/** World rank of a rank of a group. */
+int cod_group_world_rank(const cod_group *group, int index, int rank);
+
+/**
+ * The averaging of f32 ranges over the group: core/collective.h over MPI. Lives as long as the group. While one of its
+ * reductions is outstanding the progress thread polls without pause.
+ */
+cod_collective *cod_group_collective(cod_group *group);
+
+/**
+ * One status for all: how fallible local work ends before the next collective.
+ *
+ * Returns COD_OK when every rank passed COD_OK. Otherwise every rank fails: those that failed themselves with their own
+ * status and message, the others with COD_ERR_PEER and the message of the rank that failed worst (the highest status,
+ * of those the lowest rank), with its rank and host.
+ *
+ * @param[out] failed_rank  that rank within the group, or -1; may be NULL. Let it alone print.
+ */
+COD_MUST_CHECK cod_status cod_group_agree(cod_group *group, cod_status status, int *failed_rank);
+
+typedef enum cod_reduce_kind { COD_REDUCE_SUM, COD_REDUCE_MIN, COD_REDUCE_MAX } cod_reduce_kind;
+
+/** Reduces `count` doubles over the group, in place; all ranks get the same bits. `values` is borrowed until it is done. */
+COD_MUST_CHECK cod_status cod_group_reduce_start(cod_group *group, double *values, size_t count, cod_reduce_kind kind,
+                                                 cod_request **request);
+COD_MUST_CHECK cod_status cod_group_reduce(cod_group *group, double *values, size_t count, cod_reduce_kind kind);
+
+/** Copies `bytes` of `root`'s data to all. `data` is borrowed until it is done. */
+COD_MUST_CHECK cod_status cod_group_broadcast_start(cod_group *group, void *data, size_t bytes, int root,
+                                                    cod_request **request);
+COD_MUST_CHECK cod_status cod_group_broadcast(cod_group *group, void *data, size_t bytes, int root);
+
+/**
+ * Completes a buffer of which each rank holds a part: after it, rank r's bytes offsets[r] … offsets[r]+sizes[r] are on
+ * every rank.
+ *
+ * @param[in,out] buffer  borrowed until it is done
+ * @param offsets, sizes  [group size], in bytes, equal on all ranks; copied
+ */
+COD_MUST_CHECK cod_status cod_group_gather_start(cod_group *group, void *buffer, const size_t *offsets,
+                                                 const size_t *sizes, cod_request **request);
+
+/** Every rank's `bytes` of `data`, by rank, on every rank. @param[out] out [group size][bytes] */
+COD_MUST_CHECK cod_status cod_group_gather(cod_group *group, const void *data, size_t bytes, void *out);
+
+COD_MUST_CHECK cod_status cod_group_barrier(cod_group *group);
+
+#endif

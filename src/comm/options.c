@@ -1,0 +1,26 @@
+#include "comm/comm.h"
+
+#define FIELD(name) offsetof(cod_comm_options, name)
+
+static const cod_option options[] = {
+    {"groups", COD_OPTION_STRING, FIELD(groups), "1", 0, 0, NULL,
+     "Number of groups, or a list of them such as [{ranks: 4}, {ranks: 2}]."},
+    {"ranks_per_group", COD_OPTION_INT, FIELD(ranks_per_group), "1", 1, 65536, NULL,
+     "Ranks of each group, where `groups` is a number."},
+    {"by_node", COD_OPTION_BOOL, FIELD(by_node), "false", 0, 0, NULL,
+     "Make each node a group; `groups` is then ignored."},
+    {"threads", COD_OPTION_INT, FIELD(threads), "0", 0, 4096, NULL,
+     "Computing threads of each rank; 0 shares the node's cores among its ranks."},
+    {"teardown_timeout_s", COD_OPTION_FLOAT, FIELD(teardown_timeout_s), "60", 0, 86400, NULL,
+     "Seconds that a finished rank waits for the others before it ends the job."},
+    {"progress_interval_ms", COD_OPTION_FLOAT, FIELD(progress_interval_ms), "1", 0.01, 1000, NULL,
+     "Milliseconds between two looks for messages when no gradient is under way."},
+};
+
+const cod_option_table cod_comm_option_table = {
+    .section = "cluster",
+    .help = "Which ranks form which groups, and how messages move.",
+    .options = options,
+    .count = sizeof options / sizeof options[0],
+    .struct_bytes = sizeof(cod_comm_options),
+};

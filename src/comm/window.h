@@ -1,0 +1,49 @@
+/**
+ * @file
+ * Windows: memory of each rank that any other rank reads without the owner's help.
+ *
+ * A job makes one window over all ranks and keeps it. Readers and owners agree on what lies in it by a protocol of
+ * their own (distill's); here are only bytes.
+ */
+#ifndef COD_COMM_WINDOW_H
+#define COD_COMM_WINDOW_H
+
+#include "comm/comm.h"
+
+typedef struct cod_window cod_window;
+
+/**
+ * Makes a window of `bytes` zeroed bytes (each rank its own number, 0 allowed) at a 64-byte boundary and reads 64 bytes of
+ * every other rank's once, so that no later get waits for a connection. Collective on all ranks.
+ *
+ * @param[out] out  new; end it with cod_window_destroy()
+ */
+COD_MUST_CHECK cod_status cod_window_create(cod_comm *comm, size_t bytes, cod_window **out);
+
+/**
+ * Ends the window. Collective on all ranks: waits until all have come here, but no longer than teardown_timeout_s.
+ *
+ * @param window  taken; NULL does nothing
+ * @return COD_ERR_INTERRUPTED when some did not come; the memory then stays, and `tools` ends by cod_comm_abort()
+ */
+COD_MUST_CHECK cod_status cod_window_destroy(cod_window *window);
+
+/** This rank's part. Others read it at any time: what they may see torn is the protocol's care. */
+void *cod_window_memory(cod_window *window);
+/** Size of a rank's part in bytes. */
+size_t cod_window_bytes(const cod_window *window, int world_rank);
+
+/** Makes this rank's writes to its part visible to readers, in the order of the calls. */
+COD_MUST_CHECK cod_status cod_window_sync(cod_window *window);
+
+/**
+ * Starts reading `bytes` of a rank's part from byte `offset` on; several may be in flight, and they may end in any order.
+ *
+ * @param[out] target   [bytes] borrowed until the request is done
+ * @param[out] request  new; end it with cod_request_test(), cod_request_wait() or, when the owner is lost, cod_request_abandon()
+ * @return COD_ERR_ARGUMENT when the range lies outside the owner's part
+ */
+COD_MUST_CHECK cod_status cod_window_get_start(cod_window *window, int world_rank, size_t offset, void *target,
+                                               size_t bytes, cod_request **request);
+
+#endif
