@@ -1,0 +1,215 @@
+#include "data/image_internal.h"
+
+#include "core/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PROBE_BYTES = 256 * 1024, FILE_LIMIT = 0x7FFFFFFF };
+
+cod_status cod_image_check_size(int64_t width, int64_t height)
+{
+    if (width < 1 || height < 1)
+        return cod_fail(COD_ERR_FORMAT, "the picture is empty (%lldx%lld)", (long long)width, (long long)height);
+    if (width > COD_IMAGE_MAX_SIDE || height > COD_IMAGE_MAX_SIDE || width * height > COD_IMAGE_MAX_PIXELS)
+        return cod_fail(COD_ERR_UNSUPPORTED, "%lldx%lld pixels are more than the limit (sides %d, %d in all)",
+                        (long long)width, (long long)height, COD_IMAGE_MAX_SIDE, COD_IMAGE_MAX_PIXELS);
+    return COD_OK;
+}
+
+cod_status cod_image_init(cod_image *image, int64_t width, int64_t height, int channels, int bits)
+{
+    *image = (cod_image){0};
+    COD_REQUIRE((channels == 3 || channels == 4) && (bits == 8 || bits == 16), "no image of %d channels and %d bits",
+                channels, bits);
+    COD_TRY(cod_image_check_size(width, height));
+    cod_image sized = {.width = width, .height = height, .channels = channels, .bits = bits};
+    COD_TRY(cod_aligned_alloc(&sized.pixels, cod_image_bytes(&sized)));
+    *image = sized;
+    return COD_OK;
+}
+
+void cod_image_clear(cod_image *image)
+{
+    if (image == NULL)
+        return;
+    cod_aligned_free(image->pixels);
+    *image = (cod_image){0};
+}
+
+cod_status cod_file_read(const char *path, size_t limit, uint8_t **bytes, size_t *count)
+{
+    *bytes = NULL;
+    *count = 0;
+    const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (file < 0)
+        return cod_fail(COD_ERR_IO, "cannot open: %s", strerror(errno));
+    cod_status status = COD_OK;
+    struct stat info;
+    if (fstat(file, &info) != 0)
+        status = cod_fail(COD_ERR_IO, "cannot read: %s", strerror(errno));
+    else if (!S_ISREG(info.st_mode))
+        status = cod_fail(COD_ERR_IO, "is not a regular file");
+    else if (info.st_size > FILE_LIMIT)
+        status = cod_fail(COD_ERR_UNSUPPORTED, "the file is larger than 2 GiB");
+    size_t wanted = 0;
+    if (status == COD_OK) {
+        wanted = (size_t)info.st_size < limit ? (size_t)info.st_size : limit;
+        *bytes = malloc(wanted ? wanted : 1);
+        if (*bytes == NULL)
+            status = cod_fail(COD_ERR_MEMORY, "out of memory: %zu bytes wanted", wanted);
+    }
+    while (status == COD_OK && *count < wanted) {
+        const ssize_t got = read(file, *bytes + *count, wanted - *count);
+        if (got > 0)
+            *count += (size_t)got;
+        else if (got == 0)
+            break;
+        else if (errno != EINTR)
+            status = cod_fail(COD_ERR_IO, "cannot read: %s", strerror(errno));
+    }
+    close(file);
+    if (status != COD_OK) {
+        free(*bytes);
+        *bytes = NULL;
+    }
+    return status;
+}
+
+typedef enum format { FORMAT_UNKNOWN, FORMAT_PNG, FORMAT_JPEG, FORMAT_FOREIGN } format;
+
+static format detect(const uint8_t *bytes, size_t count, const char **foreign)
+{
+    static const struct {
+        const char *name, *magic;
+        size_t offset, length;
+        format format;
+    } known[] = {
+        {"PNG", "\x89PNG\r\n\x1a\n", 0, 8, FORMAT_PNG},
+        {"JPEG", "\xff\xd8\xff", 0, 3, FORMAT_JPEG},
+        {"GIF", "GIF8", 0, 4, FORMAT_FOREIGN},
+        {"WebP", "WEBP", 8, 4, FORMAT_FOREIGN},
+        {"BMP", "BM", 0, 2, FORMAT_FOREIGN},
+        {"TIFF", "II*\0", 0, 4, FORMAT_FOREIGN},
+        {"TIFF", "MM\0*", 0, 4, FORMAT_FOREIGN},
+        {"JPEG 2000", "jP  ", 4, 4, FORMAT_FOREIGN},
+        {"HEIF or AVIF", "ftyp", 4, 4, FORMAT_FOREIGN},
+        {"JPEG XL", "\xff\x0a", 0, 2, FORMAT_FOREIGN},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        const size_t end = known[i].offset + known[i].length;
+        if (count >= end && memcmp(bytes + known[i].offset, known[i].magic, known[i].length) == 0) {
+            *foreign = known[i].name;
+            return known[i].format;
+        }
+    }
+    return FORMAT_UNKNOWN;
+}
+
+/** The four ways of not being a PNG or a JPEG. */
+static cod_status refuse(format found, const char *foreign, size_t count)
+{
+    if (found == FORMAT_FOREIGN)
+        return cod_fail(COD_ERR_UNSUPPORTED, "%s is not supported; convert it to PNG or JPEG", foreign);
+    return cod_fail(COD_ERR_FORMAT, count == 0 ? "the file is empty" : "neither a PNG nor a JPEG");
+}
+
+cod_status cod_image_decode(const void *bytes, size_t count, const char *name, cod_image *image)
+{
+    *image = (cod_image){0};
+    const char *foreign = NULL;
+    const format found = detect(bytes, count, &foreign);
+    cod_status status;
+    if (found == FORMAT_PNG)
+        status = cod_png_decode(bytes, count, image);
+    else if (found == FORMAT_JPEG)
+        status = cod_jpeg_decode(bytes, count, false, image);
+    else
+        status = refuse(found, foreign, count);
+    if (status == COD_OK)
+        return COD_OK;
+    cod_image_clear(image);
+    return cod_fail_prefix(status, "%s", name);
+}
+
+cod_status cod_image_read(const char *path, cod_image *image)
+{
+    *image = (cod_image){0};
+    uint8_t *bytes;
+    size_t count;
+    const cod_status read = cod_file_read(path, FILE_LIMIT, &bytes, &count);
+    if (read != COD_OK)
+        return cod_fail_prefix(read, "%s", path);
+    const cod_status status = cod_image_decode(bytes, count, path, image);
+    free(bytes);
+    return status;
+}
+
+static int64_t big_endian_32(const uint8_t *bytes)
+{
+    return (int64_t)bytes[0] << 24 | (int64_t)bytes[1] << 16 | (int64_t)bytes[2] << 8 | (int64_t)bytes[3];
+}
+
+static cod_status probe(const uint8_t *bytes, size_t count, cod_image *image)
+{
+    const char *foreign = NULL;
+    const format found = detect(bytes, count, &foreign);
+    if (found == FORMAT_JPEG)
+        return cod_jpeg_decode(bytes, count, true, image);
+    if (found != FORMAT_PNG)
+        return refuse(found, foreign, count);
+    /* The signature, then the header chunk: length, "IHDR", width, height. */
+    if (count < 24 || memcmp(bytes + 12, "IHDR", 4) != 0)
+        return cod_fail(COD_ERR_FORMAT, "a PNG without a header");
+    image->width = big_endian_32(bytes + 16);
+    image->height = big_endian_32(bytes + 20);
+    return cod_image_check_size(image->width, image->height);
+}
+
+cod_status cod_image_probe(const char *path, int64_t *width, int64_t *height)
+{
+    cod_image image = {0};
+    cod_status status = COD_OK;
+    /* Long comments, profiles and previews may push a JPEG's frame header far back: then the whole file is read. */
+    static const size_t limits[] = {PROBE_BYTES, FILE_LIMIT};
+    for (size_t i = 0; i < 2; i++) {
+        uint8_t *bytes;
+        size_t count;
+        status = cod_file_read(path, limits[i], &bytes, &count);
+        if (status == COD_OK) {
+            status = probe(bytes, count, &image);
+            free(bytes);
+        }
+        if (status == COD_OK || count < limits[i])
+            break;
+    }
+    if (status != COD_OK)
+        return cod_fail_prefix(status, "%s", path);
+    *width = image.width;
+    *height = image.height;
+    return COD_OK;
+}
+
+cod_status cod_image_to_rgb8(cod_image *image)
+{
+    if (image->channels == 3 && image->bits == 8)
+        return COD_OK;
+    cod_image rgb;
+    COD_TRY(cod_image_init(&rgb, image->width, image->height, 3, 8));
+    const size_t pixels = (size_t)image->width * (size_t)image->height, channels = (size_t)image->channels;
+    const uint8_t *narrow = image->pixels;
+    const uint16_t *wide = image->pixels;
+    uint8_t *out = rgb.pixels;
+    for (size_t p = 0; p < pixels; p++)
+        for (size_t c = 0; c < 3; c++) {
+            const size_t at = p * channels + c;
+            out[p * 3 + c] = image->bits == 8 ? narrow[at] : (uint8_t)((wide[at] * 255u + 32767u) / 65535u);
+        }
+    cod_image_clear(image);
+    *image = rgb;
+    return COD_OK;
+}

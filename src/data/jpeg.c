@@ -1,0 +1,114 @@
+#include "data/image_internal.h"
+
+#include <setjmp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <jerror.h>
+#include <jpeglib.h>
+
+typedef struct jpeg_context {
+    struct jpeg_error_mgr manager; /* first: libjpeg hands us back a pointer to it */
+    jmp_buf jump;
+    char reason[JMSG_LENGTH_MAX];
+} jpeg_context;
+
+_Noreturn static void on_error(j_common_ptr jpeg)
+{
+    jpeg_context *context = (jpeg_context *)jpeg->err;
+    jpeg->err->format_message(jpeg, context->reason);
+    longjmp(context->jump, 1);
+}
+
+/**
+ * libjpeg only warns of pixels that it cannot decode and of a missing end, and fills in gray; training on that is worse than
+ * leaving the picture out. Bytes between markers and odd application headers do no harm.
+ */
+static void on_message(j_common_ptr jpeg, int level)
+{
+    if (level >= 0)
+        return;
+    switch (jpeg->err->msg_code) {
+    case JWRN_EXTRANEOUS_DATA:
+    case JWRN_ADOBE_XFORM:
+    case JWRN_JFIF_MAJOR:
+        return;
+    default:
+        on_error(jpeg);
+    }
+}
+
+static void on_output(j_common_ptr jpeg)
+{
+    (void)jpeg;
+}
+
+static int orientation_of(const struct jpeg_decompress_struct *jpeg)
+{
+    for (jpeg_saved_marker_ptr marker = jpeg->marker_list; marker != NULL; marker = marker->next)
+        if (marker->marker == JPEG_APP0 + 1) {
+            const int orientation = cod_exif_orientation(marker->data, marker->data_length);
+            if (orientation != 1)
+                return orientation;
+        }
+    return 1;
+}
+
+/** Adobe writes CMYK inverted: 255 is no ink. Others do not; the Adobe marker tells. */
+static void cmyk_to_rgb(const uint8_t *in, uint8_t *out, size_t pixels, bool inverted)
+{
+    for (size_t p = 0; p < pixels; p++, in += 4, out += 3)
+        for (size_t c = 0; c < 3; c++) {
+            const unsigned light = inverted ? in[c] : 255u - in[c], white = inverted ? in[3] : 255u - in[3];
+            out[c] = (uint8_t)((light * white + 127) / 255);
+        }
+}
+
+/** The part that libjpeg may leave by longjmp; what must survive lies in *image, *jpeg and its memory pool. */
+static cod_status decode(struct jpeg_decompress_struct *jpeg, jpeg_context *context, const uint8_t *bytes, size_t count,
+                         bool header_only, cod_image *image)
+{
+    if (setjmp(context->jump) != 0)
+        return cod_fail(COD_ERR_FORMAT, "damaged JPEG: %s", context->reason);
+    jpeg_create_decompress(jpeg);
+    jpeg->mem->max_memory_to_use = 1L << 30;
+    jpeg_save_markers(jpeg, JPEG_APP0 + 1, 0xFFFF);
+    jpeg_mem_src(jpeg, bytes, (unsigned long)count);
+    jpeg_read_header(jpeg, TRUE);
+    COD_TRY(cod_image_check_size(jpeg->image_width, jpeg->image_height));
+    const int orientation = orientation_of(jpeg);
+    if (header_only) {
+        image->width = orientation < 5 ? jpeg->image_width : jpeg->image_height;
+        image->height = orientation < 5 ? jpeg->image_height : jpeg->image_width;
+        return COD_OK;
+    }
+    const bool cmyk = jpeg->num_components == 4;
+    jpeg->out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
+    COD_TRY(cod_image_init(image, jpeg->image_width, jpeg->image_height, 3, 8));
+    jpeg_start_decompress(jpeg);
+    /* Four bytes a pixel for CMYK, from libjpeg's own pool, freed with it. */
+    JSAMPARRAY row = (*jpeg->mem->alloc_sarray)((j_common_ptr)jpeg, JPOOL_IMAGE, jpeg->output_width * 4, 1);
+    while (jpeg->output_scanline < jpeg->output_height) {
+        uint8_t *out = (uint8_t *)image->pixels + (size_t)jpeg->output_scanline * jpeg->output_width * 3;
+        jpeg_read_scanlines(jpeg, cmyk ? row : &out, 1);
+        if (cmyk)
+            cmyk_to_rgb(row[0], out, jpeg->output_width, jpeg->saw_Adobe_marker);
+    }
+    jpeg_finish_decompress(jpeg);
+    return cod_image_orient(image, orientation);
+}
+
+cod_status cod_jpeg_decode(const uint8_t *bytes, size_t count, bool header_only, cod_image *image)
+{
+    struct jpeg_decompress_struct jpeg = {0};
+    jpeg_context context = {.reason = ""};
+    jpeg.err = jpeg_std_error(&context.manager);
+    context.manager.error_exit = on_error;
+    context.manager.emit_message = on_message;
+    context.manager.output_message = on_output;
+    const cod_status status = decode(&jpeg, &context, bytes, count, header_only, image);
+    jpeg_destroy_decompress(&jpeg);
+    if (status != COD_OK)
+        cod_image_clear(image);
+    return status;
+}

@@ -1,0 +1,165 @@
+#include "data/image_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <png.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { REASON_BYTES = 160 };
+
+/** What libpng's callbacks share with us. */
+typedef struct png_context {
+    const uint8_t *bytes;
+    size_t count, used;
+    char reason[REASON_BYTES];
+} png_context;
+
+static void on_error(png_structp png, png_const_charp message)
+{
+    png_context *context = png_get_error_ptr(png);
+    snprintf(context->reason, sizeof context->reason, "%s", message);
+    png_longjmp(png, 1);
+}
+
+static void on_warning(png_structp png, png_const_charp message)
+{
+    (void)png;
+    (void)message;
+}
+
+static void on_read(png_structp png, png_bytep out, size_t length)
+{
+    png_context *context = png_get_io_ptr(png);
+    if (length > context->count - context->used)
+        png_error(png, "the file ends too early (truncated)");
+    memcpy(out, context->bytes + context->used, length);
+    context->used += length;
+}
+
+/** Asks libpng for RGB(A) of 8 or 16 bits in host order; returns the number of channels. */
+static int normalise(png_structp png, png_infop info, int bits)
+{
+    const png_byte type = png_get_color_type(png, info);
+    const bool transparent = png_get_valid(png, info, PNG_INFO_tRNS) != 0;
+    png_set_expand(png);
+    if (!(type & PNG_COLOR_MASK_COLOR))
+        png_set_gray_to_rgb(png);
+    if (bits == 16 && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
+        png_set_swap(png);
+    return (type & PNG_COLOR_MASK_ALPHA) || transparent ? 4 : 3;
+}
+
+/**
+ * The part that libpng may leave by longjmp. What must survive it lies in the caller's *image and *rows, so no local
+ * changes between setjmp and the jump.
+ */
+static cod_status decode_rows(png_structp png, png_infop info, png_context *context, cod_image *image, png_bytep **rows)
+{
+    if (setjmp(png_jmpbuf(png)) != 0)
+        return cod_fail(COD_ERR_FORMAT, "damaged PNG: %s", context->reason);
+    png_set_read_fn(png, context, on_read);
+    png_set_user_limits(png, COD_IMAGE_MAX_SIDE, COD_IMAGE_MAX_SIDE);
+    png_set_chunk_malloc_max(png, 64u << 20);
+    /* A wrong checksum of the pixels is an error; of a comment it is none. */
+    png_set_crc_action(png, PNG_CRC_ERROR_QUIT, PNG_CRC_QUIET_USE);
+    png_read_info(png, info);
+    const int64_t width = png_get_image_width(png, info), height = png_get_image_height(png, info);
+    const int bits = png_get_bit_depth(png, info) == 16 ? 16 : 8;
+    const int channels = normalise(png, info, bits);
+    png_set_interlace_handling(png);
+    png_read_update_info(png, info);
+    COD_TRY(cod_image_init(image, width, height, channels, bits));
+    const size_t stride = cod_image_bytes(image) / (size_t)height;
+    if (png_get_rowbytes(png, info) != stride)
+        return cod_fail(COD_ERR_UNSUPPORTED, "a PNG of an unknown layout");
+    *rows = malloc((size_t)height * sizeof **rows);
+    COD_REQUIRE_MEMORY(*rows);
+    for (int64_t y = 0; y < height; y++)
+        (*rows)[y] = (png_bytep)image->pixels + (size_t)y * stride;
+    png_read_image(png, *rows);
+    png_read_end(png, NULL);
+    return COD_OK;
+}
+
+cod_status cod_png_decode(const uint8_t *bytes, size_t count, cod_image *image)
+{
+    png_context context = {.bytes = bytes, .count = count};
+    png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &context, on_error, on_warning);
+    png_infop info = png ? png_create_info_struct(png) : NULL;
+    png_bytep *rows = NULL;
+    const cod_status status =
+        info ? decode_rows(png, info, &context, image, &rows) : cod_fail(COD_ERR_MEMORY, "libpng has no memory");
+    png_destroy_read_struct(&png, &info, NULL);
+    free(rows);
+    if (status != COD_OK)
+        cod_image_clear(image);
+    return status;
+}
+
+static cod_status encode_rows(png_structp png, png_infop info, png_context *context, FILE *file, const cod_image *image)
+{
+    if (setjmp(png_jmpbuf(png)) != 0)
+        return cod_fail(COD_ERR_IO, "cannot write: %s", errno ? strerror(errno) : context->reason);
+    errno = 0;
+    png_init_io(png, file);
+    png_set_user_limits(png, COD_IMAGE_MAX_SIDE, COD_IMAGE_MAX_SIDE);
+    png_set_IHDR(png, info, (png_uint_32)image->width, (png_uint_32)image->height, image->bits,
+                 image->channels == 4 ? PNG_COLOR_TYPE_RGB_ALPHA : PNG_COLOR_TYPE_RGB, PNG_INTERLACE_NONE,
+                 PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+    png_set_compression_level(png, 6);
+    png_write_info(png, info);
+    if (image->bits == 16 && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
+        png_set_swap(png);
+    const size_t stride = cod_image_bytes(image) / (size_t)image->height;
+    for (int64_t y = 0; y < image->height; y++)
+        png_write_row(png, (png_const_bytep)image->pixels + (size_t)y * stride);
+    png_write_end(png, info);
+    return COD_OK;
+}
+
+static cod_status write_file(FILE *file, const cod_image *image)
+{
+    png_context context = {.reason = "unknown reason"};
+    png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, &context, on_error, on_warning);
+    png_infop info = png ? png_create_info_struct(png) : NULL;
+    const cod_status status =
+        info ? encode_rows(png, info, &context, file, image) : cod_fail(COD_ERR_MEMORY, "libpng has no memory");
+    png_destroy_write_struct(&png, &info);
+    COD_TRY(status);
+    if (fflush(file) != 0 || fsync(fileno(file)) != 0)
+        return cod_fail(COD_ERR_IO, "cannot write: %s", strerror(errno));
+    return COD_OK;
+}
+
+cod_status cod_image_write_png(const char *path, const cod_image *image)
+{
+    COD_REQUIRE(image->pixels != NULL && image->width > 0 && image->height > 0, "%s: no picture to write", path);
+    const size_t length = strlen(path) + 16;
+    char *temporary = malloc(length);
+    COD_REQUIRE_MEMORY(temporary);
+    snprintf(temporary, length, "%s.tmp-XXXXXX", path);
+    const int descriptor = mkostemp(temporary, O_CLOEXEC);
+    FILE *file = descriptor >= 0 ? fdopen(descriptor, "wb") : NULL;
+    cod_status status = COD_OK;
+    if (file == NULL) {
+        status = cod_fail(COD_ERR_IO, "cannot create: %s", strerror(errno));
+        if (descriptor >= 0)
+            close(descriptor);
+    } else {
+        /* mkostemp gives 0600; a picture is as readable as any other new file. */
+        status = fchmod(descriptor, 0644) == 0 ? write_file(file, image) : cod_fail(COD_ERR_IO, "%s", strerror(errno));
+        if (fclose(file) != 0 && status == COD_OK)
+            status = cod_fail(COD_ERR_IO, "cannot write: %s", strerror(errno));
+    }
+    if (status == COD_OK && rename(temporary, path) != 0)
+        status = cod_fail(COD_ERR_IO, "cannot rename '%s': %s", temporary, strerror(errno));
+    if (status != COD_OK && descriptor >= 0)
+        unlink(temporary);
+    free(temporary);
+    return status == COD_OK ? COD_OK : cod_fail_prefix(status, "%s", path);
+}

@@ -1,0 +1,183 @@
+#include "data/resize.h"
+
+#include "core/memory.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+/** For each output position, the input positions it is made of and their weights: [size][taps]. */
+typedef struct filter {
+    int64_t size;
+    int64_t taps;
+    int32_t *index;
+    double *weight;
+} filter;
+
+/** Keys' cubic convolution kernel, a = -0.5 (Keys 1981, equation 15). */
+static double cubic(double x)
+{
+    const double a = fabs(x), a2 = a * a, a3 = a2 * a;
+    if (a <= 1)
+        return 1.5 * a3 - 2.5 * a2 + 1;
+    return a <= 2 ? -0.5 * a3 + 2.5 * a2 - 4 * a + 2 : 0;
+}
+
+/** 0 … n-1, n-1 … 0, and again: the border pixel itself is repeated. */
+static int32_t reflect(int64_t i, int64_t n)
+{
+    int64_t wrapped = i % (2 * n);
+    if (wrapped < 0)
+        wrapped += 2 * n;
+    return (int32_t)(wrapped < n ? wrapped : 2 * n - 1 - wrapped);
+}
+
+int64_t cod_resized_size(int64_t size, double scale)
+{
+    /* 1/scale is rarely exact; a size that should be whole must not be rounded up for its last bit. */
+    const int64_t resized = (int64_t)ceil((double)size * scale - 1e-9);
+    return resized < 1 ? 1 : resized;
+}
+
+static void filter_clear(filter *f)
+{
+    free(f->index);
+    free(f->weight);
+    *f = (filter){0};
+}
+
+static cod_status filter_init(filter *f, int64_t in_size, double scale)
+{
+    const double stretch = scale < 1 ? scale : 1, width = 4 / stretch;
+    f->size = cod_resized_size(in_size, scale);
+    f->taps = (int64_t)ceil(width) + 2;
+    const size_t count = (size_t)(f->size * f->taps);
+    f->index = malloc(count * sizeof *f->index);
+    f->weight = malloc(count * sizeof *f->weight);
+    COD_REQUIRE_MEMORY(f->index);
+    COD_REQUIRE_MEMORY(f->weight);
+    for (int64_t o = 0; o < f->size; o++) {
+        int32_t *index = f->index + o * f->taps;
+        double *weight = f->weight + o * f->taps, sum = 0;
+        const double center = ((double)o + 0.5) / scale - 0.5;
+        const int64_t left = (int64_t)floor(center - width / 2);
+        for (int64_t t = 0; t < f->taps; t++) {
+            weight[t] = stretch * cubic(stretch * (center - (double)(left + t)));
+            index[t] = reflect(left + t, in_size);
+            sum += weight[t];
+        }
+        for (int64_t t = 0; t < f->taps; t++)
+            weight[t] /= sum;
+    }
+    return COD_OK;
+}
+
+typedef enum sample_type { SAMPLE_U8, SAMPLE_U16, SAMPLE_F64 } sample_type;
+
+#define ADD_ROW(type)                                                                                                  \
+    do {                                                                                                               \
+        const type *row = (const type *)in + (size_t)y * count;                                                        \
+        for (size_t i = 0; i < count; i++)                                                                             \
+            sum[i] += weight * row[i];                                                                                 \
+    } while (0)
+
+/** sum[count] += weight * row y of `in`. */
+static void add_row(sample_type type, const void *in, int64_t y, size_t count, double weight, double *restrict sum)
+{
+    switch (type) {
+    case SAMPLE_U8:
+        ADD_ROW(uint8_t);
+        break;
+    case SAMPLE_U16:
+        ADD_ROW(uint16_t);
+        break;
+    case SAMPLE_F64:
+        ADD_ROW(double);
+        break;
+    }
+}
+
+/** MATLAB's conversion to an unsigned integer class: nearest, halves up, saturated. */
+static double saturate(double value, double top)
+{
+    const double rounded = floor(value + 0.5);
+    return rounded < 0 ? 0 : rounded > top ? top : rounded;
+}
+
+static void store_row(sample_type type, const double *row, size_t count, void *out, int64_t y)
+{
+    for (size_t i = 0; i < count; i++) {
+        const size_t at = (size_t)y * count + i;
+        if (type == SAMPLE_U8)
+            ((uint8_t *)out)[at] = (uint8_t)row[i];
+        else if (type == SAMPLE_U16)
+            ((uint16_t *)out)[at] = (uint16_t)row[i];
+        else
+            ((double *)out)[at] = row[i];
+    }
+}
+
+/** Row by row, so that nothing of the picture's size is held between the passes. */
+static cod_status resample(sample_type type, const void *in, int64_t height, int64_t width, int channels, double scale,
+                           void *out)
+{
+    const double top = type == SAMPLE_U8 ? 255 : 65535;
+    const bool integers = type != SAMPLE_F64;
+    filter down = {0}, across = {0};
+    const size_t in_count = (size_t)(width * channels), depth = (size_t)channels;
+    const size_t out_count = (size_t)(cod_resized_size(width, scale) * channels);
+    double *rows = malloc((in_count + out_count) * sizeof *rows);
+    cod_status status = rows ? COD_OK : cod_fail(COD_ERR_MEMORY, "out of memory for a row of %zu samples", in_count);
+    if (status == COD_OK)
+        status = filter_init(&down, height, scale);
+    if (status == COD_OK)
+        status = filter_init(&across, width, scale);
+    for (int64_t y = 0; status == COD_OK && y < down.size; y++) {
+        double *tall = rows, *done = rows + in_count;
+        memset(tall, 0, in_count * sizeof *tall);
+        for (int64_t t = 0; t < down.taps; t++)
+            if (down.weight[y * down.taps + t] != 0)
+                add_row(type, in, down.index[y * down.taps + t], in_count, down.weight[y * down.taps + t], tall);
+        for (size_t i = 0; integers && i < in_count; i++)
+            tall[i] = saturate(tall[i], top);
+        for (int64_t x = 0; x < across.size; x++) {
+            const int32_t *index = across.index + x * across.taps;
+            const double *weight = across.weight + x * across.taps;
+            for (size_t c = 0; c < depth; c++) {
+                double sum = 0;
+                for (int64_t t = 0; t < across.taps; t++)
+                    sum += weight[t] * tall[(size_t)index[t] * depth + c];
+                done[(size_t)x * depth + c] = integers ? saturate(sum, top) : sum;
+            }
+        }
+        store_row(type, done, out_count, out, y);
+    }
+    filter_clear(&down);
+    filter_clear(&across);
+    free(rows);
+    return status;
+}
+
+cod_status cod_resize_f64(const double *in, int64_t height, int64_t width, int channels, double scale, double *out)
+{
+    COD_REQUIRE(height > 0 && width > 0 && channels > 0, "cannot resize an empty picture");
+    COD_REQUIRE(isfinite(scale) && scale > 0, "cannot resize by %g", scale);
+    return resample(SAMPLE_F64, in, height, width, channels, scale, out);
+}
+
+cod_status cod_image_resize(const cod_image *in, double scale, cod_image *out)
+{
+    *out = (cod_image){0};
+    COD_REQUIRE(in->pixels != NULL, "cannot resize an empty picture");
+    COD_REQUIRE(isfinite(scale) && scale > 0, "cannot resize by %g", scale);
+    cod_image resized;
+    COD_TRY(cod_image_init(&resized, cod_resized_size(in->width, scale), cod_resized_size(in->height, scale),
+                           in->channels, in->bits));
+    const cod_status status = resample(in->bits == 8 ? SAMPLE_U8 : SAMPLE_U16, in->pixels, in->height, in->width,
+                                       in->channels, scale, resized.pixels);
+    if (status != COD_OK)
+        cod_image_clear(&resized);
+    *out = resized;
+    return status;
+}
