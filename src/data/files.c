@@ -1,0 +1,113 @@
+#include "data/files.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+/** The folders being entered, so that a link back to one of them is not followed for ever. */
+typedef struct folder {
+    const struct folder *parent;
+    dev_t device;
+    ino_t inode;
+} folder;
+
+static bool called_image(const char *name)
+{
+    static const char *const endings[] = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff"};
+    const char *ending = strrchr(name, '.');
+    for (size_t i = 0; ending != NULL && i < sizeof endings / sizeof endings[0]; i++)
+        if (strcasecmp(ending, endings[i]) == 0)
+            return true;
+    return false;
+}
+
+static cod_status append(cod_file_list *files, const char *path, const char *name, size_t root, const struct stat *info)
+{
+    if (files->count == files->capacity) {
+        const size_t capacity = files->capacity ? 2 * files->capacity : 256;
+        cod_file *items = realloc(files->items, capacity * sizeof *items);
+        COD_REQUIRE_MEMORY(items);
+        files->items = items;
+        files->capacity = capacity;
+    }
+    files->items[files->count++] =
+        (cod_file){.path = path,
+                   .name = name,
+                   .root = root,
+                   .bytes = info->st_size,
+                   .modified_ns = (int64_t)info->st_mtim.tv_sec * 1000000000 + info->st_mtim.tv_nsec};
+    return COD_OK;
+}
+
+/** `prefix` is where relative names begin within the path. */
+static cod_status enter(cod_file_list *files, const char *path, size_t prefix, size_t root, const folder *parent)
+{
+    struct stat info;
+    if (stat(path, &info) != 0)
+        return cod_fail(COD_ERR_IO, "%s: %s", path, strerror(errno));
+    const folder here = {.parent = parent, .device = info.st_dev, .inode = info.st_ino};
+    for (const folder *above = parent; above != NULL; above = above->parent)
+        if (above->device == here.device && above->inode == here.inode)
+            return COD_OK;
+    DIR *directory = opendir(path);
+    if (directory == NULL)
+        return cod_fail(COD_ERR_IO, "%s: cannot read the folder: %s", path, strerror(errno));
+    cod_status status = COD_OK;
+    for (const struct dirent *entry; status == COD_OK && (entry = readdir(directory)) != NULL;) {
+        if (entry->d_name[0] == '.')
+            continue;
+        const size_t length = strlen(path);
+        char *child = cod_arena_alloc(&files->arena, length + strlen(entry->d_name) + 2);
+        if (child == NULL) {
+            status = COD_ERR_MEMORY;
+            break;
+        }
+        memcpy(child, path, length);
+        child[length] = '/';
+        strcpy(child + length + 1, entry->d_name);
+        const bool found = stat(child, &info) == 0;
+        if (found && S_ISDIR(info.st_mode))
+            status = enter(files, child, prefix, root, &here);
+        else if (called_image(entry->d_name)) /* a dangling link too: reading it says what is wrong */
+            status = append(files, child, child + prefix, root, found ? &info : &(struct stat){0});
+    }
+    closedir(directory);
+    return status;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const cod_file *)a)->name, ((const cod_file *)b)->name);
+}
+
+cod_status cod_files_find(cod_file_list *files, const char *root, size_t root_index)
+{
+    struct stat info;
+    if (stat(root, &info) != 0)
+        return cod_fail(COD_ERR_IO, "%s: %s", root, strerror(errno));
+    char *path = cod_arena_strdup(&files->arena, root);
+    COD_REQUIRE_MEMORY(path);
+    if (!S_ISDIR(info.st_mode)) {
+        const char *slash = strrchr(path, '/');
+        return append(files, path, slash ? slash + 1 : path, root_index, &info);
+    }
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/')
+        path[--length] = '\0';
+    const size_t first = files->count;
+    COD_TRY(enter(files, path, length + 1, root_index, NULL));
+    if (files->count > first)
+        qsort(files->items + first, files->count - first, sizeof *files->items, by_name);
+    return COD_OK;
+}
+
+void cod_files_clear(cod_file_list *files)
+{
+    free(files->items);
+    cod_arena_clear(&files->arena);
+    *files = (cod_file_list){0};
+}
