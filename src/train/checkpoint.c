@@ -1,0 +1,189 @@
+#include "train/checkpoint.h"
+
+#include "core/log.h"
+#include "io/file.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define STEP_PREFIX "step-"
+
+/** Room for one more item; the arena keeps the old array until it is cleared. */
+static void *grown(cod_arena *arena, void *items, size_t count, size_t *capacity, size_t item_bytes)
+{
+    if (count < *capacity)
+        return items;
+    const size_t wanted = *capacity ? 2 * *capacity : 16;
+    void *larger = cod_arena_alloc(arena, wanted * item_bytes);
+    if (larger == NULL)
+        return NULL;
+    if (count > 0)
+        memcpy(larger, items, count * item_bytes);
+    *capacity = wanted;
+    return larger;
+}
+
+static cod_status add(cod_checkpoint *checkpoint, const char *name, cod_st_dtype dtype, const void *data, size_t count)
+{
+    cod_st_tensor *tensors = grown(&checkpoint->arena, checkpoint->tensors, checkpoint->tensor_count,
+                                   &checkpoint->tensor_capacity, sizeof *tensors);
+    const char *copy = cod_arena_strdup(&checkpoint->arena, name);
+    COD_REQUIRE_MEMORY(tensors);
+    COD_REQUIRE_MEMORY(copy);
+    checkpoint->tensors = tensors;
+    tensors[checkpoint->tensor_count++] =
+        (cod_st_tensor){.name = copy, .dtype = dtype, .rank = 1, .shape = {(int64_t)count}, .data = data};
+    return COD_OK;
+}
+
+cod_status cod_checkpoint_add_bytes(cod_checkpoint *checkpoint, const char *name, const void *data, size_t bytes)
+{
+    return add(checkpoint, name, COD_ST_U8, data, bytes);
+}
+
+cod_status cod_checkpoint_add_f32(cod_checkpoint *checkpoint, const char *name, const float *data, size_t count)
+{
+    return add(checkpoint, name, COD_ST_F32, data, count);
+}
+
+cod_status cod_checkpoint_add_text(cod_checkpoint *checkpoint, const char *key, const char *value)
+{
+    cod_st_text *texts =
+        grown(&checkpoint->arena, checkpoint->texts, checkpoint->text_count, &checkpoint->text_capacity, sizeof *texts);
+    const char *key_copy = cod_arena_strdup(&checkpoint->arena, key);
+    const char *value_copy = cod_arena_strdup(&checkpoint->arena, value);
+    COD_REQUIRE_MEMORY(texts);
+    COD_REQUIRE_MEMORY(key_copy);
+    COD_REQUIRE_MEMORY(value_copy);
+    checkpoint->texts = texts;
+    texts[checkpoint->text_count++] = (cod_st_text){key_copy, value_copy};
+    return COD_OK;
+}
+
+cod_status cod_checkpoint_add_number(cod_checkpoint *checkpoint, const char *key, double value)
+{
+    char text[40];
+    snprintf(text, sizeof text, "%.17g", value);
+    return cod_checkpoint_add_text(checkpoint, key, text);
+}
+
+void cod_checkpoint_clear(cod_checkpoint *checkpoint)
+{
+    cod_arena_clear(&checkpoint->arena);
+    *checkpoint = (cod_checkpoint){0};
+}
+
+static void part_path(char path[4096], const char *folder, int64_t step, const char *part)
+{
+    snprintf(path, 4096, "%s/" STEP_PREFIX "%09lld/%s.safetensors", folder, (long long)step, part);
+}
+
+cod_status cod_checkpoint_write(const cod_checkpoint *checkpoint, const char *folder, int64_t step, const char *part)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/" STEP_PREFIX "%09lld", folder, (long long)step);
+    COD_TRY(cod_folder_create(path));
+    part_path(path, folder, step, part);
+    return cod_st_write(path, checkpoint->tensors, checkpoint->tensor_count, checkpoint->texts, checkpoint->text_count);
+}
+
+cod_status cod_checkpoint_open(const char *folder, int64_t step, const char *part, cod_st_file **file)
+{
+    char path[4096];
+    part_path(path, folder, step, part);
+    return cod_st_open(path, file);
+}
+
+cod_status cod_checkpoint_read(const cod_st_file *file, const char *name, void *data, size_t bytes)
+{
+    const cod_st_tensor *tensor = cod_st_tensor_find(file, name);
+    if (tensor == NULL)
+        return cod_fail(COD_ERR_FORMAT, "the checkpoint has no '%s'", name);
+    if (tensor->bytes != bytes)
+        return cod_fail(COD_ERR_FORMAT,
+                        "the checkpoint's '%s' has %zu bytes, not %zu: it is of another model or set-up", name,
+                        tensor->bytes, bytes);
+    memcpy(data, tensor->data, bytes);
+    return COD_OK;
+}
+
+cod_status cod_checkpoint_number(const cod_st_file *file, const char *key, double *value)
+{
+    const char *text = cod_st_metadata(file, key);
+    char *end = NULL;
+    const double number = text ? strtod(text, &end) : NAN;
+    if (text == NULL || end == text || *end != '\0')
+        return cod_fail(COD_ERR_FORMAT, "the checkpoint has no number '%s'", key);
+    *value = number;
+    return COD_OK;
+}
+
+/** Numbers of the folders step-N, oldest first. */
+static cod_status all_steps(const char *folder, cod_arena *arena, cod_int_list *steps)
+{
+    cod_string_list names = {0};
+    *steps = (cod_int_list){0};
+    if (!cod_file_exists(folder))
+        return COD_OK;
+    COD_TRY(cod_folder_list(folder, STEP_PREFIX, "", arena, &names));
+    steps->items = cod_arena_alloc(arena, (names.count + 1) * sizeof *steps->items);
+    COD_REQUIRE_MEMORY(steps->items);
+    for (size_t i = 0; i < names.count; i++) {
+        char *end = NULL;
+        const long long step = strtoll(names.items[i] + strlen(STEP_PREFIX), &end, 10);
+        if (*end == '\0' && step >= 0)
+            steps->items[steps->count++] = step;
+    }
+    return COD_OK;
+}
+
+cod_status cod_checkpoint_list(const char *folder, const char *const *parts, size_t part_count, cod_arena *arena,
+                               cod_int_list *steps)
+{
+    cod_int_list all = {0};
+    COD_TRY(all_steps(folder, arena, &all));
+    *steps = (cod_int_list){.items = cod_arena_alloc(arena, (all.count + 1) * sizeof(int64_t))};
+    COD_REQUIRE_MEMORY(steps->items);
+    for (size_t i = all.count; i-- > 0;) {
+        bool complete = true;
+        for (size_t p = 0; p < part_count && complete; p++) {
+            char path[4096];
+            cod_st_file *file = NULL;
+            part_path(path, folder, all.items[i], parts[p]);
+            complete = cod_file_exists(path);
+            if (complete && cod_st_open(path, &file) != COD_OK) {
+                cod_log_warn("%s; looking for an older checkpoint", cod_error_message());
+                complete = false;
+            }
+            cod_st_close(file);
+        }
+        if (complete)
+            steps->items[steps->count++] = all.items[i];
+    }
+    return COD_OK;
+}
+
+cod_status cod_checkpoint_prune(const char *folder, const char *part, int64_t keep)
+{
+    cod_arena arena = {0};
+    cod_int_list all = {0};
+    cod_status status = all_steps(folder, &arena, &all);
+    int64_t kept = 0;
+    for (size_t i = all.count; status == COD_OK && i-- > 0;) {
+        char path[4096];
+        part_path(path, folder, all.items[i], part);
+        if (!cod_file_exists(path) || kept++ < keep)
+            continue;
+        status = cod_file_remove(path);
+        /* The last part's owner removes the folder; for the others it is not empty yet. */
+        snprintf(path, sizeof path, "%s/" STEP_PREFIX "%09lld", folder, (long long)all.items[i]);
+        if (status == COD_OK && rmdir(path) != 0 && errno != ENOTEMPTY && errno != EEXIST && errno != ENOENT)
+            status = cod_fail(COD_ERR_IO, "cannot remove '%s': %s", path, strerror(errno));
+    }
+    cod_arena_clear(&arena);
+    return status;
+}

@@ -1,0 +1,49 @@
+/**
+ * @file
+ * Checkpoints of a run: OUTPUT/NAME/checkpoints/step-XXXXXXXXX/group-G.safetensors, and rank-R.safetensors where a strategy
+ * keeps state of its own on each rank. Every file is written aside, flushed and renamed, so a step is there or is not.
+ */
+#ifndef COD_TRAIN_CHECKPOINT_H
+#define COD_TRAIN_CHECKPOINT_H
+
+#include "core/option.h"
+#include "io/safetensors.h"
+
+/** What a checkpoint file holds: arrays and texts. Zeroed = empty; memory of the arrays is borrowed. */
+typedef struct cod_checkpoint {
+    cod_arena arena;
+    cod_st_tensor *tensors;
+    size_t tensor_count, tensor_capacity;
+    cod_st_text *texts;
+    size_t text_count, text_capacity;
+} cod_checkpoint;
+
+/** Adds an array of `bytes` bytes as u8; `data` is borrowed until the checkpoint is written. */
+COD_MUST_CHECK cod_status cod_checkpoint_add_bytes(cod_checkpoint *checkpoint, const char *name, const void *data,
+                                                   size_t bytes);
+COD_MUST_CHECK cod_status cod_checkpoint_add_f32(cod_checkpoint *checkpoint, const char *name, const float *data,
+                                                 size_t count);
+COD_MUST_CHECK cod_status cod_checkpoint_add_number(cod_checkpoint *checkpoint, const char *key, double value);
+COD_MUST_CHECK cod_status cod_checkpoint_add_text(cod_checkpoint *checkpoint, const char *key, const char *value);
+void cod_checkpoint_clear(cod_checkpoint *checkpoint);
+
+/** Writes the arrays as STEP's file "PART.safetensors" below `folder` (…/checkpoints). */
+COD_MUST_CHECK cod_status cod_checkpoint_write(const cod_checkpoint *checkpoint, const char *folder, int64_t step,
+                                               const char *part);
+
+/** Opens a step's part; COD_ERR_IO or COD_ERR_FORMAT when it is absent or damaged. cod_st_close() ends it. */
+COD_MUST_CHECK cod_status cod_checkpoint_open(const char *folder, int64_t step, const char *part, cod_st_file **file);
+
+/** Copies an array out; COD_ERR_FORMAT when it is absent or of another size. */
+COD_MUST_CHECK cod_status cod_checkpoint_read(const cod_st_file *file, const char *name, void *data, size_t bytes);
+/** A number among the texts; COD_ERR_FORMAT when absent. */
+COD_MUST_CHECK cod_status cod_checkpoint_number(const cod_st_file *file, const char *key, double *value);
+
+/** Steps below `folder` for which all of `parts` exist and open, newest first. @param[out] steps  in `arena` */
+COD_MUST_CHECK cod_status cod_checkpoint_list(const char *folder, const char *const *parts, size_t part_count,
+                                              cod_arena *arena, cod_int_list *steps);
+
+/** Removes this part's files of all steps but the newest `keep`; folders that become empty go too. */
+COD_MUST_CHECK cod_status cod_checkpoint_prune(const char *folder, const char *part, int64_t keep);
+
+#endif

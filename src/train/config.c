@@ -1,0 +1,249 @@
+#include "train/config.h"
+
+#include "train/strategy.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_TABLES = 32, MAX_MODELS = 32, MAX_GROUPS = 4096 };
+
+/** The schema of a run, with the memory that it points to. */
+typedef struct run_schema {
+    cod_config_schema schema;
+    cod_config_table tables[MAX_TABLES];
+    cod_config_selector selector;
+    const char *model_names[MAX_MODELS + 1];
+    cod_run_config *run;
+} run_schema;
+
+static const char *const raw_keys[] = {"cluster.groups", NULL};
+
+static const cod_option_table *select_model(void *context, const char *name, void **values)
+{
+    cod_run_config *run = context;
+    const cod_model_kind *kind = cod_model_kind_find(name);
+    if (values != NULL) {
+        /* The options live as long as the configuration; a group's own model starts from the run's memory. */
+        if (run->architecture == NULL || run->model_kind != kind)
+            run->architecture = cod_arena_alloc(cod_config_arena(run->config), kind->table->struct_bytes);
+        run->model_kind = kind;
+        *values = (void *)(uintptr_t)run->architecture;
+    }
+    return kind->table;
+}
+
+static void add_table(run_schema *schema, const cod_option_table *table, void *values)
+{
+    if (schema->schema.count < MAX_TABLES)
+        schema->tables[schema->schema.count++] = (cod_config_table){table, values};
+}
+
+static void make_schema(run_schema *schema, cod_run_config *run)
+{
+    *schema = (run_schema){.run = run};
+    schema->schema.tables = schema->tables;
+    add_table(schema, &cod_root_option_table, &run->root);
+    add_table(schema, &cod_comm_option_table, &run->cluster);
+    add_table(schema, &cod_model_option_table, &run->model);
+    add_table(schema, &cod_data_option_table, &run->data);
+    add_table(schema, &cod_train_option_table, &run->train);
+    for (size_t i = 0; cod_strategy_at(i) != NULL; i++)
+        for (size_t t = 0; t < cod_strategy_at(i)->table_count; t++)
+            add_table(schema, cod_strategy_at(i)->tables[t].table, cod_strategy_at(i)->tables[t].values);
+    add_table(schema, &cod_eval_option_table, &run->eval);
+    add_table(schema, &cod_checkpoint_option_table, &run->checkpoint);
+    add_table(schema, &cod_log_option_table, &run->log);
+    for (size_t i = 0; i < MAX_MODELS && cod_model_kind_at(i) != NULL; i++)
+        schema->model_names[i] = cod_model_kind_at(i)->name;
+    schema->selector = (cod_config_selector){
+        .section = "model", .key = "name", .names = schema->model_names, .select = select_model, .context = run};
+    schema->schema.selectors = &schema->selector;
+    schema->schema.selector_count = 1;
+    schema->schema.raw = raw_keys;
+}
+
+static bool parse_count(const cod_config_node *node, int *out)
+{
+    char *end = NULL;
+    const long value = node != NULL && node->kind == COD_CONFIG_SCALAR ? strtol(node->scalar, &end, 10) : 0;
+    *out = (int)value;
+    return value >= 1 && value <= MAX_GROUPS && *end == '\0';
+}
+
+/** Reads cluster.groups: a number, or a list of {ranks, model}. */
+static void read_groups(cod_run_config *run)
+{
+    cod_config *config = run->config;
+    const cod_config_node *node = cod_config_find(config, "cluster.groups");
+    int count = atoi(run->cluster.groups);
+    if (run->cluster.by_node) {
+        run->group_ranks = cod_arena_alloc(cod_config_arena(config), sizeof(int));
+        return;
+    }
+    if (node != NULL && node->kind == COD_CONFIG_LIST) {
+        run->group_ranks = cod_arena_alloc(cod_config_arena(config), (node->count + 1) * sizeof(int));
+        for (const cod_config_node *item = node->first; item != NULL && run->group_ranks != NULL; item = item->next) {
+            int *ranks = &run->group_ranks[run->group_count++];
+            *ranks = (int)run->cluster.ranks_per_group;
+            if (item->kind != COD_CONFIG_MAPPING) {
+                cod_config_problem(config, item, "a group is a mapping such as {ranks: 4, model: {…}}");
+                continue;
+            }
+            for (const cod_config_node *key = item->first; key != NULL; key = key->next) {
+                if (strcmp(key->key, "ranks") == 0 && !parse_count(key, ranks))
+                    cod_config_problem(config, key, "ranks must be a whole number from 1 to %d", MAX_GROUPS);
+                else if (strcmp(key->key, "ranks") != 0 && strcmp(key->key, "model") != 0)
+                    cod_config_problem(config, key, "unknown key '%s' in a group; a group has: ranks, model", key->key);
+            }
+        }
+        if (node->count == 0)
+            cod_config_problem(config, node, "cluster.groups is an empty list; at least one group is needed");
+        return;
+    }
+    if (node != NULL && !parse_count(node, &count)) {
+        cod_config_problem(config, node, "groups must be a number from 1 to %d or a list of {ranks, model}",
+                           MAX_GROUPS);
+        return;
+    }
+    run->group_count = (size_t)count;
+    run->group_ranks = cod_arena_alloc(cod_config_arena(config), run->group_count * sizeof(int));
+    for (size_t i = 0; run->group_ranks != NULL && i < run->group_count; i++)
+        run->group_ranks[i] = (int)run->cluster.ranks_per_group;
+}
+
+/** Applies cluster.groups[group].model over the run's model. */
+static cod_status apply_group(cod_run_config *run, int group)
+{
+    const cod_config_node *node = cod_config_find(run->config, "cluster.groups");
+    if (group < 0 || node == NULL || node->kind != COD_CONFIG_LIST)
+        return COD_OK;
+    const cod_config_node *item = node->first;
+    for (int i = 0; i < group && item != NULL; i++)
+        item = item->next;
+    const cod_config_node *model = item ? cod_config_child(item, "model") : NULL;
+    if (model == NULL)
+        return COD_OK;
+    cod_option_table table = cod_model_option_table;
+    table.section = "";
+    run_schema whole;
+    make_schema(&whole, run);
+    const cod_config_table tables[] = {{&table, &run->model}};
+    cod_config_selector selector = whole.selector;
+    selector.section = "";
+    const cod_config_schema schema = {.tables = tables, .count = 1, .selectors = &selector, .selector_count = 1};
+    return cod_config_apply_node(run->config, model, &schema);
+}
+
+static void check_strategy(cod_run_config *run)
+{
+    const char *names[64];
+    size_t count = 0;
+    for (; count < 64 && cod_strategy_at(count) != NULL; count++)
+        names[count] = cod_strategy_at(count)->name;
+    run->strategy = cod_strategy_find(run->train.strategy);
+    if (run->strategy != NULL) {
+        if (run->strategy->check != NULL)
+            run->strategy->check(run->config);
+        return;
+    }
+    const char *near = cod_suggest(run->train.strategy, names, count);
+    char list[512] = "";
+    for (size_t i = 0; i < count; i++)
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "", names[i]);
+    cod_config_problem_key(run->config, "train.strategy", "there is no strategy '%s'; %s%s%s strategies are: %s",
+                           run->train.strategy, near ? "did you mean '" : "", near ? near : "", near ? "'?" : "", list);
+}
+
+static void check_backend(cod_run_config *run)
+{
+    if (cod_backend_find(run->train.backend) != NULL)
+        return;
+    char list[256] = "";
+    for (size_t i = 0; cod_backend_name_at(i) != NULL; i++)
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "", cod_backend_name_at(i));
+    cod_config_problem_key(run->config, "train.backend", "there is no backend '%s' in this build; backends are: %s",
+                           run->train.backend, list);
+}
+
+/** What concerns several options, or needs more than a table. */
+static void check_together(cod_run_config *run)
+{
+    cod_config *config = run->config;
+    check_strategy(run);
+    check_backend(run);
+    if (cod_duration_parse(run->train.max_time, &run->max_time_s) != COD_OK)
+        cod_config_problem_key(config, "train.max_time", "%s", cod_error_message());
+    if (cod_data_options_check(&run->data) != COD_OK)
+        cod_config_problem_key(config, "data.path", "%s", cod_error_message());
+    if (run->root.name[0] == '\0' || strchr(run->root.name, '/') != NULL || strcmp(run->root.name, "..") == 0 ||
+        strcmp(run->root.name, ".") == 0)
+        cod_config_problem_key(config, "name", "'%s' cannot be a folder's name", run->root.name);
+    if (run->train.warmup >= run->train.steps)
+        cod_config_problem_key(config, "train.warmup", "%lld steps of warm-up leave nothing of %lld steps",
+                               (long long)run->train.warmup, (long long)run->train.steps);
+    if (run->train.nesterov && run->train.momentum == 0)
+        cod_config_problem_key(config, "train.nesterov", "Nesterov's variant needs train.momentum above 0");
+    if (strcmp(run->model.init, "shared") != 0 && strcmp(run->model.init, "own") != 0 &&
+        strstr(run->model.init, ".safetensors") == NULL)
+        cod_config_problem_key(config, "model.init", "'%s' is not `shared`, `own` or a .safetensors file",
+                               run->model.init);
+}
+
+cod_status cod_run_config_load(const char *path, const char *const *overrides, size_t count, int group,
+                               cod_run_config *out)
+{
+    *out = (cod_run_config){0};
+    run_schema schema;
+    cod_status status = COD_OK;
+    COD_TRY_GOTO(status, fail, cod_config_open(path, overrides, count, &out->config));
+    make_schema(&schema, out);
+    COD_TRY_GOTO(status, fail, cod_config_apply(out->config, &schema.schema));
+    read_groups(out);
+    COD_TRY_GOTO(status, fail, apply_group(out, group));
+    if (cod_config_problem_count(out->config) == 0)
+        check_together(out);
+    else
+        check_strategy(out);
+    COD_TRY_GOTO(status, fail, cod_config_check(out->config));
+    return COD_OK;
+fail:
+    cod_run_config_clear(out);
+    return status;
+}
+
+void cod_run_config_clear(cod_run_config *run)
+{
+    cod_config_destroy(run->config);
+    *run = (cod_run_config){0};
+}
+
+int cod_run_config_ranks(const cod_run_config *run)
+{
+    int ranks = 0;
+    for (size_t i = 0; i < run->group_count; i++)
+        ranks += run->group_ranks[i];
+    return run->strategy->single_rank ? 1 : ranks;
+}
+
+const char *cod_run_config_folder(const cod_run_config *run)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", run->root.output, run->root.name);
+    return cod_arena_strdup(cod_config_arena(run->config), path);
+}
+
+cod_status cod_run_config_resolved(cod_run_config *run, char **text)
+{
+    run_schema schema;
+    make_schema(&schema, run);
+    return cod_config_resolved(run->config, &schema.schema, true, text);
+}
+
+cod_status cod_run_config_document(cod_config_style style, char **text)
+{
+    cod_run_config run = {0};
+    run_schema schema;
+    make_schema(&schema, &run);
+    return cod_config_document(&schema.schema, style, text);
+}

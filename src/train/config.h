@@ -1,0 +1,59 @@
+/**
+ * @file
+ * The configuration of a run: one YAML file and overrides, all sections, checked as a whole.
+ */
+#ifndef COD_TRAIN_CONFIG_H
+#define COD_TRAIN_CONFIG_H
+
+#include "comm/comm.h"
+#include "config/config.h"
+#include "data/options.h"
+#include "nn/model.h"
+#include "train/options.h"
+
+struct cod_strategy_kind;
+
+typedef struct cod_run_config {
+    cod_config *config;
+    cod_root_options root;
+    cod_comm_options cluster;
+    cod_model_options model;
+    cod_data_options data;
+    cod_train_options train;
+    cod_eval_options eval;
+    cod_checkpoint_options checkpoint;
+    cod_log_options log;
+    const struct cod_strategy_kind *strategy;
+    const cod_model_kind *model_kind;
+    const void *architecture; /**< the chosen model's options */
+    double max_time_s;        /**< 0 = none */
+    int *group_ranks;         /**< [group_count] ranks of each group asked for; 0 in [0] = one group a node */
+    size_t group_count;
+} cod_run_config;
+
+/** Where group options differ from the run's: cluster.groups[GROUP].model. Pass -1 for the run as a whole. */
+enum { COD_NO_GROUP = -1 };
+
+/**
+ * Loads and checks everything; all problems come in one message, and nothing is created on disk.
+ *
+ * @param[in]  path  of the YAML file; NULL = defaults and overrides
+ * @param[out] out   new; cod_run_config_clear()
+ */
+COD_MUST_CHECK cod_status cod_run_config_load(const char *path, const char *const *overrides, size_t count, int group,
+                                              cod_run_config *out);
+void cod_run_config_clear(cod_run_config *run);
+
+/** Ranks that the configuration asks for; 0 = as many as there are (one group a node). */
+int cod_run_config_ranks(const cod_run_config *run);
+
+/** The run's folder, OUTPUT/NAME, in the configuration's arena. */
+const char *cod_run_config_folder(const cod_run_config *run);
+
+/** Every option with its value, as YAML that loads again. @param[out] text  new; free() */
+COD_MUST_CHECK cod_status cod_run_config_resolved(cod_run_config *run, char **text);
+
+/** Every option there is, for docs/config.md and `codistill config`. @param[out] text  new; free() */
+COD_MUST_CHECK cod_status cod_run_config_document(cod_config_style style, char **text);
+
+#endif

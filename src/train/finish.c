@@ -1,0 +1,264 @@
+/* The end of a run: each group's model, the best of them or their mean, and summary.json. */
+#include "core/log.h"
+#include "core/trace.h"
+#include "infer/model_file.h"
+#include "train/trainer_internal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/** What a rank tells all others at the end; doubles, so that it can be gathered as bytes. */
+typedef struct closing {
+    double psnr_y, ssim_y, psnr_rgb, bicubic_psnr_y; /**< of the group, from its first rank */
+    double step_ms, teacher_ms, exchange_ms, wall_s;
+    double intergroup_bytes, intragroup_bytes; /**< of this rank */
+    double pulls, publications, rejected, switches, merges;
+    double parameters, fingerprint_high, fingerprint_low;
+} closing;
+
+static void group_model_path(const trainer *t, int group, char path[4096])
+{
+    snprintf(path, 4096, "%s/group.%d.safetensors", t->folder, group);
+}
+
+/** Mean PSNR of an upscaler on all held-out pictures; NaN when there are none. */
+static cod_status mean_psnr(trainer *t, cod_upscaler *upscaler, double *mean)
+{
+    const size_t count = cod_dataset_size(t->dataset, COD_SPLIT_VAL);
+    const int scale = cod_dataset_scale(t->dataset);
+    *mean = count > 0 ? 0 : NAN;
+    for (size_t i = 0; i < count; i++) {
+        cod_pair pair;
+        cod_quality quality;
+        COD_TRY(cod_dataset_read(t->dataset, COD_SPLIT_VAL, i, &pair));
+        const cod_image low = {pair.low_width, pair.low_height, 3, 8, (void *)(uintptr_t)pair.low};
+        const cod_image truth = {pair.low_width * scale, pair.low_height * scale, 3, 8, (void *)(uintptr_t)pair.high};
+        const cod_status status = cod_evaluate_pair(upscaler, &low, &truth, &quality, NULL);
+        cod_pair_clear(&pair);
+        COD_TRY(status);
+        *mean += quality.psnr_y / (double)count;
+    }
+    return COD_OK;
+}
+
+/** The leader's part: evaluate on all held-out pictures and save the group's model. */
+static cod_status close_group(trainer *t, closing *out)
+{
+    char path[4096];
+    cod_quality mean;
+    COD_TRY(trainer_refresh_eval(t));
+    COD_TRY(trainer_validate(t, 0, &mean));
+    COD_TRY(mean_psnr(t, t->bicubic, &out->bicubic_psnr_y));
+    out->psnr_y = mean.psnr_y, out->ssim_y = mean.ssim_y, out->psnr_rgb = mean.psnr_rgb;
+    group_model_path(t, cod_group_index(t->group), path);
+    return cod_model_save_weights(path, &t->model, &t->eval_weights, NULL, 0);
+}
+
+static void fill_closing(trainer *t, closing *out)
+{
+    cod_comm_counters counters;
+    cod_strategy_stats stats = {0};
+    cod_comm_read_counters(t->context.comm, &counters);
+    if (t->strategy->ops->stats != NULL)
+        t->strategy->ops->stats(t->strategy, &stats);
+    const uint64_t fingerprint = cod_graph_fingerprint(t->model.graph);
+    out->step_ms = trainer_median_ms(t, SIZE_MAX);
+    out->teacher_ms = stats.teacher_ms;
+    out->exchange_ms = stats.exchange_ms;
+    out->wall_s = cod_clock_s() - t->start_s;
+    out->intergroup_bytes = (double)counters.pulled_bytes;
+    out->intragroup_bytes = (double)counters.group_bytes;
+    out->pulls = (double)stats.pulls, out->publications = (double)stats.publications;
+    out->rejected = (double)stats.rejected, out->merges = (double)stats.merges;
+    out->switches = (double)stats.teacher_switches;
+    out->parameters = (double)t->weights.layout.trainable;
+    out->fingerprint_high = (double)(fingerprint >> 32), out->fingerprint_low = (double)(uint32_t)fingerprint;
+}
+
+/** Waits for every group's closing, but not for ever: a group that died has saved what it could. */
+static cod_status gather_closings(trainer *t, closing *all)
+{
+    cod_group *world = cod_comm_world(t->context.comm);
+    const int size = cod_group_size(world), rank = cod_group_rank(world);
+    size_t *offsets = malloc(2 * (size_t)size * sizeof *offsets);
+    COD_REQUIRE_MEMORY(offsets);
+    for (int i = 0; i < size; i++) {
+        offsets[i] = (size_t)i * sizeof *all;
+        offsets[size + i] = sizeof *all;
+    }
+    const closing *mine = &all[rank];
+    const double patience = fmax(t->config->cluster.teardown_timeout_s, 0.5 * mine->wall_s);
+    cod_request *request = NULL;
+    cod_status status = cod_group_gather_start(world, all, offsets, offsets + size, &request);
+    free(offsets);
+    if (status == COD_OK)
+        status = cod_request_wait(&request, patience);
+    if (status == COD_ERR_INTERRUPTED)
+        return cod_fail(COD_ERR_PEER,
+                        "other groups did not finish within %.0f s; this group's model and checkpoint are saved",
+                        patience);
+    return status;
+}
+
+/** Reads a group's final values; they must fit `count`. */
+static cod_status read_values(const trainer *t, int group, float *values)
+{
+    char path[4096];
+    group_model_path(t, group, path);
+    return cod_model_load_values(path, &t->model, COD_LOAD_STRICT, values, NULL);
+}
+
+/** final.safetensors: the best group's model, or the mean of all where they are alike and it is better. */
+static cod_status choose_final(trainer *t, const closing *all, char choice[64], double *psnr)
+{
+    const int groups = cod_group_count(t->group);
+    int best = 0;
+    bool alike = groups > 1;
+    for (int g = 0; g < groups; g++) {
+        const closing *c = &all[cod_group_world_rank(t->group, g, 0)];
+        if (c->psnr_y > all[cod_group_world_rank(t->group, best, 0)].psnr_y)
+            best = g;
+        alike = alike && c->fingerprint_high == all[0].fingerprint_high && c->fingerprint_low == all[0].fingerprint_low;
+    }
+    *psnr = all[cod_group_world_rank(t->group, best, 0)].psnr_y;
+    snprintf(choice, 64, "group %d", best);
+    char path[4096], group_path[4096];
+    snprintf(path, sizeof path, "%s/final.safetensors", t->folder);
+    group_model_path(t, best, group_path);
+    if (alike) {
+        const size_t count = cod_weights_count(&t->weights);
+        float *mean = calloc(2 * count, sizeof *mean), *values = mean + count;
+        COD_REQUIRE_MEMORY(mean);
+        cod_status status = COD_OK;
+        for (int g = 0; g < groups && status == COD_OK; g++) {
+            status = read_values(t, g, values);
+            for (size_t i = 0; i < count; i++)
+                mean[i] += values[i] / (float)groups;
+        }
+        double together = 0;
+        if (status == COD_OK)
+            status = cod_weights_upload(&t->eval_weights, mean);
+        if (status == COD_OK)
+            status = mean_psnr(t, t->upscaler, &together);
+        if (status == COD_OK && together > *psnr) {
+            *psnr = together;
+            snprintf(choice, 64, "mean of %d groups", groups);
+            status = cod_model_save(path, &t->model, mean, NULL, 0);
+            free(mean);
+            return status;
+        }
+        free(mean);
+        COD_TRY(status);
+    }
+    void *data = NULL;
+    size_t bytes = 0;
+    COD_TRY(cod_file_read(group_path, SIZE_MAX / 2, &data, &bytes));
+    const cod_status status = cod_file_write(path, data, bytes);
+    free(data);
+    return status;
+}
+
+static void summarise_groups(trainer *t, cod_json *json, const closing *all)
+{
+    cod_json_open(json, "group_results", '[');
+    for (int g = 0; g < cod_group_count(t->group); g++) {
+        const closing *c = &all[cod_group_world_rank(t->group, g, 0)];
+        cod_json_open(json, NULL, '{');
+        cod_json_integer(json, "group", g);
+        cod_json_integer(json, "ranks", cod_group_members_of(t->group, g).size);
+        cod_json_number(json, "psnr_y", c->psnr_y);
+        cod_json_number(json, "ssim_y", c->ssim_y);
+        cod_json_number(json, "psnr_rgb", c->psnr_rgb);
+        cod_json_number(json, "step_ms_median", c->step_ms);
+        cod_json_number(json, "teacher_ms_median", c->teacher_ms);
+        cod_json_number(json, "exchange_ms_per_step", c->exchange_ms);
+        cod_json_number(json, "pulls", c->pulls);
+        cod_json_number(json, "rejected", c->rejected);
+        cod_json_number(json, "publications", c->publications);
+        cod_json_number(json, "teacher_switches", c->switches);
+        cod_json_number(json, "merges", c->merges);
+        cod_json_close(json);
+    }
+    cod_json_close(json);
+}
+
+static cod_status write_summary(trainer *t, const closing *all, const char *choice, double final_psnr)
+{
+    const cod_train_context *context = &t->context;
+    const cod_run_config *config = t->config;
+    const int ranks = cod_comm_size(context->comm), groups = cod_group_count(t->group);
+    double inter = 0, intra = 0, wall = 0;
+    for (int r = 0; r < ranks; r++) {
+        inter += all[r].intergroup_bytes;
+        intra += all[r].intragroup_bytes;
+        wall = fmax(wall, all[r].wall_s);
+    }
+    /* A ring all-reduce of every gradient over all ranks sends 2·S·(R-1)/R a rank and step; between g groups of contiguous
+     * ranks, g of the R links of the ring cross. */
+    const double bytes = 4 * all[0].parameters, steps = (double)(context->steps - t->first_step);
+    const double allreduce_between = groups > 1 ? steps * groups * 2 * bytes * (ranks - 1) / ranks : 0;
+    cod_json json = {.indent = 2};
+    cod_json_open(&json, NULL, '{');
+    cod_json_string(&json, "name", config->root.name);
+    cod_json_string(&json, "version", t->request->version);
+    cod_json_string(&json, "strategy", config->strategy->name);
+    cod_json_string(&json, "model", t->model.kind->name);
+    cod_json_integer(&json, "parameters", (int64_t)all[0].parameters);
+    cod_json_integer(&json, "seed", config->root.seed);
+    cod_json_integer(&json, "groups", groups);
+    cod_json_integer(&json, "ranks_per_group", cod_group_size(t->group));
+    cod_json_integer(&json, "ranks", ranks);
+    cod_json_integer(&json, "steps", context->steps);
+    cod_json_integer(&json, "resumed_from", t->first_step);
+    cod_json_integer(&json, "samples_per_group",
+                     context->steps * context->batch * config->train.accumulate * cod_group_size(t->group));
+    cod_json_string(&json, "precision", cod_dtype_name(context->activation));
+    cod_json_string(&json, "device", context->backend->describe(context->device));
+    cod_json_number(&json, "wall_s", wall);
+    cod_json_number(&json, "core_s", wall * ranks);
+    cod_json_number(&json, "step_ms_median", all[0].step_ms);
+    cod_json_number(&json, "teacher_ms_median", all[0].teacher_ms);
+    cod_json_number(&json, "intergroup_bytes", inter);
+    cod_json_number(&json, "intragroup_bytes", intra);
+    cod_json_number(&json, "allreduce_intergroup_bytes", allreduce_between);
+    cod_json_number(&json, "psnr_y", final_psnr);
+    cod_json_number(&json, "bicubic_psnr_y", all[0].bicubic_psnr_y);
+    cod_json_string(&json, "final_is", choice);
+    summarise_groups(t, &json, all);
+    cod_json_close(&json);
+    char *text = NULL, path[4096];
+    COD_TRY(cod_json_end(&json, &text));
+    snprintf(path, sizeof path, "%s/summary.json", t->folder);
+    const cod_status status = cod_file_write(path, text, strlen(text));
+    free(text);
+    return status;
+}
+
+static cod_status finish_all(trainer *t, closing *all)
+{
+    closing *mine = &all[cod_comm_rank(t->context.comm)];
+    char choice[64];
+    double psnr;
+    cod_status status = t->leader ? close_group(t, mine) : COD_OK;
+    COD_TRY(cod_group_agree(t->group, status, NULL));
+    fill_closing(t, mine);
+    COD_TRY(gather_closings(t, all));
+    if (cod_comm_rank(t->context.comm) != 0)
+        return COD_OK;
+    COD_TRY(choose_final(t, all, choice, &psnr));
+    COD_TRY(write_summary(t, all, choice, psnr));
+    cod_log_info("final.safetensors is %s: %.2f dB on the held-out pictures, bicubic %.2f dB", choice, psnr,
+                 all[0].bicubic_psnr_y);
+    return COD_OK;
+}
+
+cod_status trainer_finish(trainer *t)
+{
+    closing *all = calloc((size_t)cod_comm_size(t->context.comm), sizeof *all);
+    COD_REQUIRE_MEMORY(all);
+    const cod_status status = finish_all(t, all);
+    free(all);
+    return status;
+}

@@ -1,0 +1,24 @@
+/**
+ * @file
+ * Averaging gradients over a group while backward runs: what every data-parallel strategy does inside its group.
+ */
+#ifndef COD_TRAIN_GROUP_AVERAGE_H
+#define COD_TRAIN_GROUP_AVERAGE_H
+
+#include "train/strategy.h"
+
+enum { COD_GROUP_AVERAGE_MAX = 256 };
+
+/** Reductions under way. Zeroed = none. */
+typedef struct cod_group_average {
+    cod_reduction *reductions[COD_GROUP_AVERAGE_MAX];
+    size_t count;
+} cod_group_average;
+
+/** Starts averaging a complete bucket; does nothing in a group of one. */
+COD_MUST_CHECK cod_status cod_group_average_start(cod_group_average *average, cod_train_context *context,
+                                                  cod_bucket bucket);
+/** Waits for all that were started. */
+COD_MUST_CHECK cod_status cod_group_average_wait(cod_group_average *average, cod_train_context *context);
+
+#endif

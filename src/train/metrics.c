@@ -1,0 +1,124 @@
+#include "train/metrics.h"
+
+#include "io/file.h"
+#include "io/tensorboard.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct cod_metrics {
+    int group;
+    cod_file_log *log;
+    cod_tensorboard *board;
+};
+
+enum { METRICS_BYTES_MAX = 1 << 30 };
+
+/** Rewrites a metrics file without the lines behind `from_step`. */
+static cod_status drop_later_lines(const char *path, int64_t from_step)
+{
+    void *data = NULL;
+    size_t bytes = 0;
+    if (!cod_file_exists(path))
+        return COD_OK;
+    COD_TRY(cod_file_read(path, METRICS_BYTES_MAX, &data, &bytes));
+    char *const text = data;
+    size_t kept = 0;
+    for (size_t at = 0; at < bytes;) {
+        const char *newline = memchr(text + at, '\n', bytes - at);
+        const size_t length = newline ? (size_t)(newline - (text + at)) + 1 : bytes - at;
+        cod_json_value *line = NULL;
+        if (newline != NULL && cod_json_parse(text + at, length, &line) == COD_OK &&
+            cod_json_get_number(cod_json_get(line, "step"), INFINITY) <= (double)from_step) {
+            memmove(text + kept, text + at, length);
+            kept += length;
+        }
+        cod_json_free(line);
+        at += length;
+    }
+    const cod_status status = kept == bytes ? COD_OK : cod_file_write(path, text, kept);
+    free(data);
+    return status;
+}
+
+cod_status cod_metrics_open(const char *folder, int group, int64_t from_step, bool tensorboard, cod_metrics **out)
+{
+    char path[4096];
+    cod_metrics *metrics = calloc(1, sizeof *metrics);
+    COD_REQUIRE_MEMORY(metrics);
+    metrics->group = group;
+    snprintf(path, sizeof path, "%s/metrics.%d.jsonl", folder, group);
+    cod_status status = drop_later_lines(path, from_step);
+    if (status == COD_OK)
+        status = cod_file_log_open(path, &metrics->log);
+    snprintf(path, sizeof path, "%s/tensorboard/group%d", folder, group);
+    if (status == COD_OK && tensorboard)
+        status = cod_folder_create(path);
+    if (status == COD_OK && tensorboard)
+        status = cod_tensorboard_open(path, &metrics->board);
+    if (status != COD_OK) {
+        cod_metrics_close(metrics);
+        return status;
+    }
+    *out = metrics;
+    return COD_OK;
+}
+
+void cod_metrics_close(cod_metrics *metrics)
+{
+    if (metrics == NULL)
+        return;
+    cod_file_log_close(metrics->log);
+    cod_tensorboard_close(metrics->board);
+    free(metrics);
+}
+
+cod_status cod_metrics_write(cod_metrics *metrics, const cod_metrics_line *line)
+{
+    const cod_strategy_stats *s = &line->strategy;
+    const struct {
+        const char *key;
+        double value;
+    } numbers[] = {
+        {"loss", line->loss},
+        {"task_loss", line->task_loss},
+        {"distill_loss", s->distill_loss},
+        {"distill_weight", s->distill_weight},
+        {"lr", line->rate},
+        {"step_ms", line->step_ms},
+        {"images_per_s", line->images_per_s},
+        {"psnr_y", line->psnr_y},
+        {"teacher_step", s->teacher_step < 0 ? NAN : (double)s->teacher_step},
+        {"staleness_steps", s->staleness_steps < 0 ? NAN : (double)s->staleness_steps},
+        {"pulled_bytes", (double)s->pulled_bytes},
+        {"published_bytes", (double)s->published_bytes},
+        {"rejected", (double)s->rejected},
+        {"merges", (double)s->merges},
+    };
+    cod_json json = {0};
+    char *text = NULL;
+    cod_json_open(&json, NULL, '{');
+    cod_json_integer(&json, "step", line->step);
+    cod_json_integer(&json, "group", metrics->group);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        cod_json_number(&json, numbers[i].key, numbers[i].value);
+    cod_json_close(&json);
+    COD_TRY(cod_json_end(&json, &text));
+    cod_status status = cod_file_log_line(metrics->log, text);
+    free(text);
+    for (size_t i = 0; status == COD_OK && metrics->board != NULL && i < sizeof numbers / sizeof numbers[0]; i++) {
+        char tag[64];
+        snprintf(tag, sizeof tag, "train/%s", numbers[i].key);
+        if (!isnan(numbers[i].value))
+            status = cod_tensorboard_scalar(metrics->board, line->step, tag, (float)numbers[i].value);
+    }
+    return status;
+}
+
+cod_status cod_metrics_image(cod_metrics *metrics, int64_t step, const char *tag, int width, int height,
+                             const void *png, size_t bytes)
+{
+    return metrics->board ? cod_tensorboard_image(metrics->board, step, tag, width, height, 3, png, bytes) : COD_OK;
+}

@@ -1,0 +1,31 @@
+/**
+ * @file
+ * Where a group's numbers go: metrics.GROUP.jsonl, TensorBoard events and samples, all in the run's folder.
+ */
+#ifndef COD_TRAIN_METRICS_H
+#define COD_TRAIN_METRICS_H
+
+#include "train/strategy.h"
+
+typedef struct cod_metrics cod_metrics;
+
+/** One line of metrics. NaN numbers and negative steps are written as null. */
+typedef struct cod_metrics_line {
+    int64_t step; /**< updates done */
+    double loss, task_loss, rate, step_ms, images_per_s, psnr_y;
+    cod_strategy_stats strategy;
+} cod_metrics_line;
+
+/**
+ * Opens or continues the files of group `group` in `folder`; metrics after step `from_step`, left by a run that died, are
+ * dropped. @param[out] out  new; cod_metrics_close()
+ */
+COD_MUST_CHECK cod_status cod_metrics_open(const char *folder, int group, int64_t from_step, bool tensorboard,
+                                           cod_metrics **out);
+COD_MUST_CHECK cod_status cod_metrics_write(cod_metrics *metrics, const cod_metrics_line *line);
+/** An 8-bit RGB picture, for TensorBoard. */
+COD_MUST_CHECK cod_status cod_metrics_image(cod_metrics *metrics, int64_t step, const char *tag, int width, int height,
+                                            const void *png, size_t bytes);
+void cod_metrics_close(cod_metrics *metrics);
+
+#endif

@@ -1,0 +1,143 @@
+#include "train/options.h"
+
+#include "infer/upscaler.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static const cod_option root_options[] = {
+    {"name", COD_OPTION_STRING, offsetof(cod_root_options, name), "run", 0, 0, NULL,
+     "name of the run; its folder is OUTPUT/NAME"},
+    {"seed", COD_OPTION_INT, offsetof(cod_root_options, seed), "1", 0, 1e15, NULL,
+     "seed of everything random; equal seeds give equal data order and initial weights"},
+    {"output", COD_OPTION_STRING, offsetof(cod_root_options, output), "runs", 0, 0, NULL,
+     "folder that holds the folders of runs"},
+};
+const cod_option_table cod_root_option_table = {"", "The run as a whole", root_options, COUNT(root_options),
+                                                sizeof(cod_root_options)};
+
+static const char *const init_modes[] = {"strict", "partial", NULL};
+static const cod_option model_options[] = {
+    {"name", COD_OPTION_STRING, offsetof(cod_model_options, name), "srresnet", 0, 0, NULL,
+     "the architecture; `codistill models` lists them"},
+    {"init", COD_OPTION_STRING, offsetof(cod_model_options, init), "shared", 0, 0, NULL,
+     "initial weights: `shared` (all groups start equal, which merging needs), `own` (each group its own), or a model "
+     "file to "
+     "fine-tune"},
+    {"init_mode", COD_OPTION_CHOICE, offsetof(cod_model_options, init_mode), "strict", 0, 0, init_modes,
+     "with a model file: every tensor must match, or only those that do are loaded"},
+};
+const cod_option_table cod_model_option_table = {"model", "The network that is trained", model_options,
+                                                 COUNT(model_options), sizeof(cod_model_options)};
+
+static const char *const losses[] = {"l1", "mse", "charbonnier", NULL};
+static const char *const optimisers[] = {"sgd", "adam", "adamw", NULL};
+static const char *const schedules[] = {"constant", "step", "cosine", NULL};
+#define FIELD(name) offsetof(cod_train_options, name)
+static const cod_option train_options[] = {
+    {"strategy", COD_OPTION_STRING, FIELD(strategy), "codistill", 0, 0, NULL,
+     "how ranks co-operate: single, allreduce or codistill"},
+    {"steps", COD_OPTION_INT, FIELD(steps), "10000", 1, 1e12, NULL, "updates of the weights"},
+    {"backend", COD_OPTION_STRING, FIELD(backend), "cpu", 0, 0, NULL, "what computes: cpu, or ref (slow, for checks)"},
+    {"precision", COD_OPTION_CHOICE, FIELD(precision), "auto", 0, 0, cod_precision_names,
+     "type of activations; weights and sums are always f32. auto: bf16 where the processor has it"},
+    {"accumulate", COD_OPTION_INT, FIELD(accumulate), "1", 1, 4096, NULL,
+     "mini-batches whose gradients are added up for one update"},
+    {"loss", COD_OPTION_CHOICE, FIELD(loss), "l1", 0, 0, losses, "task loss between output and truth"},
+    {"optimiser", COD_OPTION_CHOICE, FIELD(optimiser), "adam", 0, 0, optimisers, "update rule"},
+    {"rate", COD_OPTION_FLOAT, FIELD(rate), "1e-3", 1e-12, 1e3, NULL, "learning rate, before the schedule"},
+    {"momentum", COD_OPTION_FLOAT, FIELD(momentum), "0.9", 0, 0.9999, NULL, "of sgd"},
+    {"nesterov", COD_OPTION_BOOL, FIELD(nesterov), "false", 0, 0, NULL, "Nesterov's variant of sgd's momentum"},
+    {"beta1", COD_OPTION_FLOAT, FIELD(beta1), "0.9", 0, 0.99999, NULL, "adam: decay of the mean gradient"},
+    {"beta2", COD_OPTION_FLOAT, FIELD(beta2), "0.999", 0, 0.9999999, NULL, "adam: decay of the mean squared gradient"},
+    {"epsilon", COD_OPTION_FLOAT, FIELD(epsilon), "1e-8", 1e-30, 1, NULL, "adam: added to the root"},
+    {"weight_decay", COD_OPTION_FLOAT, FIELD(weight_decay), "0", 0, 10, NULL,
+     "pull of the weights toward zero; decoupled in adamw"},
+    {"clip_norm", COD_OPTION_FLOAT, FIELD(clip_norm), "0", 0, 1e9, NULL,
+     "largest norm of the gradient; 0 = no clipping"},
+    {"ema", COD_OPTION_FLOAT, FIELD(ema), "0", 0, 0.9999999, NULL,
+     "decay of the moving average of the weights (0.999 is usual); 0 = none"},
+    {"schedule", COD_OPTION_CHOICE, FIELD(schedule), "cosine", 0, 0, schedules, "learning rate over the run"},
+    {"warmup", COD_OPTION_INT, FIELD(warmup), "0", 0, 1e9, NULL, "steps of linear rise at the start"},
+    {"milestones", COD_OPTION_INT_LIST, FIELD(milestones), "", 1, 1e12, NULL,
+     "schedule step: steps at which the rate is multiplied by gamma"},
+    {"gamma", COD_OPTION_FLOAT, FIELD(gamma), "0.5", 0, 1, NULL, "schedule step: the factor"},
+    {"final_factor", COD_OPTION_FLOAT, FIELD(final_factor), "0", 0, 1, NULL, "schedule cosine: last rate over first"},
+    {"max_time", COD_OPTION_STRING, FIELD(max_time), "", 0, 0, NULL,
+     "longest wall time, such as 90s, 10m, 1.5h or 01:30:00: then it saves and ends, to be resumed; empty = none"},
+    {"deterministic", COD_OPTION_BOOL, FIELD(deterministic), "false", 0, 0, NULL,
+     "results do not depend on timing: runs replay bit for bit; exchanges then wait for each other"},
+    {"bucket_kb", COD_OPTION_INT, FIELD(bucket_kb), "1024", 0, 1e6, NULL,
+     "KiB of gradient that are averaged together while backward goes on; 0 = all at once"},
+};
+#undef FIELD
+const cod_option_table cod_train_option_table = {"train", "Training", train_options, COUNT(train_options),
+                                                 sizeof(cod_train_options)};
+
+static const cod_option eval_options[] = {
+    {"every", COD_OPTION_INT, offsetof(cod_eval_options, every), "500", 0, 1e12, NULL,
+     "steps between evaluations on the held-out pictures; 0 = only at the end"},
+    {"images", COD_OPTION_INT, offsetof(cod_eval_options, images), "8", 1, 1e6, NULL,
+     "held-out pictures used while training; at the end all are"},
+    {"ema", COD_OPTION_BOOL, offsetof(cod_eval_options, ema), "true", 0, 0, NULL,
+     "evaluate and save the moving average of the weights, where train.ema keeps one"},
+};
+const cod_option_table cod_eval_option_table = {"eval", "Evaluation while training", eval_options, COUNT(eval_options),
+                                                sizeof(cod_eval_options)};
+
+static const char *const resumes[] = {"auto", "never", "must", NULL};
+static const cod_option checkpoint_options[] = {
+    {"every", COD_OPTION_INT, offsetof(cod_checkpoint_options, every), "1000", 0, 1e12, NULL,
+     "steps between checkpoints; 0 = only at the end"},
+    {"keep", COD_OPTION_INT, offsetof(cod_checkpoint_options, keep), "2", 1, 1000, NULL,
+     "newest checkpoints kept, beside the best"},
+    {"resume", COD_OPTION_CHOICE, offsetof(cod_checkpoint_options, resume), "auto", 0, 0, resumes,
+     "auto: go on from the newest checkpoint if there is one; never: start anew; must: fail without one"},
+};
+const cod_option_table cod_checkpoint_option_table = {"checkpoint", "Saving and resuming", checkpoint_options,
+                                                      COUNT(checkpoint_options), sizeof(cod_checkpoint_options)};
+
+static const cod_option log_options[] = {
+    {"every", COD_OPTION_INT, offsetof(cod_log_options, every), "50", 1, 1e9, NULL, "steps between lines of metrics"},
+    {"samples", COD_OPTION_INT, offsetof(cod_log_options, samples), "2", 0, 100, NULL,
+     "held-out pictures shown side by side in samples/ at each evaluation"},
+    {"tensorboard", COD_OPTION_BOOL, offsetof(cod_log_options, tensorboard), "true", 0, 0, NULL,
+     "also write TensorBoard event files"},
+    {"trace", COD_OPTION_STRING, offsetof(cod_log_options, trace), "", 0, 0, NULL,
+     "file name for a trace of every op, one a rank (RANK is put before the extension), for ui.perfetto.dev; empty = "
+     "none"},
+};
+const cod_option_table cod_log_option_table = {"log", "Metrics, samples and traces", log_options, COUNT(log_options),
+                                               sizeof(cod_log_options)};
+
+cod_status cod_duration_parse(const char *text, double *seconds)
+{
+    double total = 0;
+    const char *at = text;
+    *seconds = 0;
+    if (*text == '\0')
+        return COD_OK;
+    for (int parts = 0; parts < 3; parts++) {
+        char *end = NULL;
+        const double number = strtod(at, &end);
+        if (end == at || !isfinite(number) || number < 0)
+            break;
+        total = total * 60 + number;
+        if (*end == ':') {
+            at = end + 1;
+            continue;
+        }
+        const double unit = *end == '\0' || parts > 0 || strcmp(end, "s") == 0 ? 1
+                            : strcmp(end, "m") == 0                            ? 60
+                            : strcmp(end, "h") == 0                            ? 3600
+                                                                               : -1;
+        if (unit < 0 || (parts > 0 && *end != '\0'))
+            break;
+        *seconds = total * unit;
+        return COD_OK;
+    }
+    return cod_fail(COD_ERR_ARGUMENT, "'%s' is no time; write 90s, 10m, 1.5h or HH:MM:SS", text);
+}

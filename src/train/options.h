@@ -1,0 +1,62 @@
+/**
+ * @file
+ * The settings of a run that belong to no module below: the root's own keys and the sections train, eval, checkpoint, log.
+ */
+#ifndef COD_TRAIN_OPTIONS_H
+#define COD_TRAIN_OPTIONS_H
+
+#include "core/option.h"
+
+typedef struct cod_root_options {
+    const char *name, *output;
+    int64_t seed;
+} cod_root_options;
+
+/** Section `model`, beside the chosen model's own options. */
+typedef struct cod_model_options {
+    const char *name, *init;
+    int init_mode; /**< 0 strict, 1 partial */
+} cod_model_options;
+
+typedef struct cod_train_options {
+    const char *strategy, *backend;
+    int precision; /**< cod_precision of infer */
+    int64_t steps, accumulate;
+    int loss;      /**< index into {l1, mse, charbonnier} */
+    int optimiser; /**< cod_optimiser_kind */
+    double rate, momentum, beta1, beta2, epsilon, weight_decay, clip_norm, ema;
+    bool nesterov;
+    int schedule; /**< cod_schedule_kind */
+    int64_t warmup;
+    cod_int_list milestones;
+    double gamma, final_factor;
+    const char *max_time;
+    bool deterministic;
+    int64_t bucket_kb;
+} cod_train_options;
+
+typedef struct cod_eval_options {
+    int64_t every, images;
+    bool ema;
+} cod_eval_options;
+
+typedef struct cod_checkpoint_options {
+    int64_t every, keep;
+    int resume; /**< 0 auto, 1 never, 2 must */
+} cod_checkpoint_options;
+
+enum { COD_RESUME_AUTO, COD_RESUME_NEVER, COD_RESUME_MUST };
+
+typedef struct cod_log_options {
+    int64_t every, samples;
+    bool tensorboard;
+    const char *trace;
+} cod_log_options;
+
+extern const cod_option_table cod_root_option_table, cod_model_option_table, cod_train_option_table,
+    cod_eval_option_table, cod_checkpoint_option_table, cod_log_option_table;
+
+/** Seconds of a time written as "90", "90s", "10m", "1.5h" or "HH:MM:SS"; 0 for "". */
+COD_MUST_CHECK cod_status cod_duration_parse(const char *text, double *seconds);
+
+#endif

@@ -1,0 +1,275 @@
+#include "train/trainer_internal.h"
+
+#include "core/log.h"
+#include "infer/model_file.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/** Splits the world as strategy and configuration say. */
+static cod_status make_group(trainer *t)
+{
+    cod_comm *comm = t->request->comm;
+    const cod_run_config *config = t->config;
+    const int size = cod_comm_size(comm);
+    if (config->strategy->single_rank)
+        COD_REQUIRE(size == 1,
+                    "strategy '%s' trains on one rank, but the job has %d; start it with -n 1, or without mpirun",
+                    config->strategy->name, size);
+    if (config->strategy->one_group || config->strategy->single_rank)
+        return cod_group_create(comm, &size, 1, &t->group);
+    if (config->group_count == 0)
+        return cod_group_create_by_node(comm, &t->group);
+    const int wanted = cod_run_config_ranks(config);
+    COD_REQUIRE(wanted == size,
+                "cluster asks for %zu groups with %d ranks in all, but the job has %d; start it with -n %d, or change "
+                "cluster.groups or cluster.ranks_per_group",
+                config->group_count, wanted, size, wanted);
+    return cod_group_create(comm, config->group_ranks, config->group_count, &t->group);
+}
+
+/** The run's folder, its lock and config.yaml: by the first rank of all. */
+static cod_status make_folder(trainer *t)
+{
+    cod_arena *arena = cod_config_arena(t->config->config);
+    t->folder = cod_run_config_folder(t->config);
+    t->checkpoints = cod_path_join(arena, t->folder, "checkpoints");
+    COD_REQUIRE_MEMORY(t->folder);
+    COD_REQUIRE_MEMORY(t->checkpoints);
+    cod_status status = COD_OK;
+    if (cod_comm_rank(t->request->comm) == 0) {
+        char path[4096], *text = NULL;
+        COD_TRY_GOTO(status, agree, cod_folder_create(t->folder));
+        snprintf(path, sizeof path, "%s/.lock", t->folder);
+        COD_TRY_GOTO(status, agree, cod_file_lock_acquire(path, &t->lock));
+        COD_TRY_GOTO(status, agree, cod_run_config_resolved(t->config, &text));
+        snprintf(path, sizeof path, "%s/config.yaml", t->folder);
+        status = cod_file_write(path, text, strlen(text));
+        free(text);
+    }
+agree:
+    return cod_group_agree(cod_comm_world(t->request->comm), status, NULL);
+}
+
+static cod_status open_device(trainer *t)
+{
+    cod_train_context *context = &t->context;
+    cod_comm *comm = t->request->comm;
+    context->backend = cod_backend_find(t->config->train.backend);
+    cod_device_options options = {.threads = (int)t->config->cluster.threads, .ordinal = cod_comm_node_rank(comm)};
+    if (options.threads == 0) {
+        const int cores = (int)sysconf(_SC_NPROCESSORS_ONLN) / cod_comm_node_size(comm);
+        options.threads = cores > 1 ? cores : 1;
+    }
+    COD_TRY(context->backend->open(&options, &context->device));
+    return cod_precision_dtype((cod_precision)t->config->train.precision, context->backend, context->device,
+                               &context->activation);
+}
+
+static cod_status init_weights(trainer *t)
+{
+    const cod_run_config *config = t->config;
+    const bool own = strcmp(config->model.init, "own") == 0;
+    uint64_t seed = (uint64_t)config->root.seed;
+    if (own)
+        seed += 0x9E3779B97F4A7C15u * (uint64_t)(1 + cod_group_index(t->group));
+    COD_TRY(cod_weights_init(&t->weights, t->context.backend, t->context.device, t->model.graph, COD_F32, true));
+    COD_TRY(cod_weights_fill_initial(&t->weights, seed));
+    if (own || strcmp(config->model.init, "shared") == 0)
+        return COD_OK;
+    cod_load_counts counts;
+    const cod_load_mode mode = config->model.init_mode == 0 ? COD_LOAD_STRICT : COD_LOAD_PARTIAL;
+    COD_TRY(cod_model_load_weights(config->model.init, &t->model, mode, &t->weights, &counts));
+    if (t->leader)
+        cod_log_info("model.init: %zu tensors from '%s', %zu of the model not in it", counts.loaded, config->model.init,
+                     counts.missing + counts.misshapen);
+    return COD_OK;
+}
+
+static cod_status build_graph(trainer *t)
+{
+    cod_train_context *context = &t->context;
+    cod_model *model = &t->model;
+    static const cod_loss_kind losses[] = {COD_LOSS_L1, COD_LOSS_MSE, COD_LOSS_CHARBONNIER};
+    COD_TRY(cod_model_build(t->config->model_kind, t->config->architecture, model));
+    COD_REQUIRE(model->kind->scale != NULL, "model '%s' is not for super-resolution, which is what `train` does so far",
+                model->kind->name);
+    context->loss_factor = 1.0f / (float)t->config->train.accumulate;
+    context->target = cod_graph_input_like(model->graph, "target", model->output);
+    context->task_loss =
+        cod_graph_loss(model->graph, "task", model->output, context->target,
+                       (cod_loss_spec){.kind = losses[t->config->train.loss], .weight = context->loss_factor});
+    context->programs[context->program_count++] =
+        (cod_program_spec){.name = COD_PROGRAM_PLAIN, .trains = "model", .losses = {context->task_loss}};
+    COD_TRY(STRATEGY(t, build, context));
+    return cod_graph_status(model->graph);
+}
+
+static cod_status compile(trainer *t)
+{
+    cod_train_context *context = &t->context;
+    const cod_run_config *config = t->config;
+    cod_program_spec specs[2 * COD_TRAIN_MAX_PROGRAMS];
+    char names[COD_TRAIN_MAX_PROGRAMS][64];
+    size_t count = 0;
+    for (size_t i = 0; i < context->program_count; i++) {
+        specs[count++] = context->programs[i];
+        if (config->train.accumulate == 1 || context->programs[i].trains == NULL)
+            continue;
+        snprintf(names[i], sizeof names[i], "%s" COD_PROGRAM_ACCUMULATE, context->programs[i].name);
+        specs[count] = context->programs[i];
+        specs[count].name = names[i];
+        specs[count++].accumulate = true;
+    }
+    const cod_input_shape input = {"input", {context->batch, config->data.patch, config->data.patch, 3}};
+    const cod_compile_options options = {
+        .activation = context->activation,
+        .inputs = &input,
+        .input_count = 1,
+        .bucket_bytes = cod_group_size(t->group) > 1 ? (size_t)config->train.bucket_kb * 1024 : 0,
+        .deterministic = config->train.deterministic,
+    };
+    COD_TRY(cod_compile(t->model.graph, &t->weights, &options, specs, count, &context->executable));
+    context->input = cod_executable_input(context->executable, "input");
+    context->truth = cod_executable_input(context->executable, "target");
+    return COD_OK;
+}
+
+static cod_status make_optimiser(trainer *t)
+{
+    const cod_train_options *train = &t->config->train;
+    const cod_optimiser_options options = {
+        .kind = (cod_optimiser_kind)train->optimiser,
+        .momentum = train->momentum,
+        .nesterov = train->nesterov,
+        .beta1 = train->beta1,
+        .beta2 = train->beta2,
+        .epsilon = train->epsilon,
+        .weight_decay = train->weight_decay,
+        .clip_norm = train->clip_norm,
+        .ema_decay = train->ema,
+    };
+    return cod_optimiser_create(&t->weights, cod_graph_set_index(t->model.graph, "model"), &options,
+                                &t->context.optimiser);
+}
+
+static cod_status open_data(trainer *t)
+{
+    const cod_run_config *config = t->config;
+    const cod_dataset_place place = {
+        .scale = cod_model_scale(&t->model),
+        .seed = (uint64_t)config->root.seed,
+        .group = cod_group_index(t->group),
+        .groups = cod_group_count(t->group),
+        .report = cod_comm_rank(t->request->comm) == 0,
+    };
+    COD_TRY(cod_dataset_open(&config->data, &place, &t->dataset));
+    const cod_dataset_counts counts = cod_dataset_count(t->dataset);
+    if (t->leader)
+        cod_log_info("group %d: %zu training and %zu held-out pictures; left out: %zu broken, %zu too small",
+                     place.group, counts.train, counts.val, counts.broken, counts.small);
+    return COD_OK;
+}
+
+static cod_status start_loader(trainer *t)
+{
+    const cod_run_config *config = t->config;
+    const cod_loader_options options = {
+        .batch = t->context.batch,
+        .patch = config->data.patch,
+        .seed = (uint64_t)config->root.seed,
+        .group = cod_group_index(t->group),
+        .rank = cod_group_rank(t->group),
+        .ranks = cod_group_size(t->group),
+        .threads = (int)config->data.threads,
+        .prefetch = (int)config->data.prefetch,
+        .augment = config->data.augment,
+    };
+    return cod_loader_create(t->dataset, &options, (uint64_t)(t->context.step * config->train.accumulate), &t->loader);
+}
+
+static cod_status open_trace(trainer *t)
+{
+    char path[4096], name[32];
+    if (t->config->log.trace[0] == '\0')
+        return COD_OK;
+    const int rank = cod_comm_rank(t->request->comm);
+    snprintf(path, sizeof path, "%s/%d.%s", t->folder, rank, t->config->log.trace);
+    snprintf(name, sizeof name, "group %d", cod_group_index(t->group));
+    COD_TRY(cod_trace_file_open(path, rank, name, 2000000, &t->trace));
+    cod_trace_set_sink(cod_trace_file_sink, t->trace);
+    return COD_OK;
+}
+
+/** What each rank does by itself; any of it may fail on one rank alone. */
+static cod_status set_up_locally(trainer *t)
+{
+    COD_TRY(open_device(t));
+    COD_TRY(t->config->strategy->create(&t->strategy));
+    COD_TRY(build_graph(t));
+    COD_TRY(init_weights(t));
+    COD_TRY(compile(t));
+    COD_TRY(make_optimiser(t));
+    return open_data(t);
+}
+
+cod_status trainer_set_up(trainer *t)
+{
+    cod_group *world = cod_comm_world(t->request->comm);
+    cod_train_context *context = &t->context;
+    COD_TRY(cod_group_agree(world, make_group(t), NULL));
+    t->leader = cod_group_rank(t->group) == 0;
+    t->best_psnr = -INFINITY;
+    t->last_psnr = NAN;
+    snprintf(t->part, sizeof t->part, "group-%d", cod_group_index(t->group));
+    COD_TRY(make_folder(t));
+    *context = (cod_train_context){.config = t->config,
+                                   .comm = t->request->comm,
+                                   .group = t->group,
+                                   .collective = cod_group_collective(t->group),
+                                   .batch = t->config->data.batch,
+                                   .model = &t->model,
+                                   .weights = &t->weights,
+                                   .steps = t->config->train.steps};
+    COD_TRY(cod_group_agree(world, set_up_locally(t), NULL));
+    COD_TRY(STRATEGY(t, start, context));
+    COD_TRY(trainer_resume(t));
+    t->first_step = context->step;
+    cod_status status = start_loader(t);
+    if (status == COD_OK)
+        status = open_trace(t);
+    if (status == COD_OK && t->leader)
+        status = cod_metrics_open(t->folder, cod_group_index(t->group), context->step, t->config->log.tensorboard,
+                                  &t->metrics);
+    t->step_ms = malloc((size_t)(context->steps - context->step + 1) * sizeof *t->step_ms);
+    if (status == COD_OK && t->step_ms == NULL)
+        status = cod_fail(COD_ERR_MEMORY, "out of memory for the times of %lld steps", (long long)context->steps);
+    return cod_group_agree(world, status, NULL);
+}
+
+void trainer_clear(trainer *t)
+{
+    cod_trace_set_sink(NULL, NULL);
+    if (cod_trace_file_close(t->trace) != COD_OK)
+        cod_log_warn("trace: %s", cod_error_message());
+    cod_loader_destroy(t->loader);
+    cod_metrics_close(t->metrics);
+    cod_upscaler_destroy(t->upscaler);
+    cod_upscaler_destroy(t->bicubic);
+    if (t->strategy != NULL)
+        t->strategy->ops->destroy(t->strategy);
+    cod_optimiser_destroy(t->context.optimiser);
+    cod_executable_destroy(t->context.executable);
+    cod_weights_clear(&t->eval_weights);
+    cod_weights_clear(&t->weights);
+    cod_model_clear(&t->model);
+    cod_dataset_close(t->dataset);
+    if (t->context.device != NULL)
+        t->context.backend->close(t->context.device);
+    cod_group_destroy(t->group);
+    cod_file_lock_release(t->lock);
+    free(t->step_ms);
+}

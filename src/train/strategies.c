@@ -1,0 +1,90 @@
+/* The registry, and the strategies without teachers: `single` and `allreduce`. */
+#include "train/group_average.h"
+#include "train/strategy.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_STRATEGIES = 16 };
+static const cod_strategy_kind *kinds[MAX_STRATEGIES];
+
+void cod_strategy_register(const cod_strategy_kind *kind)
+{
+    for (size_t i = 0; i < MAX_STRATEGIES; i++) {
+        if (kinds[i] == NULL || strcmp(kinds[i]->name, kind->name) == 0) {
+            kinds[i] = kind;
+            return;
+        }
+    }
+}
+
+const cod_strategy_kind *cod_strategy_find(const char *name)
+{
+    for (size_t i = 0; i < MAX_STRATEGIES && kinds[i] != NULL; i++)
+        if (strcmp(kinds[i]->name, name) == 0)
+            return kinds[i];
+    return NULL;
+}
+
+const cod_strategy_kind *cod_strategy_at(size_t index)
+{
+    return index < MAX_STRATEGIES ? kinds[index] : NULL;
+}
+
+/** Data-parallel training inside the group, and nothing between groups. */
+typedef struct plain_strategy {
+    cod_strategy base;
+    cod_group_average average;
+} plain_strategy;
+
+static cod_status plain_before_step(cod_strategy *strategy, cod_train_context *context, const char **program)
+{
+    (void)strategy;
+    (void)context;
+    *program = COD_PROGRAM_PLAIN;
+    return COD_OK;
+}
+
+static cod_status plain_gradient_ready(cod_strategy *strategy, cod_train_context *context, cod_bucket bucket)
+{
+    return cod_group_average_start(&((plain_strategy *)strategy)->average, context, bucket);
+}
+
+static cod_status plain_before_update(cod_strategy *strategy, cod_train_context *context)
+{
+    return cod_group_average_wait(&((plain_strategy *)strategy)->average, context);
+}
+
+static void plain_destroy(cod_strategy *strategy)
+{
+    free(strategy);
+}
+
+static const cod_strategy_ops plain_ops = {
+    .before_step = plain_before_step,
+    .gradient_ready = plain_gradient_ready,
+    .before_update = plain_before_update,
+    .destroy = plain_destroy,
+};
+
+static cod_status plain_create(cod_strategy **out)
+{
+    plain_strategy *plain = calloc(1, sizeof *plain);
+    COD_REQUIRE_MEMORY(plain);
+    plain->base.ops = &plain_ops;
+    *out = &plain->base;
+    return COD_OK;
+}
+
+void cod_strategies_register_basic(void)
+{
+    static const cod_strategy_kind single = {
+        .name = "single", .help = "one rank, alone", .single_rank = true, .create = plain_create};
+    static const cod_strategy_kind allreduce = {
+        .name = "allreduce",
+        .help = "all ranks are one group and average their gradients every step, overlapped with backward",
+        .one_group = true,
+        .create = plain_create};
+    cod_strategy_register(&single);
+    cod_strategy_register(&allreduce);
+}

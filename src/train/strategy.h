@@ -1,0 +1,124 @@
+/**
+ * @file
+ * The strategy contract: how ranks co-operate. The trainer calls these hooks in the order below and knows no strategy by name.
+ *
+ * All ranks of a group call the hooks in the same order; a hook that fails on one rank ends the run on all of its group.
+ */
+#ifndef COD_TRAIN_STRATEGY_H
+#define COD_TRAIN_STRATEGY_H
+
+#include "comm/group.h"
+#include "core/collective.h"
+#include "io/json.h"
+#include "nn/compile.h"
+#include "nn/model.h"
+#include "nn/optimiser.h"
+#include "train/checkpoint.h"
+#include "train/config.h"
+
+enum { COD_TRAIN_MAX_PROGRAMS = 8, COD_STRATEGY_FLAGS = 8 };
+
+/** The names of the programs that the trainer itself adds: task loss alone, overwriting or adding to the gradients. */
+#define COD_PROGRAM_PLAIN      "plain"
+#define COD_PROGRAM_ACCUMULATE "_accumulate" /**< added to a program's name for the later mini-batches of a step */
+
+/** A run being set up or running, as strategies see it. All members are borrowed. */
+typedef struct cod_train_context {
+    const cod_run_config *config;
+    cod_comm *comm;
+    cod_group *group;           /**< of this rank */
+    cod_collective *collective; /**< averaging inside the group */
+    const cod_backend *backend;
+    cod_device *device;
+    cod_dtype activation;
+    int64_t batch; /**< of this rank, of one mini-batch */
+
+    cod_model *model;
+    cod_value target, task_loss;
+    cod_weights *weights;
+    cod_optimiser *optimiser;
+    cod_executable *executable; /**< NULL during build */
+
+    /** Programs to compile; build() may add. A second one "NAME_accumulate" is made of each where needed. */
+    cod_program_spec programs[COD_TRAIN_MAX_PROGRAMS];
+    size_t program_count;
+    float loss_factor; /**< 1 / mini-batches a step: every loss's gradient is multiplied with it */
+
+    cod_view input, truth; /**< the mini-batch on the device, when before_batch() and later hooks run */
+    int64_t step;          /**< updates done before this one */
+    int64_t steps;
+    double rate; /**< of this step */
+} cod_train_context;
+
+typedef struct cod_strategy cod_strategy;
+
+/** What a log line, metrics and summary.json say about co-operation; strategies without peers leave it zeroed. */
+typedef struct cod_strategy_stats {
+    double distill_loss; /**< NaN = none this step */
+    double distill_weight;
+    int64_t teacher_step;                   /**< -1 = no teacher */
+    int64_t staleness_steps;                /**< -1 = no teacher */
+    uint64_t pulled_bytes, published_bytes; /**< this rank's, since the start */
+    uint64_t pulls, publications, rejected, teacher_switches, merges;
+    double teacher_ms;  /**< median of the teacher's forward */
+    double exchange_ms; /**< mean a step of the host's work for the exchange */
+} cod_strategy_stats;
+
+typedef struct cod_strategy_ops {
+    /** Adds losses to the model's graph, and programs. Nothing is compiled yet. */
+    cod_status (*build)(cod_strategy *strategy, cod_train_context *context);
+    /** Everything is compiled and the initial (not yet resumed) weights are in place. Collective over the world. */
+    cod_status (*start)(cod_strategy *strategy, cod_train_context *context);
+    /** Chooses the step's program by its name. */
+    cod_status (*before_step)(cod_strategy *strategy, cod_train_context *context, const char **program);
+    /** The mini-batch is on the device, its program has not run. */
+    cod_status (*before_batch)(cod_strategy *strategy, cod_train_context *context);
+    /** Bucket `index` of the last mini-batch is complete. */
+    cod_status (*gradient_ready)(cod_strategy *strategy, cod_train_context *context, cod_bucket bucket);
+    /** Gradients must be final when it returns. */
+    cod_status (*before_update)(cod_strategy *strategy, cod_train_context *context);
+    /** Weights are updated; may edit them (raising their version). context->step is still the step just done. */
+    cod_status (*after_update)(cod_strategy *strategy, cod_train_context *context);
+    /**
+     * Rides in the step's loss reduction: `out` of step t, summed over the group, comes back as `in` after step t + 2,
+     * at the same step on every rank.
+     */
+    void (*flags_out)(cod_strategy *strategy, double out[COD_STRATEGY_FLAGS]);
+    cod_status (*flags_in)(cod_strategy *strategy, cod_train_context *context, const double in[COD_STRATEGY_FLAGS]);
+    /** State beside weights and optimiser, of this rank. Arrays must live until the checkpoint is written. */
+    cod_status (*save)(cod_strategy *strategy, cod_checkpoint *checkpoint);
+    cod_status (*load)(cod_strategy *strategy, cod_train_context *context, const cod_st_file *file);
+    /** The last step is done; peers may still read. Bounded in time. */
+    cod_status (*finish)(cod_strategy *strategy, cod_train_context *context);
+    void (*stats)(cod_strategy *strategy, cod_strategy_stats *out);
+    void (*destroy)(cod_strategy *strategy);
+} cod_strategy_ops;
+
+/** Implementations put this first in their own struct. Hooks that are NULL do nothing. */
+struct cod_strategy {
+    const cod_strategy_ops *ops;
+};
+
+typedef struct cod_strategy_kind {
+    const char *name, *help;
+    bool one_group;   /**< all ranks train as one group, whatever the config's groups */
+    bool single_rank; /**< needs a world of one rank */
+    bool keeps_state; /**< save() and load() are of use: ranks write a part of their own */
+    /** Sections of its own, filled by the config into a struct that create() is given. */
+    const cod_config_table *tables;
+    size_t table_count;
+    /** Checks options that concern each other; adds problems to the configuration. May be NULL. */
+    void (*check)(cod_config *config);
+    cod_status (*create)(cod_strategy **out);
+} cod_strategy_kind;
+
+/** Registers a strategy; called by `tools` before a configuration is read. Borrowed for ever. */
+void cod_strategy_register(const cod_strategy_kind *kind);
+const cod_strategy_kind *cod_strategy_find(const char *name);
+/** The i-th registered kind, NULL past the last. */
+const cod_strategy_kind *cod_strategy_at(size_t index);
+
+/** `single` and `allreduce`. */
+void cod_strategies_register_basic(void);
+
+#endif

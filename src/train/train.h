@@ -1,0 +1,43 @@
+/**
+ * @file
+ * Training: one call runs a configured job on this rank from set-up to the final model and summary.
+ */
+#ifndef COD_TRAIN_TRAIN_H
+#define COD_TRAIN_TRAIN_H
+
+#include "train/metrics.h"
+#include "train/strategy.h"
+
+/** What a progress line shows; reported by the first rank of each group at every log interval. */
+typedef struct cod_train_progress {
+    int group, groups;
+    int64_t steps;
+    double eta_s;
+    const cod_metrics_line *line;
+} cod_train_progress;
+
+typedef void (*cod_train_report)(void *context, const cod_train_progress *progress);
+
+typedef enum cod_train_ending {
+    COD_TRAIN_FINISHED, /**< all steps are done, final.safetensors is written */
+    COD_TRAIN_STOPPED,  /**< a signal or max_time came; the state is saved, and a resume goes on */
+} cod_train_ending;
+
+typedef struct cod_train_request {
+    cod_run_config *config;
+    cod_comm *comm;
+    cod_train_report report; /**< may be NULL */
+    void *report_context;
+    const volatile int *stop_signal; /**< nonzero: save and end; may be NULL */
+    const char *version;             /**< of the program, for summary.json */
+} cod_train_request;
+
+/**
+ * Trains. Collective on all ranks of the job.
+ *
+ * @param[out] ending   how it ended, where the status is COD_OK
+ * @return the agreed failure of this rank's group; where one rank alone prints, it is the one that did not fail with COD_ERR_PEER
+ */
+COD_MUST_CHECK cod_status cod_train_run(const cod_train_request *request, cod_train_ending *ending);
+
+#endif

@@ -1,0 +1,282 @@
+/* The step loop. */
+#include "train/trainer_internal.h"
+
+#include "core/log.h"
+#include "core/trace.h"
+#include "nn/schedule.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static cod_status bucket_ready(void *context, size_t index)
+{
+    trainer *t = context;
+    return STRATEGY(t, gradient_ready, &t->context, cod_program_bucket(t->running, index));
+}
+
+static cod_status load_batch(trainer *t)
+{
+    cod_train_context *context = &t->context;
+    cod_batch batch;
+    COD_TRY(cod_loader_next(t->loader, &batch));
+    COD_TRY(context->backend->upload(context->device, NULL, context->input.buffer, context->input.offset,
+                                     cod_view_host(&batch.low), cod_view_span_bytes(&context->input)));
+    return context->backend->upload(context->device, NULL, context->truth.buffer, context->truth.offset,
+                                    cod_view_host(&batch.high), cod_view_span_bytes(&context->truth));
+}
+
+/** Forward and backward over all mini-batches of a step; the mean task loss. */
+static cod_status compute_gradients(trainer *t, double *task_loss)
+{
+    cod_train_context *context = &t->context;
+    const int64_t batches = t->config->train.accumulate;
+    const char *name = COD_PROGRAM_PLAIN;
+    COD_TRY(STRATEGY(t, before_step, context, &name));
+    *task_loss = 0;
+    for (int64_t i = 0; i < batches; i++) {
+        char program[80];
+        float loss;
+        snprintf(program, sizeof program, "%s%s", name, i > 0 ? COD_PROGRAM_ACCUMULATE : "");
+        t->running = cod_executable_program(context->executable, program);
+        COD_REQUIRE(t->running != NULL, "strategy '%s' chose the program '%s', which does not exist",
+                    t->config->strategy->name, program);
+        COD_TRY(load_batch(t));
+        COD_TRY(STRATEGY(t, before_batch, context));
+        const bool last = i == batches - 1;
+        COD_TRY(cod_program_run(t->running, last ? bucket_ready : NULL, t));
+        COD_TRY(cod_executable_loss(context->executable, context->task_loss, &loss));
+        *task_loss += loss / (double)batches;
+    }
+    return COD_OK;
+}
+
+/** The first tensor with a value that is no number, for the message. */
+static const char *find_bad_tensor(trainer *t, const cod_buffer *buffer, size_t count)
+{
+    const char *name = NULL;
+    float *values = malloc(count * sizeof *values);
+    if (values == NULL)
+        return NULL;
+    if (t->context.backend->download(t->context.device, NULL, values, (cod_buffer *)(uintptr_t)buffer, 0,
+                                     count * sizeof *values) == COD_OK) {
+        for (size_t p = 0; p < cod_graph_param_count(t->model.graph) && name == NULL; p++) {
+            const cod_param *param = cod_graph_param(t->model.graph, p);
+            for (size_t i = 0; i < (size_t)cod_shape_count(param->shape) && param->offset + i < count && name == NULL;
+                 i++)
+                if (!isfinite(values[param->offset + i]))
+                    name = param->name;
+        }
+    }
+    free(values);
+    return name;
+}
+
+static cod_status report_bad_loss(trainer *t, int64_t step)
+{
+    const char *weight = find_bad_tensor(t, t->weights.values, cod_weights_count(&t->weights));
+    const char *grad = find_bad_tensor(t, t->weights.grads, t->weights.layout.trainable);
+    cod_arena arena = {0};
+    cod_int_list steps = {0};
+    const char *part = t->part;
+    char good[64] = "there is no checkpoint yet";
+    if (cod_checkpoint_list(t->checkpoints, &part, 1, &arena, &steps) == COD_OK && steps.count > 0)
+        snprintf(good, sizeof good, "the last good checkpoint is of step %lld", (long long)steps.items[0]);
+    const cod_status status =
+        cod_fail(COD_ERR_NUMERIC,
+                 "the loss became NaN or infinite at step %lld (first bad weight: %s; first bad gradient: %s); %s; "
+                 "try a lower train.rate, train.clip_norm, or train.warmup",
+                 (long long)step, weight ? weight : "none", grad ? grad : "none", good);
+    cod_arena_clear(&arena);
+    return status;
+}
+
+/** Acts on what the group's ranks said about the step before the last; sets *stop when one was asked to. */
+static cod_status agree(trainer *t, agreement *slot, int64_t step, bool *stop)
+{
+    if (!slot->pending)
+        return COD_OK;
+    slot->pending = false;
+    COD_TRY(cod_request_wait(&slot->request, INFINITY));
+    const double size = cod_group_size(t->group);
+    if (slot->values[1] > 0)
+        return report_bad_loss(t, step);
+    *stop = *stop || slot->values[2] > 0;
+    t->task_loss_sum += slot->values[0] / size;
+    t->loss_steps++;
+    return STRATEGY(t, flags_in, &t->context, slot->values + 3);
+}
+
+/** Tells the group about this step; done in the background. */
+static cod_status tell(trainer *t, agreement *slot, double task_loss)
+{
+    const volatile int *signal = t->request->stop_signal;
+    const bool late = t->config->max_time_s > 0 && cod_clock_s() - t->start_s > t->config->max_time_s;
+    memset(slot->values, 0, sizeof slot->values);
+    slot->pending = true;
+    slot->values[0] = isfinite(task_loss) ? task_loss : 0;
+    slot->values[1] = !isfinite(task_loss);
+    slot->values[2] = late || (signal != NULL && *signal != 0);
+    if (t->strategy->ops->flags_out != NULL)
+        t->strategy->ops->flags_out(t->strategy, slot->values + 3);
+    if (cod_group_size(t->group) == 1)
+        return COD_OK;
+    return cod_group_reduce_start(t->group, slot->values, AGREEMENT_VALUES, COD_REDUCE_SUM, &slot->request);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+double trainer_median_ms(const trainer *t, size_t last)
+{
+    const size_t count = t->step_count < last ? t->step_count : last;
+    float *sorted = malloc((count + 1) * sizeof *sorted);
+    if (count == 0 || sorted == NULL) {
+        free(sorted);
+        return NAN;
+    }
+    memcpy(sorted, t->step_ms + (t->step_count - count), count * sizeof *sorted);
+    qsort(sorted, count, sizeof *sorted, by_value);
+    const double median = sorted[count / 2];
+    free(sorted);
+    return median;
+}
+
+static cod_status log_line(trainer *t)
+{
+    const cod_train_context *context = &t->context;
+    const double now = cod_clock_s();
+    cod_metrics_line line = {.step = context->step,
+                             .task_loss = t->loss_steps ? t->task_loss_sum / (double)t->loss_steps : NAN,
+                             .rate = context->rate,
+                             .step_ms = trainer_median_ms(t, (size_t)t->config->log.every),
+                             .psnr_y = t->last_psnr,
+                             .strategy = {.distill_loss = NAN, .teacher_step = -1, .staleness_steps = -1}};
+    if (t->strategy->ops->stats != NULL)
+        t->strategy->ops->stats(t->strategy, &line.strategy);
+    line.loss = line.task_loss +
+                (isnan(line.strategy.distill_loss) ? 0 : line.strategy.distill_weight * line.strategy.distill_loss);
+    const double images = (double)(context->batch * t->config->train.accumulate * cod_group_size(t->group));
+    line.images_per_s = images / line.step_ms * 1e3;
+    t->task_loss_sum = 0;
+    t->loss_steps = 0;
+    if (!t->leader)
+        return COD_OK;
+    COD_TRY(cod_metrics_write(t->metrics, &line));
+    t->last_psnr = NAN;
+    const double done = (double)(context->step - t->first_step);
+    const cod_train_progress progress = {.group = cod_group_index(t->group),
+                                         .groups = cod_group_count(t->group),
+                                         .steps = context->steps,
+                                         .eta_s = (now - t->start_s) / done * (double)(context->steps - context->step),
+                                         .line = &line};
+    if (t->request->report != NULL)
+        t->request->report(t->request->report_context, &progress);
+    return COD_OK;
+}
+
+static bool is_due(int64_t step, int64_t every)
+{
+    return every > 0 && step % every == 0;
+}
+
+/** What happens between steps: figures, evaluation, checkpoint. context->step steps are done. */
+static cod_status after_step(trainer *t)
+{
+    const cod_train_context *context = &t->context;
+    const bool last = context->step == context->steps;
+    if (is_due(context->step, t->config->eval.every) && !last && t->leader) {
+        cod_quality mean;
+        COD_TRY(trainer_validate(t, t->config->eval.images, &mean));
+    }
+    if (is_due(context->step, t->config->log.every) || last)
+        COD_TRY(log_line(t));
+    if (is_due(context->step, t->config->checkpoint.every) || last)
+        COD_TRY(trainer_save_checkpoint(t));
+    return COD_OK;
+}
+
+static cod_status one_step(trainer *t, agreement *slot, bool *stop)
+{
+    cod_train_context *context = &t->context;
+    const cod_train_options *train = &t->config->train;
+    const cod_schedule schedule = {.kind = (cod_schedule_kind)train->schedule,
+                                   .rate = train->rate,
+                                   .steps = train->steps,
+                                   .warmup_steps = train->warmup,
+                                   .milestones = train->milestones,
+                                   .gamma = train->gamma,
+                                   .final_factor = train->final_factor};
+    const double begin = cod_clock_s();
+    double task_loss;
+    context->rate = cod_schedule_rate(&schedule, context->step);
+    COD_TRY(agree(t, slot, context->step - AGREEMENT_DELAY, stop));
+    COD_TRY(compute_gradients(t, &task_loss));
+    COD_TRY(STRATEGY(t, before_update, context));
+    COD_TRY(cod_optimiser_step(context->optimiser, context->rate, context->step + 1));
+    COD_TRY(STRATEGY(t, after_update, context));
+    COD_TRY(tell(t, slot, task_loss));
+    context->step++;
+    t->step_ms[t->step_count++] = (float)(1e3 * (cod_clock_s() - begin));
+    return COD_OK;
+}
+
+/** Ends what is still under way, so that a stop or the end leaves nothing behind. */
+static cod_status drain(trainer *t, bool *stop)
+{
+    for (int64_t i = 0; i < AGREEMENT_DELAY; i++) {
+        const int64_t step = t->context.step - AGREEMENT_DELAY + i;
+        if (step >= t->first_step)
+            COD_TRY(agree(t, &t->agreements[step % AGREEMENT_DELAY], step, stop));
+    }
+    return COD_OK;
+}
+
+static cod_status step_loop(trainer *t, cod_train_ending *ending)
+{
+    bool stop = false, late = false;
+    while (t->context.step < t->context.steps && !stop) {
+        COD_TRY(one_step(t, &t->agreements[t->context.step % AGREEMENT_DELAY], &stop));
+        COD_TRY(after_step(t));
+    }
+    COD_TRY(drain(t, &late));
+    *ending = t->context.step < t->context.steps ? COD_TRAIN_STOPPED : COD_TRAIN_FINISHED;
+    if (*ending == COD_TRAIN_STOPPED) {
+        COD_TRY(trainer_save_checkpoint(t));
+        if (t->leader)
+            cod_log_info("group %d: stopped and saved at step %lld of %lld", cod_group_index(t->group),
+                         (long long)t->context.step, (long long)t->context.steps);
+    }
+    return COD_OK;
+}
+
+static cod_status run(trainer *t, cod_train_ending *ending)
+{
+    COD_TRY(trainer_set_up(t));
+    t->start_s = cod_clock_s();
+    COD_TRY(step_loop(t, ending));
+    if (*ending == COD_TRAIN_FINISHED)
+        COD_TRY(trainer_finish(t));
+    return STRATEGY(t, finish, &t->context);
+}
+
+cod_status cod_train_run(const cod_train_request *request, cod_train_ending *ending)
+{
+    trainer *t = calloc(1, sizeof *t);
+    COD_REQUIRE_MEMORY(t);
+    t->request = request;
+    t->config = request->config;
+    const cod_status status = run(t, ending);
+    /* After a failure peers may be anywhere: nothing collective, and the process is about to end. */
+    if (status == COD_OK)
+        trainer_clear(t);
+    else
+        cod_metrics_close(t->metrics);
+    if (status == COD_OK)
+        free(t);
+    return status;
+}
