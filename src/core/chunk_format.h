@@ -1,0 +1,83 @@
+/**
+ * @file
+ * The bytes of an encoded chunk: how weights travel between groups, through windows, files and checkpoints.
+ *
+ * A chunk stands alone: it names its coding, the values that it holds, its lengths and a checksum. All numbers are
+ * little-endian, at the offsets below, whatever the machine; nothing is read through a C struct. A shard is chunks back
+ * to back, without padding.
+ *
+ * The checksum is XXH3-64 of everything behind it (the rest of the header and the payload), with a seed made of run,
+ * publisher, version and range, which are *not* in the chunk: an old chunk, or another's, never passes for the one wanted.
+ *
+ * Payload before LZ4, for `count` values:
+ *   F32   count f32
+ *   BF16  count bfloat16
+ *   INT8  scale of each block of 2^block_log2 values (the last may be shorter), f32 or bfloat16, then count signed bytes;
+ *         value = byte * scale of its block
+ */
+#ifndef COD_CORE_CHUNK_FORMAT_H
+#define COD_CORE_CHUNK_FORMAT_H
+
+#include <stdint.h>
+
+enum {
+    COD_CHUNK_AT_CHECKSUM = 0,      /**< u64 */
+    COD_CHUNK_AT_MAGIC = 8,         /**< u32 COD_CHUNK_MAGIC */
+    COD_CHUNK_AT_CODING = 12,       /**< u8 cod_chunk_coding */
+    COD_CHUNK_AT_FLAGS = 13,        /**< u8 cod_chunk_flag */
+    COD_CHUNK_AT_BLOCK_LOG2 = 14,   /**< u8, INT8 only, else 0 */
+    COD_CHUNK_AT_ZERO = 15,         /**< u8 0 */
+    COD_CHUNK_AT_COUNT = 16,        /**< u32 values */
+    COD_CHUNK_AT_STORED_BYTES = 20, /**< u32 bytes of payload that follow the header */
+    COD_CHUNK_AT_FIRST = 24,        /**< u64 index of the first value in the checkpoint */
+    COD_CHUNK_HEADER_BYTES = 32,
+};
+
+/** "CDC1" read as little-endian. */
+#define COD_CHUNK_MAGIC UINT32_C(0x31434443)
+
+typedef enum cod_chunk_coding {
+    COD_CHUNK_F32 = 0,
+    COD_CHUNK_BF16 = 1,
+    COD_CHUNK_INT8 = 2,
+} cod_chunk_coding;
+
+typedef enum cod_chunk_flag {
+    COD_CHUNK_LZ4 = 1,         /**< the payload is one LZ4 block, shorter than what it expands to */
+    COD_CHUNK_BF16_SCALES = 2, /**< INT8: scales are bfloat16, else f32 */
+} cod_chunk_flag;
+
+static inline void cod_store_u16(unsigned char *at, uint16_t value)
+{
+    at[0] = (unsigned char)value;
+    at[1] = (unsigned char)(value >> 8);
+}
+
+static inline void cod_store_u32(unsigned char *at, uint32_t value)
+{
+    for (int i = 0; i < 4; i++)
+        at[i] = (unsigned char)(value >> (8 * i));
+}
+
+static inline void cod_store_u64(unsigned char *at, uint64_t value)
+{
+    for (int i = 0; i < 8; i++)
+        at[i] = (unsigned char)(value >> (8 * i));
+}
+
+static inline uint16_t cod_load_u16(const unsigned char *at)
+{
+    return (uint16_t)(at[0] | at[1] << 8);
+}
+
+static inline uint32_t cod_load_u32(const unsigned char *at)
+{
+    return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+}
+
+static inline uint64_t cod_load_u64(const unsigned char *at)
+{
+    return (uint64_t)cod_load_u32(at) | (uint64_t)cod_load_u32(at + 4) << 32;
+}
+
+#endif

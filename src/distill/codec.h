@@ -1,0 +1,97 @@
+/**
+ * @file
+ * The exchange codec: turns a range of f32 weights into independent, checked chunks (core/chunk_format.h) and back.
+ *
+ * Encoding and decoding go a few chunks a call, so that a training loop can spread them over its steps. Decoding trusts
+ * nothing: every length is checked before it is used, and what is not finite is refused.
+ */
+#ifndef COD_DISTILL_CODEC_H
+#define COD_DISTILL_CODEC_H
+
+#include "core/chunk_format.h"
+#include "core/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    COD_CODEC_MIN_CHUNK = 256,
+    COD_CODEC_MAX_CHUNK = 1 << 20, /**< values; bounds the scratch of a decoder */
+    COD_CODEC_BLOCK_LOG2 = 8,      /**< our encoder's int8 blocks: 256 values, 3.97x with bf16 scales */
+};
+
+typedef struct cod_codec_options {
+    cod_chunk_coding coding;
+    bool lz4;              /**< per chunk; a chunk that LZ4 does not shrink is stored as it is */
+    bool bf16_scales;      /**< int8: 2-byte scales, else 4 */
+    uint32_t chunk_values; /**< values in a chunk, COD_CODEC_MIN_CHUNK … COD_CODEC_MAX_CHUNK */
+} cod_codec_options;
+
+/** Part of a checkpoint: values first … first+count-1, of which those from index `exact_from` on travel as f32 whatever the coding. */
+typedef struct cod_codec_range {
+    uint64_t first, count, exact_from;
+} cod_codec_range;
+
+/** What a chunk must belong to; with its range it seeds the checksum. */
+typedef struct cod_codec_key {
+    uint64_t run, publisher, version;
+} cod_codec_key;
+
+/** Bytes that encoding `range` takes at most. */
+uint64_t cod_codec_bound(const cod_codec_options *options, const cod_codec_range *range);
+
+/** Chunks that `range` is cut into. */
+uint64_t cod_codec_chunk_count(const cod_codec_options *options, const cod_codec_range *range);
+
+/** An encoding or decoding under way, a few chunks a call; in the caller's storage. */
+typedef struct cod_codec {
+    cod_codec_options options;
+    cod_codec_range range;
+    cod_codec_key key;
+    uint64_t done;          /**< values of the range encoded or decoded */
+    uint64_t bytes;         /**< bytes written or read */
+    unsigned char *scratch; /**< one chunk's payload before LZ4 */
+} cod_codec;
+
+/**
+ * Makes a codec for `options`, with scratch for one chunk; nothing is allocated afterwards.
+ * @return COD_ERR_ARGUMENT for a chunk length out of range
+ */
+COD_MUST_CHECK cod_status cod_codec_init(cod_codec *codec, const cod_codec_options *options);
+void cod_codec_clear(cod_codec *codec);
+
+/** Begins another range, from its first chunk. */
+void cod_codec_begin(cod_codec *codec, const cod_codec_range *range, const cod_codec_key *key);
+
+static inline bool cod_codec_finished(const cod_codec *codec)
+{
+    return codec->done == codec->range.count;
+}
+
+/**
+ * Encodes up to `max_chunks` more chunks.
+ *
+ * @param values      [range.count] the whole range's values
+ * @param[out] out    [capacity] bytes, at least cod_codec_bound(); codec->bytes of them are filled so far
+ * @param[out] decoded [range.count] what a reader will decode, filled as far as codec->done; may be NULL
+ * @return COD_ERR_NUMERIC when a value is not finite: the range cannot be published
+ */
+COD_MUST_CHECK cod_status cod_codec_encode(cod_codec *codec, const float *values, uint64_t max_chunks,
+                                           unsigned char *out, uint64_t capacity, float *decoded);
+
+/**
+ * Decodes up to `max_chunks` more chunks of the range; any coding is accepted, whatever the options say.
+ *
+ * @param data        [bytes] the whole shard, untrusted
+ * @param[out] values [range.count]; filled as far as codec->done, and after a failure not to be used
+ * @return COD_ERR_FORMAT with the reason when a chunk is damaged, cut off, not of this key and range, or followed by
+ *         more bytes than the range needs; COD_ERR_NUMERIC when a value is not finite
+ */
+COD_MUST_CHECK cod_status cod_codec_decode(cod_codec *codec, const unsigned char *data, uint64_t bytes,
+                                           uint64_t max_chunks, float *values);
+
+/** Goes through the coding and back without making bytes: what a reader of up to `max_chunks` more chunks will decode. */
+COD_MUST_CHECK cod_status cod_codec_round_trip(cod_codec *codec, const float *values, uint64_t max_chunks,
+                                               float *decoded);
+
+#endif
