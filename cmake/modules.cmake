@@ -7,6 +7,7 @@ pkg_check_modules(CJSON REQUIRED IMPORTED_TARGET libcjson)
 # Debian's dnnl-config.cmake asks for OpenCL, which the CPU engine does not need.
 find_library(DNNL_LIBRARY dnnl REQUIRED)
 find_path(DNNL_INCLUDE_DIR dnnl.h REQUIRED)
+find_package(OpenMP REQUIRED COMPONENTS C)
 find_package(MPI REQUIRED COMPONENTS C)
 
 # L0
@@ -14,7 +15,13 @@ cod_module(core)
 # L1
 cod_module(nn LINKS cod_core)
 cod_module(ref LINKS cod_core)
-cod_module(cpu LINKS cod_core PRIVATE_LINKS ${DNNL_LIBRARY} Threads::Threads)
+cod_module(cpu LINKS cod_core PRIVATE_LINKS ${DNNL_LIBRARY} Threads::Threads OpenMP::OpenMP_C)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64") # one source, compiled per instruction set, chosen at run time
+    set(avx512 -mfma -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512)
+    set_source_files_properties(src/cpu/kernels/avx2.c PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma")
+    set_source_files_properties(src/cpu/kernels/avx512.c PROPERTIES COMPILE_OPTIONS "${avx512}")
+    set_source_files_properties(src/cpu/kernels/avx512_bf16.c PROPERTIES COMPILE_OPTIONS "${avx512};-mavx512bf16")
+endif()
 cod_module(comm LINKS cod_core PRIVATE_LINKS MPI::MPI_C Threads::Threads)
 cod_module(data LINKS cod_core PRIVATE_LINKS PkgConfig::PNG PkgConfig::JPEG Threads::Threads)
 cod_module(io LINKS cod_core PRIVATE_LINKS PkgConfig::CJSON)
@@ -29,7 +36,11 @@ cod_module(distill LINKS cod_core cod_nn cod_comm cod_io cod_train PRIVATE_LINKS
 # L5
 file(GLOB tool_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tools/*.c ${CMAKE_CURRENT_SOURCE_DIR}/tools/*/*.c)
 if(tool_sources)
-    add_executable(codistill ${tool_sources})
+    execute_process(COMMAND git describe --tags --always --dirty WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}
+                    OUTPUT_VARIABLE COD_DESCRIBE OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+    set(COD_VERSION "${PROJECT_VERSION} (${COD_DESCRIBE})")
+    configure_file(${CMAKE_CURRENT_SOURCE_DIR}/tools/version.c.in ${CMAKE_BINARY_DIR}/version.c @ONLY)
+    add_executable(codistill ${tool_sources} ${CMAKE_BINARY_DIR}/version.c)
     target_include_directories(codistill PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
     target_link_libraries(codistill PRIVATE cod_flags cod_distill cod_train cod_infer cod_config cod_io cod_data cod_comm cod_cpu
                           cod_ref cod_nn cod_core MPI::MPI_C m)

@@ -1,0 +1,298 @@
+#include "cpu/cpu.h"
+
+#include "core/memory.h"
+#include "cpu/cpu_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+static const cpu_kernels *choose_kernels(void)
+{
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+    if (avx512 && __builtin_cpu_supports("avx512bf16"))
+        return &cpu_kernels_avx512_bf16;
+    if (avx512)
+        return &cpu_kernels_avx512;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return &cpu_kernels_avx2;
+#endif
+    return &cpu_kernels_generic;
+}
+
+void cpu_use_threads(int threads)
+{
+#ifdef _OPENMP
+    omp_set_num_threads(threads);
+#else
+    (void)threads;
+#endif
+}
+
+void cpu_parallel_for(const cod_device *device, int64_t count, void (*function)(void *context, int64_t i, int thread),
+                      void *context)
+{
+    if (device->threads == 1 || count == 1) {
+        for (int64_t i = 0; i < count; i++)
+            function(context, i, 0);
+        return;
+    }
+#ifdef _OPENMP
+#pragma omp parallel for num_threads(device->threads) schedule(static)
+    for (int64_t i = 0; i < count; i++)
+        function(context, i, omp_get_thread_num());
+#endif
+}
+
+static void cpu_close(cod_device *device)
+{
+    if (device == NULL)
+        return;
+    cpu_onednn_destroy(device->onednn);
+    cod_aligned_free(device->scratch);
+    cod_aligned_free(device);
+}
+
+static cod_status cpu_open(const cod_device_options *options, cod_device **out)
+{
+    COD_REQUIRE(options->threads >= 0, "cpu: %d threads are too few", options->threads);
+    void *memory;
+    COD_TRY(cod_aligned_alloc(&memory, sizeof(cod_device)));
+    cod_device *device = memory;
+#ifdef _OPENMP
+    device->threads = options->threads > 0 ? options->threads : 1;
+#else
+    device->threads = 1;
+#endif
+    device->kernels = choose_kernels();
+    device->native_bf16 = device->kernels == &cpu_kernels_avx512_bf16;
+    const cod_status status = cpu_onednn_create(&device->onednn);
+    if (status != COD_OK) {
+        cpu_close(device);
+        return status;
+    }
+    char library[32];
+    cpu_onednn_describe(library, sizeof library);
+    snprintf(device->description, sizeof device->description, "%s, %s kernels, %d thread%s", library,
+             device->kernels->name, device->threads, device->threads == 1 ? "" : "s");
+    *out = device;
+    return COD_OK;
+}
+
+static const char *cpu_describe(cod_device *device)
+{
+    return device->description;
+}
+
+static bool cpu_supports(cod_device *device, cod_dtype activation)
+{
+    return activation == COD_F32 || (activation == COD_BF16 && device->native_bf16);
+}
+
+static cod_status cpu_buffer_create(cod_device *device, size_t bytes, cod_buffer **out)
+{
+    (void)device;
+    void *memory;
+    COD_TRY(cod_aligned_alloc(&memory, sizeof(cod_buffer)));
+    cod_buffer *buffer = memory;
+    const cod_status status = cod_aligned_alloc(&buffer->host, bytes);
+    if (status != COD_OK) {
+        cod_aligned_free(buffer);
+        return status;
+    }
+    buffer->bytes = bytes;
+    *out = buffer;
+    return COD_OK;
+}
+
+static void cpu_buffer_destroy(cod_device *device, cod_buffer *buffer)
+{
+    (void)device;
+    if (buffer == NULL)
+        return;
+    cod_aligned_free(buffer->host);
+    cod_aligned_free(buffer);
+}
+
+static cod_status check_range(const cod_buffer *buffer, size_t offset, size_t bytes)
+{
+    COD_REQUIRE(offset <= buffer->bytes && bytes <= buffer->bytes - offset,
+                "cpu: %zu bytes at offset %zu do not lie in a buffer of %zu", bytes, offset, buffer->bytes);
+    return COD_OK;
+}
+
+static cod_status cpu_upload(cod_device *device, cod_queue *queue, cod_buffer *target, size_t offset,
+                             const void *source, size_t bytes)
+{
+    (void)device, (void)queue;
+    COD_TRY(check_range(target, offset, bytes));
+    memcpy((char *)target->host + offset, source, bytes);
+    return COD_OK;
+}
+
+static cod_status cpu_download(cod_device *device, cod_queue *queue, void *target, cod_buffer *source, size_t offset,
+                               size_t bytes)
+{
+    (void)device, (void)queue;
+    COD_TRY(check_range(source, offset, bytes));
+    memcpy(target, (const char *)source->host + offset, bytes);
+    return COD_OK;
+}
+
+cod_status cpu_plan_need_scratch(cod_plan *plan, size_t bytes)
+{
+    cod_device *device = plan->device;
+    if (bytes <= device->scratch_bytes)
+        return COD_OK;
+    void *memory;
+    COD_TRY(cod_aligned_alloc(&memory, bytes));
+    cod_aligned_free(device->scratch);
+    device->scratch = memory;
+    device->scratch_bytes = bytes;
+    return COD_OK;
+}
+
+cod_status cpu_plan_alloc_state(cod_plan *plan, size_t bytes)
+{
+    return cod_aligned_alloc(&plan->state, bytes);
+}
+
+static void cpu_plan_destroy(cod_plan *plan)
+{
+    if (plan == NULL)
+        return;
+    if (plan->state != NULL)
+        (plan->destroy ? plan->destroy : cod_aligned_free)(plan->state);
+    cod_aligned_free(plan);
+}
+
+/** Which types a view may have: activations f32 or bf16, parameters and statistics f32, positions and classes i32. */
+static cod_status check_types(const cod_op *op)
+{
+    static const unsigned activations[COD_OP_KIND_COUNT][2] = {
+        /* bit i of [0] and [1]: inputs and outputs that are activations */
+        [COD_OP_CONV2D] = {1, 1},
+        [COD_OP_CONV2D_BACKWARD_DATA] = {1, 1},
+        [COD_OP_LINEAR] = {1, 1},
+        [COD_OP_LINEAR_BACKWARD_DATA] = {1, 1},
+        [COD_OP_CONV2D_BACKWARD_WEIGHTS] = {3, 0},
+        [COD_OP_LINEAR_BACKWARD_WEIGHTS] = {3, 0},
+        [COD_OP_NORM_TRAIN] = {1, 1},
+        [COD_OP_NORM_INFERENCE] = {1, 1},
+        [COD_OP_NORM_BACKWARD] = {3, 1},
+        [COD_OP_ACTIVATION] = {1, 1},
+        [COD_OP_ACTIVATION_BACKWARD] = {3, 1},
+        [COD_OP_ADD] = {3, 1},
+        [COD_OP_PIXEL_SHUFFLE] = {1, 1},
+        [COD_OP_PIXEL_UNSHUFFLE] = {1, 1},
+        [COD_OP_RESIZE] = {1, 1},
+        [COD_OP_RESIZE_BACKWARD] = {1, 1},
+        [COD_OP_POOL] = {1, 1},
+        [COD_OP_POOL_BACKWARD] = {1, 1},
+        [COD_OP_LOSS] = {3, 2},
+        [COD_OP_FILL] = {0, 1},
+    };
+    for (size_t i = 0; i < COD_OP_MAX_INPUTS + COD_OP_MAX_OUTPUTS; i++) {
+        const bool output = i >= COD_OP_MAX_INPUTS;
+        const size_t k = output ? i - COD_OP_MAX_INPUTS : i;
+        const cod_view *view = output ? &op->outputs[k] : &op->inputs[k];
+        if (!cpu_present(view))
+            continue;
+        const bool integer = (op->kind == COD_OP_POOL && output && k == 1) ||
+                             (op->kind == COD_OP_POOL_BACKWARD && !output && k == 1) ||
+                             (op->kind == COD_OP_LOSS && op->attr.loss == COD_LOSS_CROSS_ENTROPY && !output && k == 1);
+        const bool activation = (activations[op->kind][output] >> k & 1u) != 0;
+        const bool fits = integer      ? view->dtype == COD_I32
+                          : activation ? view->dtype == COD_F32 || view->dtype == COD_BF16
+                                       : view->dtype == COD_F32 && cod_view_is_dense(view);
+        if (!fits)
+            return cod_fail(COD_ERR_UNSUPPORTED, "cpu: %s '%s': %s %zu is %s%s; it must be %s",
+                            cod_op_kind_name(op->kind), op->name ? op->name : "", output ? "output" : "input", k,
+                            cod_view_is_dense(view) ? "" : "strided ", cod_dtype_name(view->dtype),
+                            integer      ? "i32"
+                            : activation ? "f32 or bf16"
+                                         : "dense f32");
+    }
+    return COD_OK;
+}
+
+static cod_status cpu_plan_create(cod_device *device, const cod_op *op, cod_plan **out)
+{
+    static cod_status (*const constructors[COD_OP_KIND_COUNT])(cod_plan * plan) = {
+        [COD_OP_CONV2D] = cpu_plan_conv,
+        [COD_OP_CONV2D_BACKWARD_DATA] = cpu_plan_conv,
+        [COD_OP_CONV2D_BACKWARD_WEIGHTS] = cpu_plan_conv,
+        [COD_OP_LINEAR] = cpu_plan_conv,
+        [COD_OP_LINEAR_BACKWARD_DATA] = cpu_plan_conv,
+        [COD_OP_LINEAR_BACKWARD_WEIGHTS] = cpu_plan_conv,
+        [COD_OP_NORM_TRAIN] = cpu_plan_norm_train,
+        [COD_OP_NORM_INFERENCE] = cpu_plan_norm_inference,
+        [COD_OP_NORM_BACKWARD] = cpu_plan_norm_backward,
+        [COD_OP_FOLD_NORM] = cpu_plan_fold_norm,
+        [COD_OP_ACTIVATION] = cpu_plan_activation,
+        [COD_OP_ACTIVATION_BACKWARD] = cpu_plan_activation_backward,
+        [COD_OP_ADD] = cpu_plan_add,
+        [COD_OP_PIXEL_SHUFFLE] = cpu_plan_shuffle,
+        [COD_OP_PIXEL_UNSHUFFLE] = cpu_plan_shuffle,
+        [COD_OP_RESIZE] = cpu_plan_resize,
+        [COD_OP_RESIZE_BACKWARD] = cpu_plan_resize,
+        [COD_OP_POOL] = cpu_plan_pool,
+        [COD_OP_POOL_BACKWARD] = cpu_plan_pool_backward,
+        [COD_OP_LOSS] = cpu_plan_loss,
+        [COD_OP_GRAD_NORM] = cpu_plan_grad_norm,
+        [COD_OP_OPTIMISER] = cpu_plan_optimiser,
+        [COD_OP_EMA] = cpu_plan_ema,
+        [COD_OP_FILL] = cpu_plan_fill,
+    };
+    COD_TRY(cod_op_check(op));
+    COD_TRY(check_types(op));
+    void *memory;
+    COD_TRY(cod_aligned_alloc(&memory, sizeof(cod_plan)));
+    cod_plan *plan = memory;
+    plan->device = device;
+    plan->op = *op;
+    cpu_use_threads(device->threads);
+    const cod_status status = constructors[op->kind](plan);
+    if (status != COD_OK) {
+        cpu_plan_destroy(plan);
+        return cod_fail_prefix(status, "cpu: %s '%s'", cod_op_kind_name(op->kind), op->name ? op->name : "");
+    }
+    *out = plan;
+    return COD_OK;
+}
+
+static cod_status cpu_plan_prepare(cod_plan *plan, cod_queue *queue)
+{
+    (void)queue;
+    cpu_use_threads(plan->device->threads);
+    return plan->prepare ? plan->prepare(plan) : COD_OK;
+}
+
+static cod_status cpu_plan_run(cod_plan *plan, cod_queue *queue)
+{
+    (void)queue;
+    cpu_use_threads(plan->device->threads);
+    return plan->run(plan);
+}
+
+const cod_backend cod_cpu_backend = {
+    .name = "cpu",
+    .open = cpu_open,
+    .close = cpu_close,
+    .describe = cpu_describe,
+    .supports = cpu_supports,
+    .buffer_create = cpu_buffer_create,
+    .buffer_destroy = cpu_buffer_destroy,
+    .upload = cpu_upload,
+    .download = cpu_download,
+    .plan_create = cpu_plan_create,
+    .plan_prepare = cpu_plan_prepare,
+    .plan_run = cpu_plan_run,
+    .plan_destroy = cpu_plan_destroy,
+};

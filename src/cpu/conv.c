@@ -1,0 +1,417 @@
+#include "core/memory.h"
+#include "cpu/cpu_internal.h"
+
+#include <string.h>
+
+/**
+ * A convolution or linear layer in one of its three directions.
+ *
+ * Backward data with stride 1 is run as a forward convolution of dy with flipped, transposed weights, because that can add
+ * to dx, while oneDNN's own backward data cannot. Views that oneDNN has no fast code for are *staged*: copied to or from a
+ * dense image in scratch. Deterministic plans are cut into slices of the batch, each run by one thread and added in order.
+ */
+typedef struct conv_state {
+    cpu_conv *conv;
+    cpu_conv_info info;
+    void *packed;          /**< weights; owned; NULL for weight gradients, which are packed in scratch */
+    float *flipped;        /**< owned; NULL unless backward data is run as a forward convolution */
+    const cod_view *x, *y; /**< as cpu_conv sees them */
+    cpu_image x_image, y_image;
+    bool stage_x, stage_y;
+    bool add_after;      /**< dx is staged and then added */
+    bool activate_after; /**< PReLU */
+    bool bias_grad;
+    int slices;
+    /* Byte offsets in the device's scratch. */
+    size_t at_x, at_y, at_packed, at_bias, at_conv, at_slope;
+    size_t packed_step, bias_step, conv_step; /**< from slice to slice */
+} conv_state;
+
+static void conv_destroy(void *memory)
+{
+    conv_state *state = memory;
+    cpu_conv_destroy(state->conv);
+    cod_aligned_free(state->packed);
+    cod_aligned_free(state->flipped);
+    cod_aligned_free(state);
+}
+
+static bool is_linear(cod_op_kind kind)
+{
+    return kind == COD_OP_LINEAR || kind == COD_OP_LINEAR_BACKWARD_DATA || kind == COD_OP_LINEAR_BACKWARD_WEIGHTS;
+}
+
+static cpu_conv_direction direction_of(cod_op_kind kind)
+{
+    switch (kind) {
+    case COD_OP_CONV2D_BACKWARD_DATA:
+    case COD_OP_LINEAR_BACKWARD_DATA:
+        return CPU_CONV_BACKWARD_DATA;
+    case COD_OP_CONV2D_BACKWARD_WEIGHTS:
+    case COD_OP_LINEAR_BACKWARD_WEIGHTS:
+        return CPU_CONV_BACKWARD_WEIGHTS;
+    default:
+        return CPU_CONV_FORWARD;
+    }
+}
+
+/** A linear layer is a 1x1 convolution over one line of N pixels, or, cut into slices, over N images of one pixel. */
+static cpu_image image_of(const cod_view *view, bool linear, int slices)
+{
+    cpu_image image = {view->shape, view->pixel_stride, view->dtype};
+    image.shape.n /= slices;
+    if (linear)
+        image.shape = (cod_shape){1, 1, image.shape.n, image.shape.c};
+    return image;
+}
+
+static int slices_of(const cod_op *op, int64_t batch)
+{
+    enum { MOST_SLICES = 16 };
+    if (!op->deterministic)
+        return 1;
+    for (int slices = MOST_SLICES; slices > 1; slices--)
+        if (batch % slices == 0)
+            return slices;
+    return 1;
+}
+
+/** Chooses the type to compute in, and stages what does not have it; oneDNN writes f32 results of bf16 inputs itself. */
+static void choose_types(conv_state *state, const cod_device *device, cpu_conv_direction direction)
+{
+    const bool any_bf16 = state->x_image.dtype == COD_BF16 || state->y_image.dtype == COD_BF16;
+    const cod_dtype compute = any_bf16 && device->native_bf16 ? COD_BF16 : COD_F32;
+    const bool x_result = direction == CPU_CONV_BACKWARD_DATA, y_result = direction == CPU_CONV_FORWARD;
+    if (state->x_image.dtype != compute && !(x_result && state->x_image.dtype == COD_F32))
+        state->stage_x = true;
+    if (state->y_image.dtype != compute && !(y_result && state->y_image.dtype == COD_F32))
+        state->stage_y = true;
+    if (state->stage_x)
+        state->x_image = (cpu_image){state->x_image.shape, state->x_image.shape.c, compute};
+    if (state->stage_y)
+        state->y_image = (cpu_image){state->y_image.shape, state->y_image.shape.c, compute};
+}
+
+static cpu_conv_problem problem_of(const cod_plan *plan, const conv_state *state, cpu_conv_direction direction)
+{
+    const cod_op *op = &plan->op;
+    const bool weights = direction == CPU_CONV_BACKWARD_WEIGHTS, linear = is_linear(op->kind);
+    const cod_view *w = weights ? &op->outputs[0] : &op->inputs[1];
+    const cod_op_attr *attr = &op->attr;
+    cpu_conv_problem problem = {
+        .direction = direction,
+        .x = state->x_image,
+        .y = state->y_image,
+        .kernel_h = w->shape.h,
+        .kernel_w = w->shape.w,
+        .stride_h = linear ? 1 : attr->stride_h,
+        .stride_w = linear ? 1 : attr->stride_w,
+        .pad_h = linear ? 0 : attr->pad_h,
+        .pad_w = linear ? 0 : attr->pad_w,
+        .bias = weights ? cpu_present(&op->outputs[1]) : direction == CPU_CONV_FORWARD && cpu_present(&op->inputs[2]),
+        .lanes = state->slices,
+    };
+    if (direction == CPU_CONV_FORWARD) {
+        problem.activation = attr->activation;
+        problem.leak = attr->leak;
+    }
+    return problem;
+}
+
+static bool can_flip(const cpu_conv_problem *p)
+{
+    return p->direction == CPU_CONV_BACKWARD_DATA && p->stride_h == 1 && p->stride_w == 1 && p->pad_h < p->kernel_h &&
+           p->pad_w < p->kernel_w;
+}
+
+/** The forward convolution that computes dx (its y) from dy (its x). */
+static cpu_conv_problem flip(const cpu_conv_problem *p, bool accumulate)
+{
+    cpu_conv_problem flipped = *p;
+    flipped.direction = CPU_CONV_FORWARD;
+    flipped.x = p->y;
+    flipped.y = p->x;
+    flipped.pad_h = p->kernel_h - 1 - p->pad_h;
+    flipped.pad_w = p->kernel_w - 1 - p->pad_w;
+    flipped.sum = accumulate;
+    return flipped;
+}
+
+/** Creates the convolution; where oneDNN has only its reference code for a strided view, once more with staged ones. */
+static cod_status create_conv(cod_plan *plan, conv_state *state, cpu_conv_direction direction)
+{
+    for (int attempt = 0;; attempt++) {
+        cpu_conv_problem problem = problem_of(plan, state, direction);
+        const bool flipped = can_flip(&problem);
+        if (flipped)
+            problem = flip(&problem, plan->op.accumulate && !state->stage_x);
+        const cod_status status = cpu_conv_create(plan->device->onednn, &problem, &state->conv);
+        if (status == COD_OK)
+            state->info = cpu_conv_get_info(state->conv);
+        const bool strided = state->x_image.pixel_stride != state->x_image.shape.c ||
+                             state->y_image.pixel_stride != state->y_image.shape.c;
+        if (attempt > 0 || !strided || (status == COD_OK && state->info.fast)) {
+            state->add_after =
+                direction == CPU_CONV_BACKWARD_DATA && plan->op.accumulate && (state->stage_x || !flipped);
+            if (state->add_after && !state->stage_x) { /* oneDNN's backward data cannot add */
+                state->stage_x = true;
+                cpu_conv_destroy(state->conv);
+                state->conv = NULL;
+                state->x_image.pixel_stride = state->x_image.shape.c;
+                problem = problem_of(plan, state, direction);
+                COD_TRY(cpu_conv_create(plan->device->onednn, &problem, &state->conv));
+                state->info = cpu_conv_get_info(state->conv);
+            }
+            if (status == COD_OK && flipped) {
+                void *memory;
+                COD_TRY(cod_aligned_alloc(&memory, (size_t)cod_shape_count(plan->op.inputs[1].shape) * sizeof(float)));
+                state->flipped = memory;
+            }
+            return status;
+        }
+        if (status == COD_OK)
+            cpu_conv_destroy(state->conv);
+        state->conv = NULL;
+        state->stage_x = state->stage_x || state->x_image.pixel_stride != state->x_image.shape.c;
+        state->stage_y = state->stage_y || state->y_image.pixel_stride != state->y_image.shape.c;
+        state->x_image.pixel_stride = state->x_image.shape.c;
+        state->y_image.pixel_stride = state->y_image.shape.c;
+    }
+}
+
+static size_t take(size_t *used, size_t bytes)
+{
+    const size_t at = *used;
+    *used += cod_align_up(bytes);
+    return at;
+}
+
+static size_t staged_bytes(const cpu_image *image, int slices)
+{
+    return (size_t)(cod_shape_count(image->shape) * slices) * cod_dtype_bytes(image->dtype);
+}
+
+static cod_status lay_out_scratch(cod_plan *plan, conv_state *state, cpu_conv_direction direction)
+{
+    size_t used = 0;
+    const size_t slices = (size_t)state->slices;
+    state->conv_step = cod_align_up(state->info.scratch_bytes);
+    state->at_conv = take(&used, slices * state->conv_step);
+    if (state->stage_x)
+        state->at_x = take(&used, staged_bytes(&state->x_image, state->slices));
+    if (state->stage_y)
+        state->at_y = take(&used, staged_bytes(&state->y_image, state->slices));
+    if (direction == CPU_CONV_BACKWARD_WEIGHTS) {
+        state->packed_step = cod_align_up(state->info.packed_bytes);
+        state->bias_step = cod_align_up((size_t)state->y_image.shape.c * sizeof(float));
+        state->at_packed = take(&used, slices * state->packed_step);
+        state->at_bias = take(&used, slices * state->bias_step);
+    }
+    if (state->activate_after)
+        state->at_slope = take(&used, 3 * (size_t)cpu_padded(state->y_image.shape.c) * sizeof(float));
+    return cpu_plan_need_scratch(plan, used);
+}
+
+/** w[o][y][x][i] -> flipped[i][KH-1-y][KW-1-x][o]. */
+static void flip_weights(const float *w, float *flipped, cod_shape shape)
+{
+    const int64_t taps = shape.h * shape.w;
+    for (int64_t o = 0; o < shape.n; o++)
+        for (int64_t t = 0; t < taps; t++)
+            for (int64_t i = 0; i < shape.c; i++)
+                flipped[(i * taps + taps - 1 - t) * shape.n + o] = w[(o * taps + t) * shape.c + i];
+}
+
+static cod_status conv_prepare(cod_plan *plan)
+{
+    conv_state *state = plan->state;
+    const cod_view *w = &plan->op.inputs[1];
+    if (state->flipped == NULL)
+        return cpu_conv_pack(state->conv, cod_view_host(w), state->packed);
+    flip_weights(cod_view_host(w), state->flipped, w->shape);
+    return cpu_conv_pack(state->conv, state->flipped, state->packed);
+}
+
+/** Copies between a view and its dense stand-in of the compute type. */
+typedef struct stage_run {
+    const cod_device *device;
+    cpu_rows from, to;
+    cpu_chunks chunks;
+    int64_t channels;
+    bool accumulate;
+} stage_run;
+
+static void stage_chunk(void *context, int64_t i, int thread)
+{
+    (void)thread;
+    const stage_run *run = context;
+    const int64_t first = i * run->chunks.size;
+    run->device->kernels->add(cpu_rows_from(run->from, first), (cpu_rows){0}, cpu_rows_from(run->to, first),
+                              cpu_chunk_length(&run->chunks, i), run->channels, 1, 0, run->accumulate);
+}
+
+static void stage(const cod_plan *plan, const cod_view *view, const cpu_image *image, char *staged, bool back)
+{
+    const cpu_rows outside = cpu_rows_of(view), inside = {staged, image->pixel_stride, image->dtype == COD_BF16};
+    stage_run run = {.device = plan->device,
+                     .from = back ? inside : outside,
+                     .to = back ? outside : inside,
+                     .chunks = cpu_chunks_of(cpu_pixels(view), view->shape.c),
+                     .channels = view->shape.c,
+                     .accumulate = back && ((const conv_state *)plan->state)->add_after};
+    cpu_parallel_for(plan->device, run.chunks.count, stage_chunk, &run);
+}
+
+typedef struct conv_run_args {
+    cod_plan *plan;
+    char *x, *y, *packed;
+    float *bias;
+    size_t x_step, y_step;
+    cod_status status; /**< of any slice that failed */
+} conv_run_args;
+
+static size_t slice_bytes(const cpu_image *image)
+{
+    return (size_t)(image->shape.n * image->shape.h * image->shape.w * image->pixel_stride) *
+           cod_dtype_bytes(image->dtype);
+}
+
+static void conv_slice(void *context, int64_t i, int thread)
+{
+    (void)thread;
+    conv_run_args *run = context;
+    const conv_state *state = run->plan->state;
+    const size_t k = (size_t)i;
+    char *x = run->x + k * run->x_step, *y = run->y + k * run->y_step;
+    char *bias = run->bias ? (char *)run->bias + k * state->bias_step : NULL;
+    const bool swap = state->flipped != NULL;
+    const cod_status status =
+        cpu_conv_execute(state->conv, (int)i, swap ? y : x, run->packed + k * state->packed_step, (float *)(void *)bias,
+                         swap ? x : y, run->plan->device->scratch + state->at_conv + k * state->conv_step);
+    if (status != COD_OK)
+        run->status = status;
+}
+
+static conv_run_args conv_begin(cod_plan *plan)
+{
+    const conv_state *state = plan->state;
+    char *scratch = plan->device->scratch;
+    conv_run_args run = {.plan = plan, .x_step = slice_bytes(&state->x_image), .y_step = slice_bytes(&state->y_image)};
+    run.x = state->stage_x ? scratch + state->at_x : cod_view_host(state->x);
+    run.y = state->stage_y ? scratch + state->at_y : cod_view_host(state->y);
+    return run;
+}
+
+static cod_status execute_slices(conv_run_args *run)
+{
+    const conv_state *state = run->plan->state;
+    if (state->slices == 1)
+        conv_slice(run, 0, 0);
+    else
+        cpu_parallel_for(run->plan->device, state->slices, conv_slice, run);
+    return run->status;
+}
+
+/** In place over y; PReLU alone comes here, as oneDNN's other activations are part of the convolution. */
+static void activate(cod_plan *plan, const conv_state *state)
+{
+    const cod_view *y = state->y;
+    const int64_t channels = y->shape.c, padded = cpu_padded(channels);
+    float *slope = (float *)(void *)(plan->device->scratch + state->at_slope);
+    cpu_fill_slope(slope, channels, &plan->op.attr, &plan->op.inputs[3]);
+    for (int64_t c = 0; c < padded; c++) {
+        slope[padded + c] = 0;
+        slope[2 * padded + c] = 1;
+    }
+    const cpu_affine identity = {slope + padded, slope + 2 * padded, slope + padded, slope};
+    plan->device->kernels->affine(cpu_rows_of(y), cpu_rows_of(y), cpu_pixels(y), channels, CPU_ACT_SLOPE, &identity);
+}
+
+static cod_status forward_run(cod_plan *plan)
+{
+    const conv_state *state = plan->state;
+    conv_run_args run = conv_begin(plan);
+    if (state->stage_x)
+        stage(plan, state->x, &state->x_image, run.x, false);
+    run.packed = state->packed;
+    run.bias = cpu_present(&plan->op.inputs[2]) ? cod_view_host(&plan->op.inputs[2]) : NULL;
+    COD_TRY(execute_slices(&run));
+    if (state->stage_y)
+        stage(plan, state->y, &state->y_image, run.y, true);
+    if (state->activate_after)
+        activate(plan, state);
+    return COD_OK;
+}
+
+static cod_status backward_data_run(cod_plan *plan)
+{
+    const conv_state *state = plan->state;
+    conv_run_args run = conv_begin(plan);
+    if (state->stage_y)
+        stage(plan, state->y, &state->y_image, run.y, false);
+    run.packed = state->packed;
+    COD_TRY(execute_slices(&run));
+    if (state->stage_x)
+        stage(plan, state->x, &state->x_image, run.x, true);
+    return COD_OK;
+}
+
+static cod_status backward_weights_run(cod_plan *plan)
+{
+    const conv_state *state = plan->state;
+    const cod_op *op = &plan->op;
+    char *scratch = plan->device->scratch;
+    conv_run_args run = conv_begin(plan);
+    if (state->stage_x)
+        stage(plan, state->x, &state->x_image, run.x, false);
+    if (state->stage_y)
+        stage(plan, state->y, &state->y_image, run.y, false);
+    run.packed = scratch + state->at_packed;
+    run.bias = state->bias_grad ? (float *)(void *)(scratch + state->at_bias) : NULL;
+    COD_TRY(execute_slices(&run));
+    for (int k = 0; k < state->slices; k++) {
+        const bool accumulate = op->accumulate || k > 0;
+        COD_TRY(cpu_conv_unpack(state->conv, run.packed + (size_t)k * state->packed_step,
+                                cod_view_host(&op->outputs[0]), accumulate));
+        if (!state->bias_grad)
+            continue;
+        float *db = cod_view_host(&op->outputs[1]);
+        const float *part = (const float *)(const void *)(scratch + state->at_bias + (size_t)k * state->bias_step);
+        for (int64_t c = 0; c < state->y_image.shape.c; c++)
+            db[c] = part[c] + (accumulate ? db[c] : 0);
+    }
+    return COD_OK;
+}
+
+cod_status cpu_plan_conv(cod_plan *plan)
+{
+    static cod_status (*const runs[])(cod_plan *) = {forward_run, backward_data_run, backward_weights_run};
+    const cod_op *op = &plan->op;
+    const cpu_conv_direction direction = direction_of(op->kind);
+    const bool linear = is_linear(op->kind);
+    COD_TRY(cpu_plan_alloc_state(plan, sizeof(conv_state)));
+    plan->destroy = conv_destroy;
+    conv_state *state = plan->state;
+    state->x = direction == CPU_CONV_BACKWARD_DATA ? &plan->op.outputs[0] : &plan->op.inputs[0];
+    state->y = direction == CPU_CONV_FORWARD         ? &plan->op.outputs[0]
+               : direction == CPU_CONV_BACKWARD_DATA ? &plan->op.inputs[0]
+                                                     : &plan->op.inputs[1];
+    state->slices = slices_of(op, state->x->shape.n);
+    state->x_image = image_of(state->x, linear, state->slices);
+    state->y_image = image_of(state->y, linear, state->slices);
+    state->activate_after = direction == CPU_CONV_FORWARD && op->attr.activation == COD_ACT_PRELU;
+    state->bias_grad = direction == CPU_CONV_BACKWARD_WEIGHTS && cpu_present(&op->outputs[1]);
+    choose_types(state, plan->device, direction);
+    /* oneDNN divides the work when a primitive is created, and would wait for ever for threads that a slice does not have. */
+    if (state->slices > 1)
+        cpu_use_threads(1);
+    const cod_status status = create_conv(plan, state, direction);
+    cpu_use_threads(plan->device->threads);
+    COD_TRY(status);
+    if (direction != CPU_CONV_BACKWARD_WEIGHTS) {
+        COD_TRY(cod_aligned_alloc(&state->packed, state->info.packed_bytes));
+        plan->prepare = conv_prepare;
+    }
+    plan->run = runs[direction];
+    return lay_out_scratch(plan, state, direction);
+}

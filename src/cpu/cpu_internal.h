@@ -1,0 +1,139 @@
+/**
+ * @file
+ * What the files of the CPU backend share: the device, the plan, and how work is cut into pieces for threads.
+ */
+#ifndef COD_CPU_INTERNAL_H
+#define COD_CPU_INTERNAL_H
+
+#include "core/backend.h"
+#include "cpu/kernels_internal.h"
+#include "cpu/onednn_internal.h"
+
+struct cod_device {
+    int threads;
+    bool native_bf16;
+    const cpu_kernels *kernels;
+    cpu_onednn *onednn;
+    char *scratch; /**< shared by all plans; grown by cpu_plan_need_scratch() only */
+    size_t scratch_bytes;
+    char description[160];
+};
+
+struct cod_plan {
+    cod_device *device;
+    cod_op op;
+    cod_status (*prepare)(cod_plan *plan); /**< NULL = nothing to do */
+    cod_status (*run)(cod_plan *plan);
+    void (*destroy)(void *state); /**< frees `state`; NULL = it is one block for cod_aligned_free() */
+    void *state;
+};
+
+/** Makes the device's scratch at least this large; for constructors only. */
+COD_MUST_CHECK cod_status cpu_plan_need_scratch(cod_plan *plan, size_t bytes);
+
+/** Allocates the plan's zeroed state. */
+COD_MUST_CHECK cod_status cpu_plan_alloc_state(cod_plan *plan, size_t bytes);
+
+/** Constructors: look at plan->op (checked and copied already), set the plan's functions, state and scratch. */
+cod_status cpu_plan_conv(cod_plan *plan);
+cod_status cpu_plan_norm_train(cod_plan *plan);
+cod_status cpu_plan_norm_inference(cod_plan *plan);
+cod_status cpu_plan_norm_backward(cod_plan *plan);
+cod_status cpu_plan_fold_norm(cod_plan *plan);
+cod_status cpu_plan_activation(cod_plan *plan);
+cod_status cpu_plan_activation_backward(cod_plan *plan);
+cod_status cpu_plan_add(cod_plan *plan);
+cod_status cpu_plan_shuffle(cod_plan *plan);
+cod_status cpu_plan_resize(cod_plan *plan);
+cod_status cpu_plan_pool(cod_plan *plan);
+cod_status cpu_plan_pool_backward(cod_plan *plan);
+cod_status cpu_plan_loss(cod_plan *plan);
+cod_status cpu_plan_grad_norm(cod_plan *plan);
+cod_status cpu_plan_optimiser(cod_plan *plan);
+cod_status cpu_plan_ema(cod_plan *plan);
+cod_status cpu_plan_fill(cod_plan *plan);
+
+/** How many threads oneDNN takes from now on; OpenMP's count belongs to the calling thread, so each entry sets it anew. */
+void cpu_use_threads(int threads);
+
+/** Runs function(context, i, thread) for i = 0 … count-1 on the device's threads; each i exactly once. */
+void cpu_parallel_for(const cod_device *device, int64_t count, void (*function)(void *context, int64_t i, int thread),
+                      void *context);
+
+/**
+ * Pixels cut into chunks of a size that depends on the shape alone, so that sums over chunks, added in order, do not
+ * depend on the number of threads. A chunk fits the second-level cache and is short enough for f32 partial sums.
+ */
+typedef struct cpu_chunks {
+    int64_t pixels, size, count;
+} cpu_chunks;
+
+cpu_chunks cpu_chunks_of(int64_t pixels, int64_t channels);
+
+static inline int64_t cpu_chunk_length(const cpu_chunks *chunks, int64_t i)
+{
+    const int64_t first = i * chunks->size;
+    return chunks->pixels - first < chunks->size ? chunks->pixels - first : chunks->size;
+}
+
+/** Elements of a vector of C channels, padded so that kernels may read and write whole vectors. */
+static inline int64_t cpu_padded(int64_t channels)
+{
+    return (channels + CPU_PAD - 1) / CPU_PAD * CPU_PAD;
+}
+
+static inline bool cpu_present(const cod_view *view)
+{
+    return view->buffer != NULL;
+}
+
+static inline int64_t cpu_pixels(const cod_view *view)
+{
+    return view->shape.n * view->shape.h * view->shape.w;
+}
+
+static inline cpu_rows cpu_rows_of(const cod_view *view)
+{
+    if (!cpu_present(view))
+        return (cpu_rows){0};
+    return (cpu_rows){cod_view_host(view), view->pixel_stride, view->dtype == COD_BF16};
+}
+
+/** The rows from pixel `first` on. */
+static inline cpu_rows cpu_rows_from(cpu_rows rows, int64_t first)
+{
+    if (rows.data != NULL)
+        rows.data += first * rows.stride * (rows.bf16 ? 2 : 4);
+    return rows;
+}
+
+/**
+ * Several views of one shape as pixels × channels. Where all are dense and channels do not matter, rows are made 64 long
+ * (with one shorter row at the end), which suits vectors better than 3 channels.
+ */
+typedef struct cpu_grid {
+    int64_t pixels, channels;
+    int64_t rest; /**< elements after the last whole row; 0 where rows are pixels */
+} cpu_grid;
+
+cpu_grid cpu_grid_of(const cod_view *const *views, size_t count, bool by_channel);
+
+/** The views of a grid as rows: the view's own pixel stride, or the grid's row length where rows are not pixels. */
+static inline cpu_rows cpu_grid_rows(const cpu_grid *grid, const cod_view *view)
+{
+    cpu_rows rows = cpu_rows_of(view);
+    if (cpu_present(view) && view->shape.c != grid->channels)
+        rows.stride = grid->channels;
+    return rows;
+}
+
+/** The activation as the kernels take it. */
+cpu_activation cpu_activation_of(const cod_op_attr *attr);
+
+/** Fills slope[padded C] as the kernels want it: 1 for none, 0 for ReLU, the leak, or the learnt values. */
+void cpu_fill_slope(float *slope, int64_t channels, const cod_op_attr *attr, const cod_view *learnt);
+
+/** Copies a parameter vector into target[padded C]. */
+void cpu_fill_vector(float *target, int64_t channels, const cod_view *source);
+
+#endif

@@ -1,0 +1,3 @@
+#define KERNELS         cpu_kernels_avx2
+#define INSTRUCTION_SET "avx2"
+#include "cpu/kernels/body.c.inc"

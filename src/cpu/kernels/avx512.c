@@ -1,0 +1,3 @@
+#define KERNELS         cpu_kernels_avx512
+#define INSTRUCTION_SET "avx512"
+#include "cpu/kernels/body.c.inc"

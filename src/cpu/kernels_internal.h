@@ -1,0 +1,94 @@
+/**
+ * @file
+ * The vector kernels, compiled once per instruction set from one source (kernels/body.c.inc); chosen when a device is opened.
+ *
+ * Kernels see *rows*: pixels of C channels. Per-channel parameters are f32 vectors padded to a multiple of CPU_PAD.
+ */
+#ifndef COD_CPU_KERNELS_INTERNAL_H
+#define COD_CPU_KERNELS_INTERNAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { CPU_PAD = 16 };
+
+typedef struct cpu_rows {
+    char *data;     /**< NULL = absent */
+    int64_t stride; /**< elements from row to row */
+    bool bf16;
+} cpu_rows;
+
+/** CPU_ACT_SLOPE: v > 0 ? v : slope·v, which covers none (slope 1), ReLU (0), leaky ReLU and PReLU. */
+typedef enum cpu_activation { CPU_ACT_SLOPE, CPU_ACT_SIGMOID, CPU_ACT_TANH } cpu_activation;
+
+/** Per-channel vectors of a normalisation with activation: v = (x - mean)·scale + offset. */
+typedef struct cpu_affine {
+    const float *mean, *scale, *offset, *slope;
+} cpu_affine;
+
+/** One sum of a separable resampling: output = sum over first … first+count-1 of weights[k]·input[index[k]]. */
+typedef struct cpu_taps {
+    const int32_t *first; /**< [outputs + 1], offsets into index and weights */
+    const int32_t *index;
+    const float *weights;
+} cpu_taps;
+
+typedef enum cpu_loss { CPU_LOSS_L1, CPU_LOSS_MSE, CPU_LOSS_CHARBONNIER } cpu_loss;
+
+typedef struct cpu_optimiser {
+    float lr, beta1, beta2, correction1, root_correction2; /**< corrections: 1 - beta1^t and sqrt(1 - beta2^t) */
+    float epsilon, decay, momentum, grad_scale;
+    bool nesterov;
+} cpu_optimiser;
+
+typedef struct cpu_window {
+    int64_t x_h, x_w, y_h, y_w, channels;
+    int64_t kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w;
+} cpu_window;
+
+typedef struct cpu_kernels {
+    const char *name;
+
+    /** sums[0][c] = Σ (x - shift), sums[1][c] = Σ (x - shift)². */
+    void (*moments)(cpu_rows x, int64_t pixels, int64_t channels, const float *shift, float *sums);
+    void (*affine)(cpu_rows x, cpu_rows y, int64_t pixels, int64_t channels, cpu_activation act, const cpu_affine *p);
+    /** g = dy·activation'(v): sums[0] = Σ g, sums[1] = Σ g·(x - mean), sums[2] = Σ over v <= 0 of dy·v. */
+    void (*affine_backward_sums)(cpu_rows x, cpu_rows dy, int64_t pixels, int64_t channels, cpu_activation act,
+                                 const cpu_affine *p, float *sums);
+    /** dx (+)= scale·(g - a - (x - mean)·b). */
+    void (*affine_backward)(cpu_rows x, cpu_rows dy, cpu_rows dx, int64_t pixels, int64_t channels, cpu_activation act,
+                            const cpu_affine *p, const float *a, const float *b, bool accumulate);
+    /** x: the input (slope) or the output (smooth). sums[c] = Σ over x <= 0 of dy·x, where sums != NULL. */
+    void (*activation_backward)(cpu_rows x, cpu_rows dy, cpu_rows dx, int64_t pixels, int64_t channels,
+                                cpu_activation act, const float *slope, bool accumulate, float *sums);
+    /** y (+)= alpha·a + beta·b. */
+    void (*add)(cpu_rows a, cpu_rows b, cpu_rows y, int64_t pixels, int64_t channels, float alpha, float beta,
+                bool accumulate);
+    /** [pixels][channels·r²] -> r² rows of `channels`, row i·r + j of pixel p at y row (i·row_step + p·r + j); for one line of pixels. */
+    void (*shuffle)(cpu_rows x, cpu_rows y, int64_t pixels, int64_t channels, int factor, int64_t row_step);
+    void (*unshuffle)(cpu_rows dy, cpu_rows dx, int64_t pixels, int64_t channels, int factor, int64_t row_step,
+                      bool accumulate);
+    /** One output line: sums lines of x by `vertical` into buffer[x_w·channels], then pixels by `horizontal`. */
+    void (*resample)(cpu_rows x, cpu_rows y, int64_t line, int64_t x_w, int64_t y_w, int64_t channels,
+                     const cpu_taps *vertical, const cpu_taps *horizontal, float *buffer, bool accumulate);
+    /** One output line of one image. */
+    void (*pool_max)(cpu_rows x, cpu_rows y, int32_t *index, int64_t index_stride, const cpu_window *window,
+                     int64_t line);
+    void (*pool_average)(cpu_rows x, cpu_rows y, const cpu_window *window, int64_t line);
+    /** One line of dx of one image; index NULL = average. */
+    void (*pool_backward)(cpu_rows dy, const int32_t *index, int64_t index_stride, cpu_rows dx,
+                          const cpu_window *window, int64_t line, bool accumulate);
+    /** Returns the sum of the elements' losses; dx (+)= factor·derivative where present. */
+    double (*loss)(cpu_rows prediction, cpu_rows target, cpu_rows dx, int64_t pixels, int64_t channels, cpu_loss kind,
+                   float epsilon, float factor, bool accumulate);
+    double (*sum_squares)(const float *x, int64_t count);
+    void (*sgd)(const cpu_optimiser *o, const float *grad, float *param, float *m, int64_t count);
+    void (*adam)(const cpu_optimiser *o, bool decoupled, const float *grad, float *param, float *m, float *v,
+                 int64_t count);
+    void (*ema)(const float *param, float *ema, float decay, int64_t count);
+} cpu_kernels;
+
+extern const cpu_kernels cpu_kernels_generic, cpu_kernels_avx2, cpu_kernels_avx512, cpu_kernels_avx512_bf16;
+
+#endif

@@ -1,0 +1,356 @@
+#include "cpu/onednn_internal.h"
+
+#include "core/memory.h"
+
+#include <oneapi/dnnl/dnnl.h>
+#include <stdio.h>
+#include <string.h>
+
+struct cpu_onednn {
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+};
+
+enum { MAX_ARGS = 5 };
+
+/** The argument list of one thread; its handles change from call to call. */
+typedef struct conv_lane {
+    dnnl_exec_arg_t args[MAX_ARGS];
+} conv_lane;
+
+struct cpu_conv {
+    cpu_onednn *onednn;
+    cpu_conv_direction direction;
+    dnnl_primitive_desc_t desc;
+    dnnl_primitive_t primitive;
+    dnnl_primitive_t reorder[2]; /**< pack or unpack; [1] adds to the result */
+    dnnl_memory_t plain, packed; /**< the reorders' arguments */
+    int lanes;
+    conv_lane *lane;
+};
+
+static cod_status check(dnnl_status_t status, const char *call)
+{
+    static const char *const reasons[] = {"success",       "out of memory", "invalid arguments", "unimplemented",
+                                          "iterator ends", "runtime error", "not required"};
+    if (status == dnnl_success)
+        return COD_OK;
+    const cod_status code = status == dnnl_out_of_memory   ? COD_ERR_MEMORY
+                            : status == dnnl_unimplemented ? COD_ERR_UNSUPPORTED
+                                                           : COD_ERR_BACKEND;
+    const size_t index = (size_t)status;
+    return cod_fail(code, "oneDNN: %s: %s", index < sizeof reasons / sizeof reasons[0] ? reasons[index] : "error",
+                    call);
+}
+
+#define COD_DNNL(call) check((call), #call)
+
+cod_status cpu_onednn_create(cpu_onednn **out)
+{
+    void *memory;
+    COD_TRY(cod_aligned_alloc(&memory, sizeof(cpu_onednn)));
+    cpu_onednn *onednn = memory;
+    cod_status status;
+    COD_TRY_GOTO(status, fail, COD_DNNL(dnnl_engine_create(&onednn->engine, dnnl_cpu, 0)));
+    COD_TRY_GOTO(status, fail,
+                 COD_DNNL(dnnl_stream_create(&onednn->stream, onednn->engine, dnnl_stream_default_flags)));
+    *out = onednn;
+    return COD_OK;
+fail:
+    cpu_onednn_destroy(onednn);
+    return status;
+}
+
+void cpu_onednn_destroy(cpu_onednn *onednn)
+{
+    if (onednn == NULL)
+        return;
+    if (onednn->stream)
+        dnnl_stream_destroy(onednn->stream);
+    if (onednn->engine)
+        dnnl_engine_destroy(onednn->engine);
+    cod_aligned_free(onednn);
+}
+
+void cpu_onednn_describe(char *text, size_t bytes)
+{
+    const dnnl_version_t *version = dnnl_version();
+    snprintf(text, bytes, "oneDNN %d.%d.%d", version->major, version->minor, version->patch);
+}
+
+static dnnl_data_type_t data_type(cod_dtype dtype)
+{
+    return dtype == COD_BF16 ? dnnl_bf16 : dnnl_f32;
+}
+
+static cod_status image_desc(const cpu_image *image, dnnl_memory_desc_t *out)
+{
+    const cod_shape s = image->shape;
+    const dnnl_dims_t dims = {s.n, s.c, s.h, s.w};
+    const dnnl_dims_t strides = {s.h * s.w * image->pixel_stride, 1, s.w * image->pixel_stride, image->pixel_stride};
+    return COD_DNNL(dnnl_memory_desc_init_by_strides(out, 4, dims, data_type(image->dtype), strides));
+}
+
+/** f32 OHWI as it lies in the parameter buffer. */
+static cod_status plain_weights_desc(const cpu_conv_problem *p, dnnl_memory_desc_t *out)
+{
+    const int64_t inputs = p->x.shape.c;
+    const dnnl_dims_t dims = {p->y.shape.c, inputs, p->kernel_h, p->kernel_w};
+    const dnnl_dims_t strides = {p->kernel_h * p->kernel_w * inputs, 1, p->kernel_w * inputs, inputs};
+    return COD_DNNL(dnnl_memory_desc_init_by_strides(out, 4, dims, dnnl_f32, strides));
+}
+
+static cod_status append_post_ops(const cpu_conv_problem *p, dnnl_post_ops_t ops)
+{
+    if (p->sum)
+        COD_TRY(COD_DNNL(dnnl_post_ops_append_sum(ops, 1.0f)));
+    switch (p->activation) {
+    case COD_ACT_RELU:
+        return COD_DNNL(dnnl_post_ops_append_eltwise(ops, 1.0f, dnnl_eltwise_relu, 0.0f, 0.0f));
+    case COD_ACT_LEAKY_RELU:
+        return COD_DNNL(dnnl_post_ops_append_eltwise(ops, 1.0f, dnnl_eltwise_relu, p->leak, 0.0f));
+    case COD_ACT_SIGMOID:
+        return COD_DNNL(dnnl_post_ops_append_eltwise(ops, 1.0f, dnnl_eltwise_logistic, 0.0f, 0.0f));
+    case COD_ACT_TANH:
+        return COD_DNNL(dnnl_post_ops_append_eltwise(ops, 1.0f, dnnl_eltwise_tanh, 0.0f, 0.0f));
+    case COD_ACT_NONE:
+    case COD_ACT_PRELU:
+        break;
+    }
+    return COD_OK;
+}
+
+static cod_status attr_create(const cpu_conv_problem *p, dnnl_primitive_attr_t *out)
+{
+    cod_status status;
+    dnnl_post_ops_t ops = NULL;
+    COD_TRY(COD_DNNL(dnnl_primitive_attr_create(out)));
+    COD_TRY_GOTO(status, done, COD_DNNL(dnnl_primitive_attr_set_scratchpad_mode(*out, dnnl_scratchpad_mode_user)));
+    if (p->direction != CPU_CONV_FORWARD)
+        return COD_OK;
+    COD_TRY_GOTO(status, done, COD_DNNL(dnnl_post_ops_create(&ops)));
+    COD_TRY_GOTO(status, done, append_post_ops(p, ops));
+    COD_TRY_GOTO(status, done, COD_DNNL(dnnl_primitive_attr_set_post_ops(*out, ops)));
+done:
+    if (ops)
+        dnnl_post_ops_destroy(ops);
+    if (status != COD_OK)
+        dnnl_primitive_attr_destroy(*out);
+    return status;
+}
+
+/** Backward primitives of oneDNN want a forward one as a hint, though they look at its layout only. */
+static cod_status desc_create(cpu_conv *conv, const cpu_conv_problem *p)
+{
+    const dnnl_dims_t strides = {p->stride_h, p->stride_w}, pads = {p->pad_h, p->pad_w};
+    const dnnl_dims_t w_dims = {p->y.shape.c, p->x.shape.c, p->kernel_h, p->kernel_w}, b_dims = {p->y.shape.c};
+    const dnnl_alg_kind_t direct = dnnl_convolution_direct;
+    dnnl_memory_desc_t x, y, w, b;
+    COD_TRY(image_desc(&p->x, &x));
+    COD_TRY(image_desc(&p->y, &y));
+    const dnnl_data_type_t w_type = p->direction == CPU_CONV_BACKWARD_WEIGHTS
+                                        ? dnnl_f32
+                                        : data_type(p->direction == CPU_CONV_FORWARD ? p->x.dtype : p->y.dtype);
+    COD_TRY(COD_DNNL(dnnl_memory_desc_init_by_tag(&w, 4, w_dims, w_type, dnnl_format_tag_any)));
+    COD_TRY(COD_DNNL(dnnl_memory_desc_init_by_tag(&b, 1, b_dims, dnnl_f32, dnnl_a)));
+
+    const bool training = p->direction != CPU_CONV_FORWARD;
+    dnnl_memory_desc_t hint_x = x, hint_y = y, hint_w = w;
+    if (training) { /* in a hint all have the type of the compute inputs */
+        hint_w.data_type = hint_x.data_type = hint_y.data_type = data_type(p->y.dtype);
+    }
+    dnnl_convolution_desc_t forward, backward;
+    COD_TRY(COD_DNNL(
+        dnnl_convolution_forward_desc_init(&forward, training ? dnnl_forward_training : dnnl_forward_inference, direct,
+                                           &hint_x, &hint_w, p->bias ? &b : NULL, &hint_y, strides, pads, pads)));
+    dnnl_primitive_attr_t attr;
+    dnnl_primitive_desc_t hint = NULL;
+    cod_status status;
+    COD_TRY(attr_create(p, &attr));
+    if (!training) {
+        status = COD_DNNL(dnnl_primitive_desc_create(&conv->desc, &forward, attr, conv->onednn->engine, NULL));
+        goto done;
+    }
+    COD_TRY_GOTO(status, done, COD_DNNL(dnnl_primitive_desc_create(&hint, &forward, NULL, conv->onednn->engine, NULL)));
+    if (p->direction == CPU_CONV_BACKWARD_DATA)
+        status = COD_DNNL(dnnl_convolution_backward_data_desc_init(&backward, direct, &x, &w, &y, strides, pads, pads));
+    else
+        status = COD_DNNL(dnnl_convolution_backward_weights_desc_init(&backward, direct, &x, &w, p->bias ? &b : NULL,
+                                                                      &y, strides, pads, pads));
+    if (status == COD_OK)
+        status = COD_DNNL(dnnl_primitive_desc_create(&conv->desc, &backward, attr, conv->onednn->engine, hint));
+done:
+    if (hint)
+        dnnl_primitive_desc_destroy(hint);
+    dnnl_primitive_attr_destroy(attr);
+    return status;
+}
+
+static cod_status reorder_create(cpu_conv *conv, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to, bool sum,
+                                 dnnl_primitive_t *out)
+{
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_post_ops_t ops = NULL;
+    dnnl_primitive_desc_t desc = NULL;
+    cod_status status;
+    COD_TRY_GOTO(status, done, COD_DNNL(dnnl_primitive_attr_create(&attr)));
+    COD_TRY_GOTO(status, done, COD_DNNL(dnnl_post_ops_create(&ops)));
+    if (sum)
+        COD_TRY_GOTO(status, done, COD_DNNL(dnnl_post_ops_append_sum(ops, 1.0f)));
+    COD_TRY_GOTO(status, done, COD_DNNL(dnnl_primitive_attr_set_post_ops(attr, ops)));
+    COD_TRY_GOTO(status, done,
+                 COD_DNNL(dnnl_reorder_primitive_desc_create(&desc, from, conv->onednn->engine, to,
+                                                             conv->onednn->engine, attr)));
+    status = COD_DNNL(dnnl_primitive_create(out, desc));
+done:
+    if (desc)
+        dnnl_primitive_desc_destroy(desc);
+    if (ops)
+        dnnl_post_ops_destroy(ops);
+    if (attr)
+        dnnl_primitive_attr_destroy(attr);
+    return status;
+}
+
+static const dnnl_memory_desc_t *arg_desc(const cpu_conv *conv, int kind)
+{
+    return dnnl_primitive_desc_query_md(conv->desc, dnnl_query_exec_arg_md, kind);
+}
+
+static int weights_kind(const cpu_conv *conv)
+{
+    return conv->direction == CPU_CONV_BACKWARD_WEIGHTS ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS;
+}
+
+static cod_status reorders_create(cpu_conv *conv, const cpu_conv_problem *p)
+{
+    dnnl_memory_desc_t plain;
+    const dnnl_memory_desc_t *packed = arg_desc(conv, weights_kind(conv));
+    COD_TRY(plain_weights_desc(p, &plain));
+    COD_TRY(COD_DNNL(dnnl_memory_create(&conv->plain, &plain, conv->onednn->engine, DNNL_MEMORY_NONE)));
+    COD_TRY(COD_DNNL(dnnl_memory_create(&conv->packed, packed, conv->onednn->engine, DNNL_MEMORY_NONE)));
+    if (p->direction != CPU_CONV_BACKWARD_WEIGHTS)
+        return reorder_create(conv, &plain, packed, false, &conv->reorder[0]);
+    COD_TRY(reorder_create(conv, packed, &plain, false, &conv->reorder[0]));
+    return reorder_create(conv, packed, &plain, true, &conv->reorder[1]);
+}
+
+/** Order of the arguments in every lane: x, weights, bias, y, scratchpad, as cpu_conv_execute() takes them. */
+static cod_status lanes_create(cpu_conv *conv, const cpu_conv_problem *p)
+{
+    static const int kinds[3][MAX_ARGS] = {
+        {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD},
+        {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, 0, DNNL_ARG_DIFF_DST, DNNL_ARG_SCRATCHPAD},
+        {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_BIAS, DNNL_ARG_DIFF_DST, DNNL_ARG_SCRATCHPAD},
+    };
+    void *memory;
+    COD_TRY(cod_aligned_alloc(&memory, (size_t)p->lanes * sizeof(conv_lane)));
+    conv->lane = memory;
+    conv->lanes = p->lanes;
+    for (int i = 0; i < p->lanes; i++) {
+        for (int k = 0; k < MAX_ARGS; k++) {
+            const int kind = kinds[p->direction][k];
+            const bool absent = kind == 0 || (k == 2 && !p->bias);
+            conv->lane[i].args[k].arg = absent ? 0 : kind;
+            if (!absent)
+                COD_TRY(COD_DNNL(dnnl_memory_create(&conv->lane[i].args[k].memory, arg_desc(conv, kind),
+                                                    conv->onednn->engine, DNNL_MEMORY_NONE)));
+        }
+    }
+    return COD_OK;
+}
+
+cod_status cpu_conv_create(cpu_onednn *onednn, const cpu_conv_problem *problem, cpu_conv **out)
+{
+    void *memory;
+    COD_TRY(cod_aligned_alloc(&memory, sizeof(cpu_conv)));
+    cpu_conv *conv = memory;
+    conv->onednn = onednn;
+    conv->direction = problem->direction;
+    cod_status status;
+    COD_TRY_GOTO(status, fail, desc_create(conv, problem));
+    COD_TRY_GOTO(status, fail, COD_DNNL(dnnl_primitive_create(&conv->primitive, conv->desc)));
+    COD_TRY_GOTO(status, fail, reorders_create(conv, problem));
+    COD_TRY_GOTO(status, fail, lanes_create(conv, problem));
+    *out = conv;
+    return COD_OK;
+fail:
+    cpu_conv_destroy(conv);
+    return status;
+}
+
+void cpu_conv_destroy(cpu_conv *conv)
+{
+    if (conv == NULL)
+        return;
+    for (int i = 0; i < conv->lanes; i++)
+        for (int k = 0; k < MAX_ARGS; k++)
+            if (conv->lane[i].args[k].memory)
+                dnnl_memory_destroy(conv->lane[i].args[k].memory);
+    cod_aligned_free(conv->lane);
+    if (conv->plain)
+        dnnl_memory_destroy(conv->plain);
+    if (conv->packed)
+        dnnl_memory_destroy(conv->packed);
+    for (int i = 0; i < 2; i++)
+        if (conv->reorder[i])
+            dnnl_primitive_destroy(conv->reorder[i]);
+    if (conv->primitive)
+        dnnl_primitive_destroy(conv->primitive);
+    if (conv->desc)
+        dnnl_primitive_desc_destroy(conv->desc);
+    cod_aligned_free(conv);
+}
+
+cpu_conv_info cpu_conv_get_info(const cpu_conv *conv)
+{
+    cpu_conv_info info = {.packed_bytes = dnnl_memory_desc_get_size(arg_desc(conv, weights_kind(conv))),
+                          .scratch_bytes = dnnl_memory_desc_get_size(arg_desc(conv, DNNL_ARG_SCRATCHPAD))};
+    if (dnnl_primitive_desc_query(conv->desc, dnnl_query_impl_info_str, 0, &info.implementation) != dnnl_success)
+        info.implementation = "unknown";
+    info.fast = strncmp(info.implementation, "ref", 3) != 0;
+    return info;
+}
+
+/** Setting a handle makes oneDNN clear the padding of blocked layouts, so it is done only where the handle changes. */
+static cod_status set_handle(dnnl_memory_t memory, void *handle)
+{
+    void *old = NULL;
+    COD_TRY(COD_DNNL(dnnl_memory_get_data_handle(memory, &old)));
+    return old == handle ? COD_OK : COD_DNNL(dnnl_memory_set_data_handle(memory, handle));
+}
+
+static cod_status reorder(cpu_conv *conv, dnnl_primitive_t primitive, dnnl_memory_t from, dnnl_memory_t to)
+{
+    const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
+    return COD_DNNL(dnnl_primitive_execute(primitive, conv->onednn->stream, 2, args));
+}
+
+cod_status cpu_conv_pack(cpu_conv *conv, const float *weights, void *packed)
+{
+    COD_TRY(set_handle(conv->plain, (void *)(uintptr_t)weights));
+    COD_TRY(set_handle(conv->packed, packed));
+    return reorder(conv, conv->reorder[0], conv->plain, conv->packed);
+}
+
+cod_status cpu_conv_unpack(cpu_conv *conv, const void *packed, float *grad, bool accumulate)
+{
+    COD_TRY(set_handle(conv->plain, grad));
+    COD_TRY(set_handle(conv->packed, (void *)(uintptr_t)packed));
+    return reorder(conv, conv->reorder[accumulate], conv->packed, conv->plain);
+}
+
+cod_status cpu_conv_execute(cpu_conv *conv, int lane, void *x, void *packed, float *bias, void *y, void *scratch)
+{
+    void *const handles[MAX_ARGS] = {x, packed, bias, y, scratch};
+    dnnl_exec_arg_t args[MAX_ARGS];
+    int count = 0;
+    for (int k = 0; k < MAX_ARGS; k++) {
+        const dnnl_exec_arg_t *arg = &conv->lane[lane].args[k];
+        if (arg->arg == 0)
+            continue;
+        COD_TRY(set_handle(arg->memory, handles[k]));
+        args[count++] = *arg;
+    }
+    return COD_DNNL(dnnl_primitive_execute(conv->primitive, conv->onednn->stream, count, args));
+}

@@ -1,0 +1,66 @@
+/**
+ * @file
+ * Convolutions of oneDNN on NHWC images, and nothing else of it: the only face of the library inside the backend.
+ *
+ * Weights are kept in the layout that oneDNN prefers ("packed"), packed from and unpacked to dense f32 OHWI.
+ */
+#ifndef COD_CPU_ONEDNN_INTERNAL_H
+#define COD_CPU_ONEDNN_INTERNAL_H
+
+#include "core/backend.h"
+
+typedef struct cpu_onednn cpu_onednn;
+typedef struct cpu_conv cpu_conv;
+
+typedef enum cpu_conv_direction {
+    CPU_CONV_FORWARD,
+    CPU_CONV_BACKWARD_DATA,
+    CPU_CONV_BACKWARD_WEIGHTS
+} cpu_conv_direction;
+
+typedef struct cpu_image {
+    cod_shape shape;
+    int64_t pixel_stride;
+    cod_dtype dtype;
+} cpu_image;
+
+/** x and y are the forward convolution's input and output in every direction. */
+typedef struct cpu_conv_problem {
+    cpu_conv_direction direction;
+    cpu_image x, y;
+    int64_t kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w;
+    bool bias;                 /**< FORWARD: added; BACKWARD_WEIGHTS: its gradient is computed */
+    bool sum;                  /**< FORWARD only: adds to y before the activation */
+    cod_activation activation; /**< FORWARD only; not PRELU */
+    float leak;
+    int lanes; /**< how many threads may execute it at once */
+} cpu_conv_problem;
+
+/** What a created convolution is like. */
+typedef struct cpu_conv_info {
+    size_t packed_bytes;  /**< of the weights or their gradient */
+    size_t scratch_bytes; /**< for one lane */
+    bool fast;            /**< not one of oneDNN's reference implementations */
+    const char *implementation;
+} cpu_conv_info;
+
+COD_MUST_CHECK cod_status cpu_onednn_create(cpu_onednn **out);
+void cpu_onednn_destroy(cpu_onednn *onednn);
+/** Such as "oneDNN 2.6.3". */
+void cpu_onednn_describe(char *text, size_t bytes);
+
+/** Fails with COD_ERR_UNSUPPORTED where oneDNN has no such convolution on this processor. `onednn` is borrowed. */
+COD_MUST_CHECK cod_status cpu_conv_create(cpu_onednn *onednn, const cpu_conv_problem *problem, cpu_conv **out);
+void cpu_conv_destroy(cpu_conv *conv);
+cpu_conv_info cpu_conv_get_info(const cpu_conv *conv);
+
+/** f32 OHWI -> packed; not for BACKWARD_WEIGHTS. */
+COD_MUST_CHECK cod_status cpu_conv_pack(cpu_conv *conv, const float *weights, void *packed);
+/** packed gradient -> f32 OHWI, added to it where `accumulate`; for BACKWARD_WEIGHTS only. */
+COD_MUST_CHECK cod_status cpu_conv_unpack(cpu_conv *conv, const void *packed, float *grad, bool accumulate);
+
+/** Runs it in the calling thread's OpenMP team, or alone where the caller is in a parallel region. NULL = absent. */
+COD_MUST_CHECK cod_status cpu_conv_execute(cpu_conv *conv, int lane, void *x, void *packed, float *bias, void *y,
+                                           void *scratch);
+
+#endif
