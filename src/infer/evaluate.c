@@ -1,0 +1,210 @@
+#include "infer/evaluate.h"
+
+#include "core/log.h"
+#include "data/files.h"
+#include "data/resize.h"
+#include "io/json.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void cod_evaluation_clear(cod_evaluation *evaluation)
+{
+    if (evaluation == NULL)
+        return;
+    cod_arena_clear(&evaluation->arena);
+    *evaluation = (cod_evaluation){0};
+}
+
+cod_status cod_evaluate_pair(cod_upscaler *upscaler, const cod_image *low, const cod_image *truth, cod_quality *quality,
+                             cod_image *upscaled)
+{
+    cod_image result;
+    COD_TRY(cod_upscaler_run(upscaler, low, NULL, NULL, &result));
+    const cod_status status = cod_image_compare(&result, truth, cod_upscaler_scale(upscaler), quality);
+    if (status == COD_OK && upscaled != NULL)
+        *upscaled = result;
+    else
+        cod_image_clear(&result);
+    return status;
+}
+
+/** The upper left part of an 8-bit RGB image whose sides are multiples of `scale`. */
+static cod_status cut_to_multiple(const cod_image *image, int scale, cod_image *out)
+{
+    COD_TRY(cod_image_init(out, image->width / scale * scale, image->height / scale * scale, 3, 8));
+    const uint8_t *from = image->pixels;
+    uint8_t *to = out->pixels;
+    for (int64_t y = 0; y < out->height; y++)
+        memcpy(to + y * out->width * 3, from + y * image->width * 3, (size_t)out->width * 3);
+    return COD_OK;
+}
+
+cod_status cod_evaluate_image(cod_upscaler *upscaler, const cod_image *truth, cod_quality *quality, cod_image *upscaled)
+{
+    enum { SSIM_WINDOW = 11 };
+    const int scale = cod_upscaler_scale(upscaler), least = SSIM_WINDOW + 2 * scale;
+    cod_image cut = {0}, low = {0};
+    COD_REQUIRE(truth->channels == 3 && truth->bits == 8, "only 8-bit RGB pictures are evaluated");
+    COD_REQUIRE(truth->width / scale * scale >= least && truth->height / scale * scale >= least,
+                "%lldx%lld pixels are too few; at least %d to a side are needed at scale %d", (long long)truth->width,
+                (long long)truth->height, (least + scale - 1) / scale * scale, scale);
+    COD_TRY(cut_to_multiple(truth, scale, &cut));
+    cod_status status = cod_image_resize(&cut, 1.0 / scale, &low);
+    if (status == COD_OK)
+        status = cod_evaluate_pair(upscaler, &low, &cut, quality, upscaled);
+    cod_image_clear(&low);
+    cod_image_clear(&cut);
+    return status;
+}
+
+/** Whether some other file is called like this one with HR in place of its last LR. */
+static bool is_low_of_another(const cod_file_list *files, const char *name)
+{
+    const char *mark = NULL;
+    for (const char *at = strstr(name, "LR"); at != NULL; at = strstr(at + 1, "LR"))
+        mark = at;
+    for (size_t i = 0; mark != NULL && i < files->count; i++) {
+        const char *other = files->items[i].name;
+        const size_t before = (size_t)(mark - name);
+        if (strncmp(other, name, before) == 0 && strncmp(other + before, "HR", 2) == 0 &&
+            strcmp(other + before + 2, mark + 2) == 0)
+            return true;
+    }
+    return false;
+}
+
+static cod_status evaluate_file(cod_upscaler *upscaler, const cod_file *file, cod_quality *quality)
+{
+    cod_image truth;
+    COD_TRY(cod_image_read(file->path, &truth));
+    cod_status status = cod_image_to_rgb8(&truth);
+    if (status == COD_OK) {
+        status = cod_evaluate_image(upscaler, &truth, quality, NULL);
+        if (status != COD_OK)
+            status = cod_fail_prefix(status, "%s", file->path);
+    }
+    cod_image_clear(&truth);
+    return status;
+}
+
+/** Whether the file is to blame, so that the others can go on without it. */
+static bool is_files_fault(cod_status status)
+{
+    return status == COD_ERR_IO || status == COD_ERR_FORMAT || status == COD_ERR_UNSUPPORTED ||
+           status == COD_ERR_ARGUMENT;
+}
+
+static void mean_compute(cod_evaluation *evaluation)
+{
+    cod_quality *mean = &evaluation->mean;
+    for (size_t i = 0; i < evaluation->count; i++) {
+        const cod_quality *quality = &evaluation->images[i].quality;
+        mean->psnr_y += quality->psnr_y / (double)evaluation->count;
+        mean->ssim_y += quality->ssim_y / (double)evaluation->count;
+        mean->psnr_rgb += quality->psnr_rgb / (double)evaluation->count;
+        mean->ssim_rgb += quality->ssim_rgb / (double)evaluation->count;
+    }
+}
+
+static cod_status evaluate_files(cod_upscaler *upscaler, const cod_file_list *files, cod_evaluation_progress progress,
+                                 void *context, cod_evaluation *evaluation)
+{
+    size_t total = 0;
+    for (size_t i = 0; i < files->count; i++)
+        total += !is_low_of_another(files, files->items[i].name);
+    evaluation->images = cod_arena_alloc(&evaluation->arena, total * sizeof *evaluation->images);
+    COD_REQUIRE_MEMORY(evaluation->images);
+    for (size_t i = 0; i < files->count; i++) {
+        const cod_file *file = &files->items[i];
+        if (is_low_of_another(files, file->name))
+            continue;
+        cod_evaluated *image = &evaluation->images[evaluation->count];
+        const cod_status status = evaluate_file(upscaler, file, &image->quality);
+        if (status != COD_OK) {
+            if (!is_files_fault(status))
+                return status;
+            cod_log_warn("left out: %s", cod_error_message());
+            evaluation->skipped++;
+            continue;
+        }
+        image->file = cod_arena_strdup(&evaluation->arena, file->name);
+        COD_REQUIRE_MEMORY(image->file);
+        evaluation->count++;
+        if (progress != NULL)
+            progress(context, evaluation->count + evaluation->skipped, total, image);
+    }
+    mean_compute(evaluation);
+    return COD_OK;
+}
+
+cod_status cod_evaluate_folder(cod_upscaler *upscaler, const char *folder, cod_evaluation_progress progress,
+                               void *context, cod_evaluation *evaluation)
+{
+    cod_file_list files = {0};
+    *evaluation = (cod_evaluation){0};
+    cod_status status = cod_files_find(&files, folder, 0);
+    if (status == COD_OK && files.count == 0)
+        status = cod_fail(COD_ERR_ARGUMENT, "%s: no pictures (PNG or JPEG) in it", folder);
+    if (status == COD_OK)
+        status = evaluate_files(upscaler, &files, progress, context, evaluation);
+    if (status == COD_OK && evaluation->count == 0)
+        status = cod_fail(COD_ERR_ARGUMENT, "%s: none of the %zu pictures can be used; the last: %s", folder,
+                          evaluation->skipped, cod_error_message());
+    cod_files_clear(&files);
+    if (status != COD_OK)
+        cod_evaluation_clear(evaluation);
+    return status;
+}
+
+static void quality_json(cod_json *json, const cod_quality *quality)
+{
+    cod_json_number(json, "psnr_y", quality->psnr_y);
+    cod_json_number(json, "ssim_y", quality->ssim_y);
+    cod_json_number(json, "psnr_rgb", quality->psnr_rgb);
+}
+
+cod_status cod_evaluation_json(const cod_evaluation *evaluation, char **text)
+{
+    cod_json json = {.indent = 2};
+    cod_json_open(&json, NULL, '{');
+    cod_json_open(&json, "images", '[');
+    for (size_t i = 0; i < evaluation->count; i++) {
+        cod_json_open(&json, NULL, '{');
+        cod_json_string(&json, "file", evaluation->images[i].file);
+        quality_json(&json, &evaluation->images[i].quality);
+        cod_json_close(&json);
+    }
+    cod_json_close(&json);
+    cod_json_open(&json, "mean", '{');
+    quality_json(&json, &evaluation->mean);
+    cod_json_close(&json);
+    cod_json_close(&json);
+    return cod_json_end(&json, text);
+}
+
+static void table_row(FILE *stream, int width, const char *name, const cod_quality *quality)
+{
+    fprintf(stream, "%-*s  %9.4f  %7.5f  %9.4f\n", width, name, quality->psnr_y, quality->ssim_y, quality->psnr_rgb);
+}
+
+cod_status cod_evaluation_table(const cod_evaluation *evaluation, char **text)
+{
+    size_t bytes = 0, width = 4;
+    for (size_t i = 0; i < evaluation->count; i++)
+        width = strlen(evaluation->images[i].file) > width ? strlen(evaluation->images[i].file) : width;
+    FILE *stream = open_memstream(text, &bytes);
+    COD_REQUIRE_MEMORY(stream);
+    fprintf(stream, "%-*s  %9s  %7s  %9s\n", (int)width, "file", "PSNR-Y dB", "SSIM-Y", "PSNR-RGB");
+    for (size_t i = 0; i < evaluation->count; i++)
+        table_row(stream, (int)width, evaluation->images[i].file, &evaluation->images[i].quality);
+    table_row(stream, (int)width, "mean", &evaluation->mean);
+    const bool failed = ferror(stream) != 0;
+    if (fclose(stream) != 0 || failed) {
+        free(*text);
+        return cod_fail(COD_ERR_MEMORY, "out of memory for the table");
+    }
+    return COD_OK;
+}

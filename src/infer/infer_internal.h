@@ -1,0 +1,54 @@
+/**
+ * @file
+ * What the files of infer share: which part of a graph a model's output needs, and writing tensors.
+ */
+#ifndef COD_INFER_INFER_INTERNAL_H
+#define COD_INFER_INFER_INTERNAL_H
+
+#include "infer/model_file.h"
+
+/** The part of a graph that a model's output is computed from. */
+typedef struct graph_part {
+    bool *nodes;  /**< [node count] */
+    bool *params; /**< [param count] */
+    int *readers; /**< [node count] readers of the node's output within the part; the model's output counts as one */
+} graph_part;
+
+COD_MUST_CHECK cod_status cod_graph_part_find(const cod_model *model, cod_arena *arena, graph_part *part);
+
+/** Index of a node of the graph. */
+size_t cod_node_index(const cod_graph *graph, const cod_node *node);
+
+/** Low-resolution pixels that an output pixel depends on, to each side; -1 when there is no bound or no fixed scale. */
+int64_t cod_model_halo(const cod_model *model, const graph_part *part);
+
+/** Whether a model can upscale pictures: RGB in, RGB out, a scale. The message says what is amiss. */
+COD_MUST_CHECK cod_status cod_model_check_upscales(const cod_model *model);
+
+/** A tensor of a model file: values in our layout under PyTorch's name. */
+typedef struct named_tensor {
+    cod_param param; /**< name, shape, rank, flattened */
+    const float *values;
+} named_tensor;
+
+COD_MUST_CHECK cod_status cod_tensors_write(const char *path, const named_tensor *tensors, size_t count,
+                                            const cod_st_text *metadata, size_t metadata_count);
+
+/** {"codistill.model", "codistill.options", "format"} of a model; texts in `arena`. */
+enum { MODEL_METADATA_COUNT = 3 };
+COD_MUST_CHECK cod_status cod_model_metadata(const cod_model_kind *kind, const void *options, cod_arena *arena,
+                                             cod_st_text metadata[MODEL_METADATA_COUNT]);
+
+/** Kind and options named by the file's metadata; *kind is NULL when it names none. */
+COD_MUST_CHECK cod_status cod_model_metadata_read(const cod_st_file *file, cod_arena *arena,
+                                                  const cod_model_kind **kind, void **options);
+
+/** Kind and options of a well-known foreign architecture, from names and shapes alone; *kind is NULL when it is none. */
+COD_MUST_CHECK cod_status cod_model_recognise(const cod_st_file *file, cod_arena *arena, const cod_model_kind **kind,
+                                              void **options);
+
+/** The kind's default options with `count` of them set from texts; new in `arena`. */
+COD_MUST_CHECK cod_status cod_model_options(const cod_model_kind *kind, const cod_st_text *settings, size_t count,
+                                            cod_arena *arena, void **options);
+
+#endif

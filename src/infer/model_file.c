@@ -1,0 +1,312 @@
+#include "infer/model_file.h"
+
+#include "infer_internal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/** BatchNorm's step counter, which PyTorch writes and inference has no use for. */
+static const char IGNORED_SUFFIX[] = "num_batches_tracked";
+
+void cod_saved_model_clear(cod_saved_model *saved)
+{
+    if (saved == NULL)
+        return;
+    cod_model_clear(&saved->model);
+    cod_arena_clear(&saved->arena);
+    cod_aligned_free(saved->values);
+    *saved = (cod_saved_model){0};
+}
+
+static size_t param_elements(const cod_param *param)
+{
+    return (size_t)cod_shape_count(param->shape);
+}
+
+static cod_status check_finite(const char *name, const float *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!isfinite(values[i]))
+            return cod_fail(COD_ERR_NUMERIC, "tensor '%s' holds %s", name, isnan(values[i]) ? "NaN" : "an infinity");
+    return COD_OK;
+}
+
+cod_status cod_tensors_write(const char *path, const named_tensor *tensors, size_t count, const cod_st_text *metadata,
+                             size_t metadata_count)
+{
+    cod_arena arena = {0};
+    cod_status status = COD_OK;
+    cod_st_tensor *out = cod_arena_alloc(&arena, count * sizeof *out);
+    if (out == NULL)
+        status = COD_ERR_MEMORY;
+    for (size_t i = 0; i < count && status == COD_OK; i++) {
+        const cod_param *param = &tensors[i].param;
+        float *torch = cod_arena_alloc(&arena, param_elements(param) * sizeof *torch);
+        out[i] = (cod_st_tensor){.name = param->name, .dtype = COD_ST_F32, .rank = param->rank, .data = torch};
+        status = torch ? check_finite(param->name, tensors[i].values, param_elements(param)) : COD_ERR_MEMORY;
+        if (status == COD_OK)
+            cod_param_to_torch(param, tensors[i].values, torch, out[i].shape);
+    }
+    if (status == COD_OK)
+        status = cod_st_write(path, out, count, metadata, metadata_count);
+    else
+        status = cod_fail_prefix(status, "%s", path);
+    cod_arena_clear(&arena);
+    return status;
+}
+
+static cod_status save(const char *path, const cod_model *model, const float *values, const cod_st_text *extra,
+                       size_t extra_count, cod_arena *arena)
+{
+    graph_part part;
+    COD_TRY(cod_graph_part_find(model, arena, &part));
+    const size_t param_count = cod_graph_param_count(model->graph);
+    named_tensor *tensors = cod_arena_alloc(arena, param_count * sizeof *tensors);
+    cod_st_text *metadata = cod_arena_alloc(arena, (MODEL_METADATA_COUNT + extra_count) * sizeof *metadata);
+    COD_REQUIRE_MEMORY(tensors);
+    COD_REQUIRE_MEMORY(metadata);
+    size_t count = 0;
+    for (size_t i = 0; i < param_count; i++) {
+        const cod_param *param = cod_graph_param(model->graph, i);
+        if (part.params[i])
+            tensors[count++] = (named_tensor){*param, values + param->offset};
+    }
+    COD_TRY(cod_model_metadata(model->kind, model->options, arena, metadata));
+    if (extra_count > 0)
+        memcpy(metadata + MODEL_METADATA_COUNT, extra, extra_count * sizeof *extra);
+    return cod_tensors_write(path, tensors, count, metadata, MODEL_METADATA_COUNT + extra_count);
+}
+
+cod_status cod_model_save(const char *path, const cod_model *model, const float *values, const cod_st_text *extra,
+                          size_t extra_count)
+{
+    cod_arena arena = {0};
+    const cod_status status = save(path, model, values, extra, extra_count, &arena);
+    cod_arena_clear(&arena);
+    return status;
+}
+
+/** A growing list of tensor names for a message: the first few, then how many more. */
+typedef struct name_list {
+    char text[320];
+    size_t count;
+} name_list;
+
+static void name_list_add(name_list *list, const char *name, const char *detail)
+{
+    enum { NAMED = 3 };
+    const size_t length = strlen(list->text);
+    if (list->count++ < NAMED)
+        snprintf(list->text + length, sizeof list->text - length, "%s'%.48s'%s", length ? ", " : "", name, detail);
+}
+
+/** "[64, 3, 9, 9]" */
+static void shape_text(char *text, size_t bytes, const int64_t *dims, int rank)
+{
+    size_t length = (size_t)snprintf(text, bytes, "[");
+    for (int i = 0; i < rank && length < bytes; i++)
+        length += (size_t)snprintf(text + length, bytes - length, "%s%lld", i ? ", " : "", (long long)dims[i]);
+    if (length < bytes)
+        snprintf(text + length, bytes - length, "]");
+}
+
+/** PyTorch's dimensions of a parameter; returns their number. */
+static int torch_dims(const cod_param *param, int64_t dims[4])
+{
+    const cod_shape s = param->shape;
+    const int64_t all[3][4] = {{s.c, 0, 0, 0}, {s.n, s.c, 0, 0}, {s.n, s.c, s.h, s.w}};
+    memcpy(dims, all[param->rank == 4 ? 2 : param->rank - 1], 4 * sizeof *dims);
+    return param->rank;
+}
+
+typedef struct name_lists {
+    name_list missing, unexpected, misshapen;
+} name_lists;
+
+static cod_status tensor_load(const cod_st_tensor *tensor, const cod_param *param, float *values)
+{
+    const size_t count = param_elements(param);
+    void *torch = NULL;
+    COD_TRY(cod_aligned_alloc(&torch, count * sizeof(float)));
+    cod_status status = cod_st_to_f32(tensor, torch, count);
+    if (status == COD_OK)
+        status = check_finite(param->name, torch, count);
+    if (status == COD_OK)
+        cod_param_from_torch(param, torch, values + param->offset);
+    cod_aligned_free(torch);
+    return status;
+}
+
+/** Loads what matches and notes what does not. */
+static cod_status params_load(const cod_st_file *file, const cod_graph *graph, const graph_part *part, float *values,
+                              size_t *loaded, name_lists *lists)
+{
+    char found[96], wanted[96], detail[224];
+    int64_t dims[4];
+    for (size_t i = 0; i < cod_graph_param_count(graph); i++) {
+        const cod_param *param = cod_graph_param(graph, i);
+        if (!part->params[i])
+            continue;
+        const cod_st_tensor *tensor = cod_st_tensor_find(file, param->name);
+        if (tensor == NULL) {
+            name_list_add(&lists->missing, param->name, "");
+            continue;
+        }
+        const int rank = torch_dims(param, dims);
+        if (tensor->rank != rank || memcmp(tensor->shape, dims, (size_t)rank * sizeof *dims) != 0) {
+            shape_text(found, sizeof found, tensor->shape, tensor->rank);
+            shape_text(wanted, sizeof wanted, dims, rank);
+            snprintf(detail, sizeof detail, " %s in place of %s", found, wanted);
+            name_list_add(&lists->misshapen, param->name, detail);
+            continue;
+        }
+        COD_TRY(tensor_load(tensor, param, values));
+        ++*loaded;
+    }
+    return COD_OK;
+}
+
+static bool is_param(const cod_graph *graph, const graph_part *part, const char *name)
+{
+    for (size_t i = 0; i < cod_graph_param_count(graph); i++)
+        if (part->params[i] && strcmp(cod_graph_param(graph, i)->name, name) == 0)
+            return true;
+    return false;
+}
+
+static void unexpected_find(const cod_st_file *file, const cod_graph *graph, const graph_part *part, name_list *list)
+{
+    for (size_t i = 0; i < cod_st_tensor_count(file); i++) {
+        const char *name = cod_st_tensor_at(file, i)->name;
+        const size_t length = strlen(name), suffix = strlen(IGNORED_SUFFIX);
+        const bool ignored = length >= suffix && strcmp(name + length - suffix, IGNORED_SUFFIX) == 0;
+        if (!ignored && !is_param(graph, part, name))
+            name_list_add(list, name, "");
+    }
+}
+
+/** "; 5 missing: 'a', 'b', 'c', …" */
+static void describe(char *text, size_t bytes, const char *what, const name_list *list)
+{
+    const size_t length = strlen(text);
+    if (list->count > 0)
+        snprintf(text + length, bytes - length, "; %zu %s: %s%s", list->count, what, list->text,
+                 list->count > 3 ? ", …" : "");
+}
+
+static cod_status values_load(const cod_st_file *file, const cod_model *model, cod_load_mode mode, float *values,
+                              cod_load_counts *counts)
+{
+    cod_arena arena = {0};
+    graph_part part;
+    name_lists lists = {0};
+    size_t loaded = 0;
+    cod_status status = cod_graph_part_find(model, &arena, &part);
+    if (status == COD_OK)
+        status = params_load(file, model->graph, &part, values, &loaded, &lists);
+    if (status == COD_OK)
+        unexpected_find(file, model->graph, &part, &lists.unexpected);
+    cod_arena_clear(&arena);
+    COD_TRY(status);
+    if (counts != NULL)
+        *counts = (cod_load_counts){loaded, lists.missing.count, lists.unexpected.count, lists.misshapen.count};
+    const bool differs = lists.missing.count + lists.unexpected.count + lists.misshapen.count > 0;
+    if (mode == COD_LOAD_STRICT ? !differs : loaded > 0)
+        return COD_OK;
+    char text[1200] = "";
+    describe(text, sizeof text, "missing", &lists.missing);
+    describe(text, sizeof text, "of another shape", &lists.misshapen);
+    describe(text, sizeof text, "unexpected", &lists.unexpected);
+    return cod_fail(COD_ERR_FORMAT, "the tensors do not fit the model '%s': %zu match%s", model->kind->name, loaded,
+                    text);
+}
+
+cod_status cod_model_load_values(const char *path, const cod_model *model, cod_load_mode mode, float *values,
+                                 cod_load_counts *counts)
+{
+    cod_st_file *file = NULL;
+    COD_TRY(cod_st_open(path, &file));
+    cod_graph_layout(model->graph);
+    const cod_status status = values_load(file, model, mode, values, counts);
+    cod_st_close(file);
+    return status == COD_OK ? COD_OK : cod_fail_prefix(status, "%s", path);
+}
+
+/** Finds out what model the file holds. */
+static cod_status kind_find(const cod_st_file *file, cod_arena *arena, const cod_model_kind **kind, void **options)
+{
+    COD_TRY(cod_model_metadata_read(file, arena, kind, options));
+    if (*kind == NULL)
+        COD_TRY(cod_model_recognise(file, arena, kind, options));
+    if (*kind != NULL)
+        return COD_OK;
+    char shape[96] = "";
+    const cod_st_tensor *first = cod_st_tensor_at(file, 0);
+    if (first == NULL)
+        return cod_fail(COD_ERR_FORMAT, "not a model: the file holds no tensors");
+    shape_text(shape, sizeof shape, first->shape, first->rank);
+    return cod_fail(
+        COD_ERR_FORMAT,
+        "not a model of ours: no 'codistill.model' in its metadata, and its %zu tensors (the first: '%.64s' "
+        "%s) are not those of an msrresnet",
+        cod_st_tensor_count(file), first->name, shape);
+}
+
+static cod_status load(const cod_st_file *file, cod_saved_model *saved)
+{
+    const cod_model_kind *kind = NULL;
+    void *options = NULL, *values = NULL;
+    COD_TRY(kind_find(file, &saved->arena, &kind, &options));
+    COD_TRY(cod_model_build(kind, options, &saved->model));
+    saved->layout = cod_graph_layout(saved->model.graph);
+    COD_TRY(cod_aligned_alloc(&values, (saved->layout.trainable + saved->layout.state) * sizeof(float)));
+    saved->values = values;
+    return values_load(file, &saved->model, COD_LOAD_STRICT, saved->values, NULL);
+}
+
+cod_status cod_model_load(const char *path, cod_saved_model *saved)
+{
+    cod_st_file *file = NULL;
+    *saved = (cod_saved_model){0};
+    COD_TRY(cod_st_open(path, &file));
+    const cod_status status = load(file, saved);
+    cod_st_close(file);
+    if (status == COD_OK)
+        return COD_OK;
+    cod_saved_model_clear(saved);
+    return cod_fail_prefix(status, "%s", path);
+}
+
+static cod_status host_values(const cod_weights *weights, void **values)
+{
+    COD_REQUIRE(weights->dtype == COD_F32, "model files hold f32, the weights are %s", cod_dtype_name(weights->dtype));
+    return cod_aligned_alloc(values, cod_weights_count(weights) * sizeof(float));
+}
+
+cod_status cod_model_save_weights(const char *path, const cod_model *model, const cod_weights *weights,
+                                  const cod_st_text *extra, size_t extra_count)
+{
+    void *values = NULL;
+    COD_TRY(host_values(weights, &values));
+    cod_status status = cod_weights_download(weights, values);
+    if (status == COD_OK)
+        status = cod_model_save(path, model, values, extra, extra_count);
+    cod_aligned_free(values);
+    return status;
+}
+
+cod_status cod_model_load_weights(const char *path, const cod_model *model, cod_load_mode mode, cod_weights *weights,
+                                  cod_load_counts *counts)
+{
+    void *values = NULL;
+    COD_TRY(host_values(weights, &values));
+    cod_status status = cod_weights_download(weights, values);
+    if (status == COD_OK)
+        status = cod_model_load_values(path, model, mode, values, counts);
+    if (status == COD_OK)
+        status = cod_weights_upload(weights, values);
+    cod_aligned_free(values);
+    return status;
+}

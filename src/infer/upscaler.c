@@ -1,0 +1,396 @@
+#include "infer/upscaler.h"
+
+#include "data/resize.h"
+#include "infer_internal.h"
+#include "nn/compile.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RGB = 3 };
+
+static const char PROGRAM[] = "upscale", INPUT[] = "input";
+
+const char *const cod_precision_names[] = {"auto", "f32", "bf16", NULL};
+
+struct cod_upscaler {
+    int scale;
+    int64_t tile, halo; /**< low-resolution pixels; halo < 0: the picture is run whole */
+    cod_dtype dtype;
+    const cod_model *model; /**< NULL: bicubic */
+    cod_weights *weights;
+    cod_saved_model own_model; /**< where the upscaler loaded them itself */
+    cod_weights own_weights;
+    cod_executable *executable; /**< for windows of this size; NULL before the first picture */
+    int64_t window_width, window_height;
+    float *low, *high; /**< one window's pixels on the host */
+};
+
+/** What is upscaled, and where to: pictures of integers, or f32 arrays. */
+typedef struct upscale_job {
+    int64_t width, height;
+    const cod_image *in;
+    cod_image *out;
+    const float *low;
+    float *high;
+    bool gray; /**< the picture's channels are equal: the result's shall be too */
+} upscale_job;
+
+/** One axis of the picture, cut into windows of one length that overlap. */
+typedef struct tile_axis {
+    int64_t length, window, tile, halo;
+    size_t count;
+} tile_axis;
+
+/** A window and the part of it, in the picture's coordinates, that it is there for. */
+typedef struct tile_span {
+    int64_t start, first, last;
+} tile_span;
+
+static tile_axis axis_make(int64_t length, int64_t tile, int64_t halo)
+{
+    const int64_t wanted = tile + 2 * halo;
+    if (halo < 0 || length <= wanted)
+        return (tile_axis){.length = length, .window = length, .tile = length, .count = 1};
+    const size_t more = (size_t)((length - wanted + tile - 1) / tile);
+    return (tile_axis){.length = length, .window = wanted, .tile = tile, .halo = halo, .count = 1 + more};
+}
+
+/** Windows stay within the picture, so the network meets its border exactly where it does when run whole. */
+static tile_span axis_span(const tile_axis *axis, size_t index)
+{
+    const int64_t at = (int64_t)index * axis->tile, latest = axis->length - axis->window;
+    return (tile_span){
+        .start = at < latest ? at : latest,
+        .first = index == 0 ? 0 : at + axis->halo,
+        .last = index + 1 == axis->count ? axis->length : at + axis->tile + axis->halo,
+    };
+}
+
+cod_status cod_precision_dtype(cod_precision precision, const cod_backend *backend, cod_device *device,
+                               cod_dtype *dtype)
+{
+    const bool has_bf16 = backend->supports(device, COD_BF16);
+    if (precision == COD_PRECISION_BF16 && !has_bf16)
+        return cod_fail(COD_ERR_UNSUPPORTED,
+                        "precision bf16: backend '%s' does not compute it on this processor (%s); use auto or f32",
+                        backend->name, backend->describe(device));
+    *dtype = precision != COD_PRECISION_F32 && has_bf16 ? COD_BF16 : COD_F32;
+    return COD_OK;
+}
+
+static cod_status upscaler_init(cod_upscaler *upscaler, const cod_model *model, cod_weights *weights,
+                                const cod_upscaler_options *options)
+{
+    cod_arena arena = {0};
+    graph_part part;
+    COD_TRY(cod_model_check_upscales(model));
+    COD_REQUIRE(options->tile == 0 || options->tile >= COD_UPSCALER_TILE_MIN,
+                "tile is %lld pixels; at least %d, or 0 for %d", (long long)options->tile, COD_UPSCALER_TILE_MIN,
+                COD_UPSCALER_TILE);
+    COD_TRY(cod_precision_dtype(options->precision, weights->backend, weights->device, &upscaler->dtype));
+    const cod_status status = cod_graph_part_find(model, &arena, &part);
+    if (status == COD_OK)
+        upscaler->halo = cod_model_halo(model, &part);
+    cod_arena_clear(&arena);
+    upscaler->model = model;
+    upscaler->weights = weights;
+    upscaler->scale = cod_model_scale(model);
+    upscaler->tile = options->tile > 0 ? options->tile : COD_UPSCALER_TILE;
+    return status;
+}
+
+cod_status cod_upscaler_create(const cod_model *model, cod_weights *weights, const cod_upscaler_options *options,
+                               cod_upscaler **out)
+{
+    cod_upscaler *upscaler = calloc(1, sizeof *upscaler);
+    COD_REQUIRE_MEMORY(upscaler);
+    const cod_status status = upscaler_init(upscaler, model, weights, options);
+    if (status == COD_OK)
+        *out = upscaler;
+    else
+        cod_upscaler_destroy(upscaler);
+    return status;
+}
+
+static cod_status open_model(cod_upscaler *upscaler, const char *path, const cod_backend *backend, cod_device *device,
+                             const cod_upscaler_options *options)
+{
+    cod_saved_model *saved = &upscaler->own_model;
+    cod_weights *weights = &upscaler->own_weights;
+    COD_TRY(cod_model_load(path, saved));
+    COD_TRY(cod_weights_init(weights, backend, device, saved->model.graph, COD_F32, false));
+    COD_TRY(cod_weights_upload(weights, saved->values));
+    const cod_status status = upscaler_init(upscaler, &saved->model, weights, options);
+    return status == COD_OK ? COD_OK : cod_fail_prefix(status, "%s", path);
+}
+
+cod_status cod_upscaler_open(const char *path, const cod_backend *backend, cod_device *device,
+                             const cod_upscaler_options *options, cod_upscaler **out)
+{
+    cod_upscaler *upscaler = calloc(1, sizeof *upscaler);
+    COD_REQUIRE_MEMORY(upscaler);
+    const cod_status status = open_model(upscaler, path, backend, device, options);
+    if (status == COD_OK)
+        *out = upscaler;
+    else
+        cod_upscaler_destroy(upscaler);
+    return status;
+}
+
+cod_status cod_upscaler_create_bicubic(int scale, cod_upscaler **out)
+{
+    COD_REQUIRE(scale >= 1 && scale <= 16, "scale is %d; 1 to 16", scale);
+    *out = calloc(1, sizeof **out);
+    COD_REQUIRE_MEMORY(*out);
+    **out = (cod_upscaler){.scale = scale, .dtype = COD_F32, .halo = -1};
+    return COD_OK;
+}
+
+static void window_clear(cod_upscaler *upscaler)
+{
+    cod_executable_destroy(upscaler->executable);
+    cod_aligned_free(upscaler->low);
+    cod_aligned_free(upscaler->high);
+    upscaler->executable = NULL;
+    upscaler->low = upscaler->high = NULL;
+    upscaler->window_width = upscaler->window_height = 0;
+}
+
+void cod_upscaler_destroy(cod_upscaler *upscaler)
+{
+    if (upscaler == NULL)
+        return;
+    window_clear(upscaler);
+    if (upscaler->own_weights.backend != NULL)
+        cod_weights_clear(&upscaler->own_weights);
+    cod_saved_model_clear(&upscaler->own_model);
+    free(upscaler);
+}
+
+int cod_upscaler_scale(const cod_upscaler *upscaler)
+{
+    return upscaler->scale;
+}
+
+cod_dtype cod_upscaler_dtype(const cod_upscaler *upscaler)
+{
+    return upscaler->dtype;
+}
+
+int64_t cod_upscaler_halo(const cod_upscaler *upscaler)
+{
+    return upscaler->halo;
+}
+
+static size_t window_pixels(const cod_upscaler *upscaler)
+{
+    return (size_t)upscaler->window_width * (size_t)upscaler->window_height;
+}
+
+static size_t high_pixels(const cod_upscaler *upscaler)
+{
+    return window_pixels(upscaler) * (size_t)upscaler->scale * (size_t)upscaler->scale;
+}
+
+size_t cod_upscaler_bytes(const cod_upscaler *upscaler)
+{
+    const size_t staging = (window_pixels(upscaler) + high_pixels(upscaler)) * RGB * sizeof(float);
+    const size_t weights = upscaler->model ? cod_weights_count(upscaler->weights) * sizeof(float) : 0;
+    return staging + weights + (upscaler->executable ? cod_executable_bytes(upscaler->executable) : 0);
+}
+
+size_t cod_upscaler_tiles(const cod_upscaler *upscaler, int64_t width, int64_t height)
+{
+    return axis_make(width, upscaler->tile, upscaler->halo).count *
+           axis_make(height, upscaler->tile, upscaler->halo).count;
+}
+
+/** Compiles for windows of this size, unless that is what there is. */
+static cod_status window_prepare(cod_upscaler *upscaler, int64_t width, int64_t height)
+{
+    if (upscaler->executable && upscaler->window_width == width && upscaler->window_height == height)
+        return COD_OK;
+    window_clear(upscaler);
+    const cod_input_shape shape = {INPUT, {1, height, width, RGB}};
+    const cod_compile_options options = {.activation = upscaler->dtype, .inputs = &shape, .input_count = 1};
+    const cod_program_spec spec = {.name = PROGRAM, .outputs = {upscaler->model->output}};
+    void *low = NULL, *high = NULL;
+    COD_TRY(cod_compile(upscaler->model->graph, upscaler->weights, &options, &spec, 1, &upscaler->executable));
+    upscaler->window_width = width;
+    upscaler->window_height = height;
+    cod_status status = cod_aligned_alloc(&low, window_pixels(upscaler) * RGB * sizeof(float));
+    if (status == COD_OK)
+        status = cod_aligned_alloc(&high, high_pixels(upscaler) * RGB * sizeof(float));
+    upscaler->low = low;
+    upscaler->high = high;
+    if (status != COD_OK)
+        window_clear(upscaler);
+    return status;
+}
+
+/** Runs the model on the window staged in upscaler->low, into upscaler->high. */
+static cod_status window_run(cod_upscaler *upscaler)
+{
+    const cod_backend *backend = upscaler->weights->backend;
+    cod_device *device = upscaler->weights->device;
+    const cod_view in = cod_executable_input(upscaler->executable, INPUT);
+    const cod_view out = cod_executable_output(upscaler->executable, upscaler->model->output);
+    COD_REQUIRE(in.buffer != NULL && out.buffer != NULL && in.dtype == COD_F32 && out.dtype == COD_F32 &&
+                    cod_view_is_dense(&in) && cod_view_is_dense(&out),
+                "the model's input and output are not dense f32");
+    const size_t in_bytes = window_pixels(upscaler) * RGB * sizeof(float);
+    const size_t out_bytes = high_pixels(upscaler) * RGB * sizeof(float);
+    COD_REQUIRE(cod_view_span_bytes(&out) == out_bytes, "the model's output is not %d times its input",
+                upscaler->scale);
+    COD_TRY(backend->upload(device, NULL, in.buffer, in.offset, upscaler->low, in_bytes));
+    COD_TRY(cod_program_run(cod_executable_program(upscaler->executable, PROGRAM), NULL, NULL));
+    return backend->download(device, NULL, upscaler->high, out.buffer, out.offset, out_bytes);
+}
+
+/** Element (y, x, 0) of the picture, in elements. */
+static size_t element(int64_t width, int channels, int64_t y, int64_t x)
+{
+    return ((size_t)y * (size_t)width + (size_t)x) * (size_t)channels;
+}
+
+static void window_load(const upscale_job *job, float *low, int64_t y0, int64_t x0, int64_t height, int64_t width)
+{
+    for (int64_t y = 0; y < height; y++) {
+        float *row = low + element(width, RGB, y, 0);
+        if (job->low != NULL) {
+            memcpy(row, job->low + element(job->width, RGB, y0 + y, x0), (size_t)width * RGB * sizeof *row);
+            continue;
+        }
+        const int channels = job->in->channels;
+        const size_t from = element(job->width, channels, y0 + y, x0);
+        const uint8_t *bytes = job->in->pixels;
+        const uint16_t *words = job->in->pixels;
+        for (int64_t x = 0; x < width; x++)
+            for (int c = 0; c < RGB; c++) {
+                const size_t i = from + (size_t)x * (size_t)channels + (size_t)c;
+                row[x * RGB + c] = job->in->bits == 8 ? (float)bytes[i] / 255 : (float)words[i] / 65535;
+            }
+    }
+}
+
+/** Clipped and rounded to whole steps of 1 / `peak`; NaN becomes 0. */
+static unsigned quantise(float value, float peak)
+{
+    return value > 0 ? (unsigned)(fminf(value, 1) * peak + 0.5f) : 0;
+}
+
+/** Writes `count` pixels of the result from (y, x) on. */
+static void pixels_store(const upscale_job *job, const float *pixels, int64_t y, int64_t x, int64_t count, int scale)
+{
+    if (job->high != NULL) {
+        memcpy(job->high + element(job->width * scale, RGB, y, x), pixels, (size_t)count * RGB * sizeof *pixels);
+        return;
+    }
+    const int channels = job->out->channels;
+    const bool wide = job->out->bits == 16;
+    const float peak = wide ? 65535 : 255;
+    uint8_t *bytes = (uint8_t *)job->out->pixels + (wide ? 0 : element(job->width * scale, channels, y, x));
+    uint16_t *words = (uint16_t *)job->out->pixels + (wide ? element(job->width * scale, channels, y, x) : 0);
+    for (int64_t i = 0; i < count; i++, pixels += RGB) {
+        const float mean = (pixels[0] + pixels[1] + pixels[2]) / RGB;
+        for (int c = 0; c < RGB; c++) {
+            const unsigned value = quantise(job->gray ? mean : pixels[c], peak);
+            if (wide)
+                words[i * channels + c] = (uint16_t)value;
+            else
+                bytes[i * channels + c] = (uint8_t)value;
+        }
+    }
+}
+
+static cod_status tile_run(cod_upscaler *upscaler, const upscale_job *job, tile_span rows, tile_span columns)
+{
+    const int scale = upscaler->scale;
+    const int64_t width = upscaler->window_width, count = (columns.last - columns.first) * scale;
+    window_load(job, upscaler->low, rows.start, columns.start, upscaler->window_height, width);
+    COD_TRY(window_run(upscaler));
+    for (int64_t y = rows.first * scale; y < rows.last * scale; y++) {
+        const int64_t x = columns.first * scale;
+        const float *pixels =
+            upscaler->high + element(width * scale, RGB, y - rows.start * scale, x - columns.start * scale);
+        pixels_store(job, pixels, y, x, count, scale);
+    }
+    return COD_OK;
+}
+
+static cod_status job_run(cod_upscaler *upscaler, const upscale_job *job, cod_upscaler_progress progress, void *context)
+{
+    const tile_axis rows = axis_make(job->height, upscaler->tile, upscaler->halo);
+    const tile_axis columns = axis_make(job->width, upscaler->tile, upscaler->halo);
+    const cod_status status = window_prepare(upscaler, columns.window, rows.window);
+    if (status != COD_OK)
+        return cod_fail_prefix(status, "preparing windows of %lldx%lld pixels", (long long)columns.window,
+                               (long long)rows.window);
+    for (size_t i = 0; i < rows.count; i++) {
+        for (size_t k = 0; k < columns.count; k++) {
+            COD_TRY(tile_run(upscaler, job, axis_span(&rows, i), axis_span(&columns, k)));
+            if (progress != NULL)
+                progress(context, i * columns.count + k + 1, rows.count * columns.count);
+        }
+    }
+    return COD_OK;
+}
+
+static bool is_gray(const cod_image *image)
+{
+    const size_t pixels = (size_t)image->width * (size_t)image->height, channels = (size_t)image->channels;
+    const uint8_t *bytes = image->pixels;
+    const uint16_t *words = image->pixels;
+    for (size_t i = 0; i < pixels * channels; i += channels)
+        if (image->bits == 8 ? bytes[i] != bytes[i + 1] || bytes[i] != bytes[i + 2]
+                             : words[i] != words[i + 1] || words[i] != words[i + 2])
+            return false;
+    return true;
+}
+
+cod_status cod_upscaler_run(cod_upscaler *upscaler, const cod_image *in, cod_upscaler_progress progress, void *context,
+                            cod_image *out)
+{
+    *out = (cod_image){0};
+    /* Bicubic gives the alpha channel; the model's colours, where there is one, then overwrite the others. */
+    if (upscaler->model == NULL || in->channels != RGB)
+        COD_TRY(cod_image_resize(in, upscaler->scale, out));
+    else
+        COD_TRY(cod_image_init(out, in->width * upscaler->scale, in->height * upscaler->scale, RGB, in->bits));
+    cod_status status = COD_OK;
+    if (upscaler->model != NULL) {
+        const upscale_job job = {.width = in->width, .height = in->height, .in = in, .out = out, .gray = is_gray(in)};
+        status = job_run(upscaler, &job, progress, context);
+    } else if (progress != NULL) {
+        progress(context, 1, 1);
+    }
+    if (status != COD_OK)
+        cod_image_clear(out);
+    return status;
+}
+
+static cod_status bicubic_f32(int scale, const float *low, int64_t width, int64_t height, float *high)
+{
+    const size_t count = (size_t)width * (size_t)height * RGB, high_count = count * (size_t)scale * (size_t)scale;
+    void *wide = NULL;
+    COD_TRY(cod_aligned_alloc(&wide, (count + high_count) * sizeof(double)));
+    double *from = wide, *to = from + count;
+    for (size_t i = 0; i < count; i++)
+        from[i] = low[i];
+    const cod_status status = cod_resize_f64(from, height, width, RGB, scale, to);
+    for (size_t i = 0; i < high_count && status == COD_OK; i++)
+        high[i] = (float)to[i];
+    cod_aligned_free(wide);
+    return status;
+}
+
+cod_status cod_upscaler_run_f32(cod_upscaler *upscaler, const float *low, int64_t width, int64_t height, float *high)
+{
+    COD_REQUIRE(width > 0 && height > 0, "a picture of %lldx%lld pixels", (long long)width, (long long)height);
+    if (upscaler->model == NULL)
+        return bicubic_f32(upscaler->scale, low, width, height, high);
+    const upscale_job job = {.width = width, .height = height, .low = low, .high = high};
+    return job_run(upscaler, &job, NULL, NULL);
+}

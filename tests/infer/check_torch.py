@@ -1,0 +1,72 @@
+"""Loads our safetensors files into PyTorch, strictly, and compares what the networks compute with our own inference.
+
+A plain SRResNet (with and without folded normalisation) is written out here; an msrresnet is opened by spandrel.
+check_torch.py EXPORT_FILES [BACKEND] -> exit 0 when all agree, 77 where torch, safetensors or spandrel is not installed.
+"""
+import sys
+
+try:
+    import numpy as np, spandrel, torch, torch.nn as nn
+    from safetensors.torch import load_file
+except ImportError as missing:
+    print(f"skipped: {missing}")
+    sys.exit(77)
+import exported
+
+TOLERANCE = 1e-4
+
+
+class Block(nn.Module):
+    def __init__(self, c, norm):
+        super().__init__()
+        conv = lambda: [nn.Conv2d(c, c, 3, padding=1, bias=not norm)] + ([nn.BatchNorm2d(c)] if norm else [])
+        self.f = nn.Sequential(*conv(), nn.PReLU(), *conv())
+
+    def forward(self, x):
+        return x + self.f(x)
+
+
+class SRResNet(nn.Module):
+    """As anybody would write it; nothing in it knows of us."""
+
+    def __init__(self, c, n, norm):
+        super().__init__()
+        end = [nn.Conv2d(c, c, 3, padding=1, bias=not norm)] + ([nn.BatchNorm2d(c)] if norm else [])
+        up = lambda: [nn.Conv2d(c, 4 * c, 3, padding=1), nn.PixelShuffle(2), nn.PReLU()]
+        self.head = nn.Sequential(nn.Conv2d(3, c, 9, padding=4), nn.PReLU())
+        self.body = nn.Sequential(*[Block(c, norm) for _ in range(n)], *end)
+        self.tail = nn.Sequential(*up(), *up(), nn.Conv2d(c, 3, 9, padding=4))
+
+    def forward(self, x):
+        h = self.head(x)
+        return self.tail(h + self.body(h))
+
+
+def load_srresnet(path, norm):
+    model = SRResNet(16, 3, norm)
+    model.load_state_dict(load_file(path), strict=True)  # PyTorch itself forgives a missing num_batches_tracked
+    return model
+
+
+def main(program, backend="ref"):
+    folder, good = exported.export(program, backend), True
+    models = {"srresnet.safetensors": load_srresnet(f"{folder.name}/srresnet.safetensors", True),
+              "srresnet.folded.safetensors": load_srresnet(f"{folder.name}/srresnet.folded.safetensors", False)}
+    for scale in (2, 3, 4):
+        name = f"msrresnet_{scale}.safetensors"
+        descriptor = spandrel.ModelLoader().load_from_file(f"{folder.name}/{name}")
+        assert descriptor.scale == scale, f"{name}: spandrel says scale {descriptor.scale}"
+        print(f"spandrel opens {name} as {descriptor.architecture.name}")
+        models[name] = descriptor.model
+    for name, model in models.items():
+        ran = 0
+        for x, expected in exported.cases(folder.name, name.split(".")[0]):
+            with torch.no_grad():
+                y = model.eval()(torch.from_numpy(np.ascontiguousarray(np.moveaxis(x, -1, 1))))
+            good &= exported.check(name, y.numpy(), expected, TOLERANCE)
+            ran += 1
+        assert ran == 2, name
+    return 0 if good else 1
+
+
+sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,336 @@
+#include "support/test.h"
+
+#include "infer/fold.h"
+#include "io/file.h"
+#include "models.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static size_t value_count(const cod_saved_model *saved)
+{
+    return saved->layout.trainable + saved->layout.state;
+}
+
+static void save(const char *path, const cod_saved_model *saved)
+{
+    assert_ok(cod_model_save(path, &saved->model, saved->values, NULL, 0));
+}
+
+static void files_round_trip(void **state)
+{
+    (void)state;
+    static const cod_st_text mlp[] = {{"inputs", "12"}, {"classes", "3"}, {NULL, NULL}};
+    static const cod_st_text msr[] = {{"num_feat", "8"}, {"num_block", "2"}, {"scale", "3"}, {NULL, NULL}};
+    cod_saved_model models[] = {test_srresnet(1), test_model("mlp", mlp, 2), test_model("msrresnet", msr, 3)};
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        const char *path = test_path("round.safetensors");
+        cod_saved_model loaded;
+        save(path, &models[i]);
+        assert_ok(cod_model_load(path, &loaded));
+        assert_ptr_equal(loaded.model.kind, models[i].model.kind);
+        assert_memory_equal(&loaded.layout, &models[i].layout, sizeof loaded.layout);
+        assert_memory_equal(loaded.values, models[i].values, value_count(&loaded) * sizeof(float));
+        assert_int_equal(cod_model_scale(&loaded.model), cod_model_scale(&models[i].model));
+        cod_saved_model_clear(&loaded);
+        cod_saved_model_clear(&models[i]);
+    }
+}
+
+static void tensors_have_pytorchs_names_and_layout(void **state)
+{
+    (void)state;
+    cod_saved_model saved = test_srresnet(4);
+    cod_st_file *file;
+    const cod_st_text step = {"step", "1200"};
+    const char *path = test_path("names.safetensors");
+    assert_ok(cod_model_save(path, &saved.model, saved.values, &step, 1));
+    assert_ok(cod_st_open(path, &file));
+    assert_string_equal(cod_st_metadata(file, "codistill.model"), "srresnet");
+    assert_string_equal(cod_st_metadata(file, "format"), "pt");
+    assert_string_equal(cod_st_metadata(file, "step"), "1200");
+    assert_non_null(strstr(cod_st_metadata(file, "codistill.options"), "\"channels\": \"8\""));
+    const cod_st_tensor *head = cod_st_tensor_find(file, "head.0.weight");
+    assert_non_null(head);
+    assert_memory_equal(head->shape, ((const int64_t[]){8, 3, 5, 5}), 4 * sizeof(int64_t));
+    float torch[8 * 3 * 5 * 5];
+    assert_ok(cod_st_to_f32(head, torch, 8 * 3 * 5 * 5));
+    const float *ours = saved.values + cod_graph_param(saved.model.graph, 0)->offset;
+    assert_true(torch[((2 * 3 + 1) * 5 + 3) * 5 + 4] == ours[((2 * 5 + 3) * 5 + 4) * 3 + 1]);
+    assert_non_null(cod_st_tensor_find(file, "body.0.f.1.running_var"));
+    assert_null(cod_st_tensor_find(file, "body.0.f.1.num_batches_tracked"));
+    cod_st_close(file);
+    cod_saved_model_clear(&saved);
+}
+
+/** Losses, and a second network on top, are no part of the model. */
+static void only_what_the_output_needs_is_saved(void **state)
+{
+    (void)state;
+    cod_saved_model saved = test_srresnet(5), loaded;
+    cod_graph *graph = saved.model.graph;
+    const size_t own = cod_graph_param_count(graph);
+    cod_graph_use_set(graph, "discriminator");
+    const cod_value judged = cod_graph_conv2d(graph, "judge", saved.model.output,
+                                              (cod_conv2d_spec){.out_channels = 1, .kernel = 3, .padding = 1});
+    cod_graph_loss(graph, "loss", judged, cod_graph_input_like(graph, "target", judged), (cod_loss_spec){0});
+    assert_ok(cod_graph_status(graph));
+    const cod_layout layout = cod_graph_layout(graph);
+    float *values = calloc(layout.trainable + layout.state, sizeof *values);
+    assert_non_null(values);
+    assert_ok(cod_model_save(test_path("part.safetensors"), &saved.model, values, NULL, 0));
+    assert_ok(cod_model_load(test_path("part.safetensors"), &loaded));
+    assert_int_equal(cod_graph_param_count(loaded.model.graph), own);
+    free(values);
+    cod_saved_model_clear(&loaded);
+    cod_saved_model_clear(&saved);
+}
+
+static void msrresnet_is_recognised_by_its_tensors(void **state)
+{
+    (void)state;
+    static const char *const scales[] = {"2", "3", "4"};
+    for (int i = 0; i < 3; i++) {
+        const cod_st_text settings[] = {{"num_feat", "6"}, {"num_block", "3"}, {"scale", scales[i]}, {NULL, NULL}};
+        cod_saved_model saved = test_model("msrresnet", settings, 6), loaded;
+        const char *path = test_path("foreign.safetensors");
+        cod_st_file *file;
+        save(path, &saved);
+        assert_ok(cod_st_open(path, &file));
+        cod_st_tensor *tensors = calloc(cod_st_tensor_count(file), sizeof *tensors);
+        assert_non_null(tensors);
+        for (size_t k = 0; k < cod_st_tensor_count(file); k++)
+            tensors[k] = *cod_st_tensor_at(file, k);
+        const char *bare = test_path("bare.safetensors");
+        assert_ok(cod_st_write(bare, tensors, cod_st_tensor_count(file), NULL, 0));
+        free(tensors);
+        cod_st_close(file);
+        assert_ok(cod_model_load(bare, &loaded));
+        assert_int_equal(cod_model_scale(&loaded.model), 2 + i);
+        assert_memory_equal(loaded.values, saved.values, value_count(&saved) * sizeof(float));
+        cod_saved_model_clear(&loaded);
+        cod_saved_model_clear(&saved);
+    }
+}
+
+static void strict_names_what_differs_and_partial_counts_it(void **state)
+{
+    (void)state;
+    static const cod_st_text more[] = {
+        {"blocks", "3"}, {"channels", "8"}, {"head_kernel", "3"}, {"tail_kernel", "5"}, {NULL, NULL}};
+    cod_saved_model small = test_srresnet(7), large = test_model("srresnet", more, 8);
+    const char *path = test_path("small.safetensors");
+    cod_load_counts counts;
+    save(path, &small);
+    const size_t params = cod_graph_param_count(large.model.graph);
+    assert_fails(COD_ERR_FORMAT, "'head.0.weight' [8, 3, 5, 5] in place of [8, 3, 3, 3]",
+                 cod_model_load_values(path, &large.model, COD_LOAD_STRICT, large.values, &counts));
+    cod_test_assert_contains(cod_error_message(), "missing: 'body.");
+    cod_test_assert_contains(cod_error_message(), "small.safetensors");
+    assert_ok(cod_model_load_values(path, &large.model, COD_LOAD_PARTIAL, large.values, &counts));
+    assert_int_equal(counts.loaded + counts.missing + counts.misshapen, params);
+    assert_true(counts.loaded > 20 && counts.missing > 5 && counts.misshapen >= 1);
+    const cod_param *last = cod_graph_param(small.model.graph, 0);
+    for (size_t i = 0; i < params; i++)
+        if (strcmp(cod_graph_param(large.model.graph, i)->name, "head.0.bias") == 0)
+            last = cod_graph_param(large.model.graph, i);
+    assert_memory_equal(large.values + last->offset, small.values + cod_graph_param(small.model.graph, 1)->offset,
+                        8 * sizeof(float));
+
+    static const cod_st_text mlp[] = {{NULL, NULL}};
+    cod_saved_model other = test_model("mlp", mlp, 9);
+    assert_fails(COD_ERR_FORMAT, "0 match",
+                 cod_model_load_values(path, &other.model, COD_LOAD_PARTIAL, other.values, NULL));
+    cod_saved_model_clear(&other);
+    cod_saved_model_clear(&small);
+    cod_saved_model_clear(&large);
+}
+
+static void numbers_that_are_none_are_refused(void **state)
+{
+    (void)state;
+    cod_saved_model saved = test_srresnet(10);
+    cod_saved_model loaded;
+    const char *path = test_path("nan.safetensors");
+    const float before = saved.values[0];
+    saved.values[0] = NAN;
+    assert_fails(COD_ERR_NUMERIC, "'head.0.weight' holds NaN",
+                 cod_model_save(path, &saved.model, saved.values, NULL, 0));
+    assert_false(cod_file_exists(path));
+    saved.values[0] = before;
+    save(path, &saved);
+
+    /* The same file with one value replaced behind our back. */
+    void *bytes;
+    size_t size;
+    assert_ok(cod_file_read(path, SIZE_MAX, &bytes, &size));
+    memcpy((char *)bytes + size - sizeof(float), &(const float){-INFINITY}, sizeof(float));
+    assert_ok(cod_file_write(path, bytes, size));
+    free(bytes);
+    assert_fails(COD_ERR_NUMERIC, "an infinity", cod_model_load(path, &loaded));
+    assert_null(loaded.values);
+    cod_saved_model_clear(&saved);
+}
+
+static void foreign_and_damaged_files_are_refused(void **state)
+{
+    (void)state;
+    cod_saved_model loaded;
+    const float zero[2] = {0};
+    const cod_st_tensor tensor = {.name = "something", .dtype = COD_ST_F32, .rank = 1, .shape = {2}, .data = zero};
+    const char *path = test_path("foreign.safetensors");
+    assert_fails(COD_ERR_IO, "absent.safetensors", cod_model_load(test_path("absent.safetensors"), &loaded));
+    assert_ok(cod_file_write(path, "no model", 8));
+    assert_fails(COD_ERR_FORMAT, "foreign.safetensors", cod_model_load(path, &loaded));
+    assert_ok(cod_st_write(path, &tensor, 1, NULL, 0));
+    assert_fails(COD_ERR_FORMAT, "'something' [2]", cod_model_load(path, &loaded));
+
+    static const struct {
+        const char *kind, *options, *message;
+    } cases[] = {
+        {"resnet", "{}", "unknown model 'resnet'; this version knows srresnet, msrresnet, mlp"},
+        {"srresnet", "{\"layers\": \"3\"}", "no option 'layers'"},
+        {"srresnet", "{\"blocks\": \"0\"}", "option 'blocks': '0' is not"},
+        {"srresnet", "{\"blocks\": null}", "option 'blocks' is neither"},
+        {"srresnet", "[3]", "not a JSON object"},
+        {"srresnet", "{", "metadata 'codistill.options'"},
+        {"srresnet", "{}", "missing: 'head.0.weight', 'head.0.bias'"},
+        {"srresnet", "{\"blocks\": 300}", "option 'blocks': '300' is not"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const cod_st_text metadata[] = {{"codistill.model", cases[i].kind}, {"codistill.options", cases[i].options}};
+        assert_ok(cod_st_write(path, &tensor, 1, metadata, 2));
+        assert_fails(COD_ERR_FORMAT, cases[i].message, cod_model_load(path, &loaded));
+    }
+}
+
+/** Every truncation, and a flip in every byte of the header, loads or fails cleanly. */
+static void damage_anywhere_never_crashes(void **state)
+{
+    (void)state;
+    static const cod_st_text settings[] = {{"inputs", "3"}, {"hidden", "4"}, {"classes", "2"}, {NULL, NULL}};
+    cod_saved_model saved = test_model("mlp", settings, 11), loaded;
+    const char *path = test_path("damaged.safetensors");
+    void *bytes;
+    size_t size;
+    save(path, &saved);
+    cod_saved_model_clear(&saved);
+    assert_ok(cod_file_read(path, SIZE_MAX, &bytes, &size));
+    for (size_t cut = 0; cut < size; cut += 1 + size / 64) {
+        FILE *file = fopen(path, "wb");
+        assert_non_null(file);
+        assert_int_equal(fwrite(bytes, 1, cut, file), cut);
+        fclose(file);
+        assert_fails(COD_ERR_FORMAT, "damaged.safetensors", cod_model_load(path, &loaded));
+    }
+    unsigned char *text = bytes;
+    const size_t header = size - (4 * 3 + 4 + 2 * 4 + 2) * sizeof(float);
+    for (size_t i = 0; i < header; i++) {
+        FILE *file = fopen(path, "wb");
+        assert_non_null(file);
+        text[i] ^= 0x15;
+        assert_int_equal(fwrite(bytes, 1, size, file), size);
+        fclose(file);
+        text[i] ^= 0x15;
+        if (cod_model_load(path, &loaded) == COD_OK)
+            cod_saved_model_clear(&loaded);
+        else
+            assert_null(loaded.values);
+    }
+    free(bytes);
+}
+
+static void folding_changes_nothing_that_is_computed(void **state)
+{
+    (void)state;
+    cod_saved_model saved = test_srresnet(12), folded;
+    const cod_shape shape = {2, 7, 9, 3};
+    cod_shape out;
+    bool loadable = false;
+    const char *path = test_path("folded.safetensors");
+    assert_ok(cod_model_save_folded(path, &saved.model, saved.values, &loadable));
+    assert_true(loadable);
+    assert_ok(cod_model_load(path, &folded));
+    for (size_t i = 0; i < cod_graph_node_count(folded.model.graph); i++)
+        assert_int_not_equal(cod_graph_node(folded.model.graph, i)->kind, COD_NODE_NORM);
+    float *input = test_noise((size_t)cod_shape_count(shape), 1);
+    float *before = test_run("ref", COD_F32, &saved, shape, input, &out);
+    float *after = test_run("ref", COD_F32, &folded, shape, input, &out);
+    assert_int_equal(out.h, 28);
+    assert_true(test_difference(before, after, (size_t)cod_shape_count(out)) < 1e-5);
+    free(input);
+    free(before);
+    free(after);
+    cod_saved_model_clear(&folded);
+    cod_saved_model_clear(&saved);
+}
+
+static void folding_finds_just_the_norms_that_can_be_folded(void **state)
+{
+    (void)state;
+    cod_saved_model odd = test_odd_model(13);
+    cod_folded folded;
+    cod_st_file *file;
+    bool loadable = true;
+    size_t norms = 0;
+    assert_ok(cod_model_fold(&odd.model, odd.values, &folded));
+    for (size_t i = 0; i < folded.count; i++)
+        norms += folded.layers[i].norm != NULL;
+    assert_int_equal(norms, 2);
+    assert_int_equal(folded.count, 7);
+    cod_folded_clear(&folded);
+    const char *path = test_path("odd.safetensors");
+    assert_ok(cod_model_save_folded(path, &odd.model, odd.values, &loadable));
+    assert_false(loadable);
+    assert_ok(cod_st_open(path, &file));
+    assert_null(cod_st_metadata(file, "codistill.model"));
+    assert_null(cod_st_tensor_find(file, "norm_on_conv.weight"));
+    assert_non_null(cod_st_tensor_find(file, "norm_on_prelu.running_var"));
+    assert_non_null(cod_st_tensor_find(file, "first.bias"));
+    cod_st_close(file);
+    cod_saved_model_clear(&odd);
+}
+
+static void weights_on_a_device_are_saved_and_loaded(void **state)
+{
+    (void)state;
+    cod_saved_model saved = test_srresnet(14), other = test_srresnet(15);
+    cod_device *device = test_device_open("ref");
+    cod_weights weights;
+    const char *path = test_path("device.safetensors");
+    assert_ok(cod_weights_init(&weights, cod_backend_find("ref"), device, other.model.graph, COD_F32, false));
+    assert_ok(cod_weights_upload(&weights, other.values));
+    save(path, &saved);
+    const uint64_t version = weights.version;
+    assert_ok(cod_model_load_weights(path, &other.model, COD_LOAD_STRICT, &weights, NULL));
+    assert_true(weights.version > version);
+    assert_ok(cod_model_save_weights(path, &other.model, &weights, NULL, 0));
+    cod_weights_clear(&weights);
+    cod_saved_model_clear(&other);
+    assert_ok(cod_model_load(path, &other));
+    assert_memory_equal(other.values, saved.values, value_count(&saved) * sizeof(float));
+    cod_saved_model_clear(&other);
+    cod_saved_model_clear(&saved);
+    test_device_close("ref", device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(files_round_trip),
+        cmocka_unit_test(tensors_have_pytorchs_names_and_layout),
+        cmocka_unit_test(only_what_the_output_needs_is_saved),
+        cmocka_unit_test(msrresnet_is_recognised_by_its_tensors),
+        cmocka_unit_test(strict_names_what_differs_and_partial_counts_it),
+        cmocka_unit_test(numbers_that_are_none_are_refused),
+        cmocka_unit_test(foreign_and_damaged_files_are_refused),
+        cmocka_unit_test(damage_anywhere_never_crashes),
+        cmocka_unit_test(folding_changes_nothing_that_is_computed),
+        cmocka_unit_test(folding_finds_just_the_norms_that_can_be_folded),
+        cmocka_unit_test(weights_on_a_device_are_saved_and_loaded),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,366 @@
+#include "support/test.h"
+
+#include "data/resize.h"
+#include "infer/evaluate.h"
+#include "io/file.h"
+#include "io/json.h"
+#include "models.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/** An upscaler of a model of the test's, on a backend. */
+typedef struct fixture {
+    const char *backend;
+    cod_saved_model saved;
+    cod_device *device;
+    cod_weights weights;
+    cod_upscaler *upscaler;
+} fixture;
+
+/** In place: the upscaler borrows the model and the weights. */
+static void fixture_open(fixture *f, const char *backend, cod_saved_model saved, cod_upscaler_options options)
+{
+    *f = (fixture){.backend = backend, .saved = saved, .device = test_device_open(backend)};
+    assert_ok(
+        cod_weights_init(&f->weights, cod_backend_find(backend), f->device, f->saved.model.graph, COD_F32, false));
+    assert_ok(cod_weights_upload(&f->weights, f->saved.values));
+    assert_ok(cod_upscaler_create(&f->saved.model, &f->weights, &options, &f->upscaler));
+}
+
+static void fixture_close(fixture *f)
+{
+    cod_upscaler_destroy(f->upscaler);
+    cod_weights_clear(&f->weights);
+    cod_saved_model_clear(&f->saved);
+    test_device_close(f->backend, f->device);
+}
+
+static cod_image noise_image(int64_t width, int64_t height, int channels, int bits, uint64_t seed)
+{
+    cod_image image;
+    assert_ok(cod_image_init(&image, width, height, channels, bits));
+    const size_t count = (size_t)(width * height * channels);
+    float *noise = test_noise(count, seed);
+    for (size_t i = 0; i < count; i++) {
+        if (bits == 8)
+            ((uint8_t *)image.pixels)[i] = (uint8_t)(noise[i] * 255.99f);
+        else
+            ((uint16_t *)image.pixels)[i] = (uint16_t)(noise[i] * 65535.99f);
+    }
+    free(noise);
+    return image;
+}
+
+/** The halo must be enough, and one pixel less too little: an input pixel at that distance still matters. */
+static void halo_is_the_receptive_field(void **state)
+{
+    (void)state;
+    cod_saved_model models[] = {
+        test_srresnet(1),
+        test_model("srresnet",
+                   (const cod_st_text[]){{"blocks", "1"},
+                                         {"channels", "4"},
+                                         {"head_kernel", "3"},
+                                         {"tail_kernel", "3"},
+                                         {"upsampler", "once"},
+                                         {"scale", "3"},
+                                         {"skip", "nearest"},
+                                         {NULL, NULL}},
+                   2),
+        test_model("msrresnet",
+                   (const cod_st_text[]){{"num_feat", "4"}, {"num_block", "1"}, {"scale", "2"}, {NULL, NULL}}, 3),
+    };
+    for (size_t m = 0; m < sizeof models / sizeof models[0]; m++) {
+        enum { SIDE = 40, MIDDLE = SIDE / 2 };
+        fixture f;
+        fixture_open(&f, "ref", models[m], (cod_upscaler_options){.precision = COD_PRECISION_F32});
+        const int64_t halo = cod_upscaler_halo(f.upscaler), scale = cod_upscaler_scale(f.upscaler), side = SIDE * scale;
+        assert_true(halo > 1 && halo < MIDDLE);
+        const size_t low_count = SIDE * 3, high_count = (size_t)(scale * side) * 3;
+        float *low = test_noise(low_count, 4);
+        float *before = malloc(high_count * sizeof *before), *after = malloc(high_count * sizeof *after);
+        assert_ok(cod_upscaler_run_f32(f.upscaler, low, SIDE, 1, before));
+        for (int c = 0; c < 3; c++)
+            low[MIDDLE * 3 + c] += 3;
+        assert_ok(cod_upscaler_run_f32(f.upscaler, low, SIDE, 1, after));
+        int64_t farthest = 0;
+        for (int64_t x = 0; x < side; x++)
+            for (int64_t y = 0; y < scale; y++)
+                if (memcmp(before + (y * side + x) * 3, after + (y * side + x) * 3, 3 * sizeof *before) != 0 &&
+                    llabs(x / scale - MIDDLE) > farthest)
+                    farthest = llabs(x / scale - MIDDLE);
+        assert_true(farthest <= halo);
+        assert_true(farthest >= halo - 2); /* effects at the very edge may be lost in rounding */
+        free(low);
+        free(before);
+        free(after);
+        fixture_close(&f);
+    }
+}
+
+static void check_tiled_equals_whole(const char *backend, cod_precision precision, double tolerance)
+{
+    static const int64_t sizes[][2] = {{61, 47}, {8, 90}, {33, 5}};
+    static const int64_t tiles[] = {8, 11, 32};
+    for (size_t s = 0; s < 3; s++) {
+        const int64_t width = sizes[s][0], height = sizes[s][1];
+        const size_t low_count = (size_t)(width * height) * 3, high_count = low_count * 16;
+        float *low = test_noise(low_count, s);
+        float *whole = malloc(high_count * sizeof *whole), *tiled = malloc(high_count * sizeof *tiled);
+        fixture f;
+        fixture_open(&f, backend, test_srresnet(5), (cod_upscaler_options){precision, 512});
+        assert_int_equal(cod_upscaler_tiles(f.upscaler, width, height), 1);
+        assert_ok(cod_upscaler_run_f32(f.upscaler, low, width, height, whole));
+        fixture_close(&f);
+        for (size_t t = 0; t < 3; t++) {
+            fixture_open(&f, backend, test_srresnet(5), (cod_upscaler_options){precision, tiles[t]});
+            assert_ok(cod_upscaler_run_f32(f.upscaler, low, width, height, tiled));
+            const double difference = test_difference(whole, tiled, high_count);
+            if (!(difference <= tolerance))
+                fail_msg("%s, %lldx%lld in tiles of %lld: differs by %g", backend, (long long)width, (long long)height,
+                         (long long)tiles[t], difference);
+            fixture_close(&f);
+        }
+        free(low);
+        free(whole);
+        free(tiled);
+    }
+}
+
+static void tiled_equals_whole(void **state)
+{
+    (void)state;
+    check_tiled_equals_whole("ref", COD_PRECISION_F32, 0);
+    check_tiled_equals_whole("cpu", COD_PRECISION_F32, 1e-5); /* the library may choose another order of summing */
+}
+
+static void tiled_equals_whole_in_bf16(void **state)
+{
+    (void)state;
+    cod_device *device = test_device_open("cpu");
+    const bool has_bf16 = cod_backend_find("cpu")->supports(device, COD_BF16);
+    test_device_close("cpu", device);
+    if (!has_bf16)
+        skip();
+    check_tiled_equals_whole("cpu", COD_PRECISION_BF16, 1.0 / 255);
+}
+
+static void upscaling_is_what_the_graph_computes(void **state)
+{
+    (void)state;
+    const cod_shape shape = {1, 9, 13, 3};
+    cod_shape out;
+    float *low = test_noise((size_t)cod_shape_count(shape), 6);
+    fixture f;
+    fixture_open(&f, "ref", test_srresnet(7), (cod_upscaler_options){.precision = COD_PRECISION_F32});
+    float *expected = test_run("ref", COD_F32, &f.saved, shape, low, &out);
+    const size_t count = (size_t)cod_shape_count(out);
+    float *high = malloc(count * sizeof *high);
+    assert_ok(cod_upscaler_run_f32(f.upscaler, low, shape.w, shape.h, high));
+    assert_true(test_difference(high, expected, count) == 0);
+
+    /* Weights that somebody changes are noticed. */
+    memset(f.saved.values, 0, (f.saved.layout.trainable + f.saved.layout.state) * sizeof(float));
+    assert_ok(cod_weights_upload(&f.weights, f.saved.values));
+    assert_ok(cod_upscaler_run_f32(f.upscaler, low, shape.w, shape.h, high));
+    assert_true(test_difference(high, expected, count) > 0.01);
+    free(low);
+    free(high);
+    free(expected);
+    fixture_close(&f);
+}
+
+static void count_progress(void *context, size_t done, size_t total)
+{
+    size_t *calls = context;
+    assert_int_equal(done, ++*calls);
+    assert_true(done <= total);
+}
+
+static void pictures_keep_bits_alpha_and_gray(void **state)
+{
+    (void)state;
+    fixture f;
+    fixture_open(&f, "ref", test_srresnet(8), (cod_upscaler_options){COD_PRECISION_F32, 8});
+    for (int bits = 8; bits <= 16; bits += 8) {
+        for (int channels = 3; channels <= 4; channels++) {
+            cod_image in = noise_image(45, 20, channels, bits, 9), out, bicubic;
+            size_t calls = 0;
+            assert_ok(cod_upscaler_run(f.upscaler, &in, count_progress, &calls, &out));
+            assert_int_equal(calls, cod_upscaler_tiles(f.upscaler, 45, 20));
+            assert_int_equal(out.width, 180);
+            assert_int_equal(out.height, 80);
+            assert_int_equal(out.channels, channels);
+            assert_int_equal(out.bits, bits);
+            assert_ok(cod_image_resize(&in, 4, &bicubic));
+            for (size_t i = 3; channels == 4 && i < 180 * 80 * 4; i += 4)
+                assert_true(bits == 8 ? ((uint8_t *)out.pixels)[i] == ((uint8_t *)bicubic.pixels)[i]
+                                      : ((uint16_t *)out.pixels)[i] == ((uint16_t *)bicubic.pixels)[i]);
+            cod_image_clear(&bicubic);
+            cod_image_clear(&out);
+            cod_image_clear(&in);
+        }
+    }
+    cod_image gray = noise_image(10, 10, 3, 8, 10), out;
+    uint8_t *pixels = gray.pixels;
+    for (size_t i = 0; i < 300; i += 3)
+        pixels[i + 1] = pixels[i + 2] = pixels[i];
+    assert_ok(cod_upscaler_run(f.upscaler, &gray, NULL, NULL, &out));
+    pixels = out.pixels;
+    for (size_t i = 0; i < 4800; i += 3)
+        assert_true(pixels[i] == pixels[i + 1] && pixels[i] == pixels[i + 2]);
+    cod_image_clear(&out);
+    cod_image_clear(&gray);
+    fixture_close(&f);
+}
+
+/** Integers are the clipped and rounded f32 values. */
+static void pictures_are_clipped_and_rounded(void **state)
+{
+    (void)state;
+    enum { WIDTH = 12, HEIGHT = 9, COUNT = WIDTH * HEIGHT * 3 };
+    fixture f;
+    fixture_open(&f, "ref", test_srresnet(11), (cod_upscaler_options){.precision = COD_PRECISION_F32});
+    cod_image in = noise_image(WIDTH, HEIGHT, 3, 8, 12), out;
+    float low[COUNT], *high = malloc(COUNT * 16 * sizeof *high);
+    for (size_t i = 0; i < COUNT; i++)
+        low[i] = ((uint8_t *)in.pixels)[i] / 255.0f;
+    assert_ok(cod_upscaler_run_f32(f.upscaler, low, WIDTH, HEIGHT, high));
+    assert_ok(cod_upscaler_run(f.upscaler, &in, NULL, NULL, &out));
+    for (size_t i = 0; i < COUNT * 16; i++) {
+        const float clipped = fminf(fmaxf(high[i], 0), 1);
+        assert_true(fabsf((float)((uint8_t *)out.pixels)[i] - 255 * clipped) <= 0.501f);
+    }
+    free(high);
+    cod_image_clear(&in);
+    cod_image_clear(&out);
+    fixture_close(&f);
+}
+
+static void memory_is_bounded_by_the_tile(void **state)
+{
+    (void)state;
+    fixture f;
+    fixture_open(&f, "cpu", test_srresnet(13), (cod_upscaler_options){COD_PRECISION_F32, 16});
+    size_t bytes[2];
+    for (int i = 0; i < 2; i++) {
+        cod_image in = noise_image(80 + 120 * i, 60 + 80 * i, 3, 8, 14), out;
+        assert_ok(cod_upscaler_run(f.upscaler, &in, NULL, NULL, &out));
+        bytes[i] = cod_upscaler_bytes(f.upscaler);
+        cod_image_clear(&in);
+        cod_image_clear(&out);
+    }
+    assert_int_equal(bytes[0], bytes[1]);
+    fixture_close(&f);
+}
+
+static void files_that_cannot_upscale_are_refused(void **state)
+{
+    (void)state;
+    cod_device *device = test_device_open("ref");
+    const cod_backend *ref = cod_backend_find("ref");
+    cod_upscaler *upscaler = NULL;
+    cod_saved_model mlp = test_model("mlp", (const cod_st_text[]){{NULL, NULL}}, 15);
+    const char *path = test_path("mlp.safetensors");
+    assert_ok(cod_model_save(path, &mlp.model, mlp.values, NULL, 0));
+    assert_fails(COD_ERR_ARGUMENT, "'mlp' does not upscale",
+                 cod_upscaler_open(path, ref, device, &(cod_upscaler_options){0}, &upscaler));
+    cod_saved_model saved = test_srresnet(16);
+    assert_ok(cod_model_save(path, &saved.model, saved.values, NULL, 0));
+    assert_fails(COD_ERR_ARGUMENT, "tile is 4 pixels; at least 8",
+                 cod_upscaler_open(path, ref, device, &(cod_upscaler_options){.tile = 4}, &upscaler));
+    assert_fails(COD_ERR_ARGUMENT, "scale is 0", cod_upscaler_create_bicubic(0, &upscaler));
+    assert_ok(cod_upscaler_open(path, ref, device, &(cod_upscaler_options){0}, &upscaler));
+    assert_int_equal(cod_upscaler_scale(upscaler), 4);
+    cod_upscaler_destroy(upscaler);
+    cod_saved_model_clear(&mlp);
+    cod_saved_model_clear(&saved);
+    test_device_close("ref", device);
+}
+
+/** The values of MANIFEST.md: bicubic x4 on Set5, float luma. */
+static void bicubic_on_set5_gives_the_known_figures(void **state)
+{
+    (void)state;
+    static const double psnr_y[] = {31.7842, 30.1815, 22.0996, 31.6133, 26.4665};
+    const char *folder = cod_test_data("set5");
+    if (folder == NULL)
+        skip();
+    cod_upscaler *bicubic;
+    cod_evaluation evaluation;
+    char *text;
+    assert_ok(cod_upscaler_create_bicubic(4, &bicubic));
+    assert_ok(cod_evaluate_folder(bicubic, folder, NULL, NULL, &evaluation));
+    assert_int_equal(evaluation.count, 5);
+    assert_int_equal(evaluation.skipped, 0);
+    for (size_t i = 0; i < 5; i++)
+        assert_true(fabs(evaluation.images[i].quality.psnr_y - psnr_y[i]) < 5.1e-5);
+    assert_true(fabs(evaluation.mean.psnr_y - 28.4290) < 5.1e-5);
+    assert_true(fabs(evaluation.mean.ssim_y - 0.81114) < 5.1e-6);
+    assert_true(fabs(evaluation.mean.psnr_rgb - 26.6921) < 5.1e-5);
+
+    cod_json_value *json;
+    assert_ok(cod_evaluation_json(&evaluation, &text));
+    assert_ok(cod_json_parse(text, strlen(text), &json));
+    assert_int_equal(cod_json_count(cod_json_get(json, "images")), 5);
+    const cod_json_value *first = cod_json_first(cod_json_get(json, "images"));
+    assert_string_equal(cod_json_get_string(cod_json_get(first, "file"), ""), "img_001_SRF_4_HR.png");
+    assert_true(cod_json_get_number(cod_json_get(cod_json_get(json, "mean"), "psnr_y"), 0) == evaluation.mean.psnr_y);
+    cod_json_free(json);
+    free(text);
+    assert_ok(cod_evaluation_table(&evaluation, &text));
+    cod_test_assert_contains(text, "mean                    28.4290  0.81114    26.6921\n");
+    free(text);
+    cod_evaluation_clear(&evaluation);
+    cod_upscaler_destroy(bicubic);
+}
+
+static void folders_with_bad_pictures_are_reported(void **state)
+{
+    (void)state;
+    char folder[256], file[300];
+    cod_upscaler *bicubic;
+    cod_evaluation evaluation;
+    snprintf(folder, sizeof folder, "%s", test_path("pictures"));
+    assert_ok(cod_folder_create(folder));
+    assert_ok(cod_upscaler_create_bicubic(4, &bicubic));
+    assert_fails(COD_ERR_ARGUMENT, "no pictures", cod_evaluate_folder(bicubic, folder, NULL, NULL, &evaluation));
+    assert_fails(COD_ERR_IO, "absent", cod_evaluate_folder(bicubic, test_path("absent"), NULL, NULL, &evaluation));
+    cod_image small = noise_image(18, 40, 3, 8, 17), good = noise_image(43, 38, 4, 16, 18);
+    snprintf(file, sizeof file, "%s/small.png", folder);
+    assert_ok(cod_image_write_png(file, &small));
+    assert_fails(COD_ERR_ARGUMENT, "18x40 pixels are too few; at least 20",
+                 cod_evaluate_folder(bicubic, folder, NULL, NULL, &evaluation));
+    snprintf(file, sizeof file, "%s/good.png", folder);
+    assert_ok(cod_image_write_png(file, &good));
+    snprintf(file, sizeof file, "%s/broken.jpg", folder);
+    assert_ok(cod_file_write(file, "nothing", 7));
+    assert_ok(cod_evaluate_folder(bicubic, folder, NULL, NULL, &evaluation));
+    assert_int_equal(evaluation.count, 1);
+    assert_int_equal(evaluation.skipped, 2);
+    assert_string_equal(evaluation.images[0].file, "good.png");
+    cod_evaluation_clear(&evaluation);
+    cod_image_clear(&small);
+    cod_image_clear(&good);
+    cod_upscaler_destroy(bicubic);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(halo_is_the_receptive_field),
+        cmocka_unit_test(tiled_equals_whole),
+        cmocka_unit_test(tiled_equals_whole_in_bf16),
+        cmocka_unit_test(upscaling_is_what_the_graph_computes),
+        cmocka_unit_test(pictures_keep_bits_alpha_and_gray),
+        cmocka_unit_test(pictures_are_clipped_and_rounded),
+        cmocka_unit_test(memory_is_bounded_by_the_tile),
+        cmocka_unit_test(files_that_cannot_upscale_are_refused),
+        cmocka_unit_test(bicubic_on_set5_gives_the_known_figures),
+        cmocka_unit_test(folders_with_bad_pictures_are_reported),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
