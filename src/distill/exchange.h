@@ -1,0 +1,152 @@
+/**
+ * @file
+ * The exchange: publishes this group's checkpoints and pulls its peers', without waiting for any other group.
+ *
+ * How one pull goes. Each rank publishes a shard of its group's model. The group's rank 0 watches the peers; when one has a
+ * new version it proposes (peer, version). Rank j of n pulls the peer's shards k with k mod n = j, all of exactly that
+ * version; when all ranks hold theirs, the group gathers them; when all have everything, all take the checkpoint over, at
+ * the same step. What the ranks tell each other (proposed, done, lost) rides in the trainer's per-step reduction and acts
+ * two steps later, so nothing waits. One peer is pulled at a time, in turn. A version that any rank lost (its slot
+ * was reopened, bytes were damaged, or time ran out) is given up by all, and a newer one is proposed.
+ *
+ * In *deterministic* mode nothing depends on time: a publication at step s is encoded at once, and at step s + lag every
+ * reader waits for it, from all peers; a publisher reopens a slot only when all its readers have acknowledged it.
+ *
+ * The caller, each step t, on every rank of the group:
+ *   cod_exchange_publish_due(step) -> average normalisation statistics, cod_exchange_publish()
+ *   cod_exchange_advance(step)
+ *   cod_exchange_flags_out() into the reduction of step t; cod_exchange_flags_in() with the sums of step t - 2
+ *   cod_exchange_checkpoint(peer): looks whether its version changed
+ */
+#ifndef COD_DISTILL_EXCHANGE_H
+#define COD_DISTILL_EXCHANGE_H
+
+#include "comm/group.h"
+#include "core/option.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct cod_exchange cod_exchange;
+
+/** Numbers that ride in the reduction. */
+enum { COD_EXCHANGE_FLAGS = 5, COD_EXCHANGE_OWN_KEPT = 4 };
+
+typedef enum cod_exchange_publish_kind { COD_PUBLISH_RAW, COD_PUBLISH_EMA } cod_exchange_publish_kind;
+typedef enum cod_exchange_merge_kind { COD_MERGE_NONE, COD_MERGE_DELAY_CORRECTED } cod_exchange_merge_kind;
+typedef enum cod_exchange_peers { COD_PEERS_ALL, COD_PEERS_RING } cod_exchange_peers;
+
+/** Section "exchange" of a config. `publish`, `merge`, `merge_alpha` and `max_staleness_steps` are read by the strategy. */
+typedef struct cod_exchange_options {
+    int64_t period;
+    int codec; /**< index into none, f32, bf16, int8; none publishes nothing */
+    bool lz4;
+    int scales; /**< index into f32, bf16 */
+    int64_t chunk_values;
+    int64_t slots;
+    int publish; /**< cod_exchange_publish_kind */
+    double min_interval_ms;
+    int64_t max_staleness_steps;
+    double pull_timeout_s;
+    bool deterministic;
+    int64_t lag_steps;
+    int merge; /**< cod_exchange_merge_kind */
+    double merge_alpha;
+    int peers; /**< cod_exchange_peers */
+    int transport;
+} cod_exchange_options;
+
+extern const cod_option_table cod_exchange_option_table;
+
+/** What a group trains; groups may train different models. */
+typedef struct cod_exchange_model {
+    uint64_t count;       /**< parameters */
+    uint64_t state_count; /**< normalisation statistics behind them; always sent as f32 */
+    uint64_t hash;        /**< of the architecture; a peer whose hash is not the expected one is refused */
+} cod_exchange_model;
+
+/** A peer's model as this group holds it. Borrowed: valid until the next flags_in() or advance(). */
+typedef struct cod_exchange_checkpoint {
+    const float *values; /**< [count + state_count] of the peer's model; NULL = none yet */
+    uint64_t version;    /**< of the publication, counted from 1; 0 = none yet */
+    int64_t step;        /**< the peer's step when it published */
+    int64_t pulled_at;   /**< own step when it was taken over */
+    const float *own;    /**< own decoded publication of the same version; NULL when not kept (any more) */
+} cod_exchange_checkpoint;
+
+/** This rank's, since the start (not restored by a resume). */
+typedef struct cod_exchange_counters {
+    uint64_t published, pulled; /**< publications of this rank's shard; checkpoints taken over */
+    uint64_t published_bytes, pulled_bytes;
+    uint64_t rejected; /**< damaged, not finite, or of another model */
+    uint64_t lost;     /**< slot reopened while it was read, or too slow */
+    uint64_t skipped;  /**< own publications not made: too soon, or values not finite */
+    uint64_t switches; /**< times a teacher changed */
+    double seconds;    /**< the caller's time spent in here */
+    double encode_s, decode_s;
+} cod_exchange_counters;
+
+/**
+ * Makes the exchange and its window. Collective on all ranks, with equal arguments but for `group`.
+ *
+ * @param group   borrowed while the exchange lives
+ * @param models  [groups] what each group trains; copied
+ * @param run     names the run: bytes of another never pass
+ */
+COD_MUST_CHECK cod_status cod_exchange_create(cod_comm *comm, cod_group *group, const cod_exchange_options *options,
+                                              const cod_exchange_model *models, uint64_t run, cod_exchange **out);
+
+/** Collective on all ranks, bounded by the teardown timeout; peers may read until then. Taken; NULL does nothing. */
+COD_MUST_CHECK cod_status cod_exchange_destroy(cod_exchange *exchange);
+
+/** Whether step `step` is one after which to publish; the same on every rank of the group. */
+bool cod_exchange_publish_due(const cod_exchange *exchange, int64_t step);
+
+/**
+ * Copies one consistent step's weights and begins to publish this rank's shard of them. All ranks of the group, with
+ * equal bits. In deterministic mode it waits for the readers of the slot it reopens.
+ *
+ * @param parameters [count], state [state_count]; borrowed for the call only; state may be NULL when there is none
+ * @return COD_ERR_PEER when, in deterministic mode, a reader does not come within pull_timeout_s
+ */
+COD_MUST_CHECK cod_status cod_exchange_publish(cod_exchange *exchange, const float *parameters, const float *state,
+                                               int64_t step);
+
+/** Encodes some chunks, moves the pull under way. Once a step; waits only in deterministic mode. */
+COD_MUST_CHECK cod_status cod_exchange_advance(cod_exchange *exchange, int64_t step);
+
+/** This step's part of the reduction: to be *summed* over the group. */
+void cod_exchange_flags_out(const cod_exchange *exchange, double out[COD_EXCHANGE_FLAGS]);
+
+/** Acts on the sums made two steps ago; all ranks of the group call it at the same step, with equal numbers. */
+COD_MUST_CHECK cod_status cod_exchange_flags_in(cod_exchange *exchange, int64_t step,
+                                                const double in[COD_EXCHANGE_FLAGS]);
+
+/** Number of peers that this group reads, and the group that the i-th of them is. */
+int cod_exchange_peer_count(const cod_exchange *exchange);
+int cod_exchange_peer_group(const cod_exchange *exchange, int peer);
+void cod_exchange_read_checkpoint(const cod_exchange *exchange, int peer, cod_exchange_checkpoint *out);
+
+void cod_exchange_read_counters(const cod_exchange *exchange, cod_exchange_counters *out);
+
+/** One array of a saved exchange. */
+typedef struct cod_exchange_array {
+    char name[48];
+    void *data;
+    size_t bytes;
+    bool of_group; /**< equal on all ranks of the group: saving rank 0's is enough */
+} cod_exchange_array;
+
+/**
+ * The arrays that hold the exchange's state: published slots, held teachers, own decoded publications, versions. To save,
+ * write them; to restore, fill them with what was written and call cod_exchange_restored(). A publication under way
+ * is completed first. A pull under way is not part of the state; its version is proposed again.
+ *
+ * @param[out] arrays  borrowed until the next call of the exchange
+ */
+COD_MUST_CHECK cod_status cod_exchange_state(cod_exchange *exchange, const cod_exchange_array **arrays, size_t *count);
+
+/** Checks what was filled in and makes the slots readable again. @return COD_ERR_FORMAT when it is not of this run's shape */
+COD_MUST_CHECK cod_status cod_exchange_restored(cod_exchange *exchange);
+
+#endif
