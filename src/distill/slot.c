@@ -1,0 +1,143 @@
+#include "distill/slot.h"
+
+#include "core/chunk_format.h"
+#include "core/hash.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+/** "CDW1" and the header's format, in one word. */
+#define MAGIC UINT64_C(0x0000000131574443)
+
+/* Words of the header behind its checksum, in this order; the entries follow at ENTRIES_AT. */
+enum { IDENTITY_AT = 16, ENTRIES_AT = 128, ENTRY_BYTES = 32 };
+
+static void store_header(const cod_slot_header *header, unsigned char out[COD_SLOT_HEADER_BYTES])
+{
+    const cod_slot_identity *who = &header->identity;
+    const uint64_t words[] = {MAGIC,
+                              who->run,
+                              who->model,
+                              who->group,
+                              who->shard | (uint64_t)who->shards << 32,
+                              who->first,
+                              who->count,
+                              who->exact_from,
+                              header->layout.slots | (uint64_t)header->layout.groups << 32,
+                              header->layout.slot_bytes};
+    memset(out, 0, COD_SLOT_HEADER_BYTES);
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        cod_store_u64(out + 8 + 8 * i, words[i]);
+    for (size_t i = 0; i < COD_SLOT_MAX; i++) {
+        const cod_slot_entry *entry = &header->entries[i];
+        unsigned char *at = out + ENTRIES_AT + ENTRY_BYTES * i;
+        cod_store_u64(at, entry->version);
+        cod_store_u64(at + 8, (uint64_t)entry->step);
+        cod_store_u64(at + 16, entry->bytes);
+        cod_store_u64(at + 24, entry->sequence);
+    }
+    cod_store_u64(out, cod_hash(out + 8, COD_SLOT_HEADER_BYTES - 8, 0));
+}
+
+static cod_status write_header(cod_slot_writer *writer)
+{
+    unsigned char bytes[COD_SLOT_HEADER_BYTES];
+    store_header(&writer->header, bytes);
+    memcpy(writer->memory, bytes, sizeof bytes);
+    return writer->sync(writer->sync_context);
+}
+
+/** One aligned store, never torn. */
+static void write_word(cod_slot_writer *writer, uint64_t at, uint64_t value)
+{
+    atomic_store_explicit((_Atomic uint64_t *)(void *)(writer->memory + at), value, memory_order_release);
+}
+
+cod_status cod_slot_writer_init(cod_slot_writer *writer, unsigned char *memory, const cod_slot_identity *identity,
+                                const cod_slot_layout *layout, cod_slot_sync sync, void *sync_context)
+{
+    COD_REQUIRE(layout->slots >= 2 && layout->slots <= COD_SLOT_MAX, "a window has 2 to %d slots, not %u", COD_SLOT_MAX,
+                layout->slots);
+    *writer = (cod_slot_writer){
+        .memory = memory, .header = {*identity, *layout, {{0}}}, .sync = sync, .sync_context = sync_context};
+    return write_header(writer);
+}
+
+uint32_t cod_slot_next(const cod_slot_writer *writer, uint64_t *oldest)
+{
+    uint32_t slot = 0;
+    for (uint32_t i = 1; i < writer->header.layout.slots; i++)
+        if (writer->header.entries[i].version < writer->header.entries[slot].version)
+            slot = i;
+    *oldest = writer->header.entries[slot].version;
+    return slot;
+}
+
+cod_status cod_slot_open(cod_slot_writer *writer, uint32_t slot, unsigned char **room)
+{
+    cod_slot_entry *entry = &writer->header.entries[slot];
+    entry->version = 0;
+    entry->bytes = 0;
+    entry->sequence |= 1;
+    write_word(writer, cod_slot_sequence_at(&writer->header.layout, slot), entry->sequence);
+    *room = writer->memory + cod_slot_data_at(&writer->header.layout, slot);
+    return write_header(writer);
+}
+
+cod_status cod_slot_close(cod_slot_writer *writer, uint32_t slot, uint64_t version, int64_t step, uint64_t bytes)
+{
+    cod_slot_entry *entry = &writer->header.entries[slot];
+    COD_TRY(writer->sync(writer->sync_context));
+    *entry = (cod_slot_entry){version, step, bytes, entry->sequence + 1};
+    write_word(writer, cod_slot_sequence_at(&writer->header.layout, slot), entry->sequence);
+    return write_header(writer);
+}
+
+cod_status cod_slot_acknowledge(cod_slot_writer *writer, uint32_t group, uint64_t version)
+{
+    write_word(writer, cod_slot_ack_at(&writer->header.layout, group), version);
+    return writer->sync(writer->sync_context);
+}
+
+cod_status cod_slot_read_header(const unsigned char *bytes, const cod_slot_identity *expected,
+                                const cod_slot_layout *layout, cod_slot_header *out, bool *torn)
+{
+    *torn = cod_load_u64(bytes) != cod_hash(bytes + 8, COD_SLOT_HEADER_BYTES - 8, 0);
+    if (*torn)
+        return COD_OK;
+    *out = (cod_slot_header){.identity = *expected, .layout = *layout};
+    /* What is expected, as bytes: everything before the entries must equal it. */
+    unsigned char wanted[COD_SLOT_HEADER_BYTES];
+    store_header(out, wanted);
+    if (memcmp(bytes + 8, wanted + 8, IDENTITY_AT - 8) != 0)
+        return cod_fail(COD_ERR_FORMAT, "not a window of this format");
+    if (memcmp(bytes + IDENTITY_AT, wanted + IDENTITY_AT, ENTRIES_AT - IDENTITY_AT) != 0)
+        return cod_fail(COD_ERR_FORMAT, "group %u publishes another run, model or exchange configuration",
+                        expected->group);
+    for (size_t i = 0; i < COD_SLOT_MAX; i++) {
+        const unsigned char *at = bytes + ENTRIES_AT + ENTRY_BYTES * i;
+        out->entries[i] = (cod_slot_entry){cod_load_u64(at), (int64_t)cod_load_u64(at + 8), cod_load_u64(at + 16),
+                                           cod_load_u64(at + 24)};
+        const cod_slot_entry *entry = &out->entries[i];
+        if (entry->version != 0 &&
+            (i >= layout->slots || entry->bytes > layout->slot_bytes || entry->sequence % 2 != 0))
+            return cod_fail(COD_ERR_FORMAT, "slot %zu of group %u's window makes no sense", i, expected->group);
+    }
+    return COD_OK;
+}
+
+int cod_slot_find(const cod_slot_header *header, uint64_t version)
+{
+    for (uint32_t i = 0; i < header->layout.slots; i++)
+        if (version != 0 && header->entries[i].version == version)
+            return (int)i;
+    return -1;
+}
+
+uint64_t cod_slot_newest(const cod_slot_header *header)
+{
+    uint64_t newest = 0;
+    for (uint32_t i = 0; i < header->layout.slots; i++)
+        newest = header->entries[i].version > newest ? header->entries[i].version : newest;
+    return newest;
+}

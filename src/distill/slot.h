@@ -1,0 +1,111 @@
+/**
+ * @file
+ * What lies in a rank's window: a header with its own checksum, one sequence word a slot, and the slots. Bytes and
+ * order only; who moves them is the transport's business.
+ *
+ *   header          who publishes what, and which version lies in which slot; its checksum tells a torn read
+ *   sequence words  u64 a slot: odd while the slot is written, raised by every reopening
+ *   acknowledgements u64 a group: the newest version that this rank has taken from it (deterministic mode)
+ *   slots           one encoded shard each
+ *
+ * A reader takes the header, then the slot's bytes, then the sequence word again: what it read is of that version when
+ * the word still equals the header's. A pull fails only when *its* slot was reopened.
+ */
+#ifndef COD_DISTILL_SLOT_H
+#define COD_DISTILL_SLOT_H
+
+#include "core/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { COD_SLOT_MAX = 16, COD_SLOT_HEADER_BYTES = 128 + 32 * COD_SLOT_MAX };
+
+/** Where things lie; both sides compute it from the same configuration. */
+typedef struct cod_slot_layout {
+    uint32_t slots, groups;
+    uint64_t slot_bytes; /**< a multiple of 64 */
+} cod_slot_layout;
+
+static inline uint64_t cod_slot_sequence_at(const cod_slot_layout *layout, uint32_t slot)
+{
+    (void)layout;
+    return COD_SLOT_HEADER_BYTES + 8 * (uint64_t)slot;
+}
+
+static inline uint64_t cod_slot_ack_at(const cod_slot_layout *layout, uint32_t group)
+{
+    return cod_slot_sequence_at(layout, layout->slots) + 8 * (uint64_t)group;
+}
+
+static inline uint64_t cod_slot_data_at(const cod_slot_layout *layout, uint32_t slot)
+{
+    return ((cod_slot_ack_at(layout, layout->groups) + 63) & ~UINT64_C(63)) + slot * layout->slot_bytes;
+}
+
+static inline uint64_t cod_slot_window_bytes(const cod_slot_layout *layout)
+{
+    return cod_slot_data_at(layout, layout->slots);
+}
+
+/** Who publishes what; must equal what the reader expects. */
+typedef struct cod_slot_identity {
+    uint64_t run, model;
+    uint32_t group, shard, shards;
+    uint64_t first, count, exact_from;
+} cod_slot_identity;
+
+typedef struct cod_slot_entry {
+    uint64_t version; /**< 0 = nothing to read */
+    int64_t step;
+    uint64_t bytes, sequence;
+} cod_slot_entry;
+
+typedef struct cod_slot_header {
+    cod_slot_identity identity;
+    cod_slot_layout layout;
+    cod_slot_entry entries[COD_SLOT_MAX];
+} cod_slot_header;
+
+/** Makes the window's writes so far visible before the later ones: MPI_Win_sync, or a fence between threads. */
+typedef cod_status (*cod_slot_sync)(void *context);
+
+/** The publisher's side: its own part of the window. */
+typedef struct cod_slot_writer {
+    unsigned char *memory; /**< [cod_slot_window_bytes] zeroed at first */
+    cod_slot_header header;
+    cod_slot_sync sync;
+    void *sync_context;
+} cod_slot_writer;
+
+/** Takes over `memory` and writes the first header. */
+COD_MUST_CHECK cod_status cod_slot_writer_init(cod_slot_writer *writer, unsigned char *memory,
+                                               const cod_slot_identity *identity, const cod_slot_layout *layout,
+                                               cod_slot_sync sync, void *sync_context);
+
+/** The slot that is written next: an empty one, else that of the oldest version; *oldest is that version or 0. */
+uint32_t cod_slot_next(const cod_slot_writer *writer, uint64_t *oldest);
+
+/** Reopens a slot: from here on readers of its old version lose it. Write [slot_bytes] at *room, then close. */
+COD_MUST_CHECK cod_status cod_slot_open(cod_slot_writer *writer, uint32_t slot, unsigned char **room);
+/** Makes the slot's `bytes` readable as `version`. */
+COD_MUST_CHECK cod_status cod_slot_close(cod_slot_writer *writer, uint32_t slot, uint64_t version, int64_t step,
+                                         uint64_t bytes);
+COD_MUST_CHECK cod_status cod_slot_acknowledge(cod_slot_writer *writer, uint32_t group, uint64_t version);
+
+/**
+ * Reads a header that may be torn or damaged.
+ *
+ * @param bytes    [COD_SLOT_HEADER_BYTES] untrusted
+ * @param torn     the checksum does not fit: read it again later
+ * @return COD_ERR_FORMAT when it is intact but not what is expected: another run, model or configuration
+ */
+COD_MUST_CHECK cod_status cod_slot_read_header(const unsigned char *bytes, const cod_slot_identity *expected,
+                                               const cod_slot_layout *layout, cod_slot_header *out, bool *torn);
+
+/** The slot that holds `version`, or -1. */
+int cod_slot_find(const cod_slot_header *header, uint64_t version);
+/** The newest readable version, or 0. */
+uint64_t cod_slot_newest(const cod_slot_header *header);
+
+#endif
