@@ -7,14 +7,30 @@
  */
 #include "nn/lower_internal.h"
 
+/** The channels of its root that a tensor covers: slices of slices add up; one seen in another shape counts as all. */
+static void root_channels(const ir_program *program, int tensor, int64_t *first, int64_t *end)
+{
+    *first = 0;
+    *end = program->tensors[tensor].shape.c;
+    for (int at = tensor; program->tensors[at].root != at; at = program->tensors[at].root) {
+        if (program->tensors[at].reshaped) {
+            *first = 0;
+            *end = INT64_MAX;
+            return;
+        }
+        *first += program->tensors[at].channel;
+        *end += program->tensors[at].channel;
+    }
+}
+
 static bool slices_overlap(const ir_program *program, int a, int b)
 {
     if (ir_root(program, a) != ir_root(program, b))
         return false;
-    const ir_tensor *x = &program->tensors[a], *y = &program->tensors[b];
-    if (x->reshaped || y->reshaped || x->root == a || y->root == b)
-        return true;
-    return x->channel < y->channel + y->shape.c && y->channel < x->channel + x->shape.c;
+    int64_t a_first, a_end, b_first, b_end;
+    root_channels(program, a, &a_first, &a_end);
+    root_channels(program, b, &b_first, &b_end);
+    return a_first < b_end && b_first < a_end;
 }
 
 /** Whether another value still needs the tensor that stands for the gradient of `value`. */
@@ -283,6 +299,15 @@ static void backward_node(lowering *lower, size_t index)
     lower->consumed[group->output] = true;
 }
 
+/** Whether the program's gradients are those of this loss; one that is only an output is reported. */
+static bool is_minimised(const lowering *lower, cod_value loss)
+{
+    for (size_t i = 0; i < COD_PROGRAM_MAX_LOSSES; i++)
+        if (lower->spec->losses[i] == loss)
+            return true;
+    return false;
+}
+
 static void emit_loss(lowering *lower, const cod_node *node)
 {
     ir_context *context = lower->context;
@@ -302,7 +327,7 @@ static void emit_loss(lowering *lower, const cod_node *node)
     value.dtype = ir_wide_dtype(context);
     value.offset = context->loss_offset[node->output];
     instr.outputs[0] = ir_add_tensor(lower->program, value);
-    if (lower->training && lower->needs_grad[prediction])
+    if (lower->training && lower->needs_grad[prediction] && is_minimised(lower, node->output))
         instr.outputs[1] = contribution(lower, prediction, &adds);
     instr.accumulate = adds;
     lower_emit(lower, instr);
@@ -327,7 +352,9 @@ void lower_backward(lowering *lower)
         if (info->set != lower->set || info->is_state || lower->param_grad[p] != 0)
             continue;
         const int grad = param_contribution(lower, (int)p, &adds);
-        if (!adds)
+        if (adds) /* nothing to add: as complete as it was before the run */
+            lower->program->grad_ready[p] = -1;
+        else
             lower_emit(lower, (ir_instr){.kind = COD_OP_FILL, .outputs = {grad}, .name = "zero"});
     }
 }

@@ -21,8 +21,9 @@ struct cod_program {
     size_t segment_count;
     cod_bucket *buckets;
     size_t bucket_count;
-    uint64_t prepared_version;
+    uint64_t prepared_version, prepared_state_version;
     bool prepared;
+    bool moves_state, folds_state; /**< has NORM_TRAIN, FOLD_NORM */
 };
 
 struct cod_executable {
@@ -101,6 +102,14 @@ static cod_status assign_io(ir_context *context, const cod_program_spec *specs, 
         const cod_value value = specs[i / COD_PROGRAM_MAX_OUTPUTS].outputs[i % COD_PROGRAM_MAX_OUTPUTS];
         if (value == 0 || context->output_offset[value] != SIZE_MAX)
             continue;
+        const cod_node_kind kind = cod_graph_producer(graph, value)->kind;
+        if (kind == COD_NODE_INPUT || kind == COD_NODE_LOSS) { /* has its place already */
+            context->output_offset[value] =
+                kind == COD_NODE_LOSS
+                    ? context->loss_offset[value]
+                    : context->input_offset[cod_graph_producer(graph, value) - cod_graph_node(graph, 0)];
+            continue;
+        }
         context->output_offset[value] = context->io_bytes;
         context->io_bytes += cod_align_up((size_t)cod_shape_count(context->shapes[value]) * wide);
     }
@@ -175,6 +184,8 @@ static cod_status make_plans(cod_program *program)
     for (size_t i = 0; i < count; i++) {
         const ir_instr *instr = &program->ir.instrs[i];
         cod_op *op = &program->ops[i];
+        program->moves_state = program->moves_state || instr->kind == COD_OP_NORM_TRAIN;
+        program->folds_state = program->folds_state || instr->kind == COD_OP_FOLD_NORM;
         *op = (cod_op){.kind = instr->kind,
                        .accumulate = instr->accumulate,
                        .deterministic = executable->options.deterministic,
@@ -195,6 +206,9 @@ static cod_status check_options(cod_graph *graph, const cod_weights *weights, co
 {
     COD_TRY(cod_graph_status(graph));
     COD_REQUIRE(weights->graph == graph, "the weights belong to another graph");
+    const cod_layout layout = cod_graph_layout(graph);
+    COD_REQUIRE(layout.trainable == weights->layout.trainable && layout.state == weights->layout.state,
+                "parameters were added to the graph after its weights were made");
     COD_REQUIRE((options->activation == COD_F64) == (weights->dtype == COD_F64), "f64 activations need f64 weights");
     COD_REQUIRE(options->activation == COD_F32 || options->activation == COD_BF16 || options->activation == COD_F64,
                 "activations cannot be %s", cod_dtype_name(options->activation));
@@ -208,6 +222,21 @@ static cod_status check_options(cod_graph *graph, const cod_weights *weights, co
                               strcmp(cod_graph_node(graph, n)->name, options->inputs[i].name) == 0);
         COD_REQUIRE(known, "the graph has no input '%s'", options->inputs[i].name);
     }
+    return COD_OK;
+}
+
+/** What a program names must be of the graph: values, and losses that are losses. */
+static cod_status check_spec(const cod_graph *graph, const cod_program_spec *spec)
+{
+    COD_REQUIRE(spec->name != NULL, "a program needs a name");
+    for (size_t i = 0; i < COD_PROGRAM_MAX_LOSSES; i++) {
+        const cod_node *node = cod_graph_producer(graph, spec->losses[i]);
+        COD_REQUIRE(spec->losses[i] == 0 || (node != NULL && node->kind == COD_NODE_LOSS),
+                    "program '%s': value %d is not a loss of the graph", spec->name, spec->losses[i]);
+    }
+    for (size_t i = 0; i < COD_PROGRAM_MAX_OUTPUTS; i++)
+        COD_REQUIRE(spec->outputs[i] == 0 || cod_graph_producer(graph, spec->outputs[i]) != NULL,
+                    "program '%s': output %d is not a value of the graph", spec->name, spec->outputs[i]);
     return COD_OK;
 }
 
@@ -251,6 +280,8 @@ cod_status cod_compile(cod_graph *graph, cod_weights *weights, const cod_compile
                        const cod_program_spec *specs, size_t count, cod_executable **out)
 {
     COD_TRY(check_options(graph, weights, options));
+    for (size_t i = 0; i < count; i++)
+        COD_TRY(check_spec(graph, &specs[i]));
     cod_executable *executable = calloc(1, sizeof *executable);
     COD_REQUIRE_MEMORY(executable);
     executable->weights = weights;
@@ -313,8 +344,9 @@ cod_view cod_executable_output(cod_executable *executable, cod_value value)
     const ir_context *context = &executable->context;
     if (value <= 0 || (size_t)value >= context->value_count || context->output_offset[value] == SIZE_MAX)
         return (cod_view){0};
-    return cod_view_dense(executable->io, context->output_offset[value], ir_wide_dtype(context),
-                          context->shapes[value]);
+    const cod_dtype dtype =
+        cod_graph_producer(context->graph, value)->input_dtype == COD_I32 ? COD_I32 : ir_wide_dtype(context);
+    return cod_view_dense(executable->io, context->output_offset[value], dtype, context->shapes[value]);
 }
 
 size_t cod_executable_bytes(const cod_executable *executable)
@@ -369,7 +401,8 @@ static cod_status run_plan(cod_program *program, size_t index)
 static cod_status prepare(cod_program *program)
 {
     const cod_weights *weights = program->executable->weights;
-    if (program->prepared && program->prepared_version == weights->version)
+    if (program->prepared && program->prepared_version == weights->version &&
+        (!program->folds_state || program->prepared_state_version == weights->state_version))
         return COD_OK;
     for (size_t i = 0; i < program->ir.instr_count; i++)
         if (program->ir.instrs[i].prepare)
@@ -378,12 +411,14 @@ static cod_status prepare(cod_program *program)
         COD_TRY(weights->backend->plan_prepare(program->plans[i], NULL));
     program->prepared = true;
     program->prepared_version = weights->version;
+    program->prepared_state_version = weights->state_version;
     return COD_OK;
 }
 
 cod_status cod_program_run(cod_program *program, cod_bucket_ready ready, void *context)
 {
     COD_TRY(prepare(program));
+    program->executable->weights->state_version += program->moves_state;
     for (size_t s = 0; s < program->segment_count; s++) {
         const segment *part = &program->segments[s];
         for (size_t i = part->first; i < part->end; i++)

@@ -131,8 +131,10 @@ cod_status cod_optimiser_step(cod_optimiser *optimiser, double rate, int64_t ste
     cod_weights *weights = optimiser->weights;
     const cod_backend *backend = weights->backend;
     const cod_optimiser_options *options = &optimiser->options;
-    const float scalars[4] = {(float)rate, (float)(1 - pow(options->beta1, (double)step)),
-                              (float)(1 - pow(options->beta2, (double)step)), 0};
+    /* From the rounded decays that the op uses: 1 - 0.999 in f32 is off by 1e-5, and would not cancel. */
+    const double beta1 = (float)options->beta1, beta2 = (float)options->beta2;
+    const float scalars[4] = {(float)rate, (float)(1 - pow(beta1, (double)step)), (float)(1 - pow(beta2, (double)step)),
+                              0};
     COD_TRY(backend->upload(weights->device, NULL, optimiser->scalars, 0, scalars, sizeof scalars));
     if (optimiser->ema != NULL) {
         /* A decay of 0 makes the first average a copy of the weights. */

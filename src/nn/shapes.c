@@ -86,7 +86,7 @@ static cod_status node_shape(const ir_context *context, const cod_node *node, co
         out->w *= attr->factor;
         return COD_OK;
     case COD_NODE_FLATTEN:
-        COD_REQUIRE(x.h * x.w * x.c == node->channels,
+        COD_REQUIRE(x.h == attr->kernel_h && x.w == attr->kernel_w,
                     "'%s': the image is %lldx%lld, but the model was built for %dx%d", node->name, (long long)x.h,
                     (long long)x.w, attr->kernel_h, attr->kernel_w);
         out->h = out->w = 1;

@@ -8,6 +8,7 @@
 cod_status cod_weights_init(cod_weights *weights, const cod_backend *backend, cod_device *device, cod_graph *graph,
                             cod_dtype dtype, bool with_grads)
 {
+    *weights = (cod_weights){0};
     COD_TRY(cod_graph_status(graph));
     *weights = (cod_weights){.backend = backend, .device = device, .graph = graph, .dtype = dtype, .version = 1};
     weights->layout = cod_graph_layout(graph);

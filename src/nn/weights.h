@@ -13,9 +13,10 @@ typedef struct cod_weights {
     cod_graph *graph;   /**< borrowed */
     cod_dtype dtype;    /**< the parameter type: F32, or F64 for checks */
     cod_layout layout;
-    cod_buffer *values; /**< [trainable + state] */
-    cod_buffer *grads;  /**< [trainable]; NULL without gradients */
-    uint64_t version;   /**< raised by whoever changes values, so that programs pack them anew */
+    cod_buffer *values;     /**< [trainable + state] */
+    cod_buffer *grads;      /**< [trainable]; NULL without gradients */
+    uint64_t version;       /**< raised by whoever changes values, so that programs pack them anew */
+    uint64_t state_version; /**< raised by programs that move the running statistics: what folds them does so anew */
 } cod_weights;
 
 /** Makes zeroed buffers for the graph's parameters; end with cod_weights_clear(). */
