@@ -1,0 +1,269 @@
+/*
+ * Whole models, in f64 on `ref`: gradients against central differences, fused and op by op, also under the paranoid
+ * backend, and a planted fault in each kind of backward op that must be caught.
+ */
+#include "support/test.h"
+
+#include "nn/net.h"
+#include "ref/ref.h"
+#include "support/paranoid.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/** A network with its losses, built anew for each test. */
+typedef struct test_network {
+    const char *name;
+    void (*build)(cod_graph *graph, cod_arena *arena, cod_program_spec *spec);
+    cod_shape input;
+} test_network;
+
+static void add_loss(cod_graph *graph, cod_program_spec *spec, size_t slot, cod_value prediction, cod_loss_spec loss)
+{
+    char name[16];
+    snprintf(name, sizeof name, "target%zu", slot);
+    const cod_value target = loss.kind == COD_LOSS_CROSS_ENTROPY ? cod_graph_input_classes(graph, name, prediction)
+                                                                 : cod_graph_input_like(graph, name, prediction);
+    spec->losses[slot] = spec->outputs[slot] = cod_graph_loss(graph, "loss", prediction, target, loss);
+}
+
+static void build_kind(cod_graph *graph, cod_arena *arena, cod_program_spec *spec, const char *kind_name,
+                       const char *options, cod_loss_spec loss)
+{
+    cod_model model;
+    assert_ok(net_model(kind_name, options, arena, &model));
+    const cod_value input = cod_graph_input(graph, "input", model.kind->input_channels(model.options));
+    add_loss(graph, spec, 0, model.kind->build(graph, input, model.options), loss);
+    cod_model_clear(&model);
+}
+
+static void srresnet_paper(cod_graph *graph, cod_arena *arena, cod_program_spec *spec)
+{
+    build_kind(graph, arena, spec, "srresnet", "blocks=2 channels=4 scale=4 head_kernel=5 tail_kernel=3",
+               (cod_loss_spec){.kind = COD_LOSS_MSE});
+}
+
+static void srresnet_plain(cod_graph *graph, cod_arena *arena, cod_program_spec *spec)
+{
+    build_kind(graph, arena, spec, "srresnet",
+               "blocks=2 channels=4 scale=3 norm=none skip=bicubic upsampler=once head_kernel=3 tail_kernel=3 "
+               "activation=relu",
+               (cod_loss_spec){.kind = COD_LOSS_CHARBONNIER, .weight = 2});
+}
+
+static void msrresnet(cod_graph *graph, cod_arena *arena, cod_program_spec *spec)
+{
+    build_kind(graph, arena, spec, "msrresnet", "num_feat=4 num_block=2 scale=4", (cod_loss_spec){.kind = COD_LOSS_L1});
+}
+
+static void mlp(cod_graph *graph, cod_arena *arena, cod_program_spec *spec)
+{
+    cod_model model;
+    assert_ok(net_model("mlp", "inputs=7 hidden=6 classes=4 activation=tanh", arena, &model));
+    const cod_value x = cod_graph_input(graph, "input", 7);
+    const cod_value logits = model.kind->build(graph, x, model.options);
+    cod_model_clear(&model);
+    add_loss(graph, spec, 0, logits, (cod_loss_spec){.kind = COD_LOSS_CROSS_ENTROPY});
+    add_loss(graph, spec, 1, logits, (cod_loss_spec){.kind = COD_LOSS_KL, .temperature = 3, .weight = 0.5f});
+}
+
+static cod_value conv(cod_graph *graph, const char *name, cod_value x, int64_t channels)
+{
+    return cod_graph_conv2d(graph, name, x, (cod_conv2d_spec){.out_channels = channels, .kernel = 3, .padding = 1});
+}
+
+/** Concatenations within concatenations, values shared by many, sums of slices: what the gradient's views must survive. */
+static void dense_block(cod_graph *graph, cod_arena *arena, cod_program_spec *spec)
+{
+    (void)arena;
+    const cod_value x = cod_graph_input(graph, "input", 2);
+    const cod_value a = cod_graph_activation(graph, conv(graph, "a", x, 3), COD_ACT_LEAKY_RELU, 0.2f);
+    const cod_value b = cod_graph_prelu(graph, "b_act", conv(graph, "b", a, 3), true);
+    const cod_value inner = cod_graph_concat(graph, (const cod_value[]){a, b}, 2);
+    const cod_value z = conv(graph, "z", a, 6);
+    const cod_value sum = cod_graph_add(graph, inner, z);
+    const cod_value outer = cod_graph_concat(graph, (const cod_value[]){b, sum, b, x}, 4);
+    const cod_value growth = cod_graph_activation(graph, conv(graph, "growth", outer, 3), COD_ACT_SIGMOID, 0);
+    const cod_value whole = cod_graph_concat(graph, (const cod_value[]){outer, growth, a}, 3);
+    const cod_value twice = cod_graph_add(graph, whole, whole);
+    const cod_value mixed = cod_graph_scaled_add(graph, 0.2f, conv(graph, "mix", twice, 3), 1, growth);
+    add_loss(graph, spec, 0, mixed, (cod_loss_spec){.kind = COD_LOSS_MSE});
+    add_loss(graph, spec, 1, sum, (cod_loss_spec){.kind = COD_LOSS_MSE, .weight = 0.3f});
+}
+
+/** Strides, pools, a flatten of concatenated slices, and one weight used twice. */
+static void classifier(cod_graph *graph, cod_arena *arena, cod_program_spec *spec)
+{
+    (void)arena;
+    const cod_value x = cod_graph_input(graph, "input", 2);
+    cod_value y =
+        cod_graph_conv2d(graph, "c1", x, (cod_conv2d_spec){.out_channels = 4, .kernel = 3, .stride = 2, .padding = 1});
+    y = cod_graph_prelu(graph, "p1", cod_graph_norm(graph, "n1", y), true);
+    const cod_value again = conv(graph, "shared", conv(graph, "shared", y, 4), 4);
+    y = cod_graph_activation(graph, cod_graph_add(graph, y, again), COD_ACT_TANH, 0);
+    const cod_value parts[] = {cod_graph_pool(graph, y, COD_POOL_MAX, 2, 2, 0),
+                               cod_graph_pool(graph, y, COD_POOL_AVERAGE, 3, 2, 1)};
+    const cod_value both = cod_graph_concat(graph, parts, 2);
+    const cod_value flat = cod_graph_flatten(graph, both, 2, 2);
+    const cod_value global = cod_graph_flatten(graph, cod_graph_global_pool(graph, y), 1, 1);
+    const cod_value head = cod_graph_concat(graph, (const cod_value[]){global, flat}, 2);
+    cod_value logits = cod_graph_activation(graph, cod_graph_linear(graph, "l1", head, 8, false), COD_ACT_RELU, 0);
+    logits = cod_graph_linear(graph, "l2", cod_graph_add(graph, logits, logits), 3, true);
+    add_loss(graph, spec, 0, logits, (cod_loss_spec){.kind = COD_LOSS_CROSS_ENTROPY});
+    add_loss(graph, spec, 1, logits, (cod_loss_spec){.kind = COD_LOSS_MSE, .weight = 0.1f});
+    add_loss(graph, spec, 2, cod_graph_resize(graph, both, 2, COD_RESIZE_BILINEAR),
+             (cod_loss_spec){.kind = COD_LOSS_MSE});
+}
+
+static const test_network networks[] = {
+    {"srresnet with normalisation", srresnet_paper, {2, 4, 3, 3}},
+    {"srresnet without", srresnet_plain, {2, 4, 5, 3}},
+    {"msrresnet", msrresnet, {1, 4, 4, 3}},
+    {"mlp", mlp, {5, 1, 1, 7}},
+    {"dense block", dense_block, {2, 5, 4, 2}},
+    {"classifier", classifier, {3, 8, 8, 2}},
+};
+enum { NETWORKS = sizeof networks / sizeof networks[0] };
+
+/** Builds, compiles and checks; the gradients [trainable] come back where asked for. */
+static cod_status check_network(const test_network *network, const cod_backend *backend, bool no_fusion,
+                                bool differences, double **grads, size_t *count)
+{
+    cod_graph *graph;
+    cod_arena arena = {0};
+    cod_program_spec spec = {.name = "train", .trains = "model"};
+    COD_TRY(cod_graph_create(&graph));
+    network->build(graph, &arena, &spec);
+    const cod_input_shape shape = {"input", network->input};
+    const cod_compile_options options = {
+        .activation = COD_F64, .inputs = &shape, .input_count = 1, .bucket_bytes = 1024, .no_fusion = no_fusion};
+    test_net net;
+    net_check check;
+    cod_status status;
+    COD_TRY_GOTO(status, cleanup, net_init(&net, backend, graph, &options, &spec, 1, 11));
+    if (differences)
+        COD_TRY_GOTO(status, cleanup, net_check_gradients(&net, &spec, 11, &check));
+    COD_TRY_GOTO(status, cleanup, net_run(&net, "train"));
+    if (grads != NULL) {
+        *count = net.weights.layout.trainable;
+        *grads = net_new(*count);
+        status = net_read_grads(&net, *grads);
+    }
+cleanup:
+    net_clear(&net);
+    cod_graph_destroy(graph);
+    cod_arena_clear(&arena);
+    return status == COD_OK ? COD_OK
+                            : cod_fail_prefix(status, "%s, %s", network->name, no_fusion ? "op by op" : "fused");
+}
+
+static void gradients_agree_with_differences(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < NETWORKS; i++)
+        for (int no_fusion = 0; no_fusion < 2; no_fusion++)
+            assert_ok(check_network(&networks[i], &cod_ref_backend, no_fusion, true, NULL, NULL));
+}
+
+/** Fusion changes only the order of roundings; under the paranoid backend nothing changes at all. */
+static void fused_equals_op_by_op_and_distrusts_nothing(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < NETWORKS; i++) {
+        double *grads[3];
+        size_t count = 0;
+        char first[512];
+        assert_ok(check_network(&networks[i], &cod_ref_backend, false, false, &grads[0], &count));
+        assert_ok(check_network(&networks[i], &cod_ref_backend, true, false, &grads[1], &count));
+        assert_ok(check_network(&networks[i], cod_paranoid_wrap(&cod_ref_backend), false, false, &grads[2], &count));
+        if (cod_paranoid_violations(first, sizeof first) > 0)
+            fail_msg("%s: %s", networks[i].name, first);
+        assert_ok(check_network(&networks[i], cod_paranoid_wrap(&cod_ref_backend), true, false, NULL, NULL));
+        if (cod_paranoid_violations(first, sizeof first) > 0)
+            fail_msg("%s, op by op: %s", networks[i].name, first);
+        for (size_t k = 0; k < count; k++)
+            if (!(fabs(grads[0][k] - grads[1][k]) <= 1e-11 * (1 + fabs(grads[1][k]))) || grads[0][k] != grads[2][k])
+                fail_msg("%s, gradient %zu: fused %.15g, op by op %.15g, paranoid %.15g", networks[i].name, k,
+                         grads[0][k], grads[1][k], grads[2][k]);
+        for (int k = 0; k < 3; k++)
+            free(grads[k]);
+    }
+}
+
+/** The wrapper that plants a fault: the first output of one kind of op is a thousandth too large. */
+struct cod_plan {
+    cod_plan *inner;
+    cod_view output;
+    bool faulty;
+};
+
+static cod_op_kind faulty_kind;
+static size_t faulty_plans;
+
+static cod_status faulty_create(cod_device *device, const cod_op *op, cod_plan **out)
+{
+    cod_plan *plan = malloc(sizeof *plan);
+    COD_REQUIRE_MEMORY(plan);
+    *plan = (cod_plan){.output = op->outputs[0], .faulty = op->kind == faulty_kind};
+    faulty_plans += plan->faulty;
+    *out = plan;
+    return cod_ref_backend.plan_create(device, op, &plan->inner);
+}
+
+static cod_status faulty_prepare(cod_plan *plan, cod_queue *queue)
+{
+    return cod_ref_backend.plan_prepare(plan->inner, queue);
+}
+
+static cod_status faulty_run(cod_plan *plan, cod_queue *queue)
+{
+    COD_TRY(cod_ref_backend.plan_run(plan->inner, queue));
+    const cod_view *view = &plan->output;
+    for (int64_t i = 0; plan->faulty && i < cod_shape_count(view->shape); i++)
+        ((double *)cod_view_host(view))[i / view->shape.c * view->pixel_stride + i % view->shape.c] *= 1.001;
+    return COD_OK;
+}
+
+static void faulty_destroy(cod_plan *plan)
+{
+    cod_ref_backend.plan_destroy(plan->inner);
+    free(plan);
+}
+
+static void a_wrong_backward_op_is_caught(void **state)
+{
+    (void)state;
+    static const cod_op_kind kinds[] = {
+        COD_OP_CONV2D_BACKWARD_DATA,    COD_OP_CONV2D_BACKWARD_WEIGHTS, COD_OP_LINEAR_BACKWARD_DATA,
+        COD_OP_LINEAR_BACKWARD_WEIGHTS, COD_OP_NORM_BACKWARD,           COD_OP_ACTIVATION_BACKWARD,
+        COD_OP_PIXEL_UNSHUFFLE,         COD_OP_RESIZE_BACKWARD,         COD_OP_POOL_BACKWARD};
+    cod_backend faulty = cod_ref_backend;
+    faulty.plan_create = faulty_create;
+    faulty.plan_prepare = faulty_prepare;
+    faulty.plan_run = faulty_run;
+    faulty.plan_destroy = faulty_destroy;
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        const test_network *const has_it[] = {&networks[0], &networks[5]};
+        size_t caught = 0;
+        faulty_kind = kinds[i];
+        for (size_t k = 0; k < 2; k++) {
+            faulty_plans = 0;
+            const cod_status status = check_network(has_it[k], &faulty, false, true, NULL, NULL);
+            assert_int_equal(status, faulty_plans > 0 ? COD_ERR_NUMERIC : COD_OK);
+            caught += faulty_plans > 0;
+        }
+        if (caught == 0)
+            fail_msg("no network has a %s", cod_op_kind_name(kinds[i]));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_agree_with_differences),
+        cmocka_unit_test(fused_equals_op_by_op_and_distrusts_nothing),
+        cmocka_unit_test(a_wrong_backward_op_is_caught),
+    };
+    return cmocka_run_group_tests_name("nn_models", tests, NULL, NULL);
+}
