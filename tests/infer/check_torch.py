@@ -1,12 +1,12 @@
 """Loads our safetensors files into PyTorch, strictly, and compares what the networks compute with our own inference.
 
-A plain SRResNet (with and without folded normalisation) is written out here; an msrresnet is opened by spandrel.
-check_torch.py EXPORT_FILES [BACKEND] -> exit 0 when all agree, 77 where torch, safetensors or spandrel is not installed.
+A plain SRResNet (with and without folded normalisation) and BasicSR's MSRResNet are written out here.
+check_torch.py EXPORT_FILES [BACKEND] -> exit 0 when all agree, 77 where torch or safetensors is not installed.
 """
 import sys
 
 try:
-    import numpy as np, spandrel, torch, torch.nn as nn
+    import numpy as np, torch, torch.nn as nn, torch.nn.functional as F
     from safetensors.torch import load_file
 except ImportError as missing:
     print(f"skipped: {missing}")
@@ -42,23 +42,43 @@ class SRResNet(nn.Module):
         return self.tail(h + self.body(h))
 
 
-def load_srresnet(path, norm):
-    model = SRResNet(16, 3, norm)
-    model.load_state_dict(load_file(path), strict=True)  # PyTorch itself forgives a missing num_batches_tracked
-    return model
+class Residual(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.conv1, self.conv2 = nn.Conv2d(c, c, 3, padding=1), nn.Conv2d(c, c, 3, padding=1)
+
+    def forward(self, x):
+        return x + self.conv2(F.relu(self.conv1(x)))
+
+
+class MSRResNet(nn.Module):
+    """The names and the computation of BasicSR's."""
+
+    def __init__(self, c, n, scale):
+        super().__init__()
+        self.scale, self.factors = scale, (2, 2) if scale == 4 else (scale,)
+        self.conv_first = nn.Conv2d(3, c, 3, padding=1)
+        self.body = nn.Sequential(*[Residual(c) for _ in range(n)])
+        for i, f in enumerate(self.factors):
+            setattr(self, f"upconv{i + 1}", nn.Conv2d(c, c * f * f, 3, padding=1))
+        self.conv_hr, self.conv_last = nn.Conv2d(c, c, 3, padding=1), nn.Conv2d(c, 3, 3, padding=1)
+
+    def forward(self, x):
+        leaky = lambda t: F.leaky_relu(t, 0.1)
+        y = self.body(leaky(self.conv_first(x)))
+        for i, f in enumerate(self.factors):
+            y = leaky(F.pixel_shuffle(getattr(self, f"upconv{i + 1}")(y), f))
+        base = F.interpolate(x, scale_factor=self.scale, mode="bilinear", align_corners=False)
+        return self.conv_last(leaky(self.conv_hr(y))) + base
 
 
 def main(program, backend="ref"):
     folder, good = exported.export(program, backend), True
-    models = {"srresnet.safetensors": load_srresnet(f"{folder.name}/srresnet.safetensors", True),
-              "srresnet.folded.safetensors": load_srresnet(f"{folder.name}/srresnet.folded.safetensors", False)}
-    for scale in (2, 3, 4):
-        name = f"msrresnet_{scale}.safetensors"
-        descriptor = spandrel.ModelLoader().load_from_file(f"{folder.name}/{name}")
-        assert descriptor.scale == scale, f"{name}: spandrel says scale {descriptor.scale}"
-        print(f"spandrel opens {name} as {descriptor.architecture.name}")
-        models[name] = descriptor.model
+    models = {"srresnet.safetensors": SRResNet(16, 3, True), "srresnet.folded.safetensors": SRResNet(16, 3, False)}
+    models |= {f"msrresnet_{scale}.safetensors": MSRResNet(12, 2, scale) for scale in (2, 3, 4)}
     for name, model in models.items():
+        # Strict; PyTorch itself forgives a missing num_batches_tracked.
+        model.load_state_dict(load_file(f"{folder.name}/{name}"), strict=True)
         ran = 0
         for x, expected in exported.cases(folder.name, name.split(".")[0]):
             with torch.no_grad():
