@@ -1,0 +1,72 @@
+#include "infer/session.h"
+
+#include <sched.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#define FIELD(name) offsetof(cod_session_options, name)
+static const cod_option options_table[] = {
+    {"backend", COD_OPTION_STRING, FIELD(backend), "cpu", 0, 0, NULL, "what computes"},
+    {"threads", COD_OPTION_INT, FIELD(threads), "0", 0, 1024, NULL, "threads; 0 = as many as the process may use"},
+    {"precision", COD_OPTION_CHOICE, FIELD(precision), "auto", 0, 0, cod_precision_names,
+     "activations' type; auto takes bf16 where the processor is fast at it"},
+    {"tile", COD_OPTION_INT, FIELD(tile), "0", 0, COD_IMAGE_MAX_SIDE, NULL,
+     "side in low-resolution pixels of what one run yields, at least 8; 0 = 256"},
+    {"scale", COD_OPTION_INT, FIELD(scale), "0", 0, 16, NULL, "upscaling factor; 0 = the model's, and 4 for bicubic"},
+};
+#undef FIELD
+
+const cod_option_table cod_session_option_table = {"session", "How a model is run", options_table,
+                                                   sizeof options_table / sizeof options_table[0],
+                                                   sizeof(cod_session_options)};
+
+static cod_status backend_find(const char *name, const cod_backend **backend)
+{
+    char names[128] = "";
+    *backend = cod_backend_find(name);
+    if (*backend != NULL)
+        return COD_OK;
+    for (size_t i = 0, length = 0; cod_backend_name_at(i) != NULL && length < sizeof names; i++)
+        length +=
+            (size_t)snprintf(names + length, sizeof names - length, "%s%s", i ? ", " : "", cod_backend_name_at(i));
+    return cod_fail(COD_ERR_ARGUMENT, "there is no backend '%s' in this build; it has %s", name, names);
+}
+
+static int usable_threads(void)
+{
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+static cod_status model_open(const char *model, const cod_session_options *options, cod_session *session)
+{
+    const cod_upscaler_options upscaler = {.precision = (cod_precision)options->precision, .tile = options->tile};
+    const int threads = options->threads > 0 ? (int)options->threads : usable_threads();
+    COD_TRY(backend_find(options->backend, &session->backend));
+    COD_TRY(session->backend->open(&(cod_device_options){.threads = threads}, &session->device));
+    COD_TRY(cod_upscaler_open(model, session->backend, session->device, &upscaler, &session->upscaler));
+    const int scale = cod_upscaler_scale(session->upscaler);
+    COD_REQUIRE(options->scale == 0 || options->scale == scale, "%s upscales by %d, not by %lld", model, scale,
+                (long long)options->scale);
+    return COD_OK;
+}
+
+cod_status cod_session_open(const char *model, const cod_session_options *options, cod_session *session)
+{
+    *session = (cod_session){0};
+    if (strcmp(model, COD_BICUBIC) == 0)
+        return cod_upscaler_create_bicubic(options->scale > 0 ? (int)options->scale : 4, &session->upscaler);
+    const cod_status status = model_open(model, options, session);
+    if (status != COD_OK)
+        cod_session_close(session);
+    return status;
+}
+
+void cod_session_close(cod_session *session)
+{
+    cod_upscaler_destroy(session->upscaler);
+    if (session->device != NULL)
+        session->backend->close(session->device);
+    *session = (cod_session){0};
+}

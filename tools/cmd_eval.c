@@ -1,0 +1,119 @@
+/* `codistill eval`: how well a model restores pictures that MATLAB's bicubic brought down. */
+#include "tools/cmd.h"
+
+#include "infer/evaluate.h"
+#include "infer/session.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static const char help[] =
+    "usage: codistill eval MODEL --data DIR [options]\n\n"
+    "Brings every picture of DIR down by MATLAB's bicubic, upscales it with MODEL (a .safetensors file, or `bicubic`) "
+    "and\n"
+    "prints PSNR and SSIM against the original, each picture's and the mean: Y channel (not rounded) and RGB, as many\n"
+    "pixels left out at each border as the scale. Of pairs named ...HR... and ...LR..., the former are taken.\n\n"
+    "  --data DIR      pictures (PNG, JPEG), also in folders below\n"
+    "  --scale N       must be the model's; for bicubic any from 1 to 16 (4)\n"
+    "  --json          {\"images\": [{\"file\", \"psnr_y\", \"ssim_y\", \"psnr_rgb\"}], \"mean\": {...}}\n"
+    "  --backend NAME  what computes (cpu)\n"
+    "  --threads N     0 = as many as the process may use (0)\n"
+    "  --precision P   auto, f32 or bf16 (auto)\n"
+    "  --tile N        low-resolution pixels to a side in one run, at least 8 (256)\n"
+    "  --help\n";
+
+typedef struct arguments {
+    const char *model, *data;
+    bool json;
+    cod_session_options session;
+} arguments;
+
+static void show_progress(void *context, size_t done, size_t total, const cod_evaluated *image)
+{
+    (void)context;
+    fprintf(stderr, "\r\033[K%zu/%zu %s: %.2f dB%s", done, total, image->file, image->quality.psnr_y,
+            done == total ? "\n" : "");
+}
+
+static cod_status evaluate(const arguments *args, cod_evaluation *evaluation)
+{
+    cod_session session;
+    COD_TRY(cod_session_open(args->model, &args->session, &session));
+    const cod_status status = cod_evaluate_folder(session.upscaler, args->data,
+                                                  isatty(STDERR_FILENO) ? show_progress : NULL, NULL, evaluation);
+    cod_session_close(&session);
+    return status;
+}
+
+static int run(const arguments *args)
+{
+    cod_evaluation evaluation;
+    char *text = NULL;
+    cod_status status = evaluate(args, &evaluation);
+    if (status != COD_OK)
+        return cod_cmd_failed(status);
+    status = args->json ? cod_evaluation_json(&evaluation, &text) : cod_evaluation_table(&evaluation, &text);
+    cod_evaluation_clear(&evaluation);
+    if (status != COD_OK)
+        return cod_cmd_failed(status);
+    printf("%s%s", text, args->json ? "\n" : "");
+    free(text);
+    if (fflush(stdout) != 0)
+        return cod_cmd_failed(cod_fail(COD_ERR_IO, "standard output: cannot write the result"));
+    return COD_EXIT_OK;
+}
+
+/** Reads the options; returns the exit code, or -1 to go on. */
+static int parse(int argc, char **argv, arguments *args, cod_arena *arena)
+{
+    static const struct option options[] = {{"data", required_argument, NULL, 'd'},
+                                            {"json", no_argument, NULL, 'j'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {"backend", required_argument, NULL, 0},
+                                            {"threads", required_argument, NULL, 0},
+                                            {"precision", required_argument, NULL, 0},
+                                            {"tile", required_argument, NULL, 0},
+                                            {"scale", required_argument, NULL, 0},
+                                            {0}};
+    int index = 0, letter;
+    optind = 0;
+    while ((letter = getopt_long(argc, argv, ":h", options, &index)) != -1) {
+        if (letter == 'h') {
+            fputs(help, stdout);
+            return COD_EXIT_OK;
+        } else if (letter == 'd') {
+            args->data = optarg;
+        } else if (letter == 'j') {
+            args->json = true;
+        } else if (letter == 0) {
+            const cod_option *option = cod_option_find(&cod_session_option_table, options[index].name);
+            if (cod_option_set(option, &args->session, (const char *const *)&optarg, 1, arena) != COD_OK)
+                return cod_cmd_usage(argv[0], "--%s: %s", option->key, cod_error_message());
+        } else {
+            return cod_cmd_usage(argv[0], letter == ':' ? "%s needs a value" : "there is no option %s",
+                                 argv[optind - 1]);
+        }
+    }
+    if (argc == optind)
+        return cod_cmd_usage(argv[0], "MODEL is missing");
+    if (argc - optind > 1)
+        return cod_cmd_usage(argv[0], "one MODEL is wanted, not also '%s'", argv[optind + 1]);
+    if (args->data == NULL)
+        return cod_cmd_usage(argv[0], "--data DIR is missing: the folder of pictures");
+    args->model = argv[optind];
+    return -1;
+}
+
+int cod_cmd_eval(int argc, char **argv)
+{
+    arguments args = {0};
+    cod_arena arena = {0};
+    const cod_status status = cod_options_set_defaults(&cod_session_option_table, &args.session, &arena);
+    int code = status == COD_OK ? parse(argc, argv, &args, &arena) : cod_cmd_failed(status);
+    if (code < 0)
+        code = run(&args);
+    cod_arena_clear(&arena);
+    return code;
+}

@@ -1,0 +1,87 @@
+/* `codistill export`: a model for other programs. */
+#include "tools/cmd.h"
+
+#include "infer/fold.h"
+#include "infer/onnx.h"
+#include "infer/upscaler.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const char help[] =
+    "usage: codistill export MODEL -o OUT.onnx|OUT.safetensors\n\n"
+    "Writes MODEL (a .safetensors file) with normalisation folded into the convolutions.\n"
+    "  .onnx         opset 17; input \"input\" and output \"output\", f32, NCHW, RGB in 0 ... 1; batch, height and "
+    "width open\n"
+    "  .safetensors  PyTorch's names and layout; `codistill` reads it too\n\n"
+    "  -o, --output FILE  what to write; an existing file is replaced once the new one is complete\n"
+    "  --help\n";
+
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t length = strlen(text), suffix = strlen(end);
+    return length > suffix && strcmp(text + length - suffix, end) == 0;
+}
+
+static cod_status check_differ(const char *a, const char *b)
+{
+    struct stat first, second;
+    COD_REQUIRE(stat(a, &first) != 0 || stat(b, &second) != 0 || first.st_dev != second.st_dev ||
+                    first.st_ino != second.st_ino,
+                "%s: the output would replace the model itself; name another file", b);
+    return COD_OK;
+}
+
+static cod_status export_model(const char *path, const char *output, bool onnx)
+{
+    cod_saved_model saved;
+    bool loadable = true;
+    COD_TRY(check_differ(path, output));
+    COD_TRY(cod_model_load(path, &saved));
+    const cod_status status = onnx ? cod_onnx_write(output, &saved.model, saved.values)
+                                   : cod_model_save_folded(output, &saved.model, saved.values, &loadable);
+    if (status == COD_OK) {
+        struct stat info = {0};
+        stat(output, &info);
+        printf("%s: %s, %lld bytes\n", output, saved.model.kind->name, (long long)info.st_size);
+        if (!loadable)
+            fprintf(stderr, "codistill: %s cannot be read back by codistill: the folded model is none of its kinds\n",
+                    output);
+    }
+    cod_saved_model_clear(&saved);
+    return status;
+}
+
+int cod_cmd_export(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"output", required_argument, NULL, 'o'}, {"help", no_argument, NULL, 'h'}, {0}};
+    const char *output = NULL;
+    int letter;
+    optind = 0;
+    while ((letter = getopt_long(argc, argv, ":ho:", options, NULL)) != -1) {
+        if (letter == 'h') {
+            fputs(help, stdout);
+            return COD_EXIT_OK;
+        }
+        if (letter != 'o')
+            return cod_cmd_usage(argv[0], letter == ':' ? "%s needs a value" : "there is no option %s",
+                                 argv[optind - 1]);
+        output = optarg;
+    }
+    if (argc == optind)
+        return cod_cmd_usage(argv[0], "MODEL is missing");
+    if (argc - optind > 1)
+        return cod_cmd_usage(argv[0], "one MODEL is wanted, not also '%s'", argv[optind + 1]);
+    if (output == NULL)
+        return cod_cmd_usage(argv[0], "-o is missing: the file to write, .onnx or .safetensors");
+    const bool onnx = ends_with(output, ".onnx");
+    if (!onnx && !ends_with(output, ".safetensors"))
+        return cod_cmd_usage(argv[0], "%s: the name must end with .onnx or .safetensors", output);
+    if (strcmp(argv[optind], COD_BICUBIC) == 0)
+        return cod_cmd_usage(argv[0], "bicubic has no weights to export");
+    const cod_status status = export_model(argv[optind], output, onnx);
+    return status == COD_OK ? COD_EXIT_OK : cod_cmd_failed(status);
+}

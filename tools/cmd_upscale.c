@@ -1,0 +1,261 @@
+/* `codistill upscale`: pictures to larger pictures. */
+#include "tools/cmd.h"
+
+#include "core/trace.h"
+#include "data/files.h"
+#include "infer/session.h"
+#include "io/file.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char help[] =
+    "usage: codistill upscale MODEL IN... -o OUT [options]\n\n"
+    "Upscales pictures (PNG, JPEG; files, or folders with all below) with MODEL, a .safetensors file or `bicubic`.\n"
+    "OUT is a .png for one picture, else a folder, made if need be. Alpha and 16 bits are kept; gray stays gray.\n"
+    "Pictures run in tiles that see as far beyond their edge as the network does, so tiles leave no seams. Memory "
+    "beyond\n"
+    "the picture and its result is bounded by the tile; the line printed for each picture states it.\n\n"
+    "  -o, --output OUT  a .png file or a folder\n"
+    "  --tile N          low-resolution pixels to a side in one run, at least 8 (256); less takes less memory\n"
+    "  --scale N         must be the model's; for bicubic any from 1 to 16 (4)\n"
+    "  --backend NAME    what computes (cpu)\n"
+    "  --threads N       0 = as many as the process may use (0)\n"
+    "  --precision P     auto, f32 or bf16 (auto)\n"
+    "  --quiet           no progress and no line for each picture\n"
+    "  --help\n";
+
+typedef struct arguments {
+    const char *model, *output;
+    char *const *inputs;
+    size_t input_count;
+    bool quiet;
+    cod_session_options session;
+} arguments;
+
+/** Pictures to read, and where each goes. */
+typedef struct picture_work {
+    cod_file_list files;
+    cod_arena arena;
+    const char **outputs; /**< [files.count] */
+} picture_work;
+
+static bool is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+/** The part after the last dot of the last component, dot included; "" when there is none. */
+static const char *extension(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
+    return dot != NULL && dot != name ? dot : "";
+}
+
+/** "OUT/NAME.png" in place of NAME's own extension. */
+static const char *output_in_folder(const char *folder, const char *name, cod_arena *arena)
+{
+    const int stem = (int)(strlen(name) - strlen(extension(name)));
+    const size_t bytes = strlen(name) + sizeof ".png";
+    char *png = cod_arena_alloc(arena, bytes);
+    if (png == NULL)
+        return NULL;
+    snprintf(png, bytes, "%.*s.png", stem, name);
+    return cod_path_join(arena, folder, png);
+}
+
+static cod_status check_output(const picture_work *work, size_t index)
+{
+    struct stat in, out;
+    const char *output = work->outputs[index], *input = work->files.items[index].path;
+    COD_REQUIRE(stat(output, &out) != 0 || stat(input, &in) != 0 || in.st_dev != out.st_dev || in.st_ino != out.st_ino,
+                "%s: the output would replace the input; choose another -o", input);
+    for (size_t i = 0; i < index; i++)
+        COD_REQUIRE(strcmp(output, work->outputs[i]) != 0, "%s and %s would both be written to %s",
+                    work->files.items[i].path, input, output);
+    return COD_OK;
+}
+
+/** Finds the pictures and decides on all outputs before the first is made. */
+static cod_status work_find(const arguments *args, picture_work *work)
+{
+    for (size_t i = 0; i < args->input_count; i++) {
+        const size_t before = work->files.count;
+        COD_TRY(cod_files_find(&work->files, args->inputs[i], i));
+        COD_REQUIRE(work->files.count > before, "%s: no pictures (PNG or JPEG) in it", args->inputs[i]);
+    }
+    const bool one_file = args->input_count == 1 && !is_folder(args->inputs[0]);
+    const bool to_file = one_file && !is_folder(args->output) && *extension(args->output) != '\0';
+    COD_REQUIRE(!to_file || strcasecmp(extension(args->output), ".png") == 0,
+                "%s: results are written as PNG; name it .png, or name a folder", args->output);
+    struct stat info;
+    COD_REQUIRE(to_file || is_folder(args->output) || stat(args->output, &info) != 0,
+                "%s: is a file, but several pictures need a folder", args->output);
+    work->outputs = cod_arena_alloc(&work->arena, work->files.count * sizeof *work->outputs);
+    COD_REQUIRE_MEMORY(work->outputs);
+    for (size_t i = 0; i < work->files.count; i++) {
+        const char *path = work->files.items[i].path, *slash = strrchr(path, '/');
+        const char *name =
+            is_folder(args->inputs[work->files.items[i].root]) ? work->files.items[i].name : (slash ? slash + 1 : path);
+        work->outputs[i] = to_file ? args->output : output_in_folder(args->output, name, &work->arena);
+        COD_REQUIRE_MEMORY(work->outputs[i]);
+        COD_TRY(check_output(work, i));
+    }
+    return COD_OK;
+}
+
+static void show_progress(void *context, size_t done, size_t total)
+{
+    fprintf(stderr, "\r\033[K%s: tile %zu of %zu", (const char *)context, done, total);
+}
+
+/** Makes the folder that a file is to lie in. */
+static cod_status folder_prepare(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (slash == NULL || slash == path)
+        return COD_OK;
+    char *folder = strndup(path, (size_t)(slash - path));
+    COD_REQUIRE_MEMORY(folder);
+    const cod_status status = cod_folder_create(folder);
+    free(folder);
+    return status;
+}
+
+static void report(const cod_session *session, const char *output, const cod_image *in, const cod_image *out,
+                   double seconds)
+{
+    const cod_upscaler *upscaler = session->upscaler;
+    printf("%s: %lldx%lld -> %lldx%lld, %.2f s", output, (long long)in->width, (long long)in->height,
+           (long long)out->width, (long long)out->height, seconds);
+    if (session->device != NULL)
+        printf(", %s, %zu tile%s, halo %lld, %.0f MiB to compute", cod_dtype_name(cod_upscaler_dtype(upscaler)),
+               cod_upscaler_tiles(upscaler, in->width, in->height),
+               cod_upscaler_tiles(upscaler, in->width, in->height) == 1 ? "" : "s",
+               (long long)cod_upscaler_halo(upscaler), (double)cod_upscaler_bytes(upscaler) / (1 << 20));
+    printf("\n");
+    fflush(stdout);
+}
+
+static cod_status upscale_picture(const cod_session *session, const char *input, const cod_image *in,
+                                  const char *output, bool quiet)
+{
+    cod_image out = {0};
+    const bool progress = !quiet && isatty(STDERR_FILENO);
+    const double start = cod_clock_s();
+    cod_status status = cod_upscaler_run(session->upscaler, in, progress ? show_progress : NULL, (void *)input, &out);
+    const double seconds = cod_clock_s() - start;
+    if (progress)
+        fputs("\r\033[K", stderr);
+    if (status != COD_OK)
+        status = cod_fail_prefix(status, "%s", input);
+    if (status == COD_OK)
+        status = folder_prepare(output);
+    if (status == COD_OK)
+        status = cod_image_write_png(output, &out);
+    if (status == COD_OK && !quiet)
+        report(session, output, in, &out, seconds);
+    cod_image_clear(&out);
+    return status;
+}
+
+/** A picture that is broken or too large does not keep the others waiting; anything else, a full disk say, ends the run. */
+static int upscale_all(const cod_session *session, const picture_work *work, bool quiet)
+{
+    size_t failed = 0;
+    for (size_t i = 0; i < work->files.count; i++) {
+        const char *input = work->files.items[i].path;
+        cod_image in;
+        cod_status status = cod_image_read(input, &in);
+        bool pictures_fault = status != COD_OK;
+        if (status == COD_OK) {
+            status = upscale_picture(session, input, &in, work->outputs[i], quiet);
+            pictures_fault = status == COD_ERR_UNSUPPORTED || status == COD_ERR_ARGUMENT;
+            cod_image_clear(&in);
+        }
+        if (status == COD_OK)
+            continue;
+        cod_cmd_failed(status);
+        if (!pictures_fault)
+            return COD_EXIT_FAILED;
+        failed++;
+    }
+    if (failed > 0 && work->files.count > 1)
+        fprintf(stderr, "codistill: %zu of %zu pictures failed\n", failed, work->files.count);
+    return failed > 0 ? COD_EXIT_FAILED : COD_EXIT_OK;
+}
+
+static int run(const arguments *args)
+{
+    picture_work work = {0};
+    cod_session session = {0};
+    cod_status status = work_find(args, &work);
+    if (status == COD_OK)
+        status = cod_session_open(args->model, &args->session, &session);
+    const int code = status == COD_OK ? upscale_all(&session, &work, args->quiet) : cod_cmd_failed(status);
+    cod_session_close(&session);
+    cod_files_clear(&work.files);
+    cod_arena_clear(&work.arena);
+    return code;
+}
+
+/** Reads the options; returns the exit code, or -1 to go on. */
+static int parse(int argc, char **argv, arguments *args, cod_arena *arena)
+{
+    static const struct option options[] = {{"output", required_argument, NULL, 'o'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {"quiet", no_argument, NULL, 'q'},
+                                            {"backend", required_argument, NULL, 0},
+                                            {"threads", required_argument, NULL, 0},
+                                            {"precision", required_argument, NULL, 0},
+                                            {"tile", required_argument, NULL, 0},
+                                            {"scale", required_argument, NULL, 0},
+                                            {0}};
+    int index = 0, letter;
+    optind = 0;
+    while ((letter = getopt_long(argc, argv, ":ho:", options, &index)) != -1) {
+        if (letter == 'h') {
+            fputs(help, stdout);
+            return COD_EXIT_OK;
+        } else if (letter == 'o') {
+            args->output = optarg;
+        } else if (letter == 'q') {
+            args->quiet = true;
+        } else if (letter == 0) {
+            const cod_option *option = cod_option_find(&cod_session_option_table, options[index].name);
+            if (cod_option_set(option, &args->session, (const char *const *)&optarg, 1, arena) != COD_OK)
+                return cod_cmd_usage(argv[0], "--%s: %s", option->key, cod_error_message());
+        } else {
+            return cod_cmd_usage(argv[0], letter == ':' ? "%s needs a value" : "there is no option %s",
+                                 argv[optind - 1]);
+        }
+    }
+    if (argc == optind)
+        return cod_cmd_usage(argv[0], "MODEL is missing");
+    if (argc - optind < 2)
+        return cod_cmd_usage(argv[0], "IN is missing: a picture or a folder of pictures");
+    if (args->output == NULL)
+        return cod_cmd_usage(argv[0], "-o OUT is missing: a .png file or a folder");
+    args->model = argv[optind];
+    args->inputs = argv + optind + 1;
+    args->input_count = (size_t)(argc - optind - 1);
+    return -1;
+}
+
+int cod_cmd_upscale(int argc, char **argv)
+{
+    arguments args = {0};
+    cod_arena arena = {0};
+    const cod_status status = cod_options_set_defaults(&cod_session_option_table, &args.session, &arena);
+    int code = status == COD_OK ? parse(argc, argv, &args, &arena) : cod_cmd_failed(status);
+    if (code < 0)
+        code = run(&args);
+    cod_arena_clear(&arena);
+    return code;
+}
