@@ -1,0 +1,28 @@
+/**
+ * @file
+ * Merging a peer's weights, corrected for delay (DESIGN: "delay-corrected merge").
+ */
+#ifndef COD_DISTILL_MERGE_H
+#define COD_DISTILL_MERGE_H
+
+#include "nn/weights.h"
+
+typedef struct cod_merger cod_merger;
+
+/** For these weights, which are borrowed. */
+COD_MUST_CHECK cod_status cod_merger_create(cod_weights *weights, cod_merger **out);
+void cod_merger_destroy(cod_merger *merger);
+
+/** sin(π/(4d+2)): half of 2·sin(π/(4d+2)), below which a merge delayed by d of one's own publications stays stable. */
+double cod_merge_alpha(int64_t delay);
+
+/**
+ * Trainable part: θ += alpha·share·(peer - own). Statistics: moved by `share` toward the peer's, a convex mean.
+ *
+ * @param peer, own  [trainable + state]: decoded publications of the same version
+ * @param share      the peer's part of the mean, such as 1/groups
+ */
+COD_MUST_CHECK cod_status cod_merger_apply(cod_merger *merger, const float *peer, const float *own, double alpha,
+                                           double share);
+
+#endif

@@ -1,0 +1,13 @@
+/**
+ * @file
+ * The parts of `codistill bench`.
+ */
+#ifndef COD_TOOLS_BENCH_H
+#define COD_TOOLS_BENCH_H
+
+/** Times a training step op by op. */
+int cod_bench_step(int argc, char **argv);
+/** Times the bucketed all-reduce against MPI's blocking one. */
+int cod_bench_allreduce_command(int argc, char **argv);
+
+#endif

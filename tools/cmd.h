@@ -1,0 +1,32 @@
+/**
+ * @file
+ * The subcommands of `codistill`. Each takes its own arguments (argv[0] is its name), prints results on stdout and messages on
+ * stderr, and returns the exit code: 0 ok, 1 failed, 2 wrong usage.
+ */
+#ifndef COD_TOOLS_CMD_H
+#define COD_TOOLS_CMD_H
+
+#include "core/status.h"
+
+enum { COD_EXIT_OK = 0, COD_EXIT_FAILED = 1, COD_EXIT_USAGE = 2 };
+
+int cod_cmd_train(int argc, char **argv);
+int cod_cmd_compare(int argc, char **argv);
+int cod_cmd_plan(int argc, char **argv);
+int cod_cmd_eval(int argc, char **argv);
+int cod_cmd_upscale(int argc, char **argv);
+int cod_cmd_export(int argc, char **argv);
+int cod_cmd_models(int argc, char **argv);
+int cod_cmd_config(int argc, char **argv);
+int cod_cmd_bench(int argc, char **argv);
+
+/** `git describe` of the build. */
+extern const char cod_version[];
+
+/** Prints "codistill: MESSAGE" of the recorded failure on stderr; the exit code that fits `status`. */
+int cod_cmd_failed(cod_status status);
+
+/** Prints "codistill NAME: MESSAGE" and where to find help on stderr; COD_EXIT_USAGE. */
+int cod_cmd_usage(const char *name, const char *fmt, ...) COD_PRINTF(2, 3);
+
+#endif

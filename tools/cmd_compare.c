@@ -1,0 +1,249 @@
+/* `codistill compare`: the same configuration with several strategies, one table. */
+#include "tools/cmd.h"
+
+#include "io/file.h"
+#include "io/json.h"
+#include "train/config.h"
+#include "train/strategy.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MAX_RUNS = 256, MAX_LIST = 32 };
+
+static const char help[] =
+    "usage: codistill compare CONFIG.yaml --strategies LIST [--seeds LIST] [key.path=value ...]\n\n"
+    "Trains the configuration once for each strategy and seed, with equal steps and equal data per rank, and prints "
+    "one\n"
+    "table; `single` also runs with as many times the steps as there are groups (single_long). Runs that are finished\n"
+    "already are not repeated. Writes OUTPUT/NAME-compare/compare.json.\n\n"
+    "  --strategies LIST  such as single,allreduce,codistill (all three)\n"
+    "  --seeds LIST       such as 1,2,3 (the configuration's)\n";
+
+typedef struct compare_run {
+    char name[160], strategy[48];
+    int64_t seed, steps;
+    cod_json_value *summary;
+} compare_run;
+
+typedef struct comparison {
+    const char *path;
+    char *strategies[MAX_LIST], *seeds[MAX_LIST];
+    size_t strategy_count, seed_count;
+    const char **overrides;
+    size_t override_count;
+    cod_run_config config;
+    compare_run runs[MAX_RUNS];
+    size_t run_count;
+} comparison;
+
+static size_t split(char *text, char *items[MAX_LIST])
+{
+    size_t count = 0;
+    for (char *rest = NULL, *item = strtok_r(text, ",", &rest); item != NULL && count < MAX_LIST;
+         item = strtok_r(NULL, ",", &rest))
+        items[count++] = item;
+    return count;
+}
+
+static cod_status add_run(comparison *c, const char *label, const char *strategy, int64_t seed, int64_t steps)
+{
+    COD_REQUIRE(c->run_count < MAX_RUNS, "more than %d runs", MAX_RUNS);
+    compare_run *run = &c->runs[c->run_count++];
+    *run = (compare_run){.seed = seed, .steps = steps};
+    snprintf(run->strategy, sizeof run->strategy, "%s", strategy);
+    snprintf(run->name, sizeof run->name, "%s-%s-seed%lld", c->config.root.name, label, (long long)seed);
+    return COD_OK;
+}
+
+static cod_status plan_runs(comparison *c)
+{
+    for (size_t k = 0; k < c->seed_count; k++) {
+        char *end = NULL;
+        const long long seed = strtoll(c->seeds[k], &end, 10);
+        COD_REQUIRE(*end == '\0' && seed >= 0, "'%s' is no seed; a seed is a whole number of at least 0", c->seeds[k]);
+        for (size_t i = 0; i < c->strategy_count; i++) {
+            const cod_strategy_kind *kind = cod_strategy_find(c->strategies[i]);
+            COD_REQUIRE(kind != NULL, "there is no strategy '%s'", c->strategies[i]);
+            COD_TRY(add_run(c, kind->name, kind->name, seed, c->config.train.steps));
+            if (kind->single_rank && c->config.group_count > 1)
+                COD_TRY(add_run(c, "single_long", kind->name, seed,
+                                c->config.train.steps * (int64_t)c->config.group_count));
+        }
+    }
+    return COD_OK;
+}
+
+static void summary_path(const comparison *c, const compare_run *run, char path[4096])
+{
+    snprintf(path, 4096, "%s/%s/summary.json", c->config.root.output, run->name);
+}
+
+static cod_status read_summary(const comparison *c, compare_run *run)
+{
+    char path[4096];
+    void *data = NULL;
+    size_t bytes = 0;
+    summary_path(c, run, path);
+    COD_TRY(cod_file_read(path, 1 << 26, &data, &bytes));
+    const cod_status status = cod_json_parse(data, bytes, &run->summary);
+    free(data);
+    return status == COD_OK ? COD_OK : cod_fail_prefix(status, "%s", path);
+}
+
+/** Runs `codistill train` with this run's overrides, in a process of its own. */
+static cod_status train(const comparison *c, const compare_run *run)
+{
+    char self[4096], own[4][256];
+    const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    const char **args = calloc(c->override_count + 16, sizeof *args);
+    if (length < 0 || args == NULL) {
+        free(args);
+        return cod_fail(COD_ERR_IO, "cannot start a run");
+    }
+    self[length] = '\0';
+    size_t used = 0;
+    args[used++] = "codistill";
+    args[used++] = "train";
+    args[used++] = c->path;
+    for (size_t i = 0; i < c->override_count; i++)
+        args[used++] = c->overrides[i];
+    snprintf(own[0], sizeof own[0], "name=%s", run->name);
+    snprintf(own[1], sizeof own[1], "train.strategy=%s", run->strategy);
+    snprintf(own[2], sizeof own[2], "seed=%lld", (long long)run->seed);
+    snprintf(own[3], sizeof own[3], "train.steps=%lld", (long long)run->steps);
+    for (int i = 0; i < 4; i++)
+        args[used++] = own[i];
+    const pid_t pid = fork();
+    if (pid == 0) {
+        execv(self, (char *const *)(uintptr_t)args);
+        _exit(127);
+    }
+    int state = 0;
+    waitpid(pid, &state, 0);
+    free(args);
+    if (!WIFEXITED(state) || WEXITSTATUS(state) != 0)
+        return cod_fail(COD_ERR_PEER, "run '%s' failed (its messages are above); the same command goes on from here",
+                        run->name);
+    return COD_OK;
+}
+
+static double number(const compare_run *run, const char *key)
+{
+    return cod_json_get_number(cod_json_get(run->summary, key), NAN);
+}
+
+static void print_table(const comparison *c)
+{
+    printf("%-36s %9s %9s %12s %10s %14s %14s %9s\n", "run", "PSNR Y", "bicubic", "samples", "core-s", "between, MB",
+           "inside, MB", "wall, s");
+    for (size_t i = 0; i < c->run_count; i++) {
+        const compare_run *run = &c->runs[i];
+        const double samples = number(run, "samples_per_group") * number(run, "groups");
+        printf("%-36s %9.3f %9.3f %12.0f %10.0f %14.3f %14.1f %9.1f\n", run->name, number(run, "psnr_y"),
+               number(run, "bicubic_psnr_y"), samples, number(run, "core_s"), number(run, "intergroup_bytes") / 1e6,
+               number(run, "intragroup_bytes") / 1e6, number(run, "wall_s"));
+    }
+}
+
+static cod_status write_json(const comparison *c)
+{
+    static const char *const keys[] = {"psnr_y",         "bicubic_psnr_y",    "groups",          "ranks",
+                                       "steps",          "samples_per_group", "core_s",          "wall_s",
+                                       "step_ms_median", "intergroup_bytes",  "intragroup_bytes"};
+    cod_json json = {.indent = 2};
+    char path[4096], *text = NULL;
+    cod_json_open(&json, NULL, '{');
+    cod_json_string(&json, "config", c->path);
+    cod_json_open(&json, "runs", '[');
+    for (size_t i = 0; i < c->run_count; i++) {
+        cod_json_open(&json, NULL, '{');
+        cod_json_string(&json, "name", c->runs[i].name);
+        cod_json_string(&json, "strategy", c->runs[i].strategy);
+        cod_json_integer(&json, "seed", c->runs[i].seed);
+        for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++)
+            cod_json_number(&json, keys[k], number(&c->runs[i], keys[k]));
+        cod_json_close(&json);
+    }
+    cod_json_close(&json);
+    cod_json_close(&json);
+    COD_TRY(cod_json_end(&json, &text));
+    snprintf(path, sizeof path, "%s/%s-compare", c->config.root.output, c->config.root.name);
+    cod_status status = cod_folder_create(path);
+    snprintf(path, sizeof path, "%s/%s-compare/compare.json", c->config.root.output, c->config.root.name);
+    if (status == COD_OK)
+        status = cod_file_write(path, text, strlen(text));
+    free(text);
+    if (status == COD_OK)
+        printf("\nwritten to %s\n", path);
+    return status;
+}
+
+static cod_status compare(comparison *c)
+{
+    COD_TRY(cod_run_config_load(c->path, c->overrides, c->override_count, COD_NO_GROUP, &c->config));
+    char seed[32], all[] = "single,allreduce,codistill";
+    snprintf(seed, sizeof seed, "%lld", (long long)c->config.root.seed);
+    if (c->seed_count == 0)
+        c->seeds[c->seed_count++] = seed;
+    if (c->strategy_count == 0)
+        c->strategy_count = split(all, c->strategies);
+    COD_TRY(plan_runs(c));
+    for (size_t i = 0; i < c->run_count; i++) {
+        char path[4096];
+        summary_path(c, &c->runs[i], path);
+        fprintf(stderr, "== %s (%zu of %zu)%s\n", c->runs[i].name, i + 1, c->run_count,
+                cod_file_exists(path) ? ": done before" : "");
+        if (!cod_file_exists(path))
+            COD_TRY(train(c, &c->runs[i]));
+        COD_TRY(read_summary(c, &c->runs[i]));
+    }
+    print_table(c);
+    return write_json(c);
+}
+
+int cod_cmd_compare(int argc, char **argv)
+{
+    comparison *c = calloc(1, sizeof *c);
+    const char **overrides = calloc((size_t)argc + 1, sizeof *overrides);
+    int code = c == NULL || overrides == NULL ? COD_EXIT_FAILED : -1;
+    for (int i = 1; i < argc && code < 0; i++) {
+        const bool strategies = strcmp(argv[i], "--strategies") == 0, seeds = strcmp(argv[i], "--seeds") == 0;
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            fputs(help, stdout);
+            code = COD_EXIT_OK;
+        } else if ((strategies || seeds) && i + 1 == argc) {
+            code = cod_cmd_usage(argv[0], "%s needs a list", argv[i]);
+        } else if (strategies) {
+            c->strategy_count = split(argv[++i], c->strategies);
+        } else if (seeds) {
+            c->seed_count = split(argv[++i], c->seeds);
+        } else if (argv[i][0] == '-') {
+            code = cod_cmd_usage(argv[0], "there is no option '%s'", argv[i]);
+        } else if (strchr(argv[i], '=') != NULL) {
+            overrides[c->override_count++] = argv[i];
+        } else if (c->path == NULL) {
+            c->path = argv[i];
+        } else {
+            code = cod_cmd_usage(argv[0], "'%s' is neither an option nor key=value", argv[i]);
+        }
+    }
+    if (code < 0 && c->path == NULL)
+        code = cod_cmd_usage(argv[0], "a configuration file is missing");
+    if (code < 0) {
+        c->overrides = overrides;
+        const cod_status status = compare(c);
+        code = status == COD_OK ? COD_EXIT_OK : cod_cmd_failed(status);
+    }
+    for (size_t i = 0; c != NULL && i < c->run_count; i++)
+        cod_json_free(c->runs[i].summary);
+    if (c != NULL)
+        cod_run_config_clear(&c->config);
+    free(overrides);
+    free(c);
+    return code;
+}

@@ -1,0 +1,56 @@
+/* `codistill models` and `codistill config`: what there is to choose from. */
+#include "tools/cmd.h"
+
+#include "train/config.h"
+#include "train/strategy.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool wants_help(int argc, char **argv)
+{
+    return argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
+}
+
+int cod_cmd_models(int argc, char **argv)
+{
+    if (wants_help(argc, argv)) {
+        puts("usage: codistill models\n\nLists the architectures that model.name may name, with their options.");
+        return COD_EXIT_OK;
+    }
+    if (argc > 1)
+        return cod_cmd_usage(argv[0], "it takes no arguments, but got '%s'", argv[1]);
+    cod_arena arena = {0};
+    for (size_t i = 0; cod_model_kind_at(i) != NULL; i++) {
+        const cod_model_kind *kind = cod_model_kind_at(i);
+        printf("%s%s: %s\n", i ? "\n" : "", kind->name, kind->table->help);
+        for (size_t k = 0; k < kind->table->count; k++) {
+            const cod_option *option = &kind->table->options[k];
+            printf("  %-15s %s (default %s; %s)\n", option->key, option->help, option->default_text,
+                   cod_option_expectation(option, &arena));
+        }
+    }
+    cod_arena_clear(&arena);
+    return COD_EXIT_OK;
+}
+
+int cod_cmd_config(int argc, char **argv)
+{
+    if (wants_help(argc, argv)) {
+        puts("usage: codistill config [--markdown]\n\nLists every option of a configuration with type, default, range "
+             "and meaning.\n"
+             "  --markdown  as docs/config.md has it");
+        return COD_EXIT_OK;
+    }
+    const bool markdown = argc > 1 && strcmp(argv[1], "--markdown") == 0;
+    if (argc > (markdown ? 2 : 1))
+        return cod_cmd_usage(argv[0], "there is no argument '%s'", argv[argc - 1]);
+    char *text = NULL;
+    const cod_status status = cod_run_config_document(markdown ? COD_CONFIG_MARKDOWN : COD_CONFIG_PLAIN, &text);
+    if (status != COD_OK)
+        return cod_cmd_failed(status);
+    fputs(text, stdout);
+    free(text);
+    return COD_EXIT_OK;
+}

@@ -1,0 +1,115 @@
+/* The `codistill` command: registers what there is, and hands over to a subcommand. */
+#include "tools/cmd.h"
+
+#include "comm/comm.h"
+#include "core/backend.h"
+#include "core/log.h"
+#include "core/option.h"
+#include "cpu/cpu.h"
+#include "distill/codistill.h"
+#include "ref/ref.h"
+#include "train/strategy.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct command {
+    const char *name, *help;
+    int (*run)(int argc, char **argv);
+} command;
+
+static const command commands[] = {
+    {"train", "train a configuration, alone or as a job of many ranks", cod_cmd_train},
+    {"compare", "train a configuration with several strategies and compare them", cod_cmd_compare},
+    {"plan", "show what a configuration would run where, without running it", cod_cmd_plan},
+    {"eval", "measure a model's PSNR and SSIM on pictures", cod_cmd_eval},
+    {"upscale", "upscale pictures with a model", cod_cmd_upscale},
+    {"export", "write a model as ONNX or as folded safetensors", cod_cmd_export},
+    {"models", "list the architectures and their options", cod_cmd_models},
+    {"config", "list every option of a configuration", cod_cmd_config},
+    {"bench", "measure this machine: step, allreduce", cod_cmd_bench},
+};
+
+static void print_help(FILE *out)
+{
+    fprintf(out, "usage: codistill COMMAND [ARGUMENTS]\n\n"
+                 "Trains super-resolution networks by online distillation between groups of MPI ranks.\n\ncommands:\n");
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        fprintf(out, "  %-8s  %s\n", commands[i].name, commands[i].help);
+    fprintf(out, "\n`codistill COMMAND --help` says more. Exit codes: 0 ok, 1 failed, 2 wrong usage.\n");
+}
+
+static void print_version(void)
+{
+    const cod_device_options options = {.threads = 1};
+    cod_device *device = NULL;
+    printf("codistill %s\n", cod_version);
+    for (size_t i = 0; cod_backend_name_at(i) != NULL; i++) {
+        const cod_backend *backend = cod_backend_find(cod_backend_name_at(i));
+        if (backend->open(&options, &device) != COD_OK)
+            continue;
+        printf("%s: %s\n", backend->name, backend->describe(device));
+        backend->close(device);
+    }
+}
+
+static void log_to_stderr(void *context, cod_log_level level, const char *line)
+{
+    static const char *const marks[] = {"debug: ", "", "warning: ", "error: "};
+    (void)context;
+    fprintf(stderr, "%s%s\n", marks[level], line);
+}
+
+int cod_cmd_failed(cod_status status)
+{
+    fprintf(stderr, "codistill: %s\n", cod_error_message());
+    return status == COD_ERR_ARGUMENT ? COD_EXIT_USAGE : COD_EXIT_FAILED;
+}
+
+int cod_cmd_usage(const char *name, const char *fmt, ...)
+{
+    va_list args;
+    fprintf(stderr, "codistill %s: ", name);
+    va_start(args, fmt);
+    vfprintf(stderr, fmt, args);
+    va_end(args);
+    fprintf(stderr, "\n`codistill %s --help` shows how to use it.\n", name);
+    return COD_EXIT_USAGE;
+}
+
+static void register_all(void)
+{
+    cod_backend_register(&cod_cpu_backend);
+    cod_backend_register(&cod_ref_backend);
+    cod_strategies_register_basic();
+    cod_strategy_register_codistill();
+    cod_log_set_sink(log_to_stderr, NULL, COD_LOG_INFO);
+}
+
+int main(int argc, char **argv)
+{
+    register_all();
+    if (argc < 2) {
+        print_help(stderr);
+        return COD_EXIT_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+        print_help(stdout);
+        return COD_EXIT_OK;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        print_version();
+        return COD_EXIT_OK;
+    }
+    const char *names[sizeof commands / sizeof commands[0]];
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
+        names[i] = commands[i].name;
+    }
+    const char *near = cod_suggest(argv[1], names, sizeof names / sizeof names[0]);
+    fprintf(stderr, "codistill: there is no command '%s'%s%s%s\n", argv[1], near ? "; did you mean '" : "",
+            near ? near : "", near ? "'?" : "; `codistill --help` lists them");
+    return COD_EXIT_USAGE;
+}
