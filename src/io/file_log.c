@@ -1,5 +1,6 @@
 #include "io/file.h"
 
+#include "core/log.h"
 #include "io_internal.h"
 
 #include <fcntl.h>
@@ -72,11 +73,11 @@ cod_status cod_file_log_line(cod_file_log *log, const char *line)
     if (put == (ssize_t)length + 1)
         return COD_OK;
     /* A part was written: the disk is full. Take it back, so that every line stays whole. */
-    if (put >= 0) {
+    const bool cut = put <= 0 || !S_ISREG(before.st_mode) || ftruncate(log->file, before.st_size) == 0;
+    if (put >= 0)
         errno = ENOSPC;
-        if (S_ISREG(before.st_mode) && ftruncate(log->file, before.st_size) == 0)
-            errno = ENOSPC;
-    }
+    if (!cut)
+        cod_log_warn("'%s' now ends in half a line", log->path);
     return cod_fail_system("append to", log->path);
 }
 

@@ -1,0 +1,280 @@
+#include "support/test.h"
+
+#include "io/file.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char folder[64];
+
+static const char *at(const char *name)
+{
+    static char paths[4][256];
+    static int turn;
+    char *path = paths[turn++ % 4];
+    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    return path;
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    strcpy(folder, "/tmp/cod_file_XXXXXX");
+    return mkdtemp(folder) == NULL;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command);
+}
+
+/** Entries of a folder, hidden ones included. */
+static int entries(const char *path)
+{
+    char command[300];
+    snprintf(command, sizeof command, "ls -A '%s' | wc -l", path);
+    FILE *pipe = popen(command, "r");
+    int count = -1;
+    assert_int_equal(fscanf(pipe, "%d", &count), 1);
+    pclose(pipe);
+    return count;
+}
+
+static void assert_content(const char *path, const char *expected)
+{
+    void *data = NULL;
+    size_t bytes = 0;
+    assert_ok(cod_file_read(path, 1 << 20, &data, &bytes));
+    assert_int_equal(bytes, strlen(expected));
+    assert_string_equal(data, expected);
+    free(data);
+}
+
+static void files_are_replaced_whole(void **state)
+{
+    (void)state;
+    assert_ok(cod_file_write(at("a"), "first", 5));
+    assert_content(at("a"), "first");
+    cod_file_writer *writer = NULL;
+    assert_ok(cod_file_writer_create(at("a"), &writer));
+    assert_ok(cod_file_writer_write(writer, "second", 6));
+    assert_content(at("a"), "first");
+    cod_file_writer_abort(writer);
+    assert_content(at("a"), "first");
+    assert_int_equal(entries(folder), 1);
+    assert_ok(cod_file_write(at("a"), "", 0));
+    assert_content(at("a"), "");
+}
+
+static void large_and_small_pieces_keep_their_order(void **state)
+{
+    (void)state;
+    enum { TOTAL = 1 << 20 };
+    unsigned char *data = malloc(TOTAL);
+    for (size_t i = 0; i < TOTAL; i++)
+        data[i] = (unsigned char)(i * 2654435761u >> 24);
+    cod_file_writer *writer = NULL;
+    assert_ok(cod_file_writer_create(at("big"), &writer));
+    for (size_t done = 0, piece = 1; done < TOTAL; piece = piece * 3 + 1) {
+        const size_t bytes = piece < TOTAL - done ? piece : TOTAL - done;
+        assert_ok(cod_file_writer_write(writer, data + done, bytes));
+        done += bytes;
+    }
+    assert_int_equal(cod_file_writer_bytes(writer), TOTAL);
+    assert_ok(cod_file_writer_commit(writer));
+    void *back = NULL;
+    size_t bytes = 0;
+    assert_ok(cod_file_read(at("big"), TOTAL, &back, &bytes));
+    assert_int_equal(bytes, TOTAL);
+    assert_memory_equal(back, data, TOTAL);
+    free(back);
+    free(data);
+    assert_fails(COD_ERR_FORMAT, "at most 10 are read", cod_file_read(at("big"), 10, &back, &bytes));
+    assert_fails(COD_ERR_FORMAT, "more than 100000 bytes", cod_file_read("/dev/zero", 100000, &back, &bytes));
+    assert_ok(cod_file_remove(at("big")));
+    assert_ok(cod_file_remove(at("big")));
+    assert_false(cod_file_exists(at("big")));
+}
+
+static void refusals_name_the_path_and_the_reason(void **state)
+{
+    (void)state;
+    void *data = NULL;
+    size_t bytes = 0;
+    assert_fails(COD_ERR_IO, "cannot open '/nowhere/x': No such file", cod_file_read("/nowhere/x", 10, &data, &bytes));
+    assert_fails(COD_ERR_IO, "cannot create '/nowhere/x': No such file", cod_file_write("/nowhere/x", "a", 1));
+    assert_fails(COD_ERR_IO, "it is a folder", cod_file_write(folder, "a", 1));
+    assert_fails(COD_ERR_IO, "it is no regular file", cod_file_write("/dev/null", "a", 1));
+    assert_ok(cod_file_write(at("plain"), "x", 1));
+    assert_fails(COD_ERR_IO, "Not a directory", cod_folder_create(at("plain/below")));
+    assert_fails(COD_ERR_IO, "Not a directory", cod_folder_create(at("plain")));
+    assert_fails(COD_ERR_ARGUMENT, "without a name", cod_folder_create(""));
+    cod_file_log *log = NULL;
+    assert_fails(COD_ERR_IO, "Is a directory", cod_file_log_open(folder, &log));
+    assert_ok(cod_file_remove(at("plain")));
+}
+
+/** A limit on the size of files stands in for a full disk, and needs no rights. */
+static void a_full_disk_leaves_the_old_file_and_nothing_else(void **state)
+{
+    (void)state;
+    assert_ok(cod_folder_create(at("full")));
+    assert_ok(cod_file_write(at("full/a"), "old", 3));
+    cod_file_log *log = NULL;
+    assert_ok(cod_file_log_open(at("full/log"), &log));
+    assert_ok(cod_file_log_line(log, "whole"));
+    struct rlimit before, limit;
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before);
+    limit = before;
+    limit.rlim_cur = 10;
+    setrlimit(RLIMIT_FSIZE, &limit);
+    char large[1000];
+    memset(large, 'x', sizeof large);
+    large[999] = '\0';
+    const cod_status written = cod_file_write(at("full/a"), large, sizeof large);
+    const cod_status logged = cod_file_log_line(log, large);
+    setrlimit(RLIMIT_FSIZE, &before);
+    assert_int_equal(written, COD_ERR_IO);
+    assert_int_equal(logged, COD_ERR_IO);
+    assert_content(at("full/a"), "old");
+    assert_content(at("full/log"), "whole\n");
+    cod_file_log_close(log);
+    assert_int_equal(entries(at("full")), 2);
+    assert_ok(cod_file_log_open("/dev/full", &log));
+    assert_fails(COD_ERR_IO, "cannot append to '/dev/full': No space left on device", cod_file_log_line(log, "x"));
+    cod_file_log_close(log);
+}
+
+static void a_small_file_system_fills_up(void **state)
+{
+    (void)state;
+    assert_ok(cod_folder_create(at("small")));
+    if (mount("none", at("small"), "tmpfs", 0, "size=64k") != 0)
+        skip();
+    enum { TOTAL = 1 << 20 };
+    char *data = calloc(1, TOTAL);
+    const cod_status first = cod_file_write(at("small/a"), "old", 3);
+    const cod_status second = cod_file_write(at("small/a"), data, TOTAL);
+    char message[256];
+    snprintf(message, sizeof message, "%s", cod_error_message());
+    const int left = entries(at("small"));
+    umount(at("small"));
+    free(data);
+    assert_int_equal(first, COD_OK);
+    assert_int_equal(second, COD_ERR_IO);
+    cod_test_assert_contains(message, "small/a': No space left on device");
+    assert_int_equal(left, 1);
+}
+
+static void a_read_only_folder_is_named(void **state)
+{
+    (void)state;
+    assert_ok(cod_folder_create(at("locked")));
+    assert_ok(cod_file_write(at("locked/a"), "old", 3));
+    chmod(at("locked"), 0555);
+    /* Root may write anywhere: a child gives that up. */
+    const pid_t child = fork();
+    if (child == 0) {
+        chmod(folder, 0755);
+        if (getuid() == 0 && setuid(65534) != 0)
+            _exit(2);
+        const bool refused = cod_file_write(at("locked/a"), "new", 3) == COD_ERR_IO &&
+                             strstr(cod_error_message(), "locked/a': Permission denied") != NULL;
+        _exit(refused ? 0 : 1);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    assert_int_equal(status, 0);
+    chmod(at("locked"), 0755);
+    assert_content(at("locked/a"), "old");
+    assert_int_equal(entries(at("locked")), 1);
+}
+
+static void logs_lose_torn_lines_only(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *before, *after;
+    } cases[] = {{"", "new\n"}, {"a\nb\n", "a\nb\nnew\n"}, {"a\nto", "a\nnew\n"}, {"torn", "new\n"}, {"\n", "\nnew\n"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_ok(cod_file_write(at("log"), cases[i].before, strlen(cases[i].before)));
+        cod_file_log *log = NULL;
+        assert_ok(cod_file_log_open(at("log"), &log));
+        assert_ok(cod_file_log_line(log, "new"));
+        cod_file_log_close(log);
+        assert_content(at("log"), cases[i].after);
+    }
+    char *text = malloc(20001);
+    memset(text, 'x', 20000);
+    text[3] = '\n';
+    assert_ok(cod_file_write(at("log"), text, 20000));
+    cod_file_log *log = NULL;
+    assert_ok(cod_file_log_open(at("log"), &log));
+    cod_file_log_close(log);
+    assert_content(at("log"), "xxx\n");
+    free(text);
+}
+
+static void a_lock_keeps_others_out_until_its_process_ends(void **state)
+{
+    (void)state;
+    cod_file_lock *lock = NULL, *second = NULL;
+    assert_ok(cod_file_lock_acquire(at("lock"), &lock));
+    assert_fails(COD_ERR_IO, "is in use by process ", cod_file_lock_acquire(at("lock"), &second));
+    assert_null(second);
+    cod_file_lock_release(lock);
+    assert_ok(cod_file_lock_acquire(at("lock"), &lock));
+    cod_file_lock_release(lock);
+}
+
+static void folders_are_created_and_listed(void **state)
+{
+    (void)state;
+    cod_arena arena = {0};
+    cod_string_list names;
+    assert_ok(cod_folder_create(at("x/y//z/")));
+    assert_ok(cod_folder_create(at("x/y/z")));
+    assert_ok(cod_file_write(at("x/step-10.st"), "", 0));
+    assert_ok(cod_file_write(at("x/step-02.st"), "", 0));
+    assert_ok(cod_file_write(at("x/other.st"), "", 0));
+    assert_ok(cod_file_write(at("x/.step-1.st"), "", 0));
+    assert_ok(cod_folder_list(at("x"), "step-", ".st", &arena, &names));
+    assert_int_equal(names.count, 2);
+    assert_string_equal(names.items[0], "step-02.st");
+    assert_string_equal(names.items[1], "step-10.st");
+    assert_ok(cod_folder_list(at("x"), NULL, NULL, &arena, &names));
+    assert_int_equal(names.count, 4);
+    assert_fails(COD_ERR_IO, "cannot list folder", cod_folder_list(at("none"), NULL, NULL, &arena, &names));
+    assert_string_equal(cod_path_join(&arena, "a", "b"), "a/b");
+    assert_string_equal(cod_path_join(&arena, "a/", "b"), "a/b");
+    assert_string_equal(cod_path_join(&arena, "a", "/b"), "/b");
+    assert_string_equal(cod_path_join(&arena, "", "b"), "b");
+    cod_arena_clear(&arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(files_are_replaced_whole),
+        cmocka_unit_test(large_and_small_pieces_keep_their_order),
+        cmocka_unit_test(refusals_name_the_path_and_the_reason),
+        cmocka_unit_test(a_full_disk_leaves_the_old_file_and_nothing_else),
+        cmocka_unit_test(a_small_file_system_fills_up),
+        cmocka_unit_test(a_read_only_folder_is_named),
+        cmocka_unit_test(logs_lose_torn_lines_only),
+        cmocka_unit_test(a_lock_keeps_others_out_until_its_process_ends),
+        cmocka_unit_test(folders_are_created_and_listed),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
