@@ -21,6 +21,7 @@ typedef enum cod_rng_purpose {
     COD_RNG_PLACEMENT, /**< which group holds which sample */
     COD_RNG_PEER,      /**< choice of peers */
     COD_RNG_TEST,
+    COD_RNG_PICTURE, /**< generated pictures; step = picture */
 } cod_rng_purpose;
 
 typedef struct cod_rng {

@@ -24,7 +24,7 @@ typedef struct cod_dataset_place {
     int scale;     /**< high side = scale * low side */
     uint64_t seed; /**< decides which group holds what under placement `disjoint` */
     int group, groups;
-    bool report; /**< log a warning for each file left out; one rank of a node is enough */
+    bool report; /**< log a warning for each file left out, 100 at most; one rank is enough */
 } cod_dataset_place;
 
 /** What became of the files found. */

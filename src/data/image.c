@@ -41,7 +41,8 @@ void cod_image_clear(cod_image *image)
     *image = (cod_image){0};
 }
 
-cod_status cod_file_read(const char *path, size_t limit, uint8_t **bytes, size_t *count)
+/** Reads a whole file or its first `limit` bytes; *bytes is freed by the caller with free(). */
+static cod_status read_file(const char *path, size_t limit, uint8_t **bytes, size_t *count)
 {
     *bytes = NULL;
     *count = 0;
@@ -141,7 +142,7 @@ cod_status cod_image_read(const char *path, cod_image *image)
     *image = (cod_image){0};
     uint8_t *bytes;
     size_t count;
-    const cod_status read = cod_file_read(path, FILE_LIMIT, &bytes, &count);
+    const cod_status read = read_file(path, FILE_LIMIT, &bytes, &count);
     if (read != COD_OK)
         return cod_fail_prefix(read, "%s", path);
     const cod_status status = cod_image_decode(bytes, count, path, image);
@@ -179,7 +180,7 @@ cod_status cod_image_probe(const char *path, int64_t *width, int64_t *height)
     for (size_t i = 0; i < 2; i++) {
         uint8_t *bytes;
         size_t count;
-        status = cod_file_read(path, limits[i], &bytes, &count);
+        status = read_file(path, limits[i], &bytes, &count);
         if (status == COD_OK) {
             status = probe(bytes, count, &image);
             free(bytes);

@@ -21,7 +21,4 @@ int cod_exif_orientation(const uint8_t *bytes, size_t count);
 /** Turns the picture upright; orientations 5 … 8 exchange width and height. */
 COD_MUST_CHECK cod_status cod_image_orient(cod_image *image, int orientation);
 
-/** Reads a whole file, at most 2 GiB; *bytes is freed by the caller with free(). */
-COD_MUST_CHECK cod_status cod_file_read(const char *path, size_t limit, uint8_t **bytes, size_t *count);
-
 #endif

@@ -1,0 +1,303 @@
+#include "data/dataset.h"
+
+#include "core/log.h"
+#include "core/rng.h"
+#include "data/store_internal.h"
+
+#include <stdlib.h>
+
+enum { MAX_WARNINGS = 100 };
+
+/** Pictures of a split as indices into the sources, in the order they were found. */
+typedef struct index_list {
+    size_t count;
+    uint32_t *items;
+} index_list;
+
+struct cod_dataset {
+    cod_source_list sources;
+    cod_store store;
+    cod_dataset_counts counts;
+    index_list samples[2]; /**< by cod_split */
+};
+
+/** What opening works with beside the data set. */
+typedef struct opening {
+    cod_dataset *dataset;
+    const cod_data_options *options;
+    const cod_dataset_place *place;
+    size_t warnings;
+    bool *usable;     /**< of each source */
+    index_list train; /**< pictures of all groups */
+} opening;
+
+static cod_status index_list_init(index_list *list, size_t capacity)
+{
+    *list = (index_list){.items = malloc((capacity + 1) * sizeof *list->items)};
+    COD_REQUIRE_MEMORY(list->items);
+    return COD_OK;
+}
+
+static void append(index_list *list, size_t index)
+{
+    list->items[list->count++] = (uint32_t)index;
+}
+
+static void warn(opening *o, const char *reason)
+{
+    if (o->place->report && o->warnings++ < MAX_WARNINGS)
+        cod_log_warn("left out: %s", reason);
+}
+
+/** Sorts out what is broken or smaller than one crop. */
+static void judge(opening *o)
+{
+    cod_dataset *dataset = o->dataset;
+    const int64_t patch = o->options->patch, scale = o->place->scale;
+    dataset->counts.files = dataset->sources.count;
+    for (size_t i = 0; i < dataset->sources.count; i++) {
+        const cod_stored *picture = &dataset->store.pictures[i];
+        if (picture->broken) {
+            dataset->counts.broken++;
+            warn(o, (const char *)dataset->store.base + picture->offset);
+        } else if (picture->low_width < patch || picture->low_height < patch) {
+            dataset->counts.small++;
+            if (o->place->report && o->warnings++ < MAX_WARNINGS)
+                cod_log_warn("left out: %s: is smaller than one crop of %lldx%lld pixels",
+                             dataset->sources.items[i].path, (long long)(patch * scale), (long long)(patch * scale));
+        } else {
+            o->usable[i] = true;
+            dataset->counts.uncached += picture->offset == 0;
+        }
+    }
+    if (o->warnings > MAX_WARNINGS)
+        cod_log_warn("left out: %zu more", o->warnings - MAX_WARNINGS);
+    dataset->counts.cached_bytes = dataset->store.pixel_bytes;
+}
+
+static const char *root_name(const cod_data_options *options, size_t root)
+{
+    const size_t roots = options->path.count;
+    return root < roots ? options->path.items[root] : options->val_path.items[root - roots];
+}
+
+/** A folder that gives nothing is a mistake in the config, even beside others that give something. */
+static cod_status check_roots(const opening *o)
+{
+    const cod_source_list *sources = &o->dataset->sources;
+    if (sources->synthetic_side != 0)
+        return COD_OK;
+    const size_t roots = o->options->path.count + o->options->val_path.count;
+    for (size_t root = 0, i = 0; root < roots; root++) {
+        size_t found = 0, usable = 0, broken = 0, first = sources->count;
+        for (; i < sources->count && sources->items[i].root == root; i++) {
+            found++;
+            usable += o->usable[i];
+            broken += o->dataset->store.pictures[i].broken != 0;
+            if (first == sources->count && o->dataset->store.pictures[i].broken)
+                first = i;
+        }
+        const char *key = root < o->options->path.count ? "path" : "val_path";
+        COD_REQUIRE(found > 0, "data.%s: no pictures in '%s'; PNG and JPEG files are read, subfolders too", key,
+                    root_name(o->options, root));
+        COD_REQUIRE(usable > 0,
+                    "data.%s: none of the %zu pictures in '%s' can be used: %zu broken, %zu smaller than one crop of "
+                    "%lldx%lld%s%s",
+                    key, found, root_name(o->options, root), broken, found - broken,
+                    (long long)(o->options->patch * o->place->scale), (long long)(o->options->patch * o->place->scale),
+                    broken ? "; the first: " : "",
+                    broken ? (const char *)o->dataset->store.base + o->dataset->store.pictures[first].offset : "");
+    }
+    return COD_OK;
+}
+
+/** Divides the usable pictures: those of val_path, or else evenly spread ones, are for validation. */
+static cod_status hold_out(opening *o)
+{
+    const cod_source_list *sources = &o->dataset->sources;
+    const cod_data_options *options = o->options;
+    index_list *val = &o->dataset->samples[COD_SPLIT_VAL], all;
+    COD_TRY(index_list_init(val, sources->count));
+    COD_TRY(index_list_init(&o->train, sources->count));
+    if (options->kind == COD_DATA_IMAGES && options->val_path.count > 0) {
+        for (size_t i = 0; i < sources->count; i++)
+            if (o->usable[i])
+                append(sources->items[i].root < options->path.count ? &o->train : val, i);
+        return COD_OK;
+    }
+    COD_TRY(index_list_init(&all, sources->count));
+    for (size_t i = 0; i < sources->count; i++)
+        if (o->usable[i])
+            append(&all, i);
+    size_t held_out = (size_t)options->val_count;
+    if (held_out == 0 && options->val_fraction > 0) {
+        held_out = (size_t)((double)all.count * options->val_fraction + 0.5);
+        held_out = held_out ? held_out : 1;
+    }
+    for (size_t i = 0; i < all.count && held_out < all.count; i++) {
+        /* Picture i is held out when a multiple of 1/held_out, shifted by half, falls on it. */
+        const size_t before = (2 * i * held_out + all.count) / (2 * all.count);
+        const size_t after = (2 * (i + 1) * held_out + all.count) / (2 * all.count);
+        append(after > before ? val : &o->train, all.items[i]);
+    }
+    free(all.items);
+    COD_REQUIRE(
+        held_out < all.count,
+        "data: holding out %zu of %zu usable pictures of '%s' leaves none to train on; set val_path or val_fraction: 0",
+        held_out, all.count, options->kind == COD_DATA_IMAGES ? root_name(options, 0) : "synthetic");
+    return COD_OK;
+}
+
+/** Keeps this group's part of the training pictures: folder by folder, each is dealt out in a random order. */
+static cod_status place_disjoint(opening *o)
+{
+    const cod_source *sources = o->dataset->sources.items;
+    const size_t groups = (size_t)o->place->groups, count = o->train.count;
+    COD_REQUIRE(count >= groups,
+                "data.placement: %zu training pictures are too few to give each of %zu groups some of its own", count,
+                groups);
+    index_list order = {0};
+    bool *ours = calloc(count + 1, sizeof *ours);
+    cod_status status = index_list_init(&order, count);
+    if (status == COD_OK && ours == NULL)
+        status = cod_fail(COD_ERR_MEMORY, "out of memory for %zu pictures", count);
+    for (size_t first = 0, last; status == COD_OK && first < count; first = last) {
+        const size_t root = sources[o->train.items[first]].root;
+        for (last = first + 1; last < count && sources[o->train.items[last]].root == root;)
+            last++;
+        cod_rng rng = cod_rng_open(o->place->seed, 0, 0, 0, COD_RNG_PLACEMENT, (uint32_t)root);
+        cod_rng_permutation(&rng, order.items, last - first);
+        /* Dealing goes on where the last folder ended, so that the parts differ by one picture at most. */
+        for (size_t i = first; i < last; i++)
+            ours[first + order.items[i - first]] = i % groups == (size_t)o->place->group;
+    }
+    size_t kept = 0;
+    for (size_t i = 0; status == COD_OK && i < count; i++)
+        if (ours[i])
+            o->train.items[kept++] = o->train.items[i];
+    o->train.count = kept;
+    free(order.items);
+    free(ours);
+    return status;
+}
+
+/** Repeats each training picture as often as its folder's weight says. */
+static cod_status weigh(opening *o)
+{
+    const cod_source *sources = o->dataset->sources.items;
+    const cod_int_list *weights = &o->options->weights;
+    const bool weighted = weights->count > 0 && o->options->kind == COD_DATA_IMAGES;
+    size_t total = 0;
+    for (size_t i = 0; i < o->train.count; i++)
+        total += weighted ? (size_t)weights->items[sources[o->train.items[i]].root] : 1;
+    COD_REQUIRE(total <= UINT32_MAX, "data.weights: an epoch of %zu samples is too long", total);
+    index_list *samples = &o->dataset->samples[COD_SPLIT_TRAIN];
+    COD_TRY(index_list_init(samples, total));
+    for (size_t i = 0; i < o->train.count; i++) {
+        const size_t index = o->train.items[i];
+        const int64_t weight = weighted ? weights->items[sources[index].root] : 1;
+        for (int64_t n = 0; n < weight; n++)
+            append(samples, index);
+    }
+    o->dataset->counts.train = o->train.count;
+    o->dataset->counts.val = o->dataset->samples[COD_SPLIT_VAL].count;
+    return COD_OK;
+}
+
+static cod_status open_dataset(opening *o)
+{
+    cod_dataset *dataset = o->dataset;
+    COD_TRY(cod_sources_find(o->options, o->place->scale, &dataset->sources));
+    COD_TRY(cod_store_open(&dataset->store, &dataset->sources, (size_t)o->options->cache_mb << 20, o->place->report));
+    o->usable = calloc(dataset->sources.count + 1, sizeof *o->usable);
+    COD_REQUIRE_MEMORY(o->usable);
+    judge(o);
+    COD_TRY(check_roots(o));
+    COD_TRY(hold_out(o));
+    if (o->options->placement == COD_PLACEMENT_DISJOINT)
+        COD_TRY(place_disjoint(o));
+    return weigh(o);
+}
+
+cod_status cod_dataset_open(const cod_data_options *options, const cod_dataset_place *place, cod_dataset **out)
+{
+    *out = NULL;
+    COD_TRY(cod_data_options_check(options));
+    COD_REQUIRE(place->scale >= 1 && place->groups >= 1 && place->group >= 0 && place->group < place->groups,
+                "no data set of scale %d for group %d of %d", place->scale, place->group, place->groups);
+    cod_dataset *dataset = calloc(1, sizeof *dataset);
+    COD_REQUIRE_MEMORY(dataset);
+    dataset->store.shared.file = -1;
+    opening o = {.dataset = dataset, .options = options, .place = place};
+    const cod_status status = open_dataset(&o);
+    free(o.usable);
+    free(o.train.items);
+    if (status != COD_OK) {
+        cod_dataset_close(dataset);
+        return status;
+    }
+    *out = dataset;
+    return COD_OK;
+}
+
+void cod_dataset_close(cod_dataset *dataset)
+{
+    if (dataset == NULL)
+        return;
+    cod_store_close(&dataset->store);
+    cod_sources_clear(&dataset->sources);
+    free(dataset->samples[COD_SPLIT_TRAIN].items);
+    free(dataset->samples[COD_SPLIT_VAL].items);
+    free(dataset);
+}
+
+cod_dataset_counts cod_dataset_count(const cod_dataset *dataset)
+{
+    return dataset->counts;
+}
+
+int cod_dataset_scale(const cod_dataset *dataset)
+{
+    return dataset->sources.scale;
+}
+
+size_t cod_dataset_size(const cod_dataset *dataset, cod_split split)
+{
+    return dataset->samples[split].count;
+}
+
+const char *cod_dataset_name(const cod_dataset *dataset, cod_split split, size_t index)
+{
+    return dataset->sources.items[dataset->samples[split].items[index]].path;
+}
+
+cod_status cod_dataset_read(const cod_dataset *dataset, cod_split split, size_t index, cod_pair *pair)
+{
+    *pair = (cod_pair){0};
+    COD_REQUIRE(index < dataset->samples[split].count, "no sample %zu of %zu", index, dataset->samples[split].count);
+    const size_t source = dataset->samples[split].items[index];
+    const cod_stored *picture = &dataset->store.pictures[source];
+    const int64_t width = picture->low_width, height = picture->low_height;
+    const size_t low_bytes = (size_t)(width * height * 3);
+    const uint8_t *pixels = dataset->store.base + picture->offset;
+    uint8_t *owned = NULL;
+    if (picture->offset == 0) {
+        owned = malloc(cod_pair_bytes(width, height, dataset->sources.scale));
+        COD_REQUIRE_MEMORY(owned);
+        const cod_status status = cod_source_load(&dataset->sources, source, width, height, owned, owned + low_bytes);
+        if (status != COD_OK) {
+            free(owned);
+            return status;
+        }
+        pixels = owned;
+    }
+    *pair =
+        (cod_pair){.low_width = width, .low_height = height, .low = pixels, .high = pixels + low_bytes, .owned = owned};
+    return COD_OK;
+}
+
+void cod_pair_clear(cod_pair *pair)
+{
+    free(pair->owned);
+    *pair = (cod_pair){0};
+}

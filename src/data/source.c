@@ -1,0 +1,230 @@
+#include "data/source_internal.h"
+
+#include "core/hash.h"
+#include "data/resize.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/** Bumped when the same files give other pixels. */
+enum { KEY_VERSION = 1, SYNTHETIC_MARGIN = 24 };
+
+static uint64_t hash_text(uint64_t key, const char *text)
+{
+    return cod_hash(text, strlen(text) + 1, key);
+}
+
+static uint64_t hash_files(uint64_t key, const cod_file_list *files, size_t first)
+{
+    for (size_t i = first; i < files->count; i++) {
+        const int64_t numbers[2] = {files->items[i].bytes, files->items[i].modified_ns};
+        key = cod_hash(numbers, sizeof numbers, hash_text(key, files->items[i].name));
+    }
+    return key;
+}
+
+/** Finds the files of a root and adds what and where they are to the key. */
+static cod_status find_root(cod_file_list *files, const char *root, size_t index, uint64_t *key)
+{
+    const size_t first = files->count;
+    COD_TRY(cod_files_find(files, root, index));
+    char *absolute = realpath(root, NULL);
+    if (absolute == NULL)
+        return cod_fail(COD_ERR_IO, "%s: %s", root, strerror(errno));
+    *key = hash_files(hash_text(*key, absolute), files, first);
+    free(absolute);
+    return COD_OK;
+}
+
+/** A low-resolution file under the name that is looked for: relative to its root, without its ending. */
+typedef struct stem {
+    const char *text, *path;
+} stem;
+
+static int by_stem(const void *a, const void *b)
+{
+    return strcmp(((const stem *)a)->text, ((const stem *)b)->text);
+}
+
+/** Copies `name` without its ending, `suffix` instead; NULL when memory is short. */
+static char *stem_of(cod_arena *arena, const char *name, const char *suffix)
+{
+    const char *slash = strrchr(name, '/'), *dot = strrchr(slash ? slash : name, '.');
+    const size_t length = dot ? (size_t)(dot - name) : strlen(name);
+    char *text = cod_arena_alloc(arena, length + strlen(suffix) + 1);
+    if (text != NULL) {
+        memcpy(text, name, length);
+        strcpy(text + length, suffix);
+    }
+    return text;
+}
+
+/** Gives each source of one root the low file of the same stem, or of that stem and "x<scale>". */
+static cod_status pair_root(cod_source_list *list, const stem *stems, size_t count, size_t root, const char *low_root)
+{
+    cod_arena *arena = &list->low.arena;
+    char suffix[16];
+    snprintf(suffix, sizeof suffix, "x%d", list->scale);
+    for (size_t i = 0; i < list->count; i++) {
+        cod_source *source = &list->items[i];
+        if (source->root != root)
+            continue;
+        const stem plain = {.text = stem_of(arena, list->high.items[i].name, "")};
+        const stem suffixed = {.text = stem_of(arena, list->high.items[i].name, suffix)};
+        COD_REQUIRE_MEMORY(plain.text);
+        COD_REQUIRE_MEMORY(suffixed.text);
+        const stem *found = count ? bsearch(&plain, stems, count, sizeof *stems, by_stem) : NULL;
+        if (found == NULL && count)
+            found = bsearch(&suffixed, stems, count, sizeof *stems, by_stem);
+        if (found != NULL) {
+            source->low_path = found->path;
+            continue;
+        }
+        const size_t length = strlen(suffixed.text) + strlen(plain.text) + strlen(low_root) + 64;
+        char *problem = cod_arena_alloc(arena, length);
+        COD_REQUIRE_MEMORY(problem);
+        snprintf(problem, length, "no low-resolution picture '%s' or '%s' in '%s'", plain.text, suffixed.text,
+                 low_root);
+        source->problem = problem;
+    }
+    return COD_OK;
+}
+
+static cod_status pair_low(cod_source_list *list, const cod_string_list *roots, size_t first_root)
+{
+    for (size_t r = 0; r < roots->count; r++) {
+        const size_t first = list->low.count;
+        COD_TRY(find_root(&list->low, roots->items[r], first_root + r, &list->key));
+        const size_t count = list->low.count - first;
+        stem *stems = malloc((count + 1) * sizeof *stems);
+        COD_REQUIRE_MEMORY(stems);
+        cod_status status = COD_OK;
+        for (size_t i = 0; i < count; i++) {
+            const cod_file *file = &list->low.items[first + i];
+            stems[i] = (stem){.text = stem_of(&list->low.arena, file->name, ""), .path = file->path};
+            if (stems[i].text == NULL)
+                status = COD_ERR_MEMORY;
+        }
+        if (status == COD_OK) {
+            qsort(stems, count, sizeof *stems, by_stem);
+            status = pair_root(list, stems, count, first_root + r, roots->items[r]);
+        }
+        free(stems);
+        COD_TRY(status);
+    }
+    return COD_OK;
+}
+
+static cod_status find_synthetic(const cod_data_options *options, cod_source_list *list)
+{
+    list->synthetic_side = options->patch + SYNTHETIC_MARGIN;
+    list->key = cod_hash(&list->synthetic_side, sizeof list->synthetic_side, hash_text(list->key, "synthetic"));
+    list->items = calloc((size_t)options->synthetic_count, sizeof *list->items);
+    COD_REQUIRE_MEMORY(list->items);
+    for (; list->count < (size_t)options->synthetic_count; list->count++) {
+        char name[32];
+        snprintf(name, sizeof name, "synthetic/%06zu", list->count);
+        list->items[list->count].path = cod_arena_strdup(&list->high.arena, name);
+        COD_REQUIRE_MEMORY(list->items[list->count].path);
+    }
+    return COD_OK;
+}
+
+cod_status cod_sources_find(const cod_data_options *options, int scale, cod_source_list *list)
+{
+    *list = (cod_source_list){.scale = scale};
+    const int64_t numbers[2] = {KEY_VERSION, scale};
+    list->key = cod_hash(numbers, sizeof numbers, 0);
+    if (options->kind == COD_DATA_SYNTHETIC)
+        return find_synthetic(options, list);
+    const size_t roots = options->path.count;
+    for (size_t r = 0; r < roots + options->val_path.count; r++) {
+        const char *root = r < roots ? options->path.items[r] : options->val_path.items[r - roots];
+        COD_TRY(find_root(&list->high, root, r, &list->key));
+    }
+    list->items = calloc(list->high.count + 1, sizeof *list->items);
+    COD_REQUIRE_MEMORY(list->items);
+    for (; list->count < list->high.count; list->count++) {
+        const cod_file *file = &list->high.items[list->count];
+        list->items[list->count] = (cod_source){.path = file->path, .root = file->root};
+    }
+    COD_TRY(pair_low(list, &options->low_path, 0));
+    return pair_low(list, &options->val_low_path, roots);
+}
+
+void cod_sources_clear(cod_source_list *list)
+{
+    free(list->items);
+    cod_files_clear(&list->high);
+    cod_files_clear(&list->low);
+    *list = (cod_source_list){0};
+}
+
+cod_status cod_source_probe(const cod_source_list *list, size_t index, int64_t *low_width, int64_t *low_height)
+{
+    const cod_source *source = &list->items[index];
+    *low_width = *low_height = list->synthetic_side;
+    if (list->synthetic_side != 0)
+        return COD_OK;
+    if (source->problem != NULL)
+        return cod_fail(COD_ERR_ARGUMENT, "%s: %s", source->path, source->problem);
+    int64_t width, height;
+    COD_TRY(cod_image_probe(source->path, &width, &height));
+    *low_width = width / list->scale;
+    *low_height = height / list->scale;
+    if (source->low_path != NULL) {
+        COD_TRY(cod_image_probe(source->low_path, &width, &height));
+        /* Sides that the scale does not divide are rounded down by some makers of pairs and up by others. */
+        const bool fits =
+            (width == *low_width || width == *low_width + 1) && (height == *low_height || height == *low_height + 1);
+        if (!fits)
+            return cod_fail(COD_ERR_ARGUMENT,
+                            "%s: is %lldx%lld pixels; at scale %d, %s needs a low-resolution picture of %lldx%lld",
+                            source->low_path, (long long)width, (long long)height, list->scale, source->path,
+                            (long long)*low_width, (long long)*low_height);
+    }
+    return COD_OK;
+}
+
+/** Copies the top left [height, width] of an image that is at least as large. */
+static void copy_corner(const cod_image *image, int64_t width, int64_t height, uint8_t *out)
+{
+    const size_t bytes = (size_t)width * 3, stride = (size_t)image->width * 3;
+    for (int64_t y = 0; y < height; y++)
+        memcpy(out + (size_t)y * bytes, (const uint8_t *)image->pixels + (size_t)y * stride, bytes);
+}
+
+/** Reads a picture of which the top left [height, width] is wanted. */
+static cod_status load_file(const char *path, int64_t width, int64_t height, uint8_t *out)
+{
+    cod_image image;
+    COD_TRY(cod_image_read(path, &image));
+    cod_status status = cod_image_to_rgb8(&image);
+    if (status == COD_OK && (image.width < width || image.height < height))
+        status = cod_fail(COD_ERR_FORMAT, "%s: the picture has changed its size since it was found", path);
+    if (status == COD_OK)
+        copy_corner(&image, width, height, out);
+    cod_image_clear(&image);
+    return status;
+}
+
+cod_status cod_source_load(const cod_source_list *list, size_t index, int64_t low_width, int64_t low_height,
+                           uint8_t *low, uint8_t *high)
+{
+    const cod_source *source = &list->items[index];
+    const int64_t width = low_width * list->scale, height = low_height * list->scale;
+    if (list->synthetic_side != 0)
+        cod_synthetic_draw(index, width, high);
+    else
+        COD_TRY(load_file(source->path, width, height, high));
+    if (source->low_path != NULL)
+        return load_file(source->low_path, low_width, low_height, low);
+    const cod_image whole = {.width = width, .height = height, .channels = 3, .bits = 8, .pixels = high};
+    cod_image small;
+    COD_TRY(cod_image_resize(&whole, 1.0 / list->scale, &small));
+    copy_corner(&small, low_width, low_height, low);
+    cod_image_clear(&small);
+    return COD_OK;
+}

@@ -1,0 +1,56 @@
+/**
+ * @file
+ * The pictures of a data set before they are decoded, and how the pixels of one are made.
+ */
+#ifndef COD_DATA_SOURCE_INTERNAL_H
+#define COD_DATA_SOURCE_INTERNAL_H
+
+#include "data/files.h"
+#include "data/options.h"
+
+/** Where one picture comes from. */
+typedef struct cod_source {
+    const char *path;     /**< or what a generated picture is called */
+    const char *low_path; /**< NULL = the low-resolution picture is made by bicubic */
+    const char *problem;  /**< NULL, or why it cannot be used, known without opening it */
+    size_t root;          /**< index into path, or path.count + index into val_path */
+} cod_source;
+
+typedef struct cod_source_list {
+    size_t count;
+    cod_source *items;
+    int scale;
+    int64_t synthetic_side; /**< low-resolution side of generated pictures; 0 = pictures are files */
+    uint64_t key;           /**< hash of all that decides the pixels: names, sizes and dates of the files, scale */
+    cod_file_list high, low;
+} cod_source_list;
+
+/**
+ * Finds the pictures of `options`, training folders first, in an order that is the same on every machine.
+ *
+ * @param[out] list  end with cod_sources_clear(), after a failure too
+ */
+COD_MUST_CHECK cod_status cod_sources_find(const cod_data_options *options, int scale, cod_source_list *list);
+void cod_sources_clear(cod_source_list *list);
+
+/** Finds the low-resolution size, from headers alone. */
+COD_MUST_CHECK cod_status cod_source_probe(const cod_source_list *list, size_t index, int64_t *low_width,
+                                           int64_t *low_height);
+
+/**
+ * Decodes a picture into low [height, width, 3] and high [scale*height, scale*width, 3], whose size cod_source_probe() has
+ * told.
+ */
+COD_MUST_CHECK cod_status cod_source_load(const cod_source_list *list, size_t index, int64_t low_width,
+                                          int64_t low_height, uint8_t *low, uint8_t *high);
+
+/** Bytes of the two pictures together. */
+static inline size_t cod_pair_bytes(int64_t low_width, int64_t low_height, int scale)
+{
+    return (size_t)(low_width * low_height * 3 * (1 + (int64_t)scale * scale));
+}
+
+/** Draws picture `index` of the generated ones, [side, side, 3]: shapes with sharp edges and fine stripes over a gradient. */
+void cod_synthetic_draw(size_t index, int64_t side, uint8_t *pixels);
+
+#endif

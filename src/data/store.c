@@ -1,0 +1,186 @@
+#include "data/store_internal.h"
+
+#include "core/hash.h"
+#include "core/log.h"
+#include "data/threads_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum {
+    REASON_BYTES = 512, /**< room for the reason of a picture that turns out broken */
+    MEBIBYTE = 1 << 20,
+};
+
+#define PRIVATE_COPY "each process of the node keeps its own copy of the pictures"
+
+/** At the store's beginning; the table of pictures follows. */
+typedef struct store_header {
+    uint64_t count, pixel_bytes;
+} store_header;
+
+/** A store being built: first planned from the files' headers, then filled. */
+typedef struct builder {
+    const cod_source_list *sources;
+    cod_stored *pictures; /**< private copy of the table */
+    char **reasons;       /**< NULL or why the picture is broken */
+    unsigned char *base;
+    size_t bytes, pixel_bytes;
+} builder;
+
+static cod_status note_broken(builder *b, size_t index)
+{
+    b->pictures[index].broken = 1;
+    b->reasons[index] = strdup(cod_error_message());
+    COD_REQUIRE_MEMORY(b->reasons[index]);
+    return COD_OK;
+}
+
+/** What says something of the file; the rest says something of this process, and must not decide what is trained on. */
+static bool is_of_the_file(cod_status status)
+{
+    return status != COD_OK && status != COD_ERR_MEMORY;
+}
+
+static cod_status probe(void *context, size_t index)
+{
+    builder *b = context;
+    int64_t width = 0, height = 0;
+    const cod_status status = cod_source_probe(b->sources, index, &width, &height);
+    b->pictures[index].low_width = (int32_t)width;
+    b->pictures[index].low_height = (int32_t)height;
+    return is_of_the_file(status) ? note_broken(b, index) : status;
+}
+
+static cod_status fill(void *context, size_t index)
+{
+    builder *b = context;
+    const cod_stored *picture = &b->pictures[index];
+    if (picture->broken || picture->offset == 0)
+        return COD_OK;
+    const int64_t width = picture->low_width, height = picture->low_height;
+    uint8_t *low = b->base + picture->offset;
+    const cod_status status =
+        cod_source_load(b->sources, index, width, height, low, low + (size_t)(width * height * 3));
+    return is_of_the_file(status) ? note_broken(b, index) : status;
+}
+
+/** Gives each picture its place, as long as they fit, and room for a reason. */
+static void plan(builder *b, size_t limit_bytes)
+{
+    b->bytes = cod_align_up(sizeof(store_header) + b->sources->count * sizeof(cod_stored));
+    b->pixel_bytes = 0;
+    for (size_t i = 0; i < b->sources->count; i++) {
+        cod_stored *picture = &b->pictures[i];
+        const size_t pixels =
+            picture->broken ? 0 : cod_pair_bytes(picture->low_width, picture->low_height, b->sources->scale);
+        const bool held = pixels > 0 && pixels <= limit_bytes - b->pixel_bytes;
+        if (held)
+            b->pixel_bytes += pixels;
+        if (held || picture->broken) {
+            picture->offset = b->bytes;
+            b->bytes += cod_align_up(pixels > REASON_BYTES ? pixels : REASON_BYTES);
+        }
+    }
+}
+
+/** Writes the table and the reasons beside the pixels. */
+static void conclude(builder *b)
+{
+    for (size_t i = 0; i < b->sources->count; i++)
+        if (b->pictures[i].broken)
+            snprintf((char *)b->base + b->pictures[i].offset, REASON_BYTES, "%s", b->reasons[i]);
+    const store_header header = {.count = b->sources->count, .pixel_bytes = b->pixel_bytes};
+    memcpy(b->base, &header, sizeof header);
+    memcpy(b->base + sizeof header, b->pictures, b->sources->count * sizeof *b->pictures);
+}
+
+/** Takes memory for what is planned: the shared file's if it is ours to fill and there is room, else private. */
+static cod_status reserve(builder *b, cod_store *store, bool report)
+{
+    if (store->shared.file >= 0 && cod_shared_file_reserve(&store->shared, b->bytes) == COD_OK) {
+        b->base = store->shared.base;
+        return COD_OK;
+    }
+    if (store->shared.file >= 0 && report)
+        cod_log_warn(PRIVATE_COPY ": %s", cod_error_message());
+    cod_shared_file_close(&store->shared);
+    void *memory = mmap(NULL, b->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return cod_fail(COD_ERR_MEMORY, "no memory for %zu MiB of pictures: %s", b->bytes / MEBIBYTE + 1,
+                        strerror(errno));
+    b->base = memory;
+    return COD_OK;
+}
+
+static cod_status build(cod_store *store, const cod_source_list *sources, size_t limit_bytes, bool report)
+{
+    const size_t count = sources->count;
+    builder b = {.sources = sources,
+                 .pictures = calloc(count + 1, sizeof *b.pictures),
+                 .reasons = calloc(count + 1, sizeof *b.reasons)};
+    cod_status status =
+        b.pictures && b.reasons ? COD_OK : cod_fail(COD_ERR_MEMORY, "out of memory for %zu pictures", count);
+    if (status == COD_OK)
+        status = cod_run_parallel(count, probe, &b);
+    if (status == COD_OK) {
+        plan(&b, limit_bytes);
+        status = reserve(&b, store, report);
+    }
+    if (status == COD_OK) {
+        store->base = b.base;
+        store->bytes = b.bytes;
+        status = cod_run_parallel(count, fill, &b);
+    }
+    if (status == COD_OK) {
+        conclude(&b);
+        if (store->shared.file >= 0)
+            status = cod_shared_file_complete(&store->shared);
+    }
+    for (size_t i = 0; b.reasons != NULL && i < count; i++)
+        free(b.reasons[i]);
+    free(b.reasons);
+    free(b.pictures);
+    return status;
+}
+
+cod_status cod_store_open(cod_store *store, const cod_source_list *sources, size_t limit_bytes, bool report)
+{
+    *store = (cod_store){.shared.file = -1};
+    /* Another limit holds other pictures. */
+    const uint64_t key = cod_hash(&limit_bytes, sizeof limit_bytes, sources->key);
+    cod_status status = cod_shared_file_open(&store->shared, key);
+    if (status != COD_OK && report)
+        cod_log_warn(PRIVATE_COPY ": %s", cod_error_message());
+    if (status == COD_OK && store->shared.base != NULL) {
+        store->base = store->shared.base;
+        store->bytes = store->shared.bytes;
+    } else {
+        status = build(store, sources, limit_bytes, report);
+    }
+    store_header header;
+    if (status == COD_OK) {
+        memcpy(&header, store->base, sizeof header);
+        if (header.count != sources->count)
+            status = cod_fail(COD_ERR_FORMAT, "%s: is of other pictures", store->shared.path);
+    }
+    if (status != COD_OK) {
+        cod_store_close(store);
+        return status;
+    }
+    store->pictures = (const cod_stored *)(const void *)(store->base + sizeof header);
+    store->pixel_bytes = header.pixel_bytes;
+    return COD_OK;
+}
+
+void cod_store_close(cod_store *store)
+{
+    if (store->shared.file >= 0)
+        cod_shared_file_close(&store->shared);
+    else if (store->base != NULL)
+        munmap((void *)(uintptr_t)store->base, store->bytes);
+    *store = (cod_store){.shared.file = -1};
+}

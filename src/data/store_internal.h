@@ -1,0 +1,37 @@
+/**
+ * @file
+ * The decoded pictures of a node: in a file that its processes share, or in private memory where that is not to be had.
+ */
+#ifndef COD_DATA_STORE_INTERNAL_H
+#define COD_DATA_STORE_INTERNAL_H
+
+#include "data/shared_file_internal.h"
+#include "data/source_internal.h"
+
+/** What the store knows of one source. */
+typedef struct cod_stored {
+    int32_t low_width, low_height;
+    uint64_t broken; /**< whether it cannot be used; the reason, a string, lies at `offset` */
+    uint64_t offset; /**< of the low pixels, which the high ones follow; 0 = not held */
+} cod_stored;
+
+typedef struct cod_store {
+    const unsigned char *base;
+    size_t bytes;
+    cod_shared_file shared; /**< file -1: private memory */
+    const cod_stored *pictures;
+    size_t pixel_bytes; /**< held */
+} cod_store;
+
+/**
+ * Finds the store of these sources or builds it, decoding with one thread per processor that this process may use.
+ *
+ * @param limit_bytes  of pixels; what does not fit is left out, and then broken only if its header is
+ * @param report       whether to warn that the pictures do not fit into /dev/shm
+ * @param[out] store   end with cod_store_close(); zeroed on failure
+ */
+COD_MUST_CHECK cod_status cod_store_open(cod_store *store, const cod_source_list *sources, size_t limit_bytes,
+                                         bool report);
+void cod_store_close(cod_store *store);
+
+#endif
