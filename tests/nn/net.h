@@ -57,7 +57,7 @@ typedef struct net_check {
 COD_MUST_CHECK cod_status net_check_gradients(test_net *net, const cod_program_spec *spec, uint64_t seed,
                                               net_check *check);
 
-/** A model by name with options as "key=value key=value"; `arena` holds the options. */
+/** A model by name with options as "key=value key=item,item"; `arena` holds the options. */
 COD_MUST_CHECK cod_status net_model(const char *kind, const char *options, cod_arena *arena, cod_model *out);
 
 #endif

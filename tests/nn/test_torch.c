@@ -1,0 +1,319 @@
+/*
+ * Whole models against PyTorch: losses, gradients, running statistics and weights over three steps, and inference with
+ * folded normalisation; parameters by PyTorch's names and layout. The file is written by tests/golden/make_models.py.
+ */
+#include "support/test.h"
+
+#include "nn/net.h"
+#include "nn/optimiser.h"
+#include "ref/ref.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MODELS_FILE COD_TEST_DIR "/../golden/models.bin"
+
+enum { MAX_TENSORS = 256 };
+
+typedef struct tensor {
+    char name[256];
+    uint32_t rank, dims[4];
+    size_t count;
+    float *values;
+} tensor;
+
+typedef struct model_case {
+    char name[256], kind[256], options[256], optimiser[256];
+    uint32_t tensor_count;
+    tensor tensors[MAX_TENSORS];
+} model_case;
+
+static void take(FILE *file, void *target, size_t bytes)
+{
+    if (fread(target, 1, bytes, file) != bytes)
+        fail_msg("%s ends early", MODELS_FILE);
+}
+
+static void take_text(FILE *file, char text[256])
+{
+    unsigned char length;
+    take(file, &length, 1);
+    take(file, text, length);
+    text[length] = 0;
+}
+
+static void take_case(FILE *file, model_case *c)
+{
+    take_text(file, c->name);
+    take_text(file, c->kind);
+    take_text(file, c->options);
+    take_text(file, c->optimiser);
+    take(file, &c->tensor_count, 4);
+    assert_true(c->tensor_count <= MAX_TENSORS);
+    for (uint32_t i = 0; i < c->tensor_count; i++) {
+        tensor *t = &c->tensors[i];
+        take_text(file, t->name);
+        take(file, &t->rank, 4);
+        assert_true(t->rank <= 4);
+        take(file, t->dims, t->rank * sizeof *t->dims);
+        t->count = 1;
+        for (uint32_t k = 0; k < t->rank; k++)
+            t->count *= t->dims[k];
+        t->values = calloc(t->count + 1, sizeof *t->values);
+        assert_non_null(t->values);
+        take(file, t->values, t->count * sizeof *t->values);
+    }
+}
+
+static const tensor *find(const model_case *c, const char *prefix, const char *name)
+{
+    char wanted[600];
+    snprintf(wanted, sizeof wanted, "%s%s", prefix, name);
+    for (uint32_t i = 0; i < c->tensor_count; i++)
+        if (strcmp(c->tensors[i].name, wanted) == 0)
+            return &c->tensors[i];
+    fail_msg("%s: PyTorch's model has no '%s'", c->name, wanted);
+    return NULL;
+}
+
+/** Largest difference allowed: `tolerance` of the tensor's largest element. */
+static void compare(const model_case *c, const char *what, const float *actual, const tensor *expected,
+                    double tolerance)
+{
+    double largest = 0;
+    for (size_t i = 0; i < expected->count; i++)
+        largest = fmax(largest, fabs((double)expected->values[i]));
+    for (size_t i = 0; i < expected->count; i++)
+        if (!(fabs((double)actual[i] - (double)expected->values[i]) <= tolerance * (largest + 1e-6)))
+            fail_msg("%s, %s, %s[%zu]: %.9g, PyTorch has %.9g", c->name, what, expected->name, i, (double)actual[i],
+                     (double)expected->values[i]);
+}
+
+/** `values`: the flat buffer; every parameter of the graph against PREFIX.NAME. */
+static void compare_params(const model_case *c, const test_net *net, const char *prefix, const double *values,
+                           bool states, bool trainable, double tolerance)
+{
+    size_t compared = 0, present = 0;
+    for (size_t i = 0; i < cod_graph_param_count(net->graph); i++) {
+        const cod_param *param = cod_graph_param(net->graph, i);
+        if (param->is_state ? !states : !trainable)
+            continue;
+        const tensor *expected = find(c, prefix, param->name);
+        float *ours = calloc(expected->count + 1, sizeof *ours), *torch = calloc(expected->count + 1, sizeof *torch);
+        int64_t dims[4];
+        assert_int_equal(expected->count, cod_shape_count(param->shape));
+        for (size_t k = 0; k < expected->count; k++)
+            ours[k] = (float)values[param->offset + k];
+        cod_param_to_torch(param, ours, torch, dims);
+        assert_int_equal(expected->rank, param->rank);
+        for (int k = 0; k < param->rank; k++)
+            assert_int_equal(dims[k], expected->dims[k]);
+        compare(c, prefix, torch, expected, tolerance);
+        free(ours), free(torch);
+        compared++;
+    }
+    for (uint32_t i = 0; i < c->tensor_count; i++)
+        present += strncmp(c->tensors[i].name, prefix, strlen(prefix)) == 0;
+    assert_int_equal(compared, present); /* nothing of PyTorch's is missing in ours */
+}
+
+static void load_start(const model_case *c, test_net *net)
+{
+    double *values = net_new(cod_weights_count(&net->weights));
+    for (size_t i = 0; i < cod_graph_param_count(net->graph); i++) {
+        const cod_param *param = cod_graph_param(net->graph, i);
+        const tensor *start = find(c, "start.", param->name);
+        float *ours = calloc(start->count + 1, sizeof *ours);
+        assert_int_equal(start->count, cod_shape_count(param->shape));
+        cod_param_from_torch(param, start->values, ours);
+        for (size_t k = 0; k < start->count; k++)
+            values[param->offset + k] = (double)ours[k];
+        free(ours);
+    }
+    assert_ok(net_write_values(net, values));
+    free(values);
+}
+
+/** Copies between NCHW floats and an NHWC view. */
+static void set_input(test_net *net, const char *name, const tensor *from)
+{
+    const cod_view view = cod_executable_input(net->executable, name);
+    const cod_shape s = view.shape;
+    double *values = net_new(from->count);
+    assert_int_equal(cod_shape_count(s), from->count);
+    for (int64_t i = 0; i < cod_shape_count(s); i++) {
+        const int64_t channel = i % s.c, x = i / s.c % s.w, y = i / s.c / s.w % s.h, n = i / s.c / s.w / s.h;
+        values[i] = (double)from->values[((n * s.c + channel) * s.h + y) * s.w + x];
+    }
+    assert_ok(net_write(net, view, values));
+    free(values);
+}
+
+static void compare_output(const model_case *c, test_net *net, cod_value output, double tolerance)
+{
+    const tensor *expected = find(c, "output", "");
+    const cod_view view = cod_executable_output(net->executable, output);
+    const cod_shape s = view.shape;
+    double *values = net_new(expected->count);
+    float *nchw = calloc(expected->count + 1, sizeof *nchw);
+    assert_int_equal(cod_shape_count(s), expected->count);
+    assert_ok(net_read(net, view, values));
+    for (int64_t i = 0; i < cod_shape_count(s); i++) {
+        const int64_t channel = i % s.c, x = i / s.c % s.w, y = i / s.c / s.w % s.h, n = i / s.c / s.w / s.h;
+        nchw[((n * s.c + channel) * s.h + y) * s.w + x] = (float)values[i];
+    }
+    compare(c, "inference", nchw, expected, tolerance);
+    free(values), free(nchw);
+}
+
+/** As class Flat of make_models.py. */
+static cod_value build_flat(cod_graph *graph, cod_value x)
+{
+    x = cod_graph_conv2d(graph, "conv", x,
+                         (cod_conv2d_spec){.out_channels = 4, .kernel = 3, .stride = 2, .padding = 1});
+    x = cod_graph_activation(graph, x, COD_ACT_TANH, 0);
+    return cod_graph_linear(graph, "out", cod_graph_flatten(graph, x, 3, 2), 5, false);
+}
+
+typedef struct trained {
+    cod_graph *graph;
+    cod_value output, loss;
+} trained;
+
+static trained build_case(const model_case *c, cod_arena *arena)
+{
+    trained built;
+    cod_model model;
+    if (strcmp(c->kind, "flat") == 0) {
+        assert_ok(cod_graph_create(&built.graph));
+        built.output = build_flat(built.graph, cod_graph_input(built.graph, "input", 3));
+    } else {
+        assert_ok(net_model(c->kind, c->options, arena, &model));
+        built = (trained){.graph = model.graph, .output = model.output};
+    }
+    const bool classes = find(c, "target", "")->rank == 1;
+    const cod_loss_kind kind = classes                             ? COD_LOSS_CROSS_ENTROPY
+                               : strcmp(c->kind, "msrresnet") == 0 ? COD_LOSS_L1
+                                                                   : COD_LOSS_MSE;
+    const cod_value target = classes ? cod_graph_input_classes(built.graph, "target", built.output)
+                                     : cod_graph_input_like(built.graph, "target", built.output);
+    built.loss = cod_graph_loss(built.graph, "loss", built.output, target, (cod_loss_spec){.kind = kind});
+    return built;
+}
+
+/** As the optimisers at the end of make_models.py. */
+static double make_optimiser(const model_case *c, test_net *net, cod_optimiser **out)
+{
+    cod_optimiser_options options = {.kind = COD_OPT_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8};
+    if (strcmp(c->optimiser, "adamw") == 0) {
+        options.kind = COD_OPT_ADAMW;
+        options.weight_decay = 0.01;
+    } else if (strcmp(c->optimiser, "sgd") == 0) {
+        options = (cod_optimiser_options){
+            .kind = COD_OPT_SGD, .momentum = 0.9, .nesterov = true, .weight_decay = 1e-3, .clip_norm = 0.3};
+    }
+    assert_ok(cod_optimiser_create(&net->weights, 0, &options, out));
+    return options.kind == COD_OPT_SGD ? 0.1 : 1e-3;
+}
+
+static void train_case(const model_case *c, test_net *net, const trained *built, double tolerance)
+{
+    const tensor *losses = find(c, "losses", "");
+    const size_t count = cod_weights_count(&net->weights);
+    double *values = net_new(count), *grads = net_new(count);
+    float seen[3];
+    cod_optimiser *optimiser;
+    const double rate = make_optimiser(c, net, &optimiser);
+    load_start(c, net);
+    set_input(net, "input", find(c, "input", ""));
+    set_input(net, "target", find(c, "target", ""));
+    for (int step = 0; step < 3; step++) {
+        assert_ok(net_run(net, "train"));
+        assert_ok(cod_executable_loss(net->executable, built->loss, &seen[step]));
+        if (step == 0) {
+            assert_ok(net_read_grads(net, grads));
+            compare_params(c, net, "grad.", grads, false, true, tolerance);
+            assert_ok(net_read_values(net, values));
+            compare_params(c, net, "stat.", values, true, false, tolerance);
+        }
+        assert_ok(cod_optimiser_step(optimiser, rate, step + 1));
+    }
+    compare(c, "training", seen, losses, tolerance);
+    assert_ok(net_read_values(net, values));
+    compare_params(c, net, "end.", values, true, true, tolerance);
+    assert_ok(net_run(net, "infer"));
+    compare_output(c, net, built->output, tolerance);
+    cod_optimiser_destroy(optimiser);
+    free(values), free(grads);
+}
+
+static void run_case(const model_case *c, cod_dtype dtype, double tolerance)
+{
+    cod_arena arena = {0};
+    const trained built = build_case(c, &arena);
+    const tensor *input = find(c, "input", "");
+    const cod_shape shape = input->rank == 4
+                                ? (cod_shape){input->dims[0], input->dims[2], input->dims[3], input->dims[1]}
+                                : (cod_shape){input->dims[0], 1, 1, input->dims[1]};
+    const cod_input_shape given = {"input", shape};
+    const cod_program_spec specs[] = {{.name = "train", .trains = "model", .losses = {built.loss}},
+                                      {.name = "infer", .outputs = {built.output}}};
+    for (int no_fusion = 0; no_fusion < 2; no_fusion++) {
+        const cod_compile_options options = {
+            .activation = dtype, .inputs = &given, .input_count = 1, .no_fusion = no_fusion};
+        test_net net;
+        assert_ok(net_init(&net, &cod_ref_backend, built.graph, &options, specs, 2, 1));
+        train_case(c, &net, &built, tolerance);
+        net_clear(&net);
+    }
+    cod_graph_destroy(built.graph);
+    cod_arena_clear(&arena);
+}
+
+static void run_all(cod_dtype dtype, double tolerance)
+{
+    static model_case c;
+    char magic[4];
+    uint32_t version, count;
+    FILE *file = fopen(MODELS_FILE, "rb");
+    assert_non_null(file);
+    take(file, magic, 4);
+    take(file, &version, 4);
+    take(file, &count, 4);
+    assert_memory_equal(magic, "CODM", 4);
+    assert_int_equal(version, 1);
+    assert_int_equal(count, 4);
+    for (uint32_t i = 0; i < count; i++) {
+        take_case(file, &c);
+        run_case(&c, dtype, tolerance);
+        for (uint32_t k = 0; k < c.tensor_count; k++)
+            free(c.tensors[k].values);
+    }
+    assert_int_equal(fgetc(file), EOF);
+    fclose(file);
+}
+
+/** The file's numbers are rounded to f32: 6e-8 of each; learning rate and Adam's epsilon too. */
+static void f64_trains_as_pytorch(void **state)
+{
+    (void)state;
+    run_all(COD_F64, 5e-7);
+}
+
+/** Activations rounded to f32 in each of some thirty ops, and Adam's division by small second moments. */
+static void f32_trains_as_pytorch(void **state)
+{
+    (void)state;
+    run_all(COD_F32, 1e-4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(f64_trains_as_pytorch),
+        cmocka_unit_test(f32_trains_as_pytorch),
+    };
+    return cmocka_run_group_tests_name("nn_torch", tests, NULL, NULL);
+}
