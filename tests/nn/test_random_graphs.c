@@ -1,0 +1,179 @@
+/*
+ * Random graphs: values shared at will, nested concatenations, sums of anything, stops. Fused and op by op they give the
+ * same gradients, which differences confirm, and the paranoid backend sees no op read or write what it should not.
+ */
+#include "support/test.h"
+
+#include "core/rng.h"
+#include "nn/net.h"
+#include "ref/ref.h"
+#include "support/paranoid.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GRAPHS = 600, CHECKED = 150, NODES = 14, MAX_PARTS = 4 };
+
+typedef struct random_graph {
+    cod_graph *graph;
+    cod_value values[NODES + 1];
+    int64_t channels[NODES + 1];
+    int count;
+    bool stops; /**< may hold stop-gradients, which differences do not know */
+    cod_rng rng;
+} random_graph;
+
+static int pick(random_graph *r)
+{
+    /* Mostly recent values, so that graphs are deep, but any may be taken again. */
+    const uint32_t n = (uint32_t)r->count;
+    return (int)(cod_rng_below(&r->rng, 3) ? n - 1 - cod_rng_below(&r->rng, n < 3 ? n : 3) : cod_rng_below(&r->rng, n));
+}
+
+/** A value with as many channels as value `like`, other than it where there is one. */
+static int pick_like(random_graph *r, int like)
+{
+    int found = like;
+    for (int i = 0; i < r->count; i++)
+        if (r->channels[i] == r->channels[like] && cod_rng_below(&r->rng, 2))
+            found = i;
+    return found;
+}
+
+static cod_value random_concat(random_graph *r, int64_t *channels)
+{
+    cod_value parts[MAX_PARTS];
+    const int count = 1 + (int)cod_rng_below(&r->rng, MAX_PARTS);
+    *channels = 0;
+    for (int i = 0; i < count; i++) {
+        const int part = pick(r);
+        parts[i] = r->values[part];
+        *channels += r->channels[part];
+    }
+    return cod_graph_concat(r->graph, parts, count);
+}
+
+static void add_node(random_graph *r)
+{
+    char name[16];
+    const int at = pick(r);
+    const cod_value x = r->values[at];
+    int64_t channels = r->channels[at];
+    cod_value y = 0;
+    snprintf(name, sizeof name, "layer%d", r->count);
+    switch (cod_rng_below(&r->rng, channels > 12 ? 3 : 10)) {
+    case 0:
+    case 1:
+    case 2:
+        channels = 2 + cod_rng_below(&r->rng, 2);
+        y = cod_graph_conv2d(
+            r->graph, name, x,
+            (cod_conv2d_spec){.out_channels = channels, .kernel = 3, .padding = 1, .no_bias = r->count % 2 == 0});
+        break;
+    case 3:
+        y = cod_graph_norm(r->graph, name, x);
+        break;
+    case 4:
+        y = cod_graph_prelu(r->graph, name, x, r->count % 2 == 0);
+        break;
+    case 5: {
+        static const cod_activation kinds[] = {COD_ACT_RELU, COD_ACT_LEAKY_RELU, COD_ACT_SIGMOID, COD_ACT_TANH};
+        y = cod_graph_activation(r->graph, x, kinds[cod_rng_below(&r->rng, 4)], 0.3f);
+        break;
+    }
+    case 6:
+        y = cod_graph_add(r->graph, x, r->values[pick_like(r, at)]);
+        break;
+    case 7:
+        y = cod_graph_scaled_add(r->graph, cod_rng_below(&r->rng, 2) ? 1 : 0.5f, x, cod_rng_below(&r->rng, 2) ? 1 : -2,
+                                 r->values[pick_like(r, at)]);
+        break;
+    case 8:
+        if (r->stops && cod_rng_below(&r->rng, 4) == 0) {
+            y = cod_graph_stop_gradient(r->graph, x);
+            break;
+        } /* fall through */
+    default:
+        y = random_concat(r, &channels);
+    }
+    r->values[r->count] = y;
+    r->channels[r->count++] = channels;
+}
+
+/** Ends in a linear layer behind a flatten, so that some parameter is always trained, and a loss in the middle. */
+static cod_graph *random_graph_build(uint64_t seed, cod_program_spec *spec)
+{
+    random_graph r = {.rng = cod_rng_open(seed, 7, 0, 0, COD_RNG_TEST, 0), .count = 1, .stops = seed >= CHECKED};
+    assert_ok(cod_graph_create(&r.graph));
+    r.values[0] = cod_graph_input(r.graph, "input", 2);
+    r.channels[0] = 2;
+    while (r.count <= NODES)
+        add_node(&r);
+    const cod_value flat = cod_graph_flatten(r.graph, r.values[NODES], 3, 4);
+    const cod_value ends[] = {cod_graph_linear(r.graph, "end", flat, 3, false), r.values[NODES - 4]};
+    for (size_t i = 0; i < 2; i++) {
+        const cod_value target = cod_graph_input_like(r.graph, i ? "middle" : "target", ends[i]);
+        spec->losses[i] = spec->outputs[i] =
+            cod_graph_loss(r.graph, "loss", ends[i], target, (cod_loss_spec){.kind = COD_LOSS_MSE, .weight = 0.5f});
+    }
+    if (seed % 3 == 0)
+        spec->outputs[2] = r.values[NODES / 2];
+    if (seed % 5 == 0)
+        spec->outputs[3] = r.values[NODES];
+    assert_ok(cod_graph_status(r.graph));
+    return r.graph;
+}
+
+/** Gradients [*count] of one way to compile; new. */
+static double *gradients(cod_graph *graph, const cod_program_spec *spec, const cod_backend *backend, bool no_fusion,
+                         bool differences, uint64_t seed, size_t *count)
+{
+    const cod_input_shape shape = {"input", {2, 3, 4, 2}};
+    const cod_compile_options options = {
+        .activation = COD_F64, .inputs = &shape, .input_count = 1, .no_fusion = no_fusion};
+    test_net net;
+    net_check check;
+    assert_ok(net_init(&net, backend, graph, &options, spec, 1, seed));
+    if (differences)
+        assert_ok(net_check_gradients(&net, spec, seed, &check));
+    assert_ok(net_run(&net, spec->name));
+    *count = net.weights.layout.trainable;
+    double *grads = net_new(*count);
+    assert_ok(net_read_grads(&net, grads));
+    net_clear(&net);
+    return grads;
+}
+
+static void random_graphs_have_right_gradients(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < GRAPHS; seed++) {
+        cod_program_spec spec = {.name = "train", .trains = "model"};
+        cod_graph *graph = random_graph_build(seed, &spec);
+        size_t count;
+        char first[512];
+        double *fused = gradients(graph, &spec, cod_paranoid_wrap(&cod_ref_backend), false, false, seed, &count);
+        if (cod_paranoid_violations(first, sizeof first) > 0)
+            fail_msg("seed %llu: %s", (unsigned long long)seed, first);
+        double *plain = gradients(graph, &spec, &cod_ref_backend, true, seed < CHECKED, seed, &count);
+        double largest = 0;
+        for (size_t i = 0; i < count; i++)
+            largest = fmax(largest, fabs(plain[i]));
+        for (size_t i = 0; i < count; i++)
+            if (!(fabs(fused[i] - plain[i]) <= 1e-11 * (1 + largest)))
+                fail_msg("seed %llu, gradient %zu: fused %.15g, op by op %.15g", (unsigned long long)seed, i, fused[i],
+                         plain[i]);
+        free(fused), free(plain);
+        cod_graph_destroy(graph);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_graphs_have_right_gradients),
+    };
+    return cmocka_run_group_tests_name("nn_random_graphs", tests, NULL, NULL);
+}

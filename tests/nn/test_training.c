@@ -1,0 +1,244 @@
+/* Schedules, moving average of the weights, clipping, optimiser states, and how weights start. */
+#include "support/test.h"
+
+#include "nn/net.h"
+#include "nn/optimiser.h"
+#include "nn/schedule.h"
+#include "ref/ref.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void assert_near(double actual, double expected, double tolerance)
+{
+    if (!(fabs(actual - expected) <= tolerance))
+        fail_msg("%.12g, expected %.12g", actual, expected);
+}
+
+static void schedules_have_their_closed_forms(void **state)
+{
+    (void)state;
+    int64_t milestones[] = {10, 20};
+    const cod_schedule constant = {.kind = COD_SCHEDULE_CONSTANT, .rate = 0.1, .warmup_steps = 4};
+    const cod_schedule step = {.kind = COD_SCHEDULE_STEP, .rate = 1, .milestones = {2, milestones}, .gamma = 0.5};
+    const cod_schedule cosine = {
+        .kind = COD_SCHEDULE_COSINE, .rate = 2, .steps = 110, .warmup_steps = 10, .final_factor = 0.1};
+    for (int i = 0; i < 4; i++)
+        assert_near(cod_schedule_rate(&constant, i), 0.1 * (i + 1) / 4, 1e-15);
+    assert_near(cod_schedule_rate(&constant, 1000000), 0.1, 0);
+    assert_near(cod_schedule_rate(&step, 9), 1, 0);
+    assert_near(cod_schedule_rate(&step, 10), 0.5, 0);
+    assert_near(cod_schedule_rate(&step, 20), 0.25, 0);
+    assert_near(cod_schedule_rate(&cosine, 0), 0.2, 1e-15);
+    assert_near(cod_schedule_rate(&cosine, 10), 2, 1e-15);
+    assert_near(cod_schedule_rate(&cosine, 60), 2 * 0.55, 1e-12); /* half way: the mean of both ends */
+    assert_near(cod_schedule_rate(&cosine, 110), 0.2, 1e-12);
+    assert_near(cod_schedule_rate(&cosine, 500), 0.2, 1e-12);
+}
+
+/** A linear layer and a normalisation behind it, without a loss: gradients are written by hand. */
+static cod_graph *layers(void)
+{
+    cod_graph *graph;
+    assert_ok(cod_graph_create(&graph));
+    const cod_value x = cod_graph_input(graph, "input", 5);
+    cod_graph_norm(graph, "n", cod_graph_linear(graph, "l", x, 3, false));
+    return graph;
+}
+
+static void the_average_starts_as_a_copy_and_follows(void **state)
+{
+    (void)state;
+    cod_graph *graph = layers();
+    const cod_compile_options options = {.activation = COD_F64};
+    const cod_optimiser_options sgd = {.kind = COD_OPT_SGD, .ema_decay = 0.75};
+    test_net net;
+    cod_optimiser *optimiser;
+    assert_ok(net_init(&net, &cod_ref_backend, graph, &options, NULL, 0, 1));
+    assert_ok(cod_optimiser_create(&net.weights, 0, &sgd, &optimiser));
+    const size_t all = cod_weights_count(&net.weights), trainable = net.weights.layout.trainable;
+    double *grads = net_new(trainable), *before = net_new(all), *after = net_new(all), *expected = net_new(all);
+    for (size_t i = 0; i < trainable; i++)
+        grads[i] = (double)i;
+    assert_ok(net_read_values(&net, before));
+    assert_ok(net_write_grads(&net, grads));
+    for (int step = 1; step <= 3; step++) {
+        const uint64_t version = net.weights.version;
+        assert_ok(cod_optimiser_step(optimiser, 0.5, step));
+        assert_true(net.weights.version > version);
+        assert_ok(net_read_values(&net, after));
+        const double *ema = cod_optimiser_ema(optimiser)->host;
+        for (size_t i = 0; i < all; i++) {
+            const bool averaged = i < trainable && step > 1;
+            assert_near(after[i], before[i] - (i < trainable ? 0.5 * grads[i] * step : 0), 1e-12);
+            expected[i] = averaged ? 0.75 * expected[i] + 0.25 * after[i] : after[i];
+            assert_near(ema[i], expected[i], 1e-12);
+        }
+    }
+    cod_optimiser_destroy(optimiser);
+    net_clear(&net);
+    cod_graph_destroy(graph);
+    free(grads), free(before), free(after), free(expected);
+}
+
+static void clipping_limits_the_norm_of_the_set(void **state)
+{
+    (void)state;
+    cod_graph *graph = layers();
+    const cod_compile_options options = {.activation = COD_F64};
+    for (int scale = 1; scale <= 1000; scale *= 1000) {
+        const cod_optimiser_options sgd = {.kind = COD_OPT_SGD, .clip_norm = 8};
+        test_net net;
+        cod_optimiser *optimiser;
+        assert_ok(net_init(&net, &cod_ref_backend, graph, &options, NULL, 0, 1));
+        assert_ok(cod_optimiser_create(&net.weights, 0, &sgd, &optimiser));
+        const size_t all = cod_weights_count(&net.weights), trainable = net.weights.layout.trainable;
+        double *grads = net_new(trainable), *before = net_new(all), *after = net_new(all), moved = 0, norm = 0;
+        for (size_t i = 0; i < trainable; i++) {
+            grads[i] = scale * sin((double)i);
+            norm += grads[i] * grads[i];
+        }
+        assert_ok(net_write_grads(&net, grads));
+        assert_ok(net_read_values(&net, before));
+        assert_ok(cod_optimiser_step(optimiser, 1, 1));
+        assert_ok(net_read_values(&net, after));
+        for (size_t i = 0; i < all; i++)
+            moved += (after[i] - before[i]) * (after[i] - before[i]);
+        assert_near(sqrt(moved), fmin(sqrt(norm), 8), 1e-5);
+        cod_optimiser_destroy(optimiser);
+        net_clear(&net);
+        free(grads), free(before), free(after);
+    }
+    cod_graph_destroy(graph);
+}
+
+static void states_are_named_for_checkpoints(void **state)
+{
+    (void)state;
+    static const struct {
+        cod_optimiser_options options;
+        const char *names[4];
+    } cases[] = {{{.kind = COD_OPT_SGD}, {NULL}},
+                 {{.kind = COD_OPT_SGD, .momentum = 0.9}, {"momentum", NULL}},
+                 {{.kind = COD_OPT_ADAMW, .ema_decay = 0.9}, {"adam_m", "adam_v", "ema", NULL}}};
+    cod_graph *graph = layers();
+    const cod_compile_options options = {.activation = COD_F32};
+    test_net net;
+    assert_ok(net_init(&net, &cod_ref_backend, graph, &options, NULL, 0, 1));
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        cod_optimiser *optimiser;
+        const char *name;
+        cod_buffer *buffer;
+        size_t bytes, i = 0;
+        assert_ok(cod_optimiser_create(&net.weights, 0, &cases[c].options, &optimiser));
+        for (; cases[c].names[i]; i++) {
+            assert_true(cod_optimiser_state(optimiser, i, &name, &buffer, &bytes));
+            assert_string_equal(name, cases[c].names[i]);
+            assert_true(bytes <= buffer->bytes);
+        }
+        assert_false(cod_optimiser_state(optimiser, i, &name, &buffer, &bytes));
+        cod_optimiser_destroy(optimiser);
+    }
+    const cod_optimiser_options sgd = {.kind = COD_OPT_SGD};
+    cod_optimiser *none;
+    assert_fails(COD_ERR_ARGUMENT, "empty", cod_optimiser_create(&net.weights, 7, &sgd, &none));
+    net_clear(&net);
+    cod_graph_destroy(graph);
+}
+
+/** Values of a model as it starts. */
+static double *initial(const cod_model *model, cod_dtype dtype, uint64_t seed, size_t *count)
+{
+    test_net net = {.backend = &cod_ref_backend, .graph = model->graph};
+    assert_ok(cod_ref_backend.open(NULL, &net.device));
+    assert_ok(cod_weights_init(&net.weights, net.backend, net.device, model->graph, dtype, false));
+    assert_ok(cod_weights_fill_initial(&net.weights, seed));
+    *count = cod_weights_count(&net.weights);
+    double *values = net_new(*count);
+    assert_ok(net_read_values(&net, values));
+    net_clear(&net);
+    return values;
+}
+
+/** PyTorch's defaults: uniform within 1/sqrt(fan_in); BasicSR's: normal with 0.1 sqrt(2/fan_in) and no bias. */
+static void weights_start_as_in_pytorch(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"srresnet", "msrresnet"};
+    for (size_t k = 0; k < 2; k++) {
+        cod_arena arena = {0};
+        cod_model model;
+        size_t count;
+        assert_ok(net_model(kinds[k], "", &arena, &model));
+        double *values = initial(&model, COD_F64, 3, &count), *again = initial(&model, COD_F64, 3, &count),
+               *other = initial(&model, COD_F64, 4, &count), *single = initial(&model, COD_F32, 3, &count);
+        assert_memory_equal(values, again, count * sizeof *values);
+        assert_memory_not_equal(values, other, count * sizeof *values);
+        for (size_t i = 0; i < count; i++)
+            assert_true((float)values[i] == (float)single[i]);
+        double previous_fan_in = 1;
+        for (size_t i = 0; i < cod_graph_param_count(model.graph); i++) {
+            const cod_param *param = cod_graph_param(model.graph, i);
+            const size_t n = (size_t)cod_shape_count(param->shape);
+            double sum = 0, squares = 0, largest = 0;
+            for (size_t e = 0; e < n; e++) {
+                const double value = values[param->offset + e];
+                sum += value;
+                squares += value * value;
+                largest = fmax(largest, fabs(value));
+            }
+            if (param->rank > 1)
+                previous_fan_in = (double)(param->shape.h * param->shape.w * param->shape.c);
+            const double bound = 1 / sqrt(previous_fan_in), deviation = 0.1 * sqrt(2 / previous_fan_in);
+            if (param->rank == 1 && (k == 1 || param->init.kind == COD_INIT_CONSTANT)) {
+                assert_near(largest, fabs(param->init.scale), 0);
+                continue;
+            }
+            assert_true(k == 1 || largest <= bound);
+            if (n < 1000)
+                continue; /* five deviations of each estimate */
+            const double expected = k == 1 ? deviation : bound / sqrt(3);
+            assert_near(sum / (double)n, 0, 5 * expected / sqrt((double)n));
+            assert_near(sqrt(squares / (double)n), expected, 5 * expected / sqrt((double)n));
+        }
+        free(values), free(again), free(other), free(single);
+        cod_model_clear(&model);
+        cod_arena_clear(&arena);
+    }
+}
+
+static void a_zero_tail_starts_from_the_interpolation(void **state)
+{
+    (void)state;
+    cod_arena arena = {0};
+    cod_model model;
+    size_t count, seen = 0;
+    assert_ok(net_model("srresnet", "blocks=1 channels=8 zero_init_tail=true skip=bicubic", &arena, &model));
+    double *values = initial(&model, COD_F64, 3, &count);
+    for (size_t i = 0; i < cod_graph_param_count(model.graph); i++) {
+        const cod_param *param = cod_graph_param(model.graph, i);
+        if (strncmp(param->name, "tail.6.", 7) != 0)
+            continue;
+        seen++;
+        for (int64_t e = 0; e < cod_shape_count(param->shape); e++)
+            assert_true(values[param->offset + (size_t)e] == 0);
+    }
+    assert_int_equal(seen, 2);
+    free(values);
+    cod_model_clear(&model);
+    cod_arena_clear(&arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(schedules_have_their_closed_forms),
+        cmocka_unit_test(the_average_starts_as_a_copy_and_follows),
+        cmocka_unit_test(clipping_limits_the_norm_of_the_set),
+        cmocka_unit_test(states_are_named_for_checkpoints),
+        cmocka_unit_test(weights_start_as_in_pytorch),
+        cmocka_unit_test(a_zero_tail_starts_from_the_interpolation),
+    };
+    return cmocka_run_group_tests_name("nn_training", tests, NULL, NULL);
+}
