@@ -2,6 +2,7 @@
 
 #include "data/resize.h"
 #include "infer/evaluate.h"
+#include "infer/session.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "models.h"
@@ -281,6 +282,79 @@ static void files_that_cannot_upscale_are_refused(void **state)
     test_device_close("ref", device);
 }
 
+static int two(const void *options)
+{
+    (void)options;
+    return 2;
+}
+
+static int64_t three(const void *options)
+{
+    (void)options;
+    return 3;
+}
+
+static cod_value build_strided(cod_graph *graph, cod_value input, const void *options)
+{
+    (void)options;
+    const cod_value x = cod_graph_conv2d(graph, "conv", input,
+                                         (cod_conv2d_spec){.out_channels = 3, .kernel = 3, .stride = 2, .padding = 1});
+    return cod_graph_resize(graph, x, 4, COD_RESIZE_NEAREST);
+}
+
+/** Where windows would not line up with strides, pictures are run whole however small the tile. */
+static void models_without_a_halo_run_whole(void **state)
+{
+    (void)state;
+    static const cod_option_table table = {.section = "model", .help = "none", .struct_bytes = 1};
+    static const cod_model_kind kind = {
+        .name = "strided", .table = &table, .input_channels = three, .build = build_strided, .scale = two};
+    cod_saved_model saved = {0};
+    fixture f;
+    assert_ok(cod_model_build(&kind, "", &saved.model));
+    saved.layout = cod_graph_layout(saved.model.graph);
+    void *values;
+    assert_ok(cod_aligned_alloc(&values, (saved.layout.trainable + saved.layout.state) * sizeof(float)));
+    saved.values = values;
+    fixture_open(&f, "ref", saved, (cod_upscaler_options){COD_PRECISION_F32, 8});
+    assert_int_equal(cod_upscaler_halo(f.upscaler), -1);
+    assert_int_equal(cod_upscaler_tiles(f.upscaler, 40, 40), 1);
+    cod_image in = noise_image(40, 30, 3, 8, 19), out;
+    assert_ok(cod_upscaler_run(f.upscaler, &in, NULL, NULL, &out));
+    assert_int_equal(out.width, 80);
+    cod_image_clear(&in);
+    cod_image_clear(&out);
+    fixture_close(&f);
+}
+
+static void sessions_open_what_is_named(void **state)
+{
+    (void)state;
+    cod_arena arena = {0};
+    cod_session_options options;
+    cod_session session;
+    cod_saved_model saved = test_srresnet(20);
+    const char *path = test_path("session.safetensors");
+    test_device_close("ref", test_device_open("ref")); /* registers the backends */
+    assert_ok(cod_options_set_defaults(&cod_session_option_table, &options, &arena));
+    assert_ok(cod_model_save(path, &saved.model, saved.values, NULL, 0));
+    assert_ok(cod_session_open(path, &options, &session));
+    assert_int_equal(cod_upscaler_scale(session.upscaler), 4);
+    cod_session_close(&session);
+    options.scale = 3;
+    assert_fails(COD_ERR_ARGUMENT, "upscales by 4, not by 3", cod_session_open(path, &options, &session));
+    assert_null(session.device);
+    assert_ok(cod_session_open(COD_BICUBIC, &options, &session));
+    assert_int_equal(cod_upscaler_scale(session.upscaler), 3);
+    cod_session_close(&session);
+    options.scale = 0;
+    options.backend = "gpu";
+    assert_fails(COD_ERR_ARGUMENT, "no backend 'gpu' in this build; it has ref, cpu",
+                 cod_session_open(path, &options, &session));
+    cod_saved_model_clear(&saved);
+    cod_arena_clear(&arena);
+}
+
 /** The values of MANIFEST.md: bicubic x4 on Set5, float luma. */
 static void bicubic_on_set5_gives_the_known_figures(void **state)
 {
@@ -359,6 +433,8 @@ int main(void)
         cmocka_unit_test(pictures_are_clipped_and_rounded),
         cmocka_unit_test(memory_is_bounded_by_the_tile),
         cmocka_unit_test(files_that_cannot_upscale_are_refused),
+        cmocka_unit_test(models_without_a_halo_run_whole),
+        cmocka_unit_test(sessions_open_what_is_named),
         cmocka_unit_test(bicubic_on_set5_gives_the_known_figures),
         cmocka_unit_test(folders_with_bad_pictures_are_reported),
     };
