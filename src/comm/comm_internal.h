@@ -1,0 +1,57 @@
+/**
+ * @file
+ * What the files of comm share: the job, its lock, and requests.
+ */
+#ifndef COD_COMM_INTERNAL_H
+#define COD_COMM_INTERNAL_H
+
+#include "comm/comm.h"
+
+#include <mpi.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct cod_comm {
+    pthread_mutex_t lock; /**< held around every MPI call, and never while waiting */
+    pthread_t progress;
+    atomic_bool ending;
+    atomic_int urgent; /**< reductions outstanding: the progress thread then looks more often */
+    double teardown_timeout_s, progress_interval_ms;
+    int rank, size, node_count, node_rank, node_size;
+    int *node_of;                          /**< [size] */
+    char (*names)[MPI_MAX_PROCESSOR_NAME]; /**< [node_count] */
+    cod_group *world;
+    char library[128];
+    const char *window_setting;
+    cod_comm_counters counters;
+    struct cod_request *abandoned;
+};
+
+/** One operation of one or several MPI requests. */
+struct cod_request {
+    cod_comm *comm;
+    MPI_Request *parts;
+    int part_count;
+    bool urgent;
+    void (*finish)(struct cod_request *request); /**< once, by whoever sees it done, without the lock; may be NULL */
+    void *context;
+    size_t count;
+    double scale;
+    void (*release)(void *context);
+    void *release_context;
+    struct cod_request *next;
+};
+
+void comm_lock(cod_comm *comm);
+void comm_unlock(cod_comm *comm);
+/** Turns an MPI error code into a status, naming the call. */
+COD_MUST_CHECK cod_status comm_check(int code, const char *call);
+#define COD_MPI(call) comm_check((call), #call)
+
+/** A request with room for `parts` MPI requests, all MPI_REQUEST_NULL. */
+COD_MUST_CHECK cod_status comm_request_create(cod_comm *comm, int parts, cod_request **out);
+void comm_request_free(cod_request *request);
+/** Lets another thread run while we wait: spins first, sleeps later. */
+void comm_pause(unsigned *spins);
+
+#endif

@@ -1,0 +1,320 @@
+#include "comm/group_internal.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PART_COUNT = 1 << 28 /**< elements of one MPI call: MPI counts in int */ };
+
+static const cod_collective_ops average_ops;
+
+/** `ranks` is the order of world ranks, `first` cuts it into groups; both are taken. Collective on all ranks. */
+static cod_status create(cod_comm *comm, int *ranks, int *first, int count, cod_group **out)
+{
+    cod_group *group = calloc(1, sizeof *group);
+    if (group == NULL) {
+        free(ranks);
+        free(first);
+        return cod_fail(COD_ERR_MEMORY, "out of memory for a group");
+    }
+    group->comm = comm;
+    group->count = count;
+    group->ranks = ranks;
+    group->first = first;
+    int place = 0;
+    while (ranks[place] != comm->rank)
+        place++;
+    while (first[group->index + 1] <= place)
+        group->index++;
+    comm_lock(comm);
+    const cod_status status = COD_MPI(MPI_Comm_split(MPI_COMM_WORLD, group->index, place, &group->mpi));
+    if (status == COD_OK)
+        MPI_Comm_set_errhandler(group->mpi, MPI_ERRORS_RETURN);
+    comm_unlock(comm);
+    group->collective = (cod_collective){.ops = &average_ops,
+                                         .rank = place - first[group->index],
+                                         .size = first[group->index + 1] - first[group->index]};
+    *out = group;
+    return status;
+}
+
+cod_status cod_group_create(cod_comm *comm, const int *sizes, size_t count, cod_group **out)
+{
+    int *ranks = malloc((size_t)comm->size * sizeof *ranks), *first = calloc(count + 1, sizeof *first);
+    if (ranks == NULL || first == NULL) {
+        free(ranks);
+        free(first);
+        return cod_fail(COD_ERR_MEMORY, "out of memory for %zu groups", count);
+    }
+    bool fits = true;
+    for (size_t i = 0; i < count; i++) {
+        fits = fits && sizes[i] > 0 && sizes[i] <= comm->size - first[i];
+        first[i + 1] = fits ? first[i] + sizes[i] : first[i];
+    }
+    for (int r = 0; r < comm->size; r++)
+        ranks[r] = r;
+    if (fits && first[count] == comm->size)
+        return create(comm, ranks, first, (int)count, out);
+    free(ranks);
+    free(first);
+    return cod_fail(COD_ERR_ARGUMENT, "%zu groups do not divide %d ranks as asked", count, comm->size);
+}
+
+cod_status cod_group_create_by_node(cod_comm *comm, cod_group **out)
+{
+    const int nodes = cod_comm_node_count(comm);
+    int *ranks = malloc((size_t)comm->size * sizeof *ranks), *first = calloc((size_t)nodes + 1, sizeof *first);
+    if (ranks == NULL || first == NULL) {
+        free(ranks);
+        free(first);
+        return cod_fail(COD_ERR_MEMORY, "out of memory for %d groups", nodes);
+    }
+    int used = 0;
+    for (int node = 0; node < nodes; node++) {
+        for (int r = 0; r < comm->size; r++)
+            if (cod_comm_node_of(comm, r) == node)
+                ranks[used++] = r;
+        first[node + 1] = used;
+    }
+    return create(comm, ranks, first, nodes, out);
+}
+
+void cod_group_destroy(cod_group *group)
+{
+    if (group == NULL)
+        return;
+    /* Freeing a communicator may wait for its other ranks, so a barrier that can be given up goes first. */
+    cod_request *barrier = NULL;
+    cod_status status = comm_request_create(group->comm, 1, &barrier);
+    if (status == COD_OK) {
+        comm_lock(group->comm);
+        status = COD_MPI(MPI_Ibarrier(group->mpi, barrier->parts));
+        comm_unlock(group->comm);
+    }
+    if (status == COD_OK)
+        status = cod_request_wait(&barrier, group->comm->teardown_timeout_s);
+    if (status == COD_OK) {
+        comm_lock(group->comm);
+        MPI_Comm_free(&group->mpi);
+        comm_unlock(group->comm);
+    }
+    free(group->first);
+    free(group->ranks);
+    free(group);
+}
+
+int cod_group_index(const cod_group *group)
+{
+    return group->index;
+}
+int cod_group_count(const cod_group *group)
+{
+    return group->count;
+}
+int cod_group_rank(const cod_group *group)
+{
+    return group->collective.rank;
+}
+int cod_group_size(const cod_group *group)
+{
+    return group->collective.size;
+}
+
+cod_group_members cod_group_members_of(const cod_group *group, int index)
+{
+    return (cod_group_members){group->first[index + 1] - group->first[index], group->ranks + group->first[index]};
+}
+
+int cod_group_world_rank(const cod_group *group, int index, int rank)
+{
+    return group->ranks[group->first[index] + rank];
+}
+
+cod_collective *cod_group_collective(cod_group *group)
+{
+    return &group->collective;
+}
+
+static void count_reduced(cod_group *group, size_t bytes)
+{
+    const uint64_t n = (uint64_t)cod_group_size(group);
+    group->comm->counters.group_bytes += 2 * (uint64_t)bytes * (n - 1) / n;
+}
+
+static void count_sent(cod_group *group, size_t bytes)
+{
+    group->comm->counters.group_bytes += (uint64_t)bytes;
+}
+
+static void scale_average(cod_request *request)
+{
+    float *values = request->context;
+    const float scale = (float)request->scale;
+    for (size_t i = 0; i < request->count; i++)
+        values[i] *= scale;
+}
+
+static cod_status average_start(cod_collective *collective, cod_buffer *buffer, size_t offset, size_t count,
+                                cod_reduction **out)
+{
+    cod_group *group = (cod_group *)collective;
+    cod_comm *comm = group->comm;
+    cod_request *request = NULL;
+    *out = NULL;
+    if (buffer->host == NULL)
+        return cod_fail(COD_ERR_UNSUPPORTED, "MPI averages host memory only");
+    COD_REQUIRE(offset % sizeof(float) == 0 && count * sizeof(float) <= buffer->bytes - offset,
+                "a range of %zu values at byte %zu lies outside its buffer", count, offset);
+    const int parts = (int)((count + PART_COUNT - 1) / PART_COUNT);
+    COD_TRY(comm_request_create(comm, parts, &request));
+    float *values = (float *)((char *)buffer->host + offset);
+    request->finish = scale_average;
+    request->context = values;
+    request->count = count;
+    request->scale = 1.0 / collective->size;
+    request->urgent = true;
+    atomic_fetch_add(&comm->urgent, 1);
+    cod_status status = COD_OK;
+    comm_lock(comm);
+    for (int i = 0; i < parts && status == COD_OK; i++) {
+        const size_t from = (size_t)i * PART_COUNT, left = count - from;
+        status = COD_MPI(MPI_Iallreduce(MPI_IN_PLACE, values + from, (int)(left < PART_COUNT ? left : PART_COUNT),
+                                        MPI_FLOAT, MPI_SUM, group->mpi, &request->parts[i]));
+    }
+    count_reduced(group, count * sizeof(float));
+    comm_unlock(comm);
+    *out = (cod_reduction *)request;
+    return status;
+}
+
+static cod_status average_test(cod_reduction *reduction, bool *done)
+{
+    cod_request *request = (cod_request *)reduction;
+    int flag = 0;
+    comm_lock(request->comm);
+    const cod_status status = COD_MPI(MPI_Testall(request->part_count, request->parts, &flag, MPI_STATUSES_IGNORE));
+    comm_unlock(request->comm);
+    *done = flag != 0;
+    return status;
+}
+
+static cod_status average_wait(cod_reduction *reduction)
+{
+    cod_request *request = (cod_request *)reduction;
+    return cod_request_wait(&request, INFINITY);
+}
+
+static const cod_collective_ops average_ops = {
+    .average_start = average_start, .test = average_test, .wait = average_wait};
+
+cod_status cod_group_reduce_start(cod_group *group, double *values, size_t count, cod_reduce_kind kind,
+                                  cod_request **request)
+{
+    const MPI_Op op = kind == COD_REDUCE_SUM ? MPI_SUM : kind == COD_REDUCE_MIN ? MPI_MIN : MPI_MAX;
+    COD_REQUIRE(count <= PART_COUNT, "a reduction of %zu values is too large", count);
+    COD_TRY(comm_request_create(group->comm, 1, request));
+    comm_lock(group->comm);
+    const cod_status status =
+        COD_MPI(MPI_Iallreduce(MPI_IN_PLACE, values, (int)count, MPI_DOUBLE, op, group->mpi, (*request)->parts));
+    count_reduced(group, count * sizeof *values);
+    comm_unlock(group->comm);
+    return status;
+}
+
+cod_status cod_group_reduce(cod_group *group, double *values, size_t count, cod_reduce_kind kind)
+{
+    cod_request *request = NULL;
+    COD_TRY(cod_group_reduce_start(group, values, count, kind, &request));
+    return cod_request_wait(&request, INFINITY);
+}
+
+cod_status cod_group_broadcast_start(cod_group *group, void *data, size_t bytes, int root, cod_request **request)
+{
+    const int parts = (int)((bytes + INT_MAX - 1) / INT_MAX);
+    cod_status status = COD_OK;
+    COD_TRY(comm_request_create(group->comm, parts, request));
+    comm_lock(group->comm);
+    for (int i = 0; i < parts && status == COD_OK; i++) {
+        const size_t from = (size_t)i * INT_MAX, left = bytes - from;
+        status = COD_MPI(MPI_Ibcast((char *)data + from, (int)(left < INT_MAX ? left : INT_MAX), MPI_BYTE, root,
+                                    group->mpi, &(*request)->parts[i]));
+    }
+    if (cod_group_rank(group) == root)
+        count_sent(group, bytes * (size_t)(cod_group_size(group) - 1));
+    comm_unlock(group->comm);
+    return status;
+}
+
+cod_status cod_group_broadcast(cod_group *group, void *data, size_t bytes, int root)
+{
+    cod_request *request = NULL;
+    COD_TRY(cod_group_broadcast_start(group, data, bytes, root, &request));
+    return cod_request_wait(&request, INFINITY);
+}
+
+cod_status cod_group_gather_start(cod_group *group, void *buffer, const size_t *offsets, const size_t *sizes,
+                                  cod_request **request)
+{
+    /* One broadcast a part: sizes and offsets may pass MPI's int, and libnbc moves them all at once. */
+    const int size = cod_group_size(group);
+    int parts = 0, part = 0;
+    cod_status status = COD_OK;
+    for (int r = 0; r < size; r++)
+        parts += (int)((sizes[r] + INT_MAX - 1) / INT_MAX);
+    COD_TRY(comm_request_create(group->comm, parts, request));
+    comm_lock(group->comm);
+    for (int r = 0; r < size; r++) {
+        for (size_t from = 0; from < sizes[r] && status == COD_OK; from += INT_MAX) {
+            const size_t left = sizes[r] - from;
+            status = COD_MPI(MPI_Ibcast((char *)buffer + offsets[r] + from, (int)(left < INT_MAX ? left : INT_MAX),
+                                        MPI_BYTE, r, group->mpi, &(*request)->parts[part++]));
+        }
+    }
+    count_sent(group, sizes[cod_group_rank(group)] * (size_t)(size - 1));
+    comm_unlock(group->comm);
+    return status;
+}
+
+cod_status cod_group_gather(cod_group *group, const void *data, size_t bytes, void *out)
+{
+    cod_request *request = NULL;
+    COD_REQUIRE(bytes <= INT_MAX, "%zu bytes are too many to gather", bytes);
+    COD_TRY(comm_request_create(group->comm, 1, &request));
+    comm_lock(group->comm);
+    const cod_status status =
+        COD_MPI(MPI_Iallgather(data, (int)bytes, MPI_BYTE, out, (int)bytes, MPI_BYTE, group->mpi, request->parts));
+    count_sent(group, bytes * (size_t)(cod_group_size(group) - 1));
+    comm_unlock(group->comm);
+    return status == COD_OK ? cod_request_wait(&request, INFINITY) : status;
+}
+
+cod_status cod_group_barrier(cod_group *group)
+{
+    double nothing = 0;
+    return cod_group_reduce(group, &nothing, 1, COD_REDUCE_SUM);
+}
+
+cod_status cod_group_agree(cod_group *group, cod_status status, int *failed_rank)
+{
+    /* The highest status wins, of equal ones the lowest rank: one number orders both. */
+    const int size = cod_group_size(group), rank = cod_group_rank(group);
+    double worst = status == COD_OK ? 0 : (double)status * (size + 1) + (size - rank);
+    char message[1024], host[MPI_MAX_PROCESSOR_NAME];
+    snprintf(message, sizeof message, "%s", status != COD_OK ? cod_error_message() : "");
+    COD_TRY(cod_group_reduce(group, &worst, 1, COD_REDUCE_MAX));
+    if (failed_rank != NULL)
+        *failed_rank = -1;
+    if (worst == 0)
+        return COD_OK;
+    const int root = size - (int)fmod(worst, size + 1);
+    if (failed_rank != NULL)
+        *failed_rank = root;
+    COD_TRY(cod_group_broadcast(group, message, sizeof message, root));
+    if (status != COD_OK)
+        return status;
+    const int world = cod_group_world_rank(group, group->index, root);
+    snprintf(host, sizeof host, "%s", cod_comm_node_name(group->comm, cod_comm_node_of(group->comm, world)));
+    return cod_fail(COD_ERR_PEER, "rank %d on %s failed: %s", world, host, message);
+}

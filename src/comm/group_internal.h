@@ -1,0 +1,22 @@
+/**
+ * @file
+ * A group's communicator and tables.
+ */
+#ifndef COD_COMM_GROUP_INTERNAL_H
+#define COD_COMM_GROUP_INTERNAL_H
+
+#include "comm/comm_internal.h"
+#include "comm/group.h"
+
+enum { COD_TAG_NEVER = 32767 /**< a tag that nobody sends: probing for it only makes progress */ };
+
+struct cod_group {
+    cod_collective collective; /**< first: the collective is the group */
+    cod_comm *comm;
+    MPI_Comm mpi;
+    int index, count;
+    int *first; /**< [count + 1] first world rank of each group; contiguous groups */
+    int *ranks; /**< [world size] identity, or ranks sorted by node */
+};
+
+#endif

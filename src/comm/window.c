@@ -1,0 +1,130 @@
+#include "comm/window.h"
+
+#include "comm/comm_internal.h"
+#include "comm/group.h"
+#include "core/memory.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WARM_BYTES = 64 };
+
+struct cod_window {
+    cod_comm *comm;
+    MPI_Win mpi;
+    char *memory;
+    size_t *bytes; /**< [world size] */
+};
+
+/** Reads 64 bytes of everyone: the first get to a rank waits for its connection, and only now may anything wait. */
+static cod_status warm_up(cod_window *window)
+{
+    char scratch[WARM_BYTES];
+    for (int r = 0; r < window->comm->size; r++) {
+        cod_request *request = NULL;
+        if (r == window->comm->rank || window->bytes[r] < WARM_BYTES)
+            continue;
+        COD_TRY(cod_window_get_start(window, r, 0, scratch, WARM_BYTES, &request));
+        COD_TRY(cod_request_wait(&request, INFINITY));
+    }
+    window->comm->counters.pulled_bytes = 0;
+    return cod_group_barrier(cod_comm_world(window->comm));
+}
+
+static cod_status allocate(cod_window *window, size_t bytes)
+{
+    cod_comm *comm = window->comm;
+    const size_t padded = cod_align_up(bytes > 0 ? bytes : 1) + COD_ALIGNMENT;
+    void *base = NULL;
+    COD_TRY(cod_group_gather(cod_comm_world(comm), &bytes, sizeof bytes, window->bytes));
+    comm_lock(comm);
+    cod_status status =
+        COD_MPI(MPI_Win_allocate((MPI_Aint)padded, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window->mpi));
+    if (status == COD_OK) {
+        MPI_Win_set_errhandler(window->mpi, MPI_ERRORS_RETURN);
+        memset(base, 0, padded);
+        status = COD_MPI(MPI_Win_lock_all(MPI_MODE_NOCHECK, window->mpi));
+    }
+    comm_unlock(comm);
+    COD_TRY(status);
+    window->memory = base;
+    COD_REQUIRE((uintptr_t)base % COD_ALIGNMENT == 0, "the window's memory is not aligned to %zu bytes", COD_ALIGNMENT);
+    return warm_up(window);
+}
+
+cod_status cod_window_create(cod_comm *comm, size_t bytes, cod_window **out)
+{
+    cod_window *window = calloc(1, sizeof *window);
+    COD_REQUIRE_MEMORY(window);
+    window->comm = comm;
+    window->bytes = calloc((size_t)comm->size, sizeof *window->bytes);
+    COD_REQUIRE_MEMORY(window->bytes);
+    *out = window;
+    const cod_status status = allocate(window, bytes);
+    return status == COD_OK
+               ? COD_OK
+               : cod_fail_prefix(status,
+                                 "cannot make a window for one-sided gets (over TCP Open MPI 4 needs --mca osc pt2pt)");
+}
+
+cod_status cod_window_destroy(cod_window *window)
+{
+    if (window == NULL)
+        return COD_OK;
+    cod_comm *comm = window->comm;
+    cod_request *barrier = NULL;
+    COD_TRY(comm_request_create(comm, 1, &barrier));
+    comm_lock(comm);
+    cod_status status = COD_MPI(MPI_Ibarrier(MPI_COMM_WORLD, barrier->parts));
+    comm_unlock(comm);
+    COD_TRY(status);
+    status = cod_request_wait(&barrier, comm->teardown_timeout_s);
+    if (status != COD_OK)
+        return cod_fail(status, "other ranks did not finish within %.0f s (cluster.teardown_timeout_s)",
+                        comm->teardown_timeout_s);
+    comm_lock(comm);
+    status = COD_MPI(MPI_Win_unlock_all(window->mpi));
+    if (status == COD_OK)
+        status = COD_MPI(MPI_Win_free(&window->mpi));
+    comm_unlock(comm);
+    free(window->bytes);
+    free(window);
+    return status;
+}
+
+void *cod_window_memory(cod_window *window)
+{
+    return window->memory;
+}
+
+size_t cod_window_bytes(const cod_window *window, int world_rank)
+{
+    return window->bytes[world_rank];
+}
+
+cod_status cod_window_sync(cod_window *window)
+{
+    comm_lock(window->comm);
+    const cod_status status = COD_MPI(MPI_Win_sync(window->mpi));
+    comm_unlock(window->comm);
+    return status;
+}
+
+cod_status cod_window_get_start(cod_window *window, int world_rank, size_t offset, void *target, size_t bytes,
+                                cod_request **request)
+{
+    cod_comm *comm = window->comm;
+    COD_REQUIRE(world_rank >= 0 && world_rank < comm->size, "there is no rank %d", world_rank);
+    COD_REQUIRE(offset <= window->bytes[world_rank] && bytes <= window->bytes[world_rank] - offset && bytes <= INT_MAX,
+                "bytes %zu to %zu lie outside the %zu of rank %d's window", offset, offset + bytes,
+                window->bytes[world_rank], world_rank);
+    COD_TRY(comm_request_create(comm, 1, request));
+    comm_lock(comm);
+    const cod_status status = COD_MPI(MPI_Rget(target, (int)bytes, MPI_BYTE, world_rank, (MPI_Aint)offset, (int)bytes,
+                                               MPI_BYTE, window->mpi, (*request)->parts));
+    comm->counters.pulled_bytes += bytes;
+    comm_unlock(comm);
+    return status;
+}
