@@ -79,17 +79,18 @@ static void dense_block(cod_graph *graph, cod_arena *arena, cod_program_spec *sp
     (void)arena;
     const cod_value x = cod_graph_input(graph, "input", 2);
     const cod_value a = cod_graph_activation(graph, conv(graph, "a", x, 3), COD_ACT_LEAKY_RELU, 0.2f);
+    /* z before b: while b adds to the gradient of a, z still needs the tensor that both see a part of. */
+    const cod_value z = conv(graph, "z", a, 6);
     const cod_value b = cod_graph_prelu(graph, "b_act", conv(graph, "b", a, 3), true);
     const cod_value inner = cod_graph_concat(graph, (const cod_value[]){a, b}, 2);
-    const cod_value z = conv(graph, "z", a, 6);
     const cod_value sum = cod_graph_add(graph, inner, z);
     const cod_value outer = cod_graph_concat(graph, (const cod_value[]){b, sum, b, x}, 4);
     const cod_value growth = cod_graph_activation(graph, conv(graph, "growth", outer, 3), COD_ACT_SIGMOID, 0);
-    const cod_value whole = cod_graph_concat(graph, (const cod_value[]){outer, growth, a}, 3);
+    const cod_value whole = cod_graph_concat(graph, (const cod_value[]){outer, growth}, 2);
     const cod_value twice = cod_graph_add(graph, whole, whole);
     const cod_value mixed = cod_graph_scaled_add(graph, 0.2f, conv(graph, "mix", twice, 3), 1, growth);
     add_loss(graph, spec, 0, mixed, (cod_loss_spec){.kind = COD_LOSS_MSE});
-    add_loss(graph, spec, 1, sum, (cod_loss_spec){.kind = COD_LOSS_MSE, .weight = 0.3f});
+    add_loss(graph, spec, 1, growth, (cod_loss_spec){.kind = COD_LOSS_MSE, .weight = 0.3f});
 }
 
 /** Strides, pools, a flatten of concatenated slices, and one weight used twice. */

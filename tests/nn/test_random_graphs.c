@@ -126,6 +126,33 @@ static cod_graph *random_graph_build(uint64_t seed, cod_program_spec *spec)
     return r.graph;
 }
 
+static bool views_overlap(const cod_view *a, const cod_view *b)
+{
+    if (a->buffer == NULL || a->buffer != b->buffer || a->offset >= b->offset + cod_view_span_bytes(b) ||
+        b->offset >= a->offset + cod_view_span_bytes(a))
+        return false;
+    const size_t size = cod_dtype_bytes(a->dtype), row = (size_t)a->pixel_stride * size;
+    if (a->dtype != b->dtype || a->pixel_stride != b->pixel_stride)
+        return true;
+    /* Slices of one tensor's channels: where they start within a pixel of the leftmost of them. */
+    const size_t low = (a->offset < b->offset ? a : b)->offset, high = (a->offset < b->offset ? b : a)->offset;
+    const size_t width = (size_t)(a->offset < b->offset ? a : b)->shape.c * size;
+    const size_t other = (size_t)(a->offset < b->offset ? b : a)->shape.c * size, at = (high - low) % row;
+    return at < width || at + other > row;
+}
+
+/** The memory plan never lets an op write where it reads: backends may do it in any order. */
+static void assert_not_in_place(test_net *net, const char *program, uint64_t seed)
+{
+    cod_op op;
+    for (size_t i = 0; cod_program_op(cod_executable_program(net->executable, program), i, &op); i++)
+        for (size_t out = 0; out < COD_OP_MAX_OUTPUTS; out++)
+            for (size_t in = 0; in < COD_OP_MAX_INPUTS; in++)
+                if (views_overlap(&op.outputs[out], &op.inputs[in]))
+                    fail_msg("seed %llu: op %zu, %s '%s': output %zu overlaps input %zu", (unsigned long long)seed, i,
+                             cod_op_kind_name(op.kind), op.name, out, in);
+}
+
 /** Gradients [*count] of one way to compile; new. */
 static double *gradients(cod_graph *graph, const cod_program_spec *spec, const cod_backend *backend, bool no_fusion,
                          bool differences, uint64_t seed, size_t *count)
@@ -136,6 +163,7 @@ static double *gradients(cod_graph *graph, const cod_program_spec *spec, const c
     test_net net;
     net_check check;
     assert_ok(net_init(&net, backend, graph, &options, spec, 1, seed));
+    assert_not_in_place(&net, spec->name, seed);
     if (differences)
         assert_ok(net_check_gradients(&net, spec, seed, &check));
     assert_ok(net_run(&net, spec->name));
