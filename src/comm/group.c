@@ -254,25 +254,25 @@ cod_status cod_group_broadcast(cod_group *group, void *data, size_t bytes, int r
     return cod_request_wait(&request, INFINITY);
 }
 
-cod_status cod_group_gather_start(cod_group *group, void *buffer, const size_t *offsets, const size_t *sizes,
-                                  cod_request **request)
+cod_status cod_group_share_start(cod_group *group, void *buffer, const cod_group_part *parts, size_t count,
+                                 cod_request **request)
 {
-    /* One broadcast a part: sizes and offsets may pass MPI's int, and libnbc moves them all at once. */
-    const int size = cod_group_size(group);
-    int parts = 0, part = 0;
+    /* One broadcast a part, all at once: sizes may pass MPI's int, and a rank may hold several parts. */
+    int calls = 0, call = 0;
     cod_status status = COD_OK;
-    for (int r = 0; r < size; r++)
-        parts += (int)((sizes[r] + INT_MAX - 1) / INT_MAX);
-    COD_TRY(comm_request_create(group->comm, parts, request));
+    for (size_t i = 0; i < count; i++)
+        calls += (int)((parts[i].bytes + INT_MAX - 1) / INT_MAX);
+    COD_TRY(comm_request_create(group->comm, calls, request));
     comm_lock(group->comm);
-    for (int r = 0; r < size; r++) {
-        for (size_t from = 0; from < sizes[r] && status == COD_OK; from += INT_MAX) {
-            const size_t left = sizes[r] - from;
-            status = COD_MPI(MPI_Ibcast((char *)buffer + offsets[r] + from, (int)(left < INT_MAX ? left : INT_MAX),
-                                        MPI_BYTE, r, group->mpi, &(*request)->parts[part++]));
+    for (size_t i = 0; i < count; i++) {
+        for (size_t from = 0; from < parts[i].bytes && status == COD_OK; from += INT_MAX) {
+            const size_t left = parts[i].bytes - from;
+            status = COD_MPI(MPI_Ibcast((char *)buffer + parts[i].offset + from, (int)(left < INT_MAX ? left : INT_MAX),
+                                        MPI_BYTE, parts[i].root, group->mpi, &(*request)->parts[call++]));
         }
+        if (parts[i].root == cod_group_rank(group))
+            count_sent(group, parts[i].bytes * (size_t)(cod_group_size(group) - 1));
     }
-    count_sent(group, sizes[cod_group_rank(group)] * (size_t)(size - 1));
     comm_unlock(group->comm);
     return status;
 }

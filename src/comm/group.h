@@ -70,15 +70,20 @@ COD_MUST_CHECK cod_status cod_group_broadcast_start(cod_group *group, void *data
                                                     cod_request **request);
 COD_MUST_CHECK cod_status cod_group_broadcast(cod_group *group, void *data, size_t bytes, int root);
 
+/** Part of a buffer that one rank holds. */
+typedef struct cod_group_part {
+    int root;
+    size_t offset, bytes;
+} cod_group_part;
+
 /**
- * Completes a buffer of which each rank holds a part: after it, rank r's bytes offsets[r] … offsets[r]+sizes[r] are on
- * every rank.
+ * Completes a buffer of which each rank holds parts: after it every rank has all of them.
  *
  * @param[in,out] buffer  borrowed until it is done
- * @param offsets, sizes  [group size], in bytes, equal on all ranks; copied
+ * @param parts           [count] equal on all ranks; copied
  */
-COD_MUST_CHECK cod_status cod_group_gather_start(cod_group *group, void *buffer, const size_t *offsets,
-                                                 const size_t *sizes, cod_request **request);
+COD_MUST_CHECK cod_status cod_group_share_start(cod_group *group, void *buffer, const cod_group_part *parts,
+                                                size_t count, cod_request **request);
 
 /** Every rank's `bytes` of `data`, by rank, on every rank. @param[out] out [group size][bytes] */
 COD_MUST_CHECK cod_status cod_group_gather(cod_group *group, const void *data, size_t bytes, void *out);

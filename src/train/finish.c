@@ -82,17 +82,15 @@ static cod_status gather_closings(trainer *t, closing *all)
 {
     cod_group *world = cod_comm_world(t->context.comm);
     const int size = cod_group_size(world), rank = cod_group_rank(world);
-    size_t *offsets = malloc(2 * (size_t)size * sizeof *offsets);
-    COD_REQUIRE_MEMORY(offsets);
-    for (int i = 0; i < size; i++) {
-        offsets[i] = (size_t)i * sizeof *all;
-        offsets[size + i] = sizeof *all;
-    }
+    cod_group_part *parts = malloc((size_t)size * sizeof *parts);
+    COD_REQUIRE_MEMORY(parts);
+    for (int i = 0; i < size; i++)
+        parts[i] = (cod_group_part){.root = i, .offset = (size_t)i * sizeof *all, .bytes = sizeof *all};
     const closing *mine = &all[rank];
     const double patience = fmax(t->config->cluster.teardown_timeout_s, 0.5 * mine->wall_s);
     cod_request *request = NULL;
-    cod_status status = cod_group_gather_start(world, all, offsets, offsets + size, &request);
-    free(offsets);
+    cod_status status = cod_group_share_start(world, all, parts, (size_t)size, &request);
+    free(parts);
     if (status == COD_OK)
         status = cod_request_wait(&request, patience);
     if (status == COD_ERR_INTERRUPTED)

@@ -1,0 +1,686 @@
+#include "distill/exchange.h"
+
+#include "core/log.h"
+#include "core/memory.h"
+#include "core/trace.h"
+#include "distill/codec.h"
+#include "distill/rma.h"
+
+#include <math.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SHARD_ALIGNMENT = 16, FLAG_INTERVAL = 0, FLAG_PEER, FLAG_VERSION, FLAG_DONE, FLAG_LOST, AGREEMENT_DELAY = 2 };
+enum { NO_PEER = -1 };
+
+/** A published version as this group itself will be seen: what a merge subtracts. */
+typedef struct own_version {
+    uint64_t version; /**< 0 = empty or not complete yet */
+    float *values;    /**< [total] */
+} own_version;
+
+typedef struct held_peer {
+    int group;
+    cod_exchange_model model;
+    float *values, *incoming;  /**< [total of the peer's model] */
+    uint64_t version, refused; /**< held; the newest that was given up */
+    int64_t step, pulled_at;
+    bool foreign; /**< publishes something else; said once */
+} held_peer;
+
+typedef enum exchange_phase { IDLE, PULLING, GATHERING } exchange_phase;
+
+struct cod_exchange {
+    cod_comm *comm;
+    cod_group *group;
+    cod_exchange_options options;
+    cod_exchange_model *models;
+    uint64_t run, total;
+    cod_transport *transport;
+    int rank, size; /**< in the group */
+
+    /* Publishing. */
+    cod_codec encoder, mirror; /**< own shard into the slot; the others' round trip */
+    float *snapshot;           /**< [total] */
+    own_version own[COD_EXCHANGE_OWN_KEPT];
+    own_version *encoding; /**< under way, or NULL */
+    unsigned char *room;
+    int encoded_shards; /**< shards of the own group done */
+    bool spoiled;       /**< the shard had values that are not finite */
+    uint64_t version;   /**< last begun */
+    int64_t encoding_step, publish_step;
+    double published_s;
+    bool interval_passed;
+
+    /* Pulling. */
+    held_peer *peers;
+    int peer_count, turn;
+    cod_codec decoder;
+    exchange_phase phase;
+    int64_t phase_since;
+    double phase_s;
+    held_peer *pulling;
+    uint64_t pull_version;
+    int64_t pull_step;
+    int shard; /**< being pulled */
+    bool arrived, done, lost;
+    cod_pulled pulled;
+    cod_request *gathering;
+    int proposed;
+    uint64_t proposed_version;
+
+    cod_exchange_counters counters;
+    cod_exchange_array *arrays;
+    size_t array_count;
+    uint64_t *numbers; /**< versions and steps, as saved */
+};
+
+static cod_codec_options codec_options(const cod_exchange *e)
+{
+    static const cod_chunk_coding codings[] = {COD_CHUNK_F32, COD_CHUNK_F32, COD_CHUNK_BF16, COD_CHUNK_INT8};
+    return (cod_codec_options){.coding = codings[e->options.codec],
+                               .lz4 = e->options.lz4,
+                               .bf16_scales = e->options.scales == 1,
+                               .chunk_values = (uint32_t)e->options.chunk_values};
+}
+
+/** Part `shard` of `shards` of a checkpoint. */
+static cod_codec_range shard_range(const cod_exchange_model *model, int shard, int shards)
+{
+    const uint64_t total = model->count + model->state_count;
+    const uint64_t unit = SHARD_ALIGNMENT, units = (total + unit - 1) / unit;
+    const uint64_t first = units * (uint64_t)shard / (uint64_t)shards * unit;
+    const uint64_t end = units * (uint64_t)(shard + 1) / (uint64_t)shards * unit;
+    const uint64_t last = end < total ? end : total;
+    return (cod_codec_range){.first = first, .count = last - first, .exact_from = model->count};
+}
+
+static int shards_of(const cod_exchange *e, int group)
+{
+    return cod_group_members_of(e->group, group).size;
+}
+
+static cod_slot_identity identity_of(const cod_exchange *e, int group, int shard)
+{
+    const cod_codec_range range = shard_range(&e->models[group], shard, shards_of(e, group));
+    return (cod_slot_identity){.run = e->run,
+                               .model = e->models[group].hash,
+                               .group = (uint32_t)group,
+                               .shard = (uint32_t)shard,
+                               .shards = (uint32_t)shards_of(e, group),
+                               .first = range.first,
+                               .count = range.count,
+                               .exact_from = range.exact_from};
+}
+
+static cod_codec_key key_of(const cod_exchange *e, int group, uint64_t version)
+{
+    return (cod_codec_key){.run = e->run, .publisher = (uint64_t)group, .version = version};
+}
+
+static cod_slot_layout common_layout(const cod_exchange *e)
+{
+    const cod_codec_options codec = codec_options(e);
+    cod_slot_layout layout = {.slots = (uint32_t)e->options.slots, .groups = (uint32_t)cod_group_count(e->group)};
+    for (int g = 0; g < cod_group_count(e->group); g++) {
+        for (int s = 0; s < shards_of(e, g); s++) {
+            const cod_codec_range range = shard_range(&e->models[g], s, shards_of(e, g));
+            const uint64_t bytes = cod_align_up(cod_codec_bound(&codec, &range));
+            layout.slot_bytes = bytes > layout.slot_bytes ? bytes : layout.slot_bytes;
+        }
+    }
+    return layout;
+}
+
+static cod_status floats_create(float **out, uint64_t count)
+{
+    return cod_aligned_alloc((void **)out, count * sizeof(float));
+}
+
+static cod_status make_peers(cod_exchange *e)
+{
+    const int groups = cod_group_count(e->group), mine = cod_group_index(e->group);
+    e->peers = calloc((size_t)groups, sizeof *e->peers);
+    COD_REQUIRE_MEMORY(e->peers);
+    for (int i = 1; i < groups; i++) {
+        if (e->options.peers == COD_PEERS_RING && i > 1)
+            break;
+        held_peer *peer = &e->peers[e->peer_count++];
+        peer->group = (mine + i) % groups;
+        peer->model = e->models[peer->group];
+        COD_TRY(floats_create(&peer->values, peer->model.count + peer->model.state_count));
+        COD_TRY(floats_create(&peer->incoming, peer->model.count + peer->model.state_count));
+    }
+    return COD_OK;
+}
+
+static cod_status make_buffers(cod_exchange *e)
+{
+    const cod_codec_options codec = codec_options(e);
+    COD_TRY(cod_codec_init(&e->encoder, &codec));
+    COD_TRY(cod_codec_init(&e->mirror, &codec));
+    COD_TRY(cod_codec_init(&e->decoder, &codec));
+    COD_TRY(floats_create(&e->snapshot, e->total));
+    for (int i = 0; i < COD_EXCHANGE_OWN_KEPT; i++)
+        COD_TRY(floats_create(&e->own[i].values, e->total));
+    return make_peers(e);
+}
+
+cod_status cod_exchange_create(cod_comm *comm, cod_group *group, const cod_exchange_options *options,
+                               const cod_exchange_model *models, uint64_t run, cod_exchange **out)
+{
+    cod_exchange *e = calloc(1, sizeof *e);
+    COD_REQUIRE_MEMORY(e);
+    *out = e;
+    const size_t groups = (size_t)cod_group_count(group);
+    e->comm = comm;
+    e->group = group;
+    e->options = *options;
+    e->run = run;
+    e->rank = cod_group_rank(group);
+    e->size = cod_group_size(group);
+    e->proposed = NO_PEER;
+    e->interval_passed = true;
+    if (e->options.deterministic && e->options.lag_steps >= e->options.period)
+        e->options.lag_steps = e->options.period - 1;
+    e->models = malloc(groups * sizeof *models);
+    COD_REQUIRE_MEMORY(e->models);
+    memcpy(e->models, models, groups * sizeof *models);
+    const cod_exchange_model *mine = &models[cod_group_index(group)];
+    e->total = mine->count + mine->state_count;
+    COD_TRY(cod_group_agree(cod_comm_world(comm), make_buffers(e), NULL));
+    const cod_slot_layout layout = common_layout(e);
+    const cod_slot_identity identity = identity_of(e, cod_group_index(group), e->rank);
+    return cod_rma_create(comm, &identity, &layout, &e->transport);
+}
+
+cod_status cod_exchange_destroy(cod_exchange *e)
+{
+    if (e == NULL)
+        return COD_OK;
+    cod_status status = cod_request_wait(&e->gathering, e->options.pull_timeout_s);
+    if (e->transport != NULL) {
+        const cod_status ended = e->transport->ops->destroy(e->transport);
+        status = status == COD_OK ? ended : status;
+    }
+    for (int i = 0; i < e->peer_count; i++) {
+        cod_aligned_free(e->peers[i].values);
+        cod_aligned_free(e->peers[i].incoming);
+    }
+    for (int i = 0; i < COD_EXCHANGE_OWN_KEPT; i++)
+        cod_aligned_free(e->own[i].values);
+    cod_aligned_free(e->snapshot);
+    cod_codec_clear(&e->encoder);
+    cod_codec_clear(&e->mirror);
+    cod_codec_clear(&e->decoder);
+    free(e->peers);
+    free(e->models);
+    free(e->arrays);
+    free(e->numbers);
+    free(e);
+    return status;
+}
+
+/* Publishing. */
+
+bool cod_exchange_publish_due(const cod_exchange *e, int64_t step)
+{
+    return e->options.codec != 0 && step % e->options.period == 0 && e->peer_count > 0 &&
+           (e->options.deterministic || e->interval_passed);
+}
+
+/** Encodes up to `chunks` more chunks of the publication under way, own shard and mirrors alike. */
+static cod_status encode_some(cod_exchange *e, uint64_t chunks)
+{
+    const int mine = cod_group_index(e->group);
+    const double begin = cod_clock_s();
+    while (e->encoding != NULL && chunks > 0) {
+        const cod_codec_range range = shard_range(&e->models[mine], e->encoded_shards, e->size);
+        const bool own = e->encoded_shards == e->rank;
+        cod_codec *codec = own && !e->spoiled ? &e->encoder : &e->mirror;
+        const cod_codec_key key = key_of(e, mine, e->version);
+        if (codec->done == 0 || codec->range.first != range.first || codec->key.version != e->version)
+            cod_codec_begin(codec, &range, &key);
+        float *decoded = e->encoding->values + range.first;
+        const uint64_t before = codec->done;
+        cod_status status = codec == &e->encoder
+                                ? cod_codec_encode(codec, e->snapshot + range.first, chunks, e->room,
+                                                   cod_codec_bound(&codec->options, &range), decoded)
+                                : cod_codec_round_trip(codec, e->snapshot + range.first, chunks, decoded);
+        if (status == COD_ERR_NUMERIC) {
+            /* The slot stays open: nobody reads this version, and training notices a NaN by itself. */
+            e->counters.skipped++;
+            e->encoding = NULL;
+            break;
+        }
+        COD_TRY(status);
+        const uint64_t used = (codec->done - before + codec->options.chunk_values - 1) / codec->options.chunk_values;
+        chunks = used < chunks ? chunks - used : 0;
+        if (!cod_codec_finished(codec))
+            break;
+        if (own) {
+            COD_TRY(e->transport->ops->publish_end(e->transport, e->version, e->encoding_step, e->encoder.bytes));
+            e->counters.published++;
+            e->counters.published_bytes += e->encoder.bytes;
+        }
+        codec->done = 0;
+        if (++e->encoded_shards == e->size) {
+            e->encoding->version = e->version;
+            e->encoding = NULL;
+        }
+    }
+    e->counters.encode_s += cod_clock_s() - begin;
+    return COD_OK;
+}
+
+/** Deterministic: waits until those who read this rank have taken what the next slot holds. */
+static cod_status wait_for_readers(cod_exchange *e)
+{
+    const int groups = cod_group_count(e->group), mine = cod_group_index(e->group);
+    const uint64_t slots = (uint64_t)e->options.slots;
+    const double begin = cod_clock_s();
+    if (e->version <= slots)
+        return COD_OK;
+    for (int i = 1; i < groups; i++) {
+        const int reader = (mine + groups - i) % groups;
+        uint64_t taken = 0;
+        if (e->options.peers == COD_PEERS_RING && i > 1)
+            break;
+        while (taken + slots < e->version) {
+            COD_TRY(e->transport->ops->acknowledged(e->transport, cod_group_world_rank(e->group, reader, 0),
+                                                    (uint32_t)mine, &taken));
+            if (cod_clock_s() - begin > e->options.pull_timeout_s)
+                return cod_fail(COD_ERR_PEER,
+                                "deterministic exchange: group %d did not take version %llu within %.0f s", reader,
+                                (unsigned long long)(e->version - slots), e->options.pull_timeout_s);
+            sched_yield();
+        }
+    }
+    return COD_OK;
+}
+
+cod_status cod_exchange_publish(cod_exchange *e, const float *parameters, const float *state, int64_t step)
+{
+    const double begin = cod_clock_s();
+    const cod_exchange_model *mine = &e->models[cod_group_index(e->group)];
+    COD_TRY(encode_some(e, UINT64_MAX)); /* the last one must be complete */
+    e->version++;
+    if (e->options.deterministic)
+        COD_TRY(wait_for_readers(e));
+    memcpy(e->snapshot, parameters, mine->count * sizeof(float));
+    if (mine->state_count > 0)
+        memcpy(e->snapshot + mine->count, state, mine->state_count * sizeof(float));
+    e->encoding = &e->own[e->version % COD_EXCHANGE_OWN_KEPT];
+    e->encoding->version = 0;
+    e->encoding_step = step;
+    e->encoded_shards = 0;
+    e->encoder.done = e->mirror.done = 0;
+    e->published_s = cod_clock_s();
+    e->interval_passed = e->options.min_interval_ms == 0;
+    COD_TRY(e->transport->ops->publish_begin(e->transport, &e->room));
+    if (e->options.deterministic)
+        COD_TRY(encode_some(e, UINT64_MAX));
+    e->publish_step = step;
+    e->counters.seconds += cod_clock_s() - begin;
+    return COD_OK;
+}
+
+/* Pulling. */
+
+static int first_shard(const cod_exchange *e, const held_peer *peer, int from)
+{
+    for (int k = from; k < shards_of(e, peer->group); k++)
+        if (k % e->size == e->rank)
+            return k;
+    return -1;
+}
+
+static cod_status start_shard(cod_exchange *e, int from)
+{
+    e->arrived = false;
+    e->shard = first_shard(e, e->pulling, from);
+    if (e->shard < 0) {
+        e->done = true;
+        return COD_OK;
+    }
+    const cod_slot_identity identity = identity_of(e, e->pulling->group, e->shard);
+    return e->transport->ops->pull_start(e->transport, &identity,
+                                         cod_group_world_rank(e->group, e->pulling->group, e->shard), e->pull_version);
+}
+
+static cod_status start_pull(cod_exchange *e, held_peer *peer, uint64_t version, int64_t step)
+{
+    e->phase = PULLING;
+    e->phase_since = step;
+    e->phase_s = cod_clock_s();
+    e->pulling = peer;
+    e->pull_version = version;
+    e->done = e->lost = false;
+    return start_shard(e, 0);
+}
+
+/** What a peer sent is no use: counted, said, and the last good teacher stays. */
+static void refuse(cod_exchange *e, cod_status why)
+{
+    e->counters.rejected++;
+    e->lost = true;
+    cod_log_warn("group %d: refused version %llu of group %d (%s): %s", cod_group_index(e->group),
+                 (unsigned long long)e->pull_version, e->pulling->group, cod_status_name(why), cod_error_message());
+}
+
+static bool is_bad_data(cod_status status)
+{
+    return status == COD_ERR_FORMAT || status == COD_ERR_NUMERIC;
+}
+
+/** Moves the pull of the current shard, and decodes up to `chunks` chunks of it once it is here. */
+static cod_status move_pull(cod_exchange *e, uint64_t chunks)
+{
+    const double begin = cod_clock_s();
+    held_peer *peer = e->pulling;
+    if (!e->arrived) {
+        cod_pull_state state;
+        const cod_status status = e->transport->ops->pull_poll(e->transport, &state, &e->pulled);
+        if (is_bad_data(status)) {
+            refuse(e, status);
+            return COD_OK;
+        }
+        COD_TRY(status);
+        if (state == COD_PULL_LOST) {
+            e->counters.lost++;
+            e->lost = true;
+        }
+        if (state != COD_PULL_DONE)
+            return COD_OK;
+        e->arrived = true;
+        e->counters.pulled_bytes += e->pulled.bytes;
+        e->pull_step = e->pulled.step;
+        const cod_codec_range range = shard_range(&peer->model, e->shard, shards_of(e, peer->group));
+        const cod_codec_key key = key_of(e, peer->group, e->pull_version);
+        cod_codec_begin(&e->decoder, &range, &key);
+    }
+    const cod_status status =
+        cod_codec_decode(&e->decoder, e->pulled.data, e->pulled.bytes, chunks, peer->incoming + e->decoder.range.first);
+    e->counters.decode_s += cod_clock_s() - begin;
+    if (is_bad_data(status)) {
+        refuse(e, status);
+        return COD_OK;
+    }
+    COD_TRY(status);
+    return cod_codec_finished(&e->decoder) ? start_shard(e, e->shard + 1) : COD_OK;
+}
+
+/** Every rank decoded its shards: the group completes them, each rank's in turn; nothing to do in a group of one. */
+static cod_status start_gather(cod_exchange *e, int64_t step)
+{
+    held_peer *peer = e->pulling;
+    e->phase = GATHERING;
+    e->phase_since = step;
+    e->done = e->size == 1;
+    e->lost = false;
+    if (e->done)
+        return COD_OK;
+    const int shards = shards_of(e, peer->group);
+    cod_group_part *parts = malloc((size_t)shards * sizeof *parts);
+    COD_REQUIRE_MEMORY(parts);
+    for (int k = 0; k < shards; k++) {
+        const cod_codec_range range = shard_range(&peer->model, k, shards);
+        parts[k] = (cod_group_part){
+            .root = k % e->size, .offset = range.first * sizeof(float), .bytes = range.count * sizeof(float)};
+    }
+    const cod_status status = cod_group_share_start(e->group, peer->incoming, parts, (size_t)shards, &e->gathering);
+    free(parts);
+    return status;
+}
+
+/** All ranks of the group hold the version: it replaces the last. */
+static cod_status take_over(cod_exchange *e, int64_t step)
+{
+    held_peer *peer = e->pulling;
+    float *held = peer->values;
+    double published = (double)e->pull_step;
+    if (e->size > 1) {
+        /* A rank that pulled no shard of a small peer does not know its step. */
+        COD_TRY(cod_group_reduce(e->group, &published, 1, COD_REDUCE_MAX));
+    }
+    peer->values = peer->incoming;
+    peer->incoming = held;
+    peer->version = e->pull_version;
+    peer->step = (int64_t)published;
+    peer->pulled_at = step;
+    e->counters.pulled++;
+    e->counters.switches++;
+    e->phase = IDLE;
+    e->pulling = NULL;
+    e->pull_step = 0;
+    return COD_OK;
+}
+
+static void give_up(cod_exchange *e)
+{
+    e->pulling->refused = e->pull_version;
+    e->transport->ops->pull_cancel(e->transport);
+    e->phase = IDLE;
+    e->pulling = NULL;
+    e->pull_step = 0;
+}
+
+/** Rank 0: looks in turn whether a peer has something newer, and proposes it. */
+static cod_status look_for_news(cod_exchange *e)
+{
+    if (e->proposed != NO_PEER || e->peer_count == 0)
+        return COD_OK;
+    held_peer *peer = &e->peers[e->turn];
+    const cod_slot_identity expected = identity_of(e, peer->group, 0);
+    uint64_t version;
+    const cod_status status =
+        e->transport->ops->newest(e->transport, &expected, cod_group_world_rank(e->group, peer->group, 0), &version);
+    if (is_bad_data(status)) {
+        if (!peer->foreign)
+            cod_log_warn("group %d publishes something else: %s", peer->group, cod_error_message());
+        peer->foreign = true;
+        e->counters.rejected++;
+        e->turn = (e->turn + 1) % e->peer_count;
+        return COD_OK;
+    }
+    COD_TRY(status);
+    if (version > peer->version && version > peer->refused) {
+        e->proposed = e->turn;
+        e->proposed_version = version;
+    }
+    e->turn = (e->turn + 1) % e->peer_count;
+    return COD_OK;
+}
+
+/** Deterministic: takes this period's version of every peer, waiting for it. */
+static cod_status take_all(cod_exchange *e, int64_t step)
+{
+    const double begin = cod_clock_s();
+    for (int i = 0; i < e->peer_count; i++) {
+        held_peer *peer = &e->peers[i];
+        COD_TRY(start_pull(e, peer, e->version, step));
+        while (!e->done) {
+            COD_TRY(move_pull(e, UINT64_MAX));
+            if (e->lost || cod_clock_s() - begin > e->options.pull_timeout_s)
+                return cod_fail(COD_ERR_PEER, "deterministic exchange: version %llu of group %d %s",
+                                (unsigned long long)e->version, peer->group,
+                                e->lost ? "was lost" : "did not come in time");
+            sched_yield();
+        }
+        COD_TRY(start_gather(e, step));
+        COD_TRY(cod_request_wait(&e->gathering, e->options.pull_timeout_s));
+        COD_TRY(take_over(e, step));
+        COD_TRY(e->transport->ops->acknowledge(e->transport, (uint32_t)peer->group, e->version));
+    }
+    return COD_OK;
+}
+
+/** Chunks a step, so that a publication or a pull is through after about a quarter of a period. */
+static uint64_t chunks_a_step(const cod_exchange *e, uint64_t values)
+{
+    const uint64_t chunks = values / (uint64_t)e->options.chunk_values + 1,
+                   steps = (uint64_t)(e->options.period + 3) / 4;
+    return (chunks + steps - 1) / steps;
+}
+
+static cod_status move_phase(cod_exchange *e)
+{
+    if (e->phase == IDLE)
+        return e->rank == 0 ? look_for_news(e) : COD_OK;
+    if (e->phase == PULLING && !e->done && !e->lost) {
+        COD_TRY(move_pull(e, chunks_a_step(e, e->pulling->model.count)));
+        if (cod_clock_s() - e->phase_s > e->options.pull_timeout_s && !e->done && !e->lost) {
+            e->counters.lost++;
+            e->lost = true;
+        }
+    }
+    if (e->phase == GATHERING && !e->done)
+        COD_TRY(cod_request_test(&e->gathering, &e->done));
+    return COD_OK;
+}
+
+cod_status cod_exchange_advance(cod_exchange *e, int64_t step)
+{
+    const double begin = cod_clock_s();
+    if (e->options.deterministic) {
+        if (e->version > 0 && step == e->publish_step + e->options.lag_steps)
+            COD_TRY(take_all(e, step));
+    } else {
+        COD_TRY(encode_some(e, chunks_a_step(e, e->total)));
+        COD_TRY(move_phase(e));
+    }
+    e->counters.seconds += cod_clock_s() - begin;
+    return COD_OK;
+}
+
+void cod_exchange_flags_out(const cod_exchange *e, double out[COD_EXCHANGE_FLAGS])
+{
+    memset(out, 0, COD_EXCHANGE_FLAGS * sizeof *out);
+    if (e->options.deterministic)
+        return;
+    if (e->rank == 0) {
+        out[FLAG_INTERVAL] = 1e3 * (cod_clock_s() - e->published_s) >= e->options.min_interval_ms;
+        out[FLAG_PEER] = e->proposed + 1;
+        out[FLAG_VERSION] = (double)e->proposed_version;
+    }
+    out[FLAG_DONE] = e->done;
+    out[FLAG_LOST] = e->lost;
+}
+
+cod_status cod_exchange_flags_in(cod_exchange *e, int64_t step, const double in[COD_EXCHANGE_FLAGS])
+{
+    if (e->options.deterministic)
+        return COD_OK;
+    /* Flags that were sent before the present phase began speak of the one before. */
+    const bool current = step - AGREEMENT_DELAY >= e->phase_since;
+    if (in[FLAG_INTERVAL] > 0 && step - AGREEMENT_DELAY > e->publish_step)
+        e->interval_passed = true;
+    if (e->phase == IDLE && in[FLAG_PEER] > 0) {
+        held_peer *peer = &e->peers[(int)in[FLAG_PEER] - 1];
+        const uint64_t version = (uint64_t)in[FLAG_VERSION];
+        e->proposed = NO_PEER;
+        if (version > peer->version && version > peer->refused)
+            return start_pull(e, peer, version, step);
+        return COD_OK;
+    }
+    if (e->phase == PULLING && current && in[FLAG_LOST] > 0)
+        give_up(e);
+    else if (e->phase == PULLING && current && (int)in[FLAG_DONE] == e->size)
+        return start_gather(e, step);
+    else if (e->phase == GATHERING && current && (int)in[FLAG_DONE] == e->size)
+        return take_over(e, step);
+    return COD_OK;
+}
+
+int cod_exchange_peer_count(const cod_exchange *e)
+{
+    return e->peer_count;
+}
+
+int cod_exchange_peer_group(const cod_exchange *e, int peer)
+{
+    return e->peers[peer].group;
+}
+
+void cod_exchange_read_checkpoint(const cod_exchange *e, int peer, cod_exchange_checkpoint *out)
+{
+    const held_peer *p = &e->peers[peer];
+    *out = (cod_exchange_checkpoint){.version = p->version, .step = p->step, .pulled_at = p->pulled_at};
+    if (p->version == 0)
+        return;
+    out->values = p->values;
+    const own_version *own = &e->own[p->version % COD_EXCHANGE_OWN_KEPT];
+    out->own = own->version == p->version ? own->values : NULL;
+}
+
+void cod_exchange_read_counters(const cod_exchange *e, cod_exchange_counters *out)
+{
+    *out = e->counters;
+}
+/* Saving and restoring an exchange. */
+
+/** Versions and steps in a fixed order: own, then a triple for each peer and one number for each own version kept. */
+static void pack_numbers(cod_exchange *e, bool restore)
+{
+    uint64_t *at = e->numbers;
+#define NUMBER(field, type)                                                                                            \
+    do {                                                                                                               \
+        if (restore)                                                                                                   \
+            (field) = (type)*at;                                                                                       \
+        else                                                                                                           \
+            *at = (uint64_t)(field);                                                                                   \
+        at++;                                                                                                          \
+    } while (0)
+    NUMBER(e->version, uint64_t);
+    NUMBER(e->publish_step, int64_t);
+    for (int i = 0; i < COD_EXCHANGE_OWN_KEPT; i++)
+        NUMBER(e->own[i].version, uint64_t);
+    for (int i = 0; i < e->peer_count; i++) {
+        NUMBER(e->peers[i].version, uint64_t);
+        NUMBER(e->peers[i].step, int64_t);
+        NUMBER(e->peers[i].pulled_at, int64_t);
+    }
+#undef NUMBER
+}
+
+static void add_array(cod_exchange *e, const char *name, int index, void *data, size_t bytes, bool of_group)
+{
+    cod_exchange_array *array = &e->arrays[e->array_count++];
+    *array = (cod_exchange_array){.data = data, .bytes = bytes, .of_group = of_group};
+    snprintf(array->name, sizeof array->name, "exchange.%s.%d", name, index);
+}
+
+cod_status cod_exchange_state(cod_exchange *e, const cod_exchange_array **arrays, size_t *count)
+{
+    void *slots;
+    size_t slot_bytes;
+    const size_t numbers = 2 + COD_EXCHANGE_OWN_KEPT + 3 * (size_t)e->peer_count;
+    COD_TRY(encode_some(e, UINT64_MAX));
+    if (e->arrays == NULL) {
+        e->arrays = calloc(2 + COD_EXCHANGE_OWN_KEPT + (size_t)e->peer_count, sizeof *e->arrays);
+        e->numbers = calloc(numbers, sizeof *e->numbers);
+        COD_REQUIRE_MEMORY(e->arrays);
+        COD_REQUIRE_MEMORY(e->numbers);
+    }
+    e->array_count = 0;
+    pack_numbers(e, false);
+    e->transport->ops->state(e->transport, &slots, &slot_bytes);
+    add_array(e, "numbers", 0, e->numbers, numbers * sizeof *e->numbers, true);
+    add_array(e, "slots", 0, slots, slot_bytes, false);
+    for (int i = 0; i < COD_EXCHANGE_OWN_KEPT; i++)
+        add_array(e, "own", i, e->own[i].values, e->total * sizeof(float), true);
+    for (int i = 0; i < e->peer_count; i++)
+        add_array(e, "peer", i, e->peers[i].values,
+                  (e->peers[i].model.count + e->peers[i].model.state_count) * sizeof(float), true);
+    *arrays = e->arrays;
+    *count = e->array_count;
+    return COD_OK;
+}
+
+cod_status cod_exchange_restored(cod_exchange *e)
+{
+    pack_numbers(e, true);
+    return e->transport->ops->restored(e->transport);
+}

@@ -1,0 +1,46 @@
+#include "distill/exchange.h"
+
+static const char *const codecs[] = {"none", "f32", "bf16", "int8", NULL};
+static const char *const scales[] = {"f32", "bf16", NULL};
+static const char *const publish[] = {"raw", "ema", NULL};
+static const char *const merges[] = {"none", "delay_corrected", NULL};
+static const char *const peers[] = {"all", "ring", NULL};
+static const char *const transports[] = {"rma", NULL};
+
+#define FIELD(name) offsetof(cod_exchange_options, name)
+static const cod_option options[] = {
+    {"period", COD_OPTION_INT, FIELD(period), "50", 1, 1e9, NULL,
+     "steps between two publications of a group's checkpoint"},
+    {"codec", COD_OPTION_CHOICE, FIELD(codec), "int8", 0, 0, codecs,
+     "coding of published weights: f32 exact, bf16 half, int8 a quarter of the bytes (43 dB); none publishes nothing"},
+    {"lz4", COD_OPTION_BOOL, FIELD(lz4), "false", 0, 0, NULL, "LZ4 behind the codec; gains nothing on trained weights"},
+    {"scales", COD_OPTION_CHOICE, FIELD(scales), "bf16", 0, 0, scales, "int8: type of the scale of each 256 values"},
+    {"chunk_values", COD_OPTION_INT, FIELD(chunk_values), "16384", 256, 1048576, NULL,
+     "weights in a chunk, each checked by itself"},
+    {"slots", COD_OPTION_INT, FIELD(slots), "3", 2, 16, NULL,
+     "versions held ready at once: a reader has slots-2 periods at least to finish"},
+    {"publish", COD_OPTION_CHOICE, FIELD(publish), "raw", 0, 0, publish,
+     "publish the weights, or their moving average (train.ema)"},
+    {"min_interval_ms", COD_OPTION_FLOAT, FIELD(min_interval_ms), "20", 0, 1e6, NULL,
+     "least time between two publications, so that tiny models do not outrun their readers"},
+    {"max_staleness_steps", COD_OPTION_INT, FIELD(max_staleness_steps), "0", 0, 1e12, NULL,
+     "age from which a teacher's weight falls to zero; 0 = twenty periods"},
+    {"pull_timeout_s", COD_OPTION_FLOAT, FIELD(pull_timeout_s), "60", 0.1, 86400, NULL,
+     "seconds after which a pull that does not move is given up"},
+    {"deterministic", COD_OPTION_BOOL, FIELD(deterministic), "false", 0, 0, NULL,
+     "groups wait for each other's publications, so that runs replay bit for bit; for tests and bug reports"},
+    {"lag_steps", COD_OPTION_INT, FIELD(lag_steps), "10", 1, 1e6, NULL,
+     "deterministic: steps from a publication to its use; below period"},
+    {"merge", COD_OPTION_CHOICE, FIELD(merge), "delay_corrected", 0, 0, merges,
+     "what else a pull is used for: merging weights, or none"},
+    {"merge_alpha", COD_OPTION_FLOAT, FIELD(merge_alpha), "0", 0, 1, NULL,
+     "strength of the merge; 0 = from the delay: 1, 0.5, 0.31 for 0, 1, 2 publications"},
+    {"peers", COD_OPTION_CHOICE, FIELD(peers), "all", 0, 0, peers,
+     "whom a group reads: all others, or the next one in a ring"},
+    {"transport", COD_OPTION_CHOICE, FIELD(transport), "rma", 0, 0, transports,
+     "how checkpoints travel: rma, one-sided MPI gets"},
+};
+#undef FIELD
+
+const cod_option_table cod_exchange_option_table = {"exchange", "Checkpoints between groups", options,
+                                                    sizeof options / sizeof options[0], sizeof(cod_exchange_options)};

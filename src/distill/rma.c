@@ -1,0 +1,320 @@
+#include "distill/rma.h"
+
+#include "core/chunk_format.h"
+#include "core/memory.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GET_BYTES = 256 * 1024, GETS_IN_FLIGHT = 16 };
+
+/** Memory that gets write to; shared with gets that were given up, and freed with the last of them. */
+typedef struct staging {
+    atomic_int users;
+    unsigned char header[COD_SLOT_HEADER_BYTES];
+    unsigned char word[8];
+    unsigned char data[];
+} staging;
+
+typedef enum pull_phase { PULL_NONE, PULL_HEADER, PULL_DATA, PULL_SEQUENCE, PULL_HERE } pull_phase;
+
+typedef struct rma {
+    cod_transport base;
+    cod_comm *comm;
+    cod_window *window;
+    cod_slot_writer writer;
+    cod_slot_layout layout;
+    uint32_t open_slot;
+
+    /* Asking for the newest version: one header get at a time. */
+    cod_request *asking;
+    staging *asked;
+    int asked_rank;
+    uint64_t *newest; /**< [world size] */
+
+    pull_phase phase;
+    staging *pulled;
+    cod_slot_identity expected;
+    int rank, slot;
+    uint64_t version, requested; /**< bytes of the slot that were asked for */
+    cod_slot_entry entry;
+    cod_request *gets[GETS_IN_FLIGHT];
+
+    cod_request *ack;
+    staging *ack_word;
+    void *saved; /**< the window's bytes behind the header, and the header struct */
+    size_t saved_bytes;
+} rma;
+
+static cod_status staging_create(size_t bytes, staging **out)
+{
+    staging *s = NULL;
+    COD_TRY(cod_aligned_alloc((void **)&s, sizeof *s + bytes));
+    atomic_init(&s->users, 1);
+    *out = s;
+    return COD_OK;
+}
+
+static void staging_release(void *context)
+{
+    staging *s = context;
+    if (s != NULL && atomic_fetch_sub(&s->users, 1) == 1)
+        cod_aligned_free(s);
+}
+
+/** Gives a get up; its memory lives until it ends. */
+static void abandon(cod_request **request, staging *memory)
+{
+    if (*request == NULL)
+        return;
+    atomic_fetch_add(&memory->users, 1);
+    cod_request_abandon(request, staging_release, memory);
+}
+
+static cod_status sync_window(void *context)
+{
+    return cod_window_sync(((rma *)context)->window);
+}
+
+static cod_status publish_begin(cod_transport *transport, unsigned char **room)
+{
+    rma *t = (rma *)transport;
+    uint64_t oldest;
+    t->open_slot = cod_slot_next(&t->writer, &oldest);
+    return cod_slot_open(&t->writer, t->open_slot, room);
+}
+
+static cod_status publish_end(cod_transport *transport, uint64_t version, int64_t step, uint64_t bytes)
+{
+    rma *t = (rma *)transport;
+    return cod_slot_close(&t->writer, t->open_slot, version, step, bytes);
+}
+
+static cod_status newest(cod_transport *transport, const cod_slot_identity *expected, int world_rank, uint64_t *version)
+{
+    rma *t = (rma *)transport;
+    *version = t->newest[world_rank];
+    if (t->asking != NULL && t->asked_rank != world_rank)
+        return COD_OK; /* another rank's answer is still under way */
+    if (t->asking != NULL) {
+        bool done, torn;
+        cod_slot_header header;
+        COD_TRY(cod_request_test(&t->asking, &done));
+        if (!done)
+            return COD_OK;
+        COD_TRY(cod_slot_read_header(t->asked->header, expected, &t->layout, &header, &torn));
+        if (!torn)
+            *version = t->newest[world_rank] = cod_slot_newest(&header);
+        return COD_OK;
+    }
+    t->asked_rank = world_rank;
+    return cod_window_get_start(t->window, world_rank, 0, t->asked->header, COD_SLOT_HEADER_BYTES, &t->asking);
+}
+
+static cod_status ask_header(rma *t)
+{
+    t->phase = PULL_HEADER;
+    return cod_window_get_start(t->window, t->rank, 0, t->pulled->header, COD_SLOT_HEADER_BYTES, &t->gets[0]);
+}
+
+static cod_status pull_start(cod_transport *transport, const cod_slot_identity *expected, int world_rank,
+                             uint64_t version)
+{
+    rma *t = (rma *)transport;
+    t->expected = *expected;
+    t->rank = world_rank;
+    t->version = version;
+    t->requested = 0;
+    return ask_header(t);
+}
+
+/** The header has come: finds the slot. A torn header is asked for again. */
+static cod_status take_header(rma *t, cod_pull_state *state)
+{
+    cod_slot_header header;
+    bool torn;
+    COD_TRY(cod_slot_read_header(t->pulled->header, &t->expected, &t->layout, &header, &torn));
+    if (torn)
+        return ask_header(t);
+    t->slot = cod_slot_find(&header, t->version);
+    if (t->slot < 0) {
+        /* Either it was replaced, or, in deterministic mode, it is not there yet. */
+        if (cod_slot_newest(&header) > t->version)
+            *state = COD_PULL_LOST;
+        else
+            return ask_header(t);
+        return COD_OK;
+    }
+    t->entry = header.entries[t->slot];
+    if (t->entry.bytes > t->layout.slot_bytes)
+        return cod_fail(COD_ERR_FORMAT, "rank %d's slot says that it holds %llu bytes", t->rank,
+                        (unsigned long long)t->entry.bytes);
+    t->phase = PULL_DATA;
+    return COD_OK;
+}
+
+/** Keeps several gets in flight until all bytes are here. */
+static cod_status move_data(rma *t)
+{
+    bool all = true;
+    for (int i = 0; i < GETS_IN_FLIGHT; i++) {
+        bool done;
+        COD_TRY(cod_request_test(&t->gets[i], &done));
+        if (done && t->requested < t->entry.bytes) {
+            const uint64_t left = t->entry.bytes - t->requested, bytes = left < GET_BYTES ? left : GET_BYTES;
+            COD_TRY(cod_window_get_start(t->window, t->rank,
+                                         cod_slot_data_at(&t->layout, (uint32_t)t->slot) + t->requested,
+                                         t->pulled->data + t->requested, bytes, &t->gets[i]));
+            t->requested += bytes;
+            done = false;
+        }
+        all = all && done;
+    }
+    if (!all)
+        return COD_OK;
+    t->phase = PULL_SEQUENCE;
+    return cod_window_get_start(t->window, t->rank, cod_slot_sequence_at(&t->layout, (uint32_t)t->slot),
+                                t->pulled->word, sizeof t->pulled->word, &t->gets[0]);
+}
+
+static cod_status pull_poll(cod_transport *transport, cod_pull_state *state, cod_pulled *out)
+{
+    rma *t = (rma *)transport;
+    *state = COD_PULL_BUSY;
+    if (t->phase == PULL_DATA)
+        COD_TRY(move_data(t));
+    if (t->phase == PULL_HEADER || t->phase == PULL_SEQUENCE) {
+        bool done;
+        COD_TRY(cod_request_test(&t->gets[0], &done));
+        if (!done)
+            return COD_OK;
+        if (t->phase == PULL_HEADER) {
+            COD_TRY(take_header(t, state));
+        } else if (cod_load_u64(t->pulled->word) == t->entry.sequence) {
+            t->phase = PULL_HERE;
+        } else {
+            *state = COD_PULL_LOST;
+        }
+    }
+    if (t->phase == PULL_HERE) {
+        *state = COD_PULL_DONE;
+        *out = (cod_pulled){t->pulled->data, t->entry.bytes, t->entry.step};
+    }
+    if (*state == COD_PULL_LOST)
+        t->phase = PULL_NONE;
+    return COD_OK;
+}
+
+static void pull_cancel(cod_transport *transport)
+{
+    rma *t = (rma *)transport;
+    bool outstanding = false;
+    t->phase = PULL_NONE;
+    for (int i = 0; i < GETS_IN_FLIGHT; i++) {
+        outstanding = outstanding || t->gets[i] != NULL;
+        abandon(&t->gets[i], t->pulled);
+    }
+    if (!outstanding)
+        return;
+    /* Late bytes may still arrive in the old memory. */
+    staging *fresh = NULL;
+    if (staging_create(t->layout.slot_bytes, &fresh) == COD_OK) {
+        staging_release(t->pulled);
+        t->pulled = fresh;
+    }
+}
+
+static cod_status acknowledge(cod_transport *transport, uint32_t group, uint64_t version)
+{
+    return cod_slot_acknowledge(&((rma *)transport)->writer, group, version);
+}
+
+static cod_status acknowledged(cod_transport *transport, int world_rank, uint32_t group, uint64_t *version)
+{
+    rma *t = (rma *)transport;
+    bool done;
+    *version = 0;
+    if (t->ack == NULL)
+        COD_TRY(cod_window_get_start(t->window, world_rank, cod_slot_ack_at(&t->layout, group), t->ack_word->word, 8,
+                                     &t->ack));
+    COD_TRY(cod_request_test(&t->ack, &done));
+    if (done)
+        *version = cod_load_u64(t->ack_word->word);
+    return COD_OK;
+}
+
+static void state(cod_transport *transport, void **data, size_t *bytes)
+{
+    rma *t = (rma *)transport;
+    memcpy(t->saved, &t->writer.header, sizeof t->writer.header);
+    memcpy((char *)t->saved + sizeof t->writer.header, t->writer.memory, cod_slot_window_bytes(&t->layout));
+    *data = t->saved;
+    *bytes = t->saved_bytes;
+}
+
+static cod_status restored(cod_transport *transport)
+{
+    rma *t = (rma *)transport;
+    cod_slot_header header;
+    memcpy(&header, t->saved, sizeof header);
+    const cod_slot_identity *mine = &t->writer.header.identity;
+    if (header.identity.run != mine->run || header.identity.model != mine->model ||
+        header.identity.first != mine->first || header.identity.count != mine->count ||
+        header.layout.slots != t->layout.slots || header.layout.slot_bytes != t->layout.slot_bytes)
+        return cod_fail(COD_ERR_FORMAT, "the saved slots are of another run, model or exchange section");
+    t->writer.header = header;
+    memcpy(t->writer.memory, (char *)t->saved + sizeof header, cod_slot_window_bytes(&t->layout));
+    return cod_window_sync(t->window);
+}
+
+static cod_status destroy(cod_transport *transport)
+{
+    rma *t = (rma *)transport;
+    pull_cancel(transport);
+    abandon(&t->asking, t->asked);
+    abandon(&t->ack, t->ack_word);
+    const cod_status status = cod_window_destroy(t->window);
+    staging_release(t->pulled);
+    staging_release(t->asked);
+    staging_release(t->ack_word);
+    cod_aligned_free(t->saved);
+    free(t->newest);
+    free(t);
+    return status;
+}
+
+static const cod_transport_ops ops = {
+    .publish_begin = publish_begin,
+    .publish_end = publish_end,
+    .newest = newest,
+    .pull_start = pull_start,
+    .pull_poll = pull_poll,
+    .pull_cancel = pull_cancel,
+    .acknowledge = acknowledge,
+    .acknowledged = acknowledged,
+    .state = state,
+    .restored = restored,
+    .destroy = destroy,
+};
+
+cod_status cod_rma_create(cod_comm *comm, const cod_slot_identity *identity, const cod_slot_layout *layout,
+                          cod_transport **out)
+{
+    rma *t = calloc(1, sizeof *t);
+    COD_REQUIRE_MEMORY(t);
+    t->base.ops = &ops;
+    t->comm = comm;
+    t->layout = *layout;
+    t->newest = calloc((size_t)cod_comm_size(comm), sizeof *t->newest);
+    COD_REQUIRE_MEMORY(t->newest);
+    t->saved_bytes = sizeof t->writer.header + cod_slot_window_bytes(layout);
+    COD_TRY(cod_aligned_alloc(&t->saved, t->saved_bytes));
+    COD_TRY(staging_create(layout->slot_bytes, &t->pulled));
+    COD_TRY(staging_create(0, &t->asked));
+    COD_TRY(staging_create(0, &t->ack_word));
+    COD_TRY(cod_window_create(comm, cod_slot_window_bytes(layout), &t->window));
+    COD_TRY(cod_slot_writer_init(&t->writer, cod_window_memory(t->window), identity, layout, sync_window, t));
+    *out = &t->base;
+    return COD_OK;
+}

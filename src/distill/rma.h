@@ -1,0 +1,15 @@
+/**
+ * @file
+ * The transport over MPI one-sided gets: one window over all ranks, laid out as slot.h says.
+ */
+#ifndef COD_DISTILL_RMA_H
+#define COD_DISTILL_RMA_H
+
+#include "comm/window.h"
+#include "distill/transport.h"
+
+/** Makes the window. Collective on all ranks, with equal layouts. @param[out] out  new; ops->destroy() */
+COD_MUST_CHECK cod_status cod_rma_create(cod_comm *comm, const cod_slot_identity *identity,
+                                         const cod_slot_layout *layout, cod_transport **out);
+
+#endif

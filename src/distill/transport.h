@@ -1,0 +1,59 @@
+/**
+ * @file
+ * The transport contract: how an encoded shard gets from its publisher to a reader. No call here ever waits for another rank.
+ */
+#ifndef COD_DISTILL_TRANSPORT_H
+#define COD_DISTILL_TRANSPORT_H
+
+#include "distill/slot.h"
+
+#include "core/status.h"
+
+#include <stdbool.h>
+
+typedef struct cod_transport cod_transport;
+
+/** How a pull stands. */
+typedef enum cod_pull_state {
+    COD_PULL_BUSY,
+    COD_PULL_DONE, /**< the shard's bytes are all here, of the version asked for */
+    COD_PULL_LOST, /**< the slot was reopened: a newer version replaces it */
+} cod_pull_state;
+
+/** A shard that has arrived; valid until the next pull. */
+typedef struct cod_pulled {
+    const unsigned char *data;
+    uint64_t bytes;
+    int64_t step;
+} cod_pulled;
+
+typedef struct cod_transport_ops {
+    /** Reopens the oldest slot for writing; *room has layout.slot_bytes. Readers of what it held lose it. */
+    cod_status (*publish_begin)(cod_transport *transport, unsigned char **room);
+    /** Makes the `bytes` written readable as `version`. */
+    cod_status (*publish_end)(cod_transport *transport, uint64_t version, int64_t step, uint64_t bytes);
+    /** The newest version that a rank publishes, as far as is known; asks again in the background. 0 = none seen. */
+    cod_status (*newest)(cod_transport *transport, const cod_slot_identity *expected, int world_rank,
+                         uint64_t *version);
+    /** Starts pulling one version of a rank's shard; one pull at a time. */
+    cod_status (*pull_start)(cod_transport *transport, const cod_slot_identity *expected, int world_rank,
+                             uint64_t version);
+    cod_status (*pull_poll)(cod_transport *transport, cod_pull_state *state, cod_pulled *out);
+    /** Gives the pull up, whatever is under way. */
+    void (*pull_cancel)(cod_transport *transport);
+    /** Deterministic mode: says that this rank's group has taken a group's version, and asks a rank what it has taken. */
+    cod_status (*acknowledge)(cod_transport *transport, uint32_t group, uint64_t version);
+    cod_status (*acknowledged)(cod_transport *transport, int world_rank, uint32_t group, uint64_t *version);
+    /** This rank's slots as bytes, to be saved and, after having been filled in, shown to readers again. */
+    void (*state)(cod_transport *transport, void **data, size_t *bytes);
+    cod_status (*restored)(cod_transport *transport);
+    /** Collective on all ranks; bounded. Taken. */
+    cod_status (*destroy)(cod_transport *transport);
+} cod_transport_ops;
+
+/** Implementations put this first in their own struct. */
+struct cod_transport {
+    const cod_transport_ops *ops;
+};
+
+#endif
