@@ -1,0 +1,38 @@
+/**
+ * @file
+ * Pictures and folders for the tests of `data`, below a temporary folder that each test program makes and removes.
+ */
+#ifndef COD_TESTS_DATA_PICTURES_H
+#define COD_TESTS_DATA_PICTURES_H
+
+#include "support/test.h"
+
+#include "data/image.h"
+#include "data/options.h"
+
+/** Group set-up and tear-down: make and remove the temporary folder. */
+int make_folder(void **state);
+int remove_folder(void **state);
+
+/** A path below the temporary folder, its folders made; lives until tear-down. */
+const char *below(const char *fmt, ...) COD_PRINTF(1, 2);
+
+/** Writes a PNG whose pixel is (x / divisor, y / divisor, blue); divisor 4 gives the nearest-neighbour x4 of divisor 1. */
+void write_picture(const char *path, int64_t width, int64_t height, int divisor, int blue);
+void write_bytes(const char *path, const void *bytes, size_t count);
+/** Reads a whole file; the caller frees it. */
+uint8_t *read_bytes(const char *path, size_t *count);
+
+/** Number of entries of a folder, hidden ones too. */
+int count_entries(const char *folder);
+
+/** The defaults of section data with these paths, comma-separated. */
+cod_data_options options_of(const char *paths);
+/** Sets a list or any other option from text, commas between items. */
+void set_option(cod_data_options *options, const char *key, const char *text);
+
+/** Log lines since the last call of capture_log() that contain `part`. */
+void capture_log(void);
+int logged(const char *part);
+
+#endif

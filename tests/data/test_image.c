@@ -1,0 +1,339 @@
+#include "pictures.h"
+
+#include "data/image.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The formulas of golden/make_pictures.py. */
+enum { W = 23, H = 17 };
+
+static const char *golden(const char *name)
+{
+    static char path[1024];
+    snprintf(path, sizeof path, "%s/golden/%s", COD_TEST_DIR, name);
+    return path;
+}
+
+static int gray(int x, int y, int depth)
+{
+    return depth == 16 ? (x * 2741 + y * 13) % 65536 : (x * 5 + y * 3) % (1 << depth);
+}
+
+static void rgb(int x, int y, int depth, int out[3])
+{
+    const bool wide = depth == 16;
+    out[0] = wide ? (x * 2741 + y) % 65536 : x * 11 % 256;
+    out[1] = wide ? (y * 3001 + x) % 65536 : y * 15 % 256;
+    out[2] = wide ? (x * 701 + y * 1301) % 65536 : (x * 7 + y * 13) % 256;
+}
+
+static int alpha(int x, int y, int depth)
+{
+    return depth == 16 ? (x * 2309 + y * 517) % 65536 : (x * 9 + y * 5) % 256;
+}
+
+typedef enum kind { GRAY, RGB, PALETTE, GRAY_ALPHA, RGBA } kind;
+
+/** What the reader should make of a pixel; alpha too where the file has any. */
+static void expected_pixel(kind k, int depth, bool trns, int x, int y, int out[4])
+{
+    static const int palette_alpha[3] = {0, 60, 120};
+    out[3] = depth == 16 ? 65535 : 255;
+    if (k == RGB || k == RGBA) {
+        rgb(x, y, depth, out);
+        int clear[3];
+        rgb(3, 2, depth, clear);
+        if (trns && memcmp(clear, out, sizeof clear) == 0)
+            out[3] = 0;
+    } else if (k == PALETTE) {
+        const int i = (x + 2 * y) % (1 << (depth < 4 ? depth : 4));
+        out[0] = i * 40 % 256, out[1] = 255 - i * 17 % 256, out[2] = i * 97 % 256;
+        if (trns && i < 3)
+            out[3] = palette_alpha[i];
+    } else {
+        const int value = gray(x, y, depth), top = (1 << depth) - 1;
+        out[0] = out[1] = out[2] = depth < 8 ? value * 255 / top : value;
+        if (trns && value == 5)
+            out[3] = 0;
+    }
+    if (k == GRAY_ALPHA || k == RGBA)
+        out[3] = alpha(x, y, depth);
+}
+
+static int sample(const cod_image *image, int x, int y, int c)
+{
+    const size_t at = ((size_t)y * (size_t)image->width + (size_t)x) * (size_t)image->channels + (size_t)c;
+    return image->bits == 8 ? ((uint8_t *)image->pixels)[at] : ((uint16_t *)image->pixels)[at];
+}
+
+static void every_kind_of_png_is_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        kind kind;
+        int depth;
+        bool trns;
+    } cases[] = {
+        {"gray1", GRAY, 1, false},
+        {"gray2", GRAY, 2, false},
+        {"gray4", GRAY, 4, false},
+        {"gray8", GRAY, 8, false},
+        {"gray16", GRAY, 16, false},
+        {"gray8_trns", GRAY, 8, true},
+        {"gray4_interlaced", GRAY, 4, false},
+        {"rgb8", RGB, 8, false},
+        {"rgb16", RGB, 16, false},
+        {"rgb8_trns", RGB, 8, true},
+        {"rgb8_interlaced", RGB, 8, false},
+        {"palette1", PALETTE, 1, false},
+        {"palette4", PALETTE, 4, false},
+        {"palette8", PALETTE, 8, false},
+        {"palette8_trns", PALETTE, 8, true},
+        {"palette8_interlaced", PALETTE, 8, false},
+        {"gray_alpha8", GRAY_ALPHA, 8, false},
+        {"gray_alpha16", GRAY_ALPHA, 16, false},
+        {"rgba8", RGBA, 8, false},
+        {"rgba16", RGBA, 16, false},
+        {"rgba16_interlaced", RGBA, 16, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s.png", cases[i].name);
+        cod_image image;
+        assert_ok(cod_image_read(golden(name), &image));
+        const bool transparent = cases[i].trns || cases[i].kind >= GRAY_ALPHA;
+        assert_int_equal(image.width, W);
+        assert_int_equal(image.height, H);
+        assert_int_equal(image.channels, transparent ? 4 : 3);
+        assert_int_equal(image.bits, cases[i].depth == 16 ? 16 : 8);
+        for (int y = 0; y < H; y++)
+            for (int x = 0; x < W; x++) {
+                int pixel[4];
+                expected_pixel(cases[i].kind, cases[i].depth, cases[i].trns, x, y, pixel);
+                for (int c = 0; c < image.channels; c++)
+                    if (sample(&image, x, y, c) != pixel[c])
+                        fail_msg("%s (%d,%d) channel %d: %d, not %d", name, x, y, c, sample(&image, x, y, c), pixel[c]);
+            }
+        cod_image_clear(&image);
+        int64_t width, height;
+        assert_ok(cod_image_probe(golden(name), &width, &height));
+        assert_true(width == W && height == H);
+    }
+}
+
+/** Compares with make_pictures.py's smooth picture; `tolerance` is JPEG's loss at this quality. */
+static void check_smooth(const char *name, bool is_gray, int light, int tolerance)
+{
+    cod_image image;
+    int64_t width, height;
+    assert_ok(cod_image_probe(golden(name), &width, &height));
+    assert_ok(cod_image_read(golden(name), &image));
+    if (width != W || height != H || image.width != W || image.height != H || image.channels != 3 || image.bits != 8)
+        fail_msg("%s: %lldx%lld", name, (long long)image.width, (long long)image.height);
+    for (int y = 0; y < H; y++)
+        for (int x = 0; x < W; x++) {
+            const int colours[3] = {10 * x + 10, 14 * y + 10, 250 - 5 * x - 5 * y};
+            for (int c = 0; c < 3; c++) {
+                const int truth = colours[is_gray ? 0 : c] * light / 255;
+                if (abs(sample(&image, x, y, c) - truth) > tolerance)
+                    fail_msg("%s (%d,%d) channel %d: %d, not %d", name, x, y, c, sample(&image, x, y, c), truth);
+            }
+        }
+    cod_image_clear(&image);
+}
+
+static void every_kind_of_jpeg_is_read(void **state)
+{
+    (void)state;
+    check_smooth("baseline.jpg", false, 255, 4);
+    check_smooth("progressive.jpg", false, 255, 4);
+    check_smooth("subsampled.jpg", false, 255, 16);
+    check_smooth("gray.jpg", true, 255, 4);
+    check_smooth("cmyk.jpg", false, 200, 4);
+}
+
+static void every_orientation_is_turned_upright(void **state)
+{
+    (void)state;
+    for (int i = 1; i <= 8; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "orientation%d.jpg", i);
+        check_smooth(name, false, 255, 4);
+    }
+}
+
+static void what_is_no_picture_is_named(void **state)
+{
+    (void)state;
+    cod_image image;
+    int64_t width, height;
+    const char *path = below("no/such.png");
+    assert_fails(COD_ERR_IO, path, cod_image_read(path, &image));
+    assert_null(image.pixels);
+    assert_fails(COD_ERR_IO, "No such file", cod_image_probe(path, &width, &height));
+    assert_fails(COD_ERR_IO, "not a regular file", cod_image_read(below("no"), &image));
+    write_bytes(below("empty.png"), "", 0);
+    assert_fails(COD_ERR_FORMAT, "empty", cod_image_read(below("empty.png"), &image));
+    write_bytes(below("text.png"), "hello, world; no picture", 24);
+    assert_fails(COD_ERR_FORMAT, "neither a PNG nor a JPEG", cod_image_read(below("text.png"), &image));
+    static const struct {
+        const char *bytes, *name;
+    } foreign[] = {{"GIF89a__________", "GIF"},
+                   {"RIFF____WEBPVP8 ", "WebP"},
+                   {"BM______________", "BMP"},
+                   {"II*\0____________", "TIFF"},
+                   {"____ftypavif____", "AVIF"}};
+    for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
+        assert_fails(COD_ERR_UNSUPPORTED, foreign[i].name, cod_image_decode(foreign[i].bytes, 16, "x", &image));
+    /* A header that promises 60000x60000 pixels must not take 10 GB. */
+    static const uint8_t huge[] = "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\xea\x60\0\0\xea\x60\x08\x02\0\0\0";
+    write_bytes(below("huge.png"), huge, sizeof huge);
+    assert_fails(COD_ERR_UNSUPPORTED, "limit", cod_image_probe(below("huge.png"), &width, &height));
+}
+
+static const char *const fuzzed[] = {"rgb8.png",  "palette8_trns.png", "rgba16_interlaced.png",
+                                     "gray1.png", "baseline.jpg",      "progressive.jpg",
+                                     "cmyk.jpg",  "orientation6.jpg"};
+enum { FUZZED = sizeof fuzzed / sizeof fuzzed[0] };
+
+static void a_truncated_picture_is_an_error(void **state)
+{
+    (void)state;
+    for (size_t f = 0; f < FUZZED; f++) {
+        size_t count;
+        uint8_t *bytes = read_bytes(golden(fuzzed[f]), &count);
+        for (size_t length = 0; length < count; length++) {
+            uint8_t *part = malloc(length + 1); /* of its own size, so that reading past the end is seen */
+            memcpy(part, bytes, length);
+            part = realloc(part, length ? length : 1);
+            cod_image image;
+            if (cod_image_decode(part, length, "part", &image) == COD_OK)
+                fail_msg("%s: the first %zu of %zu bytes pass as whole", fuzzed[f], length, count);
+            assert_null(image.pixels);
+            free(part);
+        }
+        free(bytes);
+    }
+}
+
+static void flipped_bytes_never_crash(void **state)
+{
+    (void)state;
+    static const uint8_t masks[] = {0x01, 0x80, 0xFF};
+    for (size_t f = 0; f < FUZZED; f++) {
+        size_t count, refused = 0;
+        uint8_t *bytes = read_bytes(golden(fuzzed[f]), &count);
+        for (size_t i = 0; i < count; i++)
+            for (size_t m = 0; m < sizeof masks; m++) {
+                bytes[i] ^= masks[m];
+                cod_image image;
+                if (cod_image_decode(bytes, count, "flipped", &image) != COD_OK)
+                    refused++;
+                cod_image_clear(&image);
+                bytes[i] ^= masks[m];
+            }
+        assert_true(refused > 0);
+        free(bytes);
+    }
+}
+
+static void written_pictures_read_back(void **state)
+{
+    (void)state;
+    for (int channels = 3; channels <= 4; channels++)
+        for (int bits = 8; bits <= 16; bits += 8) {
+            cod_image image, again;
+            assert_ok(cod_image_init(&image, 19, 7, channels, bits));
+            for (size_t i = 0; i < cod_image_bytes(&image); i++)
+                ((uint8_t *)image.pixels)[i] = (uint8_t)(i * 73 + i / 5);
+            assert_ok(cod_image_write_png(below("round.png"), &image));
+            assert_ok(cod_image_read(below("round.png"), &again));
+            assert_true(again.channels == channels && again.bits == bits && again.width == 19 && again.height == 7);
+            assert_memory_equal(image.pixels, again.pixels, cod_image_bytes(&image));
+            cod_image_clear(&image);
+            cod_image_clear(&again);
+        }
+}
+
+static void sixteen_bits_round_to_eight(void **state)
+{
+    (void)state;
+    static const uint16_t wide[8] = {0, 128, 129, 65535, 257, 385, 386, 7};
+    static const uint8_t narrow[6] = {0, 0, 1, 1, 1, 2};
+    cod_image image;
+    assert_ok(cod_image_init(&image, 2, 1, 4, 16));
+    memcpy(image.pixels, wide, sizeof wide);
+    assert_ok(cod_image_to_rgb8(&image));
+    assert_true(image.channels == 3 && image.bits == 8);
+    assert_memory_equal(image.pixels, narrow, sizeof narrow);
+    cod_image_clear(&image);
+}
+
+static void a_failed_write_leaves_what_was_there(void **state)
+{
+    (void)state;
+    cod_image image;
+    assert_ok(cod_image_init(&image, 200, 200, 3, 8));
+    for (size_t i = 0; i < cod_image_bytes(&image); i++)
+        ((uint8_t *)image.pixels)[i] = (uint8_t)(i * i >> 7);
+    const char *path = below("atomic/a.png");
+    write_bytes(path, "before", 6);
+    /* A file size limit acts like a full disk, for root too. */
+    const struct rlimit small = {.rlim_cur = 4096, .rlim_max = RLIM_INFINITY};
+    struct rlimit before;
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before);
+    setrlimit(RLIMIT_FSIZE, &small);
+    const cod_status status = cod_image_write_png(path, &image);
+    setrlimit(RLIMIT_FSIZE, &before);
+    assert_int_equal(status, COD_ERR_IO);
+    cod_test_assert_contains(cod_error_message(), path);
+    size_t count;
+    uint8_t *bytes = read_bytes(path, &count);
+    assert_true(count == 6 && memcmp(bytes, "before", 6) == 0);
+    free(bytes);
+    assert_int_equal(count_entries(below("atomic")), 1);
+
+    assert_fails(COD_ERR_IO, "No such file", cod_image_write_png("/no/such/folder/a.png", &image));
+    assert_fails(COD_ERR_IO, "is a folder", cod_image_write_png(below("atomic"), &image));
+    assert_fails(COD_ERR_IO, "no regular file", cod_image_write_png("/dev/null", &image));
+    assert_fails(COD_ERR_ARGUMENT, "no file", cod_image_write_png(below("atomic/"), &image));
+    assert_fails(COD_ERR_ARGUMENT, "no picture", cod_image_write_png(path, &(cod_image){0}));
+    assert_int_equal(count_entries(below("atomic")), 1);
+    cod_image_clear(&image);
+}
+
+static void a_written_picture_has_the_rights_of_a_new_file(void **state)
+{
+    (void)state;
+    struct stat info;
+    const mode_t before = umask(027);
+    write_picture(below("rights.png"), 4, 4, 1, 0);
+    umask(before);
+    assert_int_equal(stat(below("rights.png"), &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0640);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_kind_of_png_is_read),
+        cmocka_unit_test(every_kind_of_jpeg_is_read),
+        cmocka_unit_test(every_orientation_is_turned_upright),
+        cmocka_unit_test(what_is_no_picture_is_named),
+        cmocka_unit_test(a_truncated_picture_is_an_error),
+        cmocka_unit_test(flipped_bytes_never_crash),
+        cmocka_unit_test(written_pictures_read_back),
+        cmocka_unit_test(sixteen_bits_round_to_eight),
+        cmocka_unit_test(a_failed_write_leaves_what_was_there),
+        cmocka_unit_test(a_written_picture_has_the_rights_of_a_new_file),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
