@@ -43,7 +43,7 @@ static void append(index_list *list, size_t index)
     list->items[list->count++] = (uint32_t)index;
 }
 
-static void warn(opening *o, const char *reason)
+static void leave_out(opening *o, const char *reason)
 {
     if (o->place->report && o->warnings++ < MAX_WARNINGS)
         cod_log_warn("left out: %s", reason);
@@ -59,7 +59,7 @@ static void judge(opening *o)
         const cod_stored *picture = &dataset->store.pictures[i];
         if (picture->broken) {
             dataset->counts.broken++;
-            warn(o, (const char *)dataset->store.base + picture->offset);
+            leave_out(o, (const char *)dataset->store.base + picture->offset);
         } else if (picture->low_width < patch || picture->low_height < patch) {
             dataset->counts.small++;
             if (o->place->report && o->warnings++ < MAX_WARNINGS)
