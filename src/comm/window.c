@@ -16,6 +16,7 @@ struct cod_window {
     MPI_Win mpi;
     char *memory;
     size_t *bytes; /**< [world size] */
+    size_t *shift; /**< [world size] bytes skipped at the start for alignment: MPI promises none */
 };
 
 /** Reads 64 bytes of everyone: the first get to a rank waits for its connection, and only now may anything wait. */
@@ -49,8 +50,9 @@ static cod_status allocate(cod_window *window, size_t bytes)
     }
     comm_unlock(comm);
     COD_TRY(status);
-    window->memory = base;
-    COD_REQUIRE((uintptr_t)base % COD_ALIGNMENT == 0, "the window's memory is not aligned to %zu bytes", COD_ALIGNMENT);
+    const size_t shift = cod_align_up((uintptr_t)base) - (uintptr_t)base;
+    window->memory = (char *)base + shift;
+    COD_TRY(cod_group_gather(cod_comm_world(comm), &shift, sizeof shift, window->shift));
     return warm_up(window);
 }
 
@@ -60,7 +62,9 @@ cod_status cod_window_create(cod_comm *comm, size_t bytes, cod_window **out)
     COD_REQUIRE_MEMORY(window);
     window->comm = comm;
     window->bytes = calloc((size_t)comm->size, sizeof *window->bytes);
+    window->shift = calloc((size_t)comm->size, sizeof *window->shift);
     COD_REQUIRE_MEMORY(window->bytes);
+    COD_REQUIRE_MEMORY(window->shift);
     *out = window;
     const cod_status status = allocate(window, bytes);
     return status == COD_OK
@@ -90,6 +94,7 @@ cod_status cod_window_destroy(cod_window *window)
         status = COD_MPI(MPI_Win_free(&window->mpi));
     comm_unlock(comm);
     free(window->bytes);
+    free(window->shift);
     free(window);
     return status;
 }
@@ -122,8 +127,9 @@ cod_status cod_window_get_start(cod_window *window, int world_rank, size_t offse
                 window->bytes[world_rank], world_rank);
     COD_TRY(comm_request_create(comm, 1, request));
     comm_lock(comm);
-    const cod_status status = COD_MPI(MPI_Rget(target, (int)bytes, MPI_BYTE, world_rank, (MPI_Aint)offset, (int)bytes,
-                                               MPI_BYTE, window->mpi, (*request)->parts));
+    const cod_status status =
+        COD_MPI(MPI_Rget(target, (int)bytes, MPI_BYTE, world_rank, (MPI_Aint)(window->shift[world_rank] + offset),
+                         (int)bytes, MPI_BYTE, window->mpi, (*request)->parts));
     comm->counters.pulled_bytes += bytes;
     comm_unlock(comm);
     return status;

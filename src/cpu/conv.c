@@ -58,7 +58,7 @@ static cpu_conv_direction direction_of(cod_op_kind kind)
 /** A linear layer is a 1x1 convolution over one line of N pixels, or, cut into slices, over N images of one pixel. */
 static cpu_image image_of(const cod_view *view, bool linear, int slices)
 {
-    cpu_image image = {view->shape, view->pixel_stride, view->dtype};
+    cpu_image image = {view->shape, view->pixel_stride, view->dtype, false};
     image.shape.n /= slices;
     if (linear)
         image.shape = (cod_shape){1, 1, image.shape.n, image.shape.c};
@@ -87,9 +87,9 @@ static void choose_types(conv_state *state, const cod_device *device, cpu_conv_d
     if (state->y_image.dtype != compute && !(y_result && state->y_image.dtype == COD_F32))
         state->stage_y = true;
     if (state->stage_x)
-        state->x_image = (cpu_image){state->x_image.shape, state->x_image.shape.c, compute};
+        state->x_image = (cpu_image){state->x_image.shape, state->x_image.shape.c, compute, false};
     if (state->stage_y)
-        state->y_image = (cpu_image){state->y_image.shape, state->y_image.shape.c, compute};
+        state->y_image = (cpu_image){state->y_image.shape, state->y_image.shape.c, compute, false};
 }
 
 static cpu_conv_problem problem_of(const cod_plan *plan, const conv_state *state, cpu_conv_direction direction)

@@ -88,6 +88,8 @@ static cod_status image_desc(const cpu_image *image, dnnl_memory_desc_t *out)
     const cod_shape s = image->shape;
     const dnnl_dims_t dims = {s.n, s.c, s.h, s.w};
     const dnnl_dims_t strides = {s.h * s.w * image->pixel_stride, 1, s.w * image->pixel_stride, image->pixel_stride};
+    if (image->any_layout)
+        return COD_DNNL(dnnl_memory_desc_init_by_tag(out, 4, dims, data_type(image->dtype), dnnl_format_tag_any));
     return COD_DNNL(dnnl_memory_desc_init_by_strides(out, 4, dims, data_type(image->dtype), strides));
 }
 
@@ -305,7 +307,9 @@ void cpu_conv_destroy(cpu_conv *conv)
 cpu_conv_info cpu_conv_get_info(const cpu_conv *conv)
 {
     cpu_conv_info info = {.packed_bytes = dnnl_memory_desc_get_size(arg_desc(conv, weights_kind(conv))),
-                          .scratch_bytes = dnnl_memory_desc_get_size(arg_desc(conv, DNNL_ARG_SCRATCHPAD))};
+                          .scratch_bytes = dnnl_memory_desc_get_size(arg_desc(conv, DNNL_ARG_SCRATCHPAD)),
+                          .x_bytes = dnnl_memory_desc_get_size(arg_desc(conv, conv->lane[0].args[0].arg)),
+                          .y_bytes = dnnl_memory_desc_get_size(arg_desc(conv, conv->lane[0].args[3].arg))};
     if (dnnl_primitive_desc_query(conv->desc, dnnl_query_impl_info_str, 0, &info.implementation) != dnnl_success)
         info.implementation = "unknown";
     info.fast = strncmp(info.implementation, "ref", 3) != 0;

@@ -22,6 +22,7 @@ typedef struct cpu_image {
     cod_shape shape;
     int64_t pixel_stride;
     cod_dtype dtype;
+    bool any_layout; /**< for benches: not NHWC but what oneDNN likes best */
 } cpu_image;
 
 /** x and y are the forward convolution's input and output in every direction. */
@@ -40,7 +41,8 @@ typedef struct cpu_conv_problem {
 typedef struct cpu_conv_info {
     size_t packed_bytes;  /**< of the weights or their gradient */
     size_t scratch_bytes; /**< for one lane */
-    bool fast;            /**< not one of oneDNN's reference implementations */
+    size_t x_bytes, y_bytes;
+    bool fast; /**< not one of oneDNN's reference implementations */
     const char *implementation;
 } cpu_conv_info;
 

@@ -1,0 +1,71 @@
+#include "core/memory.h"
+#include "core/trace.h"
+#include "cpu/cpu.h"
+#include "cpu/cpu_internal.h"
+
+#include <stdlib.h>
+
+enum { MAX_REPEATS = 101 };
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static cpu_conv_problem problem_of(const cod_op *op)
+{
+    const bool forward = op->kind == COD_OP_CONV2D, data = op->kind == COD_OP_CONV2D_BACKWARD_DATA;
+    const cod_view *x = data ? &op->outputs[0] : &op->inputs[0];
+    const cod_view *y = forward ? &op->outputs[0] : data ? &op->inputs[0] : &op->inputs[1];
+    const cod_view *w = forward || data ? &op->inputs[1] : &op->outputs[0];
+    return (cpu_conv_problem){
+        .direction = forward ? CPU_CONV_FORWARD
+                     : data  ? CPU_CONV_BACKWARD_DATA
+                             : CPU_CONV_BACKWARD_WEIGHTS,
+        .x = {x->shape, x->shape.c, x->dtype, true},
+        .y = {y->shape, y->shape.c, y->dtype, true},
+        .kernel_h = w->shape.h,
+        .kernel_w = w->shape.w,
+        .stride_h = op->attr.stride_h,
+        .stride_w = op->attr.stride_w,
+        .pad_h = op->attr.pad_h,
+        .pad_w = op->attr.pad_w,
+        .bias = forward && op->inputs[2].buffer != NULL,
+        .lanes = 1,
+    };
+}
+
+static cod_status time_runs(cpu_conv *conv, const cpu_conv_info *info, char *memory, int repeats, double *ms)
+{
+    double times[MAX_REPEATS];
+    void *const x = memory, *const packed = memory + cod_align_up(info->x_bytes);
+    void *const y = (char *)packed + cod_align_up(info->packed_bytes), *const bias =
+                                                                           (char *)y + cod_align_up(info->y_bytes);
+    void *const scratch = (char *)bias + cod_align_up(info->packed_bytes);
+    for (int i = -2; i < repeats; i++) {
+        const double begin = cod_clock_s();
+        COD_TRY(cpu_conv_execute(conv, 0, x, packed, bias, y, scratch));
+        times[i < 0 ? 0 : i] = 1e3 * (cod_clock_s() - begin);
+    }
+    qsort(times, (size_t)repeats, sizeof *times, by_value);
+    *ms = times[repeats / 2];
+    return COD_OK;
+}
+
+cod_status cod_cpu_bench_convolution(cod_device *device, const cod_op *op, int repeats, double *ms)
+{
+    const cpu_conv_problem problem = problem_of(op);
+    cpu_conv *conv = NULL;
+    COD_REQUIRE(repeats >= 1 && repeats <= MAX_REPEATS, "1 to %d repeats", MAX_REPEATS);
+    COD_TRY(cpu_conv_create(device->onednn, &problem, &conv));
+    const cpu_conv_info info = cpu_conv_get_info(conv);
+    void *memory = NULL;
+    cod_status status = cod_aligned_alloc(&memory, cod_align_up(info.x_bytes) + 2 * cod_align_up(info.packed_bytes) +
+                                                       cod_align_up(info.y_bytes) + info.scratch_bytes);
+    if (status == COD_OK)
+        status = time_runs(conv, &info, memory, repeats, ms);
+    cod_aligned_free(memory);
+    cpu_conv_destroy(conv);
+    return status;
+}
