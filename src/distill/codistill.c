@@ -183,6 +183,7 @@ static cod_status before_step(cod_strategy *strategy, cod_train_context *context
     }
     if (c->teaching == NULL)
         return COD_OK;
+    c->stats.distill_weight = c->weight;
     *program = PROGRAM_DISTILL;
     return cod_executable_set_scalar(context->executable, WEIGHT_SCALAR, (float)c->weight);
 }
@@ -365,7 +366,6 @@ static void stats(cod_strategy *strategy, cod_strategy_stats *out)
     cod_exchange_counters counters;
     cod_exchange_read_counters(c->exchange, &counters);
     *out = c->stats;
-    out->distill_weight = c->weight;
     out->pulled_bytes = counters.pulled_bytes;
     out->published_bytes = counters.published_bytes;
     out->pulls = counters.pulled;
