@@ -243,13 +243,14 @@ static cod_status finish_all(trainer *t, closing *all)
     COD_TRY(cod_group_agree(t->group, status, NULL));
     fill_closing(t, mine);
     COD_TRY(gather_closings(t, all));
-    if (cod_comm_rank(t->context.comm) != 0)
-        return COD_OK;
-    COD_TRY(choose_final(t, all, choice, &psnr));
-    COD_TRY(write_summary(t, all, choice, psnr));
-    cod_log_info("final.safetensors is %s: %.2f dB on the held-out pictures, bicubic %.2f dB", choice, psnr,
-                 all[0].bicubic_psnr_y);
-    return COD_OK;
+    if (cod_comm_rank(t->context.comm) == 0) {
+        COD_TRY(choose_final(t, all, choice, &psnr));
+        COD_TRY(write_summary(t, all, choice, psnr));
+        cod_log_info("final.safetensors is %s: %.2f dB on the held-out pictures, bicubic %.2f dB", choice, psnr,
+                     all[0].bicubic_psnr_y);
+    }
+    /* The others wait here, where patience is long, and not in the teardown, where it is short. */
+    return gather_closings(t, all);
 }
 
 cod_status trainer_finish(trainer *t)

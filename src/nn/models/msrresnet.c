@@ -18,9 +18,9 @@ static const cod_option options_table[] = {
 };
 #undef FIELD
 
-static const cod_option_table table = {
-    "model", "BasicSR's MSRResNet: no normalisation, file-compatible with BasicSR and spandrel", options_table,
-    sizeof options_table / sizeof options_table[0], sizeof(msrresnet_options)};
+static const cod_option_table table = {"model", "BasicSR's MSRResNet: no normalisation, file-compatible with BasicSR",
+                                       options_table, sizeof options_table / sizeof options_table[0],
+                                       sizeof(msrresnet_options)};
 
 /** BasicSR's default_init_weights(scale=0.1): Kaiming normal times 0.1, biases zero. */
 static cod_value conv(cod_graph *graph, const char *name, cod_value x, int64_t channels)

@@ -8,11 +8,13 @@ typedef enum skip_choice { SKIP_NONE, SKIP_NEAREST, SKIP_BILINEAR, SKIP_BICUBIC 
 typedef enum upsampler_choice { UPSAMPLER_STEPS, UPSAMPLER_ONCE } upsampler_choice;
 
 typedef struct srresnet_options {
-    int64_t blocks, channels, scale, head_kernel, tail_kernel;
+    int64_t blocks, channels, scale;
+    int head_kernel, tail_kernel; /**< indices into `kernels` */
     int norm, skip, upsampler, activation;
     bool zero_init_tail;
 } srresnet_options;
 
+static const char *const kernels[] = {"1", "3", "5", "7", "9", "11", NULL};
 static const char *const norms[] = {"batch", "none", NULL};
 static const char *const skips[] = {"none", "nearest", "bilinear", "bicubic", NULL};
 static const char *const upsamplers[] = {"steps", "once", NULL};
@@ -30,8 +32,8 @@ static const cod_option options_table[] = {
     {"upsampler", COD_OPTION_CHOICE, FIELD(upsampler), "steps", 0, 0, upsamplers,
      "pixel shuffles by 2 (or 3) with an activation each, as in the paper, or one by the whole scale just before the "
      "output"},
-    {"head_kernel", COD_OPTION_INT, FIELD(head_kernel), "9", 1, 11, NULL, "kernel size of the first convolution, odd"},
-    {"tail_kernel", COD_OPTION_INT, FIELD(tail_kernel), "9", 1, 11, NULL, "kernel size of the last convolution, odd"},
+    {"head_kernel", COD_OPTION_CHOICE, FIELD(head_kernel), "9", 0, 0, kernels, "kernel size of the first convolution"},
+    {"tail_kernel", COD_OPTION_CHOICE, FIELD(tail_kernel), "9", 0, 0, kernels, "kernel size of the last convolution"},
     {"zero_init_tail", COD_OPTION_BOOL, FIELD(zero_init_tail), "false", 0, 0, NULL,
      "starts the last convolution at zero: with a skip, training starts from the plain interpolation"},
 };
@@ -39,6 +41,12 @@ static const cod_option options_table[] = {
 
 static const cod_option_table table = {"model", "SRResNet: residual network for super-resolution", options_table,
                                        sizeof options_table / sizeof options_table[0], sizeof(srresnet_options)};
+
+/** Odd sizes only: the output is as large as the input. */
+static int kernel_size(int choice)
+{
+    return 2 * choice + 1;
+}
 
 static cod_value activate(cod_graph *graph, const srresnet_options *o, const char *name, cod_value x)
 {
@@ -76,7 +84,7 @@ static cod_value upsample(cod_graph *graph, const srresnet_options *o, cod_value
     char name[64];
     int layer = 0;
 #define LAYER() (snprintf(name, sizeof name, "tail.%d", layer++), name)
-    const int kernel = (int)o->tail_kernel;
+    const int kernel = kernel_size(o->tail_kernel);
     cod_conv2d_spec last = {.out_channels = 3, .kernel = kernel, .padding = kernel / 2, .zero_init = o->zero_init_tail};
     if (o->upsampler == UPSAMPLER_ONCE) {
         last.out_channels = 3 * o->scale * o->scale;
@@ -98,7 +106,7 @@ static cod_value build(cod_graph *graph, cod_value input, const void *options)
     const srresnet_options *o = options;
     const bool norm = o->norm == NORM_BATCH;
     char name[64];
-    cod_value x = conv(graph, "head.0", input, o->channels, (int)o->head_kernel, false);
+    cod_value x = conv(graph, "head.0", input, o->channels, kernel_size(o->head_kernel), false);
     x = activate(graph, o, "head.1", x);
     const cod_value features = x;
     for (int64_t i = 0; i < o->blocks; i++)
