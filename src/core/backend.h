@@ -181,7 +181,7 @@ typedef struct cod_device_options {
 typedef struct cod_backend {
     const char *name; /**< "ref", "cpu", "cuda" */
 
-    cod_status (*open)(const cod_device_options *options, cod_device **out);
+    cod_status (*open)(const cod_device_options *options, cod_device **out); /**< NULL = defaults */
     void (*close)(cod_device *device);
     /** One line: library and version, processor, instruction set. Valid while the device lives. */
     const char *(*describe)(cod_device *device);

@@ -61,12 +61,13 @@ static void cpu_close(cod_device *device)
 
 static cod_status cpu_open(const cod_device_options *options, cod_device **out)
 {
-    COD_REQUIRE(options->threads >= 0, "cpu: %d threads are too few", options->threads);
+    const int threads = options != NULL ? options->threads : 0;
+    COD_REQUIRE(threads >= 0, "cpu: %d threads are too few", threads);
     void *memory;
     COD_TRY(cod_aligned_alloc(&memory, sizeof(cod_device)));
     cod_device *device = memory;
 #ifdef _OPENMP
-    device->threads = options->threads > 0 ? options->threads : 1;
+    device->threads = threads > 0 ? threads : 1;
 #else
     device->threads = 1;
 #endif
