@@ -2,6 +2,7 @@
 
 #include "comm/comm.h"
 #include "core/log.h"
+#include "io/file.h"
 #include "tools/launch.h"
 #include "train/train.h"
 
@@ -30,13 +31,31 @@ static void ask_to_stop(int signal)
     stop_signal = signal;
 }
 
+/** Where a group's progress lines go beside the terminal. */
+typedef struct progress_log {
+    const char *folder;
+    cod_file_log *file;
+} progress_log;
+
+static void log_to_file(progress_log *log, int group, const char *line)
+{
+    char path[4096];
+    if (log->folder == NULL)
+        return;
+    snprintf(path, sizeof path, "%s/log.%d.txt", log->folder, group);
+    if ((log->file == NULL && cod_file_log_open(path, &log->file) != COD_OK) ||
+        cod_file_log_line(log->file, line) != COD_OK) {
+        cod_log_warn("no more lines go to the log file: %s", cod_error_message());
+        log->folder = NULL;
+    }
+}
+
 static void print_progress(void *context, const cod_train_progress *progress)
 {
     const cod_metrics_line *line = progress->line;
     char text[512];
     int used = snprintf(text, sizeof text, "group %d  step %lld/%lld  loss %.5f", progress->group,
                         (long long)line->step, (long long)progress->steps, line->task_loss);
-    (void)context;
 #define ADD(...) used += snprintf(text + used, used < (int)sizeof text ? sizeof text - (size_t)used : 0, __VA_ARGS__)
     if (!isnan(line->psnr_y))
         ADD("  psnr %.2f dB", line->psnr_y);
@@ -48,6 +67,7 @@ static void print_progress(void *context, const cod_train_progress *progress)
     ADD("  left %ld:%02ld:%02ld", eta / 3600, eta / 60 % 60, eta % 60);
 #undef ADD
     fprintf(stderr, "%s\n", text);
+    log_to_file(context, progress->group, text);
 }
 
 /** Group of this rank where groups differ by configuration; COD_NO_GROUP where they do not. */
@@ -111,10 +131,12 @@ static int train_joined(const train_arguments *arguments)
     const int signals[] = {SIGINT, SIGTERM, SIGUSR1};
     for (size_t i = 0; i < 3; i++)
         sigaction(signals[i], &(struct sigaction){.sa_handler = ask_to_stop, .sa_flags = SA_RESTART}, NULL);
+    progress_log log = {.folder = cod_run_config_folder(&config)};
     const cod_train_request request = {
         .config = &config, .comm = comm, .report = print_progress, .stop_signal = &stop_signal, .version = cod_version};
     cod_train_ending ending = COD_TRAIN_FINISHED;
     status = cod_train_run(&request, &ending);
+    cod_file_log_close(log.file);
     if (status != COD_OK)
         cod_comm_abort(fail_job(comm, status, false));
     if (cod_comm_rank(comm) == 0)

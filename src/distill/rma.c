@@ -1,5 +1,6 @@
 #include "distill/rma.h"
 
+#include "comm/group.h"
 #include "core/chunk_format.h"
 #include "core/memory.h"
 
@@ -17,6 +18,13 @@ typedef struct staging {
     unsigned char data[];
 } staging;
 
+/** What is known of one publisher's header. Each has its own, so that one that does not answer hides no other. */
+typedef struct publisher {
+    cod_request *asking;
+    staging *asked; /**< NULL until first asked */
+    uint64_t newest;
+} publisher;
+
 typedef enum pull_phase { PULL_NONE, PULL_HEADER, PULL_DATA, PULL_SEQUENCE, PULL_HERE } pull_phase;
 
 typedef struct rma {
@@ -27,14 +35,10 @@ typedef struct rma {
     cod_slot_layout layout;
     uint32_t open_slot;
 
-    /* Asking for the newest version: one header get at a time. */
-    cod_request *asking;
-    staging *asked;
-    int asked_rank;
-    uint64_t *newest; /**< [world size] */
+    publisher *publishers; /**< [world size] */
 
     pull_phase phase;
-    staging *pulled;
+    staging *pulled; /**< NULL when the last was given up with gets outstanding */
     cod_slot_identity expected;
     int rank, slot;
     uint64_t version, requested; /**< bytes of the slot that were asked for */
@@ -94,22 +98,22 @@ static cod_status publish_end(cod_transport *transport, uint64_t version, int64_
 static cod_status newest(cod_transport *transport, const cod_slot_identity *expected, int world_rank, uint64_t *version)
 {
     rma *t = (rma *)transport;
-    *version = t->newest[world_rank];
-    if (t->asking != NULL && t->asked_rank != world_rank)
-        return COD_OK; /* another rank's answer is still under way */
-    if (t->asking != NULL) {
+    publisher *who = &t->publishers[world_rank];
+    *version = who->newest;
+    if (who->asked == NULL)
+        COD_TRY(staging_create(0, &who->asked));
+    if (who->asking != NULL) {
         bool done, torn;
         cod_slot_header header;
-        COD_TRY(cod_request_test(&t->asking, &done));
+        COD_TRY(cod_request_test(&who->asking, &done));
         if (!done)
             return COD_OK;
-        COD_TRY(cod_slot_read_header(t->asked->header, expected, &t->layout, &header, &torn));
+        COD_TRY(cod_slot_read_header(who->asked->header, expected, &t->layout, &header, &torn));
         if (!torn)
-            *version = t->newest[world_rank] = cod_slot_newest(&header);
+            *version = who->newest = cod_slot_newest(&header);
         return COD_OK;
     }
-    t->asked_rank = world_rank;
-    return cod_window_get_start(t->window, world_rank, 0, t->asked->header, COD_SLOT_HEADER_BYTES, &t->asking);
+    return cod_window_get_start(t->window, world_rank, 0, who->asked->header, COD_SLOT_HEADER_BYTES, &who->asking);
 }
 
 static cod_status ask_header(rma *t)
@@ -126,6 +130,8 @@ static cod_status pull_start(cod_transport *transport, const cod_slot_identity *
     t->rank = world_rank;
     t->version = version;
     t->requested = 0;
+    if (t->pulled == NULL)
+        COD_TRY(staging_create(t->layout.slot_bytes, &t->pulled));
     return ask_header(t);
 }
 
@@ -147,9 +153,6 @@ static cod_status take_header(rma *t, cod_pull_state *state)
         return COD_OK;
     }
     t->entry = header.entries[t->slot];
-    if (t->entry.bytes > t->layout.slot_bytes)
-        return cod_fail(COD_ERR_FORMAT, "rank %d's slot says that it holds %llu bytes", t->rank,
-                        (unsigned long long)t->entry.bytes);
     t->phase = PULL_DATA;
     return COD_OK;
 }
@@ -197,6 +200,7 @@ static cod_status pull_poll(cod_transport *transport, cod_pull_state *state, cod
             *state = COD_PULL_LOST;
         }
     }
+    *out = (cod_pulled){.bytes = t->requested};
     if (t->phase == PULL_HERE) {
         *state = COD_PULL_DONE;
         *out = (cod_pulled){t->pulled->data, t->entry.bytes, t->entry.step};
@@ -215,13 +219,10 @@ static void pull_cancel(cod_transport *transport)
         outstanding = outstanding || t->gets[i] != NULL;
         abandon(&t->gets[i], t->pulled);
     }
-    if (!outstanding)
-        return;
-    /* Late bytes may still arrive in the old memory. */
-    staging *fresh = NULL;
-    if (staging_create(t->layout.slot_bytes, &fresh) == COD_OK) {
+    /* Late bytes may still arrive in the old memory: the next pull makes its own. */
+    if (outstanding) {
         staging_release(t->pulled);
-        t->pulled = fresh;
+        t->pulled = NULL;
     }
 }
 
@@ -253,18 +254,29 @@ static void state(cod_transport *transport, void **data, size_t *bytes)
     *bytes = t->saved_bytes;
 }
 
+static bool same_identity(const cod_slot_identity *a, const cod_slot_identity *b)
+{
+    return a->run == b->run && a->model == b->model && a->group == b->group && a->shard == b->shard &&
+           a->shards == b->shards && a->first == b->first && a->count == b->count && a->exact_from == b->exact_from;
+}
+
 static cod_status restored(cod_transport *transport)
 {
     rma *t = (rma *)transport;
     cod_slot_header header;
     memcpy(&header, t->saved, sizeof header);
-    const cod_slot_identity *mine = &t->writer.header.identity;
-    if (header.identity.run != mine->run || header.identity.model != mine->model ||
-        header.identity.first != mine->first || header.identity.count != mine->count ||
-        header.layout.slots != t->layout.slots || header.layout.slot_bytes != t->layout.slot_bytes)
+    if (!same_identity(&header.identity, &t->writer.header.identity) || header.layout.slots != t->layout.slots ||
+        header.layout.groups != t->layout.groups || header.layout.slot_bytes != t->layout.slot_bytes)
         return cod_fail(COD_ERR_FORMAT, "the saved slots are of another run, model or exchange section");
     t->writer.header = header;
-    memcpy(t->writer.memory, (char *)t->saved + sizeof header, cod_slot_window_bytes(&t->layout));
+    /* The header last, as ever: a peer that is up already must not find a version before its bytes. */
+    const char *saved = (const char *)t->saved + sizeof header;
+    memcpy(t->writer.memory + COD_SLOT_HEADER_BYTES, saved + COD_SLOT_HEADER_BYTES,
+           cod_slot_window_bytes(&t->layout) - COD_SLOT_HEADER_BYTES);
+    COD_TRY(cod_window_sync(t->window));
+    memcpy(t->writer.memory, saved, COD_SLOT_HEADER_BYTES);
+    for (int r = 0; r < cod_comm_size(t->comm); r++)
+        t->publishers[r].newest = 0;
     return cod_window_sync(t->window);
 }
 
@@ -272,14 +284,16 @@ static cod_status destroy(cod_transport *transport)
 {
     rma *t = (rma *)transport;
     pull_cancel(transport);
-    abandon(&t->asking, t->asked);
     abandon(&t->ack, t->ack_word);
+    for (int r = 0; r < cod_comm_size(t->comm); r++)
+        abandon(&t->publishers[r].asking, t->publishers[r].asked);
     const cod_status status = cod_window_destroy(t->window);
+    for (int r = 0; r < cod_comm_size(t->comm); r++)
+        staging_release(t->publishers[r].asked);
     staging_release(t->pulled);
-    staging_release(t->asked);
     staging_release(t->ack_word);
     cod_aligned_free(t->saved);
-    free(t->newest);
+    free(t->publishers);
     free(t);
     return status;
 }
@@ -298,6 +312,16 @@ static const cod_transport_ops ops = {
     .destroy = destroy,
 };
 
+static cod_status make_buffers(rma *t)
+{
+    t->publishers = calloc((size_t)cod_comm_size(t->comm), sizeof *t->publishers);
+    COD_REQUIRE_MEMORY(t->publishers);
+    t->saved_bytes = sizeof t->writer.header + cod_slot_window_bytes(&t->layout);
+    COD_TRY(cod_aligned_alloc(&t->saved, t->saved_bytes));
+    COD_TRY(staging_create(t->layout.slot_bytes, &t->pulled));
+    return staging_create(0, &t->ack_word);
+}
+
 cod_status cod_rma_create(cod_comm *comm, const cod_slot_identity *identity, const cod_slot_layout *layout,
                           cod_transport **out)
 {
@@ -306,13 +330,7 @@ cod_status cod_rma_create(cod_comm *comm, const cod_slot_identity *identity, con
     t->base.ops = &ops;
     t->comm = comm;
     t->layout = *layout;
-    t->newest = calloc((size_t)cod_comm_size(comm), sizeof *t->newest);
-    COD_REQUIRE_MEMORY(t->newest);
-    t->saved_bytes = sizeof t->writer.header + cod_slot_window_bytes(layout);
-    COD_TRY(cod_aligned_alloc(&t->saved, t->saved_bytes));
-    COD_TRY(staging_create(layout->slot_bytes, &t->pulled));
-    COD_TRY(staging_create(0, &t->asked));
-    COD_TRY(staging_create(0, &t->ack_word));
+    COD_TRY(cod_group_agree(cod_comm_world(comm), make_buffers(t), NULL));
     COD_TRY(cod_window_create(comm, cod_slot_window_bytes(layout), &t->window));
     COD_TRY(cod_slot_writer_init(&t->writer, cod_window_memory(t->window), identity, layout, sync_window, t));
     *out = &t->base;

@@ -22,8 +22,8 @@ typedef enum cod_pull_state {
 
 /** A shard that has arrived; valid until the next pull. */
 typedef struct cod_pulled {
-    const unsigned char *data;
-    uint64_t bytes;
+    const unsigned char *data; /**< NULL while it is under way */
+    uint64_t bytes;            /**< while it is under way, those asked for so far: it moves when they grow */
     int64_t step;
 } cod_pulled;
 
@@ -32,7 +32,10 @@ typedef struct cod_transport_ops {
     cod_status (*publish_begin)(cod_transport *transport, unsigned char **room);
     /** Makes the `bytes` written readable as `version`. */
     cod_status (*publish_end)(cod_transport *transport, uint64_t version, int64_t step, uint64_t bytes);
-    /** The newest version that a rank publishes, as far as is known; asks again in the background. 0 = none seen. */
+    /**
+     * The newest version that a rank publishes, as far as is known; asks again in the background. 0 = none seen. A rank
+     * that does not answer delays no question to another.
+     */
     cod_status (*newest)(cod_transport *transport, const cod_slot_identity *expected, int world_rank,
                          uint64_t *version);
     /** Starts pulling one version of a rank's shard; one pull at a time. */
