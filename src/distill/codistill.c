@@ -42,7 +42,8 @@ const cod_option_table cod_distill_option_table = {"distill", "Use of pulled che
 
 typedef struct peer {
     cod_teacher *teacher;
-    uint64_t version; /**< loaded and merged; 0 = none */
+    uint64_t version; /**< loaded; 0 = none */
+    uint64_t merged;  /**< the last one merged */
     int64_t step;     /**< the peer's, of that version */
     int64_t since;    /**< own step from which the weight ramps in; -1 = no teacher */
 } peer;
@@ -261,29 +262,43 @@ static cod_status publish(codistill *c, cod_train_context *context, int64_t done
     return COD_OK;
 }
 
-/** Takes over what the exchange has newly decoded: the same on every rank of the group, at the same step. */
-static cod_status take_over(codistill *c, cod_train_context *context, bool merge)
+/** A version that the exchange has newly decoded becomes the teacher. */
+static cod_status adopt(peer *p, const cod_exchange_checkpoint *checkpoint, int64_t step)
+{
+    const bool returned =
+        exchange_options.max_staleness_steps > 0 && step - p->step > exchange_options.max_staleness_steps;
+    p->version = checkpoint->version;
+    p->step = checkpoint->step;
+    p->since = p->since < 0 || returned ? step : p->since;
+    return p->teacher != NULL ? cod_teacher_load(p->teacher, checkpoint->values) : COD_OK;
+}
+
+/** Merges each version once, as soon as one's own publication of the same number exists: a faster peer's comes earlier. */
+static cod_status merge(codistill *c, peer *p, const cod_exchange_checkpoint *checkpoint, int64_t step)
+{
+    if (c->merger == NULL || checkpoint->own == NULL || p->merged == p->version)
+        return COD_OK;
+    const int64_t late = step - checkpoint->step, delay = late > 0 ? late / exchange_options.period : 0;
+    const double alpha = exchange_options.merge_alpha > 0 ? exchange_options.merge_alpha : cod_merge_alpha(delay);
+    p->merged = p->version;
+    c->stats.merges++;
+    return cod_merger_apply(c->merger, checkpoint->values, checkpoint->own, alpha, c->share);
+}
+
+/** Uses what the exchange holds: the same on every rank of the group, at the same step. */
+static cod_status take_over(codistill *c, cod_train_context *context)
 {
     for (int i = 0; i < c->peer_count; i++) {
         peer *p = &c->peers[i];
         cod_exchange_checkpoint checkpoint;
         cod_exchange_read_checkpoint(c->exchange, i, &checkpoint);
-        if (checkpoint.version == p->version || checkpoint.values == NULL)
+        if (checkpoint.values == NULL)
             continue;
-        const bool returned = p->since >= 0 && exchange_options.max_staleness_steps > 0 &&
-                              context->step - p->step > exchange_options.max_staleness_steps;
-        p->version = checkpoint.version;
-        p->step = checkpoint.step;
-        p->since = p->since < 0 || returned ? context->step : p->since;
-        c->stats.teacher_switches += merge;
-        if (p->teacher != NULL)
-            COD_TRY(cod_teacher_load(p->teacher, checkpoint.values));
-        if (!merge || c->merger == NULL || checkpoint.own == NULL)
-            continue;
-        const int64_t late = context->step - checkpoint.step, delay = late > 0 ? late / exchange_options.period : 0;
-        const double alpha = exchange_options.merge_alpha > 0 ? exchange_options.merge_alpha : cod_merge_alpha(delay);
-        COD_TRY(cod_merger_apply(c->merger, checkpoint.values, checkpoint.own, alpha, c->share));
-        c->stats.merges++;
+        if (checkpoint.version != p->version) {
+            COD_TRY(adopt(p, &checkpoint, context->step));
+            c->stats.teacher_switches++;
+        }
+        COD_TRY(merge(c, p, &checkpoint, context->step));
     }
     return COD_OK;
 }
@@ -296,7 +311,7 @@ static cod_status after_update(cod_strategy *strategy, cod_train_context *contex
     if (cod_exchange_publish_due(c->exchange, done))
         COD_TRY(publish(c, context, done));
     COD_TRY(cod_exchange_advance(c->exchange, done));
-    COD_TRY(take_over(c, context, true));
+    COD_TRY(take_over(c, context));
     cod_trace_end(trace, "exchange", "advance");
     c->exchange_s += cod_clock_s() - begin;
     c->steps++;
@@ -326,8 +341,28 @@ static cod_status save(cod_strategy *strategy, cod_checkpoint *checkpoint)
         char name[32];
         snprintf(name, sizeof name, "peer%d.since", i);
         COD_TRY(cod_checkpoint_add_number(checkpoint, name, (double)c->peers[i].since));
+        snprintf(name, sizeof name, "peer%d.merged", i);
+        COD_TRY(cod_checkpoint_add_number(checkpoint, name, (double)c->peers[i].merged));
     }
     return cod_checkpoint_add_number(checkpoint, "student_loss", c->student_loss);
+}
+
+static cod_status load_peer(codistill *c, int index, const cod_st_file *file)
+{
+    peer *p = &c->peers[index];
+    cod_exchange_checkpoint checkpoint;
+    char name[32];
+    double since, merged;
+    snprintf(name, sizeof name, "peer%d.since", index);
+    COD_TRY(cod_checkpoint_number(file, name, &since));
+    snprintf(name, sizeof name, "peer%d.merged", index);
+    COD_TRY(cod_checkpoint_number(file, name, &merged));
+    cod_exchange_read_checkpoint(c->exchange, index, &checkpoint);
+    if (checkpoint.values != NULL)
+        COD_TRY(adopt(p, &checkpoint, (int64_t)since));
+    p->since = (int64_t)since;
+    p->merged = (uint64_t)merged;
+    return COD_OK;
 }
 
 static cod_status load(cod_strategy *strategy, cod_train_context *context, const cod_st_file *file)
@@ -335,19 +370,14 @@ static cod_status load(cod_strategy *strategy, cod_train_context *context, const
     codistill *c = (codistill *)strategy;
     const cod_exchange_array *arrays;
     size_t count;
+    (void)context;
     COD_TRY(cod_exchange_state(c->exchange, &arrays, &count));
     for (size_t i = 0; i < count; i++)
         COD_TRY(cod_checkpoint_read(file, arrays[i].name, arrays[i].data, arrays[i].bytes));
     COD_TRY(cod_exchange_restored(c->exchange));
     COD_TRY(cod_checkpoint_number(file, "student_loss", &c->student_loss));
-    COD_TRY(take_over(c, context, false));
-    for (int i = 0; i < c->peer_count; i++) {
-        char name[32];
-        double since;
-        snprintf(name, sizeof name, "peer%d.since", i);
-        COD_TRY(cod_checkpoint_number(file, name, &since));
-        c->peers[i].since = (int64_t)since;
-    }
+    for (int i = 0; i < c->peer_count; i++)
+        COD_TRY(load_peer(c, i, file));
     return COD_OK;
 }
 
