@@ -48,9 +48,8 @@ struct cod_exchange {
     own_version *encoding; /**< under way, or NULL */
     unsigned char *room;
     int encoded_shards; /**< shards of the own group done */
-    bool spoiled;       /**< the shard had values that are not finite */
     uint64_t version;   /**< last begun */
-    int64_t encoding_step, publish_step;
+    int64_t publish_step;
     double published_s;
     bool interval_passed;
 
@@ -60,10 +59,9 @@ struct cod_exchange {
     cod_codec decoder;
     exchange_phase phase;
     int64_t phase_since;
-    double phase_s;
+    double moved_s; /**< when the pull last moved */
     held_peer *pulling;
     uint64_t pull_version;
-    int64_t pull_step;
     int shard; /**< being pulled */
     bool arrived, done, lost;
     cod_pulled pulled;
@@ -201,6 +199,10 @@ cod_status cod_exchange_destroy(cod_exchange *e)
     if (e == NULL)
         return COD_OK;
     cod_status status = cod_request_wait(&e->gathering, e->options.pull_timeout_s);
+    if (e->gathering != NULL) {
+        cod_request_abandon(&e->gathering, cod_aligned_free, e->pulling->incoming);
+        e->pulling->incoming = NULL;
+    }
     if (e->transport != NULL) {
         const cod_status ended = e->transport->ops->destroy(e->transport);
         status = status == COD_OK ? ended : status;
@@ -225,10 +227,14 @@ cod_status cod_exchange_destroy(cod_exchange *e)
 
 /* Publishing. */
 
+static bool is_publication_step(const cod_exchange *e, int64_t step)
+{
+    return e->options.codec != 0 && step > 0 && step % e->options.period == 0 && e->peer_count > 0;
+}
+
 bool cod_exchange_publish_due(const cod_exchange *e, int64_t step)
 {
-    return e->options.codec != 0 && step % e->options.period == 0 && e->peer_count > 0 &&
-           (e->options.deterministic || e->interval_passed);
+    return is_publication_step(e, step) && (e->options.deterministic || e->interval_passed);
 }
 
 /** Encodes up to `chunks` more chunks of the publication under way, own shard and mirrors alike. */
@@ -239,7 +245,7 @@ static cod_status encode_some(cod_exchange *e, uint64_t chunks)
     while (e->encoding != NULL && chunks > 0) {
         const cod_codec_range range = shard_range(&e->models[mine], e->encoded_shards, e->size);
         const bool own = e->encoded_shards == e->rank;
-        cod_codec *codec = own && !e->spoiled ? &e->encoder : &e->mirror;
+        cod_codec *codec = own ? &e->encoder : &e->mirror;
         const cod_codec_key key = key_of(e, mine, e->version);
         if (codec->done == 0 || codec->range.first != range.first || codec->key.version != e->version)
             cod_codec_begin(codec, &range, &key);
@@ -261,7 +267,7 @@ static cod_status encode_some(cod_exchange *e, uint64_t chunks)
         if (!cod_codec_finished(codec))
             break;
         if (own) {
-            COD_TRY(e->transport->ops->publish_end(e->transport, e->version, e->encoding_step, e->encoder.bytes));
+            COD_TRY(e->transport->ops->publish_end(e->transport, e->version, e->publish_step, e->encoder.bytes));
             e->counters.published++;
             e->counters.published_bytes += e->encoder.bytes;
         }
@@ -305,8 +311,12 @@ cod_status cod_exchange_publish(cod_exchange *e, const float *parameters, const 
 {
     const double begin = cod_clock_s();
     const cod_exchange_model *mine = &e->models[cod_group_index(e->group)];
+    COD_REQUIRE(step > e->publish_step && step % e->options.period == 0,
+                "step %lld is no step to publish after: the last was %lld, the period is %lld", (long long)step,
+                (long long)e->publish_step, (long long)e->options.period);
     COD_TRY(encode_some(e, UINT64_MAX)); /* the last one must be complete */
-    e->version++;
+    e->version = (uint64_t)(step / e->options.period);
+    e->publish_step = step;
     if (e->options.deterministic)
         COD_TRY(wait_for_readers(e));
     memcpy(e->snapshot, parameters, mine->count * sizeof(float));
@@ -314,7 +324,6 @@ cod_status cod_exchange_publish(cod_exchange *e, const float *parameters, const 
         memcpy(e->snapshot + mine->count, state, mine->state_count * sizeof(float));
     e->encoding = &e->own[e->version % COD_EXCHANGE_OWN_KEPT];
     e->encoding->version = 0;
-    e->encoding_step = step;
     e->encoded_shards = 0;
     e->encoder.done = e->mirror.done = 0;
     e->published_s = cod_clock_s();
@@ -322,7 +331,6 @@ cod_status cod_exchange_publish(cod_exchange *e, const float *parameters, const 
     COD_TRY(e->transport->ops->publish_begin(e->transport, &e->room));
     if (e->options.deterministic)
         COD_TRY(encode_some(e, UINT64_MAX));
-    e->publish_step = step;
     e->counters.seconds += cod_clock_s() - begin;
     return COD_OK;
 }
@@ -354,7 +362,7 @@ static cod_status start_pull(cod_exchange *e, held_peer *peer, uint64_t version,
 {
     e->phase = PULLING;
     e->phase_since = step;
-    e->phase_s = cod_clock_s();
+    e->moved_s = cod_clock_s();
     e->pulling = peer;
     e->pull_version = version;
     e->done = e->lost = false;
@@ -382,6 +390,7 @@ static cod_status move_pull(cod_exchange *e, uint64_t chunks)
     held_peer *peer = e->pulling;
     if (!e->arrived) {
         cod_pull_state state;
+        const uint64_t before = e->pulled.bytes;
         const cod_status status = e->transport->ops->pull_poll(e->transport, &state, &e->pulled);
         if (is_bad_data(status)) {
             refuse(e, status);
@@ -392,18 +401,20 @@ static cod_status move_pull(cod_exchange *e, uint64_t chunks)
             e->counters.lost++;
             e->lost = true;
         }
+        if (e->pulled.bytes != before)
+            e->moved_s = begin;
         if (state != COD_PULL_DONE)
             return COD_OK;
         e->arrived = true;
         e->counters.pulled_bytes += e->pulled.bytes;
-        e->pull_step = e->pulled.step;
         const cod_codec_range range = shard_range(&peer->model, e->shard, shards_of(e, peer->group));
         const cod_codec_key key = key_of(e, peer->group, e->pull_version);
         cod_codec_begin(&e->decoder, &range, &key);
     }
     const cod_status status =
         cod_codec_decode(&e->decoder, e->pulled.data, e->pulled.bytes, chunks, peer->incoming + e->decoder.range.first);
-    e->counters.decode_s += cod_clock_s() - begin;
+    e->moved_s = cod_clock_s();
+    e->counters.decode_s += e->moved_s - begin;
     if (is_bad_data(status)) {
         refuse(e, status);
         return COD_OK;
@@ -412,16 +423,13 @@ static cod_status move_pull(cod_exchange *e, uint64_t chunks)
     return cod_codec_finished(&e->decoder) ? start_shard(e, e->shard + 1) : COD_OK;
 }
 
-/** Every rank decoded its shards: the group completes them, each rank's in turn; nothing to do in a group of one. */
+/** Every rank decoded its shards: the group completes them, each rank's in turn. */
 static cod_status start_gather(cod_exchange *e, int64_t step)
 {
     held_peer *peer = e->pulling;
     e->phase = GATHERING;
     e->phase_since = step;
-    e->done = e->size == 1;
-    e->lost = false;
-    if (e->done)
-        return COD_OK;
+    e->done = false;
     const int shards = shards_of(e, peer->group);
     cod_group_part *parts = malloc((size_t)shards * sizeof *parts);
     COD_REQUIRE_MEMORY(parts);
@@ -436,26 +444,20 @@ static cod_status start_gather(cod_exchange *e, int64_t step)
 }
 
 /** All ranks of the group hold the version: it replaces the last. */
-static cod_status take_over(cod_exchange *e, int64_t step)
+static void take_over(cod_exchange *e, int64_t step)
 {
     held_peer *peer = e->pulling;
     float *held = peer->values;
-    double published = (double)e->pull_step;
-    if (e->size > 1) {
-        /* A rank that pulled no shard of a small peer does not know its step. */
-        COD_TRY(cod_group_reduce(e->group, &published, 1, COD_REDUCE_MAX));
-    }
     peer->values = peer->incoming;
     peer->incoming = held;
     peer->version = e->pull_version;
-    peer->step = (int64_t)published;
+    /* Not as the slot says: a rank that pulled no shard of a small peer has not seen it. */
+    peer->step = (int64_t)e->pull_version * e->options.period;
     peer->pulled_at = step;
     e->counters.pulled++;
     e->counters.switches++;
     e->phase = IDLE;
     e->pulling = NULL;
-    e->pull_step = 0;
-    return COD_OK;
 }
 
 static void give_up(cod_exchange *e)
@@ -464,7 +466,6 @@ static void give_up(cod_exchange *e)
     e->transport->ops->pull_cancel(e->transport);
     e->phase = IDLE;
     e->pulling = NULL;
-    e->pull_step = 0;
 }
 
 /** Rank 0: looks in turn whether a peer has something newer, and proposes it. */
@@ -478,14 +479,17 @@ static cod_status look_for_news(cod_exchange *e)
     const cod_status status =
         e->transport->ops->newest(e->transport, &expected, cod_group_world_rank(e->group, peer->group, 0), &version);
     if (is_bad_data(status)) {
-        if (!peer->foreign)
-            cod_log_warn("group %d publishes something else: %s", peer->group, cod_error_message());
+        if (!peer->foreign) {
+            cod_log_warn("group %d: group %d's checkpoints are of no use: %s", cod_group_index(e->group), peer->group,
+                         cod_error_message());
+            e->counters.rejected++;
+        }
         peer->foreign = true;
-        e->counters.rejected++;
         e->turn = (e->turn + 1) % e->peer_count;
         return COD_OK;
     }
     COD_TRY(status);
+    peer->foreign = peer->foreign && version == 0;
     if (version > peer->version && version > peer->refused) {
         e->proposed = e->turn;
         e->proposed_version = version;
@@ -511,7 +515,7 @@ static cod_status take_all(cod_exchange *e, int64_t step)
         }
         COD_TRY(start_gather(e, step));
         COD_TRY(cod_request_wait(&e->gathering, e->options.pull_timeout_s));
-        COD_TRY(take_over(e, step));
+        take_over(e, step);
         COD_TRY(e->transport->ops->acknowledge(e->transport, (uint32_t)peer->group, e->version));
     }
     return COD_OK;
@@ -531,7 +535,7 @@ static cod_status move_phase(cod_exchange *e)
         return e->rank == 0 ? look_for_news(e) : COD_OK;
     if (e->phase == PULLING && !e->done && !e->lost) {
         COD_TRY(move_pull(e, chunks_a_step(e, e->pulling->model.count)));
-        if (cod_clock_s() - e->phase_s > e->options.pull_timeout_s && !e->done && !e->lost) {
+        if (cod_clock_s() - e->moved_s > e->options.pull_timeout_s && !e->done && !e->lost) {
             e->counters.lost++;
             e->lost = true;
         }
@@ -548,6 +552,7 @@ cod_status cod_exchange_advance(cod_exchange *e, int64_t step)
         if (e->version > 0 && step == e->publish_step + e->options.lag_steps)
             COD_TRY(take_all(e, step));
     } else {
+        e->counters.skipped += is_publication_step(e, step) && e->publish_step != step;
         COD_TRY(encode_some(e, chunks_a_step(e, e->total)));
         COD_TRY(move_phase(e));
     }
@@ -585,12 +590,15 @@ cod_status cod_exchange_flags_in(cod_exchange *e, int64_t step, const double in[
             return start_pull(e, peer, version, step);
         return COD_OK;
     }
-    if (e->phase == PULLING && current && in[FLAG_LOST] > 0)
+    if (!current || e->phase == IDLE)
+        return COD_OK;
+    const bool all_done = (int)in[FLAG_DONE] == e->size;
+    if (in[FLAG_LOST] > 0)
         give_up(e);
-    else if (e->phase == PULLING && current && (int)in[FLAG_DONE] == e->size)
+    else if (all_done && e->phase == PULLING && e->size > 1)
         return start_gather(e, step);
-    else if (e->phase == GATHERING && current && (int)in[FLAG_DONE] == e->size)
-        return take_over(e, step);
+    else if (all_done)
+        take_over(e, step);
     return COD_OK;
 }
 
@@ -681,6 +689,9 @@ cod_status cod_exchange_state(cod_exchange *e, const cod_exchange_array **arrays
 
 cod_status cod_exchange_restored(cod_exchange *e)
 {
+    COD_REQUIRE(e->numbers != NULL, "cod_exchange_restored() without cod_exchange_state() before");
     pack_numbers(e, true);
+    for (int i = 0; i < e->peer_count; i++)
+        e->peers[i].refused = 0;
     return e->transport->ops->restored(e->transport);
 }

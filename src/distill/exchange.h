@@ -7,7 +7,9 @@
  * version; when all ranks hold theirs, the group gathers them; when all have everything, all take the checkpoint over, at
  * the same step. What the ranks tell each other (proposed, done, lost) rides in the trainer's per-step reduction and acts
  * two steps later, so nothing waits. One peer is pulled at a time, in turn. A version that any rank lost (its slot
- * was reopened, bytes were damaged, or time ran out) is given up by all, and a newer one is proposed.
+ * was reopened, bytes were damaged, or time ran out) is given up by all, and a newer one is proposed. Versions are counted in
+ * periods: version v is of step v * period in every group, whatever a group left out, so that a peer's v and one's own v
+ * have seen equally many steps.
  *
  * In *deterministic* mode nothing depends on time: a publication at step s is encoded at once, and at step s + lag every
  * reader waits for it, from all peers; a publisher reopens a slot only when all its readers have acknowledged it.
@@ -68,7 +70,7 @@ typedef struct cod_exchange_model {
 /** A peer's model as this group holds it. Borrowed: valid until the next flags_in() or advance(). */
 typedef struct cod_exchange_checkpoint {
     const float *values; /**< [count + state_count] of the peer's model; NULL = none yet */
-    uint64_t version;    /**< of the publication, counted from 1; 0 = none yet */
+    uint64_t version;    /**< the peer's step / period when it published; 0 = none yet */
     int64_t step;        /**< the peer's step when it published */
     int64_t pulled_at;   /**< own step when it was taken over */
     const float *own;    /**< own decoded publication of the same version; NULL when not kept (any more) */
@@ -104,7 +106,7 @@ bool cod_exchange_publish_due(const cod_exchange *exchange, int64_t step);
 
 /**
  * Copies one consistent step's weights and begins to publish this rank's shard of them. All ranks of the group, with
- * equal bits. In deterministic mode it waits for the readers of the slot it reopens.
+ * equal bits; `step` is a multiple of the period, after the last one published. In deterministic mode it waits for the readers of the slot it reopens.
  *
  * @param parameters [count], state [state_count]; borrowed for the call only; state may be NULL when there is none
  * @return COD_ERR_PEER when, in deterministic mode, a reader does not come within pull_timeout_s
