@@ -17,6 +17,8 @@
 #define TEACHER_INPUT   "teacher"
 #define WEIGHT_SCALAR   "distill_weight"
 
+enum { DEFAULT_STALENESS_PERIODS = 20 };
+
 static cod_distill_options distill_options;
 static cod_exchange_options exchange_options;
 
@@ -145,22 +147,25 @@ static double clamp01(double x)
     return x < 0 ? 0 : x > 1 ? 1 : x;
 }
 
+/** 1 for a teacher below its age limit; past it, falling to 0 over a quarter of that age, not by a jump. */
+static double freshness(const peer *p, int64_t step)
+{
+    const int64_t steps = exchange_options.max_staleness_steps;
+    const double limit = (double)(steps > 0 ? steps : DEFAULT_STALENESS_PERIODS * exchange_options.period);
+    return clamp01((1.25 * limit - (double)(step - p->step)) / (0.25 * limit));
+}
+
 /** Weight of a teacher at this step: burn-in, ramp, fade, age. */
 static double weight_of(const peer *p, const cod_train_context *context)
 {
-    const double limit = (double)exchange_options.max_staleness_steps;
-    const double age = (double)(context->step - p->step);
     if (p->since < 0 || context->step < distill_options.burn_in)
         return 0;
     const int64_t from = p->since > distill_options.burn_in ? p->since : distill_options.burn_in;
-    double weight = distill_options.weight;
+    double weight = distill_options.weight * freshness(p, context->step);
     if (distill_options.ramp > 0)
         weight *= clamp01((double)(context->step - from + 1) / (double)distill_options.ramp);
     if (distill_options.fade)
         weight *= context->rate / context->config->train.rate;
-    /* Past its age limit a teacher leaves over a quarter of that age, not by a jump. */
-    if (limit > 0)
-        weight *= clamp01((1.25 * limit - age) / (0.25 * limit));
     return weight;
 }
 
@@ -265,11 +270,10 @@ static cod_status publish(codistill *c, cod_train_context *context, int64_t done
 /** A version that the exchange has newly decoded becomes the teacher. */
 static cod_status adopt(peer *p, const cod_exchange_checkpoint *checkpoint, int64_t step)
 {
-    const bool returned =
-        exchange_options.max_staleness_steps > 0 && step - p->step > exchange_options.max_staleness_steps;
+    const bool absent = p->since < 0 || freshness(p, step) == 0;
     p->version = checkpoint->version;
     p->step = checkpoint->step;
-    p->since = p->since < 0 || returned ? step : p->since;
+    p->since = absent ? step : p->since; /* one that had faded out comes back by the ramp */
     return p->teacher != NULL ? cod_teacher_load(p->teacher, checkpoint->values) : COD_OK;
 }
 
