@@ -66,8 +66,26 @@ cod_status comm_request_create(cod_comm *comm, int parts, cod_request **out)
 
 void comm_request_free(cod_request *request)
 {
+    free(request->gathered);
     free(request->parts);
     free(request);
+}
+
+static void calm_down(cod_request *request)
+{
+    if (request->urgent)
+        atomic_fetch_sub(&request->comm->urgent, 1);
+    request->urgent = false;
+}
+
+cod_status comm_request_started(cod_request **request, cod_status status)
+{
+    if (status != COD_OK) {
+        calm_down(*request);
+        comm_request_free(*request);
+        *request = NULL;
+    }
+    return status;
 }
 
 /** Under the lock. */
@@ -79,21 +97,29 @@ static cod_status test_parts(cod_request *request, bool *done)
     return COD_OK;
 }
 
+cod_status comm_request_poll(cod_request *request, bool *done)
+{
+    comm_lock(request->comm);
+    const cod_status status = test_parts(request, done);
+    comm_unlock(request->comm);
+    if (status == COD_OK && !*done)
+        return COD_OK;
+    calm_down(request);
+    if (status == COD_OK && request->finish != NULL)
+        request->finish(request);
+    request->finish = NULL;
+    return status;
+}
+
 cod_status cod_request_test(cod_request **request, bool *done)
 {
     cod_request *r = *request;
     *done = true;
     if (r == NULL)
         return COD_OK;
-    comm_lock(r->comm);
-    const cod_status status = test_parts(r, done);
-    comm_unlock(r->comm);
+    const cod_status status = comm_request_poll(r, done);
     if (status == COD_OK && !*done)
         return COD_OK;
-    if (r->urgent)
-        atomic_fetch_sub(&r->comm->urgent, 1);
-    if (status == COD_OK && r->finish != NULL)
-        r->finish(r);
     comm_request_free(r);
     *request = NULL;
     return status;
@@ -122,9 +148,7 @@ void cod_request_abandon(cod_request **request, void (*release)(void *context), 
             release(context);
         return;
     }
-    if (r->urgent)
-        atomic_fetch_sub(&r->comm->urgent, 1);
-    r->urgent = false;
+    calm_down(r);
     r->release = release;
     r->release_context = context;
     comm_lock(r->comm);
@@ -162,9 +186,6 @@ static void *progress_loop(void *context)
         comm_unlock(comm);
         sleep_us(atomic_load(&comm->urgent) > 0 ? URGENT_PAUSE_US : (long)(1e3 * comm->progress_interval_ms));
     }
-    struct timespec used;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
-    comm->counters.progress_s = (double)used.tv_sec + 1e-9 * (double)used.tv_nsec;
     return NULL;
 }
 
@@ -185,6 +206,15 @@ int cod_comm_launched_ranks(void)
             return environment_number(names[i]);
     }
     return 0;
+}
+
+/**
+ * Open MPI's non-blocking all-reduce in place defaults to a tree, where half the ranks idle; its ring is what the blocking
+ * call uses too.
+ */
+static void choose_reduction(void)
+{
+    setenv("OMPI_MCA_coll_libnbc_iallreduce_algorithm", "1", 0);
 }
 
 /** Open MPI 4 over TCP has windows only through osc/pt2pt, which Debian's settings exclude. */
@@ -263,6 +293,14 @@ static cod_status join(cod_comm *comm, const char *setting)
     return cod_group_create(comm, &size, 1, &comm->world);
 }
 
+static void release_job(cod_comm *comm)
+{
+    free(comm->node_of);
+    free(comm->names);
+    pthread_mutex_destroy(&comm->lock);
+    free(comm);
+}
+
 cod_status cod_comm_init(const cod_comm_options *options, cod_comm **out)
 {
     cod_comm *comm = calloc(1, sizeof *comm);
@@ -272,9 +310,17 @@ cod_status cod_comm_init(const cod_comm_options *options, cod_comm **out)
     comm->progress_interval_ms = 1;
     if (options != NULL)
         cod_comm_configure(comm, options);
-    COD_TRY(join(comm, choose_window_component()));
-    if (pthread_create(&comm->progress, NULL, progress_loop, comm) != 0)
-        return cod_fail(COD_ERR_MPI, "cannot start the progress thread");
+    choose_reduction();
+    cod_status status = join(comm, choose_window_component());
+    if (status == COD_OK && pthread_create(&comm->progress, NULL, progress_loop, comm) != 0)
+        status = cod_fail(COD_ERR_MPI, "cannot start the progress thread");
+    if (status != COD_OK) {
+        /* Beside other ranks MPI cannot be ended alone: the launcher ends them when this process exits. */
+        if (comm->size == 1)
+            MPI_Finalize();
+        release_job(comm);
+        return status;
+    }
     *out = comm;
     return COD_OK;
 }
@@ -302,11 +348,9 @@ cod_status cod_comm_finalize(cod_comm *comm)
         return cod_fail(status, "other ranks did not end within %.0f s (cluster.teardown_timeout_s)",
                         comm->teardown_timeout_s);
     cod_group_destroy(comm->world);
+    sweep_abandoned(comm);
     status = COD_MPI(MPI_Finalize());
-    free(comm->node_of);
-    free(comm->names);
-    pthread_mutex_destroy(&comm->lock);
-    free(comm);
+    release_job(comm);
     return status;
 }
 
@@ -362,4 +406,8 @@ void cod_comm_read_counters(cod_comm *comm, cod_comm_counters *out)
     comm_lock(comm);
     *out = comm->counters;
     comm_unlock(comm);
+    clockid_t clock;
+    struct timespec used = {0};
+    if (pthread_getcpuclockid(comm->progress, &clock) == 0 && clock_gettime(clock, &used) == 0)
+        out->progress_s = (double)used.tv_sec + 1e-9 * (double)used.tv_nsec;
 }

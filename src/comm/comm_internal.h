@@ -37,6 +37,8 @@ struct cod_request {
     void *context;
     size_t count;
     double scale;
+    double *gathered; /**< what finish() reduces, freed with the request; may be NULL */
+    int size, kind;   /**< of that reduction: its ranks and its cod_reduce_kind */
     void (*release)(void *context);
     void *release_context;
     struct cod_request *next;
@@ -51,6 +53,10 @@ COD_MUST_CHECK cod_status comm_check(int code, const char *call);
 /** A request with room for `parts` MPI requests, all MPI_REQUEST_NULL. */
 COD_MUST_CHECK cod_status comm_request_create(cod_comm *comm, int parts, cod_request **out);
 void comm_request_free(cod_request *request);
+/** Ends a function that starts something: when it failed, frees the request and sets *request to NULL. */
+COD_MUST_CHECK cod_status comm_request_started(cod_request **request, cod_status status);
+/** Whether it is done, and then finished; does not free it. Takes the lock. */
+COD_MUST_CHECK cod_status comm_request_poll(cod_request *request, bool *done);
 /** Lets another thread run while we wait: spins first, sleeps later. */
 void comm_pause(unsigned *spins);
 

@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PART_COUNT = 1 << 28 /**< elements of one MPI call: MPI counts in int */ };
+enum {
+    PART_COUNT = 1 << 28,  /**< elements of one MPI call: MPI counts in int */
+    GATHERED_COUNT = 4096, /**< values of all ranks up to which a reduction gathers them and reduces locally */
+};
 
 static const cod_collective_ops average_ops;
 
@@ -165,7 +168,8 @@ static cod_status average_start(cod_collective *collective, cod_buffer *buffer, 
     *out = NULL;
     if (buffer->host == NULL)
         return cod_fail(COD_ERR_UNSUPPORTED, "MPI averages host memory only");
-    COD_REQUIRE(offset % sizeof(float) == 0 && count * sizeof(float) <= buffer->bytes - offset,
+    COD_REQUIRE(offset % sizeof(float) == 0 && offset <= buffer->bytes &&
+                    count <= (buffer->bytes - offset) / sizeof(float),
                 "a range of %zu values at byte %zu lies outside its buffer", count, offset);
     const int parts = (int)((count + PART_COUNT - 1) / PART_COUNT);
     COD_TRY(comm_request_create(comm, parts, &request));
@@ -185,19 +189,14 @@ static cod_status average_start(cod_collective *collective, cod_buffer *buffer, 
     }
     count_reduced(group, count * sizeof(float));
     comm_unlock(comm);
+    status = comm_request_started(&request, status);
     *out = (cod_reduction *)request;
     return status;
 }
 
 static cod_status average_test(cod_reduction *reduction, bool *done)
 {
-    cod_request *request = (cod_request *)reduction;
-    int flag = 0;
-    comm_lock(request->comm);
-    const cod_status status = COD_MPI(MPI_Testall(request->part_count, request->parts, &flag, MPI_STATUSES_IGNORE));
-    comm_unlock(request->comm);
-    *done = flag != 0;
-    return status;
+    return comm_request_poll((cod_request *)reduction, done);
 }
 
 static cod_status average_wait(cod_reduction *reduction)
@@ -209,18 +208,49 @@ static cod_status average_wait(cod_reduction *reduction)
 static const cod_collective_ops average_ops = {
     .average_start = average_start, .test = average_test, .wait = average_wait};
 
+/** Reduces what all ranks sent, in their order, so that all get the same bits. */
+static void reduce_gathered(cod_request *request)
+{
+    double *values = request->context;
+    memcpy(values, request->gathered, request->count * sizeof *values);
+    for (int r = 1; r < request->size; r++) {
+        const double *other = request->gathered + (size_t)r * request->count;
+        for (size_t i = 0; i < request->count; i++)
+            values[i] = request->kind == COD_REDUCE_SUM   ? values[i] + other[i]
+                        : request->kind == COD_REDUCE_MIN ? fmin(values[i], other[i])
+                                                          : fmax(values[i], other[i]);
+    }
+}
+
 cod_status cod_group_reduce_start(cod_group *group, double *values, size_t count, cod_reduce_kind kind,
                                   cod_request **request)
 {
     const MPI_Op op = kind == COD_REDUCE_SUM ? MPI_SUM : kind == COD_REDUCE_MIN ? MPI_MIN : MPI_MAX;
+    const int size = cod_group_size(group);
     COD_REQUIRE(count <= PART_COUNT, "a reduction of %zu values is too large", count);
     COD_TRY(comm_request_create(group->comm, 1, request));
-    comm_lock(group->comm);
-    const cod_status status =
-        COD_MPI(MPI_Iallreduce(MPI_IN_PLACE, values, (int)count, MPI_DOUBLE, op, group->mpi, (*request)->parts));
-    count_reduced(group, count * sizeof *values);
+    cod_request *r = *request;
+    cod_status status;
+    if (count * (size_t)size <= GATHERED_COUNT) { /* one hop, where a ring would take 2 (size - 1) */
+        r->finish = reduce_gathered;
+        r->context = values;
+        r->count = count;
+        r->size = size;
+        r->kind = (int)kind;
+        r->gathered = malloc((count * (size_t)size + 1) * sizeof *r->gathered);
+        if (r->gathered == NULL)
+            return comm_request_started(request, cod_fail(COD_ERR_MEMORY, "out of memory for a reduction"));
+        comm_lock(group->comm);
+        status = COD_MPI(
+            MPI_Iallgather(values, (int)count, MPI_DOUBLE, r->gathered, (int)count, MPI_DOUBLE, group->mpi, r->parts));
+        count_sent(group, count * sizeof *values * (size_t)(size - 1));
+    } else {
+        comm_lock(group->comm);
+        status = COD_MPI(MPI_Iallreduce(MPI_IN_PLACE, values, (int)count, MPI_DOUBLE, op, group->mpi, r->parts));
+        count_reduced(group, count * sizeof *values);
+    }
     comm_unlock(group->comm);
-    return status;
+    return comm_request_started(request, status);
 }
 
 cod_status cod_group_reduce(cod_group *group, double *values, size_t count, cod_reduce_kind kind)
@@ -244,7 +274,7 @@ cod_status cod_group_broadcast_start(cod_group *group, void *data, size_t bytes,
     if (cod_group_rank(group) == root)
         count_sent(group, bytes * (size_t)(cod_group_size(group) - 1));
     comm_unlock(group->comm);
-    return status;
+    return comm_request_started(request, status);
 }
 
 cod_status cod_group_broadcast(cod_group *group, void *data, size_t bytes, int root)
@@ -274,7 +304,7 @@ cod_status cod_group_share_start(cod_group *group, void *buffer, const cod_group
             count_sent(group, parts[i].bytes * (size_t)(cod_group_size(group) - 1));
     }
     comm_unlock(group->comm);
-    return status;
+    return comm_request_started(request, status);
 }
 
 cod_status cod_group_gather(cod_group *group, const void *data, size_t bytes, void *out)
@@ -287,7 +317,8 @@ cod_status cod_group_gather(cod_group *group, const void *data, size_t bytes, vo
         COD_MPI(MPI_Iallgather(data, (int)bytes, MPI_BYTE, out, (int)bytes, MPI_BYTE, group->mpi, request->parts));
     count_sent(group, bytes * (size_t)(cod_group_size(group) - 1));
     comm_unlock(group->comm);
-    return status == COD_OK ? cod_request_wait(&request, INFINITY) : status;
+    COD_TRY(comm_request_started(&request, status));
+    return cod_request_wait(&request, INFINITY);
 }
 
 cod_status cod_group_barrier(cod_group *group)

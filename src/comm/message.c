@@ -22,7 +22,7 @@ cod_status cod_message_send_start(cod_comm *comm, int world_rank, int tag, const
         COD_MPI(MPI_Isend(data, (int)bytes, MPI_BYTE, world_rank, tag, MPI_COMM_WORLD, (*request)->parts));
     comm->counters.message_bytes += bytes;
     comm_unlock(comm);
-    return status;
+    return comm_request_started(request, status);
 }
 
 cod_status cod_message_receive_start(cod_comm *comm, int world_rank, int tag, void *data, size_t bytes,
@@ -34,7 +34,7 @@ cod_status cod_message_receive_start(cod_comm *comm, int world_rank, int tag, vo
     const cod_status status =
         COD_MPI(MPI_Irecv(data, (int)bytes, MPI_BYTE, world_rank, tag, MPI_COMM_WORLD, (*request)->parts));
     comm_unlock(comm);
-    return status;
+    return comm_request_started(request, status);
 }
 
 cod_status cod_message_probe(cod_comm *comm, int world_rank, int tag, bool *found, size_t *bytes)

@@ -132,5 +132,5 @@ cod_status cod_window_get_start(cod_window *window, int world_rank, size_t offse
                          (int)bytes, MPI_BYTE, window->mpi, (*request)->parts));
     comm->counters.pulled_bytes += bytes;
     comm_unlock(comm);
-    return status;
+    return comm_request_started(request, status);
 }

@@ -1,0 +1,204 @@
+#include "comm/job.h"
+
+#include "comm/group.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void the_world_is_one_group(void **state)
+{
+    (void)state;
+    const cod_group *world = cod_comm_world(job);
+    const int size = cod_comm_size(job), rank = cod_comm_rank(job);
+    check_all(cod_group_count(world) == 1 && cod_group_index(world) == 0);
+    check_all(cod_group_size(world) == size && cod_group_rank(world) == rank);
+    check_all(cod_group_members_of(world, 0).size == size && cod_group_world_rank(world, 0, rank) == rank);
+    check_all(cod_comm_launched_ranks() == size);
+    check_all(strstr(cod_comm_library(job), "MPI") != NULL);
+}
+
+static void groups_of_unequal_size(void **state)
+{
+    (void)state;
+    const int size = cod_comm_size(job), rank = cod_comm_rank(job);
+    const int sizes[] = {1, size - 1};
+    const size_t count = size > 1 ? 2 : 1;
+    cod_group *group = NULL;
+    check_ok(cod_group_create(job, sizes, count, &group));
+    const int index = cod_group_index(group);
+    check_all(cod_group_count(group) == (int)count && index == (rank > 0));
+    check_all(cod_group_size(group) == sizes[index] && cod_group_rank(group) == (rank > 0 ? rank - 1 : 0));
+    for (int g = 0; g < (int)count; g++) {
+        const cod_group_members members = cod_group_members_of(group, g);
+        bool ok = members.size == sizes[g];
+        for (int r = 0; r < members.size; r++)
+            ok = ok && members.world_ranks[r] == g + r && cod_group_world_rank(group, g, r) == g + r;
+        check_all(ok);
+    }
+    double sum[2] = {rank, 1};
+    check_ok(cod_group_reduce(group, sum, 2, COD_REDUCE_SUM));
+    check_all(sum[0] == (index == 0 ? 0 : size * (size - 1) / 2) && sum[1] == cod_group_size(group));
+    cod_group_destroy(group);
+    cod_group_destroy(NULL);
+}
+
+static void groups_by_node(void **state)
+{
+    (void)state;
+    cod_group *group = NULL;
+    const int size = cod_comm_size(job), rank = cod_comm_rank(job), node = cod_comm_node_of(job, rank);
+    check_ok(cod_group_create_by_node(job, &group));
+    check_all(cod_group_count(group) == cod_comm_node_count(job) && cod_group_index(group) == node);
+    check_all(cod_group_size(group) == cod_comm_node_size(job) && cod_group_rank(group) == cod_comm_node_rank(job));
+    /* All ranks of a test run on one host. */
+    check_all(cod_comm_node_count(job) == 1 && cod_comm_node_size(job) == size && cod_comm_node_rank(job) == rank);
+    check_all(strlen(cod_comm_node_name(job, 0)) > 0);
+    check_ok(cod_group_barrier(group));
+    cod_group_destroy(group);
+}
+
+static void sizes_that_do_not_fit_are_refused(void **state)
+{
+    (void)state;
+    const int size = cod_comm_size(job);
+    const int more[] = {size, 1}, less[] = {size - 1}, negative[] = {size + 1, -1}, none[] = {0, size};
+    cod_group *group = NULL;
+    check_all(job_failed(cod_group_create(job, more, 2, &group), COD_ERR_ARGUMENT, "do not divide"));
+    check_all(job_failed(cod_group_create(job, less, 1, &group), COD_ERR_ARGUMENT, "do not divide"));
+    check_all(job_failed(cod_group_create(job, negative, 2, &group), COD_ERR_ARGUMENT, "do not divide"));
+    check_all(job_failed(cod_group_create(job, none, 2, &group), COD_ERR_ARGUMENT, "do not divide"));
+    check_all(job_failed(cod_group_create(job, none, 0, &group), COD_ERR_ARGUMENT, "do not divide"));
+    check_all(group == NULL);
+}
+
+static unsigned char byte_of(int root, size_t i)
+{
+    return (unsigned char)(i * 31 + i / 251 + (size_t)root * 97);
+}
+
+static void every_root_broadcasts(void **state)
+{
+    (void)state;
+    enum { BYTES = 100001 };
+    cod_group *world = cod_comm_world(job);
+    unsigned char *data = malloc(BYTES);
+    check_all(data != NULL);
+    for (int root = 0; root < cod_group_size(world); root++) {
+        const size_t bytes = root == 1 ? 0 : BYTES;
+        bool ok = true;
+        for (size_t i = 0; i < BYTES; i++)
+            data[i] = cod_group_rank(world) == root ? byte_of(root, i) : 0;
+        check_ok(cod_group_broadcast(world, data, bytes, root));
+        for (size_t i = 0; i < bytes; i++)
+            ok = ok && data[i] == byte_of(root, i);
+        check_all(ok);
+    }
+    free(data);
+}
+
+static void a_buffer_held_in_parts_is_completed(void **state)
+{
+    (void)state;
+    enum { PARTS = 7, BYTES = 50021 };
+    cod_group *world = cod_comm_world(job);
+    const int size = cod_group_size(world), rank = cod_group_rank(world);
+    cod_group_part parts[PARTS];
+    unsigned char *buffer = calloc(BYTES, 1);
+    check_all(buffer != NULL);
+    for (size_t p = 0; p < PARTS; p++) { /* the last is empty; roots hold several parts, in no order */
+        const size_t from = BYTES * p / (PARTS - 1), end = p + 1 < PARTS ? BYTES * (p + 1) / (PARTS - 1) : from;
+        parts[p] =
+            (cod_group_part){.root = (int)(5 * p + 2) % size, .offset = p + 1 < PARTS ? from : 0, .bytes = end - from};
+        for (size_t i = parts[p].offset; i < parts[p].offset + parts[p].bytes && parts[p].root == rank; i++)
+            buffer[i] = byte_of(parts[p].root, i);
+    }
+    cod_request *request = NULL;
+    check_ok(cod_group_share_start(world, buffer, parts, PARTS, &request));
+    memset(&parts[PARTS - 1], 0xff, sizeof parts[PARTS - 1]); /* parts are copied */
+    check_ok(cod_request_wait(&request, 20));
+    bool ok = request == NULL;
+    for (size_t p = 0; p + 1 < PARTS; p++)
+        for (size_t i = parts[p].offset; i < parts[p].offset + parts[p].bytes; i++)
+            ok = ok && buffer[i] == byte_of(parts[p].root, i);
+    check_all(ok);
+    free(buffer);
+}
+
+static void everyone_gathers_what_everyone_has(void **state)
+{
+    (void)state;
+    cod_group *world = cod_comm_world(job);
+    const int size = cod_group_size(world), rank = cod_group_rank(world);
+    char mine[19], all[8][19];
+    bool ok = true;
+    snprintf(mine, sizeof mine, "rank %d", rank);
+    check_ok(cod_group_gather(world, mine, sizeof mine, all));
+    for (int r = 0; r < size; r++) {
+        char want[19];
+        snprintf(want, sizeof want, "rank %d", r);
+        ok = ok && strcmp(all[r], want) == 0;
+    }
+    check_all(ok);
+}
+
+/** Ranks set in `failing` fail with their own status; returns whether this rank then learnt what it should. */
+static bool agrees(const cod_status *statuses, int worst)
+{
+    cod_group *world = cod_comm_world(job);
+    const int rank = cod_group_rank(world);
+    const cod_status own = statuses[rank];
+    char reason[64];
+    int failed_rank = -2;
+    if (own != COD_OK && cod_fail(own, "rank %d lost its %s", rank, cod_status_name(own)) == COD_OK)
+        return false;
+    const cod_status agreed = cod_group_agree(world, own, &failed_rank);
+    if (failed_rank != worst)
+        return false;
+    if (worst < 0)
+        return agreed == COD_OK;
+    if (own != COD_OK) {
+        snprintf(reason, sizeof reason, "rank %d lost its", rank);
+        return agreed == own && strstr(cod_error_message(), reason) != NULL;
+    }
+    snprintf(reason, sizeof reason, "rank %d lost its %s", worst, cod_status_name(statuses[worst]));
+    return agreed == COD_ERR_PEER && strstr(cod_error_message(), reason) != NULL &&
+           strstr(cod_error_message(), cod_comm_node_name(job, 0)) != NULL;
+}
+
+static void one_failed_rank_fails_all(void **state)
+{
+    (void)state;
+    const int size = cod_comm_size(job);
+    cod_status statuses[8] = {COD_OK};
+    check_all(agrees(statuses, -1));
+    for (int r = 0; r < size; r++) {
+        memset(statuses, 0, sizeof statuses);
+        statuses[r] = COD_ERR_IO;
+        check_all(agrees(statuses, r));
+    }
+    /* The highest status wins, of equal ones the lowest rank. */
+    for (int r = 0; r < size; r++)
+        statuses[r] = r == size - 1 ? COD_ERR_NUMERIC : COD_ERR_IO;
+    check_all(agrees(statuses, size - 1));
+    for (int r = 0; r < size; r++)
+        statuses[r] = COD_ERR_FORMAT;
+    check_all(agrees(statuses, 0));
+    memset(statuses, 0, sizeof statuses);
+    check_all(agrees(statuses, -1));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_world_is_one_group),
+        cmocka_unit_test(groups_of_unequal_size),
+        cmocka_unit_test(groups_by_node),
+        cmocka_unit_test(sizes_that_do_not_fit_are_refused),
+        cmocka_unit_test(every_root_broadcasts),
+        cmocka_unit_test(a_buffer_held_in_parts_is_completed),
+        cmocka_unit_test(everyone_gathers_what_everyone_has),
+        cmocka_unit_test(one_failed_rank_fails_all),
+    };
+    return cmocka_run_group_tests(tests, job_setup, job_teardown);
+}

@@ -1,0 +1,169 @@
+#include "comm/job.h"
+
+#include "comm/group.h"
+#include "comm/window.h"
+#include "core/memory.h"
+#include "core/trace.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { UNIT = 100000 };
+
+static unsigned char byte_of(int rank, size_t i)
+{
+    return (unsigned char)(i * 13 + i / 257 + (size_t)rank * 101 + 1);
+}
+
+/** Each rank its own size; the last of several ranks none at all. */
+static size_t bytes_of(int rank)
+{
+    const int size = cod_comm_size(job);
+    return size > 1 && rank == size - 1 ? 0 : (size_t)UNIT + (size_t)rank * 1001;
+}
+
+static bool holds(const unsigned char *data, int owner, size_t offset, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (data[i] != byte_of(owner, offset + i))
+            return false;
+    return true;
+}
+
+static cod_window *open_window(void)
+{
+    const int rank = cod_comm_rank(job);
+    cod_window *window = NULL;
+    check_ok(cod_window_create(job, bytes_of(rank), &window));
+    unsigned char *memory = cod_window_memory(window);
+    bool ok = (uintptr_t)memory % 64 == 0;
+    for (size_t i = 0; i < bytes_of(rank); i++) {
+        ok = ok && memory[i] == 0;
+        memory[i] = byte_of(rank, i);
+    }
+    check_ok(cod_window_sync(window));
+    for (int r = 0; r < cod_comm_size(job); r++)
+        ok = ok && cod_window_bytes(window, r) == bytes_of(r);
+    check_all(ok);
+    return window;
+}
+
+static void many_gets_are_in_flight(void **state)
+{
+    (void)state;
+    enum { GETS = 24 };
+    static unsigned char data[GETS][UNIT];
+    cod_request *gets[GETS];
+    size_t from[GETS], bytes[GETS], total = 0;
+    cod_window *window = open_window();
+    cod_comm_counters before, after;
+    cod_comm_read_counters(job, &before);
+    for (int owner = 0; owner < cod_comm_size(job); owner++) {
+        cod_status status = COD_OK;
+        for (size_t g = 0; g < GETS && status == COD_OK; g++) {
+            from[g] = bytes_of(owner) * (GETS - 1 - g) / GETS;
+            bytes[g] = g == 0 ? bytes_of(owner) - from[g] : g == 1 ? 0 : bytes_of(owner) / (g + 1);
+            bytes[g] = bytes[g] < bytes_of(owner) - from[g] ? bytes[g] : bytes_of(owner) - from[g];
+            total += bytes[g];
+            status = cod_window_get_start(window, owner, from[g], data[g], bytes[g], &gets[g]);
+        }
+        check_ok(status);
+        for (size_t g = GETS; g-- > 0 && status == COD_OK;)
+            status = cod_request_wait(&gets[g], 20);
+        check_ok(status);
+        bool ok = true;
+        for (size_t g = 0; g < GETS; g++)
+            ok = ok && holds(data[g], owner, from[g], bytes[g]);
+        check_all(ok);
+    }
+    cod_comm_read_counters(job, &after);
+    check_all(after.pulled_bytes - before.pulled_bytes == total);
+    check_ok(cod_window_destroy(window));
+}
+
+static void a_range_outside_the_window_is_refused(void **state)
+{
+    (void)state;
+    unsigned char byte;
+    cod_request *request = NULL;
+    cod_window *window = open_window();
+    const size_t bytes = bytes_of(0);
+    check_all(job_failed(cod_window_get_start(window, 0, bytes, &byte, 1, &request), COD_ERR_ARGUMENT, "outside"));
+    check_all(job_failed(cod_window_get_start(window, 0, 1, &byte, bytes, &request), COD_ERR_ARGUMENT, "outside"));
+    check_all(
+        job_failed(cod_window_get_start(window, 0, 8, &byte, SIZE_MAX - 4, &request), COD_ERR_ARGUMENT, "outside"));
+    check_all(job_failed(cod_window_get_start(window, 0, SIZE_MAX, &byte, 2, &request), COD_ERR_ARGUMENT, "outside"));
+    check_all(job_failed(cod_window_get_start(window, -1, 0, &byte, 1, &request), COD_ERR_ARGUMENT, "no rank"));
+    check_all(job_failed(cod_window_get_start(window, cod_comm_size(job), 0, &byte, 1, &request), COD_ERR_ARGUMENT,
+                         "no rank"));
+    check_all(request == NULL);
+    check_ok(cod_window_destroy(window));
+    check_ok(cod_window_destroy(NULL));
+}
+
+static void release(void *context)
+{
+    ++*(volatile int *)context;
+}
+
+static void abandoned_gets_are_released_once(void **state)
+{
+    (void)state;
+    enum { GETS = 8 };
+    static unsigned char data[GETS][UNIT];
+    static volatile int released;
+    released = 0;
+    cod_request *request = NULL;
+    cod_window *window = open_window();
+    for (int g = 0; g < GETS; g++) {
+        check_ok(cod_window_get_start(window, 0, 0, data[g], UNIT, &request));
+        cod_request_abandon(&request, release, (void *)&released);
+        check_all(request == NULL);
+    }
+    cod_request_abandon(&request, release, (void *)&released);
+    const double begin = cod_clock_s();
+    while (released < GETS + 1 && cod_clock_s() - begin < 20)
+        ;
+    check_all(released == GETS + 1);
+    /* Given up just before the end, and with nobody to tell. */
+    check_ok(cod_window_get_start(window, 0, 0, data[0], UNIT, &request));
+    cod_request_abandon(&request, NULL, NULL);
+    check_ok(cod_window_destroy(window));
+}
+
+/** Half a second without a call of ours: only the owner's progress thread can serve its readers. */
+static void an_owner_that_computes_is_read_all_the_same(void **state)
+{
+    (void)state;
+    enum { BYTES = UNIT, COMPUTE_MS = 500 };
+    static unsigned char data[BYTES];
+    cod_window *window = open_window();
+    double took = 0;
+    cod_status status = COD_OK;
+    const double begin = cod_clock_s();
+    if (cod_comm_rank(job) == 0) {
+        while (cod_clock_s() - begin < 1e-3 * COMPUTE_MS)
+            ;
+    } else {
+        cod_request *request = NULL;
+        status = cod_window_get_start(window, 0, 0, data, BYTES, &request);
+        if (status == COD_OK)
+            status = cod_request_wait(&request, 20);
+        took = cod_clock_s() - begin;
+    }
+    check_ok(status);
+    check_all(cod_comm_rank(job) == 0 || holds(data, 0, 0, BYTES));
+    check_all(took < 0.8e-3 * COMPUTE_MS);
+    check_ok(cod_window_destroy(window));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(many_gets_are_in_flight),
+        cmocka_unit_test(a_range_outside_the_window_is_refused),
+        cmocka_unit_test(abandoned_gets_are_released_once),
+        cmocka_unit_test(an_owner_that_computes_is_read_all_the_same),
+    };
+    return cmocka_run_group_tests(tests, job_setup, job_teardown);
+}
