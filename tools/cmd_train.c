@@ -132,8 +132,12 @@ static int train_joined(const train_arguments *arguments)
     for (size_t i = 0; i < 3; i++)
         sigaction(signals[i], &(struct sigaction){.sa_handler = ask_to_stop, .sa_flags = SA_RESTART}, NULL);
     progress_log log = {.folder = cod_run_config_folder(&config)};
-    const cod_train_request request = {
-        .config = &config, .comm = comm, .report = print_progress, .stop_signal = &stop_signal, .version = cod_version};
+    const cod_train_request request = {.config = &config,
+                                       .comm = comm,
+                                       .report = print_progress,
+                                       .report_context = &log,
+                                       .stop_signal = &stop_signal,
+                                       .version = cod_version};
     cod_train_ending ending = COD_TRAIN_FINISHED;
     status = cod_train_run(&request, &ending);
     cod_file_log_close(log.file);
