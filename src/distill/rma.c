@@ -181,25 +181,35 @@ static cod_status move_data(rma *t)
                                 t->pulled->word, sizeof t->pulled->word, &t->gets[0]);
 }
 
+static cod_status poll_phase(rma *t, cod_pull_state *state)
+{
+    bool done;
+    if (t->phase == PULL_DATA)
+        return move_data(t);
+    if (t->phase != PULL_HEADER && t->phase != PULL_SEQUENCE)
+        return COD_OK;
+    COD_TRY(cod_request_test(&t->gets[0], &done));
+    if (!done)
+        return COD_OK;
+    if (t->phase == PULL_HEADER)
+        return take_header(t, state);
+    if (cod_load_u64(t->pulled->word) == t->entry.sequence)
+        t->phase = PULL_HERE;
+    else
+        *state = COD_PULL_LOST;
+    return COD_OK;
+}
+
 static cod_status pull_poll(cod_transport *transport, cod_pull_state *state, cod_pulled *out)
 {
     rma *t = (rma *)transport;
+    pull_phase before;
     *state = COD_PULL_BUSY;
-    if (t->phase == PULL_DATA)
-        COD_TRY(move_data(t));
-    if (t->phase == PULL_HEADER || t->phase == PULL_SEQUENCE) {
-        bool done;
-        COD_TRY(cod_request_test(&t->gets[0], &done));
-        if (!done)
-            return COD_OK;
-        if (t->phase == PULL_HEADER) {
-            COD_TRY(take_header(t, state));
-        } else if (cod_load_u64(t->pulled->word) == t->entry.sequence) {
-            t->phase = PULL_HERE;
-        } else {
-            *state = COD_PULL_LOST;
-        }
-    }
+    /* As far as it goes at once: in shared memory gets end as they start, and each step more is one in which to lose the slot. */
+    do {
+        before = t->phase;
+        COD_TRY(poll_phase(t, state));
+    } while (t->phase != before && *state == COD_PULL_BUSY);
     *out = (cod_pulled){.bytes = t->requested};
     if (t->phase == PULL_HERE) {
         *state = COD_PULL_DONE;

@@ -1,0 +1,248 @@
+#include "distill/exchange_run.h"
+
+#include "comm/job.h"
+#include "core/hash.h"
+#include "core/memory.h"
+#include "core/trace.h"
+#include "distill/codec.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void run_must(cod_status status, const char *what, const char *file, int line)
+{
+    if (status == COD_OK)
+        return;
+    print_error("%s:%d: rank %d: %s (%s): %s [%s]\n", file, line, cod_comm_rank(job), what, cod_status_name(status),
+                cod_error_message(), cod_error_place());
+    cod_comm_abort(1);
+}
+
+cod_exchange_options run_options(int64_t period)
+{
+    return (cod_exchange_options){.period = period,
+                                  .codec = 3,
+                                  .scales = 1,
+                                  .chunk_values = 512,
+                                  .slots = 3,
+                                  .pull_timeout_s = 30,
+                                  .lag_steps = period / 2};
+}
+
+static uint64_t total(const exchange_run *r, int group)
+{
+    return r->models[group].count + r->models[group].state_count;
+}
+
+/** What a group's model is after a step. */
+static void known_values(const exchange_run *r, int group, int64_t step, float *out)
+{
+    uint64_t x = (uint64_t)step * 1000003u + (uint64_t)group * 7919u + 1;
+    for (uint64_t i = 0; i < total(r, group); i++) {
+        x = x * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        out[i] = (float)((int64_t)(x >> 40) - (1 << 23)) * 0x1p-24f;
+    }
+}
+
+/** What a reader makes of it: each shard by itself through the codec and back. */
+static void known_decoded(const exchange_run *r, int group, int64_t step, float *out)
+{
+    static const cod_chunk_coding codings[] = {COD_CHUNK_F32, COD_CHUNK_F32, COD_CHUNK_BF16, COD_CHUNK_INT8};
+    const cod_codec_options options = {codings[r->options.codec], r->options.lz4, r->options.scales == 1,
+                                       (uint32_t)r->options.chunk_values};
+    const uint64_t shards = (uint64_t)cod_group_members_of(r->group, group).size, units = (total(r, group) + 15) / 16;
+    const cod_codec_key key = {0};
+    cod_codec codec;
+    known_values(r, group, step, r->values);
+    must(cod_codec_init(&codec, &options));
+    for (uint64_t s = 0; s < shards; s++) {
+        const uint64_t first = units * s / shards * 16, end = units * (s + 1) / shards * 16;
+        const cod_codec_range range = {.first = first,
+                                       .count = (end < total(r, group) ? end : total(r, group)) - first,
+                                       .exact_from = r->models[group].count};
+        cod_codec_begin(&codec, &range, &key);
+        must(cod_codec_round_trip(&codec, r->values + first, UINT64_MAX, out + first));
+    }
+    cod_codec_clear(&codec);
+}
+
+void run_open(exchange_run *r, const int *sizes, size_t groups, const cod_exchange_options *options, uint64_t run)
+{
+    *r = (exchange_run){.options = *options, .pause_ms = 1};
+    uint64_t largest = 0;
+    for (size_t g = 0; g < groups; g++) {
+        r->models[g] = (cod_exchange_model){.count = 5000 + 701 * g, .state_count = 37 + g, .hash = 100 + g};
+        largest = total(r, (int)g);
+    }
+    must(cod_aligned_alloc((void **)&r->values, largest * sizeof(float)));
+    must(cod_aligned_alloc((void **)&r->expected, largest * sizeof(float)));
+    must(cod_group_create(job, sizes, groups, &r->group));
+    must(cod_exchange_create(job, r->group, options, r->models, run, &r->exchange));
+}
+
+static bool is_known(exchange_run *r, int group, int64_t step, const float *values)
+{
+    known_decoded(r, group, step, r->expected);
+    /* `values` holds what was published by now; statistics are exact. */
+    return memcmp(values, r->expected, total(r, group) * sizeof(float)) == 0 &&
+           memcmp(values + r->models[group].count, r->values + r->models[group].count,
+                  r->models[group].state_count * sizeof(float)) == 0;
+}
+
+/** Checks what was newly taken over. */
+static void look(exchange_run *r)
+{
+    for (int i = 0; i < cod_exchange_peer_count(r->exchange); i++) {
+        const int group = cod_exchange_peer_group(r->exchange, i);
+        cod_exchange_checkpoint c;
+        cod_exchange_read_checkpoint(r->exchange, i, &c);
+        if (c.version == r->held[group])
+            continue;
+        bool good = c.version > r->held[group] && c.step == (int64_t)c.version * r->options.period &&
+                    c.values != NULL && is_known(r, group, c.step, c.values);
+        if (c.own != NULL)
+            good = good && is_known(r, cod_group_index(r->group), c.step, c.own);
+        r->with_own += c.own != NULL;
+        r->wrong += !good;
+        r->held[group] = c.version;
+        r->seen[group] |= UINT64_C(1) << (c.version & 63);
+        r->takeovers++;
+        const uint64_t what[] = {(uint64_t)r->step, (uint64_t)group, c.version,
+                                 cod_hash(c.values, total(r, group) * sizeof(float), 0),
+                                 c.own != NULL ? cod_hash(c.own, 4 * total(r, cod_group_index(r->group)), 0) : 0};
+        r->digest = cod_hash(what, sizeof what, r->digest);
+    }
+}
+
+/** Acts on what was told two steps ago. */
+static void hear(exchange_run *r, int64_t step)
+{
+    run_told *told = &r->told[step % RUN_AGREEMENT_DELAY];
+    if (!told->pending)
+        return;
+    told->pending = false;
+    must(cod_request_wait(&told->request, 60));
+    must(cod_exchange_flags_in(r->exchange, r->step, told->values));
+}
+
+static void tell(exchange_run *r)
+{
+    run_told *told = &r->told[r->step % RUN_AGREEMENT_DELAY];
+    told->pending = true;
+    cod_exchange_flags_out(r->exchange, told->values);
+    if (cod_group_size(r->group) > 1)
+        must(cod_group_reduce_start(r->group, told->values, COD_EXCHANGE_FLAGS, COD_REDUCE_SUM, &told->request));
+}
+
+static void one_step(exchange_run *r)
+{
+    const int mine = cod_group_index(r->group);
+    const int64_t done = r->step + 1;
+    double begin = cod_clock_s();
+    hear(r, r->step);
+    double spent = cod_clock_s() - begin;
+    usleep((useconds_t)(1e3 * r->pause_ms));
+    if (cod_exchange_publish_due(r->exchange, done)) {
+        known_values(r, mine, done, r->values);
+        if (done == r->spoiled_step)
+            r->values[r->models[mine].count - 1] = NAN;
+        begin = cod_clock_s();
+        must(cod_exchange_publish(r->exchange, r->values, r->values + r->models[mine].count, done));
+        spent += cod_clock_s() - begin;
+        /* Only a copy may be published: what comes after is another step. */
+        memset(r->values, 0xFF, total(r, mine) * sizeof(float));
+        r->publications++;
+    }
+    begin = cod_clock_s();
+    must(cod_exchange_advance(r->exchange, done));
+    spent += cod_clock_s() - begin;
+    look(r);
+    tell(r);
+    r->slowest_s = spent > r->slowest_s ? spent : r->slowest_s;
+    r->step++;
+}
+
+void run_until(exchange_run *r, int64_t steps)
+{
+    while (r->step < steps)
+        one_step(r);
+}
+
+double run_sum(exchange_run *r, double value)
+{
+    must(cod_group_reduce(r->group, &value, 1, COD_REDUCE_SUM));
+    return value;
+}
+
+/** Leaves nothing told unheard: the next run begins as after a restart. */
+static void drain(exchange_run *r)
+{
+    for (int64_t i = 0; i < RUN_AGREEMENT_DELAY; i++)
+        hear(r, r->step + i);
+}
+
+void run_close(exchange_run *r)
+{
+    drain(r);
+    const int size = cod_group_size(r->group);
+    uint64_t *digests = calloc((size_t)size, sizeof *digests);
+    must(cod_group_gather(r->group, &r->digest, sizeof r->digest, digests));
+    bool equal = true;
+    for (int i = 0; i < size; i++)
+        equal = equal && digests[i] == r->digest;
+    free(digests);
+    const uint64_t wrong = r->wrong;
+    must(cod_group_barrier(cod_comm_world(job)));
+    must(cod_exchange_destroy(r->exchange));
+    cod_group_destroy(r->group);
+    cod_aligned_free(r->values);
+    cod_aligned_free(r->expected);
+    check_all(equal);
+    check_all(wrong == 0);
+}
+
+uint64_t run_held(const exchange_run *r, int group)
+{
+    return r->held[group];
+}
+
+cod_exchange_counters run_counters(const exchange_run *r)
+{
+    cod_exchange_counters counters;
+    cod_exchange_read_counters(r->exchange, &counters);
+    return counters;
+}
+
+run_saved run_save(exchange_run *r)
+{
+    const cod_exchange_array *arrays;
+    run_saved saved = {0};
+    must(cod_exchange_state(r->exchange, &arrays, &saved.count));
+    for (size_t i = 0; i < saved.count; i++) {
+        saved.bytes[i] = arrays[i].bytes;
+        saved.data[i] = malloc(arrays[i].bytes);
+        memcpy(saved.data[i], arrays[i].data, arrays[i].bytes);
+    }
+    return saved;
+}
+
+void run_restore(exchange_run *r, run_saved *saved)
+{
+    const cod_exchange_array *arrays;
+    size_t count;
+    must(cod_exchange_state(r->exchange, &arrays, &count));
+    must(count == saved->count ? COD_OK : cod_fail(COD_ERR_FORMAT, "another number of arrays"));
+    for (size_t i = 0; i < count; i++) {
+        must(arrays[i].bytes == saved->bytes[i] ? COD_OK : cod_fail(COD_ERR_FORMAT, "%s changed", arrays[i].name));
+        memcpy(arrays[i].data, saved->data[i], saved->bytes[i]);
+        free(saved->data[i]);
+    }
+    must(cod_exchange_restored(r->exchange));
+    for (int i = 0; i < cod_exchange_peer_count(r->exchange); i++) {
+        cod_exchange_checkpoint c;
+        cod_exchange_read_checkpoint(r->exchange, i, &c);
+        r->held[cod_exchange_peer_group(r->exchange, i)] = c.version;
+    }
+}

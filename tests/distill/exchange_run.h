@@ -1,0 +1,71 @@
+/**
+ * @file
+ * A group that exchanges checkpoints as a trainer does, with known values in place of training: each rank checks every
+ * checkpoint that it takes over against what the peer must have published.
+ */
+#ifndef COD_TESTS_DISTILL_EXCHANGE_RUN_H
+#define COD_TESTS_DISTILL_EXCHANGE_RUN_H
+
+#include "distill/exchange.h"
+
+enum { RUN_MAX_GROUPS = 4, RUN_AGREEMENT_DELAY = 2 };
+
+/** What the ranks of a group told each other in one step. */
+typedef struct run_told {
+    bool pending;
+    double values[COD_EXCHANGE_FLAGS];
+    cod_request *request;
+} run_told;
+
+typedef struct exchange_run {
+    cod_group *group;
+    cod_exchange *exchange;
+    cod_exchange_options options;
+    cod_exchange_model models[RUN_MAX_GROUPS];
+    double pause_ms;      /**< of each step, in place of training */
+    int64_t spoiled_step; /**< the publication after this step holds a NaN; 0 = none */
+    int64_t step;         /**< steps done */
+    run_told told[RUN_AGREEMENT_DELAY];
+    uint64_t held[RUN_MAX_GROUPS]; /**< version of each peer */
+    uint64_t seen[RUN_MAX_GROUPS]; /**< bit v: this version of the group was taken over */
+    uint64_t takeovers, with_own, wrong;
+    uint64_t digest;       /**< of all that was taken over, and when */
+    uint64_t publications; /**< begun */
+    double slowest_s;      /**< the longest that one step spent in the exchange */
+    float *values, *expected;
+} exchange_run;
+
+/** Options for small tests: f32 statistics behind int8 weights, a short period, no minimum interval. */
+cod_exchange_options run_options(int64_t period);
+
+/** Splits the job into groups of these sizes, each with a model of its own size. Collective. `run` names it. */
+void run_open(exchange_run *r, const int *sizes, size_t groups, const cod_exchange_options *options, uint64_t run);
+
+/** Steps as the trainer's loop makes them, until `steps` are done. All ranks of the group. */
+void run_until(exchange_run *r, int64_t steps);
+
+/** Ends what is under way, checks that the group's ranks agree on all that they took over, and frees. Collective. */
+void run_close(exchange_run *r);
+
+/** The version that is held of a group; 0 = none. */
+uint64_t run_held(const exchange_run *r, int group);
+
+cod_exchange_counters run_counters(const exchange_run *r);
+/** Sum of a number over the ranks of the group. */
+double run_sum(exchange_run *r, double value);
+
+/** A copy of the exchange's arrays. */
+typedef struct run_saved {
+    void *data[16];
+    size_t bytes[16], count;
+} run_saved;
+
+run_saved run_save(exchange_run *r);
+/** Fills a new exchange with what was saved and frees it. */
+void run_restore(exchange_run *r, run_saved *saved);
+
+/** Ends the job when the call fails: other ranks would wait for ever. */
+void run_must(cod_status status, const char *what, const char *file, int line);
+#define must(call) run_must((call), #call, __FILE__, __LINE__)
+
+#endif

@@ -1,0 +1,255 @@
+#include "comm/job.h"
+
+#include "core/trace.h"
+#include "distill/exchange_run.h"
+#include "distill/slot.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { RUN_NAME = 7 };
+
+/** How the job's ranks can be split. */
+typedef struct split {
+    int ranks;
+    int sizes[RUN_MAX_GROUPS];
+    size_t groups;
+} split;
+
+static const split splits[] = {{2, {1, 1}, 2}, {3, {1, 1, 1}, 3}, {3, {2, 1}, 2}, {4, {2, 2}, 2}, {4, {1, 3}, 2}};
+
+#define EACH_SPLIT(s)                                                                                                  \
+    for (const split *s = splits; s < splits + sizeof splits / sizeof splits[0]; s++)                                  \
+        if (s->ranks == cod_comm_size(job))
+
+static bool holds_all(const exchange_run *r, uint64_t version)
+{
+    for (int i = 0; i < cod_exchange_peer_count(r->exchange); i++)
+        if (run_held(r, cod_exchange_peer_group(r->exchange, i)) < version)
+            return false;
+    return true;
+}
+
+static void groups_take_over_what_their_peers_published(void **state)
+{
+    (void)state;
+    EACH_SPLIT(s)
+    {
+        exchange_run r;
+        cod_exchange_options options = run_options(20);
+        run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
+        run_until(&r, 200);
+        const cod_exchange_counters counters = run_counters(&r);
+        const uint64_t takeovers = r.takeovers, own = r.with_own;
+        const bool all = holds_all(&r, 5), due = counters.published + (counters.published < 10) == 10;
+        run_close(&r);
+        if (cod_comm_rank(job) == 0)
+            print_message("%zu groups: %llu taken over, %llu with one's own, %llu lost, slowest step %.2f ms\n",
+                          s->groups, (unsigned long long)takeovers, (unsigned long long)own,
+                          (unsigned long long)counters.lost, 1e3 * r.slowest_s);
+        check_all(all && due);
+        check_all(counters.rejected == 0 && counters.skipped == 0);
+        check_all(counters.pulled == takeovers && counters.switches == takeovers);
+        check_all(counters.published_bytes > 0 && own > 0);
+    }
+}
+
+static void groups_of_unequal_speed_do_not_wait(void **state)
+{
+    (void)state;
+    EACH_SPLIT(s)
+    {
+        exchange_run r;
+        cod_exchange_options options = run_options(20);
+        run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
+        const bool slow = cod_group_index(r.group) == 0;
+        r.pause_ms = slow ? 4 : 1;
+        run_until(&r, slow ? 80 : 240);
+        const bool all = holds_all(&r, 1);
+        run_close(&r);
+        check_all(all && r.takeovers > 0);
+    }
+}
+
+static void every_coding_travels(void **state)
+{
+    (void)state;
+    EACH_SPLIT(s)
+    {
+        for (int codec = 1; codec <= 3; codec++) {
+            exchange_run r;
+            cod_exchange_options options = run_options(10);
+            options.codec = codec;
+            options.lz4 = codec != 2;
+            options.peers = codec == 2 ? COD_PEERS_RING : COD_PEERS_ALL;
+            options.deterministic = true;
+            run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
+            r.pause_ms = 0;
+            run_until(&r, 45);
+            const bool all = holds_all(&r, 4), own = r.with_own == r.takeovers;
+            run_close(&r);
+            check_all(all && own);
+        }
+    }
+}
+
+static void a_minimum_interval_leaves_publications_out(void **state)
+{
+    (void)state;
+    EACH_SPLIT(s)
+    {
+        exchange_run r;
+        cod_exchange_options options = run_options(2);
+        options.min_interval_ms = 30;
+        run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
+        const double begin = cod_clock_s();
+        run_until(&r, 120);
+        const double most = 1e3 * (cod_clock_s() - begin) / 30 + 1;
+        const cod_exchange_counters counters = run_counters(&r);
+        const bool all = holds_all(&r, 1);
+        run_close(&r);
+        check_all((double)r.publications <= most && r.publications > 1);
+        check_all(r.publications + counters.skipped == 60 && counters.skipped > 0);
+        check_all(all);
+    }
+}
+
+/** Deterministic steps at a speed that differs from run to run; the digest of all that was taken over. */
+static uint64_t deterministic_digest(const split *s, int64_t steps, int64_t restart_at, int round)
+{
+    exchange_run r;
+    cod_exchange_options options = run_options(10);
+    options.deterministic = true;
+    options.lag_steps = 7;
+    run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
+    r.pause_ms = (cod_comm_rank(job) + round) % 2 ? 0.2 : 2;
+    if (restart_at > 0) {
+        run_until(&r, restart_at);
+        run_saved saved = run_save(&r);
+        const uint64_t digest = r.digest;
+        run_close(&r);
+        run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
+        r.pause_ms = (cod_comm_rank(job) + round) % 2 ? 0.2 : 2;
+        run_restore(&r, &saved);
+        r.step = restart_at;
+        r.digest = digest;
+    }
+    run_until(&r, steps);
+    const bool all = holds_all(&r, (uint64_t)(steps - 7) / 10);
+    run_close(&r);
+    check_all(all);
+    return r.digest;
+}
+
+static void a_deterministic_exchange_replays_bit_for_bit(void **state)
+{
+    (void)state;
+    EACH_SPLIT(s)
+    {
+        const uint64_t first = deterministic_digest(s, 78, 0, 0);
+        check_all(deterministic_digest(s, 78, 0, 1) == first);
+        /* Between a publication and its use, right after a publication, and after a use. */
+        check_all(deterministic_digest(s, 78, 53, 0) == first);
+        check_all(deterministic_digest(s, 78, 50, 1) == first);
+        check_all(deterministic_digest(s, 78, 57, 0) == first);
+    }
+}
+
+/** Flips one byte of the slot that holds the first version, as a faulty memory would. */
+static void damage_first_slot(exchange_run *r)
+{
+    const cod_exchange_array *arrays;
+    size_t count;
+    must(cod_exchange_state(r->exchange, &arrays, &count));
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(arrays[i].name, "exchange.slots.0") != 0)
+            continue;
+        cod_slot_header header;
+        memcpy(&header, arrays[i].data, sizeof header);
+        unsigned char *slot = (unsigned char *)arrays[i].data + sizeof header + cod_slot_data_at(&header.layout, 0);
+        slot[header.entries[0].bytes / 2] ^= 0x10;
+    }
+    must(cod_exchange_restored(r->exchange));
+}
+
+static void damaged_bytes_are_refused_and_training_goes_on(void **state)
+{
+    (void)state;
+    EACH_SPLIT(s)
+    {
+        exchange_run r;
+        cod_exchange_options options = run_options(20);
+        run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
+        const bool faulty = cod_group_index(r.group) == 0;
+        if (faulty) {
+            run_until(&r, 20);
+            if (cod_group_rank(r.group) == 0)
+                damage_first_slot(&r);
+        }
+        must(cod_group_barrier(cod_comm_world(job)));
+        if (!faulty)
+            run_until(&r, 60);
+        const double refused = run_sum(&r, (double)run_counters(&r).rejected);
+        const bool nothing = faulty || (refused == 1 && run_held(&r, 0) == 0);
+        must(cod_group_barrier(cod_comm_world(job)));
+        run_until(&r, 140);
+        const bool later = faulty || run_held(&r, 0) > 1;
+        run_close(&r);
+        check_all(nothing);
+        check_all(later);
+    }
+}
+
+static void what_is_not_finite_is_not_published(void **state)
+{
+    (void)state;
+    EACH_SPLIT(s)
+    {
+        exchange_run r;
+        cod_exchange_options options = run_options(20);
+        run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
+        const bool faulty = cod_group_index(r.group) == 0;
+        r.spoiled_step = faulty ? 60 : 0;
+        run_until(&r, 200);
+        const cod_exchange_counters counters = run_counters(&r);
+        const bool after = faulty || (run_held(&r, 0) > 3 && (r.seen[0] & 8) == 0);
+        run_close(&r);
+        check_all(counters.skipped == (faulty ? 1 : 0));
+        check_all(after);
+    }
+}
+
+static void another_runs_checkpoints_are_foreign(void **state)
+{
+    (void)state;
+    EACH_SPLIT(s)
+    {
+        exchange_run r;
+        cod_exchange_options options = run_options(20);
+        const bool odd = cod_comm_rank(job) < s->sizes[0];
+        run_open(&r, s->sizes, s->groups, &options, odd ? RUN_NAME + 1 : RUN_NAME);
+        run_until(&r, 100);
+        const double refused = run_sum(&r, (double)run_counters(&r).rejected);
+        bool alone = refused == (odd ? (double)(s->groups - 1) : 1);
+        for (int g = 0; g < (int)s->groups; g++)
+            if (g != cod_group_index(r.group))
+                alone = alone && (run_held(&r, g) == 0) == (odd || g == 0);
+        run_close(&r);
+        check_all(alone);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(groups_take_over_what_their_peers_published),
+        cmocka_unit_test(groups_of_unequal_speed_do_not_wait),
+        cmocka_unit_test(every_coding_travels),
+        cmocka_unit_test(a_minimum_interval_leaves_publications_out),
+        cmocka_unit_test(a_deterministic_exchange_replays_bit_for_bit),
+        cmocka_unit_test(damaged_bytes_are_refused_and_training_goes_on),
+        cmocka_unit_test(what_is_not_finite_is_not_published),
+        cmocka_unit_test(another_runs_checkpoints_are_foreign),
+    };
+    return cmocka_run_group_tests(tests, job_setup, job_teardown);
+}
