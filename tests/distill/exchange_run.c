@@ -80,6 +80,7 @@ void run_open(exchange_run *r, const int *sizes, size_t groups, const cod_exchan
     must(cod_aligned_alloc((void **)&r->expected, largest * sizeof(float)));
     must(cod_group_create(job, sizes, groups, &r->group));
     must(cod_exchange_create(job, r->group, options, r->models, run, &r->exchange));
+    must(cod_group_barrier(cod_comm_world(job)));
 }
 
 static bool is_known(exchange_run *r, int group, int64_t step, const float *values)
@@ -124,6 +125,7 @@ static void hear(exchange_run *r, int64_t step)
         return;
     told->pending = false;
     must(cod_request_wait(&told->request, 60));
+    r->ended = r->ended || told->values[COD_EXCHANGE_FLAGS] == cod_group_size(r->group);
     must(cod_exchange_flags_in(r->exchange, r->step, told->values));
 }
 
@@ -132,8 +134,9 @@ static void tell(exchange_run *r)
     run_told *told = &r->told[r->step % RUN_AGREEMENT_DELAY];
     told->pending = true;
     cod_exchange_flags_out(r->exchange, told->values);
+    told->values[COD_EXCHANGE_FLAGS] = r->satisfied;
     if (cod_group_size(r->group) > 1)
-        must(cod_group_reduce_start(r->group, told->values, COD_EXCHANGE_FLAGS, COD_REDUCE_SUM, &told->request));
+        must(cod_group_reduce_start(r->group, told->values, COD_EXCHANGE_FLAGS + 1, COD_REDUCE_SUM, &told->request));
 }
 
 static void one_step(exchange_run *r)
@@ -168,6 +171,29 @@ void run_until(exchange_run *r, int64_t steps)
 {
     while (r->step < steps)
         one_step(r);
+}
+
+static bool holds_all(const exchange_run *r, uint64_t version)
+{
+    for (int i = 0; i < cod_exchange_peer_count(r->exchange); i++)
+        if (r->held[cod_exchange_peer_group(r->exchange, i)] < version)
+            return false;
+    return true;
+}
+
+void run_until_all_hold(exchange_run *r, uint64_t version)
+{
+    r->waiting = r->satisfied = r->ended = false;
+    while (!r->ended) {
+        one_step(r);
+        /* The question crosses groups, as nothing in training does; it is not waited for. */
+        if (!r->waiting && holds_all(r, version)) {
+            must(cod_group_reduce_start(cod_comm_world(job), &r->asked, 1, COD_REDUCE_SUM, &r->answer));
+            r->waiting = true;
+        }
+        if (r->waiting && !r->satisfied)
+            must(cod_request_test(&r->answer, &r->satisfied));
+    }
 }
 
 double run_sum(exchange_run *r, double value)

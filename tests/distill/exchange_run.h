@@ -13,7 +13,7 @@ enum { RUN_MAX_GROUPS = 4, RUN_AGREEMENT_DELAY = 2 };
 /** What the ranks of a group told each other in one step. */
 typedef struct run_told {
     bool pending;
-    double values[COD_EXCHANGE_FLAGS];
+    double values[COD_EXCHANGE_FLAGS + 1]; /**< the last: this rank knows that all ranks have what they wait for */
     cod_request *request;
 } run_told;
 
@@ -26,8 +26,11 @@ typedef struct exchange_run {
     int64_t spoiled_step; /**< the publication after this step holds a NaN; 0 = none */
     int64_t step;         /**< steps done */
     run_told told[RUN_AGREEMENT_DELAY];
-    uint64_t held[RUN_MAX_GROUPS]; /**< version of each peer */
-    uint64_t seen[RUN_MAX_GROUPS]; /**< bit v: this version of the group was taken over */
+    uint64_t held[RUN_MAX_GROUPS];  /**< version of each peer */
+    uint64_t seen[RUN_MAX_GROUPS];  /**< bit v: this version of the group was taken over */
+    bool waiting, satisfied, ended; /**< all ranks: asked whether they hold a version, answered, said in the group */
+    double asked;
+    cod_request *answer;
     uint64_t takeovers, with_own, wrong;
     uint64_t digest;       /**< of all that was taken over, and when */
     uint64_t publications; /**< begun */
@@ -43,6 +46,9 @@ void run_open(exchange_run *r, const int *sizes, size_t groups, const cod_exchan
 
 /** Steps as the trainer's loop makes them, until `steps` are done. All ranks of the group. */
 void run_until(exchange_run *r, int64_t steps);
+
+/** Steps until every rank of the job holds version `version` of its peers, or a later one. All ranks. */
+void run_until_all_hold(exchange_run *r, uint64_t version);
 
 /** Ends what is under way, checks that the group's ranks agree on all that they took over, and frees. Collective. */
 void run_close(exchange_run *r);
