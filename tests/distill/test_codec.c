@@ -1,5 +1,6 @@
 #include "support/test.h"
 
+#include "core/hash.h"
 #include "core/memory.h"
 #include "core/rng.h"
 #include "distill/codec.h"
@@ -163,6 +164,18 @@ static void lz4_is_kept_only_where_it_shrinks(void **state)
     trip_close(&t);
 }
 
+/** Makes the checksum of the chunk of values `first` … first+count-1 at `chunk` right again. */
+static void seal(unsigned char *chunk, uint64_t first, uint64_t count)
+{
+    const uint64_t words[] = {KEY.run, KEY.publisher, KEY.version, first, count};
+    unsigned char name[40];
+    for (size_t i = 0; i < 5; i++)
+        cod_store_u64(name + 8 * i, words[i]);
+    const uint64_t bytes = COD_CHUNK_HEADER_BYTES + cod_load_u32(chunk + COD_CHUNK_AT_STORED_BYTES);
+    cod_store_u64(chunk + COD_CHUNK_AT_CHECKSUM,
+                  cod_hash(chunk + COD_CHUNK_AT_MAGIC, bytes - COD_CHUNK_AT_MAGIC, cod_hash(name, sizeof name, 0)));
+}
+
 static void what_is_not_finite_is_neither_sent_nor_accepted(void **state)
 {
     (void)state;
@@ -170,7 +183,6 @@ static void what_is_not_finite_is_neither_sent_nor_accepted(void **state)
     trip_open(&t, (cod_codec_options){COD_CHUNK_F32, false, false, 256},
               (cod_codec_range){.count = 600, .exact_from = UINT64_MAX});
     trip_encode(&t);
-    /* A publisher that does not check: NaN under a valid checksum, made by encoding it as bytes of another coding. */
     static const float bad[] = {NAN, INFINITY, -INFINITY};
     for (size_t i = 0; i < 3; i++) {
         const float good = t.values[599];
@@ -182,7 +194,34 @@ static void what_is_not_finite_is_neither_sent_nor_accepted(void **state)
         assert_fails(COD_ERR_NUMERIC, "NaN", cod_codec_round_trip(&t.codec, t.values, UINT64_MAX, t.predicted));
         t.values[599] = good;
     }
+    /* A publisher that does not check: NaN or infinity under a valid checksum, in each coding. */
     trip_close(&t);
+    for (cod_chunk_coding coding = COD_CHUNK_F32; coding <= COD_CHUNK_INT8; coding++) {
+        trip_open(&t, (cod_codec_options){coding, false, true, 256},
+                  (cod_codec_range){.count = 256, .exact_from = UINT64_MAX});
+        trip_encode(&t);
+        unsigned char *payload = t.bytes + COD_CHUNK_HEADER_BYTES;
+        seal(t.bytes, 0, 256);
+        assert_ok(trip_decode(&t, &KEY, t.bytes, t.length));
+        static const uint16_t tops[] = {0x7FC0, 0x7F80, 0xFF80};
+        for (size_t i = 0; i < 3; i++) {
+            if (coding == COD_CHUNK_F32)
+                cod_store_u32(payload, (uint32_t)tops[i] << 16);
+            else
+                cod_store_u16(payload, tops[i]);
+            seal(t.bytes, 0, 256);
+            assert_fails(COD_ERR_NUMERIC, "NaN", trip_decode(&t, &KEY, t.bytes, t.length));
+        }
+        if (coding != COD_CHUNK_INT8) {
+            trip_close(&t);
+            continue;
+        }
+        /* A scale that is finite, but 127 times which is not. */
+        cod_store_u16(payload, 0x7F7F);
+        seal(t.bytes, 0, 256);
+        assert_fails(COD_ERR_NUMERIC, "NaN", trip_decode(&t, &KEY, t.bytes, t.length));
+        trip_close(&t);
+    }
 }
 
 /** A copy of exact length, so that AddressSanitizer sees one byte too many. */

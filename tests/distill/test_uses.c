@@ -1,0 +1,204 @@
+/* What a pulled checkpoint is used for: merging weights, and teaching. */
+#include "support/test.h"
+
+#include "core/memory.h"
+#include "cpu/cpu.h"
+#include "distill/merge.h"
+#include "distill/teacher.h"
+#include "nn/net.h"
+#include "ref/ref.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/** A small student with batch normalisation, compiled as the codistill strategy compiles it. */
+typedef struct student {
+    cod_arena arena;
+    cod_model model;
+    cod_run_config config;
+    cod_train_context context;
+    test_net net;
+} student;
+
+static void student_open(student *s, const cod_backend *backend)
+{
+    *s = (student){0};
+    assert_ok(net_model("srresnet", "blocks=1 channels=8 scale=2 head_kernel=3 tail_kernel=3", &s->arena, &s->model));
+    cod_graph *graph = s->model.graph;
+    const cod_value target = cod_graph_input_like(graph, "target", s->model.output);
+    const cod_value task =
+        cod_graph_loss(graph, "task", s->model.output, target, (cod_loss_spec){.kind = COD_LOSS_L1, .weight = 1});
+    const cod_value teacher = cod_graph_input_like(graph, "teacher", s->model.output);
+    const cod_value distill =
+        cod_graph_loss(graph, "distill", s->model.output, teacher,
+                       (cod_loss_spec){.kind = COD_LOSS_L1, .weight = 1, .scalar = "distill_weight"});
+    const cod_program_spec specs[] = {
+        {.name = "distill", .trains = "model", .losses = {task, distill}},
+        {.name = "infer", .losses = {task}, .outputs = {s->model.output}},
+    };
+    const cod_input_shape input = {"input", {2, 6, 6, 3}};
+    const cod_compile_options options = {.activation = COD_F32, .inputs = &input, .input_count = 1};
+    assert_ok(net_init(&s->net, backend, graph, &options, specs, 2, 3));
+    s->context = (cod_train_context){.config = &s->config,
+                                     .backend = backend,
+                                     .device = s->net.device,
+                                     .activation = COD_F32,
+                                     .batch = 2,
+                                     .model = &s->model,
+                                     .task_loss = task,
+                                     .weights = &s->net.weights,
+                                     .executable = s->net.executable,
+                                     .input = cod_executable_input(s->net.executable, "input"),
+                                     .truth = cod_executable_input(s->net.executable, "target")};
+}
+
+static void student_close(student *s)
+{
+    net_clear(&s->net);
+    cod_model_clear(&s->model);
+    cod_arena_clear(&s->arena);
+}
+
+static float *floats_new(size_t count)
+{
+    float *values = calloc(count, sizeof *values);
+    assert_non_null(values);
+    return values;
+}
+
+/** The teacher holding `values` must predict what the student itself would infer with them. */
+static void check_teacher(student *s, cod_teacher *teacher, const float *values)
+{
+    const cod_view given = cod_executable_input(s->net.executable, "teacher"),
+                   own = cod_executable_output(s->net.executable, s->model.output);
+    const size_t count = (size_t)cod_shape_count(given.shape);
+    double *predicted = net_new(count), *inferred = net_new(count);
+    float loss, expected;
+    assert_ok(cod_teacher_load(teacher, values));
+    assert_ok(cod_teacher_run(teacher, &loss));
+    assert_ok(net_read(&s->net, given, predicted));
+
+    float *kept = floats_new(cod_weights_count(&s->net.weights));
+    assert_ok(cod_weights_download(&s->net.weights, kept));
+    assert_ok(cod_weights_upload(&s->net.weights, values));
+    assert_ok(net_run(&s->net, "infer"));
+    assert_ok(net_read(&s->net, own, inferred));
+    assert_ok(cod_executable_loss(s->net.executable, s->context.task_loss, &expected));
+    assert_ok(cod_weights_upload(&s->net.weights, kept));
+    double largest = 0;
+    for (size_t i = 0; i < count; i++) {
+        largest = fmax(largest, fabs(inferred[i]));
+        assert_true(fabs(predicted[i] - inferred[i]) <= 1e-5 * (1 + fabs(inferred[i])));
+    }
+    assert_true(largest > 1e-3);
+    assert_true(fabs((double)loss - (double)expected) <= 1e-5 * (1 + fabs((double)expected)));
+    free(kept);
+    free(predicted);
+    free(inferred);
+}
+
+static void a_teacher_predicts_as_its_checkpoint_infers(void **state)
+{
+    (void)state;
+    const cod_backend *const backends[] = {&cod_ref_backend, &cod_cpu_backend};
+    for (size_t b = 0; b < 2; b++) {
+        student s;
+        cod_teacher *teacher;
+        student_open(&s, backends[b]);
+        assert_ok(cod_teacher_create(&s.context, "teacher", &teacher));
+        const size_t count = cod_weights_count(&s.net.weights);
+        float *before = floats_new(count), *first = floats_new(count), *second = floats_new(count),
+              *after = floats_new(count);
+        assert_ok(cod_weights_download(&s.net.weights, before));
+        for (size_t i = 0; i < count; i++) {
+            first[i] = before[i] * 0.9f + 0.001f * (float)(i % 7);
+            second[i] = before[i] * 1.2f + 0.002f * (float)(i % 5);
+        }
+        check_teacher(&s, teacher, first);
+        /* Another checkpoint: nothing packed or folded of the first may be left. */
+        check_teacher(&s, teacher, second);
+        check_teacher(&s, teacher, first);
+        /* A step of the student leaves the teacher as it is. */
+        assert_ok(cod_executable_set_scalar(s.net.executable, "distill_weight", 0.5f));
+        assert_ok(net_run(&s.net, "distill"));
+        assert_ok(cod_weights_download(&s.net.weights, after));
+        assert_memory_equal(after, before, s.net.weights.layout.trainable * sizeof(float));
+        check_teacher(&s, teacher, first);
+        free(before);
+        free(first);
+        free(second);
+        free(after);
+        cod_teacher_destroy(teacher);
+        student_close(&s);
+    }
+}
+
+static void the_strength_of_a_merge_falls_with_its_delay(void **state)
+{
+    (void)state;
+    static const double alphas[] = {1, 0.5, 0.309016994374947};
+    for (int d = 0; d < 3; d++)
+        assert_true(fabs(cod_merge_alpha(d) - alphas[d]) < 1e-12);
+    for (int d = 0; d < 100; d++)
+        assert_true(cod_merge_alpha(d + 1) < cod_merge_alpha(d) && cod_merge_alpha(d + 1) > 0);
+}
+
+static void a_merge_moves_weights_by_the_difference_and_statistics_toward_the_peer(void **state)
+{
+    (void)state;
+    const cod_backend *const backends[] = {&cod_ref_backend, &cod_cpu_backend};
+    for (size_t b = 0; b < 2; b++) {
+        student s;
+        cod_merger *merger;
+        student_open(&s, backends[b]);
+        cod_weights *weights = &s.net.weights;
+        const size_t count = cod_weights_count(weights), trainable = weights->layout.trainable;
+        float *before = floats_new(count), *own = floats_new(count), *peer = floats_new(count),
+              *after = floats_new(count);
+        assert_true(weights->layout.state > 0);
+        assert_ok(cod_merger_create(weights, &merger));
+        for (int d = 0; d < 3; d++) {
+            const double alpha = cod_merge_alpha(d), share = d == 0 ? 0.5 : 1.0 / 3;
+            const uint64_t version = weights->version;
+            assert_ok(cod_weights_download(weights, before));
+            for (size_t i = 0; i < count; i++) {
+                own[i] = before[i] - 0.01f * (float)(i % 3);
+                peer[i] = 0.5f * before[i] + 0.02f * (float)(i % 11);
+            }
+            assert_ok(cod_merger_apply(merger, peer, own, alpha, share));
+            assert_true(weights->version > version);
+            assert_ok(cod_weights_download(weights, after));
+            for (size_t i = 0; i < count; i++) {
+                const double x = (double)before[i], y = (double)peer[i], from = i < trainable ? (double)own[i] : x;
+                const double expected = x + (i < trainable ? alpha : 1) * share * (y - from);
+                assert_true(fabs((double)after[i] - expected) <= 1e-6 * (1 + fabs(expected)));
+            }
+        }
+        /* Without delay and coding, two groups meet at their mean; equal publications move nothing. */
+        assert_ok(cod_weights_download(weights, before));
+        assert_ok(cod_merger_apply(merger, peer, before, 1, 0.5));
+        assert_ok(cod_weights_download(weights, after));
+        for (size_t i = 0; i < count; i++)
+            assert_true(fabs((double)after[i] - 0.5 * ((double)before[i] + (double)peer[i])) <= 1e-5);
+        assert_ok(cod_merger_apply(merger, peer, peer, 1, 0.5));
+        assert_ok(cod_weights_download(weights, before));
+        assert_memory_equal(after, before, trainable * sizeof(float));
+        free(before);
+        free(own);
+        free(peer);
+        free(after);
+        cod_merger_destroy(merger);
+        student_close(&s);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_teacher_predicts_as_its_checkpoint_infers),
+        cmocka_unit_test(the_strength_of_a_merge_falls_with_its_delay),
+        cmocka_unit_test(a_merge_moves_weights_by_the_difference_and_statistics_toward_the_peer),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
