@@ -225,7 +225,8 @@ static const char *choose_window_component(void)
               local = environment_number("OMPI_COMM_WORLD_LOCAL_SIZE");
     const bool no_shared_memory =
         btl != NULL && strchr(btl, '^') == NULL && strstr(btl, "vader") == NULL && strstr(btl, "sm") == NULL;
-    if (getenv("OMPI_MCA_osc") != NULL || !(local < size || no_shared_memory))
+    const bool hosts = local < size || environment_number("SLURM_STEP_NUM_NODES") > 1;
+    if (getenv("OMPI_MCA_osc") != NULL || !(hosts || no_shared_memory))
         return "";
     setenv("OMPI_MCA_osc", "pt2pt", 1);
     return "pt2pt";

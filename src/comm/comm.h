@@ -120,7 +120,7 @@ COD_MUST_CHECK cod_status cod_request_wait(cod_request **request, double timeout
 
 /**
  * Gives a request up and sets *request to NULL: its memory stays in use until the progress thread sees it done, which then
- * calls release(context). If that never happens, release is never called. `release` may be NULL.
+ * calls release(context), which may not call comm. If that never happens, release is never called. `release` may be NULL.
  */
 void cod_request_abandon(cod_request **request, void (*release)(void *context), void *context);
 
