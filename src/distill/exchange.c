@@ -1,79 +1,17 @@
-#include "distill/exchange.h"
+/* The exchange as a whole, and pulling; see exchange_publish.c and exchange_state.c for the rest. */
+#include "distill/exchange_internal.h"
 
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/trace.h"
-#include "distill/codec.h"
 #include "distill/rma.h"
 
-#include <math.h>
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { SHARD_ALIGNMENT = 16, FLAG_INTERVAL = 0, FLAG_PEER, FLAG_VERSION, FLAG_DONE, FLAG_LOST, AGREEMENT_DELAY = 2 };
 enum { NO_PEER = -1 };
-
-/** A published version as this group itself will be seen: what a merge subtracts. */
-typedef struct own_version {
-    uint64_t version; /**< 0 = empty or not complete yet */
-    float *values;    /**< [total] */
-} own_version;
-
-typedef struct held_peer {
-    int group;
-    cod_exchange_model model;
-    float *values, *incoming;  /**< [total of the peer's model] */
-    uint64_t version, refused; /**< held; the newest that was given up */
-    int64_t step, pulled_at;
-    bool foreign; /**< publishes something else; said once */
-} held_peer;
-
-typedef enum exchange_phase { IDLE, PULLING, GATHERING } exchange_phase;
-
-struct cod_exchange {
-    cod_comm *comm;
-    cod_group *group;
-    cod_exchange_options options;
-    cod_exchange_model *models;
-    uint64_t run, total;
-    cod_transport *transport;
-    int rank, size; /**< in the group */
-
-    /* Publishing. */
-    cod_codec encoder, mirror; /**< own shard into the slot; the others' round trip */
-    float *snapshot;           /**< [total] */
-    own_version own[COD_EXCHANGE_OWN_KEPT];
-    own_version *encoding; /**< under way, or NULL */
-    unsigned char *room;
-    int encoded_shards; /**< shards of the own group done */
-    uint64_t version;   /**< last begun */
-    int64_t publish_step;
-    double published_s;
-    bool interval_passed;
-
-    /* Pulling. */
-    held_peer *peers;
-    int peer_count, turn;
-    cod_codec decoder;
-    exchange_phase phase;
-    int64_t phase_since;
-    double moved_s; /**< when the pull last moved */
-    held_peer *pulling;
-    uint64_t pull_version;
-    int shard; /**< being pulled */
-    bool arrived, done, lost;
-    cod_pulled pulled;
-    cod_request *gathering;
-    int proposed;
-    uint64_t proposed_version;
-
-    cod_exchange_counters counters;
-    cod_exchange_array *arrays;
-    size_t array_count;
-    uint64_t *numbers; /**< versions and steps, as saved */
-};
 
 static cod_codec_options codec_options(const cod_exchange *e)
 {
@@ -84,8 +22,7 @@ static cod_codec_options codec_options(const cod_exchange *e)
                                .chunk_values = (uint32_t)e->options.chunk_values};
 }
 
-/** Part `shard` of `shards` of a checkpoint. */
-static cod_codec_range shard_range(const cod_exchange_model *model, int shard, int shards)
+cod_codec_range exchange_shard_range(const cod_exchange_model *model, int shard, int shards)
 {
     const uint64_t total = model->count + model->state_count;
     const uint64_t unit = SHARD_ALIGNMENT, units = (total + unit - 1) / unit;
@@ -102,7 +39,7 @@ static int shards_of(const cod_exchange *e, int group)
 
 static cod_slot_identity identity_of(const cod_exchange *e, int group, int shard)
 {
-    const cod_codec_range range = shard_range(&e->models[group], shard, shards_of(e, group));
+    const cod_codec_range range = exchange_shard_range(&e->models[group], shard, shards_of(e, group));
     return (cod_slot_identity){.run = e->run,
                                .model = e->models[group].hash,
                                .group = (uint32_t)group,
@@ -113,7 +50,7 @@ static cod_slot_identity identity_of(const cod_exchange *e, int group, int shard
                                .exact_from = range.exact_from};
 }
 
-static cod_codec_key key_of(const cod_exchange *e, int group, uint64_t version)
+cod_codec_key exchange_key(const cod_exchange *e, int group, uint64_t version)
 {
     return (cod_codec_key){.run = e->run, .publisher = (uint64_t)group, .version = version};
 }
@@ -124,7 +61,7 @@ static cod_slot_layout common_layout(const cod_exchange *e)
     cod_slot_layout layout = {.slots = (uint32_t)e->options.slots, .groups = (uint32_t)cod_group_count(e->group)};
     for (int g = 0; g < cod_group_count(e->group); g++) {
         for (int s = 0; s < shards_of(e, g); s++) {
-            const cod_codec_range range = shard_range(&e->models[g], s, shards_of(e, g));
+            const cod_codec_range range = exchange_shard_range(&e->models[g], s, shards_of(e, g));
             const uint64_t bytes = cod_align_up(cod_codec_bound(&codec, &range));
             layout.slot_bytes = bytes > layout.slot_bytes ? bytes : layout.slot_bytes;
         }
@@ -225,116 +162,6 @@ cod_status cod_exchange_destroy(cod_exchange *e)
     return status;
 }
 
-/* Publishing. */
-
-static bool is_publication_step(const cod_exchange *e, int64_t step)
-{
-    return e->options.codec != 0 && step > 0 && step % e->options.period == 0 && e->peer_count > 0;
-}
-
-bool cod_exchange_publish_due(const cod_exchange *e, int64_t step)
-{
-    return is_publication_step(e, step) && (e->options.deterministic || e->interval_passed);
-}
-
-/** Encodes up to `chunks` more chunks of the publication under way, own shard and mirrors alike. */
-static cod_status encode_some(cod_exchange *e, uint64_t chunks)
-{
-    const int mine = cod_group_index(e->group);
-    const double begin = cod_clock_s();
-    while (e->encoding != NULL && chunks > 0) {
-        const cod_codec_range range = shard_range(&e->models[mine], e->encoded_shards, e->size);
-        const bool own = e->encoded_shards == e->rank;
-        cod_codec *codec = own ? &e->encoder : &e->mirror;
-        const cod_codec_key key = key_of(e, mine, e->version);
-        if (codec->done == 0 || codec->range.first != range.first || codec->key.version != e->version)
-            cod_codec_begin(codec, &range, &key);
-        float *decoded = e->encoding->values + range.first;
-        const uint64_t before = codec->done;
-        cod_status status = codec == &e->encoder
-                                ? cod_codec_encode(codec, e->snapshot + range.first, chunks, e->room,
-                                                   cod_codec_bound(&codec->options, &range), decoded)
-                                : cod_codec_round_trip(codec, e->snapshot + range.first, chunks, decoded);
-        if (status == COD_ERR_NUMERIC) {
-            /* The slot stays open: nobody reads this version, and training notices a NaN by itself. */
-            e->counters.skipped++;
-            e->encoding = NULL;
-            break;
-        }
-        COD_TRY(status);
-        const uint64_t used = (codec->done - before + codec->options.chunk_values - 1) / codec->options.chunk_values;
-        chunks = used < chunks ? chunks - used : 0;
-        if (!cod_codec_finished(codec))
-            break;
-        if (own) {
-            COD_TRY(e->transport->ops->publish_end(e->transport, e->version, e->publish_step, e->encoder.bytes));
-            e->counters.published++;
-            e->counters.published_bytes += e->encoder.bytes;
-        }
-        codec->done = 0;
-        if (++e->encoded_shards == e->size) {
-            e->encoding->version = e->version;
-            e->encoding = NULL;
-        }
-    }
-    e->counters.encode_s += cod_clock_s() - begin;
-    return COD_OK;
-}
-
-/** Deterministic: waits until those who read this rank have taken what the next slot holds. */
-static cod_status wait_for_readers(cod_exchange *e)
-{
-    const int groups = cod_group_count(e->group), mine = cod_group_index(e->group);
-    const uint64_t slots = (uint64_t)e->options.slots;
-    const double begin = cod_clock_s();
-    if (e->version <= slots)
-        return COD_OK;
-    for (int i = 1; i < groups; i++) {
-        const int reader = (mine + groups - i) % groups;
-        uint64_t taken = 0;
-        if (e->options.peers == COD_PEERS_RING && i > 1)
-            break;
-        while (taken + slots < e->version) {
-            COD_TRY(e->transport->ops->acknowledged(e->transport, cod_group_world_rank(e->group, reader, 0),
-                                                    (uint32_t)mine, &taken));
-            if (cod_clock_s() - begin > e->options.pull_timeout_s)
-                return cod_fail(COD_ERR_PEER,
-                                "deterministic exchange: group %d did not take version %llu within %.0f s", reader,
-                                (unsigned long long)(e->version - slots), e->options.pull_timeout_s);
-            sched_yield();
-        }
-    }
-    return COD_OK;
-}
-
-cod_status cod_exchange_publish(cod_exchange *e, const float *parameters, const float *state, int64_t step)
-{
-    const double begin = cod_clock_s();
-    const cod_exchange_model *mine = &e->models[cod_group_index(e->group)];
-    COD_REQUIRE(step > e->publish_step && step % e->options.period == 0,
-                "step %lld is no step to publish after: the last was %lld, the period is %lld", (long long)step,
-                (long long)e->publish_step, (long long)e->options.period);
-    COD_TRY(encode_some(e, UINT64_MAX)); /* the last one must be complete */
-    e->version = (uint64_t)(step / e->options.period);
-    e->publish_step = step;
-    if (e->options.deterministic)
-        COD_TRY(wait_for_readers(e));
-    memcpy(e->snapshot, parameters, mine->count * sizeof(float));
-    if (mine->state_count > 0)
-        memcpy(e->snapshot + mine->count, state, mine->state_count * sizeof(float));
-    e->encoding = &e->own[e->version % COD_EXCHANGE_OWN_KEPT];
-    e->encoding->version = 0;
-    e->encoded_shards = 0;
-    e->encoder.done = e->mirror.done = 0;
-    e->published_s = cod_clock_s();
-    e->interval_passed = e->options.min_interval_ms == 0;
-    COD_TRY(e->transport->ops->publish_begin(e->transport, &e->room));
-    if (e->options.deterministic)
-        COD_TRY(encode_some(e, UINT64_MAX));
-    e->counters.seconds += cod_clock_s() - begin;
-    return COD_OK;
-}
-
 /* Pulling. */
 
 static int first_shard(const cod_exchange *e, const held_peer *peer, int from)
@@ -407,8 +234,8 @@ static cod_status move_pull(cod_exchange *e, uint64_t chunks)
             return COD_OK;
         e->arrived = true;
         e->counters.pulled_bytes += e->pulled.bytes;
-        const cod_codec_range range = shard_range(&peer->model, e->shard, shards_of(e, peer->group));
-        const cod_codec_key key = key_of(e, peer->group, e->pull_version);
+        const cod_codec_range range = exchange_shard_range(&peer->model, e->shard, shards_of(e, peer->group));
+        const cod_codec_key key = exchange_key(e, peer->group, e->pull_version);
         cod_codec_begin(&e->decoder, &range, &key);
     }
     const cod_status status =
@@ -434,7 +261,7 @@ static cod_status start_gather(cod_exchange *e, int64_t step)
     cod_group_part *parts = malloc((size_t)shards * sizeof *parts);
     COD_REQUIRE_MEMORY(parts);
     for (int k = 0; k < shards; k++) {
-        const cod_codec_range range = shard_range(&peer->model, k, shards);
+        const cod_codec_range range = exchange_shard_range(&peer->model, k, shards);
         parts[k] = (cod_group_part){
             .root = k % e->size, .offset = range.first * sizeof(float), .bytes = range.count * sizeof(float)};
     }
@@ -552,8 +379,8 @@ cod_status cod_exchange_advance(cod_exchange *e, int64_t step)
         if (e->version > 0 && step == e->publish_step + e->options.lag_steps)
             COD_TRY(take_all(e, step));
     } else {
-        e->counters.skipped += is_publication_step(e, step) && e->publish_step != step;
-        COD_TRY(encode_some(e, chunks_a_step(e, e->total)));
+        e->counters.skipped += exchange_is_publication_step(e, step) && e->publish_step != step;
+        COD_TRY(exchange_encode_some(e, chunks_a_step(e, e->total)));
         COD_TRY(move_phase(e));
     }
     e->counters.seconds += cod_clock_s() - begin;
@@ -626,72 +453,4 @@ void cod_exchange_read_checkpoint(const cod_exchange *e, int peer, cod_exchange_
 void cod_exchange_read_counters(const cod_exchange *e, cod_exchange_counters *out)
 {
     *out = e->counters;
-}
-/* Saving and restoring an exchange. */
-
-/** Versions and steps in a fixed order: own, then a triple for each peer and one number for each own version kept. */
-static void pack_numbers(cod_exchange *e, bool restore)
-{
-    uint64_t *at = e->numbers;
-#define NUMBER(field, type)                                                                                            \
-    do {                                                                                                               \
-        if (restore)                                                                                                   \
-            (field) = (type)*at;                                                                                       \
-        else                                                                                                           \
-            *at = (uint64_t)(field);                                                                                   \
-        at++;                                                                                                          \
-    } while (0)
-    NUMBER(e->version, uint64_t);
-    NUMBER(e->publish_step, int64_t);
-    for (int i = 0; i < COD_EXCHANGE_OWN_KEPT; i++)
-        NUMBER(e->own[i].version, uint64_t);
-    for (int i = 0; i < e->peer_count; i++) {
-        NUMBER(e->peers[i].version, uint64_t);
-        NUMBER(e->peers[i].step, int64_t);
-        NUMBER(e->peers[i].pulled_at, int64_t);
-    }
-#undef NUMBER
-}
-
-static void add_array(cod_exchange *e, const char *name, int index, void *data, size_t bytes, bool of_group)
-{
-    cod_exchange_array *array = &e->arrays[e->array_count++];
-    *array = (cod_exchange_array){.data = data, .bytes = bytes, .of_group = of_group};
-    snprintf(array->name, sizeof array->name, "exchange.%s.%d", name, index);
-}
-
-cod_status cod_exchange_state(cod_exchange *e, const cod_exchange_array **arrays, size_t *count)
-{
-    void *slots;
-    size_t slot_bytes;
-    const size_t numbers = 2 + COD_EXCHANGE_OWN_KEPT + 3 * (size_t)e->peer_count;
-    COD_TRY(encode_some(e, UINT64_MAX));
-    if (e->arrays == NULL) {
-        e->arrays = calloc(2 + COD_EXCHANGE_OWN_KEPT + (size_t)e->peer_count, sizeof *e->arrays);
-        e->numbers = calloc(numbers, sizeof *e->numbers);
-        COD_REQUIRE_MEMORY(e->arrays);
-        COD_REQUIRE_MEMORY(e->numbers);
-    }
-    e->array_count = 0;
-    pack_numbers(e, false);
-    e->transport->ops->state(e->transport, &slots, &slot_bytes);
-    add_array(e, "numbers", 0, e->numbers, numbers * sizeof *e->numbers, true);
-    add_array(e, "slots", 0, slots, slot_bytes, false);
-    for (int i = 0; i < COD_EXCHANGE_OWN_KEPT; i++)
-        add_array(e, "own", i, e->own[i].values, e->total * sizeof(float), true);
-    for (int i = 0; i < e->peer_count; i++)
-        add_array(e, "peer", i, e->peers[i].values,
-                  (e->peers[i].model.count + e->peers[i].model.state_count) * sizeof(float), true);
-    *arrays = e->arrays;
-    *count = e->array_count;
-    return COD_OK;
-}
-
-cod_status cod_exchange_restored(cod_exchange *e)
-{
-    COD_REQUIRE(e->numbers != NULL, "cod_exchange_restored() without cod_exchange_state() before");
-    pack_numbers(e, true);
-    for (int i = 0; i < e->peer_count; i++)
-        e->peers[i].refused = 0;
-    return e->transport->ops->restored(e->transport);
 }

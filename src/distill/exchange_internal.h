@@ -1,0 +1,81 @@
+/**
+ * @file
+ * What the files of the exchange share.
+ */
+#ifndef COD_DISTILL_EXCHANGE_INTERNAL_H
+#define COD_DISTILL_EXCHANGE_INTERNAL_H
+
+#include "distill/codec.h"
+#include "distill/exchange.h"
+#include "distill/transport.h"
+
+/** A published version as this group itself will be seen: what a merge subtracts. */
+typedef struct own_version {
+    uint64_t version; /**< 0 = empty or not complete yet */
+    float *values;    /**< [total] */
+} own_version;
+
+typedef struct held_peer {
+    int group;
+    cod_exchange_model model;
+    float *values, *incoming;  /**< [total of the peer's model] */
+    uint64_t version, refused; /**< held; the newest that was given up */
+    int64_t step, pulled_at;
+    bool foreign; /**< publishes something else; said once */
+} held_peer;
+
+typedef enum exchange_phase { IDLE, PULLING, GATHERING } exchange_phase;
+
+struct cod_exchange {
+    cod_comm *comm;
+    cod_group *group;
+    cod_exchange_options options;
+    cod_exchange_model *models;
+    uint64_t run, total;
+    cod_transport *transport;
+    int rank, size; /**< in the group */
+
+    /* Publishing. */
+    cod_codec encoder, mirror; /**< own shard into the slot; the others' round trip */
+    float *snapshot;           /**< [total] */
+    own_version own[COD_EXCHANGE_OWN_KEPT];
+    own_version *encoding; /**< under way, or NULL */
+    unsigned char *room;
+    int encoded_shards; /**< shards of the own group done */
+    uint64_t version;   /**< last begun */
+    int64_t publish_step;
+    double published_s;
+    bool interval_passed;
+
+    /* Pulling. */
+    held_peer *peers;
+    int peer_count, turn;
+    cod_codec decoder;
+    exchange_phase phase;
+    int64_t phase_since;
+    double moved_s; /**< when the pull last moved */
+    held_peer *pulling;
+    uint64_t pull_version;
+    int shard; /**< being pulled */
+    bool arrived, done, lost;
+    cod_pulled pulled;
+    cod_request *gathering;
+    int proposed;
+    uint64_t proposed_version;
+
+    cod_exchange_counters counters;
+    cod_exchange_array *arrays;
+    size_t array_count;
+    uint64_t *numbers; /**< versions and steps, as saved */
+};
+
+/** Part `shard` of `shards` of a checkpoint. */
+cod_codec_range exchange_shard_range(const cod_exchange_model *model, int shard, int shards);
+cod_codec_key exchange_key(const cod_exchange *e, int group, uint64_t version);
+
+/** Whether a publication is due after this step, were there no minimum interval. */
+bool exchange_is_publication_step(const cod_exchange *e, int64_t step);
+/** Encodes up to `chunks` more chunks of the publication under way, own shard and mirrors alike. */
+COD_MUST_CHECK cod_status exchange_encode_some(cod_exchange *e, uint64_t chunks);
+
+#endif

@@ -1,0 +1,114 @@
+/* Publishing: one consistent copy, then its encoding a few chunks a step. */
+#include "distill/exchange_internal.h"
+
+#include "core/trace.h"
+
+#include <sched.h>
+#include <string.h>
+
+bool exchange_is_publication_step(const cod_exchange *e, int64_t step)
+{
+    return e->options.codec != 0 && step > 0 && step % e->options.period == 0 && e->peer_count > 0;
+}
+
+bool cod_exchange_publish_due(const cod_exchange *e, int64_t step)
+{
+    return exchange_is_publication_step(e, step) && (e->options.deterministic || e->interval_passed);
+}
+
+cod_status exchange_encode_some(cod_exchange *e, uint64_t chunks)
+{
+    const int mine = cod_group_index(e->group);
+    const double begin = cod_clock_s();
+    while (e->encoding != NULL && chunks > 0) {
+        const cod_codec_range range = exchange_shard_range(&e->models[mine], e->encoded_shards, e->size);
+        const bool own = e->encoded_shards == e->rank;
+        cod_codec *codec = own ? &e->encoder : &e->mirror;
+        const cod_codec_key key = exchange_key(e, mine, e->version);
+        if (codec->done == 0 || codec->range.first != range.first || codec->key.version != e->version)
+            cod_codec_begin(codec, &range, &key);
+        float *decoded = e->encoding->values + range.first;
+        const uint64_t before = codec->done;
+        cod_status status = codec == &e->encoder
+                                ? cod_codec_encode(codec, e->snapshot + range.first, chunks, e->room,
+                                                   cod_codec_bound(&codec->options, &range), decoded)
+                                : cod_codec_round_trip(codec, e->snapshot + range.first, chunks, decoded);
+        if (status == COD_ERR_NUMERIC) {
+            /* The slot stays open: nobody reads this version, and training notices a NaN by itself. */
+            e->counters.skipped++;
+            e->encoding = NULL;
+            break;
+        }
+        COD_TRY(status);
+        const uint64_t used = (codec->done - before + codec->options.chunk_values - 1) / codec->options.chunk_values;
+        chunks = used < chunks ? chunks - used : 0;
+        if (!cod_codec_finished(codec))
+            break;
+        if (own) {
+            COD_TRY(e->transport->ops->publish_end(e->transport, e->version, e->publish_step, e->encoder.bytes));
+            e->counters.published++;
+            e->counters.published_bytes += e->encoder.bytes;
+        }
+        codec->done = 0;
+        if (++e->encoded_shards == e->size) {
+            e->encoding->version = e->version;
+            e->encoding = NULL;
+        }
+    }
+    e->counters.encode_s += cod_clock_s() - begin;
+    return COD_OK;
+}
+
+/** Deterministic: waits until those who read this rank have taken what the next slot holds. */
+static cod_status wait_for_readers(cod_exchange *e)
+{
+    const int groups = cod_group_count(e->group), mine = cod_group_index(e->group);
+    const uint64_t slots = (uint64_t)e->options.slots;
+    const double begin = cod_clock_s();
+    if (e->version <= slots)
+        return COD_OK;
+    for (int i = 1; i < groups; i++) {
+        const int reader = (mine + groups - i) % groups;
+        uint64_t taken = 0;
+        if (e->options.peers == COD_PEERS_RING && i > 1)
+            break;
+        while (taken + slots < e->version) {
+            COD_TRY(e->transport->ops->acknowledged(e->transport, cod_group_world_rank(e->group, reader, 0),
+                                                    (uint32_t)mine, &taken));
+            if (cod_clock_s() - begin > e->options.pull_timeout_s)
+                return cod_fail(COD_ERR_PEER,
+                                "deterministic exchange: group %d did not take version %llu within %.0f s", reader,
+                                (unsigned long long)(e->version - slots), e->options.pull_timeout_s);
+            sched_yield();
+        }
+    }
+    return COD_OK;
+}
+
+cod_status cod_exchange_publish(cod_exchange *e, const float *parameters, const float *state, int64_t step)
+{
+    const double begin = cod_clock_s();
+    const cod_exchange_model *mine = &e->models[cod_group_index(e->group)];
+    COD_REQUIRE(step > e->publish_step && step % e->options.period == 0,
+                "step %lld is no step to publish after: the last was %lld, the period is %lld", (long long)step,
+                (long long)e->publish_step, (long long)e->options.period);
+    COD_TRY(exchange_encode_some(e, UINT64_MAX)); /* the last one must be complete */
+    e->version = (uint64_t)(step / e->options.period);
+    e->publish_step = step;
+    if (e->options.deterministic)
+        COD_TRY(wait_for_readers(e));
+    memcpy(e->snapshot, parameters, mine->count * sizeof(float));
+    if (mine->state_count > 0)
+        memcpy(e->snapshot + mine->count, state, mine->state_count * sizeof(float));
+    e->encoding = &e->own[e->version % COD_EXCHANGE_OWN_KEPT];
+    e->encoding->version = 0;
+    e->encoded_shards = 0;
+    e->encoder.done = e->mirror.done = 0;
+    e->published_s = cod_clock_s();
+    e->interval_passed = e->options.min_interval_ms == 0;
+    COD_TRY(e->transport->ops->publish_begin(e->transport, &e->room));
+    if (e->options.deterministic)
+        COD_TRY(exchange_encode_some(e, UINT64_MAX));
+    e->counters.seconds += cod_clock_s() - begin;
+    return COD_OK;
+}

@@ -1,0 +1,72 @@
+/* Saving and restoring an exchange. */
+#include "distill/exchange_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/** Versions and steps in a fixed order: own, then a triple for each peer and one number for each own version kept. */
+static void pack_numbers(cod_exchange *e, bool restore)
+{
+    uint64_t *at = e->numbers;
+#define NUMBER(field, type)                                                                                            \
+    do {                                                                                                               \
+        if (restore)                                                                                                   \
+            (field) = (type)*at;                                                                                       \
+        else                                                                                                           \
+            *at = (uint64_t)(field);                                                                                   \
+        at++;                                                                                                          \
+    } while (0)
+    NUMBER(e->version, uint64_t);
+    NUMBER(e->publish_step, int64_t);
+    for (int i = 0; i < COD_EXCHANGE_OWN_KEPT; i++)
+        NUMBER(e->own[i].version, uint64_t);
+    for (int i = 0; i < e->peer_count; i++) {
+        NUMBER(e->peers[i].version, uint64_t);
+        NUMBER(e->peers[i].step, int64_t);
+        NUMBER(e->peers[i].pulled_at, int64_t);
+    }
+#undef NUMBER
+}
+
+static void add_array(cod_exchange *e, const char *name, int index, void *data, size_t bytes, bool of_group)
+{
+    cod_exchange_array *array = &e->arrays[e->array_count++];
+    *array = (cod_exchange_array){.data = data, .bytes = bytes, .of_group = of_group};
+    snprintf(array->name, sizeof array->name, "exchange.%s.%d", name, index);
+}
+
+cod_status cod_exchange_state(cod_exchange *e, const cod_exchange_array **arrays, size_t *count)
+{
+    void *slots;
+    size_t slot_bytes;
+    const size_t numbers = 2 + COD_EXCHANGE_OWN_KEPT + 3 * (size_t)e->peer_count;
+    COD_TRY(exchange_encode_some(e, UINT64_MAX));
+    if (e->arrays == NULL) {
+        e->arrays = calloc(2 + COD_EXCHANGE_OWN_KEPT + (size_t)e->peer_count, sizeof *e->arrays);
+        e->numbers = calloc(numbers, sizeof *e->numbers);
+        COD_REQUIRE_MEMORY(e->arrays);
+        COD_REQUIRE_MEMORY(e->numbers);
+    }
+    e->array_count = 0;
+    pack_numbers(e, false);
+    e->transport->ops->state(e->transport, &slots, &slot_bytes);
+    add_array(e, "numbers", 0, e->numbers, numbers * sizeof *e->numbers, true);
+    add_array(e, "slots", 0, slots, slot_bytes, false);
+    for (int i = 0; i < COD_EXCHANGE_OWN_KEPT; i++)
+        add_array(e, "own", i, e->own[i].values, e->total * sizeof(float), true);
+    for (int i = 0; i < e->peer_count; i++)
+        add_array(e, "peer", i, e->peers[i].values,
+                  (e->peers[i].model.count + e->peers[i].model.state_count) * sizeof(float), true);
+    *arrays = e->arrays;
+    *count = e->array_count;
+    return COD_OK;
+}
+
+cod_status cod_exchange_restored(cod_exchange *e)
+{
+    COD_REQUIRE(e->numbers != NULL, "cod_exchange_restored() without cod_exchange_state() before");
+    pack_numbers(e, true);
+    for (int i = 0; i < e->peer_count; i++)
+        e->peers[i].refused = 0;
+    return e->transport->ops->restored(e->transport);
+}
