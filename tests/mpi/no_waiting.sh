@@ -1,0 +1,34 @@
+#!/bin/bash
+# Trains 4 groups of 1 rank on a few photographs and checks that between start-up and the end no rank made a call that
+# could wait for another group. Usage: no_waiting.sh MPIEXEC CODISTILL PMPI_LIBRARY FOLDER
+set -euo pipefail
+mpiexec=$1 codistill=$2 library=$3 folder=$4
+photos=${COD_DATA:?}/photos
+[ -d "$photos" ] || { echo "skipped: no $photos"; exit 77; }
+
+rm -rf "$folder"
+mkdir -p "$folder/photos"
+find "$(realpath "$photos")" -name '*.jpg' | sort | sed -n 1,12p | while read -r photo; do ln -s "$photo" "$folder/photos"; done
+cat > "$folder/run.yaml" <<END
+name: no-waiting
+seed: 1
+output: $folder/runs
+cluster: {groups: 4, ranks_per_group: 1, threads: 1}
+model: {name: srresnet, blocks: 1, channels: 8, scale: 4, norm: none, init: shared}
+data: {path: $folder/photos, val_count: 2, patch: 16, batch: 2}
+train: {strategy: codistill, steps: 150, rate: 1.0e-3}
+distill: {weight: 0.1, burn_in: 20, ramp: 20}
+exchange: {period: 10, codec: int8, merge: delay_corrected}
+eval: {every: 60}
+checkpoint: {every: 75}
+END
+COD_PMPI_OUT=$folder/calls "$mpiexec" --allow-run-as-root --oversubscribe --bind-to none -n 4 -x LD_PRELOAD="$library" \
+    -x COD_PMPI_OUT "$codistill" train "$folder/run.yaml" > "$folder/log" 2>&1 || { cat "$folder/log"; exit 1; }
+failed=0
+for rank in 0 1 2 3; do
+    counts=$(cat "$folder/calls.$rank")
+    echo "rank $rank: $counts"
+    # Gets were seen, start-up was seen to be counted, and nothing in between.
+    [[ $counts =~ ^gets\ [1-9][0-9]*\ before\ [1-9][0-9]*\ during\ 0\ after ]] || failed=1
+done
+exit $failed
