@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 enum { URGENT_PAUSE_US = 50, SPINS_BEFORE_SLEEP = 2000, WAIT_PAUSE_US = 50 };
 
@@ -357,8 +356,8 @@ cod_status cod_comm_finalize(cod_comm *comm)
 
 _Noreturn void cod_comm_abort(int exit_code)
 {
-    MPI_Abort(MPI_COMM_WORLD, exit_code);
-    _exit(exit_code);
+    for (;;) /* MPI does not promise that its abort never returns */
+        MPI_Abort(MPI_COMM_WORLD, exit_code);
 }
 
 int cod_comm_rank(const cod_comm *comm)

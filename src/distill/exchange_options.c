@@ -25,7 +25,7 @@ static const cod_option options[] = {
      "least time between two publications, so that tiny models do not outrun their readers"},
     {"max_staleness_steps", COD_OPTION_INT, FIELD(max_staleness_steps), "0", 0, 1e12, NULL,
      "age from which a teacher's weight falls to zero; 0 = twenty periods"},
-    {"pull_timeout_s", COD_OPTION_FLOAT, FIELD(pull_timeout_s), "60", 0.1, 86400, NULL,
+    {"pull_timeout_s", COD_OPTION_FLOAT, FIELD(pull_timeout_s), "10", 0.1, 86400, NULL,
      "seconds after which a pull that does not move is given up"},
     {"deterministic", COD_OPTION_BOOL, FIELD(deterministic), "false", 0, 0, NULL,
      "groups wait for each other's publications, so that runs replay bit for bit; for tests and bug reports"},
