@@ -182,8 +182,9 @@ static void *progress_loop(void *context)
         MPI_Iprobe(MPI_ANY_SOURCE, COD_TAG_NEVER, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
         sweep_abandoned(comm);
         comm->counters.polls++;
+        const double idle_ms = comm->progress_interval_ms;
         comm_unlock(comm);
-        sleep_us(atomic_load(&comm->urgent) > 0 ? URGENT_PAUSE_US : (long)(1e3 * comm->progress_interval_ms));
+        sleep_us(atomic_load(&comm->urgent) > 0 ? URGENT_PAUSE_US : (long)(1e3 * idle_ms));
     }
     return NULL;
 }
@@ -327,8 +328,10 @@ cod_status cod_comm_init(const cod_comm_options *options, cod_comm **out)
 
 void cod_comm_configure(cod_comm *comm, const cod_comm_options *options)
 {
+    comm_lock(comm);
     comm->teardown_timeout_s = options->teardown_timeout_s;
     comm->progress_interval_ms = options->progress_interval_ms;
+    comm_unlock(comm);
 }
 
 cod_status cod_comm_finalize(cod_comm *comm)
