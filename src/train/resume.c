@@ -28,6 +28,10 @@ static cod_status save_group(trainer *t)
     if (values == NULL)
         COD_TRY_GOTO(status, end, COD_ERR_MEMORY);
     COD_TRY_GOTO(status, end, cod_weights_download(&t->weights, values));
+    /* The group learns of a bad loss two steps late: what it spoiled must not push out the last good checkpoint. */
+    for (size_t i = 0; i < count; i++)
+        if (!isfinite(values[i]))
+            COD_TRY_GOTO(status, end, trainer_report_not_finite(t, "weights", context->step));
     COD_TRY_GOTO(status, end, cod_checkpoint_add_f32(&checkpoint, "values", values, count));
     for (size_t i = 0; cod_optimiser_state(context->optimiser, i, &name, &buffer, &bytes); i++) {
         float *state = cod_arena_alloc(&checkpoint.arena, bytes);
@@ -58,10 +62,18 @@ static cod_status save_rank(trainer *t)
         status = t->strategy->ops->save(t->strategy, &checkpoint);
     if (status == COD_OK)
         status = cod_checkpoint_write(&checkpoint, t->checkpoints, t->context.step, part);
-    if (status == COD_OK)
-        status = cod_checkpoint_prune(t->checkpoints, part, t->config->checkpoint.keep);
     cod_checkpoint_clear(&checkpoint);
     return status;
+}
+
+/** Older checkpoints go only once the new one is complete: a group that is killed in between keeps one to resume from. */
+static cod_status prune(const trainer *t)
+{
+    char part[32];
+    rank_part(t, cod_comm_rank(t->context.comm), part);
+    if (t->config->strategy->keeps_state)
+        COD_TRY(cod_checkpoint_prune(t->checkpoints, part, t->config->checkpoint.keep));
+    return t->leader ? cod_checkpoint_prune(t->checkpoints, t->part, t->config->checkpoint.keep) : COD_OK;
 }
 
 cod_status trainer_save_checkpoint(trainer *t)
@@ -72,9 +84,8 @@ cod_status trainer_save_checkpoint(trainer *t)
         status = save_rank(t);
     if (status == COD_OK && t->leader)
         status = save_group(t);
-    if (status == COD_OK && t->leader)
-        status = cod_checkpoint_prune(t->checkpoints, t->part, t->config->checkpoint.keep);
-    return cod_group_agree(t->group, status, NULL);
+    COD_TRY(cod_group_agree(t->group, status, NULL));
+    return cod_group_agree(t->group, prune(t), NULL);
 }
 
 /** Parts that a resume of this group needs, or of all groups when runs must replay. */

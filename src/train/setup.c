@@ -238,13 +238,21 @@ cod_status trainer_set_up(trainer *t)
     COD_TRY(STRATEGY(t, start, context));
     COD_TRY(trainer_resume(t));
     t->first_step = context->step;
-    cod_status status = start_loader(t);
+    cod_status status = COD_OK;
+    if (context->step > context->steps)
+        status =
+            cod_fail(COD_ERR_ARGUMENT,
+                     "the run is at step %lld already, train.steps asks for %lld (checkpoint.resume=never starts anew)",
+                     (long long)context->step, (long long)context->steps);
+    if (status == COD_OK)
+        status = start_loader(t);
     if (status == COD_OK)
         status = open_trace(t);
     if (status == COD_OK && t->leader)
         status = cod_metrics_open(t->folder, cod_group_index(t->group), context->step, t->config->log.tensorboard,
                                   &t->metrics);
-    t->step_ms = malloc((size_t)(context->steps - context->step + 1) * sizeof *t->step_ms);
+    if (status == COD_OK)
+        t->step_ms = malloc((size_t)(context->steps - context->step + 1) * sizeof *t->step_ms);
     if (status == COD_OK && t->step_ms == NULL)
         status = cod_fail(COD_ERR_MEMORY, "out of memory for the times of %lld steps", (long long)context->steps);
     return cod_group_agree(world, status, NULL);

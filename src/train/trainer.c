@@ -73,7 +73,7 @@ static const char *find_bad_tensor(trainer *t, const cod_buffer *buffer, size_t 
     return name;
 }
 
-static cod_status report_bad_loss(trainer *t, int64_t step)
+cod_status trainer_report_not_finite(trainer *t, const char *what, int64_t step)
 {
     const char *weight = find_bad_tensor(t, t->weights.values, cod_weights_count(&t->weights));
     const char *grad = find_bad_tensor(t, t->weights.grads, t->weights.layout.trainable);
@@ -81,13 +81,18 @@ static cod_status report_bad_loss(trainer *t, int64_t step)
     cod_int_list steps = {0};
     const char *part = t->part;
     char good[64] = "there is no checkpoint yet";
-    if (cod_checkpoint_list(t->checkpoints, &part, 1, &arena, &steps) == COD_OK && steps.count > 0)
-        snprintf(good, sizeof good, "the last good checkpoint is of step %lld", (long long)steps.items[0]);
+    size_t newest = 0;
+    if (cod_checkpoint_list(t->checkpoints, &part, 1, &arena, &steps) == COD_OK) {
+        while (newest < steps.count && steps.items[newest] >= step)
+            newest++;
+        if (newest < steps.count)
+            snprintf(good, sizeof good, "the last good checkpoint is of step %lld", (long long)steps.items[newest]);
+    }
     const cod_status status =
         cod_fail(COD_ERR_NUMERIC,
-                 "the loss became NaN or infinite at step %lld (first bad weight: %s; first bad gradient: %s); %s; "
+                 "the %s became NaN or infinite at step %lld (first bad weight: %s; first bad gradient: %s); %s; "
                  "try a lower train.rate, train.clip_norm, or train.warmup",
-                 (long long)step, weight ? weight : "none", grad ? grad : "none", good);
+                 what, (long long)step, weight ? weight : "none", grad ? grad : "none", good);
     cod_arena_clear(&arena);
     return status;
 }
@@ -101,7 +106,7 @@ static cod_status agree(trainer *t, agreement *slot, int64_t step, bool *stop)
     COD_TRY(cod_request_wait(&slot->request, INFINITY));
     const double size = cod_group_size(t->group);
     if (slot->values[1] > 0)
-        return report_bad_loss(t, step);
+        return trainer_report_not_finite(t, "loss", step);
     *stop = *stop || slot->values[2] > 0;
     t->task_loss_sum += slot->values[0] / size;
     t->loss_steps++;

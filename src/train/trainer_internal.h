@@ -76,4 +76,7 @@ double trainer_median_ms(const trainer *t, size_t last);
 /** Final models, summary.json. Collective on all ranks. */
 COD_MUST_CHECK cod_status trainer_finish(trainer *t);
 
+/** The failure of step `step` (NaN, infinity), naming the tensor and the last checkpoint from before it. */
+COD_MUST_CHECK cod_status trainer_report_not_finite(trainer *t, const char *what, int64_t step);
+
 #endif
