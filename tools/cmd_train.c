@@ -22,7 +22,7 @@ static const char help[] =
     "The run's folder, OUTPUT/NAME, receives config.yaml, metrics.GROUP.jsonl, tensorboard/, checkpoints/,\n"
     "samples/, group.GROUP.safetensors, final.safetensors and summary.json.\n"
     "SIGINT, SIGTERM and SIGUSR1 save and end; the same command goes on from there.\n"
-    "A mpirun of your own should give ranks time to save: --mca odls_base_sigkill_timeout 60.\n";
+    "To a mpirun of your own send SIGUSR1: SIGTERM and SIGINT make it kill its ranks after one second.\n";
 
 static volatile int stop_signal;
 
@@ -103,6 +103,17 @@ static cod_status load_agreed(cod_comm *comm, const train_arguments *arguments, 
     return cod_group_agree(cod_comm_world(comm), status, NULL);
 }
 
+/**
+ * Before a rank speaks and aborts the job: time for the one that knows why, and of several for the lowest, whose abort
+ * silences the others.
+ */
+static void let_others_speak(const cod_comm *comm, cod_status status)
+{
+    enum { STAGGER_MS = 250, LONGEST_MS = 3000 };
+    const int rank = cod_comm_rank(comm), ms = rank < LONGEST_MS / STAGGER_MS ? rank * STAGGER_MS : LONGEST_MS;
+    usleep(1000u * (useconds_t)(status == COD_ERR_PEER ? LONGEST_MS : ms));
+}
+
 /** Says why, once: every rank that failed by itself speaks, but of equal failures only the first rank. */
 static int fail_job(cod_comm *comm, cod_status status, bool agreed)
 {
@@ -141,8 +152,10 @@ static int train_joined(const train_arguments *arguments)
     cod_train_ending ending = COD_TRAIN_FINISHED;
     status = cod_train_run(&request, &ending);
     cod_file_log_close(log.file);
-    if (status != COD_OK)
+    if (status != COD_OK) {
+        let_others_speak(comm, status);
         cod_comm_abort(fail_job(comm, status, false));
+    }
     if (cod_comm_rank(comm) == 0)
         cod_launch_leave_exit_code(COD_EXIT_OK);
     status = cod_comm_finalize(comm);

@@ -3,21 +3,40 @@
 #include "tools/cmd.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define EXIT_FILE "COD_EXIT_FILE"
 
-static volatile sig_atomic_t child;
+static volatile sig_atomic_t child, asked;
 
+/**
+ * mpirun answers SIGTERM and SIGINT by killing its ranks, after a sleep that it also keeps after every abort; SIGUSR1 it
+ * only hands on, and ranks save and end. Who asks twice does not want to wait.
+ */
 static void pass_on(int signal)
 {
+    const int known = asked++ == 0 || signal == SIGUSR1 ? SIGUSR1 : SIGTERM;
     if (child > 0)
-        kill((pid_t)child, signal);
+        kill((pid_t)child, known);
+}
+
+/** In the child: away from the terminal's Ctrl-C, which is for the parent to hand on, and gone when the parent is. */
+static void detach(pid_t parent)
+{
+    const int null = open("/dev/null", O_RDONLY);
+    if (null >= 0)
+        dup2(null, STDIN_FILENO);
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent)
+        _exit(COD_EXIT_FAILED);
 }
 
 void cod_launch_leave_exit_code(int code)
@@ -56,10 +75,9 @@ int cod_launch(int ranks, int argc, char **argv)
     self[length] = '\0';
     snprintf(count, sizeof count, "%d", ranks);
     setenv(EXIT_FILE, exit_path, 1);
-    /* Ranks may be as many as there are, cores or not; and they get a minute to save when asked to stop. */
+    /* Ranks may be as many as there are, cores or not. */
     setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
     setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 0);
-    setenv("OMPI_MCA_odls_base_sigkill_timeout", "60", 0);
     if (geteuid() == 0) {
         setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
         setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
@@ -68,13 +86,14 @@ int cod_launch(int ranks, int argc, char **argv)
     if (args == NULL)
         return COD_EXIT_FAILED;
     int used = 0;
-    char *const head[] = {"mpirun", "-n", count, self, "train"};
+    char *const head[] = {"mpirun", "--quiet", "-n", count, self, "train"};
     for (size_t i = 0; i < sizeof head / sizeof head[0]; i++)
         args[used++] = head[i];
     for (int i = 1; i < argc; i++)
         args[used++] = argv[i];
-    const pid_t pid = fork();
+    const pid_t parent = getpid(), pid = fork();
     if (pid == 0) {
+        detach(parent);
         execvp(args[0], args);
         fprintf(stderr,
                 "codistill: cannot start mpirun: %s; install it (openmpi-bin), or set cluster.groups=1 and "
