@@ -8,7 +8,21 @@ pkg_check_modules(CJSON REQUIRED IMPORTED_TARGET libcjson)
 find_library(DNNL_LIBRARY dnnl REQUIRED)
 find_path(DNNL_INCLUDE_DIR dnnl.h REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS C)
-find_package(MPI REQUIRED COMPONENTS C)
+
+# The message layer: an installed MPI, or for the thread sanitizer ranks that are threads of one process.
+set(COD_MPI library CACHE STRING "Message layer of comm: library or inprocess")
+set_property(CACHE COD_MPI PROPERTY STRINGS library inprocess)
+if(COD_MPI STREQUAL inprocess)
+    set(inprocess_dir ${CMAKE_CURRENT_SOURCE_DIR}/tests/mpi/inprocess)
+    add_library(cod_mpi STATIC ${inprocess_dir}/mpi.c ${inprocess_dir}/job.c)
+    target_include_directories(cod_mpi PUBLIC ${inprocess_dir})
+    target_link_libraries(cod_mpi PRIVATE cod_flags PUBLIC Threads::Threads)
+    target_link_options(cod_mpi INTERFACE -Wl,--wrap=pthread_create) # a rank's threads belong to it
+else()
+    find_package(MPI REQUIRED COMPONENTS C)
+    add_library(cod_mpi INTERFACE)
+    target_link_libraries(cod_mpi INTERFACE MPI::MPI_C)
+endif()
 
 # L0
 cod_module(core)
@@ -22,7 +36,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64") # one source, compiled per ins
     set_source_files_properties(src/cpu/kernels/avx512.c PROPERTIES COMPILE_OPTIONS "${avx512}")
     set_source_files_properties(src/cpu/kernels/avx512_bf16.c PROPERTIES COMPILE_OPTIONS "${avx512};-mavx512bf16")
 endif()
-cod_module(comm LINKS cod_core PRIVATE_LINKS MPI::MPI_C Threads::Threads)
+cod_module(comm LINKS cod_core PRIVATE_LINKS cod_mpi Threads::Threads)
 cod_module(data LINKS cod_core PRIVATE_LINKS PkgConfig::PNG PkgConfig::JPEG Threads::Threads)
 cod_module(io LINKS cod_core PRIVATE_LINKS PkgConfig::CJSON)
 cod_module(config LINKS cod_core PRIVATE_LINKS PkgConfig::YAML)
@@ -35,7 +49,7 @@ cod_module(distill LINKS cod_core cod_nn cod_comm cod_io cod_train PRIVATE_LINKS
 
 # L5
 file(GLOB tool_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tools/*.c ${CMAKE_CURRENT_SOURCE_DIR}/tools/*/*.c)
-if(tool_sources)
+if(tool_sources AND COD_MPI STREQUAL library)
     execute_process(COMMAND git describe --tags --always --dirty WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}
                     OUTPUT_VARIABLE COD_DESCRIBE OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
     set(COD_VERSION "${PROJECT_VERSION} (${COD_DESCRIBE})")
@@ -43,5 +57,5 @@ if(tool_sources)
     add_executable(codistill ${tool_sources} ${CMAKE_BINARY_DIR}/version.c)
     target_include_directories(codistill PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
     target_link_libraries(codistill PRIVATE cod_flags cod_distill cod_train cod_infer cod_config cod_io cod_data cod_comm cod_cpu
-                          cod_ref cod_nn cod_core MPI::MPI_C m)
+                          cod_ref cod_nn cod_core cod_mpi m)
 endif()
