@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+"""`codistill train` and the other commands, end to end on tiny models: python3 test_train.py CODISTILL [CASE ...]"""
+
+import json
+import os
+import random
+import signal
+import struct
+import sys
+import time
+
+from train_support import (TCP, check, kill_job, png, read_safetensors, run_cases, steps_saved)
+
+# Ranks of the groups -> overrides. Four ranks on two cores take turns: fewer steps.
+SETUPS = {
+    "single": ["train.strategy=single"],
+    "allreduce": ["train.strategy=allreduce", "cluster.ranks_per_group=2"],
+    "2x1": ["train.strategy=codistill", "cluster.groups=2"],
+    "2x2": ["train.strategy=codistill", "cluster.groups=2", "cluster.ranks_per_group=2"],
+    "3x1": ["train.strategy=codistill", "cluster.groups=3"],
+}
+
+
+def trains(setup, environment=None):
+    def case(bench):
+        name = setup
+        groups = {"2x1": 2, "2x2": 2, "3x1": 3}.get(setup, 1)
+        ranks = {"single": 1, "allreduce": 2, "2x1": 2, "2x2": 4, "3x1": 3}[setup]
+        bench.trained(f"name={name}", *SETUPS[setup], environment=environment)
+        summary = bench.summary(name)
+        expected = {"strategy": setup if groups == 1 else "codistill", "groups": groups, "ranks": ranks,
+                    "ranks_per_group": ranks // groups, "steps": 60}
+        for key, value in expected.items():
+            check(summary[key] == value, f"summary.json: {key} is {summary[key]}, not {value}")
+        for key in ("wall_s", "step_ms_median", "psnr_y", "bicubic_psnr_y"):
+            check(isinstance(summary[key], (int, float)), f"summary.json: {key} is {summary[key]}")
+        check(len(summary["group_results"]) == groups, "summary.json: group_results")
+        check((summary["intergroup_bytes"] > 0) == (groups > 1), f"intergroup_bytes {summary['intergroup_bytes']}")
+        check((summary["intragroup_bytes"] > 1e4) == (ranks > groups), f"intragroup_bytes {summary['intragroup_bytes']}")
+        tensors = read_safetensors(bench.path("runs", name, "final.safetensors"))
+        check(len(tensors) > 4, "final.safetensors has too few tensors")
+        for group in range(groups):
+            lines = bench.metrics(name, group)
+            check([line["step"] for line in lines] == [10, 20, 30, 40, 50, 60], f"steps of metrics.{group}: {lines}")
+            check(all(line["group"] == group and line["loss"] > 0 for line in lines), f"metrics.{group}: {lines}")
+            check(groups == 1 or lines[-1]["published_bytes"] > 0, "nothing was published")
+            check(groups == 1 or lines[-1]["pulled_bytes"] > 0, "nothing was pulled")
+            check(set(read_safetensors(bench.path("runs", name, f"group.{group}.safetensors"))) == set(tensors),
+                  f"group.{group}.safetensors has other tensors")
+        check(os.listdir(bench.path("runs", name, "samples")), "no samples")
+        check(os.path.isdir(bench.path("runs", name, "tensorboard", "group0")), "no TensorBoard events")
+        again = bench.run("train", f"runs/{name}/config.yaml", f"name={name}-again", environment=environment)
+        check(again.code == 0, "the resolved config.yaml does not run again", again)
+    return case
+
+
+def same_checkpoints(bench, a, b, step=60):
+    folders = [bench.path(name, "t", "checkpoints", f"step-{step:09d}") for name in (a, b)]
+    files = sorted(os.listdir(folders[0]))
+    check(files == sorted(os.listdir(folders[1])), f"other files: {files} and {sorted(os.listdir(folders[1]))}")
+    for file in files:
+        first, second = (read_safetensors(os.path.join(folder, file)) for folder in folders)
+        check(first.keys() == second.keys(), f"{file}: other tensors")
+        for tensor in first:
+            check(first[tensor] == second[tensor], f"{file}: '{tensor}' differs")
+    finals = [read_safetensors(bench.path(name, "t", "final.safetensors")) for name in (a, b)]
+    check(finals[0] == finals[1], "final.safetensors differs")
+
+
+def killed(setup, kills=3):
+    """A job killed at random moments and resumed must end with the same bits as one that was left alone."""
+    def case(bench):
+        seed = int(os.environ.get("COD_SEED") or random.SystemRandom().randrange(1 << 30))
+        chance = random.Random(seed)
+        print(f"seed {seed} (COD_SEED={seed} replays the moments)", flush=True)
+        fixed = [*SETUPS[setup], "train.deterministic=true", "train.ema=0.9", "log.tensorboard=false", "log.samples=0"]
+        bench.trained("name=t", "output=A", *fixed)
+        resumed = []
+        arguments = ["train", "t.yaml", "name=t", "output=B", *fixed]
+        for _ in range(kills):
+            # Wait for the first figures, so that most kills fall into the training and not before it.
+            process = bench.start(*arguments)
+            metrics, begin = bench.path("B", "t", "metrics.0.jsonl"), time.monotonic()
+            target = chance.randrange(1, 5) + (resumed[-1] // 10 if resumed else 0)
+            while process.poll() is None and time.monotonic() - begin < 30:
+                if os.path.exists(metrics) and os.path.getsize(metrics) > 0:
+                    with open(metrics, encoding="utf-8") as file:
+                        if len(file.readlines()) >= target:
+                            break
+                time.sleep(0.0005)
+            time.sleep(chance.random() * 0.01)
+            kill_job(process)
+            process.communicate()
+            resumed.append(max(steps_saved(bench.path("B", "t", "checkpoints")), default=0))
+        print(f"newest checkpoints at the kills: {resumed}", flush=True)
+        result = bench.trained("name=t", "output=B", *fixed)
+        check((max(resumed) == 0 or "resumed at step" in result.err), "it started anew", result)
+        same_checkpoints(bench, "A", "B")
+    return case
+
+
+def wait_for_steps(bench, process, name, lines):
+    path, begin = bench.path("runs", name, "metrics.0.jsonl"), time.monotonic()
+    while process.poll() is None and time.monotonic() - begin < 30:
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                if len(file.readlines()) >= lines:
+                    return
+        time.sleep(0.01)
+    check(False, "training did not get under way", bench.wait(process, ["train"], 1))
+
+
+def stops(setup, number):
+    def case(bench):
+        arguments = ["train", "t.yaml", "name=s", *SETUPS[setup], "train.steps=1000000"]
+        process = bench.start(*arguments)
+        wait_for_steps(bench, process, "s", 2)
+        process.send_signal(number)
+        result = bench.wait(process, arguments, 30)
+        check(result.code == 0, "a stop is no failure", result)
+        check("stopped and saved at step" in result.err, "it does not say that it saved", result)
+        check(not os.path.exists(bench.path("runs", "s", "final.safetensors")), "a stopped run has no final model")
+        saved = steps_saved(bench.path("runs", "s", "checkpoints"))
+        result = bench.trained("name=s", *SETUPS[setup], f"train.steps={saved[-1] + 40}", "--resume")
+        check("resumed at step" in result.err, "it did not go on", result)
+        check(bench.summary("s")["resumed_from"] > 0, "resumed_from is 0")
+        steps = [line["step"] for line in bench.metrics("s", 0)]
+        check(steps == sorted(set(steps)), f"metrics repeat themselves: {steps}")
+    return case
+
+
+def max_time(bench):
+    for setup in ("single", "2x1"):
+        fixed = [f"name={setup}", *SETUPS[setup], "train.steps=10000000"]
+        result = bench.trained(*fixed, "train.max_time=1s")
+        check(result.seconds < 20 and "stopped and saved" in result.err, "max_time does not stop", result)
+        result = bench.trained(*fixed, "train.max_time=1s")
+        check("resumed at step" in result.err, "it did not go on", result)
+
+
+def not_a_number(bench):
+    for setup in ("single", "allreduce", "2x1"):
+        result = bench.train(f"name={setup}", *SETUPS[setup], "train.optimiser=sgd", "train.rate=1e3",
+                             "train.loss=mse", "train.steps=1000", "checkpoint.every=2", "train.schedule=constant")
+        check(result.code == 1, "NaN must end with exit code 1", result)
+        check("NaN or infinite at step" in result.err and "first bad" in result.err, "no step or tensor named", result)
+        check(result.err.count("NaN or infinite at step") <= 2, "said more than once a group", result)
+
+
+def locked(bench):
+    arguments = ["train", "t.yaml", "name=l", "train.steps=10000000"]
+    process = bench.start(*arguments)
+    wait_for_steps(bench, process, "l", 1)
+    result = bench.train("name=l")
+    kill_job(process)
+    process.communicate()
+    check(result.code != 0 and "runs/l" in result.err, "two runs in one folder", result)
+    bench.trained("name=l", "train.steps=10", "checkpoint.resume=never")
+
+
+def commands(bench):
+    def expect(code, phrase, *arguments):
+        result = bench.run(*arguments)
+        check(result.code == code, f"exit code {result.code}, not {code}", result)
+        check(phrase in (result.out if code == 0 else result.err), f"'{phrase}' is missing", result)
+        return result
+
+    expect(0, "usage: codistill COMMAND", "--help")
+    expect(0, "codistill 0.", "--version")
+    expect(2, "usage", *[])
+    expect(2, "did you mean 'train'", "trian")
+    for command in ("train", "compare", "plan", "eval", "upscale", "export", "models", "config", "bench"):
+        expect(0, f"usage: codistill {command}", command, "--help")
+    for command in ("train", "compare", "plan", "eval", "upscale", "export", "bench"):
+        expect(2, f"codistill {command}", command)
+    expect(0, "srresnet", "models")
+    expect(0, "train.steps", "config")
+    plan = expect(0, "group 1: ranks 2 to 3", "plan", "t.yaml", *SETUPS["2x2"])
+    check("publication" in plan.out and not os.path.exists(bench.path("runs")), "plan created something", plan)
+
+    bench.trained("name=m", "train.steps=10")
+    model = "runs/m/final.safetensors"
+    for i in range(2):
+        bench.write(f"photos/{i}.png", png(48, 40, i))
+    for name in ("bicubic", model):
+        figures = json.loads(expect(0, "mean", "eval", name, "--data", "photos", "--json").out)
+        check(len(figures["images"]) == 2 and figures["mean"]["psnr_y"] > 5, f"{figures}")
+        check(set(figures["images"][0]) >= {"file", "psnr_y", "ssim_y", "psnr_rgb"}, f"{figures}")
+    expect(1, "absent", "eval", "absent.safetensors", "--data", "photos")
+    expect(0, "", "upscale", model, "photos/0.png", "-o", "big")
+    with open(bench.path("big", os.listdir(bench.path("big"))[0]), "rb") as file:
+        check(struct.unpack(">II", file.read(24)[16:]) == (192, 160), "the picture is not 4 times as large")
+    expect(0, "", "export", model, "-o", "m.onnx")
+    expect(0, "", "export", model, "-o", "m.safetensors")
+    check(os.path.getsize(bench.path("m.onnx")) > 1000, "m.onnx is small")
+    expect(2, "", "export", model, "-o", "m.docx")
+    expect(0, "codistill", "compare", "t.yaml", "train.steps=20", "--strategies", "single,codistill",
+           "cluster.groups=2")
+    expect(2, "nothing", "bench", "nothing")
+
+
+CASES = {
+    "trains-single": trains("single"),
+    "trains-allreduce": trains("allreduce"),
+    "trains-2x1": trains("2x1"),
+    "trains-2x2": trains("2x2"),
+    "trains-3x1": trains("3x1"),
+    "trains-2x2-tcp": trains("2x2", TCP),
+    "trains-3x1-tcp": trains("3x1", TCP),
+    "killed-allreduce": killed("allreduce"),
+    "killed-2x1": killed("2x1"),
+    "killed-2x2": killed("2x2"),
+    "stops-single": stops("single", signal.SIGTERM),
+    "stops-2x1": stops("2x1", signal.SIGTERM),
+    "stops-2x2": stops("2x2", signal.SIGUSR1),
+    "max-time": max_time,
+    "nan": not_a_number,
+    "locked": locked,
+    "commands": commands,
+}
+
+if __name__ == "__main__":
+    sys.exit(run_cases(CASES, sys.argv[1], sys.argv[2:]))

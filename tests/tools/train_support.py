@@ -1,0 +1,175 @@
+"""What the tests of the `codistill` command share: tiny runs in a folder of their own, and how to read what they leave."""
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+
+CONFIG = """\
+name: t
+cluster: {threads: 1, teardown_timeout_s: 20}
+model: {name: srresnet, blocks: 1, channels: 8, norm: none, head_kernel: 3, tail_kernel: 3, skip: nearest}
+data: {kind: synthetic, synthetic_count: 4, patch: 8, batch: 2, val_count: 1, threads: 1, cache_mb: 16}
+train: {strategy: single, steps: 60, precision: f32}
+distill: {burn_in: 5, ramp: 5}
+exchange: {period: 10, lag_steps: 5, min_interval_ms: 0}
+eval: {every: 30, images: 1}
+checkpoint: {every: 10}
+log: {every: 10, samples: 1}
+"""
+
+TCP = {"OMPI_MCA_btl": "tcp,self", "OMPI_MCA_osc": "pt2pt"}
+
+
+class Failure(Exception):
+    """A check that did not hold."""
+
+
+def check(condition, message, result=None):
+    if not condition:
+        raise Failure(message + (f"\n{result.describe()}" if result else ""))
+
+
+class Result:
+    """How a command ended."""
+
+    def __init__(self, arguments, code, out, err, seconds):
+        self.arguments, self.code, self.out, self.err, self.seconds = arguments, code, out, err, seconds
+
+    def describe(self):
+        return f"$ {' '.join(self.arguments)}\nexit code {self.code} after {self.seconds:.1f} s\n{self.out}{self.err}"
+
+
+class Bench:
+    """The command under test, in a folder that goes away."""
+
+    def __init__(self, program, keep=None):
+        self.program = os.path.abspath(program)
+        self.keep = keep
+        self.folder = keep or tempfile.mkdtemp(prefix="codistill-test-")
+        os.makedirs(self.folder, exist_ok=True)
+        self.write("t.yaml", CONFIG)
+
+    def close(self):
+        if not self.keep:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def path(self, *parts):
+        return os.path.join(self.folder, *parts)
+
+    def write(self, name, content):
+        path = self.path(name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    def start(self, *arguments, environment=None, **popen):
+        """A process in a process group of its own, so that all its ranks can be killed together."""
+        env = dict(os.environ, **(environment or {}))
+        return subprocess.Popen([self.program, *arguments], cwd=self.folder, env=env, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True, **popen)
+
+    def wait(self, process, arguments, timeout=60):
+        begin = time.monotonic()
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            kill_job(process)
+            out, err = process.communicate()
+            raise Failure(f"nothing after {timeout} s: {' '.join(arguments)}\n{out}{err}") from None
+        return Result(["codistill", *arguments], process.returncode, out, err, time.monotonic() - begin)
+
+    def run(self, *arguments, timeout=60, environment=None, **popen):
+        return self.wait(self.start(*arguments, environment=environment, **popen), arguments, timeout)
+
+    def train(self, *overrides, **options):
+        return self.run("train", "t.yaml", *overrides, **options)
+
+    def trained(self, *overrides, **options):
+        """A run that must end well."""
+        result = self.train(*overrides, **options)
+        check(result.code == 0, "training failed", result)
+        return result
+
+    def summary(self, name):
+        with open(self.path("runs", name, "summary.json"), encoding="utf-8") as file:
+            return json.load(file)
+
+    def metrics(self, name, group):
+        with open(self.path("runs", name, f"metrics.{group}.jsonl"), encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+
+
+def descendants(pid):
+    """Every process below `pid`: mpirun puts ranks into process groups of their own."""
+    found = []
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+            for child in file.read().split():
+                found += [int(child), *descendants(int(child))]
+    except OSError:
+        pass
+    return found
+
+
+def kill_job(process):
+    """SIGKILL to the launcher and everything below it at once."""
+    for pid in [*descendants(process.pid), process.pid]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def read_safetensors(path):
+    """Name -> bytes of each array."""
+    with open(path, "rb") as file:
+        data = file.read()
+    (length,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8:8 + length])
+    body = data[8 + length:]
+    return {name: body[entry["data_offsets"][0]:entry["data_offsets"][1]]
+            for name, entry in header.items() if name != "__metadata__"}
+
+
+def steps_saved(folder):
+    return sorted(int(name[5:]) for name in os.listdir(folder) if name.startswith("step-")) if os.path.isdir(folder) else []
+
+
+def png(width, height, seed=0):
+    """A small PNG of smooth noise."""
+    noise = random.Random(seed)
+    rows = b"".join(b"\0" + bytes((x * 5 + y * 3 + noise.randrange(64)) & 255 for x in range(width) for _ in range(3))
+                    for y in range(height))
+
+    def chunk(kind, body):
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)) +
+            chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+def run_cases(cases, program, names):
+    """Runs the named cases; the exit code of the test."""
+    failed = []
+    for name in names or cases:
+        bench = Bench(program)
+        begin = time.monotonic()
+        try:
+            cases[name](bench)
+            print(f"ok    {name}  {time.monotonic() - begin:.1f} s", flush=True)
+        except Failure as failure:
+            failed.append(name)
+            print(f"FAIL  {name}: {failure}", flush=True)
+        finally:
+            bench.close()
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
