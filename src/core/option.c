@@ -195,7 +195,10 @@ const char *cod_option_format(const cod_option *option, const void *values, cod_
         snprintf(number, sizeof number, "%lld", (long long)*(const int64_t *)source);
         return cod_arena_strdup(arena, number);
     case COD_OPTION_FLOAT:
-        /* The shortest text that reads back as the same number. */
+        /* Whole numbers of ordinary size in full; else the shortest text that reads back as the same number. */
+        snprintf(number, sizeof number, "%.0f", *(const double *)source);
+        if (fabs(*(const double *)source) < 1e6 && strtod(number, NULL) == *(const double *)source)
+            return cod_arena_strdup(arena, number);
         for (int digits = 1; digits <= 17; digits++) {
             snprintf(number, sizeof number, "%.*g", digits, *(const double *)source);
             if (strtod(number, NULL) == *(const double *)source)
