@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+"""Bad inputs to `codistill`: each gets its exit code and a message that says what is wrong, and leaves nothing behind.
+
+usage: test_bad_inputs.py CODISTILL [--write FILE]; with --write the table of what was tried and printed goes to FILE.
+"""
+
+import contextlib
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import zlib
+
+from train_support import CONFIG
+
+
+def png(width, height):
+    """A gray-gradient RGB picture."""
+    rows = b"".join(b"\0" + bytes((x + y) % 256 for x in range(width) for _ in range(3)) for y in range(height))
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+def make_files(program, folder):
+    def write(name, data):
+        path = os.path.join(folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(data if isinstance(data, bytes) else data.encode())
+
+    base = CONFIG
+    write("ok.yaml", base)
+    write("unknown_key.yaml", base.replace("burn_in: 5", "burnin: 5"))
+    write("unknown_section.yaml", base + "trian: {steps: 3}\n")
+    write("range.yaml", base.replace("steps: 60", "steps: 0"))
+    write("type.yaml", base.replace("steps: 60", "steps: many"))
+    write("choice.yaml", base.replace("precision: f32", "precision: f23"))
+    write("twice.yaml", base + "name: again\n")
+    write("syntax.yaml", base + "data: {patch: [\n")
+    write("many.yaml", base.replace("steps: 60", "steps: 0").replace("ramp: 5", "rampp: 5"))
+    write("empty.yaml", "")
+    write("binary.yaml", bytes(range(256)))
+    write("other_model.yaml", base.replace("blocks: 1", "num_block: 1"))
+    write("model.yaml", base.replace("name: srresnet", "name: srresnett"))
+    write("groups.yaml", base.replace("threads: 1, t", "groups: [{rank: 2}], t"))
+    write("photos/small/a.png", png(16, 16))
+    write("photos/broken/a.png", png(64, 64)[:100])
+    write("photos/none/readme.txt", "no picture")
+    write("photos/good/a.png", png(64, 64))
+    write("photos/good/b.png", png(64, 48))
+    write("truncated.safetensors", struct.pack("<Q", 1000) + b'{"a":')
+    write("garbage.safetensors", os.urandom(256))
+    write("foreign.safetensors", struct.pack("<Q", 64) + b'{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'.ljust(64) + b"\0" * 4)
+    subprocess.run([program, "train", "ok.yaml", "train.steps=10", "eval.every=0"], cwd=folder, check=True,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    os.chmod(os.path.join(folder, "runs"), 0o755)
+
+
+MODEL = "runs/t/final.safetensors"
+
+# arguments, exit code, part of the message
+CASES = [
+    (["train", "missing.yaml"], 1, "missing.yaml"),
+    (["train", "unknown_key.yaml"], 2, "did you mean 'burn_in'?"),
+    (["train", "unknown_section.yaml"], 2, "did you mean 'train'?"),
+    (["train", "range.yaml"], 2, "'0' is not a whole number"),
+    (["train", "type.yaml"], 2, "'many' is not a whole number"),
+    (["train", "choice.yaml"], 2, "f32"),
+    (["train", "twice.yaml"], 2, "name"),
+    (["train", "syntax.yaml"], 2, "syntax.yaml:"),
+    (["train", "many.yaml"], 2, "'rampp'"),
+    (["train", "many.yaml"], 2, "'0' is not"),
+    (["train", "binary.yaml"], 2, "binary.yaml"),
+    (["train", "other_model.yaml"], 2, "num_block"),
+    (["train", "model.yaml"], 2, "did you mean 'srresnet'?"),
+    (["train", "groups.yaml"], 2, "unknown key 'rank' in a group"),
+    (["train", "ok.yaml", "train.stepz=3"], 2, "did you mean 'steps'?"),
+    (["train", "ok.yaml", "train.strategy=alreduce"], 2, "did you mean 'allreduce'?"),
+    (["train", "ok.yaml", "train.backend=gpu"], 2, "no backend 'gpu'"),
+    (["train", "ok.yaml", "train.max_time=soon"], 2, "'soon' is no time"),
+    (["train", "ok.yaml", "name=a/b"], 2, "cannot be a folder's name"),
+    (["train", "ok.yaml", "model.init=start"], 2, "`shared`, `own`"),
+    (["train", "ok.yaml", "train.warmup=100"], 2, "leave nothing"),
+    (["train"], 2, "configuration file is missing"),
+    (["train", "ok.yaml", "--fast"], 2, "no option '--fast'"),
+    (["train", "ok.yaml", "name=n", "--resume"], 2, "no checkpoint to resume from"),
+    (["train", "ok.yaml", "seed=2", "train.steps=20"], 2, "written with seed 1, not 2"),
+    (["train", "ok.yaml", "name=i", "data.kind=images", "data.path=photos/absent"], 1, "photos/absent"),
+    (["train", "ok.yaml", "name=i", "data.kind=images", "data.path=photos/none"], 2, "photos/none"),
+    (["train", "ok.yaml", "name=i", "data.kind=images", "data.path=photos/broken"], 2, "photos/broken"),
+    (["train", "ok.yaml", "name=i", "data.kind=images", "data.path=photos/small"], 2, "photos/small"),
+    (["train", "ok.yaml", "name=i", "model.init=garbage.safetensors"], 1, "garbage.safetensors"),
+    (["train", "ok.yaml", "output=/proc/nowhere"], 1, "/proc/nowhere"),
+    (["trian"], 2, "did you mean 'train'?"),
+    (["eval"], 2, "codistill eval"),
+    (["eval", MODEL, "--data", "photos/absent"], 1, "photos/absent"),
+    (["eval", "missing.safetensors", "--data", "photos/good"], 1, "missing.safetensors"),
+    (["eval", "truncated.safetensors", "--data", "photos/good"], 1, "truncated.safetensors"),
+    (["eval", "garbage.safetensors", "--data", "photos/good"], 1, "garbage.safetensors"),
+    (["eval", "foreign.safetensors", "--data", "photos/good"], 1, "foreign.safetensors"),
+    (["upscale", MODEL, "photos/broken/a.png", "-o", "out"], 1, "photos/broken/a.png"),
+    (["upscale", MODEL, "photos/good/a.png"], 2, "-o"),
+    (["upscale", MODEL, "photos/good/a.png", "-o", "out", "--tile", "1"], 2, "tile"),
+    (["export", MODEL, "-o", "x.tflite"], 2, "x.tflite"),
+    (["bench", "speed"], 2, "no bench 'speed'"),
+]
+
+FULL_DISK = [
+    (["train", "ok.yaml", "name=full", "output=full", "train.steps=10"], 1, "No space left on device"),
+    (["export", MODEL, "-o", "full/y.onnx"], 1, "No space left on device"),
+]
+
+
+def run(program, folder, arguments):
+    done = subprocess.run([program, *arguments], cwd=folder, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+    return done.returncode, done.stderr.strip()
+
+
+@contextlib.contextmanager
+def small_disk(folder):
+    """A file system of 16 KiB at folder/full; yields whether this user may make one."""
+    path = os.path.join(folder, "full")
+    os.makedirs(path)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", path], capture_output=True).returncode == 0
+    try:
+        yield mounted
+    finally:
+        if mounted:
+            subprocess.run(["umount", "-l", path], check=True)
+
+
+def left_behind(folder):
+    return set(os.listdir(os.path.join(folder, "runs"))) | {name for name in os.listdir(folder) if name.endswith(".onnx")}
+
+
+def try_all(program, folder, cases):
+    """Runs the cases; the rows of the table, and how many failed."""
+    rows, failed = [], 0
+    for arguments, code, part in cases:
+        before = left_behind(folder)
+        actual, message = run(program, folder, arguments)
+        rows.append((arguments, actual, message))
+        # A configuration that is wrong in itself must not leave a run's folder; what only data or ranks show may.
+        left = left_behind(folder) - before if not any(a.startswith("name=") and "/" not in a for a in arguments) else set()
+        if actual != code or part not in message or left:
+            failed += 1
+            print(f"FAILED: codistill {' '.join(arguments)}\n  exit {actual}, wanted {code}; wanted '{part}' in:\n{message}\n  left behind: {left}\n")
+    return rows, failed
+
+
+def write_table(path, rows):
+    with open(path, "w", encoding="utf-8") as out:
+        out.write("# Bad inputs\n\nWhat was tried and what it printed, written by `tests/tools/test_bad_inputs.py CODISTILL --write FILE`.\n"
+                  "`full/` is a file system of 16 KiB.\n\n| command | exit | message |\n| --- | --- | --- |\n")
+        for arguments, code, message in rows:
+            text = message.split("\n---")[0].replace("|", "\\|").replace("\n", "<br>")
+            out.write(f"| `codistill {' '.join(arguments)}` | {code} | {text} |\n")
+
+
+def main():
+    program = os.path.abspath(sys.argv[1])
+    with tempfile.TemporaryDirectory(prefix="codistill-bad-") as folder:
+        make_files(program, folder)
+        with small_disk(folder) as mounted:
+            rows, failed = try_all(program, folder, CASES + (FULL_DISK if mounted else []))
+    if len(sys.argv) > 3 and sys.argv[2] == "--write":
+        write_table(sys.argv[3], rows)
+    print(f"{len(rows) - failed} passed, {failed} failed, {0 if mounted else len(FULL_DISK)} skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
