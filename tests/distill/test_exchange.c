@@ -61,6 +61,8 @@ static void groups_of_unequal_speed_do_not_wait(void **state)
     {
         exchange_run r;
         cod_exchange_options options = run_options(20);
+        /* With steps of 1 ms a version in 3 slots lives 40 ms, about as long as the slow group's pull; in 8 slots, 140. */
+        options.slots = 8;
         run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
         const bool slow = cod_group_index(r.group) == 0;
         r.pause_ms = slow ? 4 : 1;
