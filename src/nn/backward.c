@@ -229,19 +229,10 @@ static int gradient_view(lowering *lower, int of, int64_t channel, cod_shape sha
 {
     if (reshaped && lower->program->tensors[of].root != of) {
         const int dense = lower_new_tensor(lower, lower->program->tensors[of].shape, lower->program->tensors[of].dtype);
-        lower_emit(
-            lower,
-            (ir_instr){.kind = COD_OP_ADD, .attr = {.alpha = 1}, .inputs = {of}, .outputs = {dense}, .name = "copy"});
+        lower_copy(lower, of, dense);
         of = dense;
     }
-    ir_tensor view = lower->program->tensors[of];
-    view.root = of;
-    view.channel = channel;
-    view.shape = shape;
-    view.reshaped = reshaped;
-    const int tensor = ir_add_tensor(lower->program, view);
-    lower->out_of_memory = lower->out_of_memory || tensor == 0;
-    return tensor;
+    return lower_view(lower, of, channel, shape, reshaped);
 }
 
 static void backward_views(lowering *lower, const cod_node *node, int dy)

@@ -70,7 +70,7 @@ static int output_tensor(lowering *lower, cod_value value)
     return lower->tensor[value];
 }
 
-static int view_tensor(lowering *lower, int root, int64_t channel, cod_shape shape, bool reshaped)
+int lower_view(lowering *lower, int root, int64_t channel, cod_shape shape, bool reshaped)
 {
     ir_tensor view = lower->program->tensors[root];
     view.root = root;
@@ -82,7 +82,7 @@ static int view_tensor(lowering *lower, int root, int64_t channel, cod_shape sha
     return tensor;
 }
 
-static void emit_copy(lowering *lower, int from, int to)
+void lower_copy(lowering *lower, int from, int to)
 {
     lower_emit(lower,
                (ir_instr){.kind = COD_OP_ADD, .attr = {.alpha = 1}, .inputs = {from}, .outputs = {to}, .name = "copy"});
@@ -118,7 +118,7 @@ static void reserve_concatenations(lowering *lower)
             const cod_shape shape = lower->context->shapes[part];
             if (lower->tensor[part] == 0 && op_that_makes(lower, part) >= 0 && !lower_is_output(lower, part) &&
                 value_dtype(lower, part) == value_dtype(lower, node->output))
-                lower->tensor[part] = view_tensor(lower, whole, channel, shape, false);
+                lower->tensor[part] = lower_view(lower, whole, channel, shape, false);
             channel += shape.c;
         }
     }
@@ -133,7 +133,7 @@ static void forward_concat(lowering *lower, const cod_node *node)
         const ir_tensor *tensor = &lower->program->tensors[part];
         const cod_shape shape = lower->context->shapes[node->inputs[k]];
         if (tensor->root != whole || tensor->channel != channel)
-            emit_copy(lower, part, view_tensor(lower, whole, channel, shape, false));
+            lower_copy(lower, part, lower_view(lower, whole, channel, shape, false));
         channel += shape.c;
     }
 }
@@ -144,11 +144,11 @@ static void forward_alias(lowering *lower, const cod_node *node)
     const int from = lower->tensor[node->inputs[0]];
     const bool slice = lower->program->tensors[from].root != from;
     if (!lower_is_output(lower, node->output) && lower->tensor[node->output] == 0 && !slice) {
-        lower->tensor[node->output] = view_tensor(lower, from, 0, lower->context->shapes[node->output], true);
+        lower->tensor[node->output] = lower_view(lower, from, 0, lower->context->shapes[node->output], true);
         return;
     }
     const int to = output_tensor(lower, node->output);
-    emit_copy(lower, from, view_tensor(lower, to, 0, lower->context->shapes[node->inputs[0]], true));
+    lower_copy(lower, from, lower_view(lower, to, 0, lower->context->shapes[node->inputs[0]], true));
 }
 
 static void use_activation(lowering *lower, const lower_group *group, ir_instr *instr, int slope_slot)

@@ -52,6 +52,9 @@ bool lower_is_output(const lowering *lower, cod_value value);
 
 /** A new arena tensor. */
 int lower_new_tensor(lowering *lower, cod_shape shape, cod_dtype dtype);
+/** A view of a tensor: `shape`'s channels from `channel` on, or, `reshaped`, all of it in another shape. */
+int lower_view(lowering *lower, int root, int64_t channel, cod_shape shape, bool reshaped);
+void lower_copy(lowering *lower, int from, int to);
 int lower_param(lowering *lower, int param);
 void lower_emit(lowering *lower, ir_instr instr);
 /** The value's tensor in the activation type, cast once if it is wide. */
