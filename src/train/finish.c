@@ -27,17 +27,10 @@ static void group_model_path(const trainer *t, int group, char path[4096])
 static cod_status mean_psnr(trainer *t, cod_upscaler *upscaler, double *mean)
 {
     const size_t count = cod_dataset_size(t->dataset, COD_SPLIT_VAL);
-    const int scale = cod_dataset_scale(t->dataset);
     *mean = count > 0 ? 0 : NAN;
     for (size_t i = 0; i < count; i++) {
-        cod_pair pair;
         cod_quality quality;
-        COD_TRY(cod_dataset_read(t->dataset, COD_SPLIT_VAL, i, &pair));
-        const cod_image low = {pair.low_width, pair.low_height, 3, 8, (void *)(uintptr_t)pair.low};
-        const cod_image truth = {pair.low_width * scale, pair.low_height * scale, 3, 8, (void *)(uintptr_t)pair.high};
-        const cod_status status = cod_evaluate_pair(upscaler, &low, &truth, &quality, NULL);
-        cod_pair_clear(&pair);
-        COD_TRY(status);
+        COD_TRY(trainer_evaluate_held_out(t, upscaler, i, false, &quality));
         *mean += quality.psnr_y / (double)count;
     }
     return COD_OK;

@@ -67,6 +67,9 @@ COD_MUST_CHECK cod_status trainer_resume(trainer *t);
 
 /** Copies the weights (or their moving average) to where they are evaluated and saved from; leader. */
 COD_MUST_CHECK cod_status trainer_refresh_eval(trainer *t);
+/** Quality of an upscaler on one held-out picture; `sample` also writes it to samples/; leader. */
+COD_MUST_CHECK cod_status trainer_evaluate_held_out(trainer *t, cod_upscaler *upscaler, size_t index, bool sample,
+                                                    cod_quality *quality);
 /** Mean quality on held-out pictures, at most `limit`; writes samples and the best model; leader. */
 COD_MUST_CHECK cod_status trainer_validate(trainer *t, int64_t limit, cod_quality *mean);
 

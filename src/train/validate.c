@@ -77,7 +77,8 @@ end:
     return status;
 }
 
-static cod_status validate_one(trainer *t, size_t index, cod_quality *quality)
+cod_status trainer_evaluate_held_out(trainer *t, cod_upscaler *upscaler, size_t index, bool sample,
+                                     cod_quality *quality)
 {
     cod_pair pair;
     cod_image ours = {0};
@@ -85,8 +86,8 @@ static cod_status validate_one(trainer *t, size_t index, cod_quality *quality)
     COD_TRY(cod_dataset_read(t->dataset, COD_SPLIT_VAL, index, &pair));
     const cod_image low = {pair.low_width, pair.low_height, 3, 8, (void *)(uintptr_t)pair.low};
     const cod_image truth = {pair.low_width * scale, pair.low_height * scale, 3, 8, (void *)(uintptr_t)pair.high};
-    cod_status status = cod_evaluate_pair(t->upscaler, &low, &truth, quality, &ours);
-    if (status == COD_OK && (int64_t)index < t->config->log.samples)
+    cod_status status = cod_evaluate_pair(upscaler, &low, &truth, quality, &ours);
+    if (status == COD_OK && sample)
         status = write_sample(t, index, &low, &ours, &truth);
     cod_image_clear(&ours);
     cod_pair_clear(&pair);
@@ -103,7 +104,7 @@ cod_status trainer_validate(trainer *t, int64_t limit, cod_quality *mean)
     COD_TRY(trainer_refresh_eval(t));
     for (size_t i = 0; i < count; i++) {
         cod_quality one;
-        COD_TRY(validate_one(t, i, &one));
+        COD_TRY(trainer_evaluate_held_out(t, t->upscaler, i, (int64_t)i < t->config->log.samples, &one));
         mean->psnr_y += one.psnr_y / (double)count;
         mean->ssim_y += one.ssim_y / (double)count;
         mean->psnr_rgb += one.psnr_rgb / (double)count;
