@@ -84,11 +84,20 @@ static void part_path(char path[4096], const char *folder, int64_t step, const c
 
 cod_status cod_checkpoint_write(const cod_checkpoint *checkpoint, const char *folder, int64_t step, const char *part)
 {
-    char path[4096];
-    snprintf(path, sizeof path, "%s/" STEP_PREFIX "%09lld", folder, (long long)step);
-    COD_TRY(cod_folder_create(path));
+    enum { TRIES = 10 };
+    char path[4096], folder_path[4096];
+    cod_status status = COD_OK;
+    snprintf(folder_path, sizeof folder_path, "%s/" STEP_PREFIX "%09lld", folder, (long long)step);
     part_path(path, folder, step, part);
-    return cod_st_write(path, checkpoint->tensors, checkpoint->tensor_count, checkpoint->texts, checkpoint->text_count);
+    /* Another group that is ahead may prune this step, and remove the folder while it is empty. */
+    for (int i = 0; i < TRIES; i++) {
+        COD_TRY(cod_folder_create(folder_path));
+        status = cod_st_write(path, checkpoint->tensors, checkpoint->tensor_count, checkpoint->texts,
+                              checkpoint->text_count);
+        if (status == COD_OK || cod_file_exists(folder_path))
+            break;
+    }
+    return status;
 }
 
 cod_status cod_checkpoint_open(const char *folder, int64_t step, const char *part, cod_st_file **file)
