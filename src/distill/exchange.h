@@ -14,11 +14,12 @@
  * In *deterministic* mode nothing depends on time: a publication at step s is encoded at once, and at step s + lag every
  * reader waits for it, from all peers; a publisher reopens a slot only when all its readers have acknowledged it.
  *
- * The caller, each step t, on every rank of the group:
- *   cod_exchange_publish_due(step) -> average normalisation statistics, cod_exchange_publish()
- *   cod_exchange_advance(step)
- *   cod_exchange_flags_out() into the reduction of step t; cod_exchange_flags_in() with the sums of step t - 2
- *   cod_exchange_checkpoint(peer): looks whether its version changed
+ * The caller, each step t, on every rank of the group, in this order:
+ *   cod_exchange_flags_in(t) with the sums of step t - 2: before anything of this step is said
+ *   cod_exchange_publish_due(t) -> average normalisation statistics, cod_exchange_publish()
+ *   cod_exchange_advance(t)
+ *   cod_exchange_read_checkpoint(peer): looks whether its version changed
+ *   cod_exchange_flags_out() into the reduction of step t
  */
 #ifndef COD_DISTILL_EXCHANGE_H
 #define COD_DISTILL_EXCHANGE_H

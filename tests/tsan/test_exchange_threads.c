@@ -1,0 +1,204 @@
+#include "ranks.h"
+#include "support/test.h"
+
+#include "core/log.h"
+#include "core/trace.h"
+#include "distill/codec.h"
+#include "distill/exchange.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+enum { STEPS = 300, COUNT = 3000, STATE = 40, TOTAL = COUNT + STATE, RUN = 77, CHUNK = 256 };
+enum { CODEC_F32 = 1, CODEC_INT8 = 3 };
+
+typedef struct scenario {
+    const int *sizes; /**< [groups] ranks */
+    size_t groups;
+    cod_exchange_options options;
+} scenario;
+
+static atomic_int lines;
+
+static void count_line(void *context, cod_log_level level, const char *line)
+{
+    (void)context;
+    (void)level;
+    (void)line;
+    atomic_fetch_add(&lines, 1);
+}
+
+static void count_event(void *context, const cod_trace_event *event)
+{
+    (void)context;
+    (void)event;
+    atomic_fetch_add(&lines, 1);
+}
+
+/** What a group's weights are at a step. */
+static void fill(float values[TOTAL], int group, int64_t step)
+{
+    for (int i = 0; i < TOTAL; i++)
+        values[i] = sinf((float)i * 0.37F + (float)step) * (float)(group + 1);
+}
+
+/** What a reader must get: each shard (bounds at multiples of 16) through the codec and back. */
+static cod_status expect(const scenario *s, int group, int64_t step, float decoded[TOTAL])
+{
+    const cod_codec_options options = {.coding = s->options.codec == CODEC_F32 ? COD_CHUNK_F32 : COD_CHUNK_INT8,
+                                       .lz4 = s->options.lz4,
+                                       .bf16_scales = s->options.scales == 1,
+                                       .chunk_values = CHUNK};
+    float values[TOTAL];
+    cod_codec codec;
+    COD_TRY(cod_codec_init(&codec, &options));
+    fill(values, group, step);
+    const uint64_t shards = (uint64_t)s->sizes[group], units = (TOTAL + 15) / 16;
+    for (uint64_t k = 0; k < shards; k++) {
+        const uint64_t first = units * k / shards * 16, end = units * (k + 1) / shards * 16;
+        const cod_codec_range range = {
+            .first = first, .count = (end < TOTAL ? end : TOTAL) - first, .exact_from = COUNT};
+        cod_codec_begin(&codec, &range, &(cod_codec_key){RUN, (uint64_t)group, 1});
+        COD_TRY(cod_codec_round_trip(&codec, values + first, UINT64_MAX, decoded + first));
+    }
+    cod_codec_clear(&codec);
+    return COD_OK;
+}
+
+/** A peer's checkpoint is new: every value, and the own publication kept beside it, must be exact. */
+static cod_status check(const scenario *s, const cod_exchange *exchange, int peer, int own, uint64_t *seen)
+{
+    cod_exchange_checkpoint now;
+    float decoded[TOTAL];
+    cod_exchange_read_checkpoint(exchange, peer, &now);
+    if (now.version == *seen)
+        return COD_OK;
+    CHECK(now.version > *seen);
+    *seen = now.version;
+    COD_TRY(expect(s, cod_exchange_peer_group(exchange, peer), now.step, decoded));
+    for (int i = 0; i < TOTAL; i++)
+        CHECK(now.values[i] == decoded[i]);
+    if (now.own != NULL) {
+        COD_TRY(expect(s, own, now.step, decoded));
+        for (int i = 0; i < TOTAL; i++)
+            CHECK(now.own[i] == decoded[i]);
+    }
+    return COD_OK;
+}
+
+/** The trainer's part: publishes, advances, and lets the sums of step t act at step t + 2. */
+static cod_status train(const scenario *s, cod_group *group, cod_exchange *exchange)
+{
+    double sums[2][COD_EXCHANGE_FLAGS];
+    cod_request *reductions[2] = {NULL};
+    const int own = cod_group_index(group);
+    uint64_t seen[3] = {0};
+    float values[TOTAL];
+    for (int64_t step = 1; step <= STEPS; step++) {
+        const size_t now = (size_t)step % 2; /* where the sums of step - 2 are */
+        COD_TRY(cod_request_wait(&reductions[now], INFINITY));
+        if (step > 2)
+            COD_TRY(cod_exchange_flags_in(exchange, step, sums[now]));
+        if (cod_exchange_publish_due(exchange, step)) {
+            fill(values, own, step);
+            COD_TRY(cod_exchange_publish(exchange, values, values + COUNT, step));
+        }
+        COD_TRY(cod_exchange_advance(exchange, step));
+        cod_exchange_flags_out(exchange, sums[now]);
+        COD_TRY(cod_group_reduce_start(group, sums[now], COD_EXCHANGE_FLAGS, COD_REDUCE_SUM, &reductions[now]));
+        for (int i = 0; i < cod_exchange_peer_count(exchange); i++)
+            COD_TRY(check(s, exchange, i, own, &seen[i]));
+        if (step == STEPS / 2 && !s->options.deterministic) {
+            const cod_exchange_array *arrays;
+            size_t count;
+            COD_TRY(cod_exchange_state(exchange, &arrays, &count));
+        }
+    }
+    for (size_t i = 0; i < 2; i++)
+        COD_TRY(cod_request_wait(&reductions[i], INFINITY));
+    for (int i = 0; i < cod_exchange_peer_count(exchange); i++)
+        CHECK(seen[i] > 0);
+    return COD_OK;
+}
+
+static cod_status exchange_for_a_while(cod_comm *comm, void *context)
+{
+    const scenario *s = context;
+    cod_exchange_model models[3];
+    cod_group *group;
+    cod_exchange *exchange;
+    for (size_t g = 0; g < s->groups; g++)
+        models[g] = (cod_exchange_model){.count = COUNT, .state_count = STATE, .hash = 9};
+    COD_TRY(cod_group_create(comm, s->sizes, s->groups, &group));
+    COD_TRY(cod_exchange_create(comm, group, &s->options, models, RUN, &exchange));
+    COD_TRY(train(s, group, exchange));
+    cod_exchange_counters counters;
+    cod_exchange_read_counters(exchange, &counters);
+    CHECK(counters.rejected == 0);
+    cod_log_info("group %d: %llu published, %llu pulled, %llu lost", cod_group_index(group),
+                 (unsigned long long)counters.published, (unsigned long long)counters.pulled,
+                 (unsigned long long)counters.lost);
+    COD_TRY(cod_exchange_destroy(exchange));
+    cod_group_destroy(group);
+    return COD_OK;
+}
+
+static void run(scenario s)
+{
+    int ranks = 0;
+    for (size_t g = 0; g < s.groups; g++)
+        ranks += s.sizes[g];
+    s.options.chunk_values = CHUNK;
+    s.options.pull_timeout_s = 60;
+    cod_trace_set_sink(count_event, NULL);
+    cod_log_set_sink(count_line, NULL, COD_LOG_DEBUG);
+    atomic_store(&lines, 0);
+    run_ranks(ranks, exchange_for_a_while, &s);
+    assert_true(atomic_load(&lines) >= ranks);
+    cod_log_set_sink(NULL, NULL, COD_LOG_DEBUG);
+    cod_trace_set_sink(NULL, NULL);
+}
+
+static void two_single_ranks(void **state)
+{
+    (void)state;
+    run((scenario){(const int[]){1, 1}, 2, {.period = 10, .codec = CODEC_INT8, .scales = 1, .slots = 3}});
+}
+
+static void unequal_groups(void **state)
+{
+    (void)state;
+    run((scenario){(const int[]){2, 1}, 2, {.period = 5, .codec = CODEC_INT8, .slots = 3}});
+}
+
+/** Publications every other step into two slots: most pulls lose theirs, none may be wrong. */
+static void slots_reopened_while_read(void **state)
+{
+    (void)state;
+    run((scenario){(const int[]){1, 2}, 2, {.period = 2, .codec = CODEC_F32, .lz4 = true, .slots = 2}});
+}
+
+static void a_deterministic_ring(void **state)
+{
+    (void)state;
+    run((scenario){(const int[]){1, 1, 1},
+                   3,
+                   {.period = 5,
+                    .codec = CODEC_INT8,
+                    .slots = 2,
+                    .deterministic = true,
+                    .lag_steps = 2,
+                    .peers = COD_PEERS_RING}});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_single_ranks),
+        cmocka_unit_test(unequal_groups),
+        cmocka_unit_test(slots_reopened_while_read),
+        cmocka_unit_test(a_deterministic_ring),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
