@@ -64,6 +64,9 @@ COD_MUST_CHECK cod_status cod_folder_create(const char *path);
 COD_MUST_CHECK cod_status cod_folder_list(const char *path, const char *prefix, const char *suffix, cod_arena *arena,
                                           cod_string_list *names);
 
+/** Removes the temporary files that killed writers left in a folder. Nobody may be writing there. */
+COD_MUST_CHECK cod_status cod_folder_clean(const char *path);
+
 bool cod_file_exists(const char *path);
 /** Removes a file; one that is absent is fine. */
 COD_MUST_CHECK cod_status cod_file_remove(const char *path);

@@ -90,6 +90,25 @@ cleanup:
     return status;
 }
 
+cod_status cod_folder_clean(const char *path)
+{
+    static const char suffix[] = ".tmp";
+    DIR *folder = opendir(path);
+    if (folder == NULL)
+        return cod_fail_system("list folder", path);
+    cod_status status = COD_OK;
+    for (const struct dirent *entry; status == COD_OK && (entry = readdir(folder)) != NULL;) {
+        const size_t length = strlen(entry->d_name);
+        if (entry->d_name[0] != '.' || length < sizeof suffix ||
+            strcmp(entry->d_name + length - (sizeof suffix - 1), suffix) != 0)
+            continue;
+        if (unlinkat(dirfd(folder), entry->d_name, 0) != 0)
+            status = cod_fail_system("remove a temporary file in", path);
+    }
+    closedir(folder);
+    return status;
+}
+
 bool cod_file_exists(const char *path)
 {
     return access(path, F_OK) == 0;

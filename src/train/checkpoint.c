@@ -1,5 +1,6 @@
 #include "train/checkpoint.h"
 
+#include "core/hash.h"
 #include "core/log.h"
 #include "io/file.h"
 
@@ -10,7 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define STEP_PREFIX "step-"
+#define STEP_PREFIX  "step-"
+#define CHECKSUM_KEY "xxh3"
 
 /** Room for one more item; the arena keeps the old array until it is cleared. */
 static void *grown(cod_arena *arena, void *items, size_t count, size_t *capacity, size_t item_bytes)
@@ -82,29 +84,60 @@ static void part_path(char path[4096], const char *folder, int64_t step, const c
     snprintf(path, 4096, "%s/" STEP_PREFIX "%09lld/%s.safetensors", folder, (long long)step, part);
 }
 
+/** Of all names, arrays and texts but itself: a sum, because files keep neither order. */
+static void checksum_write(char out[17], const cod_st_tensor *tensors, size_t tensor_count, const cod_st_text *texts,
+                           size_t text_count)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < tensor_count; i++) {
+        const size_t bytes = cod_st_count(&tensors[i]) * cod_st_dtype_bytes(tensors[i].dtype);
+        sum += cod_hash(tensors[i].data, bytes, cod_hash(tensors[i].name, strlen(tensors[i].name), tensors[i].dtype));
+    }
+    for (size_t i = 0; i < text_count; i++)
+        if (strcmp(texts[i].key, CHECKSUM_KEY) != 0)
+            sum += cod_hash(texts[i].value, strlen(texts[i].value), cod_hash(texts[i].key, strlen(texts[i].key), 1));
+    snprintf(out, 17, "%016llx", (unsigned long long)sum);
+}
+
 cod_status cod_checkpoint_write(const cod_checkpoint *checkpoint, const char *folder, int64_t step, const char *part)
 {
     enum { TRIES = 10 };
-    char path[4096], folder_path[4096];
+    char path[4096], folder_path[4096], checksum[17];
+    cod_st_text *texts = malloc((checkpoint->text_count + 1) * sizeof *texts);
+    COD_REQUIRE_MEMORY(texts);
+    if (checkpoint->text_count > 0)
+        memcpy(texts, checkpoint->texts, checkpoint->text_count * sizeof *texts);
+    checksum_write(checksum, checkpoint->tensors, checkpoint->tensor_count, texts, checkpoint->text_count);
+    texts[checkpoint->text_count] = (cod_st_text){CHECKSUM_KEY, checksum};
     cod_status status = COD_OK;
     snprintf(folder_path, sizeof folder_path, "%s/" STEP_PREFIX "%09lld", folder, (long long)step);
     part_path(path, folder, step, part);
     /* Another group that is ahead may prune this step, and remove the folder while it is empty. */
     for (int i = 0; i < TRIES; i++) {
-        COD_TRY(cod_folder_create(folder_path));
-        status = cod_st_write(path, checkpoint->tensors, checkpoint->tensor_count, checkpoint->texts,
-                              checkpoint->text_count);
+        COD_TRY_GOTO(status, end, cod_folder_create(folder_path));
+        status = cod_st_write(path, checkpoint->tensors, checkpoint->tensor_count, texts, checkpoint->text_count + 1);
         if (status == COD_OK || cod_file_exists(folder_path))
             break;
     }
+end:
+    free(texts);
     return status;
 }
 
 cod_status cod_checkpoint_open(const char *folder, int64_t step, const char *part, cod_st_file **file)
 {
-    char path[4096];
+    char path[4096], checksum[17];
     part_path(path, folder, step, part);
-    return cod_st_open(path, file);
+    COD_TRY(cod_st_open(path, file));
+    const char *written = cod_st_metadata(*file, CHECKSUM_KEY);
+    /* Tensors and texts of a file lie in arrays. */
+    checksum_write(checksum, cod_st_tensor_at(*file, 0), cod_st_tensor_count(*file), cod_st_metadata_at(*file, 0),
+                   cod_st_metadata_count(*file));
+    if (written != NULL && strcmp(written, checksum) == 0)
+        return COD_OK;
+    cod_st_close(*file);
+    *file = NULL;
+    return cod_fail(COD_ERR_FORMAT, "%s: damaged: its bytes do not fit its checksum", path);
 }
 
 cod_status cod_checkpoint_read(const cod_st_file *file, const char *name, void *data, size_t bytes)
@@ -131,6 +164,12 @@ cod_status cod_checkpoint_number(const cod_st_file *file, const char *key, doubl
     return COD_OK;
 }
 
+static int by_step(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
 /** Numbers of the folders step-N, oldest first. */
 static cod_status all_steps(const char *folder, cod_arena *arena, cod_int_list *steps)
 {
@@ -147,6 +186,8 @@ static cod_status all_steps(const char *folder, cod_arena *arena, cod_int_list *
         if (*end == '\0' && step >= 0)
             steps->items[steps->count++] = step;
     }
+    /* Names sort by bytes, which is not by number past 999,999,999. */
+    qsort(steps->items, steps->count, sizeof *steps->items, by_step);
     return COD_OK;
 }
 
@@ -164,7 +205,7 @@ cod_status cod_checkpoint_list(const char *folder, const char *const *parts, siz
             cod_st_file *file = NULL;
             part_path(path, folder, all.items[i], parts[p]);
             complete = cod_file_exists(path);
-            if (complete && cod_st_open(path, &file) != COD_OK) {
+            if (complete && cod_checkpoint_open(folder, all.items[i], parts[p], &file) != COD_OK) {
                 cod_log_warn("%s; looking for an older checkpoint", cod_error_message());
                 complete = false;
             }
@@ -192,6 +233,21 @@ cod_status cod_checkpoint_prune(const char *folder, const char *part, int64_t ke
         snprintf(path, sizeof path, "%s/" STEP_PREFIX "%09lld", folder, (long long)all.items[i]);
         if (status == COD_OK && rmdir(path) != 0 && errno != ENOTEMPTY && errno != EEXIST && errno != ENOENT)
             status = cod_fail(COD_ERR_IO, "cannot remove '%s': %s", path, strerror(errno));
+    }
+    cod_arena_clear(&arena);
+    return status;
+}
+
+cod_status cod_checkpoint_clean(const char *folder)
+{
+    cod_arena arena = {0};
+    cod_int_list all = {0};
+    cod_status status = all_steps(folder, &arena, &all);
+    for (size_t i = 0; i < all.count && status == COD_OK; i++) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/" STEP_PREFIX "%09lld", folder, (long long)all.items[i]);
+        status = cod_folder_clean(path);
+        rmdir(path); /* only when nothing is left in it */
     }
     cod_arena_clear(&arena);
     return status;

@@ -1,7 +1,8 @@
 /**
  * @file
  * Checkpoints of a run: OUTPUT/NAME/checkpoints/step-XXXXXXXXX/group-G.safetensors, and rank-R.safetensors where a strategy
- * keeps state of its own on each rank. Every file is written aside, flushed and renamed, so a step is there or is not.
+ * keeps state of its own on each rank. Every file is written aside, flushed and renamed, so a step is there or is not; and it
+ * bears a checksum of all that it holds.
  */
 #ifndef COD_TRAIN_CHECKPOINT_H
 #define COD_TRAIN_CHECKPOINT_H
@@ -31,7 +32,7 @@ void cod_checkpoint_clear(cod_checkpoint *checkpoint);
 COD_MUST_CHECK cod_status cod_checkpoint_write(const cod_checkpoint *checkpoint, const char *folder, int64_t step,
                                                const char *part);
 
-/** Opens a step's part; COD_ERR_IO or COD_ERR_FORMAT when it is absent or damaged. cod_st_close() ends it. */
+/** Opens a step's part and checks its bytes; COD_ERR_IO or COD_ERR_FORMAT when it is absent or damaged. cod_st_close() ends it. */
 COD_MUST_CHECK cod_status cod_checkpoint_open(const char *folder, int64_t step, const char *part, cod_st_file **file);
 
 /** Copies an array out; COD_ERR_FORMAT when it is absent or of another size. */
@@ -39,11 +40,17 @@ COD_MUST_CHECK cod_status cod_checkpoint_read(const cod_st_file *file, const cha
 /** A number among the texts; COD_ERR_FORMAT when absent. */
 COD_MUST_CHECK cod_status cod_checkpoint_number(const cod_st_file *file, const char *key, double *value);
 
-/** Steps below `folder` for which all of `parts` exist and open, newest first. @param[out] steps  in `arena` */
+/**
+ * Steps below `folder` for which all of `parts` exist and are sound, newest first; a warning names each damaged file.
+ * @param[out] steps  in `arena`
+ */
 COD_MUST_CHECK cod_status cod_checkpoint_list(const char *folder, const char *const *parts, size_t part_count,
                                               cod_arena *arena, cod_int_list *steps);
 
 /** Removes this part's files of all steps but the newest `keep`; folders that become empty go too. */
 COD_MUST_CHECK cod_status cod_checkpoint_prune(const char *folder, const char *part, int64_t keep);
+
+/** Removes what a killed run left half written below `folder`, which may be absent. Nobody may be writing there. */
+COD_MUST_CHECK cod_status cod_checkpoint_clean(const char *folder);
 
 #endif

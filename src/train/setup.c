@@ -45,6 +45,8 @@ static cod_status make_folder(trainer *t)
         COD_TRY_GOTO(status, agree, cod_folder_create(t->folder));
         snprintf(path, sizeof path, "%s/.lock", t->folder);
         COD_TRY_GOTO(status, agree, cod_file_lock_acquire(path, &t->lock));
+        COD_TRY_GOTO(status, agree, cod_folder_clean(t->folder));
+        COD_TRY_GOTO(status, agree, cod_checkpoint_clean(t->checkpoints));
         COD_TRY_GOTO(status, agree, cod_run_config_resolved(t->config, &text));
         snprintf(path, sizeof path, "%s/config.yaml", t->folder);
         status = cod_file_write(path, text, strlen(text));

@@ -263,6 +263,26 @@ static void folders_are_created_and_listed(void **state)
     cod_arena_clear(&arena);
 }
 
+static void what_a_killed_writer_left_is_removed(void **state)
+{
+    (void)state;
+    assert_ok(cod_folder_create(at("killed")));
+    assert_ok(cod_file_write(at("killed/kept.tmp"), "mine", 4));
+    const pid_t child = fork();
+    if (child == 0) {
+        cod_file_writer *writer;
+        _exit(cod_file_writer_create(at("killed/half"), &writer) != COD_OK);
+    }
+    int ended;
+    assert_int_equal(waitpid(child, &ended, 0), child);
+    assert_int_equal(ended, 0);
+    assert_int_equal(entries(at("killed")), 2);
+    assert_ok(cod_folder_clean(at("killed")));
+    assert_int_equal(entries(at("killed")), 1);
+    assert_true(cod_file_exists(at("killed/kept.tmp")));
+    assert_fails(COD_ERR_IO, "cannot list folder", cod_folder_clean(at("none")));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -275,6 +295,7 @@ int main(void)
         cmocka_unit_test(logs_lose_torn_lines_only),
         cmocka_unit_test(a_lock_keeps_others_out_until_its_process_ends),
         cmocka_unit_test(folders_are_created_and_listed),
+        cmocka_unit_test(what_a_killed_writer_left_is_removed),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { STEPS = 300, COUNT = 3000, STATE = 40, TOTAL = COUNT + STATE, RUN = 77, CHUNK = 256 };
 enum { CODEC_F32 = 1, CODEC_INT8 = 3 };
@@ -17,6 +18,7 @@ typedef struct scenario {
     const int *sizes; /**< [groups] ranks */
     size_t groups;
     cod_exchange_options options;
+    bool may_lose_all; /**< whether any pull gets through is luck */
 } scenario;
 
 static atomic_int lines;
@@ -105,6 +107,7 @@ static cod_status train(const scenario *s, cod_group *group, cod_exchange *excha
             COD_TRY(cod_exchange_publish(exchange, values, values + COUNT, step));
         }
         COD_TRY(cod_exchange_advance(exchange, step));
+        usleep(300); /* in place of training: without it one thread may be through before another begins */
         cod_exchange_flags_out(exchange, sums[now]);
         COD_TRY(cod_group_reduce_start(group, sums[now], COD_EXCHANGE_FLAGS, COD_REDUCE_SUM, &reductions[now]));
         for (int i = 0; i < cod_exchange_peer_count(exchange); i++)
@@ -118,7 +121,7 @@ static cod_status train(const scenario *s, cod_group *group, cod_exchange *excha
     for (size_t i = 0; i < 2; i++)
         COD_TRY(cod_request_wait(&reductions[i], INFINITY));
     for (int i = 0; i < cod_exchange_peer_count(exchange); i++)
-        CHECK(seen[i] > 0);
+        CHECK(seen[i] > 0 || s->may_lose_all);
     return COD_OK;
 }
 
@@ -163,33 +166,39 @@ static void run(scenario s)
 static void two_single_ranks(void **state)
 {
     (void)state;
-    run((scenario){(const int[]){1, 1}, 2, {.period = 10, .codec = CODEC_INT8, .scales = 1, .slots = 3}});
+    run((scenario){.sizes = (const int[]){1, 1},
+                   .groups = 2,
+                   .options = {.period = 10, .codec = CODEC_INT8, .scales = 1, .slots = 3}});
 }
 
 static void unequal_groups(void **state)
 {
     (void)state;
-    run((scenario){(const int[]){2, 1}, 2, {.period = 5, .codec = CODEC_INT8, .slots = 3}});
+    run((scenario){
+        .sizes = (const int[]){2, 1}, .groups = 2, .options = {.period = 5, .codec = CODEC_INT8, .slots = 3}});
 }
 
 /** Publications every other step into two slots: most pulls lose theirs, none may be wrong. */
 static void slots_reopened_while_read(void **state)
 {
     (void)state;
-    run((scenario){(const int[]){1, 2}, 2, {.period = 2, .codec = CODEC_F32, .lz4 = true, .slots = 2}});
+    run((scenario){.sizes = (const int[]){1, 2},
+                   .groups = 2,
+                   .options = {.period = 2, .codec = CODEC_F32, .lz4 = true, .slots = 2},
+                   .may_lose_all = true});
 }
 
 static void a_deterministic_ring(void **state)
 {
     (void)state;
-    run((scenario){(const int[]){1, 1, 1},
-                   3,
-                   {.period = 5,
-                    .codec = CODEC_INT8,
-                    .slots = 2,
-                    .deterministic = true,
-                    .lag_steps = 2,
-                    .peers = COD_PEERS_RING}});
+    run((scenario){.sizes = (const int[]){1, 1, 1},
+                   .groups = 3,
+                   .options = {.period = 5,
+                               .codec = CODEC_INT8,
+                               .slots = 2,
+                               .deterministic = true,
+                               .lag_steps = 2,
+                               .peers = COD_PEERS_RING}});
 }
 
 int main(void)
