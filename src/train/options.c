@@ -2,6 +2,7 @@
 
 #include "infer/upscaler.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,7 +68,7 @@ static const cod_option train_options[] = {
     {"gamma", COD_OPTION_FLOAT, FIELD(gamma), "0.5", 0, 1, NULL, "schedule step: the factor"},
     {"final_factor", COD_OPTION_FLOAT, FIELD(final_factor), "0", 0, 1, NULL, "schedule cosine: last rate over first"},
     {"max_time", COD_OPTION_STRING, FIELD(max_time), "", 0, 0, NULL,
-     "longest wall time, such as 90s, 10m, 1.5h or 01:30:00: then it saves and ends, to be resumed; empty = none"},
+     "longest wall time, such as 90s, 10m, 1h30m or 01:30:00: then it saves and ends, to be resumed; empty = none"},
     {"deterministic", COD_OPTION_BOOL, FIELD(deterministic), "false", 0, 0, NULL,
      "results do not depend on timing: runs replay bit for bit; exchanges then wait for each other"},
     {"bucket_kb", COD_OPTION_INT, FIELD(bucket_kb), "1024", 0, 1e6, NULL,
@@ -113,31 +114,49 @@ static const cod_option log_options[] = {
 const cod_option_table cod_log_option_table = {"log", "Metrics, samples and traces", log_options, COUNT(log_options),
                                                sizeof(cod_log_options)};
 
-cod_status cod_duration_parse(const char *text, double *seconds)
+/** "90", "1:30" or "1:30:00": each further part is 60 times as fine. */
+static bool parse_clock(const char *text, double *seconds)
 {
-    double total = 0;
-    const char *at = text;
     *seconds = 0;
-    if (*text == '\0')
-        return COD_OK;
     for (int parts = 0; parts < 3; parts++) {
         char *end = NULL;
-        const double number = strtod(at, &end);
-        if (end == at || !isfinite(number) || number < 0)
-            break;
-        total = total * 60 + number;
-        if (*end == ':') {
-            at = end + 1;
-            continue;
-        }
-        const double unit = *end == '\0' || parts > 0 || strcmp(end, "s") == 0 ? 1
-                            : strcmp(end, "m") == 0                            ? 60
-                            : strcmp(end, "h") == 0                            ? 3600
-                                                                               : -1;
-        if (unit < 0 || (parts > 0 && *end != '\0'))
-            break;
-        *seconds = total * unit;
-        return COD_OK;
+        const double number = strtod(text, &end);
+        if (!isdigit((unsigned char)*text) || (parts > 0 && number >= 60))
+            return false;
+        *seconds = *seconds * 60 + number;
+        if (*end == '\0')
+            return true;
+        if (*end != ':')
+            return false;
+        text = end + 1;
     }
-    return cod_fail(COD_ERR_ARGUMENT, "'%s' is no time; write 90s, 10m, 1.5h or HH:MM:SS", text);
+    return false;
+}
+
+/** "90s", "1h30m": units from large to small, each once. */
+static bool parse_units(const char *text, double *seconds)
+{
+    static const char units[] = "hms";
+    static const double factors[] = {3600, 60, 1};
+    size_t next = 0;
+    *seconds = 0;
+    while (*text != '\0') {
+        char *end = NULL;
+        const double number = strtod(text, &end);
+        const char *unit = *end != '\0' && next < COUNT(factors) ? strchr(units + next, *end) : NULL;
+        if (!isdigit((unsigned char)*text) || unit == NULL)
+            return false;
+        *seconds += number * factors[unit - units];
+        next = (size_t)(unit - units) + 1;
+        text = end + 1;
+    }
+    return true;
+}
+
+cod_status cod_duration_parse(const char *text, double *seconds)
+{
+    if ((parse_units(text, seconds) || parse_clock(text, seconds)) && isfinite(*seconds))
+        return COD_OK;
+    *seconds = 0;
+    return cod_fail(COD_ERR_ARGUMENT, "'%s' is no time; write 90s, 10m, 1h30m or HH:MM:SS", text);
 }

@@ -56,7 +56,7 @@ typedef struct cod_log_options {
 extern const cod_option_table cod_root_option_table, cod_model_option_table, cod_train_option_table,
     cod_eval_option_table, cod_checkpoint_option_table, cod_log_option_table;
 
-/** Seconds of a time written as "90", "90s", "10m", "1.5h" or "HH:MM:SS"; 0 for "". */
+/** Seconds of a time written as "90", "90s", "10m", "1.5h", "1h30m", "MM:SS" or "HH:MM:SS"; 0 for "". */
 COD_MUST_CHECK cod_status cod_duration_parse(const char *text, double *seconds);
 
 #endif

@@ -1,0 +1,298 @@
+/* Checkpoints: what is written is read, damage is found and named, and old ones go. */
+#include "support/folder.h"
+#include "support/test.h"
+
+#include "core/log.h"
+#include "io/file.h"
+#include "train/checkpoint.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char warnings[4096];
+
+static void keep_warning(void *context, cod_log_level level, const char *line)
+{
+    (void)context;
+    const size_t used = strlen(warnings);
+    if (level == COD_LOG_WARN)
+        snprintf(warnings + used, sizeof warnings - used, "%s\n", line);
+}
+
+static int set_up(void **state)
+{
+    warnings[0] = '\0';
+    cod_log_set_sink(keep_warning, NULL, COD_LOG_WARN);
+    return cod_test_folder_make(state);
+}
+
+static const float values[] = {1, 2, 3, 5, 8, 13, 21, 34};
+
+static void write_step(int64_t step, const char *part)
+{
+    cod_checkpoint checkpoint = {0};
+    assert_ok(cod_checkpoint_add_f32(&checkpoint, "values", values, 8));
+    assert_ok(cod_checkpoint_add_bytes(&checkpoint, "bytes", "abc", 3));
+    assert_ok(cod_checkpoint_add_number(&checkpoint, "step", (double)step));
+    assert_ok(cod_checkpoint_add_text(&checkpoint, "strategy", "single"));
+    assert_ok(cod_checkpoint_write(&checkpoint, cod_test_at(""), step, part));
+    cod_checkpoint_clear(&checkpoint);
+}
+
+static const char *file_of(int64_t step, const char *part)
+{
+    char name[64];
+    snprintf(name, sizeof name, "step-%09lld/%s.safetensors", (long long)step, part);
+    return cod_test_at(name);
+}
+
+/** The steps that all of `parts` (two at most) have, as "30 20 10". */
+static const char *listed(const char *first, const char *second)
+{
+    static char text[256];
+    const char *const parts[] = {first, second};
+    cod_arena arena = {0};
+    cod_int_list steps = {0};
+    text[0] = '\0';
+    assert_ok(cod_checkpoint_list(cod_test_at(""), parts, second != NULL ? 2 : 1, &arena, &steps));
+    for (size_t i = 0; i < steps.count; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%lld", i ? " " : "", (long long)steps.items[i]);
+    cod_arena_clear(&arena);
+    return text;
+}
+
+static void flip_byte(const char *path, long offset)
+{
+    FILE *file = fopen(path, "r+b");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, offset, offset < 0 ? SEEK_END : SEEK_SET), 0);
+    const int byte = fgetc(file);
+    assert_int_equal(fseek(file, offset, offset < 0 ? SEEK_END : SEEK_SET), 0);
+    fputc(byte ^ 1, file);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void what_is_written_is_read(void **state)
+{
+    (void)state;
+    cod_st_file *file = NULL;
+    float read[8];
+    char bytes[3];
+    double number;
+    write_step(40, "group-0");
+    assert_ok(cod_checkpoint_open(cod_test_at(""), 40, "group-0", &file));
+    assert_ok(cod_checkpoint_read(file, "values", read, sizeof read));
+    assert_memory_equal(read, values, sizeof values);
+    assert_ok(cod_checkpoint_read(file, "bytes", bytes, sizeof bytes));
+    assert_memory_equal(bytes, "abc", 3);
+    assert_ok(cod_checkpoint_number(file, "step", &number));
+    assert_true(number == 40);
+    assert_string_equal(cod_st_metadata(file, "strategy"), "single");
+    assert_fails(COD_ERR_FORMAT, "has no 'moments'", cod_checkpoint_read(file, "moments", read, sizeof read));
+    assert_fails(COD_ERR_FORMAT, "another model", cod_checkpoint_read(file, "values", read, 4));
+    assert_fails(COD_ERR_FORMAT, "no number 'strategy'", cod_checkpoint_number(file, "strategy", &number));
+    assert_fails(COD_ERR_FORMAT, "no number 'epoch'", cod_checkpoint_number(file, "epoch", &number));
+    cod_st_close(file);
+}
+
+static void numbers_keep_all_their_bits(void **state)
+{
+    (void)state;
+    static const double numbers[] = {1.0 / 3, -0.0, 9007199254740993.0, 5e-324, -1.0 / 0.0};
+    cod_checkpoint checkpoint = {0};
+    cod_st_file *file = NULL;
+    char key[8];
+    for (int i = 0; i < 5; i++) {
+        snprintf(key, sizeof key, "n%d", i);
+        assert_ok(cod_checkpoint_add_number(&checkpoint, key, numbers[i]));
+    }
+    assert_ok(cod_checkpoint_write(&checkpoint, cod_test_at(""), 1, "p"));
+    cod_checkpoint_clear(&checkpoint);
+    assert_ok(cod_checkpoint_open(cod_test_at(""), 1, "p", &file));
+    for (int i = 0; i < 5; i++) {
+        double number;
+        snprintf(key, sizeof key, "n%d", i);
+        assert_ok(cod_checkpoint_number(file, key, &number));
+        assert_memory_equal(&number, &numbers[i], sizeof number);
+    }
+    cod_st_close(file);
+}
+
+static void steps_are_listed_newest_first_where_all_parts_are(void **state)
+{
+    (void)state;
+    assert_string_equal(listed("group-0", NULL), "");
+    static const int64_t steps[] = {20, 10, 999999999, 1000000000, 30};
+    for (int i = 0; i < 5; i++)
+        write_step(steps[i], "group-0");
+    write_step(20, "group-1");
+    write_step(10, "group-1");
+    write_step(40, "group-1");
+    assert_string_equal(listed("group-0", NULL), "1000000000 999999999 30 20 10");
+    assert_string_equal(listed("group-0", "group-1"), "20 10");
+    /* What else lies there is no checkpoint. */
+    assert_ok(cod_folder_create(cod_test_at("step-12x")));
+    assert_ok(cod_file_write(cod_test_at("best.group-0.safetensors"), "", 0));
+    assert_string_equal(listed("group-1", NULL), "40 20 10");
+    assert_string_equal(warnings, "");
+}
+
+static void an_absent_folder_has_no_checkpoints(void **state)
+{
+    (void)state;
+    const char *part = "group-0";
+    cod_arena arena = {0};
+    cod_int_list steps = {.count = 7};
+    assert_ok(cod_checkpoint_list(cod_test_at("absent"), &part, 1, &arena, &steps));
+    assert_int_equal(steps.count, 0);
+    assert_ok(cod_checkpoint_prune(cod_test_at("absent"), part, 1));
+    cod_arena_clear(&arena);
+}
+
+/** Every byte of the newest checkpoint in turn: damage is never taken for good, and always named. */
+static void a_flipped_byte_is_named_and_the_one_before_used(void **state)
+{
+    (void)state;
+    write_step(10, "group-0");
+    write_step(20, "group-0");
+    void *data = NULL;
+    size_t bytes = 0;
+    assert_ok(cod_file_read(file_of(20, "group-0"), 1 << 20, &data, &bytes));
+    free(data);
+    assert_true(bytes > 100);
+    for (long at = 0; at < (long)bytes; at++) {
+        warnings[0] = '\0';
+        flip_byte(file_of(20, "group-0"), at);
+        const char *found = listed("group-0", NULL);
+        if (strcmp(found, "10") != 0 || strstr(warnings, "step-000000020/group-0.safetensors") == NULL)
+            fail_msg("byte %ld: found '%s', warned '%s'", at, found, warnings);
+        flip_byte(file_of(20, "group-0"), at);
+    }
+    assert_string_equal(listed("group-0", NULL), "20 10");
+}
+
+static void a_truncated_file_is_named_and_the_one_before_used(void **state)
+{
+    (void)state;
+    write_step(10, "group-0");
+    write_step(20, "group-0");
+    void *data = NULL;
+    size_t bytes = 0;
+    assert_ok(cod_file_read(file_of(20, "group-0"), 1 << 20, &data, &bytes));
+    free(data);
+    for (off_t length = (off_t)bytes - 1; length >= 0; length--) {
+        cod_st_file *file = NULL;
+        warnings[0] = '\0';
+        assert_int_equal(truncate(file_of(20, "group-0"), length), 0);
+        assert_string_equal(listed("group-0", NULL), "10");
+        cod_test_assert_contains(warnings, "step-000000020/group-0.safetensors");
+        cod_test_assert_contains(warnings, "looking for an older checkpoint");
+        assert_true(cod_checkpoint_open(cod_test_at(""), 20, "group-0", &file) != COD_OK);
+        assert_null(file);
+    }
+}
+
+/** A file of before, or of another program, has no checksum of ours. */
+static void a_file_without_checksum_is_refused(void **state)
+{
+    (void)state;
+    cod_st_file *file = NULL;
+    assert_ok(cod_folder_create(cod_test_at("step-000000005")));
+    const cod_st_tensor tensor = {.name = "values", .dtype = COD_ST_F32, .rank = 1, .shape = {8}, .data = values};
+    assert_ok(cod_st_write(file_of(5, "group-0"), &tensor, 1, NULL, 0));
+    assert_fails(COD_ERR_FORMAT, "checksum", cod_checkpoint_open(cod_test_at(""), 5, "group-0", &file));
+    assert_fails(COD_ERR_IO, "step-000000006", cod_checkpoint_open(cod_test_at(""), 6, "group-0", &file));
+}
+
+static void pruning_keeps_the_newest_of_each_part(void **state)
+{
+    (void)state;
+    for (int64_t step = 10; step <= 50; step += 10)
+        write_step(step, "group-0");
+    write_step(10, "group-1");
+    assert_ok(cod_checkpoint_prune(cod_test_at(""), "group-0", 2));
+    assert_string_equal(listed("group-0", NULL), "50 40");
+    assert_string_equal(listed("group-1", NULL), "10");
+    assert_false(cod_file_exists(cod_test_at("step-000000020")));
+    assert_true(cod_file_exists(cod_test_at("step-000000010")));
+    /* group-1 has no other: it stays, however many others have come. */
+    assert_ok(cod_checkpoint_prune(cod_test_at(""), "group-1", 1));
+    assert_string_equal(listed("group-1", NULL), "10");
+    assert_ok(cod_checkpoint_prune(cod_test_at(""), "group-0", 9));
+    assert_string_equal(listed("group-0", NULL), "50 40");
+}
+
+static volatile int pruning_ends;
+
+/** A group that is ahead, and so removes the folders of steps that a slower one has yet to write. */
+static void *prune_all_the_time(void *context)
+{
+    (void)context;
+    char path[256];
+    while (!pruning_ends)
+        for (int step = 0; step < 40; step++) {
+            snprintf(path, sizeof path, "%s/step-%09d", (const char *)context, step);
+            rmdir(path);
+        }
+    return NULL;
+}
+
+static void a_step_is_written_while_another_group_removes_its_folder(void **state)
+{
+    (void)state;
+    char folder[256];
+    pthread_t thread;
+    snprintf(folder, sizeof folder, "%s", cod_test_at(""));
+    pruning_ends = 0;
+    assert_int_equal(pthread_create(&thread, NULL, prune_all_the_time, folder), 0);
+    cod_status status = COD_OK;
+    cod_checkpoint checkpoint = {0};
+    assert_ok(cod_checkpoint_add_f32(&checkpoint, "values", values, 8));
+    for (int64_t step = 0; step < 40 && status == COD_OK; step++)
+        status = cod_checkpoint_write(&checkpoint, folder, step, "group-1");
+    pruning_ends = 1;
+    pthread_join(thread, NULL);
+    cod_checkpoint_clear(&checkpoint);
+    assert_ok(status);
+    cod_arena arena = {0};
+    cod_int_list steps = {0};
+    const char *part = "group-1";
+    assert_ok(cod_checkpoint_list(folder, &part, 1, &arena, &steps));
+    assert_int_equal(steps.count, 40);
+    cod_arena_clear(&arena);
+}
+
+static void a_step_that_cannot_be_written_says_why(void **state)
+{
+    (void)state;
+    cod_checkpoint checkpoint = {0};
+    assert_ok(cod_checkpoint_add_f32(&checkpoint, "values", values, 8));
+    /* A folder in the file's place: root or not, nobody can rename onto it. */
+    assert_ok(cod_folder_create(cod_test_at("step-000000030/group-0.safetensors/x")));
+    assert_fails(COD_ERR_IO, "group-0.safetensors", cod_checkpoint_write(&checkpoint, cod_test_at(""), 30, "group-0"));
+    assert_ok(cod_file_write(cod_test_at("file"), "", 0));
+    assert_fails(COD_ERR_IO, "file", cod_checkpoint_write(&checkpoint, cod_test_at("file"), 30, "group-0"));
+    cod_checkpoint_clear(&checkpoint);
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, set_up, cod_test_folder_remove)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(what_is_written_is_read),
+        IN_FOLDER(numbers_keep_all_their_bits),
+        IN_FOLDER(steps_are_listed_newest_first_where_all_parts_are),
+        IN_FOLDER(an_absent_folder_has_no_checkpoints),
+        IN_FOLDER(a_flipped_byte_is_named_and_the_one_before_used),
+        IN_FOLDER(a_truncated_file_is_named_and_the_one_before_used),
+        IN_FOLDER(a_file_without_checksum_is_refused),
+        IN_FOLDER(pruning_keeps_the_newest_of_each_part),
+        IN_FOLDER(a_step_is_written_while_another_group_removes_its_folder),
+        IN_FOLDER(a_step_that_cannot_be_written_says_why),
+    };
+    return cmocka_run_group_tests_name("checkpoint", tests, NULL, NULL);
+}
