@@ -6,50 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
-static const cpu_kernels *choose_kernels(void)
-{
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-    if (avx512 && __builtin_cpu_supports("avx512bf16"))
-        return &cpu_kernels_avx512_bf16;
-    if (avx512)
-        return &cpu_kernels_avx512;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        return &cpu_kernels_avx2;
-#endif
-    return &cpu_kernels_generic;
-}
-
-void cpu_use_threads(int threads)
-{
-#ifdef _OPENMP
-    omp_set_num_threads(threads);
-#else
-    (void)threads;
-#endif
-}
-
-void cpu_parallel_for(const cod_device *device, int64_t count, void (*function)(void *context, int64_t i, int thread),
-                      void *context)
-{
-    if (device->threads == 1 || count == 1) {
-        for (int64_t i = 0; i < count; i++)
-            function(context, i, 0);
-        return;
-    }
-#ifdef _OPENMP
-#pragma omp parallel for num_threads(device->threads) schedule(static)
-    for (int64_t i = 0; i < count; i++)
-        function(context, i, omp_get_thread_num());
-#endif
-}
-
 static void cpu_close(cod_device *device)
 {
     if (device == NULL)
@@ -59,6 +15,28 @@ static void cpu_close(cod_device *device)
     cod_aligned_free(device);
 }
 
+/** Chooses the kernels, and whether bf16 is worth having: not where oneDNN would emulate it or has none. */
+static cod_status choose_isa(cod_device *device)
+{
+    static const cpu_kernels *const kernels[] = {
+        [CPU_ISA_GENERIC] = &cpu_kernels_generic,
+#if defined(__x86_64__)
+        [CPU_ISA_AVX2] = &cpu_kernels_avx2,
+        [CPU_ISA_AVX512] = &cpu_kernels_avx512,
+        [CPU_ISA_AVX512_BF16] = &cpu_kernels_avx512_bf16,
+#endif
+    };
+    cpu_isa own, library;
+    COD_TRY(cpu_isa_choose(&own, &library));
+    device->kernels = kernels[own];
+    device->native_bf16 = own >= CPU_ISA_AVX512_BF16 && library >= CPU_ISA_AVX512_BF16;
+    char version[32];
+    cpu_onednn_describe(version, sizeof version);
+    snprintf(device->description, sizeof device->description, "%s (%s), %s kernels, %d thread%s", version,
+             cpu_isa_name(library), device->kernels->name, device->threads, device->threads == 1 ? "" : "s");
+    return COD_OK;
+}
+
 static cod_status cpu_open(const cod_device_options *options, cod_device **out)
 {
     const int threads = options != NULL ? options->threads : 0;
@@ -66,24 +44,15 @@ static cod_status cpu_open(const cod_device_options *options, cod_device **out)
     void *memory;
     COD_TRY(cod_aligned_alloc(&memory, sizeof(cod_device)));
     cod_device *device = memory;
-#ifdef _OPENMP
-    device->threads = threads > 0 ? threads : 1;
-#else
-    device->threads = 1;
-#endif
-    device->kernels = choose_kernels();
-    device->native_bf16 = device->kernels == &cpu_kernels_avx512_bf16;
-    const cod_status status = cpu_onednn_create(&device->onednn);
-    if (status != COD_OK) {
-        cpu_close(device);
-        return status;
-    }
-    char library[32];
-    cpu_onednn_describe(library, sizeof library);
-    snprintf(device->description, sizeof device->description, "%s, %s kernels, %d thread%s", library,
-             device->kernels->name, device->threads, device->threads == 1 ? "" : "s");
+    device->threads = cpu_grant_threads(threads > 0 ? threads : 1);
+    cod_status status;
+    COD_TRY_GOTO(status, fail, choose_isa(device));
+    COD_TRY_GOTO(status, fail, cpu_onednn_create(&device->onednn));
     *out = device;
     return COD_OK;
+fail:
+    cpu_close(device);
+    return status;
 }
 
 static const char *cpu_describe(cod_device *device)
@@ -253,12 +222,12 @@ static cod_status cpu_plan_create(cod_device *device, const cod_op *op, cod_plan
     };
     COD_TRY(cod_op_check(op));
     COD_TRY(check_types(op));
+    COD_TRY(cpu_use_threads(device->threads));
     void *memory;
     COD_TRY(cod_aligned_alloc(&memory, sizeof(cod_plan)));
     cod_plan *plan = memory;
     plan->device = device;
     plan->op = *op;
-    cpu_use_threads(device->threads);
     const cod_status status = constructors[op->kind](plan);
     if (status != COD_OK) {
         cpu_plan_destroy(plan);
@@ -271,14 +240,14 @@ static cod_status cpu_plan_create(cod_device *device, const cod_op *op, cod_plan
 static cod_status cpu_plan_prepare(cod_plan *plan, cod_queue *queue)
 {
     (void)queue;
-    cpu_use_threads(plan->device->threads);
+    COD_TRY(cpu_use_threads(plan->device->threads));
     return plan->prepare ? plan->prepare(plan) : COD_OK;
 }
 
 static cod_status cpu_plan_run(cod_plan *plan, cod_queue *queue)
 {
     (void)queue;
-    cpu_use_threads(plan->device->threads);
+    COD_TRY(cpu_use_threads(plan->device->threads));
     return plan->run(plan);
 }
 

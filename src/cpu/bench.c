@@ -58,7 +58,7 @@ cod_status cod_cpu_bench_convolution(cod_device *device, const cod_op *op, int r
     const cpu_conv_problem problem = problem_of(op);
     cpu_conv *conv = NULL;
     COD_REQUIRE(repeats >= 1 && repeats <= MAX_REPEATS, "1 to %d repeats", MAX_REPEATS);
-    cpu_use_threads(device->threads);
+    COD_TRY(cpu_use_threads(device->threads));
     COD_TRY(cpu_conv_create(device->onednn, &problem, &conv));
     const cpu_conv_info info = cpu_conv_get_info(conv);
     void *memory = NULL;

@@ -404,9 +404,9 @@ cod_status cpu_plan_conv(cod_plan *plan)
     choose_types(state, plan->device, direction);
     /* oneDNN divides the work when a primitive is created, and would wait for ever for threads that a slice does not have. */
     if (state->slices > 1)
-        cpu_use_threads(1);
+        COD_TRY(cpu_use_threads(1));
     const cod_status status = create_conv(plan, state, direction);
-    cpu_use_threads(plan->device->threads);
+    COD_TRY(cpu_use_threads(plan->device->threads));
     COD_TRY(status);
     if (direction != CPU_CONV_BACKWARD_WEIGHTS) {
         COD_TRY(cod_aligned_alloc(&state->packed, state->info.packed_bytes));

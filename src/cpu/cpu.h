@@ -5,6 +5,25 @@
  * Activations may be f32 or bf16 (accumulated in f32); parameters, statistics and their gradients are f32. Work is done when
  * its call returns: there are no queues, events or captures. One device belongs to one host thread at a time; its plans share one
  * scratch buffer, which only plan_create() grows.
+ *
+ * Instruction sets. The widest that the processor has are used, by our kernels and by oneDNN. The environment variable COD_CPU_ISA,
+ * read when the process opens its first device, makes the whole backend behave as on a lesser processor:
+ *
+ * COD_CPU_ISA   kernels       oneDNN up to          convolutions of bf16 views computed in
+ * generic       4 floats      SSE4.1                f32
+ * avx2          AVX2, FMA     AVX2                  f32
+ * avx512        AVX512BW/DQ   AVX512_CORE           f32
+ * avx512_bf16   AVX512-BF16   AVX512_CORE_BF16      bf16
+ * amx           AVX512-BF16   AVX512_CORE_AMX       bf16
+ *
+ * Opening fails with COD_ERR_ARGUMENT for another value, with COD_ERR_UNSUPPORTED where the processor lacks the set. Where the
+ * table says f32, supports() denies bf16, so that precision `auto` is f32 and bf16 by name is refused (oneDNN's emulation on AVX512
+ * takes three times f32's time); a plan with bf16 views is right all the same. AMX is used by oneDNN's convolutions alone. Our
+ * kernels neither use nor disturb its tiles and treat packed weights as opaque bytes; the parity tests run on it where ctest finds it.
+ *
+ * Threads. A device computes with OpenMP teams of one size, fixed when it is opened: `threads`, or as many as OpenMP grants
+ * (OMP_THREAD_LIMIT), with a warning. Each call sets the calling thread's OpenMP team size and switches dynamic teams off; a call
+ * that would get a smaller team all the same, as inside a parallel region, fails with COD_ERR_ARGUMENT.
  */
 #ifndef COD_CPU_CPU_H
 #define COD_CPU_CPU_H

@@ -53,8 +53,19 @@ cod_status cpu_plan_optimiser(cod_plan *plan);
 cod_status cpu_plan_ema(cod_plan *plan);
 cod_status cpu_plan_fill(cod_plan *plan);
 
-/** How many threads oneDNN takes from now on; OpenMP's count belongs to the calling thread, so each entry sets it anew. */
-void cpu_use_threads(int threads);
+/** The kernels' instruction set and oneDNN's, as found or as COD_CPU_ISA says; see cpu.h. */
+COD_MUST_CHECK cod_status cpu_isa_choose(cpu_isa *kernels, cpu_isa *library);
+
+/** How many of `wanted` threads OpenMP gives, with a warning where it is fewer. */
+int cpu_grant_threads(int wanted);
+
+/**
+ * Makes oneDNN take this many threads from now on; OpenMP's count belongs to the calling thread, so each entry sets it anew.
+ *
+ * A primitive divides its work among the threads it was made for, and run with fewer it leaves parts out or waits for ever.
+ * So this fails with COD_ERR_ARGUMENT where the next team would be smaller.
+ */
+COD_MUST_CHECK cod_status cpu_use_threads(int threads);
 
 /** Runs function(context, i, thread) for i = 0 … count-1 on the device's threads; each i exactly once. */
 void cpu_parallel_for(const cod_device *device, int64_t count, void (*function)(void *context, int64_t i, int thread),

@@ -45,6 +45,32 @@ static cod_status check(dnnl_status_t status, const char *call)
 
 #define COD_DNNL(call) check((call), #call)
 
+/** Each set in oneDNN's terms: bit masks, of which the wider contain the narrower; SSE4.1 is the least it makes code for. */
+static const dnnl_cpu_isa_t isa_masks[] = {
+    [CPU_ISA_GENERIC] = dnnl_cpu_isa_sse41,       [CPU_ISA_AVX2] = dnnl_cpu_isa_avx2,
+    [CPU_ISA_AVX512] = dnnl_cpu_isa_avx512_core,  [CPU_ISA_AVX512_BF16] = dnnl_cpu_isa_avx512_core_bf16,
+    [CPU_ISA_AMX] = dnnl_cpu_isa_avx512_core_amx,
+};
+
+cod_status cpu_onednn_limit(cpu_isa isa)
+{
+#if defined(__x86_64__)
+    return COD_DNNL(dnnl_set_max_cpu_isa(isa_masks[isa]));
+#else
+    (void)isa;
+    return COD_OK;
+#endif
+}
+
+cpu_isa cpu_onednn_isa(void)
+{
+    const unsigned has = (unsigned)dnnl_get_effective_cpu_isa();
+    int isa = CPU_ISA_AMX;
+    while (isa > CPU_ISA_GENERIC && (has & (unsigned)isa_masks[isa]) != (unsigned)isa_masks[isa])
+        isa--;
+    return (cpu_isa)isa;
+}
+
 cod_status cpu_onednn_create(cpu_onednn **out)
 {
     void *memory;

@@ -46,6 +46,22 @@ typedef struct cpu_conv_info {
     const char *implementation;
 } cpu_conv_info;
 
+/** Instruction sets, each including those before it. */
+typedef enum cpu_isa {
+    CPU_ISA_GENERIC,
+    CPU_ISA_AVX2,
+    CPU_ISA_AVX512,
+    CPU_ISA_AVX512_BF16,
+    CPU_ISA_AMX /**< used by oneDNN alone */
+} cpu_isa;
+
+const char *cpu_isa_name(cpu_isa isa);
+
+/** Keeps oneDNN from using wider sets; fails once it has made code, and overrides its own ONEDNN_MAX_CPU_ISA. */
+COD_MUST_CHECK cod_status cpu_onednn_limit(cpu_isa isa);
+/** The widest set that oneDNN may use. */
+cpu_isa cpu_onednn_isa(void);
+
 COD_MUST_CHECK cod_status cpu_onednn_create(cpu_onednn **out);
 void cpu_onednn_destroy(cpu_onednn *onednn);
 /** Such as "oneDNN 2.6.3". */
