@@ -1,0 +1,189 @@
+/* metrics.GROUP.jsonl: what a line says, and what a resume keeps of the lines before it. */
+#include "support/folder.h"
+#include "support/test.h"
+
+#include "io/file.h"
+#include "train/metrics.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static cod_metrics_line line_of(int64_t step)
+{
+    return (cod_metrics_line){.step = step,
+                              .loss = 0.5,
+                              .task_loss = 0.25,
+                              .rate = 1e-3,
+                              .step_ms = 4,
+                              .images_per_s = 500,
+                              .psnr_y = NAN,
+                              .strategy = {.distill_loss = NAN, .teacher_step = -1, .staleness_steps = -1}};
+}
+
+/** Opens where `from_step` was resumed from, and writes a line every 10 steps up to `last`. */
+static void write_lines(int64_t from_step, int64_t last)
+{
+    cod_metrics *metrics = NULL;
+    assert_ok(cod_metrics_open(cod_test_at(""), 0, from_step, false, &metrics));
+    for (int64_t step = from_step + 10; step <= last; step += 10) {
+        const cod_metrics_line line = line_of(step);
+        assert_ok(cod_metrics_write(metrics, &line));
+    }
+    cod_metrics_close(metrics);
+}
+
+static char *content(void)
+{
+    void *data = NULL;
+    size_t bytes = 0;
+    assert_ok(cod_file_read(cod_test_at("metrics.0.jsonl"), 1 << 20, &data, &bytes));
+    return data;
+}
+
+/** Steps of the file's lines, as "10 20 30"; every line must be JSON. */
+static const char *steps(void)
+{
+    static char text[512];
+    char *data = content(), *rest = NULL;
+    text[0] = '\0';
+    for (char *line = strtok_r(data, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest)) {
+        cod_json_value *value = NULL;
+        assert_ok(cod_json_parse(line, strlen(line), &value));
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%.0f", *text ? " " : "",
+                 cod_json_get_number(cod_json_get(value, "step"), -1));
+        cod_json_free(value);
+    }
+    free(data);
+    return text;
+}
+
+static void a_line_holds_every_number_and_null_for_none(void **state)
+{
+    (void)state;
+    cod_metrics *metrics = NULL;
+    cod_metrics_line line = line_of(123);
+    line.strategy = (cod_strategy_stats){.distill_loss = INFINITY,
+                                         .distill_weight = 0.1,
+                                         .teacher_step = 100,
+                                         .staleness_steps = 23,
+                                         .pulled_bytes = 1ull << 40,
+                                         .published_bytes = 7};
+    assert_ok(cod_metrics_open(cod_test_at(""), 3, 0, false, &metrics));
+    assert_ok(cod_metrics_write(metrics, &line));
+    cod_metrics_close(metrics);
+    void *data = NULL;
+    size_t bytes = 0;
+    cod_json_value *value = NULL;
+    assert_ok(cod_file_read(cod_test_at("metrics.3.jsonl"), 1 << 20, &data, &bytes));
+    assert_ok(cod_json_parse(data, bytes, &value));
+    static const struct {
+        const char *key;
+        double expected;
+    } numbers[] = {{"step", 123},
+                   {"group", 3},
+                   {"loss", 0.5},
+                   {"task_loss", 0.25},
+                   {"distill_weight", 0.1},
+                   {"lr", 1e-3},
+                   {"step_ms", 4},
+                   {"images_per_s", 500},
+                   {"teacher_step", 100},
+                   {"staleness_steps", 23},
+                   {"pulled_bytes", 0x1p40},
+                   {"published_bytes", 7}};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        if (cod_json_get_number(cod_json_get(value, numbers[i].key), NAN) != numbers[i].expected)
+            fail_msg("%s is not %g in %s", numbers[i].key, numbers[i].expected, (char *)data);
+    cod_test_assert_contains(data, "\"distill_loss\": null");
+    cod_test_assert_contains(data, "\"psnr_y\": null");
+    cod_json_free(value);
+    free(data);
+}
+
+static void a_resume_drops_the_lines_past_its_step(void **state)
+{
+    (void)state;
+    write_lines(0, 50);
+    assert_string_equal(steps(), "10 20 30 40 50");
+    char *before = content();
+    write_lines(30, 30);
+    assert_string_equal(steps(), "10 20 30");
+    char *after = content();
+    /* What stays, stays byte for byte. */
+    assert_memory_equal(before, after, strlen(after));
+    free(before);
+    free(after);
+    write_lines(30, 60);
+    assert_string_equal(steps(), "10 20 30 40 50 60");
+}
+
+static void a_resume_between_two_lines_keeps_the_earlier(void **state)
+{
+    (void)state;
+    write_lines(0, 50);
+    write_lines(35, 35);
+    assert_string_equal(steps(), "10 20 30");
+}
+
+static void a_run_that_starts_anew_drops_all_lines(void **state)
+{
+    (void)state;
+    write_lines(0, 50);
+    write_lines(0, 20);
+    assert_string_equal(steps(), "10 20");
+}
+
+static void a_torn_or_foreign_line_does_not_stay(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"step\": 10}\nnot JSON\n{\"group\": 0}\n{\"step\": 20}\n{\"step\": 3";
+    assert_ok(cod_file_write(cod_test_at("metrics.0.jsonl"), text, strlen(text)));
+    write_lines(25, 35);
+    assert_string_equal(steps(), "10 20 35");
+}
+
+static void a_folder_that_is_none_is_named(void **state)
+{
+    (void)state;
+    cod_metrics *metrics = NULL;
+    assert_fails(COD_ERR_IO, "absent/metrics.0.jsonl", cod_metrics_open(cod_test_at("absent"), 0, 0, false, &metrics));
+    assert_null(metrics);
+}
+
+static void tensorboard_is_written_where_asked_for(void **state)
+{
+    (void)state;
+    cod_metrics *metrics = NULL;
+    const cod_metrics_line line = line_of(10);
+    assert_ok(cod_metrics_open(cod_test_at(""), 1, 0, true, &metrics));
+    assert_ok(cod_metrics_write(metrics, &line));
+    cod_metrics_close(metrics);
+    cod_arena arena = {0};
+    cod_string_list names = {0};
+    assert_ok(cod_folder_list(cod_test_at("tensorboard/group1"), "events.", "", &arena, &names));
+    assert_int_equal(names.count, 1);
+    void *data = NULL;
+    size_t bytes = 0;
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", cod_test_at("tensorboard/group1"), names.items[0]);
+    assert_ok(cod_file_read(path, 1 << 20, &data, &bytes));
+    assert_non_null(memmem(data, bytes, "train/images_per_s", 18));
+    assert_null(memmem(data, bytes, "train/teacher_step", 18)); /* there was none */
+    free(data);
+    cod_arena_clear(&arena);
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, cod_test_folder_make, cod_test_folder_remove)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(a_line_holds_every_number_and_null_for_none),  IN_FOLDER(a_resume_drops_the_lines_past_its_step),
+        IN_FOLDER(a_resume_between_two_lines_keeps_the_earlier), IN_FOLDER(a_run_that_starts_anew_drops_all_lines),
+        IN_FOLDER(a_torn_or_foreign_line_does_not_stay),         IN_FOLDER(a_folder_that_is_none_is_named),
+        IN_FOLDER(tensorboard_is_written_where_asked_for),
+    };
+    return cmocka_run_group_tests_name("metrics", tests, NULL, NULL);
+}
