@@ -100,7 +100,8 @@ static cod_status make_crop(worker *w, slot *s, uint64_t step, int64_t i)
 {
     const cod_loader *loader = w->loader;
     const cod_loader_options *o = &loader->options;
-    /* What is random belongs to the crop's place in the group's batch, not to the rank that makes it. */
+    /* What is random belongs to the crop's place in the endless sequence, not to the batch or the rank that it falls to: a
+     * step's crops are the same however many ranks and accumulated batches divide them. */
     const uint64_t item = (uint64_t)o->rank * (uint64_t)o->batch + (uint64_t)i;
     const uint64_t position = step * (uint64_t)o->ranks * (uint64_t)o->batch + item;
     const size_t sample = sample_at(w, position);
@@ -113,10 +114,10 @@ static cod_status make_crop(worker *w, slot *s, uint64_t step, int64_t i)
         return cod_fail(COD_ERR_ARGUMENT, "a crop of %lld pixels is larger than the data set was opened for",
                         (long long)o->patch);
     }
-    cod_rng crop = cod_rng_open(o->seed, (uint32_t)o->group, 0, step, COD_RNG_CROP, (uint32_t)item);
+    cod_rng crop = cod_rng_open(o->seed, (uint32_t)o->group, 0, position, COD_RNG_CROP, 0);
     const int64_t left = cod_rng_below(&crop, (uint32_t)(pair.low_width - o->patch + 1));
     const int64_t top = cod_rng_below(&crop, (uint32_t)(pair.low_height - o->patch + 1));
-    cod_rng augment = cod_rng_open(o->seed, (uint32_t)o->group, 0, step, COD_RNG_AUGMENT, (uint32_t)item);
+    cod_rng augment = cod_rng_open(o->seed, (uint32_t)o->group, 0, position, COD_RNG_AUGMENT, 0);
     const uint32_t turn = o->augment ? cod_rng_below(&augment, TURNS) : 0;
     const int64_t scale = loader->scale, high_patch = o->patch * scale;
     copy_crop(loader->unit, pair.low, pair.low_width, left, top, o->patch, turn,

@@ -4,8 +4,8 @@
  *
  * The batch of step s is a pure function of (seed, group, s) and the data set: nothing is saved for a resume, and a
  * restart at step s replays it. The ranks of a group divide one batch of ranks * batch crops, whose content does not
- * depend on how many ranks divide it: 2 ranks of 8 see what 1 rank of 16 sees. An epoch is a permutation of the group's
- * samples, and each sample is used once in it; a batch may reach from one epoch into the next.
+ * depend on how many ranks divide it: 2 ranks of 8 see in one step what 1 rank of 16 sees, or of 8 in two. An epoch
+ * is a permutation of the group's samples, and each sample is used once in it; a batch may reach from one epoch into the next.
  */
 #ifndef COD_DATA_LOADER_H
 #define COD_DATA_LOADER_H

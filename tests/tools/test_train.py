@@ -9,7 +9,7 @@ import struct
 import sys
 import time
 
-from train_support import (TCP, check, kill_job, png, read_safetensors, run_cases, steps_saved)
+from train_support import (TCP, check, floats, kill_job, png, read_safetensors, run_cases, steps_saved)
 
 # Ranks of the groups -> overrides. Four ranks on two cores take turns: fewer steps.
 SETUPS = {
@@ -149,6 +149,29 @@ def not_a_number(bench):
         check(result.err.count("NaN or infinite at step") <= 2, "said more than once a group", result)
 
 
+def accumulates(bench):
+    """A step of 4 crops is the same however ranks and accumulated mini-batches divide it, but for the order of sums."""
+    fixed = ["train.steps=1", "train.optimiser=sgd", "train.momentum=0", "train.rate=0.1", "train.schedule=constant",
+             "train.backend=ref", "log.tensorboard=false", "log.samples=0"]
+    divisions = {"whole": [*SETUPS["single"], "data.batch=4"],
+                 "halves": [*SETUPS["single"], "data.batch=2", "train.accumulate=2"],
+                 "quarters": [*SETUPS["single"], "data.batch=1", "train.accumulate=4"],
+                 "ranks": [*SETUPS["allreduce"], "data.batch=2"],
+                 "both": [*SETUPS["allreduce"], "data.batch=1", "train.accumulate=2"]}
+    models = {}
+    for name, division in divisions.items():
+        bench.trained(f"name={name}", *fixed, *division)
+        model = read_safetensors(bench.path("runs", name, "final.safetensors"))
+        models[name] = [value for tensor in sorted(model) for value in floats(model[tensor])]
+    bench.trained("name=start", *fixed, *divisions["whole"], "train.rate=1e-12")
+    start = read_safetensors(bench.path("runs", "start", "final.safetensors"))
+    moved = max(abs(a - b) for a, b in zip(models["whole"], [v for t in sorted(start) for v in floats(start[t])]))
+    check(moved > 1e-3, f"the step moved nothing ({moved})")
+    for name, values in models.items():
+        difference = max(abs(a - b) for a, b in zip(values, models["whole"]))
+        check(difference < 1e-7, f"{name} differs by {difference} from one batch of 4; the step is {moved}")
+
+
 def locked(bench):
     arguments = ["train", "t.yaml", "name=l", "train.steps=10000000"]
     process = bench.start(*arguments)
@@ -217,6 +240,7 @@ CASES = {
     "stops-2x2": stops("2x2", signal.SIGUSR1),
     "max-time": max_time,
     "nan": not_a_number,
+    "accumulates": accumulates,
     "locked": locked,
     "commands": commands,
 }

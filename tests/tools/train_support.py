@@ -128,6 +128,10 @@ def kill_job(process):
             os.kill(pid, signal.SIGKILL)
 
 
+def floats(data):
+    return struct.unpack(f"<{len(data) // 4}f", data)
+
+
 def read_safetensors(path):
     """Name -> bytes of each array."""
     with open(path, "rb") as file:
