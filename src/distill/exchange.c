@@ -295,6 +295,20 @@ static void give_up(cod_exchange *e)
     e->pulling = NULL;
 }
 
+/**
+ * How new a version is of use: where weights are merged, one whose own counterpart is there or comes next. A group that is
+ * behind would else be given versions that its own never meet.
+ */
+static uint64_t newest_of_use(const cod_exchange *e, const held_peer *peer)
+{
+    uint64_t own = 0;
+    if (e->options.merge == COD_MERGE_NONE || peer->model.hash != e->models[cod_group_index(e->group)].hash)
+        return UINT64_MAX;
+    for (int i = 0; i < COD_EXCHANGE_OWN_KEPT; i++)
+        own = e->own[i].version > own ? e->own[i].version : own;
+    return own + 1;
+}
+
 /** Rank 0: looks in turn whether a peer has something newer, and proposes it. */
 static cod_status look_for_news(cod_exchange *e)
 {
@@ -303,8 +317,8 @@ static cod_status look_for_news(cod_exchange *e)
     held_peer *peer = &e->peers[e->turn];
     const cod_slot_identity expected = identity_of(e, peer->group, 0);
     uint64_t version;
-    const cod_status status =
-        e->transport->ops->newest(e->transport, &expected, cod_group_world_rank(e->group, peer->group, 0), &version);
+    const cod_status status = e->transport->ops->newest(
+        e->transport, &expected, cod_group_world_rank(e->group, peer->group, 0), newest_of_use(e, peer), &version);
     if (is_bad_data(status)) {
         if (!peer->foreign) {
             cod_log_warn("group %d: group %d's checkpoints are of no use: %s", cod_group_index(e->group), peer->group,

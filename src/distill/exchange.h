@@ -3,7 +3,8 @@
  * The exchange: publishes this group's checkpoints and pulls its peers', without waiting for any other group.
  *
  * How one pull goes. Each rank publishes a shard of its group's model. The group's rank 0 watches the peers; when one has a
- * new version it proposes (peer, version). Rank j of n pulls the peer's shards k with k mod n = j, all of exactly that
+ * new version it proposes (peer, version): the newest, but where weights are merged one that own versions have reached or
+ * reach next, as long as the peer's slots still hold one. Rank j of n pulls the peer's shards k with k mod n = j, all of exactly that
  * version; when all ranks hold theirs, the group gathers them; when all have everything, all take the checkpoint over, at
  * the same step. What the ranks tell each other (proposed, done, lost) rides in the trainer's per-step reduction and acts
  * two steps later, so nothing waits. One peer is pulled at a time, in turn. A version that any rank lost (its slot

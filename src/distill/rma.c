@@ -21,8 +21,8 @@ typedef struct staging {
 /** What is known of one publisher's header. Each has its own, so that one that does not answer hides no other. */
 typedef struct publisher {
     cod_request *asking;
-    staging *asked; /**< NULL until first asked */
-    uint64_t newest;
+    staging *asked;         /**< NULL until first asked */
+    cod_slot_header header; /**< as it was last seen; no entries at first */
 } publisher;
 
 typedef enum pull_phase { PULL_NONE, PULL_HEADER, PULL_DATA, PULL_SEQUENCE, PULL_HERE } pull_phase;
@@ -95,25 +95,31 @@ static cod_status publish_end(cod_transport *transport, uint64_t version, int64_
     return cod_slot_close(&t->writer, t->open_slot, version, step, bytes);
 }
 
-static cod_status newest(cod_transport *transport, const cod_slot_identity *expected, int world_rank, uint64_t *version)
+static cod_status newest(cod_transport *transport, const cod_slot_identity *expected, int world_rank, uint64_t at_most,
+                         uint64_t *version)
 {
     rma *t = (rma *)transport;
     publisher *who = &t->publishers[world_rank];
-    *version = who->newest;
+    bool done = false;
     if (who->asked == NULL)
         COD_TRY(staging_create(0, &who->asked));
-    if (who->asking != NULL) {
-        bool done, torn;
-        cod_slot_header header;
+    if (who->asking == NULL) {
+        COD_TRY(
+            cod_window_get_start(t->window, world_rank, 0, who->asked->header, COD_SLOT_HEADER_BYTES, &who->asking));
+    } else {
         COD_TRY(cod_request_test(&who->asking, &done));
-        if (!done)
-            return COD_OK;
+    }
+    if (done) {
+        cod_slot_header header;
+        bool torn;
         COD_TRY(cod_slot_read_header(who->asked->header, expected, &t->layout, &header, &torn));
         if (!torn)
-            *version = who->newest = cod_slot_newest(&header);
-        return COD_OK;
+            who->header = header;
     }
-    return cod_window_get_start(t->window, world_rank, 0, who->asked->header, COD_SLOT_HEADER_BYTES, &who->asking);
+    *version = cod_slot_newest(&who->header, at_most);
+    if (*version == 0)
+        *version = cod_slot_newest(&who->header, UINT64_MAX);
+    return COD_OK;
 }
 
 static cod_status ask_header(rma *t)
@@ -146,7 +152,7 @@ static cod_status take_header(rma *t, cod_pull_state *state)
     t->slot = cod_slot_find(&header, t->version);
     if (t->slot < 0) {
         /* Either it was replaced, or, in deterministic mode, it is not there yet. */
-        if (cod_slot_newest(&header) > t->version)
+        if (cod_slot_newest(&header, UINT64_MAX) > t->version)
             *state = COD_PULL_LOST;
         else
             return ask_header(t);
@@ -286,7 +292,7 @@ static cod_status restored(cod_transport *transport)
     COD_TRY(cod_window_sync(t->window));
     memcpy(t->writer.memory, saved, COD_SLOT_HEADER_BYTES);
     for (int r = 0; r < cod_comm_size(t->comm); r++)
-        t->publishers[r].newest = 0;
+        t->publishers[r].header = (cod_slot_header){0};
     return cod_window_sync(t->window);
 }
 

@@ -134,10 +134,12 @@ int cod_slot_find(const cod_slot_header *header, uint64_t version)
     return -1;
 }
 
-uint64_t cod_slot_newest(const cod_slot_header *header)
+uint64_t cod_slot_newest(const cod_slot_header *header, uint64_t at_most)
 {
     uint64_t newest = 0;
-    for (uint32_t i = 0; i < header->layout.slots; i++)
-        newest = header->entries[i].version > newest ? header->entries[i].version : newest;
+    for (uint32_t i = 0; i < header->layout.slots; i++) {
+        const uint64_t version = header->entries[i].version;
+        newest = version > newest && version <= at_most ? version : newest;
+    }
     return newest;
 }

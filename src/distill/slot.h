@@ -105,7 +105,7 @@ COD_MUST_CHECK cod_status cod_slot_read_header(const unsigned char *bytes, const
 
 /** The slot that holds `version`, or -1. */
 int cod_slot_find(const cod_slot_header *header, uint64_t version);
-/** The newest readable version, or 0. */
-uint64_t cod_slot_newest(const cod_slot_header *header);
+/** The newest readable version up to `at_most`, or 0. */
+uint64_t cod_slot_newest(const cod_slot_header *header, uint64_t at_most);
 
 #endif

@@ -73,7 +73,8 @@ void run_open(exchange_run *r, const int *sizes, size_t groups, const cod_exchan
     *r = (exchange_run){.options = *options, .pause_ms = 1};
     uint64_t largest = 0;
     for (size_t g = 0; g < groups; g++) {
-        r->models[g] = (cod_exchange_model){.count = 5000 + 701 * g, .state_count = 37 + g, .hash = 100 + g};
+        const size_t kind = options->merge == COD_MERGE_NONE ? g : 0;
+        r->models[g] = (cod_exchange_model){.count = 5000 + 701 * kind, .state_count = 37 + kind, .hash = 100 + kind};
         largest = total(r, (int)g);
     }
     must(cod_aligned_alloc((void **)&r->values, largest * sizeof(float)));
@@ -99,6 +100,10 @@ static void look(exchange_run *r)
         const int group = cod_exchange_peer_group(r->exchange, i);
         cod_exchange_checkpoint c;
         cod_exchange_read_checkpoint(r->exchange, i, &c);
+        if (c.own != NULL && r->met[group] != c.version) {
+            r->met[group] = c.version;
+            r->meetings++;
+        }
         if (c.version == r->held[group])
             continue;
         bool good = c.version > r->held[group] && c.step == (int64_t)c.version * r->options.period &&

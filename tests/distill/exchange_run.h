@@ -31,7 +31,8 @@ typedef struct exchange_run {
     bool waiting, satisfied, ended; /**< all ranks: asked whether they hold a version, answered, said in the group */
     double asked;
     cod_request *answer;
-    uint64_t takeovers, with_own, wrong;
+    uint64_t met[RUN_MAX_GROUPS]; /**< the version last seen beside the own one of the same number */
+    uint64_t takeovers, with_own, meetings, wrong;
     uint64_t digest;       /**< of all that was taken over, and when */
     uint64_t publications; /**< begun */
     double slowest_s;      /**< the longest that one step spent in the exchange */
@@ -41,7 +42,10 @@ typedef struct exchange_run {
 /** Options for small tests: f32 statistics behind int8 weights, a short period, no minimum interval. */
 cod_exchange_options run_options(int64_t period);
 
-/** Splits the job into groups of these sizes, each with a model of its own size. Collective. `run` names it. */
+/**
+ * Splits the job into groups of these sizes, each with a model of its own size, or all alike where `options` says that they
+ * merge. Collective. `run` names it.
+ */
 void run_open(exchange_run *r, const int *sizes, size_t groups, const cod_exchange_options *options, uint64_t run);
 
 /** Steps as the trainer's loop makes them, until `steps` are done. All ranks of the group. */

@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { RUN_NAME = 7 };
 
@@ -68,6 +69,29 @@ static void groups_of_unequal_speed_do_not_wait(void **state)
         r.pause_ms = slow ? 4 : 1;
         run_until_all_hold(&r, 2);
         run_close(&r);
+    }
+}
+
+/** As after a pause of the node: for the rest of the run one group is some periods behind, which must not end merging. */
+static void a_group_that_is_behind_still_meets_its_peers(void **state)
+{
+    (void)state;
+    EACH_SPLIT(s)
+    {
+        exchange_run r;
+        cod_exchange_options options = run_options(10);
+        options.merge = COD_MERGE_DELAY_CORRECTED;
+        options.slots = 16;
+        run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
+        const bool late = cod_group_index(r.group) == 0;
+        usleep(late ? 40000 : 0);
+        run_until_all_hold(&r, 8);
+        const uint64_t takeovers = r.takeovers, meetings = r.meetings, peers = s->groups - 1;
+        run_close(&r);
+        if (late && cod_comm_rank(job) == 0)
+            print_message("%llu of %llu versions met one's own\n", (unsigned long long)meetings,
+                          (unsigned long long)takeovers);
+        check_all(!late || meetings + peers >= takeovers); /* the last of each may have come too late */
     }
 }
 
@@ -240,6 +264,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(groups_take_over_what_their_peers_published),
         cmocka_unit_test(groups_of_unequal_speed_do_not_wait),
+        cmocka_unit_test(a_group_that_is_behind_still_meets_its_peers),
         cmocka_unit_test(every_coding_travels),
         cmocka_unit_test(a_minimum_interval_leaves_publications_out),
         cmocka_unit_test(a_deterministic_exchange_replays_bit_for_bit),
