@@ -185,7 +185,7 @@ static cod_status write_json(const comparison *c)
 
 static cod_status compare(comparison *c)
 {
-    COD_TRY(cod_run_config_load(c->path, c->overrides, c->override_count, COD_NO_GROUP, &c->config));
+    COD_TRY(cod_run_config_load(c->path, c->overrides, c->override_count, &c->config));
     char seed[32], all[] = "single,allreduce,codistill";
     snprintf(seed, sizeof seed, "%lld", (long long)c->config.root.seed);
     if (c->seed_count == 0)

@@ -31,13 +31,13 @@ typedef struct planned {
     double step_ms;
 } planned;
 
-static cod_status build(const cod_run_config *config, planned *p)
+static cod_status build(const cod_run_config *config, const cod_group_config *group, planned *p)
 {
     const int threads = config->cluster.threads > 0 ? (int)config->cluster.threads : 1;
     p->backend = cod_backend_find(config->train.backend);
     COD_TRY(p->backend->open(&(cod_device_options){.threads = threads}, &p->device));
     COD_TRY(cod_precision_dtype((cod_precision)config->train.precision, p->backend, p->device, &p->activation));
-    COD_TRY(cod_model_build(config->model_kind, config->architecture, &p->model));
+    COD_TRY(cod_model_build(group->kind, group->architecture, &p->model));
     const cod_value target = cod_graph_input_like(p->model.graph, "target", p->model.output);
     const cod_value loss =
         cod_graph_loss(p->model.graph, "task", p->model.output, target, (cod_loss_spec){.kind = COD_LOSS_L1});
@@ -61,6 +61,11 @@ static cod_status predict(planned *p)
     return COD_OK;
 }
 
+static bool is_one_group(const cod_run_config *config)
+{
+    return config->strategy->one_group || config->strategy->single_rank || config->group_count == 0;
+}
+
 static void print_map(const cod_run_config *config)
 {
     int rank = 0;
@@ -68,33 +73,78 @@ static void print_map(const cod_run_config *config)
     const int ranks = cod_run_config_ranks(config);
     if (ranks == 0)
         puts("one group a node, as many ranks as the launcher starts");
-    if (config->strategy->one_group || config->strategy->single_rank)
+    else if (is_one_group(config))
         printf("  group 0: ranks 0 to %d\n", ranks - 1);
-    for (size_t g = 0;
-         ranks > 0 && !config->strategy->one_group && !config->strategy->single_rank && g < config->group_count; g++) {
-        printf("  group %zu: ranks %d to %d\n", g, rank, rank + config->group_ranks[g] - 1);
-        rank += config->group_ranks[g];
+    for (size_t g = 0; !is_one_group(config) && g < config->group_count; g++) {
+        printf("  group %zu: ranks %d to %d\n", g, rank, rank + config->groups[g].ranks - 1);
+        rank += config->groups[g].ranks;
     }
 }
 
-static void print_figures(const cod_run_config *config, const planned *p)
+static void print_figures(const cod_run_config *config, const cod_group_config *group, const planned *p)
 {
     const double weights = 4.0 * (double)cod_weights_count(&p->weights),
                  gradients = 4.0 * (double)p->weights.layout.trainable;
     const double moments = config->train.optimiser == COD_OPT_SGD ? gradients : 2 * gradients;
-    const int ranks = cod_run_config_ranks(config),
-              size = ranks > 0 && config->group_count > 0 ? ranks / (int)config->group_count : 1;
-    printf("\nmodel %s: %zu parameters; %s activations; %s\n", p->model.kind->name, p->weights.layout.trainable,
+    const int size = config->strategy->one_group ? cod_run_config_ranks(config) : group->ranks;
+    printf("model %s: %zu parameters; %s activations; %s\n", p->model.kind->name, p->weights.layout.trainable,
            cod_dtype_name(p->activation), p->backend->describe(p->device));
-    printf("memory of a rank: weights %.1f MB, gradients %.1f MB, optimiser %.1f MB, activations %.1f MB\n",
+    printf("  memory of a rank: weights %.1f MB, gradients %.1f MB, optimiser %.1f MB, activations %.1f MB\n",
            weights / 1e6, gradients / 1e6, moments / 1e6, (double)cod_executable_bytes(p->executable) / 1e6);
-    printf("a step: %lld pictures a rank, about %.1f ms in this process",
+    printf("  a step: %lld pictures a rank, about %.1f ms in this process, teachers not counted",
            (long long)(config->data.batch * config->train.accumulate), p->step_ms * (double)config->train.accumulate);
     if (size > 1)
         printf("; %.1f MB a rank all-reduced inside the group", 2 * gradients * (size - 1) / size / 1e6);
     const double total = p->step_ms * (double)config->train.accumulate * (double)config->train.steps / 1e3;
-    printf("\nall %lld steps: about %.0f min\n", (long long)config->train.steps, total / 60);
-    printf("a publication: %.2f MB as f32, about %.2f MB as int8\n", weights / 1e6, weights / 3.97e6);
+    printf("\n  all %lld steps: about %.0f min\n", (long long)config->train.steps, total / 60);
+    printf("  a publication: %.2f MB as f32, about %.2f MB as int8\n", weights / 1e6, weights / 3.97e6);
+}
+
+/** Builds and times what a group trains. */
+static cod_status plan_group(const cod_run_config *config, const cod_group_config *group)
+{
+    planned p = {0};
+    cod_status status = build(config, group, &p);
+    if (status == COD_OK)
+        status = predict(&p);
+    if (status == COD_OK)
+        print_figures(config, group, &p);
+    cod_executable_destroy(p.executable);
+    if (p.weights.backend != NULL)
+        cod_weights_clear(&p.weights);
+    cod_model_clear(&p.model);
+    if (p.device != NULL)
+        p.backend->close(p.device);
+    return status;
+}
+
+static bool same_plan(const cod_group_config *a, const cod_group_config *b)
+{
+    return a->architecture == b->architecture && a->ranks == b->ranks;
+}
+
+/** Each model that differs by configuration once. */
+static cod_status plan(const cod_run_config *config)
+{
+    print_map(config);
+    if (is_one_group(config)) {
+        putchar('\n');
+        return plan_group(config, &config->whole);
+    }
+    for (size_t g = 0; g < config->group_count; g++) {
+        size_t first = 0;
+        while (!same_plan(&config->groups[first], &config->groups[g]))
+            first++;
+        if (first < g)
+            continue;
+        printf("\ngroup %zu", g);
+        for (size_t i = g + 1; i < config->group_count; i++)
+            if (same_plan(&config->groups[i], &config->groups[g]))
+                printf(", %zu", i);
+        printf(": ");
+        COD_TRY(plan_group(config, &config->groups[g]));
+    }
+    return COD_OK;
 }
 
 int cod_cmd_plan(int argc, char **argv)
@@ -123,23 +173,10 @@ int cod_cmd_plan(int argc, char **argv)
         return cod_cmd_usage(argv[0], "a configuration file is missing");
     }
     cod_run_config config = {0};
-    planned p = {0};
-    cod_status status = cod_run_config_load(path, overrides, count, COD_NO_GROUP, &config);
+    cod_status status = cod_run_config_load(path, overrides, count, &config);
     if (status == COD_OK)
-        status = build(&config, &p);
-    if (status == COD_OK)
-        status = predict(&p);
-    if (status == COD_OK) {
-        print_map(&config);
-        print_figures(&config, &p);
-    }
+        status = plan(&config);
     const int code = status == COD_OK ? COD_EXIT_OK : cod_cmd_failed(status);
-    cod_executable_destroy(p.executable);
-    if (p.weights.backend != NULL)
-        cod_weights_clear(&p.weights);
-    cod_model_clear(&p.model);
-    if (p.device != NULL)
-        p.backend->close(p.device);
     cod_run_config_clear(&config);
     free(overrides);
     return code;

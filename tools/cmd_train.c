@@ -70,20 +70,6 @@ static void print_progress(void *context, const cod_train_progress *progress)
     log_to_file(context, progress->group, text);
 }
 
-/** Group of this rank where groups differ by configuration; COD_NO_GROUP where they do not. */
-static int configured_group(const cod_run_config *config, int rank)
-{
-    int first = 0;
-    if (config->strategy->one_group || config->strategy->single_rank)
-        return COD_NO_GROUP;
-    for (size_t g = 0; g < config->group_count; g++) {
-        first += config->group_ranks[g];
-        if (rank < first)
-            return (int)g;
-    }
-    return COD_NO_GROUP;
-}
-
 typedef struct train_arguments {
     const char *path;
     const char **overrides;
@@ -93,13 +79,7 @@ typedef struct train_arguments {
 /** Loads the configuration on every rank; the lowest rank that fails says why. */
 static cod_status load_agreed(cod_comm *comm, const train_arguments *arguments, cod_run_config *config)
 {
-    cod_status status =
-        cod_run_config_load(arguments->path, arguments->overrides, arguments->count, COD_NO_GROUP, config);
-    if (status == COD_OK) {
-        const int group = configured_group(config, cod_comm_rank(comm));
-        cod_run_config_clear(config);
-        status = cod_run_config_load(arguments->path, arguments->overrides, arguments->count, group, config);
-    }
+    const cod_status status = cod_run_config_load(arguments->path, arguments->overrides, arguments->count, config);
     return cod_group_agree(cod_comm_world(comm), status, NULL);
 }
 
@@ -170,8 +150,7 @@ static int train_parsed(int argc, char **argv, const train_arguments *arguments)
     if (cod_comm_launched_ranks() > 0)
         return train_joined(arguments);
     cod_run_config config;
-    const cod_status status =
-        cod_run_config_load(arguments->path, arguments->overrides, arguments->count, COD_NO_GROUP, &config);
+    const cod_status status = cod_run_config_load(arguments->path, arguments->overrides, arguments->count, &config);
     if (status != COD_OK)
         return cod_cmd_failed(status);
     const int ranks = cod_run_config_ranks(&config);

@@ -14,10 +14,11 @@ typedef struct conv_state {
     cpu_conv *conv;
     cpu_conv_info info;
     void *packed;          /**< weights; owned; NULL for weight gradients, which are packed in scratch */
-    float *flipped;        /**< owned; NULL unless backward data is run as a forward convolution */
+    float *flipped;        /**< owned; NULL unless `flips` */
     const cod_view *x, *y; /**< as cpu_conv sees them */
     cpu_image x_image, y_image;
     bool stage_x, stage_y;
+    bool flips;          /**< backward data run as a forward convolution */
     bool add_after;      /**< dx is staged and then added */
     bool activate_after; /**< PReLU */
     bool bias_grad;
@@ -76,6 +77,14 @@ static int slices_of(const cod_op *op, int64_t batch)
     return 1;
 }
 
+/** Gives the image a dense stand-in of this type. */
+static void stage_image(cpu_image *image, bool *staged, cod_dtype dtype)
+{
+    *staged = true;
+    image->pixel_stride = image->shape.c;
+    image->dtype = dtype;
+}
+
 /** Chooses the type to compute in, and stages what does not have it; oneDNN writes f32 results of bf16 inputs itself. */
 static void choose_types(conv_state *state, const cod_device *device, cpu_conv_direction direction)
 {
@@ -83,13 +92,9 @@ static void choose_types(conv_state *state, const cod_device *device, cpu_conv_d
     const cod_dtype compute = any_bf16 && device->native_bf16 ? COD_BF16 : COD_F32;
     const bool x_result = direction == CPU_CONV_BACKWARD_DATA, y_result = direction == CPU_CONV_FORWARD;
     if (state->x_image.dtype != compute && !(x_result && state->x_image.dtype == COD_F32))
-        state->stage_x = true;
+        stage_image(&state->x_image, &state->stage_x, compute);
     if (state->y_image.dtype != compute && !(y_result && state->y_image.dtype == COD_F32))
-        state->stage_y = true;
-    if (state->stage_x)
-        state->x_image = (cpu_image){state->x_image.shape, state->x_image.shape.c, compute, false};
-    if (state->stage_y)
-        state->y_image = (cpu_image){state->y_image.shape, state->y_image.shape.c, compute, false};
+        stage_image(&state->y_image, &state->stage_y, compute);
 }
 
 static cpu_conv_problem problem_of(const cod_plan *plan, const conv_state *state, cpu_conv_direction direction)
@@ -137,46 +142,42 @@ static cpu_conv_problem flip(const cpu_conv_problem *p, bool accumulate)
     return flipped;
 }
 
+/** Creates the convolution on the images as they are. A dx to be added later is staged in f32, so that sums are rounded once. */
+static cod_status create_on_images(cod_plan *plan, conv_state *state, cpu_conv_direction direction)
+{
+    const bool adds = direction == CPU_CONV_BACKWARD_DATA && plan->op.accumulate;
+    cpu_conv_problem problem = problem_of(plan, state, direction);
+    state->flips = can_flip(&problem);
+    state->add_after = adds && (state->stage_x || !state->flips);
+    if (state->add_after) {
+        stage_image(&state->x_image, &state->stage_x, COD_F32);
+        problem = problem_of(plan, state, direction);
+    }
+    if (state->flips)
+        problem = flip(&problem, adds && !state->add_after);
+    COD_TRY(cpu_conv_create(plan->device->onednn, &problem, &state->conv));
+    state->info = cpu_conv_get_info(state->conv);
+    return COD_OK;
+}
+
+static bool is_strided(const cpu_image *image)
+{
+    return image->pixel_stride != image->shape.c;
+}
+
 /** Creates the convolution; where oneDNN has only its reference code for a strided view, once more with staged ones. */
 static cod_status create_conv(cod_plan *plan, conv_state *state, cpu_conv_direction direction)
 {
-    for (int attempt = 0;; attempt++) {
-        cpu_conv_problem problem = problem_of(plan, state, direction);
-        const bool flipped = can_flip(&problem);
-        if (flipped)
-            problem = flip(&problem, plan->op.accumulate && !state->stage_x);
-        const cod_status status = cpu_conv_create(plan->device->onednn, &problem, &state->conv);
-        if (status == COD_OK)
-            state->info = cpu_conv_get_info(state->conv);
-        const bool strided = state->x_image.pixel_stride != state->x_image.shape.c ||
-                             state->y_image.pixel_stride != state->y_image.shape.c;
-        if (attempt > 0 || !strided || (status == COD_OK && state->info.fast)) {
-            state->add_after =
-                direction == CPU_CONV_BACKWARD_DATA && plan->op.accumulate && (state->stage_x || !flipped);
-            if (state->add_after && !state->stage_x) { /* oneDNN's backward data cannot add */
-                state->stage_x = true;
-                cpu_conv_destroy(state->conv);
-                state->conv = NULL;
-                state->x_image.pixel_stride = state->x_image.shape.c;
-                problem = problem_of(plan, state, direction);
-                COD_TRY(cpu_conv_create(plan->device->onednn, &problem, &state->conv));
-                state->info = cpu_conv_get_info(state->conv);
-            }
-            if (status == COD_OK && flipped) {
-                void *memory;
-                COD_TRY(cod_aligned_alloc(&memory, (size_t)cod_shape_count(plan->op.inputs[1].shape) * sizeof(float)));
-                state->flipped = memory;
-            }
-            return status;
-        }
-        if (status == COD_OK)
-            cpu_conv_destroy(state->conv);
-        state->conv = NULL;
-        state->stage_x = state->stage_x || state->x_image.pixel_stride != state->x_image.shape.c;
-        state->stage_y = state->stage_y || state->y_image.pixel_stride != state->y_image.shape.c;
-        state->x_image.pixel_stride = state->x_image.shape.c;
-        state->y_image.pixel_stride = state->y_image.shape.c;
-    }
+    const cod_status status = create_on_images(plan, state, direction);
+    if ((status == COD_OK && state->info.fast) || !(is_strided(&state->x_image) || is_strided(&state->y_image)))
+        return status;
+    cpu_conv_destroy(state->conv);
+    state->conv = NULL;
+    if (is_strided(&state->x_image))
+        stage_image(&state->x_image, &state->stage_x, state->x_image.dtype);
+    if (is_strided(&state->y_image))
+        stage_image(&state->y_image, &state->stage_y, state->y_image.dtype);
+    return create_on_images(plan, state, direction);
 }
 
 static size_t take(size_t *used, size_t bytes)
@@ -226,7 +227,7 @@ static cod_status conv_prepare(cod_plan *plan)
 {
     conv_state *state = plan->state;
     const cod_view *w = &plan->op.inputs[1];
-    if (state->flipped == NULL)
+    if (!state->flips)
         return cpu_conv_pack(state->conv, cod_view_host(w), state->packed);
     flip_weights(cod_view_host(w), state->flipped, w->shape);
     return cpu_conv_pack(state->conv, state->flipped, state->packed);
@@ -284,7 +285,7 @@ static void conv_slice(void *context, int64_t i, int thread)
     const size_t k = (size_t)i;
     char *x = run->x + k * run->x_step, *y = run->y + k * run->y_step;
     char *bias = run->bias ? (char *)run->bias + k * state->bias_step : NULL;
-    const bool swap = state->flipped != NULL;
+    const bool swap = state->flips;
     const cod_status status =
         cpu_conv_execute(state->conv, (int)i, swap ? y : x, run->packed + k * state->packed_step, (float *)(void *)bias,
                          swap ? x : y, run->plan->device->scratch + state->at_conv + k * state->conv_step);
@@ -309,7 +310,9 @@ static cod_status execute_slices(conv_run_args *run)
         conv_slice(run, 0, 0);
     else
         cpu_parallel_for(run->plan->device, state->slices, conv_slice, run);
-    return run->status;
+    if (run->status != COD_OK) /* the reason stayed with the thread that noticed it */
+        return cod_fail(run->status, "cpu: oneDNN could not run one of %d slices", state->slices);
+    return COD_OK;
 }
 
 /** In place over y; PReLU alone comes here, as oneDNN's other activations are part of the convolution. */
@@ -408,6 +411,11 @@ cod_status cpu_plan_conv(cod_plan *plan)
     const cod_status status = create_conv(plan, state, direction);
     COD_TRY(cpu_use_threads(plan->device->threads));
     COD_TRY(status);
+    void *memory;
+    if (state->flips) {
+        COD_TRY(cod_aligned_alloc(&memory, (size_t)cod_shape_count(op->inputs[1].shape) * sizeof(float)));
+        state->flipped = memory;
+    }
     if (direction != CPU_CONV_BACKWARD_WEIGHTS) {
         COD_TRY(cod_aligned_alloc(&state->packed, state->info.packed_bytes));
         plan->prepare = conv_prepare;

@@ -48,6 +48,8 @@ typedef struct peer {
     uint64_t merged;  /**< the last one merged */
     int64_t step;     /**< the peer's, of that version */
     int64_t since;    /**< own step from which the weight ramps in; -1 = no teacher */
+    bool mergeable;
+    int unmerged; /**< versions in a row that came and went without a merge */
 } peer;
 
 typedef struct codistill {
@@ -94,34 +96,46 @@ static cod_status gather_models(cod_train_context *context, cod_exchange_model *
     cod_exchange_model *all = calloc((size_t)cod_group_size(world), sizeof *all);
     COD_REQUIRE_MEMORY(all);
     cod_status status = cod_group_gather(world, &mine, sizeof mine, all);
-    for (int g = 0; status == COD_OK && g < cod_group_count(context->group); g++) {
+    for (int g = 0; status == COD_OK && g < cod_group_count(context->group); g++)
         models[g] = all[cod_group_world_rank(context->group, g, 0)];
-        if (models[g].hash != mine.hash)
-            status = cod_fail(COD_ERR_UNSUPPORTED,
-                              "groups %d and %d train different models; codistill needs equal ones so far",
-                              cod_group_index(context->group), g);
-    }
     free(all);
     return status;
 }
 
-static cod_status make_peers(codistill *c, cod_train_context *context)
+/** Weights can be merged where architectures are equal and the start was common. */
+static cod_status make_merger(codistill *c, cod_train_context *context, const cod_exchange_model *models)
+{
+    const int mine = cod_group_index(context->group);
+    int mergeable = 0;
+    if (exchange_options.merge == COD_MERGE_NONE)
+        return COD_OK;
+    COD_REQUIRE(strcmp(cod_run_config_group(context->config, mine)->model.init, "own") != 0,
+                "exchange.merge needs a common start: set model.init to shared or a file, or exchange.merge=none");
+    for (int i = 0; i < c->peer_count; i++) {
+        const int group = cod_exchange_peer_group(c->exchange, i);
+        c->peers[i].mergeable = models[group].hash == models[mine].hash;
+        mergeable += c->peers[i].mergeable;
+        if (!c->peers[i].mergeable && cod_group_rank(context->group) == 0)
+            cod_log_info("group %d: group %d trains another model, so its weights are not merged", mine, group);
+    }
+    c->share = 1.0 / (mergeable + 1);
+    return mergeable > 0 ? cod_merger_create(context->weights, &c->merger) : COD_OK;
+}
+
+static cod_status make_peers(codistill *c, cod_train_context *context, const cod_exchange_model *models)
 {
     c->peer_count = cod_exchange_peer_count(c->exchange);
     c->peers = calloc((size_t)c->peer_count + 1, sizeof *c->peers);
     COD_REQUIRE_MEMORY(c->peers);
     for (int i = 0; i < c->peer_count; i++) {
+        const int group = cod_exchange_peer_group(c->exchange, i);
         c->peers[i].since = -1;
         if (c->loss != 0)
-            COD_TRY(cod_teacher_create(context, TEACHER_INPUT, &c->peers[i].teacher));
+            COD_TRY(cod_teacher_create(context, cod_run_config_group(context->config, group), TEACHER_INPUT,
+                                       &c->peers[i].teacher));
     }
-    c->share = 1.0 / (c->peer_count + 1);
     COD_TRY(cod_aligned_alloc((void **)&c->snapshot, cod_weights_count(context->weights) * sizeof(float)));
-    if (exchange_options.merge == COD_MERGE_NONE)
-        return COD_OK;
-    COD_REQUIRE(strcmp(context->config->model.init, "own") != 0,
-                "exchange.merge needs a common start: set model.init to shared or a file, or exchange.merge=none");
-    return cod_merger_create(context->weights, &c->merger);
+    return make_merger(c, context, models);
 }
 
 static cod_status start(cod_strategy *strategy, cod_train_context *context)
@@ -137,9 +151,10 @@ static cod_status start(cod_strategy *strategy, cod_train_context *context)
     const uint64_t run = cod_hash(root->name, strlen(root->name), (uint64_t)root->seed);
     if (status == COD_OK)
         status = cod_exchange_create(context->comm, context->group, &exchange, models, run, &c->exchange);
+    if (status == COD_OK)
+        status = cod_group_agree(world, make_peers(c, context, models), NULL);
     free(models);
-    COD_TRY(status);
-    return cod_group_agree(world, make_peers(c, context), NULL);
+    return status;
 }
 
 static double clamp01(double x)
@@ -267,6 +282,16 @@ static cod_status publish(codistill *c, cod_train_context *context, int64_t done
     return COD_OK;
 }
 
+/** Counts versions that one's own were never beside: groups that far apart only distil. */
+static void count_unmerged(peer *p, const cod_train_context *context, int64_t peer_step)
+{
+    enum { SAID_AFTER = 8 };
+    p->unmerged = p->merged == p->version ? 0 : p->unmerged + 1;
+    if (p->unmerged == SAID_AFTER && cod_group_rank(context->group) == 0)
+        cod_log_warn("group %d is at step %lld and a peer at %lld: too far apart to merge weights, so they only distil",
+                     cod_group_index(context->group), (long long)context->step, (long long)peer_step);
+}
+
 /** A version that the exchange has newly decoded becomes the teacher. */
 static cod_status adopt(peer *p, const cod_exchange_checkpoint *checkpoint, int64_t step)
 {
@@ -280,7 +305,7 @@ static cod_status adopt(peer *p, const cod_exchange_checkpoint *checkpoint, int6
 /** Merges each version once, as soon as one's own publication of the same number exists: a faster peer's comes earlier. */
 static cod_status merge(codistill *c, peer *p, const cod_exchange_checkpoint *checkpoint, int64_t step)
 {
-    if (c->merger == NULL || checkpoint->own == NULL || p->merged == p->version)
+    if (!p->mergeable || checkpoint->own == NULL || p->merged == p->version)
         return COD_OK;
     const int64_t late = step - checkpoint->step, delay = late > 0 ? late / exchange_options.period : 0;
     const double alpha = exchange_options.merge_alpha > 0 ? exchange_options.merge_alpha : cod_merge_alpha(delay);
@@ -299,6 +324,8 @@ static cod_status take_over(codistill *c, cod_train_context *context)
         if (checkpoint.values == NULL)
             continue;
         if (checkpoint.version != p->version) {
+            if (p->mergeable && p->version > 0)
+                count_unmerged(p, context, checkpoint.step);
             COD_TRY(adopt(p, &checkpoint, context->step));
             c->stats.teacher_switches++;
         }

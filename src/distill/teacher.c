@@ -22,11 +22,12 @@ static cod_status plan_copy(cod_teacher *teacher, int which, cod_view from, cod_
     return teacher->backend->plan_create(teacher->device, &op, &teacher->copies[which]);
 }
 
-static cod_status build(cod_teacher *teacher, cod_train_context *context, const char *target)
+static cod_status build(cod_teacher *teacher, cod_train_context *context, const cod_group_config *peer,
+                        const char *target)
 {
     const cod_node *task = cod_graph_producer(context->model->graph, context->task_loss);
     cod_model *model = &teacher->model;
-    COD_TRY(cod_model_build(context->model->kind, context->model->options, model));
+    COD_TRY(cod_model_build(peer->kind, peer->architecture, model));
     const cod_value truth = cod_graph_input_like(model->graph, "target", model->output);
     teacher->loss = cod_graph_loss(model->graph, "teacher_task", model->output, truth,
                                    (cod_loss_spec){.kind = task->attr.loss, .epsilon = task->attr.epsilon});
@@ -45,13 +46,14 @@ static cod_status build(cod_teacher *teacher, cod_train_context *context, const 
                      cod_executable_input(context->executable, target));
 }
 
-cod_status cod_teacher_create(cod_train_context *context, const char *target, cod_teacher **out)
+cod_status cod_teacher_create(cod_train_context *context, const cod_group_config *peer, const char *target,
+                              cod_teacher **out)
 {
     cod_teacher *teacher = calloc(1, sizeof *teacher);
     COD_REQUIRE_MEMORY(teacher);
     teacher->backend = context->backend;
     teacher->device = context->device;
-    const cod_status status = build(teacher, context, target);
+    const cod_status status = build(teacher, context, peer, target);
     if (status != COD_OK) {
         cod_teacher_destroy(teacher);
         return cod_fail_prefix(status, "teacher");

@@ -11,12 +11,14 @@
 typedef struct cod_teacher cod_teacher;
 
 /**
- * Makes a teacher of the context's own architecture, for its batch shape and precision; it has no weights yet.
+ * Makes a teacher of a peer's architecture for the context's batch shape and precision; it has no weights yet.
  *
  * @param context  set up and compiled; its device is borrowed
+ * @param peer     what the peer trains; borrowed
  * @param target   where the prediction goes: the student's input of that name, f32 [N,sH,sW,3]
  */
-COD_MUST_CHECK cod_status cod_teacher_create(cod_train_context *context, const char *target, cod_teacher **out);
+COD_MUST_CHECK cod_status cod_teacher_create(cod_train_context *context, const cod_group_config *peer,
+                                             const char *target, cod_teacher **out);
 void cod_teacher_destroy(cod_teacher *teacher);
 
 /** Takes over a checkpoint [trainable + state] f32; packed at the next run. */

@@ -14,21 +14,26 @@ typedef struct run_schema {
     cod_config_table tables[MAX_TABLES];
     cod_config_selector selector;
     const char *model_names[MAX_MODELS + 1];
-    cod_run_config *run;
 } run_schema;
+
+/** Where the chosen model's options go. */
+typedef struct model_place {
+    cod_run_config *run;
+    cod_group_config *group;
+} model_place;
 
 static const char *const raw_keys[] = {"cluster.groups", NULL};
 
 static const cod_option_table *select_model(void *context, const char *name, void **values)
 {
-    cod_run_config *run = context;
+    const model_place *place = context;
     const cod_model_kind *kind = cod_model_kind_find(name);
     if (values != NULL) {
-        /* The options live as long as the configuration; a group's own model starts from the run's memory. */
-        if (run->architecture == NULL || run->model_kind != kind)
-            run->architecture = cod_arena_alloc(cod_config_arena(run->config), kind->table->struct_bytes);
-        run->model_kind = kind;
-        *values = (void *)(uintptr_t)run->architecture;
+        if (place->group->architecture == NULL || place->group->kind != kind)
+            place->group->architecture =
+                cod_arena_alloc(cod_config_arena(place->run->config), kind->table->struct_bytes);
+        place->group->kind = kind;
+        *values = (void *)(uintptr_t)place->group->architecture;
     }
     return kind->table;
 }
@@ -39,13 +44,14 @@ static void add_table(run_schema *schema, const cod_option_table *table, void *v
         schema->tables[schema->schema.count++] = (cod_config_table){table, values};
 }
 
-static void make_schema(run_schema *schema, cod_run_config *run)
+static void make_schema(run_schema *schema, cod_run_config *run, model_place *place)
 {
-    *schema = (run_schema){.run = run};
+    *schema = (run_schema){0};
+    *place = (model_place){run, &run->whole};
     schema->schema.tables = schema->tables;
     add_table(schema, &cod_root_option_table, &run->root);
     add_table(schema, &cod_comm_option_table, &run->cluster);
-    add_table(schema, &cod_model_option_table, &run->model);
+    add_table(schema, &cod_model_option_table, &run->whole.model);
     add_table(schema, &cod_data_option_table, &run->data);
     add_table(schema, &cod_train_option_table, &run->train);
     for (size_t i = 0; cod_strategy_at(i) != NULL; i++)
@@ -57,7 +63,7 @@ static void make_schema(run_schema *schema, cod_run_config *run)
     for (size_t i = 0; i < MAX_MODELS && cod_model_kind_at(i) != NULL; i++)
         schema->model_names[i] = cod_model_kind_at(i)->name;
     schema->selector = (cod_config_selector){
-        .section = "model", .key = "name", .names = schema->model_names, .select = select_model, .context = run};
+        .section = "model", .key = "name", .names = schema->model_names, .select = select_model, .context = place};
     schema->schema.selectors = &schema->selector;
     schema->schema.selector_count = 1;
     schema->schema.raw = raw_keys;
@@ -71,68 +77,72 @@ static bool parse_count(const cod_config_node *node, int *out)
     return value >= 1 && value <= MAX_GROUPS && *end == '\0';
 }
 
+/** Applies cluster.groups[i].model over the run's model. */
+static cod_status read_group_model(cod_run_config *run, const cod_config_node *node, cod_group_config *group)
+{
+    cod_option_table table = cod_model_option_table;
+    const size_t bytes = run->whole.kind->table->struct_bytes;
+    void *architecture = cod_arena_alloc(cod_config_arena(run->config), bytes);
+    COD_REQUIRE_MEMORY(architecture);
+    memcpy(architecture, run->whole.architecture, bytes);
+    group->architecture = architecture;
+    run_schema whole;
+    model_place place;
+    make_schema(&whole, run, &place);
+    place.group = group;
+    table.section = "";
+    whole.selector.section = "";
+    const cod_config_table tables[] = {{&table, &group->model}};
+    const cod_config_schema schema = {.tables = tables, .count = 1, .selectors = &whole.selector, .selector_count = 1};
+    return cod_config_apply_node(run->config, node, &schema);
+}
+
+static cod_status read_group(cod_run_config *run, const cod_config_node *item, cod_group_config *group)
+{
+    cod_config *config = run->config;
+    if (item->kind != COD_CONFIG_MAPPING) {
+        cod_config_problem(config, item, "a group is a mapping such as {ranks: 4, model: {…}}");
+        return COD_OK;
+    }
+    for (const cod_config_node *key = item->first; key != NULL; key = key->next) {
+        if (strcmp(key->key, "model") == 0)
+            COD_TRY(read_group_model(run, key, group));
+        else if (strcmp(key->key, "ranks") != 0)
+            cod_config_problem(config, key, "unknown key '%s' in a group; a group has: ranks, model", key->key);
+        else if (!parse_count(key, &group->ranks))
+            cod_config_problem(config, key, "ranks must be a whole number from 1 to %d", MAX_GROUPS);
+    }
+    return COD_OK;
+}
+
 /** Reads cluster.groups: a number, or a list of {ranks, model}. */
-static void read_groups(cod_run_config *run)
+static cod_status read_groups(cod_run_config *run)
 {
     cod_config *config = run->config;
     const cod_config_node *node = cod_config_find(config, "cluster.groups");
-    int count = atoi(run->cluster.groups);
-    if (run->cluster.by_node) {
-        run->group_ranks = cod_arena_alloc(cod_config_arena(config), sizeof(int));
-        return;
-    }
-    if (node != NULL && node->kind == COD_CONFIG_LIST) {
-        run->group_ranks = cod_arena_alloc(cod_config_arena(config), (node->count + 1) * sizeof(int));
-        for (const cod_config_node *item = node->first; item != NULL && run->group_ranks != NULL; item = item->next) {
-            int *ranks = &run->group_ranks[run->group_count++];
-            *ranks = (int)run->cluster.ranks_per_group;
-            if (item->kind != COD_CONFIG_MAPPING) {
-                cod_config_problem(config, item, "a group is a mapping such as {ranks: 4, model: {…}}");
-                continue;
-            }
-            for (const cod_config_node *key = item->first; key != NULL; key = key->next) {
-                if (strcmp(key->key, "ranks") == 0 && !parse_count(key, ranks))
-                    cod_config_problem(config, key, "ranks must be a whole number from 1 to %d", MAX_GROUPS);
-                else if (strcmp(key->key, "ranks") != 0 && strcmp(key->key, "model") != 0)
-                    cod_config_problem(config, key, "unknown key '%s' in a group; a group has: ranks, model", key->key);
-            }
-        }
-        if (node->count == 0)
-            cod_config_problem(config, node, "cluster.groups is an empty list; at least one group is needed");
-        return;
-    }
-    if (node != NULL && !parse_count(node, &count)) {
+    const bool list = node != NULL && node->kind == COD_CONFIG_LIST;
+    int count = list ? (int)node->count : atoi(run->cluster.groups);
+    run->whole.ranks = (int)run->cluster.ranks_per_group;
+    if (run->cluster.by_node || run->whole.kind == NULL)
+        return COD_OK;
+    if (node != NULL && !list && !parse_count(node, &count))
         cod_config_problem(config, node, "groups must be a number from 1 to %d or a list of {ranks, model}",
                            MAX_GROUPS);
-        return;
-    }
+    else if (count == 0)
+        cod_config_problem(config, node, "cluster.groups is an empty list; at least one group is needed");
+    if (count < 1 || count > MAX_GROUPS)
+        return COD_OK;
+    run->groups = cod_arena_alloc(cod_config_arena(config), (size_t)count * sizeof *run->groups);
+    COD_REQUIRE_MEMORY(run->groups);
     run->group_count = (size_t)count;
-    run->group_ranks = cod_arena_alloc(cod_config_arena(config), run->group_count * sizeof(int));
-    for (size_t i = 0; run->group_ranks != NULL && i < run->group_count; i++)
-        run->group_ranks[i] = (int)run->cluster.ranks_per_group;
-}
-
-/** Applies cluster.groups[group].model over the run's model. */
-static cod_status apply_group(cod_run_config *run, int group)
-{
-    const cod_config_node *node = cod_config_find(run->config, "cluster.groups");
-    if (group < 0 || node == NULL || node->kind != COD_CONFIG_LIST)
-        return COD_OK;
-    const cod_config_node *item = node->first;
-    for (int i = 0; i < group && item != NULL; i++)
-        item = item->next;
-    const cod_config_node *model = item ? cod_config_child(item, "model") : NULL;
-    if (model == NULL)
-        return COD_OK;
-    cod_option_table table = cod_model_option_table;
-    table.section = "";
-    run_schema whole;
-    make_schema(&whole, run);
-    const cod_config_table tables[] = {{&table, &run->model}};
-    cod_config_selector selector = whole.selector;
-    selector.section = "";
-    const cod_config_schema schema = {.tables = tables, .count = 1, .selectors = &selector, .selector_count = 1};
-    return cod_config_apply_node(run->config, model, &schema);
+    const cod_config_node *item = list ? node->first : NULL;
+    for (size_t i = 0; i < run->group_count; i++) {
+        run->groups[i] = run->whole;
+        if (list)
+            COD_TRY(read_group(run, item, &run->groups[i]));
+        item = list ? item->next : NULL;
+    }
+    return COD_OK;
 }
 
 static void check_strategy(cod_run_config *run)
@@ -166,6 +176,23 @@ static void check_backend(cod_run_config *run)
                            run->train.backend, list);
 }
 
+static int scale_of(const cod_group_config *group)
+{
+    return group->kind->scale != NULL ? group->kind->scale(group->architecture) : 1;
+}
+
+/** Of the run or of one group: where it starts, and that groups can teach each other at all. */
+static void check_model(cod_run_config *run, const cod_group_config *group)
+{
+    const char *init = group->model.init;
+    if (strcmp(init, "shared") != 0 && strcmp(init, "own") != 0 && strstr(init, ".safetensors") == NULL)
+        cod_config_problem_key(run->config, "model.init", "'%s' is not `shared`, `own` or a .safetensors file", init);
+    if (scale_of(group) != scale_of(&run->whole))
+        cod_config_problem_key(run->config, "cluster.groups",
+                               "a group's model upscales by %d, the run's by %d: groups must agree on the task",
+                               scale_of(group), scale_of(&run->whole));
+}
+
 /** What concerns several options, or needs more than a table. */
 static void check_together(cod_run_config *run)
 {
@@ -184,23 +211,22 @@ static void check_together(cod_run_config *run)
                                (long long)run->train.warmup, (long long)run->train.steps);
     if (run->train.nesterov && run->train.momentum == 0)
         cod_config_problem_key(config, "train.nesterov", "Nesterov's variant needs train.momentum above 0");
-    if (strcmp(run->model.init, "shared") != 0 && strcmp(run->model.init, "own") != 0 &&
-        strstr(run->model.init, ".safetensors") == NULL)
-        cod_config_problem_key(config, "model.init", "'%s' is not `shared`, `own` or a .safetensors file",
-                               run->model.init);
+    check_model(run, &run->whole);
+    for (size_t i = 0; i < run->group_count; i++)
+        if (run->groups[i].architecture != run->whole.architecture)
+            check_model(run, &run->groups[i]);
 }
 
-cod_status cod_run_config_load(const char *path, const char *const *overrides, size_t count, int group,
-                               cod_run_config *out)
+cod_status cod_run_config_load(const char *path, const char *const *overrides, size_t count, cod_run_config *out)
 {
     *out = (cod_run_config){0};
     run_schema schema;
+    model_place place;
     cod_status status = COD_OK;
     COD_TRY_GOTO(status, fail, cod_config_open(path, overrides, count, &out->config));
-    make_schema(&schema, out);
+    make_schema(&schema, out, &place);
     COD_TRY_GOTO(status, fail, cod_config_apply(out->config, &schema.schema));
-    read_groups(out);
-    COD_TRY_GOTO(status, fail, apply_group(out, group));
+    COD_TRY_GOTO(status, fail, read_groups(out));
     if (cod_config_problem_count(out->config) == 0)
         check_together(out);
     else
@@ -222,8 +248,14 @@ int cod_run_config_ranks(const cod_run_config *run)
 {
     int ranks = 0;
     for (size_t i = 0; i < run->group_count; i++)
-        ranks += run->group_ranks[i];
+        ranks += run->groups[i].ranks;
     return run->strategy->single_rank ? 1 : ranks;
+}
+
+const cod_group_config *cod_run_config_group(const cod_run_config *run, int index)
+{
+    const bool one = run->strategy->one_group || run->strategy->single_rank;
+    return one || (size_t)index >= run->group_count ? &run->whole : &run->groups[index];
 }
 
 const char *cod_run_config_folder(const cod_run_config *run)
@@ -236,7 +268,8 @@ const char *cod_run_config_folder(const cod_run_config *run)
 cod_status cod_run_config_resolved(cod_run_config *run, char **text)
 {
     run_schema schema;
-    make_schema(&schema, run);
+    model_place place;
+    make_schema(&schema, run, &place);
     return cod_config_resolved(run->config, &schema.schema, true, text);
 }
 
@@ -244,6 +277,7 @@ cod_status cod_run_config_document(cod_config_style style, char **text)
 {
     cod_run_config run = {0};
     run_schema schema;
-    make_schema(&schema, &run);
+    model_place place;
+    make_schema(&schema, &run, &place);
     return cod_config_document(&schema.schema, style, text);
 }

@@ -13,26 +13,30 @@
 
 struct cod_strategy_kind;
 
+/** What a group trains, and on how many ranks. */
+typedef struct cod_group_config {
+    int ranks;
+    cod_model_options model;
+    const cod_model_kind *kind;
+    const void *architecture; /**< the chosen model's options */
+} cod_group_config;
+
 typedef struct cod_run_config {
     cod_config *config;
     cod_root_options root;
     cod_comm_options cluster;
-    cod_model_options model;
     cod_data_options data;
     cod_train_options train;
     cod_eval_options eval;
     cod_checkpoint_options checkpoint;
     cod_log_options log;
     const struct cod_strategy_kind *strategy;
-    const cod_model_kind *model_kind;
-    const void *architecture; /**< the chosen model's options */
-    double max_time_s;        /**< 0 = none */
-    int *group_ranks;         /**< [group_count] ranks of each group asked for; 0 in [0] = one group a node */
-    size_t group_count;
+    double max_time_s; /**< 0 = none */
+    cod_group_config
+        whole; /**< section `model`: of runs with one group, and of groups that name no model of their own */
+    cod_group_config *groups; /**< [group_count] those asked for */
+    size_t group_count;       /**< 0 = one group a node */
 } cod_run_config;
-
-/** Where group options differ from the run's: cluster.groups[GROUP].model. Pass -1 for the run as a whole. */
-enum { COD_NO_GROUP = -1 };
 
 /**
  * Loads and checks everything; all problems come in one message, and nothing is created on disk.
@@ -40,12 +44,15 @@ enum { COD_NO_GROUP = -1 };
  * @param[in]  path  of the YAML file; NULL = defaults and overrides
  * @param[out] out   new; cod_run_config_clear()
  */
-COD_MUST_CHECK cod_status cod_run_config_load(const char *path, const char *const *overrides, size_t count, int group,
+COD_MUST_CHECK cod_status cod_run_config_load(const char *path, const char *const *overrides, size_t count,
                                               cod_run_config *out);
 void cod_run_config_clear(cod_run_config *run);
 
 /** Ranks that the configuration asks for; 0 = as many as there are (one group a node). */
 int cod_run_config_ranks(const cod_run_config *run);
+
+/** What group `index` of a run trains. */
+const cod_group_config *cod_run_config_group(const cod_run_config *run, int index);
 
 /** The run's folder, OUTPUT/NAME, in the configuration's arena. */
 const char *cod_run_config_folder(const cod_run_config *run);

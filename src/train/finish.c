@@ -159,6 +159,8 @@ static void summarise_groups(trainer *t, cod_json *json, const closing *all)
         cod_json_open(json, NULL, '{');
         cod_json_integer(json, "group", g);
         cod_json_integer(json, "ranks", cod_group_members_of(t->group, g).size);
+        cod_json_string(json, "model", cod_run_config_group(t->config, g)->kind->name);
+        cod_json_integer(json, "parameters", (int64_t)c->parameters);
         cod_json_number(json, "psnr_y", c->psnr_y);
         cod_json_number(json, "ssim_y", c->ssim_y);
         cod_json_number(json, "psnr_rgb", c->psnr_rgb);

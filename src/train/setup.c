@@ -28,7 +28,13 @@ static cod_status make_group(trainer *t)
                 "cluster asks for %zu groups with %d ranks in all, but the job has %d; start it with -n %d, or change "
                 "cluster.groups or cluster.ranks_per_group",
                 config->group_count, wanted, size, wanted);
-    return cod_group_create(comm, config->group_ranks, config->group_count, &t->group);
+    int *ranks = calloc(config->group_count, sizeof *ranks);
+    COD_REQUIRE_MEMORY(ranks);
+    for (size_t g = 0; g < config->group_count; g++)
+        ranks[g] = config->groups[g].ranks;
+    const cod_status status = cod_group_create(comm, ranks, config->group_count, &t->group);
+    free(ranks);
+    return status;
 }
 
 /** The run's folder, its lock and config.yaml: by the first rank of all. */
@@ -73,20 +79,20 @@ static cod_status open_device(trainer *t)
 
 static cod_status init_weights(trainer *t)
 {
-    const cod_run_config *config = t->config;
-    const bool own = strcmp(config->model.init, "own") == 0;
-    uint64_t seed = (uint64_t)config->root.seed;
+    const cod_model_options *options = &cod_run_config_group(t->config, cod_group_index(t->group))->model;
+    const bool own = strcmp(options->init, "own") == 0;
+    uint64_t seed = (uint64_t)t->config->root.seed;
     if (own)
         seed += 0x9E3779B97F4A7C15u * (uint64_t)(1 + cod_group_index(t->group));
     COD_TRY(cod_weights_init(&t->weights, t->context.backend, t->context.device, t->model.graph, COD_F32, true));
     COD_TRY(cod_weights_fill_initial(&t->weights, seed));
-    if (own || strcmp(config->model.init, "shared") == 0)
+    if (own || strcmp(options->init, "shared") == 0)
         return COD_OK;
     cod_load_counts counts;
-    const cod_load_mode mode = config->model.init_mode == 0 ? COD_LOAD_STRICT : COD_LOAD_PARTIAL;
-    COD_TRY(cod_model_load_weights(config->model.init, &t->model, mode, &t->weights, &counts));
+    const cod_load_mode mode = options->init_mode == 0 ? COD_LOAD_STRICT : COD_LOAD_PARTIAL;
+    COD_TRY(cod_model_load_weights(options->init, &t->model, mode, &t->weights, &counts));
     if (t->leader)
-        cod_log_info("model.init: %zu tensors from '%s', %zu of the model not in it", counts.loaded, config->model.init,
+        cod_log_info("model.init: %zu tensors from '%s', %zu of the model not in it", counts.loaded, options->init,
                      counts.missing + counts.misshapen);
     return COD_OK;
 }
@@ -96,7 +102,8 @@ static cod_status build_graph(trainer *t)
     cod_train_context *context = &t->context;
     cod_model *model = &t->model;
     static const cod_loss_kind losses[] = {COD_LOSS_L1, COD_LOSS_MSE, COD_LOSS_CHARBONNIER};
-    COD_TRY(cod_model_build(t->config->model_kind, t->config->architecture, model));
+    const cod_group_config *group = cod_run_config_group(t->config, cod_group_index(t->group));
+    COD_TRY(cod_model_build(group->kind, group->architecture, model));
     COD_REQUIRE(model->kind->scale != NULL, "model '%s' is not for super-resolution, which is what `train` does so far",
                 model->kind->name);
     context->loss_factor = 1.0f / (float)t->config->train.accumulate;

@@ -21,10 +21,13 @@ typedef struct student {
     test_net net;
 } student;
 
-static void student_open(student *s, const cod_backend *backend)
+#define SMALL "blocks=1 channels=8 scale=2 head_kernel=3 tail_kernel=3"
+#define LARGE "blocks=2 channels=12 scale=2 head_kernel=3 tail_kernel=5"
+
+static void student_open(student *s, const cod_backend *backend, const char *architecture)
 {
     *s = (student){0};
-    assert_ok(net_model("srresnet", "blocks=1 channels=8 scale=2 head_kernel=3 tail_kernel=3", &s->arena, &s->model));
+    assert_ok(net_model("srresnet", architecture, &s->arena, &s->model));
     cod_graph *graph = s->model.graph;
     const cod_value target = cod_graph_input_like(graph, "target", s->model.output);
     const cod_value task =
@@ -67,11 +70,16 @@ static float *floats_new(size_t count)
     return values;
 }
 
-/** The teacher holding `values` must predict what the student itself would infer with them. */
-static void check_teacher(student *s, cod_teacher *teacher, const float *values)
+static cod_group_config architecture_of(const student *s)
+{
+    return (cod_group_config){.kind = s->model.kind, .architecture = s->model.options};
+}
+
+/** The teacher of `s`, holding the peer's `values`, must predict what the peer itself would infer with them. */
+static void check_teacher_of(student *s, cod_teacher *teacher, student *peer, const float *values)
 {
     const cod_view given = cod_executable_input(s->net.executable, "teacher"),
-                   own = cod_executable_output(s->net.executable, s->model.output);
+                   own = cod_executable_output(peer->net.executable, peer->model.output);
     const size_t count = (size_t)cod_shape_count(given.shape);
     double *predicted = net_new(count), *inferred = net_new(count);
     float loss, expected;
@@ -79,13 +87,13 @@ static void check_teacher(student *s, cod_teacher *teacher, const float *values)
     assert_ok(cod_teacher_run(teacher, &loss));
     assert_ok(net_read(&s->net, given, predicted));
 
-    float *kept = floats_new(cod_weights_count(&s->net.weights));
-    assert_ok(cod_weights_download(&s->net.weights, kept));
-    assert_ok(cod_weights_upload(&s->net.weights, values));
-    assert_ok(net_run(&s->net, "infer"));
-    assert_ok(net_read(&s->net, own, inferred));
-    assert_ok(cod_executable_loss(s->net.executable, s->context.task_loss, &expected));
-    assert_ok(cod_weights_upload(&s->net.weights, kept));
+    float *kept = floats_new(cod_weights_count(&peer->net.weights));
+    assert_ok(cod_weights_download(&peer->net.weights, kept));
+    assert_ok(cod_weights_upload(&peer->net.weights, values));
+    assert_ok(net_run(&peer->net, "infer"));
+    assert_ok(net_read(&peer->net, own, inferred));
+    assert_ok(cod_executable_loss(peer->net.executable, peer->context.task_loss, &expected));
+    assert_ok(cod_weights_upload(&peer->net.weights, kept));
     double largest = 0;
     for (size_t i = 0; i < count; i++) {
         largest = fmax(largest, fabs(inferred[i]));
@@ -98,6 +106,43 @@ static void check_teacher(student *s, cod_teacher *teacher, const float *values)
     free(inferred);
 }
 
+static void check_teacher(student *s, cod_teacher *teacher, const float *values)
+{
+    check_teacher_of(s, teacher, s, values);
+}
+
+static void a_peer_of_another_architecture_teaches(void **state)
+{
+    (void)state;
+    const cod_backend *const backends[] = {&cod_ref_backend, &cod_cpu_backend};
+    for (size_t b = 0; b < 2; b++) {
+        student small, large;
+        cod_teacher *teacher;
+        student_open(&small, backends[b], SMALL);
+        student_open(&large, backends[b], LARGE);
+        const cod_group_config peer = architecture_of(&large);
+        assert_ok(cod_teacher_create(&small.context, &peer, "teacher", &teacher));
+        const size_t count = cod_weights_count(&large.net.weights);
+        float *values = floats_new(count);
+        assert_true(count > cod_weights_count(&small.net.weights));
+        assert_ok(cod_weights_download(&large.net.weights, values));
+        /* Both see the same mini-batch. */
+        const cod_view from[] = {small.context.input, small.context.truth},
+                       to[] = {large.context.input, large.context.truth};
+        for (size_t i = 0; i < 2; i++) {
+            double *batch = net_new((size_t)cod_shape_count(from[i].shape));
+            assert_ok(net_read(&small.net, from[i], batch));
+            assert_ok(net_write(&large.net, to[i], batch));
+            free(batch);
+        }
+        check_teacher_of(&small, teacher, &large, values);
+        free(values);
+        cod_teacher_destroy(teacher);
+        student_close(&small);
+        student_close(&large);
+    }
+}
+
 static void a_teacher_predicts_as_its_checkpoint_infers(void **state)
 {
     (void)state;
@@ -105,8 +150,9 @@ static void a_teacher_predicts_as_its_checkpoint_infers(void **state)
     for (size_t b = 0; b < 2; b++) {
         student s;
         cod_teacher *teacher;
-        student_open(&s, backends[b]);
-        assert_ok(cod_teacher_create(&s.context, "teacher", &teacher));
+        student_open(&s, backends[b], SMALL);
+        const cod_group_config peer = architecture_of(&s);
+        assert_ok(cod_teacher_create(&s.context, &peer, "teacher", &teacher));
         const size_t count = cod_weights_count(&s.net.weights);
         float *before = floats_new(count), *first = floats_new(count), *second = floats_new(count),
               *after = floats_new(count);
@@ -151,7 +197,7 @@ static void a_merge_moves_weights_by_the_difference_and_statistics_toward_the_pe
     for (size_t b = 0; b < 2; b++) {
         student s;
         cod_merger *merger;
-        student_open(&s, backends[b]);
+        student_open(&s, backends[b], SMALL);
         cod_weights *weights = &s.net.weights;
         const size_t count = cod_weights_count(weights), trainable = weights->layout.trainable;
         float *before = floats_new(count), *own = floats_new(count), *peer = floats_new(count),
@@ -197,6 +243,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_teacher_predicts_as_its_checkpoint_infers),
+        cmocka_unit_test(a_peer_of_another_architecture_teaches),
         cmocka_unit_test(the_strength_of_a_merge_falls_with_its_delay),
         cmocka_unit_test(a_merge_moves_weights_by_the_difference_and_statistics_toward_the_peer),
     };

@@ -224,6 +224,20 @@ def commands(bench):
     expect(2, "nothing", "bench", "nothing")
 
 
+def unlike_groups(bench):
+    """Groups of different sizes and architectures teach each other; neither merges, each keeps its own model."""
+    groups = "[{ranks: 1, model: {channels: 12}}, {ranks: 2, model: {name: msrresnet, num_feat: 8, num_block: 1}}]"
+    result = bench.trained("name=unlike", "train.strategy=codistill", "train.steps=300", "log.every=50",
+                           f"cluster.groups={groups}")
+    check("trains another model" in result.err, "nothing is said of merging", result)
+    groups = bench.summary("unlike")["group_results"]
+    check([(g["model"], g["ranks"]) for g in groups] == [("srresnet", 1), ("msrresnet", 2)], f"groups {groups}")
+    check(groups[0]["parameters"] != groups[1]["parameters"], f"parameters {groups}")
+    check(all(g["teacher_switches"] > 0 and g["merges"] == 0 for g in groups), f"switches and merges {groups}")
+    for group in (0, 1):
+        check(any(line["distill_loss"] for line in bench.metrics("unlike", group)), f"group {group} distilled nothing")
+
+
 CASES = {
     "trains-single": trains("single"),
     "trains-allreduce": trains("allreduce"),
@@ -232,6 +246,7 @@ CASES = {
     "trains-3x1": trains("3x1"),
     "trains-2x2-tcp": trains("2x2", TCP),
     "trains-3x1-tcp": trains("3x1", TCP),
+    "unlike-groups": unlike_groups,
     "killed-allreduce": killed("allreduce"),
     "killed-2x1": killed("2x1"),
     "killed-2x2": killed("2x2"),
