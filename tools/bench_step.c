@@ -3,6 +3,7 @@
 
 #include "core/log.h"
 #include "core/rng.h"
+#include "core/statistics.h"
 #include "core/trace.h"
 #include "cpu/cpu.h"
 #include "infer/upscaler.h"
@@ -106,18 +107,6 @@ static cod_status fill_random(bench *b, const char *name, uint32_t item)
     return status;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof *values, by_value);
-    return values[count / 2];
-}
-
 typedef struct row {
     const char *label;
     double ms, gflop, gbyte;
@@ -181,16 +170,16 @@ static cod_status time_ops(bench *b, double *step_ms)
     }
     for (size_t i = 0; i < MAX_OPS && cod_program_op(program, i, &op) && status == COD_OK; i++) {
         row *line = find_row(rows, &row_count, &op, b->per_op, i, &b->arena);
-        line->ms += median(times[i], b->repeats);
+        line->ms += cod_median(times[i], (size_t)b->repeats);
         line->gflop += 1e-9 * cod_op_flops(&op);
         line->gbyte += 1e-9 * op_bytes(&op);
         line->calls++;
     }
     free(times);
     COD_TRY(status);
-    *step_ms = median(steps, b->repeats);
+    *step_ms = cod_median(steps, (size_t)b->repeats);
     rows[row_count++] = (row){.label = "optimiser (adam)",
-                              .ms = median(updates, b->repeats),
+                              .ms = cod_median(updates, (size_t)b->repeats),
                               .gbyte = 28e-9 * (double)b->weights.layout.trainable,
                               .calls = 1};
     printf("%-34s %5s %9s %6s %9s %7s\n", "op", "calls", "ms", "share", "GFLOP/s", "GB/s");

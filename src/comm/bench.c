@@ -3,23 +3,12 @@
 #include "comm/comm_internal.h"
 #include "comm/group_internal.h"
 #include "core/memory.h"
+#include "core/statistics.h"
 #include "core/trace.h"
 
 #include <stdlib.h>
 
 enum { MAX_BUCKETS = 256, MAX_ROUNDS = 1001 };
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof *values, by_value);
-    return values[count / 2];
-}
 
 static cod_status blocking(cod_group *group, float *values, size_t count, double *seconds)
 {
@@ -71,14 +60,14 @@ static cod_status measure(cod_group *group, cod_buffer *buffer, int buckets, int
         COD_TRY(bucketed(group, buffer, count, buckets, 0, &cut[slot]));
         ratio[slot] = cut[slot] / plain[slot];
     }
-    out->blocking_s = median(plain, rounds);
-    out->bucketed_s = median(cut, rounds);
-    out->ratio = median(ratio, rounds);
+    out->blocking_s = cod_median(plain, (size_t)rounds);
+    out->bucketed_s = cod_median(cut, (size_t)rounds);
+    out->ratio = cod_median(ratio, (size_t)rounds);
     out->compute_s = 2 * out->blocking_s;
     COD_TRY(cod_group_broadcast(group, &out->compute_s, sizeof out->compute_s, 0));
     for (int i = 0; i < rounds; i++)
         COD_TRY(bucketed(group, buffer, count, buckets, out->compute_s / buckets, &overlapped[i]));
-    out->overlapped_s = median(overlapped, rounds);
+    out->overlapped_s = cod_median(overlapped, (size_t)rounds);
     return COD_OK;
 }
 

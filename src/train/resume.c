@@ -124,8 +124,7 @@ static cod_status newest_step(trainer *t, int64_t *step)
         /* Groups go on alone, each from its own newest checkpoint; only a replay needs one step common to all. */
         if (status == COD_OK)
             status = cod_checkpoint_list(t->checkpoints, parts,
-                                         needed_parts(t, t->config->train.deterministic, names, parts, capacity),
-                                         &arena, &steps);
+                                         needed_parts(t, trainer_in_step(t), names, parts, capacity), &arena, &steps);
         found = steps.count > 0 ? (double)steps.items[0] : -1;
     }
     cod_arena_clear(&arena);

@@ -48,6 +48,9 @@ typedef struct cod_train_context {
     int64_t step;          /**< updates done before this one */
     int64_t steps;
     double rate; /**< of this step */
+
+    /** Set by start() where groups wait for each other so that runs replay: they then stop, and resume, at one step. */
+    bool in_step;
 } cod_train_context;
 
 typedef struct cod_strategy cod_strategy;

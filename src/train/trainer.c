@@ -2,6 +2,7 @@
 #include "train/trainer_internal.h"
 
 #include "core/log.h"
+#include "core/statistics.h"
 #include "core/trace.h"
 #include "nn/schedule.h"
 
@@ -97,6 +98,11 @@ cod_status trainer_report_not_finite(trainer *t, const char *what, int64_t step)
     return status;
 }
 
+bool trainer_in_step(const trainer *t)
+{
+    return cod_group_count(t->group) > 1 && (t->config->train.deterministic || t->context.in_step);
+}
+
 /** Acts on what the group's ranks said about the step before the last; sets *stop when one was asked to. */
 static cod_status agree(trainer *t, agreement *slot, int64_t step, bool *stop)
 {
@@ -107,6 +113,10 @@ static cod_status agree(trainer *t, agreement *slot, int64_t step, bool *stop)
     const double size = cod_group_size(t->group);
     if (slot->values[1] > 0)
         return trainer_report_not_finite(t, "loss", step);
+    if (trainer_in_step(t)) {
+        COD_TRY(cod_request_wait(&slot->world_request, INFINITY));
+        slot->values[2] = slot->world_stop;
+    }
     *stop = *stop || slot->values[2] > 0;
     t->task_loss_sum += slot->values[0] / size;
     t->loss_steps++;
@@ -125,28 +135,24 @@ static cod_status tell(trainer *t, agreement *slot, double task_loss)
     slot->values[2] = late || (signal != NULL && *signal != 0);
     if (t->strategy->ops->flags_out != NULL)
         t->strategy->ops->flags_out(t->strategy, slot->values + 3);
+    slot->world_stop = slot->values[2];
+    if (trainer_in_step(t))
+        COD_TRY(cod_group_reduce_start(cod_comm_world(t->context.comm), &slot->world_stop, 1, COD_REDUCE_MAX,
+                                       &slot->world_request));
     if (cod_group_size(t->group) == 1)
         return COD_OK;
     return cod_group_reduce_start(t->group, slot->values, AGREEMENT_VALUES, COD_REDUCE_SUM, &slot->request);
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const float x = *(const float *)a, y = *(const float *)b;
-    return (x > y) - (x < y);
-}
-
 double trainer_median_ms(const trainer *t, size_t last)
 {
     const size_t count = t->step_count < last ? t->step_count : last;
-    float *sorted = malloc((count + 1) * sizeof *sorted);
-    if (count == 0 || sorted == NULL) {
-        free(sorted);
+    double *sorted = malloc((count + 1) * sizeof *sorted);
+    if (sorted == NULL)
         return NAN;
-    }
-    memcpy(sorted, t->step_ms + (t->step_count - count), count * sizeof *sorted);
-    qsort(sorted, count, sizeof *sorted, by_value);
-    const double median = sorted[count / 2];
+    for (size_t i = 0; i < count; i++)
+        sorted[i] = t->step_ms[t->step_count - count + i];
+    const double median = cod_median(sorted, count);
     free(sorted);
     return median;
 }

@@ -21,6 +21,8 @@ typedef struct agreement {
     bool pending;
     double values[AGREEMENT_VALUES]; /**< task loss, ranks with a bad loss, ranks asked to stop, the strategy's */
     cod_request *request;
+    double world_stop; /**< where groups are in step: above zero when a rank of any group is asked to stop */
+    cod_request *world_request;
 } agreement;
 
 typedef struct trainer {
@@ -60,6 +62,9 @@ typedef struct trainer {
 /** Makes everything up to the first step, resumed where there is something to resume. Collective on all ranks. */
 COD_MUST_CHECK cod_status trainer_set_up(trainer *t);
 void trainer_clear(trainer *t);
+
+/** Whether groups wait for each other anyway: then they also stop, and resume, at one step. */
+bool trainer_in_step(const trainer *t);
 
 COD_MUST_CHECK cod_status trainer_save_checkpoint(trainer *t);
 /** Loads the newest usable checkpoint, if the configuration wants that. Collective on all ranks. */

@@ -4,6 +4,7 @@
 #include "core/hash.h"
 #include "core/option.h"
 #include "core/rng.h"
+#include "core/statistics.h"
 
 #include <math.h>
 #include <string.h>
@@ -211,6 +212,16 @@ static void hash_is_xxh3(void **state)
     assert_true(cod_hash("abc", 3, 0) != cod_hash("abc", 3, 1));
 }
 
+static void the_median_is_the_middle_value(void **state)
+{
+    (void)state;
+    double odd[] = {3, -1, 2}, even[] = {4, 1, 3, 2}, one[] = {5};
+    assert_true(cod_median(odd, 3) == 2);
+    assert_true(cod_median(even, 4) == 3);
+    assert_true(cod_median(one, 1) == 5);
+    assert_true(isnan(cod_median(one, 0)));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -227,6 +238,7 @@ int main(void)
         cmocka_unit_test(failures_carry_reason_place_and_context),
         cmocka_unit_test(ops_with_wrong_shapes_are_refused),
         cmocka_unit_test(hash_is_xxh3),
+        cmocka_unit_test(the_median_is_the_middle_value),
     };
     return cmocka_run_group_tests_name("core", tests, NULL, NULL);
 }

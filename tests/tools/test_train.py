@@ -4,6 +4,7 @@
 import json
 import os
 import random
+import re
 import signal
 import struct
 import sys
@@ -69,19 +70,19 @@ def same_checkpoints(bench, a, b, step=60):
     check(finals[0] == finals[1], "final.safetensors differs")
 
 
-def killed(setup, kills=3):
+def killed(setup, kills=3, environment=None):
     """A job killed at random moments and resumed must end with the same bits as one that was left alone."""
     def case(bench):
         seed = int(os.environ.get("COD_SEED") or random.SystemRandom().randrange(1 << 30))
         chance = random.Random(seed)
         print(f"seed {seed} (COD_SEED={seed} replays the moments)", flush=True)
         fixed = [*SETUPS[setup], "train.deterministic=true", "train.ema=0.9", "log.tensorboard=false", "log.samples=0"]
-        bench.trained("name=t", "output=A", *fixed)
+        bench.trained("name=t", "output=A", *fixed, environment=environment)
         resumed = []
         arguments = ["train", "t.yaml", "name=t", "output=B", *fixed]
         for _ in range(kills):
             # Wait for the first figures, so that most kills fall into the training and not before it.
-            process = bench.start(*arguments)
+            process = bench.start(*arguments, environment=environment)
             metrics, begin = bench.path("B", "t", "metrics.0.jsonl"), time.monotonic()
             target = chance.randrange(1, 5) + (resumed[-1] // 10 if resumed else 0)
             while process.poll() is None and time.monotonic() - begin < 30:
@@ -95,7 +96,7 @@ def killed(setup, kills=3):
             process.communicate()
             resumed.append(max(steps_saved(bench.path("B", "t", "checkpoints")), default=0))
         print(f"newest checkpoints at the kills: {resumed}", flush=True)
-        result = bench.trained("name=t", "output=B", *fixed)
+        result = bench.trained("name=t", "output=B", *fixed, environment=environment)
         check((max(resumed) == 0 or "resumed at step" in result.err), "it started anew", result)
         same_checkpoints(bench, "A", "B")
     return case
@@ -128,6 +129,30 @@ def stops(setup, number):
         check(bench.summary("s")["resumed_from"] > 0, "resumed_from is 0")
         steps = [line["step"] for line in bench.metrics("s", 0)]
         check(steps == sorted(set(steps)), f"metrics repeat themselves: {steps}")
+    return case
+
+
+def stops_in_step(setup, number):
+    """In deterministic mode groups stop at one step, and the resumed run ends with the bits of one never stopped."""
+    def case(bench):
+        fixed = [*SETUPS[setup], "train.deterministic=true", "train.schedule=constant", "checkpoint.every=1000000",
+                 "log.tensorboard=false", "log.samples=0"]
+        arguments = ["train", "t.yaml", "name=t", "output=runs", *fixed, "train.steps=1000000"]
+        process = bench.start(*arguments)
+        wait_for_steps(bench, process, "t", 2)
+        process.send_signal(number)
+        result = bench.wait(process, arguments, 30)
+        check(result.code == 0, "a stop is no failure", result)
+        groups = {"2x1": 2, "2x2": 2, "3x1": 3}[setup]
+        stopped = re.findall(r"group (\d): stopped and saved at step (\d+)", result.err)
+        check(sorted(group for group, _ in stopped) == [str(g) for g in range(groups)], "not every group saved", result)
+        check(len({step for _, step in stopped}) == 1, "groups stopped at different steps", result)
+        step = int(stopped[0][1])
+        check(steps_saved(bench.path("runs", "t", "checkpoints")) == [step], "other steps are saved", result)
+        result = bench.trained("name=t", "output=runs", *fixed, f"train.steps={step + 20}")
+        check(result.err.count(f"resumed at step {step}") == groups, "groups did not resume there", result)
+        bench.trained("name=t", "output=whole", *fixed, f"train.steps={step + 20}")
+        same_checkpoints(bench, "runs", "whole", step + 20)
     return case
 
 
@@ -250,9 +275,14 @@ CASES = {
     "killed-allreduce": killed("allreduce"),
     "killed-2x1": killed("2x1"),
     "killed-2x2": killed("2x2"),
+    "killed-2x2-tcp": killed("2x2", 2, TCP),
+    "killed-3x1-tcp": killed("3x1", 2, TCP),
     "stops-single": stops("single", signal.SIGTERM),
     "stops-2x1": stops("2x1", signal.SIGTERM),
     "stops-2x2": stops("2x2", signal.SIGUSR1),
+    "stops-in-step-2x1": stops_in_step("2x1", signal.SIGTERM),
+    "stops-in-step-2x2": stops_in_step("2x2", signal.SIGUSR1),
+    "stops-in-step-3x1": stops_in_step("3x1", signal.SIGINT),
     "max-time": max_time,
     "nan": not_a_number,
     "accumulates": accumulates,
