@@ -1,0 +1,230 @@
+/* The configuration of a run as a whole: groups, ranges, what contradicts itself, and times. */
+#include "support/folder.h"
+#include "support/test.h"
+
+#include "io/file.h"
+#include "ref/ref.h"
+#include "train/config.h"
+#include "train/strategy.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int set_up(void **state)
+{
+    cod_backend_register(&cod_ref_backend);
+    cod_strategies_register_basic();
+    return cod_test_folder_make(state);
+}
+
+/** Loads `text` as a file, with what makes it whole and one more override. */
+static cod_status load(const char *text, const char *override, cod_run_config *config)
+{
+    const char *const overrides[] = {"train.strategy=allreduce", "train.backend=ref", "data.kind=synthetic", override};
+    assert_ok(cod_file_write(cod_test_at("run.yaml"), text, strlen(text)));
+    return cod_run_config_load(cod_test_at("run.yaml"), overrides, override != NULL ? 4 : 3, config);
+}
+
+/** Demands that `text` and `override` are refused in these words. */
+static void refuse(const char *text, const char *override, const char *words)
+{
+    cod_run_config config;
+    if (load(text, override, &config) == COD_OK) {
+        cod_run_config_clear(&config);
+        fail_msg("accepted: %s %s", text, override ? override : "");
+    }
+    cod_test_assert_contains(cod_error_message(), words);
+}
+
+/** Ranks of each group, as "4 2". */
+static const char *groups_of(const char *text)
+{
+    static char out[256];
+    cod_run_config config;
+    int ranks = 0;
+    assert_ok(load(text, NULL, &config));
+    out[0] = '\0';
+    for (size_t i = 0; i < config.group_count; i++) {
+        snprintf(out + strlen(out), sizeof out - strlen(out), "%s%d", i ? " " : "", config.groups[i].ranks);
+        ranks += config.groups[i].ranks;
+    }
+    assert_int_equal(cod_run_config_ranks(&config), ranks);
+    cod_run_config_clear(&config);
+    return out;
+}
+
+static void groups_are_a_number_or_a_list(void **state)
+{
+    (void)state;
+    assert_string_equal(groups_of("cluster: {groups: 3}"), "1 1 1");
+    assert_string_equal(groups_of("cluster: {groups: 2, ranks_per_group: 4}"), "4 4");
+    assert_string_equal(groups_of("cluster: {groups: [{ranks: 4}, {ranks: 2}]}"), "4 2");
+    assert_string_equal(groups_of("cluster: {groups: [{ranks: 4}, {}, {ranks: 1}], ranks_per_group: 3}"), "4 3 1");
+    assert_string_equal(groups_of("cluster: {groups: 7, by_node: true}"), ""); /* as many as there are nodes */
+}
+
+static void wrong_groups_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *words;
+    } cases[] = {
+        {"cluster: {groups: []}", "empty list"},
+        {"cluster: {groups: 0}", "from 1 to 4096"},
+        {"cluster: {groups: 4097}", "from 1 to 4096"},
+        {"cluster: {groups: two}", "from 1 to 4096"},
+        {"cluster: {groups: 2.5}", "from 1 to 4096"},
+        {"cluster: {groups: {ranks: 2}}", "a list of {ranks, model}"},
+        {"cluster: {groups: [2, 2]}", "a group is a mapping"},
+        {"cluster: {groups: [{ranks: 0}]}", "ranks must be a whole number from 1"},
+        {"cluster: {groups: [{ranks: [1]}]}", "ranks must be a whole number from 1"},
+        {"cluster: {groups: [{ranks: 99999999999}]}", "ranks must be a whole number from 1"},
+        {"cluster:\n  groups:\n    - {ranks: 1}\n    - {rank: 1}\n", "run.yaml:4:8: unknown key 'rank' in a group"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        refuse(cases[i].text, NULL, cases[i].words);
+}
+
+static const char *option_of(const cod_group_config *group, const char *key, cod_run_config *config)
+{
+    return cod_option_format(cod_option_find(group->kind->table, key), group->architecture,
+                             cod_config_arena(config->config));
+}
+
+/** A group's own model starts from the run's and changes what it names. */
+static void a_group_may_have_a_model_of_its_own(void **state)
+{
+    (void)state;
+    cod_run_config config;
+    assert_ok(
+        load("model: {name: srresnet, blocks: 3, channels: 24}\n"
+             "cluster: {groups: [{ranks: 1}, {model: {channels: 8}}, {model: {name: msrresnet, num_block: 2}}]}\n",
+             NULL, &config));
+    assert_int_equal(config.group_count, 3);
+    assert_string_equal(option_of(&config.groups[0], "blocks", &config), "3");
+    assert_string_equal(option_of(&config.groups[0], "channels", &config), "24");
+    assert_string_equal(option_of(&config.groups[1], "blocks", &config), "3");
+    assert_string_equal(option_of(&config.groups[1], "channels", &config), "8");
+    assert_string_equal(config.groups[2].kind->name, "msrresnet");
+    assert_string_equal(option_of(&config.groups[2], "num_block", &config), "2");
+    /* Where all ranks train as one group, that group trains the run's. */
+    assert_ptr_equal(cod_run_config_group(&config, 1), &config.whole);
+    cod_run_config_clear(&config);
+    refuse("cluster: {groups: [{}, {model: {chanels: 8}}]}\n", NULL, "did you mean 'channels'?");
+    refuse("model: {scale: 4}\ncluster: {groups: [{}, {model: {scale: 2}}]}\n", NULL, "must agree on the task");
+}
+
+static void unknown_keys_and_ranges_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *words;
+    } cases[] = {
+        {"train: {stepz: 5}", "run.yaml:1:9: unknown key 'stepz' in 'train'; did you mean 'steps'?"},
+        {"trian: {steps: 5}", "did you mean 'train'?"},
+        {"train: {steps: 0}", "'0' is not a whole number"},
+        {"train: {steps: 1e13}", "1e13"},
+        {"train: {rate: -1}", "-1"},
+        {"train: {rate: .nan}", ".nan"},
+        {"train: {accumulate: 4097}", "4096"},
+        {"train: {loss: l3}", "did you mean 'l1'?"},
+        {"checkpoint: {keep: 0}", "'0'"},
+        {"checkpoint: {resume: maybe}", "auto, never, must"},
+        {"seed: -1", "-1"},
+        {"data: {batch: 0}", "'0'"},
+        {"model: {name: srresnett}", "did you mean 'srresnet'?"},
+        {"model: {name: srresnet, block: 3}", "did you mean 'blocks'?"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        refuse(cases[i].text, NULL, cases[i].words);
+}
+
+static void contradictions_are_refused(void **state)
+{
+    (void)state;
+    refuse("train: {steps: 10, warmup: 10}", NULL, "leave nothing of 10 steps");
+    refuse("train: {nesterov: true, momentum: 0}", NULL, "needs train.momentum above 0");
+    refuse("train: {max_time: soon}", NULL, "'soon' is no time");
+    refuse("model: {init: weights.bin}", NULL, "`shared`, `own` or a .safetensors file");
+    refuse("", "train.strategy=allreduced", "did you mean 'allreduce'?");
+    refuse("", "train.backend=gpu", "backends are: ref");
+    static const char *const names[] = {"name=", "name=a/b", "name=..", "name=."};
+    for (size_t i = 0; i < 4; i++)
+        refuse("", names[i], "cannot be a folder's name");
+    refuse("data: {synthetic_count: 4, val_count: 4}", NULL, "leaves none");
+}
+
+static void all_problems_come_in_one_message(void **state)
+{
+    (void)state;
+    refuse("train: {steps: 0, stepz: 1}\neval: {evry: 3}\ncluster: {groups: [{rank: 1}]}\n", NULL, "'0' is not");
+    cod_test_assert_contains(cod_error_message(), "'stepz'");
+    cod_test_assert_contains(cod_error_message(), "'evry'");
+    cod_test_assert_contains(cod_error_message(), "'rank'");
+}
+
+/** What config.yaml says loads again and says the same. */
+static void the_resolved_configuration_loads_again(void **state)
+{
+    (void)state;
+    cod_run_config config;
+    char *first = NULL, *second = NULL;
+    assert_ok(load("cluster: {groups: [{ranks: 4}, {ranks: 2, model: {channels: 8}}]}\n"
+                   "train: {milestones: [100, 200], max_time: 1h30m}\nname: 'a: b'\n",
+                   NULL, &config));
+    assert_true(config.max_time_s == 5400);
+    assert_ok(cod_run_config_resolved(&config, &first));
+    cod_run_config_clear(&config);
+    assert_ok(load(first, NULL, &config));
+    assert_int_equal(config.group_count, 2);
+    assert_int_equal(config.groups[1].ranks, 2);
+    assert_int_equal(config.train.milestones.count, 2);
+    assert_string_equal(config.root.name, "a: b");
+    assert_ok(cod_run_config_resolved(&config, &second));
+    assert_string_equal(first, second);
+    cod_run_config_clear(&config);
+    free(first);
+    free(second);
+}
+
+static void times_are_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        double seconds;
+    } good[] = {{"", 0},         {"90", 90},         {"90s", 90},           {"10m", 600},  {"1.5h", 5400},
+                {"1h30m", 5400}, {"1h30m5s", 5405},  {"2h1s", 7201},        {"90m", 5400}, {"0", 0},
+                {"1:30", 90},    {"01:30:00", 5400}, {"100:00:00", 360000}, {"0.5", 0.5},  {"00:00:01.5", 1.5}};
+    static const char *const bad[] = {"soon", "-5",    "-5s",   "5x", "5 s", "s",       "m5",   "1m1h",
+                                      "1m1m", "1h30",  "1:60",  "1:", ":30", "1:2:3:4", "1:2h", "inf",
+                                      "nan",  "1e999", "1h-5m", "+5", " 5",  "5s ",     "1:-1", "1:30s"};
+    double seconds;
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        seconds = -1;
+        if (cod_duration_parse(good[i].text, &seconds) != COD_OK || seconds != good[i].seconds)
+            fail_msg("'%s' gave %g, not %g", good[i].text, seconds, good[i].seconds);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        if (cod_duration_parse(bad[i], &seconds) == COD_OK)
+            fail_msg("'%s' gave %g", bad[i], seconds);
+        cod_test_assert_contains(cod_error_message(), bad[i]);
+        assert_true(seconds == 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(groups_are_a_number_or_a_list),
+        cmocka_unit_test(wrong_groups_are_refused),
+        cmocka_unit_test(a_group_may_have_a_model_of_its_own),
+        cmocka_unit_test(unknown_keys_and_ranges_are_refused),
+        cmocka_unit_test(contradictions_are_refused),
+        cmocka_unit_test(all_problems_come_in_one_message),
+        cmocka_unit_test(the_resolved_configuration_loads_again),
+        cmocka_unit_test(times_are_read),
+    };
+    return cmocka_run_group_tests_name("config of a run", tests, set_up, cod_test_folder_remove);
+}
