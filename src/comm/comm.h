@@ -35,8 +35,8 @@ extern const cod_option_table cod_comm_option_table;
 
 /** What this rank has moved since the start. */
 typedef struct cod_comm_counters {
-    uint64_t
-        group_bytes; /**< handed to collectives inside groups: 2·S·(n-1)/n for an average of S bytes over n ranks */
+    /** Handed to collectives inside groups, the world left out: 2·S·(n-1)/n for an average of S bytes over n ranks. */
+    uint64_t group_bytes;
     uint64_t pulled_bytes;  /**< received by one-sided gets */
     uint64_t message_bytes; /**< sent point to point */
     double progress_s;      /**< processor time of the progress thread */

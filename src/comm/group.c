@@ -140,15 +140,17 @@ cod_collective *cod_group_collective(cod_group *group)
     return &group->collective;
 }
 
-static void count_reduced(cod_group *group, size_t bytes)
-{
-    const uint64_t n = (uint64_t)cod_group_size(group);
-    group->comm->counters.group_bytes += 2 * (uint64_t)bytes * (n - 1) / n;
-}
-
+/** What all ranks of the job agree on at start and end belongs to no group. */
 static void count_sent(cod_group *group, size_t bytes)
 {
-    group->comm->counters.group_bytes += (uint64_t)bytes;
+    if (group != group->comm->world)
+        group->comm->counters.group_bytes += (uint64_t)bytes;
+}
+
+static void count_reduced(cod_group *group, size_t bytes)
+{
+    const size_t n = (size_t)cod_group_size(group);
+    count_sent(group, 2 * bytes * (n - 1) / n);
 }
 
 static void scale_average(cod_request *request)

@@ -19,18 +19,40 @@ struct cod_window {
     size_t *shift; /**< [world size] bytes skipped at the start for alignment: MPI promises none */
 };
 
-/** Reads 64 bytes of everyone: the first get to a rank waits for its connection, and only now may anything wait. */
+static void window_free(cod_window *window)
+{
+    free(window->bytes);
+    free(window->shift);
+    free(window);
+}
+
+static cod_status get_start(cod_window *window, int world_rank, size_t offset, void *target, int bytes,
+                            cod_request **request)
+{
+    cod_comm *comm = window->comm;
+    COD_TRY(comm_request_create(comm, 1, request));
+    comm_lock(comm);
+    const cod_status status =
+        COD_MPI(MPI_Rget(target, bytes, MPI_BYTE, world_rank, (MPI_Aint)(window->shift[world_rank] + offset), bytes,
+                         MPI_BYTE, window->mpi, (*request)->parts));
+    comm_unlock(comm);
+    return comm_request_started(request, status);
+}
+
+/**
+ * Reads 64 bytes of everyone: the first get to a rank waits for its connection, and only now may anything wait. They are
+ * there whatever size was asked for, see allocate().
+ */
 static cod_status warm_up(cod_window *window)
 {
     char scratch[WARM_BYTES];
     for (int r = 0; r < window->comm->size; r++) {
         cod_request *request = NULL;
-        if (r == window->comm->rank || window->bytes[r] < WARM_BYTES)
+        if (r == window->comm->rank)
             continue;
-        COD_TRY(cod_window_get_start(window, r, 0, scratch, WARM_BYTES, &request));
+        COD_TRY(get_start(window, r, 0, scratch, WARM_BYTES, &request));
         COD_TRY(cod_request_wait(&request, INFINITY));
     }
-    window->comm->counters.pulled_bytes = 0;
     return cod_group_barrier(cod_comm_world(window->comm));
 }
 
@@ -63,14 +85,16 @@ cod_status cod_window_create(cod_comm *comm, size_t bytes, cod_window **out)
     window->comm = comm;
     window->bytes = calloc((size_t)comm->size, sizeof *window->bytes);
     window->shift = calloc((size_t)comm->size, sizeof *window->shift);
-    COD_REQUIRE_MEMORY(window->bytes);
-    COD_REQUIRE_MEMORY(window->shift);
+    cod_status status = window->bytes != NULL && window->shift != NULL ? allocate(window, bytes)
+                                                                       : cod_fail(COD_ERR_MEMORY, "out of memory");
+    if (status != COD_OK) {
+        /* MPI's part stays: freeing it is collective, and the others may not be here. */
+        window_free(window);
+        return cod_fail_prefix(status,
+                               "cannot make a window for one-sided gets (over TCP Open MPI 4 needs --mca osc pt2pt)");
+    }
     *out = window;
-    const cod_status status = allocate(window, bytes);
-    return status == COD_OK
-               ? COD_OK
-               : cod_fail_prefix(status,
-                                 "cannot make a window for one-sided gets (over TCP Open MPI 4 needs --mca osc pt2pt)");
+    return COD_OK;
 }
 
 cod_status cod_window_destroy(cod_window *window)
@@ -93,9 +117,7 @@ cod_status cod_window_destroy(cod_window *window)
     if (status == COD_OK)
         status = COD_MPI(MPI_Win_free(&window->mpi));
     comm_unlock(comm);
-    free(window->bytes);
-    free(window->shift);
-    free(window);
+    window_free(window);
     return status;
 }
 
@@ -125,12 +147,8 @@ cod_status cod_window_get_start(cod_window *window, int world_rank, size_t offse
     COD_REQUIRE(offset <= window->bytes[world_rank] && bytes <= window->bytes[world_rank] - offset && bytes <= INT_MAX,
                 "bytes %zu to %zu lie outside the %zu of rank %d's window", offset, offset + bytes,
                 window->bytes[world_rank], world_rank);
-    COD_TRY(comm_request_create(comm, 1, request));
     comm_lock(comm);
-    const cod_status status =
-        COD_MPI(MPI_Rget(target, (int)bytes, MPI_BYTE, world_rank, (MPI_Aint)(window->shift[world_rank] + offset),
-                         (int)bytes, MPI_BYTE, window->mpi, (*request)->parts));
     comm->counters.pulled_bytes += bytes;
     comm_unlock(comm);
-    return comm_request_started(request, status);
+    return get_start(window, world_rank, offset, target, (int)bytes, request);
 }
