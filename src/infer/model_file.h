@@ -40,7 +40,7 @@ COD_MUST_CHECK cod_status cod_model_save_weights(const char *path, const cod_mod
                                                  const cod_st_text *extra, size_t extra_count);
 
 /**
- * Reads a model file, every tensor of which must match; a file of BasicSR's msrresnet without our metadata is recognised
+ * Reads a model file, every tensor of which must match; a file of BasicSR's MSRResNet or Real-ESRGAN's SRVGGNetCompact without our metadata is recognised
  * by its tensors, from which its size is inferred.
  *
  * @param[out] saved  new; cod_saved_model_clear() ends it; empty on failure

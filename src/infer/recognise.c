@@ -3,39 +3,82 @@
 
 #include <stdio.h>
 
-/** BasicSR's MSRResNet: features from conv_first, blocks by counting, the scale from the shuffled convolutions. */
-static bool msrresnet_read(const cod_st_file *file, int64_t *features, int64_t *blocks, int64_t *scale)
+enum { SETTINGS = 3 };
+
+/** Reads what an architecture's options were, in the order of its keys, or returns false: it is another's file. */
+typedef struct recogniser {
+    const char *kind, *keys[SETTINGS];
+    bool (*read)(const cod_st_file *file, int64_t values[SETTINGS]);
+} recogniser;
+
+static const cod_st_tensor *convolution(const cod_st_file *file, const char *name)
 {
-    const cod_st_tensor *first = cod_st_tensor_find(file, "conv_first.weight");
-    const cod_st_tensor *up = cod_st_tensor_find(file, "upconv1.weight");
-    if (first == NULL || first->rank != 4 || up == NULL || up->rank != 4 || first->shape[0] < 1 ||
-        cod_st_tensor_find(file, "conv_hr.weight") == NULL || cod_st_tensor_find(file, "conv_last.weight") == NULL)
-        return false;
+    const cod_st_tensor *tensor = cod_st_tensor_find(file, name);
+    return tensor != NULL && tensor->rank == 4 && tensor->shape[0] > 0 ? tensor : NULL;
+}
+
+/** How many of PREFIX0SUFFIX, PREFIX1SUFFIX … the file has. */
+static int64_t count_layers(const cod_st_file *file, const char *prefix, const char *suffix)
+{
     char name[64];
-    *features = first->shape[0];
-    for (*blocks = 0;; ++*blocks) {
-        snprintf(name, sizeof name, "body.%lld.conv1.weight", (long long)*blocks);
+    for (int64_t i = 0;; i++) {
+        snprintf(name, sizeof name, "%s%lld%s", prefix, (long long)i, suffix);
         if (cod_st_tensor_find(file, name) == NULL)
-            break;
+            return i;
     }
-    if (cod_st_tensor_find(file, "upconv2.weight") != NULL)
-        *scale = 4;
-    else
-        *scale = up->shape[0] == 9 * *features ? 3 : 2;
-    return *blocks > 0;
+}
+
+/** BasicSR's MSRResNet: features from conv_first, blocks by counting, the scale from the shuffled convolutions. */
+static bool msrresnet_read(const cod_st_file *file, int64_t values[SETTINGS])
+{
+    const cod_st_tensor *first = convolution(file, "conv_first.weight"), *up = convolution(file, "upconv1.weight");
+    if (first == NULL || up == NULL || convolution(file, "conv_hr.weight") == NULL ||
+        convolution(file, "conv_last.weight") == NULL)
+        return false;
+    values[0] = first->shape[0];
+    values[1] = count_layers(file, "body.", ".conv1.weight");
+    values[2] = cod_st_tensor_find(file, "upconv2.weight") != NULL ? 4 : up->shape[0] == 9 * values[0] ? 3 : 2;
+    return values[1] > 0;
+}
+
+/** SRVGGNetCompact: convolution and PReLU in turn below "body", the scale from the last one's channels. */
+static bool compact_read(const cod_st_file *file, int64_t values[SETTINGS])
+{
+    const cod_st_tensor *first = convolution(file, "body.0.weight"), *slope = cod_st_tensor_find(file, "body.1.weight");
+    const int64_t layers = count_layers(file, "body.", ".weight");
+    char name[64];
+    snprintf(name, sizeof name, "body.%lld.weight", (long long)layers - 1);
+    const cod_st_tensor *last = layers > 2 ? convolution(file, name) : NULL;
+    if (first == NULL || slope == NULL || slope->rank != 1 || last == NULL || layers % 2 == 0)
+        return false;
+    values[0] = first->shape[0];
+    values[1] = (layers - 3) / 2;
+    for (values[2] = 2; values[2] <= 4; values[2]++)
+        if (last->shape[0] == 3 * values[2] * values[2])
+            return true;
+    return false;
 }
 
 cod_status cod_model_recognise(const cod_st_file *file, cod_arena *arena, const cod_model_kind **kind, void **options)
 {
-    int64_t numbers[3];
-    char texts[3][24];
+    static const recogniser known[] = {
+        {"msrresnet", {"num_feat", "num_block", "scale"}, msrresnet_read},
+        {"compact", {"num_feat", "num_conv", "scale"}, compact_read},
+    };
     *kind = NULL;
-    if (!msrresnet_read(file, &numbers[0], &numbers[1], &numbers[2]))
-        return COD_OK;
-    for (int i = 0; i < 3; i++)
-        snprintf(texts[i], sizeof texts[i], "%lld", (long long)numbers[i]);
-    const cod_st_text settings[] = {{"num_feat", texts[0]}, {"num_block", texts[1]}, {"scale", texts[2]}};
-    *kind = cod_model_kind_find("msrresnet");
-    COD_REQUIRE(*kind != NULL, "this version lacks the model 'msrresnet'");
-    return cod_model_options(*kind, settings, 3, arena, options);
+    for (size_t k = 0; k < sizeof known / sizeof known[0]; k++) {
+        int64_t values[SETTINGS];
+        char texts[SETTINGS][24];
+        cod_st_text settings[SETTINGS];
+        if (!known[k].read(file, values))
+            continue;
+        for (int i = 0; i < SETTINGS; i++) {
+            snprintf(texts[i], sizeof texts[i], "%lld", (long long)values[i]);
+            settings[i] = (cod_st_text){known[k].keys[i], texts[i]};
+        }
+        *kind = cod_model_kind_find(known[k].kind);
+        COD_REQUIRE(*kind != NULL, "this version lacks the model '%s'", known[k].kind);
+        return cod_model_options(*kind, settings, SETTINGS, arena, options);
+    }
+    return COD_OK;
 }

@@ -5,7 +5,8 @@
 #include <string.h>
 
 /** The registry: one line a kind. */
-static const cod_model_kind *const kinds[] = {&cod_model_srresnet, &cod_model_msrresnet, &cod_model_mlp};
+static const cod_model_kind *const kinds[] = {&cod_model_srresnet, &cod_model_msrresnet, &cod_model_compact,
+                                              &cod_model_mlp};
 
 const cod_model_kind *cod_model_kind_at(size_t index)
 {

@@ -72,10 +72,25 @@ class MSRResNet(nn.Module):
         return self.conv_last(leaky(self.conv_hr(y))) + base
 
 
+class Compact(nn.Module):
+    """The names and the computation of Real-ESRGAN's SRVGGNetCompact."""
+
+    def __init__(self, c, n, scale):
+        super().__init__()
+        self.scale, layers = scale, [nn.Conv2d(3, c, 3, padding=1), nn.PReLU(c)]
+        for _ in range(n):
+            layers += [nn.Conv2d(c, c, 3, padding=1), nn.PReLU(c)]
+        self.body = nn.Sequential(*layers, nn.Conv2d(c, 3 * scale * scale, 3, padding=1))
+
+    def forward(self, x):
+        return F.pixel_shuffle(self.body(x), self.scale) + F.interpolate(x, scale_factor=self.scale, mode="nearest")
+
+
 def main(program, backend="ref"):
     folder, good = exported.export(program, backend), True
     models = {"srresnet.safetensors": SRResNet(16, 3, True), "srresnet.folded.safetensors": SRResNet(16, 3, False)}
     models |= {f"msrresnet_{scale}.safetensors": MSRResNet(12, 2, scale) for scale in (2, 3, 4)}
+    models |= {f"compact_{scale}.safetensors": Compact(12, 3, scale) for scale in (2, 3, 4)}
     for name, model in models.items():
         # Strict; PyTorch itself forgives a missing num_batches_tracked.
         model.load_state_dict(load_file(f"{folder.name}/{name}"), strict=True)

@@ -76,6 +76,11 @@ static void everything_is_exported(void **state)
             test_model(
                 "msrresnet",
                 (const cod_st_text[]){{"num_feat", "12"}, {"num_block", "2"}, {"scale", scales[i]}, {NULL, NULL}}, 4));
+        snprintf(name, sizeof name, "compact_%s", scales[i]);
+        export_upscaler(name, test_model("compact",
+                                         (const cod_st_text[]){
+                                             {"num_feat", "12"}, {"num_conv", "3"}, {"scale", scales[i]}, {NULL, NULL}},
+                                         7));
     }
     cod_saved_model mlp = test_model("mlp", (const cod_st_text[]){{"inputs", "20"}, {"classes", "5"}, {NULL, NULL}}, 5);
     assert_ok(cod_onnx_write(file_of("mlp", ".onnx"), &mlp.model, mlp.values));

@@ -26,7 +26,9 @@ static void files_round_trip(void **state)
     (void)state;
     static const cod_st_text mlp[] = {{"inputs", "12"}, {"classes", "3"}, {NULL, NULL}};
     static const cod_st_text msr[] = {{"num_feat", "8"}, {"num_block", "2"}, {"scale", "3"}, {NULL, NULL}};
-    cod_saved_model models[] = {test_srresnet(1), test_model("mlp", mlp, 2), test_model("msrresnet", msr, 3)};
+    static const cod_st_text compact[] = {{"num_feat", "8"}, {"num_conv", "2"}, {"scale", "2"}, {NULL, NULL}};
+    cod_saved_model models[] = {test_srresnet(1), test_model("mlp", mlp, 2), test_model("msrresnet", msr, 3),
+                                test_model("compact", compact, 4)};
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         const char *path = test_path("round.safetensors");
         cod_saved_model loaded;
@@ -90,13 +92,15 @@ static void only_what_the_output_needs_is_saved(void **state)
     cod_saved_model_clear(&saved);
 }
 
-static void msrresnet_is_recognised_by_its_tensors(void **state)
+static void well_known_models_are_recognised_by_their_tensors(void **state)
 {
     (void)state;
     static const char *const scales[] = {"2", "3", "4"};
-    for (int i = 0; i < 3; i++) {
-        const cod_st_text settings[] = {{"num_feat", "6"}, {"num_block", "3"}, {"scale", scales[i]}, {NULL, NULL}};
-        cod_saved_model saved = test_model("msrresnet", settings, 6), loaded;
+    for (int i = 0; i < 6; i++) {
+        const bool compact = i >= 3;
+        const cod_st_text settings[] = {
+            {"num_feat", "6"}, {compact ? "num_conv" : "num_block", "3"}, {"scale", scales[i % 3]}, {NULL, NULL}};
+        cod_saved_model saved = test_model(compact ? "compact" : "msrresnet", settings, 6), loaded;
         const char *path = test_path("foreign.safetensors");
         cod_st_file *file;
         save(path, &saved);
@@ -110,7 +114,8 @@ static void msrresnet_is_recognised_by_its_tensors(void **state)
         free(tensors);
         cod_st_close(file);
         assert_ok(cod_model_load(bare, &loaded));
-        assert_int_equal(cod_model_scale(&loaded.model), 2 + i);
+        assert_ptr_equal(loaded.model.kind, saved.model.kind);
+        assert_int_equal(cod_model_scale(&loaded.model), 2 + i % 3);
         assert_memory_equal(loaded.values, saved.values, value_count(&saved) * sizeof(float));
         cod_saved_model_clear(&loaded);
         cod_saved_model_clear(&saved);
@@ -192,7 +197,7 @@ static void foreign_and_damaged_files_are_refused(void **state)
     static const struct {
         const char *kind, *options, *message;
     } cases[] = {
-        {"resnet", "{}", "unknown model 'resnet'; this version knows srresnet, msrresnet, mlp"},
+        {"resnet", "{}", "unknown model 'resnet'; this version knows srresnet, msrresnet, compact, mlp"},
         {"srresnet", "{\"layers\": \"3\"}", "no option 'layers'"},
         {"srresnet", "{\"blocks\": \"0\"}", "option 'blocks': '0' is not"},
         {"srresnet", "{\"blocks\": null}", "option 'blocks' is neither"},
@@ -338,7 +343,7 @@ int main(void)
         cmocka_unit_test(files_round_trip),
         cmocka_unit_test(tensors_have_pytorchs_names_and_layout),
         cmocka_unit_test(only_what_the_output_needs_is_saved),
-        cmocka_unit_test(msrresnet_is_recognised_by_its_tensors),
+        cmocka_unit_test(well_known_models_are_recognised_by_their_tensors),
         cmocka_unit_test(strict_names_what_differs_and_partial_counts_it),
         cmocka_unit_test(numbers_that_are_none_are_refused),
         cmocka_unit_test(foreign_and_damaged_files_are_refused),

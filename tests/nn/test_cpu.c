@@ -21,6 +21,7 @@ static const model_case cases[] = {
      "blocks=2 channels=24 norm=none activation=relu skip=bicubic upsampler=once head_kernel=3 tail_kernel=3"},
     {"srresnet", "blocks=1 channels=65 scale=3 skip=nearest"},
     {"msrresnet", "num_feat=16 num_block=2"},
+    {"compact", "num_feat=24 num_conv=2"},
 };
 
 enum { SEED = 11, OUTPUTS = 2 };

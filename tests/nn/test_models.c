@@ -57,6 +57,11 @@ static void msrresnet(cod_graph *graph, cod_arena *arena, cod_program_spec *spec
     build_kind(graph, arena, spec, "msrresnet", "num_feat=4 num_block=2 scale=4", (cod_loss_spec){.kind = COD_LOSS_L1});
 }
 
+static void compact(cod_graph *graph, cod_arena *arena, cod_program_spec *spec)
+{
+    build_kind(graph, arena, spec, "compact", "num_feat=4 num_conv=2 scale=3", (cod_loss_spec){.kind = COD_LOSS_MSE});
+}
+
 static void mlp(cod_graph *graph, cod_arena *arena, cod_program_spec *spec)
 {
     cod_model model;
@@ -121,6 +126,7 @@ static const test_network networks[] = {
     {"srresnet with normalisation", srresnet_paper, {2, 4, 3, 3}},
     {"srresnet without", srresnet_plain, {2, 4, 5, 3}},
     {"msrresnet", msrresnet, {1, 4, 4, 3}},
+    {"compact", compact, {2, 4, 3, 3}},
     {"mlp", mlp, {5, 1, 1, 7}},
     {"dense block", dense_block, {2, 5, 4, 2}},
     {"classifier", classifier, {3, 8, 8, 2}},
@@ -245,7 +251,7 @@ static void a_wrong_backward_op_is_caught(void **state)
     faulty.plan_run = faulty_run;
     faulty.plan_destroy = faulty_destroy;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        const test_network *const has_it[] = {&networks[0], &networks[5]};
+        const test_network *const has_it[] = {&networks[0], &networks[NETWORKS - 1]};
         size_t caught = 0;
         faulty_kind = kinds[i];
         for (size_t k = 0; k < 2; k++) {
