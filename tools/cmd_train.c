@@ -3,6 +3,7 @@
 #include "comm/comm.h"
 #include "core/log.h"
 #include "io/file.h"
+#include "tools/display.h"
 #include "tools/launch.h"
 #include "train/train.h"
 
@@ -31,10 +32,11 @@ static void ask_to_stop(int signal)
     stop_signal = signal;
 }
 
-/** Where a group's progress lines go beside the terminal. */
+/** Where a group's lines go beside the terminal, and what they go on showing. */
 typedef struct progress_log {
     const char *folder;
     cod_file_log *file;
+    double loss, psnr_y; /**< last seen */
 } progress_log;
 
 static void log_to_file(progress_log *log, int group, const char *line)
@@ -50,24 +52,41 @@ static void log_to_file(progress_log *log, int group, const char *line)
     }
 }
 
-static void print_progress(void *context, const cod_train_progress *progress)
+static void format_progress(const cod_train_progress *progress, double loss, double psnr_y, char *text, size_t bytes)
 {
     const cod_metrics_line *line = progress->line;
-    char text[512];
-    int used = snprintf(text, sizeof text, "group %d  step %lld/%lld  loss %.5f", progress->group,
-                        (long long)line->step, (long long)progress->steps, line->task_loss);
-#define ADD(...) used += snprintf(text + used, used < (int)sizeof text ? sizeof text - (size_t)used : 0, __VA_ARGS__)
-    if (!isnan(line->psnr_y))
-        ADD("  psnr %.2f dB", line->psnr_y);
-    ADD("  %.0f ms  %.0f images/s", line->step_ms, line->images_per_s);
-    if (line->strategy.teacher_step >= 0)
-        ADD("  teacher of step %lld (%lld old, weight %.2g)", (long long)line->strategy.teacher_step,
-            (long long)line->strategy.staleness_steps, line->strategy.distill_weight);
+    size_t used = 0;
+#define ADD(...) used += (size_t)snprintf(text + used, used < bytes ? bytes - used : 0, __VA_ARGS__)
+    ADD("group %d  step %lld/%lld", progress->group, (long long)line->step, (long long)progress->steps);
+    if (!isnan(loss))
+        ADD("  loss %.5f", loss);
+    if (!isnan(psnr_y))
+        ADD("  psnr %.2f dB", psnr_y);
+    ADD("  %.*f ms  %.0f images/s", line->step_ms < 10, line->step_ms, line->images_per_s);
     const long eta = (long)(progress->eta_s + 0.5);
     ADD("  left %ld:%02ld:%02ld", eta / 3600, eta / 60 % 60, eta % 60);
+    if (line->strategy.teacher_step >= 0)
+        ADD("  teacher %lld steps old, weight %.2g", (long long)line->strategy.staleness_steps,
+            line->strategy.distill_weight);
 #undef ADD
-    fprintf(stderr, "%s\n", text);
-    log_to_file(context, progress->group, text);
+}
+
+/** A line for each line of metrics; on a terminal the group's one line instead, in between too. */
+static void print_progress(void *context, const cod_train_progress *progress)
+{
+    progress_log *log = context;
+    const cod_metrics_line *line = progress->line;
+    char text[512];
+    log->loss = isnan(line->task_loss) ? log->loss : line->task_loss;
+    log->psnr_y = isnan(line->psnr_y) ? log->psnr_y : line->psnr_y;
+    if (!progress->between) {
+        format_progress(progress, line->task_loss, line->psnr_y, text, sizeof text);
+        log_to_file(log, progress->group, text);
+        if (!cod_display_shows_groups())
+            cod_display_line(text);
+    }
+    format_progress(progress, log->loss, log->psnr_y, text, sizeof text);
+    cod_display_group(progress->group, text);
 }
 
 typedef struct train_arguments {
@@ -83,27 +102,38 @@ static cod_status load_agreed(cod_comm *comm, const train_arguments *arguments, 
     return cod_group_agree(cod_comm_world(comm), status, NULL);
 }
 
-/**
- * Before a rank speaks and aborts the job: time for the one that knows why, and of several for the lowest, whose abort
- * silences the others.
- */
-static void let_others_speak(const cod_comm *comm, cod_status status)
+/** Sleeps, but not once another rank has ended the job, which mpirun tells by SIGTERM. @return whether all is quiet */
+static bool sleep_in_peace(int ms)
 {
-    enum { STAGGER_MS = 250, LONGEST_MS = 3000 };
-    const int rank = cod_comm_rank(comm), ms = rank < LONGEST_MS / STAGGER_MS ? rank * STAGGER_MS : LONGEST_MS;
-    usleep(1000u * (useconds_t)(status == COD_ERR_PEER ? LONGEST_MS : ms));
+    enum { SLICE_MS = 10 };
+    for (stop_signal = 0; ms > 0 && stop_signal == 0; ms -= SLICE_MS)
+        usleep(1000u * SLICE_MS);
+    return stop_signal == 0;
 }
 
-/** Says why, once: every rank that failed by itself speaks, but of equal failures only the first rank. */
-static int fail_job(cod_comm *comm, cod_status status, bool agreed)
+/**
+ * Says why and ends all ranks. Every rank that failed comes here; the first to speak silences the others, so that there is
+ * one message: a rank with a reason of its own before those that only know that another failed, of equals the lowest.
+ */
+static _Noreturn void end_job(const cod_comm *comm, cod_status status)
 {
-    const int rank = cod_comm_rank(comm);
-    int code = status == COD_ERR_ARGUMENT ? COD_EXIT_USAGE : COD_EXIT_FAILED;
-    if (agreed ? rank == 0 : status != COD_ERR_PEER)
+    enum { STAGGER_MS = 250, LONGEST_MS = 3000, KILL_MS = 5000 };
+    const int rank = cod_comm_rank(comm), ms = rank < LONGEST_MS / STAGGER_MS ? rank * STAGGER_MS : LONGEST_MS;
+    int code = COD_EXIT_FAILED;
+    if (sleep_in_peace(ms + (status == COD_ERR_PEER ? LONGEST_MS : 0))) {
+        if (cod_comm_size(comm) > 1 && status != COD_ERR_ARGUMENT)
+            status =
+                cod_fail_prefix(status, "rank %d on %s", rank, cod_comm_node_name(comm, cod_comm_node_of(comm, rank)));
+        cod_display_close();
         code = cod_cmd_failed(status);
-    if (rank == 0)
-        cod_launch_leave_exit_code(code);
-    return code;
+        if (rank == 0)
+            cod_launch_tell_exit_code(code);
+    } else {
+        usleep(1000u * KILL_MS);
+    }
+    if (cod_comm_launched_ranks() == 0) /* alone: nobody to end, and MPI's abort would say its own word */
+        _exit(code);
+    cod_comm_abort(code);
 }
 
 static int train_joined(const train_arguments *arguments)
@@ -115,29 +145,33 @@ static int train_joined(const train_arguments *arguments)
         return cod_cmd_failed(status);
     status = load_agreed(comm, arguments, &config);
     if (status != COD_OK) {
-        const int code = fail_job(comm, status, true);
+        const int code = status == COD_ERR_ARGUMENT ? COD_EXIT_USAGE : COD_EXIT_FAILED;
+        if (cod_comm_rank(comm) == 0) {
+            cod_cmd_failed(status);
+            cod_launch_tell_exit_code(code);
+        }
         return cod_comm_finalize(comm) == COD_OK ? code : COD_EXIT_FAILED;
     }
     cod_comm_configure(comm, &config.cluster);
     const int signals[] = {SIGINT, SIGTERM, SIGUSR1};
     for (size_t i = 0; i < 3; i++)
         sigaction(signals[i], &(struct sigaction){.sa_handler = ask_to_stop, .sa_flags = SA_RESTART}, NULL);
-    progress_log log = {.folder = cod_run_config_folder(&config)};
+    progress_log log = {.folder = cod_run_config_folder(&config), .loss = NAN, .psnr_y = NAN};
     const cod_train_request request = {.config = &config,
                                        .comm = comm,
                                        .report = print_progress,
                                        .report_context = &log,
+                                       .between_s = cod_display_shows_groups() ? 0.5 : 0,
                                        .stop_signal = &stop_signal,
                                        .version = cod_version};
     cod_train_ending ending = COD_TRAIN_FINISHED;
     status = cod_train_run(&request, &ending);
     cod_file_log_close(log.file);
-    if (status != COD_OK) {
-        let_others_speak(comm, status);
-        cod_comm_abort(fail_job(comm, status, false));
-    }
+    if (status != COD_OK)
+        end_job(comm, status);
+    cod_display_close();
     if (cod_comm_rank(comm) == 0)
-        cod_launch_leave_exit_code(COD_EXIT_OK);
+        cod_launch_tell_exit_code(COD_EXIT_OK);
     status = cod_comm_finalize(comm);
     if (status != COD_OK)
         cod_comm_abort(cod_cmd_failed(status));
@@ -145,8 +179,23 @@ static int train_joined(const train_arguments *arguments)
     return COD_EXIT_OK;
 }
 
+/** Starts the ranks. Where one was killed nobody is left who could say so. */
+static int train_launched(const cod_run_config *config, int ranks, int argc, char **argv)
+{
+    cod_launch_ending ending;
+    cod_launch(ranks, argc, argv, &ending);
+    if (ending.killed_rank >= 0) {
+        char good[80];
+        cod_train_describe_checkpoint(config, cod_run_config_group_of_rank(config, ending.killed_rank), INT64_MAX,
+                                      good);
+        return cod_cmd_failed(cod_fail(COD_ERR_PEER, "%s; %s", ending.killed, good));
+    }
+    return ending.code;
+}
+
 static int train_parsed(int argc, char **argv, const train_arguments *arguments)
 {
+    cod_display_open();
     if (cod_comm_launched_ranks() > 0)
         return train_joined(arguments);
     cod_run_config config;
@@ -154,8 +203,9 @@ static int train_parsed(int argc, char **argv, const train_arguments *arguments)
     if (status != COD_OK)
         return cod_cmd_failed(status);
     const int ranks = cod_run_config_ranks(&config);
+    const int code = ranks == 1 ? train_joined(arguments) : train_launched(&config, ranks > 0 ? ranks : 1, argc, argv);
     cod_run_config_clear(&config);
-    return ranks == 1 ? train_joined(arguments) : cod_launch(ranks > 0 ? ranks : 1, argc, argv);
+    return code;
 }
 
 int cod_cmd_train(int argc, char **argv)

@@ -8,6 +8,7 @@
 #include "cpu/cpu.h"
 #include "distill/codistill.h"
 #include "ref/ref.h"
+#include "tools/display.h"
 #include "train/strategy.h"
 
 #include <stdarg.h>
@@ -57,13 +58,17 @@ static void print_version(void)
 static void log_to_stderr(void *context, cod_log_level level, const char *line)
 {
     static const char *const marks[] = {"debug: ", "", "warning: ", "error: "};
+    char text[8256];
     (void)context;
-    fprintf(stderr, "%s%s\n", marks[level], line);
+    snprintf(text, sizeof text, "%s%s", marks[level], line);
+    cod_display_line(text);
 }
 
 int cod_cmd_failed(cod_status status)
 {
-    fprintf(stderr, "codistill: %s\n", cod_error_message());
+    char text[8256];
+    snprintf(text, sizeof text, "codistill: %s", cod_error_message());
+    cod_display_line(text);
     return status == COD_ERR_ARGUMENT ? COD_EXIT_USAGE : COD_EXIT_FAILED;
 }
 

@@ -191,6 +191,28 @@ static cod_status all_steps(const char *folder, cod_arena *arena, cod_int_list *
     return COD_OK;
 }
 
+static bool is_sound(const char *folder, int64_t step, const char *part)
+{
+    cod_st_file *file = NULL;
+    const bool sound = cod_checkpoint_open(folder, step, part, &file) == COD_OK;
+    if (!sound)
+        cod_log_warn("%s; looking for an older checkpoint", cod_error_message());
+    cod_st_close(file);
+    return sound;
+}
+
+/** Whether all parts of a step exist, and where asked for are sound. */
+static bool is_complete(const char *folder, int64_t step, const char *const *parts, size_t count, bool sound)
+{
+    for (size_t p = 0; p < count; p++) {
+        char path[4096];
+        part_path(path, folder, step, parts[p]);
+        if (!cod_file_exists(path) || (sound && !is_sound(folder, step, parts[p])))
+            return false;
+    }
+    return true;
+}
+
 cod_status cod_checkpoint_list(const char *folder, const char *const *parts, size_t part_count, cod_arena *arena,
                                cod_int_list *steps)
 {
@@ -198,42 +220,67 @@ cod_status cod_checkpoint_list(const char *folder, const char *const *parts, siz
     COD_TRY(all_steps(folder, arena, &all));
     *steps = (cod_int_list){.items = cod_arena_alloc(arena, (all.count + 1) * sizeof(int64_t))};
     COD_REQUIRE_MEMORY(steps->items);
-    for (size_t i = all.count; i-- > 0;) {
-        bool complete = true;
-        for (size_t p = 0; p < part_count && complete; p++) {
-            char path[4096];
-            cod_st_file *file = NULL;
-            part_path(path, folder, all.items[i], parts[p]);
-            complete = cod_file_exists(path);
-            if (complete && cod_checkpoint_open(folder, all.items[i], parts[p], &file) != COD_OK) {
-                cod_log_warn("%s; looking for an older checkpoint", cod_error_message());
-                complete = false;
-            }
-            cod_st_close(file);
-        }
-        if (complete)
+    for (size_t i = all.count; i-- > 0;)
+        if (is_complete(folder, all.items[i], parts, part_count, true))
             steps->items[steps->count++] = all.items[i];
-    }
     return COD_OK;
 }
 
-cod_status cod_checkpoint_prune(const char *folder, const char *part, int64_t keep)
+/** Removes a part's file, and its folder once that is empty: the last part's owner does it. */
+static cod_status remove_part(const char *folder, int64_t step, const char *part)
+{
+    char path[4096];
+    part_path(path, folder, step, part);
+    if (!cod_file_exists(path))
+        return COD_OK;
+    COD_TRY(cod_file_remove(path));
+    snprintf(path, sizeof path, "%s/" STEP_PREFIX "%09lld", folder, (long long)step);
+    if (rmdir(path) != 0 && errno != ENOTEMPTY && errno != EEXIST && errno != ENOENT)
+        return cod_fail(COD_ERR_IO, "cannot remove '%s': %s", path, strerror(errno));
+    return COD_OK;
+}
+
+cod_status cod_checkpoint_prune(const char *folder, const char *part, const char *const *parts, size_t part_count,
+                                int64_t keep)
 {
     cod_arena arena = {0};
     cod_int_list all = {0};
     cod_status status = all_steps(folder, &arena, &all);
     int64_t kept = 0;
     for (size_t i = all.count; status == COD_OK && i-- > 0;) {
-        char path[4096];
-        part_path(path, folder, all.items[i], part);
-        if (!cod_file_exists(path) || kept++ < keep)
-            continue;
-        status = cod_file_remove(path);
-        /* The last part's owner removes the folder; for the others it is not empty yet. */
-        snprintf(path, sizeof path, "%s/" STEP_PREFIX "%09lld", folder, (long long)all.items[i]);
-        if (status == COD_OK && rmdir(path) != 0 && errno != ENOTEMPTY && errno != EEXIST && errno != ENOENT)
-            status = cod_fail(COD_ERR_IO, "cannot remove '%s': %s", path, strerror(errno));
+        if (kept >= keep)
+            status = remove_part(folder, all.items[i], part);
+        else
+            kept += is_complete(folder, all.items[i], parts, part_count, false);
     }
+    cod_arena_clear(&arena);
+    return status;
+}
+
+static cod_status remove_all_parts(const char *folder, int64_t step, cod_arena *arena)
+{
+    static const char suffix[] = ".safetensors";
+    char path[4096];
+    cod_string_list names;
+    snprintf(path, sizeof path, "%s/" STEP_PREFIX "%09lld", folder, (long long)step);
+    COD_TRY(cod_folder_list(path, "", suffix, arena, &names));
+    for (size_t i = 0; i < names.count; i++) {
+        char part[256];
+        snprintf(part, sizeof part, "%.*s", (int)(strlen(names.items[i]) - strlen(suffix)), names.items[i]);
+        COD_TRY(remove_part(folder, step, part));
+    }
+    return COD_OK;
+}
+
+cod_status cod_checkpoint_discard(const char *folder, const char *part, int64_t step)
+{
+    cod_arena arena = {0};
+    cod_int_list all = {0};
+    cod_status status = all_steps(folder, &arena, &all);
+    for (size_t i = 0; status == COD_OK && i < all.count; i++)
+        if (all.items[i] > step)
+            status =
+                part != NULL ? remove_part(folder, all.items[i], part) : remove_all_parts(folder, all.items[i], &arena);
     cod_arena_clear(&arena);
     return status;
 }

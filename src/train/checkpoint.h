@@ -47,8 +47,15 @@ COD_MUST_CHECK cod_status cod_checkpoint_number(const cod_st_file *file, const c
 COD_MUST_CHECK cod_status cod_checkpoint_list(const char *folder, const char *const *parts, size_t part_count,
                                               cod_arena *arena, cod_int_list *steps);
 
-/** Removes this part's files of all steps but the newest `keep`; folders that become empty go too. */
-COD_MUST_CHECK cod_status cod_checkpoint_prune(const char *folder, const char *part, int64_t keep);
+/**
+ * Removes this part's files of all steps before the newest `keep` that have all of `parts`; folders that become empty go
+ * too.
+ */
+COD_MUST_CHECK cod_status cod_checkpoint_prune(const char *folder, const char *part, const char *const *parts,
+                                               size_t part_count, int64_t keep);
+
+/** Removes a part's files (NULL = every part's) of the steps after `step`, which a run that goes on from `step` leaves behind. */
+COD_MUST_CHECK cod_status cod_checkpoint_discard(const char *folder, const char *part, int64_t step);
 
 /** Removes what a killed run left half written below `folder`, which may be absent. Nobody may be writing there. */
 COD_MUST_CHECK cod_status cod_checkpoint_clean(const char *folder);

@@ -252,10 +252,26 @@ int cod_run_config_ranks(const cod_run_config *run)
     return run->strategy->single_rank ? 1 : ranks;
 }
 
+static bool is_one_group(const cod_run_config *run)
+{
+    return run->strategy->one_group || run->strategy->single_rank;
+}
+
+int cod_run_config_group_of_rank(const cod_run_config *run, int rank)
+{
+    if (is_one_group(run))
+        return 0;
+    for (size_t i = 0; i < run->group_count; i++) {
+        if (rank < run->groups[i].ranks)
+            return (int)i;
+        rank -= run->groups[i].ranks;
+    }
+    return -1;
+}
+
 const cod_group_config *cod_run_config_group(const cod_run_config *run, int index)
 {
-    const bool one = run->strategy->one_group || run->strategy->single_rank;
-    return one || (size_t)index >= run->group_count ? &run->whole : &run->groups[index];
+    return is_one_group(run) || (size_t)index >= run->group_count ? &run->whole : &run->groups[index];
 }
 
 const char *cod_run_config_folder(const cod_run_config *run)

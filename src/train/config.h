@@ -51,6 +51,9 @@ void cod_run_config_clear(cod_run_config *run);
 /** Ranks that the configuration asks for; 0 = as many as there are (one group a node). */
 int cod_run_config_ranks(const cod_run_config *run);
 
+/** The group that a rank of the job belongs to; -1 where nodes decide. */
+int cod_run_config_group_of_rank(const cod_run_config *run, int rank);
+
 /** What group `index` of a run trains. */
 const cod_group_config *cod_run_config_group(const cod_run_config *run, int index);
 

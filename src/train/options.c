@@ -96,7 +96,9 @@ static const cod_option checkpoint_options[] = {
     {"keep", COD_OPTION_INT, offsetof(cod_checkpoint_options, keep), "2", 1, 1000, NULL,
      "newest checkpoints kept, beside the best"},
     {"resume", COD_OPTION_CHOICE, offsetof(cod_checkpoint_options, resume), "auto", 0, 0, resumes,
-     "auto: go on from the newest checkpoint if there is one; never: start anew; must: fail without one"},
+     "auto: go on from the newest checkpoint if there is one; never: start anew, without the checkpoints that are "
+     "there; "
+     "must: fail without one"},
 };
 const cod_option_table cod_checkpoint_option_table = {"checkpoint", "Saving and resuming", checkpoint_options,
                                                       COUNT(checkpoint_options), sizeof(cod_checkpoint_options)};

@@ -8,9 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void rank_part(const trainer *t, int world_rank, char part[32])
+static void rank_part(int world_rank, char part[32])
 {
-    (void)t;
     snprintf(part, 32, "rank-%d", world_rank);
 }
 
@@ -56,7 +55,7 @@ static cod_status save_rank(trainer *t)
 {
     cod_checkpoint checkpoint = {0};
     char part[32];
-    rank_part(t, cod_comm_rank(t->context.comm), part);
+    rank_part(cod_comm_rank(t->context.comm), part);
     cod_status status = cod_checkpoint_add_number(&checkpoint, "step", (double)t->context.step);
     if (status == COD_OK)
         status = t->strategy->ops->save(t->strategy, &checkpoint);
@@ -66,25 +65,45 @@ static cod_status save_rank(trainer *t)
     return status;
 }
 
-/** Older checkpoints go only once the new one is complete: a group that is killed in between keeps one to resume from. */
+static size_t groups_needed(const trainer *t, int *first)
+{
+    *first = trainer_in_step(t) ? 0 : cod_group_index(t->group);
+    return trainer_in_step(t) ? (size_t)cod_group_count(t->group) : 1;
+}
+
+/**
+ * Older checkpoints go only once newer ones are complete: a group that is killed in between keeps one to resume from. Where
+ * groups resume at one step, that takes the parts of all groups.
+ */
 static cod_status prune(const trainer *t)
 {
+    const int64_t keep = t->config->checkpoint.keep;
+    int first;
+    const size_t count = groups_needed(t, &first);
+    char(*names)[32] = malloc(count * sizeof *names);
+    const char **parts = malloc(count * sizeof *parts);
     char part[32];
-    rank_part(t, cod_comm_rank(t->context.comm), part);
-    if (t->config->strategy->keeps_state)
-        COD_TRY(cod_checkpoint_prune(t->checkpoints, part, t->config->checkpoint.keep));
-    return t->leader ? cod_checkpoint_prune(t->checkpoints, t->part, t->config->checkpoint.keep) : COD_OK;
+    cod_status status = names != NULL && parts != NULL ? COD_OK : cod_fail(COD_ERR_MEMORY, "out of memory");
+    for (size_t i = 0; i < count && status == COD_OK; i++) {
+        snprintf(names[i], sizeof names[i], "group-%d", first + (int)i);
+        parts[i] = names[i];
+    }
+    rank_part(cod_comm_rank(t->context.comm), part);
+    if (status == COD_OK && t->config->strategy->keeps_state)
+        status = cod_checkpoint_prune(t->checkpoints, part, parts, count, keep);
+    if (status == COD_OK && t->leader)
+        status = cod_checkpoint_prune(t->checkpoints, t->part, parts, count, keep);
+    free(names);
+    free(parts);
+    return status;
 }
 
 cod_status trainer_save_checkpoint(trainer *t)
 {
-    cod_status status = COD_OK;
-    /* The rank's part first: the group's part makes a step complete. */
+    /* The group's part comes after those of all its ranks: it makes a step complete. */
     if (t->config->strategy->keeps_state)
-        status = save_rank(t);
-    if (status == COD_OK && t->leader)
-        status = save_group(t);
-    COD_TRY(cod_group_agree(t->group, status, NULL));
+        COD_TRY(cod_group_agree(t->group, save_rank(t), NULL));
+    COD_TRY(cod_group_agree(t->group, t->leader ? save_group(t) : COD_OK, NULL));
     return cod_group_agree(t->group, prune(t), NULL);
 }
 
@@ -100,7 +119,7 @@ static size_t needed_parts(const trainer *t, bool all, char names[][32], const c
             if (r < 0)
                 snprintf(names[count], 32, "group-%d", g);
             else
-                rank_part(t, members.world_ranks[r], names[count]);
+                rank_part(members.world_ranks[r], names[count]);
             parts[count] = names[count];
             count++;
         }
@@ -189,7 +208,7 @@ static cod_status load_step(trainer *t, int64_t step)
     cod_st_close(file);
     if (status == COD_OK && t->config->strategy->keeps_state) {
         char part[32];
-        rank_part(t, cod_comm_rank(t->context.comm), part);
+        rank_part(cod_comm_rank(t->context.comm), part);
         status = cod_checkpoint_open(t->checkpoints, step, part, &file);
         if (status == COD_OK) {
             status = STRATEGY(t, load, &t->context, file);
@@ -200,6 +219,39 @@ static cod_status load_step(trainer *t, int64_t step)
                ? COD_OK
                : cod_fail_prefix(status, "cannot resume from step %lld in '%s' (checkpoint.resume=never starts anew)",
                                  (long long)step, t->checkpoints);
+}
+
+void cod_train_describe_checkpoint(const cod_run_config *config, int group, int64_t before, char out[80])
+{
+    cod_arena arena = {0};
+    cod_int_list steps = {0};
+    char part[32];
+    const char *const parts[] = {part}, *folder = cod_run_config_folder(config);
+    const char *checkpoints = folder != NULL ? cod_path_join(&arena, folder, "checkpoints") : NULL;
+    size_t newest = 0;
+    snprintf(part, sizeof part, "group-%d", group < 0 ? 0 : group);
+    snprintf(out, 80, "there is no checkpoint yet");
+    if (checkpoints != NULL && cod_checkpoint_list(checkpoints, parts, 1, &arena, &steps) == COD_OK) {
+        while (newest < steps.count && steps.items[newest] >= before)
+            newest++;
+        if (newest < steps.count)
+            snprintf(out, 80, "the last good checkpoint is of step %lld", (long long)steps.items[newest]);
+    }
+    cod_arena_clear(&arena);
+}
+
+/** What was saved after the step gone on from must not be taken for newer than what is to come. */
+static cod_status discard_later(const trainer *t, int64_t step)
+{
+    char part[32];
+    if (t->config->checkpoint.resume == COD_RESUME_NEVER)
+        return cod_comm_rank(t->context.comm) == 0 ? cod_checkpoint_discard(t->checkpoints, NULL, -1) : COD_OK;
+    if (step < 0)
+        return COD_OK;
+    rank_part(cod_comm_rank(t->context.comm), part);
+    if (t->config->strategy->keeps_state)
+        COD_TRY(cod_checkpoint_discard(t->checkpoints, part, step));
+    return t->leader ? cod_checkpoint_discard(t->checkpoints, t->part, step) : COD_OK;
 }
 
 cod_status trainer_resume(trainer *t)
@@ -214,6 +266,7 @@ cod_status trainer_resume(trainer *t)
     if (status == COD_OK && step >= 0)
         status = load_step(t, step);
     COD_TRY(cod_group_agree(world, status, NULL));
+    COD_TRY(cod_group_agree(world, discard_later(t, step), NULL));
     if (step >= 0 && t->leader)
         cod_log_info("group %d: resumed at step %lld", cod_group_index(t->group), (long long)step);
     return COD_OK;

@@ -8,9 +8,10 @@
 #include "train/metrics.h"
 #include "train/strategy.h"
 
-/** What a progress line shows; reported by the first rank of each group at every log interval. */
+/** What a progress line shows; reported by the first rank of each group. */
 typedef struct cod_train_progress {
     int group, groups;
+    bool between; /**< not one of the lines of metrics, but asked for by between_s */
     int64_t steps;
     double eta_s;
     const cod_metrics_line *line;
@@ -28,6 +29,8 @@ typedef struct cod_train_request {
     cod_comm *comm;
     cod_train_report report; /**< may be NULL */
     void *report_context;
+    double
+        between_s; /**< also report where the last report is so old, for a terminal; 0 = only with lines of metrics */
     const volatile int *stop_signal; /**< nonzero: save and end; may be NULL */
     const char *version;             /**< of the program, for summary.json */
 } cod_train_request;
@@ -39,5 +42,8 @@ typedef struct cod_train_request {
  * @return the agreed failure of this rank's group; where one rank alone prints, it is the one that did not fail with COD_ERR_PEER
  */
 COD_MUST_CHECK cod_status cod_train_run(const cod_train_request *request, cod_train_ending *ending);
+
+/** For messages: "the last good checkpoint is of step 40", of a group (-1 = not known) and before step `before`. */
+void cod_train_describe_checkpoint(const cod_run_config *config, int group, int64_t before, char out[80]);
 
 #endif

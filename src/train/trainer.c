@@ -78,24 +78,12 @@ cod_status trainer_report_not_finite(trainer *t, const char *what, int64_t step)
 {
     const char *weight = find_bad_tensor(t, t->weights.values, cod_weights_count(&t->weights));
     const char *grad = find_bad_tensor(t, t->weights.grads, t->weights.layout.trainable);
-    cod_arena arena = {0};
-    cod_int_list steps = {0};
-    const char *part = t->part;
-    char good[64] = "there is no checkpoint yet";
-    size_t newest = 0;
-    if (cod_checkpoint_list(t->checkpoints, &part, 1, &arena, &steps) == COD_OK) {
-        while (newest < steps.count && steps.items[newest] >= step)
-            newest++;
-        if (newest < steps.count)
-            snprintf(good, sizeof good, "the last good checkpoint is of step %lld", (long long)steps.items[newest]);
-    }
-    const cod_status status =
-        cod_fail(COD_ERR_NUMERIC,
-                 "the %s became NaN or infinite at step %lld (first bad weight: %s; first bad gradient: %s); %s; "
-                 "try a lower train.rate, train.clip_norm, or train.warmup",
-                 what, (long long)step, weight ? weight : "none", grad ? grad : "none", good);
-    cod_arena_clear(&arena);
-    return status;
+    char good[80];
+    cod_train_describe_checkpoint(t->config, cod_group_index(t->group), step, good);
+    return cod_fail(COD_ERR_NUMERIC,
+                    "the %s became NaN or infinite at step %lld (first bad weight: %s; first bad gradient: %s); %s; "
+                    "try a lower train.rate, train.clip_norm, or train.warmup",
+                    what, (long long)step, weight ? weight : "none", grad ? grad : "none", good);
 }
 
 bool trainer_in_step(const trainer *t)
@@ -157,10 +145,9 @@ double trainer_median_ms(const trainer *t, size_t last)
     return median;
 }
 
-static cod_status log_line(trainer *t)
+static cod_metrics_line make_line(const trainer *t)
 {
     const cod_train_context *context = &t->context;
-    const double now = cod_clock_s();
     cod_metrics_line line = {.step = context->step,
                              .task_loss = t->loss_steps ? t->task_loss_sum / (double)t->loss_steps : NAN,
                              .rate = context->rate,
@@ -173,21 +160,45 @@ static cod_status log_line(trainer *t)
                 (isnan(line.strategy.distill_loss) ? 0 : line.strategy.distill_weight * line.strategy.distill_loss);
     const double images = (double)(context->batch * t->config->train.accumulate * cod_group_size(t->group));
     line.images_per_s = images / line.step_ms * 1e3;
+    return line;
+}
+
+static void report(trainer *t, const cod_metrics_line *line, bool between)
+{
+    const cod_train_context *context = &t->context;
+    const double done = (double)(context->step - t->first_step);
+    t->last_report_s = cod_clock_s();
+    const cod_train_progress progress = {.group = cod_group_index(t->group),
+                                         .groups = cod_group_count(t->group),
+                                         .between = between,
+                                         .steps = context->steps,
+                                         .eta_s = (t->last_report_s - t->start_s) / done *
+                                                  (double)(context->steps - context->step),
+                                         .line = line};
+    if (t->request->report != NULL)
+        t->request->report(t->request->report_context, &progress);
+}
+
+static cod_status log_line(trainer *t)
+{
+    const cod_metrics_line line = make_line(t);
     t->task_loss_sum = 0;
     t->loss_steps = 0;
     if (!t->leader)
         return COD_OK;
     COD_TRY(cod_metrics_write(t->metrics, &line));
     t->last_psnr = NAN;
-    const double done = (double)(context->step - t->first_step);
-    const cod_train_progress progress = {.group = cod_group_index(t->group),
-                                         .groups = cod_group_count(t->group),
-                                         .steps = context->steps,
-                                         .eta_s = (now - t->start_s) / done * (double)(context->steps - context->step),
-                                         .line = &line};
-    if (t->request->report != NULL)
-        t->request->report(t->request->report_context, &progress);
+    report(t, &line, false);
     return COD_OK;
+}
+
+/** For who watches a terminal, while no line of metrics is due. */
+static void report_between(trainer *t)
+{
+    if (!t->leader || t->request->between_s == 0 || cod_clock_s() - t->last_report_s < t->request->between_s)
+        return;
+    const cod_metrics_line line = make_line(t);
+    report(t, &line, true);
 }
 
 static bool is_due(int64_t step, int64_t every)
@@ -206,6 +217,8 @@ static cod_status after_step(trainer *t)
     }
     if (is_due(context->step, t->config->log.every) || last)
         COD_TRY(log_line(t));
+    else
+        report_between(t);
     if (is_due(context->step, t->config->checkpoint.every) || last)
         COD_TRY(trainer_save_checkpoint(t));
     return COD_OK;
@@ -275,6 +288,17 @@ static cod_status run(trainer *t, cod_train_ending *ending)
     return STRATEGY(t, finish, &t->context);
 }
 
+/** Adds to a failure's message what is left of the work. */
+static cod_status add_checkpoint(const trainer *t, cod_status status)
+{
+    char reason[4096], good[80];
+    if (t->start_s == 0 || status == COD_ERR_PEER || status == COD_ERR_NUMERIC)
+        return status;
+    snprintf(reason, sizeof reason, "%s", cod_error_message());
+    cod_train_describe_checkpoint(t->config, cod_group_index(t->group), INT64_MAX, good);
+    return cod_fail(status, "%s; %s", reason, good);
+}
+
 cod_status cod_train_run(const cod_train_request *request, cod_train_ending *ending)
 {
     trainer *t = calloc(1, sizeof *t);
@@ -282,12 +306,12 @@ cod_status cod_train_run(const cod_train_request *request, cod_train_ending *end
     t->request = request;
     t->config = request->config;
     const cod_status status = run(t, ending);
-    /* After a failure peers may be anywhere: nothing collective, and the process is about to end. */
-    if (status == COD_OK)
-        trainer_clear(t);
-    else
+    if (status != COD_OK) {
+        /* Peers may be anywhere: nothing collective, and the process is about to end. */
         cod_metrics_close(t->metrics);
-    if (status == COD_OK)
-        free(t);
-    return status;
+        return add_checkpoint(t, status);
+    }
+    trainer_clear(t);
+    free(t);
+    return COD_OK;
 }

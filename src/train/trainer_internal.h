@@ -50,7 +50,7 @@ typedef struct trainer {
     agreement agreements[AGREEMENT_DELAY];
     float *step_ms; /**< of all steps done by this process, for the median */
     size_t step_count;
-    double start_s, last_log_s;
+    double start_s, last_report_s;
     int64_t first_step; /**< of this process: 0, or the step resumed from */
     double task_loss_sum;
     int64_t loss_steps; /**< agreed losses since the last line */

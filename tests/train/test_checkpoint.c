@@ -148,7 +148,7 @@ static void an_absent_folder_has_no_checkpoints(void **state)
     cod_int_list steps = {.count = 7};
     assert_ok(cod_checkpoint_list(cod_test_at("absent"), &part, 1, &arena, &steps));
     assert_int_equal(steps.count, 0);
-    assert_ok(cod_checkpoint_prune(cod_test_at("absent"), part, 1));
+    assert_ok(cod_checkpoint_prune(cod_test_at("absent"), part, &part, 1, 1));
     cod_arena_clear(&arena);
 }
 
@@ -207,22 +207,66 @@ static void a_file_without_checksum_is_refused(void **state)
     assert_fails(COD_ERR_IO, "step-000000006", cod_checkpoint_open(cod_test_at(""), 6, "group-0", &file));
 }
 
+static void prune(const char *part, const char *first, const char *second, int64_t keep)
+{
+    const char *const parts[] = {first, second};
+    assert_ok(cod_checkpoint_prune(cod_test_at(""), part, parts, second != NULL ? 2 : 1, keep));
+}
+
 static void pruning_keeps_the_newest_of_each_part(void **state)
 {
     (void)state;
     for (int64_t step = 10; step <= 50; step += 10)
         write_step(step, "group-0");
     write_step(10, "group-1");
-    assert_ok(cod_checkpoint_prune(cod_test_at(""), "group-0", 2));
+    prune("group-0", "group-0", NULL, 2);
     assert_string_equal(listed("group-0", NULL), "50 40");
     assert_string_equal(listed("group-1", NULL), "10");
     assert_false(cod_file_exists(cod_test_at("step-000000020")));
     assert_true(cod_file_exists(cod_test_at("step-000000010")));
     /* group-1 has no other: it stays, however many others have come. */
-    assert_ok(cod_checkpoint_prune(cod_test_at(""), "group-1", 1));
+    prune("group-1", "group-1", NULL, 1);
     assert_string_equal(listed("group-1", NULL), "10");
-    assert_ok(cod_checkpoint_prune(cod_test_at(""), "group-0", 9));
+    prune("group-0", "group-0", NULL, 9);
     assert_string_equal(listed("group-0", NULL), "50 40");
+}
+
+/** A rank's part stays with its group's; groups that resume together keep the newest step that all have. */
+static void pruning_counts_steps_that_are_complete(void **state)
+{
+    (void)state;
+    for (int64_t step = 10; step <= 50; step += 10) {
+        write_step(step, "rank-3");
+        write_step(step, "group-0");
+        if (step <= 20)
+            write_step(step, "group-1");
+    }
+    prune("rank-3", "group-1", NULL, 1);
+    assert_string_equal(listed("rank-3", NULL), "50 40 30 20");
+    prune("group-0", "group-0", "group-1", 1);
+    assert_string_equal(listed("group-0", NULL), "50 40 30 20");
+    prune("group-0", "group-0", "group-2", 1);
+    assert_string_equal(listed("group-0", NULL), "50 40 30 20");
+    prune("group-0", "group-0", NULL, 1);
+    assert_string_equal(listed("group-0", NULL), "50");
+}
+
+static void what_comes_after_a_step_is_discarded(void **state)
+{
+    (void)state;
+    for (int64_t step = 10; step <= 40; step += 10) {
+        write_step(step, "group-0");
+        write_step(step, "rank-0");
+    }
+    assert_ok(cod_checkpoint_discard(cod_test_at(""), "group-0", 20));
+    assert_string_equal(listed("group-0", NULL), "20 10");
+    assert_string_equal(listed("rank-0", NULL), "40 30 20 10");
+    assert_ok(cod_checkpoint_discard(cod_test_at(""), NULL, 10));
+    assert_string_equal(listed("group-0", "rank-0"), "10");
+    assert_false(cod_file_exists(cod_test_at("step-000000040")));
+    assert_ok(cod_checkpoint_discard(cod_test_at(""), NULL, -1));
+    assert_false(cod_file_exists(cod_test_at("step-000000010")));
+    assert_ok(cod_checkpoint_discard(cod_test_at("absent"), NULL, -1));
 }
 
 static volatile int pruning_ends;
@@ -291,6 +335,8 @@ int main(void)
         IN_FOLDER(a_truncated_file_is_named_and_the_one_before_used),
         IN_FOLDER(a_file_without_checksum_is_refused),
         IN_FOLDER(pruning_keeps_the_newest_of_each_part),
+        IN_FOLDER(pruning_counts_steps_that_are_complete),
+        IN_FOLDER(what_comes_after_a_step_is_discarded),
         IN_FOLDER(a_step_is_written_while_another_group_removes_its_folder),
         IN_FOLDER(a_step_that_cannot_be_written_says_why),
     };

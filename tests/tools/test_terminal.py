@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""What training shows on a terminal, and where there is none: python3 test_terminal.py CODISTILL [CASE ...]"""
+
+import contextlib
+import fcntl
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+
+from train_support import check, kill_job, run_cases
+
+SETUPS = {
+    "single": ["train.strategy=single"],
+    "2x1": ["train.strategy=codistill", "cluster.groups=2"],
+    "3x1": ["train.strategy=codistill", "cluster.groups=3"],
+}
+
+
+class Screen:
+    """A terminal of so many columns that understands what we send; lines never scroll away."""
+
+    def __init__(self, columns):
+        self.columns, self.lines, self.row, self.column, self.wrapped = columns, [""], 0, 0, False
+
+    def feed(self, text):
+        for token in re.findall(r"\x1b\[[0-9;]*[A-Za-z]|.", text, re.DOTALL):
+            if token == "\r":
+                self.column = 0
+            elif token == "\n":
+                self.row += 1
+                self.column = 0
+                self.lines += [""] * (self.row + 1 - len(self.lines))
+            elif token == "\x1b[A":
+                self.row -= 1
+                check(self.row >= 0, "the cursor leaves the screen at the top")
+            elif token == "\x1b[J":
+                self.lines[self.row] = self.lines[self.row][:self.column]
+                del self.lines[self.row + 1:]
+            else:
+                check(not token.startswith("\x1b"), f"unknown sequence {token!r}")
+                line = self.lines[self.row].ljust(self.column)
+                self.lines[self.row] = line[:self.column] + token + line[self.column + 1:]
+                self.column += 1
+                self.wrapped |= self.column > self.columns and bool(re.match(r"group \d  step", self.lines[self.row]))
+
+
+def on_terminal(bench, columns, arguments, stop_after=None):
+    """Runs with a terminal as standard error; what it sent, and the exit code."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    env = dict(os.environ, TMPDIR=bench.path("tmp"))
+    process = subprocess.Popen([bench.program, "train", "t.yaml", *arguments], cwd=bench.folder, env=env,
+                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=slave, start_new_session=True)
+    os.close(slave)
+    sent, begin = b"", time.monotonic()
+    with contextlib.suppress(OSError):  # EIO: the last writer is gone
+        while chunk := os.read(master, 65536):
+            sent += chunk
+            if stop_after and sent.count(b"step ") > stop_after:
+                process.send_signal(signal.SIGTERM)
+                stop_after = None
+            if time.monotonic() - begin > 60:
+                kill_job(process)
+    os.close(master)
+    return sent.decode(errors="replace").replace("\r\n", "\n"), process.wait(timeout=30)
+
+
+def terminal(setup, columns):
+    def case(bench):
+        groups = 1 if setup == "single" else int(setup[0])
+        sent, code = on_terminal(bench, columns, ["name=t", *SETUPS[setup], "train.steps=300"])
+        check(code == 0, f"exit code {code}:\n{sent}")
+        screen = Screen(columns)
+        screen.feed(sent)
+        shown = "\n".join(screen.lines)
+        check(not screen.wrapped, f"a line is wider than the terminal:\n{shown}")
+        check("\x1e" not in sent, "marks are shown")
+        check(sent.count("\x1b[J") > 2 * groups, f"lines do not change in place:\n{shown}")
+        lines = [line for line in screen.lines if re.match(r"group \d  step", line)]
+        check(len(lines) == groups, f"{len(lines)} lines for {groups} groups remain:\n{shown}")
+        for group, line in enumerate(lines):
+            check(line.startswith(f"group {group}  step 300/300  loss 0."), f"the last line of group {group}: {line}")
+            check(len(line) <= columns, f"{len(line)} columns of {columns}: {line}")
+            for word in ["psnr", "images/s", "left 0:00:00"] if columns > 100 else []:
+                check(word in line, f"no {word} in: {line}")
+        check(len(re.findall(r"group \d: 3 training and 1 held-out", shown)) == groups, f"a message is lost:\n{shown}")
+        check("final.safetensors is" in screen.lines[-2] or "final.safetensors is" in shown, f"no end:\n{shown}")
+        for group in range(groups):
+            with open(bench.path("runs", "t", f"log.{group}.txt"), encoding="utf-8") as file:
+                log = file.read()
+            check("\x1b" not in log and "\r" not in log, f"log.{group}.txt has control characters")
+            check([int(s) for s in re.findall(r"step (\d+)/300", log)] == list(range(10, 301, 10)), f"log.{group}.txt:\n{log}")
+    return case
+
+
+def between_lines(bench):
+    """A terminal is kept up to date although lines of metrics are far between."""
+    sent, code = on_terminal(bench, 120, ["name=t", *SETUPS["2x1"], "log.every=1000000000", "train.steps=100000000"], 6)
+    check(code == 0, f"exit code {code}:\n{sent}")
+    for group in range(2):
+        steps = {int(step) for step in re.findall(rf"group {group}  step (\d+)/", sent)}
+        check(len(steps) >= 2, f"group {group} showed only steps {steps}:\n{sent}")
+        check(f"group {group}: stopped and saved at step" in sent, f"group {group} does not say that it saved:\n{sent}")
+        check(not os.path.exists(bench.path("runs", "t", f"log.{group}.txt")), "the log file has lines between")
+
+
+def elsewhere(setup):
+    """Into a pipe: plain lines, one for each line of metrics."""
+    def case(bench):
+        groups = 1 if setup == "single" else int(setup[0])
+        result = bench.trained("name=t", *SETUPS[setup], "train.steps=100")
+        check("\x1b" not in result.err and "\r" not in result.err and "\x1e" not in result.err, "control characters", result)
+        for group in range(groups):
+            steps = [int(step) for step in re.findall(rf"^group {group}  step (\d+)/100 ", result.err, re.MULTILINE)]
+            check(steps == list(range(10, 101, 10)), f"lines of group {group}: {steps}", result)
+    return case
+
+
+CASES = {
+    "terminal-single": terminal("single", 120),
+    "terminal-2x1": terminal("2x1", 120),
+    "terminal-3x1-narrow": terminal("3x1", 40),
+    "terminal-between": between_lines,
+    "pipe-single": elsewhere("single"),
+    "pipe-2x1": elsewhere("2x1"),
+}
+
+if __name__ == "__main__":
+    sys.exit(run_cases(CASES, sys.argv[1], sys.argv[2:]))

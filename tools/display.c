@@ -1,0 +1,118 @@
+#include "tools/display.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum { MAX_GROUPS = 64, MAX_LINE = 256 };
+#define UP              "\033[A"
+#define CLEAR_TO_BOTTOM "\033[J"
+
+static struct display {
+    enum { PLAIN, READ_PLAIN, READ_GROUPS, TERMINAL } kind;
+    pthread_mutex_t mutex;
+    int groups; /**< lines to show */
+    int drawn;  /**< lines that stand on the terminal, the cursor at the end of the last */
+    char lines[MAX_GROUPS][MAX_LINE];
+} display = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+void cod_display_open(void)
+{
+    const char *reader = getenv(COD_DISPLAY_VARIABLE);
+    if (reader != NULL)
+        display.kind = strcmp(reader, "terminal") == 0 ? READ_GROUPS : READ_PLAIN;
+    else
+        display.kind = isatty(STDERR_FILENO) ? TERMINAL : PLAIN;
+}
+
+bool cod_display_shows_groups(void)
+{
+    return display.kind == READ_GROUPS || display.kind == TERMINAL;
+}
+
+bool cod_display_is_read(void)
+{
+    return display.kind == READ_GROUPS || display.kind == READ_PLAIN;
+}
+
+static void erase(FILE *out)
+{
+    if (display.drawn == 0)
+        return;
+    fputc('\r', out);
+    for (int i = 1; i < display.drawn; i++)
+        fputs(UP, out);
+    fputs(CLEAR_TO_BOTTOM, out);
+    display.drawn = 0;
+}
+
+/** What does not fit is cut: a line that wraps could not be found again. */
+static void draw(FILE *out)
+{
+    struct winsize size = {0};
+    ioctl(STDERR_FILENO, TIOCGWINSZ, &size);
+    const int columns = size.ws_col > 1 ? size.ws_col - 1 : 79, rows = size.ws_row > 1 ? size.ws_row - 1 : 23;
+    const int count = display.groups < rows ? display.groups : rows;
+    for (int i = 0; i < count; i++)
+        fprintf(out, "%s%.*s", i ? "\n" : "", columns, display.lines[i]);
+    display.drawn = count;
+}
+
+/** Writes `line`, if there is one, above the groups' lines, in one piece. */
+static void redraw(const char *line)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    if (out == NULL)
+        return;
+    erase(out);
+    if (line != NULL)
+        fprintf(out, "%s\n", line);
+    draw(out);
+    fclose(out);
+    for (size_t at = 0; at < bytes;) {
+        const ssize_t written = write(STDERR_FILENO, text + at, bytes - at);
+        if (written <= 0)
+            break;
+        at += (size_t)written;
+    }
+    free(text);
+}
+
+void cod_display_line(const char *line)
+{
+    pthread_mutex_lock(&display.mutex);
+    if (display.kind == TERMINAL)
+        redraw(line);
+    else
+        fprintf(stderr, "%s\n", line);
+    pthread_mutex_unlock(&display.mutex);
+}
+
+void cod_display_group(int group, const char *line)
+{
+    if (group < 0 || group >= MAX_GROUPS)
+        return;
+    pthread_mutex_lock(&display.mutex);
+    if (display.kind == READ_GROUPS) {
+        fprintf(stderr, "%cS%d %s\n", COD_DISPLAY_MARK, group, line);
+    } else if (display.kind == TERMINAL) {
+        snprintf(display.lines[group], MAX_LINE, "%s", line);
+        display.groups = group < display.groups ? display.groups : group + 1;
+        redraw(NULL);
+    }
+    pthread_mutex_unlock(&display.mutex);
+}
+
+void cod_display_close(void)
+{
+    pthread_mutex_lock(&display.mutex);
+    if (display.drawn > 0)
+        fputc('\n', stderr);
+    display.drawn = display.groups = 0;
+    pthread_mutex_unlock(&display.mutex);
+}
