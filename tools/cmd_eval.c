@@ -3,8 +3,9 @@
 
 #include "infer/evaluate.h"
 #include "infer/session.h"
+#include "tools/arguments.h"
 
-#include <getopt.h>
+#include <getopt.h> /* optind */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -68,34 +69,10 @@ static int run(const arguments *args)
 /** Reads the options; returns the exit code, or -1 to go on. */
 static int parse(int argc, char **argv, arguments *args, cod_arena *arena)
 {
-    static const struct option options[] = {{"data", required_argument, NULL, 'd'},
-                                            {"json", no_argument, NULL, 'j'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {"backend", required_argument, NULL, 0},
-                                            {"threads", required_argument, NULL, 0},
-                                            {"precision", required_argument, NULL, 0},
-                                            {"tile", required_argument, NULL, 0},
-                                            {"scale", required_argument, NULL, 0},
-                                            {0}};
-    int index = 0, letter;
-    optind = 0;
-    while ((letter = getopt_long(argc, argv, ":h", options, &index)) != -1) {
-        if (letter == 'h') {
-            fputs(help, stdout);
-            return COD_EXIT_OK;
-        } else if (letter == 'd') {
-            args->data = optarg;
-        } else if (letter == 'j') {
-            args->json = true;
-        } else if (letter == 0) {
-            const cod_option *option = cod_option_find(&cod_session_option_table, options[index].name);
-            if (cod_option_set(option, &args->session, (const char *const *)&optarg, 1, arena) != COD_OK)
-                return cod_cmd_usage(argv[0], "--%s: %s", option->key, cod_error_message());
-        } else {
-            return cod_cmd_usage(argv[0], letter == ':' ? "%s needs a value" : "there is no option %s",
-                                 argv[optind - 1]);
-        }
-    }
+    const cod_argument own[] = {{.name = "data", .text = &args->data}, {.name = "json", .flag = &args->json}};
+    const int code = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], &args->session, arena);
+    if (code >= 0)
+        return code;
     if (argc == optind)
         return cod_cmd_usage(argv[0], "MODEL is missing");
     if (argc - optind > 1)
@@ -110,8 +87,7 @@ int cod_cmd_eval(int argc, char **argv)
 {
     arguments args = {0};
     cod_arena arena = {0};
-    const cod_status status = cod_options_set_defaults(&cod_session_option_table, &args.session, &arena);
-    int code = status == COD_OK ? parse(argc, argv, &args, &arena) : cod_cmd_failed(status);
+    int code = parse(argc, argv, &args, &arena);
     if (code < 0)
         code = run(&args);
     cod_arena_clear(&arena);

@@ -4,8 +4,9 @@
 #include "infer/fold.h"
 #include "infer/onnx.h"
 #include "infer/upscaler.h"
+#include "tools/arguments.h"
 
-#include <getopt.h>
+#include <getopt.h> /* optind */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -56,21 +57,11 @@ static cod_status export_model(const char *path, const char *output, bool onnx)
 
 int cod_cmd_export(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"output", required_argument, NULL, 'o'}, {"help", no_argument, NULL, 'h'}, {0}};
     const char *output = NULL;
-    int letter;
-    optind = 0;
-    while ((letter = getopt_long(argc, argv, ":ho:", options, NULL)) != -1) {
-        if (letter == 'h') {
-            fputs(help, stdout);
-            return COD_EXIT_OK;
-        }
-        if (letter != 'o')
-            return cod_cmd_usage(argv[0], letter == ':' ? "%s needs a value" : "there is no option %s",
-                                 argv[optind - 1]);
-        output = optarg;
-    }
+    const cod_argument own[] = {{.name = "output", .letter = 'o', .text = &output}};
+    const int code = cod_arguments_parse(argc, argv, help, own, 1, NULL, NULL);
+    if (code >= 0)
+        return code;
     if (argc == optind)
         return cod_cmd_usage(argv[0], "MODEL is missing");
     if (argc - optind > 1)

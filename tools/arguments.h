@@ -1,0 +1,30 @@
+/**
+ * @file
+ * Arguments of commands that take options by getopt's rules: the command's own, a session's where it has one, and --help.
+ */
+#ifndef COD_TOOLS_ARGUMENTS_H
+#define COD_TOOLS_ARGUMENTS_H
+
+#include "infer/session.h"
+
+#include <stdbool.h>
+
+/** An option of a command; either `text` or `flag` is set. */
+typedef struct cod_argument {
+    const char *name;  /**< "output": --output */
+    char letter;       /**< 'o': -o; 0 = none */
+    const char **text; /**< receives its value, borrowed from argv */
+    bool *flag;        /**< becomes true */
+} cod_argument;
+
+/**
+ * Reads options until operands are left, from argv[optind] on.
+ *
+ * @param session  filled with defaults and with --backend, --threads and the like; NULL = the command has none of them
+ * @param arena    keeps the session's texts
+ * @return -1 to go on, else the exit code: --help was printed, or what is wrong
+ */
+int cod_arguments_parse(int argc, char **argv, const char *help, const cod_argument *own, size_t count,
+                        cod_session_options *session, cod_arena *arena);
+
+#endif
