@@ -11,7 +11,8 @@
 
 /** What a rank tells all others at the end; doubles, so that it can be gathered as bytes. */
 typedef struct closing {
-    double psnr_y, ssim_y, psnr_rgb, bicubic_psnr_y; /**< of the group, from its first rank */
+    double psnr_y, ssim_y, psnr_rgb; /**< of the group, from its first rank */
+    double bicubic_psnr_y;           /**< from the first rank of all */
     double step_ms, teacher_ms, exchange_ms, wall_s;
     double intergroup_bytes, intragroup_bytes; /**< of this rank */
     double pulls, publications, rejected, switches, merges;
@@ -43,7 +44,8 @@ static cod_status close_group(trainer *t, closing *out)
     cod_quality mean;
     COD_TRY(trainer_refresh_eval(t));
     COD_TRY(trainer_validate(t, 0, &mean));
-    COD_TRY(mean_psnr(t, t->bicubic, &out->bicubic_psnr_y));
+    if (cod_comm_rank(t->context.comm) == 0) /* the same in all groups */
+        COD_TRY(mean_psnr(t, t->bicubic, &out->bicubic_psnr_y));
     out->psnr_y = mean.psnr_y, out->ssim_y = mean.ssim_y, out->psnr_rgb = mean.psnr_rgb;
     group_model_path(t, cod_group_index(t->group), path);
     return cod_model_save_weights(path, &t->model, &t->eval_weights, NULL, 0);
