@@ -165,6 +165,27 @@ def not_a_number(bench):
         check(result.err.count("codistill: ") == 1, "said more than once", result)
 
 
+def damaged(bench):
+    """The newest checkpoint is damaged: it is named, and the one before is used."""
+    for number, damage in enumerate(("flip", "cut")):
+        name = f"name={damage}"
+        bench.trained(name, *SETUPS["2x1"], "train.deterministic=true")
+        part = bench.path("runs", damage, "checkpoints", "step-000000060", ["rank-1", "group-0"][number] + ".safetensors")
+        size = os.path.getsize(part)
+        if damage == "cut":
+            os.truncate(part, size - 1)
+        else:
+            with open(part, "r+b") as file:
+                file.seek(size // 2)
+                byte = file.read(1)
+                file.seek(size // 2)
+                file.write(bytes([byte[0] ^ 16]))
+        result = bench.trained(name, *SETUPS["2x1"], "train.deterministic=true", "--resume")
+        check(os.path.relpath(part, bench.folder) in result.err, "the damaged file is not named", result)
+        check(result.err.count("resumed at step 50") == 2, "it did not go on from the one before", result)
+        check(os.path.getsize(part) == size, "the damaged file was not replaced")
+
+
 def accumulates(bench):
     """A step of 4 crops is the same however ranks and accumulated mini-batches divide it, but for the order of sums."""
     fixed = ["train.steps=1", "train.optimiser=sgd", "train.momentum=0", "train.rate=0.1", "train.schedule=constant",
@@ -278,6 +299,7 @@ CASES = {
     "stops-in-step-3x1": stops_in_step("3x1", signal.SIGINT),
     "max-time": max_time,
     "nan": not_a_number,
+    "damaged": damaged,
     "accumulates": accumulates,
     "locked": locked,
     "commands": commands,
