@@ -292,7 +292,7 @@ static cod_status run(trainer *t, cod_train_ending *ending)
 static cod_status add_checkpoint(const trainer *t, cod_status status)
 {
     char reason[4096], good[80];
-    if (t->start_s == 0 || status == COD_ERR_PEER || status == COD_ERR_NUMERIC)
+    if (t->start_s == 0 || status == COD_ERR_NUMERIC) /* which says so itself */
         return status;
     snprintf(reason, sizeof reason, "%s", cod_error_message());
     cod_train_describe_checkpoint(t->config, cod_group_index(t->group), INT64_MAX, good);

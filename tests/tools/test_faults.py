@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 
-from train_support import Skip, check, descendants, png, run_cases, steps_saved, wait_for_steps
+from train_support import Skip, check, png, rank_process, run_cases, steps_saved, wait_for_steps
 
 SETUPS = {
     "single": ["train.strategy=single"],
@@ -53,15 +53,6 @@ def cannot_save(setup, part, rank):
         shutil.rmtree(block)
         check_goes_on(bench, setup, message)
     return case
-
-
-def rank_process(process, rank):
-    """The process id of a rank of a job."""
-    for pid in descendants(process.pid):
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
-            if f"OMPI_COMM_WORLD_RANK={rank}".encode() in file.read().split(b"\0"):
-                return pid
-    return check(False, f"rank {rank} is not there")
 
 
 def killed(setup, rank, number):

@@ -125,6 +125,15 @@ def descendants(pid):
     return found
 
 
+def rank_process(process, rank):
+    """The process id of a rank of a job."""
+    for pid in descendants(process.pid):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
+            if f"OMPI_COMM_WORLD_RANK={rank}".encode() in file.read().split(b"\0"):
+                return pid
+    return check(False, f"rank {rank} is not there")
+
+
 def kill_job(process):
     """SIGKILL to the launcher and everything below it at once."""
     for pid in [*descendants(process.pid), process.pid]:
