@@ -306,10 +306,11 @@ static conv_run_args conv_begin(cod_plan *plan)
 static cod_status execute_slices(conv_run_args *run)
 {
     const conv_state *state = run->plan->state;
-    if (state->slices == 1)
+    if (state->slices == 1) {
         conv_slice(run, 0, 0);
-    else
-        cpu_parallel_for(run->plan->device, state->slices, conv_slice, run);
+        return run->status;
+    }
+    cpu_parallel_for(run->plan->device, state->slices, conv_slice, run);
     if (run->status != COD_OK) /* the reason stayed with the thread that noticed it */
         return cod_fail(run->status, "cpu: oneDNN could not run one of %d slices", state->slices);
     return COD_OK;

@@ -1,0 +1,27 @@
+/**
+ * @file
+ * The devices that tests of the CPU backend compare, and its scratch memory under suspicion.
+ */
+#ifndef COD_TESTS_CPU_DEVICES_H
+#define COD_TESTS_CPU_DEVICES_H
+
+#include "support/ops.h"
+
+/** ref; cpu with two threads; cpu with one thread under the paranoid wrapper. */
+extern cod_test_device test_ref, test_cpu, test_paranoid;
+
+int test_devices_open(void **state);
+int test_devices_close(void **state);
+
+/** Whether COD_CPU_ISA names a set that this processor lacks; prints why. The test then exits with 77. */
+bool test_devices_absent(void);
+
+/**
+ * Fills the device's scratch with NaN, as plans may not read what they have not written, and puts a guard behind it; where
+ * `on` is a plain cpu device.
+ */
+COD_MUST_CHECK cod_status test_scratch_arm(cod_test_device on);
+/** COD_ERR_BACKEND where the guard was written to since. */
+COD_MUST_CHECK cod_status test_scratch_check(cod_test_device on);
+
+#endif
