@@ -54,7 +54,7 @@ def on_terminal(bench, columns, arguments, stop_after=None):
     """Runs with a terminal as standard error; what it sent, and the exit code."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    env = dict(os.environ, TMPDIR=bench.path("tmp"))
+    env = dict(os.environ, **bench.environment)
     process = subprocess.Popen([bench.program, "train", "t.yaml", *arguments], cwd=bench.folder, env=env,
                                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=slave, start_new_session=True)
     os.close(slave)

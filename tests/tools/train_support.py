@@ -59,7 +59,9 @@ class Bench:
         self.program = os.path.abspath(program)
         self.keep = keep
         self.folder = keep or tempfile.mkdtemp(prefix="codistill-test-")
-        os.makedirs(self.path("tmp"), exist_ok=True)  # of mpirun too, which a killed job leaves behind
+        # What a killed job leaves behind goes away with the folder: mpirun's files, ranks' shared memory.
+        os.makedirs(self.path("tmp"), exist_ok=True)
+        self.environment = {"TMPDIR": self.path("tmp"), "OMPI_MCA_btl_vader_backing_directory": self.path("tmp")}
         self.write("t.yaml", CONFIG)
 
     def close(self):
@@ -78,7 +80,7 @@ class Bench:
 
     def start(self, *arguments, environment=None, **popen):
         """A process in a process group of its own, so that all its ranks can be killed together."""
-        env = dict(os.environ, TMPDIR=self.path("tmp"), **(environment or {}))
+        env = dict(os.environ, **self.environment, **(environment or {}))
         return subprocess.Popen([self.program, *arguments], cwd=self.folder, env=env, stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True, **popen)
 
