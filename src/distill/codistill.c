@@ -49,7 +49,7 @@ typedef struct peer {
     int64_t step;     /**< the peer's, of that version */
     int64_t since;    /**< own step from which the weight ramps in; -1 = no teacher */
     bool mergeable;
-    int unmerged; /**< versions in a row that came and went without a merge */
+    int unmerged; /**< versions in a row that came and went without a merge; -1 = that was said */
 } peer;
 
 typedef struct codistill {
@@ -144,6 +144,7 @@ static cod_status start(cod_strategy *strategy, cod_train_context *context)
     const cod_root_options *root = &context->config->root;
     cod_exchange_options exchange = exchange_options;
     exchange.deterministic = exchange.deterministic || context->config->train.deterministic;
+    context->in_step = exchange.deterministic;
     cod_exchange_model *models = calloc((size_t)cod_group_count(context->group), sizeof *models);
     COD_REQUIRE_MEMORY(models);
     cod_group *world = cod_comm_world(context->comm);
@@ -286,8 +287,13 @@ static cod_status publish(codistill *c, cod_train_context *context, int64_t done
 static void count_unmerged(peer *p, const cod_train_context *context, int64_t peer_step)
 {
     enum { SAID_AFTER = 8 };
+    if (p->unmerged < 0)
+        return;
     p->unmerged = p->merged == p->version ? 0 : p->unmerged + 1;
-    if (p->unmerged == SAID_AFTER && cod_group_rank(context->group) == 0)
+    if (p->unmerged < SAID_AFTER)
+        return;
+    p->unmerged = -1;
+    if (cod_group_rank(context->group) == 0)
         cod_log_warn("group %d is at step %lld and a peer at %lld: too far apart to merge weights, so they only distil",
                      cod_group_index(context->group), (long long)context->step, (long long)peer_step);
 }

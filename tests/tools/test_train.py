@@ -297,6 +297,7 @@ CASES = {
     "stops-in-step-2x1": stops_in_step("2x1", signal.SIGTERM, 1),
     "stops-in-step-2x2": stops_in_step("2x2", signal.SIGINT),
     "stops-in-step-3x1": stops_in_step("3x1", signal.SIGUSR1, 2),
+    "stops-in-step-exchange": stops_in_step("2x1", signal.SIGUSR1, 0, "exchange.deterministic=true"),
     "max-time": max_time,
     "nan": not_a_number,
     "damaged": damaged,
