@@ -174,8 +174,9 @@ typedef struct cod_event cod_event;
 typedef struct cod_recording cod_recording;
 
 typedef struct cod_device_options {
-    int threads; /**< host threads for computing; 0 = one */
-    int ordinal; /**< which of several devices */
+    int threads;      /**< host threads for computing; 0 = one */
+    int ordinal;      /**< which of several devices */
+    bool no_autotune; /**< fixed implementations, instead of the ones that are timed to be fastest */
 } cod_device_options;
 
 typedef struct cod_backend {

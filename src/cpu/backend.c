@@ -10,6 +10,7 @@ static void cpu_close(cod_device *device)
 {
     if (device == NULL)
         return;
+    cpu_tune_clear(device);
     cpu_onednn_destroy(device->onednn);
     cod_aligned_free(device->scratch);
     cod_aligned_free(device);
@@ -46,7 +47,9 @@ static cod_status cpu_open(const cod_device_options *options, cod_device **out)
     cod_device *device = memory;
     device->threads = cpu_grant_threads(threads > 0 ? threads : 1);
     cod_status status;
+    device->no_autotune = options != NULL && options->no_autotune;
     COD_TRY_GOTO(status, fail, choose_isa(device));
+    COD_TRY_GOTO(status, fail, cpu_convolution_force(device));
     COD_TRY_GOTO(status, fail, cpu_onednn_create(&device->onednn));
     *out = device;
     return COD_OK;
@@ -117,7 +120,11 @@ static cod_status cpu_download(cod_device *device, cod_queue *queue, void *targe
 
 cod_status cpu_plan_need_scratch(cod_plan *plan, size_t bytes)
 {
-    cod_device *device = plan->device;
+    return cpu_device_need_scratch(plan->device, bytes);
+}
+
+cod_status cpu_device_need_scratch(cod_device *device, size_t bytes)
+{
     if (bytes <= device->scratch_bytes)
         return COD_OK;
     void *memory;
@@ -133,7 +140,7 @@ cod_status cpu_plan_alloc_state(cod_plan *plan, size_t bytes)
     return cod_aligned_alloc(&plan->state, bytes);
 }
 
-static void cpu_plan_destroy(cod_plan *plan)
+void cpu_plan_destroy(cod_plan *plan)
 {
     if (plan == NULL)
         return;
@@ -195,9 +202,9 @@ static cod_status check_types(const cod_op *op)
 static cod_status cpu_plan_create(cod_device *device, const cod_op *op, cod_plan **out)
 {
     static cod_status (*const constructors[COD_OP_KIND_COUNT])(cod_plan * plan) = {
-        [COD_OP_CONV2D] = cpu_plan_conv,
-        [COD_OP_CONV2D_BACKWARD_DATA] = cpu_plan_conv,
-        [COD_OP_CONV2D_BACKWARD_WEIGHTS] = cpu_plan_conv,
+        [COD_OP_CONV2D] = cpu_plan_convolution,
+        [COD_OP_CONV2D_BACKWARD_DATA] = cpu_plan_convolution,
+        [COD_OP_CONV2D_BACKWARD_WEIGHTS] = cpu_plan_convolution,
         [COD_OP_LINEAR] = cpu_plan_conv,
         [COD_OP_LINEAR_BACKWARD_DATA] = cpu_plan_conv,
         [COD_OP_LINEAR_BACKWARD_WEIGHTS] = cpu_plan_conv,

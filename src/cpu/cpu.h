@@ -21,6 +21,11 @@
  * takes three times f32's time); a plan with bf16 views is right all the same. AMX is used by oneDNN's convolutions alone. Our
  * kernels neither use nor disturb its tiles and treat packed weights as opaque bytes; the parity tests run on it where ctest finds it.
  *
+ * Convolutions. Several implementations may be able to do one; which is fastest on this processor is timed when a plan is made, for
+ * at most a second in all, and remembered in ~/.cache/codistill/convolutions.txt (XDG_CACHE_HOME). Deterministic plans, and all with
+ * cod_device_options.no_autotune, take a fixed choice. COD_CPU_CONVOLUTION=narrow|winograd|onednn forces one wherever it fits,
+ * `fixed` is no_autotune, `auto` the default. Winograd's rounds bf16 twice as coarsely as a direct one (see test_winograd.c).
+ *
  * Threads. A device computes with OpenMP teams of one size, fixed when it is opened: `threads`, or as many as OpenMP grants
  * (OMP_THREAD_LIMIT), with a warning. Each call sets the calling thread's OpenMP team size and switches dynamic teams off; a call
  * that would get a smaller team all the same, as inside a parallel region, fails with COD_ERR_ARGUMENT.

@@ -9,6 +9,15 @@
 #include "cpu/kernels_internal.h"
 #include "cpu/onednn_internal.h"
 
+/** One way to do a convolution. */
+typedef struct cpu_candidate {
+    const char *name;
+    bool (*fits)(const cod_device *device, const cod_op *op);
+    cod_status (*create)(cod_plan *plan);
+} cpu_candidate;
+
+typedef struct cpu_tuned cpu_tuned;
+
 struct cod_device {
     int threads;
     bool native_bf16;
@@ -16,6 +25,10 @@ struct cod_device {
     cpu_onednn *onednn;
     char *scratch; /**< shared by all plans; grown by cpu_plan_need_scratch() only */
     size_t scratch_bytes;
+    const cpu_candidate *forced; /**< for every convolution that it fits; NULL = none */
+    bool no_autotune, tune_read;
+    cpu_tuned *tuned; /**< what was timed, now or in earlier runs */
+    double tune_spent_s;
     char description[160];
 };
 
@@ -29,13 +42,23 @@ struct cod_plan {
 };
 
 /** Makes the device's scratch at least this large; for constructors only. */
+COD_MUST_CHECK cod_status cpu_device_need_scratch(cod_device *device, size_t bytes);
 COD_MUST_CHECK cod_status cpu_plan_need_scratch(cod_plan *plan, size_t bytes);
+
+void cpu_plan_destroy(cod_plan *plan);
 
 /** Allocates the plan's zeroed state. */
 COD_MUST_CHECK cod_status cpu_plan_alloc_state(cod_plan *plan, size_t bytes);
 
 /** Constructors: look at plan->op (checked and copied already), set the plan's functions, state and scratch. */
-cod_status cpu_plan_conv(cod_plan *plan);
+cod_status cpu_plan_convolution(cod_plan *plan); /**< chooses among the next three */
+cod_status cpu_plan_conv(cod_plan *plan);        /**< by oneDNN; linear layers too */
+cod_status cpu_plan_narrow(cod_plan *plan);
+cod_status cpu_plan_winograd(cod_plan *plan);
+/** Whether cpu_plan_winograd() can do it. */
+bool cpu_winograd_fits(const cod_device *device, const cod_op *op);
+/** Whether cpu_plan_narrow() can do it, and it has so few channels on one side that it should. */
+bool cpu_narrow_fits(const cod_device *device, const cod_op *op);
 cod_status cpu_plan_norm_train(cod_plan *plan);
 cod_status cpu_plan_norm_inference(cod_plan *plan);
 cod_status cpu_plan_norm_backward(cod_plan *plan);
@@ -52,6 +75,17 @@ cod_status cpu_plan_grad_norm(cod_plan *plan);
 cod_status cpu_plan_optimiser(cod_plan *plan);
 cod_status cpu_plan_ema(cod_plan *plan);
 cod_status cpu_plan_fill(cod_plan *plan);
+
+/** Reads COD_CPU_CONVOLUTION; see cpu.h. */
+COD_MUST_CHECK cod_status cpu_convolution_force(cod_device *device);
+
+/** The fastest of the candidates, as known or timed; the first where the time for timing is spent. */
+COD_MUST_CHECK cod_status cpu_tune(cod_device *device, const cod_op *op, const cpu_candidate *const *candidates,
+                                   size_t count, const cpu_candidate **chosen);
+void cpu_tune_clear(cod_device *device);
+
+/** Sums dy of a CONV2D_BACKWARD_WEIGHTS over its pixels into db; takes 3 padded vectors of scratch. */
+void cpu_bias_gradient(const cod_plan *plan);
 
 /** The kernels' instruction set and oneDNN's, as found or as COD_CPU_ISA says; see cpu.h. */
 COD_MUST_CHECK cod_status cpu_isa_choose(cpu_isa *kernels, cpu_isa *library);

@@ -47,8 +47,60 @@ typedef struct cpu_window {
     int64_t kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w;
 } cpu_window;
 
+/*
+ * Convolutions with few channels on one side work on *lanes* of four bytes: an f32, or two bf16 whose products are summed.
+ * `bf16` is for the sets whose `dots_bf16` is true. Lane strides are multiples of CPU_PAD, or of twice that where pixels lie
+ * along them.
+ */
+
+/** z[row][pixel] = sum over depth of weights[depth][row]·lanes[depth][pixel]. */
+typedef struct cpu_narrow_project {
+    const int32_t *lanes, *weights;
+    float *z;
+    int64_t depth, rows, pixels; /**< pixels: a multiple of 2·CPU_PAD */
+    int64_t lane_stride, z_stride;
+} cpu_narrow_project;
+
+/** y[pixel][c] (+)= bias[c] + sum over lines and depth of weights[line][depth][c]·(lane `depth` of x[line], from `pixel` on). */
+typedef struct cpu_narrow_expand {
+    const char *x; /**< [lines] of pixels·channels elements and zeros behind; lanes need no alignment */
+    const int32_t *weights;
+    const float *bias; /**< NULL = none */
+    cpu_rows y;
+    int64_t line_bytes, weight_stride;
+    int64_t pixels, channels, outputs, lines, depth;
+    bool accumulate;
+} cpu_narrow_expand;
+
+/** sums[channel][tap][c] += sum over depth of narrow[channel][depth + tap]·wide[depth][c]. */
+typedef struct cpu_narrow_correlate {
+    const int32_t *wide;
+    const char *narrow;
+    float *sums;
+    int64_t depth, channels, taps, wide_stride, plane_bytes;
+} cpu_narrow_correlate;
+
+/** c[row][column] (+)= sum over depth of a[row·a_row + depth·a_depth]·b[depth][column], of lanes. */
+typedef struct cpu_product {
+    const int32_t *a, *b;
+    float *c;
+    int64_t rows, depth, columns; /**< columns: a multiple of CPU_PAD */
+    int64_t a_row, a_depth, b_stride, c_stride;
+    bool accumulate;
+} cpu_product;
+
+/** The four pixels of a Winograd tile: y (+)= activation(Aᵀ m A + bias). */
+typedef struct cpu_winograd_output {
+    const float *m; /**< of 16 positions */
+    int64_t position_stride, channels;
+    const float *bias, *slope; /**< NULL = none */
+    char *pixels[4];           /**< NULL = outside of the image */
+    bool bf16, accumulate;
+} cpu_winograd_output;
+
 typedef struct cpu_kernels {
     const char *name;
+    bool dots_bf16; /**< has an instruction for products of bf16 */
 
     /** sums[0][c] = Σ (x - shift), sums[1][c] = Σ (x - shift)². */
     void (*moments)(cpu_rows x, int64_t pixels, int64_t channels, const float *shift, float *sums);
@@ -86,6 +138,30 @@ typedef struct cpu_kernels {
     void (*sgd)(const cpu_optimiser *o, const float *grad, float *param, float *m, int64_t count);
     void (*adam)(const cpu_optimiser *o, bool decoupled, const float *grad, float *param, float *m, float *v,
                  int64_t count);
+    void (*narrow_project)(const cpu_narrow_project *p, bool bf16);
+    /** y[c][pixel] (+)= sum over taps of z[c·taps + tap][pixel + tap]; whole vectors are read and written. */
+    void (*narrow_shift_add)(const float *z, int64_t z_stride, int64_t taps, int64_t channels, float *y,
+                             int64_t y_stride, int64_t pixels, bool accumulate);
+    void (*narrow_expand)(const cpu_narrow_expand *p, bool bf16);
+    void (*narrow_correlate)(const cpu_narrow_correlate *p, bool bf16);
+    /** x[pixels][channels] -> lanes[channels or pairs of them][pixels], zeros up to lane_stride pixels. */
+    void (*narrow_spread)(const char *x, int64_t pixel_bytes, int64_t pixels, int64_t channels, bool bf16,
+                          int32_t *lanes, int64_t lane_stride);
+    /** x[pixels][channels] -> lanes[pixels or pairs of them][channels], zeros up to lane_stride channels. */
+    void (*narrow_pair)(const char *x, int64_t pixel_bytes, int64_t pixels, int64_t channels, bool bf16, int32_t *lanes,
+                        int64_t lane_stride);
+    void (*product)(const cpu_product *p, bool bf16);
+    /** Bᵀ d B of a tile's 16 pixels -> 16 positions of `channels` elements; whole vectors are written. */
+    void (*winograd_tile)(const char *const *pixels, int64_t channels, bool bf16, char *v, int64_t position_bytes);
+    /** The same with lanes over tiles: two tiles of bf16 to a lane, or the first alone in f32. `gradient`: A dy Aᵀ of 4 pixels. */
+    void (*winograd_tiles)(const char *const *first, const char *const *second, int64_t channels, bool gradient,
+                           bool bf16, char *v, int64_t position_bytes);
+    void (*winograd_output)(const cpu_winograd_output *p);
+    /** G g Gᵀ of taps[3·3][channels], mirrored in both directions where `flip`. */
+    void (*winograd_weights)(const float *taps, int64_t channels, bool flip, bool bf16, char *u,
+                             int64_t position_bytes);
+    /** taps[3·3][channels] (+)= Gᵀ u G of 16 positions. */
+    void (*winograd_taps)(const float *u, int64_t position_stride, int64_t channels, float *taps, bool accumulate);
     void (*ema)(const float *param, float *ema, float decay, int64_t count);
 } cpu_kernels;
 

@@ -8,8 +8,10 @@
 #include "cpu/kernels_internal.h"
 
 #include <string.h>
-#if defined(__AVX512F__)
+#if defined(__AVX2__)
 #include <immintrin.h>
+#endif
+#if defined(__AVX512F__)
 #define L 16
 #elif defined(__AVX2__)
 #define L 8

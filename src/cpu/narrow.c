@@ -1,0 +1,487 @@
+/*
+ * Convolutions with at most four channels on one side, such as an upscaler's first and last, where oneDNN reaches a fifth of
+ * the processor's speed because most lanes of its vectors stay empty. Stride 1, output as large as the input.
+ *
+ * To few channels (*project*): each line of pixels is multiplied with the weights of all horizontal taps at once,
+ *     z[c·KW + kx][pixel] = sum over channels f of w[c][ky][kx][f]·x[pixel][f],
+ * with pixels along the vectors, and y[c][pixel] is the sum over kx of z shifted by kx, added up over the lines ky.
+ *
+ * From few channels (*expand*): the KW·C values below a line of the kernel lie side by side in a padded copy of the image, so
+ * the convolution is a matrix product whose rows overlap.
+ *
+ * Weight gradients (*correlate*): products of the wide image's line and the narrow one's, shifted by each kx, summed over
+ * pixels, for each ky.
+ */
+#include "cpu/cpu_internal.h"
+
+#include "core/memory.h"
+
+#include <string.h>
+
+enum {
+    FEW_CHANNELS = 4,
+    BAND_LINES = 32, /**< output lines of a task */
+    TILE_PIXELS = 256,
+    MOST_SLICES =
+        16, /**< of the batch, for weight gradients: fixed by the shape, so that sums do not depend on threads */
+    VECTOR = CPU_PAD
+};
+
+typedef enum narrow_way { PROJECT, EXPAND, CORRELATE } narrow_way;
+
+typedef struct narrow_state {
+    narrow_way way;
+    const cod_view *from, *to; /**< PROJECT, EXPAND: as the data flow; CORRELATE: the wide and the narrow image */
+    bool bf16;
+    bool flipped; /**< weights of backward data, or CORRELATE where the narrow image is the output */
+    int64_t per_lane;
+    int64_t n, h, w, few, many, kernel_h, kernel_w, pad_h, pad_w;
+    int64_t depth; /**< lanes summed over, for each line of the kernel */
+    int32_t *packed;
+    int64_t packed_stride; /**< EXPAND: of a lane's outputs */
+    int64_t tile, lanes_wide, margin;
+    int slices;
+    size_t thread_bytes; /**< of scratch, for each thread, behind `shared_bytes` */
+    size_t shared_bytes;
+    size_t at_z, at_y, at_row; /**< in a thread's part */
+} narrow_state;
+
+static void narrow_destroy(void *memory)
+{
+    narrow_state *state = memory;
+    cod_aligned_free(state->packed);
+    cod_aligned_free(state);
+}
+
+static const cod_view *weights_of(const cod_op *op)
+{
+    return op->kind == COD_OP_CONV2D_BACKWARD_WEIGHTS ? &op->outputs[0] : &op->inputs[1];
+}
+
+static bool has_compute_type(const cod_device *device, const cod_view *view)
+{
+    return view->dtype == COD_F32 || (view->dtype == COD_BF16 && device->kernels->dots_bf16);
+}
+
+bool cpu_narrow_fits(const cod_device *device, const cod_op *op)
+{
+    if (op->kind != COD_OP_CONV2D && op->kind != COD_OP_CONV2D_BACKWARD_DATA &&
+        op->kind != COD_OP_CONV2D_BACKWARD_WEIGHTS)
+        return false;
+    const cod_shape w = weights_of(op)->shape;
+    const int64_t few = w.n < w.c ? w.n : w.c, many = w.n < w.c ? w.c : w.n;
+    const bool same = op->attr.stride_h == 1 && op->attr.stride_w == 1 && 2 * op->attr.pad_h == w.h - 1 &&
+                      2 * op->attr.pad_w == w.w - 1;
+    const bool types = has_compute_type(device, &op->inputs[0]) &&
+                       (op->kind != COD_OP_CONV2D_BACKWARD_WEIGHTS || op->inputs[0].dtype == op->inputs[1].dtype);
+    return same && types && few <= FEW_CHANNELS && many >= VECTOR && w.h * w.w > 1;
+}
+
+/** The weight from input channel `f` to output channel `t` of the direction that data flow in. */
+static float weight(const narrow_state *s, const float *w, int64_t t, int64_t ky, int64_t kx, int64_t f)
+{
+    const int64_t inputs = s->way == PROJECT ? s->many : s->few, outputs = s->way == PROJECT ? s->few : s->many;
+    if (s->flipped)
+        return w[((f * s->kernel_h + s->kernel_h - 1 - ky) * s->kernel_w + s->kernel_w - 1 - kx) * outputs + t];
+    return w[((t * s->kernel_h + ky) * s->kernel_w + kx) * inputs + f];
+}
+
+static void put(const narrow_state *s, int32_t *lane, int64_t part, float value)
+{
+    if (!s->bf16) {
+        memcpy(lane, &value, sizeof value);
+        return;
+    }
+    const uint16_t half = cod_bf16_from_f32(value);
+    memcpy((char *)lane + 2 * part, &half, sizeof half);
+}
+
+static cod_status narrow_prepare(cod_plan *plan)
+{
+    const narrow_state *s = plan->state;
+    const float *w = cod_view_host(&plan->op.inputs[1]);
+    const int64_t rows = s->few * s->kernel_w, line = s->depth * (s->way == PROJECT ? rows : s->packed_stride);
+    for (int64_t ky = 0; ky < s->kernel_h; ky++) {
+        int32_t *packed = s->packed + ky * line;
+        for (int64_t few = 0; few < s->few; few++) {
+            for (int64_t kx = 0; kx < s->kernel_w; kx++) {
+                const int64_t at = s->way == PROJECT ? few * s->kernel_w + kx : kx * s->few + few;
+                for (int64_t many = 0; many < s->many; many++) {
+                    if (s->way == PROJECT)
+                        put(s, packed + many / s->per_lane * rows + at, many % s->per_lane,
+                            weight(s, w, few, ky, kx, many));
+                    else
+                        put(s, packed + at / s->per_lane * s->packed_stride + many, at % s->per_lane,
+                            weight(s, w, many, ky, kx, few));
+                }
+            }
+        }
+    }
+    return COD_OK;
+}
+
+/** What the tasks of one run share. */
+typedef struct narrow_run {
+    const cod_plan *plan;
+    const narrow_state *s;
+    const float *bias;
+    cpu_activation act;
+    cpu_affine activation; /**< slope NULL = none */
+} narrow_run;
+
+static char *thread_scratch(const narrow_run *run, int thread)
+{
+    return run->plan->device->scratch + run->s->shared_bytes + (size_t)thread * run->s->thread_bytes;
+}
+
+static cpu_rows line_of(const cod_view *view, int64_t n, int64_t line)
+{
+    return cpu_rows_from(cpu_rows_of(view), (n * view->shape.h + line) * view->shape.w);
+}
+
+static int64_t element_bytes(const narrow_state *s)
+{
+    return s->bf16 ? 2 : 4;
+}
+
+static int64_t lesser(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t greater(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static void activate_row(const narrow_run *run, cpu_rows y, int64_t pixels)
+{
+    if (run->activation.slope != NULL)
+        run->plan->device->kernels->affine(y, y, pixels, run->s->to->shape.c, run->act, &run->activation);
+}
+
+/** Planar sums -> the output's pixels. */
+static void store_projected(const narrow_run *run, const float *planes, float *row, cpu_rows y, int64_t pixels)
+{
+    const narrow_state *s = run->s;
+    for (int64_t c = 0; c < s->few; c++) {
+        const float *plane = planes + c * s->lanes_wide, bias = run->bias != NULL ? run->bias[c] : 0;
+        for (int64_t i = 0; i < pixels; i++)
+            row[i * s->few + c] = plane[i] + bias;
+    }
+    const cpu_kernels *kernels = run->plan->device->kernels;
+    const bool dense = y.stride == s->few, add = run->plan->op.accumulate;
+    if (dense)
+        kernels->add((cpu_rows){(char *)row, 0, false}, (cpu_rows){0}, y, 1, pixels * s->few, 1, 0, add);
+    else
+        kernels->add((cpu_rows){(char *)row, s->few, false}, (cpu_rows){0}, y, pixels, s->few, 1, 0, add);
+    activate_row(run, y, pixels);
+}
+
+/** A band of output lines, for output pixels x0 to x1. */
+static void project_tile(const narrow_run *run, char *scratch, int64_t n, int64_t top, int64_t bottom, int64_t x0,
+                         int64_t x1)
+{
+    const narrow_state *s = run->s;
+    const cpu_kernels *kernels = run->plan->device->kernels;
+    const int64_t from = greater(0, x0 - s->pad_w), to = lesser(s->w, x1 + s->pad_w), rows = s->few * s->kernel_w;
+    const int64_t z_stride = s->lanes_wide + 2 * s->margin, ring_lines = s->kernel_h,
+                  line_lanes = s->depth * s->lanes_wide;
+    int32_t *ring = (int32_t *)(void *)scratch;
+    float *z = (float *)(void *)(scratch + s->at_z), *planes = (float *)(void *)(scratch + s->at_y),
+          *row = (float *)(void *)(scratch + s->at_row);
+    memset(z, 0, (size_t)(rows * z_stride) * sizeof *z);
+    int64_t spread = greater(0, top - s->pad_h);
+    for (int64_t line = top; line < bottom; line++) {
+        const int64_t first = greater(0, line - s->pad_h), last = lesser(s->h - 1, line + s->pad_h);
+        for (; spread <= last; spread++) {
+            const cpu_rows x = cpu_rows_from(line_of(s->from, n, spread), from);
+            kernels->narrow_spread(x.data, x.stride * element_bytes(s), to - from, s->many, s->bf16,
+                                   ring + spread % ring_lines * line_lanes, s->lanes_wide);
+        }
+        for (int64_t y = first; y <= last; y++) {
+            const cpu_narrow_project p = {.lanes = ring + y % ring_lines * line_lanes,
+                                          .weights = s->packed + (y - line + s->pad_h) * s->depth * rows,
+                                          .z = z + s->margin,
+                                          .depth = s->depth,
+                                          .rows = rows,
+                                          .pixels = s->lanes_wide,
+                                          .lane_stride = s->lanes_wide,
+                                          .z_stride = z_stride};
+            kernels->narrow_project(&p, s->bf16);
+            kernels->narrow_shift_add(z + s->margin + x0 - s->pad_w - from, z_stride, s->kernel_w, s->few, planes,
+                                      s->lanes_wide, x1 - x0, y > first);
+        }
+        store_projected(run, planes, row, cpu_rows_from(line_of(s->to, n, line), x0), x1 - x0);
+    }
+}
+
+static int64_t bands(const narrow_state *s)
+{
+    return (s->h + BAND_LINES - 1) / BAND_LINES;
+}
+
+static void project_task(void *context, int64_t i, int thread)
+{
+    const narrow_run *run = context;
+    const narrow_state *s = run->s;
+    const int64_t n = i / bands(s), top = i % bands(s) * BAND_LINES, bottom = lesser(s->h, top + BAND_LINES);
+    for (int64_t x = 0; x < s->w; x += s->tile)
+        project_tile(run, thread_scratch(run, thread), n, top, bottom, x, lesser(s->w, x + s->tile));
+}
+
+/** Bytes of a line of the padded copy: zeros around the pixels, and a lane more, as the last one may be half used. */
+static int64_t padded_line_bytes(const narrow_state *s)
+{
+    return (int64_t)cod_align_up((size_t)(((s->w + 2 * s->pad_w) * s->few + 2) * element_bytes(s)));
+}
+
+static void copy_row(cpu_rows row, int64_t pixels, int64_t channels, int64_t bytes, char *target)
+{
+    if (row.stride == channels) {
+        memcpy(target, row.data, (size_t)(pixels * channels * bytes));
+        return;
+    }
+    for (int64_t i = 0; i < pixels; i++)
+        memcpy(target + i * channels * bytes, row.data + i * row.stride * bytes, (size_t)(channels * bytes));
+}
+
+static void expand_task(void *context, int64_t i, int thread)
+{
+    const narrow_run *run = context;
+    const narrow_state *s = run->s;
+    const int64_t n = i / bands(s), top = i % bands(s) * BAND_LINES, bottom = lesser(s->h, top + BAND_LINES);
+    const int64_t line_bytes = padded_line_bytes(s), bytes = element_bytes(s);
+    char *padded = thread_scratch(run, thread);
+    memset(padded, 0, (size_t)((BAND_LINES + s->kernel_h - 1) * line_bytes));
+    for (int64_t y = greater(0, top - s->pad_h); y < lesser(s->h, bottom + s->pad_h); y++)
+        copy_row(line_of(s->from, n, y), s->w, s->few, bytes,
+                 padded + (y - top + s->pad_h) * line_bytes + s->pad_w * s->few * bytes);
+    for (int64_t y = top; y < bottom; y++) {
+        const cpu_rows out = line_of(s->to, n, y);
+        const cpu_narrow_expand p = {.x = padded + (y - top) * line_bytes,
+                                     .weights = s->packed,
+                                     .bias = run->bias,
+                                     .y = out,
+                                     .line_bytes = line_bytes,
+                                     .weight_stride = s->packed_stride,
+                                     .pixels = s->w,
+                                     .channels = s->few,
+                                     .outputs = s->many,
+                                     .lines = s->kernel_h,
+                                     .depth = s->depth,
+                                     .accumulate = run->plan->op.accumulate};
+        run->plan->device->kernels->narrow_expand(&p, s->bf16);
+        activate_row(run, out, s->w);
+    }
+}
+
+/** Vectors for bias and activation, at the start of scratch. */
+static narrow_run run_begin(const cod_plan *plan)
+{
+    const narrow_state *s = plan->state;
+    const cod_op *op = &plan->op;
+    narrow_run run = {.plan = plan, .s = s};
+    if (op->kind != COD_OP_CONV2D)
+        return run;
+    const int64_t channels = s->to->shape.c, padded = cpu_padded(channels);
+    float *vectors = (float *)(void *)plan->device->scratch;
+    if (cpu_present(&op->inputs[2])) {
+        cpu_fill_vector(vectors, channels, &op->inputs[2]);
+        run.bias = vectors;
+    }
+    if (op->attr.activation == COD_ACT_NONE)
+        return run;
+    float *zeros = vectors + padded, *ones = zeros + padded, *slope = ones + padded;
+    for (int64_t c = 0; c < padded; c++) {
+        zeros[c] = 0;
+        ones[c] = 1;
+    }
+    cpu_fill_slope(slope, channels, &op->attr, &op->inputs[3]);
+    run.act = cpu_activation_of(&op->attr);
+    run.activation = (cpu_affine){zeros, ones, zeros, slope};
+    return run;
+}
+
+static cod_status convolve_run(cod_plan *plan)
+{
+    narrow_run run = run_begin(plan);
+    cpu_parallel_for(plan->device, run.s->n * bands(run.s), run.s->way == PROJECT ? project_task : expand_task, &run);
+    return COD_OK;
+}
+
+/* Weight gradients. */
+
+/** The narrow image as planes of lines, padded with zeros: [line][channel][pad + w + pad]. */
+static void fill_planes(const narrow_state *s, int64_t n, char *planes, int64_t plane_bytes)
+{
+    memset(planes, 0, (size_t)(s->h * s->few * plane_bytes));
+    for (int64_t y = 0; y < s->h; y++) {
+        const cpu_rows row = line_of(s->to, n, y);
+        for (int64_t c = 0; c < s->few; c++) {
+            char *plane = planes + (y * s->few + c) * plane_bytes;
+            if (s->bf16) {
+                const uint16_t *x = (const uint16_t *)(const void *)row.data;
+                for (int64_t i = 0; i < s->w; i++)
+                    ((uint16_t *)(void *)plane)[s->pad_w + i] = x[i * row.stride + c];
+            } else {
+                const float *x = (const float *)(const void *)row.data;
+                for (int64_t i = 0; i < s->w; i++)
+                    ((float *)(void *)plane)[s->pad_w + i] = x[i * row.stride + c];
+            }
+        }
+    }
+}
+
+static int64_t plane_bytes_of(const narrow_state *s)
+{
+    return (int64_t)cod_align_up((size_t)((s->w + 2 * s->pad_w + 2) * element_bytes(s)));
+}
+
+static int64_t slice_floats(const narrow_state *s)
+{
+    return s->kernel_h * s->few * s->kernel_w * s->packed_stride;
+}
+
+static void correlate_task(void *context, int64_t i, int thread)
+{
+    const narrow_run *run = context;
+    const narrow_state *s = run->s;
+    const cpu_kernels *kernels = run->plan->device->kernels;
+    const int64_t plane_bytes = plane_bytes_of(s);
+    float *sums = (float *)(void *)run->plan->device->scratch + i * slice_floats(s);
+    char *planes = thread_scratch(run, thread);
+    int32_t *wide = (int32_t *)(void *)(planes + s->at_row);
+    memset(sums, 0, (size_t)slice_floats(s) * sizeof *sums);
+    for (int64_t n = s->n * i / s->slices; n < s->n * (i + 1) / s->slices; n++) {
+        fill_planes(s, n, planes, plane_bytes);
+        for (int64_t line = 0; line < s->h; line++) {
+            const cpu_rows x = line_of(s->from, n, line);
+            kernels->narrow_pair(x.data, x.stride * element_bytes(s), s->w, s->many, s->bf16, wide, s->packed_stride);
+            for (int64_t ky = 0; ky < s->kernel_h; ky++) {
+                const int64_t y = line + ky - s->pad_h;
+                if (y < 0 || y >= s->h)
+                    continue;
+                const cpu_narrow_correlate p = {.wide = wide,
+                                                .narrow = planes + y * s->few * plane_bytes,
+                                                .sums = sums + ky * s->few * s->kernel_w * s->packed_stride,
+                                                .depth = s->depth,
+                                                .channels = s->few,
+                                                .taps = s->kernel_w,
+                                                .wide_stride = s->packed_stride,
+                                                .plane_bytes = plane_bytes};
+                kernels->narrow_correlate(&p, s->bf16);
+            }
+        }
+    }
+}
+
+/** Adds the slices into the gradient, OHWI. */
+static void gather_gradient(const narrow_state *s, const float *sums, float *grad, bool accumulate)
+{
+    const cod_shape shape = {s->flipped ? s->few : s->many, s->kernel_h, s->kernel_w, s->flipped ? s->many : s->few};
+    const int64_t slice = slice_floats(s);
+    for (int64_t few = 0; few < s->few; few++) {
+        for (int64_t ky = 0; ky < s->kernel_h; ky++) {
+            for (int64_t kx = 0; kx < s->kernel_w; kx++) {
+                const float *sum = sums + ((ky * s->few + few) * s->kernel_w + kx) * s->packed_stride;
+                for (int64_t many = 0; many < s->many; many++) {
+                    float total = 0;
+                    for (int k = 0; k < s->slices; k++)
+                        total += sum[k * slice + many];
+                    const int64_t at =
+                        s->flipped ? ((few * shape.h + shape.h - 1 - ky) * shape.w + shape.w - 1 - kx) * shape.c + many
+                                   : ((many * shape.h + ky) * shape.w + kx) * shape.c + few;
+                    grad[at] = total + (accumulate ? grad[at] : 0);
+                }
+            }
+        }
+    }
+}
+
+static cod_status correlate_run(cod_plan *plan)
+{
+    const narrow_state *s = plan->state;
+    narrow_run run = {.plan = plan, .s = s};
+    cpu_parallel_for(plan->device, s->slices, correlate_task, &run);
+    gather_gradient(s, (const float *)(const void *)plan->device->scratch, cod_view_host(&plan->op.outputs[0]),
+                    plan->op.accumulate);
+    if (cpu_present(&plan->op.outputs[1]))
+        cpu_bias_gradient(plan);
+    return COD_OK;
+}
+
+/* Construction. */
+
+static int64_t round_up(int64_t value, int64_t unit)
+{
+    return (value + unit - 1) / unit * unit;
+}
+
+static void plan_project(narrow_state *s)
+{
+    s->depth = (s->many + s->per_lane - 1) / s->per_lane;
+    s->tile = s->w <= TILE_PIXELS ? s->w : greater(VECTOR, TILE_PIXELS - 2 * s->pad_w);
+    s->lanes_wide = round_up(s->w <= TILE_PIXELS ? s->w : s->tile + 2 * s->pad_w, 2 * VECTOR);
+    s->margin = round_up(s->pad_w, VECTOR) + VECTOR;
+    const int64_t rows = s->few * s->kernel_w;
+    s->at_z = (size_t)(s->kernel_h * s->depth * s->lanes_wide) * sizeof(int32_t);
+    s->at_y = s->at_z + cod_align_up((size_t)(rows * (s->lanes_wide + 2 * s->margin)) * sizeof(float));
+    s->at_row = s->at_y + (size_t)(s->few * s->lanes_wide) * sizeof(float);
+    s->thread_bytes = s->at_row + cod_align_up((size_t)(s->few * s->tile) * sizeof(float));
+}
+
+static void plan_expand(narrow_state *s)
+{
+    s->depth = (s->kernel_w * s->few + s->per_lane - 1) / s->per_lane;
+    s->packed_stride = cpu_padded(s->many);
+    s->thread_bytes = (size_t)((BAND_LINES + s->kernel_h - 1) * padded_line_bytes(s));
+}
+
+static void plan_correlate(narrow_state *s)
+{
+    s->depth = (s->w + s->per_lane - 1) / s->per_lane;
+    s->packed_stride = cpu_padded(s->many);
+    s->slices = (int)lesser(s->n, MOST_SLICES);
+    s->at_row = (size_t)(s->h * s->few * plane_bytes_of(s));
+    s->thread_bytes = s->at_row + (size_t)(s->depth * s->packed_stride) * sizeof(int32_t);
+    s->shared_bytes = cod_align_up((size_t)(s->slices * slice_floats(s)) * sizeof(float));
+}
+
+cod_status cpu_plan_narrow(cod_plan *plan)
+{
+    const cod_op *op = &plan->op;
+    COD_TRY(cpu_plan_alloc_state(plan, sizeof(narrow_state)));
+    plan->destroy = narrow_destroy;
+    narrow_state *s = plan->state;
+    const bool forward = op->kind == COD_OP_CONV2D, gradient = op->kind == COD_OP_CONV2D_BACKWARD_WEIGHTS;
+    const cod_shape w = weights_of(op)->shape;
+    const bool few_outputs = w.n < w.c;
+    s->few = lesser(w.n, w.c), s->many = greater(w.n, w.c);
+    s->kernel_h = w.h, s->kernel_w = w.w, s->pad_h = op->attr.pad_h, s->pad_w = op->attr.pad_w;
+    s->way = gradient ? CORRELATE : few_outputs == forward ? PROJECT : EXPAND;
+    s->from = &plan->op.inputs[gradient && !few_outputs ? 1 : 0];
+    s->to = gradient ? &plan->op.inputs[few_outputs ? 1 : 0] : &plan->op.outputs[0];
+    s->flipped = gradient ? few_outputs : !forward;
+    s->bf16 = s->from->dtype == COD_BF16;
+    s->per_lane = s->bf16 ? 2 : 1;
+    s->n = s->from->shape.n, s->h = s->from->shape.h, s->w = s->from->shape.w;
+    s->shared_bytes = 4 * (size_t)cpu_padded(s->to->shape.c) * sizeof(float);
+    if (s->way == PROJECT)
+        plan_project(s);
+    else if (s->way == EXPAND)
+        plan_expand(s);
+    else
+        plan_correlate(s);
+    if (!gradient) {
+        void *packed;
+        const int64_t columns = s->way == PROJECT ? s->few * s->kernel_w : s->packed_stride;
+        COD_TRY(cod_aligned_alloc(&packed, (size_t)(s->kernel_h * s->depth * columns) * sizeof(int32_t)));
+        s->packed = packed;
+        plan->prepare = narrow_prepare;
+    }
+    plan->run = gradient ? correlate_run : convolve_run;
+    const size_t vectors = 3 * (size_t)cpu_padded(s->many) * sizeof(float); /* cpu_bias_gradient()'s */
+    const size_t bytes = s->shared_bytes + (size_t)plan->device->threads * s->thread_bytes;
+    return cpu_plan_need_scratch(plan, bytes > vectors ? bytes : vectors);
+}

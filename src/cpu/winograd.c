@@ -1,0 +1,350 @@
+/*
+ * 3x3 convolutions of stride 1 by Winograd's F(2x2, 3x3): 2.25 times fewer products than directly. See kernels/winograd.c.inc for
+ * the transforms. Tiles of 2x2 outputs are taken in blocks that stay in the second-level cache: transform, sixteen matrix products,
+ * transform back. Backward data is a forward convolution of dy with mirrored, transposed weights.
+ */
+#include "cpu/cpu_internal.h"
+
+#include "core/memory.h"
+
+#include <string.h>
+
+enum {
+    POSITIONS = 16,
+    OUTPUT_BLOCK = 64, /**< channels of a block's products at a time */
+    FORWARD_TILES = 48,
+    FORWARD_BYTES = 192 * 1024,  /**< of a block's transformed inputs */
+    GRADIENT_BYTES = 512 * 1024, /**< of a chunk's transformed inputs and gradients, a thread */
+    GROUP_TILES = 8,             /**< of a gradient's transforms, for one task */
+    SKEW_BYTES = 64,             /**< keeps positions from sharing a set of the first-level cache */
+};
+
+typedef struct winograd_state {
+    const cod_view *from, *to; /**< weight gradients: x and dy */
+    bool bf16, flip;
+    int64_t per_lane, element;
+    int64_t n, h, w, tiles_h, tiles_w, tiles;
+    int64_t inputs, outputs; /**< channels of `from` and `to` */
+    int64_t block;           /**< tiles of a block or chunk */
+    int64_t position_bytes;  /**< of a block's inputs, and of a chunk's x */
+    int64_t other_bytes;     /**< of a block's products, and of a chunk's dy */
+    int32_t *packed;         /**< [position][input lanes][padded outputs] */
+    char *unpacked;          /**< [position][O][I] */
+    char *zeros;             /**< a pixel outside of the image */
+    size_t shared_bytes, thread_bytes;
+} winograd_state;
+
+static void winograd_destroy(void *memory)
+{
+    winograd_state *state = memory;
+    cod_aligned_free(state->packed);
+    cod_aligned_free(state->unpacked);
+    cod_aligned_free(state->zeros);
+    cod_aligned_free(state);
+}
+
+bool cpu_winograd_fits(const cod_device *device, const cod_op *op)
+{
+    const bool gradient = op->kind == COD_OP_CONV2D_BACKWARD_WEIGHTS;
+    if (op->kind != COD_OP_CONV2D && op->kind != COD_OP_CONV2D_BACKWARD_DATA && !gradient)
+        return false;
+    const cod_view *from = &op->inputs[0];
+    const cod_shape w = (gradient ? &op->outputs[0] : &op->inputs[1])->shape;
+    const bool same = w.h == 3 && w.w == 3 && op->attr.stride_h == 1 && op->attr.stride_w == 1 && op->attr.pad_h == 1 &&
+                      op->attr.pad_w == 1;
+    const bool types = (from->dtype == COD_F32 || (from->dtype == COD_BF16 && device->kernels->dots_bf16)) &&
+                       (!gradient || from->dtype == op->inputs[1].dtype);
+    const bool slopes =
+        op->kind != COD_OP_CONV2D || (op->attr.activation != COD_ACT_SIGMOID && op->attr.activation != COD_ACT_TANH);
+    return same && types && slopes && w.n % CPU_PAD == 0 && w.c % CPU_PAD == 0;
+}
+
+static int64_t lanes_of(const winograd_state *s, int64_t elements)
+{
+    return (elements + s->per_lane - 1) / s->per_lane;
+}
+
+static cod_status winograd_prepare(cod_plan *plan)
+{
+    const winograd_state *s = plan->state;
+    const cpu_kernels *kernels = plan->device->kernels;
+    const cod_view *view = &plan->op.inputs[1];
+    const float *w = cod_view_host(view);
+    const int64_t o = view->shape.n, i = view->shape.c, row_bytes = i * s->element, position = o * row_bytes;
+    const int64_t packed = lanes_of(s, s->inputs) * s->outputs;
+    for (int64_t k = 0; k < o; k++)
+        kernels->winograd_weights(w + k * 9 * i, i, s->flip, s->bf16, s->unpacked + k * row_bytes, position);
+    for (int64_t p = 0; p < POSITIONS; p++) {
+        const char *rows = s->unpacked + p * position;
+        if (s->flip)
+            kernels->narrow_pair(rows, row_bytes, o, i, s->bf16, s->packed + p * packed, s->outputs);
+        else
+            kernels->narrow_spread(rows, row_bytes, o, i, s->bf16, s->packed + p * packed, s->outputs);
+    }
+    return COD_OK;
+}
+
+typedef struct winograd_run {
+    const cod_plan *plan;
+    const winograd_state *s;
+    const float *bias, *slope;
+    int64_t first, count; /**< of the chunk's tiles */
+} winograd_run;
+
+static char *thread_scratch(const winograd_run *run, int thread)
+{
+    return run->plan->device->scratch + run->s->shared_bytes + (size_t)thread * run->s->thread_bytes;
+}
+
+/** Where a tile lies: the first line and column of its outputs. */
+typedef struct winograd_place {
+    int64_t n, y, x;
+} winograd_place;
+
+static winograd_place place_of(const winograd_state *s, int64_t tile)
+{
+    const int64_t row = tile / s->tiles_w;
+    return (winograd_place){row / s->tiles_h, row % s->tiles_h * 2, tile % s->tiles_w * 2};
+}
+
+/** Pixels of a square; `outside` for those that are not in the image. */
+static void square(const winograd_state *s, const cod_view *view, winograd_place at, int side, char *outside,
+                   char **pixels)
+{
+    const int64_t bytes = view->pixel_stride * (view->dtype == COD_BF16 ? 2 : 4);
+    char *image = (char *)cod_view_host(view) + at.n * s->h * s->w * bytes;
+    for (int i = 0; i < side; i++) {
+        for (int k = 0; k < side; k++) {
+            const int64_t y = at.y + i, x = at.x + k;
+            const bool inside = y >= 0 && y < s->h && x >= 0 && x < s->w;
+            pixels[i * side + k] = inside ? image + (y * s->w + x) * bytes : outside;
+        }
+    }
+}
+
+static void input_pixels(const winograd_state *s, int64_t tile, const char **pixels)
+{
+    winograd_place at = place_of(s, tile);
+    char *found[POSITIONS];
+    at.y--, at.x--;
+    square(s, s->from, at, 4, s->zeros, found);
+    for (int i = 0; i < POSITIONS; i++)
+        pixels[i] = found[i];
+}
+
+/** Products of one block's transformed inputs with the weights of some outputs, and these outputs. */
+static void finish_block(const winograd_run *run, const char *v, float *m, int64_t first, int64_t count, int64_t column)
+{
+    const winograd_state *s = run->s;
+    const cpu_kernels *kernels = run->plan->device->kernels;
+    const int64_t depth = lanes_of(s, s->inputs), left = s->outputs - column,
+                  columns = left < OUTPUT_BLOCK ? left : OUTPUT_BLOCK;
+    const int64_t position = s->other_bytes / (int64_t)sizeof(float);
+    for (int64_t p = 0; p < POSITIONS; p++) {
+        const cpu_product product = {.a = (const int32_t *)(const void *)(v + p * s->position_bytes),
+                                     .b = s->packed + p * depth * s->outputs + column,
+                                     .c = m + p * position,
+                                     .rows = count,
+                                     .depth = depth,
+                                     .columns = columns,
+                                     .a_row = depth,
+                                     .a_depth = 1,
+                                     .b_stride = s->outputs,
+                                     .c_stride = columns};
+        kernels->product(&product, s->bf16);
+    }
+    cpu_winograd_output out = {.position_stride = position,
+                               .channels = columns,
+                               .bias = run->bias != NULL ? run->bias + column : NULL,
+                               .slope = run->slope != NULL ? run->slope + column : NULL,
+                               .bf16 = s->to->dtype == COD_BF16,
+                               .accumulate = run->plan->op.accumulate};
+    for (int64_t t = 0; t < count; t++) {
+        square(s, s->to, place_of(s, first + t), 2, NULL, out.pixels);
+        for (int i = 0; i < 4; i++)
+            if (out.pixels[i] != NULL)
+                out.pixels[i] += column * (out.bf16 ? 2 : 4);
+        out.m = m + t * columns;
+        kernels->winograd_output(&out);
+    }
+}
+
+static void block_task(void *context, int64_t i, int thread)
+{
+    const winograd_run *run = context;
+    const winograd_state *s = run->s;
+    const int64_t first = i * s->block, left = s->tiles - first, count = left < s->block ? left : s->block;
+    char *v = thread_scratch(run, thread);
+    float *m = (float *)(void *)(v + POSITIONS * s->position_bytes);
+    for (int64_t t = 0; t < count; t++) {
+        const char *pixels[POSITIONS];
+        input_pixels(s, first + t, pixels);
+        run->plan->device->kernels->winograd_tile(pixels, s->inputs, s->bf16, v + t * s->inputs * s->element,
+                                                  s->position_bytes);
+    }
+    for (int64_t column = 0; column < s->outputs; column += OUTPUT_BLOCK)
+        finish_block(run, v, m, first, count, column);
+}
+
+static cod_status convolve_run(cod_plan *plan)
+{
+    const winograd_state *s = plan->state;
+    const cod_op *op = &plan->op;
+    winograd_run run = {.plan = plan, .s = s};
+    if (op->kind == COD_OP_CONV2D && cpu_present(&op->inputs[2]))
+        run.bias = cod_view_host(&op->inputs[2]); /* channels are whole vectors */
+    if (op->kind == COD_OP_CONV2D && op->attr.activation != COD_ACT_NONE) {
+        float *slope = (float *)(void *)plan->device->scratch;
+        cpu_fill_slope(slope, s->outputs, &op->attr, &op->inputs[3]);
+        run.slope = slope;
+    }
+    cpu_parallel_for(plan->device, (s->tiles + s->block - 1) / s->block, block_task, &run);
+    return COD_OK;
+}
+
+/* Weight gradients: chunks of tiles are transformed, tile by tile, then summed into the sixteen products, position by position. Each sum
+ * runs over the tiles in their order, however many threads there are. */
+
+static char *chunk_x(const winograd_run *run)
+{
+    return run->plan->device->scratch + run->s->shared_bytes;
+}
+
+static char *chunk_dy(const winograd_run *run)
+{
+    return chunk_x(run) + POSITIONS * run->s->position_bytes;
+}
+
+static void transform_task(void *context, int64_t i, int thread)
+{
+    (void)thread;
+    const winograd_run *run = context;
+    const winograd_state *s = run->s;
+    const cpu_kernels *kernels = run->plan->device->kernels;
+    const int64_t end = (i + 1) * GROUP_TILES < run->count ? (i + 1) * GROUP_TILES : run->count;
+    for (int64_t t = i * GROUP_TILES; t < end; t += s->per_lane) {
+        const char *x[2][POSITIONS];
+        char *dy[2][4];
+        for (int64_t k = 0; k < s->per_lane; k++) {
+            const int64_t tile = run->first + t + k;
+            if (t + k < run->count) {
+                input_pixels(s, tile, x[k]);
+                square(s, s->to, place_of(s, tile), 2, s->zeros, dy[k]);
+                continue;
+            }
+            for (int p = 0; p < POSITIONS; p++)
+                x[k][p] = dy[k][p % 4] = s->zeros;
+        }
+        const int64_t lane = t / s->per_lane;
+        kernels->winograd_tiles(x[0], x[1], s->inputs, false, s->bf16, chunk_x(run) + lane * s->inputs * 4,
+                                s->position_bytes);
+        kernels->winograd_tiles((const char *const *)dy[0], (const char *const *)dy[1], s->outputs, true, s->bf16,
+                                chunk_dy(run) + lane * s->outputs * 4, s->other_bytes);
+    }
+}
+
+static void sum_task(void *context, int64_t position, int thread)
+{
+    (void)thread;
+    const winograd_run *run = context;
+    const winograd_state *s = run->s;
+    const cpu_product product = {.a = (const int32_t *)(const void *)(chunk_dy(run) + position * s->other_bytes),
+                                 .b = (const int32_t *)(const void *)(chunk_x(run) + position * s->position_bytes),
+                                 .c = (float *)(void *)run->plan->device->scratch + position * s->outputs * s->inputs,
+                                 .rows = s->outputs,
+                                 .depth = lanes_of(s, run->count),
+                                 .columns = s->inputs,
+                                 .a_row = 1,
+                                 .a_depth = s->outputs,
+                                 .b_stride = s->inputs,
+                                 .c_stride = s->inputs,
+                                 .accumulate = run->first > 0};
+    run->plan->device->kernels->product(&product, s->bf16);
+}
+
+static void taps_task(void *context, int64_t o, int thread)
+{
+    (void)thread;
+    const winograd_run *run = context;
+    const winograd_state *s = run->s;
+    const float *sums = (const float *)(const void *)run->plan->device->scratch;
+    float *dw = cod_view_host(&run->plan->op.outputs[0]);
+    run->plan->device->kernels->winograd_taps(sums + o * s->inputs, s->outputs * s->inputs, s->inputs,
+                                              dw + o * 9 * s->inputs, run->plan->op.accumulate);
+}
+
+static cod_status gradient_run(cod_plan *plan)
+{
+    const winograd_state *s = plan->state;
+    winograd_run run = {.plan = plan, .s = s};
+    for (; run.first < s->tiles; run.first += s->block) {
+        run.count = s->tiles - run.first < s->block ? s->tiles - run.first : s->block;
+        cpu_parallel_for(plan->device, (run.count + GROUP_TILES - 1) / GROUP_TILES, transform_task, &run);
+        cpu_parallel_for(plan->device, POSITIONS, sum_task, &run);
+    }
+    cpu_parallel_for(plan->device, s->outputs, taps_task, &run);
+    if (cpu_present(&plan->op.outputs[1]))
+        cpu_bias_gradient(plan);
+    return COD_OK;
+}
+
+static cod_status alloc_bytes(void *pointer, int64_t bytes)
+{
+    void *memory;
+    COD_TRY(cod_aligned_alloc(&memory, (size_t)bytes));
+    memcpy(pointer, &memory, sizeof memory);
+    return COD_OK;
+}
+
+static int64_t clamp(int64_t value, int64_t least, int64_t most)
+{
+    return value < least ? least : value > most ? most : value;
+}
+
+static cod_status plan_forward(cod_plan *plan, winograd_state *s)
+{
+    const int64_t row_bytes = s->inputs * s->element;
+    s->block = clamp(FORWARD_BYTES / (POSITIONS * row_bytes), 6, FORWARD_TILES) / 6 * 6;
+    s->position_bytes = s->block * row_bytes + SKEW_BYTES;
+    s->other_bytes = s->block * OUTPUT_BLOCK * (int64_t)sizeof(float) + SKEW_BYTES;
+    s->thread_bytes = (size_t)(POSITIONS * (s->position_bytes + s->other_bytes));
+    s->shared_bytes = (size_t)s->outputs * sizeof(float);
+    COD_TRY(alloc_bytes(&s->packed, POSITIONS * lanes_of(s, s->inputs) * s->outputs * (int64_t)sizeof(int32_t)));
+    COD_TRY(alloc_bytes(&s->unpacked, POSITIONS * s->inputs * s->outputs * s->element));
+    plan->prepare = winograd_prepare;
+    plan->run = convolve_run;
+    return cpu_plan_need_scratch(plan, s->shared_bytes + (size_t)plan->device->threads * s->thread_bytes);
+}
+
+static cod_status plan_gradient(cod_plan *plan, winograd_state *s)
+{
+    const int64_t tile_bytes = POSITIONS * (s->inputs + s->outputs) * s->element, threads = plan->device->threads;
+    const int64_t tiles = clamp(GRADIENT_BYTES / tile_bytes, 2 * GROUP_TILES, 32 * GROUP_TILES);
+    s->block = tiles / GROUP_TILES * GROUP_TILES * threads;
+    s->position_bytes = lanes_of(s, s->block) * s->inputs * 4 + SKEW_BYTES;
+    s->other_bytes = lanes_of(s, s->block) * s->outputs * 4 + SKEW_BYTES;
+    s->shared_bytes = (size_t)(POSITIONS * s->inputs * s->outputs) * sizeof(float);
+    plan->run = gradient_run;
+    return cpu_plan_need_scratch(plan, s->shared_bytes + (size_t)(POSITIONS * (s->position_bytes + s->other_bytes)));
+}
+
+cod_status cpu_plan_winograd(cod_plan *plan)
+{
+    const cod_op *op = &plan->op;
+    const bool gradient = op->kind == COD_OP_CONV2D_BACKWARD_WEIGHTS;
+    COD_TRY(cpu_plan_alloc_state(plan, sizeof(winograd_state)));
+    plan->destroy = winograd_destroy;
+    winograd_state *s = plan->state;
+    s->from = &plan->op.inputs[0];
+    s->to = gradient ? &plan->op.inputs[1] : &plan->op.outputs[0];
+    s->flip = op->kind == COD_OP_CONV2D_BACKWARD_DATA;
+    s->bf16 = s->from->dtype == COD_BF16;
+    s->per_lane = s->bf16 ? 2 : 1;
+    s->element = s->bf16 ? 2 : 4;
+    s->n = s->from->shape.n, s->h = s->from->shape.h, s->w = s->from->shape.w;
+    s->tiles_h = (s->h + 1) / 2, s->tiles_w = (s->w + 1) / 2;
+    s->tiles = s->n * s->tiles_h * s->tiles_w;
+    s->inputs = s->from->shape.c, s->outputs = s->to->shape.c;
+    COD_TRY(alloc_bytes(&s->zeros, (s->inputs > s->outputs ? s->inputs : s->outputs) * 4));
+    return gradient ? plan_gradient(plan, s) : plan_forward(plan, s);
+}

@@ -1,0 +1,129 @@
+#include "support/folder.h"
+#include "support/test.h"
+
+#include "cpu/cpu.h"
+#include "support/ops.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/** The autotuner's file: written once for each shape, read by later devices, and no harm done by what is wrong with it. */
+
+static const char *cache_file(void)
+{
+    return cod_test_at("codistill/convolutions.txt");
+}
+
+static int cached_lines(void)
+{
+    FILE *file = fopen(cache_file(), "r");
+    int lines = 0;
+    for (int c; file != NULL && (c = fgetc(file)) != EOF;)
+        lines += c == '\n';
+    if (file != NULL)
+        fclose(file);
+    return lines;
+}
+
+static void write_cache(const char *text)
+{
+    FILE *file = fopen(cache_file(), "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+/** Creates, runs and clears one convolution plan on a device of its own. */
+static void plan_once(bool no_autotune, bool deterministic, int64_t width)
+{
+    cod_test_device on = {&cod_cpu_backend, NULL};
+    const cod_shape x = {2, 8, width, 64};
+    const cod_op op = {
+        .kind = COD_OP_CONV2D,
+        .deterministic = deterministic,
+        .attr = {.stride_h = 1, .stride_w = 1, .pad_h = 1, .pad_w = 1},
+        .inputs = {cod_view_dense(NULL, 0, COD_F32, x), cod_view_dense(NULL, 0, COD_F32, (cod_shape){64, 3, 3, 64})},
+        .outputs = {cod_view_dense(NULL, 0, COD_F32, x)}};
+    cod_test_op test;
+    assert_ok(on.backend->open(&(cod_device_options){.threads = 1, .no_autotune = no_autotune}, &on.device));
+    assert_ok(cod_test_op_init(&test, on, &op));
+    assert_ok(cod_test_op_randomise(&test, 1, false));
+    assert_ok(cod_test_op_run(&test));
+    cod_test_op_clear(&test);
+    on.backend->close(on.device);
+}
+
+static void each_shape_is_timed_once(void **state)
+{
+    (void)state;
+    unlink(cache_file());
+    plan_once(false, false, 8);
+    assert_int_equal(cached_lines(), 1);
+    plan_once(false, false, 8);
+    assert_int_equal(cached_lines(), 1);
+    plan_once(false, false, 9);
+    assert_int_equal(cached_lines(), 2);
+}
+
+static void fixed_choices_are_not_timed(void **state)
+{
+    (void)state;
+    unlink(cache_file());
+    plan_once(true, false, 8);
+    plan_once(false, true, 8);
+    assert_int_equal(cached_lines(), 0);
+}
+
+static void a_damaged_cache_is_passed_over(void **state)
+{
+    (void)state;
+    char line[600];
+    unlink(cache_file());
+    plan_once(false, false, 8);
+    FILE *file = fopen(cache_file(), "r");
+    assert_non_null(fgets(line, sizeof line, file));
+    fclose(file);
+    char other[700];
+    snprintf(other, sizeof other, "%.16s nonsense\n\n%s", line, "zzzz\n0123456789abcdef\n");
+    write_cache(other); /* an unknown name for the shape, and lines that are none */
+    plan_once(false, false, 8);
+    assert_int_equal(cached_lines(), 5); /* timed again, and noted behind them */
+}
+
+static void no_cache_is_no_error(void **state)
+{
+    (void)state;
+    setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);
+    plan_once(false, false, 8);
+    setenv("XDG_CACHE_HOME", cod_test_at(""), 1);
+}
+
+static void an_unknown_name_is_refused(void **state)
+{
+    (void)state;
+    cod_device *device = NULL;
+    setenv("COD_CPU_CONVOLUTION", "fastest", 1);
+    assert_fails(COD_ERR_ARGUMENT, "must be auto, fixed, narrow, winograd or onednn",
+                 cod_cpu_backend.open(NULL, &device));
+    unsetenv("COD_CPU_CONVOLUTION");
+}
+
+static int set_up(void **state)
+{
+    if (cod_test_folder_make(state) != 0)
+        return -1;
+    unsetenv("COD_CPU_CONVOLUTION");
+    return setenv("XDG_CACHE_HOME", cod_test_at(""), 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_shape_is_timed_once),       cmocka_unit_test(fixed_choices_are_not_timed),
+        cmocka_unit_test(a_damaged_cache_is_passed_over), cmocka_unit_test(no_cache_is_no_error),
+        cmocka_unit_test(an_unknown_name_is_refused),
+    };
+    return cmocka_run_group_tests_name("autotuner", tests, set_up, cod_test_folder_remove);
+}

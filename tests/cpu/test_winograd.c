@@ -1,0 +1,221 @@
+#include "support/test.h"
+
+#include "core/rng.h"
+#include "cpu/cpu.h"
+#include "devices.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/**
+ * Winograd's convolutions: exact where nothing is rounded, and how much more they round than direct ones.
+ *
+ * With x in -2…2 and weights in multiples of 4, all transformed values are whole numbers below 256 and all sums below 2^24, so
+ * nothing is rounded before the result is stored: every bit must be ref's.
+ */
+typedef struct layer {
+    int64_t n, h, w, in, out;
+} layer;
+
+static const layer layers[] = {{1, 7, 13, 64, 64}, {3, 7, 13, 16, 80}, {1, 1, 1, 64, 64},  {3, 2, 1, 32, 16},
+                               {2, 5, 8, 48, 32},  {3, 6, 6, 64, 256}, {1, 9, 4, 256, 64}, {16, 3, 5, 32, 32}};
+enum { LAYERS = sizeof layers / sizeof layers[0] };
+
+static cod_test_device winograd, direct;
+
+static bool is_gradient(const cod_op *op)
+{
+    return op->kind == COD_OP_CONV2D_BACKWARD_WEIGHTS;
+}
+
+static cod_view view_of(cod_dtype dtype, cod_shape shape, int64_t gap)
+{
+    cod_view view = cod_view_dense(NULL, 0, dtype, shape);
+    view.pixel_stride += gap;
+    return view;
+}
+
+static cod_op layer_op(const layer *l, cod_op_kind kind, cod_dtype dtype, int64_t gap)
+{
+    const cod_view x = view_of(dtype, (cod_shape){l->n, l->h, l->w, l->in}, gap);
+    const cod_view y = view_of(dtype, (cod_shape){l->n, l->h, l->w, l->out}, 2 * gap);
+    const cod_view w = view_of(COD_F32, (cod_shape){l->out, 3, 3, l->in}, 0);
+    const cod_view b = view_of(COD_F32, (cod_shape){1, 1, 1, l->out}, 0);
+    cod_op op = {.kind = kind, .attr = {.stride_h = 1, .stride_w = 1, .pad_h = 1, .pad_w = 1}};
+    op.inputs[0] = kind == COD_OP_CONV2D_BACKWARD_DATA ? y : x;
+    op.inputs[1] = is_gradient(&op) ? y : w;
+    op.outputs[0] = kind == COD_OP_CONV2D ? y : is_gradient(&op) ? w : x;
+    if (kind == COD_OP_CONV2D)
+        op.inputs[2] = b;
+    if (is_gradient(&op))
+        op.outputs[1] = b;
+    return op;
+}
+
+/** Whole numbers: weights and dy multiples of 4, all else -2 … 2; slopes of 1/2. */
+static double whole(const cod_op *op, size_t slot, cod_rng *rng)
+{
+    (void)op;
+    const double number = floor(5 * cod_rng_uniform(rng)) - 2;
+    return slot == 3 ? 0.5 : slot == 1 ? 4 * fmin(fmax(number, -1), 1) : number;
+}
+
+static double normal(const cod_op *op, size_t slot, cod_rng *rng)
+{
+    const double scale = slot == 1 ? is_gradient(op) ? 0.1 : 0.06 : 1;
+    const double radius = sqrt(-2 * log(1 - cod_rng_uniform(rng)));
+    return scale * radius * cos(6.283185307179586 * cod_rng_uniform(rng));
+}
+
+typedef double (*value_source)(const cod_op *op, size_t slot, cod_rng *rng);
+
+/** Runs the op on `on` and returns output `output` as new array. */
+static double *run(cod_test_device on, const cod_op *op, value_source source, uint64_t seed, size_t output)
+{
+    cod_test_op test;
+    assert_ok(cod_test_op_init(&test, on, op));
+    for (size_t slot = 0; slot < COD_TEST_SLOTS; slot++) {
+        const cod_view *view = cod_test_view(&test.op, slot);
+        if (test.buffers[slot] == NULL)
+            continue;
+        const int64_t count = cod_shape_count(view->shape);
+        double *values = calloc((size_t)count, sizeof *values);
+        cod_rng rng = cod_rng_open(seed, 0, 0, 0, COD_RNG_TEST, (uint32_t)slot);
+        for (int64_t i = 0; i < count; i++)
+            values[i] = source(op, slot, &rng);
+        assert_ok(cod_test_op_write(&test, slot, values));
+        free(values);
+    }
+    assert_ok(test_scratch_arm(on));
+    assert_ok(cod_test_op_run(&test));
+    assert_ok(test_scratch_check(on));
+    double *values = calloc((size_t)cod_shape_count(op->outputs[output].shape), sizeof *values);
+    assert_non_null(values);
+    assert_ok(cod_test_op_read(&test, COD_OP_MAX_INPUTS + output, values));
+    cod_test_op_clear(&test);
+    return values;
+}
+
+static double *run_exact(const cod_op *op, value_source source, uint64_t seed, size_t output)
+{
+    cod_op exact = *op;
+    cod_test_make_dense(&exact);
+    for (size_t slot = 0; slot < COD_TEST_SLOTS; slot++)
+        cod_test_view(&exact, slot)->dtype = COD_F64;
+    return run(test_ref, &exact, source, seed, output);
+}
+
+static double stored(cod_dtype dtype, double value)
+{
+    return dtype == COD_BF16 ? (double)cod_f32_from_bf16(cod_bf16_from_f32((float)value)) : (double)(float)value;
+}
+
+static void check_whole(const cod_op *op, int which)
+{
+    for (size_t output = 0; output < 2; output++) {
+        const cod_view *view = &op->outputs[output];
+        if (cod_shape_count(view->shape) == 0)
+            continue;
+        double *expected = run_exact(op, whole, (uint64_t)which, output),
+               *actual = run(winograd, op, whole, (uint64_t)which, output);
+        for (int64_t i = 0; i < cod_shape_count(view->shape); i++)
+            if (actual[i] != stored(view->dtype, expected[i]))
+                fail_msg("layer %d, %s, %s: output %d, element %lld is %.9g, not %.9g", which,
+                         cod_op_kind_name(op->kind), cod_dtype_name(op->inputs[0].dtype), (int)output, (long long)i,
+                         actual[i], expected[i]);
+        free(expected);
+        free(actual);
+    }
+}
+
+static bool has_bf16(void)
+{
+    return winograd.backend->supports(winograd.device, COD_BF16);
+}
+
+static void whole_numbers_come_out_exactly(void **state)
+{
+    (void)state;
+    static const cod_activation activations[] = {COD_ACT_NONE, COD_ACT_RELU, COD_ACT_PRELU};
+    for (int i = 0; i < LAYERS; i++) {
+        for (int variant = 0; variant < 18; variant++) {
+            const cod_op_kind kind = (cod_op_kind)(COD_OP_CONV2D + variant % 3);
+            const cod_dtype dtype = variant / 3 % 2 && has_bf16() ? COD_BF16 : COD_F32;
+            cod_op op = layer_op(&layers[i], kind, dtype, variant % 5 * 8);
+            op.accumulate = kind != COD_OP_CONV2D && variant / 6 % 2;
+            if (kind == COD_OP_CONV2D)
+                op.attr.activation = activations[variant / 6 % 3];
+            if (op.attr.activation == COD_ACT_PRELU)
+                op.inputs[3] = view_of(COD_F32, (cod_shape){1, 1, 1, layers[i].out}, 0);
+            check_whole(&op, i);
+        }
+    }
+}
+
+static double rms(const double *a, const double *b, int64_t count)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++)
+        sum += (a[i] - (b ? b[i] : 0)) * (a[i] - (b ? b[i] : 0));
+    return sqrt(sum / (double)count);
+}
+
+static double rms_error(cod_test_device on, const cod_op *op, const double *exact)
+{
+    double *actual = run(on, op, normal, 1, 0);
+    const double error = rms(actual, exact, cod_shape_count(op->outputs[0].shape));
+    free(actual);
+    return error;
+}
+
+/**
+ * Against f64 on unrounded numbers, the error is to stay within twice a direct convolution's, which rounds the same inputs; in f32,
+ * where a sum over all tiles is one chain and oneDNN's are several, or within 2^-20 of the result.
+ */
+static void it_rounds_at_most_twice_as_coarsely_as_direct(void **state)
+{
+    (void)state;
+    static const layer l = {2, 24, 24, 64, 64};
+    for (int kind = COD_OP_CONV2D; kind <= COD_OP_CONV2D_BACKWARD_WEIGHTS; kind++) {
+        const cod_op op = layer_op(&l, (cod_op_kind)kind, has_bf16() ? COD_BF16 : COD_F32, 0);
+        double *exact = run_exact(&op, normal, 1, 0);
+        const double ours = rms_error(winograd, &op, exact), theirs = rms_error(direct, &op, exact);
+        print_message("%s, %s: rms error %.3g, direct %.3g: %.2f times\n", cod_op_kind_name(op.kind),
+                      cod_dtype_name(op.inputs[0].dtype), ours, theirs, ours / theirs);
+        const bool bf16 = op.inputs[0].dtype == COD_BF16;
+        const double noise = bf16 ? 0 : ldexp(rms(exact, NULL, cod_shape_count(op.outputs[0].shape)), -20);
+        assert_true(ours <= fmax(2 * theirs, noise));
+        free(exact);
+    }
+}
+
+static int open_devices(void **state)
+{
+    const cod_device_options two = {.threads = 2};
+    winograd.backend = direct.backend = &cod_cpu_backend;
+    setenv("COD_CPU_CONVOLUTION", "winograd", 1);
+    if (winograd.backend->open(&two, &winograd.device) != COD_OK)
+        return -1;
+    setenv("COD_CPU_CONVOLUTION", "onednn", 1);
+    if (direct.backend->open(&two, &direct.device) != COD_OK)
+        return -1;
+    return test_devices_open(state);
+}
+
+static int close_devices(void **state)
+{
+    winograd.backend->close(winograd.device);
+    direct.backend->close(direct.device);
+    return test_devices_close(state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(whole_numbers_come_out_exactly),
+        cmocka_unit_test(it_rounds_at_most_twice_as_coarsely_as_direct),
+    };
+    if (test_devices_absent())
+        return 77;
+    return cmocka_run_group_tests_name("winograd", tests, open_devices, close_devices);
+}
