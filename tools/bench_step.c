@@ -1,15 +1,9 @@
 /* `codistill bench step`: where the time of a training step goes, op by op, and what its convolutions take alone. */
 #include "tools/bench.h"
 
-#include "core/log.h"
-#include "core/rng.h"
-#include "core/statistics.h"
 #include "core/trace.h"
-#include "cpu/cpu.h"
-#include "infer/upscaler.h"
-#include "nn/compile.h"
-#include "nn/model.h"
-#include "nn/optimiser.h"
+#include "cpu/bench.h"
+#include "tools/bench_ops.h"
 #include "tools/cmd.h"
 
 #include <getopt.h>
@@ -18,279 +12,272 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
 
-static const char help[] = "usage: codistill bench step [options] [model option=value ...]\n\n"
-                           "Times one training step (forward, backward, Adam) on random data, op by op.\n\n"
-                           "  --model NAME       architecture (srresnet)\n"
-                           "  --batch N          pictures a step (16)\n"
-                           "  --patch N          side of the low-resolution crop (24)\n"
-                           "  --precision P      auto, f32 or bf16 (auto)\n"
-                           "  --threads N        (1)\n"
-                           "  --repeats N        steps measured, after 2 for warming up (7)\n"
-                           "  --backend NAME     (cpu)\n"
-                           "  --ops              a row for each op, not for each kind\n"
-                           "Model options as in a configuration's section model, such as blocks=16 channels=64.\n"
-                           "The last line: the step, the sum of its convolutions timed alone, each in oneDNN's best "
-                           "formats, and their ratio.\n";
+static const char help[] =
+    "usage: codistill bench step [options] [model option=value ...]\n\n"
+    "Times one training step (forward, backward, Adam) on random data, op by op.\n\n"
+    "  --model NAME       architecture (srresnet)\n"
+    "  --batch N          pictures a step (16)\n"
+    "  --patch N          side of the low-resolution crop (24)\n"
+    "  --precision P      auto, f32 or bf16 (auto)\n"
+    "  --threads N        (1)\n"
+    "  --repeats N        steps measured, after 2 for warming up (7)\n"
+    "  --backend NAME     (cpu)\n"
+    "  --ops              also a row for each op, not for each kind alone\n"
+    "  --json             everything as one object, each op included\n"
+    "  --export DIR       first writes the weights and the batch to DIR as safetensors, for comparison with others\n"
+    "  --serve            no tables: a step at once and then one for each line read, each answered by a line of JSON\n"
+    "Model options as in a configuration's section model, such as blocks=16 channels=64.\n\n"
+    "Share of peak: of arithmetic where an op multiplies (f32, or bf16 where a picture is bf16), else of memory. Both "
+    "are\n"
+    "measured here, with as many threads. What works on data still in a cache, or with fewer multiplications than the\n"
+    "definition of a convolution has, can exceed 100 %.\n"
+    "The last line: the step, the sum of its convolutions timed alone, each in oneDNN's best formats, and their "
+    "ratio.\n";
 
-typedef struct bench {
-    const char *model_name, *backend_name;
-    int64_t batch, patch;
-    cod_precision precision;
-    int threads, repeats;
-    bool per_op;
-    cod_arena arena;
-    const cod_model_kind *kind;
-    void *options;
-    const cod_backend *backend;
-    cod_device *device;
-    cod_dtype activation;
-    cod_model model;
-    cod_weights weights;
-    cod_executable *executable;
-    cod_optimiser *optimiser;
-} bench;
+typedef struct step_options {
+    cod_bench_training_options training;
+    const char *export_folder;
+    int repeats;
+    bool each_op, json, serve;
+} step_options;
 
-static cod_status set_model_option(bench *b, const char *text)
+typedef struct step_result {
+    cod_bench_ops ops;
+    cod_bench_peak peak;
+    float loss;
+    double first_step_s, peak_rss_mib;
+    double convolutions_ms; /**< NAN = not measured */
+} step_result;
+
+/** Since the process started, to 0.01 s; NAN where the system does not say. */
+static double process_age_s(void)
 {
-    const char *equals = strchr(text, '=');
-    COD_REQUIRE(equals != NULL, "'%s' is not option=value", text);
-    char key[64];
-    snprintf(key, sizeof key, "%.*s", (int)(equals - text), text);
-    const cod_option *option = cod_option_find(b->kind->table, key);
-    COD_REQUIRE(option != NULL, "model '%s' has no option '%s'", b->kind->name, key);
-    const char *value = equals + 1;
-    if (cod_option_set(option, b->options, &value, 1, &b->arena) != COD_OK)
-        return cod_fail_prefix(COD_ERR_ARGUMENT, "%s", key);
-    return COD_OK;
+    unsigned long long start_ticks = 0;
+    char text[1024];
+    FILE *file = fopen("/proc/self/stat", "r");
+    const size_t length = file != NULL ? fread(text, 1, sizeof text - 1, file) : 0;
+    if (file != NULL)
+        fclose(file);
+    text[length] = '\0';
+    const char *field = strrchr(text, ')'); /* the name before it may hold anything */
+    if (field == NULL ||
+        sscanf(field, ") %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu",
+               &start_ticks) != 1)
+        return NAN;
+    struct timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - (double)start_ticks / (double)sysconf(_SC_CLK_TCK);
 }
 
-static cod_status set_up(bench *b, char **options, int count)
+static double peak_rss_mib(void)
 {
-    b->kind = cod_model_kind_find(b->model_name);
-    COD_REQUIRE(b->kind != NULL, "there is no model '%s'; `codistill models` lists them", b->model_name);
-    b->options = cod_arena_alloc(&b->arena, b->kind->table->struct_bytes);
-    COD_REQUIRE_MEMORY(b->options);
-    COD_TRY(cod_options_set_defaults(b->kind->table, b->options, &b->arena));
-    for (int i = 0; i < count; i++)
-        COD_TRY(set_model_option(b, options[i]));
-    b->backend = cod_backend_find(b->backend_name);
-    COD_REQUIRE(b->backend != NULL, "there is no backend '%s'", b->backend_name);
-    COD_TRY(b->backend->open(&(cod_device_options){.threads = b->threads}, &b->device));
-    COD_TRY(cod_precision_dtype(b->precision, b->backend, b->device, &b->activation));
-    COD_TRY(cod_model_build(b->kind, b->options, &b->model));
-    const cod_value target = cod_graph_input_like(b->model.graph, "target", b->model.output);
-    const cod_value loss =
-        cod_graph_loss(b->model.graph, "task", b->model.output, target, (cod_loss_spec){.kind = COD_LOSS_L1});
-    COD_TRY(cod_weights_init(&b->weights, b->backend, b->device, b->model.graph, COD_F32, true));
-    COD_TRY(cod_weights_fill_initial(&b->weights, 1));
-    const cod_input_shape input = {"input", {b->batch, b->patch, b->patch, b->kind->input_channels(b->options)}};
-    const cod_program_spec spec = {.name = "step", .trains = "model", .losses = {loss}};
-    const cod_compile_options compile = {.activation = b->activation, .inputs = &input, .input_count = 1};
-    COD_TRY(cod_compile(b->model.graph, &b->weights, &compile, &spec, 1, &b->executable));
-    const cod_optimiser_options adam = {.kind = COD_OPT_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8};
-    return cod_optimiser_create(&b->weights, 0, &adam, &b->optimiser);
-}
-
-static cod_status fill_random(bench *b, const char *name, uint32_t item)
-{
-    const cod_view view = cod_executable_input(b->executable, name);
-    const size_t count = (size_t)cod_shape_count(view.shape);
-    float *values = malloc(count * sizeof *values);
-    COD_REQUIRE_MEMORY(values);
-    cod_rng rng = cod_rng_open(1, 0, 0, 0, COD_RNG_TEST, item);
-    for (size_t i = 0; i < count; i++)
-        values[i] = (float)cod_rng_uniform(&rng);
-    const cod_status status =
-        b->backend->upload(b->device, NULL, view.buffer, view.offset, values, count * sizeof *values);
-    free(values);
-    return status;
-}
-
-typedef struct row {
-    const char *label;
-    double ms, gflop, gbyte;
-    int calls;
-} row;
-
-static double op_bytes(const cod_op *op)
-{
-    double bytes = 0;
-    for (size_t i = 0; i < COD_OP_MAX_INPUTS; i++)
-        bytes += op->inputs[i].buffer
-                     ? (double)cod_shape_count(op->inputs[i].shape) * (double)cod_dtype_bytes(op->inputs[i].dtype)
-                     : 0;
-    for (size_t i = 0; i < COD_OP_MAX_OUTPUTS; i++)
-        bytes += op->outputs[i].buffer
-                     ? (double)cod_shape_count(op->outputs[i].shape) * (double)cod_dtype_bytes(op->outputs[i].dtype)
-                     : 0;
-    return bytes;
-}
-
-static row *find_row(row *rows, size_t *count, const cod_op *op, bool per_op, size_t index, cod_arena *arena)
-{
-    char label[128];
-    if (per_op)
-        snprintf(label, sizeof label, "%zu %s %s", index, cod_op_kind_name(op->kind), op->name ? op->name : "");
-    else
-        snprintf(label, sizeof label, "%s", cod_op_kind_name(op->kind));
-    for (size_t i = 0; i < *count; i++)
-        if (strcmp(rows[i].label, label) == 0)
-            return &rows[i];
-    rows[*count] = (row){.label = cod_arena_strdup(arena, label)};
-    return &rows[(*count)++];
-}
-
-/** Median time of each op within whole steps, so that caches are as in training. */
-static cod_status time_ops(bench *b, double *step_ms)
-{
-    enum { MAX_OPS = 4096, MAX_REPEATS = 101 };
-    cod_program *program = cod_executable_program(b->executable, "step");
-    row *rows = cod_arena_alloc(&b->arena, MAX_OPS * sizeof *rows);
-    double(*times)[MAX_REPEATS] = calloc(MAX_OPS, sizeof *times);
-    double steps[MAX_REPEATS], updates[MAX_REPEATS];
-    size_t row_count = 0;
-    cod_op op;
-    COD_REQUIRE_MEMORY(rows);
-    COD_REQUIRE_MEMORY(times);
-    cod_status status = COD_OK;
-    for (int r = -2; r < b->repeats && status == COD_OK; r++) {
-        const int slot = r < 0 ? 0 : r;
-        const double begin = cod_clock_s();
-        for (size_t i = 0; i < MAX_OPS && cod_program_op(program, i, &op) && status == COD_OK; i++) {
-            const double start = cod_clock_s();
-            status = cod_program_run_op(program, i);
-            times[i][slot] = 1e3 * (cod_clock_s() - start);
-        }
-        const double middle = cod_clock_s();
-        if (status == COD_OK)
-            status = cod_optimiser_step(b->optimiser, 1e-4, r + 3);
-        steps[slot] = 1e3 * (cod_clock_s() - begin);
-        updates[slot] = 1e3 * (cod_clock_s() - middle);
-    }
-    for (size_t i = 0; i < MAX_OPS && cod_program_op(program, i, &op) && status == COD_OK; i++) {
-        row *line = find_row(rows, &row_count, &op, b->per_op, i, &b->arena);
-        line->ms += cod_median(times[i], (size_t)b->repeats);
-        line->gflop += 1e-9 * cod_op_flops(&op);
-        line->gbyte += 1e-9 * op_bytes(&op);
-        line->calls++;
-    }
-    free(times);
-    COD_TRY(status);
-    *step_ms = cod_median(steps, (size_t)b->repeats);
-    rows[row_count++] = (row){.label = "optimiser (adam)",
-                              .ms = cod_median(updates, (size_t)b->repeats),
-                              .gbyte = 28e-9 * (double)b->weights.layout.trainable,
-                              .calls = 1};
-    printf("%-34s %5s %9s %6s %9s %7s\n", "op", "calls", "ms", "share", "GFLOP/s", "GB/s");
-    for (size_t i = 0; i < row_count; i++)
-        printf("%-34s %5d %9.2f %5.1f%% %9.1f %7.1f\n", rows[i].label, rows[i].calls, rows[i].ms,
-               100 * rows[i].ms / *step_ms, 1e3 * rows[i].gflop / rows[i].ms, 1e3 * rows[i].gbyte / rows[i].ms);
-    return COD_OK;
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (double)usage.ru_maxrss / 1024;
 }
 
 /** The step's convolutions alone, each in the formats that oneDNN likes best. */
-static cod_status time_convolutions(bench *b, double *ms)
+static cod_status time_convolutions(const cod_bench_training *t, int repeats, double *ms)
 {
-    cod_program *program = cod_executable_program(b->executable, "step");
     cod_op op;
     *ms = 0;
-    for (size_t i = 0; cod_program_op(program, i, &op); i++) {
+    for (size_t i = 0; cod_program_op(t->program, i, &op); i++) {
         double one = 0;
         if (op.kind == COD_OP_CONV2D || op.kind == COD_OP_CONV2D_BACKWARD_DATA ||
             op.kind == COD_OP_CONV2D_BACKWARD_WEIGHTS)
-            COD_TRY(cod_cpu_bench_convolution(b->device, &op, b->repeats, &one));
+            COD_TRY(cod_cpu_bench_convolution(t->device, &op, repeats, &one));
         *ms += one;
     }
     return COD_OK;
 }
 
-static cod_status run(bench *b, char **options, int count)
+/** Memory and the first step come first: measuring the peaks takes memory of its own. */
+static cod_status measure(const step_options *options, cod_bench_training *t, step_result *result)
 {
-    double step = 0, convolutions = 0;
-    COD_TRY(set_up(b, options, count));
-    COD_TRY(fill_random(b, "input", 0));
-    COD_TRY(fill_random(b, "target", 1));
-    printf("%s, batch %lld of %lldx%lld, %s, %d thread%s, %zu parameters\n%s\n\n", b->kind->name, (long long)b->batch,
-           (long long)b->patch, (long long)b->patch, cod_dtype_name(b->activation), b->threads,
-           b->threads == 1 ? "" : "s", b->weights.layout.trainable, b->backend->describe(b->device));
-    COD_TRY(time_ops(b, &step));
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    printf("\narena, inputs and outputs %.1f MiB, peak RSS %.1f MiB\n",
-           (double)cod_executable_bytes(b->executable) / 1048576, (double)usage.ru_maxrss / 1024);
-    if (strcmp(b->backend->name, "cpu") != 0) {
+    *result = (step_result){.convolutions_ms = NAN};
+    COD_TRY(cod_bench_training_step(t));
+    result->first_step_s = process_age_s();
+    COD_TRY(cod_bench_training_loss(t, &result->loss));
+    COD_TRY(cod_bench_ops_measure(t, options->repeats, &result->ops));
+    result->peak_rss_mib = peak_rss_mib();
+    COD_TRY(cod_bench_peak_measure(t, &result->peak));
+    cod_bench_ops_compare(&result->ops, t, &result->peak);
+    return strcmp(t->backend->name, "cpu") == 0 ? time_convolutions(t, options->repeats, &result->convolutions_ms)
+                                                : COD_OK;
+}
+
+static void print_result(const step_options *options, cod_bench_training *t, const step_result *result)
+{
+    const cod_bench_training_options *o = &options->training;
+    const cod_bench_peak *peak = &result->peak;
+    const double step = result->ops.total.ms;
+    printf("%s, batch %lld of %lldx%lld, %s, %d thread%s, %zu parameters\n%s\n", t->kind->name, (long long)o->batch,
+           (long long)o->patch, (long long)o->patch, cod_dtype_name(t->activation), o->threads,
+           o->threads == 1 ? "" : "s", t->weights.layout.trainable, t->backend->describe(t->device));
+    if (peak->f32_gflops > 0)
+        printf("peak, measured now: f32 %.1f GFLOP/s, bf16 %.1f GFLOP/s, memory %.1f GB/s\n", peak->f32_gflops,
+               peak->bf16_gflops, peak->memory_gbytes);
+    printf("\n");
+    cod_bench_ops_print(&result->ops, options->each_op);
+    printf("\nsteps %.1f ... %.1f ms; from the process's start to the first finished step %.2f s, its loss %.6f\n",
+           result->ops.step_min_ms, result->ops.step_max_ms, result->first_step_s, (double)result->loss);
+    printf("arena, inputs and outputs %.1f MiB, peak RSS %.1f MiB\n",
+           (double)cod_executable_bytes(t->executable) / 1048576, result->peak_rss_mib);
+    if (isnan(result->convolutions_ms))
         printf("step %.1f ms\n", step);
-        return COD_OK;
-    }
-    COD_TRY(time_convolutions(b, &convolutions));
-    printf("step %.1f ms, convolutions alone %.1f ms, ratio %.2f\n", step, convolutions, step / convolutions);
+    else
+        printf("step %.1f ms, convolutions alone %.1f ms, ratio %.2f\n", step, result->convolutions_ms,
+               step / result->convolutions_ms);
+}
+
+static void peak_json(const char *key, double value, cod_json *json)
+{
+    cod_json_number(json, key, value > 0 ? value : NAN);
+}
+
+static cod_status print_json(const step_options *options, cod_bench_training *t, const step_result *result)
+{
+    cod_json json = {.indent = 1};
+    char *text = NULL;
+    cod_json_open(&json, NULL, '{');
+    cod_json_string(&json, "version", cod_version);
+    cod_json_string(&json, "device", t->backend->describe(t->device));
+    cod_json_string(&json, "model", t->kind->name);
+    cod_json_integer(&json, "parameters", (int64_t)t->weights.layout.trainable);
+    cod_json_integer(&json, "batch", options->training.batch);
+    cod_json_integer(&json, "patch", options->training.patch);
+    cod_json_string(&json, "precision", cod_dtype_name(t->activation));
+    cod_json_integer(&json, "threads", options->training.threads);
+    cod_json_open(&json, "peak", '{');
+    peak_json("f32_gflops", result->peak.f32_gflops, &json);
+    peak_json("bf16_gflops", result->peak.bf16_gflops, &json);
+    peak_json("memory_gbytes", result->peak.memory_gbytes, &json);
+    cod_json_close(&json);
+    cod_json_number(&json, "step_ms", result->ops.total.ms);
+    cod_json_number(&json, "step_min_ms", result->ops.step_min_ms);
+    cod_json_number(&json, "step_max_ms", result->ops.step_max_ms);
+    cod_json_number(&json, "of_peak", result->ops.total.floor_ms / result->ops.total.ms);
+    cod_json_number(&json, "convolutions_ms", result->convolutions_ms);
+    cod_json_number(&json, "first_step_s", result->first_step_s);
+    cod_json_number(&json, "loss", (double)result->loss);
+    cod_json_number(&json, "arena_mib", (double)cod_executable_bytes(t->executable) / 1048576);
+    cod_json_number(&json, "peak_rss_mib", result->peak_rss_mib);
+    cod_bench_ops_json(&result->ops, &json);
+    cod_json_close(&json);
+    COD_TRY(cod_json_end(&json, &text));
+    puts(text);
+    free(text);
     return COD_OK;
 }
 
-static void clear(bench *b)
+static cod_status serve(cod_bench_training *t)
 {
-    cod_optimiser_destroy(b->optimiser);
-    cod_executable_destroy(b->executable);
-    if (b->weights.backend != NULL)
-        cod_weights_clear(&b->weights);
-    cod_model_clear(&b->model);
-    if (b->device != NULL)
-        b->backend->close(b->device);
-    cod_arena_clear(&b->arena);
+    char line[64];
+    do {
+        float loss;
+        const double begin = cod_clock_s();
+        COD_TRY(cod_bench_training_step(t));
+        const double ms = 1e3 * (cod_clock_s() - begin);
+        COD_TRY(cod_bench_training_loss(t, &loss));
+        printf("{\"ms\": %.4f, \"loss\": %.9g, \"precision\": \"%s\"}\n", ms, (double)loss,
+               cod_dtype_name(t->activation));
+        fflush(stdout);
+    } while (fgets(line, sizeof line, stdin) != NULL);
+    return COD_OK;
 }
 
-int cod_bench_step(int argc, char **argv)
+static cod_status run(const step_options *options)
+{
+    cod_bench_training training;
+    step_result result = {0};
+    cod_status status = cod_bench_training_open(&options->training, &training);
+    if (status == COD_OK && options->export_folder != NULL)
+        status = cod_bench_training_export(&training, options->export_folder);
+    if (status == COD_OK && options->serve) {
+        status = serve(&training);
+    } else if (status == COD_OK) {
+        status = measure(options, &training, &result);
+        if (status == COD_OK && options->json)
+            status = print_json(options, &training, &result);
+        else if (status == COD_OK)
+            print_result(options, &training, &result);
+        cod_bench_ops_clear(&result.ops);
+    }
+    cod_bench_training_close(&training);
+    return status;
+}
+
+/** Takes --precision's value; false when it is none. */
+static bool set_precision(const char *name, cod_precision *precision)
+{
+    for (int i = 0; cod_precision_names[i] != NULL; i++)
+        if (strcmp(cod_precision_names[i], name) == 0) {
+            *precision = (cod_precision)i;
+            return true;
+        }
+    return false;
+}
+
+/** Reads the options; returns the exit code, or -1 to go on. */
+static int parse(int argc, char **argv, step_options *options)
 {
     static const struct option longs[] = {
         {"model", 1, NULL, 'm'},   {"batch", 1, NULL, 'b'},   {"patch", 1, NULL, 'p'},   {"precision", 1, NULL, 'd'},
         {"threads", 1, NULL, 't'}, {"repeats", 1, NULL, 'r'}, {"backend", 1, NULL, 'k'}, {"ops", 0, NULL, 'o'},
-        {"help", 0, NULL, 'h'},    {NULL, 0, NULL, 0}};
-    bench b = {.model_name = "srresnet", .backend_name = "cpu", .batch = 16, .patch = 24, .threads = 1, .repeats = 7};
+        {"json", 0, NULL, 'j'},    {"export", 1, NULL, 'e'},  {"serve", 0, NULL, 's'},   {"help", 0, NULL, 'h'},
+        {NULL, 0, NULL, 0}};
+    cod_bench_training_options *training = &options->training;
     opterr = 0;
     for (int c; (c = getopt_long(argc, argv, "h", longs, NULL)) != -1;) {
         const long number = optarg ? strtol(optarg, NULL, 10) : 0;
-        int precision = 0;
-        switch (c) {
-        case 'm':
-            b.model_name = optarg;
-            break;
-        case 'k':
-            b.backend_name = optarg;
-            break;
-        case 'b':
-            b.batch = number;
-            break;
-        case 'p':
-            b.patch = number;
-            break;
-        case 't':
-            b.threads = (int)number;
-            break;
-        case 'r':
-            b.repeats = (int)number;
-            break;
-        case 'o':
-            b.per_op = true;
-            break;
-        case 'h':
-            fputs(help, stdout);
-            return COD_EXIT_OK;
-        case 'd':
-            while (cod_precision_names[precision] != NULL && strcmp(cod_precision_names[precision], optarg) != 0)
-                precision++;
-            if (cod_precision_names[precision] == NULL)
-                return cod_cmd_usage("bench", "'%s' is no precision: auto, f32 or bf16", optarg);
-            b.precision = (cod_precision)precision;
-            break;
-        default:
+        if (c == 'm')
+            training->model = optarg;
+        else if (c == 'k')
+            training->backend = optarg;
+        else if (c == 'b')
+            training->batch = number;
+        else if (c == 'p')
+            training->patch = number;
+        else if (c == 't')
+            training->threads = (int)number;
+        else if (c == 'r')
+            options->repeats = (int)number;
+        else if (c == 'o')
+            options->each_op = true;
+        else if (c == 'j')
+            options->json = true;
+        else if (c == 'e')
+            options->export_folder = optarg;
+        else if (c == 's')
+            options->serve = true;
+        else if (c == 'd' && set_precision(optarg, &training->precision))
+            continue;
+        else if (c == 'd')
+            return cod_cmd_usage("bench", "'%s' is no precision: auto, f32 or bf16", optarg);
+        else if (c == 'h')
+            return fputs(help, stdout) < 0 ? COD_EXIT_FAILED : COD_EXIT_OK;
+        else
             return cod_cmd_usage("bench", "there is no option '%s', or its value is missing", argv[optind - 1]);
-        }
     }
-    if (b.batch < 1 || b.patch < 1 || b.threads < 1 || b.repeats < 1 || b.repeats > 101)
-        return cod_cmd_usage("bench", "batch, patch, threads and repeats (at most 101) must be at least 1");
-    const cod_status status = run(&b, argv + optind, argc - optind);
-    const int code = status == COD_OK ? COD_EXIT_OK : cod_cmd_failed(status);
-    clear(&b);
-    return code;
+    if (training->batch < 1 || training->patch < 1 || training->threads < 1 || options->repeats < 1 ||
+        options->repeats > COD_BENCH_MAX_REPEATS)
+        return cod_cmd_usage("bench", "batch, patch, threads and repeats (at most %d) must be at least 1",
+                             COD_BENCH_MAX_REPEATS);
+    return -1;
+}
+
+int cod_bench_step(int argc, char **argv)
+{
+    step_options options = {.training = {.model = "srresnet", .backend = "cpu", .batch = 16, .patch = 24, .threads = 1},
+                            .repeats = 7};
+    const int code = parse(argc, argv, &options);
+    if (code >= 0)
+        return code;
+    options.training.settings = argv + optind;
+    options.training.setting_count = argc - optind;
+    const cod_status status = run(&options);
+    return status == COD_OK ? COD_EXIT_OK : cod_cmd_failed(status);
 }

@@ -1,17 +1,11 @@
+#include "cpu/bench.h"
+
 #include "core/memory.h"
+#include "core/statistics.h"
 #include "core/trace.h"
-#include "cpu/cpu.h"
 #include "cpu/cpu_internal.h"
 
-#include <stdlib.h>
-
 enum { MAX_REPEATS = 101 };
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 static cpu_conv_problem problem_of(const cod_op *op)
 {
@@ -48,8 +42,7 @@ static cod_status time_runs(cpu_conv *conv, const cpu_conv_info *info, char *mem
         COD_TRY(cpu_conv_execute(conv, 0, x, packed, bias, y, scratch));
         times[i < 0 ? 0 : i] = 1e3 * (cod_clock_s() - begin);
     }
-    qsort(times, (size_t)repeats, sizeof *times, by_value);
-    *ms = times[repeats / 2];
+    *ms = cod_median(times, (size_t)repeats);
     return COD_OK;
 }
 

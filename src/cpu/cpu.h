@@ -37,12 +37,4 @@
 
 extern const cod_backend cod_cpu_backend;
 
-/**
- * Times the convolution of `op` (CONV2D or one of its gradients; its views' memory is not used) alone, in the layouts that
- * oneDNN likes best: the limit that a step is measured against.
- *
- * @param[out] ms  median of `repeats` runs, after two for warming up
- */
-COD_MUST_CHECK cod_status cod_cpu_bench_convolution(cod_device *device, const cod_op *op, int repeats, double *ms);
-
 #endif

@@ -397,8 +397,7 @@ static cod_status run_plan(cod_program *program, size_t index)
     return COD_OK;
 }
 
-/** Folds and packs the weights again where they changed since the last run. */
-static cod_status prepare(cod_program *program)
+cod_status cod_program_prepare(cod_program *program)
 {
     const cod_weights *weights = program->executable->weights;
     if (program->prepared && program->prepared_version == weights->version &&
@@ -417,7 +416,7 @@ static cod_status prepare(cod_program *program)
 
 cod_status cod_program_run(cod_program *program, cod_bucket_ready ready, void *context)
 {
-    COD_TRY(prepare(program));
+    COD_TRY(cod_program_prepare(program));
     program->executable->weights->state_version += program->moves_state;
     for (size_t s = 0; s < program->segment_count; s++) {
         const segment *part = &program->segments[s];
@@ -440,6 +439,6 @@ bool cod_program_op(const cod_program *program, size_t index, cod_op *out)
 
 cod_status cod_program_run_op(cod_program *program, size_t index)
 {
-    COD_TRY(prepare(program));
+    COD_TRY(cod_program_prepare(program));
     return run_plan(program, index);
 }

@@ -72,6 +72,8 @@ typedef cod_status (*cod_bucket_ready)(void *context, size_t index);
 /** Runs a program; packs the weights first when their version changed. `ready` may be NULL. */
 COD_MUST_CHECK cod_status cod_program_run(cod_program *program, cod_bucket_ready ready, void *context);
 
+/** Folds and packs the weights where they changed since the last run, as running does by itself. */
+COD_MUST_CHECK cod_status cod_program_prepare(cod_program *program);
 /** Ops of a program in order, for benches: name, kind and flops; false past the last. */
 bool cod_program_op(const cod_program *program, size_t index, cod_op *out);
 /** Runs one op alone. */

@@ -1,0 +1,148 @@
+#include "tools/bench_training.h"
+
+#include "core/rng.h"
+#include "infer/model_file.h"
+#include "io/file.h"
+#include "io/safetensors.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const batch_names[] = {"input", "target"};
+enum { BATCH_PARTS = 2 };
+
+static cod_status set_model_option(cod_bench_training *t, void *options, const char *text)
+{
+    const char *equals = strchr(text, '=');
+    COD_REQUIRE(equals != NULL, "'%s' is not option=value", text);
+    char key[64];
+    snprintf(key, sizeof key, "%.*s", (int)(equals - text), text);
+    const cod_option *option = cod_option_find(t->kind->table, key);
+    COD_REQUIRE(option != NULL, "model '%s' has no option '%s'", t->kind->name, key);
+    const char *value = equals + 1;
+    if (cod_option_set(option, options, &value, 1, &t->arena) != COD_OK)
+        return cod_fail_prefix(COD_ERR_ARGUMENT, "%s", key);
+    return COD_OK;
+}
+
+static cod_status build_model(cod_bench_training *t, const cod_bench_training_options *options, int64_t *channels)
+{
+    t->kind = cod_model_kind_find(options->model);
+    COD_REQUIRE(t->kind != NULL, "there is no model '%s'; `codistill models` lists them", options->model);
+    void *values = cod_arena_alloc(&t->arena, t->kind->table->struct_bytes);
+    COD_REQUIRE_MEMORY(values);
+    COD_TRY(cod_options_set_defaults(t->kind->table, values, &t->arena));
+    for (int i = 0; i < options->setting_count; i++)
+        COD_TRY(set_model_option(t, values, options->settings[i]));
+    *channels = t->kind->input_channels(values);
+    return cod_model_build(t->kind, values, &t->model);
+}
+
+/** Values from 0 to 1, a function of the part alone. */
+static cod_status fill_batch(cod_bench_training *t)
+{
+    for (uint32_t part = 0; part < BATCH_PARTS; part++) {
+        const cod_view view = cod_executable_input(t->executable, batch_names[part]);
+        const size_t count = (size_t)cod_shape_count(view.shape);
+        float *values = malloc(count * sizeof *values);
+        COD_REQUIRE_MEMORY(values);
+        cod_rng rng = cod_rng_open(1, 0, 0, 0, COD_RNG_TEST, part);
+        for (size_t i = 0; i < count; i++)
+            values[i] = (float)cod_rng_uniform(&rng);
+        const cod_status status =
+            t->backend->upload(t->device, NULL, view.buffer, view.offset, values, count * sizeof *values);
+        free(values);
+        COD_TRY(status);
+    }
+    return COD_OK;
+}
+
+cod_status cod_bench_training_open(const cod_bench_training_options *options, cod_bench_training *t)
+{
+    int64_t channels = 0;
+    *t = (cod_bench_training){0};
+    COD_TRY(build_model(t, options, &channels));
+    t->backend = cod_backend_find(options->backend);
+    COD_REQUIRE(t->backend != NULL, "there is no backend '%s'", options->backend);
+    COD_TRY(t->backend->open(&(cod_device_options){.threads = options->threads}, &t->device));
+    COD_TRY(cod_precision_dtype(options->precision, t->backend, t->device, &t->activation));
+    const cod_value target = cod_graph_input_like(t->model.graph, "target", t->model.output);
+    t->loss = cod_graph_loss(t->model.graph, "task", t->model.output, target, (cod_loss_spec){.kind = COD_LOSS_L1});
+    COD_TRY(cod_weights_init(&t->weights, t->backend, t->device, t->model.graph, COD_F32, true));
+    COD_TRY(cod_weights_fill_initial(&t->weights, 1));
+    const cod_input_shape input = {"input", {options->batch, options->patch, options->patch, channels}};
+    const cod_program_spec spec = {.name = "step", .trains = "model", .losses = {t->loss}};
+    const cod_compile_options compile = {.activation = t->activation, .inputs = &input, .input_count = 1};
+    COD_TRY(cod_compile(t->model.graph, &t->weights, &compile, &spec, 1, &t->executable));
+    t->program = cod_executable_program(t->executable, "step");
+    const cod_optimiser_options adam = {.kind = COD_OPT_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8};
+    COD_TRY(cod_optimiser_create(&t->weights, 0, &adam, &t->optimiser));
+    return fill_batch(t);
+}
+
+void cod_bench_training_close(cod_bench_training *t)
+{
+    cod_optimiser_destroy(t->optimiser);
+    cod_executable_destroy(t->executable);
+    if (t->weights.backend != NULL)
+        cod_weights_clear(&t->weights);
+    cod_model_clear(&t->model);
+    if (t->device != NULL)
+        t->backend->close(t->device);
+    cod_arena_clear(&t->arena);
+    *t = (cod_bench_training){0};
+}
+
+cod_status cod_bench_training_update(cod_bench_training *t)
+{
+    return cod_optimiser_step(t->optimiser, 1e-4, ++t->steps);
+}
+
+cod_status cod_bench_training_step(cod_bench_training *t)
+{
+    COD_TRY(cod_program_run(t->program, NULL, NULL));
+    return cod_bench_training_update(t);
+}
+
+cod_status cod_bench_training_loss(cod_bench_training *t, float *loss)
+{
+    return cod_executable_loss(t->executable, t->loss, loss);
+}
+
+static cod_status export_batch(cod_bench_training *t, const char *path)
+{
+    cod_st_tensor tensors[BATCH_PARTS];
+    float *values[BATCH_PARTS] = {NULL};
+    cod_status status = COD_OK;
+    for (size_t part = 0; part < BATCH_PARTS && status == COD_OK; part++) {
+        const cod_view view = cod_executable_input(t->executable, batch_names[part]);
+        const size_t bytes = (size_t)cod_shape_count(view.shape) * sizeof(float);
+        values[part] = malloc(bytes);
+        if (values[part] == NULL)
+            status = cod_fail(COD_ERR_MEMORY, "%zu bytes for a copy of the batch", bytes);
+        else
+            status = t->backend->download(t->device, NULL, values[part], view.buffer, view.offset, bytes);
+        tensors[part] = (cod_st_tensor){.name = batch_names[part],
+                                        .dtype = COD_ST_F32,
+                                        .rank = 4,
+                                        .shape = {view.shape.n, view.shape.h, view.shape.w, view.shape.c},
+                                        .data = values[part]};
+    }
+    if (status == COD_OK)
+        status = cod_st_write(path, tensors, BATCH_PARTS, NULL, 0);
+    for (size_t part = 0; part < BATCH_PARTS; part++)
+        free(values[part]);
+    return status;
+}
+
+cod_status cod_bench_training_export(cod_bench_training *t, const char *folder)
+{
+    char *model = cod_path_join(&t->arena, folder, "model.safetensors");
+    char *batch = cod_path_join(&t->arena, folder, "batch.safetensors");
+    COD_REQUIRE_MEMORY(model);
+    COD_REQUIRE_MEMORY(batch);
+    COD_TRY(cod_folder_create(folder));
+    COD_TRY(cod_model_save_weights(model, &t->model, &t->weights, NULL, 0));
+    return export_batch(t, batch);
+}

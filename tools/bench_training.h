@@ -1,0 +1,53 @@
+/**
+ * @file
+ * A training step without a data set, for benches: a model with its initial weights, one batch of random pictures, L1, Adam.
+ */
+#ifndef COD_TOOLS_BENCH_TRAINING_H
+#define COD_TOOLS_BENCH_TRAINING_H
+
+#include "infer/upscaler.h"
+#include "nn/compile.h"
+#include "nn/model.h"
+#include "nn/optimiser.h"
+
+typedef struct cod_bench_training_options {
+    const char *model, *backend;
+    int64_t batch, patch; /**< patch: side of the low-resolution crops */
+    cod_precision precision;
+    int threads;
+    char **settings; /**< [setting_count] "option=value" of the model; borrowed */
+    int setting_count;
+} cod_bench_training_options;
+
+/** Zeroed = none. */
+typedef struct cod_bench_training {
+    const cod_model_kind *kind;
+    const cod_backend *backend;
+    cod_device *device;
+    cod_dtype activation;
+    cod_model model;
+    cod_weights weights;
+    cod_value loss;
+    cod_executable *executable;
+    cod_program *program;
+    cod_optimiser *optimiser;
+    int64_t steps; /**< done */
+    cod_arena arena;
+} cod_bench_training;
+
+/** @param[out] training  new; cod_bench_training_close(), also after a failure */
+COD_MUST_CHECK cod_status cod_bench_training_open(const cod_bench_training_options *options,
+                                                  cod_bench_training *training);
+void cod_bench_training_close(cod_bench_training *training);
+
+/** Forward, backward, Adam with rate 1e-4, as in training. */
+COD_MUST_CHECK cod_status cod_bench_training_step(cod_bench_training *training);
+/** The update alone, after the program's ops were run one by one. */
+COD_MUST_CHECK cod_status cod_bench_training_update(cod_bench_training *training);
+/** The loss before the last update. */
+COD_MUST_CHECK cod_status cod_bench_training_loss(cod_bench_training *training, float *loss);
+
+/** Writes the weights as they are (model.safetensors) and the batch (batch.safetensors: input, target, NHWC) into `folder`. */
+COD_MUST_CHECK cod_status cod_bench_training_export(cod_bench_training *training, const char *folder);
+
+#endif
