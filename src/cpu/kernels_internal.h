@@ -89,6 +89,22 @@ typedef struct cpu_product {
     bool accumulate;
 } cpu_product;
 
+/** Bᵀ d B of Winograd tiles that lie beside each other -> 16 positions of `channels` elements, whole vectors. */
+typedef struct cpu_winograd_strip {
+    const char *const *columns; /**< [2·tiles + 2][4] pixels, from top to bottom */
+    int64_t tiles, channels;
+    char *v;
+    int64_t tile_bytes, position_bytes;
+} cpu_winograd_strip;
+
+/** One lane of the transforms of two tiles of bf16, or of the first alone in f32, for each channel. */
+typedef struct cpu_winograd_lanes {
+    const char *const *first, *const *second; /**< their columns of pixels */
+    int64_t channels;
+    char *v;
+    int64_t position_bytes;
+} cpu_winograd_lanes;
+
 /** The four pixels of a Winograd tile: y (+)= activation(Aᵀ m A + bias). */
 typedef struct cpu_winograd_output {
     const float *m; /**< of 16 positions */
@@ -151,11 +167,9 @@ typedef struct cpu_kernels {
     void (*narrow_pair)(const char *x, int64_t pixel_bytes, int64_t pixels, int64_t channels, bool bf16, int32_t *lanes,
                         int64_t lane_stride);
     void (*product)(const cpu_product *p, bool bf16);
-    /** Bᵀ d B of a tile's 16 pixels -> 16 positions of `channels` elements; whole vectors are written. */
-    void (*winograd_tile)(const char *const *pixels, int64_t channels, bool bf16, char *v, int64_t position_bytes);
-    /** The same with lanes over tiles: two tiles of bf16 to a lane, or the first alone in f32. `gradient`: A dy Aᵀ of 4 pixels. */
-    void (*winograd_tiles)(const char *const *first, const char *const *second, int64_t channels, bool gradient,
-                           bool bf16, char *v, int64_t position_bytes);
+    void (*winograd_strip)(const cpu_winograd_strip *p, bool bf16);
+    /** Bᵀ d B, or where `gradient` A dy Aᵀ of columns of two pixels. */
+    void (*winograd_lanes)(const cpu_winograd_lanes *p, bool gradient, bool bf16);
     void (*winograd_output)(const cpu_winograd_output *p);
     /** G g Gᵀ of taps[3·3][channels], mirrored in both directions where `flip`. */
     void (*winograd_weights)(const float *taps, int64_t channels, bool flip, bool bf16, char *u,

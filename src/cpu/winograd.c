@@ -16,7 +16,9 @@ enum {
     FORWARD_BYTES = 192 * 1024,  /**< of a block's transformed inputs */
     GRADIENT_BYTES = 512 * 1024, /**< of a chunk's transformed inputs and gradients, a thread */
     GROUP_TILES = 8,             /**< of a gradient's transforms, for one task */
-    SKEW_BYTES = 64,             /**< keeps positions from sharing a set of the first-level cache */
+    STRIP_TILES = 64,
+    STRIP_COLUMNS = 2 * STRIP_TILES + 2,
+    SKEW_BYTES = 64, /**< keeps positions from sharing a set of the first-level cache */
 };
 
 typedef struct winograd_state {
@@ -107,29 +109,37 @@ static winograd_place place_of(const winograd_state *s, int64_t tile)
     return (winograd_place){row / s->tiles_h, row % s->tiles_h * 2, tile % s->tiles_w * 2};
 }
 
-/** Pixels of a square; `outside` for those that are not in the image. */
-static void square(const winograd_state *s, const cod_view *view, winograd_place at, int side, char *outside,
-                   char **pixels)
+/**
+ * Columns of `height` pixels from top to bottom, beside each other, the first at column x and line y; `outside` where they are
+ * not in the image.
+ */
+static void columns_of(const winograd_state *s, const cod_view *view, winograd_place at, int64_t columns, int height,
+                       char *outside, char **pixels)
 {
     const int64_t bytes = view->pixel_stride * (view->dtype == COD_BF16 ? 2 : 4);
     char *image = (char *)cod_view_host(view) + at.n * s->h * s->w * bytes;
-    for (int i = 0; i < side; i++) {
-        for (int k = 0; k < side; k++) {
+    for (int64_t k = 0; k < columns; k++) {
+        for (int i = 0; i < height; i++) {
             const int64_t y = at.y + i, x = at.x + k;
             const bool inside = y >= 0 && y < s->h && x >= 0 && x < s->w;
-            pixels[i * side + k] = inside ? image + (y * s->w + x) * bytes : outside;
+            pixels[k * height + i] = inside ? image + (y * s->w + x) * bytes : outside;
         }
     }
 }
 
-static void input_pixels(const winograd_state *s, int64_t tile, const char **pixels)
+/** Tiles from `tile` on that lie beside each other, as far as `end` and STRIP_TILES allow. */
+static int64_t strip_length(const winograd_state *s, int64_t tile, int64_t end)
+{
+    const int64_t row = s->tiles_w - tile % s->tiles_w, left = end - tile, most = row < left ? row : left;
+    return most < STRIP_TILES ? most : STRIP_TILES;
+}
+
+/** The columns that a strip's transform reads: one more on either side than the outputs. */
+static void input_columns(const winograd_state *s, int64_t tile, int64_t tiles, char **pixels)
 {
     winograd_place at = place_of(s, tile);
-    char *found[POSITIONS];
     at.y--, at.x--;
-    square(s, s->from, at, 4, s->zeros, found);
-    for (int i = 0; i < POSITIONS; i++)
-        pixels[i] = found[i];
+    columns_of(s, s->from, at, 2 * tiles + 2, 4, s->zeros, pixels);
 }
 
 /** Products of one block's transformed inputs with the weights of some outputs, and these outputs. */
@@ -159,13 +169,18 @@ static void finish_block(const winograd_run *run, const char *v, float *m, int64
                                .slope = run->slope != NULL ? run->slope + column : NULL,
                                .bf16 = s->to->dtype == COD_BF16,
                                .accumulate = run->plan->op.accumulate};
-    for (int64_t t = 0; t < count; t++) {
-        square(s, s->to, place_of(s, first + t), 2, NULL, out.pixels);
-        for (int i = 0; i < 4; i++)
-            if (out.pixels[i] != NULL)
-                out.pixels[i] += column * (out.bf16 ? 2 : 4);
-        out.m = m + t * columns;
-        kernels->winograd_output(&out);
+    for (int64_t t = 0, strip; t < count; t += strip) {
+        char *pixels[4 * STRIP_TILES];
+        strip = strip_length(s, first + t, first + count);
+        columns_of(s, s->to, place_of(s, first + t), 2 * strip, 2, NULL, pixels);
+        for (int64_t k = 0; k < strip; k++) {
+            for (int i = 0; i < 4; i++) {
+                char *pixel = pixels[4 * k + i % 2 * 2 + i / 2];
+                out.pixels[i] = pixel != NULL ? pixel + column * (out.bf16 ? 2 : 4) : NULL;
+            }
+            out.m = m + (t + k) * columns;
+            kernels->winograd_output(&out);
+        }
     }
 }
 
@@ -176,11 +191,17 @@ static void block_task(void *context, int64_t i, int thread)
     const int64_t first = i * s->block, left = s->tiles - first, count = left < s->block ? left : s->block;
     char *v = thread_scratch(run, thread);
     float *m = (float *)(void *)(v + POSITIONS * s->position_bytes);
-    for (int64_t t = 0; t < count; t++) {
-        const char *pixels[POSITIONS];
-        input_pixels(s, first + t, pixels);
-        run->plan->device->kernels->winograd_tile(pixels, s->inputs, s->bf16, v + t * s->inputs * s->element,
-                                                  s->position_bytes);
+    for (int64_t t = 0, tiles; t < count; t += tiles) {
+        char *pixels[STRIP_COLUMNS * 4];
+        tiles = strip_length(s, first + t, first + count);
+        input_columns(s, first + t, tiles, pixels);
+        const cpu_winograd_strip strip = {.columns = (const char *const *)pixels,
+                                          .tiles = tiles,
+                                          .channels = s->inputs,
+                                          .v = v + t * s->inputs * s->element,
+                                          .tile_bytes = s->inputs * s->element,
+                                          .position_bytes = s->position_bytes};
+        run->plan->device->kernels->winograd_strip(&strip, s->bf16);
     }
     for (int64_t column = 0; column < s->outputs; column += OUTPUT_BLOCK)
         finish_block(run, v, m, first, count, column);
@@ -221,25 +242,32 @@ static void transform_task(void *context, int64_t i, int thread)
     const winograd_run *run = context;
     const winograd_state *s = run->s;
     const cpu_kernels *kernels = run->plan->device->kernels;
-    const int64_t end = (i + 1) * GROUP_TILES < run->count ? (i + 1) * GROUP_TILES : run->count;
-    for (int64_t t = i * GROUP_TILES; t < end; t += s->per_lane) {
-        const char *x[2][POSITIONS];
-        char *dy[2][4];
-        for (int64_t k = 0; k < s->per_lane; k++) {
-            const int64_t tile = run->first + t + k;
-            if (t + k < run->count) {
-                input_pixels(s, tile, x[k]);
-                square(s, s->to, place_of(s, tile), 2, s->zeros, dy[k]);
-                continue;
-            }
-            for (int p = 0; p < POSITIONS; p++)
-                x[k][p] = dy[k][p % 4] = s->zeros;
+    char *x[GROUP_TILES][POSITIONS], *dy[GROUP_TILES][4];
+    const int64_t left = run->count - i * GROUP_TILES, count = left < GROUP_TILES ? left : GROUP_TILES;
+    for (int64_t t = 0; t < GROUP_TILES; t++) {
+        const int64_t tile = run->first + i * GROUP_TILES + t;
+        if (t < count) {
+            input_columns(s, tile, 1, x[t]);
+            columns_of(s, s->to, place_of(s, tile), 2, 2, s->zeros, dy[t]);
+            continue;
         }
-        const int64_t lane = t / s->per_lane;
-        kernels->winograd_tiles(x[0], x[1], s->inputs, false, s->bf16, chunk_x(run) + lane * s->inputs * 4,
-                                s->position_bytes);
-        kernels->winograd_tiles((const char *const *)dy[0], (const char *const *)dy[1], s->outputs, true, s->bf16,
-                                chunk_dy(run) + lane * s->outputs * 4, s->other_bytes);
+        for (int p = 0; p < POSITIONS; p++)
+            x[t][p] = dy[t][p % 4] = s->zeros;
+    }
+    for (int64_t t = 0; t < count; t += s->per_lane) {
+        const int64_t lane = (i * GROUP_TILES + t) / s->per_lane, second = t + s->per_lane - 1;
+        const cpu_winograd_lanes of_x = {.first = (const char *const *)x[t],
+                                         .second = (const char *const *)x[second],
+                                         .channels = s->inputs,
+                                         .v = chunk_x(run) + lane * s->inputs * 4,
+                                         .position_bytes = s->position_bytes};
+        const cpu_winograd_lanes of_dy = {.first = (const char *const *)dy[t],
+                                          .second = (const char *const *)dy[second],
+                                          .channels = s->outputs,
+                                          .v = chunk_dy(run) + lane * s->outputs * 4,
+                                          .position_bytes = s->other_bytes};
+        kernels->winograd_lanes(&of_x, false, s->bf16);
+        kernels->winograd_lanes(&of_dy, true, s->bf16);
     }
 }
 
