@@ -104,7 +104,7 @@ static void numbers_keep_all_their_bits(void **state)
     static const double numbers[] = {1.0 / 3, -0.0, 9007199254740993.0, 5e-324, -1.0 / 0.0};
     cod_checkpoint checkpoint = {0};
     cod_st_file *file = NULL;
-    char key[8];
+    char key[16];
     for (int i = 0; i < 5; i++) {
         snprintf(key, sizeof key, "n%d", i);
         assert_ok(cod_checkpoint_add_number(&checkpoint, key, numbers[i]));
