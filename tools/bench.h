@@ -7,6 +7,8 @@
 
 /** Times a training step op by op. */
 int cod_bench_step(int argc, char **argv);
+/** Times a model on a whole picture. */
+int cod_bench_upscale(int argc, char **argv);
 /** Times the bucketed all-reduce against MPI's blocking one. */
 int cod_bench_allreduce_command(int argc, char **argv);
 

@@ -25,6 +25,7 @@ static const char help[] =
     "  --threads N        (1)\n"
     "  --repeats N        steps measured, after 2 for warming up (7)\n"
     "  --backend NAME     (cpu)\n"
+    "  --no-autotune      fixed implementations, instead of those that are timed to be fastest\n"
     "  --ops              also a row for each op, not for each kind alone\n"
     "  --json             everything as one object, each op included\n"
     "  --export DIR       first writes the weights and the batch to DIR as safetensors, for comparison with others\n"
@@ -225,10 +226,11 @@ static bool set_precision(const char *name, cod_precision *precision)
 static int parse(int argc, char **argv, step_options *options)
 {
     static const struct option longs[] = {
-        {"model", 1, NULL, 'm'},   {"batch", 1, NULL, 'b'},   {"patch", 1, NULL, 'p'},   {"precision", 1, NULL, 'd'},
-        {"threads", 1, NULL, 't'}, {"repeats", 1, NULL, 'r'}, {"backend", 1, NULL, 'k'}, {"ops", 0, NULL, 'o'},
-        {"json", 0, NULL, 'j'},    {"export", 1, NULL, 'e'},  {"serve", 0, NULL, 's'},   {"help", 0, NULL, 'h'},
-        {NULL, 0, NULL, 0}};
+        {"model", 1, NULL, 'm'},       {"batch", 1, NULL, 'b'},   {"patch", 1, NULL, 'p'},
+        {"precision", 1, NULL, 'd'},   {"threads", 1, NULL, 't'}, {"repeats", 1, NULL, 'r'},
+        {"backend", 1, NULL, 'k'},     {"ops", 0, NULL, 'o'},     {"json", 0, NULL, 'j'},
+        {"no-autotune", 0, NULL, 'a'}, {"export", 1, NULL, 'e'},  {"serve", 0, NULL, 's'},
+        {"help", 0, NULL, 'h'},        {NULL, 0, NULL, 0}};
     cod_bench_training_options *training = &options->training;
     opterr = 0;
     for (int c; (c = getopt_long(argc, argv, "h", longs, NULL)) != -1;) {
@@ -249,6 +251,8 @@ static int parse(int argc, char **argv, step_options *options)
             options->each_op = true;
         else if (c == 'j')
             options->json = true;
+        else if (c == 'a')
+            training->no_autotune = true;
         else if (c == 'e')
             options->export_folder = optarg;
         else if (c == 's')

@@ -65,7 +65,8 @@ cod_status cod_bench_training_open(const cod_bench_training_options *options, co
     COD_TRY(build_model(t, options, &channels));
     t->backend = cod_backend_find(options->backend);
     COD_REQUIRE(t->backend != NULL, "there is no backend '%s'", options->backend);
-    COD_TRY(t->backend->open(&(cod_device_options){.threads = options->threads}, &t->device));
+    const cod_device_options device = {.threads = options->threads, .no_autotune = options->no_autotune};
+    COD_TRY(t->backend->open(&device, &t->device));
     COD_TRY(cod_precision_dtype(options->precision, t->backend, t->device, &t->activation));
     const cod_value target = cod_graph_input_like(t->model.graph, "target", t->model.output);
     t->loss = cod_graph_loss(t->model.graph, "task", t->model.output, target, (cod_loss_spec){.kind = COD_LOSS_L1});

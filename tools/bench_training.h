@@ -15,7 +15,8 @@ typedef struct cod_bench_training_options {
     int64_t batch, patch; /**< patch: side of the low-resolution crops */
     cod_precision precision;
     int threads;
-    char **settings; /**< [setting_count] "option=value" of the model; borrowed */
+    bool no_autotune; /**< as in cod_device_options */
+    char **settings;  /**< [setting_count] "option=value" of the model; borrowed */
     int setting_count;
 } cod_bench_training_options;
 

@@ -16,7 +16,7 @@ expect() {
     fi
 }
 
-for script in tools/*.sh .ci/run; do
+for script in tools/*.sh tools/bench/*.sh .ci/run; do
     expect 0 "" bash -n "$script"
 done
 expect 0 "usage: tools/setup.sh" tools/setup.sh --help
@@ -29,6 +29,18 @@ expect 2 "unknown option '--frobnicate'" tools/test.sh --frobnicate
 expect 2 "--filter needs" tools/test.sh --filter
 expect 2 "--jobs needs" tools/test.sh --jobs none
 expect 2 "unknown option '--frobnicate'" .ci/run --frobnicate
+
+# The comparisons, from another folder.
+for script in step_vs_pytorch upscale_vs_onnxruntime; do
+    path=$PWD/tools/bench/$script.sh
+    expect 0 "usage: tools/bench/$script.sh" env -C / "$path" --help
+    expect 2 "unrecognized arguments: --frobnicate" "$path" --frobnicate
+    expect 2 "--threads is a list" "$path" --threads 0
+    expect 1 "$script: /nowhere/codistill is not there" "$path" --codistill /nowhere/codistill
+done
+expect 2 "there is no variant f64-eager" tools/bench/step_vs_pytorch.sh --codistill /bin/true --variants f64-eager
+expect 2 "--data needs --model" tools/bench/upscale_vs_onnxruntime.sh --codistill /bin/true --data .
+expect 2 "is no WIDTHxHEIGHT" tools/bench/upscale_vs_onnxruntime.sh --codistill /bin/true --size 3
 
 # A machine where dpkg-query knows nothing, apt-get fails, and then works: one retry, then a clear word.
 fake=$(mktemp -d)

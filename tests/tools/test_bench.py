@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""`codistill bench step` and `bench upscale` on a tiny model: their tables, JSON, files and messages. No time is asserted.
+
+usage: test_bench.py CODISTILL
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+PROGRAM = os.path.abspath(sys.argv[1])
+TINY = ["--batch", "2", "--patch", "8", "--repeats", "1", "--no-autotune", "blocks=1", "channels=8"]
+
+
+def bench(*arguments, code=0, stdin=""):
+    done = subprocess.run([PROGRAM, "bench", *arguments], input=stdin, capture_output=True, text=True)
+    assert done.returncode == code, f"{arguments}: {done.returncode} instead of {code}\n{done.stdout}{done.stderr}"
+    return done.stdout if code == 0 else done.stderr
+
+
+def table():
+    text = bench("step", *TINY, "--ops")
+    for part in ("peak, measured now: f32", "conv2d_backward_weights", "pack weights", "optimiser (adam)", "GFLOP/s", "GB/s", "of peak",
+                 "peak RSS", "first finished step", "convolutions alone"):
+        assert part in text, f"no '{part}' in\n{text}"
+
+
+def numbers():
+    result = json.loads(bench("step", *TINY, "--json"))
+    assert result["model"] == "srresnet" and result["parameters"] > 1000 and 0 < result["loss"] < 10
+    for key in ("step_ms", "first_step_s", "peak_rss_mib", "arena_mib", "of_peak", "convolutions_ms"):
+        assert result[key] > 0, key
+    assert result["peak"]["f32_gflops"] > 0.01 and result["peak"]["memory_gbytes"] > 0.01
+    kinds = {row["kind"]: row for row in result["kinds"]}
+    assert len(kinds) == len(result["kinds"]) and len(result["ops"]) == sum(row["calls"] for row in kinds.values())
+    for kind, row in kinds.items():
+        parts = [op["ms"] for op in result["ops"] if op["kind"] == kind]
+        assert abs(sum(parts) - row["ms"]) < 1e-6 + 1e-6 * row["ms"], kind
+    assert kinds["conv2d"]["gflops"] > 0 and kinds["conv2d"]["of_peak"] > 0
+    ref = json.loads(bench("step", *TINY, "--json", "--backend", "ref", "--precision", "f32"))
+    cpu = json.loads(bench("step", *TINY, "--json", "--precision", "f32"))
+    assert ref["peak"]["f32_gflops"] is None and ref["convolutions_ms"] is None
+    assert abs(ref["loss"] - cpu["loss"]) < 1e-5, "the backends start from unlike weights or batches"
+
+
+def serves(folder):
+    answers = [json.loads(line) for line in bench("step", *TINY, "--serve", "--export", folder, stdin="go\ngo\n").splitlines()]
+    assert len(answers) == 3 and answers[2]["loss"] < answers[0]["loss"], answers
+    assert sorted(os.listdir(folder)) == ["batch.safetensors", "model.safetensors"]
+
+
+def upscales(folder):
+    model, output = f"{folder}/model.safetensors", f"{folder}/high.f32"
+    assert "9x7 -> 36x28" in bench("upscale", model, "--size", "9x7", "--repeats", "1", "--output", output)
+    assert os.path.getsize(output) == 36 * 28 * 3 * 4
+    os.rename(output, f"{folder}/input.f32")
+    again = [model, "--input", f"{folder}/input.f32", "--output", output]
+    assert len(bench("upscale", *again, "--size", "36x28", "--serve", stdin="go\n").splitlines()) == 2
+    assert "but 35x28 pixels take 11760" in bench("upscale", *again, "--size", "35x28", code=1)
+    assert "is no WIDTHxHEIGHT" in bench("upscale", model, "--size", "9", code=2)
+    assert "is no number" in bench("upscale", model, "--repeats", "0", code=2)
+    assert "one MODEL is wanted" in bench("upscale", code=2)
+    assert "there is no model 'x'" in bench("step", "--model", "x", code=2)
+    assert "has no option 'colour'" in bench("step", "colour=blue", code=2)
+
+
+with tempfile.TemporaryDirectory(prefix="cod-bench-") as scratch:
+    table()
+    numbers()
+    serves(scratch)
+    upscales(scratch)

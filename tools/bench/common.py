@@ -1,0 +1,218 @@
+"""What the comparisons share: environments, servers that take turns, statistics, and words about the machine. Standard library only."""
+import argparse
+import contextlib
+import json
+import math
+import os
+import pathlib
+import select
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PRIORITY = 50
+
+
+class Failure(Exception):
+    """Ends the comparison with one line on standard error. `said`: the last words of the process that failed."""
+
+    def __init__(self, text, said=""):
+        super().__init__(text)
+        self.said = said
+
+
+def warn(text):
+    print(f"warning: {text}", file=sys.stderr, flush=True)
+
+
+def say(text=""):
+    print(text, flush=True)
+
+
+def parser(name, what):
+    p = argparse.ArgumentParser(prog=f"tools/bench/{name}", description=what, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--codistill", metavar="FILE", help="the command to measure (build/release/codistill)")
+    p.add_argument("--pairs", type=int, default=7, metavar="N", help="measured pairs (7)")
+    p.add_argument("--threads", default="1,2", metavar="LIST", help="numbers of threads (1,2)")
+    p.add_argument("--realtime", action="store_true",
+                   help=f"measure at real-time priority {PRIORITY}, pinned to the first processors: for machines that others use too; needs root")
+    p.add_argument("--json", metavar="FILE", help="also writes every time measured")
+    return p
+
+
+def parse(p, argv):
+    arguments = p.parse_args(argv)
+    try:
+        arguments.threads = [int(n) for n in arguments.threads.split(",")]
+        assert all(n >= 1 for n in arguments.threads) and arguments.pairs >= 1
+    except (ValueError, AssertionError):
+        p.error("--threads is a list such as 1,2 and --pairs a number, all at least 1")
+    arguments.codistill = pathlib.Path(arguments.codistill or ROOT / "build/release/codistill").absolute()
+    if not os.access(arguments.codistill, os.X_OK):
+        raise Failure(f"{arguments.codistill} is not there; build it: cmake --preset release && cmake --build --preset release")
+    return arguments
+
+
+def imports(python, modules):
+    test = subprocess.run([python, "-c", f"import {', '.join(modules)}"], capture_output=True)
+    return test.returncode == 0
+
+
+def environment(name, modules, existing):
+    """A Python that imports `modules`: COD_BENCH_VENV's, an existing one, or ~/.cache/codistill/venv-NAME's, made if need be."""
+    chosen = os.environ.get("COD_BENCH_VENV")
+    own = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "codistill" / f"venv-{name}"
+    for folder in [chosen] if chosen else [own, existing]:
+        python = str(pathlib.Path(folder) / "bin/python")
+        if os.access(python, os.X_OK) and imports(python, modules):
+            return python
+    folder = pathlib.Path(chosen or own)
+    python = str(folder / "bin/python")
+    say(f"installing {', '.join(modules)} in {folder} (a minute or two)")
+    for command in ([sys.executable, "-m", "venv", str(folder)], [python, "-m", "pip", "install", "--quiet", *modules]):
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            output = (done.stdout + done.stderr).strip().splitlines()
+            raise Failure(f"`{' '.join(command)}` failed: {' / '.join(output[-3:])}")
+    if not imports(python, modules):
+        raise Failure(f"{python} cannot import {', '.join(modules)} after their installation")
+    return python
+
+
+def describe_machine():
+    """Processor and load, with a warning where others are at work."""
+    info = {}
+    with contextlib.suppress(OSError):
+        for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+            key, _, value = line.partition(":")
+            info.setdefault(key.strip(), value.strip())
+    flags = info.get("flags", "").split()
+    sets = [name for flag, name in (("avx2", "AVX2"), ("avx512f", "AVX-512"), ("avx512_vnni", "AVX512-VNNI"),
+                                    ("avx512_bf16", "AVX512-BF16"), ("amx_bf16", "AMX-BF16"), ("amx_int8", "AMX-INT8")) if flag in flags]
+    load = os.getloadavg()[0]
+    say(f"machine: {info.get('model name', 'unknown')} (family {info.get('cpu family', '?')}, model {info.get('model', '?')}), "
+        f"{len(os.sched_getaffinity(0))} processors, {', '.join(sets) or 'no wide sets'}; load average {load:.2f}")
+    if load > 0.5:
+        warn(f"the machine is in use (load average {load:.2f}): figures may be too slow on both sides; see --realtime")
+    return {"processor": info.get("model name"), "family": info.get("cpu family"), "model": info.get("model"), "sets": sets, "load": load}
+
+
+def check_threads(arguments):
+    """Leaves out numbers of threads that the machine does not have."""
+    here = len(os.sched_getaffinity(0))
+    few = [n for n in arguments.threads if n <= here]
+    if few != arguments.threads:
+        warn(f"{here} processors: no measurement with more threads")
+    if not few:
+        raise Failure("no number of threads is left to measure with")
+    return few
+
+
+class Server:
+    """A process that does one piece of work when started and one for each line sent, answering each with a line of JSON."""
+
+    def __init__(self, command, threads, realtime, **variables):
+        self.name = " ".join(map(str, command))
+        self.errors = tempfile.TemporaryFile("w+")
+        prefix = []
+        if realtime:
+            cpus = sorted(os.sched_getaffinity(0))[:threads]
+            prefix = ["chrt", "-f", str(PRIORITY), "taskset", "-c", ",".join(map(str, cpus))]
+        start = time.monotonic()
+        self.process = subprocess.Popen([*prefix, *map(str, command)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors,
+                                        text=True, env={**os.environ, "OMP_NUM_THREADS": str(threads), **variables})
+        self.answers = [self.read(1800)]
+        self.first_s = time.monotonic() - start
+
+    def read(self, timeout_s=120):
+        ready, _, _ = select.select([self.process.stdout], [], [], timeout_s)
+        line = self.process.stdout.readline() if ready else ""
+        if not line:
+            self.process.kill()
+            code = self.process.wait()
+            self.errors.seek(0)
+            said = " / ".join(self.errors.read().strip().splitlines()[-3:])
+            raise Failure(f"`{self.name}` {f'ended with {code}' if ready else f'gave no answer in {timeout_s} s'}: {said}", said)
+        return json.loads(line)
+
+    def turn(self):
+        """One more piece of work; its answer."""
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+        self.answers.append(self.read())
+        return self.answers[-1]
+
+    def rss_mib(self):
+        """Its largest resident memory so far."""
+        for line in pathlib.Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1024
+        return math.nan
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.errors.close()
+
+
+def take_turns(servers, rounds):
+    """Milliseconds of each server, `rounds` times in turn, in changing order; two rounds before are not counted."""
+    times = [[] for _ in servers]
+    for r in range(-2, rounds):
+        for i in range(len(servers)) if r % 2 == 0 else reversed(range(len(servers))):
+            ms = servers[i].turn()["ms"]
+            time.sleep(0.02)  # lets idle OpenMP threads of the last one fall asleep
+            if r >= 0:
+                times[i].append(ms)
+    return times
+
+
+def median_of(server, rounds):
+    return take_turns([server], rounds)[0]
+
+
+def spread(times):
+    """"median (min … quartile, quartile … max)"."""
+    low, high = quartiles(times)
+    return f"{statistics.median(times):8.1f} ms  (quartiles {low:.1f} and {high:.1f}, from {min(times):.1f} to {max(times):.1f})"
+
+
+def quartiles(times):
+    if len(times) < 2:
+        return times[0], times[0]
+    low, _, high = statistics.quantiles(times, n=4, method="inclusive")
+    return low, high
+
+
+def check_realtime(arguments):
+    if not arguments.realtime:
+        return
+    for tool in ("chrt", "taskset"):
+        if shutil.which(tool) is None:
+            raise Failure(f"--realtime needs {tool} (package util-linux)")
+    if subprocess.run(["chrt", "-f", str(PRIORITY), "true"], capture_output=True).returncode != 0:
+        raise Failure("--realtime: this user may not have real-time priority; run as root")
+    say(f"real-time priority {PRIORITY}, pinned to the first processors")
+
+
+def run(main):
+    """The exit code of a comparison: 0 done, 1 failed, 130 interrupted."""
+    try:
+        main(sys.argv[1:])
+    except Failure as failure:
+        print(f"{pathlib.Path(sys.argv[0]).stem}: {failure}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
