@@ -47,6 +47,10 @@
  * EMA                      param, scalars f32 {1}: decay               ema+ = decay·ema + (1-decay)·param
  * FILL                                                                 y = alpha
  *
+ * CONV2D with attr.int8_range = r > 0 rounds x and w to integers in -127 … 127 (to nearest even, in f32, clamped; NaN in x counts as 0)
+ * and sums them exactly: y = activation(f·Σ round(127/r·x)·round(127/a·w) + b) with f = r/127·a/127, a the output channel's largest |w|;
+ * where f < 1e-30 its w count as zeros, where one of them is not finite its y is NaN. A backend that supports(device, COD_S8) has it.
+ *
  * NORM_* normalise each channel over N, H, W: y = activation(gamma·(x-mean)·inv_std + beta), inv_std = 1/sqrt(var + epsilon) with the
  * biased variance; running statistics move by `momentum` toward the batch's, the variance unbiased (as PyTorch does). The
  * gradient of a fused activation recomputes the pre-activation from x, mean, inv_std, gamma and beta.
@@ -126,11 +130,12 @@ typedef struct cod_op_attr {
     int stride_h, stride_w, pad_h, pad_w;
     int kernel_h, kernel_w;    /**< POOL*; convolutions take theirs from the weight */
     cod_activation activation; /**< ACTIVATION*, CONV2D, LINEAR, NORM_* */
-    float leak;                /**< slope of LEAKY_RELU */
-    float epsilon;             /**< NORM_*, FOLD_NORM, Charbonnier's epsilon, Adam's epsilon */
-    float momentum;            /**< NORM_TRAIN: weight of the new batch (PyTorch's 0.1); SGD's momentum */
-    float alpha, beta;         /**< ADD, FILL; LOSS: constant factor of the gradient (alpha) */
-    int factor;                /**< PIXEL_*, RESIZE* */
+    float int8_range; /**< CONV2D: > 0 = on 8-bit integers, which stand for -int8_range … int8_range of x; see above */
+    float leak;       /**< slope of LEAKY_RELU */
+    float epsilon;    /**< NORM_*, FOLD_NORM, Charbonnier's epsilon, Adam's epsilon */
+    float momentum;   /**< NORM_TRAIN: weight of the new batch (PyTorch's 0.1); SGD's momentum */
+    float alpha, beta; /**< ADD, FILL; LOSS: constant factor of the gradient (alpha) */
+    int factor;        /**< PIXEL_*, RESIZE* */
     cod_resize_mode resize;
     cod_pool_kind pool;
     cod_loss_kind loss;
@@ -186,7 +191,7 @@ typedef struct cod_backend {
     void (*close)(cod_device *device);
     /** One line: library and version, processor, instruction set. Valid while the device lives. */
     const char *(*describe)(cod_device *device);
-    /** Whether activations may have this type, at a speed worth having. */
+    /** Whether activations may have this type, at a speed worth having; COD_S8: whether attr.int8_range may be set. */
     bool (*supports)(cod_device *device, cod_dtype activation);
 
     /** Zeroed memory at a 64-byte boundary or better. */

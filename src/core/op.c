@@ -1,5 +1,7 @@
 #include "core/backend.h"
 
+#include <float.h>
+
 const char *cod_op_kind_name(cod_op_kind kind)
 {
     static const char *const names[COD_OP_KIND_COUNT] = {
@@ -202,6 +204,9 @@ cod_status cod_op_check(const cod_op *op)
                         (long long)a.w, (long long)a.c, (long long)b.n, (long long)b.h, (long long)b.w, (long long)b.c,
                         (long long)y.n, (long long)y.h, (long long)y.w, (long long)y.c);
     }
+    if (!(op->attr.int8_range >= 0 && op->attr.int8_range <= FLT_MAX))
+        return cod_fail(COD_ERR_ARGUMENT, "%s '%s': int8_range is %g", cod_op_kind_name(op->kind),
+                        op->name ? op->name : "", (double)op->attr.int8_range);
     for (size_t i = 0; i < COD_OP_MAX_INPUTS + COD_OP_MAX_OUTPUTS; i++) {
         const cod_view *view = i < COD_OP_MAX_INPUTS ? &op->inputs[i] : &op->outputs[i - COD_OP_MAX_INPUTS];
         if (present(view) &&

@@ -31,6 +31,7 @@ static cod_status choose_isa(cod_device *device)
     COD_TRY(cpu_isa_choose(&own, &library));
     device->kernels = kernels[own];
     device->native_bf16 = own >= CPU_ISA_AVX512_BF16 && library >= CPU_ISA_AVX512_BF16;
+    device->native_int8 = cpu_onednn_has_int8();
     char version[32];
     cpu_onednn_describe(version, sizeof version);
     snprintf(device->description, sizeof device->description, "%s (%s), %s kernels, %d thread%s", version,
@@ -65,7 +66,8 @@ static const char *cpu_describe(cod_device *device)
 
 static bool cpu_supports(cod_device *device, cod_dtype activation)
 {
-    return activation == COD_F32 || (activation == COD_BF16 && device->native_bf16);
+    return activation == COD_F32 || (activation == COD_BF16 && device->native_bf16) ||
+           (activation == COD_S8 && device->native_int8);
 }
 
 static cod_status cpu_buffer_create(cod_device *device, size_t bytes, cod_buffer **out)

@@ -8,13 +8,14 @@
  *
  * Backward data with stride 1 is run as a forward convolution of dy with flipped, transposed weights, because that can add
  * to dx, while oneDNN's own backward data cannot. Views that oneDNN has no fast code for are *staged*: copied to or from a
- * dense image in scratch. Deterministic plans are cut into slices of the batch, each run by one thread and added in order.
+ * dense image in scratch; so is x where it is rounded to integers. Deterministic plans are cut into slices of the batch, each run by one thread and added in order.
  */
 typedef struct conv_state {
     cpu_conv *conv;
     cpu_conv_info info;
-    void *packed;          /**< weights; owned; NULL for weight gradients, which are packed in scratch */
-    float *flipped;        /**< owned; NULL unless `flips` */
+    void *packed;   /**< weights; owned; NULL for weight gradients, which are packed in scratch */
+    float *changed; /**< owned; weights flipped or rounded, to be packed; NULL where they are packed as they are */
+    float *factors; /**< owned; of integers' sums; NULL unless `int8` */
     const cod_view *x, *y; /**< as cpu_conv sees them */
     cpu_image x_image, y_image;
     bool stage_x, stage_y;
@@ -22,6 +23,7 @@ typedef struct conv_state {
     bool add_after;      /**< dx is staged and then added */
     bool activate_after; /**< PReLU */
     bool bias_grad;
+    bool int8;
     int slices;
     /* Byte offsets in the device's scratch. */
     size_t at_x, at_y, at_packed, at_bias, at_conv, at_slope;
@@ -33,7 +35,8 @@ static void conv_destroy(void *memory)
     conv_state *state = memory;
     cpu_conv_destroy(state->conv);
     cod_aligned_free(state->packed);
-    cod_aligned_free(state->flipped);
+    cod_aligned_free(state->changed);
+    cod_aligned_free(state->factors);
     cod_aligned_free(state);
 }
 
@@ -69,7 +72,7 @@ static cpu_image image_of(const cod_view *view, bool linear, int slices)
 static int slices_of(const cod_op *op, int64_t batch)
 {
     enum { MOST_SLICES = 16 };
-    if (!op->deterministic)
+    if (!op->deterministic || op->attr.int8_range > 0) /* integers' sums have no order */
         return 1;
     for (int slices = MOST_SLICES; slices > 1; slices--)
         if (batch % slices == 0)
@@ -90,6 +93,12 @@ static void choose_types(conv_state *state, const cod_device *device, cpu_conv_d
 {
     const bool any_bf16 = state->x_image.dtype == COD_BF16 || state->y_image.dtype == COD_BF16;
     const cod_dtype compute = any_bf16 && device->native_bf16 ? COD_BF16 : COD_F32;
+    if (state->int8) {
+        stage_image(&state->x_image, &state->stage_x, COD_S8);
+        if (state->y_image.dtype == COD_BF16 && !device->native_bf16)
+            stage_image(&state->y_image, &state->stage_y, COD_F32);
+        return;
+    }
     const bool x_result = direction == CPU_CONV_BACKWARD_DATA, y_result = direction == CPU_CONV_FORWARD;
     if (state->x_image.dtype != compute && !(x_result && state->x_image.dtype == COD_F32))
         stage_image(&state->x_image, &state->stage_x, compute);
@@ -114,6 +123,7 @@ static cpu_conv_problem problem_of(const cod_plan *plan, const conv_state *state
         .pad_h = linear ? 0 : attr->pad_h,
         .pad_w = linear ? 0 : attr->pad_w,
         .bias = weights ? cpu_present(&op->outputs[1]) : direction == CPU_CONV_FORWARD && cpu_present(&op->inputs[2]),
+        .factors = state->factors,
         .lanes = state->slices,
     };
     if (direction == CPU_CONV_FORWARD) {
@@ -208,6 +218,8 @@ static cod_status lay_out_scratch(cod_plan *plan, conv_state *state, cpu_conv_di
         state->at_packed = take(&used, slices * state->packed_step);
         state->at_bias = take(&used, slices * state->bias_step);
     }
+    if (state->int8)
+        state->at_bias = take(&used, (size_t)state->y_image.shape.c * sizeof(float));
     if (state->activate_after)
         state->at_slope = take(&used, 3 * (size_t)cpu_padded(state->y_image.shape.c) * sizeof(float));
     return cpu_plan_need_scratch(plan, used);
@@ -227,10 +239,11 @@ static cod_status conv_prepare(cod_plan *plan)
 {
     conv_state *state = plan->state;
     const cod_view *w = &plan->op.inputs[1];
-    if (!state->flips)
-        return cpu_conv_pack(state->conv, cod_view_host(w), state->packed);
-    flip_weights(cod_view_host(w), state->flipped, w->shape);
-    return cpu_conv_pack(state->conv, state->flipped, state->packed);
+    if (state->int8)
+        cpu_int8_weights(plan, state->changed, state->factors);
+    else if (state->flips)
+        flip_weights(cod_view_host(w), state->changed, w->shape);
+    return cpu_conv_pack(state->conv, state->changed ? state->changed : cod_view_host(w), state->packed);
 }
 
 /** Copies between a view and its dense stand-in of the compute type. */
@@ -240,6 +253,7 @@ typedef struct stage_run {
     cpu_chunks chunks;
     int64_t channels;
     bool accumulate;
+    float int8_factor;
 } stage_run;
 
 static void stage_chunk(void *context, int64_t i, int thread)
@@ -247,6 +261,11 @@ static void stage_chunk(void *context, int64_t i, int thread)
     (void)thread;
     const stage_run *run = context;
     const int64_t first = i * run->chunks.size;
+    if (run->int8_factor != 0) {
+        run->device->kernels->quantise(cpu_rows_from(run->from, first), (int8_t *)run->to.data + first * run->channels,
+                                       cpu_chunk_length(&run->chunks, i), run->channels, run->int8_factor);
+        return;
+    }
     run->device->kernels->add(cpu_rows_from(run->from, first), (cpu_rows){0}, cpu_rows_from(run->to, first),
                               cpu_chunk_length(&run->chunks, i), run->channels, 1, 0, run->accumulate);
 }
@@ -259,7 +278,8 @@ static void stage(const cod_plan *plan, const cod_view *view, const cpu_image *i
                      .to = back ? outside : inside,
                      .chunks = cpu_chunks_of(cpu_pixels(view), view->shape.c),
                      .channels = view->shape.c,
-                     .accumulate = back && ((const conv_state *)plan->state)->add_after};
+                     .accumulate = back && ((const conv_state *)plan->state)->add_after,
+                     .int8_factor = image->dtype == COD_S8 ? cpu_int8_factor(&plan->op) : 0};
     cpu_parallel_for(plan->device, run.chunks.count, stage_chunk, &run);
 }
 
@@ -331,6 +351,19 @@ static void activate(cod_plan *plan, const conv_state *state)
     plan->device->kernels->affine(cpu_rows_of(y), cpu_rows_of(y), cpu_pixels(y), channels, CPU_ACT_SLOPE, &identity);
 }
 
+/** The bias as the convolution takes it: NULL where there is none, and in terms of the sums where these are integers. */
+static float *forward_bias(const cod_plan *plan, const conv_state *state)
+{
+    const cod_view *view = &plan->op.inputs[2];
+    if (!cpu_present(view) || !state->int8)
+        return cpu_present(view) ? cod_view_host(view) : NULL;
+    const float *bias = cod_view_host(view);
+    float *scaled = (float *)(void *)(plan->device->scratch + state->at_bias);
+    for (int64_t o = 0; o < view->shape.c; o++)
+        scaled[o] = bias[o] / state->factors[o];
+    return scaled;
+}
+
 static cod_status forward_run(cod_plan *plan)
 {
     const conv_state *state = plan->state;
@@ -338,7 +371,7 @@ static cod_status forward_run(cod_plan *plan)
     if (state->stage_x)
         stage(plan, state->x, &state->x_image, run.x, false);
     run.packed = state->packed;
-    run.bias = cpu_present(&plan->op.inputs[2]) ? cod_view_host(&plan->op.inputs[2]) : NULL;
+    run.bias = forward_bias(plan, state);
     COD_TRY(execute_slices(&run));
     if (state->stage_y)
         stage(plan, state->y, &state->y_image, run.y, true);
@@ -387,6 +420,14 @@ static cod_status backward_weights_run(cod_plan *plan)
     return COD_OK;
 }
 
+static cod_status alloc_floats(float **out, int64_t count)
+{
+    void *memory;
+    COD_TRY(cod_aligned_alloc(&memory, (size_t)count * sizeof(float)));
+    *out = memory;
+    return COD_OK;
+}
+
 cod_status cpu_plan_conv(cod_plan *plan)
 {
     static cod_status (*const runs[])(cod_plan *) = {forward_run, backward_data_run, backward_weights_run};
@@ -405,6 +446,11 @@ cod_status cpu_plan_conv(cod_plan *plan)
     state->y_image = image_of(state->y, linear, state->slices);
     state->activate_after = direction == CPU_CONV_FORWARD && op->attr.activation == COD_ACT_PRELU;
     state->bias_grad = direction == CPU_CONV_BACKWARD_WEIGHTS && cpu_present(&op->outputs[1]);
+    state->int8 = op->kind == COD_OP_CONV2D && op->attr.int8_range > 0;
+    if (state->int8 && !plan->device->native_int8)
+        return cod_fail(COD_ERR_UNSUPPORTED, "8-bit integers need AVX512-VNNI or AMX (%s)", plan->device->description);
+    if (state->int8)
+        COD_TRY(alloc_floats(&state->factors, op->outputs[0].shape.c));
     choose_types(state, plan->device, direction);
     /* oneDNN divides the work when a primitive is created, and would wait for ever for threads that a slice does not have. */
     if (state->slices > 1)
@@ -412,11 +458,8 @@ cod_status cpu_plan_conv(cod_plan *plan)
     const cod_status status = create_conv(plan, state, direction);
     COD_TRY(cpu_use_threads(plan->device->threads));
     COD_TRY(status);
-    void *memory;
-    if (state->flips) {
-        COD_TRY(cod_aligned_alloc(&memory, (size_t)cod_shape_count(op->inputs[1].shape) * sizeof(float)));
-        state->flipped = memory;
-    }
+    if (state->flips || state->int8)
+        COD_TRY(alloc_floats(&state->changed, cod_shape_count(op->inputs[1].shape)));
     if (direction != CPU_CONV_BACKWARD_WEIGHTS) {
         COD_TRY(cod_aligned_alloc(&state->packed, state->info.packed_bytes));
         plan->prepare = conv_prepare;

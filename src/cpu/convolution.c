@@ -38,6 +38,8 @@ cod_status cpu_plan_convolution(cod_plan *plan)
     cod_device *device = plan->device;
     const cpu_candidate *fitting[CANDIDATES], *chosen;
     size_t count = 0;
+    if (plan->op.kind == COD_OP_CONV2D && plan->op.attr.int8_range > 0)
+        return cpu_plan_conv(plan);
     for (size_t i = 0; i < CANDIDATES; i++)
         if (candidates[i].fits(device, &plan->op))
             fitting[count++] = &candidates[i];

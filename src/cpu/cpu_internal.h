@@ -20,7 +20,7 @@ typedef struct cpu_tuned cpu_tuned;
 
 struct cod_device {
     int threads;
-    bool native_bf16;
+    bool native_bf16, native_int8;
     const cpu_kernels *kernels;
     cpu_onednn *onednn;
     char *scratch; /**< shared by all plans; grown by cpu_plan_need_scratch() only */
@@ -75,6 +75,14 @@ cod_status cpu_plan_grad_norm(cod_plan *plan);
 cod_status cpu_plan_optimiser(cod_plan *plan);
 cod_status cpu_plan_ema(cod_plan *plan);
 cod_status cpu_plan_fill(cod_plan *plan);
+
+/** Of a CONV2D with attr.int8_range: what x is multiplied with before it is rounded. */
+float cpu_int8_factor(const cod_op *op);
+/**
+ * Its weights as whole numbers, OHWI, and for each output channel what the sums are multiplied with. A channel of zeros has the
+ * factor 1, so that a bias can be divided by it.
+ */
+void cpu_int8_weights(const cod_plan *plan, float *integers, float *factors);
 
 /** Reads COD_CPU_CONVOLUTION; see cpu.h. */
 COD_MUST_CHECK cod_status cpu_convolution_force(cod_device *device);

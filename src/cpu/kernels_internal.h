@@ -133,6 +133,8 @@ typedef struct cpu_kernels {
     /** y (+)= alpha·a + beta·b. */
     void (*add)(cpu_rows a, cpu_rows b, cpu_rows y, int64_t pixels, int64_t channels, float alpha, float beta,
                 bool accumulate);
+    /** y[pixels][channels] = x·factor, rounded to -127 … 127; NaN becomes 0. */
+    void (*quantise)(cpu_rows x, int8_t *y, int64_t pixels, int64_t channels, float factor);
     /** [pixels][channels·r²] -> r² rows of `channels`, row i·r + j of pixel p at y row (i·row_step + p·r + j); for one line of pixels. */
     void (*shuffle)(cpu_rows x, cpu_rows y, int64_t pixels, int64_t channels, int factor, int64_t row_step);
     void (*unshuffle)(cpu_rows dy, cpu_rows dx, int64_t pixels, int64_t channels, int factor, int64_t row_step,

@@ -2,7 +2,8 @@
  * @file
  * Convolutions of oneDNN on NHWC images, and nothing else of it: the only face of the library inside the backend.
  *
- * Weights are kept in the layout that oneDNN prefers ("packed"), packed from and unpacked to dense f32 OHWI.
+ * Weights are kept in the layout that oneDNN prefers ("packed"), packed from and unpacked to dense f32 OHWI. A forward convolution
+ * whose x is s8 has s8 weights (packed from whole numbers) and multiplies its sums, bias included, with a factor for each output.
  */
 #ifndef COD_CPU_ONEDNN_INTERNAL_H
 #define COD_CPU_ONEDNN_INTERNAL_H
@@ -34,7 +35,8 @@ typedef struct cpu_conv_problem {
     bool sum;                  /**< FORWARD only: adds to y before the activation */
     cod_activation activation; /**< FORWARD only; not PRELU */
     float leak;
-    int lanes; /**< how many threads may execute it at once */
+    const float *factors; /**< [O] where x is s8; read by each execution; borrowed */
+    int lanes;            /**< how many threads may execute it at once */
 } cpu_conv_problem;
 
 /** What a created convolution is like. */
@@ -61,6 +63,8 @@ const char *cpu_isa_name(cpu_isa isa);
 COD_MUST_CHECK cod_status cpu_onednn_limit(cpu_isa isa);
 /** The widest set that oneDNN may use. */
 cpu_isa cpu_onednn_isa(void);
+/** Whether it may use one that sums products of 8-bit integers exactly; without, it halves weights to keep 16-bit sums in range. */
+bool cpu_onednn_has_int8(void);
 
 COD_MUST_CHECK cod_status cpu_onednn_create(cpu_onednn **out);
 void cpu_onednn_destroy(cpu_onednn *onednn);

@@ -70,7 +70,8 @@ static const char *device_describe(cod_device *device)
 static bool device_supports(cod_device *device, cod_dtype activation)
 {
     (void)device;
-    return activation == COD_F32 || activation == COD_F64 || activation == COD_BF16;
+    return activation == COD_F32 || activation == COD_F64 || activation == COD_BF16 ||
+           activation == COD_S8;
 }
 
 static cod_status buffer_create(cod_device *device, size_t bytes, cod_buffer **out)
@@ -129,8 +130,12 @@ static int64_t workspace_count(const cod_op *op)
 {
     switch (op->kind) {
     case COD_OP_CONV2D:
+        if (op->attr.int8_range > 0) /* integers of w, w transposed, factors, integers of x */
+            return 2 * cod_shape_count(op->inputs[1].shape) + op->inputs[1].shape.n +
+                   cod_shape_count(op->inputs[0].shape);
+        return cod_shape_count(op->inputs[1].shape); /* w transposed */
     case COD_OP_LINEAR:
-        return cod_shape_count(op->inputs[1].shape); /* transposed weights */
+        return cod_shape_count(op->inputs[1].shape);
     case COD_OP_NORM_INFERENCE:
         return op->inputs[0].shape.c; /* inv_std */
     case COD_OP_LOSS:

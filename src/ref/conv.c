@@ -1,5 +1,7 @@
 #include "ref/ref_internal.h"
 
+#include <math.h>
+
 /*
  * x {N,H,W,I}, w {O,KH,KW,I}, y {N,P,Q,O}. The three ops walk the same pairs of an output pixel and a kernel position
  * that meet inside x; they differ in what they do there, with channels in the inner, contiguous loops.
@@ -64,21 +66,64 @@ static void transpose_weights(const double *w, cod_shape shape, double *transpos
             transposed[i * shape.n + o] = w[o * inner + i];
 }
 
+/** y = conv(x, w) without bias. */
+static void convolve(const ref_args *args, const double *x, const double *w, double *transposed)
+{
+    transpose_weights(w, args->in_shape[1], transposed);
+    ref_zero(args->out[0], cod_shape_count(args->out_shape[0]));
+    const conv_walk walk = {.x = args->in_shape[0],
+                            .w = args->in_shape[1],
+                            .y = args->out_shape[0],
+                            .x_data = x,
+                            .w_data = transposed,
+                            .result = args->out[0]};
+    walk_pixels(&walk, args->attr, meet_forward);
+}
+
+static void quantise(const double *values, float factor, double *integers, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        const float scaled = (float)values[i] * factor;
+        integers[i] = isnan(scaled) ? 0 : (double)rintf(fminf(fmaxf(scaled, -127), 127));
+    }
+}
+
+/** Rounds an output channel's weights to integers; returns what their sums are to be multiplied with. */
+static float quantise_weights(const double *w, float range, double *integers, int64_t count)
+{
+    float largest = 0;
+    for (int64_t i = 0; i < count; i++)
+        largest = isnan(w[i]) || isnan(largest) ? NAN : fmaxf(largest, fabsf((float)w[i]));
+    const float factor = range / 127 * (largest / 127);
+    quantise(w, factor < 1e-30f ? 0 : 127 / largest, integers, count);
+    return factor;
+}
+
+static void convolve_int8(const ref_args *args)
+{
+    const cod_shape x = args->in_shape[0], w = args->in_shape[1];
+    const int64_t weights = cod_shape_count(w), inner = weights / w.n, outputs = args->out_shape[0].c;
+    double *transposed = args->workspace, *qw = transposed + weights, *factor = qw + weights, *qx = factor + w.n;
+    const float range = args->attr->int8_range;
+    quantise(args->in[0], 127 / range, qx, cod_shape_count(x));
+    for (int64_t o = 0; o < w.n; o++)
+        factor[o] = quantise_weights(args->in[1] + o * inner, range, qw + o * inner, inner);
+    convolve(args, qx, qw, transposed);
+    for (int64_t i = 0; i < cod_shape_count(args->out_shape[0]); i++)
+        args->out[0][i] *= factor[i % outputs];
+}
+
 cod_status ref_conv2d(const ref_args *args)
 {
     const double *bias = args->in[2];
     double *y = args->out[0];
     const int64_t count = cod_shape_count(args->out_shape[0]), outputs = args->out_shape[0].c;
-    for (int64_t i = 0; i < count; i++)
-        y[i] = bias ? bias[i % outputs] : 0;
-    transpose_weights(args->in[1], args->in_shape[1], args->workspace);
-    const conv_walk walk = {.x = args->in_shape[0],
-                            .w = args->in_shape[1],
-                            .y = args->out_shape[0],
-                            .x_data = args->in[0],
-                            .w_data = args->workspace,
-                            .result = y};
-    walk_pixels(&walk, args->attr, meet_forward);
+    if (args->attr->int8_range > 0)
+        convolve_int8(args);
+    else
+        convolve(args, args->in[0], args->in[1], args->workspace);
+    for (int64_t i = 0; i < count && bias != NULL; i++)
+        y[i] += bias[i % outputs];
     const ref_activator act = ref_activator_open(args->attr, args->in[3], args->in_shape[3]);
     ref_activate_all(&act, y, count, outputs);
     return COD_OK;
@@ -124,6 +169,7 @@ static cod_status as_convolution(ref_kernel *kernel, const ref_args *args)
     cod_op_attr attr = *args->attr;
     attr.stride_h = attr.stride_w = 1;
     attr.pad_h = attr.pad_w = 0;
+    attr.int8_range = 0;
     ref_args convolution = *args;
     convolution.attr = &attr;
     return kernel(&convolution);

@@ -1,0 +1,274 @@
+#include "support/test.h"
+
+#include "core/rng.h"
+#include "cpu/cpu.h"
+#include "devices.h"
+#include "support/paranoid.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/**
+ * Convolutions on 8-bit integers: `ref` against the formula of core/backend.h written out here, and cpu against ref. Integers and their
+ * sums are exact on both, so cpu may differ by f32's rounding of three operations, and by one rounding of the result in bf16.
+ */
+typedef struct layer {
+    int64_t n, h, w, in, out;
+    int kernel, stride, pad;
+} layer;
+
+static const layer layers[] = {
+    {1, 1, 1, 5, 5, 3, 1, 1},    {3, 1, 1, 16, 64, 3, 1, 1},   {1, 7, 13, 5, 65, 3, 1, 1},
+    {3, 7, 13, 16, 16, 3, 1, 1}, {1, 7, 13, 64, 64, 3, 1, 1},  {3, 7, 13, 64, 65, 3, 1, 1},
+    {3, 7, 13, 65, 64, 3, 1, 1}, {1, 7, 13, 64, 64, 1, 1, 0},  {3, 1, 1, 65, 65, 1, 1, 0},
+    {3, 9, 8, 64, 16, 3, 2, 1},  {1, 13, 7, 16, 64, 5, 1, 2},  {3, 7, 13, 3, 64, 9, 1, 4},
+    {1, 7, 13, 64, 3, 9, 1, 4},  {1, 20, 24, 64, 64, 3, 1, 1}, {1, 12, 24, 64, 256, 3, 1, 1},
+    {1, 9, 9, 32, 48, 3, 1, 0},
+};
+enum { LAYERS = sizeof layers / sizeof layers[0], VARIANTS = 16 };
+
+#ifdef __SANITIZE_ADDRESS__
+enum { STEP = 5 };
+#else
+enum { STEP = 1 };
+#endif
+
+static cod_view view_of(cod_dtype dtype, cod_shape shape, int64_t gap)
+{
+    cod_view view = cod_view_dense(NULL, 0, dtype, shape);
+    view.pixel_stride += gap;
+    return view;
+}
+
+/** Variants differ in activation, bias, types and strides. */
+static cod_op layer_op(const layer *l, int variant)
+{
+    static const cod_activation activations[] = {COD_ACT_NONE, COD_ACT_RELU, COD_ACT_PRELU, COD_ACT_LEAKY_RELU,
+                                                 COD_ACT_SIGMOID};
+    const int64_t h = (l->h + 2 * l->pad - l->kernel) / l->stride + 1,
+                  w = (l->w + 2 * l->pad - l->kernel) / l->stride + 1;
+    const cod_dtype x_dtype = variant & 1 ? COD_BF16 : COD_F32, y_dtype = variant & 2 ? COD_BF16 : COD_F32;
+    cod_op op = {.kind = COD_OP_CONV2D,
+                 .deterministic = (variant & 8) != 0,
+                 .attr = {.stride_h = l->stride,
+                          .stride_w = l->stride,
+                          .pad_h = l->pad,
+                          .pad_w = l->pad,
+                          .activation = activations[variant % 5],
+                          .leak = 0.2f,
+                          .int8_range = 0.8f}};
+    op.inputs[0] = view_of(x_dtype, (cod_shape){l->n, l->h, l->w, l->in}, variant & 4 ? 8 : 0);
+    op.inputs[1] = view_of(COD_F32, (cod_shape){l->out, l->kernel, l->kernel, l->in}, 0);
+    if (variant % 3 != 0)
+        op.inputs[2] = view_of(COD_F32, (cod_shape){1, 1, 1, l->out}, 0);
+    if (op.attr.activation == COD_ACT_PRELU)
+        op.inputs[3] = view_of(COD_F32, (cod_shape){1, 1, 1, variant & 1 ? l->out : 1}, 0);
+    op.outputs[0] = view_of(y_dtype, (cod_shape){l->n, h, w, l->out}, variant & 8 ? 16 : 0);
+    return op;
+}
+
+static double *read_values(cod_test_op *test, size_t slot)
+{
+    double *values = calloc((size_t)cod_shape_count(cod_test_view(&test->op, slot)->shape), sizeof *values);
+    assert_non_null(values);
+    assert_ok(cod_test_op_read(test, slot, values));
+    return values;
+}
+
+static int nearest(double value)
+{
+    return isnan(value) ? 0 : (int)fmin(fmax(nearbyint(value), -127), 127);
+}
+
+/** One output element by the formula, without activation. */
+static double expected_element(const cod_op *op, const double *x, const double *w, const double *bias, int64_t at)
+{
+    const cod_shape xs = op->inputs[0].shape, ws = op->inputs[1].shape, ys = op->outputs[0].shape;
+    const int64_t o = at % ys.c, q = at / ys.c % ys.w, p = at / ys.c / ys.w % ys.h, n = at / ys.c / ys.w / ys.h;
+    const int64_t inner = ws.h * ws.w * ws.c;
+    const float range = op->attr.int8_range;
+    float largest = 0;
+    for (int64_t i = 0; i < inner; i++)
+        largest = fmaxf(largest, fabsf((float)w[o * inner + i]));
+    int64_t sum = 0;
+    for (int64_t i = 0; i < inner; i++) {
+        const int64_t row = p * op->attr.stride_h - op->attr.pad_h + i / ws.c / ws.w;
+        const int64_t column = q * op->attr.stride_w - op->attr.pad_w + i / ws.c % ws.w;
+        if (row < 0 || row >= xs.h || column < 0 || column >= xs.w)
+            continue;
+        const float value = (float)x[((n * xs.h + row) * xs.w + column) * xs.c + i % ws.c];
+        sum += nearest((double)(value * (127 / range))) * nearest((double)((float)w[o * inner + i] * (127 / largest)));
+    }
+    const float factor = range / 127 * (largest / 127);
+    return (double)sum * (double)factor + (bias ? bias[o] : 0);
+}
+
+static void ref_is_the_formula(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 12; i++) {
+        cod_op op = layer_op(&layers[i], i % 2 ? 1 : 5);
+        op.attr.activation = COD_ACT_NONE;
+        op.inputs[3] = (cod_view){0};
+        op.outputs[0].dtype = COD_F32;
+        cod_test_op test;
+        assert_ok(cod_test_op_init(&test, test_ref, &op));
+        assert_ok(cod_test_op_randomise(&test, (uint64_t)i, false));
+        assert_ok(cod_test_op_run(&test));
+        double *x = read_values(&test, 0), *w = read_values(&test, 1), *y = read_values(&test, COD_OP_MAX_INPUTS);
+        double *bias = test.buffers[2] ? read_values(&test, 2) : NULL;
+        for (int64_t k = 0; k < cod_shape_count(op.outputs[0].shape); k++) {
+            const float expected = (float)expected_element(&op, x, w, bias, k);
+            if (y[k] != (double)expected)
+                fail_msg("layer %d, element %lld is %.9g, not %.9g", i, (long long)k, y[k], (double)expected);
+        }
+        free(x), free(w), free(y), free(bias);
+        cod_test_op_clear(&test);
+    }
+}
+
+static bool has_int8(void)
+{
+    return test_cpu.backend->supports(test_cpu.device, COD_S8);
+}
+
+static void without_the_instructions_it_says_so(void **state)
+{
+    (void)state;
+    if (has_int8())
+        skip();
+    const cod_op op = layer_op(&layers[0], 0);
+    cod_test_op test;
+    assert_fails(COD_ERR_UNSUPPORTED, "VNNI", cod_test_op_init(&test, test_cpu, &op));
+}
+
+static void check_layers(cod_test_device tested, int step)
+{
+    char message[256];
+    for (int i = 0; i < LAYERS; i++) {
+        for (int variant = 0; variant < VARIANTS; variant += step) {
+            const cod_op op = layer_op(&layers[i], variant + i);
+            const bool bf16 = op.outputs[0].dtype == COD_BF16;
+            const cod_tolerance tolerance = bf16 ? (cod_tolerance){8e-3, 1e-6} : (cod_tolerance){4e-6, 1e-6};
+            if (cod_test_parity(test_ref, tested, &op, (uint64_t)variant, tolerance) != COD_OK)
+                fail_msg("layer %d, variant %d: %s", i, variant, cod_error_message());
+            if (tested.backend == test_paranoid.backend && cod_paranoid_violations(message, sizeof message) > 0)
+                fail_msg("layer %d, variant %d: %s", i, variant, message);
+        }
+    }
+}
+
+static void layers_agree_with_ref(void **state)
+{
+    (void)state;
+    if (!has_int8())
+        skip();
+    check_layers(test_cpu, STEP);
+}
+
+static void plans_touch_only_their_outputs(void **state)
+{
+    (void)state;
+    if (!has_int8())
+        skip();
+    check_layers(test_paranoid, 3 * STEP);
+}
+
+/** Output of a 1x1 convolution of one pixel on both backends; they must agree, NaN and all. */
+static void run_pixel(cod_test_device on, float range, const double *x, const double *w, const double *bias, double *y)
+{
+    const layer l = {1, 1, 1, 4, 2, 1, 1, 0};
+    cod_op op = layer_op(&l, 0);
+    op.attr.int8_range = range;
+    op.inputs[2] = view_of(COD_F32, (cod_shape){1, 1, 1, 2}, 0);
+    cod_test_op test;
+    assert_ok(cod_test_op_init(&test, on, &op));
+    assert_ok(cod_test_op_write(&test, 0, x));
+    assert_ok(cod_test_op_write(&test, 1, w));
+    assert_ok(cod_test_op_write(&test, 2, bias));
+    assert_ok(cod_test_op_run(&test));
+    assert_ok(cod_test_op_read(&test, COD_OP_MAX_INPUTS, y));
+    cod_test_op_clear(&test);
+}
+
+static void extremes(cod_test_device on)
+{
+    const double bias[2] = {3, -2}, large = 1e30;
+    double y[2];
+    /* Beyond the range, infinite or not, x counts as the range; NaN as 0. */
+    run_pixel(on, 2, (const double[]){large, -INFINITY, NAN, 1}, (const double[]){1, 0.5, 1, 0, 127, 127, 127, 127},
+              bias, y);
+    assert_true(fabs(y[0] - (3 + 2.0 / 127 / 127 * (127 * 127 - 127 * 64))) < 1e-5);
+    assert_true(fabs(y[1] - (-2 + 2.0 * (127 - 127 + 64))) < 1e-4);
+    /* All-zero weights leave the bias; so do weights too small to matter. */
+    run_pixel(on, 1, (const double[]){1, 1, 1, 1}, (const double[]){0, 0, 0, 0, 1e-38, -1e-38, 1e-38, 1e-40}, bias, y);
+    assert_true(y[0] == 3 && y[1] == -2);
+    run_pixel(on, 1e-38f, (const double[]){1, NAN, 0, -1}, (const double[]){1, 1, 1, 1, 0, 0, 0, 1}, bias, y);
+    assert_true(y[0] == 3 && y[1] == -2);
+    /* An input of zeros. */
+    run_pixel(on, 5, (const double[]){0, 0, -0.0, 0}, (const double[]){1, 2, 3, 4, 5, 6, 7, 8}, bias, y);
+    assert_true(y[0] == 3 && y[1] == -2);
+    /* A model that diverged shows it. */
+    run_pixel(on, 1, (const double[]){1, 1, 1, 1}, (const double[]){1, NAN, 1, 1, INFINITY, 1, 1, 1}, bias, y);
+    assert_true(isnan(y[0]) && isnan(y[1]));
+}
+
+static void extremes_are_as_specified(void **state)
+{
+    (void)state;
+    extremes(test_ref);
+    if (has_int8())
+        extremes(test_cpu);
+}
+
+static void new_weights_take_effect_when_prepared(void **state)
+{
+    (void)state;
+    if (!has_int8())
+        skip();
+    const cod_op op = layer_op(&layers[4], 1);
+    cod_test_op a, b;
+    assert_ok(cod_test_op_init(&a, test_ref, &op));
+    assert_ok(cod_test_op_init(&b, test_cpu, &op));
+    for (uint64_t seed = 0; seed < 3; seed++) {
+        assert_ok(cod_test_op_randomise(&a, seed, false));
+        assert_ok(cod_test_op_randomise(&b, seed, false));
+        assert_ok(cod_test_op_run(&a));
+        assert_ok(cod_test_op_run(&b));
+        double *expected = read_values(&a, COD_OP_MAX_INPUTS), *actual = read_values(&b, COD_OP_MAX_INPUTS);
+        assert_ok(
+            cod_test_compare("y", actual, expected, cod_shape_count(op.outputs[0].shape), (cod_tolerance){4e-6, 1e-6}));
+        free(expected), free(actual);
+    }
+    cod_test_op_clear(&a);
+    cod_test_op_clear(&b);
+}
+
+static void a_range_that_is_none_is_refused(void **state)
+{
+    (void)state;
+    static const float ranges[] = {-1, NAN, INFINITY};
+    for (int i = 0; i < 3; i++) {
+        cod_op op = layer_op(&layers[0], 0);
+        op.attr.int8_range = ranges[i];
+        cod_test_op test;
+        assert_fails(COD_ERR_ARGUMENT, "int8_range", cod_test_op_init(&test, test_ref, &op));
+        assert_fails(COD_ERR_ARGUMENT, "int8_range", cod_test_op_init(&test, test_cpu, &op));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ref_is_the_formula),
+        cmocka_unit_test(without_the_instructions_it_says_so),
+        cmocka_unit_test(layers_agree_with_ref),
+        cmocka_unit_test(plans_touch_only_their_outputs),
+        cmocka_unit_test(extremes_are_as_specified),
+        cmocka_unit_test(new_weights_take_effect_when_prepared),
+        cmocka_unit_test(a_range_that_is_none_is_refused),
+    };
+    if (test_devices_absent())
+        return 77;
+    return cmocka_run_group_tests_name("int8", tests, test_devices_open, test_devices_close);
+}
