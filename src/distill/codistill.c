@@ -34,6 +34,8 @@ static const cod_option options[] = {
     {"ramp", COD_OPTION_INT, FIELD(ramp), "1000", 0, 1e12, NULL, "steps over which the weight then rises to its value"},
     {"every", COD_OPTION_INT, FIELD(every), "1", 1, 1e9, NULL,
      "distil in every N-th step only, which costs a N-th of the teacher's forward"},
+    {"batch_fraction", COD_OPTION_FLOAT, FIELD(batch_fraction), "1", 0.001, 1, NULL,
+     "part of the mini-batch that teachers predict and distillation looks at: a half costs half a teacher's forward"},
     {"fade", COD_OPTION_BOOL, FIELD(fade), "true", 0, 0, NULL, "the weight falls with the learning rate"},
     {"gate", COD_OPTION_BOOL, FIELD(gate), "false", 0, 0, NULL,
      "leave the teacher out where its own task loss on the mini-batch is above the student's of late"},
@@ -58,6 +60,7 @@ typedef struct codistill {
     cod_exchange *exchange;
     cod_merger *merger;
     cod_value loss;
+    int64_t taught; /**< pictures of the mini-batch */
     peer *peers;
     int peer_count;
     float *snapshot; /**< [trainable + state] */
@@ -78,9 +81,12 @@ static cod_status build(cod_strategy *strategy, cod_train_context *context)
     if (distill_options.weight == 0)
         return COD_OK;
     const cod_value teacher = cod_graph_input_like(graph, TEACHER_INPUT, context->model->output);
-    c->loss = cod_graph_loss(
-        graph, "distill", context->model->output, teacher,
-        (cod_loss_spec){.kind = kinds[distill_options.loss], .weight = context->loss_factor, .scalar = WEIGHT_SCALAR});
+    c->taught = (int64_t)ceil(distill_options.batch_fraction * (double)context->batch);
+    c->loss = cod_graph_loss(graph, "distill", context->model->output, teacher,
+                             (cod_loss_spec){.kind = kinds[distill_options.loss],
+                                             .weight = context->loss_factor,
+                                             .scalar = WEIGHT_SCALAR,
+                                             .first_items = c->taught});
     context->programs[context->program_count++] =
         (cod_program_spec){.name = PROGRAM_DISTILL, .trains = "model", .losses = {context->task_loss, c->loss}};
     return COD_OK;
@@ -131,7 +137,7 @@ static cod_status make_peers(codistill *c, cod_train_context *context, const cod
         const int group = cod_exchange_peer_group(c->exchange, i);
         c->peers[i].since = -1;
         if (c->loss != 0)
-            COD_TRY(cod_teacher_create(context, cod_run_config_group(context->config, group), TEACHER_INPUT,
+            COD_TRY(cod_teacher_create(context, cod_run_config_group(context->config, group), TEACHER_INPUT, c->taught,
                                        &c->peers[i].teacher));
     }
     COD_TRY(cod_aligned_alloc((void **)&c->snapshot, cod_weights_count(context->weights) * sizeof(float)));

@@ -17,6 +17,7 @@ typedef struct cod_distill_options {
     double weight;
     int loss; /**< index into {l1, mse, charbonnier} */
     int64_t burn_in, ramp, every;
+    double batch_fraction;
     bool fade, gate;
 } cod_distill_options;
 

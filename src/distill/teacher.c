@@ -15,6 +15,12 @@ struct cod_teacher {
     cod_plan *copies[COPY_COUNT]; /**< between the student's inputs and the teacher's */
 };
 
+static cod_view first_of(cod_view view, int64_t pictures)
+{
+    view.shape.n = pictures;
+    return view;
+}
+
 static cod_status plan_copy(cod_teacher *teacher, int which, cod_view from, cod_view to)
 {
     const cod_op op = {
@@ -23,7 +29,7 @@ static cod_status plan_copy(cod_teacher *teacher, int which, cod_view from, cod_
 }
 
 static cod_status build(cod_teacher *teacher, cod_train_context *context, const cod_group_config *peer,
-                        const char *target)
+                        const char *target, int64_t pictures)
 {
     const cod_node *task = cod_graph_producer(context->model->graph, context->task_loss);
     cod_model *model = &teacher->model;
@@ -32,7 +38,7 @@ static cod_status build(cod_teacher *teacher, cod_train_context *context, const 
     teacher->loss = cod_graph_loss(model->graph, "teacher_task", model->output, truth,
                                    (cod_loss_spec){.kind = task->attr.loss, .epsilon = task->attr.epsilon});
     COD_TRY(cod_weights_init(&teacher->weights, context->backend, context->device, model->graph, COD_F32, false));
-    const cod_input_shape input = {"input", context->input.shape};
+    const cod_input_shape input = {"input", first_of(context->input, pictures).shape};
     const cod_compile_options options = {.activation = context->activation,
                                          .inputs = &input,
                                          .input_count = 1,
@@ -40,20 +46,22 @@ static cod_status build(cod_teacher *teacher, cod_train_context *context, const 
     const cod_program_spec spec = {.name = "teacher", .losses = {teacher->loss}, .outputs = {model->output}};
     COD_TRY(cod_compile(model->graph, &teacher->weights, &options, &spec, 1, &teacher->executable));
     teacher->program = cod_executable_program(teacher->executable, "teacher");
-    COD_TRY(plan_copy(teacher, COPY_INPUT, context->input, cod_executable_input(teacher->executable, "input")));
-    COD_TRY(plan_copy(teacher, COPY_TRUTH, context->truth, cod_executable_input(teacher->executable, "target")));
+    COD_TRY(plan_copy(teacher, COPY_INPUT, first_of(context->input, pictures),
+                      cod_executable_input(teacher->executable, "input")));
+    COD_TRY(plan_copy(teacher, COPY_TRUTH, first_of(context->truth, pictures),
+                      cod_executable_input(teacher->executable, "target")));
     return plan_copy(teacher, COPY_PREDICTION, cod_executable_output(teacher->executable, model->output),
-                     cod_executable_input(context->executable, target));
+                     first_of(cod_executable_input(context->executable, target), pictures));
 }
 
 cod_status cod_teacher_create(cod_train_context *context, const cod_group_config *peer, const char *target,
-                              cod_teacher **out)
+                              int64_t pictures, cod_teacher **out)
 {
     cod_teacher *teacher = calloc(1, sizeof *teacher);
     COD_REQUIRE_MEMORY(teacher);
     teacher->backend = context->backend;
     teacher->device = context->device;
-    const cod_status status = build(teacher, context, peer, target);
+    const cod_status status = build(teacher, context, peer, target, pictures);
     if (status != COD_OK) {
         cod_teacher_destroy(teacher);
         return cod_fail_prefix(status, "teacher");

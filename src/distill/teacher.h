@@ -16,9 +16,10 @@ typedef struct cod_teacher cod_teacher;
  * @param context  set up and compiled; its device is borrowed
  * @param peer     what the peer trains; borrowed
  * @param target   where the prediction goes: the student's input of that name, f32 [N,sH,sW,3]
+ * @param pictures how many of the mini-batch, from its start, are predicted
  */
 COD_MUST_CHECK cod_status cod_teacher_create(cod_train_context *context, const cod_group_config *peer,
-                                             const char *target, cod_teacher **out);
+                                             const char *target, int64_t pictures, cod_teacher **out);
 void cod_teacher_destroy(cod_teacher *teacher);
 
 /** Takes over a checkpoint [trainable + state] f32; packed at the next run. */

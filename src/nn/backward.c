@@ -299,6 +299,16 @@ static bool is_minimised(const lowering *lower, cod_value loss)
     return false;
 }
 
+/** The tensor of the items that a loss looks at. */
+static int items_of(lowering *lower, const cod_node *node, int tensor)
+{
+    cod_shape shape = lower->program->tensors[tensor].shape;
+    if (node->first_items == 0 || node->first_items >= shape.n)
+        return tensor;
+    shape.n = node->first_items;
+    return lower_view(lower, tensor, 0, shape, false);
+}
+
 static void emit_loss(lowering *lower, const cod_node *node)
 {
     ir_context *context = lower->context;
@@ -306,7 +316,8 @@ static void emit_loss(lowering *lower, const cod_node *node)
     bool adds = false;
     ir_instr instr = {.kind = COD_OP_LOSS,
                       .attr = node->attr,
-                      .inputs = {lower->tensor[prediction], lower->tensor[node->inputs[1]]},
+                      .inputs = {items_of(lower, node, lower->tensor[prediction]),
+                                 items_of(lower, node, lower->tensor[node->inputs[1]])},
                       .name = node->name};
     const ir_tensor scalar = {.shape = {1, 1, 1, 1}, .dtype = COD_F32, .place = IR_IO};
     if (node->weight_scalar >= 0) {
@@ -318,8 +329,14 @@ static void emit_loss(lowering *lower, const cod_node *node)
     value.dtype = ir_wide_dtype(context);
     value.offset = context->loss_offset[node->output];
     instr.outputs[0] = ir_add_tensor(lower->program, value);
-    if (lower->training && lower->needs_grad[prediction] && is_minimised(lower, node->output))
-        instr.outputs[1] = contribution(lower, prediction, &adds);
+    if (lower->training && lower->needs_grad[prediction] && is_minimised(lower, node->output)) {
+        const int grad = contribution(lower, prediction, &adds);
+        instr.outputs[1] = items_of(lower, node, grad);
+        if (!adds && instr.outputs[1] != grad) { /* of the other items this is the first to say anything */
+            lower_emit(lower, (ir_instr){.kind = COD_OP_FILL, .outputs = {grad}, .name = "zero"});
+            adds = true;
+        }
+    }
     instr.accumulate = adds;
     lower_emit(lower, instr);
 }

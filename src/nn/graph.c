@@ -402,6 +402,7 @@ cod_value cod_graph_loss(cod_graph *graph, const char *name, cod_value predictio
                               .epsilon = spec.epsilon > 0 ? spec.epsilon : 1e-3f,
                               .temperature = spec.temperature > 0 ? spec.temperature : 1,
                               .alpha = spec.weight != 0 ? spec.weight : 1};
+    node.first_items = spec.first_items;
     if (spec.scalar != NULL)
         node.weight_scalar = intern(graph, &graph->scalars, &graph->scalar_count, &graph->scalar_capacity, spec.scalar);
     return node_add(graph, node, name);

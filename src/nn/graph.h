@@ -73,6 +73,7 @@ typedef struct cod_node {
     cod_dtype input_dtype; /**< INPUT */
     cod_value like;        /**< INPUT: has the shape of this value; 0 = given at compilation */
     int weight_scalar;     /**< LOSS: index of the scalar its gradient is multiplied with, or -1 */
+    int64_t first_items;   /**< LOSS: how many of the batch it looks at; 0 = all */
 } cod_node;
 
 COD_MUST_CHECK cod_status cod_graph_create(cod_graph **out);
@@ -125,10 +126,11 @@ cod_value cod_graph_stop_gradient(cod_graph *graph, cod_value x);
 
 typedef struct cod_loss_spec {
     cod_loss_kind kind;
-    float epsilon;      /**< Charbonnier; 0 means 1e-3 */
-    float temperature;  /**< KL; 0 means 1 */
-    float weight;       /**< constant factor of the gradient; 0 means 1 */
-    const char *scalar; /**< a further factor, settable between steps by this name; NULL = none */
+    float epsilon;       /**< Charbonnier; 0 means 1e-3 */
+    float temperature;   /**< KL; 0 means 1 */
+    float weight;        /**< constant factor of the gradient; 0 means 1 */
+    const char *scalar;  /**< a further factor, settable between steps by this name; NULL = none */
+    int64_t first_items; /**< only the first so many of the batch count, in the mean too; 0 = all */
 } cod_loss_spec;
 
 /** A loss; no gradient flows to `target`. Its value is reported unweighted. */

@@ -121,7 +121,7 @@ static void a_peer_of_another_architecture_teaches(void **state)
         student_open(&small, backends[b], SMALL);
         student_open(&large, backends[b], LARGE);
         const cod_group_config peer = architecture_of(&large);
-        assert_ok(cod_teacher_create(&small.context, &peer, "teacher", &teacher));
+        assert_ok(cod_teacher_create(&small.context, &peer, "teacher", 2, &teacher));
         const size_t count = cod_weights_count(&large.net.weights);
         float *values = floats_new(count);
         assert_true(count > cod_weights_count(&small.net.weights));
@@ -152,7 +152,7 @@ static void a_teacher_predicts_as_its_checkpoint_infers(void **state)
         cod_teacher *teacher;
         student_open(&s, backends[b], SMALL);
         const cod_group_config peer = architecture_of(&s);
-        assert_ok(cod_teacher_create(&s.context, &peer, "teacher", &teacher));
+        assert_ok(cod_teacher_create(&s.context, &peer, "teacher", 2, &teacher));
         const size_t count = cod_weights_count(&s.net.weights);
         float *before = floats_new(count), *first = floats_new(count), *second = floats_new(count),
               *after = floats_new(count);

@@ -62,6 +62,17 @@ static void compact(cod_graph *graph, cod_arena *arena, cod_program_spec *spec)
     build_kind(graph, arena, spec, "compact", "num_feat=4 num_conv=2 scale=3", (cod_loss_spec){.kind = COD_LOSS_MSE});
 }
 
+/** Losses on parts of the batch, of which none is the whole; their gradient lies where something else lay before. */
+static void partly_judged(cod_graph *graph, cod_arena *arena, cod_program_spec *spec)
+{
+    (void)arena;
+    const cod_value x = cod_graph_input(graph, "input", 7);
+    const cod_value hidden = cod_graph_linear(graph, "l1", x, 4, false);
+    const cod_value logits = cod_graph_scaled_add(graph, 1, hidden, 0.5f, hidden);
+    add_loss(graph, spec, 0, logits, (cod_loss_spec){.kind = COD_LOSS_MSE, .first_items = 3});
+    add_loss(graph, spec, 1, logits, (cod_loss_spec){.kind = COD_LOSS_CROSS_ENTROPY, .first_items = 2});
+}
+
 static void mlp(cod_graph *graph, cod_arena *arena, cod_program_spec *spec)
 {
     cod_model model;
@@ -128,6 +139,7 @@ static const test_network networks[] = {
     {"msrresnet", msrresnet, {1, 4, 4, 3}},
     {"compact", compact, {2, 4, 3, 3}},
     {"mlp", mlp, {5, 1, 1, 7}},
+    {"partly judged", partly_judged, {5, 1, 1, 7}},
     {"dense block", dense_block, {2, 5, 4, 2}},
     {"classifier", classifier, {3, 8, 8, 2}},
 };
