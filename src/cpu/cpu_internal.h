@@ -125,14 +125,24 @@ cpu_chunks cpu_chunks_of(int64_t pixels, int64_t channels);
 
 static inline int64_t cpu_chunk_length(const cpu_chunks *chunks, int64_t i)
 {
-    const int64_t first = i * chunks->size;
-    return chunks->pixels - first < chunks->size ? chunks->pixels - first : chunks->size;
+    const int64_t left = chunks->pixels - i * chunks->size;
+    return left < chunks->size ? left : chunks->size;
 }
 
 /** Elements of a vector of C channels, padded so that kernels may read and write whole vectors. */
 static inline int64_t cpu_padded(int64_t channels)
 {
     return (channels + CPU_PAD - 1) / CPU_PAD * CPU_PAD;
+}
+
+static inline int64_t cpu_least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int64_t cpu_greatest(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
 }
 
 static inline bool cpu_present(const cod_view *view)

@@ -69,7 +69,7 @@ bool cpu_narrow_fits(const cod_device *device, const cod_op *op)
         op->kind != COD_OP_CONV2D_BACKWARD_WEIGHTS)
         return false;
     const cod_shape w = weights_of(op)->shape;
-    const int64_t few = w.n < w.c ? w.n : w.c, many = w.n < w.c ? w.c : w.n;
+    const int64_t few = cpu_least(w.n, w.c), many = cpu_greatest(w.n, w.c);
     const bool same = op->attr.stride_h == 1 && op->attr.stride_w == 1 && 2 * op->attr.pad_h == w.h - 1 &&
                       2 * op->attr.pad_w == w.w - 1;
     const bool types = has_compute_type(device, &op->inputs[0]) &&
@@ -144,16 +144,6 @@ static int64_t element_bytes(const narrow_state *s)
     return s->bf16 ? 2 : 4;
 }
 
-static int64_t lesser(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t greater(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 static void activate_row(const narrow_run *run, cpu_rows y, int64_t pixels)
 {
     if (run->activation.slope != NULL)
@@ -184,16 +174,17 @@ static void project_tile(const narrow_run *run, char *scratch, int64_t n, int64_
 {
     const narrow_state *s = run->s;
     const cpu_kernels *kernels = run->plan->device->kernels;
-    const int64_t from = greater(0, x0 - s->pad_w), to = lesser(s->w, x1 + s->pad_w), rows = s->few * s->kernel_w;
+    const int64_t from = cpu_greatest(0, x0 - s->pad_w), to = cpu_least(s->w, x1 + s->pad_w),
+                  rows = s->few * s->kernel_w;
     const int64_t z_stride = s->lanes_wide + 2 * s->margin, ring_lines = s->kernel_h,
                   line_lanes = s->depth * s->lanes_wide;
     int32_t *ring = (int32_t *)(void *)scratch;
     float *z = (float *)(void *)(scratch + s->at_z), *planes = (float *)(void *)(scratch + s->at_y),
           *row = (float *)(void *)(scratch + s->at_row);
     memset(z, 0, (size_t)(rows * z_stride) * sizeof *z);
-    int64_t spread = greater(0, top - s->pad_h);
+    int64_t spread = cpu_greatest(0, top - s->pad_h);
     for (int64_t line = top; line < bottom; line++) {
-        const int64_t first = greater(0, line - s->pad_h), last = lesser(s->h - 1, line + s->pad_h);
+        const int64_t first = cpu_greatest(0, line - s->pad_h), last = cpu_least(s->h - 1, line + s->pad_h);
         for (; spread <= last; spread++) {
             const cpu_rows x = cpu_rows_from(line_of(s->from, n, spread), from);
             kernels->narrow_spread(x.data, x.stride * element_bytes(s), to - from, s->many, s->bf16,
@@ -225,9 +216,9 @@ static void project_task(void *context, int64_t i, int thread)
 {
     const narrow_run *run = context;
     const narrow_state *s = run->s;
-    const int64_t n = i / bands(s), top = i % bands(s) * BAND_LINES, bottom = lesser(s->h, top + BAND_LINES);
+    const int64_t n = i / bands(s), top = i % bands(s) * BAND_LINES, bottom = cpu_least(s->h, top + BAND_LINES);
     for (int64_t x = 0; x < s->w; x += s->tile)
-        project_tile(run, thread_scratch(run, thread), n, top, bottom, x, lesser(s->w, x + s->tile));
+        project_tile(run, thread_scratch(run, thread), n, top, bottom, x, cpu_least(s->w, x + s->tile));
 }
 
 /** Bytes of a line of the padded copy: zeros around the pixels, and a lane more, as the last one may be half used. */
@@ -250,11 +241,11 @@ static void expand_task(void *context, int64_t i, int thread)
 {
     const narrow_run *run = context;
     const narrow_state *s = run->s;
-    const int64_t n = i / bands(s), top = i % bands(s) * BAND_LINES, bottom = lesser(s->h, top + BAND_LINES);
+    const int64_t n = i / bands(s), top = i % bands(s) * BAND_LINES, bottom = cpu_least(s->h, top + BAND_LINES);
     const int64_t line_bytes = padded_line_bytes(s), bytes = element_bytes(s);
     char *padded = thread_scratch(run, thread);
     memset(padded, 0, (size_t)((BAND_LINES + s->kernel_h - 1) * line_bytes));
-    for (int64_t y = greater(0, top - s->pad_h); y < lesser(s->h, bottom + s->pad_h); y++)
+    for (int64_t y = cpu_greatest(0, top - s->pad_h); y < cpu_least(s->h, bottom + s->pad_h); y++)
         copy_row(line_of(s->from, n, y), s->w, s->few, bytes,
                  padded + (y - top + s->pad_h) * line_bytes + s->pad_w * s->few * bytes);
     for (int64_t y = top; y < bottom; y++) {
@@ -421,7 +412,7 @@ static int64_t round_up(int64_t value, int64_t unit)
 static void plan_project(narrow_state *s)
 {
     s->depth = (s->many + s->per_lane - 1) / s->per_lane;
-    s->tile = s->w <= TILE_PIXELS ? s->w : greater(VECTOR, TILE_PIXELS - 2 * s->pad_w);
+    s->tile = s->w <= TILE_PIXELS ? s->w : cpu_greatest(VECTOR, TILE_PIXELS - 2 * s->pad_w);
     s->lanes_wide = round_up(s->w <= TILE_PIXELS ? s->w : s->tile + 2 * s->pad_w, 2 * VECTOR);
     s->margin = round_up(s->pad_w, VECTOR) + VECTOR;
     const int64_t rows = s->few * s->kernel_w;
@@ -442,7 +433,7 @@ static void plan_correlate(narrow_state *s)
 {
     s->depth = (s->w + s->per_lane - 1) / s->per_lane;
     s->packed_stride = cpu_padded(s->many);
-    s->slices = (int)lesser(s->n, MOST_SLICES);
+    s->slices = (int)cpu_least(s->n, MOST_SLICES);
     s->at_row = (size_t)(s->h * s->few * plane_bytes_of(s));
     s->thread_bytes = s->at_row + (size_t)(s->depth * s->packed_stride) * sizeof(int32_t);
     s->shared_bytes = cod_align_up((size_t)(s->slices * slice_floats(s)) * sizeof(float));
@@ -457,7 +448,7 @@ cod_status cpu_plan_narrow(cod_plan *plan)
     const bool forward = op->kind == COD_OP_CONV2D, gradient = op->kind == COD_OP_CONV2D_BACKWARD_WEIGHTS;
     const cod_shape w = weights_of(op)->shape;
     const bool few_outputs = w.n < w.c;
-    s->few = lesser(w.n, w.c), s->many = greater(w.n, w.c);
+    s->few = cpu_least(w.n, w.c), s->many = cpu_greatest(w.n, w.c);
     s->kernel_h = w.h, s->kernel_w = w.w, s->pad_h = op->attr.pad_h, s->pad_w = op->attr.pad_w;
     s->way = gradient ? CORRELATE : few_outputs == forward ? PROJECT : EXPAND;
     s->from = &plan->op.inputs[gradient && !few_outputs ? 1 : 0];

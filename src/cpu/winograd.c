@@ -130,8 +130,7 @@ static void columns_of(const winograd_state *s, const cod_view *view, winograd_p
 /** Tiles from `tile` on that lie beside each other, as far as `end` and STRIP_TILES allow. */
 static int64_t strip_length(const winograd_state *s, int64_t tile, int64_t end)
 {
-    const int64_t row = s->tiles_w - tile % s->tiles_w, left = end - tile, most = row < left ? row : left;
-    return most < STRIP_TILES ? most : STRIP_TILES;
+    return cpu_least(cpu_least(s->tiles_w - tile % s->tiles_w, end - tile), STRIP_TILES);
 }
 
 /** The columns that a strip's transform reads: one more on either side than the outputs. */
@@ -147,8 +146,7 @@ static void finish_block(const winograd_run *run, const char *v, float *m, int64
 {
     const winograd_state *s = run->s;
     const cpu_kernels *kernels = run->plan->device->kernels;
-    const int64_t depth = lanes_of(s, s->inputs), left = s->outputs - column,
-                  columns = left < OUTPUT_BLOCK ? left : OUTPUT_BLOCK;
+    const int64_t depth = lanes_of(s, s->inputs), columns = cpu_least(s->outputs - column, OUTPUT_BLOCK);
     const int64_t position = s->other_bytes / (int64_t)sizeof(float);
     for (int64_t p = 0; p < POSITIONS; p++) {
         const cpu_product product = {.a = (const int32_t *)(const void *)(v + p * s->position_bytes),
@@ -188,7 +186,7 @@ static void block_task(void *context, int64_t i, int thread)
 {
     const winograd_run *run = context;
     const winograd_state *s = run->s;
-    const int64_t first = i * s->block, left = s->tiles - first, count = left < s->block ? left : s->block;
+    const int64_t first = i * s->block, count = cpu_least(s->tiles - first, s->block);
     char *v = thread_scratch(run, thread);
     float *m = (float *)(void *)(v + POSITIONS * s->position_bytes);
     for (int64_t t = 0, tiles; t < count; t += tiles) {
@@ -243,7 +241,7 @@ static void transform_task(void *context, int64_t i, int thread)
     const winograd_state *s = run->s;
     const cpu_kernels *kernels = run->plan->device->kernels;
     char *x[GROUP_TILES][POSITIONS], *dy[GROUP_TILES][4];
-    const int64_t left = run->count - i * GROUP_TILES, count = left < GROUP_TILES ? left : GROUP_TILES;
+    const int64_t count = cpu_least(run->count - i * GROUP_TILES, GROUP_TILES);
     for (int64_t t = 0; t < GROUP_TILES; t++) {
         const int64_t tile = run->first + i * GROUP_TILES + t;
         if (t < count) {
@@ -306,7 +304,7 @@ static cod_status gradient_run(cod_plan *plan)
     const winograd_state *s = plan->state;
     winograd_run run = {.plan = plan, .s = s};
     for (; run.first < s->tiles; run.first += s->block) {
-        run.count = s->tiles - run.first < s->block ? s->tiles - run.first : s->block;
+        run.count = cpu_least(s->tiles - run.first, s->block);
         cpu_parallel_for(plan->device, (run.count + GROUP_TILES - 1) / GROUP_TILES, transform_task, &run);
         cpu_parallel_for(plan->device, POSITIONS, sum_task, &run);
     }
@@ -324,15 +322,10 @@ static cod_status alloc_bytes(void *pointer, int64_t bytes)
     return COD_OK;
 }
 
-static int64_t clamp(int64_t value, int64_t least, int64_t most)
-{
-    return value < least ? least : value > most ? most : value;
-}
-
 static cod_status plan_forward(cod_plan *plan, winograd_state *s)
 {
     const int64_t row_bytes = s->inputs * s->element;
-    s->block = clamp(FORWARD_BYTES / (POSITIONS * row_bytes), 6, FORWARD_TILES) / 6 * 6;
+    s->block = cpu_least(cpu_greatest(FORWARD_BYTES / (POSITIONS * row_bytes), 6), FORWARD_TILES) / 6 * 6;
     s->position_bytes = s->block * row_bytes + SKEW_BYTES;
     s->other_bytes = s->block * OUTPUT_BLOCK * (int64_t)sizeof(float) + SKEW_BYTES;
     s->thread_bytes = (size_t)(POSITIONS * (s->position_bytes + s->other_bytes));
@@ -347,7 +340,7 @@ static cod_status plan_forward(cod_plan *plan, winograd_state *s)
 static cod_status plan_gradient(cod_plan *plan, winograd_state *s)
 {
     const int64_t tile_bytes = POSITIONS * (s->inputs + s->outputs) * s->element, threads = plan->device->threads;
-    const int64_t tiles = clamp(GRADIENT_BYTES / tile_bytes, 2 * GROUP_TILES, 32 * GROUP_TILES);
+    const int64_t tiles = cpu_least(cpu_greatest(GRADIENT_BYTES / tile_bytes, 2 * GROUP_TILES), 32 * GROUP_TILES);
     s->block = tiles / GROUP_TILES * GROUP_TILES * threads;
     s->position_bytes = lanes_of(s, s->block) * s->inputs * 4 + SKEW_BYTES;
     s->other_bytes = lanes_of(s, s->block) * s->outputs * 4 + SKEW_BYTES;
@@ -373,6 +366,6 @@ cod_status cpu_plan_winograd(cod_plan *plan)
     s->tiles_h = (s->h + 1) / 2, s->tiles_w = (s->w + 1) / 2;
     s->tiles = s->n * s->tiles_h * s->tiles_w;
     s->inputs = s->from->shape.c, s->outputs = s->to->shape.c;
-    COD_TRY(alloc_bytes(&s->zeros, (s->inputs > s->outputs ? s->inputs : s->outputs) * 4));
+    COD_TRY(alloc_bytes(&s->zeros, cpu_greatest(s->inputs, s->outputs) * 4));
     return gradient ? plan_gradient(plan, s) : plan_forward(plan, s);
 }
