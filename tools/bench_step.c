@@ -119,8 +119,10 @@ static void print_result(const step_options *options, cod_bench_training *t, con
            (long long)o->patch, (long long)o->patch, cod_dtype_name(t->activation), o->threads,
            o->threads == 1 ? "" : "s", t->weights.layout.trainable, t->backend->describe(t->device));
     if (peak->f32_gflops > 0)
-        printf("peak, measured now: f32 %.1f GFLOP/s, bf16 %.1f GFLOP/s, memory %.1f GB/s\n", peak->f32_gflops,
-               peak->bf16_gflops, peak->memory_gbytes);
+        printf("peak, measured now: f32 %.1f GFLOP/s, memory %.1f GB/s", peak->f32_gflops, peak->memory_gbytes);
+    if (peak->bf16_gflops > 0)
+        printf(", bf16 %.1f GFLOP/s", peak->bf16_gflops);
+    printf("\n");
     printf("\n");
     cod_bench_ops_print(&result->ops, options->each_op);
     printf("\nsteps %.1f ... %.1f ms; from the process's start to the first finished step %.2f s, its loss %.6f\n",

@@ -137,7 +137,10 @@ class Server:
             self.errors.seek(0)
             said = " / ".join(self.errors.read().strip().splitlines()[-3:])
             raise Failure(f"`{self.name}` {f'ended with {code}' if ready else f'gave no answer in {timeout_s} s'}: {said}", said)
-        return json.loads(line)
+        try:
+            return json.loads(line)
+        except ValueError:
+            raise Failure(f"`{self.name}` answered {line.strip()!r}") from None
 
     def turn(self):
         """One more piece of work; its answer."""
@@ -164,6 +167,12 @@ class Server:
             self.process.kill()
             self.process.wait()
         self.errors.close()
+
+
+def largest(values):
+    """Their maximum; NaN where one of them is."""
+    values = list(values)
+    return math.nan if any(map(math.isnan, values)) else max(values)
 
 
 def take_turns(servers, rounds):

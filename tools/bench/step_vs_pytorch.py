@@ -5,7 +5,7 @@ import statistics
 import sys
 import tempfile
 
-from common import (Failure, Server, check_realtime, check_threads, describe_machine, environment, median_of, parse, parser, quartiles,
+from common import (Failure, Server, check_realtime, check_threads, describe_machine, environment, largest, median_of, parse, parser, quartiles,
                     run, say, spread, take_turns, warn)
 
 VARIANTS = ("f32-eager", "f32-compile", "bf16-eager", "bf16-compile")
@@ -55,7 +55,7 @@ def our_losses(arguments, folder):
 
 
 def check_losses(name, actual, expected, tolerance):
-    worst = max(abs(a - e) / abs(e) for a, e in zip(actual, expected))
+    worst = largest(abs(a - e) / abs(e) for a, e in zip(actual, expected))
     if not worst <= tolerance:
         raise Failure(f"{name} computes other losses than codistill: {actual} against {expected}; largest relative difference "
                       f"{worst:.2g}, allowed {tolerance:.0e}: the two are not the same step")

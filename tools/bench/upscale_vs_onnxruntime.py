@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 
-from common import Failure, Server, check_realtime, check_threads, describe_machine, environment, parse, parser, run, say, spread, take_turns
+from common import Failure, Server, check_realtime, check_threads, describe_machine, environment, largest, parse, parser, run, say, spread, take_turns
 
 PRECISIONS = ("f32", "bf16", "int8")
 TOLERANCE = 1e-3
@@ -48,7 +48,7 @@ def largest_difference(first, second):
     a, b = array.array("f", first.read_bytes()), array.array("f", second.read_bytes())
     if len(a) != len(b) or not a:
         raise Failure(f"the two results have {len(a)} and {len(b)} values")
-    return max(abs(x - y) for x, y in zip(a, b)) / max(1.0, max(map(abs, a)))
+    return largest(abs(x - y) for x, y in zip(a, b)) / max(1.0, largest(map(abs, a)))
 
 
 def ours(arguments, model, folder, precision, threads):
