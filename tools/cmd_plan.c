@@ -1,6 +1,7 @@
 /* `codistill plan`: what would run where, without running it. */
 #include "tools/cmd.h"
 
+#include "comm/binding.h"
 #include "core/rng.h"
 #include "core/trace.h"
 #include "infer/upscaler.h"
@@ -17,7 +18,8 @@
 
 static const char help[] =
     "usage: codistill plan CONFIG.yaml [key.path=value ...]\n\n"
-    "Starts nothing: prints the map of ranks to groups and threads, the memory of a rank, the bytes that move a step "
+    "Starts nothing: prints the map of ranks to groups, processors and threads, the memory of a rank, the bytes that "
+    "move a step "
     "and a\n"
     "publication, and the step time, predicted from three steps timed in this process on random data.\n";
 
@@ -31,9 +33,56 @@ typedef struct planned {
     double step_ms;
 } planned;
 
+/** The binding of one of `ranks` on this machine, as `codistill train` would start them here. */
+static cod_binding bind_here(int ranks, int rank, bool *known)
+{
+    cod_binding binding = {.kind = COD_BINDING_CROWDED, .threads = 1};
+    cod_seat *seats = calloc((size_t)ranks, sizeof *seats);
+    *known = seats != NULL;
+    for (int r = 0; *known && r < ranks; r++)
+        seats[r].given = cod_processors_allowed();
+    if (*known)
+        binding = cod_binding_decide(seats, ranks, rank, cod_processors_quota(), COD_TOPOLOGY_FOLDER);
+    free(seats);
+    return binding;
+}
+
+static int threads_of_rank(const cod_run_config *config)
+{
+    const int ranks = cod_run_config_ranks(config);
+    bool known;
+    if (config->cluster.threads > 0)
+        return (int)config->cluster.threads;
+    return bind_here(ranks > 0 ? ranks : 1, 0, &known).threads;
+}
+
+/** Where each rank would compute if all were on this machine. */
+static void print_processors(const cod_run_config *config)
+{
+    enum { SHOWN = 64 };
+    const int ranks = cod_run_config_ranks(config);
+    bool known = true;
+    char text[128];
+    if (ranks == 0 || config->cluster.bind == COD_BIND_NONE) {
+        puts(ranks == 0 ? "each node's cores are divided among its ranks" : "ranks are not confined to cores");
+        return;
+    }
+    puts("on this machine alone:");
+    for (int r = 0; known && r < ranks && r < SHOWN; r++) {
+        const cod_binding binding = bind_here(ranks, r, &known);
+        const int threads = config->cluster.threads > 0 ? (int)config->cluster.threads : binding.threads;
+        cod_processors_format(&binding.set, text, sizeof text);
+        printf("  rank %d: processors %s%s, %d thread%s\n", r, text,
+               binding.kind == COD_BINDING_CROWDED ? ", shared with other ranks" : "", threads,
+               threads == 1 ? "" : "s");
+    }
+    if (ranks > SHOWN)
+        printf("  ... and %d ranks more\n", ranks - SHOWN);
+}
+
 static cod_status build(const cod_run_config *config, const cod_group_config *group, planned *p)
 {
-    const int threads = config->cluster.threads > 0 ? (int)config->cluster.threads : 1;
+    const int threads = threads_of_rank(config);
     p->backend = cod_backend_find(config->train.backend);
     COD_TRY(p->backend->open(&(cod_device_options){.threads = threads}, &p->device));
     COD_TRY(cod_precision_dtype((cod_precision)config->train.precision, p->backend, p->device, &p->activation));
@@ -127,6 +176,7 @@ static bool same_plan(const cod_group_config *a, const cod_group_config *b)
 static cod_status plan(const cod_run_config *config)
 {
     print_map(config);
+    print_processors(config);
     if (is_one_group(config)) {
         putchar('\n');
         return plan_group(config, &config->whole);

@@ -312,6 +312,8 @@ cod_status cod_comm_init(const cod_comm_options *options, cod_comm **out)
     if (options != NULL)
         cod_comm_configure(comm, options);
     choose_reduction();
+    if (cod_comm_launched_ranks() == 0) /* alone for good: no daemon to start, which takes a good part of a second */
+        setenv("OMPI_MCA_ess_singleton_isolated", "1", 0);
     cod_status status = join(comm, choose_window_component());
     if (status == COD_OK && pthread_create(&comm->progress, NULL, progress_loop, comm) != 0)
         status = cod_fail(COD_ERR_MPI, "cannot start the progress thread");

@@ -27,6 +27,7 @@ typedef struct cod_comm_options {
     int64_t ranks_per_group;
     bool by_node;
     int64_t threads;
+    int bind; /**< cod_bind_mode */
     double teardown_timeout_s;
     double progress_interval_ms;
 } cod_comm_options;

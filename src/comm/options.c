@@ -2,6 +2,8 @@
 
 #define FIELD(name) offsetof(cod_comm_options, name)
 
+static const char *const bind_modes[] = {"auto", "none", NULL};
+
 static const cod_option options[] = {
     {"groups", COD_OPTION_STRING, FIELD(groups), "1", 0, 0, NULL,
      "Number of groups, or a list of them such as [{ranks: 4}, {ranks: 2}]."},
@@ -10,7 +12,10 @@ static const cod_option options[] = {
     {"by_node", COD_OPTION_BOOL, FIELD(by_node), "false", 0, 0, NULL,
      "Make each node a group; `groups` is then ignored."},
     {"threads", COD_OPTION_INT, FIELD(threads), "0", 0, 4096, NULL,
-     "Computing threads of each rank; 0 shares the node's cores among its ranks."},
+     "Computing threads of each rank; 0 = as many as the rank has cores."},
+    {"bind", COD_OPTION_CHOICE, FIELD(bind), "auto", 0, 0, bind_modes,
+     "auto confines each rank to its own equal share of the cores that the ranks of its node were given, unless the "
+     "launcher has bound them apart already; none leaves them as they are."},
     {"teardown_timeout_s", COD_OPTION_FLOAT, FIELD(teardown_timeout_s), "60", 0, 86400, NULL,
      "Seconds that a finished rank waits for the others before it ends the job."},
     {"progress_interval_ms", COD_OPTION_FLOAT, FIELD(progress_interval_ms), "1", 0.01, 1000, NULL,

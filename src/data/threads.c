@@ -1,6 +1,7 @@
 #include "data/threads_internal.h"
 
-#include <sched.h>
+#include "core/processors.h"
+
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -46,8 +47,7 @@ static void *work(void *context)
 
 cod_status cod_run_parallel(size_t count, cod_item_function run, void *context)
 {
-    cpu_set_t processors;
-    int wanted = sched_getaffinity(0, sizeof processors, &processors) == 0 ? CPU_COUNT(&processors) : 1;
+    int wanted = cod_usable_threads();
     wanted = wanted < MAX_THREADS ? wanted : MAX_THREADS;
     wanted = (size_t)wanted < count ? wanted : (int)count;
     parallel p = {.mutex = PTHREAD_MUTEX_INITIALIZER, .count = count, .run = run, .context = context};

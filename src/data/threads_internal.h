@@ -15,7 +15,7 @@ COD_MUST_CHECK cod_status cod_thread_start(pthread_t *thread, void *(*run)(void 
 typedef cod_status (*cod_item_function)(void *context, size_t index);
 
 /**
- * Calls `run` for 0 … count-1 in no order, on one thread per processor that this process may use (at most 16), and waits.
+ * Calls `run` for 0 … count-1 in no order, on one thread per core that this process may use (at most 16), and waits.
  *
  * @return the first failure; no new items are begun after one
  */

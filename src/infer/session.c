@@ -1,6 +1,7 @@
 #include "infer/session.h"
 
-#include <sched.h>
+#include "core/processors.h"
+
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,8 +10,9 @@
 static const cod_option options_table[] = {
     {"backend", COD_OPTION_STRING, FIELD(backend), "cpu", 0, 0, NULL, "what computes"},
     {"threads", COD_OPTION_INT, FIELD(threads), "0", 0, 1024, NULL, "threads; 0 = as many as the process may use"},
-    {"precision", COD_OPTION_CHOICE, FIELD(precision), "auto", 0, 0, cod_precision_names,
-     "activations' type; auto takes bf16 where the processor is fast at it"},
+    {"precision", COD_OPTION_CHOICE, FIELD(precision), "auto", 0, 0, cod_upscaler_precision_names,
+     "auto, f32, bf16: activations' type; auto takes bf16 where the processor is fast at it. int8: convolutions on "
+     "8-bit integers"},
     {"tile", COD_OPTION_INT, FIELD(tile), "0", 0, COD_IMAGE_MAX_SIDE, NULL,
      "side in low-resolution pixels of what one run yields, at least 8; 0 = 256"},
     {"scale", COD_OPTION_INT, FIELD(scale), "0", 0, 16, NULL, "upscaling factor; 0 = the model's, and 4 for bicubic"},
@@ -33,16 +35,10 @@ static cod_status backend_find(const char *name, const cod_backend **backend)
     return cod_fail(COD_ERR_ARGUMENT, "there is no backend '%s' in this build; it has %s", name, names);
 }
 
-static int usable_threads(void)
-{
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 static cod_status model_open(const char *model, const cod_session_options *options, cod_session *session)
 {
     const cod_upscaler_options upscaler = {.precision = (cod_precision)options->precision, .tile = options->tile};
-    const int threads = options->threads > 0 ? (int)options->threads : usable_threads();
+    const int threads = options->threads > 0 ? (int)options->threads : cod_usable_threads();
     COD_TRY(backend_find(options->backend, &session->backend));
     COD_TRY(session->backend->open(&(cod_device_options){.threads = threads}, &session->device));
     COD_TRY(cod_upscaler_open(model, session->backend, session->device, &upscaler, &session->upscaler));

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /** Splits the world as strategy and configuration say. */
 static cod_status make_group(trainer *t)
@@ -67,11 +66,11 @@ static cod_status open_device(trainer *t)
     cod_train_context *context = &t->context;
     cod_comm *comm = t->request->comm;
     context->backend = cod_backend_find(t->config->train.backend);
-    cod_device_options options = {.threads = (int)t->config->cluster.threads, .ordinal = cod_comm_node_rank(comm)};
-    if (options.threads == 0) {
-        const int cores = (int)sysconf(_SC_NPROCESSORS_ONLN) / cod_comm_node_size(comm);
-        options.threads = cores > 1 ? cores : 1;
-    }
+    const int wanted = (int)t->config->cluster.threads, fastest = t->binding.threads;
+    const cod_device_options options = {.threads = wanted > 0 ? wanted : fastest, .ordinal = cod_comm_node_rank(comm)};
+    if (wanted > fastest && t->leader)
+        cod_log_warn("cluster.threads: %d threads of a rank share %d core%s; at most %d can pay", wanted, fastest,
+                     fastest == 1 ? "" : "s", fastest);
     COD_TRY(context->backend->open(&options, &context->device));
     return cod_precision_dtype((cod_precision)t->config->train.precision, context->backend, context->device,
                                &context->activation);
@@ -243,6 +242,7 @@ cod_status trainer_set_up(trainer *t)
                                    .model = &t->model,
                                    .weights = &t->weights,
                                    .steps = t->config->train.steps};
+    COD_TRY(cod_comm_bind(t->request->comm, (cod_bind_mode)t->config->cluster.bind, &t->binding));
     COD_TRY(cod_group_agree(world, set_up_locally(t), NULL));
     COD_TRY(STRATEGY(t, start, context));
     COD_TRY(trainer_resume(t));

@@ -5,6 +5,7 @@
 #ifndef COD_TRAIN_TRAINER_INTERNAL_H
 #define COD_TRAIN_TRAINER_INTERNAL_H
 
+#include "comm/binding.h"
 #include "data/loader.h"
 #include "infer/evaluate.h"
 #include "io/file.h"
@@ -33,6 +34,7 @@ typedef struct trainer {
     cod_file_lock *lock;
     cod_trace_file *trace;
     cod_group *group;
+    cod_binding binding;
     bool leader; /**< first rank of its group */
     cod_dataset *dataset;
     cod_loader *loader;

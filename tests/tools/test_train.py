@@ -10,8 +10,8 @@ import struct
 import sys
 import time
 
-from train_support import (TCP, check, floats, kill_job, png, rank_process, read_safetensors, run_cases, steps_saved,
-                           wait_for_steps)
+from train_support import (TCP, Skip, check, floats, kill_job, png, rank_process, read_safetensors, run_cases,
+                           steps_saved, wait_for_steps)
 
 # Ranks of the groups -> overrides. Four ranks on two cores take turns: fewer steps.
 SETUPS = {
@@ -277,6 +277,43 @@ def unlike_groups(bench):
         check(any(line["distill_loss"] for line in bench.metrics("unlike", group)), f"group {group} distilled nothing")
 
 
+def bound(bench):
+    """Ranks of a machine compute on cores of their own; those that were bound by hand stay."""
+    allowed = sorted(os.sched_getaffinity(0))
+    if len(allowed) < 2:
+        raise Skip("one processor only")
+    first, second = allowed[:2]
+
+    def processors(name, *overrides, command=()):
+        """Where the ranks' first threads may run, and the end of the run."""
+        arguments = ["train", "t.yaml", f"name={name}", "cluster.groups=2", "train.strategy=codistill",
+                     "train.steps=1000000", *overrides]
+        process = bench.start(*arguments, command=command)
+        try:
+            for group in (0, 1):
+                wait_for_steps(bench, process, name, 1, group)
+            found = [os.sched_getaffinity(rank_process(process, rank)) for rank in (0, 1)]
+        finally:
+            process.send_signal(signal.SIGUSR1)
+        return found, bench.wait(process, arguments)
+
+    sets, result = processors("own")
+    check(sets[0].isdisjoint(sets[1]) and sets[0] | sets[1] == set(allowed), f"processors {sets}", result)
+    check("cluster.bind: 2 ranks" in result.err and "warning" not in result.err, "not told", result)
+    sets, result = processors("none", "cluster.bind=none")
+    check(sets == [set(allowed)] * 2 and "cluster.bind" not in result.err, f"processors {sets}", result)
+    sets, result = processors("narrow", command=("taskset", "-c", str(first)))
+    check(sets == [{first}] * 2, f"processors {sets}", result)
+    check("warning: cluster.bind: 2 ranks on" in result.err and "taskset" in result.err, "no warning", result)
+    # By hand: each rank through a script that binds it, the other way round.
+    by_hand = bench.write("by_hand.sh", '#!/bin/sh\nif [ "$OMPI_COMM_WORLD_RANK" = 0 ]; then p=%d; else p=%d; fi\n'
+                          'exec taskset -c $p "$@"\n' % (second, first))
+    os.chmod(by_hand, 0o755)
+    mpirun = ("mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", "2", by_hand)
+    sets, result = processors("by-hand", command=mpirun)
+    check(sets == [{second}, {first}] and "cluster.bind" not in result.err, f"processors {sets}", result)
+
+
 CASES = {
     "trains-single": trains("single"),
     "trains-allreduce": trains("allreduce"),
@@ -303,6 +340,7 @@ CASES = {
     "damaged": damaged,
     "accumulates": accumulates,
     "locked": locked,
+    "bound": bound,
     "commands": commands,
 }
 

@@ -78,10 +78,10 @@ class Bench:
             file.write(content if isinstance(content, bytes) else content.encode())
         return path
 
-    def start(self, *arguments, environment=None, **popen):
-        """A process in a process group of its own, so that all its ranks can be killed together."""
+    def start(self, *arguments, environment=None, command=(), **popen):
+        """A process in a process group of its own, so that all its ranks can be killed together; `command` starts it."""
         env = dict(os.environ, **self.environment, **(environment or {}))
-        return subprocess.Popen([self.program, *arguments], cwd=self.folder, env=env, stdout=subprocess.PIPE,
+        return subprocess.Popen([*command, self.program, *arguments], cwd=self.folder, env=env, stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True, **popen)
 
     def wait(self, process, arguments, timeout=60):

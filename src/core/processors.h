@@ -1,0 +1,57 @@
+/**
+ * @file
+ * Sets of processors (hardware threads), the cores they make up, and how many of them this process may use.
+ */
+#ifndef COD_CORE_PROCESSORS_H
+#define COD_CORE_PROCESSORS_H
+
+#include "core/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { COD_PROCESSORS_MAX = 8192 };
+
+/** Zeroed = empty. */
+typedef struct cod_processors {
+    uint64_t bits[COD_PROCESSORS_MAX / 64];
+} cod_processors;
+
+/** Where the kernel describes the processors. */
+#define COD_TOPOLOGY_FOLDER "/sys/devices/system/cpu"
+
+void cod_processors_add(cod_processors *set, int processor);
+bool cod_processors_have(const cod_processors *set, int processor);
+int cod_processors_count(const cod_processors *set);
+bool cod_processors_equal(const cod_processors *a, const cod_processors *b);
+bool cod_processors_overlap(const cod_processors *a, const cod_processors *b);
+
+/** The kernel's notation, such as "0-3,8". A set that does not fit into `bytes` ends in "...". */
+void cod_processors_format(const cod_processors *set, char *text, size_t bytes);
+/** Reads that notation up to the first character that is none of it. @return whether it was a set, not empty */
+bool cod_processors_parse(const char *text, cod_processors *set);
+
+/** What the calling thread may run on; empty when the system does not say. */
+cod_processors cod_processors_allowed(void);
+/** Confines the calling thread, and those that it starts from now on. @return COD_ERR_IO when the system refuses */
+COD_MUST_CHECK cod_status cod_processors_bind(const cod_processors *set);
+
+/** Number of cores that the processors belong to. @param folder COD_TOPOLOGY_FOLDER; other ones are for tests */
+int cod_processors_cores(const cod_processors *set, const char *folder);
+
+/**
+ * One of `parts` disjoint parts of a set: whole cores, neighbours of one package where it can be, as many in each part as in
+ * the others or one more. Where there are fewer cores than parts, their hardware threads are divided.
+ *
+ * @return whether there are enough; *out is the whole set when not
+ */
+bool cod_processors_part(const cod_processors *set, int part, int parts, const char *folder, cod_processors *out);
+
+/** Processors' worth of time that the control groups of this process grant it, rounded up; INT_MAX = no limit. */
+int cod_processors_quota(void);
+
+/** Threads with which this process computes fastest: one a core that it may use, within its quota; at least 1. */
+int cod_usable_threads(void);
+
+#endif
