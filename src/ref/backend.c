@@ -70,8 +70,7 @@ static const char *device_describe(cod_device *device)
 static bool device_supports(cod_device *device, cod_dtype activation)
 {
     (void)device;
-    return activation == COD_F32 || activation == COD_F64 || activation == COD_BF16 ||
-           activation == COD_S8;
+    return activation == COD_F32 || activation == COD_F64 || activation == COD_BF16 || activation == COD_S8;
 }
 
 static cod_status buffer_create(cod_device *device, size_t bytes, cod_buffer **out)

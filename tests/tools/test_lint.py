@@ -13,8 +13,8 @@ LINT = ROOT / "tools/lint/lint.py"
 HEADER = "/**\n * @file\n * Adds.\n */\nint cod_add(int a, int b);\n"
 SOURCE = '#include "core/add.h"\n\nint cod_add(int a, int b)\n{\n    return a + b; /* no printf("x") here */\n}\n'
 CLEAN = {
-    "cmake/modules.cmake": "cod_module(core)\ncod_module(nn LINKS cod_core)\ncod_module(comm LINKS cod_core)\n"
-                           "cod_module(train LINKS cod_core cod_nn cod_comm)\n",
+    "cmake/modules.cmake": "cod_module(core)\ncod_module(nn LINKS cod_core)\ncod_module(cpu LINKS cod_core)\n"
+                           "cod_module(comm LINKS cod_core)\ncod_module(train LINKS cod_core cod_nn cod_comm)\n",
     "src/core/add.h": HEADER,
     "src/core/add.c": SOURCE,
     "src/core/core_internal.h": "int cod_private(void);\n",
@@ -72,14 +72,20 @@ PLANTED = [
     ("library-call", "src/nn/a.c", body('fprintf(stderr, "x");')),
     ("library-call", "src/nn/a.c", body('fputs("x", stdout);')),
     ("library-call", "src/nn/a.c", body('write(2, "x", 1);')),
+    ("library-call", "src/cpu/kernels/a.c.inc", body("abort();")),
+    ("upward-include", "src/cpu/kernels/a.c.inc", '#include "nn/graph.h"\n'),
+    ("third-party", "src/nn/a.c.inc", "#include <dnnl.h>\n"),
     ("format", "src/nn/a.c", "int  cod_x;\n"),
     ("format", "tests/nn/a.c", "void f(void) { return; }\n"),
     ("format", "src/cuda/a.cu", "int  cod_x;\n"),
+    ("format", "src/cpu/kernels/a.c.inc", "int  cod_x;\n"),
     ("long-file", "src/nn/a.c", "int cod_x;\n" * 601),
+    ("long-file", "src/cpu/kernels/a.c.inc", "int cod_x;\n" * 601),
     ("long-file", "tools/a.sh", "true\n" * 601),
     ("long-file", "tools/lint/long_files.txt", "tools/long.c: a table\ntools/gone.c: was long once\n"),
     ("long-file", "tools/lint/long_files.txt", "tools/long.c:\n"),
     ("to-do", "src/nn/a.c", "/* TO" "DO: later */\n"),
+    ("to-do", "src/cpu/kernels/a.c.inc", "/* TO" "DO: later */\n"),
     ("to-do", "tools/a.sh", "# FIX" "ME\n"),
     ("header-comment", "src/nn/a.h", "int cod_x;\n"),
     ("whitespace", "tools/a.sh", "\ttrue\n"),

@@ -39,7 +39,7 @@ NO_STREAMS = re.compile(r"(?<![\w.>])(stdout|stderr|STDOUT_FILENO|STDERR_FILENO)
 TO_DO = re.compile(r"\b(TO" r"DO|FIX" r"ME)\b(?!\(#\d+\))")
 MAX_LINES = 600
 
-C_FILES = {".c", ".h", ".cu", ".cuh"}
+C_FILES = {".c", ".h", ".inc", ".cu", ".cuh"}
 TEXT_FILES = C_FILES | {".py", ".sh", ".cmake", ".txt", ".yaml", ".yml"}
 FOLDERS = ["src", "tests", "tools", "cmake", "configs"]
 
