@@ -1,6 +1,7 @@
 /* `codistill eval`: how well a model restores pictures that MATLAB's bicubic brought down. */
 #include "tools/cmd.h"
 
+#include "infer/calibrate.h"
 #include "infer/evaluate.h"
 #include "infer/session.h"
 #include "tools/arguments.h"
@@ -21,12 +22,14 @@ static const char help[] =
     "  --json          {\"images\": [{\"file\", \"psnr_y\", \"ssim_y\", \"psnr_rgb\"}], \"mean\": {...}}\n"
     "  --backend NAME  what computes (cpu)\n"
     "  --threads N     0 = as many as the process may use (0)\n"
-    "  --precision P   auto, f32 or bf16 (auto)\n"
+    "  --precision P   auto, f32, bf16 or int8 (auto)\n"
+    "  --calibrate DIR int8: pictures to take its ranges from, brought down as well; else the model file's, else "
+    "from --data\n"
     "  --tile N        low-resolution pixels to a side in one run, at least 8 (256)\n"
     "  --help\n";
 
 typedef struct arguments {
-    const char *model, *data;
+    const char *model, *data, *calibrate;
     bool json;
     cod_session_options session;
 } arguments;
@@ -42,8 +45,12 @@ static cod_status evaluate(const arguments *args, cod_evaluation *evaluation)
 {
     cod_session session;
     COD_TRY(cod_session_open(args->model, &args->session, &session));
-    const cod_status status = cod_evaluate_folder(session.upscaler, args->data,
-                                                  isatty(STDERR_FILENO) ? show_progress : NULL, NULL, evaluation);
+    cod_status status = COD_OK;
+    if (args->calibrate != NULL || cod_upscaler_needs_calibration(session.upscaler))
+        status = cod_calibrate_folder(session.upscaler, args->calibrate ? args->calibrate : args->data, true);
+    if (status == COD_OK)
+        status = cod_evaluate_folder(session.upscaler, args->data, isatty(STDERR_FILENO) ? show_progress : NULL, NULL,
+                                     evaluation);
     cod_session_close(&session);
     return status;
 }
@@ -69,7 +76,9 @@ static int run(const arguments *args)
 /** Reads the options; returns the exit code, or -1 to go on. */
 static int parse(int argc, char **argv, arguments *args, cod_arena *arena)
 {
-    const cod_argument own[] = {{.name = "data", .text = &args->data}, {.name = "json", .flag = &args->json}};
+    const cod_argument own[] = {{.name = "data", .text = &args->data},
+                                {.name = "calibrate", .text = &args->calibrate},
+                                {.name = "json", .flag = &args->json}};
     const int code = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], &args->session, arena);
     if (code >= 0)
         return code;

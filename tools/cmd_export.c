@@ -1,23 +1,27 @@
 /* `codistill export`: a model for other programs. */
 #include "tools/cmd.h"
 
+#include "infer/calibrate.h"
 #include "infer/fold.h"
 #include "infer/onnx.h"
-#include "infer/upscaler.h"
+#include "infer/session.h"
 #include "tools/arguments.h"
 
 #include <getopt.h> /* optind */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 static const char help[] =
-    "usage: codistill export MODEL -o OUT.onnx|OUT.safetensors\n\n"
+    "usage: codistill export MODEL -o OUT.onnx|OUT.safetensors [--calibrate DIR]\n\n"
     "Writes MODEL (a .safetensors file) with normalisation folded into the convolutions.\n"
     "  .onnx         opset 17; input \"input\" and output \"output\", f32, NCHW, RGB in 0 ... 1; batch, height and "
     "width open\n"
     "  .safetensors  PyTorch's names and layout; `codistill` reads it too\n\n"
     "  -o, --output FILE  what to write; an existing file is replaced once the new one is complete\n"
+    "  --calibrate DIR    .safetensors: with the ranges that `--precision int8` needs, taken from up to four of DIR's\n"
+    "                     low-resolution pictures, so that it need not calibrate again\n"
     "  --help\n";
 
 static bool ends_with(const char *text, const char *end)
@@ -35,14 +39,36 @@ static cod_status check_differ(const char *a, const char *b)
     return COD_OK;
 }
 
-static cod_status export_model(const char *path, const char *output, bool onnx)
+/** @param[out] int8  new; free() */
+static cod_status calibrate(const char *path, const char *folder, cod_arena *arena, char **int8)
+{
+    cod_session session;
+    cod_session_options options;
+    COD_TRY(cod_options_set_defaults(&cod_session_option_table, &options, arena));
+    options.precision = COD_PRECISION_INT8;
+    COD_TRY(cod_session_open(path, &options, &session));
+    cod_status status = cod_calibrate_folder(session.upscaler, folder, false);
+    if (status == COD_OK)
+        status = cod_upscaler_format_int8(session.upscaler, int8);
+    cod_session_close(&session);
+    return status;
+}
+
+static cod_status export_model(const char *path, const char *output, const char *calibration)
 {
     cod_saved_model saved;
     bool loadable = true;
+    char *int8 = NULL;
     COD_TRY(check_differ(path, output));
     COD_TRY(cod_model_load(path, &saved));
-    const cod_status status = onnx ? cod_onnx_write(output, &saved.model, saved.values)
-                                   : cod_model_save_folded(output, &saved.model, saved.values, &loadable);
+    cod_status status = COD_OK;
+    if (calibration != NULL)
+        status = calibrate(path, calibration, &saved.arena, &int8);
+    if (status == COD_OK)
+        status = ends_with(output, ".onnx")
+                     ? cod_onnx_write(output, &saved.model, saved.values)
+                     : cod_model_save_folded(output, &saved.model, saved.values, int8 ? int8 : saved.int8, &loadable);
+    free(int8);
     if (status == COD_OK) {
         struct stat info = {0};
         stat(output, &info);
@@ -57,9 +83,10 @@ static cod_status export_model(const char *path, const char *output, bool onnx)
 
 int cod_cmd_export(int argc, char **argv)
 {
-    const char *output = NULL;
-    const cod_argument own[] = {{.name = "output", .letter = 'o', .text = &output}};
-    const int code = cod_arguments_parse(argc, argv, help, own, 1, NULL, NULL);
+    const char *output = NULL, *calibration = NULL;
+    const cod_argument own[] = {{.name = "output", .letter = 'o', .text = &output},
+                                {.name = "calibrate", .text = &calibration}};
+    const int code = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], NULL, NULL);
     if (code >= 0)
         return code;
     if (argc == optind)
@@ -73,6 +100,8 @@ int cod_cmd_export(int argc, char **argv)
         return cod_cmd_usage(argv[0], "%s: the name must end with .onnx or .safetensors", output);
     if (strcmp(argv[optind], COD_BICUBIC) == 0)
         return cod_cmd_usage(argv[0], "bicubic has no weights to export");
-    const cod_status status = export_model(argv[optind], output, onnx);
+    if (onnx && calibration != NULL)
+        return cod_cmd_usage(argv[0], "--calibrate is for .safetensors; ONNX has no place for its ranges");
+    const cod_status status = export_model(argv[optind], output, calibration);
     return status == COD_OK ? COD_EXIT_OK : cod_cmd_failed(status);
 }

@@ -3,6 +3,7 @@
 
 #include "core/trace.h"
 #include "data/files.h"
+#include "infer/calibrate.h"
 #include "infer/session.h"
 #include "io/file.h"
 #include "tools/arguments.h"
@@ -27,12 +28,13 @@ static const char help[] =
     "  --scale N         must be the model's; for bicubic any from 1 to 16 (4)\n"
     "  --backend NAME    what computes (cpu)\n"
     "  --threads N       0 = as many as the process may use (0)\n"
-    "  --precision P     auto, f32 or bf16 (auto)\n"
+    "  --precision P     auto, f32, bf16 or int8 (auto)\n"
+    "  --calibrate DIR   int8: low-resolution pictures to take its ranges from; else the model file's, else from IN\n"
     "  --quiet           no progress and no line for each picture\n"
     "  --help\n";
 
 typedef struct arguments {
-    const char *model, *output;
+    const char *model, *output, *calibrate;
     char *const *inputs;
     size_t input_count;
     bool quiet;
@@ -136,7 +138,7 @@ static void report(const cod_session *session, const char *output, const cod_ima
     printf("%s: %lldx%lld -> %lldx%lld, %.2f s", output, (long long)in->width, (long long)in->height,
            (long long)out->width, (long long)out->height, seconds);
     if (session->device != NULL)
-        printf(", %s, %zu tile%s, halo %lld, %.0f MiB to compute", cod_dtype_name(cod_upscaler_dtype(upscaler)),
+        printf(", %s, %zu tile%s, halo %lld, %.0f MiB to compute", cod_upscaler_precision(upscaler),
                cod_upscaler_tiles(upscaler, in->width, in->height),
                cod_upscaler_tiles(upscaler, in->width, in->height) == 1 ? "" : "s",
                (long long)cod_upscaler_halo(upscaler), (double)cod_upscaler_bytes(upscaler) / (1 << 20));
@@ -199,6 +201,10 @@ static int run(const arguments *args)
     cod_status status = work_find(args, &work);
     if (status == COD_OK)
         status = cod_session_open(args->model, &args->session, &session);
+    if (status == COD_OK && args->calibrate != NULL)
+        status = cod_calibrate_folder(session.upscaler, args->calibrate, false);
+    else if (status == COD_OK && cod_upscaler_needs_calibration(session.upscaler))
+        status = cod_calibrate_files(session.upscaler, &work.files, false);
     const int code = status == COD_OK ? upscale_all(&session, &work, args->quiet) : cod_cmd_failed(status);
     cod_session_close(&session);
     cod_files_clear(&work.files);
@@ -210,6 +216,7 @@ static int run(const arguments *args)
 static int parse(int argc, char **argv, arguments *args, cod_arena *arena)
 {
     const cod_argument own[] = {{.name = "output", .letter = 'o', .text = &args->output},
+                                {.name = "calibrate", .text = &args->calibrate},
                                 {.name = "quiet", .flag = &args->quiet}};
     const int code = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], &args->session, arena);
     if (code >= 0)

@@ -1,6 +1,7 @@
 /* Folded model files: the tensors of a folded model under the names of the same architecture without normalisation. */
 #include "infer/fold.h"
 
+#include "infer/int8.h"
 #include "infer_internal.h"
 
 #include <string.h>
@@ -10,6 +11,7 @@ typedef struct model_twin {
     const cod_model *from;
     const cod_folded *folded;
     const float *values;
+    const char *int8; /**< further metadata, or NULL */
     graph_part part;
     cod_model to;
     named_tensor *tensors;  /**< [param count of `to`]; values NULL = not known yet */
@@ -100,7 +102,7 @@ static void *options_without_norm(const cod_model *from, cod_arena *arena)
 static cod_status twin_write(const char *path, model_twin *twin, cod_arena *arena, bool *loadable)
 {
     const void *options = options_without_norm(twin->from, arena);
-    cod_st_text metadata[MODEL_METADATA_COUNT];
+    cod_st_text metadata[MODEL_METADATA_COUNT + 1];
     if (options == NULL || cod_model_build(twin->from->kind, options, &twin->to) != COD_OK)
         return COD_OK;
     const size_t count = cod_graph_param_count(twin->to.graph);
@@ -112,7 +114,8 @@ static cod_status twin_write(const char *path, model_twin *twin, cod_arena *aren
     if (!graphs_match(twin, arena))
         return COD_OK;
     COD_TRY(cod_model_metadata(twin->from->kind, options, arena, metadata));
-    COD_TRY(cod_tensors_write(path, twin->tensors, count, metadata, MODEL_METADATA_COUNT));
+    metadata[MODEL_METADATA_COUNT] = (cod_st_text){COD_INT8_METADATA, twin->int8};
+    COD_TRY(cod_tensors_write(path, twin->tensors, count, metadata, MODEL_METADATA_COUNT + (twin->int8 != NULL)));
     *loadable = true;
     return COD_OK;
 }
@@ -159,19 +162,21 @@ static cod_status bare_write(const char *path, const model_twin *twin, cod_arena
     return cod_tensors_write(path, tensors, count, &metadata, 1);
 }
 
-cod_status cod_model_save_folded(const char *path, const cod_model *model, const float *values, bool *loadable)
+cod_status cod_model_save_folded(const char *path, const cod_model *model, const float *values, const char *int8,
+                                 bool *loadable)
 {
     cod_arena arena = {0};
     cod_folded folded;
     COD_TRY(cod_model_fold(model, values, &folded));
-    model_twin twin = {.from = model, .folded = &folded, .values = values};
+    const cod_st_text extra = {COD_INT8_METADATA, int8};
+    model_twin twin = {.from = model, .folded = &folded, .values = values, .int8 = int8};
     bool done = true;
     size_t norms = 0;
     for (size_t i = 0; i < folded.count; i++)
         norms += folded.layers[i].norm != NULL;
     cod_status status = cod_graph_part_find(model, &arena, &twin.part);
     if (status == COD_OK && norms == 0) {
-        status = cod_model_save(path, model, values, NULL, 0);
+        status = cod_model_save(path, model, values, &extra, int8 != NULL);
     } else if (status == COD_OK) {
         done = false;
         status = twin_write(path, &twin, &arena, &done);

@@ -1,5 +1,6 @@
 #include "infer/model_file.h"
 
+#include "infer/int8.h"
 #include "infer_internal.h"
 
 #include <math.h>
@@ -263,6 +264,11 @@ static cod_status load(const cod_st_file *file, cod_saved_model *saved)
     saved->layout = cod_graph_layout(saved->model.graph);
     COD_TRY(cod_aligned_alloc(&values, (saved->layout.trainable + saved->layout.state) * sizeof(float)));
     saved->values = values;
+    const char *int8 = cod_st_metadata(file, COD_INT8_METADATA);
+    if (int8 != NULL) {
+        saved->int8 = cod_arena_strdup(&saved->arena, int8);
+        COD_REQUIRE_MEMORY(saved->int8);
+    }
     return values_load(file, &saved->model, COD_LOAD_STRICT, saved->values, NULL);
 }
 

@@ -20,7 +20,8 @@ typedef struct cod_saved_model {
     cod_arena arena; /**< holds the options */
     cod_model model;
     cod_layout layout;
-    float *values; /**< [layout.trainable + layout.state] */
+    float *values;    /**< [layout.trainable + layout.state] */
+    const char *int8; /**< the file's ranges for 8-bit integers, as int8.h keeps them; NULL = none */
 } cod_saved_model;
 
 void cod_saved_model_clear(cod_saved_model *saved);

@@ -1,8 +1,8 @@
 #include "infer/upscaler.h"
 
 #include "data/resize.h"
+#include "infer/int8.h"
 #include "infer_internal.h"
-#include "nn/compile.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,6 +13,7 @@ enum { RGB = 3 };
 static const char PROGRAM[] = "upscale", INPUT[] = "input";
 
 const char *const cod_precision_names[] = {"auto", "f32", "bf16", NULL};
+const char *const cod_upscaler_precision_names[] = {"auto", "f32", "bf16", "int8", NULL};
 
 struct cod_upscaler {
     int scale;
@@ -24,7 +25,9 @@ struct cod_upscaler {
     cod_weights own_weights;
     cod_executable *executable; /**< for windows of this size; NULL before the first picture */
     int64_t window_width, window_height;
-    float *low, *high; /**< one window's pixels on the host */
+    float *low, *high;  /**< one window's pixels on the host */
+    float *int8_ranges; /**< [node count] with int8, else NULL */
+    bool calibrated;
 };
 
 /** What is upscaled, and where to: pictures of integers, or f32 arrays. */
@@ -76,6 +79,10 @@ cod_status cod_precision_dtype(cod_precision precision, const cod_backend *backe
         return cod_fail(COD_ERR_UNSUPPORTED,
                         "precision bf16: backend '%s' does not compute it on this processor (%s); use auto or f32",
                         backend->name, backend->describe(device));
+    if (precision == COD_PRECISION_INT8 && !backend->supports(device, COD_S8))
+        return cod_fail(COD_ERR_UNSUPPORTED,
+                        "precision int8: backend '%s' does not compute it on this processor (%s); use auto",
+                        backend->name, backend->describe(device));
     *dtype = precision != COD_PRECISION_F32 && has_bf16 ? COD_BF16 : COD_F32;
     return COD_OK;
 }
@@ -94,6 +101,10 @@ static cod_status upscaler_init(cod_upscaler *upscaler, const cod_model *model, 
     if (status == COD_OK)
         upscaler->halo = cod_model_halo(model, &part);
     cod_arena_clear(&arena);
+    if (options->precision == COD_PRECISION_INT8) {
+        upscaler->int8_ranges = calloc(cod_graph_node_count(model->graph), sizeof(float));
+        COD_REQUIRE_MEMORY(upscaler->int8_ranges);
+    }
     upscaler->model = model;
     upscaler->weights = weights;
     upscaler->scale = cod_model_scale(model);
@@ -122,7 +133,11 @@ static cod_status open_model(cod_upscaler *upscaler, const char *path, const cod
     COD_TRY(cod_model_load(path, saved));
     COD_TRY(cod_weights_init(weights, backend, device, saved->model.graph, COD_F32, false));
     COD_TRY(cod_weights_upload(weights, saved->values));
-    const cod_status status = upscaler_init(upscaler, &saved->model, weights, options);
+    cod_status status = upscaler_init(upscaler, &saved->model, weights, options);
+    if (status == COD_OK && upscaler->int8_ranges != NULL && saved->int8 != NULL) {
+        status = cod_int8_parse(saved->model.graph, saved->int8, upscaler->int8_ranges);
+        upscaler->calibrated = status == COD_OK;
+    }
     return status == COD_OK ? COD_OK : cod_fail_prefix(status, "%s", path);
 }
 
@@ -166,6 +181,7 @@ void cod_upscaler_destroy(cod_upscaler *upscaler)
     if (upscaler->own_weights.backend != NULL)
         cod_weights_clear(&upscaler->own_weights);
     cod_saved_model_clear(&upscaler->own_model);
+    free(upscaler->int8_ranges);
     free(upscaler);
 }
 
@@ -177,6 +193,11 @@ int cod_upscaler_scale(const cod_upscaler *upscaler)
 cod_dtype cod_upscaler_dtype(const cod_upscaler *upscaler)
 {
     return upscaler->dtype;
+}
+
+const char *cod_upscaler_precision(const cod_upscaler *upscaler)
+{
+    return upscaler->int8_ranges != NULL ? "int8" : cod_dtype_name(upscaler->dtype);
 }
 
 int64_t cod_upscaler_halo(const cod_upscaler *upscaler)
@@ -207,14 +228,13 @@ size_t cod_upscaler_tiles(const cod_upscaler *upscaler, int64_t width, int64_t h
            axis_make(height, upscaler->tile, upscaler->halo).count;
 }
 
-/** Compiles for windows of this size, unless that is what there is. */
-static cod_status window_prepare(cod_upscaler *upscaler, int64_t width, int64_t height)
+/** Compiles for windows of this size. */
+static cod_status window_compile(cod_upscaler *upscaler, int64_t width, int64_t height, const float *int8_ranges)
 {
-    if (upscaler->executable && upscaler->window_width == width && upscaler->window_height == height)
-        return COD_OK;
     window_clear(upscaler);
     const cod_input_shape shape = {INPUT, {1, height, width, RGB}};
-    const cod_compile_options options = {.activation = upscaler->dtype, .inputs = &shape, .input_count = 1};
+    const cod_compile_options options = {
+        .activation = upscaler->dtype, .inputs = &shape, .input_count = 1, .int8_ranges = int8_ranges};
     const cod_program_spec spec = {.name = PROGRAM, .outputs = {upscaler->model->output}};
     void *low = NULL, *high = NULL;
     COD_TRY(cod_compile(upscaler->model->graph, upscaler->weights, &options, &spec, 1, &upscaler->executable));
@@ -230,23 +250,39 @@ static cod_status window_prepare(cod_upscaler *upscaler, int64_t width, int64_t 
     return status;
 }
 
-/** Runs the model on the window staged in upscaler->low, into upscaler->high. */
+/** The same, unless that is what there is. */
+static cod_status window_prepare(cod_upscaler *upscaler, int64_t width, int64_t height)
+{
+    if (upscaler->executable && upscaler->window_width == width && upscaler->window_height == height)
+        return COD_OK;
+    COD_REQUIRE(!cod_upscaler_needs_calibration(upscaler),
+                "precision int8 needs ranges, which the model's file does not have: calibrate");
+    return window_compile(upscaler, width, height, upscaler->int8_ranges);
+}
+
+/** Hands the model the window staged in upscaler->low. */
+static cod_status window_upload(cod_upscaler *upscaler)
+{
+    const cod_view in = cod_executable_input(upscaler->executable, INPUT);
+    COD_REQUIRE(in.buffer != NULL && in.dtype == COD_F32 && cod_view_is_dense(&in),
+                "the model's input is not dense f32");
+    return upscaler->weights->backend->upload(upscaler->weights->device, NULL, in.buffer, in.offset, upscaler->low,
+                                              window_pixels(upscaler) * RGB * sizeof(float));
+}
+
+/** Runs the model on it, into upscaler->high. */
 static cod_status window_run(cod_upscaler *upscaler)
 {
-    const cod_backend *backend = upscaler->weights->backend;
-    cod_device *device = upscaler->weights->device;
-    const cod_view in = cod_executable_input(upscaler->executable, INPUT);
     const cod_view out = cod_executable_output(upscaler->executable, upscaler->model->output);
-    COD_REQUIRE(in.buffer != NULL && out.buffer != NULL && in.dtype == COD_F32 && out.dtype == COD_F32 &&
-                    cod_view_is_dense(&in) && cod_view_is_dense(&out),
-                "the model's input and output are not dense f32");
-    const size_t in_bytes = window_pixels(upscaler) * RGB * sizeof(float);
+    COD_REQUIRE(out.buffer != NULL && out.dtype == COD_F32 && cod_view_is_dense(&out),
+                "the model's output is not dense f32");
     const size_t out_bytes = high_pixels(upscaler) * RGB * sizeof(float);
     COD_REQUIRE(cod_view_span_bytes(&out) == out_bytes, "the model's output is not %d times its input",
                 upscaler->scale);
-    COD_TRY(backend->upload(device, NULL, in.buffer, in.offset, upscaler->low, in_bytes));
+    COD_TRY(window_upload(upscaler));
     COD_TRY(cod_program_run(cod_executable_program(upscaler->executable, PROGRAM), NULL, NULL));
-    return backend->download(device, NULL, upscaler->high, out.buffer, out.offset, out_bytes);
+    return upscaler->weights->backend->download(upscaler->weights->device, NULL, upscaler->high, out.buffer, out.offset,
+                                                out_bytes);
 }
 
 /** Element (y, x, 0) of the picture, in elements. */
@@ -336,6 +372,44 @@ static cod_status job_run(cod_upscaler *upscaler, const upscale_job *job, cod_up
         }
     }
     return COD_OK;
+}
+
+bool cod_upscaler_needs_calibration(const cod_upscaler *upscaler)
+{
+    return upscaler->int8_ranges != NULL && !upscaler->calibrated;
+}
+
+void cod_upscaler_uncalibrate(cod_upscaler *upscaler)
+{
+    if (upscaler->int8_ranges != NULL)
+        memset(upscaler->int8_ranges, 0, cod_graph_node_count(upscaler->model->graph) * sizeof(float));
+    upscaler->calibrated = false;
+    window_clear(upscaler);
+}
+
+cod_status cod_upscaler_calibrate(cod_upscaler *upscaler, const cod_image *low)
+{
+    enum { SIDE = 128 };
+    COD_REQUIRE(upscaler->int8_ranges != NULL, "only precision int8 is calibrated");
+    const int64_t width = low->width < SIDE ? low->width : SIDE, height = low->height < SIDE ? low->height : SIDE;
+    const upscale_job job = {.width = low->width, .height = low->height, .in = low};
+    cod_status status = window_compile(upscaler, width, height, NULL);
+    if (status == COD_OK) {
+        window_load(&job, upscaler->low, (low->height - height) / 2, (low->width - width) / 2, height, width);
+        status = window_upload(upscaler);
+    }
+    if (status == COD_OK)
+        status = cod_int8_observe(upscaler->weights, cod_executable_program(upscaler->executable, PROGRAM),
+                                  upscaler->int8_ranges);
+    window_clear(upscaler);
+    upscaler->calibrated = upscaler->calibrated || status == COD_OK;
+    return status;
+}
+
+cod_status cod_upscaler_format_int8(const cod_upscaler *upscaler, char **text)
+{
+    COD_REQUIRE(upscaler->int8_ranges != NULL, "only precision int8 has ranges");
+    return cod_int8_format(upscaler->model->graph, upscaler->int8_ranges, text);
 }
 
 static bool is_gray(const cod_image *image)

@@ -6,6 +6,9 @@
  * graph); a tile at the picture's border ends where the picture ends. So each output pixel is computed from exactly what it
  * is computed from when the picture is run whole, and tiled equals whole but for rounding in another order.
  * All tiles of a picture have one size, so memory is bounded by the tile, not by the picture.
+ *
+ * Precision int8 computes convolutions on 8-bit integers (int8.h) and everything else as `auto` does. It needs the ranges of their
+ * inputs: from the model file, or from cod_upscaler_calibrate(). They are fixed then, so that tiled equals whole as before.
  */
 #ifndef COD_INFER_UPSCALER_H
 #define COD_INFER_UPSCALER_H
@@ -21,13 +24,14 @@ typedef struct cod_upscaler cod_upscaler;
 typedef enum cod_precision {
     COD_PRECISION_AUTO, /**< bf16 where the device says that it pays, else f32 */
     COD_PRECISION_F32,
-    COD_PRECISION_BF16
+    COD_PRECISION_BF16,
+    COD_PRECISION_INT8 /**< upscaling only */
 } cod_precision;
 
-/** NULL-terminated names in the order of cod_precision, for option tables and arguments. */
-extern const char *const cod_precision_names[];
+/** NULL-terminated names in the order of cod_precision, for option tables and arguments: of training, and of upscaling. */
+extern const char *const cod_precision_names[], *const cod_upscaler_precision_names[];
 
-/** The activation type that `precision` means on this device; COD_ERR_UNSUPPORTED when it has no bf16. */
+/** The activation type that `precision` means on this device; COD_ERR_UNSUPPORTED when it has no bf16, or no 8-bit integers. */
 COD_MUST_CHECK cod_status cod_precision_dtype(cod_precision precision, const cod_backend *backend, cod_device *device,
                                               cod_dtype *dtype);
 
@@ -60,8 +64,22 @@ COD_MUST_CHECK cod_status cod_upscaler_create_bicubic(int scale, cod_upscaler **
 void cod_upscaler_destroy(cod_upscaler *upscaler);
 
 int cod_upscaler_scale(const cod_upscaler *upscaler);
-/** F32 or BF16. */
+/** The activations' type, F32 or BF16. */
 cod_dtype cod_upscaler_dtype(const cod_upscaler *upscaler);
+/** "f32", "bf16" or "int8". */
+const char *cod_upscaler_precision(const cod_upscaler *upscaler);
+/** Whether it computes on 8-bit integers and has no ranges for them. */
+bool cod_upscaler_needs_calibration(const cod_upscaler *upscaler);
+/**
+ * Observes the ranges on the middle of a picture, up to 128 by 128 pixels, with the weights as they are; several calls widen them.
+ *
+ * @return COD_ERR_ARGUMENT unless the precision is int8; COD_ERR_NUMERIC when the model diverged
+ */
+COD_MUST_CHECK cod_status cod_upscaler_calibrate(cod_upscaler *upscaler, const cod_image *low);
+/** Drops the ranges. */
+void cod_upscaler_uncalibrate(cod_upscaler *upscaler);
+/** The ranges, as a model file's metadata keeps them. @param[out] text  new; free() */
+COD_MUST_CHECK cod_status cod_upscaler_format_int8(const cod_upscaler *upscaler, char **text);
 /** Low-resolution pixels that an output pixel's value depends on, to each side; -1 when it is all of them (no tiles then). */
 int64_t cod_upscaler_halo(const cod_upscaler *upscaler);
 /** Bytes held for computing since the last picture: arena, weights, staging; not the pictures themselves. */

@@ -215,6 +215,9 @@ static cod_status check_options(cod_graph *graph, const cod_weights *weights, co
     if (!weights->backend->supports(weights->device, options->activation))
         return cod_fail(COD_ERR_UNSUPPORTED, "backend '%s' does not compute in %s on this machine",
                         weights->backend->name, cod_dtype_name(options->activation));
+    if (options->int8_ranges != NULL && !weights->backend->supports(weights->device, COD_S8))
+        return cod_fail(COD_ERR_UNSUPPORTED, "backend '%s' does not compute on 8-bit integers on this machine (%s)",
+                        weights->backend->name, weights->backend->describe(weights->device));
     for (size_t i = 0; i < options->input_count; i++) {
         bool known = false;
         for (size_t n = 0; n < cod_graph_node_count(graph); n++)
@@ -290,6 +293,7 @@ cod_status cod_compile(cod_graph *graph, cod_weights *weights, const cod_compile
     const cod_status status = compile_programs(executable, specs, count);
     executable->options.inputs = NULL; /* the caller's; not needed any more */
     executable->options.input_count = 0;
+    executable->options.int8_ranges = NULL;
     if (status != COD_OK) {
         cod_executable_destroy(executable);
         return status;

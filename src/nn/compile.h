@@ -34,6 +34,11 @@ typedef struct cod_compile_options {
     size_t bucket_bytes; /**< gradients are signalled in ranges of about this size; 0 = one bucket */
     bool deterministic;
     bool no_fusion; /**< for checks: every node is an op of its own */
+    /**
+     * [node count], borrowed during cod_compile(); NULL = none. Where a CONV2D's is > 0, programs that use running statistics compute
+     * it on 8-bit integers that stand for its input from -range to range.
+     */
+    const float *int8_ranges;
 } cod_compile_options;
 
 typedef struct cod_executable cod_executable;

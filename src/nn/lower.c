@@ -196,6 +196,9 @@ static void forward_dense(lowering *lower, const cod_node *node, lower_group *gr
                       .inputs = {group->pre_x, weight, bias},
                       .outputs = {output_tensor(lower, group->output)},
                       .name = node->name};
+    const float *ranges = lower->context->options->int8_ranges;
+    if (ranges != NULL && instr.kind == COD_OP_CONV2D && !lower->batch_stats)
+        instr.attr.int8_range = ranges[group - lower->groups];
     use_activation(lower, group, &instr, 3);
     lower_emit(lower, instr);
 }

@@ -257,7 +257,7 @@ static void folding_changes_nothing_that_is_computed(void **state)
     cod_shape out;
     bool loadable = false;
     const char *path = test_path("folded.safetensors");
-    assert_ok(cod_model_save_folded(path, &saved.model, saved.values, &loadable));
+    assert_ok(cod_model_save_folded(path, &saved.model, saved.values, NULL, &loadable));
     assert_true(loadable);
     assert_ok(cod_model_load(path, &folded));
     for (size_t i = 0; i < cod_graph_node_count(folded.model.graph); i++)
@@ -289,7 +289,7 @@ static void folding_finds_just_the_norms_that_can_be_folded(void **state)
     assert_int_equal(folded.count, 7);
     cod_folded_clear(&folded);
     const char *path = test_path("odd.safetensors");
-    assert_ok(cod_model_save_folded(path, &odd.model, odd.values, &loadable));
+    assert_ok(cod_model_save_folded(path, &odd.model, odd.values, NULL, &loadable));
     assert_false(loadable);
     assert_ok(cod_st_open(path, &file));
     assert_null(cod_st_metadata(file, "codistill.model"));
