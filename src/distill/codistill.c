@@ -2,6 +2,7 @@
 
 #include "core/hash.h"
 #include "core/log.h"
+#include "core/statistics.h"
 #include "core/trace.h"
 #include "distill/exchange.h"
 #include "distill/merge.h"
@@ -17,7 +18,7 @@
 #define TEACHER_INPUT   "teacher"
 #define WEIGHT_SCALAR   "distill_weight"
 
-enum { DEFAULT_STALENESS_PERIODS = 20 };
+enum { DEFAULT_STALENESS_PERIODS = 20, TIMES_KEPT = 512 };
 
 static cod_distill_options distill_options;
 static cod_exchange_options exchange_options;
@@ -68,7 +69,7 @@ typedef struct codistill {
     peer *teaching;  /**< of this step, or NULL */
     double weight, student_loss;
     cod_strategy_stats stats;
-    double teacher_s, exchange_s;
+    double exchange_s, teacher_ms[TIMES_KEPT]; /**< the latest */
     uint64_t teacher_runs, steps;
     int64_t now; /**< the step under way */
 } codistill;
@@ -115,8 +116,6 @@ static cod_status make_merger(codistill *c, cod_train_context *context, const co
     int mergeable = 0;
     if (exchange_options.merge == COD_MERGE_NONE)
         return COD_OK;
-    COD_REQUIRE(strcmp(cod_run_config_group(context->config, mine)->model.init, "own") != 0,
-                "exchange.merge needs a common start: set model.init to shared or a file, or exchange.merge=none");
     for (int i = 0; i < c->peer_count; i++) {
         const int group = cod_exchange_peer_group(c->exchange, i);
         c->peers[i].mergeable = models[group].hash == models[mine].hash;
@@ -225,8 +224,7 @@ static cod_status before_batch(cod_strategy *strategy, cod_train_context *contex
     const double begin = cod_clock_s(), trace = cod_trace_begin();
     COD_TRY(cod_teacher_run(c->teaching->teacher, &loss));
     cod_trace_end(trace, "step", "teacher");
-    c->teacher_s += cod_clock_s() - begin;
-    c->teacher_runs++;
+    c->teacher_ms[c->teacher_runs++ % TIMES_KEPT] = 1e3 * (cod_clock_s() - begin);
     if (!distill_options.gate)
         return COD_OK;
     return cod_executable_set_scalar(context->executable, WEIGHT_SCALAR, loss > c->student_loss ? 0 : (float)c->weight);
@@ -443,7 +441,11 @@ static void stats(cod_strategy *strategy, cod_strategy_stats *out)
     out->published_bytes = counters.published_bytes;
     out->pulls = counters.pulled;
     out->rejected = counters.rejected + counters.lost;
-    out->teacher_ms = c->teacher_runs ? 1e3 * c->teacher_s / (double)c->teacher_runs : 0;
+    if (c->teacher_runs > 0) {
+        double times[TIMES_KEPT];
+        memcpy(times, c->teacher_ms, sizeof times);
+        out->teacher_ms = cod_median(times, c->teacher_runs < TIMES_KEPT ? (size_t)c->teacher_runs : TIMES_KEPT);
+    }
     out->exchange_ms = c->steps ? 1e3 * c->exchange_s / (double)c->steps : 0;
     out->teacher_step = out->staleness_steps = -1;
     const peer *p = c->teaching != NULL                            ? c->teaching
@@ -492,6 +494,23 @@ static cod_status create(cod_strategy **out)
     return COD_OK;
 }
 
+static void check(const cod_run_config *run)
+{
+    const cod_exchange_options *e = &exchange_options;
+    if (e->publish == COD_PUBLISH_EMA && run->train.ema == 0)
+        cod_config_problem_key(run->config, "exchange.publish",
+                               "the moving average can be published only where there is one: set train.ema above 0");
+    if ((e->deterministic || run->train.deterministic) && e->lag_steps >= e->period)
+        cod_config_problem_key(run->config, "exchange.lag_steps", "%lld steps are not below exchange.period, %lld",
+                               (long long)e->lag_steps, (long long)e->period);
+    bool own = strcmp(run->whole.model.init, "own") == 0;
+    for (size_t i = 0; i < run->group_count; i++)
+        own = own || strcmp(run->groups[i].model.init, "own") == 0;
+    if (e->merge != COD_MERGE_NONE && own)
+        cod_config_problem_key(run->config, "model.init",
+                               "merging weights needs a common start: `shared` or a file, or exchange.merge: none");
+}
+
 void cod_strategy_register_codistill(void)
 {
     static const cod_config_table tables[] = {{&cod_distill_option_table, &distill_options},
@@ -502,6 +521,7 @@ void cod_strategy_register_codistill(void)
         .keeps_state = true,
         .tables = tables,
         .table_count = 2,
+        .check = check,
         .create = create};
     cod_strategy_register(&kind);
 }

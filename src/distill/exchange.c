@@ -118,8 +118,6 @@ cod_status cod_exchange_create(cod_comm *comm, cod_group *group, const cod_excha
     e->size = cod_group_size(group);
     e->proposed = NO_PEER;
     e->interval_passed = true;
-    if (e->options.deterministic && e->options.lag_steps >= e->options.period)
-        e->options.lag_steps = e->options.period - 1;
     e->models = malloc(groups * sizeof *models);
     COD_REQUIRE_MEMORY(e->models);
     memcpy(e->models, models, groups * sizeof *models);

@@ -4,10 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/** Versions and steps in a fixed order: own, then a triple for each peer and one number for each own version kept. */
+/** The period, then versions and steps in a fixed order: own, one of each own version kept, a triple for each peer. */
 static void pack_numbers(cod_exchange *e, bool restore)
 {
-    uint64_t *at = e->numbers;
+    uint64_t *at = e->numbers + 1;
+    if (!restore)
+        e->numbers[0] = (uint64_t)e->options.period;
 #define NUMBER(field, type)                                                                                            \
     do {                                                                                                               \
         if (restore)                                                                                                   \
@@ -39,7 +41,7 @@ cod_status cod_exchange_state(cod_exchange *e, const cod_exchange_array **arrays
 {
     void *slots;
     size_t slot_bytes;
-    const size_t numbers = 2 + COD_EXCHANGE_OWN_KEPT + 3 * (size_t)e->peer_count;
+    const size_t numbers = 3 + COD_EXCHANGE_OWN_KEPT + 3 * (size_t)e->peer_count;
     COD_TRY(exchange_encode_some(e, UINT64_MAX));
     if (e->arrays == NULL) {
         e->arrays = calloc(2 + COD_EXCHANGE_OWN_KEPT + (size_t)e->peer_count, sizeof *e->arrays);
@@ -65,6 +67,10 @@ cod_status cod_exchange_state(cod_exchange *e, const cod_exchange_array **arrays
 cod_status cod_exchange_restored(cod_exchange *e)
 {
     COD_REQUIRE(e->numbers != NULL, "cod_exchange_restored() without cod_exchange_state() before");
+    /* Versions are counted in periods: of another period they would all be older, or newer, than they are. */
+    if (e->numbers[0] != (uint64_t)e->options.period)
+        return cod_fail(COD_ERR_FORMAT, "the checkpoint is of a run with exchange.period %llu, not %lld: set it back",
+                        (unsigned long long)e->numbers[0], (long long)e->options.period);
     pack_numbers(e, true);
     for (int i = 0; i < e->peer_count; i++)
         e->peers[i].refused = 0;

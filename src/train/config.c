@@ -154,7 +154,7 @@ static void check_strategy(cod_run_config *run)
     run->strategy = cod_strategy_find(run->train.strategy);
     if (run->strategy != NULL) {
         if (run->strategy->check != NULL)
-            run->strategy->check(run->config);
+            run->strategy->check(run);
         return;
     }
     const char *near = cod_suggest(run->train.strategy, names, count);

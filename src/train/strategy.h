@@ -110,8 +110,8 @@ typedef struct cod_strategy_kind {
     /** Sections of its own, filled by the config into a struct that create() is given. */
     const cod_config_table *tables;
     size_t table_count;
-    /** Checks options that concern each other; adds problems to the configuration. May be NULL. */
-    void (*check)(cod_config *config);
+    /** Checks options that concern each other; adds problems to run->config. May be NULL. */
+    void (*check)(const cod_run_config *run);
     cod_status (*create)(cod_strategy **out);
 } cod_strategy_kind;
 

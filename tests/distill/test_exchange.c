@@ -136,6 +136,33 @@ static void a_minimum_interval_leaves_publications_out(void **state)
     }
 }
 
+static void a_state_of_another_period_is_refused(void **state)
+{
+    (void)state;
+    EACH_SPLIT(s)
+    {
+        exchange_run r;
+        cod_exchange_options options = run_options(10);
+        run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
+        run_until(&r, 20);
+        run_saved saved = run_save(&r);
+        run_close(&r);
+        options.period = 20;
+        run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
+        const cod_exchange_array *arrays;
+        size_t count;
+        must(cod_exchange_state(r.exchange, &arrays, &count));
+        for (size_t i = 0; i < count; i++) {
+            memcpy(arrays[i].data, saved.data[i], saved.bytes[i]);
+            free(saved.data[i]);
+        }
+        const cod_status status = cod_exchange_restored(r.exchange);
+        const bool named = strstr(cod_error_message(), "exchange.period 10, not 20") != NULL;
+        run_close(&r);
+        check_all(status == COD_ERR_FORMAT && named);
+    }
+}
+
 /** Deterministic steps at a speed that differs from run to run; the digest of all that was taken over. */
 static uint64_t deterministic_digest(const split *s, int64_t steps, int64_t restart_at, int round)
 {
@@ -267,6 +294,7 @@ int main(void)
         cmocka_unit_test(a_group_that_is_behind_still_meets_its_peers),
         cmocka_unit_test(every_coding_travels),
         cmocka_unit_test(a_minimum_interval_leaves_publications_out),
+        cmocka_unit_test(a_state_of_another_period_is_refused),
         cmocka_unit_test(a_deterministic_exchange_replays_bit_for_bit),
         cmocka_unit_test(damaged_bytes_are_refused_and_training_goes_on),
         cmocka_unit_test(what_is_not_finite_is_not_published),
