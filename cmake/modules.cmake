@@ -50,11 +50,12 @@ cod_module(distill LINKS cod_core cod_nn cod_comm cod_io cod_train PRIVATE_LINKS
 # L5
 file(GLOB tool_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tools/*.c ${CMAKE_CURRENT_SOURCE_DIR}/tools/*/*.c)
 if(tool_sources AND COD_MPI STREQUAL library)
-    execute_process(COMMAND git describe --tags --always --dirty WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}
-                    OUTPUT_VARIABLE COD_DESCRIBE OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
-    set(COD_VERSION "${PROJECT_VERSION} (${COD_DESCRIBE})")
-    configure_file(${CMAKE_CURRENT_SOURCE_DIR}/tools/version.c.in ${CMAKE_BINARY_DIR}/version.c @ONLY)
+    # Looked at by every build: a commit does not make cmake configure anew.
+    add_custom_target(version COMMAND ${CMAKE_COMMAND} -DSOURCE=${CMAKE_CURRENT_SOURCE_DIR} -DVERSION=${PROJECT_VERSION}
+                      -DOUTPUT=${CMAKE_BINARY_DIR}/version.c -P ${CMAKE_CURRENT_SOURCE_DIR}/cmake/version.cmake
+                      BYPRODUCTS ${CMAKE_BINARY_DIR}/version.c VERBATIM)
     add_executable(codistill ${tool_sources} ${CMAKE_BINARY_DIR}/version.c)
+    add_dependencies(codistill version)
     target_include_directories(codistill PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
     target_link_libraries(codistill PRIVATE cod_flags cod_distill cod_train cod_infer cod_config cod_io cod_data cod_comm cod_cpu
                           cod_ref cod_nn cod_core mpi_layer m)

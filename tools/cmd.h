@@ -19,6 +19,8 @@ int cod_cmd_export(int argc, char **argv);
 int cod_cmd_models(int argc, char **argv);
 int cod_cmd_config(int argc, char **argv);
 int cod_cmd_bench(int argc, char **argv);
+/** `codistill --version`, which takes no arguments. */
+int cod_cmd_version(void);
 
 /** `git describe` of the build. */
 extern const char cod_version[];

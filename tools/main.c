@@ -29,7 +29,7 @@ static const command commands[] = {
     {"export", "write a model as ONNX or as folded safetensors", cod_cmd_export},
     {"models", "list the architectures and their options", cod_cmd_models},
     {"config", "list every option of a configuration", cod_cmd_config},
-    {"bench", "measure this machine: step, allreduce", cod_cmd_bench},
+    {"bench", "measure this machine: a training step, a picture, an all-reduce", cod_cmd_bench},
 };
 
 static void print_help(FILE *out)
@@ -39,20 +39,6 @@ static void print_help(FILE *out)
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
         fprintf(out, "  %-8s  %s\n", commands[i].name, commands[i].help);
     fprintf(out, "\n`codistill COMMAND --help` says more. Exit codes: 0 ok, 1 failed, 2 wrong usage.\n");
-}
-
-static void print_version(void)
-{
-    const cod_device_options options = {.threads = 1};
-    cod_device *device = NULL;
-    printf("codistill %s\n", cod_version);
-    for (size_t i = 0; cod_backend_name_at(i) != NULL; i++) {
-        const cod_backend *backend = cod_backend_find(cod_backend_name_at(i));
-        if (backend->open(&options, &device) != COD_OK)
-            continue;
-        printf("%s: %s\n", backend->name, backend->describe(device));
-        backend->close(device);
-    }
 }
 
 static void log_to_stderr(void *context, cod_log_level level, const char *line)
@@ -99,14 +85,20 @@ int main(int argc, char **argv)
         print_help(stderr);
         return COD_EXIT_USAGE;
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+    const bool help = strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0,
+               version = strcmp(argv[1], "--version") == 0;
+    if ((help || version) && argc > 2) {
+        fprintf(stderr,
+                "codistill: %s takes no arguments, but got '%s'; `codistill COMMAND --help` explains a command\n",
+                argv[1], argv[2]);
+        return COD_EXIT_USAGE;
+    }
+    if (help) {
         print_help(stdout);
         return COD_EXIT_OK;
     }
-    if (strcmp(argv[1], "--version") == 0) {
-        print_version();
-        return COD_EXIT_OK;
-    }
+    if (version)
+        return cod_cmd_version();
     const char *names[sizeof commands / sizeof commands[0]];
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         if (strcmp(argv[1], commands[i].name) == 0)

@@ -277,12 +277,10 @@ static cod_status check_world(cod_comm *comm)
 
 static cod_status join(cod_comm *comm, const char *setting)
 {
-    int provided = 0, length = 0;
-    char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int provided = 0;
     COD_TRY(COD_MPI(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided)));
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    MPI_Get_library_version(version, &length);
-    snprintf(comm->library, sizeof comm->library, "%.*s", (int)strcspn(version, ",\n"), version);
+    cod_comm_describe_library(comm->library, sizeof comm->library);
     comm->window_setting = setting;
     COD_TRY(COD_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &comm->rank)));
     COD_TRY(COD_MPI(MPI_Comm_size(MPI_COMM_WORLD, &comm->size)));
@@ -372,6 +370,13 @@ int cod_comm_rank(const cod_comm *comm)
 int cod_comm_size(const cod_comm *comm)
 {
     return comm->size;
+}
+void cod_comm_describe_library(char *text, size_t bytes)
+{
+    int length = 0;
+    char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    MPI_Get_library_version(version, &length);
+    snprintf(text, bytes, "%.*s", (int)strcspn(version, ",\n"), version);
 }
 const char *cod_comm_library(const cod_comm *comm)
 {

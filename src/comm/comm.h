@@ -85,6 +85,8 @@ int cod_comm_rank(const cod_comm *comm);
 int cod_comm_size(const cod_comm *comm);
 /** Library and version in one line, such as "Open MPI v4.1.4". */
 const char *cod_comm_library(const cod_comm *comm);
+/** The same before cod_comm_init(). */
+void cod_comm_describe_library(char *text, size_t bytes);
 /** Which component carries windows was chosen by us ("pt2pt") or by the user or the library (""). */
 const char *cod_comm_window_setting(const cod_comm *comm);
 

@@ -162,4 +162,7 @@ typedef enum cod_config_style {
  */
 COD_MUST_CHECK cod_status cod_config_document(const cod_config_schema *schema, cod_config_style style, char **text);
 
+/** The library behind it and its version, such as "libyaml 0.2.5". */
+void cod_config_library(char *text, size_t bytes);
+
 #endif

@@ -278,3 +278,8 @@ cod_status cod_config_parse(cod_config *config, const char *text, size_t bytes, 
     yaml_parser_delete(&reader.parser);
     return status;
 }
+
+void cod_config_library(char *text, size_t bytes)
+{
+    snprintf(text, bytes, "libyaml %s", yaml_get_version_string());
+}

@@ -11,4 +11,7 @@
 /** XXH3_64bits_withSeed of the bytes. */
 uint64_t cod_hash(const void *data, size_t bytes, uint64_t seed);
 
+/** The library behind it and its version, such as "xxHash 0.8.1". */
+void cod_hash_library(char *text, size_t bytes);
+
 #endif

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -213,4 +214,9 @@ cod_status cod_image_to_rgb8(cod_image *image)
     cod_image_clear(image);
     *image = rgb;
     return COD_OK;
+}
+
+void cod_image_libraries(char *text, size_t bytes)
+{
+    snprintf(text, bytes, "libpng %s, %s", cod_png_version(), cod_jpeg_library());
 }

@@ -61,4 +61,7 @@ COD_MUST_CHECK cod_status cod_image_to_rgb8(cod_image *image);
  */
 COD_MUST_CHECK cod_status cod_image_write_png(const char *path, const cod_image *image);
 
+/** The libraries behind it and their versions, such as "libpng 1.6.39, libjpeg-turbo 2.1.5". */
+void cod_image_libraries(char *text, size_t bytes);
+
 #endif

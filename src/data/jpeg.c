@@ -112,3 +112,14 @@ cod_status cod_jpeg_decode(const uint8_t *bytes, size_t count, bool header_only,
         cod_image_clear(image);
     return status;
 }
+
+const char *cod_jpeg_library(void)
+{
+#ifdef LIBJPEG_TURBO_VERSION
+#define TEXT_OF(version)   #version
+#define TEXT_OF_2(version) TEXT_OF(version)
+    return "libjpeg-turbo " TEXT_OF_2(LIBJPEG_TURBO_VERSION);
+#else
+    return "libjpeg";
+#endif
+}

@@ -206,3 +206,8 @@ cod_status cod_image_write_png(const char *path, const cod_image *image)
     free(temporary);
     return status == COD_OK ? COD_OK : cod_fail_prefix(status, "%s", path);
 }
+
+const char *cod_png_version(void)
+{
+    return png_get_libpng_ver(NULL);
+}

@@ -7,6 +7,7 @@
 #include <float.h>
 #include <lz4.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Payloads are little-endian arrays; on the machines we build for that is the machine's own order, and copying is enough. */
@@ -374,4 +375,9 @@ cod_status cod_codec_decode(cod_codec *codec, const unsigned char *data, uint64_
         return cod_fail(COD_ERR_FORMAT, "%llu bytes follow the shard's last chunk",
                         (unsigned long long)(bytes - codec->bytes));
     return COD_OK;
+}
+
+void cod_codec_library(char *text, size_t bytes)
+{
+    snprintf(text, bytes, "LZ4 %s", LZ4_versionString());
 }

@@ -94,4 +94,7 @@ COD_MUST_CHECK cod_status cod_codec_decode(cod_codec *codec, const unsigned char
 COD_MUST_CHECK cod_status cod_codec_round_trip(cod_codec *codec, const float *values, uint64_t max_chunks,
                                                float *decoded);
 
+/** The library behind it and its version, such as "LZ4 1.9.4". */
+void cod_codec_library(char *text, size_t bytes);
+
 #endif

@@ -3,6 +3,7 @@
 #include "io_internal.h"
 
 #include <cJSON.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* A cod_json_value is a cJSON under another name, so that no caller sees the library. */
@@ -155,4 +156,9 @@ bool cod_json_get_bool(const cod_json_value *value, bool otherwise)
 const char *cod_json_get_string(const cod_json_value *value, const char *otherwise)
 {
     return cod_json_kind_of(value) == COD_JSON_STRING ? item(value)->valuestring : otherwise;
+}
+
+void cod_json_library(char *text, size_t bytes)
+{
+    snprintf(text, bytes, "cJSON %s", cJSON_Version());
 }

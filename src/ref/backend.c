@@ -63,7 +63,7 @@ static void device_close(cod_device *device)
 static const char *device_describe(cod_device *device)
 {
     (void)device;
-    return "ref: plain C, sums in double, one thread";
+    return "plain C, sums in double, one thread";
 }
 
 /** Every type is as slow as the others; here it only matters that they may be used. */
