@@ -22,7 +22,7 @@ static const char help[] =
     "  --resume        fail if there is no checkpoint to go on from (without it: go on if there is one)\n\n"
     "The run's folder, OUTPUT/NAME, receives config.yaml, metrics.GROUP.jsonl, tensorboard/, checkpoints/,\n"
     "samples/, group.GROUP.safetensors, final.safetensors and summary.json.\n"
-    "SIGINT, SIGTERM and SIGUSR1 save and end; the same command goes on from there.\n"
+    "SIGINT, SIGTERM and SIGUSR1 save and end; the same command goes on from there. A finished run stays as it is.\n"
     "To a mpirun of your own send SIGUSR1: SIGTERM and SIGINT make it kill its ranks after one second.\n";
 
 static volatile int stop_signal;
@@ -62,11 +62,13 @@ static void format_progress(const cod_train_progress *progress, double loss, dou
         ADD("  loss %.5f", loss);
     if (!isnan(psnr_y))
         ADD("  psnr %.2f dB", psnr_y);
-    ADD("  %.*f ms  %.0f images/s", line->step_ms < 10, line->step_ms, line->images_per_s);
+    if (!isnan(line->step_ms))
+        ADD("  %.*f ms  %.0f images/s", line->step_ms < 10, line->step_ms, line->images_per_s);
     const long eta = (long)(progress->eta_s + 0.5);
     ADD("  left %ld:%02ld:%02ld", eta / 3600, eta / 60 % 60, eta % 60);
+    const long long age = line->strategy.staleness_steps;
     if (line->strategy.teacher_step >= 0)
-        ADD("  teacher %lld steps old, weight %.2g", (long long)line->strategy.staleness_steps,
+        ADD("  teacher %lld steps %s, weight %.2g", age < 0 ? -age : age, age < 0 ? "ahead" : "old",
             line->strategy.distill_weight);
 #undef ADD
 }

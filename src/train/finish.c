@@ -13,9 +13,8 @@
 typedef struct closing {
     double psnr_y, ssim_y, psnr_rgb; /**< of the group, from its first rank */
     double bicubic_psnr_y;           /**< from the first rank of all */
-    double step_ms, teacher_ms, exchange_ms, wall_s;
-    double intergroup_bytes, intragroup_bytes; /**< of this rank */
-    double pulls, publications, rejected, switches, merges;
+    double totals[TRAINER_TOTALS];   /**< of this rank, on a group's first with those of earlier processes */
+    double elapsed_s;                /**< of this process */
     double parameters, fingerprint_high, fingerprint_low;
 } closing;
 
@@ -37,7 +36,7 @@ static cod_status mean_psnr(trainer *t, cod_upscaler *upscaler, double *mean)
     return COD_OK;
 }
 
-/** The leader's part: evaluate on all held-out pictures and save the group's model. */
+/** The leader's part: evaluate on all held-out pictures, write the last line of metrics and save the group's model. */
 static cod_status close_group(trainer *t, closing *out)
 {
     char path[4096];
@@ -47,27 +46,17 @@ static cod_status close_group(trainer *t, closing *out)
     if (cod_comm_rank(t->context.comm) == 0) /* the same in all groups */
         COD_TRY(mean_psnr(t, t->bicubic, &out->bicubic_psnr_y));
     out->psnr_y = mean.psnr_y, out->ssim_y = mean.ssim_y, out->psnr_rgb = mean.psnr_rgb;
+    if (cod_metrics_last_step(t->metrics) < t->context.step) /* else written before a resume */
+        COD_TRY(trainer_log_line(t));
     group_model_path(t, cod_group_index(t->group), path);
     return cod_model_save_weights(path, &t->model, &t->eval_weights, NULL, 0);
 }
 
 static void fill_closing(trainer *t, closing *out)
 {
-    cod_comm_counters counters;
-    cod_strategy_stats stats = {0};
-    cod_comm_read_counters(t->context.comm, &counters);
-    if (t->strategy->ops->stats != NULL)
-        t->strategy->ops->stats(t->strategy, &stats);
     const uint64_t fingerprint = cod_graph_fingerprint(t->model.graph);
-    out->step_ms = trainer_median_ms(t, SIZE_MAX);
-    out->teacher_ms = stats.teacher_ms;
-    out->exchange_ms = stats.exchange_ms;
-    out->wall_s = cod_clock_s() - t->start_s;
-    out->intergroup_bytes = (double)counters.pulled_bytes;
-    out->intragroup_bytes = (double)counters.group_bytes;
-    out->pulls = (double)stats.pulls, out->publications = (double)stats.publications;
-    out->rejected = (double)stats.rejected, out->merges = (double)stats.merges;
-    out->switches = (double)stats.teacher_switches;
+    trainer_read_totals(t, out->totals);
+    out->elapsed_s = cod_clock_s() - t->start_s;
     out->parameters = (double)t->weights.layout.trainable;
     out->fingerprint_high = (double)(fingerprint >> 32), out->fingerprint_low = (double)(uint32_t)fingerprint;
 }
@@ -82,7 +71,7 @@ static cod_status gather_closings(trainer *t, closing *all)
     for (int i = 0; i < size; i++)
         parts[i] = (cod_group_part){.root = i, .offset = (size_t)i * sizeof *all, .bytes = sizeof *all};
     const closing *mine = &all[rank];
-    const double patience = fmax(t->config->cluster.teardown_timeout_s, 0.5 * mine->wall_s);
+    const double patience = fmax(t->config->cluster.teardown_timeout_s, 0.5 * mine->elapsed_s);
     cod_request *request = NULL;
     cod_status status = cod_group_share_start(world, all, parts, (size_t)size, &request);
     free(parts);
@@ -103,53 +92,78 @@ static cod_status read_values(const trainer *t, int group, float *values)
     return cod_model_load_values(path, &t->model, COD_LOAD_STRICT, values, NULL);
 }
 
+/** The mean of all groups' models, which are alike, and its quality; leaves it in eval_weights. @param[out] mean  new; free() */
+static cod_status average_groups(trainer *t, float **mean, double *psnr)
+{
+    const int groups = cod_group_count(t->group);
+    const size_t count = cod_weights_count(&t->weights);
+    float *values = calloc(2 * count, sizeof *values), *one = values + count;
+    COD_REQUIRE_MEMORY(values);
+    cod_status status = COD_OK;
+    for (int g = 0; g < groups && status == COD_OK; g++) {
+        status = read_values(t, g, one);
+        for (size_t i = 0; i < count; i++)
+            values[i] += one[i] / (float)groups;
+    }
+    if (status == COD_OK)
+        status = cod_weights_upload(&t->eval_weights, values);
+    if (status == COD_OK)
+        status = mean_psnr(t, t->upscaler, psnr);
+    if (status == COD_OK)
+        *mean = values;
+    else
+        free(values);
+    return status;
+}
+
+static cod_status copy_file(const char *from, const char *to)
+{
+    void *data = NULL;
+    size_t bytes = 0;
+    COD_TRY(cod_file_read(from, SIZE_MAX / 2, &data, &bytes));
+    const cod_status status = cod_file_write(to, data, bytes);
+    free(data);
+    return status;
+}
+
+/** The group with the best model (the first, where no pictures are held out), and whether all groups' are alike. */
+static int best_group(const trainer *t, const closing *all, bool *alike)
+{
+    int best = 0;
+    *alike = true;
+    for (int g = 0; g < cod_group_count(t->group); g++) {
+        const closing *c = &all[cod_group_world_rank(t->group, g, 0)];
+        if (c->psnr_y > all[cod_group_world_rank(t->group, best, 0)].psnr_y)
+            best = g;
+        *alike =
+            *alike && c->fingerprint_high == all[0].fingerprint_high && c->fingerprint_low == all[0].fingerprint_low;
+    }
+    return best;
+}
+
 /** final.safetensors: the best group's model, or the mean of all where they are alike and it is better. */
 static cod_status choose_final(trainer *t, const closing *all, char choice[64], double *psnr)
 {
     const int groups = cod_group_count(t->group);
-    int best = 0;
-    bool alike = groups > 1;
-    for (int g = 0; g < groups; g++) {
-        const closing *c = &all[cod_group_world_rank(t->group, g, 0)];
-        if (c->psnr_y > all[cod_group_world_rank(t->group, best, 0)].psnr_y)
-            best = g;
-        alike = alike && c->fingerprint_high == all[0].fingerprint_high && c->fingerprint_low == all[0].fingerprint_low;
-    }
+    char path[4096], group_path[4096];
+    bool alike;
+    const int best = best_group(t, all, &alike);
     *psnr = all[cod_group_world_rank(t->group, best, 0)].psnr_y;
     snprintf(choice, 64, "group %d", best);
-    char path[4096], group_path[4096];
     snprintf(path, sizeof path, "%s/final.safetensors", t->folder);
     group_model_path(t, best, group_path);
-    if (alike) {
-        const size_t count = cod_weights_count(&t->weights);
-        float *mean = calloc(2 * count, sizeof *mean), *values = mean + count;
-        COD_REQUIRE_MEMORY(mean);
-        cod_status status = COD_OK;
-        for (int g = 0; g < groups && status == COD_OK; g++) {
-            status = read_values(t, g, values);
-            for (size_t i = 0; i < count; i++)
-                mean[i] += values[i] / (float)groups;
-        }
-        double together = 0;
-        if (status == COD_OK)
-            status = cod_weights_upload(&t->eval_weights, mean);
-        if (status == COD_OK)
-            status = mean_psnr(t, t->upscaler, &together);
-        if (status == COD_OK && together > *psnr) {
-            *psnr = together;
-            snprintf(choice, 64, "mean of %d groups", groups);
-            status = cod_model_save(path, &t->model, mean, NULL, 0);
-            free(mean);
-            return status;
-        }
-        free(mean);
-        COD_TRY(status);
+    if (!alike || groups == 1 || isnan(*psnr))
+        return copy_file(group_path, path);
+    float *mean = NULL;
+    double together = NAN;
+    COD_TRY(average_groups(t, &mean, &together));
+    const bool better = together > *psnr;
+    const cod_status status = better ? cod_model_save(path, &t->model, mean, NULL, 0) : copy_file(group_path, path);
+    free(mean);
+    if (better) {
+        *psnr = together;
+        snprintf(choice, 64, "mean of %d groups", groups);
     }
-    void *data = NULL;
-    size_t bytes = 0;
-    COD_TRY(cod_file_read(group_path, SIZE_MAX / 2, &data, &bytes));
-    const cod_status status = cod_file_write(path, data, bytes);
-    free(data);
     return status;
 }
 
@@ -166,14 +180,14 @@ static void summarise_groups(trainer *t, cod_json *json, const closing *all)
         cod_json_number(json, "psnr_y", c->psnr_y);
         cod_json_number(json, "ssim_y", c->ssim_y);
         cod_json_number(json, "psnr_rgb", c->psnr_rgb);
-        cod_json_number(json, "step_ms_median", c->step_ms);
-        cod_json_number(json, "teacher_ms_median", c->teacher_ms);
-        cod_json_number(json, "exchange_ms_per_step", c->exchange_ms);
-        cod_json_number(json, "pulls", c->pulls);
-        cod_json_number(json, "rejected", c->rejected);
-        cod_json_number(json, "publications", c->publications);
-        cod_json_number(json, "teacher_switches", c->switches);
-        cod_json_number(json, "merges", c->merges);
+        cod_json_number(json, "step_ms_median", c->totals[TOTAL_STEP_MS]);
+        cod_json_number(json, "teacher_ms_median", c->totals[TOTAL_TEACHER_MS]);
+        cod_json_number(json, "exchange_ms_per_step", c->totals[TOTAL_EXCHANGE_MS]);
+        cod_json_number(json, "pulls", c->totals[TOTAL_PULLS]);
+        cod_json_number(json, "rejected", c->totals[TOTAL_REJECTED]);
+        cod_json_number(json, "publications", c->totals[TOTAL_PUBLICATIONS]);
+        cod_json_number(json, "teacher_switches", c->totals[TOTAL_SWITCHES]);
+        cod_json_number(json, "merges", c->totals[TOTAL_MERGES]);
         cod_json_close(json);
     }
     cod_json_close(json);
@@ -184,15 +198,18 @@ static cod_status write_summary(trainer *t, const closing *all, const char *choi
     const cod_train_context *context = &t->context;
     const cod_run_config *config = t->config;
     const int ranks = cod_comm_size(context->comm), groups = cod_group_count(t->group);
-    double inter = 0, intra = 0, wall = 0;
+    double inter = 0, intra = 0, wall = 0, core = 0, elapsed = 0;
+    for (int r = 0; r < ranks; r++)
+        elapsed = fmax(elapsed, all[r].elapsed_s);
     for (int r = 0; r < ranks; r++) {
-        inter += all[r].intergroup_bytes;
-        intra += all[r].intragroup_bytes;
-        wall = fmax(wall, all[r].wall_s);
+        inter += all[r].totals[TOTAL_INTERGROUP_BYTES];
+        intra += all[r].totals[TOTAL_INTRAGROUP_BYTES];
+        wall = fmax(wall, all[r].totals[TOTAL_WALL_S]);
+        core += all[r].totals[TOTAL_CORE_S] + elapsed - all[r].elapsed_s; /* its core also waits for the last */
     }
     /* A ring all-reduce of every gradient over all ranks sends 2·S·(R-1)/R a rank and step; between g groups of contiguous
      * ranks, g of the R links of the ring cross. */
-    const double bytes = 4 * all[0].parameters, steps = (double)(context->steps - t->first_step);
+    const double bytes = 4 * all[0].parameters, steps = (double)context->steps;
     const double allreduce_between = groups > 1 ? steps * groups * 2 * bytes * (ranks - 1) / ranks : 0;
     cod_json json = {.indent = 2};
     cod_json_open(&json, NULL, '{');
@@ -212,9 +229,9 @@ static cod_status write_summary(trainer *t, const closing *all, const char *choi
     cod_json_string(&json, "precision", cod_dtype_name(context->activation));
     cod_json_string(&json, "device", context->backend->describe(context->device));
     cod_json_number(&json, "wall_s", wall);
-    cod_json_number(&json, "core_s", wall * ranks);
-    cod_json_number(&json, "step_ms_median", all[0].step_ms);
-    cod_json_number(&json, "teacher_ms_median", all[0].teacher_ms);
+    cod_json_number(&json, "core_s", core);
+    cod_json_number(&json, "step_ms_median", all[0].totals[TOTAL_STEP_MS]);
+    cod_json_number(&json, "teacher_ms_median", all[0].totals[TOTAL_TEACHER_MS]);
     cod_json_number(&json, "intergroup_bytes", inter);
     cod_json_number(&json, "intragroup_bytes", intra);
     cod_json_number(&json, "allreduce_intergroup_bytes", allreduce_between);
@@ -243,8 +260,11 @@ static cod_status finish_all(trainer *t, closing *all)
     if (cod_comm_rank(t->context.comm) == 0) {
         COD_TRY(choose_final(t, all, choice, &psnr));
         COD_TRY(write_summary(t, all, choice, psnr));
-        cod_log_info("final.safetensors is %s: %.2f dB on the held-out pictures, bicubic %.2f dB", choice, psnr,
-                     all[0].bicubic_psnr_y);
+        if (isnan(psnr))
+            cod_log_info("final.safetensors is %s; its quality is unknown, as no pictures are held out", choice);
+        else
+            cod_log_info("final.safetensors is %s: %.2f dB on the held-out pictures, bicubic %.2f dB", choice, psnr,
+                         all[0].bicubic_psnr_y);
     }
     /* The others wait here, where patience is long, and not in the teardown, where it is short. */
     return gather_closings(t, all);

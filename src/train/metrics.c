@@ -10,17 +10,19 @@
 
 struct cod_metrics {
     int group;
+    int64_t last_step;
     cod_file_log *log;
     cod_tensorboard *board;
 };
 
 enum { METRICS_BYTES_MAX = 1 << 30 };
 
-/** Rewrites a metrics file without the lines behind `from_step`. */
-static cod_status drop_later_lines(const char *path, int64_t from_step)
+/** Rewrites a file of lines without those behind `from_step`. @param[out] last_step  of the lines kept; -1 = none */
+static cod_status drop_later_lines(const char *path, int64_t from_step, int64_t *last_step)
 {
     void *data = NULL;
     size_t bytes = 0;
+    *last_step = -1;
     if (!cod_file_exists(path))
         return COD_OK;
     COD_TRY(cod_file_read(path, METRICS_BYTES_MAX, &data, &bytes));
@@ -30,8 +32,11 @@ static cod_status drop_later_lines(const char *path, int64_t from_step)
         const char *newline = memchr(text + at, '\n', bytes - at);
         const size_t length = newline ? (size_t)(newline - (text + at)) + 1 : bytes - at;
         cod_json_value *line = NULL;
-        if (newline != NULL && cod_json_parse(text + at, length, &line) == COD_OK &&
-            cod_json_get_number(cod_json_get(line, "step"), INFINITY) <= (double)from_step) {
+        double step = INFINITY;
+        if (newline != NULL && cod_json_parse(text + at, length, &line) == COD_OK)
+            step = cod_json_get_number(cod_json_get(line, "step"), INFINITY);
+        if (step <= (double)from_step) {
+            *last_step = (int64_t)step;
             memmove(text + kept, text + at, length);
             kept += length;
         }
@@ -50,7 +55,7 @@ cod_status cod_metrics_open(const char *folder, int group, int64_t from_step, bo
     COD_REQUIRE_MEMORY(metrics);
     metrics->group = group;
     snprintf(path, sizeof path, "%s/metrics.%d.jsonl", folder, group);
-    cod_status status = drop_later_lines(path, from_step);
+    cod_status status = drop_later_lines(path, from_step, &metrics->last_step);
     if (status == COD_OK)
         status = cod_file_log_open(path, &metrics->log);
     snprintf(path, sizeof path, "%s/tensorboard/group%d", folder, group);
@@ -75,9 +80,15 @@ void cod_metrics_close(cod_metrics *metrics)
     free(metrics);
 }
 
+int64_t cod_metrics_last_step(const cod_metrics *metrics)
+{
+    return metrics->last_step;
+}
+
 cod_status cod_metrics_write(cod_metrics *metrics, const cod_metrics_line *line)
 {
     const cod_strategy_stats *s = &line->strategy;
+    const bool has_teacher = s->teacher_step >= 0;
     const struct {
         const char *key;
         double value;
@@ -90,8 +101,8 @@ cod_status cod_metrics_write(cod_metrics *metrics, const cod_metrics_line *line)
         {"step_ms", line->step_ms},
         {"images_per_s", line->images_per_s},
         {"psnr_y", line->psnr_y},
-        {"teacher_step", s->teacher_step < 0 ? NAN : (double)s->teacher_step},
-        {"staleness_steps", s->staleness_steps < 0 ? NAN : (double)s->staleness_steps},
+        {"teacher_step", has_teacher ? (double)s->teacher_step : NAN},
+        {"staleness_steps", has_teacher ? (double)s->staleness_steps : NAN},
         {"pulled_bytes", (double)s->pulled_bytes},
         {"published_bytes", (double)s->published_bytes},
         {"rejected", (double)s->rejected},
@@ -108,6 +119,7 @@ cod_status cod_metrics_write(cod_metrics *metrics, const cod_metrics_line *line)
     COD_TRY(cod_json_end(&json, &text));
     cod_status status = cod_file_log_line(metrics->log, text);
     free(text);
+    metrics->last_step = line->step;
     for (size_t i = 0; status == COD_OK && metrics->board != NULL && i < sizeof numbers / sizeof numbers[0]; i++) {
         char tag[64];
         snprintf(tag, sizeof tag, "train/%s", numbers[i].key);

@@ -9,7 +9,7 @@
 
 typedef struct cod_metrics cod_metrics;
 
-/** One line of metrics. NaN numbers and negative steps are written as null. */
+/** One line of metrics. NaN numbers, and steps of a teacher that there is not, are written as null. */
 typedef struct cod_metrics_line {
     int64_t step; /**< updates done */
     double loss, task_loss, rate, step_ms, images_per_s, psnr_y;
@@ -22,6 +22,8 @@ typedef struct cod_metrics_line {
  */
 COD_MUST_CHECK cod_status cod_metrics_open(const char *folder, int group, int64_t from_step, bool tensorboard,
                                            cod_metrics **out);
+/** Step of the last line in the file; -1 = none. */
+int64_t cod_metrics_last_step(const cod_metrics *metrics);
 COD_MUST_CHECK cod_status cod_metrics_write(cod_metrics *metrics, const cod_metrics_line *line);
 /** An 8-bit RGB picture, for TensorBoard. */
 COD_MUST_CHECK cod_status cod_metrics_image(cod_metrics *metrics, int64_t step, const char *tag, int width, int height,

@@ -14,7 +14,7 @@ static void rank_part(int world_rank, char part[32])
 }
 
 /** Weights, optimiser and figures of the group: equal on all its ranks, so the first one writes them. */
-static cod_status save_group(trainer *t)
+static cod_status save_group(trainer *t, const double totals[TRAINER_TOTALS])
 {
     const cod_train_context *context = &t->context;
     cod_checkpoint checkpoint = {0};
@@ -42,9 +42,11 @@ static cod_status save_group(trainer *t)
     COD_TRY_GOTO(status, end, cod_checkpoint_add_number(&checkpoint, "step", (double)context->step));
     COD_TRY_GOTO(status, end, cod_checkpoint_add_number(&checkpoint, "best_psnr_y", t->best_psnr));
     COD_TRY_GOTO(status, end, cod_checkpoint_add_number(&checkpoint, "world_size", cod_comm_size(context->comm)));
+    COD_TRY_GOTO(status, end, cod_checkpoint_add_number(&checkpoint, "groups", cod_group_count(t->group)));
     COD_TRY_GOTO(status, end, cod_checkpoint_add_number(&checkpoint, "group_size", cod_group_size(t->group)));
     COD_TRY_GOTO(status, end, cod_checkpoint_add_number(&checkpoint, "seed", (double)t->config->root.seed));
     COD_TRY_GOTO(status, end, cod_checkpoint_add_text(&checkpoint, "strategy", t->config->strategy->name));
+    COD_TRY_GOTO(status, end, trainer_save_totals(&checkpoint, totals));
     status = cod_checkpoint_write(&checkpoint, t->checkpoints, context->step, t->part);
 end:
     cod_checkpoint_clear(&checkpoint);
@@ -100,10 +102,12 @@ static cod_status prune(const trainer *t)
 
 cod_status trainer_save_checkpoint(trainer *t)
 {
+    double totals[TRAINER_TOTALS];
+    COD_TRY(trainer_sum_totals(t, totals));
     /* The group's part comes after those of all its ranks: it makes a step complete. */
     if (t->config->strategy->keeps_state)
         COD_TRY(cod_group_agree(t->group, save_rank(t), NULL));
-    COD_TRY(cod_group_agree(t->group, t->leader ? save_group(t) : COD_OK, NULL));
+    COD_TRY(cod_group_agree(t->group, t->leader ? save_group(t, totals) : COD_OK, NULL));
     return cod_group_agree(t->group, prune(t), NULL);
 }
 
@@ -195,6 +199,7 @@ static cod_status load_group(trainer *t, const cod_st_file *file)
     cod_optimiser_mark_restored(context->optimiser);
     COD_TRY(cod_checkpoint_number(file, "best_psnr_y", &t->best_psnr));
     COD_TRY(cod_checkpoint_number(file, "step", &step));
+    COD_TRY(trainer_load_totals(t, file));
     context->step = (int64_t)step;
     return COD_OK;
 }

@@ -36,7 +36,7 @@ static cod_status make_group(trainer *t)
     return status;
 }
 
-/** The run's folder, its lock and config.yaml: by the first rank of all. */
+/** The run's folder and its lock: by the first rank of all. */
 static cod_status make_folder(trainer *t)
 {
     cod_arena *arena = cod_config_arena(t->config->config);
@@ -46,19 +46,44 @@ static cod_status make_folder(trainer *t)
     COD_REQUIRE_MEMORY(t->checkpoints);
     cod_status status = COD_OK;
     if (cod_comm_rank(t->request->comm) == 0) {
-        char path[4096], *text = NULL;
+        char path[4096];
         COD_TRY_GOTO(status, agree, cod_folder_create(t->folder));
         snprintf(path, sizeof path, "%s/.lock", t->folder);
         COD_TRY_GOTO(status, agree, cod_file_lock_acquire(path, &t->lock));
         COD_TRY_GOTO(status, agree, cod_folder_clean(t->folder));
-        COD_TRY_GOTO(status, agree, cod_checkpoint_clean(t->checkpoints));
-        COD_TRY_GOTO(status, agree, cod_run_config_resolved(t->config, &text));
-        snprintf(path, sizeof path, "%s/config.yaml", t->folder);
-        status = cod_file_write(path, text, strlen(text));
-        free(text);
+        status = cod_checkpoint_clean(t->checkpoints);
     }
 agree:
     return cod_group_agree(cod_comm_world(t->request->comm), status, NULL);
+}
+
+/** The folder is now this run's: config.yaml says of what, and a summary is not of it until it is finished. First rank of all. */
+static cod_status claim_folder(trainer *t)
+{
+    char path[4096], *text = NULL;
+    snprintf(path, sizeof path, "%s/summary.json", t->folder);
+    COD_TRY(cod_file_remove(path));
+    COD_TRY(cod_run_config_resolved(t->config, &text));
+    snprintf(path, sizeof path, "%s/config.yaml", t->folder);
+    const cod_status status = cod_file_write(path, text, strlen(text));
+    free(text);
+    return status;
+}
+
+/** Whether all groups have done their steps and the summary was written. Collective on all ranks. */
+static cod_status look_whether_finished(trainer *t)
+{
+    const cod_train_context *context = &t->context;
+    const bool first = cod_comm_rank(context->comm) == 0;
+    char path[4096];
+    snprintf(path, sizeof path, "%s/summary.json", t->folder);
+    double open = context->step != context->steps || (first && !cod_file_exists(path));
+    COD_TRY(cod_group_reduce(cod_comm_world(context->comm), &open, 1, COD_REDUCE_MAX));
+    t->finished_before = open == 0;
+    if (t->finished_before && first)
+        cod_log_info("'%s': all %lld steps were done before and summary.json is written: nothing is left to do",
+                     t->folder, (long long)context->steps);
+    return COD_OK;
 }
 
 static cod_status open_device(trainer *t)
@@ -247,6 +272,9 @@ cod_status trainer_set_up(trainer *t)
     COD_TRY(STRATEGY(t, start, context));
     COD_TRY(trainer_resume(t));
     t->first_step = context->step;
+    COD_TRY(look_whether_finished(t));
+    if (t->finished_before)
+        return COD_OK;
     cod_status status = COD_OK;
     if (context->step > context->steps)
         status =
@@ -260,10 +288,8 @@ cod_status trainer_set_up(trainer *t)
     if (status == COD_OK && t->leader)
         status = cod_metrics_open(t->folder, cod_group_index(t->group), context->step, t->config->log.tensorboard,
                                   &t->metrics);
-    if (status == COD_OK)
-        t->step_ms = malloc((size_t)(context->steps - context->step + 1) * sizeof *t->step_ms);
-    if (status == COD_OK && t->step_ms == NULL)
-        status = cod_fail(COD_ERR_MEMORY, "out of memory for the times of %lld steps", (long long)context->steps);
+    if (status == COD_OK && cod_comm_rank(context->comm) == 0)
+        status = claim_folder(t);
     return cod_group_agree(world, status, NULL);
 }
 
@@ -288,5 +314,4 @@ void trainer_clear(trainer *t)
         t->context.backend->close(t->context.device);
     cod_group_destroy(t->group);
     cod_file_lock_release(t->lock);
-    free(t->step_ms);
 }

@@ -60,8 +60,8 @@ typedef struct cod_strategy_stats {
     double distill_loss; /**< NaN = none this step */
     double distill_weight;
     int64_t teacher_step;                   /**< -1 = no teacher */
-    int64_t staleness_steps;                /**< -1 = no teacher */
-    uint64_t pulled_bytes, published_bytes; /**< this rank's, since the start */
+    int64_t staleness_steps;                /**< of a teacher; negative = its group is ahead */
+    uint64_t pulled_bytes, published_bytes; /**< this rank's, since this process started, as all the next */
     uint64_t pulls, publications, rejected, teacher_switches, merges;
     double teacher_ms;  /**< median of the teacher's forward */
     double exchange_ms; /**< mean a step of the host's work for the exchange */

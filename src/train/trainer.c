@@ -134,15 +134,11 @@ static cod_status tell(trainer *t, agreement *slot, double task_loss)
 
 double trainer_median_ms(const trainer *t, size_t last)
 {
-    const size_t count = t->step_count < last ? t->step_count : last;
-    double *sorted = malloc((count + 1) * sizeof *sorted);
-    if (sorted == NULL)
-        return NAN;
+    const size_t kept = t->step_count < STEP_TIMES ? t->step_count : STEP_TIMES, count = kept < last ? kept : last;
+    double sorted[STEP_TIMES];
     for (size_t i = 0; i < count; i++)
-        sorted[i] = t->step_ms[t->step_count - count + i];
-    const double median = cod_median(sorted, count);
-    free(sorted);
-    return median;
+        sorted[i] = t->step_ms[(t->step_count - count + i) % STEP_TIMES];
+    return cod_median(sorted, count);
 }
 
 static cod_metrics_line make_line(const trainer *t)
@@ -152,10 +148,8 @@ static cod_metrics_line make_line(const trainer *t)
                              .task_loss = t->loss_steps ? t->task_loss_sum / (double)t->loss_steps : NAN,
                              .rate = context->rate,
                              .step_ms = trainer_median_ms(t, (size_t)t->config->log.every),
-                             .psnr_y = t->last_psnr,
-                             .strategy = {.distill_loss = NAN, .teacher_step = -1, .staleness_steps = -1}};
-    if (t->strategy->ops->stats != NULL)
-        t->strategy->ops->stats(t->strategy, &line.strategy);
+                             .psnr_y = t->last_psnr};
+    trainer_read_stats(t, &line.strategy);
     line.loss = line.task_loss +
                 (isnan(line.strategy.distill_loss) ? 0 : line.strategy.distill_weight * line.strategy.distill_loss);
     const double images = (double)(context->batch * t->config->train.accumulate * cod_group_size(t->group));
@@ -166,7 +160,7 @@ static cod_metrics_line make_line(const trainer *t)
 static void report(trainer *t, const cod_metrics_line *line, bool between)
 {
     const cod_train_context *context = &t->context;
-    const double done = (double)(context->step - t->first_step);
+    const double done = fmax(1, (double)(context->step - t->first_step));
     t->last_report_s = cod_clock_s();
     const cod_train_progress progress = {.group = cod_group_index(t->group),
                                          .groups = cod_group_count(t->group),
@@ -179,7 +173,7 @@ static void report(trainer *t, const cod_metrics_line *line, bool between)
         t->request->report(t->request->report_context, &progress);
 }
 
-static cod_status log_line(trainer *t)
+cod_status trainer_log_line(trainer *t)
 {
     const cod_metrics_line line = make_line(t);
     t->task_loss_sum = 0;
@@ -215,8 +209,9 @@ static cod_status after_step(trainer *t)
         cod_quality mean;
         COD_TRY(trainer_validate(t, t->config->eval.images, &mean));
     }
-    if (is_due(context->step, t->config->log.every) || last)
-        COD_TRY(log_line(t));
+    /* The last line waits for the final evaluation. */
+    if (is_due(context->step, t->config->log.every) && !last)
+        COD_TRY(trainer_log_line(t));
     else
         report_between(t);
     if (is_due(context->step, t->config->checkpoint.every) || last)
@@ -245,7 +240,7 @@ static cod_status one_step(trainer *t, agreement *slot, bool *stop)
     COD_TRY(STRATEGY(t, after_update, context));
     COD_TRY(tell(t, slot, task_loss));
     context->step++;
-    t->step_ms[t->step_count++] = (float)(1e3 * (cod_clock_s() - begin));
+    t->step_ms[t->step_count++ % STEP_TIMES] = (float)(1e3 * (cod_clock_s() - begin));
     return COD_OK;
 }
 
@@ -282,8 +277,10 @@ static cod_status run(trainer *t, cod_train_ending *ending)
 {
     COD_TRY(trainer_set_up(t));
     t->start_s = cod_clock_s();
-    COD_TRY(step_loop(t, ending));
-    if (*ending == COD_TRAIN_FINISHED)
+    *ending = COD_TRAIN_FINISHED;
+    if (!t->finished_before)
+        COD_TRY(step_loop(t, ending));
+    if (!t->finished_before && *ending == COD_TRAIN_FINISHED)
         COD_TRY(trainer_finish(t));
     return STRATEGY(t, finish, &t->context);
 }

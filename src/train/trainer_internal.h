@@ -13,6 +13,7 @@
 #include "train/train.h"
 
 enum {
+    STEP_TIMES = 4096,
     AGREEMENT_DELAY = 2, /**< steps between sending flags and acting on them */
     AGREEMENT_VALUES = 3 + COD_STRATEGY_FLAGS,
 };
@@ -25,6 +26,25 @@ typedef struct agreement {
     double world_stop; /**< where groups are in step: above zero when a rank of any group is asked to stop */
     cod_request *world_request;
 } agreement;
+
+/** What a run sums over all its processes, as checkpoints keep it. */
+enum {
+    TOTAL_WALL_S,
+    TOTAL_CORE_S,
+    TOTAL_INTERGROUP_BYTES,
+    TOTAL_INTRAGROUP_BYTES,
+    TOTAL_PULLED_BYTES,
+    TOTAL_PUBLISHED_BYTES,
+    TOTAL_PULLS,
+    TOTAL_PUBLICATIONS,
+    TOTAL_REJECTED,
+    TOTAL_SWITCHES,
+    TOTAL_MERGES,
+    TOTAL_STEP_MS, /**< this and the next: of the last process that made steps */
+    TOTAL_TEACHER_MS,
+    TOTAL_EXCHANGE_MS,
+    TRAINER_TOTALS,
+};
 
 typedef struct trainer {
     const cod_train_request *request;
@@ -50,8 +70,10 @@ typedef struct trainer {
     double best_psnr, last_psnr;
 
     agreement agreements[AGREEMENT_DELAY];
-    float *step_ms; /**< of all steps done by this process, for the median */
+    float step_ms[STEP_TIMES]; /**< of the last steps done by this process, in a ring, for the median */
     size_t step_count;
+    double earlier[TRAINER_TOTALS]; /**< leader: of the group in the processes before this one */
+    bool finished_before;           /**< nothing is left to do */
     double start_s, last_report_s;
     int64_t first_step; /**< of this process: 0, or the step resumed from */
     double task_loss_sum;
@@ -77,11 +99,23 @@ COD_MUST_CHECK cod_status trainer_refresh_eval(trainer *t);
 /** Quality of an upscaler on one held-out picture; `sample` also writes it to samples/; leader. */
 COD_MUST_CHECK cod_status trainer_evaluate_held_out(trainer *t, cod_upscaler *upscaler, size_t index, bool sample,
                                                     cod_quality *quality);
-/** Mean quality on held-out pictures, at most `limit`; writes samples and the best model; leader. */
+/** Mean quality on held-out pictures, at most `limit`, NaN without any; writes samples and the best model; leader. */
 COD_MUST_CHECK cod_status trainer_validate(trainer *t, int64_t limit, cod_quality *mean);
 
-/** Median of the last `last` steps of this process, ms; NaN before the first. */
+/** Median of the last `last` steps of this process (at most STEP_TIMES), ms; NaN before the first. */
 double trainer_median_ms(const trainer *t, size_t last);
+
+/** Writes and reports a line of metrics, as far as this rank does that, and starts the next one's mean loss. */
+COD_MUST_CHECK cod_status trainer_log_line(trainer *t);
+
+/** The strategy's figures; on the leader those of the processes before this one are added. */
+void trainer_read_stats(const trainer *t, cod_strategy_stats *out);
+/** Totals of this rank; on the leader those of the group in earlier processes are added. */
+void trainer_read_totals(const trainer *t, double out[TRAINER_TOTALS]);
+/** The group's: bytes and core seconds of all its ranks, all else of its leader. Collective on the group. */
+COD_MUST_CHECK cod_status trainer_sum_totals(trainer *t, double out[TRAINER_TOTALS]);
+COD_MUST_CHECK cod_status trainer_save_totals(cod_checkpoint *checkpoint, const double totals[TRAINER_TOTALS]);
+COD_MUST_CHECK cod_status trainer_load_totals(trainer *t, const cod_st_file *file);
 
 /** Final models, summary.json. Collective on all ranks. */
 COD_MUST_CHECK cod_status trainer_finish(trainer *t);

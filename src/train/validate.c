@@ -2,6 +2,7 @@
 #include "infer/model_file.h"
 #include "train/trainer_internal.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,7 +99,7 @@ cod_status trainer_validate(trainer *t, int64_t limit, cod_quality *mean)
 {
     const size_t available = cod_dataset_size(t->dataset, COD_SPLIT_VAL);
     const size_t count = limit > 0 && (size_t)limit < available ? (size_t)limit : available;
-    *mean = (cod_quality){0};
+    *mean = count > 0 ? (cod_quality){0} : (cod_quality){NAN, NAN, NAN, NAN};
     if (count == 0)
         return COD_OK;
     COD_TRY(trainer_refresh_eval(t));

@@ -159,10 +159,68 @@ def max_time(bench):
 def not_a_number(bench):
     for setup in ("single", "allreduce", "2x1"):
         result = bench.train(f"name={setup}", *SETUPS[setup], "train.optimiser=sgd", "train.rate=1e3",
-                             "train.loss=mse", "train.steps=1000", "checkpoint.every=2", "train.schedule=constant")
+                             "train.loss=mse", "train.steps=1000", "checkpoint.every=2", "train.schedule=constant",
+                             "train.warmup=100")  # so that there is a checkpoint before it
         check(result.code == 1, "NaN must end with exit code 1", result)
         check("NaN or infinite at step" in result.err and "first bad" in result.err, "no step or tensor named", result)
         check(result.err.count("codistill: ") == 1, "said more than once", result)
+        group = re.search(r"codistill: rank (\d)", result.err)[1] if setup == "2x1" else "0"
+        step = int(re.search(r"infinite at step (\d+)", result.err)[1])
+        folder = bench.path("runs", setup, "checkpoints")
+        good = [saved for saved in steps_saved(folder)
+                if saved < step and os.path.exists(os.path.join(folder, f"step-{saved:09d}", f"group-{group}.safetensors"))]
+        check(good, "it diverged before the first checkpoint: the test shows nothing", result)
+        check(f"the last good checkpoint is of step {good[-1]};" in result.err, f"not named: step {good[-1]}", result)
+
+
+def finished(bench):
+    """A finished run stays as it is, and a summary tells of all processes of a run, not of the last one."""
+    def contents(folder):
+        files = [os.path.join(path, name) for path, _, names in os.walk(folder) for name in names if name != ".lock"]
+        return {file: open(file, "rb").read() for file in files}
+
+    for setup, groups in (("allreduce", 1), ("2x1", 2)):
+        fixed = [f"name={setup}", *SETUPS[setup], "train.schedule=constant", "train.deterministic=true"]
+        bench.trained(*fixed)
+        first, before = bench.summary(setup), contents(bench.path("runs", setup))
+        again = bench.trained(*fixed)
+        check("nothing is left to do" in again.err, "it does not say that it is finished", again)
+        check(contents(bench.path("runs", setup)) == before, "a finished run was changed", again)
+        os.remove(bench.path("runs", setup, "summary.json"))  # as a kill in the last moment does
+        bench.trained(*fixed)
+        second = bench.summary(setup)
+        for key in ("step_ms_median", "teacher_ms_median", "intergroup_bytes", "psnr_y"):
+            check(second[key] == first[key], f"{setup}: {key} was {first[key]} and is {second[key]}")
+        for key in ("wall_s", "core_s", "intragroup_bytes"):
+            check(second[key] >= 0.5 * first[key], f"{setup}: {key} was {first[key]} and is {second[key]}")
+        check(bench.metrics(setup, 0)[-1]["step"] == 60, "the last line is missing or repeated")
+        check(bench.metrics(setup, 0)[-1]["psnr_y"] == first["group_results"][0]["psnr_y"], "the last line has no psnr_y")
+        bench.trained(*fixed, "train.steps=120")
+        third = bench.summary(setup)
+        bench.trained(*fixed, "train.steps=120", "output=whole")
+        with open(bench.path("whole", setup, "summary.json"), encoding="utf-8") as file:
+            whole = json.load(file)
+        check(third["resumed_from"] == 60, f"resumed_from {third['resumed_from']}")
+        check(abs(third["intragroup_bytes"] - whole["intragroup_bytes"]) < 0.05 * whole["intragroup_bytes"] + 1,
+              f"{third['intragroup_bytes']} bytes inside, {whole['intragroup_bytes']} when not interrupted")
+        for key in ("intergroup_bytes", "allreduce_intergroup_bytes", "samples_per_group"):
+            check(third[key] == whole[key], f"{setup}: {key} is {third[key]}, {whole[key]} when not interrupted")
+        for group in range(groups):
+            for key in ("pulls", "publications", "teacher_switches", "merges", "rejected"):
+                a, b = third["group_results"][group][key], whole["group_results"][group][key]
+                check(a == b, f"{setup}: group {group}'s {key} are {a}, {b} when not interrupted")
+        check(third["wall_s"] > first["wall_s"] and third["core_s"] > first["core_s"], "times do not add up")
+
+
+def no_held_out(bench):
+    """Without held-out pictures there is no quality to tell: null, not 0 or NaN."""
+    for setup in ("single", "2x1"):
+        result = bench.trained(f"name={setup}", *SETUPS[setup], "data.val_count=0", "data.val_fraction=0")
+        check("no pictures are held out" in result.err and "nan" not in result.err, "not said, or as nan", result)
+        summary = bench.summary(setup)
+        values = [summary["psnr_y"], summary["bicubic_psnr_y"], *(group["psnr_y"] for group in summary["group_results"])]
+        check(all(value is None for value in values), f"quality from nothing: {values}")
+        check(read_safetensors(bench.path("runs", setup, "final.safetensors")), "no final model")
 
 
 def damaged(bench):
@@ -337,6 +395,8 @@ CASES = {
     "stops-in-step-exchange": stops_in_step("2x1", signal.SIGUSR1, 0, "exchange.deterministic=true"),
     "max-time": max_time,
     "nan": not_a_number,
+    "finished": finished,
+    "no-held-out": no_held_out,
     "damaged": damaged,
     "accumulates": accumulates,
     "locked": locked,

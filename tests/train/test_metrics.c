@@ -102,6 +102,28 @@ static void a_line_holds_every_number_and_null_for_none(void **state)
     free(data);
 }
 
+/** A slower group's teacher may be from a later step than its own: an age below zero, and no reason to leave it out. */
+static void a_teacher_may_be_ahead(void **state)
+{
+    (void)state;
+    cod_metrics *metrics = NULL;
+    cod_metrics_line line = line_of(10);
+    line.strategy.teacher_step = 41, line.strategy.staleness_steps = -31;
+    assert_ok(cod_metrics_open(cod_test_at(""), 4, 0, false, &metrics));
+    assert_int_equal(cod_metrics_last_step(metrics), -1);
+    assert_ok(cod_metrics_write(metrics, &line));
+    assert_int_equal(cod_metrics_last_step(metrics), 10);
+    cod_metrics_close(metrics);
+    assert_ok(cod_metrics_open(cod_test_at(""), 4, 15, false, &metrics));
+    assert_int_equal(cod_metrics_last_step(metrics), 10);
+    cod_metrics_close(metrics);
+    void *data = NULL;
+    size_t bytes = 0;
+    assert_ok(cod_file_read(cod_test_at("metrics.4.jsonl"), 1 << 20, &data, &bytes));
+    cod_test_assert_contains(data, "\"staleness_steps\": -31");
+    free(data);
+}
+
 static void a_resume_drops_the_lines_past_its_step(void **state)
 {
     (void)state;
@@ -180,9 +202,13 @@ static void tensorboard_is_written_where_asked_for(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(a_line_holds_every_number_and_null_for_none),  IN_FOLDER(a_resume_drops_the_lines_past_its_step),
-        IN_FOLDER(a_resume_between_two_lines_keeps_the_earlier), IN_FOLDER(a_run_that_starts_anew_drops_all_lines),
-        IN_FOLDER(a_torn_or_foreign_line_does_not_stay),         IN_FOLDER(a_folder_that_is_none_is_named),
+        IN_FOLDER(a_line_holds_every_number_and_null_for_none),
+        IN_FOLDER(a_teacher_may_be_ahead),
+        IN_FOLDER(a_resume_drops_the_lines_past_its_step),
+        IN_FOLDER(a_resume_between_two_lines_keeps_the_earlier),
+        IN_FOLDER(a_run_that_starts_anew_drops_all_lines),
+        IN_FOLDER(a_torn_or_foreign_line_does_not_stay),
+        IN_FOLDER(a_folder_that_is_none_is_named),
         IN_FOLDER(tensorboard_is_written_where_asked_for),
     };
     return cmocka_run_group_tests_name("metrics", tests, NULL, NULL);

@@ -1,0 +1,98 @@
+/* What a run has done over all the processes that it took. */
+#include "train/trainer_internal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const names[TRAINER_TOTALS] = {
+    [TOTAL_WALL_S] = "wall_s",
+    [TOTAL_CORE_S] = "core_s",
+    [TOTAL_INTERGROUP_BYTES] = "intergroup_bytes",
+    [TOTAL_INTRAGROUP_BYTES] = "intragroup_bytes",
+    [TOTAL_PULLED_BYTES] = "pulled_bytes",
+    [TOTAL_PUBLISHED_BYTES] = "published_bytes",
+    [TOTAL_PULLS] = "pulls",
+    [TOTAL_PUBLICATIONS] = "publications",
+    [TOTAL_REJECTED] = "rejected",
+    [TOTAL_SWITCHES] = "teacher_switches",
+    [TOTAL_MERGES] = "merges",
+    [TOTAL_STEP_MS] = "step_ms",
+    [TOTAL_TEACHER_MS] = "teacher_ms",
+    [TOTAL_EXCHANGE_MS] = "exchange_ms",
+};
+
+void trainer_read_stats(const trainer *t, cod_strategy_stats *out)
+{
+    const double *earlier = t->earlier;
+    *out = (cod_strategy_stats){.distill_loss = NAN, .teacher_step = -1};
+    if (t->strategy->ops->stats != NULL)
+        t->strategy->ops->stats(t->strategy, out);
+    out->pulled_bytes += (uint64_t)earlier[TOTAL_PULLED_BYTES];
+    out->published_bytes += (uint64_t)earlier[TOTAL_PUBLISHED_BYTES];
+    out->pulls += (uint64_t)earlier[TOTAL_PULLS];
+    out->publications += (uint64_t)earlier[TOTAL_PUBLICATIONS];
+    out->rejected += (uint64_t)earlier[TOTAL_REJECTED];
+    out->teacher_switches += (uint64_t)earlier[TOTAL_SWITCHES];
+    out->merges += (uint64_t)earlier[TOTAL_MERGES];
+}
+
+void trainer_read_totals(const trainer *t, double out[TRAINER_TOTALS])
+{
+    const double *earlier = t->earlier, elapsed_s = cod_clock_s() - t->start_s;
+    const bool stepped = t->step_count > 0;
+    cod_comm_counters counters;
+    cod_strategy_stats stats;
+    cod_comm_read_counters(t->context.comm, &counters);
+    trainer_read_stats(t, &stats);
+    out[TOTAL_WALL_S] = earlier[TOTAL_WALL_S] + elapsed_s;
+    out[TOTAL_CORE_S] = earlier[TOTAL_CORE_S] + elapsed_s;
+    out[TOTAL_INTERGROUP_BYTES] = earlier[TOTAL_INTERGROUP_BYTES] + (double)counters.pulled_bytes;
+    out[TOTAL_INTRAGROUP_BYTES] = earlier[TOTAL_INTRAGROUP_BYTES] + (double)counters.group_bytes;
+    out[TOTAL_PULLED_BYTES] = (double)stats.pulled_bytes;
+    out[TOTAL_PUBLISHED_BYTES] = (double)stats.published_bytes;
+    out[TOTAL_PULLS] = (double)stats.pulls;
+    out[TOTAL_PUBLICATIONS] = (double)stats.publications;
+    out[TOTAL_REJECTED] = (double)stats.rejected;
+    out[TOTAL_SWITCHES] = (double)stats.teacher_switches;
+    out[TOTAL_MERGES] = (double)stats.merges;
+    out[TOTAL_STEP_MS] = stepped ? trainer_median_ms(t, SIZE_MAX) : earlier[TOTAL_STEP_MS];
+    out[TOTAL_TEACHER_MS] = stepped ? stats.teacher_ms : earlier[TOTAL_TEACHER_MS];
+    out[TOTAL_EXCHANGE_MS] = stepped ? stats.exchange_ms : earlier[TOTAL_EXCHANGE_MS];
+}
+
+cod_status trainer_sum_totals(trainer *t, double out[TRAINER_TOTALS])
+{
+    trainer_read_totals(t, out);
+    for (int i = 0; i < TRAINER_TOTALS && !t->leader; i++)
+        if (i != TOTAL_CORE_S && i != TOTAL_INTERGROUP_BYTES && i != TOTAL_INTRAGROUP_BYTES)
+            out[i] = 0;
+    return cod_group_reduce(t->group, out, TRAINER_TOTALS, COD_REDUCE_SUM);
+}
+
+static void key_of(int index, char key[40])
+{
+    snprintf(key, 40, "total.%s", names[index]);
+}
+
+cod_status trainer_save_totals(cod_checkpoint *checkpoint, const double totals[TRAINER_TOTALS])
+{
+    for (int i = 0; i < TRAINER_TOTALS; i++) {
+        char key[40];
+        key_of(i, key);
+        COD_TRY(cod_checkpoint_add_number(checkpoint, key, totals[i]));
+    }
+    return COD_OK;
+}
+
+cod_status trainer_load_totals(trainer *t, const cod_st_file *file)
+{
+    for (int i = 0; i < TRAINER_TOTALS && t->leader; i++) {
+        char key[40];
+        key_of(i, key);
+        /* Older checkpoints have none. */
+        if (cod_st_metadata(file, key) != NULL)
+            COD_TRY(cod_checkpoint_number(file, key, &t->earlier[i]));
+    }
+    return COD_OK;
+}
