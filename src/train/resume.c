@@ -157,23 +157,50 @@ static cod_status newest_step(trainer *t, int64_t *step)
     return COD_OK;
 }
 
-static cod_status check_same_run(const trainer *t, const cod_st_file *file)
+/** Ranks must be divided into groups as they were, where each has a state of its own. `group` is the one that wrote. */
+static cod_status check_same_layout(const trainer *t, int group, const cod_st_file *file)
 {
-    double seed, world;
+    double world, groups, size;
+    const char *strategy = t->config->strategy->name;
+    const int now = cod_group_members_of(t->group, group).size;
+    if (!t->config->strategy->keeps_state)
+        return COD_OK;
+    if (cod_st_metadata(file, "groups") != NULL) {
+        COD_TRY(cod_checkpoint_number(file, "groups", &groups));
+        if ((int)groups != cod_group_count(t->group))
+            return cod_fail(COD_ERR_ARGUMENT,
+                            "it was written by %d groups, and strategy '%s' cannot go on with %d; set "
+                            "cluster.groups as it was",
+                            (int)groups, strategy, cod_group_count(t->group));
+    }
+    COD_TRY(cod_checkpoint_number(file, "group_size", &size));
+    if ((int)size != now)
+        return cod_fail(
+            COD_ERR_ARGUMENT,
+            "group %d had %d ranks, and strategy '%s' cannot go on with %d; set cluster.ranks_per_group, or "
+            "its ranks in cluster.groups, as they were",
+            group, (int)size, strategy, now);
+    COD_TRY(cod_checkpoint_number(file, "world_size", &world));
+    if ((int)world != cod_comm_size(t->context.comm))
+        return cod_fail(COD_ERR_ARGUMENT,
+                        "it was written by %d ranks, and strategy '%s' cannot go on with %d; start as many", (int)world,
+                        strategy, cod_comm_size(t->context.comm));
+    return COD_OK;
+}
+
+/** Whether a part that group `group` wrote is of this run, as it is configured now. */
+static cod_status check_same_run(const trainer *t, int group, const cod_st_file *file)
+{
+    double seed;
     const char *strategy = cod_st_metadata(file, "strategy");
     COD_TRY(cod_checkpoint_number(file, "seed", &seed));
-    COD_TRY(cod_checkpoint_number(file, "world_size", &world));
     if (strategy == NULL || strcmp(strategy, t->config->strategy->name) != 0)
         return cod_fail(COD_ERR_ARGUMENT, "it was written by strategy '%s', not '%s'", strategy ? strategy : "?",
                         t->config->strategy->name);
     if ((int64_t)seed != t->config->root.seed)
         return cod_fail(COD_ERR_ARGUMENT, "it was written with seed %lld, not %lld", (long long)seed,
                         (long long)t->config->root.seed);
-    if ((int)world != cod_comm_size(t->context.comm) && t->config->strategy->keeps_state)
-        return cod_fail(COD_ERR_ARGUMENT,
-                        "it was written by %d ranks, and strategy '%s' cannot go on with %d; start as many", (int)world,
-                        t->config->strategy->name, cod_comm_size(t->context.comm));
-    return COD_OK;
+    return check_same_layout(t, group, file);
 }
 
 static cod_status load_group(trainer *t, const cod_st_file *file)
@@ -183,7 +210,7 @@ static cod_status load_group(trainer *t, const cod_st_file *file)
     cod_buffer *buffer;
     size_t bytes;
     double step;
-    COD_TRY(check_same_run(t, file));
+    COD_TRY(check_same_run(t, cod_group_index(t->group), file));
     float *values = malloc(cod_weights_count(&t->weights) * sizeof *values);
     COD_REQUIRE_MEMORY(values);
     cod_status status = cod_checkpoint_read(file, "values", values, cod_weights_count(&t->weights) * sizeof *values);
@@ -204,6 +231,12 @@ static cod_status load_group(trainer *t, const cod_st_file *file)
     return COD_OK;
 }
 
+static cod_status cannot_resume(const trainer *t, int64_t step, cod_status status)
+{
+    return cod_fail_prefix(status, "cannot resume from step %lld in '%s' (checkpoint.resume=never starts anew)",
+                           (long long)step, t->checkpoints);
+}
+
 static cod_status load_step(trainer *t, int64_t step)
 {
     cod_st_file *file = NULL;
@@ -220,10 +253,29 @@ static cod_status load_step(trainer *t, int64_t step)
             cod_st_close(file);
         }
     }
-    return status == COD_OK
-               ? COD_OK
-               : cod_fail_prefix(status, "cannot resume from step %lld in '%s' (checkpoint.resume=never starts anew)",
-                                 (long long)step, t->checkpoints);
+    return status == COD_OK ? COD_OK : cannot_resume(t, step, status);
+}
+
+/**
+ * A group without a checkpoint starts anew, which must not come from another division into groups. Group 0 there always was;
+ * leader.
+ */
+static cod_status check_other_groups(const trainer *t)
+{
+    static const char *const parts[] = {"group-0"};
+    cod_arena arena = {0};
+    cod_int_list steps = {0};
+    cod_st_file *file = NULL;
+    cod_status status = cod_checkpoint_list(t->checkpoints, parts, 1, &arena, &steps);
+    if (status == COD_OK && steps.count > 0) {
+        status = cod_checkpoint_open(t->checkpoints, steps.items[0], parts[0], &file);
+        if (status == COD_OK)
+            status = check_same_run(t, 0, file);
+        cod_st_close(file);
+        status = status == COD_OK ? COD_OK : cannot_resume(t, steps.items[0], status);
+    }
+    cod_arena_clear(&arena);
+    return status;
 }
 
 void cod_train_describe_checkpoint(const cod_run_config *config, int group, int64_t before, char out[80])
@@ -270,6 +322,8 @@ cod_status trainer_resume(trainer *t)
         status = cod_fail(COD_ERR_ARGUMENT, "there is no checkpoint to resume from in '%s'", t->checkpoints);
     if (status == COD_OK && step >= 0)
         status = load_step(t, step);
+    if (status == COD_OK && step < 0 && t->leader && t->config->checkpoint.resume != COD_RESUME_NEVER)
+        status = check_other_groups(t);
     COD_TRY(cod_group_agree(world, status, NULL));
     COD_TRY(cod_group_agree(world, discard_later(t, step), NULL));
     if (step >= 0 && t->leader)

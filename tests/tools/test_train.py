@@ -223,6 +223,21 @@ def no_held_out(bench):
         check(read_safetensors(bench.path("runs", setup, "final.safetensors")), "no final model")
 
 
+def other_layout(bench):
+    """A resume with ranks divided otherwise is refused by the name of what to change; it never starts anew in silence."""
+    for switch in ("train.deterministic=false", "train.deterministic=true"):
+        name = f"name=l-{switch[-5:]}"
+        bench.trained(name, *SETUPS["2x2"], switch, "train.steps=20", "train.schedule=constant")
+        for groups, ranks, words in ((4, 1, "cluster.groups"), (1, 4, "cluster.groups"), (3, 1, "cluster.groups"),
+                                     (2, 1, "cluster.ranks_per_group"), ("[{ranks: 1}, {ranks: 3}]", 1, "its ranks in cluster.groups")):
+            result = bench.train(name, *SETUPS["2x2"], switch, f"cluster.groups={groups}", f"cluster.ranks_per_group={ranks}",
+                                 "train.steps=40", "train.schedule=constant")
+            check(result.code == 2, f"groups={groups} of {ranks}: exit code {result.code}", result)
+            check(words in result.err and "as " in result.err, f"'{words}' is not named", result)
+        result = bench.trained(name, *SETUPS["2x2"], switch, "train.steps=40", "train.schedule=constant")
+        check(result.err.count("resumed at step 20") == 2, "the refusals broke it", result)
+
+
 def damaged(bench):
     """The newest checkpoint is damaged: it is named, and the one before is used."""
     for number, damage in enumerate(("flip", "cut")):
@@ -397,6 +412,7 @@ CASES = {
     "nan": not_a_number,
     "finished": finished,
     "no-held-out": no_held_out,
+    "other-layout": other_layout,
     "damaged": damaged,
     "accumulates": accumulates,
     "locked": locked,
