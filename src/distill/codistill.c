@@ -302,6 +302,17 @@ static void count_unmerged(peer *p, const cod_train_context *context, int64_t pe
                      cod_group_index(context->group), (long long)context->step, (long long)peer_step);
 }
 
+static cod_status tell(const codistill *c, const peer *p, const cod_train_context *context, const char *kind,
+                       double alpha)
+{
+    const cod_train_event event = {.kind = kind,
+                                   .peer = cod_exchange_peer_group(c->exchange, (int)(p - c->peers)),
+                                   .version = p->version,
+                                   .peer_step = p->step,
+                                   .alpha = alpha};
+    return cod_train_tell(context, &event);
+}
+
 /** A version that the exchange has newly decoded becomes the teacher. */
 static cod_status adopt(peer *p, const cod_exchange_checkpoint *checkpoint, int64_t step)
 {
@@ -313,14 +324,16 @@ static cod_status adopt(peer *p, const cod_exchange_checkpoint *checkpoint, int6
 }
 
 /** Merges each version once, as soon as one's own publication of the same number exists: a faster peer's comes earlier. */
-static cod_status merge(codistill *c, peer *p, const cod_exchange_checkpoint *checkpoint, int64_t step)
+static cod_status merge(codistill *c, peer *p, const cod_exchange_checkpoint *checkpoint,
+                        const cod_train_context *context)
 {
     if (!p->mergeable || checkpoint->own == NULL || p->merged == p->version)
         return COD_OK;
-    const int64_t late = step - checkpoint->step, delay = late > 0 ? late / exchange_options.period : 0;
+    const int64_t late = context->step - checkpoint->step, delay = late > 0 ? late / exchange_options.period : 0;
     const double alpha = exchange_options.merge_alpha > 0 ? exchange_options.merge_alpha : cod_merge_alpha(delay);
     p->merged = p->version;
     c->stats.merges++;
+    COD_TRY(tell(c, p, context, "merge", alpha));
     return cod_merger_apply(c->merger, checkpoint->values, checkpoint->own, alpha, c->share);
 }
 
@@ -337,9 +350,10 @@ static cod_status take_over(codistill *c, cod_train_context *context)
             if (p->mergeable && p->version > 0)
                 count_unmerged(p, context, checkpoint.step);
             COD_TRY(adopt(p, &checkpoint, context->step));
+            COD_TRY(tell(c, p, context, "switch", NAN));
             c->stats.teacher_switches++;
         }
-        COD_TRY(merge(c, p, &checkpoint, context->step));
+        COD_TRY(merge(c, p, &checkpoint, context));
     }
     return COD_OK;
 }

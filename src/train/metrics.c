@@ -11,7 +11,8 @@
 struct cod_metrics {
     int group;
     int64_t last_step;
-    cod_file_log *log;
+    cod_file_log *log, *events;
+    char events_path[4096];
     cod_tensorboard *board;
 };
 
@@ -51,6 +52,7 @@ static cod_status drop_later_lines(const char *path, int64_t from_step, int64_t 
 cod_status cod_metrics_open(const char *folder, int group, int64_t from_step, bool tensorboard, cod_metrics **out)
 {
     char path[4096];
+    int64_t last_event;
     cod_metrics *metrics = calloc(1, sizeof *metrics);
     COD_REQUIRE_MEMORY(metrics);
     metrics->group = group;
@@ -58,6 +60,9 @@ cod_status cod_metrics_open(const char *folder, int group, int64_t from_step, bo
     cod_status status = drop_later_lines(path, from_step, &metrics->last_step);
     if (status == COD_OK)
         status = cod_file_log_open(path, &metrics->log);
+    snprintf(metrics->events_path, sizeof metrics->events_path, "%s/exchange.%d.jsonl", folder, group);
+    if (status == COD_OK)
+        status = drop_later_lines(metrics->events_path, from_step, &last_event);
     snprintf(path, sizeof path, "%s/tensorboard/group%d", folder, group);
     if (status == COD_OK && tensorboard)
         status = cod_folder_create(path);
@@ -76,6 +81,7 @@ void cod_metrics_close(cod_metrics *metrics)
     if (metrics == NULL)
         return;
     cod_file_log_close(metrics->log);
+    cod_file_log_close(metrics->events);
     cod_tensorboard_close(metrics->board);
     free(metrics);
 }
@@ -127,6 +133,31 @@ cod_status cod_metrics_write(cod_metrics *metrics, const cod_metrics_line *line)
             status = cod_tensorboard_scalar(metrics->board, line->step, tag, (float)numbers[i].value);
     }
     return status;
+}
+
+cod_status cod_metrics_event(cod_metrics *metrics, int64_t step, const cod_train_event *event)
+{
+    cod_json json = {0};
+    char *text = NULL;
+    if (metrics->events == NULL)
+        COD_TRY(cod_file_log_open(metrics->events_path, &metrics->events));
+    cod_json_open(&json, NULL, '{');
+    cod_json_integer(&json, "step", step);
+    cod_json_string(&json, "kind", event->kind);
+    cod_json_integer(&json, "peer", event->peer);
+    cod_json_integer(&json, "version", (int64_t)event->version);
+    cod_json_integer(&json, "peer_step", event->peer_step);
+    cod_json_number(&json, "alpha", event->alpha);
+    cod_json_close(&json);
+    COD_TRY(cod_json_end(&json, &text));
+    const cod_status status = cod_file_log_line(metrics->events, text);
+    free(text);
+    return status;
+}
+
+cod_status cod_train_tell(const cod_train_context *context, const cod_train_event *event)
+{
+    return context->metrics != NULL ? cod_metrics_event(context->metrics, context->step + 1, event) : COD_OK;
 }
 
 cod_status cod_metrics_image(cod_metrics *metrics, int64_t step, const char *tag, int width, int height,

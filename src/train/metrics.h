@@ -1,13 +1,11 @@
 /**
  * @file
- * Where a group's numbers go: metrics.GROUP.jsonl, TensorBoard events and samples, all in the run's folder.
+ * Where a group's numbers go: metrics.GROUP.jsonl, exchange.GROUP.jsonl, TensorBoard events and samples, all in the run's folder.
  */
 #ifndef COD_TRAIN_METRICS_H
 #define COD_TRAIN_METRICS_H
 
 #include "train/strategy.h"
-
-typedef struct cod_metrics cod_metrics;
 
 /** One line of metrics. NaN numbers, and steps of a teacher that there is not, are written as null. */
 typedef struct cod_metrics_line {
@@ -17,7 +15,7 @@ typedef struct cod_metrics_line {
 } cod_metrics_line;
 
 /**
- * Opens or continues the files of group `group` in `folder`; metrics after step `from_step`, left by a run that died, are
+ * Opens or continues the files of group `group` in `folder`; lines after step `from_step`, left by a run that died, are
  * dropped. @param[out] out  new; cod_metrics_close()
  */
 COD_MUST_CHECK cod_status cod_metrics_open(const char *folder, int group, int64_t from_step, bool tensorboard,
@@ -25,6 +23,8 @@ COD_MUST_CHECK cod_status cod_metrics_open(const char *folder, int group, int64_
 /** Step of the last line in the file; -1 = none. */
 int64_t cod_metrics_last_step(const cod_metrics *metrics);
 COD_MUST_CHECK cod_status cod_metrics_write(cod_metrics *metrics, const cod_metrics_line *line);
+/** A line of exchange.GROUP.jsonl, which the first one creates. @param step  updates done */
+COD_MUST_CHECK cod_status cod_metrics_event(cod_metrics *metrics, int64_t step, const cod_train_event *event);
 /** An 8-bit RGB picture, for TensorBoard. */
 COD_MUST_CHECK cod_status cod_metrics_image(cod_metrics *metrics, int64_t step, const char *tag, int width, int height,
                                             const void *png, size_t bytes);

@@ -288,6 +288,7 @@ cod_status trainer_set_up(trainer *t)
     if (status == COD_OK && t->leader)
         status = cod_metrics_open(t->folder, cod_group_index(t->group), context->step, t->config->log.tensorboard,
                                   &t->metrics);
+    context->metrics = t->metrics;
     if (status == COD_OK && cod_comm_rank(context->comm) == 0)
         status = claim_folder(t);
     return cod_group_agree(world, status, NULL);

@@ -16,11 +16,22 @@
 #include "train/checkpoint.h"
 #include "train/config.h"
 
+typedef struct cod_metrics cod_metrics;
+
 enum { COD_TRAIN_MAX_PROGRAMS = 8, COD_STRATEGY_FLAGS = 8 };
 
 /** The names of the programs that the trainer itself adds: task loss alone, overwriting or adding to the gradients. */
 #define COD_PROGRAM_PLAIN      "plain"
 #define COD_PROGRAM_ACCUMULATE "_accumulate" /**< added to a program's name for the later mini-batches of a step */
+
+/** What a strategy did with a peer's model: with steps, all that the replay of an asynchronous run needs. */
+typedef struct cod_train_event {
+    const char *kind; /**< "switch": it became the teacher, "merge": weights moved towards it */
+    int peer;         /**< its group */
+    uint64_t version;
+    int64_t peer_step; /**< updates the peer had done */
+    double alpha;      /**< of a merge, else NaN */
+} cod_train_event;
 
 /** A run being set up or running, as strategies see it. All members are borrowed. */
 typedef struct cod_train_context {
@@ -51,7 +62,12 @@ typedef struct cod_train_context {
 
     /** Set by start() where groups wait for each other so that runs replay: they then stop, and resume, at one step. */
     bool in_step;
+
+    cod_metrics *metrics; /**< of the first rank of a group, else NULL */
 } cod_train_context;
+
+/** Logs an event of the update just done to exchange.GROUP.jsonl; for after_update(), on every rank of the group. */
+COD_MUST_CHECK cod_status cod_train_tell(const cod_train_context *context, const cod_train_event *event);
 
 typedef struct cod_strategy cod_strategy;
 

@@ -49,6 +49,15 @@ def trains(setup, environment=None):
             check(all(line["group"] == group and line["loss"] > 0 for line in lines), f"metrics.{group}: {lines}")
             check(groups == 1 or lines[-1]["published_bytes"] > 0, "nothing was published")
             check(groups == 1 or lines[-1]["pulled_bytes"] > 0, "nothing was pulled")
+            events = bench.events(name, group)
+            for kind, key in (("switch", "teacher_switches"), ("merge", "merges")):
+                count = sum(event["kind"] == kind for event in events)
+                expected = summary["group_results"][group][key]
+                check(count == expected, f"{count} of {expected} events of kind {kind} in exchange.{group}: {events}")
+            for event in events:
+                check(event["peer"] != group and event["version"] * 10 == event["peer_step"] and
+                      (event["alpha"] is None) == (event["kind"] == "switch"), f"exchange.{group}: {event}")
+            check([e["step"] for e in events] == sorted(e["step"] for e in events), f"exchange.{group}: {events}")
             check(set(read_safetensors(bench.path("runs", name, f"group.{group}.safetensors"))) == set(tensors),
                   f"group.{group}.safetensors has other tensors")
         check(os.listdir(bench.path("runs", name, "samples")), "no samples")
@@ -69,6 +78,9 @@ def same_checkpoints(bench, a, b, step=60):
             check(first[tensor] == second[tensor], f"{file}: '{tensor}' differs")
     finals = [read_safetensors(bench.path(name, "t", "final.safetensors")) for name in (a, b)]
     check(finals[0] == finals[1], "final.safetensors differs")
+    logs = [{name: open(bench.path(run, "t", name), encoding="utf-8").read()
+             for name in os.listdir(bench.path(run, "t")) if name.startswith("exchange.")} for run in (a, b)]
+    check(logs[0] == logs[1], f"teachers and merges differ: {logs}")
 
 
 def killed(setup, kills=3, environment=None):

@@ -110,9 +110,16 @@ class Bench:
         with open(self.path("runs", name, "summary.json"), encoding="utf-8") as file:
             return json.load(file)
 
-    def metrics(self, name, group):
-        with open(self.path("runs", name, f"metrics.{group}.jsonl"), encoding="utf-8") as file:
+    def lines(self, name, file_name):
+        with open(self.path("runs", name, file_name), encoding="utf-8") as file:
             return [json.loads(line) for line in file]
+
+    def metrics(self, name, group):
+        return self.lines(name, f"metrics.{group}.jsonl")
+
+    def events(self, name, group):
+        file_name = f"exchange.{group}.jsonl"
+        return self.lines(name, file_name) if os.path.exists(self.path("runs", name, file_name)) else []
 
 
 def descendants(pid):
