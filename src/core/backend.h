@@ -207,8 +207,9 @@ typedef struct cod_backend {
     /** Fails with COD_ERR_UNSUPPORTED and names the op when the backend lacks it. The op is copied, its buffers are borrowed. */
     cod_status (*plan_create)(cod_device *device, const cod_op *op, cod_plan **out);
     /**
-     * Does what depends on parameters alone (packing `w` of CONV2D, LINEAR and their BACKWARD_DATA). Callers run it once
-     * after creation and again whenever the values of `w` may have changed; other inputs are read by plan_run() itself.
+     * Does what depends on parameters alone (packing `w` of CONV2D, LINEAR and their BACKWARD_DATA; with attr.int8_range, `b` and
+     * `slope` too). Callers run it once after creation and again whenever these values may have changed; other inputs are read by
+     * plan_run() itself.
      */
     cod_status (*plan_prepare)(cod_plan *plan, cod_queue *queue);
     cod_status (*plan_run)(cod_plan *plan, cod_queue *queue);

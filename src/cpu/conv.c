@@ -15,7 +15,7 @@ typedef struct conv_state {
     cpu_conv_info info;
     void *packed;   /**< weights; owned; NULL for weight gradients, which are packed in scratch */
     float *changed; /**< owned; weights flipped or rounded, to be packed; NULL where they are packed as they are */
-    float *factors; /**< owned; of integers' sums; NULL unless `int8` */
+    cpu_int8 *int8; /**< owned; NULL = not on integers */
     const cod_view *x, *y; /**< as cpu_conv sees them */
     cpu_image x_image, y_image;
     bool stage_x, stage_y;
@@ -23,7 +23,6 @@ typedef struct conv_state {
     bool add_after;      /**< dx is staged and then added */
     bool activate_after; /**< PReLU */
     bool bias_grad;
-    bool int8;
     int slices;
     /* Byte offsets in the device's scratch. */
     size_t at_x, at_y, at_packed, at_bias, at_conv, at_slope;
@@ -36,7 +35,7 @@ static void conv_destroy(void *memory)
     cpu_conv_destroy(state->conv);
     cod_aligned_free(state->packed);
     cod_aligned_free(state->changed);
-    cod_aligned_free(state->factors);
+    cod_aligned_free(state->int8);
     cod_aligned_free(state);
 }
 
@@ -93,7 +92,7 @@ static void choose_types(conv_state *state, const cod_device *device, cpu_conv_d
 {
     const bool any_bf16 = state->x_image.dtype == COD_BF16 || state->y_image.dtype == COD_BF16;
     const cod_dtype compute = any_bf16 && device->native_bf16 ? COD_BF16 : COD_F32;
-    if (state->int8) {
+    if (state->int8 != NULL) {
         stage_image(&state->x_image, &state->stage_x, COD_S8);
         if (state->y_image.dtype == COD_BF16 && !device->native_bf16)
             stage_image(&state->y_image, &state->stage_y, COD_F32);
@@ -123,12 +122,18 @@ static cpu_conv_problem problem_of(const cod_plan *plan, const conv_state *state
         .pad_h = linear ? 0 : attr->pad_h,
         .pad_w = linear ? 0 : attr->pad_w,
         .bias = weights ? cpu_present(&op->outputs[1]) : direction == CPU_CONV_FORWARD && cpu_present(&op->inputs[2]),
-        .factors = state->factors,
         .lanes = state->slices,
     };
     if (direction == CPU_CONV_FORWARD) {
         problem.activation = attr->activation;
         problem.leak = attr->leak;
+    }
+    if (state->int8 != NULL) {
+        problem.factors = state->int8->factors;
+        if (attr->activation == COD_ACT_PRELU && !state->activate_after) {
+            problem.activation = COD_ACT_LEAKY_RELU;
+            problem.leak = state->int8->slope;
+        }
     }
     return problem;
 }
@@ -218,8 +223,6 @@ static cod_status lay_out_scratch(cod_plan *plan, conv_state *state, cpu_conv_di
         state->at_packed = take(&used, slices * state->packed_step);
         state->at_bias = take(&used, slices * state->bias_step);
     }
-    if (state->int8)
-        state->at_bias = take(&used, (size_t)state->y_image.shape.c * sizeof(float));
     if (state->activate_after)
         state->at_slope = take(&used, 3 * (size_t)cpu_padded(state->y_image.shape.c) * sizeof(float));
     return cpu_plan_need_scratch(plan, used);
@@ -235,12 +238,33 @@ static void flip_weights(const float *w, float *flipped, cod_shape shape)
                 flipped[(i * taps + taps - 1 - t) * shape.n + o] = w[(o * taps + t) * shape.c + i];
 }
 
+/** Rounds the weights, and makes the convolution anew where its factors or its slope are others. */
+static cod_status int8_prepare(cod_plan *plan, conv_state *state)
+{
+    if (!cpu_int8_round(plan, state->int8, state->changed))
+        return COD_OK;
+    const cpu_conv_problem problem = problem_of(plan, state, CPU_CONV_FORWARD);
+    cpu_conv_destroy(state->conv);
+    state->conv = NULL;
+    COD_TRY(cpu_conv_create(plan->device->onednn, &problem, &state->conv));
+    /* oneDNN may choose another implementation, as its cache of primitives holds a one by one image for equal to a strided one. */
+    const size_t packed_bytes = state->info.packed_bytes, scratch_bytes = state->info.scratch_bytes;
+    state->info = cpu_conv_get_info(state->conv);
+    if (state->info.scratch_bytes > scratch_bytes)
+        return cod_fail(COD_ERR_BACKEND, "oneDNN's %s needs more scratch than foreseen", state->info.implementation);
+    if (state->info.packed_bytes == packed_bytes)
+        return COD_OK;
+    cod_aligned_free(state->packed);
+    state->packed = NULL;
+    return cod_aligned_alloc(&state->packed, state->info.packed_bytes);
+}
+
 static cod_status conv_prepare(cod_plan *plan)
 {
     conv_state *state = plan->state;
     const cod_view *w = &plan->op.inputs[1];
-    if (state->int8)
-        cpu_int8_weights(plan, state->changed, state->factors);
+    if (state->int8 != NULL)
+        COD_TRY(int8_prepare(plan, state));
     else if (state->flips)
         flip_weights(cod_view_host(w), state->changed, w->shape);
     return cpu_conv_pack(state->conv, state->changed ? state->changed : cod_view_host(w), state->packed);
@@ -279,7 +303,7 @@ static void stage(const cod_plan *plan, const cod_view *view, const cpu_image *i
                      .chunks = cpu_chunks_of(cpu_pixels(view), view->shape.c),
                      .channels = view->shape.c,
                      .accumulate = back && ((const conv_state *)plan->state)->add_after,
-                     .int8_factor = image->dtype == COD_S8 ? cpu_int8_factor(&plan->op) : 0};
+                     .int8_factor = image->dtype == COD_S8 ? cpu_int8_input_factor(&plan->op) : 0};
     cpu_parallel_for(plan->device, run.chunks.count, stage_chunk, &run);
 }
 
@@ -351,19 +375,6 @@ static void activate(cod_plan *plan, const conv_state *state)
     plan->device->kernels->affine(cpu_rows_of(y), cpu_rows_of(y), cpu_pixels(y), channels, CPU_ACT_SLOPE, &identity);
 }
 
-/** The bias as the convolution takes it: NULL where there is none, and in terms of the sums where these are integers. */
-static float *forward_bias(const cod_plan *plan, const conv_state *state)
-{
-    const cod_view *view = &plan->op.inputs[2];
-    if (!cpu_present(view) || !state->int8)
-        return cpu_present(view) ? cod_view_host(view) : NULL;
-    const float *bias = cod_view_host(view);
-    float *scaled = (float *)(void *)(plan->device->scratch + state->at_bias);
-    for (int64_t o = 0; o < view->shape.c; o++)
-        scaled[o] = bias[o] / state->factors[o];
-    return scaled;
-}
-
 static cod_status forward_run(cod_plan *plan)
 {
     const conv_state *state = plan->state;
@@ -371,7 +382,8 @@ static cod_status forward_run(cod_plan *plan)
     if (state->stage_x)
         stage(plan, state->x, &state->x_image, run.x, false);
     run.packed = state->packed;
-    run.bias = forward_bias(plan, state);
+    if (cpu_present(&plan->op.inputs[2]))
+        run.bias = state->int8 != NULL ? state->int8->bias : cod_view_host(&plan->op.inputs[2]);
     COD_TRY(execute_slices(&run));
     if (state->stage_y)
         stage(plan, state->y, &state->y_image, run.y, true);
@@ -420,14 +432,6 @@ static cod_status backward_weights_run(cod_plan *plan)
     return COD_OK;
 }
 
-static cod_status alloc_floats(float **out, int64_t count)
-{
-    void *memory;
-    COD_TRY(cod_aligned_alloc(&memory, (size_t)count * sizeof(float)));
-    *out = memory;
-    return COD_OK;
-}
-
 cod_status cpu_plan_conv(cod_plan *plan)
 {
     static cod_status (*const runs[])(cod_plan *) = {forward_run, backward_data_run, backward_weights_run};
@@ -446,11 +450,10 @@ cod_status cpu_plan_conv(cod_plan *plan)
     state->y_image = image_of(state->y, linear, state->slices);
     state->activate_after = direction == CPU_CONV_FORWARD && op->attr.activation == COD_ACT_PRELU;
     state->bias_grad = direction == CPU_CONV_BACKWARD_WEIGHTS && cpu_present(&op->outputs[1]);
-    state->int8 = op->kind == COD_OP_CONV2D && op->attr.int8_range > 0;
-    if (state->int8 && !plan->device->native_int8)
-        return cod_fail(COD_ERR_UNSUPPORTED, "8-bit integers need AVX512-VNNI or AMX (%s)", plan->device->description);
-    if (state->int8)
-        COD_TRY(alloc_floats(&state->factors, op->outputs[0].shape.c));
+    if (op->kind == COD_OP_CONV2D && op->attr.int8_range > 0) {
+        COD_TRY(cpu_int8_create(plan, &state->int8));
+        state->activate_after = state->activate_after && cod_shape_count(op->inputs[3].shape) > 1;
+    }
     choose_types(state, plan->device, direction);
     /* oneDNN divides the work when a primitive is created, and would wait for ever for threads that a slice does not have. */
     if (state->slices > 1)
@@ -458,8 +461,11 @@ cod_status cpu_plan_conv(cod_plan *plan)
     const cod_status status = create_conv(plan, state, direction);
     COD_TRY(cpu_use_threads(plan->device->threads));
     COD_TRY(status);
-    if (state->flips || state->int8)
-        COD_TRY(alloc_floats(&state->changed, cod_shape_count(op->inputs[1].shape)));
+    if (state->flips || state->int8 != NULL) {
+        void *memory;
+        COD_TRY(cod_aligned_alloc(&memory, (size_t)cod_shape_count(op->inputs[1].shape) * sizeof(float)));
+        state->changed = memory;
+    }
     if (direction != CPU_CONV_BACKWARD_WEIGHTS) {
         COD_TRY(cod_aligned_alloc(&state->packed, state->info.packed_bytes));
         plan->prepare = conv_prepare;

@@ -76,13 +76,19 @@ cod_status cpu_plan_optimiser(cod_plan *plan);
 cod_status cpu_plan_ema(cod_plan *plan);
 cod_status cpu_plan_fill(cod_plan *plan);
 
-/** Of a CONV2D with attr.int8_range: what x is multiplied with before it is rounded. */
-float cpu_int8_factor(const cod_op *op);
-/**
- * Its weights as whole numbers, OHWI, and for each output channel what the sums are multiplied with. A channel of zeros has the
- * factor 1, so that a bias can be divided by it.
- */
-void cpu_int8_weights(const cod_plan *plan, float *integers, float *factors);
+/** What a CONV2D with attr.int8_range takes from its parameters when it is prepared. */
+typedef struct cpu_int8 {
+    float *factors; /**< [O] what sums are multiplied with; not 0, so that a bias can be divided by it */
+    float *bias;    /**< [O] the bias, divided by them */
+    float slope;    /**< PReLU's, where it has one */
+} cpu_int8;
+
+/** Fails with COD_ERR_UNSUPPORTED where the processor lacks the instructions. @param[out] out  new; cod_aligned_free() */
+COD_MUST_CHECK cod_status cpu_int8_create(const cod_plan *plan, cpu_int8 **out);
+/** Rounds the weights to whole numbers, OHWI; false where neither factors nor slope changed. */
+bool cpu_int8_round(const cod_plan *plan, cpu_int8 *int8, float *integers);
+/** What x is multiplied with before it is rounded. */
+float cpu_int8_input_factor(const cod_op *op);
 
 /** Reads COD_CPU_CONVOLUTION; see cpu.h. */
 COD_MUST_CHECK cod_status cpu_convolution_force(cod_device *device);

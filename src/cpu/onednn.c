@@ -25,7 +25,6 @@ struct cpu_conv {
     dnnl_primitive_t primitive;
     dnnl_primitive_t reorder[2]; /**< pack or unpack; [1] adds to the result */
     dnnl_memory_t plain, packed; /**< the reorders' arguments */
-    dnnl_memory_t factors;       /**< of an s8 convolution, else NULL */
     int lanes;
     conv_lane *lane;
 };
@@ -135,20 +134,8 @@ static cod_status plain_weights_desc(const cpu_conv_problem *p, dnnl_memory_desc
     return COD_DNNL(dnnl_memory_desc_init_by_strides(out, 4, dims, dnnl_f32, strides));
 }
 
-static cod_status factors_desc(int64_t outputs, dnnl_memory_desc_t *out)
-{
-    const dnnl_dims_t dims = {1, outputs, 1, 1};
-    return COD_DNNL(dnnl_memory_desc_init_by_tag(out, 4, dims, dnnl_f32, dnnl_nhwc));
-}
-
 static cod_status append_post_ops(const cpu_conv_problem *p, dnnl_post_ops_t ops)
 {
-    if (p->factors !=
-        NULL) { /* output scales would be 2 % faster, but part of the primitive: made anew for new weights */
-        dnnl_memory_desc_t factors;
-        COD_TRY(factors_desc(p->y.shape.c, &factors));
-        COD_TRY(COD_DNNL(dnnl_post_ops_append_binary(ops, dnnl_binary_mul, &factors)));
-    }
     if (p->sum)
         COD_TRY(COD_DNNL(dnnl_post_ops_append_sum(ops, 1.0f)));
     switch (p->activation) {
@@ -175,6 +162,8 @@ static cod_status attr_create(const cpu_conv_problem *p, dnnl_primitive_attr_t *
     COD_TRY_GOTO(status, done, COD_DNNL(dnnl_primitive_attr_set_scratchpad_mode(*out, dnnl_scratchpad_mode_user)));
     if (p->direction != CPU_CONV_FORWARD)
         return COD_OK;
+    if (p->factors != NULL) /* 2: one for each output channel */
+        COD_TRY_GOTO(status, done, COD_DNNL(dnnl_primitive_attr_set_output_scales(*out, p->y.shape.c, 2, p->factors)));
     COD_TRY_GOTO(status, done, COD_DNNL(dnnl_post_ops_create(&ops)));
     COD_TRY_GOTO(status, done, append_post_ops(p, ops));
     COD_TRY_GOTO(status, done, COD_DNNL(dnnl_primitive_attr_set_post_ops(*out, ops)));
@@ -319,15 +308,6 @@ static int weights_kind(const cpu_conv *conv)
     return conv->direction == CPU_CONV_BACKWARD_WEIGHTS ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS;
 }
 
-static cod_status factors_create(cpu_conv *conv, const cpu_conv_problem *p)
-{
-    dnnl_memory_desc_t desc;
-    if (p->factors == NULL)
-        return COD_OK;
-    COD_TRY(factors_desc(p->y.shape.c, &desc));
-    return COD_DNNL(dnnl_memory_create(&conv->factors, &desc, conv->onednn->engine, (void *)(uintptr_t)p->factors));
-}
-
 static cod_status reorders_create(cpu_conv *conv, const cpu_conv_problem *p)
 {
     dnnl_memory_desc_t plain;
@@ -377,7 +357,6 @@ cod_status cpu_conv_create(cpu_onednn *onednn, const cpu_conv_problem *problem, 
     COD_TRY_GOTO(status, fail, desc_create(conv, problem));
     COD_TRY_GOTO(status, fail, COD_DNNL(dnnl_primitive_create(&conv->primitive, conv->desc)));
     COD_TRY_GOTO(status, fail, reorders_create(conv, problem));
-    COD_TRY_GOTO(status, fail, factors_create(conv, problem));
     COD_TRY_GOTO(status, fail, lanes_create(conv, problem));
     *out = conv;
     return COD_OK;
@@ -395,8 +374,6 @@ void cpu_conv_destroy(cpu_conv *conv)
             if (conv->lane[i].args[k].memory)
                 dnnl_memory_destroy(conv->lane[i].args[k].memory);
     cod_aligned_free(conv->lane);
-    if (conv->factors)
-        dnnl_memory_destroy(conv->factors);
     if (conv->plain)
         dnnl_memory_destroy(conv->plain);
     if (conv->packed)
@@ -453,10 +430,8 @@ cod_status cpu_conv_unpack(cpu_conv *conv, const void *packed, float *grad, bool
 cod_status cpu_conv_execute(cpu_conv *conv, int lane, void *x, void *packed, float *bias, void *y, void *scratch)
 {
     void *const handles[MAX_ARGS] = {x, packed, bias, y, scratch};
-    dnnl_exec_arg_t args[MAX_ARGS + 1];
+    dnnl_exec_arg_t args[MAX_ARGS];
     int count = 0;
-    if (conv->factors != NULL)
-        args[count++] = (dnnl_exec_arg_t){DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1, conv->factors};
     for (int k = 0; k < MAX_ARGS; k++) {
         const dnnl_exec_arg_t *arg = &conv->lane[lane].args[k];
         if (arg->arg == 0)

@@ -3,7 +3,8 @@
  * Convolutions of oneDNN on NHWC images, and nothing else of it: the only face of the library inside the backend.
  *
  * Weights are kept in the layout that oneDNN prefers ("packed"), packed from and unpacked to dense f32 OHWI. A forward convolution
- * whose x is s8 has s8 weights (packed from whole numbers) and multiplies its sums, bias included, with a factor for each output.
+ * whose x is s8 has s8 weights (packed from whole numbers) and multiplies its sums, bias included, with a factor for each output,
+ * which is part of it: runtime factors make it 2 % slower.
  */
 #ifndef COD_CPU_ONEDNN_INTERNAL_H
 #define COD_CPU_ONEDNN_INTERNAL_H
@@ -35,7 +36,7 @@ typedef struct cpu_conv_problem {
     bool sum;                  /**< FORWARD only: adds to y before the activation */
     cod_activation activation; /**< FORWARD only; not PRELU */
     float leak;
-    const float *factors; /**< [O] where x is s8; read by each execution; borrowed */
+    const float *factors; /**< [O] where x is s8; not kept */
     int lanes;            /**< how many threads may execute it at once */
 } cpu_conv_problem;
 

@@ -238,7 +238,7 @@ static void forward_plain(lowering *lower, const cod_node *node, lower_group *gr
     ir_instr instr = {.kind = kind,
                       .attr = node->attr,
                       .inputs = {group->pre_x, node->input_count > 1 ? lower->tensor[node->inputs[1]] : 0},
-                      .outputs = {output_tensor(lower, node->output)},
+                      .outputs = {output_tensor(lower, group->output)},
                       .name = node->name};
     if (node->kind == COD_NODE_ACTIVATION)
         instr.inputs[1] = lower_param(lower, node->params[0]);
