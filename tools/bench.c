@@ -12,6 +12,7 @@ int cod_cmd_bench(int argc, char **argv)
         "usage: codistill bench NAME [options]\n\n"
         "  step       a training step, op by op, beside what the processor can do\n"
         "  upscale    a model on a whole picture\n"
+        "  loader     crops that a core makes, beside copying\n"
         "  allreduce  bucketed, overlapped averaging against MPI's blocking all-reduce; under mpirun\n\n"
         "`codistill bench NAME --help` says more.\n";
     if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
@@ -22,9 +23,12 @@ int cod_cmd_bench(int argc, char **argv)
         return cod_bench_step(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "upscale") == 0)
         return cod_bench_upscale(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "loader") == 0)
+        return cod_bench_loader(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "allreduce") == 0)
         return cod_bench_allreduce_command(argc - 1, argv + 1);
-    return cod_cmd_usage(
-        "bench", argc > 1 ? "there is no bench '%s'; there are: step, upscale, allreduce" : "a name is missing%s",
-        argc > 1 ? argv[1] : "");
+    return cod_cmd_usage("bench",
+                         argc > 1 ? "there is no bench '%s'; there are: step, upscale, loader, allreduce"
+                                  : "a name is missing%s",
+                         argc > 1 ? argv[1] : "");
 }

@@ -9,6 +9,8 @@
 int cod_bench_step(int argc, char **argv);
 /** Times a model on a whole picture. */
 int cod_bench_upscale(int argc, char **argv);
+/** Counts the crops that a core makes. */
+int cod_bench_loader(int argc, char **argv);
 /** Times the bucketed all-reduce against MPI's blocking one. */
 int cod_bench_allreduce_command(int argc, char **argv);
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`codistill bench step` and `bench upscale` on a tiny model: their tables, JSON, files and messages. No time is asserted.
+"""`codistill bench` on a tiny model: tables, JSON, files and messages. No time is asserted.
 
 usage: test_bench.py CODISTILL
 """
@@ -65,8 +65,17 @@ def upscales(folder):
     assert "has no option 'colour'" in bench("step", "colour=blue", code=2)
 
 
+def loads(folder):
+    text = bench("loader", "patch=8", "batch=2", "synthetic_count=4")
+    assert "4 pictures opened" in text and "a second of a core; memcpy" in text, text
+    assert "data has no option 'colour'" in bench("loader", "colour=blue", code=2)
+    assert "no pictures in" in bench("loader", folder, code=2)
+
+
 with tempfile.TemporaryDirectory(prefix="cod-bench-") as scratch:
     table()
     numbers()
     serves(scratch)
     upscales(scratch)
+    os.mkdir(f"{scratch}/empty")
+    loads(f"{scratch}/empty")
