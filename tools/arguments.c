@@ -2,8 +2,12 @@
 
 #include "tools/cmd.h"
 
+#include "core/option.h"
+
 #include <getopt.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 enum { MAX_OPTIONS = 24, HELP = 'h', SESSION = 256, OWN = 512 }; /* what getopt returns, beside letters */
 
@@ -59,4 +63,60 @@ int cod_arguments_parse(int argc, char **argv, const char *help, const cod_argum
         }
     }
     return -1;
+}
+
+/** Takes the option at argv[*i], and its value where it has one. @return -1 to go on, else the exit code */
+static int take_option(int argc, char **argv, int *i, const cod_argument *own, size_t count)
+{
+    const char *names[MAX_OPTIONS], *text = argv[*i] + 2;
+    const size_t length = strcspn(text, "=");
+    for (size_t k = 0; k < count && k < MAX_OPTIONS && argv[*i][1] == '-'; k++) {
+        names[k] = own[k].name;
+        if (strncmp(text, own[k].name, length) != 0 || own[k].name[length] != '\0')
+            continue;
+        const char *value = text[length] == '=' ? text + length + 1 : NULL;
+        if (own[k].flag != NULL && value != NULL)
+            return cod_cmd_usage(argv[0], "--%s takes no value", own[k].name);
+        if (own[k].flag == NULL && value == NULL && ++*i == argc)
+            return cod_cmd_usage(argv[0], "--%s needs a value", own[k].name);
+        if (own[k].flag != NULL)
+            *own[k].flag = true;
+        else
+            *own[k].text = value != NULL ? value : argv[*i];
+        return -1;
+    }
+    const char *near = argv[*i][1] == '-' ? cod_suggest(text, names, count) : NULL;
+    return cod_cmd_usage(argv[0], "there is no option '%s'%s%s%s", argv[*i], near ? "; did you mean '--" : "",
+                         near ? near : "", near ? "'?" : "");
+}
+
+int cod_config_arguments_parse(int argc, char **argv, const char *help, const cod_argument *own, size_t count,
+                               cod_config_arguments *out)
+{
+    *out = (cod_config_arguments){.overrides = calloc((size_t)argc + 1, sizeof *out->overrides)};
+    if (out->overrides == NULL)
+        return cod_cmd_failed(cod_fail(COD_ERR_MEMORY, "no memory for %d arguments", argc));
+    int code = -1;
+    for (int i = 1; i < argc && code < 0; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            fputs(help, stdout);
+            return COD_EXIT_OK;
+        }
+        if (argv[i][0] == '-')
+            code = take_option(argc, argv, &i, own, count);
+        else if (strchr(argv[i], '=') != NULL)
+            out->overrides[out->count++] = argv[i];
+        else if (out->path == NULL)
+            out->path = argv[i];
+        else
+            code = cod_cmd_usage(argv[0], "'%s' is neither an option nor key=value; the configuration is '%s' already",
+                                 argv[i], out->path);
+    }
+    return code < 0 && out->path == NULL ? cod_cmd_usage(argv[0], "a configuration file is missing") : code;
+}
+
+void cod_config_arguments_clear(cod_config_arguments *arguments)
+{
+    free(arguments->overrides);
+    *arguments = (cod_config_arguments){0};
 }

@@ -1,6 +1,7 @@
 /**
  * @file
- * Arguments of commands that take options by getopt's rules: the command's own, a session's where it has one, and --help.
+ * Arguments of commands, of two sorts: those that work with a model take options by getopt's rules (the command's own, a session's
+ * where it has one); those that work with a configuration take its file, overrides and options of their own. Both take --help.
  */
 #ifndef COD_TOOLS_ARGUMENTS_H
 #define COD_TOOLS_ARGUMENTS_H
@@ -26,5 +27,23 @@ typedef struct cod_argument {
  */
 int cod_arguments_parse(int argc, char **argv, const char *help, const cod_argument *own, size_t count,
                         cod_session_options *session, cod_arena *arena);
+
+/** A configuration and what overrides it; zeroed = none. */
+typedef struct cod_config_arguments {
+    const char *path;
+    const char **overrides; /**< [count] "key.path=value", with room for one more an argument; borrowed texts */
+    size_t count;
+} cod_config_arguments;
+
+/**
+ * Reads CONFIG.yaml, key.path=value and the command's own options, in any order; an option's value follows it, or its `=`.
+ * argv stays as it is.
+ *
+ * @param[out] out  new; cod_config_arguments_clear(), whatever is returned
+ * @return as cod_arguments_parse()
+ */
+int cod_config_arguments_parse(int argc, char **argv, const char *help, const cod_argument *own, size_t count,
+                               cod_config_arguments *out);
+void cod_config_arguments_clear(cod_config_arguments *arguments);
 
 #endif

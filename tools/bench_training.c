@@ -39,11 +39,11 @@ static cod_status build_model(cod_bench_training *t, const cod_bench_training_op
     return cod_model_build(t->kind, values, &t->model);
 }
 
-/** Values from 0 to 1, a function of the part alone. */
-static cod_status fill_batch(cod_bench_training *t)
+cod_status cod_bench_fill_inputs(const cod_backend *backend, cod_device *device, cod_executable *executable,
+                                 const char *const *names, size_t name_count)
 {
-    for (uint32_t part = 0; part < BATCH_PARTS; part++) {
-        const cod_view view = cod_executable_input(t->executable, batch_names[part]);
+    for (uint32_t part = 0; part < name_count; part++) {
+        const cod_view view = cod_executable_input(executable, names[part]);
         const size_t count = (size_t)cod_shape_count(view.shape);
         float *values = malloc(count * sizeof *values);
         COD_REQUIRE_MEMORY(values);
@@ -51,7 +51,7 @@ static cod_status fill_batch(cod_bench_training *t)
         for (size_t i = 0; i < count; i++)
             values[i] = (float)cod_rng_uniform(&rng);
         const cod_status status =
-            t->backend->upload(t->device, NULL, view.buffer, view.offset, values, count * sizeof *values);
+            backend->upload(device, NULL, view.buffer, view.offset, values, count * sizeof *values);
         free(values);
         COD_TRY(status);
     }
@@ -79,7 +79,7 @@ cod_status cod_bench_training_open(const cod_bench_training_options *options, co
     t->program = cod_executable_program(t->executable, "step");
     const cod_optimiser_options adam = {.kind = COD_OPT_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8};
     COD_TRY(cod_optimiser_create(&t->weights, 0, &adam, &t->optimiser));
-    return fill_batch(t);
+    return cod_bench_fill_inputs(t->backend, t->device, t->executable, batch_names, BATCH_PARTS);
 }
 
 void cod_bench_training_close(cod_bench_training *t)

@@ -48,6 +48,11 @@ COD_MUST_CHECK cod_status cod_bench_training_update(cod_bench_training *training
 /** The loss before the last update. */
 COD_MUST_CHECK cod_status cod_bench_training_loss(cod_bench_training *training, float *loss);
 
+/** Fills f32 inputs of an executable with random values from 0 to 1, each a function of its place among `names` alone. */
+COD_MUST_CHECK cod_status cod_bench_fill_inputs(const cod_backend *backend, cod_device *device,
+                                                cod_executable *executable, const char *const *names,
+                                                size_t name_count);
+
 /** Writes the weights as they are (model.safetensors) and the batch (batch.safetensors: input, target, NHWC) into `folder`. */
 COD_MUST_CHECK cod_status cod_bench_training_export(cod_bench_training *training, const char *folder);
 

@@ -10,27 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHARD_ALIGNMENT = 16, FLAG_INTERVAL = 0, FLAG_PEER, FLAG_VERSION, FLAG_DONE, FLAG_LOST, AGREEMENT_DELAY = 2 };
+enum { FLAG_INTERVAL = 0, FLAG_PEER, FLAG_VERSION, FLAG_DONE, FLAG_LOST, AGREEMENT_DELAY = 2 };
 enum { NO_PEER = -1 };
-
-static cod_codec_options codec_options(const cod_exchange *e)
-{
-    static const cod_chunk_coding codings[] = {COD_CHUNK_F32, COD_CHUNK_F32, COD_CHUNK_BF16, COD_CHUNK_INT8};
-    return (cod_codec_options){.coding = codings[e->options.codec],
-                               .lz4 = e->options.lz4,
-                               .bf16_scales = e->options.scales == 1,
-                               .chunk_values = (uint32_t)e->options.chunk_values};
-}
-
-cod_codec_range exchange_shard_range(const cod_exchange_model *model, int shard, int shards)
-{
-    const uint64_t total = model->count + model->state_count;
-    const uint64_t unit = SHARD_ALIGNMENT, units = (total + unit - 1) / unit;
-    const uint64_t first = units * (uint64_t)shard / (uint64_t)shards * unit;
-    const uint64_t end = units * (uint64_t)(shard + 1) / (uint64_t)shards * unit;
-    const uint64_t last = end < total ? end : total;
-    return (cod_codec_range){.first = first, .count = last - first, .exact_from = model->count};
-}
 
 static int shards_of(const cod_exchange *e, int group)
 {
@@ -57,14 +38,11 @@ cod_codec_key exchange_key(const cod_exchange *e, int group, uint64_t version)
 
 static cod_slot_layout common_layout(const cod_exchange *e)
 {
-    const cod_codec_options codec = codec_options(e);
+    const cod_codec_options codec = exchange_codec_options(&e->options);
     cod_slot_layout layout = {.slots = (uint32_t)e->options.slots, .groups = (uint32_t)cod_group_count(e->group)};
     for (int g = 0; g < cod_group_count(e->group); g++) {
-        for (int s = 0; s < shards_of(e, g); s++) {
-            const cod_codec_range range = exchange_shard_range(&e->models[g], s, shards_of(e, g));
-            const uint64_t bytes = cod_align_up(cod_codec_bound(&codec, &range));
-            layout.slot_bytes = bytes > layout.slot_bytes ? bytes : layout.slot_bytes;
-        }
+        const uint64_t bytes = exchange_slot_bytes(&codec, &e->models[g], shards_of(e, g));
+        layout.slot_bytes = bytes > layout.slot_bytes ? bytes : layout.slot_bytes;
     }
     return layout;
 }
@@ -93,7 +71,7 @@ static cod_status make_peers(cod_exchange *e)
 
 static cod_status make_buffers(cod_exchange *e)
 {
-    const cod_codec_options codec = codec_options(e);
+    const cod_codec_options codec = exchange_codec_options(&e->options);
     COD_TRY(cod_codec_init(&e->encoder, &codec));
     COD_TRY(cod_codec_init(&e->mirror, &codec));
     COD_TRY(cod_codec_init(&e->decoder, &codec));

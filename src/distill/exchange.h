@@ -90,6 +90,24 @@ typedef struct cod_exchange_counters {
     double encode_s, decode_s;
 } cod_exchange_counters;
 
+/** What one group's part in an exchange takes; nothing of it is measured. */
+typedef struct cod_exchange_sizes {
+    int peers;             /**< that the group reads */
+    uint64_t published;    /**< bytes of one publication at most; less with LZ4 */
+    uint64_t pulled;       /**< bytes of one publication of each peer */
+    uint64_t memory_bytes; /**< of a rank: window, copies, the peers' checkpoints */
+} cod_exchange_sizes;
+
+/**
+ * Computes them without making an exchange.
+ *
+ * @param models  [groups] what each group trains
+ * @param ranks   [groups] ranks of each
+ * @param mine    the group
+ */
+cod_exchange_sizes cod_exchange_plan(const cod_exchange_options *options, const cod_exchange_model *models,
+                                     const int *ranks, int groups, int mine);
+
 /**
  * Makes the exchange and its window. Collective on all ranks, with equal arguments but for `group`.
  *

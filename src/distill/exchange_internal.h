@@ -69,6 +69,9 @@ struct cod_exchange {
     uint64_t *numbers; /**< versions and steps, as saved */
 };
 
+cod_codec_options exchange_codec_options(const cod_exchange_options *options);
+/** Room for any of a checkpoint's shards, encoded. */
+uint64_t exchange_slot_bytes(const cod_codec_options *codec, const cod_exchange_model *model, int shards);
 /** Part `shard` of `shards` of a checkpoint. */
 cod_codec_range exchange_shard_range(const cod_exchange_model *model, int shard, int shards);
 cod_codec_key exchange_key(const cod_exchange *e, int group, uint64_t version);

@@ -1,0 +1,73 @@
+/* How a checkpoint is cut into shards, and what publishing and pulling them takes. */
+#include "distill/exchange_internal.h"
+
+#include "core/memory.h"
+#include "distill/slot.h"
+
+enum { SHARD_ALIGNMENT = 16 };
+
+cod_codec_options exchange_codec_options(const cod_exchange_options *options)
+{
+    static const cod_chunk_coding codings[] = {COD_CHUNK_F32, COD_CHUNK_F32, COD_CHUNK_BF16, COD_CHUNK_INT8};
+    return (cod_codec_options){.coding = codings[options->codec],
+                               .lz4 = options->lz4,
+                               .bf16_scales = options->scales == 1,
+                               .chunk_values = (uint32_t)options->chunk_values};
+}
+
+static uint64_t total_of(const cod_exchange_model *model)
+{
+    return model->count + model->state_count;
+}
+
+cod_codec_range exchange_shard_range(const cod_exchange_model *model, int shard, int shards)
+{
+    const uint64_t total = total_of(model);
+    const uint64_t unit = SHARD_ALIGNMENT, units = (total + unit - 1) / unit;
+    const uint64_t first = units * (uint64_t)shard / (uint64_t)shards * unit;
+    const uint64_t end = units * (uint64_t)(shard + 1) / (uint64_t)shards * unit;
+    const uint64_t last = end < total ? end : total;
+    return (cod_codec_range){.first = first, .count = last - first, .exact_from = model->count};
+}
+
+uint64_t exchange_slot_bytes(const cod_codec_options *codec, const cod_exchange_model *model, int shards)
+{
+    uint64_t most = 0;
+    for (int s = 0; s < shards; s++) {
+        const cod_codec_range range = exchange_shard_range(model, s, shards);
+        const uint64_t bytes = cod_align_up(cod_codec_bound(codec, &range));
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+static uint64_t publication_bytes(const cod_codec_options *codec, const cod_exchange_model *model, int shards)
+{
+    uint64_t bytes = 0;
+    for (int s = 0; s < shards; s++) {
+        const cod_codec_range range = exchange_shard_range(model, s, shards);
+        bytes += cod_codec_bound(codec, &range);
+    }
+    return bytes;
+}
+
+cod_exchange_sizes cod_exchange_plan(const cod_exchange_options *options, const cod_exchange_model *models,
+                                     const int *ranks, int groups, int mine)
+{
+    const cod_codec_options codec = exchange_codec_options(options);
+    cod_slot_layout layout = {.slots = (uint32_t)options->slots, .groups = (uint32_t)groups};
+    cod_exchange_sizes sizes = {.published = publication_bytes(&codec, &models[mine], ranks[mine])};
+    uint64_t values = (1 + COD_EXCHANGE_OWN_KEPT) * total_of(&models[mine]); /* snapshot, own publications */
+    for (int g = 0; g < groups; g++) {
+        const uint64_t bytes = exchange_slot_bytes(&codec, &models[g], ranks[g]);
+        layout.slot_bytes = bytes > layout.slot_bytes ? bytes : layout.slot_bytes;
+        if (g == mine || (options->peers == COD_PEERS_RING && g != (mine + 1) % groups))
+            continue;
+        sizes.peers++;
+        sizes.pulled += publication_bytes(&codec, &models[g], ranks[g]);
+        values += 2 * total_of(&models[g]); /* held, and under way */
+    }
+    /* The window, its copy for checkpoints, one slot being pulled. */
+    sizes.memory_bytes = values * sizeof(float) + 2 * cod_slot_window_bytes(&layout) + layout.slot_bytes;
+    return sizes;
+}

@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""What `codistill plan` says against what runs do: python3 test_plan.py CODISTILL [CASE ...]"""
+
+import os
+import re
+import socket
+import sys
+
+from train_support import check, run_cases
+
+MODEL = ["model.blocks=2", "model.channels=16", "train.strategy=codistill"]
+
+
+def planned(bench, *overrides, code=0):
+    result = bench.run("plan", "t.yaml", *overrides)
+    check(result.code == code, f"exit code {result.code}, not {code}", result)
+    check(not os.path.exists(bench.path("runs")), "plan created something", result)
+    return result
+
+
+def the_map(bench):
+    """Each rank with its group, its node, its device and its threads."""
+    result = planned(bench, *MODEL, "cluster.groups=[{ranks: 2}, {ranks: 1}]", "cluster.threads=3")
+    rows = re.findall(r"^ +(\d+) +(\d+) +(\S+) +(\S+) +(\d+)  \S", result.out, re.MULTILINE)
+    check(rows == [(str(rank), str(group), socket.gethostname(), f"cpu:{rank}", "3") for rank, group in enumerate([0, 0, 1])],
+          f"{rows}", result)
+    check("group 0: ranks 0 to 1\n" in result.out and "group 1: rank 2\n" in result.out, "groups", result)
+    check("oneDNN" in result.out, "no word on the device", result)
+
+
+def shared_cores(bench):
+    """Without cluster.threads one rank takes all cores that this process may use, and two share them."""
+    cores = len(os.sched_getaffinity(0))
+    def threads(*overrides):
+        found = re.search(r"^ +0 +0 +\S+ +\S+ +(\d+)  ", planned(bench, *overrides, "cluster.threads=0").out, re.MULTILINE)
+        return int(found[1])
+    alone, two = threads("train.strategy=single"), threads(*MODEL, "cluster.groups=2")
+    check(1 <= alone <= cores and max(1, alone // 2) == two, f"{alone} threads alone, {two} each for two, {cores} processors")
+
+
+def by_node(bench):
+    result = planned(bench, "train.strategy=allreduce", "cluster.by_node=true")
+    check("group 0: all ranks that the launcher starts" in result.out, "groups", result)
+    result = planned(bench, *MODEL, "cluster.by_node=true")
+    check("a group a node" in result.out, "groups", result)
+
+
+def traffic(bench):
+    """Only what exchanges shows a publication, of the configured coding and of the size that a run publishes."""
+    for overrides in (["train.strategy=single"], ["train.strategy=allreduce", "cluster.ranks_per_group=2"]):
+        result = planned(bench, *overrides)
+        check("publication" not in result.out and "exchange" not in result.out.split("\n", 1)[1], "nothing is exchanged", result)
+    result = planned(bench, *MODEL, "cluster.groups=2", "exchange.codec=none")
+    check("nothing (exchange.codec: none)" in result.out, "codec none", result)
+    for codec in ("f32", "int8"):
+        overrides = [*MODEL, "cluster.groups=2", f"exchange.codec={codec}"]
+        result = bench.run("plan", "t.yaml", *overrides)
+        told = re.search(rf"each 10 steps: a publication of at most ([\d.]+) MB \({codec}\); 1 peer pulled, ([\d.]+) MB", result.out)
+        check(told is not None and told[1] == told[2], "publication", result)
+        bench.trained(f"name={codec}", *overrides, "train.steps=50")
+        one = float(told[1]) * 1e6
+        published = bench.metrics(codec, 0)[-1]["published_bytes"]
+        count = round(published / one)
+        check(1 <= count <= 5 and abs(published - count * one) <= count * 5000, f"{published} bytes published, {one} planned", result)
+
+
+def memory(bench):
+    """The parts of a rank's memory are there when they are used, and add up."""
+    result = planned(bench, *MODEL, "cluster.groups=3", "train.ema=0.99", "distill.weight=1")
+    total = float(re.search(r"memory of a rank: ([\d.]+) MB", result.out)[1])
+    parts = dict(re.findall(r" ([a-z][a-z ]*) ([\d.]+)(?=,|\n)", result.out.split("not counted\n")[1].split("\n")[0] + "\n"))
+    check(set(parts) == {"weights", "gradients", "optimiser", "moving average", "activations", "teachers", "exchange",
+                         "batches made ahead"}, f"{parts}", result)
+    check(abs(sum(float(part) for part in parts.values()) - total) < 0.5, f"{parts}", result)
+    result = planned(bench, *MODEL, "cluster.groups=3", "distill.weight=0")
+    check("teachers" not in result.out and "moving average" not in result.out, "unused parts", result)
+
+
+def other_task(bench):
+    bench.write("mlp.yaml", "model: {name: mlp}\ndata: {kind: synthetic}\n")
+    result = bench.run("plan", "mlp.yaml")
+    check(result.code == 2 and result.out == "" and "model.name: 'mlp' is not for super-resolution" in result.err, "mlp", result)
+
+
+CASES = {"map": the_map, "cores": shared_cores, "by-node": by_node, "traffic": traffic, "memory": memory, "other-task": other_task}
+
+if __name__ == "__main__":
+    sys.exit(run_cases(CASES, sys.argv[1], sys.argv[2:]))

@@ -1,0 +1,21 @@
+/**
+ * @file
+ * The parts of `codistill plan`: which rank computes where, and what a group's ranks hold, move and take time for.
+ */
+#ifndef COD_TOOLS_PLAN_H
+#define COD_TOOLS_PLAN_H
+
+#include "core/backend.h"
+#include "train/config.h"
+
+/** Whether all ranks train as one group, whatever cluster.groups says. */
+bool cod_plan_is_one_group(const cod_run_config *config);
+
+/** Prints ranks, groups, nodes, processors and threads. @param[out] threads  that rank 0 would compute with */
+COD_MUST_CHECK cod_status cod_plan_print_map(const cod_run_config *config, int *threads);
+
+/** Builds and times what group `index` trains, on the device, and prints it. */
+COD_MUST_CHECK cod_status cod_plan_print_group(const cod_run_config *config, int index, const cod_backend *backend,
+                                               cod_device *device);
+
+#endif

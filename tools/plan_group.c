@@ -1,0 +1,325 @@
+/* `codistill plan`: what a group's ranks hold, move and take time for. */
+#include "tools/plan.h"
+
+#include "core/trace.h"
+#include "distill/codistill.h"
+#include "distill/exchange.h"
+#include "nn/optimiser.h"
+#include "tools/bench_training.h"
+#include "train/strategy.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RUNS = 4 };
+
+/** What the peers of a group mean for one of its ranks. */
+typedef struct teachers {
+    int count;
+    double bytes, ms; /**< ms: of one, in the mean */
+} teachers;
+
+typedef struct planned {
+    const cod_run_config *config;
+    const cod_group_config *group;
+    const cod_backend *backend;
+    cod_device *device;
+    cod_dtype activation;
+    int ranks; /**< of the group; 0 = the launcher decides */
+    cod_strategy *strategy;
+    cod_model model;
+    cod_train_context context;
+    cod_weights weights;
+    cod_executable *executable;
+    cod_optimiser *optimiser;
+    double step_ms;
+    teachers teachers;
+    const cod_exchange_options *exchange; /**< NULL = there is none */
+    const cod_distill_options *distill;
+    cod_exchange_sizes sizes;
+} planned;
+
+/** The values of one of the strategy's sections; NULL where it has none of that kind. */
+static const void *section(const cod_run_config *config, const cod_option_table *table)
+{
+    for (size_t i = 0; i < config->strategy->table_count; i++)
+        if (config->strategy->tables[i].table == table)
+            return config->strategy->tables[i].values;
+    return NULL;
+}
+
+/** The training programs of this group, as the trainer compiles them. */
+static cod_status build(planned *p)
+{
+    static const cod_loss_kind losses[] = {COD_LOSS_L1, COD_LOSS_MSE, COD_LOSS_CHARBONNIER};
+    static const char *const inputs[] = {"input", "target"};
+    const cod_run_config *config = p->config;
+    cod_train_context *context = &p->context;
+    cod_graph *graph = p->model.graph;
+    *context = (cod_train_context){
+        .config = config, .model = &p->model, .batch = config->data.batch, .loss_factor = 1, .weights = &p->weights};
+    context->target = cod_graph_input_like(graph, "target", p->model.output);
+    context->task_loss = cod_graph_loss(graph, "task", p->model.output, context->target,
+                                        (cod_loss_spec){.kind = losses[config->train.loss], .weight = 1});
+    context->programs[context->program_count++] =
+        (cod_program_spec){.name = COD_PROGRAM_PLAIN, .trains = "model", .losses = {context->task_loss}};
+    COD_TRY(config->strategy->create(&p->strategy));
+    if (p->strategy->ops->build != NULL)
+        COD_TRY(p->strategy->ops->build(p->strategy, context));
+    COD_TRY(cod_weights_init(&p->weights, p->backend, p->device, graph, COD_F32, true));
+    COD_TRY(cod_weights_fill_initial(&p->weights, 1));
+    const cod_input_shape input = {"input", {config->data.batch, config->data.patch, config->data.patch, 3}};
+    const cod_compile_options options = {
+        .activation = p->activation,
+        .inputs = &input,
+        .input_count = 1,
+        .bucket_bytes = p->ranks != 1 ? (size_t)config->train.bucket_kb * 1024 : 0,
+        .deterministic = config->train.deterministic,
+    };
+    COD_TRY(cod_compile(graph, &p->weights, &options, context->programs, context->program_count, &p->executable));
+    const cod_optimiser_options optimiser = {.kind = (cod_optimiser_kind)config->train.optimiser,
+                                             .momentum = config->train.momentum,
+                                             .beta1 = config->train.beta1,
+                                             .beta2 = config->train.beta2,
+                                             .epsilon = config->train.epsilon,
+                                             .clip_norm = config->train.clip_norm,
+                                             .ema_decay = config->train.ema};
+    COD_TRY(cod_optimiser_create(&p->weights, cod_graph_set_index(graph, "model"), &optimiser, &p->optimiser));
+    return cod_bench_fill_inputs(p->backend, p->device, p->executable, inputs, sizeof inputs / sizeof inputs[0]);
+}
+
+/** The fastest of some runs, after one for warming up. */
+static cod_status time_program(cod_executable *executable, const char *name, cod_optimiser *optimiser, double *ms)
+{
+    cod_program *program = cod_executable_program(executable, name);
+    *ms = INFINITY;
+    for (int i = 0; i < RUNS; i++) {
+        const double start = cod_clock_s();
+        COD_TRY(cod_program_run(program, NULL, NULL));
+        if (optimiser != NULL)
+            COD_TRY(cod_optimiser_step(optimiser, 1e-9, i + 1));
+        *ms = i > 0 ? fmin(*ms, 1e3 * (cod_clock_s() - start)) : *ms;
+    }
+    return COD_OK;
+}
+
+static cod_status build_teacher(const planned *p, cod_model *model, cod_weights *weights, cod_executable **executable)
+{
+    static const char *const inputs[] = {"input"};
+    const cod_data_options *data = &p->config->data;
+    COD_TRY(cod_weights_init(weights, p->backend, p->device, model->graph, COD_F32, false));
+    COD_TRY(cod_weights_fill_initial(weights, 1));
+    const int64_t pictures = (int64_t)ceil(p->distill->batch_fraction * (double)data->batch);
+    const cod_input_shape input = {"input", {pictures, data->patch, data->patch, 3}};
+    const cod_compile_options options = {.activation = p->activation, .inputs = &input, .input_count = 1};
+    const cod_program_spec spec = {.name = "teacher", .outputs = {model->output}};
+    COD_TRY(cod_compile(model->graph, weights, &options, &spec, 1, executable));
+    return cod_bench_fill_inputs(p->backend, p->device, *executable, inputs, 1);
+}
+
+/** Memory and time of one teacher of a peer's architecture. */
+static cod_status measure_teacher(const planned *p, const cod_group_config *peer, double *bytes, double *ms)
+{
+    cod_model model = {0};
+    cod_weights weights = {0};
+    cod_executable *executable = NULL;
+    cod_status status = cod_model_build(peer->kind, peer->architecture, &model);
+    if (status == COD_OK)
+        status = build_teacher(p, &model, &weights, &executable);
+    if (status == COD_OK)
+        status = time_program(executable, "teacher", NULL, ms);
+    if (status == COD_OK)
+        *bytes = (double)cod_executable_bytes(executable) + 4.0 * (double)cod_weights_count(&weights);
+    cod_executable_destroy(executable);
+    if (weights.backend != NULL)
+        cod_weights_clear(&weights);
+    cod_model_clear(&model);
+    return status;
+}
+
+static bool reads(const planned *p, int mine, int group)
+{
+    const int groups = (int)p->config->group_count;
+    return group != mine && (p->exchange->peers == COD_PEERS_ALL || group == (mine + 1) % groups);
+}
+
+static cod_status measure_teachers(planned *p, int mine)
+{
+    const cod_group_config *last = NULL;
+    double bytes = 0, ms = 0;
+    for (int g = 0; g < (int)p->config->group_count; g++) {
+        if (!reads(p, mine, g))
+            continue;
+        const cod_group_config *peer = cod_run_config_group(p->config, g);
+        if (last == NULL || last->architecture != peer->architecture)
+            COD_TRY(measure_teacher(p, peer, &bytes, &ms));
+        last = peer;
+        p->teachers.count++;
+        p->teachers.bytes += bytes;
+        p->teachers.ms += ms;
+    }
+    if (p->teachers.count > 0)
+        p->teachers.ms /= p->teachers.count;
+    return COD_OK;
+}
+
+/** How many weights a group's model has, from its graph alone. */
+static cod_status count_weights(const cod_group_config *group, cod_exchange_model *out)
+{
+    cod_model model = {0};
+    cod_status status = cod_model_build(group->kind, group->architecture, &model);
+    if (status == COD_OK) {
+        const cod_layout layout = cod_graph_layout(model.graph);
+        *out = (cod_exchange_model){.count = layout.trainable, .state_count = layout.state};
+    }
+    cod_model_clear(&model);
+    return status;
+}
+
+static cod_status plan_exchange(planned *p, int mine)
+{
+    const int groups = p->config->group_count > 0 ? (int)p->config->group_count : 1;
+    cod_exchange_model *models = calloc((size_t)groups, sizeof *models);
+    int *ranks = calloc((size_t)groups, sizeof *ranks);
+    cod_status status = COD_OK;
+    if (models == NULL || ranks == NULL)
+        status = cod_fail(COD_ERR_MEMORY, "no memory for %d groups", groups);
+    for (int g = 0; g < groups && status == COD_OK; g++) {
+        const cod_group_config *group = cod_run_config_group(p->config, g);
+        const bool same = g > 0 && group->architecture == cod_run_config_group(p->config, g - 1)->architecture;
+        ranks[g] = group->ranks;
+        if (same)
+            models[g] = models[g - 1];
+        else
+            status = count_weights(group, &models[g]);
+    }
+    if (status == COD_OK)
+        p->sizes = cod_exchange_plan(p->exchange, models, ranks, groups, mine);
+    free(models);
+    free(ranks);
+    return status == COD_OK && p->distill->weight > 0 && p->exchange->codec != 0 ? measure_teachers(p, mine) : status;
+}
+
+static double megabytes(double bytes)
+{
+    return bytes / 1e6;
+}
+
+static double batches_bytes(const planned *p)
+{
+    const cod_data_options *data = &p->config->data;
+    const double scale = cod_model_scale(&p->model), side = (double)data->patch;
+    const double slots = data->threads > 0 ? (double)data->prefetch + 1 : 1;
+    return slots * (double)data->batch * 3 * sizeof(float) * side * side * (1 + scale * scale);
+}
+
+static void print_memory(const planned *p)
+{
+    const cod_train_options *train = &p->config->train;
+    const double values = 4.0 * (double)cod_weights_count(&p->weights),
+                 gradients = 4.0 * (double)p->weights.layout.trainable;
+    const double moments = train->optimiser != COD_OPT_SGD ? 2 * gradients : train->momentum != 0 ? gradients : 0;
+    const double average = train->ema > 0 ? values : 0;
+    const double activations = (double)cod_executable_bytes(p->executable);
+    /* Beside the exchange's own: the snapshot, and where weights are merged a change on host and device. */
+    const double copies = p->exchange == NULL ? 0 : p->exchange->merge == COD_MERGE_NONE ? values : 3 * values;
+    const double exchange = (double)p->sizes.memory_bytes + copies, batches = batches_bytes(p);
+    const struct {
+        const char *name;
+        double bytes;
+    } parts[] = {{"weights", values},         {"gradients", gradients},       {"optimiser", moments},
+                 {"moving average", average}, {"activations", activations},   {"teachers", p->teachers.bytes},
+                 {"exchange", exchange},      {"batches made ahead", batches}};
+    double sum = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        sum += parts[i].bytes;
+    printf("  memory of a rank: %.1f MB, validation not counted\n   ", megabytes(sum));
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (parts[i].bytes > 0)
+            printf("%s %s %.1f", i ? "," : "", parts[i].name, megabytes(parts[i].bytes));
+    putchar('\n');
+    printf("  memory of a node: decoded pictures, at most %lld MiB (data.cache_mb)\n",
+           (long long)p->config->data.cache_mb);
+}
+
+static void print_traffic(const planned *p)
+{
+    static const char *const codecs[] = {"none", "f32", "bf16", "int8"};
+    const double gradients = 4.0 * (double)p->weights.layout.trainable;
+    if (p->ranks > 1)
+        printf("  inside the group, each step: %.1f MB a rank all-reduced\n",
+               megabytes(2 * gradients * (p->ranks - 1) / p->ranks));
+    else if (p->ranks == 0)
+        printf("  inside the group, each step: up to %.1f MB a rank all-reduced\n", megabytes(2 * gradients));
+    if (p->exchange == NULL)
+        return;
+    if (p->exchange->codec == 0) {
+        puts("  between groups: nothing (exchange.codec: none)");
+        return;
+    }
+    printf("  between groups, each %lld steps: a publication of at most %.2f MB (%s%s)", (long long)p->exchange->period,
+           megabytes((double)p->sizes.published), codecs[p->exchange->codec], p->exchange->lz4 ? " before LZ4" : "");
+    if (p->sizes.peers > 0)
+        printf("; %d peer%s pulled, %.2f MB", p->sizes.peers, p->sizes.peers > 1 ? "s" : "",
+               megabytes((double)p->sizes.pulled));
+    else if (p->config->group_count == 0)
+        printf("; peers, one a node, are in none of these figures");
+    putchar('\n');
+}
+
+static void print_group(const planned *p)
+{
+    const cod_train_options *train = &p->config->train;
+    const double every = p->distill != NULL ? (double)p->distill->every : 1;
+    const double plain = p->step_ms * (double)train->accumulate,
+                 taught = p->teachers.ms * (double)train->accumulate / every;
+    const double total_s = (plain + taught) * (double)train->steps / 1e3;
+    printf("model %s: %zu parameters, %s activations\n", p->model.kind->name, p->weights.layout.trainable,
+           cod_dtype_name(p->activation));
+    print_memory(p);
+    print_traffic(p);
+    printf("  a step: %lld pictures a rank, about %.1f ms in this process",
+           (long long)(p->config->data.batch * train->accumulate), plain + taught);
+    if (p->teachers.count > 0)
+        printf(", %.1f of them a teacher%s", taught, every > 1 ? "'s, which does not run in every step" : "'s");
+    printf("\n  all %lld steps: about %.0f %s\n", (long long)train->steps, total_s < 120 ? total_s : total_s / 60,
+           total_s < 120 ? "s" : "min");
+}
+
+static cod_status plan_all(planned *p, int index)
+{
+    COD_TRY(cod_precision_dtype((cod_precision)p->config->train.precision, p->backend, p->device, &p->activation));
+    COD_TRY(cod_model_build(p->group->kind, p->group->architecture, &p->model));
+    COD_TRY(build(p));
+    COD_TRY(time_program(p->executable, COD_PROGRAM_PLAIN, p->optimiser, &p->step_ms));
+    if (p->exchange != NULL)
+        COD_TRY(plan_exchange(p, index));
+    print_group(p);
+    return COD_OK;
+}
+
+cod_status cod_plan_print_group(const cod_run_config *config, int index, const cod_backend *backend, cod_device *device)
+{
+    const cod_group_config *group = cod_run_config_group(config, index);
+    const bool known = config->group_count > 0;
+    planned p = {.config = config,
+                 .group = group,
+                 .backend = backend,
+                 .device = device,
+                 .ranks = cod_plan_is_one_group(config) ? cod_run_config_ranks(config)
+                          : known                       ? group->ranks
+                                                        : 0,
+                 .exchange = section(config, &cod_exchange_option_table),
+                 .distill = section(config, &cod_distill_option_table)};
+    const cod_status status = plan_all(&p, index);
+    cod_optimiser_destroy(p.optimiser);
+    cod_executable_destroy(p.executable);
+    if (p.weights.backend != NULL)
+        cod_weights_clear(&p.weights);
+    if (p.strategy != NULL)
+        p.strategy->ops->destroy(p.strategy);
+    cod_model_clear(&p.model);
+    return status;
+}
