@@ -4,29 +4,34 @@
 #include "io/file.h"
 #include "io/json.h"
 #include "train/config.h"
-#include "train/strategy.h"
+#include "train/train.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MAX_RUNS = 256, MAX_LIST = 32 };
+enum { MAX_RUNS = 256, MAX_LIST = 32, OWN_OVERRIDES = 4 };
 
 static const char help[] =
     "usage: codistill compare CONFIG.yaml --strategies LIST [--seeds LIST] [key.path=value ...]\n\n"
     "Trains the configuration once for each strategy and seed, with equal steps and equal data per rank, and prints "
     "one\n"
     "table; `single` also runs with as many times the steps as there are groups (single_long). Runs that are finished\n"
-    "already are not repeated. Writes OUTPUT/NAME-compare/compare.json.\n\n"
+    "already are not repeated; one made with another configuration is refused, and not mixed with the others. A "
+    "signal\n"
+    "is handed on to the run under way, which saves and ends. Writes OUTPUT/NAME-compare/compare.json.\n\n"
     "  --strategies LIST  such as single,allreduce,codistill (all three)\n"
     "  --seeds LIST       such as 1,2,3 (the configuration's)\n";
 
 typedef struct compare_run {
     char name[160], strategy[48];
     int64_t seed, steps;
+    bool done;
     cod_json_value *summary;
 } compare_run;
 
@@ -40,6 +45,17 @@ typedef struct comparison {
     compare_run runs[MAX_RUNS];
     size_t run_count;
 } comparison;
+
+static volatile sig_atomic_t child, asked;
+
+/** To the run under way, except what the terminal has told it already. */
+static void pass_on(int signal, siginfo_t *info, void *context)
+{
+    (void)context;
+    asked = 1;
+    if (child > 0 && info->si_code <= 0)
+        kill((pid_t)child, signal);
+}
 
 static size_t split(char *text, char *items[MAX_LIST])
 {
@@ -78,9 +94,55 @@ static cod_status plan_runs(comparison *c)
     return COD_OK;
 }
 
-static void summary_path(const comparison *c, const compare_run *run, char path[4096])
+static void run_path(const comparison *c, const compare_run *run, const char *file, char path[4096])
 {
-    snprintf(path, 4096, "%s/%s/summary.json", c->config.root.output, run->name);
+    snprintf(path, 4096, "%s/%s/%s", c->config.root.output, run->name, file);
+}
+
+/** The command line's overrides and this run's own; `own` holds the texts. @param[out] overrides  [override_count + OWN_OVERRIDES] */
+static void make_overrides(const comparison *c, const compare_run *run, char own[OWN_OVERRIDES][256],
+                           const char **overrides)
+{
+    snprintf(own[0], sizeof own[0], "name=%s", run->name);
+    snprintf(own[1], sizeof own[1], "train.strategy=%s", run->strategy);
+    snprintf(own[2], sizeof own[2], "seed=%lld", (long long)run->seed);
+    snprintf(own[3], sizeof own[3], "train.steps=%lld", (long long)run->steps);
+    memcpy(overrides, c->overrides, c->override_count * sizeof *overrides);
+    for (size_t i = 0; i < OWN_OVERRIDES; i++)
+        overrides[c->override_count + i] = own[i];
+}
+
+/** The run's configuration. @param[out] config  new; cod_run_config_clear() */
+static cod_status load_config(const comparison *c, const compare_run *run, cod_run_config *config)
+{
+    char own[OWN_OVERRIDES][256];
+    const size_t count = c->override_count + OWN_OVERRIDES;
+    const char **overrides = calloc(count, sizeof *overrides);
+    COD_REQUIRE_MEMORY(overrides);
+    make_overrides(c, run, own, overrides);
+    const cod_status status = cod_run_config_load(c->path, overrides, count, config);
+    free(overrides);
+    return status;
+}
+
+/** Whether the run is done; one that was made, or begun, with another configuration must not be taken for it. */
+static cod_status look_at(const comparison *c, compare_run *run)
+{
+    char path[4096], difference[256] = "";
+    cod_run_config config;
+    COD_TRY(load_config(c, run, &config));
+    run_path(c, run, "config.yaml", path);
+    cod_status status = COD_OK;
+    if (cod_file_exists(path))
+        status = cod_run_config_compare(&config, path, difference);
+    cod_run_config_clear(&config);
+    COD_TRY(status);
+    COD_REQUIRE(difference[0] == '\0',
+                "'%s/%s' is a run of another configuration (%s); remove it, or choose another name= or output=",
+                c->config.root.output, run->name, difference);
+    run_path(c, run, "summary.json", path);
+    run->done = cod_file_exists(path);
+    return COD_OK;
 }
 
 static cod_status read_summary(const comparison *c, compare_run *run)
@@ -88,53 +150,89 @@ static cod_status read_summary(const comparison *c, compare_run *run)
     char path[4096];
     void *data = NULL;
     size_t bytes = 0;
-    summary_path(c, run, path);
+    run_path(c, run, "summary.json", path);
     COD_TRY(cod_file_read(path, 1 << 26, &data, &bytes));
     const cod_status status = cod_json_parse(data, bytes, &run->summary);
     free(data);
     return status == COD_OK ? COD_OK : cod_fail_prefix(status, "%s", path);
 }
 
+/** Starts a process and waits for its end, handing on signals. @return as waitpid() tells, or -1 */
+static int run_process(const char *program, const char **args)
+{
+    sigset_t signals, before;
+    int state = 0;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGUSR1);
+    sigprocmask(SIG_BLOCK, &signals, &before); /* none may come while it is not known whom to hand it to */
+    const pid_t parent = getpid(), pid = fork();
+    if (pid == 0) {
+        sigprocmask(SIG_SETMASK, &before, NULL);
+        prctl(PR_SET_PDEATHSIG, SIGTERM);
+        if (getppid() == parent)
+            execv(program, (char *const *)(uintptr_t)args);
+        _exit(127);
+    }
+    child = pid;
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    while (pid > 0 && waitpid(pid, &state, 0) < 0)
+        ;
+    child = 0;
+    return pid > 0 ? state : -1;
+}
+
+/** Says where a run stopped that ended well, or was asked to end, before its last step. */
+static cod_status report_stopped(const comparison *c, const compare_run *run)
+{
+    cod_run_config config;
+    COD_TRY(load_config(c, run, &config));
+    const int64_t step = cod_train_last_checkpoint(&config, 0, INT64_MAX);
+    cod_run_config_clear(&config);
+    return cod_fail(COD_ERR_INTERRUPTED, "run '%s' stopped at step %lld of %lld; the same command goes on", run->name,
+                    (long long)(step > 0 ? step : 0), (long long)run->steps);
+}
+
 /** Runs `codistill train` with this run's overrides, in a process of its own. */
 static cod_status train(const comparison *c, const compare_run *run)
 {
-    char self[4096], own[4][256];
+    char self[4096], own[OWN_OVERRIDES][256], path[4096];
     const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    const char **args = calloc(c->override_count + 16, sizeof *args);
+    const char **args = calloc(c->override_count + OWN_OVERRIDES + 4, sizeof *args);
     if (length < 0 || args == NULL) {
         free(args);
         return cod_fail(COD_ERR_IO, "cannot start a run");
     }
     self[length] = '\0';
-    size_t used = 0;
-    args[used++] = "codistill";
-    args[used++] = "train";
-    args[used++] = c->path;
-    for (size_t i = 0; i < c->override_count; i++)
-        args[used++] = c->overrides[i];
-    snprintf(own[0], sizeof own[0], "name=%s", run->name);
-    snprintf(own[1], sizeof own[1], "train.strategy=%s", run->strategy);
-    snprintf(own[2], sizeof own[2], "seed=%lld", (long long)run->seed);
-    snprintf(own[3], sizeof own[3], "train.steps=%lld", (long long)run->steps);
-    for (int i = 0; i < 4; i++)
-        args[used++] = own[i];
-    const pid_t pid = fork();
-    if (pid == 0) {
-        execv(self, (char *const *)(uintptr_t)args);
-        _exit(127);
-    }
-    int state = 0;
-    waitpid(pid, &state, 0);
+    args[0] = "codistill";
+    args[1] = "train";
+    args[2] = c->path;
+    make_overrides(c, run, own, args + 3);
+    const int state = run_process(self, args);
     free(args);
-    if (!WIFEXITED(state) || WEXITSTATUS(state) != 0)
-        return cod_fail(COD_ERR_PEER, "run '%s' failed (its messages are above); the same command goes on from here",
-                        run->name);
-    return COD_OK;
+    run_path(c, run, "summary.json", path);
+    const bool well = state != -1 && WIFEXITED(state) && WEXITSTATUS(state) == 0;
+    if (well && cod_file_exists(path))
+        return COD_OK;
+    if (well || asked)
+        return report_stopped(c, run);
+    return cod_fail(COD_ERR_PEER, "run '%s' failed (its messages are above); the same command goes on from here",
+                    run->name);
 }
 
 static double number(const compare_run *run, const char *key)
 {
     return cod_json_get_number(cod_json_get(run->summary, key), NAN);
+}
+
+/** In a column; "none" where there is nothing to tell. */
+static void print_number(int width, int digits, double value)
+{
+    if (isnan(value))
+        printf(" %*s", width, "none");
+    else
+        printf(" %*.*f", width, digits, value);
 }
 
 static void print_table(const comparison *c)
@@ -143,10 +241,15 @@ static void print_table(const comparison *c)
            "inside, MB", "wall, s");
     for (size_t i = 0; i < c->run_count; i++) {
         const compare_run *run = &c->runs[i];
-        const double samples = number(run, "samples_per_group") * number(run, "groups");
-        printf("%-36s %9.3f %9.3f %12.0f %10.0f %14.3f %14.1f %9.1f\n", run->name, number(run, "psnr_y"),
-               number(run, "bicubic_psnr_y"), samples, number(run, "core_s"), number(run, "intergroup_bytes") / 1e6,
-               number(run, "intragroup_bytes") / 1e6, number(run, "wall_s"));
+        printf("%-36s", run->name);
+        print_number(9, 3, number(run, "psnr_y"));
+        print_number(9, 3, number(run, "bicubic_psnr_y"));
+        print_number(12, 0, number(run, "samples_per_group") * number(run, "groups"));
+        print_number(10, 0, number(run, "core_s"));
+        print_number(14, 3, number(run, "intergroup_bytes") / 1e6);
+        print_number(14, 1, number(run, "intragroup_bytes") / 1e6);
+        print_number(9, 1, number(run, "wall_s"));
+        printf("\n");
     }
 }
 
@@ -193,14 +296,19 @@ static cod_status compare(comparison *c)
     if (c->strategy_count == 0)
         c->strategy_count = split(all, c->strategies);
     COD_TRY(plan_runs(c));
+    for (size_t i = 0; i < c->run_count; i++)
+        COD_TRY(look_at(c, &c->runs[i]));
+    const int signals[] = {SIGINT, SIGTERM, SIGUSR1};
+    for (size_t i = 0; i < 3; i++)
+        sigaction(signals[i], &(struct sigaction){.sa_sigaction = pass_on, .sa_flags = SA_RESTART | SA_SIGINFO}, NULL);
     for (size_t i = 0; i < c->run_count; i++) {
-        char path[4096];
-        summary_path(c, &c->runs[i], path);
-        fprintf(stderr, "== %s (%zu of %zu)%s\n", c->runs[i].name, i + 1, c->run_count,
-                cod_file_exists(path) ? ": done before" : "");
-        if (!cod_file_exists(path))
-            COD_TRY(train(c, &c->runs[i]));
-        COD_TRY(read_summary(c, &c->runs[i]));
+        compare_run *run = &c->runs[i];
+        if (asked && !run->done)
+            return report_stopped(c, run);
+        fprintf(stderr, "== %s (%zu of %zu)%s\n", run->name, i + 1, c->run_count, run->done ? ": done before" : "");
+        if (!run->done)
+            COD_TRY(train(c, run));
+        COD_TRY(read_summary(c, run));
     }
     print_table(c);
     return write_json(c);

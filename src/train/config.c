@@ -281,12 +281,12 @@ const char *cod_run_config_folder(const cod_run_config *run)
     return cod_arena_strdup(cod_config_arena(run->config), path);
 }
 
-cod_status cod_run_config_resolved(cod_run_config *run, char **text)
+cod_status cod_run_config_resolved(cod_run_config *run, bool comments, char **text)
 {
     run_schema schema;
     model_place place;
     make_schema(&schema, run, &place);
-    return cod_config_resolved(run->config, &schema.schema, true, text);
+    return cod_config_resolved(run->config, &schema.schema, comments, text);
 }
 
 cod_status cod_run_config_document(cod_config_style style, char **text)

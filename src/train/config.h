@@ -60,8 +60,16 @@ const cod_group_config *cod_run_config_group(const cod_run_config *run, int inde
 /** The run's folder, OUTPUT/NAME, in the configuration's arena. */
 const char *cod_run_config_folder(const cod_run_config *run);
 
-/** Every option with its value, as YAML that loads again. @param[out] text  new; free() */
-COD_MUST_CHECK cod_status cod_run_config_resolved(cod_run_config *run, char **text);
+/** Every option with its value, as YAML that loads again; `comments`: also what it is. @param[out] text  new; free() */
+COD_MUST_CHECK cod_status cod_run_config_resolved(cod_run_config *run, bool comments, char **text);
+
+/**
+ * Compares a run with the one whose resolved configuration is at `path`. What does not bear on the result does not count:
+ * sections `checkpoint` and `log`, train.max_time, the folder. Loads that file, so `run` is of no use afterwards but to be cleared.
+ *
+ * @param[out] difference  such as "train.steps: 20 there, 40 here"; "" = none
+ */
+COD_MUST_CHECK cod_status cod_run_config_compare(cod_run_config *run, const char *path, char difference[256]);
 
 /** Every option there is, for docs/config.md and `codistill config`. @param[out] text  new; free() */
 COD_MUST_CHECK cod_status cod_run_config_document(cod_config_style style, char **text);

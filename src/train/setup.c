@@ -63,7 +63,7 @@ static cod_status claim_folder(trainer *t)
     char path[4096], *text = NULL;
     snprintf(path, sizeof path, "%s/summary.json", t->folder);
     COD_TRY(cod_file_remove(path));
-    COD_TRY(cod_run_config_resolved(t->config, &text));
+    COD_TRY(cod_run_config_resolved(t->config, true, &text));
     snprintf(path, sizeof path, "%s/config.yaml", t->folder);
     const cod_status status = cod_file_write(path, text, strlen(text));
     free(text);

@@ -43,6 +43,9 @@ typedef struct cod_train_request {
  */
 COD_MUST_CHECK cod_status cod_train_run(const cod_train_request *request, cod_train_ending *ending);
 
+/** Step of the newest sound checkpoint of a group before step `before`; -1 = none. */
+int64_t cod_train_last_checkpoint(const cod_run_config *config, int group, int64_t before);
+
 /** For messages: "the last good checkpoint is of step 40", of a group (-1 = not known) and before step `before`. */
 void cod_train_describe_checkpoint(const cod_run_config *config, int group, int64_t before, char out[80]);
 

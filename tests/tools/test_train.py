@@ -348,6 +348,34 @@ def commands(bench):
     expect(2, "nothing", "bench", "nothing")
 
 
+def compares(bench):
+    """One table of one configuration: other runs are refused, and a stop goes on with the same command."""
+    arguments = ["compare", "t.yaml", "--strategies", "single,codistill", "cluster.groups=2"]
+    first = bench.run(*arguments, "train.steps=20", "log.every=5")
+    check(first.code == 0 and "t-single_long-seed1" in first.out, "no table", first)
+    check([run["steps"] for run in bench.json("t-compare", "compare.json")["runs"]] == [20, 40, 20], "steps", first)
+    again = bench.run(*arguments, "train.steps=20", "log.every=10", "train.max_time=1h")
+    check(again.code == 0 and again.err.count("done before") == 3, "not done before", again)
+    for change, words in (("train.steps=40", "train.steps: 20 there, 40 here"), ("distill.burn_in=7", "distill.burn_in: 5 there, 7 here"),
+                          ("model={name: msrresnet, num_feat: 8}", "model.name: srresnet there, msrresnet here"),
+                          ("cluster.groups=[{}, {}]", "cluster.groups: 2 there, [{}, {}] here")):
+        other = bench.run(*arguments, "train.steps=20", change)
+        check(other.code == 2 and words in other.err and "t-single-seed1" in other.err, f"'{words}' is missing", other)
+
+    arguments = ["compare", "t.yaml", "--strategies", "codistill", "cluster.groups=2", "name=s", "train.steps=1000000"]
+    result = bench.run(*arguments, "train.max_time=1s")
+    check(result.code == 1 and re.search(r"run 's-codistill-seed1' stopped at step [1-9]\d* of 1000000; the same", result.err),
+          "a run that ran out of time", result)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        process = bench.start(*arguments)
+        lines = len(bench.metrics("s-codistill-seed1", 0))
+        wait_for_steps(bench, process, "s-codistill-seed1", lines + 2)
+        process.send_signal(number)
+        result = bench.wait(process, arguments, 30)
+        check(result.code == 1 and "the same command goes on" in result.err, "a signal", result)
+        check("resumed at step" in result.err and "stopped and saved at step" in result.err, "it did not wait for its run", result)
+
+
 def unlike_groups(bench):
     """Groups of different sizes and architectures teach each other; neither merges, each keeps its own model."""
     groups = "[{ranks: 1, model: {channels: 12}}, {ranks: 2, model: {name: msrresnet, num_feat: 8, num_block: 1}}]"
@@ -408,6 +436,7 @@ CASES = {
     "trains-2x2-tcp": trains("2x2", TCP),
     "trains-3x1-tcp": trains("3x1", TCP),
     "unlike-groups": unlike_groups,
+    "compares": compares,
     "killed-allreduce": killed("allreduce"),
     "killed-2x1": killed("2x1"),
     "killed-2x2": killed("2x2"),

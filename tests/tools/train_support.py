@@ -106,9 +106,12 @@ class Bench:
         check(result.code == 0, "training failed", result)
         return result
 
-    def summary(self, name):
-        with open(self.path("runs", name, "summary.json"), encoding="utf-8") as file:
+    def json(self, name, file_name):
+        with open(self.path("runs", name, file_name), encoding="utf-8") as file:
             return json.load(file)
+
+    def summary(self, name):
+        return self.json(name, "summary.json")
 
     def lines(self, name, file_name):
         with open(self.path("runs", name, file_name), encoding="utf-8") as file:

@@ -174,18 +174,52 @@ static void the_resolved_configuration_loads_again(void **state)
                    "train: {milestones: [100, 200], max_time: 1h30m}\nname: 'a: b'\n",
                    NULL, &config));
     assert_true(config.max_time_s == 5400);
-    assert_ok(cod_run_config_resolved(&config, &first));
+    assert_ok(cod_run_config_resolved(&config, true, &first));
     cod_run_config_clear(&config);
     assert_ok(load(first, NULL, &config));
     assert_int_equal(config.group_count, 2);
     assert_int_equal(config.groups[1].ranks, 2);
     assert_int_equal(config.train.milestones.count, 2);
     assert_string_equal(config.root.name, "a: b");
-    assert_ok(cod_run_config_resolved(&config, &second));
+    assert_ok(cod_run_config_resolved(&config, true, &second));
     assert_string_equal(first, second);
     cod_run_config_clear(&config);
     free(first);
     free(second);
+}
+
+static const char *difference_of(const char *text, const char *override)
+{
+    static char difference[256];
+    cod_run_config config;
+    char *before = NULL;
+    assert_ok(load("train: {steps: 20}\nname: a\n", NULL, &config));
+    assert_ok(cod_run_config_resolved(&config, true, &before));
+    cod_run_config_clear(&config);
+    assert_ok(cod_file_write(cod_test_at("before.yaml"), before, strlen(before)));
+    free(before);
+    assert_ok(load(text, override, &config));
+    assert_ok(cod_run_config_compare(&config, cod_test_at("before.yaml"), difference));
+    cod_run_config_clear(&config);
+    return difference;
+}
+
+static void configurations_are_compared_by_what_bears_on_the_result(void **state)
+{
+    (void)state;
+    static const char same[] = "train: {steps: 20}\nname: a\n";
+    assert_string_equal(difference_of(same, NULL), "");
+    assert_string_equal(difference_of(same, "log.every=7"), "");
+    assert_string_equal(difference_of(same, "checkpoint.keep=7"), "");
+    assert_string_equal(difference_of(same, "train.max_time=7h"), "");
+    assert_string_equal(difference_of(same, "name=b"), "");
+    assert_string_equal(difference_of(same, "seed=7"), "seed: 1 there, 7 here");
+    assert_string_equal(difference_of(same, "train.steps=40"), "train.steps: 20 there, 40 here");
+    assert_string_equal(difference_of(same, "train.milestones=[3, 5]"), "train.milestones: [] there, [3, 5] here");
+    assert_string_equal(difference_of("model: {name: msrresnet}\ntrain: {steps: 20}\n", NULL),
+                        "model.name: srresnet there, msrresnet here");
+    assert_string_equal(difference_of("cluster: {groups: [{}, {ranks: 2}]}\ntrain: {steps: 20}\n", NULL),
+                        "cluster.groups: 1 there, [{}, {ranks: 2}] here");
 }
 
 static void times_are_read(void **state)
@@ -224,6 +258,7 @@ int main(void)
         cmocka_unit_test(contradictions_are_refused),
         cmocka_unit_test(all_problems_come_in_one_message),
         cmocka_unit_test(the_resolved_configuration_loads_again),
+        cmocka_unit_test(configurations_are_compared_by_what_bears_on_the_result),
         cmocka_unit_test(times_are_read),
     };
     return cmocka_run_group_tests_name("config of a run", tests, set_up, cod_test_folder_remove);

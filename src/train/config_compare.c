@@ -1,0 +1,67 @@
+/* Whether two runs are of one configuration, told by their resolved texts. */
+#include "train/config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/** Takes the next option off a resolved text: "train.steps", "20". Sections are one level deep. @return whether there is one */
+static bool next_option(char **rest, char section[64], char key[128], const char **value)
+{
+    for (char *line; (line = strsep(rest, "\n")) != NULL && *line != '\0';) {
+        char *colon = strchr(line, ':');
+        if (colon == NULL)
+            continue;
+        *colon = '\0';
+        if (*line != ' ')
+            snprintf(section, 64, "%s", line);
+        if (colon[1] == '\0')
+            continue;
+        snprintf(key, 128, "%s%s%s", *line == ' ' ? section : "", *line == ' ' ? "." : "", line + strspn(line, " "));
+        *value = colon + 2;
+        return true;
+    }
+    *value = "";
+    key[0] = '\0';
+    return false;
+}
+
+static bool bears_on_result(const char *key)
+{
+    static const char *const without[] = {"name", "output", "train.max_time"};
+    bool bears = strncmp(key, "checkpoint.", 11) != 0 && strncmp(key, "log.", 4) != 0;
+    for (size_t i = 0; i < sizeof without / sizeof without[0]; i++)
+        bears = bears && strcmp(key, without[i]) != 0;
+    return bears;
+}
+
+static void find_difference(char *there, char *here, char difference[256])
+{
+    char sections[2][64] = {"", ""}, keys[2][128];
+    const char *values[2];
+    difference[0] = '\0';
+    for (bool more = true; more && difference[0] == '\0';) {
+        more = next_option(&there, sections[0], keys[0], &values[0]);
+        more = next_option(&here, sections[1], keys[1], &values[1]) || more;
+        if (strcmp(keys[0], keys[1]) != 0)
+            snprintf(difference, 256, "%s", keys[0][0] != '\0' ? keys[0] : keys[1]);
+        else if (more && strcmp(values[0], values[1]) != 0 && bears_on_result(keys[0]))
+            snprintf(difference, 256, "%s: %s there, %s here", keys[0], values[0], values[1]);
+    }
+}
+
+cod_status cod_run_config_compare(cod_run_config *run, const char *path, char difference[256])
+{
+    cod_run_config other = {0};
+    char *here = NULL, *there = NULL;
+    COD_TRY(cod_run_config_resolved(run, false, &here));
+    cod_status status = cod_run_config_load(path, NULL, 0, &other);
+    if (status == COD_OK)
+        status = cod_run_config_resolved(&other, false, &there);
+    if (status == COD_OK)
+        find_difference(there, here, difference);
+    cod_run_config_clear(&other);
+    free(here);
+    free(there);
+    return status;
+}
