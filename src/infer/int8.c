@@ -17,17 +17,52 @@ static bool is_eligible(const cod_graph *graph, size_t index)
     return weight.n >= LEAST_CHANNELS && weight.c >= LEAST_CHANNELS;
 }
 
-/** Raises the ranges of all eligible layers of this name (layers that share weights share it) to `range`; how many there are. */
-static size_t raise_named(const cod_graph *graph, const char *name, float range, float *ranges)
+/** The first node of this name that can run on integers, or -1. Nodes of one name share weights, and so their range. */
+static int find_named(const cod_graph *graph, const char *name)
 {
-    size_t count = 0;
-    for (size_t i = 0; i < cod_graph_node_count(graph); i++) {
-        if (!is_eligible(graph, i) || strcmp(cod_graph_node(graph, i)->name, name) != 0)
+    for (size_t i = 0; i < cod_graph_node_count(graph); i++)
+        if (is_eligible(graph, i) && strcmp(cod_graph_node(graph, i)->name, name) == 0)
+            return (int)i;
+    return -1;
+}
+
+enum { MAGNITUDES = 0x8000, INFINITE = 0x7F80 }; /* of bf16 */
+
+struct cod_int8_observer {
+    const cod_graph *graph;
+    uint32_t **counts; /**< [node][MAGNITUDES]; NULL where no layer begins that can run on integers */
+};
+
+cod_status cod_int8_observer_create(const cod_graph *graph, cod_int8_observer **out)
+{
+    const size_t nodes = cod_graph_node_count(graph);
+    cod_int8_observer *observer = calloc(1, sizeof *observer);
+    COD_REQUIRE_MEMORY(observer);
+    observer->graph = graph;
+    observer->counts = calloc(nodes, sizeof *observer->counts);
+    bool failed = observer->counts == NULL;
+    for (size_t i = 0; i < nodes && !failed; i++) {
+        if (!is_eligible(graph, i) || find_named(graph, cod_graph_node(graph, i)->name) != (int)i)
             continue;
-        ranges[i] = fmaxf(ranges[i], range);
-        count++;
+        observer->counts[i] = calloc(MAGNITUDES, sizeof **observer->counts);
+        failed = observer->counts[i] == NULL;
     }
-    return count;
+    if (failed) {
+        cod_int8_observer_destroy(observer);
+        return cod_fail(COD_ERR_MEMORY, "out of memory for calibrating");
+    }
+    *out = observer;
+    return COD_OK;
+}
+
+void cod_int8_observer_destroy(cod_int8_observer *observer)
+{
+    if (observer == NULL)
+        return;
+    for (size_t i = 0; observer->counts != NULL && i < cod_graph_node_count(observer->graph); i++)
+        free(observer->counts[i]);
+    free(observer->counts);
+    free(observer);
 }
 
 static float element(const char *data, cod_dtype dtype, int64_t i)
@@ -37,38 +72,86 @@ static float element(const char *data, cod_dtype dtype, int64_t i)
     return dtype == COD_F32 ? ((const float *)(const void *)data)[i] : (float)((const double *)(const void *)data)[i];
 }
 
-/** The largest magnitude in a view; NaN where there is one. */
-static cod_status view_largest(const cod_weights *weights, const cod_view *view, float *largest)
+static cod_status count_view(const cod_weights *weights, const cod_view *view, const char *name, uint32_t *counts)
 {
     const size_t bytes = cod_view_span_bytes(view);
+    const int64_t channels = view->shape.c;
     char *data = malloc(bytes + 1);
     COD_REQUIRE_MEMORY(data);
-    const cod_status status =
-        weights->backend->download(weights->device, NULL, data, view->buffer, view->offset, bytes);
-    *largest = 0;
-    const int64_t channels = view->shape.c, count = status == COD_OK ? cod_shape_count(view->shape) : 0;
-    for (int64_t i = 0; i < count && !isnan(*largest); i++) {
-        const float value = fabsf(element(data, view->dtype, i / channels * view->pixel_stride + i % channels));
-        *largest = value <= *largest ? *largest : value;
+    cod_status status = weights->backend->download(weights->device, NULL, data, view->buffer, view->offset, bytes);
+    for (int64_t i = 0; i < cod_shape_count(view->shape) && status == COD_OK; i++) {
+        const float value = element(data, view->dtype, i / channels * view->pixel_stride + i % channels);
+        const uint16_t magnitude = cod_bf16_from_f32(fabsf(value));
+        if (magnitude >= INFINITE)
+            status = cod_fail(COD_ERR_NUMERIC, "the input of '%s' is not finite", name);
+        counts[magnitude] += counts[magnitude] < UINT32_MAX;
     }
     free(data);
     return status;
 }
 
-cod_status cod_int8_observe(const cod_weights *weights, cod_program *program, float *ranges)
+cod_status cod_int8_observe(cod_int8_observer *observer, const cod_weights *weights, cod_program *program)
 {
     cod_op op;
     for (size_t i = 0; cod_program_op(program, i, &op); i++) {
-        if (op.kind == COD_OP_CONV2D) {
-            float largest = 0;
-            COD_TRY(view_largest(weights, &op.inputs[0], &largest));
-            if (!(largest <= FLT_MAX))
-                return cod_fail(COD_ERR_NUMERIC, "the input of '%s' is not finite", op.name);
-            raise_named(weights->graph, op.name, largest, ranges);
-        }
+        const int node = op.kind == COD_OP_CONV2D ? find_named(observer->graph, op.name) : -1;
+        if (node >= 0)
+            COD_TRY(count_view(weights, &op.inputs[0], op.name, observer->counts[node]));
         COD_TRY(cod_program_run_op(program, i));
     }
     return COD_OK;
+}
+
+/** Sum of squared errors with this range; a rounding error is taken to be uniform within half a step. */
+static double squared_error(const uint32_t *counts, double range)
+{
+    const double rounding = range / 127 * (range / 127) / 12;
+    double sum = 0;
+    for (int i = 1; i < INFINITE; i++) {
+        if (counts[i] == 0)
+            continue;
+        const double value = (double)cod_f32_from_bf16((uint16_t)i), beyond = value - range;
+        sum += counts[i] * (beyond > 0 ? beyond * beyond : fmin(rounding, value * value));
+    }
+    return sum;
+}
+
+/** Not the best range but the largest that is nearly as good: pictures not observed may reach further. */
+static float choose_range(const uint32_t *counts)
+{
+    enum { STEPS = 64 };
+    const double slack = 1.25;
+    double errors[STEPS + 1], least = INFINITY;
+    int last = INFINITE - 1, chosen = STEPS;
+    while (last > 0 && counts[last] == 0)
+        last--;
+    const double largest = (double)cod_f32_from_bf16((uint16_t)last);
+    for (int i = 1; i <= STEPS; i++) {
+        errors[i] = squared_error(counts, largest * i / STEPS);
+        least = fmin(least, errors[i]);
+    }
+    while (errors[chosen] > slack * least)
+        chosen--;
+    return (float)(largest * chosen / STEPS);
+}
+
+void cod_int8_choose(const cod_int8_observer *observer, float *ranges)
+{
+    for (size_t i = 0; i < cod_graph_node_count(observer->graph); i++) {
+        const int first = is_eligible(observer->graph, i)
+                              ? find_named(observer->graph, cod_graph_node(observer->graph, i)->name)
+                              : -1;
+        ranges[i] = first < 0 ? 0 : first < (int)i ? ranges[first] : choose_range(observer->counts[i]);
+    }
+}
+
+/** Sets the range of all layers of this name; false when there is none. */
+static bool set_named(const cod_graph *graph, const char *name, float range, float *ranges)
+{
+    for (size_t i = 0; i < cod_graph_node_count(graph); i++)
+        if (is_eligible(graph, i) && strcmp(cod_graph_node(graph, i)->name, name) == 0)
+            ranges[i] = range;
+    return find_named(graph, name) >= 0;
 }
 
 cod_status cod_int8_format(const cod_graph *graph, const float *ranges, char **text)
@@ -77,10 +160,7 @@ cod_status cod_int8_format(const cod_graph *graph, const float *ranges, char **t
     cod_json_open(&json, NULL, '{');
     for (size_t i = 0; i < cod_graph_node_count(graph); i++) {
         const char *name = cod_graph_node(graph, i)->name;
-        bool again = false;
-        for (size_t k = 0; k < i && !again; k++)
-            again = ranges[k] > 0 && strcmp(cod_graph_node(graph, k)->name, name) == 0;
-        if (ranges[i] > 0 && !again)
+        if (ranges[i] > 0 && find_named(graph, name) == (int)i)
             cod_json_number(&json, name, (double)ranges[i]);
     }
     cod_json_close(&json);
@@ -98,7 +178,7 @@ cod_status cod_int8_parse(const cod_graph *graph, const char *text, float *range
         const double range = cod_json_get_number(value, 0);
         if (!(range > 0 && range <= (double)FLT_MAX))
             status = cod_fail(COD_ERR_FORMAT, "the range of '%s' is no positive number", cod_json_key(value));
-        else if (raise_named(graph, cod_json_key(value), (float)range, ranges) == 0)
+        else if (!set_named(graph, cod_json_key(value), (float)range, ranges))
             status = cod_fail(COD_ERR_FORMAT, "the model has no layer '%s' for 8-bit integers", cod_json_key(value));
     }
     cod_json_free(document);

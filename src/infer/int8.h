@@ -14,14 +14,28 @@
 /** Where a model file's metadata keeps the table. */
 #define COD_INT8_METADATA "codistill.int8"
 
+/** What convolutions' inputs are like: how often each magnitude, to 8 bits, occurs. */
+typedef struct cod_int8_observer cod_int8_observer;
+
+/** Nothing observed yet. `graph` is borrowed. */
+COD_MUST_CHECK cod_status cod_int8_observer_create(const cod_graph *graph, cod_int8_observer **out);
+void cod_int8_observer_destroy(cod_int8_observer *observer);
+
 /**
- * Runs the program, whose inputs are set, and raises the ranges to the largest magnitudes that convolutions meet.
+ * Runs the program, whose inputs are set, and adds what its convolutions meet.
  *
- * @param[in]     weights  those that the program was compiled for
- * @param[in,out] ranges   [node count]; begin with zeros
+ * @param[in] weights  those that the program was compiled for
  * @return COD_ERR_NUMERIC when an input is not finite
  */
-COD_MUST_CHECK cod_status cod_int8_observe(const cod_weights *weights, cod_program *program, float *ranges);
+COD_MUST_CHECK cod_status cod_int8_observe(cod_int8_observer *observer, const cod_weights *weights,
+                                           cod_program *program);
+
+/**
+ * The largest ranges whose mean squared error, of rounding within them and of what is cut off beyond, is at most 1.25 times the least.
+ *
+ * @param[out] ranges  [node count]
+ */
+void cod_int8_choose(const cod_int8_observer *observer, float *ranges);
 
 /** The table as a JSON object from layer names to ranges. @param[out] text  new; free() */
 COD_MUST_CHECK cod_status cod_int8_format(const cod_graph *graph, const float *ranges, char **text);

@@ -25,8 +25,9 @@ struct cod_upscaler {
     cod_weights own_weights;
     cod_executable *executable; /**< for windows of this size; NULL before the first picture */
     int64_t window_width, window_height;
-    float *low, *high;  /**< one window's pixels on the host */
-    float *int8_ranges; /**< [node count] with int8, else NULL */
+    float *low, *high;           /**< one window's pixels on the host */
+    float *int8_ranges;          /**< [node count] with int8, else NULL */
+    cod_int8_observer *observer; /**< NULL where the ranges are the file's */
     bool calibrated;
 };
 
@@ -181,6 +182,7 @@ void cod_upscaler_destroy(cod_upscaler *upscaler)
     if (upscaler->own_weights.backend != NULL)
         cod_weights_clear(&upscaler->own_weights);
     cod_saved_model_clear(&upscaler->own_model);
+    cod_int8_observer_destroy(upscaler->observer);
     free(upscaler->int8_ranges);
     free(upscaler);
 }
@@ -381,8 +383,8 @@ bool cod_upscaler_needs_calibration(const cod_upscaler *upscaler)
 
 void cod_upscaler_uncalibrate(cod_upscaler *upscaler)
 {
-    if (upscaler->int8_ranges != NULL)
-        memset(upscaler->int8_ranges, 0, cod_graph_node_count(upscaler->model->graph) * sizeof(float));
+    cod_int8_observer_destroy(upscaler->observer);
+    upscaler->observer = NULL;
     upscaler->calibrated = false;
     window_clear(upscaler);
 }
@@ -393,14 +395,20 @@ cod_status cod_upscaler_calibrate(cod_upscaler *upscaler, const cod_image *low)
     COD_REQUIRE(upscaler->int8_ranges != NULL, "only precision int8 is calibrated");
     const int64_t width = low->width < SIDE ? low->width : SIDE, height = low->height < SIDE ? low->height : SIDE;
     const upscale_job job = {.width = low->width, .height = low->height, .in = low};
-    cod_status status = window_compile(upscaler, width, height, NULL);
+    cod_status status = COD_OK;
+    if (upscaler->observer == NULL)
+        status = cod_int8_observer_create(upscaler->model->graph, &upscaler->observer);
+    if (status == COD_OK)
+        status = window_compile(upscaler, width, height, NULL);
     if (status == COD_OK) {
         window_load(&job, upscaler->low, (low->height - height) / 2, (low->width - width) / 2, height, width);
         status = window_upload(upscaler);
     }
     if (status == COD_OK)
-        status = cod_int8_observe(upscaler->weights, cod_executable_program(upscaler->executable, PROGRAM),
-                                  upscaler->int8_ranges);
+        status = cod_int8_observe(upscaler->observer, upscaler->weights,
+                                  cod_executable_program(upscaler->executable, PROGRAM));
+    if (status == COD_OK)
+        cod_int8_choose(upscaler->observer, upscaler->int8_ranges);
     window_clear(upscaler);
     upscaler->calibrated = upscaler->calibrated || status == COD_OK;
     return status;
