@@ -51,6 +51,9 @@
  * and sums them exactly: y = activation(f·Σ round(127/r·x)·round(127/a·w) + b) with f = r/127·a/127, a the output channel's largest |w|;
  * where f < 1e-30 its w count as zeros, where one of them is not finite its y is NaN. A backend that supports(device, COD_S8) has it.
  *
+ * CONV2D and its gradients with attr.factor = r > 1 have the output's pixels shuffled, as PIXEL_SHUFFLE does it: w {C·r²,KH,KW,I}, b {C·r²},
+ * y {N,rP,rQ,C}, slope 1 or C.
+ *
  * NORM_* normalise each channel over N, H, W: y = activation(gamma·(x-mean)·inv_std + beta), inv_std = 1/sqrt(var + epsilon) with the
  * biased variance; running statistics move by `momentum` toward the batch's, the variance unbiased (as PyTorch does). The
  * gradient of a fused activation recomputes the pre-activation from x, mean, inv_std, gamma and beta.
@@ -159,6 +162,12 @@ typedef struct cod_op {
 
 /** Checks that an op's views have the shapes its kind demands; every backend calls it first in plan_create(). */
 COD_MUST_CHECK cod_status cod_op_check(const cod_op *op);
+
+/** How much a convolution's shuffle enlarges its output. */
+static inline int64_t cod_op_shuffle(const cod_op_attr *attr)
+{
+    return attr->factor > 1 ? attr->factor : 1;
+}
 
 /** What a kind does with one of its outputs: the marks of the table above. */
 typedef enum cod_output_role {

@@ -70,8 +70,10 @@ static bool conv_fits(const cod_op_attr *attr, const cod_view *x, const cod_view
         return false;
     const int64_t h = (x->shape.h + 2 * attr->pad_h - w->shape.h) / attr->stride_h + 1;
     const int64_t width = (x->shape.w + 2 * attr->pad_w - w->shape.w) / attr->stride_w + 1;
+    const int64_t r = cod_op_shuffle(attr);
     return x->shape.c == w->shape.c && x->shape.h + 2 * attr->pad_h >= w->shape.h &&
-           x->shape.w + 2 * attr->pad_w >= w->shape.w && is_shape(y, x->shape.n, h, width, w->shape.n);
+           x->shape.w + 2 * attr->pad_w >= w->shape.w && w->shape.n % (r * r) == 0 &&
+           is_shape(y, x->shape.n, h * r, width * r, w->shape.n / (r * r));
 }
 
 static bool linear_fits(const cod_view *x, const cod_view *w, const cod_view *y)
@@ -127,7 +129,7 @@ static bool shapes_fit(const cod_op *op)
     switch (op->kind) {
     case COD_OP_CONV2D:
         return conv_fits(attr, &in[0], &in[1], &out[0]) && optional_vector(&in[2], in[1].shape.n) &&
-               slope_fits(&in[3], attr->activation, in[1].shape.n);
+               slope_fits(&in[3], attr->activation, out[0].shape.c);
     case COD_OP_CONV2D_BACKWARD_DATA:
         return conv_fits(attr, &out[0], &in[1], &in[0]);
     case COD_OP_CONV2D_BACKWARD_WEIGHTS:

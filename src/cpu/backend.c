@@ -30,6 +30,7 @@ static cod_status choose_isa(cod_device *device)
     cpu_isa own, library;
     COD_TRY(cpu_isa_choose(&own, &library));
     device->kernels = kernels[own];
+    device->amx = library >= CPU_ISA_AMX;
     device->native_bf16 = own >= CPU_ISA_AVX512_BF16 && library >= CPU_ISA_AVX512_BF16;
     device->native_int8 = cpu_onednn_has_int8();
     char version[32];

@@ -13,12 +13,14 @@ static cpu_conv_problem problem_of(const cod_op *op)
     const cod_view *x = data ? &op->outputs[0] : &op->inputs[0];
     const cod_view *y = forward ? &op->outputs[0] : data ? &op->inputs[0] : &op->inputs[1];
     const cod_view *w = forward || data ? &op->inputs[1] : &op->outputs[0];
+    const int64_t r = cod_op_shuffle(&op->attr);
+    const cod_shape dense = {y->shape.n, y->shape.h / r, y->shape.w / r, y->shape.c * r * r};
     return (cpu_conv_problem){
         .direction = forward ? CPU_CONV_FORWARD
                      : data  ? CPU_CONV_BACKWARD_DATA
                              : CPU_CONV_BACKWARD_WEIGHTS,
         .x = {x->shape, x->shape.c, x->dtype, true},
-        .y = {y->shape, y->shape.c, y->dtype, true},
+        .y = {dense, dense.c, y->dtype, true},
         .kernel_h = w->shape.h,
         .kernel_w = w->shape.w,
         .stride_h = op->attr.stride_h,

@@ -4,17 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool always(const cod_device *device, const cod_op *op)
+static bool is_plain(const cod_device *device, const cod_op *op)
 {
-    (void)device, (void)op;
-    return true;
+    return !cpu_shuffled_fits(device, op);
 }
 
 /** In the order of what is best where nothing was timed. */
 static const cpu_candidate candidates[] = {
     {"narrow", cpu_narrow_fits, cpu_plan_narrow},
     {"winograd", cpu_winograd_fits, cpu_plan_winograd},
-    {"onednn", always, cpu_plan_conv},
+    {"shuffled", cpu_shuffled_fits, cpu_plan_shuffled},
+    {"onednn", is_plain, cpu_plan_conv},
 };
 enum { CANDIDATES = sizeof candidates / sizeof candidates[0] };
 
@@ -39,33 +39,52 @@ cod_status cpu_plan_convolution(cod_plan *plan)
     const cpu_candidate *fitting[CANDIDATES], *chosen;
     size_t count = 0;
     if (plan->op.kind == COD_OP_CONV2D && plan->op.attr.int8_range > 0)
-        return cpu_plan_conv(plan);
+        return plan->op.attr.factor > 1 ? cpu_plan_shuffled(plan) : cpu_plan_conv(plan);
     for (size_t i = 0; i < CANDIDATES; i++)
         if (candidates[i].fits(device, &plan->op))
             fitting[count++] = &candidates[i];
+    /* Storing shuffled saves a pass, so one that can needs no comparison, but with AMX, which only oneDNN uses. */
+    const bool stores_shuffled = plan->op.attr.factor > 1 && count > 1 && !device->amx;
     if (device->forced != NULL)
-        chosen = device->forced->fits(device, &plan->op) ? device->forced : &candidates[CANDIDATES - 1];
-    else if (count == 1 || device->no_autotune || plan->op.deterministic)
+        chosen = device->forced->fits(device, &plan->op) ? device->forced : fitting[count - 1];
+    else if (count == 1 || stores_shuffled || device->no_autotune || plan->op.deterministic)
         chosen = fitting[0];
     else
         COD_TRY(cpu_tune(device, &plan->op, fitting, count, &chosen));
     return chosen->create(plan);
 }
 
+/** Adds the sums of some pixels to `sums` [channels]. */
+static void add_pixels(const cod_plan *plan, cpu_rows rows, int64_t pixels, int64_t channels, int64_t step, float *sums)
+{
+    const cpu_chunks chunks = cpu_chunks_of(pixels, channels);
+    float *shift = (float *)(void *)plan->device->scratch, *part = shift + cpu_padded(channels);
+    memset(shift, 0, (size_t)cpu_padded(channels) * sizeof *shift);
+    for (int64_t i = 0; i < chunks.count; i++) {
+        plan->device->kernels->moments(cpu_rows_from(rows, i * chunks.size), cpu_chunk_length(&chunks, i), channels,
+                                       shift, part);
+        for (int64_t c = 0; c < channels; c++)
+            sums[c * step] += part[c];
+    }
+}
+
 void cpu_bias_gradient(const cod_plan *plan)
 {
     const cod_view *dy = &plan->op.inputs[1];
-    const int64_t channels = dy->shape.c, padded = cpu_padded(channels);
-    const cpu_chunks chunks = cpu_chunks_of(cpu_pixels(dy), channels);
-    float *shift = (float *)(void *)plan->device->scratch, *sums = shift + padded;
+    const int64_t channels = dy->shape.c, r = cod_op_shuffle(&plan->op.attr);
     float *db = cod_view_host(&plan->op.outputs[1]);
-    memset(shift, 0, (size_t)padded * sizeof *shift);
     if (!plan->op.accumulate)
-        memset(db, 0, (size_t)channels * sizeof *db);
-    for (int64_t i = 0; i < chunks.count; i++) {
-        plan->device->kernels->moments(cpu_rows_from(cpu_rows_of(dy), i * chunks.size), cpu_chunk_length(&chunks, i),
-                                       channels, shift, sums);
-        for (int64_t c = 0; c < channels; c++)
-            db[c] += sums[c];
+        memset(db, 0, (size_t)(channels * r * r) * sizeof *db);
+    if (r == 1) {
+        add_pixels(plan, cpu_rows_of(dy), cpu_pixels(dy), channels, 1, db);
+        return;
+    }
+    /* Every r-th pixel of every r-th line belongs to the same channels. */
+    for (int64_t line = 0; line < dy->shape.n * dy->shape.h; line++) {
+        for (int64_t j = 0; j < r; j++) {
+            cpu_rows rows = cpu_rows_from(cpu_rows_of(dy), line * dy->shape.w + j);
+            rows.stride *= r;
+            add_pixels(plan, rows, dy->shape.w / r, channels, r * r, db + line % r * r + j);
+        }
     }
 }

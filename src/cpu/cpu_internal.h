@@ -20,6 +20,7 @@ typedef struct cpu_tuned cpu_tuned;
 
 struct cod_device {
     int threads;
+    bool amx; /**< oneDNN may use it */
     bool native_bf16, native_int8;
     const cpu_kernels *kernels;
     cpu_onednn *onednn;
@@ -55,6 +56,8 @@ cod_status cpu_plan_convolution(cod_plan *plan); /**< chooses among the next thr
 cod_status cpu_plan_conv(cod_plan *plan);        /**< by oneDNN; linear layers too */
 cod_status cpu_plan_narrow(cod_plan *plan);
 cod_status cpu_plan_winograd(cod_plan *plan);
+cod_status cpu_plan_shuffled(cod_plan *plan); /**< by another plan, and a pass over its output */
+bool cpu_shuffled_fits(const cod_device *device, const cod_op *op);
 /** Whether cpu_plan_winograd() can do it. */
 bool cpu_winograd_fits(const cod_device *device, const cod_op *op);
 /** Whether cpu_plan_narrow() can do it, and it has so few channels on one side that it should. */

@@ -74,7 +74,7 @@ bool cpu_narrow_fits(const cod_device *device, const cod_op *op)
                       2 * op->attr.pad_w == w.w - 1;
     const bool types = has_compute_type(device, &op->inputs[0]) &&
                        (op->kind != COD_OP_CONV2D_BACKWARD_WEIGHTS || op->inputs[0].dtype == op->inputs[1].dtype);
-    return same && types && few <= FEW_CHANNELS && many >= VECTOR && w.h * w.w > 1;
+    return same && op->attr.factor <= 1 && types && few <= FEW_CHANNELS && many >= VECTOR && w.h * w.w > 1;
 }
 
 /** The weight from input channel `f` to output channel `t` of the direction that data flow in. */

@@ -21,8 +21,14 @@ enum {
     SKEW_BYTES = 64, /**< keeps positions from sharing a set of the first-level cache */
 };
 
+/** A view whose pixels may be shuffled: `parts` images of `channels`, whose pixels take turns. */
+typedef struct winograd_image {
+    const cod_view *view;
+    int64_t factor, parts, channels;
+} winograd_image;
+
 typedef struct winograd_state {
-    const cod_view *from, *to; /**< weight gradients: x and dy */
+    winograd_image from, to; /**< weight gradients: x and dy */
     bool bf16, flip;
     int64_t per_lane, element;
     int64_t n, h, w, tiles_h, tiles_w, tiles;
@@ -58,12 +64,22 @@ bool cpu_winograd_fits(const cod_device *device, const cod_op *op)
                        (!gradient || from->dtype == op->inputs[1].dtype);
     const bool slopes =
         op->kind != COD_OP_CONV2D || (op->attr.activation != COD_ACT_SIGMOID && op->attr.activation != COD_ACT_TANH);
-    return same && types && slopes && w.n % CPU_PAD == 0 && w.c % CPU_PAD == 0;
+    const int64_t parts = cod_op_shuffle(&op->attr) * cod_op_shuffle(&op->attr);
+    return same && types && slopes && w.n % (parts * CPU_PAD) == 0 && w.c % CPU_PAD == 0;
 }
 
 static int64_t lanes_of(const winograd_state *s, int64_t elements)
 {
     return (elements + s->per_lane - 1) / s->per_lane;
+}
+
+/**
+ * Where an output channel of the layer lies among those that are computed: a shuffle takes its channels c·r² + part to pixels, so
+ * they are put into the order part·C + c, and each part's channels are beside each other.
+ */
+static int64_t shuffled_channel(const winograd_image *image, int64_t o)
+{
+    return o % image->parts * image->channels + o / image->parts;
 }
 
 static cod_status winograd_prepare(cod_plan *plan)
@@ -74,8 +90,10 @@ static cod_status winograd_prepare(cod_plan *plan)
     const float *w = cod_view_host(view);
     const int64_t o = view->shape.n, i = view->shape.c, row_bytes = i * s->element, position = o * row_bytes;
     const int64_t packed = lanes_of(s, s->inputs) * s->outputs;
+    const winograd_image *y = s->flip ? &s->from : &s->to;
     for (int64_t k = 0; k < o; k++)
-        kernels->winograd_weights(w + k * 9 * i, i, s->flip, s->bf16, s->unpacked + k * row_bytes, position);
+        kernels->winograd_weights(w + k * 9 * i, i, s->flip, s->bf16, s->unpacked + shuffled_channel(y, k) * row_bytes,
+                                  position);
     for (int64_t p = 0; p < POSITIONS; p++) {
         const char *rows = s->unpacked + p * position;
         if (s->flip)
@@ -110,19 +128,20 @@ static winograd_place place_of(const winograd_state *s, int64_t tile)
 }
 
 /**
- * Columns of `height` pixels from top to bottom, beside each other, the first at column x and line y; `outside` where they are
- * not in the image.
+ * Columns of `height` pixels of a part from top to bottom, beside each other, the first at column x and line y; `outside` where
+ * they are not in the image.
  */
-static void columns_of(const winograd_state *s, const cod_view *view, winograd_place at, int64_t columns, int height,
-                       char *outside, char **pixels)
+static void columns_of(const winograd_state *s, const winograd_image *image, int64_t part, winograd_place at,
+                       int64_t columns, int height, char *outside, char **pixels)
 {
-    const int64_t bytes = view->pixel_stride * (view->dtype == COD_BF16 ? 2 : 4);
-    char *image = (char *)cod_view_host(view) + at.n * s->h * s->w * bytes;
+    const cod_view *view = image->view;
+    const int64_t bytes = view->pixel_stride * (view->dtype == COD_BF16 ? 2 : 4), r = image->factor;
+    char *picture = (char *)cod_view_host(view) + (at.n * r * s->h * r * s->w + part / r * r * s->w + part % r) * bytes;
     for (int64_t k = 0; k < columns; k++) {
         for (int i = 0; i < height; i++) {
             const int64_t y = at.y + i, x = at.x + k;
             const bool inside = y >= 0 && y < s->h && x >= 0 && x < s->w;
-            pixels[k * height + i] = inside ? image + (y * s->w + x) * bytes : outside;
+            pixels[k * height + i] = inside ? picture + (y * r * r * s->w + x * r) * bytes : outside;
         }
     }
 }
@@ -134,19 +153,20 @@ static int64_t strip_length(const winograd_state *s, int64_t tile, int64_t end)
 }
 
 /** The columns that a strip's transform reads: one more on either side than the outputs. */
-static void input_columns(const winograd_state *s, int64_t tile, int64_t tiles, char **pixels)
+static void input_columns(const winograd_state *s, int64_t part, int64_t tile, int64_t tiles, char **pixels)
 {
     winograd_place at = place_of(s, tile);
     at.y--, at.x--;
-    columns_of(s, s->from, at, 2 * tiles + 2, 4, s->zeros, pixels);
+    columns_of(s, &s->from, part, at, 2 * tiles + 2, 4, s->zeros, pixels);
 }
 
 /** Products of one block's transformed inputs with the weights of some outputs, and these outputs. */
-static void finish_block(const winograd_run *run, const char *v, float *m, int64_t first, int64_t count, int64_t column)
+static void finish_block(const winograd_run *run, const char *v, float *m, int64_t first, int64_t count, int64_t column,
+                         int64_t columns)
 {
     const winograd_state *s = run->s;
     const cpu_kernels *kernels = run->plan->device->kernels;
-    const int64_t depth = lanes_of(s, s->inputs), columns = cpu_least(s->outputs - column, OUTPUT_BLOCK);
+    const int64_t depth = lanes_of(s, s->inputs), part = column / s->to.channels, channel = column % s->to.channels;
     const int64_t position = s->other_bytes / (int64_t)sizeof(float);
     for (int64_t p = 0; p < POSITIONS; p++) {
         const cpu_product product = {.a = (const int32_t *)(const void *)(v + p * s->position_bytes),
@@ -164,17 +184,17 @@ static void finish_block(const winograd_run *run, const char *v, float *m, int64
     cpu_winograd_output out = {.position_stride = position,
                                .channels = columns,
                                .bias = run->bias != NULL ? run->bias + column : NULL,
-                               .slope = run->slope != NULL ? run->slope + column : NULL,
-                               .bf16 = s->to->dtype == COD_BF16,
+                               .slope = run->slope != NULL ? run->slope + channel : NULL,
+                               .bf16 = s->to.view->dtype == COD_BF16,
                                .accumulate = run->plan->op.accumulate};
     for (int64_t t = 0, strip; t < count; t += strip) {
         char *pixels[4 * STRIP_TILES];
         strip = strip_length(s, first + t, first + count);
-        columns_of(s, s->to, place_of(s, first + t), 2 * strip, 2, NULL, pixels);
+        columns_of(s, &s->to, part, place_of(s, first + t), 2 * strip, 2, NULL, pixels);
         for (int64_t k = 0; k < strip; k++) {
             for (int i = 0; i < 4; i++) {
                 char *pixel = pixels[4 * k + i % 2 * 2 + i / 2];
-                out.pixels[i] = pixel != NULL ? pixel + column * (out.bf16 ? 2 : 4) : NULL;
+                out.pixels[i] = pixel != NULL ? pixel + channel * (out.bf16 ? 2 : 4) : NULL;
             }
             out.m = m + (t + k) * columns;
             kernels->winograd_output(&out);
@@ -190,19 +210,23 @@ static void block_task(void *context, int64_t i, int thread)
     char *v = thread_scratch(run, thread);
     float *m = (float *)(void *)(v + POSITIONS * s->position_bytes);
     for (int64_t t = 0, tiles; t < count; t += tiles) {
-        char *pixels[STRIP_COLUMNS * 4];
         tiles = strip_length(s, first + t, first + count);
-        input_columns(s, first + t, tiles, pixels);
-        const cpu_winograd_strip strip = {.columns = (const char *const *)pixels,
-                                          .tiles = tiles,
-                                          .channels = s->inputs,
-                                          .v = v + t * s->inputs * s->element,
-                                          .tile_bytes = s->inputs * s->element,
-                                          .position_bytes = s->position_bytes};
-        run->plan->device->kernels->winograd_strip(&strip, s->bf16);
+        for (int64_t part = 0; part < s->from.parts; part++) {
+            char *pixels[STRIP_COLUMNS * 4];
+            input_columns(s, part, first + t, tiles, pixels);
+            const cpu_winograd_strip strip = {.columns = (const char *const *)pixels,
+                                              .tiles = tiles,
+                                              .channels = s->from.channels,
+                                              .v = v + (t * s->inputs + part * s->from.channels) * s->element,
+                                              .tile_bytes = s->inputs * s->element,
+                                              .position_bytes = s->position_bytes};
+            run->plan->device->kernels->winograd_strip(&strip, s->bf16);
+        }
     }
-    for (int64_t column = 0; column < s->outputs; column += OUTPUT_BLOCK)
-        finish_block(run, v, m, first, count, column);
+    for (int64_t column = 0, columns; column < s->outputs; column += columns) {
+        columns = cpu_least(s->to.channels - column % s->to.channels, OUTPUT_BLOCK);
+        finish_block(run, v, m, first, count, column, columns);
+    }
 }
 
 static cod_status convolve_run(cod_plan *plan)
@@ -210,11 +234,16 @@ static cod_status convolve_run(cod_plan *plan)
     const winograd_state *s = plan->state;
     const cod_op *op = &plan->op;
     winograd_run run = {.plan = plan, .s = s};
-    if (op->kind == COD_OP_CONV2D && cpu_present(&op->inputs[2]))
-        run.bias = cod_view_host(&op->inputs[2]); /* channels are whole vectors */
+    if (op->kind == COD_OP_CONV2D && cpu_present(&op->inputs[2])) {
+        const float *given = cod_view_host(&op->inputs[2]);
+        float *bias = (float *)(void *)plan->device->scratch + s->outputs;
+        for (int64_t o = 0; o < s->outputs; o++)
+            bias[shuffled_channel(&s->to, o)] = given[o];
+        run.bias = bias;
+    }
     if (op->kind == COD_OP_CONV2D && op->attr.activation != COD_ACT_NONE) {
         float *slope = (float *)(void *)plan->device->scratch;
-        cpu_fill_slope(slope, s->outputs, &op->attr, &op->inputs[3]);
+        cpu_fill_slope(slope, s->to.channels, &op->attr, &op->inputs[3]);
         run.slope = slope;
     }
     cpu_parallel_for(plan->device, (s->tiles + s->block - 1) / s->block, block_task, &run);
@@ -234,39 +263,40 @@ static char *chunk_dy(const winograd_run *run)
     return chunk_x(run) + POSITIONS * run->s->position_bytes;
 }
 
+/** Transforms a group of tiles of x, or of dy. */
+static void transform_group(const winograd_run *run, int64_t i, bool gradient)
+{
+    const winograd_state *s = run->s;
+    const winograd_image *image = gradient ? &s->to : &s->from;
+    const int64_t count = cpu_least(run->count - i * GROUP_TILES, GROUP_TILES), first = run->first + i * GROUP_TILES;
+    for (int64_t part = 0; part < image->parts; part++) {
+        char *columns[GROUP_TILES][POSITIONS];
+        for (int64_t t = 0; t < GROUP_TILES; t++) {
+            for (int p = 0; p < POSITIONS; p++)
+                columns[t][p] = s->zeros; /* after the last tile */
+            if (t < count && gradient)
+                columns_of(s, image, part, place_of(s, first + t), 2, 2, s->zeros, columns[t]);
+            else if (t < count)
+                input_columns(s, part, first + t, 1, columns[t]);
+        }
+        for (int64_t t = 0; t < count; t += s->per_lane) {
+            const int64_t lane = (i * GROUP_TILES + t) / s->per_lane;
+            const int64_t at = lane * (gradient ? s->outputs : s->inputs) + part * image->channels;
+            const cpu_winograd_lanes lanes = {.first = (const char *const *)columns[t],
+                                              .second = (const char *const *)columns[t + s->per_lane - 1],
+                                              .channels = image->channels,
+                                              .v = (gradient ? chunk_dy(run) : chunk_x(run)) + 4 * at,
+                                              .position_bytes = gradient ? s->other_bytes : s->position_bytes};
+            run->plan->device->kernels->winograd_lanes(&lanes, gradient, s->bf16);
+        }
+    }
+}
+
 static void transform_task(void *context, int64_t i, int thread)
 {
     (void)thread;
-    const winograd_run *run = context;
-    const winograd_state *s = run->s;
-    const cpu_kernels *kernels = run->plan->device->kernels;
-    char *x[GROUP_TILES][POSITIONS], *dy[GROUP_TILES][4];
-    const int64_t count = cpu_least(run->count - i * GROUP_TILES, GROUP_TILES);
-    for (int64_t t = 0; t < GROUP_TILES; t++) {
-        const int64_t tile = run->first + i * GROUP_TILES + t;
-        if (t < count) {
-            input_columns(s, tile, 1, x[t]);
-            columns_of(s, s->to, place_of(s, tile), 2, 2, s->zeros, dy[t]);
-            continue;
-        }
-        for (int p = 0; p < POSITIONS; p++)
-            x[t][p] = dy[t][p % 4] = s->zeros;
-    }
-    for (int64_t t = 0; t < count; t += s->per_lane) {
-        const int64_t lane = (i * GROUP_TILES + t) / s->per_lane, second = t + s->per_lane - 1;
-        const cpu_winograd_lanes of_x = {.first = (const char *const *)x[t],
-                                         .second = (const char *const *)x[second],
-                                         .channels = s->inputs,
-                                         .v = chunk_x(run) + lane * s->inputs * 4,
-                                         .position_bytes = s->position_bytes};
-        const cpu_winograd_lanes of_dy = {.first = (const char *const *)dy[t],
-                                          .second = (const char *const *)dy[second],
-                                          .channels = s->outputs,
-                                          .v = chunk_dy(run) + lane * s->outputs * 4,
-                                          .position_bytes = s->other_bytes};
-        kernels->winograd_lanes(&of_x, false, s->bf16);
-        kernels->winograd_lanes(&of_dy, true, s->bf16);
-    }
+    transform_group(context, i, false);
+    transform_group(context, i, true);
 }
 
 static void sum_task(void *context, int64_t position, int thread)
@@ -295,8 +325,8 @@ static void taps_task(void *context, int64_t o, int thread)
     const winograd_state *s = run->s;
     const float *sums = (const float *)(const void *)run->plan->device->scratch;
     float *dw = cod_view_host(&run->plan->op.outputs[0]);
-    run->plan->device->kernels->winograd_taps(sums + o * s->inputs, s->outputs * s->inputs, s->inputs,
-                                              dw + o * 9 * s->inputs, run->plan->op.accumulate);
+    run->plan->device->kernels->winograd_taps(sums + shuffled_channel(&s->to, o) * s->inputs, s->outputs * s->inputs,
+                                              s->inputs, dw + o * 9 * s->inputs, run->plan->op.accumulate);
 }
 
 static cod_status gradient_run(cod_plan *plan)
@@ -329,7 +359,7 @@ static cod_status plan_forward(cod_plan *plan, winograd_state *s)
     s->position_bytes = s->block * row_bytes + SKEW_BYTES;
     s->other_bytes = s->block * OUTPUT_BLOCK * (int64_t)sizeof(float) + SKEW_BYTES;
     s->thread_bytes = (size_t)(POSITIONS * (s->position_bytes + s->other_bytes));
-    s->shared_bytes = (size_t)s->outputs * sizeof(float);
+    s->shared_bytes = 2 * (size_t)s->outputs * sizeof(float); /* slopes, bias */
     COD_TRY(alloc_bytes(&s->packed, POSITIONS * lanes_of(s, s->inputs) * s->outputs * (int64_t)sizeof(int32_t)));
     COD_TRY(alloc_bytes(&s->unpacked, POSITIONS * s->inputs * s->outputs * s->element));
     plan->prepare = winograd_prepare;
@@ -349,6 +379,11 @@ static cod_status plan_gradient(cod_plan *plan, winograd_state *s)
     return cpu_plan_need_scratch(plan, s->shared_bytes + (size_t)(POSITIONS * (s->position_bytes + s->other_bytes)));
 }
 
+static winograd_image image_of(const cod_view *view, int64_t factor)
+{
+    return (winograd_image){view, factor, factor * factor, view->shape.c};
+}
+
 cod_status cpu_plan_winograd(cod_plan *plan)
 {
     const cod_op *op = &plan->op;
@@ -356,16 +391,17 @@ cod_status cpu_plan_winograd(cod_plan *plan)
     COD_TRY(cpu_plan_alloc_state(plan, sizeof(winograd_state)));
     plan->destroy = winograd_destroy;
     winograd_state *s = plan->state;
-    s->from = &plan->op.inputs[0];
-    s->to = gradient ? &plan->op.inputs[1] : &plan->op.outputs[0];
     s->flip = op->kind == COD_OP_CONV2D_BACKWARD_DATA;
-    s->bf16 = s->from->dtype == COD_BF16;
+    s->from = image_of(&plan->op.inputs[0], s->flip ? cod_op_shuffle(&op->attr) : 1);
+    s->to = image_of(gradient ? &plan->op.inputs[1] : &plan->op.outputs[0], s->flip ? 1 : cod_op_shuffle(&op->attr));
+    s->bf16 = s->from.view->dtype == COD_BF16;
     s->per_lane = s->bf16 ? 2 : 1;
     s->element = s->bf16 ? 2 : 4;
-    s->n = s->from->shape.n, s->h = s->from->shape.h, s->w = s->from->shape.w;
+    const cod_shape x = (s->flip ? s->to : s->from).view->shape;
+    s->n = x.n, s->h = x.h, s->w = x.w;
     s->tiles_h = (s->h + 1) / 2, s->tiles_w = (s->w + 1) / 2;
     s->tiles = s->n * s->tiles_h * s->tiles_w;
-    s->inputs = s->from->shape.c, s->outputs = s->to->shape.c;
+    s->inputs = s->from.channels * s->from.parts, s->outputs = s->to.channels * s->to.parts;
     COD_TRY(alloc_bytes(&s->zeros, cpu_greatest(s->inputs, s->outputs) * 4));
     return gradient ? plan_gradient(plan, s) : plan_forward(plan, s);
 }

@@ -135,19 +135,21 @@ static void backward_dense(lowering *lower, const cod_node *node, const lower_gr
 {
     const bool conv = node->kind == COD_NODE_CONV2D;
     bool adds[COD_OP_MAX_OUTPUTS] = {false};
+    cod_op_attr attr = node->attr;
+    if (group->shuffle >= 0)
+        attr.factor = lower_node(lower, (size_t)group->shuffle)->attr.factor;
     if (group->activation >= 0) {
-        const cod_op_attr *attr = &lower_node(lower, (size_t)group->activation)->attr;
         const int pre =
             lower_new_tensor(lower, lower->context->shapes[group->output], lower->context->options->activation);
         lower_emit(lower, (ir_instr){.kind = COD_OP_ACTIVATION_BACKWARD,
-                                     .attr = *attr,
+                                     .attr = lower_node(lower, (size_t)group->activation)->attr,
                                      .inputs = {lower->tensor[group->output], dy},
                                      .outputs = {pre},
                                      .name = node->name});
         dy = pre;
     }
     ir_instr weights = {.kind = conv ? COD_OP_CONV2D_BACKWARD_WEIGHTS : COD_OP_LINEAR_BACKWARD_WEIGHTS,
-                        .attr = node->attr,
+                        .attr = attr,
                         .inputs = {group->pre_x, dy},
                         .name = node->name};
     weights.outputs[0] = param_contribution(lower, node->params[0], &adds[0]);
@@ -159,7 +161,7 @@ static void backward_dense(lowering *lower, const cod_node *node, const lower_gr
     bool data_adds;
     const int dx = contribution(lower, node->inputs[0], &data_adds);
     lower_emit(lower, (ir_instr){.kind = conv ? COD_OP_CONV2D_BACKWARD_DATA : COD_OP_LINEAR_BACKWARD_DATA,
-                                 .attr = node->attr,
+                                 .attr = attr,
                                  .accumulate = data_adds,
                                  .inputs = {dy, lower_param(lower, node->params[0])},
                                  .outputs = {dx},

@@ -199,6 +199,8 @@ static void forward_dense(lowering *lower, const cod_node *node, lower_group *gr
     const float *ranges = lower->context->options->int8_ranges;
     if (ranges != NULL && instr.kind == COD_OP_CONV2D && !lower->batch_stats)
         instr.attr.int8_range = ranges[group - lower->groups];
+    if (group->shuffle >= 0)
+        instr.attr.factor = lower_node(lower, (size_t)group->shuffle)->attr.factor;
     use_activation(lower, group, &instr, 3);
     lower_emit(lower, instr);
 }

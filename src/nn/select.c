@@ -80,6 +80,14 @@ static int activation_behind_shuffle(const lowering *lower, size_t shuffle)
     return alike ? reader : -1;
 }
 
+/** Whether what reads a convolution is a pixel shuffle of whole vectors, which it can store by itself. */
+static bool may_fuse_shuffle(const lowering *lower, int reader)
+{
+    enum { VECTOR = 16 };
+    const cod_node *node = reader >= 0 ? lower_node(lower, (size_t)reader) : NULL;
+    return node != NULL && node->kind == COD_NODE_PIXEL_SHUFFLE && node->channels % VECTOR == 0;
+}
+
 static void fuse(lowering *lower, size_t index)
 {
     const cod_node *node = lower_node(lower, index);
@@ -91,6 +99,12 @@ static void fuse(lowering *lower, size_t index)
     if (node->kind == COD_NODE_CONV2D && !lower->batch_stats && reader >= 0 &&
         lower_node(lower, (size_t)reader)->kind == COD_NODE_NORM) {
         group->norm = reader;
+        group->output = lower_node(lower, (size_t)reader)->output;
+        lower->groups[reader].live = false;
+        reader = only_reader(lower, group->output);
+    }
+    if (node->kind == COD_NODE_CONV2D && may_fuse_shuffle(lower, reader)) {
+        group->shuffle = reader;
         group->output = lower_node(lower, (size_t)reader)->output;
         lower->groups[reader].live = false;
         reader = only_reader(lower, group->output);
@@ -159,8 +173,11 @@ void lower_select(lowering *lower)
     mark_needed(lower);
     const size_t count = cod_graph_node_count(lower->context->graph);
     for (size_t i = 0; i < count; i++)
-        lower->groups[i] = (lower_group){
-            .live = lower->needed[i], .norm = -1, .activation = -1, .output = lower_node(lower, i)->output};
+        lower->groups[i] = (lower_group){.live = lower->needed[i],
+                                         .norm = -1,
+                                         .shuffle = -1,
+                                         .activation = -1,
+                                         .output = lower_node(lower, i)->output};
     for (size_t i = 0; i < count; i++)
         if (lower->groups[i].live)
             fuse(lower, i);

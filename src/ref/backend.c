@@ -127,12 +127,19 @@ static cod_status download(cod_device *device, cod_queue *queue, void *target, c
 /** Numbers of workspace that the op's kernel needs beside its arrays. */
 static int64_t workspace_count(const cod_op *op)
 {
+    int64_t count;
+    const bool shuffled = op->attr.factor > 1;
     switch (op->kind) {
     case COD_OP_CONV2D:
+        count = shuffled ? cod_shape_count(op->outputs[0].shape) : 0; /* y before its pixels are shuffled */
         if (op->attr.int8_range > 0) /* integers of w, w transposed, factors, integers of x */
-            return 2 * cod_shape_count(op->inputs[1].shape) + op->inputs[1].shape.n +
+            return count + 2 * cod_shape_count(op->inputs[1].shape) + op->inputs[1].shape.n +
                    cod_shape_count(op->inputs[0].shape);
-        return cod_shape_count(op->inputs[1].shape); /* w transposed */
+        return count + cod_shape_count(op->inputs[1].shape); /* w transposed */
+    case COD_OP_CONV2D_BACKWARD_DATA:
+        return shuffled ? cod_shape_count(op->inputs[0].shape) : 0;
+    case COD_OP_CONV2D_BACKWARD_WEIGHTS:
+        return shuffled ? cod_shape_count(op->inputs[1].shape) : 0;
     case COD_OP_LINEAR:
         return cod_shape_count(op->inputs[1].shape);
     case COD_OP_NORM_INFERENCE:

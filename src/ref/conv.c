@@ -66,17 +66,33 @@ static void transpose_weights(const double *w, cod_shape shape, double *transpos
             transposed[i * shape.n + o] = w[o * inner + i];
 }
 
-/** y = conv(x, w) without bias. */
-static void convolve(const ref_args *args, const double *x, const double *w, double *transposed)
+/** The shape of an output before its pixels are shuffled. */
+static cod_shape unshuffled(cod_shape y, int64_t r)
+{
+    return (cod_shape){y.n, y.h / r, y.w / r, y.c * r * r};
+}
+
+/** dy as the convolution itself gave y; in `workspace` where its pixels are shuffled. */
+static const double *unshuffle(const ref_args *args, size_t input, double *workspace)
+{
+    const int64_t r = cod_op_shuffle(args->attr);
+    if (r == 1)
+        return args->in[input];
+    ref_shuffle(args->in_shape[input], r, args->in[input], workspace, false);
+    return workspace;
+}
+
+/** y = conv(x, w) without bias, not shuffled. */
+static void convolve(const ref_args *args, const double *x, const double *w, double *transposed, double *y)
 {
     transpose_weights(w, args->in_shape[1], transposed);
-    ref_zero(args->out[0], cod_shape_count(args->out_shape[0]));
+    ref_zero(y, cod_shape_count(args->out_shape[0]));
     const conv_walk walk = {.x = args->in_shape[0],
                             .w = args->in_shape[1],
-                            .y = args->out_shape[0],
+                            .y = unshuffled(args->out_shape[0], cod_op_shuffle(args->attr)),
                             .x_data = x,
                             .w_data = transposed,
-                            .result = args->out[0]};
+                            .result = y};
     walk_pixels(&walk, args->attr, meet_forward);
 }
 
@@ -99,33 +115,36 @@ static float quantise_weights(const double *w, float range, double *integers, in
     return factor;
 }
 
-static void convolve_int8(const ref_args *args)
+static void convolve_int8(const ref_args *args, double *transposed, double *y)
 {
     const cod_shape x = args->in_shape[0], w = args->in_shape[1];
-    const int64_t weights = cod_shape_count(w), inner = weights / w.n, outputs = args->out_shape[0].c;
-    double *transposed = args->workspace, *qw = transposed + weights, *factor = qw + weights, *qx = factor + w.n;
+    const int64_t weights = cod_shape_count(w), inner = weights / w.n;
+    double *qw = transposed + weights, *factor = qw + weights, *qx = factor + w.n;
     const float range = args->attr->int8_range;
     quantise(args->in[0], 127 / range, qx, cod_shape_count(x));
     for (int64_t o = 0; o < w.n; o++)
         factor[o] = quantise_weights(args->in[1] + o * inner, range, qw + o * inner, inner);
-    convolve(args, qx, qw, transposed);
+    convolve(args, qx, qw, transposed, y);
     for (int64_t i = 0; i < cod_shape_count(args->out_shape[0]); i++)
-        args->out[0][i] *= factor[i % outputs];
+        y[i] *= factor[i % w.n];
 }
 
 cod_status ref_conv2d(const ref_args *args)
 {
     const double *bias = args->in[2];
-    double *y = args->out[0];
-    const int64_t count = cod_shape_count(args->out_shape[0]), outputs = args->out_shape[0].c;
+    const int64_t count = cod_shape_count(args->out_shape[0]), outputs = args->in_shape[1].n,
+                  r = cod_op_shuffle(args->attr);
+    double *y = r > 1 ? args->workspace : args->out[0], *rest = args->workspace + (r > 1 ? count : 0);
     if (args->attr->int8_range > 0)
-        convolve_int8(args);
+        convolve_int8(args, rest, y);
     else
-        convolve(args, args->in[0], args->in[1], args->workspace);
+        convolve(args, args->in[0], args->in[1], rest, y);
     for (int64_t i = 0; i < count && bias != NULL; i++)
         y[i] += bias[i % outputs];
+    if (r > 1)
+        ref_shuffle(args->out_shape[0], r, y, args->out[0], true);
     const ref_activator act = ref_activator_open(args->attr, args->in[3], args->in_shape[3]);
-    ref_activate_all(&act, y, count, outputs);
+    ref_activate_all(&act, args->out[0], count, args->out_shape[0].c);
     return COD_OK;
 }
 
@@ -133,9 +152,9 @@ cod_status ref_conv2d_backward_data(const ref_args *args)
 {
     const conv_walk walk = {.x = args->out_shape[0],
                             .w = args->in_shape[1],
-                            .y = args->in_shape[0],
+                            .y = unshuffled(args->in_shape[0], cod_op_shuffle(args->attr)),
                             .w_data = args->in[1],
-                            .y_data = args->in[0],
+                            .y_data = unshuffle(args, 0, args->workspace),
                             .result = args->out[0]};
     ref_zero(walk.result, cod_shape_count(walk.x));
     walk_pixels(&walk, args->attr, meet_backward_data);
@@ -146,9 +165,9 @@ cod_status ref_conv2d_backward_weights(const ref_args *args)
 {
     const conv_walk walk = {.x = args->in_shape[0],
                             .w = args->out_shape[0],
-                            .y = args->in_shape[1],
+                            .y = unshuffled(args->in_shape[1], cod_op_shuffle(args->attr)),
                             .x_data = args->in[0],
-                            .y_data = args->in[1],
+                            .y_data = unshuffle(args, 1, args->workspace),
                             .result = args->out[0]};
     ref_zero(walk.result, cod_shape_count(walk.w));
     walk_pixels(&walk, args->attr, meet_backward_weights);
@@ -170,6 +189,7 @@ static cod_status as_convolution(ref_kernel *kernel, const ref_args *args)
     attr.stride_h = attr.stride_w = 1;
     attr.pad_h = attr.pad_w = 0;
     attr.int8_range = 0;
+    attr.factor = 1;
     ref_args convolution = *args;
     convolution.attr = &attr;
     return kernel(&convolution);

@@ -24,7 +24,7 @@ static int64_t shuffled(cod_shape large, int64_t r, int64_t n, int64_t y, int64_
     return pixel * large.c * r * r + c * r * r + y % r * r + x % r;
 }
 
-static void shuffle(cod_shape large, int64_t r, const double *source, double *target, bool enlarge)
+void ref_shuffle(cod_shape large, int64_t r, const double *source, double *target, bool enlarge)
 {
     int64_t at = 0;
     for (int64_t n = 0; n < large.n; n++)
@@ -38,12 +38,12 @@ static void shuffle(cod_shape large, int64_t r, const double *source, double *ta
 
 cod_status ref_pixel_shuffle(const ref_args *args)
 {
-    shuffle(args->out_shape[0], args->attr->factor, args->in[0], args->out[0], true);
+    ref_shuffle(args->out_shape[0], args->attr->factor, args->in[0], args->out[0], true);
     return COD_OK;
 }
 
 cod_status ref_pixel_unshuffle(const ref_args *args)
 {
-    shuffle(args->in_shape[0], args->attr->factor, args->in[0], args->out[0], false);
+    ref_shuffle(args->in_shape[0], args->attr->factor, args->in[0], args->out[0], false);
     return COD_OK;
 }

@@ -68,6 +68,9 @@ double ref_activation_slope(const ref_activator *act, double x_or_y, int64_t cha
 /** Applies the activation to pixels [count / channels][channels], in place. */
 void ref_activate_all(const ref_activator *act, double *values, int64_t count, int64_t channels);
 
+/** Between images as `large` and r times smaller ones with r² times the channels; `enlarge`: to the large. */
+void ref_shuffle(cod_shape large, int64_t r, const double *source, double *target, bool enlarge);
+
 static inline void ref_zero(double *values, int64_t count)
 {
     for (int64_t i = 0; i < count; i++)

@@ -140,7 +140,13 @@ static void convolution(draw *d)
         attr->pad_h = (int)between(d, 0, 2), attr->pad_w = (int)between(d, 0, 2);
         w.h = between(d, 1, x.h + 2 * attr->pad_h < 5 ? x.h + 2 * attr->pad_h : 5);
         w.w = between(d, 1, x.w + 2 * attr->pad_w < 5 ? x.w + 2 * attr->pad_w : 5);
+        if (chance(d) && chance(d)) { /* pixels shuffled */
+            attr->factor = (int)between(d, 2, 3);
+            w.n *= (int64_t)attr->factor * attr->factor;
+        }
         y = window(d, x, w.h, w.w, w.n);
+        const int64_t r = cod_op_shuffle(attr);
+        y = (cod_shape){y.n, y.h * r, y.w * r, y.c / (r * r)};
     }
     switch (d->op.kind) {
     case COD_OP_CONV2D:
@@ -148,7 +154,7 @@ static void convolution(draw *d)
         in(d, 0, x), in(d, 1, w), out(d, 0, y);
         if (chance(d))
             in(d, 2, vector(w.n));
-        activation(d, true, 3, w.n);
+        activation(d, true, 3, y.c);
         break;
     case COD_OP_CONV2D_BACKWARD_DATA:
     case COD_OP_LINEAR_BACKWARD_DATA:
