@@ -179,10 +179,10 @@ void cod_upscaler_destroy(cod_upscaler *upscaler)
     if (upscaler == NULL)
         return;
     window_clear(upscaler);
+    cod_int8_observer_destroy(upscaler->observer); /* looks at the graph */
     if (upscaler->own_weights.backend != NULL)
         cod_weights_clear(&upscaler->own_weights);
     cod_saved_model_clear(&upscaler->own_model);
-    cod_int8_observer_destroy(upscaler->observer);
     free(upscaler->int8_ranges);
     free(upscaler);
 }
