@@ -82,25 +82,38 @@ static int64_t shuffled_channel(const winograd_image *image, int64_t o)
     return o % image->parts * image->channels + o / image->parts;
 }
 
-static cod_status winograd_prepare(cod_plan *plan)
+static void transform_weights_task(void *context, int64_t o, int thread)
 {
+    (void)thread;
+    const cod_plan *plan = context;
+    const winograd_state *s = plan->state;
+    const cod_view *w = &plan->op.inputs[1];
+    const int64_t row_bytes = w->shape.c * s->element;
+    const int64_t row = shuffled_channel(s->flip ? &s->from : &s->to, o);
+    plan->device->kernels->winograd_weights((const float *)cod_view_host(w) + o * 9 * w->shape.c, w->shape.c, s->flip,
+                                            s->bf16, s->unpacked + row * row_bytes, w->shape.n * row_bytes);
+}
+
+static void pack_weights_task(void *context, int64_t position, int thread)
+{
+    (void)thread;
+    const cod_plan *plan = context;
     const winograd_state *s = plan->state;
     const cpu_kernels *kernels = plan->device->kernels;
-    const cod_view *view = &plan->op.inputs[1];
-    const float *w = cod_view_host(view);
-    const int64_t o = view->shape.n, i = view->shape.c, row_bytes = i * s->element, position = o * row_bytes;
-    const int64_t packed = lanes_of(s, s->inputs) * s->outputs;
-    const winograd_image *y = s->flip ? &s->from : &s->to;
-    for (int64_t k = 0; k < o; k++)
-        kernels->winograd_weights(w + k * 9 * i, i, s->flip, s->bf16, s->unpacked + shuffled_channel(y, k) * row_bytes,
-                                  position);
-    for (int64_t p = 0; p < POSITIONS; p++) {
-        const char *rows = s->unpacked + p * position;
-        if (s->flip)
-            kernels->narrow_pair(rows, row_bytes, o, i, s->bf16, s->packed + p * packed, s->outputs);
-        else
-            kernels->narrow_spread(rows, row_bytes, o, i, s->bf16, s->packed + p * packed, s->outputs);
-    }
+    const cod_shape w = plan->op.inputs[1].shape;
+    const int64_t row_bytes = w.c * s->element;
+    const char *rows = s->unpacked + position * w.n * row_bytes;
+    int32_t *packed = s->packed + position * lanes_of(s, s->inputs) * s->outputs;
+    if (s->flip)
+        kernels->narrow_pair(rows, row_bytes, w.n, w.c, s->bf16, packed, s->outputs);
+    else
+        kernels->narrow_spread(rows, row_bytes, w.n, w.c, s->bf16, packed, s->outputs);
+}
+
+static cod_status winograd_prepare(cod_plan *plan)
+{
+    cpu_parallel_for(plan->device, plan->op.inputs[1].shape.n, transform_weights_task, plan);
+    cpu_parallel_for(plan->device, POSITIONS, pack_weights_task, plan);
     return COD_OK;
 }
 
