@@ -4,6 +4,7 @@
 
 #include "core/option.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,6 +63,19 @@ int cod_arguments_parse(int argc, char **argv, const char *help, const cod_argum
                                  argv[optind - 1]);
         }
     }
+    return -1;
+}
+
+int cod_argument_number(const char *command, const char *option, const char *text, long least, long most, long *out)
+{
+    char *end;
+    if (text == NULL)
+        return -1;
+    errno = 0;
+    const long number = strtol(text, &end, 10);
+    if (end == text || *end != '\0' || errno != 0 || number < least || number > most)
+        return cod_cmd_usage(command, "--%s: '%s' is not a whole number from %ld to %ld", option, text, least, most);
+    *out = number;
     return -1;
 }
 

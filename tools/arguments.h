@@ -28,6 +28,14 @@ typedef struct cod_argument {
 int cod_arguments_parse(int argc, char **argv, const char *help, const cod_argument *own, size_t count,
                         cod_session_options *session, cod_arena *arena);
 
+/**
+ * Reads the whole number that an option was given; NULL leaves *out as it is.
+ *
+ * @param command  argv[0], for the message
+ * @return -1 to go on, else the exit code
+ */
+int cod_argument_number(const char *command, const char *option, const char *text, long least, long most, long *out);
+
 /** A configuration and what overrides it; zeroed = none. */
 typedef struct cod_config_arguments {
     const char *path;

@@ -26,23 +26,29 @@ static cod_status measure(cod_comm *comm, double megabytes, int buckets)
 int cod_bench_allreduce_command(int argc, char **argv)
 {
     double megabytes = 6.2;
-    int buckets = 6;
+    long buckets = 6;
+    char *end = "";
     if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
         puts("usage: mpirun -n RANKS codistill bench allreduce [MEGABYTES [BUCKETS]]\n\n"
              "Median over 51 rounds of averaging gradients (6.2 MB, SRResNet's, in 6 buckets) over the ranks.");
         return COD_EXIT_OK;
     }
     if (argc > 1)
-        megabytes = strtod(argv[1], NULL);
+        megabytes = strtod(argv[1], &end);
+    if (*end != '\0' || !(megabytes > 0 && megabytes < 1e5))
+        return cod_cmd_usage("bench allreduce", "MEGABYTES: '%s' is not a number above 0 and below 1e5", argv[1]);
+    end = "";
     if (argc > 2)
-        buckets = atoi(argv[2]);
-    if (argc > 3 || !(megabytes > 0 && megabytes < 1e5) || buckets < 1 || buckets > 256)
-        return cod_cmd_usage("bench", "allreduce takes megabytes above 0 and 1 to 256 buckets");
+        buckets = strtol(argv[2], &end, 10);
+    if (*end != '\0' || buckets < 1 || buckets > 256)
+        return cod_cmd_usage("bench allreduce", "BUCKETS: '%s' is not a whole number from 1 to 256", argv[2]);
+    if (argc > 3)
+        return cod_cmd_usage("bench allreduce", "there is no third argument, but got '%s'", argv[3]);
     cod_comm *comm = NULL;
     cod_status status = cod_comm_init(NULL, &comm);
     if (status != COD_OK)
         return cod_cmd_failed(status);
-    status = measure(comm, megabytes, buckets);
+    status = measure(comm, megabytes, (int)buckets);
     const int code = status == COD_OK ? COD_EXIT_OK : cod_cmd_failed(status);
     return cod_comm_finalize(comm) == COD_OK ? code : COD_EXIT_FAILED;
 }

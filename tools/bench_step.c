@@ -3,10 +3,11 @@
 
 #include "core/trace.h"
 #include "cpu/bench.h"
+#include "tools/arguments.h"
 #include "tools/bench_ops.h"
 #include "tools/cmd.h"
 
-#include <getopt.h>
+#include <getopt.h> /* optind */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -227,58 +228,41 @@ static bool set_precision(const char *name, cod_precision *precision)
 /** Reads the options; returns the exit code, or -1 to go on. */
 static int parse(int argc, char **argv, step_options *options)
 {
-    static const struct option longs[] = {
-        {"model", 1, NULL, 'm'},       {"batch", 1, NULL, 'b'},   {"patch", 1, NULL, 'p'},
-        {"precision", 1, NULL, 'd'},   {"threads", 1, NULL, 't'}, {"repeats", 1, NULL, 'r'},
-        {"backend", 1, NULL, 'k'},     {"ops", 0, NULL, 'o'},     {"json", 0, NULL, 'j'},
-        {"no-autotune", 0, NULL, 'a'}, {"export", 1, NULL, 'e'},  {"serve", 0, NULL, 's'},
-        {"help", 0, NULL, 'h'},        {NULL, 0, NULL, 0}};
+    enum { MAX_BATCH = 65536, MAX_PATCH = 1024, MAX_THREADS = 4096 };
     cod_bench_training_options *training = &options->training;
-    opterr = 0;
-    for (int c; (c = getopt_long(argc, argv, "h", longs, NULL)) != -1;) {
-        const long number = optarg ? strtol(optarg, NULL, 10) : 0;
-        if (c == 'm')
-            training->model = optarg;
-        else if (c == 'k')
-            training->backend = optarg;
-        else if (c == 'b')
-            training->batch = number;
-        else if (c == 'p')
-            training->patch = number;
-        else if (c == 't')
-            training->threads = (int)number;
-        else if (c == 'r')
-            options->repeats = (int)number;
-        else if (c == 'o')
-            options->each_op = true;
-        else if (c == 'j')
-            options->json = true;
-        else if (c == 'a')
-            training->no_autotune = true;
-        else if (c == 'e')
-            options->export_folder = optarg;
-        else if (c == 's')
-            options->serve = true;
-        else if (c == 'd' && set_precision(optarg, &training->precision))
-            continue;
-        else if (c == 'd')
-            return cod_cmd_usage("bench", "'%s' is no precision: auto, f32 or bf16", optarg);
-        else if (c == 'h')
-            return fputs(help, stdout) < 0 ? COD_EXIT_FAILED : COD_EXIT_OK;
-        else
-            return cod_cmd_usage("bench", "there is no option '%s', or its value is missing", argv[optind - 1]);
-    }
-    if (training->batch < 1 || training->patch < 1 || training->threads < 1 || options->repeats < 1 ||
-        options->repeats > COD_BENCH_MAX_REPEATS)
-        return cod_cmd_usage("bench", "batch, patch, threads and repeats (at most %d) must be at least 1",
-                             COD_BENCH_MAX_REPEATS);
-    return -1;
+    const char *batch = NULL, *patch = NULL, *threads = NULL, *repeats = NULL, *precision = "auto";
+    long batch_count = 16, patch_side = 24, thread_count = 1, repeat_count = 7;
+    const cod_argument own[] = {{.name = "model", .text = &training->model},
+                                {.name = "batch", .text = &batch},
+                                {.name = "patch", .text = &patch},
+                                {.name = "precision", .text = &precision},
+                                {.name = "threads", .text = &threads},
+                                {.name = "repeats", .text = &repeats},
+                                {.name = "backend", .text = &training->backend},
+                                {.name = "no-autotune", .flag = &training->no_autotune},
+                                {.name = "ops", .flag = &options->each_op},
+                                {.name = "json", .flag = &options->json},
+                                {.name = "export", .text = &options->export_folder},
+                                {.name = "serve", .flag = &options->serve}};
+    int code = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], NULL, NULL);
+    code = code < 0 ? cod_argument_number(argv[0], "batch", batch, 1, MAX_BATCH, &batch_count) : code;
+    code = code < 0 ? cod_argument_number(argv[0], "patch", patch, 1, MAX_PATCH, &patch_side) : code;
+    code = code < 0 ? cod_argument_number(argv[0], "threads", threads, 1, MAX_THREADS, &thread_count) : code;
+    code = code < 0 ? cod_argument_number(argv[0], "repeats", repeats, 1, COD_BENCH_MAX_REPEATS, &repeat_count) : code;
+    if (code < 0 && !set_precision(precision, &training->precision))
+        code = cod_cmd_usage(argv[0], "--precision: '%s' is none of auto, f32, bf16", precision);
+    training->batch = batch_count;
+    training->patch = patch_side;
+    training->threads = (int)thread_count;
+    options->repeats = (int)repeat_count;
+    return code;
 }
 
 int cod_bench_step(int argc, char **argv)
 {
-    step_options options = {.training = {.model = "srresnet", .backend = "cpu", .batch = 16, .patch = 24, .threads = 1},
-                            .repeats = 7};
+    step_options options = {.training = {.model = "srresnet", .backend = "cpu"}};
+    char name[] = "bench step"; /* for messages */
+    argv[0] = name;
     const int code = parse(argc, argv, &options);
     if (code >= 0)
         return code;

@@ -143,17 +143,17 @@ static int parse(int argc, char **argv, upscale_options *options, cod_arena *are
     if (sscanf(options->size, "%lldx%lld%c", &width, &height, &rest) != 2 || width < 1 || height < 1 ||
         width > COD_IMAGE_MAX_SIDE || height > COD_IMAGE_MAX_SIDE)
         return cod_cmd_usage(argv[0], "--size: '%s' is no WIDTHxHEIGHT", options->size);
-    if (sscanf(options->repeats_text, "%d%c", &options->repeats, &rest) != 1 || options->repeats < 1 ||
-        options->repeats > MAX_REPEATS)
-        return cod_cmd_usage(argv[0], "--repeats: '%s' is no number from 1 to %d", options->repeats_text, MAX_REPEATS);
     options->width = width;
     options->height = height;
-    return -1;
+    long repeats = 7;
+    const int wrong = cod_argument_number(argv[0], "repeats", options->repeats_text, 1, MAX_REPEATS, &repeats);
+    options->repeats = (int)repeats;
+    return wrong;
 }
 
 int cod_bench_upscale(int argc, char **argv)
 {
-    upscale_options options = {.size = "150x100", .repeats_text = "7"};
+    upscale_options options = {.size = "150x100"};
     cod_arena arena = {0};
     char name[] = "bench upscale"; /* for messages */
     argv[0] = name;

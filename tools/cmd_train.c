@@ -20,9 +20,8 @@ static const char help[] =
     "cluster.ranks_per_group ask for, by mpirun; under mpirun or srun it joins their job.\n\n"
     "  key.path=value  overrides an option, such as train.steps=2000 (`codistill config` lists them all)\n"
     "  --resume        fail if there is no checkpoint to go on from (without it: go on if there is one)\n\n"
-    "The run's folder, OUTPUT/NAME, receives config.yaml, metrics.GROUP.jsonl, exchange.GROUP.jsonl, tensorboard/, "
-    "checkpoints/,\n"
-    "samples/, group.GROUP.safetensors, final.safetensors and summary.json.\n"
+    "The run's folder, OUTPUT/NAME, receives config.yaml, log.GROUP.txt, metrics.GROUP.jsonl, exchange.GROUP.jsonl,\n"
+    "tensorboard/, checkpoints/, samples/, group.GROUP.safetensors, final.safetensors and summary.json.\n"
     "SIGINT, SIGTERM and SIGUSR1 save and end; the same command goes on from there. A finished run stays as it is.\n"
     "To a mpirun of your own send SIGUSR1: SIGTERM and SIGINT make it kill its ranks after one second.\n";
 

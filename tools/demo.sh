@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The whole of Codistill in a few minutes: set up, build, get real photographs, train two groups, evaluate, export, upscale.
 set -euo pipefail
+caller=$PWD
 cd "$(dirname "$0")/.."
 
 usage() {
@@ -12,17 +13,20 @@ installed; or those of --data DIR), trains configs/sr-demo.yaml on them with two
 
   --data DIR   your own photographs (PNG or JPEG); a quarter is held out
   --steps N    training steps (2500: about 2 minutes on 2 cores)
-  --out DIR    where everything goes (build/demo)
+  --out DIR    where everything goes (build/demo of this checkout)
   --no-setup   do not look for missing packages
 HELP
 }
+
+# A path as the caller means it, from here.
+from_caller() { case "$1" in /*) printf '%s\n' "$1" ;; *) printf '%s\n' "$caller/$1" ;; esac }
 
 data="" steps=2500 out=build/demo setup=yes
 while [ $# -gt 0 ]; do
     case "$1" in
     --data | --steps | --out)
         [ $# -ge 2 ] || { echo "demo.sh: $1 needs a value" >&2; exit 2; }
-        case "$1" in --data) data=$2 ;; --steps) steps=$2 ;; --out) out=$2 ;; esac
+        case "$1" in --data) data=$(from_caller "$2") ;; --steps) steps=$2 ;; --out) out=$(from_caller "$2") ;; esac
         shift 2
         ;;
     --no-setup) setup=no && shift ;;
@@ -40,9 +44,10 @@ if [ "$setup" = yes ]; then
 fi
 
 say "build"
-cmake --preset release >build-demo.log 2>&1 || { cat build-demo.log >&2; exit 1; }
-cmake --build --preset release --target codistill >>build-demo.log 2>&1 || { cat build-demo.log >&2; exit 1; }
-rm -f build-demo.log
+mkdir -p build
+log=build/demo.log
+cmake --preset release >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
+cmake --build --preset release --target codistill >>"$log" 2>&1 || { cat "$log" >&2; exit 1; }
 codistill=$PWD/build/release/codistill
 "$codistill" --version
 
@@ -75,8 +80,13 @@ echo "$count pictures in $photos"
 # Every fourth picture is kept away from training altogether: the test set.
 rm -rf "$out/train" "$out/test" "$out/unseen"
 mkdir -p "$out/train" "$out/test"
-awk 'NR % 4 != 0' "$out/all.txt" | while read -r f; do ln -sf "$f" "$out/train/"; done
-awk 'NR % 4 == 0' "$out/all.txt" | while read -r f; do ln -sf "$f" "$out/test/"; done
+# Links are numbered: pictures in different folders may have the same name.
+number=0
+while IFS= read -r photo; do
+    number=$((number + 1))
+    kind=$([ $((number % 4)) -eq 0 ] && echo test || echo train)
+    ln -s "$photo" "$out/$kind/$(printf '%05d' "$number")-$(basename "$photo")"
+done <"$out/all.txt"
 
 say "training: two groups, codistillation with delay-corrected merging ($steps steps)"
 rm -rf "$out/runs/sr-demo"

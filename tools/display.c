@@ -14,7 +14,7 @@ enum { MAX_GROUPS = 64, MAX_LINE = 256 };
 static struct display {
     enum { PLAIN, READ_PLAIN, READ_GROUPS, TERMINAL } kind;
     pthread_mutex_t mutex;
-    int groups; /**< lines to show */
+    int groups; /**< that there are, as far as they have said something */
     int drawn;  /**< lines that stand on the terminal, the cursor at the end of the last */
     char lines[MAX_GROUPS][MAX_LINE];
 } display = {.mutex = PTHREAD_MUTEX_INITIALIZER};
@@ -49,16 +49,23 @@ static void erase(FILE *out)
     display.drawn = 0;
 }
 
-/** What does not fit is cut: a line that wraps could not be found again. */
+/** What does not fit is cut: a line that wraps could not be found again. Groups that do not fit are counted. */
 static void draw(FILE *out)
 {
     struct winsize size = {0};
     ioctl(STDERR_FILENO, TIOCGWINSZ, &size);
     const int columns = size.ws_col > 1 ? size.ws_col - 1 : 79, rows = size.ws_row > 1 ? size.ws_row - 1 : 23;
-    const int count = display.groups < rows ? display.groups : rows;
+    const int room = rows < MAX_GROUPS ? rows : MAX_GROUPS;
+    const int count = display.groups <= room ? display.groups : room - 1;
     for (int i = 0; i < count; i++)
         fprintf(out, "%s%.*s", i ? "\n" : "", columns, display.lines[i]);
     display.drawn = count;
+    if (count < display.groups) {
+        char more[80];
+        snprintf(more, sizeof more, "... and %d groups more, each with its log.GROUP.txt", display.groups - count);
+        fprintf(out, "%s%.*s", count > 0 ? "\n" : "", columns, more);
+        display.drawn++;
+    }
 }
 
 /** Writes `line`, if there is one, above the groups' lines, in one piece. */
@@ -95,13 +102,14 @@ void cod_display_line(const char *line)
 
 void cod_display_group(int group, const char *line)
 {
-    if (group < 0 || group >= MAX_GROUPS)
+    if (group < 0)
         return;
     pthread_mutex_lock(&display.mutex);
     if (display.kind == READ_GROUPS) {
         fprintf(stderr, "%cS%d %s\n", COD_DISPLAY_MARK, group, line);
     } else if (display.kind == TERMINAL) {
-        snprintf(display.lines[group], MAX_LINE, "%s", line);
+        if (group < MAX_GROUPS)
+            snprintf(display.lines[group], MAX_LINE, "%s", line);
         display.groups = group < display.groups ? display.groups : group + 1;
         redraw(NULL);
     }

@@ -1,7 +1,7 @@
 /**
  * @file
  * Standard error while training. On a terminal each group has one line at the bottom that changes in place, and all other
- * lines scroll by above; elsewhere there are plain lines only.
+ * lines scroll by above; elsewhere there are plain lines only. Groups that do not fit on it are counted in a last line.
  *
  * A rank that `codistill train` started itself does not see the terminal: its lines go through mpirun to the process that
  * does. There, lines that begin with COD_DISPLAY_MARK are no text but news for that process: "S<group> <text>" is a group's

@@ -59,7 +59,11 @@ def upscales(folder):
     assert len(bench("upscale", *again, "--size", "36x28", "--serve", stdin="go\n").splitlines()) == 2
     assert "but 35x28 pixels take 11760" in bench("upscale", *again, "--size", "35x28", code=1)
     assert "is no WIDTHxHEIGHT" in bench("upscale", model, "--size", "9", code=2)
-    assert "is no number" in bench("upscale", model, "--repeats", "0", code=2)
+    assert "--repeats: '0' is not a whole number from 1 to" in bench("upscale", model, "--repeats", "0", code=2)
+    assert "--batch: 'x' is not a whole number" in bench("step", "--batch", "x", code=2)
+    assert "--repeats: '5x' is not a whole number" in bench("step", "--repeats", "5x", code=2)
+    assert "--precision: 'f23' is none of" in bench("step", "--precision", "f23", code=2)
+    assert "BUCKETS: '6x' is not a whole number" in bench("allreduce", "6.2", "6x", code=2)
     assert "one MODEL is wanted" in bench("upscale", code=2)
     assert "there is no model 'x'" in bench("step", "--model", "x", code=2)
     assert "has no option 'colour'" in bench("step", "colour=blue", code=2)

@@ -50,10 +50,10 @@ class Screen:
                 self.wrapped |= self.column > self.columns and bool(re.match(r"group \d  step", self.lines[self.row]))
 
 
-def on_terminal(bench, columns, arguments, stop_after=None):
+def on_terminal(bench, columns, arguments, stop_after=None, rows=24):
     """Runs with a terminal as standard error; what it sent, and the exit code."""
     master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     env = dict(os.environ, **bench.environment)
     process = subprocess.Popen([bench.program, "train", "t.yaml", *arguments], cwd=bench.folder, env=env,
                                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=slave, start_new_session=True)
@@ -99,6 +99,18 @@ def terminal(setup, columns):
     return case
 
 
+def few_rows(bench):
+    """Groups that do not fit on the terminal are counted in its last line."""
+    sent, code = on_terminal(bench, 80, ["name=t", *SETUPS["3x1"], "train.steps=300"], rows=3)
+    check(code == 0, f"exit code {code}:\n{sent}")
+    screen = Screen(80)
+    screen.feed(sent)
+    shown = "\n".join(screen.lines)
+    lines = [line for line in screen.lines if re.match(r"group \d  step", line)]
+    check(len(lines) == 1 and lines[0].startswith("group 0  step 300/300"), f"not one group's line:\n{shown}")
+    check("... and 2 groups more, each with its log.GROUP.txt" in shown, f"others are not counted:\n{shown}")
+
+
 def between_lines(bench):
     """A terminal is kept up to date although lines of metrics are far between."""
     sent, code = on_terminal(bench, 120, ["name=t", *SETUPS["2x1"], "log.every=1000000000", "train.steps=100000000"], 6)
@@ -126,6 +138,7 @@ CASES = {
     "terminal-single": terminal("single", 120),
     "terminal-2x1": terminal("2x1", 120),
     "terminal-3x1-narrow": terminal("3x1", 40),
+    "terminal-few-rows": few_rows,
     "terminal-between": between_lines,
     "pipe-single": elsewhere("single"),
     "pipe-2x1": elsewhere("2x1"),
