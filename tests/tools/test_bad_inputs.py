@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
 """Bad inputs to `codistill`: each gets its exit code and a message that says what is wrong, and leaves nothing behind.
 
-usage: test_bad_inputs.py CODISTILL [--write FILE]; with --write the table of what was tried and printed goes to FILE.
+usage: test_bad_inputs.py CODISTILL [--write FILE]
+
+The table of what was tried and printed is docs/bad-inputs.md; the test fails where it differs. --write makes it anew.
 """
 
 import contextlib
+import difflib
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -43,7 +47,7 @@ def make_files(program, folder):
     write("twice.yaml", base + "name: again\n")
     write("syntax.yaml", base + "data: {patch: [\n")
     write("many.yaml", base.replace("steps: 60", "steps: 0").replace("ramp: 5", "rampp: 5"))
-    write("empty.yaml", "")
+    write("mlp.yaml", "model: {name: mlp}\ndata: {kind: synthetic}\n")
     write("binary.yaml", bytes(range(256)))
     write("other_model.yaml", base.replace("blocks: 1", "num_block: 1"))
     write("model.yaml", base.replace("name: srresnet", "name: srresnett"))
@@ -54,7 +58,7 @@ def make_files(program, folder):
     write("photos/good/a.png", png(64, 64))
     write("photos/good/b.png", png(64, 48))
     write("truncated.safetensors", struct.pack("<Q", 1000) + b'{"a":')
-    write("garbage.safetensors", os.urandom(256))
+    write("garbage.safetensors", bytes(255 - i for i in range(256)))
     write("foreign.safetensors", struct.pack("<Q", 64) + b'{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'.ljust(64) + b"\0" * 4)
     subprocess.run([program, "train", "ok.yaml", "train.steps=10", "eval.every=0"], cwd=folder, check=True,
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -63,62 +67,101 @@ def make_files(program, folder):
 
 MODEL = "runs/t/final.safetensors"
 
-# arguments, exit code, part of the message
-CASES = [
-    (["train", "missing.yaml"], 1, "missing.yaml"),
-    (["train", "unknown_key.yaml"], 2, "did you mean 'burn_in'?"),
-    (["train", "unknown_section.yaml"], 2, "did you mean 'train'?"),
-    (["train", "range.yaml"], 2, "'0' is not a whole number"),
-    (["train", "type.yaml"], 2, "'many' is not a whole number"),
-    (["train", "choice.yaml"], 2, "f32"),
-    (["train", "twice.yaml"], 2, "name"),
-    (["train", "syntax.yaml"], 2, "syntax.yaml:"),
-    (["train", "many.yaml"], 2, "'rampp'"),
-    (["train", "many.yaml"], 2, "'0' is not"),
-    (["train", "binary.yaml"], 2, "binary.yaml"),
-    (["train", "other_model.yaml"], 2, "num_block"),
-    (["train", "model.yaml"], 2, "did you mean 'srresnet'?"),
-    (["train", "groups.yaml"], 2, "unknown key 'rank' in a group"),
-    (["train", "ok.yaml", "train.stepz=3"], 2, "did you mean 'steps'?"),
-    (["train", "ok.yaml", "train.strategy=alreduce"], 2, "did you mean 'allreduce'?"),
-    (["train", "ok.yaml", "train.backend=gpu"], 2, "no backend 'gpu'"),
-    (["train", "ok.yaml", "train.max_time=soon"], 2, "'soon' is no time"),
-    (["train", "ok.yaml", "name=a/b"], 2, "cannot be a folder's name"),
-    (["train", "ok.yaml", "model.init=start"], 2, "`shared`, `own`"),
-    (["train", "ok.yaml", "train.warmup=100"], 2, "leave nothing"),
-    (["train"], 2, "configuration file is missing"),
-    (["train", "ok.yaml", "--fast"], 2, "no option '--fast'"),
-    (["train", "ok.yaml", "name=n", "--resume"], 2, "no checkpoint to resume from"),
-    (["train", "ok.yaml", "seed=2", "train.steps=20"], 2, "written with seed 1, not 2"),
-    (["train", "ok.yaml", "name=i", "data.kind=images", "data.path=photos/absent"], 1, "photos/absent"),
-    (["train", "ok.yaml", "name=i", "data.kind=images", "data.path=photos/none"], 2, "photos/none"),
-    (["train", "ok.yaml", "name=i", "data.kind=images", "data.path=photos/broken"], 2, "photos/broken"),
-    (["train", "ok.yaml", "name=i", "data.kind=images", "data.path=photos/small"], 2, "photos/small"),
-    (["train", "ok.yaml", "name=i", "model.init=garbage.safetensors"], 1, "garbage.safetensors"),
-    (["train", "ok.yaml", "output=/proc/nowhere"], 1, "/proc/nowhere"),
-    (["trian"], 2, "did you mean 'train'?"),
-    (["eval"], 2, "codistill eval"),
-    (["eval", MODEL, "--data", "photos/absent"], 1, "photos/absent"),
-    (["eval", "missing.safetensors", "--data", "photos/good"], 1, "missing.safetensors"),
-    (["eval", "truncated.safetensors", "--data", "photos/good"], 1, "truncated.safetensors"),
-    (["eval", "garbage.safetensors", "--data", "photos/good"], 1, "garbage.safetensors"),
-    (["eval", "foreign.safetensors", "--data", "photos/good"], 1, "foreign.safetensors"),
-    (["upscale", MODEL, "photos/broken/a.png", "-o", "out"], 1, "photos/broken/a.png"),
-    (["upscale", MODEL, "photos/good/a.png"], 2, "-o"),
-    (["upscale", MODEL, "photos/good/a.png", "-o", "out", "--tile", "1"], 2, "tile"),
-    (["export", MODEL, "-o", "x.tflite"], 2, "x.tflite"),
-    (["bench", "speed"], 2, "no bench 'speed'"),
-]
+TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "bad-inputs.md")
+IMAGES = ["train", "ok.yaml", "name=i", "data.kind=images"]
+FULL_DISK = "full disk"
 
-FULL_DISK = [
-    (["train", "ok.yaml", "name=full", "output=full", "train.steps=10"], 1, "No space left on device"),
-    (["export", MODEL, "-o", "full/y.onnx"], 1, "No space left on device"),
-]
+# what is wrong: [(arguments, exit code, part of the message)]; a command that is started otherwise is given whole
+CASES = {
+    "configuration": [
+        (["train", "missing.yaml"], 1, "missing.yaml"),
+        (["train", "unknown_key.yaml"], 2, "did you mean 'burn_in'?"),
+        (["train", "unknown_section.yaml"], 2, "did you mean 'train'?"),
+        (["train", "range.yaml"], 2, "'0' is not a whole number"),
+        (["train", "type.yaml"], 2, "'many' is not a whole number"),
+        (["train", "choice.yaml"], 2, "f32"),
+        (["train", "twice.yaml"], 2, "name"),
+        (["train", "syntax.yaml"], 2, "syntax.yaml:"),
+        (["train", "many.yaml"], 2, "'0' is not a whole number from 1 to 1e+12\nmany.yaml:6:23: unknown key 'rampp'"),
+        (["train", "binary.yaml"], 2, "binary.yaml"),
+        (["train", "other_model.yaml"], 2, "num_block"),
+        (["train", "model.yaml"], 2, "did you mean 'srresnet'?"),
+        (["train", "groups.yaml"], 2, "unknown key 'rank' in a group"),
+        (["train", "ok.yaml", "train.stepz=3"], 2, "did you mean 'steps'?"),
+        (["train", "ok.yaml", "train.strategy=alreduce"], 2, "did you mean 'allreduce'?"),
+        (["train", "ok.yaml", "train.backend=gpu"], 2, "no backend 'gpu'"),
+        (["train", "ok.yaml", "train.max_time=soon"], 2, "'soon' is no time"),
+        (["train", "ok.yaml", "name=a/b"], 2, "cannot be a folder's name"),
+        (["train", "ok.yaml", "model.init=start"], 2, "`shared`, `own`"),
+        (["train", "ok.yaml", "train.warmup=100"], 2, "leave nothing"),
+        (["plan", "mlp.yaml"], 2, "not for super-resolution"),
+    ],
+    "command line": [
+        (["trian"], 2, "did you mean 'train'?"),
+        (["--version", "x"], 2, "takes no arguments"),
+        (["train"], 2, "configuration file is missing"),
+        (["train", "ok.yaml", "--fast"], 2, "no option '--fast'"),
+        (["plan", "ok.yaml", "train.steps"], 2, "neither an option nor key=value"),
+        (["eval"], 2, "codistill eval"),
+        (["upscale", MODEL, "photos/good/a.png"], 2, "-o"),
+        (["upscale", MODEL, "photos/good/a.png", "-o", "out", "--tile", "1"], 2, "tile"),
+        (["export", MODEL, "-o", "x.tflite"], 2, "x.tflite"),
+        (["bench", "speed"], 2, "no bench 'speed'"),
+        (["bench", "step", "--batch", "5x"], 2, "--batch: '5x' is not a whole number"),
+    ],
+    "ranks": [
+        (["mpirun", "-n", "3", "codistill", "train", "ok.yaml", "train.strategy=codistill", "cluster.groups=2"], 2,
+         "2 groups with 2 ranks in all, but the job has 3"),
+        (["mpirun", "-n", "2", "codistill", "train", "ok.yaml"], 2, "'single' trains on one rank, but the job has 2"),
+        (["OMPI_COMM_WORLD_SIZE=4", "codistill", "train", "ok.yaml"], 1, "promised 4 ranks"),
+    ],
+    "checkpoints": [
+        (["train", "ok.yaml", "name=n", "--resume"], 2, "no checkpoint to resume from"),
+        (["train", "ok.yaml", "seed=2", "train.steps=20"], 2, "written with seed 1, not 2"),
+    ],
+    "pictures": [
+        ([*IMAGES, "data.path=photos/absent"], 1, "photos/absent"),
+        ([*IMAGES, "data.path=photos/none"], 2, "photos/none"),
+        ([*IMAGES, "data.path=photos/broken"], 2, "photos/broken"),
+        ([*IMAGES, "data.path=photos/small"], 2, "photos/small"),
+        (["eval", MODEL, "--data", "photos/absent"], 1, "photos/absent"),
+        (["upscale", MODEL, "photos/broken/a.png", "-o", "out"], 1, "photos/broken/a.png"),
+    ],
+    "models": [
+        (["train", "ok.yaml", "name=i", "model.init=garbage.safetensors"], 1, "garbage.safetensors"),
+        (["eval", "missing.safetensors", "--data", "photos/good"], 1, "missing.safetensors"),
+        (["eval", "truncated.safetensors", "--data", "photos/good"], 1, "truncated.safetensors"),
+        (["eval", "garbage.safetensors", "--data", "photos/good"], 1, "garbage.safetensors"),
+        (["eval", "foreign.safetensors", "--data", "photos/good"], 1, "foreign.safetensors"),
+    ],
+    "where to write": [(["train", "ok.yaml", "output=/proc/nowhere"], 1, "/proc/nowhere")],
+    FULL_DISK: [
+        (["train", "ok.yaml", "name=full", "output=full", "train.steps=10"], 1, "No space left on device"),
+        (["export", MODEL, "-o", "full/y.onnx"], 1, "No space left on device"),
+    ],
+}
+
+ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
+
+
+def as_typed(arguments):
+    return arguments if "codistill" in arguments else ["codistill", *arguments]
 
 
 def run(program, folder, arguments):
-    done = subprocess.run([program, *arguments], cwd=folder, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
-    return done.returncode, done.stderr.strip()
+    words = [program if word == "codistill" else word for word in as_typed(arguments)]
+    variables = [word for word in words[:1] if re.match(r"[A-Z_]+=", word)]
+    env = dict(os.environ, **ENVIRONMENT, **dict(word.split("=", 1) for word in variables))
+    done = subprocess.run(words[len(variables):], cwd=folder, env=env, capture_output=True, text=True, timeout=120,
+                          stdin=subprocess.DEVNULL)
+    return done.returncode, our_own(done.stderr)
+
+
+def our_own(text):
+    """Without what mpirun adds, and without what differs from one machine to the next."""
+    text = re.sub(r"^-{60,}\n.*?^-{60,}\n", "", text + "\n", flags=re.DOTALL | re.MULTILINE)
+    lines = [line for line in text.split("\n") if not re.match(r"\[\S+:\d+\]", line)]
+    return re.sub(r"Open MPI v[\d.]+\w*", "Open MPI vX.Y.Z", "\n".join(lines)).strip()
 
 
 @contextlib.contextmanager
@@ -138,28 +181,42 @@ def left_behind(folder):
     return set(os.listdir(os.path.join(folder, "runs"))) | {name for name in os.listdir(folder) if name.endswith(".onnx")}
 
 
-def try_all(program, folder, cases):
-    """Runs the cases; the rows of the table, and how many failed."""
+def try_all(program, folder, kinds):
+    """Runs the cases of these kinds; the rows of the table, and how many failed."""
     rows, failed = [], 0
-    for arguments, code, part in cases:
-        before = left_behind(folder)
-        actual, message = run(program, folder, arguments)
-        rows.append((arguments, actual, message))
-        # A configuration that is wrong in itself must not leave a run's folder; what only data or ranks show may.
-        left = left_behind(folder) - before if not any(a.startswith("name=") and "/" not in a for a in arguments) else set()
-        if actual != code or part not in message or left:
-            failed += 1
-            print(f"FAILED: codistill {' '.join(arguments)}\n  exit {actual}, wanted {code}; wanted '{part}' in:\n{message}\n  left behind: {left}\n")
+    for kind in kinds:
+        for arguments, code, part in CASES[kind]:
+            before = left_behind(folder)
+            actual, message = run(program, folder, arguments)
+            rows.append((kind, as_typed(arguments), actual, message))
+            # A configuration that is wrong in itself must not leave a run's folder; what only data or ranks show may.
+            named = any(a.startswith("name=") and "/" not in a for a in arguments)
+            left = set() if named else left_behind(folder) - before
+            if actual != code or part not in message or left:
+                failed += 1
+                print(f"FAILED: {' '.join(as_typed(arguments))}\n  exit {actual}, wanted {code}; wanted '{part}' in:\n{message}\n  left behind: {left}\n")
     return rows, failed
 
 
-def write_table(path, rows):
-    with open(path, "w", encoding="utf-8") as out:
-        out.write("# Bad inputs\n\nWhat was tried and what it printed, written by `tests/tools/test_bad_inputs.py CODISTILL --write FILE`.\n"
-                  "`full/` is a file system of 16 KiB.\n\n| command | exit | message |\n| --- | --- | --- |\n")
-        for arguments, code, message in rows:
-            text = message.split("\n---")[0].replace("|", "\\|").replace("\n", "<br>")
-            out.write(f"| `codistill {' '.join(arguments)}` | {code} | {text} |\n")
+def table(rows):
+    lines = ["# Bad inputs", "", "What was tried and what it printed, written by `tests/tools/test_bad_inputs.py CODISTILL --write FILE`, which also checks",
+             "it. `full/` is a file system of 16 KiB.", "", "| what is wrong | command | exit | message |", "| --- | --- | --- | --- |"]
+    for kind, words, code, message in rows:
+        text = message.replace("|", "\\|").replace("\n", "<br>")
+        lines.append(f"| {kind} | `{' '.join(words)}` | {code} | {text} |")
+    return lines
+
+
+def differs(rows, mounted):
+    """Prints where the written table is not of today."""
+    with open(TABLE, encoding="utf-8") as file:
+        written = file.read().splitlines()
+    if not mounted:
+        written = [line for line in written if not line.startswith(f"| {FULL_DISK} |")]
+    difference = list(difflib.unified_diff(written, table(rows), "docs/bad-inputs.md", "printed now", lineterm="", n=0))
+    if difference:
+        print("\n".join([*difference, "make it anew with --write docs/bad-inputs.md"]))
+    return bool(difference)
 
 
 def main():
@@ -167,10 +224,13 @@ def main():
     with tempfile.TemporaryDirectory(prefix="codistill-bad-") as folder:
         make_files(program, folder)
         with small_disk(folder) as mounted:
-            rows, failed = try_all(program, folder, CASES + (FULL_DISK if mounted else []))
+            rows, failed = try_all(program, folder, [kind for kind in CASES if mounted or kind != FULL_DISK])
     if len(sys.argv) > 3 and sys.argv[2] == "--write":
-        write_table(sys.argv[3], rows)
-    print(f"{len(rows) - failed} passed, {failed} failed, {0 if mounted else len(FULL_DISK)} skipped")
+        with open(sys.argv[3], "w", encoding="utf-8") as out:
+            out.write("\n".join(table(rows)) + "\n")
+    else:
+        failed += differs(rows, mounted)
+    print(f"{len(rows)} tried, {failed} failed, {0 if mounted else len(CASES[FULL_DISK])} skipped")
     return 1 if failed else 0
 
 
