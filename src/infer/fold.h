@@ -39,7 +39,7 @@ const cod_folded_layer *cod_folded_find(const cod_folded *folded, cod_value valu
  * Writes the model with normalisation folded as a model file. Where its kind can be built with `norm: none`, the metadata
  * says so and cod_model_load() reads it; otherwise the file has the tensors alone.
  *
- * @param[in]  int8      the model's ranges as a file keeps them (int8.h), kept in this one too; NULL = none
+ * @param[in]  int8      the model's ranges as a file keeps them (int8.h), kept in this one under its own names; NULL = none
  * @param[out] loadable  whether our own commands can read the file; may be NULL
  */
 COD_MUST_CHECK cod_status cod_model_save_folded(const char *path, const cod_model *model, const float *values,

@@ -4,6 +4,7 @@
 #include "infer/int8.h"
 #include "infer_internal.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /** The model as it is (`from`) and as its kind builds it with `norm: none` (`to`), node by node. */
@@ -11,7 +12,7 @@ typedef struct model_twin {
     const cod_model *from;
     const cod_folded *folded;
     const float *values;
-    const char *int8; /**< further metadata, or NULL */
+    const char *int8; /**< ranges under the names of `from`, or NULL */
     graph_part part;
     cod_model to;
     named_tensor *tensors;  /**< [param count of `to`]; values NULL = not known yet */
@@ -98,6 +99,23 @@ static void *options_without_norm(const cod_model *from, cod_arena *arena)
     return cod_option_set(norm, options, &none, 1, arena) == COD_OK ? options : NULL;
 }
 
+/** The ranges under the names of `to`. @param[out] text  new; free() */
+static cod_status ranges_translate(const model_twin *twin, cod_arena *arena, char **text)
+{
+    const cod_graph *from = twin->from->graph, *to = twin->to.graph;
+    float *ranges = cod_arena_alloc(arena, cod_graph_node_count(from) * sizeof *ranges);
+    float *translated = cod_arena_alloc(arena, cod_graph_node_count(to) * sizeof *translated);
+    COD_REQUIRE_MEMORY(ranges);
+    COD_REQUIRE_MEMORY(translated);
+    COD_TRY(cod_int8_parse(from, twin->int8, ranges));
+    for (size_t i = 0; i < cod_graph_node_count(from); i++) {
+        const cod_value value = twin->counterpart[cod_graph_node(from, i)->output];
+        if (ranges[i] > 0 && value != 0)
+            translated[cod_node_index(to, cod_graph_producer(to, value))] = ranges[i];
+    }
+    return cod_int8_format(to, translated, text);
+}
+
 /** Writes the twin; *loadable stays false, and nothing is written, when the kind cannot express it. */
 static cod_status twin_write(const char *path, model_twin *twin, cod_arena *arena, bool *loadable)
 {
@@ -114,10 +132,15 @@ static cod_status twin_write(const char *path, model_twin *twin, cod_arena *aren
     if (!graphs_match(twin, arena))
         return COD_OK;
     COD_TRY(cod_model_metadata(twin->from->kind, options, arena, metadata));
-    metadata[MODEL_METADATA_COUNT] = (cod_st_text){COD_INT8_METADATA, twin->int8};
-    COD_TRY(cod_tensors_write(path, twin->tensors, count, metadata, MODEL_METADATA_COUNT + (twin->int8 != NULL)));
-    *loadable = true;
-    return COD_OK;
+    char *int8 = NULL;
+    if (twin->int8 != NULL)
+        COD_TRY(ranges_translate(twin, arena, &int8));
+    metadata[MODEL_METADATA_COUNT] = (cod_st_text){COD_INT8_METADATA, int8};
+    const cod_status status =
+        cod_tensors_write(path, twin->tensors, count, metadata, MODEL_METADATA_COUNT + (int8 != NULL));
+    free(int8);
+    *loadable = status == COD_OK;
+    return status;
 }
 
 /** Appends a tensor, once where layers share it. */

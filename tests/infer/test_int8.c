@@ -216,7 +216,18 @@ static void ranges_survive_files_and_folding(void **state)
         cod_model_save_folded(test_path("folded.safetensors"), &saved.model, saved.values, saved.int8, &loadable));
     assert_true(loadable);
     assert_ok(cod_model_load(test_path("folded.safetensors"), &folded));
-    assert_string_equal(folded.int8, saved.int8);
+    assert_non_null(folded.int8);
+    float *after = calloc(cod_graph_node_count(folded.model.graph), sizeof *after);
+    assert_ok(
+        cod_int8_parse(folded.model.graph, folded.int8, after)); /* layers have other names there, in the same order */
+    for (size_t i = 0, k = 0; i < nodes; i++) {
+        if (ranges[i] == 0)
+            continue;
+        while (after[k] == 0 && k + 1 < cod_graph_node_count(folded.model.graph))
+            k++;
+        assert_true(after[k++] == ranges[i]);
+    }
+    free(after);
     free(text);
     free(ranges);
     cod_saved_model_clear(&folded);
