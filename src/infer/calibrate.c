@@ -3,6 +3,8 @@
 #include "core/log.h"
 #include "data/resize.h"
 
+#include <string.h>
+
 enum { PICTURES = 4 };
 
 static cod_status calibrate_file(cod_upscaler *upscaler, const cod_file *file, bool reduce)
@@ -25,6 +27,8 @@ static bool is_files_fault(cod_status status)
 
 cod_status cod_calibrate_files(cod_upscaler *upscaler, const cod_file_list *files, bool reduce)
 {
+    COD_REQUIRE(strcmp(cod_upscaler_precision(upscaler), "int8") == 0, "precision %s is not calibrated; only int8 is",
+                cod_upscaler_precision(upscaler));
     const size_t wanted = files->count < PICTURES ? files->count : PICTURES;
     cod_upscaler_uncalibrate(upscaler);
     for (size_t i = 0; i < wanted; i++) {

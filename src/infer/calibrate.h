@@ -12,7 +12,7 @@
  * Takes new ranges from up to four of the pictures, evenly spread over the list; what cannot be read is passed over with a warning.
  *
  * @param[in] reduce  whether they are brought down by the upscaler's scale first, as high-resolution pictures have to be
- * @return COD_ERR_ARGUMENT when none could be used
+ * @return COD_ERR_ARGUMENT when none could be used, or the precision is not int8
  */
 COD_MUST_CHECK cod_status cod_calibrate_files(cod_upscaler *upscaler, const cod_file_list *files, bool reduce);
 

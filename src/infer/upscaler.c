@@ -258,7 +258,8 @@ static cod_status window_prepare(cod_upscaler *upscaler, int64_t width, int64_t 
     if (upscaler->executable && upscaler->window_width == width && upscaler->window_height == height)
         return COD_OK;
     COD_REQUIRE(!cod_upscaler_needs_calibration(upscaler),
-                "precision int8 needs ranges, which the model's file does not have: calibrate");
+                "precision int8 needs ranges that the model's file does not have; `codistill export --calibrate` "
+                "makes one that has");
     return window_compile(upscaler, width, height, upscaler->int8_ranges);
 }
 

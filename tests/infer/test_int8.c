@@ -175,6 +175,7 @@ static void without_ranges_it_says_what_to_do(void **state)
     open_file(&f, "ref", path, (cod_upscaler_options){.precision = COD_PRECISION_F32});
     assert_false(cod_upscaler_needs_calibration(f.upscaler));
     assert_fails(COD_ERR_ARGUMENT, "int8", cod_upscaler_calibrate(f.upscaler, &picture));
+    assert_fails(COD_ERR_ARGUMENT, "int8", cod_calibrate_files(f.upscaler, &(cod_file_list){0}, false));
     close_file(&f);
     cod_image_clear(&picture);
 }
