@@ -72,8 +72,8 @@ cod_status cpu_plan_shuffled(cod_plan *plan)
     COD_TRY(cod_aligned_alloc(&state->buffer.host, state->buffer.bytes));
     *y = cod_view_dense(&state->buffer, 0, large.dtype, shape);
     convolution.attr.factor = 0;
-    const bool slopes =
-        forward && op->attr.activation == COD_ACT_PRELU; /* one a channel, perhaps, of the large image */
+    /* One a channel of the large image; a single one acts alike before the shuffle, where the convolution may do it. */
+    const bool slopes = forward && op->attr.activation == COD_ACT_PRELU && cod_shape_count(op->inputs[3].shape) > 1;
     if (slopes) {
         convolution.attr.activation = COD_ACT_NONE;
         convolution.inputs[3] = (cod_view){.buffer = NULL};

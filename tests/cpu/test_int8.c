@@ -63,6 +63,13 @@ static cod_op layer_op(const layer *l, int variant)
         op.inputs[2] = view_of(COD_F32, (cod_shape){1, 1, 1, l->out}, 0);
     if (op.attr.activation == COD_ACT_PRELU)
         op.inputs[3] = view_of(COD_F32, (cod_shape){1, 1, 1, variant & 1 ? l->out : 1}, 0);
+    if (variant % 4 == 3 && l->out % 4 == 0) { /* with its pixels shuffled */
+        op.attr.factor = 2;
+        op.outputs[0] = view_of(y_dtype, (cod_shape){l->n, 2 * h, 2 * w, l->out / 4}, 0);
+        if (op.attr.activation == COD_ACT_PRELU)
+            op.inputs[3] = view_of(COD_F32, (cod_shape){1, 1, 1, variant & 4 ? l->out / 4 : 1}, 0);
+        return op;
+    }
     op.outputs[0] = view_of(y_dtype, (cod_shape){l->n, h, w, l->out}, variant & 8 ? 16 : 0);
     return op;
 }
