@@ -19,17 +19,6 @@ static bool same_plan(const cod_group_config *a, const cod_group_config *b)
     return a->architecture == b->architecture && a->ranks == b->ranks;
 }
 
-static cod_status check_models(const cod_run_config *config)
-{
-    const size_t groups = config->group_count > 0 ? config->group_count : 1;
-    for (size_t g = 0; g < groups; g++) {
-        const cod_model_kind *kind = cod_run_config_group(config, (int)g)->kind;
-        COD_REQUIRE(kind->scale != NULL,
-                    "model.name: '%s' is not for super-resolution, which is what `train` does so far", kind->name);
-    }
-    return COD_OK;
-}
-
 /** Each group that differs by configuration once. */
 static cod_status plan_groups(const cod_run_config *config, const cod_backend *backend, cod_device *device)
 {
@@ -58,7 +47,6 @@ static cod_status plan(const cod_run_config *config)
     int threads;
     cod_device *device;
     const cod_backend *backend = cod_backend_find(config->train.backend);
-    COD_TRY(check_models(config));
     COD_TRY(cod_plan_print_map(config, &threads));
     COD_TRY(backend->open(&(cod_device_options){.threads = threads}, &device));
     printf("%s, as rank 0 has it: %s\n", backend->name, backend->describe(device));

@@ -100,7 +100,8 @@ typedef struct train_arguments {
 /** Loads the configuration on every rank; the lowest rank that fails says why. */
 static cod_status load_agreed(cod_comm *comm, const train_arguments *arguments, cod_run_config *config)
 {
-    const cod_status status = cod_run_config_load(arguments->path, arguments->overrides, arguments->count, config);
+    const cod_status status =
+        cod_run_config_load_to_train(arguments->path, arguments->overrides, arguments->count, config);
     return cod_group_agree(cod_comm_world(comm), status, NULL);
 }
 

@@ -252,8 +252,9 @@ static cod_status choose(application *apply, const cod_config_node *top, size_t 
         for (size_t i = 0, used = 0; i < count && used < sizeof known; i++)
             used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", selector->names[i]);
         cod_config_problem(apply->config, node,
-                           near ? "%s.%s: '%s' is unknown; did you mean '%s'?" : "%s.%s: '%s' is not one of: %s",
-                           selector->section, selector->key, name, near ? near : known);
+                           near ? "%s%s%s: '%s' is unknown; did you mean '%s'?" : "%s%s%s: '%s' is not one of: %s",
+                           selector->section, selector->section[0] != '\0' ? "." : "", selector->key, name,
+                           near ? near : known);
     }
     return COD_OK;
 }

@@ -125,6 +125,9 @@ void cod_config_problem(cod_config *config, const cod_config_node *node, const c
 /** Keeps a problem with the option at the dotted `key`, cited where it was set, or as a default. */
 void cod_config_problem_key(cod_config *config, const char *key, const char *fmt, ...) COD_PRINTF(3, 4);
 
+/** Whether the value at the dotted `key` is wrong in itself, so that its option still has its default. */
+bool cod_config_has_problem(const cod_config *config, const char *key);
+
 /** Problems kept so far. */
 size_t cod_config_problem_count(const cod_config *config);
 

@@ -56,6 +56,18 @@ void cod_config_problem_key(cod_config *config, const char *key, const char *fmt
     cod_config_problem(config, node, node != NULL ? "%s: %s" : "%s (not set, the default holds): %s", key, text);
 }
 
+bool cod_config_has_problem(const cod_config *config, const char *key)
+{
+    const cod_config_node *node = cod_config_find(config, key);
+    bool found = false;
+    for (size_t i = 0; i < config->complaint_count && node != NULL; i++) {
+        const cod_config_node *other = config->complaints[i].node;
+        found = found || (other != NULL && other->key == node->key && other->line == node->line &&
+                          other->column == node->column && other->override == node->override);
+    }
+    return found;
+}
+
 size_t cod_config_problem_count(const cod_config *config)
 {
     return config->complaint_count;

@@ -1,5 +1,8 @@
 #include "data/options.h"
 
+#include <stdarg.h>
+#include <stdio.h>
+
 #define FIELD(name) offsetof(cod_data_options, name)
 
 static const char *const kinds[] = {"images", "synthetic", NULL};
@@ -53,21 +56,55 @@ const cod_option_table cod_data_option_table = {
     .struct_bytes = sizeof(cod_data_options),
 };
 
+/** Where what is found goes. */
+typedef struct examination {
+    cod_data_complaint complain;
+    void *context;
+} examination;
+
+static void complain(const examination *e, const char *key, const char *fmt, ...) COD_PRINTF(3, 4);
+static void complain(const examination *e, const char *key, const char *fmt, ...)
+{
+    char text[256];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    e->complain(e->context, key, text);
+}
+
+void cod_data_options_examine(const cod_data_options *o, cod_data_complaint complaint, void *context)
+{
+    const examination e = {complaint, context};
+    if (o->kind == COD_DATA_SYNTHETIC) {
+        if (o->val_count >= o->synthetic_count)
+            complain(&e, "val_count", "%lld leaves none of the %lld generated pictures to train on",
+                     (long long)o->val_count, (long long)o->synthetic_count);
+        return;
+    }
+    const size_t folders = o->path.count;
+    if (folders == 0)
+        complain(&e, "path", "name at least one folder of pictures, or set kind: synthetic");
+    if (o->weights.count != 0 && o->weights.count != folders)
+        complain(&e, "weights", "%zu given for %zu folders in path", o->weights.count, folders);
+    if (o->low_path.count != 0 && o->low_path.count != folders)
+        complain(&e, "low_path", "%zu given for %zu folders in path", o->low_path.count, folders);
+    if (o->val_low_path.count != 0 && o->val_low_path.count != o->val_path.count)
+        complain(&e, "val_low_path", "%zu given for %zu folders in val_path", o->val_low_path.count, o->val_path.count);
+    if (o->val_path.count > 0 && o->val_count > 0)
+        complain(&e, "val_count", "val_path already says what to validate on");
+}
+
+static void keep_first(void *context, const char *key, const char *text)
+{
+    cod_status *status = context;
+    if (*status == COD_OK)
+        *status = cod_fail(COD_ERR_ARGUMENT, "%s: %s", key, text);
+}
+
 cod_status cod_data_options_check(const cod_data_options *o)
 {
-    if (o->kind == COD_DATA_SYNTHETIC) {
-        COD_REQUIRE(o->val_count < o->synthetic_count,
-                    "val_count: %lld leaves none of the %lld generated pictures to train on", (long long)o->val_count,
-                    (long long)o->synthetic_count);
-        return COD_OK;
-    }
-    COD_REQUIRE(o->path.count > 0, "path: name at least one folder of pictures, or set kind: synthetic");
-    COD_REQUIRE(o->weights.count == 0 || o->weights.count == o->path.count,
-                "weights: %zu given for %zu folders in path", o->weights.count, o->path.count);
-    COD_REQUIRE(o->low_path.count == 0 || o->low_path.count == o->path.count,
-                "low_path: %zu given for %zu folders in path", o->low_path.count, o->path.count);
-    COD_REQUIRE(o->val_low_path.count == 0 || o->val_low_path.count == o->val_path.count,
-                "val_low_path: %zu given for %zu folders in val_path", o->val_low_path.count, o->val_path.count);
-    COD_REQUIRE(o->val_path.count == 0 || o->val_count == 0, "val_count: val_path already says what to validate on");
-    return COD_OK;
+    cod_status status = COD_OK;
+    cod_data_options_examine(o, keep_first, &status);
+    return status;
 }

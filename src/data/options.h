@@ -26,7 +26,13 @@ typedef struct cod_data_options {
 
 extern const cod_option_table cod_data_option_table;
 
-/** Checks what concerns several options at once, such as one weight per path. The message begins with the key at fault. */
+/** Told of an option at fault, such as "weights", and what is wrong with it. */
+typedef void (*cod_data_complaint)(void *context, const char *key, const char *text);
+
+/** Looks at what concerns several options at once, such as one weight per path, and tells all that is wrong. */
+void cod_data_options_examine(const cod_data_options *options, cod_data_complaint complaint, void *context);
+
+/** The same, as a failure with the first of it: "KEY: TEXT". */
 COD_MUST_CHECK cod_status cod_data_options_check(const cod_data_options *options);
 
 #endif

@@ -1,5 +1,6 @@
 #include "train/config.h"
 
+#include "train/config_internal.h"
 #include "train/strategy.h"
 
 #include <stdio.h>
@@ -106,7 +107,7 @@ static cod_status read_group(cod_run_config *run, const cod_config_node *item, c
     }
     for (const cod_config_node *key = item->first; key != NULL; key = key->next) {
         if (strcmp(key->key, "model") == 0)
-            COD_TRY(read_group_model(run, key, group));
+            COD_TRY(run->whole.kind != NULL ? read_group_model(run, key, group) : COD_OK); /* a variation of nothing */
         else if (strcmp(key->key, "ranks") != 0)
             cod_config_problem(config, key, "unknown key '%s' in a group; a group has: ranks, model", key->key);
         else if (!parse_count(key, &group->ranks))
@@ -123,7 +124,7 @@ static cod_status read_groups(cod_run_config *run)
     const bool list = node != NULL && node->kind == COD_CONFIG_LIST;
     int count = list ? (int)node->count : atoi(run->cluster.groups);
     run->whole.ranks = (int)run->cluster.ranks_per_group;
-    if (run->cluster.by_node || run->whole.kind == NULL)
+    if (run->cluster.by_node)
         return COD_OK;
     if (node != NULL && !list && !parse_count(node, &count))
         cod_config_problem(config, node, "groups must be a number from 1 to %d or a list of {ranks, model}",
@@ -145,79 +146,7 @@ static cod_status read_groups(cod_run_config *run)
     return COD_OK;
 }
 
-static void check_strategy(cod_run_config *run)
-{
-    const char *names[64];
-    size_t count = 0;
-    for (; count < 64 && cod_strategy_at(count) != NULL; count++)
-        names[count] = cod_strategy_at(count)->name;
-    run->strategy = cod_strategy_find(run->train.strategy);
-    if (run->strategy != NULL) {
-        if (run->strategy->check != NULL)
-            run->strategy->check(run);
-        return;
-    }
-    const char *near = cod_suggest(run->train.strategy, names, count);
-    char list[512] = "";
-    for (size_t i = 0; i < count; i++)
-        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "", names[i]);
-    cod_config_problem_key(run->config, "train.strategy", "there is no strategy '%s'; %s%s%s strategies are: %s",
-                           run->train.strategy, near ? "did you mean '" : "", near ? near : "", near ? "'?" : "", list);
-}
-
-static void check_backend(cod_run_config *run)
-{
-    if (cod_backend_find(run->train.backend) != NULL)
-        return;
-    char list[256] = "";
-    for (size_t i = 0; cod_backend_name_at(i) != NULL; i++)
-        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "", cod_backend_name_at(i));
-    cod_config_problem_key(run->config, "train.backend", "there is no backend '%s' in this build; backends are: %s",
-                           run->train.backend, list);
-}
-
-static int scale_of(const cod_group_config *group)
-{
-    return group->kind->scale != NULL ? group->kind->scale(group->architecture) : 1;
-}
-
-/** Of the run or of one group: where it starts, and that groups can teach each other at all. */
-static void check_model(cod_run_config *run, const cod_group_config *group)
-{
-    const char *init = group->model.init;
-    if (strcmp(init, "shared") != 0 && strcmp(init, "own") != 0 && strstr(init, ".safetensors") == NULL)
-        cod_config_problem_key(run->config, "model.init", "'%s' is not `shared`, `own` or a .safetensors file", init);
-    if (scale_of(group) != scale_of(&run->whole))
-        cod_config_problem_key(run->config, "cluster.groups",
-                               "a group's model upscales by %d, the run's by %d: groups must agree on the task",
-                               scale_of(group), scale_of(&run->whole));
-}
-
-/** What concerns several options, or needs more than a table. */
-static void check_together(cod_run_config *run)
-{
-    cod_config *config = run->config;
-    check_strategy(run);
-    check_backend(run);
-    if (cod_duration_parse(run->train.max_time, &run->max_time_s) != COD_OK)
-        cod_config_problem_key(config, "train.max_time", "%s", cod_error_message());
-    if (cod_data_options_check(&run->data) != COD_OK)
-        cod_config_problem_key(config, "data.path", "%s", cod_error_message());
-    if (run->root.name[0] == '\0' || strchr(run->root.name, '/') != NULL || strcmp(run->root.name, "..") == 0 ||
-        strcmp(run->root.name, ".") == 0)
-        cod_config_problem_key(config, "name", "'%s' cannot be a folder's name", run->root.name);
-    if (run->train.warmup >= run->train.steps)
-        cod_config_problem_key(config, "train.warmup", "%lld steps of warm-up leave nothing of %lld steps",
-                               (long long)run->train.warmup, (long long)run->train.steps);
-    if (run->train.nesterov && run->train.momentum == 0)
-        cod_config_problem_key(config, "train.nesterov", "Nesterov's variant needs train.momentum above 0");
-    check_model(run, &run->whole);
-    for (size_t i = 0; i < run->group_count; i++)
-        if (run->groups[i].architecture != run->whole.architecture)
-            check_model(run, &run->groups[i]);
-}
-
-cod_status cod_run_config_load(const char *path, const char *const *overrides, size_t count, cod_run_config *out)
+static cod_status load(const char *path, const char *const *overrides, size_t count, bool to_train, cod_run_config *out)
 {
     *out = (cod_run_config){0};
     run_schema schema;
@@ -227,15 +156,25 @@ cod_status cod_run_config_load(const char *path, const char *const *overrides, s
     make_schema(&schema, out, &place);
     COD_TRY_GOTO(status, fail, cod_config_apply(out->config, &schema.schema));
     COD_TRY_GOTO(status, fail, read_groups(out));
-    if (cod_config_problem_count(out->config) == 0)
-        check_together(out);
-    else
-        check_strategy(out);
+    config_check_together(out);
+    if (to_train)
+        config_check_files(out);
     COD_TRY_GOTO(status, fail, cod_config_check(out->config));
     return COD_OK;
 fail:
     cod_run_config_clear(out);
     return status;
+}
+
+cod_status cod_run_config_load(const char *path, const char *const *overrides, size_t count, cod_run_config *out)
+{
+    return load(path, overrides, count, false, out);
+}
+
+cod_status cod_run_config_load_to_train(const char *path, const char *const *overrides, size_t count,
+                                        cod_run_config *out)
+{
+    return load(path, overrides, count, true, out);
 }
 
 void cod_run_config_clear(cod_run_config *run)

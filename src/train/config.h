@@ -46,6 +46,10 @@ typedef struct cod_run_config {
  */
 COD_MUST_CHECK cod_status cod_run_config_load(const char *path, const char *const *overrides, size_t count,
                                               cod_run_config *out);
+
+/** The same, and what it names must be there: pictures, initial weights, a checkpoint where one is asked for. */
+COD_MUST_CHECK cod_status cod_run_config_load_to_train(const char *path, const char *const *overrides, size_t count,
+                                                       cod_run_config *out);
 void cod_run_config_clear(cod_run_config *run);
 
 /** Ranks that the configuration asks for; 0 = as many as there are (one group a node). */

@@ -128,8 +128,6 @@ static cod_status build_graph(trainer *t)
     static const cod_loss_kind losses[] = {COD_LOSS_L1, COD_LOSS_MSE, COD_LOSS_CHARBONNIER};
     const cod_group_config *group = cod_run_config_group(t->config, cod_group_index(t->group));
     COD_TRY(cod_model_build(group->kind, group->architecture, model));
-    COD_REQUIRE(model->kind->scale != NULL, "model '%s' is not for super-resolution, which is what `train` does so far",
-                model->kind->name);
     context->loss_factor = 1.0f / (float)t->config->train.accumulate;
     context->target = cod_graph_input_like(model->graph, "target", model->output);
     context->task_loss =

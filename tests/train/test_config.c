@@ -112,7 +112,15 @@ static void a_group_may_have_a_model_of_its_own(void **state)
     assert_ptr_equal(cod_run_config_group(&config, 1), &config.whole);
     cod_run_config_clear(&config);
     refuse("cluster: {groups: [{}, {model: {chanels: 8}}]}\n", NULL, "did you mean 'channels'?");
-    refuse("model: {scale: 4}\ncluster: {groups: [{}, {model: {scale: 2}}]}\n", NULL, "must agree on the task");
+    refuse("model: {scale: 4}\ncluster: {groups: [{}, {model: {scale: 2}}]}\n", NULL,
+           "run.yaml:2:24: this group's model upscales by 2, the run's by 4");
+    refuse("cluster: {groups: [{}, {model: {name: srresnett}}]}\n", NULL,
+           "run.yaml:1:33: name: 'srresnett' is unknown");
+    refuse("cluster: {groups: [{}, {model: {name: mlp}}]}\n", NULL, "run.yaml:1:33: cluster.groups.1.model.name");
+    refuse("cluster: {groups: [{}, {model: {init: b}}]}\n", NULL,
+           "run.yaml:1:33: cluster.groups.1.model.init: 'b' is not");
+    /* The number of ranks is looked at though the run's model is unknown. */
+    refuse("model: {name: srresnett}\ncluster: {groups: [{ranks: 0, model: {blocks: 2}}]}\n", NULL, "ranks must be");
 }
 
 static void unknown_keys_and_ranges_are_refused(void **state)
@@ -153,6 +161,7 @@ static void contradictions_are_refused(void **state)
     for (size_t i = 0; i < 4; i++)
         refuse("", names[i], "cannot be a folder's name");
     refuse("data: {synthetic_count: 4, val_count: 4}", NULL, "leaves none");
+    refuse("model: {name: mlp}", NULL, "run.yaml:1:9: model.name: model 'mlp' is not for super-resolution");
 }
 
 static void all_problems_come_in_one_message(void **state)
@@ -162,6 +171,48 @@ static void all_problems_come_in_one_message(void **state)
     cod_test_assert_contains(cod_error_message(), "'stepz'");
     cod_test_assert_contains(cod_error_message(), "'evry'");
     cod_test_assert_contains(cod_error_message(), "'rank'");
+    /* What concerns several options is looked at although single ones are wrong, … */
+    refuse("train: {stepz: 1, steps: 10, warmup: 10, max_time: soon, nesterov: true, momentum: 0}\n"
+           "data: {path: [a, b], weights: [1, 2, 3], low_path: [c], val_path: [d], val_count: 3}\n"
+           "model: {init: weights.bin}\nname: a/b\n",
+           "data.kind=images", "9 problems");
+    static const char *const words[] = {"run.yaml:1:9: unknown key 'stepz'",
+                                        "run.yaml:1:30: train.warmup: 10 steps",
+                                        "train.max_time: 'soon'",
+                                        "train.nesterov:",
+                                        "run.yaml:2:22: data.weights: 3 given for 2",
+                                        "data.low_path: 1 given for 2",
+                                        "data.val_count: val_path already",
+                                        "run.yaml:3:9: model.init: 'weights.bin'",
+                                        "run.yaml:4:1: name: 'a/b'"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        cod_test_assert_contains(cod_error_message(), words[i]);
+    /* … but not held against the default of one that is wrong. */
+    refuse("train: {steps: 0, warmup: 1000000}", NULL, "run.yaml:1:9: train.steps");
+    assert_null(strstr(cod_error_message(), "problems"));
+}
+
+/** What training needs is looked for before anything is created, and only by who is about to train. */
+static void absent_files_are_refused_before_training(void **state)
+{
+    (void)state;
+    static const char text[] = "data: {kind: images, path: [absent, .], val_path: [gone]}\n"
+                               "model: {init: nosuch.safetensors}\n"
+                               "cluster: {groups: [{model: {init: noother.safetensors}}, {ranks: 2}]}\n";
+    const char *const overrides[] = {"train.strategy=allreduce", "train.backend=ref", "checkpoint.resume=must"};
+    cod_run_config config;
+    assert_ok(cod_file_write(cod_test_at("run.yaml"), text, strlen(text)));
+    assert_ok(cod_run_config_load(cod_test_at("run.yaml"), overrides, 3, &config));
+    cod_run_config_clear(&config);
+    assert_fails(COD_ERR_ARGUMENT, "5 problems",
+                 cod_run_config_load_to_train(cod_test_at("run.yaml"), overrides, 3, &config));
+    static const char *const words[] = {"run.yaml:1:22: data.path: there is no 'absent'",
+                                        "data.val_path: there is no 'gone'",
+                                        "run.yaml:2:9: model.init: there is no 'nosuch.safetensors'",
+                                        "run.yaml:3:29: cluster.groups.0.model.init: there is no 'noother.safetensors'",
+                                        "checkpoint.resume: there is no checkpoint to resume from in 'runs/"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        cod_test_assert_contains(cod_error_message(), words[i]);
 }
 
 /** What config.yaml says loads again and says the same. */
@@ -257,6 +308,7 @@ int main(void)
         cmocka_unit_test(unknown_keys_and_ranges_are_refused),
         cmocka_unit_test(contradictions_are_refused),
         cmocka_unit_test(all_problems_come_in_one_message),
+        cmocka_unit_test(absent_files_are_refused_before_training),
         cmocka_unit_test(the_resolved_configuration_loads_again),
         cmocka_unit_test(configurations_are_compared_by_what_bears_on_the_result),
         cmocka_unit_test(times_are_read),

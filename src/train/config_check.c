@@ -1,0 +1,160 @@
+#include "train/config_internal.h"
+
+#include "io/file.h"
+#include "train/checkpoint.h"
+#include "train/strategy.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void check_strategy(cod_run_config *run)
+{
+    const char *names[64];
+    size_t count = 0;
+    for (; count < 64 && cod_strategy_at(count) != NULL; count++)
+        names[count] = cod_strategy_at(count)->name;
+    run->strategy = cod_strategy_find(run->train.strategy);
+    if (run->strategy != NULL) {
+        if (run->strategy->check != NULL)
+            run->strategy->check(run);
+        return;
+    }
+    const char *near = cod_suggest(run->train.strategy, names, count);
+    char list[512] = "";
+    for (size_t i = 0; i < count; i++)
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "", names[i]);
+    cod_config_problem_key(run->config, "train.strategy", "there is no strategy '%s'; %s%s%s strategies are: %s",
+                           run->train.strategy, near ? "did you mean '" : "", near ? near : "", near ? "'?" : "", list);
+}
+
+static void check_backend(cod_run_config *run)
+{
+    if (cod_backend_find(run->train.backend) != NULL)
+        return;
+    char list[256] = "";
+    for (size_t i = 0; cod_backend_name_at(i) != NULL; i++)
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "", cod_backend_name_at(i));
+    cod_config_problem_key(run->config, "train.backend", "there is no backend '%s' in this build; backends are: %s",
+                           run->train.backend, list);
+}
+
+static void check_train(cod_run_config *run)
+{
+    cod_config *config = run->config;
+    const cod_train_options *train = &run->train;
+    if (cod_duration_parse(train->max_time, &run->max_time_s) != COD_OK)
+        cod_config_problem_key(config, "train.max_time", "%s", cod_error_message());
+    if (train->warmup >= train->steps && !cod_config_has_problem(config, "train.warmup") &&
+        !cod_config_has_problem(config, "train.steps"))
+        cod_config_problem_key(config, "train.warmup", "%lld steps of warm-up leave nothing of %lld steps",
+                               (long long)train->warmup, (long long)train->steps);
+    if (train->nesterov && train->momentum == 0)
+        cod_config_problem_key(config, "train.nesterov", "Nesterov's variant needs train.momentum above 0");
+}
+
+static void add_data_problem(void *context, const char *key, const char *text)
+{
+    cod_run_config *run = context;
+    char full[64];
+    snprintf(full, sizeof full, "data.%s", key);
+    if (!cod_config_has_problem(run->config, full))
+        cod_config_problem_key(run->config, full, "%s", text);
+}
+
+static bool is_init_file(const char *init)
+{
+    return strstr(init, ".safetensors") != NULL;
+}
+
+/** Of the run (`index` -1) or one group: where it starts, what it is for, and that groups can teach each other at all. */
+static void check_model(cod_run_config *run, const cod_group_config *group, int index)
+{
+    cod_config *config = run->config;
+    const char *init = group->model.init;
+    char place[64] = "", key[80];
+    if (index >= 0)
+        snprintf(place, sizeof place, "cluster.groups.%d.", index);
+    if (strcmp(init, "shared") != 0 && strcmp(init, "own") != 0 && !is_init_file(init)) {
+        snprintf(key, sizeof key, "%smodel.init", place);
+        cod_config_problem_key(config, key, "'%s' is not `shared`, `own` or a .safetensors file", init);
+    }
+    if (group->kind->scale == NULL) {
+        snprintf(key, sizeof key, "%smodel.name", place);
+        cod_config_problem_key(config, key, "model '%s' is not for super-resolution, which is what `train` does so far",
+                               group->kind->name);
+    } else if (index >= 0 && run->whole.kind->scale != NULL) {
+        const int own = group->kind->scale(group->architecture), all = run->whole.kind->scale(run->whole.architecture);
+        snprintf(key, sizeof key, "cluster.groups.%d", index);
+        if (own != all)
+            cod_config_problem(config, cod_config_find(config, key),
+                               "this group's model upscales by %d, the run's by %d: groups must agree on the task", own,
+                               all);
+    }
+}
+
+static void check_models(cod_run_config *run)
+{
+    if (run->whole.kind == NULL)
+        return;
+    check_model(run, &run->whole, -1);
+    for (size_t i = 0; i < run->group_count; i++)
+        if (run->groups[i].architecture != run->whole.architecture)
+            check_model(run, &run->groups[i], (int)i);
+}
+
+void config_check_together(cod_run_config *run)
+{
+    const char *name = run->root.name;
+    check_strategy(run);
+    check_backend(run);
+    check_train(run);
+    if (!cod_config_has_problem(run->config, "data.kind"))
+        cod_data_options_examine(&run->data, add_data_problem, run);
+    if (name[0] == '\0' || strchr(name, '/') != NULL || strcmp(name, "..") == 0 || strcmp(name, ".") == 0)
+        cod_config_problem_key(run->config, "name", "'%s' cannot be a folder's name", name);
+    check_models(run);
+}
+
+static void check_paths(cod_run_config *run, const char *key, const cod_string_list *paths)
+{
+    for (size_t i = 0; i < paths->count; i++)
+        if (!cod_file_exists(paths->items[i]))
+            cod_config_problem_key(run->config, key, "there is no '%s'", paths->items[i]);
+}
+
+static void check_init_file(cod_run_config *run, const cod_group_config *group, const char *key)
+{
+    if (is_init_file(group->model.init) && !cod_file_exists(group->model.init))
+        cod_config_problem_key(run->config, key, "there is no '%s'", group->model.init);
+}
+
+static void check_resume(cod_run_config *run)
+{
+    cod_arena arena = {0};
+    cod_int_list steps = {0};
+    const char *checkpoints = cod_path_join(cod_config_arena(run->config), cod_run_config_folder(run), "checkpoints");
+    if (run->checkpoint.resume == COD_RESUME_MUST && checkpoints != NULL &&
+        (cod_checkpoint_list(checkpoints, NULL, 0, &arena, &steps) != COD_OK || steps.count == 0))
+        cod_config_problem_key(run->config, "checkpoint.resume", "there is no checkpoint to resume from in '%s'",
+                               checkpoints);
+    cod_arena_clear(&arena);
+}
+
+void config_check_files(cod_run_config *run)
+{
+    const cod_data_options *data = &run->data;
+    if (data->kind == COD_DATA_IMAGES) {
+        check_paths(run, "data.path", &data->path);
+        check_paths(run, "data.low_path", &data->low_path);
+        check_paths(run, "data.val_path", &data->val_path);
+        check_paths(run, "data.val_low_path", &data->val_low_path);
+    }
+    check_init_file(run, &run->whole, "model.init");
+    for (size_t i = 0; i < run->group_count; i++) {
+        char key[64];
+        snprintf(key, sizeof key, "cluster.groups.%zu.model.init", i);
+        if (cod_config_find(run->config, key) != NULL)
+            check_init_file(run, &run->groups[i], key);
+    }
+    check_resume(run);
+}
