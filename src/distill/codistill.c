@@ -6,6 +6,7 @@
 #include "core/trace.h"
 #include "distill/exchange.h"
 #include "distill/merge.h"
+#include "distill/replay.h"
 #include "distill/teacher.h"
 #include "train/group_average.h"
 
@@ -143,13 +144,23 @@ static cod_status make_peers(codistill *c, cod_train_context *context, const cod
     return make_merger(c, context, models);
 }
 
+static cod_status start_replay(codistill *c, cod_train_context *context)
+{
+    cod_exchange_event *events = NULL;
+    size_t count = 0;
+    COD_TRY(cod_replay_read(exchange_options.replay, cod_group_index(context->group), &events, &count));
+    const cod_status status = cod_exchange_replay(c->exchange, events, count);
+    free(events);
+    return status;
+}
+
 static cod_status start(cod_strategy *strategy, cod_train_context *context)
 {
     codistill *c = (codistill *)strategy;
     const cod_root_options *root = &context->config->root;
     cod_exchange_options exchange = exchange_options;
     exchange.deterministic = exchange.deterministic || context->config->train.deterministic;
-    context->in_step = exchange.deterministic;
+    context->in_step = exchange.deterministic; /* a repeated run's groups may be far apart */
     cod_exchange_model *models = calloc((size_t)cod_group_count(context->group), sizeof *models);
     COD_REQUIRE_MEMORY(models);
     cod_group *world = cod_comm_world(context->comm);
@@ -159,6 +170,8 @@ static cod_status start(cod_strategy *strategy, cod_train_context *context)
         status = cod_exchange_create(context->comm, context->group, &exchange, models, run, &c->exchange);
     if (status == COD_OK)
         status = cod_group_agree(world, make_peers(c, context, models), NULL);
+    if (status == COD_OK && exchange.replay[0] != '\0')
+        status = cod_group_agree(world, start_replay(c, context), NULL);
     free(models);
     return status;
 }
@@ -284,7 +297,12 @@ static cod_status publish(codistill *c, cod_train_context *context, int64_t done
     const float *state = weights->layout.state > 0 ? c->snapshot + weights->layout.trainable : NULL;
     COD_TRY(cod_exchange_publish(c->exchange, c->snapshot, state, done));
     c->stats.publications++;
-    return COD_OK;
+    const cod_train_event event = {.kind = "publish",
+                                   .peer = cod_group_index(context->group),
+                                   .version = (uint64_t)(done / exchange_options.period),
+                                   .peer_step = done,
+                                   .alpha = NAN};
+    return cod_train_tell(context, &event);
 }
 
 /** Counts versions that one's own were never beside: groups that far apart only distil. */
@@ -426,6 +444,8 @@ static cod_status load(cod_strategy *strategy, cod_train_context *context, const
     const cod_exchange_array *arrays;
     size_t count;
     (void)context;
+    if (exchange_options.replay[0] != '\0')
+        return cod_fail(COD_ERR_UNSUPPORTED, "exchange.replay repeats a run from its beginning; it cannot be resumed");
     COD_TRY(cod_exchange_state(c->exchange, &arrays, &count));
     for (size_t i = 0; i < count; i++)
         COD_TRY(cod_checkpoint_read(file, arrays[i].name, arrays[i].data, arrays[i].bytes));
@@ -517,6 +537,9 @@ static void check(const cod_run_config *run)
     if ((e->deterministic || run->train.deterministic) && e->lag_steps >= e->period)
         cod_config_problem_key(run->config, "exchange.lag_steps", "%lld steps are not below exchange.period, %lld",
                                (long long)e->lag_steps, (long long)e->period);
+    if (e->replay[0] != '\0' && (e->deterministic || run->train.deterministic))
+        cod_config_problem_key(run->config, "exchange.replay",
+                               "a deterministic run repeats itself; a record is for asynchronous ones");
     bool own = strcmp(run->whole.model.init, "own") == 0;
     for (size_t i = 0; i < run->group_count; i++)
         own = own || strcmp(run->groups[i].model.init, "own") == 0;

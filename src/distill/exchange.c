@@ -130,6 +130,7 @@ cod_status cod_exchange_destroy(cod_exchange *e)
     cod_codec_clear(&e->encoder);
     cod_codec_clear(&e->mirror);
     cod_codec_clear(&e->decoder);
+    free(e->events);
     free(e->peers);
     free(e->models);
     free(e->arrays);
@@ -315,25 +316,82 @@ static cod_status look_for_news(cod_exchange *e)
     return COD_OK;
 }
 
-/** Deterministic: takes this period's version of every peer, waiting for it. */
-static cod_status take_all(cod_exchange *e, int64_t step)
+/** Deterministic, replay: takes one version of a peer, waiting for it. `step`: of the agreement that it stands for. */
+static cod_status take(cod_exchange *e, held_peer *peer, uint64_t version, int64_t step)
 {
     const double begin = cod_clock_s();
+    COD_TRY(start_pull(e, peer, version, step));
+    while (!e->done) {
+        COD_TRY(move_pull(e, UINT64_MAX));
+        if (e->lost || cod_clock_s() - begin > exchange_patience_s(e))
+            return cod_fail(COD_ERR_PEER, "version %llu of group %d, for which this group waits, %s",
+                            (unsigned long long)version, peer->group, e->lost ? "was lost" : "did not come in time");
+        sched_yield();
+    }
+    COD_TRY(start_gather(e, step));
+    COD_TRY(cod_request_wait(&e->gathering, exchange_patience_s(e)));
+    take_over(e, step);
+    return COD_OK;
+}
+
+/** Deterministic: takes this period's version of every peer. */
+static cod_status take_all(cod_exchange *e, int64_t step)
+{
     for (int i = 0; i < e->peer_count; i++) {
-        held_peer *peer = &e->peers[i];
-        COD_TRY(start_pull(e, peer, e->version, step));
-        while (!e->done) {
-            COD_TRY(move_pull(e, UINT64_MAX));
-            if (e->lost || cod_clock_s() - begin > e->options.pull_timeout_s)
-                return cod_fail(COD_ERR_PEER, "deterministic exchange: version %llu of group %d %s",
-                                (unsigned long long)e->version, peer->group,
-                                e->lost ? "was lost" : "did not come in time");
-            sched_yield();
+        COD_TRY(take(e, &e->peers[i], e->version, step));
+        COD_TRY(e->transport->ops->acknowledge(e->transport, (uint32_t)e->peers[i].group, e->version));
+    }
+    return COD_OK;
+}
+
+/* Replaying: a reader acknowledges what comes before the version that it needs next, and the publisher waits for that. */
+
+static cod_status acknowledge_until_next(cod_exchange *e, int group)
+{
+    uint64_t version = UINT64_MAX / 2; /* none any more */
+    for (size_t i = e->next_event; i < e->event_count; i++) {
+        if (e->events[i].group == group) {
+            version = e->events[i].version - 1;
+            break;
         }
-        COD_TRY(start_gather(e, step));
-        COD_TRY(cod_request_wait(&e->gathering, e->options.pull_timeout_s));
-        take_over(e, step);
-        COD_TRY(e->transport->ops->acknowledge(e->transport, (uint32_t)peer->group, e->version));
+    }
+    return e->transport->ops->acknowledge(e->transport, (uint32_t)group, version);
+}
+
+cod_status cod_exchange_replay(cod_exchange *e, const cod_exchange_event *events, size_t count)
+{
+    e->events = malloc((count + 1) * sizeof *events);
+    COD_REQUIRE_MEMORY(e->events);
+    memcpy(e->events, events, count * sizeof *events);
+    e->event_count = count;
+    for (int i = 0; i < e->peer_count; i++)
+        COD_TRY(acknowledge_until_next(e, e->peers[i].group));
+    return COD_OK;
+}
+
+bool exchange_replays_publication(const cod_exchange *e, int64_t step)
+{
+    for (size_t i = e->next_event; i < e->event_count && e->events[i].step <= step; i++)
+        if (e->events[i].group < 0 && e->events[i].step == step)
+            return true;
+    return false;
+}
+
+/** What the repeated run took over after this step. */
+static cod_status replay_step(cod_exchange *e, int64_t step)
+{
+    while (e->next_event < e->event_count && e->events[e->next_event].step <= step) {
+        const cod_exchange_event event = e->events[e->next_event++];
+        held_peer *peer = NULL;
+        for (int i = 0; i < e->peer_count; i++)
+            peer = e->peers[i].group == event.group ? &e->peers[i] : peer;
+        if (event.group < 0)
+            continue;
+        COD_REQUIRE(peer != NULL && event.step == step && event.version > peer->version,
+                    "the record of step %lld, group %d, version %llu is not of this configuration",
+                    (long long)event.step, event.group, (unsigned long long)event.version);
+        COD_TRY(take(e, peer, event.version, step - 1));
+        COD_TRY(acknowledge_until_next(e, event.group));
     }
     return COD_OK;
 }
@@ -371,7 +429,7 @@ cod_status cod_exchange_advance(cod_exchange *e, int64_t step)
     } else {
         e->counters.skipped += exchange_is_publication_step(e, step) && e->publish_step != step;
         COD_TRY(exchange_encode_some(e, chunks_a_step(e, e->total)));
-        COD_TRY(move_phase(e));
+        COD_TRY(e->events != NULL ? replay_step(e, step) : move_phase(e));
     }
     e->counters.seconds += cod_clock_s() - begin;
     return COD_OK;
@@ -380,7 +438,7 @@ cod_status cod_exchange_advance(cod_exchange *e, int64_t step)
 void cod_exchange_flags_out(const cod_exchange *e, double out[COD_EXCHANGE_FLAGS])
 {
     memset(out, 0, COD_EXCHANGE_FLAGS * sizeof *out);
-    if (e->options.deterministic)
+    if (exchange_waits(e))
         return;
     if (e->rank == 0) {
         out[FLAG_INTERVAL] = 1e3 * (cod_clock_s() - e->published_s) >= e->options.min_interval_ms;
@@ -393,7 +451,7 @@ void cod_exchange_flags_out(const cod_exchange *e, double out[COD_EXCHANGE_FLAGS
 
 cod_status cod_exchange_flags_in(cod_exchange *e, int64_t step, const double in[COD_EXCHANGE_FLAGS])
 {
-    if (e->options.deterministic)
+    if (exchange_waits(e))
         return COD_OK;
     /* Flags that were sent before the present phase began speak of the one before. */
     const bool current = step - AGREEMENT_DELAY >= e->phase_since;

@@ -56,7 +56,8 @@ typedef struct cod_exchange_options {
     int64_t lag_steps;
     int merge; /**< cod_exchange_merge_kind */
     double merge_alpha;
-    int peers; /**< cod_exchange_peers */
+    int peers;          /**< cod_exchange_peers */
+    const char *replay; /**< folder of a run whose exchange is repeated; "" = none. Read by the strategy */
     int transport;
 } cod_exchange_options;
 
@@ -120,6 +121,22 @@ COD_MUST_CHECK cod_status cod_exchange_create(cod_comm *comm, cod_group *group, 
 
 /** Collective on all ranks, bounded by the teardown timeout; peers may read until then. Taken; NULL does nothing. */
 COD_MUST_CHECK cod_status cod_exchange_destroy(cod_exchange *exchange);
+
+/** Something that an asynchronous exchange did after a step. */
+typedef struct cod_exchange_event {
+    int64_t step;
+    int group; /**< the peer whose version was taken over; -1 = the own group published */
+    uint64_t version;
+} cod_exchange_event;
+
+/**
+ * Repeats what an earlier run of the same configuration did, whenever it happened: publishes after these steps only, and after
+ * these steps takes over exactly these versions, waiting for them. All ranks, before the first step; the run must be replayed from
+ * its beginning.
+ *
+ * @param events  in the order of their steps, the same on all ranks of the group; copied
+ */
+COD_MUST_CHECK cod_status cod_exchange_replay(cod_exchange *exchange, const cod_exchange_event *events, size_t count);
 
 /** Whether step `step` is one after which to publish; the same on every rank of the group. */
 bool cod_exchange_publish_due(const cod_exchange *exchange, int64_t step);

@@ -63,6 +63,10 @@ struct cod_exchange {
     int proposed;
     uint64_t proposed_version;
 
+    /* Replaying. */
+    cod_exchange_event *events; /**< NULL = not */
+    size_t event_count, next_event;
+
     cod_exchange_counters counters;
     cod_exchange_array *arrays;
     size_t array_count;
@@ -75,6 +79,19 @@ uint64_t exchange_slot_bytes(const cod_codec_options *codec, const cod_exchange_
 /** Part `shard` of `shards` of a checkpoint. */
 cod_codec_range exchange_shard_range(const cod_exchange_model *model, int shard, int shards);
 cod_codec_key exchange_key(const cod_exchange *e, int group, uint64_t version);
+
+/** Whether groups wait for each other: deterministic, or repeating a run. */
+static inline bool exchange_waits(const cod_exchange *e)
+{
+    return e->options.deterministic || e->events != NULL;
+}
+/** How long they wait: a run that is repeated may have had groups minutes apart. */
+static inline double exchange_patience_s(const cod_exchange *e)
+{
+    return e->options.pull_timeout_s * (e->events != NULL ? 60 : 1);
+}
+/** Whether the run that is repeated published after this step. */
+bool exchange_replays_publication(const cod_exchange *e, int64_t step);
 
 /** Whether a publication is due after this step, were there no minimum interval. */
 bool exchange_is_publication_step(const cod_exchange *e, int64_t step);

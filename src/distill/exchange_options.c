@@ -37,6 +37,8 @@ static const cod_option options[] = {
      "strength of the merge; 0 = from the delay: 1, 0.5, 0.31 for 0, 1, 2 publications"},
     {"peers", COD_OPTION_CHOICE, FIELD(peers), "all", 0, 0, peers,
      "whom a group reads: all others, or the next one in a ring"},
+    {"replay", COD_OPTION_STRING, FIELD(replay), "", 0, 0, NULL,
+     "folder of a run whose exchange is repeated, step by step, with its config.yaml under another name"},
     {"transport", COD_OPTION_CHOICE, FIELD(transport), "rma", 0, 0, transports,
      "how checkpoints travel: rma, one-sided MPI gets"},
 };

@@ -13,6 +13,8 @@ bool exchange_is_publication_step(const cod_exchange *e, int64_t step)
 
 bool cod_exchange_publish_due(const cod_exchange *e, int64_t step)
 {
+    if (e->events != NULL)
+        return exchange_replays_publication(e, step);
     return exchange_is_publication_step(e, step) && (e->options.deterministic || e->interval_passed);
 }
 
@@ -59,26 +61,24 @@ cod_status exchange_encode_some(cod_exchange *e, uint64_t chunks)
     return COD_OK;
 }
 
-/** Deterministic: waits until those who read this rank have taken what the next slot holds. */
+/** Deterministic, replay: waits until those who read this rank have taken what the next slot holds. */
 static cod_status wait_for_readers(cod_exchange *e)
 {
     const int groups = cod_group_count(e->group), mine = cod_group_index(e->group);
-    const uint64_t slots = (uint64_t)e->options.slots;
+    const uint64_t oldest = e->transport->ops->oldest(e->transport);
     const double begin = cod_clock_s();
-    if (e->version <= slots)
-        return COD_OK;
     for (int i = 1; i < groups; i++) {
         const int reader = (mine + groups - i) % groups;
         uint64_t taken = 0;
         if (e->options.peers == COD_PEERS_RING && i > 1)
             break;
-        while (taken + slots < e->version) {
+        while (taken < oldest) {
             COD_TRY(e->transport->ops->acknowledged(e->transport, cod_group_world_rank(e->group, reader, 0),
                                                     (uint32_t)mine, &taken));
-            if (cod_clock_s() - begin > e->options.pull_timeout_s)
+            if (cod_clock_s() - begin > exchange_patience_s(e))
                 return cod_fail(COD_ERR_PEER,
-                                "deterministic exchange: group %d did not take version %llu within %.0f s", reader,
-                                (unsigned long long)(e->version - slots), e->options.pull_timeout_s);
+                                "group %d did not take version %llu within %.0f s, for which this group waits", reader,
+                                (unsigned long long)oldest, exchange_patience_s(e));
             sched_yield();
         }
     }
@@ -95,7 +95,7 @@ cod_status cod_exchange_publish(cod_exchange *e, const float *parameters, const 
     COD_TRY(exchange_encode_some(e, UINT64_MAX)); /* the last one must be complete */
     e->version = (uint64_t)(step / e->options.period);
     e->publish_step = step;
-    if (e->options.deterministic)
+    if (exchange_waits(e))
         COD_TRY(wait_for_readers(e));
     memcpy(e->snapshot, parameters, mine->count * sizeof(float));
     if (mine->state_count > 0)

@@ -89,6 +89,13 @@ static cod_status publish_begin(cod_transport *transport, unsigned char **room)
     return cod_slot_open(&t->writer, t->open_slot, room);
 }
 
+static uint64_t oldest(cod_transport *transport)
+{
+    uint64_t version;
+    cod_slot_next(&((rma *)transport)->writer, &version);
+    return version;
+}
+
 static cod_status publish_end(cod_transport *transport, uint64_t version, int64_t step, uint64_t bytes)
 {
     rma *t = (rma *)transport;
@@ -316,6 +323,7 @@ static cod_status destroy(cod_transport *transport)
 
 static const cod_transport_ops ops = {
     .publish_begin = publish_begin,
+    .oldest = oldest,
     .publish_end = publish_end,
     .newest = newest,
     .pull_start = pull_start,

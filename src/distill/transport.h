@@ -30,6 +30,8 @@ typedef struct cod_pulled {
 typedef struct cod_transport_ops {
     /** Reopens the oldest slot for writing; *room has layout.slot_bytes. Readers of what it held lose it. */
     cod_status (*publish_begin)(cod_transport *transport, unsigned char **room);
+    /** The version that the next publish_begin() takes away from its readers; 0 = none. */
+    uint64_t (*oldest)(cod_transport *transport);
     /** Makes the `bytes` written readable as `version`. */
     cod_status (*publish_end)(cod_transport *transport, uint64_t version, int64_t step, uint64_t bytes);
     /**

@@ -26,8 +26,8 @@ enum { COD_TRAIN_MAX_PROGRAMS = 8, COD_STRATEGY_FLAGS = 8 };
 
 /** What a strategy did with a peer's model: with steps, all that the replay of an asynchronous run needs. */
 typedef struct cod_train_event {
-    const char *kind; /**< "switch": it became the teacher, "merge": weights moved towards it */
-    int peer;         /**< its group */
+    const char *kind; /**< "publish", "switch": it became the teacher, "merge": weights moved towards it */
+    int peer;         /**< its group; the own where it published */
     uint64_t version;
     int64_t peer_step; /**< updates the peer had done */
     double alpha;      /**< of a merge, else NaN */

@@ -376,6 +376,26 @@ def compares(bench):
         check("resumed at step" in result.err and "stopped and saved at step" in result.err, "it did not wait for its run", result)
 
 
+def replays(setup):
+    """An asynchronous run is repeated from its record: the same teachers and merges at the same steps, the same bits."""
+    def case(bench):
+        groups = {"2x2": 2, "3x1": 3}[setup]
+        fixed = {"COD_CPU_CONVOLUTION": "fixed"}
+        overrides = ["train.steps=200", "checkpoint.every=200", "log.every=50", "exchange.min_interval_ms=3"]
+        bench.trained("name=first", *SETUPS[setup], *overrides, environment=fixed)
+        bench.trained("name=again", *SETUPS[setup], *overrides, "exchange.replay=runs/first", environment=fixed)
+        for group in range(groups):
+            files = [f"exchange.{group}.jsonl", f"group.{group}.safetensors"]
+            first, again = ([bench.read("runs", name, file) for file in files] for name in ("first", "again"))
+            check(first[0].count(b'"switch"') > 2, f"group {group} took over too little to repeat")
+            check(first == again, f"group {group} went another way: {[a == b for a, b in zip(first, again)]}")
+        bench.write("runs/first/exchange.0.jsonl", '{"step": 5, "kind": "switch"}\n')
+        result = bench.train("name=third", *SETUPS[setup], *overrides, "exchange.replay=runs/first")
+        check(result.code == 1 and "exchange.0.jsonl: line 1: step, peer or version is missing" in result.err,
+              "a record that is none", result)
+    return case
+
+
 def unlike_groups(bench):
     """Groups of different sizes and architectures teach each other; neither merges, each keeps its own model."""
     groups = "[{ranks: 1, model: {channels: 12}}, {ranks: 2, model: {name: msrresnet, num_feat: 8, num_block: 1}}]"
@@ -436,6 +456,8 @@ CASES = {
     "trains-2x2-tcp": trains("2x2", TCP),
     "trains-3x1-tcp": trains("3x1", TCP),
     "unlike-groups": unlike_groups,
+    "replays-2x2": replays("2x2"),
+    "replays-3x1": replays("3x1"),
     "compares": compares,
     "killed-allreduce": killed("allreduce"),
     "killed-2x1": killed("2x1"),

@@ -78,6 +78,10 @@ class Bench:
             file.write(content if isinstance(content, bytes) else content.encode())
         return path
 
+    def read(self, *parts):
+        with open(self.path(*parts), "rb") as file:
+            return file.read()
+
     def start(self, *arguments, environment=None, command=(), **popen):
         """A process in a process group of its own, so that all its ranks can be killed together; `command` starts it."""
         env = dict(os.environ, **self.environment, **(environment or {}))
