@@ -14,11 +14,6 @@ static const char help[] =
     "move in a step and in a publication, and the step time, predicted from steps timed in this process on random "
     "data.\n";
 
-static bool same_plan(const cod_group_config *a, const cod_group_config *b)
-{
-    return a->architecture == b->architecture && a->ranks == b->ranks;
-}
-
 /** Each group that differs by configuration once. */
 static cod_status plan_groups(const cod_run_config *config, const cod_backend *backend, cod_device *device)
 {
@@ -26,18 +21,18 @@ static cod_status plan_groups(const cod_run_config *config, const cod_backend *b
         putchar('\n');
         return cod_plan_print_group(config, 0, backend, device);
     }
-    for (size_t g = 0; g < config->group_count; g++) {
+    for (int g = 0; g < (int)config->group_count; g++) {
         bool before = false;
-        for (size_t i = 0; i < g && !before; i++)
-            before = same_plan(&config->groups[i], &config->groups[g]);
+        for (int i = 0; i < g && !before; i++)
+            before = cod_plan_is_alike(config, i, g);
         if (before)
             continue;
-        printf("\ngroup %zu", g);
-        for (size_t i = g + 1; i < config->group_count; i++)
-            if (same_plan(&config->groups[i], &config->groups[g]))
-                printf(", %zu", i);
+        printf("\ngroup %d", g);
+        for (int i = g + 1; i < (int)config->group_count; i++)
+            if (cod_plan_is_alike(config, i, g))
+                printf(", %d", i);
         printf(": ");
-        COD_TRY(cod_plan_print_group(config, (int)g, backend, device));
+        COD_TRY(cod_plan_print_group(config, g, backend, device));
     }
     return COD_OK;
 }

@@ -50,6 +50,20 @@ static const void *section(const cod_run_config *config, const cod_option_table 
     return NULL;
 }
 
+static bool trains_alike(const cod_run_config *config, int a, int b)
+{
+    const cod_group_config *first = cod_run_config_group(config, a), *second = cod_run_config_group(config, b);
+    return first->architecture == second->architecture && first->ranks == second->ranks;
+}
+
+bool cod_plan_is_alike(const cod_run_config *config, int a, int b)
+{
+    const cod_exchange_options *exchange = section(config, &cod_exchange_option_table);
+    const int groups = (int)config->group_count;
+    return trains_alike(config, a, b) && (exchange == NULL || exchange->peers != COD_PEERS_RING ||
+                                          trains_alike(config, (a + 1) % groups, (b + 1) % groups));
+}
+
 /** The training programs of this group, as the trainer compiles them. */
 static cod_status build(planned *p)
 {

@@ -76,13 +76,22 @@ def memory(bench):
     check("teachers" not in result.out and "moving average" not in result.out, "unused parts", result)
 
 
+def unlike_groups(bench):
+    """Each kind of group once; in a ring also what a group reads tells them apart."""
+    groups = "cluster.groups=[{ranks: 1}, {ranks: 1, model: {channels: 24}}, {ranks: 1}]"
+    for peers, heads in (("all", ["group 0, 2: ", "group 1: "]), ("ring", ["group 0: ", "group 1: ", "group 2: "])):
+        result = planned(bench, *MODEL, groups, f"exchange.peers={peers}")
+        check(re.findall(r"^group [\d, ]+: (?=model)", result.out, re.MULTILINE) == heads, peers, result)
+
+
 def other_task(bench):
     bench.write("mlp.yaml", "model: {name: mlp}\ndata: {kind: synthetic}\n")
     result = bench.run("plan", "mlp.yaml")
-    check(result.code == 2 and result.out == "" and "model.name: 'mlp' is not for super-resolution" in result.err, "mlp", result)
+    check(result.code == 2 and result.out == "" and "model.name: model 'mlp' is not for super-resolution" in result.err, "mlp", result)
 
 
-CASES = {"map": the_map, "cores": shared_cores, "by-node": by_node, "traffic": traffic, "memory": memory, "other-task": other_task}
+CASES = {"map": the_map, "cores": shared_cores, "by-node": by_node, "traffic": traffic, "memory": memory,
+         "unlike-groups": unlike_groups, "other-task": other_task}
 
 if __name__ == "__main__":
     sys.exit(run_cases(CASES, sys.argv[1], sys.argv[2:]))
