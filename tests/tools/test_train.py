@@ -315,7 +315,9 @@ def commands(bench):
         return result
 
     expect(0, "usage: codistill COMMAND", "--help")
-    expect(0, "codistill 0.", "--version")
+    version = expect(0, "codistill 0.", "--version").out
+    for part in ("oneDNN", "libpng", "libjpeg", "libyaml", "LZ4", "xxHash", "cJSON", "processor: ", "backend ref: plain C"):
+        check(part in version, f"--version does not name {part}:\n{version}")
     expect(2, "usage", *[])
     expect(2, "did you mean 'train'", "trian")
     for command in ("train", "compare", "plan", "eval", "upscale", "export", "models", "config", "bench"):
