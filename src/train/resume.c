@@ -324,7 +324,11 @@ cod_status trainer_resume(trainer *t)
     cod_status status = COD_OK;
     if (t->config->checkpoint.resume != COD_RESUME_NEVER)
         status = newest_step(t, &step);
-    if (status == COD_OK && step < 0 && t->config->checkpoint.resume == COD_RESUME_MUST)
+    COD_TRY(cod_group_agree(world, status, NULL));
+    /* A group that was ended before its first checkpoint begins anew beside those that go on. */
+    double newest = (double)step;
+    COD_TRY(cod_group_reduce(world, &newest, 1, COD_REDUCE_MAX));
+    if (newest < 0 && t->config->checkpoint.resume == COD_RESUME_MUST)
         status = cod_fail(COD_ERR_ARGUMENT, "there is no checkpoint to resume from in '%s'", t->checkpoints);
     if (status == COD_OK && step >= 0)
         status = load_step(t, step);
@@ -334,5 +338,7 @@ cod_status trainer_resume(trainer *t)
     COD_TRY(cod_group_agree(world, discard_later(t, step), NULL));
     if (step >= 0 && t->leader)
         cod_log_info("group %d: resumed at step %lld", cod_group_index(t->group), (long long)step);
+    else if (newest >= 0 && t->leader)
+        cod_log_info("group %d: has no checkpoint and begins anew", cod_group_index(t->group));
     return COD_OK;
 }

@@ -235,6 +235,18 @@ def no_held_out(bench):
         check(read_safetensors(bench.path("runs", setup, "final.safetensors")), "no final model")
 
 
+def one_group_has_none(bench):
+    """A group that was killed before its first checkpoint begins anew; the others go on, also where --resume must."""
+    fixed = ["name=o", *SETUPS["2x1"], "train.schedule=constant", "train.steps=20"]
+    bench.trained(*fixed)
+    for step in steps_saved(bench.path("runs", "o", "checkpoints")):
+        for part in ("group-1", "rank-1"):
+            os.remove(bench.path("runs", "o", "checkpoints", f"step-{step:09d}", f"{part}.safetensors"))
+    result = bench.trained(*fixed, "train.steps=40", "--resume")
+    check("group 0: resumed at step 20" in result.err and "group 1: has no checkpoint" in result.err, "not so", result)
+    check(bench.metrics("o", 1)[0]["step"] == 10 and bench.metrics("o", 1)[-1]["step"] == 40, "group 1 began elsewhere", result)
+
+
 def other_layout(bench):
     """A resume with ranks divided otherwise is refused by the name of what to change; it never starts anew in silence."""
     for switch in ("train.deterministic=false", "train.deterministic=true"):
@@ -477,6 +489,7 @@ CASES = {
     "nan": not_a_number,
     "finished": finished,
     "no-held-out": no_held_out,
+    "one-group-has-none": one_group_has_none,
     "other-layout": other_layout,
     "damaged": damaged,
     "accumulates": accumulates,
