@@ -50,13 +50,13 @@ def trains(setup, environment=None):
             check(groups == 1 or lines[-1]["published_bytes"] > 0, "nothing was published")
             check(groups == 1 or lines[-1]["pulled_bytes"] > 0, "nothing was pulled")
             events = bench.events(name, group)
-            for kind, key in (("switch", "teacher_switches"), ("merge", "merges")):
+            for kind, key in (("switch", "teacher_switches"), ("merge", "merges"), ("publish", "publications")):
                 count = sum(event["kind"] == kind for event in events)
                 expected = summary["group_results"][group][key]
                 check(count == expected, f"{count} of {expected} events of kind {kind} in exchange.{group}: {events}")
             for event in events:
-                check(event["peer"] != group and event["version"] * 10 == event["peer_step"] and
-                      (event["alpha"] is None) == (event["kind"] == "switch"), f"exchange.{group}: {event}")
+                check((event["peer"] == group) == (event["kind"] == "publish") and event["version"] * 10 == event["peer_step"] and
+                      (event["alpha"] is None) == (event["kind"] != "merge"), f"exchange.{group}: {event}")
             check([e["step"] for e in events] == sorted(e["step"] for e in events), f"exchange.{group}: {events}")
             check(set(read_safetensors(bench.path("runs", name, f"group.{group}.safetensors"))) == set(tensors),
                   f"group.{group}.safetensors has other tensors")
