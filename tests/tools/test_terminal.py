@@ -113,7 +113,7 @@ def few_rows(bench):
 
 def between_lines(bench):
     """A terminal is kept up to date although lines of metrics are far between."""
-    sent, code = on_terminal(bench, 120, ["name=t", *SETUPS["2x1"], "log.every=1000000000", "train.steps=100000000"], 6)
+    sent, code = on_terminal(bench, 120, ["name=t", *SETUPS["2x1"], "log.every=1000000000", "train.steps=100000000"], 16)
     check(code == 0, f"exit code {code}:\n{sent}")
     for group in range(2):
         steps = {int(step) for step in re.findall(rf"group {group}  step (\d+)/", sent)}
