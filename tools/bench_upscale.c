@@ -78,7 +78,7 @@ static cod_status serve(const upscale_options *options, cod_session *session, co
         COD_TRY(run_once(options, session, low, high, &ms));
         if (first && options->output != NULL)
             COD_TRY(cod_file_write(options->output, high, high_bytes));
-        printf("{\"ms\": %.4f, \"precision\": \"%s\"}\n", ms, cod_dtype_name(cod_upscaler_dtype(session->upscaler)));
+        printf("{\"ms\": %.4f, \"precision\": \"%s\"}\n", ms, cod_upscaler_precision(session->upscaler));
         fflush(stdout);
     }
     return COD_OK;
@@ -95,7 +95,7 @@ static cod_status measure(const upscale_options *options, cod_session *session, 
     printf("%s\n%lldx%lld -> %lldx%lld, %s, %zu tile%s, %.1f MiB: %.2f ms (%.2f ... %.2f)\n",
            session->backend->describe(session->device), (long long)options->width, (long long)options->height,
            (long long)(scale * options->width), (long long)(scale * options->height),
-           cod_dtype_name(cod_upscaler_dtype(session->upscaler)),
+           cod_upscaler_precision(session->upscaler),
            cod_upscaler_tiles(session->upscaler, options->width, options->height),
            cod_upscaler_tiles(session->upscaler, options->width, options->height) == 1 ? "" : "s",
            (double)cod_upscaler_bytes(session->upscaler) / 1048576, median, times[0], times[options->repeats - 1]);
