@@ -23,9 +23,8 @@ typedef struct cod_group cod_group; /**< ranks that train together; comm/group.h
 
 /** Section "cluster" of a config. comm itself reads the last two fields; the rest says which groups to make. */
 typedef struct cod_comm_options {
-    const char *groups; /**< a number of groups, or the caller's list of them, as text */
+    const char *groups; /**< a number of groups, by_node, or the caller's list of them, as text */
     int64_t ranks_per_group;
-    bool by_node;
     int64_t threads;
     int bind; /**< cod_bind_mode */
     double teardown_timeout_s;

@@ -6,12 +6,10 @@ static const char *const bind_modes[] = {"auto", "none", NULL};
 
 static const cod_option options[] = {
     {"groups", COD_OPTION_STRING, FIELD(groups), "1", 0, 0, NULL,
-     "Number of groups, or a list of them such as [{ranks: 4}, {ranks: 2, model: {name: compact}}]; `model` takes the "
-     "options of section model over the run's."},
+     "Number of groups; or by_node, one group a node; or a list such as [{ranks: 4}, {ranks: 2, model: {name: compact}}], "
+     "where `model` takes the options of section model over the run's."},
     {"ranks_per_group", COD_OPTION_INT, FIELD(ranks_per_group), "1", 1, 65536, NULL,
      "Ranks of each group, where `groups` is a number."},
-    {"by_node", COD_OPTION_BOOL, FIELD(by_node), "false", 0, 0, NULL,
-     "Make each node a group; `groups` is then ignored."},
     {"threads", COD_OPTION_INT, FIELD(threads), "0", 0, 4096, NULL,
      "Computing threads of each rank; 0 = as many as the rank has cores."},
     {"bind", COD_OPTION_CHOICE, FIELD(bind), "auto", 0, 0, bind_modes,

@@ -116,7 +116,7 @@ static cod_status read_group(cod_run_config *run, const cod_config_node *item, c
     return COD_OK;
 }
 
-/** Reads cluster.groups: a number, or a list of {ranks, model}. */
+/** Reads cluster.groups: a number, by_node, or a list of {ranks, model}. */
 static cod_status read_groups(cod_run_config *run)
 {
     cod_config *config = run->config;
@@ -124,10 +124,10 @@ static cod_status read_groups(cod_run_config *run)
     const bool list = node != NULL && node->kind == COD_CONFIG_LIST;
     int count = list ? (int)node->count : atoi(run->cluster.groups);
     run->whole.ranks = (int)run->cluster.ranks_per_group;
-    if (run->cluster.by_node)
-        return COD_OK;
+    if (strcmp(run->cluster.groups, "by_node") == 0)
+        return COD_OK; /* group_count stays 0 */
     if (node != NULL && !list && !parse_count(node, &count))
-        cod_config_problem(config, node, "groups must be a number from 1 to %d or a list of {ranks, model}",
+        cod_config_problem(config, node, "groups must be a number from 1 to %d, by_node, or a list of {ranks, model}",
                            MAX_GROUPS);
     else if (count == 0)
         cod_config_problem(config, node, "cluster.groups is an empty list; at least one group is needed");

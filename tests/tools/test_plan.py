@@ -39,9 +39,9 @@ def shared_cores(bench):
 
 
 def by_node(bench):
-    result = planned(bench, "train.strategy=allreduce", "cluster.by_node=true")
+    result = planned(bench, "train.strategy=allreduce", "cluster.groups=by_node")
     check("group 0: all ranks that the launcher starts" in result.out, "groups", result)
-    result = planned(bench, *MODEL, "cluster.by_node=true")
+    result = planned(bench, *MODEL, "cluster.groups=by_node")
     check("a group a node" in result.out, "groups", result)
 
 

@@ -61,7 +61,7 @@ static void groups_are_a_number_or_a_list(void **state)
     assert_string_equal(groups_of("cluster: {groups: 2, ranks_per_group: 4}"), "4 4");
     assert_string_equal(groups_of("cluster: {groups: [{ranks: 4}, {ranks: 2}]}"), "4 2");
     assert_string_equal(groups_of("cluster: {groups: [{ranks: 4}, {}, {ranks: 1}], ranks_per_group: 3}"), "4 3 1");
-    assert_string_equal(groups_of("cluster: {groups: 7, by_node: true}"), ""); /* as many as there are nodes */
+    assert_string_equal(groups_of("cluster: {groups: by_node}"), ""); /* as many as there are nodes */
 }
 
 static void wrong_groups_are_refused(void **state)
