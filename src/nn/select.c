@@ -69,17 +69,6 @@ static bool may_fuse_activation(const lowering *lower, cod_node_kind head, const
     return attr->activation == COD_ACT_RELU || (attr->activation == COD_ACT_LEAKY_RELU && attr->leak > 0);
 }
 
-/** The activation that alone reads a pixel shuffle and treats all channels alike, so that it may as well come before; or -1. */
-static int activation_behind_shuffle(const lowering *lower, size_t shuffle)
-{
-    const int reader = only_reader(lower, lower_node(lower, shuffle)->output);
-    if (reader < 0 || lower->training || lower_node(lower, (size_t)reader)->kind != COD_NODE_ACTIVATION)
-        return -1;
-    const int slope = lower_node(lower, (size_t)reader)->params[0];
-    const bool alike = slope < 0 || cod_graph_param(lower->context->graph, (size_t)slope)->shape.c == 1;
-    return alike ? reader : -1;
-}
-
 /** Whether what reads a convolution is a pixel shuffle of whole vectors, which it can store by itself. */
 static bool may_fuse_shuffle(const lowering *lower, int reader)
 {
@@ -114,13 +103,6 @@ static void fuse(lowering *lower, size_t index)
         group->activation = reader;
         group->output = lower_node(lower, (size_t)reader)->output;
         lower->groups[reader].live = false;
-    } else if (dense && reader >= 0 && lower_node(lower, (size_t)reader)->kind == COD_NODE_PIXEL_SHUFFLE) {
-        const int activation = activation_behind_shuffle(lower, (size_t)reader);
-        if (activation < 0)
-            return;
-        group->activation = activation;
-        lower->groups[reader].output = lower_node(lower, (size_t)activation)->output;
-        lower->groups[activation].live = false;
     }
 }
 
