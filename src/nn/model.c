@@ -25,7 +25,7 @@ cod_status cod_model_build(const cod_model_kind *kind, const void *options, cod_
 {
     *out = (cod_model){.kind = kind, .options = options};
     COD_TRY(cod_graph_create(&out->graph));
-    out->input = cod_graph_input(out->graph, "input", kind->input_channels(options));
+    out->input = cod_graph_input(out->graph, "input", cod_model_input_channels(kind, options));
     out->output = kind->build(out->graph, out->input, options);
     const cod_status status = cod_graph_status(out->graph);
     if (status != COD_OK) {
@@ -39,6 +39,11 @@ void cod_model_clear(cod_model *model)
 {
     cod_graph_destroy(model->graph);
     *model = (cod_model){0};
+}
+
+int64_t cod_model_input_channels(const cod_model_kind *kind, const void *options)
+{
+    return kind->input_channels != NULL ? kind->input_channels(options) : 3;
 }
 
 int cod_model_scale(const cod_model *model)

@@ -33,7 +33,7 @@ static void build_kind(cod_graph *graph, cod_arena *arena, cod_program_spec *spe
 {
     cod_model model;
     assert_ok(net_model(kind_name, options, arena, &model));
-    const cod_value input = cod_graph_input(graph, "input", model.kind->input_channels(model.options));
+    const cod_value input = cod_graph_input(graph, "input", cod_model_input_channels(model.kind, model.options));
     add_loss(graph, spec, 0, model.kind->build(graph, input, model.options), loss);
     cod_model_clear(&model);
 }

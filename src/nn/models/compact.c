@@ -41,12 +41,6 @@ static cod_value build(cod_graph *graph, cod_value input, const void *options)
     return cod_graph_add(graph, x, cod_graph_resize(graph, input, (int)o->scale, COD_RESIZE_NEAREST));
 }
 
-static int64_t input_channels(const void *options)
-{
-    (void)options;
-    return 3;
-}
-
 static int scale_of(const void *options)
 {
     return (int)((const compact_options *)options)->scale;
@@ -54,7 +48,6 @@ static int scale_of(const void *options)
 
 const cod_model_kind cod_model_compact = {.name = "compact",
                                           .table = &table,
-                                          .input_channels = input_channels,
                                           .build = build,
                                           .scale = scale_of,
                                           .compatible_with = "Real-ESRGAN SRVGGNetCompact"};

@@ -58,20 +58,10 @@ static cod_value build(cod_graph *graph, cod_value input, const void *options)
     return cod_graph_add(graph, x, cod_graph_resize(graph, input, (int)o->scale, COD_RESIZE_BILINEAR));
 }
 
-static int64_t input_channels(const void *options)
-{
-    (void)options;
-    return 3;
-}
-
 static int scale_of(const void *options)
 {
     return (int)((const msrresnet_options *)options)->scale;
 }
 
-const cod_model_kind cod_model_msrresnet = {.name = "msrresnet",
-                                            .table = &table,
-                                            .input_channels = input_channels,
-                                            .build = build,
-                                            .scale = scale_of,
-                                            .compatible_with = "BasicSR MSRResNet"};
+const cod_model_kind cod_model_msrresnet = {
+    .name = "msrresnet", .table = &table, .build = build, .scale = scale_of, .compatible_with = "BasicSR MSRResNet"};

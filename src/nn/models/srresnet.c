@@ -125,16 +125,9 @@ static cod_value build(cod_graph *graph, cod_value input, const void *options)
     return cod_graph_add(graph, cod_graph_resize(graph, input, (int)o->scale, modes[o->skip]), x);
 }
 
-static int64_t input_channels(const void *options)
-{
-    (void)options;
-    return 3;
-}
-
 static int scale_of(const void *options)
 {
     return (int)((const srresnet_options *)options)->scale;
 }
 
-const cod_model_kind cod_model_srresnet = {
-    .name = "srresnet", .table = &table, .input_channels = input_channels, .build = build, .scale = scale_of};
+const cod_model_kind cod_model_srresnet = {.name = "srresnet", .table = &table, .build = build, .scale = scale_of};
