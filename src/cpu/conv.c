@@ -364,15 +364,9 @@ static cod_status execute_slices(conv_run_args *run)
 static void activate(cod_plan *plan, const conv_state *state)
 {
     const cod_view *y = state->y;
-    const int64_t channels = y->shape.c, padded = cpu_padded(channels);
-    float *slope = (float *)(void *)(plan->device->scratch + state->at_slope);
-    cpu_fill_slope(slope, channels, &plan->op.attr, &plan->op.inputs[3]);
-    for (int64_t c = 0; c < padded; c++) {
-        slope[padded + c] = 0;
-        slope[2 * padded + c] = 1;
-    }
-    const cpu_affine identity = {slope + padded, slope + 2 * padded, slope + padded, slope};
-    plan->device->kernels->affine(cpu_rows_of(y), cpu_rows_of(y), cpu_pixels(y), channels, CPU_ACT_SLOPE, &identity);
+    float *vectors = (float *)(void *)(plan->device->scratch + state->at_slope);
+    const cpu_affine slope = cpu_fill_activation(vectors, y->shape.c, &plan->op.attr, &plan->op.inputs[3]);
+    plan->device->kernels->affine(cpu_rows_of(y), cpu_rows_of(y), cpu_pixels(y), y->shape.c, CPU_ACT_SLOPE, &slope);
 }
 
 static cod_status forward_run(cod_plan *plan)

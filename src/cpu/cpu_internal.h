@@ -51,6 +51,12 @@ void cpu_plan_destroy(cod_plan *plan);
 /** Allocates the plan's zeroed state. */
 COD_MUST_CHECK cod_status cpu_plan_alloc_state(cod_plan *plan, size_t bytes);
 
+/** A thread's part of scratch, behind what all share. */
+static inline char *cpu_thread_scratch(const cod_plan *plan, size_t shared_bytes, size_t thread_bytes, int thread)
+{
+    return plan->device->scratch + shared_bytes + (size_t)thread * thread_bytes;
+}
+
 /** Constructors: look at plan->op (checked and copied already), set the plan's functions, state and scratch. */
 cod_status cpu_plan_convolution(cod_plan *plan); /**< chooses among the next three */
 cod_status cpu_plan_conv(cod_plan *plan);        /**< by oneDNN; linear layers too */
@@ -159,6 +165,12 @@ static inline bool cpu_present(const cod_view *view)
     return view->buffer != NULL;
 }
 
+/** Whether products can take this type as it is. */
+static inline bool cpu_multiplies(const cod_device *device, cod_dtype dtype)
+{
+    return dtype == COD_F32 || (dtype == COD_BF16 && device->kernels->dots_bf16);
+}
+
 static inline int64_t cpu_pixels(const cod_view *view)
 {
     return view->shape.n * view->shape.h * view->shape.w;
@@ -204,6 +216,9 @@ cpu_activation cpu_activation_of(const cod_op_attr *attr);
 
 /** Fills slope[padded C] as the kernels want it: 1 for none, 0 for ReLU, the leak, or the learnt values. */
 void cpu_fill_slope(float *slope, int64_t channels, const cod_op_attr *attr, const cod_view *learnt);
+
+/** The activation alone, as kernels take it after a normalisation: fills vectors[3·padded C]. */
+cpu_affine cpu_fill_activation(float *vectors, int64_t channels, const cod_op_attr *attr, const cod_view *learnt);
 
 /** Copies a parameter vector into target[padded C]. */
 void cpu_fill_vector(float *target, int64_t channels, const cod_view *source);

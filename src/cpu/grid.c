@@ -43,6 +43,18 @@ void cpu_fill_slope(float *slope, int64_t channels, const cod_op_attr *attr, con
         slope[c] = per_channel && c < channels ? values[c] : one;
 }
 
+cpu_affine cpu_fill_activation(float *vectors, int64_t channels, const cod_op_attr *attr, const cod_view *learnt)
+{
+    const int64_t padded = cpu_padded(channels);
+    float *slope = vectors, *zeros = slope + padded, *ones = zeros + padded;
+    cpu_fill_slope(slope, channels, attr, learnt);
+    for (int64_t c = 0; c < padded; c++) {
+        zeros[c] = 0;
+        ones[c] = 1;
+    }
+    return (cpu_affine){zeros, ones, zeros, slope};
+}
+
 void cpu_fill_vector(float *target, int64_t channels, const cod_view *source)
 {
     memcpy(target, cod_view_host(source), (size_t)channels * sizeof(float));

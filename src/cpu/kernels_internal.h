@@ -163,11 +163,11 @@ typedef struct cpu_kernels {
     void (*narrow_expand)(const cpu_narrow_expand *p, bool bf16);
     void (*narrow_correlate)(const cpu_narrow_correlate *p, bool bf16);
     /** x[pixels][channels] -> lanes[channels or pairs of them][pixels], zeros up to lane_stride pixels. */
-    void (*narrow_spread)(const char *x, int64_t pixel_bytes, int64_t pixels, int64_t channels, bool bf16,
-                          int32_t *lanes, int64_t lane_stride);
+    void (*lanes_spread)(const char *x, int64_t pixel_bytes, int64_t pixels, int64_t channels, bool bf16,
+                         int32_t *lanes, int64_t lane_stride);
     /** x[pixels][channels] -> lanes[pixels or pairs of them][channels], zeros up to lane_stride channels. */
-    void (*narrow_pair)(const char *x, int64_t pixel_bytes, int64_t pixels, int64_t channels, bool bf16, int32_t *lanes,
-                        int64_t lane_stride);
+    void (*lanes_pair)(const char *x, int64_t pixel_bytes, int64_t pixels, int64_t channels, bool bf16, int32_t *lanes,
+                       int64_t lane_stride);
     void (*product)(const cpu_product *p, bool bf16);
     void (*winograd_strip)(const cpu_winograd_strip *p, bool bf16);
     /** Bᵀ d B, or where `gradient` A dy Aᵀ of columns of two pixels. */

@@ -58,11 +58,6 @@ static const cod_view *weights_of(const cod_op *op)
     return op->kind == COD_OP_CONV2D_BACKWARD_WEIGHTS ? &op->outputs[0] : &op->inputs[1];
 }
 
-static bool has_compute_type(const cod_device *device, const cod_view *view)
-{
-    return view->dtype == COD_F32 || (view->dtype == COD_BF16 && device->kernels->dots_bf16);
-}
-
 bool cpu_narrow_fits(const cod_device *device, const cod_op *op)
 {
     if (op->kind != COD_OP_CONV2D && op->kind != COD_OP_CONV2D_BACKWARD_DATA &&
@@ -72,7 +67,7 @@ bool cpu_narrow_fits(const cod_device *device, const cod_op *op)
     const int64_t few = cpu_least(w.n, w.c), many = cpu_greatest(w.n, w.c);
     const bool same = op->attr.stride_h == 1 && op->attr.stride_w == 1 && 2 * op->attr.pad_h == w.h - 1 &&
                       2 * op->attr.pad_w == w.w - 1;
-    const bool types = has_compute_type(device, &op->inputs[0]) &&
+    const bool types = cpu_multiplies(device, op->inputs[0].dtype) &&
                        (op->kind != COD_OP_CONV2D_BACKWARD_WEIGHTS || op->inputs[0].dtype == op->inputs[1].dtype);
     return same && op->attr.factor <= 1 && types && few <= FEW_CHANNELS && many >= VECTOR && w.h * w.w > 1;
 }
@@ -129,11 +124,6 @@ typedef struct narrow_run {
     cpu_affine activation; /**< slope NULL = none */
 } narrow_run;
 
-static char *thread_scratch(const narrow_run *run, int thread)
-{
-    return run->plan->device->scratch + run->s->shared_bytes + (size_t)thread * run->s->thread_bytes;
-}
-
 static cpu_rows line_of(const cod_view *view, int64_t n, int64_t line)
 {
     return cpu_rows_from(cpu_rows_of(view), (n * view->shape.h + line) * view->shape.w);
@@ -187,8 +177,8 @@ static void project_tile(const narrow_run *run, char *scratch, int64_t n, int64_
         const int64_t first = cpu_greatest(0, line - s->pad_h), last = cpu_least(s->h - 1, line + s->pad_h);
         for (; spread <= last; spread++) {
             const cpu_rows x = cpu_rows_from(line_of(s->from, n, spread), from);
-            kernels->narrow_spread(x.data, x.stride * element_bytes(s), to - from, s->many, s->bf16,
-                                   ring + spread % ring_lines * line_lanes, s->lanes_wide);
+            kernels->lanes_spread(x.data, x.stride * element_bytes(s), to - from, s->many, s->bf16,
+                                  ring + spread % ring_lines * line_lanes, s->lanes_wide);
         }
         for (int64_t y = first; y <= last; y++) {
             const cpu_narrow_project p = {.lanes = ring + y % ring_lines * line_lanes,
@@ -218,7 +208,8 @@ static void project_task(void *context, int64_t i, int thread)
     const narrow_state *s = run->s;
     const int64_t n = i / bands(s), top = i % bands(s) * BAND_LINES, bottom = cpu_least(s->h, top + BAND_LINES);
     for (int64_t x = 0; x < s->w; x += s->tile)
-        project_tile(run, thread_scratch(run, thread), n, top, bottom, x, cpu_least(s->w, x + s->tile));
+        project_tile(run, cpu_thread_scratch(run->plan, s->shared_bytes, s->thread_bytes, thread), n, top, bottom, x,
+                     cpu_least(s->w, x + s->tile));
 }
 
 /** Bytes of a line of the padded copy: zeros around the pixels, and a lane more, as the last one may be half used. */
@@ -243,7 +234,7 @@ static void expand_task(void *context, int64_t i, int thread)
     const narrow_state *s = run->s;
     const int64_t n = i / bands(s), top = i % bands(s) * BAND_LINES, bottom = cpu_least(s->h, top + BAND_LINES);
     const int64_t line_bytes = padded_line_bytes(s), bytes = element_bytes(s);
-    char *padded = thread_scratch(run, thread);
+    char *padded = cpu_thread_scratch(run->plan, s->shared_bytes, s->thread_bytes, thread);
     memset(padded, 0, (size_t)((BAND_LINES + s->kernel_h - 1) * line_bytes));
     for (int64_t y = cpu_greatest(0, top - s->pad_h); y < cpu_least(s->h, bottom + s->pad_h); y++)
         copy_row(line_of(s->from, n, y), s->w, s->few, bytes,
@@ -283,14 +274,8 @@ static narrow_run run_begin(const cod_plan *plan)
     }
     if (op->attr.activation == COD_ACT_NONE)
         return run;
-    float *zeros = vectors + padded, *ones = zeros + padded, *slope = ones + padded;
-    for (int64_t c = 0; c < padded; c++) {
-        zeros[c] = 0;
-        ones[c] = 1;
-    }
-    cpu_fill_slope(slope, channels, &op->attr, &op->inputs[3]);
     run.act = cpu_activation_of(&op->attr);
-    run.activation = (cpu_affine){zeros, ones, zeros, slope};
+    run.activation = cpu_fill_activation(vectors + padded, channels, &op->attr, &op->inputs[3]);
     return run;
 }
 
@@ -341,14 +326,14 @@ static void correlate_task(void *context, int64_t i, int thread)
     const cpu_kernels *kernels = run->plan->device->kernels;
     const int64_t plane_bytes = plane_bytes_of(s);
     float *sums = (float *)(void *)run->plan->device->scratch + i * slice_floats(s);
-    char *planes = thread_scratch(run, thread);
+    char *planes = cpu_thread_scratch(run->plan, s->shared_bytes, s->thread_bytes, thread);
     int32_t *wide = (int32_t *)(void *)(planes + s->at_row);
     memset(sums, 0, (size_t)slice_floats(s) * sizeof *sums);
     for (int64_t n = s->n * i / s->slices; n < s->n * (i + 1) / s->slices; n++) {
         fill_planes(s, n, planes, plane_bytes);
         for (int64_t line = 0; line < s->h; line++) {
             const cpu_rows x = line_of(s->from, n, line);
-            kernels->narrow_pair(x.data, x.stride * element_bytes(s), s->w, s->many, s->bf16, wide, s->packed_stride);
+            kernels->lanes_pair(x.data, x.stride * element_bytes(s), s->w, s->many, s->bf16, wide, s->packed_stride);
             for (int64_t ky = 0; ky < s->kernel_h; ky++) {
                 const int64_t y = line + ky - s->pad_h;
                 if (y < 0 || y >= s->h)

@@ -60,8 +60,7 @@ bool cpu_winograd_fits(const cod_device *device, const cod_op *op)
     const cod_shape w = (gradient ? &op->outputs[0] : &op->inputs[1])->shape;
     const bool same = w.h == 3 && w.w == 3 && op->attr.stride_h == 1 && op->attr.stride_w == 1 && op->attr.pad_h == 1 &&
                       op->attr.pad_w == 1;
-    const bool types = (from->dtype == COD_F32 || (from->dtype == COD_BF16 && device->kernels->dots_bf16)) &&
-                       (!gradient || from->dtype == op->inputs[1].dtype);
+    const bool types = cpu_multiplies(device, from->dtype) && (!gradient || from->dtype == op->inputs[1].dtype);
     const bool slopes =
         op->kind != COD_OP_CONV2D || (op->attr.activation != COD_ACT_SIGMOID && op->attr.activation != COD_ACT_TANH);
     const int64_t parts = cod_op_shuffle(&op->attr) * cod_op_shuffle(&op->attr);
@@ -105,9 +104,9 @@ static void pack_weights_task(void *context, int64_t position, int thread)
     const char *rows = s->unpacked + position * w.n * row_bytes;
     int32_t *packed = s->packed + position * lanes_of(s, s->inputs) * s->outputs;
     if (s->flip)
-        kernels->narrow_pair(rows, row_bytes, w.n, w.c, s->bf16, packed, s->outputs);
+        kernels->lanes_pair(rows, row_bytes, w.n, w.c, s->bf16, packed, s->outputs);
     else
-        kernels->narrow_spread(rows, row_bytes, w.n, w.c, s->bf16, packed, s->outputs);
+        kernels->lanes_spread(rows, row_bytes, w.n, w.c, s->bf16, packed, s->outputs);
 }
 
 static cod_status winograd_prepare(cod_plan *plan)
@@ -123,11 +122,6 @@ typedef struct winograd_run {
     const float *bias, *slope;
     int64_t first, count; /**< of the chunk's tiles */
 } winograd_run;
-
-static char *thread_scratch(const winograd_run *run, int thread)
-{
-    return run->plan->device->scratch + run->s->shared_bytes + (size_t)thread * run->s->thread_bytes;
-}
 
 /** Where a tile lies: the first line and column of its outputs. */
 typedef struct winograd_place {
@@ -220,7 +214,7 @@ static void block_task(void *context, int64_t i, int thread)
     const winograd_run *run = context;
     const winograd_state *s = run->s;
     const int64_t first = i * s->block, count = cpu_least(s->tiles - first, s->block);
-    char *v = thread_scratch(run, thread);
+    char *v = cpu_thread_scratch(run->plan, s->shared_bytes, s->thread_bytes, thread);
     float *m = (float *)(void *)(v + POSITIONS * s->position_bytes);
     for (int64_t t = 0, tiles; t < count; t += tiles) {
         tiles = strip_length(s, first + t, first + count);
