@@ -3,6 +3,7 @@
 
 #include "io/file.h"
 #include "io/json.h"
+#include "tools/arguments.h"
 #include "train/config.h"
 #include "train/train.h"
 
@@ -36,11 +37,9 @@ typedef struct compare_run {
 } compare_run;
 
 typedef struct comparison {
-    const char *path;
+    cod_config_arguments arguments;
     char *strategies[MAX_LIST], *seeds[MAX_LIST];
     size_t strategy_count, seed_count;
-    const char **overrides;
-    size_t override_count;
     cod_run_config config;
     compare_run runs[MAX_RUNS];
     size_t run_count;
@@ -99,7 +98,7 @@ static void run_path(const comparison *c, const compare_run *run, const char *fi
     snprintf(path, 4096, "%s/%s/%s", c->config.root.output, run->name, file);
 }
 
-/** The command line's overrides and this run's own; `own` holds the texts. @param[out] overrides  [override_count + OWN_OVERRIDES] */
+/** The command line's overrides and this run's own; `own` holds the texts. @param[out] overrides  [arguments.count + OWN_OVERRIDES] */
 static void make_overrides(const comparison *c, const compare_run *run, char own[OWN_OVERRIDES][256],
                            const char **overrides)
 {
@@ -107,20 +106,20 @@ static void make_overrides(const comparison *c, const compare_run *run, char own
     snprintf(own[1], sizeof own[1], "train.strategy=%s", run->strategy);
     snprintf(own[2], sizeof own[2], "seed=%lld", (long long)run->seed);
     snprintf(own[3], sizeof own[3], "train.steps=%lld", (long long)run->steps);
-    memcpy(overrides, c->overrides, c->override_count * sizeof *overrides);
+    memcpy(overrides, c->arguments.overrides, c->arguments.count * sizeof *overrides);
     for (size_t i = 0; i < OWN_OVERRIDES; i++)
-        overrides[c->override_count + i] = own[i];
+        overrides[c->arguments.count + i] = own[i];
 }
 
 /** The run's configuration. @param[out] config  new; cod_run_config_clear() */
 static cod_status load_config(const comparison *c, const compare_run *run, cod_run_config *config)
 {
     char own[OWN_OVERRIDES][256];
-    const size_t count = c->override_count + OWN_OVERRIDES;
+    const size_t count = c->arguments.count + OWN_OVERRIDES;
     const char **overrides = calloc(count, sizeof *overrides);
     COD_REQUIRE_MEMORY(overrides);
     make_overrides(c, run, own, overrides);
-    const cod_status status = cod_run_config_load(c->path, overrides, count, config);
+    const cod_status status = cod_run_config_load(c->arguments.path, overrides, count, config);
     free(overrides);
     return status;
 }
@@ -199,7 +198,7 @@ static cod_status train(const comparison *c, const compare_run *run)
 {
     char self[4096], own[OWN_OVERRIDES][256], path[4096];
     const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    const char **args = calloc(c->override_count + OWN_OVERRIDES + 4, sizeof *args);
+    const char **args = calloc(c->arguments.count + OWN_OVERRIDES + 4, sizeof *args);
     if (length < 0 || args == NULL) {
         free(args);
         return cod_fail(COD_ERR_IO, "cannot start a run");
@@ -207,7 +206,7 @@ static cod_status train(const comparison *c, const compare_run *run)
     self[length] = '\0';
     args[0] = "codistill";
     args[1] = "train";
-    args[2] = c->path;
+    args[2] = c->arguments.path;
     make_overrides(c, run, own, args + 3);
     const int state = run_process(self, args);
     free(args);
@@ -261,7 +260,7 @@ static cod_status write_json(const comparison *c)
     cod_json json = {.indent = 2};
     char path[4096], *text = NULL;
     cod_json_open(&json, NULL, '{');
-    cod_json_string(&json, "config", c->path);
+    cod_json_string(&json, "config", c->arguments.path);
     cod_json_open(&json, "runs", '[');
     for (size_t i = 0; i < c->run_count; i++) {
         cod_json_open(&json, NULL, '{');
@@ -288,7 +287,7 @@ static cod_status write_json(const comparison *c)
 
 static cod_status compare(comparison *c)
 {
-    COD_TRY(cod_run_config_load(c->path, c->overrides, c->override_count, &c->config));
+    COD_TRY(cod_run_config_load(c->arguments.path, c->arguments.overrides, c->arguments.count, &c->config));
     char seed[32], all[] = "single,allreduce,codistill";
     snprintf(seed, sizeof seed, "%lld", (long long)c->config.root.seed);
     if (c->seed_count == 0)
@@ -317,41 +316,26 @@ static cod_status compare(comparison *c)
 int cod_cmd_compare(int argc, char **argv)
 {
     comparison *c = calloc(1, sizeof *c);
-    const char **overrides = calloc((size_t)argc + 1, sizeof *overrides);
-    int code = c == NULL || overrides == NULL ? COD_EXIT_FAILED : -1;
-    for (int i = 1; i < argc && code < 0; i++) {
-        const bool strategies = strcmp(argv[i], "--strategies") == 0, seeds = strcmp(argv[i], "--seeds") == 0;
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            fputs(help, stdout);
-            code = COD_EXIT_OK;
-        } else if ((strategies || seeds) && i + 1 == argc) {
-            code = cod_cmd_usage(argv[0], "%s needs a list", argv[i]);
-        } else if (strategies) {
-            c->strategy_count = split(argv[++i], c->strategies);
-        } else if (seeds) {
-            c->seed_count = split(argv[++i], c->seeds);
-        } else if (argv[i][0] == '-') {
-            code = cod_cmd_usage(argv[0], "there is no option '%s'", argv[i]);
-        } else if (strchr(argv[i], '=') != NULL) {
-            overrides[c->override_count++] = argv[i];
-        } else if (c->path == NULL) {
-            c->path = argv[i];
-        } else {
-            code = cod_cmd_usage(argv[0], "'%s' is neither an option nor key=value", argv[i]);
-        }
-    }
-    if (code < 0 && c->path == NULL)
-        code = cod_cmd_usage(argv[0], "a configuration file is missing");
-    if (code < 0) {
-        c->overrides = overrides;
+    if (c == NULL)
+        return cod_cmd_failed(cod_fail(COD_ERR_MEMORY, "no memory for a comparison"));
+    const char *strategies = "", *seeds = "";
+    const cod_argument own[] = {{.name = "strategies", .text = &strategies}, {.name = "seeds", .text = &seeds}};
+    int code = cod_config_arguments_parse(argc, argv, help, own, 2, &c->arguments);
+    char *lists[] = {strdup(strategies), strdup(seeds)};
+    if (lists[0] == NULL || lists[1] == NULL) {
+        code = cod_cmd_failed(cod_fail(COD_ERR_MEMORY, "no memory for the lists"));
+    } else if (code < 0) {
+        c->strategy_count = split(lists[0], c->strategies);
+        c->seed_count = split(lists[1], c->seeds);
         const cod_status status = compare(c);
         code = status == COD_OK ? COD_EXIT_OK : cod_cmd_failed(status);
     }
-    for (size_t i = 0; c != NULL && i < c->run_count; i++)
+    for (size_t i = 0; i < c->run_count; i++)
         cod_json_free(c->runs[i].summary);
-    if (c != NULL)
-        cod_run_config_clear(&c->config);
-    free(overrides);
+    free(lists[0]);
+    free(lists[1]);
+    cod_run_config_clear(&c->config);
+    cod_config_arguments_clear(&c->arguments);
     free(c);
     return code;
 }

@@ -3,6 +3,7 @@
 #include "comm/comm.h"
 #include "core/log.h"
 #include "io/file.h"
+#include "tools/arguments.h"
 #include "tools/display.h"
 #include "tools/launch.h"
 #include "train/train.h"
@@ -91,14 +92,8 @@ static void print_progress(void *context, const cod_train_progress *progress)
     cod_display_group(progress->group, text);
 }
 
-typedef struct train_arguments {
-    const char *path;
-    const char **overrides;
-    size_t count;
-} train_arguments;
-
 /** Loads the configuration on every rank; the lowest rank that fails says why. */
-static cod_status load_agreed(cod_comm *comm, const train_arguments *arguments, cod_run_config *config)
+static cod_status load_agreed(cod_comm *comm, const cod_config_arguments *arguments, cod_run_config *config)
 {
     const cod_status status =
         cod_run_config_load_to_train(arguments->path, arguments->overrides, arguments->count, config);
@@ -139,7 +134,7 @@ static _Noreturn void end_job(const cod_comm *comm, cod_status status)
     cod_comm_abort(code);
 }
 
-static int train_joined(const train_arguments *arguments)
+static int train_joined(const cod_config_arguments *arguments)
 {
     cod_comm *comm = NULL;
     cod_run_config config;
@@ -196,7 +191,7 @@ static int train_launched(const cod_run_config *config, int ranks, int argc, cha
     return ending.code;
 }
 
-static int train_parsed(int argc, char **argv, const train_arguments *arguments)
+static int train_parsed(int argc, char **argv, const cod_config_arguments *arguments)
 {
     cod_display_open();
     if (cod_comm_launched_ranks() > 0)
@@ -213,31 +208,14 @@ static int train_parsed(int argc, char **argv, const train_arguments *arguments)
 
 int cod_cmd_train(int argc, char **argv)
 {
-    const char **overrides = calloc((size_t)argc + 1, sizeof *overrides);
-    train_arguments arguments = {.overrides = overrides};
-    int code = -1;
-    if (overrides == NULL)
-        return COD_EXIT_FAILED;
-    for (int i = 1; i < argc && code < 0; i++) {
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            fputs(help, stdout);
-            code = COD_EXIT_OK;
-        } else if (strcmp(argv[i], "--resume") == 0) {
-            overrides[arguments.count++] = "checkpoint.resume=must";
-        } else if (argv[i][0] == '-') {
-            code = cod_cmd_usage(argv[0], "there is no option '%s'", argv[i]);
-        } else if (strchr(argv[i], '=') != NULL) {
-            overrides[arguments.count++] = argv[i];
-        } else if (arguments.path == NULL) {
-            arguments.path = argv[i];
-        } else {
-            code = cod_cmd_usage(argv[0], "'%s' is neither an option nor key=value; the configuration is '%s' already",
-                                 argv[i], arguments.path);
-        }
-    }
+    bool resume = false;
+    cod_config_arguments arguments;
+    const cod_argument own[] = {{.name = "resume", .flag = &resume}};
+    int code = cod_config_arguments_parse(argc, argv, help, own, 1, &arguments);
+    if (resume)
+        arguments.overrides[arguments.count++] = "checkpoint.resume=must";
     if (code < 0)
-        code = arguments.path == NULL ? cod_cmd_usage(argv[0], "a configuration file is missing")
-                                      : train_parsed(argc, argv, &arguments);
-    free(overrides);
+        code = train_parsed(argc, argv, &arguments);
+    cod_config_arguments_clear(&arguments);
     return code;
 }
