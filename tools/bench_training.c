@@ -35,7 +35,7 @@ static cod_status build_model(cod_bench_training *t, const cod_bench_training_op
     COD_TRY(cod_options_set_defaults(t->kind->table, values, &t->arena));
     for (int i = 0; i < options->setting_count; i++)
         COD_TRY(set_model_option(t, values, options->settings[i]));
-    *channels = t->kind->input_channels(values);
+    *channels = cod_model_input_channels(t->kind, values);
     return cod_model_build(t->kind, values, &t->model);
 }
 
