@@ -57,8 +57,11 @@ static tile_axis axis_make(int64_t length, int64_t tile, int64_t halo)
     const int64_t wanted = tile + 2 * halo;
     if (halo < 0 || length <= wanted)
         return (tile_axis){.length = length, .window = length, .tile = length, .count = 1};
-    const size_t more = (size_t)((length - wanted + tile - 1) / tile);
-    return (tile_axis){.length = length, .window = wanted, .tile = tile, .halo = halo, .count = 1 + more};
+    /* As few windows as there must be, and those as short as they can be. */
+    const int64_t count = 1 + (length - wanted + tile - 1) / tile;
+    const int64_t window = (length + 2 * halo * (count - 1) + count - 1) / count;
+    return (tile_axis){
+        .length = length, .window = window, .tile = window - 2 * halo, .halo = halo, .count = (size_t)count};
 }
 
 /** Windows stay within the picture, so the network meets its border exactly where it does when run whole. */
