@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { LEAST_PICTURES = 4, MOST_RUNS = 3 };
+enum { LEAST_PICTURES = 4, LEAST_LINES = 16, MOST_PIXELS = 16384, MOST_RUNS = 3 };
 static const double budget_s = 1.0, enough_s = 0.02, hopeless = 1.5;
 
 struct cpu_tuned {
@@ -145,16 +145,27 @@ static bool is_weights(const cod_op *op, bool output, size_t i)
     return op->kind == COD_OP_CONV2D_BACKWARD_WEIGHTS ? output : !output && i > 0;
 }
 
+static bool keeps_size(const cod_op *op)
+{
+    const cod_shape w = (op->kind == COD_OP_CONV2D_BACKWARD_WEIGHTS ? &op->outputs[0] : &op->inputs[1])->shape;
+    return op->attr.stride_h == 1 && 2 * op->attr.pad_h == w.h - 1;
+}
+
+/** A part of the batch, and the upper part of large pictures, is enough to tell which is faster. */
 static cod_status trial_init(trial *t, const cod_op *op, int threads)
 {
     const int64_t pictures = 2 * threads > LEAST_PICTURES ? 2 * threads : LEAST_PICTURES;
+    const cod_shape x = (op->kind == COD_OP_CONV2D_BACKWARD_DATA ? &op->outputs[0] : &op->inputs[0])->shape;
+    const int64_t lines = keeps_size(op) ? cpu_least(x.h, cpu_greatest(MOST_PIXELS / x.w, LEAST_LINES)) : x.h;
     *t = (trial){.op = *op};
     for (size_t i = 0; i < COD_OP_MAX_INPUTS + COD_OP_MAX_OUTPUTS; i++) {
         const bool output = i >= COD_OP_MAX_INPUTS;
         const size_t k = output ? i - COD_OP_MAX_INPUTS : i;
         cod_view *view = output ? &t->op.outputs[k] : &t->op.inputs[k];
-        if (!is_weights(op, output, k) && view->shape.n > pictures)
-            view->shape.n = pictures;
+        if (!is_weights(op, output, k)) {
+            view->shape.n = cpu_least(view->shape.n, pictures);
+            view->shape.h = view->shape.h / x.h * lines; /* shuffled pictures are a multiple as high */
+        }
         COD_TRY(give_memory(t, view));
     }
     return COD_OK;
