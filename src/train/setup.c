@@ -70,6 +70,21 @@ static cod_status claim_folder(trainer *t)
     return status;
 }
 
+/** Says that a finished run stays as it is, and whether it was asked for differently now. The configuration serves no more afterwards. */
+static cod_status tell_finished(trainer *t)
+{
+    char path[4096], difference[256] = "";
+    snprintf(path, sizeof path, "%s/config.yaml", t->folder);
+    if (cod_file_exists(path))
+        COD_TRY(cod_run_config_compare(t->config, path, difference));
+    cod_log_info("'%s': all %lld steps were done before and summary.json is written: nothing is left to do", t->folder,
+                 (long long)t->context.steps);
+    if (difference[0] != '\0')
+        cod_log_warn("'%s' was made with another configuration (%s); give this one another name", t->folder,
+                     difference);
+    return COD_OK;
+}
+
 /** Whether all groups have done their steps and the summary was written. Collective on all ranks. */
 static cod_status look_whether_finished(trainer *t)
 {
@@ -80,10 +95,7 @@ static cod_status look_whether_finished(trainer *t)
     double open = context->step != context->steps || (first && !cod_file_exists(path));
     COD_TRY(cod_group_reduce(cod_comm_world(context->comm), &open, 1, COD_REDUCE_MAX));
     t->finished_before = open == 0;
-    if (t->finished_before && first)
-        cod_log_info("'%s': all %lld steps were done before and summary.json is written: nothing is left to do",
-                     t->folder, (long long)context->steps);
-    return COD_OK;
+    return t->finished_before && first ? tell_finished(t) : COD_OK;
 }
 
 static cod_status open_device(trainer *t)

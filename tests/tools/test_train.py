@@ -197,6 +197,9 @@ def finished(bench):
         first, before = bench.summary(setup), contents(bench.path("runs", setup))
         again = bench.trained(*fixed)
         check("nothing is left to do" in again.err, "it does not say that it is finished", again)
+        check("another configuration" not in again.err, "it sees a difference where there is none", again)
+        again = bench.trained(*fixed, "train.rate=0.5")
+        check("(train.rate: 0.001 there, 0.5 here)" in again.err, "it does not say that it was made otherwise", again)
         check(contents(bench.path("runs", setup)) == before, "a finished run was changed", again)
         os.remove(bench.path("runs", setup, "summary.json"))  # as a kill in the last moment does
         bench.trained(*fixed)
