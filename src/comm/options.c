@@ -6,7 +6,8 @@ static const char *const bind_modes[] = {"auto", "none", NULL};
 
 static const cod_option options[] = {
     {"groups", COD_OPTION_STRING, FIELD(groups), "1", 0, 0, NULL,
-     "Number of groups; or by_node, one group a node; or a list such as [{ranks: 4}, {ranks: 2, model: {name: compact}}], "
+     "Number of groups; or by_node, one group a node; or a list such as [{ranks: 4}, {ranks: 2, model: {name: "
+     "compact}}], "
      "where `model` takes the options of section model over the run's."},
     {"ranks_per_group", COD_OPTION_INT, FIELD(ranks_per_group), "1", 1, 65536, NULL,
      "Ranks of each group, where `groups` is a number."},
