@@ -156,7 +156,8 @@ static cod_status trial_init(trial *t, const cod_op *op, int threads)
 {
     const int64_t pictures = 2 * threads > LEAST_PICTURES ? 2 * threads : LEAST_PICTURES;
     const cod_shape x = (op->kind == COD_OP_CONV2D_BACKWARD_DATA ? &op->outputs[0] : &op->inputs[0])->shape;
-    const int64_t lines = keeps_size(op) ? cpu_least(x.h, cpu_greatest(MOST_PIXELS / x.w, LEAST_LINES)) : x.h;
+    const int64_t lines = cpu_greatest(MOST_PIXELS / x.w, LEAST_LINES);
+    const bool cut = keeps_size(op) && lines < x.h;
     *t = (trial){.op = *op};
     for (size_t i = 0; i < COD_OP_MAX_INPUTS + COD_OP_MAX_OUTPUTS; i++) {
         const bool output = i >= COD_OP_MAX_INPUTS;
@@ -164,7 +165,8 @@ static cod_status trial_init(trial *t, const cod_op *op, int threads)
         cod_view *view = output ? &t->op.outputs[k] : &t->op.inputs[k];
         if (!is_weights(op, output, k)) {
             view->shape.n = cpu_least(view->shape.n, pictures);
-            view->shape.h = view->shape.h / x.h * lines; /* shuffled pictures are a multiple as high */
+            if (cut)
+                view->shape.h = view->shape.h / x.h * lines; /* shuffled pictures are a multiple as high */
         }
         COD_TRY(give_memory(t, view));
     }
