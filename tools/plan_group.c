@@ -127,13 +127,16 @@ static cod_status build_teacher(const planned *p, cod_model *model, cod_weights 
     COD_TRY(cod_weights_fill_initial(weights, 1));
     const int64_t pictures = (int64_t)ceil(p->distill->batch_fraction * (double)data->batch);
     const cod_input_shape input = {"input", {pictures, data->patch, data->patch, 3}};
-    const cod_compile_options options = {.activation = p->activation, .inputs = &input, .input_count = 1};
+    const cod_precision precision = (cod_precision)p->distill->teacher_precision;
+    cod_compile_options options = {.activation = p->activation, .inputs = &input, .input_count = 1};
+    if (precision != COD_PRECISION_AUTO)
+        COD_TRY(cod_precision_dtype(precision, p->backend, p->device, &options.activation));
     const cod_program_spec spec = {.name = "teacher", .outputs = {model->output}};
     COD_TRY(cod_compile(model->graph, weights, &options, &spec, 1, executable));
     return cod_bench_fill_inputs(p->backend, p->device, *executable, inputs, 1);
 }
 
-/** Memory and time of one teacher of a peer's architecture. */
+/** Memory and time of one teacher of a peer's architecture; on integers the time without rounding, which is no shorter. */
 static cod_status measure_teacher(const planned *p, const cod_group_config *peer, double *bytes, double *ms)
 {
     cod_model model = {0};
@@ -144,8 +147,9 @@ static cod_status measure_teacher(const planned *p, const cod_group_config *peer
         status = build_teacher(p, &model, &weights, &executable);
     if (status == COD_OK)
         status = time_program(executable, "teacher", NULL, ms);
+    const int programs = p->distill->teacher_precision == COD_PRECISION_INT8 ? 2 : 1; /* one that observes ranges */
     if (status == COD_OK)
-        *bytes = (double)cod_executable_bytes(executable) + 4.0 * (double)cod_weights_count(&weights);
+        *bytes = programs * (double)cod_executable_bytes(executable) + 4.0 * (double)cod_weights_count(&weights);
     cod_executable_destroy(executable);
     if (weights.backend != NULL)
         cod_weights_clear(&weights);

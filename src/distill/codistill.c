@@ -38,6 +38,10 @@ static const cod_option options[] = {
      "distil in every N-th step only, which costs a N-th of the teacher's forward"},
     {"batch_fraction", COD_OPTION_FLOAT, FIELD(batch_fraction), "1", 0.001, 1, NULL,
      "part of the mini-batch that teachers predict and distillation looks at: a half costs half a teacher's forward"},
+    {"teacher_precision", COD_OPTION_CHOICE, FIELD(teacher_precision), "auto", 0, 0, cod_upscaler_precision_names,
+     "type of a teacher's activations: auto is train.precision's; int8 computes convolutions on 8-bit integers, with "
+     "ranges "
+     "observed on a mini-batch at each switch"},
     {"fade", COD_OPTION_BOOL, FIELD(fade), "true", 0, 0, NULL, "the weight falls with the learning rate"},
     {"gate", COD_OPTION_BOOL, FIELD(gate), "false", 0, 0, NULL,
      "leave the teacher out where its own task loss on the mini-batch is above the student's of late"},
@@ -135,10 +139,13 @@ static cod_status make_peers(codistill *c, cod_train_context *context, const cod
     COD_REQUIRE_MEMORY(c->peers);
     for (int i = 0; i < c->peer_count; i++) {
         const int group = cod_exchange_peer_group(c->exchange, i);
+        const cod_teacher_spec spec = {.peer = cod_run_config_group(context->config, group),
+                                       .target = TEACHER_INPUT,
+                                       .pictures = c->taught,
+                                       .precision = (cod_precision)distill_options.teacher_precision};
         c->peers[i].since = -1;
         if (c->loss != 0)
-            COD_TRY(cod_teacher_create(context, cod_run_config_group(context->config, group), TEACHER_INPUT, c->taught,
-                                       &c->peers[i].teacher));
+            COD_TRY(cod_teacher_create(context, &spec, &c->peers[i].teacher));
     }
     COD_TRY(cod_aligned_alloc((void **)&c->snapshot, cod_weights_count(context->weights) * sizeof(float)));
     return make_merger(c, context, models);
@@ -416,8 +423,29 @@ static cod_status save(cod_strategy *strategy, cod_checkpoint *checkpoint)
         COD_TRY(cod_checkpoint_add_number(checkpoint, name, (double)c->peers[i].since));
         snprintf(name, sizeof name, "peer%d.merged", i);
         COD_TRY(cod_checkpoint_add_number(checkpoint, name, (double)c->peers[i].merged));
+        snprintf(name, sizeof name, "peer%d.ranges", i);
+        const float *ranges = cod_teacher_ranges(c->peers[i].teacher, &count);
+        if (ranges != NULL)
+            COD_TRY(cod_checkpoint_add_bytes(checkpoint, name, ranges, count * sizeof *ranges));
     }
     return cod_checkpoint_add_number(checkpoint, "student_loss", c->student_loss);
+}
+
+/** A teacher on integers goes on with the ranges it had; there are none where it was of another type. */
+static cod_status load_ranges(cod_teacher *teacher, int index, const cod_st_file *file)
+{
+    char name[32];
+    size_t count;
+    snprintf(name, sizeof name, "peer%d.ranges", index);
+    if (cod_teacher_ranges(teacher, &count) == NULL || cod_st_tensor_find(file, name) == NULL)
+        return COD_OK;
+    float *ranges = malloc(count * sizeof *ranges);
+    COD_REQUIRE_MEMORY(ranges);
+    const cod_status status = cod_checkpoint_read(file, name, ranges, count * sizeof *ranges);
+    if (status == COD_OK)
+        cod_teacher_set_ranges(teacher, ranges);
+    free(ranges);
+    return status;
 }
 
 static cod_status load_peer(codistill *c, int index, const cod_st_file *file)
@@ -433,6 +461,7 @@ static cod_status load_peer(codistill *c, int index, const cod_st_file *file)
     cod_exchange_read_checkpoint(c->exchange, index, &checkpoint);
     if (checkpoint.values != NULL)
         COD_TRY(adopt(p, &checkpoint, (int64_t)since));
+    COD_TRY(load_ranges(p->teacher, index, file));
     p->since = (int64_t)since;
     p->merged = (uint64_t)merged;
     return COD_OK;

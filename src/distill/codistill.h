@@ -18,6 +18,7 @@ typedef struct cod_distill_options {
     int loss; /**< index into {l1, mse, charbonnier} */
     int64_t burn_in, ramp, every;
     double batch_fraction;
+    int teacher_precision; /**< cod_precision */
     bool fade, gate;
 } cod_distill_options;
 

@@ -1,18 +1,30 @@
 #include "distill/teacher.h"
 
+#include "infer/int8.h"
+
 #include <stdlib.h>
+#include <string.h>
 
 enum { COPY_INPUT, COPY_TRUTH, COPY_PREDICTION, COPY_COUNT };
+
+/** The model compiled. Zeroed = not. */
+typedef struct forward {
+    cod_executable *executable;
+    cod_program *program;
+    cod_plan *copies[COPY_COUNT]; /**< between the student's inputs and the teacher's */
+} forward;
 
 struct cod_teacher {
     const cod_backend *backend;
     cod_device *device;
+    cod_view input, truth, target; /**< the student's, as far as they are predicted */
+    cod_dtype activation;
+    bool deterministic;
     cod_model model;
     cod_weights weights;
     cod_value loss;
-    cod_executable *executable;
-    cod_program *program;
-    cod_plan *copies[COPY_COUNT]; /**< between the student's inputs and the teacher's */
+    forward plain, rounded; /**< rounded: on integers, once ranges are known, which are part of it */
+    float *ranges;          /**< [node count] on integers, else NULL; zeros = to be observed */
 };
 
 static cod_view first_of(cod_view view, int64_t pictures)
@@ -21,47 +33,70 @@ static cod_view first_of(cod_view view, int64_t pictures)
     return view;
 }
 
-static cod_status plan_copy(cod_teacher *teacher, int which, cod_view from, cod_view to)
+static cod_status plan_copy(const cod_teacher *teacher, cod_view from, cod_view to, cod_plan **plan)
 {
     const cod_op op = {
         .kind = COD_OP_ADD, .attr = {.alpha = 1}, .inputs = {from}, .outputs = {to}, .name = "teacher_copy"};
-    return teacher->backend->plan_create(teacher->device, &op, &teacher->copies[which]);
+    return teacher->backend->plan_create(teacher->device, &op, plan);
 }
 
-static cod_status build(cod_teacher *teacher, cod_train_context *context, const cod_group_config *peer,
-                        const char *target, int64_t pictures)
+static void forward_clear(cod_teacher *teacher, forward *f)
+{
+    for (int i = 0; i < COPY_COUNT; i++)
+        if (f->copies[i] != NULL)
+            teacher->backend->plan_destroy(f->copies[i]);
+    cod_executable_destroy(f->executable);
+    *f = (forward){0};
+}
+
+static cod_status forward_init(cod_teacher *teacher, const float *ranges, forward *f)
+{
+    const cod_value output = teacher->model.output;
+    const cod_input_shape input = {"input", teacher->input.shape};
+    const cod_compile_options options = {.activation = teacher->activation,
+                                         .inputs = &input,
+                                         .input_count = 1,
+                                         .deterministic = teacher->deterministic,
+                                         .int8_ranges = ranges};
+    const cod_program_spec spec = {.name = "teacher", .losses = {teacher->loss}, .outputs = {output}};
+    COD_TRY(cod_compile(teacher->model.graph, &teacher->weights, &options, &spec, 1, &f->executable));
+    f->program = cod_executable_program(f->executable, spec.name);
+    COD_TRY(plan_copy(teacher, teacher->input, cod_executable_input(f->executable, "input"), &f->copies[COPY_INPUT]));
+    COD_TRY(plan_copy(teacher, teacher->truth, cod_executable_input(f->executable, "target"), &f->copies[COPY_TRUTH]));
+    return plan_copy(teacher, cod_executable_output(f->executable, output), teacher->target,
+                     &f->copies[COPY_PREDICTION]);
+}
+
+static cod_status build(cod_teacher *teacher, const cod_train_context *context, const cod_teacher_spec *spec)
 {
     const cod_node *task = cod_graph_producer(context->model->graph, context->task_loss);
     cod_model *model = &teacher->model;
-    COD_TRY(cod_model_build(peer->kind, peer->architecture, model));
+    teacher->input = first_of(context->input, spec->pictures);
+    teacher->truth = first_of(context->truth, spec->pictures);
+    teacher->target = first_of(cod_executable_input(context->executable, spec->target), spec->pictures);
+    teacher->deterministic = context->config->train.deterministic;
+    teacher->activation = context->activation;
+    if (spec->precision != COD_PRECISION_AUTO)
+        COD_TRY(cod_precision_dtype(spec->precision, teacher->backend, teacher->device, &teacher->activation));
+    COD_TRY(cod_model_build(spec->peer->kind, spec->peer->architecture, model));
     const cod_value truth = cod_graph_input_like(model->graph, "target", model->output);
     teacher->loss = cod_graph_loss(model->graph, "teacher_task", model->output, truth,
                                    (cod_loss_spec){.kind = task->attr.loss, .epsilon = task->attr.epsilon});
     COD_TRY(cod_weights_init(&teacher->weights, context->backend, context->device, model->graph, COD_F32, false));
-    const cod_input_shape input = {"input", first_of(context->input, pictures).shape};
-    const cod_compile_options options = {.activation = context->activation,
-                                         .inputs = &input,
-                                         .input_count = 1,
-                                         .deterministic = context->config->train.deterministic};
-    const cod_program_spec spec = {.name = "teacher", .losses = {teacher->loss}, .outputs = {model->output}};
-    COD_TRY(cod_compile(model->graph, &teacher->weights, &options, &spec, 1, &teacher->executable));
-    teacher->program = cod_executable_program(teacher->executable, "teacher");
-    COD_TRY(plan_copy(teacher, COPY_INPUT, first_of(context->input, pictures),
-                      cod_executable_input(teacher->executable, "input")));
-    COD_TRY(plan_copy(teacher, COPY_TRUTH, first_of(context->truth, pictures),
-                      cod_executable_input(teacher->executable, "target")));
-    return plan_copy(teacher, COPY_PREDICTION, cod_executable_output(teacher->executable, model->output),
-                     first_of(cod_executable_input(context->executable, target), pictures));
+    if (spec->precision == COD_PRECISION_INT8) {
+        teacher->ranges = calloc(cod_graph_node_count(model->graph), sizeof *teacher->ranges);
+        COD_REQUIRE_MEMORY(teacher->ranges);
+    }
+    return forward_init(teacher, NULL, &teacher->plain);
 }
 
-cod_status cod_teacher_create(cod_train_context *context, const cod_group_config *peer, const char *target,
-                              int64_t pictures, cod_teacher **out)
+cod_status cod_teacher_create(const cod_train_context *context, const cod_teacher_spec *spec, cod_teacher **out)
 {
     cod_teacher *teacher = calloc(1, sizeof *teacher);
     COD_REQUIRE_MEMORY(teacher);
     teacher->backend = context->backend;
     teacher->device = context->device;
-    const cod_status status = build(teacher, context, peer, target, pictures);
+    const cod_status status = build(teacher, context, spec);
     if (status != COD_OK) {
         cod_teacher_destroy(teacher);
         return cod_fail_prefix(status, "teacher");
@@ -74,25 +109,72 @@ void cod_teacher_destroy(cod_teacher *teacher)
 {
     if (teacher == NULL)
         return;
-    for (int i = 0; i < COPY_COUNT; i++)
-        if (teacher->copies[i] != NULL)
-            teacher->backend->plan_destroy(teacher->copies[i]);
-    cod_executable_destroy(teacher->executable);
+    forward_clear(teacher, &teacher->rounded);
+    forward_clear(teacher, &teacher->plain);
     cod_weights_clear(&teacher->weights);
     cod_model_clear(&teacher->model);
+    free(teacher->ranges);
     free(teacher);
+}
+
+const float *cod_teacher_ranges(const cod_teacher *teacher, size_t *count)
+{
+    *count = teacher != NULL && teacher->ranges != NULL ? cod_graph_node_count(teacher->model.graph) : 0;
+    return *count > 0 ? teacher->ranges : NULL;
+}
+
+void cod_teacher_set_ranges(cod_teacher *teacher, const float *ranges)
+{
+    memcpy(teacher->ranges, ranges, cod_graph_node_count(teacher->model.graph) * sizeof *ranges);
+    forward_clear(teacher, &teacher->rounded);
 }
 
 cod_status cod_teacher_load(cod_teacher *teacher, const float *values)
 {
+    if (teacher->ranges != NULL) {
+        memset(teacher->ranges, 0, cod_graph_node_count(teacher->model.graph) * sizeof *teacher->ranges);
+        forward_clear(teacher, &teacher->rounded);
+    }
     return cod_weights_upload(&teacher->weights, values);
+}
+
+static bool has_ranges(const cod_teacher *teacher)
+{
+    for (size_t i = 0; teacher->ranges != NULL && i < cod_graph_node_count(teacher->model.graph); i++)
+        if (teacher->ranges[i] > 0)
+            return true;
+    return false;
+}
+
+/** Runs the plain program and chooses ranges for later runs by what it meets. */
+static cod_status observe(cod_teacher *teacher)
+{
+    cod_int8_observer *observer;
+    COD_TRY(cod_int8_observer_create(teacher->model.graph, &observer));
+    const cod_status status = cod_int8_observe(observer, &teacher->weights, teacher->plain.program);
+    if (status == COD_OK)
+        cod_int8_choose(observer, teacher->ranges);
+    cod_int8_observer_destroy(observer);
+    return status;
+}
+
+static cod_status compile_rounded(cod_teacher *teacher)
+{
+    const cod_status status = forward_init(teacher, teacher->ranges, &teacher->rounded);
+    if (status != COD_OK)
+        forward_clear(teacher, &teacher->rounded);
+    return status;
 }
 
 cod_status cod_teacher_run(cod_teacher *teacher, float *loss)
 {
-    COD_TRY(teacher->backend->plan_run(teacher->copies[COPY_INPUT], NULL));
-    COD_TRY(teacher->backend->plan_run(teacher->copies[COPY_TRUTH], NULL));
-    COD_TRY(cod_program_run(teacher->program, NULL, NULL));
-    COD_TRY(teacher->backend->plan_run(teacher->copies[COPY_PREDICTION], NULL));
-    return cod_executable_loss(teacher->executable, teacher->loss, loss);
+    const bool rounds = has_ranges(teacher);
+    const forward *f = rounds ? &teacher->rounded : &teacher->plain;
+    if (f->executable == NULL)
+        COD_TRY(compile_rounded(teacher));
+    COD_TRY(teacher->backend->plan_run(f->copies[COPY_INPUT], NULL));
+    COD_TRY(teacher->backend->plan_run(f->copies[COPY_TRUTH], NULL));
+    COD_TRY(teacher->ranges != NULL && !rounds ? observe(teacher) : cod_program_run(f->program, NULL, NULL));
+    COD_TRY(teacher->backend->plan_run(f->copies[COPY_PREDICTION], NULL));
+    return cod_executable_loss(f->executable, teacher->loss, loss);
 }

@@ -2,28 +2,42 @@
  * @file
  * A teacher: a peer's decoded checkpoint, run forward on the group's own mini-batch. Its normalisation is folded and nothing
  * is kept for backward, so it costs one inference.
+ *
+ * On 8-bit integers a checkpoint's first run is not rounded: from what its convolutions meet come the ranges (infer/int8.h) of all
+ * later ones. So these are a function of the weights and of one mini-batch, and a run that is resumed needs them back.
  */
 #ifndef COD_DISTILL_TEACHER_H
 #define COD_DISTILL_TEACHER_H
 
+#include "infer/upscaler.h"
 #include "train/strategy.h"
 
 typedef struct cod_teacher cod_teacher;
 
+typedef struct cod_teacher_spec {
+    const cod_group_config *peer; /**< what the peer trains; borrowed */
+    const char *target;           /**< where the prediction goes: the student's input of that name, f32 [N,sH,sW,3] */
+    int64_t pictures;             /**< how many of the mini-batch, from its start, are predicted */
+    cod_precision precision;      /**< auto: the student's */
+} cod_teacher_spec;
+
 /**
- * Makes a teacher of a peer's architecture for the context's batch shape and precision; it has no weights yet.
+ * Makes a teacher of a peer's architecture for the context's batch shape; it has no weights yet.
  *
- * @param context  set up and compiled; its device is borrowed
- * @param peer     what the peer trains; borrowed
- * @param target   where the prediction goes: the student's input of that name, f32 [N,sH,sW,3]
- * @param pictures how many of the mini-batch, from its start, are predicted
+ * @param context  set up and compiled; its device and its mini-batch are borrowed
+ * @return COD_ERR_UNSUPPORTED when the device lacks the precision
  */
-COD_MUST_CHECK cod_status cod_teacher_create(cod_train_context *context, const cod_group_config *peer,
-                                             const char *target, int64_t pictures, cod_teacher **out);
+COD_MUST_CHECK cod_status cod_teacher_create(const cod_train_context *context, const cod_teacher_spec *spec,
+                                             cod_teacher **out);
 void cod_teacher_destroy(cod_teacher *teacher);
 
 /** Takes over a checkpoint [trainable + state] f32; packed at the next run. */
 COD_MUST_CHECK cod_status cod_teacher_load(cod_teacher *teacher, const float *values);
+
+/** The ranges in use, [count], to be saved; zeros where none were observed since the last checkpoint. Borrowed; NULL unless on integers. */
+const float *cod_teacher_ranges(const cod_teacher *teacher, size_t *count);
+/** After cod_teacher_load(), puts saved ranges back: zeros are observed anew. */
+void cod_teacher_set_ranges(cod_teacher *teacher, const float *ranges);
 
 /**
  * Predicts the mini-batch that lies in the context's input, into the student's target input.

@@ -121,7 +121,7 @@ static void a_peer_of_another_architecture_teaches(void **state)
         student_open(&small, backends[b], SMALL);
         student_open(&large, backends[b], LARGE);
         const cod_group_config peer = architecture_of(&large);
-        assert_ok(cod_teacher_create(&small.context, &peer, "teacher", 2, &teacher));
+        assert_ok(cod_teacher_create(&small.context, &(cod_teacher_spec){&peer, "teacher", 2, 0}, &teacher));
         const size_t count = cod_weights_count(&large.net.weights);
         float *values = floats_new(count);
         assert_true(count > cod_weights_count(&small.net.weights));
@@ -152,7 +152,7 @@ static void a_teacher_predicts_as_its_checkpoint_infers(void **state)
         cod_teacher *teacher;
         student_open(&s, backends[b], SMALL);
         const cod_group_config peer = architecture_of(&s);
-        assert_ok(cod_teacher_create(&s.context, &peer, "teacher", 2, &teacher));
+        assert_ok(cod_teacher_create(&s.context, &(cod_teacher_spec){&peer, "teacher", 2, 0}, &teacher));
         const size_t count = cod_weights_count(&s.net.weights);
         float *before = floats_new(count), *first = floats_new(count), *second = floats_new(count),
               *after = floats_new(count);
@@ -176,6 +176,95 @@ static void a_teacher_predicts_as_its_checkpoint_infers(void **state)
         free(second);
         free(after);
         cod_teacher_destroy(teacher);
+        student_close(&s);
+    }
+}
+
+#define WIDE "blocks=2 channels=16 scale=2 head_kernel=3 tail_kernel=3"
+
+/** Runs the teacher on the student's batch. @return its prediction; free() */
+static float *predict(student *s, cod_teacher *teacher)
+{
+    const cod_view given = cod_executable_input(s->net.executable, "teacher");
+    const size_t count = (size_t)cod_shape_count(given.shape);
+    float loss, *predicted = floats_new(count);
+    assert_ok(cod_teacher_run(teacher, &loss));
+    assert_true(isfinite(loss));
+    assert_ok(
+        s->net.backend->download(s->net.device, NULL, predicted, given.buffer, given.offset, count * sizeof(float)));
+    return predicted;
+}
+
+static double relative_error(const float *exact, const float *rounded, size_t count)
+{
+    double error = 0, power = 0;
+    for (size_t i = 0; i < count; i++) {
+        error += pow((double)exact[i] - (double)rounded[i], 2);
+        power += pow((double)exact[i], 2);
+    }
+    return sqrt(error / power);
+}
+
+/** Predicts with new ranges, puts the same ones back, and predicts the same bits. @return relative error against `exact` */
+static double check_rounded(student *s, cod_teacher *teacher, const float *values, const float *exact, size_t count)
+{
+    size_t nodes;
+    assert_ok(cod_teacher_load(teacher, values));
+    float *first = predict(s, teacher), *rounded = predict(s, teacher);
+    assert_true(relative_error(exact, first, count) < 1e-6); /* the run that observes does not round */
+    float *ranges = floats_new(cod_graph_node_count(s->model.graph));
+    const float *used = cod_teacher_ranges(teacher, &nodes);
+    assert_true(nodes > 0 && nodes <= cod_graph_node_count(s->model.graph));
+    memcpy(ranges, used, nodes * sizeof *ranges);
+    assert_ok(cod_teacher_load(teacher, values));
+    cod_teacher_set_ranges(teacher, ranges);
+    float *again = predict(s, teacher);
+    assert_memory_equal(again, rounded, count * sizeof *again);
+    const double error = relative_error(exact, rounded, count);
+    free(ranges);
+    free(first);
+    free(rounded);
+    free(again);
+    return error;
+}
+
+/** Weights are random, and so less forgiving than trained ones. */
+static void a_teacher_on_integers_rounds_by_ranges_of_its_own(void **state)
+{
+    (void)state;
+    const cod_backend *const backends[] = {&cod_ref_backend, &cod_cpu_backend};
+    for (size_t b = 0; b < 2; b++) {
+        student s;
+        cod_teacher *exact, *rounded;
+        student_open(&s, backends[b], WIDE);
+        const cod_group_config peer = architecture_of(&s);
+        const cod_teacher_spec spec = {&peer, "teacher", 2, COD_PRECISION_INT8};
+        if (!backends[b]->supports(s.net.device, COD_S8)) {
+            assert_int_equal(cod_teacher_create(&s.context, &spec, &rounded), COD_ERR_UNSUPPORTED);
+            student_close(&s);
+            continue;
+        }
+        assert_ok(cod_teacher_create(&s.context, &spec, &rounded));
+        const cod_precision plain =
+            backends[b]->supports(s.net.device, COD_BF16) ? COD_PRECISION_BF16 : COD_PRECISION_F32;
+        assert_ok(cod_teacher_create(&s.context, &(cod_teacher_spec){&peer, "teacher", 2, plain}, &exact));
+        const size_t count = (size_t)cod_shape_count(cod_executable_input(s.net.executable, "teacher").shape);
+        float *values = floats_new(cod_weights_count(&s.net.weights));
+        assert_ok(cod_weights_download(&s.net.weights, values));
+        /* Other weights need other ranges: those of the first would cut nearly all off. */
+        for (int round = 0; round < 2; round++) {
+            assert_ok(cod_teacher_load(exact, values));
+            float *expected = predict(&s, exact);
+            const double error = check_rounded(&s, rounded, values, expected, count);
+            if (!(error > 0 && error < 0.05))
+                fail_msg("%s, checkpoint %d: relative error %g", backends[b]->name, round, error);
+            free(expected);
+            for (size_t i = 0; i < s.net.weights.layout.trainable; i++)
+                values[i] *= 4;
+        }
+        free(values);
+        cod_teacher_destroy(exact);
+        cod_teacher_destroy(rounded);
         student_close(&s);
     }
 }
@@ -244,6 +333,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_teacher_predicts_as_its_checkpoint_infers),
         cmocka_unit_test(a_peer_of_another_architecture_teaches),
+        cmocka_unit_test(a_teacher_on_integers_rounds_by_ranges_of_its_own),
         cmocka_unit_test(the_strength_of_a_merge_falls_with_its_delay),
         cmocka_unit_test(a_merge_moves_weights_by_the_difference_and_statistics_toward_the_peer),
     };

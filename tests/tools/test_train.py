@@ -20,6 +20,9 @@ SETUPS = {
     "2x1": ["train.strategy=codistill", "cluster.groups=2"],
     "2x2": ["train.strategy=codistill", "cluster.groups=2", "cluster.ranks_per_group=2"],
     "3x1": ["train.strategy=codistill", "cluster.groups=3"],
+    # `ref` has 8-bit integers everywhere. A checkpoint may lie between a switch and the step that observes ranges.
+    "int8": ["train.strategy=codistill", "cluster.groups=2", "train.backend=ref", "model.channels=16", "distill.every=3",
+             "distill.teacher_precision=int8"],
 }
 
 
@@ -396,7 +399,7 @@ def compares(bench):
 def replays(setup):
     """An asynchronous run is repeated from its record: the same teachers and merges at the same steps, the same bits."""
     def case(bench):
-        groups = {"2x2": 2, "3x1": 3}[setup]
+        groups = {"2x2": 2, "3x1": 3, "int8": 2}[setup]
         fixed = {"COD_CPU_CONVOLUTION": "fixed"}
         overrides = ["train.steps=200", "checkpoint.every=200", "log.every=50", "exchange.min_interval_ms=3"]
         bench.trained("name=first", *SETUPS[setup], *overrides, environment=fixed)
@@ -475,10 +478,12 @@ CASES = {
     "unlike-groups": unlike_groups,
     "replays-2x2": replays("2x2"),
     "replays-3x1": replays("3x1"),
+    "replays-int8": replays("int8"),
     "compares": compares,
     "killed-allreduce": killed("allreduce"),
     "killed-2x1": killed("2x1"),
     "killed-2x2": killed("2x2"),
+    "killed-int8": killed("int8"),
     "killed-2x2-tcp": killed("2x2", 2, TCP),
     "killed-3x1-tcp": killed("3x1", 2, TCP),
     "stops-single": stops("single", signal.SIGTERM),
