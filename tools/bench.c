@@ -11,6 +11,7 @@ int cod_cmd_bench(int argc, char **argv)
     static const char help[] =
         "usage: codistill bench NAME [options]\n\n"
         "  step       a training step, op by op, beside what the processor can do\n"
+        "  teacher    what a teacher adds to a training step\n"
         "  upscale    a model on a whole picture\n"
         "  loader     crops that a core makes, beside copying\n"
         "  allreduce  bucketed, overlapped averaging against MPI's blocking all-reduce; under mpirun\n\n"
@@ -21,6 +22,8 @@ int cod_cmd_bench(int argc, char **argv)
     }
     if (argc > 1 && strcmp(argv[1], "step") == 0)
         return cod_bench_step(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "teacher") == 0)
+        return cod_bench_teacher(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "upscale") == 0)
         return cod_bench_upscale(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "loader") == 0)
@@ -28,7 +31,7 @@ int cod_cmd_bench(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "allreduce") == 0)
         return cod_bench_allreduce_command(argc - 1, argv + 1);
     return cod_cmd_usage("bench",
-                         argc > 1 ? "there is no bench '%s'; there are: step, upscale, loader, allreduce"
+                         argc > 1 ? "there is no bench '%s'; there are: step, teacher, upscale, loader, allreduce"
                                   : "a name is missing%s",
                          argc > 1 ? argv[1] : "");
 }

@@ -7,6 +7,8 @@
 
 /** Times a training step op by op. */
 int cod_bench_step(int argc, char **argv);
+/** Times what a teacher adds to a training step. */
+int cod_bench_teacher(int argc, char **argv);
 /** Times a model on a whole picture. */
 int cod_bench_upscale(int argc, char **argv);
 /** Counts the crops that a core makes. */

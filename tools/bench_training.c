@@ -58,6 +58,14 @@ cod_status cod_bench_fill_inputs(const cod_backend *backend, cod_device *device,
     return COD_OK;
 }
 
+/** As the codistill strategy adds it. */
+static cod_value add_distillation(cod_bench_training *t, int64_t pictures)
+{
+    const cod_value teacher = cod_graph_input_like(t->model.graph, "teacher", t->model.output);
+    return cod_graph_loss(t->model.graph, "distil", t->model.output, teacher,
+                          (cod_loss_spec){.kind = COD_LOSS_L1, .weight = 0.1f, .first_items = pictures});
+}
+
 cod_status cod_bench_training_open(const cod_bench_training_options *options, cod_bench_training *t)
 {
     int64_t channels = 0;
@@ -70,13 +78,16 @@ cod_status cod_bench_training_open(const cod_bench_training_options *options, co
     COD_TRY(cod_precision_dtype(options->precision, t->backend, t->device, &t->activation));
     const cod_value target = cod_graph_input_like(t->model.graph, "target", t->model.output);
     t->loss = cod_graph_loss(t->model.graph, "task", t->model.output, target, (cod_loss_spec){.kind = COD_LOSS_L1});
+    const cod_value distil = options->taught > 0 ? add_distillation(t, options->taught) : 0;
     COD_TRY(cod_weights_init(&t->weights, t->backend, t->device, t->model.graph, COD_F32, true));
     COD_TRY(cod_weights_fill_initial(&t->weights, 1));
     const cod_input_shape input = {"input", {options->batch, options->patch, options->patch, channels}};
-    const cod_program_spec spec = {.name = "step", .trains = "model", .losses = {t->loss}};
+    const cod_program_spec specs[] = {{.name = "step", .trains = "model", .losses = {t->loss}},
+                                      {.name = "distil", .trains = "model", .losses = {t->loss, distil}}};
     const cod_compile_options compile = {.activation = t->activation, .inputs = &input, .input_count = 1};
-    COD_TRY(cod_compile(t->model.graph, &t->weights, &compile, &spec, 1, &t->executable));
+    COD_TRY(cod_compile(t->model.graph, &t->weights, &compile, specs, distil != 0 ? 2 : 1, &t->executable));
     t->program = cod_executable_program(t->executable, "step");
+    t->distil = cod_executable_program(t->executable, "distil");
     const cod_optimiser_options adam = {.kind = COD_OPT_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8};
     COD_TRY(cod_optimiser_create(&t->weights, 0, &adam, &t->optimiser));
     return cod_bench_fill_inputs(t->backend, t->device, t->executable, batch_names, BATCH_PARTS);

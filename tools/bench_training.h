@@ -16,7 +16,9 @@ typedef struct cod_bench_training_options {
     cod_precision precision;
     int threads;
     bool no_autotune; /**< as in cod_device_options */
-    char **settings;  /**< [setting_count] "option=value" of the model; borrowed */
+    int64_t
+        taught; /**< how many pictures of the batch the program `distil` takes from its input `teacher`; 0 = there is none */
+    char **settings; /**< [setting_count] "option=value" of the model; borrowed */
     int setting_count;
 } cod_bench_training_options;
 
@@ -30,7 +32,7 @@ typedef struct cod_bench_training {
     cod_weights weights;
     cod_value loss;
     cod_executable *executable;
-    cod_program *program;
+    cod_program *program, *distil; /**< without, and with a teacher's prediction; NULL = none */
     cod_optimiser *optimiser;
     int64_t steps; /**< done */
     cod_arena arena;

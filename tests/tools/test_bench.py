@@ -50,6 +50,13 @@ def serves(folder):
     assert sorted(os.listdir(folder)) == ["batch.safetensors", "model.safetensors"]
 
 
+def teaches():
+    text = bench("teacher", *TINY, "--batch-fraction", "0.5")
+    assert "a teacher predicts 1 picture\n" in text and "step without a teacher" in text and "\nf32 " in text, text
+    assert "\nint8 " in bench("teacher", *TINY, "channels=16", "--backend", "ref"), "no row of int8"
+    assert "--batch-fraction: '1.5' is not a number above 0" in bench("teacher", "--batch-fraction", "1.5", code=2)
+
+
 def upscales(folder):
     model, output = f"{folder}/model.safetensors", f"{folder}/high.f32"
     assert "9x7 -> 36x28" in bench("upscale", model, "--size", "9x7", "--repeats", "1", "--output", output)
@@ -78,6 +85,7 @@ def loads(folder):
 
 with tempfile.TemporaryDirectory(prefix="cod-bench-") as scratch:
     table()
+    teaches()
     numbers()
     serves(scratch)
     upscales(scratch)
