@@ -28,8 +28,8 @@
  * LINEAR                   x {N,1,1,I}, w {O,1,1,I}, [b], [slope]      y {N,1,1,O} = activation(x wᵀ + b)
  * LINEAR_BACKWARD_DATA     dy, w                                       dx*
  * LINEAR_BACKWARD_WEIGHTS  x, dy                                       dw*, [db*]
- * NORM_TRAIN               x, gamma, beta, [slope]                     y, mean, inv_std, running_mean+, running_var+
- * NORM_INFERENCE           x, gamma, beta, mean, var, [slope]          y
+ * NORM_TRAIN               x, gamma, beta, [slope], [residual]         y, mean, inv_std, running_mean+, running_var+
+ * NORM_INFERENCE           x, gamma, beta, mean, var, [slope], [residual]  y
  * NORM_BACKWARD            x, dy, gamma, beta, mean, inv_std, [slope]  dx*, dgamma*, dbeta*, [dslope*]
  * FOLD_NORM                w, [b], gamma, beta, mean, var              w', b'
  * ACTIVATION               x, [slope]                                  y
@@ -54,9 +54,9 @@
  * CONV2D and its gradients with attr.factor = r > 1 have the output's pixels shuffled, as PIXEL_SHUFFLE does it: w {C·r²,KH,KW,I}, b {C·r²},
  * y {N,rP,rQ,C}, slope 1 or C.
  *
- * NORM_* normalise each channel over N, H, W: y = activation(gamma·(x-mean)·inv_std + beta), inv_std = 1/sqrt(var + epsilon) with the
- * biased variance; running statistics move by `momentum` toward the batch's, the variance unbiased (as PyTorch does). The
- * gradient of a fused activation recomputes the pre-activation from x, mean, inv_std, gamma and beta.
+ * NORM_* normalise each channel over N, H, W: y = activation(gamma·(x-mean)·inv_std + beta) [+ residual], inv_std = 1/sqrt(var + epsilon)
+ * with the biased variance; running statistics move by `momentum` toward the batch's, the variance unbiased (as PyTorch does). The
+ * gradient of a fused activation recomputes the pre-activation from x, mean, inv_std, gamma and beta; the residual's gradient is dy.
  * Slopes (PReLU) have 1 or C elements. Gradients at zero: ReLU family 0 side (x > 0 passes), L1 zero, max pooling first maximum.
  * LOSS targets have the prediction's shape, except CROSS_ENTROPY: i32 classes {N,1,1,1}. For KL both are logits {N,1,1,K}, and the value
  * is T²·mean over N of sum over K of p_target·(log p_target - log p_prediction), p = softmax(logits / T) (Hinton et al. 2015).

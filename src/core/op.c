@@ -87,6 +87,11 @@ static bool optional_vector(const cod_view *view, int64_t channels)
     return !present(view) || is_shape(view, 1, 1, 1, channels);
 }
 
+static bool optional_like(const cod_view *view, const cod_view *like)
+{
+    return !present(view) || same_shape(view, like);
+}
+
 static bool enlarged(const cod_view *small, const cod_view *large, int factor, int64_t channels)
 {
     return present(small) && factor >= 1 &&
@@ -143,10 +148,11 @@ static bool shapes_fit(const cod_op *op)
         return linear_fits(&in[0], &out[0], &in[1]) && optional_vector(&out[1], out[0].shape.n);
     case COD_OP_NORM_TRAIN:
         return same_shape(&in[0], &out[0]) && are_vectors(in, 1, 2, in[0].shape.c) &&
-               slope_fits(&in[3], attr->activation, in[0].shape.c) && are_vectors(out, 1, 4, in[0].shape.c);
+               slope_fits(&in[3], attr->activation, in[0].shape.c) && optional_like(&in[4], &in[0]) &&
+               are_vectors(out, 1, 4, in[0].shape.c);
     case COD_OP_NORM_INFERENCE:
         return same_shape(&in[0], &out[0]) && are_vectors(in, 1, 4, in[0].shape.c) &&
-               slope_fits(&in[5], attr->activation, in[0].shape.c);
+               slope_fits(&in[5], attr->activation, in[0].shape.c) && optional_like(&in[6], &in[0]);
     case COD_OP_NORM_BACKWARD:
         return same_shape(&in[0], &in[1]) && same_shape(&in[0], &out[0]) && are_vectors(in, 2, 5, in[0].shape.c) &&
                are_vectors(out, 1, 2, in[0].shape.c) && slope_fits(&in[6], attr->activation, in[0].shape.c) &&
@@ -161,7 +167,7 @@ static bool shapes_fit(const cod_op *op)
                slope_fits(&in[2], attr->activation, in[0].shape.c) &&
                (attr->activation != COD_ACT_PRELU || same_shape(&in[2], &out[1]));
     case COD_OP_ADD:
-        return same_shape(&in[0], &out[0]) && (!present(&in[1]) || same_shape(&in[0], &in[1]));
+        return same_shape(&in[0], &out[0]) && optional_like(&in[1], &in[0]);
     case COD_OP_PIXEL_SHUFFLE:
         return present(&out[0]) && in[0].shape.c == out[0].shape.c * attr->factor * attr->factor &&
                enlarged(&in[0], &out[0], attr->factor, out[0].shape.c);

@@ -121,6 +121,9 @@ typedef struct cpu_kernels {
     /** sums[0][c] = Σ (x - shift), sums[1][c] = Σ (x - shift)². */
     void (*moments)(cpu_rows x, int64_t pixels, int64_t channels, const float *shift, float *sums);
     void (*affine)(cpu_rows x, cpu_rows y, int64_t pixels, int64_t channels, cpu_activation act, const cpu_affine *p);
+    /** y = activation(v) + b. */
+    void (*affine_add)(cpu_rows x, cpu_rows b, cpu_rows y, int64_t pixels, int64_t channels, cpu_activation act,
+                       const cpu_affine *p);
     /** g = dy·activation'(v): sums[0] = Σ g, sums[1] = Σ g·(x - mean), sums[2] = Σ over v <= 0 of dy·v. */
     void (*affine_backward_sums)(cpu_rows x, cpu_rows dy, int64_t pixels, int64_t channels, cpu_activation act,
                                  const cpu_affine *p, float *sums);

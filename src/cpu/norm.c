@@ -17,7 +17,7 @@ typedef struct norm_state {
 typedef struct norm_run {
     const cod_plan *plan;
     const norm_state *state;
-    cpu_rows x, dy, y; /**< y: the output, or dx */
+    cpu_rows x, dy, residual, y; /**< y: the output, or dx */
     float *parameters, *sums;
     cpu_affine affine;
 } norm_run;
@@ -72,10 +72,14 @@ static void affine_chunk(void *context, int64_t i, int thread)
     (void)thread;
     const norm_run *run = context;
     const cpu_chunks *chunks = &run->state->chunks;
-    const int64_t first = i * chunks->size;
-    run->plan->device->kernels->affine(cpu_rows_from(run->x, first), cpu_rows_from(run->y, first),
-                                       cpu_chunk_length(chunks, i), run->state->channels,
-                                       cpu_activation_of(&run->plan->op.attr), &run->affine);
+    const int64_t first = i * chunks->size, pixels = cpu_chunk_length(chunks, i), channels = run->state->channels;
+    const cpu_rows x = cpu_rows_from(run->x, first), y = cpu_rows_from(run->y, first);
+    const cpu_activation activation = cpu_activation_of(&run->plan->op.attr);
+    const cpu_kernels *kernels = run->plan->device->kernels;
+    if (run->residual.data != NULL)
+        kernels->affine_add(x, cpu_rows_from(run->residual, first), y, pixels, channels, activation, &run->affine);
+    else
+        kernels->affine(x, y, pixels, channels, activation, &run->affine);
 }
 
 /** Sums are taken of x - x[0], so that a mean far from zero does not cancel the variance. */
@@ -83,6 +87,7 @@ static cod_status norm_train_run(cod_plan *plan)
 {
     const cod_op *op = &plan->op;
     norm_run run = norm_begin(plan, &op->inputs[3]);
+    run.residual = cpu_rows_of(&op->inputs[4]);
     const norm_state *state = run.state;
     float *const p = run.parameters, *const shift = p + A * state->padded;
     memset(shift, 0, (size_t)state->padded * sizeof(float));
@@ -121,6 +126,7 @@ static cod_status norm_inference_run(cod_plan *plan)
 {
     const cod_op *op = &plan->op;
     norm_run run = norm_begin(plan, &op->inputs[5]);
+    run.residual = cpu_rows_of(&op->inputs[6]);
     const int64_t padded = run.state->padded;
     const float *gamma = cod_view_host(&op->inputs[1]), *variance = cod_view_host(&op->inputs[4]);
     for (int64_t c = 0; c < run.state->channels; c++)

@@ -262,6 +262,8 @@ static void backward_node(lowering *lower, size_t index)
         backward_dense(lower, node, group, dy);
         break;
     case COD_NODE_NORM:
+        if (group->residual != 0)
+            contribute_tensor(lower, group->residual, dy, 1);
         backward_norm(lower, node, group, dy);
         break;
     case COD_NODE_ACTIVATION:

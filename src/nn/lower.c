@@ -211,6 +211,7 @@ static void forward_norm(lowering *lower, const cod_node *node, lower_group *gro
     const int gamma = lower_param(lower, node->params[0]), beta = lower_param(lower, node->params[1]);
     const int mean = lower_param(lower, node->params[2]), var = lower_param(lower, node->params[3]);
     const int y = output_tensor(lower, group->output);
+    const int residual = group->residual != 0 ? lower->tensor[group->residual] : 0;
     ir_instr instr = {.attr = node->attr, .name = node->name};
     if (!lower->batch_stats) {
         instr.kind = COD_OP_NORM_INFERENCE;
@@ -218,6 +219,7 @@ static void forward_norm(lowering *lower, const cod_node *node, lower_group *gro
         for (int i = 0; i < 5; i++)
             instr.inputs[i] = inputs[i];
         instr.outputs[0] = y;
+        instr.inputs[6] = residual;
         use_activation(lower, group, &instr, 5);
     } else {
         const cod_shape vector = {1, 1, 1, node->channels};
@@ -227,7 +229,7 @@ static void forward_norm(lowering *lower, const cod_node *node, lower_group *gro
         const int outputs[] = {y, group->mean, group->inv_std, mean, var};
         for (int i = 0; i < 5; i++)
             instr.outputs[i] = outputs[i];
-        instr.inputs[0] = x, instr.inputs[1] = gamma, instr.inputs[2] = beta;
+        instr.inputs[0] = x, instr.inputs[1] = gamma, instr.inputs[2] = beta, instr.inputs[4] = residual;
         use_activation(lower, group, &instr, 3);
     }
     lower_emit(lower, instr);

@@ -77,6 +77,16 @@ static bool may_fuse_shuffle(const lowering *lower, int reader)
     return node != NULL && node->kind == COD_NODE_PIXEL_SHUFFLE && node->channels % VECTOR == 0;
 }
 
+/** What the sum `reader` adds to `value`, where the op at `index` can add it: a plain sum of something made before. */
+static cod_value residual_of(const lowering *lower, size_t index, int reader, cod_value value)
+{
+    const cod_node *sum = reader >= 0 ? lower_node(lower, (size_t)reader) : NULL;
+    if (sum == NULL || sum->kind != COD_NODE_ADD || sum->attr.alpha != 1 || sum->attr.beta != 1)
+        return 0;
+    const cod_value other = sum->inputs[sum->inputs[0] == value];
+    return lower_producer(lower, other) < index ? other : 0;
+}
+
 static void fuse(lowering *lower, size_t index)
 {
     const cod_node *node = lower_node(lower, index);
@@ -101,6 +111,13 @@ static void fuse(lowering *lower, size_t index)
     if (reader >= 0 && lower_node(lower, (size_t)reader)->kind == COD_NODE_ACTIVATION &&
         may_fuse_activation(lower, node->kind, &lower_node(lower, (size_t)reader)->attr)) {
         group->activation = reader;
+        group->output = lower_node(lower, (size_t)reader)->output;
+        lower->groups[reader].live = false;
+        reader = only_reader(lower, group->output);
+    }
+    if (node->kind == COD_NODE_NORM)
+        group->residual = residual_of(lower, index, reader, group->output);
+    if (group->residual != 0) {
         group->output = lower_node(lower, (size_t)reader)->output;
         lower->groups[reader].live = false;
     }

@@ -18,12 +18,12 @@ static void channel_moments(const double *x, cod_shape shape, double *mean, doub
 }
 
 static void normalise(const double *x, int64_t count, int64_t channels, const double *const vectors[4],
-                      const ref_activator *act, double *y)
+                      const ref_activator *act, const double *residual, double *y)
 {
     const double *mean = vectors[0], *inv_std = vectors[1], *gamma = vectors[2], *beta = vectors[3];
     for (int64_t i = 0; i < count; i++) {
         const int64_t c = i % channels;
-        y[i] = ref_activate(act, gamma[c] * (x[i] - mean[c]) * inv_std[c] + beta[c], c);
+        y[i] = ref_activate(act, gamma[c] * (x[i] - mean[c]) * inv_std[c] + beta[c], c) + (residual ? residual[i] : 0);
     }
 }
 
@@ -44,7 +44,7 @@ cod_status ref_norm_train(const ref_args *args)
     }
     const ref_activator act = ref_activator_open(attr, args->in[3], args->in_shape[3]);
     normalise(args->in[0], cod_shape_count(shape), shape.c,
-              (const double *const[]){mean, inv_std, args->in[1], args->in[2]}, &act, args->out[0]);
+              (const double *const[]){mean, inv_std, args->in[1], args->in[2]}, &act, args->in[4], args->out[0]);
     return COD_OK;
 }
 
@@ -56,7 +56,7 @@ cod_status ref_norm_inference(const ref_args *args)
         inv_std[c] = 1 / sqrt(args->in[4][c] + args->attr->epsilon);
     const ref_activator act = ref_activator_open(args->attr, args->in[5], args->in_shape[5]);
     normalise(args->in[0], cod_shape_count(shape), shape.c,
-              (const double *const[]){args->in[3], inv_std, args->in[1], args->in[2]}, &act, args->out[0]);
+              (const double *const[]){args->in[3], inv_std, args->in[1], args->in[2]}, &act, args->in[6], args->out[0]);
     return COD_OK;
 }
 

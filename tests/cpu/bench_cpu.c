@@ -97,6 +97,9 @@ static void time_rows(cod_dtype dtype, int64_t size, int64_t c)
     TIME("norm_train", .kind = COD_OP_NORM_TRAIN, .attr = norm, .inputs = {x, p, p}, .outputs = {x, p, p, p, p});
     TIME("norm_train+prelu", .kind = COD_OP_NORM_TRAIN, .attr = prelu, .inputs = {x, p, p, p},
          .outputs = {x, p, p, p, p});
+    TIME("norm_train+add", .kind = COD_OP_NORM_TRAIN, .attr = norm, .inputs = {x, p, p, {0}, x},
+         .outputs = {x, p, p, p, p});
+    TIME("norm_inference", .kind = COD_OP_NORM_INFERENCE, .attr = norm, .inputs = {x, p, p, p, p}, .outputs = {x});
     TIME("norm_backward", .kind = COD_OP_NORM_BACKWARD, .attr = norm, .inputs = {x, x, p, p, p, p},
          .outputs = {x, p, p});
     TIME("norm_backward+prelu", .kind = COD_OP_NORM_BACKWARD, .attr = prelu, .inputs = {x, x, p, p, p, p, p},

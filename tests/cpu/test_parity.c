@@ -72,11 +72,48 @@ static void plans_touch_only_their_outputs(void **state)
     }
 }
 
+/** The description with other pixels and channels; a single slope stays single. */
+static void resize(cod_op *op, cod_shape shape)
+{
+    for (size_t slot = 0; slot < COD_TEST_SLOTS; slot++) {
+        cod_view *view = cod_test_view(op, slot);
+        const int64_t gap = view->pixel_stride - view->shape.c;
+        const bool activation = cod_test_slot_class(op->kind, slot) == 'a';
+        if (cod_shape_count(view->shape) <= 1)
+            continue;
+        view->shape = activation ? shape : (cod_shape){1, 1, 1, shape.c};
+        view->pixel_stride = view->shape.c + gap;
+    }
+}
+
+/** Blocks of four vectors and what is left of them, single pixels, rows that are no multiple of anything. */
+static void normalisations_of_odd_sizes_agree_with_ref(void **state)
+{
+    (void)state;
+    static const int64_t channels[] = {3, 5, 64, 65};
+    static const cod_op_kind kinds[] = {COD_OP_NORM_TRAIN, COD_OP_NORM_INFERENCE, COD_OP_NORM_BACKWARD};
+    int residuals = 0;
+    for (uint64_t seed = 0; seed < 2 * SEEDS; seed++) {
+        for (size_t k = 0; k < 3; k++) {
+            const cod_dtype dtype = seed / 4 % 2 ? COD_F32 : COD_BF16;
+            cod_op op = cod_test_random_op(kinds[k], dtype, COD_F32, seed);
+            if (op.inputs[0].shape.c == 1)
+                continue;
+            resize(&op, (cod_shape){seed / 8 % 2 ? 1 : 3, seed / 16 % 2 ? 1 : 7, seed / 16 % 2 ? 1 : 13,
+                                    channels[seed % 4]});
+            residuals += op.inputs[kinds[k] == COD_OP_NORM_TRAIN ? 4 : 6].shape.n > 1;
+            assert_ok(cod_test_parity(test_ref, test_cpu, &op, seed, tolerance_of(kinds[k], dtype)));
+        }
+    }
+    assert_true(residuals > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kinds_agree_with_ref_in_f32),
         cmocka_unit_test(kinds_agree_with_ref_in_bf16),
+        cmocka_unit_test(normalisations_of_odd_sizes_agree_with_ref),
         cmocka_unit_test(plans_touch_only_their_outputs),
     };
     if (test_devices_absent())

@@ -216,6 +216,69 @@ static void inference_folds_and_follows(void **state)
     assert_no_violations();
 }
 
+enum { SUMS = 7, JOINED = 3 };
+
+/** Sums with a normalisation of `x`: the first JOINED are plain ones of it and of what was made before it. */
+static cod_value sum_of_norm(cod_graph *graph, int which, cod_value x)
+{
+    const cod_value norm = cod_graph_norm(graph, "n", x);
+    switch (which) {
+    case 0:
+        return cod_graph_add(graph, x, norm);
+    case 1:
+        return cod_graph_add(graph, norm, x);
+    case 2:
+        return cod_graph_add(graph, x, cod_graph_prelu(graph, "act", norm, true));
+    case 3:
+        return cod_graph_scaled_add(graph, 1, x, 0.5f, norm);
+    case 4:
+        return cod_graph_add(graph, norm, cod_graph_conv2d(graph, "later", x, conv3));
+    case 5:
+        return cod_graph_add(graph, norm, norm);
+    default: /* the normalised value is read twice */
+        return cod_graph_add(graph, cod_graph_add(graph, x, norm), norm);
+    }
+}
+
+static bool has_residual(test_net *net, const char *program)
+{
+    cod_op op;
+    for (size_t i = 0; cod_program_op(cod_executable_program(net->executable, program), i, &op); i++)
+        if (op.kind == COD_OP_NORM_TRAIN && op.inputs[4].buffer != NULL)
+            return true;
+    return false;
+}
+
+static void plain_sums_join_normalisations(void **state)
+{
+    (void)state;
+    for (int which = 0; which < SUMS; which++) {
+        cod_graph *graph;
+        assert_ok(cod_graph_create(&graph));
+        const cod_value x = cod_graph_conv2d(graph, "c", cod_graph_input(graph, "input", 3), conv3);
+        const cod_value y = sum_of_norm(graph, which, x), target = cod_graph_input_like(graph, "target", y);
+        const cod_value loss = cod_graph_loss(graph, "loss", y, target, (cod_loss_spec){.kind = COD_LOSS_MSE});
+        const cod_program_spec spec = {.name = "train", .trains = "model", .losses = {loss}, .outputs = {loss}};
+        double grads[2][512];
+        for (int plain = 0; plain < 2; plain++) {
+            test_net net;
+            net_check check;
+            const cod_compile_options options = small_options(plain);
+            assert_ok(net_init(&net, cod_paranoid_wrap(&cod_ref_backend), graph, &options, &spec, 1, 11));
+            assert_true(net.weights.layout.trainable <= 512);
+            assert_true(has_residual(&net, "train") == (which < JOINED && !plain));
+            assert_ok(net_check_gradients(&net, &spec, 11, &check));
+            assert_ok(net_run(&net, "train"));
+            assert_ok(net_read_grads(&net, grads[plain]));
+            if (plain)
+                assert_close("gradient", grads[0], grads[1], net.weights.layout.trainable, 1e-11);
+            net_clear(&net);
+        }
+        cod_graph_destroy(graph);
+    }
+    assert_no_violations();
+}
+
 /** Inputs and losses may be outputs too; a loss that is only an output adds nothing to the gradient. */
 static void outputs_may_be_inputs_and_losses(void **state)
 {
@@ -513,6 +576,7 @@ int main(void)
         cmocka_unit_test(buckets_cover_once_and_are_final_when_signalled),
         cmocka_unit_test(a_failed_signal_ends_the_run),
         cmocka_unit_test(inference_folds_and_follows),
+        cmocka_unit_test(plain_sums_join_normalisations),
         cmocka_unit_test(outputs_may_be_inputs_and_losses),
         cmocka_unit_test(each_program_of_a_gan_has_its_own_gradients),
         cmocka_unit_test(a_tiny_gan_learns),

@@ -120,7 +120,7 @@ static cod_status is_smooth(const cod_op *description, uint64_t seed, bool *smoo
         return COD_OK;
     cod_op plain = *description;
     plain.attr.activation = COD_ACT_NONE;
-    plain.inputs[3].shape = (cod_shape){0};
+    plain.inputs[3].shape = plain.inputs[4].shape = (cod_shape){0};
     cod_test_op test;
     COD_TRY(cod_test_op_init(&test, ref, &plain));
     double *z = new_values(slot_count(&test, Y));

@@ -16,8 +16,8 @@ static const struct {
     [COD_OP_LINEAR] = {"appp", "a"},
     [COD_OP_LINEAR_BACKWARD_DATA] = {"ap", "a"},
     [COD_OP_LINEAR_BACKWARD_WEIGHTS] = {"aa", "pp"},
-    [COD_OP_NORM_TRAIN] = {"appp", "apppp"},
-    [COD_OP_NORM_INFERENCE] = {"appppp", "a"},
+    [COD_OP_NORM_TRAIN] = {"apppa", "apppp"},
+    [COD_OP_NORM_INFERENCE] = {"apppppa", "a"},
     [COD_OP_NORM_BACKWARD] = {"aappppp", "appp"},
     [COD_OP_FOLD_NORM] = {"pppppp", "pp"},
     [COD_OP_ACTIVATION] = {"ap", "a"},
@@ -181,11 +181,15 @@ static void norm(draw *d)
         for (size_t i = 1; i <= 4; i++)
             out(d, i, v);
         activation(d, true, 3, x.c);
+        if (chance(d))
+            in(d, 4, x);
         break;
     case COD_OP_NORM_INFERENCE:
         for (size_t i = 1; i <= 4; i++)
             in(d, i, v);
         activation(d, true, 5, x.c);
+        if (chance(d))
+            in(d, 6, x);
         break;
     case COD_OP_NORM_BACKWARD:
         in(d, 1, x);
