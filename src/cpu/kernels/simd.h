@@ -46,6 +46,17 @@ INLINE vf v_select(vi mask, vf yes, vf no)
 #endif
 }
 
+/** x > 0 ? yes : no; compilers do not see that v_select() of a comparison needs no vector of its mask. */
+INLINE vf v_where_positive(vf x, vf yes, vf no)
+{
+#if defined(__AVX512F__)
+    return (vf)_mm512_mask_mov_ps((__m512)no, _mm512_cmp_ps_mask((__m512)x, _mm512_setzero_ps(), _CMP_GT_OQ),
+                                  (__m512)yes);
+#else
+    return v_select(x > 0.0f, yes, no);
+#endif
+}
+
 INLINE vf v_max(vf a, vf b)
 {
     return v_select(a > b, a, b);
