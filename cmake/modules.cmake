@@ -34,7 +34,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64") # one source, compiled per ins
     set(avx512 -mfma -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512)
     set_source_files_properties(src/cpu/kernels/avx2.c PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma")
     set_source_files_properties(src/cpu/kernels/avx512.c PROPERTIES COMPILE_OPTIONS "${avx512}")
-    set_source_files_properties(src/cpu/kernels/avx512_bf16.c PROPERTIES COMPILE_OPTIONS "${avx512};-mavx512bf16")
+    set_source_files_properties(src/cpu/kernels/avx512_bf16.c PROPERTIES COMPILE_OPTIONS "${avx512};-mavx512bf16;-mavx512vnni")
 endif()
 cod_module(comm LINKS cod_core PRIVATE_LINKS mpi_layer Threads::Threads)
 cod_module(data LINKS cod_core PRIVATE_LINKS PkgConfig::PNG PkgConfig::JPEG Threads::Threads)

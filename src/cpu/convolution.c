@@ -9,10 +9,16 @@ static bool is_plain(const cod_device *device, const cod_op *op)
     return !cpu_shuffled_fits(device, op);
 }
 
+/** Winograd's sums of inputs do not fit 8 bits. */
+static bool winograd_fits(const cod_device *device, const cod_op *op)
+{
+    return !(op->kind == COD_OP_CONV2D && op->attr.int8_range > 0) && cpu_winograd_fits(device, op);
+}
+
 /** In the order of what is best where nothing was timed. */
 static const cpu_candidate candidates[] = {
     {"narrow", cpu_narrow_fits, cpu_plan_narrow},
-    {"winograd", cpu_winograd_fits, cpu_plan_winograd},
+    {"winograd", winograd_fits, cpu_plan_winograd},
     {"shuffled", cpu_shuffled_fits, cpu_plan_shuffled},
     {"onednn", is_plain, cpu_plan_conv},
 };
@@ -38,8 +44,6 @@ cod_status cpu_plan_convolution(cod_plan *plan)
     cod_device *device = plan->device;
     const cpu_candidate *fitting[CANDIDATES], *chosen;
     size_t count = 0;
-    if (plan->op.kind == COD_OP_CONV2D && plan->op.attr.int8_range > 0)
-        return plan->op.attr.factor > 1 ? cpu_plan_shuffled(plan) : cpu_plan_conv(plan);
     for (size_t i = 0; i < CANDIDATES; i++)
         if (candidates[i].fits(device, &plan->op))
             fitting[count++] = &candidates[i];

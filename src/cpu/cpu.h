@@ -26,8 +26,9 @@
  * cod_device_options.no_autotune, take a fixed choice. COD_CPU_CONVOLUTION=narrow|winograd|onednn forces one wherever it fits,
  * `fixed` is no_autotune, `auto` the default. Winograd's rounds bf16 twice as coarsely as a direct one (see test_winograd.c).
  *
- * Convolutions with attr.int8_range run on AVX512-VNNI or AMX, in oneDNN, near the processor's peak (Zen 4, 3x3 64 -> 64: 450 of 466
- * GOP/s), and are refused without; supports(COD_S8) tells. Their results are the same for any number of threads.
+ * Convolutions with attr.int8_range run on AVX512-VNNI or AMX, and are refused without; supports(COD_S8) tells. oneDNN computes them near
+ * the processor's peak (Zen 4, 3x3 64 -> 64: 450 of 466 GOP/s), but for those to few channels, which narrow.c does. Their results are
+ * the same for any number of threads.
  *
  * Threads. A device computes with OpenMP teams of one size, fixed when it is opened: `threads`, or as many as OpenMP grants
  * (OMP_THREAD_LIMIT), with a warning. Each call sets the calling thread's OpenMP team size and switches dynamic teams off; a call

@@ -21,7 +21,7 @@ static cpu_isa detect(void)
     __builtin_cpu_init();
     const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-    if (avx512 && __builtin_cpu_supports("avx512bf16"))
+    if (avx512 && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni"))
         return CPU_ISA_AVX512_BF16;
     if (avx512)
         return CPU_ISA_AVX512;

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { CPU_PAD = 16 };
+enum { CPU_PAD = 16, CPU_LANE_BLOCK = 2 * CPU_PAD };
 
 typedef struct cpu_rows {
     char *data;     /**< NULL = absent */
@@ -48,17 +48,24 @@ typedef struct cpu_window {
 } cpu_window;
 
 /*
- * Convolutions with few channels on one side work on *lanes* of four bytes: an f32, or two bf16 whose products are summed.
- * `bf16` is for the sets whose `dots_bf16` is true. Lane strides are multiples of CPU_PAD, or of twice that where pixels lie
- * along them.
+ * Convolutions with few channels on one side work on *lanes* of four bytes: an f32, or two bf16 or four integers whose products
+ * are summed. CPU_LANE_BF16 and `bf16` are for the sets whose `dots_bf16` is true, CPU_LANE_S8 for those with `dots_s8`. Lane strides
+ * are multiples of CPU_PAD.
  */
+typedef enum cpu_lane { CPU_LANE_F32, CPU_LANE_BF16, CPU_LANE_S8 } cpu_lane;
 
-/** z[row][pixel] = sum over depth of weights[depth][row]·lanes[depth][pixel]. */
+/**
+ * z[row][pixel] = start[row] + sum over lines and depth of weights[line][depth][row]·lines[line][pixel block][depth][pixel of it].
+ *
+ * Pixels lie in blocks of CPU_LANE_BLOCK, so that memory is read in order. Of CPU_LANE_S8, lines are unsigned and weights signed.
+ */
 typedef struct cpu_narrow_project {
-    const int32_t *lanes, *weights;
+    const int32_t *const *lines; /**< [line_count] */
+    const int32_t *weights;
+    const int32_t *start; /**< [rows] of CPU_LANE_S8; zeros for the others, which do not read it */
     float *z;
-    int64_t depth, rows, pixels; /**< pixels: a multiple of 2·CPU_PAD */
-    int64_t lane_stride, z_stride;
+    int64_t line_count, depth, rows, pixels; /**< pixels: a multiple of CPU_LANE_BLOCK */
+    int64_t z_stride;
 } cpu_narrow_project;
 
 /** y[pixel][c] (+)= bias[c] + sum over lines and depth of weights[line][depth][c]·(lane `depth` of x[line], from `pixel` on). */
@@ -116,7 +123,7 @@ typedef struct cpu_winograd_output {
 
 typedef struct cpu_kernels {
     const char *name;
-    bool dots_bf16; /**< has an instruction for products of bf16 */
+    bool dots_bf16, dots_s8; /**< has an instruction for products of bf16, of 8-bit integers */
 
     /** sums[0][c] = Σ (x - shift), sums[1][c] = Σ (x - shift)². */
     void (*moments)(cpu_rows x, int64_t pixels, int64_t channels, const float *shift, float *sums);
@@ -159,14 +166,14 @@ typedef struct cpu_kernels {
     void (*sgd)(const cpu_optimiser *o, const float *grad, float *param, float *m, int64_t count);
     void (*adam)(const cpu_optimiser *o, bool decoupled, const float *grad, float *param, float *m, float *v,
                  int64_t count);
-    void (*narrow_project)(const cpu_narrow_project *p, bool bf16);
-    /** y[c][pixel] (+)= sum over taps of z[c·taps + tap][pixel + tap]; whole vectors are read and written. */
+    void (*narrow_project)(const cpu_narrow_project *p, cpu_lane lane);
+    /** y[c][pixel] = sum over taps of z[c·taps + tap][pixel + tap]; whole vectors are read and written. */
     void (*narrow_shift_add)(const float *z, int64_t z_stride, int64_t taps, int64_t channels, float *y,
-                             int64_t y_stride, int64_t pixels, bool accumulate);
+                             int64_t y_stride, int64_t pixels);
     void (*narrow_expand)(const cpu_narrow_expand *p, bool bf16);
     void (*narrow_correlate)(const cpu_narrow_correlate *p, bool bf16);
-    /** x[pixels][channels] -> lanes[channels or pairs of them][pixels], zeros up to lane_stride pixels. */
-    void (*lanes_spread)(const char *x, int64_t pixel_bytes, int64_t pixels, int64_t channels, bool bf16,
+    /** x[pixels][row_bytes] -> lanes[depth][pixels], zeros up to lane_stride pixels; all ^ `flip`, which makes signed bytes unsigned. */
+    void (*lanes_spread)(const char *x, int64_t pixel_bytes, int64_t pixels, int64_t row_bytes, int32_t flip,
                          int32_t *lanes, int64_t lane_stride);
     /** x[pixels][channels] -> lanes[pixels or pairs of them][channels], zeros up to lane_stride channels. */
     void (*lanes_pair)(const char *x, int64_t pixel_bytes, int64_t pixels, int64_t channels, bool bf16, int32_t *lanes,

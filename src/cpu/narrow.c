@@ -2,9 +2,10 @@
  * Convolutions with at most four channels on one side, such as an upscaler's first and last, where oneDNN reaches a fifth of
  * the processor's speed because most lanes of its vectors stay empty. Stride 1, output as large as the input.
  *
- * To few channels (*project*): each line of pixels is multiplied with the weights of all horizontal taps at once,
- *     z[c·KW + kx][pixel] = sum over channels f of w[c][ky][kx][f]·x[pixel][f],
- * with pixels along the vectors, and y[c][pixel] is the sum over kx of z shifted by kx, added up over the lines ky.
+ * To few channels (*project*): lines of pixels are multiplied with the weights of all horizontal taps at once,
+ *     z[c·KW + kx][pixel] = sum over lines ky and channels f of w[c][ky][kx][f]·x[pixel of line ky][f],
+ * with pixels along the vectors, and y[c][pixel] is the sum over kx of z shifted by kx. With attr.int8_range on integers: x + 128, as the
+ * instruction wants one factor unsigned, with sums that start at -128·Σw.
  *
  * From few channels (*expand*): the KW·C values below a line of the kernel lie side by side in a padded copy of the image, so
  * the convolution is a matrix product whose rows overlap.
@@ -21,7 +22,8 @@
 enum {
     FEW_CHANNELS = 4,
     BAND_LINES = 32, /**< output lines of a task */
-    TILE_PIXELS = 256,
+    TILE_PIXELS = 320,
+    MOST_LINES = 32, /**< of a kernel */
     MOST_SLICES =
         16, /**< of the batch, for weight gradients: fixed by the shape, so that sums do not depend on threads */
     VECTOR = CPU_PAD
@@ -33,7 +35,10 @@ typedef struct narrow_state {
     narrow_way way;
     const cod_view *from, *to; /**< PROJECT, EXPAND: as the data flow; CORRELATE: the wide and the narrow image */
     bool bf16;
-    bool flipped; /**< weights of backward data, or CORRELATE where the narrow image is the output */
+    cpu_int8 *int8; /**< owned; NULL = not on integers */
+    float *rounded; /**< owned; the weights as integers */
+    int32_t *sums;  /**< in `packed`, behind the weights: of each line's rows, times -128 */
+    bool flipped;   /**< weights of backward data, or CORRELATE where the narrow image is the output */
     int64_t per_lane;
     int64_t n, h, w, few, many, kernel_h, kernel_w, pad_h, pad_w;
     int64_t depth; /**< lanes summed over, for each line of the kernel */
@@ -43,13 +48,15 @@ typedef struct narrow_state {
     int slices;
     size_t thread_bytes; /**< of scratch, for each thread, behind `shared_bytes` */
     size_t shared_bytes;
-    size_t at_z, at_y, at_row; /**< in a thread's part */
+    size_t at_z, at_y, at_row, at_bytes, at_start; /**< in a thread's part */
 } narrow_state;
 
 static void narrow_destroy(void *memory)
 {
     narrow_state *state = memory;
     cod_aligned_free(state->packed);
+    cod_aligned_free(state->int8);
+    cod_aligned_free(state->rounded);
     cod_aligned_free(state);
 }
 
@@ -69,7 +76,9 @@ bool cpu_narrow_fits(const cod_device *device, const cod_op *op)
                       2 * op->attr.pad_w == w.w - 1;
     const bool types = cpu_multiplies(device, op->inputs[0].dtype) &&
                        (op->kind != COD_OP_CONV2D_BACKWARD_WEIGHTS || op->inputs[0].dtype == op->inputs[1].dtype);
-    return same && op->attr.factor <= 1 && types && few <= FEW_CHANNELS && many >= VECTOR && w.h * w.w > 1;
+    const bool int8 = op->kind == COD_OP_CONV2D && op->attr.int8_range > 0;
+    return same && op->attr.factor <= 1 && few <= FEW_CHANNELS && many >= VECTOR && w.h * w.w > 1 &&
+           w.h <= MOST_LINES && (int8 ? w.n < w.c && device->native_int8 && device->kernels->dots_s8 : types);
 }
 
 /** The weight from input channel `f` to output channel `t` of the direction that data flow in. */
@@ -83,6 +92,10 @@ static float weight(const narrow_state *s, const float *w, int64_t t, int64_t ky
 
 static void put(const narrow_state *s, int32_t *lane, int64_t part, float value)
 {
+    if (s->int8 != NULL) {
+        ((int8_t *)lane)[part] = (int8_t)value;
+        return;
+    }
     if (!s->bf16) {
         memcpy(lane, &value, sizeof value);
         return;
@@ -91,10 +104,29 @@ static void put(const narrow_state *s, int32_t *lane, int64_t part, float value)
     memcpy((char *)lane + 2 * part, &half, sizeof half);
 }
 
+/** What x + 128 adds to the sums of each line, negated. */
+static void sum_rows(const narrow_state *s)
+{
+    const int64_t rows = s->few * s->kernel_w;
+    for (int64_t ky = 0; ky < s->kernel_h; ky++) {
+        for (int64_t at = 0; at < rows; at++) {
+            int32_t sum = 0;
+            for (int64_t many = 0; many < s->many; many++)
+                sum += (int32_t)weight(s, s->rounded, at / s->kernel_w, ky, at % s->kernel_w, many);
+            s->sums[ky * rows + at] = -128 * sum;
+        }
+    }
+}
+
 static cod_status narrow_prepare(cod_plan *plan)
 {
     const narrow_state *s = plan->state;
     const float *w = cod_view_host(&plan->op.inputs[1]);
+    if (s->int8 != NULL) {
+        cpu_int8_round(plan, s->int8, s->rounded);
+        sum_rows(s);
+        w = s->rounded;
+    }
     const int64_t rows = s->few * s->kernel_w, line = s->depth * (s->way == PROJECT ? rows : s->packed_stride);
     for (int64_t ky = 0; ky < s->kernel_h; ky++) {
         int32_t *packed = s->packed + ky * line;
@@ -146,16 +178,43 @@ static void store_projected(const narrow_run *run, const float *planes, float *r
     const narrow_state *s = run->s;
     for (int64_t c = 0; c < s->few; c++) {
         const float *plane = planes + c * s->lanes_wide, bias = run->bias != NULL ? run->bias[c] : 0;
+        const float factor = s->int8 != NULL ? s->int8->factors[c] : 1;
         for (int64_t i = 0; i < pixels; i++)
-            row[i * s->few + c] = plane[i] + bias;
+            row[i * s->few + c] = plane[i] * factor + bias;
     }
     const cpu_kernels *kernels = run->plan->device->kernels;
     const bool dense = y.stride == s->few, add = run->plan->op.accumulate;
+    activate_row(run, (cpu_rows){(char *)row, s->few, false}, pixels); /* before it is rounded */
     if (dense)
         kernels->add((cpu_rows){(char *)row, 0, false}, (cpu_rows){0}, y, 1, pixels * s->few, 1, 0, add);
     else
         kernels->add((cpu_rows){(char *)row, s->few, false}, (cpu_rows){0}, y, pixels, s->few, 1, 0, add);
-    activate_row(run, y, pixels);
+}
+
+/** A line's pixels -> lanes. */
+static void spread_line(const narrow_run *run, cpu_rows x, int64_t pixels, char *bytes, int32_t *lanes)
+{
+    const narrow_state *s = run->s;
+    const cpu_kernels *kernels = run->plan->device->kernels;
+    const bool int8 = s->int8 != NULL;
+    const int64_t size = int8 ? 1 : element_bytes(s), stride = int8 ? s->many : x.stride * size;
+    if (int8)
+        kernels->quantise(x, (int8_t *)bytes, pixels, s->many, cpu_int8_input_factor(&run->plan->op));
+    const char *pixel = int8 ? bytes : x.data;
+    for (int64_t p = 0; p < s->lanes_wide; p += CPU_LANE_BLOCK, pixel += CPU_LANE_BLOCK * stride)
+        kernels->lanes_spread(pixel, stride, pixels - p, s->many * size, int8 ? (int32_t)0x80808080 : 0,
+                              lanes + p * s->depth, CPU_LANE_BLOCK);
+}
+
+/** What the sums of some lines of the kernel start from. */
+static void fill_start(const narrow_state *s, int64_t first, int64_t count, int32_t *start)
+{
+    const int64_t rows = s->few * s->kernel_w;
+    for (int64_t at = 0; at < rows && s->int8 != NULL; at++) {
+        start[at] = 0;
+        for (int64_t ky = first; ky < first + count; ky++)
+            start[at] += s->sums[ky * rows + at];
+    }
 }
 
 /** A band of output lines, for output pixels x0 to x1. */
@@ -166,33 +225,34 @@ static void project_tile(const narrow_run *run, char *scratch, int64_t n, int64_
     const cpu_kernels *kernels = run->plan->device->kernels;
     const int64_t from = cpu_greatest(0, x0 - s->pad_w), to = cpu_least(s->w, x1 + s->pad_w),
                   rows = s->few * s->kernel_w;
-    const int64_t z_stride = s->lanes_wide + 2 * s->margin, ring_lines = s->kernel_h,
-                  line_lanes = s->depth * s->lanes_wide;
-    int32_t *ring = (int32_t *)(void *)scratch;
+    const int64_t z_stride = s->lanes_wide + 2 * s->margin, line_lanes = s->depth * s->lanes_wide;
+    int32_t *ring = (int32_t *)(void *)scratch, *start = (int32_t *)(void *)(scratch + s->at_start);
     float *z = (float *)(void *)(scratch + s->at_z), *planes = (float *)(void *)(scratch + s->at_y),
           *row = (float *)(void *)(scratch + s->at_row);
     memset(z, 0, (size_t)(rows * z_stride) * sizeof *z);
     int64_t spread = cpu_greatest(0, top - s->pad_h);
     for (int64_t line = top; line < bottom; line++) {
         const int64_t first = cpu_greatest(0, line - s->pad_h), last = cpu_least(s->h - 1, line + s->pad_h);
-        for (; spread <= last; spread++) {
-            const cpu_rows x = cpu_rows_from(line_of(s->from, n, spread), from);
-            kernels->lanes_spread(x.data, x.stride * element_bytes(s), to - from, s->many, s->bf16,
-                                  ring + spread % ring_lines * line_lanes, s->lanes_wide);
-        }
-        for (int64_t y = first; y <= last; y++) {
-            const cpu_narrow_project p = {.lanes = ring + y % ring_lines * line_lanes,
-                                          .weights = s->packed + (y - line + s->pad_h) * s->depth * rows,
-                                          .z = z + s->margin,
-                                          .depth = s->depth,
-                                          .rows = rows,
-                                          .pixels = s->lanes_wide,
-                                          .lane_stride = s->lanes_wide,
-                                          .z_stride = z_stride};
-            kernels->narrow_project(&p, s->bf16);
-            kernels->narrow_shift_add(z + s->margin + x0 - s->pad_w - from, z_stride, s->kernel_w, s->few, planes,
-                                      s->lanes_wide, x1 - x0, y > first);
-        }
+        const int64_t first_tap = first - line + s->pad_h;
+        const int32_t *lines[MOST_LINES];
+        for (; spread <= last; spread++)
+            spread_line(run, cpu_rows_from(line_of(s->from, n, spread), from), to - from, scratch + s->at_bytes,
+                        ring + spread % s->kernel_h * line_lanes);
+        for (int64_t y = first; y <= last; y++)
+            lines[y - first] = ring + y % s->kernel_h * line_lanes;
+        fill_start(s, first_tap, last - first + 1, start);
+        const cpu_narrow_project p = {.lines = lines,
+                                      .weights = s->packed + first_tap * s->depth * rows,
+                                      .start = start,
+                                      .z = z + s->margin,
+                                      .line_count = last - first + 1,
+                                      .depth = s->depth,
+                                      .rows = rows,
+                                      .pixels = s->lanes_wide,
+                                      .z_stride = z_stride};
+        kernels->narrow_project(&p, s->int8 != NULL ? CPU_LANE_S8 : s->bf16 ? CPU_LANE_BF16 : CPU_LANE_F32);
+        kernels->narrow_shift_add(z + s->margin + x0 - s->pad_w - from, z_stride, s->kernel_w, s->few, planes,
+                                  s->lanes_wide, x1 - x0);
         store_projected(run, planes, row, cpu_rows_from(line_of(s->to, n, line), x0), x1 - x0);
     }
 }
@@ -396,15 +456,18 @@ static int64_t round_up(int64_t value, int64_t unit)
 
 static void plan_project(narrow_state *s)
 {
+    const int64_t most = cpu_greatest(VECTOR, TILE_PIXELS - 2 * s->pad_w), tiles = (s->w + most - 1) / most;
     s->depth = (s->many + s->per_lane - 1) / s->per_lane;
-    s->tile = s->w <= TILE_PIXELS ? s->w : cpu_greatest(VECTOR, TILE_PIXELS - 2 * s->pad_w);
-    s->lanes_wide = round_up(s->w <= TILE_PIXELS ? s->w : s->tile + 2 * s->pad_w, 2 * VECTOR);
+    s->tile = s->w <= TILE_PIXELS ? s->w : (s->w + tiles - 1) / tiles;
+    s->lanes_wide = round_up(s->w <= TILE_PIXELS ? s->w : s->tile + 2 * s->pad_w, CPU_LANE_BLOCK);
     s->margin = round_up(s->pad_w, VECTOR) + VECTOR;
     const int64_t rows = s->few * s->kernel_w;
     s->at_z = (size_t)(s->kernel_h * s->depth * s->lanes_wide) * sizeof(int32_t);
     s->at_y = s->at_z + cod_align_up((size_t)(rows * (s->lanes_wide + 2 * s->margin)) * sizeof(float));
     s->at_row = s->at_y + (size_t)(s->few * s->lanes_wide) * sizeof(float);
-    s->thread_bytes = s->at_row + cod_align_up((size_t)(s->few * s->tile) * sizeof(float));
+    s->at_bytes = s->at_row + cod_align_up((size_t)(s->few * s->tile) * sizeof(float));
+    s->at_start = s->at_bytes + (s->int8 != NULL ? cod_align_up((size_t)(s->lanes_wide * s->many)) : 0);
+    s->thread_bytes = s->at_start + cod_align_up((size_t)rows * sizeof(int32_t));
 }
 
 static void plan_expand(narrow_state *s)
@@ -440,7 +503,9 @@ cod_status cpu_plan_narrow(cod_plan *plan)
     s->to = gradient ? &plan->op.inputs[few_outputs ? 1 : 0] : &plan->op.outputs[0];
     s->flipped = gradient ? few_outputs : !forward;
     s->bf16 = s->from->dtype == COD_BF16;
-    s->per_lane = s->bf16 ? 2 : 1;
+    if (forward && op->attr.int8_range > 0)
+        COD_TRY(cpu_int8_create(plan, &s->int8));
+    s->per_lane = s->int8 != NULL ? 4 : s->bf16 ? 2 : 1;
     s->n = s->from->shape.n, s->h = s->from->shape.h, s->w = s->from->shape.w;
     s->shared_bytes = 4 * (size_t)cpu_padded(s->to->shape.c) * sizeof(float);
     if (s->way == PROJECT)
@@ -452,8 +517,17 @@ cod_status cpu_plan_narrow(cod_plan *plan)
     if (!gradient) {
         void *packed;
         const int64_t columns = s->way == PROJECT ? s->few * s->kernel_w : s->packed_stride;
-        COD_TRY(cod_aligned_alloc(&packed, (size_t)(s->kernel_h * s->depth * columns) * sizeof(int32_t)));
+        const int64_t lanes = s->kernel_h * s->depth * columns;
+        COD_TRY(cod_aligned_alloc(&packed, (size_t)(lanes + s->kernel_h * columns) * sizeof(int32_t)));
         s->packed = packed;
+        s->sums = s->packed + lanes;
+    }
+    if (s->int8 != NULL) {
+        void *rounded;
+        COD_TRY(cod_aligned_alloc(&rounded, (size_t)cod_shape_count(w) * sizeof(float)));
+        s->rounded = rounded;
+    }
+    if (!gradient) {
         plan->prepare = narrow_prepare;
     }
     plan->run = gradient ? correlate_run : convolve_run;

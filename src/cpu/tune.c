@@ -112,9 +112,10 @@ static void describe(const cod_device *device, const cod_op *op, char *text, siz
     const cod_view *a = &op->inputs[0], *b = &op->inputs[1], *c = &op->outputs[0];
 #define VIEW(v) (v)->shape.n, (v)->shape.h, (v)->shape.w, (v)->shape.c, (v)->pixel_stride, cod_dtype_name((v)->dtype)
 #define FORMAT  "%" PRId64 "x%" PRId64 "x%" PRId64 "x%" PRId64 "/%" PRId64 " %s"
-    snprintf(text, bytes, "%s " FORMAT ", " FORMAT " -> " FORMAT ", stride %dx%d, pad %dx%d%s; %s; %s",
+    snprintf(text, bytes, "%s " FORMAT ", " FORMAT " -> " FORMAT ", stride %dx%d, pad %dx%d%s%s; %s; %s",
              cod_op_kind_name(op->kind), VIEW(a), VIEW(b), VIEW(c), op->attr.stride_h, op->attr.stride_w,
-             op->attr.pad_h, op->attr.pad_w, op->accumulate ? ", added" : "", device->description, processor());
+             op->attr.pad_h, op->attr.pad_w, op->accumulate ? ", added" : "",
+             op->kind == COD_OP_CONV2D && op->attr.int8_range > 0 ? ", int8" : "", device->description, processor());
 #undef FORMAT
 #undef VIEW
 }

@@ -106,7 +106,7 @@ static void pack_weights_task(void *context, int64_t position, int thread)
     if (s->flip)
         kernels->lanes_pair(rows, row_bytes, w.n, w.c, s->bf16, packed, s->outputs);
     else
-        kernels->lanes_spread(rows, row_bytes, w.n, w.c, s->bf16, packed, s->outputs);
+        kernels->lanes_spread(rows, row_bytes, w.n, row_bytes, 0, packed, s->outputs);
 }
 
 static cod_status winograd_prepare(cod_plan *plan)
