@@ -14,7 +14,7 @@ static bool is_eligible(const cod_graph *graph, size_t index)
     if (node->kind != COD_NODE_CONV2D)
         return false;
     const cod_shape weight = cod_graph_param(graph, (size_t)node->params[0])->shape;
-    return weight.n >= LEAST_CHANNELS && weight.c >= LEAST_CHANNELS;
+    return weight.c >= LEAST_CHANNELS;
 }
 
 /** The first node of this name that can run on integers, or -1. Nodes of one name share weights, and so their range. */
@@ -135,13 +135,29 @@ static float choose_range(const uint32_t *counts)
     return (float)(largest * chosen / STEPS);
 }
 
+/** The first of many layers: all others see its error, and it costs a small part of the time. -1 where there are few. */
+static int find_first_of_many(const cod_graph *graph)
+{
+    enum { MANY = 8 };
+    int first = -1, count = 0;
+    for (size_t i = 0; i < cod_graph_node_count(graph); i++) {
+        if (!is_eligible(graph, i))
+            continue;
+        first = count == 0 ? (int)i : first;
+        count++;
+    }
+    return count >= MANY ? first : -1;
+}
+
 void cod_int8_choose(const cod_int8_observer *observer, float *ranges)
 {
+    const int left_out = find_first_of_many(observer->graph);
     for (size_t i = 0; i < cod_graph_node_count(observer->graph); i++) {
         const int first = is_eligible(observer->graph, i)
                               ? find_named(observer->graph, cod_graph_node(observer->graph, i)->name)
                               : -1;
-        ranges[i] = first < 0 ? 0 : first < (int)i ? ranges[first] : choose_range(observer->counts[i]);
+        const bool stays = first < 0 || first == left_out;
+        ranges[i] = stays ? 0 : first < (int)i ? ranges[first] : choose_range(observer->counts[i]);
     }
 }
 

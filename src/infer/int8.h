@@ -2,8 +2,8 @@
  * @file
  * The ranges that convolutions' inputs have, so that they can be computed on 8-bit integers: observed on pictures, kept in model files.
  *
- * A table has one range for each node of the graph; 0 = stays as it is. Convolutions with few channels do: the first and the last of a
- * network are a small part of its work and the largest of its error.
+ * A table has one range for each node of the graph; 0 = stays as it is. Convolutions of few channels do, such as the first of a network,
+ * and so does the one behind it where there are many: they are a small part of the work and the largest of the error.
  */
 #ifndef COD_INFER_INT8_H
 #define COD_INFER_INT8_H
