@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /** What a rank tells all others at the end; doubles, so that it can be gathered as bytes. */
 typedef struct closing {
@@ -61,6 +62,34 @@ static void fill_closing(trainer *t, closing *out)
     out->fingerprint_high = (double)(fingerprint >> 32), out->fingerprint_low = (double)(uint32_t)fingerprint;
 }
 
+/** Bytes of all groups' records: as long as they grow, somebody is at work. */
+static int64_t bytes_recorded(const trainer *t)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < 2 * cod_group_count(t->group); i++) {
+        char path[4096];
+        struct stat file;
+        snprintf(path, sizeof path, "%s/%s.%d.jsonl", t->folder, i % 2 ? "exchange" : "metrics", i / 2);
+        bytes += stat(path, &file) == 0 ? (int64_t)file.st_size : 0;
+    }
+    return bytes;
+}
+
+/** Waits as long as other groups go on, and `patience_s` after their last sign. */
+static cod_status wait_for_others(const trainer *t, double patience_s, cod_request **request)
+{
+    const double look_s = fmin(patience_s, 1);
+    int64_t bytes = bytes_recorded(t);
+    cod_status status = COD_ERR_INTERRUPTED;
+    for (double quiet_s = 0; status == COD_ERR_INTERRUPTED && quiet_s < patience_s; quiet_s += look_s) {
+        const int64_t before = bytes;
+        status = cod_request_wait(request, look_s);
+        bytes = bytes_recorded(t);
+        quiet_s = bytes != before ? -look_s : quiet_s;
+    }
+    return status;
+}
+
 /** Waits for every group's closing, but not for ever: a group that died has saved what it could. */
 static cod_status gather_closings(trainer *t, closing *all)
 {
@@ -76,10 +105,10 @@ static cod_status gather_closings(trainer *t, closing *all)
     cod_status status = cod_group_share_start(world, all, parts, (size_t)size, &request);
     free(parts);
     if (status == COD_OK)
-        status = cod_request_wait(&request, patience);
+        status = wait_for_others(t, patience, &request);
     if (status == COD_ERR_INTERRUPTED)
         return cod_fail(COD_ERR_PEER,
-                        "other groups did not finish within %.0f s; this group's model and checkpoint are saved",
+                        "other groups showed no progress for %.0f s; this group's model and checkpoint are saved",
                         patience);
     return status;
 }
