@@ -1,6 +1,7 @@
 # The house (docs/architecture.md): level by level; a module links only what lies below it.
 pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
 pkg_check_modules(LZ4 REQUIRED IMPORTED_TARGET liblz4)
+pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
 pkg_check_modules(PNG REQUIRED IMPORTED_TARGET libpng)
 pkg_check_modules(JPEG REQUIRED IMPORTED_TARGET libjpeg)
 pkg_check_modules(CJSON REQUIRED IMPORTED_TARGET libcjson)
@@ -45,7 +46,7 @@ cod_module(infer LINKS cod_core cod_nn cod_data cod_io)
 # L3
 cod_module(train LINKS cod_core cod_nn cod_comm cod_data cod_io cod_config cod_infer PRIVATE_LINKS Threads::Threads)
 # L4
-cod_module(distill LINKS cod_core cod_nn cod_comm cod_io cod_infer cod_train PRIVATE_LINKS PkgConfig::LZ4)
+cod_module(distill LINKS cod_core cod_nn cod_comm cod_io cod_infer cod_train PRIVATE_LINKS PkgConfig::LZ4 PkgConfig::ZSTD)
 
 # L5
 file(GLOB tool_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tools/*.c ${CMAKE_CURRENT_SOURCE_DIR}/tools/*/*.c)

@@ -264,7 +264,7 @@ static void print_memory(const planned *p)
 
 static void print_traffic(const planned *p)
 {
-    static const char *const codecs[] = {"none", "f32", "bf16", "int8"};
+    static const char *const codecs[] = {"none", "f32", "bf16", "int8", "delta"};
     const double gradients = 4.0 * (double)p->weights.layout.trainable;
     if (p->ranks > 1)
         printf("  inside the group, each step: %.1f MB a rank all-reduced\n",
@@ -278,7 +278,8 @@ static void print_traffic(const planned *p)
         return;
     }
     printf("  between groups, each %lld steps: a publication of at most %.2f MB (%s%s)", (long long)p->exchange->period,
-           megabytes((double)p->sizes.published), codecs[p->exchange->codec], p->exchange->lz4 ? " before LZ4" : "");
+           megabytes((double)p->sizes.published), codecs[p->exchange->codec],
+           p->exchange->entropy > 0 ? " before compression" : "");
     if (p->sizes.peers > 0)
         printf("; %d peer%s pulled, %.2f MB", p->sizes.peers, p->sizes.peers > 1 ? "s" : "",
                megabytes((double)p->sizes.pulled));

@@ -11,7 +11,7 @@ packages=(
     gcc g++ cmake ninja-build pkg-config ccache git ca-certificates   # build
     openmpi-bin libopenmpi-dev                                       # message passing
     libdnnl-dev                                                      # CPU kernels
-    libyaml-dev liblz4-dev libxxhash-dev libcjson-dev                # configs, codec, checksums, JSON
+    libyaml-dev liblz4-dev libzstd-dev libxxhash-dev libcjson-dev    # configs, codec, checksums, JSON
     libpng-dev libjpeg-dev libturbojpeg0-dev                         # images
     libcmocka-dev clang-format python3                               # tests and lint
 )

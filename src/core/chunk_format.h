@@ -7,13 +7,18 @@
  * to back, without padding.
  *
  * The checksum is XXH3-64 of everything behind it (the rest of the header and the payload), with a seed made of run,
- * publisher, version and range, which are *not* in the chunk: an old chunk, or another's, never passes for the one wanted.
+ * publisher, version, range and, for a delta, the reference's bytes, which are *not* in the chunk: an old chunk, another's, or
+ * one against values that the receiver does not hold never passes for the one wanted.
  *
- * Payload before LZ4, for `count` values:
+ * Payload before compression, for `count` values:
  *   F32   count f32
  *   BF16  count bfloat16
- *   INT8  scale of each block of 2^block_log2 values (the last may be shorter), f32 or bfloat16, then count signed bytes;
+ *   INT8  scale of each block of 2^parameter values (the last may be shorter), f32 or bfloat16, then count signed bytes;
  *         value = byte * scale of its block
+ *   STEP  step f32; u32 number of escaped values; a code of b = 2^parameter = 2, 4 or 8 bits a value, the first in the
+ *         lowest bits of a byte; then an i16 for each escaped value, whose code is 2^b - 1.
+ *         n = code - (2^(b-1) - 1), or the i16; value = n * step, for a DELTA that + the reference's value, each operation
+ *         rounded to f32
  */
 #ifndef COD_CORE_CHUNK_FORMAT_H
 #define COD_CORE_CHUNK_FORMAT_H
@@ -25,7 +30,7 @@ enum {
     COD_CHUNK_AT_MAGIC = 8,         /**< u32 COD_CHUNK_MAGIC */
     COD_CHUNK_AT_CODING = 12,       /**< u8 cod_chunk_coding */
     COD_CHUNK_AT_FLAGS = 13,        /**< u8 cod_chunk_flag */
-    COD_CHUNK_AT_BLOCK_LOG2 = 14,   /**< u8, INT8 only, else 0 */
+    COD_CHUNK_AT_PARAMETER = 14,    /**< u8, INT8: log2 of a block's values; STEP: log2 of a code's bits; else 0 */
     COD_CHUNK_AT_ZERO = 15,         /**< u8 0 */
     COD_CHUNK_AT_COUNT = 16,        /**< u32 values */
     COD_CHUNK_AT_STORED_BYTES = 20, /**< u32 bytes of payload that follow the header */
@@ -40,11 +45,14 @@ typedef enum cod_chunk_coding {
     COD_CHUNK_F32 = 0,
     COD_CHUNK_BF16 = 1,
     COD_CHUNK_INT8 = 2,
+    COD_CHUNK_STEP = 3,
 } cod_chunk_coding;
 
 typedef enum cod_chunk_flag {
-    COD_CHUNK_LZ4 = 1,         /**< the payload is one LZ4 block, shorter than what it expands to */
+    COD_CHUNK_LZ4 = 1,         /**< the payload is one LZ4 block */
     COD_CHUNK_BF16_SCALES = 2, /**< INT8: scales are bfloat16, else f32 */
+    COD_CHUNK_ZSTD = 4,        /**< the payload is a zstd frame */
+    COD_CHUNK_DELTA = 8,       /**< STEP: against values that the receiver holds */
 } cod_chunk_flag;
 
 static inline void cod_store_u16(unsigned char *at, uint16_t value)

@@ -1,49 +1,15 @@
-#include "distill/codec.h"
+#include "distill/codec_internal.h"
 
 #include "core/hash.h"
 #include "core/memory.h"
-#include "core/tensor.h"
 
-#include <float.h>
-#include <lz4.h>
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
-
-/* Payloads are little-endian arrays; on the machines we build for that is the machine's own order, and copying is enough. */
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "swap the payload's bytes on a big-endian machine");
-_Static_assert(sizeof(float) == 4, "payloads are IEEE single precision");
-
-/** How one chunk is coded; of ours or of a header just read. */
-typedef struct coding {
-    cod_chunk_coding kind;
-    bool bf16_scales;
-    unsigned block_log2;
-} coding;
 
 /** One chunk's place in its checkpoint. */
 typedef struct piece {
     uint64_t first;
     uint32_t count;
 } piece;
-
-static uint64_t block_count(const coding *how, uint64_t count)
-{
-    return (count + (UINT64_C(1) << how->block_log2) - 1) >> how->block_log2;
-}
-
-static uint64_t raw_bytes(const coding *how, uint64_t count)
-{
-    switch (how->kind) {
-    case COD_CHUNK_F32:
-        return 4 * count;
-    case COD_CHUNK_BF16:
-        return 2 * count;
-    case COD_CHUNK_INT8:
-        return count + block_count(how, count) * (how->bf16_scales ? 2 : 4);
-    }
-    return 0;
-}
 
 /** The chunk that starts `done` values into the range; none spans exact_from. */
 static piece piece_at(const cod_codec_options *options, const cod_codec_range *range, uint64_t done)
@@ -57,11 +23,17 @@ static piece piece_at(const cod_codec_options *options, const cod_codec_range *r
 
 static coding coding_of(const cod_codec_options *options, const cod_codec_range *range, uint64_t first)
 {
-    if (first >= range->exact_from || options->coding == COD_CHUNK_F32)
+    if (first >= range->exact_from)
         return (coding){.kind = COD_CHUNK_F32};
-    if (options->coding == COD_CHUNK_BF16)
-        return (coding){.kind = COD_CHUNK_BF16};
-    return (coding){.kind = COD_CHUNK_INT8, .bf16_scales = options->bf16_scales, .block_log2 = COD_CODEC_BLOCK_LOG2};
+    if (options->coding == COD_CHUNK_INT8)
+        return (coding){.kind = COD_CHUNK_INT8, .bf16_scales = options->bf16_scales, .parameter = COD_CODEC_BLOCK_LOG2};
+    return (coding){.kind = options->coding};
+}
+
+static uint64_t chunk_bound(const coding *how, uint64_t count)
+{
+    return COD_CHUNK_HEADER_BYTES +
+           (how->kind == COD_CHUNK_STEP ? codec_step_bound(count) : codec_fixed_bytes(how, count));
 }
 
 uint64_t cod_codec_bound(const cod_codec_options *options, const cod_codec_range *range)
@@ -70,7 +42,7 @@ uint64_t cod_codec_bound(const cod_codec_options *options, const cod_codec_range
     for (uint64_t done = 0; done < range->count;) {
         const piece part = piece_at(options, range, done);
         const coding how = coding_of(options, range, part.first);
-        bytes += COD_CHUNK_HEADER_BYTES + raw_bytes(&how, part.count);
+        bytes += chunk_bound(&how, part.count);
         done += part.count;
     }
     return bytes;
@@ -89,18 +61,30 @@ cod_status cod_codec_init(cod_codec *codec, const cod_codec_options *options)
     COD_REQUIRE(options->chunk_values >= COD_CODEC_MIN_CHUNK && options->chunk_values <= COD_CODEC_MAX_CHUNK,
                 "a chunk holds %d to %d values, not %u", COD_CODEC_MIN_CHUNK, COD_CODEC_MAX_CHUNK,
                 options->chunk_values);
+    COD_REQUIRE(options->coding != COD_CHUNK_STEP ||
+                    (options->quality_db >= COD_CODEC_MIN_DB && options->quality_db <= COD_CODEC_MAX_DB),
+                "steps are chosen for %d to %d dB, not %g", COD_CODEC_MIN_DB, COD_CODEC_MAX_DB, options->quality_db);
     *codec = (cod_codec){.options = *options};
-    /* f32 is the longest payload that a header can name, int8 blocks of one value with their scales apart. */
     void *scratch = NULL;
-    COD_TRY(cod_aligned_alloc(&scratch, (size_t)options->chunk_values * 5));
+    COD_TRY(cod_aligned_alloc(&scratch, codec_payload_room(options->chunk_values) + 3 * (size_t)options->chunk_values));
     codec->scratch = scratch;
-    return COD_OK;
+    return codec_compressor_create(&codec->compressor);
 }
 
 void cod_codec_clear(cod_codec *codec)
 {
     cod_aligned_free(codec->scratch);
+    codec_compressor_destroy(codec->compressor);
     *codec = (cod_codec){0};
+}
+
+codec_scratch codec_scratch_of(const cod_codec *codec)
+{
+    const size_t room = codec_payload_room(codec->options.chunk_values), count = codec->options.chunk_values;
+    /* The steps first, which are of two bytes. */
+    return (codec_scratch){.steps = (int16_t *)(void *)codec->scratch,
+                           .payload = codec->scratch + 2 * count,
+                           .codes = codec->scratch + 2 * count + room};
 }
 
 void cod_codec_begin(cod_codec *codec, const cod_codec_range *range, const cod_codec_key *key)
@@ -111,14 +95,18 @@ void cod_codec_begin(cod_codec *codec, const cod_codec_range *range, const cod_c
     codec->bytes = 0;
 }
 
-static uint64_t seed_of(const cod_codec_key *key, const piece *part)
+/** `reference`: the values that a delta is against, NULL for none: made with other bits, it never passes. */
+static uint64_t seed_of(const cod_codec_key *key, const piece *part, const float *reference)
 {
-    unsigned char name[40];
+    unsigned char name[48];
     cod_store_u64(name, key->run);
     cod_store_u64(name + 8, key->publisher);
     cod_store_u64(name + 16, key->version);
     cod_store_u64(name + 24, part->first);
     cod_store_u64(name + 32, part->count);
+    if (reference == NULL)
+        return cod_hash(name, 40, 0);
+    cod_store_u64(name + 40, cod_hash(reference, part->count * sizeof *reference, 0));
     return cod_hash(name, sizeof name, 0);
 }
 
@@ -135,102 +123,6 @@ static bool all_finite(const float *values, size_t count)
     return worst != 0x7F800000u;
 }
 
-/** Rounded away from zero, so that no quotient exceeds 127. */
-static uint16_t bf16_scale(float scale)
-{
-    uint32_t bits;
-    memcpy(&bits, &scale, sizeof bits);
-    return (uint16_t)((bits + 0xFFFFu) >> 16);
-}
-
-/** The scale of a block whose largest magnitude is `largest`; 127 times it stays finite, and tiny blocks become zero. */
-static float block_scale(float largest, bool bf16)
-{
-    float scale = largest / 127.0f;
-    if (scale < FLT_MIN)
-        return 0;
-    if (bf16)
-        scale = cod_f32_from_bf16(bf16_scale(scale));
-    while (!isfinite(127.0f * scale))
-        scale = bf16 ? cod_f32_from_bf16((uint16_t)(bf16_scale(scale) - 1)) : nextafterf(scale, 0);
-    return scale;
-}
-
-static void pack_int8(const coding *how, const float *values, size_t count, unsigned char *out)
-{
-    const size_t block = (size_t)1 << how->block_log2, scale_bytes = how->bf16_scales ? 2 : 4;
-    signed char *bytes = (signed char *)out + block_count(how, count) * scale_bytes;
-    for (size_t at = 0; at < count; at += block, out += scale_bytes) {
-        const size_t n = count - at < block ? count - at : block;
-        float largest = 0;
-        for (size_t i = 0; i < n; i++) {
-            const float magnitude = fabsf(values[at + i]);
-            largest = magnitude > largest ? magnitude : largest;
-        }
-        const float scale = block_scale(largest, how->bf16_scales), inverse = scale > 0 ? 1 / scale : 0;
-        if (how->bf16_scales)
-            cod_store_u16(out, bf16_scale(scale));
-        else
-            memcpy(out, &scale, sizeof scale);
-        for (size_t i = 0; i < n; i++) {
-            const float quotient = values[at + i] * inverse;
-            const float clipped = quotient > 127.0f ? 127.0f : quotient < -127.0f ? -127.0f : quotient;
-            bytes[at + i] = (signed char)(int)(clipped + (clipped < 0 ? -0.5f : 0.5f));
-        }
-    }
-}
-
-static void unpack_int8(const coding *how, const unsigned char *in, size_t count, float *values)
-{
-    const size_t block = (size_t)1 << how->block_log2, scale_bytes = how->bf16_scales ? 2 : 4;
-    const signed char *bytes = (const signed char *)in + block_count(how, count) * scale_bytes;
-    for (size_t at = 0; at < count; at += block, in += scale_bytes) {
-        const size_t n = count - at < block ? count - at : block;
-        float scale;
-        if (how->bf16_scales)
-            scale = cod_f32_from_bf16(cod_load_u16(in));
-        else
-            memcpy(&scale, in, sizeof scale);
-        for (size_t i = 0; i < n; i++)
-            values[at + i] = (float)bytes[at + i] * scale;
-    }
-}
-
-static void pack(const coding *how, const float *values, size_t count, unsigned char *out)
-{
-    switch (how->kind) {
-    case COD_CHUNK_F32:
-        memcpy(out, values, 4 * count);
-        break;
-    case COD_CHUNK_BF16:
-        for (size_t i = 0; i < count; i++) {
-            const uint16_t rounded = cod_bf16_from_f32(values[i]);
-            /* The largest floats would round to infinity, which readers refuse. */
-            cod_store_u16(out + 2 * i, (rounded & 0x7FFFu) == 0x7F80u ? (uint16_t)(rounded - 1) : rounded);
-        }
-        break;
-    case COD_CHUNK_INT8:
-        pack_int8(how, values, count, out);
-        break;
-    }
-}
-
-static void unpack(const coding *how, const unsigned char *in, size_t count, float *values)
-{
-    switch (how->kind) {
-    case COD_CHUNK_F32:
-        memcpy(values, in, 4 * count);
-        break;
-    case COD_CHUNK_BF16:
-        for (size_t i = 0; i < count; i++)
-            values[i] = cod_f32_from_bf16(cod_load_u16(in + 2 * i));
-        break;
-    case COD_CHUNK_INT8:
-        unpack_int8(how, in, count, values);
-        break;
-    }
-}
-
 static cod_status check_finite(const float *values, const piece *part)
 {
     if (all_finite(values, part->count))
@@ -239,69 +131,96 @@ static cod_status check_finite(const float *values, const piece *part)
                     (unsigned long long)part->first, (unsigned long long)(part->first + part->count - 1));
 }
 
-/** Writes one chunk and returns its length; `out` has room for the payload before LZ4. */
-static uint64_t write_chunk(const cod_codec *codec, const coding *how, const piece *part, const float *values,
-                            unsigned char *out)
+/** Decides how a chunk is coded; of STEP the steps are in scratch then. */
+static coding choose_coding(const cod_codec *codec, const piece *part, const float *values, const float *reference,
+                            float *step)
 {
+    const codec_scratch scratch = codec_scratch_of(codec);
+    coding how = coding_of(&codec->options, &codec->range, part->first);
+    *step = 0;
+    if (how.kind == COD_CHUNK_STEP)
+        *step = codec_step_quantise(values, reference, part->count, codec->options.quality_db, &scratch, &how);
+    return how;
+}
+
+/** Writes one chunk and returns its length; `out` has room for chunk_bound(). Leaves its payload in scratch. */
+static uint64_t write_chunk(const cod_codec *codec, coding *how, const piece *part, const float *values,
+                            const float *reference, float step, unsigned char *out)
+{
+    const codec_scratch scratch = codec_scratch_of(codec);
     unsigned char *payload = out + COD_CHUNK_HEADER_BYTES;
-    const uint64_t raw = raw_bytes(how, part->count);
-    uint64_t stored = raw;
-    unsigned flags = how->bf16_scales ? COD_CHUNK_BF16_SCALES : 0;
-    if (codec->options.lz4) {
-        pack(how, values, part->count, codec->scratch);
-        const int packed = LZ4_compress_default((const char *)codec->scratch, (char *)payload, (int)raw, (int)raw - 1);
-        if (packed > 0) {
-            stored = (uint64_t)packed;
-            flags |= COD_CHUNK_LZ4;
-        } else {
-            memcpy(payload, codec->scratch, raw);
-        }
+    uint64_t raw = codec_fixed_bytes(how, part->count), stored = 0;
+    if (how->kind == COD_CHUNK_STEP)
+        raw = codec_step_write(&scratch, part->count, step, how);
+    else
+        codec_pack(how, values, part->count, scratch.payload);
+    if (codec->options.entropy != COD_CODEC_PLAIN)
+        stored = codec_compress(codec->compressor, codec->options.entropy, scratch.payload, raw, payload, raw - 1);
+    unsigned flags = (how->bf16_scales ? COD_CHUNK_BF16_SCALES : 0) | (how->delta ? COD_CHUNK_DELTA : 0);
+    if (stored > 0) {
+        flags |= codec->options.entropy == COD_CODEC_LZ4 ? COD_CHUNK_LZ4 : COD_CHUNK_ZSTD;
     } else {
-        pack(how, values, part->count, payload);
+        memcpy(payload, scratch.payload, raw);
+        stored = raw;
     }
     cod_store_u32(out + COD_CHUNK_AT_MAGIC, COD_CHUNK_MAGIC);
     out[COD_CHUNK_AT_CODING] = (unsigned char)how->kind;
     out[COD_CHUNK_AT_FLAGS] = (unsigned char)flags;
-    out[COD_CHUNK_AT_BLOCK_LOG2] = (unsigned char)how->block_log2;
+    out[COD_CHUNK_AT_PARAMETER] = (unsigned char)how->parameter;
     out[COD_CHUNK_AT_ZERO] = 0;
     cod_store_u32(out + COD_CHUNK_AT_COUNT, part->count);
     cod_store_u32(out + COD_CHUNK_AT_STORED_BYTES, (uint32_t)stored);
     cod_store_u64(out + COD_CHUNK_AT_FIRST, part->first);
     const uint64_t bytes = COD_CHUNK_HEADER_BYTES + stored;
-    cod_store_u64(out + COD_CHUNK_AT_CHECKSUM,
-                  cod_hash(out + COD_CHUNK_AT_MAGIC, bytes - COD_CHUNK_AT_MAGIC, seed_of(&codec->key, part)));
+    cod_store_u64(out + COD_CHUNK_AT_CHECKSUM, cod_hash(out + COD_CHUNK_AT_MAGIC, bytes - COD_CHUNK_AT_MAGIC,
+                                                        seed_of(&codec->key, part, how->delta ? reference : NULL)));
     return bytes;
 }
 
-cod_status cod_codec_encode(cod_codec *codec, const float *values, uint64_t max_chunks, unsigned char *out,
-                            uint64_t capacity, float *decoded)
+static const float *at_or_null(const float *values, uint64_t at)
 {
+    return values != NULL ? values + at : NULL;
+}
+
+cod_status cod_codec_encode(cod_codec *codec, const float *values, const float *reference, uint64_t max_chunks,
+                            unsigned char *out, uint64_t capacity, float *decoded)
+{
+    const codec_scratch scratch = codec_scratch_of(codec);
     for (; max_chunks > 0 && !cod_codec_finished(codec); max_chunks--) {
         const piece part = piece_at(&codec->options, &codec->range, codec->done);
-        const coding how = coding_of(&codec->options, &codec->range, part.first);
-        const float *from = values + codec->done;
-        COD_REQUIRE(capacity - codec->bytes >= COD_CHUNK_HEADER_BYTES + raw_bytes(&how, part.count),
+        const coding planned = coding_of(&codec->options, &codec->range, part.first);
+        const float *from = values + codec->done, *held = at_or_null(reference, codec->done);
+        float step;
+        COD_REQUIRE(capacity - codec->bytes >= chunk_bound(&planned, part.count),
                     "%llu bytes are too few for the encoded range", (unsigned long long)capacity);
         COD_TRY(check_finite(from, &part));
-        unsigned char *chunk = out + codec->bytes;
-        codec->bytes += write_chunk(codec, &how, &part, from, chunk);
-        if (decoded != NULL) {
-            const bool lz4 = (chunk[COD_CHUNK_AT_FLAGS] & COD_CHUNK_LZ4) != 0;
-            unpack(&how, lz4 ? codec->scratch : chunk + COD_CHUNK_HEADER_BYTES, part.count, decoded + codec->done);
-        }
+        coding how = choose_coding(codec, &part, from, held, &step);
+        codec->bytes += write_chunk(codec, &how, &part, from, held, step, out + codec->bytes);
+        if (decoded != NULL && how.kind == COD_CHUNK_STEP)
+            codec_step_apply(&scratch, part.count, step, how.delta ? held : NULL, decoded + codec->done);
+        else if (decoded != NULL)
+            codec_unpack(&how, scratch.payload, part.count, decoded + codec->done);
         codec->done += part.count;
     }
     return COD_OK;
 }
 
-cod_status cod_codec_round_trip(cod_codec *codec, const float *values, uint64_t max_chunks, float *decoded)
+cod_status cod_codec_round_trip(cod_codec *codec, const float *values, const float *reference, uint64_t max_chunks,
+                                float *decoded)
 {
+    const codec_scratch scratch = codec_scratch_of(codec);
     for (; max_chunks > 0 && !cod_codec_finished(codec); max_chunks--) {
         const piece part = piece_at(&codec->options, &codec->range, codec->done);
-        const coding how = coding_of(&codec->options, &codec->range, part.first);
-        COD_TRY(check_finite(values + codec->done, &part));
-        pack(&how, values + codec->done, part.count, codec->scratch);
-        unpack(&how, codec->scratch, part.count, decoded + codec->done);
+        const float *from = values + codec->done, *held = at_or_null(reference, codec->done);
+        float step;
+        COD_TRY(check_finite(from, &part));
+        const coding how = choose_coding(codec, &part, from, held, &step);
+        if (how.kind == COD_CHUNK_STEP) {
+            codec_step_apply(&scratch, part.count, step, how.delta ? held : NULL, decoded + codec->done);
+        } else {
+            codec_pack(&how, from, part.count, scratch.payload);
+            codec_unpack(&how, scratch.payload, part.count, decoded + codec->done);
+        }
         codec->done += part.count;
     }
     return COD_OK;
@@ -316,68 +235,106 @@ static void name_chunk(const piece *part)
 
 #define REJECT(part, ...) ((void)cod_fail(COD_ERR_FORMAT, __VA_ARGS__), name_chunk(part), COD_ERR_FORMAT)
 
+/** What a header says that stands by its payload. */
+typedef struct chunk {
+    coding how;
+    uint64_t stored;
+    bool compressed;
+    cod_codec_entropy entropy;
+} chunk;
+
+static bool is_known(const coding *how, unsigned flags, unsigned zero)
+{
+    const unsigned all = COD_CHUNK_LZ4 | COD_CHUNK_BF16_SCALES | COD_CHUNK_ZSTD | COD_CHUNK_DELTA;
+    if (how->kind > COD_CHUNK_STEP || (flags & ~all) != 0 || zero != 0 ||
+        ((flags & COD_CHUNK_LZ4) != 0 && (flags & COD_CHUNK_ZSTD) != 0))
+        return false;
+    if (how->kind == COD_CHUNK_STEP)
+        return how->parameter >= 1 && how->parameter <= 3 && !how->bf16_scales;
+    if (how->kind == COD_CHUNK_INT8)
+        return how->parameter <= 20 && !how->delta;
+    return how->parameter == 0 && !how->bf16_scales && !how->delta;
+}
+
 /** Reads the header at `in`, of which `bytes` are there, and checks all that it says against what must be. */
 static cod_status read_header(const cod_codec *codec, const piece *part, const unsigned char *in, uint64_t bytes,
-                              coding *how, uint64_t *stored, bool *lz4)
+                              const float *reference, chunk *out)
 {
     if (bytes < COD_CHUNK_HEADER_BYTES)
         return REJECT(part, "cut off in its header");
     if (cod_load_u32(in + COD_CHUNK_AT_MAGIC) != COD_CHUNK_MAGIC)
         return REJECT(part, "not a chunk of this format");
-    *stored = cod_load_u32(in + COD_CHUNK_AT_STORED_BYTES);
-    if (*stored > bytes - COD_CHUNK_HEADER_BYTES)
+    const unsigned flags = in[COD_CHUNK_AT_FLAGS], kind = in[COD_CHUNK_AT_CODING];
+    const bool delta = (flags & COD_CHUNK_DELTA) != 0;
+    if (delta && reference == NULL)
+        return REJECT(part, "a delta without what it is against");
+    const uint64_t stored = cod_load_u32(in + COD_CHUNK_AT_STORED_BYTES);
+    if (stored > bytes - COD_CHUNK_HEADER_BYTES)
         return REJECT(part, "cut off in its payload");
-    const uint64_t checksum = cod_hash(in + COD_CHUNK_AT_MAGIC, COD_CHUNK_HEADER_BYTES + *stored - COD_CHUNK_AT_MAGIC,
-                                       seed_of(&codec->key, part));
+    const uint64_t checksum = cod_hash(in + COD_CHUNK_AT_MAGIC, COD_CHUNK_HEADER_BYTES + stored - COD_CHUNK_AT_MAGIC,
+                                       seed_of(&codec->key, part, delta ? reference : NULL));
     if (cod_load_u64(in + COD_CHUNK_AT_CHECKSUM) != checksum)
         return REJECT(part, "wrong checksum: damaged, or of another version");
 
     /* A chunk that is intact may still come from a faulty or newer program: what follows guards every later use. */
-    const unsigned flags = in[COD_CHUNK_AT_FLAGS], kind = in[COD_CHUNK_AT_CODING], log2 = in[COD_CHUNK_AT_BLOCK_LOG2];
-    const bool int8 = kind == COD_CHUNK_INT8;
-    if (kind > COD_CHUNK_INT8 || (flags & ~(unsigned)(COD_CHUNK_LZ4 | COD_CHUNK_BF16_SCALES)) != 0 ||
-        in[COD_CHUNK_AT_ZERO] != 0 || (int8 ? log2 > 20 : log2 != 0 || (flags & COD_CHUNK_BF16_SCALES) != 0))
-        return REJECT(part, "unknown coding %u, flags %u, block %u", kind, flags, log2);
+    *out = (chunk){.how = {.kind = (cod_chunk_coding)kind,
+                           .bf16_scales = (flags & COD_CHUNK_BF16_SCALES) != 0,
+                           .delta = delta,
+                           .parameter = in[COD_CHUNK_AT_PARAMETER]},
+                   .stored = stored,
+                   .compressed = (flags & (COD_CHUNK_LZ4 | COD_CHUNK_ZSTD)) != 0,
+                   .entropy = (flags & COD_CHUNK_LZ4) != 0 ? COD_CODEC_LZ4 : COD_CODEC_ZSTD};
+    if (!is_known(&out->how, flags, in[COD_CHUNK_AT_ZERO]))
+        return REJECT(part, "unknown coding %u, flags %u, parameter %u", kind, flags, out->how.parameter);
     if (cod_load_u64(in + COD_CHUNK_AT_FIRST) != part->first || cod_load_u32(in + COD_CHUNK_AT_COUNT) != part->count)
         return REJECT(part, "holds other values");
-    *lz4 = (flags & COD_CHUNK_LZ4) != 0;
-    *how = (coding){(cod_chunk_coding)kind, (flags & COD_CHUNK_BF16_SCALES) != 0, log2};
-    const uint64_t raw = raw_bytes(how, part->count);
-    if (*lz4 ? *stored >= raw : *stored != raw)
-        return REJECT(part, "%llu bytes stored where %llu are needed", (unsigned long long)*stored,
-                      (unsigned long long)raw);
     return COD_OK;
 }
 
-cod_status cod_codec_decode(cod_codec *codec, const unsigned char *data, uint64_t bytes, uint64_t max_chunks,
-                            float *values)
+/** Decodes one checked chunk's payload, untrusted like all of it. */
+static cod_status read_payload(const cod_codec *codec, const piece *part, const chunk *c, const unsigned char *payload,
+                               const float *reference, float *values)
+{
+    const codec_scratch scratch = codec_scratch_of(codec);
+    const uint64_t room = codec_payload_room(codec->options.chunk_values);
+    const uint64_t fixed = codec_fixed_bytes(&c->how, part->count);
+    uint64_t raw = c->stored;
+    if (c->compressed) {
+        raw = codec_decompress(codec->compressor, c->entropy, payload, c->stored, scratch.payload,
+                               c->how.kind == COD_CHUNK_STEP ? room : fixed);
+        if (raw == 0)
+            return REJECT(part, "its compressed payload is damaged");
+        payload = scratch.payload;
+    }
+    if (c->how.kind == COD_CHUNK_STEP) {
+        float step;
+        const char *wrong = codec_step_read(&c->how, payload, raw, part->count, &scratch, &step);
+        if (wrong != NULL)
+            return REJECT(part, "%s", wrong);
+        codec_step_apply(&scratch, part->count, step, c->how.delta ? reference : NULL, values);
+    } else {
+        if (raw != fixed)
+            return REJECT(part, "%llu bytes where %llu are needed", (unsigned long long)raw, (unsigned long long)fixed);
+        codec_unpack(&c->how, payload, part->count, values);
+    }
+    return check_finite(values, part);
+}
+
+cod_status cod_codec_decode(cod_codec *codec, const unsigned char *data, uint64_t bytes, const float *reference,
+                            uint64_t max_chunks, float *values)
 {
     for (; max_chunks > 0 && !cod_codec_finished(codec); max_chunks--) {
         const piece part = piece_at(&codec->options, &codec->range, codec->done);
         const unsigned char *in = data + codec->bytes;
-        coding how;
-        uint64_t stored = 0;
-        bool lz4 = false;
-        COD_TRY(read_header(codec, &part, in, bytes - codec->bytes, &how, &stored, &lz4));
-        const unsigned char *payload = in + COD_CHUNK_HEADER_BYTES;
-        if (lz4) {
-            const int raw = (int)raw_bytes(&how, part.count);
-            if (LZ4_decompress_safe((const char *)payload, (char *)codec->scratch, (int)stored, raw) != raw)
-                return REJECT(&part, "LZ4 data is damaged");
-            payload = codec->scratch;
-        }
-        unpack(&how, payload, part.count, values + codec->done);
-        COD_TRY(check_finite(values + codec->done, &part));
+        const float *held = at_or_null(reference, codec->done);
+        chunk c;
+        COD_TRY(read_header(codec, &part, in, bytes - codec->bytes, held, &c));
+        COD_TRY(read_payload(codec, &part, &c, in + COD_CHUNK_HEADER_BYTES, held, values + codec->done));
         codec->done += part.count;
-        codec->bytes += COD_CHUNK_HEADER_BYTES + stored;
+        codec->bytes += COD_CHUNK_HEADER_BYTES + c.stored;
     }
     if (cod_codec_finished(codec) && codec->bytes != bytes)
         return cod_fail(COD_ERR_FORMAT, "%llu bytes follow the shard's last chunk",
                         (unsigned long long)(bytes - codec->bytes));
     return COD_OK;
-}
-
-void cod_codec_library(char *text, size_t bytes)
-{
-    snprintf(text, bytes, "LZ4 %s", LZ4_versionString());
 }

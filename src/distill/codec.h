@@ -4,6 +4,10 @@
  *
  * Encoding and decoding go a few chunks a call, so that a training loop can spread them over its steps. Decoding trusts
  * nothing: every length is checked before it is used, and what is not finite is refused.
+ *
+ * A range may be coded against a *reference*, values that the receiver holds bit for bit: chunks are then deltas, where that
+ * is shorter. A delta is always taken from the true values against what receivers reconstructed last, so the error of one
+ * version is in the next one's delta and never adds up: error feedback by construction.
  */
 #ifndef COD_DISTILL_CODEC_H
 #define COD_DISTILL_CODEC_H
@@ -18,13 +22,19 @@ enum {
     COD_CODEC_MIN_CHUNK = 256,
     COD_CODEC_MAX_CHUNK = 1 << 20, /**< values; bounds the scratch of a decoder */
     COD_CODEC_BLOCK_LOG2 = 8,      /**< our encoder's int8 blocks: 256 values, 3.97x with bf16 scales */
+    COD_CODEC_MIN_DB = 20,         /**< of STEP; beyond the highest, bf16 is the better choice */
+    COD_CODEC_MAX_DB = 48,
 };
+
+/** What shortens a chunk's payload, where it does. */
+typedef enum cod_codec_entropy { COD_CODEC_PLAIN, COD_CODEC_LZ4, COD_CODEC_ZSTD } cod_codec_entropy;
 
 typedef struct cod_codec_options {
     cod_chunk_coding coding;
-    bool lz4;              /**< per chunk; a chunk that LZ4 does not shrink is stored as it is */
+    cod_codec_entropy entropy;
     bool bf16_scales;      /**< int8: 2-byte scales, else 4 */
     uint32_t chunk_values; /**< values in a chunk, COD_CODEC_MIN_CHUNK … COD_CODEC_MAX_CHUNK */
+    double quality_db;     /**< STEP: decibels of the weights, COD_CODEC_MIN_DB … COD_CODEC_MAX_DB */
 } cod_codec_options;
 
 /** Part of a checkpoint: values first … first+count-1, of which those from index `exact_from` on travel as f32 whatever the coding. */
@@ -50,12 +60,13 @@ typedef struct cod_codec {
     cod_codec_key key;
     uint64_t done;          /**< values of the range encoded or decoded */
     uint64_t bytes;         /**< bytes written or read */
-    unsigned char *scratch; /**< one chunk's payload before LZ4 */
+    unsigned char *scratch; /**< for one chunk */
+    struct codec_compressor *compressor;
 } cod_codec;
 
 /**
- * Makes a codec for `options`, with scratch for one chunk; nothing is allocated afterwards.
- * @return COD_ERR_ARGUMENT for a chunk length out of range
+ * Makes a codec for `options`, with scratch for one chunk; of later calls only the first allocates, inside zstd.
+ * @return COD_ERR_ARGUMENT for a chunk length or quality out of range
  */
 COD_MUST_CHECK cod_status cod_codec_init(cod_codec *codec, const cod_codec_options *options);
 void cod_codec_clear(cod_codec *codec);
@@ -72,29 +83,31 @@ static inline bool cod_codec_finished(const cod_codec *codec)
  * Encodes up to `max_chunks` more chunks.
  *
  * @param values      [range.count] the whole range's values
+ * @param reference   [range.count] what receivers hold, or NULL
  * @param[out] out    [capacity] bytes, at least cod_codec_bound(); codec->bytes of them are filled so far
- * @param[out] decoded [range.count] what a reader will decode, filled as far as codec->done; may be NULL
+ * @param[out] decoded [range.count] what a reader will decode, filled as far as codec->done; may be NULL, or `reference`
  * @return COD_ERR_NUMERIC when a value is not finite: the range cannot be published
  */
-COD_MUST_CHECK cod_status cod_codec_encode(cod_codec *codec, const float *values, uint64_t max_chunks,
-                                           unsigned char *out, uint64_t capacity, float *decoded);
+COD_MUST_CHECK cod_status cod_codec_encode(cod_codec *codec, const float *values, const float *reference,
+                                           uint64_t max_chunks, unsigned char *out, uint64_t capacity, float *decoded);
 
 /**
  * Decodes up to `max_chunks` more chunks of the range; any coding is accepted, whatever the options say.
  *
  * @param data        [bytes] the whole shard, untrusted
+ * @param reference   [range.count] what it may be a delta against, or NULL; with other bits than the publisher's it is refused
  * @param[out] values [range.count]; filled as far as codec->done, and after a failure not to be used
- * @return COD_ERR_FORMAT with the reason when a chunk is damaged, cut off, not of this key and range, or followed by
- *         more bytes than the range needs; COD_ERR_NUMERIC when a value is not finite
+ * @return COD_ERR_FORMAT with the reason when a chunk is damaged, cut off, not of this key, range and reference, or
+ *         followed by more bytes than the range needs; COD_ERR_NUMERIC when a value is not finite
  */
 COD_MUST_CHECK cod_status cod_codec_decode(cod_codec *codec, const unsigned char *data, uint64_t bytes,
-                                           uint64_t max_chunks, float *values);
+                                           const float *reference, uint64_t max_chunks, float *values);
 
 /** Goes through the coding and back without making bytes: what a reader of up to `max_chunks` more chunks will decode. */
-COD_MUST_CHECK cod_status cod_codec_round_trip(cod_codec *codec, const float *values, uint64_t max_chunks,
-                                               float *decoded);
+COD_MUST_CHECK cod_status cod_codec_round_trip(cod_codec *codec, const float *values, const float *reference,
+                                               uint64_t max_chunks, float *decoded);
 
-/** The library behind it and its version, such as "LZ4 1.9.4". */
+/** The libraries behind it and their versions, such as "LZ4 1.9.4, zstd 1.5.4". */
 void cod_codec_library(char *text, size_t bytes);
 
 #endif

@@ -215,8 +215,10 @@ static cod_status move_pull(cod_exchange *e, uint64_t chunks)
         const cod_codec_key key = exchange_key(e, peer->group, e->pull_version);
         cod_codec_begin(&e->decoder, &range, &key);
     }
-    const cod_status status =
-        cod_codec_decode(&e->decoder, e->pulled.data, e->pulled.bytes, chunks, peer->incoming + e->decoder.range.first);
+    /* What a delta is against: the publisher's version that is held now, or its checksum does not fit. */
+    const float *held = peer->version > 0 ? peer->values + e->decoder.range.first : NULL;
+    const cod_status status = cod_codec_decode(&e->decoder, e->pulled.data, e->pulled.bytes, held, chunks,
+                                               peer->incoming + e->decoder.range.first);
     e->moved_s = cod_clock_s();
     e->counters.decode_s += e->moved_s - begin;
     if (is_bad_data(status)) {
@@ -294,8 +296,9 @@ static cod_status look_for_news(cod_exchange *e)
     held_peer *peer = &e->peers[e->turn];
     const cod_slot_identity expected = identity_of(e, peer->group, 0);
     uint64_t version;
-    const cod_status status = e->transport->ops->newest(
-        e->transport, &expected, cod_group_world_rank(e->group, peer->group, 0), newest_of_use(e, peer), &version);
+    const cod_status status =
+        e->transport->ops->offer(e->transport, &expected, cod_group_world_rank(e->group, peer->group, 0), peer->version,
+                                 peer->refused, newest_of_use(e, peer), &version);
     if (is_bad_data(status)) {
         if (!peer->foreign) {
             cod_log_warn("group %d: group %d's checkpoints are of no use: %s", cod_group_index(e->group), peer->group,

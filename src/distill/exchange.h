@@ -3,7 +3,7 @@
  * The exchange: publishes this group's checkpoints and pulls its peers', without waiting for any other group.
  *
  * How one pull goes. Each rank publishes a shard of its group's model. The group's rank 0 watches the peers; when one has a
- * new version it proposes (peer, version): the newest, but where weights are merged one that own versions have reached or
+ * new version it proposes (peer, version): the newest key, else the delta against the version that is held; but where weights are merged one that own versions have reached or
  * reach next, as long as the peer's slots still hold one. Rank j of n pulls the peer's shards k with k mod n = j, all of exactly that
  * version; when all ranks hold theirs, the group gathers them; when all have everything, all take the checkpoint over, at
  * the same step. What the ranks tell each other (proposed, done, lost) rides in the trainer's per-step reduction and acts
@@ -43,9 +43,11 @@ typedef enum cod_exchange_peers { COD_PEERS_ALL, COD_PEERS_RING } cod_exchange_p
 /** Section "exchange" of a config. `publish`, `merge`, `merge_alpha` and `max_staleness_steps` are read by the strategy. */
 typedef struct cod_exchange_options {
     int64_t period;
-    int codec; /**< index into none, f32, bf16, int8; none publishes nothing */
-    bool lz4;
-    int scales; /**< index into f32, bf16 */
+    int codec; /**< index into none, f32, bf16, int8, delta; none publishes nothing */
+    double quality_db;
+    int64_t key_every;
+    int entropy; /**< cod_codec_entropy */
+    int scales;  /**< index into f32, bf16 */
     int64_t chunk_values;
     int64_t slots;
     int publish; /**< cod_exchange_publish_kind */
@@ -94,7 +96,7 @@ typedef struct cod_exchange_counters {
 /** What one group's part in an exchange takes; nothing of it is measured. */
 typedef struct cod_exchange_sizes {
     int peers;             /**< that the group reads */
-    uint64_t published;    /**< bytes of one publication at most; less with LZ4 */
+    uint64_t published;    /**< bytes of one publication at most; less with an entropy coder */
     uint64_t pulled;       /**< bytes of one publication of each peer */
     uint64_t memory_bytes; /**< of a rank: window, copies, the peers' checkpoints */
 } cod_exchange_sizes;

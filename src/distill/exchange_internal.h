@@ -43,6 +43,9 @@ struct cod_exchange {
     unsigned char *room;
     int encoded_shards; /**< shards of the own group done */
     uint64_t version;   /**< last begun */
+    uint64_t against;   /**< what that is a delta against; 0 = it is a key */
+    uint64_t reference; /**< the last complete one, in own[]; 0 = none that a delta may be against */
+    uint64_t since_key; /**< complete publications after the last key */
     int64_t publish_step;
     double published_s;
     bool interval_passed;
@@ -74,6 +77,10 @@ struct cod_exchange {
 };
 
 cod_codec_options exchange_codec_options(const cod_exchange_options *options);
+static inline bool exchange_makes_deltas(const cod_exchange_options *options)
+{
+    return exchange_codec_options(options).coding == COD_CHUNK_STEP;
+}
 /** Room for any of a checkpoint's shards, encoded. */
 uint64_t exchange_slot_bytes(const cod_codec_options *codec, const cod_exchange_model *model, int shards);
 /** Part `shard` of `shards` of a checkpoint. */

@@ -1,6 +1,7 @@
 #include "distill/exchange.h"
 
-static const char *const codecs[] = {"none", "f32", "bf16", "int8", NULL};
+static const char *const codecs[] = {"none", "f32", "bf16", "int8", "delta", NULL};
+static const char *const entropies[] = {"none", "lz4", "zstd", NULL};
 static const char *const scales[] = {"f32", "bf16", NULL};
 static const char *const publish[] = {"raw", "ema", NULL};
 static const char *const merges[] = {"none", "delay_corrected", NULL};
@@ -11,13 +12,20 @@ static const char *const transports[] = {"rma", NULL};
 static const cod_option options[] = {
     {"period", COD_OPTION_INT, FIELD(period), "50", 1, 1e9, NULL,
      "steps between two publications of a group's checkpoint"},
-    {"codec", COD_OPTION_CHOICE, FIELD(codec), "int8", 0, 0, codecs,
-     "coding of published weights: f32 exact, bf16 half, int8 a quarter of the bytes (43 dB); none publishes nothing"},
-    {"lz4", COD_OPTION_BOOL, FIELD(lz4), "false", 0, 0, NULL, "LZ4 behind the codec; gains nothing on trained weights"},
+    {"codec", COD_OPTION_CHOICE, FIELD(codec), "delta", 0, 0, codecs,
+     "coding of published weights: f32 exact, bf16 half, int8 a quarter of the bytes (43 dB), delta what changed since "
+     "the "
+     "last one, about a twelfth; none publishes nothing"},
+    {"quality_db", COD_OPTION_FLOAT, FIELD(quality_db), "43", 20, 48, NULL,
+     "delta: decibels of the weights; 6 fewer save a bit a weight"},
+    {"key_every", COD_OPTION_INT, FIELD(key_every), "16", 1, 1e6, NULL,
+     "delta: publications from one that stands alone, from which a reader can start, to the next"},
+    {"entropy", COD_OPTION_CHOICE, FIELD(entropy), "zstd", 0, 0, entropies,
+     "what shortens coded chunks: zstd's Huffman coder, LZ4 (faster, longer), or none"},
     {"scales", COD_OPTION_CHOICE, FIELD(scales), "bf16", 0, 0, scales, "int8: type of the scale of each 256 values"},
     {"chunk_values", COD_OPTION_INT, FIELD(chunk_values), "16384", 256, 1048576, NULL,
      "weights in a chunk, each checked by itself"},
-    {"slots", COD_OPTION_INT, FIELD(slots), "3", 2, 16, NULL,
+    {"slots", COD_OPTION_INT, FIELD(slots), "8", 2, 16, NULL,
      "versions held ready at once: a reader has slots-2 periods at least to finish"},
     {"publish", COD_OPTION_CHOICE, FIELD(publish), "raw", 0, 0, publish,
      "publish the weights, or their moving average (train.ema)"},

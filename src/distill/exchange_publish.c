@@ -18,6 +18,11 @@ bool cod_exchange_publish_due(const cod_exchange *e, int64_t step)
     return exchange_is_publication_step(e, step) && (e->options.deterministic || e->interval_passed);
 }
 
+static own_version *own_of(cod_exchange *e, uint64_t version)
+{
+    return &e->own[version % COD_EXCHANGE_OWN_KEPT];
+}
+
 cod_status exchange_encode_some(cod_exchange *e, uint64_t chunks)
 {
     const int mine = cod_group_index(e->group);
@@ -30,14 +35,17 @@ cod_status exchange_encode_some(cod_exchange *e, uint64_t chunks)
         if (codec->done == 0 || codec->range.first != range.first || codec->key.version != e->version)
             cod_codec_begin(codec, &range, &key);
         float *decoded = e->encoding->values + range.first;
+        const float *against = e->against > 0 ? own_of(e, e->against)->values + range.first : NULL;
         const uint64_t before = codec->done;
         cod_status status = codec == &e->encoder
-                                ? cod_codec_encode(codec, e->snapshot + range.first, chunks, e->room,
+                                ? cod_codec_encode(codec, e->snapshot + range.first, against, chunks, e->room,
                                                    cod_codec_bound(&codec->options, &range), decoded)
-                                : cod_codec_round_trip(codec, e->snapshot + range.first, chunks, decoded);
+                                : cod_codec_round_trip(codec, e->snapshot + range.first, against, chunks, decoded);
         if (status == COD_ERR_NUMERIC) {
             /* The slot stays open: nobody reads this version, and training notices a NaN by itself. */
             e->counters.skipped++;
+            if (e->reference > 0 && e->encoding == own_of(e, e->reference))
+                e->reference = 0; /* it was being replaced */
             e->encoding = NULL;
             break;
         }
@@ -47,13 +55,16 @@ cod_status exchange_encode_some(cod_exchange *e, uint64_t chunks)
         if (!cod_codec_finished(codec))
             break;
         if (own) {
-            COD_TRY(e->transport->ops->publish_end(e->transport, e->version, e->publish_step, e->encoder.bytes));
+            COD_TRY(e->transport->ops->publish_end(e->transport, e->version, e->against, e->publish_step,
+                                                   e->encoder.bytes));
             e->counters.published++;
             e->counters.published_bytes += e->encoder.bytes;
         }
         codec->done = 0;
         if (++e->encoded_shards == e->size) {
             e->encoding->version = e->version;
+            e->reference = e->version;
+            e->since_key = e->against > 0 ? e->since_key + 1 : 0;
             e->encoding = NULL;
         }
     }
@@ -95,12 +106,15 @@ cod_status cod_exchange_publish(cod_exchange *e, const float *parameters, const 
     COD_TRY(exchange_encode_some(e, UINT64_MAX)); /* the last one must be complete */
     e->version = (uint64_t)(step / e->options.period);
     e->publish_step = step;
+    /* The same on every rank of the group: all make the same publications of the same weights. */
+    e->against =
+        exchange_makes_deltas(&e->options) && e->since_key + 1 < (uint64_t)e->options.key_every ? e->reference : 0;
     if (exchange_waits(e))
         COD_TRY(wait_for_readers(e));
     memcpy(e->snapshot, parameters, mine->count * sizeof(float));
     if (mine->state_count > 0)
         memcpy(e->snapshot + mine->count, state, mine->state_count * sizeof(float));
-    e->encoding = &e->own[e->version % COD_EXCHANGE_OWN_KEPT];
+    e->encoding = own_of(e, e->version);
     e->encoding->version = 0;
     e->encoded_shards = 0;
     e->encoder.done = e->mirror.done = 0;

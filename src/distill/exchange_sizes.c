@@ -8,9 +8,11 @@ enum { SHARD_ALIGNMENT = 16 };
 
 cod_codec_options exchange_codec_options(const cod_exchange_options *options)
 {
-    static const cod_chunk_coding codings[] = {COD_CHUNK_F32, COD_CHUNK_F32, COD_CHUNK_BF16, COD_CHUNK_INT8};
+    static const cod_chunk_coding codings[] = {COD_CHUNK_F32, COD_CHUNK_F32, COD_CHUNK_BF16, COD_CHUNK_INT8,
+                                               COD_CHUNK_STEP};
     return (cod_codec_options){.coding = codings[options->codec],
-                               .lz4 = options->lz4,
+                               .entropy = (cod_codec_entropy)options->entropy,
+                               .quality_db = options->quality_db,
                                .bf16_scales = options->scales == 1,
                                .chunk_values = (uint32_t)options->chunk_values};
 }

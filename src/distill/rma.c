@@ -96,14 +96,15 @@ static uint64_t oldest(cod_transport *transport)
     return version;
 }
 
-static cod_status publish_end(cod_transport *transport, uint64_t version, int64_t step, uint64_t bytes)
+static cod_status publish_end(cod_transport *transport, uint64_t version, uint64_t reference, int64_t step,
+                              uint64_t bytes)
 {
     rma *t = (rma *)transport;
-    return cod_slot_close(&t->writer, t->open_slot, version, step, bytes);
+    return cod_slot_close(&t->writer, t->open_slot, version, reference, step, bytes);
 }
 
-static cod_status newest(cod_transport *transport, const cod_slot_identity *expected, int world_rank, uint64_t at_most,
-                         uint64_t *version)
+static cod_status offer(cod_transport *transport, const cod_slot_identity *expected, int world_rank, uint64_t held,
+                        uint64_t after, uint64_t at_most, uint64_t *version)
 {
     rma *t = (rma *)transport;
     publisher *who = &t->publishers[world_rank];
@@ -123,9 +124,7 @@ static cod_status newest(cod_transport *transport, const cod_slot_identity *expe
         if (!torn)
             who->header = header;
     }
-    *version = cod_slot_newest(&who->header, at_most);
-    if (*version == 0)
-        *version = cod_slot_newest(&who->header, UINT64_MAX);
+    *version = cod_slot_offer(&who->header, held, after, at_most);
     return COD_OK;
 }
 
@@ -159,7 +158,7 @@ static cod_status take_header(rma *t, cod_pull_state *state)
     t->slot = cod_slot_find(&header, t->version);
     if (t->slot < 0) {
         /* Either it was replaced, or, in deterministic mode, it is not there yet. */
-        if (cod_slot_newest(&header, UINT64_MAX) > t->version)
+        if (cod_slot_newest(&header) > t->version)
             *state = COD_PULL_LOST;
         else
             return ask_header(t);
@@ -325,7 +324,7 @@ static const cod_transport_ops ops = {
     .publish_begin = publish_begin,
     .oldest = oldest,
     .publish_end = publish_end,
-    .newest = newest,
+    .offer = offer,
     .pull_start = pull_start,
     .pull_poll = pull_poll,
     .pull_cancel = pull_cancel,

@@ -6,11 +6,11 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/** "CDW1" and the header's format, in one word. */
-#define MAGIC UINT64_C(0x0000000131574443)
+/** "CDW2" and the header's format, in one word. */
+#define MAGIC UINT64_C(0x0000000232574443)
 
 /* Words of the header behind its checksum, in this order; the entries follow at ENTRIES_AT. */
-enum { IDENTITY_AT = 16, ENTRIES_AT = 128, ENTRY_BYTES = 32 };
+enum { IDENTITY_AT = 16, ENTRIES_AT = 128, ENTRY_BYTES = 40 };
 
 static void store_header(const cod_slot_header *header, unsigned char out[COD_SLOT_HEADER_BYTES])
 {
@@ -35,6 +35,7 @@ static void store_header(const cod_slot_header *header, unsigned char out[COD_SL
         cod_store_u64(at + 8, (uint64_t)entry->step);
         cod_store_u64(at + 16, entry->bytes);
         cod_store_u64(at + 24, entry->sequence);
+        cod_store_u64(at + 32, entry->reference);
     }
     cod_store_u64(out, cod_hash(out + 8, COD_SLOT_HEADER_BYTES - 8, 0));
 }
@@ -84,11 +85,12 @@ cod_status cod_slot_open(cod_slot_writer *writer, uint32_t slot, unsigned char *
     return write_header(writer);
 }
 
-cod_status cod_slot_close(cod_slot_writer *writer, uint32_t slot, uint64_t version, int64_t step, uint64_t bytes)
+cod_status cod_slot_close(cod_slot_writer *writer, uint32_t slot, uint64_t version, uint64_t reference, int64_t step,
+                          uint64_t bytes)
 {
     cod_slot_entry *entry = &writer->header.entries[slot];
     COD_TRY(writer->sync(writer->sync_context));
-    *entry = (cod_slot_entry){version, step, bytes, entry->sequence + 1};
+    *entry = (cod_slot_entry){version, step, bytes, entry->sequence + 1, reference};
     write_word(writer, cod_slot_sequence_at(&writer->header.layout, slot), entry->sequence);
     return write_header(writer);
 }
@@ -117,10 +119,10 @@ cod_status cod_slot_read_header(const unsigned char *bytes, const cod_slot_ident
     for (size_t i = 0; i < COD_SLOT_MAX; i++) {
         const unsigned char *at = bytes + ENTRIES_AT + ENTRY_BYTES * i;
         out->entries[i] = (cod_slot_entry){cod_load_u64(at), (int64_t)cod_load_u64(at + 8), cod_load_u64(at + 16),
-                                           cod_load_u64(at + 24)};
+                                           cod_load_u64(at + 24), cod_load_u64(at + 32)};
         const cod_slot_entry *entry = &out->entries[i];
-        if (entry->version != 0 &&
-            (i >= layout->slots || entry->bytes > layout->slot_bytes || entry->sequence % 2 != 0))
+        if (entry->version != 0 && (i >= layout->slots || entry->bytes > layout->slot_bytes ||
+                                    entry->sequence % 2 != 0 || entry->reference >= entry->version))
             return cod_fail(COD_ERR_FORMAT, "slot %zu of group %u's window makes no sense", i, expected->group);
     }
     return COD_OK;
@@ -134,12 +136,28 @@ int cod_slot_find(const cod_slot_header *header, uint64_t version)
     return -1;
 }
 
-uint64_t cod_slot_newest(const cod_slot_header *header, uint64_t at_most)
+uint64_t cod_slot_newest(const cod_slot_header *header)
 {
     uint64_t newest = 0;
-    for (uint32_t i = 0; i < header->layout.slots; i++) {
-        const uint64_t version = header->entries[i].version;
-        newest = version > newest && version <= at_most ? version : newest;
-    }
+    for (uint32_t i = 0; i < header->layout.slots; i++)
+        newest = header->entries[i].version > newest ? header->entries[i].version : newest;
     return newest;
+}
+
+uint64_t cod_slot_offer(const cod_slot_header *header, uint64_t held, uint64_t after, uint64_t at_most)
+{
+    uint64_t key = 0, delta = 0, oldest = UINT64_MAX;
+    for (uint32_t i = 0; i < header->layout.slots; i++)
+        if (header->entries[i].version != 0 && header->entries[i].version < oldest)
+            oldest = header->entries[i].version;
+    for (uint32_t i = 0; i < header->layout.slots; i++) {
+        const cod_slot_entry *entry = &header->entries[i];
+        if (entry->version <= after || entry->version <= held || (entry->version > at_most && oldest <= at_most))
+            continue;
+        if (entry->reference == 0)
+            key = entry->version > key ? entry->version : key;
+        else if (entry->reference == held)
+            delta = entry->version;
+    }
+    return key != 0 ? key : delta;
 }

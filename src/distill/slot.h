@@ -19,7 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { COD_SLOT_MAX = 16, COD_SLOT_HEADER_BYTES = 128 + 32 * COD_SLOT_MAX };
+enum { COD_SLOT_MAX = 16, COD_SLOT_HEADER_BYTES = 128 + 40 * COD_SLOT_MAX };
 
 /** Where things lie; both sides compute it from the same configuration. */
 typedef struct cod_slot_layout {
@@ -59,6 +59,7 @@ typedef struct cod_slot_entry {
     uint64_t version; /**< 0 = nothing to read */
     int64_t step;
     uint64_t bytes, sequence;
+    uint64_t reference; /**< the version that it is a delta against; 0 = a key, which stands alone */
 } cod_slot_entry;
 
 typedef struct cod_slot_header {
@@ -88,9 +89,9 @@ uint32_t cod_slot_next(const cod_slot_writer *writer, uint64_t *oldest);
 
 /** Reopens a slot: from here on readers of its old version lose it. Write [slot_bytes] at *room, then close. */
 COD_MUST_CHECK cod_status cod_slot_open(cod_slot_writer *writer, uint32_t slot, unsigned char **room);
-/** Makes the slot's `bytes` readable as `version`. */
-COD_MUST_CHECK cod_status cod_slot_close(cod_slot_writer *writer, uint32_t slot, uint64_t version, int64_t step,
-                                         uint64_t bytes);
+/** Makes the slot's `bytes` readable as `version`, a delta against `reference` or with 0 a key. */
+COD_MUST_CHECK cod_status cod_slot_close(cod_slot_writer *writer, uint32_t slot, uint64_t version, uint64_t reference,
+                                         int64_t step, uint64_t bytes);
 COD_MUST_CHECK cod_status cod_slot_acknowledge(cod_slot_writer *writer, uint32_t group, uint64_t version);
 
 /**
@@ -105,7 +106,17 @@ COD_MUST_CHECK cod_status cod_slot_read_header(const unsigned char *bytes, const
 
 /** The slot that holds `version`, or -1. */
 int cod_slot_find(const cod_slot_header *header, uint64_t version);
-/** The newest readable version up to `at_most`, or 0. */
-uint64_t cod_slot_newest(const cod_slot_header *header, uint64_t at_most);
+/** The newest readable version, or 0. */
+uint64_t cod_slot_newest(const cod_slot_header *header);
+
+/**
+ * What a reader that holds version `held` (0 = none) takes next: the newest key, else the delta against `held`. The
+ * deltas lead from one to the next, so who has lost one waits for a key, key_every publications at most.
+ *
+ * @param after    only versions after this one
+ * @param at_most  only versions up to this one, unless all are later
+ * @return 0 = nothing
+ */
+uint64_t cod_slot_offer(const cod_slot_header *header, uint64_t held, uint64_t after, uint64_t at_most);
 
 #endif

@@ -32,14 +32,15 @@ typedef struct cod_transport_ops {
     cod_status (*publish_begin)(cod_transport *transport, unsigned char **room);
     /** The version that the next publish_begin() takes away from its readers; 0 = none. */
     uint64_t (*oldest)(cod_transport *transport);
-    /** Makes the `bytes` written readable as `version`. */
-    cod_status (*publish_end)(cod_transport *transport, uint64_t version, int64_t step, uint64_t bytes);
+    /** Makes the `bytes` written readable as `version`, a delta against `reference` or with 0 a key. */
+    cod_status (*publish_end)(cod_transport *transport, uint64_t version, uint64_t reference, int64_t step,
+                              uint64_t bytes);
     /**
-     * The newest version up to `at_most` that a rank publishes, or where it has none so old its newest; as far as is
-     * known: asks again in the background. 0 = none seen. A rank that does not answer delays no question to another.
+     * cod_slot_offer() of what a rank publishes, as far as is known: asks again in the background. A rank that does not
+     * answer delays no question to another.
      */
-    cod_status (*newest)(cod_transport *transport, const cod_slot_identity *expected, int world_rank, uint64_t at_most,
-                         uint64_t *version);
+    cod_status (*offer)(cod_transport *transport, const cod_slot_identity *expected, int world_rank, uint64_t held,
+                        uint64_t after, uint64_t at_most, uint64_t *version);
     /** Starts pulling one version of a rank's shard; one pull at a time. */
     cod_status (*pull_start)(cod_transport *transport, const cod_slot_identity *expected, int world_rank,
                              uint64_t version);

@@ -27,6 +27,9 @@ cod_exchange_options run_options(int64_t period)
                                   .scales = 1,
                                   .chunk_values = 512,
                                   .slots = 3,
+                                  .quality_db = 43,
+                                  .key_every = 3,
+                                  .entropy = COD_CODEC_ZSTD,
                                   .pull_timeout_s = 30,
                                   .lag_steps = period / 2};
 }
@@ -36,34 +39,49 @@ static uint64_t total(const exchange_run *r, int group)
     return r->models[group].count + r->models[group].state_count;
 }
 
-/** What a group's model is after a step. */
+/** What a group's model is after a step: near what it was, so that deltas are worth it. */
 static void known_values(const exchange_run *r, int group, int64_t step, float *out)
 {
-    uint64_t x = (uint64_t)step * 1000003u + (uint64_t)group * 7919u + 1;
+    uint64_t x = (uint64_t)step * 1000003u + (uint64_t)group * 7919u + 1, base = (uint64_t)group + 1;
     for (uint64_t i = 0; i < total(r, group); i++) {
         x = x * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-        out[i] = (float)((int64_t)(x >> 40) - (1 << 23)) * 0x1p-24f;
+        base = base * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        out[i] =
+            (float)((int64_t)(base >> 40) - (1 << 23)) * 0x1p-24f + (float)((int64_t)(x >> 40) - (1 << 23)) * 0x1p-28f;
     }
 }
 
-/** What a reader makes of it: each shard by itself through the codec and back. */
+/**
+ * What a reader makes of it: each shard by itself through the codec and back, deltas from one publication to the next,
+ * of which none was left out but the spoiled one.
+ */
 static void known_decoded(const exchange_run *r, int group, int64_t step, float *out)
 {
-    static const cod_chunk_coding codings[] = {COD_CHUNK_F32, COD_CHUNK_F32, COD_CHUNK_BF16, COD_CHUNK_INT8};
-    const cod_codec_options options = {codings[r->options.codec], r->options.lz4, r->options.scales == 1,
-                                       (uint32_t)r->options.chunk_values};
+    static const cod_chunk_coding codings[] = {COD_CHUNK_F32, COD_CHUNK_F32, COD_CHUNK_BF16, COD_CHUNK_INT8,
+                                               COD_CHUNK_STEP};
+    const cod_codec_options options = {.coding = codings[r->options.codec],
+                                       .bf16_scales = r->options.scales == 1,
+                                       .chunk_values = (uint32_t)r->options.chunk_values,
+                                       .quality_db = r->options.quality_db};
+    const bool deltas = options.coding == COD_CHUNK_STEP;
+    int64_t after_key = 0;
     const uint64_t shards = (uint64_t)cod_group_members_of(r->group, group).size, units = (total(r, group) + 15) / 16;
     const cod_codec_key key = {0};
     cod_codec codec;
-    known_values(r, group, step, r->values);
     must(cod_codec_init(&codec, &options));
-    for (uint64_t s = 0; s < shards; s++) {
-        const uint64_t first = units * s / shards * 16, end = units * (s + 1) / shards * 16;
-        const cod_codec_range range = {.first = first,
-                                       .count = (end < total(r, group) ? end : total(r, group)) - first,
-                                       .exact_from = r->models[group].count};
-        cod_codec_begin(&codec, &range, &key);
-        must(cod_codec_round_trip(&codec, r->values + first, UINT64_MAX, out + first));
+    for (int64_t at = deltas ? r->options.period : step; at <= step; at += r->options.period) {
+        if (deltas && at == r->spoiled_step && group == r->spoiled_group)
+            continue;
+        const bool alone = !deltas || after_key++ % r->options.key_every == 0;
+        known_values(r, group, at, r->values);
+        for (uint64_t s = 0; s < shards; s++) {
+            const uint64_t first = units * s / shards * 16, end = units * (s + 1) / shards * 16;
+            const cod_codec_range range = {.first = first,
+                                           .count = (end < total(r, group) ? end : total(r, group)) - first,
+                                           .exact_from = r->models[group].count};
+            cod_codec_begin(&codec, &range, &key);
+            must(cod_codec_round_trip(&codec, r->values + first, alone ? NULL : out + first, UINT64_MAX, out + first));
+        }
     }
     cod_codec_clear(&codec);
 }
@@ -154,7 +172,7 @@ static void one_step(exchange_run *r)
     usleep((useconds_t)(1e3 * r->pause_ms));
     if (cod_exchange_publish_due(r->exchange, done)) {
         known_values(r, mine, done, r->values);
-        if (done == r->spoiled_step)
+        if (done == r->spoiled_step && cod_group_index(r->group) == r->spoiled_group)
             r->values[r->models[mine].count - 1] = NAN;
         begin = cod_clock_s();
         must(cod_exchange_publish(r->exchange, r->values, r->values + r->models[mine].count, done));

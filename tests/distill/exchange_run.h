@@ -24,6 +24,7 @@ typedef struct exchange_run {
     cod_exchange_model models[RUN_MAX_GROUPS];
     double pause_ms;      /**< of each step, in place of training */
     int64_t spoiled_step; /**< the publication after this step holds a NaN; 0 = none */
+    int spoiled_group;    /**< of this group */
     int64_t step;         /**< steps done */
     run_told told[RUN_AGREEMENT_DELAY];
     uint64_t held[RUN_MAX_GROUPS];  /**< version of each peer */

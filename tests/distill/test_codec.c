@@ -18,6 +18,7 @@ typedef struct trip {
     cod_codec codec;
     cod_codec_range range;
     float *values, *decoded, *predicted;
+    float *reference; /**< NULL = a key */
     unsigned char *bytes;
     uint64_t capacity, length;
 } trip;
@@ -42,6 +43,7 @@ static void trip_close(trip *t)
     free(t->values);
     free(t->decoded);
     free(t->predicted);
+    free(t->reference);
     free(t->bytes);
 }
 
@@ -49,7 +51,7 @@ static void trip_encode(trip *t)
 {
     cod_codec_begin(&t->codec, &t->range, &KEY);
     while (!cod_codec_finished(&t->codec))
-        assert_ok(cod_codec_encode(&t->codec, t->values, 2, t->bytes, t->capacity, t->predicted));
+        assert_ok(cod_codec_encode(&t->codec, t->values, t->reference, 2, t->bytes, t->capacity, t->predicted));
     t->length = t->codec.bytes;
     assert_true(t->length <= t->capacity);
 }
@@ -58,7 +60,7 @@ static cod_status trip_decode(trip *t, const cod_codec_key *key, const unsigned 
 {
     cod_codec_begin(&t->codec, &t->range, key);
     do
-        COD_TRY(cod_codec_decode(&t->codec, bytes, length, 3, t->decoded));
+        COD_TRY(cod_codec_decode(&t->codec, bytes, length, t->reference, 3, t->decoded));
     while (!cod_codec_finished(&t->codec));
     return COD_OK;
 }
@@ -83,27 +85,25 @@ static void each_coding_comes_back_as_exactly_as_it_should(void **state)
         bool bf16_scales;
         double at_least_db, at_least_ratio;
     } cases[] = {
-        {COD_CHUNK_F32, false, 1000, 0.99},
-        {COD_CHUNK_BF16, false, 53, 1.99},
-        {COD_CHUNK_INT8, false, 42.5, 3.92},
-        {COD_CHUNK_INT8, true, 42.4, 3.95},
+        {COD_CHUNK_F32, false, 1000, 0.99}, {COD_CHUNK_BF16, false, 53, 1.99},  {COD_CHUNK_INT8, false, 42.5, 3.92},
+        {COD_CHUNK_INT8, true, 42.4, 3.95}, {COD_CHUNK_STEP, false, 42.9, 3.9},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        for (int lz4 = 0; lz4 < 2; lz4++) {
+        for (cod_codec_entropy entropy = COD_CODEC_PLAIN; entropy <= COD_CODEC_ZSTD; entropy++) {
             trip t;
-            trip_open(&t, (cod_codec_options){cases[i].coding, lz4, cases[i].bf16_scales, 16384},
+            trip_open(&t, (cod_codec_options){cases[i].coding, entropy, cases[i].bf16_scales, 16384, 43},
                       (cod_codec_range){.first = 1000, .count = 100003, .exact_from = UINT64_MAX});
             trip_encode(&t);
             assert_ok(trip_decode(&t, &KEY, t.bytes, t.length));
             const double db = decibels(t.values, t.decoded, t.range.count);
             const double ratio = 4.0 * (double)t.range.count / (double)t.length;
-            print_message("coding %d, lz4 %d, bf16 scales %d: %.1f dB, %.3fx\n", cases[i].coding, lz4,
+            print_message("coding %d, entropy %d, bf16 scales %d: %.1f dB, %.3fx\n", cases[i].coding, entropy,
                           cases[i].bf16_scales, db, ratio);
             assert_true(db >= cases[i].at_least_db && ratio >= cases[i].at_least_ratio);
             assert_memory_equal(t.decoded, t.predicted, 4 * t.range.count);
 
             cod_codec_begin(&t.codec, &t.range, &KEY);
-            assert_ok(cod_codec_round_trip(&t.codec, t.values, UINT64_MAX, t.predicted));
+            assert_ok(cod_codec_round_trip(&t.codec, t.values, NULL, UINT64_MAX, t.predicted));
             assert_memory_equal(t.decoded, t.predicted, 4 * t.range.count);
             trip_close(&t);
         }
@@ -114,7 +114,7 @@ static void values_behind_the_parameters_stay_exact(void **state)
 {
     (void)state;
     trip t;
-    trip_open(&t, (cod_codec_options){COD_CHUNK_INT8, false, true, 1024},
+    trip_open(&t, (cod_codec_options){COD_CHUNK_INT8, COD_CODEC_PLAIN, true, 1024, 0},
               (cod_codec_range){.first = 10, .count = 5000, .exact_from = 3333});
     assert_int_equal(cod_codec_chunk_count(&t.codec.options, &t.range), 4 + 2);
     trip_encode(&t);
@@ -129,10 +129,10 @@ static void extremes_survive(void **state)
 {
     (void)state;
     static const float extremes[] = {FLT_MAX, -FLT_MAX, FLT_MIN, -FLT_MIN, 1e-45f, 0, -0.0f, 1, -1, 126 * FLT_MIN};
-    for (cod_chunk_coding coding = COD_CHUNK_F32; coding <= COD_CHUNK_INT8; coding++) {
+    for (cod_chunk_coding coding = COD_CHUNK_F32; coding <= COD_CHUNK_STEP; coding++) {
         for (int scales = 0; scales < 2; scales++) {
             trip t;
-            trip_open(&t, (cod_codec_options){coding, true, scales, 256},
+            trip_open(&t, (cod_codec_options){coding, COD_CODEC_LZ4, scales, 256, 43},
                       (cod_codec_range){.count = 2560, .exact_from = UINT64_MAX});
             for (int i = 0; i < 2560; i++)
                 t.values[i] = i % 2 ? extremes[i / 256] : extremes[i / 256] * 0.25f;
@@ -151,7 +151,7 @@ static void lz4_is_kept_only_where_it_shrinks(void **state)
 {
     (void)state;
     trip t;
-    trip_open(&t, (cod_codec_options){COD_CHUNK_INT8, true, true, 4096},
+    trip_open(&t, (cod_codec_options){COD_CHUNK_INT8, COD_CODEC_LZ4, true, 4096, 0},
               (cod_codec_range){.count = 8192, .exact_from = UINT64_MAX});
     memset(t.values, 0, 4096 * sizeof(float));
     trip_encode(&t);
@@ -164,23 +164,25 @@ static void lz4_is_kept_only_where_it_shrinks(void **state)
     trip_close(&t);
 }
 
-/** Makes the checksum of the chunk of values `first` … first+count-1 at `chunk` right again. */
-static void seal(unsigned char *chunk, uint64_t first, uint64_t count)
+/** Makes the checksum of the chunk of values `first` … first+count-1, the trip's first ones, right again. */
+static void seal(const trip *t, unsigned char *chunk, uint64_t first, uint64_t count)
 {
-    const uint64_t words[] = {KEY.run, KEY.publisher, KEY.version, first, count};
-    unsigned char name[40];
-    for (size_t i = 0; i < 5; i++)
+    const bool delta = (chunk[COD_CHUNK_AT_FLAGS] & COD_CHUNK_DELTA) != 0;
+    const uint64_t reference = delta ? cod_hash(t->reference, 4 * count, 0) : 0;
+    const uint64_t words[] = {KEY.run, KEY.publisher, KEY.version, first, count, reference};
+    unsigned char name[48];
+    for (size_t i = 0; i < 6; i++)
         cod_store_u64(name + 8 * i, words[i]);
     const uint64_t bytes = COD_CHUNK_HEADER_BYTES + cod_load_u32(chunk + COD_CHUNK_AT_STORED_BYTES);
     cod_store_u64(chunk + COD_CHUNK_AT_CHECKSUM,
-                  cod_hash(chunk + COD_CHUNK_AT_MAGIC, bytes - COD_CHUNK_AT_MAGIC, cod_hash(name, sizeof name, 0)));
+                  cod_hash(chunk + COD_CHUNK_AT_MAGIC, bytes - COD_CHUNK_AT_MAGIC, cod_hash(name, delta ? 48 : 40, 0)));
 }
 
 static void what_is_not_finite_is_neither_sent_nor_accepted(void **state)
 {
     (void)state;
     trip t;
-    trip_open(&t, (cod_codec_options){COD_CHUNK_F32, false, false, 256},
+    trip_open(&t, (cod_codec_options){COD_CHUNK_F32, COD_CODEC_PLAIN, false, 256, 0},
               (cod_codec_range){.count = 600, .exact_from = UINT64_MAX});
     trip_encode(&t);
     static const float bad[] = {NAN, INFINITY, -INFINITY};
@@ -189,19 +191,19 @@ static void what_is_not_finite_is_neither_sent_nor_accepted(void **state)
         t.values[599] = bad[i];
         cod_codec_begin(&t.codec, &t.range, &KEY);
         assert_fails(COD_ERR_NUMERIC, "values 512 to 599 holds NaN",
-                     cod_codec_encode(&t.codec, t.values, UINT64_MAX, t.bytes, t.capacity, NULL));
+                     cod_codec_encode(&t.codec, t.values, NULL, UINT64_MAX, t.bytes, t.capacity, NULL));
         cod_codec_begin(&t.codec, &t.range, &KEY);
-        assert_fails(COD_ERR_NUMERIC, "NaN", cod_codec_round_trip(&t.codec, t.values, UINT64_MAX, t.predicted));
+        assert_fails(COD_ERR_NUMERIC, "NaN", cod_codec_round_trip(&t.codec, t.values, NULL, UINT64_MAX, t.predicted));
         t.values[599] = good;
     }
     /* A publisher that does not check: NaN or infinity under a valid checksum, in each coding. */
     trip_close(&t);
     for (cod_chunk_coding coding = COD_CHUNK_F32; coding <= COD_CHUNK_INT8; coding++) {
-        trip_open(&t, (cod_codec_options){coding, false, true, 256},
+        trip_open(&t, (cod_codec_options){coding, COD_CODEC_PLAIN, true, 256, 0},
                   (cod_codec_range){.count = 256, .exact_from = UINT64_MAX});
         trip_encode(&t);
         unsigned char *payload = t.bytes + COD_CHUNK_HEADER_BYTES;
-        seal(t.bytes, 0, 256);
+        seal(&t, t.bytes, 0, 256);
         assert_ok(trip_decode(&t, &KEY, t.bytes, t.length));
         static const uint16_t tops[] = {0x7FC0, 0x7F80, 0xFF80};
         for (size_t i = 0; i < 3; i++) {
@@ -209,7 +211,7 @@ static void what_is_not_finite_is_neither_sent_nor_accepted(void **state)
                 cod_store_u32(payload, (uint32_t)tops[i] << 16);
             else
                 cod_store_u16(payload, tops[i]);
-            seal(t.bytes, 0, 256);
+            seal(&t, t.bytes, 0, 256);
             assert_fails(COD_ERR_NUMERIC, "NaN", trip_decode(&t, &KEY, t.bytes, t.length));
         }
         if (coding != COD_CHUNK_INT8) {
@@ -218,7 +220,7 @@ static void what_is_not_finite_is_neither_sent_nor_accepted(void **state)
         }
         /* A scale that is finite, but 127 times which is not. */
         cod_store_u16(payload, 0x7F7F);
-        seal(t.bytes, 0, 256);
+        seal(&t, t.bytes, 0, 256);
         assert_fails(COD_ERR_NUMERIC, "NaN", trip_decode(&t, &KEY, t.bytes, t.length));
         trip_close(&t);
     }
@@ -237,7 +239,7 @@ static void damage_at_any_byte_is_noticed(void **state)
     (void)state;
     for (int lz4 = 0; lz4 < 2; lz4++) {
         trip t;
-        trip_open(&t, (cod_codec_options){COD_CHUNK_INT8, lz4, true, 512},
+        trip_open(&t, (cod_codec_options){COD_CHUNK_INT8, lz4 ? COD_CODEC_LZ4 : COD_CODEC_PLAIN, true, 512, 0},
                   (cod_codec_range){.first = 7, .count = 1100, .exact_from = 1000});
         for (int i = 0; i < 512; i++)
             t.values[i] = (float)(i / 64);
@@ -265,7 +267,7 @@ static void an_old_or_foreign_chunk_never_passes(void **state)
 {
     (void)state;
     trip t;
-    trip_open(&t, (cod_codec_options){COD_CHUNK_BF16, false, false, 256},
+    trip_open(&t, (cod_codec_options){COD_CHUNK_BF16, COD_CODEC_PLAIN, false, 256, 0},
               (cod_codec_range){.count = 512, .exact_from = UINT64_MAX});
     trip_encode(&t);
     const cod_codec_key others[] = {{KEY.run + 1, KEY.publisher, KEY.version},
@@ -290,7 +292,7 @@ static void random_bytes_do_no_harm(void **state)
     const uint64_t seed = 11;
     cod_rng rng = cod_rng_open(seed, 0, 0, 0, COD_RNG_TEST, 1);
     trip t;
-    trip_open(&t, (cod_codec_options){COD_CHUNK_INT8, true, true, 256},
+    trip_open(&t, (cod_codec_options){COD_CHUNK_INT8, COD_CODEC_LZ4, true, 256, 0},
               (cod_codec_range){.count = 700, .exact_from = 650});
     for (int i = 0; i < 256; i++)
         t.values[i] = 1;
@@ -307,11 +309,177 @@ static void random_bytes_do_no_harm(void **state)
     trip_close(&t);
 }
 
+/** A range whose values moved by `movement` of their size since the reference. */
+static void trip_open_delta(trip *t, cod_codec_entropy entropy, cod_codec_range range, uint32_t chunk, double movement)
+{
+    trip_open(t, (cod_codec_options){COD_CHUNK_STEP, entropy, false, chunk, 43}, range);
+    t->reference = malloc((range.count + 1) * sizeof(float));
+    cod_rng rng = cod_rng_open(6, 0, 0, 0, COD_RNG_TEST, 0);
+    for (uint64_t i = 0; i < range.count; i++)
+        t->reference[i] = t->values[i] + (float)(0.05 * movement * cod_rng_normal(&rng));
+}
+
+static void deltas_shrink_with_the_movement(void **state)
+{
+    (void)state;
+    /* The entropies of normal numbers in steps of 0.0245 rms: 7.6, 12 and 26 times fewer bits than f32. */
+    static const struct {
+        double movement, at_least_ratio;
+    } cases[] = {{1, 4}, {0.1, 7.1}, {0.033, 11}, {0.011, 20}, {0.001, 100}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        trip t;
+        trip_open_delta(&t, COD_CODEC_ZSTD, (cod_codec_range){.first = 16, .count = 100003, .exact_from = UINT64_MAX},
+                        16384, cases[i].movement);
+        trip_encode(&t);
+        assert_ok(trip_decode(&t, &KEY, t.bytes, t.length));
+        const double db = decibels(t.values, t.decoded, t.range.count);
+        const double ratio = 4.0 * (double)t.range.count / (double)t.length;
+        print_message("movement %.3f: %.1f dB, %.2fx\n", cases[i].movement, db, ratio);
+        assert_true(db >= 42.9 && ratio >= cases[i].at_least_ratio);
+        assert_memory_equal(t.decoded, t.predicted, 4 * t.range.count);
+
+        /* What the other ranks of the group compute, in the place of the reference. */
+        memcpy(t.predicted, t.reference, 4 * t.range.count);
+        cod_codec_begin(&t.codec, &t.range, &KEY);
+        assert_ok(cod_codec_round_trip(&t.codec, t.values, t.predicted, UINT64_MAX, t.predicted));
+        assert_memory_equal(t.decoded, t.predicted, 4 * t.range.count);
+        trip_close(&t);
+    }
+}
+
+static void errors_do_not_add_up_over_deltas(void **state)
+{
+    (void)state;
+    trip t;
+    trip_open_delta(&t, COD_CODEC_ZSTD, (cod_codec_range){.count = 20000, .exact_from = UINT64_MAX}, 4096, 0.05);
+    cod_rng rng = cod_rng_open(7, 0, 0, 0, COD_RNG_TEST, 0);
+    for (int version = 0; version < 50; version++) {
+        for (uint64_t i = 0; i < t.range.count; i++)
+            t.values[i] += (float)(0.0005 * cod_rng_normal(&rng));
+        trip_encode(&t);
+        assert_ok(trip_decode(&t, &KEY, t.bytes, t.length));
+        assert_true(decibels(t.values, t.decoded, t.range.count) >= 42.9);
+        memcpy(t.reference, t.decoded, 4 * t.range.count);
+    }
+    trip_close(&t);
+}
+
+static void a_delta_needs_its_own_reference(void **state)
+{
+    (void)state;
+    trip t;
+    trip_open_delta(&t, COD_CODEC_ZSTD, (cod_codec_range){.count = 5000, .exact_from = 4000}, 1024, 0.02);
+    trip_encode(&t);
+    assert_ok(trip_decode(&t, &KEY, t.bytes, t.length));
+    assert_memory_equal(t.decoded + 4000, t.values + 4000, 4 * 1000);
+    float *reference = t.reference;
+    t.reference = NULL;
+    assert_fails(COD_ERR_FORMAT, "without what it is against", trip_decode(&t, &KEY, t.bytes, t.length));
+    t.reference = reference;
+    reference[3999] = nextafterf(reference[3999], 1);
+    assert_fails(COD_ERR_FORMAT, "checksum", trip_decode(&t, &KEY, t.bytes, t.length));
+    trip_close(&t);
+}
+
+static void what_does_not_fit_steps_travels_all_the_same(void **state)
+{
+    (void)state;
+    trip t;
+    trip_open_delta(&t, COD_CODEC_ZSTD, (cod_codec_range){.count = 6 * 256, .exact_from = UINT64_MAX}, 256, 0.02);
+    for (int i = 0; i < 256; i++) {
+        t.values[i] = 0;                           /* no step */
+        t.values[256 + i] = i == 7 ? 1e6f : 1e-3f; /* one value in a thousand times the others */
+        t.values[512 + i] = FLT_MAX;
+        t.reference[512 + i] = -FLT_MAX; /* the change is infinite */
+        t.reference[768 + i] = 1e30f;    /* useless */
+        t.values[1024 + i] = 1e-42f;
+    }
+    trip_encode(&t);
+    assert_ok(trip_decode(&t, &KEY, t.bytes, t.length));
+    assert_memory_equal(t.decoded, t.predicted, 4 * t.range.count);
+    for (int chunk = 0; chunk < 6; chunk++) {
+        double signal = 0, noise = 0;
+        for (int i = 0; i < 256; i++) {
+            const double value = t.values[256 * chunk + i], error = value - (double)t.decoded[256 * chunk + i];
+            signal += value * value;
+            noise += error * error;
+        }
+        assert_true(noise <= signal * 1e-4 + 256 * 1e-70);
+    }
+    trip_close(&t);
+}
+
+static void damaged_steps_are_refused(void **state)
+{
+    (void)state;
+    trip t;
+    trip_open_delta(&t, COD_CODEC_PLAIN, (cod_codec_range){.count = 256, .exact_from = UINT64_MAX}, 256, 0.02);
+    t.values[17] = 1; /* escaped */
+    trip_encode(&t);
+    unsigned char *payload = t.bytes + COD_CHUNK_HEADER_BYTES;
+    const unsigned char bits = t.bytes[COD_CHUNK_AT_PARAMETER];
+    static const unsigned char others[] = {0, 4, 255};
+    for (int i = 0; i < 3; i++) {
+        t.bytes[COD_CHUNK_AT_PARAMETER] = others[i];
+        seal(&t, t.bytes, 0, 256);
+        assert_fails(COD_ERR_FORMAT, "unknown coding", trip_decode(&t, &KEY, t.bytes, t.length));
+    }
+    t.bytes[COD_CHUNK_AT_PARAMETER] = bits == 3 ? 2 : 3;
+    seal(&t, t.bytes, 0, 256);
+    assert_fails(COD_ERR_FORMAT, "length does not fit", trip_decode(&t, &KEY, t.bytes, t.length));
+    t.bytes[COD_CHUNK_AT_PARAMETER] = bits;
+    const uint32_t escapes = cod_load_u32(payload + 4);
+    assert_true(escapes > 0);
+    static const uint32_t counts[] = {0, 2000000000, UINT32_MAX};
+    for (int i = 0; i < 3; i++) {
+        cod_store_u32(payload + 4, counts[i]);
+        seal(&t, t.bytes, 0, 256);
+        assert_fails(COD_ERR_FORMAT, "length does not fit", trip_decode(&t, &KEY, t.bytes, t.length));
+    }
+    cod_store_u32(payload + 4, escapes);
+    payload[8] = 0xFF; /* codes that are escaped, but not said */
+    seal(&t, t.bytes, 0, 256);
+    assert_fails(COD_ERR_FORMAT, "more codes are escaped", trip_decode(&t, &KEY, t.bytes, t.length));
+    memset(payload + 8, 0, 16);
+    memset(payload + 8 + 16, 0, 256 * (1u << bits) / 8 - 16);
+    seal(&t, t.bytes, 0, 256);
+    assert_fails(COD_ERR_FORMAT, "fewer codes are escaped", trip_decode(&t, &KEY, t.bytes, t.length));
+    trip_close(&t);
+}
+
+/** Bytes that random edits made, with the checksum set right, so that all that lies behind it is reached. */
+static void sealed_garbage_does_no_harm(void **state)
+{
+    (void)state;
+    const uint64_t seed = 12;
+    cod_rng rng = cod_rng_open(seed, 0, 0, 0, COD_RNG_TEST, 1);
+    for (cod_codec_entropy entropy = COD_CODEC_PLAIN; entropy <= COD_CODEC_ZSTD; entropy++) {
+        trip t;
+        trip_open_delta(&t, entropy, (cod_codec_range){.count = 1000, .exact_from = UINT64_MAX}, 1024, 0.02);
+        t.values[17] = 1;
+        trip_encode(&t);
+        for (int round = 0; round < 10000; round++) {
+            unsigned char *copy = exact_copy(t.bytes, t.length);
+            for (uint32_t edits = 1 + cod_rng_below(&rng, 4); edits > 0; edits--) {
+                const uint64_t at = COD_CHUNK_AT_CODING + cod_rng_below(&rng, (uint32_t)t.length - COD_CHUNK_AT_CODING);
+                if (at < COD_CHUNK_AT_COUNT || at >= COD_CHUNK_HEADER_BYTES)
+                    copy[at] = (unsigned char)cod_rng_u32(&rng);
+            }
+            seal(&t, copy, 0, 1000);
+            const cod_status status = trip_decode(&t, &KEY, copy, t.length);
+            if (status != COD_OK && status != COD_ERR_FORMAT && status != COD_ERR_NUMERIC)
+                fail_msg("seed %llu round %d: %s", (unsigned long long)seed, round, cod_status_name(status));
+            free(copy);
+        }
+        trip_close(&t);
+    }
+}
+
 static void an_empty_range_takes_no_bytes(void **state)
 {
     (void)state;
     trip t;
-    trip_open(&t, (cod_codec_options){COD_CHUNK_INT8, true, true, 256}, (cod_codec_range){.first = 5});
+    trip_open(&t, (cod_codec_options){COD_CHUNK_INT8, COD_CODEC_LZ4, true, 256, 0}, (cod_codec_range){.first = 5});
     trip_encode(&t);
     assert_int_equal(t.length, 0);
     assert_ok(trip_decode(&t, &KEY, t.bytes, 0));
@@ -331,6 +499,12 @@ int main(void)
         cmocka_unit_test(damage_at_any_byte_is_noticed),
         cmocka_unit_test(an_old_or_foreign_chunk_never_passes),
         cmocka_unit_test(random_bytes_do_no_harm),
+        cmocka_unit_test(deltas_shrink_with_the_movement),
+        cmocka_unit_test(errors_do_not_add_up_over_deltas),
+        cmocka_unit_test(a_delta_needs_its_own_reference),
+        cmocka_unit_test(what_does_not_fit_steps_travels_all_the_same),
+        cmocka_unit_test(damaged_steps_are_refused),
+        cmocka_unit_test(sealed_garbage_does_no_harm),
         cmocka_unit_test(an_empty_range_takes_no_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

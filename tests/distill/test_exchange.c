@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 enum { RUN_NAME = 7 };
+enum { INT8 = 3, DELTA = 4 }; /* exchange.codec */
 
 /** How the job's ranks can be split. */
 typedef struct split {
@@ -38,6 +39,8 @@ static void groups_take_over_what_their_peers_published(void **state)
     {
         exchange_run r;
         cod_exchange_options options = run_options(20);
+        options.codec = DELTA;
+        options.slots = 8;
         run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
         run_until_all_hold(&r, 6);
         const cod_exchange_counters counters = run_counters(&r);
@@ -95,16 +98,38 @@ static void a_group_that_is_behind_still_meets_its_peers(void **state)
     }
 }
 
+/** Deltas lead from one version to the next: a reader that lost one must find its way at a key, on bytes that fit. */
+static void who_lost_a_delta_goes_on_from_a_key(void **state)
+{
+    (void)state;
+    EACH_SPLIT(s)
+    {
+        exchange_run r;
+        cod_exchange_options options = run_options(10);
+        options.codec = DELTA;
+        options.key_every = 4;
+        run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
+        const bool late = cod_group_index(r.group) == 0;
+        r.pause_ms = late ? 2 : 1;
+        run_until(&r, late ? 20 : 80);
+        usleep(late ? 60000 : 0); /* six periods of the others, in a window of three versions */
+        run_until_all_hold(&r, 16);
+        const uint64_t rejected = run_counters(&r).rejected;
+        run_close(&r);
+        check_all(rejected == 0);
+    }
+}
+
 static void every_coding_travels(void **state)
 {
     (void)state;
     EACH_SPLIT(s)
     {
-        for (int codec = 1; codec <= 3; codec++) {
+        for (int codec = 1; codec <= 4; codec++) {
             exchange_run r;
             cod_exchange_options options = run_options(10);
             options.codec = codec;
-            options.lz4 = codec != 2;
+            options.entropy = codec % 3;
             options.peers = codec == 2 ? COD_PEERS_RING : COD_PEERS_ALL;
             options.deterministic = true;
             run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
@@ -164,10 +189,11 @@ static void a_state_of_another_period_is_refused(void **state)
 }
 
 /** Deterministic steps at a speed that differs from run to run; the digest of all that was taken over. */
-static uint64_t deterministic_digest(const split *s, int64_t steps, int64_t restart_at, int round)
+static uint64_t deterministic_digest(const split *s, int codec, int64_t steps, int64_t restart_at, int round)
 {
     exchange_run r;
     cod_exchange_options options = run_options(10);
+    options.codec = codec;
     options.deterministic = true;
     options.lag_steps = 7;
     run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
@@ -195,12 +221,14 @@ static void a_deterministic_exchange_replays_bit_for_bit(void **state)
     (void)state;
     EACH_SPLIT(s)
     {
-        const uint64_t first = deterministic_digest(s, 78, 0, 0);
-        check_all(deterministic_digest(s, 78, 0, 1) == first);
-        /* Between a publication and its use, right after a publication, and after a use. */
-        check_all(deterministic_digest(s, 78, 53, 0) == first);
-        check_all(deterministic_digest(s, 78, 50, 1) == first);
-        check_all(deterministic_digest(s, 78, 57, 0) == first);
+        for (int codec = INT8; codec <= DELTA; codec++) {
+            const uint64_t first = deterministic_digest(s, codec, 78, 0, 0);
+            check_all(deterministic_digest(s, codec, 78, 0, 1) == first);
+            /* Between a publication and its use, right after a publication, and after a use. */
+            check_all(deterministic_digest(s, codec, 78, 53, 0) == first);
+            check_all(deterministic_digest(s, codec, 78, 50, 1) == first);
+            check_all(deterministic_digest(s, codec, 78, 57, 0) == first);
+        }
     }
 }
 
@@ -228,6 +256,8 @@ static void damaged_bytes_are_refused_and_training_goes_on(void **state)
     {
         exchange_run r;
         cod_exchange_options options = run_options(20);
+        options.codec = DELTA; /* of the first version nothing is known: the second, a delta, is of no use either */
+        options.key_every = 2;
         run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
         const bool faulty = cod_group_index(r.group) == 0;
         if (faulty) {
@@ -254,9 +284,11 @@ static void what_is_not_finite_is_not_published(void **state)
     {
         exchange_run r;
         cod_exchange_options options = run_options(20);
+        options.codec = DELTA;
+        options.slots = 8;
         run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
         const bool faulty = cod_group_index(r.group) == 0;
-        r.spoiled_step = faulty ? 60 : 0;
+        r.spoiled_step = 60;
         run_until_all_hold(&r, 4);
         const cod_exchange_counters counters = run_counters(&r);
         const bool left_out = faulty || (r.seen[0] & 8) == 0;
@@ -292,6 +324,7 @@ int main(void)
         cmocka_unit_test(groups_take_over_what_their_peers_published),
         cmocka_unit_test(groups_of_unequal_speed_do_not_wait),
         cmocka_unit_test(a_group_that_is_behind_still_meets_its_peers),
+        cmocka_unit_test(who_lost_a_delta_goes_on_from_a_key),
         cmocka_unit_test(every_coding_travels),
         cmocka_unit_test(a_minimum_interval_leaves_publications_out),
         cmocka_unit_test(a_state_of_another_period_is_refused),

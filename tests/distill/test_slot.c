@@ -27,7 +27,7 @@ static void publish(cod_slot_writer *writer, uint64_t version)
     assert_ok(cod_slot_open(writer, slot, &room));
     for (size_t i = 0; i < BYTES; i += 8)
         memcpy(room + i, &version, 8);
-    assert_ok(cod_slot_close(writer, slot, version, (int64_t)version * 10, BYTES));
+    assert_ok(cod_slot_close(writer, slot, version, 0, (int64_t)version * 10, BYTES));
 }
 
 static void a_slow_reader_keeps_its_slot_until_it_is_reopened(void **state)
@@ -50,7 +50,7 @@ static void a_slow_reader_keeps_its_slot_until_it_is_reopened(void **state)
     publish(&writer, 4);
     assert_memory_not_equal(word, &header.entries[slot].sequence, 8);
     assert_ok(cod_slot_read_header(memory, &WHO, &LAYOUT, &header, &torn));
-    assert_int_equal(cod_slot_newest(&header, UINT64_MAX), 4);
+    assert_int_equal(cod_slot_newest(&header), 4);
     assert_int_equal(cod_slot_find(&header, 1), -1);
 
     cod_slot_identity other = WHO;
@@ -99,7 +99,7 @@ static void a_torn_read_is_never_taken(void **state)
         get(memory, 0, bytes, sizeof bytes);
         wrong += cod_slot_read_header(bytes, &WHO, &LAYOUT, &header, &torn) != COD_OK;
         torn_headers += torn;
-        if (torn || wrong > 0 || (newest = cod_slot_newest(&header, UINT64_MAX)) == 0)
+        if (torn || wrong > 0 || (newest = cod_slot_newest(&header)) == 0)
             continue;
         const uint32_t slot = (uint32_t)cod_slot_find(&header, newest);
         uint64_t word;

@@ -53,7 +53,7 @@ def traffic(bench):
     result = planned(bench, *MODEL, "cluster.groups=2", "exchange.codec=none")
     check("nothing (exchange.codec: none)" in result.out, "codec none", result)
     for codec in ("f32", "int8"):
-        overrides = [*MODEL, "cluster.groups=2", f"exchange.codec={codec}"]
+        overrides = [*MODEL, "cluster.groups=2", f"exchange.codec={codec}", "exchange.entropy=none"]
         result = bench.run("plan", "t.yaml", *overrides)
         told = re.search(rf"each 10 steps: a publication of at most ([\d.]+) MB \({codec}\); 1 peer pulled, ([\d.]+) MB", result.out)
         check(told is not None and told[1] == told[2], "publication", result)

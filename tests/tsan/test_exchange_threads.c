@@ -49,7 +49,7 @@ static void fill(float values[TOTAL], int group, int64_t step)
 static cod_status expect(const scenario *s, int group, int64_t step, float decoded[TOTAL])
 {
     const cod_codec_options options = {.coding = s->options.codec == CODEC_F32 ? COD_CHUNK_F32 : COD_CHUNK_INT8,
-                                       .lz4 = s->options.lz4,
+                                       .entropy = (cod_codec_entropy)s->options.entropy,
                                        .bf16_scales = s->options.scales == 1,
                                        .chunk_values = CHUNK};
     float values[TOTAL];
@@ -62,7 +62,7 @@ static cod_status expect(const scenario *s, int group, int64_t step, float decod
         const cod_codec_range range = {
             .first = first, .count = (end < TOTAL ? end : TOTAL) - first, .exact_from = COUNT};
         cod_codec_begin(&codec, &range, &(cod_codec_key){RUN, (uint64_t)group, 1});
-        COD_TRY(cod_codec_round_trip(&codec, values + first, UINT64_MAX, decoded + first));
+        COD_TRY(cod_codec_round_trip(&codec, values + first, NULL, UINT64_MAX, decoded + first));
     }
     cod_codec_clear(&codec);
     return COD_OK;
@@ -184,7 +184,7 @@ static void slots_reopened_while_read(void **state)
     (void)state;
     run((scenario){.sizes = (const int[]){1, 2},
                    .groups = 2,
-                   .options = {.period = 2, .codec = CODEC_F32, .lz4 = true, .slots = 2},
+                   .options = {.period = 2, .codec = CODEC_F32, .entropy = COD_CODEC_LZ4, .slots = 2},
                    .may_lose_all = true});
 }
 

@@ -1,0 +1,228 @@
+/*
+ * STEP: values as whole multiples of one step a chunk, which makes the error what was asked for: uniform in ±step/2, so
+ * step = √12 · 10^(-dB/20) · rms of the *weights*, whatever the reference. The closer the reference, the smaller the
+ * multiples, the shorter what an entropy coder makes of them. Codes of 2, 4 or 8 bits are packed into bytes first: a Huffman
+ * code spends a bit on a byte at least, so four or two values share it.
+ */
+#include "distill/codec_internal.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+enum { LANES = 8, BLOCK = 1024, MAX_STEPS = INT16_MAX, PREFIX_BYTES = 8 };
+
+/** Sums by lanes, in an order of our own: the ranks of a group must find the same step. */
+typedef struct moments {
+    double weights, change;        /**< sums of squares */
+    float largest, largest_change; /**< magnitudes */
+} moments;
+
+/** One block's, in f32: `delta` is known where this is inlined, so that no loop has a branch. */
+static inline void add_block(const float *values, const float *reference, size_t count, bool delta, moments *m)
+{
+    float weights[LANES] = {0}, change[LANES] = {0}, largest[LANES] = {0}, moved[LANES] = {0};
+    for (size_t i = 0; i < count; i += LANES) {
+        float w[LANES] = {0}, d[LANES] = {0};
+        const size_t n = count - i < LANES ? count - i : LANES;
+        memcpy(w, values + i, n * sizeof *w);
+        if (delta)
+            memcpy(d, reference + i, n * sizeof *d);
+        for (int k = 0; k < LANES; k++) {
+            d[k] = w[k] - d[k];
+            weights[k] += w[k] * w[k];
+            change[k] += d[k] * d[k];
+            largest[k] = fabsf(w[k]) > largest[k] ? fabsf(w[k]) : largest[k];
+            moved[k] = fabsf(d[k]) > moved[k] ? fabsf(d[k]) : moved[k];
+        }
+    }
+    for (int k = 0; k < LANES; k++) {
+        m->weights += (double)weights[k];
+        m->change += (double)change[k];
+        m->largest = largest[k] > m->largest ? largest[k] : m->largest;
+        m->largest_change = moved[k] > m->largest_change ? moved[k] : m->largest_change;
+    }
+}
+
+static moments measure(const float *values, const float *reference, size_t count)
+{
+    moments m = {0};
+    for (size_t at = 0; at < count; at += BLOCK) {
+        const size_t n = count - at < BLOCK ? count - at : BLOCK;
+        if (reference != NULL)
+            add_block(values + at, reference + at, n, true, &m);
+        else
+            add_block(values + at, NULL, n, false, &m);
+    }
+    return m;
+}
+
+/** No clipping: the step was made so large that no quotient is beyond MAX_STEPS. */
+static inline int16_t nearest(float quotient)
+{
+    return (int16_t)(int)(quotient + copysignf(0.5f, quotient));
+}
+
+static void quantise(const float *restrict values, const float *restrict reference, size_t count, float inverse,
+                     int16_t *restrict steps)
+{
+    if (reference != NULL)
+        for (size_t i = 0; i < count; i++)
+            steps[i] = nearest((values[i] - reference[i]) * inverse);
+    else
+        for (size_t i = 0; i < count; i++)
+            steps[i] = nearest(values[i] * inverse);
+}
+
+/** Counts in 16 bits, as wide as the steps. */
+static size_t count_beyond(const int16_t *steps, size_t count, int limit)
+{
+    const int16_t high = (int16_t)limit, low = (int16_t)-limit;
+    size_t beyond = 0;
+    for (size_t at = 0; at < count; at += BLOCK) {
+        const size_t n = count - at < BLOCK ? count - at : BLOCK;
+        uint16_t found = 0;
+        for (size_t i = 0; i < n; i++)
+            found = (uint16_t)(found + ((steps[at + i] > high) | (steps[at + i] < low)));
+        beyond += found;
+    }
+    return beyond;
+}
+
+/** Codes are steps + largest_of(bits); the one above them says that the step itself follows, in two bytes. */
+static int largest_of(unsigned bits_log2)
+{
+    return (1 << ((1 << bits_log2) - 1)) - 1;
+}
+
+static uint64_t code_bytes(unsigned bits_log2, uint64_t count)
+{
+    return (count * (UINT64_C(1) << bits_log2) + 7) / 8;
+}
+
+float codec_step_quantise(const float *values, const float *reference, size_t count, double quality_db,
+                          const codec_scratch *scratch, coding *how)
+{
+    const coding blocks = {.kind = COD_CHUNK_INT8, .bf16_scales = true, .parameter = COD_CODEC_BLOCK_LOG2};
+    moments m = measure(values, reference, count);
+    *how = (coding){.kind = COD_CHUNK_STEP, .delta = reference != NULL && m.change < m.weights};
+    if (reference != NULL && !how->delta) {
+        m = measure(values, NULL, count);
+        reference = NULL;
+    }
+    double step = sqrt(12 * m.weights / (double)count) * pow(10, -quality_db / 20);
+    if (step < (double)m.largest_change / MAX_STEPS)
+        step = (double)m.largest_change / MAX_STEPS;
+    /* A step so small or large that what comes back is not normal or not finite; a huge reference makes infinite changes. */
+    if (!(step >= (double)FLT_MIN * 1024 && (double)m.largest + step < 0.5 * (double)FLT_MAX)) {
+        *how = blocks;
+        return 0;
+    }
+    quantise(values, reference, count, (float)(1 / step), scratch->steps);
+    const uint64_t escapes = count_beyond(scratch->steps, count, largest_of(3));
+    if (PREFIX_BYTES + count + 2 * escapes > codec_step_bound(count))
+        *how = blocks;
+    return (float)step;
+}
+
+/** The shortest codes that few values exceed: an escaped one takes two bytes more. */
+static unsigned choose_bits(const int16_t *steps, size_t count)
+{
+    enum { FEW = 64 };
+    for (unsigned bits_log2 = 1; bits_log2 < 3; bits_log2++)
+        if (count_beyond(steps, count, largest_of(bits_log2)) <= count / FEW)
+            return bits_log2;
+    return 3;
+}
+
+static void pack_codes(unsigned bits_log2, unsigned char *codes, size_t count, unsigned char *out)
+{
+    if (bits_log2 == 3) {
+        memcpy(out, codes, count);
+        return;
+    }
+    const size_t each = (size_t)8 >> bits_log2, bits = (size_t)1 << bits_log2, whole = count / each;
+    if (bits_log2 == 2)
+        for (size_t i = 0; i < whole; i++)
+            out[i] = (unsigned char)(codes[2 * i] | codes[2 * i + 1] << 4);
+    else
+        for (size_t i = 0; i < whole; i++)
+            out[i] =
+                (unsigned char)(codes[4 * i] | codes[4 * i + 1] << 2 | codes[4 * i + 2] << 4 | codes[4 * i + 3] << 6);
+    unsigned last = 0;
+    for (size_t i = whole * each; i < count; i++)
+        last |= (unsigned)codes[i] << (i % each * bits);
+    if (whole * each < count)
+        out[whole] = (unsigned char)last;
+}
+
+static void unpack_codes(unsigned bits_log2, const unsigned char *in, size_t count, unsigned char *codes)
+{
+    if (bits_log2 == 3) {
+        memcpy(codes, in, count);
+        return;
+    }
+    const size_t each = (size_t)8 >> bits_log2, bits = (size_t)1 << bits_log2, whole = count / each;
+    if (bits_log2 == 2)
+        for (size_t i = 0; i < whole; i++) {
+            codes[2 * i] = in[i] & 15;
+            codes[2 * i + 1] = in[i] >> 4;
+        }
+    else
+        for (size_t i = 0; i < whole; i++)
+            for (size_t k = 0; k < 4; k++)
+                codes[4 * i + k] = in[i] >> (2 * k) & 3;
+    for (size_t i = whole * each; i < count; i++)
+        codes[i] = (unsigned char)(in[whole] >> (i % each * bits) & ((1u << bits) - 1));
+}
+
+uint64_t codec_step_write(const codec_scratch *scratch, size_t count, float step, coding *how)
+{
+    const unsigned bits_log2 = choose_bits(scratch->steps, count);
+    const uint16_t largest = (uint16_t)largest_of(bits_log2), escape = (uint16_t)(2 * largest + 1);
+    unsigned char *escaped = scratch->payload + PREFIX_BYTES + code_bytes(bits_log2, count), *at = escaped;
+    how->parameter = bits_log2;
+    for (size_t i = 0; i < count; i++) {
+        const uint16_t code = (uint16_t)(scratch->steps[i] + largest);
+        scratch->codes[i] = (unsigned char)(code < escape ? code : escape);
+    }
+    for (const unsigned char *code = scratch->codes;
+         (code = memchr(code, escape, count - (size_t)(code - scratch->codes))) != NULL; code++, at += 2)
+        cod_store_u16(at, (uint16_t)scratch->steps[code - scratch->codes]);
+    memcpy(scratch->payload, &step, sizeof step);
+    cod_store_u32(scratch->payload + 4, (uint32_t)((at - escaped) / 2));
+    pack_codes(bits_log2, scratch->codes, count, scratch->payload + PREFIX_BYTES);
+    return (uint64_t)(at - scratch->payload);
+}
+
+void codec_step_apply(const codec_scratch *scratch, size_t count, float step, const float *reference, float *values)
+{
+    if (reference != NULL)
+        for (size_t i = 0; i < count; i++)
+            values[i] = reference[i] + (float)scratch->steps[i] * step;
+    else
+        for (size_t i = 0; i < count; i++)
+            values[i] = (float)scratch->steps[i] * step;
+}
+
+const char *codec_step_read(const coding *how, const unsigned char *payload, uint64_t bytes, size_t count,
+                            const codec_scratch *scratch, float *step)
+{
+    const int largest = largest_of(how->parameter), escape = 2 * largest + 1;
+    const uint64_t fixed = PREFIX_BYTES + code_bytes(how->parameter, count);
+    if (bytes < fixed || (bytes - fixed) / 2 != cod_load_u32(payload + 4) || (bytes - fixed) % 2 != 0)
+        return "its length does not fit its codes";
+    memcpy(step, payload, sizeof *step);
+    unpack_codes(how->parameter, payload + PREFIX_BYTES, count, scratch->codes);
+    for (size_t i = 0; i < count; i++)
+        scratch->steps[i] = (int16_t)(scratch->codes[i] - largest);
+    const unsigned char *escaped = payload + fixed, *end = payload + bytes;
+    for (const unsigned char *at = scratch->codes;
+         (at = memchr(at, escape, count - (size_t)(at - scratch->codes))) != NULL; at++) {
+        if (escaped == end)
+            return "more codes are escaped than said";
+        scratch->steps[at - scratch->codes] = (int16_t)cod_load_u16(escaped);
+        escaped += 2;
+    }
+    return escaped == end ? NULL : "fewer codes are escaped than said";
+}
