@@ -57,6 +57,18 @@ def teaches():
     assert "--batch-fraction: '1.5' is not a number above 0" in bench("teacher", "--batch-fraction", "1.5", code=2)
 
 
+def codes(folder):
+    model = f"{folder}/model.safetensors"
+    rows = json.loads(bench("codec", model, model, model, "--key-every", "2", "--json"))
+    assert [row["key"] for row in rows if row["codec"] == "delta+zstd"][:3] == [True, False, True]
+    for row in rows:
+        assert row["ratio"] > 0.9 and row["encode_gb_s"] > 0 and row["decode_gb_s"] > 0, row
+        assert row["db"] is None if row["codec"].startswith("f32") else row["db"] > 40, row
+    whole = {row["codec"]: row["ratio"] for row in rows if row["checkpoint"] is None}
+    assert whole["delta+zstd"] > whole["int8+zstd"] > whole["bf16"] > whole["f32"], whole
+    assert "all of them" in bench("codec", model)
+
+
 def upscales(folder):
     model, output = f"{folder}/model.safetensors", f"{folder}/high.f32"
     assert "9x7 -> 36x28" in bench("upscale", model, "--size", "9x7", "--repeats", "1", "--output", output)
@@ -72,6 +84,8 @@ def upscales(folder):
     assert "--precision: 'f23' is none of" in bench("step", "--precision", "f23", code=2)
     assert "BUCKETS: '6x' is not a whole number" in bench("allreduce", "6.2", "6x", code=2)
     assert "one MODEL is wanted" in bench("upscale", code=2)
+    assert "a CHECKPOINT is wanted" in bench("codec", code=2)
+    assert "--db: '60' is not a number from 20 to 48" in bench("codec", "x", "--db", "60", code=2)
     assert "there is no model 'x'" in bench("step", "--model", "x", code=2)
     assert "has no option 'colour'" in bench("step", "colour=blue", code=2)
 
@@ -88,6 +102,7 @@ with tempfile.TemporaryDirectory(prefix="cod-bench-") as scratch:
     teaches()
     numbers()
     serves(scratch)
+    codes(scratch)
     upscales(scratch)
     os.mkdir(f"{scratch}/empty")
     loads(f"{scratch}/empty")
