@@ -17,7 +17,7 @@
 
 static const char help[] =
     "usage: codistill bench upscale MODEL [options]\n\n"
-    "Times MODEL (a .safetensors file) on one picture, from f32 to f32, in one piece unless --tile is smaller.\n\n"
+    "Times MODEL (a .safetensors file) on one picture, from f32 to f32, as `codistill upscale` runs it.\n\n"
     "  --size WxH       of the picture (150x100)\n"
     "  --repeats N      runs measured, after 2 for warming up (7)\n"
     "  --input FILE     takes the picture from FILE: raw f32 [H, W, 3], 0 to 1; random otherwise\n"
@@ -26,7 +26,7 @@ static const char help[] =
     "  --backend NAME   what computes (cpu)\n"
     "  --threads N      0 = as many as the process may use (0)\n"
     "  --precision P    as `codistill upscale` has them (auto)\n"
-    "  --tile N         low-resolution pixels to a side in one run (256)\n"
+    "  --tile N         tiles instead of bands, low-resolution pixels to a side\n"
     "  --help\n";
 
 enum { RGB = 3, MAX_REPEATS = 101, INPUT_BYTES_MAX = 1 << 30 };
@@ -92,13 +92,13 @@ static cod_status measure(const upscale_options *options, cod_session *session, 
     for (int r = -2; r < options->repeats; r++)
         COD_TRY(run_once(options, session, low, high, &times[r < 0 ? 0 : r]));
     const double median = cod_median(times, (size_t)options->repeats); /* sorts */
-    printf("%s\n%lldx%lld -> %lldx%lld, %s, %zu tile%s, %.1f MiB: %.2f ms (%.2f ... %.2f)\n",
+    char parts[64];
+    cod_upscaler_describe_parts(session->upscaler, options->width, options->height, parts);
+    printf("%s\n%lldx%lld -> %lldx%lld, %s, %s, %.1f MiB: %.2f ms (%.2f ... %.2f)\n",
            session->backend->describe(session->device), (long long)options->width, (long long)options->height,
            (long long)(scale * options->width), (long long)(scale * options->height),
-           cod_upscaler_precision(session->upscaler),
-           cod_upscaler_tiles(session->upscaler, options->width, options->height),
-           cod_upscaler_tiles(session->upscaler, options->width, options->height) == 1 ? "" : "s",
-           (double)cod_upscaler_bytes(session->upscaler) / 1048576, median, times[0], times[options->repeats - 1]);
+           cod_upscaler_precision(session->upscaler), parts, (double)cod_upscaler_bytes(session->upscaler) / 1048576,
+           median, times[0], times[options->repeats - 1]);
     return options->output != NULL ? cod_file_write(options->output, high, high_bytes) : COD_OK;
 }
 

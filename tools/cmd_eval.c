@@ -25,7 +25,7 @@ static const char help[] =
     "  --precision P   auto, f32, bf16 or int8 (auto)\n"
     "  --calibrate DIR int8: pictures to take its ranges from, brought down as well; else the model file's, else "
     "from --data\n"
-    "  --tile N        low-resolution pixels to a side in one run, at least 8 (256)\n"
+    "  --tile N        tiles instead of bands, low-resolution pixels to a side, at least 8\n"
     "  --help\n";
 
 typedef struct arguments {

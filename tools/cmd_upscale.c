@@ -20,11 +20,13 @@ static const char help[] =
     "usage: codistill upscale MODEL IN... -o OUT [options]\n\n"
     "Upscales pictures (PNG, JPEG; files, or folders with all below) with MODEL, a .safetensors file or `bicubic`.\n"
     "OUT is a .png for one picture, else a folder, made if need be. Alpha and 16 bits are kept; gray stays gray.\n"
-    "Pictures run in tiles that see as far beyond their edge as the network does, so tiles leave no seams. Memory "
-    "beyond\n"
-    "the picture and its result is bounded by the tile; the line printed for each picture states it.\n\n"
+    "Large pictures run through the network in bands from top to bottom, so that memory beyond the picture and its "
+    "result\n"
+    "is bounded by its width; or, with --tile, in tiles that see as far beyond their edge as the network does. Neither "
+    "leaves\n"
+    "seams. The line printed for each picture states the memory.\n\n"
     "  -o, --output OUT  a .png file or a folder\n"
-    "  --tile N          low-resolution pixels to a side in one run, at least 8 (256); less takes less memory\n"
+    "  --tile N          tiles instead of bands, low-resolution pixels to a side, at least 8; less takes less memory\n"
     "  --scale N         must be the model's; for bicubic any from 1 to 16 (4)\n"
     "  --backend NAME    what computes (cpu)\n"
     "  --threads N       0 = as many as the process may use (0)\n"
@@ -115,7 +117,7 @@ static cod_status work_find(const arguments *args, picture_work *work)
 
 static void show_progress(void *context, size_t done, size_t total)
 {
-    fprintf(stderr, "\r\033[K%s: tile %zu of %zu", (const char *)context, done, total);
+    fprintf(stderr, "\r\033[K%s: part %zu of %zu", (const char *)context, done, total);
 }
 
 /** Makes the folder that a file is to lie in. */
@@ -135,13 +137,13 @@ static void report(const cod_session *session, const char *output, const cod_ima
                    double seconds)
 {
     const cod_upscaler *upscaler = session->upscaler;
+    char parts[64];
+    cod_upscaler_describe_parts(upscaler, in->width, in->height, parts);
     printf("%s: %lldx%lld -> %lldx%lld, %.2f s", output, (long long)in->width, (long long)in->height,
            (long long)out->width, (long long)out->height, seconds);
     if (session->device != NULL)
-        printf(", %s, %zu tile%s, halo %lld, %.0f MiB to compute", cod_upscaler_precision(upscaler),
-               cod_upscaler_tiles(upscaler, in->width, in->height),
-               cod_upscaler_tiles(upscaler, in->width, in->height) == 1 ? "" : "s",
-               (long long)cod_upscaler_halo(upscaler), (double)cod_upscaler_bytes(upscaler) / (1 << 20));
+        printf(", %s, %s, %.0f MiB to compute", cod_upscaler_precision(upscaler), parts,
+               (double)cod_upscaler_bytes(upscaler) / (1 << 20));
     printf("\n");
     fflush(stdout);
 }

@@ -1,6 +1,7 @@
 /*
  * Convolutions with at most four channels on one side, such as an upscaler's first and last, where oneDNN reaches a fifth of
- * the processor's speed because most lanes of its vectors stay empty. Stride 1, output as large as the input.
+ * the processor's speed because most lanes of its vectors stay empty. Stride 1, output as large as the input, or lower by what
+ * the kernel sees up and down.
  *
  * To few channels (*project*): lines of pixels are multiplied with the weights of all horizontal taps at once,
  *     z[c·KW + kx][pixel] = sum over lines ky and channels f of w[c][ky][kx][f]·x[pixel of line ky][f],
@@ -72,7 +73,8 @@ bool cpu_narrow_fits(const cod_device *device, const cod_op *op)
         return false;
     const cod_shape w = weights_of(op)->shape;
     const int64_t few = cpu_least(w.n, w.c), many = cpu_greatest(w.n, w.c);
-    const bool same = op->attr.stride_h == 1 && op->attr.stride_w == 1 && 2 * op->attr.pad_h == w.h - 1 &&
+    const bool same = op->attr.stride_h == 1 && op->attr.stride_w == 1 &&
+                      (2 * op->attr.pad_h == w.h - 1 || (op->attr.pad_h == 0 && op->kind == COD_OP_CONV2D)) &&
                       2 * op->attr.pad_w == w.w - 1;
     const bool types = cpu_multiplies(device, op->inputs[0].dtype) &&
                        (op->kind != COD_OP_CONV2D_BACKWARD_WEIGHTS || op->inputs[0].dtype == op->inputs[1].dtype);
@@ -232,7 +234,8 @@ static void project_tile(const narrow_run *run, char *scratch, int64_t n, int64_
     memset(z, 0, (size_t)(rows * z_stride) * sizeof *z);
     int64_t spread = cpu_greatest(0, top - s->pad_h);
     for (int64_t line = top; line < bottom; line++) {
-        const int64_t first = cpu_greatest(0, line - s->pad_h), last = cpu_least(s->h - 1, line + s->pad_h);
+        const int64_t first = cpu_greatest(0, line - s->pad_h),
+                      last = cpu_least(s->from->shape.h, line - s->pad_h + s->kernel_h) - 1;
         const int64_t first_tap = first - line + s->pad_h;
         const int32_t *lines[MOST_LINES];
         for (; spread <= last; spread++)
@@ -296,7 +299,8 @@ static void expand_task(void *context, int64_t i, int thread)
     const int64_t line_bytes = padded_line_bytes(s), bytes = element_bytes(s);
     char *padded = cpu_thread_scratch(run->plan, s->shared_bytes, s->thread_bytes, thread);
     memset(padded, 0, (size_t)((BAND_LINES + s->kernel_h - 1) * line_bytes));
-    for (int64_t y = cpu_greatest(0, top - s->pad_h); y < cpu_least(s->h, bottom + s->pad_h); y++)
+    for (int64_t y = cpu_greatest(0, top - s->pad_h);
+         y < cpu_least(s->from->shape.h, bottom - s->pad_h + s->kernel_h - 1); y++)
         copy_row(line_of(s->from, n, y), s->w, s->few, bytes,
                  padded + (y - top + s->pad_h) * line_bytes + s->pad_w * s->few * bytes);
     for (int64_t y = top; y < bottom; y++) {
@@ -506,7 +510,7 @@ cod_status cpu_plan_narrow(cod_plan *plan)
     if (forward && op->attr.int8_range > 0)
         COD_TRY(cpu_int8_create(plan, &s->int8));
     s->per_lane = s->int8 != NULL ? 4 : s->bf16 ? 2 : 1;
-    s->n = s->from->shape.n, s->h = s->from->shape.h, s->w = s->from->shape.w;
+    s->n = s->from->shape.n, s->h = s->to->shape.h, s->w = s->from->shape.w;
     s->shared_bytes = 4 * (size_t)cpu_padded(s->to->shape.c) * sizeof(float);
     if (s->way == PROJECT)
         plan_project(s);

@@ -21,17 +21,18 @@ enum {
     SKEW_BYTES = 64, /**< keeps positions from sharing a set of the first-level cache */
 };
 
-/** A view whose pixels may be shuffled: `parts` images of `channels`, whose pixels take turns. */
+/** A view whose pixels may be shuffled: `parts` images of h x w pixels of `channels`, whose pixels take turns. */
 typedef struct winograd_image {
     const cod_view *view;
-    int64_t factor, parts, channels;
+    int64_t factor, parts, h, w, channels;
 } winograd_image;
 
 typedef struct winograd_state {
     winograd_image from, to; /**< weight gradients: x and dy */
     bool bf16, flip;
     int64_t per_lane, element;
-    int64_t n, h, w, tiles_h, tiles_w, tiles;
+    int64_t pad_h; /**< 1, or 0 where the input has a line more above and below than the output */
+    int64_t tiles_h, tiles_w, tiles;
     int64_t inputs, outputs; /**< channels of `from` and `to` */
     int64_t block;           /**< tiles of a block or chunk */
     int64_t position_bytes;  /**< of a block's inputs, and of a chunk's x */
@@ -58,7 +59,8 @@ bool cpu_winograd_fits(const cod_device *device, const cod_op *op)
         return false;
     const cod_view *from = &op->inputs[0];
     const cod_shape w = (gradient ? &op->outputs[0] : &op->inputs[1])->shape;
-    const bool same = w.h == 3 && w.w == 3 && op->attr.stride_h == 1 && op->attr.stride_w == 1 && op->attr.pad_h == 1 &&
+    const bool same = w.h == 3 && w.w == 3 && op->attr.stride_h == 1 && op->attr.stride_w == 1 &&
+                      (op->attr.pad_h == 1 || (op->attr.pad_h == 0 && op->kind == COD_OP_CONV2D)) &&
                       op->attr.pad_w == 1;
     const bool types = cpu_multiplies(device, from->dtype) && (!gradient || from->dtype == op->inputs[1].dtype);
     const bool slopes =
@@ -138,17 +140,18 @@ static winograd_place place_of(const winograd_state *s, int64_t tile)
  * Columns of `height` pixels of a part from top to bottom, beside each other, the first at column x and line y; `outside` where
  * they are not in the image.
  */
-static void columns_of(const winograd_state *s, const winograd_image *image, int64_t part, winograd_place at,
-                       int64_t columns, int height, char *outside, char **pixels)
+static void columns_of(const winograd_image *image, int64_t part, winograd_place at, int64_t columns, int height,
+                       char *outside, char **pixels)
 {
     const cod_view *view = image->view;
     const int64_t bytes = view->pixel_stride * (view->dtype == COD_BF16 ? 2 : 4), r = image->factor;
-    char *picture = (char *)cod_view_host(view) + (at.n * r * s->h * r * s->w + part / r * r * s->w + part % r) * bytes;
+    const int64_t h = image->h, w = image->w;
+    char *picture = (char *)cod_view_host(view) + (at.n * r * h * r * w + part / r * r * w + part % r) * bytes;
     for (int64_t k = 0; k < columns; k++) {
         for (int i = 0; i < height; i++) {
             const int64_t y = at.y + i, x = at.x + k;
-            const bool inside = y >= 0 && y < s->h && x >= 0 && x < s->w;
-            pixels[k * height + i] = inside ? picture + (y * r * r * s->w + x * r) * bytes : outside;
+            const bool inside = y >= 0 && y < h && x >= 0 && x < w;
+            pixels[k * height + i] = inside ? picture + (y * r * r * w + x * r) * bytes : outside;
         }
     }
 }
@@ -163,8 +166,8 @@ static int64_t strip_length(const winograd_state *s, int64_t tile, int64_t end)
 static void input_columns(const winograd_state *s, int64_t part, int64_t tile, int64_t tiles, char **pixels)
 {
     winograd_place at = place_of(s, tile);
-    at.y--, at.x--;
-    columns_of(s, &s->from, part, at, 2 * tiles + 2, 4, s->zeros, pixels);
+    at.y -= s->pad_h, at.x--;
+    columns_of(&s->from, part, at, 2 * tiles + 2, 4, s->zeros, pixels);
 }
 
 /** Products of one block's transformed inputs with the weights of some outputs, and these outputs. */
@@ -197,7 +200,7 @@ static void finish_block(const winograd_run *run, const char *v, float *m, int64
     for (int64_t t = 0, strip; t < count; t += strip) {
         char *pixels[4 * STRIP_TILES];
         strip = strip_length(s, first + t, first + count);
-        columns_of(s, &s->to, part, place_of(s, first + t), 2 * strip, 2, NULL, pixels);
+        columns_of(&s->to, part, place_of(s, first + t), 2 * strip, 2, NULL, pixels);
         for (int64_t k = 0; k < strip; k++) {
             for (int i = 0; i < 4; i++) {
                 char *pixel = pixels[4 * k + i % 2 * 2 + i / 2];
@@ -282,7 +285,7 @@ static void transform_group(const winograd_run *run, int64_t i, bool gradient)
             for (int p = 0; p < POSITIONS; p++)
                 columns[t][p] = s->zeros; /* after the last tile */
             if (t < count && gradient)
-                columns_of(s, image, part, place_of(s, first + t), 2, 2, s->zeros, columns[t]);
+                columns_of(image, part, place_of(s, first + t), 2, 2, s->zeros, columns[t]);
             else if (t < count)
                 input_columns(s, part, first + t, 1, columns[t]);
         }
@@ -388,7 +391,8 @@ static cod_status plan_gradient(cod_plan *plan, winograd_state *s)
 
 static winograd_image image_of(const cod_view *view, int64_t factor)
 {
-    return (winograd_image){view, factor, factor * factor, view->shape.c};
+    return (winograd_image){view,         factor, factor * factor, view->shape.h / factor, view->shape.w / factor,
+                            view->shape.c};
 }
 
 cod_status cpu_plan_winograd(cod_plan *plan)
@@ -404,10 +408,9 @@ cod_status cpu_plan_winograd(cod_plan *plan)
     s->bf16 = s->from.view->dtype == COD_BF16;
     s->per_lane = s->bf16 ? 2 : 1;
     s->element = s->bf16 ? 2 : 4;
-    const cod_shape x = (s->flip ? s->to : s->from).view->shape;
-    s->n = x.n, s->h = x.h, s->w = x.w;
-    s->tiles_h = (s->h + 1) / 2, s->tiles_w = (s->w + 1) / 2;
-    s->tiles = s->n * s->tiles_h * s->tiles_w;
+    s->pad_h = op->attr.pad_h;
+    s->tiles_h = (s->to.h + 1) / 2, s->tiles_w = (s->to.w + 1) / 2;
+    s->tiles = s->to.view->shape.n * s->tiles_h * s->tiles_w;
     s->inputs = s->from.channels * s->from.parts, s->outputs = s->to.channels * s->to.parts;
     COD_TRY(alloc_bytes(&s->zeros, cpu_greatest(s->inputs, s->outputs) * 4));
     return gradient ? plan_gradient(plan, s) : plan_forward(plan, s);

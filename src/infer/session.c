@@ -14,7 +14,8 @@ static const cod_option options_table[] = {
      "auto, f32, bf16: activations' type; auto takes bf16 where the processor is fast at it. int8: convolutions on "
      "8-bit integers"},
     {"tile", COD_OPTION_INT, FIELD(tile), "0", 0, COD_IMAGE_MAX_SIDE, NULL,
-     "side in low-resolution pixels of what one run yields, at least 8; 0 = 256"},
+     "side in low-resolution pixels of a tile, at least 8; 0 = no tiles but bands of rows, where the network allows "
+     "it"},
     {"scale", COD_OPTION_INT, FIELD(scale), "0", 0, 16, NULL, "upscaling factor; 0 = the model's, and 4 for bicubic"},
 };
 #undef FIELD

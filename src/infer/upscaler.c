@@ -5,6 +5,7 @@
 #include "infer_internal.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +18,7 @@ const char *const cod_upscaler_precision_names[] = {"auto", "f32", "bf16", "int8
 
 struct cod_upscaler {
     int scale;
+    bool banded;        /**< pictures run in bands of rows, else in tiles */
     int64_t tile, halo; /**< low-resolution pixels; halo < 0: the picture is run whole */
     cod_dtype dtype;
     const cod_model *model; /**< NULL: bicubic */
@@ -25,6 +27,8 @@ struct cod_upscaler {
     cod_weights own_weights;
     cod_executable *executable; /**< for windows of this size; NULL before the first picture */
     int64_t window_width, window_height;
+    bool window_bands;
+    int64_t delay;               /**< low-resolution rows that a band's output is behind */
     float *low, *high;           /**< one window's pixels on the host */
     float *int8_ranges;          /**< [node count] with int8, else NULL */
     cod_int8_observer *observer; /**< NULL where the ranges are the file's */
@@ -98,8 +102,7 @@ static cod_status upscaler_init(cod_upscaler *upscaler, const cod_model *model, 
     graph_part part;
     COD_TRY(cod_model_check_upscales(model));
     COD_REQUIRE(options->tile == 0 || options->tile >= COD_UPSCALER_TILE_MIN,
-                "tile is %lld pixels; at least %d, or 0 for %d", (long long)options->tile, COD_UPSCALER_TILE_MIN,
-                COD_UPSCALER_TILE);
+                "tile is %lld pixels; at least %d, or 0 for bands", (long long)options->tile, COD_UPSCALER_TILE_MIN);
     COD_TRY(cod_precision_dtype(options->precision, weights->backend, weights->device, &upscaler->dtype));
     const cod_status status = cod_graph_part_find(model, &arena, &part);
     if (status == COD_OK)
@@ -113,6 +116,7 @@ static cod_status upscaler_init(cod_upscaler *upscaler, const cod_model *model, 
     upscaler->weights = weights;
     upscaler->scale = cod_model_scale(model);
     upscaler->tile = options->tile > 0 ? options->tile : COD_UPSCALER_TILE;
+    upscaler->banded = options->tile == 0 && upscaler->halo >= 0;
     return status;
 }
 
@@ -227,24 +231,49 @@ size_t cod_upscaler_bytes(const cod_upscaler *upscaler)
     return staging + weights + (upscaler->executable ? cod_executable_bytes(upscaler->executable) : 0);
 }
 
-size_t cod_upscaler_tiles(const cod_upscaler *upscaler, int64_t width, int64_t height)
+/** Rows of a band: as many as stay in the caches from layer to layer. 0: the picture is no higher than a few, or not cut so. */
+static int64_t band_rows(const cod_upscaler *upscaler, int64_t width, int64_t height)
 {
+    enum { PIXELS = 6144, LEAST = 8, MOST = 64, FEW = 3 };
+    const int64_t fitting = PIXELS / width / 2 * 2;
+    const int64_t rows = fitting < LEAST ? LEAST : fitting > MOST ? MOST : fitting;
+    return upscaler->banded && height > FEW * rows ? rows : 0;
+}
+
+size_t cod_upscaler_parts(const cod_upscaler *upscaler, int64_t width, int64_t height)
+{
+    const int64_t band = band_rows(upscaler, width, height);
+    if (band > 0)
+        return (size_t)((height + upscaler->delay + band - 1) / band);
     return axis_make(width, upscaler->tile, upscaler->halo).count *
            axis_make(height, upscaler->tile, upscaler->halo).count;
 }
 
+void cod_upscaler_describe_parts(const cod_upscaler *upscaler, int64_t width, int64_t height, char text[64])
+{
+    const size_t parts = cod_upscaler_parts(upscaler, width, height);
+    if (band_rows(upscaler, width, height) > 0)
+        snprintf(text, 64, "%zu bands", parts);
+    else if (parts > 1)
+        snprintf(text, 64, "%zu tiles, halo %lld", parts, (long long)upscaler->halo);
+    else
+        snprintf(text, 64, "whole");
+}
+
 /** Compiles for windows of this size. */
-static cod_status window_compile(cod_upscaler *upscaler, int64_t width, int64_t height, const float *int8_ranges)
+static cod_status window_compile(cod_upscaler *upscaler, int64_t width, int64_t height, bool bands,
+                                 const float *int8_ranges)
 {
     window_clear(upscaler);
     const cod_input_shape shape = {INPUT, {1, height, width, RGB}};
     const cod_compile_options options = {
-        .activation = upscaler->dtype, .inputs = &shape, .input_count = 1, .int8_ranges = int8_ranges};
+        .activation = upscaler->dtype, .inputs = &shape, .input_count = 1, .bands = bands, .int8_ranges = int8_ranges};
     const cod_program_spec spec = {.name = PROGRAM, .outputs = {upscaler->model->output}};
     void *low = NULL, *high = NULL;
     COD_TRY(cod_compile(upscaler->model->graph, upscaler->weights, &options, &spec, 1, &upscaler->executable));
     upscaler->window_width = width;
     upscaler->window_height = height;
+    upscaler->window_bands = bands;
     cod_status status = cod_aligned_alloc(&low, window_pixels(upscaler) * RGB * sizeof(float));
     if (status == COD_OK)
         status = cod_aligned_alloc(&high, high_pixels(upscaler) * RGB * sizeof(float));
@@ -256,14 +285,18 @@ static cod_status window_compile(cod_upscaler *upscaler, int64_t width, int64_t 
 }
 
 /** The same, unless that is what there is. */
-static cod_status window_prepare(cod_upscaler *upscaler, int64_t width, int64_t height)
+static cod_status window_prepare(cod_upscaler *upscaler, int64_t width, int64_t height, bool bands)
 {
-    if (upscaler->executable && upscaler->window_width == width && upscaler->window_height == height)
+    if (upscaler->executable && upscaler->window_width == width && upscaler->window_height == height &&
+        upscaler->window_bands == bands)
         return COD_OK;
     COD_REQUIRE(!cod_upscaler_needs_calibration(upscaler),
                 "precision int8 needs ranges that the model's file does not have; `codistill export --calibrate` "
                 "makes one that has");
-    return window_compile(upscaler, width, height, upscaler->int8_ranges);
+    const cod_status status = window_compile(upscaler, width, height, bands, upscaler->int8_ranges);
+    return status == COD_OK
+               ? COD_OK
+               : cod_fail_prefix(status, "preparing windows of %lldx%lld pixels", (long long)width, (long long)height);
 }
 
 /** Hands the model the window staged in upscaler->low. */
@@ -276,9 +309,10 @@ static cod_status window_upload(cod_upscaler *upscaler)
                                               window_pixels(upscaler) * RGB * sizeof(float));
 }
 
-/** Runs the model on it, into upscaler->high. */
-static cod_status window_run(cod_upscaler *upscaler)
+/** Runs the model on it, into upscaler->high. @param step  of a picture of `height` rows, where it runs in bands */
+static cod_status window_run(cod_upscaler *upscaler, int64_t step, int64_t height)
 {
+    cod_program *program = cod_executable_program(upscaler->executable, PROGRAM);
     const cod_view out = cod_executable_output(upscaler->executable, upscaler->model->output);
     COD_REQUIRE(out.buffer != NULL && out.dtype == COD_F32 && cod_view_is_dense(&out),
                 "the model's output is not dense f32");
@@ -286,7 +320,8 @@ static cod_status window_run(cod_upscaler *upscaler)
     COD_REQUIRE(cod_view_span_bytes(&out) == out_bytes, "the model's output is not %d times its input",
                 upscaler->scale);
     COD_TRY(window_upload(upscaler));
-    COD_TRY(cod_program_run(cod_executable_program(upscaler->executable, PROGRAM), NULL, NULL));
+    COD_TRY(upscaler->window_bands ? cod_program_run_band(program, step, height)
+                                   : cod_program_run(program, NULL, NULL));
     return upscaler->weights->backend->download(upscaler->weights->device, NULL, upscaler->high, out.buffer, out.offset,
                                                 out_bytes);
 }
@@ -297,22 +332,24 @@ static size_t element(int64_t width, int channels, int64_t y, int64_t x)
     return ((size_t)y * (size_t)width + (size_t)x) * (size_t)channels;
 }
 
+/** Below the picture its last row is repeated. */
 static void window_load(const upscale_job *job, float *low, int64_t y0, int64_t x0, int64_t height, int64_t width)
 {
-    for (int64_t y = 0; y < height; y++) {
-        float *row = low + element(width, RGB, y, 0);
+    for (int64_t i = 0; i < height; i++) {
+        float *row = low + element(width, RGB, i, 0);
+        const int64_t y = y0 + i < job->height ? y0 + i : job->height - 1;
         if (job->low != NULL) {
-            memcpy(row, job->low + element(job->width, RGB, y0 + y, x0), (size_t)width * RGB * sizeof *row);
+            memcpy(row, job->low + element(job->width, RGB, y, x0), (size_t)width * RGB * sizeof *row);
             continue;
         }
         const int channels = job->in->channels;
-        const size_t from = element(job->width, channels, y0 + y, x0);
+        const size_t from = element(job->width, channels, y, x0);
         const uint8_t *bytes = job->in->pixels;
         const uint16_t *words = job->in->pixels;
         for (int64_t x = 0; x < width; x++)
             for (int c = 0; c < RGB; c++) {
-                const size_t i = from + (size_t)x * (size_t)channels + (size_t)c;
-                row[x * RGB + c] = job->in->bits == 8 ? (float)bytes[i] / 255 : (float)words[i] / 65535;
+                const size_t at = from + (size_t)x * (size_t)channels + (size_t)c;
+                row[x * RGB + c] = job->in->bits == 8 ? (float)bytes[at] / 255 : (float)words[at] / 65535;
             }
     }
 }
@@ -352,7 +389,7 @@ static cod_status tile_run(cod_upscaler *upscaler, const upscale_job *job, tile_
     const int scale = upscaler->scale;
     const int64_t width = upscaler->window_width, count = (columns.last - columns.first) * scale;
     window_load(job, upscaler->low, rows.start, columns.start, upscaler->window_height, width);
-    COD_TRY(window_run(upscaler));
+    COD_TRY(window_run(upscaler, 0, 0));
     for (int64_t y = rows.first * scale; y < rows.last * scale; y++) {
         const int64_t x = columns.first * scale;
         const float *pixels =
@@ -362,14 +399,40 @@ static cod_status tile_run(cod_upscaler *upscaler, const upscale_job *job, tile_
     return COD_OK;
 }
 
+/** The whole width, band by band from top to bottom: nothing is computed twice. */
+static cod_status bands_run(cod_upscaler *upscaler, const upscale_job *job, cod_upscaler_progress progress,
+                            void *context)
+{
+    const int scale = upscaler->scale;
+    const int64_t band = upscaler->window_height, width = job->width * scale, rows = band * scale;
+    upscaler->delay = cod_program_delay(cod_executable_program(upscaler->executable, PROGRAM)) / scale;
+    const size_t count = cod_upscaler_parts(upscaler, job->width, job->height);
+    for (size_t k = 0; k < count; k++) {
+        const int64_t top = (int64_t)k * rows - upscaler->delay * scale, left = job->height * scale - top;
+        window_load(job, upscaler->low, (int64_t)k * band, 0, band, job->width);
+        COD_TRY(window_run(upscaler, (int64_t)k, job->height));
+        for (int64_t y = top < 0 ? -top : 0; y < rows && y < left; y++)
+            pixels_store(job, upscaler->high + element(width, RGB, y, 0), top + y, 0, width, scale);
+        if (progress != NULL)
+            progress(context, k + 1, count);
+    }
+    return COD_OK;
+}
+
 static cod_status job_run(cod_upscaler *upscaler, const upscale_job *job, cod_upscaler_progress progress, void *context)
 {
+    const int64_t band = band_rows(upscaler, job->width, job->height);
+    if (band > 0) {
+        const cod_status status = window_prepare(upscaler, job->width, band, true);
+        if (status == COD_OK)
+            return bands_run(upscaler, job, progress, context);
+        if (status != COD_ERR_UNSUPPORTED)
+            return status;
+        upscaler->banded = false; /* a network that only tiles can cut */
+    }
     const tile_axis rows = axis_make(job->height, upscaler->tile, upscaler->halo);
     const tile_axis columns = axis_make(job->width, upscaler->tile, upscaler->halo);
-    const cod_status status = window_prepare(upscaler, columns.window, rows.window);
-    if (status != COD_OK)
-        return cod_fail_prefix(status, "preparing windows of %lldx%lld pixels", (long long)columns.window,
-                               (long long)rows.window);
+    COD_TRY(window_prepare(upscaler, columns.window, rows.window, false));
     for (size_t i = 0; i < rows.count; i++) {
         for (size_t k = 0; k < columns.count; k++) {
             COD_TRY(tile_run(upscaler, job, axis_span(&rows, i), axis_span(&columns, k)));
@@ -403,7 +466,7 @@ cod_status cod_upscaler_calibrate(cod_upscaler *upscaler, const cod_image *low)
     if (upscaler->observer == NULL)
         status = cod_int8_observer_create(upscaler->model->graph, &upscaler->observer);
     if (status == COD_OK)
-        status = window_compile(upscaler, width, height, NULL);
+        status = window_compile(upscaler, width, height, false, NULL);
     if (status == COD_OK) {
         window_load(&job, upscaler->low, (low->height - height) / 2, (low->width - width) / 2, height, width);
         status = window_upload(upscaler);

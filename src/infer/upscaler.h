@@ -1,8 +1,12 @@
 /**
  * @file
- * Upscaling pictures with a super-resolution model, whole or in tiles.
+ * Upscaling pictures with a super-resolution model, whole, in bands or in tiles.
  *
- * A tile is run on its own pixels and, around them, as many as the network can see (its receptive field, computed from the
+ * In *bands* a picture runs through the network from top to bottom, each layer keeping the few rows that the next ones still need: nothing
+ * is computed twice, and memory is bounded by the picture's width (nn/compile.h, cod_program_run_band()). That is the rule for pictures
+ * higher than a few bands; where a tile size is asked for, or the network has layers that bands cannot pass, it is tiles.
+ *
+ * A *tile* is run on its own pixels and, around them, as many as the network can see (its receptive field, computed from the
  * graph); a tile at the picture's border ends where the picture ends. So each output pixel is computed from exactly what it
  * is computed from when the picture is run whole, and tiled equals whole but for rounding in another order.
  * All tiles of a picture have one size, so memory is bounded by the tile, not by the picture.
@@ -37,12 +41,13 @@ COD_MUST_CHECK cod_status cod_precision_dtype(cod_precision precision, const cod
 
 typedef struct cod_upscaler_options {
     cod_precision precision;
-    int64_t tile; /**< side, in low-resolution pixels, of what one run yields; 0 = COD_UPSCALER_TILE, at least 8 */
+    int64_t
+        tile; /**< side, in low-resolution pixels, of what one run yields, at least 8; 0 = bands, or COD_UPSCALER_TILE */
 } cod_upscaler_options;
 
 enum { COD_UPSCALER_TILE = 256, COD_UPSCALER_TILE_MIN = 8 };
 
-/** Called after each tile; `done` of `total` tiles of the picture. */
+/** Called after each band or tile: `done` of the picture's `total`. */
 typedef void (*cod_upscaler_progress)(void *context, size_t done, size_t total);
 
 /**
@@ -84,8 +89,10 @@ COD_MUST_CHECK cod_status cod_upscaler_format_int8(const cod_upscaler *upscaler,
 int64_t cod_upscaler_halo(const cod_upscaler *upscaler);
 /** Bytes held for computing since the last picture: arena, weights, staging; not the pictures themselves. */
 size_t cod_upscaler_bytes(const cod_upscaler *upscaler);
-/** Tiles that a picture of this size takes. */
-size_t cod_upscaler_tiles(const cod_upscaler *upscaler, int64_t width, int64_t height);
+/** Bands or tiles that a picture of this size takes; of bands known since the last picture. */
+size_t cod_upscaler_parts(const cod_upscaler *upscaler, int64_t width, int64_t height);
+/** The same for people: "whole", "42 bands", "6 tiles, halo 41". */
+void cod_upscaler_describe_parts(const cod_upscaler *upscaler, int64_t width, int64_t height, char text[64]);
 
 /**
  * Upscales a picture: 8 or 16 bits and alpha stay (alpha by bicubic), a picture with equal channels keeps them equal,

@@ -1,40 +1,7 @@
-#include "nn/compile.h"
-
-#include "core/trace.h"
-#include "nn/ir_internal.h"
+#include "nn/compile_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-typedef struct segment {
-    size_t first, end; /**< instructions */
-    int bucket;        /**< signalled after them, or -1 */
-} segment;
-
-struct cod_program {
-    const char *name;
-    cod_executable *executable;
-    ir_program ir;
-    cod_op *ops;      /**< [instr] */
-    cod_plan **plans; /**< [instr] */
-    segment *segments;
-    size_t segment_count;
-    cod_bucket *buckets;
-    size_t bucket_count;
-    uint64_t prepared_version, prepared_state_version;
-    bool prepared;
-    bool moves_state, folds_state; /**< has NORM_TRAIN, FOLD_NORM */
-};
-
-struct cod_executable {
-    cod_weights *weights;
-    ir_context context;
-    cod_compile_options options;
-    cod_buffer *arena, *io;
-    cod_program *programs;
-    size_t program_count;
-    cod_arena memory;
-};
 
 static cod_buffer *buffer_of(const cod_executable *executable, ir_place place)
 {
@@ -57,6 +24,7 @@ static cod_view view_of(const cod_executable *executable, const ir_program *ir, 
         return (cod_view){0};
     const ir_tensor *t = &ir->tensors[tensor];
     cod_view view = {.dtype = t->dtype, .shape = t->shape, .pixel_stride = t->shape.c};
+    const int64_t row = t->row;
     size_t skipped = 0;
     while (t->root != tensor) {
         skipped += (size_t)t->channel * cod_dtype_bytes(t->dtype);
@@ -67,7 +35,7 @@ static cod_view view_of(const cod_executable *executable, const ir_program *ir, 
             view.pixel_stride = t->shape.c;
     }
     view.buffer = buffer_of(executable, t->place);
-    view.offset = t->offset + skipped;
+    view.offset = t->offset + skipped + (size_t)(row * t->shape.w * t->shape.c) * cod_dtype_bytes(t->dtype);
     return view;
 }
 
@@ -202,6 +170,20 @@ static cod_status make_plans(cod_program *program)
     return COD_OK;
 }
 
+/** A row of zeros, as long as any tensor's. */
+static cod_status make_zeros(cod_program *program)
+{
+    size_t longest = 0;
+    for (size_t t = 1; t < program->ir.tensor_count; t++) {
+        const ir_tensor *tensor = &program->ir.tensors[t];
+        const size_t bytes = (size_t)(tensor->shape.w * tensor->shape.c) * cod_dtype_bytes(tensor->dtype);
+        longest = bytes > longest ? bytes : longest;
+    }
+    program->zeros = cod_arena_alloc(&program->executable->memory, longest);
+    COD_REQUIRE_MEMORY(program->zeros);
+    return COD_OK;
+}
+
 static cod_status check_options(cod_graph *graph, const cod_weights *weights, const cod_compile_options *options)
 {
     COD_TRY(cod_graph_status(graph));
@@ -219,6 +201,8 @@ static cod_status check_options(cod_graph *graph, const cod_weights *weights, co
         return cod_fail(COD_ERR_UNSUPPORTED, "backend '%s' does not compute on 8-bit integers on this machine (%s)",
                         weights->backend->name, weights->backend->describe(weights->device));
     for (size_t i = 0; i < options->input_count; i++) {
+        COD_REQUIRE(!options->bands || options->inputs[i].shape.n == 1,
+                    "a program in bands runs one picture at a time");
         bool known = false;
         for (size_t n = 0; n < cod_graph_node_count(graph); n++)
             known = known || (cod_graph_node(graph, n)->kind == COD_NODE_INPUT &&
@@ -267,6 +251,8 @@ static cod_status compile_programs(cod_executable *executable, const cod_program
         program->ir.grad_ready = calloc(cod_graph_param_count(context->graph) + 1, sizeof(int));
         COD_REQUIRE_MEMORY(program->ir.grad_ready);
         COD_TRY(ir_lower(context, &specs[i], &program->ir));
+        if (executable->options.bands)
+            COD_TRY(ir_make_bands(context, &program->ir));
         COD_TRY(ir_plan_memory(&program->ir));
         arena_bytes = program->ir.arena_bytes > arena_bytes ? program->ir.arena_bytes : arena_bytes;
     }
@@ -275,6 +261,8 @@ static cod_status compile_programs(cod_executable *executable, const cod_program
     for (size_t i = 0; i < count; i++) {
         COD_TRY(make_segments(&executable->programs[i], &specs[i]));
         COD_TRY(make_plans(&executable->programs[i]));
+        if (executable->options.bands)
+            COD_TRY(make_zeros(&executable->programs[i]));
     }
     return COD_OK;
 }
@@ -391,58 +379,4 @@ size_t cod_program_bucket_count(const cod_program *program)
 cod_bucket cod_program_bucket(const cod_program *program, size_t index)
 {
     return program->buckets[index];
-}
-
-static cod_status run_plan(cod_program *program, size_t index)
-{
-    const double start = cod_trace_begin();
-    COD_TRY(program->executable->weights->backend->plan_run(program->plans[index], NULL));
-    cod_trace_end(start, "op", program->ops[index].name ? program->ops[index].name : "");
-    return COD_OK;
-}
-
-cod_status cod_program_prepare(cod_program *program)
-{
-    const cod_weights *weights = program->executable->weights;
-    if (program->prepared && program->prepared_version == weights->version &&
-        (!program->folds_state || program->prepared_state_version == weights->state_version))
-        return COD_OK;
-    for (size_t i = 0; i < program->ir.instr_count; i++)
-        if (program->ir.instrs[i].prepare)
-            COD_TRY(run_plan(program, i));
-    for (size_t i = 0; i < program->ir.instr_count; i++)
-        COD_TRY(weights->backend->plan_prepare(program->plans[i], NULL));
-    program->prepared = true;
-    program->prepared_version = weights->version;
-    program->prepared_state_version = weights->state_version;
-    return COD_OK;
-}
-
-cod_status cod_program_run(cod_program *program, cod_bucket_ready ready, void *context)
-{
-    COD_TRY(cod_program_prepare(program));
-    program->executable->weights->state_version += program->moves_state;
-    for (size_t s = 0; s < program->segment_count; s++) {
-        const segment *part = &program->segments[s];
-        for (size_t i = part->first; i < part->end; i++)
-            if (!program->ir.instrs[i].prepare)
-                COD_TRY(run_plan(program, i));
-        if (part->bucket >= 0 && ready != NULL)
-            COD_TRY(ready(context, (size_t)part->bucket));
-    }
-    return COD_OK;
-}
-
-bool cod_program_op(const cod_program *program, size_t index, cod_op *out)
-{
-    if (index >= program->ir.instr_count)
-        return false;
-    *out = program->ops[index];
-    return true;
-}
-
-cod_status cod_program_run_op(cod_program *program, size_t index)
-{
-    COD_TRY(cod_program_prepare(program));
-    return run_plan(program, index);
 }

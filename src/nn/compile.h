@@ -34,6 +34,7 @@ typedef struct cod_compile_options {
     size_t bucket_bytes; /**< gradients are signalled in ranges of about this size; 0 = one bucket */
     bool deterministic;
     bool no_fusion; /**< for checks: every node is an op of its own */
+    bool bands;     /**< the input is a band of a picture, and programs are for cod_program_run_band() */
     /**
      * [node count], borrowed during cod_compile(); NULL = none. Where a CONV2D's is > 0, programs that use running statistics compute
      * it on 8-bit integers that stand for its input from -range to range.
@@ -76,6 +77,20 @@ typedef cod_status (*cod_bucket_ready)(void *context, size_t index);
 
 /** Runs a program; packs the weights first when their version changed. `ready` may be NULL. */
 COD_MUST_CHECK cod_status cod_program_run(cod_program *program, cod_bucket_ready ready, void *context);
+
+/** Rows of a banded program's first output that it is behind its input. */
+int64_t cod_program_delay(const cod_program *program);
+
+/**
+ * Runs one step of a banded program: step 0 begins a picture, and steps follow until as many rows of the output have come as the picture has.
+ *
+ * Before it the input's view is filled with the next rows of the picture, B in all; below the picture's last row, that row again.
+ * Afterwards the output's view holds the rows kR - delay … (k + 1)R - delay, R of them, of the whole picture's output; those
+ * outside of it are of no use.
+ *
+ * @param height of the picture, rows
+ */
+COD_MUST_CHECK cod_status cod_program_run_band(cod_program *program, int64_t step, int64_t height);
 
 /** Folds and packs the weights where they changed since the last run, as running does by itself. */
 COD_MUST_CHECK cod_status cod_program_prepare(cod_program *program);

@@ -48,6 +48,7 @@ void ir_program_clear(ir_program *program)
     free(program->tensors);
     free(program->instrs);
     free(program->grad_ready);
+    free(program->images);
     *program = (ir_program){0};
 }
 
@@ -111,6 +112,10 @@ cod_status ir_plan_memory(ir_program *program)
         const ir_tensor *tensor = &program->tensors[i];
         if (tensor->place != IR_ARENA || tensor->root != (int)i || lives[i].first < 0)
             continue;
+        if (tensor->lasting) {
+            lives[i].first = 0;
+            lives[i].last = (int)program->instr_count;
+        }
         lives[i].bytes = cod_align_up((size_t)cod_shape_count(tensor->shape) * cod_dtype_bytes(tensor->dtype));
         lives[count++] = lives[i];
     }

@@ -24,7 +24,25 @@ typedef struct ir_tensor {
     int root;
     int64_t channel;
     bool reshaped;
+    int64_t row;  /**< of a view: its first row in the root */
+    bool lasting; /**< keeps its contents from run to run */
 } ir_tensor;
+
+/** A tensor of a program that runs in bands; see bands.c. */
+typedef struct ir_image {
+    int64_t rows, scale; /**< new rows in each step, and for each row of the input; rows 0: no picture */
+    int64_t delay;       /**< input rows that it is behind */
+    int64_t kept;        /**< rows before the new ones */
+    int64_t overlap;     /**< of a resize: rows above and below the new ones, of no use */
+    bool repeats;        /**< outside of the picture its border, not zeros */
+} ir_image;
+
+/** When an instruction of a program in bands runs. */
+typedef enum ir_when {
+    IR_EACH,  /**< in each step that has rows of the picture for it */
+    IR_KEEPS, /**< in each step */
+    IR_FIRST, /**< in the first */
+} ir_when;
 
 typedef struct ir_instr {
     cod_op_kind kind;
@@ -33,6 +51,7 @@ typedef struct ir_instr {
     bool prepare;                  /**< depends on parameters alone: run when they changed, not in every run */
     int inputs[COD_OP_MAX_INPUTS]; /**< tensors; 0 is none */
     int outputs[COD_OP_MAX_OUTPUTS];
+    ir_when when;
     const char *name;
 } ir_instr;
 
@@ -42,6 +61,8 @@ typedef struct ir_program {
     ir_instr *instrs;
     size_t instr_count, instr_capacity;
     size_t arena_bytes;
+    int64_t band;     /**< rows of the input in a band; 0 = runs whole */
+    ir_image *images; /**< [tensor, before bands were made]; NULL where it runs whole */
     /** [param] last instruction that writes the parameter's gradient, or -1. */
     int *grad_ready;
 } ir_program;
@@ -78,6 +99,12 @@ COD_MUST_CHECK cod_status ir_infer_shapes(ir_context *context);
 
 /** Fuses, lowers and differentiates one program. */
 COD_MUST_CHECK cod_status ir_lower(ir_context *context, const cod_program_spec *spec, ir_program *out);
+
+/**
+ * Makes the program, lowered for one band of its input, one that runs in bands.
+ * @return COD_ERR_UNSUPPORTED where an op cannot
+ */
+COD_MUST_CHECK cod_status ir_make_bands(const ir_context *context, ir_program *program);
 
 /** Gives every arena tensor an offset, so that tensors alive at the same time do not overlap. */
 COD_MUST_CHECK cod_status ir_plan_memory(ir_program *program);

@@ -309,6 +309,29 @@ static void check_layers(cod_dtype dtype)
                 check_variants(&layers[i], (cod_op_kind)kind, dtype, accumulate != 0);
 }
 
+/** As in bands: padded at the sides only. */
+static void check_lower_outputs(cod_dtype dtype)
+{
+    for (int i = 0; i < LAYERS; i++) {
+        if (layers[i].stride != 1 || 2 * layers[i].pad != layers[i].kernel - 1)
+            continue;
+        for (int gaps = 0; gaps < 2; gaps++) {
+            cod_op op = layer_op(&layers[i], COD_OP_CONV2D, dtype, gaps != 0);
+            op.attr.pad_h = 0;
+            op.inputs[0].shape.h += 2 * layers[i].pad;
+            if (check(&op, test_cpu, (uint64_t)i, NO_PLANT) != COD_OK)
+                fail_msg("layer %d%s: %s", i, gaps ? ", with gaps" : "", cod_error_message());
+        }
+    }
+}
+
+static void outputs_lower_than_inputs_agree(void **state)
+{
+    (void)state;
+    check_lower_outputs(COD_F32);
+    check_lower_outputs(COD_BF16);
+}
+
 static void layers_agree_in_f32(void **state)
 {
     (void)state;
@@ -363,8 +386,11 @@ static void planted_errors_are_noticed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layers_agree_in_f32),        cmocka_unit_test(layers_agree_in_bf16),
-        cmocka_unit_test(random_convolutions_agree),  cmocka_unit_test(plans_touch_only_their_outputs),
+        cmocka_unit_test(outputs_lower_than_inputs_agree),
+        cmocka_unit_test(layers_agree_in_f32),
+        cmocka_unit_test(layers_agree_in_bf16),
+        cmocka_unit_test(random_convolutions_agree),
+        cmocka_unit_test(plans_touch_only_their_outputs),
         cmocka_unit_test(planted_errors_are_noticed),
     };
     if (test_devices_absent())

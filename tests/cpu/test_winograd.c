@@ -156,6 +156,22 @@ static void whole_numbers_come_out_exactly(void **state)
     }
 }
 
+/** As in bands, whose input has a line more above and below. */
+static void outputs_lower_than_inputs_come_out_exactly(void **state)
+{
+    (void)state;
+    for (int i = 0; i < LAYERS; i++) {
+        for (int variant = 0; variant < 6; variant++) {
+            const cod_dtype dtype = variant % 2 && has_bf16() ? COD_BF16 : COD_F32;
+            cod_op op =
+                layer_op(&layers[i], COD_OP_CONV2D, dtype, variant % 5 * 8, layers[i].out <= 64 ? 1 + variant / 2 : 1);
+            op.attr.pad_h = 0;
+            op.inputs[0].shape.h += 2;
+            check_whole(&op, i);
+        }
+    }
+}
+
 static double rms(const double *a, const double *b, int64_t count)
 {
     double sum = 0;
@@ -217,6 +233,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole_numbers_come_out_exactly),
+        cmocka_unit_test(outputs_lower_than_inputs_come_out_exactly),
         cmocka_unit_test(it_rounds_at_most_twice_as_coarsely_as_direct),
     };
     if (test_devices_absent())

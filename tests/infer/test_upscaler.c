@@ -102,24 +102,26 @@ static void halo_is_the_receptive_field(void **state)
     }
 }
 
-static void check_tiled_equals_whole(const char *backend, cod_precision precision, double tolerance)
+static void check_parts_equal_whole(const char *backend, cod_precision precision, double tolerance)
 {
-    static const int64_t sizes[][2] = {{61, 47}, {8, 90}, {33, 5}};
-    static const int64_t tiles[] = {8, 11, 32};
-    for (size_t s = 0; s < 3; s++) {
+    static const int64_t sizes[][2] = {{61, 47}, {8, 90}, {33, 5}, {5, 230}};
+    static const int64_t tiles[] = {8, 11, 32, 0}; /* 0: the last runs in bands */
+    for (size_t s = 0; s < 4; s++) {
         const int64_t width = sizes[s][0], height = sizes[s][1];
         const size_t low_count = (size_t)(width * height) * 3, high_count = low_count * 16;
         float *low = test_noise(low_count, s);
         float *whole = malloc(high_count * sizeof *whole), *tiled = malloc(high_count * sizeof *tiled);
         fixture f;
         fixture_open(&f, backend, test_srresnet(5), (cod_upscaler_options){precision, 512});
-        assert_int_equal(cod_upscaler_tiles(f.upscaler, width, height), 1);
+        assert_int_equal(cod_upscaler_parts(f.upscaler, width, height), 1);
         assert_ok(cod_upscaler_run_f32(f.upscaler, low, width, height, whole));
         fixture_close(&f);
-        for (size_t t = 0; t < 3; t++) {
+        for (size_t t = 0; t < 4; t++) {
             fixture_open(&f, backend, test_srresnet(5), (cod_upscaler_options){precision, tiles[t]});
             assert_ok(cod_upscaler_run_f32(f.upscaler, low, width, height, tiled));
             const double difference = test_difference(whole, tiled, high_count);
+            if (s == 3 && tiles[t] == 0)
+                assert_in_range(cod_upscaler_parts(f.upscaler, width, height), 4, 8);
             if (!(difference <= tolerance))
                 fail_msg("%s, %lldx%lld in tiles of %lld: differs by %g", backend, (long long)width, (long long)height,
                          (long long)tiles[t], difference);
@@ -134,8 +136,8 @@ static void check_tiled_equals_whole(const char *backend, cod_precision precisio
 static void tiled_equals_whole(void **state)
 {
     (void)state;
-    check_tiled_equals_whole("ref", COD_PRECISION_F32, 0);
-    check_tiled_equals_whole("cpu", COD_PRECISION_F32, 1e-5); /* the library may choose another order of summing */
+    check_parts_equal_whole("ref", COD_PRECISION_F32, 0);
+    check_parts_equal_whole("cpu", COD_PRECISION_F32, 1e-5); /* the library may choose another order of summing */
 }
 
 static void tiled_equals_whole_in_bf16(void **state)
@@ -146,7 +148,7 @@ static void tiled_equals_whole_in_bf16(void **state)
     test_device_close("cpu", device);
     if (!has_bf16)
         skip();
-    check_tiled_equals_whole("cpu", COD_PRECISION_BF16, 1.0 / 255);
+    check_parts_equal_whole("cpu", COD_PRECISION_BF16, 1.0 / 255);
 }
 
 static void upscaling_is_what_the_graph_computes(void **state)
@@ -191,7 +193,7 @@ static void pictures_keep_bits_alpha_and_gray(void **state)
             cod_image in = noise_image(45, 20, channels, bits, 9), out, bicubic;
             size_t calls = 0;
             assert_ok(cod_upscaler_run(f.upscaler, &in, count_progress, &calls, &out));
-            assert_int_equal(calls, cod_upscaler_tiles(f.upscaler, 45, 20));
+            assert_int_equal(calls, cod_upscaler_parts(f.upscaler, 45, 20));
             assert_int_equal(out.width, 180);
             assert_int_equal(out.height, 80);
             assert_int_equal(out.channels, channels);
@@ -319,7 +321,7 @@ static void models_without_a_halo_run_whole(void **state)
     saved.values = values;
     fixture_open(&f, "ref", saved, (cod_upscaler_options){COD_PRECISION_F32, 8});
     assert_int_equal(cod_upscaler_halo(f.upscaler), -1);
-    assert_int_equal(cod_upscaler_tiles(f.upscaler, 40, 40), 1);
+    assert_int_equal(cod_upscaler_parts(f.upscaler, 40, 40), 1);
     cod_image in = noise_image(40, 30, 3, 8, 19), out;
     assert_ok(cod_upscaler_run(f.upscaler, &in, NULL, NULL, &out));
     assert_int_equal(out.width, 80);

@@ -1,0 +1,118 @@
+/* Running programs. */
+#include "nn/compile_internal.h"
+
+#include "core/trace.h"
+
+static cod_status run_plan(cod_program *program, size_t index)
+{
+    const double start = cod_trace_begin();
+    COD_TRY(program->executable->weights->backend->plan_run(program->plans[index], NULL));
+    cod_trace_end(start, "op", program->ops[index].name ? program->ops[index].name : "");
+    return COD_OK;
+}
+
+cod_status cod_program_prepare(cod_program *program)
+{
+    const cod_weights *weights = program->executable->weights;
+    if (program->prepared && program->prepared_version == weights->version &&
+        (!program->folds_state || program->prepared_state_version == weights->state_version))
+        return COD_OK;
+    for (size_t i = 0; i < program->ir.instr_count; i++)
+        if (program->ir.instrs[i].prepare)
+            COD_TRY(run_plan(program, i));
+    for (size_t i = 0; i < program->ir.instr_count; i++)
+        COD_TRY(weights->backend->plan_prepare(program->plans[i], NULL));
+    program->prepared = true;
+    program->prepared_version = weights->version;
+    program->prepared_state_version = weights->state_version;
+    return COD_OK;
+}
+
+cod_status cod_program_run(cod_program *program, cod_bucket_ready ready, void *context)
+{
+    COD_TRY(cod_program_prepare(program));
+    program->executable->weights->state_version += program->moves_state;
+    for (size_t s = 0; s < program->segment_count; s++) {
+        const segment *part = &program->segments[s];
+        for (size_t i = part->first; i < part->end; i++)
+            if (!program->ir.instrs[i].prepare)
+                COD_TRY(run_plan(program, i));
+        if (part->bucket >= 0 && ready != NULL)
+            COD_TRY(ready(context, (size_t)part->bucket));
+    }
+    return COD_OK;
+}
+
+int64_t cod_program_delay(const cod_program *program)
+{
+    const ir_program *ir = &program->ir;
+    const ir_image *last = &ir->images[ir_root(ir, ir->instrs[ir->instr_count - 1].outputs[0])];
+    return last->delay * last->scale;
+}
+
+/** Zeros some rows of a tensor. */
+static cod_status blank_rows(const cod_program *program, int tensor, int64_t first, int64_t last)
+{
+    const cod_executable *executable = program->executable;
+    const ir_tensor *t = &program->ir.tensors[tensor];
+    const size_t row = (size_t)(t->shape.w * t->shape.c) * cod_dtype_bytes(t->dtype);
+    cod_buffer *buffer = t->place == IR_ARENA ? executable->arena : executable->io;
+    for (int64_t y = first; y < last; y++)
+        COD_TRY(executable->weights->backend->upload(executable->weights->device, NULL, buffer,
+                                                     t->offset + (size_t)y * row, program->zeros, row));
+    return COD_OK;
+}
+
+static cod_status begin_picture(const cod_program *program)
+{
+    for (size_t t = 1; t < program->ir.tensor_count; t++)
+        if (program->ir.tensors[t].lasting && program->ir.tensors[t].root == (int)t)
+            COD_TRY(blank_rows(program, (int)t, 0, program->ir.tensors[t].shape.h));
+    return COD_OK;
+}
+
+/** Runs an instruction where any of its rows is in the picture, and zeros those that are not. */
+static cod_status run_rows(cod_program *program, size_t index, int64_t step, int64_t height)
+{
+    const int tensor = ir_root(&program->ir, program->ir.instrs[index].outputs[0]);
+    const ir_image *image = &program->ir.images[tensor];
+    const int64_t top = (step * program->ir.band - image->delay) * image->scale, end = height * image->scale;
+    const int64_t above = top < 0 ? -top : 0, below = top + image->rows > end ? top + image->rows - end : 0;
+    const int64_t first = image->kept + image->overlap, last = first + image->rows;
+    if (image->repeats)
+        return run_plan(program, index);
+    if (above + below >= image->rows)
+        return blank_rows(program, tensor, first, last);
+    COD_TRY(run_plan(program, index));
+    COD_TRY(blank_rows(program, tensor, first, first + above));
+    return blank_rows(program, tensor, last - below, last);
+}
+
+cod_status cod_program_run_band(cod_program *program, int64_t step, int64_t height)
+{
+    COD_REQUIRE(program->ir.band > 0, "program '%s' does not run in bands", program->name);
+    COD_TRY(cod_program_prepare(program));
+    if (step == 0)
+        COD_TRY(begin_picture(program));
+    for (size_t i = 0; i < program->ir.instr_count; i++) {
+        const ir_instr *instr = &program->ir.instrs[i];
+        if (instr->prepare || (instr->when == IR_FIRST && step > 0))
+            continue;
+        COD_TRY(instr->when == IR_EACH ? run_rows(program, i, step, height) : run_plan(program, i));
+    }
+    return COD_OK;
+}
+
+bool cod_program_op(const cod_program *program, size_t index, cod_op *out)
+{
+    if (index >= program->ir.instr_count)
+        return false;
+    *out = program->ops[index];
+    return true;
+}
+
+cod_status cod_program_run_op(cod_program *program, size_t index)
+{
+    COD_TRY(cod_program_prepare(program));
+    return run_plan(program, index);
+}

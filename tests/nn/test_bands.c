@@ -1,0 +1,211 @@
+/* Running in bands: every row must be what it is when the picture is run whole. */
+#include "support/test.h"
+
+#include "cpu/cpu.h"
+#include "nn/net.h"
+#include "ref/ref.h"
+#include "support/paranoid.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const char PROGRAM[] = "infer", INPUT[] = "input";
+
+/** A model and what is compiled from it. */
+typedef struct fixture {
+    cod_arena arena;
+    cod_model model;
+    test_net whole, banded;
+    int64_t width, height, band, scale;
+} fixture;
+
+static cod_status compile(test_net *net, const cod_backend *backend, const cod_model *model, cod_dtype dtype,
+                          int64_t width, int64_t height, bool bands)
+{
+    const cod_input_shape shape = {INPUT, {1, height, width, 3}};
+    const cod_compile_options options = {.activation = dtype, .inputs = &shape, .input_count = 1, .bands = bands};
+    const cod_program_spec spec = {.name = PROGRAM, .outputs = {model->output}};
+    return net_init(net, backend, model->graph, &options, &spec, 1, 7);
+}
+
+static void open_model(fixture *f, const cod_backend *backend, cod_dtype dtype)
+{
+    assert_ok(compile(&f->whole, backend, &f->model, dtype, f->width, f->height, false));
+    assert_ok(compile(&f->banded, backend, &f->model, dtype, f->width, f->band, true));
+    f->scale = cod_executable_output(f->whole.executable, f->model.output).shape.w / f->width;
+}
+
+static void close_model(fixture *f)
+{
+    net_clear(&f->whole);
+    net_clear(&f->banded);
+    cod_model_clear(&f->model);
+    cod_arena_clear(&f->arena);
+}
+
+static double pixel(int64_t i, int picture)
+{
+    return 0.5 + 0.5 * sin(12.9898 * (double)(i + 1) + picture);
+}
+
+/** The picture's output by bands. @param[out] out  new; free() */
+static double *run_bands(const fixture *f, int picture)
+{
+    const int64_t row = f->width * 3, rows = f->band * f->scale, out_row = row * f->scale;
+    cod_program *program = cod_executable_program(f->banded.executable, PROGRAM);
+    const int64_t delay = cod_program_delay(program);
+    double *in = net_new((size_t)(f->band * row)), *band = net_new((size_t)(rows * out_row));
+    double *out = net_new((size_t)(f->height * f->scale * out_row));
+    for (int64_t k = 0; k * rows < f->height * f->scale + delay; k++) {
+        for (int64_t i = 0; i < f->band * row; i++) {
+            const int64_t y = k * f->band + i / row, last = f->height - 1;
+            in[i] = pixel((y < last ? y : last) * row + i % row, picture);
+        }
+        assert_ok(net_write(&f->banded, cod_executable_input(f->banded.executable, INPUT), in));
+        assert_ok(cod_program_run_band(program, k, f->height));
+        assert_ok(net_read(&f->banded, cod_executable_output(f->banded.executable, f->model.output), band));
+        for (int64_t i = 0; i < rows; i++) {
+            const int64_t y = k * rows + i - delay;
+            for (int64_t x = 0; x < out_row && y >= 0 && y < f->height * f->scale; x++)
+                out[y * out_row + x] = band[i * out_row + x];
+        }
+    }
+    free(in);
+    free(band);
+    return out;
+}
+
+static double *run_whole(const fixture *f, int picture)
+{
+    const int64_t count = f->height * f->width * 3;
+    double *in = net_new((size_t)count), *out = net_new((size_t)(count * f->scale * f->scale));
+    for (int64_t i = 0; i < count; i++)
+        in[i] = pixel(i, picture);
+    assert_ok(net_write(&f->whole, cod_executable_input(f->whole.executable, INPUT), in));
+    assert_ok(net_run((test_net *)&f->whole, PROGRAM));
+    assert_ok(net_read(&f->whole, cod_executable_output(f->whole.executable, f->model.output), out));
+    free(in);
+    return out;
+}
+
+static void compare(const fixture *f, const char *name, double tolerance)
+{
+    for (int picture = 0; picture < 2; picture++) { /* what one leaves behind must not show in the next */
+        double *expected = run_whole(f, picture), *actual = run_bands(f, picture);
+        for (int64_t i = 0; i < f->height * f->width * 3 * f->scale * f->scale; i++)
+            if (!(fabs(actual[i] - expected[i]) <= tolerance))
+                fail_msg("%s, %lld rows in bands of %lld, picture %d: row %lld is %.17g, not %.17g", name,
+                         (long long)f->height, (long long)f->band, picture, (long long)(i / (f->width * 3 * f->scale)),
+                         actual[i], expected[i]);
+        free(expected);
+        free(actual);
+    }
+}
+
+static const struct {
+    const char *kind, *options;
+} models[] = {
+    {"srresnet", "blocks=2 channels=4 scale=4 head_kernel=5 tail_kernel=3"},
+    {"srresnet", "blocks=1 channels=4 scale=3 norm=none skip=bicubic upsampler=once head_kernel=3 tail_kernel=3"},
+    {"srresnet", "blocks=3 channels=16 scale=2 skip=nearest head_kernel=9 tail_kernel=9"},
+    {"msrresnet", "num_feat=4 num_block=2 scale=4"},
+    {"compact", "num_feat=4 num_conv=2 scale=3"},
+};
+enum { MODELS = sizeof models / sizeof models[0] };
+
+static const struct {
+    int64_t height, band;
+} sizes[] = {{13, 4}, {13, 13}, {12, 3}, {5, 8}, {1, 2}, {40, 7}};
+enum { SIZES = sizeof sizes / sizeof sizes[0] };
+
+static void check_models(const cod_backend *backend, cod_dtype dtype, double tolerance)
+{
+    for (int m = 0; m < MODELS; m++) {
+        for (int s = 0; s < SIZES; s++) {
+            fixture f = {.width = 6, .height = sizes[s].height, .band = sizes[s].band};
+            assert_ok(net_model(models[m].kind, models[m].options, &f.arena, &f.model));
+            open_model(&f, backend, dtype);
+            compare(&f, models[m].kind, tolerance);
+            close_model(&f);
+        }
+    }
+}
+
+static void bands_equal_the_whole(void **state)
+{
+    (void)state;
+    check_models(&cod_ref_backend, COD_F64, 1e-12);
+}
+
+static void bands_equal_the_whole_on_cpu(void **state)
+{
+    (void)state;
+    check_models(&cod_cpu_backend, COD_F32, 2e-5);
+}
+
+static void bands_write_where_they_may(void **state)
+{
+    (void)state;
+    char first[512];
+    check_models(cod_paranoid_wrap(&cod_ref_backend), COD_F64, 1e-12);
+    if (cod_paranoid_violations(first, sizeof first) > 0)
+        fail_msg("%s", first);
+}
+
+/** Branches that see unequally far, joined by a concatenation, and a sum of the input's own enlargement. */
+static cod_value build_branches(cod_graph *graph, cod_value input, const void *options)
+{
+    (void)options;
+    const cod_conv2d_spec wide = {.out_channels = 5, .kernel = 7, .padding = 3},
+                          narrow = {.out_channels = 3, .kernel = 1},
+                          last = {.out_channels = 3, .kernel = 3, .padding = 1};
+    const cod_value a = cod_graph_conv2d(graph, "a", cod_graph_conv2d(graph, "a0", input, wide), wide);
+    const cod_value b = cod_graph_conv2d(graph, "b", input, narrow);
+    const cod_value both[] = {b, a, b};
+    cod_value x = cod_graph_conv2d(graph, "c", cod_graph_concat(graph, both, 3), last);
+    x = cod_graph_resize(graph, x, 2, COD_RESIZE_NEAREST);
+    x = cod_graph_conv2d(graph, "d", x, last);
+    return cod_graph_add(graph, cod_graph_resize(graph, input, 2, COD_RESIZE_BICUBIC), x);
+}
+
+static const cod_option_table no_options = {.section = "model", .help = "none"};
+
+static void branches_meet(void **state)
+{
+    (void)state;
+    static const cod_model_kind kind = {.name = "branches", .table = &no_options, .build = build_branches};
+    for (int s = 0; s < SIZES; s++) {
+        fixture f = {.width = 5, .height = sizes[s].height, .band = sizes[s].band};
+        assert_ok(cod_model_build(&kind, NULL, &f.model));
+        open_model(&f, &cod_ref_backend, COD_F64);
+        compare(&f, kind.name, 1e-12);
+        close_model(&f);
+    }
+}
+
+static cod_value build_pooled(cod_graph *graph, cod_value input, const void *options)
+{
+    (void)options;
+    return cod_graph_pool(graph, input, COD_POOL_MAX, 3, 1, 1);
+}
+
+static void what_cannot_run_so_is_refused(void **state)
+{
+    (void)state;
+    static const cod_model_kind kind = {.name = "pooled", .table = &no_options, .build = build_pooled};
+    fixture f = {.width = 6, .height = 8, .band = 4};
+    assert_ok(cod_model_build(&kind, NULL, &f.model));
+    assert_fails(COD_ERR_UNSUPPORTED, "cannot run in bands",
+                 compile(&f.banded, &cod_ref_backend, &f.model, COD_F64, f.width, f.band, true));
+    close_model(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bands_equal_the_whole),         cmocka_unit_test(bands_equal_the_whole_on_cpu),
+        cmocka_unit_test(bands_write_where_they_may),    cmocka_unit_test(branches_meet),
+        cmocka_unit_test(what_cannot_run_so_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
