@@ -71,6 +71,8 @@ static const cod_option train_options[] = {
      "longest wall time, such as 90s, 10m, 1h30m or 01:30:00: then it saves and ends, to be resumed; empty = none"},
     {"deterministic", COD_OPTION_BOOL, FIELD(deterministic), "false", 0, 0, NULL,
      "results do not depend on timing: runs replay bit for bit; exchanges then wait for each other"},
+    {"autotune", COD_OPTION_BOOL, FIELD(autotune), "true", 0, 0, NULL,
+     "times implementations once and takes the fastest; false, or deterministic: fixed ones"},
     {"bucket_kb", COD_OPTION_INT, FIELD(bucket_kb), "1024", 0, 1e6, NULL,
      "KiB of gradient that are averaged together while backward goes on; 0 = all at once"},
 };

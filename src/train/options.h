@@ -31,7 +31,7 @@ typedef struct cod_train_options {
     cod_int_list milestones;
     double gamma, final_factor;
     const char *max_time;
-    bool deterministic;
+    bool deterministic, autotune;
     int64_t bucket_kb;
 } cod_train_options;
 

@@ -104,7 +104,9 @@ static cod_status open_device(trainer *t)
     cod_comm *comm = t->request->comm;
     context->backend = cod_backend_find(t->config->train.backend);
     const int wanted = (int)t->config->cluster.threads, fastest = t->binding.threads;
-    const cod_device_options options = {.threads = wanted > 0 ? wanted : fastest, .ordinal = cod_comm_node_rank(comm)};
+    const cod_device_options options = {.threads = wanted > 0 ? wanted : fastest,
+                                        .ordinal = cod_comm_node_rank(comm),
+                                        .no_autotune = !t->config->train.autotune};
     if (wanted > fastest && t->leader)
         cod_log_warn("cluster.threads: %d threads of a rank share %d core%s; at most %d can pay", wanted, fastest,
                      fastest == 1 ? "" : "s", fastest);
