@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""tools/netlab.sh: codistill trains across its hosts, and it leaves nothing behind: python3 test_netlab.py CODISTILL [CASE ...]"""
+
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+from train_support import Skip, check, run_cases
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+NETLAB = str(ROOT / "tools" / "netlab.sh")
+
+
+def needs_a_laboratory():
+    """A user who may make namespaces, and iproute2."""
+    trial = subprocess.run([NETLAB, "--rate", "1gbit", "--", "true"], capture_output=True, text=True)
+    if trial.returncode != 0:
+        raise Skip(trial.stderr.strip())
+
+
+def outside():
+    """Names of this machine's interfaces and namespaces, and what lies where a laboratory has its files."""
+    found = {path.name for path in pathlib.Path("/sys/class/net").iterdir()}
+    for folder in ("/run/netns", "/run/netlab"):
+        with contextlib.suppress(OSError):
+            found |= {f"{folder}/{name}" for name in os.listdir(folder)}
+    return found
+
+
+def processes(mark):
+    """Those whose environment has the mark: only ours and what they have started."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and int(entry.name) != os.getpid() and mark.encode() in (entry / "environ").read_bytes().split(b"\0"):
+                found.append(int(entry.name))
+    return found
+
+
+class Laboratory:
+    """netlab in a process group of its own, as a terminal starts it."""
+
+    def __init__(self, bench, *arguments):
+        needs_a_laboratory()
+        self.mark, self.before, self.bench = f"COD_TEST_NETLAB={bench.folder}", outside(), bench
+        name, value = self.mark.split("=", 1)
+        self.process = subprocess.Popen([NETLAB, *arguments], cwd=bench.folder, env={**os.environ, name: value}, stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True)
+
+    def wait_for(self, path):
+        end = time.monotonic() + 90
+        while not os.path.exists(self.bench.path(path)):
+            if self.process.poll() is not None or time.monotonic() > end:
+                self.process.kill()
+                check(False, f"{path} did not come\n{self.process.communicate()[0]}")
+            time.sleep(0.02)
+
+    def end(self):
+        """(exit code, output), after checking that nothing is left."""
+        try:
+            out = self.process.communicate(timeout=120)[0]
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+        deadline = time.monotonic() + 10
+        while processes(self.mark) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        check(not processes(self.mark), f"processes are left: {processes(self.mark)}\n{out}")
+        check(outside() == self.before, f"left behind: {outside() - self.before}\n{out}")
+        return self.process.returncode, out
+
+
+def trains(bench):
+    """Two groups on two hosts, to their end; what crossed is at least what was published."""
+    command = [bench.program, "train", "t.yaml", "name=n", "train.strategy=codistill", "cluster.groups=2", "train.steps=120"]
+    code, out = Laboratory(bench, "--rate", "100mbit", "--json", "net.json", "--", *command).end()
+    check(code == 0, f"exit code {code}\n{out}")
+    net = json.loads(bench.read("net.json"))
+    check(net["exit_code"] == 0 and net["hosts"] == 2 and net["rate_bits_per_s"] == 100e6, f"net.json says {net}")
+    results = bench.summary("n")["group_results"]
+    check(all(group["pulls"] >= 1 for group in results), f"no pulls: {results}")
+    pulled = sum(bench.metrics("n", group)[-1]["pulled_bytes"] for group in range(2))
+    check(net["bytes"] > pulled > 0, f"{net['bytes']} bytes crossed, {pulled} were pulled")
+    check("host1" in out, f"host1 is not named\n{out}")
+
+
+def hosts_differ(bench):
+    """Names, addresses and shared memory are each host's own; nothing leads outside."""
+    script = ("hostname >$0.$(hostname); ip -4 -o address show eth0 >>$0.$(hostname); ip route >>$0.$(hostname);"
+              "touch /dev/shm/seen-$(hostname); ls /dev/shm | grep seen >>$0.$(hostname)")
+    code, out = Laboratory(bench, "--hosts", "3", "--", "mpirun", "-n", "3", "sh", "-c", script, bench.path("said")).end()
+    check(code == 0, f"exit code {code}\n{out}")
+    for k in range(3):
+        said = bench.read(f"said.host{k}").decode()
+        check(f"10.77.0.{k + 1}/24" in said, f"host{k}'s address: {said}")
+        check("default" not in said, f"host{k} has a way out: {said}")
+        check([word for word in said.split() if word.startswith("seen-")] == [f"seen-host{k}"], f"host{k}'s /dev/shm: {said}")
+
+
+def ended_by(how):
+    """While ranks on both hosts run: Ctrl-C, SIGTERM, or a crash."""
+    def case(bench):
+        laboratory = Laboratory(bench, "--rate", "10mbit", "--", "mpirun", "-n", "2", "sh", "-c", "touch $0.$(hostname); exec sleep 600",
+                                bench.path("up"))
+        laboratory.wait_for("up.host0")
+        laboratory.wait_for("up.host1")
+        if how == "ctrl-c":
+            os.killpg(laboratory.process.pid, signal.SIGINT)
+        else:
+            laboratory.process.send_signal(how)
+        code, out = laboratory.end()
+        check(code != 0, f"exit code {code}\n{out}")
+        check(how == signal.SIGKILL or "bytes between 2 hosts" in out, f"no report\n{out}")
+    return case
+
+
+def says_what_is_missing(bench):
+    """Words for a machine without iproute2, for a user without rights, for bad options, and COMMAND's exit code."""
+    def says(code, part, *command, **environment):
+        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
+        check(done.returncode == code and part in done.stdout + done.stderr, f"{command}: {done.returncode} {done.stdout}{done.stderr}")
+    says(0, "usage: tools/netlab.sh", NETLAB, "--help")
+    says(2, "no rate such as", NETLAB, "--rate", "fast", "--", "true")
+    says(2, "from 2 to 64", NETLAB, "--hosts", "1", "--", "true")
+    says(2, "COMMAND", NETLAB)
+    few = bench.path("few")
+    os.makedirs(few)
+    for tool in ("python3", "bash", "env"):
+        os.symlink(shutil.which(tool), os.path.join(few, tool))
+    says(1, "'ip' is missing (package iproute2)", NETLAB, "--", "true", PATH=few)
+    for tool in ("ip", "tc", "mount"):
+        os.symlink("/bin/true", os.path.join(few, tool))
+    bench.write("few/unshare", "#!/bin/sh\necho 'unshare: unshare failed: Operation not permitted' >&2\nexit 1\n")
+    os.chmod(bench.path("few", "unshare"), 0o755)
+    os.symlink(shutil.which("sh"), os.path.join(few, "sh"))
+    says(1, "may not make namespaces here", NETLAB, "--", "true", PATH=few)
+    needs_a_laboratory()
+    says(7, "bytes between 2 hosts", NETLAB, "--", "sh", "-c", "exit 7")
+
+
+CASES = {
+    "trains": trains,
+    "hosts-differ": hosts_differ,
+    "ctrl-c": ended_by("ctrl-c"),
+    "sigterm": ended_by(signal.SIGTERM),
+    "crash": ended_by(signal.SIGKILL),
+    "messages": says_what_is_missing,
+}
+
+if __name__ == "__main__":
+    sys.exit(run_cases(CASES, sys.argv[1], sys.argv[2:]))
