@@ -38,6 +38,9 @@ for script in step_vs_pytorch upscale_vs_onnxruntime; do
     expect 2 "--threads is a list" "$path" --threads 0
     expect 1 "$script: /nowhere/codistill is not there" "$path" --codistill /nowhere/codistill
 done
+expect 0 "usage: tools/bench/exchange_net.sh" env -C / "$PWD/tools/bench/exchange_net.sh" --help
+expect 2 "there are rates such as" tools/bench/exchange_net.sh --rates fast
+expect 1 "/nowhere/codistill is not there" tools/bench/exchange_net.sh --codistill /nowhere/codistill
 expect 2 "there is no variant f64-eager" tools/bench/step_vs_pytorch.sh --codistill /bin/true --variants f64-eager
 expect 2 "--data needs --model" tools/bench/upscale_vs_onnxruntime.sh --codistill /bin/true --data .
 expect 2 "is no WIDTHxHEIGHT" tools/bench/upscale_vs_onnxruntime.sh --codistill /bin/true --size 3
