@@ -46,7 +46,8 @@ cod_module(infer LINKS cod_core cod_nn cod_data cod_io)
 # L3
 cod_module(train LINKS cod_core cod_nn cod_comm cod_data cod_io cod_config cod_infer PRIVATE_LINKS Threads::Threads)
 # L4
-cod_module(distill LINKS cod_core cod_nn cod_comm cod_io cod_infer cod_train PRIVATE_LINKS PkgConfig::LZ4 PkgConfig::ZSTD)
+cod_module(distill LINKS cod_core cod_nn cod_comm cod_io cod_infer cod_train PRIVATE_LINKS PkgConfig::LZ4 PkgConfig::ZSTD
+           Threads::Threads)
 
 # L5
 file(GLOB tool_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tools/*.c ${CMAKE_CURRENT_SOURCE_DIR}/tools/*/*.c)

@@ -8,6 +8,7 @@
 #include "distill/merge.h"
 #include "distill/replay.h"
 #include "distill/teacher.h"
+#include "io/file.h"
 #include "train/group_average.h"
 
 #include <math.h>
@@ -167,6 +168,11 @@ static cod_status start(cod_strategy *strategy, cod_train_context *context)
     const cod_root_options *root = &context->config->root;
     cod_exchange_options exchange = exchange_options;
     exchange.deterministic = exchange.deterministic || context->config->train.deterministic;
+    exchange.anew = context->config->checkpoint.resume == COD_RESUME_NEVER;
+    if (exchange.directory[0] == '\0')
+        exchange.directory = cod_path_join(cod_config_arena(context->config->config),
+                                           cod_run_config_folder(context->config), "exchange");
+    COD_REQUIRE_MEMORY(exchange.directory);
     context->in_step = exchange.deterministic; /* a repeated run's groups may be far apart */
     cod_exchange_model *models = calloc((size_t)cod_group_count(context->group), sizeof *models);
     COD_REQUIRE_MEMORY(models);

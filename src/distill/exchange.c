@@ -4,6 +4,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/trace.h"
+#include "distill/file.h"
 #include "distill/rma.h"
 
 #include <sched.h>
@@ -18,7 +19,7 @@ static int shards_of(const cod_exchange *e, int group)
     return cod_group_members_of(e->group, group).size;
 }
 
-static cod_slot_identity identity_of(const cod_exchange *e, int group, int shard)
+cod_slot_identity exchange_identity(const cod_exchange *e, int group, int shard)
 {
     const cod_codec_range range = exchange_shard_range(&e->models[group], shard, shards_of(e, group));
     return (cod_slot_identity){.run = e->run,
@@ -103,8 +104,12 @@ cod_status cod_exchange_create(cod_comm *comm, cod_group *group, const cod_excha
     e->total = mine->count + mine->state_count;
     COD_TRY(cod_group_agree(cod_comm_world(comm), make_buffers(e), NULL));
     const cod_slot_layout layout = common_layout(e);
-    const cod_slot_identity identity = identity_of(e, cod_group_index(group), e->rank);
-    return cod_rma_create(comm, &identity, &layout, &e->transport);
+    const cod_slot_identity identity = exchange_identity(e, cod_group_index(group), e->rank);
+    if (options->transport == COD_TRANSPORT_RMA)
+        return cod_rma_create(comm, &identity, &layout, &e->transport);
+    const cod_status status =
+        cod_file_transport_create(options->directory, options->anew, &identity, &layout, &e->transport);
+    return cod_group_agree(cod_comm_world(comm), status, NULL);
 }
 
 cod_status cod_exchange_destroy(cod_exchange *e)
@@ -157,7 +162,7 @@ static cod_status start_shard(cod_exchange *e, int from)
         e->done = true;
         return COD_OK;
     }
-    const cod_slot_identity identity = identity_of(e, e->pulling->group, e->shard);
+    const cod_slot_identity identity = exchange_identity(e, e->pulling->group, e->shard);
     return e->transport->ops->pull_start(e->transport, &identity,
                                          cod_group_world_rank(e->group, e->pulling->group, e->shard), e->pull_version);
 }
@@ -294,7 +299,7 @@ static cod_status look_for_news(cod_exchange *e)
     if (e->proposed != NO_PEER || e->peer_count == 0)
         return COD_OK;
     held_peer *peer = &e->peers[e->turn];
-    const cod_slot_identity expected = identity_of(e, peer->group, 0);
+    const cod_slot_identity expected = exchange_identity(e, peer->group, 0);
     uint64_t version;
     const cod_status status =
         e->transport->ops->offer(e->transport, &expected, cod_group_world_rank(e->group, peer->group, 0), peer->version,
@@ -504,4 +509,6 @@ void cod_exchange_read_checkpoint(const cod_exchange *e, int peer, cod_exchange_
 void cod_exchange_read_counters(const cod_exchange *e, cod_exchange_counters *out)
 {
     *out = e->counters;
+    if (e->transport->ops->failures != NULL)
+        out->skipped += e->transport->ops->failures(e->transport);
 }

@@ -40,6 +40,8 @@ typedef enum cod_exchange_publish_kind { COD_PUBLISH_RAW, COD_PUBLISH_EMA } cod_
 typedef enum cod_exchange_merge_kind { COD_MERGE_NONE, COD_MERGE_DELAY_CORRECTED } cod_exchange_merge_kind;
 typedef enum cod_exchange_peers { COD_PEERS_ALL, COD_PEERS_RING } cod_exchange_peers;
 
+typedef enum cod_exchange_transport { COD_TRANSPORT_RMA, COD_TRANSPORT_FILE } cod_exchange_transport;
+
 /** Section "exchange" of a config. `publish`, `merge`, `merge_alpha` and `max_staleness_steps` are read by the strategy. */
 typedef struct cod_exchange_options {
     int64_t period;
@@ -58,9 +60,11 @@ typedef struct cod_exchange_options {
     int64_t lag_steps;
     int merge; /**< cod_exchange_merge_kind */
     double merge_alpha;
-    int peers;          /**< cod_exchange_peers */
-    const char *replay; /**< folder of a run whose exchange is repeated; "" = none. Read by the strategy */
-    int transport;
+    int peers;             /**< cod_exchange_peers */
+    const char *replay;    /**< folder of a run whose exchange is repeated; "" = none. Read by the strategy */
+    int transport;         /**< cod_exchange_transport */
+    const char *directory; /**< of the file transport */
+    bool anew;             /**< not an option: the run begins anew, and the file transport with empty folders */
 } cod_exchange_options;
 
 extern const cod_option_table cod_exchange_option_table;
@@ -87,7 +91,7 @@ typedef struct cod_exchange_counters {
     uint64_t published_bytes, pulled_bytes;
     uint64_t rejected; /**< damaged, not finite, or of another model */
     uint64_t lost;     /**< slot reopened while it was read, or too slow */
-    uint64_t skipped;  /**< own publications not made: too soon, or values not finite */
+    uint64_t skipped;  /**< own publications not made: too soon, values not finite, or storage full or gone */
     uint64_t switches; /**< times a teacher changed */
     double seconds;    /**< the caller's time spent in here */
     double encode_s, decode_s;
@@ -112,7 +116,7 @@ cod_exchange_sizes cod_exchange_plan(const cod_exchange_options *options, const 
                                      const int *ranks, int groups, int mine);
 
 /**
- * Makes the exchange and its window. Collective on all ranks, with equal arguments but for `group`.
+ * Makes the exchange and its transport. Collective on all ranks of the job, with equal arguments but for `group`.
  *
  * @param group   borrowed while the exchange lives
  * @param models  [groups] what each group trains; copied
@@ -121,7 +125,7 @@ cod_exchange_sizes cod_exchange_plan(const cod_exchange_options *options, const 
 COD_MUST_CHECK cod_status cod_exchange_create(cod_comm *comm, cod_group *group, const cod_exchange_options *options,
                                               const cod_exchange_model *models, uint64_t run, cod_exchange **out);
 
-/** Collective on all ranks, bounded by the teardown timeout; peers may read until then. Taken; NULL does nothing. */
+/** Collective on all ranks of the job, bounded by the teardown timeout; peers may read until then. Taken; NULL does nothing. */
 COD_MUST_CHECK cod_status cod_exchange_destroy(cod_exchange *exchange);
 
 /** Something that an asynchronous exchange did after a step. */

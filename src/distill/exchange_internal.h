@@ -85,6 +85,8 @@ static inline bool exchange_makes_deltas(const cod_exchange_options *options)
 uint64_t exchange_slot_bytes(const cod_codec_options *codec, const cod_exchange_model *model, int shards);
 /** Part `shard` of `shards` of a checkpoint. */
 cod_codec_range exchange_shard_range(const cod_exchange_model *model, int shard, int shards);
+/** What a shard of a group says that it is. */
+cod_slot_identity exchange_identity(const cod_exchange *e, int group, int shard);
 cod_codec_key exchange_key(const cod_exchange *e, int group, uint64_t version);
 
 /** Whether groups wait for each other: deterministic, or repeating a run. */

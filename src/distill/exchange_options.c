@@ -6,7 +6,7 @@ static const char *const scales[] = {"f32", "bf16", NULL};
 static const char *const publish[] = {"raw", "ema", NULL};
 static const char *const merges[] = {"none", "delay_corrected", NULL};
 static const char *const peers[] = {"all", "ring", NULL};
-static const char *const transports[] = {"rma", NULL};
+static const char *const transports[] = {"rma", "file", NULL};
 
 #define FIELD(name) offsetof(cod_exchange_options, name)
 static const cod_option options[] = {
@@ -48,7 +48,9 @@ static const cod_option options[] = {
     {"replay", COD_OPTION_STRING, FIELD(replay), "", 0, 0, NULL,
      "folder of a run whose exchange is repeated, step by step, with its config.yaml under another name"},
     {"transport", COD_OPTION_CHOICE, FIELD(transport), "rma", 0, 0, transports,
-     "how checkpoints travel: rma, one-sided MPI gets"},
+     "how checkpoints travel: rma, one-sided MPI gets; file, files in a shared folder"},
+    {"directory", COD_OPTION_STRING, FIELD(directory), "", 0, 0, NULL,
+     "file: the shared folder; empty: `exchange` in the run's folder"},
 };
 #undef FIELD
 

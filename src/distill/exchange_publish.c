@@ -84,7 +84,8 @@ static cod_status wait_for_readers(cod_exchange *e)
         if (e->options.peers == COD_PEERS_RING && i > 1)
             break;
         while (taken < oldest) {
-            COD_TRY(e->transport->ops->acknowledged(e->transport, cod_group_world_rank(e->group, reader, 0),
+            const cod_slot_identity identity = exchange_identity(e, reader, 0);
+            COD_TRY(e->transport->ops->acknowledged(e->transport, &identity, cod_group_world_rank(e->group, reader, 0),
                                                     (uint32_t)mine, &taken));
             if (cod_clock_s() - begin > exchange_patience_s(e))
                 return cod_fail(COD_ERR_PEER,

@@ -69,7 +69,9 @@ cod_exchange_sizes cod_exchange_plan(const cod_exchange_options *options, const 
         sizes.pulled += publication_bytes(&codec, &models[g], ranks[g]);
         values += 2 * total_of(&models[g]); /* held, and under way */
     }
-    /* The window, its copy for checkpoints, one slot being pulled. */
-    sizes.memory_bytes = values * sizeof(float) + 2 * cod_slot_window_bytes(&layout) + layout.slot_bytes;
+    /* The window and its copy for checkpoints, or two rooms and a copy of one; one slot being pulled. */
+    const uint64_t published =
+        options->transport == COD_TRANSPORT_FILE ? 3 * layout.slot_bytes : 2 * cod_slot_window_bytes(&layout);
+    sizes.memory_bytes = values * sizeof(float) + published + layout.slot_bytes;
     return sizes;
 }

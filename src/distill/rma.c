@@ -253,10 +253,12 @@ static cod_status acknowledge(cod_transport *transport, uint32_t group, uint64_t
     return cod_slot_acknowledge(&((rma *)transport)->writer, group, version);
 }
 
-static cod_status acknowledged(cod_transport *transport, int world_rank, uint32_t group, uint64_t *version)
+static cod_status acknowledged(cod_transport *transport, const cod_slot_identity *reader, int world_rank,
+                               uint32_t group, uint64_t *version)
 {
     rma *t = (rma *)transport;
     bool done;
+    (void)reader;
     *version = 0;
     if (t->ack == NULL)
         COD_TRY(cod_window_get_start(t->window, world_rank, cod_slot_ack_at(&t->layout, group), t->ack_word->word, 8,
@@ -276,19 +278,12 @@ static void state(cod_transport *transport, void **data, size_t *bytes)
     *bytes = t->saved_bytes;
 }
 
-static bool same_identity(const cod_slot_identity *a, const cod_slot_identity *b)
-{
-    return a->run == b->run && a->model == b->model && a->group == b->group && a->shard == b->shard &&
-           a->shards == b->shards && a->first == b->first && a->count == b->count && a->exact_from == b->exact_from;
-}
-
 static cod_status restored(cod_transport *transport)
 {
     rma *t = (rma *)transport;
     cod_slot_header header;
     memcpy(&header, t->saved, sizeof header);
-    if (!same_identity(&header.identity, &t->writer.header.identity) || header.layout.slots != t->layout.slots ||
-        header.layout.groups != t->layout.groups || header.layout.slot_bytes != t->layout.slot_bytes)
+    if (!cod_slot_same_publisher(&header, &t->writer.header))
         return cod_fail(COD_ERR_FORMAT, "the saved slots are of another run, model or exchange section");
     t->writer.header = header;
     /* The header last, as ever: a peer that is up already must not find a version before its bytes. */

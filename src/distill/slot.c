@@ -128,6 +128,15 @@ cod_status cod_slot_read_header(const unsigned char *bytes, const cod_slot_ident
     return COD_OK;
 }
 
+bool cod_slot_same_publisher(const cod_slot_header *a, const cod_slot_header *b)
+{
+    const cod_slot_identity *x = &a->identity, *y = &b->identity;
+    return x->run == y->run && x->model == y->model && x->group == y->group && x->shard == y->shard &&
+           x->shards == y->shards && x->first == y->first && x->count == y->count && x->exact_from == y->exact_from &&
+           a->layout.slots == b->layout.slots && a->layout.groups == b->layout.groups &&
+           a->layout.slot_bytes == b->layout.slot_bytes;
+}
+
 int cod_slot_find(const cod_slot_header *header, uint64_t version)
 {
     for (uint32_t i = 0; i < header->layout.slots; i++)

@@ -104,6 +104,9 @@ COD_MUST_CHECK cod_status cod_slot_acknowledge(cod_slot_writer *writer, uint32_t
 COD_MUST_CHECK cod_status cod_slot_read_header(const unsigned char *bytes, const cod_slot_identity *expected,
                                                const cod_slot_layout *layout, cod_slot_header *out, bool *torn);
 
+/** Whether two headers are of one shard of one run, laid out alike. */
+bool cod_slot_same_publisher(const cod_slot_header *a, const cod_slot_header *b);
+
 /** The slot that holds `version`, or -1. */
 int cod_slot_find(const cod_slot_header *header, uint64_t version);
 /** The newest readable version, or 0. */

@@ -17,7 +17,7 @@ typedef struct cod_transport cod_transport;
 typedef enum cod_pull_state {
     COD_PULL_BUSY,
     COD_PULL_DONE, /**< the shard's bytes are all here, of the version asked for */
-    COD_PULL_LOST, /**< the slot was reopened: a newer version replaces it */
+    COD_PULL_LOST, /**< its slot was reopened, or its file removed: a newer version replaces it */
 } cod_pull_state;
 
 /** A shard that has arrived; valid until the next pull. */
@@ -49,11 +49,14 @@ typedef struct cod_transport_ops {
     void (*pull_cancel)(cod_transport *transport);
     /** Deterministic mode: says that this rank's group has taken a group's version, and asks a rank what it has taken. */
     cod_status (*acknowledge)(cod_transport *transport, uint32_t group, uint64_t version);
-    cod_status (*acknowledged)(cod_transport *transport, int world_rank, uint32_t group, uint64_t *version);
+    cod_status (*acknowledged)(cod_transport *transport, const cod_slot_identity *reader, int world_rank,
+                               uint32_t group, uint64_t *version);
+    /** Publications that could not be made readable, though publish_end() took them; NULL = that never happens. */
+    uint64_t (*failures)(cod_transport *transport);
     /** This rank's slots as bytes, to be saved and, after having been filled in, shown to readers again. */
     void (*state)(cod_transport *transport, void **data, size_t *bytes);
     cod_status (*restored)(cod_transport *transport);
-    /** Collective on all ranks; bounded. Taken. */
+    /** Collective on all ranks of the job; bounded. Taken. */
     cod_status (*destroy)(cod_transport *transport);
 } cod_transport_ops;
 

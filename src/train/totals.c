@@ -47,7 +47,9 @@ void trainer_read_totals(const trainer *t, double out[TRAINER_TOTALS])
     trainer_read_stats(t, &stats);
     out[TOTAL_WALL_S] = earlier[TOTAL_WALL_S] + elapsed_s;
     out[TOTAL_CORE_S] = earlier[TOTAL_CORE_S] + elapsed_s;
-    out[TOTAL_INTERGROUP_BYTES] = earlier[TOTAL_INTERGROUP_BYTES] + (double)counters.pulled_bytes;
+    /* What comes by MPI is counted there with its headers; what comes through files only by who pulls. */
+    const double pulled = fmax((double)counters.pulled_bytes, (double)stats.pulled_bytes - earlier[TOTAL_PULLED_BYTES]);
+    out[TOTAL_INTERGROUP_BYTES] = earlier[TOTAL_INTERGROUP_BYTES] + pulled;
     out[TOTAL_INTRAGROUP_BYTES] = earlier[TOTAL_INTRAGROUP_BYTES] + (double)counters.group_bytes;
     out[TOTAL_PULLED_BYTES] = (double)stats.pulled_bytes;
     out[TOTAL_PUBLISHED_BYTES] = (double)stats.published_bytes;

@@ -5,8 +5,10 @@
 #include "core/memory.h"
 #include "core/trace.h"
 #include "distill/codec.h"
+#include "support/folder.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,9 +22,17 @@ void run_must(cod_status status, const char *what, const char *file, int line)
     cod_comm_abort(1);
 }
 
+bool run_is_on_files(void)
+{
+    const char *transport = getenv("COD_TEST_TRANSPORT");
+    return transport != NULL && strcmp(transport, "file") == 0;
+}
+
 cod_exchange_options run_options(int64_t period)
 {
-    return (cod_exchange_options){.period = period,
+    return (cod_exchange_options){.transport = run_is_on_files() ? COD_TRANSPORT_FILE : COD_TRANSPORT_RMA,
+                                  .anew = true,
+                                  .period = period,
                                   .codec = 3,
                                   .scales = 1,
                                   .chunk_values = 512,
@@ -86,9 +96,25 @@ static void known_decoded(const exchange_run *r, int group, int64_t step, float 
     cod_codec_clear(&codec);
 }
 
+/** One folder for all runs of a job. */
+static const char *shared_folder(void)
+{
+    static char path[256];
+    if (path[0] == '\0' && cod_comm_rank(job) == 0) {
+        must(cod_test_folder_make(NULL) == 0 ? COD_OK : cod_fail(COD_ERR_IO, "no folder"));
+        snprintf(path, sizeof path, "%s", cod_test_at("exchange"));
+    }
+    must(cod_group_broadcast(cod_comm_world(job), path, sizeof path, 0));
+    return path;
+}
+
 void run_open(exchange_run *r, const int *sizes, size_t groups, const cod_exchange_options *options, uint64_t run)
 {
     *r = (exchange_run){.options = *options, .pause_ms = 1};
+    if (options->transport == COD_TRANSPORT_FILE) {
+        r->options.directory = shared_folder();
+        r->pause_ms = 3; /* a look at a peer is worth some of the shortest periods */
+    }
     uint64_t largest = 0;
     for (size_t g = 0; g < groups; g++) {
         const size_t kind = options->merge == COD_MERGE_NONE ? g : 0;
@@ -98,7 +124,7 @@ void run_open(exchange_run *r, const int *sizes, size_t groups, const cod_exchan
     must(cod_aligned_alloc((void **)&r->values, largest * sizeof(float)));
     must(cod_aligned_alloc((void **)&r->expected, largest * sizeof(float)));
     must(cod_group_create(job, sizes, groups, &r->group));
-    must(cod_exchange_create(job, r->group, options, r->models, run, &r->exchange));
+    must(cod_exchange_create(job, r->group, &r->options, r->models, run, &r->exchange));
     must(cod_group_barrier(cod_comm_world(job)));
 }
 

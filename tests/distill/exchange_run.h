@@ -43,6 +43,9 @@ typedef struct exchange_run {
 /** Options for small tests: f32 statistics behind int8 weights, a short period, no minimum interval. */
 cod_exchange_options run_options(int64_t period);
 
+/** Whether the run is over the file transport, where a starved thread may leave publications out. */
+bool run_is_on_files(void);
+
 /**
  * Splits the job into groups of these sizes, each with a model of its own size, or all alike where `options` says that they
  * merge. Collective. `run` names it.

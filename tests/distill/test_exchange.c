@@ -52,7 +52,7 @@ static void groups_take_over_what_their_peers_published(void **state)
                           s->groups, (unsigned long long)takeovers, (unsigned long long)own,
                           (unsigned long long)counters.lost, 1e3 * r.slowest_s);
         check_all(due);
-        check_all(counters.rejected == 0 && counters.skipped == 0);
+        check_all(counters.rejected == 0 && (counters.skipped == 0 || run_is_on_files()));
         check_all(counters.pulled == takeovers && counters.switches == takeovers);
         check_all(counters.published_bytes > 0 && takeovers > 0);
     }
@@ -69,7 +69,7 @@ static void groups_of_unequal_speed_do_not_wait(void **state)
         options.slots = 8;
         run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
         const bool slow = cod_group_index(r.group) == 0;
-        r.pause_ms = slow ? 4 : 1;
+        r.pause_ms *= slow ? 4 : 1;
         run_until_all_hold(&r, 2);
         run_close(&r);
     }
@@ -110,7 +110,7 @@ static void who_lost_a_delta_goes_on_from_a_key(void **state)
         options.key_every = 4;
         run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
         const bool late = cod_group_index(r.group) == 0;
-        r.pause_ms = late ? 2 : 1;
+        r.pause_ms *= late ? 2 : 1;
         run_until(&r, late ? 20 : 80);
         usleep(late ? 60000 : 0); /* six periods of the others, in a window of three versions */
         run_until_all_hold(&r, 16);
@@ -157,7 +157,8 @@ static void a_minimum_interval_leaves_publications_out(void **state)
         const cod_exchange_counters counters = run_counters(&r);
         run_close(&r);
         check_all((double)r.publications <= most && r.publications > 1);
-        check_all(r.publications + counters.skipped == (uint64_t)r.step / 2 && counters.skipped > 0);
+        const uint64_t accounted = r.publications + counters.skipped, due = (uint64_t)r.step / 2;
+        check_all((accounted == due || (accounted > due && run_is_on_files())) && counters.skipped > 0);
     }
 }
 
@@ -203,6 +204,7 @@ static uint64_t deterministic_digest(const split *s, int codec, int64_t steps, i
         run_saved saved = run_save(&r);
         const uint64_t digest = r.digest;
         run_close(&r);
+        options.anew = round > 0; /* also where none of the files is left */
         run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
         r.pause_ms = (cod_comm_rank(job) + round) % 2 ? 0.2 : 2;
         run_restore(&r, &saved);
@@ -293,7 +295,7 @@ static void what_is_not_finite_is_not_published(void **state)
         const cod_exchange_counters counters = run_counters(&r);
         const bool left_out = faulty || (r.seen[0] & 8) == 0;
         run_close(&r);
-        check_all(counters.skipped == (faulty ? 1 : 0));
+        check_all(counters.skipped == (faulty ? 1 : 0) || (counters.skipped >= faulty && run_is_on_files()));
         check_all(left_out);
     }
 }
@@ -307,9 +309,13 @@ static void another_runs_checkpoints_are_foreign(void **state)
         cod_exchange_options options = run_options(20);
         const bool odd = cod_comm_rank(job) < s->sizes[0];
         run_open(&r, s->sizes, s->groups, &options, odd ? RUN_NAME + 1 : RUN_NAME);
-        run_until(&r, 100);
-        const double refused = run_sum(&r, (double)run_counters(&r).rejected);
-        bool alone = refused == (odd ? (double)(s->groups - 1) : 1);
+        const double expected = odd ? (double)(s->groups - 1) : 1;
+        double refused = 0;
+        for (int64_t steps = 100; steps <= 2000 && refused < expected; steps += 100) {
+            run_until(&r, steps);
+            refused = run_sum(&r, (double)run_counters(&r).rejected);
+        }
+        bool alone = refused == expected;
         for (int g = 0; g < (int)s->groups; g++)
             if (g != cod_group_index(r.group))
                 alone = alone && (run_held(&r, g) == 0) == (odd || g == 0);

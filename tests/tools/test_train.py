@@ -26,13 +26,13 @@ SETUPS = {
 }
 
 
-def trains(setup, environment=None):
+def trains(setup, environment=None, *overrides):
     def case(bench):
         name = setup
         groups = {"2x1": 2, "2x2": 2, "3x1": 3}.get(setup, 1)
         ranks = {"single": 1, "allreduce": 2, "2x1": 2, "2x2": 4, "3x1": 3}[setup]
         every = 10 if groups == 1 else 50  # between groups a pull needs some milliseconds, a step takes one
-        bench.trained(f"name={name}", *SETUPS[setup], f"train.steps={6 * every}", f"log.every={every}",
+        bench.trained(f"name={name}", *SETUPS[setup], *overrides, f"train.steps={6 * every}", f"log.every={every}",
                       environment=environment)
         summary = bench.summary(name)
         expected = {"strategy": setup if groups == 1 else "codistill", "groups": groups, "ranks": ranks,
@@ -70,7 +70,7 @@ def trains(setup, environment=None):
     return case
 
 
-def same_checkpoints(bench, a, b, step=60):
+def same_checkpoints(bench, a, b, step=60, but=()):
     folders = [bench.path(name, "t", "checkpoints", f"step-{step:09d}") for name in (a, b)]
     files = sorted(os.listdir(folders[0]))
     check(files == sorted(os.listdir(folders[1])), f"other files: {files} and {sorted(os.listdir(folders[1]))}")
@@ -78,7 +78,7 @@ def same_checkpoints(bench, a, b, step=60):
         first, second = (read_safetensors(os.path.join(folder, file)) for folder in folders)
         check(first.keys() == second.keys(), f"{file}: other tensors")
         for tensor in first:
-            check(first[tensor] == second[tensor], f"{file}: '{tensor}' differs")
+            check(tensor in but or first[tensor] == second[tensor], f"{file}: '{tensor}' differs")
     finals = [read_safetensors(bench.path(name, "t", "final.safetensors")) for name in (a, b)]
     check(finals[0] == finals[1], "final.safetensors differs")
     logs = [{name: open(bench.path(run, "t", name), encoding="utf-8").read()
@@ -86,13 +86,13 @@ def same_checkpoints(bench, a, b, step=60):
     check(logs[0] == logs[1], f"teachers and merges differ: {logs}")
 
 
-def killed(setup, kills=3, environment=None):
+def killed(setup, kills=3, environment=None, *overrides):
     """A job killed at random moments and resumed must end with the same bits as one that was left alone."""
     def case(bench):
         seed = int(os.environ.get("COD_SEED") or random.SystemRandom().randrange(1 << 30))
         chance = random.Random(seed)
         print(f"seed {seed} (COD_SEED={seed} replays the moments)", flush=True)
-        fixed = [*SETUPS[setup], "train.deterministic=true", "train.ema=0.9", "log.tensorboard=false", "log.samples=0",
+        fixed = [*SETUPS[setup], *overrides, "train.deterministic=true", "train.ema=0.9", "log.tensorboard=false", "log.samples=0",
                  "checkpoint.keep=1"]
         bench.trained("name=t", "output=A", *fixed, environment=environment)
         resumed = []
@@ -115,7 +115,8 @@ def killed(setup, kills=3, environment=None):
         print(f"newest checkpoints at the kills: {resumed}", flush=True)
         result = bench.trained("name=t", "output=B", *fixed, environment=environment)
         check((max(resumed) == 0 or "resumed at step" in result.err), "it started anew", result)
-        same_checkpoints(bench, "A", "B")
+        # Which older versions are still files depends on when the job was killed; nobody waits for those.
+        same_checkpoints(bench, "A", "B", but=["exchange.slots.0"] if "exchange.transport=file" in overrides else [])
     return case
 
 
@@ -475,6 +476,7 @@ CASES = {
     "trains-3x1": trains("3x1"),
     "trains-2x2-tcp": trains("2x2", TCP),
     "trains-3x1-tcp": trains("3x1", TCP),
+    "trains-2x2-file": trains("2x2", None, "exchange.transport=file"),
     "unlike-groups": unlike_groups,
     "replays-2x2": replays("2x2"),
     "replays-3x1": replays("3x1"),
@@ -484,6 +486,7 @@ CASES = {
     "killed-2x1": killed("2x1"),
     "killed-2x2": killed("2x2"),
     "killed-int8": killed("int8"),
+    "killed-2x2-file": killed("2x2", 2, None, "exchange.transport=file"),
     "killed-2x2-tcp": killed("2x2", 2, TCP),
     "killed-3x1-tcp": killed("3x1", 2, TCP),
     "stops-single": stops("single", signal.SIGTERM),

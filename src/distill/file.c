@@ -1,0 +1,353 @@
+#include "distill/file_internal.h"
+
+#include "core/chunk_format.h"
+#include "core/log.h"
+#include "core/memory.h"
+#include "core/trace.h"
+#include "io/file.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+enum { END_WAIT_S = 10 };
+
+/** Least time between two looks at one header: an open and a read on a file server each. */
+#define LOOK_S 0.01
+
+static file *enter(cod_transport *transport)
+{
+    file *t = (file *)transport;
+    pthread_mutex_lock(&t->mutex);
+    /* A run without anything to resume shows that none of what an earlier one left counts any more. */
+    t->header_due = t->header_due || !t->begun;
+    t->begun = true;
+    return t;
+}
+
+static cod_status leave(file *t, cod_status status)
+{
+    pthread_cond_broadcast(&t->changed);
+    pthread_mutex_unlock(&t->mutex);
+    return status;
+}
+
+static void await_stored(file *t)
+{
+    while (t->storing || t->header_due)
+        pthread_cond_wait(&t->changed, &t->mutex);
+}
+
+static cod_status publish_begin(cod_transport *transport, unsigned char **room)
+{
+    file *t = enter(transport);
+    *room = t->rooms[t->room];
+    return leave(t, COD_OK);
+}
+
+/** Asked by who waits for readers anyway: then it also waits until what was published is there. */
+static uint64_t oldest(cod_transport *transport)
+{
+    file *t = enter(transport);
+    uint64_t version;
+    pthread_cond_broadcast(&t->changed);
+    await_stored(t);
+    cod_slot_next(&t->writer, &version);
+    pthread_mutex_unlock(&t->mutex);
+    return version;
+}
+
+static cod_status publish_end(cod_transport *transport, uint64_t version, uint64_t reference, int64_t step,
+                              uint64_t bytes)
+{
+    file *t = enter(transport);
+    if (t->storing) { /* storage is slower than publications: this one is left out, as if it had failed */
+        file_note_outcome(t, cod_fail(COD_ERR_IO, "'%s': the publication before is still being written", t->own));
+        return leave(t, COD_OK);
+    }
+    t->last = (publication){version, reference, bytes, step};
+    t->room = 1 - t->room;
+    t->storing = true;
+    return leave(t, COD_OK);
+}
+
+/** Asks for a group's header again, where that was not done just now. */
+static publisher *ask(file *t, uint32_t group)
+{
+    publisher *who = &t->publishers[group];
+    const double now = cod_clock_s();
+    if (!who->asked && now - who->looked_s >= LOOK_S) {
+        who->asked = true;
+        who->looked_s = now;
+    }
+    return who;
+}
+
+static cod_status offer(cod_transport *transport, const cod_slot_identity *expected, int world_rank, uint64_t held,
+                        uint64_t after, uint64_t at_most, uint64_t *version)
+{
+    file *t = enter(transport);
+    const publisher *who = ask(t, expected->group);
+    cod_slot_header header;
+    (void)world_rank;
+    *version = 0;
+    if (who->window == NULL && !who->damaged)
+        return leave(t, COD_OK);
+    const cod_status status = file_check_window(t, who->window, who->damaged, expected, &header);
+    if (status == COD_OK)
+        *version = cod_slot_offer(&header, held, after, at_most);
+    return leave(t, status);
+}
+
+static cod_status pull_start(cod_transport *transport, const cod_slot_identity *expected, int world_rank,
+                             uint64_t version)
+{
+    file *t = enter(transport);
+    (void)world_rank;
+    t->ticket++;
+    t->expected = *expected;
+    t->version = version;
+    t->arrived = 0;
+    t->phase = PULL_WANTED;
+    return leave(t, COD_OK);
+}
+
+static cod_status pull_poll(cod_transport *transport, cod_pull_state *state, cod_pulled *out)
+{
+    file *t = enter(transport);
+    cod_status status = COD_OK;
+    *state = COD_PULL_BUSY;
+    *out = (cod_pulled){.bytes = t->arrived};
+    if (t->phase == PULL_ABSENT && cod_clock_s() - t->looked_s >= LOOK_S)
+        t->phase = PULL_WANTED;
+    if (t->phase == PULL_HERE) {
+        *state = COD_PULL_DONE;
+        *out = (cod_pulled){t->pulled, t->entry.bytes, t->entry.step};
+    } else if (t->phase == PULL_GONE) {
+        *state = COD_PULL_LOST;
+    } else if (t->phase == PULL_BAD) {
+        status = cod_fail(COD_ERR_FORMAT, "%s", t->reason);
+    }
+    return leave(t, status);
+}
+
+static void pull_cancel(cod_transport *transport)
+{
+    file *t = enter(transport);
+    t->ticket++;
+    t->phase = PULL_NONE;
+    leave(t, COD_OK);
+}
+
+static cod_status acknowledge(cod_transport *transport, uint32_t group, uint64_t version)
+{
+    file *t = enter(transport);
+    t->header_due = true;
+    return leave(t, cod_slot_acknowledge(&t->writer, group, version));
+}
+
+static cod_status acknowledged(cod_transport *transport, const cod_slot_identity *reader, int world_rank,
+                               uint32_t group, uint64_t *version)
+{
+    file *t = enter(transport);
+    const publisher *who = ask(t, reader->group);
+    cod_slot_header header;
+    (void)world_rank;
+    *version = 0;
+    if (who->window != NULL && file_check_window(t, who->window, who->damaged, reader, &header) == COD_OK)
+        *version = cod_load_u64(who->window + cod_slot_ack_at(&t->layout, group));
+    return leave(t, COD_OK);
+}
+
+static uint64_t failures(cod_transport *transport)
+{
+    file *t = enter(transport);
+    const uint64_t count = t->failures;
+    leave(t, COD_OK);
+    return count;
+}
+
+/* Saved: the header's struct, the window without slots, the newest version (older ones are only files) and what it is. */
+
+static size_t saved_bytes(const file *t)
+{
+    return sizeof t->writer.header + t->window_bytes + t->layout.slot_bytes + sizeof t->last;
+}
+
+static void state(cod_transport *transport, void **data, size_t *bytes)
+{
+    file *t = (file *)transport;
+    pthread_mutex_lock(&t->mutex); /* not begun by this: a resume asks first where to put what it read */
+    unsigned char *at = t->saved;
+    if (t->begun)
+        await_stored(t);
+    memcpy(at, &t->writer.header, sizeof t->writer.header);
+    at += sizeof t->writer.header;
+    memcpy(at, t->writer.memory, t->window_bytes);
+    at += t->window_bytes;
+    memcpy(at, t->rooms[1 - t->room], t->layout.slot_bytes);
+    at += t->layout.slot_bytes;
+    memcpy(at, &t->last, sizeof t->last);
+    *data = t->saved;
+    *bytes = saved_bytes(t);
+    pthread_mutex_unlock(&t->mutex);
+}
+
+/** Forgets saved versions whose files are gone: with more publications than slots since the checkpoint, that is all of them. */
+static void keep_what_is_there(const file *t, cod_slot_header *header)
+{
+    for (uint32_t i = 0; i < t->layout.slots; i++) {
+        cod_slot_entry *entry = &header->entries[i];
+        char path[FILE_PATH_BYTES];
+        struct stat info;
+        file_version_path(t, header->identity.group, header->identity.shard, entry->version, path);
+        if (entry->version != 0 &&
+            (entry->version == t->last.version || stat(path, &info) != 0 || (uint64_t)info.st_size != entry->bytes))
+            *entry = (cod_slot_entry){.sequence = entry->sequence & ~UINT64_C(1)};
+    }
+}
+
+static cod_status restored(cod_transport *transport)
+{
+    file *t = (file *)transport;
+    const unsigned char *at = t->saved;
+    cod_slot_header header;
+    pthread_mutex_lock(&t->mutex);
+    if (t->begun)
+        await_stored(t);
+    memcpy(&header, at, sizeof header);
+    at += sizeof header;
+    if (!cod_slot_same_publisher(&header, &t->writer.header))
+        return leave(t, cod_fail(COD_ERR_FORMAT, "the saved versions are of another run, model or exchange section"));
+    memcpy(t->writer.memory + COD_SLOT_HEADER_BYTES, at + COD_SLOT_HEADER_BYTES,
+           t->window_bytes - COD_SLOT_HEADER_BYTES);
+    at += t->window_bytes;
+    memcpy(t->rooms[1 - t->room], at, t->layout.slot_bytes);
+    at += t->layout.slot_bytes;
+    memcpy(&t->last, at, sizeof t->last);
+    keep_what_is_there(t, &header);
+    t->writer.header = header;
+    t->begun = true;
+    t->storing = t->last.version != 0 && t->last.bytes <= t->layout.slot_bytes;
+    t->header_due = !t->storing;
+    return leave(t, COD_OK);
+}
+
+static void release(file *t)
+{
+    for (uint32_t g = 0; t->publishers != NULL && g < t->layout.groups; g++)
+        free(t->publishers[g].window);
+    free(t->publishers);
+    for (int i = 0; i < 2; i++)
+        cod_aligned_free(t->rooms[i]);
+    cod_aligned_free(t->pulled);
+    cod_aligned_free(t->writer.memory);
+    free(t->saved);
+    pthread_mutex_destroy(&t->mutex);
+    pthread_cond_destroy(&t->changed);
+    free(t);
+}
+
+static cod_status destroy(cod_transport *transport)
+{
+    file *t = (file *)transport;
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += END_WAIT_S;
+    pthread_mutex_lock(&t->mutex);
+    t->ending = true;
+    t->ticket++;
+    pthread_cond_broadcast(&t->changed);
+    while (!t->ended && pthread_cond_timedwait(&t->changed, &t->mutex, &until) == 0)
+        ;
+    const bool ended = t->ended;
+    pthread_mutex_unlock(&t->mutex);
+    if (ended) {
+        pthread_join(t->thread, NULL);
+        release(t);
+    } else { /* storage hangs: the thread and what it uses are left to the process's end */
+        pthread_detach(t->thread);
+        cod_log_warn("'%s' did not answer for %d s; the last publication may be missing there", t->folder, END_WAIT_S);
+    }
+    return COD_OK;
+}
+
+static const cod_transport_ops ops = {
+    .publish_begin = publish_begin,
+    .oldest = oldest,
+    .publish_end = publish_end,
+    .offer = offer,
+    .pull_start = pull_start,
+    .pull_poll = pull_poll,
+    .pull_cancel = pull_cancel,
+    .acknowledge = acknowledge,
+    .acknowledged = acknowledged,
+    .failures = failures,
+    .state = state,
+    .restored = restored,
+    .destroy = destroy,
+};
+
+static cod_status no_sync(void *context)
+{
+    (void)context;
+    return COD_OK;
+}
+
+static cod_status make_buffers(file *t, const cod_slot_identity *identity)
+{
+    unsigned char *memory = NULL;
+    t->publishers = calloc(t->layout.groups, sizeof *t->publishers);
+    COD_REQUIRE_MEMORY(t->publishers);
+    for (int i = 0; i < 2; i++)
+        COD_TRY(cod_aligned_alloc((void **)&t->rooms[i], t->layout.slot_bytes));
+    COD_TRY(cod_aligned_alloc((void **)&t->pulled, t->layout.slot_bytes));
+    t->saved = malloc(saved_bytes(t));
+    COD_REQUIRE_MEMORY(t->saved);
+    COD_TRY(cod_aligned_alloc((void **)&memory, t->window_bytes));
+    return cod_slot_writer_init(&t->writer, memory, identity, &t->layout, no_sync, NULL);
+}
+
+static cod_status start(file *t)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the caller's threads */
+    const int error = pthread_create(&t->thread, NULL, file_work, t);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error == 0 ? COD_OK : cod_fail(COD_ERR_MEMORY, "cannot start a thread: %s", strerror(error));
+}
+
+cod_status cod_file_transport_create(const char *folder, bool anew, const cod_slot_identity *identity,
+                                     const cod_slot_layout *layout, cod_transport **out)
+{
+    file *t = calloc(1, sizeof *t);
+    COD_REQUIRE_MEMORY(t);
+    t->base.ops = &ops;
+    t->layout = *layout;
+    t->window_bytes = cod_slot_data_at(layout, 0);
+    pthread_mutex_init(&t->mutex, NULL);
+    pthread_cond_init(&t->changed, NULL);
+    cod_status status = COD_OK;
+    if ((size_t)snprintf(t->folder, sizeof t->folder, "%s", folder) >= sizeof t->folder)
+        COD_TRY_GOTO(status, failed, cod_fail(COD_ERR_ARGUMENT, "exchange.directory is too long"));
+    snprintf(t->own, sizeof t->own, "%s/group-%u/shard-%u", t->folder, identity->group, identity->shard);
+    COD_TRY_GOTO(status, failed, make_buffers(t, identity));
+    COD_TRY_GOTO(status, failed, cod_folder_create(t->own));
+    COD_TRY_GOTO(status, failed, cod_folder_clean(t->own));
+    if (anew) {
+        char path[FILE_PATH_BYTES];
+        file_header_path(t, identity->group, identity->shard, path);
+        COD_TRY_GOTO(status, failed, cod_file_remove(path));
+        COD_TRY_GOTO(status, failed, file_remove_others(t, &t->writer.header));
+    }
+    COD_TRY_GOTO(status, failed, start(t));
+    *out = &t->base;
+    return COD_OK;
+failed:
+    release(t);
+    return status;
+}

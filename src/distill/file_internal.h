@@ -1,0 +1,83 @@
+/**
+ * @file
+ * The file transport's state, and what its two sides share: the caller's (file.c) and the thread's (file_thread.c).
+ */
+#ifndef COD_DISTILL_FILE_INTERNAL_H
+#define COD_DISTILL_FILE_INTERNAL_H
+
+#include "distill/file.h"
+
+#include <pthread.h>
+
+enum { FILE_REASON_BYTES = 512, FILE_PATH_BYTES = 4096 };
+
+/** What is known of a group's first shard, where news and acknowledgements are. */
+typedef struct publisher {
+    bool asked, damaged;   /**< to be looked at; its file has another size than a header */
+    double looked_s;       /**< when it was last asked for */
+    unsigned char *window; /**< as last read; NULL = nothing yet */
+} publisher;
+
+typedef enum pull_phase {
+    PULL_NONE,
+    PULL_WANTED,
+    PULL_READING,
+    PULL_ABSENT,
+    PULL_HERE,
+    PULL_GONE,
+    PULL_BAD
+} pull_phase;
+
+/** What lies in the room that is not being filled. */
+typedef struct publication {
+    uint64_t version, reference, bytes;
+    int64_t step;
+} publication;
+
+typedef struct file {
+    cod_transport base;
+    char folder[FILE_PATH_BYTES - 128], own[FILE_PATH_BYTES - 64];
+    cod_slot_layout layout;
+    size_t window_bytes; /**< of a header file */
+    pthread_t thread;
+
+    pthread_mutex_t mutex; /**< guards all that follows; never held while storage is waited for */
+    pthread_cond_t changed;
+    bool begun, ending, ended;
+
+    cod_slot_writer writer; /**< its memory is a window without slots */
+    unsigned char *rooms[2];
+    int room; /**< being filled; the other one holds `last` */
+    publication last;
+    bool storing, header_due;
+    bool failing; /**< what was published last could not be written */
+    uint64_t failures;
+
+    publisher *publishers; /**< [groups] */
+
+    pull_phase phase;
+    uint64_t ticket; /**< of the pull; one that was given up has an older one */
+    cod_slot_identity expected;
+    uint64_t version, arrived;
+    double looked_s;
+    cod_slot_entry entry;
+    unsigned char *pulled;
+    char reason[FILE_REASON_BYTES];
+
+    unsigned char *saved;
+} file;
+
+void file_header_path(const file *t, uint32_t group, uint32_t shard, char path[FILE_PATH_BYTES]);
+void file_version_path(const file *t, uint32_t group, uint32_t shard, uint64_t version, char path[FILE_PATH_BYTES]);
+
+/** Removes the own shard's versions that a header does not name. */
+COD_MUST_CHECK cod_status file_remove_others(const file *t, const cod_slot_header *header);
+/** What a header file says; COD_ERR_FORMAT when it is damaged, or somebody else's. */
+COD_MUST_CHECK cod_status file_check_window(const file *t, const unsigned char *window, bool damaged,
+                                            const cod_slot_identity *expected, cod_slot_header *header);
+/** Counts a publication that was left out, says the first of a row, or that it works again. With the mutex held. */
+void file_note_outcome(file *t, cod_status status);
+/** The thread: stores, pulls and looks until it is told to end. @param context  the file */
+void *file_work(void *context);
+
+#endif

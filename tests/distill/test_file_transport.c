@@ -1,0 +1,212 @@
+#include "support/folder.h"
+#include "support/test.h"
+
+#include "core/log.h"
+#include "core/trace.h"
+#include "distill/file.h"
+#include "io/file.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { SLOTS = 3, BYTES = 4096, PATIENCE_S = 20 };
+
+static const cod_slot_layout layout = {.slots = SLOTS, .groups = 2, .slot_bytes = BYTES};
+
+static cod_slot_identity identity(uint32_t group, uint64_t run)
+{
+    return (cod_slot_identity){.run = run, .model = 5, .group = group, .shards = 1, .count = 100, .exact_from = 100};
+}
+
+static cod_transport *open_transport(uint32_t group, uint64_t run, bool anew)
+{
+    const cod_slot_identity who = identity(group, run);
+    cod_transport *t = NULL;
+    assert_ok(cod_file_transport_create(cod_test_at("x"), anew, &who, &layout, &t));
+    return t;
+}
+
+/** Publishes BYTES - version bytes, all `version`, and waits until they are there or given up. */
+static void publish(cod_transport *t, uint64_t version)
+{
+    unsigned char *room;
+    assert_ok(t->ops->publish_begin(t, &room));
+    memset(room, (int)version, BYTES - version);
+    assert_ok(t->ops->publish_end(t, version, 0, (int64_t)version * 10, BYTES - version));
+    t->ops->oldest(t);
+}
+
+static cod_status offered(cod_transport *t, uint64_t *version)
+{
+    const cod_slot_identity who = identity(0, 1);
+    const double begin = cod_clock_s();
+    cod_status status = COD_OK;
+    for (*version = 0; status == COD_OK && *version == 0 && cod_clock_s() - begin < 1; usleep(1000))
+        status = t->ops->offer(t, &who, 0, 0, 0, UINT64_MAX, version);
+    return status;
+}
+
+static cod_status pulled(cod_transport *t, uint64_t version, cod_pull_state *state, cod_pulled *out)
+{
+    const cod_slot_identity who = identity(0, 1);
+    const double begin = cod_clock_s();
+    cod_status status = t->ops->pull_start(t, &who, 0, version);
+    *state = COD_PULL_BUSY;
+    while (status == COD_OK && *state == COD_PULL_BUSY && cod_clock_s() - begin < PATIENCE_S)
+        status = t->ops->pull_poll(t, state, out);
+    return status;
+}
+
+static const char *at(const char *name)
+{
+    char path[128];
+    snprintf(path, sizeof path, "x/group-0/shard-0/%s", name);
+    return cod_test_at(path);
+}
+
+/** A publisher with versions 1 to `count` and a reader. */
+static void open_pair(cod_transport **publisher, cod_transport **reader, uint64_t count)
+{
+    *publisher = open_transport(0, 1, true);
+    *reader = open_transport(1, 1, true);
+    for (uint64_t v = 1; v <= count; v++)
+        publish(*publisher, v);
+}
+
+static void close_pair(cod_transport *publisher, cod_transport *reader)
+{
+    if (publisher != NULL)
+        assert_ok(publisher->ops->destroy(publisher));
+    assert_ok(reader->ops->destroy(reader));
+}
+
+static void versions_travel_and_old_ones_go(void **state)
+{
+    (void)state;
+    cod_transport *publisher, *reader;
+    cod_pull_state how;
+    cod_pulled got;
+    uint64_t version;
+    open_pair(&publisher, &reader, 5);
+    assert_ok(offered(reader, &version));
+    assert_int_equal(version, 5);
+    for (uint64_t v = 3; v <= 5; v++) {
+        assert_ok(pulled(reader, v, &how, &got));
+        assert_int_equal(how, COD_PULL_DONE);
+        assert_true(got.bytes == BYTES - v && got.step == (int64_t)v * 10);
+        assert_true(got.data[0] == v && got.data[got.bytes - 1] == v);
+    }
+    assert_ok(pulled(reader, 2, &how, &got));
+    assert_int_equal(how, COD_PULL_LOST);
+    assert_false(cod_file_exists(at("2.bin")));
+    close_pair(publisher, reader);
+}
+
+static void what_is_damaged_or_foreign_is_refused(void **state)
+{
+    (void)state;
+    cod_transport *publisher, *reader;
+    cod_pull_state how;
+    cod_pulled got;
+    uint64_t version;
+    open_pair(&publisher, &reader, 3);
+    assert_int_equal(truncate(at("2.bin"), 100), 0);
+    assert_fails(COD_ERR_FORMAT, "2.bin", pulled(reader, 2, &how, &got));
+    assert_int_equal(unlink(at("3.bin")), 0);
+    assert_ok(pulled(reader, 3, &how, &got));
+    assert_int_equal(how, COD_PULL_LOST);
+    assert_ok(publisher->ops->destroy(publisher));
+
+    publisher = open_transport(0, 2, true); /* another run's */
+    publish(publisher, 1);
+    assert_fails(COD_ERR_FORMAT, "group 0 publishes another run", offered(reader, &version));
+    assert_fails(COD_ERR_FORMAT, "group 0 publishes another run", pulled(reader, 1, &how, &got));
+    assert_ok(publisher->ops->destroy(publisher));
+
+    void *header;
+    size_t bytes;
+    assert_ok(cod_file_read(at("header"), SIZE_MAX / 2, &header, &bytes));
+    ((char *)header)[200] ^= 1;
+    assert_ok(cod_file_write(at("header"), header, bytes));
+    usleep(20000);
+    assert_fails(COD_ERR_FORMAT, "damaged", pulled(reader, 1, &how, &got));
+    free(header);
+    assert_ok(cod_file_write(at("header"), "garbage", 7));
+    assert_fails(COD_ERR_FORMAT, "damaged", pulled(reader, 1, &how, &got));
+    close_pair(NULL, reader);
+}
+
+static void publishing_survives_storage_that_goes_and_comes(void **state)
+{
+    (void)state;
+    cod_transport *publisher, *reader;
+    cod_pull_state how;
+    cod_pulled got;
+    open_pair(&publisher, &reader, 2);
+    /* A file in the folder's place: not even root can write below it. */
+    assert_int_equal(rename(cod_test_at("x/group-0"), cod_test_at("away")), 0);
+    assert_ok(cod_file_write(cod_test_at("x/group-0"), "", 0));
+    publish(publisher, 3);
+    publish(publisher, 4);
+    assert_int_equal(publisher->ops->failures(publisher), 2);
+    assert_int_equal(unlink(cod_test_at("x/group-0")), 0);
+    publish(publisher, 5);
+    assert_int_equal(publisher->ops->failures(publisher), 2);
+    assert_ok(pulled(reader, 5, &how, &got));
+    assert_int_equal(how, COD_PULL_DONE);
+    assert_ok(pulled(reader, 2, &how, &got)); /* named still, but gone */
+    assert_int_equal(how, COD_PULL_LOST);
+    close_pair(publisher, reader);
+}
+
+static void a_resumed_publisher_shows_what_is_still_there(void **state)
+{
+    (void)state;
+    cod_transport *publisher, *reader;
+    cod_pull_state how;
+    cod_pulled got;
+    void *data;
+    size_t bytes, again;
+    open_pair(&publisher, &reader, 3);
+    publisher->ops->state(publisher, &data, &bytes);
+    void *saved = malloc(bytes);
+    assert_non_null(saved);
+    memcpy(saved, data, bytes);
+    publish(publisher, 4); /* after the checkpoint, before the death: takes away version 1 */
+    assert_ok(publisher->ops->destroy(publisher));
+    assert_int_equal(unlink(at("3.bin")), 0);
+
+    publisher = open_transport(0, 1, false);
+    publisher->ops->state(publisher, &data, &again);
+    assert_int_equal(bytes, again);
+    memcpy(data, saved, bytes);
+    free(saved);
+    assert_ok(publisher->ops->restored(publisher));
+    publisher->ops->oldest(publisher);
+    for (uint64_t v = 2; v <= 3; v++) {
+        assert_ok(pulled(reader, v, &how, &got));
+        assert_true(how == COD_PULL_DONE && got.bytes == BYTES - v && got.data[0] == v);
+    }
+    assert_false(cod_file_exists(at("4.bin")));
+    publish(publisher, 4);
+    assert_ok(pulled(reader, 4, &how, &got));
+    assert_int_equal(how, COD_PULL_DONE);
+    close_pair(publisher, reader);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(versions_travel_and_old_ones_go, cod_test_folder_make, cod_test_folder_remove),
+        cmocka_unit_test_setup_teardown(what_is_damaged_or_foreign_is_refused, cod_test_folder_make,
+                                        cod_test_folder_remove),
+        cmocka_unit_test_setup_teardown(publishing_survives_storage_that_goes_and_comes, cod_test_folder_make,
+                                        cod_test_folder_remove),
+        cmocka_unit_test_setup_teardown(a_resumed_publisher_shows_what_is_still_there, cod_test_folder_make,
+                                        cod_test_folder_remove),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
