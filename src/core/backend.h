@@ -22,7 +22,7 @@
  * A view marked + is read and written. Outputs in bold print (*) obey `accumulate`.
  *
  * kind                     inputs                                      outputs
- * CONV2D                   x, w, [b], [slope]                          y = activation(conv(x, w) + b)
+ * CONV2D                   x, w, [b], [slope], [residual]              y = activation(conv(x, w) + b) [+ residual]
  * CONV2D_BACKWARD_DATA     dy, w                                       dx*
  * CONV2D_BACKWARD_WEIGHTS  x, dy                                       dw*, [db*]
  * LINEAR                   x {N,1,1,I}, w {O,1,1,I}, [b], [slope]      y {N,1,1,O} = activation(x wᵀ + b)
@@ -48,7 +48,7 @@
  * FILL                                                                 y = alpha
  *
  * CONV2D with attr.int8_range = r > 0 rounds x and w to integers in -127 … 127 (to nearest even, in f32, clamped; NaN in x counts as 0)
- * and sums them exactly: y = activation(f·Σ round(127/r·x)·round(127/a·w) + b) with f = r/127·a/127, a the output channel's largest |w|;
+ * and sums them exactly: y = activation(f·Σ round(127/r·x)·round(127/a·w) + b) [+ residual] with f = r/127·a/127, a the output channel's largest |w|;
  * where f < 1e-30 its w count as zeros, where one of them is not finite its y is NaN. A backend that supports(device, COD_S8) has it.
  *
  * CONV2D and its gradients with attr.factor = r > 1 have the output's pixels shuffled, as PIXEL_SHUFFLE does it: w {C·r²,KH,KW,I}, b {C·r²},

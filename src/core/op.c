@@ -134,7 +134,7 @@ static bool shapes_fit(const cod_op *op)
     switch (op->kind) {
     case COD_OP_CONV2D:
         return conv_fits(attr, &in[0], &in[1], &out[0]) && optional_vector(&in[2], in[1].shape.n) &&
-               slope_fits(&in[3], attr->activation, out[0].shape.c);
+               slope_fits(&in[3], attr->activation, out[0].shape.c) && optional_like(&in[4], &out[0]);
     case COD_OP_CONV2D_BACKWARD_DATA:
         return conv_fits(attr, &out[0], &in[1], &in[0]);
     case COD_OP_CONV2D_BACKWARD_WEIGHTS:

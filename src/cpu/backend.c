@@ -157,7 +157,7 @@ static cod_status check_types(const cod_op *op)
 {
     static const unsigned activations[COD_OP_KIND_COUNT][2] = {
         /* bit i of [0] and [1]: inputs and outputs that are activations */
-        [COD_OP_CONV2D] = {1, 1},
+        [COD_OP_CONV2D] = {1 | 1u << 4, 1},
         [COD_OP_CONV2D_BACKWARD_DATA] = {1, 1},
         [COD_OP_LINEAR] = {1, 1},
         [COD_OP_LINEAR_BACKWARD_DATA] = {1, 1},

@@ -17,10 +17,10 @@ static bool winograd_fits(const cod_device *device, const cod_op *op)
 
 /** In the order of what is best where nothing was timed. */
 static const cpu_candidate candidates[] = {
-    {"narrow", cpu_narrow_fits, cpu_plan_narrow},
-    {"winograd", winograd_fits, cpu_plan_winograd},
-    {"shuffled", cpu_shuffled_fits, cpu_plan_shuffled},
-    {"onednn", is_plain, cpu_plan_conv},
+    {"narrow", cpu_narrow_fits, cpu_plan_narrow, false},
+    {"winograd", winograd_fits, cpu_plan_winograd, true},
+    {"shuffled", cpu_shuffled_fits, cpu_plan_shuffled, false},
+    {"onednn", is_plain, cpu_plan_conv, false},
 };
 enum { CANDIDATES = sizeof candidates / sizeof candidates[0] };
 
@@ -39,23 +39,33 @@ cod_status cpu_convolution_force(cod_device *device)
                           "COD_CPU_CONVOLUTION is '%s'; it must be auto, fixed, narrow, winograd or onednn", name);
 }
 
-cod_status cpu_plan_convolution(cod_plan *plan)
+static cod_status choose(cod_device *device, const cod_op *op, const cpu_candidate **chosen)
 {
-    cod_device *device = plan->device;
-    const cpu_candidate *fitting[CANDIDATES], *chosen;
+    const cpu_candidate *fitting[CANDIDATES];
     size_t count = 0;
     for (size_t i = 0; i < CANDIDATES; i++)
-        if (candidates[i].fits(device, &plan->op))
+        if (candidates[i].fits(device, op))
             fitting[count++] = &candidates[i];
     /* Storing shuffled saves a pass, so one that can needs no comparison, but with AMX, which only oneDNN uses. */
-    const bool stores_shuffled = plan->op.attr.factor > 1 && count > 1 && !device->amx;
+    const bool stores_shuffled = op->attr.factor > 1 && count > 1 && !device->amx;
     if (device->forced != NULL)
-        chosen = device->forced->fits(device, &plan->op) ? device->forced : fitting[count - 1];
-    else if (count == 1 || stores_shuffled || device->no_autotune || plan->op.deterministic)
-        chosen = fitting[0];
+        *chosen = device->forced->fits(device, op) ? device->forced : fitting[count - 1];
+    else if (count == 1 || stores_shuffled || device->no_autotune || op->deterministic)
+        *chosen = fitting[0];
     else
-        COD_TRY(cpu_tune(device, &plan->op, fitting, count, &chosen));
-    return chosen->create(plan);
+        return cpu_tune(device, op, fitting, count, chosen);
+    return COD_OK;
+}
+
+cod_status cpu_plan_convolution(cod_plan *plan)
+{
+    const cpu_candidate *chosen;
+    cod_op op = plan->op;
+    const bool residual = op.kind == COD_OP_CONV2D && cpu_present(&op.inputs[4]);
+    if (residual) /* a small part of the time: what is fastest without it is so with it */
+        op.inputs[4] = (cod_view){.buffer = NULL};
+    COD_TRY(choose(plan->device, &op, &chosen));
+    return residual && !chosen->adds_residual ? cpu_plan_added(plan) : chosen->create(plan);
 }
 
 /** Adds the sums of some pixels to `sums` [channels]. */

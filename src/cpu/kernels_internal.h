@@ -112,13 +112,13 @@ typedef struct cpu_winograd_lanes {
     int64_t position_bytes;
 } cpu_winograd_lanes;
 
-/** The four pixels of a Winograd tile: y (+)= activation(Aᵀ m A + bias). */
+/** The four pixels of a Winograd tile: y = activation(Aᵀ m A + bias) + addend, which may be y. */
 typedef struct cpu_winograd_output {
     const float *m; /**< of 16 positions */
     int64_t position_stride, channels;
     const float *bias, *slope; /**< NULL = none */
-    char *pixels[4];           /**< NULL = outside of the image */
-    bool bf16, accumulate;
+    cpu_rows y, addend;        /**< data NULL = nothing is added */
+    int64_t pixels[4];         /**< of both; -1 = outside of the image */
 } cpu_winograd_output;
 
 typedef struct cpu_kernels {

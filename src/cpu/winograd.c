@@ -29,6 +29,7 @@ typedef struct winograd_image {
 
 typedef struct winograd_state {
     winograd_image from, to; /**< weight gradients: x and dy */
+    winograd_image addend;   /**< what is added to `to`, which may be itself; view NULL = nothing */
     bool bf16, flip;
     int64_t per_lane, element;
     int64_t pad_h; /**< 1, or 0 where the input has a line more above and below than the output */
@@ -170,14 +171,52 @@ static void input_columns(const winograd_state *s, int64_t part, int64_t tile, i
     columns_of(&s->from, part, at, 2 * tiles + 2, 4, s->zeros, pixels);
 }
 
+/** The pixels of a part from `channel` on. */
+static cpu_rows rows_of_part(const winograd_image *image, int64_t part, int64_t channel)
+{
+    const int64_t r = image->factor;
+    cpu_rows rows = cpu_rows_from(cpu_rows_of(image->view), part / r * r * image->w + part % r);
+    rows.data += channel * (rows.bf16 ? 2 : 4);
+    return rows;
+}
+
+/** Some outputs of a block, from their products. */
+static void store_block(const winograd_run *run, const float *m, int64_t first, int64_t count, int64_t column,
+                        int64_t columns)
+{
+    const winograd_state *s = run->s;
+    const int64_t part = column / s->to.channels, channel = column % s->to.channels;
+    const int64_t right = s->to.factor, below = right * right * s->to.w;
+    cpu_winograd_output out = {.position_stride = s->other_bytes / (int64_t)sizeof(float),
+                               .channels = columns,
+                               .bias = run->bias != NULL ? run->bias + column : NULL,
+                               .slope = run->slope != NULL ? run->slope + channel : NULL,
+                               .y = rows_of_part(&s->to, part, channel)};
+    if (s->addend.view != NULL)
+        out.addend = rows_of_part(&s->addend, part, channel);
+    for (int64_t t = 0, strip; t < count; t += strip) {
+        const winograd_place at = place_of(s, first + t);
+        strip = strip_length(s, first + t, first + count);
+        for (int64_t k = 0; k < strip; k++) {
+            const int64_t x = at.x + 2 * k, pixel = (at.n * s->to.h + at.y) * below + x * right;
+            const bool has_right = x + 1 < s->to.w, has_below = at.y + 1 < s->to.h;
+            out.pixels[0] = pixel;
+            out.pixels[1] = has_right ? pixel + right : -1;
+            out.pixels[2] = has_below ? pixel + below : -1;
+            out.pixels[3] = has_right && has_below ? pixel + right + below : -1;
+            out.m = m + (t + k) * columns;
+            run->plan->device->kernels->winograd_output(&out);
+        }
+    }
+}
+
 /** Products of one block's transformed inputs with the weights of some outputs, and these outputs. */
 static void finish_block(const winograd_run *run, const char *v, float *m, int64_t first, int64_t count, int64_t column,
                          int64_t columns)
 {
     const winograd_state *s = run->s;
     const cpu_kernels *kernels = run->plan->device->kernels;
-    const int64_t depth = lanes_of(s, s->inputs), part = column / s->to.channels, channel = column % s->to.channels;
-    const int64_t position = s->other_bytes / (int64_t)sizeof(float);
+    const int64_t depth = lanes_of(s, s->inputs), position = s->other_bytes / (int64_t)sizeof(float);
     for (int64_t p = 0; p < POSITIONS; p++) {
         const cpu_product product = {.a = (const int32_t *)(const void *)(v + p * s->position_bytes),
                                      .b = s->packed + p * depth * s->outputs + column,
@@ -191,25 +230,7 @@ static void finish_block(const winograd_run *run, const char *v, float *m, int64
                                      .c_stride = columns};
         kernels->product(&product, s->bf16);
     }
-    cpu_winograd_output out = {.position_stride = position,
-                               .channels = columns,
-                               .bias = run->bias != NULL ? run->bias + column : NULL,
-                               .slope = run->slope != NULL ? run->slope + channel : NULL,
-                               .bf16 = s->to.view->dtype == COD_BF16,
-                               .accumulate = run->plan->op.accumulate};
-    for (int64_t t = 0, strip; t < count; t += strip) {
-        char *pixels[4 * STRIP_TILES];
-        strip = strip_length(s, first + t, first + count);
-        columns_of(&s->to, part, place_of(s, first + t), 2 * strip, 2, NULL, pixels);
-        for (int64_t k = 0; k < strip; k++) {
-            for (int i = 0; i < 4; i++) {
-                char *pixel = pixels[4 * k + i % 2 * 2 + i / 2];
-                out.pixels[i] = pixel != NULL ? pixel + channel * (out.bf16 ? 2 : 4) : NULL;
-            }
-            out.m = m + (t + k) * columns;
-            kernels->winograd_output(&out);
-        }
-    }
+    store_block(run, m, first, count, column, columns);
 }
 
 static void block_task(void *context, int64_t i, int thread)
@@ -405,6 +426,10 @@ cod_status cpu_plan_winograd(cod_plan *plan)
     s->flip = op->kind == COD_OP_CONV2D_BACKWARD_DATA;
     s->from = image_of(&plan->op.inputs[0], s->flip ? cod_op_shuffle(&op->attr) : 1);
     s->to = image_of(gradient ? &plan->op.inputs[1] : &plan->op.outputs[0], s->flip ? 1 : cod_op_shuffle(&op->attr));
+    if (op->kind == COD_OP_CONV2D && cpu_present(&op->inputs[4]))
+        s->addend = image_of(&plan->op.inputs[4], s->to.factor);
+    else if (s->flip && op->accumulate)
+        s->addend = s->to;
     s->bf16 = s->from.view->dtype == COD_BF16;
     s->per_lane = s->bf16 ? 2 : 1;
     s->element = s->bf16 ? 2 : 4;

@@ -185,6 +185,11 @@ static void fold_norm(lowering *lower, const cod_node *conv, const cod_node *nor
     *bias = folded[1];
 }
 
+static int residual_tensor(const lowering *lower, const lower_group *group)
+{
+    return group->residual != 0 ? lower->tensor[group->residual] : 0;
+}
+
 static void forward_dense(lowering *lower, const cod_node *node, lower_group *group)
 {
     int weight = lower_param(lower, node->params[0]), bias = lower_param(lower, node->params[1]);
@@ -193,7 +198,7 @@ static void forward_dense(lowering *lower, const cod_node *node, lower_group *gr
     group->pre_x = lower_narrow(lower, node->inputs[0]);
     ir_instr instr = {.kind = node->kind == COD_NODE_CONV2D ? COD_OP_CONV2D : COD_OP_LINEAR,
                       .attr = node->attr,
-                      .inputs = {group->pre_x, weight, bias},
+                      .inputs = {group->pre_x, weight, bias, 0, residual_tensor(lower, group)},
                       .outputs = {output_tensor(lower, group->output)},
                       .name = node->name};
     const float *ranges = lower->context->options->int8_ranges;
@@ -211,7 +216,7 @@ static void forward_norm(lowering *lower, const cod_node *node, lower_group *gro
     const int gamma = lower_param(lower, node->params[0]), beta = lower_param(lower, node->params[1]);
     const int mean = lower_param(lower, node->params[2]), var = lower_param(lower, node->params[3]);
     const int y = output_tensor(lower, group->output);
-    const int residual = group->residual != 0 ? lower->tensor[group->residual] : 0;
+    const int residual = residual_tensor(lower, group);
     ir_instr instr = {.attr = node->attr, .name = node->name};
     if (!lower->batch_stats) {
         instr.kind = COD_OP_NORM_INFERENCE;

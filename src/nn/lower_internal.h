@@ -13,7 +13,7 @@ typedef struct lower_group {
     int norm;                 /**< node index of a normalisation folded into this convolution, or -1 */
     int shuffle;              /**< node index of a pixel shuffle fused into this convolution, or -1 */
     int activation;           /**< node index of an activation fused into this op, or -1 */
-    cod_value residual;       /**< added to this normalisation's output by a fused sum, or 0 */
+    cod_value residual;       /**< added to this op's output by a fused sum, or 0 */
     cod_value output;         /**< of the last node of the group */
     int pre_x;                /**< tensor read by the op (after a cast) */
     int mean, inv_std, index; /**< saved for backward */

@@ -87,6 +87,12 @@ static cod_value residual_of(const lowering *lower, size_t index, int reader, co
     return lower_producer(lower, other) < index ? other : 0;
 }
 
+/** Whether a sum may join the op; in training a convolution's takes as long as the pass, and backward reads the activation alone. */
+static bool may_fuse_sum(const lowering *lower, const cod_node *node)
+{
+    return node->kind == COD_NODE_NORM || (node->kind == COD_NODE_CONV2D && !lower->training);
+}
+
 static void fuse(lowering *lower, size_t index)
 {
     const cod_node *node = lower_node(lower, index);
@@ -115,7 +121,7 @@ static void fuse(lowering *lower, size_t index)
         lower->groups[reader].live = false;
         reader = only_reader(lower, group->output);
     }
-    if (node->kind == COD_NODE_NORM)
+    if (may_fuse_sum(lower, node))
         group->residual = residual_of(lower, index, reader, group->output);
     if (group->residual != 0) {
         group->output = lower_node(lower, (size_t)reader)->output;

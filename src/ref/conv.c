@@ -145,6 +145,8 @@ cod_status ref_conv2d(const ref_args *args)
         ref_shuffle(args->out_shape[0], r, y, args->out[0], true);
     const ref_activator act = ref_activator_open(args->attr, args->in[3], args->in_shape[3]);
     ref_activate_all(&act, args->out[0], count, args->out_shape[0].c);
+    for (int64_t i = 0; i < count && args->in[4] != NULL; i++)
+        args->out[0][i] += args->in[4][i];
     return COD_OK;
 }
 

@@ -18,6 +18,7 @@
  *   about sqrt(K)·u·M (Higham & Mary 2019, theorem 2.4, with lambda = 1). Products of bf16 numbers are exact in f32.
  * - Storing a result y in bf16 is in error by at most half a step: 2^-8·|y| just above a power of two, where the step is 2^-7·|y|.
  *   A PReLU is applied to the stored result and stored again: twice that. Other fused activations and accumulation see the f32 sum.
+ * - A residual may be added to the stored result, which is stored again: half a step of what it is, and one of what it was.
  * - Fused sigmoid and tanh are polynomials, good to 2^-20·|y|. No activation but a steep PReLU enlarges earlier errors.
  */
 
@@ -52,6 +53,13 @@ static double rounded_to(cod_dtype dtype, double value)
 static bool has_weights(cod_op_kind kind)
 {
     return kind != COD_OP_CONV2D_BACKWARD_WEIGHTS && kind != COD_OP_LINEAR_BACKWARD_WEIGHTS;
+}
+
+enum { RESIDUAL = 4 };
+
+static bool has_residual(const cod_op *op)
+{
+    return op->kind == COD_OP_CONV2D && op->inputs[RESIDUAL].shape.n > 0;
 }
 
 /** The type in which the second input enters the products. */
@@ -179,16 +187,19 @@ static cod_status compare(const cod_op *op, size_t output, uint64_t seed, const 
     const double *a = actual->values[output], *e = exact->values[output], *m = magnitudes->values[output];
     const bool prelu = has_weights(op->kind) && op->attr.activation == COD_ACT_PRELU;
     const double stored = op->outputs[output].dtype == COD_BF16 ? ldexp(prelu ? 2 : 1, -8) : ldexp(1, -20);
+    double *residual = has_residual(op) ? cod_test_random_values(op, RESIDUAL, seed, false) : NULL;
     const double added = ldexp(sqrt(terms(op)), -24) * steepness(op, seed);
     double worst = 0;
     int64_t at = 0;
     for (int64_t i = 0; i < cod_shape_count(op->outputs[output].shape); i++) {
-        const double share = fabs(a[i] - e[i]) / (stored * fabs(e[i]) + added * m[i] + 1e-30);
+        const double before = residual != NULL ? fabs(e[i] - residual[i]) : 0;
+        const double share = fabs(a[i] - e[i]) / (stored * (fabs(e[i]) + before) + added * m[i] + 1e-30);
         if (!(share <= worst)) {
             worst = share;
             at = i;
         }
     }
+    free(residual);
     if (worst <= 1)
         return COD_OK;
     return cod_fail(COD_ERR_NUMERIC,
@@ -332,6 +343,31 @@ static void outputs_lower_than_inputs_agree(void **state)
     check_lower_outputs(COD_BF16);
 }
 
+/** With an activation, a residual in either type, and shuffled pixels. */
+static void residuals_are_added(void **state)
+{
+    (void)state;
+    static const cod_activation activations[] = {COD_ACT_NONE, COD_ACT_RELU, COD_ACT_PRELU};
+    for (int i = 0; i < LAYERS; i++) {
+        for (int variant = 0; variant < 8; variant++) {
+            const cod_dtype dtype = variant & 1 ? COD_BF16 : COD_F32;
+            cod_op op = layer_op(&layers[i], COD_OP_CONV2D, dtype, (variant & 2) != 0);
+            cod_view *y = &op.outputs[0];
+            if (variant >= 4 && y->shape.c % 4 == 0) {
+                op.attr.factor = 2;
+                *y = view_of(dtype, (cod_shape){y->shape.n, 2 * y->shape.h, 2 * y->shape.w, y->shape.c / 4}, 0);
+            }
+            op.attr.activation = activations[(i + variant) % 3];
+            if (op.attr.activation == COD_ACT_PRELU)
+                op.inputs[3] = view_of(COD_F32, (cod_shape){1, 1, 1, variant & 2 ? y->shape.c : 1}, 0);
+            op.inputs[RESIDUAL] = view_of(i % 3 ? dtype : COD_F32, y->shape, i % 2 * 9);
+            op.deterministic = i % 4 == 3;
+            if (check(&op, test_cpu, (uint64_t)i, NO_PLANT) != COD_OK)
+                fail_msg("layer %d, variant %d: %s", i, variant, cod_error_message());
+        }
+    }
+}
+
 static void layers_agree_in_f32(void **state)
 {
     (void)state;
@@ -389,6 +425,7 @@ int main(void)
         cmocka_unit_test(outputs_lower_than_inputs_agree),
         cmocka_unit_test(layers_agree_in_f32),
         cmocka_unit_test(layers_agree_in_bf16),
+        cmocka_unit_test(residuals_are_added),
         cmocka_unit_test(random_convolutions_agree),
         cmocka_unit_test(plans_touch_only_their_outputs),
         cmocka_unit_test(planted_errors_are_noticed),

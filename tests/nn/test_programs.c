@@ -175,6 +175,15 @@ static bool has_kind(test_net *net, const char *program, cod_op_kind kind)
     return false;
 }
 
+static bool has_residual(test_net *net, const char *program, cod_op_kind kind)
+{
+    cod_op op;
+    for (size_t i = 0; cod_program_op(cod_executable_program(net->executable, program), i, &op); i++)
+        if (op.kind == kind && op.inputs[4].buffer != NULL)
+            return true;
+    return false;
+}
+
 /** Inference folds the norms, follows the running statistics and the weights, and equals what is not folded. */
 static void inference_folds_and_follows(void **state)
 {
@@ -190,6 +199,7 @@ static void inference_folds_and_follows(void **state)
         assert_ok(net_init(&nets[plain], cod_paranoid_wrap(&cod_ref_backend), s.graph, &options, specs, 3, 9));
     }
     assert_true(has_kind(&nets[0], "infer", COD_OP_FOLD_NORM) && !has_kind(&nets[0], "infer", COD_OP_NORM_INFERENCE));
+    assert_true(has_residual(&nets[0], "infer", COD_OP_CONV2D));
     assert_true(has_kind(&nets[1], "infer", COD_OP_NORM_INFERENCE) && !has_kind(&nets[1], "infer", COD_OP_FOLD_NORM));
     assert_true(has_kind(&nets[0], "batch", COD_OP_NORM_TRAIN) && has_kind(&nets[0], "train", COD_OP_NORM_TRAIN));
     /* The statistics move with each training or batch-statistics run, without a new version of the weights. */
@@ -216,65 +226,80 @@ static void inference_folds_and_follows(void **state)
     assert_no_violations();
 }
 
-enum { SUMS = 7, JOINED = 3 };
+enum { SUMS = 7 };
 
-/** Sums with a normalisation of `x`: the first JOINED are plain ones of it and of what was made before it. */
-static cod_value sum_of_norm(cod_graph *graph, int which, cod_value x)
+/** Sums with a normalisation or a convolution of `x`. */
+static cod_value sum_of(cod_graph *graph, cod_op_kind kind, int which, cod_value x)
 {
-    const cod_value norm = cod_graph_norm(graph, "n", x);
+    const bool conv = kind == COD_OP_CONV2D;
+    const cod_value y = conv ? cod_graph_conv2d(graph, "y", x, conv3) : cod_graph_norm(graph, "y", x);
     switch (which) {
     case 0:
-        return cod_graph_add(graph, x, norm);
+        return cod_graph_add(graph, x, y);
     case 1:
-        return cod_graph_add(graph, norm, x);
+        return cod_graph_add(graph, y, x);
     case 2:
-        return cod_graph_add(graph, x, cod_graph_prelu(graph, "act", norm, true));
+        return cod_graph_add(graph, x,
+                             conv ? cod_graph_activation(graph, y, COD_ACT_LEAKY_RELU, 0.2f)
+                                  : cod_graph_prelu(graph, "act", y, true));
     case 3:
-        return cod_graph_scaled_add(graph, 1, x, 0.5f, norm);
+        return cod_graph_scaled_add(graph, 1, x, 0.5f, y);
     case 4:
-        return cod_graph_add(graph, norm, cod_graph_conv2d(graph, "later", x, conv3));
+        return cod_graph_add(graph, y, cod_graph_conv2d(graph, "later", x, conv3));
     case 5:
-        return cod_graph_add(graph, norm, norm);
-    default: /* the normalised value is read twice */
-        return cod_graph_add(graph, cod_graph_add(graph, x, norm), norm);
+        return cod_graph_add(graph, y, y);
+    default: /* y is read twice */
+        return cod_graph_add(graph, cod_graph_add(graph, x, y), y);
     }
 }
 
-static bool has_residual(test_net *net, const char *program)
+/** Whether the sum is a plain one of y, or of what is made after it, and of what was made before. */
+static bool joins(cod_op_kind kind, bool training, int which)
 {
-    cod_op op;
-    for (size_t i = 0; cod_program_op(cod_executable_program(net->executable, program), i, &op); i++)
-        if (op.kind == COD_OP_NORM_TRAIN && op.inputs[4].buffer != NULL)
-            return true;
-    return false;
+    if (kind == COD_OP_NORM_TRAIN)
+        return training ? which < 3 : which == 4;
+    return !training && (which < 3 || which == 4);
 }
 
-static void plain_sums_join_normalisations(void **state)
+/** Gradients are right, and the same where nothing is joined. */
+static void check_sum(cod_op_kind kind, int which)
+{
+    cod_graph *graph;
+    assert_ok(cod_graph_create(&graph));
+    const cod_value x = cod_graph_conv2d(graph, "c", cod_graph_input(graph, "input", 3), conv3);
+    const cod_value y = sum_of(graph, kind, which, x), target = cod_graph_input_like(graph, "target", y);
+    const cod_value loss = cod_graph_loss(graph, "loss", y, target, (cod_loss_spec){.kind = COD_LOSS_MSE});
+    const cod_program_spec specs[] = {{.name = "train", .trains = "model", .losses = {loss}, .outputs = {loss}},
+                                      {.name = "infer", .outputs = {y}}};
+    double grads[2][512], outputs[2][240];
+    for (int plain = 0; plain < 2; plain++) {
+        test_net net;
+        net_check check;
+        const cod_compile_options options = small_options(plain);
+        assert_ok(net_init(&net, cod_paranoid_wrap(&cod_ref_backend), graph, &options, specs, 2, 11));
+        assert_true(net.weights.layout.trainable <= 512);
+        assert_true(has_residual(&net, "train", kind) == (joins(kind, true, which) && !plain));
+        assert_true(has_residual(&net, "infer", COD_OP_CONV2D) == (joins(kind, false, which) && !plain));
+        assert_ok(net_check_gradients(&net, &specs[0], 11, &check));
+        assert_ok(net_run(&net, "train"));
+        assert_ok(net_read_grads(&net, grads[plain]));
+        assert_ok(net_run(&net, "infer"));
+        assert_ok(net_read(&net, cod_executable_output(net.executable, y), outputs[plain]));
+        if (plain) {
+            assert_close("gradient", grads[0], grads[1], net.weights.layout.trainable, 1e-11);
+            assert_close("output", outputs[0], outputs[1], 240, 1e-12);
+        }
+        net_clear(&net);
+    }
+    cod_graph_destroy(graph);
+}
+
+static void plain_sums_join_what_was_made_last(void **state)
 {
     (void)state;
     for (int which = 0; which < SUMS; which++) {
-        cod_graph *graph;
-        assert_ok(cod_graph_create(&graph));
-        const cod_value x = cod_graph_conv2d(graph, "c", cod_graph_input(graph, "input", 3), conv3);
-        const cod_value y = sum_of_norm(graph, which, x), target = cod_graph_input_like(graph, "target", y);
-        const cod_value loss = cod_graph_loss(graph, "loss", y, target, (cod_loss_spec){.kind = COD_LOSS_MSE});
-        const cod_program_spec spec = {.name = "train", .trains = "model", .losses = {loss}, .outputs = {loss}};
-        double grads[2][512];
-        for (int plain = 0; plain < 2; plain++) {
-            test_net net;
-            net_check check;
-            const cod_compile_options options = small_options(plain);
-            assert_ok(net_init(&net, cod_paranoid_wrap(&cod_ref_backend), graph, &options, &spec, 1, 11));
-            assert_true(net.weights.layout.trainable <= 512);
-            assert_true(has_residual(&net, "train") == (which < JOINED && !plain));
-            assert_ok(net_check_gradients(&net, &spec, 11, &check));
-            assert_ok(net_run(&net, "train"));
-            assert_ok(net_read_grads(&net, grads[plain]));
-            if (plain)
-                assert_close("gradient", grads[0], grads[1], net.weights.layout.trainable, 1e-11);
-            net_clear(&net);
-        }
-        cod_graph_destroy(graph);
+        check_sum(COD_OP_NORM_TRAIN, which);
+        check_sum(COD_OP_CONV2D, which);
     }
     assert_no_violations();
 }
@@ -576,7 +601,7 @@ int main(void)
         cmocka_unit_test(buckets_cover_once_and_are_final_when_signalled),
         cmocka_unit_test(a_failed_signal_ends_the_run),
         cmocka_unit_test(inference_folds_and_follows),
-        cmocka_unit_test(plain_sums_join_normalisations),
+        cmocka_unit_test(plain_sums_join_what_was_made_last),
         cmocka_unit_test(outputs_may_be_inputs_and_losses),
         cmocka_unit_test(each_program_of_a_gan_has_its_own_gradients),
         cmocka_unit_test(a_tiny_gan_learns),

@@ -10,7 +10,7 @@
 static const struct {
     const char *inputs, *outputs;
 } slot_classes[COD_OP_KIND_COUNT] = {
-    [COD_OP_CONV2D] = {"appp", "a"},
+    [COD_OP_CONV2D] = {"apppa", "a"},
     [COD_OP_CONV2D_BACKWARD_DATA] = {"ap", "a"},
     [COD_OP_CONV2D_BACKWARD_WEIGHTS] = {"aa", "pp"},
     [COD_OP_LINEAR] = {"appp", "a"},
@@ -155,6 +155,8 @@ static void convolution(draw *d)
         if (chance(d))
             in(d, 2, vector(w.n));
         activation(d, true, 3, y.c);
+        if (!linear && chance(d))
+            in(d, 4, y);
         break;
     case COD_OP_CONV2D_BACKWARD_DATA:
     case COD_OP_LINEAR_BACKWARD_DATA:
