@@ -228,33 +228,20 @@ static bool set_precision(const char *name, cod_precision *precision)
 /** Reads the options; returns the exit code, or -1 to go on. */
 static int parse(int argc, char **argv, step_options *options)
 {
-    enum { MAX_BATCH = 65536, MAX_PATCH = 1024, MAX_THREADS = 4096 };
     cod_bench_training_options *training = &options->training;
-    const char *batch = NULL, *patch = NULL, *threads = NULL, *repeats = NULL, *precision = "auto";
-    long batch_count = 16, patch_side = 24, thread_count = 1, repeat_count = 7;
-    const cod_argument own[] = {{.name = "model", .text = &training->model},
-                                {.name = "batch", .text = &batch},
-                                {.name = "patch", .text = &patch},
-                                {.name = "precision", .text = &precision},
-                                {.name = "threads", .text = &threads},
-                                {.name = "repeats", .text = &repeats},
-                                {.name = "backend", .text = &training->backend},
-                                {.name = "no-autotune", .flag = &training->no_autotune},
-                                {.name = "ops", .flag = &options->each_op},
-                                {.name = "json", .flag = &options->json},
-                                {.name = "export", .text = &options->export_folder},
-                                {.name = "serve", .flag = &options->serve}};
+    cod_bench_numbers numbers = {0};
+    const char *precision = "auto";
+    const cod_argument own[] = {
+        {.name = "model", .text = &training->model},         {.name = "batch", .text = &numbers.batch},
+        {.name = "patch", .text = &numbers.patch},           {.name = "precision", .text = &precision},
+        {.name = "threads", .text = &numbers.threads},       {.name = "repeats", .text = &numbers.repeats},
+        {.name = "backend", .text = &training->backend},     {.name = "no-autotune", .flag = &training->no_autotune},
+        {.name = "ops", .flag = &options->each_op},          {.name = "json", .flag = &options->json},
+        {.name = "export", .text = &options->export_folder}, {.name = "serve", .flag = &options->serve}};
     int code = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], NULL, NULL);
-    code = code < 0 ? cod_argument_number(argv[0], "batch", batch, 1, MAX_BATCH, &batch_count) : code;
-    code = code < 0 ? cod_argument_number(argv[0], "patch", patch, 1, MAX_PATCH, &patch_side) : code;
-    code = code < 0 ? cod_argument_number(argv[0], "threads", threads, 1, MAX_THREADS, &thread_count) : code;
-    code = code < 0 ? cod_argument_number(argv[0], "repeats", repeats, 1, COD_BENCH_MAX_REPEATS, &repeat_count) : code;
+    code = code < 0 ? cod_bench_numbers_read(argv[0], &numbers, training, &options->repeats) : code;
     if (code < 0 && !set_precision(precision, &training->precision))
         code = cod_cmd_usage(argv[0], "--precision: '%s' is none of auto, f32, bf16", precision);
-    training->batch = batch_count;
-    training->patch = patch_side;
-    training->threads = (int)thread_count;
-    options->repeats = (int)repeat_count;
     return code;
 }
 

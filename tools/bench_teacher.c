@@ -185,33 +185,22 @@ static cod_status run(const teacher_options *options)
 /** Reads the options; returns the exit code, or -1 to go on. */
 static int parse(int argc, char **argv, teacher_options *options)
 {
-    enum { MAX_BATCH = 65536, MAX_PATCH = 1024, MAX_THREADS = 4096 };
     cod_bench_training_options *training = &options->training;
-    const char *batch = NULL, *patch = NULL, *threads = NULL, *repeats = NULL, *fraction = NULL;
-    long batch_count = 16, patch_side = 24, thread_count = 1, repeat_count = 7;
-    const cod_argument own[] = {{.name = "model", .text = &training->model},
-                                {.name = "batch", .text = &batch},
-                                {.name = "patch", .text = &patch},
-                                {.name = "batch-fraction", .text = &fraction},
-                                {.name = "threads", .text = &threads},
-                                {.name = "repeats", .text = &repeats},
-                                {.name = "backend", .text = &training->backend},
-                                {.name = "no-autotune", .flag = &training->no_autotune}};
+    cod_bench_numbers numbers = {0};
+    const char *fraction = NULL;
+    const cod_argument own[] = {
+        {.name = "model", .text = &training->model},     {.name = "batch", .text = &numbers.batch},
+        {.name = "patch", .text = &numbers.patch},       {.name = "batch-fraction", .text = &fraction},
+        {.name = "threads", .text = &numbers.threads},   {.name = "repeats", .text = &numbers.repeats},
+        {.name = "backend", .text = &training->backend}, {.name = "no-autotune", .flag = &training->no_autotune}};
     int code = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], NULL, NULL);
-    code = code < 0 ? cod_argument_number(argv[0], "batch", batch, 1, MAX_BATCH, &batch_count) : code;
-    code = code < 0 ? cod_argument_number(argv[0], "patch", patch, 1, MAX_PATCH, &patch_side) : code;
-    code = code < 0 ? cod_argument_number(argv[0], "threads", threads, 1, MAX_THREADS, &thread_count) : code;
-    code = code < 0 ? cod_argument_number(argv[0], "repeats", repeats, 1, COD_BENCH_MAX_REPEATS, &repeat_count) : code;
+    code = code < 0 ? cod_bench_numbers_read(argv[0], &numbers, training, &options->repeats) : code;
     char *end = NULL;
     options->fraction = fraction != NULL ? strtod(fraction, &end) : 1;
     if (code < 0 && fraction != NULL &&
         (end == fraction || *end != '\0' || !(options->fraction > 0 && options->fraction <= 1)))
         code = cod_cmd_usage(argv[0], "--batch-fraction: '%s' is not a number above 0 and up to 1", fraction);
-    training->batch = batch_count;
-    training->patch = patch_side;
-    training->threads = (int)thread_count;
-    training->taught = (int64_t)ceil(options->fraction * (double)batch_count);
-    options->repeats = (int)repeat_count;
+    training->taught = (int64_t)ceil(options->fraction * (double)training->batch);
     return code;
 }
 

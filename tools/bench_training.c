@@ -4,10 +4,29 @@
 #include "infer/model_file.h"
 #include "io/file.h"
 #include "io/safetensors.h"
+#include "tools/arguments.h"
+#include "tools/bench_ops.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+int cod_bench_numbers_read(const char *command, const cod_bench_numbers *numbers, cod_bench_training_options *options,
+                           int *repeats)
+{
+    enum { MAX_BATCH = 65536, MAX_PATCH = 1024, MAX_THREADS = 4096 };
+    long batch = 16, patch = 24, threads = 1, count = 7;
+    int code = cod_argument_number(command, "batch", numbers->batch, 1, MAX_BATCH, &batch);
+    code = code < 0 ? cod_argument_number(command, "patch", numbers->patch, 1, MAX_PATCH, &patch) : code;
+    code = code < 0 ? cod_argument_number(command, "threads", numbers->threads, 1, MAX_THREADS, &threads) : code;
+    code =
+        code < 0 ? cod_argument_number(command, "repeats", numbers->repeats, 1, COD_BENCH_MAX_REPEATS, &count) : code;
+    options->batch = batch;
+    options->patch = patch;
+    options->threads = (int)threads;
+    *repeats = (int)count;
+    return code;
+}
 
 static const char *const batch_names[] = {"input", "target"};
 enum { BATCH_PARTS = 2 };

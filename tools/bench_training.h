@@ -22,6 +22,15 @@ typedef struct cod_bench_training_options {
     int setting_count;
 } cod_bench_training_options;
 
+/** The numbers among a bench's arguments, as they were given; NULL = not. */
+typedef struct cod_bench_numbers {
+    const char *batch, *patch, *threads, *repeats;
+} cod_bench_numbers;
+
+/** Reads them, or takes 16, 24, 1 and 7. @return as cod_argument_number() */
+int cod_bench_numbers_read(const char *command, const cod_bench_numbers *numbers, cod_bench_training_options *options,
+                           int *repeats);
+
 /** Zeroed = none. */
 typedef struct cod_bench_training {
     const cod_model_kind *kind;
