@@ -1,13 +1,11 @@
-#include "distill/codistill.h"
+#include "distill/codistill_internal.h"
 
 #include "core/hash.h"
 #include "core/log.h"
 #include "core/statistics.h"
 #include "core/trace.h"
-#include "distill/exchange.h"
-#include "distill/merge.h"
+#include "distill/peers.h"
 #include "distill/replay.h"
-#include "distill/teacher.h"
 #include "io/file.h"
 #include "train/group_average.h"
 
@@ -17,62 +15,22 @@
 #include <string.h>
 
 #define PROGRAM_DISTILL "distill"
-#define TEACHER_INPUT   "teacher"
 #define WEIGHT_SCALAR   "distill_weight"
 
-enum { DEFAULT_STALENESS_PERIODS = 20, TIMES_KEPT = 512 };
+enum { TIMES_KEPT = 512 };
 
 static cod_distill_options distill_options;
 static cod_exchange_options exchange_options;
-
-static const char *const losses[] = {"l1", "mse", "charbonnier", NULL};
-#define FIELD(name) offsetof(cod_distill_options, name)
-static const cod_option options[] = {
-    {"weight", COD_OPTION_FLOAT, FIELD(weight), "0.1", 0, 1000, NULL,
-     "weight of the distillation loss beside the task loss, after the ramp; 0 = no teachers"},
-    {"loss", COD_OPTION_CHOICE, FIELD(loss), "l1", 0, 0, losses,
-     "distance between the teacher's picture and the student's"},
-    {"burn_in", COD_OPTION_INT, FIELD(burn_in), "1000", 0, 1e12, NULL,
-     "steps before distillation starts: early teachers know nothing"},
-    {"ramp", COD_OPTION_INT, FIELD(ramp), "1000", 0, 1e12, NULL, "steps over which the weight then rises to its value"},
-    {"every", COD_OPTION_INT, FIELD(every), "1", 1, 1e9, NULL,
-     "distil in every N-th step only, which costs a N-th of the teacher's forward"},
-    {"batch_fraction", COD_OPTION_FLOAT, FIELD(batch_fraction), "1", 0.001, 1, NULL,
-     "part of the mini-batch that teachers predict and distillation looks at: a half costs half a teacher's forward"},
-    {"teacher_precision", COD_OPTION_CHOICE, FIELD(teacher_precision), "auto", 0, 0, cod_upscaler_precision_names,
-     "type of a teacher's activations: auto is train.precision's; int8 computes convolutions on 8-bit integers, with "
-     "ranges "
-     "observed on a mini-batch at each switch"},
-    {"fade", COD_OPTION_BOOL, FIELD(fade), "true", 0, 0, NULL, "the weight falls with the learning rate"},
-    {"gate", COD_OPTION_BOOL, FIELD(gate), "false", 0, 0, NULL,
-     "leave the teacher out where its own task loss on the mini-batch is above the student's of late"},
-};
-#undef FIELD
-const cod_option_table cod_distill_option_table = {"distill", "Use of pulled checkpoints as teachers", options,
-                                                   sizeof options / sizeof options[0], sizeof(cod_distill_options)};
-
-typedef struct peer {
-    cod_teacher *teacher;
-    uint64_t version; /**< loaded; 0 = none */
-    uint64_t merged;  /**< the last one merged */
-    int64_t step;     /**< the peer's, of that version */
-    int64_t since;    /**< own step from which the weight ramps in; -1 = no teacher */
-    bool mergeable;
-    int unmerged; /**< versions in a row that came and went without a merge; -1 = that was said */
-} peer;
 
 typedef struct codistill {
     cod_strategy base;
     cod_group_average average;
     cod_exchange *exchange;
-    cod_merger *merger;
+    cod_peers peers;
     cod_value loss;
-    int64_t taught; /**< pictures of the mini-batch */
-    peer *peers;
-    int peer_count;
-    float *snapshot; /**< [trainable + state] */
-    double share;    /**< a peer's part of a merge */
-    peer *teaching;  /**< of this step, or NULL */
+    int64_t taught;     /**< pictures of the mini-batch */
+    float *snapshot;    /**< [trainable + state] */
+    cod_peer *teaching; /**< of this step, or NULL */
     double weight, student_loss;
     cod_strategy_stats stats;
     double exchange_s, teacher_ms[TIMES_KEPT]; /**< the latest */
@@ -87,7 +45,7 @@ static cod_status build(cod_strategy *strategy, cod_train_context *context)
     cod_graph *graph = context->model->graph;
     if (distill_options.weight == 0)
         return COD_OK;
-    const cod_value teacher = cod_graph_input_like(graph, TEACHER_INPUT, context->model->output);
+    const cod_value teacher = cod_graph_input_like(graph, CODISTILL_TEACHER_INPUT, context->model->output);
     c->taught = (int64_t)ceil(distill_options.batch_fraction * (double)context->batch);
     c->loss = cod_graph_loss(graph, "distill", context->model->output, teacher,
                              (cod_loss_spec){.kind = kinds[distill_options.loss],
@@ -115,41 +73,13 @@ static cod_status gather_models(cod_train_context *context, cod_exchange_model *
     return status;
 }
 
-/** Weights can be merged where architectures are equal and the start was common. */
-static cod_status make_merger(codistill *c, cod_train_context *context, const cod_exchange_model *models)
-{
-    const int mine = cod_group_index(context->group);
-    int mergeable = 0;
-    if (exchange_options.merge == COD_MERGE_NONE)
-        return COD_OK;
-    for (int i = 0; i < c->peer_count; i++) {
-        const int group = cod_exchange_peer_group(c->exchange, i);
-        c->peers[i].mergeable = models[group].hash == models[mine].hash;
-        mergeable += c->peers[i].mergeable;
-        if (!c->peers[i].mergeable && cod_group_rank(context->group) == 0)
-            cod_log_info("group %d: group %d trains another model, so its weights are not merged", mine, group);
-    }
-    c->share = 1.0 / (mergeable + 1);
-    return mergeable > 0 ? cod_merger_create(context->weights, &c->merger) : COD_OK;
-}
-
 static cod_status make_peers(codistill *c, cod_train_context *context, const cod_exchange_model *models)
 {
-    c->peer_count = cod_exchange_peer_count(c->exchange);
-    c->peers = calloc((size_t)c->peer_count + 1, sizeof *c->peers);
-    COD_REQUIRE_MEMORY(c->peers);
-    for (int i = 0; i < c->peer_count; i++) {
-        const int group = cod_exchange_peer_group(c->exchange, i);
-        const cod_teacher_spec spec = {.peer = cod_run_config_group(context->config, group),
-                                       .target = TEACHER_INPUT,
-                                       .pictures = c->taught,
-                                       .precision = (cod_precision)distill_options.teacher_precision};
-        c->peers[i].since = -1;
-        if (c->loss != 0)
-            COD_TRY(cod_teacher_create(context, &spec, &c->peers[i].teacher));
-    }
+    const cod_teacher_spec spec = {.target = CODISTILL_TEACHER_INPUT,
+                                   .pictures = c->taught,
+                                   .precision = (cod_precision)distill_options.teacher_precision};
     COD_TRY(cod_aligned_alloc((void **)&c->snapshot, cod_weights_count(context->weights) * sizeof(float)));
-    return make_merger(c, context, models);
+    return cod_peers_init(&c->peers, context, c->exchange, &exchange_options, models, c->loss != 0 ? &spec : NULL);
 }
 
 static cod_status start_replay(codistill *c, cod_train_context *context)
@@ -189,33 +119,6 @@ static cod_status start(cod_strategy *strategy, cod_train_context *context)
     return status;
 }
 
-static double clamp01(double x)
-{
-    return x < 0 ? 0 : x > 1 ? 1 : x;
-}
-
-/** 1 for a teacher below its age limit; past it, falling to 0 over a quarter of that age, not by a jump. */
-static double freshness(const peer *p, int64_t step)
-{
-    const int64_t steps = exchange_options.max_staleness_steps;
-    const double limit = (double)(steps > 0 ? steps : DEFAULT_STALENESS_PERIODS * exchange_options.period);
-    return clamp01((1.25 * limit - (double)(step - p->step)) / (0.25 * limit));
-}
-
-/** Weight of a teacher at this step: burn-in, ramp, fade, age. */
-static double weight_of(const peer *p, const cod_train_context *context)
-{
-    if (p->since < 0 || context->step < distill_options.burn_in)
-        return 0;
-    const int64_t from = p->since > distill_options.burn_in ? p->since : distill_options.burn_in;
-    double weight = distill_options.weight * freshness(p, context->step);
-    if (distill_options.ramp > 0)
-        weight *= clamp01((double)(context->step - from + 1) / (double)distill_options.ramp);
-    if (distill_options.fade)
-        weight *= context->rate / context->config->train.rate;
-    return weight;
-}
-
 static cod_status before_step(cod_strategy *strategy, cod_train_context *context, const char **program)
 {
     codistill *c = (codistill *)strategy;
@@ -223,12 +126,13 @@ static cod_status before_step(cod_strategy *strategy, cod_train_context *context
     c->teaching = NULL;
     c->weight = 0;
     *program = COD_PROGRAM_PLAIN;
-    if (c->loss == 0 || c->peer_count == 0 || context->step % distill_options.every != 0)
+    if (c->loss == 0 || c->peers.count == 0 || context->step % distill_options.every != 0)
         return COD_OK;
     /* One teacher a step, in turn: many peers cost no more than one. */
-    for (int i = 0; i < c->peer_count && c->teaching == NULL; i++) {
-        peer *p = &c->peers[(context->step + i) % c->peer_count];
-        const double weight = weight_of(p, context);
+    for (int i = 0; i < c->peers.count && c->teaching == NULL; i++) {
+        cod_peer *p = &c->peers.items[(context->step + i) % c->peers.count];
+        const double weight = cod_teacher_weight(&distill_options, &exchange_options, &p->age, context->step,
+                                                 context->rate / context->config->train.rate);
         if (weight > 0) {
             c->teaching = p;
             c->weight = weight;
@@ -318,77 +222,6 @@ static cod_status publish(codistill *c, cod_train_context *context, int64_t done
     return cod_train_tell(context, &event);
 }
 
-/** Counts versions that one's own were never beside: groups that far apart only distil. */
-static void count_unmerged(peer *p, const cod_train_context *context, int64_t peer_step)
-{
-    enum { SAID_AFTER = 8 };
-    if (p->unmerged < 0)
-        return;
-    p->unmerged = p->merged == p->version ? 0 : p->unmerged + 1;
-    if (p->unmerged < SAID_AFTER)
-        return;
-    p->unmerged = -1;
-    if (cod_group_rank(context->group) == 0)
-        cod_log_warn("group %d is at step %lld and a peer at %lld: too far apart to merge weights, so they only distil",
-                     cod_group_index(context->group), (long long)context->step, (long long)peer_step);
-}
-
-static cod_status tell(const codistill *c, const peer *p, const cod_train_context *context, const char *kind,
-                       double alpha)
-{
-    const cod_train_event event = {.kind = kind,
-                                   .peer = cod_exchange_peer_group(c->exchange, (int)(p - c->peers)),
-                                   .version = p->version,
-                                   .peer_step = p->step,
-                                   .alpha = alpha};
-    return cod_train_tell(context, &event);
-}
-
-/** A version that the exchange has newly decoded becomes the teacher. */
-static cod_status adopt(peer *p, const cod_exchange_checkpoint *checkpoint, int64_t step)
-{
-    const bool absent = p->since < 0 || freshness(p, step) == 0;
-    p->version = checkpoint->version;
-    p->step = checkpoint->step;
-    p->since = absent ? step : p->since; /* one that had faded out comes back by the ramp */
-    return p->teacher != NULL ? cod_teacher_load(p->teacher, checkpoint->values) : COD_OK;
-}
-
-/** Merges each version once, as soon as one's own publication of the same number exists: a faster peer's comes earlier. */
-static cod_status merge(codistill *c, peer *p, const cod_exchange_checkpoint *checkpoint,
-                        const cod_train_context *context)
-{
-    if (!p->mergeable || checkpoint->own == NULL || p->merged == p->version)
-        return COD_OK;
-    const int64_t late = context->step - checkpoint->step, delay = late > 0 ? late / exchange_options.period : 0;
-    const double alpha = exchange_options.merge_alpha > 0 ? exchange_options.merge_alpha : cod_merge_alpha(delay);
-    p->merged = p->version;
-    c->stats.merges++;
-    COD_TRY(tell(c, p, context, "merge", alpha));
-    return cod_merger_apply(c->merger, checkpoint->values, checkpoint->own, alpha, c->share);
-}
-
-/** Uses what the exchange holds: the same on every rank of the group, at the same step. */
-static cod_status take_over(codistill *c, cod_train_context *context)
-{
-    for (int i = 0; i < c->peer_count; i++) {
-        peer *p = &c->peers[i];
-        cod_exchange_checkpoint checkpoint;
-        cod_exchange_read_checkpoint(c->exchange, i, &checkpoint);
-        if (checkpoint.values == NULL)
-            continue;
-        if (checkpoint.version != p->version) {
-            if (p->mergeable && p->version > 0)
-                count_unmerged(p, context, checkpoint.step);
-            COD_TRY(adopt(p, &checkpoint, context->step));
-            COD_TRY(tell(c, p, context, "switch", NAN));
-            c->stats.teacher_switches++;
-        }
-        COD_TRY(merge(c, p, &checkpoint, context));
-    }
-    return COD_OK;
-}
-
 static cod_status after_update(cod_strategy *strategy, cod_train_context *context)
 {
     codistill *c = (codistill *)strategy;
@@ -397,7 +230,7 @@ static cod_status after_update(cod_strategy *strategy, cod_train_context *contex
     if (cod_exchange_publish_due(c->exchange, done))
         COD_TRY(publish(c, context, done));
     COD_TRY(cod_exchange_advance(c->exchange, done));
-    COD_TRY(take_over(c, context));
+    COD_TRY(cod_peers_take_over(&c->peers, context));
     cod_trace_end(trace, "exchange", "advance");
     c->exchange_s += cod_clock_s() - begin;
     c->steps++;
@@ -423,54 +256,8 @@ static cod_status save(cod_strategy *strategy, cod_checkpoint *checkpoint)
     COD_TRY(cod_exchange_state(c->exchange, &arrays, &count));
     for (size_t i = 0; i < count; i++)
         COD_TRY(cod_checkpoint_add_bytes(checkpoint, arrays[i].name, arrays[i].data, arrays[i].bytes));
-    for (int i = 0; i < c->peer_count; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "peer%d.since", i);
-        COD_TRY(cod_checkpoint_add_number(checkpoint, name, (double)c->peers[i].since));
-        snprintf(name, sizeof name, "peer%d.merged", i);
-        COD_TRY(cod_checkpoint_add_number(checkpoint, name, (double)c->peers[i].merged));
-        snprintf(name, sizeof name, "peer%d.ranges", i);
-        const float *ranges = cod_teacher_ranges(c->peers[i].teacher, &count);
-        if (ranges != NULL)
-            COD_TRY(cod_checkpoint_add_bytes(checkpoint, name, ranges, count * sizeof *ranges));
-    }
+    COD_TRY(cod_peers_save(&c->peers, checkpoint));
     return cod_checkpoint_add_number(checkpoint, "student_loss", c->student_loss);
-}
-
-/** A teacher on integers goes on with the ranges it had; there are none where it was of another type. */
-static cod_status load_ranges(cod_teacher *teacher, int index, const cod_st_file *file)
-{
-    char name[32];
-    size_t count;
-    snprintf(name, sizeof name, "peer%d.ranges", index);
-    if (cod_teacher_ranges(teacher, &count) == NULL || cod_st_tensor_find(file, name) == NULL)
-        return COD_OK;
-    float *ranges = malloc(count * sizeof *ranges);
-    COD_REQUIRE_MEMORY(ranges);
-    const cod_status status = cod_checkpoint_read(file, name, ranges, count * sizeof *ranges);
-    if (status == COD_OK)
-        cod_teacher_set_ranges(teacher, ranges);
-    free(ranges);
-    return status;
-}
-
-static cod_status load_peer(codistill *c, int index, const cod_st_file *file)
-{
-    peer *p = &c->peers[index];
-    cod_exchange_checkpoint checkpoint;
-    char name[32];
-    double since, merged;
-    snprintf(name, sizeof name, "peer%d.since", index);
-    COD_TRY(cod_checkpoint_number(file, name, &since));
-    snprintf(name, sizeof name, "peer%d.merged", index);
-    COD_TRY(cod_checkpoint_number(file, name, &merged));
-    cod_exchange_read_checkpoint(c->exchange, index, &checkpoint);
-    if (checkpoint.values != NULL)
-        COD_TRY(adopt(p, &checkpoint, (int64_t)since));
-    COD_TRY(load_ranges(p->teacher, index, file));
-    p->since = (int64_t)since;
-    p->merged = (uint64_t)merged;
-    return COD_OK;
 }
 
 static cod_status load(cod_strategy *strategy, cod_train_context *context, const cod_st_file *file)
@@ -486,9 +273,7 @@ static cod_status load(cod_strategy *strategy, cod_train_context *context, const
         COD_TRY(cod_checkpoint_read(file, arrays[i].name, arrays[i].data, arrays[i].bytes));
     COD_TRY(cod_exchange_restored(c->exchange));
     COD_TRY(cod_checkpoint_number(file, "student_loss", &c->student_loss));
-    for (int i = 0; i < c->peer_count; i++)
-        COD_TRY(load_peer(c, i, file));
-    return COD_OK;
+    return cod_peers_load(&c->peers, file);
 }
 
 static cod_status finish(cod_strategy *strategy, cod_train_context *context)
@@ -506,6 +291,8 @@ static void stats(cod_strategy *strategy, cod_strategy_stats *out)
     cod_exchange_counters counters;
     cod_exchange_read_counters(c->exchange, &counters);
     *out = c->stats;
+    out->teacher_switches = c->peers.switches;
+    out->merges = c->peers.merges;
     out->pulled_bytes = counters.pulled_bytes;
     out->published_bytes = counters.published_bytes;
     out->pulls = counters.pulled;
@@ -517,23 +304,20 @@ static void stats(cod_strategy *strategy, cod_strategy_stats *out)
     }
     out->exchange_ms = c->steps ? 1e3 * c->exchange_s / (double)c->steps : 0;
     out->teacher_step = out->staleness_steps = -1;
-    const peer *p = c->teaching != NULL                            ? c->teaching
-                    : c->peer_count > 0 && c->peers[0].version > 0 ? &c->peers[0]
-                                                                   : NULL;
+    const cod_peer *p = c->teaching;
+    if (p == NULL && c->peers.count > 0 && c->peers.items[0].version > 0)
+        p = &c->peers.items[0];
     if (p != NULL) {
-        out->teacher_step = p->step;
-        out->staleness_steps = c->now - p->step;
+        out->teacher_step = p->age.step;
+        out->staleness_steps = c->now - p->age.step;
     }
 }
 
 static void destroy(cod_strategy *strategy)
 {
     codistill *c = (codistill *)strategy;
-    for (int i = 0; i < c->peer_count; i++)
-        cod_teacher_destroy(c->peers[i].teacher);
-    cod_merger_destroy(c->merger);
+    cod_peers_clear(&c->peers);
     cod_aligned_free(c->snapshot);
-    free(c->peers);
     free(c);
 }
 
@@ -565,22 +349,7 @@ static cod_status create(cod_strategy **out)
 
 static void check(const cod_run_config *run)
 {
-    const cod_exchange_options *e = &exchange_options;
-    if (e->publish == COD_PUBLISH_EMA && run->train.ema == 0)
-        cod_config_problem_key(run->config, "exchange.publish",
-                               "the moving average can be published only where there is one: set train.ema above 0");
-    if ((e->deterministic || run->train.deterministic) && e->lag_steps >= e->period)
-        cod_config_problem_key(run->config, "exchange.lag_steps", "%lld steps are not below exchange.period, %lld",
-                               (long long)e->lag_steps, (long long)e->period);
-    if (e->replay[0] != '\0' && (e->deterministic || run->train.deterministic))
-        cod_config_problem_key(run->config, "exchange.replay",
-                               "a deterministic run repeats itself; a record is for asynchronous ones");
-    bool own = strcmp(run->whole.model.init, "own") == 0;
-    for (size_t i = 0; i < run->group_count; i++)
-        own = own || strcmp(run->groups[i].model.init, "own") == 0;
-    if (e->merge != COD_MERGE_NONE && own)
-        cod_config_problem_key(run->config, "model.init",
-                               "merging weights needs a common start: `shared` or a file, or exchange.merge: none");
+    codistill_check(run, &exchange_options);
 }
 
 void cod_strategy_register_codistill(void)

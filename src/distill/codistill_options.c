@@ -1,0 +1,51 @@
+/* The section `distill`, and what must hold between sections. */
+#include "distill/codistill_internal.h"
+
+#include "infer/upscaler.h"
+
+#include <string.h>
+
+static const char *const losses[] = {"l1", "mse", "charbonnier", NULL};
+#define FIELD(name) offsetof(cod_distill_options, name)
+static const cod_option options[] = {
+    {"weight", COD_OPTION_FLOAT, FIELD(weight), "0.1", 0, 1000, NULL,
+     "weight of the distillation loss beside the task loss, after the ramp; 0 = no teachers"},
+    {"loss", COD_OPTION_CHOICE, FIELD(loss), "l1", 0, 0, losses,
+     "distance between the teacher's picture and the student's"},
+    {"burn_in", COD_OPTION_INT, FIELD(burn_in), "1000", 0, 1e12, NULL,
+     "steps before distillation starts: early teachers know nothing"},
+    {"ramp", COD_OPTION_INT, FIELD(ramp), "1000", 0, 1e12, NULL, "steps over which the weight then rises to its value"},
+    {"every", COD_OPTION_INT, FIELD(every), "1", 1, 1e9, NULL,
+     "distil in every N-th step only, which costs a N-th of the teacher's forward"},
+    {"batch_fraction", COD_OPTION_FLOAT, FIELD(batch_fraction), "1", 0.001, 1, NULL,
+     "part of the mini-batch that teachers predict and distillation looks at: a half costs half a teacher's forward"},
+    {"teacher_precision", COD_OPTION_CHOICE, FIELD(teacher_precision), "auto", 0, 0, cod_upscaler_precision_names,
+     "type of a teacher's activations: auto is train.precision's; int8 computes convolutions on 8-bit integers, with "
+     "ranges "
+     "observed on a mini-batch at each switch"},
+    {"fade", COD_OPTION_BOOL, FIELD(fade), "true", 0, 0, NULL, "the weight falls with the learning rate"},
+    {"gate", COD_OPTION_BOOL, FIELD(gate), "false", 0, 0, NULL,
+     "leave the teacher out where its own task loss on the mini-batch is above the student's of late"},
+};
+#undef FIELD
+const cod_option_table cod_distill_option_table = {"distill", "Use of pulled checkpoints as teachers", options,
+                                                   sizeof options / sizeof options[0], sizeof(cod_distill_options)};
+
+void codistill_check(const cod_run_config *run, const cod_exchange_options *e)
+{
+    if (e->publish == COD_PUBLISH_EMA && run->train.ema == 0)
+        cod_config_problem_key(run->config, "exchange.publish",
+                               "the moving average can be published only where there is one: set train.ema above 0");
+    if ((e->deterministic || run->train.deterministic) && e->lag_steps >= e->period)
+        cod_config_problem_key(run->config, "exchange.lag_steps", "%lld steps are not below exchange.period, %lld",
+                               (long long)e->lag_steps, (long long)e->period);
+    if (e->replay[0] != '\0' && (e->deterministic || run->train.deterministic))
+        cod_config_problem_key(run->config, "exchange.replay",
+                               "a deterministic run repeats itself; a record is for asynchronous ones");
+    bool own = strcmp(run->whole.model.init, "own") == 0;
+    for (size_t i = 0; i < run->group_count; i++)
+        own = own || strcmp(run->groups[i].model.init, "own") == 0;
+    if (e->merge != COD_MERGE_NONE && own)
+        cod_config_problem_key(run->config, "model.init",
+                               "merging weights needs a common start: `shared` or a file, or exchange.merge: none");
+}

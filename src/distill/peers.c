@@ -1,0 +1,183 @@
+#include "distill/peers.h"
+
+#include "core/log.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/** Weights can be merged where architectures are equal and the start was common. */
+static cod_status make_merger(cod_peers *peers, cod_train_context *context, const cod_exchange_model *models)
+{
+    const int mine = cod_group_index(context->group);
+    int mergeable = 0;
+    if (peers->options->merge == COD_MERGE_NONE)
+        return COD_OK;
+    for (int i = 0; i < peers->count; i++) {
+        cod_peer *p = &peers->items[i];
+        p->mergeable = models[p->group].hash == models[mine].hash;
+        mergeable += p->mergeable;
+        if (!p->mergeable && cod_group_rank(context->group) == 0)
+            cod_log_info("group %d: group %d trains another model, so its weights are not merged", mine, p->group);
+    }
+    peers->share = 1.0 / (mergeable + 1);
+    return mergeable > 0 ? cod_merger_create(context->weights, &peers->merger) : COD_OK;
+}
+
+cod_status cod_peers_init(cod_peers *peers, cod_train_context *context, cod_exchange *exchange,
+                          const cod_exchange_options *options, const cod_exchange_model *models,
+                          const cod_teacher_spec *teacher)
+{
+    const int count = cod_exchange_peer_count(exchange);
+    *peers = (cod_peers){.exchange = exchange, .options = options};
+    peers->items = calloc((size_t)count + 1, sizeof *peers->items);
+    COD_REQUIRE_MEMORY(peers->items);
+    peers->count = count;
+    for (int i = 0; i < count; i++) {
+        cod_peer *p = &peers->items[i];
+        p->group = cod_exchange_peer_group(exchange, i);
+        p->age.since = -1;
+        if (teacher == NULL)
+            continue;
+        cod_teacher_spec spec = *teacher;
+        spec.peer = cod_run_config_group(context->config, p->group);
+        COD_TRY(cod_teacher_create(context, &spec, &p->teacher));
+    }
+    return make_merger(peers, context, models);
+}
+
+void cod_peers_clear(cod_peers *peers)
+{
+    for (int i = 0; i < peers->count; i++)
+        cod_teacher_destroy(peers->items[i].teacher);
+    cod_merger_destroy(peers->merger);
+    free(peers->items);
+    *peers = (cod_peers){0};
+}
+
+/** Counts versions that one's own were never beside: groups that far apart only distil. */
+static void count_unmerged(cod_peer *p, const cod_train_context *context, int64_t peer_step)
+{
+    enum { SAID_AFTER = 8 };
+    if (p->unmerged < 0)
+        return;
+    p->unmerged = p->merged == p->version ? 0 : p->unmerged + 1;
+    if (p->unmerged < SAID_AFTER)
+        return;
+    p->unmerged = -1;
+    if (cod_group_rank(context->group) == 0)
+        cod_log_warn("group %d is at step %lld and a peer at %lld: too far apart to merge weights, so they only distil",
+                     cod_group_index(context->group), (long long)context->step, (long long)peer_step);
+}
+
+static cod_status tell(const cod_peer *p, const cod_train_context *context, const char *kind, double alpha)
+{
+    const cod_train_event event = {
+        .kind = kind, .peer = p->group, .version = p->version, .peer_step = p->age.step, .alpha = alpha};
+    return cod_train_tell(context, &event);
+}
+
+/** A version that the exchange has newly decoded becomes the teacher. */
+static cod_status adopt(const cod_peers *peers, cod_peer *p, const cod_exchange_checkpoint *checkpoint, int64_t step)
+{
+    const bool absent = p->age.since < 0 || cod_teacher_freshness(peers->options, &p->age, step) == 0;
+    p->version = checkpoint->version;
+    p->age.step = checkpoint->step;
+    p->age.since = absent ? step : p->age.since; /* one that had faded out comes back by the ramp */
+    return p->teacher != NULL ? cod_teacher_load(p->teacher, checkpoint->values) : COD_OK;
+}
+
+/** Merges each version once, as soon as one's own publication of the same number exists: a faster peer's comes earlier. */
+static cod_status merge(cod_peers *peers, cod_peer *p, const cod_exchange_checkpoint *checkpoint,
+                        const cod_train_context *context)
+{
+    if (!p->mergeable || checkpoint->own == NULL || p->merged == p->version)
+        return COD_OK;
+    const int64_t late = context->step - checkpoint->step, delay = late > 0 ? late / peers->options->period : 0;
+    const double alpha = peers->options->merge_alpha > 0 ? peers->options->merge_alpha : cod_merge_alpha(delay);
+    p->merged = p->version;
+    peers->merges++;
+    COD_TRY(tell(p, context, "merge", alpha));
+    return cod_merger_apply(peers->merger, checkpoint->values, checkpoint->own, alpha, peers->share);
+}
+
+cod_status cod_peers_take_over(cod_peers *peers, cod_train_context *context)
+{
+    for (int i = 0; i < peers->count; i++) {
+        cod_peer *p = &peers->items[i];
+        cod_exchange_checkpoint checkpoint;
+        cod_exchange_read_checkpoint(peers->exchange, i, &checkpoint);
+        if (checkpoint.values == NULL)
+            continue;
+        if (checkpoint.version != p->version) {
+            if (p->mergeable && p->version > 0)
+                count_unmerged(p, context, checkpoint.step);
+            COD_TRY(adopt(peers, p, &checkpoint, context->step));
+            COD_TRY(tell(p, context, "switch", NAN));
+            peers->switches++;
+        }
+        COD_TRY(merge(peers, p, &checkpoint, context));
+    }
+    return COD_OK;
+}
+
+static void name_of(int index, const char *what, char name[32])
+{
+    snprintf(name, 32, "peer%d.%s", index, what);
+}
+
+cod_status cod_peers_save(const cod_peers *peers, cod_checkpoint *checkpoint)
+{
+    for (int i = 0; i < peers->count; i++) {
+        const cod_peer *p = &peers->items[i];
+        char name[32];
+        size_t count;
+        name_of(i, "since", name);
+        COD_TRY(cod_checkpoint_add_number(checkpoint, name, (double)p->age.since));
+        name_of(i, "merged", name);
+        COD_TRY(cod_checkpoint_add_number(checkpoint, name, (double)p->merged));
+        name_of(i, "ranges", name);
+        const float *ranges = cod_teacher_ranges(p->teacher, &count);
+        if (ranges != NULL)
+            COD_TRY(cod_checkpoint_add_bytes(checkpoint, name, ranges, count * sizeof *ranges));
+    }
+    return COD_OK;
+}
+
+/** A teacher on integers goes on with the ranges it had; there are none where it was of another type. */
+static cod_status load_ranges(cod_teacher *teacher, int index, const cod_st_file *file)
+{
+    char name[32];
+    size_t count;
+    name_of(index, "ranges", name);
+    if (cod_teacher_ranges(teacher, &count) == NULL || cod_st_tensor_find(file, name) == NULL)
+        return COD_OK;
+    float *ranges = malloc(count * sizeof *ranges);
+    COD_REQUIRE_MEMORY(ranges);
+    const cod_status status = cod_checkpoint_read(file, name, ranges, count * sizeof *ranges);
+    if (status == COD_OK)
+        cod_teacher_set_ranges(teacher, ranges);
+    free(ranges);
+    return status;
+}
+
+cod_status cod_peers_load(cod_peers *peers, const cod_st_file *file)
+{
+    for (int i = 0; i < peers->count; i++) {
+        cod_peer *p = &peers->items[i];
+        cod_exchange_checkpoint checkpoint;
+        char name[32];
+        double since, merged;
+        name_of(i, "since", name);
+        COD_TRY(cod_checkpoint_number(file, name, &since));
+        name_of(i, "merged", name);
+        COD_TRY(cod_checkpoint_number(file, name, &merged));
+        cod_exchange_read_checkpoint(peers->exchange, i, &checkpoint);
+        if (checkpoint.values != NULL)
+            COD_TRY(adopt(peers, p, &checkpoint, (int64_t)since));
+        COD_TRY(load_ranges(p->teacher, i, file));
+        p->age.since = (int64_t)since;
+        p->merged = (uint64_t)merged;
+    }
+    return COD_OK;
+}

@@ -1,0 +1,53 @@
+/**
+ * @file
+ * The peers of a group as the codistill strategy uses them: each pulled version becomes the teacher and is merged once.
+ */
+#ifndef COD_DISTILL_PEERS_H
+#define COD_DISTILL_PEERS_H
+
+#include "distill/exchange.h"
+#include "distill/merge.h"
+#include "distill/schedule.h"
+#include "distill/teacher.h"
+
+typedef struct cod_peer {
+    int group;
+    cod_teacher *teacher; /**< NULL where nothing is distilled */
+    uint64_t version;     /**< loaded; 0 = none */
+    uint64_t merged;      /**< the last one merged */
+    cod_teacher_age age;
+    bool mergeable;
+    int unmerged; /**< versions in a row that came and went without a merge; -1 = that was said */
+} cod_peer;
+
+/** All that the group reads; in the caller's storage. */
+typedef struct cod_peers {
+    cod_exchange *exchange;              /**< borrowed */
+    const cod_exchange_options *options; /**< borrowed */
+    cod_peer *items;
+    int count;
+    cod_merger *merger; /**< NULL where nothing is merged */
+    double share;       /**< a peer's part of a merge */
+    uint64_t switches, merges;
+} cod_peers;
+
+/**
+ * Makes the exchange's peers, without a version yet.
+ *
+ * @param models   [groups] what each group trains
+ * @param teacher  how they teach, its `peer` filled in here; NULL = not at all
+ */
+COD_MUST_CHECK cod_status cod_peers_init(cod_peers *peers, cod_train_context *context, cod_exchange *exchange,
+                                         const cod_exchange_options *options, const cod_exchange_model *models,
+                                         const cod_teacher_spec *teacher);
+void cod_peers_clear(cod_peers *peers);
+
+/** Uses what the exchange newly holds: the same on every rank of the group, at the same step. */
+COD_MUST_CHECK cod_status cod_peers_take_over(cod_peers *peers, cod_train_context *context);
+
+/** Beside the exchange's own state. */
+COD_MUST_CHECK cod_status cod_peers_save(const cod_peers *peers, cod_checkpoint *checkpoint);
+/** After the exchange has been restored. */
+COD_MUST_CHECK cod_status cod_peers_load(cod_peers *peers, const cod_st_file *file);
+
+#endif
