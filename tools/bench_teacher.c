@@ -78,21 +78,27 @@ static cod_status make_teachers(bench *b, const teacher_options *options)
         const cod_dtype needed = precisions[p] == COD_PRECISION_INT8   ? COD_S8
                                  : precisions[p] == COD_PRECISION_BF16 ? COD_BF16
                                                                        : COD_F32;
-        const cod_teacher_spec spec = {&peer, "teacher", options->training.taught, precisions[p]};
+        const cod_teacher_spec spec = {&peer, "teacher", options->training.taught, precisions[p], false};
         if (t->backend->supports(t->device, needed))
             COD_TRY(cod_teacher_create(&context, &spec, &b->rows[p].teacher));
     }
     return COD_OK;
 }
 
+static cod_status predict(cod_teacher *teacher)
+{
+    float loss;
+    COD_TRY(cod_teacher_run(teacher, &loss));
+    return cod_teacher_give(teacher, 1);
+}
+
 /** One step, taught where there is a teacher. */
 static cod_status step(bench *b, cod_teacher *teacher)
 {
     cod_bench_training *t = &b->training;
-    float loss;
     if (teacher == NULL)
         return cod_bench_training_step(t);
-    COD_TRY(cod_teacher_run(teacher, &loss));
+    COD_TRY(predict(teacher));
     COD_TRY(cod_program_run(t->distil, NULL, NULL));
     return cod_bench_training_update(t);
 }
@@ -109,13 +115,12 @@ static cod_status time_steps(bench *b, cod_teacher *teacher, int period, double 
 
 static cod_status time_teacher(bench *b, row *r, int round)
 {
-    float loss;
     const double begin = cod_clock_s();
     COD_TRY(cod_teacher_load(r->teacher, b->checkpoint));
-    COD_TRY(cod_teacher_run(r->teacher, &loss));
-    COD_TRY(cod_teacher_run(r->teacher, &loss));
+    COD_TRY(predict(r->teacher));
+    COD_TRY(predict(r->teacher));
     const double loaded = cod_clock_s();
-    COD_TRY(cod_teacher_run(r->teacher, &loss));
+    COD_TRY(predict(r->teacher));
     r->forward_ms[round] = 1e3 * (cod_clock_s() - loaded);
     r->switch_ms[round] = 1e3 * (loaded - begin) - 2 * r->forward_ms[round];
     for (int i = 0; i < PERIODS; i++)

@@ -4,8 +4,8 @@
 #include "core/log.h"
 #include "core/statistics.h"
 #include "core/trace.h"
-#include "distill/peers.h"
 #include "distill/replay.h"
+#include "distill/teaching.h"
 #include "io/file.h"
 #include "train/group_average.h"
 
@@ -28,10 +28,9 @@ typedef struct codistill {
     cod_exchange *exchange;
     cod_peers peers;
     cod_value loss;
-    int64_t taught;     /**< pictures of the mini-batch */
-    float *snapshot;    /**< [trainable + state] */
-    cod_peer *teaching; /**< of this step, or NULL */
-    double weight, student_loss;
+    int64_t taught;  /**< pictures of the mini-batch */
+    float *snapshot; /**< [trainable + state] */
+    cod_teaching teaching;
     cod_strategy_stats stats;
     double exchange_s, teacher_ms[TIMES_KEPT]; /**< the latest */
     uint64_t teacher_runs, steps;
@@ -77,9 +76,11 @@ static cod_status make_peers(codistill *c, cod_train_context *context, const cod
 {
     const cod_teacher_spec spec = {.target = CODISTILL_TEACHER_INPUT,
                                    .pictures = c->taught,
-                                   .precision = (cod_precision)distill_options.teacher_precision};
+                                   .precision = (cod_precision)distill_options.teacher_precision,
+                                   .mixes = distill_options.teachers_per_step > 1};
     COD_TRY(cod_aligned_alloc((void **)&c->snapshot, cod_weights_count(context->weights) * sizeof(float)));
-    return cod_peers_init(&c->peers, context, c->exchange, &exchange_options, models, c->loss != 0 ? &spec : NULL);
+    COD_TRY(cod_peers_init(&c->peers, context, c->exchange, &exchange_options, models, c->loss != 0 ? &spec : NULL));
+    return cod_teaching_init(&c->teaching, &distill_options, &c->peers);
 }
 
 static cod_status start_replay(codistill *c, cod_train_context *context)
@@ -90,6 +91,27 @@ static cod_status start_replay(codistill *c, cod_train_context *context)
     const cod_status status = cod_exchange_replay(c->exchange, events, count);
     free(events);
     return status;
+}
+
+/** What a rank of this group will hold, said once. */
+static cod_status tell_memory(const codistill *c, const cod_train_context *context,
+                              const cod_exchange_options *exchange, const cod_exchange_model *models)
+{
+    const int groups = cod_group_count(context->group), mine = cod_group_index(context->group);
+    int *ranks = calloc((size_t)groups, sizeof *ranks);
+    COD_REQUIRE_MEMORY(ranks);
+    for (int g = 0; g < groups; g++)
+        ranks[g] = cod_group_members_of(context->group, g).size;
+    const cod_exchange_sizes sizes = cod_exchange_plan(exchange, models, ranks, groups, mine);
+    free(ranks);
+    const uint64_t copy = cod_weights_count(context->weights) * sizeof(float);
+    if (cod_group_rank(context->group) == 0 && c->peers.count > 0)
+        cod_log_info("group %d: a rank holds %.1f MB for the exchange: checkpoints of %d peer%s %.1f, own publications "
+                     "%.1f, encoded versions %.1f",
+                     mine, 1e-6 * (double)(sizes.memory_bytes + copy), sizes.peers, sizes.peers == 1 ? "" : "s",
+                     1e-6 * (double)sizes.held_bytes, 1e-6 * (double)(sizes.own_bytes + copy),
+                     1e-6 * (double)sizes.slot_bytes);
+    return COD_OK;
 }
 
 static cod_status start(cod_strategy *strategy, cod_train_context *context)
@@ -113,6 +135,8 @@ static cod_status start(cod_strategy *strategy, cod_train_context *context)
         status = cod_exchange_create(context->comm, context->group, &exchange, models, run, &c->exchange);
     if (status == COD_OK)
         status = cod_group_agree(world, make_peers(c, context, models), NULL);
+    if (status == COD_OK)
+        status = cod_group_agree(world, tell_memory(c, context, &exchange, models), NULL);
     if (status == COD_OK && exchange.replay[0] != '\0')
         status = cod_group_agree(world, start_replay(c, context), NULL);
     free(models);
@@ -123,41 +147,28 @@ static cod_status before_step(cod_strategy *strategy, cod_train_context *context
 {
     codistill *c = (codistill *)strategy;
     c->now = context->step;
-    c->teaching = NULL;
-    c->weight = 0;
     *program = COD_PROGRAM_PLAIN;
-    if (c->loss == 0 || c->peers.count == 0 || context->step % distill_options.every != 0)
+    if (c->loss == 0)
         return COD_OK;
-    /* One teacher a step, in turn: many peers cost no more than one. */
-    for (int i = 0; i < c->peers.count && c->teaching == NULL; i++) {
-        cod_peer *p = &c->peers.items[(context->step + i) % c->peers.count];
-        const double weight = cod_teacher_weight(&distill_options, &exchange_options, &p->age, context->step,
-                                                 context->rate / context->config->train.rate);
-        if (weight > 0) {
-            c->teaching = p;
-            c->weight = weight;
-        }
-    }
-    if (c->teaching == NULL)
-        return COD_OK;
-    c->stats.distill_weight = c->weight;
-    *program = PROGRAM_DISTILL;
-    return cod_executable_set_scalar(context->executable, WEIGHT_SCALAR, (float)c->weight);
+    cod_teaching_choose(&c->teaching, context);
+    if (c->teaching.count > 0)
+        *program = PROGRAM_DISTILL;
+    return COD_OK;
 }
 
 static cod_status before_batch(cod_strategy *strategy, cod_train_context *context)
 {
     codistill *c = (codistill *)strategy;
-    float loss;
-    if (c->teaching == NULL)
+    if (c->loss == 0)
+        return COD_OK;
+    COD_TRY(cod_teaching_measure(&c->teaching));
+    if (c->teaching.count == 0)
         return COD_OK;
     const double begin = cod_clock_s(), trace = cod_trace_begin();
-    COD_TRY(cod_teacher_run(c->teaching->teacher, &loss));
+    COD_TRY(cod_teaching_predict(&c->teaching, &c->stats.distill_weight));
     cod_trace_end(trace, "step", "teacher");
     c->teacher_ms[c->teacher_runs++ % TIMES_KEPT] = 1e3 * (cod_clock_s() - begin);
-    if (!distill_options.gate)
-        return COD_OK;
-    return cod_executable_set_scalar(context->executable, WEIGHT_SCALAR, loss > c->student_loss ? 0 : (float)c->weight);
+    return cod_executable_set_scalar(context->executable, WEIGHT_SCALAR, (float)c->stats.distill_weight);
 }
 
 static cod_status gradient_ready(cod_strategy *strategy, cod_train_context *context, cod_bucket bucket)
@@ -171,9 +182,11 @@ static cod_status before_update(cod_strategy *strategy, cod_train_context *conte
     float task, distill;
     COD_TRY(cod_group_average_wait(&c->average, context));
     COD_TRY(cod_executable_loss(context->executable, context->task_loss, &task));
-    c->student_loss = c->student_loss == 0 ? task : 0.99 * c->student_loss + 0.01 * task;
     c->stats.distill_loss = NAN;
-    if (c->teaching != NULL) {
+    if (c->loss == 0)
+        return COD_OK;
+    cod_teaching_note(&c->teaching, (double)task);
+    if (c->teaching.count > 0) {
         COD_TRY(cod_executable_loss(context->executable, c->loss, &distill));
         c->stats.distill_loss = distill;
     }
@@ -257,7 +270,7 @@ static cod_status save(cod_strategy *strategy, cod_checkpoint *checkpoint)
     for (size_t i = 0; i < count; i++)
         COD_TRY(cod_checkpoint_add_bytes(checkpoint, arrays[i].name, arrays[i].data, arrays[i].bytes));
     COD_TRY(cod_peers_save(&c->peers, checkpoint));
-    return cod_checkpoint_add_number(checkpoint, "student_loss", c->student_loss);
+    return cod_checkpoint_add_number(checkpoint, "student_loss", c->teaching.student_loss);
 }
 
 static cod_status load(cod_strategy *strategy, cod_train_context *context, const cod_st_file *file)
@@ -272,7 +285,7 @@ static cod_status load(cod_strategy *strategy, cod_train_context *context, const
     for (size_t i = 0; i < count; i++)
         COD_TRY(cod_checkpoint_read(file, arrays[i].name, arrays[i].data, arrays[i].bytes));
     COD_TRY(cod_exchange_restored(c->exchange));
-    COD_TRY(cod_checkpoint_number(file, "student_loss", &c->student_loss));
+    COD_TRY(cod_checkpoint_number(file, "student_loss", &c->teaching.student_loss));
     return cod_peers_load(&c->peers, file);
 }
 
@@ -304,7 +317,7 @@ static void stats(cod_strategy *strategy, cod_strategy_stats *out)
     }
     out->exchange_ms = c->steps ? 1e3 * c->exchange_s / (double)c->steps : 0;
     out->teacher_step = out->staleness_steps = -1;
-    const cod_peer *p = c->teaching;
+    const cod_peer *p = c->teaching.count > 0 ? c->teaching.chosen[0] : NULL;
     if (p == NULL && c->peers.count > 0 && c->peers.items[0].version > 0)
         p = &c->peers.items[0];
     if (p != NULL) {
@@ -313,9 +326,20 @@ static void stats(cod_strategy *strategy, cod_strategy_stats *out)
     }
 }
 
+static bool peer_stats(cod_strategy *strategy, int index, cod_peer_stats *out)
+{
+    codistill *c = (codistill *)strategy;
+    if (index >= c->peers.count)
+        return false;
+    cod_peers_read(&c->peers, index, out);
+    out->staleness_steps = c->now - out->step;
+    return true;
+}
+
 static void destroy(cod_strategy *strategy)
 {
     codistill *c = (codistill *)strategy;
+    cod_teaching_clear(&c->teaching);
     cod_peers_clear(&c->peers);
     cod_aligned_free(c->snapshot);
     free(c);
@@ -335,6 +359,7 @@ static const cod_strategy_ops ops = {
     .load = load,
     .finish = finish,
     .stats = stats,
+    .peer_stats = peer_stats,
     .destroy = destroy,
 };
 

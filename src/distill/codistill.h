@@ -20,6 +20,7 @@ typedef struct cod_distill_options {
     double batch_fraction;
     int teacher_precision; /**< cod_precision */
     bool fade, gate;
+    int64_t teachers_per_step;
 } cod_distill_options;
 
 extern const cod_option_table cod_distill_option_table;

@@ -25,7 +25,10 @@ static const cod_option options[] = {
      "observed on a mini-batch at each switch"},
     {"fade", COD_OPTION_BOOL, FIELD(fade), "true", 0, 0, NULL, "the weight falls with the learning rate"},
     {"gate", COD_OPTION_BOOL, FIELD(gate), "false", 0, 0, NULL,
-     "leave the teacher out where its own task loss on the mini-batch is above the student's of late"},
+     "leave a teacher out where its own task loss on the mini-batch is above the student's of late"},
+    {"teachers_per_step", COD_OPTION_INT, FIELD(teachers_per_step), "1", 1, 1e6, NULL,
+     "teachers of a step, in turn among the peers: with several, students follow the mean of their predictions, and "
+     "pay for each"},
 };
 #undef FIELD
 const cod_option_table cod_distill_option_table = {"distill", "Use of pulled checkpoints as teachers", options,

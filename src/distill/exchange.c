@@ -7,11 +7,25 @@
 #include "distill/file.h"
 #include "distill/rma.h"
 
-#include <sched.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { FLAG_INTERVAL = 0, FLAG_PEER, FLAG_VERSION, FLAG_DONE, FLAG_LOST, AGREEMENT_DELAY = 2 };
+/* Of the first rank: INTERVAL, PEER, VERSION, PUBLISHED (the time of what is being pulled), NOW (its clock). */
+enum {
+    FLAG_INTERVAL,
+    FLAG_PEER,
+    FLAG_VERSION,
+    FLAG_DONE,
+    FLAG_LOST,
+    FLAG_REFUSED,
+    FLAG_BYTES,
+    FLAG_PUBLISHED,
+    FLAG_NOW,
+    FLAG_COUNT,
+    AGREEMENT_DELAY = 2
+};
+_Static_assert((int)FLAG_COUNT == (int)COD_EXCHANGE_FLAGS, "each flag has a number");
 enum { NO_PEER = -1 };
 
 static int shards_of(const cod_exchange *e, int group)
@@ -167,14 +181,15 @@ static cod_status start_shard(cod_exchange *e, int from)
                                          cod_group_world_rank(e->group, e->pulling->group, e->shard), e->pull_version);
 }
 
-static cod_status start_pull(cod_exchange *e, held_peer *peer, uint64_t version, int64_t step)
+cod_status exchange_start_pull(cod_exchange *e, held_peer *peer, uint64_t version, int64_t step)
 {
     e->phase = PULLING;
     e->phase_since = step;
     e->moved_s = cod_clock_s();
     e->pulling = peer;
     e->pull_version = version;
-    e->done = e->lost = false;
+    e->done = e->lost = e->refused = false;
+    e->pull_bytes = e->pull_published_ms = 0;
     return start_shard(e, 0);
 }
 
@@ -182,7 +197,7 @@ static cod_status start_pull(cod_exchange *e, held_peer *peer, uint64_t version,
 static void refuse(cod_exchange *e, cod_status why)
 {
     e->counters.rejected++;
-    e->lost = true;
+    e->lost = e->refused = true;
     cod_log_warn("group %d: refused version %llu of group %d (%s): %s", cod_group_index(e->group),
                  (unsigned long long)e->pull_version, e->pulling->group, cod_status_name(why), cod_error_message());
 }
@@ -192,8 +207,17 @@ static bool is_bad_data(cod_status status)
     return status == COD_ERR_FORMAT || status == COD_ERR_NUMERIC;
 }
 
-/** Moves the pull of the current shard, and decodes up to `chunks` chunks of it once it is here. */
-static cod_status move_pull(cod_exchange *e, uint64_t chunks)
+static void note_arrival(cod_exchange *e)
+{
+    cod_exchange_peer_counters *counters = &e->pulling->counters;
+    e->counters.pulled_bytes += e->pulled.bytes;
+    e->pull_bytes += e->pulled.bytes;
+    e->pull_published_ms = e->pulled.published_ms;
+    counters->timed_bytes += e->pulled.bytes;
+    counters->timed_s += e->pulled.seconds;
+}
+
+cod_status exchange_move_pull(cod_exchange *e, uint64_t chunks)
 {
     const double begin = cod_clock_s();
     held_peer *peer = e->pulling;
@@ -215,7 +239,7 @@ static cod_status move_pull(cod_exchange *e, uint64_t chunks)
         if (state != COD_PULL_DONE)
             return COD_OK;
         e->arrived = true;
-        e->counters.pulled_bytes += e->pulled.bytes;
+        note_arrival(e);
         const cod_codec_range range = exchange_shard_range(&peer->model, e->shard, shards_of(e, peer->group));
         const cod_codec_key key = exchange_key(e, peer->group, e->pull_version);
         cod_codec_begin(&e->decoder, &range, &key);
@@ -234,8 +258,7 @@ static cod_status move_pull(cod_exchange *e, uint64_t chunks)
     return cod_codec_finished(&e->decoder) ? start_shard(e, e->shard + 1) : COD_OK;
 }
 
-/** Every rank decoded its shards: the group completes them, each rank's in turn. */
-static cod_status start_gather(cod_exchange *e, int64_t step)
+cod_status exchange_start_gather(cod_exchange *e, int64_t step)
 {
     held_peer *peer = e->pulling;
     e->phase = GATHERING;
@@ -254,8 +277,7 @@ static cod_status start_gather(cod_exchange *e, int64_t step)
     return status;
 }
 
-/** All ranks of the group hold the version: it replaces the last. */
-static void take_over(cod_exchange *e, int64_t step)
+void exchange_take_over(cod_exchange *e, int64_t step)
 {
     held_peer *peer = e->pulling;
     float *held = peer->values;
@@ -265,6 +287,8 @@ static void take_over(cod_exchange *e, int64_t step)
     /* Not as the slot says: a rank that pulled no shard of a small peer has not seen it. */
     peer->step = (int64_t)e->pull_version * e->options.period;
     peer->pulled_at = step;
+    peer->counters.pulled++;
+    peer->published_ms = peer->incoming_ms;
     e->counters.pulled++;
     e->counters.switches++;
     e->phase = IDLE;
@@ -320,6 +344,7 @@ static cod_status look_for_news(cod_exchange *e, int64_t step)
             cod_log_warn("group %d: group %d's checkpoints are of no use: %s", cod_group_index(e->group), peer->group,
                          cod_error_message());
             e->counters.rejected++;
+            peer->counters.rejected++;
         }
         peer->foreign = true;
         e->turn = (e->turn + 1) % e->peer_count;
@@ -332,86 +357,6 @@ static cod_status look_for_news(cod_exchange *e, int64_t step)
         e->proposed_version = version;
     }
     e->turn = (e->turn + 1) % e->peer_count;
-    return COD_OK;
-}
-
-/** Deterministic, replay: takes one version of a peer, waiting for it. `step`: of the agreement that it stands for. */
-static cod_status take(cod_exchange *e, held_peer *peer, uint64_t version, int64_t step)
-{
-    const double begin = cod_clock_s();
-    COD_TRY(start_pull(e, peer, version, step));
-    while (!e->done) {
-        COD_TRY(move_pull(e, UINT64_MAX));
-        if (e->lost || cod_clock_s() - begin > exchange_patience_s(e))
-            return cod_fail(COD_ERR_PEER, "version %llu of group %d, for which this group waits, %s",
-                            (unsigned long long)version, peer->group, e->lost ? "was lost" : "did not come in time");
-        sched_yield();
-    }
-    COD_TRY(start_gather(e, step));
-    COD_TRY(cod_request_wait(&e->gathering, exchange_patience_s(e)));
-    take_over(e, step);
-    return COD_OK;
-}
-
-/** Deterministic: takes this period's version of every peer. */
-static cod_status take_all(cod_exchange *e, int64_t step)
-{
-    for (int i = 0; i < e->peer_count; i++) {
-        COD_TRY(take(e, &e->peers[i], e->version, step));
-        COD_TRY(e->transport->ops->acknowledge(e->transport, (uint32_t)e->peers[i].group, e->version));
-    }
-    return COD_OK;
-}
-
-/* Replaying: a reader acknowledges what comes before the version that it needs next, and the publisher waits for that. */
-
-static cod_status acknowledge_until_next(cod_exchange *e, int group)
-{
-    uint64_t version = UINT64_MAX / 2; /* none any more */
-    for (size_t i = e->next_event; i < e->event_count; i++) {
-        if (e->events[i].group == group) {
-            version = e->events[i].version - 1;
-            break;
-        }
-    }
-    return e->transport->ops->acknowledge(e->transport, (uint32_t)group, version);
-}
-
-cod_status cod_exchange_replay(cod_exchange *e, const cod_exchange_event *events, size_t count)
-{
-    e->events = malloc((count + 1) * sizeof *events);
-    COD_REQUIRE_MEMORY(e->events);
-    memcpy(e->events, events, count * sizeof *events);
-    e->event_count = count;
-    for (int i = 0; i < e->peer_count; i++)
-        COD_TRY(acknowledge_until_next(e, e->peers[i].group));
-    return COD_OK;
-}
-
-bool exchange_replays_publication(const cod_exchange *e, int64_t step)
-{
-    for (size_t i = e->next_event; i < e->event_count && e->events[i].step <= step; i++)
-        if (e->events[i].group < 0 && e->events[i].step == step)
-            return true;
-    return false;
-}
-
-/** What the repeated run took over after this step. */
-static cod_status replay_step(cod_exchange *e, int64_t step)
-{
-    while (e->next_event < e->event_count && e->events[e->next_event].step <= step) {
-        const cod_exchange_event event = e->events[e->next_event++];
-        held_peer *peer = NULL;
-        for (int i = 0; i < e->peer_count; i++)
-            peer = e->peers[i].group == event.group ? &e->peers[i] : peer;
-        if (event.group < 0)
-            continue;
-        COD_REQUIRE(peer != NULL && event.step == step && event.version > peer->version,
-                    "the record of step %lld, group %d, version %llu is not of this configuration",
-                    (long long)event.step, event.group, (unsigned long long)event.version);
-        COD_TRY(take(e, peer, event.version, step - 1));
-        COD_TRY(acknowledge_until_next(e, event.group));
-    }
     return COD_OK;
 }
 
@@ -428,7 +373,7 @@ static cod_status move_phase(cod_exchange *e, int64_t step)
     if (e->phase == IDLE)
         return e->rank == 0 && e->peer_count > 0 ? look_for_news(e, step) : COD_OK;
     if (e->phase == PULLING && !e->done && !e->lost) {
-        COD_TRY(move_pull(e, chunks_a_step(e, e->pulling->model.count)));
+        COD_TRY(exchange_move_pull(e, chunks_a_step(e, e->pulling->model.count)));
         if (cod_clock_s() - e->moved_s > e->options.pull_timeout_s && !e->done && !e->lost) {
             e->counters.lost++;
             e->lost = true;
@@ -444,11 +389,11 @@ cod_status cod_exchange_advance(cod_exchange *e, int64_t step)
     const double begin = cod_clock_s();
     if (e->options.deterministic) {
         if (e->version > 0 && step == e->publish_step + e->options.lag_steps)
-            COD_TRY(take_all(e, step));
+            COD_TRY(exchange_take_all(e, step));
     } else {
         e->counters.skipped += exchange_is_publication_step(e, step) && e->publish_step != step;
         COD_TRY(exchange_encode_some(e, chunks_a_step(e, e->total)));
-        COD_TRY(e->events != NULL ? replay_step(e, step) : move_phase(e, step));
+        COD_TRY(e->events != NULL ? exchange_replay_step(e, step) : move_phase(e, step));
     }
     e->counters.seconds += cod_clock_s() - begin;
     return COD_OK;
@@ -463,9 +408,26 @@ void cod_exchange_flags_out(const cod_exchange *e, double out[COD_EXCHANGE_FLAGS
         out[FLAG_INTERVAL] = 1e3 * (cod_clock_s() - e->published_s) >= e->options.min_interval_ms;
         out[FLAG_PEER] = e->proposed + 1;
         out[FLAG_VERSION] = (double)e->proposed_version;
+        out[FLAG_PUBLISHED] = (double)e->pull_published_ms;
+        out[FLAG_NOW] = (double)exchange_wall_ms();
     }
     out[FLAG_DONE] = e->done;
     out[FLAG_LOST] = e->lost;
+    out[FLAG_REFUSED] = e->refused;
+    out[FLAG_BYTES] = (double)e->pull_bytes;
+}
+
+/** What all ranks of the group together pulled of a version, and how that ended. */
+static void note_outcome(cod_exchange *e, const double in[COD_EXCHANGE_FLAGS])
+{
+    held_peer *peer = e->pulling;
+    peer->counters.bytes += (uint64_t)in[FLAG_BYTES];
+    if (in[FLAG_REFUSED] > 0)
+        peer->counters.rejected++;
+    else if (in[FLAG_LOST] > 0)
+        peer->counters.lost++;
+    else
+        peer->incoming_ms = (uint64_t)in[FLAG_PUBLISHED];
 }
 
 cod_status cod_exchange_flags_in(cod_exchange *e, int64_t step, const double in[COD_EXCHANGE_FLAGS])
@@ -474,6 +436,7 @@ cod_status cod_exchange_flags_in(cod_exchange *e, int64_t step, const double in[
         return COD_OK;
     /* Flags that were sent before the present phase began speak of the one before. */
     const bool current = step - AGREEMENT_DELAY >= e->phase_since;
+    e->now_ms = (uint64_t)in[FLAG_NOW];
     if (in[FLAG_INTERVAL] > 0 && step - AGREEMENT_DELAY > e->publish_step)
         e->interval_passed = true;
     if (e->phase == IDLE && in[FLAG_PEER] > 0) {
@@ -481,18 +444,20 @@ cod_status cod_exchange_flags_in(cod_exchange *e, int64_t step, const double in[
         const uint64_t version = (uint64_t)in[FLAG_VERSION];
         e->proposed = NO_PEER;
         if (version > peer->version && version > peer->refused)
-            return start_pull(e, peer, version, step);
+            return exchange_start_pull(e, peer, version, step);
         return COD_OK;
     }
     if (!current || e->phase == IDLE)
         return COD_OK;
     const bool all_done = (int)in[FLAG_DONE] == e->size;
+    if (e->phase == PULLING && (all_done || in[FLAG_LOST] > 0))
+        note_outcome(e, in);
     if (in[FLAG_LOST] > 0)
         give_up(e);
     else if (all_done && e->phase == PULLING && e->size > 1)
-        return start_gather(e, step);
+        return exchange_start_gather(e, step);
     else if (all_done)
-        take_over(e, step);
+        exchange_take_over(e, step);
     return COD_OK;
 }
 
@@ -506,15 +471,29 @@ int cod_exchange_peer_group(const cod_exchange *e, int peer)
     return e->peers[peer].group;
 }
 
+/** A publisher's clock that is ahead makes its versions new, not younger than that; one that is behind makes them older. */
+static double age_of(const cod_exchange *e, const held_peer *p)
+{
+    if (p->published_ms == 0 || e->now_ms == 0)
+        return NAN;
+    return e->now_ms > p->published_ms ? 1e-3 * (double)(e->now_ms - p->published_ms) : 0;
+}
+
 void cod_exchange_read_checkpoint(const cod_exchange *e, int peer, cod_exchange_checkpoint *out)
 {
     const held_peer *p = &e->peers[peer];
-    *out = (cod_exchange_checkpoint){.version = p->version, .step = p->step, .pulled_at = p->pulled_at};
+    *out = (cod_exchange_checkpoint){
+        .version = p->version, .step = p->step, .pulled_at = p->pulled_at, .age_s = age_of(e, p)};
     if (p->version == 0)
         return;
     out->values = p->values;
     const own_version *own = &e->own[p->version % COD_EXCHANGE_OWN_KEPT];
     out->own = own->version == p->version ? own->values : NULL;
+}
+
+void cod_exchange_read_peer(const cod_exchange *e, int peer, cod_exchange_peer_counters *out)
+{
+    *out = e->peers[peer].counters;
 }
 
 void cod_exchange_read_counters(const cod_exchange *e, cod_exchange_counters *out)

@@ -34,7 +34,7 @@
 typedef struct cod_exchange cod_exchange;
 
 /** Numbers that ride in the reduction. */
-enum { COD_EXCHANGE_FLAGS = 5, COD_EXCHANGE_OWN_KEPT = 4 };
+enum { COD_EXCHANGE_FLAGS = 9, COD_EXCHANGE_OWN_KEPT = 4 };
 
 typedef enum cod_exchange_publish_kind { COD_PUBLISH_RAW, COD_PUBLISH_EMA } cod_exchange_publish_kind;
 typedef enum cod_exchange_merge_kind { COD_MERGE_NONE, COD_MERGE_DELAY_CORRECTED } cod_exchange_merge_kind;
@@ -82,6 +82,7 @@ typedef struct cod_exchange_checkpoint {
     uint64_t version;    /**< the peer's step / period when it published; 0 = none yet */
     int64_t step;        /**< the peer's step when it published */
     int64_t pulled_at;   /**< own step when it was taken over */
+    double age_s;        /**< since its publisher copied its weights, by the clocks of both; NaN = not known */
     const float *own;    /**< own decoded publication of the same version; NULL when not kept (any more) */
 } cod_exchange_checkpoint;
 
@@ -97,12 +98,24 @@ typedef struct cod_exchange_counters {
     double encode_s, decode_s;
 } cod_exchange_counters;
 
+/** What became of one peer's versions since the start (not restored by a resume); of all the group's ranks, but for the last two. */
+typedef struct cod_exchange_peer_counters {
+    uint64_t pulled, rejected,
+        lost;             /**< taken over; damaged, not finite, foreign; reopened while being read, or too slow */
+    uint64_t bytes;       /**< pulled, also for what was then refused */
+    uint64_t timed_bytes; /**< this rank's */
+    double timed_s;       /**< from asking for them until they were seen to be here */
+} cod_exchange_peer_counters;
+
 /** What one group's part in an exchange takes; nothing of it is measured. */
 typedef struct cod_exchange_sizes {
     int peers;             /**< that the group reads */
     uint64_t published;    /**< bytes of one publication at most; less with an entropy coder */
     uint64_t pulled;       /**< bytes of one publication of each peer */
-    uint64_t memory_bytes; /**< of a rank: window, copies, the peers' checkpoints */
+    uint64_t held_bytes;   /**< of a rank: the peers' checkpoints, one in use and one under way of each */
+    uint64_t own_bytes;    /**< of a rank: the copy being published, and own publications as others see them */
+    uint64_t slot_bytes;   /**< of a rank: encoded versions, its own and one being pulled */
+    uint64_t memory_bytes; /**< of a rank: all three */
 } cod_exchange_sizes;
 
 /**
@@ -171,6 +184,8 @@ COD_MUST_CHECK cod_status cod_exchange_flags_in(cod_exchange *exchange, int64_t 
 int cod_exchange_peer_count(const cod_exchange *exchange);
 int cod_exchange_peer_group(const cod_exchange *exchange, int peer);
 void cod_exchange_read_checkpoint(const cod_exchange *exchange, int peer, cod_exchange_checkpoint *out);
+
+void cod_exchange_read_peer(const cod_exchange *exchange, int peer, cod_exchange_peer_counters *out);
 
 void cod_exchange_read_counters(const cod_exchange *exchange, cod_exchange_counters *out);
 

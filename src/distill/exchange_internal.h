@@ -21,7 +21,9 @@ typedef struct held_peer {
     float *values, *incoming;  /**< [total of the peer's model] */
     uint64_t version, refused; /**< held; the newest that was given up */
     int64_t step, pulled_at;
-    bool foreign; /**< publishes something else; said once */
+    uint64_t published_ms, incoming_ms; /**< of values and incoming, by the publisher's clock; 0 = not known */
+    bool foreign;                       /**< publishes something else; said once */
+    cod_exchange_peer_counters counters;
 } held_peer;
 
 typedef enum exchange_phase { IDLE, PULLING, GATHERING } exchange_phase;
@@ -47,6 +49,7 @@ struct cod_exchange {
     uint64_t reference; /**< the last complete one, in own[]; 0 = none that a delta may be against */
     uint64_t since_key; /**< complete publications after the last key */
     int64_t publish_step;
+    uint64_t published_ms; /**< wall clock */
     double published_s;
     bool interval_passed;
 
@@ -60,8 +63,10 @@ struct cod_exchange {
     held_peer *pulling;
     uint64_t pull_version;
     int shard; /**< being pulled */
-    bool arrived, done, lost;
+    bool arrived, done, lost, refused;
     cod_pulled pulled;
+    uint64_t pull_bytes, pull_published_ms; /**< of the shards that have come */
+    uint64_t now_ms;                        /**< wall clock of the group's first rank, as last told; 0 = not known */
     cod_request *gathering;
     int proposed;
     uint64_t proposed_version;
@@ -102,6 +107,23 @@ static inline double exchange_patience_s(const cod_exchange *e)
 /** Whether the run that is repeated published after this step. */
 bool exchange_replays_publication(const cod_exchange *e, int64_t step);
 
+/* A pull, from one step to the next; see exchange.c. */
+
+COD_MUST_CHECK cod_status exchange_start_pull(cod_exchange *e, held_peer *peer, uint64_t version, int64_t step);
+/** Moves the pull of the current shard, and decodes up to `chunks` chunks of it once it is here. */
+COD_MUST_CHECK cod_status exchange_move_pull(cod_exchange *e, uint64_t chunks);
+/** Every rank decoded its shards: the group completes them, each rank's in turn. */
+COD_MUST_CHECK cod_status exchange_start_gather(cod_exchange *e, int64_t step);
+/** All ranks of the group hold the version: it replaces the last. */
+void exchange_take_over(cod_exchange *e, int64_t step);
+
+/** Deterministic: takes this period's version of every peer. */
+COD_MUST_CHECK cod_status exchange_take_all(cod_exchange *e, int64_t step);
+/** Takes what the run that is repeated took over after this step. */
+COD_MUST_CHECK cod_status exchange_replay_step(cod_exchange *e, int64_t step);
+
+/** Milliseconds since 1970. */
+uint64_t exchange_wall_ms(void);
 /** Whether a publication is due after this step, were there no minimum interval. */
 bool exchange_is_publication_step(const cod_exchange *e, int64_t step);
 /** Encodes up to `chunks` more chunks of the publication under way, own shard and mirrors alike. */

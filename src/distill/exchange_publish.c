@@ -5,6 +5,7 @@
 
 #include <sched.h>
 #include <string.h>
+#include <time.h>
 
 bool exchange_is_publication_step(const cod_exchange *e, int64_t step)
 {
@@ -16,6 +17,13 @@ bool cod_exchange_publish_due(const cod_exchange *e, int64_t step)
     if (e->events != NULL)
         return exchange_replays_publication(e, step);
     return exchange_is_publication_step(e, step) && (e->options.deterministic || e->interval_passed);
+}
+
+uint64_t exchange_wall_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
 static own_version *own_of(cod_exchange *e, uint64_t version)
@@ -55,8 +63,12 @@ cod_status exchange_encode_some(cod_exchange *e, uint64_t chunks)
         if (!cod_codec_finished(codec))
             break;
         if (own) {
-            COD_TRY(e->transport->ops->publish_end(e->transport, e->version, e->against, e->publish_step,
-                                                   e->encoder.bytes));
+            const cod_slot_entry entry = {.version = e->version,
+                                          .reference = e->against,
+                                          .step = e->publish_step,
+                                          .bytes = e->encoder.bytes,
+                                          .published_ms = e->published_ms};
+            COD_TRY(e->transport->ops->publish_end(e->transport, &entry));
             e->counters.published++;
             e->counters.published_bytes += e->encoder.bytes;
         }
@@ -120,6 +132,7 @@ cod_status cod_exchange_publish(cod_exchange *e, const float *parameters, const 
     e->encoded_shards = 0;
     e->encoder.done = e->mirror.done = 0;
     e->published_s = cod_clock_s();
+    e->published_ms = exchange_waits(e) ? 0 : exchange_wall_ms(); /* bytes that replay name no time */
     e->interval_passed = e->options.min_interval_ms == 0;
     COD_TRY(e->transport->ops->publish_begin(e->transport, &e->room));
     if (e->options.deterministic)

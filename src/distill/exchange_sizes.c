@@ -59,7 +59,7 @@ cod_exchange_sizes cod_exchange_plan(const cod_exchange_options *options, const 
     const cod_codec_options codec = exchange_codec_options(options);
     cod_slot_layout layout = {.slots = (uint32_t)options->slots, .groups = (uint32_t)groups};
     cod_exchange_sizes sizes = {.published = publication_bytes(&codec, &models[mine], ranks[mine])};
-    uint64_t values = (1 + COD_EXCHANGE_OWN_KEPT) * total_of(&models[mine]); /* snapshot, own publications */
+    sizes.own_bytes = (1 + COD_EXCHANGE_OWN_KEPT) * total_of(&models[mine]) * sizeof(float);
     for (int g = 0; g < groups; g++) {
         const uint64_t bytes = exchange_slot_bytes(&codec, &models[g], ranks[g]);
         layout.slot_bytes = bytes > layout.slot_bytes ? bytes : layout.slot_bytes;
@@ -67,11 +67,12 @@ cod_exchange_sizes cod_exchange_plan(const cod_exchange_options *options, const 
             continue;
         sizes.peers++;
         sizes.pulled += publication_bytes(&codec, &models[g], ranks[g]);
-        values += 2 * total_of(&models[g]); /* held, and under way */
+        sizes.held_bytes += 2 * total_of(&models[g]) * sizeof(float);
     }
     /* The window and its copy for checkpoints, or two rooms and a copy of one; one slot being pulled. */
     const uint64_t published =
         options->transport == COD_TRANSPORT_FILE ? 3 * layout.slot_bytes : 2 * cod_slot_window_bytes(&layout);
-    sizes.memory_bytes = values * sizeof(float) + published + layout.slot_bytes;
+    sizes.slot_bytes = published + layout.slot_bytes;
+    sizes.memory_bytes = sizes.held_bytes + sizes.own_bytes + sizes.slot_bytes;
     return sizes;
 }

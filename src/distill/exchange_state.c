@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/** The period, then versions and steps in a fixed order: own, what the next delta is against, one of each own version kept, a triple for each peer. */
+/** The period, then versions and steps in a fixed order: own, what the next delta is against, one of each own version kept, four for each peer. */
 static void pack_numbers(cod_exchange *e, bool restore)
 {
     uint64_t *at = e->numbers + 1;
@@ -28,6 +28,7 @@ static void pack_numbers(cod_exchange *e, bool restore)
         NUMBER(e->peers[i].version, uint64_t);
         NUMBER(e->peers[i].step, int64_t);
         NUMBER(e->peers[i].pulled_at, int64_t);
+        NUMBER(e->peers[i].published_ms, uint64_t);
     }
 #undef NUMBER
 }
@@ -43,7 +44,7 @@ cod_status cod_exchange_state(cod_exchange *e, const cod_exchange_array **arrays
 {
     void *slots;
     size_t slot_bytes;
-    const size_t numbers = 5 + COD_EXCHANGE_OWN_KEPT + 3 * (size_t)e->peer_count;
+    const size_t numbers = 5 + COD_EXCHANGE_OWN_KEPT + 4 * (size_t)e->peer_count;
     COD_TRY(exchange_encode_some(e, UINT64_MAX));
     if (e->arrays == NULL) {
         e->arrays = calloc(2 + COD_EXCHANGE_OWN_KEPT + (size_t)e->peer_count, sizeof *e->arrays);

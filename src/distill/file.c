@@ -60,15 +60,14 @@ static uint64_t oldest(cod_transport *transport)
     return version;
 }
 
-static cod_status publish_end(cod_transport *transport, uint64_t version, uint64_t reference, int64_t step,
-                              uint64_t bytes)
+static cod_status publish_end(cod_transport *transport, const cod_slot_entry *entry)
 {
     file *t = enter(transport);
     if (t->storing) { /* storage is slower than publications: this one is left out, as if it had failed */
         file_note_outcome(t, cod_fail(COD_ERR_IO, "'%s': the publication before is still being written", t->own));
         return leave(t, COD_OK);
     }
-    t->last = (publication){version, reference, bytes, step};
+    t->last = *entry;
     t->room = 1 - t->room;
     t->storing = true;
     return leave(t, COD_OK);
@@ -125,7 +124,7 @@ static cod_status pull_poll(cod_transport *transport, cod_pull_state *state, cod
         t->phase = PULL_WANTED;
     if (t->phase == PULL_HERE) {
         *state = COD_PULL_DONE;
-        *out = (cod_pulled){t->pulled, t->entry.bytes, t->entry.step};
+        *out = (cod_pulled){t->pulled, t->entry.bytes, t->entry.step, t->entry.published_ms, t->pull_s};
     } else if (t->phase == PULL_GONE) {
         *state = COD_PULL_LOST;
     } else if (t->phase == PULL_BAD) {

@@ -28,12 +28,6 @@ typedef enum pull_phase {
     PULL_BAD
 } pull_phase;
 
-/** What lies in the room that is not being filled. */
-typedef struct publication {
-    uint64_t version, reference, bytes;
-    int64_t step;
-} publication;
-
 typedef struct file {
     cod_transport base;
     char folder[FILE_PATH_BYTES - 128], own[FILE_PATH_BYTES - 64];
@@ -47,8 +41,8 @@ typedef struct file {
 
     cod_slot_writer writer; /**< its memory is a window without slots */
     unsigned char *rooms[2];
-    int room; /**< being filled; the other one holds `last` */
-    publication last;
+    int room;            /**< being filled; the other one holds `last` */
+    cod_slot_entry last; /**< what lies in the room that is not being filled */
     bool storing, header_due;
     bool failing; /**< what was published last could not be written */
     uint64_t failures;
@@ -61,6 +55,7 @@ typedef struct file {
     uint64_t version, arrived;
     double looked_s;
     cod_slot_entry entry;
+    double pull_s; /**< that reading it took */
     unsigned char *pulled;
     char reason[FILE_REASON_BYTES];
 

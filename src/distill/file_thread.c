@@ -67,7 +67,7 @@ static cod_status write_header(file *t)
 static cod_status write_version(file *t)
 {
     char path[FILE_PATH_BYTES];
-    const publication p = t->last;
+    const cod_slot_entry p = t->last;
     const unsigned char *bytes = t->rooms[1 - t->room];
     const cod_slot_identity *who = &t->writer.header.identity;
     pthread_mutex_unlock(&t->mutex);
@@ -82,7 +82,7 @@ static cod_status write_version(file *t)
     unsigned char *room;
     const uint32_t slot = cod_slot_next(&t->writer, &oldest);
     COD_TRY(cod_slot_open(&t->writer, slot, &room));
-    COD_TRY(cod_slot_close(&t->writer, slot, p.version, p.reference, p.step, p.bytes));
+    COD_TRY(cod_slot_close(&t->writer, slot, &p));
     return write_header(t);
 }
 
@@ -235,6 +235,7 @@ static void pull(file *t)
     const uint64_t ticket = t->ticket, version = t->version;
     cod_slot_entry entry = {0};
     pull_phase phase = PULL_ABSENT;
+    const double begin = cod_clock_s();
     t->phase = PULL_READING;
     pthread_mutex_unlock(&t->mutex);
     cod_status status = find_version(t, &expected, version, &phase, &entry);
@@ -246,6 +247,7 @@ static void pull(file *t)
     t->phase = status == COD_OK ? phase : PULL_BAD;
     t->entry = entry;
     t->looked_s = cod_clock_s();
+    t->pull_s = t->looked_s - begin;
     snprintf(t->reason, sizeof t->reason, "%s", status == COD_OK ? "" : cod_error_message());
 }
 

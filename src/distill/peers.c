@@ -37,6 +37,7 @@ cod_status cod_peers_init(cod_peers *peers, cod_train_context *context, cod_exch
         cod_peer *p = &peers->items[i];
         p->group = cod_exchange_peer_group(exchange, i);
         p->age.since = -1;
+        p->teacher_loss = p->student_loss = NAN;
         if (teacher == NULL)
             continue;
         cod_teacher_spec spec = *teacher;
@@ -80,10 +81,8 @@ static cod_status tell(const cod_peer *p, const cod_train_context *context, cons
 /** A version that the exchange has newly decoded becomes the teacher. */
 static cod_status adopt(const cod_peers *peers, cod_peer *p, const cod_exchange_checkpoint *checkpoint, int64_t step)
 {
-    const bool absent = p->age.since < 0 || cod_teacher_freshness(peers->options, &p->age, step) == 0;
     p->version = checkpoint->version;
-    p->age.step = checkpoint->step;
-    p->age.since = absent ? step : p->age.since; /* one that had faded out comes back by the ramp */
+    cod_teacher_age_renew(&p->age, peers->options, checkpoint->step, step);
     return p->teacher != NULL ? cod_teacher_load(p->teacher, checkpoint->values) : COD_OK;
 }
 
@@ -121,9 +120,77 @@ cod_status cod_peers_take_over(cod_peers *peers, cod_train_context *context)
     return COD_OK;
 }
 
+/** Since the run began. */
+static cod_exchange_peer_counters counters_of(const cod_peers *peers, int index)
+{
+    const cod_exchange_peer_counters *earlier = &peers->items[index].earlier;
+    cod_exchange_peer_counters counters;
+    cod_exchange_read_peer(peers->exchange, index, &counters);
+    counters.pulled += earlier->pulled;
+    counters.rejected += earlier->rejected;
+    counters.lost += earlier->lost;
+    counters.bytes += earlier->bytes;
+    counters.timed_bytes += earlier->timed_bytes;
+    counters.timed_s += earlier->timed_s;
+    return counters;
+}
+
+void cod_peers_read(const cod_peers *peers, int index, cod_peer_stats *out)
+{
+    const cod_peer *p = &peers->items[index];
+    const cod_exchange_peer_counters counters = counters_of(peers, index);
+    cod_exchange_checkpoint checkpoint;
+    cod_exchange_read_checkpoint(peers->exchange, index, &checkpoint);
+    *out = (cod_peer_stats){.group = p->group,
+                            .version = p->version,
+                            .step = p->age.step,
+                            .age_s = checkpoint.age_s,
+                            .pulled = counters.pulled,
+                            .rejected = counters.rejected,
+                            .lost = counters.lost,
+                            .pulled_bytes = counters.bytes,
+                            .bytes_per_s = counters.timed_s > 0 ? (double)counters.timed_bytes / counters.timed_s : NAN,
+                            .weight = p->weight,
+                            .teacher_loss = p->teacher_loss,
+                            .student_loss = p->student_loss};
+}
+
 static void name_of(int index, const char *what, char name[32])
 {
     snprintf(name, 32, "peer%d.%s", index, what);
+}
+
+enum { COUNTERS = 6 };
+static const char *const counter_names[COUNTERS] = {"pulled", "rejected", "lost", "bytes", "timed_bytes", "timed_s"};
+
+static cod_status save_counters(const cod_peers *peers, int index, cod_checkpoint *checkpoint)
+{
+    const cod_exchange_peer_counters c = counters_of(peers, index);
+    const double numbers[COUNTERS] = {(double)c.pulled, (double)c.rejected,    (double)c.lost,
+                                      (double)c.bytes,  (double)c.timed_bytes, c.timed_s};
+    for (int k = 0; k < COUNTERS; k++) {
+        char name[32];
+        name_of(index, counter_names[k], name);
+        COD_TRY(cod_checkpoint_add_number(checkpoint, name, numbers[k]));
+    }
+    return COD_OK;
+}
+
+static cod_status load_counters(cod_peer *p, int index, const cod_st_file *file)
+{
+    double numbers[COUNTERS];
+    for (int k = 0; k < COUNTERS; k++) {
+        char name[32];
+        name_of(index, counter_names[k], name);
+        COD_TRY(cod_checkpoint_number(file, name, &numbers[k]));
+    }
+    p->earlier = (cod_exchange_peer_counters){.pulled = (uint64_t)numbers[0],
+                                              .rejected = (uint64_t)numbers[1],
+                                              .lost = (uint64_t)numbers[2],
+                                              .bytes = (uint64_t)numbers[3],
+                                              .timed_bytes = (uint64_t)numbers[4],
+                                              .timed_s = numbers[5]};
+    return COD_OK;
 }
 
 cod_status cod_peers_save(const cod_peers *peers, cod_checkpoint *checkpoint)
@@ -136,6 +203,7 @@ cod_status cod_peers_save(const cod_peers *peers, cod_checkpoint *checkpoint)
         COD_TRY(cod_checkpoint_add_number(checkpoint, name, (double)p->age.since));
         name_of(i, "merged", name);
         COD_TRY(cod_checkpoint_add_number(checkpoint, name, (double)p->merged));
+        COD_TRY(save_counters(peers, i, checkpoint));
         name_of(i, "ranges", name);
         const float *ranges = cod_teacher_ranges(p->teacher, &count);
         if (ranges != NULL)
@@ -176,6 +244,7 @@ cod_status cod_peers_load(cod_peers *peers, const cod_st_file *file)
         if (checkpoint.values != NULL)
             COD_TRY(adopt(peers, p, &checkpoint, (int64_t)since));
         COD_TRY(load_ranges(p->teacher, i, file));
+        COD_TRY(load_counters(p, i, file));
         p->age.since = (int64_t)since;
         p->merged = (uint64_t)merged;
     }

@@ -16,6 +16,9 @@ typedef struct cod_peer {
     uint64_t version;     /**< loaded; 0 = none */
     uint64_t merged;      /**< the last one merged */
     cod_teacher_age age;
+    double weight;                      /**< when it last taught */
+    double teacher_loss, student_loss;  /**< of the mini-batch where it was measured last; NaN = never */
+    cod_exchange_peer_counters earlier; /**< of the processes before this one */
     bool mergeable;
     int unmerged; /**< versions in a row that came and went without a merge; -1 = that was said */
 } cod_peer;
@@ -44,6 +47,9 @@ void cod_peers_clear(cod_peers *peers);
 
 /** Uses what the exchange newly holds: the same on every rank of the group, at the same step. */
 COD_MUST_CHECK cod_status cod_peers_take_over(cod_peers *peers, cod_train_context *context);
+
+/** All but its staleness. */
+void cod_peers_read(const cod_peers *peers, int index, cod_peer_stats *out);
 
 /** Beside the exchange's own state. */
 COD_MUST_CHECK cod_status cod_peers_save(const cod_peers *peers, cod_checkpoint *checkpoint);

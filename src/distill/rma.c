@@ -3,6 +3,7 @@
 #include "comm/group.h"
 #include "core/chunk_format.h"
 #include "core/memory.h"
+#include "core/trace.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -43,6 +44,7 @@ typedef struct rma {
     int rank, slot;
     uint64_t version, requested; /**< bytes of the slot that were asked for */
     cod_slot_entry entry;
+    double data_s; /**< when the first bytes were asked for, then how long all took */
     cod_request *gets[GETS_IN_FLIGHT];
 
     cod_request *ack;
@@ -96,11 +98,10 @@ static uint64_t oldest(cod_transport *transport)
     return version;
 }
 
-static cod_status publish_end(cod_transport *transport, uint64_t version, uint64_t reference, int64_t step,
-                              uint64_t bytes)
+static cod_status publish_end(cod_transport *transport, const cod_slot_entry *entry)
 {
     rma *t = (rma *)transport;
-    return cod_slot_close(&t->writer, t->open_slot, version, reference, step, bytes);
+    return cod_slot_close(&t->writer, t->open_slot, entry);
 }
 
 static cod_status offer(cod_transport *transport, const cod_slot_identity *expected, int world_rank, uint64_t held,
@@ -165,6 +166,7 @@ static cod_status take_header(rma *t, cod_pull_state *state)
         return COD_OK;
     }
     t->entry = header.entries[t->slot];
+    t->data_s = cod_clock_s();
     t->phase = PULL_DATA;
     return COD_OK;
 }
@@ -188,6 +190,7 @@ static cod_status move_data(rma *t)
     }
     if (!all)
         return COD_OK;
+    t->data_s = cod_clock_s() - t->data_s;
     t->phase = PULL_SEQUENCE;
     return cod_window_get_start(t->window, t->rank, cod_slot_sequence_at(&t->layout, (uint32_t)t->slot),
                                 t->pulled->word, sizeof t->pulled->word, &t->gets[0]);
@@ -225,7 +228,7 @@ static cod_status pull_poll(cod_transport *transport, cod_pull_state *state, cod
     *out = (cod_pulled){.bytes = t->requested};
     if (t->phase == PULL_HERE) {
         *state = COD_PULL_DONE;
-        *out = (cod_pulled){t->pulled->data, t->entry.bytes, t->entry.step};
+        *out = (cod_pulled){t->pulled->data, t->entry.bytes, t->entry.step, t->entry.published_ms, t->data_s};
     }
     if (*state == COD_PULL_LOST)
         t->phase = PULL_NONE;

@@ -14,6 +14,13 @@ double cod_teacher_freshness(const cod_exchange_options *exchange, const cod_tea
     return clamp01((1.25 * limit - (double)(step - age->step)) / (0.25 * limit));
 }
 
+void cod_teacher_age_renew(cod_teacher_age *age, const cod_exchange_options *exchange, int64_t peer_step, int64_t step)
+{
+    if (age->since < 0 || cod_teacher_freshness(exchange, age, step) == 0)
+        age->since = step;
+    age->step = peer_step;
+}
+
 double cod_teacher_weight(const cod_distill_options *distill, const cod_exchange_options *exchange,
                           const cod_teacher_age *age, int64_t step, double rate_factor)
 {

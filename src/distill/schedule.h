@@ -17,6 +17,9 @@ typedef struct cod_teacher_age {
 /** 1 for a teacher below its age limit; past it, falling to 0 over a quarter of that age, not by a jump. */
 double cod_teacher_freshness(const cod_exchange_options *exchange, const cod_teacher_age *age, int64_t step);
 
+/** A newer version, of the peer's step `peer_step`: one that had faded out comes back by the ramp. */
+void cod_teacher_age_renew(cod_teacher_age *age, const cod_exchange_options *exchange, int64_t peer_step, int64_t step);
+
 /** @param rate_factor  the learning rate at this step, over its highest */
 double cod_teacher_weight(const cod_distill_options *distill, const cod_exchange_options *exchange,
                           const cod_teacher_age *age, int64_t step, double rate_factor);

@@ -6,11 +6,11 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/** "CDW2" and the header's format, in one word. */
-#define MAGIC UINT64_C(0x0000000232574443)
+/** "CDW3" and the header's format, in one word. */
+#define MAGIC UINT64_C(0x0000000333574443)
 
 /* Words of the header behind its checksum, in this order; the entries follow at ENTRIES_AT. */
-enum { IDENTITY_AT = 16, ENTRIES_AT = 128, ENTRY_BYTES = 40 };
+enum { IDENTITY_AT = 16, ENTRIES_AT = 128, ENTRY_BYTES = 48 };
 
 static void store_header(const cod_slot_header *header, unsigned char out[COD_SLOT_HEADER_BYTES])
 {
@@ -36,6 +36,7 @@ static void store_header(const cod_slot_header *header, unsigned char out[COD_SL
         cod_store_u64(at + 16, entry->bytes);
         cod_store_u64(at + 24, entry->sequence);
         cod_store_u64(at + 32, entry->reference);
+        cod_store_u64(at + 40, entry->published_ms);
     }
     cod_store_u64(out, cod_hash(out + 8, COD_SLOT_HEADER_BYTES - 8, 0));
 }
@@ -85,13 +86,14 @@ cod_status cod_slot_open(cod_slot_writer *writer, uint32_t slot, unsigned char *
     return write_header(writer);
 }
 
-cod_status cod_slot_close(cod_slot_writer *writer, uint32_t slot, uint64_t version, uint64_t reference, int64_t step,
-                          uint64_t bytes)
+cod_status cod_slot_close(cod_slot_writer *writer, uint32_t slot, const cod_slot_entry *entry)
 {
-    cod_slot_entry *entry = &writer->header.entries[slot];
+    cod_slot_entry *own = &writer->header.entries[slot];
+    const uint64_t sequence = own->sequence + 1;
     COD_TRY(writer->sync(writer->sync_context));
-    *entry = (cod_slot_entry){version, step, bytes, entry->sequence + 1, reference};
-    write_word(writer, cod_slot_sequence_at(&writer->header.layout, slot), entry->sequence);
+    *own = *entry;
+    own->sequence = sequence;
+    write_word(writer, cod_slot_sequence_at(&writer->header.layout, slot), sequence);
     return write_header(writer);
 }
 
@@ -118,8 +120,8 @@ cod_status cod_slot_read_header(const unsigned char *bytes, const cod_slot_ident
                         expected->group);
     for (size_t i = 0; i < COD_SLOT_MAX; i++) {
         const unsigned char *at = bytes + ENTRIES_AT + ENTRY_BYTES * i;
-        out->entries[i] = (cod_slot_entry){cod_load_u64(at), (int64_t)cod_load_u64(at + 8), cod_load_u64(at + 16),
-                                           cod_load_u64(at + 24), cod_load_u64(at + 32)};
+        out->entries[i] = (cod_slot_entry){cod_load_u64(at),      (int64_t)cod_load_u64(at + 8), cod_load_u64(at + 16),
+                                           cod_load_u64(at + 24), cod_load_u64(at + 32),         cod_load_u64(at + 40)};
         const cod_slot_entry *entry = &out->entries[i];
         if (entry->version != 0 && (i >= layout->slots || entry->bytes > layout->slot_bytes ||
                                     entry->sequence % 2 != 0 || entry->reference >= entry->version))

@@ -19,7 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { COD_SLOT_MAX = 16, COD_SLOT_HEADER_BYTES = 128 + 40 * COD_SLOT_MAX };
+enum { COD_SLOT_MAX = 16, COD_SLOT_HEADER_BYTES = 128 + 48 * COD_SLOT_MAX };
 
 /** Where things lie; both sides compute it from the same configuration. */
 typedef struct cod_slot_layout {
@@ -59,7 +59,8 @@ typedef struct cod_slot_entry {
     uint64_t version; /**< 0 = nothing to read */
     int64_t step;
     uint64_t bytes, sequence;
-    uint64_t reference; /**< the version that it is a delta against; 0 = a key, which stands alone */
+    uint64_t reference;    /**< the version that it is a delta against; 0 = a key, which stands alone */
+    uint64_t published_ms; /**< since 1970, by the publisher's clock; 0 = not told */
 } cod_slot_entry;
 
 typedef struct cod_slot_header {
@@ -89,9 +90,8 @@ uint32_t cod_slot_next(const cod_slot_writer *writer, uint64_t *oldest);
 
 /** Reopens a slot: from here on readers of its old version lose it. Write [slot_bytes] at *room, then close. */
 COD_MUST_CHECK cod_status cod_slot_open(cod_slot_writer *writer, uint32_t slot, unsigned char **room);
-/** Makes the slot's `bytes` readable as `version`, a delta against `reference` or with 0 a key. */
-COD_MUST_CHECK cod_status cod_slot_close(cod_slot_writer *writer, uint32_t slot, uint64_t version, uint64_t reference,
-                                         int64_t step, uint64_t bytes);
+/** Makes what was written readable as `entry` says, but for its sequence, which is the slot's own. */
+COD_MUST_CHECK cod_status cod_slot_close(cod_slot_writer *writer, uint32_t slot, const cod_slot_entry *entry);
 COD_MUST_CHECK cod_status cod_slot_acknowledge(cod_slot_writer *writer, uint32_t group, uint64_t version);
 
 /**

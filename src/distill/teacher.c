@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COPY_INPUT, COPY_TRUTH, COPY_PREDICTION, COPY_COUNT };
+enum { COPY_INPUT, COPY_TRUTH, COPY_PREDICTION, COPY_ASIDE, COPY_COUNT };
 
 /** The model compiled. Zeroed = not. */
 typedef struct forward {
@@ -23,6 +23,10 @@ struct cod_teacher {
     cod_model model;
     cod_weights weights;
     cod_value loss;
+    cod_buffer *aside,
+        *scalar; /**< a prediction to be mixed in, as f32, and the others' share; NULL = it mixes with none */
+    cod_plan *mix;
+    const forward *last;    /**< that has predicted */
     forward plain, rounded; /**< rounded: on integers, once ranges are known, which are part of it */
     float *ranges;          /**< [node count] on integers, else NULL; zeros = to be observed */
 };
@@ -49,6 +53,11 @@ static void forward_clear(cod_teacher *teacher, forward *f)
     *f = (forward){0};
 }
 
+static cod_view aside_of(const cod_teacher *teacher)
+{
+    return cod_view_dense(teacher->aside, 0, COD_F32, teacher->target.shape);
+}
+
 static cod_status forward_init(cod_teacher *teacher, const float *ranges, forward *f)
 {
     const cod_value output = teacher->model.output;
@@ -63,8 +72,21 @@ static cod_status forward_init(cod_teacher *teacher, const float *ranges, forwar
     f->program = cod_executable_program(f->executable, spec.name);
     COD_TRY(plan_copy(teacher, teacher->input, cod_executable_input(f->executable, "input"), &f->copies[COPY_INPUT]));
     COD_TRY(plan_copy(teacher, teacher->truth, cod_executable_input(f->executable, "target"), &f->copies[COPY_TRUTH]));
-    return plan_copy(teacher, cod_executable_output(f->executable, output), teacher->target,
-                     &f->copies[COPY_PREDICTION]);
+    const cod_view prediction = cod_executable_output(f->executable, output);
+    COD_TRY(plan_copy(teacher, prediction, teacher->target, &f->copies[COPY_PREDICTION]));
+    return teacher->aside != NULL ? plan_copy(teacher, prediction, aside_of(teacher), &f->copies[COPY_ASIDE]) : COD_OK;
+}
+
+/** Sums of predictions with weights of the moment: what an exponential average does to a buffer. */
+static cod_status mix_init(cod_teacher *teacher)
+{
+    const size_t bytes = (size_t)cod_shape_count(teacher->target.shape) * sizeof(float);
+    COD_TRY(teacher->backend->buffer_create(teacher->device, bytes, &teacher->aside));
+    COD_TRY(teacher->backend->buffer_create(teacher->device, sizeof(float), &teacher->scalar));
+    const cod_view scalar = cod_view_dense(teacher->scalar, 0, COD_F32, (cod_shape){1, 1, 1, 1});
+    const cod_op op = {
+        .kind = COD_OP_EMA, .inputs = {aside_of(teacher), scalar}, .outputs = {teacher->target}, .name = "teacher_mix"};
+    return teacher->backend->plan_create(teacher->device, &op, &teacher->mix);
 }
 
 static cod_status build(cod_teacher *teacher, const cod_train_context *context, const cod_teacher_spec *spec)
@@ -87,6 +109,8 @@ static cod_status build(cod_teacher *teacher, const cod_train_context *context, 
         teacher->ranges = calloc(cod_graph_node_count(model->graph), sizeof *teacher->ranges);
         COD_REQUIRE_MEMORY(teacher->ranges);
     }
+    if (spec->mixes)
+        COD_TRY(mix_init(teacher));
     return forward_init(teacher, NULL, &teacher->plain);
 }
 
@@ -111,6 +135,12 @@ void cod_teacher_destroy(cod_teacher *teacher)
         return;
     forward_clear(teacher, &teacher->rounded);
     forward_clear(teacher, &teacher->plain);
+    if (teacher->mix != NULL)
+        teacher->backend->plan_destroy(teacher->mix);
+    if (teacher->aside != NULL)
+        teacher->backend->buffer_destroy(teacher->device, teacher->aside);
+    if (teacher->scalar != NULL)
+        teacher->backend->buffer_destroy(teacher->device, teacher->scalar);
     cod_weights_clear(&teacher->weights);
     cod_model_clear(&teacher->model);
     free(teacher->ranges);
@@ -175,6 +205,18 @@ cod_status cod_teacher_run(cod_teacher *teacher, float *loss)
     COD_TRY(teacher->backend->plan_run(f->copies[COPY_INPUT], NULL));
     COD_TRY(teacher->backend->plan_run(f->copies[COPY_TRUTH], NULL));
     COD_TRY(teacher->ranges != NULL && !rounds ? observe(teacher) : cod_program_run(f->program, NULL, NULL));
-    COD_TRY(teacher->backend->plan_run(f->copies[COPY_PREDICTION], NULL));
+    teacher->last = f;
     return cod_executable_loss(f->executable, teacher->loss, loss);
+}
+
+cod_status cod_teacher_give(cod_teacher *teacher, float share)
+{
+    const cod_backend *backend = teacher->backend;
+    const float others = 1 - share;
+    if (share == 1)
+        return backend->plan_run(teacher->last->copies[COPY_PREDICTION], NULL);
+    COD_REQUIRE(teacher->mix != NULL, "this teacher mixes with none");
+    COD_TRY(backend->plan_run(teacher->last->copies[COPY_ASIDE], NULL));
+    COD_TRY(backend->upload(teacher->device, NULL, teacher->scalar, 0, &others, sizeof others));
+    return backend->plan_run(teacher->mix, NULL);
 }

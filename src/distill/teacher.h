@@ -19,6 +19,7 @@ typedef struct cod_teacher_spec {
     const char *target;           /**< where the prediction goes: the student's input of that name, f32 [N,sH,sW,3] */
     int64_t pictures;             /**< how many of the mini-batch, from its start, are predicted */
     cod_precision precision;      /**< auto: the student's */
+    bool mixes;                   /**< its predictions may be mixed with those of other teachers */
 } cod_teacher_spec;
 
 /**
@@ -40,10 +41,17 @@ const float *cod_teacher_ranges(const cod_teacher *teacher, size_t *count);
 void cod_teacher_set_ranges(cod_teacher *teacher, const float *ranges);
 
 /**
- * Predicts the mini-batch that lies in the context's input, into the student's target input.
+ * Predicts the mini-batch that lies in the context's input.
  *
  * @param[out] loss  the teacher's own task loss on this batch: is it any good?
  */
 COD_MUST_CHECK cod_status cod_teacher_run(cod_teacher *teacher, float *loss);
+
+/**
+ * Puts what was predicted last into the student's target input: target = (1 - share)·target + share·prediction.
+ *
+ * @param share  1 = it alone, whatever lay there; below 1 only of teachers that mix
+ */
+COD_MUST_CHECK cod_status cod_teacher_give(cod_teacher *teacher, float share);
 
 #endif

@@ -25,6 +25,8 @@ typedef struct cod_pulled {
     const unsigned char *data; /**< NULL while it is under way */
     uint64_t bytes;            /**< while it is under way, those asked for so far: it moves when they grow */
     int64_t step;
+    uint64_t published_ms; /**< as its slot says */
+    double seconds;        /**< that its bytes took, as far as the reader, who looks now and then, can tell */
 } cod_pulled;
 
 typedef struct cod_transport_ops {
@@ -32,9 +34,8 @@ typedef struct cod_transport_ops {
     cod_status (*publish_begin)(cod_transport *transport, unsigned char **room);
     /** The version that the next publish_begin() takes away from its readers; 0 = none. */
     uint64_t (*oldest)(cod_transport *transport);
-    /** Makes the `bytes` written readable as `version`, a delta against `reference` or with 0 a key. */
-    cod_status (*publish_end)(cod_transport *transport, uint64_t version, uint64_t reference, int64_t step,
-                              uint64_t bytes);
+    /** Makes what was written readable as `entry` says; its sequence does not count. */
+    cod_status (*publish_end)(cod_transport *transport, const cod_slot_entry *entry);
     /**
      * cod_slot_offer() of what a rank publishes, as far as is known: asks again in the background. A rank that does not
      * answer delays no question to another.

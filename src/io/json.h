@@ -82,6 +82,9 @@ bool cod_json_get_bool(const cod_json_value *value, bool otherwise);
 /** The text, or `otherwise` when it is none. */
 const char *cod_json_get_string(const cod_json_value *value, const char *otherwise);
 
+/** Writes a value that was read; NULL becomes null. */
+void cod_json_copy(cod_json *json, const char *key, const cod_json_value *value);
+
 /** The library behind it and its version, such as "cJSON 1.7.15". */
 void cod_json_library(char *text, size_t bytes);
 

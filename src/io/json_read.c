@@ -158,6 +158,32 @@ const char *cod_json_get_string(const cod_json_value *value, const char *otherwi
     return cod_json_kind_of(value) == COD_JSON_STRING ? item(value)->valuestring : otherwise;
 }
 
+void cod_json_copy(cod_json *json, const char *key, const cod_json_value *value)
+{
+    const cod_json_kind kind = cod_json_kind_of(value);
+    switch (kind) {
+    case COD_JSON_NULL:
+        cod_json_null(json, key);
+        break;
+    case COD_JSON_BOOL:
+        cod_json_bool(json, key, cod_json_get_bool(value, false));
+        break;
+    case COD_JSON_NUMBER:
+        cod_json_number(json, key, cod_json_get_number(value, 0));
+        break;
+    case COD_JSON_STRING:
+        cod_json_string(json, key, cod_json_get_string(value, ""));
+        break;
+    case COD_JSON_LIST:
+    case COD_JSON_OBJECT:
+        cod_json_open(json, key, kind == COD_JSON_LIST ? '[' : '{');
+        for (const cod_json_value *child = cod_json_first(value); child != NULL; child = cod_json_next(child))
+            cod_json_copy(json, kind == COD_JSON_LIST ? NULL : cod_json_key(child), child);
+        cod_json_close(json);
+        break;
+    }
+}
+
 void cod_json_library(char *text, size_t bytes)
 {
     snprintf(text, bytes, "cJSON %s", cJSON_Version());

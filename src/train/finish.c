@@ -196,6 +196,17 @@ static cod_status choose_final(trainer *t, const closing *all, char choice[64], 
     return status;
 }
 
+/** What a group's last line of metrics says of its peers. */
+static void summarise_peers(const trainer *t, cod_json *json, int group)
+{
+    cod_json_value *line = NULL;
+    if (cod_metrics_read_last(t->folder, group, &line) != COD_OK)
+        cod_log_warn("summary.json says nothing of group %d's peers: %s", group, cod_error_message());
+    else if (cod_json_get(line, "peers") != NULL)
+        cod_json_copy(json, "peers", cod_json_get(line, "peers"));
+    cod_json_free(line);
+}
+
 static void summarise_groups(trainer *t, cod_json *json, const closing *all)
 {
     cod_json_open(json, "group_results", '[');
@@ -212,11 +223,13 @@ static void summarise_groups(trainer *t, cod_json *json, const closing *all)
         cod_json_number(json, "step_ms_median", c->totals[TOTAL_STEP_MS]);
         cod_json_number(json, "teacher_ms_median", c->totals[TOTAL_TEACHER_MS]);
         cod_json_number(json, "exchange_ms_per_step", c->totals[TOTAL_EXCHANGE_MS]);
+        cod_json_number(json, "exchange_share", c->totals[TOTAL_EXCHANGE_SHARE]);
         cod_json_number(json, "pulls", c->totals[TOTAL_PULLS]);
         cod_json_number(json, "rejected", c->totals[TOTAL_REJECTED]);
         cod_json_number(json, "publications", c->totals[TOTAL_PUBLICATIONS]);
         cod_json_number(json, "teacher_switches", c->totals[TOTAL_SWITCHES]);
         cod_json_number(json, "merges", c->totals[TOTAL_MERGES]);
+        summarise_peers(t, json, g);
         cod_json_close(json);
     }
     cod_json_close(json);

@@ -91,6 +91,60 @@ int64_t cod_metrics_last_step(const cod_metrics *metrics)
     return metrics->last_step;
 }
 
+/** What is said of a peer beside its group. */
+enum { PEER_NUMBERS = 12 };
+static const char *const peer_keys[PEER_NUMBERS] = {"version",     "step",   "staleness_steps", "pulled",
+                                                    "rejected",    "lost",   "pulled_bytes",    "age_s",
+                                                    "bytes_per_s", "weight", "teacher_loss",    "student_loss"};
+
+static void peer_numbers(const cod_peer_stats *peer, double out[PEER_NUMBERS])
+{
+    const bool held = peer->version > 0;
+    const double numbers[PEER_NUMBERS] = {(double)peer->version,
+                                          held ? (double)peer->step : NAN,
+                                          held ? (double)peer->staleness_steps : NAN,
+                                          (double)peer->pulled,
+                                          (double)peer->rejected,
+                                          (double)peer->lost,
+                                          (double)peer->pulled_bytes,
+                                          peer->age_s,
+                                          peer->bytes_per_s,
+                                          peer->weight,
+                                          peer->teacher_loss,
+                                          peer->student_loss};
+    memcpy(out, numbers, sizeof numbers);
+}
+
+static void write_peers(cod_json *json, const cod_metrics_line *line)
+{
+    cod_json_open(json, "peers", '[');
+    for (size_t i = 0; i < line->peer_count; i++) {
+        double numbers[PEER_NUMBERS];
+        peer_numbers(&line->peers[i], numbers);
+        cod_json_open(json, NULL, '{');
+        cod_json_integer(json, "group", line->peers[i].group);
+        for (int k = 0; k < PEER_NUMBERS; k++)
+            cod_json_number(json, peer_keys[k], numbers[k]);
+        cod_json_close(json);
+    }
+    cod_json_close(json);
+}
+
+static cod_status show_peers(cod_tensorboard *board, const cod_metrics_line *line)
+{
+    for (size_t i = 0; i < line->peer_count; i++) {
+        double numbers[PEER_NUMBERS];
+        peer_numbers(&line->peers[i], numbers);
+        for (int k = 0; k < PEER_NUMBERS; k++) {
+            char tag[64];
+            snprintf(tag, sizeof tag, "peer%d/%s", line->peers[i].group, peer_keys[k]);
+            if (!isnan(numbers[k]))
+                COD_TRY(cod_tensorboard_scalar(board, line->step, tag, (float)numbers[k]));
+        }
+    }
+    return COD_OK;
+}
+
 cod_status cod_metrics_write(cod_metrics *metrics, const cod_metrics_line *line)
 {
     const cod_strategy_stats *s = &line->strategy;
@@ -113,6 +167,7 @@ cod_status cod_metrics_write(cod_metrics *metrics, const cod_metrics_line *line)
         {"published_bytes", (double)s->published_bytes},
         {"rejected", (double)s->rejected},
         {"merges", (double)s->merges},
+        {"exchange_share", line->exchange_share},
     };
     cod_json json = {0};
     char *text = NULL;
@@ -121,6 +176,8 @@ cod_status cod_metrics_write(cod_metrics *metrics, const cod_metrics_line *line)
     cod_json_integer(&json, "group", metrics->group);
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         cod_json_number(&json, numbers[i].key, numbers[i].value);
+    if (line->peer_count > 0)
+        write_peers(&json, line);
     cod_json_close(&json);
     COD_TRY(cod_json_end(&json, &text));
     cod_status status = cod_file_log_line(metrics->log, text);
@@ -132,7 +189,28 @@ cod_status cod_metrics_write(cod_metrics *metrics, const cod_metrics_line *line)
         if (!isnan(numbers[i].value))
             status = cod_tensorboard_scalar(metrics->board, line->step, tag, (float)numbers[i].value);
     }
-    return status;
+    return status == COD_OK && metrics->board != NULL ? show_peers(metrics->board, line) : status;
+}
+
+cod_status cod_metrics_read_last(const char *folder, int group, cod_json_value **line)
+{
+    char path[4096];
+    void *data = NULL;
+    size_t bytes = 0;
+    *line = NULL;
+    snprintf(path, sizeof path, "%s/metrics.%d.jsonl", folder, group);
+    if (!cod_file_exists(path))
+        return COD_OK;
+    COD_TRY(cod_file_read(path, METRICS_BYTES_MAX, &data, &bytes));
+    const char *text = data;
+    while (bytes > 0 && text[bytes - 1] == '\n')
+        bytes--;
+    size_t begin = bytes;
+    while (begin > 0 && text[begin - 1] != '\n')
+        begin--;
+    const cod_status status = bytes > begin ? cod_json_parse(text + begin, bytes - begin, line) : COD_OK;
+    free(data);
+    return status == COD_OK ? COD_OK : cod_fail_prefix(status, "%s", path);
 }
 
 cod_status cod_metrics_event(cod_metrics *metrics, int64_t step, const cod_train_event *event)

@@ -11,7 +11,10 @@
 typedef struct cod_metrics_line {
     int64_t step; /**< updates done */
     double loss, task_loss, rate, step_ms, images_per_s, psnr_y;
+    double exchange_share; /**< of the steps' time */
     cod_strategy_stats strategy;
+    const cod_peer_stats *peers; /**< [peer_count], borrowed */
+    size_t peer_count;
 } cod_metrics_line;
 
 /**
@@ -23,6 +26,8 @@ COD_MUST_CHECK cod_status cod_metrics_open(const char *folder, int group, int64_
 /** Step of the last line in the file; -1 = none. */
 int64_t cod_metrics_last_step(const cod_metrics *metrics);
 COD_MUST_CHECK cod_status cod_metrics_write(cod_metrics *metrics, const cod_metrics_line *line);
+/** The last line that a group's file has; NULL = none. @param[out] line  new; cod_json_free() */
+COD_MUST_CHECK cod_status cod_metrics_read_last(const char *folder, int group, cod_json_value **line);
 /** A line of exchange.GROUP.jsonl, which the first one creates. @param step  updates done */
 COD_MUST_CHECK cod_status cod_metrics_event(cod_metrics *metrics, int64_t step, const cod_train_event *event);
 /** An 8-bit RGB picture, for TensorBoard. */

@@ -18,7 +18,7 @@
 
 typedef struct cod_metrics cod_metrics;
 
-enum { COD_TRAIN_MAX_PROGRAMS = 8, COD_STRATEGY_FLAGS = 8 };
+enum { COD_TRAIN_MAX_PROGRAMS = 8, COD_STRATEGY_FLAGS = 12 };
 
 /** The names of the programs that the trainer itself adds: task loss alone, overwriting or adding to the gradients. */
 #define COD_PROGRAM_PLAIN      "plain"
@@ -83,6 +83,20 @@ typedef struct cod_strategy_stats {
     double exchange_ms; /**< mean a step of the host's work for the exchange */
 } cod_strategy_stats;
 
+/** What a group knows of a peer that it reads. Counts and bytes are the group's, over all processes of the run. */
+typedef struct cod_peer_stats {
+    int group;
+    uint64_t version;                /**< held; 0 = none yet */
+    int64_t step, staleness_steps;   /**< of that: the peer's when it published it, and own steps since then */
+    double age_s;                    /**< since it published that, by the clocks of both; NaN = not known */
+    uint64_t pulled, rejected, lost; /**< versions */
+    uint64_t pulled_bytes;
+    double bytes_per_s; /**< of pulls, on the group's first rank; NaN before the first */
+    double weight;      /**< as a teacher, when it last was one */
+    /** Task loss of the teacher, and of the student, on the mini-batch where it last was measured; NaN = never. */
+    double teacher_loss, student_loss;
+} cod_peer_stats;
+
 typedef struct cod_strategy_ops {
     /** Adds losses to the model's graph, and programs. Nothing is compiled yet. */
     cod_status (*build)(cod_strategy *strategy, cod_train_context *context);
@@ -110,6 +124,8 @@ typedef struct cod_strategy_ops {
     /** The last step is done; peers may still read. Bounded in time. */
     cod_status (*finish)(cod_strategy *strategy, cod_train_context *context);
     void (*stats)(cod_strategy *strategy, cod_strategy_stats *out);
+    /** The i-th peer's. @return false past the last */
+    bool (*peer_stats)(cod_strategy *strategy, int index, cod_peer_stats *out);
     void (*destroy)(cod_strategy *strategy);
 } cod_strategy_ops;
 

@@ -20,6 +20,7 @@ static const char *const names[TRAINER_TOTALS] = {
     [TOTAL_STEP_MS] = "step_ms",
     [TOTAL_TEACHER_MS] = "teacher_ms",
     [TOTAL_EXCHANGE_MS] = "exchange_ms",
+    [TOTAL_EXCHANGE_SHARE] = "exchange_share",
 };
 
 void trainer_read_stats(const trainer *t, cod_strategy_stats *out)
@@ -60,6 +61,7 @@ void trainer_read_totals(const trainer *t, double out[TRAINER_TOTALS])
     out[TOTAL_MERGES] = (double)stats.merges;
     out[TOTAL_STEP_MS] = stepped ? trainer_median_ms(t, SIZE_MAX) : earlier[TOTAL_STEP_MS];
     out[TOTAL_TEACHER_MS] = stepped ? stats.teacher_ms : earlier[TOTAL_TEACHER_MS];
+    out[TOTAL_EXCHANGE_SHARE] = stepped ? trainer_exchange_share(t, &stats) : earlier[TOTAL_EXCHANGE_SHARE];
     out[TOTAL_EXCHANGE_MS] = stepped ? stats.exchange_ms : earlier[TOTAL_EXCHANGE_MS];
 }
 

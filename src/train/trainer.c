@@ -141,6 +141,11 @@ double trainer_median_ms(const trainer *t, size_t last)
     return cod_median(sorted, count);
 }
 
+double trainer_exchange_share(const trainer *t, const cod_strategy_stats *stats)
+{
+    return t->step_count > 0 ? 1e-3 * stats->exchange_ms * (double)t->step_count / t->steps_s : NAN;
+}
+
 static cod_metrics_line make_line(const trainer *t)
 {
     const cod_train_context *context = &t->context;
@@ -150,6 +155,7 @@ static cod_metrics_line make_line(const trainer *t)
                              .step_ms = trainer_median_ms(t, (size_t)t->config->log.every),
                              .psnr_y = t->last_psnr};
     trainer_read_stats(t, &line.strategy);
+    line.exchange_share = trainer_exchange_share(t, &line.strategy);
     line.loss = line.task_loss +
                 (isnan(line.strategy.distill_loss) ? 0 : line.strategy.distill_weight * line.strategy.distill_loss);
     const double images = (double)(context->batch * t->config->train.accumulate * cod_group_size(t->group));
@@ -173,14 +179,33 @@ static void report(trainer *t, const cod_metrics_line *line, bool between)
         t->request->report(t->request->report_context, &progress);
 }
 
+/** What the strategy says of each peer. @param[out] peers  new; free() */
+static cod_status read_peers(const trainer *t, cod_peer_stats **peers, size_t *count)
+{
+    *count = 0;
+    *peers = calloc((size_t)cod_group_count(t->group), sizeof **peers);
+    COD_REQUIRE_MEMORY(*peers);
+    while (t->strategy->ops->peer_stats != NULL &&
+           t->strategy->ops->peer_stats(t->strategy, (int)*count, &(*peers)[*count]))
+        ++*count;
+    return COD_OK;
+}
+
 cod_status trainer_log_line(trainer *t)
 {
-    const cod_metrics_line line = make_line(t);
+    cod_metrics_line line = make_line(t);
+    cod_peer_stats *peers;
     t->task_loss_sum = 0;
     t->loss_steps = 0;
     if (!t->leader)
         return COD_OK;
-    COD_TRY(cod_metrics_write(t->metrics, &line));
+    COD_TRY(read_peers(t, &peers, &line.peer_count));
+    line.peers = peers;
+    const cod_status status = cod_metrics_write(t->metrics, &line);
+    free(peers);
+    line.peers = NULL;
+    line.peer_count = 0;
+    COD_TRY(status);
     t->last_psnr = NAN;
     report(t, &line, false);
     return COD_OK;
@@ -240,7 +265,9 @@ static cod_status one_step(trainer *t, agreement *slot, bool *stop)
     COD_TRY(STRATEGY(t, after_update, context));
     COD_TRY(tell(t, slot, task_loss));
     context->step++;
-    t->step_ms[t->step_count++ % STEP_TIMES] = (float)(1e3 * (cod_clock_s() - begin));
+    const double step_s = cod_clock_s() - begin;
+    t->steps_s += step_s;
+    t->step_ms[t->step_count++ % STEP_TIMES] = (float)(1e3 * step_s);
     return COD_OK;
 }
 

@@ -43,6 +43,7 @@ enum {
     TOTAL_STEP_MS, /**< this and the next: of the last process that made steps */
     TOTAL_TEACHER_MS,
     TOTAL_EXCHANGE_MS,
+    TOTAL_EXCHANGE_SHARE,
     TRAINER_TOTALS,
 };
 
@@ -72,6 +73,7 @@ typedef struct trainer {
     agreement agreements[AGREEMENT_DELAY];
     float step_ms[STEP_TIMES]; /**< of the last steps done by this process, in a ring, for the median */
     size_t step_count;
+    double steps_s;                 /**< that they took together */
     double earlier[TRAINER_TOTALS]; /**< leader: of the group in the processes before this one */
     bool finished_before;           /**< nothing is left to do */
     double start_s, last_report_s;
@@ -104,6 +106,9 @@ COD_MUST_CHECK cod_status trainer_validate(trainer *t, int64_t limit, cod_qualit
 
 /** Median of the last `last` steps of this process (at most STEP_TIMES), ms; NaN before the first. */
 double trainer_median_ms(const trainer *t, size_t last);
+
+/** Part of this process's steps that went into the strategy's exchange. */
+double trainer_exchange_share(const trainer *t, const cod_strategy_stats *stats);
 
 /** Writes and reports a line of metrics, as far as this rank does that, and starts the next one's mean loss. */
 COD_MUST_CHECK cod_status trainer_log_line(trainer *t);

@@ -45,6 +45,18 @@ static void groups_take_over_what_their_peers_published(void **state)
         run_until_all_hold(&r, 6);
         const cod_exchange_counters counters = run_counters(&r);
         const uint64_t takeovers = r.takeovers, own = r.with_own, begun = (uint64_t)r.step / 20;
+        uint64_t from_peers = 0;
+        bool told = true;
+        for (int i = 0; i < cod_exchange_peer_count(r.exchange); i++) {
+            cod_exchange_peer_counters peer;
+            cod_exchange_checkpoint held;
+            cod_exchange_read_peer(r.exchange, i, &peer);
+            cod_exchange_read_checkpoint(r.exchange, i, &held);
+            from_peers += peer.pulled;
+            told = told && peer.rejected == 0 && peer.bytes > 1000 * peer.pulled && held.age_s >= 0 && held.age_s < 60;
+            told = told && (peer.timed_s > 0) == (peer.timed_bytes > 0);
+            told = told && (peer.timed_bytes > 0 || cod_group_rank(r.group) > 0);
+        }
         const bool due = r.publications == begun && (counters.published == begun || counters.published == begun - 1);
         run_close(&r);
         if (cod_comm_rank(job) == 0)
@@ -52,6 +64,7 @@ static void groups_take_over_what_their_peers_published(void **state)
                           s->groups, (unsigned long long)takeovers, (unsigned long long)own,
                           (unsigned long long)counters.lost, 1e3 * r.slowest_s);
         check_all(due);
+        check_all(told && from_peers == takeovers);
         check_all(counters.rejected == 0 && (counters.skipped == 0 || run_is_on_files()));
         check_all(counters.pulled == takeovers && counters.switches == takeovers);
         check_all(counters.published_bytes > 0 && takeovers > 0);

@@ -35,7 +35,9 @@ static void publish(cod_transport *t, uint64_t version)
     unsigned char *room;
     assert_ok(t->ops->publish_begin(t, &room));
     memset(room, (int)version, BYTES - version);
-    assert_ok(t->ops->publish_end(t, version, 0, (int64_t)version * 10, BYTES - version));
+    assert_ok(t->ops->publish_end(
+        t, &(cod_slot_entry){
+               .version = version, .step = (int64_t)version * 10, .bytes = BYTES - version, .published_ms = 7}));
     t->ops->oldest(t);
 }
 
@@ -96,7 +98,7 @@ static void versions_travel_and_old_ones_go(void **state)
     for (uint64_t v = 3; v <= 5; v++) {
         assert_ok(pulled(reader, v, &how, &got));
         assert_int_equal(how, COD_PULL_DONE);
-        assert_true(got.bytes == BYTES - v && got.step == (int64_t)v * 10);
+        assert_true(got.bytes == BYTES - v && got.step == (int64_t)v * 10 && got.published_ms == 7);
         assert_true(got.data[0] == v && got.data[got.bytes - 1] == v);
     }
     assert_ok(pulled(reader, 2, &how, &got));

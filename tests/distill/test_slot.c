@@ -27,7 +27,8 @@ static void publish(cod_slot_writer *writer, uint64_t version)
     assert_ok(cod_slot_open(writer, slot, &room));
     for (size_t i = 0; i < BYTES; i += 8)
         memcpy(room + i, &version, 8);
-    assert_ok(cod_slot_close(writer, slot, version, 0, (int64_t)version * 10, BYTES));
+    assert_ok(cod_slot_close(writer, slot,
+                             &(cod_slot_entry){.version = version, .step = (int64_t)version * 10, .bytes = BYTES}));
 }
 
 static void a_slow_reader_keeps_its_slot_until_it_is_reopened(void **state)

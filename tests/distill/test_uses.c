@@ -85,6 +85,7 @@ static void check_teacher_of(student *s, cod_teacher *teacher, student *peer, co
     float loss, expected;
     assert_ok(cod_teacher_load(teacher, values));
     assert_ok(cod_teacher_run(teacher, &loss));
+    assert_ok(cod_teacher_give(teacher, 1));
     assert_ok(net_read(&s->net, given, predicted));
 
     float *kept = floats_new(cod_weights_count(&peer->net.weights));
@@ -121,7 +122,7 @@ static void a_peer_of_another_architecture_teaches(void **state)
         student_open(&small, backends[b], SMALL);
         student_open(&large, backends[b], LARGE);
         const cod_group_config peer = architecture_of(&large);
-        assert_ok(cod_teacher_create(&small.context, &(cod_teacher_spec){&peer, "teacher", 2, 0}, &teacher));
+        assert_ok(cod_teacher_create(&small.context, &(cod_teacher_spec){&peer, "teacher", 2, 0, false}, &teacher));
         const size_t count = cod_weights_count(&large.net.weights);
         float *values = floats_new(count);
         assert_true(count > cod_weights_count(&small.net.weights));
@@ -152,7 +153,7 @@ static void a_teacher_predicts_as_its_checkpoint_infers(void **state)
         cod_teacher *teacher;
         student_open(&s, backends[b], SMALL);
         const cod_group_config peer = architecture_of(&s);
-        assert_ok(cod_teacher_create(&s.context, &(cod_teacher_spec){&peer, "teacher", 2, 0}, &teacher));
+        assert_ok(cod_teacher_create(&s.context, &(cod_teacher_spec){&peer, "teacher", 2, 0, false}, &teacher));
         const size_t count = cod_weights_count(&s.net.weights);
         float *before = floats_new(count), *first = floats_new(count), *second = floats_new(count),
               *after = floats_new(count);
@@ -180,6 +181,56 @@ static void a_teacher_predicts_as_its_checkpoint_infers(void **state)
     }
 }
 
+/** Three teachers with weights 1, 2 and 5: the student's target becomes the weighted mean of what each predicts alone. */
+static void several_teachers_predict_their_weighted_mean(void **state)
+{
+    (void)state;
+    enum { TEACHERS = 3 };
+    static const double weights[TEACHERS] = {1, 2, 5};
+    const cod_backend *const backends[] = {&cod_ref_backend, &cod_cpu_backend};
+    for (size_t b = 0; b < 2; b++) {
+        student s;
+        cod_teacher *teachers[TEACHERS];
+        student_open(&s, backends[b], SMALL);
+        const cod_group_config peer = architecture_of(&s);
+        const cod_view target = cod_executable_input(s.net.executable, "teacher");
+        const size_t count = (size_t)cod_shape_count(target.shape), weight_count = cod_weights_count(&s.net.weights);
+        double *alone = net_new(count), *mean = net_new(count), *mixed = net_new(count), sum = 0;
+        float *values = floats_new(weight_count), loss;
+        assert_ok(cod_weights_download(&s.net.weights, values));
+        for (int t = 0; t < TEACHERS; t++) {
+            assert_ok(cod_teacher_create(&s.context, &(cod_teacher_spec){&peer, "teacher", 2, 0, true}, &teachers[t]));
+            for (size_t i = 0; i < weight_count; i++)
+                values[i] *= 1.1f;
+            assert_ok(cod_teacher_load(teachers[t], values));
+            assert_ok(cod_teacher_run(teachers[t], &loss));
+            assert_ok(cod_teacher_give(teachers[t], 1));
+            assert_ok(net_read(&s.net, target, alone));
+            for (size_t i = 0; i < count; i++)
+                mean[i] += weights[t] / 8 * alone[i];
+        }
+        for (int t = 0; t < TEACHERS; t++) {
+            sum += weights[t];
+            assert_ok(cod_teacher_run(teachers[t], &loss));
+            assert_ok(cod_teacher_give(teachers[t], (float)(weights[t] / sum)));
+        }
+        assert_ok(net_read(&s.net, target, mixed));
+        double apart = 0;
+        for (size_t i = 0; i < count; i++) {
+            apart = fmax(apart, fabs(mean[i] - alone[i]));
+            assert_true(fabs(mixed[i] - mean[i]) <= 1e-5 * (1 + fabs(mean[i])));
+        }
+        assert_true(apart > 1e-3); /* than the last one's alone */
+        for (int t = 0; t < TEACHERS; t++)
+            cod_teacher_destroy(teachers[t]);
+        free(alone);
+        free(mean);
+        free(mixed);
+        free(values);
+        student_close(&s);
+    }
+}
+
 #define WIDE "blocks=2 channels=16 scale=2 head_kernel=3 tail_kernel=3"
 
 /** Runs the teacher on the student's batch. @return its prediction; free() */
@@ -189,6 +240,7 @@ static float *predict(student *s, cod_teacher *teacher)
     const size_t count = (size_t)cod_shape_count(given.shape);
     float loss, *predicted = floats_new(count);
     assert_ok(cod_teacher_run(teacher, &loss));
+    assert_ok(cod_teacher_give(teacher, 1));
     assert_true(isfinite(loss));
     assert_ok(
         s->net.backend->download(s->net.device, NULL, predicted, given.buffer, given.offset, count * sizeof(float)));
@@ -238,7 +290,7 @@ static void a_teacher_on_integers_rounds_by_ranges_of_its_own(void **state)
         cod_teacher *exact, *rounded;
         student_open(&s, backends[b], WIDE);
         const cod_group_config peer = architecture_of(&s);
-        const cod_teacher_spec spec = {&peer, "teacher", 2, COD_PRECISION_INT8};
+        const cod_teacher_spec spec = {&peer, "teacher", 2, COD_PRECISION_INT8, false};
         if (!backends[b]->supports(s.net.device, COD_S8)) {
             assert_int_equal(cod_teacher_create(&s.context, &spec, &rounded), COD_ERR_UNSUPPORTED);
             student_close(&s);
@@ -247,7 +299,7 @@ static void a_teacher_on_integers_rounds_by_ranges_of_its_own(void **state)
         assert_ok(cod_teacher_create(&s.context, &spec, &rounded));
         const cod_precision plain =
             backends[b]->supports(s.net.device, COD_BF16) ? COD_PRECISION_BF16 : COD_PRECISION_F32;
-        assert_ok(cod_teacher_create(&s.context, &(cod_teacher_spec){&peer, "teacher", 2, plain}, &exact));
+        assert_ok(cod_teacher_create(&s.context, &(cod_teacher_spec){&peer, "teacher", 2, plain, false}, &exact));
         const size_t count = (size_t)cod_shape_count(cod_executable_input(s.net.executable, "teacher").shape);
         float *values = floats_new(cod_weights_count(&s.net.weights));
         assert_ok(cod_weights_download(&s.net.weights, values));
@@ -333,6 +385,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_teacher_predicts_as_its_checkpoint_infers),
         cmocka_unit_test(a_peer_of_another_architecture_teaches),
+        cmocka_unit_test(several_teachers_predict_their_weighted_mean),
         cmocka_unit_test(a_teacher_on_integers_rounds_by_ranges_of_its_own),
         cmocka_unit_test(the_strength_of_a_merge_falls_with_its_delay),
         cmocka_unit_test(a_merge_moves_weights_by_the_difference_and_statistics_toward_the_peer),

@@ -26,14 +26,33 @@ SETUPS = {
 }
 
 
+def check_peers(result, lines, groups):
+    """What a group says of its peers adds up, and the summary repeats the last line."""
+    if groups == 1:
+        check("peers" not in result and "peers" not in lines[-1], f"a lone group has peers: {result}")
+        return
+    peers = result["peers"]
+    check(peers == lines[-1]["peers"], f"the summary says {peers}, the last line of metrics {lines[-1]['peers']}")
+    check(sorted(peer["group"] for peer in peers) == [g for g in range(groups) if g != result["group"]], f"peers: {peers}")
+    check(sum(peer["pulled"] for peer in peers) == result["pulls"], f"{result['pulls']} pulls, {peers}")
+    check(sum(peer["rejected"] for peer in peers) == 0 and result["exchange_share"] > 0, f"{result}")
+    for peer in peers:
+        check(peer["version"] > 0 and peer["step"] == peer["version"] * 10 and peer["pulled_bytes"] > 1000 and
+              peer["bytes_per_s"] > 0 and peer["age_s"] >= 0, f"{peer}")
+        check(0 < peer["teacher_loss"] < 1 and 0 < peer["student_loss"] < 1 and peer["weight"] > 0, f"{peer}")
+    measured = [line["peers"][0]["teacher_loss"] for line in lines]
+    check(len(set(measured)) > 1, f"a teacher's loss never changes: {measured}")
+
+
 def trains(setup, environment=None, *overrides):
     def case(bench):
         name = setup
         groups = {"2x1": 2, "2x2": 2, "3x1": 3}.get(setup, 1)
         ranks = {"single": 1, "allreduce": 2, "2x1": 2, "2x2": 4, "3x1": 3}[setup]
         every = 10 if groups == 1 else 50  # between groups a pull needs some milliseconds, a step takes one
-        bench.trained(f"name={name}", *SETUPS[setup], *overrides, f"train.steps={6 * every}", f"log.every={every}",
-                      environment=environment)
+        result = bench.trained(f"name={name}", *SETUPS[setup], *overrides, f"train.steps={6 * every}", f"log.every={every}",
+                               environment=environment)
+        check(result.err.count("MB for the exchange: checkpoints of ") == (groups if groups > 1 else 0), "memory", result)
         summary = bench.summary(name)
         expected = {"strategy": setup if groups == 1 else "codistill", "groups": groups, "ranks": ranks,
                     "ranks_per_group": ranks // groups, "steps": 6 * every}
@@ -52,6 +71,7 @@ def trains(setup, environment=None, *overrides):
             check(all(line["group"] == group and line["loss"] > 0 for line in lines), f"metrics.{group}: {lines}")
             check(groups == 1 or lines[-1]["published_bytes"] > 0, "nothing was published")
             check(groups == 1 or lines[-1]["pulled_bytes"] > 0, "nothing was pulled")
+            check_peers(summary["group_results"][group], lines, groups)
             events = bench.events(name, group)
             for kind, key in (("switch", "teacher_switches"), ("merge", "merges"), ("publish", "publications")):
                 count = sum(event["kind"] == kind for event in events)

@@ -199,11 +199,57 @@ static void tensorboard_is_written_where_asked_for(void **state)
 
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, cod_test_folder_make, cod_test_folder_remove)
 
+static void peers_are_listed_and_read_back(void **state)
+{
+    (void)state;
+    cod_metrics *metrics = NULL;
+    cod_metrics_line line = line_of(10);
+    const cod_peer_stats peers[] = {
+        {.group = 2,
+         .version = 7,
+         .step = 70,
+         .staleness_steps = -5,
+         .age_s = 1.5,
+         .pulled = 3,
+         .rejected = 2,
+         .lost = 1,
+         .pulled_bytes = 1ull << 40,
+         .bytes_per_s = 1e8,
+         .weight = 0.25,
+         .teacher_loss = 0.5,
+         .student_loss = 0.75},
+        {.group = 1, .staleness_steps = 9, .age_s = NAN, .bytes_per_s = NAN, .teacher_loss = NAN, .student_loss = NAN}};
+    line.peers = peers;
+    line.peer_count = 2;
+    assert_ok(cod_metrics_open(cod_test_at(""), 0, 0, true, &metrics));
+    assert_ok(cod_metrics_write(metrics, &line));
+    cod_metrics_close(metrics);
+    cod_json_value *last = NULL;
+    assert_ok(cod_metrics_read_last(cod_test_at(""), 0, &last));
+    cod_json json = {0};
+    char *text = NULL;
+    cod_json_copy(&json, NULL, cod_json_get(last, "peers"));
+    assert_ok(cod_json_end(&json, &text));
+    assert_string_equal(
+        text,
+        "[{\"group\": 2, \"version\": 7, \"step\": 70, \"staleness_steps\": -5, \"pulled\": 3, \"rejected\": 2, "
+        "\"lost\": "
+        "1, \"pulled_bytes\": 1099511627776, \"age_s\": 1.5, \"bytes_per_s\": 100000000, \"weight\": 0.25, "
+        "\"teacher_loss\": 0.5, \"student_loss\": 0.75}, {\"group\": 1, \"version\": 0, \"step\": null, "
+        "\"staleness_steps\": null, \"pulled\": 0, \"rejected\": 0, \"lost\": 0, \"pulled_bytes\": 0, \"age_s\": null, "
+        "\"bytes_per_s\": null, \"weight\": 0, \"teacher_loss\": null, \"student_loss\": null}]");
+    free(text);
+    cod_json_free(last);
+    assert_ok(cod_metrics_read_last(cod_test_at(""), 5, &last)); /* no such file */
+    assert_null(last);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(a_line_holds_every_number_and_null_for_none),
         IN_FOLDER(a_teacher_may_be_ahead),
+        IN_FOLDER(peers_are_listed_and_read_back),
         IN_FOLDER(a_resume_drops_the_lines_past_its_step),
         IN_FOLDER(a_resume_between_two_lines_keeps_the_earlier),
         IN_FOLDER(a_run_that_starts_anew_drops_all_lines),

@@ -1,0 +1,90 @@
+/* Exchanges that wait for each other's versions: in deterministic mode, and where an earlier run is repeated. */
+#include "distill/exchange_internal.h"
+
+#include "core/memory.h"
+#include "core/trace.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+/** Deterministic, replay: takes one version of a peer, waiting for it. `step`: of the agreement that it stands for. */
+static cod_status take(cod_exchange *e, held_peer *peer, uint64_t version, int64_t step)
+{
+    const double begin = cod_clock_s();
+    COD_TRY(exchange_start_pull(e, peer, version, step));
+    while (!e->done) {
+        COD_TRY(exchange_move_pull(e, UINT64_MAX));
+        if (e->lost || cod_clock_s() - begin > exchange_patience_s(e))
+            return cod_fail(COD_ERR_PEER, "version %llu of group %d, for which this group waits, %s",
+                            (unsigned long long)version, peer->group, e->lost ? "was lost" : "did not come in time");
+        sched_yield();
+    }
+    double bytes = (double)e->pull_bytes;
+    COD_TRY(cod_group_reduce(e->group, &bytes, 1, COD_REDUCE_SUM));
+    peer->counters.bytes += (uint64_t)bytes;
+    COD_TRY(exchange_start_gather(e, step));
+    COD_TRY(cod_request_wait(&e->gathering, exchange_patience_s(e)));
+    exchange_take_over(e, step);
+    return COD_OK;
+}
+
+cod_status exchange_take_all(cod_exchange *e, int64_t step)
+{
+    for (int i = 0; i < e->peer_count; i++) {
+        COD_TRY(take(e, &e->peers[i], e->version, step));
+        COD_TRY(e->transport->ops->acknowledge(e->transport, (uint32_t)e->peers[i].group, e->version));
+    }
+    return COD_OK;
+}
+
+/* Replaying: a reader acknowledges what comes before the version that it needs next, and the publisher waits for that. */
+
+static cod_status acknowledge_until_next(cod_exchange *e, int group)
+{
+    uint64_t version = UINT64_MAX / 2; /* none any more */
+    for (size_t i = e->next_event; i < e->event_count; i++) {
+        if (e->events[i].group == group) {
+            version = e->events[i].version - 1;
+            break;
+        }
+    }
+    return e->transport->ops->acknowledge(e->transport, (uint32_t)group, version);
+}
+
+cod_status cod_exchange_replay(cod_exchange *e, const cod_exchange_event *events, size_t count)
+{
+    e->events = malloc((count + 1) * sizeof *events);
+    COD_REQUIRE_MEMORY(e->events);
+    memcpy(e->events, events, count * sizeof *events);
+    e->event_count = count;
+    for (int i = 0; i < e->peer_count; i++)
+        COD_TRY(acknowledge_until_next(e, e->peers[i].group));
+    return COD_OK;
+}
+
+bool exchange_replays_publication(const cod_exchange *e, int64_t step)
+{
+    for (size_t i = e->next_event; i < e->event_count && e->events[i].step <= step; i++)
+        if (e->events[i].group < 0 && e->events[i].step == step)
+            return true;
+    return false;
+}
+
+cod_status exchange_replay_step(cod_exchange *e, int64_t step)
+{
+    while (e->next_event < e->event_count && e->events[e->next_event].step <= step) {
+        const cod_exchange_event event = e->events[e->next_event++];
+        held_peer *peer = NULL;
+        for (int i = 0; i < e->peer_count; i++)
+            peer = e->peers[i].group == event.group ? &e->peers[i] : peer;
+        if (event.group < 0)
+            continue;
+        COD_REQUIRE(peer != NULL && event.step == step && event.version > peer->version,
+                    "the record of step %lld, group %d, version %llu is not of this configuration",
+                    (long long)event.step, event.group, (unsigned long long)event.version);
+        COD_TRY(take(e, peer, event.version, step - 1));
+        COD_TRY(acknowledge_until_next(e, event.group));
+    }
+    return COD_OK;
+}

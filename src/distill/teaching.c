@@ -1,0 +1,97 @@
+#include "distill/teaching.h"
+
+#include <stdlib.h>
+
+/** Steps between two looks at a teacher that does not teach: a forward in so many steps is a cost that nobody notices. */
+enum { MEASURE_EVERY = 50 };
+
+cod_status cod_teaching_init(cod_teaching *teaching, const cod_distill_options *options, cod_peers *peers)
+{
+    *teaching = (cod_teaching){.options = options, .peers = peers};
+    teaching->chosen = calloc((size_t)peers->count + 1, sizeof *teaching->chosen);
+    COD_REQUIRE_MEMORY(teaching->chosen);
+    return COD_OK;
+}
+
+void cod_teaching_clear(cod_teaching *teaching)
+{
+    free(teaching->chosen);
+    *teaching = (cod_teaching){0};
+}
+
+static double weight_now(const cod_teaching *teaching, const cod_peer *p, const cod_train_context *context)
+{
+    return cod_teacher_weight(teaching->options, teaching->peers->options, &p->age, context->step,
+                              context->rate / context->config->train.rate);
+}
+
+/** The next in turn that has a version but teaches nothing: before burn-in, or too old. */
+static cod_peer *to_measure(const cod_teaching *teaching, const cod_train_context *context)
+{
+    const cod_peers *peers = teaching->peers;
+    if (context->step % MEASURE_EVERY != 0)
+        return NULL;
+    for (int i = 0; i < peers->count; i++) {
+        cod_peer *p = &peers->items[(context->step / MEASURE_EVERY + i) % peers->count];
+        if (p->version > 0 && weight_now(teaching, p, context) == 0)
+            return p;
+    }
+    return NULL;
+}
+
+void cod_teaching_choose(cod_teaching *teaching, const cod_train_context *context)
+{
+    const cod_peers *peers = teaching->peers;
+    const int64_t turn = context->step / teaching->options->every * teaching->options->teachers_per_step;
+    teaching->count = 0;
+    teaching->measured = to_measure(teaching, context);
+    if (context->step % teaching->options->every != 0)
+        return;
+    for (int i = 0; i < peers->count && teaching->count < teaching->options->teachers_per_step; i++) {
+        cod_peer *p = &peers->items[(turn + i) % peers->count];
+        const double weight = weight_now(teaching, p, context);
+        if (weight == 0)
+            continue;
+        p->weight = weight;
+        teaching->chosen[teaching->count++] = p;
+    }
+}
+
+static cod_status run(cod_peer *p)
+{
+    float loss;
+    COD_TRY(cod_teacher_run(p->teacher, &loss));
+    p->teacher_loss = (double)loss;
+    return COD_OK;
+}
+
+cod_status cod_teaching_predict(cod_teaching *teaching, double *weight)
+{
+    double sum = 0;
+    *weight = 0;
+    for (int i = 0; i < teaching->count; i++) {
+        cod_peer *p = teaching->chosen[i];
+        COD_TRY(run(p));
+        if (teaching->options->gate && p->teacher_loss > teaching->student_loss)
+            continue;
+        sum += p->weight;
+        *weight = p->weight > *weight ? p->weight : *weight;
+        COD_TRY(cod_teacher_give(p->teacher, (float)(p->weight / sum)));
+    }
+    return COD_OK;
+}
+
+cod_status cod_teaching_measure(cod_teaching *teaching)
+{
+    return teaching->measured != NULL ? run(teaching->measured) : COD_OK;
+}
+
+void cod_teaching_note(cod_teaching *teaching, double student_loss)
+{
+    teaching->student_loss =
+        teaching->student_loss == 0 ? student_loss : 0.99 * teaching->student_loss + 0.01 * student_loss;
+    for (int i = 0; i < teaching->count; i++)
+        teaching->chosen[i]->student_loss = student_loss;
+    if (teaching->measured != NULL)
+        teaching->measured->student_loss = student_loss;
+}

@@ -1,0 +1,44 @@
+/**
+ * @file
+ * Which peers teach in a step, their predictions mixed, and how good they are.
+ *
+ * Teachers take turns, `teachers_per_step` at a time. Several predict the mean of their predictions, weighted by what each one's age and
+ * ramp leave of its weight, and that mean weighs as much as the heaviest of them: one that fades or comes back
+ * moves neither by a jump.
+ */
+#ifndef COD_DISTILL_TEACHING_H
+#define COD_DISTILL_TEACHING_H
+
+#include "distill/peers.h"
+
+/** In the caller's storage. */
+typedef struct cod_teaching {
+    const cod_distill_options *options; /**< borrowed */
+    cod_peers *peers;                   /**< borrowed */
+    cod_peer **chosen;                  /**< [count], of this step */
+    int count;
+    cod_peer *measured;  /**< teaches nothing in this step, but is run to see how good it is; or NULL */
+    double student_loss; /**< running mean, for the gate; 0 = none yet */
+} cod_teaching;
+
+COD_MUST_CHECK cod_status cod_teaching_init(cod_teaching *teaching, const cod_distill_options *options,
+                                            cod_peers *peers);
+void cod_teaching_clear(cod_teaching *teaching);
+
+/** Chooses the step's teachers and their weights; none = teaching->count 0. The same on every rank of the group. */
+void cod_teaching_choose(cod_teaching *teaching, const cod_train_context *context);
+
+/**
+ * Predicts the mini-batch on the device into the student's target input.
+ *
+ * @param[out] weight  of the distillation loss on this mini-batch: 0 where the gate leaves all out, or nobody teaches
+ */
+COD_MUST_CHECK cod_status cod_teaching_predict(cod_teaching *teaching, double *weight);
+
+/** Runs the teacher that is only to be measured in this step, if there is one. */
+COD_MUST_CHECK cod_status cod_teaching_measure(cod_teaching *teaching);
+
+/** Takes note of the student's task loss on the mini-batch that was predicted last. */
+void cod_teaching_note(cod_teaching *teaching, double student_loss);
+
+#endif

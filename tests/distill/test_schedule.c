@@ -1,0 +1,94 @@
+/* How much a teacher weighs: never by a jump, and nothing before burn-in. */
+#include "support/test.h"
+
+#include "distill/schedule.h"
+
+#include <math.h>
+
+enum { PERIOD = 10, LIMIT = 200, RAMP = 40 };
+
+static const cod_exchange_options exchange = {.period = PERIOD, .max_staleness_steps = LIMIT};
+static const cod_distill_options distill = {.weight = 0.5, .burn_in = 100, .ramp = RAMP, .every = 1};
+
+static double weight(const cod_teacher_age *age, int64_t step)
+{
+    return cod_teacher_weight(&distill, &exchange, age, step, 1);
+}
+
+/** The largest change from one step to the next. */
+static double largest_jump(const cod_teacher_age *age, int64_t from, int64_t to)
+{
+    double largest = 0;
+    for (int64_t step = from; step < to; step++)
+        largest = fmax(largest, fabs(weight(age, step + 1) - weight(age, step)));
+    return largest;
+}
+
+static void a_first_teacher_ramps_in_after_burn_in(void **state)
+{
+    (void)state;
+    const cod_teacher_age early = {.step = 100, .since = 60}, late = {.step = 150, .since = 150},
+                          none = {.step = 0, .since = -1};
+    assert_true(weight(&none, 1000) == 0);
+    for (int64_t step = 60; step < 100; step++)
+        assert_true(weight(&early, step) == 0);
+    assert_true(fabs(weight(&early, 100) - 0.5 / RAMP) < 1e-12);
+    assert_true(fabs(weight(&early, 100 + RAMP - 1) - 0.5) < 1e-12);
+    assert_true(fabs(weight(&late, 150) - 0.5 / RAMP) < 1e-12);
+    assert_true(largest_jump(&early, 60, 300) < 1.01 * 0.5 / RAMP);
+    assert_true(largest_jump(&late, 150, 350) < 1.01 * 0.5 / RAMP);
+}
+
+static void a_teacher_that_grows_old_ramps_out(void **state)
+{
+    (void)state;
+    const cod_teacher_age age = {.step = 1000, .since = 500};
+    assert_true(weight(&age, 1000 + LIMIT) == 0.5);
+    assert_true(fabs(weight(&age, 1000 + LIMIT + LIMIT / 8) - 0.25) < 1e-12);
+    assert_true(weight(&age, 1000 + LIMIT + LIMIT / 4) == 0);
+    assert_true(largest_jump(&age, 1000, 1000 + 2 * LIMIT) < 1.01 * 0.5 / (0.25 * LIMIT));
+    /* A peer that is ahead is not old. */
+    assert_true(weight(&age, 900) == 0.5);
+    const cod_exchange_options unset = {.period = PERIOD};
+    assert_true(cod_teacher_freshness(&unset, &age, 1000 + 20 * PERIOD) == 1);
+    assert_true(cod_teacher_freshness(&unset, &age, 1000 + 25 * PERIOD) == 0);
+}
+
+/** As a pull does it: whoever had faded out comes back from zero, whoever had not goes on. */
+static void a_returning_peer_ramps_in(void **state)
+{
+    (void)state;
+    cod_teacher_age age = {.step = 1000, .since = 500};
+    const int64_t gone = 1000 + 2 * LIMIT;
+    double before = weight(&age, gone);
+    assert_true(before == 0);
+    cod_teacher_age_renew(&age, &exchange, gone - 5, gone);
+    for (int64_t step = gone; step < gone + 2 * RAMP; step++) {
+        assert_true(fabs(weight(&age, step) - before) < 1.01 * 0.5 / RAMP);
+        before = weight(&age, step);
+    }
+    assert_true(before == 0.5);
+    cod_teacher_age_renew(&age, &exchange, gone + 2 * RAMP, gone + 2 * RAMP);
+    assert_true(weight(&age, gone + 2 * RAMP) == 0.5);
+}
+
+static void the_weight_falls_with_the_learning_rate(void **state)
+{
+    (void)state;
+    const cod_teacher_age age = {.step = 1000, .since = 500};
+    cod_distill_options fading = distill;
+    fading.fade = true;
+    assert_true(cod_teacher_weight(&fading, &exchange, &age, 1000, 0.3) == 0.15);
+    assert_true(cod_teacher_weight(&distill, &exchange, &age, 1000, 0.3) == 0.5);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_first_teacher_ramps_in_after_burn_in),
+        cmocka_unit_test(a_teacher_that_grows_old_ramps_out),
+        cmocka_unit_test(a_returning_peer_ramps_in),
+        cmocka_unit_test(the_weight_falls_with_the_learning_rate),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
