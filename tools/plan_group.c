@@ -56,12 +56,35 @@ static bool trains_alike(const cod_run_config *config, int a, int b)
     return first->architecture == second->architecture && first->ranks == second->ranks;
 }
 
-bool cod_plan_is_alike(const cod_run_config *config, int a, int b)
+/** The section `exchange` with what it needs of the run. @return whether there is one */
+static bool read_exchange(const cod_run_config *config, cod_exchange_options *out)
 {
     const cod_exchange_options *exchange = section(config, &cod_exchange_option_table);
-    const int groups = (int)config->group_count;
-    return trains_alike(config, a, b) && (exchange == NULL || exchange->peers != COD_PEERS_RING ||
-                                          trains_alike(config, (a + 1) % groups, (b + 1) % groups));
+    if (exchange == NULL)
+        return false;
+    *out = *exchange;
+    out->seed = (uint64_t)config->root.seed;
+    return true;
+}
+
+/** Peers of group `reader` that train like group `like`. */
+static int peers_like(const cod_run_config *config, const cod_exchange_options *exchange, int reader, int like)
+{
+    int count = 0;
+    for (int g = 0; g < (int)config->group_count; g++)
+        count += cod_exchange_reads(exchange, (int)config->group_count, reader, g) && trains_alike(config, g, like);
+    return count;
+}
+
+bool cod_plan_is_alike(const cod_run_config *config, int a, int b)
+{
+    cod_exchange_options exchange;
+    bool alike = trains_alike(config, a, b);
+    if (!read_exchange(config, &exchange))
+        return alike;
+    for (int g = 0; g < (int)config->group_count; g++)
+        alike = alike && peers_like(config, &exchange, a, g) == peers_like(config, &exchange, b, g);
+    return alike;
 }
 
 /** The training programs of this group, as the trainer compiles them. */
@@ -157,18 +180,12 @@ static cod_status measure_teacher(const planned *p, const cod_group_config *peer
     return status;
 }
 
-static bool reads(const planned *p, int mine, int group)
-{
-    const int groups = (int)p->config->group_count;
-    return group != mine && (p->exchange->peers == COD_PEERS_ALL || group == (mine + 1) % groups);
-}
-
 static cod_status measure_teachers(planned *p, int mine)
 {
     const cod_group_config *last = NULL;
     double bytes = 0, ms = 0;
     for (int g = 0; g < (int)p->config->group_count; g++) {
-        if (!reads(p, mine, g))
+        if (!cod_exchange_reads(p->exchange, (int)p->config->group_count, mine, g))
             continue;
         const cod_group_config *peer = cod_run_config_group(p->config, g);
         if (last == NULL || last->architecture != peer->architecture)
@@ -323,6 +340,7 @@ cod_status cod_plan_print_group(const cod_run_config *config, int index, const c
 {
     const cod_group_config *group = cod_run_config_group(config, index);
     const bool known = config->group_count > 0;
+    cod_exchange_options exchange;
     planned p = {.config = config,
                  .group = group,
                  .backend = backend,
@@ -330,7 +348,7 @@ cod_status cod_plan_print_group(const cod_run_config *config, int index, const c
                  .ranks = cod_plan_is_one_group(config) ? cod_run_config_ranks(config)
                           : known                       ? group->ranks
                                                         : 0,
-                 .exchange = section(config, &cod_exchange_option_table),
+                 .exchange = read_exchange(config, &exchange) ? &exchange : NULL,
                  .distill = section(config, &cod_distill_option_table)};
     const cod_status status = plan_all(&p, index);
     cod_optimiser_destroy(p.optimiser);

@@ -39,7 +39,7 @@ const char *cod_config_selected_name(const cod_config_schema *schema, const cod_
         const cod_option *option = cod_option_find(entry->table, selector->key);
         const void *field = option != NULL ? (const char *)entry->values + option->offset : NULL;
         if (option != NULL && option->type == COD_OPTION_CHOICE)
-            return option->choices[*(const int *)field];
+            return option->choices[cod_choice_index(*(const int *)field)];
         if (option != NULL && option->type == COD_OPTION_STRING)
             return *(const char *const *)field;
     }

@@ -83,14 +83,41 @@ static cod_status parse_bool(const cod_option *option, const char *text, bool *o
     return wrong_value(option, text);
 }
 
+/** Letters of a choice before its "(k)"; 0 for one that takes no number. */
+static size_t stem_of(const char *choice)
+{
+    const size_t length = strlen(choice);
+    return length > 3 && strcmp(choice + length - 3, "(k)") == 0 ? length - 3 : 0;
+}
+
+/** Reads "name(3)" as choice `index`, "name(k)". */
+static bool parse_argument(const cod_option *option, const char *text, size_t index, int *out)
+{
+    const size_t stem = stem_of(option->choices[index]);
+    if (stem == 0 || strncmp(text, option->choices[index], stem + 1) != 0)
+        return false;
+    const char *digits = text + stem + 1;
+    const size_t count = strspn(digits, "0123456789");
+    const double number = strtod(digits, NULL);
+    if (count == 0 || strcmp(digits + count, ")") != 0 || number < option->min || number > option->max)
+        return false;
+    *out = (int)(index + 256 * (size_t)number);
+    return true;
+}
+
 static cod_status parse_choice(const cod_option *option, const char *text, int *out)
 {
     size_t count = 0;
     for (; option->choices[count] != NULL; count++) {
-        if (strcmp(option->choices[count], text) == 0) {
+        if (parse_argument(option, text, count, out))
+            return COD_OK;
+        if (stem_of(option->choices[count]) == 0 && strcmp(option->choices[count], text) == 0) {
             *out = (int)count;
             return COD_OK;
         }
+        if (stem_of(option->choices[count]) > 0 &&
+            strncmp(option->choices[count], text, stem_of(option->choices[count])) == 0)
+            return wrong_value(option, text);
     }
     const char *near = cod_suggest(text, option->choices, count);
     COD_TRY(near ? COD_OK : wrong_value(option, text));
@@ -184,6 +211,16 @@ static const char *quoted(const char *text, cod_arena *arena)
     return out;
 }
 
+static const char *format_choice(const cod_option *option, int value, cod_arena *arena)
+{
+    char text[64];
+    const char *choice = option->choices[cod_choice_index(value)];
+    if (stem_of(choice) == 0)
+        return choice;
+    snprintf(text, sizeof text, "%.*s(%d)", (int)stem_of(choice), choice, cod_choice_argument(value));
+    return cod_arena_strdup(arena, text);
+}
+
 const char *cod_option_format(const cod_option *option, const void *values, cod_arena *arena)
 {
     const void *source = (const char *)values + option->offset;
@@ -208,7 +245,7 @@ const char *cod_option_format(const cod_option *option, const void *values, cod_
     case COD_OPTION_STRING:
         return quoted(*(const char *const *)source, arena);
     case COD_OPTION_CHOICE:
-        return option->choices[*(const int *)source];
+        return format_choice(option, *(const int *)source, arena);
     case COD_OPTION_INT_LIST: {
         const cod_int_list *list = source;
         char *text = append(arena, NULL, "[");
@@ -258,12 +295,15 @@ const char *cod_option_expectation(const cod_option *option, cod_arena *arena)
         return "a list of texts";
     case COD_OPTION_CHOICE: {
         char *joined = append(arena, NULL, "one of: ");
+        bool argument = false;
         for (size_t i = 0; option->choices[i] != NULL && joined != NULL; i++) {
             if (i > 0)
                 joined = append(arena, joined, ", ");
             joined = joined ? append(arena, joined, option->choices[i]) : NULL;
+            argument = argument || stem_of(option->choices[i]) > 0;
         }
-        return joined;
+        snprintf(text, sizeof text, ", k from %.10g to %.10g", option->min, option->max);
+        return joined != NULL && argument ? append(arena, joined, text) : joined;
     }
     }
     return "valid";

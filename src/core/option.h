@@ -16,7 +16,7 @@ typedef enum cod_option_type {
     COD_OPTION_INT,         /**< int64_t within min … max */
     COD_OPTION_FLOAT,       /**< double within min … max */
     COD_OPTION_STRING,      /**< const char *, never NULL */
-    COD_OPTION_CHOICE,      /**< int: index into `choices` */
+    COD_OPTION_CHOICE,      /**< int: index into `choices`; see cod_choice_argument() for those that take a number */
     COD_OPTION_INT_LIST,    /**< cod_int_list; a lone value is a list of one */
     COD_OPTION_STRING_LIST, /**< cod_string_list; a lone value is a list of one */
 } cod_option_type;
@@ -36,8 +36,8 @@ typedef struct cod_option {
     cod_option_type type;
     size_t offset;              /**< of the field in the table's struct */
     const char *default_text;   /**< as a user would write it; lists comma-separated, "" = empty */
-    double min, max;            /**< INT, FLOAT and items of INT_LIST; both 0 = any */
-    const char *const *choices; /**< CHOICE: NULL-terminated names */
+    double min, max;            /**< INT, FLOAT, items of INT_LIST, a CHOICE's argument; both 0 = any */
+    const char *const *choices; /**< CHOICE: NULL-terminated names; "name(k)" takes a whole number: name(3) */
     const char *help;           /**< one sentence, with the unit */
 } cod_option;
 
@@ -48,6 +48,16 @@ typedef struct cod_option_table {
     size_t count;
     size_t struct_bytes;
 } cod_option_table;
+
+/** The index of a choice, and the number that it was given: a choice's value is index + 256·number. */
+static inline int cod_choice_index(int value)
+{
+    return value & 0xFF;
+}
+static inline int cod_choice_argument(int value)
+{
+    return value >> 8;
+}
 
 /** Fills `values` (a struct of table->struct_bytes) with the defaults. Strings and lists live in `arena`. */
 COD_MUST_CHECK cod_status cod_options_set_defaults(const cod_option_table *table, void *values, cod_arena *arena);

@@ -120,6 +120,7 @@ static cod_status start(cod_strategy *strategy, cod_train_context *context)
     const cod_root_options *root = &context->config->root;
     cod_exchange_options exchange = exchange_options;
     exchange.deterministic = exchange.deterministic || context->config->train.deterministic;
+    exchange.seed = (uint64_t)root->seed;
     exchange.anew = context->config->checkpoint.resume == COD_RESUME_NEVER;
     if (exchange.directory[0] == '\0')
         exchange.directory = cod_path_join(cod_config_arena(context->config->config),

@@ -45,6 +45,15 @@ void codistill_check(const cod_run_config *run, const cod_exchange_options *e)
     if (e->replay[0] != '\0' && (e->deterministic || run->train.deterministic))
         cod_config_problem_key(run->config, "exchange.replay",
                                "a deterministic run repeats itself; a record is for asynchronous ones");
+    if (e->max_staleness_s > 0 && (e->deterministic || run->train.deterministic || e->replay[0] != '\0'))
+        cod_config_problem_key(run->config, "exchange.max_staleness_s",
+                               "a run that repeats itself, or another, must not depend on the clock: use "
+                               "max_staleness_steps");
+    const int drawn = cod_choice_argument(e->peers), others = (int)run->group_count - 1;
+    if (cod_choice_index(e->peers) == COD_PEERS_RANDOM && others > 0 && drawn > others)
+        cod_config_problem_key(run->config, "exchange.peers",
+                               "random(%d) draws from %d other group%s: `all`, or random(%d) at most", drawn, others,
+                               others == 1 ? "" : "s", others);
     bool own = strcmp(run->whole.model.init, "own") == 0;
     for (size_t i = 0; i < run->group_count; i++)
         own = own || strcmp(run->groups[i].model.init, "own") == 0;

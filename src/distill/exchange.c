@@ -73,10 +73,11 @@ static cod_status make_peers(cod_exchange *e)
     e->peers = calloc((size_t)groups, sizeof *e->peers);
     COD_REQUIRE_MEMORY(e->peers);
     for (int i = 1; i < groups; i++) {
-        if (e->options.peers == COD_PEERS_RING && i > 1)
-            break;
+        const int group = (mine + i) % groups;
+        if (!cod_exchange_reads(&e->options, groups, mine, group))
+            continue;
         held_peer *peer = &e->peers[e->peer_count++];
-        peer->group = (mine + i) % groups;
+        peer->group = group;
         peer->model = e->models[peer->group];
         COD_TRY(floats_create(&peer->values, peer->model.count + peer->model.state_count));
         COD_TRY(floats_create(&peer->incoming, peer->model.count + peer->model.state_count));

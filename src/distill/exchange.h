@@ -38,11 +38,11 @@ enum { COD_EXCHANGE_FLAGS = 9, COD_EXCHANGE_OWN_KEPT = 4 };
 
 typedef enum cod_exchange_publish_kind { COD_PUBLISH_RAW, COD_PUBLISH_EMA } cod_exchange_publish_kind;
 typedef enum cod_exchange_merge_kind { COD_MERGE_NONE, COD_MERGE_DELAY_CORRECTED } cod_exchange_merge_kind;
-typedef enum cod_exchange_peers { COD_PEERS_ALL, COD_PEERS_RING } cod_exchange_peers;
+typedef enum cod_exchange_peers { COD_PEERS_ALL, COD_PEERS_RING, COD_PEERS_RANDOM } cod_exchange_peers;
 
 typedef enum cod_exchange_transport { COD_TRANSPORT_RMA, COD_TRANSPORT_FILE } cod_exchange_transport;
 
-/** Section "exchange" of a config. `publish`, `merge`, `merge_alpha` and `max_staleness_steps` are read by the strategy. */
+/** Section "exchange" of a config. `publish`, `merge`, `merge_alpha` and `max_staleness_*` are read by the strategy. */
 typedef struct cod_exchange_options {
     int64_t period;
     int codec; /**< index into none, f32, bf16, int8, delta; none publishes nothing */
@@ -55,19 +55,28 @@ typedef struct cod_exchange_options {
     int publish; /**< cod_exchange_publish_kind */
     double min_interval_ms;
     int64_t max_staleness_steps;
+    double max_staleness_s;
     double pull_timeout_s;
     bool deterministic;
     int64_t lag_steps;
     int merge; /**< cod_exchange_merge_kind */
     double merge_alpha;
-    int peers;             /**< cod_exchange_peers */
+    int peers;             /**< cod_choice_index(): cod_exchange_peers; cod_choice_argument(): peers of a random draw */
     const char *replay;    /**< folder of a run whose exchange is repeated; "" = none. Read by the strategy */
     int transport;         /**< cod_exchange_transport */
     const char *directory; /**< of the file transport */
+    uint64_t seed;         /**< not an option: of the run, for the draw */
     bool anew;             /**< not an option: the run begins anew, and the file transport with empty folders */
 } cod_exchange_options;
 
 extern const cod_option_table cod_exchange_option_table;
+
+/**
+ * Whether group `reader` of `groups` reads `publisher`'s checkpoints. A random draw is a function of the run's seed and the reader,
+ * made once for the whole run: a teacher's program, the memory of its checkpoint and the versions that deltas are against belong to a
+ * peer, so that drawing anew would throw all three away; and every rank, also after a resume, knows who reads whom.
+ */
+bool cod_exchange_reads(const cod_exchange_options *options, int groups, int reader, int publisher);
 
 /** What a group trains; groups may train different models. */
 typedef struct cod_exchange_model {

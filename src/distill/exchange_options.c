@@ -5,7 +5,7 @@ static const char *const entropies[] = {"none", "lz4", "zstd", NULL};
 static const char *const scales[] = {"f32", "bf16", NULL};
 static const char *const publish[] = {"raw", "ema", NULL};
 static const char *const merges[] = {"none", "delay_corrected", NULL};
-static const char *const peers[] = {"all", "ring", NULL};
+static const char *const peers[] = {"all", "ring", "random(k)", NULL};
 static const char *const transports[] = {"rma", "file", NULL};
 
 #define FIELD(name) offsetof(cod_exchange_options, name)
@@ -33,6 +33,8 @@ static const cod_option options[] = {
      "least time between two publications, so that tiny models do not outrun their readers"},
     {"max_staleness_steps", COD_OPTION_INT, FIELD(max_staleness_steps), "0", 0, 1e12, NULL,
      "age from which a teacher's weight falls to zero; 0 = twenty periods"},
+    {"max_staleness_s", COD_OPTION_FLOAT, FIELD(max_staleness_s), "0", 0, 1e9, NULL,
+     "the same in seconds since the peer copied its weights, by the clocks of both; 0 = no such limit"},
     {"pull_timeout_s", COD_OPTION_FLOAT, FIELD(pull_timeout_s), "10", 0.1, 86400, NULL,
      "seconds after which a pull that does not move is given up"},
     {"deterministic", COD_OPTION_BOOL, FIELD(deterministic), "false", 0, 0, NULL,
@@ -43,8 +45,8 @@ static const cod_option options[] = {
      "what else a pull is used for: merging weights, or none"},
     {"merge_alpha", COD_OPTION_FLOAT, FIELD(merge_alpha), "0", 0, 1, NULL,
      "strength of the merge; 0 = from the delay: 1, 0.5, 0.31 for 0, 1, 2 publications"},
-    {"peers", COD_OPTION_CHOICE, FIELD(peers), "all", 0, 0, peers,
-     "whom a group reads: all others, or the next one in a ring"},
+    {"peers", COD_OPTION_CHOICE, FIELD(peers), "all", 1, 1e6, peers,
+     "whom a group reads: all others, the next one in a ring, or k others, drawn once for each group from the seed"},
     {"replay", COD_OPTION_STRING, FIELD(replay), "", 0, 0, NULL,
      "folder of a run whose exchange is repeated, step by step, with its config.yaml under another name"},
     {"transport", COD_OPTION_CHOICE, FIELD(transport), "rma", 0, 0, transports,

@@ -93,8 +93,8 @@ static cod_status wait_for_readers(cod_exchange *e)
     for (int i = 1; i < groups; i++) {
         const int reader = (mine + groups - i) % groups;
         uint64_t taken = 0;
-        if (e->options.peers == COD_PEERS_RING && i > 1)
-            break;
+        if (!cod_exchange_reads(&e->options, groups, reader, mine))
+            continue;
         while (taken < oldest) {
             const cod_slot_identity identity = exchange_identity(e, reader, 0);
             COD_TRY(e->transport->ops->acknowledged(e->transport, &identity, cod_group_world_rank(e->group, reader, 0),

@@ -63,7 +63,7 @@ cod_exchange_sizes cod_exchange_plan(const cod_exchange_options *options, const 
     for (int g = 0; g < groups; g++) {
         const uint64_t bytes = exchange_slot_bytes(&codec, &models[g], ranks[g]);
         layout.slot_bytes = bytes > layout.slot_bytes ? bytes : layout.slot_bytes;
-        if (g == mine || (options->peers == COD_PEERS_RING && g != (mine + 1) % groups))
+        if (!cod_exchange_reads(options, groups, mine, g))
             continue;
         sizes.peers++;
         sizes.pulled += publication_bytes(&codec, &models[g], ranks[g]);

@@ -120,6 +120,15 @@ cod_status cod_peers_take_over(cod_peers *peers, cod_train_context *context)
     return COD_OK;
 }
 
+void cod_peers_grow_old(cod_peers *peers)
+{
+    for (int i = 0; i < peers->count; i++) {
+        cod_exchange_checkpoint checkpoint;
+        cod_exchange_read_checkpoint(peers->exchange, i, &checkpoint);
+        peers->items[i].age.age_s = checkpoint.age_s;
+    }
+}
+
 /** Since the run began. */
 static cod_exchange_peer_counters counters_of(const cod_peers *peers, int index)
 {

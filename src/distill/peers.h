@@ -48,6 +48,9 @@ void cod_peers_clear(cod_peers *peers);
 /** Uses what the exchange newly holds: the same on every rank of the group, at the same step. */
 COD_MUST_CHECK cod_status cod_peers_take_over(cod_peers *peers, cod_train_context *context);
 
+/** Brings the teachers' ages in seconds up to now. */
+void cod_peers_grow_old(cod_peers *peers);
+
 /** All but its staleness. */
 void cod_peers_read(const cod_peers *peers, int index, cod_peer_stats *out);
 

@@ -12,9 +12,10 @@
 typedef struct cod_teacher_age {
     int64_t step;  /**< the peer's, of the version that teaches */
     int64_t since; /**< own step from which the weight ramps in; -1 = there is no teacher */
+    double age_s;  /**< since the peer copied its weights; NaN = not known, and then no limit */
 } cod_teacher_age;
 
-/** 1 for a teacher below its age limit; past it, falling to 0 over a quarter of that age, not by a jump. */
+/** 1 for a teacher below its age limits; past one, falling to 0 over a quarter of that age, not by a jump. */
 double cod_teacher_freshness(const cod_exchange_options *exchange, const cod_teacher_age *age, int64_t step);
 
 /** A newer version, of the peer's step `peer_step`: one that had faded out comes back by the ramp. */

@@ -41,7 +41,8 @@ static cod_peer *to_measure(const cod_teaching *teaching, const cod_train_contex
 
 void cod_teaching_choose(cod_teaching *teaching, const cod_train_context *context)
 {
-    const cod_peers *peers = teaching->peers;
+    cod_peers *peers = teaching->peers;
+    cod_peers_grow_old(peers);
     const int64_t turn = context->step / teaching->options->every * teaching->options->teachers_per_step;
     teaching->count = 0;
     teaching->measured = to_measure(teaching, context);

@@ -14,7 +14,7 @@
 /** In the caller's storage. */
 typedef struct cod_teaching {
     const cod_distill_options *options; /**< borrowed */
-    cod_peers *peers;                   /**< borrowed */
+    cod_peers *peers;                   /**< borrowed; grown old at each step */
     cod_peer **chosen;                  /**< [count], of this step */
     int count;
     cod_peer *measured;  /**< teaches nothing in this step, but is run to see how good it is; or NULL */

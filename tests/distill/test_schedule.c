@@ -54,6 +54,26 @@ static void a_teacher_that_grows_old_ramps_out(void **state)
     assert_true(cod_teacher_freshness(&unset, &age, 1000 + 25 * PERIOD) == 0);
 }
 
+static void seconds_count_where_they_are_limited(void **state)
+{
+    (void)state;
+    const cod_exchange_options limited = {.period = PERIOD, .max_staleness_steps = LIMIT, .max_staleness_s = 8};
+    cod_teacher_age age = {.step = 1000, .since = 500, .age_s = NAN};
+    assert_true(cod_teacher_freshness(&limited, &age, 1000) == 1);
+    double before = 1;
+    for (int ms = 0; ms <= 12000; ms++) {
+        age.age_s = 1e-3 * ms;
+        const double now = cod_teacher_freshness(&limited, &age, 1000);
+        assert_true(ms > 8000 || now == 1);
+        assert_true(ms < 10000 || now == 0);
+        assert_true(before - now >= 0 && before - now < 0.00051);
+        assert_true(cod_teacher_freshness(&exchange, &age, 1000) == 1);
+        before = now;
+    }
+    age.age_s = 1; /* the nearer limit counts */
+    assert_true(cod_teacher_freshness(&limited, &age, 1000 + LIMIT + LIMIT / 8) == 0.5);
+}
+
 /** As a pull does it: whoever had faded out comes back from zero, whoever had not goes on. */
 static void a_returning_peer_ramps_in(void **state)
 {
@@ -85,9 +105,8 @@ static void the_weight_falls_with_the_learning_rate(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_first_teacher_ramps_in_after_burn_in),
-        cmocka_unit_test(a_teacher_that_grows_old_ramps_out),
-        cmocka_unit_test(a_returning_peer_ramps_in),
+        cmocka_unit_test(a_first_teacher_ramps_in_after_burn_in),  cmocka_unit_test(a_teacher_that_grows_old_ramps_out),
+        cmocka_unit_test(seconds_count_where_they_are_limited),    cmocka_unit_test(a_returning_peer_ramps_in),
         cmocka_unit_test(the_weight_falls_with_the_learning_rate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

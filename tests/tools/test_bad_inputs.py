@@ -44,6 +44,9 @@ def make_files(program, folder):
     write("range.yaml", base.replace("steps: 60", "steps: 0"))
     write("type.yaml", base.replace("steps: 60", "steps: many"))
     write("choice.yaml", base.replace("precision: f32", "precision: f23"))
+    peers = base.replace("period: 10", "period: 10, peers: random").replace("single", "codistill")
+    write("peers.yaml", peers)
+    write("draw.yaml", peers.replace("random", "random(3)").replace("threads: 1, t", "threads: 1, groups: 2, t"))
     write("twice.yaml", base + "name: again\n")
     write("syntax.yaml", base + "data: {patch: [\n")
     write("many.yaml", base.replace("steps: 60", "steps: 0").replace("ramp: 5", "rampp: 5"))
@@ -80,6 +83,8 @@ CASES = {
         (["train", "range.yaml"], 2, "'0' is not a whole number"),
         (["train", "type.yaml"], 2, "'many' is not a whole number"),
         (["train", "choice.yaml"], 2, "f32"),
+        (["train", "peers.yaml"], 2, "one of: all, ring, random(k)"),
+        (["train", "draw.yaml"], 2, "random(1) at most"),
         (["train", "twice.yaml"], 2, "name"),
         (["train", "syntax.yaml"], 2, "syntax.yaml:"),
         (["train", "many.yaml"], 2, "'0' is not a whole number from 1 to 1e+12\nmany.yaml:6:23: unknown key 'rampp'"),

@@ -1,0 +1,117 @@
+/* Who reads whom, and how that is written in a configuration. */
+#include "support/test.h"
+
+#include "distill/exchange.h"
+
+#include <string.h>
+
+enum { GROUPS = 12 };
+
+static int read_by(const cod_exchange_options *options, int reader)
+{
+    int count = 0;
+    for (int g = 0; g < GROUPS; g++)
+        count += cod_exchange_reads(options, GROUPS, reader, g);
+    return count;
+}
+
+static cod_exchange_options drawing(int k, uint64_t seed)
+{
+    return (cod_exchange_options){.peers = COD_PEERS_RANDOM + 256 * k, .seed = seed};
+}
+
+static void all_and_ring_read_whom_they_say(void **state)
+{
+    (void)state;
+    const cod_exchange_options all = {.peers = COD_PEERS_ALL}, ring = {.peers = COD_PEERS_RING};
+    for (int reader = 0; reader < GROUPS; reader++) {
+        assert_int_equal(read_by(&all, reader), GROUPS - 1);
+        assert_int_equal(read_by(&ring, reader), 1);
+        assert_true(cod_exchange_reads(&ring, GROUPS, reader, (reader + 1) % GROUPS));
+        assert_false(cod_exchange_reads(&all, GROUPS, reader, reader));
+    }
+}
+
+static void a_draw_gives_each_group_k_others(void **state)
+{
+    (void)state;
+    for (int k = 1; k < GROUPS; k++) {
+        const cod_exchange_options options = drawing(k, 5);
+        for (int reader = 0; reader < GROUPS; reader++) {
+            assert_int_equal(read_by(&options, reader), k);
+            assert_false(cod_exchange_reads(&options, GROUPS, reader, reader));
+        }
+    }
+}
+
+/** Over many seeds each other group is drawn about equally often: 12 others would be 1000·3/11 = 273 times, ± 14. */
+static void a_draw_is_fair_and_differs_from_seed_to_seed(void **state)
+{
+    (void)state;
+    int times[GROUPS][GROUPS] = {{0}};
+    for (uint64_t seed = 0; seed < 1000; seed++) {
+        const cod_exchange_options options = drawing(3, seed);
+        for (int reader = 0; reader < GROUPS; reader++)
+            for (int g = 0; g < GROUPS; g++)
+                times[reader][g] += cod_exchange_reads(&options, GROUPS, reader, g);
+    }
+    for (int reader = 0; reader < GROUPS; reader++)
+        for (int g = 0; g < GROUPS; g++)
+            assert_true(g == reader ? times[reader][g] == 0 : times[reader][g] > 200 && times[reader][g] < 346);
+}
+
+static cod_status set(const char *text, int *peers, const char **back, cod_arena *arena)
+{
+    cod_exchange_options options;
+    const cod_option *option = cod_option_find(&cod_exchange_option_table, "peers");
+    assert_ok(cod_options_set_defaults(&cod_exchange_option_table, &options, arena));
+    COD_TRY(cod_option_set(option, &options, &text, 1, arena));
+    *peers = options.peers;
+    *back = cod_option_format(option, &options, arena);
+    return COD_OK;
+}
+
+static void a_choice_may_take_a_number(void **state)
+{
+    (void)state;
+    cod_arena arena = {0};
+    int peers;
+    const char *back;
+    assert_ok(set("random(2)", &peers, &back, &arena));
+    assert_int_equal(cod_choice_index(peers), COD_PEERS_RANDOM);
+    assert_int_equal(cod_choice_argument(peers), 2);
+    assert_string_equal(back, "random(2)");
+    assert_ok(set("random(1000000)", &peers, &back, &arena));
+    assert_string_equal(back, "random(1000000)");
+    assert_ok(set("ring", &peers, &back, &arena));
+    assert_string_equal(back, "ring");
+    static const char *const wrong[] = {"random",
+                                        "random()",
+                                        "random(k)",
+                                        "random(0)",
+                                        "random(-1)",
+                                        "random(1.5)",
+                                        "random(2",
+                                        "random(2))",
+                                        "random(2)x",
+                                        "random(1000001)",
+                                        "random( 2)",
+                                        "random(1e3)",
+                                        "random(99999999999999999999)"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        assert_fails(COD_ERR_ARGUMENT, "one of: all, ring, random(k), k from 1 to 1000000",
+                     set(wrong[i], &peers, &back, &arena));
+    assert_fails(COD_ERR_ARGUMENT, "did you mean 'ring'", set("rign", &peers, &back, &arena));
+    cod_arena_clear(&arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_and_ring_read_whom_they_say),
+        cmocka_unit_test(a_draw_gives_each_group_k_others),
+        cmocka_unit_test(a_draw_is_fair_and_differs_from_seed_to_seed),
+        cmocka_unit_test(a_choice_may_take_a_number),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
