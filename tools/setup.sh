@@ -13,7 +13,7 @@ packages=(
     libdnnl-dev                                                      # CPU kernels
     libyaml-dev liblz4-dev libzstd-dev libxxhash-dev libcjson-dev    # configs, codec, checksums, JSON
     libpng-dev libjpeg-dev libturbojpeg0-dev                         # images
-    libcmocka-dev clang-format python3 iproute2                      # tests, lint, laboratory network
+    libcmocka-dev clang-format python3 spin iproute2                 # tests, lint, model checker, laboratory network
 )
 
 say() { echo "setup: $*"; }

@@ -94,6 +94,8 @@ cod_status cod_slot_close(cod_slot_writer *writer, uint32_t slot, const cod_slot
     *own = *entry;
     own->sequence = sequence;
     write_word(writer, cod_slot_sequence_at(&writer->header.layout, slot), sequence);
+    /* A reader that saw the header before the word would take the slot for reopened. */
+    COD_TRY(writer->sync(writer->sync_context));
     return write_header(writer);
 }
 
