@@ -58,8 +58,10 @@
  * with the biased variance; running statistics move by `momentum` toward the batch's, the variance unbiased (as PyTorch does). The
  * gradient of a fused activation recomputes the pre-activation from x, mean, inv_std, gamma and beta; the residual's gradient is dy.
  * Slopes (PReLU) have 1 or C elements. Gradients at zero: ReLU family 0 side (x > 0 passes), L1 zero, max pooling first maximum.
- * LOSS targets have the prediction's shape, except CROSS_ENTROPY: i32 classes {N,1,1,1}. For KL both are logits {N,1,1,K}, and the value
- * is T²·mean over N of sum over K of p_target·(log p_target - log p_prediction), p = softmax(logits / T) (Hinton et al. 2015).
+ * LOSS targets have the prediction's shape. For CROSS_ENTROPY the prediction is logits {N,1,1,K}, the target t probabilities, such as
+ * one-hot rows, and the value is the mean over N of the sum over K of -t'·log softmax(prediction), t' = (1-s)·t + s/K with
+ * s = attr.smoothing (Szegedy et al. 2016). For KL both are logits {N,1,1,K}, and the value is
+ * T²·mean over N of sum over K of p_target·(log p_target - log p_prediction), p = softmax(logits / T) (Hinton et al. 2015).
  * CHARBONNIER is mean of sqrt(d² + epsilon²). All losses are means (over all elements, or over N for CROSS_ENTROPY and KL).
  * `value` is the loss without weights; dprediction is scaled by alpha and by *weight.
  * OPTIMISER scalars: learning rate, 1 - beta1^t, 1 - beta2^t, 0; where `norm` is given and attr.max_norm > 0, gradients are
@@ -143,6 +145,7 @@ typedef struct cod_op_attr {
     cod_pool_kind pool;
     cod_loss_kind loss;
     float temperature; /**< KL; 0 means 1 */
+    float smoothing;   /**< CROSS_ENTROPY: share of each target that is spread over all classes */
     cod_optimiser_kind optimiser;
     float beta1, beta2, weight_decay, max_norm; /**< OPTIMISER */
     bool nesterov;

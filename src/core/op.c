@@ -121,10 +121,8 @@ static bool loss_fits(const cod_op *op)
         return false;
     if (present(&op->outputs[1]) && !same_shape(prediction, &op->outputs[1]))
         return false;
-    if (op->attr.loss == COD_LOSS_CROSS_ENTROPY)
-        return target->dtype == COD_I32 && is_shape(target, prediction->shape.n, 1, 1, 1) &&
-               is_shape(prediction, prediction->shape.n, 1, 1, prediction->shape.c);
-    return same_shape(prediction, target);
+    const bool rows = op->attr.loss == COD_LOSS_CROSS_ENTROPY || op->attr.loss == COD_LOSS_KL;
+    return same_shape(prediction, target) && (!rows || (prediction->shape.h == 1 && prediction->shape.w == 1));
 }
 
 static bool shapes_fit(const cod_op *op)

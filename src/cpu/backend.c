@@ -152,7 +152,7 @@ void cpu_plan_destroy(cod_plan *plan)
     cod_aligned_free(plan);
 }
 
-/** Which types a view may have: activations f32 or bf16, parameters and statistics f32, positions and classes i32. */
+/** Which types a view may have: activations f32 or bf16, parameters and statistics f32, positions i32. */
 static cod_status check_types(const cod_op *op)
 {
     static const unsigned activations[COD_OP_KIND_COUNT][2] = {
@@ -184,9 +184,8 @@ static cod_status check_types(const cod_op *op)
         const cod_view *view = output ? &op->outputs[k] : &op->inputs[k];
         if (!cpu_present(view))
             continue;
-        const bool integer = (op->kind == COD_OP_POOL && output && k == 1) ||
-                             (op->kind == COD_OP_POOL_BACKWARD && !output && k == 1) ||
-                             (op->kind == COD_OP_LOSS && op->attr.loss == COD_LOSS_CROSS_ENTROPY && !output && k == 1);
+        const bool integer =
+            (op->kind == COD_OP_POOL && output && k == 1) || (op->kind == COD_OP_POOL_BACKWARD && !output && k == 1);
         const bool activation = (activations[op->kind][output] >> k & 1u) != 0;
         const bool fits = integer      ? view->dtype == COD_I32
                           : activation ? view->dtype == COD_F32 || view->dtype == COD_BF16

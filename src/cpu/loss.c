@@ -99,19 +99,27 @@ static double log_sum_exp(const cod_view *logits, int64_t row, double temperatur
     return largest / temperature + log(sum);
 }
 
+/** Value -Σ t·log q; its derivative by a logit is q·Σ t - t, whatever the targets' sum. */
 static void cross_entropy_row(void *context, int64_t row, int thread)
 {
     (void)thread;
     const loss_run *run = context;
     const cod_op *op = &run->plan->op;
-    const cod_view *logits = &op->inputs[0], *dx = &op->outputs[1];
-    const int32_t class = ((const int32_t *)cod_view_host(&op->inputs[1]))[row * op->inputs[1].pixel_stride];
+    const cod_view *logits = &op->inputs[0], *target = &op->inputs[1], *dx = &op->outputs[1];
+    const int64_t classes = logits->shape.c;
+    const double keep = 1 - (double)op->attr.smoothing, spread = (double)op->attr.smoothing / (double)classes;
     const double normaliser = log_sum_exp(logits, row, 1);
-    const bool valid = class >= 0 && class < logits->shape.c;
-    run->sums[row] = valid ? normaliser - (double)element(logits, row, class) : NAN;
-    for (int64_t c = 0; c < logits->shape.c && cpu_present(dx); c++) {
-        const double p = exp((double)element(logits, row, c) - normaliser);
-        set_element(dx, row, c, run->factor * (float)(p - (c == class)), op->accumulate);
+    double value = 0, sum = 0;
+    for (int64_t c = 0; c < classes; c++) {
+        const double t = keep * (double)element(target, row, c) + spread;
+        value += t == 0 ? 0 : t * (normaliser - (double)element(logits, row, c));
+        sum += t;
+    }
+    run->sums[row] = value;
+    for (int64_t c = 0; c < classes && cpu_present(dx); c++) {
+        const double t = keep * (double)element(target, row, c) + spread;
+        const double q = exp((double)element(logits, row, c) - normaliser);
+        set_element(dx, row, c, run->factor * (float)(sum * q - t), op->accumulate);
     }
 }
 

@@ -325,8 +325,8 @@ cod_view cod_executable_input(cod_executable *executable, const char *name)
         const cod_node *node = cod_graph_node(context->graph, i);
         if (node->kind != COD_NODE_INPUT || strcmp(node->name, name) != 0 || context->shapes[node->output].n == 0)
             continue;
-        const cod_dtype dtype = node->input_dtype == COD_I32 ? COD_I32 : ir_wide_dtype(context);
-        return cod_view_dense(executable->io, context->input_offset[i], dtype, context->shapes[node->output]);
+        return cod_view_dense(executable->io, context->input_offset[i], ir_wide_dtype(context),
+                              context->shapes[node->output]);
     }
     return (cod_view){0};
 }
@@ -336,9 +336,8 @@ cod_view cod_executable_output(cod_executable *executable, cod_value value)
     const ir_context *context = &executable->context;
     if (value <= 0 || (size_t)value >= context->value_count || context->output_offset[value] == SIZE_MAX)
         return (cod_view){0};
-    const cod_dtype dtype =
-        cod_graph_producer(context->graph, value)->input_dtype == COD_I32 ? COD_I32 : ir_wide_dtype(context);
-    return cod_view_dense(executable->io, context->output_offset[value], dtype, context->shapes[value]);
+    return cod_view_dense(executable->io, context->output_offset[value], ir_wide_dtype(context),
+                          context->shapes[value]);
 }
 
 size_t cod_executable_bytes(const cod_executable *executable)

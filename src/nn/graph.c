@@ -225,14 +225,6 @@ cod_value cod_graph_input_like(cod_graph *graph, const char *name, cod_value lik
     return like ? node_add(graph, node, name) : 0;
 }
 
-cod_value cod_graph_input_classes(cod_graph *graph, const char *name, cod_value like)
-{
-    cod_node node = node_of(COD_NODE_INPUT, 1);
-    node.like = like;
-    node.input_dtype = COD_I32;
-    return like ? node_add(graph, node, name) : 0;
-}
-
 cod_value cod_graph_conv2d(cod_graph *graph, const char *name, cod_value x, cod_conv2d_spec spec)
 {
     const int64_t in = channels_of(graph, x), fan_in = in * spec.kernel * spec.kernel;
@@ -401,6 +393,7 @@ cod_value cod_graph_loss(cod_graph *graph, const char *name, cod_value predictio
     node.attr = (cod_op_attr){.loss = spec.kind,
                               .epsilon = spec.epsilon > 0 ? spec.epsilon : 1e-3f,
                               .temperature = spec.temperature > 0 ? spec.temperature : 1,
+                              .smoothing = spec.smoothing,
                               .alpha = spec.weight != 0 ? spec.weight : 1};
     node.first_items = spec.first_items;
     if (spec.scalar != NULL)

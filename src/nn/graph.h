@@ -69,11 +69,10 @@ typedef struct cod_node {
     /** Indices of parameters or -1. CONV2D, LINEAR: weight, bias. NORM: gamma, beta, mean, var. ACTIVATION: slope. */
     int params[COD_NODE_MAX_PARAMS];
     cod_value output;
-    int64_t channels;      /**< of the output */
-    cod_dtype input_dtype; /**< INPUT */
-    cod_value like;        /**< INPUT: has the shape of this value; 0 = given at compilation */
-    int weight_scalar;     /**< LOSS: index of the scalar its gradient is multiplied with, or -1 */
-    int64_t first_items;   /**< LOSS: how many of the batch it looks at; 0 = all */
+    int64_t channels;    /**< of the output */
+    cod_value like;      /**< INPUT: has the shape of this value; 0 = given at compilation */
+    int weight_scalar;   /**< LOSS: index of the scalar its gradient is multiplied with, or -1 */
+    int64_t first_items; /**< LOSS: how many of the batch it looks at; 0 = all */
 } cod_node;
 
 COD_MUST_CHECK cod_status cod_graph_create(cod_graph **out);
@@ -91,8 +90,6 @@ int cod_graph_set_index(const cod_graph *graph, const char *name);
 cod_value cod_graph_input(cod_graph *graph, const char *name, int64_t channels);
 /** An f32 input of the shape that `like` has: a target. */
 cod_value cod_graph_input_like(cod_graph *graph, const char *name, cod_value like);
-/** An i32 input {N,1,1,1}: the classes of `like`'s rows. */
-cod_value cod_graph_input_classes(cod_graph *graph, const char *name, cod_value like);
 
 typedef struct cod_conv2d_spec {
     int64_t out_channels;
@@ -128,6 +125,7 @@ typedef struct cod_loss_spec {
     cod_loss_kind kind;
     float epsilon;       /**< Charbonnier; 0 means 1e-3 */
     float temperature;   /**< KL; 0 means 1 */
+    float smoothing;     /**< CROSS_ENTROPY: label smoothing, 0 … 1 */
     float weight;        /**< constant factor of the gradient; 0 means 1 */
     const char *scalar;  /**< a further factor, settable between steps by this name; NULL = none */
     int64_t first_items; /**< only the first so many of the batch count, in the mean too; 0 = all */

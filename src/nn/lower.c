@@ -261,12 +261,11 @@ static void forward_node(lowering *lower, size_t index)
     const cod_node *node = lower_node(lower, index);
     lower_group *group = &lower->groups[index];
     switch (node->kind) {
-    case COD_NODE_INPUT: {
-        const cod_dtype dtype = node->input_dtype == COD_I32 ? COD_I32 : ir_wide_dtype(lower->context);
-        lower->tensor[node->output] = placed_tensor(lower, lower->context->shapes[node->output], dtype, IR_IO,
-                                                    lower->context->input_offset[index]);
+    case COD_NODE_INPUT:
+        lower->tensor[node->output] =
+            placed_tensor(lower, lower->context->shapes[node->output], ir_wide_dtype(lower->context), IR_IO,
+                          lower->context->input_offset[index]);
         return;
-    }
     case COD_NODE_CONV2D:
     case COD_NODE_LINEAR:
         forward_dense(lower, node, group);

@@ -26,8 +26,6 @@ static cod_status input_shape(const ir_context *context, const cod_node *node, c
 {
     if (node->like) {
         *out = context->shapes[node->like];
-        if (node->input_dtype == COD_I32)
-            out->h = out->w = 1;
         return COD_OK;
     }
     for (size_t i = 0; i < context->options->input_count; i++) {

@@ -47,16 +47,25 @@ static double kl_row(const double *prediction, const double *target, int64_t cla
     return temperature * temperature * value;
 }
 
-static double cross_entropy_row(const double *logits, int64_t label, int64_t classes, double *log_q, double *gradient)
+/** One row's -Σ t·log q and its gradient q·Σ t - t, t the smoothed target. */
+static double cross_entropy_row(const double *logits, const double *target, int64_t classes, double smoothing,
+                                double *log_q, double *gradient)
 {
+    double value = 0, sum = 0;
     log_softmax(logits, classes, 1, log_q);
+    for (int64_t k = 0; k < classes; k++) {
+        const double t = (1 - smoothing) * target[k] + smoothing / (double)classes;
+        value -= t == 0 ? 0 : t * log_q[k]; /* 0·log 0 = 0 */
+        sum += t;
+        gradient[k] = -t;
+    }
     for (int64_t k = 0; k < classes; k++)
-        gradient[k] = exp(log_q[k]) - (k == label ? 1 : 0);
-    return -log_q[label];
+        gradient[k] += sum * exp(log_q[k]);
+    return value;
 }
 
 /** The mean loss; `gradient` [count] receives its derivative. */
-static cod_status evaluate(const ref_args *args, double *gradient, double *value)
+static double evaluate(const ref_args *args, double *gradient)
 {
     const cod_op_attr *attr = args->attr;
     const double *prediction = args->in[0], *target = args->in[1];
@@ -64,32 +73,23 @@ static cod_status evaluate(const ref_args *args, double *gradient, double *value
     const int64_t count = cod_shape_count(shape), classes = shape.c;
     const bool rows = attr->loss == COD_LOSS_KL || attr->loss == COD_LOSS_CROSS_ENTROPY;
     const double mean = 1 / (double)(rows ? shape.n : count);
+    const double temperature = attr->temperature == 0 ? 1 : attr->temperature;
     double *log_p = args->workspace + count, *log_q = log_p + classes, sum = 0;
     for (int64_t i = 0; i < count && !rows; i++)
         sum += elementwise(attr, prediction[i] - target[i], &gradient[i]);
-    for (int64_t n = 0; n < shape.n && rows; n++) {
-        const int64_t at = n * classes;
-        if (attr->loss == COD_LOSS_KL) {
-            const double temperature = attr->temperature == 0 ? 1 : attr->temperature;
-            sum += kl_row(prediction + at, target + at, classes, temperature, log_p, log_q, gradient + at);
-            continue;
-        }
-        const int64_t label = (int64_t)target[n];
-        if (label < 0 || label >= classes)
-            return cod_fail(COD_ERR_ARGUMENT, "class %lld of sample %lld is not below %lld", (long long)label,
-                            (long long)n, (long long)classes);
-        sum += cross_entropy_row(prediction + at, label, classes, log_q, gradient + at);
-    }
+    for (int64_t at = 0; at < count && rows; at += classes)
+        sum += attr->loss == COD_LOSS_KL
+                   ? kl_row(prediction + at, target + at, classes, temperature, log_p, log_q, gradient + at)
+                   : cross_entropy_row(prediction + at, target + at, classes, attr->smoothing, log_q, gradient + at);
     for (int64_t i = 0; i < count; i++)
         gradient[i] *= mean;
-    *value = sum * mean;
-    return COD_OK;
+    return sum * mean;
 }
 
 cod_status ref_loss(const ref_args *args)
 {
     double *gradient = args->workspace, *dprediction = args->out[1];
-    COD_TRY(evaluate(args, gradient, args->out[0]));
+    args->out[0][0] = evaluate(args, gradient);
     const double scale = args->attr->alpha * (args->in[2] ? args->in[2][0] : 1);
     if (dprediction != NULL)
         for (int64_t i = 0; i < cod_shape_count(args->in_shape[0]); i++)

@@ -41,7 +41,7 @@ static cod_status set_attribute(cod_op_attr *attr, const char *key, double value
         FIELD(factor, FIELD_INT),     FIELD(resize, FIELD_INT),        FIELD(pool, FIELD_INT),
         FIELD(loss, FIELD_INT),       FIELD(temperature, FIELD_FLOAT), FIELD(optimiser, FIELD_INT),
         FIELD(beta1, FIELD_FLOAT),    FIELD(beta2, FIELD_FLOAT),       FIELD(weight_decay, FIELD_FLOAT),
-        FIELD(max_norm, FIELD_FLOAT), FIELD(nesterov, FIELD_BOOL),
+        FIELD(max_norm, FIELD_FLOAT), FIELD(nesterov, FIELD_BOOL),     FIELD(smoothing, FIELD_FLOAT),
     };
 #undef FIELD
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {

@@ -229,10 +229,15 @@ def losses():
     add("kl of large logits", {"loss": 3, "temperature": 0}, (torch.randn(3, 4) * 300).requires_grad_(),
         torch.randn(3, 4) * 300,
         lambda p, t: F.kl_div(F.log_softmax(p, 1), F.log_softmax(t, 1), reduction="batchmean", log_target=True))
-    labels = torch.randint(0, 6, (5, 1)).int()
-    add("cross entropy", {"loss": 4}, leaf(5, 6), labels, lambda p, t: F.cross_entropy(p, t[:, 0].long()))
-    add("cross entropy of large logits", {"loss": 4}, (torch.randn(5, 6) * 300).requires_grad_(), labels,
-        lambda p, t: F.cross_entropy(p, t[:, 0].long()))
+    one_hot, mixed = F.one_hot(torch.randint(0, 6, (5,)), 6).double(), torch.randn(5, 6).softmax(1)
+    for name, target in (("one-hot", one_hot), ("mixed", mixed)):
+        for smoothing in (0, f32(0.1)):
+            def cross_entropy(p, t):
+                return F.cross_entropy(p, t, label_smoothing=smoothing)
+            attr = {"loss": 4, "smoothing": smoothing}
+            add(f"cross entropy, {name}, smoothing {smoothing:g}", attr, leaf(5, 6), target, cross_entropy)
+            add(f"cross entropy of large logits, {name}, smoothing {smoothing:g}", attr,
+                (torch.randn(5, 6) * 300).requires_grad_(), target, cross_entropy)
 
 
 def optimisers():

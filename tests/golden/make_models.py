@@ -105,9 +105,9 @@ def case(name, kind, options, model, x, target, loss_of, optimiser_name, optimis
         tensors[key] = tensor.detach().to(torch.float32).numpy().copy()
 
     x = x.float().double()
-    target = target if target.dtype == torch.int64 else target.float().double()
+    target = target.float().double()
     put("input", x)
-    put("target", target.double())
+    put("target", target)
     with torch.no_grad():
         for key, value in model.state_dict().items():
             if value.is_floating_point():
@@ -145,9 +145,9 @@ case("srresnet", "srresnet", "blocks=2 channels=8 scale=2 head_kernel=5 tail_ker
      torch.rand(2, 3, 12, 10), F.mse_loss, "adam", torch.optim.Adam(srresnet.parameters(), **adam))
 case("msrresnet", "msrresnet", "num_feat=8 num_block=2 scale=4", msrresnet, torch.rand(1, 3, 4, 5), torch.rand(1, 3, 16, 20),
      F.l1_loss, "adamw", torch.optim.AdamW(msrresnet.parameters(), weight_decay=0.01, **adam))
-case("mlp", "mlp", "inputs=12 hidden=16,9 classes=5", mlp, torch.randn(6, 12), torch.tensor([0, 4, 2, 1, 3, 2]), F.cross_entropy,
+case("mlp", "mlp", "inputs=12 hidden=16,9 classes=5", mlp, torch.randn(6, 12), F.one_hot(torch.tensor([0, 4, 2, 1, 3, 2])).double(), F.cross_entropy,
      "sgd", torch.optim.SGD(mlp.parameters(), lr=0.1, momentum=0.9, nesterov=True, weight_decay=1e-3), clip=0.3)
-case("flat", "flat", "", flat, torch.randn(3, 3, 6, 4), torch.tensor([0, 4, 2]), F.cross_entropy, "adam",
+case("flat", "flat", "", flat, torch.randn(3, 3, 6, 4), F.one_hot(torch.tensor([0, 4, 2])).double(), F.cross_entropy, "adam",
      torch.optim.Adam(flat.parameters(), **adam))
 
 

@@ -24,19 +24,16 @@ static cod_status transfer(const test_net *net, cod_buffer *buffer, size_t offse
     COD_REQUIRE_MEMORY(raw);
     float *f32 = raw;
     double *f64 = raw;
-    int32_t *i32 = raw;
     for (size_t i = 0; write && i < count; i++) {
         if (dtype == COD_F64)
             f64[i] = values[i];
-        else if (dtype == COD_I32)
-            i32[i] = (int32_t)values[i];
         else
             f32[i] = (float)values[i];
     }
     const cod_status status = write ? net->backend->upload(net->device, NULL, buffer, offset, raw, bytes)
                                     : net->backend->download(net->device, NULL, raw, buffer, offset, bytes);
     for (size_t i = 0; !write && i < count; i++)
-        values[i] = dtype == COD_F64 ? f64[i] : dtype == COD_I32 ? i32[i] : (double)f32[i];
+        values[i] = dtype == COD_F64 ? f64[i] : (double)f32[i];
     free(raw);
     return status;
 }
@@ -107,7 +104,7 @@ cod_status net_random_inputs(test_net *net, uint64_t seed)
         double *values = net_new(count);
         cod_rng rng = cod_rng_open(seed, 1, 0, 0, COD_RNG_TEST, (uint32_t)i);
         for (size_t k = 0; k < count; k++)
-            values[k] = view.dtype == COD_I32 ? (double)cod_rng_below(&rng, 3) : cod_rng_normal(&rng);
+            values[k] = cod_rng_normal(&rng);
         const cod_status status = net_write(net, view, values);
         free(values);
         COD_TRY(status);

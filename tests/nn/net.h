@@ -19,7 +19,7 @@ typedef struct test_net {
 
 /**
  * Opens the device, makes weights with gradients (f64 for f64 activations), compiles, and fills weights, statistics and
- * inputs with random numbers that follow from the seed alone. Classes are 0, 1 or 2. End with net_clear(), also on failure.
+ * inputs with random numbers that follow from the seed alone. End with net_clear(), also on failure.
  */
 COD_MUST_CHECK cod_status net_init(test_net *net, const cod_backend *backend, cod_graph *graph,
                                    const cod_compile_options *options, const cod_program_spec *specs, size_t count,
@@ -32,7 +32,7 @@ COD_MUST_CHECK cod_status net_random_inputs(test_net *net, uint64_t seed);
 /** Runs the program of this name. */
 COD_MUST_CHECK cod_status net_run(test_net *net, const char *program);
 
-/** A dense view's elements as doubles: f32, f64 or i32. */
+/** A dense view's elements as doubles: f32 or f64. */
 COD_MUST_CHECK cod_status net_read(const test_net *net, cod_view view, double *out);
 COD_MUST_CHECK cod_status net_write(const test_net *net, cod_view view, const double *values);
 

@@ -23,8 +23,7 @@ static void add_loss(cod_graph *graph, cod_program_spec *spec, size_t slot, cod_
 {
     char name[16];
     snprintf(name, sizeof name, "target%zu", slot);
-    const cod_value target = loss.kind == COD_LOSS_CROSS_ENTROPY ? cod_graph_input_classes(graph, name, prediction)
-                                                                 : cod_graph_input_like(graph, name, prediction);
+    const cod_value target = cod_graph_input_like(graph, name, prediction);
     spec->losses[slot] = spec->outputs[slot] = cod_graph_loss(graph, "loss", prediction, target, loss);
 }
 
@@ -70,7 +69,8 @@ static void partly_judged(cod_graph *graph, cod_arena *arena, cod_program_spec *
     const cod_value hidden = cod_graph_linear(graph, "l1", x, 4, false);
     const cod_value logits = cod_graph_scaled_add(graph, 1, hidden, 0.5f, hidden);
     add_loss(graph, spec, 0, logits, (cod_loss_spec){.kind = COD_LOSS_MSE, .first_items = 3});
-    add_loss(graph, spec, 1, logits, (cod_loss_spec){.kind = COD_LOSS_CROSS_ENTROPY, .first_items = 2});
+    add_loss(graph, spec, 1, logits,
+             (cod_loss_spec){.kind = COD_LOSS_CROSS_ENTROPY, .smoothing = 0.1f, .first_items = 2});
 }
 
 static void mlp(cod_graph *graph, cod_arena *arena, cod_program_spec *spec)

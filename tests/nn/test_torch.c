@@ -193,12 +193,11 @@ static trained build_case(const model_case *c, cod_arena *arena)
         assert_ok(net_model(c->kind, c->options, arena, &model));
         built = (trained){.graph = model.graph, .output = model.output};
     }
-    const bool classes = find(c, "target", "")->rank == 1;
+    const bool classes = find(c, "target", "")->rank == 2;
     const cod_loss_kind kind = classes                             ? COD_LOSS_CROSS_ENTROPY
                                : strcmp(c->kind, "msrresnet") == 0 ? COD_LOSS_L1
                                                                    : COD_LOSS_MSE;
-    const cod_value target = classes ? cod_graph_input_classes(built.graph, "target", built.output)
-                                     : cod_graph_input_like(built.graph, "target", built.output);
+    const cod_value target = cod_graph_input_like(built.graph, "target", built.output);
     built.loss = cod_graph_loss(built.graph, "loss", built.output, target, (cod_loss_spec){.kind = kind});
     return built;
 }

@@ -187,13 +187,9 @@ static void what_cannot_be_done_is_refused(void **state)
     assert_int_equal(cod_test_op_init(&test, ref, &op), COD_ERR_ARGUMENT);
 
     op = (cod_op){.kind = COD_OP_LOSS, .attr.loss = COD_LOSS_CROSS_ENTROPY, .name = "labels"};
-    op.inputs[0] = cod_view_dense(NULL, 0, COD_F32, (cod_shape){2, 1, 1, 3});
-    op.inputs[1] = cod_view_dense(NULL, 0, COD_I32, (cod_shape){2, 1, 1, 1});
+    op.inputs[0] = op.inputs[1] = cod_view_dense(NULL, 0, COD_F32, (cod_shape){2, 3, 1, 4}); /* no rows of logits */
     op.outputs[0] = cod_view_dense(NULL, 0, COD_F32, (cod_shape){1, 1, 1, 1});
-    assert_ok(cod_test_op_init(&test, ref, &op));
-    assert_ok(cod_test_op_write(&test, 1, (double[]){0, 3}));
-    assert_fails(COD_ERR_ARGUMENT, "loss 'labels': class 3 of sample 1", cod_test_op_run(&test));
-    cod_test_op_clear(&test);
+    assert_fails(COD_ERR_ARGUMENT, "loss 'labels': shapes do not fit", cod_test_op_init(&test, ref, &op));
 
     cod_buffer *buffer = NULL;
     char bytes[16] = {0};
