@@ -86,6 +86,13 @@ static void resize(cod_op *op, cod_shape shape)
     }
 }
 
+/** Another shape, with as much of a gap between pixels. */
+static void set_shape(cod_view *view, cod_shape shape)
+{
+    view->pixel_stride += shape.c - view->shape.c;
+    view->shape = shape;
+}
+
 /** Blocks of four vectors and what is left of them, single pixels, rows that are no multiple of anything. */
 static void normalisations_of_odd_sizes_agree_with_ref(void **state)
 {
@@ -108,12 +115,64 @@ static void normalisations_of_odd_sizes_agree_with_ref(void **state)
     assert_true(residuals > 0);
 }
 
+/** Windows over one pixel and over odd sizes, one picture and several, channels that are no whole vectors. */
+static void pools_of_odd_sizes_agree_with_ref(void **state)
+{
+    (void)state;
+    static const int64_t channels[] = {3, 5, 64, 65};
+    static const cod_op_kind kinds[] = {COD_OP_POOL, COD_OP_POOL_BACKWARD};
+    size_t seen[3] = {0};
+    for (uint64_t seed = 0; seed < 2 * SEEDS; seed++) {
+        for (size_t k = 0; k < 2; k++) {
+            const cod_dtype dtype = seed / 4 % 2 ? COD_F32 : COD_BF16;
+            cod_op op = cod_test_random_op(kinds[k], dtype, COD_F32, seed);
+            cod_op_attr *attr = &op.attr;
+            const bool one = seed / 8 % 4 == 0, whole = attr->pool == COD_POOL_GLOBAL_AVERAGE;
+            const cod_shape x = {seed / 16 % 2 ? 1 : 3, one ? 1 : 7, one ? 1 : 13, channels[seed % 4]};
+            if (one)
+                attr->kernel_h = attr->kernel_w = 1, attr->pad_h = attr->pad_w = 0;
+            const cod_shape y = {x.n, whole ? 1 : (x.h + 2 * attr->pad_h - attr->kernel_h) / attr->stride_h + 1,
+                                 whole ? 1 : (x.w + 2 * attr->pad_w - attr->kernel_w) / attr->stride_w + 1, x.c};
+            cod_view *const large = k == 0 ? &op.inputs[0] : &op.outputs[0];
+            cod_view *const small[] = {k == 0 ? &op.outputs[0] : &op.inputs[0],
+                                       k == 0 ? &op.outputs[1] : &op.inputs[1]};
+            set_shape(large, x);
+            set_shape(small[0], y);
+            if (attr->pool == COD_POOL_MAX)
+                set_shape(small[1], y);
+            seen[attr->pool]++;
+            assert_ok(cod_test_parity(test_ref, test_cpu, &op, seed, tolerance_of(kinds[k], dtype)));
+        }
+    }
+    assert_true(seen[0] > 0 && seen[1] > 0 && seen[2] > 0);
+}
+
+/** Losses on rows of one class, and of more classes than a vector holds. */
+static void rows_of_odd_sizes_agree_with_ref(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {1, 3, 5, 64, 65};
+    for (uint64_t seed = 0; seed < 2 * SEEDS; seed++) {
+        const cod_dtype dtype = seed % 2 ? COD_F32 : COD_BF16;
+        const cod_shape x = {seed / 2 % 2 ? 1 : 3, 1, 1, sizes[seed % 5]};
+        cod_op op = cod_test_random_op(COD_OP_LOSS, dtype, COD_F32, seed);
+        op.attr.loss = seed / 4 % 2 ? COD_LOSS_KL : COD_LOSS_CROSS_ENTROPY;
+        set_shape(&op.inputs[0], x);
+        set_shape(&op.inputs[1], x);
+        if (cod_shape_count(op.outputs[1].shape) > 0)
+            set_shape(&op.outputs[1], x);
+        assert_ok(cod_test_parity(test_ref, test_cpu, &op, seed, tolerance_of(COD_OP_LOSS, dtype)));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kinds_agree_with_ref_in_f32),
         cmocka_unit_test(kinds_agree_with_ref_in_bf16),
         cmocka_unit_test(normalisations_of_odd_sizes_agree_with_ref),
+        cmocka_unit_test(pools_of_odd_sizes_agree_with_ref),
+        cmocka_unit_test(rows_of_odd_sizes_agree_with_ref),
         cmocka_unit_test(plans_touch_only_their_outputs),
     };
     if (test_devices_absent())
