@@ -31,8 +31,7 @@ struct cod_graph {
     int current_set;
 };
 
-/** Remembers the graph's first failure; the reason is this thread's recorded one. */
-static void graph_failed(cod_graph *graph, cod_status status)
+void cod_graph_fail(cod_graph *graph, cod_status status)
 {
     if (graph->status == COD_OK) {
         graph->status = status;
@@ -40,7 +39,7 @@ static void graph_failed(cod_graph *graph, cod_status status)
     }
 }
 
-#define GRAPH_FAIL(graph, ...) graph_failed((graph), cod_fail(COD_ERR_ARGUMENT, __VA_ARGS__))
+#define GRAPH_FAIL(graph, ...) cod_graph_fail((graph), cod_fail(COD_ERR_ARGUMENT, __VA_ARGS__))
 
 /** Makes room for one more element; false (and a failed graph) when memory is short. */
 static bool grow(cod_graph *graph, void *items_address, size_t count, size_t *capacity, size_t item_bytes)
@@ -52,7 +51,7 @@ static bool grow(cod_graph *graph, void *items_address, size_t count, size_t *ca
     const size_t wanted = *capacity ? 2 * *capacity : 32;
     void *grown = realloc(items, wanted * item_bytes);
     if (grown == NULL) {
-        graph_failed(graph, cod_fail(COD_ERR_MEMORY, "out of memory for the graph"));
+        cod_graph_fail(graph, cod_fail(COD_ERR_MEMORY, "out of memory for the graph"));
         return false;
     }
     memcpy(items_address, &grown, sizeof grown);
@@ -142,7 +141,7 @@ static cod_value node_add(cod_graph *graph, cod_node node, const char *name)
         return 0;
     node.name = cod_arena_strdup(&graph->arena, name);
     if (node.name == NULL) {
-        graph_failed(graph, COD_ERR_MEMORY);
+        cod_graph_fail(graph, COD_ERR_MEMORY);
         return 0;
     }
     node.output = (cod_value)graph->value_count;

@@ -81,6 +81,9 @@ void cod_graph_destroy(cod_graph *graph);
 /** The first failure of any call on the graph, with its message recorded; COD_OK when there was none. */
 COD_MUST_CHECK cod_status cod_graph_status(const cod_graph *graph);
 
+/** Fails the graph, unless it has failed before; the reason is this thread's recorded one. For models whose options do not fit. */
+void cod_graph_fail(cod_graph *graph, cod_status status);
+
 /** Parameters made from now on belong to this set ("generator", "discriminator"); the first set is "model". */
 void cod_graph_use_set(cod_graph *graph, const char *name);
 /** Index of a set, or -1. */

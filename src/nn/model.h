@@ -2,6 +2,9 @@
  * @file
  * Models by name: a kind is a table of options and a function that builds the graph. A new model is one file in
  * nn/models and one line in the registry (model.c).
+ *
+ * A classifier takes pictures {N,H,W,C}, or vectors as pictures of one pixel, and its output is logits {N,1,1,K}: the class
+ * with the greatest one is the prediction.
  */
 #ifndef COD_NN_MODEL_H
 #define COD_NN_MODEL_H
@@ -9,10 +12,20 @@
 #include "core/option.h"
 #include "nn/graph.h"
 
+typedef enum cod_task { COD_TASK_SUPER_RESOLUTION, COD_TASK_CLASSIFICATION } cod_task;
+
+/** "super-resolution", "classification". */
+const char *cod_task_name(cod_task task);
+
+/** What a classifier takes and how many classes it knows; 0 = as the data has. The options of every classifier begin with it. */
+typedef struct cod_classifier_sizes {
+    int64_t height, width, channels, classes;
+} cod_classifier_sizes;
+
 typedef struct cod_model_kind {
     const char *name;
-    const cod_option_table *table;                  /**< section "model"; `name` itself is not among its options */
-    int64_t (*input_channels)(const void *options); /**< NULL = a picture's three */
+    cod_task task;
+    const cod_option_table *table; /**< section "model"; `name` itself is not among its options */
     /** Adds the network to the graph and returns its output. */
     cod_value (*build)(cod_graph *graph, cod_value input, const void *options);
     /** Factor from input to output size for super-resolution; NULL for other tasks. */
@@ -23,6 +36,7 @@ typedef struct cod_model_kind {
 
 typedef struct cod_model {
     const cod_model_kind *kind;
+    cod_task task;       /**< the kind's */
     const void *options; /**< borrowed */
     cod_graph *graph;
     cod_value input, output;
@@ -32,7 +46,21 @@ const cod_model_kind *cod_model_kind_find(const char *name);
 /** The i-th registered kind, NULL past the last. */
 const cod_model_kind *cod_model_kind_at(size_t index);
 
-/** Builds the graph: input "input", network, nothing else; callers add targets and losses. `options` must outlive the model. */
+/** A classifier's sizes; NULL for other tasks. */
+const cod_classifier_sizes *cod_model_sizes(const cod_model_kind *kind, const void *options);
+/**
+ * Sets those of a classifier's sizes that are 0 to the data's.
+ *
+ * @param[in,out] options  of the kind's table
+ * @return COD_ERR_ARGUMENT where another one differs from the data's
+ */
+COD_MUST_CHECK cod_status cod_model_fit_sizes(const cod_model_kind *kind, void *options,
+                                              const cod_classifier_sizes *data);
+
+/**
+ * Builds the graph: input "input", network, nothing else; callers add targets and losses. `options` must outlive the model.
+ * Fails where one of a classifier's sizes is still 0.
+ */
 COD_MUST_CHECK cod_status cod_model_build(const cod_model_kind *kind, const void *options, cod_model *out);
 void cod_model_clear(cod_model *model);
 

@@ -6,8 +6,8 @@
 Tensors have PyTorch's names and layout (OIHW, NCHW). Starting values and batches are rounded to f32 first; all are stored as f32.
 
 Format, little endian, no padding:
-    "CODM", u32 version = 1, u32 number of cases; then for each case
-    string name, string kind ("flat" is built by the test), string options ("key=value …"), string optimiser,
+    "CODM", u32 version = 2, u32 number of cases; then for each case
+    string name, string kind ("flat" is built by the test), string options ("key=value …"), string loss, string optimiser,
     u32 number of tensors, each: string name, u32 rank, u32 dimensions, f32 elements
     string = u8 length, bytes
 Tensors: "input", "target"; "losses" of the three steps; "start.NAME"; "grad.NAME" and "stat.NAME" of the first step;
@@ -21,6 +21,7 @@ import numpy as np
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+import torchvision
 
 torch.set_default_dtype(torch.float64)
 torch.manual_seed(20240229)
@@ -79,12 +80,21 @@ class MSRResNet(nn.Module):
 
 
 class MLP(nn.Module):
-    def __init__(self):
+    def __init__(self, *layers):
         super().__init__()
-        self.layers = nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 9), nn.ReLU(), nn.Linear(9, 5))
+        self.layers = nn.Sequential(*layers)
 
     def forward(self, x):
-        return self.layers(x)
+        return self.layers(x.flatten(1))
+
+
+class Logistic(nn.Module):
+    def __init__(self, features, classes):
+        super().__init__()
+        self.linear = nn.Linear(features, classes)
+
+    def forward(self, x):
+        return self.linear(x.flatten(1))
 
 
 class Flat(nn.Module):
@@ -98,7 +108,84 @@ class Flat(nn.Module):
         return self.out(torch.tanh(self.conv(x)).flatten(1))
 
 
-def case(name, kind, options, model, x, target, loss_of, optimiser_name, optimiser, clip=0):
+class CNN(nn.Module):
+    def __init__(self, classifier, *features):
+        super().__init__()
+        self.features, self.classifier = nn.Sequential(*features), classifier
+
+    def forward(self, x):
+        x = self.features(x)
+        pooled = x.mean((2, 3)) if isinstance(self.classifier, nn.Linear) else x.flatten(1)
+        return self.classifier(pooled)
+
+
+class BasicBlock(nn.Module):
+    expansion = 1
+
+    def __init__(self, i, c, stride):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(i, c, 3, stride, 1, bias=False), nn.BatchNorm2d(c)
+        self.conv2, self.bn2 = nn.Conv2d(c, c, 3, 1, 1, bias=False), nn.BatchNorm2d(c)
+
+    def branch(self, x):
+        return self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
+
+    def forward(self, x):
+        return F.relu(self.branch(x) + (self.downsample(x) if hasattr(self, "downsample") else x))
+
+
+class Bottleneck(BasicBlock):
+    expansion = 4
+
+    def __init__(self, i, c, stride):
+        nn.Module.__init__(self)
+        self.conv1, self.bn1 = nn.Conv2d(i, c, 1, bias=False), nn.BatchNorm2d(c)
+        self.conv2, self.bn2 = nn.Conv2d(c, c, 3, stride, 1, bias=False), nn.BatchNorm2d(c)
+        self.conv3, self.bn3 = nn.Conv2d(c, 4 * c, 1, bias=False), nn.BatchNorm2d(4 * c)
+
+    def branch(self, x):
+        return self.bn3(self.conv3(F.relu(self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x))))))))
+
+
+class ResNet(nn.Module):
+    """torchvision's with `features` channels in the first stage; `small`: He et al.'s stem for CIFAR."""
+
+    def __init__(self, block, counts, features=64, small=False, classes=1000):
+        super().__init__()
+        i = features
+        self.small, self.bn1 = small, nn.BatchNorm2d(i)
+        self.conv1 = nn.Conv2d(3, i, 3, 1, 1, bias=False) if small else nn.Conv2d(3, i, 7, 2, 3, bias=False)
+        for stage, count in enumerate(counts):
+            blocks, c = [], features << stage
+            for b in range(count):
+                stride = 2 if stage > 0 and b == 0 else 1
+                blocks.append(block(i, c, stride))
+                if stride != 1 or i != c * block.expansion:
+                    blocks[-1].downsample = nn.Sequential(nn.Conv2d(i, c * block.expansion, 1, stride, bias=False),
+                                                          nn.BatchNorm2d(c * block.expansion))
+                i = c * block.expansion
+            setattr(self, f"layer{stage + 1}", nn.Sequential(*blocks))
+        self.fc = nn.Linear(i, classes)
+
+    def forward(self, x):
+        x = F.relu(self.bn1(self.conv1(x)))
+        x = x if self.small else F.max_pool2d(x, 3, 2, 1)
+        return self.fc(self.layer4(self.layer3(self.layer2(self.layer1(x)))).mean((2, 3)))
+
+
+def check_against_torchvision():
+    """That ResNet, at full width, has torchvision's tensors and computes what its networks compute."""
+    for ours, theirs in ((ResNet(BasicBlock, (2, 2, 2, 2)), torchvision.models.resnet18()),
+                         (ResNet(Bottleneck, (3, 4, 6, 3)), torchvision.models.resnet50())):
+        ours.load_state_dict(theirs.state_dict())
+        x = torch.rand(1, 3, 64, 64)
+        assert torch.equal(ours.eval()(x), theirs.eval()(x)) or torch.allclose(ours(x), theirs(x), rtol=1e-9)
+
+
+LOSSES = {"mse": F.mse_loss, "l1": F.l1_loss, "cross_entropy": F.cross_entropy}
+
+
+def case(name, kind, options, model, x, target, loss_name, optimiser_name, optimiser, clip=0):
     tensors = {}
 
     def put(key, tensor):
@@ -108,6 +195,9 @@ def case(name, kind, options, model, x, target, loss_of, optimiser_name, optimis
     target = target.float().double()
     put("input", x)
     put("target", target)
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.eps, module.momentum = f32(1e-5), f32(0.1)
     with torch.no_grad():
         for key, value in model.state_dict().items():
             if value.is_floating_point():
@@ -117,7 +207,7 @@ def case(name, kind, options, model, x, target, loss_of, optimiser_name, optimis
     losses = []
     for step in range(3):
         optimiser.zero_grad()
-        loss = loss_of(model(x), target)
+        loss = LOSSES[loss_name](model(x), target)
         losses.append(loss.item())
         loss.backward()
         if step == 0:
@@ -135,20 +225,74 @@ def case(name, kind, options, model, x, target, loss_of, optimiser_name, optimis
             put("end." + key, value)
     model.eval()
     put("output", model(x))
-    cases.append((name, kind, options, optimiser_name, tensors))
+    cases.append((name, kind, options, loss_name, optimiser_name, tensors))
+
+
+def one_hot(*labels):
+    return F.one_hot(torch.tensor(labels)).double()
+
+
+def f32(value):
+    """What the ops' attributes make of a number."""
+    return float(np.float32(value))
+
+
+def adam(model, kind=torch.optim.Adam, **more):
+    return kind(model.parameters(), lr=f32(1e-3), betas=(f32(0.9), f32(0.999)), eps=f32(1e-8), **more)
+
+
+def sgd(model):
+    return torch.optim.SGD(model.parameters(), lr=f32(0.1), momentum=f32(0.9), nesterov=True, weight_decay=f32(1e-3))
+
+
+def small_residual(net):
+    """Blocks that add a little to what they get, so that depth does not amplify differences of rounding."""
+    for module in net.modules():
+        if isinstance(module, BasicBlock):
+            nn.init.constant_(module.bn3.weight if isinstance(module, Bottleneck) else module.bn2.weight, 0.25)
+    return net
+
+
+def convolution(i, o, stride=1):
+    return nn.Conv2d(i, o, 3, stride, 1, bias=False), nn.BatchNorm2d(o), nn.ReLU()
 
 
 cases = []
-srresnet, msrresnet, mlp, flat = SRResNet(), MSRResNet(), MLP(), Flat()
-adam = {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8}
-case("srresnet", "srresnet", "blocks=2 channels=8 scale=2 head_kernel=5 tail_kernel=5", srresnet, torch.rand(2, 3, 6, 5),
-     torch.rand(2, 3, 12, 10), F.mse_loss, "adam", torch.optim.Adam(srresnet.parameters(), **adam))
-case("msrresnet", "msrresnet", "num_feat=8 num_block=2 scale=4", msrresnet, torch.rand(1, 3, 4, 5), torch.rand(1, 3, 16, 20),
-     F.l1_loss, "adamw", torch.optim.AdamW(msrresnet.parameters(), weight_decay=0.01, **adam))
-case("mlp", "mlp", "inputs=12 hidden=16,9 classes=5", mlp, torch.randn(6, 12), F.one_hot(torch.tensor([0, 4, 2, 1, 3, 2])).double(), F.cross_entropy,
-     "sgd", torch.optim.SGD(mlp.parameters(), lr=0.1, momentum=0.9, nesterov=True, weight_decay=1e-3), clip=0.3)
-case("flat", "flat", "", flat, torch.randn(3, 3, 6, 4), F.one_hot(torch.tensor([0, 4, 2])).double(), F.cross_entropy, "adam",
-     torch.optim.Adam(flat.parameters(), **adam))
+check_against_torchvision()
+m = SRResNet()
+case("srresnet", "srresnet", "blocks=2 channels=8 scale=2 head_kernel=5 tail_kernel=5", m, torch.rand(2, 3, 6, 5),
+     torch.rand(2, 3, 12, 10), "mse", "adam", adam(m))
+m = MSRResNet()
+case("msrresnet", "msrresnet", "num_feat=8 num_block=2 scale=4", m, torch.rand(1, 3, 4, 5), torch.rand(1, 3, 16, 20),
+     "l1", "adamw", adam(m, torch.optim.AdamW, weight_decay=f32(0.01)))
+m = MLP(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 9), nn.ReLU(), nn.Linear(9, 5))
+case("mlp", "mlp", "height=1 width=1 channels=12 classes=5 hidden=16,9", m, torch.randn(6, 12), one_hot(0, 4, 2, 1, 3, 2),
+     "cross_entropy", "sgd", sgd(m), clip=f32(0.3))
+m = Flat()
+case("flat", "flat", "", m, torch.randn(3, 3, 6, 4), one_hot(0, 4, 2), "cross_entropy", "adam", adam(m))
+m = MLP(nn.Linear(24, 7), nn.PReLU(), nn.Linear(7, 4), nn.PReLU(), nn.Linear(4, 3), nn.Sigmoid())
+case("mlp of pictures", "mlp", "height=3 width=4 channels=2 classes=3 hidden=7,4 activation=prelu output=sigmoid", m,
+     torch.randn(4, 2, 3, 4), one_hot(0, 2, 1, 2), "mse", "adam", adam(m))
+m = MLP(nn.Linear(4, 30), nn.Sigmoid(), nn.Linear(30, 20), nn.Sigmoid(), nn.Linear(20, 3), nn.Sigmoid())
+case("iris", "mlp", "height=1 width=1 channels=4 classes=3 hidden=30,20 activation=sigmoid output=sigmoid", m,
+     torch.rand(4, 4) * 7, one_hot(0, 2, 1, 2), "mse", "sgd", sgd(m), clip=f32(0.3))
+m = Logistic(12, 5)
+case("logistic", "logistic", "height=3 width=4 channels=1 classes=5", m, torch.rand(5, 1, 3, 4),
+     torch.randn(5, 5).softmax(1), "cross_entropy", "adam", adam(m))
+m = CNN(nn.Sequential(nn.Linear(5 * 3 * 2, 6), nn.ReLU(), nn.Linear(6, 4)), *convolution(2, 3), *convolution(3, 3),
+        nn.MaxPool2d(2), *convolution(3, 5), *convolution(5, 5))
+case("cnn", "cnn", "height=7 width=5 channels=2 classes=4 stages=3,5 hidden=6", m, torch.rand(3, 2, 7, 5), one_hot(3, 0, 1),
+     "cross_entropy", "adam", adam(m))
+m = CNN(nn.Linear(6, 4), nn.Conv2d(1, 3, 3, 1, 1), nn.ReLU(), nn.Conv2d(3, 4, 3, 2, 1), nn.ReLU(),
+        nn.Conv2d(4, 6, 3, 2, 1), nn.ReLU())
+case("cnn with strides", "cnn", "height=9 width=6 channels=1 classes=4 stages=3,4,6 convolutions=1 norm=none halve=stride", m,
+     torch.rand(3, 1, 9, 6), one_hot(3, 0, 1), "cross_entropy", "sgd", sgd(m), clip=f32(0.3))
+m = small_residual(ResNet(BasicBlock, (2, 2, 2, 2), 2, classes=3))
+case("resnet18", "resnet18", "height=37 width=43 channels=3 classes=3 features=2", m, torch.rand(4, 3, 37, 43),
+     one_hot(2, 0, 1, 0), "cross_entropy", "sgd", sgd(m), clip=f32(0.3))
+m = small_residual(ResNet(Bottleneck, (3, 4, 6, 3), 1, small=True, classes=3))
+case("resnet50", "resnet50", "height=24 width=17 channels=3 classes=3 features=1 stem=small", m, torch.rand(4, 3, 24, 17),
+     one_hot(2, 0, 1, 0), "cross_entropy", "sgd", sgd(m), clip=f32(0.3))
 
 
 def text(value):
@@ -156,8 +300,8 @@ def text(value):
 
 
 with open(pathlib.Path(__file__).parent / "models.bin", "wb") as file:
-    file.write(b"CODM" + struct.pack("<II", 1, len(cases)))
-    for name, kind, options, optimiser_name, tensors in cases:
-        file.write(text(name) + text(kind) + text(options) + text(optimiser_name) + struct.pack("<I", len(tensors)))
+    file.write(b"CODM" + struct.pack("<II", 2, len(cases)))
+    for name, kind, options, loss_name, optimiser_name, tensors in cases:
+        file.write(b"".join(map(text, (name, kind, options, loss_name, optimiser_name))) + struct.pack("<I", len(tensors)))
         for key, array in tensors.items():
             file.write(text(key) + struct.pack(f"<I{array.ndim}I", array.ndim, *array.shape) + array.astype("<f4").tobytes())

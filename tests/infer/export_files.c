@@ -50,6 +50,14 @@ static void export_upscaler(const char *name, cod_saved_model saved)
     cod_saved_model_clear(&saved);
 }
 
+static void export_classifier(const char *name, cod_saved_model saved)
+{
+    const cod_classifier_sizes *sizes = cod_model_sizes(saved.model.kind, saved.model.options);
+    assert_ok(cod_onnx_write(file_of(name, ".onnx"), &saved.model, saved.values));
+    run_write(name, &saved, 3, sizes->height, sizes->width);
+    cod_saved_model_clear(&saved);
+}
+
 static void everything_is_exported(void **state)
 {
     (void)state;
@@ -82,10 +90,28 @@ static void everything_is_exported(void **state)
                                              {"num_feat", "12"}, {"num_conv", "3"}, {"scale", scales[i]}, {NULL, NULL}},
                                          7));
     }
-    cod_saved_model mlp = test_model("mlp", (const cod_st_text[]){{"inputs", "20"}, {"classes", "5"}, {NULL, NULL}}, 5);
-    assert_ok(cod_onnx_write(file_of("mlp", ".onnx"), &mlp.model, mlp.values));
-    run_write("mlp", &mlp, 3, 1, 1);
-    cod_saved_model_clear(&mlp);
+    export_classifier("mlp", test_model("mlp", (const cod_st_text[]){TEST_SIZES(1, 1, 20, 5), {NULL, NULL}}, 5));
+    export_classifier(
+        "mlp_pictures",
+        test_model(
+            "mlp",
+            (const cod_st_text[]){TEST_SIZES(3, 4, 2, 5), {"activation", "prelu"}, {"output", "sigmoid"}, {NULL, NULL}},
+            8));
+    export_classifier("logistic",
+                      test_model("logistic", (const cod_st_text[]){TEST_SIZES(3, 4, 2, 5), {NULL, NULL}}, 9));
+    export_classifier(
+        "cnn", test_model("cnn", (const cod_st_text[]){TEST_SIZES(13, 9, 1, 4), {"hidden", "6"}, {NULL, NULL}}, 10));
+    export_classifier(
+        "cnn_strides",
+        test_model("cnn", (const cod_st_text[]){TEST_SIZES(13, 9, 1, 4), {"halve", "stride"}, {NULL, NULL}}, 11));
+    export_classifier(
+        "resnet18",
+        test_model("resnet18", (const cod_st_text[]){TEST_SIZES(37, 34, 3, 4), {"features", "4"}, {NULL, NULL}}, 12));
+    export_classifier(
+        "resnet50",
+        test_model("resnet50",
+                   (const cod_st_text[]){TEST_SIZES(17, 14, 3, 4), {"features", "4"}, {"stem", "small"}, {NULL, NULL}},
+                   13));
     cod_saved_model odd = test_odd_model(6);
     assert_ok(cod_onnx_write(file_of("odd", ".onnx"), &odd.model, odd.values));
     run_write("odd", &odd, 2, 12, 8);

@@ -79,12 +79,6 @@ cod_saved_model test_srresnet(uint64_t seed)
     return test_model("srresnet", settings, seed);
 }
 
-static int64_t three(const void *options)
-{
-    (void)options;
-    return 3;
-}
-
 /** For inputs of 3 channels and 12x8 pixels. */
 static cod_value build_odd(cod_graph *graph, cod_value input, const void *options)
 {
@@ -116,7 +110,7 @@ static cod_value build_odd(cod_graph *graph, cod_value input, const void *option
 cod_saved_model test_odd_model(uint64_t seed)
 {
     static const cod_option_table table = {.section = "model", .help = "none", .struct_bytes = 1};
-    static const cod_model_kind kind = {.name = "odd", .table = &table, .input_channels = three, .build = build_odd};
+    static const cod_model_kind kind = {.name = "odd", .table = &table, .build = build_odd};
     static const char options[1];
     cod_saved_model saved = {0};
     assert_ok(cod_model_build(&kind, options, &saved.model));

@@ -14,6 +14,13 @@ void test_device_close(const char *backend, cod_device *device);
 /** A model of a registered kind; `settings` are its options, NULL key at the end. All its values, statistics too, are random. */
 cod_saved_model test_model(const char *kind, const cod_st_text *settings, uint64_t seed);
 
+/** Settings of a classifier. */
+#define TEST_SIZES(height, width, channels, classes)                                                                   \
+    {"height", #height}, {"width", #width}, {"channels", #channels},                                                   \
+    {                                                                                                                  \
+        "classes", #classes                                                                                            \
+    }
+
 /** A small srresnet with normalisation. */
 cod_saved_model test_srresnet(uint64_t seed);
 

@@ -24,11 +24,19 @@ static void save(const char *path, const cod_saved_model *saved)
 static void files_round_trip(void **state)
 {
     (void)state;
-    static const cod_st_text mlp[] = {{"inputs", "12"}, {"classes", "3"}, {NULL, NULL}};
+    static const cod_st_text mlp[] = {TEST_SIZES(3, 2, 4, 3), {NULL, NULL}};
     static const cod_st_text msr[] = {{"num_feat", "8"}, {"num_block", "2"}, {"scale", "3"}, {NULL, NULL}};
     static const cod_st_text compact[] = {{"num_feat", "8"}, {"num_conv", "2"}, {"scale", "2"}, {NULL, NULL}};
-    cod_saved_model models[] = {test_srresnet(1), test_model("mlp", mlp, 2), test_model("msrresnet", msr, 3),
-                                test_model("compact", compact, 4)};
+    static const cod_st_text cnn[] = {TEST_SIZES(5, 6, 1, 3), {"hidden", "4"}, {NULL, NULL}};
+    static const cod_st_text resnet[] = {TEST_SIZES(9, 8, 3, 3), {"features", "2"}, {"stem", "small"}, {NULL, NULL}};
+    cod_saved_model models[] = {test_srresnet(1),
+                                test_model("mlp", mlp, 2),
+                                test_model("msrresnet", msr, 3),
+                                test_model("compact", compact, 4),
+                                test_model("logistic", mlp, 5),
+                                test_model("cnn", cnn, 6),
+                                test_model("resnet18", resnet, 7),
+                                test_model("resnet50", resnet, 8)};
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         const char *path = test_path("round.safetensors");
         cod_saved_model loaded;
@@ -38,6 +46,10 @@ static void files_round_trip(void **state)
         assert_memory_equal(&loaded.layout, &models[i].layout, sizeof loaded.layout);
         assert_memory_equal(loaded.values, models[i].values, value_count(&loaded) * sizeof(float));
         assert_int_equal(cod_model_scale(&loaded.model), cod_model_scale(&models[i].model));
+        const cod_classifier_sizes *sizes = cod_model_sizes(loaded.model.kind, loaded.model.options);
+        assert_true((sizes != NULL) == (i != 0 && i != 2 && i != 3));
+        if (sizes != NULL)
+            assert_memory_equal(sizes, models[i].model.options, sizeof *sizes);
         cod_saved_model_clear(&loaded);
         cod_saved_model_clear(&models[i]);
     }
@@ -146,7 +158,7 @@ static void strict_names_what_differs_and_partial_counts_it(void **state)
     assert_memory_equal(large.values + last->offset, small.values + cod_graph_param(small.model.graph, 1)->offset,
                         8 * sizeof(float));
 
-    static const cod_st_text mlp[] = {{NULL, NULL}};
+    static const cod_st_text mlp[] = {TEST_SIZES(1, 1, 4, 3), {NULL, NULL}};
     cod_saved_model other = test_model("mlp", mlp, 9);
     assert_fails(COD_ERR_FORMAT, "0 match",
                  cod_model_load_values(path, &other.model, COD_LOAD_PARTIAL, other.values, NULL));
@@ -197,7 +209,7 @@ static void foreign_and_damaged_files_are_refused(void **state)
     static const struct {
         const char *kind, *options, *message;
     } cases[] = {
-        {"resnet", "{}", "unknown model 'resnet'; this version knows srresnet, msrresnet, compact, mlp"},
+        {"resnet", "{}", "unknown model 'resnet'; this version knows srresnet, msrresnet, compact, logistic, mlp"},
         {"srresnet", "{\"layers\": \"3\"}", "no option 'layers'"},
         {"srresnet", "{\"blocks\": \"0\"}", "option 'blocks': '0' is not"},
         {"srresnet", "{\"blocks\": null}", "option 'blocks' is neither"},
@@ -217,7 +229,7 @@ static void foreign_and_damaged_files_are_refused(void **state)
 static void damage_anywhere_never_crashes(void **state)
 {
     (void)state;
-    static const cod_st_text settings[] = {{"inputs", "3"}, {"hidden", "4"}, {"classes", "2"}, {NULL, NULL}};
+    static const cod_st_text settings[] = {TEST_SIZES(1, 1, 3, 2), {"hidden", "4"}, {NULL, NULL}};
     cod_saved_model saved = test_model("mlp", settings, 11), loaded;
     const char *path = test_path("damaged.safetensors");
     void *bytes;

@@ -267,7 +267,7 @@ static void files_that_cannot_upscale_are_refused(void **state)
     cod_device *device = test_device_open("ref");
     const cod_backend *ref = cod_backend_find("ref");
     cod_upscaler *upscaler = NULL;
-    cod_saved_model mlp = test_model("mlp", (const cod_st_text[]){{NULL, NULL}}, 15);
+    cod_saved_model mlp = test_model("mlp", (const cod_st_text[]){TEST_SIZES(4, 4, 3, 2), {NULL, NULL}}, 15);
     const char *path = test_path("mlp.safetensors");
     assert_ok(cod_model_save(path, &mlp.model, mlp.values, NULL, 0));
     assert_fails(COD_ERR_ARGUMENT, "'mlp' does not upscale",
@@ -291,12 +291,6 @@ static int two(const void *options)
     return 2;
 }
 
-static int64_t three(const void *options)
-{
-    (void)options;
-    return 3;
-}
-
 static cod_value build_strided(cod_graph *graph, cod_value input, const void *options)
 {
     (void)options;
@@ -310,8 +304,7 @@ static void models_without_a_halo_run_whole(void **state)
 {
     (void)state;
     static const cod_option_table table = {.section = "model", .help = "none", .struct_bytes = 1};
-    static const cod_model_kind kind = {
-        .name = "strided", .table = &table, .input_channels = three, .build = build_strided, .scale = two};
+    static const cod_model_kind kind = {.name = "strided", .table = &table, .build = build_strided, .scale = two};
     cod_saved_model saved = {0};
     fixture f;
     assert_ok(cod_model_build(&kind, "", &saved.model));

@@ -76,12 +76,50 @@ static void partly_judged(cod_graph *graph, cod_arena *arena, cod_program_spec *
 static void mlp(cod_graph *graph, cod_arena *arena, cod_program_spec *spec)
 {
     cod_model model;
-    assert_ok(net_model("mlp", "inputs=7 hidden=6 classes=4 activation=tanh", arena, &model));
+    assert_ok(net_model("mlp", "height=1 width=1 channels=7 classes=4 hidden=6 activation=tanh", arena, &model));
     const cod_value x = cod_graph_input(graph, "input", 7);
     const cod_value logits = model.kind->build(graph, x, model.options);
     cod_model_clear(&model);
     add_loss(graph, spec, 0, logits, (cod_loss_spec){.kind = COD_LOSS_CROSS_ENTROPY});
     add_loss(graph, spec, 1, logits, (cod_loss_spec){.kind = COD_LOSS_KL, .temperature = 3, .weight = 0.5f});
+}
+
+static void mlp_of_pictures(cod_graph *graph, cod_arena *arena, cod_program_spec *spec)
+{
+    build_kind(graph, arena, spec, "mlp",
+               "height=3 width=2 channels=2 classes=3 hidden=5,4 activation=prelu output=sigmoid",
+               (cod_loss_spec){.kind = COD_LOSS_MSE, .first_items = 3});
+}
+
+static void logistic(cod_graph *graph, cod_arena *arena, cod_program_spec *spec)
+{
+    build_kind(graph, arena, spec, "logistic", "height=3 width=2 channels=2 classes=4",
+               (cod_loss_spec){.kind = COD_LOSS_CROSS_ENTROPY, .smoothing = 0.2f, .weight = 2});
+}
+
+static void cnn_with_pools(cod_graph *graph, cod_arena *arena, cod_program_spec *spec)
+{
+    build_kind(graph, arena, spec, "cnn", "height=6 width=5 channels=2 classes=3 stages=3,4 hidden=5",
+               (cod_loss_spec){.kind = COD_LOSS_CROSS_ENTROPY});
+}
+
+static void cnn_with_strides(cod_graph *graph, cod_arena *arena, cod_program_spec *spec)
+{
+    build_kind(graph, arena, spec, "cnn",
+               "height=6 width=5 channels=1 classes=3 stages=3,4 convolutions=1 norm=none halve=stride",
+               (cod_loss_spec){.kind = COD_LOSS_KL, .temperature = 2});
+}
+
+static void resnet18(cod_graph *graph, cod_arena *arena, cod_program_spec *spec)
+{
+    build_kind(graph, arena, spec, "resnet18", "height=17 width=20 channels=3 classes=3 features=2",
+               (cod_loss_spec){.kind = COD_LOSS_CROSS_ENTROPY});
+}
+
+static void resnet50(cod_graph *graph, cod_arena *arena, cod_program_spec *spec)
+{
+    build_kind(graph, arena, spec, "resnet50", "height=9 width=8 channels=3 classes=3 features=2 stem=small",
+               (cod_loss_spec){.kind = COD_LOSS_CROSS_ENTROPY});
 }
 
 static cod_value conv(cod_graph *graph, const char *name, cod_value x, int64_t channels)
@@ -139,6 +177,12 @@ static const test_network networks[] = {
     {"msrresnet", msrresnet, {1, 4, 4, 3}},
     {"compact", compact, {2, 4, 3, 3}},
     {"mlp", mlp, {5, 1, 1, 7}},
+    {"mlp of pictures", mlp_of_pictures, {4, 3, 2, 2}},
+    {"logistic", logistic, {4, 3, 2, 2}},
+    {"cnn with pools", cnn_with_pools, {3, 6, 5, 2}},
+    {"cnn with strides", cnn_with_strides, {3, 6, 5, 1}},
+    {"resnet18", resnet18, {3, 17, 20, 3}},
+    {"resnet50", resnet50, {3, 9, 8, 3}},
     {"partly judged", partly_judged, {5, 1, 1, 7}},
     {"dense block", dense_block, {2, 5, 4, 2}},
     {"classifier", classifier, {3, 8, 8, 2}},
