@@ -21,7 +21,7 @@ static const char help[] =
     "Times one training step (forward, backward, Adam) on random data, op by op.\n\n"
     "  --model NAME       architecture (srresnet)\n"
     "  --batch N          pictures a step (16)\n"
-    "  --patch N          side of the low-resolution crop (24)\n"
+    "  --patch N          side of the low-resolution crop, or of a classifier's pictures (24)\n"
     "  --precision P      auto, f32 or bf16 (auto)\n"
     "  --threads N        (1)\n"
     "  --repeats N        steps measured, after 2 for warming up (7)\n"
@@ -51,7 +51,7 @@ typedef struct step_result {
     cod_bench_peak peak;
     float loss;
     double first_step_s, peak_rss_mib;
-    double convolutions_ms; /**< NAN = not measured */
+    double convolutions_ms; /**< NAN = not measured, or there are none */
 } step_result;
 
 /** Since the process started, to 0.01 s; NAN where the system does not say. */
@@ -93,6 +93,7 @@ static cod_status time_convolutions(const cod_bench_training *t, int repeats, do
             COD_TRY(cod_cpu_bench_convolution(t->device, &op, repeats, &one));
         *ms += one;
     }
+    *ms = *ms > 0 ? *ms : NAN;
     return COD_OK;
 }
 
@@ -116,8 +117,9 @@ static void print_result(const step_options *options, cod_bench_training *t, con
     const cod_bench_training_options *o = &options->training;
     const cod_bench_peak *peak = &result->peak;
     const double step = result->ops.total.ms;
-    printf("%s, batch %lld of %lldx%lld, %s, %d thread%s, %zu parameters\n%s\n", t->kind->name, (long long)o->batch,
-           (long long)o->patch, (long long)o->patch, cod_dtype_name(t->activation), o->threads,
+    const cod_shape batch = cod_executable_input(t->executable, "input").shape;
+    printf("%s, batch %lld of %lldx%lld, %s, %d thread%s, %zu parameters\n%s\n", t->kind->name, (long long)batch.n,
+           (long long)batch.h, (long long)batch.w, cod_dtype_name(t->activation), o->threads,
            o->threads == 1 ? "" : "s", t->weights.layout.trainable, t->backend->describe(t->device));
     if (peak->f32_gflops > 0)
         printf("peak, measured now: f32 %.1f GFLOP/s, memory %.1f GB/s", peak->f32_gflops, peak->memory_gbytes);

@@ -45,7 +45,23 @@ static cod_status set_model_option(cod_bench_training *t, void *options, const c
     return COD_OK;
 }
 
-static cod_status build_model(cod_bench_training *t, const cod_bench_training_options *options, int64_t *channels)
+/** The batch's shape; what a classifier's options leave open is colour pictures of `patch` pixels and ten classes. */
+static cod_status choose_shape(const cod_model_kind *kind, const cod_bench_training_options *options, void *values,
+                               cod_shape *shape)
+{
+    const cod_classifier_sizes *given = cod_model_sizes(kind, values);
+    *shape = (cod_shape){options->batch, options->patch, options->patch, 3};
+    if (given == NULL)
+        return COD_OK;
+    const cod_classifier_sizes sizes = {.height = given->height ? given->height : options->patch,
+                                        .width = given->width ? given->width : options->patch,
+                                        .channels = given->channels ? given->channels : 3,
+                                        .classes = given->classes ? given->classes : 10};
+    *shape = (cod_shape){options->batch, sizes.height, sizes.width, sizes.channels};
+    return cod_model_fit_sizes(kind, values, &sizes);
+}
+
+static cod_status build_model(cod_bench_training *t, const cod_bench_training_options *options, cod_shape *shape)
 {
     t->kind = cod_model_kind_find(options->model);
     COD_REQUIRE(t->kind != NULL, "there is no model '%s'; `codistill models` lists them", options->model);
@@ -54,7 +70,7 @@ static cod_status build_model(cod_bench_training *t, const cod_bench_training_op
     COD_TRY(cod_options_set_defaults(t->kind->table, values, &t->arena));
     for (int i = 0; i < options->setting_count; i++)
         COD_TRY(set_model_option(t, values, options->settings[i]));
-    *channels = cod_model_input_channels(t->kind, values);
+    COD_TRY(choose_shape(t->kind, options, values, shape));
     return cod_model_build(t->kind, values, &t->model);
 }
 
@@ -82,25 +98,27 @@ static cod_value add_distillation(cod_bench_training *t, int64_t pictures)
 {
     const cod_value teacher = cod_graph_input_like(t->model.graph, "teacher", t->model.output);
     return cod_graph_loss(t->model.graph, "distil", t->model.output, teacher,
-                          (cod_loss_spec){.kind = COD_LOSS_L1, .weight = 0.1f, .first_items = pictures});
+                          (cod_loss_spec){.kind = t->model.task == COD_TASK_CLASSIFICATION ? COD_LOSS_KL : COD_LOSS_L1,
+                                          .weight = 0.1f,
+                                          .first_items = pictures});
 }
 
 cod_status cod_bench_training_open(const cod_bench_training_options *options, cod_bench_training *t)
 {
-    int64_t channels = 0;
+    cod_input_shape input = {.name = "input"};
     *t = (cod_bench_training){0};
-    COD_TRY(build_model(t, options, &channels));
+    COD_TRY(build_model(t, options, &input.shape));
     t->backend = cod_backend_find(options->backend);
     COD_REQUIRE(t->backend != NULL, "there is no backend '%s'", options->backend);
     const cod_device_options device = {.threads = options->threads, .no_autotune = options->no_autotune};
     COD_TRY(t->backend->open(&device, &t->device));
     COD_TRY(cod_precision_dtype(options->precision, t->backend, t->device, &t->activation));
     const cod_value target = cod_graph_input_like(t->model.graph, "target", t->model.output);
-    t->loss = cod_graph_loss(t->model.graph, "task", t->model.output, target, (cod_loss_spec){.kind = COD_LOSS_L1});
+    const cod_loss_kind loss = t->model.task == COD_TASK_CLASSIFICATION ? COD_LOSS_CROSS_ENTROPY : COD_LOSS_L1;
+    t->loss = cod_graph_loss(t->model.graph, "task", t->model.output, target, (cod_loss_spec){.kind = loss});
     const cod_value distil = options->taught > 0 ? add_distillation(t, options->taught) : 0;
     COD_TRY(cod_weights_init(&t->weights, t->backend, t->device, t->model.graph, COD_F32, true));
     COD_TRY(cod_weights_fill_initial(&t->weights, 1));
-    const cod_input_shape input = {"input", {options->batch, options->patch, options->patch, channels}};
     const cod_program_spec specs[] = {{.name = "step", .trains = "model", .losses = {t->loss}},
                                       {.name = "distil", .trains = "model", .losses = {t->loss, distil}}};
     const cod_compile_options compile = {.activation = t->activation, .inputs = &input, .input_count = 1};

@@ -1,6 +1,7 @@
 /**
  * @file
- * A training step without a data set, for benches: a model with its initial weights, one batch of random pictures, L1, Adam.
+ * A training step without a data set, for benches: a model with its initial weights, one batch of random pictures, Adam;
+ * the loss is L1, a classifier's cross-entropy.
  */
 #ifndef COD_TOOLS_BENCH_TRAINING_H
 #define COD_TOOLS_BENCH_TRAINING_H
@@ -12,7 +13,7 @@
 
 typedef struct cod_bench_training_options {
     const char *model, *backend;
-    int64_t batch, patch; /**< patch: side of the low-resolution crops */
+    int64_t batch, patch; /**< patch: side of the low-resolution crops, or of a classifier's pictures */
     cod_precision precision;
     int threads;
     bool no_autotune; /**< as in cod_device_options */

@@ -44,6 +44,16 @@ def numbers():
     assert abs(ref["loss"] - cpu["loss"]) < 1e-5, "the backends start from unlike weights or batches"
 
 
+def classifiers():
+    """Sizes that are not given are those of pictures of --patch; those that are, stay."""
+    for model, inputs in (("mlp", 8 * 8 * 3), ("mlp height=5 width=4 channels=1", 20), ("logistic", 8 * 8 * 3)):
+        name, *options = model.split()
+        step = ["step", "--model", name, "--batch", "2", "--patch", "8", "--repeats", "1", "--no-autotune", "--json", *options]
+        result = json.loads(bench(*step))
+        tensors = [inputs * 10, 10] if name == "logistic" else [inputs * 256, 256, 256 * 256, 256, 256 * 10, 10]
+        assert result["parameters"] == sum((count + 15) // 16 * 16 for count in tensors) and 0 < result["loss"] < 100 and result["convolutions_ms"] is None, result
+
+
 def serves(folder):
     answers = [json.loads(line) for line in bench("step", *TINY, "--serve", "--export", folder, stdin="go\ngo\n").splitlines()]
     assert len(answers) == 3 and answers[2]["loss"] < answers[0]["loss"], answers
@@ -101,6 +111,7 @@ with tempfile.TemporaryDirectory(prefix="cod-bench-") as scratch:
     table()
     teaches()
     numbers()
+    classifiers()
     serves(scratch)
     codes(scratch)
     upscales(scratch)
