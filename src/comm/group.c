@@ -13,8 +13,8 @@ enum {
 
 static const cod_collective_ops average_ops;
 
-/** `ranks` is the order of world ranks, `first` cuts it into groups; both are taken. Collective on all ranks. */
-static cod_status create(cod_comm *comm, int *ranks, int *first, int count, cod_group **out)
+/** `ranks` is the order of world ranks, `first` cuts it into groups; both are taken. Collective on all ranks of the job, which begin at `job`. */
+static cod_status create(cod_comm *comm, int *ranks, int *first, int count, int job, cod_group **out)
 {
     cod_group *group = calloc(1, sizeof *group);
     if (group == NULL) {
@@ -26,8 +26,9 @@ static cod_status create(cod_comm *comm, int *ranks, int *first, int count, cod_
     group->count = count;
     group->ranks = ranks;
     group->first = first;
+    group->job = job;
     int place = 0;
-    while (ranks[place] != comm->rank)
+    while (ranks[place] != job + comm->rank)
         place++;
     while (first[group->index + 1] <= place)
         group->index++;
@@ -43,26 +44,46 @@ static cod_status create(cod_comm *comm, int *ranks, int *first, int count, cod_
     return status;
 }
 
-cod_status cod_group_create(cod_comm *comm, const int *sizes, size_t count, cod_group **out)
+/** Groups of contiguous ranks, `size` in all, of which the job has those from `job` on. */
+static cod_status create_contiguous(cod_comm *comm, const int *sizes, size_t count, int size, int job, cod_group **out)
 {
-    int *ranks = malloc((size_t)comm->size * sizeof *ranks), *first = calloc(count + 1, sizeof *first);
+    int *ranks = malloc((size_t)size * sizeof *ranks), *first = calloc(count + 1, sizeof *first);
     if (ranks == NULL || first == NULL) {
         free(ranks);
         free(first);
         return cod_fail(COD_ERR_MEMORY, "out of memory for %zu groups", count);
     }
-    bool fits = true;
-    for (size_t i = 0; i < count; i++) {
-        fits = fits && sizes[i] > 0 && sizes[i] <= comm->size - first[i];
-        first[i + 1] = fits ? first[i] + sizes[i] : first[i];
-    }
-    for (int r = 0; r < comm->size; r++)
+    for (size_t i = 0; i < count; i++)
+        first[i + 1] = first[i] + sizes[i];
+    for (int r = 0; r < size; r++)
         ranks[r] = r;
-    if (fits && first[count] == comm->size)
-        return create(comm, ranks, first, (int)count, out);
-    free(ranks);
-    free(first);
-    return cod_fail(COD_ERR_ARGUMENT, "%zu groups do not divide %d ranks as asked", count, comm->size);
+    return create(comm, ranks, first, (int)count, job, out);
+}
+
+/** Ranks of `count` groups in all; 0 where a group has none, or they are too many to count. */
+static int sum_of(const int *sizes, size_t count)
+{
+    int sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (sizes[i] <= 0 || sizes[i] > INT_MAX - sum)
+            return 0;
+        sum += sizes[i];
+    }
+    return sum;
+}
+
+cod_status cod_group_create(cod_comm *comm, const int *sizes, size_t count, cod_group **out)
+{
+    COD_REQUIRE(sum_of(sizes, count) == comm->size, "%zu groups do not divide %d ranks as asked", count, comm->size);
+    return create_contiguous(comm, sizes, count, comm->size, 0, out);
+}
+
+cod_status cod_group_create_part(cod_comm *comm, const int *sizes, size_t count, size_t index, cod_group **out)
+{
+    const int size = sum_of(sizes, count);
+    COD_REQUIRE(size > 0 && index < count && sizes[index] == comm->size,
+                "%d ranks are not group %zu of %zu groups as asked", comm->size, index, count);
+    return create_contiguous(comm, sizes, count, size, sum_of(sizes, index), out);
 }
 
 cod_status cod_group_create_by_node(cod_comm *comm, cod_group **out)
@@ -81,7 +102,7 @@ cod_status cod_group_create_by_node(cod_comm *comm, cod_group **out)
                 ranks[used++] = r;
         first[node + 1] = used;
     }
-    return create(comm, ranks, first, nodes, out);
+    return create(comm, ranks, first, nodes, 0, out);
 }
 
 void cod_group_destroy(cod_group *group)
@@ -347,7 +368,7 @@ cod_status cod_group_agree(cod_group *group, cod_status status, int *failed_rank
     COD_TRY(cod_group_broadcast(group, message, sizeof message, root));
     if (status != COD_OK)
         return status;
-    const int world = cod_group_world_rank(group, group->index, root);
-    snprintf(host, sizeof host, "%s", cod_comm_node_name(group->comm, cod_comm_node_of(group->comm, world)));
-    return cod_fail(COD_ERR_PEER, "rank %d on %s failed: %s", world, host, message);
+    const int job_rank = cod_group_world_rank(group, group->index, root) - group->job;
+    snprintf(host, sizeof host, "%s", cod_comm_node_name(group->comm, cod_comm_node_of(group->comm, job_rank)));
+    return cod_fail(COD_ERR_PEER, "rank %d on %s failed: %s", job_rank, host, message);
 }

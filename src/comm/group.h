@@ -26,7 +26,17 @@ typedef struct cod_group_members {
  */
 COD_MUST_CHECK cod_status cod_group_create(cod_comm *comm, const int *sizes, size_t count, cod_group **out);
 
-/** The same with one group for each node. */
+/**
+ * One group of several whose others are jobs of their own: all ranks of this job are group `index`. World ranks are
+ * numbered as if one job had all groups; those of other groups are numbers only, nothing reaches them by MPI.
+ * Collective on all ranks of the job, with equal arguments.
+ *
+ * @param sizes  [count] ranks of each group; this job must have sizes[index]
+ */
+COD_MUST_CHECK cod_status cod_group_create_part(cod_comm *comm, const int *sizes, size_t count, size_t index,
+                                                cod_group **out);
+
+/** As cod_group_create(), with one group for each node. */
 COD_MUST_CHECK cod_status cod_group_create_by_node(cod_comm *comm, cod_group **out);
 
 /** Collective on the group, which must have no request outstanding; never waits longer than teardown_timeout_s. NULL does nothing. */

@@ -16,7 +16,8 @@ struct cod_group {
     MPI_Comm mpi;
     int index, count;
     int *first; /**< [count + 1] first world rank of each group; contiguous groups */
-    int *ranks; /**< [world size] identity, or ranks sorted by node */
+    int *ranks; /**< [all groups' sizes] identity, or ranks sorted by node */
+    int job;    /**< world rank of this job's rank 0: above 0 only where other groups are other jobs */
 };
 
 #endif

@@ -43,6 +43,30 @@ static void groups_of_unequal_size(void **state)
     cod_group_destroy(NULL);
 }
 
+/** Other groups are other jobs: they count, and this one's ranks go on from theirs. */
+static void a_group_that_is_a_job(void **state)
+{
+    (void)state;
+    const int size = cod_comm_size(job), rank = cod_comm_rank(job);
+    const int sizes[] = {3, size, 2};
+    cod_group *group = NULL;
+    check_ok(cod_group_create_part(job, sizes, 3, 1, &group));
+    check_all(cod_group_count(group) == 3 && cod_group_index(group) == 1);
+    check_all(cod_group_size(group) == size && cod_group_rank(group) == rank);
+    check_all(cod_group_world_rank(group, 1, rank) == 3 + rank);
+    check_all(cod_group_members_of(group, 0).size == 3 && cod_group_world_rank(group, 0, 2) == 2);
+    check_all(cod_group_members_of(group, 2).size == 2 && cod_group_world_rank(group, 2, 1) == 3 + size + 1);
+    double sum = 1;
+    check_ok(cod_group_reduce(group, &sum, 1, COD_REDUCE_SUM));
+    check_all(sum == size);
+    /* The rank that is named is the job's, as its launcher knows it. */
+    const cod_status status = cod_group_agree(group, rank == size - 1 ? cod_fail(COD_ERR_IO, "broken") : COD_OK, NULL);
+    char named[32];
+    snprintf(named, sizeof named, "rank %d on ", size - 1);
+    check_all(rank == size - 1 ? status == COD_ERR_IO : job_failed(status, COD_ERR_PEER, named));
+    cod_group_destroy(group);
+}
+
 static void groups_by_node(void **state)
 {
     (void)state;
@@ -69,6 +93,9 @@ static void sizes_that_do_not_fit_are_refused(void **state)
     check_all(job_failed(cod_group_create(job, negative, 2, &group), COD_ERR_ARGUMENT, "do not divide"));
     check_all(job_failed(cod_group_create(job, none, 2, &group), COD_ERR_ARGUMENT, "do not divide"));
     check_all(job_failed(cod_group_create(job, none, 0, &group), COD_ERR_ARGUMENT, "do not divide"));
+    check_all(job_failed(cod_group_create_part(job, more, 2, 2, &group), COD_ERR_ARGUMENT, "group 2 of 2 groups"));
+    check_all(job_failed(cod_group_create_part(job, negative, 2, 0, &group), COD_ERR_ARGUMENT, "are not group 0"));
+    check_all(job_failed(cod_group_create_part(job, none, 2, 1, &group), COD_ERR_ARGUMENT, "are not group 1"));
     check_all(group == NULL);
 }
 
@@ -193,6 +220,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_world_is_one_group),
         cmocka_unit_test(groups_of_unequal_size),
+        cmocka_unit_test(a_group_that_is_a_job),
         cmocka_unit_test(groups_by_node),
         cmocka_unit_test(sizes_that_do_not_fit_are_refused),
         cmocka_unit_test(every_root_broadcasts),
