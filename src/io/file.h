@@ -50,6 +50,8 @@ typedef struct cod_file_lock cod_file_lock;
 /** @return COD_ERR_IO, naming the holder, when another process has it. @param[out] lock  new; cod_file_lock_release()
  */
 COD_MUST_CHECK cod_status cod_file_lock_acquire(const char *path, cod_file_lock **lock);
+/** The same, beside others who share it; only one who wants it alone is in the way, and kept out. */
+COD_MUST_CHECK cod_status cod_file_lock_share(const char *path, cod_file_lock **lock);
 /** NULL is fine; the file stays. */
 void cod_file_lock_release(cod_file_lock *lock);
 
@@ -66,6 +68,8 @@ COD_MUST_CHECK cod_status cod_folder_list(const char *path, const char *prefix, 
 
 /** Removes the temporary files that killed writers left in a folder. Nobody may be writing there. */
 COD_MUST_CHECK cod_status cod_folder_clean(const char *path);
+/** Removes those of one file, whose folder may be absent; others may be writing beside it. */
+COD_MUST_CHECK cod_status cod_file_clean(const char *path);
 
 bool cod_file_exists(const char *path);
 /** Removes a file; one that is absent is fine. */

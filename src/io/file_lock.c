@@ -24,9 +24,9 @@ static cod_status report_holder(int file, const char *path)
     return cod_fail(COD_ERR_IO, "'%s' is in use by %s", path, holder[0] != '\0' ? holder : "another process");
 }
 
-static cod_status claim(int file, const char *path)
+static cod_status claim(int file, const char *path, bool shared)
 {
-    if (flock(file, LOCK_EX | LOCK_NB) != 0) {
+    if (flock(file, (shared ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0) {
         if (errno == EWOULDBLOCK)
             return report_holder(file, path);
         if (errno != ENOLCK && errno != ENOSYS && errno != ENOTSUP)
@@ -35,19 +35,20 @@ static cod_status claim(int file, const char *path)
     }
     char host[128] = "", holder[256];
     gethostname(host, sizeof host - 1);
-    const int length = snprintf(holder, sizeof holder, "process %ld on %s\n", (long)getpid(), host);
+    const int length = snprintf(holder, sizeof holder, "process %ld on %s%s\n", (long)getpid(), host,
+                                shared ? ", which shares it, or another that does" : "");
     if (ftruncate(file, 0) != 0 || pwrite(file, holder, (size_t)length, 0) != length)
         return cod_fail_system("write", path);
     return COD_OK;
 }
 
-cod_status cod_file_lock_acquire(const char *path, cod_file_lock **lock)
+static cod_status acquire(const char *path, bool shared, cod_file_lock **lock)
 {
     *lock = NULL;
     const int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (file < 0)
         return cod_fail_system("open", path);
-    cod_status status = claim(file, path);
+    cod_status status = claim(file, path, shared);
     cod_file_lock *taken = status == COD_OK ? malloc(sizeof *taken) : NULL;
     if (status == COD_OK && taken == NULL)
         status = cod_fail(COD_ERR_MEMORY, "out of memory");
@@ -58,6 +59,16 @@ cod_status cod_file_lock_acquire(const char *path, cod_file_lock **lock)
     taken->file = file;
     *lock = taken;
     return COD_OK;
+}
+
+cod_status cod_file_lock_acquire(const char *path, cod_file_lock **lock)
+{
+    return acquire(path, false, lock);
+}
+
+cod_status cod_file_lock_share(const char *path, cod_file_lock **lock)
+{
+    return acquire(path, true, lock);
 }
 
 void cod_file_lock_release(cod_file_lock *lock)

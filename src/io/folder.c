@@ -90,22 +90,43 @@ cleanup:
     return status;
 }
 
-cod_status cod_folder_clean(const char *path)
+/** Whether it is a writer's temporary file, ".NAME.PID-N.tmp"; of one file where `name` is not empty. */
+static bool is_temporary(const char *entry, const char *name)
 {
     static const char suffix[] = ".tmp";
+    const size_t length = strlen(entry), head = strlen(name);
+    if (entry[0] != '.' || length < sizeof suffix || strcmp(entry + length - (sizeof suffix - 1), suffix) != 0)
+        return false;
+    /* "a" has another file beside it, "a.b". */
+    return head == 0 || (strncmp(entry + 1, name, head) == 0 && entry[1 + head] == '.' &&
+                         strspn(entry + 2 + head, "0123456789-") == length - (2 + head) - (sizeof suffix - 1));
+}
+
+static cod_status clean(const char *path, const char *name)
+{
     DIR *folder = opendir(path);
     if (folder == NULL)
-        return cod_fail_system("list folder", path);
+        return name[0] != '\0' && errno == ENOENT ? COD_OK : cod_fail_system("list folder", path);
     cod_status status = COD_OK;
-    for (const struct dirent *entry; status == COD_OK && (entry = readdir(folder)) != NULL;) {
-        const size_t length = strlen(entry->d_name);
-        if (entry->d_name[0] != '.' || length < sizeof suffix ||
-            strcmp(entry->d_name + length - (sizeof suffix - 1), suffix) != 0)
-            continue;
-        if (unlinkat(dirfd(folder), entry->d_name, 0) != 0)
+    for (const struct dirent *entry; status == COD_OK && (entry = readdir(folder)) != NULL;)
+        if (is_temporary(entry->d_name, name) && unlinkat(dirfd(folder), entry->d_name, 0) != 0 && errno != ENOENT)
             status = cod_fail_system("remove a temporary file in", path);
-    }
     closedir(folder);
+    return status;
+}
+
+cod_status cod_folder_clean(const char *path)
+{
+    return clean(path, "");
+}
+
+cod_status cod_file_clean(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = slash != NULL ? strndup(path, (size_t)(slash - path + 1)) : strdup(".");
+    COD_REQUIRE_MEMORY(folder);
+    const cod_status status = clean(folder, slash != NULL ? slash + 1 : path);
+    free(folder);
     return status;
 }
 

@@ -238,6 +238,20 @@ static void a_lock_keeps_others_out_until_its_process_ends(void **state)
     cod_file_lock_release(lock);
 }
 
+static void a_shared_lock_keeps_out_who_wants_it_alone(void **state)
+{
+    (void)state;
+    cod_file_lock *first = NULL, *second = NULL, *alone = NULL;
+    assert_ok(cod_file_lock_share(at("lock"), &first));
+    assert_ok(cod_file_lock_share(at("lock"), &second));
+    cod_file_lock_release(first);
+    assert_fails(COD_ERR_IO, "which shares it", cod_file_lock_acquire(at("lock"), &alone));
+    cod_file_lock_release(second);
+    assert_ok(cod_file_lock_acquire(at("lock"), &alone));
+    assert_fails(COD_ERR_IO, "is in use by process ", cod_file_lock_share(at("lock"), &first));
+    cod_file_lock_release(alone);
+}
+
 static void folders_are_created_and_listed(void **state)
 {
     (void)state;
@@ -277,7 +291,15 @@ static void what_a_killed_writer_left_is_removed(void **state)
     assert_int_equal(waitpid(child, &ended, 0), child);
     assert_int_equal(ended, 0);
     assert_int_equal(entries(at("killed")), 2);
+    cod_file_writer *writer;
+    assert_ok(cod_file_writer_create(at("killed/half.too"), &writer));
+    assert_ok(cod_file_clean(at("killed/hal")));
+    assert_ok(cod_file_clean(at("none/half")));
+    assert_int_equal(entries(at("killed")), 3);
+    assert_ok(cod_file_clean(at("killed/half")));
+    assert_int_equal(entries(at("killed")), 2);
     assert_ok(cod_folder_clean(at("killed")));
+    cod_file_writer_abort(writer);
     assert_int_equal(entries(at("killed")), 1);
     assert_true(cod_file_exists(at("killed/kept.tmp")));
     assert_fails(COD_ERR_IO, "cannot list folder", cod_folder_clean(at("none")));
@@ -294,6 +316,7 @@ int main(void)
         cmocka_unit_test(a_read_only_folder_is_named),
         cmocka_unit_test(logs_lose_torn_lines_only),
         cmocka_unit_test(a_lock_keeps_others_out_until_its_process_ends),
+        cmocka_unit_test(a_shared_lock_keeps_out_who_wants_it_alone),
         cmocka_unit_test(folders_are_created_and_listed),
         cmocka_unit_test(what_a_killed_writer_left_is_removed),
     };
