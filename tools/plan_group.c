@@ -3,7 +3,7 @@
 
 #include "core/trace.h"
 #include "distill/codistill.h"
-#include "distill/exchange.h"
+#include "distill/models.h"
 #include "nn/optimiser.h"
 #include "tools/bench_training.h"
 #include "train/strategy.h"
@@ -200,36 +200,15 @@ static cod_status measure_teachers(planned *p, int mine)
     return COD_OK;
 }
 
-/** How many weights a group's model has, from its graph alone. */
-static cod_status count_weights(const cod_group_config *group, cod_exchange_model *out)
-{
-    cod_model model = {0};
-    cod_status status = cod_model_build(group->kind, group->architecture, &model);
-    if (status == COD_OK) {
-        const cod_layout layout = cod_graph_layout(model.graph);
-        *out = (cod_exchange_model){.count = layout.trainable, .state_count = layout.state};
-    }
-    cod_model_clear(&model);
-    return status;
-}
-
 static cod_status plan_exchange(planned *p, int mine)
 {
     const int groups = p->config->group_count > 0 ? (int)p->config->group_count : 1;
-    cod_exchange_model *models = calloc((size_t)groups, sizeof *models);
+    cod_exchange_model *models = NULL;
     int *ranks = calloc((size_t)groups, sizeof *ranks);
-    cod_status status = COD_OK;
-    if (models == NULL || ranks == NULL)
-        status = cod_fail(COD_ERR_MEMORY, "no memory for %d groups", groups);
-    for (int g = 0; g < groups && status == COD_OK; g++) {
-        const cod_group_config *group = cod_run_config_group(p->config, g);
-        const bool same = g > 0 && group->architecture == cod_run_config_group(p->config, g - 1)->architecture;
-        ranks[g] = group->ranks;
-        if (same)
-            models[g] = models[g - 1];
-        else
-            status = count_weights(group, &models[g]);
-    }
+    COD_REQUIRE_MEMORY(ranks);
+    for (int g = 0; g < groups; g++)
+        ranks[g] = cod_run_config_group(p->config, g)->ranks;
+    const cod_status status = cod_exchange_models_read(p->config, groups, &models);
     if (status == COD_OK)
         p->sizes = cod_exchange_plan(p->exchange, models, ranks, groups, mine);
     free(models);

@@ -4,6 +4,7 @@
 #include "core/log.h"
 #include "core/statistics.h"
 #include "core/trace.h"
+#include "distill/models.h"
 #include "distill/replay.h"
 #include "distill/teaching.h"
 #include "io/file.h"
@@ -54,22 +55,6 @@ static cod_status build(cod_strategy *strategy, cod_train_context *context)
     context->programs[context->program_count++] =
         (cod_program_spec){.name = PROGRAM_DISTILL, .trains = "model", .losses = {context->task_loss, c->loss}};
     return COD_OK;
-}
-
-/** What each group trains, told by its first rank. */
-static cod_status gather_models(cod_train_context *context, cod_exchange_model *models)
-{
-    cod_group *world = cod_comm_world(context->comm);
-    const cod_exchange_model mine = {.count = context->weights->layout.trainable,
-                                     .state_count = context->weights->layout.state,
-                                     .hash = cod_graph_fingerprint(context->model->graph)};
-    cod_exchange_model *all = calloc((size_t)cod_group_size(world), sizeof *all);
-    COD_REQUIRE_MEMORY(all);
-    cod_status status = cod_group_gather(world, &mine, sizeof mine, all);
-    for (int g = 0; status == COD_OK && g < cod_group_count(context->group); g++)
-        models[g] = all[cod_group_world_rank(context->group, g, 0)];
-    free(all);
-    return status;
 }
 
 static cod_status make_peers(codistill *c, cod_train_context *context, const cod_exchange_model *models)
@@ -127,10 +112,10 @@ static cod_status start(cod_strategy *strategy, cod_train_context *context)
                                            cod_run_config_folder(context->config), "exchange");
     COD_REQUIRE_MEMORY(exchange.directory);
     context->in_step = exchange.deterministic; /* a repeated run's groups may be far apart */
-    cod_exchange_model *models = calloc((size_t)cod_group_count(context->group), sizeof *models);
-    COD_REQUIRE_MEMORY(models);
+    cod_exchange_model *models = NULL;
     cod_group *world = cod_comm_world(context->comm);
-    cod_status status = cod_group_agree(world, gather_models(context, models), NULL);
+    cod_status status = cod_exchange_models_read(context->config, cod_group_count(context->group), &models);
+    status = cod_group_agree(world, status, NULL);
     const uint64_t run = cod_hash(root->name, strlen(root->name), (uint64_t)root->seed);
     if (status == COD_OK)
         status = cod_exchange_create(context->comm, context->group, &exchange, models, run, &c->exchange);
