@@ -182,7 +182,7 @@ static int train_launched(const cod_run_config *config, int ranks, int argc, cha
 {
     cod_launch_ending ending;
     cod_launch(ranks, argc, argv, &ending);
-    if (ending.killed_rank >= 0) {
+    if (ending.killed[0] != '\0') {
         char good[80];
         cod_train_describe_checkpoint(config, cod_run_config_group_of_rank(config, ending.killed_rank), INT64_MAX,
                                       good);

@@ -181,10 +181,15 @@ static void follow(pid_t pid, int from, cod_launch_ending *ending)
     cod_display_close();
     if (r.held != NULL)
         fclose(r.held);
-    if (r.spoken || asked > 1) /* who asks twice knows why ranks are killed */
+    if (WIFSIGNALED(state) && ending->killed_rank < 0)
+        snprintf(ending->killed, sizeof ending->killed, "mpirun was killed by signal %d (%s)", WTERMSIG(state),
+                 strsignal(WTERMSIG(state)));
+    if (r.spoken || asked > 1) { /* who asks twice knows why ranks are killed */
         ending->killed_rank = -1;
-    else if (ending->killed_rank < 0 && r.held_text != NULL)
+        ending->killed[0] = '\0';
+    } else if (ending->killed_rank < 0 && r.held_text != NULL) {
         fputs(r.held_text, stderr);
+    }
     free(r.held_text);
     /* A first rank that saved and ended well has not seen that another failed. */
     const bool failed = r.spoken || ending->killed_rank >= 0;

@@ -7,9 +7,10 @@
 
 /** How a job ended. */
 typedef struct cod_launch_ending {
-    int code;         /**< of the first rank, or COD_EXIT_FAILED */
-    int killed_rank;  /**< a rank that died of a signal without a word, or -1 */
-    char killed[160]; /**< where and how: "rank 1 on node7 was killed by signal 9 (Killed)" */
+    int code;        /**< of the first rank, or COD_EXIT_FAILED */
+    int killed_rank; /**< a rank that died of a signal without a word, or -1 */
+    char killed
+        [160]; /**< where and how: "rank 1 on node7 was killed by signal 9 (Killed)"; or mpirun itself; "" = nobody */
 } cod_launch_ending;
 
 /**

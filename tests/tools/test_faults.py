@@ -8,8 +8,9 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 
-from train_support import Skip, check, png, rank_process, run_cases, steps_saved, wait_for_steps
+from train_support import Skip, check, descendants, png, rank_process, run_cases, steps_saved, wait_for_steps
 
 SETUPS = {
     "single": ["train.strategy=single"],
@@ -66,6 +67,22 @@ def killed(setup, rank, number):
                             signal.strsignal(number), rank=rank)
         check_goes_on(bench, setup, message)
     return case
+
+
+def mpirun_killed(bench):
+    """The launcher itself dies: its ranks go with it."""
+    arguments = ["train", "t.yaml", *ENDLESS, *SETUPS["2x1"]]
+    process = bench.start(*arguments)
+    for group in (0, 1):
+        wait_for_steps(bench, process, "f", 2, group)
+    ranks = [rank_process(process, rank) for rank in (0, 1)]
+    os.kill(next(pid for pid in descendants(process.pid) if pid not in ranks), signal.SIGKILL)
+    message = check_end(bench.wait(process, arguments, 40), "mpirun was killed by signal 9 (Killed)")
+    begin = time.monotonic()
+    while any(os.path.exists(f"/proc/{pid}") for pid in ranks):
+        check(time.monotonic() - begin < 30, "ranks are still there")
+        time.sleep(0.05)
+    check_goes_on(bench, "2x1", message)
 
 
 def data_vanishes(setup, truncate):
@@ -158,6 +175,7 @@ CASES = {
     "killed-allreduce": killed("allreduce", 1, signal.SIGKILL),
     "killed-2x1": killed("2x1", 1, signal.SIGKILL),
     "killed-first-2x1": killed("2x1", 0, signal.SIGKILL),
+    "mpirun-killed": mpirun_killed,
     "crashed-2x2": killed("2x2", 2, signal.SIGSEGV),
     "data-removed-single": data_vanishes("single", False),
     "data-truncated-2x1": data_vanishes("2x1", True),
