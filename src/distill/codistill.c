@@ -107,6 +107,7 @@ static cod_status start(cod_strategy *strategy, cod_train_context *context)
     exchange.deterministic = exchange.deterministic || context->config->train.deterministic;
     exchange.seed = (uint64_t)root->seed;
     exchange.anew = context->config->checkpoint.resume == COD_RESUME_NEVER;
+    exchange.last_step = context->steps;
     if (exchange.directory[0] == '\0')
         exchange.directory = cod_path_join(cod_config_arena(context->config->config),
                                            cod_run_config_folder(context->config), "exchange");
@@ -116,7 +117,8 @@ static cod_status start(cod_strategy *strategy, cod_train_context *context)
     cod_group *world = cod_comm_world(context->comm);
     cod_status status = cod_exchange_models_read(context->config, cod_group_count(context->group), &models);
     status = cod_group_agree(world, status, NULL);
-    const uint64_t run = cod_hash(root->name, strlen(root->name), (uint64_t)root->seed);
+    const uint64_t periods = (uint64_t)exchange.period << 40; /* versions count them: another period is another run */
+    const uint64_t run = cod_hash(root->name, strlen(root->name), (uint64_t)root->seed ^ periods);
     if (status == COD_OK)
         status = cod_exchange_create(context->comm, context->group, &exchange, models, run, &c->exchange);
     if (status == COD_OK)

@@ -124,7 +124,11 @@ cod_status cod_exchange_create(cod_comm *comm, cod_group *group, const cod_excha
         return cod_rma_create(comm, &identity, &layout, &e->transport);
     const cod_status status =
         cod_file_transport_create(options->directory, options->anew, &identity, &layout, &e->transport);
-    return cod_group_agree(cod_comm_world(comm), status, NULL);
+    COD_TRY(cod_group_agree(cod_comm_world(comm), status, NULL));
+    double left = (double)e->transport->ops->left(e->transport);
+    COD_TRY(cod_group_reduce(group, &left, 1, COD_REDUCE_MAX));
+    e->left = (uint64_t)left;
+    return COD_OK;
 }
 
 cod_status cod_exchange_destroy(cod_exchange *e)

@@ -67,6 +67,7 @@ typedef struct cod_exchange_options {
     const char *directory; /**< of the file transport */
     uint64_t seed;         /**< not an option: of the run, for the draw */
     bool anew;             /**< not an option: the run begins anew, and the file transport with empty folders */
+    int64_t last_step;     /**< not an option: the run's end, whose publication readers find for ever; 0 = not known */
 } cod_exchange_options;
 
 extern const cod_option_table cod_exchange_option_table;

@@ -47,6 +47,8 @@ struct cod_exchange {
     uint64_t version;   /**< last begun */
     uint64_t against;   /**< what that is a delta against; 0 = it is a key */
     uint64_t reference; /**< the last complete one, in own[]; 0 = none that a delta may be against */
+    uint64_t restored;  /**< own version at the checkpoint gone on from */
+    uint64_t left;      /**< newest that readers may hold from a process before this one */
     uint64_t since_key; /**< complete publications after the last key */
     int64_t publish_step;
     uint64_t published_ms; /**< wall clock */

@@ -109,6 +109,21 @@ static cod_status wait_for_readers(cod_exchange *e)
     return COD_OK;
 }
 
+/**
+ * Whether readers may hold another version of this number: one that this group published, was killed and now, resumed from
+ * before it, has made again. In step with it they were resumed, too.
+ */
+static bool is_ambiguous(const cod_exchange *e, uint64_t version)
+{
+    return !exchange_waits(e) && version > e->restored && version <= e->left;
+}
+
+/** What nothing follows must stand alone: who begins later has no delta's reference. */
+static bool is_last(const cod_exchange *e, int64_t step)
+{
+    return !e->options.deterministic && e->options.last_step > 0 && step + e->options.period > e->options.last_step;
+}
+
 cod_status cod_exchange_publish(cod_exchange *e, const float *parameters, const float *state, int64_t step)
 {
     const double begin = cod_clock_s();
@@ -120,8 +135,9 @@ cod_status cod_exchange_publish(cod_exchange *e, const float *parameters, const 
     e->version = (uint64_t)(step / e->options.period);
     e->publish_step = step;
     /* The same on every rank of the group: all make the same publications of the same weights. */
-    e->against =
-        exchange_makes_deltas(&e->options) && e->since_key + 1 < (uint64_t)e->options.key_every ? e->reference : 0;
+    const bool key = !exchange_makes_deltas(&e->options) || e->since_key + 1 >= (uint64_t)e->options.key_every ||
+                     is_ambiguous(e, e->reference) || is_last(e, step);
+    e->against = key ? 0 : e->reference;
     if (exchange_waits(e))
         COD_TRY(wait_for_readers(e));
     memcpy(e->snapshot, parameters, mine->count * sizeof(float));

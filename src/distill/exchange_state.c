@@ -75,6 +75,7 @@ cod_status cod_exchange_restored(cod_exchange *e)
         return cod_fail(COD_ERR_FORMAT, "the checkpoint is of a run with exchange.period %llu, not %lld: set it back",
                         (unsigned long long)e->numbers[0], (long long)e->options.period);
     pack_numbers(e, true);
+    e->restored = e->version;
     for (int i = 0; i < e->peer_count; i++)
         e->peers[i].refused = 0;
     return e->transport->ops->restored(e->transport);

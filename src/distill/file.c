@@ -161,6 +161,11 @@ static cod_status acknowledged(cod_transport *transport, const cod_slot_identity
     return leave(t, COD_OK);
 }
 
+static uint64_t left(cod_transport *transport)
+{
+    return ((file *)transport)->left;
+}
+
 static uint64_t failures(cod_transport *transport)
 {
     file *t = enter(transport);
@@ -284,6 +289,7 @@ static const cod_transport_ops ops = {
     .pull_cancel = pull_cancel,
     .acknowledge = acknowledge,
     .acknowledged = acknowledged,
+    .left = left,
     .failures = failures,
     .state = state,
     .restored = restored,
@@ -337,6 +343,7 @@ cod_status cod_file_transport_create(const char *folder, bool anew, const cod_sl
     COD_TRY_GOTO(status, failed, make_buffers(t, identity));
     COD_TRY_GOTO(status, failed, cod_folder_create(t->own));
     COD_TRY_GOTO(status, failed, cod_folder_clean(t->own));
+    t->left = file_newest_left(t, identity);
     if (anew) {
         char path[FILE_PATH_BYTES];
         file_header_path(t, identity->group, identity->shard, path);

@@ -153,6 +153,17 @@ cod_status file_check_window(const file *t, const unsigned char *window, bool da
     return COD_OK;
 }
 
+uint64_t file_newest_left(const file *t, const cod_slot_identity *who)
+{
+    cod_slot_header header;
+    bool damaged;
+    unsigned char *window = malloc(t->window_bytes);
+    const bool there = window != NULL && read_window(t, who->group, who->shard, window, &damaged) &&
+                       file_check_window(t, window, damaged, who, &header) == COD_OK;
+    free(window);
+    return there ? cod_slot_newest(&header) : 0;
+}
+
 /** Looks for the version in the header of its publisher. */
 static cod_status find_version(const file *t, const cod_slot_identity *expected, uint64_t version, pull_phase *phase,
                                cod_slot_entry *entry)

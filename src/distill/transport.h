@@ -52,6 +52,8 @@ typedef struct cod_transport_ops {
     cod_status (*acknowledge)(cod_transport *transport, uint32_t group, uint64_t version);
     cod_status (*acknowledged)(cod_transport *transport, const cod_slot_identity *reader, int world_rank,
                                uint32_t group, uint64_t *version);
+    /** The newest version that an earlier process of this publisher left to its readers; 0 = none. NULL = they end with it. */
+    uint64_t (*left)(cod_transport *transport);
     /** Publications that could not be made readable, though publish_end() took them; NULL = that never happens. */
     uint64_t (*failures)(cod_transport *transport);
     /** This rank's slots as bytes, to be saved and, after having been filled in, shown to readers again. */

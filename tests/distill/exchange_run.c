@@ -96,23 +96,25 @@ static void known_decoded(const exchange_run *r, int group, int64_t step, float 
     cod_codec_clear(&codec);
 }
 
-/** One folder for all runs of a job. */
-static const char *shared_folder(void)
+/** One folder for all runs of a job that are restored; else each has its own, as what an earlier one left makes keys of deltas. */
+static const char *shared_folder(bool restored)
 {
-    static char path[256];
+    static char path[256], own[300];
+    static int runs;
     if (path[0] == '\0' && cod_comm_rank(job) == 0) {
         must(cod_test_folder_make(NULL) == 0 ? COD_OK : cod_fail(COD_ERR_IO, "no folder"));
         snprintf(path, sizeof path, "%s", cod_test_at("exchange"));
     }
     must(cod_group_broadcast(cod_comm_world(job), path, sizeof path, 0));
-    return path;
+    snprintf(own, sizeof own, "%s/%d", path, restored ? 0 : ++runs);
+    return own;
 }
 
 void run_open(exchange_run *r, const int *sizes, size_t groups, const cod_exchange_options *options, uint64_t run)
 {
     *r = (exchange_run){.options = *options, .pause_ms = 1};
     if (options->transport == COD_TRANSPORT_FILE) {
-        r->options.directory = shared_folder();
+        r->options.directory = shared_folder(options->deterministic);
         r->pause_ms = 3; /* a look at a peer is worth some of the shortest periods */
     }
     uint64_t largest = 0;
