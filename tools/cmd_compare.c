@@ -133,7 +133,7 @@ static cod_status look_at(const comparison *c, compare_run *run)
     run_path(c, run, "config.yaml", path);
     cod_status status = COD_OK;
     if (cod_file_exists(path))
-        status = cod_run_config_compare(&config, path, difference);
+        status = cod_run_config_compare(&config, path, COD_COMPARE_RESULT, difference);
     cod_run_config_clear(&config);
     COD_TRY(status);
     COD_REQUIRE(difference[0] == '\0',

@@ -8,6 +8,7 @@
 #include "tools/launch.h"
 #include "train/train.h"
 
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,11 +17,14 @@
 #include <unistd.h>
 
 static const char help[] =
-    "usage: codistill train CONFIG.yaml [key.path=value ...] [--resume]\n\n"
+    "usage: codistill train CONFIG.yaml [key.path=value ...] [--resume] [--group K]\n\n"
     "Trains as the configuration says. Started plainly, it starts as many ranks as cluster.groups and\n"
     "cluster.ranks_per_group ask for, by mpirun; under mpirun or srun it joins their job.\n\n"
     "  key.path=value  overrides an option, such as train.steps=2000 (`codistill config` lists them all)\n"
-    "  --resume        fail if there is no checkpoint to go on from (without it: go on if there is one)\n\n"
+    "  --resume        fail if there is no checkpoint to go on from (without it: go on if there is one)\n"
+    "  --group K       only group K, with its ranks; the others are started by the same command, each as a job of its\n"
+    "                  own that begins, dies and comes back alone. Needs exchange.transport=file and one run's folder\n"
+    "                  that all jobs see; the last group to end writes final.safetensors and summary.json\n\n"
     "The run's folder, OUTPUT/NAME, receives config.yaml, log.GROUP.txt, metrics.GROUP.jsonl, exchange.GROUP.jsonl,\n"
     "tensorboard/, checkpoints/, samples/, group.GROUP.safetensors, final.safetensors and summary.json.\n"
     "SIGINT, SIGTERM and SIGUSR1 save and end; the same command goes on from there. A finished run stays as it is.\n"
@@ -92,12 +96,22 @@ static void print_progress(void *context, const cod_train_progress *progress)
     cod_display_group(progress->group, text);
 }
 
-/** Loads the configuration on every rank; the lowest rank that fails says why. */
-static cod_status load_agreed(cod_comm *comm, const cod_config_arguments *arguments, cod_run_config *config)
+/** What the command line says. */
+typedef struct train_arguments {
+    cod_config_arguments config;
+    long group; /**< -1 = all */
+} train_arguments;
+
+static cod_status load(const train_arguments *arguments, bool to_train, cod_run_config *config)
 {
+    const cod_config_arguments *from = &arguments->config;
+    COD_TRY(to_train ? cod_run_config_load_to_train(from->path, from->overrides, from->count, config)
+                     : cod_run_config_load(from->path, from->overrides, from->count, config));
     const cod_status status =
-        cod_run_config_load_to_train(arguments->path, arguments->overrides, arguments->count, config);
-    return cod_group_agree(cod_comm_world(comm), status, NULL);
+        arguments->group < 0 ? COD_OK : cod_run_config_choose_group(config, (int)arguments->group);
+    if (status != COD_OK)
+        cod_run_config_clear(config);
+    return status;
 }
 
 /** Sleeps, but not once another rank has ended the job, which mpirun tells by SIGTERM. @return whether all is quiet */
@@ -134,14 +148,15 @@ static _Noreturn void end_job(const cod_comm *comm, cod_status status)
     cod_comm_abort(code);
 }
 
-static int train_joined(const cod_config_arguments *arguments)
+static int train_joined(const train_arguments *arguments)
 {
     cod_comm *comm = NULL;
     cod_run_config config;
     cod_status status = cod_comm_init(NULL, &comm);
     if (status != COD_OK)
         return cod_cmd_failed(status);
-    status = load_agreed(comm, arguments, &config);
+    /* On every rank; the lowest one that fails says why. */
+    status = cod_group_agree(cod_comm_world(comm), load(arguments, true, &config), NULL);
     if (status != COD_OK) {
         const int code = status == COD_ERR_ARGUMENT ? COD_EXIT_USAGE : COD_EXIT_FAILED;
         if (cod_comm_rank(comm) == 0) {
@@ -191,13 +206,13 @@ static int train_launched(const cod_run_config *config, int ranks, int argc, cha
     return ending.code;
 }
 
-static int train_parsed(int argc, char **argv, const cod_config_arguments *arguments)
+static int train_parsed(int argc, char **argv, const train_arguments *arguments)
 {
     cod_display_open();
     if (cod_comm_launched_ranks() > 0)
         return train_joined(arguments);
     cod_run_config config;
-    const cod_status status = cod_run_config_load(arguments->path, arguments->overrides, arguments->count, &config);
+    const cod_status status = load(arguments, false, &config);
     if (status != COD_OK)
         return cod_cmd_failed(status);
     const int ranks = cod_run_config_ranks(&config);
@@ -209,13 +224,17 @@ static int train_parsed(int argc, char **argv, const cod_config_arguments *argum
 int cod_cmd_train(int argc, char **argv)
 {
     bool resume = false;
-    cod_config_arguments arguments;
-    const cod_argument own[] = {{.name = "resume", .flag = &resume}};
-    int code = cod_config_arguments_parse(argc, argv, help, own, 1, &arguments);
+    const char *group = NULL;
+    train_arguments arguments = {.group = -1};
+    cod_config_arguments *config = &arguments.config;
+    const cod_argument own[] = {{.name = "resume", .flag = &resume}, {.name = "group", .text = &group}};
+    int code = cod_config_arguments_parse(argc, argv, help, own, 2, config);
+    if (code < 0)
+        code = cod_argument_number(argv[0], "group", group, 0, INT_MAX, &arguments.group);
     if (resume)
-        arguments.overrides[arguments.count++] = "checkpoint.resume=must";
+        config->overrides[config->count++] = "checkpoint.resume=must";
     if (code < 0)
         code = train_parsed(argc, argv, &arguments);
-    cod_config_arguments_clear(&arguments);
+    cod_config_arguments_clear(config);
     return code;
 }

@@ -360,6 +360,19 @@ static cod_status create(cod_strategy **out)
     return COD_OK;
 }
 
+/** Groups that are jobs of their own reach each other by files only, and never wait for each other. */
+static cod_status check_apart(const cod_run_config *run)
+{
+    const cod_exchange_options *e = &exchange_options;
+    COD_REQUIRE(e->transport == COD_TRANSPORT_FILE,
+                "groups that are jobs of their own exchange through a shared folder: set exchange.transport=file");
+    COD_REQUIRE(
+        !e->deterministic && !run->train.deterministic && e->replay[0] == '\0',
+        "groups that are jobs of their own never wait for each other: leave out --group, or train.deterministic, "
+        "exchange.deterministic and exchange.replay");
+    return COD_OK;
+}
+
 static void check(const cod_run_config *run)
 {
     codistill_check(run, &exchange_options);
@@ -376,6 +389,7 @@ void cod_strategy_register_codistill(void)
         .tables = tables,
         .table_count = 2,
         .check = check,
+        .check_apart = check_apart,
         .create = create};
     cod_strategy_register(&kind);
 }

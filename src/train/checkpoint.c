@@ -285,13 +285,18 @@ cod_status cod_checkpoint_discard(const char *folder, const char *part, int64_t 
     return status;
 }
 
-cod_status cod_checkpoint_clean(const char *folder)
+cod_status cod_checkpoint_clean(const char *folder, const char *part)
 {
     cod_arena arena = {0};
     cod_int_list all = {0};
     cod_status status = all_steps(folder, &arena, &all);
     for (size_t i = 0; i < all.count && status == COD_OK; i++) {
         char path[4096];
+        if (part != NULL) {
+            part_path(path, folder, all.items[i], part);
+            status = cod_file_clean(path);
+            continue;
+        }
         snprintf(path, sizeof path, "%s/" STEP_PREFIX "%09lld", folder, (long long)all.items[i]);
         status = cod_folder_clean(path);
         rmdir(path); /* only when nothing is left in it */

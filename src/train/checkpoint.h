@@ -57,7 +57,10 @@ COD_MUST_CHECK cod_status cod_checkpoint_prune(const char *folder, const char *p
 /** Removes a part's files (NULL = every part's) of the steps after `step`, which a run that goes on from `step` leaves behind. */
 COD_MUST_CHECK cod_status cod_checkpoint_discard(const char *folder, const char *part, int64_t step);
 
-/** Removes what a killed run left half written below `folder`, which may be absent. Nobody may be writing there. */
-COD_MUST_CHECK cod_status cod_checkpoint_clean(const char *folder);
+/**
+ * Removes what a killed run left half written below `folder`, which may be absent: of one part (NULL = every part's), which
+ * nobody may be writing.
+ */
+COD_MUST_CHECK cod_status cod_checkpoint_clean(const char *folder, const char *part);
 
 #endif

@@ -148,7 +148,7 @@ static cod_status read_groups(cod_run_config *run)
 
 static cod_status load(const char *path, const char *const *overrides, size_t count, bool to_train, cod_run_config *out)
 {
-    *out = (cod_run_config){0};
+    *out = (cod_run_config){.only_group = -1};
     run_schema schema;
     model_place place;
     cod_status status = COD_OK;
@@ -177,18 +177,18 @@ cod_status cod_run_config_load_to_train(const char *path, const char *const *ove
     return load(path, overrides, count, true, out);
 }
 
+cod_status config_apply_again(cod_run_config *run)
+{
+    run_schema schema;
+    model_place place;
+    make_schema(&schema, run, &place);
+    return cod_config_apply(run->config, &schema.schema);
+}
+
 void cod_run_config_clear(cod_run_config *run)
 {
     cod_config_destroy(run->config);
     *run = (cod_run_config){0};
-}
-
-int cod_run_config_ranks(const cod_run_config *run)
-{
-    int ranks = 0;
-    for (size_t i = 0; i < run->group_count; i++)
-        ranks += run->groups[i].ranks;
-    return run->strategy->single_rank ? 1 : ranks;
 }
 
 static bool is_one_group(const cod_run_config *run)
@@ -196,10 +196,38 @@ static bool is_one_group(const cod_run_config *run)
     return run->strategy->one_group || run->strategy->single_rank;
 }
 
+cod_status cod_run_config_choose_group(cod_run_config *run, int group)
+{
+    const cod_strategy_kind *strategy = run->strategy;
+    COD_REQUIRE(!is_one_group(run) && strategy->check_apart != NULL,
+                "--group starts one of several groups, but with strategy '%s' all ranks are one; leave --group out, or "
+                "set train.strategy=codistill",
+                strategy->name);
+    COD_REQUIRE(run->group_count > 0,
+                "--group needs groups whose ranks are known, but cluster.groups is by_node; set a number, or a list");
+    COD_REQUIRE(group >= 0 && (size_t)group < run->group_count,
+                "there is no group %d: cluster.groups makes %zu, counted from 0", group, run->group_count);
+    COD_TRY(strategy->check_apart(run));
+    run->only_group = group;
+    return COD_OK;
+}
+
+int cod_run_config_ranks(const cod_run_config *run)
+{
+    int ranks = 0;
+    if (run->only_group >= 0)
+        return run->groups[run->only_group].ranks;
+    for (size_t i = 0; i < run->group_count; i++)
+        ranks += run->groups[i].ranks;
+    return run->strategy->single_rank ? 1 : ranks;
+}
+
 int cod_run_config_group_of_rank(const cod_run_config *run, int rank)
 {
     if (is_one_group(run))
         return 0;
+    if (run->only_group >= 0)
+        return run->only_group;
     for (size_t i = 0; i < run->group_count; i++) {
         if (rank < run->groups[i].ranks)
             return (int)i;

@@ -36,6 +36,7 @@ typedef struct cod_run_config {
         whole; /**< section `model`: of runs with one group, and of groups that name no model of their own */
     cod_group_config *groups; /**< [group_count] those asked for */
     size_t group_count;       /**< 0 = one group a node */
+    int only_group; /**< the one that this job is, where the others are jobs of their own; -1 = all are here */
 } cod_run_config;
 
 /**
@@ -52,7 +53,10 @@ COD_MUST_CHECK cod_status cod_run_config_load_to_train(const char *path, const c
                                                        cod_run_config *out);
 void cod_run_config_clear(cod_run_config *run);
 
-/** Ranks that the configuration asks for; 0 = as many as there are (one group a node). */
+/** Makes the job one group of the run. @return COD_ERR_ARGUMENT when the configuration, or `group`, does not allow it */
+COD_MUST_CHECK cod_status cod_run_config_choose_group(cod_run_config *run, int group);
+
+/** Ranks that the configuration asks for in this job; 0 = as many as there are (one group a node). */
 int cod_run_config_ranks(const cod_run_config *run);
 
 /** The group that a rank of the job belongs to; -1 where nodes decide. */
@@ -67,13 +71,19 @@ const char *cod_run_config_folder(const cod_run_config *run);
 /** Every option with its value, as YAML that loads again; `comments`: also what it is. @param[out] text  new; free() */
 COD_MUST_CHECK cod_status cod_run_config_resolved(cod_run_config *run, bool comments, char **text);
 
+/** Which options count when two runs are compared. */
+typedef enum cod_run_config_scope {
+    COD_COMPARE_RESULT, /**< what bears on the result: not sections `checkpoint` and `log`, train.max_time, the folder */
+    COD_COMPARE_SHARED, /**< what groups that are jobs of their own must agree on to understand each other */
+} cod_run_config_scope;
+
 /**
- * Compares a run with the one whose resolved configuration is at `path`. What does not bear on the result does not count:
- * sections `checkpoint` and `log`, train.max_time, the folder. Loads that file, so `run` is of no use afterwards but to be cleared.
+ * Compares a run with the one whose resolved configuration is at `path`.
  *
  * @param[out] difference  such as "train.steps: 20 there, 40 here"; "" = none
  */
-COD_MUST_CHECK cod_status cod_run_config_compare(cod_run_config *run, const char *path, char difference[256]);
+COD_MUST_CHECK cod_status cod_run_config_compare(cod_run_config *run, const char *path, cod_run_config_scope scope,
+                                                 char difference[256]);
 
 /** Every option there is, for docs/config.md and `codistill config`. @param[out] text  new; free() */
 COD_MUST_CHECK cod_status cod_run_config_document(cod_config_style style, char **text);

@@ -1,5 +1,5 @@
 /* Whether two runs are of one configuration, told by their resolved texts. */
-#include "train/config.h"
+#include "train/config_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +35,19 @@ static bool bears_on_result(const char *key)
     return bears;
 }
 
-static void find_difference(char *there, char *here, char difference[256])
+/** Versions, shards and models mean the same to all groups only where these are equal. */
+static bool is_shared(const char *key)
+{
+    static const char *const shared[] = {
+        "seed",           "cluster.groups", "cluster.ranks_per_group", "train.strategy",   "exchange.period",
+        "exchange.codec", "exchange.slots", "exchange.chunk_values",   "exchange.entropy", "exchange.scales"};
+    bool found = strncmp(key, "model.", 6) == 0;
+    for (size_t i = 0; i < sizeof shared / sizeof shared[0]; i++)
+        found = found || strcmp(key, shared[i]) == 0;
+    return found;
+}
+
+static void find_difference(char *there, char *here, bool (*counts)(const char *key), char difference[256])
 {
     char sections[2][64] = {"", ""}, keys[2][128];
     const char *values[2];
@@ -45,12 +57,13 @@ static void find_difference(char *there, char *here, char difference[256])
         more = next_option(&here, sections[1], keys[1], &values[1]) || more;
         if (strcmp(keys[0], keys[1]) != 0)
             snprintf(difference, 256, "%s", keys[0][0] != '\0' ? keys[0] : keys[1]);
-        else if (more && strcmp(values[0], values[1]) != 0 && bears_on_result(keys[0]))
+        else if (more && strcmp(values[0], values[1]) != 0 && counts(keys[0]))
             snprintf(difference, 256, "%s: %s there, %s here", keys[0], values[0], values[1]);
     }
 }
 
-cod_status cod_run_config_compare(cod_run_config *run, const char *path, char difference[256])
+cod_status cod_run_config_compare(cod_run_config *run, const char *path, cod_run_config_scope scope,
+                                  char difference[256])
 {
     cod_run_config other = {0};
     char *here = NULL, *there = NULL;
@@ -59,8 +72,10 @@ cod_status cod_run_config_compare(cod_run_config *run, const char *path, char di
     if (status == COD_OK)
         status = cod_run_config_resolved(&other, false, &there);
     if (status == COD_OK)
-        find_difference(there, here, difference);
+        find_difference(there, here, scope == COD_COMPARE_SHARED ? is_shared : bears_on_result, difference);
     cod_run_config_clear(&other);
+    const cod_status again = config_apply_again(run);
+    status = status == COD_OK ? again : status;
     free(here);
     free(there);
     return status;

@@ -2,22 +2,13 @@
 #include "core/log.h"
 #include "core/trace.h"
 #include "infer/model_file.h"
-#include "train/trainer_internal.h"
+#include "train/closing_internal.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-/** What a rank tells all others at the end; doubles, so that it can be gathered as bytes. */
-typedef struct closing {
-    double psnr_y, ssim_y, psnr_rgb; /**< of the group, from its first rank */
-    double bicubic_psnr_y;           /**< from the first rank of all */
-    double totals[TRAINER_TOTALS];   /**< of this rank, on a group's first with those of earlier processes */
-    double elapsed_s;                /**< of this process */
-    double parameters, fingerprint_high, fingerprint_low;
-} closing;
 
 static void group_model_path(const trainer *t, int group, char path[4096])
 {
@@ -38,8 +29,9 @@ static cod_status mean_psnr(trainer *t, cod_upscaler *upscaler, double *mean)
 }
 
 /** The leader's part: evaluate on all held-out pictures, write the last line of metrics and save the group's model. */
-static cod_status close_group(trainer *t, closing *out)
+static cod_status evaluate_group(trainer *t, closing *out)
 {
+    const uint64_t fingerprint = cod_graph_fingerprint(t->model.graph);
     char path[4096];
     cod_quality mean;
     COD_TRY(trainer_refresh_eval(t));
@@ -47,19 +39,24 @@ static cod_status close_group(trainer *t, closing *out)
     if (cod_comm_rank(t->context.comm) == 0) /* the same in all groups */
         COD_TRY(mean_psnr(t, t->bicubic, &out->bicubic_psnr_y));
     out->psnr_y = mean.psnr_y, out->ssim_y = mean.ssim_y, out->psnr_rgb = mean.psnr_rgb;
+    out->resumed_from = (double)t->first_step;
+    out->parameters = (double)t->weights.layout.trainable;
+    out->fingerprint_high = (double)(fingerprint >> 32), out->fingerprint_low = (double)(uint32_t)fingerprint;
     if (cod_metrics_last_step(t->metrics) < t->context.step) /* else written before a resume */
         COD_TRY(trainer_log_line(t));
     group_model_path(t, cod_group_index(t->group), path);
     return cod_model_save_weights(path, &t->model, &t->eval_weights, NULL, 0);
 }
 
-static void fill_closing(trainer *t, closing *out)
+/** The closing comes last: who finds it finds the model. */
+static cod_status close_group(trainer *t)
 {
-    const uint64_t fingerprint = cod_graph_fingerprint(t->model.graph);
-    trainer_read_totals(t, out->totals);
-    out->elapsed_s = cod_clock_s() - t->start_s;
-    out->parameters = (double)t->weights.layout.trainable;
-    out->fingerprint_high = (double)(fingerprint >> 32), out->fingerprint_low = (double)(uint32_t)fingerprint;
+    closing c = {.bicubic_psnr_y = NAN};
+    const cod_status status = t->leader ? evaluate_group(t, &c) : COD_OK;
+    COD_TRY(cod_group_agree(t->group, status, NULL));
+    COD_TRY(trainer_sum_totals(t, c.totals));
+    c.elapsed_s = cod_clock_s() - t->start_s;
+    return cod_group_agree(t->group, t->leader ? closing_write(t, &c) : COD_OK, NULL);
 }
 
 /** Bytes of all groups' records: as long as they grow, somebody is at work. */
@@ -90,20 +87,14 @@ static cod_status wait_for_others(const trainer *t, double patience_s, cod_reque
     return status;
 }
 
-/** Waits for every group's closing, but not for ever: a group that died has saved what it could. */
-static cod_status gather_closings(trainer *t, closing *all)
+/** Waits for every group of this job, but not for ever: a group that died has saved what it could. */
+static cod_status meet_others(const trainer *t)
 {
-    cod_group *world = cod_comm_world(t->context.comm);
-    const int size = cod_group_size(world), rank = cod_group_rank(world);
-    cod_group_part *parts = malloc((size_t)size * sizeof *parts);
-    COD_REQUIRE_MEMORY(parts);
-    for (int i = 0; i < size; i++)
-        parts[i] = (cod_group_part){.root = i, .offset = (size_t)i * sizeof *all, .bytes = sizeof *all};
-    const closing *mine = &all[rank];
-    const double patience = fmax(t->config->cluster.teardown_timeout_s, 0.5 * mine->elapsed_s);
+    const double elapsed_s = cod_clock_s() - t->start_s;
+    const double patience = fmax(t->config->cluster.teardown_timeout_s, 0.5 * elapsed_s);
+    double nothing = 0;
     cod_request *request = NULL;
-    cod_status status = cod_group_share_start(world, all, parts, (size_t)size, &request);
-    free(parts);
+    cod_status status = cod_group_reduce_start(cod_comm_world(t->context.comm), &nothing, 1, COD_REDUCE_SUM, &request);
     if (status == COD_OK)
         status = wait_for_others(t, patience, &request);
     if (status == COD_ERR_INTERRUPTED)
@@ -161,8 +152,8 @@ static int best_group(const trainer *t, const closing *all, bool *alike)
     int best = 0;
     *alike = true;
     for (int g = 0; g < cod_group_count(t->group); g++) {
-        const closing *c = &all[cod_group_world_rank(t->group, g, 0)];
-        if (c->psnr_y > all[cod_group_world_rank(t->group, best, 0)].psnr_y)
+        const closing *c = &all[g];
+        if (c->psnr_y > all[best].psnr_y)
             best = g;
         *alike =
             *alike && c->fingerprint_high == all[0].fingerprint_high && c->fingerprint_low == all[0].fingerprint_low;
@@ -177,7 +168,7 @@ static cod_status choose_final(trainer *t, const closing *all, char choice[64], 
     char path[4096], group_path[4096];
     bool alike;
     const int best = best_group(t, all, &alike);
-    *psnr = all[cod_group_world_rank(t->group, best, 0)].psnr_y;
+    *psnr = all[best].psnr_y;
     snprintf(choice, 64, "group %d", best);
     snprintf(path, sizeof path, "%s/final.safetensors", t->folder);
     group_model_path(t, best, group_path);
@@ -211,7 +202,7 @@ static void summarise_groups(trainer *t, cod_json *json, const closing *all)
 {
     cod_json_open(json, "group_results", '[');
     for (int g = 0; g < cod_group_count(t->group); g++) {
-        const closing *c = &all[cod_group_world_rank(t->group, g, 0)];
+        const closing *c = &all[g];
         cod_json_open(json, NULL, '{');
         cod_json_integer(json, "group", g);
         cod_json_integer(json, "ranks", cod_group_members_of(t->group, g).size);
@@ -239,15 +230,18 @@ static cod_status write_summary(trainer *t, const closing *all, const char *choi
 {
     const cod_train_context *context = &t->context;
     const cod_run_config *config = t->config;
-    const int ranks = cod_comm_size(context->comm), groups = cod_group_count(t->group);
+    const int ranks = trainer_ranks(t), groups = cod_group_count(t->group);
+    const int first_size = cod_group_members_of(t->group, 0).size;
     double inter = 0, intra = 0, wall = 0, core = 0, elapsed = 0;
-    for (int r = 0; r < ranks; r++)
-        elapsed = fmax(elapsed, all[r].elapsed_s);
-    for (int r = 0; r < ranks; r++) {
-        inter += all[r].totals[TOTAL_INTERGROUP_BYTES];
-        intra += all[r].totals[TOTAL_INTRAGROUP_BYTES];
-        wall = fmax(wall, all[r].totals[TOTAL_WALL_S]);
-        core += all[r].totals[TOTAL_CORE_S] + elapsed - all[r].elapsed_s; /* its core also waits for the last */
+    for (int g = 0; g < groups && config->only_group < 0; g++)
+        elapsed = fmax(elapsed, all[g].elapsed_s);
+    for (int g = 0; g < groups; g++) {
+        inter += all[g].totals[TOTAL_INTERGROUP_BYTES];
+        intra += all[g].totals[TOTAL_INTRAGROUP_BYTES];
+        wall = fmax(wall, all[g].totals[TOTAL_WALL_S]);
+        /* In a job of all groups, a group's cores also wait for the last one. */
+        core += all[g].totals[TOTAL_CORE_S];
+        core += cod_group_members_of(t->group, g).size * fmax(0, elapsed - all[g].elapsed_s);
     }
     /* A ring all-reduce of every gradient over all ranks sends 2·S·(R-1)/R a rank and step; between g groups of contiguous
      * ranks, g of the R links of the ring cross. */
@@ -258,16 +252,16 @@ static cod_status write_summary(trainer *t, const closing *all, const char *choi
     cod_json_string(&json, "name", config->root.name);
     cod_json_string(&json, "version", t->request->version);
     cod_json_string(&json, "strategy", config->strategy->name);
-    cod_json_string(&json, "model", t->model.kind->name);
+    cod_json_string(&json, "model", cod_run_config_group(config, 0)->kind->name);
     cod_json_integer(&json, "parameters", (int64_t)all[0].parameters);
     cod_json_integer(&json, "seed", config->root.seed);
     cod_json_integer(&json, "groups", groups);
-    cod_json_integer(&json, "ranks_per_group", cod_group_size(t->group));
+    cod_json_integer(&json, "ranks_per_group", first_size);
     cod_json_integer(&json, "ranks", ranks);
     cod_json_integer(&json, "steps", context->steps);
-    cod_json_integer(&json, "resumed_from", t->first_step);
+    cod_json_integer(&json, "resumed_from", (int64_t)all[0].resumed_from);
     cod_json_integer(&json, "samples_per_group",
-                     context->steps * context->batch * config->train.accumulate * cod_group_size(t->group));
+                     context->steps * context->batch * config->train.accumulate * first_size);
     cod_json_string(&json, "precision", cod_dtype_name(context->activation));
     cod_json_string(&json, "device", context->backend->describe(context->device));
     cod_json_number(&json, "wall_s", wall);
@@ -290,33 +284,56 @@ static cod_status write_summary(trainer *t, const closing *all, const char *choi
     return status;
 }
 
-static cod_status finish_all(trainer *t, closing *all)
+/** Reads all groups' closings; those that are jobs of their own may be on their way. @param[out] missing  "" = none, or "1, 2" */
+static cod_status read_closings(const trainer *t, closing *all, char missing[256])
 {
-    closing *mine = &all[cod_comm_rank(t->context.comm)];
-    char choice[64];
-    double psnr;
-    cod_status status = t->leader ? close_group(t, mine) : COD_OK;
-    COD_TRY(cod_group_agree(t->group, status, NULL));
-    fill_closing(t, mine);
-    COD_TRY(gather_closings(t, all));
-    if (cod_comm_rank(t->context.comm) == 0) {
-        COD_TRY(choose_final(t, all, choice, &psnr));
-        COD_TRY(write_summary(t, all, choice, psnr));
-        if (isnan(psnr))
-            cod_log_info("final.safetensors is %s; its quality is unknown, as no pictures are held out", choice);
-        else
-            cod_log_info("final.safetensors is %s: %.2f dB on the held-out pictures, bicubic %.2f dB", choice, psnr,
-                         all[0].bicubic_psnr_y);
+    size_t used = 0;
+    missing[0] = '\0';
+    for (int g = 0; g < cod_group_count(t->group); g++) {
+        const cod_status status = closing_read(t, g, &all[g]);
+        if (status != COD_OK && t->config->only_group < 0)
+            return status;
+        if (status != COD_OK && status != COD_ERR_IO)
+            cod_log_warn("%s", cod_error_message());
+        if (status != COD_OK && used < 256)
+            used += (size_t)snprintf(missing + used, 256 - used, "%s%d", used > 0 ? ", " : "", g);
     }
-    /* The others wait here, where patience is long, and not in the teardown, where it is short. */
-    return gather_closings(t, all);
+    return COD_OK;
+}
+
+/** The run's part, by the first rank: of the job of all groups, or of the group's that ends last. */
+static cod_status finish_run(trainer *t, closing *all)
+{
+    char choice[64], missing[256];
+    double psnr;
+    COD_TRY(read_closings(t, all, missing));
+    if (missing[0] != '\0') {
+        cod_log_info("group %d: all %lld steps are done and its model is saved; the last group to end writes "
+                     "final.safetensors and summary.json; still to end: group %s",
+                     cod_group_index(t->group), (long long)t->context.steps, missing);
+        return COD_OK;
+    }
+    COD_TRY(choose_final(t, all, choice, &psnr));
+    COD_TRY(write_summary(t, all, choice, psnr));
+    if (isnan(psnr))
+        cod_log_info("final.safetensors is %s; its quality is unknown, as no pictures are held out", choice);
+    else
+        cod_log_info("final.safetensors is %s: %.2f dB on the held-out pictures, bicubic %.2f dB", choice, psnr,
+                     all[0].bicubic_psnr_y);
+    return COD_OK;
 }
 
 cod_status trainer_finish(trainer *t)
 {
-    closing *all = calloc((size_t)cod_comm_size(t->context.comm), sizeof *all);
-    COD_REQUIRE_MEMORY(all);
-    const cod_status status = finish_all(t, all);
-    free(all);
-    return status;
+    COD_TRY(close_group(t));
+    COD_TRY(meet_others(t));
+    if (cod_comm_rank(t->context.comm) == 0) {
+        closing *all = calloc((size_t)cod_group_count(t->group), sizeof *all);
+        COD_REQUIRE_MEMORY(all);
+        const cod_status status = finish_run(t, all);
+        free(all);
+        COD_TRY(status);
+    }
+    /* The others wait here, where patience is long, and not in the teardown, where it is short. */
+    return meet_others(t);
 }

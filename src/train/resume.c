@@ -41,7 +41,7 @@ static cod_status save_group(trainer *t, const double totals[TRAINER_TOTALS])
     }
     COD_TRY_GOTO(status, end, cod_checkpoint_add_number(&checkpoint, "step", (double)context->step));
     COD_TRY_GOTO(status, end, cod_checkpoint_add_number(&checkpoint, "best_psnr_y", t->best_psnr));
-    COD_TRY_GOTO(status, end, cod_checkpoint_add_number(&checkpoint, "world_size", cod_comm_size(context->comm)));
+    COD_TRY_GOTO(status, end, cod_checkpoint_add_number(&checkpoint, "world_size", trainer_ranks(t)));
     COD_TRY_GOTO(status, end, cod_checkpoint_add_number(&checkpoint, "groups", cod_group_count(t->group)));
     COD_TRY_GOTO(status, end, cod_checkpoint_add_number(&checkpoint, "group_size", cod_group_size(t->group)));
     COD_TRY_GOTO(status, end, cod_checkpoint_add_number(&checkpoint, "seed", (double)t->config->root.seed));
@@ -57,7 +57,7 @@ static cod_status save_rank(trainer *t)
 {
     cod_checkpoint checkpoint = {0};
     char part[32];
-    rank_part(cod_comm_rank(t->context.comm), part);
+    rank_part(trainer_rank(t), part);
     cod_status status = cod_checkpoint_add_number(&checkpoint, "step", (double)t->context.step);
     if (status == COD_OK)
         status = t->strategy->ops->save(t->strategy, &checkpoint);
@@ -90,9 +90,11 @@ static cod_status prune(const trainer *t)
         snprintf(names[i], sizeof names[i], "group-%d", first + (int)i);
         parts[i] = names[i];
     }
-    rank_part(cod_comm_rank(t->context.comm), part);
+    rank_part(trainer_rank(t), part);
     if (status == COD_OK && t->config->strategy->keeps_state)
         status = cod_checkpoint_prune(t->checkpoints, part, parts, count, keep);
+    if (status == COD_OK && t->leader)
+        status = cod_checkpoint_prune(t->checkpoints, t->closing_part, parts, count, keep);
     if (status == COD_OK && t->leader)
         status = cod_checkpoint_prune(t->checkpoints, t->part, parts, count, keep);
     free(names);
@@ -181,10 +183,10 @@ static cod_status check_same_layout(const trainer *t, int group, const cod_st_fi
             "its ranks in cluster.groups, as they were",
             group, (int)size, strategy, now);
     COD_TRY(cod_checkpoint_number(file, "world_size", &world));
-    if ((int)world != cod_comm_size(t->context.comm))
+    if ((int)world != trainer_ranks(t))
         return cod_fail(COD_ERR_ARGUMENT,
                         "it was written by %d ranks, and strategy '%s' cannot go on with %d; start as many", (int)world,
-                        strategy, cod_comm_size(t->context.comm));
+                        strategy, trainer_ranks(t));
     return COD_OK;
 }
 
@@ -226,7 +228,8 @@ static cod_status load_group(trainer *t, const cod_st_file *file)
     cod_optimiser_mark_restored(context->optimiser);
     COD_TRY(cod_checkpoint_number(file, "best_psnr_y", &t->best_psnr));
     COD_TRY(cod_checkpoint_number(file, "step", &step));
-    COD_TRY(trainer_load_totals(t, file));
+    if (t->leader)
+        COD_TRY(trainer_load_totals(file, t->earlier));
     context->step = (int64_t)step;
     return COD_OK;
 }
@@ -246,7 +249,7 @@ static cod_status load_step(trainer *t, int64_t step)
     cod_st_close(file);
     if (status == COD_OK && t->config->strategy->keeps_state) {
         char part[32];
-        rank_part(cod_comm_rank(t->context.comm), part);
+        rank_part(trainer_rank(t), part);
         status = cod_checkpoint_open(t->checkpoints, step, part, &file);
         if (status == COD_OK) {
             status = STRATEGY(t, load, &t->context, file);
@@ -271,6 +274,8 @@ static cod_status check_other_groups(const trainer *t)
         status = cod_checkpoint_open(t->checkpoints, steps.items[0], parts[0], &file);
         if (status == COD_OK)
             status = check_same_run(t, 0, file);
+        else if (status == COD_ERR_IO && t->config->only_group >= 0)
+            status = COD_OK; /* its job has just pruned it */
         cod_st_close(file);
         status = status == COD_OK ? COD_OK : cannot_resume(t, steps.items[0], status);
     }
@@ -307,11 +312,13 @@ void cod_train_describe_checkpoint(const cod_run_config *config, int group, int6
 static cod_status discard_later(const trainer *t, int64_t step)
 {
     char part[32];
-    if (t->config->checkpoint.resume == COD_RESUME_NEVER)
+    if (t->config->checkpoint.resume == COD_RESUME_NEVER && t->config->only_group < 0)
         return cod_comm_rank(t->context.comm) == 0 ? cod_checkpoint_discard(t->checkpoints, NULL, -1) : COD_OK;
-    if (step < 0)
+    if (t->leader)
+        COD_TRY(cod_checkpoint_discard(t->checkpoints, t->closing_part, step));
+    if (step < 0 && t->config->checkpoint.resume != COD_RESUME_NEVER)
         return COD_OK;
-    rank_part(cod_comm_rank(t->context.comm), part);
+    rank_part(trainer_rank(t), part);
     if (t->config->strategy->keeps_state)
         COD_TRY(cod_checkpoint_discard(t->checkpoints, part, step));
     return t->leader ? cod_checkpoint_discard(t->checkpoints, t->part, step) : COD_OK;
@@ -329,7 +336,8 @@ cod_status trainer_resume(trainer *t)
     double newest = (double)step;
     COD_TRY(cod_group_reduce(world, &newest, 1, COD_REDUCE_MAX));
     if (newest < 0 && t->config->checkpoint.resume == COD_RESUME_MUST)
-        status = cod_fail(COD_ERR_ARGUMENT, "there is no checkpoint to resume from in '%s'", t->checkpoints);
+        status = cod_fail(COD_ERR_ARGUMENT, "there is no checkpoint%s to resume from in '%s'",
+                          t->config->only_group >= 0 ? " of this group" : "", t->checkpoints);
     if (status == COD_OK && step >= 0)
         status = load_step(t, step);
     if (status == COD_OK && step < 0 && t->leader && t->config->checkpoint.resume != COD_RESUME_NEVER)

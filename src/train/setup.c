@@ -23,6 +23,10 @@ static cod_status make_group(trainer *t)
     if (config->group_count == 0)
         return cod_group_create_by_node(comm, &t->group);
     const int wanted = cod_run_config_ranks(config);
+    COD_REQUIRE(config->only_group < 0 || wanted == size,
+                "group %d has %d rank%s, but its job has %d; start it with -n %d, or change cluster.groups or "
+                "cluster.ranks_per_group",
+                config->only_group, wanted, wanted == 1 ? "" : "s", size, wanted);
     COD_REQUIRE(wanted == size,
                 "cluster asks for %zu groups with %d ranks in all, but the job has %d; start it with -n %d, or change "
                 "cluster.groups or cluster.ranks_per_group",
@@ -31,71 +35,11 @@ static cod_status make_group(trainer *t)
     COD_REQUIRE_MEMORY(ranks);
     for (size_t g = 0; g < config->group_count; g++)
         ranks[g] = config->groups[g].ranks;
-    const cod_status status = cod_group_create(comm, ranks, config->group_count, &t->group);
+    const cod_status status = config->only_group < 0 ? cod_group_create(comm, ranks, config->group_count, &t->group)
+                                                     : cod_group_create_part(comm, ranks, config->group_count,
+                                                                             (size_t)config->only_group, &t->group);
     free(ranks);
     return status;
-}
-
-/** The run's folder and its lock: by the first rank of all. */
-static cod_status make_folder(trainer *t)
-{
-    cod_arena *arena = cod_config_arena(t->config->config);
-    t->folder = cod_run_config_folder(t->config);
-    t->checkpoints = cod_path_join(arena, t->folder, "checkpoints");
-    COD_REQUIRE_MEMORY(t->folder);
-    COD_REQUIRE_MEMORY(t->checkpoints);
-    cod_status status = COD_OK;
-    if (cod_comm_rank(t->request->comm) == 0) {
-        char path[4096];
-        COD_TRY_GOTO(status, agree, cod_folder_create(t->folder));
-        snprintf(path, sizeof path, "%s/.lock", t->folder);
-        COD_TRY_GOTO(status, agree, cod_file_lock_acquire(path, &t->lock));
-        COD_TRY_GOTO(status, agree, cod_folder_clean(t->folder));
-        status = cod_checkpoint_clean(t->checkpoints);
-    }
-agree:
-    return cod_group_agree(cod_comm_world(t->request->comm), status, NULL);
-}
-
-/** The folder is now this run's: config.yaml says of what, and a summary is not of it until it is finished. First rank of all. */
-static cod_status claim_folder(trainer *t)
-{
-    char path[4096], *text = NULL;
-    snprintf(path, sizeof path, "%s/summary.json", t->folder);
-    COD_TRY(cod_file_remove(path));
-    COD_TRY(cod_run_config_resolved(t->config, true, &text));
-    snprintf(path, sizeof path, "%s/config.yaml", t->folder);
-    const cod_status status = cod_file_write(path, text, strlen(text));
-    free(text);
-    return status;
-}
-
-/** Says that a finished run stays as it is, and whether it was asked for differently now. The configuration serves no more afterwards. */
-static cod_status tell_finished(trainer *t)
-{
-    char path[4096], difference[256] = "";
-    snprintf(path, sizeof path, "%s/config.yaml", t->folder);
-    if (cod_file_exists(path))
-        COD_TRY(cod_run_config_compare(t->config, path, difference));
-    cod_log_info("'%s': all %lld steps were done before and summary.json is written: nothing is left to do", t->folder,
-                 (long long)t->context.steps);
-    if (difference[0] != '\0')
-        cod_log_warn("'%s' was made with another configuration (%s); give this one another name", t->folder,
-                     difference);
-    return COD_OK;
-}
-
-/** Whether all groups have done their steps and the summary was written. Collective on all ranks. */
-static cod_status look_whether_finished(trainer *t)
-{
-    const cod_train_context *context = &t->context;
-    const bool first = cod_comm_rank(context->comm) == 0;
-    char path[4096];
-    snprintf(path, sizeof path, "%s/summary.json", t->folder);
-    double open = context->step != context->steps || (first && !cod_file_exists(path));
-    COD_TRY(cod_group_reduce(cod_comm_world(context->comm), &open, 1, COD_REDUCE_MAX));
-    t->finished_before = open == 0;
-    return t->finished_before && first ? tell_finished(t) : COD_OK;
 }
 
 static cod_status open_device(trainer *t)
@@ -241,12 +185,30 @@ static cod_status open_trace(trainer *t)
     char path[4096], name[32];
     if (t->config->log.trace[0] == '\0')
         return COD_OK;
-    const int rank = cod_comm_rank(t->request->comm);
+    const int rank = trainer_rank(t);
     snprintf(path, sizeof path, "%s/%d.%s", t->folder, rank, t->config->log.trace);
     snprintf(name, sizeof name, "group %d", cod_group_index(t->group));
     COD_TRY(cod_trace_file_open(path, rank, name, 2000000, &t->trace));
     cod_trace_set_sink(cod_trace_file_sink, t->trace);
     return COD_OK;
+}
+
+int trainer_rank(const trainer *t)
+{
+    return cod_group_world_rank(t->group, cod_group_index(t->group), cod_group_rank(t->group));
+}
+
+int trainer_ranks(const trainer *t)
+{
+    int ranks = 0;
+    for (int g = 0; g < cod_group_count(t->group); g++)
+        ranks += cod_group_members_of(t->group, g).size;
+    return ranks;
+}
+
+void trainer_closing_part(int group, char part[32])
+{
+    snprintf(part, 32, "closing-%d", group);
 }
 
 /** What each rank does by itself; any of it may fail on one rank alone. */
@@ -270,7 +232,8 @@ cod_status trainer_set_up(trainer *t)
     t->best_psnr = -INFINITY;
     t->last_psnr = NAN;
     snprintf(t->part, sizeof t->part, "group-%d", cod_group_index(t->group));
-    COD_TRY(make_folder(t));
+    trainer_closing_part(cod_group_index(t->group), t->closing_part);
+    COD_TRY(trainer_open_folder(t));
     *context = (cod_train_context){.config = t->config,
                                    .comm = t->request->comm,
                                    .group = t->group,
@@ -284,7 +247,7 @@ cod_status trainer_set_up(trainer *t)
     COD_TRY(STRATEGY(t, start, context));
     COD_TRY(trainer_resume(t));
     t->first_step = context->step;
-    COD_TRY(look_whether_finished(t));
+    COD_TRY(trainer_look_whether_finished(t));
     if (t->finished_before)
         return COD_OK;
     cod_status status = COD_OK;
@@ -302,7 +265,7 @@ cod_status trainer_set_up(trainer *t)
                                   &t->metrics);
     context->metrics = t->metrics;
     if (status == COD_OK && cod_comm_rank(context->comm) == 0)
-        status = claim_folder(t);
+        status = trainer_claim_folder(t);
     return cod_group_agree(world, status, NULL);
 }
 
@@ -326,5 +289,6 @@ void trainer_clear(trainer *t)
     if (t->context.device != NULL)
         t->context.backend->close(t->context.device);
     cod_group_destroy(t->group);
+    cod_file_lock_release(t->group_lock);
     cod_file_lock_release(t->lock);
 }

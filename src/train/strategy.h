@@ -144,6 +144,8 @@ typedef struct cod_strategy_kind {
     size_t table_count;
     /** Checks options that concern each other; adds problems to run->config. May be NULL. */
     void (*check)(const cod_run_config *run);
+    /** Whether a group can be a job of its own, beside others that are; COD_ERR_ARGUMENT says what to set. NULL = it cannot. */
+    cod_status (*check_apart)(const cod_run_config *run);
     cod_status (*create)(cod_strategy **out);
 } cod_strategy_kind;
 

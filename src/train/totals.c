@@ -89,14 +89,14 @@ cod_status trainer_save_totals(cod_checkpoint *checkpoint, const double totals[T
     return COD_OK;
 }
 
-cod_status trainer_load_totals(trainer *t, const cod_st_file *file)
+cod_status trainer_load_totals(const cod_st_file *file, double totals[TRAINER_TOTALS])
 {
-    for (int i = 0; i < TRAINER_TOTALS && t->leader; i++) {
+    for (int i = 0; i < TRAINER_TOTALS; i++) {
         char key[40];
         key_of(i, key);
         /* Older checkpoints have none. */
         if (cod_st_metadata(file, key) != NULL)
-            COD_TRY(cod_checkpoint_number(file, key, &t->earlier[i]));
+            COD_TRY(cod_checkpoint_number(file, key, &totals[i]));
     }
     return COD_OK;
 }

@@ -51,8 +51,8 @@ typedef struct trainer {
     const cod_train_request *request;
     cod_run_config *config;
     const char *folder, *checkpoints;
-    char part[32]; /**< "group-G" */
-    cod_file_lock *lock;
+    char part[32], closing_part[32];  /**< "group-G", "closing-G" */
+    cod_file_lock *lock, *group_lock; /**< of the folder, and of a group that is a job of its own; first rank */
     cod_trace_file *trace;
     cod_group *group;
     cod_binding binding;
@@ -89,6 +89,19 @@ typedef struct trainer {
 COD_MUST_CHECK cod_status trainer_set_up(trainer *t);
 void trainer_clear(trainer *t);
 
+/** This rank's number in the run: that in a job of all groups, also where they are jobs of their own. */
+int trainer_rank(const trainer *t);
+/** The run's ranks. */
+int trainer_ranks(const trainer *t);
+void trainer_closing_part(int group, char part[32]);
+
+/** Creates the run's folder, claims it for this job and removes what a killed one left half written. Collective on all ranks. */
+COD_MUST_CHECK cod_status trainer_open_folder(trainer *t);
+/** The folder now says what this run is, in config.yaml, and a summary is not of it until it is finished. First rank of all. */
+COD_MUST_CHECK cod_status trainer_claim_folder(trainer *t);
+/** Whether all steps are done and the summary was written. Collective on all ranks. */
+COD_MUST_CHECK cod_status trainer_look_whether_finished(trainer *t);
+
 /** Whether groups wait for each other anyway: then they also stop, and resume, at one step. */
 bool trainer_in_step(const trainer *t);
 
@@ -120,9 +133,9 @@ void trainer_read_totals(const trainer *t, double out[TRAINER_TOTALS]);
 /** The group's: bytes and core seconds of all its ranks, all else of its leader. Collective on the group. */
 COD_MUST_CHECK cod_status trainer_sum_totals(trainer *t, double out[TRAINER_TOTALS]);
 COD_MUST_CHECK cod_status trainer_save_totals(cod_checkpoint *checkpoint, const double totals[TRAINER_TOTALS]);
-COD_MUST_CHECK cod_status trainer_load_totals(trainer *t, const cod_st_file *file);
+COD_MUST_CHECK cod_status trainer_load_totals(const cod_st_file *file, double totals[TRAINER_TOTALS]);
 
-/** Final models, summary.json. Collective on all ranks. */
+/** The group's model, and with the last group to end final.safetensors and summary.json. Collective on all ranks. */
 COD_MUST_CHECK cod_status trainer_finish(trainer *t);
 
 /** The failure of step `step` (NaN, infinity), naming the tensor and the last checkpoint from before it. */

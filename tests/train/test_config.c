@@ -239,7 +239,7 @@ static void the_resolved_configuration_loads_again(void **state)
     free(second);
 }
 
-static const char *difference_of(const char *text, const char *override)
+static const char *difference_in(cod_run_config_scope scope, const char *text, const char *override)
 {
     static char difference[256];
     cod_run_config config;
@@ -250,9 +250,67 @@ static const char *difference_of(const char *text, const char *override)
     assert_ok(cod_file_write(cod_test_at("before.yaml"), before, strlen(before)));
     free(before);
     assert_ok(load(text, override, &config));
-    assert_ok(cod_run_config_compare(&config, cod_test_at("before.yaml"), difference));
+    assert_ok(cod_run_config_compare(&config, cod_test_at("before.yaml"), scope, difference));
+    /* The other one's values have not stayed in the tables. */
+    char *after = NULL;
+    cod_run_config again;
+    assert_ok(cod_run_config_resolved(&config, true, &before));
     cod_run_config_clear(&config);
+    assert_ok(load(text, override, &again));
+    assert_ok(cod_run_config_resolved(&again, true, &after));
+    assert_string_equal(before, after);
+    cod_run_config_clear(&again);
+    free(before);
+    free(after);
     return difference;
+}
+
+static const char *difference_of(const char *text, const char *override)
+{
+    return difference_in(COD_COMPARE_RESULT, text, override);
+}
+
+static void jobs_of_groups_must_agree_on_less(void **state)
+{
+    (void)state;
+    static const char same[] = "train: {steps: 20}\nname: a\n";
+    assert_string_equal(difference_in(COD_COMPARE_SHARED, same, "train.steps=40"), "");
+    assert_string_equal(difference_in(COD_COMPARE_SHARED, same, "cluster.threads=3"), "");
+    assert_string_equal(difference_in(COD_COMPARE_SHARED, same, "seed=7"), "seed: 1 there, 7 here");
+    assert_string_equal(difference_in(COD_COMPARE_SHARED, same, "cluster.groups=[{}, {ranks: 2}]"),
+                        "cluster.groups: 1 there, [{}, {ranks: 2}] here");
+    assert_string_equal(difference_in(COD_COMPARE_SHARED, same, "model.init=own"),
+                        "model.init: shared there, own here");
+}
+
+static cod_status allowed(const cod_run_config *run)
+{
+    (void)run;
+    return COD_OK;
+}
+
+static void one_group_of_several_can_be_chosen(void **state)
+{
+    (void)state;
+    static const cod_strategy_kind apart = {.name = "apart", .check_apart = allowed};
+    cod_strategy_register(&apart);
+    cod_run_config config;
+    assert_ok(load("cluster: {groups: [{ranks: 1}, {ranks: 3}]}\n", "train.strategy=apart", &config));
+    assert_int_equal(cod_run_config_ranks(&config), 4);
+    assert_int_equal(cod_run_config_group_of_rank(&config, 0), 0);
+    assert_fails(COD_ERR_ARGUMENT, "there is no group 2", cod_run_config_choose_group(&config, 2));
+    assert_fails(COD_ERR_ARGUMENT, "there is no group -1", cod_run_config_choose_group(&config, -1));
+    assert_int_equal(config.only_group, -1);
+    assert_ok(cod_run_config_choose_group(&config, 1));
+    assert_int_equal(cod_run_config_ranks(&config), 3);
+    assert_int_equal(cod_run_config_group_of_rank(&config, 0), 1);
+    cod_run_config_clear(&config);
+    assert_ok(load("cluster: {groups: by_node}\n", "train.strategy=apart", &config));
+    assert_fails(COD_ERR_ARGUMENT, "by_node", cod_run_config_choose_group(&config, 0));
+    cod_run_config_clear(&config);
+    assert_ok(load("cluster: {groups: 2}\n", NULL, &config));
+    assert_fails(COD_ERR_ARGUMENT, "'allreduce'", cod_run_config_choose_group(&config, 0));
+    cod_run_config_clear(&config);
 }
 
 static void configurations_are_compared_by_what_bears_on_the_result(void **state)
@@ -311,6 +369,8 @@ int main(void)
         cmocka_unit_test(absent_files_are_refused_before_training),
         cmocka_unit_test(the_resolved_configuration_loads_again),
         cmocka_unit_test(configurations_are_compared_by_what_bears_on_the_result),
+        cmocka_unit_test(jobs_of_groups_must_agree_on_less),
+        cmocka_unit_test(one_group_of_several_can_be_chosen),
         cmocka_unit_test(times_are_read),
     };
     return cmocka_run_group_tests_name("config of a run", tests, set_up, cod_test_folder_remove);

@@ -1,0 +1,49 @@
+/* A group's last word: what the summary needs of it, as a part of its last checkpoint. */
+#include "train/closing_internal.h"
+
+#include <stddef.h>
+
+static const struct {
+    const char *key;
+    size_t offset;
+} numbers[] = {
+    {"psnr_y", offsetof(closing, psnr_y)},
+    {"ssim_y", offsetof(closing, ssim_y)},
+    {"psnr_rgb", offsetof(closing, psnr_rgb)},
+    {"bicubic_psnr_y", offsetof(closing, bicubic_psnr_y)},
+    {"elapsed_s", offsetof(closing, elapsed_s)},
+    {"resumed_from", offsetof(closing, resumed_from)},
+    {"parameters", offsetof(closing, parameters)},
+    {"fingerprint_high", offsetof(closing, fingerprint_high)},
+    {"fingerprint_low", offsetof(closing, fingerprint_low)},
+};
+enum { NUMBERS = sizeof numbers / sizeof numbers[0] };
+
+cod_status closing_write(const trainer *t, const closing *c)
+{
+    cod_checkpoint checkpoint = {0};
+    cod_status status = COD_OK;
+    for (size_t i = 0; i < NUMBERS && status == COD_OK; i++) {
+        const double value = *(const double *)((const char *)c + numbers[i].offset);
+        status = cod_checkpoint_add_number(&checkpoint, numbers[i].key, value);
+    }
+    if (status == COD_OK)
+        status = trainer_save_totals(&checkpoint, c->totals);
+    if (status == COD_OK)
+        status = cod_checkpoint_write(&checkpoint, t->checkpoints, t->context.step, t->closing_part);
+    cod_checkpoint_clear(&checkpoint);
+    return status;
+}
+
+cod_status closing_read(const trainer *t, int group, closing *out)
+{
+    cod_st_file *file = NULL;
+    char part[32];
+    trainer_closing_part(group, part);
+    COD_TRY(cod_checkpoint_open(t->checkpoints, t->context.steps, part, &file));
+    cod_status status = trainer_load_totals(file, out->totals);
+    for (size_t i = 0; i < NUMBERS && status == COD_OK; i++)
+        status = cod_checkpoint_number(file, numbers[i].key, (double *)((char *)out + numbers[i].offset));
+    cod_st_close(file);
+    return status;
+}

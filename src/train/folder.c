@@ -1,0 +1,128 @@
+/* The run's folder: whose it is, what it says of the run, and whether the run is over. */
+#include "train/trainer_internal.h"
+
+#include "core/log.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void path_in(const trainer *t, const char *name, char path[4096])
+{
+    snprintf(path, 4096, "%s/%s", t->folder, name);
+}
+
+/** Removes what killed writers of this group's files left; other groups' jobs may be writing theirs. */
+static cod_status clean_group(const trainer *t)
+{
+    static const char *const names[] = {"metrics.%d.jsonl", "exchange.%d.jsonl", "group.%d.safetensors",
+                                        "checkpoints/best.group-%d.safetensors"};
+    const int group = cod_group_index(t->group), size = cod_group_size(t->group);
+    char name[64], path[4096];
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        snprintf(name, sizeof name, names[i], group);
+        path_in(t, name, path);
+        COD_TRY(cod_file_clean(path));
+    }
+    COD_TRY(cod_checkpoint_clean(t->checkpoints, t->part));
+    COD_TRY(cod_checkpoint_clean(t->checkpoints, t->closing_part));
+    for (int r = 0; r < size; r++) {
+        snprintf(name, sizeof name, "rank-%d", cod_group_world_rank(t->group, group, r));
+        COD_TRY(cod_checkpoint_clean(t->checkpoints, name));
+    }
+    return COD_OK;
+}
+
+/** A group that is a job of its own must be able to understand those that were here before. */
+static cod_status check_shared(trainer *t)
+{
+    char path[4096], difference[256] = "";
+    path_in(t, "config.yaml", path);
+    if (cod_file_exists(path))
+        COD_TRY(cod_run_config_compare(t->config, path, COD_COMPARE_SHARED, difference));
+    COD_REQUIRE(difference[0] == '\0',
+                "'%s' is another group's with another configuration (%s); groups of a run agree on that: set it as "
+                "there, or give this run another name",
+                t->folder, difference);
+    return COD_OK;
+}
+
+/** A job of all groups has the folder for itself; those of single groups share it, each with a lock on its group. */
+static cod_status lock_folder(trainer *t)
+{
+    char path[4096], name[32];
+    const int only = t->config->only_group;
+    path_in(t, ".lock", path);
+    if (only < 0) {
+        COD_TRY(cod_file_lock_acquire(path, &t->lock));
+        COD_TRY(cod_folder_clean(t->folder));
+        return cod_checkpoint_clean(t->checkpoints, NULL);
+    }
+    COD_TRY(cod_file_lock_share(path, &t->lock));
+    snprintf(name, sizeof name, ".lock.%d", only);
+    path_in(t, name, path);
+    const cod_status status = cod_file_lock_acquire(path, &t->group_lock);
+    if (status != COD_OK)
+        return cod_fail_prefix(status, "group %d is being trained by another job", only);
+    COD_TRY(check_shared(t));
+    return clean_group(t);
+}
+
+cod_status trainer_open_folder(trainer *t)
+{
+    cod_arena *arena = cod_config_arena(t->config->config);
+    t->folder = cod_run_config_folder(t->config);
+    t->checkpoints = cod_path_join(arena, t->folder, "checkpoints");
+    COD_REQUIRE_MEMORY(t->folder);
+    COD_REQUIRE_MEMORY(t->checkpoints);
+    cod_status status = COD_OK;
+    if (cod_comm_rank(t->request->comm) == 0) {
+        status = cod_folder_create(t->folder);
+        if (status == COD_OK)
+            status = lock_folder(t);
+    }
+    return cod_group_agree(cod_comm_world(t->request->comm), status, NULL);
+}
+
+cod_status trainer_claim_folder(trainer *t)
+{
+    char path[4096], difference[256] = "", *text = NULL;
+    path_in(t, "summary.json", path);
+    COD_TRY(cod_file_remove(path));
+    path_in(t, "config.yaml", path);
+    if (t->config->only_group >= 0 && cod_file_exists(path))
+        COD_TRY(cod_run_config_compare(t->config, path, COD_COMPARE_RESULT, difference));
+    if (difference[0] != '\0')
+        cod_log_warn("group %d differs from what '%s' said so far (%s)", t->config->only_group, path, difference);
+    COD_TRY(cod_run_config_resolved(t->config, true, &text));
+    const cod_status status = cod_file_write(path, text, strlen(text));
+    free(text);
+    return status;
+}
+
+/** Says that a finished run stays as it is, and whether it was asked for differently now. */
+static cod_status tell_finished(trainer *t)
+{
+    char path[4096], difference[256] = "";
+    path_in(t, "config.yaml", path);
+    if (cod_file_exists(path))
+        COD_TRY(cod_run_config_compare(t->config, path, COD_COMPARE_RESULT, difference));
+    cod_log_info("'%s': all %lld steps were done before and summary.json is written: nothing is left to do", t->folder,
+                 (long long)t->context.steps);
+    if (difference[0] != '\0')
+        cod_log_warn("'%s' was made with another configuration (%s); give this one another name", t->folder,
+                     difference);
+    return COD_OK;
+}
+
+cod_status trainer_look_whether_finished(trainer *t)
+{
+    const cod_train_context *context = &t->context;
+    const bool first = cod_comm_rank(context->comm) == 0;
+    char path[4096];
+    path_in(t, "summary.json", path);
+    double open = context->step != context->steps || (first && !cod_file_exists(path));
+    COD_TRY(cod_group_reduce(cod_comm_world(context->comm), &open, 1, COD_REDUCE_MAX));
+    t->finished_before = open == 0;
+    return t->finished_before && first ? tell_finished(t) : COD_OK;
+}
