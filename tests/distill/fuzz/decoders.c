@@ -1,0 +1,124 @@
+#include "decoders.h"
+
+#include "core/chunk_format.h"
+#include "core/hash.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const cod_codec_key fuzz_key = {1, 2, 3};
+const cod_slot_identity fuzz_identity = {.run = 1, .model = 2, .group = 1, .shards = 1, .count = 100, .exact_from = 90};
+const cod_slot_layout fuzz_layout = {.slots = 5, .groups = 3, .slot_bytes = 4096};
+
+#define DEMAND(condition)                                                                                              \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition);                              \
+            abort();                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+cod_codec_range fuzz_range(const uint8_t *input)
+{
+    const uint64_t count = (input[1] | (uint64_t)input[2] << 8) % FUZZ_VALUES;
+    const uint64_t exact[] = {UINT64_MAX, 0, count / 2, count > 3 ? count - 3 : 0};
+    return (cod_codec_range){.count = count, .exact_from = exact[input[0] >> 3 & 3]};
+}
+
+const float *fuzz_reference(const uint8_t *input)
+{
+    static float values[FUZZ_VALUES];
+    for (int i = 0; i < FUZZ_VALUES; i++)
+        values[i] = (float)(i * 37 % 101 - 50) / 50;
+    return (input[0] & FUZZ_REFERENCE) != 0 ? values : NULL;
+}
+
+/** Puts the checksum of each chunk right, as far as lengths lead from one to the next. */
+static void seal_chunks(const cod_codec_range *range, const float *reference, unsigned char *data, size_t bytes)
+{
+    uint64_t done = 0;
+    for (size_t at = 0; bytes - at >= COD_CHUNK_HEADER_BYTES && done < range->count;) {
+        unsigned char *chunk = data + at, name[48];
+        const uint64_t stored = cod_load_u32(chunk + COD_CHUNK_AT_STORED_BYTES);
+        uint64_t count = range->count - done;
+        if (done < range->exact_from && range->exact_from < range->count)
+            count = range->exact_from - done;
+        count = count < FUZZ_CHUNK_VALUES ? count : FUZZ_CHUNK_VALUES;
+        if (stored > bytes - at - COD_CHUNK_HEADER_BYTES)
+            return;
+        const bool delta = (chunk[COD_CHUNK_AT_FLAGS] & COD_CHUNK_DELTA) != 0 && reference != NULL;
+        const uint64_t words[] = {fuzz_key.run,
+                                  fuzz_key.publisher,
+                                  fuzz_key.version,
+                                  done,
+                                  count,
+                                  delta ? cod_hash(reference + done, count * sizeof *reference, 0) : 0};
+        for (size_t i = 0; i < 6; i++)
+            cod_store_u64(name + 8 * i, words[i]);
+        cod_store_u32(chunk + COD_CHUNK_AT_MAGIC, COD_CHUNK_MAGIC);
+        cod_store_u64(chunk + COD_CHUNK_AT_CHECKSUM,
+                      cod_hash(chunk + COD_CHUNK_AT_MAGIC, COD_CHUNK_HEADER_BYTES + stored - COD_CHUNK_AT_MAGIC,
+                               cod_hash(name, delta ? 48 : 40, 0)));
+        done += count;
+        at += COD_CHUNK_HEADER_BYTES + stored;
+    }
+}
+
+static void decode_chunks(const uint8_t *input, unsigned char *data, size_t bytes)
+{
+    static cod_codec codec;
+    const cod_codec_range range = fuzz_range(input);
+    const float *reference = fuzz_reference(input);
+    float *values = malloc((range.count + 1) * sizeof *values); /* of the exact length, so that a sanitizer sees more */
+    DEMAND(values != NULL);
+    if (codec.scratch == NULL)
+        DEMAND(cod_codec_init(&codec, &(cod_codec_options){.chunk_values = FUZZ_CHUNK_VALUES}) == COD_OK);
+    if ((input[0] & FUZZ_SEAL) != 0)
+        seal_chunks(&range, reference, data, bytes);
+    cod_codec_begin(&codec, &range, &fuzz_key);
+    cod_status status = COD_OK;
+    while (status == COD_OK && !cod_codec_finished(&codec))
+        status = cod_codec_decode(&codec, data, bytes, reference, 1, values);
+    DEMAND(status == COD_OK || status == COD_ERR_FORMAT || status == COD_ERR_NUMERIC);
+    DEMAND(codec.done <= range.count && codec.bytes <= bytes);
+    for (uint64_t i = 0; status == COD_OK && i < range.count; i++)
+        DEMAND(isfinite(values[i]));
+    free(values);
+}
+
+static void read_header(const uint8_t *input, unsigned char *data, size_t bytes)
+{
+    cod_slot_header header;
+    bool torn;
+    if (bytes < COD_SLOT_HEADER_BYTES)
+        return;
+    if ((input[0] & FUZZ_SEAL) != 0)
+        cod_store_u64(data, cod_hash(data + 8, COD_SLOT_HEADER_BYTES - 8, 0));
+    const cod_status status = cod_slot_read_header(data, &fuzz_identity, &fuzz_layout, &header, &torn);
+    DEMAND(status == COD_OK || status == COD_ERR_FORMAT);
+    if (status != COD_OK || torn)
+        return;
+    for (uint32_t i = 0; i < COD_SLOT_MAX; i++) {
+        const cod_slot_entry *entry = &header.entries[i];
+        DEMAND(entry->version == 0 || (i < fuzz_layout.slots && entry->bytes <= fuzz_layout.slot_bytes));
+    }
+    const uint64_t held = input[1], after = input[2], version = cod_slot_offer(&header, held, after, UINT64_MAX);
+    DEMAND(version == 0 || (version > held && version > after && cod_slot_find(&header, version) >= 0));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *input, size_t bytes)
+{
+    if (bytes < 3)
+        return 0;
+    unsigned char *data = malloc(bytes - 3 + (bytes == 3));
+    DEMAND(data != NULL);
+    memcpy(data, input + 3, bytes - 3);
+    if ((input[0] & FUZZ_HEADER) != 0)
+        read_header(input, data, bytes - 3);
+    else
+        decode_chunks(input, data, bytes - 3);
+    free(data);
+    return 0;
+}
