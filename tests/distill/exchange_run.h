@@ -46,6 +46,9 @@ cod_exchange_options run_options(int64_t period);
 /** Whether the run is over the file transport, where a starved thread may leave publications out. */
 bool run_is_on_files(void);
 
+/** While set, run_open() takes other groups' models for others than they are. */
+extern bool run_misled;
+
 /**
  * Splits the job into groups of these sizes, each with a model of its own size, or all alike where `options` says that they
  * merge. Collective. `run` names it.

@@ -1,5 +1,6 @@
 #include "comm/job.h"
 
+#include "core/chunk_format.h"
 #include "core/trace.h"
 #include "distill/exchange_run.h"
 #include "distill/slot.h"
@@ -247,8 +248,11 @@ static void a_deterministic_exchange_replays_bit_for_bit(void **state)
     }
 }
 
-/** Flips one byte of the slot that holds the first version, as a faulty memory would. */
-static void damage_first_slot(exchange_run *r)
+/** What a faulty or lying peer makes of its first version. */
+typedef enum fault { FLIPPED, GARBAGE, NOT_FINITE, HALF, FAULTS } fault;
+
+/** Spoils the slot that holds the first version; its header stays as it was. */
+static void spoil_first_slot(exchange_run *r, fault how)
 {
     const cod_exchange_array *arrays;
     size_t count;
@@ -256,19 +260,28 @@ static void damage_first_slot(exchange_run *r)
     for (size_t i = 0; i < count; i++) {
         if (strcmp(arrays[i].name, "exchange.slots.0") != 0)
             continue;
+        /* On files the slot is the newest version's, behind a window without slots. */
         cod_slot_header header;
         memcpy(&header, arrays[i].data, sizeof header);
         unsigned char *slot = (unsigned char *)arrays[i].data + sizeof header + cod_slot_data_at(&header.layout, 0);
-        slot[header.entries[0].bytes / 2] ^= 0x10;
+        const uint64_t bytes = header.entries[0].bytes;
+        if (how == FLIPPED)
+            slot[bytes / 2] ^= 0x10;
+        for (uint64_t at = 0; how == GARBAGE && at < bytes; at++)
+            slot[at] = (unsigned char)(at * 131 >> 3);
+        if (how == NOT_FINITE)
+            memset(slot + COD_CHUNK_HEADER_BYTES, 0xFF, 64);
+        if (how == HALF)
+            memset(slot + bytes / 2, 0, bytes - bytes / 2);
     }
     must(cod_exchange_restored(r->exchange));
 }
 
-static void damaged_bytes_are_refused_and_training_goes_on(void **state)
+static void spoiled_bytes_are_refused_and_training_goes_on(void **state)
 {
     (void)state;
     EACH_SPLIT(s)
-    {
+    for (fault how = FLIPPED; how < FAULTS; how++) {
         exchange_run r;
         cod_exchange_options options = run_options(20);
         options.codec = DELTA; /* of the first version nothing is known: the second, a delta, is of no use either */
@@ -278,16 +291,23 @@ static void damaged_bytes_are_refused_and_training_goes_on(void **state)
         if (faulty) {
             run_until(&r, 20);
             if (cod_group_rank(r.group) == 0)
-                damage_first_slot(&r);
+                spoil_first_slot(&r, how);
         }
         must(cod_group_barrier(cod_comm_world(job)));
         if (!faulty)
             run_until(&r, 60);
         const double refused = run_sum(&r, (double)run_counters(&r).rejected);
-        const bool nothing = faulty || (refused == 1 && run_held(&r, 0) == 0);
+        bool nothing = faulty || (refused == 1 && run_held(&r, 0) == 0);
+        for (int i = 0; i < cod_exchange_peer_count(r.exchange); i++) {
+            cod_exchange_peer_counters peer;
+            cod_exchange_read_peer(r.exchange, i, &peer);
+            nothing = nothing && (faulty || peer.rejected == (cod_exchange_peer_group(r.exchange, i) == 0));
+        }
         must(cod_group_barrier(cod_comm_world(job)));
         run_until_all_hold(&r, 2);
         run_close(&r);
+        if (!nothing)
+            print_error("rank %d, fault %d\n", cod_comm_rank(job), (int)how);
         check_all(nothing);
     }
 }
@@ -310,6 +330,32 @@ static void what_is_not_finite_is_not_published(void **state)
         run_close(&r);
         check_all(counters.skipped == (faulty ? 1 : 0) || (counters.skipped >= faulty && run_is_on_files()));
         check_all(left_out);
+    }
+}
+
+/** One group believes that the others train what they do not. */
+static void another_models_checkpoints_are_foreign(void **state)
+{
+    (void)state;
+    EACH_SPLIT(s)
+    {
+        exchange_run r;
+        const cod_exchange_options options = run_options(20);
+        run_misled = cod_comm_rank(job) < s->sizes[0];
+        run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
+        run_misled = false;
+        const bool odd = cod_group_index(r.group) == 0;
+        double refused = 0;
+        const double expected = odd ? (double)(s->groups - 1) : 0;
+        for (int64_t steps = 100; steps <= 2000 && (steps == 100 || refused < expected); steps += 100) {
+            run_until(&r, steps);
+            refused = run_sum(&r, (double)run_counters(&r).rejected);
+        }
+        bool alone = refused == expected;
+        for (int g = 0; odd && g < (int)s->groups; g++)
+            alone = alone && run_held(&r, g) == 0;
+        run_close(&r);
+        check_all(alone);
     }
 }
 
@@ -348,8 +394,9 @@ int main(void)
         cmocka_unit_test(a_minimum_interval_leaves_publications_out),
         cmocka_unit_test(a_state_of_another_period_is_refused),
         cmocka_unit_test(a_deterministic_exchange_replays_bit_for_bit),
-        cmocka_unit_test(damaged_bytes_are_refused_and_training_goes_on),
+        cmocka_unit_test(spoiled_bytes_are_refused_and_training_goes_on),
         cmocka_unit_test(what_is_not_finite_is_not_published),
+        cmocka_unit_test(another_models_checkpoints_are_foreign),
         cmocka_unit_test(another_runs_checkpoints_are_foreign),
     };
     return cmocka_run_group_tests(tests, job_setup, job_teardown);

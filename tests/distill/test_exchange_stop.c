@@ -68,8 +68,46 @@ static void a_stopped_group_delays_no_other(void **state)
     check_all(rank == 2 || back > held);
 }
 
+/** The last rank has published and is stopped before anybody has read a byte of it but for the window's warm-up. */
+static void a_group_that_is_stopped_at_the_first_pull_delays_no_other(void **state)
+{
+    (void)state;
+    static const int sizes[] = {1, 1, 1};
+    static const double stopped_s = 2, end_s = 4;
+    const pid_t mine = getpid();
+    pid_t pids[3];
+    exchange_run r;
+    cod_exchange_options options = run_options(20);
+    options.pull_timeout_s = 0.5;
+    options.min_interval_ms = 20;
+    run_open(&r, sizes, 3, &options, 8);
+    r.pause_ms = 2;
+    const int rank = cod_comm_rank(job);
+    must(cod_group_gather(cod_comm_world(job), &mine, sizeof mine, pids));
+    if (rank == 2)
+        run_until(&r, 39); /* its first version is complete, and the other groups have none */
+    must(cod_group_barrier(cod_comm_world(job)));
+    if (rank == 0)
+        must(kill(pids[2], SIGSTOP) == 0 ? COD_OK : cod_fail(COD_ERR_IO, "cannot stop rank 2"));
+    usleep(rank == 2 ? 0 : 20000);
+    const double begin = cod_clock_s();
+    const phase during = steps_until(&r, begin + stopped_s);
+    if (rank == 0)
+        must(kill(pids[2], SIGCONT) == 0 ? COD_OK : cod_fail(COD_ERR_IO, "cannot go on with rank 2"));
+    const phase after = steps_until(&r, begin + end_s);
+    const uint64_t back = run_held(&r, 2);
+    run_close(&r);
+    print_message("rank %d: slowest step's exchange %.1f / %.1f ms, %lld / %lld steps, %llu / %llu taken over\n", rank,
+                  1e3 * during.slowest_s, 1e3 * after.slowest_s, (long long)during.steps, (long long)after.steps,
+                  (unsigned long long)during.takeovers, (unsigned long long)after.takeovers);
+    /* A get that waited for the stopped rank would have waited for all of its stop. */
+    check_all(rank == 2 || during.slowest_s < stopped_s / 2);
+    check_all(rank == 2 || (during.takeovers >= 3 && back > 1));
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_stopped_group_delays_no_other)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_stopped_group_delays_no_other),
+                                       cmocka_unit_test(a_group_that_is_stopped_at_the_first_pull_delays_no_other)};
     return cmocka_run_group_tests(tests, job_setup, job_teardown);
 }

@@ -2,14 +2,17 @@
 #include "support/test.h"
 
 #include "core/log.h"
+#include "core/rng.h"
 #include "core/trace.h"
 #include "distill/file.h"
 #include "io/file.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { SLOTS = 3, BYTES = 4096, PATIENCE_S = 20 };
@@ -199,6 +202,77 @@ static void a_resumed_publisher_shows_what_is_still_there(void **state)
     close_pair(publisher, reader);
 }
 
+/** Publishes one version after the other, some of them slowly, until it is killed. */
+static void publish_for_ever(uint64_t version)
+{
+    cod_transport *t = open_transport(0, 1, false);
+    for (;; version++) {
+        unsigned char *room;
+        const cod_slot_entry entry = {.version = version, .step = (int64_t)version * 10, .bytes = BYTES - version % 97};
+        if (t->ops->publish_begin(t, &room) != COD_OK)
+            _exit(1);
+        for (uint64_t at = 0; at < entry.bytes; at += 512) {
+            memset(room + at, (int)(version & 127), entry.bytes - at < 512 ? entry.bytes - at : 512);
+            usleep(version % 4 == 0 ? 200 : 0);
+        }
+        if (t->ops->publish_end(t, &entry) != COD_OK)
+            _exit(1);
+        t->ops->oldest(t);
+    }
+}
+
+/** Asks until a version above `newest` is offered, or some seconds have passed. */
+static uint64_t await_newer(cod_transport *reader, uint64_t newest)
+{
+    const cod_slot_identity who = identity(0, 1);
+    const double begin = cod_clock_s();
+    uint64_t version = 0;
+    while (version <= newest && cod_clock_s() - begin < PATIENCE_S) {
+        assert_ok(reader->ops->offer(reader, &who, 0, 0, 0, UINT64_MAX, &version));
+        usleep(500);
+    }
+    return version;
+}
+
+/** A publisher that is killed at random moments, also while it encodes or writes, leaves nothing that a reader takes for a version. */
+static void a_killed_publisher_leaves_whole_versions_only(void **state)
+{
+    (void)state;
+    enum { KILLS = 10 };
+    const uint64_t seed = 5;
+    cod_rng rng = cod_rng_open(seed, 0, 0, 0, COD_RNG_TEST, 0);
+    uint64_t newest = 0;
+    for (int round = 0; round < KILLS; round++) {
+        const pid_t child = fork();
+        if (child == 0)
+            publish_for_ever(newest + 1);
+        assert_true(child > 0);
+        cod_transport *reader = open_transport(1, 1, true);
+        cod_pull_state how;
+        cod_pulled got;
+        const uint64_t seen = await_newer(reader, newest);
+        usleep(cod_rng_below(&rng, 15000));
+        assert_int_equal(kill(child, SIGKILL), 0);
+        assert_int_equal(waitpid(child, NULL, 0), child);
+        usleep(20000); /* until a reader looks again */
+        (void)await_newer(reader, newest);
+        usleep(20000);
+        const uint64_t version = await_newer(reader, newest);
+        if (seen <= newest || version < seen)
+            fail_msg("seed %llu round %d: version %llu after %llu", (unsigned long long)seed, round,
+                     (unsigned long long)version, (unsigned long long)seen);
+        assert_ok(pulled(reader, version, &how, &got));
+        if (how != COD_PULL_DONE || got.bytes != BYTES - version % 97)
+            fail_msg("seed %llu round %d: the last version is not whole", (unsigned long long)seed, round);
+        for (uint64_t i = 0; i < got.bytes; i++)
+            if (got.data[i] != (version & 127))
+                fail_msg("seed %llu round %d: half a version was read", (unsigned long long)seed, round);
+        newest = version;
+        assert_ok(reader->ops->destroy(reader));
+    }
+    print_message("%d kills, %llu versions\n", KILLS, (unsigned long long)newest);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -206,6 +280,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_damaged_or_foreign_is_refused, cod_test_folder_make,
                                         cod_test_folder_remove),
         cmocka_unit_test_setup_teardown(publishing_survives_storage_that_goes_and_comes, cod_test_folder_make,
+                                        cod_test_folder_remove),
+        cmocka_unit_test_setup_teardown(a_killed_publisher_leaves_whole_versions_only, cod_test_folder_make,
                                         cod_test_folder_remove),
         cmocka_unit_test_setup_teardown(a_resumed_publisher_shows_what_is_still_there, cod_test_folder_make,
                                         cod_test_folder_remove),

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 
-from train_support import Skip, check, descendants, png, rank_process, run_cases, steps_saved, wait_for_steps
+from train_support import Skip, check, descendants, kill_job, png, rank_process, run_cases, steps_saved, wait_for_steps
 
 SETUPS = {
     "single": ["train.strategy=single"],
@@ -128,6 +128,81 @@ def disk_full(bench):
         subprocess.run(["umount", "-l", disk], check=True)
 
 
+ON_FILES = ["exchange.transport=file", "exchange.directory=shared", *SETUPS["2x1"], "train.schedule=constant"]
+
+
+def steps_of(bench, group=0):
+    return bench.metrics("f", group)[-1]["step"]
+
+
+def goes_on(bench, process, group, seconds=20):
+    """Waits until a group has done 30 more steps."""
+    begin, step = time.monotonic(), steps_of(bench, group)
+    while steps_of(bench, group) < step + 30:
+        check(process.poll() is None and time.monotonic() - begin < seconds, f"group {group} stands at step {steps_of(bench, group)}")
+        time.sleep(0.01)
+
+
+def wait_for_word(bench, process, word, seconds=20):
+    begin = time.monotonic()
+    while word not in bench.read("err").decode():
+        check(process.poll() is None and time.monotonic() - begin < seconds, f"'{word}' is not said:\n{bench.read('err').decode()}")
+        time.sleep(0.01)
+
+
+def storage_fails(spoil, mend, reason):
+    """The exchange's folder is of no use for a while: training goes on, says so once a group, and publishes again afterwards."""
+    def case(bench):
+        shared = bench.path("shared")
+        os.makedirs(shared)
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", shared], capture_output=True).returncode != 0:
+            raise Skip("this user may not mount a small file system")
+        arguments = ["train", "t.yaml", *ENDLESS, *ON_FILES]
+        with open(bench.path("err"), "wb") as err:
+            process = bench.start(*arguments, stderr=err)
+        try:
+            for group in range(2):
+                wait_for_steps(bench, process, "f", 2, group)
+            spoil(shared)
+            wait_for_word(bench, process, reason)
+            for group in range(2):
+                goes_on(bench, process, group)
+            before = bench.metrics("f", 0)[-1]["peers"][0]["pulled"]
+            mend(shared)
+            begin = time.monotonic()
+            while bench.metrics("f", 0)[-1]["peers"][0]["pulled"] < before + 3:
+                check(process.poll() is None and time.monotonic() - begin < 20, "nothing is pulled any more")
+                time.sleep(0.01)
+            process.send_signal(signal.SIGTERM)
+            check(bench.wait(process, arguments, 40).code == 0, f"it did not end well: {bench.read('err').decode()}")
+            err = bench.read("err").decode()
+            check(err.count("cannot publish") <= 2 * (1 + err.count("publishes again")), f"said at each publication:\n{err}")
+        finally:
+            kill_job(process)
+            subprocess.run(["umount", "-l", shared], check=True)
+    return case
+
+
+def fill(folder):
+    with contextlib.suppress(OSError), open(os.path.join(folder, "filler"), "wb", buffering=0) as file:
+        while True:
+            file.write(b"\0" * 4096)
+
+
+def take_away(folder):
+    """Nothing can be made in its place either."""
+    for name in os.listdir(folder):
+        shutil.rmtree(os.path.join(folder, name))
+    for group in range(2):
+        with open(os.path.join(folder, f"group-{group}"), "w", encoding="utf-8"):
+            pass
+
+
+def give_back(folder):
+    for group in range(2):
+        os.remove(os.path.join(folder, f"group-{group}"))
+
+
 def unprivileged(bench, *arguments):
     """Runs the command as the user nobody, who owns nothing here."""
     tool = shutil.which("setpriv")
@@ -180,6 +255,8 @@ CASES = {
     "data-removed-single": data_vanishes("single", False),
     "data-truncated-2x1": data_vanishes("2x1", True),
     "disk-full": disk_full,
+    "exchange-disk-full": storage_fails(fill, lambda folder: os.remove(os.path.join(folder, "filler")), "No space left on device"),
+    "exchange-folder-gone": storage_fails(take_away, give_back, "cannot publish"),
     "read-only-single": read_only("single"),
     "read-only-2x1": read_only("2x1"),
 }

@@ -85,8 +85,9 @@ class Bench:
     def start(self, *arguments, environment=None, command=(), **popen):
         """A process in a process group of its own, so that all its ranks can be killed together; `command` starts it."""
         env = dict(os.environ, **self.environment, **(environment or {}))
-        return subprocess.Popen([*command, self.program, *arguments], cwd=self.folder, env=env, stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True, **popen)
+        popen.setdefault("stderr", subprocess.PIPE)
+        return subprocess.Popen([*command, self.program, *arguments], cwd=self.folder, env=env, stdout=subprocess.PIPE, text=True,
+                                errors="replace", start_new_session=True, **popen)
 
     def wait(self, process, arguments, timeout=60):
         begin = time.monotonic()
