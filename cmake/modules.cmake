@@ -58,6 +58,8 @@ if(tool_sources AND COD_MPI STREQUAL library)
                       BYPRODUCTS ${CMAKE_BINARY_DIR}/version.c VERBATIM)
     add_executable(codistill ${tool_sources} ${CMAKE_BINARY_DIR}/version.c)
     add_dependencies(codistill version)
+    # Ranks are started by the launcher of the MPI that they are linked with.
+    set_source_files_properties(tools/launcher.c PROPERTIES COMPILE_DEFINITIONS "COD_MPIEXEC=\"${MPIEXEC_EXECUTABLE}\"")
     target_include_directories(codistill PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
     target_link_libraries(codistill PRIVATE cod_flags cod_distill cod_train cod_infer cod_config cod_io cod_data cod_comm cod_cpu
                           cod_ref cod_nn cod_core mpi_layer m)

@@ -6,6 +6,7 @@
 #include "tools/arguments.h"
 #include "tools/display.h"
 #include "tools/launch.h"
+#include "tools/launcher.h"
 #include "train/train.h"
 
 #include <limits.h>
@@ -155,6 +156,7 @@ static int train_joined(const train_arguments *arguments)
     cod_status status = cod_comm_init(NULL, &comm);
     if (status != COD_OK)
         return cod_cmd_failed(status);
+    cod_launch_tell_rank(cod_comm_rank(comm));
     /* On every rank; the lowest one that fails says why. */
     status = cod_group_agree(cod_comm_world(comm), load(arguments, true, &config), NULL);
     if (status != COD_OK) {
@@ -196,7 +198,7 @@ static int train_joined(const train_arguments *arguments)
 static int train_launched(const cod_run_config *config, int ranks, int argc, char **argv)
 {
     cod_launch_ending ending;
-    cod_launch(ranks, argc, argv, &ending);
+    cod_launch(config, ranks, argc, argv, &ending);
     if (ending.killed[0] != '\0') {
         char good[80];
         cod_train_describe_checkpoint(config, cod_run_config_group_of_rank(config, ending.killed_rank), INT64_MAX,
@@ -215,8 +217,9 @@ static int train_parsed(int argc, char **argv, const train_arguments *arguments)
     const cod_status status = load(arguments, false, &config);
     if (status != COD_OK)
         return cod_cmd_failed(status);
-    const int ranks = cod_run_config_ranks(&config);
-    const int code = ranks == 1 ? train_joined(arguments) : train_launched(&config, ranks > 0 ? ranks : 1, argc, argv);
+    const int ranks = cod_launcher_ranks(&config);
+    const int code = ranks == 1 && !cod_launcher_is_elsewhere() ? train_joined(arguments)
+                                                                : train_launched(&config, ranks, argc, argv);
     cod_run_config_clear(&config);
     return code;
 }

@@ -2,6 +2,7 @@
 
 #include "tools/cmd.h"
 #include "tools/display.h"
+#include "tools/launcher.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,6 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+enum { MOST_TOLD = 4096 }; /**< ranks whose process ids are kept */
+
 /** What has been read of a job's standard error. */
 typedef struct relay {
     FILE *held; /**< mpirun's own messages: between rules of dashes, and what it says about them */
@@ -21,7 +24,7 @@ typedef struct relay {
     size_t held_bytes;
     bool in_banner, spoken; /**< a rank has said why the job fails */
     int code;               /**< that the first rank told, or -1 */
-    cod_launch_ending *ending;
+    int pids[MOST_TOLD];    /**< of ranks, as they told; else 0 */
 } relay;
 
 static volatile sig_atomic_t child, asked;
@@ -41,6 +44,8 @@ static void pass_on(int signal)
 static void detach(pid_t parent, int out)
 {
     dup2(out, STDERR_FILENO);
+    if (cod_launcher_is_hydra())
+        dup2(out, STDOUT_FILENO);
     const int null = open("/dev/null", O_RDONLY);
     if (null >= 0)
         dup2(null, STDIN_FILENO);
@@ -50,24 +55,16 @@ static void detach(pid_t parent, int out)
         _exit(COD_EXIT_FAILED);
 }
 
+void cod_launch_tell_rank(int rank)
+{
+    if (cod_display_is_read() && rank < MOST_TOLD)
+        fprintf(stderr, "%cP%d %d\n", COD_DISPLAY_MARK, rank, (int)getpid());
+}
+
 void cod_launch_tell_exit_code(int code)
 {
     if (cod_display_is_read())
         fprintf(stderr, "%cX%d\n", COD_DISPLAY_MARK, code);
-}
-
-static bool is_rule(const char *line)
-{
-    enum { SHORTEST = 60 };
-    const size_t length = strspn(line, "-");
-    return length >= SHORTEST && line[length] == '\0';
-}
-
-/** Whether it is one of mpirun's lines about its banners: "[host:pid] 1 more process has sent help message …". */
-static bool is_about_banners(const char *line)
-{
-    return line[0] == '[' && (strstr(line, "sent help message") || strstr(line, "orte_base_help_aggregate") ||
-                              strstr(line, "show_help.c"));
 }
 
 static bool starts_with(const char *line, const char *start)
@@ -75,20 +72,60 @@ static bool starts_with(const char *line, const char *start)
     return strncmp(line, start, strlen(start)) == 0;
 }
 
-/** mpirun's word on a rank that a signal ended. */
-static void read_death(const char *line, cod_launch_ending *ending)
+static bool is_rule(const char *line)
 {
-    static const char phrase[] = "noticed that process rank ";
-    const char *at = strstr(line, phrase);
-    int rank, pid, signal;
+    enum { SHORTEST = 60 };
+    const size_t length = strspn(line, line[0] == '=' ? "=" : "-");
+    return length >= SHORTEST && line[length] == '\0';
+}
+
+/**
+ * Whether it is one of the lines that launchers write outside of their banners: Open MPI's "[host:pid] 1 more process has sent
+ * help message …"; Hydra's "[mpiexec@host] …", and what follows its banner; MPICH's word on an abort.
+ */
+static bool is_about_banners(const char *line)
+{
+    static const char *const hydra[] = {"[mpiexec@",
+                                        "[proxy:",
+                                        "Abort(",
+                                        "YOUR APPLICATION TERMINATED WITH THE EXIT ",
+                                        "This typically refers to a problem with your app",
+                                        "Please see the FAQ page for "};
+    for (size_t i = 0; i < sizeof hydra / sizeof hydra[0]; i++)
+        if (starts_with(line, hydra[i]))
+            return true;
+    return line[0] == '[' && (strstr(line, "sent help message") || strstr(line, "orte_base_help_aggregate") ||
+                              strstr(line, "show_help.c"));
+}
+
+/** The launcher's word on a rank that a signal ended; Open MPI 5 breaks its lines, Hydra knows the process only. */
+static void read_death(const relay *r, const char *text, cod_launch_ending *ending)
+{
+    static const char open_mpi[] = "noticed that process rank ", hydra[] = "=   PID ", hydra_signal[] = "(signal ";
+    const char *at = strstr(text, open_mpi);
+    int rank = -1, pid, signal;
     char node[64];
-    if (at != NULL && ending->killed_rank < 0 &&
-        sscanf(at + sizeof phrase - 1, "%d with PID %d on node %63s exited on signal %d", &rank, &pid, node, &signal) ==
-            4) {
-        ending->killed_rank = rank;
-        snprintf(ending->killed, sizeof ending->killed, "rank %d on %s was killed by signal %d (%s)", rank, node,
-                 signal, strsignal(signal));
-    }
+    if (at != NULL && sscanf(at + sizeof open_mpi - 1, "%d with PID %d on node %63s exited on signal %d", &rank, &pid,
+                             node, &signal) != 4)
+        rank = -1;
+    at = at == NULL ? strstr(text, hydra) : NULL;
+    if (at != NULL && sscanf(at + sizeof hydra - 1, "%d RUNNING AT %63s", &pid, node) == 2 &&
+        (at = strstr(at, hydra_signal)) != NULL && sscanf(at + sizeof hydra_signal - 1, "%d", &signal) == 1)
+        for (int i = 0; i < MOST_TOLD; i++)
+            rank = r->pids[i] == pid ? i : rank;
+    if (rank < 0)
+        return;
+    ending->killed_rank = rank;
+    snprintf(ending->killed, sizeof ending->killed, "rank %d on %s was killed by signal %d (%s)", rank, node, signal,
+             strsignal(signal));
+}
+
+/** "RANK PID" of a rank that has begun. */
+static void note_rank(relay *r, const char *text)
+{
+    int rank, pid;
+    if (sscanf(text, "%d %d", &rank, &pid) == 2 && rank >= 0 && rank < MOST_TOLD)
+        r->pids[rank] = pid;
 }
 
 static void on_line(relay *r, char *line)
@@ -99,11 +136,12 @@ static void on_line(relay *r, char *line)
         cod_display_group((int)group, *end == ' ' ? end + 1 : end);
     } else if (line[0] == COD_DISPLAY_MARK && line[1] == 'X') {
         r->code = (int)strtol(line + 2, NULL, 10);
+    } else if (line[0] == COD_DISPLAY_MARK && line[1] == 'P') {
+        note_rank(r, line + 2);
     } else if (is_rule(line) || is_about_banners(line)) {
         r->in_banner = r->in_banner != is_rule(line);
         fprintf(r->held, "%s\n", line);
     } else if (r->in_banner && !starts_with(line, "codistill: ") && !starts_with(line, "group ")) {
-        read_death(line, r->ending);
         fprintf(r->held, "%s\n", line);
     } else if (r->spoken && starts_with(line, "codistill: ")) {
         fprintf(r->held, "%s\n", line); /* the same from another rank: it had not heard of the end yet */
@@ -129,34 +167,21 @@ static void read_all(relay *r, int from)
         fclose(in);
 }
 
-/** What mpirun needs to know, unless the user has said otherwise. */
-static void set_environment(void)
-{
-    setenv(COD_DISPLAY_VARIABLE, cod_display_shows_groups() ? "terminal" : "plain", 1);
-    setenv("OMPI_MCA_mca_base_env_list", COD_DISPLAY_VARIABLE, 0); /* also for ranks on other nodes */
-    setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);           /* ranks may be as many as there are, cores or not */
-    setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 0);
-    if (geteuid() == 0) {
-        setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
-        setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
-    }
-}
-
 /** Starts `args`; its standard error can be read from *from. @return the child, or -1 */
 static pid_t start(char **args, int *from)
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0)
         return -1;
-    set_environment();
+    cod_launcher_set_environment();
     const pid_t parent = getpid(), pid = fork();
     if (pid == 0) {
         detach(parent, ends[1]);
         execvp(args[0], args);
         fprintf(stderr,
-                "codistill: cannot start mpirun: %s; install it (openmpi-bin), or set cluster.groups=1 and "
-                "ranks_per_group=1\n",
-                strerror(errno));
+                "codistill: cannot start '%s': %s; install it (openmpi-bin), name another in COD_MPIEXEC, or set "
+                "cluster.groups=1 and ranks_per_group=1\n",
+                args[0], strerror(errno));
         _exit(COD_EXIT_FAILED);
     }
     close(ends[1]);
@@ -167,7 +192,7 @@ static pid_t start(char **args, int *from)
 /** Shows the job's lines until it ends; what mpirun said of it only where nobody else has. */
 static void follow(pid_t pid, int from, cod_launch_ending *ending)
 {
-    relay r = {.code = -1, .ending = ending};
+    relay r = {.code = -1};
     int state = 0;
     child = pid;
     const int signals[] = {SIGINT, SIGTERM, SIGUSR1};
@@ -179,8 +204,10 @@ static void follow(pid_t pid, int from, cod_launch_ending *ending)
     while (waitpid(pid, &state, 0) < 0 && errno == EINTR)
         ;
     cod_display_close();
-    if (r.held != NULL)
+    if (r.held != NULL) {
         fclose(r.held);
+        read_death(&r, r.held_text, ending);
+    }
     if (WIFSIGNALED(state) && ending->killed_rank < 0)
         snprintf(ending->killed, sizeof ending->killed, "mpirun was killed by signal %d (%s)", WTERMSIG(state),
                  strsignal(WTERMSIG(state)));
@@ -199,21 +226,20 @@ static void follow(pid_t pid, int from, cod_launch_ending *ending)
     ending->code = code <= COD_EXIT_USAGE && !(failed && code == COD_EXIT_OK) ? code : COD_EXIT_FAILED;
 }
 
-void cod_launch(int ranks, int argc, char **argv, cod_launch_ending *ending)
+void cod_launch(const cod_run_config *config, int ranks, int argc, char **argv, cod_launch_ending *ending)
 {
-    char self[4096], count[16];
+    char self[4096];
     const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    char **args = calloc((size_t)argc + 8, sizeof *args);
+    char **args = calloc((size_t)argc + COD_LAUNCHER_ARGUMENTS + 3, sizeof *args);
     pid_t pid = -1;
     int from = -1;
     *ending = (cod_launch_ending){.code = COD_EXIT_FAILED, .killed_rank = -1};
     if (length > 0 && args != NULL) {
         self[length] = '\0';
-        snprintf(count, sizeof count, "%d", ranks);
-        char *const head[] = {"mpirun", "-n", count, self, "train"};
-        int used = 0;
-        for (size_t i = 0; i < sizeof head / sizeof head[0]; i++)
-            args[used++] = head[i];
+        int used =
+            cod_launcher_arguments(ranks, cod_launcher_ranks_per_node(config, ranks, cod_launcher_nodes()), args);
+        args[used++] = self;
+        args[used++] = "train";
         for (int i = 1; i < argc; i++)
             args[used++] = argv[i];
         pid = start(args, &from);

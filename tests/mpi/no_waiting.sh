@@ -19,8 +19,7 @@ exchange: {period: 10, codec: int8, merge: delay_corrected}
 eval: {every: 60}
 checkpoint: {every: 75}
 END
-COD_PMPI_OUT=$folder/calls "$mpiexec" --allow-run-as-root --oversubscribe --bind-to none -n 4 -x LD_PRELOAD="$library" \
-    -x COD_PMPI_OUT "$codistill" train "$folder/run.yaml" > "$folder/log" 2>&1 || { cat "$folder/log"; exit 1; }
+"$mpiexec" --bind-to none -n 4 env LD_PRELOAD="$library" COD_PMPI_OUT="$folder/calls" "$codistill" train "$folder/run.yaml" > "$folder/log" 2>&1 || { cat "$folder/log"; exit 1; }
 failed=0
 for rank in 0 1 2 3; do
     counts=$(cat "$folder/calls.$rank")

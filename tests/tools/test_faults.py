@@ -208,8 +208,8 @@ def unprivileged(bench, *arguments):
     tool = shutil.which("setpriv")
     become = [tool, "--reuid=65534", "--regid=65534", "--clear-groups"] if tool else []
     if os.geteuid() == 0:
-        if not tool or subprocess.run([*become, "test", "-x", bench.program], capture_output=True).returncode != 0:
-            raise Skip("there is no setpriv, or the program is not for all users")
+        if not tool or subprocess.run([*become, bench.program, "--version"], capture_output=True).returncode != 0:
+            raise Skip("there is no setpriv, or the program or its MPI is not for all users")
     else:
         become = []
     os.chmod(bench.folder, 0o755)

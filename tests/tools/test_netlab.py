@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-from train_support import Skip, check, run_cases
+from train_support import MPI, Skip, check, run_cases
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NETLAB = str(ROOT / "tools" / "netlab.sh")
@@ -47,6 +47,8 @@ class Laboratory:
     """netlab in a process group of its own, as a terminal starts it."""
 
     def __init__(self, bench, *arguments):
+        if MPI != "openmpi4":
+            raise Skip("netlab tells its hosts to Open MPI 4's launcher only")
         needs_a_laboratory()
         self.mark, self.before, self.bench = f"COD_TEST_NETLAB={bench.folder}", outside(), bench
         name, value = self.mark.split("=", 1)

@@ -10,7 +10,7 @@ import struct
 import sys
 import time
 
-from train_support import (TCP, Skip, check, floats, kill_job, png, rank_process, read_safetensors, run_cases,
+from train_support import (MPIEXEC, TCP, Skip, check, floats, kill_job, png, rank_process, read_safetensors, run_cases,
                            steps_saved, wait_for_steps)
 
 # Ranks of the groups -> overrides. Four ranks on two cores take turns: fewer steps.
@@ -480,10 +480,10 @@ def bound(bench):
     check(sets == [{first}] * 2, f"processors {sets}", result)
     check("warning: cluster.bind: 2 ranks on" in result.err and "taskset" in result.err, "no warning", result)
     # By hand: each rank through a script that binds it, the other way round.
-    by_hand = bench.write("by_hand.sh", '#!/bin/sh\nif [ "$OMPI_COMM_WORLD_RANK" = 0 ]; then p=%d; else p=%d; fi\n'
+    by_hand = bench.write("by_hand.sh", '#!/bin/sh\nif [ "${OMPI_COMM_WORLD_RANK-$PMI_RANK}" = 0 ]; then p=%d; else p=%d; fi\n'
                           'exec taskset -c $p "$@"\n' % (second, first))
     os.chmod(by_hand, 0o755)
-    mpirun = ("mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", "2", by_hand)
+    mpirun = (MPIEXEC, "--bind-to", "none", "-n", "2", by_hand)
     sets, result = processors("by-hand", command=mpirun)
     check(sets == [{second}, {first}] and "cluster.bind" not in result.err, f"processors {sets}", result)
 

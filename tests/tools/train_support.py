@@ -26,7 +26,10 @@ checkpoint: {every: 10}
 log: {every: 10, samples: 1}
 """
 
-TCP = {"OMPI_MCA_btl": "tcp,self", "OMPI_MCA_osc": "pt2pt"}
+# The MPI under test and how it goes over TCP on one machine: tests/CMakeLists.txt has them for each MPI.
+MPI = os.environ.get("COD_TEST_MPI", "openmpi4")
+TCP = dict(word.split("=", 1) for word in os.environ.get("COD_TEST_TCP", "OMPI_MCA_btl=tcp,self OMPI_MCA_osc=pt2pt").split())
+MPIEXEC = os.environ.get("COD_TEST_MPIEXEC", "mpirun")
 
 
 class Failure(Exception):
@@ -146,7 +149,7 @@ def rank_process(process, rank):
     """The process id of a rank of a job."""
     for pid in descendants(process.pid):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
-            if f"OMPI_COMM_WORLD_RANK={rank}".encode() in file.read().split(b"\0"):
+            if {f"{name}={rank}".encode() for name in ("OMPI_COMM_WORLD_RANK", "PMI_RANK")} & set(file.read().split(b"\0")):
                 return pid
     return check(False, f"rank {rank} is not there")
 
