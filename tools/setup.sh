@@ -2,9 +2,10 @@
 # Installs the Debian packages that Codistill is built and tested with. Asks dpkg what is missing and does nothing when
 # all is there. Needs root, or sudo.
 #
-# usage: tools/setup.sh [--list] [--check] [--help]
-#   --list    prints the packages, installs nothing
-#   --check   says what is missing, installs nothing; exit code 1 when something is
+# usage: tools/setup.sh [--with-slurm] [--list] [--check] [--help]
+#   --with-slurm  also Slurm and munge, for the test of that name, which skips itself where they are not
+#   --list        prints the packages, installs nothing
+#   --check       says what is missing, installs nothing; exit code 1 when something is
 set -euo pipefail
 
 packages=(
@@ -45,6 +46,7 @@ install_packages() {
 mode=install
 while [ $# -gt 0 ]; do
     case $1 in
+        --with-slurm) packages+=(slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge) ;;
         --list) mode=list ;;
         --check) mode=check ;;
         -h | --help) usage; exit 0 ;;
