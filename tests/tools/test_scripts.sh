@@ -16,7 +16,7 @@ expect() {
     fi
 }
 
-for script in tools/*.sh tools/bench/*.sh .ci/run; do
+for script in tools/*.sh tools/bench/*.sh tools/slurm/*.sbatch .ci/run; do
     expect 0 "" bash -n "$script"
 done
 expect 0 "usage: tools/setup.sh" tools/setup.sh --help
@@ -28,6 +28,7 @@ expect 0 "usage: tools/test.sh" tools/test.sh --help
 expect 2 "unknown option '--frobnicate'" tools/test.sh --frobnicate
 expect 2 "--filter needs" tools/test.sh --filter
 expect 2 "--jobs needs" tools/test.sh --jobs none
+expect 2 "--mpi needs" tools/test.sh --mpi lam
 expect 2 "unknown option '--frobnicate'" .ci/run --frobnicate
 
 # The comparisons, from another folder.
