@@ -3,6 +3,7 @@
 
 #include "core/memory.h"
 #include "core/trace.h"
+#include "data/crops.h"
 #include "data/loader.h"
 #include "tools/cmd.h"
 
@@ -40,7 +41,7 @@ static cod_status take(cod_loader *loader, double seconds, cod_batch *batch, rat
     double taken_s;
     do {
         COD_TRY(cod_loader_next(loader, batch));
-        crops += batch->low.shape.n;
+        crops += batch->input.shape.n;
         taken_s = cod_clock_s() - begin_s;
     } while (taken_s < seconds);
     *out = (rates){(double)crops / taken_s, (double)crops / (processor_s() - begin_used_s)};
@@ -49,8 +50,7 @@ static cod_status take(cod_loader *loader, double seconds, cod_batch *batch, rat
 
 static size_t batch_bytes(const cod_batch *batch)
 {
-    const cod_shape low = batch->low.shape, high = batch->high.shape;
-    return (size_t)(low.n * low.c * (low.h * low.w + high.h * high.w)) * sizeof(float);
+    return cod_view_span_bytes(&batch->input) + cod_view_span_bytes(&batch->target);
 }
 
 /** Crops of that many bytes that a core copies in a second of its time. */
@@ -82,13 +82,10 @@ static cod_status copy(size_t bytes, int64_t crops_at_once, double *crops_per_co
 static cod_status measure(const cod_data_options *options)
 {
     const cod_dataset_place place = {.scale = SCALE, .groups = 1, .report = true};
-    const cod_loader_options loading = {.batch = options->batch,
-                                        .patch = options->patch,
-                                        .ranks = 1,
-                                        .threads = (int)options->threads,
-                                        .prefetch = (int)options->prefetch,
-                                        .augment = options->augment};
+    const cod_loader_options loading = {
+        .batch = options->batch, .ranks = 1, .threads = (int)options->threads, .prefetch = (int)options->prefetch};
     cod_dataset *dataset = NULL;
+    cod_crops crops;
     cod_loader *loader = NULL;
     cod_batch batch;
     rates made = {0};
@@ -96,8 +93,11 @@ static cod_status measure(const cod_data_options *options)
     const double begin_s = cod_clock_s();
     cod_status status = cod_dataset_open(options, &place, &dataset);
     const double opened_s = cod_clock_s() - begin_s;
-    if (status == COD_OK)
-        status = cod_loader_create(dataset, &loading, 0, &loader);
+    if (status == COD_OK) {
+        cod_crops_init(&crops, dataset, options->patch, options->augment);
+        const cod_samples samples = cod_crops_samples(&crops);
+        status = cod_loader_create(&samples, &loading, 0, &loader);
+    }
     if (status == COD_OK)
         status = take(loader, warm_up_s, &batch, &made);
     if (status == COD_OK)

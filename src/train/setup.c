@@ -168,16 +168,16 @@ static cod_status start_loader(trainer *t)
     const cod_run_config *config = t->config;
     const cod_loader_options options = {
         .batch = t->context.batch,
-        .patch = config->data.patch,
         .seed = (uint64_t)config->root.seed,
         .group = cod_group_index(t->group),
         .rank = cod_group_rank(t->group),
         .ranks = cod_group_size(t->group),
         .threads = (int)config->data.threads,
         .prefetch = (int)config->data.prefetch,
-        .augment = config->data.augment,
     };
-    return cod_loader_create(t->dataset, &options, (uint64_t)(t->context.step * config->train.accumulate), &t->loader);
+    cod_crops_init(&t->crops, t->dataset, config->data.patch, config->data.augment);
+    const cod_samples samples = cod_crops_samples(&t->crops);
+    return cod_loader_create(&samples, &options, (uint64_t)(t->context.step * config->train.accumulate), &t->loader);
 }
 
 static cod_status open_trace(trainer *t)

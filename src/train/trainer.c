@@ -23,9 +23,9 @@ static cod_status load_batch(trainer *t)
     cod_batch batch;
     COD_TRY(cod_loader_next(t->loader, &batch));
     COD_TRY(context->backend->upload(context->device, NULL, context->input.buffer, context->input.offset,
-                                     cod_view_host(&batch.low), cod_view_span_bytes(&context->input)));
+                                     cod_view_host(&batch.input), cod_view_span_bytes(&context->input)));
     return context->backend->upload(context->device, NULL, context->truth.buffer, context->truth.offset,
-                                    cod_view_host(&batch.high), cod_view_span_bytes(&context->truth));
+                                    cod_view_host(&batch.target), cod_view_span_bytes(&context->truth));
 }
 
 /** Forward and backward over all mini-batches of a step; the mean task loss. */

@@ -6,6 +6,7 @@
 #define COD_TRAIN_TRAINER_INTERNAL_H
 
 #include "comm/binding.h"
+#include "data/crops.h"
 #include "data/loader.h"
 #include "infer/evaluate.h"
 #include "io/file.h"
@@ -58,6 +59,7 @@ typedef struct trainer {
     cod_binding binding;
     bool leader; /**< first rank of its group */
     cod_dataset *dataset;
+    cod_crops crops;
     cod_loader *loader;
     cod_model model;
     cod_weights weights;

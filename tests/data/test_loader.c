@@ -1,5 +1,6 @@
 #include "pictures.h"
 
+#include "data/crops.h"
 #include "data/loader.h"
 
 #include <stdio.h>
@@ -37,14 +38,29 @@ static cod_dataset *open_pairs(const char *name, int cache_mb)
     return dataset;
 }
 
-static const cod_loader_options usual = {
-    .batch = 6, .patch = PATCH, .seed = 3, .ranks = 1, .threads = 2, .prefetch = 3, .augment = true};
+static const cod_loader_options usual = {.batch = 6, .seed = 3, .ranks = 1, .threads = 2, .prefetch = 3};
+
+/** Crops that live as long as the test. */
+static cod_samples crops_of(const cod_dataset *dataset, int64_t patch, bool augment)
+{
+    enum { HELD = 16 };
+    static cod_crops held[HELD];
+    static int next_held;
+    cod_crops *crops = &held[next_held++ % HELD];
+    cod_crops_init(crops, dataset, patch, augment);
+    return cod_crops_samples(crops);
+}
+
+static cod_loader *start_with(cod_samples samples, const cod_loader_options *options, uint64_t first_step)
+{
+    cod_loader *loader;
+    assert_ok(cod_loader_create(&samples, options, first_step, &loader));
+    return loader;
+}
 
 static cod_loader *start(const cod_dataset *dataset, const cod_loader_options *options, uint64_t first_step)
 {
-    cod_loader *loader;
-    assert_ok(cod_loader_create(dataset, options, first_step, &loader));
-    return loader;
+    return start_with(crops_of(dataset, PATCH, true), options, first_step);
 }
 
 static cod_batch next(cod_loader *loader)
@@ -62,14 +78,14 @@ static int value(const float *pixel, int channel)
 /** Number of the picture that crop i of a batch is of. */
 static int picture_of(const cod_batch *batch, int64_t i)
 {
-    return value((const float *)cod_view_host(&batch->low) + i * PATCH * PATCH * 3, 2);
+    return value((const float *)cod_view_host(&batch->input) + i * PATCH * PATCH * 3, 2);
 }
 
 static bool equal(const cod_batch *a, const cod_batch *b)
 {
-    return a->step == b->step && a->epoch == b->epoch && cod_shape_equal(a->low.shape, b->low.shape) &&
-           memcmp(cod_view_host(&a->low), cod_view_host(&b->low), cod_view_span_bytes(&a->low)) == 0 &&
-           memcmp(cod_view_host(&a->high), cod_view_host(&b->high), cod_view_span_bytes(&a->high)) == 0;
+    return a->step == b->step && a->epoch == b->epoch && cod_shape_equal(a->input.shape, b->input.shape) &&
+           memcmp(cod_view_host(&a->input), cod_view_host(&b->input), cod_view_span_bytes(&a->input)) == 0 &&
+           memcmp(cod_view_host(&a->target), cod_view_host(&b->target), cod_view_span_bytes(&a->target)) == 0;
 }
 
 static void crops_are_aligned_and_turned_together(void **state)
@@ -77,19 +93,17 @@ static void crops_are_aligned_and_turned_together(void **state)
     (void)state;
     cod_dataset *dataset = open_pairs("aligned", 16);
     for (int augment = 0; augment < 2; augment++) {
-        cod_loader_options options = usual;
-        options.augment = augment;
-        cod_loader *loader = start(dataset, &options, 0);
+        cod_loader *loader = start_with(crops_of(dataset, PATCH, augment == 1), &usual, 0);
         int turns = 0, lefts = 0, tops = 0; /* bits of what was seen */
         for (int step = 0; step < 60; step++) {
             const cod_batch batch = next(loader);
-            assert_true(cod_view_is_dense(&batch.low) && cod_view_is_dense(&batch.high));
-            assert_true(cod_shape_equal(batch.low.shape, (cod_shape){6, PATCH, PATCH, 3}));
-            assert_true(cod_shape_equal(batch.high.shape, (cod_shape){6, HIGH, HIGH, 3}));
-            assert_int_equal((uintptr_t)cod_view_host(&batch.high) % COD_ALIGNMENT, 0);
+            assert_true(cod_view_is_dense(&batch.input) && cod_view_is_dense(&batch.target));
+            assert_true(cod_shape_equal(batch.input.shape, (cod_shape){6, PATCH, PATCH, 3}));
+            assert_true(cod_shape_equal(batch.target.shape, (cod_shape){6, HIGH, HIGH, 3}));
+            assert_int_equal((uintptr_t)cod_view_host(&batch.target) % COD_ALIGNMENT, 0);
             for (int i = 0; i < 6; i++) {
-                const float *low = (const float *)cod_view_host(&batch.low) + i * PATCH * PATCH * 3;
-                const float *high = (const float *)cod_view_host(&batch.high) + i * HIGH * HIGH * 3;
+                const float *low = (const float *)cod_view_host(&batch.input) + i * PATCH * PATCH * 3;
+                const float *high = (const float *)cod_view_host(&batch.target) + i * HIGH * HIGH * 3;
                 for (int y = 0; y < HIGH; y++)
                     for (int x = 0; x < HIGH; x++)
                         assert_memory_equal(high + (y * HIGH + x) * 3, low + (y / SCALE * PATCH + x / SCALE) * 3,
@@ -239,11 +253,11 @@ static void two_ranks_of_eight_are_one_of_sixteen(void **state)
     second = start(dataset, &half, 2);
     for (int step = 0; step < 10; step++) {
         const cod_batch all = next(one), a = next(first), b = next(second);
-        const size_t low = cod_view_span_bytes(&a.low), high = cod_view_span_bytes(&a.high);
-        assert_memory_equal(cod_view_host(&all.low), cod_view_host(&a.low), low);
-        assert_memory_equal((char *)cod_view_host(&all.low) + low, cod_view_host(&b.low), low);
-        assert_memory_equal(cod_view_host(&all.high), cod_view_host(&a.high), high);
-        assert_memory_equal((char *)cod_view_host(&all.high) + high, cod_view_host(&b.high), high);
+        const size_t low = cod_view_span_bytes(&a.input), high = cod_view_span_bytes(&a.target);
+        assert_memory_equal(cod_view_host(&all.input), cod_view_host(&a.input), low);
+        assert_memory_equal((char *)cod_view_host(&all.input) + low, cod_view_host(&b.input), low);
+        assert_memory_equal(cod_view_host(&all.target), cod_view_host(&a.target), high);
+        assert_memory_equal((char *)cod_view_host(&all.target) + high, cod_view_host(&b.target), high);
     }
     cod_loader_destroy(one);
     cod_loader_destroy(first);
@@ -287,22 +301,23 @@ static void bad_calls_are_refused(void **state)
 {
     (void)state;
     cod_dataset *dataset = open_pairs("calls", 16);
+    const cod_samples samples = crops_of(dataset, PATCH, true), none = {0};
     cod_loader *loader;
     cod_loader_options options = usual;
+    assert_fails(COD_ERR_ARGUMENT, "nothing to train on", cod_loader_create(&none, &options, 0, &loader));
     options.batch = 0;
-    assert_fails(COD_ERR_ARGUMENT, "no batch of 0", cod_loader_create(dataset, &options, 0, &loader));
+    assert_fails(COD_ERR_ARGUMENT, "no batch of 0", cod_loader_create(&samples, &options, 0, &loader));
     options = usual;
     options.rank = 1;
-    assert_fails(COD_ERR_ARGUMENT, "rank 1 of 1", cod_loader_create(dataset, &options, 0, &loader));
+    assert_fails(COD_ERR_ARGUMENT, "rank 1 of 1", cod_loader_create(&samples, &options, 0, &loader));
     options = usual;
     options.prefetch = 0;
-    assert_fails(COD_ERR_ARGUMENT, "0 batches", cod_loader_create(dataset, &options, 0, &loader));
+    assert_fails(COD_ERR_ARGUMENT, "0 batches", cod_loader_create(&samples, &options, 0, &loader));
     assert_null(loader);
     options = usual;
-    options.patch = 19;
     options.threads = 0;
     cod_batch batch;
-    loader = start(dataset, &options, 0);
+    loader = start_with(crops_of(dataset, 19, true), &options, 0);
     assert_fails(COD_ERR_ARGUMENT, "larger than the data set", cod_loader_next(loader, &batch));
     cod_loader_destroy(loader);
     cod_loader_destroy(start(dataset, &usual, 0)); /* never asked for a batch */
@@ -320,8 +335,8 @@ static void crops_are_made_fast_enough(void **state)
     const cod_data_options options = options_of(photos);
     cod_dataset *dataset;
     assert_ok(cod_dataset_open(&options, &(cod_dataset_place){.scale = 4, .groups = 1}, &dataset));
-    const cod_loader_options loader_options = {.batch = BATCH, .patch = 24, .ranks = 1, .prefetch = 1, .augment = true};
-    cod_loader *loader = start(dataset, &loader_options, 0);
+    const cod_loader_options loader_options = {.batch = BATCH, .ranks = 1, .prefetch = 1};
+    cod_loader *loader = start_with(crops_of(dataset, 24, true), &loader_options, 0);
     const clock_t begin = clock();
     for (int step = 0; step < STEPS; step++)
         (void)next(loader);

@@ -1,0 +1,23 @@
+/**
+ * @file
+ * Super-resolution's samples: aligned random crops of picture pairs, RGB in 0 … 1.
+ */
+#ifndef COD_DATA_CROPS_H
+#define COD_DATA_CROPS_H
+
+#include "data/dataset.h"
+#include "data/samples.h"
+
+typedef struct cod_crops {
+    const cod_dataset *dataset; /**< borrowed */
+    int64_t patch;              /**< side of the low-resolution crop, pixels */
+    bool augment;               /**< one of the 8 flips, rotations and transposes for each crop */
+    float unit[256];            /**< 8-bit value to 0 … 1 */
+} cod_crops;
+
+void cod_crops_init(cod_crops *crops, const cod_dataset *dataset, int64_t patch, bool augment);
+
+/** Of {1, patch, patch, 3} and {1, scale*patch, scale*patch, 3}; borrows `crops`. */
+cod_samples cod_crops_samples(const cod_crops *crops);
+
+#endif
