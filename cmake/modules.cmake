@@ -4,6 +4,7 @@ pkg_check_modules(LZ4 REQUIRED IMPORTED_TARGET liblz4)
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
 pkg_check_modules(PNG REQUIRED IMPORTED_TARGET libpng)
 pkg_check_modules(JPEG REQUIRED IMPORTED_TARGET libjpeg)
+pkg_check_modules(ZLIB REQUIRED IMPORTED_TARGET zlib)
 pkg_check_modules(CJSON REQUIRED IMPORTED_TARGET libcjson)
 # Debian's dnnl-config.cmake asks for OpenCL, which the CPU engine does not need.
 find_library(DNNL_LIBRARY dnnl REQUIRED)
@@ -38,7 +39,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64") # one source, compiled per ins
     set_source_files_properties(src/cpu/kernels/avx512_bf16.c PROPERTIES COMPILE_OPTIONS "${avx512};-mavx512bf16;-mavx512vnni")
 endif()
 cod_module(comm LINKS cod_core PRIVATE_LINKS mpi_layer Threads::Threads)
-cod_module(data LINKS cod_core PRIVATE_LINKS PkgConfig::PNG PkgConfig::JPEG Threads::Threads)
+cod_module(data LINKS cod_core PRIVATE_LINKS PkgConfig::PNG PkgConfig::JPEG PkgConfig::ZLIB Threads::Threads)
 cod_module(io LINKS cod_core PRIVATE_LINKS PkgConfig::CJSON)
 cod_module(config LINKS cod_core PRIVATE_LINKS PkgConfig::YAML)
 # L2

@@ -131,7 +131,7 @@ static cod_status set(cod_data_options *options, char *argument, cod_arena *aren
         key = argument;
         value = sign + 1;
     } else {
-        options->kind = COD_DATA_IMAGES;
+        options->kind = COD_DATA_PICTURES;
     }
     const cod_option *option = cod_option_find(&cod_data_option_table, key);
     COD_REQUIRE(option != NULL, "data has no option '%s'", key);

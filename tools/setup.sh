@@ -13,7 +13,7 @@ packages=(
     openmpi-bin libopenmpi-dev                                       # message passing
     libdnnl-dev                                                      # CPU kernels
     libyaml-dev liblz4-dev libzstd-dev libxxhash-dev libcjson-dev    # configs, codec, checksums, JSON
-    libpng-dev libjpeg-dev libturbojpeg0-dev                         # images
+    libpng-dev libjpeg-dev libturbojpeg0-dev zlib1g-dev              # images, data sets
     libcmocka-dev clang-format python3 spin iproute2                 # tests, lint, model checker, laboratory network
 )
 

@@ -1,7 +1,7 @@
 #include "data/dataset.h"
 
 #include "core/log.h"
-#include "core/rng.h"
+#include "data/placement_internal.h"
 #include "data/store_internal.h"
 
 #include <stdlib.h>
@@ -119,7 +119,7 @@ static cod_status hold_out(opening *o)
     index_list *val = &o->dataset->samples[COD_SPLIT_VAL], all;
     COD_TRY(index_list_init(val, sources->count));
     COD_TRY(index_list_init(&o->train, sources->count));
-    if (options->kind == COD_DATA_IMAGES && options->val_path.count > 0) {
+    if (options->kind == COD_DATA_PICTURES && options->val_path.count > 0) {
         for (size_t i = 0; i < sources->count; i++)
             if (o->usable[i])
                 append(sources->items[i].root < options->path.count ? &o->train : val, i);
@@ -129,54 +129,37 @@ static cod_status hold_out(opening *o)
     for (size_t i = 0; i < sources->count; i++)
         if (o->usable[i])
             append(&all, i);
-    size_t held_out = (size_t)options->val_count;
-    if (held_out == 0 && options->val_fraction > 0) {
-        held_out = (size_t)((double)all.count * options->val_fraction + 0.5);
-        held_out = held_out ? held_out : 1;
-    }
-    for (size_t i = 0; i < all.count && held_out < all.count; i++) {
-        /* Picture i is held out when a multiple of 1/held_out, shifted by half, falls on it. */
-        const size_t before = (2 * i * held_out + all.count) / (2 * all.count);
-        const size_t after = (2 * (i + 1) * held_out + all.count) / (2 * all.count);
-        append(after > before ? val : &o->train, all.items[i]);
-    }
+    const size_t held_out = cod_held_out_count(options, all.count);
+    for (size_t i = 0; i < all.count && held_out < all.count; i++)
+        append(cod_is_held_out(i, held_out, all.count) ? val : &o->train, all.items[i]);
     free(all.items);
     COD_REQUIRE(
         held_out < all.count,
         "data: holding out %zu of %zu usable pictures of '%s' leaves none to train on; set val_path or val_fraction: 0",
-        held_out, all.count, options->kind == COD_DATA_IMAGES ? root_name(options, 0) : "synthetic");
+        held_out, all.count, options->kind == COD_DATA_PICTURES ? root_name(options, 0) : "synthetic");
     return COD_OK;
 }
 
-/** Keeps this group's part of the training pictures: folder by folder, each is dealt out in a random order. */
-static cod_status place_disjoint(opening *o)
+/** Keeps this group's part of the training pictures; each folder is divided for itself. */
+static cod_status place(opening *o)
 {
     const cod_source *sources = o->dataset->sources.items;
-    const size_t groups = (size_t)o->place->groups, count = o->train.count;
-    COD_REQUIRE(count >= groups,
-                "data.placement: %zu training pictures are too few to give each of %zu groups some of its own", count,
-                groups);
-    index_list order = {0};
+    const size_t count = o->train.count;
+    uint32_t *roots = malloc((count + 1) * sizeof *roots);
     bool *ours = calloc(count + 1, sizeof *ours);
-    cod_status status = index_list_init(&order, count);
-    if (status == COD_OK && ours == NULL)
+    cod_status status = COD_OK;
+    if (roots == NULL || ours == NULL)
         status = cod_fail(COD_ERR_MEMORY, "out of memory for %zu pictures", count);
-    for (size_t first = 0, last; status == COD_OK && first < count; first = last) {
-        const size_t root = sources[o->train.items[first]].root;
-        for (last = first + 1; last < count && sources[o->train.items[last]].root == root;)
-            last++;
-        cod_rng rng = cod_rng_open(o->place->seed, 0, 0, 0, COD_RNG_PLACEMENT, (uint32_t)root);
-        cod_rng_permutation(&rng, order.items, last - first);
-        /* Dealing goes on where the last folder ended, so that the parts differ by one picture at most. */
-        for (size_t i = first; i < last; i++)
-            ours[first + order.items[i - first]] = i % groups == (size_t)o->place->group;
-    }
+    for (size_t i = 0; status == COD_OK && i < count; i++)
+        roots[i] = (uint32_t)sources[o->train.items[i]].root;
+    if (status == COD_OK)
+        status = cod_placement_keep(o->options, o->place, roots, count, ours);
     size_t kept = 0;
     for (size_t i = 0; status == COD_OK && i < count; i++)
         if (ours[i])
             o->train.items[kept++] = o->train.items[i];
     o->train.count = kept;
-    free(order.items);
+    free(roots);
     free(ours);
     return status;
 }
@@ -186,7 +169,7 @@ static cod_status weigh(opening *o)
 {
     const cod_source *sources = o->dataset->sources.items;
     const cod_int_list *weights = &o->options->weights;
-    const bool weighted = weights->count > 0 && o->options->kind == COD_DATA_IMAGES;
+    const bool weighted = weights->count > 0 && o->options->kind == COD_DATA_PICTURES;
     size_t total = 0;
     for (size_t i = 0; i < o->train.count; i++)
         total += weighted ? (size_t)weights->items[sources[o->train.items[i]].root] : 1;
@@ -214,8 +197,7 @@ static cod_status open_dataset(opening *o)
     judge(o);
     COD_TRY(check_roots(o));
     COD_TRY(hold_out(o));
-    if (o->options->placement == COD_PLACEMENT_DISJOINT)
-        COD_TRY(place_disjoint(o));
+    COD_TRY(place(o));
     return weigh(o);
 }
 
@@ -227,7 +209,6 @@ cod_status cod_dataset_open(const cod_data_options *options, const cod_dataset_p
                 "no data set of scale %d for group %d of %d", place->scale, place->group, place->groups);
     cod_dataset *dataset = calloc(1, sizeof *dataset);
     COD_REQUIRE_MEMORY(dataset);
-    dataset->store.shared.file = -1;
     opening o = {.dataset = dataset, .options = options, .place = place};
     const cod_status status = open_dataset(&o);
     free(o.usable);

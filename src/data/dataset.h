@@ -10,22 +10,9 @@
 #define COD_DATA_DATASET_H
 
 #include "data/image.h"
-#include "data/options.h"
+#include "data/placement.h"
 
 typedef struct cod_dataset cod_dataset;
-
-typedef enum cod_split {
-    COD_SPLIT_TRAIN, /**< what this group trains on */
-    COD_SPLIT_VAL,   /**< what no group trains on; the same on every rank and for every seed */
-} cod_split;
-
-/** What a data set must know beside its options. */
-typedef struct cod_dataset_place {
-    int scale;     /**< high side = scale * low side */
-    uint64_t seed; /**< decides which group holds what under placement `disjoint` */
-    int group, groups;
-    bool report; /**< log a warning for each file left out, 100 at most; one rank is enough */
-} cod_dataset_place;
 
 /** What became of the files found. */
 typedef struct cod_dataset_counts {

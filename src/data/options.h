@@ -7,24 +7,49 @@
 
 #include "core/option.h"
 
-typedef enum cod_data_kind { COD_DATA_IMAGES, COD_DATA_SYNTHETIC } cod_data_kind;
-typedef enum cod_data_placement { COD_PLACEMENT_SHARED, COD_PLACEMENT_DISJOINT } cod_data_placement;
+/** Pictures are for super-resolution, MNIST, iris and folders of classes for classification; synthetic data serve both. */
+typedef enum cod_data_kind {
+    COD_DATA_PICTURES,
+    COD_DATA_MNIST,
+    COD_DATA_IRIS,
+    COD_DATA_FOLDER,
+    COD_DATA_SYNTHETIC,
+} cod_data_kind;
+
+typedef enum cod_data_placement {
+    COD_PLACEMENT_SHARED,
+    COD_PLACEMENT_DISJOINT,
+    COD_PLACEMENT_DIRICHLET,
+} cod_data_placement;
 
 typedef struct cod_data_options {
     int kind; /**< cod_data_kind */
     cod_string_list path, low_path;
     cod_int_list weights;
-    cod_string_list val_path, val_low_path;
+    cod_string_list val_path, val_low_path, test_path;
     int64_t val_count;
     double val_fraction;
+    int64_t folds, fold;
     int placement; /**< cod_data_placement */
-    int64_t patch, batch;
+    double alpha;
+    int64_t items_per_group;
+    int64_t patch, size, batch;
     bool augment;
+    int64_t shift;
     int64_t cache_mb, threads, prefetch;
-    int64_t synthetic_count;
+    int64_t synthetic_count, synthetic_classes;
+    cod_int_list synthetic_shape;
 } cod_data_options;
 
 extern const cod_option_table cod_data_option_table;
+
+/** Whether such data say which class each example is of; generated ones do when they are asked to. */
+static inline bool cod_data_kind_is_labelled(int kind)
+{
+    return kind == COD_DATA_MNIST || kind == COD_DATA_IRIS || kind == COD_DATA_FOLDER;
+}
+
+extern const char *const cod_data_kind_names[];
 
 /** Told of an option at fault, such as "weights", and what is wrong with it. */
 typedef void (*cod_data_complaint)(void *context, const char *key, const char *text);

@@ -1,21 +1,13 @@
 #include "data/store_internal.h"
 
 #include "core/hash.h"
-#include "core/log.h"
 #include "data/threads_internal.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
-enum {
-    REASON_BYTES = 512, /**< room for the reason of a picture that turns out broken */
-    MEBIBYTE = 1 << 20,
-};
-
-#define PRIVATE_COPY "each process of the node keeps its own copy of the pictures"
+enum { REASON_BYTES = 512 }; /**< room for the reason of a picture that turns out broken */
 
 /** At the store's beginning; the table of pictures follows. */
 typedef struct store_header {
@@ -98,24 +90,6 @@ static void conclude(builder *b)
     memcpy(b->base + sizeof header, b->pictures, b->sources->count * sizeof *b->pictures);
 }
 
-/** Takes memory for what is planned: the shared file's if it is ours to fill and there is room, else private. */
-static cod_status reserve(builder *b, cod_store *store, bool report)
-{
-    if (store->shared.file >= 0 && cod_shared_file_reserve(&store->shared, b->bytes) == COD_OK) {
-        b->base = store->shared.base;
-        return COD_OK;
-    }
-    if (store->shared.file >= 0 && report)
-        cod_log_warn(PRIVATE_COPY ": %s", cod_error_message());
-    cod_shared_file_close(&store->shared);
-    void *memory = mmap(NULL, b->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
-        return cod_fail(COD_ERR_MEMORY, "no memory for %zu MiB of pictures: %s", b->bytes / MEBIBYTE + 1,
-                        strerror(errno));
-    b->base = memory;
-    return COD_OK;
-}
-
 static cod_status build(cod_store *store, const cod_source_list *sources, size_t limit_bytes, bool report)
 {
     const size_t count = sources->count;
@@ -128,17 +102,15 @@ static cod_status build(cod_store *store, const cod_source_list *sources, size_t
         status = cod_run_parallel(count, probe, &b);
     if (status == COD_OK) {
         plan(&b, limit_bytes);
-        status = reserve(&b, store, report);
+        status = cod_block_reserve(&store->block, b.bytes, report);
     }
     if (status == COD_OK) {
-        store->base = b.base;
-        store->bytes = b.bytes;
+        b.base = store->block.base;
         status = cod_run_parallel(count, fill, &b);
     }
     if (status == COD_OK) {
         conclude(&b);
-        if (store->shared.file >= 0)
-            status = cod_shared_file_complete(&store->shared);
+        status = cod_block_complete(&store->block);
     }
     for (size_t i = 0; b.reasons != NULL && i < count; i++)
         free(b.reasons[i]);
@@ -149,28 +121,23 @@ static cod_status build(cod_store *store, const cod_source_list *sources, size_t
 
 cod_status cod_store_open(cod_store *store, const cod_source_list *sources, size_t limit_bytes, bool report)
 {
-    *store = (cod_store){.shared.file = -1};
+    *store = (cod_store){0};
     /* Another limit holds other pictures. */
     const uint64_t key = cod_hash(&limit_bytes, sizeof limit_bytes, sources->key);
-    cod_status status = cod_shared_file_open(&store->shared, key);
-    if (status != COD_OK && report)
-        cod_log_warn(PRIVATE_COPY ": %s", cod_error_message());
-    if (status == COD_OK && store->shared.base != NULL) {
-        store->base = store->shared.base;
-        store->bytes = store->shared.bytes;
-    } else {
+    cod_status status = COD_OK;
+    if (!cod_block_open(&store->block, key, report))
         status = build(store, sources, limit_bytes, report);
-    }
     store_header header;
     if (status == COD_OK) {
-        memcpy(&header, store->base, sizeof header);
+        memcpy(&header, store->block.base, sizeof header);
         if (header.count != sources->count)
-            status = cod_fail(COD_ERR_FORMAT, "%s: is of other pictures", store->shared.path);
+            status = cod_fail(COD_ERR_FORMAT, "%s: is of other pictures", store->block.shared.path);
     }
     if (status != COD_OK) {
         cod_store_close(store);
         return status;
     }
+    store->base = store->block.base;
     store->pictures = (const cod_stored *)(const void *)(store->base + sizeof header);
     store->pixel_bytes = header.pixel_bytes;
     return COD_OK;
@@ -178,9 +145,6 @@ cod_status cod_store_open(cod_store *store, const cod_source_list *sources, size
 
 void cod_store_close(cod_store *store)
 {
-    if (store->shared.file >= 0)
-        cod_shared_file_close(&store->shared);
-    else if (store->base != NULL)
-        munmap((void *)(uintptr_t)store->base, store->bytes);
-    *store = (cod_store){.shared.file = -1};
+    cod_block_close(&store->block);
+    *store = (cod_store){0};
 }

@@ -1,11 +1,11 @@
 /**
  * @file
- * The decoded pictures of a node: in a file that its processes share, or in private memory where that is not to be had.
+ * The decoded pictures of a node, in a block.
  */
 #ifndef COD_DATA_STORE_INTERNAL_H
 #define COD_DATA_STORE_INTERNAL_H
 
-#include "data/shared_file_internal.h"
+#include "data/block_internal.h"
 #include "data/source_internal.h"
 
 /** What the store knows of one source. */
@@ -16,9 +16,8 @@ typedef struct cod_stored {
 } cod_stored;
 
 typedef struct cod_store {
-    const unsigned char *base;
-    size_t bytes;
-    cod_shared_file shared; /**< file -1: private memory */
+    cod_block block;
+    const unsigned char *base; /**< the block's */
     const cod_stored *pictures;
     size_t pixel_bytes; /**< held */
 } cod_store;

@@ -143,7 +143,7 @@ static void check_resume(cod_run_config *run)
 void config_check_files(cod_run_config *run)
 {
     const cod_data_options *data = &run->data;
-    if (data->kind == COD_DATA_IMAGES) {
+    if (data->kind == COD_DATA_PICTURES) {
         check_paths(run, "data.path", &data->path);
         check_paths(run, "data.low_path", &data->low_path);
         check_paths(run, "data.val_path", &data->val_path);

@@ -208,7 +208,7 @@ static void a_folder_that_gives_nothing_is_an_error(void **state)
     set_option(&options, "val_count", "0");
     set_option(&options, "placement", "disjoint");
     const cod_dataset_place crowd = {.scale = 4, .seed = 1, .group = 2, .groups = 3};
-    assert_fails(COD_ERR_ARGUMENT, "2 training pictures are too few", cod_dataset_open(&options, &crowd, &dataset));
+    assert_fails(COD_ERR_ARGUMENT, "2 training items are too few", cod_dataset_open(&options, &crowd, &dataset));
     assert_fails(COD_ERR_ARGUMENT, "group 2 of 2",
                  cod_dataset_open(&options, &(cod_dataset_place){.scale = 4, .group = 2, .groups = 2}, &dataset));
     assert_null(dataset);

@@ -71,7 +71,8 @@ def make_files(program, folder):
 MODEL = "runs/t/final.safetensors"
 
 TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "bad-inputs.md")
-IMAGES = ["train", "ok.yaml", "name=i", "data.kind=images"]
+IMAGES = ["train", "ok.yaml", "name=i", "data.kind=pictures"]
+FILES = ["train", "ok.yaml", "train.strategy=codistill", "exchange.transport=file"]
 FULL_DISK = "full disk"
 
 # what is wrong: [(arguments, exit code, part of the message)]; a command that is started otherwise is given whole
@@ -101,7 +102,7 @@ CASES = {
         (["train", "ok.yaml", "train.warmup=100"], 2, "leave nothing"),
         (["plan", "mlp.yaml"], 2, "not for super-resolution"),
         (["train", "ok.yaml", "name=n", "model.init=absent.safetensors"], 2, "model.init: there is no 'absent.safetensors'"),
-        (["train", "ok.yaml", "name=n", "data.kind=images", "data.path=photos/good", "data.weights=[1, 2]"], 2, "data.weights: 2 given"),
+        (["train", "ok.yaml", "name=n", "data.kind=pictures", "data.path=photos/good", "data.weights=[1, 2]"], 2, "data.weights: 2 given"),
     ],
     "command line": [
         (["trian"], 2, "did you mean 'train'?"),
@@ -127,7 +128,7 @@ CASES = {
         (["train", "ok.yaml", "seed=2", "train.steps=20"], 2, "written with seed 1, not 2"),
     ],
     "pictures": [
-        (["train", "ok.yaml", "name=n", "data.kind=images", "data.path=photos/absent"], 2, "data.path: there is no 'photos/absent'"),
+        (["train", "ok.yaml", "name=n", "data.kind=pictures", "data.path=photos/absent"], 2, "data.path: there is no 'photos/absent'"),
         ([*IMAGES, "data.path=photos/none"], 2, "photos/none"),
         ([*IMAGES, "data.path=photos/broken"], 2, "photos/broken"),
         ([*IMAGES, "data.path=photos/small"], 2, "photos/small"),

@@ -90,7 +90,7 @@ def data_vanishes(setup, truncate):
     def case(bench):
         for i in range(4):
             bench.write(f"photos/{i}.png", png(48, 40, i))
-        data = ["data.kind=images", "data.path=photos", "data.cache_mb=0", "data.val_count=1"]
+        data = ["data.kind=pictures", "data.path=photos", "data.cache_mb=0", "data.val_count=1"]
         arguments = ["train", "t.yaml", *ENDLESS, *SETUPS[setup], *data]
         process = bench.start(*arguments)
         wait_for_steps(bench, process, "f", 2)

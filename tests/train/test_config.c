@@ -175,7 +175,7 @@ static void all_problems_come_in_one_message(void **state)
     refuse("train: {stepz: 1, steps: 10, warmup: 10, max_time: soon, nesterov: true, momentum: 0}\n"
            "data: {path: [a, b], weights: [1, 2, 3], low_path: [c], val_path: [d], val_count: 3}\n"
            "model: {init: weights.bin}\nname: a/b\n",
-           "data.kind=images", "9 problems");
+           "data.kind=pictures", "9 problems");
     static const char *const words[] = {"run.yaml:1:9: unknown key 'stepz'",
                                         "run.yaml:1:30: train.warmup: 10 steps",
                                         "train.max_time: 'soon'",
@@ -196,7 +196,7 @@ static void all_problems_come_in_one_message(void **state)
 static void absent_files_are_refused_before_training(void **state)
 {
     (void)state;
-    static const char text[] = "data: {kind: images, path: [absent, .], val_path: [gone]}\n"
+    static const char text[] = "data: {kind: pictures, path: [absent, .], val_path: [gone]}\n"
                                "model: {init: nosuch.safetensors}\n"
                                "cluster: {groups: [{model: {init: noother.safetensors}}, {ranks: 2}]}\n";
     const char *const overrides[] = {"train.strategy=allreduce", "train.backend=ref", "checkpoint.resume=must"};

@@ -1,0 +1,587 @@
+#include "pictures.h"
+
+#include "data/labelled.h"
+#include "data/loader.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+enum { SIDE = 5, TRAIN = 60, TEST = 20, CLASSES = 4 };
+
+static const cod_dataset_place alone = {.groups = 1, .seed = 7};
+
+/** An IDX file of bytes i * factor; pixel values tell the example and the place. */
+typedef struct idx {
+    size_t bytes;
+    uint8_t data[4 + 12 + TRAIN * SIDE * SIDE];
+} idx;
+
+static void put(idx *file, uint32_t value)
+{
+    for (int shift = 24; shift >= 0; shift -= 8)
+        file->data[file->bytes++] = (uint8_t)(value >> shift);
+}
+
+static idx make_images(int count)
+{
+    idx file = {0};
+    put(&file, 0x00000803);
+    put(&file, (uint32_t)count);
+    put(&file, SIDE);
+    put(&file, SIDE);
+    for (int i = 0; i < count; i++)
+        for (int p = 0; p < SIDE * SIDE; p++)
+            file.data[file.bytes++] = (uint8_t)(i * 3 + p);
+    return file;
+}
+
+static idx make_labels(int count)
+{
+    idx file = {0};
+    put(&file, 0x00000801);
+    put(&file, (uint32_t)count);
+    for (int i = 0; i < count; i++)
+        file.data[file.bytes++] = (uint8_t)(i % CLASSES);
+    return file;
+}
+
+static void write_gzip(const char *path, const idx *file)
+{
+    gzFile out = gzopen(path, "wb");
+    assert_non_null(out);
+    assert_int_equal(gzwrite(out, file->data, (unsigned)file->bytes), (int)file->bytes);
+    assert_int_equal(gzclose(out), Z_OK);
+}
+
+/** The four files, the training ones compressed. */
+static cod_data_options make_mnist(const char *name)
+{
+    const idx images = make_images(TRAIN), labels = make_labels(TRAIN);
+    const idx test_images = make_images(TEST), test_labels = make_labels(TEST);
+    write_gzip(below("%s/train-images-idx3-ubyte.gz", name), &images);
+    write_gzip(below("%s/train-labels-idx1-ubyte.gz", name), &labels);
+    write_bytes(below("%s/t10k-images.idx3-ubyte", name), test_images.data, test_images.bytes);
+    write_bytes(below("%s/t10k-labels-idx1-ubyte", name), test_labels.data, test_labels.bytes);
+    cod_data_options options = options_of(below("%s", name));
+    set_option(&options, "kind", "mnist");
+    return options;
+}
+
+static cod_labelled *open_data(const cod_data_options *options, const cod_dataset_place *place)
+{
+    cod_labelled *labelled;
+    assert_ok(cod_labelled_open(options, place, &labelled));
+    return labelled;
+}
+
+static void refuse(const cod_data_options *options, cod_status code, const char *part)
+{
+    cod_labelled *labelled;
+    assert_fails(code, part, cod_labelled_open(options, &alone, &labelled));
+    assert_null(labelled);
+}
+
+static void idx_files_are_read_plain_and_compressed(void **state)
+{
+    (void)state;
+    const cod_data_options options = make_mnist("idx");
+    cod_labelled *data = open_data(&options, &alone);
+    assert_int_equal(cod_labelled_size(data, COD_SPLIT_TRAIN), 54);
+    assert_int_equal(cod_labelled_size(data, COD_SPLIT_VAL), 6);
+    assert_int_equal(cod_labelled_size(data, COD_SPLIT_TEST), TEST);
+    assert_int_equal(cod_labelled_classes(data), CLASSES);
+    assert_string_equal(cod_labelled_class_name(data, 3), "3");
+    assert_true(cod_shape_equal(cod_labelled_shape(data), (cod_shape){1, SIDE, SIDE, 1}));
+    const cod_normalisation by = cod_labelled_normalisation(data);
+    for (size_t i = 0; i < TEST; i++) {
+        float values[SIDE * SIDE];
+        assert_ok(cod_labelled_read(data, COD_SPLIT_TEST, i, values));
+        assert_int_equal(cod_labelled_class(data, COD_SPLIT_TEST, i), i % CLASSES);
+        assert_int_equal(cod_labelled_number(data, COD_SPLIT_TEST, i), TRAIN + i);
+        for (size_t p = 0; p < SIDE * SIDE; p++)
+            assert_int_equal(lrintf((values[p] * by.deviation[0] + by.mean[0]) * 255), i * 3 + p);
+    }
+    cod_labelled_close(data);
+}
+
+static void real_mnist_is_read(void **state)
+{
+    (void)state;
+    if (cod_test_data("mnist") == NULL)
+        skip();
+    cod_data_options options = options_of(cod_test_data("mnist"));
+    set_option(&options, "kind", "mnist");
+    set_option(&options, "val_count", "5000");
+    cod_labelled *data = open_data(&options, &alone);
+    assert_int_equal(cod_labelled_size(data, COD_SPLIT_TRAIN), 55000);
+    assert_int_equal(cod_labelled_size(data, COD_SPLIT_TEST), 10000);
+    /* The well-known figures of all 60,000 are 0.1307 and 0.3081. */
+    assert_float_equal(cod_labelled_normalisation(data).mean[0], 0.1307, 5e-4);
+    assert_float_equal(cod_labelled_normalisation(data).deviation[0], 0.3081, 5e-4);
+    static const uint32_t first[10] = {7, 2, 1, 0, 4, 1, 4, 9, 5, 9};
+    for (size_t i = 0; i < 10; i++)
+        assert_int_equal(cod_labelled_class(data, COD_SPLIT_TEST, i), first[i]);
+    cod_labelled_close(data);
+}
+
+static void damaged_idx_files_are_refused(void **state)
+{
+    (void)state;
+    const cod_data_options options = make_mnist("damage");
+    const char *images = below("damage/train-images-idx3-ubyte.gz"), *plain = below("damage/t10k-images.idx3-ubyte");
+    const char *labels = below("damage/t10k-labels-idx1-ubyte");
+    size_t bytes;
+    uint8_t *packed = read_bytes(images, &bytes);
+    write_bytes(images, packed, bytes / 2);
+    refuse(&options, COD_ERR_FORMAT, "train-images-idx3-ubyte.gz: ends early: ");
+    packed[bytes / 2] ^= 0x55;
+    write_bytes(images, packed, bytes);
+    refuse(&options, COD_ERR_FORMAT, "train-images-idx3-ubyte.gz: damaged gzip data near byte ");
+    packed[bytes / 2] ^= 0x55;
+    packed[bytes - 6] ^= 1; /* the checksum */
+    write_bytes(images, packed, bytes);
+    refuse(&options, COD_ERR_FORMAT, "damaged gzip data");
+    packed[bytes - 6] ^= 1;
+    write_bytes(images, packed, bytes);
+    free(packed);
+
+    idx file = make_images(TEST);
+    write_bytes(plain, file.data, file.bytes - 7);
+    refuse(&options, COD_ERR_FORMAT, "t10k-images.idx3-ubyte: ends early: 509 bytes, where its header promises 516");
+    write_bytes(plain, file.data, file.bytes + 1);
+    refuse(&options, COD_ERR_FORMAT, "goes on after byte 516");
+    write_bytes(plain, file.data, 9);
+    refuse(&options, COD_ERR_FORMAT, "ends early: 9 bytes, where its header promises 16");
+    file.data[11] = SIDE + 1;
+    write_bytes(plain, file.data, file.bytes);
+    refuse(&options, COD_ERR_FORMAT, "pictures of 6x5 (bytes 8 to 15)");
+    file.data[8] = 0xFF;
+    write_bytes(plain, file.data, file.bytes);
+    refuse(&options, COD_ERR_FORMAT, "byte 8: a side of 4278190086 cannot be right");
+    file = make_labels(TEST);
+    write_bytes(plain, file.data, file.bytes);
+    refuse(&options, COD_ERR_FORMAT, "is no IDX file of 3 dimensions: it begins with bytes 00 00 08 01");
+    file = make_images(TEST);
+    write_bytes(plain, file.data, file.bytes);
+
+    file = make_labels(TEST - 1);
+    write_bytes(labels, file.data, file.bytes);
+    refuse(&options, COD_ERR_FORMAT, "19 labels (byte 4), but '");
+    file = make_labels(TEST);
+    file.data[8 + 5] = CLASSES;
+    write_bytes(labels, file.data, file.bytes);
+    refuse(&options, COD_ERR_FORMAT, "t10k-labels-idx1-ubyte: byte 13: class 4, but '");
+    remove(labels);
+    refuse(&options, COD_ERR_ARGUMENT, "holds no 't10k-labels-idx1-ubyte'");
+}
+
+static const char table[] = "a,b,kind\r\n1,10,\"red\"\r\n2,10,blue\n\n3,10,red\n4,10,blue\n5,10,red\n6,10,blue";
+
+static void tables_are_read(void **state)
+{
+    (void)state;
+    write_bytes(below("csv/good.csv"), table, sizeof table - 1);
+    cod_data_options options = options_of(below("csv/good.csv"));
+    set_option(&options, "kind", "iris");
+    set_option(&options, "val_fraction", "0");
+    cod_labelled *data = open_data(&options, &alone);
+    assert_int_equal(cod_labelled_size(data, COD_SPLIT_TRAIN), 6);
+    assert_int_equal(cod_labelled_size(data, COD_SPLIT_VAL) + cod_labelled_size(data, COD_SPLIT_TEST), 0);
+    assert_string_equal(cod_labelled_class_name(data, 0), "blue");
+    assert_string_equal(cod_labelled_class_name(data, 1), "red");
+    assert_true(cod_shape_equal(cod_labelled_shape(data), (cod_shape){1, 1, 1, 2}));
+    for (size_t i = 0; i < 6; i++) {
+        float values[2];
+        assert_ok(cod_labelled_read(data, COD_SPLIT_TRAIN, i, values));
+        assert_int_equal(cod_labelled_class(data, COD_SPLIT_TRAIN, i), i % 2 == 0);
+        assert_float_equal(values[0], ((float)i - 2.5f) / sqrtf(35.0f / 12), 1e-6);
+        assert_float_equal(values[1], 0, 1e-6); /* a constant has no deviation to divide by */
+    }
+    cod_labelled_close(data);
+}
+
+static void damaged_tables_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *message;
+    } cases[] = {
+        {"", "bad.csv:1: a header"},
+        {"a,b\n", "bad.csv: no line follows the header"},
+        {"a,b\n1,x\n1,2,y\n", "bad.csv:3: 3 fields, where the header has 2"},
+        {"a,b\n1,x\nnine,y\n", "row 2, column 1: 'nine' is no number"},
+        {"a,b\n1,x\nnan,y\n", "row 2, column 1: 'nan' is no number"},
+        {"a,b\n1,x\n2,x\n", "bad.csv: the last column: 1 classes cannot be learned"},
+    };
+    cod_data_options options = options_of(below("csv/bad.csv"));
+    set_option(&options, "kind", "iris");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        write_bytes(below("csv/bad.csv"), cases[i].text, strlen(cases[i].text));
+        const cod_status code = strstr(cases[i].message, "classes") != NULL ? COD_ERR_ARGUMENT : COD_ERR_FORMAT;
+        refuse(&options, code, cases[i].message);
+    }
+    write_bytes(below("csv/bad.csv"), "a,b\n1\0x\n", 8);
+    refuse(&options, COD_ERR_FORMAT, "is no text: byte 5 is zero");
+    remove(below("csv/bad.csv"));
+    refuse(&options, COD_ERR_IO, "bad.csv': No such file");
+}
+
+/** Photographs of two classes, `count` each; red tells x and green y, blue the class and number. */
+static void make_photographs(const char *root, int count)
+{
+    for (int i = 0; i < count; i++) {
+        write_picture(below("%s/ant/%d.png", root, i), 24, 18, 1, i);
+        write_picture(below("%s/bee/%d.png", root, i), 18, 20, 1, 100 + i);
+    }
+}
+
+static cod_data_options photographs(const char *root, const char *val)
+{
+    cod_data_options options = options_of(below("%s", root));
+    set_option(&options, "kind", "folder");
+    set_option(&options, "size", "16"); /* brought to 18 */
+    if (val != NULL)
+        set_option(&options, "val_path", below("%s", val));
+    return options;
+}
+
+static int pixel(const cod_labelled *data, const float *values, int x, int y, int channel)
+{
+    const cod_normalisation by = cod_labelled_normalisation(data);
+    return (int)lrintf((values[(y * 16 + x) * 3 + channel] * by.deviation[channel] + by.mean[channel]) * 255);
+}
+
+static void photographs_are_cut_and_turned(void **state)
+{
+    (void)state;
+    make_photographs("folders/train", 5);
+    make_photographs("folders/val", 2);
+    size_t bytes;
+    uint8_t *whole = read_bytes(below("folders/train/bee/0.png"), &bytes);
+    write_bytes(below("folders/train/bee/broken.png"), whole, bytes - 20);
+    free(whole);
+    cod_data_options options = photographs("folders/train", "folders/val");
+    capture_log();
+    for (int cached = 1; cached >= 0; cached--) {
+        options.cache_mb = cached;
+        cod_labelled *data = open_data(&options, &(cod_dataset_place){.groups = 1, .seed = 7, .report = cached == 1});
+        assert_int_equal(cod_labelled_count(data).broken, cached); /* its header is sound */
+        assert_int_equal(cod_labelled_size(data, COD_SPLIT_TRAIN), 11 - cached);
+        assert_int_equal(cod_labelled_size(data, COD_SPLIT_VAL), 4);
+        assert_string_equal(cod_labelled_class_name(data, 0), "ant");
+        float values[16 * 16 * 3], target[2];
+        /* 24x18 stays so; its middle 18 and of these the middle 16 begin at 3 + 1 and 0 + 1. */
+        assert_ok(cod_labelled_read(data, COD_SPLIT_VAL, 1, values));
+        assert_true(pixel(data, values, 0, 0, 0) == 4 && pixel(data, values, 0, 0, 1) == 1);
+        assert_true(pixel(data, values, 15, 15, 0) == 19 && pixel(data, values, 0, 0, 2) == 1);
+        const cod_samples samples = cod_labelled_samples(data);
+        int lefts = 0, mirrored = 0;
+        for (uint64_t position = 0; position < 200; position++) {
+            assert_ok(
+                samples.draw(samples.context, 2, &(cod_sample_place){.seed = 1, .position = position}, values, target));
+            assert_true(target[0] == 1 && target[1] == 0);
+            const int first = pixel(data, values, 0, 0, 0), last = pixel(data, values, 15, 0, 0);
+            assert_int_equal(abs(first - last), 15);
+            mirrored += first > last;
+            lefts |= 1 << (first < last ? first : last);
+        }
+        assert_int_equal(lefts, 1 << 3 | 1 << 4 | 1 << 5);
+        assert_in_range(mirrored, 60, 140);
+        cod_labelled_close(data);
+    }
+    assert_int_equal(logged("left out: "), 1);
+    assert_int_equal(logged("broken.png"), 1);
+}
+
+static void missing_class_folders_are_refused(void **state)
+{
+    (void)state;
+    make_photographs("missing/train", 2);
+    write_picture(below("missing/val/bee/0.png"), 20, 20, 1, 1);
+    cod_data_options options = photographs("missing/train", "missing/val");
+    refuse(&options, COD_ERR_ARGUMENT, "lacks the class folder 'ant' of '");
+    make_photographs("missing/val", 1);
+    write_picture(below("missing/val/wasp/0.png"), 20, 20, 1, 1);
+    refuse(&options, COD_ERR_ARGUMENT, "val/wasp' is a class that '");
+    write_bytes(below("missing/train/wasp/readme.txt"), "none", 4);
+    refuse(&options, COD_ERR_ARGUMENT, "train/wasp' holds no photographs");
+    options = photographs("missing/val/ant", NULL);
+    refuse(&options, COD_ERR_ARGUMENT, "has 0 subfolders; one a class is wanted");
+}
+
+static void shifted_digits_keep_their_pixels(void **state)
+{
+    (void)state;
+    cod_data_options options = make_mnist("shift");
+    set_option(&options, "shift", "1");
+    cod_labelled *data = open_data(&options, &alone);
+    const cod_samples samples = cod_labelled_samples(data);
+    const cod_normalisation by = cod_labelled_normalisation(data);
+    float still[SIDE * SIDE], values[SIDE * SIDE], target[CLASSES];
+    int seen = 0;
+    assert_ok(cod_labelled_read(data, COD_SPLIT_TRAIN, 9, still));
+    for (uint64_t position = 0; position < 100; position++) {
+        assert_ok(samples.draw(samples.context, 9, &(cod_sample_place){.position = position}, values, target));
+        bool found = false;
+        for (int move = 0; move < 9 && !found; move++) {
+            found = true;
+            for (int y = 0; y < SIDE; y++)
+                for (int x = 0; x < SIDE; x++) {
+                    const int from_x = x + move % 3 - 1, from_y = y + move / 3 - 1;
+                    const bool inside = from_x >= 0 && from_x < SIDE && from_y >= 0 && from_y < SIDE;
+                    const float wanted = inside ? still[from_y * SIDE + from_x] : -by.mean[0] / by.deviation[0];
+                    found = found && fabsf(values[y * SIDE + x] - wanted) < 1e-6f;
+                }
+            seen |= found << move;
+        }
+        assert_true(found);
+    }
+    assert_int_equal(seen, 0x1FF);
+    cod_labelled_close(data);
+}
+
+/** Numbers of a group's training examples, as bits. @return how many */
+static size_t numbers_of(const cod_data_options *options, int group, int groups, uint64_t *bits)
+{
+    cod_labelled *data = open_data(options, &(cod_dataset_place){.seed = 7, .group = group, .groups = groups});
+    const size_t count = cod_labelled_size(data, COD_SPLIT_TRAIN);
+    *bits = 0;
+    for (size_t i = 0; i < count; i++)
+        *bits |= (uint64_t)1 << cod_labelled_number(data, COD_SPLIT_TRAIN, i);
+    assert_int_equal(__builtin_popcountll(*bits), count);
+    cod_labelled_close(data);
+    return count;
+}
+
+static void placement_divides_all_and_once(void **state)
+{
+    (void)state;
+    enum { GROUPS = 4 };
+    static const char *const placements[] = {"disjoint", "dirichlet"};
+    cod_data_options options = make_mnist("placement");
+    uint64_t all, again;
+    assert_int_equal(numbers_of(&options, 0, 1, &all), 54);
+    for (int p = 0; p < 2; p++) {
+        uint64_t together = 0;
+        set_option(&options, "placement", placements[p]);
+        set_option(&options, "alpha", "1");
+        for (int g = 0; g < GROUPS; g++) {
+            uint64_t ours;
+            const size_t count = numbers_of(&options, g, GROUPS, &ours);
+            if (p == 0)
+                assert_in_range(count, 13, 14);
+            assert_int_equal(numbers_of(&options, g, GROUPS, &again), count);
+            assert_true(ours == again && (ours & together) == 0);
+            together |= ours;
+        }
+        assert_true(together == all);
+    }
+    /* Limits keep a part of the group's own, and the same of what is shared. */
+    uint64_t first, second;
+    set_option(&options, "items_per_group", "5");
+    set_option(&options, "placement", "shared");
+    assert_int_equal(numbers_of(&options, 0, GROUPS, &first), 5);
+    assert_int_equal(numbers_of(&options, 1, GROUPS, &second), 5);
+    assert_true(first == second && (first & ~all) == 0);
+    set_option(&options, "placement", "disjoint");
+    assert_int_equal(numbers_of(&options, 0, GROUPS, &first), 5);
+    assert_int_equal(numbers_of(&options, 1, GROUPS, &second), 5);
+    assert_int_equal(first & second, 0);
+    set_option(&options, "items_per_group", "14");
+    cod_labelled *data;
+    assert_fails(COD_ERR_ARGUMENT, "14 are wanted, but group 2 has 13 of the 54",
+                 cod_labelled_open(&options, &(cod_dataset_place){.seed = 7, .group = 2, .groups = GROUPS}, &data));
+}
+
+/** The largest share that one class has of a group's examples, in the mean over groups. */
+static double purity(const cod_data_options *options, int groups)
+{
+    double sum = 0;
+    for (int g = 0; g < groups; g++) {
+        cod_labelled *data = open_data(options, &(cod_dataset_place){.seed = 5, .group = g, .groups = groups});
+        size_t of[10] = {0}, most = 0;
+        const size_t count = cod_labelled_size(data, COD_SPLIT_TRAIN);
+        for (size_t i = 0; i < count; i++)
+            of[cod_labelled_class(data, COD_SPLIT_TRAIN, i)]++;
+        for (int k = 0; k < 10; k++)
+            most = of[k] > most ? of[k] : most;
+        sum += (double)most / (double)count / groups;
+        cod_labelled_close(data);
+    }
+    return sum;
+}
+
+static cod_data_options synthetic(const char *count)
+{
+    cod_data_options options = options_of("");
+    set_option(&options, "kind", "synthetic");
+    set_option(&options, "synthetic_shape", "3,2,5");
+    set_option(&options, "synthetic_count", count);
+    return options;
+}
+
+static void a_small_alpha_skews_classes(void **state)
+{
+    (void)state;
+    cod_data_options options = synthetic("4000");
+    set_option(&options, "placement", "dirichlet");
+    set_option(&options, "alpha", "0.1");
+    const double skewed = purity(&options, 4);
+    set_option(&options, "alpha", "1000");
+    const double even = purity(&options, 4);
+    if (skewed < 0.25 || even > 0.13)
+        fail_msg("a class has %.2f of a group at alpha 0.1, %.2f at 1000 (seed 5)", skewed, even);
+    set_option(&options, "synthetic_count", "12");
+    set_option(&options, "alpha", "0.001");
+    cod_labelled *data;
+    cod_status status = COD_OK;
+    for (int g = 0; g < 8 && status == COD_OK; g++) {
+        status = cod_labelled_open(&options, &(cod_dataset_place){.seed = 5, .group = g, .groups = 8}, &data);
+        cod_labelled_close(data);
+    }
+    assert_int_equal(status, COD_ERR_ARGUMENT);
+    cod_test_assert_contains(cod_error_message(), "raise data.alpha");
+}
+
+static void folds_are_alike_and_cover_all(void **state)
+{
+    (void)state;
+    cod_data_options options = synthetic("1000");
+    set_option(&options, "folds", "5");
+    uint8_t held[1000] = {0};
+    for (int fold = 0; fold < 5; fold++) {
+        options.fold = fold;
+        cod_labelled *data = open_data(&options, &alone);
+        assert_int_equal(cod_labelled_size(data, COD_SPLIT_TRAIN), 800);
+        size_t of[10] = {0};
+        for (size_t i = 0; i < cod_labelled_size(data, COD_SPLIT_VAL); i++) {
+            held[cod_labelled_number(data, COD_SPLIT_VAL, i)]++;
+            of[cod_labelled_class(data, COD_SPLIT_VAL, i)]++;
+        }
+        for (int k = 0; k < 10; k++)
+            assert_int_equal(of[k], 20);
+        cod_labelled_close(data);
+    }
+    for (int i = 0; i < 1000; i++)
+        assert_int_equal(held[i], 1);
+    options.fold = 5;
+    refuse(&options, COD_ERR_ARGUMENT, "fold: 5 is not one of 5 folds, 0 to 4");
+    set_option(&options, "folds", "1");
+    refuse(&options, COD_ERR_ARGUMENT, "1 part leaves nothing");
+    set_option(&options, "synthetic_count", "20");
+    set_option(&options, "folds", "21");
+    refuse(&options, COD_ERR_ARGUMENT, "data.folds: 21 are more than the 20 examples");
+}
+
+static void training_examples_are_normalised(void **state)
+{
+    (void)state;
+    cod_data_options options = synthetic("500");
+    cod_labelled *data = open_data(&options, &alone);
+    double sums[5] = {0}, squares[5] = {0};
+    const size_t count = cod_labelled_size(data, COD_SPLIT_TRAIN);
+    for (size_t i = 0; i < count; i++) {
+        float values[30];
+        assert_ok(cod_labelled_read(data, COD_SPLIT_TRAIN, i, values));
+        for (int v = 0; v < 30; v++) {
+            sums[v % 5] += values[v];
+            squares[v % 5] += values[v] * values[v];
+        }
+    }
+    for (int c = 0; c < 5; c++) {
+        assert_true(fabs(sums[c] / (6 * (double)count)) < 1e-5);
+        assert_true(fabs(squares[c] / (6 * (double)count) - 1) < 1e-5);
+    }
+    const float mean[5] = {0}, deviation[5] = {1, 1, 1, 1, 0};
+    assert_fails(COD_ERR_ARGUMENT, "3 channels does not fit",
+                 cod_labelled_normalise(data, &(cod_normalisation){3, mean, deviation}));
+    assert_fails(COD_ERR_ARGUMENT, "channel 4 cannot",
+                 cod_labelled_normalise(data, &(cod_normalisation){5, mean, deviation}));
+    cod_labelled_close(data);
+}
+
+static void batches_repeat_from_any_step(void **state)
+{
+    (void)state;
+    cod_data_options options = make_mnist("batches");
+    set_option(&options, "shift", "2");
+    cod_labelled *data = open_data(&options, &alone);
+    const cod_samples samples = cod_labelled_samples(data);
+    const cod_loader_options all = {.batch = 20, .seed = 3, .ranks = 1, .threads = 2, .prefetch = 2};
+    cod_loader_options half = all;
+    half.batch = 10;
+    half.ranks = 2;
+    half.rank = 1;
+    cod_loader *first, *resumed, *second_rank;
+    cod_batch a, b, c;
+    assert_ok(cod_loader_create(&samples, &all, 0, &first));
+    assert_ok(cod_loader_create(&samples, &all, 4, &resumed)); /* within the second epoch of 54 */
+    assert_ok(cod_loader_create(&samples, &half, 4, &second_rank));
+    for (int step = 0; step < 12; step++) {
+        assert_ok(cod_loader_next(first, &a));
+        assert_true(cod_shape_equal(a.input.shape, (cod_shape){20, SIDE, SIDE, 1}));
+        assert_true(cod_shape_equal(a.target.shape, (cod_shape){20, 1, 1, CLASSES}));
+        if (step < 4)
+            continue;
+        assert_ok(cod_loader_next(resumed, &b));
+        assert_ok(cod_loader_next(second_rank, &c));
+        assert_int_equal(b.step, step);
+        assert_memory_equal(cod_view_host(&a.input), cod_view_host(&b.input), cod_view_span_bytes(&a.input));
+        assert_memory_equal(cod_view_host(&a.target), cod_view_host(&b.target), cod_view_span_bytes(&a.target));
+        assert_memory_equal((char *)cod_view_host(&a.input) + cod_view_span_bytes(&c.input), cod_view_host(&c.input),
+                            cod_view_span_bytes(&c.input));
+    }
+    cod_loader_destroy(first);
+    cod_loader_destroy(resumed);
+    cod_loader_destroy(second_rank);
+    cod_labelled_close(data);
+}
+
+static void options_that_do_not_fit_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *kind, *key, *value, *message;
+    } cases[] = {
+        {"mnist", "weights", "2", "weights: is for kind pictures, not mnist"},
+        {"mnist", "low_path", "x", "low_path: is for kind pictures, not mnist"},
+        {"mnist", "val_path", "x", "mnist holds out a part of its training examples"},
+        {"iris", "test_path", "x", "test_path: is for kind folder, not iris"},
+        {"iris", "path", "a,b", "path: iris is one file, not 2"},
+        {"folder", "path", "", "name at least one folder with a subfolder for each class"},
+        {"pictures", "placement", "dirichlet", "divides classes, which kind pictures has not"},
+        {"pictures", "folds", "3", "folds: is for classification"},
+        {"synthetic", "synthetic_shape", "3,2", "wants three numbers"},
+        {"synthetic", "synthetic_count", "5", "5 examples cannot be of 10 classes"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        cod_data_options options = options_of("x");
+        set_option(&options, "kind", cases[i].kind);
+        set_option(&options, cases[i].key, cases[i].value);
+        refuse(&options, COD_ERR_ARGUMENT, cases[i].message);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(idx_files_are_read_plain_and_compressed),
+        cmocka_unit_test(real_mnist_is_read),
+        cmocka_unit_test(damaged_idx_files_are_refused),
+        cmocka_unit_test(tables_are_read),
+        cmocka_unit_test(damaged_tables_are_refused),
+        cmocka_unit_test(photographs_are_cut_and_turned),
+        cmocka_unit_test(missing_class_folders_are_refused),
+        cmocka_unit_test(shifted_digits_keep_their_pixels),
+        cmocka_unit_test(placement_divides_all_and_once),
+        cmocka_unit_test(a_small_alpha_skews_classes),
+        cmocka_unit_test(folds_are_alike_and_cover_all),
+        cmocka_unit_test(training_examples_are_normalised),
+        cmocka_unit_test(batches_repeat_from_any_step),
+        cmocka_unit_test(options_that_do_not_fit_are_refused),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
