@@ -255,6 +255,17 @@ static cod_status kind_find(const cod_st_file *file, cod_arena *arena, const cod
         cod_st_tensor_count(file), first->name, shape);
 }
 
+/** Copies a text of the metadata; NULL stays where there is none. */
+static cod_status keep_text(const cod_st_file *file, const char *key, cod_arena *arena, const char **out)
+{
+    const char *text = cod_st_metadata(file, key);
+    if (text == NULL)
+        return COD_OK;
+    *out = cod_arena_strdup(arena, text);
+    COD_REQUIRE_MEMORY(*out);
+    return COD_OK;
+}
+
 static cod_status load(const cod_st_file *file, cod_saved_model *saved)
 {
     const cod_model_kind *kind = NULL;
@@ -264,11 +275,8 @@ static cod_status load(const cod_st_file *file, cod_saved_model *saved)
     saved->layout = cod_graph_layout(saved->model.graph);
     COD_TRY(cod_aligned_alloc(&values, (saved->layout.trainable + saved->layout.state) * sizeof(float)));
     saved->values = values;
-    const char *int8 = cod_st_metadata(file, COD_INT8_METADATA);
-    if (int8 != NULL) {
-        saved->int8 = cod_arena_strdup(&saved->arena, int8);
-        COD_REQUIRE_MEMORY(saved->int8);
-    }
+    COD_TRY(keep_text(file, COD_INT8_METADATA, &saved->arena, &saved->int8));
+    COD_TRY(keep_text(file, COD_DATA_METADATA, &saved->arena, &saved->data));
     return values_load(file, &saved->model, COD_LOAD_STRICT, saved->values, NULL);
 }
 

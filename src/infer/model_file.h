@@ -15,6 +15,8 @@
 #include "nn/model.h"
 #include "nn/weights.h"
 
+#define COD_DATA_METADATA "codistill.data"
+
 /** A model with its values, in host memory. Zeroed = empty. */
 typedef struct cod_saved_model {
     cod_arena arena; /**< holds the options */
@@ -22,6 +24,7 @@ typedef struct cod_saved_model {
     cod_layout layout;
     float *values;    /**< [layout.trainable + layout.state] */
     const char *int8; /**< the file's ranges for 8-bit integers, as int8.h keeps them; NULL = none */
+    const char *data; /**< what a classifier was trained on, as classifier.h keeps it; NULL = nothing is said */
 } cod_saved_model;
 
 void cod_saved_model_clear(cod_saved_model *saved);

@@ -36,12 +36,18 @@ static cod_status backend_find(const char *name, const cod_backend **backend)
     return cod_fail(COD_ERR_ARGUMENT, "there is no backend '%s' in this build; it has %s", name, names);
 }
 
+cod_status cod_session_open_device(const cod_session_options *options, cod_session *session)
+{
+    const int threads = options->threads > 0 ? (int)options->threads : cod_usable_threads();
+    *session = (cod_session){0};
+    COD_TRY(backend_find(options->backend, &session->backend));
+    return session->backend->open(&(cod_device_options){.threads = threads}, &session->device);
+}
+
 static cod_status model_open(const char *model, const cod_session_options *options, cod_session *session)
 {
     const cod_upscaler_options upscaler = {.precision = (cod_precision)options->precision, .tile = options->tile};
-    const int threads = options->threads > 0 ? (int)options->threads : cod_usable_threads();
-    COD_TRY(backend_find(options->backend, &session->backend));
-    COD_TRY(session->backend->open(&(cod_device_options){.threads = threads}, &session->device));
+    COD_TRY(cod_session_open_device(options, session));
     COD_TRY(cod_upscaler_open(model, session->backend, session->device, &upscaler, &session->upscaler));
     const int scale = cod_upscaler_scale(session->upscaler);
     COD_REQUIRE(options->scale == 0 || options->scale == scale, "%s upscales by %d, not by %lld", model, scale,

@@ -33,6 +33,8 @@ typedef struct cod_session {
  * @return as cod_upscaler_open(); COD_ERR_ARGUMENT for an unknown backend or a scale that the model does not have
  */
 COD_MUST_CHECK cod_status cod_session_open(const char *model, const cod_session_options *options, cod_session *session);
+/** Opens the device alone. @return COD_ERR_ARGUMENT for an unknown backend */
+COD_MUST_CHECK cod_status cod_session_open_device(const cod_session_options *options, cod_session *session);
 void cod_session_close(cod_session *session);
 
 #endif

@@ -1,0 +1,178 @@
+#include "infer/classifier.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PROGRAM "predict"
+
+struct cod_classifier {
+    const cod_model *model;
+    cod_weights *weights;
+    cod_executable *executable;
+    cod_shape example;
+    int64_t batch;
+    float *inputs;  /**< [batch, H, W, C] */
+    float *outputs; /**< [batch, K] */
+};
+
+/** Predictions bin by bin of their confidence. */
+typedef struct calibration {
+    double confidence[COD_CALIBRATION_BINS];
+    size_t count[COD_CALIBRATION_BINS], right[COD_CALIBRATION_BINS];
+} calibration;
+
+/** Sums on the way to a result. */
+typedef struct sums {
+    size_t right;
+    double loss;
+    calibration calibration;
+} sums;
+
+void cod_classification_clear(cod_classification *result)
+{
+    free(result->confusion);
+    *result = (cod_classification){0};
+}
+
+static cod_status init(cod_classifier *c, cod_dtype activation)
+{
+    cod_shape shape = c->example;
+    shape.n = c->batch;
+    const cod_input_shape input = {"input", shape};
+    const cod_compile_options options = {.activation = activation, .inputs = &input, .input_count = 1};
+    const cod_program_spec spec = {.name = PROGRAM, .outputs = {c->model->output}};
+    COD_TRY(cod_compile(c->model->graph, c->weights, &options, &spec, 1, &c->executable));
+    const cod_view in = cod_executable_input(c->executable, "input");
+    const cod_view out = cod_executable_output(c->executable, c->model->output);
+    COD_REQUIRE(out.dtype == COD_F32 && cod_view_is_dense(&out) && out.shape.h * out.shape.w == 1,
+                "the model's output is not dense f32 logits");
+    COD_TRY(cod_aligned_alloc((void **)&c->inputs, cod_view_span_bytes(&in)));
+    return cod_aligned_alloc((void **)&c->outputs, cod_view_span_bytes(&out));
+}
+
+cod_status cod_classifier_create(const cod_model *model, cod_weights *weights, cod_dtype activation, cod_shape example,
+                                 int64_t batch, cod_classifier **out)
+{
+    *out = NULL;
+    COD_REQUIRE(model->kind->task == COD_TASK_CLASSIFICATION, "model '%s' is no classifier", model->kind->name);
+    cod_classifier *c = calloc(1, sizeof *c);
+    COD_REQUIRE_MEMORY(c);
+    *c = (cod_classifier){.model = model, .weights = weights, .example = example, .batch = batch};
+    const cod_status status = init(c, activation);
+    if (status != COD_OK) {
+        cod_classifier_destroy(c);
+        return status;
+    }
+    *out = c;
+    return COD_OK;
+}
+
+void cod_classifier_destroy(cod_classifier *classifier)
+{
+    if (classifier == NULL)
+        return;
+    cod_executable_destroy(classifier->executable);
+    cod_aligned_free(classifier->inputs);
+    cod_aligned_free(classifier->outputs);
+    free(classifier);
+}
+
+static void calibration_add(calibration *c, double confidence, bool right)
+{
+    /* Bins are (b/B, (b + 1)/B], as in the paper. */
+    int bin = (int)ceil(confidence * COD_CALIBRATION_BINS) - 1;
+    bin = bin < 0 ? 0 : bin >= COD_CALIBRATION_BINS ? COD_CALIBRATION_BINS - 1 : bin;
+    c->confidence[bin] += confidence;
+    c->count[bin]++;
+    c->right[bin] += right;
+}
+
+static double calibration_mean(const calibration *c)
+{
+    double gap = 0, count = 0;
+    for (int b = 0; b < COD_CALIBRATION_BINS; b++) {
+        gap += fabs((double)c->right[b] - c->confidence[b]);
+        count += (double)c->count[b];
+    }
+    return count > 0 ? gap / count : NAN;
+}
+
+double cod_calibration_error(const float *confidence, const bool *right, size_t count)
+{
+    calibration c = {0};
+    for (size_t i = 0; i < count; i++)
+        calibration_add(&c, (double)confidence[i], right[i]);
+    return calibration_mean(&c);
+}
+
+/** Takes one example's logits [classes] into account. */
+static void judge(const float *logits, size_t classes, uint32_t truth, sums *s, cod_classification *result)
+{
+    size_t best = 0;
+    double sum = 0;
+    for (size_t k = 1; k < classes; k++)
+        best = logits[k] > logits[best] ? k : best;
+    for (size_t k = 0; k < classes; k++)
+        sum += exp((double)logits[k] - (double)logits[best]);
+    s->loss += log(sum) - ((double)logits[truth] - (double)logits[best]);
+    s->right += best == truth;
+    calibration_add(&s->calibration, 1 / sum, best == truth);
+    if (result->confusion != NULL)
+        result->confusion[truth * classes + best]++;
+}
+
+static cod_status run_batch(cod_classifier *c)
+{
+    const cod_backend *backend = c->weights->backend;
+    cod_device *device = c->weights->device;
+    const cod_view in = cod_executable_input(c->executable, "input");
+    const cod_view out = cod_executable_output(c->executable, c->model->output);
+    COD_TRY(backend->upload(device, NULL, in.buffer, in.offset, c->inputs, cod_view_span_bytes(&in)));
+    COD_TRY(cod_program_run(cod_executable_program(c->executable, PROGRAM), NULL, NULL));
+    return backend->download(device, NULL, c->outputs, out.buffer, out.offset, cod_view_span_bytes(&out));
+}
+
+static cod_status evaluate(cod_classifier *c, const cod_labelled *labelled, cod_split split, sums *s,
+                           cod_classification *result)
+{
+    const size_t values = (size_t)cod_shape_count(c->example), available = cod_labelled_size(labelled, split);
+    const size_t count = result->count, batch = (size_t)c->batch;
+    for (size_t first = 0; first < count; first += batch) {
+        const size_t end = count - first < batch ? count : first + batch;
+        for (size_t i = first; i < end; i++)
+            COD_TRY(cod_labelled_read(labelled, split, i * available / count, c->inputs + (i - first) * values));
+        COD_TRY(run_batch(c)); /* in the last one, what is left of the one before comes along */
+        for (size_t i = first; i < end; i++)
+            judge(c->outputs + (i - first) * result->classes, result->classes,
+                  cod_labelled_class(labelled, split, i * available / count), s, result);
+    }
+    return COD_OK;
+}
+
+cod_status cod_classifier_evaluate(cod_classifier *classifier, const cod_labelled *labelled, cod_split split,
+                                   size_t limit, cod_classification *result)
+{
+    const size_t available = cod_labelled_size(labelled, split), classes = cod_labelled_classes(labelled);
+    const cod_shape example = cod_labelled_shape(labelled);
+    *result = (cod_classification){.count = limit > 0 && limit < available ? limit : available, .classes = classes};
+    COD_REQUIRE(cod_shape_equal(example, classifier->example) &&
+                    (int64_t)classes == cod_model_sizes(classifier->model->kind, classifier->model->options)->classes,
+                "examples of %lldx%lldx%lld in %zu classes do not fit the classifier", (long long)example.h,
+                (long long)example.w, (long long)example.c, classes);
+    if (classes <= COD_CONFUSION_MAX_CLASSES) {
+        result->confusion = calloc(classes * classes, sizeof *result->confusion);
+        COD_REQUIRE_MEMORY(result->confusion);
+    }
+    sums s = {0};
+    const cod_status status = evaluate(classifier, labelled, split, &s, result);
+    if (status != COD_OK) {
+        cod_classification_clear(result);
+        return status;
+    }
+    const double count = result->count > 0 ? (double)result->count : NAN;
+    result->accuracy = (double)s.right / count;
+    result->cross_entropy = s.loss / count;
+    result->calibration_error = calibration_mean(&s.calibration);
+    return COD_OK;
+}
