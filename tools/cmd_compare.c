@@ -225,6 +225,17 @@ static double number(const compare_run *run, const char *key)
     return cod_json_get_number(cod_json_get(run->summary, key), NAN);
 }
 
+/** What the run's figures are called: the same in all runs of a comparison. */
+static const char *text(const compare_run *run, const char *key)
+{
+    return cod_json_get_string(cod_json_get(run->summary, key), "?");
+}
+
+static int baseline_width(const char *name)
+{
+    return (int)strlen(name) > 9 ? (int)strlen(name) : 9;
+}
+
 /** In a column; "none" where there is nothing to tell. */
 static void print_number(int width, int digits, double value)
 {
@@ -236,13 +247,14 @@ static void print_number(int width, int digits, double value)
 
 static void print_table(const comparison *c)
 {
-    printf("%-36s %9s %9s %12s %10s %14s %14s %9s\n", "run", "PSNR Y", "bicubic", "samples", "core-s", "between, MB",
-           "inside, MB", "wall, s");
+    const char *figure = text(&c->runs[0], "figure"), *baseline = text(&c->runs[0], "baseline");
+    printf("%-36s %9s %*s %12s %10s %14s %14s %9s\n", "run", figure, baseline_width(baseline), baseline, "samples",
+           "core-s", "between, MB", "inside, MB", "wall, s");
     for (size_t i = 0; i < c->run_count; i++) {
         const compare_run *run = &c->runs[i];
         printf("%-36s", run->name);
-        print_number(9, 3, number(run, "psnr_y"));
-        print_number(9, 3, number(run, "bicubic_psnr_y"));
+        print_number(9, 3, number(run, figure));
+        print_number(baseline_width(baseline), 3, number(run, baseline));
         print_number(12, 0, number(run, "samples_per_group") * number(run, "groups"));
         print_number(10, 0, number(run, "core_s"));
         print_number(14, 3, number(run, "intergroup_bytes") / 1e6);
@@ -254,11 +266,19 @@ static void print_table(const comparison *c)
 
 static cod_status write_json(const comparison *c)
 {
-    static const char *const keys[] = {"psnr_y",         "bicubic_psnr_y",    "groups",          "ranks",
-                                       "steps",          "samples_per_group", "core_s",          "wall_s",
-                                       "step_ms_median", "intergroup_bytes",  "intragroup_bytes"};
+    const char *const keys[] = {text(&c->runs[0], "figure"),
+                                text(&c->runs[0], "baseline"),
+                                "groups",
+                                "ranks",
+                                "steps",
+                                "samples_per_group",
+                                "core_s",
+                                "wall_s",
+                                "step_ms_median",
+                                "intergroup_bytes",
+                                "intragroup_bytes"};
     cod_json json = {.indent = 2};
-    char path[4096], *text = NULL;
+    char path[4096], *document = NULL;
     cod_json_open(&json, NULL, '{');
     cod_json_string(&json, "config", c->arguments.path);
     cod_json_open(&json, "runs", '[');
@@ -273,13 +293,13 @@ static cod_status write_json(const comparison *c)
     }
     cod_json_close(&json);
     cod_json_close(&json);
-    COD_TRY(cod_json_end(&json, &text));
+    COD_TRY(cod_json_end(&json, &document));
     snprintf(path, sizeof path, "%s/%s-compare", c->config.root.output, c->config.root.name);
     cod_status status = cod_folder_create(path);
     snprintf(path, sizeof path, "%s/%s-compare/compare.json", c->config.root.output, c->config.root.name);
     if (status == COD_OK)
-        status = cod_file_write(path, text, strlen(text));
-    free(text);
+        status = cod_file_write(path, document, strlen(document));
+    free(document);
     if (status == COD_OK)
         printf("\nwritten to %s\n", path);
     return status;

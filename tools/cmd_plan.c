@@ -4,6 +4,7 @@
 #include "tools/arguments.h"
 #include "tools/plan.h"
 #include "train/strategy.h"
+#include "train/task.h"
 
 #include <stdio.h>
 
@@ -37,9 +38,23 @@ static cod_status plan_groups(const cod_run_config *config, const cod_backend *b
     return COD_OK;
 }
 
-static cod_status plan(const cod_run_config *config)
+/** A classifier's sizes may be known from its data alone. */
+static cod_status look_at_data(cod_run_config *config)
+{
+    const cod_task task = config->whole.kind->task;
+    const cod_train_task_kind *kind = cod_train_task_find(task);
+    cod_train_task *opened = NULL;
+    if (task != COD_TASK_CLASSIFICATION)
+        return COD_OK;
+    COD_TRY(kind->open(config, &(cod_dataset_place){.seed = (uint64_t)config->root.seed, .groups = 1}, &opened));
+    kind->close(opened);
+    return COD_OK;
+}
+
+static cod_status plan(cod_run_config *config)
 {
     int threads;
+    COD_TRY(look_at_data(config));
     cod_device *device;
     const cod_backend *backend = cod_backend_find(config->train.backend);
     COD_TRY(cod_plan_print_map(config, &threads));

@@ -42,7 +42,7 @@ static void ask_to_stop(int signal)
 typedef struct progress_log {
     const char *folder;
     cod_file_log *file;
-    double loss, psnr_y; /**< last seen */
+    double loss, quality; /**< last seen; quality by the task's first figure */
 } progress_log;
 
 static void log_to_file(progress_log *log, int group, const char *line)
@@ -58,7 +58,7 @@ static void log_to_file(progress_log *log, int group, const char *line)
     }
 }
 
-static void format_progress(const cod_train_progress *progress, double loss, double psnr_y, char *text, size_t bytes)
+static void format_progress(const cod_train_progress *progress, double loss, double quality, char *text, size_t bytes)
 {
     const cod_metrics_line *line = progress->line;
     size_t used = 0;
@@ -66,8 +66,10 @@ static void format_progress(const cod_train_progress *progress, double loss, dou
     ADD("group %d  step %lld/%lld", progress->group, (long long)line->step, (long long)progress->steps);
     if (!isnan(loss))
         ADD("  loss %.5f", loss);
-    if (!isnan(psnr_y))
-        ADD("  psnr %.2f dB", psnr_y);
+    const cod_task_figure *figure = &line->task->figures[0];
+    if (!isnan(quality))
+        ADD("  %s %.*f%s%s", figure->label, figure->digits, quality, strcmp(figure->unit, "%") == 0 ? "" : " ",
+            figure->unit);
     if (!isnan(line->step_ms))
         ADD("  %.*f ms  %.0f images/s", line->step_ms < 10, line->step_ms, line->images_per_s);
     const long eta = (long)(progress->eta_s + 0.5);
@@ -86,14 +88,14 @@ static void print_progress(void *context, const cod_train_progress *progress)
     const cod_metrics_line *line = progress->line;
     char text[512];
     log->loss = isnan(line->task_loss) ? log->loss : line->task_loss;
-    log->psnr_y = isnan(line->psnr_y) ? log->psnr_y : line->psnr_y;
+    log->quality = isnan(line->quality.values[0]) ? log->quality : line->quality.values[0];
     if (!progress->between) {
-        format_progress(progress, line->task_loss, line->psnr_y, text, sizeof text);
+        format_progress(progress, line->task_loss, line->quality.values[0], text, sizeof text);
         log_to_file(log, progress->group, text);
         if (!cod_display_shows_groups())
             cod_display_line(text);
     }
-    format_progress(progress, log->loss, log->psnr_y, text, sizeof text);
+    format_progress(progress, log->loss, log->quality, text, sizeof text);
     cod_display_group(progress->group, text);
 }
 
@@ -171,7 +173,7 @@ static int train_joined(const train_arguments *arguments)
     const int signals[] = {SIGINT, SIGTERM, SIGUSR1};
     for (size_t i = 0; i < 3; i++)
         sigaction(signals[i], &(struct sigaction){.sa_handler = ask_to_stop, .sa_flags = SA_RESTART}, NULL);
-    progress_log log = {.folder = cod_run_config_folder(&config), .loss = NAN, .psnr_y = NAN};
+    progress_log log = {.folder = cod_run_config_folder(&config), .loss = NAN, .quality = NAN};
     const cod_train_request request = {.config = &config,
                                        .comm = comm,
                                        .report = print_progress,

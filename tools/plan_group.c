@@ -7,6 +7,7 @@
 #include "nn/optimiser.h"
 #include "tools/bench_training.h"
 #include "train/strategy.h"
+#include "train/task.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -87,10 +88,18 @@ bool cod_plan_is_alike(const cod_run_config *config, int a, int b)
     return alike;
 }
 
+/** What a batch is of: crops, or examples of the classifier's size. */
+static cod_shape input_shape(const cod_run_config *config, const cod_group_config *group, int64_t batch)
+{
+    const cod_classifier_sizes *sizes = cod_model_sizes(group->kind, group->architecture);
+    if (sizes != NULL)
+        return (cod_shape){batch, sizes->height, sizes->width, sizes->channels};
+    return (cod_shape){batch, config->data.patch, config->data.patch, 3};
+}
+
 /** The training programs of this group, as the trainer compiles them. */
 static cod_status build(planned *p)
 {
-    static const cod_loss_kind losses[] = {COD_LOSS_L1, COD_LOSS_MSE, COD_LOSS_CHARBONNIER};
     static const char *const inputs[] = {"input", "target"};
     const cod_run_config *config = p->config;
     cod_train_context *context = &p->context;
@@ -98,8 +107,8 @@ static cod_status build(planned *p)
     *context = (cod_train_context){
         .config = config, .model = &p->model, .batch = config->data.batch, .loss_factor = 1, .weights = &p->weights};
     context->target = cod_graph_input_like(graph, "target", p->model.output);
-    context->task_loss = cod_graph_loss(graph, "task", p->model.output, context->target,
-                                        (cod_loss_spec){.kind = losses[config->train.loss], .weight = 1});
+    context->task_loss =
+        cod_graph_loss(graph, "task", p->model.output, context->target, cod_train_loss(config, p->model.task));
     context->programs[context->program_count++] =
         (cod_program_spec){.name = COD_PROGRAM_PLAIN, .trains = "model", .losses = {context->task_loss}};
     COD_TRY(config->strategy->create(&p->strategy));
@@ -107,7 +116,7 @@ static cod_status build(planned *p)
         COD_TRY(p->strategy->ops->build(p->strategy, context));
     COD_TRY(cod_weights_init(&p->weights, p->backend, p->device, graph, COD_F32, true));
     COD_TRY(cod_weights_fill_initial(&p->weights, 1));
-    const cod_input_shape input = {"input", {config->data.batch, config->data.patch, config->data.patch, 3}};
+    const cod_input_shape input = {"input", input_shape(config, p->group, config->data.batch)};
     const cod_compile_options options = {
         .activation = p->activation,
         .inputs = &input,
@@ -145,11 +154,10 @@ static cod_status time_program(cod_executable *executable, const char *name, cod
 static cod_status build_teacher(const planned *p, cod_model *model, cod_weights *weights, cod_executable **executable)
 {
     static const char *const inputs[] = {"input"};
-    const cod_data_options *data = &p->config->data;
     COD_TRY(cod_weights_init(weights, p->backend, p->device, model->graph, COD_F32, false));
     COD_TRY(cod_weights_fill_initial(weights, 1));
-    const int64_t pictures = (int64_t)ceil(p->distill->batch_fraction * (double)data->batch);
-    const cod_input_shape input = {"input", {pictures, data->patch, data->patch, 3}};
+    const int64_t pictures = (int64_t)ceil(p->distill->batch_fraction * (double)p->config->data.batch);
+    const cod_input_shape input = {"input", input_shape(p->config, p->group, pictures)};
     const cod_precision precision = (cod_precision)p->distill->teacher_precision;
     cod_compile_options options = {.activation = p->activation, .inputs = &input, .input_count = 1};
     if (precision != COD_PRECISION_AUTO)
@@ -224,9 +232,11 @@ static double megabytes(double bytes)
 static double batches_bytes(const planned *p)
 {
     const cod_data_options *data = &p->config->data;
-    const double scale = cod_model_scale(&p->model), side = (double)data->patch;
-    const double slots = data->threads > 0 ? (double)data->prefetch + 1 : 1;
-    return slots * (double)data->batch * 3 * sizeof(float) * side * side * (1 + scale * scale);
+    const double scale = cod_model_scale(&p->model), slots = data->threads > 0 ? (double)data->prefetch + 1 : 1;
+    const cod_classifier_sizes *sizes = cod_model_sizes(p->group->kind, p->group->architecture);
+    const double input = (double)cod_shape_count(input_shape(p->config, p->group, data->batch));
+    const double target = sizes != NULL ? (double)(data->batch * sizes->classes) : input * scale * scale;
+    return slots * sizeof(float) * (input + target);
 }
 
 static void print_memory(const planned *p)

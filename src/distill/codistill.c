@@ -9,6 +9,7 @@
 #include "distill/teaching.h"
 #include "io/file.h"
 #include "train/group_average.h"
+#include "train/task.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -41,14 +42,21 @@ typedef struct codistill {
 static cod_status build(cod_strategy *strategy, cod_train_context *context)
 {
     codistill *c = (codistill *)strategy;
-    static const cod_loss_kind kinds[] = {COD_LOSS_L1, COD_LOSS_MSE, COD_LOSS_CHARBONNIER};
+    static const cod_loss_kind kinds[] = {[COD_DISTILL_LOSS_L1] = COD_LOSS_L1,
+                                          [COD_DISTILL_LOSS_MSE] = COD_LOSS_MSE,
+                                          [COD_DISTILL_LOSS_CHARBONNIER] = COD_LOSS_CHARBONNIER,
+                                          [COD_DISTILL_LOSS_KL] = COD_LOSS_KL};
+    const int choice = distill_options.loss;
+    const cod_loss_kind kind =
+        choice == COD_DISTILL_LOSS_AUTO ? cod_train_task_find(context->model->task)->distill : kinds[choice];
     cod_graph *graph = context->model->graph;
     if (distill_options.weight == 0)
         return COD_OK;
     const cod_value teacher = cod_graph_input_like(graph, CODISTILL_TEACHER_INPUT, context->model->output);
     c->taught = (int64_t)ceil(distill_options.batch_fraction * (double)context->batch);
     c->loss = cod_graph_loss(graph, "distill", context->model->output, teacher,
-                             (cod_loss_spec){.kind = kinds[distill_options.loss],
+                             (cod_loss_spec){.kind = kind,
+                                             .temperature = (float)distill_options.temperature,
                                              .weight = context->loss_factor,
                                              .scalar = WEIGHT_SCALAR,
                                              .first_items = c->taught});
@@ -375,7 +383,7 @@ static cod_status check_apart(const cod_run_config *run)
 
 static void check(const cod_run_config *run)
 {
-    codistill_check(run, &exchange_options);
+    codistill_check(run, &distill_options, &exchange_options);
 }
 
 void cod_strategy_register_codistill(void)

@@ -13,9 +13,18 @@
 
 #include "core/option.h"
 
+enum {
+    COD_DISTILL_LOSS_AUTO,
+    COD_DISTILL_LOSS_L1,
+    COD_DISTILL_LOSS_MSE,
+    COD_DISTILL_LOSS_CHARBONNIER,
+    COD_DISTILL_LOSS_KL,
+};
+
 typedef struct cod_distill_options {
     double weight;
-    int loss; /**< index into {l1, mse, charbonnier} */
+    int loss; /**< COD_DISTILL_LOSS_… */
+    double temperature;
     int64_t burn_in, ramp, every;
     double batch_fraction;
     int teacher_precision; /**< cod_precision */

@@ -13,6 +13,7 @@
 #define CODISTILL_TEACHER_INPUT "teacher"
 
 /** Checks options that concern each other; adds problems to run->config. */
-void codistill_check(const cod_run_config *run, const cod_exchange_options *exchange);
+void codistill_check(const cod_run_config *run, const cod_distill_options *distill,
+                     const cod_exchange_options *exchange);
 
 #endif

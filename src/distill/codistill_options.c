@@ -5,13 +5,18 @@
 
 #include <string.h>
 
-static const char *const losses[] = {"l1", "mse", "charbonnier", NULL};
+static const char *const losses[] = {"auto", "l1", "mse", "charbonnier", "kl", NULL};
 #define FIELD(name) offsetof(cod_distill_options, name)
 static const cod_option options[] = {
     {"weight", COD_OPTION_FLOAT, FIELD(weight), "0.1", 0, 1000, NULL,
      "weight of the distillation loss beside the task loss, after the ramp; 0 = no teachers"},
-    {"loss", COD_OPTION_CHOICE, FIELD(loss), "l1", 0, 0, losses,
-     "distance between the teacher's picture and the student's"},
+    {"loss", COD_OPTION_CHOICE, FIELD(loss), "auto", 0, 0, losses,
+     "distance between the teacher's output and the student's; auto: l1 of pictures, kl (Kullback-Leibler divergence) "
+     "of "
+     "class probabilities"},
+    {"temperature", COD_OPTION_FLOAT, FIELD(temperature), "1", 0.1, 100, NULL,
+     "kl: what logits are divided by before they become probabilities; the loss is multiplied by its square (Hinton et "
+     "al. 2015)"},
     {"burn_in", COD_OPTION_INT, FIELD(burn_in), "1000", 0, 1e12, NULL,
      "steps before distillation starts: early teachers know nothing"},
     {"ramp", COD_OPTION_INT, FIELD(ramp), "1000", 0, 1e12, NULL, "steps over which the weight then rises to its value"},
@@ -34,8 +39,12 @@ static const cod_option options[] = {
 const cod_option_table cod_distill_option_table = {"distill", "Use of pulled checkpoints as teachers", options,
                                                    sizeof options / sizeof options[0], sizeof(cod_distill_options)};
 
-void codistill_check(const cod_run_config *run, const cod_exchange_options *e)
+void codistill_check(const cod_run_config *run, const cod_distill_options *d, const cod_exchange_options *e)
 {
+    const cod_model_kind *model = run->whole.kind;
+    if (d->loss == COD_DISTILL_LOSS_KL && model != NULL && model->task != COD_TASK_CLASSIFICATION)
+        cod_config_problem_key(run->config, "distill.loss", "kl compares classes; model '%s' is for %s", model->name,
+                               cod_task_name(model->task));
     if (e->publish == COD_PUBLISH_EMA && run->train.ema == 0)
         cod_config_problem_key(run->config, "exchange.publish",
                                "the moving average can be published only where there is one: set train.ema above 0");

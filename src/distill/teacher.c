@@ -102,8 +102,9 @@ static cod_status build(cod_teacher *teacher, const cod_train_context *context, 
         COD_TRY(cod_precision_dtype(spec->precision, teacher->backend, teacher->device, &teacher->activation));
     COD_TRY(cod_model_build(spec->peer->kind, spec->peer->architecture, model));
     const cod_value truth = cod_graph_input_like(model->graph, "target", model->output);
-    teacher->loss = cod_graph_loss(model->graph, "teacher_task", model->output, truth,
-                                   (cod_loss_spec){.kind = task->attr.loss, .epsilon = task->attr.epsilon});
+    teacher->loss = cod_graph_loss(
+        model->graph, "teacher_task", model->output, truth,
+        (cod_loss_spec){.kind = task->attr.loss, .epsilon = task->attr.epsilon, .smoothing = task->attr.smoothing});
     COD_TRY(cod_weights_init(&teacher->weights, context->backend, context->device, model->graph, COD_F32, false));
     if (spec->precision == COD_PRECISION_INT8) {
         teacher->ranges = calloc(cod_graph_node_count(model->graph), sizeof *teacher->ranges);

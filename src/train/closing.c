@@ -7,10 +7,13 @@ static const struct {
     const char *key;
     size_t offset;
 } numbers[] = {
-    {"psnr_y", offsetof(closing, psnr_y)},
-    {"ssim_y", offsetof(closing, ssim_y)},
-    {"psnr_rgb", offsetof(closing, psnr_rgb)},
-    {"bicubic_psnr_y", offsetof(closing, bicubic_psnr_y)},
+    {"held_out_0", offsetof(closing, held_out.values[0])},
+    {"held_out_1", offsetof(closing, held_out.values[1])},
+    {"held_out_2", offsetof(closing, held_out.values[2])},
+    {"test_0", offsetof(closing, test.values[0])},
+    {"test_1", offsetof(closing, test.values[1])},
+    {"test_2", offsetof(closing, test.values[2])},
+    {"baseline", offsetof(closing, baseline)},
     {"elapsed_s", offsetof(closing, elapsed_s)},
     {"resumed_from", offsetof(closing, resumed_from)},
     {"parameters", offsetof(closing, parameters)},

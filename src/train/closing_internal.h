@@ -9,9 +9,10 @@
 #include "train/trainer_internal.h"
 
 typedef struct closing {
-    double psnr_y, ssim_y, psnr_rgb, bicubic_psnr_y; /**< on all held-out pictures; NaN without any */
-    double totals[TRAINER_TOTALS];                   /**< of all the group's ranks and processes */
-    double elapsed_s;                                /**< of its last process */
+    cod_task_quality held_out, test; /**< on all held-out and all test data */
+    double baseline;                 /**< on the held-out data; NaN without any, and but from a job's first group */
+    double totals[TRAINER_TOTALS];   /**< of all the group's ranks and processes */
+    double elapsed_s;                /**< of its last process */
     double resumed_from;
     double parameters, fingerprint_high, fingerprint_low;
 } closing;

@@ -30,11 +30,12 @@ static const cod_option_table *select_model(void *context, const char *name, voi
     const model_place *place = context;
     const cod_model_kind *kind = cod_model_kind_find(name);
     if (values != NULL) {
-        if (place->group->architecture == NULL || place->group->kind != kind)
-            place->group->architecture =
-                cod_arena_alloc(cod_config_arena(place->run->config), kind->table->struct_bytes);
+        if (place->group->configured == NULL || place->group->kind != kind) {
+            place->group->configured = cod_arena_alloc(cod_config_arena(place->run->config), kind->table->struct_bytes);
+            place->group->architecture = place->group->configured;
+        }
         place->group->kind = kind;
-        *values = (void *)(uintptr_t)place->group->architecture;
+        *values = place->group->configured;
     }
     return kind->table;
 }
@@ -86,7 +87,7 @@ static cod_status read_group_model(cod_run_config *run, const cod_config_node *n
     void *architecture = cod_arena_alloc(cod_config_arena(run->config), bytes);
     COD_REQUIRE_MEMORY(architecture);
     memcpy(architecture, run->whole.architecture, bytes);
-    group->architecture = architecture;
+    group->architecture = group->configured = architecture;
     run_schema whole;
     model_place place;
     make_schema(&whole, run, &place);
@@ -234,6 +235,31 @@ int cod_run_config_group_of_rank(const cod_run_config *run, int rank)
         rank -= run->groups[i].ranks;
     }
     return -1;
+}
+
+static cod_status fit(cod_run_config *run, cod_group_config *group, const cod_classifier_sizes *data)
+{
+    const size_t bytes = group->kind->table->struct_bytes;
+    void *fitted = cod_arena_alloc(cod_config_arena(run->config), bytes);
+    COD_REQUIRE_MEMORY(fitted);
+    memcpy(fitted, group->configured, bytes);
+    group->architecture = fitted;
+    return cod_model_fit_sizes(group->kind, fitted, data);
+}
+
+cod_status cod_run_config_fit(cod_run_config *run, const cod_classifier_sizes *data)
+{
+    COD_TRY(fit(run, &run->whole, data));
+    for (size_t g = 0; g < run->group_count; g++) {
+        cod_group_config *group = &run->groups[g];
+        const bool own = group->configured != run->whole.configured;
+        const cod_status status = own ? fit(run, group, data) : COD_OK;
+        if (status != COD_OK)
+            return cod_fail_prefix(status, "cluster.groups.%zu", g);
+        if (!own)
+            group->architecture = run->whole.architecture;
+    }
+    return COD_OK;
 }
 
 const cod_group_config *cod_run_config_group(const cod_run_config *run, int index)

@@ -18,7 +18,8 @@ typedef struct cod_group_config {
     int ranks;
     cod_model_options model;
     const cod_model_kind *kind;
-    const void *architecture; /**< the chosen model's options */
+    const void *architecture; /**< the chosen model's options, as configured until cod_run_config_fit() */
+    void *configured;
 } cod_group_config;
 
 typedef struct cod_run_config {
@@ -61,6 +62,9 @@ int cod_run_config_ranks(const cod_run_config *run);
 
 /** The group that a rank of the job belongs to; -1 where nodes decide. */
 int cod_run_config_group_of_rank(const cod_run_config *run, int rank);
+
+/** Gives the classifiers of all groups the data's sizes where they are configured as 0; `architecture` is then another struct. */
+COD_MUST_CHECK cod_status cod_run_config_fit(cod_run_config *run, const cod_classifier_sizes *data);
 
 /** What group `index` of a run trains. */
 const cod_group_config *cod_run_config_group(const cod_run_config *run, int index);

@@ -66,6 +66,35 @@ static bool is_init_file(const char *init)
     return strstr(init, ".safetensors") != NULL;
 }
 
+/** Groups can teach each other only where they do the same: enlarge by the same scale, or tell the same classes. */
+static void check_alike(cod_run_config *run, const cod_group_config *group, int index)
+{
+    const cod_group_config *whole = &run->whole;
+    char key[64];
+    snprintf(key, sizeof key, "cluster.groups.%d", index);
+    const cod_config_node *node = cod_config_find(run->config, key);
+    if (group->kind->task != whole->kind->task) {
+        snprintf(key, sizeof key, "cluster.groups.%d.model.name", index);
+        cod_config_problem_key(
+            run->config, key, "model '%s' is for %s, the run's '%s' for %s: groups must agree on the task",
+            group->kind->name, cod_task_name(group->kind->task), whole->kind->name, cod_task_name(whole->kind->task));
+        return;
+    }
+    if (group->kind->scale != NULL) {
+        const int own = group->kind->scale(group->architecture), all = whole->kind->scale(whole->architecture);
+        if (own != all)
+            cod_config_problem(run->config, node,
+                               "this group's model upscales by %d, the run's by %d: groups must agree on the task", own,
+                               all);
+    }
+    const cod_classifier_sizes *own = cod_model_sizes(group->kind, group->architecture);
+    const cod_classifier_sizes *all = cod_model_sizes(whole->kind, whole->architecture);
+    if (own != NULL && all != NULL && own->classes != all->classes && own->classes > 0 && all->classes > 0)
+        cod_config_problem(run->config, node,
+                           "this group's model tells %lld classes, the run's %lld: groups must agree on the classes",
+                           (long long)own->classes, (long long)all->classes);
+}
+
 /** Of the run (`index` -1) or one group: where it starts, what it is for, and that groups can teach each other at all. */
 static void check_model(cod_run_config *run, const cod_group_config *group, int index)
 {
@@ -78,18 +107,29 @@ static void check_model(cod_run_config *run, const cod_group_config *group, int 
         snprintf(key, sizeof key, "%smodel.init", place);
         cod_config_problem_key(config, key, "'%s' is not `shared`, `own` or a .safetensors file", init);
     }
-    if (group->kind->scale == NULL) {
-        snprintf(key, sizeof key, "%smodel.name", place);
-        cod_config_problem_key(config, key, "model '%s' is not for super-resolution, which is what `train` does so far",
-                               group->kind->name);
-    } else if (index >= 0 && run->whole.kind->scale != NULL) {
-        const int own = group->kind->scale(group->architecture), all = run->whole.kind->scale(run->whole.architecture);
-        snprintf(key, sizeof key, "cluster.groups.%d", index);
-        if (own != all)
-            cod_config_problem(config, cod_config_find(config, key),
-                               "this group's model upscales by %d, the run's by %d: groups must agree on the task", own,
-                               all);
-    }
+    if (index >= 0)
+        check_alike(run, group, index);
+}
+
+/** The data must be of the sort that the models are for. */
+static void check_task(cod_run_config *run)
+{
+    const int kind = run->data.kind, loss = run->train.loss;
+    const cod_task task = run->whole.kind->task;
+    const bool classifies = task == COD_TASK_CLASSIFICATION;
+    if (cod_config_has_problem(run->config, "data.kind") || kind == COD_DATA_SYNTHETIC)
+        ; /* is what the model wants */
+    else if (classifies != cod_data_kind_is_labelled(kind))
+        cod_config_problem_key(run->config, "data.kind", "model '%s' is for %s, which wants %s, not %s",
+                               run->whole.kind->name, cod_task_name(task),
+                               classifies ? "mnist, iris, folder or synthetic" : "pictures or synthetic",
+                               cod_data_kind_names[kind]);
+    if (loss == COD_TRAIN_LOSS_CROSS_ENTROPY && !classifies && !cod_config_has_problem(run->config, "train.loss"))
+        cod_config_problem_key(run->config, "train.loss", "cross_entropy is for classification; model '%s' is for %s",
+                               run->whole.kind->name, cod_task_name(task));
+    if (kind == COD_DATA_SYNTHETIC && run->data.placement == COD_PLACEMENT_DIRICHLET && !classifies)
+        cod_config_problem_key(run->config, "data.placement",
+                               "dirichlet divides classes, which super-resolution has not");
 }
 
 static void check_models(cod_run_config *run)
@@ -97,6 +137,7 @@ static void check_models(cod_run_config *run)
     if (run->whole.kind == NULL)
         return;
     check_model(run, &run->whole, -1);
+    check_task(run);
     for (size_t i = 0; i < run->group_count; i++)
         if (run->groups[i].architecture != run->whole.architecture)
             check_model(run, &run->groups[i], (int)i);
@@ -143,11 +184,12 @@ static void check_resume(cod_run_config *run)
 void config_check_files(cod_run_config *run)
 {
     const cod_data_options *data = &run->data;
-    if (data->kind == COD_DATA_PICTURES) {
+    if (data->kind != COD_DATA_SYNTHETIC) {
         check_paths(run, "data.path", &data->path);
         check_paths(run, "data.low_path", &data->low_path);
         check_paths(run, "data.val_path", &data->val_path);
         check_paths(run, "data.val_low_path", &data->val_low_path);
+        check_paths(run, "data.test_path", &data->test_path);
     }
     check_init_file(run, &run->whole, "model.init");
     for (size_t i = 0; i < run->group_count; i++) {

@@ -15,43 +15,28 @@ static void group_model_path(const trainer *t, int group, char path[4096])
     snprintf(path, 4096, "%s/group.%d.safetensors", t->folder, group);
 }
 
-/** Mean PSNR of an upscaler on all held-out pictures; NaN when there are none. */
-static cod_status mean_psnr(trainer *t, cod_upscaler *upscaler, double *mean)
-{
-    const size_t count = cod_dataset_size(t->dataset, COD_SPLIT_VAL);
-    *mean = count > 0 ? 0 : NAN;
-    for (size_t i = 0; i < count; i++) {
-        cod_quality quality;
-        COD_TRY(trainer_evaluate_held_out(t, upscaler, i, false, &quality));
-        *mean += quality.psnr_y / (double)count;
-    }
-    return COD_OK;
-}
-
-/** The leader's part: evaluate on all held-out pictures, write the last line of metrics and save the group's model. */
+/** The leader's part: evaluate on all held-out and test data, write the last line of metrics and save the group's model. */
 static cod_status evaluate_group(trainer *t, closing *out)
 {
     const uint64_t fingerprint = cod_graph_fingerprint(t->model.graph);
     char path[4096];
-    cod_quality mean;
-    COD_TRY(trainer_refresh_eval(t));
-    COD_TRY(trainer_validate(t, 0, &mean));
-    if (cod_comm_rank(t->context.comm) == 0) /* the same in all groups */
-        COD_TRY(mean_psnr(t, t->bicubic, &out->bicubic_psnr_y));
-    out->psnr_y = mean.psnr_y, out->ssim_y = mean.ssim_y, out->psnr_rgb = mean.psnr_rgb;
+    COD_TRY(trainer_validate(t, 0, &out->held_out));
+    COD_TRY(trainer_evaluate(t, COD_SPLIT_TEST, 0, 0, &out->test));
+    if (cod_comm_rank(t->context.comm) == 0 && t->task->sizes[COD_SPLIT_VAL] > 0) /* the same in all groups */
+        COD_TRY(t->task->kind->measure_baseline(t->task, COD_SPLIT_VAL, &out->baseline));
     out->resumed_from = (double)t->first_step;
     out->parameters = (double)t->weights.layout.trainable;
     out->fingerprint_high = (double)(fingerprint >> 32), out->fingerprint_low = (double)(uint32_t)fingerprint;
     if (cod_metrics_last_step(t->metrics) < t->context.step) /* else written before a resume */
         COD_TRY(trainer_log_line(t));
     group_model_path(t, cod_group_index(t->group), path);
-    return cod_model_save_weights(path, &t->model, &t->eval_weights, NULL, 0);
+    return trainer_save_model(t, path);
 }
 
 /** The closing comes last: who finds it finds the model. */
 static cod_status close_group(trainer *t)
 {
-    closing c = {.bicubic_psnr_y = NAN};
+    closing c = {.held_out = cod_task_quality_unknown(), .test = cod_task_quality_unknown(), .baseline = NAN};
     const cod_status status = t->leader ? evaluate_group(t, &c) : COD_OK;
     COD_TRY(cod_group_agree(t->group, status, NULL));
     COD_TRY(trainer_sum_totals(t, c.totals));
@@ -112,8 +97,8 @@ static cod_status read_values(const trainer *t, int group, float *values)
     return cod_model_load_values(path, &t->model, COD_LOAD_STRICT, values, NULL);
 }
 
-/** The mean of all groups' models, which are alike, and its quality; leaves it in eval_weights. @param[out] mean  new; free() */
-static cod_status average_groups(trainer *t, float **mean, double *psnr)
+/** Leaves the mean of all groups' models, which are alike, in eval_weights, and its quality. */
+static cod_status average_groups(trainer *t, cod_task_quality *quality)
 {
     const int groups = cod_group_count(t->group);
     const size_t count = cod_weights_count(&t->weights);
@@ -128,11 +113,8 @@ static cod_status average_groups(trainer *t, float **mean, double *psnr)
     if (status == COD_OK)
         status = cod_weights_upload(&t->eval_weights, values);
     if (status == COD_OK)
-        status = mean_psnr(t, t->upscaler, psnr);
-    if (status == COD_OK)
-        *mean = values;
-    else
-        free(values);
+        status = trainer_evaluate(t, COD_SPLIT_VAL, 0, 0, quality);
+    free(values);
     return status;
 }
 
@@ -146,14 +128,14 @@ static cod_status copy_file(const char *from, const char *to)
     return status;
 }
 
-/** The group with the best model (the first, where no pictures are held out), and whether all groups' are alike. */
+/** The group with the best model (the first, where nothing is held out), and whether all groups' are alike. */
 static int best_group(const trainer *t, const closing *all, bool *alike)
 {
     int best = 0;
     *alike = true;
     for (int g = 0; g < cod_group_count(t->group); g++) {
         const closing *c = &all[g];
-        if (c->psnr_y > all[best].psnr_y)
+        if (cod_task_compare(t->task->kind, &c->held_out, &all[best].held_out) > 0)
             best = g;
         *alike =
             *alike && c->fingerprint_high == all[0].fingerprint_high && c->fingerprint_low == all[0].fingerprint_low;
@@ -161,30 +143,48 @@ static int best_group(const trainer *t, const closing *all, bool *alike)
     return best;
 }
 
-/** final.safetensors: the best group's model, or the mean of all where they are alike and it is better. */
-static cod_status choose_final(trainer *t, const closing *all, char choice[64], double *psnr)
+/** What final.safetensors is. */
+typedef struct final_model {
+    char is[64];
+    cod_task_quality held_out, test;
+} final_model;
+
+/** final.safetensors: the best group's model, or the mean of all where they are alike and it is better on held-out data. */
+static cod_status choose_final(trainer *t, const closing *all, final_model *final)
 {
     const int groups = cod_group_count(t->group);
     char path[4096], group_path[4096];
     bool alike;
     const int best = best_group(t, all, &alike);
-    *psnr = all[best].psnr_y;
-    snprintf(choice, 64, "group %d", best);
+    final->held_out = all[best].held_out;
+    final->test = all[best].test;
+    snprintf(final->is, sizeof final->is, "group %d", best);
     snprintf(path, sizeof path, "%s/final.safetensors", t->folder);
     group_model_path(t, best, group_path);
-    if (!alike || groups == 1 || isnan(*psnr))
+    if (!alike || groups == 1 || isnan(final->held_out.values[0]))
         return copy_file(group_path, path);
-    float *mean = NULL;
-    double together = NAN;
-    COD_TRY(average_groups(t, &mean, &together));
-    const bool better = together > *psnr;
-    const cod_status status = better ? cod_model_save(path, &t->model, mean, NULL, 0) : copy_file(group_path, path);
-    free(mean);
-    if (better) {
-        *psnr = together;
-        snprintf(choice, 64, "mean of %d groups", groups);
+    cod_task_quality together;
+    COD_TRY(average_groups(t, &together));
+    if (cod_task_compare(t->task->kind, &together, &final->held_out) <= 0)
+        return copy_file(group_path, path);
+    final->held_out = together;
+    snprintf(final->is, sizeof final->is, "mean of %d groups", groups);
+    COD_TRY(trainer_evaluate(t, COD_SPLIT_TEST, 0, 0, &final->test));
+    return trainer_save_model(t, path);
+}
+
+/** The task's figures on held-out data, and as test_FIGURE on test data where there are such. */
+static void summarise_quality(const trainer *t, cod_json *json, const cod_task_quality *held_out,
+                              const cod_task_quality *test)
+{
+    const cod_task_figure *figures = t->task->kind->figures;
+    char key[64];
+    for (int i = 0; i < COD_TASK_FIGURES; i++)
+        cod_json_number(json, figures[i].key, held_out->values[i]);
+    for (int i = 0; i < COD_TASK_FIGURES && t->task->sizes[COD_SPLIT_TEST] > 0; i++) {
+        snprintf(key, sizeof key, "test_%s", figures[i].key);
+        cod_json_number(json, key, test->values[i]);
     }
-    return status;
 }
 
 /** What a group's last line of metrics says of its peers. */
@@ -208,9 +208,7 @@ static void summarise_groups(trainer *t, cod_json *json, const closing *all)
         cod_json_integer(json, "ranks", cod_group_members_of(t->group, g).size);
         cod_json_string(json, "model", cod_run_config_group(t->config, g)->kind->name);
         cod_json_integer(json, "parameters", (int64_t)c->parameters);
-        cod_json_number(json, "psnr_y", c->psnr_y);
-        cod_json_number(json, "ssim_y", c->ssim_y);
-        cod_json_number(json, "psnr_rgb", c->psnr_rgb);
+        summarise_quality(t, json, &c->held_out, &c->test);
         cod_json_number(json, "step_ms_median", c->totals[TOTAL_STEP_MS]);
         cod_json_number(json, "teacher_ms_median", c->totals[TOTAL_TEACHER_MS]);
         cod_json_number(json, "exchange_ms_per_step", c->totals[TOTAL_EXCHANGE_MS]);
@@ -226,7 +224,7 @@ static void summarise_groups(trainer *t, cod_json *json, const closing *all)
     cod_json_close(json);
 }
 
-static cod_status write_summary(trainer *t, const closing *all, const char *choice, double final_psnr)
+static cod_status write_summary(trainer *t, const closing *all, const final_model *final)
 {
     const cod_train_context *context = &t->context;
     const cod_run_config *config = t->config;
@@ -271,9 +269,12 @@ static cod_status write_summary(trainer *t, const closing *all, const char *choi
     cod_json_number(&json, "intergroup_bytes", inter);
     cod_json_number(&json, "intragroup_bytes", intra);
     cod_json_number(&json, "allreduce_intergroup_bytes", allreduce_between);
-    cod_json_number(&json, "psnr_y", final_psnr);
-    cod_json_number(&json, "bicubic_psnr_y", all[0].bicubic_psnr_y);
-    cod_json_string(&json, "final_is", choice);
+    cod_json_string(&json, "task", cod_task_name(t->task->kind->task));
+    cod_json_string(&json, "figure", t->task->kind->figures[0].key);
+    summarise_quality(t, &json, &final->held_out, &final->test);
+    cod_json_number(&json, t->task->kind->baseline.key, all[0].baseline);
+    cod_json_string(&json, "baseline", t->task->kind->baseline.key);
+    cod_json_string(&json, "final_is", final->is);
     summarise_groups(t, &json, all);
     cod_json_close(&json);
     char *text = NULL, path[4096];
@@ -301,11 +302,30 @@ static cod_status read_closings(const trainer *t, closing *all, char missing[256
     return COD_OK;
 }
 
+/** "26.31 dB on the held-out pictures, bicubic 25.90 dB" */
+static void tell_quality(const trainer *t, const final_model *final, double baseline)
+{
+    const cod_train_task_kind *kind = t->task->kind;
+    const cod_task_figure *f = &kind->figures[0];
+    const char *space = strcmp(f->unit, "%") == 0 ? "" : " ";
+    char test[80] = "";
+    if (t->task->sizes[COD_SPLIT_TEST] > 0)
+        snprintf(test, sizeof test, ", %.*f%s%s on the test %s", f->digits, final->test.values[0], space, f->unit,
+                 kind->items);
+    if (isnan(final->held_out.values[0]))
+        cod_log_info("final.safetensors is %s; its quality is unknown, as no %s are held out%s", final->is, kind->items,
+                     test);
+    else
+        cod_log_info("final.safetensors is %s: %.*f%s%s on the held-out %s, %s %.*f%s%s%s", final->is, f->digits,
+                     final->held_out.values[0], space, f->unit, kind->items, kind->baseline.label, f->digits, baseline,
+                     space, f->unit, test);
+}
+
 /** The run's part, by the first rank: of the job of all groups, or of the group's that ends last. */
 static cod_status finish_run(trainer *t, closing *all)
 {
-    char choice[64], missing[256];
-    double psnr;
+    char missing[256];
+    final_model final;
     COD_TRY(read_closings(t, all, missing));
     if (missing[0] != '\0') {
         cod_log_info("group %d: all %lld steps are done and its model is saved; the last group to end writes "
@@ -313,13 +333,9 @@ static cod_status finish_run(trainer *t, closing *all)
                      cod_group_index(t->group), (long long)t->context.steps, missing);
         return COD_OK;
     }
-    COD_TRY(choose_final(t, all, choice, &psnr));
-    COD_TRY(write_summary(t, all, choice, psnr));
-    if (isnan(psnr))
-        cod_log_info("final.safetensors is %s; its quality is unknown, as no pictures are held out", choice);
-    else
-        cod_log_info("final.safetensors is %s: %.2f dB on the held-out pictures, bicubic %.2f dB", choice, psnr,
-                     all[0].bicubic_psnr_y);
+    COD_TRY(choose_final(t, all, &final));
+    COD_TRY(write_summary(t, all, &final));
+    tell_quality(t, &final, all[0].baseline);
     return COD_OK;
 }
 

@@ -145,14 +145,16 @@ static cod_status show_peers(cod_tensorboard *board, const cod_metrics_line *lin
     return COD_OK;
 }
 
+typedef struct number {
+    const char *key;
+    double value;
+} number;
+
 cod_status cod_metrics_write(cod_metrics *metrics, const cod_metrics_line *line)
 {
     const cod_strategy_stats *s = &line->strategy;
     const bool has_teacher = s->teacher_step >= 0;
-    const struct {
-        const char *key;
-        double value;
-    } numbers[] = {
+    const number numbers[] = {
         {"loss", line->loss},
         {"task_loss", line->task_loss},
         {"distill_loss", s->distill_loss},
@@ -160,7 +162,9 @@ cod_status cod_metrics_write(cod_metrics *metrics, const cod_metrics_line *line)
         {"lr", line->rate},
         {"step_ms", line->step_ms},
         {"images_per_s", line->images_per_s},
-        {"psnr_y", line->psnr_y},
+        {line->task->figures[0].key, line->quality.values[0]},
+        {line->task->figures[1].key, line->quality.values[1]},
+        {line->task->figures[2].key, line->quality.values[2]},
         {"teacher_step", has_teacher ? (double)s->teacher_step : NAN},
         {"staleness_steps", has_teacher ? (double)s->staleness_steps : NAN},
         {"pulled_bytes", (double)s->pulled_bytes},

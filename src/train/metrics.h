@@ -5,13 +5,15 @@
 #ifndef COD_TRAIN_METRICS_H
 #define COD_TRAIN_METRICS_H
 
-#include "train/strategy.h"
+#include "train/task.h"
 
 /** One line of metrics. NaN numbers, and steps of a teacher that there is not, are written as null. */
 typedef struct cod_metrics_line {
     int64_t step; /**< updates done */
-    double loss, task_loss, rate, step_ms, images_per_s, psnr_y;
+    double loss, task_loss, rate, step_ms, images_per_s;
     double exchange_share; /**< of the steps' time */
+    const cod_train_task_kind *task;
+    cod_task_quality quality; /**< on held-out items; not known unless they were evaluated since the last line */
     cod_strategy_stats strategy;
     const cod_peer_stats *peers; /**< [peer_count], borrowed */
     size_t peer_count;

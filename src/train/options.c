@@ -34,7 +34,7 @@ static const cod_option model_options[] = {
 const cod_option_table cod_model_option_table = {"model", "The network that is trained", model_options,
                                                  COUNT(model_options), sizeof(cod_model_options)};
 
-static const char *const losses[] = {"l1", "mse", "charbonnier", NULL};
+static const char *const losses[] = {"auto", "l1", "mse", "charbonnier", "cross_entropy", NULL};
 static const char *const optimisers[] = {"sgd", "adam", "adamw", NULL};
 static const char *const schedules[] = {"constant", "step", "cosine", NULL};
 #define FIELD(name) offsetof(cod_train_options, name)
@@ -47,7 +47,12 @@ static const cod_option train_options[] = {
      "type of activations; weights and sums are always f32. auto: bf16 where the processor has it"},
     {"accumulate", COD_OPTION_INT, FIELD(accumulate), "1", 1, 4096, NULL,
      "mini-batches whose gradients are added up for one update"},
-    {"loss", COD_OPTION_CHOICE, FIELD(loss), "l1", 0, 0, losses, "task loss between output and truth"},
+    {"loss", COD_OPTION_CHOICE, FIELD(loss), "auto", 0, 0, losses,
+     "task loss between output and truth; auto: l1 for super-resolution, cross_entropy for classification, where mse "
+     "is the "
+     "squared distance to one-hot targets"},
+    {"label_smoothing", COD_OPTION_FLOAT, FIELD(label_smoothing), "0", 0, 0.9, NULL,
+     "cross_entropy: share of each target that is spread over all classes"},
     {"optimiser", COD_OPTION_CHOICE, FIELD(optimiser), "adam", 0, 0, optimisers, "update rule"},
     {"rate", COD_OPTION_FLOAT, FIELD(rate), "1e-3", 1e-12, 1e3, NULL, "learning rate, before the schedule"},
     {"momentum", COD_OPTION_FLOAT, FIELD(momentum), "0.9", 0, 0.9999, NULL, "of sgd"},
@@ -83,8 +88,8 @@ const cod_option_table cod_train_option_table = {"train", "Training", train_opti
 static const cod_option eval_options[] = {
     {"every", COD_OPTION_INT, offsetof(cod_eval_options, every), "500", 0, 1e12, NULL,
      "steps between evaluations on the held-out pictures; 0 = only at the end"},
-    {"images", COD_OPTION_INT, offsetof(cod_eval_options, images), "8", 1, 1e6, NULL,
-     "held-out pictures used while training; at the end all are"},
+    {"images", COD_OPTION_INT, offsetof(cod_eval_options, images), "0", 0, 1e6, NULL,
+     "held-out pictures or examples used while training, at the end all are; 0 = 8 pictures, or all examples"},
     {"ema", COD_OPTION_BOOL, offsetof(cod_eval_options, ema), "true", 0, 0, NULL,
      "evaluate and save the moving average of the weights, where train.ema keeps one"},
 };

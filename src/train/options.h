@@ -22,7 +22,8 @@ typedef struct cod_train_options {
     const char *strategy, *backend;
     int precision; /**< cod_precision of infer */
     int64_t steps, accumulate;
-    int loss;      /**< index into {l1, mse, charbonnier} */
+    int loss; /**< COD_TRAIN_LOSS_… */
+    double label_smoothing;
     int optimiser; /**< cod_optimiser_kind */
     double rate, momentum, beta1, beta2, epsilon, weight_decay, clip_norm, ema;
     bool nesterov;
@@ -34,6 +35,14 @@ typedef struct cod_train_options {
     bool deterministic, autotune;
     int64_t bucket_kb;
 } cod_train_options;
+
+enum {
+    COD_TRAIN_LOSS_AUTO,
+    COD_TRAIN_LOSS_L1,
+    COD_TRAIN_LOSS_MSE,
+    COD_TRAIN_LOSS_CHARBONNIER,
+    COD_TRAIN_LOSS_CROSS_ENTROPY,
+};
 
 typedef struct cod_eval_options {
     int64_t every, images;

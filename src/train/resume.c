@@ -13,12 +13,20 @@ static void rank_part(int world_rank, char part[32])
     snprintf(part, 32, "rank-%d", world_rank);
 }
 
+/** Where a checkpoint keeps the best first figure so far: "best_psnr_y". */
+static const char *best_key(const trainer *t, char key[64])
+{
+    snprintf(key, 64, "best_%s", t->task->kind->figures[0].key);
+    return key;
+}
+
 /** Weights, optimiser and figures of the group: equal on all its ranks, so the first one writes them. */
 static cod_status save_group(trainer *t, const double totals[TRAINER_TOTALS])
 {
     const cod_train_context *context = &t->context;
     cod_checkpoint checkpoint = {0};
     const char *name;
+    char key[64];
     cod_buffer *buffer;
     size_t bytes;
     cod_status status = COD_OK;
@@ -40,7 +48,7 @@ static cod_status save_group(trainer *t, const double totals[TRAINER_TOTALS])
         COD_TRY_GOTO(status, end, cod_checkpoint_add_f32(&checkpoint, name, state, bytes / sizeof *state));
     }
     COD_TRY_GOTO(status, end, cod_checkpoint_add_number(&checkpoint, "step", (double)context->step));
-    COD_TRY_GOTO(status, end, cod_checkpoint_add_number(&checkpoint, "best_psnr_y", t->best_psnr));
+    COD_TRY_GOTO(status, end, cod_checkpoint_add_number(&checkpoint, best_key(t, key), t->best_quality.values[0]));
     COD_TRY_GOTO(status, end, cod_checkpoint_add_number(&checkpoint, "world_size", trainer_ranks(t)));
     COD_TRY_GOTO(status, end, cod_checkpoint_add_number(&checkpoint, "groups", cod_group_count(t->group)));
     COD_TRY_GOTO(status, end, cod_checkpoint_add_number(&checkpoint, "group_size", cod_group_size(t->group)));
@@ -209,6 +217,7 @@ static cod_status load_group(trainer *t, const cod_st_file *file)
 {
     cod_train_context *context = &t->context;
     const char *name;
+    char key[64];
     cod_buffer *buffer;
     size_t bytes;
     double step;
@@ -226,7 +235,7 @@ static cod_status load_group(trainer *t, const cod_st_file *file)
     free(values);
     COD_TRY(status);
     cod_optimiser_mark_restored(context->optimiser);
-    COD_TRY(cod_checkpoint_number(file, "best_psnr_y", &t->best_psnr));
+    COD_TRY(cod_checkpoint_number(file, best_key(t, key), &t->best_quality.values[0]));
     COD_TRY(cod_checkpoint_number(file, "step", &step));
     if (t->leader)
         COD_TRY(trainer_load_totals(file, t->earlier));

@@ -2,6 +2,7 @@
 
 #include "core/log.h"
 #include "infer/model_file.h"
+#include "infer/upscaler.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -83,14 +84,13 @@ static cod_status build_graph(trainer *t)
 {
     cod_train_context *context = &t->context;
     cod_model *model = &t->model;
-    static const cod_loss_kind losses[] = {COD_LOSS_L1, COD_LOSS_MSE, COD_LOSS_CHARBONNIER};
     const cod_group_config *group = cod_run_config_group(t->config, cod_group_index(t->group));
     COD_TRY(cod_model_build(group->kind, group->architecture, model));
     context->loss_factor = 1.0f / (float)t->config->train.accumulate;
     context->target = cod_graph_input_like(model->graph, "target", model->output);
-    context->task_loss =
-        cod_graph_loss(model->graph, "task", model->output, context->target,
-                       (cod_loss_spec){.kind = losses[t->config->train.loss], .weight = context->loss_factor});
+    cod_loss_spec loss = cod_train_loss(t->config, model->task);
+    loss.weight = context->loss_factor;
+    context->task_loss = cod_graph_loss(model->graph, "task", model->output, context->target, loss);
     context->programs[context->program_count++] =
         (cod_program_spec){.name = COD_PROGRAM_PLAIN, .trains = "model", .losses = {context->task_loss}};
     COD_TRY(STRATEGY(t, build, context));
@@ -113,7 +113,8 @@ static cod_status compile(trainer *t)
         specs[count].name = names[i];
         specs[count++].accumulate = true;
     }
-    const cod_input_shape input = {"input", {context->batch, config->data.patch, config->data.patch, 3}};
+    cod_input_shape input = {"input", t->task->samples.input};
+    input.shape.n = context->batch;
     const cod_compile_options options = {
         .activation = context->activation,
         .inputs = &input,
@@ -149,17 +150,44 @@ static cod_status open_data(trainer *t)
 {
     const cod_run_config *config = t->config;
     const cod_dataset_place place = {
-        .scale = cod_model_scale(&t->model),
         .seed = (uint64_t)config->root.seed,
         .group = cod_group_index(t->group),
         .groups = cod_group_count(t->group),
         .report = cod_comm_rank(t->request->comm) == 0,
     };
-    COD_TRY(cod_dataset_open(&config->data, &place, &t->dataset));
-    const cod_dataset_counts counts = cod_dataset_count(t->dataset);
-    if (t->leader)
-        cod_log_info("group %d: %zu training and %zu held-out pictures; left out: %zu broken, %zu too small",
-                     place.group, counts.train, counts.val, counts.broken, counts.small);
+    const cod_train_task_kind *kind = cod_train_task_find(cod_run_config_group(config, place.group)->kind->task);
+    COD_TRY(kind->open(t->config, &place, &t->task));
+    const cod_train_task *task = t->task;
+    if (!t->leader)
+        return COD_OK;
+    if (task->sizes[COD_SPLIT_TEST] > 0)
+        cod_log_info("group %d: %zu training, %zu held-out and %zu test %s; left out: %zu broken", place.group,
+                     task->sizes[COD_SPLIT_TRAIN], task->sizes[COD_SPLIT_VAL], task->sizes[COD_SPLIT_TEST], kind->items,
+                     task->broken);
+    else
+        cod_log_info("group %d: %zu training and %zu held-out %s; left out: %zu broken, %zu too small", place.group,
+                     task->sizes[COD_SPLIT_TRAIN], task->sizes[COD_SPLIT_VAL], kind->items, task->broken, task->unfit);
+    return COD_OK;
+}
+
+/** Groups may read their data on machines of their own: they must be the same sort of data. Collective on all ranks. */
+static cod_status compare_data(trainer *t)
+{
+    enum { FACTS = 4 };
+    const cod_samples *samples = &t->task->samples;
+    const double facts[FACTS] = {(double)samples->input.h, (double)samples->input.w, (double)samples->input.c,
+                                 (double)samples->target.c};
+    double ends[2 * FACTS]; /* greatest, and least with its sign turned */
+    for (int i = 0; i < FACTS; i++)
+        ends[i] = facts[i], ends[FACTS + i] = -facts[i];
+    COD_TRY(cod_group_reduce(cod_comm_world(t->request->comm), ends, 2 * FACTS, COD_REDUCE_MAX));
+    COD_REQUIRE(ends[FACTS - 1] == -ends[2 * FACTS - 1],
+                "groups must know the same classes, but their data have from %.0f to %.0f; this group's has %.0f",
+                -ends[2 * FACTS - 1], ends[FACTS - 1], facts[FACTS - 1]);
+    for (int i = 0; i < FACTS; i++)
+        COD_REQUIRE(ends[i] == -ends[FACTS + i],
+                    "groups must train on data of one shape; this group's is %.0fx%.0fx%.0f, another's is not",
+                    facts[0], facts[1], facts[2]);
     return COD_OK;
 }
 
@@ -175,9 +203,8 @@ static cod_status start_loader(trainer *t)
         .threads = (int)config->data.threads,
         .prefetch = (int)config->data.prefetch,
     };
-    cod_crops_init(&t->crops, t->dataset, config->data.patch, config->data.augment);
-    const cod_samples samples = cod_crops_samples(&t->crops);
-    return cod_loader_create(&samples, &options, (uint64_t)(t->context.step * config->train.accumulate), &t->loader);
+    return cod_loader_create(&t->task->samples, &options, (uint64_t)(t->context.step * config->train.accumulate),
+                             &t->loader);
 }
 
 static cod_status open_trace(trainer *t)
@@ -219,8 +246,7 @@ static cod_status set_up_locally(trainer *t)
     COD_TRY(build_graph(t));
     COD_TRY(init_weights(t));
     COD_TRY(compile(t));
-    COD_TRY(make_optimiser(t));
-    return open_data(t);
+    return make_optimiser(t);
 }
 
 cod_status trainer_set_up(trainer *t)
@@ -229,8 +255,7 @@ cod_status trainer_set_up(trainer *t)
     cod_train_context *context = &t->context;
     COD_TRY(cod_group_agree(world, make_group(t), NULL));
     t->leader = cod_group_rank(t->group) == 0;
-    t->best_psnr = -INFINITY;
-    t->last_psnr = NAN;
+    t->best_quality = t->last_quality = cod_task_quality_unknown();
     snprintf(t->part, sizeof t->part, "group-%d", cod_group_index(t->group));
     trainer_closing_part(cod_group_index(t->group), t->closing_part);
     COD_TRY(trainer_open_folder(t));
@@ -243,6 +268,8 @@ cod_status trainer_set_up(trainer *t)
                                    .weights = &t->weights,
                                    .steps = t->config->train.steps};
     COD_TRY(cod_comm_bind(t->request->comm, (cod_bind_mode)t->config->cluster.bind, &t->binding));
+    COD_TRY(cod_group_agree(world, open_data(t), NULL));
+    COD_TRY(compare_data(t));
     COD_TRY(cod_group_agree(world, set_up_locally(t), NULL));
     COD_TRY(STRATEGY(t, start, context));
     COD_TRY(trainer_resume(t));
@@ -276,16 +303,15 @@ void trainer_clear(trainer *t)
         cod_log_warn("trace: %s", cod_error_message());
     cod_loader_destroy(t->loader);
     cod_metrics_close(t->metrics);
-    cod_upscaler_destroy(t->upscaler);
-    cod_upscaler_destroy(t->bicubic);
     if (t->strategy != NULL)
         t->strategy->ops->destroy(t->strategy);
     cod_optimiser_destroy(t->context.optimiser);
     cod_executable_destroy(t->context.executable);
+    if (t->task != NULL)
+        t->task->kind->close(t->task);
     cod_weights_clear(&t->eval_weights);
     cod_weights_clear(&t->weights);
     cod_model_clear(&t->model);
-    cod_dataset_close(t->dataset);
     if (t->context.device != NULL)
         t->context.backend->close(t->context.device);
     cod_group_destroy(t->group);

@@ -153,7 +153,8 @@ static cod_metrics_line make_line(const trainer *t)
                              .task_loss = t->loss_steps ? t->task_loss_sum / (double)t->loss_steps : NAN,
                              .rate = context->rate,
                              .step_ms = trainer_median_ms(t, (size_t)t->config->log.every),
-                             .psnr_y = t->last_psnr};
+                             .task = t->task->kind,
+                             .quality = t->last_quality};
     trainer_read_stats(t, &line.strategy);
     line.exchange_share = trainer_exchange_share(t, &line.strategy);
     line.loss = line.task_loss +
@@ -206,7 +207,7 @@ cod_status trainer_log_line(trainer *t)
     line.peers = NULL;
     line.peer_count = 0;
     COD_TRY(status);
-    t->last_psnr = NAN;
+    t->last_quality = cod_task_quality_unknown();
     report(t, &line, false);
     return COD_OK;
 }
@@ -231,8 +232,9 @@ static cod_status after_step(trainer *t)
     const cod_train_context *context = &t->context;
     const bool last = context->step == context->steps;
     if (is_due(context->step, t->config->eval.every) && !last && t->leader) {
-        cod_quality mean;
-        COD_TRY(trainer_validate(t, t->config->eval.images, &mean));
+        const int64_t wanted = t->config->eval.images;
+        cod_task_quality mean;
+        COD_TRY(trainer_validate(t, wanted > 0 ? wanted : t->task->kind->eval_items, &mean));
     }
     /* The last line waits for the final evaluation. */
     if (is_due(context->step, t->config->log.every) && !last)

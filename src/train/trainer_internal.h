@@ -6,11 +6,10 @@
 #define COD_TRAIN_TRAINER_INTERNAL_H
 
 #include "comm/binding.h"
-#include "data/crops.h"
 #include "data/loader.h"
-#include "infer/evaluate.h"
 #include "io/file.h"
 #include "io/trace_file.h"
+#include "train/task.h"
 #include "train/train.h"
 
 enum {
@@ -58,8 +57,7 @@ typedef struct trainer {
     cod_group *group;
     cod_binding binding;
     bool leader; /**< first rank of its group */
-    cod_dataset *dataset;
-    cod_crops crops;
+    cod_train_task *task;
     cod_loader *loader;
     cod_model model;
     cod_weights weights;
@@ -68,9 +66,8 @@ typedef struct trainer {
     cod_metrics *metrics;
     cod_program *running; /**< for its buckets */
 
-    cod_weights eval_weights; /**< leader: the weights or their average, as evaluated and saved */
-    cod_upscaler *upscaler, *bicubic;
-    double best_psnr, last_psnr;
+    cod_weights eval_weights;                    /**< leader: the weights or their average, as evaluated and saved */
+    cod_task_quality best_quality, last_quality; /**< last: since the last line of metrics, else not known */
 
     agreement agreements[AGREEMENT_DELAY];
     float step_ms[STEP_TIMES]; /**< of the last steps done by this process, in a ring, for the median */
@@ -113,11 +110,13 @@ COD_MUST_CHECK cod_status trainer_resume(trainer *t);
 
 /** Copies the weights (or their moving average) to where they are evaluated and saved from; leader. */
 COD_MUST_CHECK cod_status trainer_refresh_eval(trainer *t);
-/** Quality of an upscaler on one held-out picture; `sample` also writes it to samples/; leader. */
-COD_MUST_CHECK cod_status trainer_evaluate_held_out(trainer *t, cod_upscaler *upscaler, size_t index, bool sample,
-                                                    cod_quality *quality);
-/** Mean quality on held-out pictures, at most `limit`, NaN without any; writes samples and the best model; leader. */
-COD_MUST_CHECK cod_status trainer_validate(trainer *t, int64_t limit, cod_quality *mean);
+/** Quality of what eval_weights hold, on at most `limit` items (0 = all), of which `shown` go to samples/; leader. */
+COD_MUST_CHECK cod_status trainer_evaluate(trainer *t, cod_split split, int64_t limit, int64_t shown,
+                                           cod_task_quality *mean);
+/** Quality of the model on held-out items, at most `limit`, not known without any; keeps the best model; leader. */
+COD_MUST_CHECK cod_status trainer_validate(trainer *t, int64_t limit, cod_task_quality *mean);
+/** Writes what eval_weights hold as a model file; leader. */
+COD_MUST_CHECK cod_status trainer_save_model(trainer *t, const char *path);
 
 /** Median of the last `last` steps of this process (at most STEP_TIMES), ms; NaN before the first. */
 double trainer_median_ms(const trainer *t, size_t last);

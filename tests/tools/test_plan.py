@@ -85,9 +85,9 @@ def unlike_groups(bench):
 
 
 def other_task(bench):
-    bench.write("mlp.yaml", "model: {name: mlp}\ndata: {kind: synthetic}\n")
+    bench.write("mlp.yaml", "model: {name: mlp}\ndata: {kind: pictures, path: .}\n")
     result = bench.run("plan", "mlp.yaml")
-    check(result.code == 2 and result.out == "" and "model.name: model 'mlp' is not for super-resolution" in result.err, "mlp", result)
+    check(result.code == 2 and result.out == "" and "data.kind: model 'mlp' is for classification" in result.err, "mlp", result)
 
 
 CASES = {"map": the_map, "cores": shared_cores, "by-node": by_node, "traffic": traffic, "memory": memory,

@@ -116,7 +116,11 @@ static void a_group_may_have_a_model_of_its_own(void **state)
            "run.yaml:2:24: this group's model upscales by 2, the run's by 4");
     refuse("cluster: {groups: [{}, {model: {name: srresnett}}]}\n", NULL,
            "run.yaml:1:33: name: 'srresnett' is unknown");
-    refuse("cluster: {groups: [{}, {model: {name: mlp}}]}\n", NULL, "run.yaml:1:33: cluster.groups.1.model.name");
+    refuse("cluster: {groups: [{}, {model: {name: mlp}}]}\n", NULL,
+           "run.yaml:1:33: cluster.groups.1.model.name: model 'mlp' is for classification, the run's 'srresnet' for "
+           "super-resolution");
+    refuse("model: {name: mlp, classes: 3}\ncluster: {groups: [{}, {model: {classes: 4}}]}\n", NULL,
+           "run.yaml:2:24: this group's model tells 4 classes, the run's 3: groups must agree on the classes");
     refuse("cluster: {groups: [{}, {model: {init: b}}]}\n", NULL,
            "run.yaml:1:33: cluster.groups.1.model.init: 'b' is not");
     /* The number of ranks is looked at though the run's model is unknown. */
@@ -161,7 +165,13 @@ static void contradictions_are_refused(void **state)
     for (size_t i = 0; i < 4; i++)
         refuse("", names[i], "cannot be a folder's name");
     refuse("data: {synthetic_count: 4, val_count: 4}", NULL, "leaves none");
-    refuse("model: {name: mlp}", NULL, "run.yaml:1:9: model.name: model 'mlp' is not for super-resolution");
+    refuse("train: {loss: cross_entropy}", NULL, "train.loss: cross_entropy is for classification");
+    refuse("data: {placement: dirichlet}", NULL, "dirichlet divides classes");
+    refuse("data: {folds: 3, fold: 3}", NULL, "data.fold: 3 is not one of 3 folds, 0 to 2");
+    refuse("model: {name: mlp}", "data.kind=pictures",
+           "data.kind: model 'mlp' is for classification, which wants mnist, iris, folder or synthetic, not pictures");
+    refuse("", "data.kind=mnist",
+           "data.kind: model 'srresnet' is for super-resolution, which wants pictures or synthetic, not mnist");
 }
 
 static void all_problems_come_in_one_message(void **state)
@@ -206,7 +216,7 @@ static void absent_files_are_refused_before_training(void **state)
     cod_run_config_clear(&config);
     assert_fails(COD_ERR_ARGUMENT, "5 problems",
                  cod_run_config_load_to_train(cod_test_at("run.yaml"), overrides, 3, &config));
-    static const char *const words[] = {"run.yaml:1:22: data.path: there is no 'absent'",
+    static const char *const words[] = {"run.yaml:1:24: data.path: there is no 'absent'",
                                         "data.val_path: there is no 'gone'",
                                         "run.yaml:2:9: model.init: there is no 'nosuch.safetensors'",
                                         "run.yaml:3:29: cluster.groups.0.model.init: there is no 'noother.safetensors'",

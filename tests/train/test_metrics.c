@@ -18,7 +18,8 @@ static cod_metrics_line line_of(int64_t step)
                               .rate = 1e-3,
                               .step_ms = 4,
                               .images_per_s = 500,
-                              .psnr_y = NAN,
+                              .task = cod_train_task_find(COD_TASK_SUPER_RESOLUTION),
+                              .quality = cod_task_quality_unknown(),
                               .strategy = {.distill_loss = NAN, .teacher_step = -1, .staleness_steps = -1}};
 }
 

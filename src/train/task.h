@@ -1,0 +1,87 @@
+/**
+ * @file
+ * What a run is for: its data, and how good a model is at it. The model's kind says which task it is; the trainer calls these
+ * hooks and knows no task by name.
+ */
+#ifndef COD_TRAIN_TASK_H
+#define COD_TRAIN_TASK_H
+
+#include "data/placement.h"
+#include "data/samples.h"
+#include "io/safetensors.h"
+#include "train/config.h"
+#include "train/strategy.h"
+
+enum { COD_TASK_FIGURES = 3, COD_TASK_METADATA = 1 };
+
+/** One figure of a model's quality. */
+typedef struct cod_task_figure {
+    const char *key;          /**< in metrics and summary.json: "psnr_y" */
+    const char *label, *unit; /**< for people: "psnr", "dB"; no unit is "" */
+    int digits;               /**< behind the point, for people */
+    bool less_is_better;
+} cod_task_figure;
+
+/** Values of a task's figures, in its order; NaN = not known. */
+typedef struct cod_task_quality {
+    double values[COD_TASK_FIGURES];
+} cod_task_quality;
+
+/** What trivial means reach on the same data, by the first figure. */
+typedef struct cod_task_baseline {
+    const char *key, *label; /**< "bicubic_psnr_y", "bicubic" */
+} cod_task_baseline;
+
+/** What is to be evaluated. */
+typedef struct cod_task_evaluation {
+    cod_split split;
+    int64_t limit;      /**< items; 0 = all */
+    int64_t shown;      /**< of these, results to look at in samples/, where the task has such */
+    const char *folder; /**< of the run */
+    int group;
+    int64_t step;
+    cod_metrics *metrics; /**< receives the samples; may be NULL */
+} cod_task_evaluation;
+
+typedef struct cod_train_task cod_train_task;
+
+typedef struct cod_train_task_kind {
+    cod_task task;
+    cod_task_figure figures[COD_TASK_FIGURES]; /**< the first decides which of two models is better */
+    cod_task_baseline baseline;
+    const char *items;     /**< what data are made of: "pictures" */
+    cod_loss_kind loss;    /**< of train.loss: auto */
+    cod_loss_kind distill; /**< of distill.loss: auto */
+    int64_t eval_items;    /**< validated on while training where eval.images is 0; 0 = all */
+    /** Opens the data, and gives the configured models what only the data say, such as the number of classes. Local. */
+    cod_status (*open)(cod_run_config *config, const cod_dataset_place *place, cod_train_task **out);
+    /** Makes ready to evaluate `weights`, which are read whenever evaluate() is called. */
+    cod_status (*attach)(cod_train_task *task, const cod_train_context *context, cod_weights *weights);
+    cod_status (*evaluate)(cod_train_task *task, const cod_task_evaluation *what, cod_task_quality *mean);
+    /** The baseline's value on the split; after attach(). */
+    cod_status (*measure_baseline)(cod_train_task *task, cod_split split, double *value);
+    void (*close)(cod_train_task *task);
+} cod_train_task_kind;
+
+/** Implementations put this first in their own struct; open() fills it. */
+struct cod_train_task {
+    const cod_train_task_kind *kind;
+    cod_samples samples;                     /**< what this group trains on */
+    size_t sizes[COD_SPLITS];                /**< items of each split; training: this group's */
+    size_t broken, unfit;                    /**< left out: unreadable, too small */
+    cod_st_text metadata[COD_TASK_METADATA]; /**< goes into model files */
+    size_t metadata_count;
+};
+
+/** The kind of a task. */
+const cod_train_task_kind *cod_train_task_find(cod_task task);
+
+/** Where the first figure stands: above zero when `a` is better than `b`. Unknown quality is the worst. */
+double cod_task_compare(const cod_train_task_kind *kind, const cod_task_quality *a, const cod_task_quality *b);
+/** All figures NaN. */
+cod_task_quality cod_task_quality_unknown(void);
+
+/** The configured task loss of a model; `auto` is the task's own. */
+cod_loss_spec cod_train_loss(const cod_run_config *config, cod_task task);
+
+#endif

@@ -1,0 +1,103 @@
+/* Classification: accuracy, likelihood and calibration on labelled examples. */
+#include "infer/classifier.h"
+#include "train/task_internal.h"
+
+#include <stdlib.h>
+
+enum { EVAL_BATCH = 128 };
+
+typedef struct classification {
+    cod_train_task base;
+    cod_labelled *data;
+    cod_classifier *classifier;
+    char *description; /**< of the data, for model files */
+} classification;
+
+static cod_status open_data(cod_run_config *config, const cod_dataset_place *place, classification *c)
+{
+    COD_TRY(cod_labelled_open(&config->data, place, &c->data));
+    const cod_shape shape = cod_labelled_shape(c->data);
+    const cod_classifier_sizes sizes = {shape.h, shape.w, shape.c, (int64_t)cod_labelled_classes(c->data)};
+    COD_TRY(cod_run_config_fit(config, &sizes));
+    COD_TRY(cod_classifier_data_write(c->data, config->data.kind, config->data.size, &c->description));
+    const cod_labelled_counts counts = cod_labelled_count(c->data);
+    for (int s = 0; s < COD_SPLITS; s++)
+        c->base.sizes[s] = counts.split[s];
+    c->base.broken = counts.broken;
+    c->base.samples = cod_labelled_samples(c->data);
+    c->base.metadata[c->base.metadata_count++] = (cod_st_text){COD_DATA_METADATA, c->description};
+    return COD_OK;
+}
+
+static void close_task(cod_train_task *task)
+{
+    classification *c = (classification *)task;
+    cod_classifier_destroy(c->classifier);
+    cod_labelled_close(c->data);
+    free(c->description);
+    free(c);
+}
+
+static cod_status open_task(cod_run_config *config, const cod_dataset_place *place, cod_train_task **out)
+{
+    classification *c = calloc(1, sizeof *c);
+    COD_REQUIRE_MEMORY(c);
+    c->base.kind = &cod_task_classification;
+    const cod_status status = open_data(config, place, c);
+    if (status != COD_OK) {
+        close_task(&c->base);
+        return status;
+    }
+    *out = &c->base;
+    return COD_OK;
+}
+
+static cod_status attach(cod_train_task *task, const cod_train_context *context, cod_weights *weights)
+{
+    classification *c = (classification *)task;
+    return cod_classifier_create(context->model, weights, context->activation, cod_labelled_shape(c->data), EVAL_BATCH,
+                                 &c->classifier);
+}
+
+static cod_status evaluate(cod_train_task *task, const cod_task_evaluation *what, cod_task_quality *mean)
+{
+    classification *c = (classification *)task;
+    cod_classification result;
+    COD_TRY(cod_classifier_evaluate(c->classifier, c->data, what->split, (size_t)what->limit, &result));
+    *mean = (cod_task_quality){{100 * result.accuracy, result.cross_entropy, 100 * result.calibration_error}};
+    cod_classification_clear(&result);
+    return COD_OK;
+}
+
+/** Always to say the most frequent class. */
+static cod_status measure_baseline(cod_train_task *task, cod_split split, double *value)
+{
+    const classification *c = (const classification *)task;
+    const size_t classes = cod_labelled_classes(c->data), size = cod_labelled_size(c->data, split);
+    size_t *counts = calloc(classes, sizeof *counts), most = 0;
+    COD_REQUIRE_MEMORY(counts);
+    for (size_t i = 0; i < size; i++) {
+        const size_t count = ++counts[cod_labelled_class(c->data, split, i)];
+        most = count > most ? count : most;
+    }
+    free(counts);
+    *value = 100.0 * (double)most / (double)size;
+    return COD_OK;
+}
+
+const cod_train_task_kind cod_task_classification = {
+    .task = COD_TASK_CLASSIFICATION,
+    .figures =
+        {{.key = "accuracy", .label = "accuracy", .unit = "%", .digits = 2},
+         {.key = "cross_entropy", .label = "cross-entropy", .unit = "nats", .digits = 4, .less_is_better = true},
+         {.key = "calibration_error", .label = "calibration error", .unit = "%", .digits = 2, .less_is_better = true}},
+    .baseline = {"majority_accuracy", "always the most frequent class"},
+    .items = "examples",
+    .loss = COD_LOSS_CROSS_ENTROPY,
+    .distill = COD_LOSS_KL,
+    .open = open_task,
+    .attach = attach,
+    .evaluate = evaluate,
+    .measure_baseline = measure_baseline,
+    .close = close_task,
+};
