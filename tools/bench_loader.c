@@ -1,9 +1,10 @@
-/* `codistill bench loader`: how many crops a core makes, beside copying as many bytes. */
+/* `codistill bench loader`: how many samples a core makes, beside copying as many bytes. */
 #include "tools/bench.h"
 
 #include "core/memory.h"
 #include "core/trace.h"
 #include "data/crops.h"
+#include "data/labelled.h"
 #include "data/loader.h"
 #include "tools/cmd.h"
 
@@ -17,10 +18,11 @@ static const double warm_up_s = 0.2, measure_s = 2;
 
 static const char help[] =
     "usage: codistill bench loader [FOLDER] [KEY=VALUE ...]\n\n"
-    "Makes batches of random crops for about two seconds and prints crops a second, and a second of processor time,\n"
-    "which other load does not change; beside them, how many a core could copy.\n\n"
+    "Makes batches of random crops, or of labelled examples, for about two seconds and prints samples a second, and a\n"
+    "second of processor time, which other load does not change; beside them, how many a core could copy.\n\n"
     "  FOLDER     of pictures; without it generated ones\n"
-    "  KEY=VALUE  an option of section data, such as threads=2, batch=16, patch=24, cache_mb=0\n";
+    "  KEY=VALUE  an option of section data, such as threads=2, batch=16, patch=24, cache_mb=0, or kind=mnist "
+    "path=DIR\n";
 
 static double processor_s(void)
 {
@@ -30,21 +32,21 @@ static double processor_s(void)
 }
 
 typedef struct rates {
-    double crops_per_s, crops_per_core_s;
+    double samples_per_s, samples_per_core_s;
 } rates;
 
 /** Takes batches for a while. */
 static cod_status take(cod_loader *loader, double seconds, cod_batch *batch, rates *out)
 {
     const double begin_s = cod_clock_s(), begin_used_s = processor_s();
-    int64_t crops = 0;
+    int64_t samples = 0;
     double taken_s;
     do {
         COD_TRY(cod_loader_next(loader, batch));
-        crops += batch->input.shape.n;
+        samples += batch->input.shape.n;
         taken_s = cod_clock_s() - begin_s;
     } while (taken_s < seconds);
-    *out = (rates){(double)crops / taken_s, (double)crops / (processor_s() - begin_used_s)};
+    *out = (rates){(double)samples / taken_s, (double)samples / (processor_s() - begin_used_s)};
     return COD_OK;
 }
 
@@ -53,8 +55,8 @@ static size_t batch_bytes(const cod_batch *batch)
     return cod_view_span_bytes(&batch->input) + cod_view_span_bytes(&batch->target);
 }
 
-/** Crops of that many bytes that a core copies in a second of its time. */
-static cod_status copy(size_t bytes, int64_t crops_at_once, double *crops_per_core_s)
+/** Samples of that many bytes that a core copies in a second of its time. */
+static cod_status copy(size_t bytes, int64_t samples_at_once, double *samples_per_core_s)
 {
     void *from = NULL, *to = NULL;
     cod_status status = cod_aligned_alloc(&from, bytes);
@@ -64,40 +66,67 @@ static cod_status copy(size_t bytes, int64_t crops_at_once, double *crops_per_co
         memset(from, 1, bytes);
         memset(to, 2, bytes);
         const double begin_s = processor_s();
-        int64_t crops = 0;
+        int64_t samples = 0;
         double used_s;
         do {
             memcpy(to, from, bytes);
             *(volatile char *)from = *(volatile char *)to; /* so that no copy is left out */
-            crops += crops_at_once;
+            samples += samples_at_once;
             used_s = processor_s() - begin_s;
         } while (used_s < warm_up_s);
-        *crops_per_core_s = (double)crops / used_s;
+        *samples_per_core_s = (double)samples / used_s;
     }
     cod_aligned_free(from);
     cod_aligned_free(to);
     return status;
 }
 
-static cod_status measure(const cod_data_options *options)
+/** What is drawn from: crops of pictures, or labelled examples. */
+typedef struct drawn {
+    cod_dataset *pictures;
+    cod_crops crops;
+    cod_labelled *labelled;
+    cod_samples samples;
+} drawn;
+
+static cod_status open_data(const cod_data_options *options, drawn *d)
 {
     const cod_dataset_place place = {.scale = SCALE, .groups = 1, .report = true};
+    if (cod_data_kind_is_labelled(options->kind)) {
+        COD_TRY(cod_labelled_open(options, &place, &d->labelled));
+        d->samples = cod_labelled_samples(d->labelled);
+        return COD_OK;
+    }
+    COD_TRY(cod_dataset_open(options, &place, &d->pictures));
+    cod_crops_init(&d->crops, d->pictures, options->patch, options->augment);
+    d->samples = cod_crops_samples(&d->crops);
+    return COD_OK;
+}
+
+static void print_data(const cod_data_options *options, const drawn *d, double opened_s)
+{
+    const cod_shape in = d->samples.input, out = d->samples.target;
+    printf("%zu samples to train on, opened in %.2f s; %lldx%lldx%lld and %lldx%lldx%lld as f32, %lld thread%s\n",
+           d->samples.count, opened_s, (long long)in.h, (long long)in.w, (long long)in.c, (long long)out.h,
+           (long long)out.w, (long long)out.c, (long long)options->threads, options->threads == 1 ? "" : "s");
+    if (d->pictures != NULL)
+        printf("%zu pictures are decoded on each use\n", cod_dataset_count(d->pictures).uncached);
+}
+
+static cod_status measure(const cod_data_options *options)
+{
     const cod_loader_options loading = {
         .batch = options->batch, .ranks = 1, .threads = (int)options->threads, .prefetch = (int)options->prefetch};
-    cod_dataset *dataset = NULL;
-    cod_crops crops;
+    drawn data = {0};
     cod_loader *loader = NULL;
     cod_batch batch;
     rates made = {0};
     double copied = 0;
     const double begin_s = cod_clock_s();
-    cod_status status = cod_dataset_open(options, &place, &dataset);
+    cod_status status = open_data(options, &data);
     const double opened_s = cod_clock_s() - begin_s;
-    if (status == COD_OK) {
-        cod_crops_init(&crops, dataset, options->patch, options->augment);
-        const cod_samples samples = cod_crops_samples(&crops);
-        status = cod_loader_create(&samples, &loading, 0, &loader);
-    }
+    if (status == COD_OK)
+        status = cod_loader_create(&data.samples, &loading, 0, &loader);
     if (status == COD_OK)
         status = take(loader, warm_up_s, &batch, &made);
     if (status == COD_OK)
@@ -107,17 +136,12 @@ static cod_status measure(const cod_data_options *options)
     if (status == COD_OK)
         status = copy(bytes, options->batch, &copied);
     if (status == COD_OK) {
-        const cod_dataset_counts counts = cod_dataset_count(dataset);
-        printf(
-            "%zu pictures opened in %.2f s, %zu decoded on each use; crops of %lldx%lld and %lldx%lld as f32%s, %lld "
-            "thread%s\n",
-            counts.train + counts.val, opened_s, counts.uncached, (long long)options->patch, (long long)options->patch,
-            (long long)options->patch * SCALE, (long long)options->patch * SCALE, options->augment ? ", turned" : "",
-            (long long)options->threads, options->threads == 1 ? "" : "s");
-        printf("%.0f crops/s, %.0f a second of a core; memcpy %.0f (%.2f of it)\n", made.crops_per_s,
-               made.crops_per_core_s, copied, made.crops_per_core_s / copied);
+        print_data(options, &data, opened_s);
+        printf("%.0f samples/s, %.0f a second of a core; memcpy %.0f (%.2f of it)\n", made.samples_per_s,
+               made.samples_per_core_s, copied, made.samples_per_core_s / copied);
     }
-    cod_dataset_close(dataset);
+    cod_dataset_close(data.pictures);
+    cod_labelled_close(data.labelled);
     return status;
 }
 

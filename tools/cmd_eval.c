@@ -1,25 +1,34 @@
-/* `codistill eval`: how well a model restores pictures that MATLAB's bicubic brought down. */
+/* `codistill eval`: how well a model restores pictures that MATLAB's bicubic brought down, or tells classes. */
 #include "tools/cmd.h"
 
 #include "infer/calibrate.h"
 #include "infer/evaluate.h"
 #include "infer/session.h"
 #include "tools/arguments.h"
+#include "tools/eval_classes.h"
 
 #include <getopt.h> /* optind */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static const char help[] =
     "usage: codistill eval MODEL --data DIR [options]\n\n"
-    "Brings every picture of DIR down by MATLAB's bicubic, upscales it with MODEL (a .safetensors file, or `bicubic`) "
+    "MODEL for super-resolution (a .safetensors file, or `bicubic`): brings every picture of DIR down by MATLAB's "
+    "bicubic,\n"
+    "upscales it and prints PSNR and SSIM against the original, each picture's and the mean: Y channel (not rounded) "
     "and\n"
-    "prints PSNR and SSIM against the original, each picture's and the mean: Y channel (not rounded) and RGB, as many\n"
-    "pixels left out at each border as the scale. Of pairs named ...HR... and ...LR..., the former are taken.\n\n"
-    "  --data DIR      pictures (PNG, JPEG), also in folders below\n"
+    "RGB, as many pixels left out at each border as the scale. Of pairs named ...HR... and ...LR..., the former are "
+    "taken.\n"
+    "A classifier: prints accuracy, cross-entropy and calibration error, each class's accuracy and what was taken for "
+    "what;\n"
+    "DIR is data of the kind it was trained on (of MNIST the test files are taken).\n\n"
+    "  --data DIR      pictures (PNG, JPEG), also in folders below; a classifier's examples\n"
     "  --scale N       must be the model's; for bicubic any from 1 to 16 (4)\n"
-    "  --json          {\"images\": [{\"file\", \"psnr_y\", \"ssim_y\", \"psnr_rgb\"}], \"mean\": {...}}\n"
+    "  --json          {\"images\": [{\"file\", \"psnr_y\", \"ssim_y\", \"psnr_rgb\"}], \"mean\": {...}}, or of a\n"
+    "                  classifier {\"accuracy\", \"cross_entropy\", \"calibration_error\", \"classes\": [...], "
+    "\"confusion\": [...]}\n"
     "  --backend NAME  what computes (cpu)\n"
     "  --threads N     0 = as many as the process may use (0)\n"
     "  --precision P   auto, f32, bf16 or int8 (auto)\n"
@@ -55,15 +64,34 @@ static cod_status evaluate(const arguments *args, cod_evaluation *evaluation)
     return status;
 }
 
-static int run(const arguments *args)
+static cod_status evaluate_pictures(const arguments *args, char **text)
 {
     cod_evaluation evaluation;
-    char *text = NULL;
-    cod_status status = evaluate(args, &evaluation);
-    if (status != COD_OK)
-        return cod_cmd_failed(status);
-    status = args->json ? cod_evaluation_json(&evaluation, &text) : cod_evaluation_table(&evaluation, &text);
+    COD_TRY(evaluate(args, &evaluation));
+    const cod_status status =
+        args->json ? cod_evaluation_json(&evaluation, text) : cod_evaluation_table(&evaluation, text);
     cod_evaluation_clear(&evaluation);
+    return status;
+}
+
+static cod_status evaluate_model(const arguments *args, char **text)
+{
+    cod_saved_model saved = {0};
+    const bool bicubic = strcmp(args->model, COD_BICUBIC) == 0;
+    if (!bicubic)
+        COD_TRY(cod_model_load(args->model, &saved));
+    const bool classifies = !bicubic && saved.model.task == COD_TASK_CLASSIFICATION;
+    const cod_status status = classifies
+                                  ? cod_eval_classes(&saved, args->model, args->data, &args->session, args->json, text)
+                                  : evaluate_pictures(args, text);
+    cod_saved_model_clear(&saved);
+    return status;
+}
+
+static int run(const arguments *args)
+{
+    char *text = NULL;
+    const cod_status status = evaluate_model(args, &text);
     if (status != COD_OK)
         return cod_cmd_failed(status);
     printf("%s%s", text, args->json ? "\n" : "");

@@ -8,6 +8,7 @@ The table of what was tried and printed is docs/bad-inputs.md; the test fails wh
 
 import contextlib
 import difflib
+import gzip
 import os
 import re
 import struct
@@ -50,7 +51,21 @@ def make_files(program, folder):
     write("twice.yaml", base + "name: again\n")
     write("syntax.yaml", base + "data: {patch: [\n")
     write("many.yaml", base.replace("steps: 60", "steps: 0").replace("ramp: 5", "rampp: 5"))
-    write("mlp.yaml", "model: {name: mlp}\ndata: {kind: synthetic}\n")
+    write("mlp.yaml", "model: {name: mlp}\ndata: {kind: pictures, path: photos/good}\n")
+    write("classes.yaml", base.replace("srresnet, blocks: 1, channels: 8, norm: none, head_kernel: 3, tail_kernel: 3, skip: nearest",
+                                       "mlp, hidden: [4]").replace("synthetic_count: 4", "synthetic_count: 40"))
+    labels = struct.pack(">BBBBI", 0, 0, 8, 1, 20) + bytes(i % 10 for i in range(20))
+    images = struct.pack(">BBBBIII", 0, 0, 8, 3, 20, 4, 4) + bytes(i % 256 for i in range(320))
+    for name, image_bytes, label_bytes in (
+            ("short", images[:-9], labels), ("counts", images, labels[:4] + struct.pack(">I", 19) + labels[8:-1]),
+            ("kind", labels, labels), ("gzip", gzip.compress(images, mtime=0)[:-30] + b"?" * 30, labels)):
+        for part in ("train", "t10k"):
+            packed = ".gz" if name == "gzip" and part == "train" else ""
+            write(f"{name}/{part}-images-idx3-ubyte{packed}", images if name == "gzip" and part == "t10k" else image_bytes)
+            write(f"{name}/{part}-labels-idx1-ubyte", label_bytes)
+    write("flowers.csv", "length,width,species\n1,2,iris\n3,wide,rose\n")
+    for place in ("train/ant", "train/bee", "val/bee"):
+        write(f"insects/{place}/a.png", png(20, 20))
     write("binary.yaml", bytes(range(256)))
     write("other_model.yaml", base.replace("blocks: 1", "num_block: 1"))
     write("model.yaml", base.replace("name: srresnet", "name: srresnett"))
@@ -72,7 +87,7 @@ MODEL = "runs/t/final.safetensors"
 
 TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "bad-inputs.md")
 IMAGES = ["train", "ok.yaml", "name=i", "data.kind=pictures"]
-FILES = ["train", "ok.yaml", "train.strategy=codistill", "exchange.transport=file"]
+CLASSES = ["train", "classes.yaml", "name=i"]
 FULL_DISK = "full disk"
 
 # what is wrong: [(arguments, exit code, part of the message)]; a command that is started otherwise is given whole
@@ -100,7 +115,10 @@ CASES = {
         (["train", "ok.yaml", "name=a/b"], 2, "cannot be a folder's name"),
         (["train", "ok.yaml", "model.init=start"], 2, "`shared`, `own`"),
         (["train", "ok.yaml", "train.warmup=100"], 2, "leave nothing"),
-        (["plan", "mlp.yaml"], 2, "not for super-resolution"),
+        (["plan", "mlp.yaml"], 2, "model 'mlp' is for classification"),
+        (["train", "ok.yaml", "name=n", "data.kind=pictuers"], 2, "did you mean 'pictures'?"),
+        (["train", "ok.yaml", "name=n", "train.loss=cross_entropy"], 2, "is for classification"),
+        (["train", "ok.yaml", "name=n", "train.strategy=codistill", "distill.loss=kl"], 2, "compares classes"),
         (["train", "ok.yaml", "name=n", "model.init=absent.safetensors"], 2, "model.init: there is no 'absent.safetensors'"),
         (["train", "ok.yaml", "name=n", "data.kind=pictures", "data.path=photos/good", "data.weights=[1, 2]"], 2, "data.weights: 2 given"),
     ],
@@ -134,6 +152,23 @@ CASES = {
         ([*IMAGES, "data.path=photos/small"], 2, "photos/small"),
         (["eval", MODEL, "--data", "photos/absent"], 1, "photos/absent"),
         (["upscale", MODEL, "photos/broken/a.png", "-o", "out"], 1, "photos/broken/a.png"),
+    ],
+    "classes": [
+        ([*CLASSES, "data.folds=5", "data.fold=5"], 2, "data.fold: 5 is not one of 5 folds"),
+        ([*CLASSES, "data.placement=disjoint", "data.items_per_group=50"], 2, "50 are wanted, but group 0 has 39"),
+        ([*CLASSES, "model.classes=3"], 2, "classes is 3, but the data has 10"),
+        ([*CLASSES, "cluster.groups=[{ranks: 1}, {ranks: 1, model: {classes: 4}}]", "model.classes=10", "train.strategy=codistill"], 2,
+         "groups must agree on the classes"),
+        ([*CLASSES, "data.kind=mnist", "data.path=photos"], 2, "holds no 'train-images-idx3-ubyte'"),
+        ([*CLASSES, "data.kind=mnist", "data.path=short"], 1, "short/train-images-idx3-ubyte: ends early"),
+        ([*CLASSES, "data.kind=mnist", "data.path=gzip"], 1, "gzip/train-images-idx3-ubyte.gz: "),
+        ([*CLASSES, "data.kind=mnist", "data.path=counts"], 1, "19 labels (byte 4)"),
+        ([*CLASSES, "data.kind=mnist", "data.path=kind"], 1, "is no IDX file of 3 dimensions"),
+        ([*CLASSES, "data.kind=iris", "data.path=flowers.csv"], 1, "flowers.csv: row 2, column 2: 'wide' is no number"),
+        ([*CLASSES, "data.kind=folder", "data.path=insects/train", "data.val_count=0", "data.val_path=insects/val"], 2,
+         "lacks the class folder 'ant'"),
+        ([*CLASSES, "data.kind=folder", "data.path=photos"], 2, "holds no photographs"),
+        ([*CLASSES, "data.kind=folder", "data.path=photos/good"], 2, "one a class is wanted"),
     ],
     "models": [
         (["train", "ok.yaml", "name=i", "model.init=garbage.safetensors"], 1, "garbage.safetensors"),

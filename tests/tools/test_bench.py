@@ -102,7 +102,7 @@ def upscales(folder):
 
 def loads(folder):
     text = bench("loader", "patch=8", "batch=2", "synthetic_count=4")
-    assert "4 pictures opened" in text and "a second of a core; memcpy" in text, text
+    assert "3 samples to train on" in text and "a second of a core; memcpy" in text, text
     assert "data has no option 'colour'" in bench("loader", "colour=blue", code=2)
     assert "no pictures in" in bench("loader", folder, code=2)
 
