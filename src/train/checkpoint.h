@@ -1,7 +1,7 @@
 /**
  * @file
- * Checkpoints of a run: OUTPUT/NAME/checkpoints/step-XXXXXXXXX/group-G.safetensors, and rank-R.safetensors where a strategy
- * keeps state of its own on each rank. Every file is written aside, flushed and renamed, so a step is there or is not; and it
+ * Checkpoints of a run: OUTPUT/NAME/checkpoints/step-XXXXXXXXX/group-G.safetensors, rank-R.safetensors where a strategy
+ * keeps state of its own on each rank, and at a group's end closing-G.safetensors. Every file is written aside, flushed and renamed, so a step is there or is not; and it
  * bears a checksum of all that it holds.
  */
 #ifndef COD_TRAIN_CHECKPOINT_H

@@ -33,17 +33,21 @@ static cod_status clean_group(const trainer *t)
     return COD_OK;
 }
 
-/** A group that is a job of its own must be able to understand those that were here before. */
-static cod_status check_shared(trainer *t)
+/** A group that is a job of its own must understand those that were here before, and says where it differs otherwise. */
+static cod_status compare_with_others(trainer *t)
 {
     char path[4096], difference[256] = "";
     path_in(t, "config.yaml", path);
-    if (cod_file_exists(path))
-        COD_TRY(cod_run_config_compare(t->config, path, COD_COMPARE_SHARED, difference));
+    if (!cod_file_exists(path))
+        return COD_OK;
+    COD_TRY(cod_run_config_compare(t->config, path, COD_COMPARE_SHARED, difference));
     COD_REQUIRE(difference[0] == '\0',
                 "'%s' is another group's with another configuration (%s); groups of a run agree on that: set it as "
                 "there, or give this run another name",
                 t->folder, difference);
+    COD_TRY(cod_run_config_compare(t->config, path, COD_COMPARE_RESULT, difference));
+    if (difference[0] != '\0')
+        cod_log_warn("group %d differs from what '%s' said so far (%s)", t->config->only_group, path, difference);
     return COD_OK;
 }
 
@@ -64,7 +68,7 @@ static cod_status lock_folder(trainer *t)
     const cod_status status = cod_file_lock_acquire(path, &t->group_lock);
     if (status != COD_OK)
         return cod_fail_prefix(status, "group %d is being trained by another job", only);
-    COD_TRY(check_shared(t));
+    COD_TRY(compare_with_others(t));
     return clean_group(t);
 }
 
@@ -86,14 +90,10 @@ cod_status trainer_open_folder(trainer *t)
 
 cod_status trainer_claim_folder(trainer *t)
 {
-    char path[4096], difference[256] = "", *text = NULL;
+    char path[4096], *text = NULL;
     path_in(t, "summary.json", path);
     COD_TRY(cod_file_remove(path));
     path_in(t, "config.yaml", path);
-    if (t->config->only_group >= 0 && cod_file_exists(path))
-        COD_TRY(cod_run_config_compare(t->config, path, COD_COMPARE_RESULT, difference));
-    if (difference[0] != '\0')
-        cod_log_warn("group %d differs from what '%s' said so far (%s)", t->config->only_group, path, difference);
     COD_TRY(cod_run_config_resolved(t->config, true, &text));
     const cod_status status = cod_file_write(path, text, strlen(text));
     free(text);

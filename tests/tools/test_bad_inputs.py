@@ -87,6 +87,7 @@ MODEL = "runs/t/final.safetensors"
 
 TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "bad-inputs.md")
 IMAGES = ["train", "ok.yaml", "name=i", "data.kind=pictures"]
+FILES = ["train", "ok.yaml", "train.strategy=codistill", "exchange.transport=file"]
 CLASSES = ["train", "classes.yaml", "name=i"]
 FULL_DISK = "full disk"
 
@@ -140,6 +141,14 @@ CASES = {
          "2 groups with 2 ranks in all, but the job has 3"),
         (["mpirun", "-n", "2", "codistill", "train", "ok.yaml"], 2, "'single' trains on one rank, but the job has 2"),
         (["OMPI_COMM_WORLD_SIZE=4", "codistill", "train", "ok.yaml"], 1, "promised 4 ranks"),
+    ],
+    "groups as jobs": [
+        (["train", "ok.yaml", "train.strategy=codistill", "--group", "0"], 2, "set exchange.transport=file"),
+        (["train", "ok.yaml", "train.strategy=allreduce", "--group", "0"], 2, "all ranks are one"),
+        ([*FILES, "cluster.groups=2", "--group", "2"], 2, "there is no group 2: cluster.groups makes 2"),
+        ([*FILES, "cluster.groups=by_node", "--group", "0"], 2, "by_node"),
+        ([*FILES, "cluster.groups=2", "train.deterministic=true", "--group", "0"], 2, "never wait for each other"),
+        ([*FILES, "--group", "one"], 2, "'one' is not a whole number"),
     ],
     "checkpoints": [
         (["train", "ok.yaml", "name=n", "--resume"], 2, "no checkpoint to resume from"),

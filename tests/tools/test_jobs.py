@@ -163,19 +163,21 @@ def killed(bench):
 
 
 def rank_killed(bench):
-    """One rank of a group of two dies, then the mpirun of the group: the group's job ends, the other group's goes on."""
+    """One rank of a group of two dies, or the group's mpirun, or what launched that: its job ends, the other group's goes on."""
     fixed = ["name=r", *UNEQUAL, *ENDLESS]
     survivor = start(bench, 0, *fixed)
-    for victim in ("rank", "mpirun"):
+    deaths = {"rank": "rank 1 on .* was killed by signal 9 .*; the last good checkpoint is of step ",
+              "mpirun": "mpirun was killed by signal 9 .*; the last good checkpoint is of step ",
+              "launcher": ""}  # which can say nothing any more
+    for victim, said in deaths.items():
         process = start(bench, 1, *fixed)
-        lines = len(bench.metrics("r", 1)) if victim == "mpirun" else 0
+        lines = len(bench.metrics("r", 1)) if victim != "rank" else 0
         wait_for_steps(bench, process, "r", lines + 2, 1)
         ranks = [rank_process(process, rank) for rank in (0, 1)]
-        others = [pid for pid in descendants(process.pid) if pid not in ranks]
-        os.kill(ranks[1] if victim == "rank" else others[0], signal.SIGKILL)
-        result = finish(bench, process, 1, code=1)
-        check(re.search(("rank 1 on .*" if victim == "rank" else "mpirun") + r" was killed by signal 9 .*; the last good checkpoint is of step \d+",
-                        result.err), f"the dead {victim} and the checkpoint are not named", result)
+        mpirun = next(pid for pid in descendants(process.pid) if pid not in ranks)
+        os.kill({"rank": ranks[1], "mpirun": mpirun, "launcher": process.pid}[victim], signal.SIGKILL)
+        result = finish(bench, process, 1, code=-signal.SIGKILL if victim == "launcher" else 1)
+        check(re.search(said, result.err), f"the dead {victim} and the checkpoint are not named", result)
         wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in ranks), "the group's ranks are gone")
     result = train(bench, 1, *fixed, "train.max_time=0.5s")
     check("resumed at step" in result.err, "it did not go on", result)
