@@ -15,7 +15,8 @@ int cod_cmd_bench(int argc, char **argv)
         "  upscale    a model on a whole picture\n"
         "  loader     crops that a core makes, beside copying\n"
         "  codec      size, exactness and speed of the exchange's codings, on checkpoints\n"
-        "  allreduce  bucketed, overlapped averaging against MPI's blocking all-reduce; under mpirun\n\n"
+        "  allreduce  bucketed, overlapped averaging against MPI's blocking all-reduce; under mpirun\n"
+        "  exchange   checkpoints between groups, under mpirun; with --net training over slow links\n\n"
         "`codistill bench NAME --help` says more.\n";
     if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
         fputs(help, stdout);
@@ -33,9 +34,11 @@ int cod_cmd_bench(int argc, char **argv)
         return cod_bench_codec(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "allreduce") == 0)
         return cod_bench_allreduce_command(argc - 1, argv + 1);
-    return cod_cmd_usage("bench",
-                         argc > 1
-                             ? "there is no bench '%s'; there are: step, teacher, upscale, loader, codec, allreduce"
-                             : "a name is missing%s",
-                         argc > 1 ? argv[1] : "");
+    if (argc > 1 && strcmp(argv[1], "exchange") == 0)
+        return cod_bench_exchange(argc - 1, argv + 1);
+    return cod_cmd_usage(
+        "bench",
+        argc > 1 ? "there is no bench '%s'; there are: step, teacher, upscale, loader, codec, allreduce, exchange"
+                 : "a name is missing%s",
+        argc > 1 ? argv[1] : "");
 }

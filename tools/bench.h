@@ -17,5 +17,7 @@ int cod_bench_loader(int argc, char **argv);
 int cod_bench_codec(int argc, char **argv);
 /** Times the bucketed all-reduce against MPI's blocking one. */
 int cod_bench_allreduce_command(int argc, char **argv);
+/** Measures the exchange, alone or in training over slow links. */
+int cod_bench_exchange(int argc, char **argv);
 
 #endif

@@ -350,6 +350,7 @@ cod_status cod_comm_init(const cod_comm_options *options, cod_comm **out)
         release_job(comm);
         return status;
     }
+    pthread_setname_np(comm->progress, "cod-progress"); /* for top, gdb and tools/bench/exchange_net.sh */
     *out = comm;
     return COD_OK;
 }
