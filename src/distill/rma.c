@@ -58,6 +58,7 @@ static cod_status staging_create(size_t bytes, staging **out)
     staging *s = NULL;
     COD_TRY(cod_aligned_alloc((void **)&s, sizeof *s + bytes));
     atomic_init(&s->users, 1);
+    memset(s->header, 0, sizeof s->header);
     *out = s;
     return COD_OK;
 }
@@ -104,6 +105,12 @@ static cod_status publish_end(cod_transport *transport, const cod_slot_entry *en
     return cod_slot_close(&t->writer, t->open_slot, entry);
 }
 
+/** Without the entries that the layout has no slots for: they are zero. */
+static cod_status get_header(rma *t, int world_rank, staging *to, cod_request **request)
+{
+    return cod_window_get_start(t->window, world_rank, 0, to->header, cod_slot_header_bytes(&t->layout), request);
+}
+
 static cod_status offer(cod_transport *transport, const cod_slot_identity *expected, int world_rank, uint64_t held,
                         uint64_t after, uint64_t at_most, uint64_t *version)
 {
@@ -112,12 +119,10 @@ static cod_status offer(cod_transport *transport, const cod_slot_identity *expec
     bool done = false;
     if (who->asked == NULL)
         COD_TRY(staging_create(0, &who->asked));
-    if (who->asking == NULL) {
-        COD_TRY(
-            cod_window_get_start(t->window, world_rank, 0, who->asked->header, COD_SLOT_HEADER_BYTES, &who->asking));
-    } else {
+    if (who->asking == NULL)
+        COD_TRY(get_header(t, world_rank, who->asked, &who->asking));
+    else
         COD_TRY(cod_request_test(&who->asking, &done));
-    }
     if (done) {
         cod_slot_header header;
         bool torn;
@@ -132,7 +137,7 @@ static cod_status offer(cod_transport *transport, const cod_slot_identity *expec
 static cod_status ask_header(rma *t)
 {
     t->phase = PULL_HEADER;
-    return cod_window_get_start(t->window, t->rank, 0, t->pulled->header, COD_SLOT_HEADER_BYTES, &t->gets[0]);
+    return get_header(t, t->rank, t->pulled, &t->gets[0]);
 }
 
 static cod_status pull_start(cod_transport *transport, const cod_slot_identity *expected, int world_rank,

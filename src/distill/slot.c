@@ -9,8 +9,8 @@
 /** "CDW3" and the header's format, in one word. */
 #define MAGIC UINT64_C(0x0000000333574443)
 
-/* Words of the header behind its checksum, in this order; the entries follow at ENTRIES_AT. */
-enum { IDENTITY_AT = 16, ENTRIES_AT = 128, ENTRY_BYTES = 48 };
+/* Words of the header behind its checksum, in this order; the entries follow. */
+enum { IDENTITY_AT = 16 };
 
 static void store_header(const cod_slot_header *header, unsigned char out[COD_SLOT_HEADER_BYTES])
 {
@@ -30,7 +30,7 @@ static void store_header(const cod_slot_header *header, unsigned char out[COD_SL
         cod_store_u64(out + 8 + 8 * i, words[i]);
     for (size_t i = 0; i < COD_SLOT_MAX; i++) {
         const cod_slot_entry *entry = &header->entries[i];
-        unsigned char *at = out + ENTRIES_AT + ENTRY_BYTES * i;
+        unsigned char *at = out + COD_SLOT_ENTRIES_AT + COD_SLOT_ENTRY_BYTES * i;
         cod_store_u64(at, entry->version);
         cod_store_u64(at + 8, (uint64_t)entry->step);
         cod_store_u64(at + 16, entry->bytes);
@@ -117,11 +117,11 @@ cod_status cod_slot_read_header(const unsigned char *bytes, const cod_slot_ident
     store_header(out, wanted);
     if (memcmp(bytes + 8, wanted + 8, IDENTITY_AT - 8) != 0)
         return cod_fail(COD_ERR_FORMAT, "not a window of this format");
-    if (memcmp(bytes + IDENTITY_AT, wanted + IDENTITY_AT, ENTRIES_AT - IDENTITY_AT) != 0)
+    if (memcmp(bytes + IDENTITY_AT, wanted + IDENTITY_AT, COD_SLOT_ENTRIES_AT - IDENTITY_AT) != 0)
         return cod_fail(COD_ERR_FORMAT, "group %u publishes another run, model or exchange configuration",
                         expected->group);
     for (size_t i = 0; i < COD_SLOT_MAX; i++) {
-        const unsigned char *at = bytes + ENTRIES_AT + ENTRY_BYTES * i;
+        const unsigned char *at = bytes + COD_SLOT_ENTRIES_AT + COD_SLOT_ENTRY_BYTES * i;
         out->entries[i] = (cod_slot_entry){cod_load_u64(at),      (int64_t)cod_load_u64(at + 8), cod_load_u64(at + 16),
                                            cod_load_u64(at + 24), cod_load_u64(at + 32),         cod_load_u64(at + 40)};
         const cod_slot_entry *entry = &out->entries[i];

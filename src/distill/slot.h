@@ -19,13 +19,24 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { COD_SLOT_MAX = 16, COD_SLOT_HEADER_BYTES = 128 + 48 * COD_SLOT_MAX };
+enum {
+    COD_SLOT_MAX = 16,
+    COD_SLOT_ENTRIES_AT = 128,
+    COD_SLOT_ENTRY_BYTES = 48,
+    COD_SLOT_HEADER_BYTES = COD_SLOT_ENTRIES_AT + COD_SLOT_ENTRY_BYTES * COD_SLOT_MAX
+};
 
 /** Where things lie; both sides compute it from the same configuration. */
 typedef struct cod_slot_layout {
     uint32_t slots, groups;
     uint64_t slot_bytes; /**< a multiple of 64 */
 } cod_slot_layout;
+
+/** Those of the header that are not zero for want of slots. */
+static inline uint64_t cod_slot_header_bytes(const cod_slot_layout *layout)
+{
+    return COD_SLOT_ENTRIES_AT + COD_SLOT_ENTRY_BYTES * (uint64_t)layout->slots;
+}
 
 static inline uint64_t cod_slot_sequence_at(const cod_slot_layout *layout, uint32_t slot)
 {
