@@ -324,11 +324,11 @@ static uint64_t newest_of_use(const cod_exchange *e, const held_peer *peer)
 
 /**
  * Whether to look for news after this step: some times a period, two steps a peer, of which one asks and one has the answer. Looking
- * in every step moved a third as many bytes as the checkpoints themselves.
+ * in every step moved a third as many bytes as the checkpoints themselves; a look moves 0.75 kB over TCP with 8 slots.
  */
 static bool is_looking_step(const cod_exchange *e, int64_t step)
 {
-    enum { LOOKS = 8 };
+    enum { LOOKS = 4 };
     const int64_t each = e->options.period / LOOKS, asking = 2 * (int64_t)e->peer_count;
     return each <= asking || step % each < asking;
 }
