@@ -5,6 +5,7 @@ usage: test_bench.py CODISTILL
 """
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -107,6 +108,30 @@ def loads(folder):
     assert "no pictures in" in bench("loader", folder, code=2)
 
 
+def exchanges(folder):
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "2", PROGRAM, "bench", "exchange", "--weights", "20000", "--period", "10",
+               "--publications", "8", "--step-ms", "5"]
+    for more, codec in ((["codec=delta"], "delta"), (["codec=int8", "entropy=none"], "int8")):
+        done = subprocess.run([*command, *more, "--json"], capture_output=True, text=True, env={**os.environ, **root})
+        assert done.returncode == 0, done.stdout + done.stderr
+        result = json.loads(done.stdout)
+        assert result["takeovers"] >= 1 and result["rejected"] == 0, result
+        assert result["step_ms"] > 0 and result["publication_to_use_ms"] > 0, result
+        assert abs(result["ratio"] - 3.95) < 0.05 if codec == "int8" else result["ratio"] > 4.5, result
+        assert abs(result["published_bytes_per_step"] * result["ratio"] / (2 * 4 * 20000 / 10) - 0.95) < 0.1, result
+    text = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **root}).stdout
+    assert "publication to use" in text and "progress thread" in text, text
+    assert "a job of size 1 does not divide into 2 groups" in bench("exchange", code=2)
+    assert "has no option 'colour'" in bench("exchange", "colour=blue", code=2)
+    assert "--step-ms: '0' is not a number above 0" in bench("exchange", "--step-ms", "0", code=2)
+    assert "there are rates such as" in bench("exchange", "--net", "--rates", "fast", code=2)
+    alone = f"{folder}/codistill"
+    shutil.copy(PROGRAM, alone)
+    done = subprocess.run([alone, "bench", "exchange", "--net"], capture_output=True, text=True)
+    assert done.returncode == 1 and "which is in no folder above" in done.stderr, done.stderr
+
+
 with tempfile.TemporaryDirectory(prefix="cod-bench-") as scratch:
     table()
     teaches()
@@ -117,3 +142,4 @@ with tempfile.TemporaryDirectory(prefix="cod-bench-") as scratch:
     upscales(scratch)
     os.mkdir(f"{scratch}/empty")
     loads(f"{scratch}/empty")
+    exchanges(scratch)

@@ -42,6 +42,10 @@ done
 expect 0 "usage: tools/bench/exchange_net.sh" env -C / "$PWD/tools/bench/exchange_net.sh" --help
 expect 2 "there are rates such as" tools/bench/exchange_net.sh --rates fast
 expect 1 "/nowhere/codistill is not there" tools/bench/exchange_net.sh --codistill /nowhere/codistill
+expect 2 "--groups is 2 or more" tools/bench/exchange_net.sh --groups 1
+expect 0 "usage: tools/bench/crossing.sh" env -C / "$PWD/tools/bench/crossing.sh" --help
+expect 2 "confirm needs --target" tools/bench/crossing.sh confirm
+expect 1 "crossing.sh quality" tools/bench/crossing.sh plot --quality /nowhere/quality.json
 expect 2 "there is no variant f64-eager" tools/bench/step_vs_pytorch.sh --codistill /bin/true --variants f64-eager
 expect 2 "--data needs --model" tools/bench/upscale_vs_onnxruntime.sh --codistill /bin/true --data .
 expect 2 "is no WIDTHxHEIGHT" tools/bench/upscale_vs_onnxruntime.sh --codistill /bin/true --size 3

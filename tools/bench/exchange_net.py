@@ -45,7 +45,7 @@ def parse(argv):
                    "standard output and nothing else there")
     p.add_argument("--measure", metavar="FILE", help=argparse.SUPPRESS)
     p.add_argument("overrides", nargs="*", metavar="key.path=value", help="further settings")
-    arguments = p.parse_args(argv)
+    arguments = p.parse_intermixed_args(argv)
     if arguments.seconds <= 0:
         p.error("--seconds is above 0")
     if arguments.groups < 2:
@@ -117,8 +117,10 @@ def layout(strategy, groups):
 def train(arguments, program, folder, rate, strategy):
     """What was seen of one training, with the laboratory's own report."""
     name = f"{strategy}-{rate}"
-    run, report = pathlib.Path(folder) / name, pathlib.Path(folder) / f"{name}.net.json"
-    command = [str(program), "train", arguments.config, f"name={name}", f"output={folder}", *layout(strategy, arguments.groups),
+    run, report, said = (pathlib.Path(folder) / f"{name}{end}" for end in ("", ".net.json", ".said"))
+    # What ranks say goes to a file: by way of mpirun the line that each step makes here would cross the link.
+    launch = ["mpirun", "-n", str(arguments.groups), "sh", "-c", 'exec "$@" >>"$0" 2>&1', str(said)]
+    command = [*launch, str(program), "train", arguments.config, f"name={name}", f"output={folder}", *layout(strategy, arguments.groups),
                f"train.max_time={arguments.seconds}", "distill.burn_in=0", "distill.ramp=1", "log.every=1", "log.samples=0", "log.tensorboard=false",
                "eval.every=0", "checkpoint.every=0", *arguments.overrides]
     lab = [str(common.ROOT / "tools/netlab.sh"), "--hosts", str(arguments.groups), "--rate", rate, "--json", str(report), "--", sys.executable, "-B",
@@ -135,7 +137,8 @@ def train(arguments, program, folder, rate, strategy):
             raise
         if code != 0:
             log.seek(0)
-            raise Failure(f"`{' '.join(command)}` at {rate} ended with {code}: {' / '.join(log.read().strip().splitlines()[-3:])}")
+            words = (said.read_text() if said.exists() else "") or log.read()
+            raise Failure(f"`{' '.join(command)}` at {rate} ended with {code}: {' / '.join(words.strip().splitlines()[-3:])}")
     return json.loads((run / "seen.json").read_text()), weights_of(run), json.loads(report.read_text())
 
 
