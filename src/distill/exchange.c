@@ -308,18 +308,24 @@ static void give_up(cod_exchange *e)
     e->pulling = NULL;
 }
 
+/** The newest own publication that is complete; 0 = none. */
+static uint64_t newest_own(const cod_exchange *e)
+{
+    uint64_t newest = 0;
+    for (int i = 0; i < COD_EXCHANGE_OWN_KEPT; i++)
+        newest = e->own[i].version > newest ? e->own[i].version : newest;
+    return newest;
+}
+
 /**
  * How new a version is of use: where weights are merged, one whose own counterpart is there or comes next. A group that is
  * behind would else be given versions that its own never meet.
  */
 static uint64_t newest_of_use(const cod_exchange *e, const held_peer *peer)
 {
-    uint64_t own = 0;
     if (e->options.merge == COD_MERGE_NONE || peer->model.hash != e->models[cod_group_index(e->group)].hash)
         return UINT64_MAX;
-    for (int i = 0; i < COD_EXCHANGE_OWN_KEPT; i++)
-        own = e->own[i].version > own ? e->own[i].version : own;
-    return own + 1;
+    return newest_own(e) + 1;
 }
 
 /**
@@ -484,6 +490,16 @@ static double age_of(const cod_exchange *e, const held_peer *p)
     return e->now_ms > p->published_ms ? 1e-3 * (double)(e->now_ms - p->published_ms) : 0;
 }
 
+/** The own publication of the same version, or NULL while that comes next; of groups further apart the newest. */
+static const own_version *own_beside(const cod_exchange *e, uint64_t version)
+{
+    const own_version *own = &e->own[version % COD_EXCHANGE_OWN_KEPT];
+    const uint64_t newest = newest_own(e);
+    if (own->version != version)
+        own = version == newest + 1 || newest == 0 ? NULL : &e->own[newest % COD_EXCHANGE_OWN_KEPT];
+    return own;
+}
+
 void cod_exchange_read_checkpoint(const cod_exchange *e, int peer, cod_exchange_checkpoint *out)
 {
     const held_peer *p = &e->peers[peer];
@@ -492,8 +508,11 @@ void cod_exchange_read_checkpoint(const cod_exchange *e, int peer, cod_exchange_
     if (p->version == 0)
         return;
     out->values = p->values;
-    const own_version *own = &e->own[p->version % COD_EXCHANGE_OWN_KEPT];
-    out->own = own->version == p->version ? own->values : NULL;
+    const own_version *own = own_beside(e, p->version);
+    if (own != NULL) {
+        out->own = own->values;
+        out->own_version = own->version;
+    }
 }
 
 void cod_exchange_read_peer(const cod_exchange *e, int peer, cod_exchange_peer_counters *out)

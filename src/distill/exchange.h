@@ -93,7 +93,8 @@ typedef struct cod_exchange_checkpoint {
     int64_t step;        /**< the peer's step when it published */
     int64_t pulled_at;   /**< own step when it was taken over */
     double age_s;        /**< since its publisher copied its weights, by the clocks of both; NaN = not known */
-    const float *own;    /**< own decoded publication of the same version; NULL when not kept (any more) */
+    const float *own;    /**< own decoded publication beside it; NULL while that is still to come */
+    uint64_t own_version; /**< of `own`: the same, or the newest where groups are too far apart for that */
 } cod_exchange_checkpoint;
 
 /** This rank's, since the start (not restored by a resume). */

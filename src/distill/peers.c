@@ -56,21 +56,6 @@ void cod_peers_clear(cod_peers *peers)
     *peers = (cod_peers){0};
 }
 
-/** Counts versions that one's own were never beside: groups that far apart only distil. */
-static void count_unmerged(cod_peer *p, const cod_train_context *context, int64_t peer_step)
-{
-    enum { SAID_AFTER = 8 };
-    if (p->unmerged < 0)
-        return;
-    p->unmerged = p->merged == p->version ? 0 : p->unmerged + 1;
-    if (p->unmerged < SAID_AFTER)
-        return;
-    p->unmerged = -1;
-    if (cod_group_rank(context->group) == 0)
-        cod_log_warn("group %d is at step %lld and a peer at %lld: too far apart to merge weights, so they only distil",
-                     cod_group_index(context->group), (long long)context->step, (long long)peer_step);
-}
-
 static cod_status tell(const cod_peer *p, const cod_train_context *context, const char *kind, double alpha)
 {
     const cod_train_event event = {
@@ -86,15 +71,20 @@ static cod_status adopt(const cod_peers *peers, cod_peer *p, const cod_exchange_
     return p->teacher != NULL ? cod_teacher_load(p->teacher, checkpoint->values) : COD_OK;
 }
 
-/** Merges each version once, as soon as one's own publication of the same number exists: a faster peer's comes earlier. */
+/**
+ * Merges each version once, beside an own one that has not stood beside an earlier: a faster peer's versions do not count more
+ * for being many.
+ */
 static cod_status merge(cod_peers *peers, cod_peer *p, const cod_exchange_checkpoint *checkpoint,
                         const cod_train_context *context)
 {
-    if (!p->mergeable || checkpoint->own == NULL || p->merged == p->version)
+    if (!p->mergeable || checkpoint->own == NULL || p->merged == p->version || p->merged_own >= checkpoint->own_version)
         return COD_OK;
-    const int64_t late = context->step - checkpoint->step, delay = late > 0 ? late / peers->options->period : 0;
+    const int64_t period = peers->options->period, late = context->step - (int64_t)checkpoint->own_version * period,
+                  delay = late > 0 ? late / period : 0;
     const double alpha = peers->options->merge_alpha > 0 ? peers->options->merge_alpha : cod_merge_alpha(delay);
     p->merged = p->version;
+    p->merged_own = checkpoint->own_version;
     peers->merges++;
     COD_TRY(tell(p, context, "merge", alpha));
     return cod_merger_apply(peers->merger, checkpoint->values, checkpoint->own, alpha, peers->share);
@@ -109,8 +99,6 @@ cod_status cod_peers_take_over(cod_peers *peers, cod_train_context *context)
         if (checkpoint.values == NULL)
             continue;
         if (checkpoint.version != p->version) {
-            if (p->mergeable && p->version > 0)
-                count_unmerged(p, context, checkpoint.step);
             COD_TRY(adopt(peers, p, &checkpoint, context->step));
             COD_TRY(tell(p, context, "switch", NAN));
             peers->switches++;
@@ -212,6 +200,8 @@ cod_status cod_peers_save(const cod_peers *peers, cod_checkpoint *checkpoint)
         COD_TRY(cod_checkpoint_add_number(checkpoint, name, (double)p->age.since));
         name_of(i, "merged", name);
         COD_TRY(cod_checkpoint_add_number(checkpoint, name, (double)p->merged));
+        name_of(i, "merged_own", name);
+        COD_TRY(cod_checkpoint_add_number(checkpoint, name, (double)p->merged_own));
         COD_TRY(save_counters(peers, i, checkpoint));
         name_of(i, "ranges", name);
         const float *ranges = cod_teacher_ranges(p->teacher, &count);
@@ -244,11 +234,13 @@ cod_status cod_peers_load(cod_peers *peers, const cod_st_file *file)
         cod_peer *p = &peers->items[i];
         cod_exchange_checkpoint checkpoint;
         char name[32];
-        double since, merged;
+        double since, merged, merged_own;
         name_of(i, "since", name);
         COD_TRY(cod_checkpoint_number(file, name, &since));
         name_of(i, "merged", name);
         COD_TRY(cod_checkpoint_number(file, name, &merged));
+        name_of(i, "merged_own", name);
+        COD_TRY(cod_checkpoint_number(file, name, &merged_own));
         cod_exchange_read_checkpoint(peers->exchange, i, &checkpoint);
         if (checkpoint.values != NULL)
             COD_TRY(adopt(peers, p, &checkpoint, (int64_t)since));
@@ -256,6 +248,7 @@ cod_status cod_peers_load(cod_peers *peers, const cod_st_file *file)
         COD_TRY(load_counters(p, i, file));
         p->age.since = (int64_t)since;
         p->merged = (uint64_t)merged;
+        p->merged_own = (uint64_t)merged_own;
     }
     return COD_OK;
 }

@@ -15,12 +15,12 @@ typedef struct cod_peer {
     cod_teacher *teacher; /**< NULL where nothing is distilled */
     uint64_t version;     /**< loaded; 0 = none */
     uint64_t merged;      /**< the last one merged */
+    uint64_t merged_own;  /**< the own version that stood beside it */
     cod_teacher_age age;
     double weight;                      /**< when it last taught */
     double teacher_loss, student_loss;  /**< of the mini-batch where it was measured last; NaN = never */
     cod_exchange_peer_counters earlier; /**< of the processes before this one */
     bool mergeable;
-    int unmerged; /**< versions in a row that came and went without a merge; -1 = that was said */
 } cod_peer;
 
 /** All that the group reads; in the caller's storage. */

@@ -150,7 +150,7 @@ static void look(exchange_run *r)
         const int group = cod_exchange_peer_group(r->exchange, i);
         cod_exchange_checkpoint c;
         cod_exchange_read_checkpoint(r->exchange, i, &c);
-        if (c.own != NULL && r->met[group] != c.version) {
+        if (c.own_version == c.version && r->met[group] != c.version) {
             r->met[group] = c.version;
             r->meetings++;
         }
@@ -159,8 +159,8 @@ static void look(exchange_run *r)
         bool good = c.version > r->held[group] && c.step == (int64_t)c.version * r->options.period &&
                     c.values != NULL && is_known(r, group, c.step, c.values);
         if (c.own != NULL)
-            good = good && is_known(r, cod_group_index(r->group), c.step, c.own);
-        r->with_own += c.own != NULL;
+            good = good && is_known(r, cod_group_index(r->group), (int64_t)c.own_version * r->options.period, c.own);
+        r->with_own += c.own_version == c.version;
         r->wrong += !good;
         r->held[group] = c.version;
         r->seen[group] |= UINT64_C(1) << (c.version & 63);

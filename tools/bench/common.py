@@ -215,6 +215,18 @@ def check_realtime(arguments):
     say(f"real-time priority {PRIORITY}, pinned to the first processors")
 
 
+def process_of_rank(rank, folder):
+    """The process of the run in `folder` that is this rank."""
+    wanted = f"OMPI_COMM_WORLD_RANK={rank}".encode()
+    for entry in pathlib.Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and wanted in (entry / "environ").read_bytes().split(b"\0") and folder.encode() in (entry / "cmdline").read_bytes():
+                return int(entry.name)
+        except OSError:
+            pass
+    raise Failure(f"there is no process of rank {rank}")
+
+
 def run(main):
     """The exit code of a comparison: 0 done, 1 failed, 130 interrupted."""
     try:

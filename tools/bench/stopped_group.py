@@ -35,18 +35,6 @@ def parse(argv):
     return arguments, program
 
 
-def process_of_rank(rank, folder):
-    """The process of the run in `folder` that is this rank."""
-    wanted = f"OMPI_COMM_WORLD_RANK={rank}".encode()
-    for entry in pathlib.Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and wanted in (entry / "environ").read_bytes().split(b"\0") and folder.encode() in (entry / "cmdline").read_bytes():
-                return int(entry.name)
-        except OSError:
-            pass
-    raise Failure(f"there is no process of rank {rank}")
-
-
 class Records:
     """The steps that a group has written so far."""
 
@@ -113,7 +101,7 @@ def main(argv):
             records = [Records(f"{folder}/run", g) for g in range(arguments.groups)]
             others = records[:-1]
             wait_for_start(job, records)
-            process = process_of_rank(arguments.groups - 1, folder)
+            process = common.process_of_rank(arguments.groups - 1, folder)
             before = phase(job, others, arguments.seconds)
             os.kill(process, signal.SIGSTOP)
             try:
