@@ -233,6 +233,7 @@ static cod_status restored(cod_transport *transport)
     at += t->layout.slot_bytes;
     memcpy(&t->last, at, sizeof t->last);
     keep_what_is_there(t, &header);
+    header.newest = t->left > header.newest ? t->left : header.newest; /* of what came after the checkpoint */
     t->writer.header = header;
     t->begun = true;
     t->storing = t->last.version != 0 && t->last.bytes <= t->layout.slot_bytes;
@@ -343,7 +344,7 @@ cod_status cod_file_transport_create(const char *folder, bool anew, const cod_sl
     COD_TRY_GOTO(status, failed, make_buffers(t, identity));
     COD_TRY_GOTO(status, failed, cod_folder_create(t->own));
     COD_TRY_GOTO(status, failed, cod_folder_clean(t->own));
-    t->left = file_newest_left(t, identity);
+    t->left = t->writer.header.newest = file_newest_left(t, identity);
     if (anew) {
         char path[FILE_PATH_BYTES];
         file_header_path(t, identity->group, identity->shard, path);

@@ -67,7 +67,7 @@ void file_version_path(const file *t, uint32_t group, uint32_t shard, uint64_t v
 
 /** Removes the own shard's versions that a header does not name. */
 COD_MUST_CHECK cod_status file_remove_others(const file *t, const cod_slot_header *header);
-/** The newest version in the header that an earlier process of a publisher left; 0 = none. */
+/** The newest version that earlier processes of a publisher made readable, as the header they left says; 0 = none. */
 uint64_t file_newest_left(const file *t, const cod_slot_identity *who);
 /** What a header file says; COD_ERR_FORMAT when it is damaged, or somebody else's. */
 COD_MUST_CHECK cod_status file_check_window(const file *t, const unsigned char *window, bool damaged,

@@ -161,7 +161,7 @@ uint64_t file_newest_left(const file *t, const cod_slot_identity *who)
     const bool there = window != NULL && read_window(t, who->group, who->shard, window, &damaged) &&
                        file_check_window(t, window, damaged, who, &header) == COD_OK;
     free(window);
-    return there ? cod_slot_newest(&header) : 0;
+    return there ? header.newest : 0;
 }
 
 /** Looks for the version in the header of its publisher. */

@@ -6,11 +6,11 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/** "CDW3" and the header's format, in one word. */
-#define MAGIC UINT64_C(0x0000000333574443)
+/** "CDW4" and the header's format, in one word. */
+#define MAGIC UINT64_C(0x0000000434574443)
 
-/* Words of the header behind its checksum, in this order; the entries follow. */
-enum { IDENTITY_AT = 16 };
+/* Words of the header behind its checksum, in this order; the newest version and the entries follow. */
+enum { IDENTITY_AT = 16, NEWEST_AT = 120 };
 
 static void store_header(const cod_slot_header *header, unsigned char out[COD_SLOT_HEADER_BYTES])
 {
@@ -28,6 +28,7 @@ static void store_header(const cod_slot_header *header, unsigned char out[COD_SL
     memset(out, 0, COD_SLOT_HEADER_BYTES);
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         cod_store_u64(out + 8 + 8 * i, words[i]);
+    cod_store_u64(out + NEWEST_AT, header->newest);
     for (size_t i = 0; i < COD_SLOT_MAX; i++) {
         const cod_slot_entry *entry = &header->entries[i];
         unsigned char *at = out + COD_SLOT_ENTRIES_AT + COD_SLOT_ENTRY_BYTES * i;
@@ -60,8 +61,10 @@ cod_status cod_slot_writer_init(cod_slot_writer *writer, unsigned char *memory, 
 {
     COD_REQUIRE(layout->slots >= 2 && layout->slots <= COD_SLOT_MAX, "a window has 2 to %d slots, not %u", COD_SLOT_MAX,
                 layout->slots);
-    *writer = (cod_slot_writer){
-        .memory = memory, .header = {*identity, *layout, {{0}}}, .sync = sync, .sync_context = sync_context};
+    *writer = (cod_slot_writer){.memory = memory,
+                                .header = {.identity = *identity, .layout = *layout},
+                                .sync = sync,
+                                .sync_context = sync_context};
     return write_header(writer);
 }
 
@@ -93,6 +96,8 @@ cod_status cod_slot_close(cod_slot_writer *writer, uint32_t slot, const cod_slot
     COD_TRY(writer->sync(writer->sync_context));
     *own = *entry;
     own->sequence = sequence;
+    if (entry->version > writer->header.newest)
+        writer->header.newest = entry->version;
     write_word(writer, cod_slot_sequence_at(&writer->header.layout, slot), sequence);
     /* A reader that saw the header before the word would take the slot for reopened. */
     COD_TRY(writer->sync(writer->sync_context));
@@ -112,14 +117,15 @@ cod_status cod_slot_read_header(const unsigned char *bytes, const cod_slot_ident
     if (*torn)
         return COD_OK;
     *out = (cod_slot_header){.identity = *expected, .layout = *layout};
-    /* What is expected, as bytes: everything before the entries must equal it. */
+    /* What is expected, as bytes: everything before the newest version must equal it. */
     unsigned char wanted[COD_SLOT_HEADER_BYTES];
     store_header(out, wanted);
     if (memcmp(bytes + 8, wanted + 8, IDENTITY_AT - 8) != 0)
         return cod_fail(COD_ERR_FORMAT, "not a window of this format");
-    if (memcmp(bytes + IDENTITY_AT, wanted + IDENTITY_AT, COD_SLOT_ENTRIES_AT - IDENTITY_AT) != 0)
+    if (memcmp(bytes + IDENTITY_AT, wanted + IDENTITY_AT, NEWEST_AT - IDENTITY_AT) != 0)
         return cod_fail(COD_ERR_FORMAT, "group %u publishes another run, model or exchange configuration",
                         expected->group);
+    out->newest = cod_load_u64(bytes + NEWEST_AT);
     for (size_t i = 0; i < COD_SLOT_MAX; i++) {
         const unsigned char *at = bytes + COD_SLOT_ENTRIES_AT + COD_SLOT_ENTRY_BYTES * i;
         out->entries[i] = (cod_slot_entry){cod_load_u64(at),      (int64_t)cod_load_u64(at + 8), cod_load_u64(at + 16),

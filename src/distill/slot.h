@@ -77,6 +77,7 @@ typedef struct cod_slot_entry {
 typedef struct cod_slot_header {
     cod_slot_identity identity;
     cod_slot_layout layout;
+    uint64_t newest; /**< that was ever readable, also of what a publisher that died and goes on makes again */
     cod_slot_entry entries[COD_SLOT_MAX];
 } cod_slot_header;
 
