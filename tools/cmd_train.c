@@ -128,14 +128,16 @@ static bool sleep_in_peace(int ms)
 
 /**
  * Says why and ends all ranks. Every rank that failed comes here; the first to speak silences the others, so that there is
- * one message: a rank with a reason of its own before those that only know that another failed, of equals the lowest.
+ * one message: a rank with a reason of its own before those that only know that another failed, of equals the lowest. Where
+ * ranks agreed on a failure, one of them is known to speak; the others do only if it did not get to it in a long time.
  */
 static _Noreturn void end_job(const cod_comm *comm, cod_status status)
 {
-    enum { STAGGER_MS = 250, LONGEST_MS = 3000, KILL_MS = 5000 };
-    const int rank = cod_comm_rank(comm), ms = rank < LONGEST_MS / STAGGER_MS ? rank * STAGGER_MS : LONGEST_MS;
+    enum { STAGGER_MS = 250, LONGEST_MS = 3000, AGREED_MS = 60000, KILL_MS = 5000 };
+    const int rank = cod_comm_rank(comm), stagger = rank < LONGEST_MS / STAGGER_MS ? rank * STAGGER_MS : LONGEST_MS;
+    const int patience = cod_error_said_elsewhere() ? AGREED_MS : status == COD_ERR_PEER ? LONGEST_MS : 0;
     int code = COD_EXIT_FAILED;
-    if (sleep_in_peace(ms + (status == COD_ERR_PEER ? LONGEST_MS : 0))) {
+    if (sleep_in_peace(stagger + patience)) {
         if (cod_comm_size(comm) > 1 && status != COD_ERR_ARGUMENT)
             status =
                 cod_fail_prefix(status, "rank %d on %s", rank, cod_comm_node_name(comm, cod_comm_node_of(comm, rank)));

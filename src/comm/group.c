@@ -352,9 +352,10 @@ cod_status cod_group_barrier(cod_group *group)
 
 cod_status cod_group_agree(cod_group *group, cod_status status, int *failed_rank)
 {
-    /* The highest status wins, of equal ones the lowest rank: one number orders both. */
+    /* The highest status wins, of equal ones the lowest rank: one number orders both. What was agreed before comes last. */
     const int size = cod_group_size(group), rank = cod_group_rank(group);
-    double worst = status == COD_OK ? 0 : (double)status * (size + 1) + (size - rank);
+    const int weight = cod_error_said_elsewhere() ? 0 : (int)status;
+    double worst = status == COD_OK ? 0 : (double)weight * (size + 1) + (size - rank);
     char message[1024], host[MPI_MAX_PROCESSOR_NAME];
     snprintf(message, sizeof message, "%s", status != COD_OK ? cod_error_message() : "");
     COD_TRY(cod_group_reduce(group, &worst, 1, COD_REDUCE_MAX));
@@ -367,8 +368,9 @@ cod_status cod_group_agree(cod_group *group, cod_status status, int *failed_rank
         *failed_rank = root;
     COD_TRY(cod_group_broadcast(group, message, sizeof message, root));
     if (status != COD_OK)
-        return status;
+        return rank == root ? status : cod_fail_said_elsewhere(status);
     const int job_rank = cod_group_world_rank(group, group->index, root) - group->job;
     snprintf(host, sizeof host, "%s", cod_comm_node_name(group->comm, cod_comm_node_of(group->comm, job_rank)));
-    return cod_fail(COD_ERR_PEER, "rank %d on %s failed: %s", job_rank, host, message);
+    (void)cod_fail(COD_ERR_PEER, "rank %d on %s failed: %s", job_rank, host, message);
+    return cod_fail_said_elsewhere(COD_ERR_PEER);
 }

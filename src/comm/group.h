@@ -62,7 +62,7 @@ cod_collective *cod_group_collective(cod_group *group);
  *
  * Returns COD_OK when every rank passed COD_OK. Otherwise every rank fails: those that failed themselves with their own
  * status and message, the others with COD_ERR_PEER and the message of the rank that failed worst (the highest status,
- * of those the lowest rank), with its rank and host.
+ * of those the lowest rank), with its rank and host. For all but that rank the failure counts as cod_fail_said_elsewhere().
  *
  * @param[out] failed_rank  that rank within the group, or -1; may be NULL. Let it alone print.
  */

@@ -7,6 +7,7 @@
 /* Room for all problems of a configuration. */
 static _Thread_local char message[8192];
 static _Thread_local char place[256];
+static _Thread_local bool said_elsewhere;
 
 const char *cod_status_name(cod_status status)
 {
@@ -30,6 +31,7 @@ cod_status cod_fail_at(cod_status code, const char *file, int line, const char *
     va_end(args);
     memcpy(message, text, sizeof message);
     snprintf(place, sizeof place, "%s:%d %s", file, line, func);
+    said_elsewhere = false;
     return code;
 }
 
@@ -45,6 +47,17 @@ cod_status cod_fail_prefix(cod_status code, const char *fmt, ...)
     memcpy(message, text, sizeof message - 1);
     message[sizeof message - 1] = '\0';
     return code;
+}
+
+cod_status cod_fail_said_elsewhere(cod_status code)
+{
+    said_elsewhere = true;
+    return code;
+}
+
+bool cod_error_said_elsewhere(void)
+{
+    return said_elsewhere;
 }
 
 const char *cod_error_message(void)

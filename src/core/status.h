@@ -8,6 +8,7 @@
 #ifndef COD_CORE_STATUS_H
 #define COD_CORE_STATUS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef enum cod_status {
@@ -38,6 +39,13 @@ cod_status cod_fail_at(cod_status code, const char *file, int line, const char *
 
 /** Puts "`context`: " before this thread's message and returns `code`; for callers that know what was being done. */
 cod_status cod_fail_prefix(cod_status code, const char *fmt, ...) COD_PRINTF(2, 3);
+
+/**
+ * Notes that another rank has this thread's last failure for its own, or shares it, and says so: whoever ends the job can leave the
+ * word to that rank. The thread's next failure is its own again. @return `code`
+ */
+cod_status cod_fail_said_elsewhere(cod_status code);
+bool cod_error_said_elsewhere(void);
 
 /** The reason of this thread's last failure, for people; never NULL. Valid until the thread's next failure. */
 const char *cod_error_message(void);

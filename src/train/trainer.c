@@ -99,8 +99,10 @@ static cod_status agree(trainer *t, agreement *slot, int64_t step, bool *stop)
     slot->pending = false;
     COD_TRY(cod_request_wait(&slot->request, INFINITY));
     const double size = cod_group_size(t->group);
-    if (slot->values[1] > 0)
-        return trainer_report_not_finite(t, "loss", step);
+    if (slot->values[1] > 0) {
+        const cod_status status = trainer_report_not_finite(t, "loss", step);
+        return t->leader ? status : cod_fail_said_elsewhere(status);
+    }
     if (trainer_in_step(t)) {
         COD_TRY(cod_request_wait(&slot->world_request, INFINITY));
         slot->values[2] = slot->world_stop;

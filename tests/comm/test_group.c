@@ -169,7 +169,18 @@ static void everyone_gathers_what_everyone_has(void **state)
     check_all(ok);
 }
 
-/** Ranks set in `failing` fail with their own status; returns whether this rank then learnt what it should. */
+/** Who failed worst is known to speak for all, also where the outcome is agreed on once more, by more ranks say. */
+static bool one_speaks(cod_status agreed, int worst)
+{
+    cod_group *world = cod_comm_world(job);
+    int again = -2;
+    const bool others = cod_error_said_elsewhere() == (cod_group_rank(world) != worst);
+    const cod_status repeated = cod_group_agree(world, agreed, &again);
+    return others && repeated == agreed && again == worst &&
+           cod_error_said_elsewhere() == (cod_group_rank(world) != worst);
+}
+
+/** Ranks fail with these statuses; returns whether this rank then learnt what it should. */
 static bool agrees(const cod_status *statuses, int worst)
 {
     cod_group *world = cod_comm_world(job);
@@ -186,10 +197,10 @@ static bool agrees(const cod_status *statuses, int worst)
         return agreed == COD_OK;
     if (own != COD_OK) {
         snprintf(reason, sizeof reason, "rank %d lost its", rank);
-        return agreed == own && strstr(cod_error_message(), reason) != NULL;
+        return one_speaks(agreed, worst) && agreed == own && strstr(cod_error_message(), reason) != NULL;
     }
     snprintf(reason, sizeof reason, "rank %d lost its %s", worst, cod_status_name(statuses[worst]));
-    return agreed == COD_ERR_PEER && strstr(cod_error_message(), reason) != NULL &&
+    return one_speaks(agreed, worst) && agreed == COD_ERR_PEER && strstr(cod_error_message(), reason) != NULL &&
            strstr(cod_error_message(), cod_comm_node_name(job, 0)) != NULL;
 }
 

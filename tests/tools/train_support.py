@@ -165,13 +165,21 @@ def floats(data):
     return struct.unpack(f"<{len(data) // 4}f", data)
 
 
-def read_safetensors(path):
-    """Name -> bytes of each array."""
+def parse_safetensors(path):
+    """Its header and the bytes behind it."""
     with open(path, "rb") as file:
         data = file.read()
     (length,) = struct.unpack("<Q", data[:8])
-    header = json.loads(data[8:8 + length])
-    body = data[8 + length:]
+    return json.loads(data[8:8 + length]), data[8 + length:]
+
+
+def read_metadata(path):
+    return parse_safetensors(path)[0]["__metadata__"]
+
+
+def read_safetensors(path):
+    """Name -> bytes of each array."""
+    header, body = parse_safetensors(path)
     return {name: body[entry["data_offsets"][0]:entry["data_offsets"][1]]
             for name, entry in header.items() if name != "__metadata__"}
 
