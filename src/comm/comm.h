@@ -37,6 +37,7 @@ extern const cod_option_table cod_comm_option_table;
 typedef struct cod_comm_counters {
     /** Handed to collectives inside groups, the world left out: 2·S·(n-1)/n for an average of S bytes over n ranks. */
     uint64_t group_bytes;
+    uint64_t across_bytes;  /**< the same of cod_group_create_across(): sent, and received, between groups */
     uint64_t pulled_bytes;  /**< received by one-sided gets */
     uint64_t message_bytes; /**< sent point to point */
     double progress_s;      /**< processor time of the progress thread */
@@ -89,7 +90,10 @@ void cod_comm_describe_library(char *text, size_t bytes);
 /** Which component carries windows was chosen by us ("pt2pt") or by the user or the library (""). */
 const char *cod_comm_window_setting(const cod_comm *comm);
 
-/** All ranks as one group, for start-up and the end only: once training runs, nothing may wait across groups. Borrowed. */
+/**
+ * All ranks as one group, for start-up, the end, and groups that wait for each other anyway: where they do not, nothing may
+ * wait across groups once training runs. Borrowed.
+ */
 cod_group *cod_comm_world(cod_comm *comm);
 
 int cod_comm_node_count(const cod_comm *comm);

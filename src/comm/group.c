@@ -105,6 +105,29 @@ cod_status cod_group_create_by_node(cod_comm *comm, cod_group **out)
     return create(comm, ranks, first, nodes, 0, out);
 }
 
+cod_status cod_group_create_across(const cod_group *group, cod_group **out)
+{
+    int places = 0, used = 0;
+    COD_REQUIRE(group->first[group->count] == group->comm->size, "groups of other jobs cannot be met");
+    for (int g = 0; g < group->count; g++)
+        places = cod_group_members_of(group, g).size > places ? cod_group_members_of(group, g).size : places;
+    int *ranks = malloc((size_t)group->comm->size * sizeof *ranks), *first = calloc((size_t)places + 1, sizeof *first);
+    if (ranks == NULL || first == NULL) {
+        free(ranks);
+        free(first);
+        return cod_fail(COD_ERR_MEMORY, "out of memory for %d groups", places);
+    }
+    for (int place = 0; place < places; place++) {
+        for (int g = 0; g < group->count; g++)
+            if (place < cod_group_members_of(group, g).size)
+                ranks[used++] = cod_group_world_rank(group, g, place);
+        first[place + 1] = used;
+    }
+    COD_TRY(create(group->comm, ranks, first, places, 0, out));
+    (*out)->across = true;
+    return COD_OK;
+}
+
 void cod_group_destroy(cod_group *group)
 {
     if (group == NULL)
@@ -164,8 +187,11 @@ cod_collective *cod_group_collective(cod_group *group)
 /** What all ranks of the job agree on at start and end belongs to no group. */
 static void count_sent(cod_group *group, size_t bytes)
 {
-    if (group != group->comm->world)
-        group->comm->counters.group_bytes += (uint64_t)bytes;
+    cod_comm_counters *counters = &group->comm->counters;
+    if (group->across)
+        counters->across_bytes += (uint64_t)bytes;
+    else if (group != group->comm->world)
+        counters->group_bytes += (uint64_t)bytes;
 }
 
 static void count_reduced(cod_group *group, size_t bytes)

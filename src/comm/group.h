@@ -4,7 +4,7 @@
  *
  * The functions that end in _start return at once; end their request with cod_request_test() or cod_request_wait(). The
  * others wait for the ranks of the group (and progress everything meanwhile). Ranks of a group call all of these in the
- * same order. No function here ever waits for a rank outside the group.
+ * same order. No function here ever waits for a rank outside the group, but those that make groups.
  */
 #ifndef COD_COMM_GROUP_H
 #define COD_COMM_GROUP_H
@@ -38,6 +38,14 @@ COD_MUST_CHECK cod_status cod_group_create_part(cod_comm *comm, const int *sizes
 
 /** As cod_group_create(), with one group for each node. */
 COD_MUST_CHECK cod_status cod_group_create_by_node(cod_comm *comm, cod_group **out);
+
+/**
+ * The ranks that have this rank's place in their groups, one of each group that is large enough, in the order of the groups:
+ * by these, groups meet that wait for each other. Collective on all ranks of the job, none of whose groups is a job of its own.
+ *
+ * @param[out] out  new: group number cod_group_rank(group) of as many as the largest group has ranks; cod_group_destroy()
+ */
+COD_MUST_CHECK cod_status cod_group_create_across(const cod_group *group, cod_group **out);
 
 /** Collective on the group, which must have no request outstanding; never waits longer than teardown_timeout_s. NULL does nothing. */
 void cod_group_destroy(cod_group *group);

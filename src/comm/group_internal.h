@@ -15,9 +15,10 @@ struct cod_group {
     cod_comm *comm;
     MPI_Comm mpi;
     int index, count;
-    int *first; /**< [count + 1] first world rank of each group; contiguous groups */
-    int *ranks; /**< [all groups' sizes] identity, or ranks sorted by node */
-    int job;    /**< world rank of this job's rank 0: above 0 only where other groups are other jobs */
+    int *first;  /**< [count + 1] first world rank of each group; contiguous groups */
+    int *ranks;  /**< [all groups' sizes] identity, or ranks sorted by node */
+    bool across; /**< its ranks are of different groups */
+    int job;     /**< world rank of this job's rank 0: above 0 only where other groups are other jobs */
 };
 
 #endif

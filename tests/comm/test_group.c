@@ -67,6 +67,31 @@ static void a_group_that_is_a_job(void **state)
     cod_group_destroy(group);
 }
 
+/** Ranks of equal place in unequal groups, and the bytes that they send each other. */
+static void groups_across(void **state)
+{
+    (void)state;
+    const int size = cod_comm_size(job), rank = cod_comm_rank(job);
+    const int sizes[] = {size / 2, size - size / 2};
+    cod_group *group = NULL, *across = NULL;
+    cod_comm_counters before, after;
+    check_ok(size > 1 ? cod_group_create(job, sizes, 2, &group) : cod_group_create(job, &size, 1, &group));
+    check_ok(cod_group_create_across(group, &across));
+    const int place = cod_group_rank(group), other = size > 1 ? sizes[1 - cod_group_index(group)] : 0;
+    check_all(cod_group_count(across) == size - size / 2 && cod_group_index(across) == place);
+    check_all(cod_group_size(across) == 1 + (place < other));
+    check_all(cod_group_world_rank(across, place, cod_group_rank(across)) == rank);
+    cod_comm_read_counters(job, &before);
+    double sum = cod_group_index(group) + 1;
+    check_ok(cod_group_reduce(across, &sum, 1, COD_REDUCE_SUM));
+    cod_comm_read_counters(job, &after);
+    check_all(sum == (place < other ? 3 : cod_group_index(group) + 1));
+    check_all(after.across_bytes - before.across_bytes == (place < other ? sizeof sum : 0));
+    check_all(after.group_bytes == before.group_bytes);
+    cod_group_destroy(across);
+    cod_group_destroy(group);
+}
+
 static void groups_by_node(void **state)
 {
     (void)state;
@@ -232,6 +257,7 @@ int main(void)
         cmocka_unit_test(the_world_is_one_group),
         cmocka_unit_test(groups_of_unequal_size),
         cmocka_unit_test(a_group_that_is_a_job),
+        cmocka_unit_test(groups_across),
         cmocka_unit_test(groups_by_node),
         cmocka_unit_test(sizes_that_do_not_fit_are_refused),
         cmocka_unit_test(every_root_broadcasts),
