@@ -26,7 +26,7 @@ static const char help[] =
     "already are not repeated; one made with another configuration is refused, and not mixed with the others. A "
     "signal\n"
     "is handed on to the run under way, which saves and ends. Writes OUTPUT/NAME-compare/compare.json.\n\n"
-    "  --strategies LIST  such as single,allreduce,codistill (all three)\n"
+    "  --strategies LIST  such as single,allreduce,codistill (these three)\n"
     "  --seeds LIST       such as 1,2,3 (the configuration's)\n";
 
 typedef struct compare_run {

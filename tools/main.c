@@ -9,6 +9,7 @@
 #include "distill/codistill.h"
 #include "ref/ref.h"
 #include "tools/display.h"
+#include "train/local_sgd.h"
 #include "train/strategy.h"
 
 #include <stdarg.h>
@@ -74,6 +75,7 @@ static void register_all(void)
     cod_backend_register(&cod_cpu_backend);
     cod_backend_register(&cod_ref_backend);
     cod_strategies_register_basic();
+    cod_strategy_register_local_sgd();
     cod_strategy_register_codistill();
     cod_log_set_sink(log_to_stderr, NULL, COD_LOG_INFO);
 }

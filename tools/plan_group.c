@@ -40,6 +40,7 @@ typedef struct planned {
     const cod_exchange_options *exchange; /**< NULL = there is none */
     const cod_distill_options *distill;
     cod_exchange_sizes sizes;
+    cod_strategy_plan meetings; /**< of groups that wait for each other */
 } planned;
 
 /** The values of one of the strategy's sections; NULL where it has none of that kind. */
@@ -249,7 +250,8 @@ static void print_memory(const planned *p)
     const double activations = (double)cod_executable_bytes(p->executable);
     /* Beside the exchange's own: the snapshot, and where weights are merged a change on host and device. */
     const double copies = p->exchange == NULL ? 0 : p->exchange->merge == COD_MERGE_NONE ? values : 3 * values;
-    const double exchange = (double)p->sizes.memory_bytes + copies, batches = batches_bytes(p);
+    const double exchange = (double)p->sizes.memory_bytes + copies + p->meetings.memory_bytes,
+                 batches = batches_bytes(p);
     const struct {
         const char *name;
         double bytes;
@@ -277,6 +279,14 @@ static void print_traffic(const planned *p)
                megabytes(2 * gradients * (p->ranks - 1) / p->ranks));
     else if (p->ranks == 0)
         printf("  inside the group, each step: up to %.1f MB a rank all-reduced\n", megabytes(2 * gradients));
+    if (p->meetings.what != NULL && p->config->group_count != 1) {
+        printf("  between groups, each %lld steps: %s", (long long)p->meetings.every_steps, p->meetings.what);
+        if (p->config->group_count == 0)
+            puts("; how many nodes the launcher has decides how much moves");
+        else
+            printf(", %.2f MB sent and received by each group, which waits for all\n",
+                   megabytes(p->meetings.sent_bytes));
+    }
     if (p->exchange == NULL)
         return;
     if (p->exchange->codec == 0) {
@@ -321,6 +331,8 @@ static cod_status plan_all(planned *p, int index)
     COD_TRY(time_program(p->executable, COD_PROGRAM_PLAIN, p->optimiser, &p->step_ms));
     if (p->exchange != NULL)
         COD_TRY(plan_exchange(p, index));
+    if (p->config->strategy->plan != NULL)
+        p->config->strategy->plan(p->config, cod_weights_count(&p->weights), p->weights.layout.state, &p->meetings);
     print_group(p);
     return COD_OK;
 }

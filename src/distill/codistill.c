@@ -120,7 +120,7 @@ static cod_status start(cod_strategy *strategy, cod_train_context *context)
         exchange.directory = cod_path_join(cod_config_arena(context->config->config),
                                            cod_run_config_folder(context->config), "exchange");
     COD_REQUIRE_MEMORY(exchange.directory);
-    context->in_step = exchange.deterministic; /* a repeated run's groups may be far apart */
+    context->in_step_every = exchange.deterministic ? 1 : 0; /* a repeated run's groups may be far apart */
     cod_exchange_model *models = NULL;
     cod_group *world = cod_comm_world(context->comm);
     cod_status status = cod_exchange_models_read(context->config, cod_group_count(context->group), &models);

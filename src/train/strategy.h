@@ -60,8 +60,8 @@ typedef struct cod_train_context {
     int64_t steps;
     double rate; /**< of this step */
 
-    /** Set by start() where groups wait for each other so that runs replay: they then stop, and resume, at one step. */
-    bool in_step;
+    /** Set by start() where groups wait for each other, to every how many steps: they then stop, and resume, at one step. */
+    int64_t in_step_every;
 
     cod_metrics *metrics; /**< of the first rank of a group, else NULL */
 } cod_train_context;
@@ -134,6 +134,14 @@ struct cod_strategy {
     const cod_strategy_ops *ops;
 };
 
+/** What groups that wait for each other send, and what a rank holds for it. */
+typedef struct cod_strategy_plan {
+    const char *what;    /**< such as "weights averaged" */
+    int64_t every_steps; /**< from one meeting of the groups to the next */
+    double sent_bytes;   /**< by a group at each, and as many received */
+    double memory_bytes; /**< of a rank */
+} cod_strategy_plan;
+
 typedef struct cod_strategy_kind {
     const char *name, *help;
     bool one_group;   /**< all ranks train as one group, whatever the config's groups */
@@ -144,6 +152,8 @@ typedef struct cod_strategy_kind {
     size_t table_count;
     /** Checks options that concern each other; adds problems to run->config. May be NULL. */
     void (*check)(const cod_run_config *run);
+    /** What `codistill plan` tells of models of `values` weights and statistics, `state` of them statistics. NULL = nothing to tell. */
+    void (*plan)(const cod_run_config *run, size_t values, size_t state, cod_strategy_plan *out);
     /** Whether a group can be a job of its own, beside others that are; COD_ERR_ARGUMENT says what to set. NULL = it cannot. */
     cod_status (*check_apart)(const cod_run_config *run);
     cod_status (*create)(cod_strategy **out);

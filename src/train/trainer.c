@@ -86,9 +86,17 @@ cod_status trainer_report_not_finite(trainer *t, const char *what, int64_t step)
                     what, (long long)step, weight ? weight : "none", grad ? grad : "none", good);
 }
 
+/** Steps from one word of all groups on whether to stop to the next; 0 = each group stops by itself. */
+static int64_t in_step_every(const trainer *t)
+{
+    if (cod_group_count(t->group) == 1)
+        return 0;
+    return t->config->train.deterministic ? 1 : t->context.in_step_every;
+}
+
 bool trainer_in_step(const trainer *t)
 {
-    return cod_group_count(t->group) > 1 && (t->config->train.deterministic || t->context.in_step);
+    return in_step_every(t) > 0;
 }
 
 /** Acts on what the group's ranks said about the step before the last; sets *stop when one was asked to. */
@@ -125,8 +133,10 @@ static cod_status tell(trainer *t, agreement *slot, double task_loss)
     slot->values[2] = late || (signal != NULL && *signal != 0);
     if (t->strategy->ops->flags_out != NULL)
         t->strategy->ops->flags_out(t->strategy, slot->values + 3);
-    slot->world_stop = slot->values[2];
-    if (trainer_in_step(t))
+    const int64_t every = in_step_every(t);
+    const bool together = every > 0 && (t->context.step + 1) % every == 0;
+    slot->world_stop = together ? slot->values[2] : 0;
+    if (together)
         COD_TRY(cod_group_reduce_start(cod_comm_world(t->context.comm), &slot->world_stop, 1, COD_REDUCE_MAX,
                                        &slot->world_request));
     if (cod_group_size(t->group) == 1)

@@ -1,0 +1,36 @@
+/**
+ * @file
+ * Averaging over groups that wait for each other: what strategies do that synchronise groups now and then.
+ *
+ * Rank j of each group averages the j-th part of the values with the ranks of its place in the other groups; then each group
+ * puts the parts together. So a group sends, and receives, 2·S·(G-1)/G bytes for S bytes and G groups, however many ranks it has.
+ */
+#ifndef COD_TRAIN_BETWEEN_H
+#define COD_TRAIN_BETWEEN_H
+
+#include "comm/group.h"
+
+/** Zeroed = not made. */
+typedef struct cod_between {
+    cod_group *group;  /**< borrowed */
+    cod_group *across; /**< NULL where there is one group */
+    int parts;         /**< ranks of the smallest group */
+    float weight;      /**< of this group's values: its share of the ranks, times the number of groups */
+} cod_between;
+
+/** Collective on all ranks. End with cod_between_clear(). @param group  of this rank; borrowed */
+COD_MUST_CHECK cod_status cod_between_init(cod_between *between, cod_comm *comm, cod_group *group);
+void cod_between_clear(cod_between *between);
+
+/**
+ * Averages over the groups, each weighted by its ranks, which is by its samples; all ranks get the same bits. Waits for all
+ * groups. Collective on all ranks.
+ *
+ * @param[in,out] values  [count] equal on all ranks of a group
+ */
+COD_MUST_CHECK cod_status cod_between_average(cod_between *between, float *values, size_t count);
+
+/** Bytes that a group sends, and receives, for an average of `count` values over `groups` groups. */
+double cod_between_sent_bytes(size_t count, size_t groups);
+
+#endif

@@ -1,0 +1,79 @@
+/* `local_sgd`: groups train alone and average their weights now and then. */
+#include "train/local_sgd.h"
+
+#include "train/local_steps.h"
+
+#include <stdlib.h>
+
+static cod_local_sgd_options options;
+
+static const cod_option option_list[] = {
+    {"period", COD_OPTION_INT, offsetof(cod_local_sgd_options, period), "50", 1, 1e9, NULL,
+     "steps that groups train alone between two averages of their weights, for which they wait"},
+};
+static const cod_option_table table = {
+    "local_sgd", "Averaging weights between groups (McMahan et al. 2017, Stich 2019): strategy local_sgd", option_list,
+    sizeof option_list / sizeof option_list[0], sizeof(cod_local_sgd_options)};
+
+static cod_status meet(cod_local_steps *local, cod_train_context *context, float *values)
+{
+    return cod_between_average(&local->between, values, cod_weights_count(context->weights));
+}
+
+/** Weights and optimiser are all there is; but ranks must be divided into groups as they were, which a state makes sure of. */
+static cod_status save(cod_strategy *strategy, cod_checkpoint *checkpoint)
+{
+    (void)strategy;
+    (void)checkpoint;
+    return COD_OK;
+}
+
+static void destroy(cod_strategy *strategy)
+{
+    cod_local_steps_clear((cod_local_steps *)strategy);
+    free(strategy);
+}
+
+static const cod_strategy_ops ops = {
+    .start = cod_local_steps_start,
+    .before_step = cod_local_steps_before_step,
+    .gradient_ready = cod_local_steps_gradient_ready,
+    .before_update = cod_local_steps_before_update,
+    .after_update = cod_local_steps_after_update,
+    .save = save,
+    .stats = cod_local_steps_stats,
+    .destroy = destroy,
+};
+
+static cod_status create(cod_strategy **out)
+{
+    cod_local_steps *local = calloc(1, sizeof *local);
+    COD_REQUIRE_MEMORY(local);
+    *local = (cod_local_steps){.base.ops = &ops, .period = options.period, .meet = meet};
+    *out = &local->base;
+    return COD_OK;
+}
+
+static void plan(const cod_run_config *run, size_t values, size_t state, cod_strategy_plan *out)
+{
+    (void)state;
+    *out = (cod_strategy_plan){.what = "weights averaged",
+                               .every_steps = options.period,
+                               .sent_bytes = cod_between_sent_bytes(values, run->group_count),
+                               .memory_bytes = (double)values * sizeof(float)};
+}
+
+void cod_strategy_register_local_sgd(void)
+{
+    static const cod_config_table tables[] = {{&table, &options}};
+    static const cod_strategy_kind kind = {
+        .name = "local_sgd",
+        .help = "groups train alone and average their weights every so many steps, for which they wait",
+        .keeps_state = true,
+        .tables = tables,
+        .table_count = 1,
+        .check = cod_local_steps_check,
+        .plan = plan,
+        .create = create};
+    cod_strategy_register(&kind);
+}

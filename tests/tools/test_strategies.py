@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""Strategies whose groups wait for each other, end to end on tiny models: python3 test_strategies.py CODISTILL [CASE ...]"""
+
+import json
+import os
+import re
+import signal
+import struct
+import sys
+import time
+
+from test_train import killed, stops_in_step
+from train_support import TCP, check, floats, kill_job, png, rank_process, read_safetensors, run_cases, wait_for_steps
+
+QUIET = ["log.tensorboard=false", "log.samples=0"]
+KEPT = [*QUIET, "checkpoint.every=1", "checkpoint.keep=1000", "train.deterministic=true"]
+PLAIN_SGD = ["train.optimiser=sgd", "train.momentum=0", "train.rate=0.1", "train.schedule=constant"]
+EQUAL, UNEQUAL = "cluster.groups=2", "cluster.groups=[{ranks: 1}, {ranks: 2}]"
+
+
+def f32(value):
+    return struct.unpack("<f", struct.pack("<f", value))[0]
+
+
+def saved(bench, name, step, group):
+    """A group's part of a checkpoint."""
+    return read_safetensors(bench.path("runs", name, "checkpoints", f"step-{step:09d}", f"group-{group}.safetensors"))
+
+
+def model(bench, name, file="final"):
+    tensors = read_safetensors(bench.path("runs", name, f"{file}.safetensors"))
+    return [value for tensor in sorted(tensors) for value in floats(tensors[tensor])]
+
+
+def farthest(a, b):
+    check(len(a) == len(b) and len(a) > 1000, f"{len(a)} and {len(b)} values")
+    return max(abs(x - y) for x, y in zip(a, b))
+
+
+def trains(strategy, layout, environment=None):
+    """Groups part and meet: equal bits at every meeting and the end, others in between; the bytes are counted and planned."""
+    def case(bench):
+        overrides = [f"train.strategy={strategy}", f"{strategy}.period=5", layout, "model.norm=batch", "train.steps=13"]
+        bench.trained("name=m", *overrides, *KEPT, "log.every=1", environment=environment)
+        for step in range(1, 14):
+            first, second = saved(bench, "m", step, 0), saved(bench, "m", step, 1)
+            meets = step % 5 == 0 or step == 13
+            check((first["values"] == second["values"]) == meets, f"step {step}: weights are {'not ' if meets else ''}equal")
+            check(first["adam_m"] != second["adam_m"], f"step {step}: the moments are equal")
+        events = bench.events("m", 1)
+        check([(event["step"], event["kind"]) for event in events] == [(5, "average"), (10, "average"), (13, "average")], f"{events}")
+        summary = bench.summary("m")
+        count = len(saved(bench, "m", 1, 0)["values"])
+        check(summary["strategy"] == strategy and summary["groups"] == 2 and summary["steps"] == 13, f"{summary}")
+        check(summary["intergroup_bytes"] == 3 * 2 * count, f"{summary['intergroup_bytes']} bytes for 6 times {count}")
+        check(all(group["merges"] == 3 and group["exchange_ms_per_step"] > 0 for group in summary["group_results"]), f"{summary}")
+        check((summary["intragroup_bytes"] > 3 * count) == (layout == UNEQUAL), f"{summary['intragroup_bytes']} bytes inside")
+        check(model(bench, "m", "group.0") == model(bench, "m", "group.1") == model(bench, "m"), "the models are not one")
+        planned = bench.run("plan", "t.yaml", *overrides)
+        told = re.search(r"between groups, each 5 steps: .*, ([\d.]+) MB sent and received by each group", planned.out)
+        check(told and abs(float(told[1]) * 1e6 - count) < 6e3, f"not {count} bytes", planned)
+    return case
+
+
+def mean(bench):
+    """A meeting leaves the mean of what the groups had, by their ranks."""
+    for layout, weights in ((EQUAL, (0.5, 0.5)), (UNEQUAL, (1 / 3, 2 / 3))):
+        fixed = ["train.strategy=local_sgd", layout, "model.norm=batch", "train.steps=4", *KEPT]
+        bench.trained("name=apart", *fixed, "local_sgd.period=3", "checkpoint.resume=never")
+        bench.trained("name=met", *fixed, "local_sgd.period=2", "checkpoint.resume=never")
+        parts = [floats(saved(bench, "apart", 2, group)["values"]) for group in (0, 1)]
+        met = floats(saved(bench, "met", 2, 0)["values"])
+        check(farthest(*parts) > 1e-3, "the groups are one before they meet")
+        trained = len(saved(bench, "met", 2, 0)["adam_m"]) // 4  # statistics behind them are each rank's own
+        for a, b, value in zip(*parts, met[:trained]):
+            right = f32(weights[0] * a + weights[1] * b)
+            check(value == right if layout == EQUAL else abs(value - right) <= 3e-7 * (abs(a) + abs(b)), f"{a}, {b}: {value}, not {right}")
+
+
+def equals_allreduce(bench):
+    """With plain SGD, groups that meet after every step are data-parallel training over all ranks, to rounding."""
+    for i in range(4):
+        bench.write(f"photos/{i}.png", png(32, 32, i))
+    # Pictures as large as crops, all of them in every step: whatever the order, and the group, the mini-batch is the same.
+    fixed = [*PLAIN_SGD, *QUIET, "data.kind=images", "data.path=photos", "data.val_count=0", "data.val_fraction=0",
+             "data.augment=false", "train.steps=8", "train.backend=ref"]
+    divisions = {"all": ["train.strategy=allreduce", "cluster.ranks_per_group=2"],
+                 "met": ["train.strategy=local_sgd", "cluster.groups=2", "data.placement=disjoint", "local_sgd.period=1"],
+                 "four": ["train.strategy=local_sgd", "cluster.groups=2", "cluster.ranks_per_group=2", "data.placement=disjoint",
+                          "local_sgd.period=1", "data.batch=1"],
+                 "seldom": ["train.strategy=local_sgd", "cluster.groups=2", "data.placement=disjoint", "local_sgd.period=8"],
+                 "start": ["train.strategy=allreduce", "cluster.ranks_per_group=2", "train.rate=1e-12"]}
+    for name, division in divisions.items():
+        bench.trained(f"name={name}", *fixed, *division)
+    moved = farthest(model(bench, "all"), model(bench, "start"))
+    check(moved > 1e-2, f"training moved nothing ({moved})")
+    for name in ("met", "four"):
+        difference = farthest(model(bench, "all"), model(bench, name))
+        check(difference < 1e-6, f"{name} differs from allreduce by {difference}; the weights moved by {moved}")
+    check(farthest(model(bench, "all"), model(bench, "seldom")) > 1e-5, "averaging seldom is the same: the test shows nothing")
+
+
+def ends_together(bench):
+    """A rank that dies, or fails, ends all groups with one message; the others do not wait for it at the next meeting."""
+    fixed = ["train.strategy=local_sgd", "cluster.groups=2", "local_sgd.period=20", *QUIET]
+    arguments = ["train", "t.yaml", "name=d", *fixed, "train.steps=10000000"]
+    process = bench.start(*arguments)
+    wait_for_steps(bench, process, "d", 2)
+    os.kill(rank_process(process, 1), signal.SIGKILL)
+    result = bench.wait(process, arguments, 30)
+    check(result.code == 1 and "rank 1" in result.err and "the last good checkpoint is of step" in result.err, "a death", result)
+    result = bench.train("name=n", *fixed, "train.optimiser=sgd", "train.rate=1e3", "train.loss=mse", "train.schedule=constant")
+    check(result.code == 1 and result.err.count("codistill: ") == 1 and "NaN or infinite at step" in result.err, "a bad loss", result)
+
+
+def refusals(bench):
+    """What cannot be averaged is refused before anything starts, and so is another division on resuming."""
+    for strategy in ("local_sgd",):
+        own = ["train.strategy=" + strategy]
+        for overrides, words in ((["cluster.groups=[{}, {model: {channels: 12}}]"], "all groups train the run's model"),
+                                 (["model.init=own"], "a common start"), ([f"{strategy}.period=0"], "whole number from 1"),
+                                 ([f"{strategy}.perod=5"], "did you mean 'period'?")):
+            result = bench.train("name=r", *own, *overrides)
+            check(result.code == 2 and words in result.err and not os.path.exists(bench.path("runs", "r")), f"'{words}'", result)
+        result = bench.train("name=r", *own, "cluster.groups=2", "--group", "0")
+        check(result.code == 2 and "--group" in result.err, "a group as a job", result)
+        bench.trained("name=l", *own, "cluster.groups=2", "train.steps=20", "checkpoint.resume=never")
+        result = bench.train("name=l", *own, "cluster.groups=3", "train.steps=40")
+        check(result.code == 2 and "cluster.groups as it was" in result.err, "another division", result)
+
+
+def compares(bench):
+    result = bench.run("compare", "t.yaml", "--strategies", "allreduce,local_sgd", "cluster.groups=2", "train.steps=20",
+                       "local_sgd.period=10")
+    check(result.code == 0 and "t-local_sgd-seed1" in result.out, "no table", result)
+    with open(bench.path("runs", "t-compare", "compare.json"), encoding="utf-8") as file:
+        runs = {run["strategy"]: run for run in json.load(file)["runs"]}
+    check(runs["local_sgd"]["intergroup_bytes"] > 0 and runs["local_sgd"]["groups"] == 2, f"{runs}")
+
+
+LOCAL_SGD = ("train.strategy=local_sgd", "local_sgd.period=7")
+CASES = {
+    "local-sgd-2x1": trains("local_sgd", EQUAL),
+    "local-sgd-unequal": trains("local_sgd", UNEQUAL),
+    "local-sgd-tcp": trains("local_sgd", UNEQUAL, TCP),
+    "local-sgd-killed": killed("2x2", 2, None, *LOCAL_SGD),
+    "local-sgd-stops": stops_in_step("2x1", signal.SIGTERM, 1, "train.strategy=local_sgd"),
+    "mean": mean,
+    "equals-allreduce": equals_allreduce,
+    "ends-together": ends_together,
+    "refusals": refusals,
+    "compares": compares,
+}
+
+if __name__ == "__main__":
+    sys.exit(run_cases(CASES, sys.argv[1], sys.argv[2:]))
