@@ -7,6 +7,7 @@
 #include "core/option.h"
 #include "cpu/cpu.h"
 #include "distill/codistill.h"
+#include "distill/diloco.h"
 #include "ref/ref.h"
 #include "tools/display.h"
 #include "train/local_sgd.h"
@@ -76,6 +77,7 @@ static void register_all(void)
     cod_backend_register(&cod_ref_backend);
     cod_strategies_register_basic();
     cod_strategy_register_local_sgd();
+    cod_strategy_register_diloco();
     cod_strategy_register_codistill();
     cod_log_set_sink(log_to_stderr, NULL, COD_LOG_INFO);
 }

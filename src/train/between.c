@@ -41,15 +41,19 @@ static cod_status average_part(cod_between *between, float *values, size_t count
     return collective->ops->wait(reduction);
 }
 
-cod_status cod_between_average(cod_between *between, float *values, size_t count)
+bool cod_between_part(const cod_between *between, size_t count, size_t *first, size_t *part_count)
 {
-    const int place = cod_group_rank(between->group), parts = between->parts;
-    if (between->across == NULL)
-        return COD_OK;
-    if (place < parts) {
-        const size_t first = part_first(between, count, place);
-        COD_TRY(average_part(between, values + first, part_first(between, count, place + 1) - first));
-    }
+    const int place = cod_group_rank(between->group);
+    if (place >= between->parts)
+        return false;
+    *first = part_first(between, count, place);
+    *part_count = part_first(between, count, place + 1) - *first;
+    return true;
+}
+
+cod_status cod_between_share(cod_between *between, float *values, size_t count)
+{
+    const int parts = between->parts;
     if (cod_group_size(between->group) == 1)
         return COD_OK;
     cod_group_part *all = calloc((size_t)parts, sizeof *all);
@@ -63,6 +67,16 @@ cod_status cod_between_average(cod_between *between, float *values, size_t count
     free(all);
     COD_TRY(status);
     return cod_request_wait(&request, INFINITY);
+}
+
+cod_status cod_between_average(cod_between *between, float *values, size_t count)
+{
+    size_t first, part;
+    if (between->across == NULL)
+        return COD_OK;
+    if (cod_between_part(between, count, &first, &part))
+        COD_TRY(average_part(between, values + first, part));
+    return cod_between_share(between, values, count);
 }
 
 double cod_between_sent_bytes(size_t count, size_t groups)

@@ -30,6 +30,12 @@ void cod_between_clear(cod_between *between);
  */
 COD_MUST_CHECK cod_status cod_between_average(cod_between *between, float *values, size_t count);
 
+/** The part of `count` values that this rank is for. @return whether there is one: groups may have more ranks than the smallest */
+bool cod_between_part(const cod_between *between, size_t count, size_t *first, size_t *part_count);
+
+/** Puts the parts together on all ranks of the group. Collective on the group. @param[in,out] values  [count] */
+COD_MUST_CHECK cod_status cod_between_share(cod_between *between, float *values, size_t count);
+
 /** Bytes that a group sends, and receives, for an average of `count` values over `groups` groups. */
 double cod_between_sent_bytes(size_t count, size_t groups);
 
