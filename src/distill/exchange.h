@@ -88,12 +88,12 @@ typedef struct cod_exchange_model {
 
 /** A peer's model as this group holds it. Borrowed: valid until the next flags_in() or advance(). */
 typedef struct cod_exchange_checkpoint {
-    const float *values; /**< [count + state_count] of the peer's model; NULL = none yet */
-    uint64_t version;    /**< the peer's step / period when it published; 0 = none yet */
-    int64_t step;        /**< the peer's step when it published */
-    int64_t pulled_at;   /**< own step when it was taken over */
-    double age_s;        /**< since its publisher copied its weights, by the clocks of both; NaN = not known */
-    const float *own;    /**< own decoded publication beside it; NULL while that is still to come */
+    const float *values;  /**< [count + state_count] of the peer's model; NULL = none yet */
+    uint64_t version;     /**< the peer's step / period when it published; 0 = none yet */
+    int64_t step;         /**< the peer's step when it published */
+    int64_t pulled_at;    /**< own step when it was taken over */
+    double age_s;         /**< since its publisher copied its weights, by the clocks of both; NaN = not known */
+    const float *own;     /**< own decoded publication beside it; NULL while that is still to come */
     uint64_t own_version; /**< of `own`: the same, or the newest where groups are too far apart for that */
 } cod_exchange_checkpoint;
 
