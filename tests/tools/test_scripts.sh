@@ -46,6 +46,10 @@ expect 2 "--groups is 2 or more" tools/bench/exchange_net.sh --groups 1
 expect 0 "usage: tools/bench/crossing.sh" env -C / "$PWD/tools/bench/crossing.sh" --help
 expect 2 "confirm needs --target" tools/bench/crossing.sh confirm
 expect 1 "crossing.sh quality" tools/bench/crossing.sh plot --quality /nowhere/quality.json
+expect 0 "usage: tools/soak.sh" env -C / "$PWD/tools/soak.sh" --help
+expect 2 "'3' is no list of two groups' ranks or more" tools/soak.sh --groups 3
+expect 2 "not allowed with argument" tools/soak.sh --kills 1 --minutes 1
+expect 1 "soak: /nowhere/codistill is not there" tools/soak.sh --codistill /nowhere/codistill
 expect 2 "there is no variant f64-eager" tools/bench/step_vs_pytorch.sh --codistill /bin/true --variants f64-eager
 expect 2 "--data needs --model" tools/bench/upscale_vs_onnxruntime.sh --codistill /bin/true --data .
 expect 2 "is no WIDTHxHEIGHT" tools/bench/upscale_vs_onnxruntime.sh --codistill /bin/true --size 3
