@@ -74,6 +74,7 @@ cod_status cod_codec_init(cod_codec *codec, const cod_codec_options *options)
 void cod_codec_clear(cod_codec *codec)
 {
     cod_aligned_free(codec->scratch);
+    cod_aligned_free(codec->trial);
     codec_compressor_destroy(codec->compressor);
     *codec = (cod_codec){0};
 }
@@ -144,7 +145,7 @@ static coding choose_coding(const cod_codec *codec, const piece *part, const flo
 }
 
 /** Writes one chunk and returns its length; `out` has room for chunk_bound(). Leaves its payload in scratch. */
-static uint64_t write_chunk(const cod_codec *codec, coding *how, const piece *part, const float *values,
+static uint64_t write_chunk(cod_codec *codec, coding *how, const piece *part, const float *values,
                             const float *reference, float step, unsigned char *out)
 {
     const codec_scratch scratch = codec_scratch_of(codec);
@@ -154,6 +155,8 @@ static uint64_t write_chunk(const cod_codec *codec, coding *how, const piece *pa
         raw = codec_step_write(&scratch, part->count, step, how);
     else
         codec_pack(how, values, part->count, scratch.payload);
+    codec->payload_values = part->count;
+    codec->payload_bytes = raw;
     if (codec->options.entropy != COD_CODEC_PLAIN)
         stored = codec_compress(codec->compressor, codec->options.entropy, scratch.payload, raw, payload, raw - 1);
     unsigned flags = (how->bf16_scales ? COD_CHUNK_BF16_SCALES : 0) | (how->delta ? COD_CHUNK_DELTA : 0);

@@ -27,7 +27,12 @@ enum {
 };
 
 /** What shortens a chunk's payload, where it does. */
-typedef enum cod_codec_entropy { COD_CODEC_PLAIN, COD_CODEC_LZ4, COD_CODEC_ZSTD } cod_codec_entropy;
+typedef enum cod_codec_entropy {
+    COD_CODEC_PLAIN,
+    COD_CODEC_LZ4,
+    COD_CODEC_ZSTD,
+    COD_CODEC_ENTROPIES
+} cod_codec_entropy;
 
 typedef struct cod_codec_options {
     cod_chunk_coding coding;
@@ -58,9 +63,11 @@ typedef struct cod_codec {
     cod_codec_options options;
     cod_codec_range range;
     cod_codec_key key;
-    uint64_t done;          /**< values of the range encoded or decoded */
-    uint64_t bytes;         /**< bytes written or read */
-    unsigned char *scratch; /**< for one chunk */
+    uint64_t done;                          /**< values of the range encoded or decoded */
+    uint64_t bytes;                         /**< bytes written or read */
+    unsigned char *scratch;                 /**< for one chunk */
+    uint64_t payload_values, payload_bytes; /**< of the chunk encoded last, before it was shortened */
+    unsigned char *trial;                   /**< of cod_codec_try_coders() */
     struct codec_compressor *compressor;
 } cod_codec;
 
@@ -102,6 +109,16 @@ COD_MUST_CHECK cod_status cod_codec_encode(cod_codec *codec, const float *values
  */
 COD_MUST_CHECK cod_status cod_codec_decode(cod_codec *codec, const unsigned char *data, uint64_t bytes,
                                            const float *reference, uint64_t max_chunks, float *values);
+
+/** What one chunk takes with each entropy coder. */
+typedef struct cod_codec_trial {
+    uint64_t values_bytes;                /**< as f32 */
+    double seconds[COD_CODEC_ENTROPIES];  /**< processor time to shorten and lengthen its payload */
+    uint64_t stored[COD_CODEC_ENTROPIES]; /**< bytes */
+} cod_codec_trial;
+
+/** Tries all coders on the chunk that was encoded last. Of its calls only the first allocates. */
+COD_MUST_CHECK cod_status cod_codec_try_coders(cod_codec *codec, cod_codec_trial *out);
 
 /** Goes through the coding and back without making bytes: what a reader of up to `max_chunks` more chunks will decode. */
 COD_MUST_CHECK cod_status cod_codec_round_trip(cod_codec *codec, const float *values, const float *reference,

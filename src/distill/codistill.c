@@ -107,6 +107,15 @@ static cod_status tell_memory(const codistill *c, const cod_train_context *conte
     return COD_OK;
 }
 
+/** Bytes of a run that repeats itself, or another, must not follow from measured times. */
+static void tell_pinned_coder(const cod_train_context *context, const cod_exchange_options *exchange)
+{
+    const bool repeats = exchange->deterministic || exchange->replay[0] != '\0';
+    if (repeats && exchange->codec == COD_EXCHANGE_AUTO && cod_group_rank(context->group) == 0)
+        cod_log_info("group %d: exchange.codec=auto stays with zstd, as the run must repeat, whatever is measured",
+                     cod_group_index(context->group));
+}
+
 static cod_status start(cod_strategy *strategy, cod_train_context *context)
 {
     codistill *c = (codistill *)strategy;
@@ -133,6 +142,7 @@ static cod_status start(cod_strategy *strategy, cod_train_context *context)
         status = cod_group_agree(world, make_peers(c, context, models), NULL);
     if (status == COD_OK)
         status = cod_group_agree(world, tell_memory(c, context, &exchange, models), NULL);
+    tell_pinned_coder(context, &exchange);
     if (status == COD_OK && exchange.replay[0] != '\0')
         status = cod_group_agree(world, start_replay(c, context), NULL);
     free(models);
@@ -306,6 +316,7 @@ static void stats(cod_strategy *strategy, cod_strategy_stats *out)
     out->published_bytes = counters.published_bytes;
     out->pulls = counters.pulled;
     out->rejected = counters.rejected + counters.lost;
+    out->entropy = cod_exchange_entropy(c->exchange);
     if (c->teacher_runs > 0) {
         double times[TIMES_KEPT];
         memcpy(times, c->teacher_ms, sizeof times);

@@ -112,6 +112,7 @@ cod_status cod_exchange_create(cod_comm *comm, cod_group *group, const cod_excha
     e->size = cod_group_size(group);
     e->proposed = NO_PEER;
     e->interval_passed = true;
+    cod_coder_init(&e->coder);
     e->models = malloc(groups * sizeof *models);
     COD_REQUIRE_MEMORY(e->models);
     memcpy(e->models, models, groups * sizeof *models);
@@ -220,6 +221,7 @@ static void note_arrival(cod_exchange *e)
     e->pull_published_ms = e->pulled.published_ms;
     counters->timed_bytes += e->pulled.bytes;
     counters->timed_s += e->pulled.seconds;
+    cod_coder_note_pull(&e->coder, e->pulled.bytes, e->pulled.seconds);
 }
 
 cod_status exchange_move_pull(cod_exchange *e, uint64_t chunks)
@@ -518,6 +520,12 @@ void cod_exchange_read_checkpoint(const cod_exchange *e, int peer, cod_exchange_
 void cod_exchange_read_peer(const cod_exchange *e, int peer, cod_exchange_peer_counters *out)
 {
     *out = e->peers[peer].counters;
+}
+
+const char *cod_exchange_entropy(const cod_exchange *e)
+{
+    const bool publishes = e->options.codec != COD_EXCHANGE_NONE && e->peer_count > 0;
+    return publishes ? cod_coder_name(e->encoder.options.entropy) : NULL;
 }
 
 void cod_exchange_read_counters(const cod_exchange *e, cod_exchange_counters *out)

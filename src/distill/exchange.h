@@ -37,6 +37,14 @@ typedef struct cod_exchange cod_exchange;
 enum { COD_EXCHANGE_FLAGS = 9, COD_EXCHANGE_OWN_KEPT = 4 };
 
 typedef enum cod_exchange_publish_kind { COD_PUBLISH_RAW, COD_PUBLISH_EMA } cod_exchange_publish_kind;
+typedef enum cod_exchange_codec {
+    COD_EXCHANGE_NONE,
+    COD_EXCHANGE_F32,
+    COD_EXCHANGE_BF16,
+    COD_EXCHANGE_INT8,
+    COD_EXCHANGE_DELTA,
+    COD_EXCHANGE_AUTO /**< DELTA, whose entropy coder is chosen by link */
+} cod_exchange_codec;
 typedef enum cod_exchange_merge_kind { COD_MERGE_NONE, COD_MERGE_DELAY_CORRECTED } cod_exchange_merge_kind;
 typedef enum cod_exchange_peers { COD_PEERS_ALL, COD_PEERS_RING, COD_PEERS_RANDOM } cod_exchange_peers;
 
@@ -45,7 +53,7 @@ typedef enum cod_exchange_transport { COD_TRANSPORT_RMA, COD_TRANSPORT_FILE } co
 /** Section "exchange" of a config. `publish`, `merge`, `merge_alpha` and `max_staleness_*` are read by the strategy. */
 typedef struct cod_exchange_options {
     int64_t period;
-    int codec; /**< index into none, f32, bf16, int8, delta; none publishes nothing */
+    int codec; /**< cod_exchange_codec; NONE publishes nothing */
     double quality_db;
     int64_t key_every;
     int entropy; /**< cod_codec_entropy */
@@ -197,6 +205,9 @@ int cod_exchange_peer_group(const cod_exchange *exchange, int peer);
 void cod_exchange_read_checkpoint(const cod_exchange *exchange, int peer, cod_exchange_checkpoint *out);
 
 void cod_exchange_read_peer(const cod_exchange *exchange, int peer, cod_exchange_peer_counters *out);
+
+/** The entropy coder of this rank's publications, as exchange.entropy calls it; NULL = it publishes nothing. */
+const char *cod_exchange_entropy(const cod_exchange *exchange);
 
 void cod_exchange_read_counters(const cod_exchange *exchange, cod_exchange_counters *out);
 

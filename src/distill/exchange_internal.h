@@ -6,6 +6,7 @@
 #define COD_DISTILL_EXCHANGE_INTERNAL_H
 
 #include "distill/codec.h"
+#include "distill/coder.h"
 #include "distill/exchange.h"
 #include "distill/transport.h"
 
@@ -39,6 +40,7 @@ struct cod_exchange {
 
     /* Publishing. */
     cod_codec encoder, mirror; /**< own shard into the slot; the others' round trip */
+    cod_coder coder;           /**< of codec AUTO */
     float *snapshot;           /**< [total] */
     own_version own[COD_EXCHANGE_OWN_KEPT];
     own_version *encoding; /**< under way, or NULL */
@@ -100,6 +102,11 @@ cod_codec_key exchange_key(const cod_exchange *e, int group, uint64_t version);
 static inline bool exchange_waits(const cod_exchange *e)
 {
     return e->options.deterministic || e->events != NULL;
+}
+/** Whether the entropy coder is chosen by what is measured: bytes that replay must not depend on time. */
+static inline bool exchange_chooses_coder(const cod_exchange *e)
+{
+    return e->options.codec == COD_EXCHANGE_AUTO && !exchange_waits(e);
 }
 /** How long they wait: a run that is repeated may have had groups minutes apart. */
 static inline double exchange_patience_s(const cod_exchange *e)

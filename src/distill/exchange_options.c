@@ -1,6 +1,6 @@
 #include "distill/exchange.h"
 
-static const char *const codecs[] = {"none", "f32", "bf16", "int8", "delta", NULL};
+static const char *const codecs[] = {"none", "f32", "bf16", "int8", "delta", "auto", NULL};
 static const char *const entropies[] = {"none", "lz4", "zstd", NULL};
 static const char *const scales[] = {"f32", "bf16", NULL};
 static const char *const publish[] = {"raw", "ema", NULL};
@@ -15,13 +15,15 @@ static const cod_option options[] = {
     {"codec", COD_OPTION_CHOICE, FIELD(codec), "delta", 0, 0, codecs,
      "coding of published weights: f32 exact, bf16 half, int8 a quarter of the bytes (43 dB), delta what changed since "
      "the "
-     "last one, about a twelfth; none publishes nothing"},
+     "last one, about a twelfth; auto is delta with an entropy coder that each rank chooses, at keys, by how fast "
+     "coders "
+     "and pulls were so far (not the default: what it measures may mislead it); none publishes nothing"},
     {"quality_db", COD_OPTION_FLOAT, FIELD(quality_db), "43", 20, 48, NULL,
      "delta: decibels of the weights; 6 fewer save a bit a weight"},
     {"key_every", COD_OPTION_INT, FIELD(key_every), "16", 1, 1e6, NULL,
      "delta: publications from one that stands alone, from which a reader can start, to the next"},
     {"entropy", COD_OPTION_CHOICE, FIELD(entropy), "zstd", 0, 0, entropies,
-     "what shortens coded chunks: zstd's Huffman coder, LZ4 (faster, longer), or none"},
+     "what shortens coded chunks: zstd's Huffman coder, LZ4 (faster, longer), or none; codec auto chooses for itself"},
     {"scales", COD_OPTION_CHOICE, FIELD(scales), "bf16", 0, 0, scales, "int8: type of the scale of each 256 values"},
     {"chunk_values", COD_OPTION_INT, FIELD(chunk_values), "16384", 256, 1048576, NULL,
      "weights in a chunk, each checked by itself"},

@@ -1,6 +1,7 @@
 /* Publishing: one consistent copy, then its encoding a few chunks a step. */
 #include "distill/exchange_internal.h"
 
+#include "core/log.h"
 #include "core/trace.h"
 
 #include <sched.h>
@@ -31,11 +32,36 @@ static own_version *own_of(cod_exchange *e, uint64_t version)
     return &e->own[version % COD_EXCHANGE_OWN_KEPT];
 }
 
+/** Tries the entropy coders on one of the own shard's chunks a publication, each in its turn. */
+static cod_status try_coders(cod_exchange *e, uint64_t before)
+{
+    const uint64_t spread = UINT64_C(0x9E3779B97F4A7C15);
+    const uint64_t at = (e->version * spread >> 11) % e->encoder.range.count;
+    cod_codec_trial trial;
+    if (!exchange_chooses_coder(e) || at < before || at >= e->encoder.done)
+        return COD_OK;
+    COD_TRY(cod_codec_try_coders(&e->encoder, &trial));
+    cod_coder_note_trial(&e->coder, &trial);
+    return COD_OK;
+}
+
+/** Before a key: readers may come from anywhere then, and what follows is alike. */
+static void choose_coder(cod_exchange *e)
+{
+    if (!exchange_chooses_coder(e) || !cod_coder_decide(&e->coder))
+        return;
+    if (e->rank == 0)
+        cod_log_info("group %d: from version %llu on chunks are shortened by %s, not %s: pulls move %.4g MB/s",
+                     cod_group_index(e->group), (unsigned long long)e->version, cod_coder_name(e->coder.current),
+                     cod_coder_name(e->encoder.options.entropy), 1e-6 * cod_coder_link(&e->coder));
+    e->encoder.options.entropy = e->coder.current;
+}
+
 cod_status exchange_encode_some(cod_exchange *e, uint64_t chunks)
 {
     const int mine = cod_group_index(e->group);
     const double begin = cod_clock_s();
-    while (e->encoding != NULL && chunks > 0) {
+    for (; e->encoding != NULL && chunks > 0; chunks--) {
         const cod_codec_range range = exchange_shard_range(&e->models[mine], e->encoded_shards, e->size);
         const bool own = e->encoded_shards == e->rank;
         cod_codec *codec = own ? &e->encoder : &e->mirror;
@@ -46,9 +72,9 @@ cod_status exchange_encode_some(cod_exchange *e, uint64_t chunks)
         const float *against = e->against > 0 ? own_of(e, e->against)->values + range.first : NULL;
         const uint64_t before = codec->done;
         cod_status status = codec == &e->encoder
-                                ? cod_codec_encode(codec, e->snapshot + range.first, against, chunks, e->room,
+                                ? cod_codec_encode(codec, e->snapshot + range.first, against, 1, e->room,
                                                    cod_codec_bound(&codec->options, &range), decoded)
-                                : cod_codec_round_trip(codec, e->snapshot + range.first, against, chunks, decoded);
+                                : cod_codec_round_trip(codec, e->snapshot + range.first, against, 1, decoded);
         if (status == COD_ERR_NUMERIC) {
             /* The slot stays open: nobody reads this version, and training notices a NaN by itself. */
             e->counters.skipped++;
@@ -58,10 +84,10 @@ cod_status exchange_encode_some(cod_exchange *e, uint64_t chunks)
             break;
         }
         COD_TRY(status);
-        const uint64_t used = (codec->done - before + codec->options.chunk_values - 1) / codec->options.chunk_values;
-        chunks = used < chunks ? chunks - used : 0;
+        if (own && range.count > 0)
+            COD_TRY(try_coders(e, before));
         if (!cod_codec_finished(codec))
-            break;
+            continue;
         if (own) {
             const cod_slot_entry entry = {.version = e->version,
                                           .reference = e->against,
@@ -138,6 +164,8 @@ cod_status cod_exchange_publish(cod_exchange *e, const float *parameters, const 
     const bool key = !exchange_makes_deltas(&e->options) || e->since_key + 1 >= (uint64_t)e->options.key_every ||
                      is_ambiguous(e, e->reference) || is_last(e, step);
     e->against = key ? 0 : e->reference;
+    if (key)
+        choose_coder(e);
     if (exchange_waits(e))
         COD_TRY(wait_for_readers(e));
     memcpy(e->snapshot, parameters, mine->count * sizeof(float));

@@ -8,10 +8,11 @@ enum { SHARD_ALIGNMENT = 16 };
 
 cod_codec_options exchange_codec_options(const cod_exchange_options *options)
 {
-    static const cod_chunk_coding codings[] = {COD_CHUNK_F32, COD_CHUNK_F32, COD_CHUNK_BF16, COD_CHUNK_INT8,
-                                               COD_CHUNK_STEP};
+    static const cod_chunk_coding codings[] = {COD_CHUNK_F32,  COD_CHUNK_F32,  COD_CHUNK_BF16,
+                                               COD_CHUNK_INT8, COD_CHUNK_STEP, COD_CHUNK_STEP};
+    const bool chosen = options->codec == COD_EXCHANGE_AUTO;
     return (cod_codec_options){.coding = codings[options->codec],
-                               .entropy = (cod_codec_entropy)options->entropy,
+                               .entropy = chosen ? COD_CODEC_ZSTD : (cod_codec_entropy)options->entropy,
                                .quality_db = options->quality_db,
                                .bf16_scales = options->scales == 1,
                                .chunk_values = (uint32_t)options->chunk_values};

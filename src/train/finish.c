@@ -187,14 +187,16 @@ static void summarise_quality(const trainer *t, cod_json *json, const cod_task_q
     }
 }
 
-/** What a group's last line of metrics says of its peers. */
-static void summarise_peers(const trainer *t, cod_json *json, int group)
+/** What a group's last line of metrics says of its publications and its peers. */
+static void summarise_exchange(const trainer *t, cod_json *json, int group)
 {
+    static const char *const keys[] = {"entropy", "peers"};
     cod_json_value *line = NULL;
     if (cod_metrics_read_last(t->folder, group, &line) != COD_OK)
         cod_log_warn("summary.json says nothing of group %d's peers: %s", group, cod_error_message());
-    else if (cod_json_get(line, "peers") != NULL)
-        cod_json_copy(json, "peers", cod_json_get(line, "peers"));
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (cod_json_get(line, keys[i]) != NULL)
+            cod_json_copy(json, keys[i], cod_json_get(line, keys[i]));
     cod_json_free(line);
 }
 
@@ -218,7 +220,7 @@ static void summarise_groups(trainer *t, cod_json *json, const closing *all)
         cod_json_number(json, "publications", c->totals[TOTAL_PUBLICATIONS]);
         cod_json_number(json, "teacher_switches", c->totals[TOTAL_SWITCHES]);
         cod_json_number(json, "merges", c->totals[TOTAL_MERGES]);
-        summarise_peers(t, json, g);
+        summarise_exchange(t, json, g);
         cod_json_close(json);
     }
     cod_json_close(json);

@@ -180,6 +180,8 @@ cod_status cod_metrics_write(cod_metrics *metrics, const cod_metrics_line *line)
     cod_json_integer(&json, "group", metrics->group);
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         cod_json_number(&json, numbers[i].key, numbers[i].value);
+    if (s->entropy != NULL)
+        cod_json_string(&json, "entropy", s->entropy);
     if (line->peer_count > 0)
         write_peers(&json, line);
     cod_json_close(&json);

@@ -79,8 +79,9 @@ typedef struct cod_strategy_stats {
     int64_t staleness_steps;                /**< of a teacher; negative = its group is ahead */
     uint64_t pulled_bytes, published_bytes; /**< this rank's, since this process started, as all the next */
     uint64_t pulls, publications, rejected, teacher_switches, merges;
-    double teacher_ms;  /**< median of the teacher's forward */
-    double exchange_ms; /**< mean a step of the host's work for the exchange */
+    double teacher_ms;   /**< median of the teacher's forward */
+    double exchange_ms;  /**< mean a step of the host's work for the exchange */
+    const char *entropy; /**< coder of what this rank publishes; NULL = nothing */
 } cod_strategy_stats;
 
 /** What a group knows of a peer that it reads. Counts and bytes are the group's, over all processes of the run. */

@@ -69,8 +69,8 @@ static void known_values(const exchange_run *r, int group, int64_t step, float *
  */
 static void known_decoded(const exchange_run *r, int group, int64_t step, float *out)
 {
-    static const cod_chunk_coding codings[] = {COD_CHUNK_F32, COD_CHUNK_F32, COD_CHUNK_BF16, COD_CHUNK_INT8,
-                                               COD_CHUNK_STEP};
+    static const cod_chunk_coding codings[] = {COD_CHUNK_F32,  COD_CHUNK_F32,  COD_CHUNK_BF16,
+                                               COD_CHUNK_INT8, COD_CHUNK_STEP, COD_CHUNK_STEP};
     const cod_codec_options options = {.coding = codings[r->options.codec],
                                        .bf16_scales = r->options.scales == 1,
                                        .chunk_values = (uint32_t)r->options.chunk_values,

@@ -80,7 +80,8 @@ class Laboratory:
 
 def trains(bench):
     """Two groups on two hosts, to their end; what crossed is at least what was published."""
-    command = [bench.program, "train", "t.yaml", "name=n", "train.strategy=codistill", "cluster.groups=2", "train.steps=120"]
+    command = [bench.program, "train", "t.yaml", "name=n", "train.strategy=codistill", "cluster.groups=2", "train.steps=120",
+               "exchange.codec=auto", "exchange.key_every=2"]
     code, out = Laboratory(bench, "--rate", "100mbit", "--json", "net.json", "--", *command).end()
     check(code == 0, f"exit code {code}\n{out}")
     net = json.loads(bench.read("net.json"))
@@ -89,6 +90,7 @@ def trains(bench):
     check(all(group["pulls"] >= 1 for group in results), f"no pulls: {results}")
     pulled = sum(bench.metrics("n", group)[-1]["pulled_bytes"] for group in range(2))
     check(net["bytes"] > pulled > 0, f"{net['bytes']} bytes crossed, {pulled} were pulled")
+    check(all(group["entropy"] == "zstd" for group in results), f"not the fewest bytes on a slow link: {results}")
     check("host1" in out, f"host1 is not named\n{out}")
 
 

@@ -30,9 +30,11 @@ def check_peers(result, lines, groups):
     """What a group says of its peers adds up, and the summary repeats the last line."""
     if groups == 1:
         check("peers" not in result and "peers" not in lines[-1], f"a lone group has peers: {result}")
+        check("entropy" not in result, f"a lone group publishes: {result}")
         return
     peers = result["peers"]
     check(peers == lines[-1]["peers"], f"the summary says {peers}, the last line of metrics {lines[-1]['peers']}")
+    check(result["entropy"] == lines[-1]["entropy"] == "zstd", f"coded by {result['entropy']}")
     check(sorted(peer["group"] for peer in peers) == [g for g in range(groups) if g != result["group"]], f"peers: {peers}")
     check(sum(peer["pulled"] for peer in peers) == result["pulls"], f"{result['pulls']} pulls, {peers}")
     check(sum(peer["rejected"] for peer in peers) == 0 and result["exchange_share"] > 0, f"{result}")
