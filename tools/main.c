@@ -11,6 +11,7 @@
 #include "ref/ref.h"
 #include "tools/display.h"
 #include "train/local_sgd.h"
+#include "train/parameter_server.h"
 #include "train/strategy.h"
 
 #include <stdarg.h>
@@ -76,6 +77,7 @@ static void register_all(void)
     cod_backend_register(&cod_cpu_backend);
     cod_backend_register(&cod_ref_backend);
     cod_strategies_register_basic();
+    cod_strategy_register_parameter_server();
     cod_strategy_register_local_sgd();
     cod_strategy_register_diloco();
     cod_strategy_register_codistill();

@@ -274,18 +274,21 @@ static void print_traffic(const planned *p)
 {
     static const char *const codecs[] = {"none", "f32", "bf16", "int8", "delta"};
     const double gradients = 4.0 * (double)p->weights.layout.trainable;
-    if (p->ranks > 1)
+    const cod_strategy_plan *meetings = &p->meetings;
+    if (meetings->in_group)
+        printf("  inside the group, each step: %s, %.1f MB each way for each rank that trains\n", meetings->what,
+               megabytes(meetings->sent_bytes));
+    else if (p->ranks > 1)
         printf("  inside the group, each step: %.1f MB a rank all-reduced\n",
                megabytes(2 * gradients * (p->ranks - 1) / p->ranks));
     else if (p->ranks == 0)
         printf("  inside the group, each step: up to %.1f MB a rank all-reduced\n", megabytes(2 * gradients));
-    if (p->meetings.what != NULL && p->config->group_count != 1) {
-        printf("  between groups, each %lld steps: %s", (long long)p->meetings.every_steps, p->meetings.what);
+    if (meetings->what != NULL && !meetings->in_group && p->config->group_count != 1) {
+        printf("  between groups, each %lld steps: %s", (long long)meetings->every_steps, meetings->what);
         if (p->config->group_count == 0)
             puts("; how many nodes the launcher has decides how much moves");
         else
-            printf(", %.2f MB sent and received by each group, which waits for all\n",
-                   megabytes(p->meetings.sent_bytes));
+            printf(", %.2f MB sent and received by each group, which waits for all\n", megabytes(meetings->sent_bytes));
     }
     if (p->exchange == NULL)
         return;

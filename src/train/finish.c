@@ -261,7 +261,7 @@ static cod_status write_summary(trainer *t, const closing *all, const final_mode
     cod_json_integer(&json, "steps", context->steps);
     cod_json_integer(&json, "resumed_from", (int64_t)all[0].resumed_from);
     cod_json_integer(&json, "samples_per_group",
-                     context->steps * context->batch * config->train.accumulate * first_size);
+                     context->steps * context->batch * config->train.accumulate * (first_size - context->servers));
     cod_json_string(&json, "precision", cod_dtype_name(context->activation));
     cod_json_string(&json, "device", context->backend->describe(context->device));
     cod_json_number(&json, "wall_s", wall);

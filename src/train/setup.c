@@ -198,8 +198,8 @@ static cod_status start_loader(trainer *t)
         .batch = t->context.batch,
         .seed = (uint64_t)config->root.seed,
         .group = cod_group_index(t->group),
-        .rank = cod_group_rank(t->group),
-        .ranks = cod_group_size(t->group),
+        .rank = cod_group_rank(t->group) - t->context.servers,
+        .ranks = trainer_workers(t),
         .threads = (int)config->data.threads,
         .prefetch = (int)config->data.prefetch,
     };
@@ -223,6 +223,16 @@ static cod_status open_trace(trainer *t)
 int trainer_rank(const trainer *t)
 {
     return cod_group_world_rank(t->group, cod_group_index(t->group), cod_group_rank(t->group));
+}
+
+int trainer_workers(const trainer *t)
+{
+    return cod_group_size(t->group) - t->context.servers;
+}
+
+bool trainer_trains(const trainer *t)
+{
+    return cod_group_rank(t->group) >= t->context.servers;
 }
 
 int trainer_ranks(const trainer *t)
@@ -283,7 +293,7 @@ cod_status trainer_set_up(trainer *t)
             cod_fail(COD_ERR_ARGUMENT,
                      "the run is at step %lld already, train.steps asks for %lld (checkpoint.resume=never starts anew)",
                      (long long)context->step, (long long)context->steps);
-    if (status == COD_OK)
+    if (status == COD_OK && trainer_trains(t))
         status = start_loader(t);
     if (status == COD_OK)
         status = open_trace(t);

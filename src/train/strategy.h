@@ -60,6 +60,9 @@ typedef struct cod_train_context {
     int64_t steps;
     double rate; /**< of this step */
 
+    /** Set by start(): the first ranks of the group that hold the weights and update them; the others only train. 0 = all do both. */
+    int servers;
+
     /** Set by start() where groups wait for each other, to every how many steps: they then stop, and resume, at one step. */
     int64_t in_step_every;
 
@@ -138,8 +141,9 @@ struct cod_strategy {
 /** What groups that wait for each other send, and what a rank holds for it. */
 typedef struct cod_strategy_plan {
     const char *what;    /**< such as "weights averaged" */
+    bool in_group;       /**< it is what ranks of a group do in place of an all-reduce */
     int64_t every_steps; /**< from one meeting of the groups to the next */
-    double sent_bytes;   /**< by a group at each, and as many received */
+    double sent_bytes;   /**< by a group (in_group: by a rank) at each, and as many received */
     double memory_bytes; /**< of a rank */
 } cod_strategy_plan;
 

@@ -51,7 +51,9 @@ void trainer_read_totals(const trainer *t, double out[TRAINER_TOTALS])
     /* What comes by MPI is counted there with its headers; what comes through files only by who pulls. */
     const double pulled = fmax((double)counters.pulled_bytes, (double)stats.pulled_bytes - earlier[TOTAL_PULLED_BYTES]);
     out[TOTAL_INTERGROUP_BYTES] = earlier[TOTAL_INTERGROUP_BYTES] + pulled;
-    out[TOTAL_INTRAGROUP_BYTES] = earlier[TOTAL_INTRAGROUP_BYTES] + (double)counters.group_bytes;
+    const bool alone = cod_group_count(t->group) == 1; /* then messages, too, are between ranks of the group */
+    const uint64_t inside = counters.group_bytes + (alone ? counters.message_bytes : 0);
+    out[TOTAL_INTRAGROUP_BYTES] = earlier[TOTAL_INTRAGROUP_BYTES] + (double)inside;
     out[TOTAL_PULLED_BYTES] = (double)stats.pulled_bytes;
     out[TOTAL_PUBLISHED_BYTES] = (double)stats.published_bytes;
     out[TOTAL_PULLS] = (double)stats.pulls;

@@ -36,7 +36,7 @@ static cod_status compute_gradients(trainer *t, double *task_loss)
     const char *name = COD_PROGRAM_PLAIN;
     COD_TRY(STRATEGY(t, before_step, context, &name));
     *task_loss = 0;
-    for (int64_t i = 0; i < batches; i++) {
+    for (int64_t i = 0; i < batches && trainer_trains(t); i++) {
         char program[80];
         float loss;
         snprintf(program, sizeof program, "%s%s", name, i > 0 ? COD_PROGRAM_ACCUMULATE : "");
@@ -106,7 +106,7 @@ static cod_status agree(trainer *t, agreement *slot, int64_t step, bool *stop)
         return COD_OK;
     slot->pending = false;
     COD_TRY(cod_request_wait(&slot->request, INFINITY));
-    const double size = cod_group_size(t->group);
+    const double size = trainer_workers(t);
     if (slot->values[1] > 0) {
         const cod_status status = trainer_report_not_finite(t, "loss", step);
         return t->leader ? status : cod_fail_said_elsewhere(status);
@@ -171,7 +171,7 @@ static cod_metrics_line make_line(const trainer *t)
     line.exchange_share = trainer_exchange_share(t, &line.strategy);
     line.loss = line.task_loss +
                 (isnan(line.strategy.distill_loss) ? 0 : line.strategy.distill_weight * line.strategy.distill_loss);
-    const double images = (double)(context->batch * t->config->train.accumulate * cod_group_size(t->group));
+    const double images = (double)(context->batch * t->config->train.accumulate * trainer_workers(t));
     line.images_per_s = images / line.step_ms * 1e3;
     return line;
 }
@@ -275,7 +275,8 @@ static cod_status one_step(trainer *t, agreement *slot, bool *stop)
     COD_TRY(agree(t, slot, context->step - AGREEMENT_DELAY, stop));
     COD_TRY(compute_gradients(t, &task_loss));
     COD_TRY(STRATEGY(t, before_update, context));
-    COD_TRY(cod_optimiser_step(context->optimiser, context->rate, context->step + 1));
+    if (context->servers == 0 || !trainer_trains(t))
+        COD_TRY(cod_optimiser_step(context->optimiser, context->rate, context->step + 1));
     COD_TRY(STRATEGY(t, after_update, context));
     COD_TRY(tell(t, slot, task_loss));
     context->step++;

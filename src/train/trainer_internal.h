@@ -90,6 +90,9 @@ void trainer_clear(trainer *t);
 
 /** This rank's number in the run: that in a job of all groups, also where they are jobs of their own. */
 int trainer_rank(const trainer *t);
+/** Ranks of the group that train, and whether this one does; the others serve. */
+int trainer_workers(const trainer *t);
+bool trainer_trains(const trainer *t);
 /** The run's ranks. */
 int trainer_ranks(const trainer *t);
 void trainer_closing_part(int group, char part[32]);

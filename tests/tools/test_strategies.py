@@ -133,17 +133,65 @@ def outer_steps(bench):
     check(exact[trained:] == coded[trained:], "statistics must travel as they are")
 
 
+def server(bench):
+    """A server and its workers are data-parallel training over the workers: bit for bit where two numbers are added up."""
+    adam = ["model.norm=batch", "train.ema=0.9", "train.bucket_kb=4", "train.deterministic=true", "train.steps=20", *QUIET]
+    serves = "train.strategy=parameter_server"
+    runs = {"two": [*adam, "train.strategy=allreduce", "cluster.ranks_per_group=2"],
+            "two-served": [*adam, serves, "cluster.ranks_per_group=3"],
+            "many": [*adam, "train.strategy=allreduce", "cluster.ranks_per_group=2", "train.accumulate=2", "train.clip_norm=0.1"],
+            "many-served": [*adam, serves, "cluster.ranks_per_group=3", "train.accumulate=2", "train.clip_norm=0.1"],
+            "one": [*adam, "train.strategy=single"],
+            "one-served": [*adam, serves, "cluster.ranks_per_group=2"]}
+    for name, overrides in runs.items():
+        bench.trained(f"name={name}", *overrides, environment=TCP if name == "many-served" else None)
+    for name in ("two", "many", "one"):
+        check(model(bench, name) == model(bench, f"{name}-served"), f"{name}: the server's network is another")
+        own, other = bench.metrics(name, 0)[-1], bench.metrics(f"{name}-served", 0)[-1]
+        check(own["loss"] == other["loss"] and own["psnr_y"] == other["psnr_y"], f"{name}: {own}, {other}")
+        check(bench.summary(name)["samples_per_group"] == bench.summary(f"{name}-served")["samples_per_group"], "samples")
+    check(model(bench, "one") != model(bench, "two") != model(bench, "many"), "all runs are one: the test shows nothing")
+    count = len(model(bench, "two")) * 4
+    summary = bench.summary("two-served")
+    check(4 * 20 * count * 0.98 < summary["intragroup_bytes"] < 4.3 * 20 * count and summary["intergroup_bytes"] == 0, f"{summary}")
+    # Three numbers are added up in another order than MPI's.
+    sgd = [*PLAIN_SGD, *QUIET, "train.steps=8"]
+    for name, rate in (("three", 0.1), ("start", 1e-12)):
+        bench.trained(f"name={name}", *sgd, "train.strategy=allreduce", "cluster.ranks_per_group=3", f"train.rate={rate}")
+    bench.trained("name=three-served", *sgd, serves, "cluster.ranks_per_group=4")
+    difference, moved = (farthest(model(bench, "three"), model(bench, name)) for name in ("three-served", "start"))
+    check(difference < 1e-6 and moved > 1e-2, f"they differ by {difference} where weights moved by {moved}")
+
+
+def server_stops(bench):
+    """A server stops with its workers, and goes on; started alone it says what it needs."""
+    fixed = ["name=s", "train.strategy=parameter_server", "cluster.ranks_per_group=3", *QUIET]
+    result = bench.trained(*fixed, "train.steps=10000000", "train.max_time=1s")
+    step = int(re.search(r"stopped and saved at step (\d+)", result.err)[1])
+    result = bench.trained(*fixed, f"train.steps={step + 20}", "train.schedule=constant")
+    check(f"resumed at step {step}" in result.err and bench.summary("s")["steps"] == step + 20, "it did not go on", result)
+    result = bench.train("name=a", "train.strategy=parameter_server")
+    check(result.code == 2 and "one at least that trains: 2 or more" in result.err and not os.path.exists(bench.path("runs", "a")),
+          "alone", result)
+    result = bench.train("name=a", "train.strategy=parameter_server", "cluster.groups=by_node")
+    check(result.code == 2 and "but the job has 1 rank" in result.err, "alone on a node", result)
+    planned = bench.run("plan", "t.yaml", "train.strategy=parameter_server", "cluster.ranks_per_group=3", "model.channels=64")
+    told = re.search(r"inside the group, each step: gradients to rank 0, weights back, ([\d.]+) MB each way", planned.out)
+    check(told and float(told[1]) > 0 and "all-reduced" not in planned.out, "the plan", planned)
+
+
 def ends_together(bench):
     """A rank that dies, or fails, ends all groups with one message; the others do not wait for it at the next meeting."""
-    fixed = ["train.strategy=local_sgd", "cluster.groups=2", "local_sgd.period=20", *QUIET]
-    arguments = ["train", "t.yaml", "name=d", *fixed, "train.steps=10000000"]
-    process = bench.start(*arguments)
-    wait_for_steps(bench, process, "d", 2)
-    os.kill(rank_process(process, 1), signal.SIGKILL)
-    result = bench.wait(process, arguments, 30)
-    check(result.code == 1 and "rank 1" in result.err and "the last good checkpoint is of step" in result.err, "a death", result)
-    result = bench.train("name=n", *fixed, "train.optimiser=sgd", "train.rate=1e3", "train.loss=mse", "train.schedule=constant")
-    check(result.code == 1 and result.err.count("codistill: ") == 1 and "NaN or infinite at step" in result.err, "a bad loss", result)
+    for rank, fixed in ((1, ["train.strategy=local_sgd", "cluster.groups=2", "local_sgd.period=20", *QUIET]),
+                        (0, ["train.strategy=parameter_server", "cluster.ranks_per_group=3", *QUIET])):
+        arguments = ["train", "t.yaml", f"name=d{rank}", *fixed, "train.steps=10000000"]
+        process = bench.start(*arguments)
+        wait_for_steps(bench, process, f"d{rank}", 2)
+        os.kill(rank_process(process, rank), signal.SIGKILL)
+        result = bench.wait(process, arguments, 30)
+        check(result.code == 1 and f"rank {rank}" in result.err and "the last good checkpoint is of step" in result.err, "a death", result)
+        result = bench.train(f"name=n{rank}", *fixed, "train.optimiser=sgd", "train.rate=1e3", "train.loss=mse", "train.schedule=constant")
+        check(result.code == 1 and result.err.count("codistill: ") == 1 and "NaN or infinite at step" in result.err, "a bad loss", result)
 
 
 def refusals(bench):
@@ -165,7 +213,7 @@ def refusals(bench):
 
 
 def compares(bench):
-    result = bench.run("compare", "t.yaml", "--strategies", "allreduce,local_sgd,diloco", "cluster.groups=2", "train.steps=20",
+    result = bench.run("compare", "t.yaml", "--strategies", "parameter_server,local_sgd,diloco", "cluster.groups=2", "train.steps=20",
                        "local_sgd.period=10", "diloco.period=10")
     check(result.code == 0 and "t-local_sgd-seed1" in result.out, "no table", result)
     with open(bench.path("runs", "t-compare", "compare.json"), encoding="utf-8") as file:
@@ -187,6 +235,9 @@ CASES = {
     "diloco-int8": trains("diloco", UNEQUAL, None, "diloco.codec=int8"),
     "diloco-killed": killed("2x2", 2, None, *DILOCO),
     "diloco-killed-int8": killed("3x1", 2, None, *DILOCO, "diloco.codec=int8"),
+    "server": server,
+    "server-stops": server_stops,
+    "server-killed": killed("allreduce", 2, None, "train.strategy=parameter_server", "cluster.ranks_per_group=3"),
     "mean": mean,
     "outer-steps": outer_steps,
     "equals-allreduce": equals_allreduce,

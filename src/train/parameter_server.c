@@ -1,0 +1,285 @@
+#include "train/parameter_server.h"
+
+#include "comm/message.h"
+#include "core/trace.h"
+#include "train/strategy.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum {
+    SERVER = 0,         /**< rank in the group */
+    TAG_WEIGHTS = 1,    /**< from server to worker */
+    TAG_STATISTICS = 2, /**< from the first worker to the server */
+    TAG_GRADIENTS = 3,  /**< and above: of a bucket, from worker to server; buckets come in the order they are ready */
+    MESSAGE_COUNT = 1 << 26, /**< values of one message: MPI counts bytes in int */
+};
+
+/** Messages under way. Zeroed = none. */
+typedef struct transfers {
+    cod_request **items;
+    size_t count, capacity;
+} transfers;
+
+typedef struct parameter_server {
+    cod_strategy base;
+    cod_comm *comm;
+    bool serves;
+    int workers;
+    transfers moving;    /**< what the rank sends, and a worker's weights */
+    transfers *receives; /**< server: [workers] */
+    float *gradients;    /**< server: [workers][trainable] as they came */
+    double waited_s;
+    uint64_t steps;
+} parameter_server;
+
+typedef cod_status (*transfer)(cod_comm *comm, int world_rank, int tag, void *data, size_t bytes,
+                               cod_request **request);
+
+static cod_status start_send(cod_comm *comm, int world_rank, int tag, void *data, size_t bytes, cod_request **request)
+{
+    return cod_message_send_start(comm, world_rank, tag, data, bytes, request);
+}
+
+/** Starts moving a range, cut as both sides cut it. */
+static cod_status start_range(transfers *list, transfer move, cod_comm *comm, int rank, int tag, float *values,
+                              size_t count)
+{
+    for (size_t from = 0; from < count; from += MESSAGE_COUNT) {
+        const size_t left = count - from, part = left < MESSAGE_COUNT ? left : MESSAGE_COUNT;
+        if (list->count == list->capacity) {
+            const size_t capacity = 2 * list->capacity + 16;
+            cod_request **items = realloc(list->items, capacity * sizeof(cod_request *));
+            COD_REQUIRE_MEMORY(items);
+            list->items = items;
+            list->capacity = capacity;
+        }
+        COD_TRY(move(comm, rank, tag, values + from, part * sizeof *values, &list->items[list->count]));
+        list->count++;
+    }
+    return COD_OK;
+}
+
+static cod_status wait_for_all(transfers *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        COD_TRY(cod_request_wait(&list->items[i], INFINITY));
+    list->count = 0;
+    return COD_OK;
+}
+
+static int world_rank(const cod_train_context *context, int rank)
+{
+    return cod_group_world_rank(context->group, cod_group_index(context->group), rank);
+}
+
+static cod_status make(parameter_server *p, cod_train_context *context)
+{
+    const cod_weights *weights = context->weights;
+    COD_REQUIRE(p->workers > 0,
+                "strategy 'parameter_server' needs a rank that serves and one at least that trains, but the job has 1 "
+                "rank; set cluster.ranks_per_group to 2 or more");
+    COD_REQUIRE(weights->values->host != NULL && weights->grads->host != NULL,
+                "strategy 'parameter_server' moves host memory only");
+    if (!p->serves)
+        return COD_OK;
+    p->receives = calloc((size_t)p->workers, sizeof *p->receives);
+    COD_REQUIRE_MEMORY(p->receives);
+    return cod_aligned_alloc((void **)&p->gradients, (size_t)p->workers * weights->layout.trainable * sizeof(float));
+}
+
+static cod_status start(cod_strategy *strategy, cod_train_context *context)
+{
+    parameter_server *p = (parameter_server *)strategy;
+    p->comm = context->comm;
+    p->serves = cod_group_rank(context->group) == SERVER;
+    p->workers = cod_group_size(context->group) - 1;
+    context->servers = 1;
+    return cod_group_agree(context->group, make(p, context), NULL);
+}
+
+/** The program whose buckets the workers send. */
+static cod_program *last_program(const cod_train_context *context)
+{
+    const bool several = context->config->train.accumulate > 1;
+    return cod_executable_program(context->executable,
+                                  several ? COD_PROGRAM_PLAIN COD_PROGRAM_ACCUMULATE : COD_PROGRAM_PLAIN);
+}
+
+/**
+ * The server awaits all gradients of the step, which come while workers go on computing, and, from the first worker, the statistics
+ * of normalisation, which only training moves.
+ */
+static cod_status await_gradients(parameter_server *p, cod_train_context *context)
+{
+    cod_program *program = last_program(context);
+    cod_weights *weights = context->weights;
+    const size_t trainable = weights->layout.trainable;
+    for (int w = 0; w < p->workers; w++) {
+        for (size_t b = 0; b < cod_program_bucket_count(program); b++) {
+            const cod_bucket bucket = cod_program_bucket(program, b);
+            COD_TRY(start_range(&p->receives[w], cod_message_receive_start, p->comm, world_rank(context, w + 1),
+                                TAG_GRADIENTS + (int)b, p->gradients + (size_t)w * trainable + bucket.first,
+                                bucket.count));
+        }
+    }
+    weights->state_version++;
+    return start_range(&p->receives[0], cod_message_receive_start, p->comm, world_rank(context, 1), TAG_STATISTICS,
+                       (float *)weights->values->host + trainable, weights->layout.state);
+}
+
+static cod_status before_step(cod_strategy *strategy, cod_train_context *context, const char **program)
+{
+    parameter_server *p = (parameter_server *)strategy;
+    *program = COD_PROGRAM_PLAIN;
+    return p->serves ? await_gradients(p, context) : COD_OK;
+}
+
+static cod_status gradient_ready(cod_strategy *strategy, cod_train_context *context, cod_bucket bucket)
+{
+    parameter_server *p = (parameter_server *)strategy;
+    float *gradients = context->weights->grads->host;
+    cod_program *program = last_program(context);
+    int index = 0;
+    while (cod_program_bucket(program, (size_t)index).first != bucket.first)
+        index++;
+    return start_range(&p->moving, start_send, p->comm, world_rank(context, SERVER), TAG_GRADIENTS + index,
+                       gradients + bucket.first, bucket.count);
+}
+
+/** The mean of the workers' gradients, added up in their order. */
+static cod_status average(parameter_server *p, cod_train_context *context)
+{
+    const size_t trainable = context->weights->layout.trainable;
+    const float scale = (float)(1.0 / p->workers);
+    float *mean = context->weights->grads->host;
+    for (int w = 0; w < p->workers; w++)
+        COD_TRY(wait_for_all(&p->receives[w]));
+    for (size_t i = 0; i < trainable; i++) {
+        float sum = p->gradients[i];
+        for (int w = 1; w < p->workers; w++)
+            sum += p->gradients[(size_t)w * trainable + i];
+        mean[i] = sum * scale;
+    }
+    return COD_OK;
+}
+
+/** The worker's gradients leave; the first one's statistics follow. */
+static cod_status push(parameter_server *p, cod_train_context *context)
+{
+    const cod_layout *layout = &context->weights->layout;
+    float *statistics = (float *)context->weights->values->host + layout->trainable;
+    if (cod_group_rank(context->group) == SERVER + 1)
+        COD_TRY(start_range(&p->moving, start_send, p->comm, world_rank(context, SERVER), TAG_STATISTICS, statistics,
+                            layout->state));
+    return wait_for_all(&p->moving);
+}
+
+static cod_status before_update(cod_strategy *strategy, cod_train_context *context)
+{
+    parameter_server *p = (parameter_server *)strategy;
+    const double begin = cod_clock_s();
+    COD_TRY(p->serves ? average(p, context) : push(p, context));
+    p->waited_s += cod_clock_s() - begin;
+    return COD_OK;
+}
+
+/** Weights to every worker. */
+static cod_status serve(parameter_server *p, cod_train_context *context)
+{
+    cod_weights *weights = context->weights;
+    float *values = weights->values->host;
+    const size_t trainable = weights->layout.trainable;
+    for (int w = 1; w <= p->workers; w++)
+        COD_TRY(start_range(&p->moving, start_send, p->comm, world_rank(context, w), TAG_WEIGHTS, values, trainable));
+    return wait_for_all(&p->moving);
+}
+
+static cod_status fetch(parameter_server *p, cod_train_context *context)
+{
+    cod_weights *weights = context->weights;
+    COD_TRY(start_range(&p->moving, cod_message_receive_start, p->comm, world_rank(context, SERVER), TAG_WEIGHTS,
+                        weights->values->host, weights->layout.trainable));
+    COD_TRY(wait_for_all(&p->moving));
+    weights->version++;
+    return COD_OK;
+}
+
+static cod_status after_update(cod_strategy *strategy, cod_train_context *context)
+{
+    parameter_server *p = (parameter_server *)strategy;
+    const double begin = cod_clock_s(), trace = cod_trace_begin();
+    COD_TRY(p->serves ? serve(p, context) : fetch(p, context));
+    cod_trace_end(trace, "exchange", p->serves ? "serve" : "fetch");
+    p->waited_s += cod_clock_s() - begin;
+    p->steps++;
+    return COD_OK;
+}
+
+static void stats(cod_strategy *strategy, cod_strategy_stats *out)
+{
+    const parameter_server *p = (const parameter_server *)strategy;
+    out->exchange_ms = p->steps > 0 ? 1e3 * p->waited_s / (double)p->steps : 0;
+}
+
+static void destroy(cod_strategy *strategy)
+{
+    parameter_server *p = (parameter_server *)strategy;
+    for (int w = 0; p->receives != NULL && w < p->workers; w++)
+        free(p->receives[w].items);
+    free(p->receives);
+    free(p->moving.items);
+    cod_aligned_free(p->gradients);
+    free(p);
+}
+
+static const cod_strategy_ops ops = {
+    .start = start,
+    .before_step = before_step,
+    .gradient_ready = gradient_ready,
+    .before_update = before_update,
+    .after_update = after_update,
+    .stats = stats,
+    .destroy = destroy,
+};
+
+static cod_status create(cod_strategy **out)
+{
+    parameter_server *p = calloc(1, sizeof *p);
+    COD_REQUIRE_MEMORY(p);
+    p->base.ops = &ops;
+    *out = &p->base;
+    return COD_OK;
+}
+
+static void check(const cod_run_config *run)
+{
+    if (run->group_count > 0 && cod_run_config_ranks(run) == 1)
+        cod_config_problem_key(
+            run->config, "cluster.ranks_per_group",
+            "strategy 'parameter_server' needs a rank that serves and one at least that trains: 2 or "
+            "more");
+}
+
+static void plan(const cod_run_config *run, size_t values, size_t state, cod_strategy_plan *out)
+{
+    const size_t trainable = values - state;
+    const int workers = cod_run_config_ranks(run) - 1;
+    *out = (cod_strategy_plan){.what = "gradients to rank 0, weights back",
+                               .every_steps = 1,
+                               .in_group = true,
+                               .sent_bytes = (double)trainable * sizeof(float),
+                               .memory_bytes = workers > 0 ? (double)workers * (double)trainable * sizeof(float) : 0};
+}
+
+void cod_strategy_register_parameter_server(void)
+{
+    static const cod_strategy_kind kind = {
+        .name = "parameter_server",
+        .help = "rank 0 holds the main network and does not train; the others send it gradients and get weights back",
+        .one_group = true,
+        .check = check,
+        .plan = plan,
+        .create = create};
+    cod_strategy_register(&kind);
+}
