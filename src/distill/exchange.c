@@ -325,7 +325,7 @@ static uint64_t newest_own(const cod_exchange *e)
  */
 static uint64_t newest_of_use(const cod_exchange *e, const held_peer *peer)
 {
-    if (e->options.merge == COD_MERGE_NONE || peer->model.hash != e->models[cod_group_index(e->group)].hash)
+    if (e->options.merge != COD_MERGE_DELAY_CORRECTED || peer->model.hash != e->models[cod_group_index(e->group)].hash)
         return UINT64_MAX;
     return newest_own(e) + 1;
 }

@@ -45,7 +45,11 @@ typedef enum cod_exchange_codec {
     COD_EXCHANGE_DELTA,
     COD_EXCHANGE_AUTO /**< DELTA, whose entropy coder is chosen by link */
 } cod_exchange_codec;
-typedef enum cod_exchange_merge_kind { COD_MERGE_NONE, COD_MERGE_DELAY_CORRECTED } cod_exchange_merge_kind;
+typedef enum cod_exchange_merge_kind {
+    COD_MERGE_NONE,
+    COD_MERGE_DELAY_CORRECTED,
+    COD_MERGE_AVERAGE
+} cod_exchange_merge_kind;
 typedef enum cod_exchange_peers { COD_PEERS_ALL, COD_PEERS_RING, COD_PEERS_RANDOM } cod_exchange_peers;
 
 typedef enum cod_exchange_transport { COD_TRANSPORT_RMA, COD_TRANSPORT_FILE } cod_exchange_transport;

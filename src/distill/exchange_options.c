@@ -4,7 +4,7 @@ static const char *const codecs[] = {"none", "f32", "bf16", "int8", "delta", "au
 static const char *const entropies[] = {"none", "lz4", "zstd", NULL};
 static const char *const scales[] = {"f32", "bf16", NULL};
 static const char *const publish[] = {"raw", "ema", NULL};
-static const char *const merges[] = {"none", "delay_corrected", NULL};
+static const char *const merges[] = {"none", "delay_corrected", "average", NULL};
 static const char *const peers[] = {"all", "ring", "random(k)", NULL};
 static const char *const transports[] = {"rma", "file", NULL};
 
@@ -44,9 +44,10 @@ static const cod_option options[] = {
     {"lag_steps", COD_OPTION_INT, FIELD(lag_steps), "10", 1, 1e6, NULL,
      "deterministic: steps from a publication to its use; below period"},
     {"merge", COD_OPTION_CHOICE, FIELD(merge), "delay_corrected", 0, 0, merges,
-     "what else a pull is used for: merging weights, or none"},
+     "what else a pull is used for: merging weights, corrected for their age; plain averaging with them, which is "
+     "gossip; or none"},
     {"merge_alpha", COD_OPTION_FLOAT, FIELD(merge_alpha), "0", 0, 1, NULL,
-     "strength of the merge; 0 = from the delay: 1, 0.5, 0.31 for 0, 1, 2 publications"},
+     "strength of the merge; 0 = from the delay: 1, 0.5, 0.31 for 0, 1, 2 publications; of plain averaging 1"},
     {"peers", COD_OPTION_CHOICE, FIELD(peers), "all", 1, 1e6, peers,
      "whom a group reads: all others, the next one in a ring, or k others, drawn once for each group from the seed"},
     {"replay", COD_OPTION_STRING, FIELD(replay), "", 0, 0, NULL,

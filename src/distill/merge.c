@@ -60,10 +60,10 @@ cod_status cod_merger_apply(cod_merger *merger, const float *peer, const float *
     cod_weights *weights = merger->weights;
     const size_t trainable = weights->layout.trainable, count = cod_weights_count(weights);
     const float factor = (float)(alpha * share);
-    if (weights->layout.state > 0)
+    if (weights->layout.state > 0 || own == NULL)
         COD_TRY(cod_weights_download(weights, merger->host));
     for (size_t i = 0; i < trainable; i++)
-        merger->host[i] = factor * (peer[i] - own[i]);
+        merger->host[i] = factor * (peer[i] - (own != NULL ? own[i] : merger->host[i]));
     for (size_t i = trainable; i < count; i++)
         merger->host[i] = (float)share * (peer[i] - merger->host[i]);
     COD_TRY(weights->backend->upload(weights->device, NULL, merger->change, 0, merger->host, count * sizeof(float)));

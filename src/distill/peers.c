@@ -71,6 +71,19 @@ static cod_status adopt(const cod_peers *peers, cod_peer *p, const cod_exchange_
     return p->teacher != NULL ? cod_teacher_load(p->teacher, checkpoint->values) : COD_OK;
 }
 
+/** Plain averaging, each version once: the peer's weights, however stale, with one's own of now. */
+static cod_status average(cod_peers *peers, cod_peer *p, const cod_exchange_checkpoint *checkpoint,
+                          const cod_train_context *context)
+{
+    const double alpha = peers->options->merge_alpha > 0 ? peers->options->merge_alpha : 1;
+    if (!p->mergeable || p->merged == p->version)
+        return COD_OK;
+    p->merged = p->version;
+    peers->merges++;
+    COD_TRY(tell(p, context, "merge", alpha));
+    return cod_merger_apply(peers->merger, checkpoint->values, NULL, alpha, peers->share);
+}
+
 /**
  * Merges each version once, beside an own one that has not stood beside an earlier: a faster peer's versions do not count more
  * for being many.
@@ -103,7 +116,10 @@ cod_status cod_peers_take_over(cod_peers *peers, cod_train_context *context)
             COD_TRY(tell(p, context, "switch", NAN));
             peers->switches++;
         }
-        COD_TRY(merge(peers, p, &checkpoint, context));
+        if (peers->options->merge == COD_MERGE_AVERAGE)
+            COD_TRY(average(peers, p, &checkpoint, context));
+        else
+            COD_TRY(merge(peers, p, &checkpoint, context));
     }
     return COD_OK;
 }

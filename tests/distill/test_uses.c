@@ -371,6 +371,11 @@ static void a_merge_moves_weights_by_the_difference_and_statistics_toward_the_pe
         assert_ok(cod_merger_apply(merger, peer, peer, 1, 0.5));
         assert_ok(cod_weights_download(weights, before));
         assert_memory_equal(after, before, trainable * sizeof(float));
+        /* Without one's own publication it is a plain average. */
+        assert_ok(cod_merger_apply(merger, peer, NULL, 1, 0.25));
+        assert_ok(cod_weights_download(weights, after));
+        for (size_t i = 0; i < count; i++)
+            assert_true(fabs((double)after[i] - (0.75 * (double)before[i] + 0.25 * (double)peer[i])) <= 1e-6);
         free(before);
         free(own);
         free(peer);

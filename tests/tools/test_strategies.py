@@ -180,6 +180,21 @@ def server_stops(bench):
     check(told and float(told[1]) > 0 and "all-reduced" not in planned.out, "the plan", planned)
 
 
+def gossip(bench):
+    """Plain averaging with a peer that may be stale: every version taken over is averaged with, once, and draws groups together."""
+    fixed = ["train.strategy=codistill", "cluster.groups=3", "exchange.peers=ring", "distill.weight=0", "train.deterministic=true", *QUIET]
+    for merge in ("average", "none"):
+        bench.trained(f"name={merge}", *fixed, f"exchange.merge={merge}")
+    for group in range(3):
+        events = bench.events("average", group)
+        merged, switched = ([(e["step"], e["version"]) for e in events if e["kind"] == kind] for kind in ("merge", "switch"))
+        check(merged == switched and len(merged) > 3, f"averaged {merged}, taken over {switched}")
+        check(all(event["alpha"] == 1 for event in events if event["kind"] == "merge"), f"{events}")
+    check(bench.summary("average")["intergroup_bytes"] > 0, "no bytes are counted")
+    apart, together = (farthest(model(bench, name, "group.0"), model(bench, name, "group.1")) for name in ("none", "average"))
+    check(0 < together < 0.7 * apart, f"groups end {together} apart, and {apart} without averaging")
+
+
 def ends_together(bench):
     """A rank that dies, or fails, ends all groups with one message; the others do not wait for it at the next meeting."""
     for rank, fixed in ((1, ["train.strategy=local_sgd", "cluster.groups=2", "local_sgd.period=20", *QUIET]),
@@ -238,6 +253,8 @@ CASES = {
     "server": server,
     "server-stops": server_stops,
     "server-killed": killed("allreduce", 2, None, "train.strategy=parameter_server", "cluster.ranks_per_group=3"),
+    "gossip": gossip,
+    "gossip-killed": killed("3x1", 2, None, "exchange.merge=average", "distill.weight=0", "exchange.peers=ring"),
     "mean": mean,
     "outer-steps": outer_steps,
     "equals-allreduce": equals_allreduce,
