@@ -164,12 +164,15 @@ static int train_joined(const train_arguments *arguments)
     /* On every rank; the lowest one that fails says why. */
     status = cod_group_agree(cod_comm_world(comm), load(arguments, true, &config), NULL);
     if (status != COD_OK) {
-        const int code = status == COD_ERR_ARGUMENT ? COD_EXIT_USAGE : COD_EXIT_FAILED;
-        if (cod_comm_rank(comm) == 0) {
+        /* mpirun's code is that of the rank which ends first: all end with that of who knows why. */
+        double code = status == COD_ERR_PEER ? 0 : status == COD_ERR_ARGUMENT ? COD_EXIT_USAGE : COD_EXIT_FAILED;
+        if (cod_comm_rank(comm) == 0)
             cod_cmd_failed(status);
-            cod_launch_tell_exit_code(code);
-        }
-        return cod_comm_finalize(comm) == COD_OK ? code : COD_EXIT_FAILED;
+        if (cod_group_reduce(cod_comm_world(comm), &code, 1, COD_REDUCE_MAX) != COD_OK || code == 0)
+            code = COD_EXIT_FAILED;
+        if (cod_comm_rank(comm) == 0)
+            cod_launch_tell_exit_code((int)code);
+        return cod_comm_finalize(comm) == COD_OK ? (int)code : COD_EXIT_FAILED;
     }
     cod_comm_configure(comm, &config.cluster);
     const int signals[] = {SIGINT, SIGTERM, SIGUSR1};

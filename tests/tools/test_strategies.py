@@ -83,7 +83,7 @@ def equals_allreduce(bench):
     for i in range(4):
         bench.write(f"photos/{i}.png", png(32, 32, i))
     # Pictures as large as crops, all of them in every step: whatever the order, and the group, the mini-batch is the same.
-    fixed = [*PLAIN_SGD, *QUIET, "data.kind=images", "data.path=photos", "data.val_count=0", "data.val_fraction=0",
+    fixed = [*PLAIN_SGD, *QUIET, "data.kind=pictures", "data.path=photos", "data.val_count=0", "data.val_fraction=0",
              "data.augment=false", "train.steps=8", "train.backend=ref"]
     divisions = {"all": ["train.strategy=allreduce", "cluster.ranks_per_group=2"],
                  "met": ["train.strategy=local_sgd", "cluster.groups=2", "data.placement=disjoint", "local_sgd.period=1"],
