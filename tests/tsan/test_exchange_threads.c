@@ -82,7 +82,7 @@ static cod_status check(const scenario *s, const cod_exchange *exchange, int pee
     for (int i = 0; i < TOTAL; i++)
         CHECK(now.values[i] == decoded[i]);
     if (now.own != NULL) {
-        COD_TRY(expect(s, own, now.step, decoded));
+        COD_TRY(expect(s, own, (int64_t)now.own_version * s->options.period, decoded));
         for (int i = 0; i < TOTAL; i++)
             CHECK(now.own[i] == decoded[i]);
     }

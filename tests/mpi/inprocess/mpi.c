@@ -377,6 +377,16 @@ int MPI_Win_sync(MPI_Win win)
     return leave(MPI_SUCCESS);
 }
 
+int MPI_Win_get_attr(MPI_Win win, int key, void *value, int *known)
+{
+    static int model = MPI_WIN_UNIFIED;
+    (void)win;
+    *known = key == MPI_WIN_MODEL;
+    if (*known)
+        *(int **)value = &model;
+    return MPI_SUCCESS;
+}
+
 int MPI_Win_free(MPI_Win *out)
 {
     rank *self = enter();

@@ -36,10 +36,11 @@ enum { MPI_ANY_SOURCE = -1, MPI_ANY_TAG = -2 };
 enum { MPI_MAX_ERROR_STRING = 256, MPI_MAX_PROCESSOR_NAME = 256, MPI_MAX_LIBRARY_VERSION_STRING = 256 };
 enum { MPI_INFO_NULL, MPI_ERRORS_RETURN, MPI_MODE_NOCHECK };
 
-#define MPI_COMM_WORLD      ((MPI_Comm)(intptr_t)1)
-#define MPI_COMM_NULL       ((MPI_Comm)0)
-#define MPI_REQUEST_NULL    ((MPI_Request)0)
-#define MPI_WIN_NULL        ((MPI_Win)0)
+#define MPI_COMM_WORLD   ((MPI_Comm)(intptr_t)1)
+#define MPI_COMM_NULL    ((MPI_Comm)0)
+#define MPI_REQUEST_NULL ((MPI_Request)0)
+#define MPI_WIN_NULL     ((MPI_Win)0)
+enum { MPI_WIN_MODEL = 1, MPI_WIN_UNIFIED };
 #define MPI_IN_PLACE        ((void *)(intptr_t)1)
 #define MPI_STATUS_IGNORE   ((MPI_Status *)0)
 #define MPI_STATUSES_IGNORE ((MPI_Status *)0)
@@ -78,6 +79,7 @@ int MPI_Win_set_errhandler(MPI_Win win, MPI_Errhandler handler);
 int MPI_Win_lock_all(int assertion, MPI_Win win);
 int MPI_Win_unlock_all(MPI_Win win);
 int MPI_Win_sync(MPI_Win win);
+int MPI_Win_get_attr(MPI_Win win, int key, void *value, int *known);
 int MPI_Win_free(MPI_Win *win);
 int MPI_Rget(void *data, int count, MPI_Datatype type, int from, MPI_Aint at, int from_count, MPI_Datatype from_type,
              MPI_Win win, MPI_Request *request);
