@@ -71,36 +71,33 @@ static cod_status adopt(const cod_peers *peers, cod_peer *p, const cod_exchange_
     return p->teacher != NULL ? cod_teacher_load(p->teacher, checkpoint->values) : COD_OK;
 }
 
-/** Plain averaging, each version once: the peer's weights, however stale, with one's own of now. */
-static cod_status average(cod_peers *peers, cod_peer *p, const cod_exchange_checkpoint *checkpoint,
-                          const cod_train_context *context)
+/** Weights move toward the version, once. @param own  what it is measured from; NULL = the weights of now */
+static cod_status apply(cod_peers *peers, cod_peer *p, const cod_exchange_checkpoint *checkpoint, const float *own,
+                        double alpha, const cod_train_context *context)
 {
-    const double alpha = peers->options->merge_alpha > 0 ? peers->options->merge_alpha : 1;
-    if (!p->mergeable || p->merged == p->version)
-        return COD_OK;
     p->merged = p->version;
     peers->merges++;
+    alpha = peers->options->merge_alpha > 0 ? peers->options->merge_alpha : alpha;
     COD_TRY(tell(p, context, "merge", alpha));
-    return cod_merger_apply(peers->merger, checkpoint->values, NULL, alpha, peers->share);
+    return cod_merger_apply(peers->merger, checkpoint->values, own, alpha, peers->share);
 }
 
 /**
  * Merges each version once, beside an own one that has not stood beside an earlier: a faster peer's versions do not count more
- * for being many.
+ * for being many. Plain averaging takes each as it comes, however stale.
  */
 static cod_status merge(cod_peers *peers, cod_peer *p, const cod_exchange_checkpoint *checkpoint,
                         const cod_train_context *context)
 {
-    if (!p->mergeable || checkpoint->own == NULL || p->merged == p->version || p->merged_own >= checkpoint->own_version)
+    if (!p->mergeable || p->merged == p->version)
         return COD_OK;
-    const int64_t period = peers->options->period, late = context->step - (int64_t)checkpoint->own_version * period,
-                  delay = late > 0 ? late / period : 0;
-    const double alpha = peers->options->merge_alpha > 0 ? peers->options->merge_alpha : cod_merge_alpha(delay);
-    p->merged = p->version;
+    if (peers->options->merge == COD_MERGE_AVERAGE)
+        return apply(peers, p, checkpoint, NULL, 1, context);
+    if (checkpoint->own == NULL || p->merged_own >= checkpoint->own_version)
+        return COD_OK;
+    const int64_t period = peers->options->period, late = context->step - (int64_t)checkpoint->own_version * period;
     p->merged_own = checkpoint->own_version;
-    peers->merges++;
-    COD_TRY(tell(p, context, "merge", alpha));
-    return cod_merger_apply(peers->merger, checkpoint->values, checkpoint->own, alpha, peers->share);
+    return apply(peers, p, checkpoint, checkpoint->own, cod_merge_alpha(late > 0 ? late / period : 0), context);
 }
 
 cod_status cod_peers_take_over(cod_peers *peers, cod_train_context *context)
@@ -116,10 +113,7 @@ cod_status cod_peers_take_over(cod_peers *peers, cod_train_context *context)
             COD_TRY(tell(p, context, "switch", NAN));
             peers->switches++;
         }
-        if (peers->options->merge == COD_MERGE_AVERAGE)
-            COD_TRY(average(peers, p, &checkpoint, context));
-        else
-            COD_TRY(merge(peers, p, &checkpoint, context));
+        COD_TRY(merge(peers, p, &checkpoint, context));
     }
     return COD_OK;
 }

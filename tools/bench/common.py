@@ -44,6 +44,14 @@ def parser(name, what):
     return p
 
 
+def find_program(path):
+    """The command to measure; without a path, the one of the release tree."""
+    program = pathlib.Path(path or ROOT / "build/release/codistill").absolute()
+    if not os.access(program, os.X_OK):
+        raise Failure(f"{program} is not there; build it: cmake --preset release && cmake --build --preset release")
+    return program
+
+
 def parse(p, argv):
     arguments = p.parse_args(argv)
     try:
@@ -51,9 +59,7 @@ def parse(p, argv):
         assert all(n >= 1 for n in arguments.threads) and arguments.pairs >= 1
     except (ValueError, AssertionError):
         p.error("--threads is a list such as 1,2 and --pairs a number, all at least 1")
-    arguments.codistill = pathlib.Path(arguments.codistill or ROOT / "build/release/codistill").absolute()
-    if not os.access(arguments.codistill, os.X_OK):
-        raise Failure(f"{arguments.codistill} is not there; build it: cmake --preset release && cmake --build --preset release")
+    arguments.codistill = find_program(arguments.codistill)
     return arguments
 
 

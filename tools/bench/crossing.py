@@ -149,7 +149,7 @@ def reach(arguments, command, folder, strategy):
 
 def main(argv):
     arguments = parse(argv)
-    program = exchange_net.find_program(arguments) if arguments.part != "plot" else None
+    program = common.find_program(arguments.codistill) if arguments.part != "plot" else None
     if arguments.part != "plot":
         common.describe_machine()
     {"quality": quality, "plot": plot, "confirm": confirm}[arguments.part](arguments, program)

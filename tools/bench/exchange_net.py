@@ -3,7 +3,6 @@ import argparse
 import contextlib
 import json
 import math
-import os
 import pathlib
 import re
 import signal
@@ -245,18 +244,11 @@ def period_of(run):
     raise Failure(f"{run}/config.yaml has no exchange.period")
 
 
-def find_program(arguments):
-    program = pathlib.Path(arguments.codistill or common.ROOT / "build/release/codistill").absolute()
-    if not os.access(program, os.X_OK):
-        raise Failure(f"{program} is not there; build it: cmake --preset release && cmake --build --preset release")
-    return program
-
-
 def main(argv):
     if "--measure" in argv[:1]:
         sys.exit(measure(pathlib.Path(argv[1]), int(argv[2]), argv[4:]))
     arguments = parse(argv)
-    program = find_program(arguments)
+    program = common.find_program(arguments.codistill)
     out = sys.stderr if arguments.json == "-" else sys.stdout
     with contextlib.redirect_stdout(out):
         machine = common.describe_machine()

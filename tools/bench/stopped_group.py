@@ -29,10 +29,7 @@ def parse(argv):
     arguments = p.parse_args(argv)
     if arguments.groups < 2 or arguments.seconds <= 0:
         p.error("at least 2 groups and a time above 0 are needed")
-    program = pathlib.Path(arguments.codistill or common.ROOT / "build/release/codistill").absolute()
-    if not os.access(program, os.X_OK):
-        raise Failure(f"{program} is not there; build it: cmake --preset release && cmake --build --preset release")
-    return arguments, program
+    return arguments, common.find_program(arguments.codistill)
 
 
 class Records:

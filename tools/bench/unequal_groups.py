@@ -37,10 +37,7 @@ def parse(argv):
         assert min(arguments.ratios) >= 1 and set(arguments.arms) <= set(ARMS) and arguments.groups >= 2 and arguments.seeds >= 1
     except (ValueError, AssertionError):
         p.error("ratios are numbers of at least 1, arms of alone, distil, merge and both; 2 groups and 1 seed are the least")
-    program = pathlib.Path(arguments.codistill or common.ROOT / "build/release/codistill").absolute()
-    if not os.access(program, os.X_OK):
-        raise Failure(f"{program} is not there; build it: cmake --preset release && cmake --build --preset release")
-    return arguments, program
+    return arguments, common.find_program(arguments.codistill)
 
 
 def slow_down(job, folder, rank, ratio):
