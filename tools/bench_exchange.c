@@ -138,6 +138,7 @@ static cod_status print_json(const cod_comm *comm, const cod_bench_exchange_opti
                    {"bandwidth_bytes_per_s", r->bandwidth},
                    {"published_bytes_per_step", r->published_bytes},
                    {"ratio", r->ratio},
+                   {"publications", r->published},
                    {"takeovers", r->taken},
                    {"lost", r->lost},
                    {"rejected", r->rejected}};

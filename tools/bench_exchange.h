@@ -27,7 +27,7 @@ typedef struct cod_bench_exchange_result {
     double published_bytes;        /**< by all ranks, a step */
     double ratio;                  /**< f32 bytes over published ones */
     double bandwidth;              /**< bytes of f32 weights brought from publication to use, a second */
-    double taken, lost, rejected;  /**< by all ranks */
+    double published, taken, lost, rejected; /**< by all ranks */
 } cod_bench_exchange_result;
 
 /** Collective on all ranks, which lie on one host: their clocks are compared. @return COD_ERR_ARGUMENT when ranks do not divide into groups */

@@ -209,6 +209,7 @@ static cod_status run_exchange(bench *b, cod_bench_exchange_result *out)
     out->published_bytes = (double)counters.published_bytes / steps;
     out->ratio = 4.0 * (double)b->options->weights / cod_group_size(b->group) * (double)counters.published /
                  (double)counters.published_bytes;
+    out->published = (double)counters.published;
     out->taken = (double)counters.pulled;
     out->lost = (double)counters.lost;
     out->rejected = (double)counters.rejected;
@@ -246,8 +247,8 @@ end:
 /** Over all ranks: sums of what is counted, medians of the rest. */
 static cod_status merge_ranks(bench *b, cod_bench_exchange_result *out)
 {
-    enum { NUMBERS = sizeof *out / sizeof(double), SUMMED = 4 };
-    double *const summed[SUMMED] = {&out->published_bytes, &out->taken, &out->lost, &out->rejected};
+    enum { NUMBERS = sizeof *out / sizeof(double), SUMMED = 5 };
+    double *const summed[SUMMED] = {&out->published_bytes, &out->published, &out->taken, &out->lost, &out->rejected};
     const size_t ranks = (size_t)cod_comm_size(b->comm);
     cod_bench_exchange_result sums = *out, *all = calloc(ranks, sizeof *all);
     double *column = calloc(ranks, sizeof *column);
