@@ -12,12 +12,13 @@ import common
 import exchange_net
 from common import Failure, say
 from crossing_plot import draw
+from reach import curve_of
 
 WHAT = """\
 At which link rate codistill and allreduce, with the same ranks and the same number of samples a step, reach a held-out PSNR equally soon.
 
   quality   trains --steps steps with each strategy on this machine without a laboratory, and notes the PSNR after every --eval-every steps:
-            how many steps each needs to --target. Both strategies see the same pictures a step; the link has no part in it.
+            how many steps each needs to --target, the mean of its groups. Both strategies see the same pictures a step; the link has no part in it.
   net       the time of a step at each rate, read from what `codistill bench exchange --net --json FILE` wrote.
   plot      multiplies the two: time to the target against the rate, as SVG, with the rate where the curves cross. A computed
             figure, as all that the link does is to change a step's time; codistill's staleness in steps at each rate is in FILE.
@@ -57,16 +58,6 @@ def command_of(arguments, program, folder, strategy):
             "log.tensorboard=false", "checkpoint.every=0", *arguments.overrides]
 
 
-def qualities(run):
-    """[(step, PSNR)] of the group that is first to each: what the run could stop with."""
-    best = {}
-    for path in run.glob("metrics.*.jsonl"):
-        for line in map(json.loads, path.read_text().splitlines()):
-            if line.get("psnr_y") is not None:
-                best[line["step"]] = max(best.get(line["step"], -math.inf), line["psnr_y"])
-    return sorted(best.items())
-
-
 def steps_to(curve, target):
     """The first step, between two evaluations by a straight line, at which the target is reached; None = never."""
     for (before, low), (after, high) in zip([(0, -math.inf), *curve], curve):
@@ -83,7 +74,7 @@ def quality(arguments, program):
             done = subprocess.run(command, cwd=common.ROOT, capture_output=True, text=True)
             if done.returncode != 0:
                 raise Failure(f"`{' '.join(command)}` ended with {done.returncode}: {' / '.join((done.stdout + done.stderr).strip().splitlines()[-3:])}")
-            curves[strategy] = qualities(pathlib.Path(folder) / strategy)
+            curves[strategy] = curve_of(pathlib.Path(folder) / strategy)
         say(f"{strategy}: {curves[strategy][-1][1]:.3f} dB after {curves[strategy][-1][0]} steps")
     pathlib.Path(arguments.quality).write_text(json.dumps({"arguments": vars(arguments), "curves": curves}, indent=1) + "\n")
 
