@@ -4,6 +4,7 @@
 #include "core/log.h"
 #include "core/statistics.h"
 #include "core/trace.h"
+#include "distill/inputs.h"
 #include "distill/models.h"
 #include "distill/replay.h"
 #include "distill/teaching.h"
@@ -17,6 +18,7 @@
 #include <string.h>
 
 #define PROGRAM_DISTILL "distill"
+#define PROGRAM_TASK    "task" /**< added to the gradients of distilling on other inputs */
 #define WEIGHT_SCALAR   "distill_weight"
 
 enum { TIMES_KEPT = 512 };
@@ -33,6 +35,8 @@ typedef struct codistill {
     int64_t taught;  /**< pictures of the mini-batch */
     float *snapshot; /**< [trainable + state] */
     cod_teaching teaching;
+    cod_distill_inputs inputs;
+    int64_t mini_batch; /**< of the step */
     cod_strategy_stats stats;
     double exchange_s, teacher_ms[TIMES_KEPT]; /**< the latest */
     uint64_t teacher_runs, steps;
@@ -60,8 +64,14 @@ static cod_status build(cod_strategy *strategy, cod_train_context *context)
                                              .weight = context->loss_factor,
                                              .scalar = WEIGHT_SCALAR,
                                              .first_items = c->taught});
-    context->programs[context->program_count++] =
-        (cod_program_spec){.name = PROGRAM_DISTILL, .trains = "model", .losses = {context->task_loss, c->loss}};
+    cod_program_spec distill = {.name = PROGRAM_DISTILL, .trains = "model", .losses = {context->task_loss, c->loss}};
+    if (distill_options.inputs != COD_DISTILL_INPUTS_BATCH) {
+        distill.losses[0] = c->loss;
+        distill.losses[1] = 0;
+        context->programs[context->program_count++] = (cod_program_spec){
+            .name = PROGRAM_TASK, .trains = "model", .accumulate = true, .losses = {context->task_loss}};
+    }
+    context->programs[context->program_count++] = distill;
     return COD_OK;
 }
 
@@ -73,6 +83,9 @@ static cod_status make_peers(codistill *c, cod_train_context *context, const cod
                                    .mixes = distill_options.teachers_per_step > 1};
     COD_TRY(cod_aligned_alloc((void **)&c->snapshot, cod_weights_count(context->weights) * sizeof(float)));
     COD_TRY(cod_peers_init(&c->peers, context, c->exchange, &exchange_options, models, c->loss != 0 ? &spec : NULL));
+    if (c->loss != 0)
+        COD_TRY(cod_distill_inputs_init(&c->inputs, distill_options.inputs, context,
+                                        cod_executable_input(context->executable, CODISTILL_TEACHER_INPUT)));
     return cod_teaching_init(&c->teaching, &distill_options, &c->peers);
 }
 
@@ -157,9 +170,33 @@ static cod_status before_step(cod_strategy *strategy, cod_train_context *context
     if (c->loss == 0)
         return COD_OK;
     cod_teaching_choose(&c->teaching, context);
+    c->mini_batch = 0;
     if (c->teaching.count > 0)
-        *program = PROGRAM_DISTILL;
+        *program = c->inputs.kind == COD_DISTILL_INPUTS_BATCH ? PROGRAM_DISTILL : PROGRAM_TASK;
     return COD_OK;
+}
+
+static cod_status teach(codistill *c, cod_train_context *context)
+{
+    const double begin = cod_clock_s(), trace = cod_trace_begin();
+    COD_TRY(cod_teaching_predict(&c->teaching, &c->stats.distill_weight));
+    cod_trace_end(trace, "step", "teacher");
+    c->teacher_ms[c->teacher_runs++ % TIMES_KEPT] = 1e3 * (cod_clock_s() - begin);
+    return cod_executable_set_scalar(context->executable, WEIGHT_SCALAR, (float)c->stats.distill_weight);
+}
+
+/** Distils on other inputs; the task's program then adds its gradients. */
+static cod_status teach_elsewhere(codistill *c, cod_train_context *context)
+{
+    const char *name = c->mini_batch > 0 ? PROGRAM_DISTILL COD_PROGRAM_ACCUMULATE : PROGRAM_DISTILL;
+    const int64_t place = context->step * context->config->train.accumulate + c->mini_batch++;
+    cod_rng rng = cod_rng_open((uint64_t)context->config->root.seed, (uint32_t)cod_group_index(context->group),
+                               (uint32_t)cod_group_rank(context->group), (uint64_t)place, COD_RNG_MIXUP, 0);
+    COD_TRY(cod_distill_inputs_replace(&c->inputs, &rng));
+    COD_TRY(teach(c, context));
+    COD_TRY(cod_distill_inputs_turn(&c->inputs));
+    COD_TRY(cod_program_run(cod_executable_program(context->executable, name), NULL, NULL));
+    return cod_distill_inputs_restore(&c->inputs);
 }
 
 static cod_status before_batch(cod_strategy *strategy, cod_train_context *context)
@@ -170,11 +207,7 @@ static cod_status before_batch(cod_strategy *strategy, cod_train_context *contex
     COD_TRY(cod_teaching_measure(&c->teaching));
     if (c->teaching.count == 0)
         return COD_OK;
-    const double begin = cod_clock_s(), trace = cod_trace_begin();
-    COD_TRY(cod_teaching_predict(&c->teaching, &c->stats.distill_weight));
-    cod_trace_end(trace, "step", "teacher");
-    c->teacher_ms[c->teacher_runs++ % TIMES_KEPT] = 1e3 * (cod_clock_s() - begin);
-    return cod_executable_set_scalar(context->executable, WEIGHT_SCALAR, (float)c->stats.distill_weight);
+    return c->inputs.kind == COD_DISTILL_INPUTS_BATCH ? teach(c, context) : teach_elsewhere(c, context);
 }
 
 static cod_status gradient_ready(cod_strategy *strategy, cod_train_context *context, cod_bucket bucket)
@@ -347,6 +380,7 @@ static void destroy(cod_strategy *strategy)
 {
     codistill *c = (codistill *)strategy;
     cod_teaching_clear(&c->teaching);
+    cod_distill_inputs_clear(&c->inputs);
     cod_peers_clear(&c->peers);
     cod_aligned_free(c->snapshot);
     free(c);

@@ -21,12 +21,15 @@ enum {
     COD_DISTILL_LOSS_KL,
 };
 
+enum { COD_DISTILL_INPUTS_BATCH, COD_DISTILL_INPUTS_MIXUP, COD_DISTILL_INPUTS_NO_REFERENCE };
+
 typedef struct cod_distill_options {
     double weight;
     int loss; /**< COD_DISTILL_LOSS_… */
     double temperature;
     int64_t burn_in, ramp, every;
     double batch_fraction;
+    int inputs;            /**< COD_DISTILL_INPUTS_… */
     int teacher_precision; /**< cod_precision */
     bool fade, gate;
     int64_t teachers_per_step;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 static const char *const losses[] = {"auto", "l1", "mse", "charbonnier", "kl", NULL};
+static const char *const inputs[] = {"batch", "mixup", "no_reference", NULL};
 #define FIELD(name) offsetof(cod_distill_options, name)
 static const cod_option options[] = {
     {"weight", COD_OPTION_FLOAT, FIELD(weight), "0.1", 0, 1000, NULL,
@@ -24,6 +25,12 @@ static const cod_option options[] = {
      "distil in every N-th step only, which costs a N-th of the teacher's forward"},
     {"batch_fraction", COD_OPTION_FLOAT, FIELD(batch_fraction), "1", 0.001, 1, NULL,
      "part of the mini-batch that teachers predict and distillation looks at: a half costs half a teacher's forward"},
+    {"inputs", COD_OPTION_CHOICE, FIELD(inputs), "batch", 0, 0, inputs,
+     "what teachers and student are compared on: the mini-batch; mixup, mixtures of two of its examples; no_reference, "
+     "crops "
+     "of the true pictures taken for low-resolution ones, which the student sees turned or inverted. The last two cost "
+     "a "
+     "forward and a backward of the student more in each step that distils"},
     {"teacher_precision", COD_OPTION_CHOICE, FIELD(teacher_precision), "auto", 0, 0, cod_upscaler_precision_names,
      "type of a teacher's activations: auto is train.precision's; int8 computes convolutions on 8-bit integers, with "
      "ranges "
@@ -45,6 +52,19 @@ void codistill_check(const cod_run_config *run, const cod_distill_options *d, co
     if (d->loss == COD_DISTILL_LOSS_KL && model != NULL && model->task != COD_TASK_CLASSIFICATION)
         cod_config_problem_key(run->config, "distill.loss", "kl compares classes; model '%s' is for %s", model->name,
                                cod_task_name(model->task));
+    if (d->inputs == COD_DISTILL_INPUTS_NO_REFERENCE && model != NULL && model->task != COD_TASK_SUPER_RESOLUTION)
+        cod_config_problem_key(run->config, "distill.inputs",
+                               "no_reference takes crops of true pictures; model '%s' is for %s", model->name,
+                               cod_task_name(model->task));
+    if (d->inputs == COD_DISTILL_INPUTS_MIXUP && run->data.batch == 1)
+        cod_config_problem_key(run->config, "distill.inputs", "mixup mixes examples of a mini-batch; data.batch is 1");
+    if (d->inputs != COD_DISTILL_INPUTS_BATCH && d->gate)
+        cod_config_problem_key(run->config, "distill.gate",
+                               "a gate compares task losses, and these inputs have no truth: distill.inputs: batch");
+    if (d->inputs != COD_DISTILL_INPUTS_BATCH && d->batch_fraction < 1)
+        cod_config_problem_key(
+            run->config, "distill.batch_fraction",
+            "these inputs are predicted whole; use distill.every to pay less, or distill.inputs: batch");
     if (e->publish == COD_PUBLISH_EMA && run->train.ema == 0)
         cod_config_problem_key(run->config, "exchange.publish",
                                "the moving average can be published only where there is one: set train.ema above 0");

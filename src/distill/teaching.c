@@ -25,7 +25,7 @@ static double weight_now(const cod_teaching *teaching, const cod_peer *p, const 
                               context->rate / context->config->train.rate);
 }
 
-/** The next in turn that has a version but teaches nothing: before burn-in, or too old. */
+/** The next in turn that has a version but is not run on the mini-batch: before burn-in, too old, or teaching on other inputs. */
 static cod_peer *to_measure(const cod_teaching *teaching, const cod_train_context *context)
 {
     const cod_peers *peers = teaching->peers;
@@ -33,7 +33,8 @@ static cod_peer *to_measure(const cod_teaching *teaching, const cod_train_contex
         return NULL;
     for (int i = 0; i < peers->count; i++) {
         cod_peer *p = &peers->items[(context->step / MEASURE_EVERY + i) % peers->count];
-        if (p->version > 0 && weight_now(teaching, p, context) == 0)
+        const bool elsewhere = teaching->options->inputs != COD_DISTILL_INPUTS_BATCH;
+        if (p->version > 0 && (elsewhere || weight_now(teaching, p, context) == 0))
             return p;
     }
     return NULL;
@@ -58,12 +59,19 @@ void cod_teaching_choose(cod_teaching *teaching, const cod_train_context *contex
     }
 }
 
-static cod_status run(cod_peer *p)
+static cod_status measure(cod_peer *p)
 {
     float loss;
     COD_TRY(cod_teacher_run(p->teacher, &loss));
     p->teacher_loss = (double)loss;
     return COD_OK;
+}
+
+/** Only the mini-batch has a truth to tell a loss by. */
+static cod_status predict(const cod_teaching *teaching, cod_peer *p)
+{
+    float none;
+    return teaching->options->inputs == COD_DISTILL_INPUTS_BATCH ? measure(p) : cod_teacher_run(p->teacher, &none);
 }
 
 cod_status cod_teaching_predict(cod_teaching *teaching, double *weight)
@@ -72,7 +80,7 @@ cod_status cod_teaching_predict(cod_teaching *teaching, double *weight)
     *weight = 0;
     for (int i = 0; i < teaching->count; i++) {
         cod_peer *p = teaching->chosen[i];
-        COD_TRY(run(p));
+        COD_TRY(predict(teaching, p));
         if (teaching->options->gate && p->teacher_loss > teaching->student_loss)
             continue;
         sum += p->weight;
@@ -84,14 +92,14 @@ cod_status cod_teaching_predict(cod_teaching *teaching, double *weight)
 
 cod_status cod_teaching_measure(cod_teaching *teaching)
 {
-    return teaching->measured != NULL ? run(teaching->measured) : COD_OK;
+    return teaching->measured != NULL ? measure(teaching->measured) : COD_OK;
 }
 
 void cod_teaching_note(cod_teaching *teaching, double student_loss)
 {
     teaching->student_loss =
         teaching->student_loss == 0 ? student_loss : 0.99 * teaching->student_loss + 0.01 * student_loss;
-    for (int i = 0; i < teaching->count; i++)
+    for (int i = 0; i < teaching->count && teaching->options->inputs == COD_DISTILL_INPUTS_BATCH; i++)
         teaching->chosen[i]->student_loss = student_loss;
     if (teaching->measured != NULL)
         teaching->measured->student_loss = student_loss;

@@ -17,7 +17,7 @@ typedef struct cod_teaching {
     cod_peers *peers;                   /**< borrowed; grown old at each step */
     cod_peer **chosen;                  /**< [count], of this step */
     int count;
-    cod_peer *measured;  /**< teaches nothing in this step, but is run to see how good it is; or NULL */
+    cod_peer *measured;  /**< is not run on the mini-batch for its teaching, but once to see how good it is; or NULL */
     double student_loss; /**< running mean, for the gate; 0 = none yet */
 } cod_teaching;
 
@@ -29,7 +29,7 @@ void cod_teaching_clear(cod_teaching *teaching);
 void cod_teaching_choose(cod_teaching *teaching, const cod_train_context *context);
 
 /**
- * Predicts the mini-batch on the device into the student's target input.
+ * Predicts what lies in the context's input into the student's target input.
  *
  * @param[out] weight  of the distillation loss on this mini-batch: 0 where the gate leaves all out, or nobody teaches
  */

@@ -1,0 +1,194 @@
+/* What teachers and student are compared on when it is not the mini-batch. */
+#include "support/test.h"
+
+#include "distill/inputs.h"
+#include "ref/ref.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N = 3, SIDE = 4, SCALE = 2, C = 3, ONE = SIDE * SIDE * C, LARGE_ONE = ONE * SCALE * SCALE };
+
+typedef struct fixture {
+    cod_train_context context;
+    cod_view prediction;
+    cod_buffer *buffers[3];
+    float input[N * ONE], truth[N * LARGE_ONE], predicted[N * LARGE_ONE];
+} fixture;
+
+/** Input, truth and prediction; every value its own, in 0 … 1. */
+static void fixture_open(fixture *f)
+{
+    const cod_backend *backend = &cod_ref_backend;
+    const cod_shape shapes[] = {
+        {N, SIDE, SIDE, C}, {N, SCALE * SIDE, SCALE * SIDE, C}, {N, SCALE * SIDE, SCALE * SIDE, C}};
+    float *values[] = {f->input, f->truth, f->predicted};
+    cod_view views[3];
+    f->context = (cod_train_context){.backend = backend};
+    assert_ok(backend->open(NULL, &f->context.device));
+    for (size_t i = 0; i < 3; i++) {
+        const size_t count = (size_t)cod_shape_count(shapes[i]);
+        for (size_t k = 0; k < count; k++)
+            values[i][k] = (float)(k + i * 7919) / 16384;
+        assert_ok(backend->buffer_create(f->context.device, count * sizeof(float), &f->buffers[i]));
+        views[i] = cod_view_dense(f->buffers[i], 0, COD_F32, shapes[i]);
+        assert_ok(backend->upload(f->context.device, NULL, f->buffers[i], 0, values[i], count * sizeof(float)));
+    }
+    f->context.input = views[0];
+    f->context.truth = views[1];
+    f->prediction = views[2];
+}
+
+static void fixture_close(fixture *f)
+{
+    for (size_t i = 0; i < 3; i++)
+        f->context.backend->buffer_destroy(f->context.device, f->buffers[i]);
+    f->context.backend->close(f->context.device);
+}
+
+static void read_back(const fixture *f, cod_view view, float *out)
+{
+    assert_ok(f->context.backend->download(f->context.device, NULL, out, view.buffer, view.offset,
+                                           (size_t)cod_shape_count(view.shape) * sizeof *out));
+}
+
+static cod_rng stream(uint64_t step)
+{
+    return cod_rng_open(5, 0, 0, step, COD_RNG_MIXUP, 0);
+}
+
+static void mixtures_lie_between_two_examples(void **state)
+{
+    fixture f;
+    cod_distill_inputs inputs;
+    float mixed[N * ONE], again[N * ONE];
+    (void)state;
+    fixture_open(&f);
+    assert_ok(cod_distill_inputs_init(&inputs, COD_DISTILL_INPUTS_MIXUP, &f.context, f.prediction));
+    cod_rng rng = stream(1), same = stream(1), other = stream(2);
+    assert_ok(cod_distill_inputs_replace(&inputs, &rng));
+    read_back(&f, f.context.input, mixed);
+    for (size_t i = 0; i < N; i++) {
+        bool found = false;
+        for (size_t k = 1; k < N && !found; k++) {
+            const float *a = f.input + i * ONE, *b = f.input + (i + k) % N * ONE;
+            const float share = (mixed[i * ONE] - b[0]) / (a[0] - b[0]);
+            found = share >= 0 && share < 1;
+            for (size_t v = 0; v < ONE; v++)
+                found = found && fabsf(share * a[v] + (1 - share) * b[v] - mixed[i * ONE + v]) < 1e-5f;
+        }
+        assert_true(found);
+    }
+    assert_ok(cod_distill_inputs_turn(&inputs));
+    assert_ok(cod_distill_inputs_restore(&inputs));
+    read_back(&f, f.context.input, again);
+    assert_memory_equal(again, f.input, sizeof again);
+    assert_ok(cod_distill_inputs_replace(&inputs, &same));
+    read_back(&f, f.context.input, again);
+    assert_memory_equal(again, mixed, sizeof again);
+    assert_ok(cod_distill_inputs_restore(&inputs));
+    assert_ok(cod_distill_inputs_replace(&inputs, &other));
+    read_back(&f, f.context.input, again);
+    assert_memory_not_equal(again, mixed, sizeof again);
+    cod_distill_inputs_clear(&inputs);
+    fixture_close(&f);
+}
+
+/** Where pixel (x, y) of what was turned comes from, written in another way than the code's. */
+static size_t source_of(uint32_t turn, int side, int x, int y)
+{
+    int row = y, column = x;
+    if (turn & 1)
+        column = side - 1 - column;
+    if (turn & 2)
+        row = side - 1 - row;
+    if (turn & 4) {
+        const int kept = row;
+        row = column;
+        column = kept;
+    }
+    return (size_t)(row * side + column);
+}
+
+static void check_turned(uint32_t turn, int side, const float *from, const float *to)
+{
+    for (int y = 0; y < side; y++)
+        for (int x = 0; x < side; x++)
+            for (int c = 0; c < C; c++) {
+                const float before = from[source_of(turn, side, x, y) * C + (size_t)c];
+                const float after = to[(size_t)(y * side + x) * C + (size_t)c];
+                assert_true((turn & 8 ? 1 - before : before) == after);
+            }
+}
+
+/** The crop's place in the truth, or -1. */
+static int find_crop(const float *truth, const float *crop)
+{
+    for (int place = 0; place < (SCALE - 1) * SIDE * SCALE * SIDE + (SCALE - 1) * SIDE + 1; place++)
+        if (place % (SCALE * SIDE) <= (SCALE - 1) * SIDE && truth[place * C] == crop[0]) {
+            for (int y = 0; y < SIDE; y++)
+                assert_memory_equal(truth + (place + y * SCALE * SIDE) * C, crop + y * SIDE * C,
+                                    SIDE * C * sizeof *crop);
+            return place;
+        }
+    return -1;
+}
+
+static void crops_of_the_truth_are_turned_with_their_prediction(void **state)
+{
+    fixture f;
+    cod_distill_inputs inputs;
+    float crops[N * ONE], seen[N * ONE], turned[N * LARGE_ONE];
+    uint32_t met = 0;
+    (void)state;
+    fixture_open(&f);
+    assert_ok(cod_distill_inputs_init(&inputs, COD_DISTILL_INPUTS_NO_REFERENCE, &f.context, f.prediction));
+    for (uint64_t step = 0; step < 60; step++) {
+        cod_rng rng = stream(step);
+        assert_ok(cod_distill_inputs_replace(&inputs, &rng));
+        read_back(&f, f.context.input, crops);
+        assert_ok(f.context.backend->upload(f.context.device, NULL, f.prediction.buffer, 0, f.predicted,
+                                            sizeof f.predicted)); /* what a teacher would write here */
+        assert_ok(cod_distill_inputs_turn(&inputs));
+        read_back(&f, f.context.input, seen);
+        read_back(&f, f.prediction, turned);
+        for (size_t i = 0; i < N; i++) {
+            assert_true(find_crop(f.truth + i * LARGE_ONE, crops + i * ONE) >= 0);
+            check_turned(inputs.turns[i], SIDE, crops + i * ONE, seen + i * ONE);
+            check_turned(inputs.turns[i], SCALE * SIDE, f.predicted + i * LARGE_ONE, turned + i * LARGE_ONE);
+            met |= 1u << inputs.turns[i];
+        }
+        assert_ok(cod_distill_inputs_restore(&inputs));
+        read_back(&f, f.context.input, seen);
+        assert_memory_equal(seen, f.input, sizeof seen);
+    }
+    assert_int_equal(met, 0xfffe); /* all turns but none */
+    cod_distill_inputs_clear(&inputs);
+    fixture_close(&f);
+}
+
+static void what_cannot_be_made_is_refused(void **state)
+{
+    fixture f;
+    cod_distill_inputs inputs;
+    (void)state;
+    fixture_open(&f);
+    f.context.input.shape.n = 1;
+    assert_fails(COD_ERR_ARGUMENT, "set data.batch above 1",
+                 cod_distill_inputs_init(&inputs, COD_DISTILL_INPUTS_MIXUP, &f.context, f.prediction));
+    f.context.truth.shape.h = SIDE - 1;
+    assert_fails(COD_ERR_ARGUMENT, "crops 4x4 pixels out of a truth of 8x3",
+                 cod_distill_inputs_init(&inputs, COD_DISTILL_INPUTS_NO_REFERENCE, &f.context, f.prediction));
+    fixture_close(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(mixtures_lie_between_two_examples),
+        cmocka_unit_test(crops_of_the_truth_are_turned_with_their_prediction),
+        cmocka_unit_test(what_cannot_be_made_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
