@@ -78,6 +78,9 @@ static void format_progress(const cod_train_progress *progress, double loss, dou
     if (line->strategy.teacher_step >= 0)
         ADD("  teacher %lld steps %s, weight %.2g", age < 0 ? -age : age, age < 0 ? "ahead" : "old",
             line->strategy.distill_weight);
+    if (line->strategy.pushes > 0)
+        ADD("  pushes %llu, in the mean %.1f updates old", (unsigned long long)line->strategy.pushes,
+            (double)line->strategy.push_staleness / (double)line->strategy.pushes);
 #undef ADD
 }
 

@@ -6,6 +6,7 @@
 #include "core/log.h"
 #include "core/option.h"
 #include "cpu/cpu.h"
+#include "distill/async_parameter_server.h"
 #include "distill/codistill.h"
 #include "distill/diloco.h"
 #include "ref/ref.h"
@@ -78,6 +79,7 @@ static void register_all(void)
     cod_backend_register(&cod_ref_backend);
     cod_strategies_register_basic();
     cod_strategy_register_parameter_server();
+    cod_strategy_register_async_parameter_server();
     cod_strategy_register_local_sgd();
     cod_strategy_register_diloco();
     cod_strategy_register_codistill();

@@ -270,14 +270,24 @@ static void print_memory(const planned *p)
            (long long)p->config->data.cache_mb);
 }
 
+/** What takes the place of an all-reduce. */
+static void print_in_group(const cod_strategy_plan *plan)
+{
+    const double sent = megabytes(plan->sent_bytes), received = megabytes(plan->received_bytes);
+    if (plan->received_bytes == 0 || plan->received_bytes == plan->sent_bytes)
+        printf("  inside the group, each step: %s, %.1f MB each way for each rank that trains\n", plan->what, sent);
+    else
+        printf("  inside the group, each step: %s, %.2f MB sent and %.2f MB received by each rank that trains\n",
+               plan->what, sent, received);
+}
+
 static void print_traffic(const planned *p)
 {
     static const char *const codecs[] = {"none", "f32", "bf16", "int8", "delta"};
     const double gradients = 4.0 * (double)p->weights.layout.trainable;
     const cod_strategy_plan *meetings = &p->meetings;
     if (meetings->in_group)
-        printf("  inside the group, each step: %s, %.1f MB each way for each rank that trains\n", meetings->what,
-               megabytes(meetings->sent_bytes));
+        print_in_group(meetings);
     else if (p->ranks > 1)
         printf("  inside the group, each step: %.1f MB a rank all-reduced\n",
                megabytes(2 * gradients * (p->ranks - 1) / p->ranks));

@@ -38,7 +38,7 @@ static void sleep_us(long us)
     nanosleep(&(struct timespec){.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000}, NULL);
 }
 
-void comm_pause(unsigned *spins)
+void cod_comm_pause(unsigned *spins)
 {
     if (++*spins < SPINS_BEFORE_SLEEP)
         sched_yield();
@@ -134,7 +134,7 @@ cod_status cod_request_wait(cod_request **request, double timeout_s)
             return COD_OK;
         if (cod_clock_s() - begin > timeout_s)
             return cod_fail(COD_ERR_INTERRUPTED, "no answer within %.1f s", timeout_s);
-        comm_pause(&spins);
+        cod_comm_pause(&spins);
     }
 }
 

@@ -124,6 +124,9 @@ COD_MUST_CHECK cod_status cod_request_test(cod_request **request, bool *done);
  */
 COD_MUST_CHECK cod_status cod_request_wait(cod_request **request, double timeout_s);
 
+/** Between two looks at what is not done yet; `looks` counts them, from zero: lets other threads run first, sleeps later. */
+void cod_comm_pause(unsigned *looks);
+
 /**
  * Gives a request up and sets *request to NULL: its memory stays in use until the progress thread sees it done, which then
  * calls release(context), which may not call comm. If that never happens, release is never called. `release` may be NULL.

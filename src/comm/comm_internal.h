@@ -57,7 +57,5 @@ void comm_request_free(cod_request *request);
 COD_MUST_CHECK cod_status comm_request_started(cod_request **request, cod_status status);
 /** Whether it is done, and then finished; does not free it. Takes the lock. */
 COD_MUST_CHECK cod_status comm_request_poll(cod_request *request, bool *done);
-/** Lets another thread run while we wait: spins first, sleeps later. */
-void comm_pause(unsigned *spins);
 
 #endif

@@ -34,8 +34,10 @@ static cod_status make_buffers(cod_optimiser *optimiser)
 {
     const cod_weights *weights = optimiser->weights;
     const cod_optimiser_options *options = &optimiser->options;
-    const size_t element = cod_dtype_bytes(weights->dtype), bytes = weights->layout.trainable * element;
+    const size_t element = cod_dtype_bytes(weights->dtype), bytes = options->part_count * element;
     const bool adam = options->kind != COD_OPT_SGD;
+    if (options->part_count == 0)
+        return weights->backend->buffer_create(weights->device, SCALARS_BYTES, &optimiser->scalars);
     if (adam || options->momentum != 0)
         COD_TRY(weights->backend->buffer_create(weights->device, bytes, &optimiser->m));
     if (adam)
@@ -54,12 +56,19 @@ static cod_status make_plans(cod_optimiser *optimiser, int set)
     size_t first = 0, count = 0;
     cod_graph_set_range(weights->graph, set, &first, &count);
     COD_REQUIRE(count > 0, "there is nothing to train: the parameter set is empty");
-    const size_t offset = first * cod_dtype_bytes(dtype);
+    const size_t element = cod_dtype_bytes(dtype);
+    const cod_view all = vector_view(weights->grads, first * element, dtype, count);
+    const size_t end = first + count, part_end = options->part_first + options->part_count;
+    first = first > options->part_first ? first : options->part_first;
+    if ((end < part_end ? end : part_end) <= first)
+        return COD_OK;
+    count = (end < part_end ? end : part_end) - first;
+    const size_t offset = first * element, moment = (first - options->part_first) * element;
     const cod_view grad = vector_view(weights->grads, offset, dtype, count);
     const cod_view norm = vector_view(optimiser->scalars, SCALARS_NORM, dtype, 1);
     if (options->clip_norm > 0)
-        COD_TRY(add_plan(
-            optimiser, &(cod_op){.kind = COD_OP_GRAD_NORM, .inputs = {grad}, .outputs = {norm}, .name = "grad_norm"}));
+        COD_TRY(add_plan(optimiser,
+                         &(cod_op){.kind = COD_OP_GRAD_NORM, .inputs = {all}, .outputs = {norm}, .name = "grad_norm"}));
     COD_TRY(add_plan(optimiser, &(cod_op){.kind = COD_OP_OPTIMISER,
                                           .attr = {.optimiser = options->kind,
                                                    .momentum = (float)options->momentum,
@@ -72,8 +81,8 @@ static cod_status make_plans(cod_optimiser *optimiser, int set)
                                           .inputs = {grad, vector_view(optimiser->scalars, 0, COD_F32, 4),
                                                      options->clip_norm > 0 ? norm : (cod_view){0}},
                                           .outputs = {vector_view(weights->values, offset, dtype, count),
-                                                      vector_view(optimiser->m, offset, dtype, count),
-                                                      vector_view(optimiser->v, offset, dtype, count)},
+                                                      vector_view(optimiser->m, moment, dtype, count),
+                                                      vector_view(optimiser->v, moment, dtype, count)},
                                           .name = "optimiser"}));
     if (optimiser->ema == NULL)
         return COD_OK;
@@ -101,6 +110,10 @@ cod_status cod_optimiser_create(cod_weights *weights, int set, const cod_optimis
     COD_REQUIRE_MEMORY(optimiser);
     optimiser->weights = weights;
     optimiser->options = *options;
+    if (!options->only_part) {
+        optimiser->options.part_first = 0;
+        optimiser->options.part_count = weights->layout.trainable;
+    }
     cod_status status = make_buffers(optimiser);
     if (status == COD_OK)
         status = make_plans(optimiser, set);
@@ -153,12 +166,13 @@ bool cod_optimiser_state(cod_optimiser *optimiser, size_t index, const char **na
     const cod_weights *weights = optimiser->weights;
     const bool adam = optimiser->options.kind != COD_OPT_SGD;
     const size_t element = cod_dtype_bytes(weights->dtype), all = cod_weights_count(weights) * element;
+    const size_t moments = optimiser->options.part_count * element;
     const struct {
         const char *name;
         cod_buffer *buffer;
         size_t bytes;
-    } states[] = {{adam ? "adam_m" : "momentum", optimiser->m, weights->layout.trainable * element},
-                  {"adam_v", optimiser->v, weights->layout.trainable * element},
+    } states[] = {{adam ? "adam_m" : "momentum", optimiser->m, moments},
+                  {"adam_v", optimiser->v, moments},
                   {"ema", optimiser->ema, all}};
     for (size_t i = 0; i < 3; i++) {
         if (states[i].buffer == NULL || index-- > 0)

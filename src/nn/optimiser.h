@@ -16,11 +16,17 @@ typedef struct cod_optimiser_options {
     double weight_decay;
     double clip_norm; /**< largest Euclidean norm of the gradient; 0 = no clipping */
     double ema_decay; /**< 0 = no moving average */
+    /** Of the trainable values only part_count from part_first on are updated and have moments, perhaps none; else all are. */
+    bool only_part;
+    size_t part_first, part_count;
 } cod_optimiser_options;
 
 typedef struct cod_optimiser cod_optimiser;
 
-/** For the trainable parameters of set `set` (index); the EMA, where wanted, starts as a copy at the first step. */
+/**
+ * For the trainable parameters of set `set` (index); the EMA, where wanted, starts as a copy at the first step. A part clips by
+ * the norm of all gradients of the set; where it is empty there is no EMA.
+ */
 COD_MUST_CHECK cod_status cod_optimiser_create(cod_weights *weights, int set, const cod_optimiser_options *options,
                                                cod_optimiser **out);
 void cod_optimiser_destroy(cod_optimiser *optimiser);
@@ -28,7 +34,10 @@ void cod_optimiser_destroy(cod_optimiser *optimiser);
 /** Updates the weights from their gradients; `step` counts from 1 (Adam's bias correction). Raises weights->version. */
 COD_MUST_CHECK cod_status cod_optimiser_step(cod_optimiser *optimiser, double rate, int64_t step);
 
-/** A named state buffer ("momentum" or "adam_m", "adam_v", "ema"), for checkpoints; false past the last. EMA covers values and states. */
+/**
+ * A named state buffer ("momentum" or "adam_m", "adam_v", "ema"), for checkpoints; false past the last. Moments are those of
+ * the part; the EMA covers values and states whatever the part.
+ */
 bool cod_optimiser_state(cod_optimiser *optimiser, size_t index, const char **name, cod_buffer **buffer, size_t *bytes);
 /** The EMA buffer [trainable + state], or NULL. */
 cod_buffer *cod_optimiser_ema(cod_optimiser *optimiser);

@@ -220,6 +220,11 @@ static void summarise_groups(trainer *t, cod_json *json, const closing *all)
         cod_json_number(json, "publications", c->totals[TOTAL_PUBLICATIONS]);
         cod_json_number(json, "teacher_switches", c->totals[TOTAL_SWITCHES]);
         cod_json_number(json, "merges", c->totals[TOTAL_MERGES]);
+        if (c->totals[TOTAL_PUSHES] > 0) {
+            cod_json_number(json, "pushes", c->totals[TOTAL_PUSHES]);
+            cod_json_number(json, "push_staleness_mean", c->totals[TOTAL_PUSH_STALENESS] / c->totals[TOTAL_PUSHES]);
+            cod_json_number(json, "push_staleness_max", c->totals[TOTAL_PUSH_STALENESS_MAX]);
+        }
         summarise_exchange(t, json, g);
         cod_json_close(json);
     }

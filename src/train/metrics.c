@@ -172,13 +172,17 @@ cod_status cod_metrics_write(cod_metrics *metrics, const cod_metrics_line *line)
         {"rejected", (double)s->rejected},
         {"merges", (double)s->merges},
         {"exchange_share", line->exchange_share},
+        {"pushes", (double)s->pushes},
+        {"push_staleness_mean", (double)s->push_staleness / (double)s->pushes},
+        {"push_staleness_max", (double)s->push_staleness_max},
     };
+    const size_t of_servers = 3, count = sizeof numbers / sizeof numbers[0] - (s->pushes > 0 ? 0 : of_servers);
     cod_json json = {0};
     char *text = NULL;
     cod_json_open(&json, NULL, '{');
     cod_json_integer(&json, "step", line->step);
     cod_json_integer(&json, "group", metrics->group);
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+    for (size_t i = 0; i < count; i++)
         cod_json_number(&json, numbers[i].key, numbers[i].value);
     if (s->entropy != NULL)
         cod_json_string(&json, "entropy", s->entropy);
@@ -189,7 +193,7 @@ cod_status cod_metrics_write(cod_metrics *metrics, const cod_metrics_line *line)
     cod_status status = cod_file_log_line(metrics->log, text);
     free(text);
     metrics->last_step = line->step;
-    for (size_t i = 0; status == COD_OK && metrics->board != NULL && i < sizeof numbers / sizeof numbers[0]; i++) {
+    for (size_t i = 0; status == COD_OK && metrics->board != NULL && i < count; i++) {
         char tag[64];
         snprintf(tag, sizeof tag, "train/%s", numbers[i].key);
         if (!isnan(numbers[i].value))

@@ -1,10 +1,9 @@
 #include "train/parameter_server.h"
 
-#include "comm/message.h"
 #include "core/trace.h"
 #include "train/strategy.h"
+#include "train/transfers.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 enum {
@@ -12,61 +11,19 @@ enum {
     TAG_WEIGHTS = 1,    /**< from server to worker */
     TAG_STATISTICS = 2, /**< from the first worker to the server */
     TAG_GRADIENTS = 3,  /**< and above: of a bucket, from worker to server; buckets come in the order they are ready */
-    MESSAGE_COUNT = 1 << 26, /**< values of one message: MPI counts bytes in int */
 };
-
-/** Messages under way. Zeroed = none. */
-typedef struct transfers {
-    cod_request **items;
-    size_t count, capacity;
-} transfers;
 
 typedef struct parameter_server {
     cod_strategy base;
     cod_comm *comm;
     bool serves;
     int workers;
-    transfers moving;    /**< what the rank sends, and a worker's weights */
-    transfers *receives; /**< server: [workers] */
-    float *gradients;    /**< server: [workers][trainable] as they came */
+    cod_transfers moving;    /**< what the rank sends, and a worker's weights */
+    cod_transfers *receives; /**< server: [workers] */
+    float *gradients;        /**< server: [workers][trainable] as they came */
     double waited_s;
     uint64_t steps;
 } parameter_server;
-
-typedef cod_status (*transfer)(cod_comm *comm, int world_rank, int tag, void *data, size_t bytes,
-                               cod_request **request);
-
-static cod_status start_send(cod_comm *comm, int world_rank, int tag, void *data, size_t bytes, cod_request **request)
-{
-    return cod_message_send_start(comm, world_rank, tag, data, bytes, request);
-}
-
-/** Starts moving a range, cut as both sides cut it. */
-static cod_status start_range(transfers *list, transfer move, cod_comm *comm, int rank, int tag, float *values,
-                              size_t count)
-{
-    for (size_t from = 0; from < count; from += MESSAGE_COUNT) {
-        const size_t left = count - from, part = left < MESSAGE_COUNT ? left : MESSAGE_COUNT;
-        if (list->count == list->capacity) {
-            const size_t capacity = 2 * list->capacity + 16;
-            cod_request **items = realloc(list->items, capacity * sizeof(cod_request *));
-            COD_REQUIRE_MEMORY(items);
-            list->items = items;
-            list->capacity = capacity;
-        }
-        COD_TRY(move(comm, rank, tag, values + from, part * sizeof *values, &list->items[list->count]));
-        list->count++;
-    }
-    return COD_OK;
-}
-
-static cod_status wait_for_all(transfers *list)
-{
-    for (size_t i = 0; i < list->count; i++)
-        COD_TRY(cod_request_wait(&list->items[i], INFINITY));
-    list->count = 0;
-    return COD_OK;
-}
 
 static int world_rank(const cod_train_context *context, int rank)
 {
@@ -118,14 +75,14 @@ static cod_status await_gradients(parameter_server *p, cod_train_context *contex
     for (int w = 0; w < p->workers; w++) {
         for (size_t b = 0; b < cod_program_bucket_count(program); b++) {
             const cod_bucket bucket = cod_program_bucket(program, b);
-            COD_TRY(start_range(&p->receives[w], cod_message_receive_start, p->comm, world_rank(context, w + 1),
-                                TAG_GRADIENTS + (int)b, p->gradients + (size_t)w * trainable + bucket.first,
-                                bucket.count));
+            COD_TRY(cod_transfers_receive(&p->receives[w], p->comm, world_rank(context, w + 1), TAG_GRADIENTS + (int)b,
+                                          p->gradients + (size_t)w * trainable + bucket.first,
+                                          bucket.count * sizeof(float)));
         }
     }
     weights->state_version++;
-    return start_range(&p->receives[0], cod_message_receive_start, p->comm, world_rank(context, 1), TAG_STATISTICS,
-                       (float *)weights->values->host + trainable, weights->layout.state);
+    return cod_transfers_receive(&p->receives[0], p->comm, world_rank(context, 1), TAG_STATISTICS,
+                                 (float *)weights->values->host + trainable, weights->layout.state * sizeof(float));
 }
 
 static cod_status before_step(cod_strategy *strategy, cod_train_context *context, const char **program)
@@ -143,8 +100,8 @@ static cod_status gradient_ready(cod_strategy *strategy, cod_train_context *cont
     int index = 0;
     while (cod_program_bucket(program, (size_t)index).first != bucket.first)
         index++;
-    return start_range(&p->moving, start_send, p->comm, world_rank(context, SERVER), TAG_GRADIENTS + index,
-                       gradients + bucket.first, bucket.count);
+    return cod_transfers_send(&p->moving, p->comm, world_rank(context, SERVER), TAG_GRADIENTS + index,
+                              gradients + bucket.first, bucket.count * sizeof(float));
 }
 
 /** The mean of the workers' gradients, added up in their order. */
@@ -154,7 +111,7 @@ static cod_status average(parameter_server *p, cod_train_context *context)
     const float scale = (float)(1.0 / p->workers);
     float *mean = context->weights->grads->host;
     for (int w = 0; w < p->workers; w++)
-        COD_TRY(wait_for_all(&p->receives[w]));
+        COD_TRY(cod_transfers_wait(&p->receives[w]));
     for (size_t i = 0; i < trainable; i++) {
         float sum = p->gradients[i];
         for (int w = 1; w < p->workers; w++)
@@ -170,9 +127,9 @@ static cod_status push(parameter_server *p, cod_train_context *context)
     const cod_layout *layout = &context->weights->layout;
     float *statistics = (float *)context->weights->values->host + layout->trainable;
     if (cod_group_rank(context->group) == SERVER + 1)
-        COD_TRY(start_range(&p->moving, start_send, p->comm, world_rank(context, SERVER), TAG_STATISTICS, statistics,
-                            layout->state));
-    return wait_for_all(&p->moving);
+        COD_TRY(cod_transfers_send(&p->moving, p->comm, world_rank(context, SERVER), TAG_STATISTICS, statistics,
+                                   layout->state * sizeof(float)));
+    return cod_transfers_wait(&p->moving);
 }
 
 static cod_status before_update(cod_strategy *strategy, cod_train_context *context)
@@ -191,16 +148,17 @@ static cod_status serve(parameter_server *p, cod_train_context *context)
     float *values = weights->values->host;
     const size_t trainable = weights->layout.trainable;
     for (int w = 1; w <= p->workers; w++)
-        COD_TRY(start_range(&p->moving, start_send, p->comm, world_rank(context, w), TAG_WEIGHTS, values, trainable));
-    return wait_for_all(&p->moving);
+        COD_TRY(cod_transfers_send(&p->moving, p->comm, world_rank(context, w), TAG_WEIGHTS, values,
+                                   trainable * sizeof(float)));
+    return cod_transfers_wait(&p->moving);
 }
 
 static cod_status fetch(parameter_server *p, cod_train_context *context)
 {
     cod_weights *weights = context->weights;
-    COD_TRY(start_range(&p->moving, cod_message_receive_start, p->comm, world_rank(context, SERVER), TAG_WEIGHTS,
-                        weights->values->host, weights->layout.trainable));
-    COD_TRY(wait_for_all(&p->moving));
+    COD_TRY(cod_transfers_receive(&p->moving, p->comm, world_rank(context, SERVER), TAG_WEIGHTS, weights->values->host,
+                                  weights->layout.trainable * sizeof(float)));
+    COD_TRY(cod_transfers_wait(&p->moving));
     weights->version++;
     return COD_OK;
 }
@@ -226,9 +184,9 @@ static void destroy(cod_strategy *strategy)
 {
     parameter_server *p = (parameter_server *)strategy;
     for (int w = 0; p->receives != NULL && w < p->workers; w++)
-        free(p->receives[w].items);
+        cod_transfers_clear(&p->receives[w]);
     free(p->receives);
-    free(p->moving.items);
+    cod_transfers_clear(&p->moving);
     cod_aligned_free(p->gradients);
     free(p);
 }

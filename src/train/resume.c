@@ -20,15 +20,57 @@ static const char *best_key(const trainer *t, char key[64])
     return key;
 }
 
+/** Whether a state of the optimiser lies in the rank's own part of a checkpoint, and not in the group's. */
+static bool is_own_state(const trainer *t, const char *name)
+{
+    return t->context.part.only && strcmp(name, "ema") != 0;
+}
+
+/** The optimiser's states, of the group or this rank's own. */
+static cod_status save_states(const trainer *t, bool own, cod_checkpoint *checkpoint)
+{
+    const cod_train_context *context = &t->context;
+    const char *name;
+    cod_buffer *buffer;
+    size_t bytes;
+    for (size_t i = 0; cod_optimiser_state(context->optimiser, i, &name, &buffer, &bytes); i++) {
+        if (is_own_state(t, name) != own)
+            continue;
+        float *state = cod_arena_alloc(&checkpoint->arena, bytes);
+        if (state == NULL)
+            return COD_ERR_MEMORY;
+        COD_TRY(context->backend->download(context->device, NULL, state, buffer, 0, bytes));
+        COD_TRY(cod_checkpoint_add_f32(checkpoint, name, state, bytes / sizeof *state));
+    }
+    return COD_OK;
+}
+
+static cod_status load_states(const trainer *t, bool own, const cod_st_file *file)
+{
+    const cod_train_context *context = &t->context;
+    const char *name;
+    cod_buffer *buffer;
+    size_t bytes;
+    for (size_t i = 0; cod_optimiser_state(context->optimiser, i, &name, &buffer, &bytes); i++) {
+        if (is_own_state(t, name) != own)
+            continue;
+        float *state = malloc(bytes);
+        COD_REQUIRE_MEMORY(state);
+        cod_status status = cod_checkpoint_read(file, name, state, bytes);
+        if (status == COD_OK)
+            status = context->backend->upload(context->device, NULL, buffer, 0, state, bytes);
+        free(state);
+        COD_TRY(status);
+    }
+    return COD_OK;
+}
+
 /** Weights, optimiser and figures of the group: equal on all its ranks, so the first one writes them. */
 static cod_status save_group(trainer *t, const double totals[TRAINER_TOTALS])
 {
     const cod_train_context *context = &t->context;
     cod_checkpoint checkpoint = {0};
-    const char *name;
     char key[64];
-    cod_buffer *buffer;
-    size_t bytes;
     cod_status status = COD_OK;
     const size_t count = cod_weights_count(&t->weights);
     float *values = cod_arena_alloc(&checkpoint.arena, count * sizeof *values);
@@ -40,13 +82,7 @@ static cod_status save_group(trainer *t, const double totals[TRAINER_TOTALS])
         if (!isfinite(values[i]))
             COD_TRY_GOTO(status, end, trainer_report_not_finite(t, "weights", context->step));
     COD_TRY_GOTO(status, end, cod_checkpoint_add_f32(&checkpoint, "values", values, count));
-    for (size_t i = 0; cod_optimiser_state(context->optimiser, i, &name, &buffer, &bytes); i++) {
-        float *state = cod_arena_alloc(&checkpoint.arena, bytes);
-        if (state == NULL)
-            COD_TRY_GOTO(status, end, COD_ERR_MEMORY);
-        COD_TRY_GOTO(status, end, context->backend->download(context->device, NULL, state, buffer, 0, bytes));
-        COD_TRY_GOTO(status, end, cod_checkpoint_add_f32(&checkpoint, name, state, bytes / sizeof *state));
-    }
+    COD_TRY_GOTO(status, end, save_states(t, false, &checkpoint));
     COD_TRY_GOTO(status, end, cod_checkpoint_add_number(&checkpoint, "step", (double)context->step));
     COD_TRY_GOTO(status, end, cod_checkpoint_add_number(&checkpoint, best_key(t, key), t->best_quality.values[0]));
     COD_TRY_GOTO(status, end, cod_checkpoint_add_number(&checkpoint, "world_size", trainer_ranks(t)));
@@ -69,6 +105,8 @@ static cod_status save_rank(trainer *t)
     cod_status status = cod_checkpoint_add_number(&checkpoint, "step", (double)t->context.step);
     if (status == COD_OK)
         status = t->strategy->ops->save(t->strategy, &checkpoint);
+    if (status == COD_OK)
+        status = save_states(t, true, &checkpoint);
     if (status == COD_OK)
         status = cod_checkpoint_write(&checkpoint, t->checkpoints, t->context.step, part);
     cod_checkpoint_clear(&checkpoint);
@@ -216,10 +254,7 @@ static cod_status check_same_run(const trainer *t, int group, const cod_st_file 
 static cod_status load_group(trainer *t, const cod_st_file *file)
 {
     cod_train_context *context = &t->context;
-    const char *name;
     char key[64];
-    cod_buffer *buffer;
-    size_t bytes;
     double step;
     COD_TRY(check_same_run(t, cod_group_index(t->group), file));
     float *values = malloc(cod_weights_count(&t->weights) * sizeof *values);
@@ -227,13 +262,9 @@ static cod_status load_group(trainer *t, const cod_st_file *file)
     cod_status status = cod_checkpoint_read(file, "values", values, cod_weights_count(&t->weights) * sizeof *values);
     if (status == COD_OK)
         status = cod_weights_upload(&t->weights, values);
-    for (size_t i = 0; status == COD_OK && cod_optimiser_state(context->optimiser, i, &name, &buffer, &bytes); i++) {
-        status = cod_checkpoint_read(file, name, values, bytes);
-        if (status == COD_OK)
-            status = context->backend->upload(context->device, NULL, buffer, 0, values, bytes);
-    }
     free(values);
     COD_TRY(status);
+    COD_TRY(load_states(t, false, file));
     cod_optimiser_mark_restored(context->optimiser);
     COD_TRY(cod_checkpoint_number(file, best_key(t, key), &t->best_quality.values[0]));
     COD_TRY(cod_checkpoint_number(file, "step", &step));
@@ -262,6 +293,8 @@ static cod_status load_step(trainer *t, int64_t step)
         status = cod_checkpoint_open(t->checkpoints, step, part, &file);
         if (status == COD_OK) {
             status = STRATEGY(t, load, &t->context, file);
+            if (status == COD_OK)
+                status = load_states(t, true, file);
             cod_st_close(file);
         }
     }

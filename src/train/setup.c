@@ -141,6 +141,9 @@ static cod_status make_optimiser(trainer *t)
         .weight_decay = train->weight_decay,
         .clip_norm = train->clip_norm,
         .ema_decay = train->ema,
+        .only_part = t->context.part.only,
+        .part_first = t->context.part.first,
+        .part_count = t->context.part.count,
     };
     return cod_optimiser_create(&t->weights, cod_graph_set_index(t->model.graph, "model"), &options,
                                 &t->context.optimiser);
@@ -259,6 +262,15 @@ static cod_status set_up_locally(trainer *t)
     return make_optimiser(t);
 }
 
+/** Two steps hide a reduction; ranks that run apart need as many more. */
+static cod_status make_agreements(trainer *t)
+{
+    t->agreement_delay = 1 + (t->context.agree_within > 1 ? t->context.agree_within : 1);
+    t->agreements = calloc((size_t)t->agreement_delay, sizeof *t->agreements);
+    COD_REQUIRE_MEMORY(t->agreements);
+    return COD_OK;
+}
+
 cod_status trainer_set_up(trainer *t)
 {
     cod_group *world = cod_comm_world(t->request->comm);
@@ -282,6 +294,7 @@ cod_status trainer_set_up(trainer *t)
     COD_TRY(compare_data(t));
     COD_TRY(cod_group_agree(world, set_up_locally(t), NULL));
     COD_TRY(STRATEGY(t, start, context));
+    COD_TRY(cod_group_agree(world, make_agreements(t), NULL));
     COD_TRY(trainer_resume(t));
     t->first_step = context->step;
     COD_TRY(trainer_look_whether_finished(t));
@@ -325,6 +338,7 @@ void trainer_clear(trainer *t)
     if (t->context.device != NULL)
         t->context.backend->close(t->context.device);
     cod_group_destroy(t->group);
+    free(t->agreements);
     cod_file_lock_release(t->group_lock);
     cod_file_lock_release(t->lock);
 }

@@ -62,6 +62,17 @@ typedef struct cod_train_context {
 
     /** Set by start(): the first ranks of the group that hold the weights and update them; the others only train. 0 = all do both. */
     int servers;
+    bool updates_itself;  /**< Set by start(): the strategy runs the optimiser, as often as it likes in a step */
+    int64_t agree_within; /**< Set by start(): ranks may be so many steps apart without waiting for each other; 0 = 1 */
+
+    /**
+     * Set by build(): of the trainable values this rank updates `count` from `first` on, perhaps none. Each rank then saves the
+     * optimiser's moments of its own part; the group's first rank has the whole moving average, if any, when save() returns.
+     */
+    struct {
+        bool only;
+        size_t first, count;
+    } part;
 
     /** Set by start() where groups wait for each other, to every how many steps: they then stop, and resume, at one step. */
     int64_t in_step_every;
@@ -85,6 +96,9 @@ typedef struct cod_strategy_stats {
     double teacher_ms;   /**< median of the teacher's forward */
     double exchange_ms;  /**< mean a step of the host's work for the exchange */
     const char *entropy; /**< coder of what this rank publishes; NULL = nothing */
+    uint64_t pushes;     /**< gradients that a server has applied, each an update; 0 = it is none */
+    /** Updates by others between a worker's getting the weights and its gradients' being applied: summed over pushes, and most. */
+    uint64_t push_staleness, push_staleness_max;
 } cod_strategy_stats;
 
 /** What a group knows of a peer that it reads. Counts and bytes are the group's, over all processes of the run. */
@@ -117,8 +131,8 @@ typedef struct cod_strategy_ops {
     /** Weights are updated; may edit them (raising their version). context->step is still the step just done. */
     cod_status (*after_update)(cod_strategy *strategy, cod_train_context *context);
     /**
-     * Rides in the step's loss reduction: `out` of step t, summed over the group, comes back as `in` after step t + 2,
-     * at the same step on every rank.
+     * Rides in the step's loss reduction: `out` of step t, summed over the group, comes back as `in` after step t + 2
+     * (t + 1 + agree_within where that is set), at the same step on every rank.
      */
     void (*flags_out)(cod_strategy *strategy, double out[COD_STRATEGY_FLAGS]);
     cod_status (*flags_in)(cod_strategy *strategy, cod_train_context *context, const double in[COD_STRATEGY_FLAGS]);
@@ -140,11 +154,12 @@ struct cod_strategy {
 
 /** What groups that wait for each other send, and what a rank holds for it. */
 typedef struct cod_strategy_plan {
-    const char *what;    /**< such as "weights averaged" */
-    bool in_group;       /**< it is what ranks of a group do in place of an all-reduce */
-    int64_t every_steps; /**< from one meeting of the groups to the next */
-    double sent_bytes;   /**< by a group (in_group: by a rank) at each, and as many received */
-    double memory_bytes; /**< of a rank */
+    const char *what;      /**< such as "weights averaged" */
+    bool in_group;         /**< it is what ranks of a group do in place of an all-reduce */
+    int64_t every_steps;   /**< from one meeting of the groups to the next */
+    double sent_bytes;     /**< by a group (in_group: by a rank) at each, and as many received */
+    double received_bytes; /**< where it is not as many; else 0 */
+    double memory_bytes;   /**< of a rank */
 } cod_strategy_plan;
 
 typedef struct cod_strategy_kind {

@@ -17,6 +17,9 @@ static const char *const names[TRAINER_TOTALS] = {
     [TOTAL_REJECTED] = "rejected",
     [TOTAL_SWITCHES] = "teacher_switches",
     [TOTAL_MERGES] = "merges",
+    [TOTAL_PUSHES] = "pushes",
+    [TOTAL_PUSH_STALENESS] = "push_staleness",
+    [TOTAL_PUSH_STALENESS_MAX] = "push_staleness_max",
     [TOTAL_STEP_MS] = "step_ms",
     [TOTAL_TEACHER_MS] = "teacher_ms",
     [TOTAL_EXCHANGE_MS] = "exchange_ms",
@@ -36,6 +39,10 @@ void trainer_read_stats(const trainer *t, cod_strategy_stats *out)
     out->rejected += (uint64_t)earlier[TOTAL_REJECTED];
     out->teacher_switches += (uint64_t)earlier[TOTAL_SWITCHES];
     out->merges += (uint64_t)earlier[TOTAL_MERGES];
+    out->pushes += (uint64_t)earlier[TOTAL_PUSHES];
+    out->push_staleness += (uint64_t)earlier[TOTAL_PUSH_STALENESS];
+    if (out->push_staleness_max < (uint64_t)earlier[TOTAL_PUSH_STALENESS_MAX])
+        out->push_staleness_max = (uint64_t)earlier[TOTAL_PUSH_STALENESS_MAX];
 }
 
 void trainer_read_totals(const trainer *t, double out[TRAINER_TOTALS])
@@ -61,6 +68,9 @@ void trainer_read_totals(const trainer *t, double out[TRAINER_TOTALS])
     out[TOTAL_REJECTED] = (double)stats.rejected;
     out[TOTAL_SWITCHES] = (double)stats.teacher_switches;
     out[TOTAL_MERGES] = (double)stats.merges;
+    out[TOTAL_PUSHES] = (double)stats.pushes;
+    out[TOTAL_PUSH_STALENESS] = (double)stats.push_staleness;
+    out[TOTAL_PUSH_STALENESS_MAX] = (double)stats.push_staleness_max;
     out[TOTAL_STEP_MS] = stepped ? trainer_median_ms(t, SIZE_MAX) : earlier[TOTAL_STEP_MS];
     out[TOTAL_TEACHER_MS] = stepped ? stats.teacher_ms : earlier[TOTAL_TEACHER_MS];
     out[TOTAL_EXCHANGE_SHARE] = stepped ? trainer_exchange_share(t, &stats) : earlier[TOTAL_EXCHANGE_SHARE];

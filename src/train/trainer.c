@@ -272,10 +272,10 @@ static cod_status one_step(trainer *t, agreement *slot, bool *stop)
     const double begin = cod_clock_s();
     double task_loss;
     context->rate = cod_schedule_rate(&schedule, context->step);
-    COD_TRY(agree(t, slot, context->step - AGREEMENT_DELAY, stop));
+    COD_TRY(agree(t, slot, context->step - t->agreement_delay, stop));
     COD_TRY(compute_gradients(t, &task_loss));
     COD_TRY(STRATEGY(t, before_update, context));
-    if (context->servers == 0 || !trainer_trains(t))
+    if (!context->updates_itself && (context->servers == 0 || !trainer_trains(t)))
         COD_TRY(cod_optimiser_step(context->optimiser, context->rate, context->step + 1));
     COD_TRY(STRATEGY(t, after_update, context));
     COD_TRY(tell(t, slot, task_loss));
@@ -289,10 +289,10 @@ static cod_status one_step(trainer *t, agreement *slot, bool *stop)
 /** Ends what is still under way, so that a stop or the end leaves nothing behind. */
 static cod_status drain(trainer *t, bool *stop)
 {
-    for (int64_t i = 0; i < AGREEMENT_DELAY; i++) {
-        const int64_t step = t->context.step - AGREEMENT_DELAY + i;
+    for (int64_t i = 0; i < t->agreement_delay; i++) {
+        const int64_t step = t->context.step - t->agreement_delay + i;
         if (step >= t->first_step)
-            COD_TRY(agree(t, &t->agreements[step % AGREEMENT_DELAY], step, stop));
+            COD_TRY(agree(t, &t->agreements[step % t->agreement_delay], step, stop));
     }
     return COD_OK;
 }
@@ -301,7 +301,7 @@ static cod_status step_loop(trainer *t, cod_train_ending *ending)
 {
     bool stop = false, late = false;
     while (t->context.step < t->context.steps && !stop) {
-        COD_TRY(one_step(t, &t->agreements[t->context.step % AGREEMENT_DELAY], &stop));
+        COD_TRY(one_step(t, &t->agreements[t->context.step % t->agreement_delay], &stop));
         COD_TRY(after_step(t));
     }
     COD_TRY(drain(t, &late));

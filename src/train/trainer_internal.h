@@ -14,7 +14,6 @@
 
 enum {
     STEP_TIMES = 4096,
-    AGREEMENT_DELAY = 2, /**< steps between sending flags and acting on them */
     AGREEMENT_VALUES = 3 + COD_STRATEGY_FLAGS,
 };
 
@@ -40,6 +39,9 @@ enum {
     TOTAL_REJECTED,
     TOTAL_SWITCHES,
     TOTAL_MERGES,
+    TOTAL_PUSHES,
+    TOTAL_PUSH_STALENESS,
+    TOTAL_PUSH_STALENESS_MAX,
     TOTAL_STEP_MS, /**< this and the next: of the last process that made steps */
     TOTAL_TEACHER_MS,
     TOTAL_EXCHANGE_MS,
@@ -69,7 +71,8 @@ typedef struct trainer {
     cod_weights eval_weights;                    /**< leader: the weights or their average, as evaluated and saved */
     cod_task_quality best_quality, last_quality; /**< last: since the last line of metrics, else not known */
 
-    agreement agreements[AGREEMENT_DELAY];
+    int64_t agreement_delay;   /**< steps between sending flags and acting on them */
+    agreement *agreements;     /**< [agreement_delay] */
     float step_ms[STEP_TIMES]; /**< of the last steps done by this process, in a ring, for the median */
     size_t step_count;
     double steps_s;                 /**< that they took together */

@@ -147,6 +147,59 @@ static void states_are_named_for_checkpoints(void **state)
     cod_graph_destroy(graph);
 }
 
+/** The values after two steps of Adam with clipping, by optimisers of the parts that `cuts` make of the weights; 0 = one of all. */
+static double *step_in_parts(const size_t *cuts, size_t count)
+{
+    cod_graph *graph = layers();
+    const cod_compile_options compile = {.activation = COD_F32};
+    test_net net;
+    assert_ok(net_init(&net, &cod_ref_backend, graph, &compile, NULL, 0, 1));
+    cod_optimiser *optimisers[4];
+    cod_optimiser_options adam = {
+        .kind = COD_OPT_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .clip_norm = 0.5, .only_part = count > 0};
+    for (size_t i = 0; i < (count > 0 ? count : 1); i++) {
+        const char *name;
+        cod_buffer *buffer;
+        size_t bytes;
+        adam.part_first = count > 0 ? cuts[i] : 0;
+        adam.part_count = count > 0 ? cuts[i + 1] - cuts[i] : 0;
+        assert_ok(cod_optimiser_create(&net.weights, 0, &adam, &optimisers[i]));
+        const bool moments = cod_optimiser_state(optimisers[i], 0, &name, &buffer, &bytes);
+        assert_true(moments == (count == 0 || adam.part_count > 0));
+        assert_true(count == 0 || !moments || bytes == adam.part_count * sizeof(float));
+    }
+    double *grads = net_new(net.weights.layout.trainable), *values = net_new(cod_weights_count(&net.weights));
+    for (int step = 1; step <= 2; step++) {
+        for (size_t i = 0; i < net.weights.layout.trainable; i++)
+            grads[i] = (double)((i * 7 + (size_t)step) % 13) - 6;
+        assert_ok(net_write_grads(&net, grads));
+        for (size_t i = 0; i < (count > 0 ? count : 1); i++)
+            assert_ok(cod_optimiser_step(optimisers[i], 0.1, step));
+    }
+    assert_ok(net_read_values(&net, values));
+    for (size_t i = 0; i < (count > 0 ? count : 1); i++)
+        cod_optimiser_destroy(optimisers[i]);
+    free(grads);
+    net_clear(&net);
+    cod_graph_destroy(graph);
+    return values;
+}
+
+static void parts_together_are_the_whole(void **state)
+{
+    (void)state;
+    cod_graph *graph = layers();
+    const cod_layout layout = cod_graph_layout(graph);
+    const size_t count = layout.trainable, cuts[] = {0, 3, 3, count};
+    double *whole = step_in_parts(NULL, 0), *parts = step_in_parts(cuts, 3), *some = step_in_parts(cuts, 2);
+    assert_memory_equal(whole, parts, count * sizeof *whole);
+    assert_memory_equal(whole, some, 3 * sizeof *whole);
+    for (size_t i = 3; i < count; i++)
+        assert_true(whole[i] != some[i]);
+    free(whole), free(parts), free(some);
+    cod_graph_destroy(graph);
+}
+
 /** Values of a model as it starts. */
 static double *initial(const cod_model *model, cod_dtype dtype, uint64_t seed, size_t *count)
 {
@@ -237,6 +290,7 @@ int main(void)
         cmocka_unit_test(the_average_starts_as_a_copy_and_follows),
         cmocka_unit_test(clipping_limits_the_norm_of_the_set),
         cmocka_unit_test(states_are_named_for_checkpoints),
+        cmocka_unit_test(parts_together_are_the_whole),
         cmocka_unit_test(weights_start_as_in_pytorch),
         cmocka_unit_test(a_zero_tail_starts_from_the_interpolation),
     };

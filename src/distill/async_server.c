@@ -1,0 +1,179 @@
+#include "distill/async_internal.h"
+
+#include "core/trace.h"
+
+#include <math.h>
+#include <string.h>
+
+static uint64_t slowest(const async_strategy *a)
+{
+    uint64_t least = UINT64_MAX;
+    for (size_t w = 0; w < a->link_count; w++)
+        least = a->links[w].updates < least ? a->links[w].updates : least;
+    return least;
+}
+
+/** Starts receiving a push that has come: nothing is asked for that might never come. */
+static cod_status look(async_strategy *a, async_link *link, bool first_worker)
+{
+    const cod_train_context *context = a->context;
+    const cod_layout *layout = &context->weights->layout;
+    bool found;
+    COD_TRY(cod_message_probe(context->comm, link->world_rank, ASYNC_TAG_PUSH, &found, NULL));
+    if (!found)
+        return COD_OK;
+    link->state = ASYNC_RECEIVING;
+    COD_TRY(cod_transfers_receive(&link->moving, context->comm, link->world_rank, ASYNC_TAG_PUSH, &link->header,
+                                  sizeof link->header));
+    COD_TRY(cod_transfers_receive(&link->moving, context->comm, link->world_rank, ASYNC_TAG_GRADIENT, link->message,
+                                  (size_t)a->push.bytes));
+    if (!first_worker || a->server > 0)
+        return COD_OK;
+    context->weights->state_version++;
+    return cod_transfers_receive(&link->moving, context->comm, link->world_rank, ASYNC_TAG_STATISTICS,
+                                 (float *)context->weights->values->host + layout->trainable,
+                                 layout->state * sizeof(float));
+}
+
+/** One update, by the gradient that has come. */
+static cod_status apply(async_strategy *a, async_link *link)
+{
+    cod_train_context *context = a->context;
+    const async_header *header = &link->header;
+    float *gradients = (float *)context->weights->grads->host + a->first;
+    if (header->updates != link->updates + 1 || header->version > a->version || !isfinite(header->rate))
+        return cod_fail(COD_ERR_FORMAT,
+                        "rank %d pushed its update %llu of version %llu after update %llu, version %llu",
+                        link->world_rank, (unsigned long long)header->updates, (unsigned long long)header->version,
+                        (unsigned long long)link->updates, (unsigned long long)a->version);
+    COD_TRY(cod_gradient_codec_decode(&a->push, link->message, header->updates, gradients));
+    const uint64_t staleness = a->version - header->version;
+    const double divisor = a->options.staleness_aware && staleness > 1 ? (double)staleness : 1;
+    COD_TRY(cod_optimiser_step(context->optimiser, header->rate / divisor, (int64_t)++a->version));
+    a->staleness += staleness;
+    a->staleness_max = staleness > a->staleness_max ? staleness : a->staleness_max;
+    link->updates++;
+    link->state = ASYNC_HELD;
+    return COD_OK;
+}
+
+/** What the weights are, or changed by since this worker got some, into the message; both sides then know the same. */
+static cod_status code(async_strategy *a, async_link *link)
+{
+    const float *values = (const float *)a->context->weights->values->host + a->first;
+    float *decoded = (float *)a->context->weights->grads->host + a->first;
+    if (link->known == NULL)
+        return cod_gradient_codec_encode(&a->pull, values, a->version, link->message, NULL);
+    for (size_t i = 0; i < a->count; i++)
+        a->change[i] = values[i] - link->known[i];
+    COD_TRY(cod_gradient_codec_encode(&a->pull, a->change, a->version, link->message, decoded));
+    for (size_t i = 0; i < a->count; i++)
+        link->known[i] += decoded[i];
+    return COD_OK;
+}
+
+static cod_status reply(async_strategy *a, async_link *link)
+{
+    cod_comm *comm = a->context->comm;
+    const cod_status status = code(a, link);
+    if (status != COD_OK)
+        return cod_fail_prefix(status, "the weights became NaN or infinite at step %lld; try a lower train.rate",
+                               (long long)a->context->step);
+    link->version = a->version;
+    link->header = (async_header){.updates = link->updates, .version = a->version};
+    link->state = ASYNC_SENDING;
+    COD_TRY(
+        cod_transfers_send(&link->moving, comm, link->world_rank, ASYNC_TAG_PULL, &link->header, sizeof link->header));
+    return cod_transfers_send(&link->moving, comm, link->world_rank, ASYNC_TAG_WEIGHTS, link->message,
+                              (size_t)a->pull.bytes);
+}
+
+/** A worker that is too far ahead of the slowest gets its weights later. */
+static cod_status reply_to_all(async_strategy *a)
+{
+    const uint64_t least = slowest(a);
+    for (size_t w = 0; w < a->link_count; w++)
+        if (a->links[w].state == ASYNC_HELD && a->links[w].updates - least <= (uint64_t)a->options.max_delay)
+            COD_TRY(reply(a, &a->links[w]));
+    return COD_OK;
+}
+
+/** Does what can be done for a worker without waiting. */
+static cod_status advance(async_strategy *a, size_t w, bool *moved)
+{
+    async_link *link = &a->links[w];
+    const async_state before = link->state;
+    bool done = false;
+    if (link->state == ASYNC_IDLE)
+        COD_TRY(look(a, link, w == 0));
+    if (link->state == ASYNC_RECEIVING || link->state == ASYNC_SENDING) {
+        COD_TRY(cod_transfers_test(&link->moving, &done));
+        link->state = !done ? link->state : link->state == ASYNC_SENDING ? ASYNC_IDLE : ASYNC_RECEIVED;
+    }
+    if (link->state == ASYNC_RECEIVED && (!a->context->config->train.deterministic || a->turn == (int)w)) {
+        COD_TRY(apply(a, link));
+        a->turn = (int)((w + 1) % a->link_count);
+        COD_TRY(reply_to_all(a));
+    }
+    *moved = *moved || link->state != before;
+    return COD_OK;
+}
+
+cod_status async_serve(async_strategy *a)
+{
+    const uint64_t wanted = (uint64_t)a->context->step + 1;
+    unsigned looks = 0;
+    if (!a->begun)
+        for (size_t w = 0; w < a->link_count; w++)
+            a->links[w].updates = wanted - 1;
+    a->begun = true;
+    while (slowest(a) < wanted) {
+        bool moved = false;
+        for (size_t w = 0; w < a->link_count; w++)
+            COD_TRY(advance(a, w, &moved));
+        if (moved)
+            looks = 0;
+        else
+            cod_comm_pause(&looks);
+    }
+    return COD_OK;
+}
+
+static cod_status move_part(async_strategy *a, cod_transfers *list, int server, cod_buffer *buffer)
+{
+    const cod_train_context *context = a->context;
+    const int rank = cod_group_world_rank(context->group, cod_group_index(context->group), server);
+    size_t first, count;
+    async_part(context->weights->layout.trainable, a->servers, server == 0 ? cod_group_rank(context->group) : server,
+               &first, &count);
+    float *part = (float *)buffer->host + first;
+    return server == 0 ? cod_transfers_send(list, context->comm, rank, ASYNC_TAG_PART, part, count * sizeof *part)
+                       : cod_transfers_receive(list, context->comm, rank, ASYNC_TAG_PART, part, count * sizeof *part);
+}
+
+cod_status async_gather(async_strategy *a)
+{
+    cod_train_context *context = a->context;
+    cod_buffer *const buffers[] = {context->weights->values, cod_optimiser_ema(context->optimiser)};
+    const bool first = a->server == 0;
+    cod_transfers list = {0};
+    cod_status status = COD_OK;
+    const double trace = cod_trace_begin();
+    for (int s = first ? 1 : 0; s < (first ? a->servers : 1) && status == COD_OK; s++)
+        for (size_t b = 0; b < 2 && status == COD_OK; b++)
+            if (buffers[b] != NULL)
+                status = move_part(a, &list, s, buffers[b]);
+    if (status == COD_OK)
+        status = cod_transfers_wait(&list);
+    cod_transfers_clear(&list);
+    context->weights->version++;
+    cod_trace_end(trace, "exchange", "gather");
+    return status;
+}
+
+cod_status async_flush(async_strategy *a)
+{
+    for (size_t w = 0; w < a->link_count; w++)
+        COD_TRY(cod_transfers_wait(&a->links[w].moving));
+    return COD_OK;
+}
