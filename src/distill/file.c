@@ -89,16 +89,23 @@ static cod_status offer(cod_transport *transport, const cod_slot_identity *expec
                         uint64_t after, uint64_t at_most, uint64_t *version)
 {
     file *t = enter(transport);
-    const publisher *who = ask(t, expected->group);
+    publisher *who = ask(t, expected->group);
     cod_slot_header header;
     (void)world_rank;
     *version = 0;
     if (who->window == NULL && !who->damaged)
         return leave(t, COD_OK);
     const cod_status status = file_check_window(t, who->window, who->damaged, expected, &header);
-    if (status == COD_OK)
-        *version = cod_slot_offer(&header, held, after, at_most);
-    return leave(t, status);
+    if (status != COD_OK)
+        return leave(t, status);
+    if (header.newest < who->newest) /* a publisher's newest version never falls, whatever becomes of its processes */
+        return leave(
+            t, cod_fail(COD_ERR_FORMAT,
+                        "the header of group %u is older than one read before: its newest version was %llu, not %llu",
+                        expected->group, (unsigned long long)who->newest, (unsigned long long)header.newest));
+    who->newest = header.newest;
+    *version = cod_slot_offer(&header, held, after, at_most);
+    return leave(t, COD_OK);
 }
 
 static cod_status pull_start(cod_transport *transport, const cod_slot_identity *expected, int world_rank,
@@ -235,10 +242,11 @@ static cod_status restored(cod_transport *transport)
     keep_what_is_there(t, &header);
     header.newest = t->left > header.newest ? t->left : header.newest; /* of what came after the checkpoint */
     t->writer.header = header;
+    const cod_status status = cod_slot_write_header(&t->writer);
     t->begun = true;
     t->storing = t->last.version != 0 && t->last.bytes <= t->layout.slot_bytes;
     t->header_due = !t->storing;
-    return leave(t, COD_OK);
+    return leave(t, status);
 }
 
 static void release(file *t)
@@ -327,6 +335,28 @@ static cod_status start(file *t)
     return error == 0 ? COD_OK : cod_fail(COD_ERR_MEMORY, "cannot start a thread: %s", strerror(error));
 }
 
+/**
+ * Removes all versions. The number of the newest stays, in a header without any: a process that is killed before it has published
+ * leaves to the next one what readers may hold.
+ */
+static cod_status empty(file *t)
+{
+    const cod_slot_identity *who = &t->writer.header.identity;
+    char path[FILE_PATH_BYTES];
+    cod_status status;
+    pthread_mutex_lock(&t->mutex);
+    if (t->left > 0) {
+        status = file_write_header(t);
+    } else {
+        file_header_path(t, who->group, who->shard, path);
+        status = cod_file_remove(path);
+        if (status == COD_OK)
+            status = file_remove_others(t, &t->writer.header);
+    }
+    pthread_mutex_unlock(&t->mutex);
+    return status;
+}
+
 cod_status cod_file_transport_create(const char *folder, bool anew, const cod_slot_identity *identity,
                                      const cod_slot_layout *layout, cod_transport **out)
 {
@@ -344,13 +374,10 @@ cod_status cod_file_transport_create(const char *folder, bool anew, const cod_sl
     COD_TRY_GOTO(status, failed, make_buffers(t, identity));
     COD_TRY_GOTO(status, failed, cod_folder_create(t->own));
     COD_TRY_GOTO(status, failed, cod_folder_clean(t->own));
-    t->left = t->writer.header.newest = file_newest_left(t, identity);
-    if (anew) {
-        char path[FILE_PATH_BYTES];
-        file_header_path(t, identity->group, identity->shard, path);
-        COD_TRY_GOTO(status, failed, cod_file_remove(path));
-        COD_TRY_GOTO(status, failed, file_remove_others(t, &t->writer.header));
-    }
+    t->left = t->writer.header.newest = file_newest_left(t);
+    COD_TRY_GOTO(status, failed, cod_slot_write_header(&t->writer));
+    if (anew)
+        COD_TRY_GOTO(status, failed, empty(t));
     COD_TRY_GOTO(status, failed, start(t));
     *out = &t->base;
     return COD_OK;

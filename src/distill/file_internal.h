@@ -15,6 +15,7 @@ enum { FILE_REASON_BYTES = 512, FILE_PATH_BYTES = 4096 };
 typedef struct publisher {
     bool asked, damaged;   /**< to be looked at; its file has another size than a header */
     double looked_s;       /**< when it was last asked for */
+    uint64_t newest;       /**< of any header read of it */
     unsigned char *window; /**< as last read; NULL = nothing yet */
 } publisher;
 
@@ -67,8 +68,13 @@ void file_version_path(const file *t, uint32_t group, uint32_t shard, uint64_t v
 
 /** Removes the own shard's versions that a header does not name. */
 COD_MUST_CHECK cod_status file_remove_others(const file *t, const cod_slot_header *header);
-/** The newest version that earlier processes of a publisher made readable, as the header they left says; 0 = none. */
-uint64_t file_newest_left(const file *t, const cod_slot_identity *who);
+/**
+ * The newest version that earlier processes of this publisher may have made readable; 0 = none. The header that they left says it;
+ * where that is an older one, put back, the versions beside it do.
+ */
+uint64_t file_newest_left(const file *t);
+/** Writes the header file as the window stands; the mutex is let go meanwhile. */
+COD_MUST_CHECK cod_status file_write_header(file *t);
 /** What a header file says; COD_ERR_FORMAT when it is damaged, or somebody else's. */
 COD_MUST_CHECK cod_status file_check_window(const file *t, const unsigned char *window, bool damaged,
                                             const cod_slot_identity *expected, cod_slot_header *header);

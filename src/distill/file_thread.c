@@ -44,7 +44,7 @@ cod_status file_remove_others(const file *t, const cod_slot_header *header)
     return status;
 }
 
-static cod_status write_header(file *t)
+cod_status file_write_header(file *t)
 {
     char path[FILE_PATH_BYTES];
     const cod_slot_header header = t->writer.header;
@@ -83,7 +83,7 @@ static cod_status write_version(file *t)
     const uint32_t slot = cod_slot_next(&t->writer, &oldest);
     COD_TRY(cod_slot_open(&t->writer, slot, &room));
     COD_TRY(cod_slot_close(&t->writer, slot, &p));
-    return write_header(t);
+    return file_write_header(t);
 }
 
 /** Training goes on whatever becomes of a publication. */
@@ -103,7 +103,7 @@ void file_note_outcome(file *t, cod_status status)
 static void store(file *t)
 {
     const bool version = t->storing; /* one may come while the header is written */
-    file_note_outcome(t, version ? write_version(t) : write_header(t));
+    file_note_outcome(t, version ? write_version(t) : file_write_header(t));
     t->storing = t->storing && !version;
     pthread_cond_broadcast(&t->changed);
 }
@@ -153,15 +153,35 @@ cod_status file_check_window(const file *t, const unsigned char *window, bool da
     return COD_OK;
 }
 
-uint64_t file_newest_left(const file *t, const cod_slot_identity *who)
+/** The newest version of which there is a file in the own folder. */
+static uint64_t newest_file(const file *t)
 {
+    cod_arena arena = {0};
+    cod_string_list names;
+    uint64_t newest = 0;
+    if (cod_folder_list(t->own, "", ".bin", &arena, &names) == COD_OK) {
+        for (size_t i = 0; i < names.count; i++) {
+            const uint64_t version = strtoull(names.items[i], NULL, 10);
+            newest = version > newest && version < UINT64_MAX ? version : newest;
+        }
+    }
+    cod_arena_clear(&arena);
+    return newest;
+}
+
+uint64_t file_newest_left(const file *t)
+{
+    const cod_slot_identity *who = &t->writer.header.identity;
     cod_slot_header header;
     bool damaged;
     unsigned char *window = malloc(t->window_bytes);
     const bool there = window != NULL && read_window(t, who->group, who->shard, window, &damaged) &&
                        file_check_window(t, window, damaged, who, &header) == COD_OK;
     free(window);
-    return there ? header.newest : 0;
+    if (!there) /* nothing, or another run's */
+        return 0;
+    const uint64_t beside = newest_file(t);
+    return beside > header.newest ? beside : header.newest;
 }
 
 /** Looks for the version in the header of its publisher. */

@@ -42,7 +42,7 @@ static void store_header(const cod_slot_header *header, unsigned char out[COD_SL
     cod_store_u64(out, cod_hash(out + 8, COD_SLOT_HEADER_BYTES - 8, 0));
 }
 
-static cod_status write_header(cod_slot_writer *writer)
+cod_status cod_slot_write_header(cod_slot_writer *writer)
 {
     unsigned char bytes[COD_SLOT_HEADER_BYTES];
     store_header(&writer->header, bytes);
@@ -65,7 +65,7 @@ cod_status cod_slot_writer_init(cod_slot_writer *writer, unsigned char *memory, 
                                 .header = {.identity = *identity, .layout = *layout},
                                 .sync = sync,
                                 .sync_context = sync_context};
-    return write_header(writer);
+    return cod_slot_write_header(writer);
 }
 
 uint32_t cod_slot_next(const cod_slot_writer *writer, uint64_t *oldest)
@@ -86,7 +86,7 @@ cod_status cod_slot_open(cod_slot_writer *writer, uint32_t slot, unsigned char *
     entry->sequence |= 1;
     write_word(writer, cod_slot_sequence_at(&writer->header.layout, slot), entry->sequence);
     *room = writer->memory + cod_slot_data_at(&writer->header.layout, slot);
-    return write_header(writer);
+    return cod_slot_write_header(writer);
 }
 
 cod_status cod_slot_close(cod_slot_writer *writer, uint32_t slot, const cod_slot_entry *entry)
@@ -101,7 +101,7 @@ cod_status cod_slot_close(cod_slot_writer *writer, uint32_t slot, const cod_slot
     write_word(writer, cod_slot_sequence_at(&writer->header.layout, slot), sequence);
     /* A reader that saw the header before the word would take the slot for reopened. */
     COD_TRY(writer->sync(writer->sync_context));
-    return write_header(writer);
+    return cod_slot_write_header(writer);
 }
 
 cod_status cod_slot_acknowledge(cod_slot_writer *writer, uint32_t group, uint64_t version)

@@ -97,6 +97,9 @@ COD_MUST_CHECK cod_status cod_slot_writer_init(cod_slot_writer *writer, unsigned
                                                const cod_slot_identity *identity, const cod_slot_layout *layout,
                                                cod_slot_sync sync, void *sync_context);
 
+/** Writes the header anew, as it stands in writer->header. */
+COD_MUST_CHECK cod_status cod_slot_write_header(cod_slot_writer *writer);
+
 /** The slot that is written next: an empty one, else that of the oldest version; *oldest is that version or 0. */
 uint32_t cod_slot_next(const cod_slot_writer *writer, uint64_t *oldest);
 

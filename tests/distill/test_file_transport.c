@@ -273,6 +273,79 @@ static void a_killed_publisher_leaves_whole_versions_only(void **state)
     print_message("%d kills, %llu versions\n", KILLS, (unsigned long long)newest);
 }
 
+static void put_header(const void *bytes, size_t count)
+{
+    assert_ok(cod_file_write(at("header"), bytes, count));
+}
+
+/** As a restored backup or a cache does: nothing old is taken, and what is newer is. */
+static void an_older_header_is_refused(void **state)
+{
+    (void)state;
+    cod_transport *publisher, *reader;
+    void *old;
+    size_t bytes;
+    uint64_t version;
+    cod_status status = COD_OK;
+    open_pair(&publisher, &reader, 3);
+    assert_ok(offered(reader, &version));
+    assert_ok(cod_file_read(at("header"), SIZE_MAX / 2, &old, &bytes));
+    publish(publisher, 4);
+    publish(publisher, 5);
+    assert_int_equal(await_newer(reader, 4), 5);
+    put_header(old, bytes);
+    const cod_slot_identity who = identity(0, 1);
+    for (const double begin = cod_clock_s(); status == COD_OK && cod_clock_s() - begin < PATIENCE_S; usleep(1000))
+        status = reader->ops->offer(reader, &who, 0, 0, 0, UINT64_MAX, &version);
+    assert_fails(COD_ERR_FORMAT, "its newest version was 5, not 3", status);
+    assert_int_equal(version, 0);
+    publish(publisher, 6);
+    for (const double begin = cod_clock_s(); status != COD_OK && cod_clock_s() - begin < PATIENCE_S; usleep(1000))
+        status = reader->ops->offer(reader, &who, 0, 0, 0, UINT64_MAX, &version);
+    assert_ok(status);
+    assert_int_equal(version, 6);
+    assert_ok(publisher->ops->destroy(publisher));
+    /* A publisher that begins beside it must know what readers may hold. */
+    put_header(old, bytes);
+    free(old);
+    publisher = open_transport(0, 1, false);
+    assert_int_equal(publisher->ops->left(publisher), 6);
+    close_pair(publisher, reader);
+}
+
+/** Begins anew and is killed: before it has done anything, or before it has published. @return as waitpid() */
+static int begin_anew_and_die(bool late)
+{
+    int how = 0;
+    const pid_t child = fork();
+    if (child == 0) {
+        cod_transport *t = open_transport(0, 1, true);
+        if (late)
+            t->ops->oldest(t); /* waits until the first header is there */
+        raise(SIGKILL);
+    }
+    return child > 0 && waitpid(child, &how, 0) == child && WIFSIGNALED(how) ? 0 : -1;
+}
+
+static void who_begins_anew_and_is_killed_forgets_no_number(void **state)
+{
+    (void)state;
+    cod_transport *publisher, *reader;
+    uint64_t version;
+    open_pair(&publisher, &reader, 3);
+    assert_ok(publisher->ops->destroy(publisher));
+    for (int late = 0; late < 2; late++) {
+        assert_int_equal(begin_anew_and_die(late != 0), 0);
+        assert_false(cod_file_exists(at("3.bin")));
+        publisher = open_transport(0, 1, late == 0);
+        assert_int_equal(publisher->ops->left(publisher), 3);
+        assert_ok(publisher->ops->destroy(publisher));
+    }
+    assert_ok(offered(reader, &version));
+    assert_int_equal(version, 0);
+    close_pair(NULL, reader);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -282,6 +355,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(publishing_survives_storage_that_goes_and_comes, cod_test_folder_make,
                                         cod_test_folder_remove),
         cmocka_unit_test_setup_teardown(a_killed_publisher_leaves_whole_versions_only, cod_test_folder_make,
+                                        cod_test_folder_remove),
+        cmocka_unit_test_setup_teardown(an_older_header_is_refused, cod_test_folder_make, cod_test_folder_remove),
+        cmocka_unit_test_setup_teardown(who_begins_anew_and_is_killed_forgets_no_number, cod_test_folder_make,
                                         cod_test_folder_remove),
         cmocka_unit_test_setup_teardown(a_resumed_publisher_shows_what_is_still_there, cod_test_folder_make,
                                         cod_test_folder_remove),

@@ -226,6 +226,38 @@ def storage(bench):
     shutil.rmtree(bench.path("gone"))
 
 
+def old_header(bench):
+    """A backup puts the header of an older version back while its group is dead: that is refused, and the group teaches again."""
+    # Without a key for ever: a group that does not know what its readers hold would be lost to them.
+    fixed = ["name=h", *TWO, *ENDLESS, "exchange.key_every=1000000", "exchange.slots=16"]
+    header = bench.path("runs", "h", "exchange", "group-1", "shard-0", "header")
+
+    def newest():
+        return max((event["version"] for event in switches(bench, "h", 0)), default=0)
+
+    def refused():
+        return max((peer["rejected"] for line in bench.metrics("h", 0)[-1:] for peer in line["peers"]), default=0)
+
+    survivor, process = start(bench, 0, *fixed), start(bench, 1, *fixed)
+    wait_until(lambda: newest() > 2, "the group is a teacher", process)
+    shutil.copy(header, bench.path("old-header"))
+    seen = newest()
+    wait_until(lambda: newest() > seen + 2, "the group goes on teaching", process)
+    kill_job(process)
+    bench.wait(process, arguments_of(1))
+    seen = newest()
+    shutil.copy(bench.path("old-header"), header + ".new")
+    os.rename(header + ".new", header)
+    wait_until(lambda: refused() > 0, "the older header is refused", survivor)
+    process = start(bench, 1, *fixed)
+    wait_until(lambda: newest() > seen + 2, "the group is a teacher again", process)
+    for group, job in enumerate((survivor, process)):
+        job.send_signal(signal.SIGTERM)
+        result = finish(bench, job, group)
+        check(group == 1 or "is older than one read before" in result.err, "the older header is not named", result)
+        check_no_step_lost(bench, "h", group)
+
+
 def strangers(bench):
     """Another run in the same exchange folder is nobody's teacher; neither is one with another period."""
     fixed = [*TWO, "exchange.directory=x", "train.steps=100"]
@@ -293,6 +325,7 @@ CASES = {
     "rank-killed": rank_killed,
     "frozen": frozen,
     "storage": storage,
+    "old-header": old_header,
     "strangers": strangers,
     "refused": refused,
 }
