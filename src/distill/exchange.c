@@ -22,6 +22,7 @@ enum {
     FLAG_BYTES,
     FLAG_PUBLISHED,
     FLAG_NOW,
+    FLAG_LEFT_OUT,
     FLAG_COUNT,
     AGREEMENT_DELAY = 2
 };
@@ -412,6 +413,12 @@ cod_status cod_exchange_advance(cod_exchange *e, int64_t step)
     return COD_OK;
 }
 
+/** Publications that storage left out, of this rank's shard. */
+static uint64_t left_out(const cod_exchange *e)
+{
+    return e->transport->ops->failures != NULL ? e->transport->ops->failures(e->transport) : 0;
+}
+
 void cod_exchange_flags_out(const cod_exchange *e, double out[COD_EXCHANGE_FLAGS])
 {
     memset(out, 0, COD_EXCHANGE_FLAGS * sizeof *out);
@@ -428,6 +435,7 @@ void cod_exchange_flags_out(const cod_exchange *e, double out[COD_EXCHANGE_FLAGS
     out[FLAG_LOST] = e->lost;
     out[FLAG_REFUSED] = e->refused;
     out[FLAG_BYTES] = (double)e->pull_bytes;
+    out[FLAG_LEFT_OUT] = (double)left_out(e);
 }
 
 /** What all ranks of the group together pulled of a version, and how that ended. */
@@ -443,12 +451,26 @@ static void note_outcome(cod_exchange *e, const double in[COD_EXCHANGE_FLAGS])
         peer->incoming_ms = (uint64_t)in[FLAG_PUBLISHED];
 }
 
+/**
+ * Readers never have a version of which any rank's shard was left out, nor then the deltas that follow: the next publication is a
+ * key, of all ranks. @param count  of all ranks since the start
+ */
+static void note_left_out(cod_exchange *e, double count)
+{
+    if (count <= e->left_out)
+        return;
+    e->left_out = count;
+    e->reference = 0;
+    e->chain_broken = e->encoding != NULL; /* what is under way may be a delta against it */
+}
+
 cod_status cod_exchange_flags_in(cod_exchange *e, int64_t step, const double in[COD_EXCHANGE_FLAGS])
 {
     if (exchange_waits(e))
         return COD_OK;
     /* Flags that were sent before the present phase began speak of the one before. */
     const bool current = step - AGREEMENT_DELAY >= e->phase_since;
+    note_left_out(e, in[FLAG_LEFT_OUT]);
     e->now_ms = (uint64_t)in[FLAG_NOW];
     if (in[FLAG_INTERVAL] > 0 && step - AGREEMENT_DELAY > e->publish_step)
         e->interval_passed = true;
@@ -531,6 +553,5 @@ const char *cod_exchange_entropy(const cod_exchange *e)
 void cod_exchange_read_counters(const cod_exchange *e, cod_exchange_counters *out)
 {
     *out = e->counters;
-    if (e->transport->ops->failures != NULL)
-        out->skipped += e->transport->ops->failures(e->transport);
+    out->skipped += left_out(e);
 }

@@ -52,6 +52,8 @@ struct cod_exchange {
     uint64_t restored;  /**< own version at the checkpoint gone on from */
     uint64_t left;      /**< newest that readers may hold from a process before this one */
     uint64_t since_key; /**< complete publications after the last key */
+    double left_out;    /**< publications of any rank that storage left out, as last told */
+    bool chain_broken;  /**< readers cannot use what is being encoded: no delta may be against it */
     int64_t publish_step;
     uint64_t published_ms; /**< wall clock */
     double published_s;

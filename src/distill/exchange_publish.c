@@ -101,7 +101,7 @@ cod_status exchange_encode_some(cod_exchange *e, uint64_t chunks)
         codec->done = 0;
         if (++e->encoded_shards == e->size) {
             e->encoding->version = e->version;
-            e->reference = e->version;
+            e->reference = e->chain_broken ? 0 : e->version;
             e->since_key = e->against > 0 ? e->since_key + 1 : 0;
             e->encoding = NULL;
         }
@@ -173,6 +173,7 @@ cod_status cod_exchange_publish(cod_exchange *e, const float *parameters, const 
         memcpy(e->snapshot + mine->count, state, mine->state_count * sizeof(float));
     e->encoding = own_of(e, e->version);
     e->encoding->version = 0;
+    e->chain_broken = false;
     e->encoded_shards = 0;
     e->encoder.done = e->mirror.done = 0;
     e->published_s = cod_clock_s();

@@ -4,9 +4,10 @@
 #include "core/hash.h"
 #include "core/memory.h"
 #include "core/trace.h"
-#include "distill/codec.h"
+#include "distill/exchange_internal.h"
 #include "support/folder.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,10 +64,29 @@ static void known_values(const exchange_run *r, int group, int64_t step, float *
     }
 }
 
-/**
- * What a reader makes of it: each shard by itself through the codec and back, deltas from one publication to the next,
- * of which none was left out but the spoiled one.
- */
+enum { KINDS_BYTES = 4096 };
+
+/** Says whether the publication just begun is a key: over files one follows where storage left a version out. */
+static void note_kind(const exchange_run *r)
+{
+    const char kind = r->exchange->against > 0 ? 'd' : 'k';
+    const off_t at = cod_group_index(r->group) * KINDS_BYTES + (off_t)(r->exchange->version % KINDS_BYTES);
+    if (r->kinds >= 0 && cod_group_rank(r->group) == 0)
+        must(pwrite(r->kinds, &kind, 1, at) == 1 ? COD_OK : cod_fail(COD_ERR_IO, "cannot note a key"));
+}
+
+/** Whether this publication of a group, the `number`-th, is a key; *made: whether there is one. */
+static bool is_key(const exchange_run *r, int group, int64_t version, int64_t number, bool *made)
+{
+    char kind = 0;
+    *made = true;
+    if (r->kinds < 0)
+        return number % r->options.key_every == 0;
+    *made = pread(r->kinds, &kind, 1, group * KINDS_BYTES + (off_t)(version % KINDS_BYTES)) == 1 && kind != 0;
+    return kind == 'k';
+}
+
+/** What a reader makes of it: each shard by itself through the codec and back, deltas from one publication to the next, but for the spoiled one. */
 static void known_decoded(const exchange_run *r, int group, int64_t step, float *out)
 {
     static const cod_chunk_coding codings[] = {COD_CHUNK_F32,  COD_CHUNK_F32,  COD_CHUNK_BF16,
@@ -76,7 +96,7 @@ static void known_decoded(const exchange_run *r, int group, int64_t step, float 
                                        .chunk_values = (uint32_t)r->options.chunk_values,
                                        .quality_db = r->options.quality_db};
     const bool deltas = options.coding == COD_CHUNK_STEP;
-    int64_t after_key = 0;
+    int64_t number = 0;
     const uint64_t shards = (uint64_t)cod_group_members_of(r->group, group).size, units = (total(r, group) + 15) / 16;
     const cod_codec_key key = {0};
     cod_codec codec;
@@ -84,7 +104,10 @@ static void known_decoded(const exchange_run *r, int group, int64_t step, float 
     for (int64_t at = deltas ? r->options.period : step; at <= step; at += r->options.period) {
         if (deltas && at == r->spoiled_step && group == r->spoiled_group)
             continue;
-        const bool alone = !deltas || after_key++ % r->options.key_every == 0;
+        bool made = true;
+        const bool alone = !deltas || is_key(r, group, at / r->options.period, number++, &made);
+        if (!made)
+            continue;
         known_values(r, group, at, r->values);
         for (uint64_t s = 0; s < shards; s++) {
             const uint64_t first = units * s / shards * 16, end = units * (s + 1) / shards * 16;
@@ -112,9 +135,17 @@ static const char *shared_folder(bool restored)
     return own;
 }
 
+static void open_kinds(exchange_run *r)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s.kinds", r->options.directory);
+    r->kinds = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    must(r->kinds >= 0 ? COD_OK : cod_fail(COD_ERR_IO, "cannot open '%s'", path));
+}
+
 void run_open(exchange_run *r, const int *sizes, size_t groups, const cod_exchange_options *options, uint64_t run)
 {
-    *r = (exchange_run){.options = *options, .pause_ms = 1};
+    *r = (exchange_run){.options = *options, .pause_ms = 1, .kinds = -1};
     if (options->transport == COD_TRANSPORT_FILE) {
         r->options.directory = shared_folder(options->deterministic);
         r->pause_ms = 3; /* a look at a peer is worth some of the shortest periods */
@@ -131,6 +162,8 @@ void run_open(exchange_run *r, const int *sizes, size_t groups, const cod_exchan
     for (size_t g = 0; run_misled && g < groups; g++)
         r->models[g].hash += (int)g != cod_group_index(r->group);
     must(cod_exchange_create(job, r->group, &r->options, r->models, run, &r->exchange));
+    if (options->transport == COD_TRANSPORT_FILE && !options->deterministic)
+        open_kinds(r);
     must(cod_group_barrier(cod_comm_world(job)));
 }
 
@@ -209,6 +242,7 @@ static void one_step(exchange_run *r)
         begin = cod_clock_s();
         must(cod_exchange_publish(r->exchange, r->values, r->values + r->models[mine].count, done));
         spent += cod_clock_s() - begin;
+        note_kind(r);
         /* Only a copy may be published: what comes after is another step. */
         memset(r->values, 0xFF, total(r, mine) * sizeof(float));
         r->publications++;
@@ -278,6 +312,8 @@ void run_close(exchange_run *r)
     must(cod_group_barrier(cod_comm_world(job)));
     must(cod_exchange_destroy(r->exchange));
     cod_group_destroy(r->group);
+    if (r->kinds >= 0)
+        close(r->kinds);
     cod_aligned_free(r->values);
     cod_aligned_free(r->expected);
     check_all(equal);

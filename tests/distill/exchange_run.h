@@ -36,6 +36,7 @@ typedef struct exchange_run {
     uint64_t takeovers, with_own, meetings, wrong;
     uint64_t digest;       /**< of all that was taken over, and when */
     uint64_t publications; /**< begun */
+    int kinds;             /**< file that says which publications are keys; -1 = each key_every-th is */
     double slowest_s;      /**< the longest that one step spent in the exchange */
     float *values, *expected;
 } exchange_run;
