@@ -1,6 +1,7 @@
 /* The exchange as a whole, and pulling; see exchange_publish.c and exchange_state.c for the rest. */
 #include "distill/exchange_internal.h"
 
+#include "core/hash.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/trace.h"
@@ -10,12 +11,14 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-/* Of the first rank: INTERVAL, PEER, VERSION, PUBLISHED (the time of what is being pulled), NOW (its clock). */
+/* Of the first rank: INTERVAL, PEER, VERSION, LIFE, PUBLISHED (the time of what is being pulled), NOW (its clock). */
 enum {
     FLAG_INTERVAL,
     FLAG_PEER,
     FLAG_VERSION,
+    FLAG_LIFE,
     FLAG_DONE,
     FLAG_LOST,
     FLAG_REFUSED,
@@ -28,6 +31,7 @@ enum {
 };
 _Static_assert((int)FLAG_COUNT == (int)COD_EXCHANGE_FLAGS, "each flag has a number");
 enum { NO_PEER = -1 };
+#define LIFE_MASK (UINT64_MAX >> 11) /* exact as a double, in which it rides in the reductions */
 
 static int shards_of(const cod_exchange *e, int group)
 {
@@ -47,9 +51,10 @@ cod_slot_identity exchange_identity(const cod_exchange *e, int group, int shard)
                                .exact_from = range.exact_from};
 }
 
-cod_codec_key exchange_key(const cod_exchange *e, int group, uint64_t version)
+cod_codec_key exchange_key(const cod_exchange *e, int group, uint64_t version, uint64_t life)
 {
-    return (cod_codec_key){.run = e->run, .publisher = (uint64_t)group, .version = version};
+    const uint64_t run = life == 0 ? e->run : cod_hash(&life, sizeof life, e->run);
+    return (cod_codec_key){.run = run, .publisher = (uint64_t)group, .version = version};
 }
 
 static cod_slot_layout common_layout(const cod_exchange *e)
@@ -98,6 +103,14 @@ static cod_status make_buffers(cod_exchange *e)
     return make_peers(e);
 }
 
+/** Names this process of the group, all its ranks by what the first one drew. */
+static cod_status draw_life(cod_exchange *e)
+{
+    const uint64_t drawn[] = {exchange_wall_ms(), (uint64_t)getpid(), (uint64_t)(1e9 * cod_clock_s())};
+    e->life = (cod_hash(drawn, sizeof drawn, e->run) & LIFE_MASK) | 1;
+    return cod_group_broadcast(e->group, &e->life, sizeof e->life, 0);
+}
+
 cod_status cod_exchange_create(cod_comm *comm, cod_group *group, const cod_exchange_options *options,
                                const cod_exchange_model *models, uint64_t run, cod_exchange **out)
 {
@@ -120,6 +133,7 @@ cod_status cod_exchange_create(cod_comm *comm, cod_group *group, const cod_excha
     const cod_exchange_model *mine = &models[cod_group_index(group)];
     e->total = mine->count + mine->state_count;
     COD_TRY(cod_group_agree(cod_comm_world(comm), make_buffers(e), NULL));
+    COD_TRY(draw_life(e));
     const cod_slot_layout layout = common_layout(e);
     const cod_slot_identity identity = exchange_identity(e, cod_group_index(group), e->rank);
     if (options->transport == COD_TRANSPORT_RMA)
@@ -188,13 +202,14 @@ static cod_status start_shard(cod_exchange *e, int from)
                                          cod_group_world_rank(e->group, e->pulling->group, e->shard), e->pull_version);
 }
 
-cod_status exchange_start_pull(cod_exchange *e, held_peer *peer, uint64_t version, int64_t step)
+cod_status exchange_start_pull(cod_exchange *e, held_peer *peer, uint64_t version, uint64_t life, int64_t step)
 {
     e->phase = PULLING;
     e->phase_since = step;
     e->moved_s = cod_clock_s();
     e->pulling = peer;
     e->pull_version = version;
+    e->pull_life = life;
     e->done = e->lost = e->refused = false;
     e->pull_bytes = e->pull_published_ms = 0;
     return start_shard(e, 0);
@@ -248,8 +263,16 @@ cod_status exchange_move_pull(cod_exchange *e, uint64_t chunks)
             return COD_OK;
         e->arrived = true;
         note_arrival(e);
+        if (e->pull_life != EXCHANGE_ANY_LIFE && e->pulled.life != e->pull_life) {
+            refuse(e,
+                   cod_fail(COD_ERR_FORMAT,
+                            "shard %d is of another life of its group than the version that was proposed: one of them "
+                            "was made before its death, one after it",
+                            e->shard));
+            return COD_OK;
+        }
         const cod_codec_range range = exchange_shard_range(&peer->model, e->shard, shards_of(e, peer->group));
-        const cod_codec_key key = exchange_key(e, peer->group, e->pull_version);
+        const cod_codec_key key = exchange_key(e, peer->group, e->pull_version, e->pulled.life);
         cod_codec_begin(&e->decoder, &range, &key);
     }
     /* What a delta is against: the publisher's version that is held now, or its checksum does not fit. */
@@ -349,10 +372,10 @@ static cod_status look_for_news(cod_exchange *e, int64_t step)
         return COD_OK;
     held_peer *peer = &e->peers[e->turn];
     const cod_slot_identity expected = exchange_identity(e, peer->group, 0);
-    uint64_t version;
+    uint64_t version, life = 0;
     const cod_status status =
         e->transport->ops->offer(e->transport, &expected, cod_group_world_rank(e->group, peer->group, 0), peer->version,
-                                 peer->refused, newest_of_use(e, peer), &version);
+                                 peer->refused, newest_of_use(e, peer), &version, &life);
     if (is_bad_data(status)) {
         if (!peer->foreign) {
             cod_log_warn("group %d: group %d's checkpoints are of no use: %s", cod_group_index(e->group), peer->group,
@@ -369,6 +392,7 @@ static cod_status look_for_news(cod_exchange *e, int64_t step)
     if (version > peer->version && version > peer->refused) {
         e->proposed = e->turn;
         e->proposed_version = version;
+        e->proposed_life = life & LIFE_MASK; /* what a peer says may be anything */
     }
     e->turn = (e->turn + 1) % e->peer_count;
     return COD_OK;
@@ -428,6 +452,7 @@ void cod_exchange_flags_out(const cod_exchange *e, double out[COD_EXCHANGE_FLAGS
         out[FLAG_INTERVAL] = 1e3 * (cod_clock_s() - e->published_s) >= e->options.min_interval_ms;
         out[FLAG_PEER] = e->proposed + 1;
         out[FLAG_VERSION] = (double)e->proposed_version;
+        out[FLAG_LIFE] = (double)e->proposed_life;
         out[FLAG_PUBLISHED] = (double)e->pull_published_ms;
         out[FLAG_NOW] = (double)exchange_wall_ms();
     }
@@ -479,7 +504,7 @@ cod_status cod_exchange_flags_in(cod_exchange *e, int64_t step, const double in[
         const uint64_t version = (uint64_t)in[FLAG_VERSION];
         e->proposed = NO_PEER;
         if (version > peer->version && version > peer->refused)
-            return exchange_start_pull(e, peer, version, step);
+            return exchange_start_pull(e, peer, version, (uint64_t)in[FLAG_LIFE], step);
         return COD_OK;
     }
     if (!current || e->phase == IDLE)

@@ -34,7 +34,7 @@
 typedef struct cod_exchange cod_exchange;
 
 /** Numbers that ride in the reduction. */
-enum { COD_EXCHANGE_FLAGS = 10, COD_EXCHANGE_OWN_KEPT = 4 };
+enum { COD_EXCHANGE_FLAGS = 11, COD_EXCHANGE_OWN_KEPT = 4 };
 
 typedef enum cod_exchange_publish_kind { COD_PUBLISH_RAW, COD_PUBLISH_EMA } cod_exchange_publish_kind;
 typedef enum cod_exchange_codec {

@@ -35,6 +35,7 @@ struct cod_exchange {
     cod_exchange_options options;
     cod_exchange_model *models;
     uint64_t run, total;
+    uint64_t life; /**< of this process of the group, the same on all its ranks; exact as a double */
     cod_transport *transport;
     int rank, size; /**< in the group */
 
@@ -67,15 +68,15 @@ struct cod_exchange {
     int64_t phase_since;
     double moved_s; /**< when the pull last moved */
     held_peer *pulling;
-    uint64_t pull_version;
-    int shard; /**< being pulled */
+    uint64_t pull_version, pull_life; /**< all its shards are of that life; EXCHANGE_ANY_LIFE */
+    int shard;                        /**< being pulled */
     bool arrived, done, lost, refused;
     cod_pulled pulled;
     uint64_t pull_bytes, pull_published_ms; /**< of the shards that have come */
     uint64_t now_ms;                        /**< wall clock of the group's first rank, as last told; 0 = not known */
     cod_request *gathering;
     int proposed;
-    uint64_t proposed_version;
+    uint64_t proposed_version, proposed_life;
 
     /* Replaying. */
     cod_exchange_event *events; /**< NULL = not */
@@ -86,6 +87,8 @@ struct cod_exchange {
     size_t array_count;
     uint64_t *numbers; /**< versions and steps, as saved */
 };
+
+#define EXCHANGE_ANY_LIFE UINT64_MAX
 
 cod_codec_options exchange_codec_options(const cod_exchange_options *options);
 static inline bool exchange_makes_deltas(const cod_exchange_options *options)
@@ -98,7 +101,8 @@ uint64_t exchange_slot_bytes(const cod_codec_options *codec, const cod_exchange_
 cod_codec_range exchange_shard_range(const cod_exchange_model *model, int shard, int shards);
 /** What a shard of a group says that it is. */
 cod_slot_identity exchange_identity(const cod_exchange *e, int group, int shard);
-cod_codec_key exchange_key(const cod_exchange *e, int group, uint64_t version);
+/** A group's life is a run of its own to its chunks: what it made before its death and after it never passes for each other. */
+cod_codec_key exchange_key(const cod_exchange *e, int group, uint64_t version, uint64_t life);
 
 /** Whether groups wait for each other: deterministic, or repeating a run. */
 static inline bool exchange_waits(const cod_exchange *e)
@@ -110,6 +114,11 @@ static inline bool exchange_chooses_coder(const cod_exchange *e)
 {
     return e->options.codec == COD_EXCHANGE_AUTO && !exchange_waits(e);
 }
+/** What is published is of this life: of none where bytes must repeat. */
+static inline uint64_t exchange_life(const cod_exchange *e)
+{
+    return exchange_waits(e) ? 0 : e->life;
+}
 /** How long they wait: a run that is repeated may have had groups minutes apart. */
 static inline double exchange_patience_s(const cod_exchange *e)
 {
@@ -120,7 +129,9 @@ bool exchange_replays_publication(const cod_exchange *e, int64_t step);
 
 /* A pull, from one step to the next; see exchange.c. */
 
-COD_MUST_CHECK cod_status exchange_start_pull(cod_exchange *e, held_peer *peer, uint64_t version, int64_t step);
+/** @param life  of every shard, or EXCHANGE_ANY_LIFE where groups resume together */
+COD_MUST_CHECK cod_status exchange_start_pull(cod_exchange *e, held_peer *peer, uint64_t version, uint64_t life,
+                                              int64_t step);
 /** Moves the pull of the current shard, and decodes up to `chunks` chunks of it once it is here. */
 COD_MUST_CHECK cod_status exchange_move_pull(cod_exchange *e, uint64_t chunks);
 /** Every rank decoded its shards: the group completes them, each rank's in turn. */

@@ -65,7 +65,7 @@ cod_status exchange_encode_some(cod_exchange *e, uint64_t chunks)
         const cod_codec_range range = exchange_shard_range(&e->models[mine], e->encoded_shards, e->size);
         const bool own = e->encoded_shards == e->rank;
         cod_codec *codec = own ? &e->encoder : &e->mirror;
-        const cod_codec_key key = exchange_key(e, mine, e->version);
+        const cod_codec_key key = exchange_key(e, mine, e->version, exchange_life(e));
         if (codec->done == 0 || codec->range.first != range.first || codec->key.version != e->version)
             cod_codec_begin(codec, &range, &key);
         float *decoded = e->encoding->values + range.first;
@@ -91,7 +91,7 @@ cod_status exchange_encode_some(cod_exchange *e, uint64_t chunks)
         if (own) {
             const cod_slot_entry entry = {.version = e->version,
                                           .reference = e->against,
-                                          .step = e->publish_step,
+                                          .life = exchange_life(e),
                                           .bytes = e->encoder.bytes,
                                           .published_ms = e->published_ms};
             COD_TRY(e->transport->ops->publish_end(e->transport, &entry));

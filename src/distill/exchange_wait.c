@@ -12,7 +12,7 @@
 static cod_status take(cod_exchange *e, held_peer *peer, uint64_t version, int64_t step)
 {
     const double begin = cod_clock_s();
-    COD_TRY(exchange_start_pull(e, peer, version, step));
+    COD_TRY(exchange_start_pull(e, peer, version, EXCHANGE_ANY_LIFE, step));
     while (!e->done) {
         COD_TRY(exchange_move_pull(e, UINT64_MAX));
         if (e->lost || cod_clock_s() - begin > exchange_patience_s(e))

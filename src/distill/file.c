@@ -86,7 +86,7 @@ static publisher *ask(file *t, uint32_t group)
 }
 
 static cod_status offer(cod_transport *transport, const cod_slot_identity *expected, int world_rank, uint64_t held,
-                        uint64_t after, uint64_t at_most, uint64_t *version)
+                        uint64_t after, uint64_t at_most, uint64_t *version, uint64_t *life)
 {
     file *t = enter(transport);
     publisher *who = ask(t, expected->group);
@@ -105,6 +105,7 @@ static cod_status offer(cod_transport *transport, const cod_slot_identity *expec
                         expected->group, (unsigned long long)who->newest, (unsigned long long)header.newest));
     who->newest = header.newest;
     *version = cod_slot_offer(&header, held, after, at_most);
+    *life = cod_slot_life(&header, *version);
     return leave(t, COD_OK);
 }
 
@@ -131,7 +132,7 @@ static cod_status pull_poll(cod_transport *transport, cod_pull_state *state, cod
         t->phase = PULL_WANTED;
     if (t->phase == PULL_HERE) {
         *state = COD_PULL_DONE;
-        *out = (cod_pulled){t->pulled, t->entry.bytes, t->entry.step, t->entry.published_ms, t->pull_s};
+        *out = (cod_pulled){t->pulled, t->entry.bytes, t->entry.life, t->entry.published_ms, t->pull_s};
     } else if (t->phase == PULL_GONE) {
         *state = COD_PULL_LOST;
     } else if (t->phase == PULL_BAD) {

@@ -112,7 +112,7 @@ static cod_status get_header(rma *t, int world_rank, staging *to, cod_request **
 }
 
 static cod_status offer(cod_transport *transport, const cod_slot_identity *expected, int world_rank, uint64_t held,
-                        uint64_t after, uint64_t at_most, uint64_t *version)
+                        uint64_t after, uint64_t at_most, uint64_t *version, uint64_t *life)
 {
     rma *t = (rma *)transport;
     publisher *who = &t->publishers[world_rank];
@@ -131,6 +131,7 @@ static cod_status offer(cod_transport *transport, const cod_slot_identity *expec
             who->header = header;
     }
     *version = cod_slot_offer(&who->header, held, after, at_most);
+    *life = cod_slot_life(&who->header, *version);
     return COD_OK;
 }
 
@@ -233,7 +234,7 @@ static cod_status pull_poll(cod_transport *transport, cod_pull_state *state, cod
     *out = (cod_pulled){.bytes = t->requested};
     if (t->phase == PULL_HERE) {
         *state = COD_PULL_DONE;
-        *out = (cod_pulled){t->pulled->data, t->entry.bytes, t->entry.step, t->entry.published_ms, t->data_s};
+        *out = (cod_pulled){t->pulled->data, t->entry.bytes, t->entry.life, t->entry.published_ms, t->data_s};
     }
     if (*state == COD_PULL_LOST)
         t->phase = PULL_NONE;

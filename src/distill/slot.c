@@ -6,8 +6,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/** "CDW4" and the header's format, in one word. */
-#define MAGIC UINT64_C(0x0000000434574443)
+/** "CDW5" and the header's format, in one word. */
+#define MAGIC UINT64_C(0x0000000535574443)
 
 /* Words of the header behind its checksum, in this order; the newest version and the entries follow. */
 enum { IDENTITY_AT = 16, NEWEST_AT = 120 };
@@ -33,7 +33,7 @@ static void store_header(const cod_slot_header *header, unsigned char out[COD_SL
         const cod_slot_entry *entry = &header->entries[i];
         unsigned char *at = out + COD_SLOT_ENTRIES_AT + COD_SLOT_ENTRY_BYTES * i;
         cod_store_u64(at, entry->version);
-        cod_store_u64(at + 8, (uint64_t)entry->step);
+        cod_store_u64(at + 8, entry->life);
         cod_store_u64(at + 16, entry->bytes);
         cod_store_u64(at + 24, entry->sequence);
         cod_store_u64(at + 32, entry->reference);
@@ -128,8 +128,8 @@ cod_status cod_slot_read_header(const unsigned char *bytes, const cod_slot_ident
     out->newest = cod_load_u64(bytes + NEWEST_AT);
     for (size_t i = 0; i < COD_SLOT_MAX; i++) {
         const unsigned char *at = bytes + COD_SLOT_ENTRIES_AT + COD_SLOT_ENTRY_BYTES * i;
-        out->entries[i] = (cod_slot_entry){cod_load_u64(at),      (int64_t)cod_load_u64(at + 8), cod_load_u64(at + 16),
-                                           cod_load_u64(at + 24), cod_load_u64(at + 32),         cod_load_u64(at + 40)};
+        out->entries[i] = (cod_slot_entry){cod_load_u64(at),      cod_load_u64(at + 8),  cod_load_u64(at + 16),
+                                           cod_load_u64(at + 24), cod_load_u64(at + 32), cod_load_u64(at + 40)};
         const cod_slot_entry *entry = &out->entries[i];
         if (entry->version != 0 && (i >= layout->slots || entry->bytes > layout->slot_bytes ||
                                     entry->sequence % 2 != 0 || entry->reference >= entry->version))
@@ -153,6 +153,12 @@ int cod_slot_find(const cod_slot_header *header, uint64_t version)
         if (version != 0 && header->entries[i].version == version)
             return (int)i;
     return -1;
+}
+
+uint64_t cod_slot_life(const cod_slot_header *header, uint64_t version)
+{
+    const int slot = cod_slot_find(header, version);
+    return slot >= 0 ? header->entries[slot].life : 0;
 }
 
 uint64_t cod_slot_newest(const cod_slot_header *header)

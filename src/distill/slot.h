@@ -68,7 +68,7 @@ typedef struct cod_slot_identity {
 
 typedef struct cod_slot_entry {
     uint64_t version; /**< 0 = nothing to read */
-    int64_t step;
+    uint64_t life;    /**< of the publisher's group; a version made again after a death is of another one */
     uint64_t bytes, sequence;
     uint64_t reference;    /**< the version that it is a delta against; 0 = a key, which stands alone */
     uint64_t published_ms; /**< since 1970, by the publisher's clock; 0 = not told */
@@ -124,6 +124,8 @@ bool cod_slot_same_publisher(const cod_slot_header *a, const cod_slot_header *b)
 
 /** The slot that holds `version`, or -1. */
 int cod_slot_find(const cod_slot_header *header, uint64_t version);
+/** The life that `version` is of; 0 where it is not there. */
+uint64_t cod_slot_life(const cod_slot_header *header, uint64_t version);
 /** The newest readable version, or 0. */
 uint64_t cod_slot_newest(const cod_slot_header *header);
 

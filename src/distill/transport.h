@@ -22,11 +22,10 @@ typedef enum cod_pull_state {
 
 /** A shard that has arrived; valid until the next pull. */
 typedef struct cod_pulled {
-    const unsigned char *data; /**< NULL while it is under way */
-    uint64_t bytes;            /**< while it is under way, those asked for so far: it moves when they grow */
-    int64_t step;
-    uint64_t published_ms; /**< as its slot says */
-    double seconds;        /**< that its bytes took, as far as the reader, who looks now and then, can tell */
+    const unsigned char *data;   /**< NULL while it is under way */
+    uint64_t bytes;              /**< while it is under way, those asked for so far: it moves when they grow */
+    uint64_t life, published_ms; /**< as its slot says */
+    double seconds;              /**< that its bytes took, as far as the reader, who looks now and then, can tell */
 } cod_pulled;
 
 typedef struct cod_transport_ops {
@@ -38,10 +37,10 @@ typedef struct cod_transport_ops {
     cod_status (*publish_end)(cod_transport *transport, const cod_slot_entry *entry);
     /**
      * cod_slot_offer() of what a rank publishes, as far as is known: asks again in the background. A rank that does not
-     * answer delays no question to another.
+     * answer delays no question to another. @param[out] life  of that version
      */
     cod_status (*offer)(cod_transport *transport, const cod_slot_identity *expected, int world_rank, uint64_t held,
-                        uint64_t after, uint64_t at_most, uint64_t *version);
+                        uint64_t after, uint64_t at_most, uint64_t *version, uint64_t *life);
     /** Starts pulling one version of a rank's shard; one pull at a time. */
     cod_status (*pull_start)(cod_transport *transport, const cod_slot_identity *expected, int world_rank,
                              uint64_t version);

@@ -5,6 +5,7 @@
 #include "comm/job.h"
 
 #include "core/trace.h"
+#include "distill/exchange_internal.h"
 #include "distill/exchange_run.h"
 #include "io/file.h"
 #include "support/folder.h"
@@ -78,16 +79,21 @@ static void end(exchange_run *r)
     cod_group_destroy(r->group);
 }
 
-/** Publishes up to and with `last`, each before the next. */
-static void publish(exchange_run *r, uint64_t last, int life)
+static void wait_until_stored(exchange_run *r)
 {
     const cod_exchange_array *arrays;
     size_t count;
+    must(cod_exchange_state(r->exchange, &arrays, &count));
+}
+
+/** Publishes up to and with `last`, each before the next. */
+static void publish(exchange_run *r, uint64_t last, int life)
+{
     for (uint64_t v = (uint64_t)r->step / PERIOD + 1; v <= last; v++) {
         r->step = (int64_t)v * PERIOD;
         fill(v, life);
         must(cod_exchange_publish(r->exchange, values, values + COUNT, r->step));
-        must(cod_exchange_state(r->exchange, &arrays, &count)); /* waits until it is stored */
+        wait_until_stored(r);
     }
 }
 
@@ -101,6 +107,7 @@ static void resume(exchange_run *r, const run_saved *saved, int64_t step)
     }
     begin(r, PUBLISHER, false);
     run_restore(r, &copy);
+    wait_until_stored(r);
     r->step = step;
 }
 
@@ -195,6 +202,23 @@ static void readers_follow_a_publisher_that_begins_anew(void **state)
     end(&reader);
 }
 
+/** Publishes one version, which the last rank cannot write. */
+static void publish_but_on_the_last_rank(exchange_run *r, uint64_t version)
+{
+    const bool last = cod_comm_rank(job) == cod_comm_size(job) - 1;
+    /* A file in the folder's place: not even root can write below it. */
+    if (last)
+        must(rename(at_shard(PUBLISHER, ""), at_shard(PUBLISHER, ".away")) == 0 &&
+                     cod_file_write(at_shard(PUBLISHER, ""), "", 0) == COD_OK
+                 ? COD_OK
+                 : cod_fail(COD_ERR_IO, "cannot break the folder"));
+    publish(r, version, 1);
+    if (last)
+        must(unlink(at_shard(PUBLISHER, "")) == 0 && rename(at_shard(PUBLISHER, ".away"), at_shard(PUBLISHER, "")) == 0
+                 ? COD_OK
+                 : cod_fail(COD_ERR_IO, "cannot mend the folder"));
+}
+
 /** One rank's storage fails for one version; the others know of nothing but what they are told. */
 static void a_version_that_could_not_be_written_makes_a_key(void **state)
 {
@@ -205,17 +229,7 @@ static void a_version_that_could_not_be_written_makes_a_key(void **state)
     begin(&publisher, PUBLISHER, true);
     publish(&publisher, 3, 1);
     check_held(&reader, 3, 1, 0);
-    /* A file in the folder's place: not even root can write below it. */
-    if (last)
-        must(rename(at_shard(PUBLISHER, ""), at_shard(PUBLISHER, ".away")) == 0 &&
-                     cod_file_write(at_shard(PUBLISHER, ""), "", 0) == COD_OK
-                 ? COD_OK
-                 : cod_fail(COD_ERR_IO, "cannot break the folder"));
-    publish(&publisher, 4, 1);
-    if (last)
-        must(unlink(at_shard(PUBLISHER, "")) == 0 && rename(at_shard(PUBLISHER, ".away"), at_shard(PUBLISHER, "")) == 0
-                 ? COD_OK
-                 : cod_fail(COD_ERR_IO, "cannot mend the folder"));
+    publish_but_on_the_last_rank(&publisher, 4);
     check_all(run_counters(&publisher).skipped == last);
     tell(&publisher);
     publish(&publisher, 7, 1);
@@ -297,13 +311,56 @@ static void readers_go_on_after_an_older_header(void **state)
         free(saved.data[i]);
 }
 
+/** Ranks of the reader that have theirs of a version, which is not complete. */
+static int halves_of(exchange_run *r, uint64_t version)
+{
+    const cod_exchange *e = r->exchange;
+    return (int)run_sum(r, e->phase == PULLING && e->pull_version == version && e->done);
+}
+
+/**
+ * A group dies when one of its ranks has written a version and the other has not, and makes it again, of other weights, while a
+ * reader that has the first half waits for the second.
+ */
+static void halves_of_two_lives_never_meet(void **state)
+{
+    (void)state;
+    exchange_run publisher, reader;
+    if (cod_comm_size(job) == 1)
+        return;
+    begin(&reader, READER, true);
+    begin(&publisher, PUBLISHER, true);
+    publish(&publisher, 3, 1);
+    run_saved saved = run_save(&publisher);
+    check_held(&reader, 3, 1, 0);
+    publish_but_on_the_last_rank(&publisher, 4);
+    const double since = cod_clock_s();
+    while (halves_of(&reader, 4) < cod_comm_size(job) - 1 && run_sum(&reader, cod_clock_s() - since > PATIENCE_S) == 0)
+        step(&reader);
+    check_all(halves_of(&reader, 4) == cod_comm_size(job) - 1);
+    end(&publisher);
+    resume(&publisher, &saved, 3 * PERIOD);
+    publish(&publisher, 4, 2);
+    read_until_refused(&reader, 1);
+    check_held(&reader, 3, 1, 1);
+    publish(&publisher, 5, 2);
+    check_held(&reader, 5, 2, 1);
+    end(&publisher);
+    end(&reader);
+    for (size_t i = 0; i < saved.count; i++)
+        free(saved.data[i]);
+}
+
 #define LIVES(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        LIVES(readers_follow_a_publisher_through_deaths),          LIVES(readers_follow_a_publisher_that_begins_anew),
-        LIVES(readers_follow_a_publisher_that_hardly_begins_anew), LIVES(readers_go_on_after_an_older_header),
+        LIVES(readers_follow_a_publisher_through_deaths),
+        LIVES(readers_follow_a_publisher_that_begins_anew),
+        LIVES(readers_follow_a_publisher_that_hardly_begins_anew),
+        LIVES(readers_go_on_after_an_older_header),
+        LIVES(halves_of_two_lives_never_meet),
         LIVES(a_version_that_could_not_be_written_makes_a_key),
     };
     return cmocka_run_group_tests(tests, job_setup, job_teardown);

@@ -39,8 +39,7 @@ static void publish(cod_transport *t, uint64_t version)
     assert_ok(t->ops->publish_begin(t, &room));
     memset(room, (int)version, BYTES - version);
     assert_ok(t->ops->publish_end(
-        t, &(cod_slot_entry){
-               .version = version, .step = (int64_t)version * 10, .bytes = BYTES - version, .published_ms = 7}));
+        t, &(cod_slot_entry){.version = version, .life = version * 10, .bytes = BYTES - version, .published_ms = 7}));
     t->ops->oldest(t);
 }
 
@@ -50,7 +49,7 @@ static cod_status offered(cod_transport *t, uint64_t *version)
     const double begin = cod_clock_s();
     cod_status status = COD_OK;
     for (*version = 0; status == COD_OK && *version == 0 && cod_clock_s() - begin < 1; usleep(1000))
-        status = t->ops->offer(t, &who, 0, 0, 0, UINT64_MAX, version);
+        status = t->ops->offer(t, &who, 0, 0, 0, UINT64_MAX, version, &(uint64_t){0});
     return status;
 }
 
@@ -101,7 +100,7 @@ static void versions_travel_and_old_ones_go(void **state)
     for (uint64_t v = 3; v <= 5; v++) {
         assert_ok(pulled(reader, v, &how, &got));
         assert_int_equal(how, COD_PULL_DONE);
-        assert_true(got.bytes == BYTES - v && got.step == (int64_t)v * 10 && got.published_ms == 7);
+        assert_true(got.bytes == BYTES - v && got.life == v * 10 && got.published_ms == 7);
         assert_true(got.data[0] == v && got.data[got.bytes - 1] == v);
     }
     assert_ok(pulled(reader, 2, &how, &got));
@@ -208,7 +207,7 @@ static void publish_for_ever(uint64_t version)
     cod_transport *t = open_transport(0, 1, false);
     for (;; version++) {
         unsigned char *room;
-        const cod_slot_entry entry = {.version = version, .step = (int64_t)version * 10, .bytes = BYTES - version % 97};
+        const cod_slot_entry entry = {.version = version, .life = version * 10, .bytes = BYTES - version % 97};
         if (t->ops->publish_begin(t, &room) != COD_OK)
             _exit(1);
         for (uint64_t at = 0; at < entry.bytes; at += 512) {
@@ -228,7 +227,7 @@ static uint64_t await_newer(cod_transport *reader, uint64_t newest)
     const double begin = cod_clock_s();
     uint64_t version = 0;
     while (version <= newest && cod_clock_s() - begin < PATIENCE_S) {
-        assert_ok(reader->ops->offer(reader, &who, 0, 0, 0, UINT64_MAX, &version));
+        assert_ok(reader->ops->offer(reader, &who, 0, 0, 0, UINT64_MAX, &version, &(uint64_t){0}));
         usleep(500);
     }
     return version;
@@ -296,12 +295,12 @@ static void an_older_header_is_refused(void **state)
     put_header(old, bytes);
     const cod_slot_identity who = identity(0, 1);
     for (const double begin = cod_clock_s(); status == COD_OK && cod_clock_s() - begin < PATIENCE_S; usleep(1000))
-        status = reader->ops->offer(reader, &who, 0, 0, 0, UINT64_MAX, &version);
+        status = reader->ops->offer(reader, &who, 0, 0, 0, UINT64_MAX, &version, &(uint64_t){0});
     assert_fails(COD_ERR_FORMAT, "its newest version was 5, not 3", status);
     assert_int_equal(version, 0);
     publish(publisher, 6);
     for (const double begin = cod_clock_s(); status != COD_OK && cod_clock_s() - begin < PATIENCE_S; usleep(1000))
-        status = reader->ops->offer(reader, &who, 0, 0, 0, UINT64_MAX, &version);
+        status = reader->ops->offer(reader, &who, 0, 0, 0, UINT64_MAX, &version, &(uint64_t){0});
     assert_ok(status);
     assert_int_equal(version, 6);
     assert_ok(publisher->ops->destroy(publisher));

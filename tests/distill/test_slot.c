@@ -27,8 +27,8 @@ static void publish(cod_slot_writer *writer, uint64_t version)
     assert_ok(cod_slot_open(writer, slot, &room));
     for (size_t i = 0; i < BYTES; i += 8)
         memcpy(room + i, &version, 8);
-    assert_ok(cod_slot_close(writer, slot,
-                             &(cod_slot_entry){.version = version, .step = (int64_t)version * 10, .bytes = BYTES}));
+    assert_ok(
+        cod_slot_close(writer, slot, &(cod_slot_entry){.version = version, .life = version * 10, .bytes = BYTES}));
 }
 
 static void a_slow_reader_keeps_its_slot_until_it_is_reopened(void **state)
@@ -44,9 +44,11 @@ static void a_slow_reader_keeps_its_slot_until_it_is_reopened(void **state)
     assert_false(torn);
     const int slot = cod_slot_find(&header, 1);
     const unsigned char *word = memory + cod_slot_sequence_at(&LAYOUT, (uint32_t)slot);
-    assert_int_equal(header.entries[slot].step, 10);
+    assert_int_equal(header.entries[slot].life, 10);
     publish(&writer, 2);
     publish(&writer, 3);
+    assert_int_equal(cod_slot_life(&header, 1), 10);
+    assert_int_equal(cod_slot_life(&header, 2), 0);
     assert_memory_equal(word, &header.entries[slot].sequence, 8);
     publish(&writer, 4);
     assert_memory_not_equal(word, &header.entries[slot].sequence, 8);

@@ -10,6 +10,7 @@
 
 const cod_codec_key fuzz_key = {1, 2, 3};
 const cod_slot_identity fuzz_identity = {.run = 1, .model = 2, .group = 1, .shards = 1, .count = 100, .exact_from = 90};
+size_t fuzz_taken[2];
 const cod_slot_layout fuzz_layout = {.slots = 5, .groups = 3, .slot_bytes = 4096};
 
 #define DEMAND(condition)                                                                                              \
@@ -82,6 +83,7 @@ static void decode_chunks(const uint8_t *input, unsigned char *data, size_t byte
     while (status == COD_OK && !cod_codec_finished(&codec))
         status = cod_codec_decode(&codec, data, bytes, reference, 1, values);
     DEMAND(status == COD_OK || status == COD_ERR_FORMAT || status == COD_ERR_NUMERIC);
+    fuzz_taken[0] += status == COD_OK && range.count > 0;
     DEMAND(codec.done <= range.count && codec.bytes <= bytes);
     for (uint64_t i = 0; status == COD_OK && i < range.count; i++)
         DEMAND(isfinite(values[i]));
@@ -100,6 +102,7 @@ static void read_header(const uint8_t *input, unsigned char *data, size_t bytes)
     DEMAND(status == COD_OK || status == COD_ERR_FORMAT);
     if (status != COD_OK || torn)
         return;
+    fuzz_taken[1]++;
     for (uint32_t i = 0; i < COD_SLOT_MAX; i++) {
         const cod_slot_entry *entry = &header.entries[i];
         DEMAND(entry->version == 0 || (i < fuzz_layout.slots && entry->bytes <= fuzz_layout.slot_bytes));

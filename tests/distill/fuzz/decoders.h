@@ -33,6 +33,9 @@ extern const cod_slot_layout fuzz_layout;
 cod_codec_range fuzz_range(const uint8_t *input);
 const float *fuzz_reference(const uint8_t *input);
 
+/** Inputs so far that were taken: chunks, headers. A corpus of another format would test nothing. */
+extern size_t fuzz_taken[2];
+
 /** libFuzzer's entry: aborts where a decoder does what it must not. @return 0 */
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t bytes);
 

@@ -103,8 +103,8 @@ static int replay(const char *folder)
             LLVMFuzzerTestOneInput(input, length);
     }
     closedir(directory);
-    printf("%d inputs\n", files);
-    return files < 13; /* those that --write makes */
+    printf("%d inputs, of which %zu chunks and %zu headers were taken\n", files, fuzz_taken[0], fuzz_taken[1]);
+    return files < 13 || fuzz_taken[0] == 0 || fuzz_taken[1] == 0; /* 13: those that --write makes */
 }
 
 int main(int count, char **arguments)
