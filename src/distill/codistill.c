@@ -257,12 +257,12 @@ static cod_status average_statistics(cod_train_context *context, float *values)
 static cod_status publish(codistill *c, cod_train_context *context, int64_t done)
 {
     cod_weights *weights = context->weights;
-    const size_t bytes = cod_weights_count(weights) * sizeof(float);
     COD_TRY(cod_weights_download(weights, c->snapshot));
     COD_TRY(average_statistics(context, c->snapshot));
     cod_buffer *ema = exchange_options.publish == COD_PUBLISH_EMA ? cod_optimiser_ema(context->optimiser) : NULL;
-    if (ema != NULL)
-        COD_TRY(context->backend->download(context->device, NULL, c->snapshot, ema, 0, bytes));
+    if (ema != NULL) /* its statistics are a copy of this rank's own */
+        COD_TRY(context->backend->download(context->device, NULL, c->snapshot, ema, 0,
+                                           weights->layout.trainable * sizeof(float)));
     const float *state = weights->layout.state > 0 ? c->snapshot + weights->layout.trainable : NULL;
     COD_TRY(cod_exchange_publish(c->exchange, c->snapshot, state, done));
     c->stats.publications++;

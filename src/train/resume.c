@@ -65,7 +65,7 @@ static cod_status load_states(const trainer *t, bool own, const cod_st_file *fil
     return COD_OK;
 }
 
-/** Weights, optimiser and figures of the group: equal on all its ranks, so the first one writes them. */
+/** Weights, optimiser and figures of the group: equal on all its ranks but for statistics, so the first one writes them. */
 static cod_status save_group(trainer *t, const double totals[TRAINER_TOTALS])
 {
     const cod_train_context *context = &t->context;
@@ -97,12 +97,53 @@ end:
     return status;
 }
 
+enum { VALUE_BYTES = sizeof(float) };
+
+/** Bytes of the normalisation statistics where each rank of the group has its own, of the pictures that it saw; else 0. */
+static size_t own_statistics(const trainer *t)
+{
+    return cod_group_size(t->group) > 1 ? t->weights.layout.state * VALUE_BYTES : 0;
+}
+
+static cod_status save_statistics(trainer *t, cod_checkpoint *checkpoint)
+{
+    const cod_weights *weights = &t->weights;
+    const size_t bytes = own_statistics(t);
+    if (bytes == 0)
+        return COD_OK;
+    float *state = cod_arena_alloc(&checkpoint->arena, bytes);
+    COD_REQUIRE_MEMORY(state);
+    COD_TRY(t->context.backend->download(t->context.device, NULL, state, weights->values,
+                                         weights->layout.trainable * VALUE_BYTES, bytes));
+    return cod_checkpoint_add_f32(checkpoint, "statistics", state, weights->layout.state);
+}
+
+/** In place of those of the group's first rank; checkpoints of earlier versions have only these. */
+static cod_status load_statistics(trainer *t, const cod_st_file *file)
+{
+    cod_weights *weights = &t->weights;
+    const size_t bytes = own_statistics(t);
+    if (bytes == 0 || cod_st_tensor_find(file, "statistics") == NULL)
+        return COD_OK;
+    float *state = malloc(bytes);
+    COD_REQUIRE_MEMORY(state);
+    cod_status status = cod_checkpoint_read(file, "statistics", state, bytes);
+    if (status == COD_OK)
+        status = t->context.backend->upload(t->context.device, NULL, weights->values,
+                                            weights->layout.trainable * VALUE_BYTES, state, bytes);
+    weights->version++;
+    free(state);
+    return status;
+}
+
 static cod_status save_rank(trainer *t)
 {
     cod_checkpoint checkpoint = {0};
     char part[32];
     rank_part(trainer_rank(t), part);
     cod_status status = cod_checkpoint_add_number(&checkpoint, "step", (double)t->context.step);
+    if (status == COD_OK)
+        status = save_statistics(t, &checkpoint);
     if (status == COD_OK)
         status = t->strategy->ops->save(t->strategy, &checkpoint);
     if (status == COD_OK)
@@ -292,7 +333,9 @@ static cod_status load_step(trainer *t, int64_t step)
         rank_part(trainer_rank(t), part);
         status = cod_checkpoint_open(t->checkpoints, step, part, &file);
         if (status == COD_OK) {
-            status = STRATEGY(t, load, &t->context, file);
+            status = load_statistics(t, file);
+            if (status == COD_OK)
+                status = STRATEGY(t, load, &t->context, file);
             if (status == COD_OK)
                 status = load_states(t, true, file);
             cod_st_close(file);

@@ -161,10 +161,10 @@ def stops(setup, number):
     return case
 
 
-def stops_in_step(setup, number, rank=None, switch="train.deterministic=true"):
+def stops_in_step(setup, number, rank=None, switch="train.deterministic=true", *overrides):
     """In deterministic mode groups stop at one step, though only one rank may be asked to, and a resume replays the rest."""
     def case(bench):
-        fixed = [*SETUPS[setup], switch, "train.schedule=constant", "checkpoint.every=1000000",
+        fixed = [*SETUPS[setup], *overrides, switch, "train.schedule=constant", "checkpoint.every=1000000",
                  "log.tensorboard=false", "log.samples=0"]
         arguments = ["train", "t.yaml", "name=t", "output=runs", *fixed, "train.steps=1000000"]
         process = bench.start(*arguments)
@@ -533,7 +533,9 @@ CASES = {
     "stops-2x1": stops("2x1", signal.SIGTERM),
     "stops-2x2": stops("2x2", signal.SIGUSR1),
     "stops-in-step-2x1": stops_in_step("2x1", signal.SIGTERM, 1),
-    "stops-in-step-2x2": stops_in_step("2x2", signal.SIGINT),
+    # Each rank of a group has running statistics of its own.
+    "stops-in-step-2x2": stops_in_step("2x2", signal.SIGINT, None, "train.deterministic=true", "model.norm=batch", "train.ema=0.9",
+                                       "exchange.publish=ema"),
     "stops-in-step-3x1": stops_in_step("3x1", signal.SIGUSR1, 2),
     "stops-in-step-exchange": stops_in_step("2x1", signal.SIGUSR1, 0, "exchange.deterministic=true"),
     "max-time": max_time,
