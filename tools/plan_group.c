@@ -286,13 +286,17 @@ static void print_traffic(const planned *p)
     static const char *const codecs[] = {"none", "f32", "bf16", "int8", "delta"};
     const double gradients = 4.0 * (double)p->weights.layout.trainable;
     const cod_strategy_plan *meetings = &p->meetings;
+    char by_node[96] = "";
+    if (p->config->train.allreduce != COD_ALLREDUCE_FLAT)
+        snprintf(by_node, sizeof by_node, "; at most %.1f MB cross each way of a node", megabytes(2 * gradients));
     if (meetings->in_group)
         print_in_group(meetings);
     else if (p->ranks > 1)
-        printf("  inside the group, each step: %.1f MB a rank all-reduced\n",
-               megabytes(2 * gradients * (p->ranks - 1) / p->ranks));
+        printf("  inside the group, each step: %.1f MB a rank all-reduced%s\n",
+               megabytes(2 * gradients * (p->ranks - 1) / p->ranks), by_node);
     else if (p->ranks == 0)
-        printf("  inside the group, each step: up to %.1f MB a rank all-reduced\n", megabytes(2 * gradients));
+        printf("  inside the group, each step: up to %.1f MB a rank all-reduced%s\n", megabytes(2 * gradients),
+               by_node);
     if (meetings->what != NULL && !meetings->in_group && p->config->group_count != 1) {
         printf("  between groups, each %lld steps: %s", (long long)meetings->every_steps, meetings->what);
         if (p->config->group_count == 0)

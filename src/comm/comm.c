@@ -91,6 +91,8 @@ cod_status comm_request_started(cod_request **request, cod_status status)
 static cod_status test_parts(cod_request *request, bool *done)
 {
     int flag = 0;
+    if (request->test != NULL)
+        return request->test(request, done);
     COD_TRY(COD_MPI(MPI_Testall(request->part_count, request->parts, &flag, MPI_STATUSES_IGNORE)));
     *done = flag != 0;
     return COD_OK;
@@ -181,6 +183,7 @@ static void *progress_loop(void *context)
         comm_lock(comm);
         MPI_Iprobe(MPI_ANY_SOURCE, COD_TAG_NEVER, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
         sweep_abandoned(comm);
+        levels_progress(comm);
         comm->counters.polls++;
         const double idle_ms = comm->progress_interval_ms;
         comm_unlock(comm);

@@ -11,6 +11,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+typedef struct group_levels group_levels; /* levels.c */
+
 struct cod_comm {
     pthread_mutex_t lock; /**< held around every MPI call, and never while waiting */
     pthread_t progress;
@@ -25,6 +27,7 @@ struct cod_comm {
     const char *window_setting;
     cod_comm_counters counters;
     struct cod_request *abandoned;
+    group_levels *levels; /**< of groups that average by node */
 };
 
 /** One operation of one or several MPI requests. */
@@ -42,7 +45,15 @@ struct cod_request {
     void (*release)(void *context);
     void *release_context;
     struct cod_request *next;
+    cod_status (*test)(struct cod_request *request,
+                       bool *done); /**< under the lock; NULL = when its parts are done it is */
+    group_levels *levels;           /**< of an average by node: whose, which way it is on, */
+    int way;                        /**< and the one started after it */
+    struct cod_request *behind;
 };
+
+/** Moves averages by node on. Under the lock. */
+void levels_progress(cod_comm *comm);
 
 void comm_lock(cod_comm *comm);
 void comm_unlock(cod_comm *comm);

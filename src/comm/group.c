@@ -7,7 +7,6 @@
 #include <string.h>
 
 enum {
-    PART_COUNT = 1 << 28,  /**< elements of one MPI call: MPI counts in int */
     GATHERED_COUNT = 4096, /**< values of all ranks up to which a reduction gathers them and reduces locally */
 };
 
@@ -142,6 +141,7 @@ void cod_group_destroy(cod_group *group)
     }
     if (status == COD_OK)
         status = cod_request_wait(&barrier, group->comm->teardown_timeout_s);
+    levels_destroy(group, status == COD_OK);
     if (status == COD_OK) {
         comm_lock(group->comm);
         MPI_Comm_free(&group->mpi);
@@ -220,7 +220,7 @@ static cod_status average_start(cod_collective *collective, cod_buffer *buffer, 
     COD_REQUIRE(offset % sizeof(float) == 0 && offset <= buffer->bytes &&
                     count <= (buffer->bytes - offset) / sizeof(float),
                 "a range of %zu values at byte %zu lies outside its buffer", count, offset);
-    const int parts = (int)((count + PART_COUNT - 1) / PART_COUNT);
+    const int parts = (int)((count + GROUP_PART_COUNT - 1) / GROUP_PART_COUNT);
     COD_TRY(comm_request_create(comm, parts, &request));
     float *values = (float *)((char *)buffer->host + offset);
     request->finish = scale_average;
@@ -231,12 +231,16 @@ static cod_status average_start(cod_collective *collective, cod_buffer *buffer, 
     atomic_fetch_add(&comm->urgent, 1);
     cod_status status = COD_OK;
     comm_lock(comm);
-    for (int i = 0; i < parts && status == COD_OK; i++) {
-        const size_t from = (size_t)i * PART_COUNT, left = count - from;
-        status = COD_MPI(MPI_Iallreduce(MPI_IN_PLACE, values + from, (int)(left < PART_COUNT ? left : PART_COUNT),
-                                        MPI_FLOAT, MPI_SUM, group->mpi, &request->parts[i]));
+    if (group->levels != NULL)
+        status = levels_start(group, request);
+    for (int i = 0; i < parts && status == COD_OK && group->levels == NULL; i++) {
+        const size_t from = (size_t)i * GROUP_PART_COUNT, left = count - from;
+        status = COD_MPI(MPI_Iallreduce(MPI_IN_PLACE, values + from,
+                                        (int)(left < GROUP_PART_COUNT ? left : GROUP_PART_COUNT), MPI_FLOAT, MPI_SUM,
+                                        group->mpi, &request->parts[i]));
     }
-    count_reduced(group, count * sizeof(float));
+    if (group->levels == NULL)
+        count_reduced(group, count * sizeof(float));
     comm_unlock(comm);
     status = comm_request_started(&request, status);
     *out = (cod_reduction *)request;
@@ -276,7 +280,7 @@ cod_status cod_group_reduce_start(cod_group *group, double *values, size_t count
 {
     const MPI_Op op = kind == COD_REDUCE_SUM ? MPI_SUM : kind == COD_REDUCE_MIN ? MPI_MIN : MPI_MAX;
     const int size = cod_group_size(group);
-    COD_REQUIRE(count <= PART_COUNT, "a reduction of %zu values is too large", count);
+    COD_REQUIRE(count <= GROUP_PART_COUNT, "a reduction of %zu values is too large", count);
     COD_TRY(comm_request_create(group->comm, 1, request));
     cod_request *r = *request;
     cod_status status;

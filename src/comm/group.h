@@ -66,6 +66,18 @@ int cod_group_world_rank(const cod_group *group, int index, int rank);
 cod_collective *cod_group_collective(cod_group *group);
 
 /**
+ * From now on the group's collective averages by node: ranks of a node sum to one of them, these between the nodes, and the
+ * total goes back. Where nodes have several ranks, less crosses the network: 2·S·(N-1)/N bytes each way for each of N nodes.
+ * Sums come in another order than without. Collective on the group.
+ *
+ * @param node_of  [world size] the node that each rank counts to, equal on all; NULL = where it runs
+ */
+COD_MUST_CHECK cod_status cod_group_average_by_node(cod_group *group, const int *node_of);
+
+/** Whether that saves something: the group is on several nodes, and has several ranks on one. */
+bool cod_group_gains_by_node(const cod_group *group);
+
+/**
  * One status for all: how fallible local work ends before the next collective.
  *
  * Returns COD_OK when every rank passed COD_OK. Otherwise every rank fails: those that failed themselves with their own

@@ -8,17 +8,26 @@
 #include "comm/comm_internal.h"
 #include "comm/group.h"
 
-enum { COD_TAG_NEVER = 32767 /**< a tag that nobody sends: probing for it only makes progress */ };
+enum {
+    COD_TAG_NEVER = 32767,      /**< a tag that nobody sends: probing for it only makes progress */
+    GROUP_PART_COUNT = 1 << 28, /**< elements of one MPI call: MPI counts in int */
+};
 
 struct cod_group {
     cod_collective collective; /**< first: the collective is the group */
     cod_comm *comm;
     MPI_Comm mpi;
     int index, count;
-    int *first;  /**< [count + 1] first world rank of each group; contiguous groups */
-    int *ranks;  /**< [all groups' sizes] identity, or ranks sorted by node */
-    bool across; /**< its ranks are of different groups */
-    int job;     /**< world rank of this job's rank 0: above 0 only where other groups are other jobs */
+    int *first;           /**< [count + 1] first world rank of each group; contiguous groups */
+    int *ranks;           /**< [all groups' sizes] identity, or ranks sorted by node */
+    bool across;          /**< its ranks are of different groups */
+    int job;              /**< world rank of this job's rank 0: above 0 only where other groups are other jobs */
+    group_levels *levels; /**< NULL = averages know no nodes */
 };
+
+/** Starts an average, of request->count values at request->context, by node. Under the lock. */
+COD_MUST_CHECK cod_status levels_start(cod_group *group, cod_request *request);
+/** @param all_are_here  communicators can be freed */
+void levels_destroy(cod_group *group, bool all_are_here);
 
 #endif

@@ -36,6 +36,7 @@ const cod_option_table cod_model_option_table = {"model", "The network that is t
 
 static const char *const losses[] = {"auto", "l1", "mse", "charbonnier", "cross_entropy", NULL};
 static const char *const optimisers[] = {"sgd", "adam", "adamw", NULL};
+static const char *const allreduces[] = {"auto", "flat", "hierarchical", NULL};
 static const char *const schedules[] = {"constant", "step", "cosine", NULL};
 #define FIELD(name) offsetof(cod_train_options, name)
 static const cod_option train_options[] = {
@@ -79,6 +80,10 @@ static const cod_option train_options[] = {
      "results do not depend on timing: runs replay bit for bit; exchanges then wait for each other"},
     {"autotune", COD_OPTION_BOOL, FIELD(autotune), "true", 0, 0, NULL,
      "times implementations once and takes the fastest; false, or deterministic: fixed ones"},
+    {"allreduce", COD_OPTION_CHOICE, FIELD(allreduce), "auto", 0, 0, allreduces,
+     "averaging inside a group: flat, one ring of all ranks; hierarchical, inside nodes first and then between one "
+     "rank of "
+     "each; auto: hierarchical where a group has several ranks on each of several nodes"},
     {"bucket_kb", COD_OPTION_INT, FIELD(bucket_kb), "1024", 0, 1e6, NULL,
      "KiB of gradient that are averaged together while backward goes on; 0 = all at once"},
 };

@@ -34,7 +34,14 @@ typedef struct cod_train_options {
     const char *max_time;
     bool deterministic, autotune;
     int64_t bucket_kb;
+    int allreduce; /**< cod_train_allreduce */
 } cod_train_options;
+
+typedef enum cod_train_allreduce {
+    COD_ALLREDUCE_AUTO,
+    COD_ALLREDUCE_FLAT,
+    COD_ALLREDUCE_HIERARCHICAL
+} cod_train_allreduce;
 
 enum {
     COD_TRAIN_LOSS_AUTO,

@@ -43,6 +43,18 @@ static cod_status make_group(trainer *t)
     return status;
 }
 
+/** Whether the group averages inside its nodes first. Collective on the group. */
+static cod_status choose_allreduce(trainer *t)
+{
+    const int wanted = t->config->train.allreduce;
+    if (wanted == COD_ALLREDUCE_FLAT || (wanted == COD_ALLREDUCE_AUTO && !cod_group_gains_by_node(t->group)))
+        return COD_OK;
+    if (t->leader)
+        cod_log_info("group %d: gradients are averaged inside its nodes first, then between one rank of each",
+                     cod_group_index(t->group));
+    return cod_group_average_by_node(t->group, NULL);
+}
+
 static cod_status open_device(trainer *t)
 {
     cod_train_context *context = &t->context;
@@ -277,6 +289,7 @@ cod_status trainer_set_up(trainer *t)
     cod_train_context *context = &t->context;
     COD_TRY(cod_group_agree(world, make_group(t), NULL));
     t->leader = cod_group_rank(t->group) == 0;
+    COD_TRY(cod_group_agree(world, choose_allreduce(t), NULL));
     t->best_quality = t->last_quality = cod_task_quality_unknown();
     snprintf(t->part, sizeof t->part, "group-%d", cod_group_index(t->group));
     trainer_closing_part(cod_group_index(t->group), t->closing_part);

@@ -114,6 +114,69 @@ static void a_reduction_that_tests_done_holds_the_average(void **state)
     cod_aligned_free(buffer.host);
 }
 
+/** Ranks as if they ran on other nodes: nodes are unequal, ranks of one are not neighbours. */
+static const int nodes_of[][4] = {{0, 0, 1, 1}, {0, 1, 0, 1}, {0, 0, 0, 1}, {1, 0, 1, 1}, {0, 1, 2, 3}, {0, 0, 0, 0}};
+
+static void averages_by_node_are_exact(void **state)
+{
+    (void)state;
+    enum { BUCKETS = 30, COUNT = 100003 };
+    const int size = cod_comm_size(job);
+    cod_buffer buffer = {.bytes = COUNT * sizeof(float)};
+    check_ok(cod_aligned_alloc(&buffer.host, buffer.bytes));
+    for (size_t k = 0; k < sizeof nodes_of / sizeof nodes_of[0]; k++) {
+        cod_group *group;
+        cod_reduction *reductions[BUCKETS];
+        cod_status status = COD_OK;
+        check_ok(cod_group_create(job, &size, 1, &group));
+        check_ok(cod_group_average_by_node(group, nodes_of[k]));
+        cod_collective *c = cod_group_collective(group);
+        fill(buffer.host, COUNT, c->rank, (int)k);
+        for (size_t b = BUCKETS; b-- > 0 && status == COD_OK;) {
+            const size_t from = COUNT * b / BUCKETS, end = COUNT * (b + 1) / BUCKETS;
+            status = c->ops->average_start(c, &buffer, from * sizeof(float), end - from, &reductions[b]);
+        }
+        check_ok(status);
+        bool done = false;
+        while (status == COD_OK && !done)
+            status = c->ops->test(reductions[3], &done);
+        for (int b = 0; b < BUCKETS && status == COD_OK; b++)
+            status = c->ops->wait(reductions[(b * 7 + c->rank) % BUCKETS]);
+        check_ok(status);
+        check_all(averaged(buffer.host, 0, COUNT, size, (int)k));
+        cod_group_destroy(group);
+    }
+    cod_aligned_free(buffer.host);
+}
+
+/** Each rank counts what it sends: once up, or between the nodes and down. */
+static void averages_by_node_are_counted(void **state)
+{
+    (void)state;
+    enum { COUNT = 1000 };
+    float values[COUNT] = {0};
+    const int size = cod_comm_size(job), rank = cod_comm_rank(job);
+    cod_buffer buffer = {.host = values, .bytes = sizeof values};
+    cod_comm_counters before, after;
+    cod_reduction *reduction = NULL;
+    cod_group *group;
+    check_ok(cod_group_create(job, &size, 1, &group));
+    check_all(!cod_group_gains_by_node(group)); /* all ranks of a test run on one host */
+    check_ok(cod_group_average_by_node(group, nodes_of[2]));
+    check_all(job_failed(cod_group_average_by_node(group, NULL), COD_ERR_ARGUMENT, "already"));
+    cod_collective *c = cod_group_collective(group);
+    cod_comm_read_counters(job, &before);
+    cod_status status = c->ops->average_start(c, &buffer, 0, COUNT, &reduction);
+    cod_comm_read_counters(job, &after);
+    check_ok(status);
+    check_ok(c->ops->wait(reduction));
+    const bool leads = rank == 0 || rank == 3;
+    const uint64_t between = size > 3 ? sizeof values : 0, down = (size < 3 ? (uint64_t)size - 1 : 2) * sizeof values;
+    check_all(after.group_bytes - before.group_bytes ==
+              (leads ? between + (rank == 0 ? down : 0) : (uint64_t)sizeof values));
+    cod_group_destroy(group);
+}
+
 static void a_range_outside_its_buffer_is_refused(void **state)
 {
     (void)state;
@@ -208,6 +271,8 @@ int main(void)
         cmocka_unit_test(averages_are_exact_at_any_count_and_offset),
         cmocka_unit_test(many_buckets_are_outstanding_and_end_in_any_order),
         cmocka_unit_test(a_reduction_that_tests_done_holds_the_average),
+        cmocka_unit_test(averages_by_node_are_exact),
+        cmocka_unit_test(averages_by_node_are_counted),
         cmocka_unit_test(a_range_outside_its_buffer_is_refused),
         cmocka_unit_test(sums_minima_and_maxima),
         cmocka_unit_test(all_ranks_get_the_same_bits),

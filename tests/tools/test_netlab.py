@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 
+from test_strategies import farthest, model
 from train_support import MPI, Skip, check, run_cases
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -94,6 +95,26 @@ def trains(bench):
     check("host1" in out, f"host1 is not named\n{out}")
 
 
+def averages_by_node(bench):
+    """Two ranks on each of two hosts: inside hosts first, S crosses each way of a host where a ring of all carries 1.5 S."""
+    crossed, models = {}, {}
+    for how in ("flat", "auto"):
+        for steps in (10, 40):
+            command = [bench.program, "train", "t.yaml", f"name={how}", "train.strategy=allreduce", "cluster.ranks_per_group=4",
+                       f"train.allreduce={how}", "model.channels=32", f"train.steps={steps}", "train.schedule=constant",
+                       "checkpoint.resume=never", "checkpoint.every=0", "eval.every=0", "log.tensorboard=false"]
+            code, out = Laboratory(bench, "--slots", "2", "--json", "net.json", "--", *command).end()
+            check(code == 0, f"exit code {code}\n{out}")
+            check(("averaged inside its nodes first" in out) == (how == "auto"), f"{how}\n{out}")
+            crossed[how, steps] = json.loads(bench.read("net.json"))["links"][0]["sent_bytes"]
+        models[how] = model(bench, how)
+    size = 4 * bench.summary("flat")["parameters"]
+    flat, by_node = ((crossed[how, 40] - crossed[how, 10]) / 30 / size for how in ("flat", "auto"))
+    print(f"each step {flat:.2f} S and by node {by_node:.2f} S cross")
+    check(1.5 <= flat < 1.8 and 1 <= by_node < 1.25, f"{flat:.2f} S and {by_node:.2f} S cross a step")
+    check(0 < farthest(models["flat"], models["auto"]) < 1e-3, "the order of sums may change rounding alone")
+
+
 def hosts_differ(bench):
     """Names, addresses and shared memory are each host's own; nothing leads outside."""
     script = ("hostname >$0.$(hostname); ip -4 -o address show eth0 >>$0.$(hostname); ip route >>$0.$(hostname);"
@@ -150,6 +171,7 @@ def says_what_is_missing(bench):
 
 CASES = {
     "trains": trains,
+    "by-node": averages_by_node,
     "hosts-differ": hosts_differ,
     "ctrl-c": ended_by("ctrl-c"),
     "sigterm": ended_by(signal.SIGTERM),

@@ -133,6 +133,20 @@ def outer_steps(bench):
     check(exact[trained:] == coded[trained:], "statistics must travel as they are")
 
 
+def hierarchical(bench):
+    """Averaging by node is averaging: the same bits where two numbers are added up, else to rounding."""
+    for ranks, environment in ((2, None), (3, TCP)):
+        for how in ("flat", "hierarchical"):
+            result = bench.trained(f"name={how}", *PLAIN_SGD, *QUIET, "train.strategy=allreduce", f"cluster.ranks_per_group={ranks}",
+                                   f"train.allreduce={how}", "train.bucket_kb=4", "train.steps=8", "checkpoint.resume=never",
+                                   environment=environment)
+            check(("averaged inside its nodes first" in result.err) == (how == "hierarchical"), "it does not say how", result)
+        difference = farthest(model(bench, "flat"), model(bench, "hierarchical"))
+        check(difference == 0 if ranks == 2 else difference < 1e-6, f"{ranks} ranks: {difference}")
+    result = bench.train("name=r", "train.allreduce=hierarchial")
+    check(result.code == 2 and "did you mean 'hierarchical'?" in result.err, "a way that is none", result)
+
+
 def server(bench):
     """A server and its workers are data-parallel training over the workers: bit for bit where two numbers are added up."""
     adam = ["model.norm=batch", "train.ema=0.9", "train.bucket_kb=4", "train.deterministic=true", "train.steps=20", *QUIET]
@@ -250,6 +264,7 @@ CASES = {
     "diloco-int8": trains("diloco", UNEQUAL, None, "diloco.codec=int8"),
     "diloco-killed": killed("2x2", 2, None, *DILOCO),
     "diloco-killed-int8": killed("3x1", 2, None, *DILOCO, "diloco.codec=int8"),
+    "hierarchical": hierarchical,
     "server": server,
     "server-stops": server_stops,
     "server-killed": killed("allreduce", 2, None, "train.strategy=parameter_server", "cluster.ranks_per_group=3"),

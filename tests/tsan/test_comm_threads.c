@@ -12,7 +12,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANKS = 3, ROUNDS = 60, BUCKETS = 5, BUCKET = 300, SHARED = 64, MESSAGES = 200, GETS = 300, WORDS = 5000 };
+enum {
+    RANKS = 3,
+    GROUPS = 4,
+    ROUNDS = 60,
+    BUCKETS = 5,
+    BUCKET = 300,
+    SHARED = 64,
+    MESSAGES = 200,
+    GETS = 300,
+    WORDS = 5000
+};
 
 /* Groups: everything at once, small integers so that sums are exact in any order. */
 
@@ -88,26 +98,29 @@ static cod_status agree_and_gather(cod_group *group, int round)
 static cod_status work_in_groups(cod_comm *comm, void *context)
 {
     (void)context;
-    static const int sizes[] = {1, 2};
-    cod_group *groups[3] = {cod_comm_world(comm)};
-    work *w = calloc(3, sizeof *w);
+    static const int sizes[] = {1, 2}, all = RANKS;
+    cod_group *groups[GROUPS] = {cod_comm_world(comm)};
+    work *w = calloc(GROUPS, sizeof *w);
     COD_REQUIRE_MEMORY(w);
     COD_TRY(cod_group_create(comm, sizes, 2, &groups[1]));
     COD_TRY(cod_group_create_by_node(comm, &groups[2]));
     CHECK(cod_group_size(groups[2]) == (cod_comm_rank(comm) < 2 ? 2 : 1));
+    COD_TRY(cod_group_create(comm, &all, 1, &groups[3]));
+    CHECK(cod_group_gains_by_node(groups[3]) && !cod_group_gains_by_node(groups[2]));
+    COD_TRY(cod_group_average_by_node(groups[3], NULL));
     for (int round = 0; round < ROUNDS; round++) {
-        for (int g = 0; g < 3; g++)
+        for (int g = 0; g < GROUPS; g++)
             COD_TRY(start_round(groups[g], &w[g], round));
-        for (int g = 2; g >= 0; g--)
+        for (int g = GROUPS - 1; g >= 0; g--)
             COD_TRY(end_round(groups[g], &w[g], round));
-        COD_TRY(agree_and_gather(groups[round % 3], round));
+        COD_TRY(agree_and_gather(groups[round % GROUPS], round));
         /* While the progress thread runs. */
         cod_comm_configure(
             comm, &(cod_comm_options){.teardown_timeout_s = 60, .progress_interval_ms = 0.1 * (1 + round % 5)});
     }
     free(w);
-    cod_group_destroy(groups[1]);
-    cod_group_destroy(groups[2]);
+    for (int g = 1; g < GROUPS; g++)
+        cod_group_destroy(groups[g]);
     return COD_OK;
 }
 

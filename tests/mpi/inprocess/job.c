@@ -336,6 +336,10 @@ static void collective_take(request *r)
     case GATHER:
         memcpy(r->out, c->bytes, (size_t)r->comm->size * r->bytes);
         break;
+    case REDUCE_TO_ROOT:
+        if (r->member != c->shape.root)
+            break;
+        /* fall through */
     case REDUCE: /* by rank, so that all get the same bits */
         memcpy(r->out, c->bytes, r->bytes);
         for (int m = 1; m < r->comm->size; m++)

@@ -45,7 +45,7 @@ struct inprocess_communicator {
     int color;
 };
 
-typedef enum collective_kind { BARRIER, BROADCAST, GATHER, REDUCE } collective_kind;
+typedef enum collective_kind { BARRIER, BROADCAST, GATHER, REDUCE, REDUCE_TO_ROOT } collective_kind;
 
 /** What all members of a communicator must agree on in their n-th collective call. */
 typedef struct collective_shape {

@@ -219,6 +219,18 @@ int MPI_Iallreduce(const void *in, void *out, int count, MPI_Datatype type, MPI_
     return leave(MPI_SUCCESS);
 }
 
+int MPI_Ireduce(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm,
+                MPI_Request *out_request)
+{
+    rank *self = enter();
+    collective_shape shape = reduction(count, type, op);
+    const bool takes = communicator_rank(job_communicator(comm), self) == root;
+    shape.kind = REDUCE_TO_ROOT;
+    shape.root = root;
+    *out_request = start(self, comm, shape, in, takes ? out : NULL);
+    return leave(MPI_SUCCESS);
+}
+
 int MPI_Ibcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm comm, MPI_Request *out_request)
 {
     rank *self = enter();
