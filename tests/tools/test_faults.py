@@ -71,6 +71,40 @@ def killed(setup, rank, number):
     return case
 
 
+def killed_in_encode(bench):
+    """A rank dies while its group's publication is half encoded in its windows: the next job goes on, and nobody takes half a version."""
+    period = 40  # of which a publication takes ten steps
+    fixed = [*ENDLESS, *SETUPS["2x2"], "train.schedule=constant", f"exchange.period={period}", "exchange.chunk_values=256", "data.patch=12",
+             "data.batch=4", "log.every=1"]
+    arguments = ["train", "t.yaml", *fixed]
+    log = bench.path("runs", "f", "exchange.1.jsonl")
+
+    def publications():
+        return bench.read(log).count(b'"publish"') if os.path.exists(log) else 0
+
+    def kill_after_publication():
+        process = bench.start(*arguments)
+        wait_for_steps(bench, process, "f", len(bench.metrics("f", 1)) + 1 if os.path.exists(log) else 1, 1)
+        victim, before, begin = rank_process(process, 3), publications(), time.monotonic()
+        while publications() < before + 1:
+            check(time.monotonic() - begin < 60 and process.poll() is None, "no publication")
+            time.sleep(0.0005)
+        wait_for_steps(bench, process, "f", bench.read("runs", "f", "metrics.1.jsonl").count(b"\n") + 3, 1)
+        os.kill(victim, signal.SIGKILL)
+        check_end(bench.wait(process, arguments, 40), "killed by signal 9", rank=3)
+        published = [event["step"] for event in bench.events("f", 1) if event["kind"] == "publish"][-1]
+        return published < bench.metrics("f", 1)[-1]["step"] < published + period // 4
+
+    check(any(kill_after_publication() for _ in range(5)), "no kill came while a publication was being encoded")
+    step = max(steps_saved(bench.path("runs", "f", "checkpoints")))
+    result = bench.trained(*fixed, f"train.steps={step + 3 * period}")
+    check(f"resumed at step {step}" in result.err, "it did not go on", result)
+    for group in bench.summary("f")["group_results"]:
+        events = [event for event in bench.events("f", group["group"]) if event["kind"] == "switch" and event["step"] > step]
+        check(events and all(event["peer_step"] <= event["step"] + 3 * period for event in events), f"no teacher: {events}", result)
+        check(sum(peer["rejected"] for peer in group["peers"]) == 0, f"something was refused: {group}", result)
+
+
 def mpirun_killed(bench):
     """The launcher itself dies: its ranks go with it."""
     arguments = ["train", "t.yaml", *ENDLESS, *SETUPS["2x1"]]
@@ -253,6 +287,7 @@ CASES = {
     "killed-allreduce": killed("allreduce", 1, signal.SIGKILL),
     "killed-2x1": killed("2x1", 1, signal.SIGKILL),
     "killed-first-2x1": killed("2x1", 0, signal.SIGKILL),
+    "killed-in-encode": killed_in_encode,
     "mpirun-killed": mpirun_killed,
     "crashed-2x2": killed("2x2", 2, signal.SIGSEGV),
     "data-removed-single": data_vanishes("single", False),

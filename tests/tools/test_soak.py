@@ -71,7 +71,7 @@ def notices(bench):
                                    (0, "checkpoint.resume=never", "but its newest checkpoint is of step")):
         program = bench.write("changed", CHANGED.format(program=bench.program, group=group, override=override))
         os.chmod(program, 0o755)
-        result = bench.wait(start(bench, "--minutes", "5", "--groups", "1,2,1", program=program), ["soak", override], 120)
+        result = bench.wait(start(bench, "--minutes", "5", "--groups", "1,1,1", program=program), ["soak", override], 120)
         check(result.code == 1 and words in result.err, f"not noticed: {override}", result)
 
 
