@@ -11,6 +11,7 @@
 #include "distill/diloco.h"
 #include "ref/ref.h"
 #include "tools/display.h"
+#include "train/central_storage.h"
 #include "train/local_sgd.h"
 #include "train/parameter_server.h"
 #include "train/strategy.h"
@@ -79,6 +80,7 @@ static void register_all(void)
     cod_backend_register(&cod_ref_backend);
     cod_strategies_register_basic();
     cod_strategy_register_parameter_server();
+    cod_strategy_register_central_storage();
     cod_strategy_register_async_parameter_server();
     cod_strategy_register_local_sgd();
     cod_strategy_register_diloco();

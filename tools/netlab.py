@@ -180,7 +180,7 @@ def write_files(hosts, slots):
 def environment():
     """For Open MPI 4: the hosts, how to reach them, and that only the laboratory's network is one."""
     settings = {"plm_rsh_agent": f"{FILES}/agent", "orte_default_hostfile": f"{FILES}/slots", "orte_tmpdir_base": f"{FILES}/tmp",
-                "btl": "tcp,self,vader", "osc": "pt2pt", "oob_tcp_if_include": f"{NETWORK}.0/24", "btl_tcp_if_include": f"{NETWORK}.0/24",
+                "btl": "tcp,self,vader", "osc": "pt2pt,sm", "oob_tcp_if_include": f"{NETWORK}.0/24", "btl_tcp_if_include": f"{NETWORK}.0/24",
                 "hwloc_base_binding_policy": "none"}
     return {**os.environ, **{f"OMPI_MCA_{key}": value for key, value in settings.items()},
             "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}

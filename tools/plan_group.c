@@ -252,12 +252,15 @@ static void print_memory(const planned *p)
     const double copies = p->exchange == NULL ? 0 : p->exchange->merge == COD_MERGE_NONE ? values : 3 * values;
     const double exchange = (double)p->sizes.memory_bytes + copies + p->meetings.memory_bytes,
                  batches = batches_bytes(p);
+    const bool once = p->meetings.once_a_node;
+    const double ranks = fmax(1, p->ranks), share = once ? 1 / ranks : 1;
     const struct {
         const char *name;
         double bytes;
-    } parts[] = {{"weights", values},         {"gradients", gradients},       {"optimiser", moments},
-                 {"moving average", average}, {"activations", activations},   {"teachers", p->teachers.bytes},
-                 {"exchange", exchange},      {"batches made ahead", batches}};
+    } parts[] = {{"weights", share * values},    {"gradients", gradients},
+                 {"optimiser", share * moments}, {"moving average", share * average},
+                 {"activations", activations},   {"teachers", p->teachers.bytes},
+                 {"exchange", exchange},         {"batches made ahead", batches}};
     double sum = 0;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         sum += parts[i].bytes;
@@ -266,6 +269,10 @@ static void print_memory(const planned *p)
         if (parts[i].bytes > 0)
             printf("%s %s %.1f", i ? "," : "", parts[i].name, megabytes(parts[i].bytes));
     putchar('\n');
+    if (p->ranks > 1)
+        printf("  weights, gradients, optimiser and moving average of %d ranks on one node: %.1f MB%s\n", p->ranks,
+               megabytes(ranks * (share * (values + moments + average) + gradients)),
+               once ? ", all but gradients once" : "");
     printf("  memory of a node: decoded pictures, at most %lld MiB (data.cache_mb)\n",
            (long long)p->config->data.cache_mb);
 }
@@ -274,6 +281,10 @@ static void print_memory(const planned *p)
 static void print_in_group(const cod_strategy_plan *plan)
 {
     const double sent = megabytes(plan->sent_bytes), received = megabytes(plan->received_bytes);
+    if (plan->once_a_node) {
+        printf("  inside the group, each step: %s; at most %.1f MB cross each way of a node\n", plan->what, sent);
+        return;
+    }
     if (plan->received_bytes == 0 || plan->received_bytes == plan->sent_bytes)
         printf("  inside the group, each step: %s, %.1f MB each way for each rank that trains\n", plan->what, sent);
     else

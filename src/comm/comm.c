@@ -231,7 +231,10 @@ static void silence_ucx(void)
     setenv("OMPI_MCA_opal_common_ucx_verbose", "-1", 0);
 }
 
-/** Open MPI 4 over TCP has windows only through osc/pt2pt, which Debian's settings exclude. */
+/**
+ * Open MPI 4 over TCP has windows only through osc/pt2pt, which Debian's settings exclude. On several hosts osc/sm beside it
+ * makes what the ranks of one share, and no window of all.
+ */
 static const char *choose_window_component(const char *library)
 {
     const char *btl = getenv("OMPI_MCA_btl");
@@ -242,7 +245,7 @@ static const char *choose_window_component(const char *library)
     const bool hosts = local < size || environment_number("SLURM_STEP_NUM_NODES") > 1;
     if (strncmp(library, "Open MPI v4", 11) != 0 || getenv("OMPI_MCA_osc") != NULL || !(hosts || no_shared_memory))
         return "";
-    setenv("OMPI_MCA_osc", "pt2pt", 1);
+    setenv("OMPI_MCA_osc", hosts ? "pt2pt,sm" : "pt2pt", 1);
     return "pt2pt";
 }
 

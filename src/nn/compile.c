@@ -34,8 +34,12 @@ static cod_view view_of(const cod_executable *executable, const ir_program *ir, 
         if (!reshaped)
             view.pixel_stride = t->shape.c;
     }
-    view.buffer = buffer_of(executable, t->place);
-    view.offset = t->offset + skipped + (size_t)(row * t->shape.w * t->shape.c) * cod_dtype_bytes(t->dtype);
+    const cod_weights *weights = executable->weights;
+    const size_t trainable = weights->layout.trainable * cod_dtype_bytes(weights->dtype);
+    const bool apart = t->place == IR_VALUES && weights->states != NULL && t->offset >= trainable;
+    view.buffer = apart ? weights->states : buffer_of(executable, t->place);
+    view.offset = t->offset + skipped + (size_t)(row * t->shape.w * t->shape.c) * cod_dtype_bytes(t->dtype) -
+                  (apart ? trainable : 0);
     return view;
 }
 

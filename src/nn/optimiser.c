@@ -42,10 +42,19 @@ static cod_status make_buffers(cod_optimiser *optimiser)
         COD_TRY(weights->backend->buffer_create(weights->device, bytes, &optimiser->m));
     if (adam)
         COD_TRY(weights->backend->buffer_create(weights->device, bytes, &optimiser->v));
-    if (options->ema_decay > 0)
+    if (options->ema_decay > 0 && options->average != NULL)
+        optimiser->ema = options->average;
+    else if (options->ema_decay > 0)
         COD_TRY(
             weights->backend->buffer_create(weights->device, cod_weights_count(weights) * element, &optimiser->ema));
     return weights->backend->buffer_create(weights->device, SCALARS_BYTES, &optimiser->scalars);
+}
+
+/** Whether the moving average covers states. */
+static bool has_states(const cod_optimiser *optimiser)
+{
+    const cod_weights *weights = optimiser->weights;
+    return optimiser->ema->bytes >= cod_weights_count(weights) * cod_dtype_bytes(weights->dtype);
 }
 
 static cod_status make_plans(cod_optimiser *optimiser, int set)
@@ -91,13 +100,15 @@ static cod_status make_plans(cod_optimiser *optimiser, int set)
                                                      vector_view(optimiser->scalars, SCALARS_EMA, COD_F32, 1)},
                                           .outputs = {vector_view(optimiser->ema, offset, dtype, count)},
                                           .name = "ema"}));
-    if (weights->layout.state == 0)
+    if (weights->layout.state == 0 || !has_states(optimiser))
         return COD_OK;
     /* Statistics are averages already: the EMA's are a copy of the model's. */
     const size_t state = weights->layout.trainable * cod_dtype_bytes(dtype);
+    const bool apart = weights->states != NULL;
     return add_plan(optimiser, &(cod_op){.kind = COD_OP_ADD,
                                          .attr = {.alpha = 1},
-                                         .inputs = {vector_view(weights->values, state, dtype, weights->layout.state)},
+                                         .inputs = {vector_view(apart ? weights->states : weights->values,
+                                                                apart ? 0 : state, dtype, weights->layout.state)},
                                          .outputs = {vector_view(optimiser->ema, state, dtype, weights->layout.state)},
                                          .name = "ema_state"});
 }
@@ -132,7 +143,8 @@ void cod_optimiser_destroy(cod_optimiser *optimiser)
     const cod_weights *weights = optimiser->weights;
     for (size_t i = 0; i < optimiser->plan_count; i++)
         weights->backend->plan_destroy(optimiser->plans[i]);
-    cod_buffer *const buffers[] = {optimiser->m, optimiser->v, optimiser->ema, optimiser->scalars};
+    cod_buffer *const own = optimiser->options.average != NULL ? NULL : optimiser->ema;
+    cod_buffer *const buffers[] = {optimiser->m, optimiser->v, own, optimiser->scalars};
     for (size_t i = 0; i < 4; i++)
         if (buffers[i] != NULL)
             weights->backend->buffer_destroy(weights->device, buffers[i]);
@@ -173,7 +185,7 @@ bool cod_optimiser_state(cod_optimiser *optimiser, size_t index, const char **na
         size_t bytes;
     } states[] = {{adam ? "adam_m" : "momentum", optimiser->m, moments},
                   {"adam_v", optimiser->v, moments},
-                  {"ema", optimiser->ema, all}};
+                  {"ema", optimiser->ema != NULL && has_states(optimiser) ? optimiser->ema : NULL, all}};
     for (size_t i = 0; i < 3; i++) {
         if (states[i].buffer == NULL || index-- > 0)
             continue;

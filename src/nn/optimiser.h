@@ -19,6 +19,8 @@ typedef struct cod_optimiser_options {
     /** Of the trainable values only part_count from part_first on are updated and have moments, perhaps none; else all are. */
     bool only_part;
     size_t part_first, part_count;
+    /** Where the moving average lies, borrowed; [trainable + state], or [trainable] to leave states out. NULL = its own. */
+    cod_buffer *average;
 } cod_optimiser_options;
 
 typedef struct cod_optimiser cod_optimiser;
@@ -36,7 +38,7 @@ COD_MUST_CHECK cod_status cod_optimiser_step(cod_optimiser *optimiser, double ra
 
 /**
  * A named state buffer ("momentum" or "adam_m", "adam_v", "ema"), for checkpoints; false past the last. Moments are those of
- * the part; the EMA covers values and states whatever the part.
+ * the part; the EMA covers values and states whatever the part, and is none that leaves states out.
  */
 bool cod_optimiser_state(cod_optimiser *optimiser, size_t index, const char **name, cod_buffer **buffer, size_t *bytes);
 /** The EMA buffer [trainable + state], or NULL. */

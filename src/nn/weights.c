@@ -23,11 +23,46 @@ cod_status cod_weights_init(cod_weights *weights, const cod_backend *backend, co
 
 void cod_weights_clear(cod_weights *weights)
 {
-    if (weights->values != NULL)
+    if (weights->values != NULL && !weights->placed)
         weights->backend->buffer_destroy(weights->device, weights->values);
-    if (weights->grads != NULL)
+    if (weights->grads != NULL && !weights->placed)
         weights->backend->buffer_destroy(weights->device, weights->grads);
+    if (weights->states != NULL)
+        weights->backend->buffer_destroy(weights->device, weights->states);
     *weights = (cod_weights){0};
+}
+
+cod_status cod_weights_place(cod_weights *weights, cod_buffer *values, cod_buffer *grads, bool fill)
+{
+    const cod_backend *backend = weights->backend;
+    const size_t element = cod_dtype_bytes(weights->dtype);
+    const size_t trainable = weights->layout.trainable * element, state = weights->layout.state * element;
+    cod_buffer *states = NULL;
+    char *host = NULL;
+    COD_REQUIRE(!weights->placed, "the weights lie in the caller's memory already");
+    COD_TRY(cod_aligned_alloc((void **)&host, trainable + state));
+    cod_status status = cod_weights_download(weights, host);
+    if (status == COD_OK && fill)
+        status = backend->upload(weights->device, NULL, values, 0, host, trainable);
+    if (status == COD_OK)
+        status = backend->buffer_create(weights->device, state, &states);
+    if (status == COD_OK)
+        status = backend->upload(weights->device, NULL, states, 0, host + trainable, state);
+    cod_aligned_free(host);
+    if (status != COD_OK) {
+        if (states != NULL)
+            backend->buffer_destroy(weights->device, states);
+        return status;
+    }
+    backend->buffer_destroy(weights->device, weights->values);
+    if (weights->grads != NULL)
+        backend->buffer_destroy(weights->device, weights->grads);
+    weights->values = values;
+    weights->grads = weights->grads != NULL ? grads : NULL;
+    weights->states = states;
+    weights->placed = true;
+    weights->version++;
+    return COD_OK;
 }
 
 static double draw(cod_rng *rng, cod_init init)
@@ -63,17 +98,31 @@ cod_status cod_weights_fill_initial(cod_weights *weights, uint64_t seed)
     return status;
 }
 
+/** Bytes that lie in `values`. */
+static size_t values_bytes(const cod_weights *weights)
+{
+    const size_t count = weights->states != NULL ? weights->layout.trainable : cod_weights_count(weights);
+    return count * cod_dtype_bytes(weights->dtype);
+}
+
 cod_status cod_weights_download(const cod_weights *weights, void *values)
 {
-    return weights->backend->download(weights->device, NULL, values, weights->values, 0,
-                                      cod_weights_count(weights) * cod_dtype_bytes(weights->dtype));
+    const size_t bytes = values_bytes(weights), all = cod_weights_count(weights) * cod_dtype_bytes(weights->dtype);
+    COD_TRY(weights->backend->download(weights->device, NULL, values, weights->values, 0, bytes));
+    if (weights->states == NULL)
+        return COD_OK;
+    return weights->backend->download(weights->device, NULL, (char *)values + bytes, weights->states, 0, all - bytes);
 }
 
 cod_status cod_weights_upload(cod_weights *weights, const void *values)
 {
+    const size_t bytes = values_bytes(weights), all = cod_weights_count(weights) * cod_dtype_bytes(weights->dtype);
     weights->version++;
-    return weights->backend->upload(weights->device, NULL, weights->values, 0, values,
-                                    cod_weights_count(weights) * cod_dtype_bytes(weights->dtype));
+    COD_TRY(weights->backend->upload(weights->device, NULL, weights->values, 0, values, bytes));
+    if (weights->states == NULL)
+        return COD_OK;
+    return weights->backend->upload(weights->device, NULL, weights->states, 0, (const char *)values + bytes,
+                                    all - bytes);
 }
 
 /** Calls for each element: index in our layout, index in PyTorch's. */

@@ -13,8 +13,10 @@ typedef struct cod_weights {
     cod_graph *graph;   /**< borrowed */
     cod_dtype dtype;    /**< the parameter type: F32, or F64 for checks */
     cod_layout layout;
-    cod_buffer *values;     /**< [trainable + state] */
+    cod_buffer *values;     /**< [trainable + state]; [trainable] where states lie apart */
     cod_buffer *grads;      /**< [trainable]; NULL without gradients */
+    cod_buffer *states;     /**< [state] after cod_weights_place(); else NULL */
+    bool placed;            /**< values and gradients are borrowed */
     uint64_t version;       /**< raised by whoever changes values, so that programs pack them anew */
     uint64_t state_version; /**< raised by programs that move the running statistics: what folds them does so anew */
 } cod_weights;
@@ -26,6 +28,15 @@ void cod_weights_clear(cod_weights *weights);
 
 /** Fills the parameters with their initial values: a function of (seed, parameter's index) alone, equal on every rank. */
 COD_MUST_CHECK cod_status cod_weights_fill_initial(cod_weights *weights, uint64_t seed);
+
+/**
+ * Puts trainable values and gradients into the caller's memory, which other processes may share, before programs are compiled;
+ * states stay the weights' own, apart.
+ *
+ * @param values  [trainable] borrowed until cod_weights_clear(), as grads [trainable], which are there if they were
+ * @param fill    copies the values there are; else they are the caller's to fill
+ */
+COD_MUST_CHECK cod_status cod_weights_place(cod_weights *weights, cod_buffer *values, cod_buffer *grads, bool fill);
 
 /** Elements of values: trainable + state. */
 static inline size_t cod_weights_count(const cod_weights *weights)

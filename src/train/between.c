@@ -44,11 +44,15 @@ static cod_status average_part(cod_between *between, float *values, size_t count
 bool cod_between_part(const cod_between *between, size_t count, size_t *first, size_t *part_count)
 {
     const int place = cod_group_rank(between->group);
-    if (place >= between->parts)
-        return false;
+    if (place < between->parts)
+        cod_between_part_of(between, count, place, first, part_count);
+    return place < between->parts;
+}
+
+void cod_between_part_of(const cod_between *between, size_t count, int place, size_t *first, size_t *part_count)
+{
     *first = part_first(between, count, place);
     *part_count = part_first(between, count, place + 1) - *first;
-    return true;
 }
 
 cod_status cod_between_share(cod_between *between, float *values, size_t count)

@@ -33,6 +33,9 @@ COD_MUST_CHECK cod_status cod_between_average(cod_between *between, float *value
 /** The part of `count` values that this rank is for. @return whether there is one: groups may have more ranks than the smallest */
 bool cod_between_part(const cod_between *between, size_t count, size_t *first, size_t *part_count);
 
+/** The same of the rank `place`, below between->parts. */
+void cod_between_part_of(const cod_between *between, size_t count, int place, size_t *first, size_t *part_count);
+
 /** Puts the parts together on all ranks of the group. Collective on the group. @param[in,out] values  [count] */
 COD_MUST_CHECK cod_status cod_between_share(cod_between *between, float *values, size_t count);
 

@@ -156,6 +156,7 @@ static cod_status make_optimiser(trainer *t)
         .only_part = t->context.part.only,
         .part_first = t->context.part.first,
         .part_count = t->context.part.count,
+        .average = t->context.average,
     };
     return cod_optimiser_create(&t->weights, cod_graph_set_index(t->model.graph, "model"), &options,
                                 &t->context.optimiser);
@@ -269,7 +270,11 @@ static cod_status set_up_locally(trainer *t)
     COD_TRY(open_device(t));
     COD_TRY(t->config->strategy->create(&t->strategy));
     COD_TRY(build_graph(t));
-    COD_TRY(init_weights(t));
+    return init_weights(t);
+}
+
+static cod_status compile_locally(trainer *t)
+{
     COD_TRY(compile(t));
     return make_optimiser(t);
 }
@@ -306,6 +311,8 @@ cod_status trainer_set_up(trainer *t)
     COD_TRY(cod_group_agree(world, open_data(t), NULL));
     COD_TRY(compare_data(t));
     COD_TRY(cod_group_agree(world, set_up_locally(t), NULL));
+    COD_TRY(STRATEGY(t, place, context));
+    COD_TRY(cod_group_agree(world, compile_locally(t), NULL));
     COD_TRY(STRATEGY(t, start, context));
     COD_TRY(cod_group_agree(world, make_agreements(t), NULL));
     COD_TRY(trainer_resume(t));

@@ -66,13 +66,14 @@ typedef struct cod_train_context {
     int64_t agree_within; /**< Set by start(): ranks may be so many steps apart without waiting for each other; 0 = 1 */
 
     /**
-     * Set by build(): of the trainable values this rank updates `count` from `first` on, perhaps none. Each rank then saves the
+     * Set by build() or place(): of the trainable values this rank updates `count` from `first` on, perhaps none. Each rank then saves the
      * optimiser's moments of its own part; the group's first rank has the whole moving average, if any, when save() returns.
      */
     struct {
         bool only;
         size_t first, count;
     } part;
+    cod_buffer *average; /**< Set by place(): where the moving average lies, see cod_optimiser_options */
 
     /** Set by start() where groups wait for each other, to every how many steps: they then stop, and resume, at one step. */
     int64_t in_step_every;
@@ -118,6 +119,11 @@ typedef struct cod_peer_stats {
 typedef struct cod_strategy_ops {
     /** Adds losses to the model's graph, and programs. Nothing is compiled yet. */
     cod_status (*build)(cod_strategy *strategy, cod_train_context *context);
+    /**
+     * Weights have their initial values, nothing is compiled: may put them, and the moving average, where it wants them.
+     * Collective over the world.
+     */
+    cod_status (*place)(cod_strategy *strategy, cod_train_context *context);
     /** Everything is compiled and the initial (not yet resumed) weights are in place. Collective over the world. */
     cod_status (*start)(cod_strategy *strategy, cod_train_context *context);
     /** Chooses the step's program by its name. */
@@ -160,6 +166,7 @@ typedef struct cod_strategy_plan {
     double sent_bytes;     /**< by a group (in_group: by a rank) at each, and as many received */
     double received_bytes; /**< where it is not as many; else 0 */
     double memory_bytes;   /**< of a rank */
+    bool once_a_node;      /**< weights, moments and moving average are kept once a node */
 } cod_strategy_plan;
 
 typedef struct cod_strategy_kind {

@@ -17,6 +17,7 @@ static const char *const names[TRAINER_TOTALS] = {
     [TOTAL_REJECTED] = "rejected",
     [TOTAL_SWITCHES] = "teacher_switches",
     [TOTAL_MERGES] = "merges",
+    [TOTAL_MEMORY_BYTES] = "memory_bytes",
     [TOTAL_PUSHES] = "pushes",
     [TOTAL_PUSH_STALENESS] = "push_staleness",
     [TOTAL_PUSH_STALENESS_MAX] = "push_staleness_max",
@@ -45,6 +46,20 @@ void trainer_read_stats(const trainer *t, cod_strategy_stats *out)
         out->push_staleness_max = (uint64_t)earlier[TOTAL_PUSH_STALENESS_MAX];
 }
 
+/** This process's memory, of pages that processes share its part: so sums over processes count those once. NaN = not known. */
+static double memory_bytes(void)
+{
+    FILE *file = fopen("/proc/self/smaps_rollup", "r");
+    double kibibytes = NAN;
+    char line[256];
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        if (sscanf(line, "Pss: %lf kB", &kibibytes) == 1)
+            break;
+    if (file != NULL)
+        fclose(file);
+    return 1024 * kibibytes;
+}
+
 void trainer_read_totals(const trainer *t, double out[TRAINER_TOTALS])
 {
     const double *earlier = t->earlier, elapsed_s = cod_clock_s() - t->start_s;
@@ -59,7 +74,7 @@ void trainer_read_totals(const trainer *t, double out[TRAINER_TOTALS])
     const double pulled = fmax((double)counters.pulled_bytes, (double)stats.pulled_bytes - earlier[TOTAL_PULLED_BYTES]);
     out[TOTAL_INTERGROUP_BYTES] = earlier[TOTAL_INTERGROUP_BYTES] + pulled;
     const bool alone = cod_group_count(t->group) == 1; /* then messages, too, are between ranks of the group */
-    const uint64_t inside = counters.group_bytes + (alone ? counters.message_bytes : 0);
+    const uint64_t inside = counters.group_bytes + (alone ? counters.message_bytes + counters.across_bytes : 0);
     out[TOTAL_INTRAGROUP_BYTES] = earlier[TOTAL_INTRAGROUP_BYTES] + (double)inside;
     out[TOTAL_PULLED_BYTES] = (double)stats.pulled_bytes;
     out[TOTAL_PUBLISHED_BYTES] = (double)stats.published_bytes;
@@ -68,6 +83,7 @@ void trainer_read_totals(const trainer *t, double out[TRAINER_TOTALS])
     out[TOTAL_REJECTED] = (double)stats.rejected;
     out[TOTAL_SWITCHES] = (double)stats.teacher_switches;
     out[TOTAL_MERGES] = (double)stats.merges;
+    out[TOTAL_MEMORY_BYTES] = memory_bytes();
     out[TOTAL_PUSHES] = (double)stats.pushes;
     out[TOTAL_PUSH_STALENESS] = (double)stats.push_staleness;
     out[TOTAL_PUSH_STALENESS_MAX] = (double)stats.push_staleness_max;
@@ -81,7 +97,7 @@ cod_status trainer_sum_totals(trainer *t, double out[TRAINER_TOTALS])
 {
     trainer_read_totals(t, out);
     for (int i = 0; i < TRAINER_TOTALS && !t->leader; i++)
-        if (i != TOTAL_CORE_S && i != TOTAL_INTERGROUP_BYTES && i != TOTAL_INTRAGROUP_BYTES)
+        if (i != TOTAL_CORE_S && i != TOTAL_INTERGROUP_BYTES && i != TOTAL_INTRAGROUP_BYTES && i != TOTAL_MEMORY_BYTES)
             out[i] = 0;
     return cod_group_reduce(t->group, out, TRAINER_TOTALS, COD_REDUCE_SUM);
 }

@@ -54,14 +54,16 @@ static cod_status compute_gradients(trainer *t, double *task_loss)
 }
 
 /** The first tensor with a value that is no number, for the message. */
-static const char *find_bad_tensor(trainer *t, const cod_buffer *buffer, size_t count)
+static const char *find_bad_tensor(trainer *t, bool gradients)
 {
     const char *name = NULL;
+    const size_t count = gradients ? t->weights.layout.trainable : cod_weights_count(&t->weights);
     float *values = malloc(count * sizeof *values);
     if (values == NULL)
         return NULL;
-    if (t->context.backend->download(t->context.device, NULL, values, (cod_buffer *)(uintptr_t)buffer, 0,
-                                     count * sizeof *values) == COD_OK) {
+    if ((gradients ? t->context.backend->download(t->context.device, NULL, values, t->weights.grads, 0,
+                                                  count * sizeof *values)
+                   : cod_weights_download(&t->weights, values)) == COD_OK) {
         for (size_t p = 0; p < cod_graph_param_count(t->model.graph) && name == NULL; p++) {
             const cod_param *param = cod_graph_param(t->model.graph, p);
             for (size_t i = 0; i < (size_t)cod_shape_count(param->shape) && param->offset + i < count && name == NULL;
@@ -76,8 +78,8 @@ static const char *find_bad_tensor(trainer *t, const cod_buffer *buffer, size_t 
 
 cod_status trainer_report_not_finite(trainer *t, const char *what, int64_t step)
 {
-    const char *weight = find_bad_tensor(t, t->weights.values, cod_weights_count(&t->weights));
-    const char *grad = find_bad_tensor(t, t->weights.grads, t->weights.layout.trainable);
+    const char *weight = find_bad_tensor(t, false);
+    const char *grad = find_bad_tensor(t, true);
     char good[80];
     cod_train_describe_checkpoint(t->config, cod_group_index(t->group), step, good);
     return cod_fail(COD_ERR_NUMERIC,

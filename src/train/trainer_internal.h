@@ -39,6 +39,7 @@ enum {
     TOTAL_REJECTED,
     TOTAL_SWITCHES,
     TOTAL_MERGES,
+    TOTAL_MEMORY_BYTES, /**< now; the group's ranks together, what they share counted once */
     TOTAL_PUSHES,
     TOTAL_PUSH_STALENESS,
     TOTAL_PUSH_STALENESS_MAX,

@@ -22,8 +22,8 @@ cod_status trainer_refresh_eval(trainer *t)
     cod_buffer *ema = t->config->eval.ema && context->step > 0 ? cod_optimiser_ema(context->optimiser) : NULL;
     float *values = malloc(bytes);
     COD_REQUIRE_MEMORY(values);
-    cod_status status =
-        context->backend->download(context->device, NULL, values, ema ? ema : t->weights.values, 0, bytes);
+    cod_status status = ema != NULL ? context->backend->download(context->device, NULL, values, ema, 0, bytes)
+                                    : cod_weights_download(&t->weights, values);
     if (status == COD_OK)
         status = cod_weights_upload(&t->eval_weights, values);
     free(values);

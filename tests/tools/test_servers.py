@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Servers that do not wait, end to end on tiny models: python3 test_servers.py CODISTILL [CASE ...]"""
+"""Servers that do not wait, and memory that ranks share, end to end on tiny models: python3 test_servers.py CODISTILL [CASE ...]"""
 
 import json
 import os
@@ -11,8 +11,9 @@ import time
 
 from test_strategies import PLAIN_SGD, QUIET, farthest, model, saved
 from test_train import killed
-from train_support import TCP, check, floats, parse_safetensors, png, rank_process, run_cases, wait_for_steps
+from train_support import MPI, TCP, check, floats, parse_safetensors, png, rank_process, run_cases, wait_for_steps
 
+SHARED_TCP = {key: value + ",sm" if key == "OMPI_MCA_osc" else value for key, value in TCP.items()}
 ASYNC = "train.strategy=async_parameter_server"
 
 
@@ -80,6 +81,55 @@ class Reference:
             if delay == 0:
                 held, versions = [weights] * workers, [version] * workers
         return weights
+
+
+def once_a_node(bench):
+    """One network for all ranks of a node is data-parallel training: bit for bit where two numbers are added up. It takes less memory."""
+    adam = ["model.norm=batch", "train.ema=0.9", "train.steps=20", "eval.every=5", "train.deterministic=true", *QUIET]
+    for ranks, more, environment in ((1, [], None), (2, [], None), (2, ["train.accumulate=2", "train.clip_norm=0.1"], SHARED_TCP),
+                                     (3, [], SHARED_TCP), (4, [], None)):
+        for strategy in ("allreduce", "central_storage"):
+            bench.trained(f"name={strategy}", *adam, *more, f"train.strategy={strategy}", f"cluster.ranks_per_group={ranks}",
+                          "checkpoint.resume=never", environment=environment)
+        difference = farthest(model(bench, "allreduce"), model(bench, "central_storage"))
+        quality = [[line["psnr_y"] for line in bench.metrics(strategy, 0)] for strategy in ("allreduce", "central_storage")]
+        check(difference == 0 and quality[0] == quality[1] if ranks < 3 else difference < 1e-3, f"{ranks} ranks, {more}: {difference}")
+    large = ["model.channels=144", "train.steps=2", "train.ema=0.9", "eval.every=0", "cluster.ranks_per_group=2", *QUIET]
+    memory, planned = {}, {}
+    for strategy in ("allreduce", "central_storage"):
+        bench.trained(f"name=large-{strategy}", *large, f"train.strategy={strategy}")
+        memory[strategy] = bench.summary(f"large-{strategy}")["group_results"][0]["memory_bytes"]
+        result = bench.run("plan", "t.yaml", *large, f"train.strategy={strategy}")
+        told = re.search(r"moving average of 2 ranks on one node: ([\d.]+) MB", result.out)
+        check(told, "the plan", result)
+        planned[strategy] = float(told[1]) * 1e6
+    size = 4 * bench.summary("large-allreduce")["parameters"]
+    saved_bytes, expected = (figures["allreduce"] - figures["central_storage"] for figures in (memory, planned))
+    print(f"S = {size} bytes: {saved_bytes:.0f} saved of {memory['allreduce']:.0f}, {expected:.0f} planned")
+    check(abs(expected - 4 * size) < 1e6 and saved_bytes > 0.6 * expected, f"{memory}, {planned}")
+
+
+def central_stops(bench):
+    fixed = ["name=s", "train.strategy=central_storage", "cluster.ranks_per_group=3", "train.ema=0.9", *QUIET]
+    result = bench.trained(*fixed, "train.steps=10000000", "train.max_time=1s")
+    step = int(re.search(r"stopped and saved at step (\d+)", result.err)[1])
+    group, parts = saved(bench, "s", step, 0), [saved(bench, "s", step, rank, "rank") for rank in range(3)]
+    check("adam_m" not in group and "ema" in group and sum(len(part["adam_m"]) for part in parts) == len(group["values"]), "moments")
+    result = bench.trained(*fixed, f"train.steps={step + 20}", "train.schedule=constant")
+    check(f"resumed at step {step}" in result.err, "it did not go on", result)
+    result = bench.train(*fixed, f"train.steps={step + 40}", "cluster.ranks_per_group=2")
+    check(result.code == 2 and "had 3 ranks" in result.err, "another number of ranks", result)
+    result = bench.train("name=r", "train.strategy=central_storage", "cluster.ranks_per_group=2", environment=TCP)
+    if MPI == "openmpi4":
+        check(result.code == 1 and "ranks of a node cannot share memory" in result.err and "osc pt2pt,sm" in result.err, "no memory", result)
+    arguments = ["train", "t.yaml", "name=d", *fixed[1:], "train.steps=10000000"]
+    process = bench.start(*arguments)
+    wait_for_steps(bench, process, "d", 2)
+    os.kill(rank_process(process, 2), signal.SIGKILL)
+    result = bench.wait(process, arguments, 30)
+    check(result.code == 1 and "rank 2" in result.err and "the last good checkpoint is of step" in result.err, "a death", result)
+    result = bench.train("name=n", *fixed[1:], "train.optimiser=sgd", "train.rate=1e3", "train.loss=mse", "train.schedule=constant")
+    check(result.code == 1 and result.err.count("codistill: ") == 1 and "NaN or infinite at step" in result.err, "a bad loss", result)
 
 
 def order(bench):
@@ -198,6 +248,9 @@ CASES = {
     "async-killed-tcp": killed("allreduce", 2, TCP, ASYNC, "cluster.ranks_per_group=3"),
     "async-ends-together": ends_together,
     "async-refusals": refusals,
+    "central-equals-allreduce": once_a_node,
+    "central-stops": central_stops,
+    "central-killed": killed("allreduce", 2, None, "train.strategy=central_storage", "cluster.ranks_per_group=3"),
 }
 
 if __name__ == "__main__":

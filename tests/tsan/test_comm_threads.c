@@ -3,6 +3,7 @@
 
 #include "comm/group.h"
 #include "comm/message.h"
+#include "comm/node_memory.h"
 #include "comm/window.h"
 
 #include <math.h>
@@ -14,6 +15,7 @@
 
 enum {
     RANKS = 3,
+    NODE_VALUES = 50,
     GROUPS = 4,
     ROUNDS = 60,
     BUCKETS = 5,
@@ -95,6 +97,20 @@ static cod_status agree_and_gather(cod_group *group, int round)
     return cod_group_barrier(group);
 }
 
+/** Each rank of a node writes its part; all read all. */
+static cod_status share_a_node(const cod_comm *comm, cod_node_memory *memory, int round)
+{
+    int *mine = cod_node_memory_part(memory, cod_comm_node_rank(comm));
+    for (int i = 0; i < NODE_VALUES; i++)
+        mine[i] = round + cod_comm_node_rank(comm);
+    cod_node_memory_barrier(memory);
+    for (int r = 0; r < cod_comm_node_size(comm); r++)
+        for (int i = 0; i < NODE_VALUES; i++)
+            CHECK(((const int *)cod_node_memory_part(memory, r))[i] == round + r);
+    cod_node_memory_barrier(memory);
+    return COD_OK;
+}
+
 static cod_status work_in_groups(cod_comm *comm, void *context)
 {
     (void)context;
@@ -108,17 +124,21 @@ static cod_status work_in_groups(cod_comm *comm, void *context)
     COD_TRY(cod_group_create(comm, &all, 1, &groups[3]));
     CHECK(cod_group_gains_by_node(groups[3]) && !cod_group_gains_by_node(groups[2]));
     COD_TRY(cod_group_average_by_node(groups[3], NULL));
+    cod_node_memory *memory = NULL;
+    COD_TRY(cod_node_memory_create(comm, NODE_VALUES * sizeof(int), &memory));
     for (int round = 0; round < ROUNDS; round++) {
         for (int g = 0; g < GROUPS; g++)
             COD_TRY(start_round(groups[g], &w[g], round));
         for (int g = GROUPS - 1; g >= 0; g--)
             COD_TRY(end_round(groups[g], &w[g], round));
         COD_TRY(agree_and_gather(groups[round % GROUPS], round));
+        COD_TRY(share_a_node(comm, memory, round));
         /* While the progress thread runs. */
         cod_comm_configure(
             comm, &(cod_comm_options){.teardown_timeout_s = 60, .progress_interval_ms = 0.1 * (1 + round % 5)});
     }
     free(w);
+    cod_node_memory_destroy(memory);
     for (int g = 1; g < GROUPS; g++)
         cod_group_destroy(groups[g]);
     return COD_OK;

@@ -357,6 +357,21 @@ int MPI_Win_allocate(MPI_Aint bytes, int unit, MPI_Info info, MPI_Comm comm, voi
     return leave(MPI_SUCCESS);
 }
 
+/** All ranks are threads: whatever they allocate is shared. */
+int MPI_Win_allocate_shared(MPI_Aint bytes, int unit, MPI_Info info, MPI_Comm comm, void *base, MPI_Win *out)
+{
+    return MPI_Win_allocate(bytes, unit, info, comm, base, out);
+}
+
+int MPI_Win_shared_query(MPI_Win win, int of, MPI_Aint *bytes, int *unit, void *base)
+{
+    enter();
+    *bytes = (MPI_Aint)win->bytes[of];
+    *unit = 1;
+    memcpy(base, &win->bases[of], sizeof win->bases[of]);
+    return leave(MPI_SUCCESS);
+}
+
 int MPI_Win_set_errhandler(MPI_Win win, MPI_Errhandler handler)
 {
     (void)win;

@@ -77,6 +77,8 @@ int MPI_Get_count(const MPI_Status *status, MPI_Datatype type, int *count);
 int MPI_Testall(int count, MPI_Request *requests, int *done, MPI_Status *statuses);
 
 int MPI_Win_allocate(MPI_Aint bytes, int unit, MPI_Info info, MPI_Comm comm, void *base, MPI_Win *win);
+int MPI_Win_allocate_shared(MPI_Aint bytes, int unit, MPI_Info info, MPI_Comm comm, void *base, MPI_Win *win);
+int MPI_Win_shared_query(MPI_Win win, int of, MPI_Aint *bytes, int *unit, void *base);
 int MPI_Win_set_errhandler(MPI_Win win, MPI_Errhandler handler);
 int MPI_Win_lock_all(int assertion, MPI_Win win);
 int MPI_Win_unlock_all(MPI_Win win);

@@ -1,0 +1,32 @@
+/**
+ * @file
+ * Memory that the ranks of a node share: each brings a part, and reads and writes everybody's.
+ *
+ * Who writes and who reads when is the callers' to agree on; cod_node_memory_barrier() orders what came before it on any rank of
+ * the node before what comes after it on all.
+ */
+#ifndef COD_COMM_NODE_MEMORY_H
+#define COD_COMM_NODE_MEMORY_H
+
+#include "comm/comm.h"
+
+typedef struct cod_node_memory cod_node_memory;
+
+/**
+ * Collective on all ranks of the job.
+ *
+ * @param bytes     of this rank's part, which is zeroed
+ * @param[out] out  new; end it with cod_node_memory_destroy()
+ * @return COD_ERR_MPI where the MPI has no shared memory, as when its component for it is switched off
+ */
+COD_MUST_CHECK cod_status cod_node_memory_create(cod_comm *comm, size_t bytes, cod_node_memory **out);
+/** Collective on the node's ranks, waiting no longer than teardown_timeout_s. NULL does nothing. */
+void cod_node_memory_destroy(cod_node_memory *memory);
+
+/** The part of a rank of this node, by cod_comm_node_rank(), at a 64-byte boundary. */
+void *cod_node_memory_part(const cod_node_memory *memory, int node_rank);
+
+/** Waits for all ranks of the node. */
+void cod_node_memory_barrier(cod_node_memory *memory);
+
+#endif

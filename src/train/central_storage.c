@@ -1,0 +1,204 @@
+#include "train/central_storage.h"
+
+#include "comm/node_memory.h"
+#include "core/trace.h"
+#include "train/between.h"
+#include "train/strategy.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct central_storage {
+    cod_strategy base;
+    cod_node_memory *memory;
+    cod_group *node; /**< ranks of this one's */
+    cod_between between;
+    int node_rank, node_size;
+    size_t trainable, first, count; /**< this rank's part */
+    cod_buffer values, gradients, average;
+    float **all; /**< [node_size] gradients */
+    double waited_s;
+    uint64_t steps;
+} central_storage;
+
+/** Floats, padded so that what follows is aligned. */
+static size_t room(size_t count)
+{
+    return cod_align_up(count * sizeof(float));
+}
+
+/** The first rank's part: its gradients, weights, and their moving average with the statistics. The others': gradients. */
+static cod_status share(central_storage *c, cod_train_context *context)
+{
+    cod_weights *weights = context->weights;
+    const size_t count = cod_weights_count(weights);
+    const bool first = c->node_rank == 0, averages = context->config->train.ema > 0;
+    const size_t bytes = room(c->trainable) + (first ? room(c->trainable) : 0) + (first && averages ? room(count) : 0);
+    COD_REQUIRE(weights->values->host != NULL, "strategy 'central_storage' shares host memory only");
+    c->all = calloc((size_t)c->node_size, sizeof *c->all);
+    COD_REQUIRE_MEMORY(c->all);
+    COD_TRY(cod_node_memory_create(context->comm, bytes, &c->memory));
+    for (int r = 0; r < c->node_size; r++)
+        c->all[r] = cod_node_memory_part(c->memory, r);
+    char *shared = (char *)c->all[0] + room(c->trainable);
+    c->gradients = (cod_buffer){.host = c->all[c->node_rank], .bytes = c->trainable * sizeof(float)};
+    c->values = (cod_buffer){.host = shared, .bytes = c->trainable * sizeof(float)};
+    /* Of the statistics, each rank's own, the first rank's are averaged. */
+    c->average =
+        (cod_buffer){.host = shared + room(c->trainable), .bytes = (first ? count : c->trainable) * sizeof(float)};
+    context->average = averages ? &c->average : NULL;
+    return cod_weights_place(weights, &c->values, &c->gradients, first);
+}
+
+static cod_status place(cod_strategy *strategy, cod_train_context *context)
+{
+    central_storage *c = (central_storage *)strategy;
+    c->node_rank = cod_comm_node_rank(context->comm);
+    c->node_size = cod_comm_node_size(context->comm);
+    c->trainable = context->weights->layout.trainable;
+    COD_TRY(cod_group_create_by_node(context->comm, &c->node));
+    COD_TRY(cod_between_init(&c->between, context->comm, c->node));
+    if (!cod_between_part(&c->between, c->trainable, &c->first, &c->count))
+        c->first = c->count = 0;
+    context->part.only = true;
+    context->part.first = c->first;
+    context->part.count = c->count;
+    return cod_group_agree(cod_comm_world(context->comm), share(c, context), NULL);
+}
+
+static cod_status before_step(cod_strategy *strategy, cod_train_context *context, const char **program)
+{
+    (void)strategy;
+    (void)context;
+    *program = COD_PROGRAM_PLAIN;
+    return COD_OK;
+}
+
+/** Leaves the mean over all ranks of this rank's part in its gradients. */
+static cod_status average_part(central_storage *c, const cod_train_context *context)
+{
+    float *mean = c->all[c->node_rank] + c->first;
+    const int ranks = cod_comm_size(context->comm), nodes = cod_group_count(c->node);
+    float scale = (float)(1.0 / ranks);
+    for (size_t i = 0; i < c->count; i++) {
+        float sum = c->all[0][c->first + i];
+        for (int r = 1; r < c->node_size; r++)
+            sum += c->all[r][c->first + i];
+        mean[i] = sum;
+    }
+    if (c->between.across != NULL && c->count > 0) {
+        cod_collective *collective = cod_group_collective(c->between.across);
+        cod_reduction *reduction = NULL;
+        scale = (float)((double)nodes / ranks);
+        COD_TRY(
+            collective->ops->average_start(collective, &c->gradients, c->first * sizeof(float), c->count, &reduction));
+        COD_TRY(collective->ops->wait(reduction));
+    }
+    for (size_t i = 0; i < c->count; i++)
+        mean[i] *= scale;
+    return COD_OK;
+}
+
+/** Every rank gets the whole mean, of whose norm clipping needs the same bits on all. */
+static void complete(central_storage *c)
+{
+    for (int r = 0; r < c->between.parts; r++) {
+        size_t first, count;
+        cod_between_part_of(&c->between, c->trainable, r, &first, &count);
+        if (r != c->node_rank)
+            memcpy(c->all[c->node_rank] + first, c->all[r] + first, count * sizeof(float));
+    }
+}
+
+static cod_status before_update(cod_strategy *strategy, cod_train_context *context)
+{
+    central_storage *c = (central_storage *)strategy;
+    const double begin = cod_clock_s(), trace = cod_trace_begin();
+    cod_node_memory_barrier(c->memory);
+    COD_TRY(average_part(c, context));
+    if (context->config->train.clip_norm > 0) {
+        cod_node_memory_barrier(c->memory);
+        complete(c);
+    }
+    cod_trace_end(trace, "exchange", "average");
+    c->waited_s += cod_clock_s() - begin;
+    return COD_OK;
+}
+
+static cod_status after_update(cod_strategy *strategy, cod_train_context *context)
+{
+    central_storage *c = (central_storage *)strategy;
+    const double begin = cod_clock_s(), trace = cod_trace_begin();
+    (void)context;
+    cod_node_memory_barrier(c->memory);
+    cod_trace_end(trace, "exchange", "meet");
+    c->waited_s += cod_clock_s() - begin;
+    c->steps++;
+    return COD_OK;
+}
+
+/** Weights are the group's; the moments of its part the trainer saves. */
+static cod_status save(cod_strategy *strategy, cod_checkpoint *checkpoint)
+{
+    (void)strategy;
+    (void)checkpoint;
+    return COD_OK;
+}
+
+static void stats(cod_strategy *strategy, cod_strategy_stats *out)
+{
+    const central_storage *c = (const central_storage *)strategy;
+    out->exchange_ms = c->steps > 0 ? 1e3 * c->waited_s / (double)c->steps : 0;
+}
+
+static void destroy(cod_strategy *strategy)
+{
+    central_storage *c = (central_storage *)strategy;
+    cod_between_clear(&c->between);
+    cod_group_destroy(c->node);
+    cod_node_memory_destroy(c->memory);
+    free(c->all);
+    free(c);
+}
+
+static const cod_strategy_ops ops = {
+    .place = place,
+    .before_step = before_step,
+    .before_update = before_update,
+    .after_update = after_update,
+    .save = save,
+    .stats = stats,
+    .destroy = destroy,
+};
+
+static cod_status create(cod_strategy **out)
+{
+    central_storage *c = calloc(1, sizeof *c);
+    COD_REQUIRE_MEMORY(c);
+    c->base.ops = &ops;
+    *out = &c->base;
+    return COD_OK;
+}
+
+static void plan(const cod_run_config *run, size_t values, size_t state, cod_strategy_plan *out)
+{
+    (void)run;
+    *out = (cod_strategy_plan){.what = "gradients summed in each node's memory, then between nodes",
+                               .in_group = true,
+                               .every_steps = 1,
+                               .sent_bytes = 2.0 * (double)(values - state) * sizeof(float),
+                               .once_a_node = true};
+}
+
+void cod_strategy_register_central_storage(void)
+{
+    static const cod_strategy_kind kind = {.name = "central_storage",
+                                           .help = "all ranks are one group; weights and moments are kept once a node, "
+                                                   "in shared memory, and each rank updates a "
+                                                   "part of them",
+                                           .one_group = true,
+                                           .keeps_state = true,
+                                           .plan = plan,
+                                           .create = create};
+    cod_strategy_register(&kind);
+}
