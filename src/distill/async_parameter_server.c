@@ -301,6 +301,12 @@ static cod_status create(cod_strategy **out)
     return COD_OK;
 }
 
+static int count_servers(const cod_run_config *run)
+{
+    (void)run;
+    return (int)options.servers;
+}
+
 static void check(const cod_run_config *run)
 {
     const char *servers = "async_parameter_server.servers";
@@ -363,6 +369,7 @@ void cod_strategy_register_async_parameter_server(void)
         .keeps_state = true,
         .tables = tables,
         .table_count = 1,
+        .servers = count_servers,
         .check = check,
         .plan = plan,
         .create = create};

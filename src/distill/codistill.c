@@ -38,7 +38,7 @@ typedef struct codistill {
     cod_distill_inputs inputs;
     int64_t mini_batch; /**< of the step */
     cod_strategy_stats stats;
-    double exchange_s, teacher_ms[TIMES_KEPT]; /**< the latest */
+    double exchange_s, teacher_s, teacher_ms[TIMES_KEPT]; /**< the latest */
     uint64_t teacher_runs, steps;
     int64_t now; /**< the step under way */
 } codistill;
@@ -181,7 +181,9 @@ static cod_status teach(codistill *c, cod_train_context *context)
     const double begin = cod_clock_s(), trace = cod_trace_begin();
     COD_TRY(cod_teaching_predict(&c->teaching, &c->stats.distill_weight));
     cod_trace_end(trace, "step", "teacher");
-    c->teacher_ms[c->teacher_runs++ % TIMES_KEPT] = 1e3 * (cod_clock_s() - begin);
+    const double took_s = cod_clock_s() - begin;
+    c->teacher_s += took_s;
+    c->teacher_ms[c->teacher_runs++ % TIMES_KEPT] = 1e3 * took_s;
     return cod_executable_set_scalar(context->executable, WEIGHT_SCALAR, (float)c->stats.distill_weight);
 }
 
@@ -355,6 +357,8 @@ static void stats(cod_strategy *strategy, cod_strategy_stats *out)
         memcpy(times, c->teacher_ms, sizeof times);
         out->teacher_ms = cod_median(times, c->teacher_runs < TIMES_KEPT ? (size_t)c->teacher_runs : TIMES_KEPT);
     }
+    out->teacher_s = c->teacher_s;
+    out->waited_s = c->average.waited_s;
     out->exchange_ms = c->steps ? 1e3 * c->exchange_s / (double)c->steps : 0;
     out->teacher_step = out->staleness_steps = -1;
     const cod_peer *p = c->teaching.count > 0 ? c->teaching.chosen[0] : NULL;

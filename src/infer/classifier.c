@@ -32,6 +32,7 @@ typedef struct sums {
 void cod_classification_clear(cod_classification *result)
 {
     free(result->confusion);
+    free(result->predicted);
     *result = (cod_classification){0};
 }
 
@@ -106,9 +107,10 @@ double cod_calibration_error(const float *confidence, const bool *right, size_t 
     return calibration_mean(&c);
 }
 
-/** Takes one example's logits [classes] into account. */
-static void judge(const float *logits, size_t classes, uint32_t truth, sums *s, cod_classification *result)
+/** Takes the logits [classes] of the `index`-th example into account. */
+static void judge(const float *logits, size_t index, uint32_t truth, sums *s, cod_classification *result)
 {
+    const size_t classes = result->classes;
     size_t best = 0;
     double sum = 0;
     for (size_t k = 1; k < classes; k++)
@@ -118,6 +120,9 @@ static void judge(const float *logits, size_t classes, uint32_t truth, sums *s, 
     s->loss += log(sum) - ((double)logits[truth] - (double)logits[best]);
     s->right += best == truth;
     calibration_add(&s->calibration, 1 / sum, best == truth);
+    result->predicted[index] = (float)best;
+    result->confidence[index] = (float)(1 / sum);
+    result->truth[index] = (float)truth;
     if (result->confusion != NULL)
         result->confusion[truth * classes + best]++;
 }
@@ -144,8 +149,23 @@ static cod_status evaluate(cod_classifier *c, const cod_labelled *labelled, cod_
             COD_TRY(cod_labelled_read(labelled, split, i * available / count, c->inputs + (i - first) * values));
         COD_TRY(run_batch(c)); /* in the last one, what is left of the one before comes along */
         for (size_t i = first; i < end; i++)
-            judge(c->outputs + (i - first) * result->classes, result->classes,
+            judge(c->outputs + (i - first) * result->classes, i,
                   cod_labelled_class(labelled, split, i * available / count), s, result);
+    }
+    return COD_OK;
+}
+
+/** One block for what is said of each example; freed with the result. */
+static cod_status allocate(cod_classification *result)
+{
+    const size_t classes = result->classes;
+    result->predicted = malloc((3 * result->count + 1) * sizeof *result->predicted);
+    COD_REQUIRE_MEMORY(result->predicted);
+    result->confidence = result->predicted + result->count;
+    result->truth = result->confidence + result->count;
+    if (classes <= COD_CONFUSION_MAX_CLASSES) {
+        result->confusion = calloc(classes * classes, sizeof *result->confusion);
+        COD_REQUIRE_MEMORY(result->confusion);
     }
     return COD_OK;
 }
@@ -160,12 +180,10 @@ cod_status cod_classifier_evaluate(cod_classifier *classifier, const cod_labelle
                     (int64_t)classes == cod_model_sizes(classifier->model->kind, classifier->model->options)->classes,
                 "examples of %lldx%lldx%lld in %zu classes do not fit the classifier", (long long)example.h,
                 (long long)example.w, (long long)example.c, classes);
-    if (classes <= COD_CONFUSION_MAX_CLASSES) {
-        result->confusion = calloc(classes * classes, sizeof *result->confusion);
-        COD_REQUIRE_MEMORY(result->confusion);
-    }
     sums s = {0};
-    const cod_status status = evaluate(classifier, labelled, split, &s, result);
+    cod_status status = allocate(result);
+    if (status == COD_OK)
+        status = evaluate(classifier, labelled, split, &s, result);
     if (status != COD_OK) {
         cod_classification_clear(result);
         return status;

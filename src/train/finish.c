@@ -21,7 +21,7 @@ static cod_status evaluate_group(trainer *t, closing *out)
     const uint64_t fingerprint = cod_graph_fingerprint(t->model.graph);
     char path[4096];
     COD_TRY(trainer_validate(t, 0, &out->held_out));
-    COD_TRY(trainer_evaluate(t, COD_SPLIT_TEST, 0, 0, &out->test));
+    COD_TRY(trainer_evaluate_own(t, COD_SPLIT_TEST, 0, 0, &out->test));
     if (cod_comm_rank(t->context.comm) == 0 && t->task->sizes[COD_SPLIT_VAL] > 0) /* the same in all groups */
         COD_TRY(t->task->kind->measure_baseline(t->task, COD_SPLIT_VAL, &out->baseline));
     out->resumed_from = (double)t->first_step;
@@ -200,6 +200,17 @@ static void summarise_exchange(const trainer *t, cod_json *json, int group)
     cod_json_free(line);
 }
 
+/** Where a group's time went, over all its processes. */
+static void summarise_times(const trainer *t, cod_json *json, const double totals[TRAINER_TOTALS])
+{
+    const double a_step = 1e3 / (double)t->context.steps;
+    cod_json_number(json, "trained_s", totals[TOTAL_STEPS_S]);
+    cod_json_number(json, "step_ms_mean", a_step * totals[TOTAL_STEPS_S]);
+    cod_json_number(json, "teacher_ms_mean", a_step * totals[TOTAL_TEACHER_S]);
+    cod_json_number(json, "wait_ms_mean", a_step * totals[TOTAL_WAIT_S]);
+    cod_json_number(json, "exchange_ms_mean", a_step * totals[TOTAL_EXCHANGE_S]);
+}
+
 static void summarise_groups(trainer *t, cod_json *json, const closing *all)
 {
     cod_json_open(json, "group_results", '[');
@@ -216,6 +227,7 @@ static void summarise_groups(trainer *t, cod_json *json, const closing *all)
         cod_json_number(json, "teacher_ms_median", c->totals[TOTAL_TEACHER_MS]);
         cod_json_number(json, "exchange_ms_per_step", c->totals[TOTAL_EXCHANGE_MS]);
         cod_json_number(json, "exchange_share", c->totals[TOTAL_EXCHANGE_SHARE]);
+        summarise_times(t, json, c->totals);
         cod_json_number(json, "pulls", c->totals[TOTAL_PULLS]);
         cod_json_number(json, "rejected", c->totals[TOTAL_REJECTED]);
         cod_json_number(json, "publications", c->totals[TOTAL_PUBLICATIONS]);

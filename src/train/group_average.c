@@ -1,5 +1,7 @@
 #include "train/group_average.h"
 
+#include "core/trace.h"
+
 cod_status cod_group_average_start(cod_group_average *average, cod_train_context *context, cod_bucket bucket)
 {
     cod_collective *collective = context->collective;
@@ -15,11 +17,13 @@ cod_status cod_group_average_start(cod_group_average *average, cod_train_context
 
 cod_status cod_group_average_wait(cod_group_average *average, cod_train_context *context)
 {
+    const double begin = cod_clock_s();
     cod_status status = COD_OK;
     for (size_t i = 0; i < average->count; i++) {
         const cod_status ended = context->collective->ops->wait(average->reductions[i]);
         status = status == COD_OK ? ended : status;
     }
+    average->waited_s += average->count > 0 ? cod_clock_s() - begin : 0;
     average->count = 0;
     return status;
 }

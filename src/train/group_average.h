@@ -13,6 +13,7 @@ enum { COD_GROUP_AVERAGE_MAX = 256 };
 typedef struct cod_group_average {
     cod_reduction *reductions[COD_GROUP_AVERAGE_MAX];
     size_t count;
+    double waited_s; /**< in cod_group_average_wait(), all together */
 } cod_group_average;
 
 /** Starts averaging a complete bucket; does nothing in a group of one. */

@@ -83,6 +83,7 @@ void cod_local_steps_stats(cod_strategy *strategy, cod_strategy_stats *out)
     cod_comm_read_counters(local->comm, &counters);
     out->pulled_bytes = out->published_bytes = counters.across_bytes;
     out->merges = local->meetings;
+    out->waited_s = local->average.waited_s;
     out->exchange_ms = local->steps > 0 ? 1e3 * local->met_s / (double)local->steps : 0;
 }
 

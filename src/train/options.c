@@ -99,6 +99,9 @@ static const cod_option eval_options[] = {
      "held-out pictures or examples used while training, at the end all are; 0 = 8 pictures, or all examples"},
     {"ema", COD_OPTION_BOOL, offsetof(cod_eval_options, ema), "true", 0, 0, NULL,
      "evaluate and save the moving average of the weights, where train.ema keeps one"},
+    {"predictions", COD_OPTION_BOOL, offsetof(cod_eval_options, predictions), "false", 0, 0, NULL,
+     "classification: keep what each group's model says of each held-out example at each evaluation, and of each test "
+     "example at the end, in predictions/"},
 };
 const cod_option_table cod_eval_option_table = {"eval", "Evaluation while training", eval_options, COUNT(eval_options),
                                                 sizeof(cod_eval_options)};

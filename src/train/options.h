@@ -53,7 +53,7 @@ enum {
 
 typedef struct cod_eval_options {
     int64_t every, images;
-    bool ema;
+    bool ema, predictions;
 } cod_eval_options;
 
 typedef struct cod_checkpoint_options {

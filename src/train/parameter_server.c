@@ -210,6 +210,12 @@ static cod_status create(cod_strategy **out)
     return COD_OK;
 }
 
+static int count_servers(const cod_run_config *run)
+{
+    (void)run;
+    return 1;
+}
+
 static void check(const cod_run_config *run)
 {
     if (run->group_count > 0 && cod_run_config_ranks(run) == 1)
@@ -236,6 +242,7 @@ void cod_strategy_register_parameter_server(void)
         .name = "parameter_server",
         .help = "rank 0 holds the main network and does not train; the others send it gradients and get weights back",
         .one_group = true,
+        .servers = count_servers,
         .check = check,
         .plan = plan,
         .create = create};

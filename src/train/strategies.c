@@ -55,6 +55,11 @@ static cod_status plain_before_update(cod_strategy *strategy, cod_train_context 
     return cod_group_average_wait(&((plain_strategy *)strategy)->average, context);
 }
 
+static void plain_stats(cod_strategy *strategy, cod_strategy_stats *out)
+{
+    out->waited_s = ((plain_strategy *)strategy)->average.waited_s;
+}
+
 static void plain_destroy(cod_strategy *strategy)
 {
     free(strategy);
@@ -64,6 +69,7 @@ static const cod_strategy_ops plain_ops = {
     .before_step = plain_before_step,
     .gradient_ready = plain_gradient_ready,
     .before_update = plain_before_update,
+    .stats = plain_stats,
     .destroy = plain_destroy,
 };
 

@@ -96,6 +96,8 @@ typedef struct cod_strategy_stats {
     uint64_t pulls, publications, rejected, teacher_switches, merges;
     double teacher_ms;   /**< median of the teacher's forward */
     double exchange_ms;  /**< mean a step of the host's work for the exchange */
+    double teacher_s;    /**< all teachers' forwards together */
+    double waited_s;     /**< for gradients to be averaged over the group, once backward was done */
     const char *entropy; /**< coder of what this rank publishes; NULL = nothing */
     uint64_t pushes;     /**< gradients that a server has applied, each an update; 0 = it is none */
     /** Updates by others between a worker's getting the weights and its gradients' being applied: summed over pushes, and most. */
@@ -174,6 +176,8 @@ typedef struct cod_strategy_kind {
     bool one_group;   /**< all ranks train as one group, whatever the config's groups */
     bool single_rank; /**< needs a world of one rank */
     bool keeps_state; /**< save() and load() are of use: ranks write a part of their own */
+    /** Ranks that serve and do not train, as start() will set them in the context. NULL = none. */
+    int (*servers)(const cod_run_config *run);
     /** Sections of its own, filled by the config into a struct that create() is given. */
     const cod_config_table *tables;
     size_t table_count;

@@ -41,6 +41,7 @@ typedef struct cod_task_evaluation {
     int group;
     int64_t step;
     cod_metrics *metrics; /**< receives the samples; may be NULL */
+    bool predictions;     /**< also keep what is said of each example (predictions.h), where the task classifies */
 } cod_task_evaluation;
 
 typedef struct cod_train_task cod_train_task;

@@ -1,5 +1,6 @@
 /* Classification: accuracy, likelihood and calibration on labelled examples. */
 #include "infer/classifier.h"
+#include "train/predictions.h"
 #include "train/task_internal.h"
 
 #include <stdlib.h>
@@ -65,8 +66,10 @@ static cod_status evaluate(cod_train_task *task, const cod_task_evaluation *what
     cod_classification result;
     COD_TRY(cod_classifier_evaluate(c->classifier, c->data, what->split, (size_t)what->limit, &result));
     *mean = (cod_task_quality){{100 * result.accuracy, result.cross_entropy, 100 * result.calibration_error}};
+    const cod_status status =
+        what->predictions ? cod_predictions_write(what->folder, what->split, what->group, what->step, &result) : COD_OK;
     cod_classification_clear(&result);
-    return COD_OK;
+    return status;
 }
 
 /** Always to say the most frequent class. */

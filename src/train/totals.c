@@ -25,6 +25,10 @@ static const char *const names[TRAINER_TOTALS] = {
     [TOTAL_TEACHER_MS] = "teacher_ms",
     [TOTAL_EXCHANGE_MS] = "exchange_ms",
     [TOTAL_EXCHANGE_SHARE] = "exchange_share",
+    [TOTAL_STEPS_S] = "steps_s",
+    [TOTAL_TEACHER_S] = "teacher_s",
+    [TOTAL_WAIT_S] = "wait_s",
+    [TOTAL_EXCHANGE_S] = "exchange_s",
 };
 
 void trainer_read_stats(const trainer *t, cod_strategy_stats *out)
@@ -91,6 +95,10 @@ void trainer_read_totals(const trainer *t, double out[TRAINER_TOTALS])
     out[TOTAL_TEACHER_MS] = stepped ? stats.teacher_ms : earlier[TOTAL_TEACHER_MS];
     out[TOTAL_EXCHANGE_SHARE] = stepped ? trainer_exchange_share(t, &stats) : earlier[TOTAL_EXCHANGE_SHARE];
     out[TOTAL_EXCHANGE_MS] = stepped ? stats.exchange_ms : earlier[TOTAL_EXCHANGE_MS];
+    out[TOTAL_STEPS_S] = earlier[TOTAL_STEPS_S] + t->steps_s;
+    out[TOTAL_TEACHER_S] = earlier[TOTAL_TEACHER_S] + stats.teacher_s;
+    out[TOTAL_WAIT_S] = earlier[TOTAL_WAIT_S] + stats.waited_s + t->agreeing_s;
+    out[TOTAL_EXCHANGE_S] = earlier[TOTAL_EXCHANGE_S] + 1e-3 * stats.exchange_ms * (double)t->step_count;
 }
 
 cod_status trainer_sum_totals(trainer *t, double out[TRAINER_TOTALS])

@@ -107,6 +107,7 @@ static cod_status agree(trainer *t, agreement *slot, int64_t step, bool *stop)
     if (!slot->pending)
         return COD_OK;
     slot->pending = false;
+    const double begin = cod_clock_s();
     COD_TRY(cod_request_wait(&slot->request, INFINITY));
     const double size = trainer_workers(t);
     if (slot->values[1] > 0) {
@@ -117,6 +118,7 @@ static cod_status agree(trainer *t, agreement *slot, int64_t step, bool *stop)
         COD_TRY(cod_request_wait(&slot->world_request, INFINITY));
         slot->values[2] = slot->world_stop;
     }
+    t->agreeing_s += cod_clock_s() - begin;
     *stop = *stop || slot->values[2] > 0;
     t->task_loss_sum += slot->values[0] / size;
     t->loss_steps++;
@@ -160,6 +162,12 @@ double trainer_exchange_share(const trainer *t, const cod_strategy_stats *stats)
     return t->step_count > 0 ? 1e-3 * stats->exchange_ms * (double)t->step_count / t->steps_s : NAN;
 }
 
+/** Of the group so far, as its leader sees it: its ranks move about as much as each other. */
+static double group_bytes(const trainer *t, const double totals[TRAINER_TOTALS], int which)
+{
+    return t->earlier[which] + (totals[which] - t->earlier[which]) * cod_group_size(t->group);
+}
+
 static cod_metrics_line make_line(const trainer *t)
 {
     const cod_train_context *context = &t->context;
@@ -169,7 +177,12 @@ static cod_metrics_line make_line(const trainer *t)
                              .step_ms = trainer_median_ms(t, (size_t)t->config->log.every),
                              .task = t->task->kind,
                              .quality = t->last_quality};
+    double totals[TRAINER_TOTALS];
     trainer_read_stats(t, &line.strategy);
+    trainer_read_totals(t, totals);
+    line.trained_s = totals[TOTAL_STEPS_S];
+    line.between_bytes = group_bytes(t, totals, TOTAL_INTERGROUP_BYTES);
+    line.inside_bytes = group_bytes(t, totals, TOTAL_INTRAGROUP_BYTES);
     line.exchange_share = trainer_exchange_share(t, &line.strategy);
     line.loss = line.task_loss +
                 (isnan(line.strategy.distill_loss) ? 0 : line.strategy.distill_weight * line.strategy.distill_loss);

@@ -47,6 +47,10 @@ enum {
     TOTAL_TEACHER_MS,
     TOTAL_EXCHANGE_MS,
     TOTAL_EXCHANGE_SHARE,
+    TOTAL_STEPS_S, /**< this and the next: seconds of the first rank in its steps, and in parts of them, over all processes */
+    TOTAL_TEACHER_S,
+    TOTAL_WAIT_S,
+    TOTAL_EXCHANGE_S,
     TRAINER_TOTALS,
 };
 
@@ -77,6 +81,7 @@ typedef struct trainer {
     float step_ms[STEP_TIMES]; /**< of the last steps done by this process, in a ring, for the median */
     size_t step_count;
     double steps_s;                 /**< that they took together */
+    double agreeing_s;              /**< of it for what other ranks say of a step */
     double earlier[TRAINER_TOTALS]; /**< leader: of the group in the processes before this one */
     bool finished_before;           /**< nothing is left to do */
     double start_s, last_report_s;
@@ -120,6 +125,9 @@ COD_MUST_CHECK cod_status trainer_refresh_eval(trainer *t);
 /** Quality of what eval_weights hold, on at most `limit` items (0 = all), of which `shown` go to samples/; leader. */
 COD_MUST_CHECK cod_status trainer_evaluate(trainer *t, cod_split split, int64_t limit, int64_t shown,
                                            cod_task_quality *mean);
+/** The same of the group's own model: keeps its predictions where the configuration wants them. */
+COD_MUST_CHECK cod_status trainer_evaluate_own(trainer *t, cod_split split, int64_t limit, int64_t shown,
+                                               cod_task_quality *mean);
 /** Quality of the model on held-out items, at most `limit`, not known without any; keeps the best model; leader. */
 COD_MUST_CHECK cod_status trainer_validate(trainer *t, int64_t limit, cod_task_quality *mean);
 /** Writes what eval_weights hold as a model file; leader. */

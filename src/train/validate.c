@@ -30,7 +30,8 @@ cod_status trainer_refresh_eval(trainer *t)
     return status;
 }
 
-cod_status trainer_evaluate(trainer *t, cod_split split, int64_t limit, int64_t shown, cod_task_quality *mean)
+static cod_status evaluate(trainer *t, cod_split split, int64_t limit, int64_t shown, bool predictions,
+                           cod_task_quality *mean)
 {
     const cod_task_evaluation what = {.split = split,
                                       .limit = limit,
@@ -38,9 +39,20 @@ cod_status trainer_evaluate(trainer *t, cod_split split, int64_t limit, int64_t 
                                       .folder = t->folder,
                                       .group = cod_group_index(t->group),
                                       .step = t->context.step,
-                                      .metrics = t->metrics};
+                                      .metrics = t->metrics,
+                                      .predictions = predictions};
     *mean = cod_task_quality_unknown();
     return t->task->sizes[split] > 0 ? t->task->kind->evaluate(t->task, &what, mean) : COD_OK;
+}
+
+cod_status trainer_evaluate(trainer *t, cod_split split, int64_t limit, int64_t shown, cod_task_quality *mean)
+{
+    return evaluate(t, split, limit, shown, false, mean);
+}
+
+cod_status trainer_evaluate_own(trainer *t, cod_split split, int64_t limit, int64_t shown, cod_task_quality *mean)
+{
+    return evaluate(t, split, limit, shown, t->config->eval.predictions, mean);
 }
 
 cod_status trainer_save_model(trainer *t, const char *path)
@@ -51,7 +63,7 @@ cod_status trainer_save_model(trainer *t, const char *path)
 cod_status trainer_validate(trainer *t, int64_t limit, cod_task_quality *mean)
 {
     COD_TRY(trainer_refresh_eval(t));
-    COD_TRY(trainer_evaluate(t, COD_SPLIT_VAL, limit, t->config->log.samples, mean));
+    COD_TRY(trainer_evaluate_own(t, COD_SPLIT_VAL, limit, t->config->log.samples, mean));
     t->last_quality = *mean;
     if (cod_task_compare(t->task->kind, mean, &t->best_quality) <= 0)
         return COD_OK;
