@@ -5,6 +5,7 @@
 #include "tools/arguments.h"
 #include "tools/bench.h"
 #include "tools/cmd.h"
+#include "tools/script.h"
 
 #include <errno.h>
 #include <getopt.h> /* optind */
@@ -42,32 +43,23 @@ typedef struct arguments {
 static int run_script(int argc, char **argv)
 {
     static const char script[] = "tools/bench/exchange_net.sh";
-    char self[4096], path[4096 + sizeof script];
-    const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    self[length > 0 ? length : 0] = '\0';
+    char self[4096], path[COD_SCRIPT_PATH];
+    const cod_status status = cod_script_find(script, path, self);
+    if (status != COD_OK)
+        return cod_cmd_failed(cod_fail_prefix(status, "--net"));
     char **args = calloc((size_t)argc + 4, sizeof *args);
     if (args == NULL)
         return cod_cmd_failed(cod_fail(COD_ERR_MEMORY, "no memory for %d arguments", argc));
-    int used = 1;
+    int used = 0;
+    args[used++] = path;
     args[used++] = "--codistill";
     args[used++] = self;
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--net") != 0)
             args[used++] = argv[i];
-    snprintf(path, sizeof path, "%s", self);
-    for (char *end = strrchr(path, '/'); end != NULL; end = strrchr(path, '/')) {
-        memcpy(end + 1, script, sizeof script);
-        if (access(path, X_OK) == 0) {
-            args[0] = path;
-            execv(path, args);
-            break;
-        }
-        *end = '\0';
-    }
+    execv(path, args);
     free(args);
-    return cod_cmd_failed(cod_fail(COD_ERR_UNSUPPORTED,
-                                   "--net runs %s, which is in no folder above %s; use the program in its build tree",
-                                   script, self));
+    return cod_cmd_failed(cod_fail(COD_ERR_IO, "cannot start %s", path));
 }
 
 static cod_status set_option(cod_exchange_options *exchange, const char *text, cod_arena *arena)

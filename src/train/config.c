@@ -23,7 +23,7 @@ typedef struct model_place {
     cod_group_config *group;
 } model_place;
 
-static const char *const raw_keys[] = {"cluster.groups", NULL};
+static const char *const raw_keys[] = {"cluster.groups", "compare.arms", NULL};
 
 static const cod_option_table *select_model(void *context, const char *name, void **values)
 {
@@ -62,6 +62,7 @@ static void make_schema(run_schema *schema, cod_run_config *run, model_place *pl
     add_table(schema, &cod_eval_option_table, &run->eval);
     add_table(schema, &cod_checkpoint_option_table, &run->checkpoint);
     add_table(schema, &cod_log_option_table, &run->log);
+    add_table(schema, &cod_compare_option_table, &run->compare);
     for (size_t i = 0; i < MAX_MODELS && cod_model_kind_at(i) != NULL; i++)
         schema->model_names[i] = cod_model_kind_at(i)->name;
     schema->selector = (cod_config_selector){

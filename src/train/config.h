@@ -31,6 +31,7 @@ typedef struct cod_run_config {
     cod_eval_options eval;
     cod_checkpoint_options checkpoint;
     cod_log_options log;
+    cod_compare_options compare;
     const struct cod_strategy_kind *strategy;
     double max_time_s; /**< 0 = none */
     cod_group_config
@@ -77,7 +78,7 @@ COD_MUST_CHECK cod_status cod_run_config_resolved(cod_run_config *run, bool comm
 
 /** Which options count when two runs are compared. */
 typedef enum cod_run_config_scope {
-    COD_COMPARE_RESULT, /**< what bears on the result: not sections `checkpoint` and `log`, train.max_time, the folder */
+    COD_COMPARE_RESULT, /**< what bears on the result: not sections `checkpoint`, `log` and `compare`, train.max_time, the folder */
     COD_COMPARE_SHARED, /**< what groups that are jobs of their own must agree on to understand each other */
 } cod_run_config_scope;
 

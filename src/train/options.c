@@ -133,6 +133,31 @@ static const cod_option log_options[] = {
 const cod_option_table cod_log_option_table = {"log", "Metrics, samples and traces", log_options, COUNT(log_options),
                                                sizeof(cod_log_options)};
 
+const char *const cod_budget_names[] = {"steps", "samples", "time", "bytes", NULL};
+#define FIELD(name) offsetof(cod_compare_options, name)
+static const cod_option compare_options[] = {
+    {"arms", COD_OPTION_STRING, FIELD(arms), "", 0, 0, NULL,
+     "what is compared, a list: a strategy's name; codistill_rows, which stands for distil, merge, both and neither; "
+     "or "
+     "{name: …, strategy: …, set: [key.path=value, …]}; empty = single, allreduce and codistill_rows"},
+    {"seeds", COD_OPTION_INT_LIST, FIELD(seeds), "", 0, 1e15, NULL,
+     "each arm is trained once with each seed; empty = the run's seed"},
+    {"budget", COD_OPTION_CHOICE, FIELD(budget), "steps", 0, 0, cod_budget_names,
+     "what is equal for every arm: steps of each group, samples of all ranks together, time of training, or bytes "
+     "between groups; an arm that sets train.steps itself keeps them"},
+    {"budget_value", COD_OPTION_FLOAT, FIELD(budget_value), "0", 0, 1e15, NULL,
+     "how many steps, samples, seconds or bytes; 0 = as many as the first arm uses with the first seed"},
+    {"rates", COD_OPTION_STRING_LIST, FIELD(rates), "", 0, 0, NULL,
+     "also in the network laboratory (tools/netlab.sh), a host a group: rates of the hosts' links such as 20mbit, and "
+     "`none` for this machine as it is; empty = none"},
+    {"baseline", COD_OPTION_STRING, FIELD(baseline), "", 0, 0, NULL,
+     "the arm that the others are compared with; empty = allreduce, or where there is none the first"},
+};
+#undef FIELD
+const cod_option_table cod_compare_option_table = {
+    "compare", "What `codistill compare` trains and compares; other commands leave it alone", compare_options,
+    COUNT(compare_options), sizeof(cod_compare_options)};
+
 /** "90", "1:30" or "1:30:00": each further part is 60 times as fine. */
 static bool parse_clock(const char *text, double *seconds)
 {

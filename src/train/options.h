@@ -69,8 +69,22 @@ typedef struct cod_log_options {
     const char *trace;
 } cod_log_options;
 
+/** Section `compare`, which `codistill compare` alone acts on. */
+typedef struct cod_compare_options {
+    const char *arms; /**< where it is no list, which the command reads itself */
+    cod_int_list seeds;
+    int budget;          /**< COD_BUDGET_… */
+    double budget_value; /**< 0 = what the first arm uses */
+    cod_string_list rates;
+    const char *baseline;
+} cod_compare_options;
+
+enum { COD_BUDGET_STEPS, COD_BUDGET_SAMPLES, COD_BUDGET_TIME, COD_BUDGET_BYTES };
+
+extern const char *const cod_budget_names[];
+
 extern const cod_option_table cod_root_option_table, cod_model_option_table, cod_train_option_table,
-    cod_eval_option_table, cod_checkpoint_option_table, cod_log_option_table;
+    cod_eval_option_table, cod_checkpoint_option_table, cod_log_option_table, cod_compare_option_table;
 
 /** Seconds of a time written as "90", "90s", "10m", "1.5h", "1h30m", "MM:SS" or "HH:MM:SS"; 0 for "". */
 COD_MUST_CHECK cod_status cod_duration_parse(const char *text, double *seconds);

@@ -123,6 +123,17 @@ CASES = {
         (["train", "ok.yaml", "name=n", "model.init=absent.safetensors"], 2, "model.init: there is no 'absent.safetensors'"),
         (["train", "ok.yaml", "name=n", "data.kind=pictures", "data.path=photos/good", "data.weights=[1, 2]"], 2, "data.weights: 2 given"),
     ],
+    "comparison": [
+        (["compare", "ok.yaml", "compare.arms=[singel]"], 2, "did you mean 'single'?"),
+        (["compare", "ok.yaml", "compare.arms=[{nam: a}]"], 2, "unknown key 'nam' in an arm; did you mean 'name'?"),
+        (["compare", "ok.yaml", "compare.arms=[single, single]"], 2, "two arms 'single'"),
+        (["compare", "ok.yaml", "compare.arms=[{name: a, strategy: single, set: [train.stepz=3]}]"], 2, "did you mean 'steps'?"),
+        (["compare", "ok.yaml", "compare.arms=[single]", "compare.baseline=singel"], 2, "there is no arm 'singel'; did you mean 'single'?"),
+        (["compare", "ok.yaml", "compare.rates=[fast]"], 2, "'fast' is no rate"),
+        (["compare", "ok.yaml", "compare.budget=hours"], 2, "one of: steps, samples, time, bytes"),
+        (["compare", "ok.yaml", "--strategies", "singel"], 2, "did you mean 'single'?"),
+        (["compare", "ok.yaml", "--seeds", "one"], 2, "'one' is no seed"),
+    ],
     "command line": [
         (["trian"], 2, "did you mean 'train'?"),
         (["--version", "x"], 2, "takes no arguments"),

@@ -149,7 +149,7 @@ def compares(bench):
     bench.write("c.yaml", CONFIG)
     result = bench.run("compare", "c.yaml", "--strategies", "single", "train.steps=20")
     check(result.code == 0 and "accuracy" in result.out and "majority_accuracy" in result.out, "the table", result)
-    check(bench.json("c-compare", "compare.json")["runs"][0]["accuracy"] > 0, "compare.json")
+    check(bench.json("c-compare", "compare.json")["arms"][0]["runs"][0]["quality"] > 0, "compare.json")
     check(bench.run("compare", "c.yaml", "--strategies", "single", "train.steps=20").code == 0, "done before")
     plan = bench.run("plan", "c.yaml")
     check(plan.code == 0 and "model mlp: " in plan.out, "the plan", plan)

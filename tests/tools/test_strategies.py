@@ -246,9 +246,12 @@ def compares(bench):
                        "local_sgd.period=10", "diloco.period=10")
     check(result.code == 0 and "t-local_sgd-seed1" in result.out, "no table", result)
     with open(bench.path("runs", "t-compare", "compare.json"), encoding="utf-8") as file:
-        runs = {run["strategy"]: run for run in json.load(file)["runs"]}
+        arms = {arm["strategy"]: arm for arm in json.load(file)["arms"]}
     for strategy in ("local_sgd", "diloco"):
-        check(runs[strategy]["intergroup_bytes"] > 0 and runs[strategy]["groups"] == 2, f"{strategy}: {runs}")
+        check(arms[strategy]["runs"][0]["bytes"]["between"] > 0 and arms[strategy]["groups"] == 2, f"{strategy}: {arms}")
+    # Two groups of one rank each: what is inside the server's one group is between the configured ones.
+    server = arms["parameter_server"]["runs"][0]["bytes"]
+    check(server["inside"] == 0 and server["between"] > 0, f"{server}")
 
 
 DILOCO = ("train.strategy=diloco", "diloco.period=7")

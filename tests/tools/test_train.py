@@ -407,7 +407,7 @@ def compares(bench):
     arguments = ["compare", "t.yaml", "--strategies", "single,codistill", "cluster.groups=2"]
     first = bench.run(*arguments, "train.steps=20", "log.every=5")
     check(first.code == 0 and "t-single_long-seed1" in first.out, "no table", first)
-    check([run["steps"] for run in bench.json("t-compare", "compare.json")["runs"]] == [20, 40, 20], "steps", first)
+    check([arm["runs"][0]["steps"] for arm in bench.json("t-compare", "compare.json")["arms"]] == [20, 40, 20], "steps", first)
     again = bench.run(*arguments, "train.steps=20", "log.every=10", "train.max_time=1h")
     check(again.code == 0 and again.err.count("done before") == 3, "not done before", again)
     for change, words in (("train.steps=40", "train.steps: 20 there, 40 here"), ("distill.burn_in=7", "distill.burn_in: 5 there, 7 here"),

@@ -1,0 +1,260 @@
+#!/usr/bin/env python3
+"""`codistill compare` with its section of the configuration, on tiny data: python3 test_compare.py CODISTILL [CASE ...]"""
+
+import os
+import re
+import signal
+import struct
+import sys
+
+from test_netlab import needs_a_laboratory
+from train_support import MPI, Skip, check, floats, read_safetensors, run_cases, steps_saved, wait_for_steps
+
+CONFIG = """\
+name: c
+cluster: {threads: 1, teardown_timeout_s: 20, groups: 2}
+model: {name: mlp, hidden: [16]}
+data: {kind: synthetic, synthetic_count: 210, synthetic_shape: [2, 3, 4], synthetic_classes: 3, batch: 8}
+train: {strategy: codistill, steps: 120, rate: 1.0e-2, precision: f32}
+distill: {weight: 1, burn_in: 10, ramp: 5, temperature: 2}
+exchange: {period: 10, lag_steps: 5, min_interval_ms: 0}
+local_sgd: {period: 10}
+eval: {every: 30}
+checkpoint: {every: 60}
+log: {every: 20, tensorboard: false}
+compare:
+  arms: ARMS
+"""
+
+
+def compare(bench, arms, *arguments, code=0, **options):
+    bench.write("c.yaml", CONFIG.replace("ARMS", arms))
+    result = bench.run("compare", "c.yaml", *arguments, **options)
+    check(result.code == code, f"compare did not end with {code}", result)
+    return result
+
+
+def report(bench, name="c"):
+    return bench.json(f"{name}-compare", "compare.json")
+
+
+def runs(bench, name="c"):
+    """Runs by arm, in their order."""
+    return {arm["name"]: arm["runs"] for arm in report(bench, name)["arms"]}
+
+
+def arms(bench):
+    """Each arm once for each seed, in the order of the file; what compare.json says of them is what the runs say."""
+    listed = ["single", "single_long", "sharing", "distil", "merge", "both", "neither"]
+    result = compare(bench, "[single, {name: single_long, strategy: single, set: [train.steps=240]}, {name: sharing, strategy: local_sgd}, "
+                     "codistill_rows]", "compare.seeds=[1, 2]", "compare.baseline=sharing")
+    found = report(bench)
+    check([arm["name"] for arm in found["arms"]] == listed and found["baseline"] == "sharing", f"{found['arms']}", result)
+    check([arm["strategy"] for arm in found["arms"]] == ["single"] * 2 + ["local_sgd"] + ["codistill"] * 4, "strategies", result)
+    check([arm["groups"] for arm in found["arms"]] == [1, 1, 2, 2, 2, 2, 2], "groups", result)
+    check(found["metric"]["name"] == "accuracy" and found["metric"]["higher_is_better"] and found["budget"]["value"] == 120, f"{found['metric']}")
+    check("single_long has 240 steps" in found["budget"]["text"], found["budget"]["text"])
+    check(found["format"] == "codistill-compare-1" and "steps: 120" in found["config_text"], "what was compared")
+    for arm in found["arms"]:
+        check([run["seed"] for run in arm["runs"]] == [1, 2] and all(run["state"] == "finished" for run in arm["runs"]), arm["name"], result)
+        for run in arm["runs"]:
+            check_run(bench, arm, run)
+    effects = {arm["name"]: [summed(bench, run, key) for run in arm["runs"] for key in ("merges", "pulls")] for arm in found["arms"]}
+    check(effects["neither"] == [0] * 4 and effects["distil"][0] == 0 and effects["merge"][0] > 0, f"{effects}")
+    # The same again is done already; without the section's arms there are those of the command line.
+    again = compare(bench, "[single]", "compare.seeds=[1, 2]")
+    check(again.err.count("done before") == 2 and list(runs(bench)) == ["single"], "not done before", again)
+    compare(bench, "[single]", "--strategies", "codistill_rows", "--seeds", "2")
+    check(list(runs(bench)) == listed[3:], f"{list(runs(bench))}")
+    check(bench.run("train", "c.yaml", "name=plain", "train.steps=10").code == 0, "training with the section in the file")
+
+
+def summed(bench, run, key):
+    return sum(group[key] for group in bench.summary(os.path.basename(run["folder"]))["group_results"])
+
+
+def check_run(bench, arm, run):
+    """Against the run's own files."""
+    name = os.path.basename(run["folder"])
+    summary, groups = bench.summary(name), range(arm["groups"])
+    own = [group["accuracy"] for group in summary["group_results"]]
+    check(run["group_quality"] == own and abs(run["quality"] - sum(own) / len(own)) < 1e-9, f"{run['quality']} of {own}")
+    check(run["steps"] == (240 if arm["name"] == "single_long" else 120) and run["samples"] == 8 * arm["ranks"] * run["steps"], f"{run}")
+    parts = dict(run["step_ms"])
+    check(abs(parts.pop("total") - sum(parts.values())) < 1e-6 and min(parts.values()) >= 0, f"{run['step_ms']}")
+    check((run["step_ms"]["teacher"] > 0) == (arm["name"] in ("distil", "both")), f"{arm['name']}: {run['step_ms']}")
+    check((run["bytes"]["between"] > 0) == (arm["strategy"] != "single"), f"{arm['name']}: {run['bytes']}")
+    check([point["step"] for point in run["curve"]] == list(range(30, run["steps"] + 1, 30)), f"{run['curve']}")
+    for before, after in zip(run["curve"], run["curve"][1:]):
+        check(before["time_s"] < after["time_s"] and before["bytes_between"] <= after["bytes_between"], f"{run['curve']}")
+    for point in run["curve"]:
+        lines = [line for g in groups for line in bench.metrics(name, g) if line["step"] == point["step"]]
+        check(abs(point["quality"] - sum(line["accuracy"] for line in lines) / len(lines)) < 1e-9, f"{point} of {lines}")
+
+
+def predictions(bench, name, step, part):
+    """Class, confidence and truth of each example."""
+    arrays = read_safetensors(bench.path("runs", name, "predictions", f"step-{step:09}", f"{part}.safetensors"))
+    return [floats(arrays[key]) for key in ("predicted", "confidence", "truth")]
+
+
+def percent_apart(a, b):
+    return 100 * sum(x != y for x, y in zip(a, b)) / len(a)
+
+
+def churn(bench):
+    """Where no weight moves, groups of one start agree and others do not; all figures follow from what was kept."""
+    still = ["train.rate=1e-12", "distill.weight=0", "exchange.merge=none"]
+    compare(bench, "[{name: alike, strategy: codistill}, {name: unlike, strategy: codistill, set: [model.init=own]}]",
+            "compare.seeds=[1, 2, 3]", *still)
+    found = report(bench)
+    apart = {entry["arm"]: entry["percent"] for entry in found["churn"]["between_groups"]}
+    check(apart["alike"] == 0 and apart["unlike"] > 5, f"{apart}")
+    again = {entry["arm"]: entry["percent"] for entry in found["churn"]["between_seeds"]}
+    for arm in ("alike", "unlike"):
+        said = {(seed, g): predictions(bench, f"c-{arm}-seed{seed}", 120, f"val-{g}")[0] for seed in (1, 2, 3) for g in (0, 1)}
+        pairs = [percent_apart(said[a, g], said[b, g]) for a, b in ((1, 2), (1, 3), (2, 3)) for g in (0, 1)]
+        check(abs(again[arm] - sum(pairs) / 6) < 1e-9 and again[arm] > 0, f"{arm}: {again} of {pairs}")
+        groups = [percent_apart(said[seed, 0], said[seed, 1]) for seed in (1, 2, 3)]
+        check(abs(apart[arm] - sum(groups) / 3) < 1e-9, f"{arm}: {apart} of {groups}")
+        for run in runs(bench)[arm]:
+            check_predictions(bench, run, said[run["seed"], 0], said[run["seed"], 1])
+
+
+def check_predictions(bench, run, first, second):
+    name = os.path.basename(run["folder"])
+    check([entry["step"] for entry in run["disagreement"]] == [30, 60, 90, 120], f"{run['disagreement']}")
+    check(abs(run["disagreement"][-1]["percent"] - percent_apart(first, second)) < 1e-9, f"{run['disagreement']}")
+    bins = run["reliability"]
+    right = sum(round(b["accuracy"] * b["count"]) for b in bins if b["count"])
+    check(len(bins) == 15 and sum(b["count"] for b in bins) == 42, f"{bins}")  # 21 held-out examples, two groups
+    for g in (0, 1):
+        said, confidence, truth = predictions(bench, name, 120, f"val-{g}")
+        right -= sum(a == b for a, b in zip(said, truth))
+        accuracy = 100 * sum(a == b for a, b in zip(said, truth)) / len(truth)
+        check(abs(accuracy - run["group_quality"][g]) < 1e-4 and 1 / 3 - 1e-6 <= min(confidence) and max(confidence) <= 1, f"{accuracy}")
+    check(right == 0, f"{bins}")
+
+
+def budgets(bench):
+    """Equal samples, time and bytes: steps follow from what the first arm used."""
+    group = "{name: group, strategy: local_sgd}"
+    compare(bench, f"[single, {group}, allreduce]", "compare.budget=samples", "name=samples")
+    check([run[0]["samples"] for run in runs(bench, "samples").values()] == [960] * 3, "samples")
+    check([run[0]["steps"] for run in runs(bench, "samples").values()] == [120, 60, 60], "steps of equal samples")
+    compare(bench, f"[single, {group}]", "compare.budget=steps", "compare.budget_value=30", "name=steps")
+    check([run[0]["steps"] for run in runs(bench, "steps").values()] == [30, 30], "steps")
+
+    result = compare(bench, f"[{group}, single, {{name: short, strategy: local_sgd, set: [local_sgd.period=5]}}, "
+                     "{name: as_it_is, strategy: single, set: [train.steps=7]}]", "compare.budget=bytes", "name=bytes")
+    found = runs(bench, "bytes")
+    sent = {name: run[0]["bytes"]["between"] for name, run in found.items()}
+    check(found["short"][0]["steps"] == 60 and sent["short"] == sent["group"] > 0, f"{sent}", result)
+    check(found["single"][0]["steps"] == 120 and "single sends nothing" in report(bench, "bytes")["budget"]["text"], "no bytes", result)
+    check(found["as_it_is"][0]["steps"] == 7, "steps of its own", result)
+    again = compare(bench, f"[{group}, single]", "compare.budget=bytes", "name=bytes")
+    check(again.err.count("done before") == 2 and "pilot: how" not in again.err, "not done before", again)
+    result = compare(bench, f"[single, {group}]", "compare.budget=bytes", "name=none", code=2)
+    check("what arm 'single' uses, which is none; put another arm first" in result.err, "no budget", result)
+
+    compare(bench, f"[single, {group}]", "compare.budget=time", "compare.budget_value=0.5", "name=time")
+    found = runs(bench, "time")
+    check(all(run[0]["steps"] > 120 for run in found.values()), f"half a second: {[run[0]['steps'] for run in found.values()]}")
+    check(report(bench, "time")["budget"]["text"].startswith("0.5 s of training each"), "the text")
+
+
+def goes_on(bench):
+    """Interrupted while its second run is under way: the same command goes on from there."""
+    pair = "[{name: first, strategy: single, set: [train.steps=20]}, {name: second, strategy: single, set: [train.steps=1000000]}]"
+    bench.write("c.yaml", CONFIG.replace("ARMS", pair))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        process = bench.start("compare", "c.yaml")
+        lines = len(bench.metrics("c-second-seed1", 0)) if os.path.exists(bench.path("runs", "c-second-seed1", "metrics.0.jsonl")) else 0
+        wait_for_steps(bench, process, "c-second-seed1", lines + 2)
+        process.send_signal(number)
+        result = bench.wait(process, ["compare"], 30)
+        check(result.code == 1 and re.search(r"run 'c-second-seed1' stopped at step [1-9]\d* of 1000000; the same", result.err), "a signal", result)
+    check("c-first-seed1 (1 of 2): done before" in result.err and "resumed at step" in result.err, "it did not go on", result)
+    check(not os.path.exists(bench.path("runs", "c-compare")) and steps_saved(bench.path("runs", "c-second-seed1", "checkpoints")), "too early")
+
+
+def failing(bench):
+    """A run that fails is noted with its reason; the others go on, and it is tried again."""
+    result = compare(bench, "[{name: bad, strategy: single, set: [train.rate=1000, train.loss=mse, train.optimiser=sgd]}, single]",
+                     code=1)
+    found = runs(bench)
+    check(found["bad"][0]["state"] == "failed" and "became NaN or infinite at step" in found["bad"][0]["message"], f"{found['bad']}", result)
+    check(found["single"][0]["state"] == "finished" and "quality" not in found["bad"][0], f"{found}", result)
+    check("1 of 2 runs failed, the first 'c-bad-seed1': the " in result.err and "failed: the " in result.out, "what it says", result)
+    again = bench.run("compare", "c.yaml")
+    check(again.code == 1 and again.err.count("done before") == 1, "tried again", again)
+
+
+def refusals(bench):
+    """What is wrong with the section is said with its line, all at once, before anything is trained."""
+    many = ("[singel, {name: a, strategy: gossip}, {nam: b}, {name: a/b, strategy: single}, {strategy: allreduce, set: [steps]}, single, single, "
+            "[single]]")
+    result = compare(bench, many, "compare.baseline=singel", "compare.rates=[fast]", "compare.seeds=[1, 1]", code=2)
+    for words in ("c.yaml:13:10: there is no strategy 'singel'; did you mean 'single'?", "c.yaml:13:28: there is no strategy 'gossip'",
+                  "unknown key 'nam' in an arm; did you mean 'name'?", "an arm needs a name", "an arm's name is made of letters",
+                  "set takes key.path=value", "there are two arms 'single'", "an arm is a strategy's name or a mapping",
+                  "there is no arm 'singel'; did you mean 'single'?", "'fast' is no rate such as 10mbit", "seed 1 is there twice"):
+        check(words in result.err, f"'{words}' is missing", result)
+    for arms_text, arguments, words in (
+            ("[{name: a, strategy: single, set: [train.stepz=3]}]", [], "c.yaml:13:10: arm 'a': train.stepz=3: unknown key 'stepz' in 'train'; did"),
+            ("[single]", ["compare.budget=stepz"], "did you mean 'steps'?"), ("[single]", ["compare.bugdet=steps"], "did you mean 'budget'?"),
+            ("[]", [], "is an empty list"), ("{a: 1}", [], "arms is a list"),
+            ("[single]", ["compare.rates=[1kbit]"], "at least 10kbit"),
+            ("[single]", ["compare.rates=[10mbit]", "cluster.groups=1"], "cluster.groups must be 2 or more"),
+            ("[single]", ["--strategies", "singel"], "--strategies: there is no strategy 'singel'; did you mean 'single'?"),
+            ("[single]", ["--seeds", "x"], "'x' is no seed"), ("[single]", ["compare.baseline=allreduce"], "there is no arm 'allreduce'")):
+        result = compare(bench, arms_text, *arguments, code=2)
+        check(words in result.err, f"'{words}' is missing", result)
+    check(not os.path.exists(bench.path("runs")), "something was trained")
+
+
+def over_links(bench):
+    """Each arm also between hosts of a laboratory; one rank alone is trained once."""
+    if MPI != "openmpi4":
+        raise Skip("netlab tells its hosts to Open MPI 4's launcher only")
+    needs_a_laboratory()
+    result = compare(bench, "[single, {name: group, strategy: local_sgd}]", "compare.rates=[none, 50mbit]", "train.steps=20", timeout=120)
+    found = runs(bench)
+    check([run["rate"] for run in found["group"]] == ["none", "50mbit"] and report(bench)["rates"] == ["none", "50mbit"], "rates", result)
+    check([os.path.basename(run["folder"]) for run in found["group"]] == ["c-group-seed1", "c-group-50mbit-seed1"], "folders", result)
+    check(found["single"][0]["folder"] == found["single"][1]["folder"] and result.err.count("at 50 Mbit/s") == 1, "single", result)
+    check(found["group"][0]["bytes"] == found["group"][1]["bytes"], f"{found['group']}", result)
+    both = [bench.read("runs", name, "final.safetensors") for name in ("c-group-seed1", "c-group-50mbit-seed1")]
+    check(both[0] == both[1], "the link changed what was learnt", result)
+
+
+def pictures(bench):
+    """Super-resolution: the same parts of held-out pictures by each arm."""
+    text = bench.read("t.yaml").decode() + "compare: {arms: [single, {name: pair, strategy: codistill}]}\n"
+    bench.write("p.yaml", text)
+    result = bench.run("compare", "p.yaml", "cluster.groups=2", "train.steps=20", "eval.every=10")
+    check(result.code == 0, "compare failed", result)
+    found = report(bench, "t")
+    check(found["metric"]["name"] == "psnr_y" and found["metric"]["unit"] == "dB" and "churn" not in found, f"{found['metric']}", result)
+    check(len(found["crops"]) == 1 and [image["label"] for image in found["crops"][0]["images"]] == ["truth", "bicubic", "single", "pair"],
+          f"{found['crops']}", result)
+    for image in found["crops"][0]["images"]:
+        header = bench.read("runs", "t-compare", image["png"])[:24]
+        check(list(struct.unpack(">II", header[16:])) == found["crops"][0]["size"], f"{image}", result)
+        check((image["label"] == "truth") != (image.get("psnr", 0) > 5), f"{image}", result)
+    check("disagreement" not in found["arms"][1]["runs"][0] and "reliability" not in found["arms"][0]["runs"][0], "of classes", result)
+
+
+CASES = {
+    "arms": arms,
+    "churn": churn,
+    "budgets": budgets,
+    "goes-on": goes_on,
+    "failing": failing,
+    "refusals": refusals,
+    "over-links": over_links,
+    "pictures": pictures,
+}
+
+if __name__ == "__main__":
+    sys.exit(run_cases(CASES, sys.argv[1], sys.argv[2:]))

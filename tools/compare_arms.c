@@ -1,0 +1,410 @@
+/* The section `compare`: arms, seeds, rates and the baseline. */
+#include "tools/compare.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ROWS "codistill_rows"
+
+/** The four uses of what is pulled; `both` is as the configuration has it. */
+static const struct {
+    const char *name;
+    const char *set[3];
+} rows[] = {
+    {"distil", {"exchange.merge=none"}},
+    {"merge", {"distill.weight=0"}},
+    {"both", {NULL}},
+    {"neither", {"distill.weight=0", "exchange.merge=none", "exchange.codec=none"}},
+};
+enum { ROW_COUNT = sizeof rows / sizeof rows[0] };
+
+static cod_arena *arena_of(const comparison *c)
+{
+    return cod_config_arena(c->config.config);
+}
+
+/** A problem at `node`; of the file as a whole where there is none. */
+static void complain(comparison *c, const cod_config_node *node, const char *text)
+{
+    cod_config_problem(c->config.config, node, "%s", text);
+}
+
+static void complain_of_strategy(comparison *c, const cod_config_node *node, const char *name)
+{
+    const char *names[64];
+    char known[512] = "", text[1024];
+    size_t count = 0, used = 0;
+    for (; count < 63 && cod_strategy_at(count) != NULL; count++)
+        names[count] = cod_strategy_at(count)->name;
+    names[count++] = ROWS;
+    for (size_t i = 0; i < count && used < sizeof known; i++)
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", names[i]);
+    const char *near = cod_suggest(name, names, count);
+    snprintf(text, sizeof text, "%sthere is no strategy '%s'; %s%s%sthere are: %s",
+             node == NULL ? "--strategies: " : "", name, near ? "did you mean '" : "", near ? near : "",
+             near ? "'? " : "", known);
+    complain(c, node, text);
+}
+
+/** Room for one more arm. @return NULL when memory is short */
+static compare_arm *new_arm(comparison *c)
+{
+    if (c->arm_count == c->arm_capacity) {
+        const size_t capacity = 2 * c->arm_capacity + 16;
+        compare_arm *moved = realloc(c->arms, capacity * sizeof *moved);
+        if (moved == NULL)
+            return NULL;
+        c->arms = moved;
+        c->arm_capacity = capacity;
+    }
+    compare_arm *arm = &c->arms[c->arm_count++];
+    *arm = (compare_arm){0};
+    return arm;
+}
+
+static cod_status add_arm(comparison *c, const cod_config_node *node, const char *name, const cod_strategy_kind *kind,
+                          const char *const *set, size_t count)
+{
+    compare_arm *arm = new_arm(c);
+    COD_REQUIRE_MEMORY(arm);
+    *arm = (compare_arm){.name = cod_arena_strdup(arena_of(c), name), .kind = kind, .node = node};
+    arm->set = cod_arena_alloc(arena_of(c), (count + 1) * sizeof *arm->set);
+    COD_REQUIRE_MEMORY(arm->name);
+    COD_REQUIRE_MEMORY(arm->set);
+    for (size_t i = 0; i < count; i++) {
+        arm->set[i] = cod_arena_strdup(arena_of(c), set[i]);
+        COD_REQUIRE_MEMORY(arm->set[i]);
+    }
+    arm->set_count = count;
+    for (size_t i = 0; i < count; i++)
+        arm->own_steps = arm->own_steps || strncmp(set[i], "train.steps=", 12) == 0;
+    return COD_OK;
+}
+
+static cod_status add_rows(comparison *c, const cod_config_node *node)
+{
+    for (size_t i = 0; i < ROW_COUNT; i++) {
+        size_t count = 0;
+        while (count < 3 && rows[i].set[count] != NULL)
+            count++;
+        COD_TRY(add_arm(c, node, rows[i].name, cod_strategy_find("codistill"), rows[i].set, count));
+    }
+    return COD_OK;
+}
+
+/** A strategy by its name alone, or the four rows. */
+static cod_status add_plain(comparison *c, const cod_config_node *node, const char *name)
+{
+    const cod_strategy_kind *kind = cod_strategy_find(name);
+    if (strcmp(name, ROWS) == 0)
+        return add_rows(c, node);
+    if (kind == NULL) {
+        complain_of_strategy(c, node, name);
+        return COD_OK;
+    }
+    return add_arm(c, node, name, kind, NULL, 0);
+}
+
+/** The command line's list; one rank alone also gets as many times the steps as there are groups. */
+static cod_status add_list(comparison *c, const char *list)
+{
+    char *text = cod_arena_strdup(arena_of(c), list), steps[64];
+    COD_REQUIRE_MEMORY(text);
+    for (char *rest = NULL, *name = strtok_r(text, ",", &rest); name != NULL; name = strtok_r(NULL, ",", &rest)) {
+        const cod_strategy_kind *kind = cod_strategy_find(name);
+        const char *set[] = {steps};
+        COD_TRY(add_plain(c, NULL, name));
+        if (kind == NULL || !kind->single_rank || c->config.group_count < 2)
+            continue;
+        snprintf(steps, sizeof steps, "train.steps=%lld",
+                 (long long)(c->config.train.steps * (int64_t)c->config.group_count));
+        COD_TRY(add_arm(c, NULL, "single_long", kind, set, 1));
+    }
+    return COD_OK;
+}
+
+/** The texts of `set`, a list or one text. @param[out] set  in the arena */
+static cod_status read_set(comparison *c, const cod_config_node *node, const char ***set, size_t *count)
+{
+    const bool list = node->kind == COD_CONFIG_LIST;
+    const cod_config_node *item = list ? node->first : node;
+    *count = 0;
+    *set = cod_arena_alloc(arena_of(c), ((list ? node->count : 1) + 1) * sizeof **set);
+    COD_REQUIRE_MEMORY(*set);
+    for (; item != NULL; item = list ? item->next : NULL) {
+        if (item->kind != COD_CONFIG_SCALAR || strchr(item->scalar, '=') == NULL)
+            complain(c, item, "set takes key.path=value, or a list of such; quote a value that is a list itself");
+        else
+            (*set)[(*count)++] = item->scalar;
+    }
+    return COD_OK;
+}
+
+static bool is_name(const char *text)
+{
+    for (const char *at = text; *at != '\0'; at++)
+        if (!isalnum((unsigned char)*at) && strchr("_-.", *at) == NULL)
+            return false;
+    return isalnum((unsigned char)text[0]);
+}
+
+/** The text at `node`, or NULL with a problem. */
+static const char *read_text(comparison *c, const cod_config_node *node)
+{
+    if (node->kind == COD_CONFIG_SCALAR && !node->null)
+        return node->scalar;
+    complain(c, node, "a name is needed here");
+    return NULL;
+}
+
+static void complain_of_key(comparison *c, const cod_config_node *node)
+{
+    static const char *const keys[] = {"name", "strategy", "set"};
+    char text[256];
+    const char *near = cod_suggest(node->key, keys, 3);
+    snprintf(text, sizeof text, "unknown key '%s' in an arm; %s%s%s", node->key, near ? "did you mean '" : "",
+             near ? near : "an arm has: name, strategy, set", near ? "'?" : "");
+    complain(c, node, text);
+}
+
+static cod_status read_arm(comparison *c, const cod_config_node *item)
+{
+    const char *name = NULL, *strategy = NULL, **set = NULL;
+    const cod_config_node *named = item;
+    size_t count = 0;
+    for (const cod_config_node *key = item->first; key != NULL; key = key->next) {
+        if (strcmp(key->key, "name") == 0)
+            name = read_text(c, named = key);
+        else if (strcmp(key->key, "strategy") == 0)
+            strategy = read_text(c, named = key);
+        else if (strcmp(key->key, "set") == 0)
+            COD_TRY(read_set(c, key, &set, &count));
+        else
+            complain_of_key(c, key);
+    }
+    strategy = strategy != NULL ? strategy : name;
+    name = name != NULL ? name : strategy;
+    if (name == NULL) {
+        complain(c, item, "an arm needs a name, or a strategy, which then is its name");
+        return COD_OK;
+    }
+    const cod_strategy_kind *kind = cod_strategy_find(strategy);
+    if (!is_name(name))
+        complain(c, named, "an arm's name is made of letters, digits, '_', '-' and '.'");
+    else if (kind == NULL)
+        complain_of_strategy(c, named, strategy);
+    else
+        return add_arm(c, item, name, kind, set, count);
+    return COD_OK;
+}
+
+static cod_status read_arms(comparison *c, const char *strategies)
+{
+    const cod_config_node *node = cod_config_find(c->config.config, "compare.arms");
+    if (strategies[0] != '\0')
+        return add_list(c, strategies);
+    if (node == NULL || (node->kind == COD_CONFIG_SCALAR && node->scalar[0] == '\0'))
+        return add_list(c, "single,allreduce," ROWS);
+    if (node->kind == COD_CONFIG_SCALAR)
+        return add_plain(c, node, node->scalar);
+    if (node->kind == COD_CONFIG_MAPPING)
+        complain(c, node, "arms is a list: of strategies' names, or {name: …, strategy: …, set: […]}");
+    else if (node->count == 0)
+        complain(c, node, "compare.arms is an empty list; at least one arm is needed");
+    for (const cod_config_node *item = node->kind == COD_CONFIG_LIST ? node->first : NULL; item != NULL;
+         item = item->next) {
+        if (item->kind == COD_CONFIG_SCALAR)
+            COD_TRY(add_plain(c, item, item->scalar));
+        else if (item->kind == COD_CONFIG_MAPPING)
+            COD_TRY(read_arm(c, item));
+        else
+            complain(c, item, "an arm is a strategy's name or a mapping {name: …, strategy: …, set: […]}");
+    }
+    return COD_OK;
+}
+
+static void check_names(comparison *c)
+{
+    for (size_t i = 0; i < c->arm_count; i++) {
+        bool again = false;
+        char text[256];
+        for (size_t k = 0; k < i; k++)
+            again = again || strcmp(c->arms[k].name, c->arms[i].name) == 0;
+        snprintf(text, sizeof text, "there are two arms '%s'; give one of them another name", c->arms[i].name);
+        if (again)
+            complain(c, c->arms[i].node, text);
+    }
+}
+
+static cod_status read_seeds(comparison *c, const char *text)
+{
+    const cod_int_list *list = &c->config.compare.seeds;
+    char *copy = cod_arena_strdup(arena_of(c), text);
+    int64_t *seeds = cod_arena_alloc(arena_of(c), (strlen(text) + 1) * sizeof *seeds);
+    COD_REQUIRE_MEMORY(copy);
+    COD_REQUIRE_MEMORY(seeds);
+    c->seed_count = 0;
+    for (char *rest = NULL, *item = strtok_r(copy, ",", &rest); item != NULL; item = strtok_r(NULL, ",", &rest)) {
+        char *end = NULL;
+        seeds[c->seed_count] = strtoll(item, &end, 10);
+        COD_REQUIRE(*end == '\0' && end != item && seeds[c->seed_count] >= 0,
+                    "'%s' is no seed; a seed is a whole number of at least 0", item);
+        c->seed_count++;
+    }
+    c->seeds = c->seed_count > 0 ? seeds : list->count > 0 ? list->items : &c->config.root.seed;
+    c->seed_count = c->seed_count > 0 ? c->seed_count : list->count > 0 ? list->count : 1;
+    for (size_t i = 0; i < c->seed_count; i++)
+        for (size_t k = 0; k < i; k++)
+            if (c->seeds[i] == c->seeds[k])
+                cod_config_problem_key(c->config.config, "compare.seeds", "seed %lld is there twice",
+                                       (long long)c->seeds[i]);
+    return COD_OK;
+}
+
+/** As tools/netlab.py reads it: 20mbit, at least 10kbit. */
+static bool is_rate(const char *text)
+{
+    static const struct {
+        const char *unit;
+        double bits;
+    } units[] = {{"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}};
+    char *end = NULL;
+    const double number = isdigit((unsigned char)text[0]) ? strtod(text, &end) : 0;
+    for (size_t i = 0; i < 3 && end != NULL; i++)
+        if (strcmp(end, units[i].unit) == 0 && strspn(text, "0123456789.") == (size_t)(end - text))
+            return number * units[i].bits >= 1e4;
+    return strcmp(text, "none") == 0;
+}
+
+static void read_rates(comparison *c)
+{
+    static const char *const none[] = {"none"};
+    const cod_string_list *list = &c->config.compare.rates;
+    bool laboratory = false, equal = c->config.group_count >= 2;
+    c->rates = list->count > 0 ? (const char *const *)list->items : none;
+    c->rate_count = list->count > 0 ? list->count : 1;
+    for (size_t i = 0; i < list->count; i++) {
+        if (!is_rate(list->items[i]))
+            cod_config_problem_key(c->config.config, "compare.rates",
+                                   "'%s' is no rate such as 10mbit or 1gbit, at least 10kbit, or none", list->items[i]);
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(list->items[i], list->items[k]) == 0)
+                cod_config_problem_key(c->config.config, "compare.rates", "'%s' is there twice", list->items[i]);
+        laboratory = laboratory || (is_rate(list->items[i]) && strcmp(list->items[i], "none") != 0);
+    }
+    for (size_t g = 1; g < c->config.group_count; g++)
+        equal = equal && c->config.groups[g].ranks == c->config.groups[0].ranks;
+    if (laboratory && !equal)
+        cod_config_problem_key(c->config.config, "compare.rates",
+                               "links are between groups, each on a host of its own: cluster.groups must be 2 or more, "
+                               "with equally many ranks");
+}
+
+static void read_baseline(comparison *c)
+{
+    const char *wanted = c->config.compare.baseline, *names[COMPARE_MAX_RUNS];
+    size_t count = 0;
+    c->baseline = 0;
+    for (size_t i = 0; i < c->arm_count && count < COMPARE_MAX_RUNS; i++) {
+        names[count++] = c->arms[i].name;
+        if (strcmp(c->arms[i].name, wanted[0] != '\0' ? wanted : "allreduce") == 0) {
+            c->baseline = i;
+            return;
+        }
+    }
+    const char *near = cod_suggest(wanted, names, count);
+    if (wanted[0] != '\0')
+        cod_config_problem_key(c->config.config, "compare.baseline", "there is no arm '%s'%s%s%s", wanted,
+                               near ? "; did you mean '" : "; it must be one of compare.arms", near ? near : "",
+                               near ? "'?" : "");
+}
+
+/** The group that a rank would belong to, were it not for the strategy. */
+static size_t configured_group(const cod_run_config *config, int rank)
+{
+    size_t group = 0;
+    for (; group + 1 < config->group_count && rank >= config->groups[group].ranks; group++)
+        rank -= config->groups[group].ranks;
+    return group;
+}
+
+/** What an arm's ranks send each other as one group crosses from one configured group to another to this share. */
+static double crossing_of(const cod_run_config *config)
+{
+    const int ranks = cod_run_config_ranks(config);
+    const int servers = config->strategy->servers != NULL ? config->strategy->servers(config) : 0;
+    int pairs = 0;
+    if (!config->strategy->one_group || config->group_count < 2)
+        return 0;
+    if (servers == 0) /* a ring: of as many links as ranks, each group's last goes to the next group */
+        return (double)config->group_count / ranks;
+    for (int s = 0; s < servers; s++)
+        for (int w = servers; w < ranks; w++)
+            pairs += configured_group(config, s) != configured_group(config, w);
+    return (double)pairs / (servers * (ranks - servers));
+}
+
+static void describe_arm(const cod_run_config *config, compare_arm *arm)
+{
+    const cod_strategy_kind *kind = config->strategy;
+    const int servers = kind->servers != NULL ? kind->servers(config) : 0;
+    arm->ranks = cod_run_config_ranks(config);
+    arm->groups = kind->one_group || kind->single_rank ? 1 : (int)config->group_count;
+    arm->hosts = (int)config->group_count;
+    arm->slots = arm->hosts > 0 ? config->groups[0].ranks : 0;
+    for (int g = 1; g < arm->hosts; g++)
+        arm->slots = config->groups[g].ranks == arm->slots ? arm->slots : 0;
+    arm->steps = config->train.steps;
+    arm->samples_per_step = config->data.batch * config->train.accumulate * (arm->ranks - servers);
+    arm->crossing = crossing_of(config);
+}
+
+/** Without the words that point to the command line, which the user has not used. */
+static void drop_place(char *message)
+{
+    static const char place[] = "command line: ";
+    for (char *at = strstr(message, place); at != NULL; at = strstr(at, place))
+        memmove(at, at + sizeof place - 1, strlen(at + sizeof place - 1) + 1);
+}
+
+/** Loads each arm's configuration: what it sets must be possible. */
+static cod_status check_arms(comparison *c)
+{
+    for (size_t i = 0; i < c->arm_count; i++) {
+        compare_arm *arm = &c->arms[i];
+        const compare_run run = {.arm = i, .seed = c->seeds[0], .name = "compare"};
+        cod_run_config config;
+        const cod_status status = compare_load(c, &run, &config);
+        if (status == COD_OK) {
+            describe_arm(&config, arm);
+            cod_run_config_clear(&config);
+            continue;
+        }
+        if (status != COD_ERR_ARGUMENT)
+            return status;
+        char message[4096], text[4200];
+        snprintf(message, sizeof message, "%s", cod_error_message());
+        drop_place(message);
+        snprintf(text, sizeof text, "arm '%s': %s", arm->name, message);
+        complain(c, arm->node, text);
+    }
+    return COD_OK;
+}
+
+cod_status compare_read(comparison *c, const char *strategies, const char *seeds)
+{
+    COD_TRY(cod_run_config_resolved(&c->config, false, &c->config_text));
+    c->task = cod_train_task_find(c->config.whole.kind->task);
+    COD_TRY(read_arms(c, strategies));
+    COD_TRY(read_seeds(c, seeds));
+    check_names(c);
+    read_rates(c);
+    read_baseline(c);
+    if (cod_config_problem_count(c->config.config) == 0)
+        COD_TRY(check_arms(c));
+    COD_REQUIRE(c->arm_count * c->seed_count * c->rate_count <= COMPARE_MAX_RUNS, "more than %d runs",
+                COMPARE_MAX_RUNS);
+    return cod_config_check(c->config.config);
+}

@@ -1,0 +1,213 @@
+/* Parts of held-out pictures, the same for every arm: the truth, bicubic, and what each arm's first group makes of it. */
+#include "tools/compare.h"
+
+#include "core/backend.h"
+#include "data/dataset.h"
+#include "data/metrics.h"
+#include "infer/session.h"
+#include "io/file.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    CROPS = 3,
+    SIDE = 24,   /**< of a crop, low-resolution pixels */
+    MARGIN = 20, /**< computed around it, so that its border is what it is within the whole picture */
+};
+
+typedef struct crop {
+    cod_image low;                    /**< with the margin */
+    int64_t left, top, width, height; /**< of what is shown, within `low` */
+    cod_image truth;                  /**< of what is shown */
+    const char *title;                /**< borrowed from the data set */
+} crop;
+
+static void clear_crop(crop *one)
+{
+    cod_image_clear(&one->low);
+    cod_image_clear(&one->truth);
+}
+
+/** A rectangle of an 8-bit RGB picture. @param[out] out  new */
+static cod_status cut(const uint8_t *pixels, int64_t stride, int64_t left, int64_t top, int64_t width, int64_t height,
+                      cod_image *out)
+{
+    COD_TRY(cod_image_init(out, width, height, 3, 8));
+    for (int64_t y = 0; y < height; y++)
+        memcpy((uint8_t *)out->pixels + 3 * y * width, pixels + 3 * ((top + y) * stride + left), 3 * (size_t)width);
+    return COD_OK;
+}
+
+/** Variance of the luma: where there is something to see. */
+static double liveliness(const cod_pair *pair, int64_t left, int64_t top, int64_t width, int64_t height)
+{
+    double sum = 0, squares = 0;
+    for (int64_t y = top; y < top + height; y++)
+        for (int64_t x = left; x < left + width; x++) {
+            const double luma = cod_luma(pair->low + 3 * (y * pair->low_width + x));
+            sum += luma, squares += luma * luma;
+        }
+    const double count = (double)(width * height);
+    return squares / count - sum / count * (sum / count);
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/** The liveliest part of a picture. */
+static cod_status choose(const cod_pair *pair, int scale, crop *out)
+{
+    const int64_t width = least(SIDE, pair->low_width), height = least(SIDE, pair->low_height);
+    int64_t left = 0, top = 0;
+    double most = -1;
+    for (int64_t y = 0; y + height <= pair->low_height; y += SIDE / 2)
+        for (int64_t x = 0; x + width <= pair->low_width; x += SIDE / 2) {
+            const double value = liveliness(pair, x, y, width, height);
+            if (value > most)
+                most = value, left = x, top = y;
+        }
+    const int64_t x = left > MARGIN ? left - MARGIN : 0, y = top > MARGIN ? top - MARGIN : 0;
+    const int64_t end_x = least(left + width + MARGIN, pair->low_width),
+                  end_y = least(top + height + MARGIN, pair->low_height);
+    out->left = left - x, out->top = top - y, out->width = width, out->height = height;
+    COD_TRY(cut(pair->low, pair->low_width, x, y, end_x - x, end_y - y, &out->low));
+    return cut(pair->high, pair->low_width * scale, left * scale, top * scale, width * scale, height * scale,
+               &out->truth);
+}
+
+/** 10·log10 of peak² over the mean square error of all channels. */
+static double psnr_of(const cod_image *image, const cod_image *truth)
+{
+    const size_t count = cod_image_bytes(image);
+    const uint8_t *a = image->pixels, *b = truth->pixels;
+    double sum = 0;
+    for (size_t i = 0; i < count; i++)
+        sum += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+    return sum > 0 ? 10 * log10(255.0 * 255.0 * (double)count / sum) : NAN;
+}
+
+static cod_status write_image(cod_json *json, const char *folder, const char *file, const char *label,
+                              const cod_image *image, double psnr)
+{
+    char path[COMPARE_PATH];
+    snprintf(path, sizeof path, "%s/%s", folder, file);
+    COD_TRY(cod_image_write_png(path, image));
+    cod_json_open(json, NULL, '{');
+    cod_json_string(json, "label", label);
+    cod_json_string(json, "png", file);
+    if (!isnan(psnr))
+        cod_json_number(json, "psnr", psnr);
+    cod_json_close(json);
+    return COD_OK;
+}
+
+/** Enlarges a crop by a model's file (or bicubic) and writes it. */
+static cod_status write_enlarged(const crop *one, int scale, const char *model, const char *label, const char *folder,
+                                 const char *file, cod_json *json)
+{
+    cod_session_options options;
+    cod_session session = {0};
+    cod_arena arena = {0};
+    cod_image large = {0}, part = {0};
+    cod_status status = cod_options_set_defaults(&cod_session_option_table, &options, &arena);
+    options.scale = scale;
+    if (status == COD_OK)
+        status = cod_session_open(model, &options, &session);
+    if (status == COD_OK)
+        status = cod_upscaler_run(session.upscaler, &one->low, NULL, NULL, &large);
+    if (status == COD_OK)
+        status = cut(large.pixels, large.width, one->left * scale, one->top * scale, one->width * scale,
+                     one->height * scale, &part);
+    if (status == COD_OK)
+        status = write_image(json, folder, file, label, &part, psnr_of(&part, &one->truth));
+    cod_image_clear(&large);
+    cod_image_clear(&part);
+    cod_session_close(&session);
+    cod_arena_clear(&arena);
+    return status;
+}
+
+/** The first finished run of an arm, NULL = none. */
+static const compare_run *run_of(const comparison *c, size_t arm)
+{
+    for (size_t i = 0; i < c->run_count; i++)
+        if (c->runs[i].arm == arm && c->runs[i].state == COMPARE_FINISHED)
+            return &c->runs[i];
+    return NULL;
+}
+
+static cod_status write_crop(const comparison *c, const char *folder, const crop *one, int index, int scale,
+                             cod_json *json)
+{
+    char file[64];
+    const char *name = strrchr(one->title, '/');
+    cod_json_open(json, NULL, '{');
+    cod_json_string(json, "title", name != NULL ? name + 1 : one->title);
+    cod_json_open(json, "size", '[');
+    cod_json_integer(json, NULL, one->truth.width);
+    cod_json_integer(json, NULL, one->truth.height);
+    cod_json_close(json);
+    cod_json_open(json, "images", '[');
+    snprintf(file, sizeof file, "crops/%d-truth.png", index);
+    COD_TRY(write_image(json, folder, file, "truth", &one->truth, NAN));
+    snprintf(file, sizeof file, "crops/%d-bicubic.png", index);
+    COD_TRY(write_enlarged(one, scale, COD_BICUBIC, "bicubic", folder, file, json));
+    for (size_t i = 0; i < c->arm_count; i++) {
+        const compare_run *run = run_of(c, i);
+        char model[COMPARE_PATH];
+        if (run == NULL)
+            continue;
+        compare_run_path(c, run, "group.0.safetensors", model);
+        snprintf(file, sizeof file, "crops/%d-%zu.png", index, i);
+        COD_TRY(write_enlarged(one, scale, model, c->arms[i].name, folder, file, json));
+    }
+    cod_json_close(json);
+    cod_json_close(json);
+    return COD_OK;
+}
+
+static cod_status write_all(const comparison *c, const cod_dataset *data, const char *folder, cod_json *json)
+{
+    const size_t held = cod_dataset_count(data).val, count = held < CROPS ? held : CROPS;
+    const int scale = cod_dataset_scale(data);
+    for (size_t i = 0; i < count; i++) {
+        const size_t index = i * held / count;
+        cod_pair pair;
+        crop one = {.title = cod_dataset_name(data, COD_SPLIT_VAL, index)};
+        COD_TRY(cod_dataset_read(data, COD_SPLIT_VAL, index, &pair));
+        cod_status status = choose(&pair, scale, &one);
+        cod_pair_clear(&pair);
+        if (status == COD_OK)
+            status = write_crop(c, folder, &one, (int)i, scale, json);
+        clear_crop(&one);
+        COD_TRY(status);
+    }
+    return COD_OK;
+}
+
+cod_status compare_write_crops(const comparison *c, const char *folder, cod_json *json)
+{
+    const cod_group_config *whole = &c->config.whole;
+    char path[COMPARE_PATH];
+    cod_dataset *data = NULL;
+    bool any = false;
+    for (size_t i = 0; i < c->arm_count; i++)
+        any = any || run_of(c, i) != NULL;
+    if (c->task->task != COD_TASK_SUPER_RESOLUTION || !any)
+        return COD_OK;
+    snprintf(path, sizeof path, "%s/crops", folder);
+    COD_TRY(cod_folder_create(path));
+    const cod_dataset_place place = {
+        .scale = whole->kind->scale(whole->architecture), .seed = (uint64_t)c->seeds[0], .groups = 1};
+    COD_TRY(cod_dataset_open(&c->config.data, &place, &data));
+    cod_json_open(json, "crops", '[');
+    const cod_status status = write_all(c, data, folder, json);
+    cod_json_close(json);
+    cod_dataset_close(data);
+    return status;
+}
