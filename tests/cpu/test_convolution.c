@@ -22,10 +22,14 @@
  * - Fused sigmoid and tanh are polynomials, good to 2^-20·|y|. No activation but a steep PReLU enlarges earlier errors.
  */
 
+/*
+ * A sanitizer looks at what the backend reads and writes: in all layers, dense and whole, and with gaps and sliced. There numbers are
+ * compared for small convolutions only, as ref is slow in it; the plain build compares all.
+ */
 #ifdef __SANITIZE_ADDRESS__
-enum { SEEDS = 16 };
+enum { SEEDS = 16, LAYERS_COMPARED = 0 };
 #else
-enum { SEEDS = 60 };
+enum { SEEDS = 60, LAYERS_COMPARED = 1 };
 #endif
 
 /** Errors planted in what ref computes on, each of which must be noticed. */
@@ -215,7 +219,6 @@ typedef struct expectation {
 
 static cod_status expect(const cod_op *op, uint64_t seed, plant planted, expectation *out)
 {
-    *out = (expectation){.exact = {{NULL}}};
     COD_TRY(run_ref(op, seed, planted, false, &out->exact));
     return run_ref(op, seed, NO_PLANT, true, &out->magnitudes);
 }
@@ -226,11 +229,12 @@ static void expectation_clear(expectation *e)
     results_clear(&e->magnitudes);
 }
 
+/** @param expected  NULL = whatever comes out */
 static cod_status check_against(const expectation *expected, const cod_op *op, cod_test_device tested, uint64_t seed)
 {
     results actual = {{NULL}};
     cod_status status = run_tested(op, tested, seed, &actual);
-    for (size_t k = 0; k < 2 && status == COD_OK; k++)
+    for (size_t k = 0; k < 2 && status == COD_OK && expected != NULL; k++)
         if (actual.values[k] != NULL)
             status = compare(op, k, seed, &actual, &expected->exact, &expected->magnitudes);
     results_clear(&actual);
@@ -239,12 +243,17 @@ static cod_status check_against(const expectation *expected, const cod_op *op, c
 
 static cod_status check(const cod_op *op, cod_test_device tested, uint64_t seed, plant planted)
 {
-    expectation expected;
+    expectation expected = {.exact = {{NULL}}};
     cod_status status = expect(op, seed, planted, &expected);
     if (status == COD_OK)
         status = check_against(&expected, op, tested, seed);
     expectation_clear(&expected);
     return status;
+}
+
+static cod_status check_layer(const cod_op *op, uint64_t seed)
+{
+    return LAYERS_COMPARED ? check(op, test_cpu, seed, NO_PLANT) : check_against(NULL, op, test_cpu, seed);
 }
 
 /* Shapes of real networks' layers, odd ones, and those that oneDNN 2.6.3 gets wrong (onednn.c, is_faulty). */
@@ -297,15 +306,16 @@ static cod_op layer_op(const layer *l, cod_op_kind kind, cod_dtype dtype, bool g
 static void check_variants(const layer *l, cod_op_kind kind, cod_dtype dtype, bool accumulate)
 {
     const uint64_t seed = (uint64_t)(l - layers);
-    expectation expected;
+    expectation expected = {.exact = {{NULL}}};
     cod_op op = layer_op(l, kind, dtype, false);
     op.accumulate = accumulate;
-    assert_ok(expect(&op, seed, NO_PLANT, &expected));
-    for (unsigned variant = 0; variant < 4; variant++) {
+    if (LAYERS_COMPARED)
+        assert_ok(expect(&op, seed, NO_PLANT, &expected));
+    for (unsigned variant = 0; variant < 4; variant += LAYERS_COMPARED ? 1 : 3) {
         op = layer_op(l, kind, dtype, variant & 1);
         op.accumulate = accumulate;
         op.deterministic = (variant & 2) != 0;
-        if (check_against(&expected, &op, test_cpu, seed) != COD_OK)
+        if (check_against(LAYERS_COMPARED ? &expected : NULL, &op, test_cpu, seed) != COD_OK)
             fail_msg("layer %d%s%s%s: %s", (int)seed, accumulate ? ", added" : "", variant & 1 ? ", with gaps" : "",
                      variant & 2 ? ", sliced" : "", cod_error_message());
     }
@@ -330,7 +340,7 @@ static void check_lower_outputs(cod_dtype dtype)
             cod_op op = layer_op(&layers[i], COD_OP_CONV2D, dtype, gaps != 0);
             op.attr.pad_h = 0;
             op.inputs[0].shape.h += 2 * layers[i].pad;
-            if (check(&op, test_cpu, (uint64_t)i, NO_PLANT) != COD_OK)
+            if (check_layer(&op, (uint64_t)i) != COD_OK)
                 fail_msg("layer %d%s: %s", i, gaps ? ", with gaps" : "", cod_error_message());
         }
     }
@@ -362,7 +372,7 @@ static void residuals_are_added(void **state)
                 op.inputs[3] = view_of(COD_F32, (cod_shape){1, 1, 1, variant & 2 ? y->shape.c : 1}, 0);
             op.inputs[RESIDUAL] = view_of(i % 3 ? dtype : COD_F32, y->shape, i % 2 * 9);
             op.deterministic = i % 4 == 3;
-            if (check(&op, test_cpu, (uint64_t)i, NO_PLANT) != COD_OK)
+            if (check_layer(&op, (uint64_t)i) != COD_OK)
                 fail_msg("layer %d, variant %d: %s", i, variant, cod_error_message());
         }
     }

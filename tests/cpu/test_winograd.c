@@ -112,15 +112,23 @@ static double stored(cod_dtype dtype, double value)
     return dtype == COD_BF16 ? (double)cod_f32_from_bf16(cod_bf16_from_f32((float)value)) : (double)(float)value;
 }
 
+/* As in test_convolution.c: a sanitizer looks at what is read and written, in all layers; the plain build compares all numbers. */
+#ifdef __SANITIZE_ADDRESS__
+enum { LAYERS_COMPARED = 1 };
+#else
+enum { LAYERS_COMPARED = LAYERS };
+#endif
+
 static void check_whole(const cod_op *op, int which)
 {
     for (size_t output = 0; output < 2; output++) {
         const cod_view *view = &op->outputs[output];
-        if (cod_shape_count(view->shape) == 0)
+        const bool compared = which < LAYERS_COMPARED;
+        if (cod_shape_count(view->shape) == 0 || (output > 0 && !compared))
             continue;
-        double *expected = run_exact(op, whole, (uint64_t)which, output),
+        double *expected = compared ? run_exact(op, whole, (uint64_t)which, output) : NULL,
                *actual = run(winograd, op, whole, (uint64_t)which, output);
-        for (int64_t i = 0; i < cod_shape_count(view->shape); i++)
+        for (int64_t i = 0; compared && i < cod_shape_count(view->shape); i++)
             if (actual[i] != stored(view->dtype, expected[i]))
                 fail_msg("layer %d, %s, %s: output %d, element %lld is %.9g, not %.9g", which,
                          cod_op_kind_name(op->kind), cod_dtype_name(op->inputs[0].dtype), (int)output, (long long)i,
