@@ -4,6 +4,7 @@
 #include "core/log.h"
 #include "core/statistics.h"
 #include "core/trace.h"
+#include "distill/control.h"
 #include "distill/inputs.h"
 #include "distill/models.h"
 #include "distill/replay.h"
@@ -21,7 +22,7 @@
 #define PROGRAM_TASK    "task" /**< added to the gradients of distilling on other inputs */
 #define WEIGHT_SCALAR   "distill_weight"
 
-enum { TIMES_KEPT = 512 };
+enum { TIMES_KEPT = 512, FLAG_OFF = COD_EXCHANGE_FLAGS };
 
 static cod_distill_options distill_options;
 static cod_exchange_options exchange_options;
@@ -36,7 +37,9 @@ typedef struct codistill {
     float *snapshot; /**< [trainable + state] */
     cod_teaching teaching;
     cod_distill_inputs inputs;
-    int64_t mini_batch; /**< of the step */
+    int64_t mini_batch;  /**< of the step */
+    cod_control control; /**< on the group's first rank */
+    bool lost;           /**< to the control */
     cod_strategy_stats stats;
     double exchange_s, teacher_s, teacher_ms[TIMES_KEPT]; /**< the latest */
     uint64_t teacher_runs, steps;
@@ -87,6 +90,16 @@ static cod_status make_peers(codistill *c, cod_train_context *context, const cod
         COD_TRY(cod_distill_inputs_init(&c->inputs, distill_options.inputs, context,
                                         cod_executable_input(context->executable, CODISTILL_TEACHER_INPUT)));
     return cod_teaching_init(&c->teaching, &distill_options, &c->peers);
+}
+
+static cod_status read_control(codistill *c, const cod_train_context *context)
+{
+    const cod_task_figure *figure = &cod_train_task_find(context->model->task)->figures[0];
+    if (c->loss == 0 || distill_options.control[0] == '\0' || cod_group_rank(context->group) != 0)
+        return COD_OK;
+    const cod_status status =
+        cod_control_read(distill_options.control, figure->key, figure->less_is_better, &c->control);
+    return status == COD_OK ? COD_OK : cod_fail_prefix(status, "distill.control");
 }
 
 static cod_status start_replay(codistill *c, cod_train_context *context)
@@ -153,6 +166,8 @@ static cod_status start(cod_strategy *strategy, cod_train_context *context)
         status = cod_exchange_create(context->comm, context->group, &exchange, models, run, &c->exchange);
     if (status == COD_OK)
         status = cod_group_agree(world, make_peers(c, context, models), NULL);
+    if (status == COD_OK)
+        status = cod_group_agree(world, read_control(c, context), NULL);
     if (status == COD_OK)
         status = cod_group_agree(world, tell_memory(c, context, &exchange, models), NULL);
     tell_pinned_coder(context, &exchange);
@@ -293,13 +308,36 @@ static cod_status after_update(cod_strategy *strategy, cod_train_context *contex
 
 static void flags_out(cod_strategy *strategy, double out[COD_STRATEGY_FLAGS])
 {
-    _Static_assert((int)COD_EXCHANGE_FLAGS <= (int)COD_STRATEGY_FLAGS, "the exchange's flags must fit");
-    cod_exchange_flags_out(((codistill *)strategy)->exchange, out);
+    const codistill *c = (const codistill *)strategy;
+    _Static_assert((int)FLAG_OFF < (int)COD_STRATEGY_FLAGS, "the exchange's flags and one more must fit");
+    cod_exchange_flags_out(c->exchange, out);
+    out[FLAG_OFF] = c->lost && distill_options.auto_off;
 }
 
 static cod_status flags_in(cod_strategy *strategy, cod_train_context *context, const double in[COD_STRATEGY_FLAGS])
 {
-    return cod_exchange_flags_in(((codistill *)strategy)->exchange, context->step, in);
+    codistill *c = (codistill *)strategy;
+    if (in[FLAG_OFF] > 0 && c->teaching.off_step < 0)
+        c->teaching.off_step = context->step;
+    return cod_exchange_flags_in(c->exchange, context->step, in);
+}
+
+/** Before burn_in ends there is nothing that could have lost. */
+static cod_status validated(cod_strategy *strategy, cod_train_context *context, double figure)
+{
+    codistill *c = (codistill *)strategy;
+    const cod_task_figure *kind = &cod_train_task_find(context->model->task)->figures[0];
+    if (c->control.count == 0 || c->lost || context->step <= distill_options.burn_in ||
+        !cod_control_note(&c->control, context->step, figure))
+        return COD_OK;
+    c->lost = true;
+    cod_log_warn("group %d: three evaluations running are behind those of %s, which does not distil (%s %.*f, there "
+                    "%.*f, after %lld steps); %s",
+                    cod_group_index(context->group), distill_options.control, kind->label, kind->digits, figure,
+                    kind->digits, cod_control_at(&c->control, context->step), (long long)context->step,
+                    distill_options.auto_off ? "distillation is ramped away (distill.auto_off)"
+                                             : "distill.auto_off=true would ramp distillation away");
+    return COD_OK;
 }
 
 static cod_status save(cod_strategy *strategy, cod_checkpoint *checkpoint)
@@ -311,6 +349,8 @@ static cod_status save(cod_strategy *strategy, cod_checkpoint *checkpoint)
     for (size_t i = 0; i < count; i++)
         COD_TRY(cod_checkpoint_add_bytes(checkpoint, arrays[i].name, arrays[i].data, arrays[i].bytes));
     COD_TRY(cod_peers_save(&c->peers, checkpoint));
+    COD_TRY(cod_checkpoint_add_number(checkpoint, "behind", (double)c->control.behind));
+    COD_TRY(cod_checkpoint_add_number(checkpoint, "off_step", (double)c->teaching.off_step));
     return cod_checkpoint_add_number(checkpoint, "student_loss", c->teaching.student_loss);
 }
 
@@ -327,6 +367,12 @@ static cod_status load(cod_strategy *strategy, cod_train_context *context, const
         COD_TRY(cod_checkpoint_read(file, arrays[i].name, arrays[i].data, arrays[i].bytes));
     COD_TRY(cod_exchange_restored(c->exchange));
     COD_TRY(cod_checkpoint_number(file, "student_loss", &c->teaching.student_loss));
+    double behind, off_step;
+    COD_TRY(cod_checkpoint_number(file, "behind", &behind));
+    COD_TRY(cod_checkpoint_number(file, "off_step", &off_step));
+    c->control.behind = (int64_t)behind;
+    c->teaching.off_step = (int64_t)off_step;
+    c->lost = off_step >= 0;
     return cod_peers_load(&c->peers, file);
 }
 
@@ -385,6 +431,7 @@ static void destroy(cod_strategy *strategy)
     codistill *c = (codistill *)strategy;
     cod_teaching_clear(&c->teaching);
     cod_distill_inputs_clear(&c->inputs);
+    cod_control_clear(&c->control);
     cod_peers_clear(&c->peers);
     cod_aligned_free(c->snapshot);
     free(c);
@@ -400,6 +447,7 @@ static const cod_strategy_ops ops = {
     .after_update = after_update,
     .flags_out = flags_out,
     .flags_in = flags_in,
+    .validated = validated,
     .save = save,
     .load = load,
     .finish = finish,

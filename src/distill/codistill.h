@@ -33,6 +33,8 @@ typedef struct cod_distill_options {
     int teacher_precision; /**< cod_precision */
     bool fade, gate;
     int64_t teachers_per_step;
+    const char *control; /**< folder of a run without distillation; "" = none */
+    bool auto_off;
 } cod_distill_options;
 
 extern const cod_option_table cod_distill_option_table;

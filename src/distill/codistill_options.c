@@ -41,6 +41,12 @@ static const cod_option options[] = {
     {"teachers_per_step", COD_OPTION_INT, FIELD(teachers_per_step), "1", 1, 1e6, NULL,
      "teachers of a step, in turn among the peers: with several, students follow the mean of their predictions, and "
      "pay for each"},
+    {"control", COD_OPTION_STRING, FIELD(control), "", 0, 0, NULL,
+     "folder of a run without distillation, such as one of `single`: what validation says of it is compared with, and "
+     "three "
+     "evaluations running behind it are warned of"},
+    {"auto_off", COD_OPTION_BOOL, FIELD(auto_off), "true", 0, 0, NULL,
+     "when the control is ahead, the weight falls to zero, over `ramp` steps"},
 };
 #undef FIELD
 const cod_option_table cod_distill_option_table = {"distill", "Use of pulled checkpoints as teachers", options,

@@ -7,7 +7,7 @@ enum { MEASURE_EVERY = 50 };
 
 cod_status cod_teaching_init(cod_teaching *teaching, const cod_distill_options *options, cod_peers *peers)
 {
-    *teaching = (cod_teaching){.options = options, .peers = peers};
+    *teaching = (cod_teaching){.options = options, .peers = peers, .off_step = -1};
     teaching->chosen = calloc((size_t)peers->count + 1, sizeof *teaching->chosen);
     COD_REQUIRE_MEMORY(teaching->chosen);
     return COD_OK;
@@ -19,10 +19,20 @@ void cod_teaching_clear(cod_teaching *teaching)
     *teaching = (cod_teaching){0};
 }
 
+/** What is left of the weights once distilling was found to lose. */
+static double left_at(const cod_teaching *teaching, int64_t step)
+{
+    const int64_t ramp = teaching->options->ramp, since = step - teaching->off_step;
+    if (teaching->off_step < 0)
+        return 1;
+    return since < ramp ? 1 - (double)since / (double)ramp : 0;
+}
+
 static double weight_now(const cod_teaching *teaching, const cod_peer *p, const cod_train_context *context)
 {
-    return cod_teacher_weight(teaching->options, teaching->peers->options, &p->age, context->step,
-                              context->rate / context->config->train.rate);
+    return left_at(teaching, context->step) * cod_teacher_weight(teaching->options, teaching->peers->options, &p->age,
+                                                                 context->step,
+                                                                 context->rate / context->config->train.rate);
 }
 
 /** The next in turn that has a version but is not run on the mini-batch: before burn-in, too old, or teaching on other inputs. */

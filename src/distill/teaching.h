@@ -19,6 +19,7 @@ typedef struct cod_teaching {
     int count;
     cod_peer *measured;  /**< is not run on the mini-batch for its teaching, but once to see how good it is; or NULL */
     double student_loss; /**< running mean, for the gate; 0 = none yet */
+    int64_t off_step;    /**< from which on the weights fall to zero, over options->ramp; -1 = they do not */
 } cod_teaching;
 
 COD_MUST_CHECK cod_status cod_teaching_init(cod_teaching *teaching, const cod_distill_options *options,

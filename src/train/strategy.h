@@ -144,6 +144,8 @@ typedef struct cod_strategy_ops {
      */
     void (*flags_out)(cod_strategy *strategy, double out[COD_STRATEGY_FLAGS]);
     cod_status (*flags_in)(cod_strategy *strategy, cod_train_context *context, const double in[COD_STRATEGY_FLAGS]);
+    /** On the group's first rank alone: the model was validated after context->step steps. @param figure  the task's first one */
+    cod_status (*validated)(cod_strategy *strategy, cod_train_context *context, double figure);
     /** State beside weights and optimiser, of this rank. Arrays must live until the checkpoint is written. */
     cod_status (*save)(cod_strategy *strategy, cod_checkpoint *checkpoint);
     cod_status (*load)(cod_strategy *strategy, cod_train_context *context, const cod_st_file *file);

@@ -262,6 +262,7 @@ static cod_status after_step(trainer *t)
         const int64_t wanted = t->config->eval.images;
         cod_task_quality mean;
         COD_TRY(trainer_validate(t, wanted > 0 ? wanted : t->task->kind->eval_items, &mean));
+        COD_TRY(STRATEGY(t, validated, &t->context, mean.values[0]));
     }
     /* The last line waits for the final evaluation. */
     if (is_due(context->step, t->config->log.every) && !last)

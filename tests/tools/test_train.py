@@ -506,6 +506,24 @@ def bound(bench):
     check(sets == [{second}, {first}] and "cluster.bind" not in result.err, f"processors {sets}", result)
 
 
+def control(bench):
+    """A run that loses to its control says so and ramps its teachers away, at the same step on all ranks; without auto_off it only says so."""
+    os.makedirs(bench.path("better"))
+    with open(bench.path("better", "metrics.0.jsonl"), "w", encoding="utf-8") as file:
+        file.writelines(json.dumps({"step": step, "psnr_y": 99}) + "\n" for step in range(0, 121, 10))
+    fixed = [*SETUPS["2x2"], f"distill.control={bench.path('better')}", "train.deterministic=true", "train.steps=120", "eval.every=10",
+             "log.every=1", "distill.every=1", "distill.fade=false", "distill.burn_in=20", "distill.ramp=20"]
+    for switch, last in (("true", 0), ("false", 1)):
+        result = bench.trained(f"name=c-{switch}", *fixed, f"distill.auto_off={switch}")
+        check(result.err.count("three evaluations running are behind") == 2, "each group says so once", result)
+        weights = [line["distill_weight"] for line in bench.metrics(f"c-{switch}", 0) if line["distill_weight"]]
+        check((weights[-1] == max(weights)) == bool(last), f"weights {weights}", result)
+        check(last or (sorted(weights[weights.index(max(weights)):], reverse=True) == weights[weights.index(max(weights)):] and
+                       min(weights) <= max(weights) / 10), f"it does not fall to nothing: {weights}", result)
+    result = bench.train("name=none", *SETUPS["2x1"], "distill.control=nowhere")
+    check(result.code != 0 and "distill.control: cannot open 'nowhere/metrics.0.jsonl'" in result.err, "a missing control", result)
+
+
 CASES = {
     "trains-single": trains("single"),
     "trains-allreduce": trains("allreduce"),
@@ -516,6 +534,7 @@ CASES = {
     "trains-2x2-tcp": trains("2x2", TCP),
     "trains-3x1-tcp": trains("3x1", TCP),
     "trains-2x2-file": trains("2x2", None, "exchange.transport=file"),
+    "control": control,
     "unlike-groups": unlike_groups,
     "replays-2x2": replays("2x2"),
     "replays-3x1": replays("3x1"),
