@@ -104,11 +104,11 @@ static cod_status make_plans(cod_optimiser *optimiser, int set)
         return COD_OK;
     /* Statistics are averages already: the EMA's are a copy of the model's. */
     const size_t state = weights->layout.trainable * cod_dtype_bytes(dtype);
-    const bool apart = weights->states != NULL;
+    size_t from;
+    cod_buffer *states = cod_weights_states(weights, &from);
     return add_plan(optimiser, &(cod_op){.kind = COD_OP_ADD,
                                          .attr = {.alpha = 1},
-                                         .inputs = {vector_view(apart ? weights->states : weights->values,
-                                                                apart ? 0 : state, dtype, weights->layout.state)},
+                                         .inputs = {vector_view(states, from, dtype, weights->layout.state)},
                                          .outputs = {vector_view(optimiser->ema, state, dtype, weights->layout.state)},
                                          .name = "ema_state"});
 }

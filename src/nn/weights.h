@@ -44,6 +44,13 @@ static inline size_t cod_weights_count(const cod_weights *weights)
     return weights->layout.trainable + weights->layout.state;
 }
 
+/** Where the states lie, from byte `offset` of a buffer on. */
+static inline cod_buffer *cod_weights_states(const cod_weights *weights, size_t *offset)
+{
+    *offset = weights->states != NULL ? 0 : weights->layout.trainable * cod_dtype_bytes(weights->dtype);
+    return weights->states != NULL ? weights->states : weights->values;
+}
+
 /** Copies all values out or in, [cod_weights_count()] of the parameter type. */
 COD_MUST_CHECK cod_status cod_weights_download(const cod_weights *weights, void *values);
 COD_MUST_CHECK cod_status cod_weights_upload(cod_weights *weights, const void *values);

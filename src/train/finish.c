@@ -223,7 +223,8 @@ static void summarise_groups(trainer *t, cod_json *json, const closing *all)
         cod_json_integer(json, "parameters", (int64_t)c->parameters);
         summarise_quality(t, json, &c->held_out, &c->test);
         cod_json_number(json, "step_ms_median", c->totals[TOTAL_STEP_MS]);
-        cod_json_number(json, "memory_bytes", c->totals[TOTAL_MEMORY_BYTES]);
+        const double memory = c->totals[TOTAL_MEMORY_BYTES];
+        cod_json_number(json, "memory_bytes", memory > 0 ? memory : NAN);
         cod_json_number(json, "teacher_ms_median", c->totals[TOTAL_TEACHER_MS]);
         cod_json_number(json, "exchange_ms_per_step", c->totals[TOTAL_EXCHANGE_MS]);
         cod_json_number(json, "exchange_share", c->totals[TOTAL_EXCHANGE_SHARE]);

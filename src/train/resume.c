@@ -113,8 +113,9 @@ static cod_status save_statistics(trainer *t, cod_checkpoint *checkpoint)
         return COD_OK;
     float *state = cod_arena_alloc(&checkpoint->arena, bytes);
     COD_REQUIRE_MEMORY(state);
-    COD_TRY(t->context.backend->download(t->context.device, NULL, state, weights->values,
-                                         weights->layout.trainable * VALUE_BYTES, bytes));
+    size_t from;
+    cod_buffer *states = cod_weights_states(weights, &from);
+    COD_TRY(t->context.backend->download(t->context.device, NULL, state, states, from, bytes));
     return cod_checkpoint_add_f32(checkpoint, "statistics", state, weights->layout.state);
 }
 
@@ -125,12 +126,13 @@ static cod_status load_statistics(trainer *t, const cod_st_file *file)
     const size_t bytes = own_statistics(t);
     if (bytes == 0 || cod_st_tensor_find(file, "statistics") == NULL)
         return COD_OK;
+    size_t from;
+    cod_buffer *states = cod_weights_states(weights, &from);
     float *state = malloc(bytes);
     COD_REQUIRE_MEMORY(state);
     cod_status status = cod_checkpoint_read(file, "statistics", state, bytes);
     if (status == COD_OK)
-        status = t->context.backend->upload(t->context.device, NULL, weights->values,
-                                            weights->layout.trainable * VALUE_BYTES, state, bytes);
+        status = t->context.backend->upload(t->context.device, NULL, states, from, state, bytes);
     weights->version++;
     free(state);
     return status;

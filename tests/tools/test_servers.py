@@ -94,7 +94,7 @@ def once_a_node(bench):
         difference = farthest(model(bench, "allreduce"), model(bench, "central_storage"))
         quality = [[line["psnr_y"] for line in bench.metrics(strategy, 0)] for strategy in ("allreduce", "central_storage")]
         check(difference == 0 and quality[0] == quality[1] if ranks < 3 else difference < 1e-3, f"{ranks} ranks, {more}: {difference}")
-    large = ["model.channels=144", "train.steps=2", "train.ema=0.9", "eval.every=0", "cluster.ranks_per_group=2", *QUIET]
+    large = ["model.channels=192", "data.batch=1", "train.steps=1", "train.ema=0.9", "eval.every=0", "cluster.ranks_per_group=2", *QUIET]
     memory, planned = {}, {}
     for strategy in ("allreduce", "central_storage"):
         bench.trained(f"name=large-{strategy}", *large, f"train.strategy={strategy}")
@@ -106,7 +106,7 @@ def once_a_node(bench):
     size = 4 * bench.summary("large-allreduce")["parameters"]
     saved_bytes, expected = (figures["allreduce"] - figures["central_storage"] for figures in (memory, planned))
     print(f"S = {size} bytes: {saved_bytes:.0f} saved of {memory['allreduce']:.0f}, {expected:.0f} planned")
-    check(abs(expected - 4 * size) < 1e6 and saved_bytes > 0.6 * expected, f"{memory}, {planned}")
+    check(abs(expected - 4 * size) < 1e6 and saved_bytes > 0.5 * expected, f"{memory}, {planned}")
 
 
 def central_stops(bench):
@@ -244,13 +244,13 @@ CASES = {
     "async-codecs": codecs,
     "async-delay": delay,
     "async-stops": stops,
-    "async-killed": killed("allreduce", 2, None, *CODED),
+    "async-killed": killed("allreduce", 2, None, *CODED, "model.norm=batch"),
     "async-killed-tcp": killed("allreduce", 2, TCP, ASYNC, "cluster.ranks_per_group=3"),
     "async-ends-together": ends_together,
     "async-refusals": refusals,
     "central-equals-allreduce": once_a_node,
     "central-stops": central_stops,
-    "central-killed": killed("allreduce", 2, None, "train.strategy=central_storage", "cluster.ranks_per_group=3"),
+    "central-killed": killed("allreduce", 2, None, "train.strategy=central_storage", "cluster.ranks_per_group=3", "model.norm=batch"),
 }
 
 if __name__ == "__main__":
