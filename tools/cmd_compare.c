@@ -33,8 +33,8 @@ static cod_status add_runs(comparison *c)
             for (size_t a = 0; a < c->arm_count; a++) {
                 compare_run *run = &c->runs[c->run_count];
                 const bool alone = c->arms[a].kind->single_rank;
-                const bool plain = strcmp(c->rates[r], "none") == 0 || alone;
                 *run = (compare_run){.arm = a, .rate = r, .seed = c->seeds[s]};
+                const bool plain = !compare_is_in_laboratory(c, run);
                 snprintf(run->name, sizeof run->name, "%s-%s%s%s-seed%lld", c->config.root.name, c->arms[a].name,
                          plain ? "" : "-", plain ? "" : c->rates[r], (long long)run->seed);
                 if (alone && r > 0)
@@ -97,21 +97,40 @@ static cod_status report_failures(const comparison *c)
                     failed, c->run_count, first->name, first->message);
 }
 
-static cod_status compare(comparison *c, const char *strategies, const char *seeds)
+static cod_status write_result(const comparison *c)
 {
     char folder[COMPARE_PATH];
+    snprintf(folder, sizeof folder, "%s/%s-compare", c->config.root.output, c->config.root.name);
+    COD_TRY(cod_folder_create(folder));
+    COD_TRY(compare_write_json(c, folder));
+    printf("\nwritten to %s/compare.json\n", folder);
+    return COD_OK;
+}
+
+/** What is there so far, after an interruption, which stays the failure. */
+static cod_status write_part(const comparison *c)
+{
+    char interruption[COMPARE_MESSAGE];
+    snprintf(interruption, sizeof interruption, "%s", cod_error_message());
+    COD_TRY(write_result(c));
+    return cod_fail(COD_ERR_INTERRUPTED, "%s", interruption);
+}
+
+static cod_status compare(comparison *c, const char *strategies, const char *seeds)
+{
     COD_TRY(cod_run_config_load(c->arguments.path, c->arguments.overrides, c->arguments.count, &c->config));
     COD_TRY(compare_read(c, strategies, seeds));
     COD_TRY(add_runs(c));
     COD_TRY(look_at_all(c));
     compare_catch_signals();
-    for (size_t i = 0; i < c->run_count; i++)
-        COD_TRY(train_one(c, &c->runs[i], i + 1));
+    cod_status status = COD_OK;
+    for (size_t i = 0; i < c->run_count && status == COD_OK; i++)
+        status = train_one(c, &c->runs[i], i + 1);
+    if (status == COD_ERR_INTERRUPTED)
+        return write_part(c);
+    COD_TRY(status);
     compare_print_table(c);
-    snprintf(folder, sizeof folder, "%s/%s-compare", c->config.root.output, c->config.root.name);
-    COD_TRY(cod_folder_create(folder));
-    COD_TRY(compare_write_json(c, folder));
-    printf("\nwritten to %s/compare.json\n", folder);
+    COD_TRY(write_result(c));
     return report_failures(c);
 }
 

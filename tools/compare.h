@@ -28,8 +28,9 @@ typedef struct compare_arm {
     int64_t steps, samples_per_step;
     int groups, ranks;
     int hosts, slots; /**< of the laboratory: groups as configured and ranks of each; slots 0 = they are unequal */
-    double crossing;  /**< share of the bytes inside the group that go from one configured group to another */
-    char note[256];   /**< why its budget is not that of the others; "" = it is */
+    /** Share of the bytes counted inside a group that go from one configured group to another: on this machine, between hosts. */
+    double crossing, crossing_hosts;
+    char note[256]; /**< why its budget is not that of the others; "" = it is */
 } compare_arm;
 
 typedef enum compare_state { COMPARE_MISSING, COMPARE_FINISHED, COMPARE_FAILED } compare_state;
@@ -83,14 +84,23 @@ COD_MUST_CHECK cod_status compare_train(const comparison *c, compare_run *run);
 cod_status compare_stopped(const comparison *c, const compare_run *run);
 COD_MUST_CHECK cod_status compare_read_summary(const comparison *c, compare_run *run);
 
+/** Whether a run's ranks lie on hosts of a laboratory. */
+bool compare_is_in_laboratory(const comparison *c, const compare_run *run);
+
 /** compare_budget.c: decides run->steps; may train a pilot for it. A run that cannot be given any is FAILED. */
 COD_MUST_CHECK cod_status compare_decide_steps(comparison *c, compare_run *run);
-/** Bytes between groups of a finished run: those of ranks that are one group only for the strategy count as well. */
-double compare_between_bytes(const comparison *c, const compare_run *run);
-double compare_inside_bytes(const comparison *c, const compare_run *run);
 /** For people: "1000 steps each". */
 void compare_describe_budget(const comparison *c, char *text, size_t bytes);
 
+/** compare_traffic.c: what crosses from one configured group to another where the strategy makes all ranks one group. */
+void compare_describe_traffic(const cod_run_config *config, compare_arm *arm);
+double compare_crossing(const comparison *c, const compare_run *run);
+/** Bytes of a finished run, of all ranks. */
+double compare_between_bytes(const comparison *c, const compare_run *run);
+double compare_inside_bytes(const comparison *c, const compare_run *run);
+
+/** An arm's first run that is finished; NULL = none is. */
+const compare_run *compare_finished_run(const comparison *c, size_t arm);
 /** A number of a finished run's summary; NaN = it is not there. */
 double compare_number(const compare_run *run, const char *key);
 /** The same of a group's part. */

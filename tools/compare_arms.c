@@ -2,6 +2,7 @@
 #include "tools/compare.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,6 +126,16 @@ static cod_status add_list(comparison *c, const char *list)
     return COD_OK;
 }
 
+/** What no arm may set: it is its strategy's, its run's, or all arms'. */
+static const char *reserved(const char *text)
+{
+    static const char *const keys[] = {"name=", "output=", "seed=", "train.strategy=", "compare."};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (strncmp(text, keys[i], strlen(keys[i])) == 0)
+            return keys[i];
+    return NULL;
+}
+
 /** The texts of `set`, a list or one text. @param[out] set  in the arena */
 static cod_status read_set(comparison *c, const cod_config_node *node, const char ***set, size_t *count)
 {
@@ -136,6 +147,10 @@ static cod_status read_set(comparison *c, const cod_config_node *node, const cha
     for (; item != NULL; item = list ? item->next : NULL) {
         if (item->kind != COD_CONFIG_SCALAR || strchr(item->scalar, '=') == NULL)
             complain(c, item, "set takes key.path=value, or a list of such; quote a value that is a list itself");
+        else if (reserved(item->scalar) != NULL)
+            complain(c, item,
+                     "an arm cannot set name, output, seed, train.strategy or section compare; it has a name and a "
+                     "strategy of its own, and seeds are for all arms");
         else
             (*set)[(*count)++] = item->scalar;
     }
@@ -302,6 +317,19 @@ static void read_rates(comparison *c)
                                "with equally many ranks");
 }
 
+static void check_budget(comparison *c)
+{
+    const double value = c->config.compare.budget_value;
+    const int kind = c->config.compare.budget;
+    if ((kind == COD_BUDGET_STEPS || kind == COD_BUDGET_SAMPLES) && value != floor(value))
+        cod_config_problem_key(c->config.config, "compare.budget_value", "a whole number of %s is needed",
+                               cod_budget_names[kind]);
+    if (kind == COD_BUDGET_SAMPLES && c->config.group_count == 0)
+        cod_config_problem_key(c->config.config, "compare.budget",
+                               "with cluster.groups: by_node it is not known how many samples a step has; set a number "
+                               "of groups, or another budget");
+}
+
 static void read_baseline(comparison *c)
 {
     const char *wanted = c->config.compare.baseline, *names[COMPARE_MAX_RUNS];
@@ -321,31 +349,6 @@ static void read_baseline(comparison *c)
                                near ? "'?" : "");
 }
 
-/** The group that a rank would belong to, were it not for the strategy. */
-static size_t configured_group(const cod_run_config *config, int rank)
-{
-    size_t group = 0;
-    for (; group + 1 < config->group_count && rank >= config->groups[group].ranks; group++)
-        rank -= config->groups[group].ranks;
-    return group;
-}
-
-/** What an arm's ranks send each other as one group crosses from one configured group to another to this share. */
-static double crossing_of(const cod_run_config *config)
-{
-    const int ranks = cod_run_config_ranks(config);
-    const int servers = config->strategy->servers != NULL ? config->strategy->servers(config) : 0;
-    int pairs = 0;
-    if (!config->strategy->one_group || config->group_count < 2)
-        return 0;
-    if (servers == 0) /* a ring: of as many links as ranks, each group's last goes to the next group */
-        return (double)config->group_count / ranks;
-    for (int s = 0; s < servers; s++)
-        for (int w = servers; w < ranks; w++)
-            pairs += configured_group(config, s) != configured_group(config, w);
-    return (double)pairs / (servers * (ranks - servers));
-}
-
 static void describe_arm(const cod_run_config *config, compare_arm *arm)
 {
     const cod_strategy_kind *kind = config->strategy;
@@ -358,7 +361,7 @@ static void describe_arm(const cod_run_config *config, compare_arm *arm)
         arm->slots = config->groups[g].ranks == arm->slots ? arm->slots : 0;
     arm->steps = config->train.steps;
     arm->samples_per_step = config->data.batch * config->train.accumulate * (arm->ranks - servers);
-    arm->crossing = crossing_of(config);
+    compare_describe_traffic(config, arm);
 }
 
 /** Without the words that point to the command line, which the user has not used. */
@@ -401,6 +404,7 @@ cod_status compare_read(comparison *c, const char *strategies, const char *seeds
     COD_TRY(read_seeds(c, seeds));
     check_names(c);
     read_rates(c);
+    check_budget(c);
     read_baseline(c);
     if (cod_config_problem_count(c->config.config) == 0)
         COD_TRY(check_arms(c));

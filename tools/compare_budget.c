@@ -8,6 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+const compare_run *compare_finished_run(const comparison *c, size_t arm)
+{
+    for (size_t i = 0; i < c->run_count; i++)
+        if (c->runs[i].arm == arm && c->runs[i].state == COMPARE_FINISHED)
+            return &c->runs[i];
+    return NULL;
+}
+
 double compare_number(const compare_run *run, const char *key)
 {
     return cod_json_get_number(cod_json_get(run->summary, key), NAN);
@@ -33,17 +41,6 @@ double compare_mean_of_groups(const compare_run *run, const char *key)
     for (int g = 0; g < groups; g++)
         sum += compare_group_number(run, g, key);
     return groups > 0 ? sum / groups : NAN;
-}
-
-double compare_between_bytes(const comparison *c, const compare_run *run)
-{
-    return compare_number(run, "intergroup_bytes") +
-           c->arms[run->arm].crossing * compare_number(run, "intragroup_bytes");
-}
-
-double compare_inside_bytes(const comparison *c, const compare_run *run)
-{
-    return (1 - c->arms[run->arm].crossing) * compare_number(run, "intragroup_bytes");
 }
 
 /** Of a finished run, what the budget counts: seconds or bytes. */
@@ -109,7 +106,7 @@ static cod_status measure_step(const comparison *c, compare_run *run, double bud
     const compare_arm *arm = &c->arms[run->arm];
     const char *rate = c->rates[run->rate];
     const bool time = c->config.compare.budget == COD_BUDGET_TIME;
-    const bool plain = strcmp(rate, "none") == 0 || arm->kind->single_rank;
+    const bool plain = !compare_is_in_laboratory(c, run);
     compare_run pilot = {.arm = run->arm,
                          .rate = run->rate,
                          .seed = c->seeds[0],

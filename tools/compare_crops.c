@@ -132,15 +132,6 @@ static cod_status write_enlarged(const crop *one, int scale, const char *model, 
     return status;
 }
 
-/** The first finished run of an arm, NULL = none. */
-static const compare_run *run_of(const comparison *c, size_t arm)
-{
-    for (size_t i = 0; i < c->run_count; i++)
-        if (c->runs[i].arm == arm && c->runs[i].state == COMPARE_FINISHED)
-            return &c->runs[i];
-    return NULL;
-}
-
 static cod_status write_crop(const comparison *c, const char *folder, const crop *one, int index, int scale,
                              cod_json *json)
 {
@@ -158,7 +149,7 @@ static cod_status write_crop(const comparison *c, const char *folder, const crop
     snprintf(file, sizeof file, "crops/%d-bicubic.png", index);
     COD_TRY(write_enlarged(one, scale, COD_BICUBIC, "bicubic", folder, file, json));
     for (size_t i = 0; i < c->arm_count; i++) {
-        const compare_run *run = run_of(c, i);
+        const compare_run *run = compare_finished_run(c, i);
         char model[COMPARE_PATH];
         if (run == NULL)
             continue;
@@ -197,7 +188,7 @@ cod_status compare_write_crops(const comparison *c, const char *folder, cod_json
     cod_dataset *data = NULL;
     bool any = false;
     for (size_t i = 0; i < c->arm_count; i++)
-        any = any || run_of(c, i) != NULL;
+        any = any || compare_finished_run(c, i) != NULL;
     if (c->task->task != COD_TASK_SUPER_RESOLUTION || !any)
         return COD_OK;
     snprintf(path, sizeof path, "%s/crops", folder);

@@ -160,7 +160,7 @@ static cod_status read_points(const comparison *c, const compare_run *run, int g
                 .step = (int64_t)cod_json_get_number(cod_json_get(line, "step"), 0),
                 .time_s = cod_json_get_number(cod_json_get(line, "trained_s"), NAN),
                 .bytes = cod_json_get_number(cod_json_get(line, "intergroup_bytes"), NAN) +
-                         c->arms[run->arm].crossing * cod_json_get_number(cod_json_get(line, "intragroup_bytes"), NAN),
+                         compare_crossing(c, run) * cod_json_get_number(cod_json_get(line, "intragroup_bytes"), NAN),
                 .quality = quality};
         }
         cod_json_free(line);
@@ -261,6 +261,7 @@ static cod_status write_run(const comparison *c, const compare_run *run, cod_jso
 static cod_status write_arm(const comparison *c, size_t index, cod_json *json)
 {
     const compare_arm *arm = &c->arms[index];
+    const compare_run *known = compare_finished_run(c, index);
     cod_status status = COD_OK;
     cod_json_open(json, NULL, '{');
     cod_json_string(json, "name", arm->name);
@@ -269,8 +270,8 @@ static cod_status write_arm(const comparison *c, size_t index, cod_json *json)
     for (size_t i = 0; i < arm->set_count; i++)
         cod_json_string(json, NULL, arm->set[i]);
     cod_json_close(json);
-    cod_json_integer(json, "groups", arm->groups);
-    cod_json_integer(json, "ranks", arm->ranks);
+    cod_json_number(json, "groups", known != NULL ? compare_number(known, "groups") : arm->groups);
+    cod_json_number(json, "ranks", known != NULL ? compare_number(known, "ranks") : arm->ranks);
     cod_json_open(json, "runs", '[');
     for (size_t i = 0; i < c->run_count && status == COD_OK; i++)
         if (c->runs[i].arm == index)

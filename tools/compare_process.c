@@ -50,13 +50,8 @@ void compare_run_path(const comparison *c, const compare_run *run, const char *f
 /** Steps between lines of metrics, so that there is one with each evaluation: the curves are made of them. */
 static int64_t log_every(const comparison *c)
 {
-    int64_t every = c->config.log.every, other = c->config.eval.every;
-    while (other > 0) {
-        const int64_t rest = every % other;
-        every = other;
-        other = rest;
-    }
-    return every;
+    const int64_t lines = c->config.log.every, evaluations = c->config.eval.every;
+    return evaluations % lines == 0 ? lines : evaluations;
 }
 
 /** This run's own overrides. @return how many */
@@ -219,6 +214,11 @@ cod_status compare_stopped(const comparison *c, const compare_run *run)
                     (long long)(step > 0 ? step : 0), (long long)steps);
 }
 
+bool compare_is_in_laboratory(const comparison *c, const compare_run *run)
+{
+    return strcmp(c->rates[run->rate], "none") != 0 && !c->arms[run->arm].kind->single_rank;
+}
+
 /** What stands before `codistill train` where the ranks are to lie on hosts of a laboratory. @return how many */
 static cod_status laboratory(const comparison *c, const compare_run *run, char path[COD_SCRIPT_PATH], char texts[2][16],
                              const char **args, size_t *count)
@@ -227,7 +227,7 @@ static cod_status laboratory(const comparison *c, const compare_run *run, char p
     char self[COMPARE_PATH];
     const char *rate = c->rates[run->rate];
     *count = 0;
-    in_laboratory = strcmp(rate, "none") != 0 && !arm->kind->single_rank;
+    in_laboratory = compare_is_in_laboratory(c, run);
     if (!in_laboratory)
         return COD_OK;
     COD_TRY(cod_script_find("tools/netlab.sh", path, self));

@@ -20,7 +20,8 @@ typedef struct cod_classification {
     double cross_entropy;     /**< mean of -log p of their class, nats; with its sign turned the mean log-likelihood */
     double calibration_error; /**< expected calibration error, in bins of equal width (Guo et al. 2017, eq. 3) */
     size_t *confusion;        /**< [classes, classes] of class, prediction; NULL beyond COD_CONFUSION_MAX_CLASSES */
-    float *predicted, *confidence, *truth; /**< [count] of each example: class with the greatest p, that p, its class */
+    /** [count] of each example: class with the greatest p, that p, its class; one block of memory. */
+    float *predicted, *confidence, *truth;
 } cod_classification;
 
 void cod_classification_clear(cod_classification *result);

@@ -75,7 +75,10 @@ static cod_classification expect(const linear *l, const cod_labelled *labelled, 
 {
     const size_t available = cod_labelled_size(labelled, COD_SPLIT_VAL);
     cod_classification out = {.count = limit, .confusion = calloc(CLASSES * CLASSES, sizeof *out.confusion)};
-    float confidence[ROWS];
+    out.predicted = calloc(3 * limit, sizeof *out.predicted);
+    assert_non_null(out.predicted);
+    float *confidence = out.confidence = out.predicted + limit;
+    out.truth = confidence + limit;
     bool right[ROWS];
     assert_non_null(out.confusion);
     for (size_t i = 0; i < limit; i++) {
@@ -91,12 +94,23 @@ static cod_classification expect(const linear *l, const cod_labelled *labelled, 
         const uint32_t truth = cod_labelled_class(labelled, COD_SPLIT_VAL, index);
         confidence[i] = (float)(p[best] / sum);
         right[i] = best == (int)truth;
+        out.predicted[i] = (float)best;
+        out.truth[i] = (float)truth;
         out.accuracy += right[i] / (double)limit;
         out.cross_entropy -= log(p[truth] / sum) / (double)limit;
         out.confusion[truth * CLASSES + (size_t)best]++;
     }
     out.calibration_error = cod_calibration_error(confidence, right, limit);
     return out;
+}
+
+/** What is said of each example, in the same order. */
+static void check_examples(const cod_classification *found, const cod_classification *expected)
+{
+    assert_memory_equal(found->predicted, expected->predicted, found->count * sizeof *found->predicted);
+    assert_memory_equal(found->truth, expected->truth, found->count * sizeof *found->truth);
+    for (size_t i = 0; i < found->count; i++)
+        assert_true(fabsf(found->confidence[i] - expected->confidence[i]) < 1e-5f);
 }
 
 static void figures_are_those_of_their_definitions(void **state)
@@ -118,6 +132,7 @@ static void figures_are_those_of_their_definitions(void **state)
             assert_true(fabs(found.cross_entropy - expected.cross_entropy) < 1e-5);
             assert_true(fabs(found.calibration_error - expected.calibration_error) < 1e-5);
             assert_memory_equal(found.confusion, expected.confusion, CLASSES * CLASSES * sizeof *found.confusion);
+            check_examples(&found, &expected);
             cod_classification_clear(&found);
             cod_classification_clear(&expected);
         }

@@ -27,9 +27,9 @@ compare:
 """
 
 
-def compare(bench, arms, *arguments, code=0, **options):
+def compare(bench, arms, *arguments, code=0):
     bench.write("c.yaml", CONFIG.replace("ARMS", arms))
-    result = bench.run("compare", "c.yaml", *arguments, **options)
+    result = bench.run("compare", "c.yaml", *arguments, timeout=200)
     check(result.code == code, f"compare did not end with {code}", result)
     return result
 
@@ -163,6 +163,19 @@ def budgets(bench):
     check(report(bench, "time")["budget"]["text"].startswith("0.5 s of training each"), "the text")
 
 
+def traffic(bench):
+    """What one group of all ranks sends counts as between groups to the share that crosses from one configured group to another."""
+    compare(bench, "[allreduce, parameter_server, central_storage]", "cluster.ranks_per_group=2", "train.steps=20", "train.allreduce=flat",
+            "model.hidden=[256]")
+    found = {name: run[0]["bytes"] for name, run in runs(bench).items()}
+    weights = 24 * 256 + 256 + 256 * 3 + 3
+    ring = found["allreduce"]  # two of the ring's four links
+    check(ring["inside"] == ring["between"] and 4 * weights * 2 * 3 * 20 <= 2 * ring["between"] < 4 * weights * 2 * 3 * 20 * 1.02, f"{ring}")
+    star = found["parameter_server"]  # two of the three workers
+    check(abs(star["between"] - 2 * star["inside"]) < 1e-3 and 4 * weights * 2 * 2 * 20 <= star["between"] < 4 * weights * 2 * 2 * 20 * 1.02, f"{star}")
+    check(found["central_storage"]["inside"] == 0 and found["central_storage"]["between"] < 0.05 * ring["between"], f"{found}")
+
+
 def goes_on(bench):
     """Interrupted while its second run is under way: the same command goes on from there."""
     pair = "[{name: first, strategy: single, set: [train.steps=20]}, {name: second, strategy: single, set: [train.steps=1000000]}]"
@@ -175,7 +188,9 @@ def goes_on(bench):
         result = bench.wait(process, ["compare"], 30)
         check(result.code == 1 and re.search(r"run 'c-second-seed1' stopped at step [1-9]\d* of 1000000; the same", result.err), "a signal", result)
     check("c-first-seed1 (1 of 2): done before" in result.err and "resumed at step" in result.err, "it did not go on", result)
-    check(not os.path.exists(bench.path("runs", "c-compare")) and steps_saved(bench.path("runs", "c-second-seed1", "checkpoints")), "too early")
+    found = runs(bench)
+    check([found[name][0]["state"] for name in found] == ["finished", "missing"] and "quality" not in found["second"][0], f"{found}", result)
+    check(steps_saved(bench.path("runs", "c-second-seed1", "checkpoints")), "nothing is saved", result)
 
 
 def failing(bench):
@@ -203,6 +218,9 @@ def refusals(bench):
     for arms_text, arguments, words in (
             ("[{name: a, strategy: single, set: [train.stepz=3]}]", [], "c.yaml:13:10: arm 'a': train.stepz=3: unknown key 'stepz' in 'train'; did"),
             ("[single]", ["compare.budget=stepz"], "did you mean 'steps'?"), ("[single]", ["compare.bugdet=steps"], "did you mean 'budget'?"),
+            ("[single]", ["compare.budget_value=1.5"], "a whole number of steps"),
+            ("[single]", ["compare.budget=samples", "cluster.groups=by_node"], "with cluster.groups: by_node"),
+            ("[{name: a, strategy: single, set: [seed=3]}]", [], "c.yaml:13:44: an arm cannot set name, output, seed"),
             ("[]", [], "is an empty list"), ("{a: 1}", [], "arms is a list"),
             ("[single]", ["compare.rates=[1kbit]"], "at least 10kbit"),
             ("[single]", ["compare.rates=[10mbit]", "cluster.groups=1"], "cluster.groups must be 2 or more"),
@@ -218,7 +236,7 @@ def over_links(bench):
     if MPI != "openmpi4":
         raise Skip("netlab tells its hosts to Open MPI 4's launcher only")
     needs_a_laboratory()
-    result = compare(bench, "[single, {name: group, strategy: local_sgd}]", "compare.rates=[none, 50mbit]", "train.steps=20", timeout=120)
+    result = compare(bench, "[single, {name: group, strategy: local_sgd}]", "compare.rates=[none, 50mbit]", "train.steps=20")
     found = runs(bench)
     check([run["rate"] for run in found["group"]] == ["none", "50mbit"] and report(bench)["rates"] == ["none", "50mbit"], "rates", result)
     check([os.path.basename(run["folder"]) for run in found["group"]] == ["c-group-seed1", "c-group-50mbit-seed1"], "folders", result)
@@ -249,6 +267,7 @@ CASES = {
     "arms": arms,
     "churn": churn,
     "budgets": budgets,
+    "traffic": traffic,
     "goes-on": goes_on,
     "failing": failing,
     "refusals": refusals,

@@ -18,6 +18,9 @@ static cod_metrics_line line_of(int64_t step)
                               .rate = 1e-3,
                               .step_ms = 4,
                               .images_per_s = 500,
+                              .trained_s = 1.5,
+                              .between_bytes = 1e12,
+                              .inside_bytes = 20,
                               .task = cod_train_task_find(COD_TASK_SUPER_RESOLUTION),
                               .quality = cod_task_quality_unknown(),
                               .strategy = {.distill_loss = NAN, .teacher_step = -1, .staleness_steps = -1}};
@@ -93,7 +96,10 @@ static void a_line_holds_every_number_and_null_for_none(void **state)
                    {"teacher_step", 100},
                    {"staleness_steps", 23},
                    {"pulled_bytes", 0x1p40},
-                   {"published_bytes", 7}};
+                   {"published_bytes", 7},
+                   {"trained_s", 1.5},
+                   {"intergroup_bytes", 1e12},
+                   {"intragroup_bytes", 20}};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         if (cod_json_get_number(cod_json_get(value, numbers[i].key), NAN) != numbers[i].expected)
             fail_msg("%s is not %g in %s", numbers[i].key, numbers[i].expected, (char *)data);

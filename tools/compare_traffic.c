@@ -1,0 +1,56 @@
+/* Bytes between groups, also of strategies that know one group only. */
+#include "tools/compare.h"
+
+/** The group that a rank would belong to, were it not for the strategy. */
+static size_t configured_group(const cod_run_config *config, int rank)
+{
+    size_t group = 0;
+    for (; group + 1 < config->group_count && rank >= config->groups[group].ranks; group++)
+        rank -= config->groups[group].ranks;
+    return group;
+}
+
+/** Of the pairs of a server and a worker, those of unlike groups. */
+static double crossing_of_servers(const cod_run_config *config, int ranks, int servers)
+{
+    int pairs = 0;
+    for (int s = 0; s < servers; s++)
+        for (int w = servers; w < ranks; w++)
+            pairs += configured_group(config, s) != configured_group(config, w);
+    return (double)pairs / (servers * (ranks - servers));
+}
+
+void compare_describe_traffic(const cod_run_config *config, compare_arm *arm)
+{
+    const cod_strategy_kind *kind = config->strategy;
+    const int ranks = cod_run_config_ranks(config), groups = (int)config->group_count;
+    const int servers = kind->servers != NULL ? kind->servers(config) : 0;
+    cod_strategy_plan plan = {0};
+    if (!kind->one_group || groups < 2)
+        return;
+    if (kind->plan != NULL)
+        kind->plan(config, 1 << 20, 0, &plan);
+    /* A ring has as many links as ranks; each group's last rank sends to the next group. */
+    arm->crossing = plan.once_a_node ? 1
+                    : servers > 0    ? crossing_of_servers(config, ranks, servers)
+                                     : (double)groups / ranks;
+    /* Counted are the 2·S·(R-1) bytes of a ring of ranks; between one rank of each host go 2·S·(G-1). */
+    const bool by_node = !plan.in_group && ranks > groups && config->train.allreduce != COD_ALLREDUCE_FLAT;
+    arm->crossing_hosts = by_node ? (double)(groups - 1) / (ranks - 1) : arm->crossing;
+}
+
+double compare_crossing(const comparison *c, const compare_run *run)
+{
+    const compare_arm *arm = &c->arms[run->arm];
+    return compare_is_in_laboratory(c, run) ? arm->crossing_hosts : arm->crossing;
+}
+
+double compare_between_bytes(const comparison *c, const compare_run *run)
+{
+    return compare_number(run, "intergroup_bytes") + compare_crossing(c, run) * compare_number(run, "intragroup_bytes");
+}
+
+double compare_inside_bytes(const comparison *c, const compare_run *run)
+{
+    return (1 - compare_crossing(c, run)) * compare_number(run, "intragroup_bytes");
+}
