@@ -12,6 +12,7 @@ enum { COD_EXIT_OK = 0, COD_EXIT_FAILED = 1, COD_EXIT_USAGE = 2 };
 
 int cod_cmd_train(int argc, char **argv);
 int cod_cmd_compare(int argc, char **argv);
+int cod_cmd_report(int argc, char **argv);
 int cod_cmd_plan(int argc, char **argv);
 int cod_cmd_eval(int argc, char **argv);
 int cod_cmd_upscale(int argc, char **argv);

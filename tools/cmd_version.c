@@ -9,6 +9,7 @@
 #include "data/image.h"
 #include "distill/codec.h"
 #include "io/json.h"
+#include "tools/report.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,9 +69,9 @@ static void print_processor(void)
 
 static void print_libraries(void)
 {
-    static void (*const describe[])(char *text, size_t bytes) = {cod_comm_describe_library, cod_image_libraries,
-                                                                 cod_config_library,        cod_codec_library,
-                                                                 cod_hash_library,          cod_json_library};
+    static void (*const describe[])(char *text, size_t bytes) = {
+        cod_comm_describe_library, cod_image_libraries, cod_config_library,    cod_codec_library,
+        cod_hash_library,          cod_json_library,    cod_report_png_library};
     printf("libraries: ");
     for (size_t i = 0; i < sizeof describe / sizeof describe[0]; i++) {
         char text[256];

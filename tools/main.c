@@ -28,6 +28,7 @@ typedef struct command {
 static const command commands[] = {
     {"train", "train a configuration, alone or as a job of many ranks", cod_cmd_train},
     {"compare", "train a configuration with several strategies and compare them", cod_cmd_compare},
+    {"report", "write the report of a comparison anew", cod_cmd_report},
     {"plan", "show what a configuration would run where, without running it", cod_cmd_plan},
     {"eval", "measure a model's PSNR and SSIM on pictures", cod_cmd_eval},
     {"upscale", "upscale pictures with a model", cod_cmd_upscale},

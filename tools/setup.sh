@@ -14,6 +14,7 @@ packages=(
     libdnnl-dev                                                      # CPU kernels
     libyaml-dev liblz4-dev libzstd-dev libxxhash-dev libcjson-dev    # configs, codec, checksums, JSON
     libpng-dev libjpeg-dev libturbojpeg0-dev zlib1g-dev              # images, data sets
+    librsvg2-dev fonts-dejavu-core                                   # plots of reports as PNG; without it there are none
     libcmocka-dev clang-format python3 spin iproute2                 # tests, lint, model checker, laboratory network
 )
 

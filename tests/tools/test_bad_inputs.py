@@ -73,6 +73,7 @@ def make_files(program, folder):
     write("photos/small/a.png", png(16, 16))
     write("photos/broken/a.png", png(64, 64)[:100])
     write("photos/none/readme.txt", "no picture")
+    write("older/compare.json", '{"format": "codistill-compare-0"}')
     write("photos/good/a.png", png(64, 64))
     write("photos/good/b.png", png(64, 48))
     write("truncated.safetensors", struct.pack("<Q", 1000) + b'{"a":')
@@ -140,6 +141,9 @@ CASES = {
         (["train"], 2, "configuration file is missing"),
         (["train", "ok.yaml", "--fast"], 2, "no option '--fast'"),
         (["plan", "ok.yaml", "train.steps"], 2, "neither an option nor key=value"),
+        (["report", "absent"], 2, "there is no folder 'absent'"),
+        (["report", "photos"], 1, "compare.json"),
+        (["report", "older"], 1, 'its format is "codistill-compare-0"'),
         (["eval"], 2, "codistill eval"),
         (["upscale", MODEL, "photos/good/a.png"], 2, "-o"),
         (["upscale", MODEL, "photos/good/a.png", "-o", "out", "--tile", "1"], 2, "tile"),

@@ -1,0 +1,252 @@
+#!/usr/bin/env python3
+"""The report of a comparison, from comparisons made up: python3 test_report.py CODISTILL [CASE ...]"""
+
+import base64
+import copy
+import html.parser
+import json
+import os
+import random
+import re
+import sys
+
+import report_support as made
+from train_support import Failure, check, run_cases
+
+VOID = {"meta", "img", "br"}
+TAGS = VOID | set("html head title style body main h1 h2 h3 p b strong small ul li span section div table thead tbody tr th td figure "
+                  "figcaption details summary code pre dl dt dd svg text defs pattern path line circle rect".split())
+
+
+class Page(html.parser.HTMLParser):
+    """Checks while it reads that tags are closed in order, known, and refer to nothing outside."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.ids, self.images, self.words = [], [], [], []
+        self.feed(text)
+        self.close()
+        check(not self.open, f"left open: {self.open}")
+
+    def handle_starttag(self, tag, attrs):
+        check(tag in TAGS, f"unexpected <{tag}> in line {self.getpos()[0]}")
+        for name, value in attrs:
+            check(not name.startswith("on") and name not in ("href", "xlink:href", "srcset", "action"), f"<{tag} {name}>")
+            if name == "src":
+                check(value.startswith("data:image/png;base64,"), f"src={value[:60]}")
+                self.images.append(base64.b64decode(value.split(",", 1)[1], validate=True))
+            if name == "id":
+                self.ids.append(value)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        check(self.open and self.open[-1] == tag, f"</{tag}> in line {self.getpos()[0]} while {self.open[-3:]} are open")
+        self.open.pop()
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] == "style":
+            check("url(" not in data.replace("url(#", "") and "@import" not in data and "//" not in data, "the style refers outside")
+        else:
+            self.words.append(data)
+
+    @property
+    def text(self):
+        return re.sub(r"\s+", " ", "".join(self.words)).replace("−", "-")
+
+
+def written(bench, folder, document=None):
+    """The page of a comparison, checked."""
+    if document is not None:
+        made.store(bench, folder, document)
+    result = bench.run("report", folder)
+    check(result.code == 0 and result.out == f"written to {folder}/report.html\n", "no report", result)
+    with open(bench.path(folder, "report.html"), encoding="utf-8") as file:
+        text = file.read()
+    check(not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", text), "control characters")
+    page = Page(text)
+    check(len(set(page.ids)) == len(page.ids), f"ids are not unique: {sorted(page.ids)}")
+    return page
+
+
+def says(page, *parts):
+    for part in parts:
+        check(part in page.text, f"'{part}' is not in the report: {page.text[:6000]}")
+
+
+def pngs(bench, folder):
+    return sorted(name for name in os.listdir(bench.path(folder)) if name.endswith(".png"))
+
+
+def classification(bench):
+    page = written(bench, "c", made.classification())
+    says(page, "allreduce is better than single by 4.", "distil is better than single by 1.", "merge is better than single by 4.",
+         "paired over 3 seeds", "p < 0.001", "1000 steps each", "accuracy on the test set", "Quality, links: 20 Mbit/s",
+         "test cross entropy", "AMD EPYC 9R14, 2 processors", "codistill compare configs/compare-mnist.yaml", "codistill report c",
+         "name: mnist train: {steps: 1000}", "distill.weight=0 exchange.period=50", "Expected calibration error", "2026-11-22 01:50 UTC")
+    check({"verdict", "arms", "rates", "curves", "costs", "agreement", "making"} <= set(page.ids), f"sections: {page.ids}")
+    check("failures" not in page.ids and "crops" not in page.ids, "sections of nothing")
+    version = bench.run("--version").out
+    if "no librsvg" in version:
+        check(pngs(bench, "c") == [], "PNG files without librsvg")
+        return
+    expected = {"bytes", "calibration", "churn", "disagreement", "quality", "quality-20mbit", "quality-bytes", "quality-steps",
+                "quality-time", "quality-time-20mbit", "reliability", "step-time", "step-time-20mbit", "time-rate"}
+    check(set(pngs(bench, "c")) == {f"{name}.png" for name in expected}, f"{pngs(bench, 'c')}")
+    for name in expected:
+        data = bench.read("c", f"{name}.png")
+        check(data[:8] == b"\x89PNG\r\n\x1a\n" and int.from_bytes(data[16:20], "big") == 960, f"{name}.png")
+
+
+def with_qualities(lists, seeds=None, **metric):
+    """Arms a, b, … of nothing but a quality for each seed."""
+    document = made.classification(1, ("none",), made.ARMS[:1])
+    document["metric"].update(metric)
+    document["arms"] = [{"name": "abcdefgh"[k], "runs": [{"seed": (seeds[k] if seeds else range(len(values)))[i], "quality": value}
+                                                         for i, value in enumerate(values)]} for k, values in enumerate(lists)]
+    document.update(baseline="a", churn=None)
+    return document
+
+
+def verdicts(bench):
+    """What is said follows from the figures alone."""
+    # b - a: 1.1, 1.2, 0.9, 1.2, t = 15.56 with 3 degrees of freedom; p = 0.00057 (Abramowitz & Stegun 26.7.4), twice that after Holm.
+    # c - a: 0.2, -0.1, -0.1, 0.2, t = 0.577, p = 0.604. The half widths are 3.182 standard errors.
+    a, b, c = [90.1, 90.3, 90.2, 90.2], [91.2, 91.5, 91.1, 91.4], [90.3, 90.2, 90.1, 90.4]
+    page = written(bench, "v1", with_qualities([a, b, c]))
+    says(page, "b has the best mean: 91.30 ± 0.18 % (± standard deviation, 4 seeds)", "b is better than a by 1.10 points (95 % CI +0.87 to +1.33, p = 0.001, paired over 4 seeds)",
+         "c: no difference from a shown. Measured: +0.05 points (95 % CI -0.23 to +0.33, p = 0.60, paired over 4 seeds)", "the lead is more than chance")
+    page = written(bench, "v2", with_qualities([b, a, c]))
+    says(page, "b is worse than a by 1.10 points (95 % CI -1.33 to -0.87")
+    page = written(bench, "v3", with_qualities([a, b], higher_is_better=False, unit="dB"))
+    says(page, "a has the best mean", "b is worse than a by 1.10 dB")
+    page = written(bench, "v4", with_qualities([a, b], seeds=[range(4), range(10, 14)]))
+    says(page, "Welch, 4 and 4 seeds")
+    page = written(bench, "v5", with_qualities([a, b[:1], a, [x + 0.5 for x in a]]))
+    says(page, "b: no statement. One seed does not tell a difference from chance; measured: +1.10 points", "c: no statement. It differs from a by 0.00 points in each",
+         "d: no statement. It differs from a by +0.50 points in each of 4 seeds")
+    page = written(bench, "v6", with_qualities([a[:2], [90.2, 90.5]]))
+    says(page, "with so few seeds only a very large difference could show")
+    page = written(bench, "v7", dict(with_qualities([a, b]), baseline="absent"))
+    says(page, "names no baseline among its arms")
+
+
+def crossing(bench):
+    """Where the time to the target crosses the baseline's is told in words, and found by logarithms."""
+    document = with_qualities([[90.0] * 2, [90.0] * 2])
+    rates = {"10mbit": (100, 10), "100mbit": (20, 20 / 0.5), "none": (5, 30)}
+    for k, arm in enumerate(document["arms"]):
+        arm["runs"] = [{"seed": seed, "rate": rate, "quality": 90, "curve": [{"step": 1, "time_s": 0, "quality": 0}, {"step": 2, "time_s": times[k], "quality": 90}]}
+                       for rate, times in rates.items() for seed in (1, 2)]
+    document["rates"] = ["none", "10mbit", "100mbit"]
+    page = written(bench, "x", document)
+    # log ratio of the times: ln 10 at 10 Mbit/s, -ln 2 at 100: 10 * 10^(ln 10 / (ln 10 + ln 2)) = 58.7
+    says(page, "b is sooner on links slower than about 58.7 Mbit/s (between the measured 10 Mbit/s and 100 Mbit/s); at 10 Mbit/s by a factor of 10",
+         "time to 90.00 % on validation data, against a")
+    for arm in document["arms"]:
+        arm["runs"] = [run for run in arm["runs"] if run["rate"] != "100mbit"]
+    says(written(bench, "x", document), "b is sooner on links slower than a rate somewhere above 10 Mbit/s")
+    for run in document["arms"][1]["runs"]:
+        run["curve"][1]["time_s"] = 2
+    says(written(bench, "x", document), "b is sooner at every rate measured (10 Mbit/s to no limit), by 2.5 to 50 times")
+
+
+def pictures(bench):
+    page = written(bench, "p", made.pictures(bench, "p"))
+    says(page, "merge is better than single", "PSNR of luma on Set5", "butterfly", "24.33 dB")
+    files = [bench.read("p", "crops", f"{k}-{i}.png") for k in range(2) for i in range(4)]
+    check(page.images == files, f"{len(page.images)} pictures, not {len(files)}, or others")
+    check("agreement" not in page.ids, "a section of classifiers")
+    os.remove(bench.path("p", "crops", "0-1.png"))
+    bench.write("p/crops/1-1.png", b"no picture")
+    page = written(bench, "p")
+    says(page, "The picture is missing: cannot open 'p/crops/0-1.png'", "The picture is missing: no PNG")
+    check(len(page.images) == 6, "pictures")
+
+
+def incomplete(bench):
+    page = written(bench, "i", made.incomplete())
+    says(page, "2 of 4 runs did not finish", "rank 2: cannot read 'data/mnist': No such file or directory", "allreduce: no statement", "0 of 1",
+         "distil: no statement. One seed", "No run recorded evaluations", "No run recorded where its steps’ time goes", "No run recorded the bytes")
+    page = written(bench, "least", {"format": "codistill-compare-1"})
+    says(page, "The comparison has no arms")
+    page = written(bench, "none", {"format": "codistill-compare-1", "arms": [{"name": "a"}, {}], "baseline": "a", "rates": [None]})
+    says(page, "No run has finished with a result")
+
+
+def hostile(bench):
+    page = written(bench, "h", made.hostile())
+    says(page, "<script>alert(1)</script>", "codistill compare 'a'\\''b <i>.yaml'", "'../../etc/passwd' lies outside the folder",
+         "\ufffd[31m")
+    check(page.images == [], "a picture from elsewhere")
+    text = bench.read("h", "report.html").decode()
+    check("<script" not in text and "<i>" not in text and "<img" not in text, "markup came through")
+
+
+def broken(bench):
+    def fails(code, part, *arguments):
+        result = bench.run("report", *arguments)
+        check(result.code == code and part in result.err and result.out == "", f"expected exit code {code} and '{part}'", result)
+    bench.write("file", "")
+    os.makedirs(bench.path("empty"))
+    fails(2, "FOLDER is missing")
+    fails(2, "one FOLDER is wanted, not also 'b'", "a", "b")
+    fails(2, "there is no option --fast", "--fast")
+    fails(2, "there is no folder 'absent'", "absent")
+    fails(2, "'file' is no folder", "file")
+    fails(1, "cannot open 'empty/compare.json'", "empty")
+    for name, text, part in (("other", '{"format": "codistill-compare-9"}', 'its format is "codistill-compare-9"; this version reads'),
+                             ("old", '{"config": "x", "runs": []}', 'it has no "format"'), ("list", "[1]", 'it has no "format"'),
+                             ("bad", "{\"format\": \"codistill-compare-1\", }", "bad/compare.json: "), ("nothing", "", "nothing/compare.json: ")):
+        bench.write(f"{name}/compare.json", text)
+        fails(1, part, name)
+        check(not os.path.exists(bench.path(name, "report.html")), f"{name}: a report all the same")
+    whole = json.dumps(made.classification(1, ("none",), made.ARMS[:2])).encode()
+    for share in range(1, 12):
+        bench.write("cut/compare.json", whole[:len(whole) * share // 12])
+        fails(1, "cut/compare.json: ", "cut")
+    made.store(bench, "sealed", made.classification(1, ("none",), made.ARMS[:2]))
+    os.makedirs(bench.path("sealed", "report.html"))
+    fails(1, "sealed/report.html", "sealed")
+    result = bench.run("report", "--help")
+    check(result.code == 0 and "FOLDER/report.html" in result.out, "help", result)
+
+
+def mutate(rng, value, share):
+    """The value with some of its members gone, null, or of another kind."""
+    if rng.random() < share:
+        return rng.choice([None, True, -1, 0, 1e300, 1e-300, 7.5, "", "nan", [], {}, [[]], [1], {"name": "x"}, "é" * 40])
+    if isinstance(value, dict):
+        return {key: mutate(rng, item, share) for key, item in value.items() if rng.random() > share / 2}
+    if isinstance(value, list):
+        return [mutate(rng, item, share) for item in value if rng.random() > share / 2]
+    return value
+
+
+def mutated(seeds):
+    """Whatever else a comparison holds, a page comes of it."""
+    def case(bench):
+        base = made.classification(2, ("none", "20mbit"), made.ARMS[2:5])
+        base["crops"] = made.pictures(bench, "m")["crops"]
+        for run in (run for arm in base["arms"] for run in arm["runs"]):
+            run["curve"] = run["curve"][::5]
+        for seed in seeds:
+            document = mutate(random.Random(seed), copy.deepcopy(base), (0.01, 0.05, 0.2)[seed % 3])
+            document = dict(document if isinstance(document, dict) else {}, format="codistill-compare-1")
+            try:
+                written(bench, "m", document)
+            except Failure as failure:
+                raise Failure(f"seed {seed}: {failure}") from None
+    return case
+
+
+CASES = {"classification": classification, "verdicts": verdicts, "crossing": crossing, "pictures": pictures, "incomplete": incomplete,
+         "hostile": hostile, "broken": broken, "mutated": mutated(range(12)), "mutated-few": mutated(range(12, 15))}
+
+if __name__ == "__main__":
+    sys.exit(run_cases(CASES, sys.argv[1], sys.argv[2:]))
