@@ -16,6 +16,7 @@ packages=(
     libpng-dev libjpeg-dev libturbojpeg0-dev zlib1g-dev              # images, data sets
     librsvg2-dev fonts-dejavu-core                                   # plots of reports as PNG; without it there are none
     libcmocka-dev clang-format python3 spin iproute2                 # tests, lint, model checker, laboratory network
+    chromium-headless-shell                                          # tests: how reports look; skipped without it
 )
 
 say() { echo "setup: $*"; }

@@ -10,8 +10,9 @@ import random
 import re
 import sys
 
+import browser
 import report_support as made
-from train_support import Failure, check, run_cases
+from train_support import Failure, Skip, check, run_cases
 
 VOID = {"meta", "img", "br"}
 TAGS = VOID | set("html head title style body main h1 h2 h3 p b strong small ul li span section div table thead tbody tr th td figure "
@@ -245,8 +246,68 @@ def mutated(seeds):
     return case
 
 
+# Runs in the page: what sticks out sideways, and texts of one drawing that lie over each other.
+MEASURE = """(() => {
+  const root = document.documentElement, found = [];
+  if (root.scrollWidth > root.clientWidth) found.push(`the page is ${root.scrollWidth} px wide`);
+  document.querySelectorAll('main > section > *, main > *, figure, .crop img').forEach(e => {
+    const box = e.getBoundingClientRect();
+    if (box.right > root.clientWidth + 1 || box.left < -1) found.push(`<${e.tagName} class=${e.className}> from ${box.left} to ${box.right}`);
+  });
+  document.querySelectorAll('.figures svg').forEach(svg => {
+    const edge = svg.getBoundingClientRect();
+    const texts = [...svg.querySelectorAll('text')].map(t => [t.lastChild ? t.lastChild.textContent : '', t.getBoundingClientRect()]);
+    texts.forEach(([a, p], i) => {
+      if (p.left < edge.left - 2 || p.right > edge.right + 2 || p.bottom > edge.bottom + 2) found.push(`'${a}' leaves its drawing`);
+      texts.slice(i + 1).forEach(([b, q]) => {
+        if (p.left < q.right - 1 && q.left < p.right - 1 && p.top < q.bottom - 4 && q.top < p.bottom - 4) found.push(`'${a}' lies over '${b}'`);
+      });
+    });
+  });
+  return found;
+})()"""
+LUMINANCE = """(() => { const l = c => { const v = c.match(/[\\d.]+/g).slice(0, 3).map(x => (x /= 255) <= .04045 ? x / 12.92 : ((x + .055) / 1.055) ** 2.4);
+  return .2126 * v[0] + .7152 * v[1] + .0722 * v[2]; };
+  const paper = l(getComputedStyle(document.body).backgroundColor), ink = c => { const i = l(c); return (Math.max(i, paper) + .05) / (Math.min(i, paper) + .05); };
+  return {paper, text: Math.min(...[...document.querySelectorAll('p, td, th, dd, dt, figcaption, li, strong, small')].map(e => ink(getComputedStyle(e).color))),
+    drawn: Math.min(...[...document.querySelectorAll('svg text, [class^=m]')].map(e => ink(getComputedStyle(e).fill)))}; })()"""
+
+
+def in_browser(bench):
+    """Each report at desktop and phone width in both schemes: nothing overflows, overlaps or pales. $COD_TEST_SHOTS keeps screenshots of all."""
+    program = browser.find()
+    if program is None:
+        raise Skip(f"no browser: {', '.join(browser.NAMES)}")
+    shots = os.environ.get("COD_TEST_SHOTS")
+    os.makedirs(shots or bench.path("shots"), exist_ok=True)
+    many = [(f"{name}_{k}", *rest) for k in range(2) for name, *rest in made.ARMS]
+    documents = {"classification": made.classification(), "pictures": made.pictures(bench, "pictures"), "incomplete": made.incomplete(),
+                 "hostile": made.hostile(), "many": made.classification(2, ("none", "1gbit", "200mbit", "20mbit"), many)}
+    documents["many"]["baseline"] = "allreduce_0"
+    view = browser.Browser(program, bench.path("tmp"))
+    try:
+        for name, document in documents.items():
+            written(bench, name, document)
+            for width in (1280, 390):
+                for dark in (False, True):
+                    where = f"{name}, {width} px, {'dark' if dark else 'light'}"
+                    view.open(bench.path(name, "report.html"), width, 900, dark)
+                    view.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+                    found = view.evaluate(MEASURE) + view.complaints()
+                    check(not found, f"{where}: {found[:10]}")
+                    light = view.evaluate(LUMINANCE)
+                    check(light["paper"] < 0.05 if dark else light["paper"] > 0.8, f"{where}: paper {light}")
+                    check(light["text"] >= 4.5 and light["drawn"] >= 3, f"{where}: contrast {light}")  # WCAG 2.1, 1.4.3 and 1.4.11
+                    if shots or name == "pictures":
+                        path = os.path.join(shots or bench.path("shots"), f"{name}-{width}-{'dark' if dark else 'light'}.png")
+                        view.screenshot(path)
+                        check(os.path.getsize(path) > 50000, f"{where}: an empty screenshot")
+    finally:
+        view.close()
+
+
 CASES = {"classification": classification, "verdicts": verdicts, "crossing": crossing, "pictures": pictures, "incomplete": incomplete,
-         "hostile": hostile, "broken": broken, "mutated": mutated(range(12)), "mutated-few": mutated(range(12, 15))}
+         "hostile": hostile, "broken": broken, "mutated": mutated(range(12)), "mutated-few": mutated(range(12, 15)), "browser": in_browser}
 
 if __name__ == "__main__":
     sys.exit(run_cases(CASES, sys.argv[1], sys.argv[2:]))
