@@ -349,19 +349,26 @@ void lower_backward(lowering *lower)
 {
     const size_t nodes = cod_graph_node_count(lower->context->graph),
                  params = cod_graph_param_count(lower->context->graph);
-    for (size_t i = 0; i < nodes; i++)
+    for (size_t i = 0; i < nodes; i++) {
+        lower->node = i;
         if (lower->groups[i].live && lower_node(lower, i)->kind == COD_NODE_LOSS)
             emit_loss(lower, lower_node(lower, i));
+    }
     if (!lower->training)
         return;
-    for (size_t i = nodes; i-- > 0;)
+    lower_seed_gradients(lower);
+    for (size_t i = nodes; i-- > 0;) {
+        lower->node = i;
         if (lower->groups[i].live)
             backward_node(lower, i);
+    }
+    lower_give_gradients(lower);
     /* What the losses do not reach has a gradient of zero, and is told so. */
     for (size_t p = 0; p < params; p++) {
         const cod_param *info = cod_graph_param(lower->context->graph, p);
         bool adds;
-        if (info->set != lower->set || info->is_state || lower->param_grad[p] != 0)
+        if (info->set != lower->set || info->is_state || lower->param_grad[p] != 0 || info->offset < lower->own.first ||
+            info->offset - lower->own.first >= lower->own.count)
             continue;
         const int grad = param_contribution(lower, (int)p, &adds);
         if (adds) /* nothing to add: as complete as it was before the run */

@@ -50,9 +50,9 @@ static cod_status assign_io(ir_context *context, const cod_program_spec *specs, 
     const size_t nodes = cod_graph_node_count(graph), scalars = cod_graph_scalar_count(graph);
     const size_t wide = cod_dtype_bytes(ir_wide_dtype(context));
     size_t **const tables[] = {&context->input_offset, &context->output_offset, &context->loss_offset,
-                               &context->scalar_offset};
-    const size_t lengths[] = {nodes, context->value_count, context->value_count, scalars};
-    for (size_t i = 0; i < 4; i++) {
+                               &context->scalar_offset, &context->pass_offset};
+    const size_t lengths[] = {nodes, context->value_count, context->value_count, scalars, context->value_count};
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
         *tables[i] = cod_arena_alloc(arena, lengths[i] * sizeof(size_t));
         COD_REQUIRE_MEMORY(*tables[i]);
         for (size_t k = 0; k < lengths[i]; k++)
@@ -88,6 +88,17 @@ static cod_status assign_io(ir_context *context, const cod_program_spec *specs, 
     return COD_OK;
 }
 
+/** The part of the trained elements that a stage's program has gradients for. */
+static cod_status stage_range(const cod_executable *executable, const cod_program_spec *spec, size_t *first,
+                              size_t *count)
+{
+    cod_stage_range range;
+    COD_TRY(cod_stage_find_range(executable->context.graph, &executable->weights->layout, &spec->stage, false, &range));
+    *first = range.first;
+    *count = range.count;
+    return COD_OK;
+}
+
 /** Cuts the trained set's gradients into ranges from the end backwards, the order in which backward completes them. */
 static cod_status make_buckets(cod_program *program, const cod_program_spec *spec, int **ready_out)
 {
@@ -96,6 +107,8 @@ static cod_status make_buckets(cod_program *program, const cod_program_spec *spe
     size_t first = 0, count = 0;
     const int set = cod_graph_set_index(graph, spec->trains);
     cod_graph_set_range(graph, set, &first, &count);
+    if (cod_stage_is_part(&spec->stage))
+        COD_TRY(stage_range(executable, spec, &first, &count));
     const size_t params = cod_graph_param_count(graph), element = cod_dtype_bytes(executable->context.param_dtype);
     program->buckets = cod_arena_alloc(&executable->memory, (params + 1) * sizeof *program->buckets);
     int *ready = cod_arena_alloc(&executable->memory, (params + 1) * sizeof *ready);
@@ -104,7 +117,7 @@ static cod_status make_buckets(cod_program *program, const cod_program_spec *spe
     size_t end = first + count;
     for (size_t i = params; i-- > 0 && end > first;) {
         const cod_param *param = cod_graph_param(graph, i);
-        if (param->is_state || param->set != set)
+        if (param->is_state || param->set != set || param->offset >= end)
             continue;
         int *bucket_ready = &ready[program->bucket_count];
         if (program->ir.grad_ready[i] > *bucket_ready)
@@ -174,6 +187,17 @@ static cod_status make_plans(cod_program *program)
     return COD_OK;
 }
 
+static cod_status make_passing(cod_program *program, const ir_passing *passing, size_t count, cod_passing **out)
+{
+    *out = cod_arena_alloc(&program->executable->memory, (count + 1) * sizeof **out);
+    COD_REQUIRE_MEMORY(*out);
+    for (size_t i = 0; i < count; i++)
+        (*out)[i] = (cod_passing){.value = passing[i].value,
+                                  .values = view_of(program->executable, &program->ir, passing[i].tensor),
+                                  .gradient = view_of(program->executable, &program->ir, passing[i].gradient)};
+    return COD_OK;
+}
+
 /** A row of zeros, as long as any tensor's. */
 static cod_status make_zeros(cod_program *program)
 {
@@ -228,6 +252,16 @@ static cod_status check_spec(const cod_graph *graph, const cod_program_spec *spe
     for (size_t i = 0; i < COD_PROGRAM_MAX_OUTPUTS; i++)
         COD_REQUIRE(spec->outputs[i] == 0 || cod_graph_producer(graph, spec->outputs[i]) != NULL,
                     "program '%s': output %d is not a value of the graph", spec->name, spec->outputs[i]);
+    const cod_stage *stage = &spec->stage;
+    const size_t nodes = cod_graph_node_count(graph);
+    if (!cod_stage_is_part(stage))
+        return COD_OK;
+    COD_REQUIRE(spec->outputs[0] == 0, "program '%s': a stage has what it hands on, and no outputs", spec->name);
+    COD_REQUIRE(stage->first < stage->end && stage->end <= nodes, "program '%s': no nodes are from %zu to %zu of %zu",
+                spec->name, stage->first, stage->end, nodes);
+    COD_REQUIRE((stage->first == 0 || cod_stage_may_begin(graph, stage->first)) &&
+                    (stage->end == nodes || cod_stage_may_begin(graph, stage->end)),
+                "program '%s': a stage begins with a layer that has weights", spec->name);
     return COD_OK;
 }
 
@@ -265,6 +299,10 @@ static cod_status compile_programs(cod_executable *executable, const cod_program
     for (size_t i = 0; i < count; i++) {
         COD_TRY(make_segments(&executable->programs[i], &specs[i]));
         COD_TRY(make_plans(&executable->programs[i]));
+        COD_TRY(make_passing(&executable->programs[i], executable->programs[i].ir.taken,
+                             executable->programs[i].ir.taken_count, &executable->programs[i].taken));
+        COD_TRY(make_passing(&executable->programs[i], executable->programs[i].ir.handed,
+                             executable->programs[i].ir.handed_count, &executable->programs[i].handed));
         if (executable->options.bands)
             COD_TRY(make_zeros(&executable->programs[i]));
     }
@@ -372,6 +410,18 @@ cod_status cod_executable_loss(cod_executable *executable, cod_value loss, float
     COD_TRY(backend->download(executable->weights->device, NULL, &value, executable->io, offset, sizeof value));
     *out = (float)value;
     return COD_OK;
+}
+
+const cod_passing *cod_program_taken(const cod_program *program, size_t *count)
+{
+    *count = program->ir.taken_count;
+    return program->taken;
+}
+
+const cod_passing *cod_program_handed(const cod_program *program, size_t *count)
+{
+    *count = program->ir.handed_count;
+    return program->handed;
 }
 
 size_t cod_program_bucket_count(const cod_program *program)

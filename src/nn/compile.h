@@ -8,6 +8,7 @@
 #ifndef COD_NN_COMPILE_H
 #define COD_NN_COMPILE_H
 
+#include "nn/stage.h"
 #include "nn/weights.h"
 
 enum { COD_PROGRAM_MAX_LOSSES = 8, COD_PROGRAM_MAX_OUTPUTS = 8 };
@@ -20,6 +21,8 @@ typedef struct cod_program_spec {
     bool accumulate;      /**< adds to the gradients instead of overwriting them: later micro-batches */
     cod_value losses[COD_PROGRAM_MAX_LOSSES];
     cod_value outputs[COD_PROGRAM_MAX_OUTPUTS]; /**< values readable after a run, until the next run of any program */
+    cod_stage
+        stage; /**< only what these nodes do of it, by cod_program_run_forward() and _backward(); all zero = all of it */
 } cod_program_spec;
 
 typedef struct cod_input_shape {
@@ -59,6 +62,13 @@ cod_view cod_executable_output(cod_executable *executable, cod_value value);
 /** Bytes of the arena and of inputs, outputs and folded weights. */
 size_t cod_executable_bytes(const cod_executable *executable);
 
+/** A value that passes from one stage to the next, and its gradient back. */
+typedef struct cod_passing {
+    cod_value value;
+    cod_view values;   /**< in the type that the whole program has it in */
+    cod_view gradient; /**< buffer NULL: nothing before the cut is trained by it */
+} cod_passing;
+
 /** Sets a named scalar (a loss weight); acts on programs run later. */
 COD_MUST_CHECK cod_status cod_executable_set_scalar(cod_executable *executable, const char *name, float value);
 /** Reads a loss's unweighted value of the last program run that computed it; waits for that run. */
@@ -78,6 +88,21 @@ typedef cod_status (*cod_bucket_ready)(void *context, size_t index);
 /** Runs a program; packs the weights first when their version changed. `ready` may be NULL. */
 COD_MUST_CHECK cod_status cod_program_run(cod_program *program, cod_bucket_ready ready, void *context);
 
+/**
+ * What the program of a stage takes from the stage before (values to be written before its forward pass, gradients to be read
+ * after its backward pass), and hands on to the next (the other way round); by value, as the neighbour has them. What only
+ * passes through is in both, at one place.
+ */
+const cod_passing *cod_program_taken(const cod_program *program, size_t *count);
+const cod_passing *cod_program_handed(const cod_program *program, size_t *count);
+
+/**
+ * Runs the forward pass of a training program alone. The backward pass needs what it leaves behind: no other program of the
+ * executable may run in between. Losses are known after the backward pass.
+ */
+COD_MUST_CHECK cod_status cod_program_run_forward(cod_program *program);
+COD_MUST_CHECK cod_status cod_program_run_backward(cod_program *program, cod_bucket_ready ready, void *context);
+
 /** Rows of a banded program's first output that it is behind its input. */
 int64_t cod_program_delay(const cod_program *program);
 
@@ -96,6 +121,8 @@ COD_MUST_CHECK cod_status cod_program_run_band(cod_program *program, int64_t ste
 COD_MUST_CHECK cod_status cod_program_prepare(cod_program *program);
 /** Ops of a program in order, for benches: name, kind and flops; false past the last. */
 bool cod_program_op(const cod_program *program, size_t index, cod_op *out);
+/** The node of the graph that an op is for. */
+size_t cod_program_op_node(const cod_program *program, size_t index);
 /** Runs one op alone. */
 COD_MUST_CHECK cod_status cod_program_run_op(cod_program *program, size_t index);
 

@@ -23,6 +23,7 @@ struct cod_program {
     size_t segment_count;
     cod_bucket *buckets;
     size_t bucket_count;
+    cod_passing *taken, *handed; /**< [ir.taken_count], [ir.handed_count] */
     uint64_t prepared_version, prepared_state_version;
     bool prepared;
     bool moves_state, folds_state; /**< has NORM_TRAIN, FOLD_NORM */

@@ -49,6 +49,8 @@ void ir_program_clear(ir_program *program)
     free(program->instrs);
     free(program->grad_ready);
     free(program->images);
+    free(program->taken);
+    free(program->handed);
     *program = (ir_program){0};
 }
 

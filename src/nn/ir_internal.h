@@ -52,15 +52,25 @@ typedef struct ir_instr {
     int inputs[COD_OP_MAX_INPUTS]; /**< tensors; 0 is none */
     int outputs[COD_OP_MAX_OUTPUTS];
     ir_when when;
+    size_t node; /**< of the graph */
     const char *name;
 } ir_instr;
+
+/** A value that passes a cut; see cod_passing. */
+typedef struct ir_passing {
+    cod_value value;
+    int tensor, gradient; /**< gradient 0: it has none */
+} ir_passing;
 
 typedef struct ir_program {
     ir_tensor *tensors; /**< [0] is none */
     size_t tensor_count, tensor_capacity;
     ir_instr *instrs;
     size_t instr_count, instr_capacity;
+    size_t backward; /**< the first instruction that is not of the forward pass */
     size_t arena_bytes;
+    ir_passing *taken, *handed; /**< by value */
+    size_t taken_count, handed_count;
     int64_t band;     /**< rows of the input in a band; 0 = runs whole */
     ir_image *images; /**< [tensor, before bands were made]; NULL where it runs whole */
     /** [param] last instruction that writes the parameter's gradient, or -1. */
@@ -77,6 +87,7 @@ typedef struct ir_context {
     size_t *output_offset; /**< [value]; SIZE_MAX: no output */
     size_t *loss_offset;   /**< [value] of losses */
     size_t *scalar_offset; /**< [scalar] */
+    size_t *pass_offset;   /**< [value] that passes a cut, and then its gradient; SIZE_MAX: not yet placed */
     size_t value_count;
     size_t io_bytes;
 } ir_context;

@@ -8,7 +8,7 @@ int lower_new_tensor(lowering *lower, cod_shape shape, cod_dtype dtype)
     return tensor;
 }
 
-static int placed_tensor(lowering *lower, cod_shape shape, cod_dtype dtype, ir_place place, size_t offset)
+int lower_placed_tensor(lowering *lower, cod_shape shape, cod_dtype dtype, ir_place place, size_t offset)
 {
     const int tensor =
         ir_add_tensor(lower->program, (ir_tensor){.shape = shape, .dtype = dtype, .place = place, .offset = offset});
@@ -18,6 +18,7 @@ static int placed_tensor(lowering *lower, cod_shape shape, cod_dtype dtype, ir_p
 
 void lower_emit(lowering *lower, ir_instr instr)
 {
+    instr.node = lower->node;
     if (!lower->out_of_memory && ir_add_instr(lower->program, instr) < 0)
         lower->out_of_memory = true;
 }
@@ -30,7 +31,7 @@ int lower_param(lowering *lower, int param)
         const cod_param *info = cod_graph_param(lower->context->graph, (size_t)param);
         const cod_dtype dtype = lower->context->param_dtype;
         lower->param[param] =
-            placed_tensor(lower, info->shape, dtype, IR_VALUES, info->offset * cod_dtype_bytes(dtype));
+            lower_placed_tensor(lower, info->shape, dtype, IR_VALUES, info->offset * cod_dtype_bytes(dtype));
     }
     return lower->param[param];
 }
@@ -51,7 +52,7 @@ int lower_narrow(lowering *lower, cod_value value)
     return lower->cast[value];
 }
 
-static cod_dtype value_dtype(const lowering *lower, cod_value value)
+cod_dtype lower_value_dtype(const lowering *lower, cod_value value)
 {
     return lower->wide[value] ? ir_wide_dtype(lower->context) : lower->context->options->activation;
 }
@@ -60,13 +61,13 @@ static cod_dtype value_dtype(const lowering *lower, cod_value value)
 static int output_tensor(lowering *lower, cod_value value)
 {
     if (lower->tensor[value] != 0)
-        return lower->tensor[value]; /* reserved by a concatenation */
+        return lower->tensor[value]; /* reserved by a concatenation, or passes a cut */
     const cod_shape shape = lower->context->shapes[value];
     if (lower_is_output(lower, value))
-        lower->tensor[value] =
-            placed_tensor(lower, shape, value_dtype(lower, value), IR_IO, lower->context->output_offset[value]);
+        lower->tensor[value] = lower_placed_tensor(lower, shape, lower_value_dtype(lower, value), IR_IO,
+                                                   lower->context->output_offset[value]);
     else
-        lower->tensor[value] = lower_new_tensor(lower, shape, value_dtype(lower, value));
+        lower->tensor[value] = lower_new_tensor(lower, shape, lower_value_dtype(lower, value));
     return lower->tensor[value];
 }
 
@@ -117,7 +118,7 @@ static void reserve_concatenations(lowering *lower)
             const cod_value part = node->inputs[k];
             const cod_shape shape = lower->context->shapes[part];
             if (lower->tensor[part] == 0 && op_that_makes(lower, part) >= 0 && !lower_is_output(lower, part) &&
-                value_dtype(lower, part) == value_dtype(lower, node->output))
+                lower_value_dtype(lower, part) == lower_value_dtype(lower, node->output))
                 lower->tensor[part] = lower_view(lower, whole, channel, shape, false);
             channel += shape.c;
         }
@@ -170,7 +171,7 @@ static void fold_norm(lowering *lower, const cod_node *conv, const cod_node *nor
                                  {1, 1, 1, conv->channels}};
     int folded[2];
     for (int i = 0; i < 2; i++) {
-        folded[i] = placed_tensor(lower, shapes[i], dtype, IR_IO, context->io_bytes);
+        folded[i] = lower_placed_tensor(lower, shapes[i], dtype, IR_IO, context->io_bytes);
         context->io_bytes += cod_align_up((size_t)cod_shape_count(shapes[i]) * cod_dtype_bytes(dtype));
     }
     lower_emit(lower, (ir_instr){.kind = COD_OP_FOLD_NORM,
@@ -263,8 +264,8 @@ static void forward_node(lowering *lower, size_t index)
     switch (node->kind) {
     case COD_NODE_INPUT:
         lower->tensor[node->output] =
-            placed_tensor(lower, lower->context->shapes[node->output], ir_wide_dtype(lower->context), IR_IO,
-                          lower->context->input_offset[index]);
+            lower_placed_tensor(lower, lower->context->shapes[node->output], ir_wide_dtype(lower->context), IR_IO,
+                                lower->context->input_offset[index]);
         return;
     case COD_NODE_CONV2D:
     case COD_NODE_LINEAR:
@@ -307,13 +308,15 @@ static cod_status allocate_tables(lowering *lower)
                  params = cod_graph_param_count(lower->context->graph) + 1;
     const size_t values = lower->context->value_count;
     lower->groups = cod_arena_alloc(&lower->arena, nodes * sizeof *lower->groups);
-    bool **const flags[] = {&lower->needed, &lower->wide, &lower->needs_grad, &lower->consumed};
-    for (size_t i = 0; i < 4; i++) {
+    bool **const flags[] = {&lower->needed,   &lower->wide,  &lower->needs_grad,
+                            &lower->consumed, &lower->taken, &lower->handed};
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {
         *flags[i] = cod_arena_alloc(&lower->arena, values + nodes);
         COD_REQUIRE_MEMORY(*flags[i]);
     }
-    int **const tables[] = {&lower->tensor, &lower->cast, &lower->grad, &lower->param, &lower->param_grad};
-    for (size_t i = 0; i < 5; i++) {
+    int **const tables[] = {&lower->tensor, &lower->cast,       &lower->grad,
+                            &lower->param,  &lower->param_grad, &lower->pass_grad};
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
         *tables[i] = cod_arena_alloc(&lower->arena, (values + params) * sizeof(int));
         COD_REQUIRE_MEMORY(*tables[i]);
     }
@@ -337,10 +340,12 @@ static cod_status lower_all(lowering *lower)
     COD_TRY(allocate_tables(lower));
     lower_select(lower);
     COD_TRY(check_needed_shapes(lower));
+    COD_TRY(lower_place_passing(lower));
     reserve_concatenations(lower);
-    for (size_t i = 0; i < cod_graph_node_count(lower->context->graph); i++)
-        if (lower->groups[i].live)
-            forward_node(lower, i);
+    for (lower->node = 0; lower->node < cod_graph_node_count(lower->context->graph); lower->node++)
+        if (lower->groups[lower->node].live)
+            forward_node(lower, lower->node);
+    lower->program->backward = lower->program->instr_count;
     lower_backward(lower);
     return lower->out_of_memory ? cod_fail(COD_ERR_MEMORY, "out of memory while compiling '%s'", lower->spec->name)
                                 : COD_OK;
@@ -356,6 +361,9 @@ cod_status ir_lower(ir_context *context, const cod_program_spec *spec, ir_progra
         COD_REQUIRE(spec->losses[0] != 0, "program '%s' trains '%s' but has no loss", spec->name, spec->trains);
         lower.training = true;
     }
+    const cod_layout layout = cod_graph_layout(context->graph);
+    COD_TRY(cod_stage_find_range(context->graph, &layout, &spec->stage, false, &lower.own));
+    lower.stage = cod_stage_is_part(&spec->stage) ? spec->stage : (cod_stage){0, cod_graph_node_count(context->graph)};
     lower.batch_stats = lower.training || spec->batch_statistics;
     const cod_status status = lower_all(&lower);
     cod_arena_clear(&lower.arena);

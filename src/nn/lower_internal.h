@@ -26,6 +26,12 @@ typedef struct lowering {
     bool training;       /**< gradients are wanted */
     bool batch_stats;    /**< normalise by the batch's statistics */
     int set;             /**< trained set, or -1 */
+    cod_stage stage;     /**< nodes that the program computes */
+    cod_stage_range own; /**< trainable elements that are these nodes' */
+    bool *taken;         /**< [value] made before the stage, and read in it or behind it */
+    bool *handed;        /**< [value] made in the stage, or before it, and read behind it */
+    int *pass_grad;      /**< [value] where the gradient of one that passes lies */
+    size_t node;         /**< the one that instructions are emitted for */
     lower_group *groups; /**< [node] */
     bool *needed;        /**< [node] */
     bool *wide;          /**< [value] full precision, not the activation type */
@@ -48,10 +54,30 @@ static inline const cod_node *lower_node(const lowering *lower, size_t index)
 /** Index of the node that makes `value`. */
 size_t lower_producer(const lowering *lower, cod_value value);
 
+/** Which values pass the stage's ends, of those that the program needs. */
+void lower_mark_passing(lowering *lower);
+/** Gives them places in the io buffer, the same in all programs. */
+COD_MUST_CHECK cod_status lower_place_passing(lowering *lower);
+/** The gradients of what is handed on come from outside. */
+void lower_seed_gradients(lowering *lower);
+/** Leaves the gradients of what was taken at their places. */
+void lower_give_gradients(lowering *lower);
+
 /** Decides which nodes are needed and which are fused. */
 void lower_select(lowering *lower);
+/** Whether a value has to lie in a place of its own: an output, or what is handed on. */
 bool lower_is_output(const lowering *lower, cod_value value);
 
+/** Whether a node is computed by the program, and not by another stage's. */
+static inline bool lower_is_own(const lowering *lower, size_t index)
+{
+    return index >= lower->stage.first && index < lower->stage.end;
+}
+
+/** The type of a value: full precision or the activations'. */
+cod_dtype lower_value_dtype(const lowering *lower, cod_value value);
+/** A tensor at a place that is given. */
+int lower_placed_tensor(lowering *lower, cod_shape shape, cod_dtype dtype, ir_place place, size_t offset);
 /** A new arena tensor. */
 int lower_new_tensor(lowering *lower, cod_shape shape, cod_dtype dtype);
 /** A view of a tensor: `shape`'s channels from `channel` on, or, `reshaped`, all of it in another shape. */

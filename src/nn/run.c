@@ -28,19 +28,37 @@ cod_status cod_program_prepare(cod_program *program)
     return COD_OK;
 }
 
-cod_status cod_program_run(cod_program *program, cod_bucket_ready ready, void *context)
+/** Runs instructions from `from` to `end`, and signals every bucket where there is somebody to hear it. */
+static cod_status run_between(cod_program *program, size_t from, size_t end, cod_bucket_ready ready, void *context)
 {
-    COD_TRY(cod_program_prepare(program));
-    program->executable->weights->state_version += program->moves_state;
     for (size_t s = 0; s < program->segment_count; s++) {
         const segment *part = &program->segments[s];
-        for (size_t i = part->first; i < part->end; i++)
+        for (size_t i = part->first > from ? part->first : from; i < part->end && i < end; i++)
             if (!program->ir.instrs[i].prepare)
                 COD_TRY(run_plan(program, i));
         if (part->bucket >= 0 && ready != NULL)
             COD_TRY(ready(context, (size_t)part->bucket));
     }
     return COD_OK;
+}
+
+cod_status cod_program_run(cod_program *program, cod_bucket_ready ready, void *context)
+{
+    COD_TRY(cod_program_prepare(program));
+    program->executable->weights->state_version += program->moves_state;
+    return run_between(program, 0, program->ir.instr_count, ready, context);
+}
+
+cod_status cod_program_run_forward(cod_program *program)
+{
+    COD_TRY(cod_program_prepare(program));
+    program->executable->weights->state_version += program->moves_state;
+    return run_between(program, 0, program->ir.backward, NULL, NULL);
+}
+
+cod_status cod_program_run_backward(cod_program *program, cod_bucket_ready ready, void *context)
+{
+    return run_between(program, program->ir.backward, program->ir.instr_count, ready, context);
 }
 
 int64_t cod_program_delay(const cod_program *program)
@@ -109,6 +127,11 @@ bool cod_program_op(const cod_program *program, size_t index, cod_op *out)
         return false;
     *out = program->ops[index];
     return true;
+}
+
+size_t cod_program_op_node(const cod_program *program, size_t index)
+{
+    return program->ir.instrs[index].node;
 }
 
 cod_status cod_program_run_op(cod_program *program, size_t index)

@@ -16,12 +16,18 @@ size_t lower_producer(const lowering *lower, cod_value value)
     return low;
 }
 
-bool lower_is_output(const lowering *lower, cod_value value)
+/** Whether the program was asked for this value. */
+static bool is_asked_for(const lowering *lower, cod_value value)
 {
     for (size_t i = 0; i < COD_PROGRAM_MAX_OUTPUTS; i++)
         if (lower->spec->outputs[i] != 0 && lower->spec->outputs[i] == value)
             return true;
     return false;
+}
+
+bool lower_is_output(const lowering *lower, cod_value value)
+{
+    return lower->handed[value] || is_asked_for(lower, value);
 }
 
 static void mark_needed(lowering *lower)
@@ -136,7 +142,7 @@ static void mark_wide(lowering *lower)
         const cod_node *node = lower_node(lower, i);
         if (!lower->needed[i])
             continue;
-        if (node->kind == COD_NODE_INPUT || node->kind == COD_NODE_LOSS || lower_is_output(lower, node->output))
+        if (node->kind == COD_NODE_INPUT || node->kind == COD_NODE_LOSS || is_asked_for(lower, node->output))
             lower->wide[node->output] = true;
         /* A sum of full precision needs terms of full precision; a view has its original's. */
         const bool passes = node->kind == COD_NODE_ADD || node->kind == COD_NODE_FLATTEN ||
@@ -176,13 +182,15 @@ static void mark_gradients(lowering *lower)
 void lower_select(lowering *lower)
 {
     mark_needed(lower);
+    lower_mark_passing(lower);
     const size_t count = cod_graph_node_count(lower->context->graph);
     for (size_t i = 0; i < count; i++)
-        lower->groups[i] = (lower_group){.live = lower->needed[i],
-                                         .norm = -1,
-                                         .shuffle = -1,
-                                         .activation = -1,
-                                         .output = lower_node(lower, i)->output};
+        lower->groups[i] = (lower_group){
+            .live = lower->needed[i] && (lower_is_own(lower, i) || lower_node(lower, i)->kind == COD_NODE_INPUT),
+            .norm = -1,
+            .shuffle = -1,
+            .activation = -1,
+            .output = lower_node(lower, i)->output};
     for (size_t i = 0; i < count; i++)
         if (lower->groups[i].live)
             fuse(lower, i);
