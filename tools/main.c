@@ -13,6 +13,7 @@
 #include "tools/display.h"
 #include "train/central_storage.h"
 #include "train/local_sgd.h"
+#include "train/model_parallel.h"
 #include "train/parameter_server.h"
 #include "train/strategy.h"
 
@@ -80,6 +81,7 @@ static void register_all(void)
     cod_backend_register(&cod_cpu_backend);
     cod_backend_register(&cod_ref_backend);
     cod_strategies_register_basic();
+    cod_strategy_register_model_parallel();
     cod_strategy_register_parameter_server();
     cod_strategy_register_central_storage();
     cod_strategy_register_async_parameter_server();

@@ -41,6 +41,8 @@ typedef struct planned {
     const cod_distill_options *distill;
     cod_exchange_sizes sizes;
     cod_strategy_plan meetings; /**< of groups that wait for each other */
+    cod_strategy_stage *stages; /**< of a network that ranks hold together */
+    size_t stage_count;
 } planned;
 
 /** The values of one of the strategy's sections; NULL where it has none of that kind. */
@@ -105,8 +107,15 @@ static cod_status build(planned *p)
     const cod_run_config *config = p->config;
     cod_train_context *context = &p->context;
     cod_graph *graph = p->model.graph;
-    *context = (cod_train_context){
-        .config = config, .model = &p->model, .batch = config->data.batch, .loss_factor = 1, .weights = &p->weights};
+    *context = (cod_train_context){.config = config,
+                                   .backend = p->backend,
+                                   .device = p->device,
+                                   .activation = p->activation,
+                                   .model = &p->model,
+                                   .batch = config->data.batch,
+                                   .sample = input_shape(config, p->group, config->data.batch),
+                                   .loss_factor = 1,
+                                   .weights = &p->weights};
     context->target = cod_graph_input_like(graph, "target", p->model.output);
     context->task_loss =
         cod_graph_loss(graph, "task", p->model.output, context->target, cod_train_loss(config, p->model.task));
@@ -245,9 +254,14 @@ static void print_memory(const planned *p)
     const cod_train_options *train = &p->config->train;
     const double values = 4.0 * (double)cod_weights_count(&p->weights),
                  gradients = 4.0 * (double)p->weights.layout.trainable;
-    const double moments = train->optimiser != COD_OPT_SGD ? 2 * gradients : train->momentum != 0 ? gradients : 0;
+    double updated = p->stage_count > 0 ? 0 : gradients;
+    for (size_t i = 0; i < p->stage_count; i++)
+        updated = fmax(updated, 4.0 * (double)p->stages[i].parameters);
+    const double moments = train->optimiser != COD_OPT_SGD ? 2 * updated : train->momentum != 0 ? updated : 0;
     const double average = train->ema > 0 ? values : 0;
-    const double activations = (double)cod_executable_bytes(p->executable);
+    double activations = p->stage_count > 0 ? 0 : (double)cod_executable_bytes(p->executable);
+    for (size_t i = 0; i < p->stage_count; i++)
+        activations = fmax(activations, p->stages[i].memory_bytes);
     /* Beside the exchange's own: the snapshot, and where weights are merged a change on host and device. */
     const double copies = p->exchange == NULL ? 0 : p->exchange->merge == COD_MERGE_NONE ? values : 3 * values;
     const double exchange = (double)p->sizes.memory_bytes + copies + p->meetings.memory_bytes,
@@ -292,6 +306,42 @@ static void print_in_group(const cod_strategy_plan *plan)
                plan->what, sent, received);
 }
 
+/** Networks that the ranks train side by side. */
+static int networks(const planned *p)
+{
+    return p->stage_count > 0 ? p->ranks / (int)p->stage_count : p->ranks;
+}
+
+/** A step's time as a multiple of one that a single rank takes for a network's mini-batches. */
+static double pipeline_factor(const planned *p)
+{
+    const double batches = (double)p->config->train.accumulate;
+    double greatest = p->stage_count > 0 ? 0 : 1;
+    for (size_t i = 0; i < p->stage_count; i++)
+        greatest = fmax(greatest, p->stages[i].share);
+    return p->stage_count > 0 ? greatest * (batches + (double)p->stage_count - 1) / batches : 1;
+}
+
+static void print_stages(const planned *p)
+{
+    const double batches = (double)p->config->train.accumulate, idle = (double)p->stage_count - 1;
+    if (p->stage_count == 0)
+        return;
+    printf("  %zu stages, %d network%s, %.0f mini-batches a step: with equal stages each idles %.1f %% of the time\n",
+           p->stage_count, networks(p), networks(p) == 1 ? "" : "s", batches, 100 * idle / (batches + idle));
+    for (size_t i = 0; i < p->stage_count; i++) {
+        const cod_strategy_stage *s = &p->stages[i];
+        printf(
+            "  stage %zu: layers %s to %s, %zu parameters, %.1f %% of the work (%s), activations and messages %.1f MB, "
+            "%.3f MB sent in a step\n",
+            i, s->first, s->last, s->parameters, 100 * s->share, s->timed ? "timed" : "operations counted",
+            megabytes(s->memory_bytes), megabytes(s->sent_bytes));
+        if (networks(p) > 1)
+            printf("    and %.2f MB a rank all-reduced\n",
+                   megabytes(8.0 * (double)s->parameters * (networks(p) - 1) / networks(p)));
+    }
+}
+
 static void print_traffic(const planned *p)
 {
     static const char *const codecs[] = {"none", "f32", "bf16", "int8", "delta"};
@@ -300,7 +350,11 @@ static void print_traffic(const planned *p)
     char by_node[96] = "";
     if (p->config->train.allreduce != COD_ALLREDUCE_FLAT)
         snprintf(by_node, sizeof by_node, "; at most %.1f MB cross each way of a node", megabytes(2 * gradients));
-    if (meetings->in_group)
+    if (p->stage_count > 0)
+        print_stages(p);
+    else if (p->config->strategy->plan_stages != NULL)
+        puts("  how many ranks the launcher starts decides on the stages");
+    else if (meetings->in_group)
         print_in_group(meetings);
     else if (p->ranks > 1)
         printf("  inside the group, each step: %.1f MB a rank all-reduced%s\n",
@@ -336,15 +390,16 @@ static void print_group(const planned *p)
 {
     const cod_train_options *train = &p->config->train;
     const double every = p->distill != NULL ? (double)p->distill->every : 1;
-    const double plain = p->step_ms * (double)train->accumulate,
+    const double plain = p->step_ms * (double)train->accumulate * pipeline_factor(p),
                  taught = p->teachers.ms * (double)train->accumulate / every;
     const double total_s = (plain + taught) * (double)train->steps / 1e3;
     printf("model %s: %zu parameters, %s activations\n", p->model.kind->name, p->weights.layout.trainable,
            cod_dtype_name(p->activation));
     print_memory(p);
     print_traffic(p);
-    printf("  a step: %lld pictures a rank, about %.1f ms in this process",
-           (long long)(p->config->data.batch * train->accumulate), plain + taught);
+    printf("  a step: %lld pictures a %s, about %.1f ms in this process",
+           (long long)(p->config->data.batch * train->accumulate), p->stage_count > 0 ? "network" : "rank",
+           plain + taught);
     if (p->teachers.count > 0)
         printf(", %.1f of them a teacher%s", taught, every > 1 ? "'s, which does not run in every step" : "'s");
     printf("\n  all %lld steps: about %.0f %s\n", (long long)train->steps, total_s < 120 ? total_s : total_s / 60,
@@ -361,6 +416,8 @@ static cod_status plan_all(planned *p, int index)
         COD_TRY(plan_exchange(p, index));
     if (p->config->strategy->plan != NULL)
         p->config->strategy->plan(p->config, cod_weights_count(&p->weights), p->weights.layout.state, &p->meetings);
+    if (p->config->strategy->plan_stages != NULL && p->ranks > 1)
+        COD_TRY(p->config->strategy->plan_stages(&p->context, p->ranks, &p->stages, &p->stage_count));
     print_group(p);
     return COD_OK;
 }
@@ -380,6 +437,7 @@ cod_status cod_plan_print_group(const cod_run_config *config, int index, const c
                  .exchange = read_exchange(config, &exchange) ? &exchange : NULL,
                  .distill = section(config, &cod_distill_option_table)};
     const cod_status status = plan_all(&p, index);
+    free(p.stages);
     cod_optimiser_destroy(p.optimiser);
     cod_executable_destroy(p.executable);
     if (p.weights.backend != NULL)

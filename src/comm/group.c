@@ -127,6 +127,30 @@ cod_status cod_group_create_across(const cod_group *group, cod_group **out)
     return COD_OK;
 }
 
+cod_status cod_group_create_interleaved(const cod_group *group, int stride, cod_group **out)
+{
+    const int count = group->count * stride;
+    int used = 0;
+    COD_REQUIRE(group->first[group->count] == group->comm->size, "groups of other jobs cannot be split");
+    for (int g = 0; g < group->count; g++)
+        COD_REQUIRE(stride > 0 && cod_group_members_of(group, g).size % stride == 0,
+                    "the %d ranks of group %d cannot be dealt out to %d", cod_group_members_of(group, g).size, g,
+                    stride);
+    int *ranks = malloc((size_t)group->comm->size * sizeof *ranks), *first = calloc((size_t)count + 1, sizeof *first);
+    if (ranks == NULL || first == NULL) {
+        free(ranks);
+        free(first);
+        return cod_fail(COD_ERR_MEMORY, "out of memory for %d groups", count);
+    }
+    for (int part = 0; part < count; part++) {
+        const int g = part / stride, size = cod_group_members_of(group, g).size;
+        for (int place = part % stride; place < size; place += stride)
+            ranks[used++] = cod_group_world_rank(group, g, place);
+        first[part + 1] = used;
+    }
+    return create(group->comm, ranks, first, count, 0, out);
+}
+
 void cod_group_destroy(cod_group *group)
 {
     if (group == NULL)

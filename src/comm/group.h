@@ -47,6 +47,14 @@ COD_MUST_CHECK cod_status cod_group_create_by_node(cod_comm *comm, cod_group **o
  */
 COD_MUST_CHECK cod_status cod_group_create_across(const cod_group *group, cod_group **out);
 
+/**
+ * Splits every group into `stride`: ranks whose places in their group are equal modulo `stride` are one. Collective on all ranks
+ * of the job, none of whose groups is a job of its own; `stride` divides the size of every group.
+ *
+ * @param[out] out  new: group number g·stride + place mod stride; cod_group_destroy()
+ */
+COD_MUST_CHECK cod_status cod_group_create_interleaved(const cod_group *group, int stride, cod_group **out);
+
 /** Collective on the group, which must have no request outstanding; never waits longer than teardown_timeout_s. NULL does nothing. */
 void cod_group_destroy(cod_group *group);
 

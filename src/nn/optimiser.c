@@ -76,8 +76,10 @@ static cod_status make_plans(cod_optimiser *optimiser, int set)
     const cod_view grad = vector_view(weights->grads, offset, dtype, count);
     const cod_view norm = vector_view(optimiser->scalars, SCALARS_NORM, dtype, 1);
     if (options->clip_norm > 0)
-        COD_TRY(add_plan(optimiser,
-                         &(cod_op){.kind = COD_OP_GRAD_NORM, .inputs = {all}, .outputs = {norm}, .name = "grad_norm"}));
+        COD_TRY(add_plan(optimiser, &(cod_op){.kind = COD_OP_GRAD_NORM,
+                                              .inputs = {options->sum_squares != NULL ? grad : all},
+                                              .outputs = {norm},
+                                              .name = "grad_norm"}));
     COD_TRY(add_plan(optimiser, &(cod_op){.kind = COD_OP_OPTIMISER,
                                           .attr = {.optimiser = options->kind,
                                                    .momentum = (float)options->momentum,
@@ -151,6 +153,20 @@ void cod_optimiser_destroy(cod_optimiser *optimiser)
     free(optimiser);
 }
 
+/** Makes the norm of the part's gradients that of all parts. */
+static cod_status sum_norm(cod_optimiser *optimiser)
+{
+    const cod_weights *weights = optimiser->weights;
+    const cod_backend *backend = weights->backend;
+    float norm;
+    COD_REQUIRE(weights->dtype == COD_F32, "norms are summed over parts in f32 only");
+    COD_TRY(backend->download(weights->device, NULL, &norm, optimiser->scalars, SCALARS_NORM, sizeof norm));
+    double squares = (double)norm * norm;
+    COD_TRY(optimiser->options.sum_squares(optimiser->options.sum_context, &squares));
+    norm = (float)sqrt(squares);
+    return backend->upload(weights->device, NULL, optimiser->scalars, SCALARS_NORM, &norm, sizeof norm);
+}
+
 cod_status cod_optimiser_step(cod_optimiser *optimiser, double rate, int64_t step)
 {
     cod_weights *weights = optimiser->weights;
@@ -167,8 +183,11 @@ cod_status cod_optimiser_step(cod_optimiser *optimiser, double rate, int64_t ste
         COD_TRY(backend->upload(weights->device, NULL, optimiser->scalars, SCALARS_EMA, &decay, sizeof decay));
         optimiser->ema_started = true;
     }
-    for (size_t i = 0; i < optimiser->plan_count; i++)
+    for (size_t i = 0; i < optimiser->plan_count; i++) {
         COD_TRY(backend->plan_run(optimiser->plans[i], NULL));
+        if (i == 0 && options->clip_norm > 0 && options->sum_squares != NULL)
+            COD_TRY(sum_norm(optimiser));
+    }
     weights->version++;
     return COD_OK;
 }

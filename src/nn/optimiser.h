@@ -21,13 +21,19 @@ typedef struct cod_optimiser_options {
     size_t part_first, part_count;
     /** Where the moving average lies, borrowed; [trainable + state], or [trainable] to leave states out. NULL = its own. */
     cod_buffer *average;
+    /**
+     * Set: gradients are those of the part alone, and this makes the sum of their squares that of all parts, to clip by; NULL: they
+     * are those of the set.
+     */
+    cod_status (*sum_squares)(void *context, double *squares);
+    void *sum_context;
 } cod_optimiser_options;
 
 typedef struct cod_optimiser cod_optimiser;
 
 /**
  * For the trainable parameters of set `set` (index); the EMA, where wanted, starts as a copy at the first step. A part clips by
- * the norm of all gradients of the set; where it is empty there is no EMA.
+ * the norm of all gradients of the set (see sum_squares); where it is empty there is no EMA.
  */
 COD_MUST_CHECK cod_status cod_optimiser_create(cod_weights *weights, int set, const cod_optimiser_options *options,
                                                cod_optimiser **out);

@@ -37,6 +37,7 @@ static cod_status evaluate_group(trainer *t, closing *out)
 static cod_status close_group(trainer *t)
 {
     closing c = {.held_out = cod_task_quality_unknown(), .test = cod_task_quality_unknown(), .baseline = NAN};
+    COD_TRY(trainer_gather(t, NULL));
     const cod_status status = t->leader ? evaluate_group(t, &c) : COD_OK;
     COD_TRY(cod_group_agree(t->group, status, NULL));
     COD_TRY(trainer_sum_totals(t, c.totals));
@@ -280,7 +281,8 @@ static cod_status write_summary(trainer *t, const closing *all, const final_mode
     cod_json_integer(&json, "steps", context->steps);
     cod_json_integer(&json, "resumed_from", (int64_t)all[0].resumed_from);
     cod_json_integer(&json, "samples_per_group",
-                     context->steps * context->batch * config->train.accumulate * (first_size - context->servers));
+                     context->steps * context->batch * config->train.accumulate *
+                         ((first_size - context->servers) / trainer_stages(t)));
     cod_json_string(&json, "precision", cod_dtype_name(context->activation));
     cod_json_string(&json, "device", context->backend->describe(context->device));
     cod_json_number(&json, "wall_s", wall);

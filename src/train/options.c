@@ -41,9 +41,8 @@ static const char *const schedules[] = {"constant", "step", "cosine", NULL};
 #define FIELD(name) offsetof(cod_train_options, name)
 static const cod_option train_options[] = {
     {"strategy", COD_OPTION_STRING, FIELD(strategy), "codistill", 0, 0, NULL,
-     "how ranks co-operate: single, allreduce, central_storage, parameter_server, async_parameter_server, local_sgd, "
-     "diloco or "
-     "codistill"},
+     "how ranks co-operate: single, allreduce, central_storage, parameter_server, async_parameter_server, "
+     "model_parallel, local_sgd, diloco or codistill"},
     {"steps", COD_OPTION_INT, FIELD(steps), "10000", 1, 1e12, NULL, "updates of the weights"},
     {"backend", COD_OPTION_STRING, FIELD(backend), "cpu", 0, 0, NULL, "what computes: cpu, or ref (slow, for checks)"},
     {"precision", COD_OPTION_CHOICE, FIELD(precision), "auto", 0, 0, cod_precision_names,

@@ -20,14 +20,28 @@ static const char *best_key(const trainer *t, char key[64])
     return key;
 }
 
-/** Whether a state of the optimiser lies in the rank's own part of a checkpoint, and not in the group's. */
-static bool is_own_state(const trainer *t, const char *name)
+enum { STATES_MAX = 3 /**< of an optimiser */ };
+
+/** Whether a state of the optimiser is of this rank's part of the values alone. */
+static bool is_of_part(const trainer *t, const char *name)
 {
     return t->context.part.only && strcmp(name, "ema") != 0;
 }
 
-/** The optimiser's states, of the group or this rank's own. */
-static cod_status save_states(const trainer *t, bool own, cod_checkpoint *checkpoint)
+/** Whether such a state is put together with the other ranks' in the group's part of a checkpoint. */
+static bool is_gathered(const trainer *t, const char *name)
+{
+    return is_of_part(t, name) && t->strategy->ops->gather != NULL;
+}
+
+/** Whether a state of the optimiser lies in the rank's own part of a checkpoint, and not in the group's. */
+static bool is_own_state(const trainer *t, const char *name)
+{
+    return is_of_part(t, name) && !is_gathered(t, name);
+}
+
+/** The optimiser's states, of the group or this rank's own. @param moments  those that were gathered; NULL = none */
+static cod_status save_states(const trainer *t, bool own, float *const *moments, cod_checkpoint *checkpoint)
 {
     const cod_train_context *context = &t->context;
     const char *name;
@@ -36,6 +50,10 @@ static cod_status save_states(const trainer *t, bool own, cod_checkpoint *checkp
     for (size_t i = 0; cod_optimiser_state(context->optimiser, i, &name, &buffer, &bytes); i++) {
         if (is_own_state(t, name) != own)
             continue;
+        if (moments != NULL && moments[i] != NULL) {
+            COD_TRY(cod_checkpoint_add_f32(checkpoint, name, moments[i], t->weights.layout.trainable));
+            continue;
+        }
         float *state = cod_arena_alloc(&checkpoint->arena, bytes);
         if (state == NULL)
             return COD_ERR_MEMORY;
@@ -54,11 +72,14 @@ static cod_status load_states(const trainer *t, bool own, const cod_st_file *fil
     for (size_t i = 0; cod_optimiser_state(context->optimiser, i, &name, &buffer, &bytes); i++) {
         if (is_own_state(t, name) != own)
             continue;
-        float *state = malloc(bytes);
+        const bool gathered = is_gathered(t, name);
+        const size_t saved = gathered ? t->weights.layout.trainable * sizeof(float) : bytes;
+        float *state = malloc(saved);
         COD_REQUIRE_MEMORY(state);
-        cod_status status = cod_checkpoint_read(file, name, state, bytes);
+        cod_status status = cod_checkpoint_read(file, name, state, saved);
         if (status == COD_OK)
-            status = context->backend->upload(context->device, NULL, buffer, 0, state, bytes);
+            status = context->backend->upload(context->device, NULL, buffer, 0,
+                                              state + (gathered ? context->part.first : 0), bytes);
         free(state);
         COD_TRY(status);
     }
@@ -66,7 +87,7 @@ static cod_status load_states(const trainer *t, bool own, const cod_st_file *fil
 }
 
 /** Weights, optimiser and figures of the group: equal on all its ranks but for statistics, so the first one writes them. */
-static cod_status save_group(trainer *t, const double totals[TRAINER_TOTALS])
+static cod_status save_group(trainer *t, float *const *moments, const double totals[TRAINER_TOTALS])
 {
     const cod_train_context *context = &t->context;
     cod_checkpoint checkpoint = {0};
@@ -82,7 +103,7 @@ static cod_status save_group(trainer *t, const double totals[TRAINER_TOTALS])
         if (!isfinite(values[i]))
             COD_TRY_GOTO(status, end, trainer_report_not_finite(t, "weights", context->step));
     COD_TRY_GOTO(status, end, cod_checkpoint_add_f32(&checkpoint, "values", values, count));
-    COD_TRY_GOTO(status, end, save_states(t, false, &checkpoint));
+    COD_TRY_GOTO(status, end, save_states(t, false, moments, &checkpoint));
     COD_TRY_GOTO(status, end, cod_checkpoint_add_number(&checkpoint, "step", (double)context->step));
     COD_TRY_GOTO(status, end, cod_checkpoint_add_number(&checkpoint, best_key(t, key), t->best_quality.values[0]));
     COD_TRY_GOTO(status, end, cod_checkpoint_add_number(&checkpoint, "world_size", trainer_ranks(t)));
@@ -149,7 +170,7 @@ static cod_status save_rank(trainer *t)
     if (status == COD_OK)
         status = t->strategy->ops->save(t->strategy, &checkpoint);
     if (status == COD_OK)
-        status = save_states(t, true, &checkpoint);
+        status = save_states(t, true, NULL, &checkpoint);
     if (status == COD_OK)
         status = cod_checkpoint_write(&checkpoint, t->checkpoints, t->context.step, part);
     cod_checkpoint_clear(&checkpoint);
@@ -191,6 +212,35 @@ static cod_status prune(const trainer *t)
     return status;
 }
 
+/** Room for the moments of all ranks, on the one that saves them. */
+static cod_status make_room(const trainer *t, cod_arena *arena, float *moments[STATES_MAX])
+{
+    const char *name;
+    cod_buffer *buffer;
+    size_t bytes;
+    for (size_t i = 0; cod_optimiser_state(t->context.optimiser, i, &name, &buffer, &bytes); i++) {
+        if (!t->leader || !is_gathered(t, name))
+            continue;
+        moments[i] = cod_arena_alloc(arena, t->weights.layout.trainable * sizeof *moments[i]);
+        COD_REQUIRE_MEMORY(moments[i]);
+    }
+    return COD_OK;
+}
+
+/** The group's part of a checkpoint, with what ranks hold apart put together. */
+static cod_status save_whole(trainer *t, const double totals[TRAINER_TOTALS])
+{
+    cod_arena arena = {0};
+    float *moments[STATES_MAX] = {NULL};
+    cod_status status = cod_group_agree(t->group, make_room(t, &arena, moments), NULL);
+    if (status == COD_OK)
+        status = trainer_gather(t, moments);
+    if (status == COD_OK)
+        status = cod_group_agree(t->group, t->leader ? save_group(t, moments, totals) : COD_OK, NULL);
+    cod_arena_clear(&arena);
+    return status;
+}
+
 cod_status trainer_save_checkpoint(trainer *t)
 {
     double totals[TRAINER_TOTALS];
@@ -198,7 +248,7 @@ cod_status trainer_save_checkpoint(trainer *t)
     /* The group's part comes after those of all its ranks: it makes a step complete. */
     if (t->config->strategy->keeps_state)
         COD_TRY(cod_group_agree(t->group, save_rank(t), NULL));
-    COD_TRY(cod_group_agree(t->group, t->leader ? save_group(t, totals) : COD_OK, NULL));
+    COD_TRY(save_whole(t, totals));
     return cod_group_agree(t->group, prune(t), NULL);
 }
 

@@ -112,31 +112,22 @@ static cod_status build_graph(trainer *t)
 static cod_status compile(trainer *t)
 {
     cod_train_context *context = &t->context;
-    const cod_run_config *config = t->config;
-    cod_program_spec specs[2 * COD_TRAIN_MAX_PROGRAMS];
-    char names[COD_TRAIN_MAX_PROGRAMS][64];
-    size_t count = 0;
-    for (size_t i = 0; i < context->program_count; i++) {
-        specs[count++] = context->programs[i];
-        if (config->train.accumulate == 1 || context->programs[i].trains == NULL)
-            continue;
-        snprintf(names[i], sizeof names[i], "%s" COD_PROGRAM_ACCUMULATE, context->programs[i].name);
-        specs[count] = context->programs[i];
-        specs[count].name = names[i];
-        specs[count++].accumulate = true;
-    }
-    cod_input_shape input = {"input", t->task->samples.input};
-    input.shape.n = context->batch;
-    const cod_compile_options options = {
-        .activation = context->activation,
-        .inputs = &input,
-        .input_count = 1,
-        .bucket_bytes = cod_group_size(t->group) > 1 ? (size_t)config->train.bucket_kb * 1024 : 0,
-        .deterministic = config->train.deterministic,
-    };
-    COD_TRY(cod_compile(t->model.graph, &t->weights, &options, specs, count, &context->executable));
+    COD_TRY(cod_train_compile(context, &t->weights, context->stage, &context->executable));
     context->input = cod_executable_input(context->executable, "input");
     context->truth = cod_executable_input(context->executable, "target");
+    return COD_OK;
+}
+
+/** Over all ranks that hold a part of the network each. */
+static cod_status sum_over_stages(void *context, double *squares)
+{
+    const trainer *t = context;
+    double part = 0;
+    /* Equal parts of several networks have equal gradients here: the first network's count. */
+    if (cod_group_rank(t->group) < t->context.stages)
+        part = *squares;
+    COD_TRY(cod_group_reduce(t->group, &part, 1, COD_REDUCE_SUM));
+    *squares = part;
     return COD_OK;
 }
 
@@ -157,6 +148,8 @@ static cod_status make_optimiser(trainer *t)
         .part_first = t->context.part.first,
         .part_count = t->context.part.count,
         .average = t->context.average,
+        .sum_squares = t->context.stages > 1 ? sum_over_stages : NULL,
+        .sum_context = t,
     };
     return cod_optimiser_create(&t->weights, cod_graph_set_index(t->model.graph, "model"), &options,
                                 &t->context.optimiser);
@@ -214,13 +207,13 @@ static cod_status start_loader(trainer *t)
         .batch = t->context.batch,
         .seed = (uint64_t)config->root.seed,
         .group = cod_group_index(t->group),
-        .rank = cod_group_rank(t->group) - t->context.servers,
-        .ranks = trainer_workers(t),
+        .rank = (cod_group_rank(t->group) - t->context.servers) / trainer_stages(t),
+        .ranks = trainer_replicas(t),
         .threads = (int)config->data.threads,
         .prefetch = (int)config->data.prefetch,
     };
     return cod_loader_create(&t->task->samples, &options, (uint64_t)(t->context.step * config->train.accumulate),
-                             &t->loader);
+                             &t->context.loader);
 }
 
 static cod_status open_trace(trainer *t)
@@ -241,9 +234,14 @@ int trainer_rank(const trainer *t)
     return cod_group_world_rank(t->group, cod_group_index(t->group), cod_group_rank(t->group));
 }
 
-int trainer_workers(const trainer *t)
+int trainer_stages(const trainer *t)
 {
-    return cod_group_size(t->group) - t->context.servers;
+    return t->context.stages > 1 ? t->context.stages : 1;
+}
+
+int trainer_replicas(const trainer *t)
+{
+    return (cod_group_size(t->group) - t->context.servers) / trainer_stages(t);
 }
 
 bool trainer_trains(const trainer *t)
@@ -310,6 +308,8 @@ cod_status trainer_set_up(trainer *t)
     COD_TRY(cod_comm_bind(t->request->comm, (cod_bind_mode)t->config->cluster.bind, &t->binding));
     COD_TRY(cod_group_agree(world, open_data(t), NULL));
     COD_TRY(compare_data(t));
+    context->sample = t->task->samples.input;
+    context->sample.n = context->batch;
     COD_TRY(cod_group_agree(world, set_up_locally(t), NULL));
     COD_TRY(STRATEGY(t, place, context));
     COD_TRY(cod_group_agree(world, compile_locally(t), NULL));
@@ -344,7 +344,7 @@ void trainer_clear(trainer *t)
     cod_trace_set_sink(NULL, NULL);
     if (cod_trace_file_close(t->trace) != COD_OK)
         cod_log_warn("trace: %s", cod_error_message());
-    cod_loader_destroy(t->loader);
+    cod_loader_destroy(t->context.loader);
     cod_metrics_close(t->metrics);
     if (t->strategy != NULL)
         t->strategy->ops->destroy(t->strategy);

@@ -9,6 +9,7 @@
 
 #include "comm/group.h"
 #include "core/collective.h"
+#include "data/loader.h"
 #include "io/json.h"
 #include "nn/compile.h"
 #include "nn/model.h"
@@ -42,7 +43,9 @@ typedef struct cod_train_context {
     const cod_backend *backend;
     cod_device *device;
     cod_dtype activation;
-    int64_t batch; /**< of this rank, of one mini-batch */
+    int64_t batch;      /**< of this rank, of one mini-batch */
+    cod_shape sample;   /**< of a mini-batch's input */
+    cod_loader *loader; /**< of mini-batches, where the rank trains; NULL before the first step */
 
     cod_model *model;
     cod_value target, task_loss;
@@ -55,6 +58,10 @@ typedef struct cod_train_context {
     size_t program_count;
     float loss_factor; /**< 1 / mini-batches a step: every loss's gradient is multiplied with it */
 
+    /** Set by place(), with `part`, where this rank computes some of the graph's nodes only. */
+    cod_stage stage;
+    int stages; /**< ranks, next to each other in the group, that hold the network together; 0 = each holds all of it */
+
     cod_view input, truth; /**< the mini-batch on the device, when before_batch() and later hooks run */
     int64_t step;          /**< updates done before this one */
     int64_t steps;
@@ -66,8 +73,9 @@ typedef struct cod_train_context {
     int64_t agree_within; /**< Set by start(): ranks may be so many steps apart without waiting for each other; 0 = 1 */
 
     /**
-     * Set by build() or place(): of the trainable values this rank updates `count` from `first` on, perhaps none. Each rank then saves the
-     * optimiser's moments of its own part; the group's first rank has the whole moving average, if any, when save() returns.
+     * Set by build() or place(): of the trainable values this rank updates `count` from `first` on, perhaps none. Without gather()
+     * each rank then saves the optimiser's moments of its own part, and the group's first rank has the whole moving average, if
+     * any, when save() returns.
      */
     struct {
         bool only;
@@ -80,6 +88,15 @@ typedef struct cod_train_context {
 
     cod_metrics *metrics; /**< of the first rank of a group, else NULL */
 } cod_train_context;
+
+/**
+ * Compiles the context's programs for its batch, each also as one that adds to gradients where a step has several mini-batches.
+ *
+ * @param weights  the context's, or others of its graph; borrowed
+ * @param stage    all zero = the whole graph
+ */
+COD_MUST_CHECK cod_status cod_train_compile(const cod_train_context *context, cod_weights *weights, cod_stage stage,
+                                            cod_executable **out);
 
 /** Logs an event of the update just done to exchange.GROUP.jsonl; for after_update(), on every rank of the group. */
 COD_MUST_CHECK cod_status cod_train_tell(const cod_train_context *context, const cod_train_event *event);
@@ -122,8 +139,8 @@ typedef struct cod_strategy_ops {
     /** Adds losses to the model's graph, and programs. Nothing is compiled yet. */
     cod_status (*build)(cod_strategy *strategy, cod_train_context *context);
     /**
-     * Weights have their initial values, nothing is compiled: may put them, and the moving average, where it wants them.
-     * Collective over the world.
+     * Weights have their initial values, nothing is compiled: may put them, and the moving average, where it wants them, or
+     * divide the graph's nodes over ranks. Collective over the world.
      */
     cod_status (*place)(cod_strategy *strategy, cod_train_context *context);
     /** Everything is compiled and the initial (not yet resumed) weights are in place. Collective over the world. */
@@ -132,6 +149,11 @@ typedef struct cod_strategy_ops {
     cod_status (*before_step)(cod_strategy *strategy, cod_train_context *context, const char **program);
     /** The mini-batch is on the device, its program has not run. */
     cod_status (*before_batch)(cod_strategy *strategy, cod_train_context *context);
+    /**
+     * Does a step's forward and backward passes over all mini-batches of context->loader, in place of before_step() to
+     * gradient_ready(); NULL = the trainer does. @param[out] task_loss  mean; 0 on ranks that do not compute it
+     */
+    cod_status (*compute)(cod_strategy *strategy, cod_train_context *context, double *task_loss);
     /** Bucket `index` of the last mini-batch is complete. */
     cod_status (*gradient_ready)(cod_strategy *strategy, cod_train_context *context, cod_bucket bucket);
     /** Gradients must be final when it returns. */
@@ -146,6 +168,14 @@ typedef struct cod_strategy_ops {
     cod_status (*flags_in)(cod_strategy *strategy, cod_train_context *context, const double in[COD_STRATEGY_FLAGS]);
     /** On the group's first rank alone: the model was validated after context->step steps. @param figure  the task's first one */
     cod_status (*validated)(cod_strategy *strategy, cod_train_context *context, double figure);
+    /**
+     * Makes the group's first rank hold all weights, where ranks update a part each, and their moving average. Collective on the
+     * group; before evaluating and saving. NULL = it does anyway.
+     *
+     * @param[out] moments  NULL = not wanted; else of each state of the optimiser, in its order, [trainable] where it is a moment, on
+     *                      the first rank; NULLs on others
+     */
+    cod_status (*gather)(cod_strategy *strategy, cod_train_context *context, float *const *moments);
     /** State beside weights and optimiser, of this rank. Arrays must live until the checkpoint is written. */
     cod_status (*save)(cod_strategy *strategy, cod_checkpoint *checkpoint);
     cod_status (*load)(cod_strategy *strategy, cod_train_context *context, const cod_st_file *file);
@@ -173,6 +203,16 @@ typedef struct cod_strategy_plan {
     bool once_a_node;      /**< weights, moments and moving average are kept once a node */
 } cod_strategy_plan;
 
+/** One stage of a network that ranks hold together. */
+typedef struct cod_strategy_stage {
+    const char *first, *last; /**< its layers */
+    size_t parameters;
+    double share;        /**< of the work */
+    bool timed;          /**< work is time, not operations */
+    double memory_bytes; /**< activations of all mini-batches under way, and messages */
+    double sent_bytes;   /**< to other stages in a step */
+} cod_strategy_stage;
+
 typedef struct cod_strategy_kind {
     const char *name, *help;
     bool one_group;   /**< all ranks train as one group, whatever the config's groups */
@@ -187,6 +227,12 @@ typedef struct cod_strategy_kind {
     void (*check)(const cod_run_config *run);
     /** What `codistill plan` tells of models of `values` weights and statistics, `state` of them statistics. NULL = nothing to tell. */
     void (*plan)(const cod_run_config *run, size_t values, size_t state, cod_strategy_plan *out);
+    /**
+     * How `ranks` ranks would hold a network together. NULL = they never do.
+     * @param context  of a run not begun: without comm, group and optimiser
+     * @param[out] stages  new; free()
+     */
+    cod_status (*plan_stages)(cod_train_context *context, int ranks, cod_strategy_stage **stages, size_t *count);
     /** Whether a group can be a job of its own, beside others that are; COD_ERR_ARGUMENT says what to set. NULL = it cannot. */
     cod_status (*check_apart)(const cod_run_config *run);
     cod_status (*create)(cod_strategy **out);

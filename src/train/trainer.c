@@ -21,7 +21,7 @@ static cod_status load_batch(trainer *t)
 {
     cod_train_context *context = &t->context;
     cod_batch batch;
-    COD_TRY(cod_loader_next(t->loader, &batch));
+    COD_TRY(cod_loader_next(context->loader, &batch));
     COD_TRY(context->backend->upload(context->device, NULL, context->input.buffer, context->input.offset,
                                      cod_view_host(&batch.input), cod_view_span_bytes(&context->input)));
     return context->backend->upload(context->device, NULL, context->truth.buffer, context->truth.offset,
@@ -34,6 +34,8 @@ static cod_status compute_gradients(trainer *t, double *task_loss)
     cod_train_context *context = &t->context;
     const int64_t batches = t->config->train.accumulate;
     const char *name = COD_PROGRAM_PLAIN;
+    if (t->strategy->ops->compute != NULL)
+        return t->strategy->ops->compute(t->strategy, context, task_loss);
     COD_TRY(STRATEGY(t, before_step, context, &name));
     *task_loss = 0;
     for (int64_t i = 0; i < batches && trainer_trains(t); i++) {
@@ -109,7 +111,7 @@ static cod_status agree(trainer *t, agreement *slot, int64_t step, bool *stop)
     slot->pending = false;
     const double begin = cod_clock_s();
     COD_TRY(cod_request_wait(&slot->request, INFINITY));
-    const double size = trainer_workers(t);
+    const double size = trainer_replicas(t);
     if (slot->values[1] > 0) {
         const cod_status status = trainer_report_not_finite(t, "loss", step);
         return t->leader ? status : cod_fail_said_elsewhere(status);
@@ -186,7 +188,7 @@ static cod_metrics_line make_line(const trainer *t)
     line.exchange_share = trainer_exchange_share(t, &line.strategy);
     line.loss = line.task_loss +
                 (isnan(line.strategy.distill_loss) ? 0 : line.strategy.distill_weight * line.strategy.distill_loss);
-    const double images = (double)(context->batch * t->config->train.accumulate * trainer_workers(t));
+    const double images = (double)(context->batch * t->config->train.accumulate * trainer_replicas(t));
     line.images_per_s = images / line.step_ms * 1e3;
     return line;
 }
@@ -253,12 +255,20 @@ static bool is_due(int64_t step, int64_t every)
     return every > 0 && step % every == 0;
 }
 
+cod_status trainer_gather(trainer *t, float *const *moments)
+{
+    return STRATEGY(t, gather, &t->context, moments);
+}
+
 /** What happens between steps: figures, evaluation, checkpoint. context->step steps are done. */
 static cod_status after_step(trainer *t)
 {
     const cod_train_context *context = &t->context;
     const bool last = context->step == context->steps;
-    if (is_due(context->step, t->config->eval.every) && !last && t->leader) {
+    const bool evaluates = is_due(context->step, t->config->eval.every) && !last;
+    if (evaluates)
+        COD_TRY(trainer_gather(t, NULL));
+    if (evaluates && t->leader) {
         const int64_t wanted = t->config->eval.images;
         cod_task_quality mean;
         COD_TRY(trainer_validate(t, wanted > 0 ? wanted : t->task->kind->eval_items, &mean));

@@ -65,7 +65,6 @@ typedef struct trainer {
     cod_binding binding;
     bool leader; /**< first rank of its group */
     cod_train_task *task;
-    cod_loader *loader;
     cod_model model;
     cod_weights weights;
     cod_train_context context;
@@ -99,9 +98,11 @@ void trainer_clear(trainer *t);
 
 /** This rank's number in the run: that in a job of all groups, also where they are jobs of their own. */
 int trainer_rank(const trainer *t);
-/** Ranks of the group that train, and whether this one does; the others serve. */
-int trainer_workers(const trainer *t);
+/** Whether this rank trains; the others serve. */
 bool trainer_trains(const trainer *t);
+/** Ranks that hold a network together, and networks of the group that train. */
+int trainer_stages(const trainer *t);
+int trainer_replicas(const trainer *t);
 /** The run's ranks. */
 int trainer_ranks(const trainer *t);
 void trainer_closing_part(int group, char part[32]);
@@ -116,6 +117,8 @@ COD_MUST_CHECK cod_status trainer_look_whether_finished(trainer *t);
 /** Whether groups wait for each other anyway: then they also stop, and resume, at one step. */
 bool trainer_in_step(const trainer *t);
 
+/** Makes the leader hold what ranks update a part each of; see gather(). Collective on the group. */
+COD_MUST_CHECK cod_status trainer_gather(trainer *t, float *const *moments);
 COD_MUST_CHECK cod_status trainer_save_checkpoint(trainer *t);
 /** Loads the newest usable checkpoint, if the configuration wants that. Collective on all ranks. */
 COD_MUST_CHECK cod_status trainer_resume(trainer *t);

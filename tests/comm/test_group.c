@@ -92,6 +92,32 @@ static void groups_across(void **state)
     cod_group_destroy(group);
 }
 
+/** Every group is dealt out to as many as divide it; what one of them does is no other's. */
+static void groups_interleaved(void **state)
+{
+    (void)state;
+    const int size = cod_comm_size(job), rank = cod_comm_rank(job);
+    for (int stride = 1; stride <= size; stride++) {
+        cod_group *group = NULL, *dealt = NULL;
+        check_ok(cod_group_create(job, &size, 1, &group));
+        if (size % stride != 0) {
+            check_all(job_failed(cod_group_create_interleaved(group, stride, &dealt), COD_ERR_ARGUMENT,
+                                 "cannot be dealt out to"));
+        } else {
+            double sum = rank, expected = 0;
+            for (int r = rank % stride; r < size; r += stride)
+                expected += r;
+            check_ok(cod_group_create_interleaved(group, stride, &dealt));
+            check_all(cod_group_count(dealt) == stride && cod_group_index(dealt) == rank % stride);
+            check_all(cod_group_size(dealt) == size / stride && cod_group_rank(dealt) == rank / stride);
+            check_ok(cod_group_reduce(dealt, &sum, 1, COD_REDUCE_SUM));
+            check_all(sum == expected);
+            cod_group_destroy(dealt);
+        }
+        cod_group_destroy(group);
+    }
+}
+
 static void groups_by_node(void **state)
 {
     (void)state;
@@ -258,6 +284,7 @@ int main(void)
         cmocka_unit_test(groups_of_unequal_size),
         cmocka_unit_test(a_group_that_is_a_job),
         cmocka_unit_test(groups_across),
+        cmocka_unit_test(groups_interleaved),
         cmocka_unit_test(groups_by_node),
         cmocka_unit_test(sizes_that_do_not_fit_are_refused),
         cmocka_unit_test(every_root_broadcasts),

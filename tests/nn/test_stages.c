@@ -207,7 +207,7 @@ static void check_model(const staged_model *which, const cod_backend *backend, c
             continue;
         check_cuts(&n, which, backend, activation, &whole, losses, (size_t[]){0, cut, nodes}, 2);
         tried++;
-        for (size_t next = cut + 1, found = 0; next < nodes && found < 2; next++)
+        for (size_t next = cut + 1, found = 0; next < nodes && found < 1; next++)
             if (cod_stage_may_begin(graph, next)) {
                 check_cuts(&n, which, backend, activation, &whole, losses, (size_t[]){0, cut, next, nodes}, 3);
                 found++;

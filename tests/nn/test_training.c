@@ -113,6 +113,61 @@ static void clipping_limits_the_norm_of_the_set(void **state)
     cod_graph_destroy(graph);
 }
 
+static cod_status add_others(void *context, double *squares)
+{
+    *squares += *(const double *)context;
+    return COD_OK;
+}
+
+/** Optimisers of a part each do together what one of all does, clipping by the norm of all, and none touches another's part. */
+static void parts_together_are_the_set(void **state)
+{
+    (void)state;
+    enum { CUT = 32 };
+    cod_graph *graph = layers();
+    const cod_compile_options compile = {.activation = COD_F32};
+    cod_optimiser_options options = {
+        .kind = COD_OPT_ADAM, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 0.1, .clip_norm = 2, .ema_decay = 0.5};
+    test_net whole, part;
+    cod_optimiser *optimiser;
+    assert_ok(net_init(&whole, &cod_ref_backend, graph, &compile, NULL, 0, 1));
+    const size_t all = cod_weights_count(&whole.weights), trainable = whole.weights.layout.trainable;
+    const cod_stage_range ranges[] = {{0, CUT}, {CUT, trainable - CUT}};
+    double *grads = net_new(trainable), *before = net_new(all), *after = net_new(all), *other = net_new(all);
+    double squares[2] = {0, 0};
+    for (size_t i = 0; i < trainable; i++) {
+        grads[i] = sin((double)i);
+        squares[i >= CUT] += grads[i] * grads[i];
+    }
+    assert_ok(net_write_grads(&whole, grads));
+    assert_ok(net_read_values(&whole, before));
+    assert_ok(cod_optimiser_create(&whole.weights, 0, &options, &optimiser));
+    assert_ok(cod_optimiser_step(optimiser, 0.1, 1));
+    assert_ok(net_read_values(&whole, after));
+    cod_optimiser_destroy(optimiser);
+    for (int r = 0; r < 2; r++) {
+        options.only_part = true;
+        options.part_first = ranges[r].first;
+        options.part_count = ranges[r].count;
+        options.sum_squares = add_others;
+        options.sum_context = &squares[1 - r];
+        assert_ok(net_init(&part, &cod_ref_backend, graph, &compile, NULL, 0, 1));
+        assert_ok(net_write_grads(&part, grads));
+        assert_ok(cod_optimiser_create(&part.weights, 0, &options, &optimiser));
+        assert_ok(cod_optimiser_step(optimiser, 0.1, 1));
+        assert_ok(net_read_values(&part, other));
+        for (size_t i = 0; i < all; i++) {
+            const bool own = i >= ranges[r].first && i - ranges[r].first < ranges[r].count;
+            assert_near(other[i], own ? after[i] : before[i], own ? 1e-6 : 0);
+        }
+        cod_optimiser_destroy(optimiser);
+        net_clear(&part);
+    }
+    net_clear(&whole);
+    free(grads), free(before), free(after), free(other);
+    cod_graph_destroy(graph);
+}
+
 static void states_are_named_for_checkpoints(void **state)
 {
     (void)state;
@@ -289,6 +344,7 @@ int main(void)
         cmocka_unit_test(schedules_have_their_closed_forms),
         cmocka_unit_test(the_average_starts_as_a_copy_and_follows),
         cmocka_unit_test(clipping_limits_the_norm_of_the_set),
+        cmocka_unit_test(parts_together_are_the_set),
         cmocka_unit_test(states_are_named_for_checkpoints),
         cmocka_unit_test(parts_together_are_the_whole),
         cmocka_unit_test(weights_start_as_in_pytorch),

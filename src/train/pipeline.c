@@ -1,0 +1,210 @@
+#include "train/pipeline.h"
+
+#include "core/trace.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { TAG_VALUES = 1, TAG_GRADIENTS = 2 };
+
+size_t cod_pipeline_in_flight(int stage, int stages, int64_t batches)
+{
+    const int64_t most = stages - stage;
+    return (size_t)(most < batches ? most : batches);
+}
+
+size_t cod_passing_bytes(const cod_passing *passing, size_t count, bool gradients)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < count; i++) {
+        const cod_view *view = gradients ? &passing[i].gradient : &passing[i].values;
+        bytes += view->buffer != NULL ? cod_view_span_bytes(view) : 0;
+    }
+    return bytes;
+}
+
+/** Copies what passes between a message and the device. */
+static cod_status copy(const cod_train_context *context, const cod_passing *passing, size_t count, bool gradients,
+                       char *message, bool to_device)
+{
+    for (size_t i = 0; i < count; i++) {
+        const cod_view *view = gradients ? &passing[i].gradient : &passing[i].values;
+        if (view->buffer == NULL)
+            continue;
+        const size_t bytes = cod_view_span_bytes(view);
+        COD_TRY(to_device
+                    ? context->backend->upload(context->device, NULL, view->buffer, view->offset, message, bytes)
+                    : context->backend->download(context->device, NULL, message, view->buffer, view->offset, bytes));
+        message += bytes;
+    }
+    return COD_OK;
+}
+
+/** Sends the values that the program hands on, or the gradients of those it took. */
+static cod_status send(const cod_train_context *context, cod_channel *channel, const cod_passing *passing, size_t count,
+                       bool gradients)
+{
+    void *message;
+    COD_TRY(cod_channel_room(channel, &message));
+    COD_TRY(copy(context, passing, count, gradients, message, false));
+    return cod_channel_send(channel);
+}
+
+static cod_status receive(const cod_train_context *context, cod_channel *channel, const cod_passing *passing,
+                          size_t count, bool gradients)
+{
+    const void *message;
+    COD_TRY(cod_channel_receive(channel, &message));
+    COD_TRY(copy(context, passing, count, gradients, (char *)(uintptr_t)message, true));
+    return cod_channel_release(channel);
+}
+
+/** Whether a node of the stage reads an input of this name. */
+static bool reads(const cod_graph *graph, cod_stage stage, const char *name)
+{
+    for (size_t i = stage.first; i < stage.end; i++) {
+        const cod_node *node = cod_graph_node(graph, i);
+        for (int k = 0; k < node->input_count; k++) {
+            const cod_node *from = cod_graph_producer(graph, node->inputs[k]);
+            if (from->kind == COD_NODE_INPUT && strcmp(from->name, name) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+static cod_status make_slots(cod_pipeline *p, const cod_train_context *context)
+{
+    const int64_t batches = context->config->train.accumulate;
+    const size_t wanted = cod_pipeline_in_flight(p->stage, p->stages, batches);
+    p->slots = calloc(wanted, sizeof *p->slots);
+    COD_REQUIRE_MEMORY(p->slots);
+    for (; p->slot_count < wanted; p->slot_count++) {
+        cod_pipeline_slot *slot = &p->slots[p->slot_count];
+        slot->executable = context->executable;
+        if (p->slot_count > 0)
+            COD_TRY(cod_train_compile(context, context->weights, context->stage, &slot->executable));
+        slot->first = cod_executable_program(slot->executable, COD_PROGRAM_PLAIN);
+        slot->later = cod_executable_program(slot->executable, COD_PROGRAM_PLAIN COD_PROGRAM_ACCUMULATE);
+    }
+    return COD_OK;
+}
+
+cod_status cod_pipeline_init(cod_pipeline *p, const cod_train_context *context, int stage, int before, int after)
+{
+    *p = (cod_pipeline){.stage = stage,
+                        .stages = context->stages,
+                        .reads_input = reads(context->model->graph, context->stage, "input"),
+                        .reads_target = reads(context->model->graph, context->stage, "target")};
+    COD_TRY(make_slots(p, context));
+    size_t count;
+    const cod_passing *taken = cod_program_taken(p->slots[0].first, &count);
+    COD_TRY(cod_channel_init(&p->values_in, context->comm, before, TAG_VALUES, cod_passing_bytes(taken, count, false)));
+    COD_TRY(cod_channel_init(&p->gradients_out, context->comm, before, TAG_GRADIENTS,
+                             cod_passing_bytes(taken, count, true)));
+    const cod_passing *handed = cod_program_handed(p->slots[0].first, &count);
+    COD_TRY(
+        cod_channel_init(&p->values_out, context->comm, after, TAG_VALUES, cod_passing_bytes(handed, count, false)));
+    return cod_channel_init(&p->gradients_in, context->comm, after, TAG_GRADIENTS,
+                            cod_passing_bytes(handed, count, true));
+}
+
+void cod_pipeline_clear(cod_pipeline *p)
+{
+    cod_channel *const channels[] = {&p->values_in, &p->values_out, &p->gradients_in, &p->gradients_out};
+    for (size_t i = 0; i < sizeof channels / sizeof channels[0]; i++)
+        cod_channel_clear(channels[i]);
+    for (size_t i = 1; i < p->slot_count; i++)
+        cod_executable_destroy(p->slots[i].executable);
+    free(p->slots);
+    *p = (cod_pipeline){0};
+}
+
+/** Where mini-batch `batch` of the step lives, and its program. */
+static cod_program *program_of(const cod_pipeline *p, int64_t batch, cod_executable **executable)
+{
+    const cod_pipeline_slot *slot = &p->slots[(size_t)batch % p->slot_count];
+    *executable = slot->executable;
+    return batch == 0 ? slot->first : slot->later;
+}
+
+static cod_status write_input(const cod_train_context *context, cod_executable *executable, const char *name,
+                              const cod_view *from)
+{
+    const cod_view to = cod_executable_input(executable, name);
+    return context->backend->upload(context->device, NULL, to.buffer, to.offset, cod_view_host(from),
+                                    cod_view_span_bytes(&to));
+}
+
+/** What the stage needs of the data itself; every stage sees the same mini-batches. */
+static cod_status load(cod_pipeline *p, const cod_train_context *context, cod_executable *executable)
+{
+    cod_batch batch;
+    if (!p->reads_input && !p->reads_target)
+        return COD_OK;
+    COD_TRY(cod_loader_next(context->loader, &batch));
+    if (p->reads_input)
+        COD_TRY(write_input(context, executable, "input", &batch.input));
+    return p->reads_target ? write_input(context, executable, "target", &batch.target) : COD_OK;
+}
+
+static cod_status forward(cod_pipeline *p, const cod_train_context *context, int64_t batch)
+{
+    cod_executable *executable;
+    cod_program *program = program_of(p, batch, &executable);
+    size_t count;
+    COD_TRY(load(p, context, executable));
+    const cod_passing *taken = cod_program_taken(program, &count);
+    COD_TRY(receive(context, &p->values_in, taken, count, false));
+    const double begin = cod_clock_s();
+    COD_TRY(cod_program_run_forward(program));
+    p->computed_s += cod_clock_s() - begin;
+    const cod_passing *handed = cod_program_handed(program, &count);
+    return send(context, &p->values_out, handed, count, false);
+}
+
+static cod_status backward(cod_pipeline *p, cod_train_context *context, int64_t batch, cod_bucket_ready ready,
+                           void *ready_context, double *task_loss)
+{
+    const int64_t batches = context->config->train.accumulate;
+    cod_executable *executable;
+    cod_program *program = program_of(p, batch, &executable);
+    size_t count;
+    float loss;
+    const cod_passing *handed = cod_program_handed(program, &count);
+    COD_TRY(receive(context, &p->gradients_in, handed, count, true));
+    const double begin = cod_clock_s();
+    COD_TRY(cod_program_run_backward(program, batch == batches - 1 ? ready : NULL, ready_context));
+    p->computed_s += cod_clock_s() - begin;
+    if (p->stage == p->stages - 1) {
+        COD_TRY(cod_executable_loss(executable, context->task_loss, &loss));
+        *task_loss += loss / (double)batches;
+    }
+    const cod_passing *taken = cod_program_taken(program, &count);
+    return send(context, &p->gradients_out, taken, count, true);
+}
+
+cod_status cod_pipeline_run(cod_pipeline *p, cod_train_context *context, cod_bucket_ready ready, void *ready_context,
+                            double *task_loss)
+{
+    const int64_t batches = context->config->train.accumulate, ahead = (int64_t)p->slot_count - 1;
+    const double begin = cod_clock_s();
+    *task_loss = 0;
+    COD_TRY(cod_channel_expect(&p->values_in, (uint64_t)batches));
+    COD_TRY(cod_channel_expect(&p->gradients_in, (uint64_t)batches));
+    for (int64_t i = 0; i < batches + ahead; i++) {
+        if (i < batches)
+            COD_TRY(forward(p, context, i));
+        if (i >= ahead)
+            COD_TRY(backward(p, context, i - ahead, ready, ready_context, task_loss));
+    }
+    p->elapsed_s += cod_clock_s() - begin;
+    p->steps++;
+    return COD_OK;
+}
+
+cod_status cod_pipeline_flush(cod_pipeline *p)
+{
+    COD_TRY(cod_channel_flush(&p->values_out));
+    return cod_channel_flush(&p->gradients_out);
+}
