@@ -4,6 +4,7 @@
 #include "io/file.h"
 #include "tools/compare.h"
 #include "tools/display.h"
+#include "tools/report.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@ static const char help[] =
     "usage: codistill compare CONFIG.yaml [--strategies LIST] [--seeds LIST] [key.path=value ...]\n\n"
     "Trains the configuration once for each arm of its section `compare`, each seed and each link rate, at equal "
     "budget,\n"
-    "prints a table and writes OUTPUT/NAME-compare/compare.json. Runs that are finished already are not repeated; one\n"
+    "prints a table and writes OUTPUT/NAME-compare/report.html with its plots and figures (compare.json). Runs that are finished already are not repeated; one\n"
     "made with another configuration is refused, and not mixed with the others. A run that fails is noted, and the "
     "others\n"
     "go on. A signal is handed on to the run under way, which saves and ends; the same command goes on from there.\n\n"
@@ -103,7 +104,8 @@ static cod_status write_result(const comparison *c)
     snprintf(folder, sizeof folder, "%s/%s-compare", c->config.root.output, c->config.root.name);
     COD_TRY(cod_folder_create(folder));
     COD_TRY(compare_write_json(c, folder));
-    printf("\nwritten to %s/compare.json\n", folder);
+    COD_TRY(cod_report_write(folder));
+    printf("\nwritten to %s: report.html, compare.json\n", folder);
     return COD_OK;
 }
 
