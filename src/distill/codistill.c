@@ -332,11 +332,11 @@ static cod_status validated(cod_strategy *strategy, cod_train_context *context, 
         return COD_OK;
     c->lost = true;
     cod_log_warn("group %d: three evaluations running are behind those of %s, which does not distil (%s %.*f, there "
-                    "%.*f, after %lld steps); %s",
-                    cod_group_index(context->group), distill_options.control, kind->label, kind->digits, figure,
-                    kind->digits, cod_control_at(&c->control, context->step), (long long)context->step,
-                    distill_options.auto_off ? "distillation is ramped away (distill.auto_off)"
-                                             : "distill.auto_off=true would ramp distillation away");
+                 "%.*f, after %lld steps); %s",
+                 cod_group_index(context->group), distill_options.control, kind->label, kind->digits, figure,
+                 kind->digits, cod_control_at(&c->control, context->step), (long long)context->step,
+                 distill_options.auto_off ? "distillation is ramped away (distill.auto_off)"
+                                          : "distill.auto_off=true would ramp distillation away");
     return COD_OK;
 }
 
