@@ -70,7 +70,8 @@ static bool is_empty(const cod_report_data *data, const column *c)
 static size_t choose_columns(const cod_report *report, const cod_report_goal *goal, column *columns)
 {
     static const size_t steps = offsetof(cod_report_run, steps), samples = offsetof(cod_report_run, samples),
-                        wall = offsetof(cod_report_run, wall_s), core = offsetof(cod_report_run, core_s),
+                        wall = offsetof(cod_report_run, wall_s), trained = offsetof(cod_report_run, trained_s),
+                        core = offsetof(cod_report_run, core_s),
                         step = offsetof(cod_report_run, step_ms[COD_STEP_TOTAL]),
                         inside = offsetof(cod_report_run, bytes_inside),
                         between = offsetof(cod_report_run, bytes_between);
@@ -85,6 +86,7 @@ static size_t choose_columns(const cod_report *report, const cod_report_goal *go
                                     "s", FIGURE, cod_report_time_to, goal};
     const column rest[] = {{"steps", "", FIGURE, cod_report_member, &steps},
                            {"samples, all groups", "", FIGURE, cod_report_member, &samples},
+                           {"time in steps", "s", FIGURE, cod_report_member, &trained},
                            {"wall time", "s", FIGURE, cod_report_member, &wall},
                            {"processor time", "core-s", FIGURE, cod_report_member, &core},
                            {"step time", "ms", FIGURE, cod_report_member, &step},

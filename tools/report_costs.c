@@ -79,9 +79,9 @@ static cod_status add_bytes_plot(cod_report *report, size_t *plots)
         cod_range *own = marks + 2 * used;
         for (size_t k = 0; k < 2; k++) {
             const double mean = cod_report_spread(&data->arms[i], 0, cod_report_member, &offsets[k]).mean;
-            own[k] = (cod_range){mean * 1e-6, NAN, NAN};
-            most = fmax(most, isnan(mean) ? 0 : mean * 1e-6);
-            least = mean > 0 ? fmin(least, mean * 1e-6) : least;
+            own[k] = (cod_range){mean, NAN, NAN};
+            most = fmax(most, isnan(mean) ? 0 : mean);
+            least = mean > 0 ? fmin(least, mean) : least;
         }
         if (isnan(own[0].at) && isnan(own[1].at))
             continue;
@@ -90,9 +90,12 @@ static cod_status add_bytes_plot(cod_report *report, size_t *plots)
     if (used == 0)
         return COD_OK;
     const bool logarithmic = most > 20 * least;
+    const cod_scaling unit = cod_report_bytes_unit(logarithmic ? sqrt(most * least) : most);
+    for (size_t k = 0; k < 2 * used; k++)
+        marks[k].at *= unit.factor;
     const cod_mark_plot plot = {.title = cod_report_text(report, "Bytes sent%s", cod_report_rate_suffix(report, 0)),
-                                .x_label = logarithmic ? "MB a run, all ranks together; logarithmic"
-                                                       : "MB a run, all ranks together",
+                                .x_label = cod_report_text(report, "%s a run, all ranks together%s", unit.unit,
+                                                           logarithmic ? "; logarithmic" : ""),
                                 .rows = rows,
                                 .row_count = used,
                                 .series = names,

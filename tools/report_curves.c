@@ -122,21 +122,23 @@ static void find_focus(const cod_report_metric *metric, const cod_line *lines, s
     }
 }
 
-/** A unit for the x axis in which its largest number is handy. */
-typedef struct scaling {
-    double factor;
-    const char *unit;
-} scaling;
-
-static scaling choose_scale(cod_curve_axis axis, double highest, bool logarithmic)
+cod_scaling cod_report_bytes_unit(double bytes)
 {
-    static const scaling times[] = {{1.0 / 3600, "hours"}, {1.0 / 60, "minutes"}, {1, "s"}},
-                         sizes[] = {{1e-9, "GB"}, {1e-6, "MB"}, {1e-3, "kB"}, {1, "bytes"}};
-    if (axis == COD_CURVE_TIME)
-        return logarithmic ? times[2] : highest >= 2 * 3600 ? times[0] : highest >= 300 ? times[1] : times[2];
+    static const cod_scaling sizes[] = {{1e-9, "GB"}, {1e-6, "MB"}, {1e-3, "kB"}, {1, "bytes"}};
+    return bytes >= 1e9 ? sizes[0] : bytes >= 1e6 ? sizes[1] : bytes >= 1e3 ? sizes[2] : sizes[3];
+}
+
+/** A unit for the x axis in which its largest number is handy. */
+static cod_scaling choose_scale(cod_curve_axis axis, double highest, bool logarithmic)
+{
+    static const cod_scaling times[] = {{1.0 / 3600, "hours"}, {1.0 / 60, "minutes"}, {1, "s"}, {1e3, "ms"}};
     if (axis == COD_CURVE_BYTES)
-        return highest >= 1e9 ? sizes[0] : highest >= 1e6 ? sizes[1] : highest >= 1e3 ? sizes[2] : sizes[3];
-    return (scaling){1, "steps"};
+        return cod_report_bytes_unit(highest);
+    if (axis != COD_CURVE_TIME)
+        return (cod_scaling){1, "steps"};
+    if (logarithmic || (highest >= 0.1 && highest < 300))
+        return times[2];
+    return highest >= 2 * 3600 ? times[0] : highest >= 300 ? times[1] : times[3];
 }
 
 /** Lines of the arms that have one, in `lines`; what they span. Of bytes only those above none count. */
@@ -165,7 +167,8 @@ static const char *describe(const cod_report *report, cod_curve_axis axis)
     if (axis == COD_CURVE_STEP)
         return "Mean over seeds, band: ± one standard deviation.";
     if (axis == COD_CURVE_TIME)
-        return "Wall time of training. Each point is one evaluation: mean time, mean quality.";
+        return "Time spent in steps, without evaluations and checkpoints. Each point is one evaluation: mean time, "
+               "mean quality.";
     for (size_t i = 0; i < report->data->arm_count; i++) {
         cod_line line;
         silent = silent || (cod_report_curve(report, i, 0, COD_CURVE_BYTES, 1, &line) == COD_OK && line.count > 0 &&
@@ -187,10 +190,10 @@ static cod_status add_plot(cod_report *report, size_t rate, cod_curve_axis axis,
     if (count == 0)
         return COD_OK;
     const bool logarithmic = axis != COD_CURVE_STEP && highest > 8 * least_end;
-    const scaling unit = choose_scale(axis, highest, logarithmic);
+    const cod_scaling unit = choose_scale(axis, highest, logarithmic);
     COD_TRY(gather(report, rate, axis, unit.factor, lines, &count, &least_end, &highest));
     find_focus(metric, lines, count, &low, &high);
-    const char *what = axis == COD_CURVE_TIME ? "wall time, " : axis == COD_CURVE_BYTES ? "between groups, " : "";
+    const char *what = axis == COD_CURVE_TIME ? "time in steps, " : axis == COD_CURVE_BYTES ? "between groups, " : "";
     const cod_line_plot plot = {.title = cod_report_text(report, "%s%s", title, cod_report_rate_suffix(report, rate)),
                                 .x_label = cod_report_text(report, "%s%s", what, unit.unit),
                                 .y_label = metric->unit[0] != '\0'

@@ -132,6 +132,7 @@ static cod_status read_run(cod_report_data *data, const cod_json_value *value, c
                             .steps = get_number(value, "steps"),
                             .samples = get_number(value, "samples"),
                             .wall_s = get_number(value, "wall_s"),
+                            .trained_s = get_number(value, "trained_s"),
                             .core_s = get_number(value, "core_s"),
                             .quality = get_number(value, "quality"),
                             .bytes_inside = get_number(bytes, "inside"),

@@ -34,7 +34,7 @@ typedef struct cod_report_run {
     size_t rate;   /**< index into cod_report_data.rates */
     bool finished; /**< and so counted */
     const char *state, *message, *folder;
-    double steps, samples, wall_s, core_s, quality, bytes_inside, bytes_between;
+    double steps, samples, wall_s, trained_s, core_s, quality, bytes_inside, bytes_between;
     double step_ms[COD_STEP_PARTS];
     const cod_json_value *metrics; /**< object, or NULL */
     cod_report_point *curve;       /**< [curve_count], by step */

@@ -60,6 +60,16 @@ COD_MUST_CHECK cod_status cod_report_costs(cod_report *report);
 COD_MUST_CHECK cod_status cod_report_agreement(cod_report *report);
 COD_MUST_CHECK cod_status cod_report_crops(cod_report *report);
 COD_MUST_CHECK cod_status cod_report_failures(cod_report *report);
+
+/** What numbers are multiplied by to be handy, and their unit then. */
+typedef struct cod_scaling {
+    double factor;
+    const char *unit;
+} cod_scaling;
+
+/** For byte counts of this size. */
+cod_scaling cod_report_bytes_unit(double bytes);
+
 /** A line of each arm over its evaluations, mean and deviation over seeds; see report_curves.c. */
 typedef enum cod_curve_axis { COD_CURVE_STEP, COD_CURVE_TIME, COD_CURVE_BYTES, COD_CURVE_DISAGREEMENT } cod_curve_axis;
 /** @param[out] line  in the arena; count 0 = the arm has nothing to show */

@@ -54,6 +54,7 @@ static void find_ranges(panel *p)
     const bool y_given = isfinite(plot->y_low) && isfinite(plot->y_high) && plot->y_high > plot->y_low;
     p->x = (cod_axis){.low = INFINITY, .high = -INFINITY, .logarithmic = plot->x_log};
     p->y = (cod_axis){.low = INFINITY, .high = -INFINITY, .logarithmic = plot->y_log};
+    double least = INFINITY;
     for (size_t i = 0; i < plot->count; i++)
         for (size_t k = 0; k < plot->lines[i].count; k++) {
             const cod_line *line = &plot->lines[i];
@@ -65,11 +66,14 @@ static void find_ranges(panel *p)
             if (line->y[k] - spread_at(line, k) > 0 || !plot->y_log)
                 include(line->y[k] - spread_at(line, k), &p->y.low, &p->y.high);
             include(line->y[k] + spread_at(line, k), &p->y.low, &p->y.high);
+            least = fmin(least, line->y[k]);
         }
     if (!(p->x.high >= p->x.low)) { /* nothing to show: an empty frame is drawn all the same */
         p->x.low = p->y.low = 1;
         p->x.high = p->y.high = 10;
     }
+    if (least >= 0) /* what is never below 0 has no band there */
+        p->y.low = fmax(p->y.low, 0);
     if (y_given) {
         p->y.low = plot->y_low;
         p->y.high = plot->y_high;

@@ -115,6 +115,11 @@ static void write_contest(cod_report *report, size_t arm, size_t base, const cod
         fputs(" against ", report->out);
         write_name(report, base);
         fputs(".", report->out);
+    } else if (!tested && test->difference == 0) {
+        fputs(": <strong>no difference</strong>, the same result as ", report->out);
+        write_name(report, base);
+        fprintf(report->out, " with each of %zu seeds; where results take few values, that says little.",
+                test->count_a);
     } else if (!tested) {
         fputs(": <strong>no statement</strong>. It differs from ", report->out);
         write_name(report, base);
@@ -185,7 +190,9 @@ static cod_status write_best(cod_report *report, size_t rate, size_t best)
         write_name(report, second);
         fputs(" with ", report->out);
         write_mean(report, second, rate);
-        if (isnan(contests[second].p))
+        if (contests[second].test.difference == 0)
+            fputs(", the same.", report->out);
+        else if (isnan(contests[second].p))
             fputs("; whether that is more than chance cannot be told.", report->out);
         else
             fprintf(report->out, "; the lead is %s (%s).",

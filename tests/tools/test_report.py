@@ -129,7 +129,7 @@ def verdicts(bench):
     page = written(bench, "v4", with_qualities([a, b], seeds=[range(4), range(10, 14)]))
     says(page, "Welch, 4 and 4 seeds")
     page = written(bench, "v5", with_qualities([a, b[:1], a, [x + 0.5 for x in a]]))
-    says(page, "b: no statement. One seed does not tell a difference from chance; measured: +1.10 points", "c: no statement. It differs from a by 0.00 points in each",
+    says(page, "b: no statement. One seed does not tell a difference from chance; measured: +1.10 points", "c: no difference, the same result as a with each of 4 seeds",
          "d: no statement. It differs from a by +0.50 points in each of 4 seeds")
     page = written(bench, "v6", with_qualities([a[:2], [90.2, 90.5]]))
     says(page, "with so few seeds only a very large difference could show")
