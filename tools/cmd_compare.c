@@ -14,10 +14,11 @@ static const char help[] =
     "usage: codistill compare CONFIG.yaml [--strategies LIST] [--seeds LIST] [key.path=value ...]\n\n"
     "Trains the configuration once for each arm of its section `compare`, each seed and each link rate, at equal "
     "budget,\n"
-    "prints a table and writes OUTPUT/NAME-compare/report.html with its plots and figures (compare.json). Runs that are finished already are not repeated; one\n"
-    "made with another configuration is refused, and not mixed with the others. A run that fails is noted, and the "
-    "others\n"
-    "go on. A signal is handed on to the run under way, which saves and ends; the same command goes on from there.\n\n"
+    "prints a table and writes compare.json and a report, report.html, to OUTPUT/NAME-compare. Runs that are finished\n"
+    "already are not repeated; one made with another configuration is refused, and not mixed with the others. A run "
+    "that\n"
+    "fails is noted, and the others go on. A signal is handed on to the run under way, which saves and ends; the same\n"
+    "command goes on from there.\n\n"
     "  --strategies LIST  instead of compare.arms: strategies such as single,allreduce,local_sgd; codistill_rows "
     "stands\n"
     "                     for distil, merge, both and neither; `single` also runs with as many times the steps as "
@@ -104,8 +105,9 @@ static cod_status write_result(const comparison *c)
     snprintf(folder, sizeof folder, "%s/%s-compare", c->config.root.output, c->config.root.name);
     COD_TRY(cod_folder_create(folder));
     COD_TRY(compare_write_json(c, folder));
+    printf("\nwritten to %s/compare.json\n", folder);
     COD_TRY(cod_report_write(folder));
-    printf("\nwritten to %s: report.html, compare.json\n", folder);
+    printf("the report: %s/report.html\n", folder);
     return COD_OK;
 }
 

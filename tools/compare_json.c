@@ -4,6 +4,7 @@
 #include "core/processors.h"
 #include "io/file.h"
 #include "tools/cmd.h"
+#include "tools/report.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -285,7 +286,7 @@ static cod_status write_all(const comparison *c, const char *folder, cod_json *j
 {
     cod_status status = COD_OK;
     cod_json_open(json, NULL, '{');
-    cod_json_string(json, "format", "codistill-compare-1");
+    cod_json_string(json, "format", COD_COMPARE_FORMAT);
     cod_json_string(json, "title", c->config.root.name);
     cod_json_string(json, "config", c->arguments.path);
     cod_json_string(json, "config_text", c->config_text);

@@ -49,6 +49,8 @@ def arms(bench):
     result = compare(bench, "[single, {name: single_long, strategy: single, set: [train.steps=240]}, {name: sharing, strategy: local_sgd}, "
                      "codistill_rows]", "compare.seeds=[1, 2]", "compare.baseline=sharing")
     found = report(bench)
+    page = bench.read("runs", "c-compare", "report.html").decode()
+    check(all(f"<b>{name}</b>" in page for name in listed) and "the report: runs/c-compare/report.html" in result.out, "the report", result)
     check([arm["name"] for arm in found["arms"]] == listed and found["baseline"] == "sharing", f"{found['arms']}", result)
     check([arm["strategy"] for arm in found["arms"]] == ["single"] * 2 + ["local_sgd"] + ["codistill"] * 4, "strategies", result)
     check([arm["groups"] for arm in found["arms"]] == [1, 1, 2, 2, 2, 2, 2], "groups", result)
