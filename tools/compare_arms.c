@@ -353,6 +353,7 @@ static void describe_arm(const cod_run_config *config, compare_arm *arm)
 {
     const cod_strategy_kind *kind = config->strategy;
     const int servers = kind->servers != NULL ? kind->servers(config) : 0;
+    const int stages = kind->stages != NULL ? kind->stages(config) : 1;
     arm->ranks = cod_run_config_ranks(config);
     arm->groups = kind->one_group || kind->single_rank ? 1 : (int)config->group_count;
     arm->hosts = (int)config->group_count;
@@ -360,7 +361,7 @@ static void describe_arm(const cod_run_config *config, compare_arm *arm)
     for (int g = 1; g < arm->hosts; g++)
         arm->slots = config->groups[g].ranks == arm->slots ? arm->slots : 0;
     arm->steps = config->train.steps;
-    arm->samples_per_step = config->data.batch * config->train.accumulate * (arm->ranks - servers);
+    arm->samples_per_step = config->data.batch * config->train.accumulate * ((arm->ranks - servers) / stages);
     compare_describe_traffic(config, arm);
 }
 

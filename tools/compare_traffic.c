@@ -20,22 +20,39 @@ static double crossing_of_servers(const cod_run_config *config, int ranks, int s
     return (double)pairs / (servers * (ranks - servers));
 }
 
+/** Of the neighbours that pass activations on, those of unlike groups. */
+static double crossing_of_stages(const cod_run_config *config, int ranks, int stages)
+{
+    int pairs = 0, all = 0;
+    for (int r = 0; r + 1 < ranks; r++) {
+        const bool linked = (r + 1) % stages != 0;
+        all += linked;
+        pairs += linked && configured_group(config, r) != configured_group(config, r + 1);
+    }
+    return all > 0 ? (double)pairs / all : 0;
+}
+
 void compare_describe_traffic(const cod_run_config *config, compare_arm *arm)
 {
     const cod_strategy_kind *kind = config->strategy;
     const int ranks = cod_run_config_ranks(config), groups = (int)config->group_count;
     const int servers = kind->servers != NULL ? kind->servers(config) : 0;
+    const int stages = kind->stages != NULL ? kind->stages(config) : 1;
     cod_strategy_plan plan = {0};
     if (!kind->one_group || groups < 2)
         return;
     if (kind->plan != NULL)
         kind->plan(config, 1 << 20, 0, &plan);
-    /* A ring has as many links as ranks; each group's last rank sends to the next group. */
-    arm->crossing = plan.once_a_node ? 1
-                    : servers > 0    ? crossing_of_servers(config, ranks, servers)
-                                     : (double)groups / ranks;
+    arm->crossing = (double)groups / ranks; /* a ring: each group's last rank sends to the next group */
+    if (plan.once_a_node)
+        arm->crossing = 1;
+    else if (servers > 0)
+        arm->crossing = crossing_of_servers(config, ranks, servers);
+    else if (stages > 1)
+        arm->crossing = crossing_of_stages(config, ranks, stages);
     /* Counted are the 2·S·(R-1) bytes of a ring of ranks; between one rank of each host go 2·S·(G-1). */
-    const bool by_node = !plan.in_group && ranks > groups && config->train.allreduce != COD_ALLREDUCE_FLAT;
+    const bool by_node =
+        !plan.in_group && stages == 1 && ranks > groups && config->train.allreduce != COD_ALLREDUCE_FLAT;
     arm->crossing_hosts = by_node ? (double)(groups - 1) / (ranks - 1) : arm->crossing;
 }
 

@@ -330,6 +330,11 @@ static cod_status plan_stages(cod_train_context *context, int ranks, cod_strateg
     return status;
 }
 
+static int count_stages(const cod_run_config *run)
+{
+    return options.stages > 0 ? (int)options.stages : cod_run_config_ranks(run);
+}
+
 static void check(const cod_run_config *run)
 {
     const int ranks = run->group_count > 0 ? cod_run_config_ranks(run) : 0, stages = (int)options.stages;
@@ -350,6 +355,7 @@ void cod_strategy_register_model_parallel(void)
         .one_group = true,
         .tables = tables,
         .table_count = 1,
+        .stages = count_stages,
         .check = check,
         .plan_stages = plan_stages,
         .create = create};

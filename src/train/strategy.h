@@ -220,6 +220,8 @@ typedef struct cod_strategy_kind {
     bool keeps_state; /**< save() and load() are of use: ranks write a part of their own */
     /** Ranks that serve and do not train, as start() will set them in the context. NULL = none. */
     int (*servers)(const cod_run_config *run);
+    /** Ranks that hold the network together, as start() will set them in the context. NULL = 1. */
+    int (*stages)(const cod_run_config *run);
     /** Sections of its own, filled by the config into a struct that create() is given. */
     const cod_config_table *tables;
     size_t table_count;

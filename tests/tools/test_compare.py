@@ -56,6 +56,8 @@ def arms(bench):
     check([arm["groups"] for arm in found["arms"]] == [1, 1, 2, 2, 2, 2, 2], "groups", result)
     check(found["metric"]["name"] == "accuracy" and found["metric"]["higher_is_better"] and found["budget"]["value"] == 120, f"{found['metric']}")
     check("single_long has 240 steps" in found["budget"]["text"], found["budget"]["text"])
+    page = bench.read("runs", "c-compare", "report.html").decode()
+    check(all(name in page for name in listed), "the report lacks an arm", result)
     check(found["format"] == "codistill-compare-1" and "steps: 120" in found["config_text"], "what was compared")
     for arm in found["arms"]:
         check([run["seed"] for run in arm["runs"]] == [1, 2] and all(run["state"] == "finished" for run in arm["runs"]), arm["name"], result)
@@ -167,14 +169,16 @@ def budgets(bench):
 
 def traffic(bench):
     """What one group of all ranks sends counts as between groups to the share that crosses from one configured group to another."""
-    compare(bench, "[allreduce, parameter_server, central_storage]", "cluster.ranks_per_group=2", "train.steps=20", "train.allreduce=flat",
-            "model.hidden=[256]")
+    compare(bench, "[allreduce, parameter_server, central_storage, model_parallel]", "model.hidden=[256, 8, 8, 8]", "cluster.ranks_per_group=2", "train.steps=20", "train.allreduce=flat")
     found = {name: run[0]["bytes"] for name, run in runs(bench).items()}
-    weights = 24 * 256 + 256 + 256 * 3 + 3
+    weights = 24 * 256 + 256 + 256 * 8 + 8 + 2 * (8 * 8 + 8) + 8 * 3 + 3
     ring = found["allreduce"]  # two of the ring's four links
     check(ring["inside"] == ring["between"] and 4 * weights * 2 * 3 * 20 <= 2 * ring["between"] < 4 * weights * 2 * 3 * 20 * 1.02, f"{ring}")
     star = found["parameter_server"]  # two of the three workers
     check(abs(star["between"] - 2 * star["inside"]) < 1e-3 and 4 * weights * 2 * 2 * 20 <= star["between"] < 4 * weights * 2 * 2 * 20 * 1.02, f"{star}")
+    # Stages on four ranks: one of three hand-overs; a step has the samples of one rank.
+    stages = found["model_parallel"]
+    check(runs(bench)["model_parallel"][0]["samples"] == 8 * 20 and abs(stages["inside"] - 2 * stages["between"]) < 1e-3, f"{stages}")
     check(found["central_storage"]["inside"] == 0 and found["central_storage"]["between"] < 0.05 * ring["between"], f"{found}")
 
 
