@@ -87,7 +87,7 @@ void trainer_read_totals(const trainer *t, double out[TRAINER_TOTALS])
     out[TOTAL_REJECTED] = (double)stats.rejected;
     out[TOTAL_SWITCHES] = (double)stats.teacher_switches;
     out[TOTAL_MERGES] = (double)stats.merges;
-    out[TOTAL_MEMORY_BYTES] = memory_bytes();
+    out[TOTAL_MEMORY_BYTES] = stepped ? memory_bytes() : earlier[TOTAL_MEMORY_BYTES];
     out[TOTAL_PUSHES] = (double)stats.pushes;
     out[TOTAL_PUSH_STALENESS] = (double)stats.push_staleness;
     out[TOTAL_PUSH_STALENESS_MAX] = (double)stats.push_staleness_max;
