@@ -182,10 +182,9 @@ static void readers_follow_a_publisher_through_deaths(void **state)
         free(saved.data[i]);
 }
 
-/** Its part is begun anew while the reader holds what the run before made. */
-static void readers_follow_a_publisher_that_begins_anew(void **state)
+/** Its part is begun anew while the reader holds what the run before made, and once more after `made` versions. */
+static void check_begun_anew(uint64_t made)
 {
-    (void)state;
     exchange_run publisher, reader;
     begin(&reader, READER, true);
     begin(&publisher, PUBLISHER, true);
@@ -193,13 +192,20 @@ static void readers_follow_a_publisher_that_begins_anew(void **state)
     check_held(&reader, 3, 1, 0);
     end(&publisher);
     begin(&publisher, PUBLISHER, true);
-    publish(&publisher, 1, 2);
+    if (made > 0)
+        publish(&publisher, made, 2);
     end(&publisher);
     begin(&publisher, PUBLISHER, true);
     publish(&publisher, 6, 3);
     check_held(&reader, 6, 3, 0);
     end(&publisher);
     end(&reader);
+}
+
+static void readers_follow_a_publisher_that_begins_anew(void **state)
+{
+    (void)state;
+    check_begun_anew(1);
 }
 
 /** Publishes one version, which the last rank cannot write. */
@@ -239,23 +245,11 @@ static void a_version_that_could_not_be_written_makes_a_key(void **state)
     end(&reader);
 }
 
-/** Dies before its first header, where it was to begin anew. */
+/** It dies before its first publication. */
 static void readers_follow_a_publisher_that_hardly_begins_anew(void **state)
 {
     (void)state;
-    exchange_run publisher, reader;
-    begin(&reader, READER, true);
-    begin(&publisher, PUBLISHER, true);
-    publish(&publisher, 3, 1);
-    check_held(&reader, 3, 1, 0);
-    end(&publisher);
-    begin(&publisher, PUBLISHER, true);
-    end(&publisher);
-    begin(&publisher, PUBLISHER, true);
-    publish(&publisher, 6, 2);
-    check_held(&reader, 6, 2, 0);
-    end(&publisher);
-    end(&reader);
+    check_begun_anew(0);
 }
 
 /** Takes this rank's header, or puts it back. */
