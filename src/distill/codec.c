@@ -111,17 +111,16 @@ static uint64_t seed_of(const cod_codec_key *key, const piece *part, const float
     return cod_hash(name, sizeof name, 0);
 }
 
-/** No branch per value: an exponent of all ones anywhere sets the top bit. */
+/** No branch per value. */
 static bool all_finite(const float *values, size_t count)
 {
-    uint32_t worst = 0;
+    uint32_t found = 0;
     for (size_t i = 0; i < count; i++) {
         uint32_t bits;
         memcpy(&bits, &values[i], sizeof bits);
-        bits &= 0x7F800000u;
-        worst = bits > worst ? bits : worst;
+        found |= (bits & 0x7F800000u) == 0x7F800000u;
     }
-    return worst != 0x7F800000u;
+    return found == 0;
 }
 
 static cod_status check_finite(const float *values, const piece *part)

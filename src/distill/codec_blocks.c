@@ -52,27 +52,42 @@ static float block_scale(float largest, bool bf16)
     return scale;
 }
 
+/** The largest magnitude, by the bits: those of finite floats are in order. */
+static float largest_of(const float *values, size_t count)
+{
+    int32_t largest = 0;
+    float out;
+    for (size_t i = 0; i < count; i++) {
+        int32_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        bits &= INT32_MAX;
+        largest = bits > largest ? bits : largest;
+    }
+    memcpy(&out, &largest, sizeof out);
+    return out;
+}
+
+static void pack_block(const float *restrict values, size_t count, float inverse, signed char *restrict out)
+{
+    for (size_t i = 0; i < count; i++) {
+        const float quotient = values[i] * inverse;
+        const float clipped = quotient > 127.0f ? 127.0f : quotient < -127.0f ? -127.0f : quotient;
+        out[i] = (signed char)(int)(clipped + copysignf(0.5f, clipped));
+    }
+}
+
 static void pack_int8(const coding *how, const float *values, size_t count, unsigned char *out)
 {
     const size_t block = (size_t)1 << how->parameter, scale_bytes = how->bf16_scales ? 2 : 4;
     signed char *bytes = (signed char *)out + block_count(how, count) * scale_bytes;
     for (size_t at = 0; at < count; at += block, out += scale_bytes) {
         const size_t n = count - at < block ? count - at : block;
-        float largest = 0;
-        for (size_t i = 0; i < n; i++) {
-            const float magnitude = fabsf(values[at + i]);
-            largest = magnitude > largest ? magnitude : largest;
-        }
-        const float scale = block_scale(largest, how->bf16_scales), inverse = scale > 0 ? 1 / scale : 0;
+        const float scale = block_scale(largest_of(values + at, n), how->bf16_scales);
         if (how->bf16_scales)
             cod_store_u16(out, bf16_scale(scale));
         else
             memcpy(out, &scale, sizeof scale);
-        for (size_t i = 0; i < n; i++) {
-            const float quotient = values[at + i] * inverse;
-            const float clipped = quotient > 127.0f ? 127.0f : quotient < -127.0f ? -127.0f : quotient;
-            bytes[at + i] = (signed char)(int)(clipped + (clipped < 0 ? -0.5f : 0.5f));
-        }
+        pack_block(values + at, n, scale > 0 ? 1 / scale : 0, bytes + at);
     }
 }
 

@@ -1,4 +1,5 @@
 /* The libraries that shorten a chunk's payload: LZ4 where speed is all, zstd's Huffman coder where bytes are. */
+#define ZSTD_STATIC_LINKING_ONLY /* for the name of ZSTD_c_literalCompressionMode, which shared libraries have, too */
 #include "distill/codec_internal.h"
 
 #include <lz4.h>
@@ -17,12 +18,19 @@ cod_status codec_compressor_create(codec_compressor **out)
     COD_REQUIRE_MEMORY(c);
     c->encoder = ZSTD_createCCtx();
     c->decoder = ZSTD_createDCtx();
-    /* Codes of weights hardly repeat: what pays is Huffman coding. Long matches only, and a small table to look for them. */
+    /* Codes of weights hardly repeat: what pays is Huffman coding. Matches are looked for at few places, and long ones only. */
     const struct {
         ZSTD_cParameter parameter;
         int value;
-    } settings[] = {{ZSTD_c_compressionLevel, 1}, {ZSTD_c_windowLog, 17},      {ZSTD_c_hashLog, 10},
-                    {ZSTD_c_minMatch, 7},         {ZSTD_c_contentSizeFlag, 0}, {ZSTD_c_checksumFlag, 0}};
+    } settings[] = {{ZSTD_c_compressionLevel, 1},
+                    {ZSTD_c_strategy, ZSTD_fast},
+                    {ZSTD_c_literalCompressionMode, ZSTD_ps_enable}, /* else none with a targetLength */
+                    {ZSTD_c_targetLength, 16},                       /* bytes from one place to the next */
+                    {ZSTD_c_windowLog, 17},
+                    {ZSTD_c_hashLog, 10},
+                    {ZSTD_c_minMatch, 7},
+                    {ZSTD_c_contentSizeFlag, 0},
+                    {ZSTD_c_checksumFlag, 0}};
     size_t code = 0;
     for (size_t i = 0; c->encoder != NULL && i < sizeof settings / sizeof settings[0] && !ZSTD_isError(code); i++)
         code = ZSTD_CCtx_setParameter(c->encoder, settings[i].parameter, settings[i].value);

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { LANES = 8, BLOCK = 1024, MAX_STEPS = INT16_MAX, PREFIX_BYTES = 8 };
+enum { LANES = 4, BLOCK = 1024, MAX_STEPS = INT16_MAX, PREFIX_BYTES = 8 };
 
 /** Sums by lanes, in an order of our own: the ranks of a group must find the same step. */
 typedef struct moments {
@@ -18,29 +18,50 @@ typedef struct moments {
     float largest, largest_change; /**< magnitudes */
 } moments;
 
+typedef float lanes __attribute__((vector_size(4 * LANES)));
+typedef int32_t magnitudes __attribute__((vector_size(4 * LANES))); /**< of finite floats: their bits are in order */
+
+#define KEEP_LARGEST(largest, values)                                                                                  \
+    do {                                                                                                               \
+        const magnitudes here = (magnitudes)(values)&INT32_MAX, larger = here > (largest);                             \
+        (largest) = (here & larger) | ((largest) & ~larger);                                                           \
+    } while (0)
+
 /** One block's, in f32: `delta` is known where this is inlined, so that no loop has a branch. */
 static inline void add_block(const float *values, const float *reference, size_t count, bool delta, moments *m)
 {
-    float weights[LANES] = {0}, change[LANES] = {0}, largest[LANES] = {0}, moved[LANES] = {0};
+    lanes weights = {0}, change = {0}, held = {0};
+    magnitudes largest = {0}, largest_change = {0};
     for (size_t i = 0; i < count; i += LANES) {
-        float w[LANES] = {0}, d[LANES] = {0};
-        const size_t n = count - i < LANES ? count - i : LANES;
-        memcpy(w, values + i, n * sizeof *w);
-        if (delta)
-            memcpy(d, reference + i, n * sizeof *d);
-        for (int k = 0; k < LANES; k++) {
-            d[k] = w[k] - d[k];
-            weights[k] += w[k] * w[k];
-            change[k] += d[k] * d[k];
-            largest[k] = fabsf(w[k]) > largest[k] ? fabsf(w[k]) : largest[k];
-            moved[k] = fabsf(d[k]) > moved[k] ? fabsf(d[k]) : moved[k];
+        lanes w = {0};
+        if (count - i >= LANES) {
+            memcpy(&w, values + i, sizeof w);
+            if (delta)
+                memcpy(&held, reference + i, sizeof held);
+        } else {
+            held = w;
+            memcpy(&w, values + i, (count - i) * sizeof *values);
+            if (delta)
+                memcpy(&held, reference + i, (count - i) * sizeof *values);
+        }
+        weights += w * w;
+        KEEP_LARGEST(largest, w);
+        if (delta) {
+            w -= held;
+            change += w * w;
+            KEEP_LARGEST(largest_change, w);
         }
     }
+    if (!delta) {
+        change = weights;
+        largest_change = largest;
+    }
     for (int k = 0; k < LANES; k++) {
+        const float most = ((lanes)largest)[k], most_change = ((lanes)largest_change)[k];
         m->weights += (double)weights[k];
         m->change += (double)change[k];
-        m->largest = largest[k] > m->largest ? largest[k] : m->largest;
-        m->largest_change = moved[k] > m->largest_change ? moved[k] : m->largest_change;
+        m->largest = most > m->largest ? most : m->largest;
+        m->largest_change = most_change > m->largest_change ? most_change : m->largest_change;
     }
 }
 
@@ -142,13 +163,19 @@ static void pack_codes(unsigned bits_log2, unsigned char *codes, size_t count, u
         return;
     }
     const size_t each = (size_t)8 >> bits_log2, bits = (size_t)1 << bits_log2, whole = count / each;
+    /* A byte's codes are read as one word: compilers make vectors of that. */
     if (bits_log2 == 2)
-        for (size_t i = 0; i < whole; i++)
-            out[i] = (unsigned char)(codes[2 * i] | codes[2 * i + 1] << 4);
+        for (size_t i = 0; i < whole; i++) {
+            uint16_t two;
+            memcpy(&two, codes + 2 * i, sizeof two);
+            out[i] = (unsigned char)(two | two >> 4);
+        }
     else
-        for (size_t i = 0; i < whole; i++)
-            out[i] =
-                (unsigned char)(codes[4 * i] | codes[4 * i + 1] << 2 | codes[4 * i + 2] << 4 | codes[4 * i + 3] << 6);
+        for (size_t i = 0; i < whole; i++) {
+            uint32_t four;
+            memcpy(&four, codes + 4 * i, sizeof four);
+            out[i] = (unsigned char)(four | four >> 6 | four >> 12 | four >> 18);
+        }
     unsigned last = 0;
     for (size_t i = whole * each; i < count; i++)
         last |= (unsigned)codes[i] << (i % each * bits);
@@ -165,27 +192,40 @@ static void unpack_codes(unsigned bits_log2, const unsigned char *in, size_t cou
     const size_t each = (size_t)8 >> bits_log2, bits = (size_t)1 << bits_log2, whole = count / each;
     if (bits_log2 == 2)
         for (size_t i = 0; i < whole; i++) {
-            codes[2 * i] = in[i] & 15;
-            codes[2 * i + 1] = in[i] >> 4;
+            const uint16_t two = (uint16_t)((in[i] | in[i] << 4) & 0x0F0F);
+            memcpy(codes + 2 * i, &two, sizeof two);
         }
     else
-        for (size_t i = 0; i < whole; i++)
-            for (size_t k = 0; k < 4; k++)
-                codes[4 * i + k] = in[i] >> (2 * k) & 3;
+        for (size_t i = 0; i < whole; i++) {
+            const uint32_t byte = in[i], four = (byte | byte << 6 | byte << 12 | byte << 18) & 0x03030303u;
+            memcpy(codes + 4 * i, &four, sizeof four);
+        }
     for (size_t i = whole * each; i < count; i++)
         codes[i] = (unsigned char)(in[whole] >> (i % each * bits) & ((1u << bits) - 1));
+}
+
+static void codes_of_steps(const int16_t *restrict steps, size_t count, int largest, unsigned char *restrict codes)
+{
+    const uint16_t escape = (uint16_t)(2 * largest + 1);
+    for (size_t i = 0; i < count; i++) {
+        const uint16_t code = (uint16_t)(steps[i] + largest);
+        codes[i] = (unsigned char)(code < escape ? code : escape);
+    }
+}
+
+static void steps_of_codes(const unsigned char *restrict codes, size_t count, int largest, int16_t *restrict steps)
+{
+    for (size_t i = 0; i < count; i++)
+        steps[i] = (int16_t)(codes[i] - largest);
 }
 
 uint64_t codec_step_write(const codec_scratch *scratch, size_t count, float step, coding *how)
 {
     const unsigned bits_log2 = choose_bits(scratch->steps, count);
-    const uint16_t largest = (uint16_t)largest_of(bits_log2), escape = (uint16_t)(2 * largest + 1);
+    const int largest = largest_of(bits_log2), escape = 2 * largest + 1;
     unsigned char *escaped = scratch->payload + PREFIX_BYTES + code_bytes(bits_log2, count), *at = escaped;
     how->parameter = bits_log2;
-    for (size_t i = 0; i < count; i++) {
-        const uint16_t code = (uint16_t)(scratch->steps[i] + largest);
-        scratch->codes[i] = (unsigned char)(code < escape ? code : escape);
-    }
+    codes_of_steps(scratch->steps, count, largest, scratch->codes);
     for (const unsigned char *code = scratch->codes;
          (code = memchr(code, escape, count - (size_t)(code - scratch->codes))) != NULL; code++, at += 2)
         cod_store_u16(at, (uint16_t)scratch->steps[code - scratch->codes]);
@@ -214,8 +254,7 @@ const char *codec_step_read(const coding *how, const unsigned char *payload, uin
         return "its length does not fit its codes";
     memcpy(step, payload, sizeof *step);
     unpack_codes(how->parameter, payload + PREFIX_BYTES, count, scratch->codes);
-    for (size_t i = 0; i < count; i++)
-        scratch->steps[i] = (int16_t)(scratch->codes[i] - largest);
+    steps_of_codes(scratch->codes, count, largest, scratch->steps);
     const unsigned char *escaped = payload + fixed, *end = payload + bytes;
     for (const unsigned char *at = scratch->codes;
          (at = memchr(at, escape, count - (size_t)(at - scratch->codes))) != NULL; at++) {
