@@ -18,7 +18,9 @@ static const char help[] =
     "already are not repeated; one made with another configuration is refused, and not mixed with the others. A run "
     "that\n"
     "fails is noted, and the others go on. A signal is handed on to the run under way, which saves and ends; the same\n"
-    "command goes on from there.\n\n"
+    "command goes on from there. With compare.tune each arm is trained with each of its candidates first, and its "
+    "runs\n"
+    "have the one that is best on held-out data.\n\n"
     "  --strategies LIST  instead of compare.arms: strategies such as single,allreduce,local_sgd; codistill_rows "
     "stands\n"
     "                     for distil, merge, both and neither; `single` also runs with as many times the steps as "
@@ -52,7 +54,8 @@ static cod_status look_at_all(comparison *c)
     const int kind = c->config.compare.budget;
     for (size_t i = 0; i < c->run_count; i++) {
         compare_run *run = &c->runs[i];
-        if (kind != COD_BUDGET_STEPS && kind != COD_BUDGET_SAMPLES && !c->arms[run->arm].own_steps)
+        const bool known = kind == COD_BUDGET_STEPS || kind == COD_BUDGET_SAMPLES || c->arms[run->arm].own_steps;
+        if (!known || run->state == COMPARE_FAILED)
             continue;
         COD_TRY(compare_decide_steps(c, run));
         COD_TRY(compare_look_at(c, run));
@@ -67,7 +70,7 @@ static cod_status train_one(comparison *c, compare_run *run, size_t number)
         memcpy(run->message, run->same->message, sizeof run->message);
         return run->state == COMPARE_FINISHED ? compare_read_summary(c, run) : COD_OK;
     }
-    if (run->steps == 0) {
+    if (run->steps == 0 && run->state != COMPARE_FAILED) {
         COD_TRY(compare_decide_steps(c, run));
         if (run->state != COMPARE_FAILED)
             COD_TRY(compare_look_at(c, run));
@@ -125,15 +128,17 @@ static cod_status compare(comparison *c, const char *strategies, const char *see
     COD_TRY(cod_run_config_load(c->arguments.path, c->arguments.overrides, c->arguments.count, &c->config));
     COD_TRY(compare_read(c, strategies, seeds));
     COD_TRY(add_runs(c));
-    COD_TRY(look_at_all(c));
     compare_catch_signals();
-    cod_status status = COD_OK;
+    cod_status status = compare_tune(c);
+    if (status == COD_OK)
+        status = look_at_all(c);
     for (size_t i = 0; i < c->run_count && status == COD_OK; i++)
         status = train_one(c, &c->runs[i], i + 1);
     if (status == COD_ERR_INTERRUPTED)
         return write_part(c);
     COD_TRY(status);
     compare_print_table(c);
+    compare_print_tuned(c);
     COD_TRY(write_result(c));
     return report_failures(c);
 }

@@ -16,6 +16,13 @@
 
 enum { COMPARE_MAX_RUNS = 4096, COMPARE_PATH = 4096, COMPARE_MESSAGE = 1024 };
 
+/** One of compare.tune: what all arms try. */
+typedef struct compare_candidate {
+    const char **set; /**< [set_count] "key.path=value" */
+    size_t set_count;
+    const cod_config_node *node; /**< for messages */
+} compare_candidate;
+
 /** Rows of the report. */
 typedef struct compare_arm {
     const char *name;
@@ -30,16 +37,20 @@ typedef struct compare_arm {
     int hosts, slots; /**< of the laboratory: groups as configured and ranks of each; slots 0 = they are unequal */
     /** Share of the bytes counted inside a group that go from one configured group to another: on this machine, between hosts. */
     double crossing, crossing_hosts;
-    char note[256]; /**< why its budget is not that of the others; "" = it is */
+    char note[256];                  /**< why its budget is not that of the others; "" = it is */
+    struct compare_trial *trials;    /**< [candidate_count]; NULL = nothing is tuned */
+    const compare_candidate *chosen; /**< what its runs train with; NULL = none is chosen, or not yet */
 } compare_arm;
 
 typedef enum compare_state { COMPARE_MISSING, COMPARE_FINISHED, COMPARE_FAILED } compare_state;
+extern const char *const compare_state_names[]; /**< in compare.json */
 
 typedef struct compare_run {
     size_t arm, rate;
-    int64_t seed, steps; /**< steps 0 = not yet known */
-    bool pilot;          /**< only measures what a step needs */
-    double max_time_s;   /**< of a pilot; 0 = none */
+    int64_t seed, steps;                /**< steps 0 = not yet known */
+    bool pilot;                         /**< only measures what a step needs */
+    double max_time_s;                  /**< of a pilot; 0 = none */
+    const compare_candidate *candidate; /**< what a run of tuning tries; NULL = it is none */
     char name[256];
     const struct compare_run
         *same; /**< of one rank alone, which no link concerns: the run that is trained; else NULL */
@@ -47,6 +58,12 @@ typedef struct compare_run {
     char message[COMPARE_MESSAGE]; /**< FAILED: why */
     cod_json_value *summary;       /**< FINISHED */
 } compare_run;
+
+/** A candidate trained in an arm. */
+typedef struct compare_trial {
+    compare_run run; /**< `same`: the trial that differs from it in nothing, since the arm sets the rest itself */
+    double quality;  /**< on held-out data at the end, mean over the groups; NaN = not known */
+} compare_trial;
 
 typedef struct comparison {
     cod_config_arguments arguments;
@@ -58,6 +75,8 @@ typedef struct comparison {
     const int64_t *seeds;
     const char *const *rates; /**< [rate_count] "none" or a link's rate */
     size_t seed_count, rate_count;
+    compare_candidate *candidates; /**< [candidate_count] of compare.tune */
+    size_t candidate_count;
     compare_run *runs; /**< [run_count], in the order in which they are trained: rates, seeds, arms */
     size_t run_count;
     double budget; /**< as found for the first rate: steps, samples, seconds or bytes */
@@ -65,6 +84,35 @@ typedef struct comparison {
 
 /** compare_arms.c: reads the section, and what the command line has in its place; all problems come in one message. */
 COD_MUST_CHECK cod_status compare_read(comparison *c, const char *strategies, const char *seeds);
+/** Who sets something: an arm, or a candidate of tuning, which leaves data, ranks and budget alone too. */
+typedef enum compare_setter { COMPARE_ARM_SETS, COMPARE_CANDIDATE_SETS } compare_setter;
+/** The "key.path=value" at `node`, a list or one text. @param[out] set  [count] in the configuration's arena */
+COD_MUST_CHECK cod_status compare_read_set(comparison *c, const cod_config_node *node, compare_setter setter,
+                                           const char ***set, size_t *count);
+
+/** Finds out again what an arm's configuration makes of it, once something was chosen. */
+COD_MUST_CHECK cod_status compare_describe_arm(comparison *c, size_t arm);
+
+/** compare_tune.c: reads compare.tune; problems are kept for compare_read(), which has the seeds by then. */
+COD_MUST_CHECK cod_status compare_read_tune(comparison *c);
+/**
+ * Trains each arm with each candidate and chooses by the quality on held-out data; runs of an arm that none can be
+ * chosen for are FAILED.
+ * @return COD_ERR_INTERRUPTED when it was asked to stop
+ */
+COD_MUST_CHECK cod_status compare_tune(comparison *c);
+/** Whether one of the keys, which end at '=', is the other or lies below it. */
+bool compare_overlap(const char *a, const char *b);
+/** Whether the arm itself sets what `text`, a "key.path=value" of a candidate, sets: then the arm's counts. */
+bool compare_is_own(const compare_arm *arm, const char *text);
+
+/** compare_tuned.c: "train.rate=1e-3 train.warmup=10", what of a candidate holds in an arm. */
+void compare_describe_candidate(const compare_arm *arm, const compare_candidate *candidate, char *text, size_t bytes);
+/** "tuning" of all arms, "tuned" of an arm; nothing where nothing is tuned. */
+void compare_write_tuning(const comparison *c, cod_json *json);
+void compare_write_tuned(const comparison *c, const compare_arm *arm, cod_json *json);
+/** What was tried and chosen, on standard output. */
+void compare_print_tuned(const comparison *c);
 
 /** compare_process.c: hands signals on from now on. */
 void compare_catch_signals(void);
@@ -73,6 +121,8 @@ bool compare_is_asked(void);
 /** The configuration of a run. @param[out] config  new; cod_run_config_clear() */
 COD_MUST_CHECK cod_status compare_load(const comparison *c, const compare_run *run, cod_run_config *config);
 void compare_run_path(const comparison *c, const compare_run *run, const char *file, char path[COMPARE_PATH]);
+/** How a run's folder differs from its configuration; "" = not, or there is none yet. */
+COD_MUST_CHECK cod_status compare_find_difference(const comparison *c, const compare_run *run, char difference[256]);
 /** Finds whether the run is done already. @return COD_ERR_ARGUMENT when its folder is of another configuration */
 COD_MUST_CHECK cod_status compare_look_at(const comparison *c, compare_run *run);
 /**
@@ -119,6 +169,9 @@ COD_MUST_CHECK cod_status compare_write_churn(const comparison *c, cod_json *jso
 
 /** compare_crops.c: "crops": the same parts of held-out pictures by every arm, PNG files in FOLDER/crops. */
 COD_MUST_CHECK cod_status compare_write_crops(const comparison *c, const char *folder, cod_json *json);
+
+/** For people: "accuracy on the held-out images". */
+void compare_describe_figure(const comparison *c, bool test, char text[128]);
 
 /** compare_json.c: FOLDER/compare.json, all that is known (docs/compare.md). */
 COD_MUST_CHECK cod_status compare_write_json(const comparison *c, const char *folder);

@@ -126,18 +126,33 @@ static cod_status add_list(comparison *c, const char *list)
     return COD_OK;
 }
 
-/** What no arm may set: it is its strategy's, its run's, or all arms'. */
-static const char *reserved(const char *text)
+/** What may not be set, by their beginnings: it is an arm's strategy's, its run's, or all arms'. */
+static const struct {
+    const char *form, *refusal, *starts[16];
+} setters[] = {
+    [COMPARE_ARM_SETS] = {"set takes key.path=value, or a list of such; quote a value that is a list itself",
+                          "an arm cannot set name, output, seed, train.strategy or section compare; it has a name and "
+                          "a strategy of its own, and seeds are for all arms",
+                          {"name=", "output=", "seed=", "train.strategy=", "compare."}},
+    [COMPARE_CANDIDATE_SETS] = {"a candidate is key.path=value, or a list of such; quote a value that is a list itself",
+                                "a candidate cannot set name, output, seed, train.strategy, train.steps, "
+                                "train.accumulate, train.max_time, or sections cluster, compare, data and eval: what "
+                                "is trained, on what and for how long is no matter of tuning",
+                                {"name=", "output=", "seed=", "train.strategy=", "train.steps=", "train.accumulate=",
+                                 "train.max_time=", "cluster.", "cluster=", "compare.", "compare=", "data.",
+                                 "data=", "eval.", "eval="}},
+};
+
+static bool is_refused(const char *text, compare_setter setter)
 {
-    static const char *const keys[] = {"name=", "output=", "seed=", "train.strategy=", "compare."};
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        if (strncmp(text, keys[i], strlen(keys[i])) == 0)
-            return keys[i];
-    return NULL;
+    const char *const *start = setters[setter].starts;
+    while (*start != NULL && strncmp(text, *start, strlen(*start)) != 0)
+        start++;
+    return *start != NULL;
 }
 
-/** The texts of `set`, a list or one text. @param[out] set  in the arena */
-static cod_status read_set(comparison *c, const cod_config_node *node, const char ***set, size_t *count)
+cod_status compare_read_set(comparison *c, const cod_config_node *node, compare_setter setter, const char ***set,
+                            size_t *count)
 {
     const bool list = node->kind == COD_CONFIG_LIST;
     const cod_config_node *item = list ? node->first : node;
@@ -146,11 +161,9 @@ static cod_status read_set(comparison *c, const cod_config_node *node, const cha
     COD_REQUIRE_MEMORY(*set);
     for (; item != NULL; item = list ? item->next : NULL) {
         if (item->kind != COD_CONFIG_SCALAR || strchr(item->scalar, '=') == NULL)
-            complain(c, item, "set takes key.path=value, or a list of such; quote a value that is a list itself");
-        else if (reserved(item->scalar) != NULL)
-            complain(c, item,
-                     "an arm cannot set name, output, seed, train.strategy or section compare; it has a name and a "
-                     "strategy of its own, and seeds are for all arms");
+            complain(c, item, setters[setter].form);
+        else if (is_refused(item->scalar, setter))
+            complain(c, item, setters[setter].refusal);
         else
             (*set)[(*count)++] = item->scalar;
     }
@@ -195,7 +208,7 @@ static cod_status read_arm(comparison *c, const cod_config_node *item)
         else if (strcmp(key->key, "strategy") == 0)
             strategy = read_text(c, named = key);
         else if (strcmp(key->key, "set") == 0)
-            COD_TRY(read_set(c, key, &set, &count));
+            COD_TRY(compare_read_set(c, key, COMPARE_ARM_SETS, &set, &count));
         else
             complain_of_key(c, key);
     }
@@ -373,26 +386,54 @@ static void drop_place(char *message)
         memmove(at, at + sizeof place - 1, strlen(at + sizeof place - 1) + 1);
 }
 
-/** Loads each arm's configuration: what it sets must be possible. */
+cod_status compare_describe_arm(comparison *c, size_t arm)
+{
+    const compare_run run = {.arm = arm, .seed = c->seeds[0], .name = "compare"};
+    cod_run_config config;
+    COD_TRY(compare_load(c, &run, &config));
+    describe_arm(&config, &c->arms[arm]);
+    cod_run_config_clear(&config);
+    return COD_OK;
+}
+
+/** Whether a candidate's settings, too, are possible in an arm. */
+static cod_status load_candidate(const comparison *c, size_t arm, const compare_candidate *candidate)
+{
+    const compare_run run = {.arm = arm, .seed = c->seeds[0], .candidate = candidate, .name = "compare"};
+    cod_run_config config;
+    COD_TRY(compare_load(c, &run, &config));
+    cod_run_config_clear(&config);
+    return COD_OK;
+}
+
+/** A failure to load an arm, with a candidate where there is one, becomes a problem. */
+static cod_status complain_of_load(comparison *c, cod_status status, const compare_arm *arm,
+                                   const compare_candidate *candidate)
+{
+    if (status != COD_ERR_ARGUMENT)
+        return status;
+    char message[4096], text[4200];
+    snprintf(message, sizeof message, "%s", cod_error_message());
+    drop_place(message);
+    snprintf(text, sizeof text, "%sarm '%s': %s", candidate != NULL ? "candidate in " : "", arm->name, message);
+    complain(c, candidate != NULL ? candidate->node : arm->node, text);
+    return COD_OK;
+}
+
+/** What the arms set must be possible, and what they try. */
 static cod_status check_arms(comparison *c)
 {
-    for (size_t i = 0; i < c->arm_count; i++) {
-        compare_arm *arm = &c->arms[i];
-        const compare_run run = {.arm = i, .seed = c->seeds[0], .name = "compare"};
-        cod_run_config config;
-        const cod_status status = compare_load(c, &run, &config);
-        if (status == COD_OK) {
-            describe_arm(&config, arm);
-            cod_run_config_clear(&config);
-            continue;
-        }
-        if (status != COD_ERR_ARGUMENT)
-            return status;
-        char message[4096], text[4200];
-        snprintf(message, sizeof message, "%s", cod_error_message());
-        drop_place(message);
-        snprintf(text, sizeof text, "arm '%s': %s", arm->name, message);
-        complain(c, arm->node, text);
+    for (size_t i = 0; i < c->arm_count; i++)
+        COD_TRY(complain_of_load(c, compare_describe_arm(c, i), &c->arms[i], NULL));
+    if (cod_config_problem_count(c->config.config) > 0)
+        return COD_OK;
+    for (size_t k = 0; k < c->candidate_count; k++) {
+        cod_status status = COD_OK;
+        size_t i = 0;
+        while (i < c->arm_count && (status = load_candidate(c, i, &c->candidates[k])) == COD_OK)
+            i++;
+        if (status != COD_OK) /* once, though it may be of other arms too */
+            COD_TRY(complain_of_load(c, status, &c->arms[i], &c->candidates[k]));
     }
     return COD_OK;
 }
@@ -403,13 +444,14 @@ cod_status compare_read(comparison *c, const char *strategies, const char *seeds
     c->task = cod_train_task_find(c->config.whole.kind->task);
     COD_TRY(read_arms(c, strategies));
     COD_TRY(read_seeds(c, seeds));
+    COD_TRY(compare_read_tune(c));
     check_names(c);
     read_rates(c);
     check_budget(c);
     read_baseline(c);
     if (cod_config_problem_count(c->config.config) == 0)
         COD_TRY(check_arms(c));
-    COD_REQUIRE(c->arm_count * c->seed_count * c->rate_count <= COMPARE_MAX_RUNS, "more than %d runs",
-                COMPARE_MAX_RUNS);
+    const size_t trainings = c->seed_count * c->rate_count + c->candidate_count;
+    COD_REQUIRE(c->arm_count * trainings <= COMPARE_MAX_RUNS, "more than %d runs", COMPARE_MAX_RUNS);
     return cod_config_check(c->config.config);
 }

@@ -197,6 +197,8 @@ cod_status compare_decide_steps(comparison *c, compare_run *run)
         run->steps = (int64_t)c->budget;
     else if (kind == COD_BUDGET_SAMPLES)
         run->steps = (int64_t)fmax(1, round(c->budget / (double)arm->samples_per_step));
+    else if (run->candidate != NULL)
+        run->steps = arm->steps; /* what a step uses may hang on what is chosen */
     else
         return decide_measured(c, run);
     return COD_OK;

@@ -14,6 +14,8 @@
 
 enum { METRICS_BYTES = 1 << 30 };
 
+const char *const compare_state_names[] = {"missing", "finished", "failed"};
+
 void compare_metric_key(const comparison *c, char key[64])
 {
     const char *figure = c->task->figures[0].key;
@@ -28,13 +30,17 @@ void compare_metric_key(const comparison *c, char key[64])
     snprintf(key, 64, "%s", figure);
 }
 
+void compare_describe_figure(const comparison *c, bool test, char text[128])
+{
+    snprintf(text, 128, "%s on the %s%s", c->task->figures[0].label, test ? "test " : "held-out ", c->task->items);
+}
+
 static void write_metric(const comparison *c, cod_json *json)
 {
     const cod_task_figure *figure = &c->task->figures[0];
     char key[64], label[128];
     compare_metric_key(c, key);
-    const bool test = strncmp(key, "test_", 5) == 0;
-    snprintf(label, sizeof label, "%s on the %s%s", figure->label, test ? "test " : "held-out ", c->task->items);
+    compare_describe_figure(c, strncmp(key, "test_", 5) == 0, label);
     cod_json_open(json, "metric", '{');
     cod_json_string(json, "name", key);
     cod_json_string(json, "label", label);
@@ -242,7 +248,6 @@ static cod_status write_finished(const comparison *c, const compare_run *run, co
 
 static cod_status write_run(const comparison *c, const compare_run *run, cod_json *json)
 {
-    static const char *const states[] = {"missing", "finished", "failed"};
     char folder[COMPARE_PATH];
     cod_status status = COD_OK;
     compare_run_path(c, run, "", folder);
@@ -250,7 +255,7 @@ static cod_status write_run(const comparison *c, const compare_run *run, cod_jso
     cod_json_integer(json, "seed", run->seed);
     cod_json_string(json, "rate", c->rates[run->rate]);
     cod_json_string(json, "folder", folder);
-    cod_json_string(json, "state", states[run->state]);
+    cod_json_string(json, "state", compare_state_names[run->state]);
     if (run->state == COMPARE_FAILED)
         cod_json_string(json, "message", run->message);
     if (run->state == COMPARE_FINISHED)
@@ -271,6 +276,7 @@ static cod_status write_arm(const comparison *c, size_t index, cod_json *json)
     for (size_t i = 0; i < arm->set_count; i++)
         cod_json_string(json, NULL, arm->set[i]);
     cod_json_close(json);
+    compare_write_tuned(c, arm, json);
     cod_json_number(json, "groups", known != NULL ? compare_number(known, "groups") : arm->groups);
     cod_json_number(json, "ranks", known != NULL ? compare_number(known, "ranks") : arm->ranks);
     cod_json_open(json, "runs", '[');
@@ -296,6 +302,7 @@ static cod_status write_all(const comparison *c, const char *folder, cod_json *j
     cod_json_string(json, "baseline", c->arms[c->baseline].name);
     write_metric(c, json);
     write_budget(c, json);
+    compare_write_tuning(c, json);
     cod_json_open(json, "rates", '[');
     for (size_t i = 0; i < c->rate_count; i++)
         cod_json_string(json, NULL, c->rates[i]);

@@ -65,7 +65,8 @@ static size_t own_overrides(const comparison *c, const compare_run *run, char ow
     if (run->steps > 0)
         snprintf(own[count++], OWN_BYTES, "train.steps=%lld", (long long)run->steps);
     if (c->task->task == COD_TASK_CLASSIFICATION)
-        snprintf(own[count++], OWN_BYTES, "eval.predictions=%s", run->pilot ? "false" : "true");
+        snprintf(own[count++], OWN_BYTES, "eval.predictions=%s",
+                 run->pilot || run->candidate != NULL ? "false" : "true");
     const int64_t pilot_lines = run->steps >= 200 ? run->steps / 100 : 1;
     snprintf(own[count++], OWN_BYTES, "log.every=%lld", (long long)(run->pilot ? pilot_lines : log_every(c)));
     if (!run->pilot)
@@ -78,17 +79,21 @@ static size_t own_overrides(const comparison *c, const compare_run *run, char ow
     return count;
 }
 
-/** The command line's overrides, the arm's and the run's own; `own` holds texts. @param[out] overrides  new; free() */
+/** The command line's overrides, the tuned, the arm's and the run's own, of which the last counts; `own` holds texts. @param[out] overrides  new; free() */
 static cod_status make_overrides(const comparison *c, const compare_run *run, char own[OWN_OVERRIDES][OWN_BYTES],
                                  const char ***overrides, size_t *count)
 {
     const compare_arm *arm = &c->arms[run->arm];
-    const char **all = calloc(c->arguments.count + arm->set_count + OWN_OVERRIDES, sizeof *all);
+    const compare_candidate *tuned = run->candidate != NULL ? run->candidate : arm->chosen;
+    const size_t tuned_count = tuned != NULL ? tuned->set_count : 0;
+    const char **all = calloc(c->arguments.count + tuned_count + arm->set_count + OWN_OVERRIDES, sizeof *all);
     const size_t owned = own_overrides(c, run, own);
     COD_REQUIRE_MEMORY(all);
     *count = 0;
     for (size_t i = 0; i < c->arguments.count; i++)
         all[(*count)++] = c->arguments.overrides[i];
+    for (size_t i = 0; i < tuned_count; i++)
+        all[(*count)++] = tuned->set[i];
     for (size_t i = 0; i < arm->set_count; i++)
         all[(*count)++] = arm->set[i];
     for (size_t i = 0; i < owned; i++)
@@ -108,22 +113,32 @@ cod_status compare_load(const comparison *c, const compare_run *run, cod_run_con
     return status;
 }
 
-cod_status compare_look_at(const comparison *c, compare_run *run)
+cod_status compare_find_difference(const comparison *c, const compare_run *run, char difference[256])
 {
-    char path[COMPARE_PATH], difference[256] = "";
+    char path[COMPARE_PATH];
     cod_run_config config;
-    if (run->same != NULL)
-        return COD_OK;
+    difference[0] = '\0';
     COD_TRY(compare_load(c, run, &config));
     compare_run_path(c, run, "config.yaml", path);
     cod_status status = COD_OK;
     if (cod_file_exists(path))
         status = cod_run_config_compare(&config, path, COD_COMPARE_RESULT, difference);
     cod_run_config_clear(&config);
-    COD_TRY(status);
+    return status;
+}
+
+cod_status compare_look_at(const comparison *c, compare_run *run)
+{
+    const compare_arm *arm = &c->arms[run->arm];
+    char path[COMPARE_PATH], difference[256], tuned[512] = "";
+    if (run->same != NULL)
+        return COD_OK;
+    COD_TRY(compare_find_difference(c, run, difference));
+    if (arm->chosen != NULL)
+        compare_describe_candidate(arm, arm->chosen, tuned, sizeof tuned);
     COD_REQUIRE(difference[0] == '\0',
-                "'%s/%s' is a run of another configuration (%s); remove it, or choose another name= or output=",
-                c->config.root.output, run->name, difference);
+                "'%s/%s' is a run of another configuration (%s%s%s); remove it, or choose another name= or output=",
+                c->config.root.output, run->name, difference, tuned[0] != '\0' ? "; compare.tune chooses " : "", tuned);
     compare_run_path(c, run, "summary.json", path);
     run->state = cod_file_exists(path) ? COMPARE_FINISHED : COMPARE_MISSING;
     return COD_OK;
@@ -216,7 +231,7 @@ cod_status compare_stopped(const comparison *c, const compare_run *run)
 
 bool compare_is_in_laboratory(const comparison *c, const compare_run *run)
 {
-    return strcmp(c->rates[run->rate], "none") != 0 && !c->arms[run->arm].kind->single_rank;
+    return run->candidate == NULL && strcmp(c->rates[run->rate], "none") != 0 && !c->arms[run->arm].kind->single_rank;
 }
 
 /** What stands before `codistill train` where the ranks are to lie on hosts of a laboratory. @return how many */

@@ -23,7 +23,7 @@ typedef struct model_place {
     cod_group_config *group;
 } model_place;
 
-static const char *const raw_keys[] = {"cluster.groups", "compare.arms", NULL};
+static const char *const raw_keys[] = {"cluster.groups", "compare.arms", "compare.tune", NULL};
 
 static const cod_option_table *select_model(void *context, const char *name, void **values)
 {

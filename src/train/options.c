@@ -151,6 +151,12 @@ static const cod_option compare_options[] = {
      "`none` for this machine as it is; empty = none"},
     {"baseline", COD_OPTION_STRING, FIELD(baseline), "", 0, 0, NULL,
      "the arm that the others are compared with; empty = allreduce, or where there is none the first"},
+    {"tune", COD_OPTION_STRING, FIELD(tune), "", 0, 0, NULL,
+     "candidates, a list: key.path=value, or a list of such; each arm is trained with each of them first, and its runs "
+     "have "
+     "the one that is best on held-out data; empty = nothing is tuned"},
+    {"tune_seed", COD_OPTION_INT, FIELD(tune_seed), "0", 0, 1e15, NULL,
+     "the seed that candidates are trained with; not one of `seeds`"},
 };
 #undef FIELD
 const cod_option_table cod_compare_option_table = {

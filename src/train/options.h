@@ -77,6 +77,8 @@ typedef struct cod_compare_options {
     double budget_value; /**< 0 = what the first arm uses */
     cod_string_list rates;
     const char *baseline;
+    const char *tune; /**< where it is no list, which the command reads itself */
+    int64_t tune_seed;
 } cod_compare_options;
 
 enum { COD_BUDGET_STEPS, COD_BUDGET_SAMPLES, COD_BUDGET_TIME, COD_BUDGET_BYTES };

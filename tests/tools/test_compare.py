@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """`codistill compare` with its section of the configuration, on tiny data: python3 test_compare.py CODISTILL [CASE ...]"""
 
+import json
 import os
 import re
 import signal
@@ -211,6 +212,92 @@ def failing(bench):
     check(again.code == 1 and again.err.count("done before") == 1, "tried again", again)
 
 
+GOOD, BAD = "[train.rate=1e-2, train.warmup=5]", "[train.rate=1000, train.loss=mse, train.optimiser=sgd]"
+
+
+def tune(bench, arms_text, *candidates, options=(), code=0):
+    """A comparison with these candidates; how often something was done before, and what was tuned by arm."""
+    result = compare(bench, arms_text, f"compare.tune=[{', '.join(candidates)}]", "train.steps=40", *options, code=code)
+    return result, {arm["name"]: arm["tuned"] for arm in report(bench)["arms"]}
+
+
+def setting(bench, run, key):
+    """The first option of this name in a run's resolved configuration."""
+    return re.search(rf"^ *{key}: (\S+)", bench.read("runs", run, "config.yaml").decode(), re.MULTILINE).group(1)
+
+
+def chosen(tuned):
+    return [candidate["set"] for candidate in tuned["candidates"] if candidate["chosen"]]
+
+
+def tunes(bench):
+    """Each arm takes the candidate that is best on held-out data, trained with a seed of its own, and its runs have it."""
+    pair = "[single, {name: sharing, strategy: local_sgd}]"
+    result, found = tune(bench, pair, "train.rate=1e-12", GOOD)
+    check(report(bench)["tuning"] == {"seed": 0, "label": "accuracy on the held-out examples"}, f"{report(bench)['tuning']}", result)
+    for arm, tuned in found.items():
+        first, second = tuned["candidates"]
+        check(chosen(tuned) == [["train.rate=1e-2", "train.warmup=5"]] and second["quality"] > first["quality"] + 20, f"{tuned}", result)
+        check(tuned["edge"] == "train.rate=1e-2 is the highest tried; the best may lie beyond" and "own" not in tuned, f"{tuned}")
+        for candidate in tuned["candidates"]:
+            groups = bench.summary(os.path.basename(candidate["folder"]))["group_results"]
+            check(abs(candidate["quality"] - sum(group["accuracy"] for group in groups) / len(groups)) < 1e-9, f"{candidate}")
+        settings = [[setting(bench, f"c-{arm}-{run}", key) for key in ("seed", "rate", "warmup")] for run in ("tune1", "tune2", "seed1")]
+        check(settings == [["0", "1e-12", "0"], ["0", "0.01", "5"], ["1", "0.01", "5"]], f"{settings}", result)
+        check("train.rate=1e-2 train.warmup=5 (chosen); train.rate=1e-2 is the highest" in result.out, "the table", result)
+    # Done already; what a test set would say has no part in it.
+    for name, value in (("c-single-tune1", 100), ("c-single-tune2", 0)):
+        summary = bench.summary(name)
+        summary["group_results"][0]["test_accuracy"] = value
+        bench.write(f"runs/{name}/summary.json", json.dumps(summary))
+    again, same = tune(bench, pair, "train.rate=1e-12", GOOD)
+    check(again.err.count("done before") == 6 and same == found, "not done before, or chosen otherwise", again)
+
+
+def tunes_anew(bench):
+    """A changed grid keeps what was trained of it and decides again; a run that has other settings then is not mixed in."""
+    tune(bench, "[single]", "train.rate=1e-12", GOOD)
+    result, found = tune(bench, "[single]", GOOD, "train.rate=1e-12", "train.rate=1e-11")
+    check(result.err.count("done before") == 3 and "c-single-tune3 (3 of 3, tuning): train.rate=1e-11\n" in result.err, "trained anew", result)
+    check([os.path.basename(one["folder"]) for one in found["single"]["candidates"]] == ["c-single-tune2", "c-single-tune1", "c-single-tune3"], f"{found}")
+    grid = ["compare.tune=[train.rate=1e-11, train.rate=1e-12]", "train.steps=40"]  # equally good: the first
+    result = compare(bench, "[single]", *grid, code=2)
+    check("'runs/c-single-seed1' is a run of another configuration (train.rate: 0.01 there, 1e-11 here; compare.tune chooses train.rate=1e-11)"
+          in result.err, "a run with other settings", result)
+    result = compare(bench, "[single]", *grid, "--seeds", "2")
+    check(chosen(report(bench)["arms"][0]["tuned"]) == [["train.rate=1e-11"]] and result.err.count("done before") == 2, "decided again", result)
+
+
+def tunes_what_it_can(bench):
+    """Candidates that fail are never chosen; what an arm sets itself it keeps; an arm for which all fail has failed."""
+    result, found = tune(bench, "[single, {name: hot, strategy: single, set: [train.rate=2e-2]}]", BAD, GOOD, "train.rate=1e-2",
+                         options=["compare.tune_seed=7"])
+    states = [one["state"] for one in found["single"]["candidates"]]
+    check(states == ["failed", "finished", "finished"] and "became NaN or infinite" in found["single"]["candidates"][0]["message"], f"{found}", result)
+    check(chosen(found["single"]) == [["train.rate=1e-2", "train.warmup=5"]] and "seed 7" in result.out, f"{found['single']}", result)
+    check([one["set"] for one in found["hot"]["candidates"]] == [["train.loss=mse", "train.optimiser=sgd"], ["train.warmup=5"], []], f"{found['hot']}")
+    check(found["hot"]["own"] == "train.rate=2e-2 is set by the arm itself", f"{found['hot']}")
+    # Nothing is left to choose: nothing is trained.
+    result, found = tune(bench, "[{name: still, strategy: single, set: [train.rate=2e-2]}]", "train.rate=1", "train.rate=2")
+    check(chosen(found["still"]) == [[]] and result.err.count("== c-") == 1, f"{found}", result)
+    result, found = tune(bench, "[{name: lost, strategy: single}]", BAD, BAD.replace("1000", "900"), code=1)
+    lost = runs(bench)["lost"][0]
+    check(chosen(found["lost"]) == [] and lost["state"] == "failed" and lost["message"].startswith("no candidate of compare.tune could be trained, "
+          "the first: the loss became NaN"), f"{lost}", result)
+    check("1 of 1 runs failed, the first 'c-lost-seed1': no candidate" in result.err, "what it says", result)
+
+
+def tunes_pilots(bench):
+    """Where steps are measured, they are those of what was chosen; candidates have the configuration's."""
+    result, found = tune(bench, "[{name: group, strategy: local_sgd}]", "local_sgd.period=5", "local_sgd.period=4",
+                         options=["compare.budget=bytes", "compare.budget_value=20000"])
+    periods = [re.search("local_sgd:\n *period: (.*?) ", bench.read("runs", f"c-group-{run}", "config.yaml").decode()).group(1)
+               for run in ("pilot", "seed1")]
+    check([[f"local_sgd.period={period}"] for period in periods] == 2 * chosen(found["group"]), f"{periods}, {found}", result)
+    steps = [bench.summary(f"c-group-{run}")["steps"] for run in ("tune1", "tune2", "pilot", "seed1")]
+    check(steps[:3] == [40, 40, 40] and 0 < steps[3] < 40, f"{steps}", result)
+
+
 def refusals(bench):
     """What is wrong with the section is said with its line, all at once, before anything is trained."""
     many = ("[singel, {name: a, strategy: gossip}, {nam: b}, {name: a/b, strategy: single}, {strategy: allreduce, set: [steps]}, single, single, "
@@ -231,6 +318,15 @@ def refusals(bench):
             ("[single]", ["compare.rates=[1kbit]"], "at least 10kbit"),
             ("[single]", ["compare.rates=[10mbit]", "cluster.groups=1"], "cluster.groups must be 2 or more"),
             ("[single]", ["--strategies", "singel"], "--strategies: there is no strategy 'singel'; did you mean 'single'?"),
+            ("[single]", ["compare.tune=[train.rate=1]"], "compare.tune is a list of two or more candidates"),
+            ("[single]", ["compare.tune=train.rate=1"], "compare.tune is a list of two or more candidates"),
+            ("[single]", ["compare.tune=[train.rate=1, []]"], "an empty candidate; for the configuration as it stands"),
+            ("[single]", ["compare.tune=[train.rate=1, {a: 1}]"], "a candidate is key.path=value, or a list of such"),
+            ("[single]", ["compare.tune=[train.rate=1, [train.rate=2, data.batch=4]]"], "a candidate cannot set name, output, seed"),
+            ("[single, allreduce]", ["compare.tune=[train.rate=1, train.ratez=2]"], "candidate in arm 'single': train.ratez=2: unknown key 'ratez' in 'train'; did"),
+            ("[single]", ["compare.tune=[train.rate=1, train.rate=2]", "compare.tune_seed=1"], "compare.tune_seed: 1 is one of the seeds"),
+            ("[single]", ["compare.tune=[train.rate=1, train.rate=2]", "--seeds", "3,0"], "0 is one of the seeds"),
+            ("[single]", ["compare.tune=[train.rate=1, train.rate=2]", "data.val_fraction=0"], "no data are held out to choose by"),
             ("[single]", ["--seeds", "x"], "'x' is no seed"), ("[single]", ["compare.baseline=allreduce"], "there is no arm 'allreduce'")):
         result = compare(bench, arms_text, *arguments, code=2)
         check(words in result.err, f"'{words}' is missing", result)
@@ -276,6 +372,10 @@ CASES = {
     "traffic": traffic,
     "goes-on": goes_on,
     "failing": failing,
+    "tunes": tunes,
+    "tunes-anew": tunes_anew,
+    "tunes-what-it-can": tunes_what_it_can,
+    "tunes-pilots": tunes_pilots,
     "refusals": refusals,
     "over-links": over_links,
     "pictures": pictures,

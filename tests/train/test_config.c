@@ -334,6 +334,7 @@ static void configurations_are_compared_by_what_bears_on_the_result(void **state
     assert_string_equal(difference_of(same, "name=b"), "");
     assert_string_equal(difference_of(same, "compare.seeds=[1, 2]"), "");
     assert_string_equal(difference_of(same, "compare.arms=[single, {name: a, strategy: allreduce}]"), "");
+    assert_string_equal(difference_of(same, "compare.tune=[train.rate=1, [train.rate=2, train.warmup=1]]"), "");
     assert_string_equal(difference_of(same, "eval.predictions=true"), "");
     assert_string_equal(difference_of(same, "seed=7"), "seed: 1 there, 7 here");
     assert_string_equal(difference_of(same, "train.steps=40"), "train.steps: 20 there, 40 here");
