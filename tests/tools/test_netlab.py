@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import pathlib
+import shlex
 import shutil
 import signal
 import subprocess
@@ -118,6 +119,23 @@ def averages_by_node(bench):
         check(farthest(models["flat"], models[how]) < 1e-3, "the order of sums may change rounding alone")
 
 
+def all_strategies(bench):
+    """Each on two, three or four hosts as in shared memory, but for the order of sums."""
+    ranks = {"allreduce": "cluster.ranks_per_group=4", "central_storage": "cluster.ranks_per_group=3", "parameter_server": "cluster.ranks_per_group=4",
+             "async_parameter_server": "cluster.ranks_per_group=3", "model_parallel": "cluster.ranks_per_group=2", "local_sgd": "cluster.groups=4",
+             "diloco": "cluster.groups=3", "codistill": "cluster.groups=4"}
+    fixed = ["train.deterministic=true", "train.steps=12", "train.accumulate=2", "local_sgd.period=5", "diloco.period=5", "exchange.period=4",
+             "exchange.lag_steps=2", "checkpoint.every=0", "eval.every=0", "log.tensorboard=false"]
+    commands = {strategy: [bench.program, "train", "t.yaml", f"train.strategy={strategy}", cluster, *fixed] for strategy, cluster in ranks.items()}
+    code, out = Laboratory(bench, "--hosts", "4", "--rate", "1gbit", "--", "sh", "-ec",
+                           "\n".join(shlex.join([*command, f"name={strategy}-far"]) for strategy, command in commands.items())).end()
+    check(code == 0, f"exit code {code}\n{out}")
+    for strategy, command in commands.items():
+        bench.trained(f"name={strategy}", *command[3:])
+        off = farthest(model(bench, strategy), model(bench, f"{strategy}-far"))
+        check(off < 1e-4, f"{strategy}: off by {off}")
+
+
 def hosts_differ(bench):
     """Names, addresses and shared memory are each host's own; nothing leads outside."""
     script = ("hostname >$0.$(hostname); ip -4 -o address show eth0 >>$0.$(hostname); ip route >>$0.$(hostname);"
@@ -175,6 +193,7 @@ def says_what_is_missing(bench):
 CASES = {
     "trains": trains,
     "by-node": averages_by_node,
+    "all-strategies": all_strategies,
     "hosts-differ": hosts_differ,
     "ctrl-c": ended_by("ctrl-c"),
     "sigterm": ended_by(signal.SIGTERM),
