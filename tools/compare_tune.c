@@ -153,7 +153,7 @@ static cod_status try_candidate(const comparison *c, const compare_arm *arm, com
         cod_json_free(run->summary);
         run->summary = NULL;
     }
-    if (run->state == COMPARE_FINISHED && !isfinite(trial->quality)) {
+    if (run->state == COMPARE_FINISHED && isnan(trial->quality)) {
         run->state = COMPARE_FAILED;
         snprintf(run->message, sizeof run->message, "it has no quality on held-out data");
     }

@@ -165,11 +165,12 @@ static cod_status join(cod_report_data *data, const cod_json_value *list, const 
 
 static cod_status read_arm(cod_report_data *data, const cod_json_value *value, cod_report_arm *arm)
 {
-    const cod_json_value *runs = cod_json_get(value, "runs");
+    const cod_json_value *runs = cod_json_get(value, "runs"), *tuned = cod_json_get(value, "tuned");
     *arm = (cod_report_arm){.name = cod_json_get_string(cod_json_get(value, "name"), "(no name)"),
                             .strategy = get_text(value, "strategy"),
                             .groups = get_number(value, "groups"),
-                            .ranks = get_number(value, "ranks")};
+                            .ranks = get_number(value, "ranks"),
+                            .tuned = cod_json_kind_of(tuned) == COD_JSON_OBJECT ? tuned : NULL};
     COD_TRY(join(data, cod_json_get(value, "set"), &arm->settings));
     COD_TRY(make_room(data, cod_json_count(runs), sizeof *arm->runs, &arm->runs));
     for (const cod_json_value *run = cod_json_first(runs); run != NULL; run = cod_json_next(run))

@@ -48,6 +48,7 @@ typedef struct cod_report_run {
 typedef struct cod_report_arm {
     const char *name, *strategy, *settings; /**< settings: overrides, separated by blanks */
     double groups, ranks;
+    const cod_json_value *tuned; /**< object, or NULL: it was not tuned */
     cod_report_run *runs;
     size_t run_count;
 } cod_report_arm;

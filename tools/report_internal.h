@@ -54,6 +54,7 @@ COD_MUST_CHECK cod_status cod_report_verdict(cod_report *report);
 /** Items of a list: which arm reaches the target sooner than the baseline at which link rates. Nothing with one rate. */
 COD_MUST_CHECK cod_status cod_report_speed_words(cod_report *report);
 COD_MUST_CHECK cod_status cod_report_arms(cod_report *report);
+COD_MUST_CHECK cod_status cod_report_tuning(cod_report *report);
 COD_MUST_CHECK cod_status cod_report_curves(cod_report *report);
 COD_MUST_CHECK cod_status cod_report_rates(cod_report *report);
 COD_MUST_CHECK cod_status cod_report_costs(cod_report *report);

@@ -198,6 +198,7 @@ static cod_status write_sections(cod_report *report)
     write_head(report);
     COD_TRY(cod_report_verdict(report));
     COD_TRY(cod_report_arms(report));
+    COD_TRY(cod_report_tuning(report));
     COD_TRY(cod_report_rates(report));
     COD_TRY(cod_report_curves(report));
     COD_TRY(cod_report_costs(report));

@@ -52,6 +52,16 @@ def run(rng, arm, seed, rate):
             "reliability": reliability(rng, 0.5 if name == "single" else 0.15)}
 
 
+def tuned(name, final, only=False):
+    """What was tried for an arm: with a failed candidate, and a choice at the edge; or one that leaves nothing to choose."""
+    sets = [["train.rate=3.0e-4"], ["train.rate=1.0e-3"], ["train.rate=3.0e-3", "train.warmup=100", "train.clip_norm=1"], ["train.rate=3.0e-3", "train.loss=mse"]]
+    tried = [{"set": one, "chosen": k == 2, "state": "finished", "folder": f"runs/{name}-tune{k + 1}", "quality": final - 2 + k} for k, one in enumerate(sets[:3])]
+    tried.append({"set": sets[3], "chosen": False, "state": "failed", "folder": f"runs/{name}-tune4", "message": "the loss became NaN or infinite at step 40"})
+    if only:
+        return {"candidates": [{"set": [], "chosen": True, "state": "missing", "folder": ""}], "own": "train.rate=0.1 is set by the arm itself"}
+    return {"candidates": tried, "edge": "train.rate=3.0e-3 is the highest tried; the best may lie beyond"}
+
+
 def classification(seeds=3, rates=("none", "20mbit"), arms=ARMS):
     """A comparison of classifiers with everything that there can be."""
     rng = random.Random(1)
@@ -59,9 +69,10 @@ def classification(seeds=3, rates=("none", "20mbit"), arms=ARMS):
             "config_text": "name: mnist\ntrain: {steps: 1000}\n", "created": "2026-11-22T01:50:00Z", "version": "0.1.0-40-gabc",
             "machine": "AMD EPYC 9R14, 2 processors", "baseline": "single",
             "metric": {"name": "test_accuracy", "label": "accuracy on the test set", "unit": "%", "higher_is_better": True, "digits": 2},
-            "budget": {"kind": "steps", "value": 1000, "text": "1000 steps each"}, "rates": list(rates),
+            "budget": {"kind": "steps", "value": 1000, "text": "1000 steps each"},
+            "tuning": {"seed": 0, "label": "accuracy on the held-out examples"}, "rates": list(rates),
             "arms": [{"name": arm[0], "strategy": arm[1], "set": ["distill.weight=0", "exchange.period=50"] if arm[0] == "merge" else [],
-                      "groups": arm[2], "ranks": 4, "runs": [run(rng, arm, seed + 1, rate) for rate in rates for seed in range(seeds)]}
+                      "tuned": tuned(arm[0], arm[3], arm[0] == "distil"), "groups": arm[2], "ranks": 4, "runs": [run(rng, arm, seed + 1, rate) for rate in rates for seed in range(seeds)]}
                      for arm in arms],
             "churn": {"between_seeds": [{"arm": arm[0], "percent": 9 - k} for k, arm in enumerate(arms)],
                       "between_groups": [{"arm": arm[0], "percent": 6 - k} for k, arm in enumerate(arms) if arm[2] > 1]}}
@@ -73,6 +84,7 @@ def pictures(bench, folder):
     document = classification(2, ("none",), arms)
     document.update(title="Super-resolution islands", churn=None,
                     metric={"name": "psnr_y", "label": "PSNR of luma on Set5", "unit": "dB", "higher_is_better": True, "digits": 2})
+    document["tuning"]["label"] = document["metric"]["label"]
     crops = []
     for index, (title, side) in enumerate((("butterfly", 96), ("head", 48))):
         images = []
@@ -96,8 +108,10 @@ def incomplete():
     local.update(state="missing", message=None)
     for key in ("curve", "step_ms", "bytes", "metrics", "reliability", "disagreement", "samples"):
         del single[key], distil[key]
-    for key in ("machine", "version", "churn", "config_text", "budget"):
+    for key in ("machine", "version", "churn", "config_text", "budget", "tuning"):
         document[key] = None
+    for arm, rest in zip(document["arms"], (None, {}, {"candidates": [{}, {"set": ["a=1"], "state": "missing"}]}, [])):
+        arm["tuned"] = rest
     return document
 
 
@@ -108,9 +122,11 @@ def hostile():
     document.update(title=evil, config="a'b <i>.yaml", config_text=f"{evil}</pre></details>\u0001\u001b[31m", machine=evil, version=evil,
                     created=evil, budget={"text": evil}, rates=["none", "\"><img src=x onerror=alert(2)>"])
     document["metric"].update(label=evil, unit="<b>%</b>", name="x")
+    document["tuning"] = {"label": evil, "seed": evil}
     names = [evil, "x" * 300, "\"'&<>\u0007\ufffe 一二三四五六七八九十一二三四五六七八九十一二三四五"]
     for arm, name in zip(document["arms"], names):
-        arm.update(name=name, strategy=evil, set=[evil, "a" * 400])
+        arm.update(name=name, strategy=evil, set=[evil, "a" * 400], tuned={"own": evil, "edge": "b" * 300, "candidates": [
+            {"set": [evil, "c" * 400], "chosen": True, "quality": 1e300}, {"set": [name], "message": evil * 9}]})
         for one in arm["runs"]:
             one["metrics"][evil] = 1.0
     document["arms"][0]["runs"][0].update(state="failed", message=evil * 20, folder=evil)

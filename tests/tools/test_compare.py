@@ -287,15 +287,30 @@ def tunes_what_it_can(bench):
     check("1 of 1 runs failed, the first 'c-lost-seed1': no candidate" in result.err, "what it says", result)
 
 
+def tunes_on(bench):
+    """Interrupted while a candidate is under way: the same command goes on from there."""
+    bench.write("c.yaml", CONFIG.replace("ARMS", "[single]"))
+    command = ["compare", "c.yaml", "compare.tune=[train.rate=1e-3, train.rate=1e-2]", "train.steps=300000"]
+    process = bench.start(*command)
+    wait_for_steps(bench, process, "c-single-tune1", 2)
+    process.send_signal(signal.SIGTERM)
+    result = bench.wait(process, command, 30)
+    check(result.code == 1 and re.search(r"run 'c-single-tune1' stopped at step [1-9]\d* of 300000; the same", result.err), "a signal", result)
+    tuned = report(bench)["arms"][0]["tuned"]
+    check([(one["state"], one["chosen"]) for one in tuned["candidates"]] == [("missing", False)] * 2, f"{tuned}", result)
+    process = bench.start(*command)
+    wait_for_steps(bench, process, "c-single-tune1", len(bench.metrics("c-single-tune1", 0)) + 1)
+    process.send_signal(signal.SIGTERM)
+    result = bench.wait(process, command, 30)
+    check("resumed at step" in result.err and "c-single-tune2" not in result.err, "it did not go on", result)
+
+
 def tunes_pilots(bench):
     """Where steps are measured, they are those of what was chosen; candidates have the configuration's."""
-    result, found = tune(bench, "[{name: group, strategy: local_sgd}]", "local_sgd.period=5", "local_sgd.period=4",
-                         options=["compare.budget=bytes", "compare.budget_value=20000"])
-    periods = [re.search("local_sgd:\n *period: (.*?) ", bench.read("runs", f"c-group-{run}", "config.yaml").decode()).group(1)
-               for run in ("pilot", "seed1")]
-    check([[f"local_sgd.period={period}"] for period in periods] == 2 * chosen(found["group"]), f"{periods}, {found}", result)
-    steps = [bench.summary(f"c-group-{run}")["steps"] for run in ("tune1", "tune2", "pilot", "seed1")]
-    check(steps[:3] == [40, 40, 40] and 0 < steps[3] < 40, f"{steps}", result)
+    result, found = tune(bench, "[single]", "train.rate=1e-12", GOOD, options=["compare.budget=time", "compare.budget_value=0.2"])
+    rates = [setting(bench, f"c-single-{run}", "rate") for run in ("pilot", "seed1")]
+    check(rates == ["0.01"] * 2 and chosen(found["single"]) == [["train.rate=1e-2", "train.warmup=5"]], f"{rates}, {found}", result)
+    check([bench.summary(f"c-single-tune{k}")["steps"] for k in (1, 2)] == [40, 40], "steps of candidates", result)
 
 
 def refusals(bench):
@@ -375,6 +390,7 @@ CASES = {
     "tunes": tunes,
     "tunes-anew": tunes_anew,
     "tunes-what-it-can": tunes_what_it_can,
+    "tunes-on": tunes_on,
     "tunes-pilots": tunes_pilots,
     "refusals": refusals,
     "over-links": over_links,
