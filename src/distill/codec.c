@@ -26,7 +26,7 @@ static coding coding_of(const cod_codec_options *options, const cod_codec_range 
     if (first >= range->exact_from)
         return (coding){.kind = COD_CHUNK_F32};
     if (options->coding == COD_CHUNK_INT8)
-        return (coding){.kind = COD_CHUNK_INT8, .bf16_scales = options->bf16_scales, .parameter = COD_CODEC_BLOCK_LOG2};
+        return (coding){.kind = COD_CHUNK_INT8, .bf16_scales = options->bf16_scales, .parameter = COD_INT8_BLOCK_LOG2};
     return (coding){.kind = options->coding};
 }
 

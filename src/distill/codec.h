@@ -21,7 +21,6 @@
 enum {
     COD_CODEC_MIN_CHUNK = 256,
     COD_CODEC_MAX_CHUNK = 1 << 20, /**< values; bounds the scratch of a decoder */
-    COD_CODEC_BLOCK_LOG2 = 8,      /**< our encoder's int8 blocks: 256 values, 3.97x with bf16 scales */
     COD_CODEC_MIN_DB = 20,         /**< of STEP; beyond the highest, bf16 is the better choice */
     COD_CODEC_MAX_DB = 48,
 };

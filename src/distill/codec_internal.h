@@ -5,6 +5,7 @@
 #ifndef COD_DISTILL_CODEC_INTERNAL_H
 #define COD_DISTILL_CODEC_INTERNAL_H
 
+#include "core/int8_blocks.h"
 #include "distill/codec.h"
 
 /** How one chunk is coded; of ours or of a header just read. */

@@ -124,7 +124,7 @@ static uint64_t code_bytes(unsigned bits_log2, uint64_t count)
 float codec_step_quantise(const float *values, const float *reference, size_t count, double quality_db,
                           const codec_scratch *scratch, coding *how)
 {
-    const coding blocks = {.kind = COD_CHUNK_INT8, .bf16_scales = true, .parameter = COD_CODEC_BLOCK_LOG2};
+    const coding blocks = {.kind = COD_CHUNK_INT8, .bf16_scales = true, .parameter = COD_INT8_BLOCK_LOG2};
     moments m = measure(values, reference, count);
     *how = (coding){.kind = COD_CHUNK_STEP, .delta = reference != NULL && m.change < m.weights};
     if (reference != NULL && !how->delta) {

@@ -2,10 +2,12 @@
 
 #include "core/backend.h"
 #include "core/hash.h"
+#include "core/int8_blocks.h"
 #include "core/option.h"
 #include "core/rng.h"
 #include "core/statistics.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -101,6 +103,35 @@ static void arena_keeps_pointers_and_alignment(void **state)
     }
     assert_string_equal(first, "first");
     cod_arena_clear(&arena);
+}
+
+static void blocks_of_integers_round_to_their_scale_and_keep_nan(void **state)
+{
+    (void)state;
+    enum { COUNT = 700, BAD = 300 }; /* the second of three blocks */
+    float values[COUNT], decoded[COUNT];
+    unsigned char coded[2 * COUNT];
+    for (int kind = 0; kind < 6; kind++) {
+        const cod_int8_blocks blocks = {.log2 = COD_INT8_BLOCK_LOG2, .bf16_scales = kind % 2 == 0};
+        const float bad = kind < 2 ? NAN : kind < 4 ? INFINITY : FLT_MAX;
+        const uint64_t bytes = cod_int8_blocks_bytes(&blocks, COUNT);
+        assert_int_equal(bytes, COUNT + 3 * (blocks.bf16_scales ? 2 : 4));
+        memset(coded, 0xAB, sizeof coded);
+        for (int i = 0; i < COUNT; i++)
+            values[i] = (float)((i * 37) % 255 - 127) / 8;
+        values[BAD] = bad;
+        cod_int8_blocks_pack(&blocks, values, COUNT, coded);
+        assert_int_equal(coded[bytes], 0xAB);
+        cod_int8_blocks_unpack(&blocks, coded, COUNT, decoded);
+        for (int i = 0; i < COUNT; i++) {
+            if (i / 256 != BAD / 256)
+                assert_true(decoded[i] == values[i]);
+            else if (isfinite(bad))
+                assert_true(fabsf(decoded[i] - values[i]) <= FLT_MAX / 127);
+            else
+                assert_true(isnan(decoded[i]));
+        }
+    }
 }
 
 static void an_impossible_allocation_fails_with_a_reason(void **state)
@@ -230,6 +261,7 @@ int main(void)
         cmocka_unit_test(distributions_have_their_moments),
         cmocka_unit_test(permutation_holds_every_index_once),
         cmocka_unit_test(bf16_rounds_to_even_and_keeps_nan),
+        cmocka_unit_test(blocks_of_integers_round_to_their_scale_and_keep_nan),
         cmocka_unit_test(arena_keeps_pointers_and_alignment),
         cmocka_unit_test(an_impossible_allocation_fails_with_a_reason),
         cmocka_unit_test(options_default_format_and_read_back),
