@@ -384,6 +384,34 @@ cod_status cod_group_share_start(cod_group *group, void *buffer, const cod_group
     return comm_request_started(request, status);
 }
 
+cod_status cod_group_swap_start(cod_group *group, int lane, const cod_group_message *sent,
+                                const cod_group_message *received, cod_request **request)
+{
+    const int size = cod_group_size(group), rank = cod_group_rank(group);
+    cod_status status = COD_OK;
+    COD_REQUIRE(lane >= 0 && lane < COD_TAG_NEVER, "lane %d is out of range", lane);
+    for (int r = 0; r < size; r++)
+        COD_REQUIRE(r == rank || (sent[r].bytes <= INT_MAX && received[r].bytes <= INT_MAX),
+                    "%zu bytes to rank %d and %zu from it are too many to swap", sent[r].bytes, r, received[r].bytes);
+    COD_TRY(comm_request_create(group->comm, 2 * size, request));
+    MPI_Request *part = (*request)->parts;
+    (*request)->urgent = true;
+    atomic_fetch_add(&group->comm->urgent, 1);
+    comm_lock(group->comm);
+    for (int i = 1; i < size && status == COD_OK; i++, part += 2) {
+        /* Each rank begins with its neighbour, so that not all send to one. */
+        const int to = (rank + i) % size, from = (rank + size - i) % size;
+        if (received[from].bytes > 0)
+            status = COD_MPI(
+                MPI_Irecv(received[from].data, (int)received[from].bytes, MPI_BYTE, from, lane, group->mpi, &part[0]));
+        if (sent[to].bytes > 0 && status == COD_OK)
+            status = COD_MPI(MPI_Isend(sent[to].data, (int)sent[to].bytes, MPI_BYTE, to, lane, group->mpi, &part[1]));
+        count_sent(group, sent[to].bytes);
+    }
+    comm_unlock(group->comm);
+    return comm_request_started(request, status);
+}
+
 cod_status cod_group_gather(cod_group *group, const void *data, size_t bytes, void *out)
 {
     cod_request *request = NULL;

@@ -123,6 +123,25 @@ typedef struct cod_group_part {
 COD_MUST_CHECK cod_status cod_group_share_start(cod_group *group, void *buffer, const cod_group_part *parts,
                                                 size_t count, cod_request **request);
 
+/** What goes to one rank of a group, or comes from it. */
+typedef struct cod_group_message {
+    void *data;
+    size_t bytes; /**< 0 = nothing moves */
+} cod_group_message;
+
+/**
+ * Each rank sends every other one a message, and receives as many. While one is outstanding the progress thread polls without
+ * pause, as for averages.
+ *
+ * Unlike all else here, ranks need the same order only among the calls of one lane.
+ *
+ * @param lane     0 … 32766
+ * @param sent     [group size] by rank, one's own is not looked at; data are borrowed until it is done
+ * @param received [group size] the same; as many bytes as that rank sends
+ */
+COD_MUST_CHECK cod_status cod_group_swap_start(cod_group *group, int lane, const cod_group_message *sent,
+                                               const cod_group_message *received, cod_request **request);
+
 /** Every rank's `bytes` of `data`, by rank, on every rank. @param[out] out [group size][bytes] */
 COD_MUST_CHECK cod_status cod_group_gather(cod_group *group, const void *data, size_t bytes, void *out);
 

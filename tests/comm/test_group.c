@@ -203,6 +203,63 @@ static void a_buffer_held_in_parts_is_completed(void **state)
     free(buffer);
 }
 
+/** Lanes overtake each other, swaps of one lane do not; messages may be empty. */
+static void ranks_swap_messages_in_lanes(void **state)
+{
+    (void)state;
+    enum { LANES = 2, ROUNDS = 3, MOST = 8, BYTES = 70001 };
+    const int size = cod_comm_size(job);
+    cod_group *group;
+    check_ok(cod_group_create(job, &size, 1, &group));
+    const int rank = cod_group_rank(group);
+    unsigned char *memory = malloc((size_t)2 * LANES * ROUNDS * MOST * BYTES);
+    check_all(memory != NULL);
+    cod_request *requests[LANES][ROUNDS] = {{NULL}};
+    cod_group_message sent[LANES][ROUNDS][MOST] = {{{{0}}}}, received[LANES][ROUNDS][MOST] = {{{{0}}}};
+    unsigned char *next = memory;
+    uint64_t bytes = 0;
+    cod_comm_counters before, after;
+    cod_comm_read_counters(job, &before);
+    cod_status status = COD_OK;
+    for (int i = 0; i < LANES * ROUNDS; i++) {
+        /* Rank 1 goes through all rounds of one lane first, the others take turns. */
+        const int lane = rank == 1 ? i / ROUNDS : i % LANES, round = rank == 1 ? i % ROUNDS : i / LANES;
+        for (int r = 0; r < size; r++, next += 2 * BYTES) {
+            /* Of any two ranks one sends nothing in the first round. */
+            sent[lane][round][r] =
+                (cod_group_message){next, round == 0 && rank < r ? 0 : BYTES - (size_t)(rank + lane)};
+            received[lane][round][r] =
+                (cod_group_message){next + BYTES, round == 0 && r < rank ? 0 : BYTES - (size_t)(r + lane)};
+            memset(next, 16 * rank + 4 * r + LANES * round + lane, BYTES);
+            bytes += r != rank ? sent[lane][round][r].bytes : 0;
+        }
+        if (status == COD_OK)
+            status =
+                cod_group_swap_start(group, lane, sent[lane][round], received[lane][round], &requests[lane][round]);
+    }
+    check_ok(status);
+    for (int i = LANES * ROUNDS; i-- > 0 && status == COD_OK;)
+        status = cod_request_wait(&requests[i % LANES][i / LANES], 20);
+    check_ok(status);
+    cod_comm_read_counters(job, &after);
+    bool ok = after.group_bytes - before.group_bytes == bytes;
+    for (int i = 0; i < LANES * ROUNDS * size; i++) {
+        const int lane = i % LANES, round = i / LANES % ROUNDS, from = i / (LANES * ROUNDS);
+        const unsigned char want = (unsigned char)(16 * from + 4 * rank + LANES * round + lane);
+        const cod_group_message *message = &received[lane][round][from];
+        for (size_t k = 0; k < message->bytes && from != rank; k++)
+            ok = ok && ((unsigned char *)message->data)[k] == want;
+    }
+    check_all(ok);
+    sent[0][0][(rank + 1) % size].bytes = (size_t)INT32_MAX + 1;
+    check_all(job_failed(cod_group_swap_start(group, -1, sent[0][0], received[0][0], &requests[0][0]), COD_ERR_ARGUMENT,
+                         "lane -1"));
+    check_all(size == 1 || job_failed(cod_group_swap_start(group, 0, sent[0][0], received[0][0], &requests[0][0]),
+                                      COD_ERR_ARGUMENT, "too many"));
+    free(memory);
+    cod_group_destroy(group);
+}
+
 static void everyone_gathers_what_everyone_has(void **state)
 {
     (void)state;
@@ -289,6 +346,7 @@ int main(void)
         cmocka_unit_test(sizes_that_do_not_fit_are_refused),
         cmocka_unit_test(every_root_broadcasts),
         cmocka_unit_test(a_buffer_held_in_parts_is_completed),
+        cmocka_unit_test(ranks_swap_messages_in_lanes),
         cmocka_unit_test(everyone_gathers_what_everyone_has),
         cmocka_unit_test(one_failed_rank_fails_all),
     };

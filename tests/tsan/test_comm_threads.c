@@ -21,6 +21,7 @@ enum {
     BUCKETS = 5,
     BUCKET = 300,
     SHARED = 64,
+    REQUESTS = 5,
     MESSAGES = 200,
     GETS = 300,
     WORDS = 5000
@@ -31,9 +32,9 @@ enum {
 typedef struct work {
     float gradients[BUCKETS * BUCKET];
     double sums[8], least;
-    unsigned char news[100], shared[RANKS * SHARED];
+    unsigned char news[100], shared[RANKS * SHARED], sent[RANKS * SHARED], received[RANKS * SHARED];
     cod_reduction *averages[BUCKETS];
-    cod_request *requests[4];
+    cod_request *requests[REQUESTS];
 } work;
 
 static cod_status start_round(cod_group *group, work *w, int round)
@@ -42,8 +43,13 @@ static cod_status start_round(cod_group *group, work *w, int round)
     cod_collective *collective = cod_group_collective(group);
     cod_buffer buffer = {.host = w->gradients, .bytes = sizeof w->gradients};
     cod_group_part parts[RANKS];
-    for (int i = 0; i < size; i++)
+    cod_group_message sent[RANKS], received[RANKS];
+    for (int i = 0; i < size; i++) {
         parts[i] = (cod_group_part){.root = i, .offset = (size_t)i * SHARED, .bytes = SHARED};
+        sent[i] = (cod_group_message){w->sent + i * SHARED, SHARED};
+        received[i] = (cod_group_message){w->received + i * SHARED, SHARED};
+        memset(sent[i].data, RANKS * rank + i + round, SHARED);
+    }
     for (int i = 0; i < 8; i++)
         w->sums[i] = rank + i + round;
     w->least = -rank - round;
@@ -57,15 +63,16 @@ static cod_status start_round(cod_group *group, work *w, int round)
     COD_TRY(cod_group_reduce_start(group, w->sums, 8, COD_REDUCE_SUM, &w->requests[0]));
     COD_TRY(cod_group_broadcast_start(group, w->news, sizeof w->news, round % size, &w->requests[1]));
     COD_TRY(cod_group_share_start(group, w->shared, parts, (size_t)size, &w->requests[2]));
-    return cod_group_reduce_start(group, &w->least, 1, COD_REDUCE_MIN, &w->requests[3]);
+    COD_TRY(cod_group_reduce_start(group, &w->least, 1, COD_REDUCE_MIN, &w->requests[3]));
+    return cod_group_swap_start(group, round % 2, sent, received, &w->requests[4]);
 }
 
 static cod_status end_round(cod_group *group, work *w, int round)
 {
-    const int size = cod_group_size(group);
+    const int rank = cod_group_rank(group), size = cod_group_size(group);
     cod_collective *collective = cod_group_collective(group);
-    for (size_t i = 0; i < 4; i++)
-        COD_TRY(cod_request_wait(&w->requests[(i + (size_t)round) % 4], INFINITY));
+    for (size_t i = 0; i < REQUESTS; i++)
+        COD_TRY(cod_request_wait(&w->requests[(i + (size_t)round) % REQUESTS], INFINITY));
     for (int i = BUCKETS - 1; i >= 0; i--) {
         bool done = false;
         for (int tests = 0; tests < round % 5; tests++)
@@ -79,6 +86,8 @@ static cod_status end_round(cod_group *group, work *w, int round)
         CHECK(w->news[i] == round);
     for (int i = 0; i < size * SHARED; i++)
         CHECK(w->shared[i] == i / SHARED + round);
+    for (int i = 0; i < size * SHARED; i++)
+        CHECK(i / SHARED == rank || w->received[i] == RANKS * (i / SHARED) + rank + round);
     for (int i = 0; i < BUCKETS * BUCKET; i++)
         CHECK(fabsf(w->gradients[i] - ((float)(size * (round + i % 7)) + (float)(size - 1) / 2)) < 1e-3F);
     return COD_OK;
