@@ -1,7 +1,7 @@
 /**
  * @file
  * The collective contract: averaging ranges over the ranks of a group while the caller computes. Implemented by comm
- * (MPI) and cuda (NCCL); `train` connects it to the compiled program's "bucket ready" signals.
+ * (MPI), cuda (NCCL) and, with coded messages, train; `train` connects it to the compiled program's "bucket ready" signals.
  */
 #ifndef COD_CORE_COLLECTIVE_H
 #define COD_CORE_COLLECTIVE_H
