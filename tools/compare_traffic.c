@@ -10,6 +10,16 @@ static size_t configured_group(const cod_run_config *config, int rank)
     return group;
 }
 
+/** Of the pairs of ranks, those of unlike groups. */
+static double crossing_of_pairs(const cod_run_config *config, int ranks)
+{
+    int pairs = 0;
+    for (int a = 0; a < ranks; a++)
+        for (int b = 0; b < a; b++)
+            pairs += configured_group(config, a) != configured_group(config, b);
+    return pairs / (0.5 * ranks * (ranks - 1));
+}
+
 /** Of the pairs of a server and a worker, those of unlike groups. */
 static double crossing_of_servers(const cod_run_config *config, int ranks, int servers)
 {
@@ -38,6 +48,7 @@ void compare_describe_traffic(const cod_run_config *config, compare_arm *arm)
     const int ranks = cod_run_config_ranks(config), groups = (int)config->group_count;
     const int servers = kind->servers != NULL ? kind->servers(config) : 0;
     const int stages = kind->stages != NULL ? kind->stages(config) : 1;
+    const bool coded = config->train.allreduce_codec != COD_ALLREDUCE_EXACT; /* every rank sends to every other */
     cod_strategy_plan plan = {0};
     if (!kind->one_group || groups < 2)
         return;
@@ -50,9 +61,11 @@ void compare_describe_traffic(const cod_run_config *config, compare_arm *arm)
         arm->crossing = crossing_of_servers(config, ranks, servers);
     else if (stages > 1)
         arm->crossing = crossing_of_stages(config, ranks, stages);
+    else if (coded)
+        arm->crossing = crossing_of_pairs(config, ranks);
     /* Counted are the 2·S·(R-1) bytes of a ring of ranks; between one rank of each host go 2·S·(G-1). */
     const bool by_node =
-        !plan.in_group && stages == 1 && ranks > groups && config->train.allreduce != COD_ALLREDUCE_FLAT;
+        !plan.in_group && stages == 1 && !coded && ranks > groups && config->train.allreduce != COD_ALLREDUCE_FLAT;
     arm->crossing_hosts = by_node ? (double)(groups - 1) / (ranks - 1) : arm->crossing;
 }
 

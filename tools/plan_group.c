@@ -6,9 +6,11 @@
 #include "distill/models.h"
 #include "nn/optimiser.h"
 #include "tools/bench_training.h"
+#include "train/coded_allreduce.h"
 #include "train/strategy.h"
 #include "train/task.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -249,6 +251,17 @@ static double batches_bytes(const planned *p)
     return slots * sizeof(float) * (input + target);
 }
 
+static bool is_coded(const planned *p)
+{
+    return p->config->train.allreduce_codec != COD_ALLREDUCE_EXACT && p->ranks != 1;
+}
+
+/** Ranks of the group; as many as can be where the launcher decides. */
+static int most_ranks(const planned *p)
+{
+    return p->ranks > 0 ? p->ranks : INT_MAX;
+}
+
 static void print_memory(const planned *p)
 {
     const cod_train_options *train = &p->config->train;
@@ -266,6 +279,8 @@ static void print_memory(const planned *p)
     const double copies = p->exchange == NULL ? 0 : p->exchange->merge == COD_MERGE_NONE ? values : 3 * values;
     const double exchange = (double)p->sizes.memory_bytes + copies + p->meetings.memory_bytes,
                  batches = batches_bytes(p);
+    const double coding =
+        is_coded(p) ? cod_coded_allreduce_memory_bytes(p->weights.layout.trainable, most_ranks(p)) : 0;
     const bool once = p->meetings.once_a_node;
     const double ranks = fmax(1, p->ranks), share = once ? 1 / ranks : 1;
     const struct {
@@ -274,7 +289,8 @@ static void print_memory(const planned *p)
     } parts[] = {{"weights", share * values},    {"gradients", gradients},
                  {"optimiser", share * moments}, {"moving average", share * average},
                  {"activations", activations},   {"teachers", p->teachers.bytes},
-                 {"exchange", exchange},         {"batches made ahead", batches}};
+                 {"exchange", exchange},         {"coded gradients", coding},
+                 {"batches made ahead", batches}};
     double sum = 0;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         sum += parts[i].bytes;
@@ -346,10 +362,14 @@ static void print_traffic(const planned *p)
 {
     static const char *const codecs[] = {"none", "f32", "bf16", "int8", "delta"};
     const double gradients = 4.0 * (double)p->weights.layout.trainable;
+    const double sent = is_coded(p) ? cod_coded_allreduce_sent_bytes(p->weights.layout.trainable, most_ranks(p))
+                                    : 2 * gradients * (most_ranks(p) - 1) / most_ranks(p);
     const cod_strategy_plan *meetings = &p->meetings;
-    char by_node[96] = "";
-    if (p->config->train.allreduce != COD_ALLREDUCE_FLAT)
-        snprintf(by_node, sizeof by_node, "; at most %.1f MB cross each way of a node", megabytes(2 * gradients));
+    char how[96] = "";
+    if (is_coded(p))
+        snprintf(how, sizeof how, " as %s", cod_allreduce_codec_names[p->config->train.allreduce_codec]);
+    else if (p->config->train.allreduce != COD_ALLREDUCE_FLAT)
+        snprintf(how, sizeof how, "; at most %.1f MB cross each way of a node", megabytes(2 * gradients));
     if (p->stage_count > 0)
         print_stages(p);
     else if (p->config->strategy->plan_stages != NULL)
@@ -357,11 +377,9 @@ static void print_traffic(const planned *p)
     else if (meetings->in_group)
         print_in_group(meetings);
     else if (p->ranks > 1)
-        printf("  inside the group, each step: %.1f MB a rank all-reduced%s\n",
-               megabytes(2 * gradients * (p->ranks - 1) / p->ranks), by_node);
+        printf("  inside the group, each step: %.1f MB a rank all-reduced%s\n", megabytes(sent), how);
     else if (p->ranks == 0)
-        printf("  inside the group, each step: up to %.1f MB a rank all-reduced%s\n", megabytes(2 * gradients),
-               by_node);
+        printf("  inside the group, each step: up to %.1f MB a rank all-reduced%s\n", megabytes(sent), how);
     if (meetings->what != NULL && !meetings->in_group && p->config->group_count != 1) {
         printf("  between groups, each %lld steps: %s", (long long)meetings->every_steps, meetings->what);
         if (p->config->group_count == 0)

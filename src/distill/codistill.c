@@ -491,6 +491,7 @@ void cod_strategy_register_codistill(void)
         .name = "codistill",
         .help = "groups exchange compressed checkpoints by one-sided gets, merge them and distil from them",
         .keeps_state = true,
+        .averages = true,
         .tables = tables,
         .table_count = 2,
         .check = check,

@@ -157,6 +157,7 @@ void cod_strategy_register_diloco(void)
             "groups train alone; their weights' averaged change is the gradient of an outer optimiser every so many "
             "steps, for which they wait",
         .keeps_state = true,
+        .averages = true,
         .tables = tables,
         .table_count = 1,
         .check = cod_local_steps_check,

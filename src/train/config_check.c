@@ -38,6 +38,28 @@ static void check_backend(cod_run_config *run)
                            run->train.backend, list);
 }
 
+/** Messages are coded where all ranks of a group average gradients as one. */
+static void check_allreduce_codec(cod_run_config *run)
+{
+    const cod_train_options *train = &run->train;
+    const char *codec = cod_allreduce_codec_names[train->allreduce_codec];
+    char list[512] = "";
+    if (train->allreduce_codec == COD_ALLREDUCE_EXACT)
+        return;
+    if (train->allreduce == COD_ALLREDUCE_HIERARCHICAL)
+        cod_config_problem_key(run->config, "train.allreduce_codec",
+                               "%s is for a flat all-reduce; leave out train.allreduce=hierarchical", codec);
+    if (run->strategy == NULL || run->strategy->averages)
+        return;
+    for (size_t i = 0; cod_strategy_at(i) != NULL; i++)
+        if (cod_strategy_at(i)->averages)
+            snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", list[0] != '\0' ? ", " : "",
+                     cod_strategy_at(i)->name);
+    cod_config_problem_key(run->config, "train.allreduce_codec",
+                           "strategy '%s' does not average gradients by an all-reduce of the group; %s is for: %s",
+                           run->strategy->name, codec, list);
+}
+
 static void check_train(cod_run_config *run)
 {
     cod_config *config = run->config;
@@ -50,6 +72,7 @@ static void check_train(cod_run_config *run)
                                (long long)train->warmup, (long long)train->steps);
     if (train->nesterov && train->momentum == 0)
         cod_config_problem_key(config, "train.nesterov", "Nesterov's variant needs train.momentum above 0");
+    check_allreduce_codec(run);
 }
 
 static void add_data_problem(void *context, const char *key, const char *text)

@@ -70,6 +70,7 @@ void cod_strategy_register_local_sgd(void)
         .name = "local_sgd",
         .help = "groups train alone and average their weights every so many steps, for which they wait",
         .keeps_state = true,
+        .averages = true,
         .tables = tables,
         .table_count = 1,
         .check = cod_local_steps_check,

@@ -38,7 +38,7 @@ cod_status cod_local_steps_before_update(cod_strategy *strategy, cod_train_conte
 /** Statistics are of each rank's own pictures: a group's are the mean of its ranks'. */
 static cod_status average_statistics(const cod_train_context *context, float *state, size_t count)
 {
-    cod_collective *collective = context->collective;
+    cod_collective *collective = cod_group_collective(context->group);
     cod_buffer buffer = {.host = state, .bytes = count * sizeof *state};
     cod_reduction *reduction = NULL;
     if (count == 0 || collective->size == 1)

@@ -34,7 +34,8 @@ typedef struct cod_train_options {
     const char *max_time;
     bool deterministic, autotune;
     int64_t bucket_kb;
-    int allreduce; /**< cod_train_allreduce */
+    int allreduce;       /**< cod_train_allreduce */
+    int allreduce_codec; /**< cod_train_allreduce_codec */
 } cod_train_options;
 
 typedef enum cod_train_allreduce {
@@ -42,6 +43,10 @@ typedef enum cod_train_allreduce {
     COD_ALLREDUCE_FLAT,
     COD_ALLREDUCE_HIERARCHICAL
 } cod_train_allreduce;
+
+typedef enum cod_train_allreduce_codec { COD_ALLREDUCE_EXACT, COD_ALLREDUCE_INT8 } cod_train_allreduce_codec;
+
+extern const char *const cod_allreduce_codec_names[];
 
 enum {
     COD_TRAIN_LOSS_AUTO,

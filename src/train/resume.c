@@ -86,6 +86,11 @@ static cod_status load_states(const trainer *t, bool own, const cod_st_file *fil
     return COD_OK;
 }
 
+static const char *allreduce_codec(const trainer *t)
+{
+    return cod_allreduce_codec_names[t->config->train.allreduce_codec];
+}
+
 /** Weights, optimiser and figures of the group: equal on all its ranks but for statistics, so the first one writes them. */
 static cod_status save_group(trainer *t, float *const *moments, const double totals[TRAINER_TOTALS])
 {
@@ -111,6 +116,7 @@ static cod_status save_group(trainer *t, float *const *moments, const double tot
     COD_TRY_GOTO(status, end, cod_checkpoint_add_number(&checkpoint, "group_size", cod_group_size(t->group)));
     COD_TRY_GOTO(status, end, cod_checkpoint_add_number(&checkpoint, "seed", (double)t->config->root.seed));
     COD_TRY_GOTO(status, end, cod_checkpoint_add_text(&checkpoint, "strategy", t->config->strategy->name));
+    COD_TRY_GOTO(status, end, cod_checkpoint_add_text(&checkpoint, "allreduce_codec", allreduce_codec(t)));
     COD_TRY_GOTO(status, end, trainer_save_totals(&checkpoint, totals));
     status = cod_checkpoint_write(&checkpoint, t->checkpoints, context->step, t->part);
 end:
@@ -159,6 +165,27 @@ static cod_status load_statistics(trainer *t, const cod_st_file *file)
     return status;
 }
 
+bool trainer_keeps_state(const trainer *t)
+{
+    return t->config->strategy->keeps_state || t->coded != NULL;
+}
+
+static const char residual_name[] = "allreduce_residual";
+
+static cod_status save_residual(trainer *t, cod_checkpoint *checkpoint)
+{
+    return t->coded == NULL ? COD_OK
+                            : cod_checkpoint_add_f32(checkpoint, residual_name, cod_coded_allreduce_residual(t->coded),
+                                                     t->weights.layout.trainable);
+}
+
+static cod_status load_residual(trainer *t, const cod_st_file *file)
+{
+    return t->coded == NULL ? COD_OK
+                            : cod_checkpoint_read(file, residual_name, cod_coded_allreduce_residual(t->coded),
+                                                  t->weights.layout.trainable * VALUE_BYTES);
+}
+
 static cod_status save_rank(trainer *t)
 {
     cod_checkpoint checkpoint = {0};
@@ -168,7 +195,9 @@ static cod_status save_rank(trainer *t)
     if (status == COD_OK)
         status = save_statistics(t, &checkpoint);
     if (status == COD_OK)
-        status = t->strategy->ops->save(t->strategy, &checkpoint);
+        status = save_residual(t, &checkpoint);
+    if (status == COD_OK)
+        status = STRATEGY(t, save, &checkpoint);
     if (status == COD_OK)
         status = save_states(t, true, NULL, &checkpoint);
     if (status == COD_OK)
@@ -201,7 +230,7 @@ static cod_status prune(const trainer *t)
         parts[i] = names[i];
     }
     rank_part(trainer_rank(t), part);
-    if (status == COD_OK && t->config->strategy->keeps_state)
+    if (status == COD_OK && trainer_keeps_state(t))
         status = cod_checkpoint_prune(t->checkpoints, part, parts, count, keep);
     if (status == COD_OK && t->leader)
         status = cod_checkpoint_prune(t->checkpoints, t->closing_part, parts, count, keep);
@@ -246,7 +275,7 @@ cod_status trainer_save_checkpoint(trainer *t)
     double totals[TRAINER_TOTALS];
     COD_TRY(trainer_sum_totals(t, totals));
     /* The group's part comes after those of all its ranks: it makes a step complete. */
-    if (t->config->strategy->keeps_state)
+    if (trainer_keeps_state(t))
         COD_TRY(cod_group_agree(t->group, save_rank(t), NULL));
     COD_TRY(save_whole(t, totals));
     return cod_group_agree(t->group, prune(t), NULL);
@@ -260,7 +289,7 @@ static size_t needed_parts(const trainer *t, bool all, char names[][32], const c
         const cod_group_members members = cod_group_members_of(t->group, g);
         if (!all && g != cod_group_index(t->group))
             continue;
-        for (int r = -1; r < (t->config->strategy->keeps_state ? members.size : 0) && count < capacity; r++) {
+        for (int r = -1; r < (trainer_keeps_state(t) ? members.size : 0) && count < capacity; r++) {
             if (r < 0)
                 snprintf(names[count], 32, "group-%d", g);
             else
@@ -304,7 +333,7 @@ static cod_status check_same_layout(const trainer *t, int group, const cod_st_fi
     double world, groups, size;
     const char *strategy = t->config->strategy->name;
     const int now = cod_group_members_of(t->group, group).size;
-    if (!t->config->strategy->keeps_state)
+    if (!trainer_keeps_state(t))
         return COD_OK;
     if (cod_st_metadata(file, "groups") != NULL) {
         COD_TRY(cod_checkpoint_number(file, "groups", &groups));
@@ -333,7 +362,7 @@ static cod_status check_same_layout(const trainer *t, int group, const cod_st_fi
 static cod_status check_same_run(const trainer *t, int group, const cod_st_file *file)
 {
     double seed;
-    const char *strategy = cod_st_metadata(file, "strategy");
+    const char *strategy = cod_st_metadata(file, "strategy"), *codec = cod_st_metadata(file, "allreduce_codec");
     COD_TRY(cod_checkpoint_number(file, "seed", &seed));
     if (strategy == NULL || strcmp(strategy, t->config->strategy->name) != 0)
         return cod_fail(COD_ERR_ARGUMENT, "it was written by strategy '%s', not '%s'", strategy ? strategy : "?",
@@ -341,6 +370,9 @@ static cod_status check_same_run(const trainer *t, int group, const cod_st_file 
     if ((int64_t)seed != t->config->root.seed)
         return cod_fail(COD_ERR_ARGUMENT, "it was written with seed %lld, not %lld", (long long)seed,
                         (long long)t->config->root.seed);
+    if (strcmp(codec != NULL ? codec : "none", allreduce_codec(t)) != 0)
+        return cod_fail(COD_ERR_ARGUMENT, "it was written with train.allreduce_codec=%s, not %s; set it as it was",
+                        codec != NULL ? codec : "none", allreduce_codec(t));
     return check_same_layout(t, group, file);
 }
 
@@ -380,12 +412,14 @@ static cod_status load_step(trainer *t, int64_t step)
     if (status == COD_OK)
         status = load_group(t, file);
     cod_st_close(file);
-    if (status == COD_OK && t->config->strategy->keeps_state) {
+    if (status == COD_OK && trainer_keeps_state(t)) {
         char part[32];
         rank_part(trainer_rank(t), part);
         status = cod_checkpoint_open(t->checkpoints, step, part, &file);
         if (status == COD_OK) {
             status = load_statistics(t, file);
+            if (status == COD_OK)
+                status = load_residual(t, file);
             if (status == COD_OK)
                 status = STRATEGY(t, load, &t->context, file);
             if (status == COD_OK)
@@ -456,7 +490,7 @@ static cod_status discard_later(const trainer *t, int64_t step)
     if (step < 0 && t->config->checkpoint.resume != COD_RESUME_NEVER)
         return COD_OK;
     rank_part(trainer_rank(t), part);
-    if (t->config->strategy->keeps_state)
+    if (trainer_keeps_state(t))
         COD_TRY(cod_checkpoint_discard(t->checkpoints, part, step));
     return t->leader ? cod_checkpoint_discard(t->checkpoints, t->part, step) : COD_OK;
 }

@@ -47,7 +47,8 @@ static cod_status make_group(trainer *t)
 static cod_status choose_allreduce(trainer *t)
 {
     const int wanted = t->config->train.allreduce;
-    if (wanted == COD_ALLREDUCE_FLAT || (wanted == COD_ALLREDUCE_AUTO && !cod_group_gains_by_node(t->group)))
+    if (wanted == COD_ALLREDUCE_FLAT || t->config->train.allreduce_codec != COD_ALLREDUCE_EXACT ||
+        (wanted == COD_ALLREDUCE_AUTO && !cod_group_gains_by_node(t->group)))
         return COD_OK;
     if (t->leader)
         cod_log_info("group %d: gradients are averaged inside its nodes first, then between one rank of each",
@@ -262,13 +263,24 @@ void trainer_closing_part(int group, char part[32])
     snprintf(part, 32, "closing-%d", group);
 }
 
+/** In place of the group's own average of gradients. */
+static cod_status code_allreduce(trainer *t)
+{
+    if (t->config->train.allreduce_codec == COD_ALLREDUCE_EXACT || cod_group_size(t->group) == 1)
+        return COD_OK;
+    COD_TRY(cod_coded_allreduce_create(t->group, t->weights.layout.trainable, &t->coded));
+    t->context.collective = cod_coded_allreduce_collective(t->coded);
+    return COD_OK;
+}
+
 /** What each rank does by itself; any of it may fail on one rank alone. */
 static cod_status set_up_locally(trainer *t)
 {
     COD_TRY(open_device(t));
     COD_TRY(t->config->strategy->create(&t->strategy));
     COD_TRY(build_graph(t));
-    return init_weights(t);
+    COD_TRY(init_weights(t));
+    return code_allreduce(t);
 }
 
 static cod_status compile_locally(trainer *t)
@@ -357,6 +369,7 @@ void trainer_clear(trainer *t)
     cod_model_clear(&t->model);
     if (t->context.device != NULL)
         t->context.backend->close(t->context.device);
+    cod_coded_allreduce_destroy(t->coded);
     cod_group_destroy(t->group);
     free(t->agreements);
     cod_file_lock_release(t->group_lock);

@@ -39,7 +39,7 @@ typedef struct cod_train_context {
     const cod_run_config *config;
     cod_comm *comm;
     cod_group *group;           /**< of this rank */
-    cod_collective *collective; /**< averaging inside the group */
+    cod_collective *collective; /**< averaging gradients inside the group */
     const cod_backend *backend;
     cod_device *device;
     cod_dtype activation;
@@ -218,6 +218,7 @@ typedef struct cod_strategy_kind {
     bool one_group;   /**< all ranks train as one group, whatever the config's groups */
     bool single_rank; /**< needs a world of one rank */
     bool keeps_state; /**< save() and load() are of use: ranks write a part of their own */
+    bool averages;    /**< gradients by the context's collective, if at all: train.allreduce_codec is of use */
     /** Ranks that serve and do not train, as start() will set them in the context. NULL = none. */
     int (*servers)(const cod_run_config *run);
     /** Ranks that hold the network together, as start() will set them in the context. NULL = 1. */

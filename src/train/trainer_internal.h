@@ -9,6 +9,7 @@
 #include "data/loader.h"
 #include "io/file.h"
 #include "io/trace_file.h"
+#include "train/coded_allreduce.h"
 #include "train/task.h"
 #include "train/train.h"
 
@@ -62,6 +63,7 @@ typedef struct trainer {
     cod_file_lock *lock, *group_lock; /**< of the folder, and of a group that is a job of its own; first rank */
     cod_trace_file *trace;
     cod_group *group;
+    cod_coded_allreduce *coded; /**< NULL = gradients travel as they are */
     cod_binding binding;
     bool leader; /**< first rank of its group */
     cod_train_task *task;
@@ -119,6 +121,8 @@ bool trainer_in_step(const trainer *t);
 
 /** Makes the leader hold what ranks update a part each of; see gather(). Collective on the group. */
 COD_MUST_CHECK cod_status trainer_gather(trainer *t, float *const *moments);
+/** Whether each rank writes a part of checkpoints of its own. */
+bool trainer_keeps_state(const trainer *t);
 COD_MUST_CHECK cod_status trainer_save_checkpoint(trainer *t);
 /** Loads the newest usable checkpoint, if the configuration wants that. Collective on all ranks. */
 COD_MUST_CHECK cod_status trainer_resume(trainer *t);

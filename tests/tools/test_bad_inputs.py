@@ -113,6 +113,7 @@ CASES = {
         (["train", "ok.yaml", "train.stepz=3"], 2, "did you mean 'steps'?"),
         (["train", "ok.yaml", "train.strategy=alreduce"], 2, "did you mean 'allreduce'?"),
         (["train", "ok.yaml", "train.backend=gpu"], 2, "no backend 'gpu'"),
+        (["train", "ok.yaml", "train.strategy=central_storage", "train.allreduce_codec=int8"], 2, "int8 is for: single, allreduce, "),
         (["train", "ok.yaml", "train.max_time=soon"], 2, "'soon' is no time"),
         (["train", "ok.yaml", "name=a/b"], 2, "cannot be a folder's name"),
         (["train", "ok.yaml", "model.init=start"], 2, "`shared`, `own`"),

@@ -170,11 +170,14 @@ def budgets(bench):
 
 def traffic(bench):
     """What one group of all ranks sends counts as between groups to the share that crosses from one configured group to another."""
-    compare(bench, "[allreduce, parameter_server, central_storage, model_parallel]", "model.hidden=[256, 8, 8, 8]", "cluster.ranks_per_group=2", "train.steps=20", "train.allreduce=flat")
+    coded = "{name: coded, strategy: allreduce, set: [train.allreduce=auto, train.allreduce_codec=int8]}"
+    compare(bench, f"[allreduce, {coded}, parameter_server, central_storage, model_parallel]", "model.hidden=[256, 8, 8, 8]", "cluster.ranks_per_group=2", "train.steps=20", "train.allreduce=flat")
     found = {name: run[0]["bytes"] for name, run in runs(bench).items()}
     weights = 24 * 256 + 256 + 256 * 8 + 8 + 2 * (8 * 8 + 8) + 8 * 3 + 3
     ring = found["allreduce"]  # two of the ring's four links
     check(ring["inside"] == ring["between"] and 4 * weights * 2 * 3 * 20 <= 2 * ring["between"] < 4 * weights * 2 * 3 * 20 * 1.02, f"{ring}")
+    pairs = found["coded"]  # two of the three that each rank sends to
+    check(abs(pairs["between"] - 2 * pairs["inside"]) < 1e-3 and 3.5 < 2 * ring["between"] / (pairs["between"] + pairs["inside"]) < 3.97, f"{pairs}")
     star = found["parameter_server"]  # two of the three workers
     check(abs(star["between"] - 2 * star["inside"]) < 1e-3 and 4 * weights * 2 * 2 * 20 <= star["between"] < 4 * weights * 2 * 2 * 20 * 1.02, f"{star}")
     # Stages on four ranks: one of three hand-overs; a step has the samples of one rank.

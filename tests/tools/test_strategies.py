@@ -147,6 +147,61 @@ def hierarchical(bench):
     check(result.code == 2 and "did you mean 'hierarchical'?" in result.err, "a way that is none", result)
 
 
+def coded(bench):
+    """Gradients in a quarter of the bytes, in an all-reduce and inside groups that do other things too."""
+    fixed = ["model.channels=24", "model.norm=batch", "train.bucket_kb=16", "train.steps=20", "eval.every=0", *QUIET]
+    layouts = {"all": ["train.strategy=allreduce", "cluster.ranks_per_group=3"],
+               "local": ["train.strategy=local_sgd", "local_sgd.period=10", "cluster.groups=2", "cluster.ranks_per_group=2"]}
+    for name, layout in layouts.items():
+        for codec in ("none", "int8"):
+            bench.trained(f"name={name}-{codec}", *fixed, *layout, f"train.allreduce_codec={codec}", environment=TCP)
+        exact, summary = (bench.summary(f"{name}-{codec}") for codec in ("none", "int8"))
+        ratio = exact["intragroup_bytes"] / summary["intragroup_bytes"]
+        check(3.3 < ratio < 3.97 and exact["intergroup_bytes"] == summary["intergroup_bytes"], f"{name}: {ratio} times fewer bytes")
+        losses = [bench.metrics(f"{name}-{codec}", 0)[-1]["loss"] for codec in ("none", "int8")]
+        check(model(bench, f"{name}-none") != model(bench, f"{name}-int8") and abs(losses[1] / losses[0] - 1) < 0.05, f"{name}: {losses}")
+    planned = bench.run("plan", "t.yaml", *fixed, *layouts["all"], "model.channels=192", "train.allreduce_codec=int8")
+    told = re.search(r": (\d+) parameters", planned.out)
+    sent = re.search(r"each step: ([\d.]+) MB a rank all-reduced as int8\n", planned.out)
+    held = re.search(r"coded gradients ([\d.]+)", planned.out)
+    size = 4e-6 * float(told[1])
+    check(abs(float(sent[1]) - 4 / 3 * size / 3.97) < 0.06 and abs(float(held[1]) - size * (4 / 3 + 2 / 3.97)) < 0.06, "the plan", planned)
+    # One rank sends nothing, and rounds nothing.
+    for codec in ("none", "int8"):
+        bench.trained(f"name=one-{codec}", *fixed, "train.strategy=allreduce", f"train.allreduce_codec={codec}")
+    check(model(bench, "one-none") == model(bench, "one-int8"), "one rank trains another network")
+
+
+def coded_stops(bench):
+    """What coding owes is saved; it is no other run's. A bad gradient of any rank ends all, as without coding."""
+    fixed = ["train.strategy=allreduce", "cluster.ranks_per_group=2", "train.allreduce_codec=int8", "train.schedule=constant",
+             "train.deterministic=true", *QUIET]
+    bench.trained("name=whole", *fixed, "train.steps=20")
+    bench.trained("name=s", *fixed, "train.steps=10")
+    owed = [floats(saved(bench, "s", 10, rank, "rank")["allreduce_residual"]) for rank in (0, 1)]
+    check(owed[0] != owed[1] and all(any(values) for values in owed), "nothing is owed")
+    for overrides, words in ((["train.allreduce_codec=none"], "written with train.allreduce_codec=int8, not none"),
+                             (["cluster.ranks_per_group=3"], "had 2 ranks")):
+        result = bench.train("name=s", *fixed, *overrides, "train.steps=20")
+        check(result.code == 2 and words in result.err, f"'{words}'", result)
+    result = bench.trained("name=s", *fixed, "train.steps=20")
+    check("resumed at step 10" in result.err and model(bench, "s") == model(bench, "whole"), "it went another way", result)
+    plain = ["train.strategy=allreduce", "cluster.ranks_per_group=2", *QUIET]
+    bench.trained("name=p", *plain, "train.steps=10")
+    result = bench.train("name=p", *plain, "train.allreduce_codec=int8", "train.steps=20")
+    check(result.code == 2 and "written with train.allreduce_codec=none, not int8" in result.err, "a codec later on", result)
+    result = bench.train("name=n", *fixed, "train.optimiser=sgd", "train.rate=1e3", "train.loss=mse")
+    check(result.code == 1 and result.err.count("codistill: ") == 1 and "became NaN or infinite at step" in result.err, "a bad loss", result)
+    for overrides, words in ((["train.strategy=parameter_server"], "strategy 'parameter_server' does not average gradients by an all-reduce"),
+                             (["train.strategy=central_storage"], "int8 is for: single, allreduce, local_sgd, diloco, codistill"),
+                             (["train.strategy=model_parallel"], "strategy 'model_parallel'"),
+                             (["train.strategy=async_parameter_server"], "strategy 'async_parameter_server'"),
+                             (["train.allreduce=hierarchical"], "leave out train.allreduce=hierarchical"),
+                             (["train.allreduce_codec=int4"], "did you mean 'int8'?")):
+        result = bench.train("name=r", *fixed, *overrides)
+        check(result.code == 2 and words in result.err and not os.path.exists(bench.path("runs", "r")), f"'{words}'", result)
+
+
 def server(bench):
     """A server and its workers are data-parallel training over the workers: bit for bit where two numbers are added up."""
     adam = ["model.norm=batch", "train.ema=0.9", "train.bucket_kb=4", "train.deterministic=true", "train.steps=20", *QUIET]
@@ -268,6 +323,9 @@ CASES = {
     "diloco-killed": killed("2x2", 2, None, *DILOCO),
     "diloco-killed-int8": killed("3x1", 2, None, *DILOCO, "diloco.codec=int8"),
     "hierarchical": hierarchical,
+    "coded": coded,
+    "coded-stops": coded_stops,
+    "coded-killed": killed("2x2", 2, TCP, "train.allreduce_codec=int8", "train.bucket_kb=4"),
     "server": server,
     "server-stops": server_stops,
     "server-killed": killed("allreduce", 2, None, "train.strategy=parameter_server", "cluster.ranks_per_group=3"),
