@@ -52,14 +52,10 @@ static cod_status add_churn(cod_report *report)
                                 .series = names,
                                 .series_count = 2,
                                 .x_zero = true};
-    cod_status status = cod_mark_plot_draw(&plot, report->drawings++, &drawing);
-    if (status == COD_OK)
-        status =
-            cod_report_add_figure(report, &drawing, "churn",
-                                  "Share of test predictions on which two models differ: trained anew with another "
-                                  "seed, or by two groups of one run. Lower is steadier.");
-    cod_drawing_clear(&drawing);
-    return status;
+    const cod_status drawn = cod_mark_plot_draw(&plot, report->drawings++, &drawing);
+    return cod_report_add_figure(report, drawn, &drawing, "churn",
+                                 "Share of test predictions on which two models differ: trained anew with another "
+                                 "seed, or by two groups of one run. Lower is steadier.");
 }
 
 static cod_status add_disagreement(cod_report *report)
@@ -85,12 +81,9 @@ static cod_status add_disagreement(cod_report *report)
         .x_low = 0,
         .y_low = NAN,
         .y_high = NAN};
-    cod_status status = cod_line_plot_draw(&plot, report->drawings++, &drawing);
-    if (status == COD_OK)
-        status =
-            cod_report_add_figure(report, &drawing, "disagreement", "Mean over seeds, band: ± one standard deviation.");
-    cod_drawing_clear(&drawing);
-    return status;
+    const cod_status drawn = cod_line_plot_draw(&plot, report->drawings++, &drawing);
+    return cod_report_add_figure(report, drawn, &drawing, "disagreement",
+                                 "Mean over seeds, band: ± one standard deviation.");
 }
 
 /**
@@ -155,13 +148,10 @@ static cod_status add_reliability(cod_report *report)
                                 .x_low = NAN,
                                 .y_low = NAN,
                                 .y_high = NAN};
-    cod_status status = cod_line_plot_draw(&plot, report->drawings++, &drawing);
-    if (status == COD_OK)
-        status = cod_report_add_figure(report, &drawing, "reliability",
-                                       "On the dashed line confidence is what it says; below it, too sure. All seeds "
-                                       "together; bins of fewer than 10 predictions are left out.");
-    cod_drawing_clear(&drawing);
-    return status;
+    const cod_status drawn = cod_line_plot_draw(&plot, report->drawings++, &drawing);
+    return cod_report_add_figure(report, drawn, &drawing, "reliability",
+                                 "On the dashed line confidence is what it says; below it, too sure. All seeds "
+                                 "together; bins of fewer than 10 predictions are left out.");
 }
 
 static cod_status add_calibration(cod_report *report)
@@ -193,12 +183,9 @@ static cod_status add_calibration(cod_report *report)
         .row_count = used,
         .series_count = 1,
         .x_zero = true};
-    cod_status status = cod_mark_plot_draw(&plot, report->drawings++, &drawing);
-    if (status == COD_OK)
-        status = cod_report_add_figure(report, &drawing, "calibration",
-                                       "Mean ± one standard deviation over seeds. Lower is better.");
-    cod_drawing_clear(&drawing);
-    return status;
+    const cod_status drawn = cod_mark_plot_draw(&plot, report->drawings++, &drawing);
+    return cod_report_add_figure(report, drawn, &drawing, "calibration",
+                                 "Mean ± one standard deviation over seeds. Lower is better.");
 }
 
 /** Whether there is anything of this section; of images there is not. */

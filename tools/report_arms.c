@@ -258,12 +258,9 @@ static cod_status add_plot(cod_report *report, size_t rate)
                                 .rows = rows,
                                 .row_count = used,
                                 .series_count = 1};
-    cod_status status = cod_mark_plot_draw(&plot, report->drawings++, &drawing);
-    if (status == COD_OK)
-        status = cod_report_add_figure(report, &drawing, cod_report_file_name(report, "quality", rate),
-                                       "Mean ± one standard deviation; small dots: the seeds.");
-    cod_drawing_clear(&drawing);
-    return status;
+    const cod_status drawn = cod_mark_plot_draw(&plot, report->drawings++, &drawing);
+    return cod_report_add_figure(report, drawn, &drawing, cod_report_file_name(report, "quality", rate),
+                                 "Mean ± one standard deviation; small dots: the seeds.");
 }
 
 cod_status cod_report_arms(cod_report *report)

@@ -55,12 +55,9 @@ static cod_status add_step_plot(cod_report *report, size_t rate, size_t *plots)
                                .parts = names,
                                .part_count = rest ? PARTS : OTHER};
     (*plots)++;
-    cod_status status = cod_bar_plot_draw(&plot, report->drawings++, &drawing);
-    if (status == COD_OK)
-        status = cod_report_add_figure(report, &drawing, cod_report_file_name(report, "step-time", rate),
-                                       "Mean over seeds.");
-    cod_drawing_clear(&drawing);
-    return status;
+    const cod_status drawn = cod_bar_plot_draw(&plot, report->drawings++, &drawing);
+    return cod_report_add_figure(report, drawn, &drawing, cod_report_file_name(report, "step-time", rate),
+                                 "Mean over seeds.");
 }
 
 static cod_status add_bytes_plot(cod_report *report, size_t *plots)
@@ -103,13 +100,10 @@ static cod_status add_bytes_plot(cod_report *report, size_t *plots)
                                 .x_log = logarithmic,
                                 .x_zero = true};
     (*plots)++;
-    cod_status status = cod_mark_plot_draw(&plot, report->drawings++, &drawing);
-    if (status == COD_OK)
-        status = cod_report_add_figure(report, &drawing, "bytes",
-                                       logarithmic ? "Mean over seeds. A mark at the left edge: nothing was sent."
-                                                   : "Mean over seeds.");
-    cod_drawing_clear(&drawing);
-    return status;
+    const cod_status drawn = cod_mark_plot_draw(&plot, report->drawings++, &drawing);
+    return cod_report_add_figure(report, drawn, &drawing, "bytes",
+                                 logarithmic ? "Mean over seeds. A mark at the left edge: nothing was sent."
+                                             : "Mean over seeds.");
 }
 
 cod_status cod_report_costs(cod_report *report)

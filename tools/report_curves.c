@@ -206,12 +206,9 @@ static cod_status add_plot(cod_report *report, size_t rate, cod_curve_axis axis,
                                 .x_low = logarithmic ? NAN : 0,
                                 .y_low = low,
                                 .y_high = high};
-    cod_status status = cod_line_plot_draw(&plot, report->drawings++, &drawing);
-    if (status == COD_OK)
-        status =
-            cod_report_add_figure(report, &drawing, cod_report_file_name(report, file, rate), describe(report, axis));
-    cod_drawing_clear(&drawing);
-    return status;
+    const cod_status drawn = cod_line_plot_draw(&plot, report->drawings++, &drawing);
+    return cod_report_add_figure(report, drawn, &drawing, cod_report_file_name(report, file, rate),
+                                 describe(report, axis));
 }
 
 /** Whether any run that counts has been evaluated on its way. */

@@ -77,7 +77,7 @@ static cod_status write_png(const cod_report *report, const cod_drawing *drawing
     return status;
 }
 
-cod_status cod_report_add_figure(cod_report *report, cod_drawing *drawing, const char *file, const char *caption)
+static cod_status add(cod_report *report, const cod_drawing *drawing, const char *file, const char *caption)
 {
     fputs("<figure>\n", report->out);
     cod_drawing_write(drawing, report->out, false);
@@ -85,7 +85,13 @@ cod_status cod_report_add_figure(cod_report *report, cod_drawing *drawing, const
     if (cod_report_png_available())
         fprintf(report->out, "<span class=\"file\">%s.png</span>", file);
     fputs("</figcaption>\n</figure>\n", report->out);
-    const cod_status status = cod_report_png_available() ? write_png(report, drawing, file) : COD_OK;
+    return cod_report_png_available() ? write_png(report, drawing, file) : COD_OK;
+}
+
+cod_status cod_report_add_figure(cod_report *report, cod_status drawn, cod_drawing *drawing, const char *file,
+                                 const char *caption)
+{
+    const cod_status status = drawn == COD_OK ? add(report, drawing, file, caption) : drawn;
     cod_drawing_clear(drawing);
     return status;
 }

@@ -16,9 +16,14 @@ typedef struct cod_report {
     double target; /**< the best quality that all runs reach while training; NaN = it cannot be told */
 } cod_report;
 
-/** Writes what is open to the page and as FOLDER/`file`.png, with a caption (HTML). @param drawing  taken, also on failure */
-COD_MUST_CHECK cod_status cod_report_add_figure(cod_report *report, cod_drawing *drawing, const char *file,
-                                                const char *caption);
+/**
+ * Writes a plot to the page and as FOLDER/`file`.png, with a caption (HTML).
+ *
+ * @param drawn    what drawing it came to; a failure is handed back
+ * @param drawing  taken, also on failure
+ */
+COD_MUST_CHECK cod_status cod_report_add_figure(cod_report *report, cod_status drawn, cod_drawing *drawing,
+                                                const char *file, const char *caption);
 /** "" with one rate, else what tells a plot's title or a heading which rate it is of: ", 20 Mbit/s"; in the arena. */
 const char *cod_report_rate_suffix(const cod_report *report, size_t rate);
 /** "20 Mbit/s", "no limit", or the name itself where it is no rate. */

@@ -269,12 +269,9 @@ static cod_status draw(cod_report *report)
                                 .y_high = NAN,
                                 .x_ticks = ticks,
                                 .x_tick_count = rates};
-    cod_status status = cod_line_plot_draw(&plot, report->drawings++, &drawing);
-    if (status == COD_OK)
-        status = cod_report_add_figure(report, &drawing, "time-rate",
-                                       "Mean over seeds, bars: ± one standard deviation. Lower is sooner.");
-    cod_drawing_clear(&drawing);
-    return status;
+    const cod_status drawn = cod_line_plot_draw(&plot, report->drawings++, &drawing);
+    return cod_report_add_figure(report, drawn, &drawing, "time-rate",
+                                 "Mean over seeds, bars: ± one standard deviation. Lower is sooner.");
 }
 
 cod_status cod_report_rates(cod_report *report)
