@@ -62,6 +62,10 @@ bool cod_report_has_runs(const cod_report_arm *arm, size_t rate)
     return false;
 }
 
+/** What the page says of a plot's file, around its name. */
+#define FILE_BEFORE "<span class=\"file\">"
+#define FILE_AFTER  ".png</span>"
+
 static cod_status write_png(const cod_report *report, const cod_drawing *drawing, const char *file)
 {
     char *svg = NULL;
@@ -83,7 +87,7 @@ static cod_status add(cod_report *report, const cod_drawing *drawing, const char
     cod_drawing_write(drawing, report->out, false);
     fprintf(report->out, "<figcaption>%s%s", caption, caption[0] != '\0' ? " " : "");
     if (cod_report_png_available())
-        fprintf(report->out, "<span class=\"file\">%s.png</span>", file);
+        fprintf(report->out, FILE_BEFORE "%s" FILE_AFTER, file);
     fputs("</figcaption>\n</figure>\n", report->out);
     return cod_report_png_available() ? write_png(report, drawing, file) : COD_OK;
 }
@@ -94,4 +98,22 @@ cod_status cod_report_add_figure(cod_report *report, cod_status drawn, cod_drawi
     const cod_status status = drawn == COD_OK ? add(report, drawing, file, caption) : drawn;
     cod_drawing_clear(drawing);
     return status;
+}
+
+cod_status cod_report_remove_stale(const cod_report *report, const char *earlier, const char *page)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-";
+    while ((earlier = strstr(earlier, FILE_BEFORE)) != NULL) {
+        const char *name = earlier + strlen(FILE_BEFORE);
+        const int length = (int)strspn(name, plain);
+        earlier = name + length;
+        const char *told = cod_report_text(report, FILE_BEFORE "%.*s" FILE_AFTER, length, name);
+        if (length == 0 || strncmp(earlier, FILE_AFTER, strlen(FILE_AFTER)) != 0 || strstr(page, told) != NULL)
+            continue;
+        const char *path =
+            cod_path_join(report->arena, report->folder, cod_report_text(report, "%.*s.png", length, name));
+        COD_REQUIRE_MEMORY(path);
+        COD_TRY(cod_file_remove(path));
+    }
+    return COD_OK;
 }

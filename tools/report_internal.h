@@ -24,6 +24,8 @@ typedef struct cod_report {
  */
 COD_MUST_CHECK cod_status cod_report_add_figure(cod_report *report, cod_status drawn, cod_drawing *drawing,
                                                 const char *file, const char *caption);
+/** Removes the PNG files that an earlier page of this report names and the new one does not: nobody would write them anew. */
+COD_MUST_CHECK cod_status cod_report_remove_stale(const cod_report *report, const char *earlier, const char *page);
 /** "" with one rate, else what tells a plot's title or a heading which rate it is of: ", 20 Mbit/s"; in the arena. */
 const char *cod_report_rate_suffix(const cod_report *report, size_t rate);
 /** "20 Mbit/s", "no limit", or the name itself where it is no rate. */

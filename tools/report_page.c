@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MAX_PAGE = 1 << 30 }; /* bytes of a page that lies there already */
+
 static const char style[] =
     "*{box-sizing:border-box}\n"
     ":root{color-scheme:light dark;--panel:#f5f6f8;--better:#00704f;--worse:#b3400a}\n"
@@ -209,6 +211,23 @@ static cod_status write_sections(cod_report *report)
     return COD_OK;
 }
 
+/** Writes the page, and removes what only the one that lay there speaks of. */
+static cod_status replace_page(const cod_report *report, const char *text, size_t bytes)
+{
+    void *earlier = NULL;
+    size_t earlier_bytes;
+    const char *path = cod_path_join(report->arena, report->folder, "report.html");
+    COD_REQUIRE_MEMORY(path);
+    if (cod_report_png_available() && cod_file_exists(path) &&
+        cod_file_read(path, MAX_PAGE, &earlier, &earlier_bytes) != COD_OK)
+        cod_log_warn("PNG files of earlier plots may stay: %s", cod_error_message());
+    cod_status status = cod_file_write(path, text, bytes);
+    if (status == COD_OK && earlier != NULL)
+        status = cod_report_remove_stale(report, earlier, text);
+    free(earlier);
+    return status;
+}
+
 static cod_status write_page(cod_report *report)
 {
     char *text = NULL;
@@ -219,10 +238,8 @@ static cod_status write_page(cod_report *report)
     const bool failed = ferror(report->out) != 0, unfinished = fclose(report->out) != 0;
     if (status == COD_OK && (failed || unfinished))
         status = cod_fail(COD_ERR_MEMORY, "no memory for the report");
-    if (status == COD_OK) {
-        const char *path = cod_path_join(report->arena, report->folder, "report.html");
-        status = path != NULL ? cod_file_write(path, text, bytes) : COD_ERR_MEMORY;
-    }
+    if (status == COD_OK)
+        status = replace_page(report, text, bytes);
     free(text);
     return status;
 }

@@ -110,6 +110,23 @@ def classification(bench):
         check(data[:8] == b"\x89PNG\r\n\x1a\n" and int.from_bytes(data[16:20], "big") == 960, f"{name}.png")
 
 
+def removed(bench):
+    """What the page before named as a plot goes when nothing draws it any more; what is not the report's own stays."""
+    if "no librsvg" in bench.run("--version").out:
+        raise Skip("this build draws no PNG files")
+    written(bench, "r/c", made.classification())
+    before = set(pngs(bench, "r/c"))
+    for other in ("r/c/mine.png", "r/outside.png"):
+        bench.write(other, b"not the report's")
+    with open(bench.path("r/c", "report.html"), "a", encoding="utf-8") as page:
+        page.write('<span class="file">../outside.png</span><span class="file">.png</span><span class="file">mine.png<span class="file">')
+    written(bench, "r/c", dict(made.classification(rates=("none",)), churn=None))
+    gone = {"churn.png", "quality-20mbit.png", "quality-time-20mbit.png", "step-time-20mbit.png", "time-rate.png"}
+    check(gone <= before, f"never written: {gone - before}")
+    check(set(pngs(bench, "r/c")) == before - gone | {"mine.png"}, f"{pngs(bench, 'r/c')}")
+    check(pngs(bench, "r") == ["outside.png"], f"{pngs(bench, 'r')}")
+
+
 def with_qualities(lists, seeds=None, **metric):
     """Arms a, b, … of nothing but a quality for each seed."""
     document = made.classification(1, ("none",), made.ARMS[:1])
@@ -314,7 +331,7 @@ def in_browser(bench):
         view.close()
 
 
-CASES = {"classification": classification, "verdicts": verdicts, "crossing": crossing, "pictures": pictures, "incomplete": incomplete,
+CASES = {"classification": classification, "removed": removed, "verdicts": verdicts, "crossing": crossing, "pictures": pictures, "incomplete": incomplete,
          "hostile": hostile, "broken": broken, "mutated": mutated(range(12)), "mutated-few": mutated(range(12, 15)), "browser": in_browser}
 
 if __name__ == "__main__":
