@@ -19,6 +19,7 @@ struct cod_labelled {
     cod_examples examples;
     cod_labelled_counts counts;
     index_list splits[COD_SPLITS];
+    index_list train;      /**< of all groups */
     int64_t height, width; /**< of what is given; not above the examples' own */
     int64_t reach;         /**< pixels that training moves a crop from the middle at most */
     bool mirror;           /**< training turns left and right round */
@@ -47,7 +48,7 @@ static uint32_t *labels_of(const cod_labelled *l, const index_list *list)
 }
 
 /** Divides `all` into training and validation. */
-static cod_status hold_out(const cod_data_options *options, cod_labelled *l, const index_list *all, index_list *train)
+static cod_status hold_out(const cod_data_options *options, cod_labelled *l, const index_list *all)
 {
     const size_t count = all->count, folds = (size_t)options->folds;
     const size_t held_out = options->val_path.count > 0 ? 0 : cod_held_out_count(options, count);
@@ -63,7 +64,7 @@ static cod_status hold_out(const cod_data_options *options, cod_labelled *l, con
     for (size_t i = 0; status == COD_OK && i < count; i++) {
         const bool held =
             folds > 0 ? numbers[i] % folds == (size_t)options->fold : cod_is_held_out(numbers[i], held_out, count);
-        append(held ? &l->splits[COD_SPLIT_VAL] : train, all->items[i]);
+        append(held ? &l->splits[COD_SPLIT_VAL] : &l->train, all->items[i]);
     }
     free(labels);
     free(numbers);
@@ -71,7 +72,7 @@ static cod_status hold_out(const cod_data_options *options, cod_labelled *l, con
 }
 
 /** Divides what is there into splits; the training examples are of all groups yet. */
-static cod_status divide(const cod_data_options *options, cod_labelled *l, index_list *train)
+static cod_status divide(const cod_data_options *options, cod_labelled *l)
 {
     const cod_examples *examples = &l->examples;
     index_list all;
@@ -84,15 +85,15 @@ static cod_status divide(const cod_data_options *options, cod_labelled *l, index
         else
             append(i >= examples->val_begin ? &l->splits[COD_SPLIT_VAL] : &all, i);
     }
-    const cod_status status = hold_out(options, l, &all, train);
+    const cod_status status = hold_out(options, l, &all);
     free(all.items);
     return status;
 }
 
 /** Keeps this group's part of the training examples. */
-static cod_status place_train(const cod_data_options *options, const cod_dataset_place *place, cod_labelled *l,
-                              const index_list *train)
+static cod_status place_train(const cod_data_options *options, const cod_dataset_place *place, cod_labelled *l)
 {
+    const index_list *train = &l->train;
     uint32_t *labels = labels_of(l, train);
     bool *ours = calloc(train->count + 1, sizeof *ours);
     cod_status status = COD_OK;
@@ -158,8 +159,9 @@ static cod_status add_moments(const cod_labelled *l, size_t index, double *sums,
 }
 
 /** Mean and deviation of the training examples, or of some where they would have to be decoded. */
-static cod_status measure(cod_labelled *l, const index_list *train)
+static cod_status measure(cod_labelled *l)
 {
+    const index_list *train = &l->train;
     const cod_examples *examples = &l->examples;
     const bool held = examples->floats != NULL || examples->held == examples->count;
     const size_t step = held || train->count < DECODED_FOR_MEAN ? 1 : train->count / DECODED_FOR_MEAN;
@@ -204,7 +206,6 @@ static cod_status open_labelled(const cod_data_options *options, const cod_datas
                                                             [COD_DATA_IRIS] = cod_iris_read,
                                                             [COD_DATA_FOLDER] = cod_class_folders_read,
                                                             [COD_DATA_SYNTHETIC] = cod_synthetic_examples_make};
-    index_list train = {0};
     COD_TRY(readers[options->kind](options, place->report, &l->examples));
     COD_REQUIRE(l->examples.channels <= COD_LABELLED_MAX_CHANNELS, "examples of %lld channels; at most %d are taken",
                 (long long)l->examples.channels, COD_LABELLED_MAX_CHANNELS);
@@ -212,15 +213,49 @@ static cod_status open_labelled(const cod_data_options *options, const cod_datas
     l->counts.found = l->examples.count;
     for (int s = 0; s < COD_SPLITS; s++)
         COD_TRY(index_list_init(&l->splits[s], l->examples.count));
-    COD_TRY(index_list_init(&train, l->examples.count));
-    cod_status status = divide(options, l, &train);
-    if (status == COD_OK)
-        status = place_train(options, place, l, &train);
-    if (status == COD_OK)
-        status = measure(l, &train);
-    free(train.items);
+    COD_TRY(index_list_init(&l->train, l->examples.count));
+    COD_TRY(divide(options, l));
+    COD_TRY(place_train(options, place, l));
+    COD_TRY(measure(l));
     for (int s = 0; s < COD_SPLITS; s++)
         l->counts.split[s] = l->splits[s].count;
+    return COD_OK;
+}
+
+/** log of p_g/p for each class of one group. @param total  [classes + 1] of all groups: of each class, and of all */
+static void compare_shares(const size_t *counts, const double *total, size_t classes, float *priors)
+{
+    double own = 0;
+    for (size_t k = 0; k < classes; k++)
+        own += (double)counts[k];
+    for (size_t k = 0; k < classes; k++) {
+        /* The group's size, judged by this class: `own`, exactly, where shares are equal or nobody has it. */
+        const double scaled = total[k] > 0 ? (double)counts[k] * total[classes] / total[k] : own;
+        priors[k] = (float)log((scaled + 1) / (own + 1));
+    }
+}
+
+cod_status cod_labelled_priors(const cod_labelled *labelled, const cod_data_options *options,
+                               const cod_dataset_place *place, float *priors)
+{
+    const size_t classes = labelled->examples.class_count, groups = (size_t)place->groups;
+    uint32_t *labels = labels_of(labelled, &labelled->train);
+    size_t *counts = malloc((groups * classes + 1) * sizeof *counts);
+    double *total = calloc(classes + 1, sizeof *total);
+    cod_status status = COD_OK;
+    if (labels == NULL || counts == NULL || total == NULL)
+        status = cod_fail(COD_ERR_MEMORY, "out of memory for %zu classes of %zu groups", classes, groups);
+    if (status == COD_OK)
+        status = cod_placement_count(options, place, labels, labelled->train.count, classes, counts);
+    for (size_t i = 0; status == COD_OK && i < groups * classes; i++) {
+        total[i % classes] += (double)counts[i];
+        total[classes] += (double)counts[i];
+    }
+    for (size_t g = 0; status == COD_OK && g < groups; g++)
+        compare_shares(counts + g * classes, total, classes, priors + g * classes);
+    free(labels);
+    free(counts);
+    free(total);
     return status;
 }
 
@@ -248,6 +283,7 @@ void cod_labelled_close(cod_labelled *labelled)
         return;
     for (int s = 0; s < COD_SPLITS; s++)
         free(labelled->splits[s].items);
+    free(labelled->train.items);
     cod_examples_clear(&labelled->examples);
     free(labelled);
 }

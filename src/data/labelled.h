@@ -66,6 +66,17 @@ size_t cod_labelled_number(const cod_labelled *labelled, cod_split split, size_t
  */
 COD_MUST_CHECK cod_status cod_labelled_read(const cod_labelled *labelled, cod_split split, size_t index, float *values);
 
+/**
+ * Tells how each group's training examples are shared out among the classes: log p_g(y)/p(y), p_g the share of class y among those of
+ * group g and p among all groups' together. p_g is taken with one example more, of shares p, so that it is never zero; where
+ * shares are equal the figure is exactly zero.
+ *
+ * @param options, place  those that the data set was opened by
+ * @param[out] priors     [place->groups, classes]
+ */
+COD_MUST_CHECK cod_status cod_labelled_priors(const cod_labelled *labelled, const cod_data_options *options,
+                                              const cod_dataset_place *place, float *priors);
+
 /** The training examples for a loader: {1, H, W, C} normalised and varied as the options say, and {1, 1, 1, K} one-hot. */
 cod_samples cod_labelled_samples(const cod_labelled *labelled);
 

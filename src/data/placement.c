@@ -104,25 +104,28 @@ static void draw_shares(uint64_t seed, double alpha, size_t labels, size_t group
     }
 }
 
-/** Divides the items between the groups. */
+/** Divides the items between the groups. @param[out] parts  new, [count] the group of each; NULL = they share all */
 static cod_status divide(const cod_data_options *options, const cod_dataset_place *place, const uint32_t *labels,
-                         size_t count, bool *ours)
+                         size_t count, uint32_t **parts)
 {
     const size_t groups = (size_t)place->groups, labels_end = label_count(labels, count);
     const bool skewed = options->placement == COD_PLACEMENT_DIRICHLET;
-    uint32_t *parts = malloc((count + 1) * sizeof *parts);
+    *parts = NULL;
+    if (options->placement == COD_PLACEMENT_SHARED)
+        return COD_OK;
+    COD_REQUIRE(count >= groups,
+                "data.placement: %zu training items are too few to give each of %zu groups some of its own", count,
+                groups);
+    *parts = malloc((count + 1) * sizeof **parts);
     double *shares = skewed ? malloc((labels_end * groups + 1) * sizeof *shares) : NULL;
     cod_status status = COD_OK;
-    if (parts == NULL || (skewed && shares == NULL))
+    if (*parts == NULL || (skewed && shares == NULL))
         status = cod_fail(COD_ERR_MEMORY, "out of memory for %zu training items", count);
     if (status == COD_OK && skewed)
         draw_shares(place->seed, options->alpha, labels_end, groups, shares);
     if (status == COD_OK)
-        status = deal(&(dealing){.seed = place->seed, .parts = groups, .shares = shares}, labels, count, parts);
-    for (size_t i = 0; status == COD_OK && i < count; i++)
-        ours[i] = parts[i] == (uint32_t)place->group;
+        status = deal(&(dealing){.seed = place->seed, .parts = groups, .shares = shares}, labels, count, *parts);
     free(shares);
-    free(parts);
     return status;
 }
 
@@ -150,18 +153,24 @@ static cod_status limit(const cod_data_options *options, const cod_dataset_place
     return COD_OK;
 }
 
+/** What the group at `place` keeps of its part. */
+static cod_status keep(const cod_data_options *options, const cod_dataset_place *place, const uint32_t *parts,
+                       size_t count, bool *ours)
+{
+    for (size_t i = 0; i < count; i++)
+        ours[i] = parts == NULL || parts[i] == (uint32_t)place->group;
+    return limit(options, place, count, ours);
+}
+
 cod_status cod_placement_keep(const cod_data_options *options, const cod_dataset_place *place, const uint32_t *labels,
                               size_t count, bool *ours)
 {
-    const size_t groups = (size_t)place->groups;
-    memset(ours, 1, count * sizeof *ours);
-    if (options->placement != COD_PLACEMENT_SHARED) {
-        COD_REQUIRE(count >= groups,
-                    "data.placement: %zu training items are too few to give each of %zu groups some of its own", count,
-                    groups);
-        COD_TRY(divide(options, place, labels, count, ours));
-    }
-    COD_TRY(limit(options, place, count, ours));
+    uint32_t *parts;
+    cod_status status = divide(options, place, labels, count, &parts);
+    if (status == COD_OK)
+        status = keep(options, place, parts, count, ours);
+    free(parts);
+    COD_TRY(status);
     bool any = count == 0;
     for (size_t i = 0; i < count; i++)
         any = any || ours[i];
@@ -170,4 +179,23 @@ cod_status cod_placement_keep(const cod_data_options *options, const cod_dataset
                 "or change seed",
                 options->alpha, place->group, count);
     return COD_OK;
+}
+
+cod_status cod_placement_count(const cod_data_options *options, const cod_dataset_place *place, const uint32_t *labels,
+                               size_t count, size_t classes, size_t *counts)
+{
+    uint32_t *parts;
+    bool *kept = malloc((count + 1) * sizeof *kept);
+    COD_REQUIRE_MEMORY(kept);
+    cod_dataset_place each = *place;
+    cod_status status = divide(options, place, labels, count, &parts);
+    memset(counts, 0, (size_t)place->groups * classes * sizeof *counts);
+    for (each.group = 0; status == COD_OK && each.group < place->groups; each.group++) {
+        status = keep(options, &each, parts, count, kept);
+        for (size_t i = 0; i < count; i++)
+            counts[(size_t)each.group * classes + labels[i]] += status == COD_OK && kept[i];
+    }
+    free(parts);
+    free(kept);
+    return status;
 }

@@ -37,4 +37,13 @@ COD_MUST_CHECK cod_status cod_labels_deal(const uint32_t *labels, size_t count, 
 COD_MUST_CHECK cod_status cod_placement_keep(const cod_data_options *options, const cod_dataset_place *place,
                                              const uint32_t *labels, size_t count, bool *ours);
 
+/**
+ * Counts what each group keeps of each class.
+ *
+ * @param labels       [count] below `classes`
+ * @param[out] counts  [place->groups, classes]
+ */
+COD_MUST_CHECK cod_status cod_placement_count(const cod_data_options *options, const cod_dataset_place *place,
+                                              const uint32_t *labels, size_t count, size_t classes, size_t *counts);
+
 #endif
