@@ -11,6 +11,7 @@
 #include "distill/teaching.h"
 #include "io/file.h"
 #include "train/group_average.h"
+#include "train/prior.h"
 #include "train/task.h"
 
 #include <math.h>
@@ -61,12 +62,12 @@ static cod_status build(cod_strategy *strategy, cod_train_context *context)
         return COD_OK;
     const cod_value teacher = cod_graph_input_like(graph, CODISTILL_TEACHER_INPUT, context->model->output);
     c->taught = (int64_t)ceil(distill_options.batch_fraction * (double)context->batch);
-    c->loss = cod_graph_loss(graph, "distill", context->model->output, teacher,
-                             (cod_loss_spec){.kind = kind,
-                                             .temperature = (float)distill_options.temperature,
-                                             .weight = context->loss_factor,
-                                             .scalar = WEIGHT_SCALAR,
-                                             .first_items = c->taught});
+    c->loss = cod_prior_distill_loss(context, graph, "distill", context->model->output, teacher,
+                                     (cod_loss_spec){.kind = kind,
+                                                     .temperature = (float)distill_options.temperature,
+                                                     .weight = context->loss_factor,
+                                                     .scalar = WEIGHT_SCALAR,
+                                                     .first_items = c->taught});
     cod_program_spec distill = {.name = PROGRAM_DISTILL, .trains = "model", .losses = {context->task_loss, c->loss}};
     if (distill_options.inputs != COD_DISTILL_INPUTS_BATCH) {
         distill.losses[0] = c->loss;
@@ -89,7 +90,7 @@ static cod_status make_peers(codistill *c, cod_train_context *context, const cod
     if (c->loss != 0)
         COD_TRY(cod_distill_inputs_init(&c->inputs, distill_options.inputs, context,
                                         cod_executable_input(context->executable, CODISTILL_TEACHER_INPUT)));
-    return cod_teaching_init(&c->teaching, &distill_options, &c->peers);
+    return cod_teaching_init(&c->teaching, &distill_options, &c->peers, context);
 }
 
 static cod_status read_control(codistill *c, const cod_train_context *context)
@@ -194,7 +195,9 @@ static cod_status before_step(cod_strategy *strategy, cod_train_context *context
 static cod_status teach(codistill *c, cod_train_context *context)
 {
     const double begin = cod_clock_s(), trace = cod_trace_begin();
-    COD_TRY(cod_teaching_predict(&c->teaching, &c->stats.distill_weight));
+    COD_TRY(cod_teaching_predict(&c->teaching, context, &c->stats.distill_weight));
+    COD_TRY(cod_prior_write(context->backend, context->device,
+                            cod_executable_input(context->executable, COD_PRIOR_TEACHER_INPUT), c->teaching.prior));
     cod_trace_end(trace, "step", "teacher");
     const double took_s = cod_clock_s() - begin;
     c->teacher_s += took_s;

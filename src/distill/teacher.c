@@ -1,6 +1,7 @@
 #include "distill/teacher.h"
 
 #include "infer/int8.h"
+#include "train/prior.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,7 @@ struct cod_teacher {
     cod_model model;
     cod_weights weights;
     cod_value loss;
+    const float *prior; /**< the student's, as its loss is what the teacher's is held against; borrowed, or NULL */
     cod_buffer *aside,
         *scalar; /**< a prediction to be mixed in, as f32, and the others' share; NULL = it mixes with none */
     cod_plan *mix;
@@ -70,6 +72,8 @@ static cod_status forward_init(cod_teacher *teacher, const float *ranges, forwar
     const cod_program_spec spec = {.name = "teacher", .losses = {teacher->loss}, .outputs = {output}};
     COD_TRY(cod_compile(teacher->model.graph, &teacher->weights, &options, &spec, 1, &f->executable));
     f->program = cod_executable_program(f->executable, spec.name);
+    COD_TRY(cod_prior_write(teacher->backend, teacher->device, cod_executable_input(f->executable, COD_PRIOR_INPUT),
+                            teacher->prior));
     COD_TRY(plan_copy(teacher, teacher->input, cod_executable_input(f->executable, "input"), &f->copies[COPY_INPUT]));
     COD_TRY(plan_copy(teacher, teacher->truth, cod_executable_input(f->executable, "target"), &f->copies[COPY_TRUTH]));
     const cod_view prediction = cod_executable_output(f->executable, output);
@@ -102,8 +106,10 @@ static cod_status build(cod_teacher *teacher, const cod_train_context *context, 
         COD_TRY(cod_precision_dtype(spec->precision, teacher->backend, teacher->device, &teacher->activation));
     COD_TRY(cod_model_build(spec->peer->kind, spec->peer->architecture, model));
     const cod_value truth = cod_graph_input_like(model->graph, "target", model->output);
-    teacher->loss = cod_graph_loss(
-        model->graph, "teacher_task", model->output, truth,
+    if (context->priors != NULL)
+        teacher->prior = cod_prior_of(context, cod_group_index(context->group));
+    teacher->loss = cod_prior_task_loss(
+        context, model->graph, "teacher_task", model->output, truth,
         (cod_loss_spec){.kind = task->attr.loss, .epsilon = task->attr.epsilon, .smoothing = task->attr.smoothing});
     COD_TRY(cod_weights_init(&teacher->weights, context->backend, context->device, model->graph, COD_F32, false));
     if (spec->precision == COD_PRECISION_INT8) {

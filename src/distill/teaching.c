@@ -1,21 +1,29 @@
 #include "distill/teaching.h"
 
+#include "train/prior.h"
+
 #include <stdlib.h>
 
 /** Steps between two looks at a teacher that does not teach: a forward in so many steps is a cost that nobody notices. */
 enum { MEASURE_EVERY = 50 };
 
-cod_status cod_teaching_init(cod_teaching *teaching, const cod_distill_options *options, cod_peers *peers)
+cod_status cod_teaching_init(cod_teaching *teaching, const cod_distill_options *options, cod_peers *peers,
+                             const cod_train_context *context)
 {
     *teaching = (cod_teaching){.options = options, .peers = peers, .off_step = -1};
     teaching->chosen = calloc((size_t)peers->count + 1, sizeof *teaching->chosen);
     COD_REQUIRE_MEMORY(teaching->chosen);
+    if (context->priors == NULL)
+        return COD_OK;
+    teaching->prior = calloc(cod_prior_classes(context), sizeof *teaching->prior);
+    COD_REQUIRE_MEMORY(teaching->prior);
     return COD_OK;
 }
 
 void cod_teaching_clear(cod_teaching *teaching)
 {
     free(teaching->chosen);
+    free(teaching->prior);
     *teaching = (cod_teaching){0};
 }
 
@@ -84,7 +92,16 @@ static cod_status predict(const cod_teaching *teaching, cod_peer *p)
     return teaching->options->inputs == COD_DISTILL_INPUTS_BATCH ? measure(p) : cod_teacher_run(p->teacher, &none);
 }
 
-cod_status cod_teaching_predict(cod_teaching *teaching, double *weight)
+/** As cod_teacher_give() mixes the prediction. */
+static void mix_prior(cod_teaching *teaching, const cod_train_context *context, const cod_peer *p, float share)
+{
+    const size_t classes = teaching->prior != NULL ? cod_prior_classes(context) : 0;
+    const float *prior = cod_prior_of(context, p->group);
+    for (size_t k = 0; k < classes; k++)
+        teaching->prior[k] = (1 - share) * teaching->prior[k] + share * prior[k];
+}
+
+cod_status cod_teaching_predict(cod_teaching *teaching, const cod_train_context *context, double *weight)
 {
     double sum = 0;
     *weight = 0;
@@ -95,7 +112,9 @@ cod_status cod_teaching_predict(cod_teaching *teaching, double *weight)
             continue;
         sum += p->weight;
         *weight = p->weight > *weight ? p->weight : *weight;
-        COD_TRY(cod_teacher_give(p->teacher, (float)(p->weight / sum)));
+        const float share = (float)(p->weight / sum);
+        COD_TRY(cod_teacher_give(p->teacher, share));
+        mix_prior(teaching, context, p, share);
     }
     return COD_OK;
 }

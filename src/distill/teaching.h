@@ -17,13 +17,14 @@ typedef struct cod_teaching {
     cod_peers *peers;                   /**< borrowed; grown old at each step */
     cod_peer **chosen;                  /**< [count], of this step */
     int count;
-    cod_peer *measured;  /**< is not run on the mini-batch for its teaching, but once to see how good it is; or NULL */
+    cod_peer *measured; /**< is not run on the mini-batch for its teaching, but once to see how good it is; or NULL */
+    float *prior; /**< [classes] a_g of the prediction (train/prior.h), mixed as it is; NULL = nothing to correct */
     double student_loss; /**< running mean, for the gate; 0 = none yet */
     int64_t off_step;    /**< from which on the weights fall to zero, over options->ramp; -1 = they do not */
 } cod_teaching;
 
 COD_MUST_CHECK cod_status cod_teaching_init(cod_teaching *teaching, const cod_distill_options *options,
-                                            cod_peers *peers);
+                                            cod_peers *peers, const cod_train_context *context);
 void cod_teaching_clear(cod_teaching *teaching);
 
 /** Chooses the step's teachers and their weights; none = teaching->count 0. The same on every rank of the group. */
@@ -34,7 +35,8 @@ void cod_teaching_choose(cod_teaching *teaching, const cod_train_context *contex
  *
  * @param[out] weight  of the distillation loss on this mini-batch: 0 where the gate leaves all out, or nobody teaches
  */
-COD_MUST_CHECK cod_status cod_teaching_predict(cod_teaching *teaching, double *weight);
+COD_MUST_CHECK cod_status cod_teaching_predict(cod_teaching *teaching, const cod_train_context *context,
+                                               double *weight);
 
 /** Runs the teacher that is only to be measured in this step, if there is one. */
 COD_MUST_CHECK cod_status cod_teaching_measure(cod_teaching *teaching);

@@ -150,6 +150,13 @@ static void check_task(cod_run_config *run)
     if (loss == COD_TRAIN_LOSS_CROSS_ENTROPY && !classifies && !cod_config_has_problem(run->config, "train.loss"))
         cod_config_problem_key(run->config, "train.loss", "cross_entropy is for classification; model '%s' is for %s",
                                run->whole.kind->name, cod_task_name(task));
+    if (run->train.prior_correction && !classifies)
+        cod_config_problem_key(run->config, "train.prior_correction",
+                               "shares of classes are corrected for; model '%s' is for %s", run->whole.kind->name,
+                               cod_task_name(task));
+    else if (run->train.prior_correction && loss != COD_TRAIN_LOSS_AUTO && loss != COD_TRAIN_LOSS_CROSS_ENTROPY)
+        cod_config_problem_key(run->config, "train.prior_correction",
+                               "only the logits of cross_entropy can be corrected: train.loss: cross_entropy, or auto");
     if (kind == COD_DATA_SYNTHETIC && run->data.placement == COD_PLACEMENT_DIRICHLET && !classifies)
         cod_config_problem_key(run->config, "data.placement",
                                "dirichlet divides classes, which super-resolution has not");

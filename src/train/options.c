@@ -56,6 +56,9 @@ static const cod_option train_options[] = {
      "squared distance to one-hot targets"},
     {"label_smoothing", COD_OPTION_FLOAT, FIELD(label_smoothing), "0", 0, 0.9, NULL,
      "cross_entropy: share of each target that is spread over all classes"},
+    {"prior_correction", COD_OPTION_BOOL, FIELD(prior_correction), "false", 0, 0, NULL,
+     "classification: where groups' shares of the classes differ (data.placement: dirichlet), correct task loss and "
+     "distillation for them"},
     {"optimiser", COD_OPTION_CHOICE, FIELD(optimiser), "adam", 0, 0, optimisers, "update rule"},
     {"rate", COD_OPTION_FLOAT, FIELD(rate), "1e-3", 1e-12, 1e3, NULL, "learning rate, before the schedule"},
     {"momentum", COD_OPTION_FLOAT, FIELD(momentum), "0.9", 0, 0.9999, NULL, "of sgd"},

@@ -24,6 +24,7 @@ typedef struct cod_train_options {
     int64_t steps, accumulate;
     int loss; /**< COD_TRAIN_LOSS_… */
     double label_smoothing;
+    bool prior_correction;
     int optimiser; /**< cod_optimiser_kind */
     double rate, momentum, beta1, beta2, epsilon, weight_decay, clip_norm, ema;
     bool nesterov;

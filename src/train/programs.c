@@ -1,5 +1,5 @@
 /* A run's programs, compiled. */
-#include "train/strategy.h"
+#include "train/prior.h"
 
 #include <stdio.h>
 
@@ -29,5 +29,9 @@ cod_status cod_train_compile(const cod_train_context *context, cod_weights *weig
             context->group == NULL || cod_group_size(context->group) > 1 ? (size_t)train->bucket_kb * 1024 : 0,
         .deterministic = train->deterministic,
     };
-    return cod_compile(context->model->graph, weights, &options, specs, count, out);
+    COD_TRY(cod_compile(context->model->graph, weights, &options, specs, count, out));
+    if (context->priors == NULL)
+        return COD_OK;
+    return cod_prior_write(context->backend, context->device, cod_executable_input(*out, COD_PRIOR_INPUT),
+                           cod_prior_of(context, cod_group_index(context->group)));
 }

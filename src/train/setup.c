@@ -3,6 +3,7 @@
 #include "core/log.h"
 #include "infer/model_file.h"
 #include "infer/upscaler.h"
+#include "train/prior.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -103,7 +104,7 @@ static cod_status build_graph(trainer *t)
     context->target = cod_graph_input_like(model->graph, "target", model->output);
     cod_loss_spec loss = cod_train_loss(t->config, model->task);
     loss.weight = context->loss_factor;
-    context->task_loss = cod_graph_loss(model->graph, "task", model->output, context->target, loss);
+    context->task_loss = cod_prior_task_loss(context, model->graph, "task", model->output, context->target, loss);
     context->programs[context->program_count++] =
         (cod_program_spec){.name = COD_PROGRAM_PLAIN, .trains = "model", .losses = {context->task_loss}};
     COD_TRY(STRATEGY(t, build, context));
@@ -322,6 +323,9 @@ cod_status trainer_set_up(trainer *t)
     COD_TRY(compare_data(t));
     context->sample = t->task->samples.input;
     context->sample.n = context->batch;
+    context->priors = t->task->priors;
+    if (context->priors != NULL && t->leader)
+        cod_log_info("group %d: groups' shares of the classes differ and are corrected for", cod_group_index(t->group));
     COD_TRY(cod_group_agree(world, set_up_locally(t), NULL));
     COD_TRY(STRATEGY(t, place, context));
     COD_TRY(cod_group_agree(world, compile_locally(t), NULL));

@@ -58,6 +58,9 @@ typedef struct cod_train_context {
     size_t program_count;
     float loss_factor; /**< 1 / mini-batches a step: every loss's gradient is multiplied with it */
 
+    /** [groups, classes] log of each group's class shares over all groups' (prior.h); NULL = equal, or not corrected for. */
+    const float *priors;
+
     /** Set by place(), with `part`, where this rank computes some of the graph's nodes only. */
     cod_stage stage;
     int stages; /**< ranks, next to each other in the group, that hold the network together; 0 = each holds all of it */

@@ -72,6 +72,7 @@ struct cod_train_task {
     size_t broken, unfit;                    /**< left out: unreadable, too small */
     cod_st_text metadata[COD_TASK_METADATA]; /**< goes into model files */
     size_t metadata_count;
+    float *priors; /**< [groups, classes] as cod_train_context has them */
 };
 
 /** The kind of a task. */

@@ -14,6 +14,23 @@ typedef struct classification {
     char *description; /**< of the data, for model files */
 } classification;
 
+/** Shares of classes, where they are to be corrected for and differ. */
+static cod_status read_priors(const cod_run_config *config, const cod_dataset_place *place, classification *c)
+{
+    const size_t count = (size_t)place->groups * cod_labelled_classes(c->data);
+    if (!config->train.prior_correction)
+        return COD_OK;
+    c->base.priors = malloc((count + 1) * sizeof *c->base.priors);
+    COD_REQUIRE_MEMORY(c->base.priors);
+    COD_TRY(cod_labelled_priors(c->data, &config->data, place, c->base.priors));
+    for (size_t i = 0; i < count; i++)
+        if (c->base.priors[i] != 0)
+            return COD_OK;
+    free(c->base.priors);
+    c->base.priors = NULL;
+    return COD_OK;
+}
+
 static cod_status open_data(cod_run_config *config, const cod_dataset_place *place, classification *c)
 {
     COD_TRY(cod_labelled_open(&config->data, place, &c->data));
@@ -27,7 +44,7 @@ static cod_status open_data(cod_run_config *config, const cod_dataset_place *pla
     c->base.broken = counts.broken;
     c->base.samples = cod_labelled_samples(c->data);
     c->base.metadata[c->base.metadata_count++] = (cod_st_text){COD_DATA_METADATA, c->description};
-    return COD_OK;
+    return read_priors(config, place, c);
 }
 
 static void close_task(cod_train_task *task)
@@ -36,6 +53,7 @@ static void close_task(cod_train_task *task)
     cod_classifier_destroy(c->classifier);
     cod_labelled_close(c->data);
     free(c->description);
+    free(c->base.priors);
     free(c);
 }
 

@@ -188,6 +188,7 @@ CASES = {
     "classes": [
         ([*CLASSES, "data.folds=5", "data.fold=5"], 2, "data.fold: 5 is not one of 5 folds"),
         ([*CLASSES, "data.placement=disjoint", "data.items_per_group=50"], 2, "50 are wanted, but group 0 has 39"),
+        ([*CLASSES, "train.prior_correction=true", "train.loss=mse"], 2, "only the logits of cross_entropy can be corrected"),
         ([*CLASSES, "model.classes=3"], 2, "classes is 3, but the data has 10"),
         ([*CLASSES, "cluster.groups=[{ranks: 1}, {ranks: 1, model: {classes: 4}}]", "model.classes=10", "train.strategy=codistill"], 2,
          "groups must agree on the classes"),

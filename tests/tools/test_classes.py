@@ -107,6 +107,27 @@ def teaches_between_groups(bench):
     check([g["model"] for g in bench.summary("g")["group_results"]] == ["mlp", "logistic"], "models")
 
 
+def corrects_for_shares(bench):
+    """Groups of unequal classes: more is right with the correction; where classes are equal it is nothing, to the bit."""
+    fixed = ["train.strategy=codistill", "cluster.groups=3", "train.deterministic=true", "data.synthetic_count=1200",
+             "train.steps=120", "exchange.merge=none", "distill.teachers_per_step=2", "train.schedule=constant"]
+    skewed = ["data.placement=dirichlet", "data.alpha=0.1"]
+
+    def model(name, *overrides):
+        result = train(bench, f"name={name}", *fixed, *overrides)
+        said = "groups' shares of the classes differ and are corrected for" in result.err
+        check(said == name.startswith("corrected"), "what is corrected", result)
+        return [read_safetensors(bench.path("runs", name, f"group.{group}.safetensors")) for group in range(3)]
+
+    check(model("equal") == model("equal-on", "train.prior_correction=true"), "it changes what is equal")
+    plain = model("plain", *skewed)
+    corrected = model("corrected", *skewed, "train.prior_correction=true")
+    right = [sum(g["accuracy"] for g in bench.summary(name)["group_results"]) / 3 for name in ("plain", "corrected")]
+    check(plain != corrected and right[1] > right[0] + 5, f"accuracies: {right}")
+    model("corrected-parts", *skewed, "train.prior_correction=true", "train.steps=60")
+    check(model("corrected-parts", *skewed, "train.prior_correction=true") == corrected, "the resumed run ends elsewhere")
+
+
 def data_must_agree(bench):
     """Groups that find other data under the same name, as on machines of their own."""
     bench.write("0/points.csv", csv(60))
@@ -160,6 +181,7 @@ CASES = {
     "is-evaluated": is_evaluated,
     "goes-on": goes_on_within_an_epoch,
     "teaches": teaches_between_groups,
+    "corrects": corrects_for_shares,
     "data-must-agree": data_must_agree,
     "photographs": photographs,
     "compares": compares,

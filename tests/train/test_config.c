@@ -167,6 +167,10 @@ static void contradictions_are_refused(void **state)
     refuse("data: {synthetic_count: 4, val_count: 4}", NULL, "leaves none");
     refuse("train: {loss: cross_entropy}", NULL, "train.loss: cross_entropy is for classification");
     refuse("data: {placement: dirichlet}", NULL, "dirichlet divides classes");
+    refuse("train: {prior_correction: true}", NULL,
+           "train.prior_correction: shares of classes are corrected for; model 'srresnet' is for super-resolution");
+    refuse("model: {name: mlp}\ntrain: {prior_correction: true, loss: mse}", NULL,
+           "train.prior_correction: only the logits of cross_entropy can be corrected");
     refuse("data: {folds: 3, fold: 3}", NULL, "data.fold: 3 is not one of 3 folds, 0 to 2");
     refuse("model: {name: mlp}", "data.kind=pictures",
            "data.kind: model 'mlp' is for classification, which wants mnist, iris, folder or synthetic, not pictures");
