@@ -132,15 +132,16 @@ static cod_status check_finite(const float *values, const piece *part)
 }
 
 /** Decides how a chunk is coded; of STEP the steps are in scratch then. */
-static coding choose_coding(const cod_codec *codec, const piece *part, const float *values, const float *reference,
-                            float *step)
+static cod_status choose_coding(const cod_codec *codec, const piece *part, const float *values, const float *reference,
+                                coding *how, float *step)
 {
     const codec_scratch scratch = codec_scratch_of(codec);
-    coding how = coding_of(&codec->options, &codec->range, part->first);
+    *how = coding_of(&codec->options, &codec->range, part->first);
     *step = 0;
-    if (how.kind == COD_CHUNK_STEP)
-        *step = codec_step_quantise(values, reference, part->count, codec->options.quality_db, &scratch, &how);
-    return how;
+    if (how->kind == COD_CHUNK_STEP)
+        *step = codec_step_quantise(values, reference, part->count, codec->options.quality_db, &scratch, how);
+    /* Values of which there is a step are finite: their squares were summed. */
+    return how->kind == COD_CHUNK_STEP ? COD_OK : check_finite(values, part);
 }
 
 /** Writes one chunk and returns its length; `out` has room for chunk_bound(). Leaves its payload in scratch. */
@@ -195,8 +196,8 @@ cod_status cod_codec_encode(cod_codec *codec, const float *values, const float *
         float step;
         COD_REQUIRE(capacity - codec->bytes >= chunk_bound(&planned, part.count),
                     "%llu bytes are too few for the encoded range", (unsigned long long)capacity);
-        COD_TRY(check_finite(from, &part));
-        coding how = choose_coding(codec, &part, from, held, &step);
+        coding how;
+        COD_TRY(choose_coding(codec, &part, from, held, &how, &step));
         codec->bytes += write_chunk(codec, &how, &part, from, held, step, out + codec->bytes);
         if (decoded != NULL && how.kind == COD_CHUNK_STEP)
             codec_step_apply(&scratch, part.count, step, how.delta ? held : NULL, decoded + codec->done);
@@ -215,8 +216,8 @@ cod_status cod_codec_round_trip(cod_codec *codec, const float *values, const flo
         const piece part = piece_at(&codec->options, &codec->range, codec->done);
         const float *from = values + codec->done, *held = at_or_null(reference, codec->done);
         float step;
-        COD_TRY(check_finite(from, &part));
-        const coding how = choose_coding(codec, &part, from, held, &step);
+        coding how;
+        COD_TRY(choose_coding(codec, &part, from, held, &how, &step));
         if (how.kind == COD_CHUNK_STEP) {
             codec_step_apply(&scratch, part.count, step, how.delta ? held : NULL, decoded + codec->done);
         } else {

@@ -25,7 +25,7 @@ cod_status codec_compressor_create(codec_compressor **out)
     } settings[] = {{ZSTD_c_compressionLevel, 1},
                     {ZSTD_c_strategy, ZSTD_fast},
                     {ZSTD_c_literalCompressionMode, ZSTD_ps_enable}, /* else none with a targetLength */
-                    {ZSTD_c_targetLength, 16},                       /* bytes from one place to the next */
+                    {ZSTD_c_targetLength, 64},                       /* bytes from one place to the next */
                     {ZSTD_c_windowLog, 17},
                     {ZSTD_c_hashLog, 10},
                     {ZSTD_c_minMatch, 7},

@@ -12,26 +12,20 @@
 
 enum { LANES = 4, BLOCK = 1024, MAX_STEPS = INT16_MAX, PREFIX_BYTES = 8 };
 
-/** Sums by lanes, in an order of our own: the ranks of a group must find the same step. */
+/** Below, squares of weights lose their bits; above what squares can be, step is infinite. */
+static const double MIN_STEP = 1e-15;
+
+/** Sums of squares, by lanes in an order of our own: the ranks of a group must find the same step. */
 typedef struct moments {
-    double weights, change;        /**< sums of squares */
-    float largest, largest_change; /**< magnitudes */
+    double weights, change;
 } moments;
 
 typedef float lanes __attribute__((vector_size(4 * LANES)));
-typedef int32_t magnitudes __attribute__((vector_size(4 * LANES))); /**< of finite floats: their bits are in order */
-
-#define KEEP_LARGEST(largest, values)                                                                                  \
-    do {                                                                                                               \
-        const magnitudes here = (magnitudes)(values)&INT32_MAX, larger = here > (largest);                             \
-        (largest) = (here & larger) | ((largest) & ~larger);                                                           \
-    } while (0)
 
 /** One block's, in f32: `delta` is known where this is inlined, so that no loop has a branch. */
 static inline void add_block(const float *values, const float *reference, size_t count, bool delta, moments *m)
 {
     lanes weights = {0}, change = {0}, held = {0};
-    magnitudes largest = {0}, largest_change = {0};
     for (size_t i = 0; i < count; i += LANES) {
         lanes w = {0};
         if (count - i >= LANES) {
@@ -45,23 +39,11 @@ static inline void add_block(const float *values, const float *reference, size_t
                 memcpy(&held, reference + i, (count - i) * sizeof *values);
         }
         weights += w * w;
-        KEEP_LARGEST(largest, w);
-        if (delta) {
-            w -= held;
-            change += w * w;
-            KEEP_LARGEST(largest_change, w);
-        }
-    }
-    if (!delta) {
-        change = weights;
-        largest_change = largest;
+        change += (w - held) * (w - held);
     }
     for (int k = 0; k < LANES; k++) {
-        const float most = ((lanes)largest)[k], most_change = ((lanes)largest_change)[k];
         m->weights += (double)weights[k];
         m->change += (double)change[k];
-        m->largest = most > m->largest ? most : m->largest;
-        m->largest_change = most_change > m->largest_change ? most_change : m->largest_change;
     }
 }
 
@@ -76,6 +58,15 @@ static moments measure(const float *values, const float *reference, size_t count
             add_block(values + at, NULL, n, false, &m);
     }
     return m;
+}
+
+/** The largest magnitude of a change. */
+static double largest_change(const float *values, const float *reference, size_t count)
+{
+    float largest = 0;
+    for (size_t i = 0; i < count; i++)
+        largest = fmaxf(largest, fabsf(reference != NULL ? values[i] - reference[i] : values[i]));
+    return (double)largest;
 }
 
 /** No clipping: the step was made so large that no quotient is beyond MAX_STEPS. */
@@ -132,10 +123,9 @@ float codec_step_quantise(const float *values, const float *reference, size_t co
         reference = NULL;
     }
     double step = sqrt(12 * m.weights / (double)count) * pow(10, -quality_db / 20);
-    if (step < (double)m.largest_change / MAX_STEPS)
-        step = (double)m.largest_change / MAX_STEPS;
-    /* A step so small or large that what comes back is not normal or not finite; a huge reference makes infinite changes. */
-    if (!(step >= (double)FLT_MIN * 1024 && (double)m.largest + step < 0.5 * (double)FLT_MAX)) {
+    if (step < sqrt(m.change) / MAX_STEPS) /* no change can be larger than this, and hardly a chunk has one so large */
+        step = fmax(step, largest_change(values, reference, count) / MAX_STEPS);
+    if (!(step >= MIN_STEP && step < INFINITY)) {
         *how = blocks;
         return 0;
     }
