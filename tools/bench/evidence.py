@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""The tables of docs/evidence.md, from what `codistill compare` wrote: tools/bench/evidence.py FOLDER-compare ... [--groups]"""
+
+import argparse
+import json
+import pathlib
+import statistics
+
+
+def mean_and_deviation(values, digits):
+    values = [value for value in values if value is not None]
+    if not values:
+        return ""
+    text = f"{statistics.mean(values):.{digits}f}"
+    return f"{text} ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else text
+
+
+def table(head, rows):
+    """Markdown, without the columns that are empty in all rows."""
+    kept = [i for i in range(len(head)) if any(row[i] for row in rows)]
+    lines = [[head[i] for i in kept], ["---"] + ["---:"] * (len(kept) - 1)]
+    for row in rows:
+        lines.append([row[i] for i in kept])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def rows_of(compared, by_group):
+    metric, digits = compared["metric"], compared["metric"]["digits"]
+    of_kind = {kind: {row["arm"]: row["percent"] for row in compared.get("churn", {}).get(kind, [])} for kind in ("between_groups", "between_seeds")}
+    groups = max(len(run["group_quality"]) for arm in compared["arms"] for run in arm["runs"] if run["state"] == "finished") if by_group else 0
+    head = ["arm", "tuned to", "link", f"{metric['label']}, {metric['unit']}", *(f"group {g}" for g in range(groups)), "cross entropy",
+            "calibration error, %", "churn of groups, %", "of retrainings, %", "between groups, MB", "ms a step", "seeds"]
+    rows = []
+    for arm in compared["arms"]:
+        for rate in dict.fromkeys(run["rate"] for run in arm["runs"]):
+            runs = [run for run in arm["runs"] if run["rate"] == rate and run["state"] == "finished"]
+            if not runs:
+                continue
+            churn = [f"{of_kind[kind][arm['name']]:.1f}" if arm["name"] in of_kind[kind] else "" for kind in of_kind]
+            chosen = [candidate for candidate in arm.get("tuned", {}).get("candidates", []) if candidate["chosen"]]
+            rows.append([arm["name"], " ".join(chosen[0]["set"]).replace("train.", "") if chosen else "",
+                         rate if len(compared["rates"]) > 1 else "", mean_and_deviation([run["quality"] for run in runs], digits),
+                         *(mean_and_deviation([run["group_quality"][g] for run in runs if g < len(run["group_quality"])], digits) for g in range(groups)),
+                         mean_and_deviation([run["metrics"].get("test_cross_entropy") for run in runs], 3),
+                         mean_and_deviation([run["metrics"].get("test_calibration_error") for run in runs], 1), *churn,
+                         f"{statistics.mean(run['bytes']['between'] for run in runs) / 1e6:.1f}",
+                         f"{statistics.mean(run['step_ms']['total'] for run in runs):.1f}", str(len(runs))])
+    return head, rows
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folders", nargs="+", type=pathlib.Path)
+    parser.add_argument("--groups", action="store_true", help="a column for each group's own model")
+    arguments = parser.parse_args()
+    for folder in arguments.folders:
+        compared = json.loads((folder / "compare.json").read_text())
+        print(f"{compared['title']}: {compared['budget']['text']}, {compared['machine']}, {compared['version']}\n")
+        print(table(*rows_of(compared, arguments.groups)) + "\n")
+
+
+if __name__ == "__main__":
+    main()
