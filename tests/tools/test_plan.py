@@ -2,11 +2,14 @@
 """What `codistill plan` says against what runs do: python3 test_plan.py CODISTILL [CASE ...]"""
 
 import os
+import pathlib
 import re
 import socket
 import sys
 
-from train_support import check, run_cases
+from train_support import Skip, check, run_cases
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 MODEL = ["model.blocks=2", "model.channels=16", "train.strategy=codistill"]
 
@@ -90,8 +93,20 @@ def other_task(bench):
     check(result.code == 2 and result.out == "" and "data.kind: model 'mlp' is for classification" in result.err, "mlp", result)
 
 
+def configs(bench):
+    """Each configuration that comes with the project is one that runs."""
+    data = pathlib.Path(os.environ.get("COD_DATA", ROOT.parent / "shared" / "data"))
+    kinds = {"pictures": "photos", "mnist": "mnist", "iris": "iris/iris.csv", "folder": "insects/train"}
+    if not data.is_dir():
+        raise Skip(f"{data} is not there")
+    for path in sorted((ROOT / "configs").glob("**/*.yaml")):
+        kind = re.search(r"^  kind: (\w+)", path.read_text(), re.MULTILINE)
+        result = bench.run("plan", str(path), f"data.path={data / kinds[kind[1] if kind else 'pictures']}", "data.test_path=[]")
+        check(result.code == 0, f"{path.name}: exit code {result.code}", result)
+
+
 CASES = {"map": the_map, "cores": shared_cores, "by-node": by_node, "traffic": traffic, "memory": memory,
-         "unlike-groups": unlike_groups, "other-task": other_task}
+         "unlike-groups": unlike_groups, "other-task": other_task, "configs": configs}
 
 if __name__ == "__main__":
     sys.exit(run_cases(CASES, sys.argv[1], sys.argv[2:]))
