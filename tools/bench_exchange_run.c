@@ -158,7 +158,10 @@ static cod_status one_step(bench *b)
     compute(b);
     if (due) {
         b->published_s[done / b->options->exchange.period] = cod_clock_s();
-        COD_TRY(cod_exchange_publish(b->exchange, b->values, NULL, done));
+        float *snapshot;
+        COD_TRY(cod_exchange_snapshot(b->exchange, &snapshot));
+        memcpy(snapshot, b->values, (size_t)b->options->weights * sizeof(float));
+        COD_TRY(cod_exchange_publish(b->exchange, done));
     }
     COD_TRY(cod_exchange_advance(b->exchange, done));
     look(b);

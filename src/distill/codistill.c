@@ -34,8 +34,7 @@ typedef struct codistill {
     cod_exchange *exchange;
     cod_peers peers;
     cod_value loss;
-    int64_t taught;  /**< pictures of the mini-batch */
-    float *snapshot; /**< [trainable + state] */
+    int64_t taught; /**< pictures of the mini-batch */
     cod_teaching teaching;
     cod_distill_inputs inputs;
     int64_t mini_batch;  /**< of the step */
@@ -85,7 +84,6 @@ static cod_status make_peers(codistill *c, cod_train_context *context, const cod
                                    .pictures = c->taught,
                                    .precision = (cod_precision)distill_options.teacher_precision,
                                    .mixes = distill_options.teachers_per_step > 1};
-    COD_TRY(cod_aligned_alloc((void **)&c->snapshot, cod_weights_count(context->weights) * sizeof(float)));
     COD_TRY(cod_peers_init(&c->peers, context, c->exchange, &exchange_options, models, c->loss != 0 ? &spec : NULL));
     if (c->loss != 0)
         COD_TRY(cod_distill_inputs_init(&c->inputs, distill_options.inputs, context,
@@ -124,13 +122,11 @@ static cod_status tell_memory(const codistill *c, const cod_train_context *conte
         ranks[g] = cod_group_members_of(context->group, g).size;
     const cod_exchange_sizes sizes = cod_exchange_plan(exchange, models, ranks, groups, mine);
     free(ranks);
-    const uint64_t copy = cod_weights_count(context->weights) * sizeof(float);
     if (cod_group_rank(context->group) == 0 && c->peers.count > 0)
         cod_log_info("group %d: a rank holds %.1f MB for the exchange: checkpoints of %d peer%s %.1f, own publications "
                      "%.1f, encoded versions %.1f",
-                     mine, 1e-6 * (double)(sizes.memory_bytes + copy), sizes.peers, sizes.peers == 1 ? "" : "s",
-                     1e-6 * (double)sizes.held_bytes, 1e-6 * (double)(sizes.own_bytes + copy),
-                     1e-6 * (double)sizes.slot_bytes);
+                     mine, 1e-6 * (double)sizes.memory_bytes, sizes.peers, sizes.peers == 1 ? "" : "s",
+                     1e-6 * (double)sizes.held_bytes, 1e-6 * (double)sizes.own_bytes, 1e-6 * (double)sizes.slot_bytes);
     return COD_OK;
 }
 
@@ -277,14 +273,15 @@ static cod_status average_statistics(cod_train_context *context, float *values)
 static cod_status publish(codistill *c, cod_train_context *context, int64_t done)
 {
     cod_weights *weights = context->weights;
-    COD_TRY(cod_weights_download(weights, c->snapshot));
-    COD_TRY(average_statistics(context, c->snapshot));
+    float *snapshot;
+    COD_TRY(cod_exchange_snapshot(c->exchange, &snapshot));
+    COD_TRY(cod_weights_download(weights, snapshot));
+    COD_TRY(average_statistics(context, snapshot));
     cod_buffer *ema = exchange_options.publish == COD_PUBLISH_EMA ? cod_optimiser_ema(context->optimiser) : NULL;
     if (ema != NULL) /* its statistics are a copy of this rank's own */
-        COD_TRY(context->backend->download(context->device, NULL, c->snapshot, ema, 0,
+        COD_TRY(context->backend->download(context->device, NULL, snapshot, ema, 0,
                                            weights->layout.trainable * sizeof(float)));
-    const float *state = weights->layout.state > 0 ? c->snapshot + weights->layout.trainable : NULL;
-    COD_TRY(cod_exchange_publish(c->exchange, c->snapshot, state, done));
+    COD_TRY(cod_exchange_publish(c->exchange, done));
     c->stats.publications++;
     const cod_train_event event = {.kind = "publish",
                                    .peer = cod_group_index(context->group),
@@ -436,7 +433,6 @@ static void destroy(cod_strategy *strategy)
     cod_distill_inputs_clear(&c->inputs);
     cod_control_clear(&c->control);
     cod_peers_clear(&c->peers);
-    cod_aligned_free(c->snapshot);
     free(c);
 }
 

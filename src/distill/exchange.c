@@ -31,6 +31,8 @@ enum {
 };
 _Static_assert((int)FLAG_COUNT == (int)COD_EXCHANGE_FLAGS, "each flag has a number");
 enum { NO_PEER = -1 };
+/* The part of a period that a publication and a pull are spread over; encoding takes twice as long as decoding. */
+enum { ENCODING = 3, DECODING = 4 };
 #define LIFE_MASK (UINT64_MAX >> 11) /* exact as a double, in which it rides in the reductions */
 
 static int shards_of(const cod_exchange *e, int group)
@@ -398,11 +400,11 @@ static cod_status look_for_news(cod_exchange *e, int64_t step)
     return COD_OK;
 }
 
-/** Chunks a step, so that a publication or a pull is through after about a quarter of a period. */
-static uint64_t chunks_a_step(const cod_exchange *e, uint64_t values)
+/** Chunks a step, so that `values` are through after about 1/`part` of a period. */
+static uint64_t chunks_a_step(const cod_exchange *e, uint64_t values, int part)
 {
     const uint64_t chunks = values / (uint64_t)e->options.chunk_values + 1,
-                   steps = (uint64_t)(e->options.period + 3) / 4;
+                   steps = (uint64_t)(e->options.period + part - 1) / (uint64_t)part;
     return (chunks + steps - 1) / steps;
 }
 
@@ -411,7 +413,7 @@ static cod_status move_phase(cod_exchange *e, int64_t step)
     if (e->phase == IDLE)
         return e->rank == 0 && e->peer_count > 0 ? look_for_news(e, step) : COD_OK;
     if (e->phase == PULLING && !e->done && !e->lost) {
-        COD_TRY(exchange_move_pull(e, chunks_a_step(e, e->pulling->model.count)));
+        COD_TRY(exchange_move_pull(e, chunks_a_step(e, e->pulling->model.count, DECODING)));
         if (cod_clock_s() - e->moved_s > e->options.pull_timeout_s && !e->done && !e->lost) {
             e->counters.lost++;
             e->lost = true;
@@ -430,7 +432,8 @@ cod_status cod_exchange_advance(cod_exchange *e, int64_t step)
             COD_TRY(exchange_take_all(e, step));
     } else {
         e->counters.skipped += exchange_is_publication_step(e, step) && e->publish_step != step;
-        COD_TRY(exchange_encode_some(e, chunks_a_step(e, e->total)));
+        if (step > e->publish_step) /* that step has made the snapshot */
+            COD_TRY(exchange_encode_some(e, chunks_a_step(e, e->total, ENCODING)));
         COD_TRY(e->events != NULL ? exchange_replay_step(e, step) : move_phase(e, step));
     }
     e->counters.seconds += cod_clock_s() - begin;

@@ -17,7 +17,7 @@
  *
  * The caller, each step t, on every rank of the group, in this order:
  *   cod_exchange_flags_in(t) with the sums of step t - 2: before anything of this step is said
- *   cod_exchange_publish_due(t) -> average normalisation statistics, cod_exchange_publish()
+ *   cod_exchange_publish_due(t) -> cod_exchange_snapshot(), the weights with averaged statistics there, cod_exchange_publish()
  *   cod_exchange_advance(t)
  *   cod_exchange_read_checkpoint(peer): looks whether its version changed
  *   cod_exchange_flags_out() into the reduction of step t
@@ -184,14 +184,20 @@ COD_MUST_CHECK cod_status cod_exchange_replay(cod_exchange *exchange, const cod_
 bool cod_exchange_publish_due(const cod_exchange *exchange, int64_t step);
 
 /**
- * Copies one consistent step's weights and begins to publish this rank's shard of them. All ranks of the group, with
- * equal bits; `step` is a multiple of the period, after the last one published. In deterministic mode it waits for the readers of the slot it reopens.
+ * Where a consistent step's weights are to be put before cod_exchange_publish(). What was published last is encoded from there,
+ * so that ends first.
  *
- * @param parameters [count], state [state_count]; borrowed for the call only; state may be NULL when there is none
+ * @param[out] values [count + state_count]; the exchange's own
+ */
+COD_MUST_CHECK cod_status cod_exchange_snapshot(cod_exchange *exchange, float **values);
+
+/**
+ * Begins to publish this rank's shard of the snapshot. All ranks of the group, with equal bits in it; `step` is a multiple
+ * of the period, after the last one published. In deterministic mode it waits for the readers of the slot it reopens.
+ *
  * @return COD_ERR_PEER when, in deterministic mode, a reader does not come within pull_timeout_s
  */
-COD_MUST_CHECK cod_status cod_exchange_publish(cod_exchange *exchange, const float *parameters, const float *state,
-                                               int64_t step);
+COD_MUST_CHECK cod_status cod_exchange_publish(cod_exchange *exchange, int64_t step);
 
 /** Encodes some chunks, moves the pull under way. Once a step; waits only in deterministic mode. */
 COD_MUST_CHECK cod_status cod_exchange_advance(cod_exchange *exchange, int64_t step);

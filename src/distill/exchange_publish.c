@@ -150,14 +150,18 @@ static bool is_last(const cod_exchange *e, int64_t step)
     return !e->options.deterministic && e->options.last_step > 0 && step + e->options.period > e->options.last_step;
 }
 
-cod_status cod_exchange_publish(cod_exchange *e, const float *parameters, const float *state, int64_t step)
+cod_status cod_exchange_snapshot(cod_exchange *e, float **values)
+{
+    *values = e->snapshot;
+    return exchange_encode_some(e, UINT64_MAX);
+}
+
+cod_status cod_exchange_publish(cod_exchange *e, int64_t step)
 {
     const double begin = cod_clock_s();
-    const cod_exchange_model *mine = &e->models[cod_group_index(e->group)];
     COD_REQUIRE(step > e->publish_step && step % e->options.period == 0,
                 "step %lld is no step to publish after: the last was %lld, the period is %lld", (long long)step,
                 (long long)e->publish_step, (long long)e->options.period);
-    COD_TRY(exchange_encode_some(e, UINT64_MAX)); /* the last one must be complete */
     e->version = (uint64_t)(step / e->options.period);
     e->publish_step = step;
     /* The same on every rank of the group: all make the same publications of the same weights. */
@@ -168,9 +172,6 @@ cod_status cod_exchange_publish(cod_exchange *e, const float *parameters, const 
         choose_coder(e);
     if (exchange_waits(e))
         COD_TRY(wait_for_readers(e));
-    memcpy(e->snapshot, parameters, mine->count * sizeof(float));
-    if (mine->state_count > 0)
-        memcpy(e->snapshot + mine->count, state, mine->state_count * sizeof(float));
     e->encoding = own_of(e, e->version);
     e->encoding->version = 0;
     e->chain_broken = false;

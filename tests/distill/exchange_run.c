@@ -240,11 +240,12 @@ static void one_step(exchange_run *r)
         if (done == r->spoiled_step && cod_group_index(r->group) == r->spoiled_group)
             r->values[r->models[mine].count - 1] = NAN;
         begin = cod_clock_s();
-        must(cod_exchange_publish(r->exchange, r->values, r->values + r->models[mine].count, done));
+        float *snapshot;
+        must(cod_exchange_snapshot(r->exchange, &snapshot));
+        memcpy(snapshot, r->values, total(r, mine) * sizeof(float));
+        must(cod_exchange_publish(r->exchange, done));
         spent += cod_clock_s() - begin;
         note_kind(r);
-        /* Only a copy may be published: what comes after is another step. */
-        memset(r->values, 0xFF, total(r, mine) * sizeof(float));
         r->publications++;
     }
     begin = cod_clock_s();

@@ -96,15 +96,16 @@ static cod_status train(const scenario *s, cod_group *group, cod_exchange *excha
     cod_request *reductions[2] = {NULL};
     const int own = cod_group_index(group);
     uint64_t seen[3] = {0};
-    float values[TOTAL];
     for (int64_t step = 1; step <= STEPS; step++) {
         const size_t now = (size_t)step % 2; /* where the sums of step - 2 are */
         COD_TRY(cod_request_wait(&reductions[now], INFINITY));
         if (step > 2)
             COD_TRY(cod_exchange_flags_in(exchange, step, sums[now]));
         if (cod_exchange_publish_due(exchange, step)) {
-            fill(values, own, step);
-            COD_TRY(cod_exchange_publish(exchange, values, values + COUNT, step));
+            float *snapshot;
+            COD_TRY(cod_exchange_snapshot(exchange, &snapshot));
+            fill(snapshot, own, step);
+            COD_TRY(cod_exchange_publish(exchange, step));
         }
         COD_TRY(cod_exchange_advance(exchange, step));
         usleep(300); /* in place of training: without it one thread may be through before another begins */
