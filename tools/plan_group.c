@@ -233,7 +233,7 @@ static cod_status plan_exchange(planned *p, int mine)
         p->sizes = cod_exchange_plan(p->exchange, models, ranks, groups, mine);
     free(models);
     free(ranks);
-    return status == COD_OK && p->distill->weight > 0 && p->exchange->codec != 0 ? measure_teachers(p, mine) : status;
+    return status == COD_OK && p->distill->weight != 0 && p->exchange->codec != 0 ? measure_teachers(p, mine) : status;
 }
 
 static double megabytes(double bytes)

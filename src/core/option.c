@@ -57,6 +57,8 @@ static cod_status wrong_value(const cod_option *option, const char *text)
     return status;
 }
 
+const char *const cod_option_auto[] = {"auto", NULL};
+
 static cod_status parse_number(const cod_option *option, const char *text, bool integer, double *out)
 {
     char *end = NULL;
@@ -141,6 +143,10 @@ cod_status cod_option_set(const cod_option *option, void *values, const char *co
         *(int64_t *)target = (int64_t)number;
         return COD_OK;
     case COD_OPTION_FLOAT:
+        if (option->choices == cod_option_auto && strcmp(items[0], cod_option_auto[0]) == 0) {
+            *(double *)target = NAN;
+            return COD_OK;
+        }
         return parse_number(option, items[0], false, target);
     case COD_OPTION_STRING: {
         const char *copy = cod_arena_strdup(arena, items[0]);
@@ -232,6 +238,8 @@ const char *cod_option_format(const cod_option *option, const void *values, cod_
         snprintf(number, sizeof number, "%lld", (long long)*(const int64_t *)source);
         return cod_arena_strdup(arena, number);
     case COD_OPTION_FLOAT:
+        if (isnan(*(const double *)source))
+            return cod_option_auto[0];
         /* Whole numbers of ordinary size in full; else the shortest text that reads back as the same number. */
         snprintf(number, sizeof number, "%.0f", *(const double *)source);
         if (fabs(*(const double *)source) < 1e6 && strtod(number, NULL) == *(const double *)source)
@@ -286,7 +294,8 @@ const char *cod_option_expectation(const cod_option *option, cod_arena *arena)
         else if (option->max >= 1e15)
             snprintf(text, sizeof text, "%s%s%s of at least %g", article, kind, plural, option->min);
         else
-            snprintf(text, sizeof text, "%s%s%s from %.10g to %.10g", article, kind, plural, option->min, option->max);
+            snprintf(text, sizeof text, "%s%s%s from %.10g to %.10g%s", article, kind, plural, option->min, option->max,
+                     option->choices == cod_option_auto ? ", or auto" : "");
         return cod_arena_strdup(arena, text);
     }
     case COD_OPTION_STRING:

@@ -14,7 +14,7 @@
 typedef enum cod_option_type {
     COD_OPTION_BOOL,        /**< bool */
     COD_OPTION_INT,         /**< int64_t within min … max */
-    COD_OPTION_FLOAT,       /**< double within min … max */
+    COD_OPTION_FLOAT,       /**< double within min … max; NaN = "auto", where `choices` has that */
     COD_OPTION_STRING,      /**< const char *, never NULL */
     COD_OPTION_CHOICE,      /**< int: index into `choices`; see cod_choice_argument() for those that take a number */
     COD_OPTION_INT_LIST,    /**< cod_int_list; a lone value is a list of one */
@@ -34,11 +34,12 @@ typedef struct cod_string_list {
 typedef struct cod_option {
     const char *key;
     cod_option_type type;
-    size_t offset;              /**< of the field in the table's struct */
-    const char *default_text;   /**< as a user would write it; lists comma-separated, "" = empty */
-    double min, max;            /**< INT, FLOAT, items of INT_LIST, a CHOICE's argument; both 0 = any */
-    const char *const *choices; /**< CHOICE: NULL-terminated names; "name(k)" takes a whole number: name(3) */
-    const char *help;           /**< one sentence, with the unit */
+    size_t offset;            /**< of the field in the table's struct */
+    const char *default_text; /**< as a user would write it; lists comma-separated, "" = empty */
+    double min, max;          /**< INT, FLOAT, items of INT_LIST, a CHOICE's argument; both 0 = any */
+    const char *const
+        *choices; /**< CHOICE: NULL-terminated names; "name(k)" takes a whole number: name(3). FLOAT: cod_option_auto */
+    const char *help; /**< one sentence, with the unit */
 } cod_option;
 
 typedef struct cod_option_table {
@@ -48,6 +49,9 @@ typedef struct cod_option_table {
     size_t count;
     size_t struct_bytes;
 } cod_option_table;
+
+/** Choices of a FLOAT that follows from other settings unless it is given. */
+extern const char *const cod_option_auto[];
 
 /** The index of a choice, and the number that it was given: a choice's value is index + 256·number. */
 static inline int cod_choice_index(int value)

@@ -53,9 +53,11 @@ static cod_status build(cod_strategy *strategy, cod_train_context *context)
                                           [COD_DISTILL_LOSS_MSE] = COD_LOSS_MSE,
                                           [COD_DISTILL_LOSS_CHARBONNIER] = COD_LOSS_CHARBONNIER,
                                           [COD_DISTILL_LOSS_KL] = COD_LOSS_KL};
+    const cod_train_task_kind *task = cod_train_task_find(context->model->task);
     const int choice = distill_options.loss;
-    const cod_loss_kind kind =
-        choice == COD_DISTILL_LOSS_AUTO ? cod_train_task_find(context->model->task)->distill : kinds[choice];
+    const cod_loss_kind kind = choice == COD_DISTILL_LOSS_AUTO ? task->distill : kinds[choice];
+    if (isnan(distill_options.weight))
+        distill_options.weight = task->distill_weight;
     cod_graph *graph = context->model->graph;
     if (distill_options.weight == 0)
         return COD_OK;

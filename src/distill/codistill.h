@@ -24,8 +24,8 @@ enum {
 enum { COD_DISTILL_INPUTS_BATCH, COD_DISTILL_INPUTS_MIXUP, COD_DISTILL_INPUTS_NO_REFERENCE };
 
 typedef struct cod_distill_options {
-    double weight;
-    int loss; /**< COD_DISTILL_LOSS_… */
+    double weight; /**< NaN = the task's */
+    int loss;      /**< COD_DISTILL_LOSS_… */
     double temperature;
     int64_t burn_in, ramp, every;
     double batch_fraction;

@@ -9,8 +9,9 @@ static const char *const losses[] = {"auto", "l1", "mse", "charbonnier", "kl", N
 static const char *const inputs[] = {"batch", "mixup", "no_reference", NULL};
 #define FIELD(name) offsetof(cod_distill_options, name)
 static const cod_option options[] = {
-    {"weight", COD_OPTION_FLOAT, FIELD(weight), "0.1", 0, 1000, NULL,
-     "weight of the distillation loss beside the task loss, after the ramp; 0 = no teachers"},
+    {"weight", COD_OPTION_FLOAT, FIELD(weight), "auto", 0, 1000, cod_option_auto,
+     "weight of the distillation loss beside the task loss, after the ramp; 0 = no teachers; auto: 1 of class "
+     "probabilities, 0.1 of pictures (docs/evidence.md)"},
     {"loss", COD_OPTION_CHOICE, FIELD(loss), "auto", 0, 0, losses,
      "distance between the teacher's output and the student's; auto: l1 of pictures, kl (Kullback-Leibler divergence) "
      "of "

@@ -53,6 +53,7 @@ typedef struct cod_train_task_kind {
     const char *items;     /**< what data are made of: "pictures" */
     cod_loss_kind loss;    /**< of train.loss: auto */
     cod_loss_kind distill; /**< of distill.loss: auto */
+    double distill_weight; /**< of distill.weight: auto */
     int64_t eval_items;    /**< validated on while training where eval.images is 0; 0 = all */
     /** Opens the data, and gives the configured models what only the data say, such as the number of classes. Local. */
     cod_status (*open)(cod_run_config *config, const cod_dataset_place *place, cod_train_task **out);

@@ -116,6 +116,7 @@ const cod_train_task_kind cod_task_classification = {
     .items = "examples",
     .loss = COD_LOSS_CROSS_ENTROPY,
     .distill = COD_LOSS_KL,
+    .distill_weight = 1,
     .open = open_task,
     .attach = attach,
     .evaluate = evaluate,

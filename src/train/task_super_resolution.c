@@ -166,6 +166,7 @@ const cod_train_task_kind cod_task_super_resolution = {
     .items = "pictures",
     .loss = COD_LOSS_L1,
     .distill = COD_LOSS_L1,
+    .distill_weight = 0.1,
     .eval_items = 8,
     .open = open_task,
     .attach = attach,

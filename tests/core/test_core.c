@@ -149,6 +149,7 @@ typedef struct sample_options {
     int mode;
     cod_int_list sizes;
     cod_string_list roots;
+    double weight;
 } sample_options;
 
 static const char *const modes[] = {"fast", "exact", NULL};
@@ -160,8 +161,9 @@ static const cod_option sample_table_options[] = {
     {"mode", COD_OPTION_CHOICE, offsetof(sample_options, mode), "exact", 0, 0, modes, "mode"},
     {"sizes", COD_OPTION_INT_LIST, offsetof(sample_options, sizes), "8, 16", 1, 64, NULL, "sizes"},
     {"roots", COD_OPTION_STRING_LIST, offsetof(sample_options, roots), "", 0, 0, NULL, "roots"},
+    {"weight", COD_OPTION_FLOAT, offsetof(sample_options, weight), "auto", 0, 9, cod_option_auto, "weight"},
 };
-static const cod_option_table sample_table = {"sample", "a sample", sample_table_options, 7, sizeof(sample_options)};
+static const cod_option_table sample_table = {"sample", "a sample", sample_table_options, 8, sizeof(sample_options)};
 
 static void options_default_format_and_read_back(void **state)
 {
@@ -177,6 +179,10 @@ static void options_default_format_and_read_back(void **state)
     assert_string_equal(cod_option_format(&sample_table_options[3], &options, &arena), "\"run one\"");
     assert_string_equal(cod_option_format(&sample_table_options[5], &options, &arena), "[8, 16]");
     assert_string_equal(cod_option_format(&sample_table_options[6], &options, &arena), "[]");
+    assert_true(isnan(options.weight));
+    assert_string_equal(cod_option_format(&sample_table_options[7], &options, &arena), "auto");
+    assert_ok(cod_option_set(&sample_table_options[7], &options, (const char *[]){"0.5"}, 1, &arena));
+    assert_true(options.weight == 0.5);
     cod_arena_clear(&arena);
 }
 
@@ -191,6 +197,8 @@ static void options_refuse_what_does_not_fit(void **state)
     assert_fails(COD_ERR_ARGUMENT, "'1.5' is not a whole number", TRY("steps", "1.5"));
     assert_fails(COD_ERR_ARGUMENT, "'ten' is not a whole number", TRY("steps", "ten"));
     assert_fails(COD_ERR_ARGUMENT, "'nan' is not a number from 0 to 1", TRY("rate", "nan"));
+    assert_fails(COD_ERR_ARGUMENT, "'auto' is not a number from 0 to 1", TRY("rate", "auto"));
+    assert_fails(COD_ERR_ARGUMENT, "'-1' is not a number from 0 to 9, or auto", TRY("weight", "-1"));
     assert_fails(COD_ERR_ARGUMENT, "did you mean 'exact'?", TRY("mode", "exat"));
     assert_fails(COD_ERR_ARGUMENT, "one of: fast, exact", TRY("mode", "zzzzzzzz"));
     assert_fails(COD_ERR_ARGUMENT, "true or false", TRY("flag", "maybe"));
