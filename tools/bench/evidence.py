@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""The tables of docs/evidence.md, from what `codistill compare` wrote: tools/bench/evidence.py FOLDER-compare ... [--groups]"""
+"""The tables of docs/evidence.md, from what `codistill compare` wrote: tools/bench/evidence.py FOLDER-compare ... [--groups] [--pictures FOLDER]"""
 
 import argparse
 import json
 import pathlib
 import statistics
+import subprocess
 
 
 def mean_and_deviation(values, digits):
@@ -24,11 +25,20 @@ def table(head, rows):
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def rows_of(compared, by_group):
+def upscaled(runs, pictures, program):
+    """Of each run, what its groups' own models reach on other pictures: the mean of their PSNR, dB."""
+    for run in runs:
+        models = sorted(pathlib.Path(run["folder"]).glob("group.*.safetensors")) or [pathlib.Path(run["folder"]) / "final.safetensors"]
+        yield statistics.mean(json.loads(subprocess.run([program, "eval", model, "--data", pictures, "--json"], check=True, capture_output=True)
+                                         .stdout)["mean"]["psnr_y"] for model in models)
+
+
+def rows_of(compared, by_group, pictures=None, program="codistill"):
     metric, digits = compared["metric"], compared["metric"]["digits"]
     of_kind = {kind: {row["arm"]: row["percent"] for row in compared.get("churn", {}).get(kind, [])} for kind in ("between_groups", "between_seeds")}
     groups = max(len(run["group_quality"]) for arm in compared["arms"] for run in arm["runs"] if run["state"] == "finished") if by_group else 0
-    head = ["arm", "tuned to", "link", f"{metric['label']}, {metric['unit']}", *(f"group {g}" for g in range(groups)), "cross entropy",
+    head = ["arm", "tuned to", "link", f"{metric['label']}, {metric['unit']}", *(f"group {g}" for g in range(groups)),
+            f"PSNR on {pictures.name}, dB" if pictures else "", "cross entropy",
             "calibration error, %", "churn of groups, %", "of retrainings, %", "between groups, MB", "ms a step", "seeds"]
     rows = []
     for arm in compared["arms"]:
@@ -41,6 +51,7 @@ def rows_of(compared, by_group):
             rows.append([arm["name"], " ".join(chosen[0]["set"]).replace("train.", "") if chosen else "",
                          rate if len(compared["rates"]) > 1 else "", mean_and_deviation([run["quality"] for run in runs], digits),
                          *(mean_and_deviation([run["group_quality"][g] for run in runs if g < len(run["group_quality"])], digits) for g in range(groups)),
+                         mean_and_deviation(list(upscaled(runs, pictures, program)), 2) if pictures else "",
                          mean_and_deviation([run["metrics"].get("test_cross_entropy") for run in runs], 3),
                          mean_and_deviation([run["metrics"].get("test_calibration_error") for run in runs], 1), *churn,
                          f"{statistics.mean(run['bytes']['between'] for run in runs) / 1e6:.1f}",
@@ -52,11 +63,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", nargs="+", type=pathlib.Path)
     parser.add_argument("--groups", action="store_true", help="a column for each group's own model")
+    parser.add_argument("--pictures", type=pathlib.Path, help="a column of super-resolution on these")
+    parser.add_argument("--program", default="build/release/codistill")
     arguments = parser.parse_args()
     for folder in arguments.folders:
         compared = json.loads((folder / "compare.json").read_text())
         print(f"{compared['title']}: {compared['budget']['text']}, {compared['machine']}, {compared['version']}\n")
-        print(table(*rows_of(compared, arguments.groups)) + "\n")
+        print(table(*rows_of(compared, arguments.groups, arguments.pictures, arguments.program)) + "\n")
 
 
 if __name__ == "__main__":
