@@ -34,12 +34,11 @@ typedef struct cod_string_list {
 typedef struct cod_option {
     const char *key;
     cod_option_type type;
-    size_t offset;            /**< of the field in the table's struct */
-    const char *default_text; /**< as a user would write it; lists comma-separated, "" = empty */
-    double min, max;          /**< INT, FLOAT, items of INT_LIST, a CHOICE's argument; both 0 = any */
-    const char *const
-        *choices; /**< CHOICE: NULL-terminated names; "name(k)" takes a whole number: name(3). FLOAT: cod_option_auto */
-    const char *help; /**< one sentence, with the unit */
+    size_t offset;              /**< of the field in the table's struct */
+    const char *default_text;   /**< as a user would write it; lists comma-separated, "" = empty */
+    double min, max;            /**< INT, FLOAT, items of INT_LIST, a CHOICE's argument; both 0 = any */
+    const char *const *choices; /**< CHOICE: NULL-terminated, "name(k)" takes a whole number; or cod_option_auto */
+    const char *help;           /**< one sentence, with the unit */
 } cod_option;
 
 typedef struct cod_option_table {
