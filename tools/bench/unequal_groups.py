@@ -56,7 +56,7 @@ def slow_down(job, folder, rank, ratio):
 
 
 def train(program, arguments, arm, ratio, seed):
-    """The groups' results of one run, each with the seconds that it took."""
+    """The groups' results of one run."""
     with tempfile.TemporaryDirectory(prefix="codistill-unequal-") as folder:
         command = [str(program), "train", arguments.config, "name=run", f"output={folder}", f"seed={seed}", f"cluster.groups={arguments.groups}",
                    "train.deterministic=false", *ARMS[arm], *arguments.overrides]
@@ -71,12 +71,7 @@ def train(program, arguments, arm, ratio, seed):
             if code != 0:
                 log.seek(0)
                 raise Failure(f"{' '.join(command)} ended with {code}: {' / '.join(log.read().strip().splitlines()[-3:])}")
-        run = pathlib.Path(folder) / "run"
-        results = json.loads((run / "summary.json").read_text())["group_results"]
-        for group, result in enumerate(results):
-            lines = [json.loads(line) for line in (run / f"metrics.{group}.jsonl").read_text().splitlines()]
-            result["step_ms"] = statistics.fmean(line["step_ms"] for line in lines if line.get("step_ms"))
-        return results
+        return json.loads((pathlib.Path(folder) / "run" / "summary.json").read_text())["group_results"]
 
 
 def spread(values):
@@ -92,7 +87,7 @@ def main(argv):
         for ratio in arguments.ratios:
             runs = [train(program, arguments, arm, ratio, seed) for seed in range(1, arguments.seeds + 1)]
             slow, others = [r[-1] for r in runs], [g for r in runs for g in r[:-1]]
-            reached = statistics.fmean(g["step_ms"] for g in slow) / statistics.fmean(g["step_ms"] for g in others)
+            reached = statistics.fmean(g["step_ms_mean"] for g in slow) / statistics.fmean(g["step_ms_mean"] for g in others)
             say(f"{arm:>7} {ratio:6.1f} {reached:8.1f} {spread([g['test_accuracy'] for g in slow]):>15} {spread([g['test_accuracy'] for g in others]):>15} "
                 f"{statistics.fmean(g['merges'] for g in slow):13.0f} {statistics.fmean(g['merges'] for g in others):7.0f}")
 
