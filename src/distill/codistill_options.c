@@ -16,7 +16,7 @@ static const cod_option options[] = {
      "distance between the teacher's output and the student's; auto: l1 of pictures, kl (Kullback-Leibler divergence) "
      "of "
      "class probabilities"},
-    {"temperature", COD_OPTION_FLOAT, FIELD(temperature), "1", 0.1, 100, NULL,
+    {"temperature", COD_OPTION_FLOAT, FIELD(temperature), "2", 0.1, 100, NULL,
      "kl: what logits are divided by before they become probabilities; the loss is multiplied by its square (Hinton et "
      "al. 2015)"},
     {"burn_in", COD_OPTION_INT, FIELD(burn_in), "1000", 0, 1e12, NULL,
