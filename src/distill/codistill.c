@@ -34,7 +34,8 @@ typedef struct codistill {
     cod_exchange *exchange;
     cod_peers peers;
     cod_value loss;
-    int64_t taught; /**< pictures of the mini-batch */
+    cod_distill_options distill; /**< as configured, but for a weight that is auto */
+    int64_t taught;              /**< pictures of the mini-batch */
     cod_teaching teaching;
     cod_distill_inputs inputs;
     int64_t mini_batch;  /**< of the step */
@@ -56,10 +57,11 @@ static cod_status build(cod_strategy *strategy, cod_train_context *context)
     const cod_train_task_kind *task = cod_train_task_find(context->model->task);
     const int choice = distill_options.loss;
     const cod_loss_kind kind = choice == COD_DISTILL_LOSS_AUTO ? task->distill : kinds[choice];
-    if (isnan(distill_options.weight))
-        distill_options.weight = task->distill_weight;
+    c->distill = distill_options;
+    if (isnan(c->distill.weight))
+        c->distill.weight = task->distill_weight;
     cod_graph *graph = context->model->graph;
-    if (distill_options.weight == 0)
+    if (c->distill.weight == 0)
         return COD_OK;
     const cod_value teacher = cod_graph_input_like(graph, CODISTILL_TEACHER_INPUT, context->model->output);
     c->taught = (int64_t)ceil(distill_options.batch_fraction * (double)context->batch);
@@ -90,7 +92,7 @@ static cod_status make_peers(codistill *c, cod_train_context *context, const cod
     if (c->loss != 0)
         COD_TRY(cod_distill_inputs_init(&c->inputs, distill_options.inputs, context,
                                         cod_executable_input(context->executable, CODISTILL_TEACHER_INPUT)));
-    return cod_teaching_init(&c->teaching, &distill_options, &c->peers, context);
+    return cod_teaching_init(&c->teaching, &c->distill, &c->peers, context);
 }
 
 static cod_status read_control(codistill *c, const cod_train_context *context)

@@ -96,7 +96,7 @@ def other_task(bench):
 def configs(bench):
     """Each configuration that comes with the project is one that runs."""
     data = pathlib.Path(os.environ.get("COD_DATA", ROOT.parent / "shared" / "data"))
-    kinds = {"pictures": "photos", "mnist": "mnist", "iris": "iris/iris.csv", "folder": "insects/train"}
+    kinds = {"pictures": "photos", "mnist": "mnist", "iris": "iris/iris.csv", "folder": "insects/train", "synthetic": ""}
     if not data.is_dir():
         raise Skip(f"{data} is not there")
     for path in sorted((ROOT / "configs").glob("**/*.yaml")):
