@@ -294,9 +294,8 @@ const char *cod_option_expectation(const cod_option *option, cod_arena *arena)
         else if (option->max >= 1e15)
             snprintf(text, sizeof text, "%s%s%s of at least %g", article, kind, plural, option->min);
         else
-            snprintf(text, sizeof text, "%s%s%s from %.10g to %.10g%s", article, kind, plural, option->min, option->max,
-                     option->choices == cod_option_auto ? ", or auto" : "");
-        return cod_arena_strdup(arena, text);
+            snprintf(text, sizeof text, "%s%s%s from %.10g to %.10g", article, kind, plural, option->min, option->max);
+        return append(arena, text, option->choices == cod_option_auto ? ", or auto" : "");
     }
     case COD_OPTION_STRING:
         return "a text";

@@ -162,6 +162,8 @@ cod_status cod_exchange_publish(cod_exchange *e, int64_t step)
     COD_REQUIRE(step > e->publish_step && step % e->options.period == 0,
                 "step %lld is no step to publish after: the last was %lld, the period is %lld", (long long)step,
                 (long long)e->publish_step, (long long)e->options.period);
+    COD_REQUIRE(e->encoding == NULL, "version %llu is still being encoded from the snapshot",
+                (unsigned long long)e->version);
     e->version = (uint64_t)(step / e->options.period);
     e->publish_step = step;
     /* The same on every rank of the group: all make the same publications of the same weights. */

@@ -227,6 +227,14 @@ static void tell(exchange_run *r)
         must(cod_group_reduce_start(r->group, told->values, COD_EXCHANGE_FLAGS + 1, COD_REDUCE_SUM, &told->request));
 }
 
+void run_publish(exchange_run *r, const float *values, int64_t step)
+{
+    float *snapshot;
+    must(cod_exchange_snapshot(r->exchange, &snapshot));
+    memcpy(snapshot, values, total(r, cod_group_index(r->group)) * sizeof(float));
+    must(cod_exchange_publish(r->exchange, step));
+}
+
 static void one_step(exchange_run *r)
 {
     const int mine = cod_group_index(r->group);
@@ -240,10 +248,7 @@ static void one_step(exchange_run *r)
         if (done == r->spoiled_step && cod_group_index(r->group) == r->spoiled_group)
             r->values[r->models[mine].count - 1] = NAN;
         begin = cod_clock_s();
-        float *snapshot;
-        must(cod_exchange_snapshot(r->exchange, &snapshot));
-        memcpy(snapshot, r->values, total(r, mine) * sizeof(float));
-        must(cod_exchange_publish(r->exchange, done));
+        run_publish(r, r->values, done);
         spent += cod_clock_s() - begin;
         note_kind(r);
         r->publications++;

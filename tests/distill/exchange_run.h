@@ -47,6 +47,9 @@ cod_exchange_options run_options(int64_t period);
 /** Whether the run is over the file transport, where a starved thread may leave publications out. */
 bool run_is_on_files(void);
 
+/** Publishes these values, [count + state_count] of the own group, after this step. */
+void run_publish(exchange_run *r, const float *values, int64_t step);
+
 /** While set, run_open() takes other groups' models for others than they are. */
 extern bool run_misled;
 

@@ -92,10 +92,7 @@ static void publish(exchange_run *r, uint64_t last, int life)
     for (uint64_t v = (uint64_t)r->step / PERIOD + 1; v <= last; v++) {
         r->step = (int64_t)v * PERIOD;
         fill(v, life);
-        float *snapshot;
-        must(cod_exchange_snapshot(r->exchange, &snapshot));
-        memcpy(snapshot, values, sizeof values);
-        must(cod_exchange_publish(r->exchange, r->step));
+        run_publish(r, values, r->step);
         wait_until_stored(r);
     }
 }
