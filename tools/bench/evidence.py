@@ -6,6 +6,9 @@ import json
 import pathlib
 import statistics
 import subprocess
+import sys
+
+import common
 
 
 def mean_and_deviation(values, digits):
@@ -33,7 +36,7 @@ def upscaled(runs, pictures, program):
                                          .stdout)["mean"]["psnr_y"] for model in models)
 
 
-def rows_of(compared, by_group, pictures=None, program="codistill"):
+def rows_of(compared, by_group, pictures, program):
     metric, digits = compared["metric"], compared["metric"]["digits"]
     of_kind = {kind: {row["arm"]: row["percent"] for row in compared.get("churn", {}).get(kind, [])} for kind in ("between_groups", "between_seeds")}
     groups = max(len(run["group_quality"]) for arm in compared["arms"] for run in arm["runs"] if run["state"] == "finished") if by_group else 0
@@ -59,18 +62,19 @@ def rows_of(compared, by_group, pictures=None, program="codistill"):
     return head, rows
 
 
-def main():
+def main(argv):
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", nargs="+", type=pathlib.Path)
     parser.add_argument("--groups", action="store_true", help="a column for each group's own model")
     parser.add_argument("--pictures", type=pathlib.Path, help="a column of super-resolution on these")
-    parser.add_argument("--program", default="build/release/codistill")
-    arguments = parser.parse_args()
+    parser.add_argument("--codistill", metavar="FILE", help="the command that upscales (build/release/codistill)")
+    arguments = parser.parse_args(argv)
+    program = common.find_program(arguments.codistill) if arguments.pictures else None
     for folder in arguments.folders:
         compared = json.loads((folder / "compare.json").read_text())
         print(f"{compared['title']}: {compared['budget']['text']}, {compared['machine']}, {compared['version']}\n")
-        print(table(*rows_of(compared, arguments.groups, arguments.pictures, arguments.program)) + "\n")
+        print(table(*rows_of(compared, arguments.groups, arguments.pictures, program)) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(common.run(main))
