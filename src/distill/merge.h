@@ -21,7 +21,7 @@ double cod_merge_alpha(int64_t delay);
  *
  * @param peer, own  [trainable + state]: decoded publications of the same version; own NULL = the weights as they are now, a plain
  *                   average with a peer that may be stale
- * @param share      the peer's part of the mean, such as 1/groups
+ * @param share      the peer's part of the mean, by samples per step, such as 1/groups
  */
 COD_MUST_CHECK cod_status cod_merger_apply(cod_merger *merger, const float *peer, const float *own, double alpha,
                                            double share);

@@ -6,22 +6,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/** Weights can be merged where architectures are equal and the start was common. */
+/** Weights can be merged where architectures are equal and the start was common; all ranks see equally many samples a step. */
 static cod_status make_merger(cod_peers *peers, cod_train_context *context, const cod_exchange_model *models)
 {
-    const int mine = cod_group_index(context->group);
-    int mergeable = 0;
+    const int mine = cod_group_index(context->group), own = cod_group_size(context->group);
+    int ranks = own;
     if (peers->options->merge == COD_MERGE_NONE)
         return COD_OK;
     for (int i = 0; i < peers->count; i++) {
         cod_peer *p = &peers->items[i];
-        p->mergeable = models[p->group].hash == models[mine].hash;
-        mergeable += p->mergeable;
-        if (!p->mergeable && cod_group_rank(context->group) == 0)
+        if (models[p->group].hash == models[mine].hash)
+            p->share = cod_group_members_of(context->group, p->group).size;
+        else if (cod_group_rank(context->group) == 0)
             cod_log_info("group %d: group %d trains another model, so its weights are not merged", mine, p->group);
+        ranks += (int)p->share;
     }
-    peers->share = 1.0 / (mergeable + 1);
-    return mergeable > 0 ? cod_merger_create(context->weights, &peers->merger) : COD_OK;
+    for (int i = 0; i < peers->count; i++)
+        peers->items[i].share /= ranks;
+    return ranks > own ? cod_merger_create(context->weights, &peers->merger) : COD_OK;
 }
 
 cod_status cod_peers_init(cod_peers *peers, cod_train_context *context, cod_exchange *exchange,
@@ -79,7 +81,7 @@ static cod_status apply(cod_peers *peers, cod_peer *p, const cod_exchange_checkp
     peers->merges++;
     alpha = peers->options->merge_alpha > 0 ? peers->options->merge_alpha : alpha;
     COD_TRY(tell(p, context, "merge", alpha));
-    return cod_merger_apply(peers->merger, checkpoint->values, own, alpha, peers->share);
+    return cod_merger_apply(peers->merger, checkpoint->values, own, alpha, p->share);
 }
 
 /**
@@ -89,7 +91,7 @@ static cod_status apply(cod_peers *peers, cod_peer *p, const cod_exchange_checkp
 static cod_status merge(cod_peers *peers, cod_peer *p, const cod_exchange_checkpoint *checkpoint,
                         const cod_train_context *context)
 {
-    if (!p->mergeable || p->merged == p->version)
+    if (p->share == 0 || p->merged == p->version)
         return COD_OK;
     if (peers->options->merge == COD_MERGE_AVERAGE)
         return apply(peers, p, checkpoint, NULL, 1, context);

@@ -20,7 +20,7 @@ typedef struct cod_peer {
     double weight;                      /**< when it last taught */
     double teacher_loss, student_loss;  /**< of the mini-batch where it was measured last; NaN = never */
     cod_exchange_peer_counters earlier; /**< of the processes before this one */
-    bool mergeable;
+    double share; /**< of a merge, by samples per step: its ranks among all whose weights are merged; 0 = not merged */
 } cod_peer;
 
 /** All that the group reads; in the caller's storage. */
@@ -30,7 +30,6 @@ typedef struct cod_peers {
     cod_peer *items;
     int count;
     cod_merger *merger; /**< NULL where nothing is merged */
-    double share;       /**< a peer's part of a merge */
     uint64_t switches, merges;
 } cod_peers;
 

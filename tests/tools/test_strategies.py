@@ -264,6 +264,22 @@ def gossip(bench):
     check(0 < together < 0.7 * apart, f"groups end {together} apart, and {apart} without averaging")
 
 
+def merge_shares(bench):
+    """A group's part of a merge is that of its samples: its ranks among those of all groups that train its model."""
+    for groups, shares in (("[{ranks: 1}, {ranks: 2}]", (2 / 3, 1 / 3)), ("2", (1 / 2, 1 / 2))):
+        names = [f"{merge}-{shares[0]:.1f}" for merge in ("none", "delay_corrected")]
+        for name in names:
+            bench.trained(f"name={name}", "train.strategy=codistill", f"cluster.groups={groups}", f"exchange.merge={name.split('-')[0]}", "exchange.codec=f32",
+                          "exchange.period=10", "exchange.lag_steps=5", "distill.weight=0", "model.norm=none", "train.steps=15", *KEPT)
+        published = [floats(saved(bench, names[1], 10, group)["values"]) for group in range(2)]
+        for group in range(2):
+            before, after = (floats(saved(bench, name, 15, group)["values"]) for name in names)
+            expected = [b + shares[group] * (peer - own) for b, peer, own in zip(before, published[1 - group], published[group])]
+            moved = farthest(before, after)
+            check(farthest(after, expected) < 1e-3 * moved, f"{groups}: group {group} is {farthest(after, expected)} away, and moved {moved}")
+            check(bench.events(names[1], group)[-1]["alpha"] == 1, f"{bench.events(names[1], group)}")
+
+
 def ends_together(bench):
     """A rank that dies, or fails, ends all groups with one message; the others do not wait for it at the next meeting."""
     for rank, fixed in ((1, ["train.strategy=local_sgd", "cluster.groups=2", "local_sgd.period=20", *QUIET]),
@@ -329,7 +345,7 @@ CASES = {
     "server": server,
     "server-stops": server_stops,
     "server-killed": killed("allreduce", 2, None, "train.strategy=parameter_server", "cluster.ranks_per_group=3"),
-    "gossip": gossip,
+    "merge-shares": merge_shares, "gossip": gossip,
     "gossip-killed": killed("3x1", 2, None, "exchange.merge=average", "distill.weight=0", "exchange.peers=ring"),
     "mean": mean,
     "outer-steps": outer_steps,
