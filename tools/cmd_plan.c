@@ -18,7 +18,7 @@ static const char help[] =
 /** Each group that differs by configuration once. */
 static cod_status plan_groups(const cod_run_config *config, const cod_backend *backend, cod_device *device)
 {
-    if (cod_plan_is_one_group(config) || config->group_count == 0) {
+    if (cod_run_config_is_one_group(config) || config->group_count == 0) {
         putchar('\n');
         return cod_plan_print_group(config, 0, backend, device);
     }

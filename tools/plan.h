@@ -8,9 +8,6 @@
 #include "core/backend.h"
 #include "train/config.h"
 
-/** Whether all ranks train as one group, whatever cluster.groups says. */
-bool cod_plan_is_one_group(const cod_run_config *config);
-
 /** Prints ranks, groups, nodes, processors and threads. @param[out] threads  that rank 0 would compute with */
 COD_MUST_CHECK cod_status cod_plan_print_map(const cod_run_config *config, int *threads);
 

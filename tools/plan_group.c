@@ -449,9 +449,9 @@ cod_status cod_plan_print_group(const cod_run_config *config, int index, const c
                  .group = group,
                  .backend = backend,
                  .device = device,
-                 .ranks = cod_plan_is_one_group(config) ? cod_run_config_ranks(config)
-                          : known                       ? group->ranks
-                                                        : 0,
+                 .ranks = cod_run_config_is_one_group(config) ? cod_run_config_ranks(config)
+                          : known                             ? group->ranks
+                                                              : 0,
                  .exchange = read_exchange(config, &exchange) ? &exchange : NULL,
                  .distill = section(config, &cod_distill_option_table)};
     const cod_status status = plan_all(&p, index);

@@ -11,11 +11,6 @@
 
 enum { RANKS_SHOWN = 64, GROUPS_SHOWN = 32 };
 
-bool cod_plan_is_one_group(const cod_run_config *config)
-{
-    return config->strategy->one_group || config->strategy->single_rank;
-}
-
 static void print_range(size_t group, size_t first, size_t count)
 {
     if (count == 1)
@@ -26,19 +21,19 @@ static void print_range(size_t group, size_t first, size_t count)
 
 static void print_groups(const cod_run_config *config, int ranks)
 {
-    if (cod_plan_is_one_group(config) && ranks == 0)
+    if (cod_run_config_is_one_group(config) && ranks == 0)
         puts("  group 0: all ranks that the launcher starts");
-    else if (cod_plan_is_one_group(config))
+    else if (cod_run_config_is_one_group(config))
         print_range(0, 0, (size_t)ranks);
     else if (ranks == 0)
         puts("  a group a node: the ranks that the launcher starts there");
-    for (size_t g = 0, rank = 0; !cod_plan_is_one_group(config) && g < config->group_count; g++) {
+    for (size_t g = 0, rank = 0; !cod_run_config_is_one_group(config) && g < config->group_count; g++) {
         const size_t size = (size_t)config->groups[g].ranks;
         if (g < GROUPS_SHOWN)
             print_range(g, rank, size);
         rank += size;
     }
-    if (config->group_count > GROUPS_SHOWN && !cod_plan_is_one_group(config))
+    if (config->group_count > GROUPS_SHOWN && !cod_run_config_is_one_group(config))
         printf("  ... and %zu groups more\n", config->group_count - GROUPS_SHOWN);
 }
 

@@ -48,7 +48,9 @@ static const cod_option options[] = {
     {"alpha", COD_OPTION_FLOAT, FIELD(alpha), "0.1", 1e-3, 1e6, NULL,
      "placement dirichlet: its concentration; 0.1 gives a group few classes, 100 nearly equal shares of all."},
     {"items_per_group", COD_OPTION_INT, FIELD(items_per_group), "0", 0, 1e9, NULL,
-     "Training pictures or examples that a group keeps of its part, chosen at random; 0 = all."},
+     "Training pictures or examples that a group keeps of its part, chosen at random; 0 = all. Where a strategy makes "
+     "all "
+     "ranks one group, that one holds what the configured groups hold together."},
     {"patch", COD_OPTION_INT, FIELD(patch), "24", 4, 1024, NULL,
      "Side of a low-resolution training crop in pixels; the high-resolution crop is scale times larger."},
     {"size", COD_OPTION_INT, FIELD(size), "64", 8, 2048, NULL,

@@ -111,7 +111,7 @@ static cod_status divide(const cod_data_options *options, const cod_dataset_plac
     const size_t groups = (size_t)place->groups, labels_end = label_count(labels, count);
     const bool skewed = options->placement == COD_PLACEMENT_DIRICHLET;
     *parts = NULL;
-    if (options->placement == COD_PLACEMENT_SHARED)
+    if (options->placement == COD_PLACEMENT_SHARED || (place->all && options->items_per_group == 0))
         return COD_OK;
     COD_REQUIRE(count >= groups,
                 "data.placement: %zu training items are too few to give each of %zu groups some of its own", count,
@@ -129,37 +129,40 @@ static cod_status divide(const cod_data_options *options, const cod_dataset_plac
     return status;
 }
 
-/** Keeps items_per_group of a group's own, chosen at random. */
-static cod_status limit(const cod_data_options *options, const cod_dataset_place *place, size_t count, bool *ours)
+/** Adds what one group keeps of its part: all, or items_per_group chosen at random. */
+static cod_status add_kept(const cod_data_options *options, const cod_dataset_place *place, int group,
+                           const uint32_t *parts, size_t count, bool *ours)
 {
-    const size_t wanted = (size_t)options->items_per_group;
-    const bool shared = options->placement == COD_PLACEMENT_SHARED;
-    size_t held = 0, kept = 0;
+    size_t held = 0, kept = (size_t)options->items_per_group;
     for (size_t i = 0; i < count; i++)
-        held += ours[i];
-    if (wanted == 0 || (wanted >= held && options->placement == COD_PLACEMENT_DIRICHLET))
-        return COD_OK;
-    COD_REQUIRE(wanted <= held, "data.items_per_group: %zu are wanted, but group %d has %zu of the %zu training items",
-                wanted, place->group, held, count);
+        held += parts == NULL || parts[i] == (uint32_t)group;
+    if (kept == 0 || (kept > held && options->placement == COD_PLACEMENT_DIRICHLET))
+        kept = held;
+    COD_REQUIRE(kept <= held, "data.items_per_group: %zu are wanted, but group %d has %zu of the %zu training items",
+                kept, group, held, count);
     uint32_t *order = malloc((count + 1) * sizeof *order);
     COD_REQUIRE_MEMORY(order);
     /* Groups that share all share what they keep. */
-    cod_rng rng = cod_rng_open(place->seed, shared ? 0 : (uint32_t)place->group, 0, 0, COD_RNG_PLACEMENT, STREAM_LIMIT);
+    cod_rng rng = cod_rng_open(place->seed, parts == NULL ? 0 : (uint32_t)group, 0, 0, COD_RNG_PLACEMENT, STREAM_LIMIT);
     cod_rng_permutation(&rng, order, count);
-    for (size_t i = 0; i < count; i++)
-        if (ours[order[i]] && ++kept > wanted)
-            ours[order[i]] = false;
+    for (size_t i = 0; i < count && kept > 0; i++)
+        if (parts == NULL || parts[order[i]] == (uint32_t)group) {
+            ours[order[i]] = true;
+            kept--;
+        }
     free(order);
     return COD_OK;
 }
 
-/** What the group at `place` keeps of its part. */
+/** What the group at `place` keeps. */
 static cod_status keep(const cod_data_options *options, const cod_dataset_place *place, const uint32_t *parts,
                        size_t count, bool *ours)
 {
-    for (size_t i = 0; i < count; i++)
-        ours[i] = parts == NULL || parts[i] == (uint32_t)place->group;
-    return limit(options, place, count, ours);
+    const int first = place->all ? 0 : place->group, end = place->all ? place->groups : place->group + 1;
+    memset(ours, 0, count * sizeof *ours);
+    for (int group = first; group < end; group++)
+        COD_TRY(add_kept(options, place, group, parts, count, ours));
+    return COD_OK;
 }
 
 cod_status cod_placement_keep(const cod_data_options *options, const cod_dataset_place *place, const uint32_t *labels,

@@ -19,6 +19,7 @@ typedef struct cod_dataset_place {
     int scale;     /**< super-resolution: high side = scale * low side */
     uint64_t seed; /**< decides which group holds what */
     int group, groups;
+    bool all;    /**< one that trains alone on what all `groups` would hold together */
     bool report; /**< log a warning for each file left out, 100 at most; one rank is enough */
 } cod_dataset_place;
 

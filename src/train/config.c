@@ -193,7 +193,7 @@ void cod_run_config_clear(cod_run_config *run)
     *run = (cod_run_config){0};
 }
 
-static bool is_one_group(const cod_run_config *run)
+bool cod_run_config_is_one_group(const cod_run_config *run)
 {
     return run->strategy->one_group || run->strategy->single_rank;
 }
@@ -201,7 +201,7 @@ static bool is_one_group(const cod_run_config *run)
 cod_status cod_run_config_choose_group(cod_run_config *run, int group)
 {
     const cod_strategy_kind *strategy = run->strategy;
-    COD_REQUIRE(!is_one_group(run) && strategy->check_apart != NULL,
+    COD_REQUIRE(!cod_run_config_is_one_group(run) && strategy->check_apart != NULL,
                 "--group starts one of several groups, but with strategy '%s' all ranks are one; leave --group out, or "
                 "set train.strategy=codistill",
                 strategy->name);
@@ -226,7 +226,7 @@ int cod_run_config_ranks(const cod_run_config *run)
 
 int cod_run_config_group_of_rank(const cod_run_config *run, int rank)
 {
-    if (is_one_group(run))
+    if (cod_run_config_is_one_group(run))
         return 0;
     if (run->only_group >= 0)
         return run->only_group;
@@ -265,7 +265,7 @@ cod_status cod_run_config_fit(cod_run_config *run, const cod_classifier_sizes *d
 
 const cod_group_config *cod_run_config_group(const cod_run_config *run, int index)
 {
-    return is_one_group(run) || (size_t)index >= run->group_count ? &run->whole : &run->groups[index];
+    return cod_run_config_is_one_group(run) || (size_t)index >= run->group_count ? &run->whole : &run->groups[index];
 }
 
 const char *cod_run_config_folder(const cod_run_config *run)

@@ -67,6 +67,9 @@ int cod_run_config_group_of_rank(const cod_run_config *run, int rank);
 /** Gives the classifiers of all groups the data's sizes where they are configured as 0; `architecture` is then another struct. */
 COD_MUST_CHECK cod_status cod_run_config_fit(cod_run_config *run, const cod_classifier_sizes *data);
 
+/** Whether the strategy makes all ranks one group, or is of one rank, whatever groups are configured. */
+bool cod_run_config_is_one_group(const cod_run_config *run);
+
 /** What group `index` of a run trains. */
 const cod_group_config *cod_run_config_group(const cod_run_config *run, int index);
 

@@ -20,7 +20,7 @@ static cod_status make_group(trainer *t)
         COD_REQUIRE(size == 1,
                     "strategy '%s' trains on one rank, but the job has %d; start it with -n 1, or without mpirun",
                     config->strategy->name, size);
-    if (config->strategy->one_group || config->strategy->single_rank)
+    if (cod_run_config_is_one_group(config))
         return cod_group_create(comm, &size, 1, &t->group);
     if (config->group_count == 0)
         return cod_group_create_by_node(comm, &t->group);
@@ -160,10 +160,13 @@ static cod_status make_optimiser(trainer *t)
 static cod_status open_data(trainer *t)
 {
     const cod_run_config *config = t->config;
+    const bool several = cod_run_config_is_one_group(config) && config->group_count > 0;
     const cod_dataset_place place = {
         .seed = (uint64_t)config->root.seed,
         .group = cod_group_index(t->group),
-        .groups = cod_group_count(t->group),
+        /* One group in the place of several holds what they do together, one rank what the first does. */
+        .groups = several ? (int)config->group_count : cod_group_count(t->group),
+        .all = config->strategy->one_group,
         .report = cod_comm_rank(t->request->comm) == 0,
     };
     const cod_train_task_kind *kind = cod_train_task_find(cod_run_config_group(config, place.group)->kind->task);

@@ -343,77 +343,6 @@ static void shifted_digits_keep_their_pixels(void **state)
     cod_labelled_close(data);
 }
 
-/** Numbers of a group's training examples, as bits. @return how many */
-static size_t numbers_of(const cod_data_options *options, int group, int groups, uint64_t *bits)
-{
-    cod_labelled *data = open_data(options, &(cod_dataset_place){.seed = 7, .group = group, .groups = groups});
-    const size_t count = cod_labelled_size(data, COD_SPLIT_TRAIN);
-    *bits = 0;
-    for (size_t i = 0; i < count; i++)
-        *bits |= (uint64_t)1 << cod_labelled_number(data, COD_SPLIT_TRAIN, i);
-    assert_int_equal(__builtin_popcountll(*bits), count);
-    cod_labelled_close(data);
-    return count;
-}
-
-static void placement_divides_all_and_once(void **state)
-{
-    (void)state;
-    enum { GROUPS = 4 };
-    static const char *const placements[] = {"disjoint", "dirichlet"};
-    cod_data_options options = make_mnist("placement");
-    uint64_t all, again;
-    assert_int_equal(numbers_of(&options, 0, 1, &all), 54);
-    for (int p = 0; p < 2; p++) {
-        uint64_t together = 0;
-        set_option(&options, "placement", placements[p]);
-        set_option(&options, "alpha", "1");
-        for (int g = 0; g < GROUPS; g++) {
-            uint64_t ours;
-            const size_t count = numbers_of(&options, g, GROUPS, &ours);
-            if (p == 0)
-                assert_in_range(count, 13, 14);
-            assert_int_equal(numbers_of(&options, g, GROUPS, &again), count);
-            assert_true(ours == again && (ours & together) == 0);
-            together |= ours;
-        }
-        assert_true(together == all);
-    }
-    /* Limits keep a part of the group's own, and the same of what is shared. */
-    uint64_t first, second;
-    set_option(&options, "items_per_group", "5");
-    set_option(&options, "placement", "shared");
-    assert_int_equal(numbers_of(&options, 0, GROUPS, &first), 5);
-    assert_int_equal(numbers_of(&options, 1, GROUPS, &second), 5);
-    assert_true(first == second && (first & ~all) == 0);
-    set_option(&options, "placement", "disjoint");
-    assert_int_equal(numbers_of(&options, 0, GROUPS, &first), 5);
-    assert_int_equal(numbers_of(&options, 1, GROUPS, &second), 5);
-    assert_int_equal(first & second, 0);
-    set_option(&options, "items_per_group", "14");
-    cod_labelled *data;
-    assert_fails(COD_ERR_ARGUMENT, "14 are wanted, but group 2 has 13 of the 54",
-                 cod_labelled_open(&options, &(cod_dataset_place){.seed = 7, .group = 2, .groups = GROUPS}, &data));
-}
-
-/** The largest share that one class has of a group's examples, in the mean over groups. */
-static double purity(const cod_data_options *options, int groups)
-{
-    double sum = 0;
-    for (int g = 0; g < groups; g++) {
-        cod_labelled *data = open_data(options, &(cod_dataset_place){.seed = 5, .group = g, .groups = groups});
-        size_t of[10] = {0}, most = 0;
-        const size_t count = cod_labelled_size(data, COD_SPLIT_TRAIN);
-        for (size_t i = 0; i < count; i++)
-            of[cod_labelled_class(data, COD_SPLIT_TRAIN, i)]++;
-        for (int k = 0; k < 10; k++)
-            most = of[k] > most ? of[k] : most;
-        sum += (double)most / (double)count / groups;
-        cod_labelled_close(data);
-    }
-    return sum;
-}
-
 static cod_data_options synthetic(const char *count)
 {
     cod_data_options options = options_of("");
@@ -421,29 +350,6 @@ static cod_data_options synthetic(const char *count)
     set_option(&options, "synthetic_shape", "3,2,5");
     set_option(&options, "synthetic_count", count);
     return options;
-}
-
-static void a_small_alpha_skews_classes(void **state)
-{
-    (void)state;
-    cod_data_options options = synthetic("4000");
-    set_option(&options, "placement", "dirichlet");
-    set_option(&options, "alpha", "0.1");
-    const double skewed = purity(&options, 4);
-    set_option(&options, "alpha", "1000");
-    const double even = purity(&options, 4);
-    if (skewed < 0.25 || even > 0.13)
-        fail_msg("a class has %.2f of a group at alpha 0.1, %.2f at 1000 (seed 5)", skewed, even);
-    set_option(&options, "synthetic_count", "12");
-    set_option(&options, "alpha", "0.001");
-    cod_labelled *data;
-    cod_status status = COD_OK;
-    for (int g = 0; g < 8 && status == COD_OK; g++) {
-        status = cod_labelled_open(&options, &(cod_dataset_place){.seed = 5, .group = g, .groups = 8}, &data);
-        cod_labelled_close(data);
-    }
-    assert_int_equal(status, COD_ERR_ARGUMENT);
-    cod_test_assert_contains(cod_error_message(), "raise data.alpha");
 }
 
 static void folds_are_alike_and_cover_all(void **state)
@@ -576,8 +482,6 @@ int main(void)
         cmocka_unit_test(photographs_are_cut_and_turned),
         cmocka_unit_test(missing_class_folders_are_refused),
         cmocka_unit_test(shifted_digits_keep_their_pixels),
-        cmocka_unit_test(placement_divides_all_and_once),
-        cmocka_unit_test(a_small_alpha_skews_classes),
         cmocka_unit_test(folds_are_alike_and_cover_all),
         cmocka_unit_test(training_examples_are_normalised),
         cmocka_unit_test(batches_repeat_from_any_step),

@@ -280,6 +280,16 @@ def merge_shares(bench):
             check(bench.events(names[1], group)[-1]["alpha"] == 1, f"{bench.events(names[1], group)}")
 
 
+def data_of_all(bench):
+    """All ranks as one group hold what the groups hold together, one rank what the first group holds."""
+    fixed = ["data.synthetic_count=40", "data.placement=disjoint", "data.items_per_group=3", "train.steps=2", *QUIET]
+    groups = "cluster.groups=[{ranks: 2}, {ranks: 1}, {ranks: 1}]"
+    for strategy, layout, count in (("codistill", "cluster.groups=3", 3), ("allreduce", "cluster.groups=3", 9), ("parameter_server", groups, 9),
+                                    ("single", "cluster.groups=3", 3)):
+        result = bench.trained(f"name={strategy}", f"train.strategy={strategy}", layout, *fixed)
+        check(f"group 0: {count} training" in result.out + result.err, f"{strategy} has not {count}", result)
+
+
 def ends_together(bench):
     """A rank that dies, or fails, ends all groups with one message; the others do not wait for it at the next meeting."""
     for rank, fixed in ((1, ["train.strategy=local_sgd", "cluster.groups=2", "local_sgd.period=20", *QUIET]),
@@ -350,6 +360,7 @@ CASES = {
     "mean": mean,
     "outer-steps": outer_steps,
     "equals-allreduce": equals_allreduce,
+    "data-of-all": data_of_all,
     "ends-together": ends_together,
     "refusals": refusals,
     "compares": compares,
