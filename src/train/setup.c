@@ -157,15 +157,29 @@ static cod_status make_optimiser(trainer *t)
                                 &t->context.optimiser);
 }
 
+/** How many groups the data are for: one group in the place of several holds what they do together, one rank what the first does. */
+static int groups_with_data(const trainer *t)
+{
+    const cod_run_config *config = t->config;
+    if (!cod_run_config_is_one_group(config) || config->group_count == 0)
+        return cod_group_count(t->group);
+    /* The first ranks serve, and groups of nothing else hold nothing. */
+    const int servers = config->strategy->servers != NULL ? config->strategy->servers(config) : 0;
+    int groups = 0, ranks = 0;
+    for (size_t g = 0; g < config->group_count; g++) {
+        ranks += config->groups[g].ranks;
+        groups += ranks > servers;
+    }
+    return groups;
+}
+
 static cod_status open_data(trainer *t)
 {
     const cod_run_config *config = t->config;
-    const bool several = cod_run_config_is_one_group(config) && config->group_count > 0;
     const cod_dataset_place place = {
         .seed = (uint64_t)config->root.seed,
         .group = cod_group_index(t->group),
-        /* One group in the place of several holds what they do together, one rank what the first does. */
-        .groups = several ? (int)config->group_count : cod_group_count(t->group),
+        .groups = groups_with_data(t),
         .all = config->strategy->one_group,
         .report = cod_comm_rank(t->request->comm) == 0,
     };
