@@ -368,7 +368,7 @@ static void describe_arm(const cod_run_config *config, compare_arm *arm)
     const int servers = kind->servers != NULL ? kind->servers(config) : 0;
     const int stages = kind->stages != NULL ? kind->stages(config) : 1;
     arm->ranks = cod_run_config_ranks(config);
-    arm->groups = kind->one_group || kind->single_rank ? 1 : (int)config->group_count;
+    arm->groups = cod_run_config_is_one_group(config) ? 1 : (int)config->group_count;
     arm->hosts = (int)config->group_count;
     arm->slots = arm->hosts > 0 ? config->groups[0].ranks : 0;
     for (int g = 1; g < arm->hosts; g++)
