@@ -198,6 +198,11 @@ bool cod_run_config_is_one_group(const cod_run_config *run)
     return run->strategy->one_group || run->strategy->single_rank;
 }
 
+int cod_run_config_servers(const cod_run_config *run)
+{
+    return run->strategy->servers != NULL ? run->strategy->servers(run) : 0;
+}
+
 cod_status cod_run_config_choose_group(cod_run_config *run, int group)
 {
     const cod_strategy_kind *strategy = run->strategy;

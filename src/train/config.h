@@ -70,6 +70,9 @@ COD_MUST_CHECK cod_status cod_run_config_fit(cod_run_config *run, const cod_clas
 /** Whether the strategy makes all ranks one group, or is of one rank, whatever groups are configured. */
 bool cod_run_config_is_one_group(const cod_run_config *run);
 
+/** How many ranks, the first of the job, serve and do not train. */
+int cod_run_config_servers(const cod_run_config *run);
+
 /** What group `index` of a run trains. */
 const cod_group_config *cod_run_config_group(const cod_run_config *run, int index);
 

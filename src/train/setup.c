@@ -164,7 +164,7 @@ static int groups_with_data(const trainer *t)
     if (!cod_run_config_is_one_group(config) || config->group_count == 0)
         return cod_group_count(t->group);
     /* The first ranks serve, and groups of nothing else hold nothing. */
-    const int servers = config->strategy->servers != NULL ? config->strategy->servers(config) : 0;
+    const int servers = cod_run_config_servers(config);
     int groups = 0, ranks = 0;
     for (size_t g = 0; g < config->group_count; g++) {
         ranks += config->groups[g].ranks;
