@@ -31,10 +31,16 @@ static bool is_known(const column *columns, size_t count, const char *name)
     return false;
 }
 
-/** "test_cross_entropy" -> "test cross entropy". */
+static bool is_of_test(const char *name)
+{
+    return strncmp(name, "test_", 5) == 0;
+}
+
+/** "test_cross_entropy" -> "test cross entropy"; where test data judge, "cross_entropy" -> "held-out cross entropy". */
 static const char *plain_name(const cod_report *report, const char *name)
 {
-    char *text = cod_arena_strdup(report->arena, name);
+    const bool held_out = is_of_test(report->data->metric.name) && !is_of_test(name);
+    char *text = cod_arena_strdup(report->arena, cod_report_text(report, "%s%s", held_out ? "held-out " : "", name));
     for (char *c = text; c != NULL && *c != '\0'; c++)
         if (*c == '_')
             *c = ' ';

@@ -88,7 +88,7 @@ def classification(bench):
     page = written(bench, "c", made.classification())
     says(page, "allreduce is better than single by 4.", "distil is better than single by 1.", "merge is better than single by 4.",
          "paired over 3 seeds", "p < 0.001", "1000 steps each", "accuracy on the test set", "Quality, links: 20 Mbit/s",
-         "test cross entropy", "AMD EPYC 9R14, 2 processors", "codistill compare configs/compare-mnist.yaml", "codistill report c",
+         "test cross entropy", "held-out cross entropy", "AMD EPYC 9R14, 2 processors", "codistill compare configs/compare-mnist.yaml", "codistill report c",
          "name: mnist train: {steps: 1000}", "distill.weight=0 exchange.period=50", "Expected calibration error", "2026-11-22 01:50 UTC")
     says(page, "all arms were tuned alike: each was trained with each candidate, with seed 0, and keeps what was best by this: accuracy on the "
          "held-out examples, mean over the groups at the end. Test data had no part in it.",
