@@ -364,9 +364,8 @@ static void read_baseline(comparison *c)
 
 static void describe_arm(const cod_run_config *config, compare_arm *arm)
 {
-    const cod_strategy_kind *kind = config->strategy;
     const int servers = cod_run_config_servers(config);
-    const int stages = kind->stages != NULL ? kind->stages(config) : 1;
+    const int stages = cod_run_config_stages(config);
     arm->ranks = cod_run_config_ranks(config);
     arm->groups = cod_run_config_is_one_group(config) ? 1 : (int)config->group_count;
     arm->hosts = (int)config->group_count;

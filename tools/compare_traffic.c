@@ -47,7 +47,7 @@ void compare_describe_traffic(const cod_run_config *config, compare_arm *arm)
     const cod_strategy_kind *kind = config->strategy;
     const int ranks = cod_run_config_ranks(config), groups = (int)config->group_count;
     const int servers = cod_run_config_servers(config);
-    const int stages = kind->stages != NULL ? kind->stages(config) : 1;
+    const int stages = cod_run_config_stages(config);
     const bool coded = config->train.allreduce_codec != COD_ALLREDUCE_EXACT; /* every rank sends to every other */
     cod_strategy_plan plan = {0};
     if (!kind->one_group || groups < 2)

@@ -203,6 +203,11 @@ int cod_run_config_servers(const cod_run_config *run)
     return run->strategy->servers != NULL ? run->strategy->servers(run) : 0;
 }
 
+int cod_run_config_stages(const cod_run_config *run)
+{
+    return run->strategy->stages != NULL ? run->strategy->stages(run) : 1;
+}
+
 cod_status cod_run_config_choose_group(cod_run_config *run, int group)
 {
     const cod_strategy_kind *strategy = run->strategy;

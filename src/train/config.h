@@ -73,6 +73,9 @@ bool cod_run_config_is_one_group(const cod_run_config *run);
 /** How many ranks, the first of the job, serve and do not train. */
 int cod_run_config_servers(const cod_run_config *run);
 
+/** Over how many ranks the strategy splits one network; 1 = it is whole on each. */
+int cod_run_config_stages(const cod_run_config *run);
+
 /** What group `index` of a run trains. */
 const cod_group_config *cod_run_config_group(const cod_run_config *run, int index);
 
