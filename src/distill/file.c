@@ -95,14 +95,11 @@ static cod_status offer(cod_transport *transport, const cod_slot_identity *expec
     *version = 0;
     if (who->window == NULL && !who->damaged)
         return leave(t, COD_OK);
-    const cod_status status = file_check_window(t, who->window, who->damaged, expected, &header);
+    cod_status status = file_check_window(t, who->window, who->damaged, expected, &header);
+    if (status == COD_OK)
+        status = file_check_not_older(&header, who->newest);
     if (status != COD_OK)
         return leave(t, status);
-    if (header.newest < who->newest) /* a publisher's newest version never falls, whatever becomes of its processes */
-        return leave(
-            t, cod_fail(COD_ERR_FORMAT,
-                        "the header of group %u is older than one read before: its newest version was %llu, not %llu",
-                        expected->group, (unsigned long long)who->newest, (unsigned long long)header.newest));
     who->newest = header.newest;
     *version = cod_slot_offer(&header, held, after, at_most);
     *life = cod_slot_life(&header, *version);

@@ -78,6 +78,8 @@ COD_MUST_CHECK cod_status file_write_header(file *t);
 /** What a header file says; COD_ERR_FORMAT when it is damaged, or somebody else's. */
 COD_MUST_CHECK cod_status file_check_window(const file *t, const unsigned char *window, bool damaged,
                                             const cod_slot_identity *expected, cod_slot_header *header);
+/** COD_ERR_FORMAT where a first shard's header is older than one read before. @param newest  of those */
+COD_MUST_CHECK cod_status file_check_not_older(const cod_slot_header *header, uint64_t newest);
 /** Counts a publication that was left out, says the first of a row, or that it works again. With the mutex held. */
 void file_note_outcome(file *t, cod_status status);
 /** The thread: stores, pulls and looks until it is told to end. @param context  the file */

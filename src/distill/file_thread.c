@@ -153,6 +153,16 @@ cod_status file_check_window(const file *t, const unsigned char *window, bool da
     return COD_OK;
 }
 
+/** A publisher's newest version never falls, whatever becomes of its processes. */
+cod_status file_check_not_older(const cod_slot_header *header, uint64_t newest)
+{
+    if (header->newest >= newest)
+        return COD_OK;
+    return cod_fail(COD_ERR_FORMAT,
+                    "the header of group %u is older than one read before: its newest version was %llu, not %llu",
+                    header->identity.group, (unsigned long long)newest, (unsigned long long)header->newest);
+}
+
 /** The newest version of which there is a file in the own folder. */
 static uint64_t newest_file(const file *t)
 {
@@ -184,23 +194,21 @@ uint64_t file_newest_left(const file *t)
     return beside > header.newest ? beside : header.newest;
 }
 
-/** Looks for the version in the header of its publisher. */
-static cod_status find_version(const file *t, const cod_slot_identity *expected, uint64_t version, pull_phase *phase,
-                               cod_slot_entry *entry)
+/** Looks for the version in the header of its publisher. @param newest  of which that is known to have been there */
+static cod_status find_version(const file *t, const cod_slot_identity *expected, uint64_t version, uint64_t newest,
+                               pull_phase *phase, cod_slot_entry *entry)
 {
     cod_slot_header header;
     bool damaged;
     unsigned char *window = malloc(t->window_bytes);
     COD_REQUIRE_MEMORY(window);
-    cod_status status = COD_OK;
     *phase = PULL_ABSENT;
-    if (read_window(t, expected->group, expected->shard, window, &damaged) || damaged)
-        status = file_check_window(t, window, damaged, expected, &header);
-    else
-        header = (cod_slot_header){0};
+    const bool there = read_window(t, expected->group, expected->shard, window, &damaged);
+    const cod_status status = there || damaged ? file_check_window(t, window, damaged, expected, &header) : COD_OK;
     free(window);
-    if (status != COD_OK || header.layout.slots == 0)
+    if (status != COD_OK || !there)
         return status;
+    COD_TRY(file_check_not_older(&header, newest));
     const int slot = cod_slot_find(&header, version);
     if (slot >= 0)
         *entry = header.entries[slot];
@@ -263,13 +271,14 @@ static cod_status read_version(file *t, const cod_slot_identity *who, uint64_t v
 static void pull(file *t)
 {
     const cod_slot_identity expected = t->expected;
-    const uint64_t ticket = t->ticket, version = t->version;
+    const uint64_t ticket = t->ticket, version = t->version,
+                   newest = expected.shard == 0 ? t->publishers[expected.group].newest : 0;
     cod_slot_entry entry = {0};
     pull_phase phase = PULL_ABSENT;
     const double begin = cod_clock_s();
     t->phase = PULL_READING;
     pthread_mutex_unlock(&t->mutex);
-    cod_status status = find_version(t, &expected, version, &phase, &entry);
+    cod_status status = find_version(t, &expected, version, newest, &phase, &entry);
     if (status == COD_OK && phase == PULL_READING)
         status = read_version(t, &expected, version, ticket, entry.bytes, &phase);
     pthread_mutex_lock(&t->mutex);

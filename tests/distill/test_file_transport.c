@@ -298,6 +298,9 @@ static void an_older_header_is_refused(void **state)
         status = reader->ops->offer(reader, &who, 0, 0, 0, UINT64_MAX, &version, &(uint64_t){0});
     assert_fails(COD_ERR_FORMAT, "its newest version was 5, not 3", status);
     assert_int_equal(version, 0);
+    cod_pull_state how;
+    cod_pulled got; /* offered by the header before: it will not come */
+    assert_fails(COD_ERR_FORMAT, "its newest version was 5, not 3", pulled(reader, 5, &how, &got));
     publish(publisher, 6);
     for (const double begin = cod_clock_s(); status != COD_OK && cod_clock_s() - begin < PATIENCE_S; usleep(1000))
         status = reader->ops->offer(reader, &who, 0, 0, 0, UINT64_MAX, &version, &(uint64_t){0});
