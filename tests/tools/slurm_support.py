@@ -8,7 +8,7 @@ import socket
 import subprocess
 import time
 
-from train_support import TCP, Skip, check, descendants
+from train_support import TCP, Job, Skip, check, descendants
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "scontrol")
 NODES = ("node0", "node1")
@@ -144,8 +144,7 @@ class Cluster:
 
     def start(self, *arguments):
         env = {**os.environ, **self.bench.environment, **self.environment}
-        return subprocess.Popen(arguments, cwd=self.bench.folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True)
+        return Job(arguments, cwd=self.bench.folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def wait_for(self, what, ready, timeout=60):
         deadline = time.monotonic() + timeout

@@ -13,7 +13,7 @@ import sys
 import time
 
 from test_strategies import farthest, model
-from train_support import MPI, Skip, check, run_cases
+from train_support import MPI, Job, Skip, check, run_cases
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NETLAB = str(ROOT / "tools" / "netlab.sh")
@@ -54,8 +54,8 @@ class Laboratory:
         needs_a_laboratory()
         self.mark, self.before, self.bench = f"COD_TEST_NETLAB={bench.folder}", outside(), bench
         name, value = self.mark.split("=", 1)
-        self.process = subprocess.Popen([NETLAB, *arguments], cwd=bench.folder, env={**os.environ, name: value}, stdout=subprocess.PIPE,
-                                        stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True)
+        self.process = Job([NETLAB, *arguments], cwd=bench.folder, env={**os.environ, name: value}, stdout=subprocess.PIPE,
+                           stderr=subprocess.STDOUT)
 
     def wait_for(self, path):
         end = time.monotonic() + 90

@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import zlib
 
@@ -55,12 +56,32 @@ class Result:
         return f"$ {' '.join(self.arguments)}\nexit code {self.code} after {self.seconds:.1f} s\n{self.out}{self.err}"
 
 
+class Job(subprocess.Popen):
+    """A process whose output is read as it comes: one that nobody reads stands still once its pipe is full."""
+
+    def __init__(self, *arguments, **popen):
+        super().__init__(*arguments, text=True, errors="replace", start_new_session=True, **popen)
+        self.said = None
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def read(self):
+        self.said = super().communicate()
+
+    def communicate(self, input=None, timeout=None):
+        self.reader.join(timeout)
+        if self.reader.is_alive():
+            raise subprocess.TimeoutExpired(self.args, timeout)
+        return self.said
+
+
 class Bench:
     """The command under test, in a folder that goes away."""
 
     def __init__(self, program, keep=None):
         self.program = os.path.abspath(program)
         self.keep = keep
+        self.jobs = []
         self.folder = keep or tempfile.mkdtemp(prefix="codistill-test-")
         # What a killed job leaves behind goes away with the folder: mpirun's files, ranks' shared memory.
         os.makedirs(self.path("tmp"), exist_ok=True)
@@ -68,6 +89,9 @@ class Bench:
         self.write("t.yaml", CONFIG)
 
     def close(self):
+        for job in self.jobs:
+            if job.poll() is None:
+                kill_job(job)
         if not self.keep:
             shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -89,8 +113,8 @@ class Bench:
         """A process in a process group of its own, so that all its ranks can be killed together; `command` starts it."""
         env = dict(os.environ, **self.environment, **(environment or {}))
         popen.setdefault("stderr", subprocess.PIPE)
-        return subprocess.Popen([*command, self.program, *arguments], cwd=self.folder, env=env, stdout=subprocess.PIPE, text=True,
-                                errors="replace", start_new_session=True, **popen)
+        self.jobs.append(Job([*command, self.program, *arguments], cwd=self.folder, env=env, stdout=subprocess.PIPE, **popen))
+        return self.jobs[-1]
 
     def wait(self, process, arguments, timeout=60):
         begin = time.monotonic()
