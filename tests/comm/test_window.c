@@ -5,6 +5,7 @@
 #include "core/memory.h"
 #include "core/trace.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -103,7 +104,7 @@ static void a_range_outside_the_window_is_refused(void **state)
 
 static void release(void *context)
 {
-    ++*(volatile int *)context;
+    atomic_fetch_add((atomic_int *)context, 1);
 }
 
 static void abandoned_gets_are_released_once(void **state)
@@ -111,16 +112,16 @@ static void abandoned_gets_are_released_once(void **state)
     (void)state;
     enum { GETS = 8 };
     static unsigned char data[GETS][UNIT];
-    static volatile int released;
+    static atomic_int released;
     released = 0;
     cod_request *request = NULL;
     cod_window *window = open_window();
     for (int g = 0; g < GETS; g++) {
         check_ok(cod_window_get_start(window, 0, 0, data[g], UNIT, &request));
-        cod_request_abandon(&request, release, (void *)&released);
+        cod_request_abandon(&request, release, &released);
         check_all(request == NULL);
     }
-    cod_request_abandon(&request, release, (void *)&released);
+    cod_request_abandon(&request, release, &released);
     const double begin = cod_clock_s();
     while (released < GETS + 1 && cod_clock_s() - begin < 20)
         ;
