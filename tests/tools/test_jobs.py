@@ -70,6 +70,11 @@ def together(bench):
     """Both become each other's teachers, and write the files that one job of both would."""
     fixed = ["name=j", *UNEQUAL, "train.steps=600", "log.every=50"]
     jobs = [start(bench, group, *fixed) for group in (0, 1)]
+    # The one that is ready sooner could be through before the other has begun.
+    wait_for_steps(bench, jobs[0], "j", 1, 0)
+    jobs[0].send_signal(signal.SIGSTOP)
+    wait_until(lambda: any(event["kind"] == "publish" for event in bench.events("j", 1)), "group 1 publishes", jobs[1])
+    jobs[0].send_signal(signal.SIGCONT)
     results = [finish(bench, job, group) for group, job in enumerate(jobs)]
     summary = check_summary(bench, "j", 2, 600)
     check((summary["ranks"], [g["ranks"] for g in summary["group_results"]]) == (3, [1, 2]), f"ranks: {summary}")
@@ -240,7 +245,9 @@ def old_header(bench):
     def refused():
         return max((peer["rejected"] for line in bench.metrics("h", 0)[-1:] for peer in line["peers"]), default=0)
 
-    survivor, process = start(bench, 0, *fixed), start(bench, 1, *fixed)
+    survivor = start(bench, 0, *fixed)
+    wait_for_steps(bench, survivor, "h", 1, 0)  # who comes when the first key has left the window never gets one
+    process = start(bench, 1, *fixed)
     wait_until(lambda: newest() > 2, "the group is a teacher", process)
     shutil.copy(header, bench.path("old-header"))
     seen = newest()

@@ -82,7 +82,7 @@ class Laboratory:
 
 def trains(bench):
     """Two groups on two hosts, to their end; what crossed is at least what was published."""
-    command = [bench.program, "train", "t.yaml", "name=n", "train.strategy=codistill", "cluster.groups=2", "train.steps=120",
+    command = [bench.program, "train", "t.yaml", "name=n", "train.strategy=codistill", "cluster.groups=2", "train.steps=600",
                "exchange.codec=auto", "exchange.key_every=2"]
     code, out = Laboratory(bench, "--rate", "100mbit", "--json", "net.json", "--", *command).end()
     check(code == 0, f"exit code {code}\n{out}")

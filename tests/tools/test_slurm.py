@@ -24,7 +24,7 @@ def joins_srun(bench, cluster):
     """srun starts the ranks with the means of their MPI; others are refused before MPI can fail."""
     means, others = ("pmi2", ["none"]) if MPI == "mpich" else ("pmix", ["none", "pmi2"])
     train = [bench.program, "train", "t.yaml", *GROUPS]
-    cluster.call("srun", "-N", "2", "-n", "2", f"--mpi={means}", *train, "name=joined")
+    cluster.call("srun", "-N", "2", "-n", "2", f"--mpi={means}", *train, "name=joined", "train.steps=600")
     check(bench.summary("joined")["ranks"] == 2, "not two ranks")
     check(all(group["pulls"] > 0 for group in bench.summary("joined")["group_results"]), "nothing crossed")
     for other in others:

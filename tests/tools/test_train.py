@@ -10,7 +10,7 @@ import struct
 import sys
 import time
 
-from train_support import (MPIEXEC, TCP, Skip, check, floats, kill_job, png, rank_process, read_metadata, read_safetensors,
+from train_support import (MPIEXEC, TCP, Skip, check, floats, kill_job, met_by_half, png, rank_process, read_metadata, read_safetensors,
                            run_cases, steps_saved, wait_for_steps)
 
 # Ranks of the groups -> overrides. Four ranks on two cores take turns: fewer steps.
@@ -51,9 +51,11 @@ def trains(setup, environment=None, *overrides):
         name = setup
         groups = {"2x1": 2, "2x2": 2, "3x1": 3}.get(setup, 1)
         ranks = {"single": 1, "allreduce": 2, "2x1": 2, "2x2": 4, "3x1": 3}[setup]
-        every = 10 if groups == 1 else 50  # between groups a pull needs some milliseconds, a step takes one
-        result = bench.trained(f"name={name}", *SETUPS[setup], *overrides, f"train.steps={6 * every}", f"log.every={every}",
-                               environment=environment)
+        for every in [10] if groups == 1 else [50, 200, 800]:
+            result = bench.trained(f"name={name}", *SETUPS[setup], *overrides, f"train.steps={6 * every}", f"log.every={every}",
+                                   "checkpoint.resume=never", environment=environment)
+            if met_by_half(bench, name, groups):
+                break
         check(result.err.count("MB for the exchange: checkpoints of ") == (groups if groups > 1 else 0), "memory", result)
         summary = bench.summary(name)
         expected = {"strategy": setup if groups == 1 else "codistill", "groups": groups, "ranks": ranks,
@@ -439,11 +441,11 @@ def replays(setup):
         # Where other processes take the cores, one group may do hundreds of steps before the other has done one.
         for steps in (200, 800, 3200, 12800):
             overrides = [f"train.steps={steps}", f"checkpoint.every={steps}", "log.every=50", "exchange.min_interval_ms=3"]
-            bench.trained("name=first", *SETUPS[setup], *overrides, "checkpoint.resume=never", environment=fixed)
+            bench.trained("name=first", *SETUPS[setup], *overrides, "checkpoint.resume=never", environment=fixed, timeout=200)
             taken = [sum(event["kind"] == "switch" for event in bench.events("first", group)) for group in range(groups)]
             if min(taken) > 2:
                 break
-        bench.trained("name=again", *SETUPS[setup], *overrides, "exchange.replay=runs/first", environment=fixed)
+        bench.trained("name=again", *SETUPS[setup], *overrides, "exchange.replay=runs/first", environment=fixed, timeout=200)
         for group in range(groups):
             files = [f"exchange.{group}.jsonl", f"group.{group}.safetensors"]
             first, again = ([bench.read("runs", name, file) for file in files] for name in ("first", "again"))
@@ -459,8 +461,11 @@ def replays(setup):
 def unlike_groups(bench):
     """Groups of different sizes and architectures teach each other; neither merges, each keeps its own model."""
     groups = "[{ranks: 1, model: {channels: 12}}, {ranks: 2, model: {name: msrresnet, num_feat: 8, num_block: 1}}]"
-    result = bench.trained("name=unlike", "train.strategy=codistill", "train.steps=300", "log.every=50",
-                           f"cluster.groups={groups}")
+    for steps in (300, 1200, 4800):
+        result = bench.trained("name=unlike", "train.strategy=codistill", f"train.steps={steps}", "log.every=50",
+                               "checkpoint.resume=never", f"cluster.groups={groups}")
+        if met_by_half(bench, "unlike", 2):
+            break
     check("trains another model" in result.err, "nothing is said of merging", result)
     groups = bench.summary("unlike")["group_results"]
     check([(g["model"], g["ranks"]) for g in groups] == [("srresnet", 1), ("msrresnet", 2)], f"groups {groups}")

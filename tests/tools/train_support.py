@@ -146,8 +146,9 @@ class Bench:
         return self.json(name, "summary.json")
 
     def lines(self, name, file_name):
+        """What has been written of it: the last line may be half there."""
         with open(self.path("runs", name, file_name), encoding="utf-8") as file:
-            return [json.loads(line) for line in file]
+            return [json.loads(line) for line in file if line.endswith("\n")]
 
     def metrics(self, name, group):
         return self.lines(name, f"metrics.{group}.jsonl")
@@ -208,15 +209,21 @@ def read_safetensors(path):
             for name, entry in header.items() if name != "__metadata__"}
 
 
-def wait_for_steps(bench, process, name, lines, group=0):
+def wait_for_steps(bench, process, name, lines, group=0, pause=0.01):
     path, begin = bench.path("runs", name, f"metrics.{group}.jsonl"), time.monotonic()
     while process.poll() is None and time.monotonic() - begin < 30:
         if os.path.exists(path):
-            with open(path, encoding="utf-8") as file:
-                if len(file.readlines()) >= lines:
+            with open(path, "rb") as file:
+                if file.read().count(b"\n") >= lines:
                     return
-        time.sleep(0.01)
+        time.sleep(pause)
     check(False, "training did not get under way", bench.wait(process, ["train"], 1))
+
+
+def met_by_half(bench, name, groups):
+    """Whether in the middle of a run each group had all its peers' versions: one may be through before another has begun."""
+    middle = [lines[len(lines) // 2 - 1] for lines in (bench.metrics(name, group) for group in range(groups))]
+    return all(peer["version"] > 0 for line in middle for peer in line.get("peers", []))
 
 
 def steps_saved(folder):
