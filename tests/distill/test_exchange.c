@@ -178,11 +178,10 @@ static void a_coder_changes_at_a_key_and_readers_follow(void **state)
         coder->link_bytes = 1;
         coder->link_s = 1e30;
         run_until_coder(&r, "zstd", 2);
-        const uint64_t rejected = run_counters(&r).rejected, takeovers = r.takeovers,
-                       peers = (uint64_t)cod_exchange_peer_count(r.exchange);
+        const uint64_t rejected = run_counters(&r).rejected, takeovers = r.takeovers;
         run_close(&r);
         check_all(begins_small && changed > 4 * options.period); /* not before the second key */
-        check_all(rejected == 0 && takeovers >= 2 * peers);
+        check_all(rejected == 0 && takeovers >= 4);
     }
 }
 
