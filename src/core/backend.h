@@ -28,9 +28,10 @@
  * LINEAR                   x {N,1,1,I}, w {O,1,1,I}, [b], [slope]      y {N,1,1,O} = activation(x wᵀ + b)
  * LINEAR_BACKWARD_DATA     dy, w                                       dx*
  * LINEAR_BACKWARD_WEIGHTS  x, dy                                       dw*, [db*]
- * NORM_TRAIN               x, gamma, beta, [slope], [residual]         y, mean, inv_std, running_mean+, running_var+
+ * NORM_TRAIN               x, gamma, beta, [slope], [residual]         y, mean, inv_std, [running_mean+, running_var+]
  * NORM_INFERENCE           x, gamma, beta, mean, var, [slope], [residual]  y
  * NORM_BACKWARD            x, dy, gamma, beta, mean, inv_std, [slope]  dx*, dgamma*, dbeta*, [dslope*]
+ * NORM_INFERENCE_BACKWARD  x, dy, gamma, beta, mean, var, [slope]      dx*
  * FOLD_NORM                w, [b], gamma, beta, mean, var              w', b'
  * ACTIVATION               x, [slope]                                  y
  * ACTIVATION_BACKWARD      x (PRELU) or y (the others), dy, [slope]    dx*, [dslope*]
@@ -55,7 +56,8 @@
  * y {N,rP,rQ,C}, slope 1 or C.
  *
  * NORM_* normalise each channel over N, H, W: y = activation(gamma·(x-mean)·inv_std + beta) [+ residual], inv_std = 1/sqrt(var + epsilon)
- * with the biased variance; running statistics move by `momentum` toward the batch's, the variance unbiased (as PyTorch does). The
+ * with the biased variance; running statistics, where both are given, move by `momentum` toward the batch's, the variance unbiased (as
+ * PyTorch does). NORM_INFERENCE has the running statistics for mean and var, which its gradient takes for constants. The
  * gradient of a fused activation recomputes the pre-activation from x, mean, inv_std, gamma and beta; the residual's gradient is dy.
  * Slopes (PReLU) have 1 or C elements. Gradients at zero: ReLU family 0 side (x > 0 passes), L1 zero, max pooling first maximum.
  * LOSS targets have the prediction's shape. For CROSS_ENTROPY the prediction is logits {N,1,1,K}, the target t probabilities, such as
@@ -77,6 +79,7 @@ typedef enum cod_op_kind {
     COD_OP_NORM_TRAIN,
     COD_OP_NORM_INFERENCE,
     COD_OP_NORM_BACKWARD,
+    COD_OP_NORM_INFERENCE_BACKWARD,
     COD_OP_FOLD_NORM,
     COD_OP_ACTIVATION,
     COD_OP_ACTIVATION_BACKWARD,

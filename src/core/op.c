@@ -14,6 +14,7 @@ const char *cod_op_kind_name(cod_op_kind kind)
         "norm_train",
         "norm_inference",
         "norm_backward",
+        "norm_inference_backward",
         "fold_norm",
         "activation",
         "activation_backward",
@@ -147,7 +148,8 @@ static bool shapes_fit(const cod_op *op)
     case COD_OP_NORM_TRAIN:
         return same_shape(&in[0], &out[0]) && are_vectors(in, 1, 2, in[0].shape.c) &&
                slope_fits(&in[3], attr->activation, in[0].shape.c) && optional_like(&in[4], &in[0]) &&
-               are_vectors(out, 1, 4, in[0].shape.c);
+               are_vectors(out, 1, 2, in[0].shape.c) && optional_vector(&out[3], in[0].shape.c) &&
+               optional_vector(&out[4], in[0].shape.c) && present(&out[3]) == present(&out[4]);
     case COD_OP_NORM_INFERENCE:
         return same_shape(&in[0], &out[0]) && are_vectors(in, 1, 4, in[0].shape.c) &&
                slope_fits(&in[5], attr->activation, in[0].shape.c) && optional_like(&in[6], &in[0]);
@@ -155,6 +157,9 @@ static bool shapes_fit(const cod_op *op)
         return same_shape(&in[0], &in[1]) && same_shape(&in[0], &out[0]) && are_vectors(in, 2, 5, in[0].shape.c) &&
                are_vectors(out, 1, 2, in[0].shape.c) && slope_fits(&in[6], attr->activation, in[0].shape.c) &&
                (attr->activation != COD_ACT_PRELU || same_shape(&in[6], &out[3]));
+    case COD_OP_NORM_INFERENCE_BACKWARD:
+        return same_shape(&in[0], &in[1]) && same_shape(&in[0], &out[0]) && are_vectors(in, 2, 5, in[0].shape.c) &&
+               slope_fits(&in[6], attr->activation, in[0].shape.c);
     case COD_OP_FOLD_NORM:
         return same_shape(&in[0], &out[0]) && optional_vector(&in[1], in[0].shape.n) &&
                are_vectors(in, 2, 5, in[0].shape.n) && are_vectors(out, 1, 1, in[0].shape.n);
@@ -231,6 +236,7 @@ cod_output_role cod_op_output_role(cod_op_kind kind, size_t output)
     case COD_OP_LINEAR_BACKWARD_DATA:
     case COD_OP_LINEAR_BACKWARD_WEIGHTS:
     case COD_OP_NORM_BACKWARD:
+    case COD_OP_NORM_INFERENCE_BACKWARD:
     case COD_OP_ACTIVATION_BACKWARD:
     case COD_OP_ADD:
     case COD_OP_PIXEL_UNSHUFFLE:

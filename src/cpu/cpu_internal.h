@@ -73,6 +73,7 @@ bool cpu_narrow_fits(const cod_device *device, const cod_op *op);
 cod_status cpu_plan_norm_train(cod_plan *plan);
 cod_status cpu_plan_norm_inference(cod_plan *plan);
 cod_status cpu_plan_norm_backward(cod_plan *plan);
+cod_status cpu_plan_norm_inference_backward(cod_plan *plan);
 cod_status cpu_plan_fold_norm(cod_plan *plan);
 cod_status cpu_plan_activation(cod_plan *plan);
 cod_status cpu_plan_activation_backward(cod_plan *plan);

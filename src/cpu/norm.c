@@ -96,7 +96,9 @@ static cod_status norm_train_run(cod_plan *plan)
     cpu_parallel_for(plan->device, state->chunks.count, moments_chunk, &run);
 
     float *const mean = cod_view_host(&op->outputs[1]), *const inv_std = cod_view_host(&op->outputs[2]);
-    float *const running_mean = cod_view_host(&op->outputs[3]), *const running_var = cod_view_host(&op->outputs[4]);
+    const bool moves = cpu_present(&op->outputs[3]);
+    float *const running_mean = moves ? cod_view_host(&op->outputs[3]) : NULL;
+    float *const running_var = moves ? cod_view_host(&op->outputs[4]) : NULL;
     const float *const gamma = cod_view_host(&op->inputs[1]);
     const double count = (double)state->chunks.pixels, momentum = (double)op->attr.momentum;
     for (int64_t c = 0; c < state->channels; c++) {
@@ -107,8 +109,10 @@ static cod_status norm_train_run(cod_plan *plan)
         const double unbiased = count > 1 ? variance * count / (count - 1) : variance;
         mean[c] = (float)((double)shift[c] + offset);
         inv_std[c] = (float)(1 / sqrt(variance + (double)op->attr.epsilon));
-        running_mean[c] += (float)(momentum * ((double)mean[c] - (double)running_mean[c]));
-        running_var[c] += (float)(momentum * (unbiased - (double)running_var[c]));
+        if (moves) {
+            running_mean[c] += (float)(momentum * ((double)mean[c] - (double)running_mean[c]));
+            running_var[c] += (float)(momentum * (unbiased - (double)running_var[c]));
+        }
         p[SCALE * state->padded + c] = gamma[c] * inv_std[c];
     }
     cpu_fill_vector(p + MEAN * state->padded, state->channels, &op->outputs[1]);
@@ -212,6 +216,31 @@ static cod_status norm_backward_run(cod_plan *plan)
 cod_status cpu_plan_norm_backward(cod_plan *plan)
 {
     return norm_create(plan, norm_backward_run);
+}
+
+/** As norm_backward_run() with statistics that do not depend on x: both means are zero. */
+static cod_status norm_inference_backward_run(cod_plan *plan)
+{
+    const cod_op *op = &plan->op;
+    norm_run run = norm_begin(plan, &op->inputs[6]);
+    const norm_state *state = run.state;
+    const int64_t padded = state->padded;
+    float *const p = run.parameters;
+    run.dy = cpu_rows_of(&op->inputs[1]);
+    const float *const gamma = cod_view_host(&op->inputs[2]), *const variance = cod_view_host(&op->inputs[5]);
+    cpu_fill_vector(p + OFFSET * padded, state->channels, &op->inputs[3]);
+    cpu_fill_vector(p + MEAN * padded, state->channels, &op->inputs[4]);
+    for (int64_t c = 0; c < state->channels; c++)
+        p[SCALE * padded + c] = gamma[c] / sqrtf(variance[c] + op->attr.epsilon);
+    memset(p + A * padded, 0, (size_t)padded * sizeof *p);
+    memset(p + B * padded, 0, (size_t)padded * sizeof *p);
+    cpu_parallel_for(plan->device, state->chunks.count, backward_chunk, &run);
+    return COD_OK;
+}
+
+cod_status cpu_plan_norm_inference_backward(cod_plan *plan)
+{
+    return norm_create(plan, norm_inference_backward_run);
 }
 
 static cod_status fold_norm_run(cod_plan *plan)

@@ -26,6 +26,7 @@ static ref_kernel *const kernels[COD_OP_KIND_COUNT] = {
     [COD_OP_NORM_TRAIN] = ref_norm_train,
     [COD_OP_NORM_INFERENCE] = ref_norm_inference,
     [COD_OP_NORM_BACKWARD] = ref_norm_backward,
+    [COD_OP_NORM_INFERENCE_BACKWARD] = ref_norm_inference_backward,
     [COD_OP_FOLD_NORM] = ref_fold_norm,
     [COD_OP_ACTIVATION] = ref_activation,
     [COD_OP_ACTIVATION_BACKWARD] = ref_activation_backward,

@@ -38,8 +38,10 @@ cod_status ref_norm_train(const ref_args *args)
     const double unbiased = pixels > 1 ? pixels / (pixels - 1) : 1;
     for (int64_t c = 0; c < shape.c; c++) {
         const double variance = inv_std[c];
-        running_mean[c] += attr->momentum * (mean[c] - running_mean[c]);
-        running_var[c] += attr->momentum * (variance * unbiased - running_var[c]);
+        if (running_mean != NULL) {
+            running_mean[c] += attr->momentum * (mean[c] - running_mean[c]);
+            running_var[c] += attr->momentum * (variance * unbiased - running_var[c]);
+        }
         inv_std[c] = 1 / sqrt(variance + attr->epsilon);
     }
     const ref_activator act = ref_activator_open(attr, args->in[3], args->in_shape[3]);
@@ -90,6 +92,22 @@ cod_status ref_norm_backward(const ref_args *args)
         const int64_t c = i % channels;
         const double xhat = (x[i] - mean[c]) * inv_std[c];
         dx[i] = gamma[c] * inv_std[c] * (dx[i] - dbeta[c] / pixels - xhat * dgamma[c] / pixels);
+    }
+    return COD_OK;
+}
+
+/** dx = dy·activation'(z)·gamma/sqrt(var + epsilon), z the normalised x. */
+cod_status ref_norm_inference_backward(const ref_args *args)
+{
+    const double *x = args->in[0], *dy = args->in[1], *gamma = args->in[2], *beta = args->in[3], *mean = args->in[4],
+                 *var = args->in[5];
+    const int64_t channels = args->in_shape[0].c;
+    const ref_activator act = ref_activator_open(args->attr, args->in[6], args->in_shape[6]);
+    for (int64_t i = 0; i < cod_shape_count(args->in_shape[0]); i++) {
+        const int64_t c = i % channels;
+        const double scale = gamma[c] / sqrt(var[c] + args->attr->epsilon), z = scale * (x[i] - mean[c]) + beta[c];
+        args->out[0][i] =
+            dy[i] * scale * ref_activation_slope(&act, act.kind == COD_ACT_PRELU ? z : ref_activate(&act, z, c), c);
     }
     return COD_OK;
 }

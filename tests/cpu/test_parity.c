@@ -27,6 +27,7 @@ static cod_tolerance tolerance_of(cod_op_kind kind, cod_dtype dtype)
     case COD_OP_NORM_TRAIN:
     case COD_OP_NORM_INFERENCE:
     case COD_OP_NORM_BACKWARD:
+    case COD_OP_NORM_INFERENCE_BACKWARD:
         return f32 ? (cod_tolerance){2e-5, 2e-5} : (cod_tolerance){8e-3, 2e-5};
     case COD_OP_ACTIVATION:
     case COD_OP_ACTIVATION_BACKWARD:
@@ -98,10 +99,11 @@ static void normalisations_of_odd_sizes_agree_with_ref(void **state)
 {
     (void)state;
     static const int64_t channels[] = {3, 5, 64, 65};
-    static const cod_op_kind kinds[] = {COD_OP_NORM_TRAIN, COD_OP_NORM_INFERENCE, COD_OP_NORM_BACKWARD};
+    static const cod_op_kind kinds[] = {COD_OP_NORM_TRAIN, COD_OP_NORM_INFERENCE, COD_OP_NORM_BACKWARD,
+                                        COD_OP_NORM_INFERENCE_BACKWARD};
     int residuals = 0;
     for (uint64_t seed = 0; seed < 2 * SEEDS; seed++) {
-        for (size_t k = 0; k < 3; k++) {
+        for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
             const cod_dtype dtype = seed / 4 % 2 ? COD_F32 : COD_BF16;
             cod_op op = cod_test_random_op(kinds[k], dtype, COD_F32, seed);
             if (op.inputs[0].shape.c == 1)

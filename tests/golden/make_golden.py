@@ -135,6 +135,26 @@ def norms():
              {0: folded, 1: shift})
 
 
+def frozen_norms():
+    """The gradient through a normalisation whose statistics and parameters are constants, and training that moves no statistics."""
+    for act, shared in [("none", False), ("relu", False), ("leaky", False), ("prelu", False), ("prelu", True),
+                        ("sigmoid", False), ("tanh", False)]:
+        c, epsilon, momentum = 3, f32(1e-5), f32(0.1)
+        x, gamma, beta, slope = leaf(2, c, 3, 4), torch.randn(c), torch.randn(c), slope_of(act, c, shared)
+        mean, var = torch.randn(c), torch.rand(c) + 0.5
+        attr = {"epsilon": epsilon, "momentum": momentum} | act_attr(act)
+        name = act + (" shared" if shared else "")
+        y = activate(act, F.batch_norm(x, mean, var, gamma, beta, False, momentum, epsilon), slope)
+        dy = torch.randn_like(y)
+        y.backward(dy)
+        case(name, "norm_inference_backward", attr, {0: x, 1: dy, 2: gamma, 3: beta, 4: mean, 5: var, 6: slope},
+             {0: x.grad})
+        y = activate(act, F.batch_norm(x, None, None, gamma, beta, True, momentum, epsilon), slope)
+        inv_std = 1 / torch.sqrt(x.var((0, 2, 3), unbiased=False) + epsilon)
+        case(name + " frozen", "norm_train", attr, {0: x, 1: gamma, 2: beta, 3: slope},
+             {0: y, 1: x.mean((0, 2, 3)), 2: inv_std})
+
+
 def activations():
     for act, shared in [(a, False) for a in ACT] + [("prelu", True)]:
         x, slope = leaf(2, 5, 3, 2), slope_of(act, 5, shared)
@@ -307,7 +327,8 @@ def encode(name, kind, accumulate, attr, tensors):
 
 
 if __name__ == "__main__":
-    for family in (convolutions, linears, norms, activations, resizes, pools, losses, optimisers, elementwise):
+    for family in (convolutions, linears, norms, activations, resizes, pools, losses, optimisers, elementwise,
+                   frozen_norms):
         family()
     data = b"CODG" + struct.pack("<II", 1, len(cases)) + b"".join(encode(*c) for c in cases)
     path = pathlib.Path(__file__).with_name("golden.bin")

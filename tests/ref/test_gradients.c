@@ -31,6 +31,7 @@ static const gradient_rule rules[] = {
     {COD_OP_LINEAR, COD_OP_LINEAR_BACKWARD_DATA, "g1", "0"},
     {COD_OP_LINEAR, COD_OP_LINEAR_BACKWARD_WEIGHTS, "0g", "12"},
     {COD_OP_NORM_TRAIN, COD_OP_NORM_BACKWARD, "0g12BC3", "0123"},
+    {COD_OP_NORM_INFERENCE, COD_OP_NORM_INFERENCE_BACKWARD, "0g12345", "0"},
     {COD_OP_ACTIVATION, COD_OP_ACTIVATION_BACKWARD, "Ag1", "01"}, /* PReLU: "0g1" */
     {COD_OP_ADD, COD_OP_ADD, "g", "0"},
     {COD_OP_PIXEL_SHUFFLE, COD_OP_PIXEL_UNSHUFFLE, "g", "0"},
@@ -115,12 +116,13 @@ static cod_status is_smooth(const cod_op *description, uint64_t seed, bool *smoo
 {
     const cod_activation activation = description->attr.activation;
     *smooth = true;
-    if (description->kind != COD_OP_NORM_TRAIN || activation == COD_ACT_NONE || activation == COD_ACT_SIGMOID ||
-        activation == COD_ACT_TANH)
+    const bool trains = description->kind == COD_OP_NORM_TRAIN;
+    if ((!trains && description->kind != COD_OP_NORM_INFERENCE) || activation == COD_ACT_NONE ||
+        activation == COD_ACT_SIGMOID || activation == COD_ACT_TANH)
         return COD_OK;
     cod_op plain = *description;
     plain.attr.activation = COD_ACT_NONE;
-    plain.inputs[3].shape = plain.inputs[4].shape = (cod_shape){0};
+    plain.inputs[trains ? 3 : 5].shape = plain.inputs[trains ? 4 : 6].shape = (cod_shape){0};
     cod_test_op test;
     COD_TRY(cod_test_op_init(&test, ref, &plain));
     double *z = new_values(slot_count(&test, Y));
@@ -283,7 +285,8 @@ static void a_wrong_slope_is_caught(void **state)
 {
     (void)state;
     for (size_t i = 0; i < RULES; i++) {
-        if (rules[i].forward != COD_OP_ACTIVATION && rules[i].forward != COD_OP_NORM_TRAIN)
+        if (rules[i].forward != COD_OP_ACTIVATION && rules[i].forward != COD_OP_NORM_TRAIN &&
+            rules[i].forward != COD_OP_NORM_INFERENCE)
             continue;
         int caught = 0;
         for (uint64_t seed = 0; seed < SEEDS; seed++) {

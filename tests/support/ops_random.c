@@ -19,6 +19,7 @@ static const struct {
     [COD_OP_NORM_TRAIN] = {"apppa", "apppp"},
     [COD_OP_NORM_INFERENCE] = {"apppppa", "a"},
     [COD_OP_NORM_BACKWARD] = {"aappppp", "appp"},
+    [COD_OP_NORM_INFERENCE_BACKWARD] = {"aappppp", "a"},
     [COD_OP_FOLD_NORM] = {"pppppp", "pp"},
     [COD_OP_ACTIVATION] = {"ap", "a"},
     [COD_OP_ACTIVATION_BACKWARD] = {"aap", "ap"},
@@ -180,7 +181,7 @@ static void norm(draw *d)
     switch (d->op.kind) {
     case COD_OP_NORM_TRAIN:
         in(d, 1, v), in(d, 2, v);
-        for (size_t i = 1; i <= 4; i++)
+        for (size_t i = 1, last = chance(d) ? 4 : 2; i <= last; i++)
             out(d, i, v);
         activation(d, true, 3, x.c);
         if (chance(d))
@@ -200,6 +201,12 @@ static void norm(draw *d)
         out(d, 1, v), out(d, 2, v);
         activation(d, true, 6, x.c);
         d->op.outputs[3].shape = d->op.inputs[6].shape;
+        break;
+    case COD_OP_NORM_INFERENCE_BACKWARD:
+        in(d, 1, x);
+        for (size_t i = 2; i <= 5; i++)
+            in(d, i, v);
+        activation(d, true, 6, x.c);
         break;
     default: {
         const cod_shape w = image(d);
@@ -356,7 +363,8 @@ static bool is_positive(cod_op_kind kind, size_t slot)
 {
     const size_t outputs = COD_OP_MAX_INPUTS;
     return (kind == COD_OP_NORM_INFERENCE && slot == 4) || (kind == COD_OP_NORM_BACKWARD && slot == 5) ||
-           (kind == COD_OP_FOLD_NORM && slot == 5) || (kind == COD_OP_NORM_TRAIN && slot == outputs + 4) ||
+           (kind == COD_OP_NORM_INFERENCE_BACKWARD && slot == 5) || (kind == COD_OP_FOLD_NORM && slot == 5) ||
+           (kind == COD_OP_NORM_TRAIN && slot == outputs + 4) ||
            (kind == COD_OP_OPTIMISER && (slot == 1 || slot == 2 || slot == outputs + 2)) || kind == COD_OP_EMA;
 }
 
