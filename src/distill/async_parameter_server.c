@@ -238,7 +238,7 @@ static cod_status load(cod_strategy *strategy, cod_train_context *context, const
     if (a->residual != NULL)
         COD_TRY(cod_checkpoint_read(file, "residual", a->residual, bytes));
     COD_TRY(cod_checkpoint_read(file, "weights", weights->values->host, bytes));
-    weights->version++;
+    cod_weights_changed(weights, COD_ALL_SETS);
     return COD_OK;
 }
 

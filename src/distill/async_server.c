@@ -29,7 +29,7 @@ static cod_status look(async_strategy *a, async_link *link, bool first_worker)
                                   (size_t)a->push.bytes));
     if (!first_worker || a->server > 0)
         return COD_OK;
-    context->weights->state_version++;
+    cod_weights_states_changed(context->weights, COD_ALL_SETS);
     return cod_transfers_receive(&link->moving, context->comm, link->world_rank, ASYNC_TAG_STATISTICS,
                                  (float *)context->weights->values->host + layout->trainable,
                                  layout->state * sizeof(float));
@@ -166,7 +166,7 @@ cod_status async_gather(async_strategy *a)
     if (status == COD_OK)
         status = cod_transfers_wait(&list);
     cod_transfers_clear(&list);
-    context->weights->version++;
+    cod_weights_changed(context->weights, COD_ALL_SETS);
     cod_trace_end(trace, "exchange", "gather");
     return status;
 }

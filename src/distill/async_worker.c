@@ -72,6 +72,6 @@ cod_status async_pull(async_strategy *a)
         COD_TRY(cod_transfers_wait(&a->links[s].moving));
         COD_TRY(take_over(a, &a->links[s]));
     }
-    context->weights->version++;
+    cod_weights_changed(context->weights, COD_ALL_SETS);
     return COD_OK;
 }

@@ -270,8 +270,7 @@ static cod_status average_statistics(cod_train_context *context, float *values)
         state[i] = (float)(sums[i] / size);
     free(sums);
     COD_TRY(status);
-    return weights->backend->upload(weights->device, NULL, weights->values, weights->layout.trainable * sizeof(float),
-                                    state, count * sizeof(float));
+    return cod_weights_upload_states(weights, COD_ALL_SETS, state);
 }
 
 static cod_status publish(codistill *c, cod_train_context *context, int64_t done)

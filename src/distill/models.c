@@ -10,8 +10,9 @@ static cod_status read_model(const cod_group_config *group, cod_exchange_model *
         status = cod_graph_status(model.graph);
     if (status == COD_OK) {
         const cod_layout layout = cod_graph_layout(model.graph);
-        *out = (cod_exchange_model){
-            .count = layout.trainable, .state_count = layout.state, .hash = cod_graph_fingerprint(model.graph)};
+        *out = (cod_exchange_model){.count = layout.trainable,
+                                    .state_count = layout.state,
+                                    .hash = cod_graph_fingerprint(model.graph, COD_ALL_SETS)};
     }
     cod_model_clear(&model);
     return status;

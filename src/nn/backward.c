@@ -163,9 +163,31 @@ static void backward_dense(lowering *lower, const cod_node *node, const lower_gr
     lower_emit(lower, (ir_instr){.kind = conv ? COD_OP_CONV2D_BACKWARD_DATA : COD_OP_LINEAR_BACKWARD_DATA,
                                  .attr = attr,
                                  .accumulate = data_adds,
-                                 .inputs = {dy, lower_param(lower, node->params[0])},
+                                 .inputs = {dy, group->weight},
                                  .outputs = {dx},
                                  .name = node->name});
+}
+
+/** By running statistics, of a set that is not trained: the gradient of x alone. */
+static void backward_frozen_norm(lowering *lower, const cod_node *node, const lower_group *group, int dy)
+{
+    const cod_node *activation = group->activation >= 0 ? lower_node(lower, (size_t)group->activation) : NULL;
+    bool adds;
+    const int dx = contribution(lower, node->inputs[0], &adds);
+    ir_instr instr = {.kind = COD_OP_NORM_INFERENCE_BACKWARD,
+                      .attr = node->attr,
+                      .accumulate = adds,
+                      .inputs = {group->pre_x, dy},
+                      .outputs = {dx},
+                      .name = node->name};
+    for (int i = 0; i < 4; i++)
+        instr.inputs[2 + i] = lower_param(lower, node->params[i]);
+    if (activation != NULL) {
+        instr.attr.activation = activation->attr.activation;
+        instr.attr.leak = activation->attr.leak;
+        instr.inputs[6] = lower_param(lower, activation->params[0]);
+    }
+    lower_emit(lower, instr);
 }
 
 static void backward_norm(lowering *lower, const cod_node *node, const lower_group *group, int dy)
@@ -264,7 +286,10 @@ static void backward_node(lowering *lower, size_t index)
     case COD_NODE_NORM:
         if (group->residual != 0)
             contribute_tensor(lower, group->residual, dy, 1);
-        backward_norm(lower, node, group, dy);
+        if (lower_uses_batch(lower, node))
+            backward_norm(lower, node, group, dy);
+        else if (lower->needs_grad[node->inputs[0]])
+            backward_frozen_norm(lower, node, group, dy);
         break;
     case COD_NODE_ACTIVATION:
         backward_activation(lower, node, dy);

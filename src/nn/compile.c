@@ -106,7 +106,9 @@ static cod_status make_buckets(cod_program *program, const cod_program_spec *spe
     cod_graph *graph = executable->context.graph;
     size_t first = 0, count = 0;
     const int set = cod_graph_set_index(graph, spec->trains);
-    cod_graph_set_range(graph, set, &first, &count);
+    const cod_set_range *range = &executable->weights->sets[set].range;
+    first = range->first;
+    count = range->count;
     if (cod_stage_is_part(&spec->stage))
         COD_TRY(stage_range(executable, spec, &first, &count));
     const size_t params = cod_graph_param_count(graph), element = cod_dtype_bytes(executable->context.param_dtype);
@@ -157,6 +159,17 @@ static cod_status make_segments(cod_program *program, const cod_program_spec *sp
     return COD_OK;
 }
 
+/** Sets whose parameters an instruction reads; `states`: of which it reads states, or what was folded with them. */
+static cod_sets sets_read(const ir_program *ir, const ir_instr *instr, bool states)
+{
+    cod_sets sets = 0;
+    for (size_t k = 0; k < COD_OP_MAX_INPUTS; k++) {
+        const ir_tensor *tensor = &ir->tensors[instr->inputs[k]];
+        sets |= !states || tensor->of_states ? tensor->sets : 0;
+    }
+    return sets;
+}
+
 static cod_status make_plans(cod_program *program)
 {
     cod_executable *executable = program->executable;
@@ -164,13 +177,15 @@ static cod_status make_plans(cod_program *program)
     const size_t count = program->ir.instr_count;
     program->ops = cod_arena_alloc(&executable->memory, count * sizeof *program->ops);
     program->plans = cod_arena_alloc(&executable->memory, count * sizeof(cod_plan *));
+    program->depends = cod_arena_alloc(&executable->memory, count * sizeof *program->depends);
+    COD_REQUIRE_MEMORY(program->depends);
     COD_REQUIRE_MEMORY(program->ops);
     COD_REQUIRE_MEMORY(program->plans);
     for (size_t i = 0; i < count; i++) {
         const ir_instr *instr = &program->ir.instrs[i];
         cod_op *op = &program->ops[i];
-        program->moves_state = program->moves_state || instr->kind == COD_OP_NORM_TRAIN;
-        program->folds_state = program->folds_state || instr->kind == COD_OP_FOLD_NORM;
+        program->depends[i][0] = sets_read(&program->ir, instr, false);
+        program->depends[i][1] = sets_read(&program->ir, instr, true);
         *op = (cod_op){.kind = instr->kind,
                        .accumulate = instr->accumulate,
                        .deterministic = executable->options.deterministic,
@@ -240,8 +255,19 @@ static cod_status check_options(cod_graph *graph, const cod_weights *weights, co
     return COD_OK;
 }
 
-/** What a program names must be of the graph: values, and losses that are losses. */
-static cod_status check_spec(const cod_graph *graph, const cod_program_spec *spec)
+static bool is_output_of_another(const cod_program_spec *specs, size_t count, const cod_program_spec *spec,
+                                 cod_value value)
+{
+    for (size_t i = 0; i < count * COD_PROGRAM_MAX_OUTPUTS; i++)
+        if (&specs[i / COD_PROGRAM_MAX_OUTPUTS] != spec &&
+            specs[i / COD_PROGRAM_MAX_OUTPUTS].outputs[i % COD_PROGRAM_MAX_OUTPUTS] == value)
+            return true;
+    return false;
+}
+
+/** What a program names must be of the graph: values, and losses that are losses; what it is given another must have. */
+static cod_status check_spec(const cod_graph *graph, const cod_program_spec *specs, size_t count,
+                             const cod_program_spec *spec)
 {
     COD_REQUIRE(spec->name != NULL, "a program needs a name");
     for (size_t i = 0; i < COD_PROGRAM_MAX_LOSSES; i++) {
@@ -252,6 +278,9 @@ static cod_status check_spec(const cod_graph *graph, const cod_program_spec *spe
     for (size_t i = 0; i < COD_PROGRAM_MAX_OUTPUTS; i++)
         COD_REQUIRE(spec->outputs[i] == 0 || cod_graph_producer(graph, spec->outputs[i]) != NULL,
                     "program '%s': output %d is not a value of the graph", spec->name, spec->outputs[i]);
+    for (size_t i = 0; i < COD_PROGRAM_MAX_GIVEN; i++)
+        COD_REQUIRE(spec->given[i] == 0 || is_output_of_another(specs, count, spec, spec->given[i]),
+                    "program '%s': given value %d is no output of another program", spec->name, spec->given[i]);
     const cod_stage *stage = &spec->stage;
     const size_t nodes = cod_graph_node_count(graph);
     if (!cod_stage_is_part(stage))
@@ -289,6 +318,8 @@ static cod_status compile_programs(cod_executable *executable, const cod_program
         program->ir.grad_ready = calloc(cod_graph_param_count(context->graph) + 1, sizeof(int));
         COD_REQUIRE_MEMORY(program->ir.grad_ready);
         COD_TRY(ir_lower(context, &specs[i], &program->ir));
+        if (specs[i].trains != NULL)
+            program->moved = cod_set_of(cod_graph_set_index(context->graph, specs[i].trains));
         if (executable->options.bands)
             COD_TRY(ir_make_bands(context, &program->ir));
         COD_TRY(ir_plan_memory(&program->ir));
@@ -314,7 +345,7 @@ cod_status cod_compile(cod_graph *graph, cod_weights *weights, const cod_compile
 {
     COD_TRY(check_options(graph, weights, options));
     for (size_t i = 0; i < count; i++)
-        COD_TRY(check_spec(graph, &specs[i]));
+        COD_TRY(check_spec(graph, specs, count, &specs[i]));
     cod_executable *executable = calloc(1, sizeof *executable);
     COD_REQUIRE_MEMORY(executable);
     executable->weights = weights;

@@ -11,16 +11,29 @@
 #include "nn/stage.h"
 #include "nn/weights.h"
 
-enum { COD_PROGRAM_MAX_LOSSES = 8, COD_PROGRAM_MAX_OUTPUTS = 8 };
+enum { COD_PROGRAM_MAX_LOSSES = 8, COD_PROGRAM_MAX_OUTPUTS = 8, COD_PROGRAM_MAX_GIVEN = 8 };
 
 typedef struct cod_program_spec {
     const char *name;
-    const char *trains; /**< parameter set; NULL: no gradients, running statistics are used and folded */
-    bool
-        batch_statistics; /**< without gradients, but with the batch's statistics (a generator's forward in training) */
-    bool accumulate;      /**< adds to the gradients instead of overwriting them: later micro-batches */
+    /**
+     * Parameter set; NULL: no gradients. All other sets are frozen: no gradients are computed of their parameters, but flow through
+     * them, and their statistics never move.
+     */
+    const char *trains;
+    /**
+     * Sets that normalise by the batch's statistics, beside the trained one, which always does and also moves its running ones; all
+     * others use running statistics, folded into the convolution before them.
+     */
+    cod_sets batch_statistics;
+    bool accumulate; /**< adds to the gradients instead of overwriting them: later micro-batches */
     cod_value losses[COD_PROGRAM_MAX_LOSSES];
-    cod_value outputs[COD_PROGRAM_MAX_OUTPUTS]; /**< values readable after a run, until the next run of any program */
+    cod_value outputs
+        [COD_PROGRAM_MAX_OUTPUTS]; /**< values readable after a run, until a program that has them too runs again */
+    /**
+     * Outputs of other programs of the executable, read where they lie instead of being computed anew: the last of these to run
+     * must have run on the same inputs. No gradient flows to what they were computed from.
+     */
+    cod_value given[COD_PROGRAM_MAX_GIVEN];
     cod_stage
         stage; /**< only what these nodes do of it, by cod_program_run_forward() and _backward(); all zero = all of it */
 } cod_program_spec;
@@ -85,7 +98,7 @@ cod_bucket cod_program_bucket(const cod_program *program, size_t index);
 /** Called during a run when bucket `index` is complete (on a device: queued); a failure ends the run. */
 typedef cod_status (*cod_bucket_ready)(void *context, size_t index);
 
-/** Runs a program; packs the weights first when their version changed. `ready` may be NULL. */
+/** Runs a program; first packs what depends on the sets that have changed. `ready` may be NULL. */
 COD_MUST_CHECK cod_status cod_program_run(cod_program *program, cod_bucket_ready ready, void *context);
 
 /**

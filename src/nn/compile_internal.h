@@ -24,10 +24,10 @@ struct cod_program {
     cod_bucket *buckets;
     size_t bucket_count;
     cod_passing *taken, *handed; /**< [ir.taken_count], [ir.handed_count] */
-    uint64_t prepared_version, prepared_state_version;
-    bool prepared;
-    bool moves_state, folds_state; /**< has NORM_TRAIN, FOLD_NORM */
-    void *zeros;                   /**< in bands: the longest row of a tensor */
+    cod_sets (*depends)[2];      /**< [instr] sets of which it reads parameters; states, or what is folded with them */
+    cod_sets moved;              /**< the set whose states it moves */
+    cod_weights_set prepared[COD_GRAPH_MAX_SETS]; /**< the versions that plans are prepared for; 0 = not yet */
+    void *zeros;                                  /**< in bands: the longest row of a tensor */
 };
 
 struct cod_executable {

@@ -106,7 +106,21 @@ static int intern(cod_graph *graph, const char ***names, size_t *count, size_t *
 
 void cod_graph_use_set(cod_graph *graph, const char *name)
 {
-    graph->current_set = intern(graph, &graph->sets, &graph->set_count, &graph->set_capacity, name);
+    const int set = intern(graph, &graph->sets, &graph->set_count, &graph->set_capacity, name);
+    if (set >= COD_GRAPH_MAX_SETS)
+        GRAPH_FAIL(graph, "parameter set '%s': a graph has at most %d sets", name, COD_GRAPH_MAX_SETS);
+    else
+        graph->current_set = set;
+}
+
+size_t cod_graph_set_count(const cod_graph *graph)
+{
+    return graph->set_count;
+}
+
+const char *cod_graph_set_name(const cod_graph *graph, int set)
+{
+    return graph->sets[set];
 }
 
 int cod_graph_set_index(const cod_graph *graph, const char *name)
@@ -178,7 +192,7 @@ typedef struct param_spec {
     cod_init init;
 } param_spec;
 
-/** The parameter LAYER.SUFFIX, made or, if it exists with the same shape, shared; -1 on failure. */
+/** The current set's parameter LAYER.SUFFIX, made or, if it exists with the same shape, shared; -1 on failure. */
 static int param_use(cod_graph *graph, param_spec spec)
 {
     char name[256];
@@ -186,7 +200,7 @@ static int param_use(cod_graph *graph, param_spec spec)
         return -1;
     snprintf(name, sizeof name, "%s.%s", spec.layer, spec.suffix);
     for (size_t i = 0; i < graph->param_count; i++) {
-        if (strcmp(graph->params[i].name, name) != 0)
+        if (graph->params[i].set != graph->current_set || strcmp(graph->params[i].name, name) != 0)
             continue;
         if (cod_shape_equal(graph->params[i].shape, spec.shape))
             return (int)i;
@@ -460,26 +474,33 @@ cod_layout cod_graph_layout(cod_graph *graph)
     return (cod_layout){.trainable = trainable, .state = at - trainable};
 }
 
-void cod_graph_set_range(const cod_graph *graph, int set, size_t *first, size_t *count)
+cod_set_range cod_graph_set_range(const cod_graph *graph, int set)
 {
-    size_t begin = SIZE_MAX, end = 0;
+    size_t begin[2] = {0, 0}, end[2] = {0, 0}, last[2] = {0, 0}; /* trainable, states; last: of all sets */
     for (size_t i = 0; i < graph->param_count; i++) {
         const cod_param *param = &graph->params[i];
-        if (param->set != set || param->is_state)
+        const size_t behind = param->offset + padded((size_t)cod_shape_count(param->shape));
+        const bool state = param->is_state;
+        last[state] = behind > last[state] ? behind : last[state];
+        if (param->set != set)
             continue;
-        const size_t last = param->offset + padded((size_t)cod_shape_count(param->shape));
-        begin = param->offset < begin ? param->offset : begin;
-        end = last > end ? last : end;
+        begin[state] = end[state] == 0 || param->offset < begin[state] ? param->offset : begin[state];
+        end[state] = behind > end[state] ? behind : end[state];
     }
-    *first = end > 0 ? begin : 0;
-    *count = end > 0 ? end - begin : 0;
+    const bool has_states = end[1] > 0;
+    return (cod_set_range){.first = begin[0],
+                           .count = end[0] - begin[0],
+                           .state_first = has_states ? begin[1] : last[0],
+                           .state_count = end[1] - begin[1]};
 }
 
-uint64_t cod_graph_fingerprint(const cod_graph *graph)
+uint64_t cod_graph_fingerprint(const cod_graph *graph, cod_sets sets)
 {
     uint64_t print = 0;
     for (size_t i = 0; i < graph->param_count; i++) {
         const cod_param *param = &graph->params[i];
+        if ((sets & cod_set_of(param->set)) == 0)
+            continue;
         print = cod_hash(param->name, strlen(param->name), print);
         print = cod_hash(&param->shape, sizeof param->shape, print);
     }

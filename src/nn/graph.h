@@ -84,10 +84,27 @@ COD_MUST_CHECK cod_status cod_graph_status(const cod_graph *graph);
 /** Fails the graph, unless it has failed before; the reason is this thread's recorded one. For models whose options do not fit. */
 void cod_graph_fail(cod_graph *graph, cod_status status);
 
-/** Parameters made from now on belong to this set ("generator", "discriminator"); the first set is "model". */
+/**
+ * Parameters made from now on belong to this set ("generator", "discriminator"); the first set is "model". A set is trained,
+ * frozen, published and saved as a whole, and is a scope of names: equal names in two sets are two parameters.
+ */
 void cod_graph_use_set(cod_graph *graph, const char *name);
+size_t cod_graph_set_count(const cod_graph *graph);
+const char *cod_graph_set_name(const cod_graph *graph, int set);
 /** Index of a set, or -1. */
 int cod_graph_set_index(const cod_graph *graph, const char *name);
+
+enum { COD_GRAPH_MAX_SETS = 32 };
+
+/** Some of a graph's sets: bit i stands for set i. */
+typedef uint32_t cod_sets;
+
+#define COD_ALL_SETS ((cod_sets)-1)
+
+static inline cod_sets cod_set_of(int set)
+{
+    return (cod_sets)1 << set;
+}
 
 /** An f32 image or vector input; its N, H, W are given at compilation. */
 cod_value cod_graph_input(cod_graph *graph, const char *name, int64_t channels);
@@ -103,7 +120,7 @@ typedef struct cod_conv2d_spec {
         init_gain; /**< > 0: weight is normal with deviation gain·sqrt(2/fan_in) and bias zero (Kaiming normal); 0: PyTorch's default */
 } cod_conv2d_spec;
 
-/** Makes "NAME.weight" and "NAME.bias"; a name used before shares its parameters, which must have the same shape. */
+/** Makes "NAME.weight" and "NAME.bias"; a name used before in the set shares its parameters, which must have the same shape. */
 cod_value cod_graph_conv2d(cod_graph *graph, const char *name, cod_value x, cod_conv2d_spec spec);
 cod_value cod_graph_linear(cod_graph *graph, const char *name, cod_value x, int64_t out_features, bool no_bias);
 /** Batch normalisation with PyTorch's names weight, bias, running_mean, running_var; epsilon 1e-5, momentum 0.1. */
@@ -156,10 +173,17 @@ typedef struct cod_layout {
 
 /** Assigns every parameter's offset; to be called once the graph is complete (compilation and weights do it). */
 cod_layout cod_graph_layout(cod_graph *graph);
-/** The range [*first, *first + *count) of trainable elements of a set. */
-void cod_graph_set_range(const cod_graph *graph, int set, size_t *first, size_t *count);
 
-/** 64-bit fingerprint of names, shapes and order of all parameters: equal for models that can exchange weights. */
-uint64_t cod_graph_fingerprint(const cod_graph *graph);
+/** Where a set lies in the flat buffer, in elements; gaps between tensors belong to it. */
+typedef struct cod_set_range {
+    size_t first, count;             /**< trainable */
+    size_t state_first, state_count; /**< states; state_first is at least the layout's trainable */
+} cod_set_range;
+
+/** After cod_graph_layout(). */
+cod_set_range cod_graph_set_range(const cod_graph *graph, int set);
+
+/** 64-bit fingerprint of names, shapes and order of these sets' parameters: equal for models that can exchange weights. */
+uint64_t cod_graph_fingerprint(const cod_graph *graph, cod_sets sets);
 
 #endif

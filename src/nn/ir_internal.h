@@ -24,8 +24,10 @@ typedef struct ir_tensor {
     int root;
     int64_t channel;
     bool reshaped;
-    int64_t row;  /**< of a view: its first row in the root */
-    bool lasting; /**< keeps its contents from run to run */
+    int64_t row;    /**< of a view: its first row in the root */
+    bool lasting;   /**< keeps its contents from run to run */
+    cod_sets sets;  /**< whose parameter or state it is, or is folded from */
+    bool of_states; /**< is a state, or folded with some */
 } ir_tensor;
 
 /** A tensor of a program that runs in bands; see bands.c. */

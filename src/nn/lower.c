@@ -30,8 +30,10 @@ int lower_param(lowering *lower, int param)
     if (lower->param[param] == 0) {
         const cod_param *info = cod_graph_param(lower->context->graph, (size_t)param);
         const cod_dtype dtype = lower->context->param_dtype;
-        lower->param[param] =
+        const int tensor = lower->param[param] =
             lower_placed_tensor(lower, info->shape, dtype, IR_VALUES, info->offset * cod_dtype_bytes(dtype));
+        lower->program->tensors[tensor].sets = cod_set_of(info->set);
+        lower->program->tensors[tensor].of_states = info->is_state;
     }
     return lower->param[param];
 }
@@ -162,6 +164,11 @@ static void use_activation(lowering *lower, const lower_group *group, ir_instr *
     instr->inputs[slope_slot] = lower_param(lower, activation->params[0]);
 }
 
+static int set_of(const lowering *lower, int param)
+{
+    return cod_graph_param(lower->context->graph, (size_t)param)->set;
+}
+
 /** Weights and bias with a normalisation folded in, computed when the parameters change. */
 static void fold_norm(lowering *lower, const cod_node *conv, const cod_node *norm, int *weight, int *bias)
 {
@@ -169,9 +176,12 @@ static void fold_norm(lowering *lower, const cod_node *conv, const cod_node *nor
     const cod_dtype dtype = context->param_dtype;
     const cod_shape shapes[2] = {cod_graph_param(context->graph, (size_t)conv->params[0])->shape,
                                  {1, 1, 1, conv->channels}};
+    const cod_sets sets = cod_set_of(set_of(lower, conv->params[0])) | cod_set_of(set_of(lower, norm->params[0]));
     int folded[2];
     for (int i = 0; i < 2; i++) {
         folded[i] = lower_placed_tensor(lower, shapes[i], dtype, IR_IO, context->io_bytes);
+        lower->program->tensors[folded[i]].sets = sets;
+        lower->program->tensors[folded[i]].of_states = true;
         context->io_bytes += cod_align_up((size_t)cod_shape_count(shapes[i]) * cod_dtype_bytes(dtype));
     }
     lower_emit(lower, (ir_instr){.kind = COD_OP_FOLD_NORM,
@@ -197,13 +207,14 @@ static void forward_dense(lowering *lower, const cod_node *node, lower_group *gr
     if (group->norm >= 0)
         fold_norm(lower, node, lower_node(lower, (size_t)group->norm), &weight, &bias);
     group->pre_x = lower_narrow(lower, node->inputs[0]);
+    group->weight = weight;
     ir_instr instr = {.kind = node->kind == COD_NODE_CONV2D ? COD_OP_CONV2D : COD_OP_LINEAR,
                       .attr = node->attr,
                       .inputs = {group->pre_x, weight, bias, 0, residual_tensor(lower, group)},
                       .outputs = {output_tensor(lower, group->output)},
                       .name = node->name};
     const float *ranges = lower->context->options->int8_ranges;
-    if (ranges != NULL && instr.kind == COD_OP_CONV2D && !lower->batch_stats)
+    if (ranges != NULL && instr.kind == COD_OP_CONV2D && !lower->training)
         instr.attr.int8_range = ranges[group - lower->groups];
     if (group->shuffle >= 0)
         instr.attr.factor = lower_node(lower, (size_t)group->shuffle)->attr.factor;
@@ -219,7 +230,7 @@ static void forward_norm(lowering *lower, const cod_node *node, lower_group *gro
     const int y = output_tensor(lower, group->output);
     const int residual = residual_tensor(lower, group);
     ir_instr instr = {.attr = node->attr, .name = node->name};
-    if (!lower->batch_stats) {
+    if (!lower_uses_batch(lower, node)) {
         instr.kind = COD_OP_NORM_INFERENCE;
         const int inputs[] = {x, gamma, beta, mean, var};
         for (int i = 0; i < 5; i++)
@@ -232,7 +243,8 @@ static void forward_norm(lowering *lower, const cod_node *node, lower_group *gro
         group->mean = lower_new_tensor(lower, vector, lower->context->param_dtype);
         group->inv_std = lower_new_tensor(lower, vector, lower->context->param_dtype);
         instr.kind = COD_OP_NORM_TRAIN;
-        const int outputs[] = {y, group->mean, group->inv_std, mean, var};
+        const bool moves = set_of(lower, node->params[0]) == lower->set;
+        const int outputs[] = {y, group->mean, group->inv_std, moves ? mean : 0, moves ? var : 0};
         for (int i = 0; i < 5; i++)
             instr.outputs[i] = outputs[i];
         instr.inputs[0] = x, instr.inputs[1] = gamma, instr.inputs[2] = beta, instr.inputs[4] = residual;
@@ -308,8 +320,8 @@ static cod_status allocate_tables(lowering *lower)
                  params = cod_graph_param_count(lower->context->graph) + 1;
     const size_t values = lower->context->value_count;
     lower->groups = cod_arena_alloc(&lower->arena, nodes * sizeof *lower->groups);
-    bool **const flags[] = {&lower->needed,   &lower->wide,  &lower->needs_grad,
-                            &lower->consumed, &lower->taken, &lower->handed};
+    bool **const flags[] = {&lower->needed, &lower->wide,   &lower->needs_grad, &lower->consumed,
+                            &lower->taken,  &lower->handed, &lower->given};
     for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {
         *flags[i] = cod_arena_alloc(&lower->arena, values + nodes);
         COD_REQUIRE_MEMORY(*flags[i]);
@@ -335,12 +347,22 @@ static cod_status check_needed_shapes(const lowering *lower)
     return COD_OK;
 }
 
+/** Values of other programs lie where these leave their outputs. */
+static void place_given(lowering *lower)
+{
+    for (cod_value v = 1; (size_t)v < lower->context->value_count; v++)
+        if (lower->given[v])
+            lower->tensor[v] = lower_placed_tensor(lower, lower->context->shapes[v], lower_value_dtype(lower, v), IR_IO,
+                                                   lower->context->output_offset[v]);
+}
+
 static cod_status lower_all(lowering *lower)
 {
     COD_TRY(allocate_tables(lower));
     lower_select(lower);
     COD_TRY(check_needed_shapes(lower));
     COD_TRY(lower_place_passing(lower));
+    place_given(lower);
     reserve_concatenations(lower);
     for (lower->node = 0; lower->node < cod_graph_node_count(lower->context->graph); lower->node++)
         if (lower->groups[lower->node].live)
@@ -364,7 +386,7 @@ cod_status ir_lower(ir_context *context, const cod_program_spec *spec, ir_progra
     const cod_layout layout = cod_graph_layout(context->graph);
     COD_TRY(cod_stage_find_range(context->graph, &layout, &spec->stage, false, &lower.own));
     lower.stage = cod_stage_is_part(&spec->stage) ? spec->stage : (cod_stage){0, cod_graph_node_count(context->graph)};
-    lower.batch_stats = lower.training || spec->batch_statistics;
+    lower.by_batch = spec->batch_statistics | (lower.training ? cod_set_of(lower.set) : 0);
     const cod_status status = lower_all(&lower);
     cod_arena_clear(&lower.arena);
     return status;

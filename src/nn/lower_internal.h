@@ -16,6 +16,7 @@ typedef struct lower_group {
     cod_value residual;       /**< added to this op's output by a fused sum, or 0 */
     cod_value output;         /**< of the last node of the group */
     int pre_x;                /**< tensor read by the op (after a cast) */
+    int weight;               /**< of a convolution or linear layer: tensor, as the op reads it */
     int mean, inv_std, index; /**< saved for backward */
 } lower_group;
 
@@ -24,8 +25,8 @@ typedef struct lowering {
     const cod_program_spec *spec;
     ir_program *program;
     bool training;       /**< gradients are wanted */
-    bool batch_stats;    /**< normalise by the batch's statistics */
     int set;             /**< trained set, or -1 */
+    cod_sets by_batch;   /**< sets that normalise by the batch's statistics */
     cod_stage stage;     /**< nodes that the program computes */
     cod_stage_range own; /**< trainable elements that are these nodes' */
     bool *taken;         /**< [value] made before the stage, and read in it or behind it */
@@ -34,6 +35,7 @@ typedef struct lowering {
     size_t node;         /**< the one that instructions are emitted for */
     lower_group *groups; /**< [node] */
     bool *needed;        /**< [node] */
+    bool *given;         /**< [value] another program's output, read where it lies */
     bool *wide;          /**< [value] full precision, not the activation type */
     bool *needs_grad;    /**< [value] */
     bool *consumed;      /**< [value] its gradient has been used and is not needed any more */
@@ -65,6 +67,8 @@ void lower_give_gradients(lowering *lower);
 
 /** Decides which nodes are needed and which are fused. */
 void lower_select(lowering *lower);
+/** Whether a normalisation goes by the batch's statistics, and not by the running ones. */
+bool lower_uses_batch(const lowering *lower, const cod_node *norm);
 /** Whether a value has to lie in a place of its own: an output, or what is handed on. */
 bool lower_is_output(const lowering *lower, cod_value value);
 

@@ -7,6 +7,8 @@ enum { MAX_PLANS = 4 };
 
 struct cod_optimiser {
     cod_weights *weights;
+    int set;
+    cod_set_range range; /**< of the set */
     cod_optimiser_options options;
     cod_buffer *m, *v, *ema;
     cod_buffer *scalars; /**< {rate, 1-β1ᵗ, 1-β2ᵗ, 0}, then the EMA's decay, then the gradient's norm; 64 bytes apart */
@@ -30,6 +32,12 @@ static cod_status add_plan(cod_optimiser *optimiser, const cod_op *op)
     return COD_OK;
 }
 
+/** Of the set's values and states. */
+static size_t all_bytes(const cod_optimiser *optimiser)
+{
+    return (optimiser->range.count + optimiser->range.state_count) * cod_dtype_bytes(optimiser->weights->dtype);
+}
+
 static cod_status make_buffers(cod_optimiser *optimiser)
 {
     const cod_weights *weights = optimiser->weights;
@@ -45,26 +53,23 @@ static cod_status make_buffers(cod_optimiser *optimiser)
     if (options->ema_decay > 0 && options->average != NULL)
         optimiser->ema = options->average;
     else if (options->ema_decay > 0)
-        COD_TRY(
-            weights->backend->buffer_create(weights->device, cod_weights_count(weights) * element, &optimiser->ema));
+        COD_TRY(weights->backend->buffer_create(weights->device, all_bytes(optimiser), &optimiser->ema));
     return weights->backend->buffer_create(weights->device, SCALARS_BYTES, &optimiser->scalars);
 }
 
 /** Whether the moving average covers states. */
 static bool has_states(const cod_optimiser *optimiser)
 {
-    const cod_weights *weights = optimiser->weights;
-    return optimiser->ema->bytes >= cod_weights_count(weights) * cod_dtype_bytes(weights->dtype);
+    return optimiser->ema->bytes >= all_bytes(optimiser);
 }
 
-static cod_status make_plans(cod_optimiser *optimiser, int set)
+static cod_status make_plans(cod_optimiser *optimiser)
 {
     const cod_weights *weights = optimiser->weights;
     const cod_optimiser_options *options = &optimiser->options;
     const cod_dtype dtype = weights->dtype;
-    size_t first = 0, count = 0;
-    cod_graph_set_range(weights->graph, set, &first, &count);
-    COD_REQUIRE(count > 0, "there is nothing to train: the parameter set is empty");
+    const cod_set_range *range = &optimiser->range;
+    size_t first = range->first, count = range->count;
     const size_t element = cod_dtype_bytes(dtype);
     const cod_view all = vector_view(weights->grads, first * element, dtype, count);
     const size_t end = first + count, part_end = options->part_first + options->part_count;
@@ -97,21 +102,22 @@ static cod_status make_plans(cod_optimiser *optimiser, int set)
                                           .name = "optimiser"}));
     if (optimiser->ema == NULL)
         return COD_OK;
-    COD_TRY(add_plan(optimiser, &(cod_op){.kind = COD_OP_EMA,
-                                          .inputs = {vector_view(weights->values, offset, dtype, count),
-                                                     vector_view(optimiser->scalars, SCALARS_EMA, COD_F32, 1)},
-                                          .outputs = {vector_view(optimiser->ema, offset, dtype, count)},
-                                          .name = "ema"}));
-    if (weights->layout.state == 0 || !has_states(optimiser))
+    COD_TRY(add_plan(optimiser,
+                     &(cod_op){.kind = COD_OP_EMA,
+                               .inputs = {vector_view(weights->values, offset, dtype, count),
+                                          vector_view(optimiser->scalars, SCALARS_EMA, COD_F32, 1)},
+                               .outputs = {vector_view(optimiser->ema, offset - range->first * element, dtype, count)},
+                               .name = "ema"}));
+    if (range->state_count == 0 || !has_states(optimiser))
         return COD_OK;
     /* Statistics are averages already: the EMA's are a copy of the model's. */
-    const size_t state = weights->layout.trainable * cod_dtype_bytes(dtype);
     size_t from;
-    cod_buffer *states = cod_weights_states(weights, &from);
+    cod_buffer *states = cod_weights_states(weights, optimiser->set, &from);
     return add_plan(optimiser, &(cod_op){.kind = COD_OP_ADD,
                                          .attr = {.alpha = 1},
-                                         .inputs = {vector_view(states, from, dtype, weights->layout.state)},
-                                         .outputs = {vector_view(optimiser->ema, state, dtype, weights->layout.state)},
+                                         .inputs = {vector_view(states, from, dtype, range->state_count)},
+                                         .outputs = {vector_view(optimiser->ema, range->count * element, dtype,
+                                                                 range->state_count)},
                                          .name = "ema_state"});
 }
 
@@ -119,17 +125,21 @@ cod_status cod_optimiser_create(cod_weights *weights, int set, const cod_optimis
                                 cod_optimiser **out)
 {
     COD_REQUIRE(weights->grads != NULL, "an optimiser needs weights with gradients");
+    COD_REQUIRE(set >= 0 && set < COD_GRAPH_MAX_SETS && weights->sets[set].range.count > 0,
+                "there is nothing to train: the parameter set is empty");
     cod_optimiser *optimiser = calloc(1, sizeof *optimiser);
     COD_REQUIRE_MEMORY(optimiser);
     optimiser->weights = weights;
+    optimiser->set = set;
+    optimiser->range = weights->sets[set].range;
     optimiser->options = *options;
     if (!options->only_part) {
-        optimiser->options.part_first = 0;
-        optimiser->options.part_count = weights->layout.trainable;
+        optimiser->options.part_first = optimiser->range.first;
+        optimiser->options.part_count = optimiser->range.count;
     }
     cod_status status = make_buffers(optimiser);
     if (status == COD_OK)
-        status = make_plans(optimiser, set);
+        status = make_plans(optimiser);
     if (status != COD_OK) {
         cod_optimiser_destroy(optimiser);
         return status;
@@ -188,7 +198,7 @@ cod_status cod_optimiser_step(cod_optimiser *optimiser, double rate, int64_t ste
         if (i == 0 && options->clip_norm > 0 && options->sum_squares != NULL)
             COD_TRY(sum_norm(optimiser));
     }
-    weights->version++;
+    cod_weights_changed(weights, cod_set_of(optimiser->set));
     return COD_OK;
 }
 
@@ -196,8 +206,7 @@ bool cod_optimiser_state(cod_optimiser *optimiser, size_t index, const char **na
 {
     const cod_weights *weights = optimiser->weights;
     const bool adam = optimiser->options.kind != COD_OPT_SGD;
-    const size_t element = cod_dtype_bytes(weights->dtype), all = cod_weights_count(weights) * element;
-    const size_t moments = optimiser->options.part_count * element;
+    const size_t all = all_bytes(optimiser), moments = optimiser->options.part_count * cod_dtype_bytes(weights->dtype);
     const struct {
         const char *name;
         cod_buffer *buffer;
@@ -214,6 +223,11 @@ bool cod_optimiser_state(cod_optimiser *optimiser, size_t index, const char **na
         return true;
     }
     return false;
+}
+
+int cod_optimiser_set(const cod_optimiser *optimiser)
+{
+    return optimiser->set;
 }
 
 cod_buffer *cod_optimiser_ema(cod_optimiser *optimiser)

@@ -16,10 +16,10 @@ typedef struct cod_optimiser_options {
     double weight_decay;
     double clip_norm; /**< largest Euclidean norm of the gradient; 0 = no clipping */
     double ema_decay; /**< 0 = no moving average */
-    /** Of the trainable values only part_count from part_first on are updated and have moments, perhaps none; else all are. */
+    /** Of the set's trainable values only part_count from part_first on are updated and have moments, perhaps none; else all are. */
     bool only_part;
-    size_t part_first, part_count;
-    /** Where the moving average lies, borrowed; [trainable + state], or [trainable] to leave states out. NULL = its own. */
+    size_t part_first, part_count; /**< elements; part_first from the start of the flat buffer */
+    /** Where the moving average lies, borrowed; the set's [trainable + state], or [trainable] to leave states out. NULL = its own. */
     cod_buffer *average;
     /**
      * Set: gradients are those of the part alone, and this makes the sum of their squares that of all parts, to clip by; NULL: they
@@ -39,15 +39,17 @@ COD_MUST_CHECK cod_status cod_optimiser_create(cod_weights *weights, int set, co
                                                cod_optimiser **out);
 void cod_optimiser_destroy(cod_optimiser *optimiser);
 
-/** Updates the weights from their gradients; `step` counts from 1 (Adam's bias correction). Raises weights->version. */
+/** Updates the weights from their gradients; `step` counts from 1 (Adam's bias correction). Raises the set's version. */
 COD_MUST_CHECK cod_status cod_optimiser_step(cod_optimiser *optimiser, double rate, int64_t step);
 
 /**
  * A named state buffer ("momentum" or "adam_m", "adam_v", "ema"), for checkpoints; false past the last. Moments are those of
- * the part; the EMA covers values and states whatever the part, and is none that leaves states out.
+ * the part; the EMA covers the set's values and states whatever the part, and is none that leaves states out.
  */
 bool cod_optimiser_state(cod_optimiser *optimiser, size_t index, const char **name, cod_buffer **buffer, size_t *bytes);
-/** The EMA buffer [trainable + state], or NULL. */
+/** Index of the set. */
+int cod_optimiser_set(const cod_optimiser *optimiser);
+/** The EMA buffer: the set's [trainable + state], or NULL. */
 cod_buffer *cod_optimiser_ema(cod_optimiser *optimiser);
 /** Says that the states were loaded from a checkpoint: the EMA is not started again. */
 void cod_optimiser_mark_restored(cod_optimiser *optimiser);

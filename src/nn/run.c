@@ -3,6 +3,8 @@
 
 #include "core/trace.h"
 
+#include <string.h>
+
 static cod_status run_plan(cod_program *program, size_t index)
 {
     const double start = cod_trace_begin();
@@ -11,20 +13,37 @@ static cod_status run_plan(cod_program *program, size_t index)
     return COD_OK;
 }
 
+/** Sets whose values, or states, are not those that the program's plans were prepared for. */
+static cod_sets sets_changed(const cod_program *program, bool states)
+{
+    const cod_weights *weights = program->executable->weights;
+    cod_sets changed = 0;
+    for (int s = 0; s < (int)cod_graph_set_count(weights->graph); s++) {
+        const cod_weights_set *now = &weights->sets[s], *before = &program->prepared[s];
+        const bool differs = states ? now->state_version != before->state_version : now->version != before->version;
+        changed |= differs ? cod_set_of(s) : 0;
+    }
+    return changed;
+}
+
+static bool depends_on(const cod_program *program, size_t index, const cod_sets changed[2])
+{
+    return ((program->depends[index][0] & changed[0]) | (program->depends[index][1] & changed[1])) != 0;
+}
+
 cod_status cod_program_prepare(cod_program *program)
 {
     const cod_weights *weights = program->executable->weights;
-    if (program->prepared && program->prepared_version == weights->version &&
-        (!program->folds_state || program->prepared_state_version == weights->state_version))
+    const cod_sets changed[2] = {sets_changed(program, false), sets_changed(program, true)};
+    if ((changed[0] | changed[1]) == 0)
         return COD_OK;
     for (size_t i = 0; i < program->ir.instr_count; i++)
-        if (program->ir.instrs[i].prepare)
+        if (program->ir.instrs[i].prepare && depends_on(program, i, changed))
             COD_TRY(run_plan(program, i));
     for (size_t i = 0; i < program->ir.instr_count; i++)
-        COD_TRY(weights->backend->plan_prepare(program->plans[i], NULL));
-    program->prepared = true;
-    program->prepared_version = weights->version;
-    program->prepared_state_version = weights->state_version;
+        if (depends_on(program, i, changed))
+            COD_TRY(weights->backend->plan_prepare(program->plans[i], NULL));
+    memcpy(program->prepared, weights->sets, sizeof program->prepared);
     return COD_OK;
 }
 
@@ -45,14 +64,14 @@ static cod_status run_between(cod_program *program, size_t from, size_t end, cod
 cod_status cod_program_run(cod_program *program, cod_bucket_ready ready, void *context)
 {
     COD_TRY(cod_program_prepare(program));
-    program->executable->weights->state_version += program->moves_state;
+    cod_weights_states_changed(program->executable->weights, program->moved);
     return run_between(program, 0, program->ir.instr_count, ready, context);
 }
 
 cod_status cod_program_run_forward(cod_program *program)
 {
     COD_TRY(cod_program_prepare(program));
-    program->executable->weights->state_version += program->moves_state;
+    cod_weights_states_changed(program->executable->weights, program->moved);
     return run_between(program, 0, program->ir.backward, NULL, NULL);
 }
 

@@ -30,8 +30,26 @@ bool lower_is_output(const lowering *lower, cod_value value)
     return lower->handed[value] || is_asked_for(lower, value);
 }
 
+bool lower_uses_batch(const lowering *lower, const cod_node *norm)
+{
+    const cod_param *gamma = cod_graph_param(lower->context->graph, (size_t)norm->params[0]);
+    return (lower->by_batch & cod_set_of(gamma->set)) != 0;
+}
+
+/** Whether a normalisation of running statistics may be folded into a convolution: into weights that get no gradient. */
+static bool may_fold(const lowering *lower, const cod_node *conv, int reader)
+{
+    const cod_node *norm = reader >= 0 ? lower_node(lower, (size_t)reader) : NULL;
+    return conv->kind == COD_NODE_CONV2D && norm != NULL && norm->kind == COD_NODE_NORM &&
+           !lower_uses_batch(lower, norm) &&
+           cod_graph_param(lower->context->graph, (size_t)conv->params[0])->set != lower->set;
+}
+
 static void mark_needed(lowering *lower)
 {
+    for (size_t i = 0; i < COD_PROGRAM_MAX_GIVEN; i++)
+        if (lower->spec->given[i] != 0)
+            lower->given[lower->spec->given[i]] = true;
     for (size_t i = 0; i < COD_PROGRAM_MAX_LOSSES; i++)
         if (lower->spec->losses[i])
             lower->needed[lower_producer(lower, lower->spec->losses[i])] = true;
@@ -41,7 +59,8 @@ static void mark_needed(lowering *lower)
     for (size_t i = cod_graph_node_count(lower->context->graph); i-- > 0;) {
         const cod_node *node = lower_node(lower, i);
         for (int k = 0; lower->needed[i] && k < node->input_count; k++)
-            lower->needed[lower_producer(lower, node->inputs[k])] = true;
+            if (!lower->given[node->inputs[k]])
+                lower->needed[lower_producer(lower, node->inputs[k])] = true;
     }
 }
 
@@ -107,8 +126,7 @@ static void fuse(lowering *lower, size_t index)
     if (lower->context->options->no_fusion || (!dense && node->kind != COD_NODE_NORM))
         return;
     int reader = only_reader(lower, group->output);
-    if (node->kind == COD_NODE_CONV2D && !lower->batch_stats && reader >= 0 &&
-        lower_node(lower, (size_t)reader)->kind == COD_NODE_NORM) {
+    if (may_fold(lower, node, reader)) {
         group->norm = reader;
         group->output = lower_node(lower, (size_t)reader)->output;
         lower->groups[reader].live = false;
@@ -140,6 +158,7 @@ static void mark_wide(lowering *lower)
     const size_t count = cod_graph_node_count(lower->context->graph);
     for (size_t i = count; i-- > 0;) {
         const cod_node *node = lower_node(lower, i);
+        lower->wide[node->output] = lower->wide[node->output] || lower->given[node->output];
         if (!lower->needed[i])
             continue;
         if (node->kind == COD_NODE_INPUT || node->kind == COD_NODE_LOSS || is_asked_for(lower, node->output))

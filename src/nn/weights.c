@@ -10,8 +10,10 @@ cod_status cod_weights_init(cod_weights *weights, const cod_backend *backend, co
 {
     *weights = (cod_weights){0};
     COD_TRY(cod_graph_status(graph));
-    *weights = (cod_weights){.backend = backend, .device = device, .graph = graph, .dtype = dtype, .version = 1};
+    *weights = (cod_weights){.backend = backend, .device = device, .graph = graph, .dtype = dtype};
     weights->layout = cod_graph_layout(graph);
+    for (size_t s = 0; s < cod_graph_set_count(graph); s++)
+        weights->sets[s] = (cod_weights_set){.range = cod_graph_set_range(graph, (int)s), .version = 1};
     const size_t element = cod_dtype_bytes(dtype);
     cod_status status = backend->buffer_create(device, cod_weights_count(weights) * element, &weights->values);
     if (status == COD_OK && with_grads)
@@ -61,8 +63,20 @@ cod_status cod_weights_place(cod_weights *weights, cod_buffer *values, cod_buffe
     weights->grads = weights->grads != NULL ? grads : NULL;
     weights->states = states;
     weights->placed = true;
-    weights->version++;
+    cod_weights_changed(weights, COD_ALL_SETS);
     return COD_OK;
+}
+
+void cod_weights_changed(cod_weights *weights, cod_sets sets)
+{
+    for (int s = 0; s < COD_GRAPH_MAX_SETS; s++)
+        weights->sets[s].version += (sets & cod_set_of(s)) != 0;
+}
+
+void cod_weights_states_changed(cod_weights *weights, cod_sets sets)
+{
+    for (int s = 0; s < COD_GRAPH_MAX_SETS; s++)
+        weights->sets[s].state_version += (sets & cod_set_of(s)) != 0;
 }
 
 static double draw(cod_rng *rng, cod_init init)
@@ -81,10 +95,11 @@ static double draw(cod_rng *rng, cod_init init)
 cod_status cod_weights_fill_initial(cod_weights *weights, uint64_t seed)
 {
     void *values = NULL;
+    uint32_t used[COD_GRAPH_MAX_SETS] = {0}; /* parameters of each set so far */
     COD_TRY(cod_aligned_alloc(&values, cod_weights_count(weights) * cod_dtype_bytes(weights->dtype)));
     for (size_t i = 0; i < cod_graph_param_count(weights->graph); i++) {
         const cod_param *param = cod_graph_param(weights->graph, i);
-        cod_rng rng = cod_rng_open(seed, 0, 0, 0, COD_RNG_INIT, (uint32_t)i);
+        cod_rng rng = cod_rng_open(seed, (uint32_t)param->set, 0, 0, COD_RNG_INIT, used[param->set]++);
         for (size_t k = 0; k < (size_t)cod_shape_count(param->shape); k++) {
             const double value = draw(&rng, param->init);
             if (weights->dtype == COD_F64)
@@ -98,31 +113,74 @@ cod_status cod_weights_fill_initial(cod_weights *weights, uint64_t seed)
     return status;
 }
 
-/** Bytes that lie in `values`. */
-static size_t values_bytes(const cod_weights *weights)
+cod_layout cod_weights_layout_of(const cod_weights *weights, cod_sets sets)
 {
-    const size_t count = weights->states != NULL ? weights->layout.trainable : cod_weights_count(weights);
-    return count * cod_dtype_bytes(weights->dtype);
+    cod_layout layout = {0};
+    for (size_t s = 0; s < cod_graph_set_count(weights->graph); s++) {
+        const cod_set_range *range = &weights->sets[s].range;
+        const size_t wanted = (sets & cod_set_of((int)s)) != 0;
+        layout.trainable += wanted * range->count;
+        layout.state += wanted * range->state_count;
+    }
+    return layout;
 }
 
-cod_status cod_weights_download(const cod_weights *weights, void *values)
+/** Copies `count` values between the host, from *at on, which moves on, and a buffer. */
+static cod_status transfer(const cod_weights *weights, cod_buffer *buffer, size_t offset, size_t count, char **at,
+                           bool in)
 {
-    const size_t bytes = values_bytes(weights), all = cod_weights_count(weights) * cod_dtype_bytes(weights->dtype);
-    COD_TRY(weights->backend->download(weights->device, NULL, values, weights->values, 0, bytes));
-    if (weights->states == NULL)
+    const size_t bytes = count * cod_dtype_bytes(weights->dtype);
+    char *const host = *at;
+    *at += bytes;
+    if (bytes == 0)
         return COD_OK;
-    return weights->backend->download(weights->device, NULL, (char *)values + bytes, weights->states, 0, all - bytes);
+    return in ? weights->backend->upload(weights->device, NULL, buffer, offset, host, bytes)
+              : weights->backend->download(weights->device, NULL, host, buffer, offset, bytes);
 }
 
-cod_status cod_weights_upload(cod_weights *weights, const void *values)
+static cod_status transfer_states(const cod_weights *weights, cod_sets sets, char *at, bool in)
 {
-    const size_t bytes = values_bytes(weights), all = cod_weights_count(weights) * cod_dtype_bytes(weights->dtype);
-    weights->version++;
-    COD_TRY(weights->backend->upload(weights->device, NULL, weights->values, 0, values, bytes));
-    if (weights->states == NULL)
-        return COD_OK;
-    return weights->backend->upload(weights->device, NULL, weights->states, 0, (const char *)values + bytes,
-                                    all - bytes);
+    for (size_t s = 0; s < cod_graph_set_count(weights->graph); s++) {
+        size_t offset;
+        cod_buffer *states = cod_weights_states(weights, (int)s, &offset);
+        if ((sets & cod_set_of((int)s)) != 0)
+            COD_TRY(transfer(weights, states, offset, weights->sets[s].range.state_count, &at, in));
+    }
+    return COD_OK;
+}
+
+static cod_status transfer_sets(const cod_weights *weights, cod_sets sets, char *at, bool in)
+{
+    for (size_t s = 0; s < cod_graph_set_count(weights->graph); s++) {
+        const cod_set_range *range = &weights->sets[s].range;
+        if ((sets & cod_set_of((int)s)) != 0)
+            COD_TRY(transfer(weights, weights->values, range->first * cod_dtype_bytes(weights->dtype), range->count,
+                             &at, in));
+    }
+    return transfer_states(weights, sets, at, in);
+}
+
+cod_status cod_weights_download_sets(const cod_weights *weights, cod_sets sets, void *values)
+{
+    return transfer_sets(weights, sets, values, false);
+}
+
+cod_status cod_weights_upload_sets(cod_weights *weights, cod_sets sets, const void *values)
+{
+    cod_weights_changed(weights, sets);
+    cod_weights_states_changed(weights, sets);
+    return transfer_sets(weights, sets, (char *)(uintptr_t)values, true);
+}
+
+cod_status cod_weights_download_states(const cod_weights *weights, cod_sets sets, void *states)
+{
+    return transfer_states(weights, sets, states, false);
+}
+
+cod_status cod_weights_upload_states(cod_weights *weights, cod_sets sets, const void *states)
+{
+    cod_weights_states_changed(weights, sets);
+    return transfer_states(weights, sets, (char *)(uintptr_t)states, true);
 }
 
 /** Calls for each element: index in our layout, index in PyTorch's. */

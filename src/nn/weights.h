@@ -1,11 +1,19 @@
 /**
  * @file
- * A model's weights on a device: one flat buffer of values, and one of gradients where they are wanted.
+ * A graph's weights on a device: one flat buffer of values, and one of gradients where they are wanted, divided into the graph's
+ * parameter sets. Each set has its own range, its own states and its own version.
  */
 #ifndef COD_NN_WEIGHTS_H
 #define COD_NN_WEIGHTS_H
 
 #include "nn/graph.h"
+
+/** One parameter set of the weights. */
+typedef struct cod_weights_set {
+    cod_set_range range;
+    uint64_t version;       /**< of the trainable values: programs pack them anew where it has changed */
+    uint64_t state_version; /**< of the states: programs fold them anew where it has changed */
+} cod_weights_set;
 
 typedef struct cod_weights {
     const cod_backend *backend;
@@ -13,13 +21,17 @@ typedef struct cod_weights {
     cod_graph *graph;   /**< borrowed */
     cod_dtype dtype;    /**< the parameter type: F32, or F64 for checks */
     cod_layout layout;
-    cod_buffer *values;     /**< [trainable + state]; [trainable] where states lie apart */
-    cod_buffer *grads;      /**< [trainable]; NULL without gradients */
-    cod_buffer *states;     /**< [state] after cod_weights_place(); else NULL */
-    bool placed;            /**< values and gradients are borrowed */
-    uint64_t version;       /**< raised by whoever changes values, so that programs pack them anew */
-    uint64_t state_version; /**< raised by programs that move the running statistics: what folds them does so anew */
+    cod_buffer *values;                       /**< [trainable + state]; [trainable] where states lie apart */
+    cod_buffer *grads;                        /**< [trainable]; NULL without gradients */
+    cod_buffer *states;                       /**< [state] after cod_weights_place(); else NULL */
+    bool placed;                              /**< values and gradients are borrowed */
+    cod_weights_set sets[COD_GRAPH_MAX_SETS]; /**< [cod_graph_set_count()] */
 } cod_weights;
+
+/** To be called by whoever has changed trainable values of these sets by other means than the functions below: raises versions. */
+void cod_weights_changed(cod_weights *weights, cod_sets sets);
+/** The same for states. */
+void cod_weights_states_changed(cod_weights *weights, cod_sets sets);
 
 /** Makes zeroed buffers for the graph's parameters; end with cod_weights_clear(). */
 COD_MUST_CHECK cod_status cod_weights_init(cod_weights *weights, const cod_backend *backend, cod_device *device,
@@ -44,16 +56,37 @@ static inline size_t cod_weights_count(const cod_weights *weights)
     return weights->layout.trainable + weights->layout.state;
 }
 
-/** Where the states lie, from byte `offset` of a buffer on. */
-static inline cod_buffer *cod_weights_states(const cod_weights *weights, size_t *offset)
+/** Where a set's states lie, from byte `offset` of a buffer on. */
+static inline cod_buffer *cod_weights_states(const cod_weights *weights, int set, size_t *offset)
 {
-    *offset = weights->states != NULL ? 0 : weights->layout.trainable * cod_dtype_bytes(weights->dtype);
+    const size_t apart = weights->states != NULL ? weights->layout.trainable : 0;
+    *offset = (weights->sets[set].range.state_first - apart) * cod_dtype_bytes(weights->dtype);
     return weights->states != NULL ? weights->states : weights->values;
 }
 
-/** Copies all values out or in, [cod_weights_count()] of the parameter type. */
-COD_MUST_CHECK cod_status cod_weights_download(const cod_weights *weights, void *values);
-COD_MUST_CHECK cod_status cod_weights_upload(cod_weights *weights, const void *values);
+/** Trainable elements of some sets, and their states: both together is how many values the next functions copy. */
+cod_layout cod_weights_layout_of(const cod_weights *weights, cod_sets sets);
+
+/**
+ * Copies some sets' values out or in: [cod_weights_layout_of()] of the parameter type, trainable values set after set, then
+ * states set after set.
+ */
+COD_MUST_CHECK cod_status cod_weights_download_sets(const cod_weights *weights, cod_sets sets, void *values);
+COD_MUST_CHECK cod_status cod_weights_upload_sets(cod_weights *weights, cod_sets sets, const void *values);
+/** The same of the states alone. */
+COD_MUST_CHECK cod_status cod_weights_download_states(const cod_weights *weights, cod_sets sets, void *states);
+COD_MUST_CHECK cod_status cod_weights_upload_states(cod_weights *weights, cod_sets sets, const void *states);
+
+/** The values of all sets, [cod_weights_count()]. */
+COD_MUST_CHECK static inline cod_status cod_weights_download(const cod_weights *weights, void *values)
+{
+    return cod_weights_download_sets(weights, COD_ALL_SETS, values);
+}
+
+COD_MUST_CHECK static inline cod_status cod_weights_upload(cod_weights *weights, const void *values)
+{
+    return cod_weights_upload_sets(weights, COD_ALL_SETS, values);
+}
 
 /**
  * Converts one parameter between our layout (as in the flat buffer) and PyTorch's: OHWI <-> OIHW, and the columns of a

@@ -18,7 +18,7 @@ static void group_model_path(const trainer *t, int group, char path[4096])
 /** The leader's part: evaluate on all held-out and test data, write the last line of metrics and save the group's model. */
 static cod_status evaluate_group(trainer *t, closing *out)
 {
-    const uint64_t fingerprint = cod_graph_fingerprint(t->model.graph);
+    const uint64_t fingerprint = cod_graph_fingerprint(t->model.graph, COD_ALL_SETS);
     char path[4096];
     COD_TRY(trainer_validate(t, 0, &out->held_out));
     COD_TRY(trainer_evaluate_own(t, COD_SPLIT_TEST, 0, 0, &out->test));

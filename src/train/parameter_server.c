@@ -80,7 +80,7 @@ static cod_status await_gradients(parameter_server *p, cod_train_context *contex
                                           bucket.count * sizeof(float)));
         }
     }
-    weights->state_version++;
+    cod_weights_states_changed(weights, COD_ALL_SETS);
     return cod_transfers_receive(&p->receives[0], p->comm, world_rank(context, 1), TAG_STATISTICS,
                                  (float *)weights->values->host + trainable, weights->layout.state * sizeof(float));
 }
@@ -159,7 +159,7 @@ static cod_status fetch(parameter_server *p, cod_train_context *context)
     COD_TRY(cod_transfers_receive(&p->moving, p->comm, world_rank(context, SERVER), TAG_WEIGHTS, weights->values->host,
                                   weights->layout.trainable * sizeof(float)));
     COD_TRY(cod_transfers_wait(&p->moving));
-    weights->version++;
+    cod_weights_changed(weights, COD_ALL_SETS);
     return COD_OK;
 }
 

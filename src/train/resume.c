@@ -140,9 +140,7 @@ static cod_status save_statistics(trainer *t, cod_checkpoint *checkpoint)
         return COD_OK;
     float *state = cod_arena_alloc(&checkpoint->arena, bytes);
     COD_REQUIRE_MEMORY(state);
-    size_t from;
-    cod_buffer *states = cod_weights_states(weights, &from);
-    COD_TRY(t->context.backend->download(t->context.device, NULL, state, states, from, bytes));
+    COD_TRY(cod_weights_download_states(weights, COD_ALL_SETS, state));
     return cod_checkpoint_add_f32(checkpoint, "statistics", state, weights->layout.state);
 }
 
@@ -153,14 +151,11 @@ static cod_status load_statistics(trainer *t, const cod_st_file *file)
     const size_t bytes = own_statistics(t);
     if (bytes == 0 || cod_st_tensor_find(file, "statistics") == NULL)
         return COD_OK;
-    size_t from;
-    cod_buffer *states = cod_weights_states(weights, &from);
     float *state = malloc(bytes);
     COD_REQUIRE_MEMORY(state);
     cod_status status = cod_checkpoint_read(file, "statistics", state, bytes);
     if (status == COD_OK)
-        status = t->context.backend->upload(t->context.device, NULL, states, from, state, bytes);
-    weights->version++;
+        status = cod_weights_upload_states(weights, COD_ALL_SETS, state);
     free(state);
     return status;
 }

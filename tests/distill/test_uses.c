@@ -347,14 +347,14 @@ static void a_merge_moves_weights_by_the_difference_and_statistics_toward_the_pe
         assert_ok(cod_merger_create(weights, &merger));
         for (int d = 0; d < 3; d++) {
             const double alpha = cod_merge_alpha(d), share = d == 0 ? 0.5 : 1.0 / 3;
-            const uint64_t version = weights->version;
+            const uint64_t version = weights->sets[0].version;
             assert_ok(cod_weights_download(weights, before));
             for (size_t i = 0; i < count; i++) {
                 own[i] = before[i] - 0.01f * (float)(i % 3);
                 peer[i] = 0.5f * before[i] + 0.02f * (float)(i % 11);
             }
             assert_ok(cod_merger_apply(merger, peer, own, alpha, share));
-            assert_true(weights->version > version);
+            assert_true(weights->sets[0].version > version);
             assert_ok(cod_weights_download(weights, after));
             for (size_t i = 0; i < count; i++) {
                 const double x = (double)before[i], y = (double)peer[i], from = i < trainable ? (double)own[i] : x;

@@ -336,9 +336,9 @@ static void weights_on_a_device_are_saved_and_loaded(void **state)
     assert_ok(cod_weights_init(&weights, cod_backend_find("ref"), device, other.model.graph, COD_F32, false));
     assert_ok(cod_weights_upload(&weights, other.values));
     save(path, &saved);
-    const uint64_t version = weights.version;
+    const uint64_t version = weights.sets[0].version;
     assert_ok(cod_model_load_weights(path, &other.model, COD_LOAD_STRICT, &weights, NULL));
-    assert_true(weights.version > version);
+    assert_true(weights.sets[0].version > version);
     assert_ok(cod_model_save_weights(path, &other.model, &weights, NULL, 0));
     cod_weights_clear(&weights);
     cod_saved_model_clear(&other);

@@ -58,7 +58,7 @@ cod_status net_read_values(const test_net *net, double *values)
 
 cod_status net_write_values(test_net *net, const double *values)
 {
-    net->weights.version++;
+    cod_weights_changed(&net->weights, COD_ALL_SETS);
     return transfer(net, net->weights.values, 0, net->weights.dtype, cod_weights_count(&net->weights), (double *)values,
                     true);
 }

@@ -101,7 +101,10 @@ def configs(bench):
         raise Skip(f"{data} is not there")
     for path in sorted((ROOT / "configs").glob("**/*.yaml")):
         kind = re.search(r"^  kind: (\w+)", path.read_text(), re.MULTILINE)
-        result = bench.run("plan", str(path), f"data.path={data / kinds[kind[1] if kind else 'pictures']}", "data.test_path=[]")
+        own = [f"data.path={data / kinds[kind[1] if kind else 'pictures']}", "data.test_path=[]"]
+        if kind and kind[1] == "folder":
+            own.append(f"data.val_path={data / 'insects/val'}")
+        result = bench.run("plan", str(path), *own)
         check(result.code == 0, f"{path.name}: exit code {result.code}", result)
 
 
