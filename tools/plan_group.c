@@ -380,7 +380,7 @@ static void print_traffic(const planned *p)
         printf("  inside the group, each step: %.1f MB a rank all-reduced%s\n", megabytes(sent), how);
     else if (p->ranks == 0)
         printf("  inside the group, each step: up to %.1f MB a rank all-reduced%s\n", megabytes(sent), how);
-    if (meetings->what != NULL && !meetings->in_group && p->config->group_count != 1) {
+    if (meetings->what[0] != '\0' && !meetings->in_group && p->config->group_count != 1) {
         printf("  between groups, each %lld steps: %s", (long long)meetings->every_steps, meetings->what);
         if (p->config->group_count == 0)
             puts("; how many nodes the launcher has decides how much moves");

@@ -339,7 +339,6 @@ static double message_bytes(int codec, size_t trainable)
 /** Memory is that of a server or of a worker, whichever is more. */
 static void plan(const cod_run_config *run, size_t values, size_t state, cod_strategy_plan *out)
 {
-    static char what[96];
     const size_t trainable = values - state;
     const double f32 = (double)trainable * sizeof(float), servers = (double)options.servers;
     const double workers = fmax(1, cod_run_config_ranks(run) - servers);
@@ -348,14 +347,14 @@ static void plan(const cod_run_config *run, size_t values, size_t state, cod_str
     const double known = options.pull_codec != COD_GRADIENT_NONE ? (workers + 1) * f32 / servers : 0;
     const double served = workers * fmax(push, pull) / servers + known;
     const double worked = (options.push_codec != COD_GRADIENT_NONE ? f32 : 0) + fmax(push, pull);
-    snprintf(what, sizeof what, "gradients to %lld server%s (%s), weights back (%s)", (long long)options.servers,
-             options.servers == 1 ? "" : "s", codecs[options.push_codec], codecs[options.pull_codec]);
-    *out = (cod_strategy_plan){.what = what,
-                               .every_steps = 1,
+    *out = (cod_strategy_plan){.every_steps = 1,
                                .in_group = true,
                                .sent_bytes = push,
                                .received_bytes = pull,
                                .memory_bytes = fmax(served, worked)};
+    snprintf(out->what, sizeof out->what, "gradients to %lld server%s (%s), weights back (%s)",
+             (long long)options.servers, options.servers == 1 ? "" : "s", codecs[options.push_codec],
+             codecs[options.pull_codec]);
 }
 
 void cod_strategy_register_async_parameter_server(void)

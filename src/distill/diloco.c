@@ -4,6 +4,7 @@
 #include "distill/coded_average.h"
 #include "train/local_steps.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -142,10 +143,10 @@ static void plan(const cod_run_config *run, size_t values, size_t state, cod_str
     const double held = sizeof(float) * (double)(values + 2 * trainable);
     const double coded = cod_coded_average_sent_bytes(&int8, values, trainable, groups);
     *out =
-        (cod_strategy_plan){.what = options.codec == CODEC_F32 ? "changes averaged (f32)" : "changes averaged (int8)",
-                            .every_steps = options.period,
+        (cod_strategy_plan){.every_steps = options.period,
                             .sent_bytes = options.codec == CODEC_F32 ? cod_between_sent_bytes(values, groups) : coded,
                             .memory_bytes = options.codec == CODEC_F32 ? held : held + 2 * coded};
+    snprintf(out->what, sizeof out->what, "changes averaged (%s)", codecs[options.codec]);
 }
 
 void cod_strategy_register_diloco(void)

@@ -197,7 +197,7 @@ struct cod_strategy {
 
 /** What groups that wait for each other send, and what a rank holds for it. */
 typedef struct cod_strategy_plan {
-    const char *what;      /**< such as "weights averaged" */
+    char what[96];         /**< such as "weights averaged"; "" = nothing is told */
     bool in_group;         /**< it is what ranks of a group do in place of an all-reduce */
     int64_t every_steps;   /**< from one meeting of the groups to the next */
     double sent_bytes;     /**< by a group (in_group: by a rank) at each, and as many received */
