@@ -47,15 +47,6 @@ typedef struct planned {
     size_t stage_count;
 } planned;
 
-/** The values of one of the strategy's sections; NULL where it has none of that kind. */
-static const void *section(const cod_run_config *config, const cod_option_table *table)
-{
-    for (size_t i = 0; i < config->strategy->table_count; i++)
-        if (config->strategy->tables[i].table == table)
-            return config->strategy->tables[i].values;
-    return NULL;
-}
-
 static bool trains_alike(const cod_run_config *config, int a, int b)
 {
     const cod_group_config *first = cod_run_config_group(config, a), *second = cod_run_config_group(config, b);
@@ -65,7 +56,7 @@ static bool trains_alike(const cod_run_config *config, int a, int b)
 /** The section `exchange` with what it needs of the run. @return whether there is one */
 static bool read_exchange(const cod_run_config *config, cod_exchange_options *out)
 {
-    const cod_exchange_options *exchange = section(config, &cod_exchange_option_table);
+    const cod_exchange_options *exchange = cod_run_config_section(config, &cod_exchange_option_table);
     if (exchange == NULL)
         return false;
     *out = *exchange;
@@ -123,7 +114,7 @@ static cod_status build(planned *p)
         cod_graph_loss(graph, "task", p->model.output, context->target, cod_train_loss(config, p->model.task));
     context->programs[context->program_count++] =
         (cod_program_spec){.name = COD_PROGRAM_PLAIN, .trains = "model", .losses = {context->task_loss}};
-    COD_TRY(config->strategy->create(&p->strategy));
+    COD_TRY(config->strategy->create(config, &p->strategy));
     if (p->strategy->ops->build != NULL)
         COD_TRY(p->strategy->ops->build(p->strategy, context));
     COD_TRY(cod_weights_init(&p->weights, p->backend, p->device, graph, COD_F32, true));
@@ -453,7 +444,7 @@ cod_status cod_plan_print_group(const cod_run_config *config, int index, const c
                           : known                             ? group->ranks
                                                               : 0,
                  .exchange = read_exchange(config, &exchange) ? &exchange : NULL,
-                 .distill = section(config, &cod_distill_option_table)};
+                 .distill = cod_run_config_section(config, &cod_distill_option_table)};
     const cod_status status = plan_all(&p, index);
     free(p.stages);
     cod_optimiser_destroy(p.optimiser);

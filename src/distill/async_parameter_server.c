@@ -11,8 +11,6 @@
 
 enum { MOST_DELAY = 1000 };
 
-static cod_async_options options;
-
 static const char *const codecs[] = {"none", "int8", "topk", "onebit", NULL};
 #define FIELD(name) offsetof(cod_async_options, name)
 static const cod_option option_list[] = {
@@ -290,48 +288,50 @@ static const cod_strategy_ops ops = {
     .destroy = destroy,
 };
 
-static cod_status create(cod_strategy **out)
+static cod_status create(const cod_run_config *run, cod_strategy **out)
 {
+    const cod_async_options *options = cod_run_config_section(run, &table);
     async_strategy *a = calloc(1, sizeof *a);
     COD_REQUIRE_MEMORY(a);
     a->base.ops = &ops;
-    a->options = options;
-    a->servers = (int)options.servers;
+    a->options = *options;
+    a->servers = (int)options->servers;
     *out = &a->base;
     return COD_OK;
 }
 
 static int count_servers(const cod_run_config *run)
 {
-    (void)run;
-    return (int)options.servers;
+    const cod_async_options *options = cod_run_config_section(run, &table);
+    return (int)options->servers;
 }
 
 static void check(const cod_run_config *run)
 {
+    const cod_async_options *options = cod_run_config_section(run, &table);
     const char *servers = "async_parameter_server.servers";
     if (cod_config_has_problem(run->config, servers))
         return;
-    if (run->group_count > 0 && options.servers >= cod_run_config_ranks(run))
+    if (run->group_count > 0 && options->servers >= cod_run_config_ranks(run))
         cod_config_problem_key(run->config, servers,
                                "%lld server%s and one rank at least that trains are more than the %d rank%s of the "
                                "job; lower it, or raise cluster.ranks_per_group",
-                               (long long)options.servers, options.servers == 1 ? "" : "s", cod_run_config_ranks(run),
+                               (long long)options->servers, options->servers == 1 ? "" : "s", cod_run_config_ranks(run),
                                cod_run_config_ranks(run) == 1 ? "" : "s");
-    if (options.servers > 1 && run->train.clip_norm > 0)
+    if (options->servers > 1 && run->train.clip_norm > 0)
         cod_config_problem_key(run->config, "train.clip_norm",
                                "no one of several servers knows the norm of a whole gradient; clip with "
                                "async_parameter_server.servers: 1");
 }
 
 /** Bytes of a worker's messages to, or from, all servers. */
-static double message_bytes(int codec, size_t trainable)
+static double message_bytes(const cod_async_options *options, int codec, size_t trainable)
 {
     uint64_t bytes = 0;
-    for (int s = 0; s < (int)options.servers; s++) {
+    for (int s = 0; s < (int)options->servers; s++) {
         size_t first, count;
-        async_part(trainable, (int)options.servers, s, &first, &count);
-        bytes += cod_gradient_codec_bytes((cod_gradient_coding)codec, options.topk_fraction, count);
+        async_part(trainable, (int)options->servers, s, &first, &count);
+        bytes += cod_gradient_codec_bytes((cod_gradient_coding)codec, options->topk_fraction, count);
     }
     return (double)bytes;
 }
@@ -339,27 +339,28 @@ static double message_bytes(int codec, size_t trainable)
 /** Memory is that of a server or of a worker, whichever is more. */
 static void plan(const cod_run_config *run, size_t values, size_t state, cod_strategy_plan *out)
 {
+    const cod_async_options *options = cod_run_config_section(run, &table);
     const size_t trainable = values - state;
-    const double f32 = (double)trainable * sizeof(float), servers = (double)options.servers;
+    const double f32 = (double)trainable * sizeof(float), servers = (double)options->servers;
     const double workers = fmax(1, cod_run_config_ranks(run) - servers);
-    const double push = message_bytes(options.push_codec, trainable),
-                 pull = message_bytes(options.pull_codec, trainable);
-    const double known = options.pull_codec != COD_GRADIENT_NONE ? (workers + 1) * f32 / servers : 0;
+    const double push = message_bytes(options, options->push_codec, trainable),
+                 pull = message_bytes(options, options->pull_codec, trainable);
+    const double known = options->pull_codec != COD_GRADIENT_NONE ? (workers + 1) * f32 / servers : 0;
     const double served = workers * fmax(push, pull) / servers + known;
-    const double worked = (options.push_codec != COD_GRADIENT_NONE ? f32 : 0) + fmax(push, pull);
+    const double worked = (options->push_codec != COD_GRADIENT_NONE ? f32 : 0) + fmax(push, pull);
     *out = (cod_strategy_plan){.every_steps = 1,
                                .in_group = true,
                                .sent_bytes = push,
                                .received_bytes = pull,
                                .memory_bytes = fmax(served, worked)};
     snprintf(out->what, sizeof out->what, "gradients to %lld server%s (%s), weights back (%s)",
-             (long long)options.servers, options.servers == 1 ? "" : "s", codecs[options.push_codec],
-             codecs[options.pull_codec]);
+             (long long)options->servers, options->servers == 1 ? "" : "s", codecs[options->push_codec],
+             codecs[options->pull_codec]);
 }
 
 void cod_strategy_register_async_parameter_server(void)
 {
-    static const cod_config_table tables[] = {{&table, &options}};
+    static const cod_option_table *const tables[] = {&table};
     static const cod_strategy_kind kind = {
         .name = "async_parameter_server",
         .help = "the first ranks hold the main network and do not train; the others push gradients and pull weights "

@@ -25,17 +25,15 @@
 
 enum { TIMES_KEPT = 512, FLAG_OFF = COD_EXCHANGE_FLAGS };
 
-static cod_distill_options distill_options;
-static cod_exchange_options exchange_options;
-
 typedef struct codistill {
     cod_strategy base;
     cod_group_average average;
     cod_exchange *exchange;
     cod_peers peers;
     cod_value loss;
-    cod_distill_options distill; /**< as configured, but for a weight that is auto */
-    int64_t taught;              /**< pictures of the mini-batch */
+    const cod_exchange_options *configured; /**< section `exchange`; start() completes a copy */
+    cod_distill_options distill;            /**< as configured, but for a weight that is auto */
+    int64_t taught;                         /**< pictures of the mini-batch */
     cod_teaching teaching;
     cod_distill_inputs inputs;
     int64_t mini_batch;  /**< of the step */
@@ -55,24 +53,23 @@ static cod_status build(cod_strategy *strategy, cod_train_context *context)
                                           [COD_DISTILL_LOSS_CHARBONNIER] = COD_LOSS_CHARBONNIER,
                                           [COD_DISTILL_LOSS_KL] = COD_LOSS_KL};
     const cod_train_task_kind *task = cod_train_task_find(context->model->task);
-    const int choice = distill_options.loss;
+    const int choice = c->distill.loss;
     const cod_loss_kind kind = choice == COD_DISTILL_LOSS_AUTO ? task->distill : kinds[choice];
-    c->distill = distill_options;
     if (isnan(c->distill.weight))
         c->distill.weight = task->distill_weight;
     cod_graph *graph = context->model->graph;
     if (c->distill.weight == 0)
         return COD_OK;
     const cod_value teacher = cod_graph_input_like(graph, CODISTILL_TEACHER_INPUT, context->model->output);
-    c->taught = (int64_t)ceil(distill_options.batch_fraction * (double)context->batch);
+    c->taught = (int64_t)ceil(c->distill.batch_fraction * (double)context->batch);
     c->loss = cod_prior_distill_loss(context, graph, "distill", context->model->output, teacher,
                                      (cod_loss_spec){.kind = kind,
-                                                     .temperature = (float)distill_options.temperature,
+                                                     .temperature = (float)c->distill.temperature,
                                                      .weight = context->loss_factor,
                                                      .scalar = WEIGHT_SCALAR,
                                                      .first_items = c->taught});
     cod_program_spec distill = {.name = PROGRAM_DISTILL, .trains = "model", .losses = {context->task_loss, c->loss}};
-    if (distill_options.inputs != COD_DISTILL_INPUTS_BATCH) {
+    if (c->distill.inputs != COD_DISTILL_INPUTS_BATCH) {
         distill.losses[0] = c->loss;
         distill.losses[1] = 0;
         context->programs[context->program_count++] = (cod_program_spec){
@@ -86,11 +83,11 @@ static cod_status make_peers(codistill *c, cod_train_context *context, const cod
 {
     const cod_teacher_spec spec = {.target = CODISTILL_TEACHER_INPUT,
                                    .pictures = c->taught,
-                                   .precision = (cod_precision)distill_options.teacher_precision,
-                                   .mixes = distill_options.teachers_per_step > 1};
-    COD_TRY(cod_peers_init(&c->peers, context, c->exchange, &exchange_options, models, c->loss != 0 ? &spec : NULL));
+                                   .precision = (cod_precision)c->distill.teacher_precision,
+                                   .mixes = c->distill.teachers_per_step > 1};
+    COD_TRY(cod_peers_init(&c->peers, context, c->exchange, c->configured, models, c->loss != 0 ? &spec : NULL));
     if (c->loss != 0)
-        COD_TRY(cod_distill_inputs_init(&c->inputs, distill_options.inputs, context,
+        COD_TRY(cod_distill_inputs_init(&c->inputs, c->distill.inputs, context,
                                         cod_executable_input(context->executable, CODISTILL_TEACHER_INPUT)));
     return cod_teaching_init(&c->teaching, &c->distill, &c->peers, context);
 }
@@ -98,10 +95,9 @@ static cod_status make_peers(codistill *c, cod_train_context *context, const cod
 static cod_status read_control(codistill *c, const cod_train_context *context)
 {
     const cod_task_figure *figure = &cod_train_task_find(context->model->task)->figures[0];
-    if (c->loss == 0 || distill_options.control[0] == '\0' || cod_group_rank(context->group) != 0)
+    if (c->loss == 0 || c->distill.control[0] == '\0' || cod_group_rank(context->group) != 0)
         return COD_OK;
-    const cod_status status =
-        cod_control_read(distill_options.control, figure->key, figure->less_is_better, &c->control);
+    const cod_status status = cod_control_read(c->distill.control, figure->key, figure->less_is_better, &c->control);
     return status == COD_OK ? COD_OK : cod_fail_prefix(status, "distill.control");
 }
 
@@ -109,7 +105,7 @@ static cod_status start_replay(codistill *c, cod_train_context *context)
 {
     cod_exchange_event *events = NULL;
     size_t count = 0;
-    COD_TRY(cod_replay_read(exchange_options.replay, cod_group_index(context->group), &events, &count));
+    COD_TRY(cod_replay_read(c->configured->replay, cod_group_index(context->group), &events, &count));
     const cod_status status = cod_exchange_replay(c->exchange, events, count);
     free(events);
     return status;
@@ -147,7 +143,7 @@ static cod_status start(cod_strategy *strategy, cod_train_context *context)
 {
     codistill *c = (codistill *)strategy;
     const cod_root_options *root = &context->config->root;
-    cod_exchange_options exchange = exchange_options;
+    cod_exchange_options exchange = *c->configured;
     exchange.deterministic = exchange.deterministic || context->config->train.deterministic;
     exchange.seed = (uint64_t)root->seed;
     exchange.anew = context->config->checkpoint.resume == COD_RESUME_NEVER;
@@ -280,7 +276,7 @@ static cod_status publish(codistill *c, cod_train_context *context, int64_t done
     COD_TRY(cod_exchange_snapshot(c->exchange, &snapshot));
     COD_TRY(cod_weights_download(weights, snapshot));
     COD_TRY(average_statistics(context, snapshot));
-    cod_buffer *ema = exchange_options.publish == COD_PUBLISH_EMA ? cod_optimiser_ema(context->optimiser) : NULL;
+    cod_buffer *ema = c->configured->publish == COD_PUBLISH_EMA ? cod_optimiser_ema(context->optimiser) : NULL;
     if (ema != NULL) /* its statistics are a copy of this rank's own */
         COD_TRY(context->backend->download(context->device, NULL, snapshot, ema, 0,
                                            weights->layout.trainable * sizeof(float)));
@@ -288,7 +284,7 @@ static cod_status publish(codistill *c, cod_train_context *context, int64_t done
     c->stats.publications++;
     const cod_train_event event = {.kind = "publish",
                                    .peer = cod_group_index(context->group),
-                                   .version = (uint64_t)(done / exchange_options.period),
+                                   .version = (uint64_t)(done / c->configured->period),
                                    .peer_step = done,
                                    .alpha = NAN};
     return cod_train_tell(context, &event);
@@ -314,7 +310,7 @@ static void flags_out(cod_strategy *strategy, double out[COD_STRATEGY_FLAGS])
     const codistill *c = (const codistill *)strategy;
     _Static_assert((int)FLAG_OFF < (int)COD_STRATEGY_FLAGS, "the exchange's flags and one more must fit");
     cod_exchange_flags_out(c->exchange, out);
-    out[FLAG_OFF] = c->lost && distill_options.auto_off;
+    out[FLAG_OFF] = c->lost && c->distill.auto_off;
 }
 
 static cod_status flags_in(cod_strategy *strategy, cod_train_context *context, const double in[COD_STRATEGY_FLAGS])
@@ -330,16 +326,16 @@ static cod_status validated(cod_strategy *strategy, cod_train_context *context, 
 {
     codistill *c = (codistill *)strategy;
     const cod_task_figure *kind = &cod_train_task_find(context->model->task)->figures[0];
-    if (c->control.count == 0 || c->lost || context->step <= distill_options.burn_in ||
+    if (c->control.count == 0 || c->lost || context->step <= c->distill.burn_in ||
         !cod_control_note(&c->control, context->step, figure))
         return COD_OK;
     c->lost = true;
     cod_log_warn("group %d: three evaluations running are behind those of %s, which does not distil (%s %.*f, there "
                  "%.*f, after %lld steps); %s",
-                 cod_group_index(context->group), distill_options.control, kind->label, kind->digits, figure,
-                 kind->digits, cod_control_at(&c->control, context->step), (long long)context->step,
-                 distill_options.auto_off ? "distillation is ramped away (distill.auto_off)"
-                                          : "distill.auto_off=true would ramp distillation away");
+                 cod_group_index(context->group), c->distill.control, kind->label, kind->digits, figure, kind->digits,
+                 cod_control_at(&c->control, context->step), (long long)context->step,
+                 c->distill.auto_off ? "distillation is ramped away (distill.auto_off)"
+                                     : "distill.auto_off=true would ramp distillation away");
     return COD_OK;
 }
 
@@ -363,7 +359,7 @@ static cod_status load(cod_strategy *strategy, cod_train_context *context, const
     const cod_exchange_array *arrays;
     size_t count;
     (void)context;
-    if (exchange_options.replay[0] != '\0')
+    if (c->configured->replay[0] != '\0')
         return cod_fail(COD_ERR_UNSUPPORTED, "exchange.replay repeats a run from its beginning; it cannot be resumed");
     COD_TRY(cod_exchange_state(c->exchange, &arrays, &count));
     for (size_t i = 0; i < count; i++)
@@ -458,11 +454,13 @@ static const cod_strategy_ops ops = {
     .destroy = destroy,
 };
 
-static cod_status create(cod_strategy **out)
+static cod_status create(const cod_run_config *run, cod_strategy **out)
 {
     codistill *c = calloc(1, sizeof *c);
     COD_REQUIRE_MEMORY(c);
     c->base.ops = &ops;
+    c->configured = cod_run_config_section(run, &cod_exchange_option_table);
+    c->distill = *(const cod_distill_options *)cod_run_config_section(run, &cod_distill_option_table);
     *out = &c->base;
     return COD_OK;
 }
@@ -470,7 +468,7 @@ static cod_status create(cod_strategy **out)
 /** Groups that are jobs of their own reach each other by files only, and never wait for each other. */
 static cod_status check_apart(const cod_run_config *run)
 {
-    const cod_exchange_options *e = &exchange_options;
+    const cod_exchange_options *e = cod_run_config_section(run, &cod_exchange_option_table);
     COD_REQUIRE(e->transport == COD_TRANSPORT_FILE,
                 "groups that are jobs of their own exchange through a shared folder: set exchange.transport=file");
     COD_REQUIRE(
@@ -482,13 +480,13 @@ static cod_status check_apart(const cod_run_config *run)
 
 static void check(const cod_run_config *run)
 {
-    codistill_check(run, &distill_options, &exchange_options);
+    codistill_check(run, cod_run_config_section(run, &cod_distill_option_table),
+                    cod_run_config_section(run, &cod_exchange_option_table));
 }
 
 void cod_strategy_register_codistill(void)
 {
-    static const cod_config_table tables[] = {{&cod_distill_option_table, &distill_options},
-                                              {&cod_exchange_option_table, &exchange_options}};
+    static const cod_option_table *const tables[] = {&cod_distill_option_table, &cod_exchange_option_table};
     static const cod_strategy_kind kind = {
         .name = "codistill",
         .help = "groups exchange compressed checkpoints by one-sided gets, merge them and distil from them",

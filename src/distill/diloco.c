@@ -10,8 +10,6 @@
 
 enum { CODEC_F32, CODEC_INT8 };
 
-static cod_diloco_options options;
-
 static const char *const codecs[] = {"f32", "int8", NULL};
 #define FIELD(name) offsetof(cod_diloco_options, name)
 static const cod_option option_list[] = {
@@ -34,6 +32,7 @@ static const cod_codec_options int8 = {
 
 typedef struct diloco {
     cod_local_steps local;
+    const cod_diloco_options *options;
     cod_coded_average coded; /**< int8 only */
     size_t trainable;
     float *outer;    /**< [trainable] what all groups last went on from */
@@ -48,7 +47,7 @@ static cod_status make(diloco *d, cod_train_context *context)
     COD_TRY(cod_aligned_alloc((void **)&d->momentum, bytes));
     memset(d->momentum, 0, bytes);
     COD_TRY(context->backend->download(context->device, NULL, d->outer, context->weights->values, 0, bytes));
-    if (options.codec == CODEC_F32)
+    if (d->options->codec == CODEC_F32)
         return COD_OK;
     const uint64_t run = cod_hash(root->name, strlen(root->name), (uint64_t)root->seed);
     return cod_coded_average_init(&d->coded, &d->local.between, &int8, count, d->trainable, run);
@@ -65,7 +64,7 @@ static cod_status start(cod_strategy *strategy, cod_train_context *context)
 /** Leaves the groups' mean in `values`. */
 static cod_status average(diloco *d, cod_train_context *context, float *values)
 {
-    if (options.codec == CODEC_F32)
+    if (d->options->codec == CODEC_F32)
         return cod_between_average(&d->local.between, values, cod_weights_count(context->weights));
     for (size_t i = 0; i < d->trainable; i++)
         values[i] = d->outer[i] - values[i];
@@ -78,7 +77,7 @@ static cod_status average(diloco *d, cod_train_context *context, float *values)
 static cod_status meet(cod_local_steps *local, cod_train_context *context, float *values)
 {
     diloco *d = (diloco *)local;
-    const double rate = options.outer_rate, momentum = options.outer_momentum;
+    const double rate = d->options->outer_rate, momentum = d->options->outer_momentum;
     COD_TRY(average(d, context, values));
     for (size_t i = 0; i < d->trainable; i++) {
         const double change = (double)d->outer[i] - (double)values[i];
@@ -128,30 +127,32 @@ static const cod_strategy_ops ops = {
     .destroy = destroy,
 };
 
-static cod_status create(cod_strategy **out)
+static cod_status create(const cod_run_config *run, cod_strategy **out)
 {
     diloco *d = calloc(1, sizeof *d);
     COD_REQUIRE_MEMORY(d);
-    d->local = (cod_local_steps){.base.ops = &ops, .period = options.period, .meet = meet};
+    d->options = cod_run_config_section(run, &table);
+    d->local = (cod_local_steps){.base.ops = &ops, .period = d->options->period, .meet = meet};
     *out = &d->local.base;
     return COD_OK;
 }
 
 static void plan(const cod_run_config *run, size_t values, size_t state, cod_strategy_plan *out)
 {
+    const cod_diloco_options *options = cod_run_config_section(run, &table);
     const size_t groups = run->group_count, trainable = values - state;
     const double held = sizeof(float) * (double)(values + 2 * trainable);
     const double coded = cod_coded_average_sent_bytes(&int8, values, trainable, groups);
     *out =
-        (cod_strategy_plan){.every_steps = options.period,
-                            .sent_bytes = options.codec == CODEC_F32 ? cod_between_sent_bytes(values, groups) : coded,
-                            .memory_bytes = options.codec == CODEC_F32 ? held : held + 2 * coded};
-    snprintf(out->what, sizeof out->what, "changes averaged (%s)", codecs[options.codec]);
+        (cod_strategy_plan){.every_steps = options->period,
+                            .sent_bytes = options->codec == CODEC_F32 ? cod_between_sent_bytes(values, groups) : coded,
+                            .memory_bytes = options->codec == CODEC_F32 ? held : held + 2 * coded};
+    snprintf(out->what, sizeof out->what, "changes averaged (%s)", codecs[options->codec]);
 }
 
 void cod_strategy_register_diloco(void)
 {
-    static const cod_config_table tables[] = {{&table, &options}};
+    static const cod_option_table *const tables[] = {&table};
     static const cod_strategy_kind kind = {
         .name = "diloco",
         .help =

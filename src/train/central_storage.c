@@ -171,8 +171,9 @@ static const cod_strategy_ops ops = {
     .destroy = destroy,
 };
 
-static cod_status create(cod_strategy **out)
+static cod_status create(const cod_run_config *run, cod_strategy **out)
 {
+    (void)run;
     central_storage *c = calloc(1, sizeof *c);
     COD_REQUIRE_MEMORY(c);
     c->base.ops = &ops;

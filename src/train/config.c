@@ -46,6 +46,35 @@ static void add_table(run_schema *schema, const cod_option_table *table, void *v
         schema->tables[schema->schema.count++] = (cod_config_table){table, values};
 }
 
+static const cod_config_table *find_section(const cod_run_config *run, const cod_option_table *table)
+{
+    for (size_t i = 0; i < run->section_count; i++)
+        if (run->sections[i].table == table)
+            return &run->sections[i];
+    return NULL;
+}
+
+/** Makes room for this run's values of all strategies' sections: options of strategies not chosen are checked too. */
+static cod_status make_sections(cod_run_config *run, cod_arena *arena)
+{
+    size_t count = 0;
+    for (size_t i = 0; cod_strategy_at(i) != NULL; i++)
+        count += cod_strategy_at(i)->table_count;
+    run->sections = cod_arena_alloc(arena, (count + 1) * sizeof *run->sections);
+    COD_REQUIRE_MEMORY(run->sections);
+    for (size_t i = 0; cod_strategy_at(i) != NULL; i++) {
+        for (size_t t = 0; t < cod_strategy_at(i)->table_count; t++) {
+            const cod_option_table *table = cod_strategy_at(i)->tables[t];
+            if (find_section(run, table) != NULL)
+                continue;
+            void *values = cod_arena_alloc(arena, table->struct_bytes);
+            COD_REQUIRE_MEMORY(values);
+            run->sections[run->section_count++] = (cod_config_table){table, values};
+        }
+    }
+    return COD_OK;
+}
+
 static void make_schema(run_schema *schema, cod_run_config *run, model_place *place)
 {
     *schema = (run_schema){0};
@@ -56,9 +85,8 @@ static void make_schema(run_schema *schema, cod_run_config *run, model_place *pl
     add_table(schema, &cod_model_option_table, &run->whole.model);
     add_table(schema, &cod_data_option_table, &run->data);
     add_table(schema, &cod_train_option_table, &run->train);
-    for (size_t i = 0; cod_strategy_at(i) != NULL; i++)
-        for (size_t t = 0; t < cod_strategy_at(i)->table_count; t++)
-            add_table(schema, cod_strategy_at(i)->tables[t].table, cod_strategy_at(i)->tables[t].values);
+    for (size_t i = 0; i < run->section_count; i++)
+        add_table(schema, run->sections[i].table, run->sections[i].values);
     add_table(schema, &cod_eval_option_table, &run->eval);
     add_table(schema, &cod_checkpoint_option_table, &run->checkpoint);
     add_table(schema, &cod_log_option_table, &run->log);
@@ -155,6 +183,7 @@ static cod_status load(const char *path, const char *const *overrides, size_t co
     model_place place;
     cod_status status = COD_OK;
     COD_TRY_GOTO(status, fail, cod_config_open(path, overrides, count, &out->config));
+    COD_TRY_GOTO(status, fail, make_sections(out, cod_config_arena(out->config)));
     make_schema(&schema, out, &place);
     COD_TRY_GOTO(status, fail, cod_config_apply(out->config, &schema.schema));
     COD_TRY_GOTO(status, fail, read_groups(out));
@@ -179,18 +208,19 @@ cod_status cod_run_config_load_to_train(const char *path, const char *const *ove
     return load(path, overrides, count, true, out);
 }
 
-cod_status config_apply_again(cod_run_config *run)
-{
-    run_schema schema;
-    model_place place;
-    make_schema(&schema, run, &place);
-    return cod_config_apply(run->config, &schema.schema);
-}
-
 void cod_run_config_clear(cod_run_config *run)
 {
     cod_config_destroy(run->config);
     *run = (cod_run_config){0};
+}
+
+const void *cod_run_config_section(const cod_run_config *run, const cod_option_table *table)
+{
+    const cod_config_table *section = find_section(run, table);
+    bool reads = false;
+    for (size_t i = 0; run->strategy != NULL && i < run->strategy->table_count; i++)
+        reads = reads || run->strategy->tables[i] == table;
+    return reads && section != NULL ? section->values : NULL;
 }
 
 bool cod_run_config_is_one_group(const cod_run_config *run)
@@ -296,8 +326,14 @@ cod_status cod_run_config_resolved(cod_run_config *run, bool comments, char **te
 cod_status cod_run_config_document(cod_config_style style, char **text)
 {
     cod_run_config run = {0};
+    cod_arena arena = {0};
     run_schema schema;
     model_place place;
-    make_schema(&schema, &run, &place);
-    return cod_config_document(&schema.schema, style, text);
+    cod_status status = make_sections(&run, &arena);
+    if (status == COD_OK) {
+        make_schema(&schema, &run, &place);
+        status = cod_config_document(&schema.schema, style, text);
+    }
+    cod_arena_clear(&arena);
+    return status;
 }

@@ -32,6 +32,8 @@ typedef struct cod_run_config {
     cod_checkpoint_options checkpoint;
     cod_log_options log;
     cod_compare_options compare;
+    cod_config_table *sections; /**< [section_count] those of all strategies, with this run's values */
+    size_t section_count;
     const struct cod_strategy_kind *strategy;
     double max_time_s; /**< 0 = none */
     cod_group_config
@@ -66,6 +68,13 @@ int cod_run_config_group_of_rank(const cod_run_config *run, int rank);
 
 /** Gives the classifiers of all groups the data's sizes where they are configured as 0; `architecture` is then another struct. */
 COD_MUST_CHECK cod_status cod_run_config_fit(cod_run_config *run, const cod_classifier_sizes *data);
+
+/**
+ * This run's values of a section of its strategy.
+ *
+ * @return a struct of table->struct_bytes that lives as long as the configuration; NULL where the strategy has no such section
+ */
+const void *cod_run_config_section(const cod_run_config *run, const cod_option_table *table);
 
 /** Whether the strategy makes all ranks one group, or is of one rank, whatever groups are configured. */
 bool cod_run_config_is_one_group(const cod_run_config *run);

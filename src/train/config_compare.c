@@ -77,8 +77,6 @@ cod_status cod_run_config_compare(cod_run_config *run, const char *path, cod_run
     if (status == COD_OK)
         find_difference(there, here, scope == COD_COMPARE_SHARED ? is_shared : bears_on_result, difference);
     cod_run_config_clear(&other);
-    const cod_status again = config_apply_again(run);
-    status = status == COD_OK ? again : status;
     free(here);
     free(there);
     return status;

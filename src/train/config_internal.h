@@ -13,9 +13,6 @@
  */
 void config_check_together(cod_run_config *run);
 
-/** Puts the values back into the tables of all modules, after another configuration was loaded into them. */
-COD_MUST_CHECK cod_status config_apply_again(cod_run_config *run);
-
 /** Adds the problems of files that must be there for training. */
 void config_check_files(cod_run_config *run);
 

@@ -5,8 +5,6 @@
 
 #include <stdlib.h>
 
-static cod_local_sgd_options options;
-
 static const cod_option option_list[] = {
     {"period", COD_OPTION_INT, offsetof(cod_local_sgd_options, period), "50", 1, 1e9, NULL,
      "steps that groups train alone between two averages of their weights, for which they wait"},
@@ -45,27 +43,29 @@ static const cod_strategy_ops ops = {
     .destroy = destroy,
 };
 
-static cod_status create(cod_strategy **out)
+static cod_status create(const cod_run_config *run, cod_strategy **out)
 {
+    const cod_local_sgd_options *options = cod_run_config_section(run, &table);
     cod_local_steps *local = calloc(1, sizeof *local);
     COD_REQUIRE_MEMORY(local);
-    *local = (cod_local_steps){.base.ops = &ops, .period = options.period, .meet = meet};
+    *local = (cod_local_steps){.base.ops = &ops, .period = options->period, .meet = meet};
     *out = &local->base;
     return COD_OK;
 }
 
 static void plan(const cod_run_config *run, size_t values, size_t state, cod_strategy_plan *out)
 {
+    const cod_local_sgd_options *options = cod_run_config_section(run, &table);
     (void)state;
     *out = (cod_strategy_plan){.what = "weights averaged",
-                               .every_steps = options.period,
+                               .every_steps = options->period,
                                .sent_bytes = cod_between_sent_bytes(values, run->group_count),
                                .memory_bytes = (double)values * sizeof(float)};
 }
 
 void cod_strategy_register_local_sgd(void)
 {
-    static const cod_config_table tables[] = {{&table, &options}};
+    static const cod_option_table *const tables[] = {&table};
     static const cod_strategy_kind kind = {
         .name = "local_sgd",
         .help = "groups train alone and average their weights every so many steps, for which they wait",

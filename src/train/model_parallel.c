@@ -13,8 +13,6 @@
 
 enum { TAG_PARTS = 3 /**< of weights and optimiser, to the group's first rank */ };
 
-static cod_model_parallel_options options;
-
 static const cod_option option_list[] = {
     {"stages", COD_OPTION_INT, offsetof(cod_model_parallel_options, stages), "0", 0, 4096, NULL,
      "ranks that hold the network together, each some of its layers; ranks of the group divided by it train as many "
@@ -31,6 +29,7 @@ static const cod_option_table table = {"model_parallel",
 
 typedef struct model_parallel {
     cod_strategy base;
+    const cod_model_parallel_options *options;
     cod_stages stages;
     int stage;
     cod_group *peers; /**< ranks with the same stage */
@@ -74,9 +73,10 @@ static void tell_division(const model_parallel *p, const cod_train_context *cont
 static cod_status place(cod_strategy *strategy, cod_train_context *context)
 {
     model_parallel *p = (model_parallel *)strategy;
-    const int ranks = cod_group_size(context->group), wanted = options.stages > 0 ? (int)options.stages : ranks;
+    const int ranks = cod_group_size(context->group);
+    const int wanted = p->options->stages > 0 ? (int)p->options->stages : ranks;
     COD_TRY(cod_group_agree(context->group, check_ranks(ranks, wanted), NULL));
-    COD_TRY(cod_stages_divide(context, context->group, wanted, &options.cuts, &p->stages));
+    COD_TRY(cod_stages_divide(context, context->group, wanted, &p->options->cuts, &p->stages));
     p->stage = cod_group_rank(context->group) % wanted;
     context->stages = wanted;
     context->stage = p->stages.nodes[p->stage];
@@ -282,11 +282,12 @@ static const cod_strategy_ops ops = {
     .destroy = destroy,
 };
 
-static cod_status create(cod_strategy **out)
+static cod_status create(const cod_run_config *run, cod_strategy **out)
 {
     model_parallel *p = calloc(1, sizeof *p);
     COD_REQUIRE_MEMORY(p);
     p->base.ops = &ops;
+    p->options = cod_run_config_section(run, &table);
     *out = &p->base;
     return COD_OK;
 }
@@ -318,12 +319,13 @@ static cod_status plan_stage(cod_train_context *context, const cod_stages *s, in
 
 static cod_status plan_stages(cod_train_context *context, int ranks, cod_strategy_stage **out, size_t *out_count)
 {
-    const int count = options.stages > 0 ? (int)options.stages : ranks;
+    const cod_model_parallel_options *options = cod_run_config_section(context->config, &table);
+    const int count = options->stages > 0 ? (int)options->stages : ranks;
     cod_stages s;
     *out_count = 0;
     *out = calloc((size_t)count + 1, sizeof **out);
     COD_REQUIRE_MEMORY(*out);
-    cod_status status = cod_stages_divide(context, NULL, count, &options.cuts, &s);
+    cod_status status = cod_stages_divide(context, NULL, count, &options->cuts, &s);
     for (int stage = 0; stage < count && status == COD_OK; stage++, ++*out_count)
         status = plan_stage(context, &s, stage, &(*out)[stage]);
     cod_stages_clear(&s);
@@ -332,12 +334,14 @@ static cod_status plan_stages(cod_train_context *context, int ranks, cod_strateg
 
 static int count_stages(const cod_run_config *run)
 {
-    return options.stages > 0 ? (int)options.stages : cod_run_config_ranks(run);
+    const cod_model_parallel_options *options = cod_run_config_section(run, &table);
+    return options->stages > 0 ? (int)options->stages : cod_run_config_ranks(run);
 }
 
 static void check(const cod_run_config *run)
 {
-    const int ranks = run->group_count > 0 ? cod_run_config_ranks(run) : 0, stages = (int)options.stages;
+    const cod_model_parallel_options *options = cod_run_config_section(run, &table);
+    const int ranks = run->group_count > 0 ? cod_run_config_ranks(run) : 0, stages = (int)options->stages;
     if (ranks > 0 && check_ranks(ranks, stages > 0 ? stages : ranks) != COD_OK)
         cod_config_problem_key(run->config, ranks > 1 ? "model_parallel.stages" : "cluster.ranks_per_group", "%s",
                                cod_error_message());
@@ -348,7 +352,7 @@ static void check(const cod_run_config *run)
 
 void cod_strategy_register_model_parallel(void)
 {
-    static const cod_config_table tables[] = {{&table, &options}};
+    static const cod_option_table *const tables[] = {&table};
     static const cod_strategy_kind kind = {
         .name = "model_parallel",
         .help = "the layers are divided over ranks, which pass activations and their gradients on (a pipeline)",

@@ -201,8 +201,9 @@ static const cod_strategy_ops ops = {
     .destroy = destroy,
 };
 
-static cod_status create(cod_strategy **out)
+static cod_status create(const cod_run_config *run, cod_strategy **out)
 {
+    (void)run;
     parameter_server *p = calloc(1, sizeof *p);
     COD_REQUIRE_MEMORY(p);
     p->base.ops = &ops;

@@ -295,7 +295,7 @@ static cod_status code_allreduce(trainer *t)
 static cod_status set_up_locally(trainer *t)
 {
     COD_TRY(open_device(t));
-    COD_TRY(t->config->strategy->create(&t->strategy));
+    COD_TRY(t->config->strategy->create(t->config, &t->strategy));
     COD_TRY(build_graph(t));
     COD_TRY(init_weights(t));
     return code_allreduce(t);

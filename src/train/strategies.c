@@ -73,8 +73,9 @@ static const cod_strategy_ops plain_ops = {
     .destroy = plain_destroy,
 };
 
-static cod_status plain_create(cod_strategy **out)
+static cod_status plain_create(const cod_run_config *run, cod_strategy **out)
 {
+    (void)run;
     plain_strategy *plain = calloc(1, sizeof *plain);
     COD_REQUIRE_MEMORY(plain);
     plain->base.ops = &plain_ops;

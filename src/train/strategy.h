@@ -226,8 +226,8 @@ typedef struct cod_strategy_kind {
     int (*servers)(const cod_run_config *run);
     /** Ranks that hold the network together, as start() will set them in the context. NULL = 1. */
     int (*stages)(const cod_run_config *run);
-    /** Sections of its own, filled by the config into a struct that create() is given. */
-    const cod_config_table *tables;
+    /** [table_count] sections that it reads by cod_run_config_section(); several strategies may read one. */
+    const cod_option_table *const *tables;
     size_t table_count;
     /** Checks options that concern each other; adds problems to run->config. May be NULL. */
     void (*check)(const cod_run_config *run);
@@ -241,7 +241,8 @@ typedef struct cod_strategy_kind {
     cod_status (*plan_stages)(cod_train_context *context, int ranks, cod_strategy_stage **stages, size_t *count);
     /** Whether a group can be a job of its own, beside others that are; COD_ERR_ARGUMENT says what to set. NULL = it cannot. */
     cod_status (*check_apart)(const cod_run_config *run);
-    cod_status (*create)(cod_strategy **out);
+    /** @param run  borrowed until destroy(); where the strategy finds its sections */
+    cod_status (*create)(const cod_run_config *run, cod_strategy **out);
 } cod_strategy_kind;
 
 /** Registers a strategy; called by `tools` before a configuration is read. Borrowed for ever. */
