@@ -5,6 +5,9 @@
 #include "io/file.h"
 #include "ref/ref.h"
 #include "train/config.h"
+#include "train/local_sgd.h"
+#include "train/local_steps.h"
+#include "train/model_parallel.h"
 #include "train/strategy.h"
 
 #include <stdio.h>
@@ -15,6 +18,8 @@ static int set_up(void **state)
 {
     cod_backend_register(&cod_ref_backend);
     cod_strategies_register_basic();
+    cod_strategy_register_local_sgd();
+    cod_strategy_register_model_parallel();
     return cod_test_folder_make(state);
 }
 
@@ -349,6 +354,60 @@ static void configurations_are_compared_by_what_bears_on_the_result(void **state
                         "cluster.groups: 1 there, [{}, {ranks: 2}] here");
 }
 
+/** Steps from one meeting of a local_sgd run's groups to the next: as planned, in the section, and of a strategy. */
+static void assert_period(const cod_run_config *run, int64_t period)
+{
+    const cod_local_sgd_options *options = cod_run_config_section(run, run->strategy->tables[0]);
+    cod_strategy_plan plan;
+    cod_strategy *strategy;
+    run->strategy->plan(run, 100, 10, &plan);
+    assert_int_equal(plan.every_steps, period);
+    assert_int_equal(options->period, period);
+    assert_ok(run->strategy->create(run, &strategy));
+    const int64_t kept = ((const cod_local_steps *)strategy)->period;
+    strategy->ops->destroy(strategy);
+    assert_int_equal(kept, period);
+}
+
+static void runs_of_one_strategy_keep_their_options(void **state)
+{
+    (void)state;
+    cod_run_config often, seldom;
+    char *text;
+    assert_ok(load("local_sgd: {period: 10}\ncluster: {groups: 2}\n", "train.strategy=local_sgd", &often));
+    assert_ok(load("local_sgd: {period: 20}\ncluster: {groups: 2}\n", "train.strategy=local_sgd", &seldom));
+    assert_period(&often, 10);
+    assert_period(&seldom, 20);
+    assert_ok(cod_run_config_resolved(&often, false, &text));
+    cod_test_assert_contains(text, "local_sgd:\n  period: 10\n");
+    free(text);
+    cod_run_config_clear(&seldom);
+    assert_period(&often, 10);
+    cod_run_config_clear(&often);
+}
+
+static void runs_of_several_strategies_keep_their_options(void **state)
+{
+    (void)state;
+    static const char pipeline[] = "model_parallel: {stages: 3}\nlocal_sgd: {period: 7}\ncluster: {groups: 6}\n";
+    cod_run_config local, three, two;
+    assert_ok(load("local_sgd: {period: 10}\ncluster: {groups: 2}\n", "train.strategy=local_sgd", &local));
+    assert_ok(load(pipeline, "train.strategy=model_parallel", &three));
+    assert_ok(load("model_parallel: {stages: 2}\ncluster: {groups: 6}\n", "train.strategy=model_parallel", &two));
+    assert_period(&local, 10);
+    assert_int_equal(cod_run_config_stages(&local), 1);
+    assert_int_equal(cod_run_config_stages(&three), 3);
+    assert_int_equal(cod_run_config_stages(&two), 2);
+    /* A section that the strategy does not read is checked, but nobody gets it. */
+    assert_null(cod_run_config_section(&three, local.strategy->tables[0]));
+    assert_null(cod_run_config_section(&local, three.strategy->tables[0]));
+    refuse("local_sgd: {period: 0}", "train.strategy=model_parallel", "local_sgd.period");
+    assert_period(&local, 10);
+    cod_run_config_clear(&local);
+    cod_run_config_clear(&three);
+    cod_run_config_clear(&two);
+}
+
 static void times_are_read(void **state)
 {
     (void)state;
@@ -389,6 +448,8 @@ int main(void)
         cmocka_unit_test(configurations_are_compared_by_what_bears_on_the_result),
         cmocka_unit_test(jobs_of_groups_must_agree_on_less),
         cmocka_unit_test(one_group_of_several_can_be_chosen),
+        cmocka_unit_test(runs_of_one_strategy_keep_their_options),
+        cmocka_unit_test(runs_of_several_strategies_keep_their_options),
         cmocka_unit_test(times_are_read),
     };
     return cmocka_run_group_tests_name("config of a run", tests, set_up, cod_test_folder_remove);
