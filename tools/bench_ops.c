@@ -39,12 +39,12 @@ static bool has_bf16(const cod_op *op)
 cod_status cod_bench_peak_measure(const cod_bench_training *t, cod_bench_peak *peak)
 {
     *peak = (cod_bench_peak){0};
-    if (strcmp(t->backend->name, "cpu") != 0)
+    if (strcmp(t->session.backend->name, "cpu") != 0)
         return COD_OK;
-    COD_TRY(cod_cpu_bench_peak(t->device, COD_F32, &peak->f32_gflops));
-    if (t->backend->supports(t->device, COD_BF16))
-        COD_TRY(cod_cpu_bench_peak(t->device, COD_BF16, &peak->bf16_gflops));
-    return cod_cpu_bench_bandwidth(t->device, &peak->memory_gbytes);
+    COD_TRY(cod_cpu_bench_peak(t->session.device, COD_F32, &peak->f32_gflops));
+    if (t->session.backend->supports(t->session.device, COD_BF16))
+        COD_TRY(cod_cpu_bench_peak(t->session.device, COD_BF16, &peak->bf16_gflops));
+    return cod_cpu_bench_bandwidth(t->session.device, &peak->memory_gbytes);
 }
 
 /** One step op by op; times[i][slot] receives the time of row i. */
@@ -120,7 +120,7 @@ cod_status cod_bench_ops_measure(cod_bench_training *t, int repeats, cod_bench_o
                                       .gflop = 1e-9 * cod_op_flops(&op),
                                       .gbyte = op_gbyte(&op)};
     /* Adam reads gradients, weights and two moments, and writes all but the gradients; packing reads the weights again. */
-    const double gbyte = 4e-9 * (double)t->weights.layout.trainable;
+    const double gbyte = 4e-9 * (double)t->session.weights.layout.trainable;
     ops->ops[count] = (cod_bench_row){.kind = packing, .name = "", .gbyte = gbyte};
     ops->ops[count + 1] = (cod_bench_row){.kind = optimiser, .name = "", .gbyte = 7 * gbyte};
     for (size_t i = 0; i < count + EXTRA_ROWS; i++) {

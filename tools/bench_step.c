@@ -90,7 +90,7 @@ static cod_status time_convolutions(const cod_bench_training *t, int repeats, do
         double one = 0;
         if (op.kind == COD_OP_CONV2D || op.kind == COD_OP_CONV2D_BACKWARD_DATA ||
             op.kind == COD_OP_CONV2D_BACKWARD_WEIGHTS)
-            COD_TRY(cod_cpu_bench_convolution(t->device, &op, repeats, &one));
+            COD_TRY(cod_cpu_bench_convolution(t->session.device, &op, repeats, &one));
         *ms += one;
     }
     *ms = *ms > 0 ? *ms : NAN;
@@ -108,8 +108,9 @@ static cod_status measure(const step_options *options, cod_bench_training *t, st
     result->peak_rss_mib = peak_rss_mib();
     COD_TRY(cod_bench_peak_measure(t, &result->peak));
     cod_bench_ops_compare(&result->ops, t, &result->peak);
-    return strcmp(t->backend->name, "cpu") == 0 ? time_convolutions(t, options->repeats, &result->convolutions_ms)
-                                                : COD_OK;
+    return strcmp(t->session.backend->name, "cpu") == 0
+               ? time_convolutions(t, options->repeats, &result->convolutions_ms)
+               : COD_OK;
 }
 
 static void print_result(const step_options *options, cod_bench_training *t, const step_result *result)
@@ -117,10 +118,11 @@ static void print_result(const step_options *options, cod_bench_training *t, con
     const cod_bench_training_options *o = &options->training;
     const cod_bench_peak *peak = &result->peak;
     const double step = result->ops.total.ms;
-    const cod_shape batch = cod_executable_input(t->executable, "input").shape;
-    printf("%s, batch %lld of %lldx%lld, %s, %d thread%s, %zu parameters\n%s\n", t->kind->name, (long long)batch.n,
-           (long long)batch.h, (long long)batch.w, cod_dtype_name(t->activation), o->threads,
-           o->threads == 1 ? "" : "s", t->weights.layout.trainable, t->backend->describe(t->device));
+    const cod_shape batch = cod_executable_input(t->session.executable, "input").shape;
+    printf("%s, batch %lld of %lldx%lld, %s, %d thread%s, %zu parameters\n%s\n", t->session.recipe.model.kind->name,
+           (long long)batch.n, (long long)batch.h, (long long)batch.w, cod_dtype_name(t->session.activation),
+           o->threads, o->threads == 1 ? "" : "s", t->session.weights.layout.trainable,
+           t->session.backend->describe(t->session.device));
     if (peak->f32_gflops > 0)
         printf("peak, measured now: f32 %.1f GFLOP/s, memory %.1f GB/s", peak->f32_gflops, peak->memory_gbytes);
     if (peak->bf16_gflops > 0)
@@ -131,7 +133,7 @@ static void print_result(const step_options *options, cod_bench_training *t, con
     printf("\nsteps %.1f ... %.1f ms; from the process's start to the first finished step %.2f s, its loss %.6f\n",
            result->ops.step_min_ms, result->ops.step_max_ms, result->first_step_s, (double)result->loss);
     printf("arena, inputs and outputs %.1f MiB, peak RSS %.1f MiB\n",
-           (double)cod_executable_bytes(t->executable) / 1048576, result->peak_rss_mib);
+           (double)cod_executable_bytes(t->session.executable) / 1048576, result->peak_rss_mib);
     if (isnan(result->convolutions_ms))
         printf("step %.1f ms\n", step);
     else
@@ -150,12 +152,12 @@ static cod_status print_json(const step_options *options, cod_bench_training *t,
     char *text = NULL;
     cod_json_open(&json, NULL, '{');
     cod_json_string(&json, "version", cod_version);
-    cod_json_string(&json, "device", t->backend->describe(t->device));
-    cod_json_string(&json, "model", t->kind->name);
-    cod_json_integer(&json, "parameters", (int64_t)t->weights.layout.trainable);
+    cod_json_string(&json, "device", t->session.backend->describe(t->session.device));
+    cod_json_string(&json, "model", t->session.recipe.model.kind->name);
+    cod_json_integer(&json, "parameters", (int64_t)t->session.weights.layout.trainable);
     cod_json_integer(&json, "batch", options->training.batch);
     cod_json_integer(&json, "patch", options->training.patch);
-    cod_json_string(&json, "precision", cod_dtype_name(t->activation));
+    cod_json_string(&json, "precision", cod_dtype_name(t->session.activation));
     cod_json_integer(&json, "threads", options->training.threads);
     cod_json_open(&json, "peak", '{');
     peak_json("f32_gflops", result->peak.f32_gflops, &json);
@@ -169,7 +171,7 @@ static cod_status print_json(const step_options *options, cod_bench_training *t,
     cod_json_number(&json, "convolutions_ms", result->convolutions_ms);
     cod_json_number(&json, "first_step_s", result->first_step_s);
     cod_json_number(&json, "loss", (double)result->loss);
-    cod_json_number(&json, "arena_mib", (double)cod_executable_bytes(t->executable) / 1048576);
+    cod_json_number(&json, "arena_mib", (double)cod_executable_bytes(t->session.executable) / 1048576);
     cod_json_number(&json, "peak_rss_mib", result->peak_rss_mib);
     cod_bench_ops_json(&result->ops, &json);
     cod_json_close(&json);
@@ -189,7 +191,7 @@ static cod_status serve(cod_bench_training *t)
         const double ms = 1e3 * (cod_clock_s() - begin);
         COD_TRY(cod_bench_training_loss(t, &loss));
         printf("{\"ms\": %.4f, \"loss\": %.9g, \"precision\": \"%s\"}\n", ms, (double)loss,
-               cod_dtype_name(t->activation));
+               cod_dtype_name(t->session.activation));
         fflush(stdout);
     } while (fgets(line, sizeof line, stdin) != NULL);
     return COD_OK;

@@ -48,7 +48,6 @@ typedef struct row {
 
 typedef struct bench {
     cod_bench_training training;
-    cod_run_config config;
     float *checkpoint; /**< the initial weights */
     row rows[PRECISIONS];
     double plain_ms[COD_BENCH_MAX_REPEATS];
@@ -59,28 +58,20 @@ static const cod_precision precisions[PRECISIONS] = {COD_PRECISION_F32, COD_PREC
 static cod_status make_teachers(bench *b, const teacher_options *options)
 {
     cod_bench_training *t = &b->training;
-    const cod_train_context context = {.config = &b->config,
-                                       .backend = t->backend,
-                                       .device = t->device,
-                                       .activation = t->activation,
-                                       .batch = options->training.batch,
-                                       .model = &t->model,
-                                       .task_loss = t->loss,
-                                       .weights = &t->weights,
-                                       .executable = t->executable,
-                                       .input = cod_executable_input(t->executable, "input"),
-                                       .truth = cod_executable_input(t->executable, "target")};
-    const cod_group_config peer = {.kind = t->kind, .architecture = t->model.options};
-    b->checkpoint = malloc(cod_weights_count(&t->weights) * sizeof *b->checkpoint);
+    const cod_train_session *session = &t->session;
+    b->checkpoint = malloc(cod_weights_count(&session->weights) * sizeof *b->checkpoint);
     COD_REQUIRE_MEMORY(b->checkpoint);
-    COD_TRY(cod_weights_download(&t->weights, b->checkpoint));
+    COD_TRY(cod_weights_download(&session->weights, b->checkpoint));
     for (int p = 0; p < PRECISIONS; p++) {
         const cod_dtype needed = precisions[p] == COD_PRECISION_INT8   ? COD_S8
                                  : precisions[p] == COD_PRECISION_BF16 ? COD_BF16
                                                                        : COD_F32;
-        const cod_teacher_spec spec = {&peer, "teacher", options->training.taught, precisions[p], false};
-        if (t->backend->supports(t->device, needed))
-            COD_TRY(cod_teacher_create(&context, &spec, &b->rows[p].teacher));
+        const cod_teacher_spec spec = {.peer = &t->config.whole,
+                                       .target = "teacher",
+                                       .pictures = options->training.taught,
+                                       .precision = precisions[p]};
+        if (session->backend->supports(session->device, needed))
+            COD_TRY(cod_teacher_create(session, &spec, &b->rows[p].teacher));
     }
     return COD_OK;
 }
@@ -146,10 +137,10 @@ static void print(bench *b, const teacher_options *options)
     const cod_bench_training *t = &b->training;
     const size_t rounds = (size_t)options->repeats;
     const double plain = cod_median(b->plain_ms, rounds); /* sorts */
-    printf("%s, batch %lld of %lldx%lld, %s, %d thread%s; a teacher predicts %lld picture%s\n%s\n\n", t->kind->name,
-           (long long)o->batch, (long long)o->patch, (long long)o->patch, cod_dtype_name(t->activation), o->threads,
-           o->threads == 1 ? "" : "s", (long long)o->taught, o->taught == 1 ? "" : "s",
-           t->backend->describe(t->device));
+    printf("%s, batch %lld of %lldx%lld, %s, %d thread%s; a teacher predicts %lld picture%s\n%s\n\n",
+           t->session.recipe.model.kind->name, (long long)o->batch, (long long)o->patch, (long long)o->patch,
+           cod_dtype_name(t->session.activation), o->threads, o->threads == 1 ? "" : "s", (long long)o->taught,
+           o->taught == 1 ? "" : "s", t->session.backend->describe(t->session.device));
     printf("step without a teacher %.1f ms (%.1f ... %.1f)\n\n", plain, b->plain_ms[0], b->plain_ms[rounds - 1]);
     printf("%-8s %10s", "teacher", "forward ms");
     for (int i = 0; i < PERIODS; i++)

@@ -28,17 +28,17 @@ int cod_bench_numbers_read(const char *command, const cod_bench_numbers *numbers
     return code;
 }
 
-static const char *const batch_names[] = {"input", "target"};
+static const char *const batch_names[] = {COD_INPUT_DATA, COD_INPUT_TRUTH};
 enum { BATCH_PARTS = 2 };
 
-static cod_status set_model_option(cod_bench_training *t, void *options, const char *text)
+static cod_status set_model_option(cod_bench_training *t, const cod_model_kind *kind, void *options, const char *text)
 {
     const char *equals = strchr(text, '=');
     COD_REQUIRE(equals != NULL, "'%s' is not option=value", text);
     char key[64];
     snprintf(key, sizeof key, "%.*s", (int)(equals - text), text);
-    const cod_option *option = cod_option_find(t->kind->table, key);
-    COD_REQUIRE(option != NULL, "model '%s' has no option '%s'", t->kind->name, key);
+    const cod_option *option = cod_option_find(kind->table, key);
+    COD_REQUIRE(option != NULL, "model '%s' has no option '%s'", kind->name, key);
     const char *value = equals + 1;
     if (cod_option_set(option, options, &value, 1, &t->arena) != COD_OK)
         return cod_fail_prefix(COD_ERR_ARGUMENT, "%s", key);
@@ -61,17 +61,43 @@ static cod_status choose_shape(const cod_model_kind *kind, const cod_bench_train
     return cod_model_fit_sizes(kind, values, &sizes);
 }
 
-static cod_status build_model(cod_bench_training *t, const cod_bench_training_options *options, cod_shape *shape)
+/** The model's options as the command has them, in the configuration. */
+static cod_status choose_model(cod_bench_training *t, const cod_bench_training_options *options)
 {
-    t->kind = cod_model_kind_find(options->model);
-    COD_REQUIRE(t->kind != NULL, "there is no model '%s'; `codistill models` lists them", options->model);
-    void *values = cod_arena_alloc(&t->arena, t->kind->table->struct_bytes);
+    cod_group_config *group = &t->config.whole;
+    void *values = cod_arena_alloc(&t->arena, group->kind->table->struct_bytes);
     COD_REQUIRE_MEMORY(values);
-    COD_TRY(cod_options_set_defaults(t->kind->table, values, &t->arena));
+    COD_TRY(cod_options_set_defaults(group->kind->table, values, &t->arena));
     for (int i = 0; i < options->setting_count; i++)
-        COD_TRY(set_model_option(t, values, options->settings[i]));
-    COD_TRY(choose_shape(t->kind, options, values, shape));
-    return cod_model_build(t->kind, values, &t->model);
+        COD_TRY(set_model_option(t, group->kind, values, options->settings[i]));
+    group->architecture = group->configured = values;
+    return choose_shape(group->kind, options, values, &t->session.sample);
+}
+
+/** A run's configuration but for data: what a step computes, and with what. */
+static cod_status configure(cod_bench_training *t, const cod_bench_training_options *options)
+{
+    enum { OVERRIDES = 7 };
+    const char *texts[OVERRIDES];
+    const bool pictures = cod_model_kind_find(options->model)->task == COD_TASK_SUPER_RESOLUTION;
+    const struct {
+        const char *key, *value;
+    } overrides[OVERRIDES] = {{"model.name", options->model},
+                              {"data.kind", pictures ? "pictures" : "synthetic"},
+                              {"train.backend", options->backend},
+                              {"train.precision", cod_upscaler_precision_names[options->precision]},
+                              {"train.autotune", options->no_autotune ? "false" : "true"},
+                              {"train.strategy", options->taught > 0 ? "codistill" : "single"},
+                              {"train.clip_norm", "0"}};
+    for (int i = 0; i < OVERRIDES; i++) {
+        const size_t bytes = strlen(overrides[i].key) + strlen(overrides[i].value) + 2;
+        char *text = cod_arena_alloc(&t->arena, bytes);
+        COD_REQUIRE_MEMORY(text);
+        snprintf(text, bytes, "%s=%s", overrides[i].key, overrides[i].value);
+        texts[i] = text;
+    }
+    COD_TRY(cod_run_config_load(NULL, texts, OVERRIDES, &t->config));
+    return choose_model(t, options);
 }
 
 cod_status cod_bench_fill_inputs(const cod_backend *backend, cod_device *device, cod_executable *executable,
@@ -93,59 +119,52 @@ cod_status cod_bench_fill_inputs(const cod_backend *backend, cod_device *device,
     return COD_OK;
 }
 
-/** As the codistill strategy adds it. */
-static cod_value add_distillation(cod_bench_training *t, int64_t pictures)
+static cod_status add_losses(void *context, cod_train_session *session)
 {
-    const cod_value teacher = cod_graph_input_like(t->model.graph, "teacher", t->model.output);
-    return cod_graph_loss(t->model.graph, "distil", t->model.output, teacher,
-                          (cod_loss_spec){.kind = t->model.task == COD_TASK_CLASSIFICATION ? COD_LOSS_KL : COD_LOSS_L1,
-                                          .weight = 0.1f,
-                                          .first_items = pictures});
+    const cod_bench_training *t = context;
+    return t->strategy != NULL ? t->strategy->ops->teaching->add_losses(t->strategy, session) : COD_OK;
 }
 
 cod_status cod_bench_training_open(const cod_bench_training_options *options, cod_bench_training *t)
 {
-    cod_input_shape input = {.name = "input"};
+    cod_train_session *session = &t->session;
     *t = (cod_bench_training){0};
-    COD_TRY(build_model(t, options, &input.shape));
-    t->backend = cod_backend_find(options->backend);
-    COD_REQUIRE(t->backend != NULL, "there is no backend '%s'", options->backend);
+    COD_REQUIRE(cod_model_kind_find(options->model) != NULL, "there is no model '%s'; `codistill models` lists them",
+                options->model);
+    COD_REQUIRE(cod_backend_find(options->backend) != NULL, "there is no backend '%s'", options->backend);
+    COD_TRY(configure(t, options));
+    session->config = &t->config;
+    session->backend = cod_backend_find(options->backend);
     const cod_device_options device = {.threads = options->threads, .no_autotune = options->no_autotune};
-    COD_TRY(t->backend->open(&device, &t->device));
-    COD_TRY(cod_precision_dtype(options->precision, t->backend, t->device, &t->activation));
-    const cod_value target = cod_graph_input_like(t->model.graph, "target", t->model.output);
-    const cod_loss_kind loss = t->model.task == COD_TASK_CLASSIFICATION ? COD_LOSS_CROSS_ENTROPY : COD_LOSS_L1;
-    t->loss = cod_graph_loss(t->model.graph, "task", t->model.output, target, (cod_loss_spec){.kind = loss});
-    const cod_value distil = options->taught > 0 ? add_distillation(t, options->taught) : 0;
-    COD_TRY(cod_weights_init(&t->weights, t->backend, t->device, t->model.graph, COD_F32, true));
-    COD_TRY(cod_weights_fill_initial(&t->weights, 1));
-    const cod_program_spec specs[] = {{.name = "step", .trains = "model", .losses = {t->loss}},
-                                      {.name = "distil", .trains = "model", .losses = {t->loss, distil}}};
-    const cod_compile_options compile = {.activation = t->activation, .inputs = &input, .input_count = 1};
-    COD_TRY(cod_compile(t->model.graph, &t->weights, &compile, specs, distil != 0 ? 2 : 1, &t->executable));
-    t->program = cod_executable_program(t->executable, "step");
-    t->distil = cod_executable_program(t->executable, "distil");
-    const cod_optimiser_options adam = {.kind = COD_OPT_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8};
-    COD_TRY(cod_optimiser_create(&t->weights, 0, &adam, &t->optimiser));
-    return cod_bench_fill_inputs(t->backend, t->device, t->executable, batch_names, BATCH_PARTS);
+    COD_TRY(session->backend->open(&device, &session->device));
+    COD_TRY(cod_precision_dtype(options->precision, session->backend, session->device, &session->activation));
+    if (options->taught > 0)
+        COD_TRY(t->config.strategy->create(&t->config, &t->strategy));
+    COD_TRY(cod_train_session_build(session, add_losses, t));
+    COD_TRY(cod_weights_fill_initial(&session->weights, 1));
+    COD_TRY(cod_train_session_compile(session, &(cod_division){0}));
+    t->program = cod_executable_program(session->executable, session->programs[0].name);
+    t->distil = cod_executable_program(session->executable, "distill");
+    return cod_bench_fill_inputs(session->backend, session->device, session->executable, batch_names, BATCH_PARTS);
 }
 
 void cod_bench_training_close(cod_bench_training *t)
 {
-    cod_optimiser_destroy(t->optimiser);
-    cod_executable_destroy(t->executable);
-    if (t->weights.backend != NULL)
-        cod_weights_clear(&t->weights);
-    cod_model_clear(&t->model);
-    if (t->device != NULL)
-        t->backend->close(t->device);
+    const cod_backend *backend = t->session.backend;
+    cod_device *device = t->session.device;
+    cod_train_session_clear(&t->session);
+    if (t->strategy != NULL)
+        t->strategy->ops->destroy(t->strategy);
+    if (device != NULL)
+        backend->close(device);
+    cod_run_config_clear(&t->config);
     cod_arena_clear(&t->arena);
     *t = (cod_bench_training){0};
 }
 
 cod_status cod_bench_training_update(cod_bench_training *t)
 {
-    return cod_optimiser_step(t->optimiser, 1e-4, ++t->steps);
+    return cod_optimiser_step(t->session.optimisers[0], 1e-4, ++t->steps);
 }
 
 cod_status cod_bench_training_step(cod_bench_training *t)
@@ -156,7 +175,7 @@ cod_status cod_bench_training_step(cod_bench_training *t)
 
 cod_status cod_bench_training_loss(cod_bench_training *t, float *loss)
 {
-    return cod_executable_loss(t->executable, t->loss, loss);
+    return cod_executable_loss(t->session.executable, t->session.recipe.task_loss, loss);
 }
 
 static cod_status export_batch(cod_bench_training *t, const char *path)
@@ -165,13 +184,14 @@ static cod_status export_batch(cod_bench_training *t, const char *path)
     float *values[BATCH_PARTS] = {NULL};
     cod_status status = COD_OK;
     for (size_t part = 0; part < BATCH_PARTS && status == COD_OK; part++) {
-        const cod_view view = cod_executable_input(t->executable, batch_names[part]);
+        const cod_view view = cod_executable_input(t->session.executable, batch_names[part]);
         const size_t bytes = (size_t)cod_shape_count(view.shape) * sizeof(float);
         values[part] = malloc(bytes);
         if (values[part] == NULL)
             status = cod_fail(COD_ERR_MEMORY, "%zu bytes for a copy of the batch", bytes);
         else
-            status = t->backend->download(t->device, NULL, values[part], view.buffer, view.offset, bytes);
+            status =
+                t->session.backend->download(t->session.device, NULL, values[part], view.buffer, view.offset, bytes);
         tensors[part] = (cod_st_tensor){.name = batch_names[part],
                                         .dtype = COD_ST_F32,
                                         .rank = 4,
@@ -192,6 +212,6 @@ cod_status cod_bench_training_export(cod_bench_training *t, const char *folder)
     COD_REQUIRE_MEMORY(model);
     COD_REQUIRE_MEMORY(batch);
     COD_TRY(cod_folder_create(folder));
-    COD_TRY(cod_model_save_weights(model, &t->model, &t->weights, NULL, 0));
+    COD_TRY(cod_model_save_weights(model, &t->session.recipe.model, &t->session.weights, NULL, 0));
     return export_batch(t, batch);
 }

@@ -1,15 +1,13 @@
 /**
  * @file
- * A training step without a data set, for benches: a model with its initial weights, one batch of random pictures, Adam;
- * the loss is L1, a classifier's cross-entropy.
+ * A training step without a data set, for benches: the session of a configured run (train/session.h) with one batch of random pictures;
+ * the loss is L1, a classifier's cross-entropy, the optimiser Adam.
  */
 #ifndef COD_TOOLS_BENCH_TRAINING_H
 #define COD_TOOLS_BENCH_TRAINING_H
 
 #include "infer/upscaler.h"
-#include "nn/compile.h"
-#include "nn/model.h"
-#include "nn/optimiser.h"
+#include "train/strategy.h"
 
 typedef struct cod_bench_training_options {
     const char *model, *backend;
@@ -34,17 +32,11 @@ int cod_bench_numbers_read(const char *command, const cod_bench_numbers *numbers
 
 /** Zeroed = none. */
 typedef struct cod_bench_training {
-    const cod_model_kind *kind;
-    const cod_backend *backend;
-    cod_device *device;
-    cod_dtype activation;
-    cod_model model;
-    cod_weights weights;
-    cod_value loss;
-    cod_executable *executable;
+    cod_run_config config;
+    cod_train_session session;
+    cod_strategy *strategy;        /**< that adds the program `distil` */
     cod_program *program, *distil; /**< without, and with a teacher's prediction; NULL = none */
-    cod_optimiser *optimiser;
-    int64_t steps; /**< done */
+    int64_t steps;                 /**< done */
     cod_arena arena;
 } cod_bench_training;
 

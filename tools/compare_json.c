@@ -103,10 +103,10 @@ static void write_known(cod_json *json, const char *key, double value)
 static void write_metrics(const comparison *c, const compare_run *run, cod_json *json)
 {
     cod_json_open(json, "metrics", '{');
-    for (int i = 0; i < 2 * COD_TASK_FIGURES; i++) {
+    for (int i = 0; i < 2 * c->task->figure_count; i++) {
         char key[80];
-        snprintf(key, sizeof key, "%s%s", i < COD_TASK_FIGURES ? "test_" : "",
-                 c->task->figures[i % COD_TASK_FIGURES].key);
+        snprintf(key, sizeof key, "%s%s", i < c->task->figure_count ? "test_" : "",
+                 c->task->figures[i % c->task->figure_count].key);
         write_known(json, key, compare_mean_of_groups(run, key));
     }
     cod_json_close(json);

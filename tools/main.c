@@ -80,6 +80,7 @@ static void register_all(void)
 {
     cod_backend_register(&cod_cpu_backend);
     cod_backend_register(&cod_ref_backend);
+    cod_recipe_register_supervised();
     cod_strategies_register_basic();
     cod_strategy_register_model_parallel();
     cod_strategy_register_parameter_server();

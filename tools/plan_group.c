@@ -29,14 +29,9 @@ typedef struct planned {
     const cod_group_config *group;
     const cod_backend *backend;
     cod_device *device;
-    cod_dtype activation;
     int ranks; /**< of the group; 0 = the launcher decides */
     cod_strategy *strategy;
-    cod_model model;
-    cod_train_context context;
-    cod_weights weights;
-    cod_executable *executable;
-    cod_optimiser *optimiser;
+    cod_train_session session;
     double step_ms;
     teachers teachers;
     const cod_exchange_options *exchange; /**< NULL = there is none */
@@ -93,62 +88,60 @@ static cod_shape input_shape(const cod_run_config *config, const cod_group_confi
     return (cod_shape){batch, config->data.patch, config->data.patch, 3};
 }
 
-/** The training programs of this group, as the trainer compiles them. */
-static cod_status build(planned *p)
+static cod_status add_losses(void *context, cod_train_session *session)
 {
-    static const char *const inputs[] = {"input", "target"};
-    const cod_run_config *config = p->config;
-    cod_train_context *context = &p->context;
-    cod_graph *graph = p->model.graph;
-    *context = (cod_train_context){.config = config,
-                                   .backend = p->backend,
-                                   .device = p->device,
-                                   .activation = p->activation,
-                                   .model = &p->model,
-                                   .batch = config->data.batch,
-                                   .sample = input_shape(config, p->group, config->data.batch),
-                                   .loss_factor = 1,
-                                   .weights = &p->weights};
-    context->target = cod_graph_input_like(graph, "target", p->model.output);
-    context->task_loss =
-        cod_graph_loss(graph, "task", p->model.output, context->target, cod_train_loss(config, p->model.task));
-    context->programs[context->program_count++] =
-        (cod_program_spec){.name = COD_PROGRAM_PLAIN, .trains = "model", .losses = {context->task_loss}};
-    COD_TRY(config->strategy->create(config, &p->strategy));
-    if (p->strategy->ops->build != NULL)
-        COD_TRY(p->strategy->ops->build(p->strategy, context));
-    COD_TRY(cod_weights_init(&p->weights, p->backend, p->device, graph, COD_F32, true));
-    COD_TRY(cod_weights_fill_initial(&p->weights, 1));
-    const cod_input_shape input = {"input", input_shape(config, p->group, config->data.batch)};
-    const cod_compile_options options = {
-        .activation = p->activation,
-        .inputs = &input,
-        .input_count = 1,
-        .bucket_bytes = p->ranks != 1 ? (size_t)config->train.bucket_kb * 1024 : 0,
-        .deterministic = config->train.deterministic,
-    };
-    COD_TRY(cod_compile(graph, &p->weights, &options, context->programs, context->program_count, &p->executable));
-    const cod_optimiser_options optimiser = {.kind = (cod_optimiser_kind)config->train.optimiser,
-                                             .momentum = config->train.momentum,
-                                             .beta1 = config->train.beta1,
-                                             .beta2 = config->train.beta2,
-                                             .epsilon = config->train.epsilon,
-                                             .clip_norm = config->train.clip_norm,
-                                             .ema_decay = config->train.ema};
-    COD_TRY(cod_optimiser_create(&p->weights, cod_graph_set_index(graph, "model"), &optimiser, &p->optimiser));
-    return cod_bench_fill_inputs(p->backend, p->device, p->executable, inputs, sizeof inputs / sizeof inputs[0]);
+    const planned *p = context;
+    const cod_strategy_teaching *teaching = p->strategy->ops->teaching;
+    return teaching != NULL && teaching->add_losses != NULL ? teaching->add_losses(p->strategy, session) : COD_OK;
 }
 
-/** The fastest of some runs, after one for warming up. */
-static cod_status time_program(cod_executable *executable, const char *name, cod_optimiser *optimiser, double *ms)
+/** The training programs of this group, as the trainer compiles them. */
+static cod_status build(planned *p, int index)
 {
-    cod_program *program = cod_executable_program(executable, name);
+    static const char *const inputs[] = {COD_INPUT_DATA, COD_INPUT_TRUTH};
+    const cod_run_config *config = p->config;
+    cod_train_session *session = &p->session;
+    *session = (cod_train_session){.config = config,
+                                   .group = index,
+                                   .backend = p->backend,
+                                   .device = p->device,
+                                   .sample = input_shape(config, p->group, config->data.batch),
+                                   .averages = p->ranks != 1};
+    COD_TRY(cod_precision_dtype((cod_precision)config->train.precision, p->backend, p->device, &session->activation));
+    COD_TRY(config->strategy->create(config, &p->strategy));
+    COD_TRY(cod_train_session_build(session, add_losses, p));
+    COD_TRY(cod_weights_fill_initial(&session->weights, 1));
+    COD_TRY(cod_train_session_compile(session, &(cod_division){0}));
+    return cod_bench_fill_inputs(p->backend, p->device, session->executable, inputs, sizeof inputs / sizeof inputs[0]);
+}
+
+/** The fastest of some runs of a teacher, after one for warming up. */
+static cod_status time_program(cod_program *program, double *ms)
+{
     *ms = INFINITY;
     for (int i = 0; i < RUNS; i++) {
         const double start = cod_clock_s();
         COD_TRY(cod_program_run(program, NULL, NULL));
-        if (optimiser != NULL)
-            COD_TRY(cod_optimiser_step(optimiser, 1e-9, i + 1));
+        *ms = i > 0 ? fmin(*ms, 1e3 * (cod_clock_s() - start)) : *ms;
+    }
+    return COD_OK;
+}
+
+/** The same of all sub-steps with their updates. */
+static cod_status time_step(const cod_train_session *session, double *ms)
+{
+    const cod_recipe *recipe = &session->recipe;
+    *ms = INFINITY;
+    for (int i = 0; i < RUNS; i++) {
+        const double start = cod_clock_s();
+        for (size_t s = 0; s < recipe->step_count; s++) {
+            const cod_program_spec *spec = &recipe->steps[s].program;
+            COD_TRY(cod_program_run(cod_train_program(session->executable, spec->name, 0), NULL, NULL));
+            if (spec->trains == NULL)
+                continue;
+            const int set = cod_graph_set_index(recipe->model.graph, spec->trains);
+            COD_TRY(cod_optimiser_step(session->optimisers[set], 1e-9, i + 1));
+        }
         *ms = i > 0 ? fmin(*ms, 1e3 * (cod_clock_s() - start)) : *ms;
     }
     return COD_OK;
@@ -162,7 +155,7 @@ static cod_status build_teacher(const planned *p, cod_model *model, cod_weights 
     const int64_t pictures = (int64_t)ceil(p->distill->batch_fraction * (double)p->config->data.batch);
     const cod_input_shape input = {"input", input_shape(p->config, p->group, pictures)};
     const cod_precision precision = (cod_precision)p->distill->teacher_precision;
-    cod_compile_options options = {.activation = p->activation, .inputs = &input, .input_count = 1};
+    cod_compile_options options = {.activation = p->session.activation, .inputs = &input, .input_count = 1};
     if (precision != COD_PRECISION_AUTO)
         COD_TRY(cod_precision_dtype(precision, p->backend, p->device, &options.activation));
     const cod_program_spec spec = {.name = "teacher", .outputs = {model->output}};
@@ -180,7 +173,7 @@ static cod_status measure_teacher(const planned *p, const cod_group_config *peer
     if (status == COD_OK)
         status = build_teacher(p, &model, &weights, &executable);
     if (status == COD_OK)
-        status = time_program(executable, "teacher", NULL, ms);
+        status = time_program(cod_executable_program(executable, "teacher"), ms);
     const int programs = p->distill->teacher_precision == COD_PRECISION_INT8 ? 2 : 1; /* one that observes ranges */
     if (status == COD_OK)
         *bytes = programs * (double)cod_executable_bytes(executable) + 4.0 * (double)cod_weights_count(&weights);
@@ -235,7 +228,8 @@ static double megabytes(double bytes)
 static double batches_bytes(const planned *p)
 {
     const cod_data_options *data = &p->config->data;
-    const double scale = cod_model_scale(&p->model), slots = data->threads > 0 ? (double)data->prefetch + 1 : 1;
+    const double scale = cod_model_scale(&p->session.recipe.model),
+                 slots = data->threads > 0 ? (double)data->prefetch + 1 : 1;
     const cod_classifier_sizes *sizes = cod_model_sizes(p->group->kind, p->group->architecture);
     const double input = (double)cod_shape_count(input_shape(p->config, p->group, data->batch));
     const double target = sizes != NULL ? (double)(data->batch * sizes->classes) : input * scale * scale;
@@ -256,14 +250,14 @@ static int most_ranks(const planned *p)
 static void print_memory(const planned *p)
 {
     const cod_train_options *train = &p->config->train;
-    const double values = 4.0 * (double)cod_weights_count(&p->weights),
-                 gradients = 4.0 * (double)p->weights.layout.trainable;
+    const double values = 4.0 * (double)cod_weights_count(&p->session.weights),
+                 gradients = 4.0 * (double)p->session.weights.layout.trainable;
     double updated = p->stage_count > 0 ? 0 : gradients;
     for (size_t i = 0; i < p->stage_count; i++)
         updated = fmax(updated, 4.0 * (double)p->stages[i].parameters);
     const double moments = train->optimiser != COD_OPT_SGD ? 2 * updated : train->momentum != 0 ? updated : 0;
     const double average = train->ema > 0 ? values : 0;
-    double activations = p->stage_count > 0 ? 0 : (double)cod_executable_bytes(p->executable);
+    double activations = p->stage_count > 0 ? 0 : (double)cod_executable_bytes(p->session.executable);
     for (size_t i = 0; i < p->stage_count; i++)
         activations = fmax(activations, p->stages[i].memory_bytes);
     /* Beside the exchange's own: the snapshot, and where weights are merged a change on host and device. */
@@ -271,7 +265,7 @@ static void print_memory(const planned *p)
     const double exchange = (double)p->sizes.memory_bytes + copies + p->meetings.memory_bytes,
                  batches = batches_bytes(p);
     const double coding =
-        is_coded(p) ? cod_coded_allreduce_memory_bytes(p->weights.layout.trainable, most_ranks(p)) : 0;
+        is_coded(p) ? cod_coded_allreduce_memory_bytes(p->session.weights.layout.trainable, most_ranks(p)) : 0;
     const bool once = p->meetings.once_a_node;
     const double ranks = fmax(1, p->ranks), share = once ? 1 / ranks : 1;
     const struct {
@@ -352,8 +346,8 @@ static void print_stages(const planned *p)
 static void print_traffic(const planned *p)
 {
     static const char *const codecs[] = {"none", "f32", "bf16", "int8", "delta"};
-    const double gradients = 4.0 * (double)p->weights.layout.trainable;
-    const double sent = is_coded(p) ? cod_coded_allreduce_sent_bytes(p->weights.layout.trainable, most_ranks(p))
+    const double gradients = 4.0 * (double)p->session.weights.layout.trainable;
+    const double sent = is_coded(p) ? cod_coded_allreduce_sent_bytes(p->session.weights.layout.trainable, most_ranks(p))
                                     : 2 * gradients * (most_ranks(p) - 1) / most_ranks(p);
     const cod_strategy_plan *meetings = &p->meetings;
     char how[96] = "";
@@ -402,8 +396,8 @@ static void print_group(const planned *p)
     const double plain = p->step_ms * (double)train->accumulate * pipeline_factor(p),
                  taught = p->teachers.ms * (double)train->accumulate / every;
     const double total_s = (plain + taught) * (double)train->steps / 1e3;
-    printf("model %s: %zu parameters, %s activations\n", p->model.kind->name, p->weights.layout.trainable,
-           cod_dtype_name(p->activation));
+    printf("model %s: %zu parameters, %s activations\n", p->session.recipe.model.kind->name,
+           p->session.weights.layout.trainable, cod_dtype_name(p->session.activation));
     print_memory(p);
     print_traffic(p);
     printf("  a step: %lld pictures a %s, about %.1f ms in this process",
@@ -417,16 +411,15 @@ static void print_group(const planned *p)
 
 static cod_status plan_all(planned *p, int index)
 {
-    COD_TRY(cod_precision_dtype((cod_precision)p->config->train.precision, p->backend, p->device, &p->activation));
-    COD_TRY(cod_model_build(p->group->kind, p->group->architecture, &p->model));
-    COD_TRY(build(p));
-    COD_TRY(time_program(p->executable, COD_PROGRAM_PLAIN, p->optimiser, &p->step_ms));
+    COD_TRY(build(p, index));
+    COD_TRY(time_step(&p->session, &p->step_ms));
     if (p->exchange != NULL)
         COD_TRY(plan_exchange(p, index));
     if (p->config->strategy->plan != NULL)
-        p->config->strategy->plan(p->config, cod_weights_count(&p->weights), p->weights.layout.state, &p->meetings);
+        p->config->strategy->plan(p->config, cod_weights_count(&p->session.weights), p->session.weights.layout.state,
+                                  &p->meetings);
     if (p->config->strategy->plan_stages != NULL && p->ranks > 1)
-        COD_TRY(p->config->strategy->plan_stages(&p->context, p->ranks, &p->stages, &p->stage_count));
+        COD_TRY(p->config->strategy->plan_stages(&p->session, p->ranks, &p->stages, &p->stage_count));
     print_group(p);
     return COD_OK;
 }
@@ -447,12 +440,8 @@ cod_status cod_plan_print_group(const cod_run_config *config, int index, const c
                  .distill = cod_run_config_section(config, &cod_distill_option_table)};
     const cod_status status = plan_all(&p, index);
     free(p.stages);
-    cod_optimiser_destroy(p.optimiser);
-    cod_executable_destroy(p.executable);
-    if (p.weights.backend != NULL)
-        cod_weights_clear(&p.weights);
+    cod_train_session_clear(&p.session);
     if (p.strategy != NULL)
         p.strategy->ops->destroy(p.strategy);
-    cod_model_clear(&p.model);
     return status;
 }

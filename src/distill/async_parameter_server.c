@@ -41,24 +41,28 @@ void async_part(size_t trainable, int servers, int index, size_t *first, size_t 
     *count = trainable / n * (s + 1) + trainable % n * (s + 1) / n - *first;
 }
 
-static cod_status build(cod_strategy *strategy, cod_train_context *context)
+static cod_status check_ranks(const async_strategy *a, int size)
 {
-    async_strategy *a = (async_strategy *)strategy;
-    if (context->group == NULL) /* to be measured, by one process */
-        return COD_OK;
-    const int rank = cod_group_rank(context->group), size = cod_group_size(context->group);
     COD_REQUIRE(a->servers < size,
                 "%d of async_parameter_server.servers and one rank at least that trains need %d ranks, but the job has "
                 "%d; set cluster.ranks_per_group",
                 a->servers, a->servers + 1, size);
+    return COD_OK;
+}
+
+static cod_status place(cod_strategy *strategy, cod_train_context *context, cod_division *division)
+{
+    async_strategy *a = (async_strategy *)strategy;
+    const int rank = cod_group_rank(context->group), size = cod_group_size(context->group);
+    COD_TRY(cod_group_agree(context->group, check_ranks(a, size), NULL));
     a->serves = rank < a->servers;
     a->workers = size - a->servers;
     a->server = rank;
-    context->part.only = true;
+    division->only_part = true;
     if (a->serves)
-        async_part(cod_graph_layout(context->model->graph).trainable, a->servers, rank, &a->first, &a->count);
-    context->part.first = a->first;
-    context->part.count = a->count;
+        async_part(context->session->weights.layout.trainable, a->servers, rank, &a->first, &a->count);
+    division->first = a->first;
+    division->count = a->count;
     return COD_OK;
 }
 
@@ -81,7 +85,7 @@ static cod_status make_message(async_link *link, uint64_t push_bytes, uint64_t p
 static cod_status make_server(async_strategy *a)
 {
     const bool coded = a->options.pull_codec != COD_GRADIENT_NONE;
-    const float *values = (const float *)a->context->weights->values->host + a->first;
+    const float *values = (const float *)a->context->session->weights.values->host + a->first;
     const size_t bytes = a->count * sizeof(float);
     COD_TRY(make_codecs(a, a->count, &a->push, &a->pull));
     if (coded)
@@ -99,7 +103,7 @@ static cod_status make_server(async_strategy *a)
 
 static cod_status make_worker(async_strategy *a)
 {
-    const size_t trainable = a->context->weights->layout.trainable;
+    const size_t trainable = a->context->session->weights.layout.trainable;
     if (a->options.push_codec != COD_GRADIENT_NONE)
         COD_TRY(cod_aligned_alloc((void **)&a->residual, trainable * sizeof(float)));
     for (int s = 0; s < a->servers; s++) {
@@ -114,7 +118,7 @@ static cod_status make_worker(async_strategy *a)
 static cod_status make(async_strategy *a)
 {
     const cod_train_context *context = a->context;
-    COD_REQUIRE(context->weights->values->host != NULL && context->weights->grads->host != NULL,
+    COD_REQUIRE(context->session->weights.values->host != NULL && context->session->weights.grads->host != NULL,
                 "strategy 'async_parameter_server' moves host memory only");
     a->link_count = (size_t)(a->serves ? a->workers : a->servers);
     a->links = calloc(a->link_count, sizeof *a->links);
@@ -129,21 +133,12 @@ static cod_status start(cod_strategy *strategy, cod_train_context *context)
 {
     async_strategy *a = (async_strategy *)strategy;
     a->context = context;
-    context->servers = a->servers;
-    context->updates_itself = true;
-    context->agree_within = a->options.max_delay + 1;
+    strategy->agree_within = a->options.max_delay + 1;
     return cod_group_agree(context->group, make(a), NULL);
 }
 
-static cod_status before_step(cod_strategy *strategy, cod_train_context *context, const char **program)
-{
-    (void)strategy;
-    (void)context;
-    *program = COD_PROGRAM_PLAIN;
-    return COD_OK;
-}
-
-static cod_status before_update(cod_strategy *strategy, cod_train_context *context)
+/** A server applies what has come; a worker pushes. */
+static cod_status update(cod_strategy *strategy, cod_train_context *context)
 {
     async_strategy *a = (async_strategy *)strategy;
     const double begin = cod_clock_s(), trace = cod_trace_begin();
@@ -154,7 +149,7 @@ static cod_status before_update(cod_strategy *strategy, cod_train_context *conte
     return COD_OK;
 }
 
-static cod_status after_update(cod_strategy *strategy, cod_train_context *context)
+static cod_status after_step(cod_strategy *strategy, cod_train_context *context)
 {
     async_strategy *a = (async_strategy *)strategy;
     const int64_t every = context->config->eval.every, done = context->step + 1;
@@ -186,7 +181,7 @@ static cod_status save_server(async_strategy *a, cod_checkpoint *checkpoint)
 static cod_status save(cod_strategy *strategy, cod_checkpoint *checkpoint)
 {
     async_strategy *a = (async_strategy *)strategy;
-    const cod_weights *weights = a->context->weights;
+    const cod_weights *weights = &a->context->session->weights;
     COD_TRY(cod_checkpoint_add_number(checkpoint, "servers", a->servers));
     if (a->serves)
         return save_server(a, checkpoint);
@@ -217,7 +212,7 @@ static cod_status load_server(async_strategy *a, const cod_st_file *file)
 static cod_status load(cod_strategy *strategy, cod_train_context *context, const cod_st_file *file)
 {
     async_strategy *a = (async_strategy *)strategy;
-    cod_weights *weights = context->weights;
+    cod_weights *weights = &context->session->weights;
     const size_t bytes = weights->layout.trainable * sizeof(float);
     double servers, version;
     COD_TRY(cod_checkpoint_number(file, "servers", &servers));
@@ -275,12 +270,12 @@ static void destroy(cod_strategy *strategy)
     free(a);
 }
 
+static const cod_strategy_division division_ops = {.place = place, .update = update};
+
 static const cod_strategy_ops ops = {
-    .build = build,
+    .division = &division_ops,
     .start = start,
-    .before_step = before_step,
-    .before_update = before_update,
-    .after_update = after_update,
+    .after_step = after_step,
     .save = save,
     .load = load,
     .finish = finish,
@@ -369,6 +364,8 @@ void cod_strategy_register_async_parameter_server(void)
         .keeps_state = true,
         .tables = tables,
         .table_count = 1,
+        .one_set = true,
+        .needs_host = true,
         .servers = count_servers,
         .check = check,
         .plan = plan,

@@ -17,7 +17,7 @@ static uint64_t slowest(const async_strategy *a)
 static cod_status look(async_strategy *a, async_link *link, bool first_worker)
 {
     const cod_train_context *context = a->context;
-    const cod_layout *layout = &context->weights->layout;
+    const cod_layout *layout = &context->session->weights.layout;
     bool found;
     COD_TRY(cod_message_probe(context->comm, link->world_rank, ASYNC_TAG_PUSH, &found, NULL));
     if (!found)
@@ -29,9 +29,9 @@ static cod_status look(async_strategy *a, async_link *link, bool first_worker)
                                   (size_t)a->push.bytes));
     if (!first_worker || a->server > 0)
         return COD_OK;
-    cod_weights_states_changed(context->weights, COD_ALL_SETS);
+    cod_weights_states_changed(&context->session->weights, COD_ALL_SETS);
     return cod_transfers_receive(&link->moving, context->comm, link->world_rank, ASYNC_TAG_STATISTICS,
-                                 (float *)context->weights->values->host + layout->trainable,
+                                 (float *)context->session->weights.values->host + layout->trainable,
                                  layout->state * sizeof(float));
 }
 
@@ -40,7 +40,7 @@ static cod_status apply(async_strategy *a, async_link *link)
 {
     cod_train_context *context = a->context;
     const async_header *header = &link->header;
-    float *gradients = (float *)context->weights->grads->host + a->first;
+    float *gradients = (float *)context->session->weights.grads->host + a->first;
     if (header->updates != link->updates + 1 || header->version > a->version || !isfinite(header->rate))
         return cod_fail(COD_ERR_FORMAT,
                         "rank %d pushed its update %llu of version %llu after update %llu, version %llu",
@@ -49,7 +49,7 @@ static cod_status apply(async_strategy *a, async_link *link)
     COD_TRY(cod_gradient_codec_decode(&a->push, link->message, header->updates, gradients));
     const uint64_t staleness = a->version - header->version;
     const double divisor = a->options.staleness_aware && staleness > 1 ? (double)staleness : 1;
-    COD_TRY(cod_optimiser_step(context->optimiser, header->rate / divisor, (int64_t)++a->version));
+    COD_TRY(cod_optimiser_step(context->session->optimisers[0], header->rate / divisor, (int64_t)++a->version));
     a->staleness += staleness;
     a->staleness_max = staleness > a->staleness_max ? staleness : a->staleness_max;
     link->updates++;
@@ -60,8 +60,8 @@ static cod_status apply(async_strategy *a, async_link *link)
 /** What the weights are, or changed by since this worker got some, into the message; both sides then know the same. */
 static cod_status code(async_strategy *a, async_link *link)
 {
-    const float *values = (const float *)a->context->weights->values->host + a->first;
-    float *decoded = (float *)a->context->weights->grads->host + a->first;
+    const float *values = (const float *)a->context->session->weights.values->host + a->first;
+    float *decoded = (float *)a->context->session->weights.grads->host + a->first;
     if (link->known == NULL)
         return cod_gradient_codec_encode(&a->pull, values, a->version, link->message, NULL);
     for (size_t i = 0; i < a->count; i++)
@@ -144,8 +144,8 @@ static cod_status move_part(async_strategy *a, cod_transfers *list, int server, 
     const cod_train_context *context = a->context;
     const int rank = cod_group_world_rank(context->group, cod_group_index(context->group), server);
     size_t first, count;
-    async_part(context->weights->layout.trainable, a->servers, server == 0 ? cod_group_rank(context->group) : server,
-               &first, &count);
+    async_part(context->session->weights.layout.trainable, a->servers,
+               server == 0 ? cod_group_rank(context->group) : server, &first, &count);
     float *part = (float *)buffer->host + first;
     return server == 0 ? cod_transfers_send(list, context->comm, rank, ASYNC_TAG_PART, part, count * sizeof *part)
                        : cod_transfers_receive(list, context->comm, rank, ASYNC_TAG_PART, part, count * sizeof *part);
@@ -154,7 +154,8 @@ static cod_status move_part(async_strategy *a, cod_transfers *list, int server, 
 cod_status async_gather(async_strategy *a)
 {
     cod_train_context *context = a->context;
-    cod_buffer *const buffers[] = {context->weights->values, cod_optimiser_ema(context->optimiser)};
+    cod_buffer *const buffers[] = {context->session->weights.values,
+                                   cod_optimiser_ema(context->session->optimisers[0])};
     const bool first = a->server == 0;
     cod_transfers list = {0};
     cod_status status = COD_OK;
@@ -166,7 +167,7 @@ cod_status async_gather(async_strategy *a)
     if (status == COD_OK)
         status = cod_transfers_wait(&list);
     cod_transfers_clear(&list);
-    cod_weights_changed(context->weights, COD_ALL_SETS);
+    cod_weights_changed(&context->session->weights, COD_ALL_SETS);
     cod_trace_end(trace, "exchange", "gather");
     return status;
 }

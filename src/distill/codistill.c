@@ -20,16 +20,17 @@
 #include <string.h>
 
 #define PROGRAM_DISTILL "distill"
-#define PROGRAM_TASK    "task" /**< added to the gradients of distilling on other inputs */
+#define PROGRAM_TASK    "task" /**< what the recipe computes, added to the gradients of distilling on other inputs */
 #define WEIGHT_SCALAR   "distill_weight"
 
-enum { TIMES_KEPT = 512, FLAG_OFF = COD_EXCHANGE_FLAGS };
+enum { TIMES_KEPT = 512, FLAG_OFF = COD_EXCHANGE_FLAGS, FLAGS };
 
 typedef struct codistill {
     cod_strategy base;
     cod_group_average average;
     cod_exchange *exchange;
     cod_peers peers;
+    cod_sets sets; /**< that travel */
     cod_value loss;
     const cod_exchange_options *configured; /**< section `exchange`; start() completes a copy */
     cod_distill_options distill;            /**< as configured, but for a weight that is auto */
@@ -45,38 +46,53 @@ typedef struct codistill {
     int64_t now; /**< the step under way */
 } codistill;
 
-static cod_status build(cod_strategy *strategy, cod_train_context *context)
+/** Programs for the marked sub-step, with the recipe's losses and the one toward teachers. */
+static cod_status add_programs(const codistill *c, cod_train_session *session, const cod_program_spec *marked)
+{
+    cod_program_spec distill = *marked, task = *marked;
+    size_t losses = 0;
+    distill.name = PROGRAM_DISTILL;
+    if (c->distill.inputs == COD_DISTILL_INPUTS_BATCH) {
+        while (losses < COD_PROGRAM_MAX_LOSSES && distill.losses[losses] != 0)
+            losses++;
+        COD_REQUIRE(losses < COD_PROGRAM_MAX_LOSSES, "'%s' has %zu losses, with none left for distilling", marked->name,
+                    losses);
+        distill.losses[losses] = c->loss;
+        return cod_train_session_add(session, &distill);
+    }
+    memset(distill.losses, 0, sizeof distill.losses);
+    distill.losses[0] = c->loss;
+    task.name = PROGRAM_TASK;
+    task.accumulate = true;
+    COD_TRY(cod_train_session_add(session, &task));
+    return cod_train_session_add(session, &distill);
+}
+
+static cod_status add_losses(cod_strategy *strategy, cod_train_session *session)
 {
     codistill *c = (codistill *)strategy;
     static const cod_loss_kind kinds[] = {[COD_DISTILL_LOSS_L1] = COD_LOSS_L1,
                                           [COD_DISTILL_LOSS_MSE] = COD_LOSS_MSE,
                                           [COD_DISTILL_LOSS_CHARBONNIER] = COD_LOSS_CHARBONNIER,
                                           [COD_DISTILL_LOSS_KL] = COD_LOSS_KL};
-    const cod_train_task_kind *task = cod_train_task_find(context->model->task);
+    const cod_model *model = &session->recipe.model;
+    const cod_sub_step *marked = cod_recipe_distilling(&session->recipe);
+    const cod_train_task_kind *task = cod_train_task_find(model->task);
     const int choice = c->distill.loss;
     const cod_loss_kind kind = choice == COD_DISTILL_LOSS_AUTO ? task->distill : kinds[choice];
     if (isnan(c->distill.weight))
         c->distill.weight = task->distill_weight;
-    cod_graph *graph = context->model->graph;
-    if (c->distill.weight == 0)
+    if (c->distill.weight == 0 || marked == NULL)
         return COD_OK;
-    const cod_value teacher = cod_graph_input_like(graph, CODISTILL_TEACHER_INPUT, context->model->output);
-    c->taught = (int64_t)ceil(c->distill.batch_fraction * (double)context->batch);
-    c->loss = cod_prior_distill_loss(context, graph, "distill", context->model->output, teacher,
+    const cod_value teacher = cod_graph_input_like(model->graph, CODISTILL_TEACHER_INPUT, model->output);
+    c->taught = (int64_t)ceil(c->distill.batch_fraction * (double)session->sample.n);
+    c->loss = cod_prior_distill_loss(session->priors, model->graph, "distill", model->output, teacher,
                                      (cod_loss_spec){.kind = kind,
                                                      .temperature = (float)c->distill.temperature,
-                                                     .weight = context->loss_factor,
+                                                     .weight = session->loss_factor,
                                                      .scalar = WEIGHT_SCALAR,
                                                      .first_items = c->taught});
-    cod_program_spec distill = {.name = PROGRAM_DISTILL, .trains = "model", .losses = {context->task_loss, c->loss}};
-    if (c->distill.inputs != COD_DISTILL_INPUTS_BATCH) {
-        distill.losses[0] = c->loss;
-        distill.losses[1] = 0;
-        context->programs[context->program_count++] = (cod_program_spec){
-            .name = PROGRAM_TASK, .trains = "model", .accumulate = true, .losses = {context->task_loss}};
-    }
-    context->programs[context->program_count++] = distill;
-    return COD_OK;
+    return add_programs(c, session, &marked->program);
 }
 
 static cod_status make_peers(codistill *c, cod_train_context *context, const cod_exchange_model *models)
@@ -87,14 +103,14 @@ static cod_status make_peers(codistill *c, cod_train_context *context, const cod
                                    .mixes = c->distill.teachers_per_step > 1};
     COD_TRY(cod_peers_init(&c->peers, context, c->exchange, c->configured, models, c->loss != 0 ? &spec : NULL));
     if (c->loss != 0)
-        COD_TRY(cod_distill_inputs_init(&c->inputs, c->distill.inputs, context,
-                                        cod_executable_input(context->executable, CODISTILL_TEACHER_INPUT)));
+        COD_TRY(cod_distill_inputs_init(&c->inputs, c->distill.inputs, context->session,
+                                        cod_executable_input(context->session->executable, CODISTILL_TEACHER_INPUT)));
     return cod_teaching_init(&c->teaching, &c->distill, &c->peers, context);
 }
 
 static cod_status read_control(codistill *c, const cod_train_context *context)
 {
-    const cod_task_figure *figure = &cod_train_task_find(context->model->task)->figures[0];
+    const cod_task_figure *figure = &cod_train_task_find(context->session->recipe.model.task)->figures[0];
     if (c->loss == 0 || c->distill.control[0] == '\0' || cod_group_rank(context->group) != 0)
         return COD_OK;
     const cod_status status = cod_control_read(c->distill.control, figure->key, figure->less_is_better, &c->control);
@@ -142,6 +158,7 @@ static void tell_pinned_coder(const cod_train_context *context, const cod_exchan
 static cod_status start(cod_strategy *strategy, cod_train_context *context)
 {
     codistill *c = (codistill *)strategy;
+    c->sets = cod_recipe_travelling(&context->session->recipe);
     const cod_root_options *root = &context->config->root;
     cod_exchange_options exchange = *c->configured;
     exchange.deterministic = exchange.deterministic || context->config->train.deterministic;
@@ -152,7 +169,7 @@ static cod_status start(cod_strategy *strategy, cod_train_context *context)
         exchange.directory = cod_path_join(cod_config_arena(context->config->config),
                                            cod_run_config_folder(context->config), "exchange");
     COD_REQUIRE_MEMORY(exchange.directory);
-    context->in_step_every = exchange.deterministic ? 1 : 0; /* a repeated run's groups may be far apart */
+    strategy->in_step_every = exchange.deterministic ? 1 : 0; /* a repeated run's groups may be far apart */
     cod_exchange_model *models = NULL;
     cod_group *world = cod_comm_world(context->comm);
     cod_status status = cod_exchange_models_read(context->config, cod_group_count(context->group), &models);
@@ -174,11 +191,15 @@ static cod_status start(cod_strategy *strategy, cod_train_context *context)
     return status;
 }
 
-static cod_status before_step(cod_strategy *strategy, cod_train_context *context, const char **program)
+static cod_status before_step(cod_strategy *strategy, cod_train_context *context)
+{
+    ((codistill *)strategy)->now = context->step;
+    return COD_OK;
+}
+
+static cod_status choose(cod_strategy *strategy, cod_train_context *context, const char **program)
 {
     codistill *c = (codistill *)strategy;
-    c->now = context->step;
-    *program = COD_PROGRAM_PLAIN;
     if (c->loss == 0)
         return COD_OK;
     cod_teaching_choose(&c->teaching, context);
@@ -190,28 +211,29 @@ static cod_status before_step(cod_strategy *strategy, cod_train_context *context
 
 static cod_status teach(codistill *c, cod_train_context *context)
 {
+    const cod_train_session *session = context->session;
     const double begin = cod_clock_s(), trace = cod_trace_begin();
     COD_TRY(cod_teaching_predict(&c->teaching, context, &c->stats.distill_weight));
-    COD_TRY(cod_prior_write(context->backend, context->device,
-                            cod_executable_input(context->executable, COD_PRIOR_TEACHER_INPUT), c->teaching.prior));
+    COD_TRY(cod_prior_write(session->backend, session->device,
+                            cod_executable_input(session->executable, COD_PRIOR_TEACHER_INPUT), c->teaching.prior));
     cod_trace_end(trace, "step", "teacher");
     const double took_s = cod_clock_s() - begin;
     c->teacher_s += took_s;
     c->teacher_ms[c->teacher_runs++ % TIMES_KEPT] = 1e3 * took_s;
-    return cod_executable_set_scalar(context->executable, WEIGHT_SCALAR, (float)c->stats.distill_weight);
+    return cod_executable_set_scalar(session->executable, WEIGHT_SCALAR, (float)c->stats.distill_weight);
 }
 
 /** Distils on other inputs; the task's program then adds its gradients. */
 static cod_status teach_elsewhere(codistill *c, cod_train_context *context)
 {
-    const char *name = c->mini_batch > 0 ? PROGRAM_DISTILL COD_PROGRAM_ACCUMULATE : PROGRAM_DISTILL;
+    cod_program *program = cod_train_program(context->session->executable, PROGRAM_DISTILL, c->mini_batch);
     const int64_t place = context->step * context->config->train.accumulate + c->mini_batch++;
     cod_rng rng = cod_rng_open((uint64_t)context->config->root.seed, (uint32_t)cod_group_index(context->group),
                                (uint32_t)cod_group_rank(context->group), (uint64_t)place, COD_RNG_MIXUP, 0);
     COD_TRY(cod_distill_inputs_replace(&c->inputs, &rng));
     COD_TRY(teach(c, context));
     COD_TRY(cod_distill_inputs_turn(&c->inputs));
-    COD_TRY(cod_program_run(cod_executable_program(context->executable, name), NULL, NULL));
+    COD_TRY(cod_program_run(program, NULL, NULL));
     return cod_distill_inputs_restore(&c->inputs);
 }
 
@@ -226,39 +248,45 @@ static cod_status before_batch(cod_strategy *strategy, cod_train_context *contex
     return c->inputs.kind == COD_DISTILL_INPUTS_BATCH ? teach(c, context) : teach_elsewhere(c, context);
 }
 
-static cod_status gradient_ready(cod_strategy *strategy, cod_train_context *context, cod_bucket bucket)
+static cod_status gradient_ready(cod_strategy *strategy, cod_train_context *context, int set, cod_bucket bucket)
 {
+    (void)set;
     return cod_group_average_start(&((codistill *)strategy)->average, context, bucket);
 }
 
-static cod_status before_update(cod_strategy *strategy, cod_train_context *context)
+static cod_status before_update(cod_strategy *strategy, cod_train_context *context, int set)
 {
-    codistill *c = (codistill *)strategy;
+    (void)set;
+    return cod_group_average_wait(&((codistill *)strategy)->average, context);
+}
+
+/** What the step's losses were. */
+static cod_status note_losses(codistill *c, const cod_train_context *context)
+{
+    const cod_train_session *session = context->session;
     float task, distill;
-    COD_TRY(cod_group_average_wait(&c->average, context));
-    COD_TRY(cod_executable_loss(context->executable, context->task_loss, &task));
     c->stats.distill_loss = NAN;
     if (c->loss == 0)
         return COD_OK;
+    COD_TRY(cod_executable_loss(session->executable, session->recipe.task_loss, &task));
     cod_teaching_note(&c->teaching, (double)task);
     if (c->teaching.count > 0) {
-        COD_TRY(cod_executable_loss(context->executable, c->loss, &distill));
+        COD_TRY(cod_executable_loss(session->executable, c->loss, &distill));
         c->stats.distill_loss = distill;
     }
     return COD_OK;
 }
 
-/** Averages the normalisation statistics over the group: each rank saw other pictures. */
-static cod_status average_statistics(cod_train_context *context, float *values)
+/** Averages the normalisation statistics over the group: each rank saw other pictures. @param state  [state] of the sets that travel */
+static cod_status average_statistics(const codistill *c, cod_train_context *context, float *state)
 {
-    cod_weights *weights = context->weights;
-    const size_t count = weights->layout.state;
+    cod_weights *weights = &context->session->weights;
+    const size_t count = cod_weights_layout_of(weights, c->sets).state;
     const int size = cod_group_size(context->group);
     if (count == 0 || size == 1)
         return COD_OK;
     double *sums = malloc(count * sizeof *sums);
     COD_REQUIRE_MEMORY(sums);
-    float *state = values + weights->layout.trainable;
     for (size_t i = 0; i < count; i++)
         sums[i] = state[i];
     const cod_status status = cod_group_reduce(context->group, sums, count, COD_REDUCE_SUM);
@@ -266,20 +294,33 @@ static cod_status average_statistics(cod_train_context *context, float *values)
         state[i] = (float)(sums[i] / size);
     free(sums);
     COD_TRY(status);
-    return cod_weights_upload_states(weights, COD_ALL_SETS, state);
+    return cod_weights_upload_states(weights, c->sets, state);
+}
+
+/** In place of the weights their moving averages, where sets have one; an average's statistics are a copy of this rank's own. */
+static cod_status take_averages(const codistill *c, const cod_train_session *session, float *snapshot)
+{
+    for (int s = 0; s < COD_GRAPH_MAX_SETS; s++) {
+        cod_buffer *ema = session->optimisers[s] != NULL ? cod_optimiser_ema(session->optimisers[s]) : NULL;
+        const size_t count = session->weights.sets[s].range.count;
+        if ((c->sets & cod_set_of(s)) == 0)
+            continue;
+        if (ema != NULL)
+            COD_TRY(session->backend->download(session->device, NULL, snapshot, ema, 0, count * sizeof *snapshot));
+        snapshot += count;
+    }
+    return COD_OK;
 }
 
 static cod_status publish(codistill *c, cod_train_context *context, int64_t done)
 {
-    cod_weights *weights = context->weights;
+    const cod_weights *weights = &context->session->weights;
     float *snapshot;
     COD_TRY(cod_exchange_snapshot(c->exchange, &snapshot));
-    COD_TRY(cod_weights_download(weights, snapshot));
-    COD_TRY(average_statistics(context, snapshot));
-    cod_buffer *ema = c->configured->publish == COD_PUBLISH_EMA ? cod_optimiser_ema(context->optimiser) : NULL;
-    if (ema != NULL) /* its statistics are a copy of this rank's own */
-        COD_TRY(context->backend->download(context->device, NULL, snapshot, ema, 0,
-                                           weights->layout.trainable * sizeof(float)));
+    COD_TRY(cod_weights_download_sets(weights, c->sets, snapshot));
+    COD_TRY(average_statistics(c, context, snapshot + cod_weights_layout_of(weights, c->sets).trainable));
+    if (c->configured->publish == COD_PUBLISH_EMA)
+        COD_TRY(take_averages(c, context->session, snapshot));
     COD_TRY(cod_exchange_publish(c->exchange, done));
     c->stats.publications++;
     const cod_train_event event = {.kind = "publish",
@@ -290,10 +331,11 @@ static cod_status publish(codistill *c, cod_train_context *context, int64_t done
     return cod_train_tell(context, &event);
 }
 
-static cod_status after_update(cod_strategy *strategy, cod_train_context *context)
+static cod_status after_step(cod_strategy *strategy, cod_train_context *context)
 {
     codistill *c = (codistill *)strategy;
     const int64_t done = context->step + 1;
+    COD_TRY(note_losses(c, context));
     const double begin = cod_clock_s(), trace = cod_trace_begin();
     if (cod_exchange_publish_due(c->exchange, done))
         COD_TRY(publish(c, context, done));
@@ -305,15 +347,14 @@ static cod_status after_update(cod_strategy *strategy, cod_train_context *contex
     return COD_OK;
 }
 
-static void flags_out(cod_strategy *strategy, double out[COD_STRATEGY_FLAGS])
+static void flags_out(cod_strategy *strategy, double *out)
 {
     const codistill *c = (const codistill *)strategy;
-    _Static_assert((int)FLAG_OFF < (int)COD_STRATEGY_FLAGS, "the exchange's flags and one more must fit");
     cod_exchange_flags_out(c->exchange, out);
     out[FLAG_OFF] = c->lost && c->distill.auto_off;
 }
 
-static cod_status flags_in(cod_strategy *strategy, cod_train_context *context, const double in[COD_STRATEGY_FLAGS])
+static cod_status flags_in(cod_strategy *strategy, cod_train_context *context, const double *in)
 {
     codistill *c = (codistill *)strategy;
     if (in[FLAG_OFF] > 0 && c->teaching.off_step < 0)
@@ -325,7 +366,7 @@ static cod_status flags_in(cod_strategy *strategy, cod_train_context *context, c
 static cod_status validated(cod_strategy *strategy, cod_train_context *context, double figure)
 {
     codistill *c = (codistill *)strategy;
-    const cod_task_figure *kind = &cod_train_task_find(context->model->task)->figures[0];
+    const cod_task_figure *kind = &cod_train_task_find(context->session->recipe.model.task)->figures[0];
     if (c->control.count == 0 || c->lost || context->step <= c->distill.burn_in ||
         !cod_control_note(&c->control, context->step, figure))
         return COD_OK;
@@ -435,23 +476,25 @@ static void destroy(cod_strategy *strategy)
     free(c);
 }
 
+static const cod_strategy_teaching teaching_ops = {
+    .add_losses = add_losses, .choose = choose, .before_batch = before_batch};
+
+static const cod_strategy_peers peers_ops = {
+    .flag_count = FLAGS, .flags_out = flags_out, .flags_in = flags_in, .validated = validated, .stats = peer_stats};
+
 static const cod_strategy_ops ops = {
-    .build = build,
     .start = start,
     .before_step = before_step,
-    .before_batch = before_batch,
     .gradient_ready = gradient_ready,
     .before_update = before_update,
-    .after_update = after_update,
-    .flags_out = flags_out,
-    .flags_in = flags_in,
-    .validated = validated,
+    .after_step = after_step,
     .save = save,
     .load = load,
     .finish = finish,
     .stats = stats,
-    .peer_stats = peer_stats,
     .destroy = destroy,
+    .teaching = &teaching_ops,
+    .peers = &peers_ops,
 };
 
 static cod_status create(const cod_run_config *run, cod_strategy **out)

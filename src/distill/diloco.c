@@ -42,11 +42,12 @@ typedef struct diloco {
 static cod_status make(diloco *d, cod_train_context *context)
 {
     const cod_root_options *root = &context->config->root;
-    const size_t count = cod_weights_count(context->weights), bytes = d->trainable * sizeof(float);
+    const size_t count = cod_local_steps_count(&d->local), bytes = d->trainable * sizeof(float);
     COD_TRY(cod_aligned_alloc((void **)&d->outer, bytes));
     COD_TRY(cod_aligned_alloc((void **)&d->momentum, bytes));
     memset(d->momentum, 0, bytes);
-    COD_TRY(context->backend->download(context->device, NULL, d->outer, context->weights->values, 0, bytes));
+    COD_TRY(cod_weights_download_sets(&context->session->weights, d->local.sets, d->local.values));
+    memcpy(d->outer, d->local.values, bytes);
     if (d->options->codec == CODEC_F32)
         return COD_OK;
     const uint64_t run = cod_hash(root->name, strlen(root->name), (uint64_t)root->seed);
@@ -56,8 +57,8 @@ static cod_status make(diloco *d, cod_train_context *context)
 static cod_status start(cod_strategy *strategy, cod_train_context *context)
 {
     diloco *d = (diloco *)strategy;
-    d->trainable = context->weights->layout.trainable;
     COD_TRY(cod_local_steps_start(strategy, context));
+    d->trainable = d->local.layout.trainable;
     return cod_group_agree(cod_comm_world(context->comm), make(d, context), NULL);
 }
 
@@ -65,7 +66,7 @@ static cod_status start(cod_strategy *strategy, cod_train_context *context)
 static cod_status average(diloco *d, cod_train_context *context, float *values)
 {
     if (d->options->codec == CODEC_F32)
-        return cod_between_average(&d->local.between, values, cod_weights_count(context->weights));
+        return cod_between_average(&d->local.between, values, cod_local_steps_count(&d->local));
     for (size_t i = 0; i < d->trainable; i++)
         values[i] = d->outer[i] - values[i];
     COD_TRY(cod_coded_average_run(&d->coded, values, (uint64_t)context->step + 1));
@@ -117,10 +118,9 @@ static void destroy(cod_strategy *strategy)
 
 static const cod_strategy_ops ops = {
     .start = start,
-    .before_step = cod_local_steps_before_step,
     .gradient_ready = cod_local_steps_gradient_ready,
     .before_update = cod_local_steps_before_update,
-    .after_update = cod_local_steps_after_update,
+    .after_step = cod_local_steps_after_step,
     .save = save,
     .load = load,
     .stats = cod_local_steps_stats,

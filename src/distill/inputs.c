@@ -20,15 +20,15 @@ static size_t one(cod_view view)
 
 static cod_status read_view(const cod_distill_inputs *inputs, cod_view view, float *values)
 {
-    const cod_train_context *context = inputs->context;
-    return context->backend->download(context->device, NULL, values, view.buffer, view.offset,
+    const cod_train_session *session = inputs->session;
+    return session->backend->download(session->device, NULL, values, view.buffer, view.offset,
                                       floats(view) * sizeof *values);
 }
 
 static cod_status write_view(const cod_distill_inputs *inputs, cod_view view, const float *values)
 {
-    const cod_train_context *context = inputs->context;
-    return context->backend->upload(context->device, NULL, view.buffer, view.offset, values,
+    const cod_train_session *session = inputs->session;
+    return session->backend->upload(session->device, NULL, view.buffer, view.offset, values,
                                     floats(view) * sizeof *values);
 }
 
@@ -37,11 +37,11 @@ static cod_status allocate(float **values, cod_view view)
     return cod_aligned_alloc((void **)values, floats(view) * sizeof **values);
 }
 
-cod_status cod_distill_inputs_init(cod_distill_inputs *inputs, int kind, const cod_train_context *context,
+cod_status cod_distill_inputs_init(cod_distill_inputs *inputs, int kind, const cod_train_session *session,
                                    cod_view prediction)
 {
-    *inputs = (cod_distill_inputs){.kind = kind, .context = context, .prediction = prediction};
-    const cod_shape input = context->input.shape, truth = context->truth.shape;
+    *inputs = (cod_distill_inputs){.kind = kind, .session = session, .prediction = prediction};
+    const cod_shape input = session->input.shape, truth = session->truth.shape;
     if (kind == COD_DISTILL_INPUTS_BATCH)
         return COD_OK;
     COD_REQUIRE(kind != COD_DISTILL_INPUTS_MIXUP || input.n > 1,
@@ -49,13 +49,13 @@ cod_status cod_distill_inputs_init(cod_distill_inputs *inputs, int kind, const c
     COD_REQUIRE(kind != COD_DISTILL_INPUTS_NO_REFERENCE || (truth.h >= input.h && truth.w >= input.w),
                 "distill.inputs: no_reference crops %lldx%lld pixels out of a truth of %lldx%lld", (long long)input.w,
                 (long long)input.h, (long long)truth.w, (long long)truth.h);
-    COD_TRY(allocate(&inputs->batch, context->input));
-    COD_TRY(allocate(&inputs->others, context->input));
+    COD_TRY(allocate(&inputs->batch, session->input));
+    COD_TRY(allocate(&inputs->others, session->input));
     if (kind == COD_DISTILL_INPUTS_MIXUP)
         return COD_OK;
     inputs->turns = calloc((size_t)input.n, sizeof *inputs->turns);
     COD_REQUIRE_MEMORY(inputs->turns);
-    COD_TRY(allocate(&inputs->truth, context->truth));
+    COD_TRY(allocate(&inputs->truth, session->truth));
     return allocate(&inputs->turned, prediction);
 }
 
@@ -72,7 +72,7 @@ void cod_distill_inputs_clear(cod_distill_inputs *inputs)
 /** Each with the one that lies `shift` behind it, so that none meets itself. */
 static void mix(cod_distill_inputs *inputs, cod_rng *rng)
 {
-    const size_t n = (size_t)inputs->context->input.shape.n, values = one(inputs->context->input);
+    const size_t n = (size_t)inputs->session->input.shape.n, values = one(inputs->session->input);
     const size_t shift = 1 + cod_rng_below(rng, (uint32_t)n - 1);
     for (size_t i = 0; i < n; i++) {
         const float share = (float)cod_rng_uniform(rng);
@@ -85,8 +85,8 @@ static void mix(cod_distill_inputs *inputs, cod_rng *rng)
 /** Cuts a picture of the input's size out of each truth, and draws how the student will see it. */
 static cod_status crop(cod_distill_inputs *inputs, cod_rng *rng)
 {
-    const cod_shape from = inputs->context->truth.shape, to = inputs->context->input.shape;
-    COD_TRY(read_view(inputs, inputs->context->truth, inputs->truth));
+    const cod_shape from = inputs->session->truth.shape, to = inputs->session->input.shape;
+    COD_TRY(read_view(inputs, inputs->session->truth, inputs->truth));
     for (int64_t n = 0; n < to.n; n++) {
         const int64_t left = cod_rng_below(rng, (uint32_t)(from.w - to.w + 1));
         const int64_t top = cod_rng_below(rng, (uint32_t)(from.h - to.h + 1));
@@ -103,13 +103,13 @@ static cod_status crop(cod_distill_inputs *inputs, cod_rng *rng)
 
 cod_status cod_distill_inputs_replace(cod_distill_inputs *inputs, cod_rng *rng)
 {
-    const cod_train_context *context = inputs->context;
-    COD_TRY(read_view(inputs, context->input, inputs->batch));
+    const cod_train_session *session = inputs->session;
+    COD_TRY(read_view(inputs, session->input, inputs->batch));
     if (inputs->kind == COD_DISTILL_INPUTS_MIXUP)
         mix(inputs, rng);
     else
         COD_TRY(crop(inputs, rng));
-    return write_view(inputs, context->input, inputs->others);
+    return write_view(inputs, session->input, inputs->others);
 }
 
 /** Turns each picture of [N,H,W,C] by its own turn. */
@@ -131,7 +131,7 @@ static void turn_all(const uint32_t *turns, cod_shape shape, const float *from, 
 
 cod_status cod_distill_inputs_turn(cod_distill_inputs *inputs)
 {
-    const cod_view input = inputs->context->input;
+    const cod_view input = inputs->session->input;
     if (inputs->kind != COD_DISTILL_INPUTS_NO_REFERENCE)
         return COD_OK;
     float *seen = inputs->truth; /* it has served, and is no smaller */
@@ -145,5 +145,5 @@ cod_status cod_distill_inputs_turn(cod_distill_inputs *inputs)
 
 cod_status cod_distill_inputs_restore(cod_distill_inputs *inputs)
 {
-    return write_view(inputs, inputs->context->input, inputs->batch);
+    return write_view(inputs, inputs->session->input, inputs->batch);
 }

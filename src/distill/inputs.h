@@ -15,12 +15,12 @@
 
 #include "core/rng.h"
 #include "distill/codistill.h"
-#include "train/strategy.h"
+#include "train/session.h"
 
 /** In the caller's storage. Zeroed = none: teachers look at the mini-batch. */
 typedef struct cod_distill_inputs {
     int kind; /**< COD_DISTILL_INPUTS_… */
-    const cod_train_context *context;
+    const cod_train_session *session;
     cod_view prediction; /**< of the teachers, the student's input */
     float *batch, *others, *truth,
         *turned;     /**< of the shapes of input, input, truth, prediction; NULL where not needed */
@@ -28,14 +28,14 @@ typedef struct cod_distill_inputs {
 } cod_distill_inputs;
 
 /**
- * @param context  set up and compiled; borrowed
+ * @param session  compiled; borrowed
  * @return COD_ERR_ARGUMENT when mini-batches are too small to mix, or the truth to be cropped
  */
 COD_MUST_CHECK cod_status cod_distill_inputs_init(cod_distill_inputs *inputs, int kind,
-                                                  const cod_train_context *context, cod_view prediction);
+                                                  const cod_train_session *session, cod_view prediction);
 void cod_distill_inputs_clear(cod_distill_inputs *inputs);
 
-/** Puts the mini-batch aside and others, made of it by `rng`, into the context's input. */
+/** Puts the mini-batch aside and others, made of it by `rng`, into the session's input. */
 COD_MUST_CHECK cod_status cod_distill_inputs_replace(cod_distill_inputs *inputs, cod_rng *rng);
 /** When teachers have predicted: turns what the student is to see, and the prediction with it. */
 COD_MUST_CHECK cod_status cod_distill_inputs_turn(cod_distill_inputs *inputs);

@@ -5,44 +5,59 @@
 
 struct cod_merger {
     cod_weights *weights;
-    float *host;        /**< [trainable + state] */
-    cod_buffer *change; /**< the same on the device */
-    cod_plan *add[2];   /**< to trainable values, to states; NULL = there are none */
+    cod_sets sets;
+    cod_layout layout;                      /**< of these sets */
+    float *host;                            /**< [trainable + state] of them */
+    cod_buffer *change;                     /**< the same on the device */
+    cod_plan *adds[2 * COD_GRAPH_MAX_SETS]; /**< to values and states of each set */
+    size_t add_count;
 };
 
-/** Adds `count` values of the change, from `first` on, to `target` from byte `offset` on. */
-static cod_status plan_add(cod_merger *merger, size_t first, size_t count, cod_buffer *target, size_t offset,
-                           cod_plan **plan)
+/** Adds `count` values of the change, from *first on, which moves on, to `target` from byte `offset` on. */
+static cod_status plan_add(cod_merger *merger, size_t *first, size_t count, cod_buffer *target, size_t offset)
 {
     const cod_weights *weights = merger->weights;
     const cod_shape shape = {1, 1, 1, (int64_t)count};
     const cod_op op = {.kind = COD_OP_ADD,
                        .accumulate = true,
                        .attr = {.alpha = 1},
-                       .inputs = {cod_view_dense(merger->change, first * sizeof(float), COD_F32, shape)},
+                       .inputs = {cod_view_dense(merger->change, *first * sizeof(float), COD_F32, shape)},
                        .outputs = {cod_view_dense(target, offset, COD_F32, shape)},
                        .name = "merge"};
-    return count > 0 ? weights->backend->plan_create(weights->device, &op, plan) : COD_OK;
+    if (count == 0)
+        return COD_OK;
+    *first += count;
+    COD_TRY(weights->backend->plan_create(weights->device, &op, &merger->adds[merger->add_count]));
+    merger->add_count++;
+    return COD_OK;
 }
 
 static cod_status make(cod_merger *merger)
 {
     const cod_weights *weights = merger->weights;
-    const cod_layout *layout = &weights->layout;
-    const size_t bytes = cod_weights_count(weights) * sizeof(float);
-    size_t offset;
-    cod_buffer *states = cod_weights_states(weights, 0, &offset);
+    const size_t bytes = (merger->layout.trainable + merger->layout.state) * sizeof(float);
+    size_t first = 0, offset;
     COD_TRY(cod_aligned_alloc((void **)&merger->host, bytes));
     COD_TRY(weights->backend->buffer_create(weights->device, bytes, &merger->change));
-    COD_TRY(plan_add(merger, 0, layout->trainable, weights->values, 0, &merger->add[0]));
-    return plan_add(merger, layout->trainable, layout->state, states, offset, &merger->add[1]);
+    for (int state = 0; state < 2; state++) {
+        for (int s = 0; s < (int)cod_graph_set_count(weights->graph); s++) {
+            const cod_set_range *range = &weights->sets[s].range;
+            cod_buffer *states = cod_weights_states(weights, s, &offset);
+            if ((merger->sets & cod_set_of(s)) != 0)
+                COD_TRY(state ? plan_add(merger, &first, range->state_count, states, offset)
+                              : plan_add(merger, &first, range->count, weights->values, range->first * sizeof(float)));
+        }
+    }
+    return COD_OK;
 }
 
-cod_status cod_merger_create(cod_weights *weights, cod_merger **out)
+cod_status cod_merger_create(cod_weights *weights, cod_sets sets, cod_merger **out)
 {
     cod_merger *merger = calloc(1, sizeof *merger);
     COD_REQUIRE_MEMORY(merger);
     merger->weights = weights;
+    merger->sets = sets;
+    merger->layout = cod_weights_layout_of(weights, sets);
     const cod_status status = make(merger);
     if (status != COD_OK) {
         cod_merger_destroy(merger);
@@ -57,9 +72,8 @@ void cod_merger_destroy(cod_merger *merger)
     if (merger == NULL)
         return;
     const cod_weights *weights = merger->weights;
-    for (int i = 0; i < 2; i++)
-        if (merger->add[i] != NULL)
-            weights->backend->plan_destroy(merger->add[i]);
+    for (size_t i = 0; i < merger->add_count; i++)
+        weights->backend->plan_destroy(merger->adds[i]);
     if (merger->change != NULL)
         weights->backend->buffer_destroy(weights->device, merger->change);
     cod_aligned_free(merger->host);
@@ -74,19 +88,18 @@ double cod_merge_alpha(int64_t delay)
 cod_status cod_merger_apply(cod_merger *merger, const float *peer, const float *own, double alpha, double share)
 {
     cod_weights *weights = merger->weights;
-    const size_t trainable = weights->layout.trainable, count = cod_weights_count(weights);
+    const size_t trainable = merger->layout.trainable, count = trainable + merger->layout.state;
     const float factor = (float)(alpha * share);
-    if (weights->layout.state > 0 || own == NULL)
-        COD_TRY(cod_weights_download(weights, merger->host));
+    if (merger->layout.state > 0 || own == NULL)
+        COD_TRY(cod_weights_download_sets(weights, merger->sets, merger->host));
     for (size_t i = 0; i < trainable; i++)
         merger->host[i] = factor * (peer[i] - (own != NULL ? own[i] : merger->host[i]));
     for (size_t i = trainable; i < count; i++)
         merger->host[i] = (float)share * (peer[i] - merger->host[i]);
     COD_TRY(weights->backend->upload(weights->device, NULL, merger->change, 0, merger->host, count * sizeof(float)));
-    for (int i = 0; i < 2; i++)
-        if (merger->add[i] != NULL)
-            COD_TRY(weights->backend->plan_run(merger->add[i], NULL));
-    cod_weights_changed(weights, COD_ALL_SETS);
-    cod_weights_states_changed(weights, COD_ALL_SETS);
+    for (size_t i = 0; i < merger->add_count; i++)
+        COD_TRY(weights->backend->plan_run(merger->adds[i], NULL));
+    cod_weights_changed(weights, merger->sets);
+    cod_weights_states_changed(weights, merger->sets);
     return COD_OK;
 }

@@ -9,8 +9,8 @@
 
 typedef struct cod_merger cod_merger;
 
-/** For these weights, which are borrowed. */
-COD_MUST_CHECK cod_status cod_merger_create(cod_weights *weights, cod_merger **out);
+/** For these sets of the weights, which are borrowed. */
+COD_MUST_CHECK cod_status cod_merger_create(cod_weights *weights, cod_sets sets, cod_merger **out);
 void cod_merger_destroy(cod_merger *merger);
 
 /** sin(π/(4d+2)): half of 2·sin(π/(4d+2)), below which a merge delayed by d of one's own publications stays stable. */
@@ -19,7 +19,7 @@ double cod_merge_alpha(int64_t delay);
 /**
  * Trainable part: θ += alpha·share·(peer - own). Statistics: moved by `share` toward the peer's, a convex mean.
  *
- * @param peer, own  [trainable + state]: decoded publications of the same version; own NULL = the weights as they are now, a plain
+ * @param peer, own  [cod_weights_layout_of()]: decoded publications of the same version; own NULL = the weights as they are now, a plain
  *                   average with a peer that may be stale
  * @param share      the peer's part of the mean, by samples per step, such as 1/groups
  */

@@ -1,20 +1,27 @@
 #include "distill/models.h"
 
+#include "train/recipe.h"
+
 #include <stdlib.h>
 
-static cod_status read_model(const cod_group_config *group, cod_exchange_model *out)
+static cod_status read_model(const cod_run_config *config, int group, cod_exchange_model *out)
 {
-    cod_model model = {0};
-    cod_status status = cod_model_build(group->kind, group->architecture, &model);
-    if (status == COD_OK)
-        status = cod_graph_status(model.graph);
+    const cod_recipe_setting setting = {.config = config, .group = group, .loss_factor = 1};
+    cod_recipe recipe;
+    const cod_status status = cod_recipe_build(&setting, &recipe);
     if (status == COD_OK) {
-        const cod_layout layout = cod_graph_layout(model.graph);
-        *out = (cod_exchange_model){.count = layout.trainable,
-                                    .state_count = layout.state,
-                                    .hash = cod_graph_fingerprint(model.graph, COD_ALL_SETS)};
+        cod_graph *graph = recipe.model.graph;
+        const cod_sets sets = cod_recipe_travelling(&recipe);
+        *out = (cod_exchange_model){.hash = cod_graph_fingerprint(graph, sets)};
+        cod_graph_layout(graph);
+        for (int s = 0; s < (int)cod_graph_set_count(graph); s++) {
+            const cod_set_range range = cod_graph_set_range(graph, s);
+            const size_t travels = (sets & cod_set_of(s)) != 0;
+            out->count += travels * range.count;
+            out->state_count += travels * range.state_count;
+        }
     }
-    cod_model_clear(&model);
+    cod_recipe_clear(&recipe);
     return status;
 }
 
@@ -28,7 +35,7 @@ cod_status cod_exchange_models_read(const cod_run_config *config, int groups, co
         if (g > 0 && group->architecture == cod_run_config_group(config, g - 1)->architecture)
             all[g] = all[g - 1];
         else
-            status = read_model(group, &all[g]);
+            status = read_model(config, g, &all[g]);
     }
     if (status != COD_OK) {
         free(all);

@@ -9,7 +9,7 @@
 #include "train/config.h"
 
 /**
- * Counts the weights of each group's model and takes its fingerprint; builds graphs and nothing else.
+ * Counts the weights that travel of each group's recipe and takes their fingerprint; builds graphs and nothing else.
  *
  * @param[out] models  new [groups]; free(). NULL on failure
  */

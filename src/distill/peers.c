@@ -23,7 +23,9 @@ static cod_status make_merger(cod_peers *peers, cod_train_context *context, cons
     }
     for (int i = 0; i < peers->count; i++)
         peers->items[i].share /= ranks;
-    return ranks > own ? cod_merger_create(context->weights, &peers->merger) : COD_OK;
+    return ranks > own ? cod_merger_create(&context->session->weights, cod_recipe_travelling(&context->session->recipe),
+                                           &peers->merger)
+                       : COD_OK;
 }
 
 cod_status cod_peers_init(cod_peers *peers, cod_train_context *context, cod_exchange *exchange,
@@ -44,7 +46,8 @@ cod_status cod_peers_init(cod_peers *peers, cod_train_context *context, cod_exch
             continue;
         cod_teacher_spec spec = *teacher;
         spec.peer = cod_run_config_group(context->config, p->group);
-        COD_TRY(cod_teacher_create(context, &spec, &p->teacher));
+        spec.trainable = models[p->group].count;
+        COD_TRY(cod_teacher_create(context->session, &spec, &p->teacher));
     }
     return make_merger(peers, context, models);
 }

@@ -9,6 +9,7 @@
 #include "distill/merge.h"
 #include "distill/schedule.h"
 #include "distill/teacher.h"
+#include "train/strategy.h"
 
 typedef struct cod_peer {
     int group;

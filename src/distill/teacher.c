@@ -23,6 +23,7 @@ struct cod_teacher {
     bool deterministic;
     cod_model model;
     cod_weights weights;
+    size_t trainable; /**< values of a checkpoint before its states */
     cod_value loss;
     const float *prior; /**< the student's, as its loss is what the teacher's is held against; borrowed, or NULL */
     cod_buffer *aside,
@@ -63,7 +64,7 @@ static cod_view aside_of(const cod_teacher *teacher)
 static cod_status forward_init(cod_teacher *teacher, const float *ranges, forward *f)
 {
     const cod_value output = teacher->model.output;
-    const cod_input_shape input = {"input", teacher->input.shape};
+    const cod_input_shape input = {COD_INPUT_DATA, teacher->input.shape};
     const cod_compile_options options = {.activation = teacher->activation,
                                          .inputs = &input,
                                          .input_count = 1,
@@ -74,8 +75,10 @@ static cod_status forward_init(cod_teacher *teacher, const float *ranges, forwar
     f->program = cod_executable_program(f->executable, spec.name);
     COD_TRY(cod_prior_write(teacher->backend, teacher->device, cod_executable_input(f->executable, COD_PRIOR_INPUT),
                             teacher->prior));
-    COD_TRY(plan_copy(teacher, teacher->input, cod_executable_input(f->executable, "input"), &f->copies[COPY_INPUT]));
-    COD_TRY(plan_copy(teacher, teacher->truth, cod_executable_input(f->executable, "target"), &f->copies[COPY_TRUTH]));
+    COD_TRY(plan_copy(teacher, teacher->input, cod_executable_input(f->executable, COD_INPUT_DATA),
+                      &f->copies[COPY_INPUT]));
+    COD_TRY(plan_copy(teacher, teacher->truth, cod_executable_input(f->executable, COD_INPUT_TRUTH),
+                      &f->copies[COPY_TRUTH]));
     const cod_view prediction = cod_executable_output(f->executable, output);
     COD_TRY(plan_copy(teacher, prediction, teacher->target, &f->copies[COPY_PREDICTION]));
     return teacher->aside != NULL ? plan_copy(teacher, prediction, aside_of(teacher), &f->copies[COPY_ASIDE]) : COD_OK;
@@ -93,25 +96,26 @@ static cod_status mix_init(cod_teacher *teacher)
     return teacher->backend->plan_create(teacher->device, &op, &teacher->mix);
 }
 
-static cod_status build(cod_teacher *teacher, const cod_train_context *context, const cod_teacher_spec *spec)
+static cod_status build(cod_teacher *teacher, const cod_train_session *session, const cod_teacher_spec *spec)
 {
-    const cod_node *task = cod_graph_producer(context->model->graph, context->task_loss);
+    const cod_recipe *recipe = &session->recipe;
+    const cod_node *task = cod_graph_producer(recipe->model.graph, recipe->task_loss);
     cod_model *model = &teacher->model;
-    teacher->input = first_of(context->input, spec->pictures);
-    teacher->truth = first_of(context->truth, spec->pictures);
-    teacher->target = first_of(cod_executable_input(context->executable, spec->target), spec->pictures);
-    teacher->deterministic = context->config->train.deterministic;
-    teacher->activation = context->activation;
+    teacher->input = first_of(session->input, spec->pictures);
+    teacher->truth = first_of(session->truth, spec->pictures);
+    teacher->target = first_of(cod_executable_input(session->executable, spec->target), spec->pictures);
+    teacher->deterministic = session->config->train.deterministic;
+    teacher->activation = session->activation;
     if (spec->precision != COD_PRECISION_AUTO)
         COD_TRY(cod_precision_dtype(spec->precision, teacher->backend, teacher->device, &teacher->activation));
     COD_TRY(cod_model_build(spec->peer->kind, spec->peer->architecture, model));
-    const cod_value truth = cod_graph_input_like(model->graph, "target", model->output);
-    if (context->priors != NULL)
-        teacher->prior = cod_prior_of(context, cod_group_index(context->group));
+    const cod_value truth = cod_graph_input_like(model->graph, COD_INPUT_TRUTH, model->output);
+    teacher->prior = cod_prior_of(session, session->group);
     teacher->loss = cod_prior_task_loss(
-        context, model->graph, "teacher_task", model->output, truth,
+        session->priors, model->graph, "teacher_task", model->output, truth,
         (cod_loss_spec){.kind = task->attr.loss, .epsilon = task->attr.epsilon, .smoothing = task->attr.smoothing});
-    COD_TRY(cod_weights_init(&teacher->weights, context->backend, context->device, model->graph, COD_F32, false));
+    COD_TRY(cod_weights_init(&teacher->weights, session->backend, session->device, model->graph, COD_F32, false));
+    teacher->trainable = spec->trainable > 0 ? spec->trainable : teacher->weights.layout.trainable;
     if (spec->precision == COD_PRECISION_INT8) {
         teacher->ranges = calloc(cod_graph_node_count(model->graph), sizeof *teacher->ranges);
         COD_REQUIRE_MEMORY(teacher->ranges);
@@ -121,13 +125,13 @@ static cod_status build(cod_teacher *teacher, const cod_train_context *context, 
     return forward_init(teacher, NULL, &teacher->plain);
 }
 
-cod_status cod_teacher_create(const cod_train_context *context, const cod_teacher_spec *spec, cod_teacher **out)
+cod_status cod_teacher_create(const cod_train_session *session, const cod_teacher_spec *spec, cod_teacher **out)
 {
     cod_teacher *teacher = calloc(1, sizeof *teacher);
     COD_REQUIRE_MEMORY(teacher);
-    teacher->backend = context->backend;
-    teacher->device = context->device;
-    const cod_status status = build(teacher, context, spec);
+    teacher->backend = session->backend;
+    teacher->device = session->device;
+    const cod_status status = build(teacher, session, spec);
     if (status != COD_OK) {
         cod_teacher_destroy(teacher);
         return cod_fail_prefix(status, "teacher");
@@ -166,13 +170,27 @@ void cod_teacher_set_ranges(cod_teacher *teacher, const float *ranges)
     forward_clear(teacher, &teacher->rounded);
 }
 
+/** The model's values out of those of all networks that travel. */
+static cod_status load_part(cod_teacher *teacher, const float *values)
+{
+    const cod_layout *layout = &teacher->weights.layout;
+    float *own = malloc(cod_weights_count(&teacher->weights) * sizeof *own);
+    COD_REQUIRE_MEMORY(own);
+    memcpy(own, values, layout->trainable * sizeof *own);
+    memcpy(own + layout->trainable, values + teacher->trainable, layout->state * sizeof *own);
+    const cod_status status = cod_weights_upload(&teacher->weights, own);
+    free(own);
+    return status;
+}
+
 cod_status cod_teacher_load(cod_teacher *teacher, const float *values)
 {
     if (teacher->ranges != NULL) {
         memset(teacher->ranges, 0, cod_graph_node_count(teacher->model.graph) * sizeof *teacher->ranges);
         forward_clear(teacher, &teacher->rounded);
     }
-    return cod_weights_upload(&teacher->weights, values);
+    return teacher->trainable == teacher->weights.layout.trainable ? cod_weights_upload(&teacher->weights, values)
+                                                                   : load_part(teacher, values);
 }
 
 static bool has_ranges(const cod_teacher *teacher)

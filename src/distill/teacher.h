@@ -10,7 +10,7 @@
 #define COD_DISTILL_TEACHER_H
 
 #include "infer/upscaler.h"
-#include "train/strategy.h"
+#include "train/session.h"
 
 typedef struct cod_teacher cod_teacher;
 
@@ -20,19 +20,21 @@ typedef struct cod_teacher_spec {
     int64_t pictures;             /**< how many of the mini-batch, from its start, are predicted */
     cod_precision precision;      /**< auto: the student's */
     bool mixes;                   /**< its predictions may be mixed with those of other teachers */
+    size_t
+        trainable; /**< values of its checkpoints before the states; the model's are the first of both. 0 = only the model's */
 } cod_teacher_spec;
 
 /**
- * Makes a teacher of a peer's architecture for the context's batch shape; it has no weights yet.
+ * Makes a teacher of a peer's architecture for the session's batch shape; it has no weights yet.
  *
- * @param context  set up and compiled; its device and its mini-batch are borrowed
+ * @param session  compiled; its device and its mini-batch are borrowed
  * @return COD_ERR_UNSUPPORTED when the device lacks the precision
  */
-COD_MUST_CHECK cod_status cod_teacher_create(const cod_train_context *context, const cod_teacher_spec *spec,
+COD_MUST_CHECK cod_status cod_teacher_create(const cod_train_session *session, const cod_teacher_spec *spec,
                                              cod_teacher **out);
 void cod_teacher_destroy(cod_teacher *teacher);
 
-/** Takes over a checkpoint [trainable + state] f32; packed at the next run. */
+/** Takes over a checkpoint f32: values that travel, then states (cod_teacher_spec); packed at the next run. */
 COD_MUST_CHECK cod_status cod_teacher_load(cod_teacher *teacher, const float *values);
 
 /** The ranges in use, [count], to be saved; zeros where none were observed since the last checkpoint. Borrowed; NULL unless on integers. */
@@ -41,7 +43,7 @@ const float *cod_teacher_ranges(const cod_teacher *teacher, size_t *count);
 void cod_teacher_set_ranges(cod_teacher *teacher, const float *ranges);
 
 /**
- * Predicts the mini-batch that lies in the context's input.
+ * Predicts the mini-batch that lies in the session's input.
  *
  * @param[out] loss  the teacher's own task loss on this batch: is it any good?
  */

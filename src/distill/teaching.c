@@ -13,9 +13,9 @@ cod_status cod_teaching_init(cod_teaching *teaching, const cod_distill_options *
     *teaching = (cod_teaching){.options = options, .peers = peers, .off_step = -1};
     teaching->chosen = calloc((size_t)peers->count + 1, sizeof *teaching->chosen);
     COD_REQUIRE_MEMORY(teaching->chosen);
-    if (context->priors == NULL)
+    if (context->session->priors == NULL)
         return COD_OK;
-    teaching->prior = calloc(cod_prior_classes(context), sizeof *teaching->prior);
+    teaching->prior = calloc(cod_prior_classes(context->session), sizeof *teaching->prior);
     COD_REQUIRE_MEMORY(teaching->prior);
     return COD_OK;
 }
@@ -38,9 +38,10 @@ static double left_at(const cod_teaching *teaching, int64_t step)
 
 static double weight_now(const cod_teaching *teaching, const cod_peer *p, const cod_train_context *context)
 {
-    return left_at(teaching, context->step) * cod_teacher_weight(teaching->options, teaching->peers->options, &p->age,
-                                                                 context->step,
-                                                                 context->rate / context->config->train.rate);
+    const cod_train_session *session = context->session;
+    const double rate = cod_train_session_rate(session, 0, context->step) / session->recipe.sets[0].schedule.rate;
+    return left_at(teaching, context->step) *
+           cod_teacher_weight(teaching->options, teaching->peers->options, &p->age, context->step, rate);
 }
 
 /** The next in turn that has a version but is not run on the mini-batch: before burn-in, too old, or teaching on other inputs. */
@@ -95,8 +96,8 @@ static cod_status predict(const cod_teaching *teaching, cod_peer *p)
 /** As cod_teacher_give() mixes the prediction. */
 static void mix_prior(cod_teaching *teaching, const cod_train_context *context, const cod_peer *p, float share)
 {
-    const size_t classes = teaching->prior != NULL ? cod_prior_classes(context) : 0;
-    const float *prior = cod_prior_of(context, p->group);
+    const size_t classes = teaching->prior != NULL ? cod_prior_classes(context->session) : 0;
+    const float *prior = cod_prior_of(context->session, p->group);
     for (size_t k = 0; k < classes; k++)
         teaching->prior[k] = (1 - share) * teaching->prior[k] + share * prior[k];
 }

@@ -28,9 +28,9 @@ static size_t room(size_t count)
 }
 
 /** The first rank's part: its gradients, weights, and their moving average with the statistics. The others': gradients. */
-static cod_status share(central_storage *c, cod_train_context *context)
+static cod_status share(central_storage *c, cod_train_context *context, cod_division *division)
 {
-    cod_weights *weights = context->weights;
+    cod_weights *weights = &context->session->weights;
     const size_t count = cod_weights_count(weights);
     const bool first = c->node_rank == 0, averages = context->config->train.ema > 0;
     const size_t bytes = room(c->trainable) + (first ? room(c->trainable) : 0) + (first && averages ? room(count) : 0);
@@ -46,32 +46,24 @@ static cod_status share(central_storage *c, cod_train_context *context)
     /* Of the statistics, each rank's own, the first rank's are averaged. */
     c->average =
         (cod_buffer){.host = shared + room(c->trainable), .bytes = (first ? count : c->trainable) * sizeof(float)};
-    context->average = averages ? &c->average : NULL;
+    division->average = averages ? &c->average : NULL;
     return cod_weights_place(weights, &c->values, &c->gradients, first);
 }
 
-static cod_status place(cod_strategy *strategy, cod_train_context *context)
+static cod_status place(cod_strategy *strategy, cod_train_context *context, cod_division *division)
 {
     central_storage *c = (central_storage *)strategy;
     c->node_rank = cod_comm_node_rank(context->comm);
     c->node_size = cod_comm_node_size(context->comm);
-    c->trainable = context->weights->layout.trainable;
+    c->trainable = context->session->weights.layout.trainable;
     COD_TRY(cod_group_create_by_node(context->comm, &c->node));
     COD_TRY(cod_between_init(&c->between, context->comm, c->node));
     if (!cod_between_part(&c->between, c->trainable, &c->first, &c->count))
         c->first = c->count = 0;
-    context->part.only = true;
-    context->part.first = c->first;
-    context->part.count = c->count;
-    return cod_group_agree(cod_comm_world(context->comm), share(c, context), NULL);
-}
-
-static cod_status before_step(cod_strategy *strategy, cod_train_context *context, const char **program)
-{
-    (void)strategy;
-    (void)context;
-    *program = COD_PROGRAM_PLAIN;
-    return COD_OK;
+    division->only_part = true;
+    division->first = c->first;
+    division->count = c->count;
+    return cod_group_agree(cod_comm_world(context->comm), share(c, context, division), NULL);
 }
 
 /** Leaves the mean over all ranks of this rank's part in its gradients. */
@@ -110,8 +102,9 @@ static void complete(central_storage *c)
     }
 }
 
-static cod_status before_update(cod_strategy *strategy, cod_train_context *context)
+static cod_status before_update(cod_strategy *strategy, cod_train_context *context, int set)
 {
+    (void)set;
     central_storage *c = (central_storage *)strategy;
     const double begin = cod_clock_s(), trace = cod_trace_begin();
     cod_node_memory_barrier(c->memory);
@@ -125,8 +118,9 @@ static cod_status before_update(cod_strategy *strategy, cod_train_context *conte
     return COD_OK;
 }
 
-static cod_status after_update(cod_strategy *strategy, cod_train_context *context)
+static cod_status after_update(cod_strategy *strategy, cod_train_context *context, int set)
 {
+    (void)set;
     central_storage *c = (central_storage *)strategy;
     const double begin = cod_clock_s(), trace = cod_trace_begin();
     (void)context;
@@ -161,9 +155,10 @@ static void destroy(cod_strategy *strategy)
     free(c);
 }
 
+static const cod_strategy_division division_ops = {.place = place};
+
 static const cod_strategy_ops ops = {
-    .place = place,
-    .before_step = before_step,
+    .division = &division_ops,
     .before_update = before_update,
     .after_update = after_update,
     .save = save,
@@ -199,6 +194,8 @@ void cod_strategy_register_central_storage(void)
                                                    "part of them",
                                            .one_group = true,
                                            .keeps_state = true,
+                                           .one_set = true,
+                                           .needs_host = true,
                                            .plan = plan,
                                            .create = create};
     cod_strategy_register(&kind);

@@ -31,6 +31,8 @@ static void *grown(cod_arena *arena, void *items, size_t count, size_t *capacity
 
 static cod_status add(cod_checkpoint *checkpoint, const char *name, cod_st_dtype dtype, const void *data, size_t count)
 {
+    for (size_t i = 0; i < checkpoint->tensor_count; i++)
+        COD_REQUIRE(strcmp(checkpoint->tensors[i].name, name) != 0, "a checkpoint cannot hold two arrays '%s'", name);
     cod_st_tensor *tensors = grown(&checkpoint->arena, checkpoint->tensors, checkpoint->tensor_count,
                                    &checkpoint->tensor_capacity, sizeof *tensors);
     const char *copy = cod_arena_strdup(&checkpoint->arena, name);
@@ -54,6 +56,8 @@ cod_status cod_checkpoint_add_f32(cod_checkpoint *checkpoint, const char *name, 
 
 cod_status cod_checkpoint_add_text(cod_checkpoint *checkpoint, const char *key, const char *value)
 {
+    for (size_t i = 0; i < checkpoint->text_count; i++)
+        COD_REQUIRE(strcmp(checkpoint->texts[i].key, key) != 0, "a checkpoint cannot hold two entries '%s'", key);
     cod_st_text *texts =
         grown(&checkpoint->arena, checkpoint->texts, checkpoint->text_count, &checkpoint->text_capacity, sizeof *texts);
     const char *key_copy = cod_arena_strdup(&checkpoint->arena, key);

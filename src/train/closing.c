@@ -2,17 +2,12 @@
 #include "train/closing_internal.h"
 
 #include <stddef.h>
+#include <stdio.h>
 
 static const struct {
     const char *key;
     size_t offset;
 } numbers[] = {
-    {"held_out_0", offsetof(closing, held_out.values[0])},
-    {"held_out_1", offsetof(closing, held_out.values[1])},
-    {"held_out_2", offsetof(closing, held_out.values[2])},
-    {"test_0", offsetof(closing, test.values[0])},
-    {"test_1", offsetof(closing, test.values[1])},
-    {"test_2", offsetof(closing, test.values[2])},
     {"baseline", offsetof(closing, baseline)},
     {"elapsed_s", offsetof(closing, elapsed_s)},
     {"resumed_from", offsetof(closing, resumed_from)},
@@ -22,10 +17,21 @@ static const struct {
 };
 enum { NUMBERS = sizeof numbers / sizeof numbers[0] };
 
+/** "held_out_0", "test_0": where the i-th figure of held-out or test data is. */
+static void key_of(bool test, int figure, char key[32])
+{
+    snprintf(key, 32, "%s_%d", test ? "test" : "held_out", figure);
+}
+
 cod_status closing_write(const trainer *t, const closing *c)
 {
     cod_checkpoint checkpoint = {0};
     cod_status status = COD_OK;
+    for (int i = 0; i < 2 * t->task->kind->figure_count && status == COD_OK; i++) {
+        char key[32];
+        key_of(i % 2, i / 2, key);
+        status = cod_checkpoint_add_number(&checkpoint, key, (i % 2 ? &c->test : &c->held_out)->values[i / 2]);
+    }
     for (size_t i = 0; i < NUMBERS && status == COD_OK; i++) {
         const double value = *(const double *)((const char *)c + numbers[i].offset);
         status = cod_checkpoint_add_number(&checkpoint, numbers[i].key, value);
@@ -45,6 +51,11 @@ cod_status closing_read(const trainer *t, int group, closing *out)
     trainer_closing_part(group, part);
     COD_TRY(cod_checkpoint_open(t->checkpoints, t->context.steps, part, &file));
     cod_status status = trainer_load_totals(file, out->totals);
+    for (int i = 0; i < 2 * t->task->kind->figure_count && status == COD_OK; i++) {
+        char key[32];
+        key_of(i % 2, i / 2, key);
+        status = cod_checkpoint_number(file, key, &(i % 2 ? &out->test : &out->held_out)->values[i / 2]);
+    }
     for (size_t i = 0; i < NUMBERS && status == COD_OK; i++)
         status = cod_checkpoint_number(file, numbers[i].key, (double *)((char *)out + numbers[i].offset));
     cod_st_close(file);

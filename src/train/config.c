@@ -54,24 +54,30 @@ static const cod_config_table *find_section(const cod_run_config *run, const cod
     return NULL;
 }
 
-/** Makes room for this run's values of all strategies' sections: options of strategies not chosen are checked too. */
+/** Makes room for this run's values of these sections, as far as there is none. */
+static cod_status add_sections(cod_run_config *run, cod_arena *arena, const cod_option_table *const *tables,
+                               size_t count)
+{
+    for (size_t t = 0; t < count; t++) {
+        if (find_section(run, tables[t]) != NULL)
+            continue;
+        COD_REQUIRE(run->section_count < MAX_TABLES, "more than %d sections of recipes and strategies", MAX_TABLES);
+        void *values = cod_arena_alloc(arena, tables[t]->struct_bytes);
+        COD_REQUIRE_MEMORY(values);
+        run->sections[run->section_count++] = (cod_config_table){tables[t], values};
+    }
+    return COD_OK;
+}
+
+/** Those of all recipes and strategies: options of what is not chosen are checked too. */
 static cod_status make_sections(cod_run_config *run, cod_arena *arena)
 {
-    size_t count = 0;
-    for (size_t i = 0; cod_strategy_at(i) != NULL; i++)
-        count += cod_strategy_at(i)->table_count;
-    run->sections = cod_arena_alloc(arena, (count + 1) * sizeof *run->sections);
+    run->sections = cod_arena_alloc(arena, MAX_TABLES * sizeof *run->sections);
     COD_REQUIRE_MEMORY(run->sections);
-    for (size_t i = 0; cod_strategy_at(i) != NULL; i++) {
-        for (size_t t = 0; t < cod_strategy_at(i)->table_count; t++) {
-            const cod_option_table *table = cod_strategy_at(i)->tables[t];
-            if (find_section(run, table) != NULL)
-                continue;
-            void *values = cod_arena_alloc(arena, table->struct_bytes);
-            COD_REQUIRE_MEMORY(values);
-            run->sections[run->section_count++] = (cod_config_table){table, values};
-        }
-    }
+    for (size_t i = 0; cod_recipe_at(i) != NULL; i++)
+        COD_TRY(add_sections(run, arena, cod_recipe_at(i)->tables, cod_recipe_at(i)->table_count));
+    for (size_t i = 0; cod_strategy_at(i) != NULL; i++)
+        COD_TRY(add_sections(run, arena, cod_strategy_at(i)->tables, cod_strategy_at(i)->table_count));
     return COD_OK;
 }
 
@@ -220,6 +226,8 @@ const void *cod_run_config_section(const cod_run_config *run, const cod_option_t
     bool reads = false;
     for (size_t i = 0; run->strategy != NULL && i < run->strategy->table_count; i++)
         reads = reads || run->strategy->tables[i] == table;
+    for (size_t i = 0; run->recipe != NULL && i < run->recipe->table_count; i++)
+        reads = reads || run->recipe->tables[i] == table;
     return reads && section != NULL ? section->values : NULL;
 }
 

@@ -12,6 +12,7 @@
 #include "train/options.h"
 
 struct cod_strategy_kind;
+struct cod_recipe_kind;
 
 /** What a group trains, and on how many ranks. */
 typedef struct cod_group_config {
@@ -32,8 +33,9 @@ typedef struct cod_run_config {
     cod_checkpoint_options checkpoint;
     cod_log_options log;
     cod_compare_options compare;
-    cod_config_table *sections; /**< [section_count] those of all strategies, with this run's values */
+    cod_config_table *sections; /**< [section_count] those of all recipes and strategies, with this run's values */
     size_t section_count;
+    const struct cod_recipe_kind *recipe;
     const struct cod_strategy_kind *strategy;
     double max_time_s; /**< 0 = none */
     cod_group_config
@@ -70,9 +72,9 @@ int cod_run_config_group_of_rank(const cod_run_config *run, int rank);
 COD_MUST_CHECK cod_status cod_run_config_fit(cod_run_config *run, const cod_classifier_sizes *data);
 
 /**
- * This run's values of a section of its strategy.
+ * This run's values of a section of its recipe or strategy.
  *
- * @return a struct of table->struct_bytes that lives as long as the configuration; NULL where the strategy has no such section
+ * @return a struct of table->struct_bytes that lives as long as the configuration; NULL where neither has such a section
  */
 const void *cod_run_config_section(const cod_run_config *run, const cod_option_table *table);
 

@@ -7,24 +7,44 @@
 #include <stdio.h>
 #include <string.h>
 
-static void check_strategy(cod_run_config *run)
+/** A name that is none of those registered: "there is no strategy 'x'; did you mean 'y'? strategies are: …". */
+static void unknown_name(cod_run_config *run, const char *key, const char *what, const char *plural, const char *name,
+                         const char *const *names, size_t count)
 {
-    const char *names[64];
-    size_t count = 0;
-    for (; count < 64 && cod_strategy_at(count) != NULL; count++)
-        names[count] = cod_strategy_at(count)->name;
-    run->strategy = cod_strategy_find(run->train.strategy);
-    if (run->strategy != NULL) {
-        if (run->strategy->check != NULL)
-            run->strategy->check(run);
-        return;
-    }
-    const char *near = cod_suggest(run->train.strategy, names, count);
+    const char *near = cod_suggest(name, names, count);
     char list[512] = "";
     for (size_t i = 0; i < count; i++)
         snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "", names[i]);
-    cod_config_problem_key(run->config, "train.strategy", "there is no strategy '%s'; %s%s%s strategies are: %s",
-                           run->train.strategy, near ? "did you mean '" : "", near ? near : "", near ? "'?" : "", list);
+    cod_config_problem_key(run->config, key, "there is no %s '%s'; %s%s%s %s are: %s", what, name,
+                           near ? "did you mean '" : "", near ? near : "", near ? "'?" : "", plural, list);
+}
+
+enum { MAX_NAMES = 64 };
+
+static void check_strategy(cod_run_config *run)
+{
+    const char *names[MAX_NAMES];
+    size_t count = 0;
+    for (; count < MAX_NAMES && cod_strategy_at(count) != NULL; count++)
+        names[count] = cod_strategy_at(count)->name;
+    run->strategy = cod_strategy_find(run->train.strategy);
+    if (run->strategy == NULL)
+        unknown_name(run, "train.strategy", "strategy", "strategies", run->train.strategy, names, count);
+    else if (run->strategy->check != NULL)
+        run->strategy->check(run);
+}
+
+static void check_recipe(cod_run_config *run)
+{
+    const char *names[MAX_NAMES];
+    size_t count = 0;
+    for (; count < MAX_NAMES && cod_recipe_at(count) != NULL; count++)
+        names[count] = cod_recipe_at(count)->name;
+    run->recipe = cod_recipe_find(run->train.recipe);
+    if (run->recipe == NULL)
+        unknown_name(run, "train.recipe", "recipe", "recipes", run->train.recipe, names, count);
+    else if (run->recipe->check != NULL)
+        run->recipe->check(run);
 }
 
 static void check_backend(cod_run_config *run)
@@ -176,6 +196,7 @@ static void check_models(cod_run_config *run)
 void config_check_together(cod_run_config *run)
 {
     const char *name = run->root.name;
+    check_recipe(run);
     check_strategy(run);
     check_backend(run);
     check_train(run);

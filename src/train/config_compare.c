@@ -41,9 +41,17 @@ static bool bears_on_result(const char *key)
 /** Versions, shards and models mean the same to all groups only where these are equal. */
 static bool is_shared(const char *key)
 {
-    static const char *const shared[] = {
-        "seed",           "cluster.groups", "cluster.ranks_per_group", "train.strategy",   "exchange.period",
-        "exchange.codec", "exchange.slots", "exchange.chunk_values",   "exchange.entropy", "exchange.scales"};
+    static const char *const shared[] = {"seed",
+                                         "cluster.groups",
+                                         "cluster.ranks_per_group",
+                                         "train.strategy",
+                                         "train.recipe",
+                                         "exchange.period",
+                                         "exchange.codec",
+                                         "exchange.slots",
+                                         "exchange.chunk_values",
+                                         "exchange.entropy",
+                                         "exchange.scales"};
     bool found = strncmp(key, "model.", 6) == 0;
     for (size_t i = 0; i < sizeof shared / sizeof shared[0]; i++)
         found = found || strcmp(key, shared[i]) == 0;

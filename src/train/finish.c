@@ -18,14 +18,14 @@ static void group_model_path(const trainer *t, int group, char path[4096])
 /** The leader's part: evaluate on all held-out and test data, write the last line of metrics and save the group's model. */
 static cod_status evaluate_group(trainer *t, closing *out)
 {
-    const uint64_t fingerprint = cod_graph_fingerprint(t->model.graph, COD_ALL_SETS);
+    const uint64_t fingerprint = cod_graph_fingerprint(t->session.recipe.model.graph, cod_set_of(0));
     char path[4096];
     COD_TRY(trainer_validate(t, 0, &out->held_out));
     COD_TRY(trainer_evaluate_own(t, COD_SPLIT_TEST, 0, 0, &out->test));
     if (cod_comm_rank(t->context.comm) == 0 && t->task->sizes[COD_SPLIT_VAL] > 0) /* the same in all groups */
         COD_TRY(t->task->kind->measure_baseline(t->task, COD_SPLIT_VAL, &out->baseline));
     out->resumed_from = (double)t->first_step;
-    out->parameters = (double)t->weights.layout.trainable;
+    out->parameters = (double)t->session.weights.sets[0].range.count;
     out->fingerprint_high = (double)(fingerprint >> 32), out->fingerprint_low = (double)(uint32_t)fingerprint;
     if (cod_metrics_last_step(t->metrics) < t->context.step) /* else written before a resume */
         COD_TRY(trainer_log_line(t));
@@ -95,14 +95,14 @@ static cod_status read_values(const trainer *t, int group, float *values)
 {
     char path[4096];
     group_model_path(t, group, path);
-    return cod_model_load_values(path, &t->model, COD_LOAD_STRICT, values, NULL);
+    return cod_model_load_values(path, &t->eval_model, COD_LOAD_STRICT, values, NULL);
 }
 
 /** Leaves the mean of all groups' models, which are alike, in eval_weights, and its quality. */
 static cod_status average_groups(trainer *t, cod_task_quality *quality)
 {
     const int groups = cod_group_count(t->group);
-    const size_t count = cod_weights_count(&t->weights);
+    const size_t count = cod_weights_count(&t->eval_weights);
     float *values = calloc(2 * count, sizeof *values), *one = values + count;
     COD_REQUIRE_MEMORY(values);
     cod_status status = COD_OK;
@@ -180,9 +180,9 @@ static void summarise_quality(const trainer *t, cod_json *json, const cod_task_q
 {
     const cod_task_figure *figures = t->task->kind->figures;
     char key[64];
-    for (int i = 0; i < COD_TASK_FIGURES; i++)
+    for (int i = 0; i < t->task->kind->figure_count; i++)
         cod_json_number(json, figures[i].key, held_out->values[i]);
-    for (int i = 0; i < COD_TASK_FIGURES && t->task->sizes[COD_SPLIT_TEST] > 0; i++) {
+    for (int i = 0; i < t->task->kind->figure_count && t->task->sizes[COD_SPLIT_TEST] > 0; i++) {
         snprintf(key, sizeof key, "test_%s", figures[i].key);
         cod_json_number(json, key, test->values[i]);
     }
@@ -249,6 +249,7 @@ static void summarise_groups(trainer *t, cod_json *json, const closing *all)
 static cod_status write_summary(trainer *t, const closing *all, const final_model *final)
 {
     const cod_train_context *context = &t->context;
+    const cod_train_session *session = &t->session;
     const cod_run_config *config = t->config;
     const int ranks = trainer_ranks(t), groups = cod_group_count(t->group);
     const int first_size = cod_group_members_of(t->group, 0).size;
@@ -271,6 +272,7 @@ static cod_status write_summary(trainer *t, const closing *all, const final_mode
     cod_json_open(&json, NULL, '{');
     cod_json_string(&json, "name", config->root.name);
     cod_json_string(&json, "version", t->request->version);
+    cod_json_string(&json, "recipe", config->recipe->name);
     cod_json_string(&json, "strategy", config->strategy->name);
     cod_json_string(&json, "model", cod_run_config_group(config, 0)->kind->name);
     cod_json_integer(&json, "parameters", (int64_t)all[0].parameters);
@@ -281,10 +283,10 @@ static cod_status write_summary(trainer *t, const closing *all, const final_mode
     cod_json_integer(&json, "steps", context->steps);
     cod_json_integer(&json, "resumed_from", (int64_t)all[0].resumed_from);
     cod_json_integer(&json, "samples_per_group",
-                     context->steps * context->batch * config->train.accumulate *
-                         ((first_size - context->servers) / trainer_stages(t)));
-    cod_json_string(&json, "precision", cod_dtype_name(context->activation));
-    cod_json_string(&json, "device", context->backend->describe(context->device));
+                     context->steps * session->sample.n * config->train.accumulate *
+                         ((first_size - trainer_servers(t)) / trainer_stages(t)));
+    cod_json_string(&json, "precision", cod_dtype_name(session->activation));
+    cod_json_string(&json, "device", session->backend->describe(session->device));
     cod_json_number(&json, "wall_s", wall);
     cod_json_number(&json, "core_s", core);
     cod_json_number(&json, "step_ms_median", all[0].totals[TOTAL_STEP_MS]);

@@ -9,7 +9,7 @@ cod_status cod_group_average_start(cod_group_average *average, cod_train_context
         return COD_OK;
     COD_REQUIRE(average->count < COD_GROUP_AVERAGE_MAX, "more than %d gradient buckets; raise train.bucket_kb",
                 COD_GROUP_AVERAGE_MAX);
-    COD_TRY(collective->ops->average_start(collective, context->weights->grads, bucket.first * sizeof(float),
+    COD_TRY(collective->ops->average_start(collective, context->session->weights.grads, bucket.first * sizeof(float),
                                            bucket.count, &average->reductions[average->count]));
     average->count++;
     return COD_OK;

@@ -15,7 +15,8 @@ static const cod_option_table table = {
 
 static cod_status meet(cod_local_steps *local, cod_train_context *context, float *values)
 {
-    return cod_between_average(&local->between, values, cod_weights_count(context->weights));
+    (void)context;
+    return cod_between_average(&local->between, values, cod_local_steps_count(local));
 }
 
 /** Weights and optimiser are all there is; but ranks must be divided into groups as they were, which a state makes sure of. */
@@ -34,10 +35,9 @@ static void destroy(cod_strategy *strategy)
 
 static const cod_strategy_ops ops = {
     .start = cod_local_steps_start,
-    .before_step = cod_local_steps_before_step,
     .gradient_ready = cod_local_steps_gradient_ready,
     .before_update = cod_local_steps_before_update,
-    .after_update = cod_local_steps_after_update,
+    .after_step = cod_local_steps_after_step,
     .save = save,
     .stats = cod_local_steps_stats,
     .destroy = destroy,

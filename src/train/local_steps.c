@@ -9,29 +9,26 @@
 cod_status cod_local_steps_start(cod_strategy *strategy, cod_train_context *context)
 {
     cod_local_steps *local = (cod_local_steps *)strategy;
+    const cod_train_session *session = context->session;
     local->comm = context->comm;
-    context->in_step_every = local->period;
-    const cod_status status =
-        cod_aligned_alloc((void **)&local->values, cod_weights_count(context->weights) * sizeof(float));
+    local->base.in_step_every = local->period;
+    local->sets = cod_recipe_travelling(&session->recipe);
+    local->layout = cod_weights_layout_of(&session->weights, local->sets);
+    const cod_status status = cod_aligned_alloc((void **)&local->values, cod_local_steps_count(local) * sizeof(float));
     COD_TRY(cod_group_agree(cod_comm_world(context->comm), status, NULL));
     return cod_between_init(&local->between, context->comm, context->group);
 }
 
-cod_status cod_local_steps_before_step(cod_strategy *strategy, cod_train_context *context, const char **program)
+cod_status cod_local_steps_gradient_ready(cod_strategy *strategy, cod_train_context *context, int set,
+                                          cod_bucket bucket)
 {
-    (void)strategy;
-    (void)context;
-    *program = COD_PROGRAM_PLAIN;
-    return COD_OK;
-}
-
-cod_status cod_local_steps_gradient_ready(cod_strategy *strategy, cod_train_context *context, cod_bucket bucket)
-{
+    (void)set;
     return cod_group_average_start(&((cod_local_steps *)strategy)->average, context, bucket);
 }
 
-cod_status cod_local_steps_before_update(cod_strategy *strategy, cod_train_context *context)
+cod_status cod_local_steps_before_update(cod_strategy *strategy, cod_train_context *context, int set)
 {
+    (void)set;
     return cod_group_average_wait(&((cod_local_steps *)strategy)->average, context);
 }
 
@@ -49,15 +46,15 @@ static cod_status average_statistics(const cod_train_context *context, float *st
 
 static cod_status meet(cod_local_steps *local, cod_train_context *context)
 {
-    const cod_layout *layout = &context->weights->layout;
-    COD_TRY(cod_weights_download(context->weights, local->values));
-    COD_TRY(average_statistics(context, local->values + layout->trainable, layout->state));
+    cod_weights *weights = &context->session->weights;
+    COD_TRY(cod_weights_download_sets(weights, local->sets, local->values));
+    COD_TRY(average_statistics(context, local->values + local->layout.trainable, local->layout.state));
     COD_TRY(local->meet(local, context, local->values));
     local->meetings++;
-    return cod_weights_upload(context->weights, local->values);
+    return cod_weights_upload_sets(weights, local->sets, local->values);
 }
 
-cod_status cod_local_steps_after_update(cod_strategy *strategy, cod_train_context *context)
+cod_status cod_local_steps_after_step(cod_strategy *strategy, cod_train_context *context)
 {
     cod_local_steps *local = (cod_local_steps *)strategy;
     const int64_t done = context->step + 1;

@@ -3,8 +3,8 @@
  * The base of strategies whose groups train alone and meet every so many steps: `local_sgd`, `diloco`.
  *
  * Inside a group gradients are averaged every step. Every `period` steps, and after the last, all groups wait for each other and
- * meet(): from their weights and normalisation statistics come those that all go on with. The optimiser's moments and the
- * moving average stay the group's own.
+ * meet(): from the weights and normalisation statistics of the sets that travel come those that all go on with. Optimisers' moments,
+ * moving averages and all other sets stay the group's own.
  */
 #ifndef COD_TRAIN_LOCAL_STEPS_H
 #define COD_TRAIN_LOCAL_STEPS_H
@@ -19,27 +19,33 @@ struct cod_local_steps {
     cod_strategy base;
     int64_t period;
     /**
-     * Makes of `values` [trainable + state], the group's, those of all groups; the same bits on all ranks of all groups.
+     * Makes of `values` [cod_local_steps_count()], the group's, those of all groups; the same bits on all ranks of all groups.
      * Collective on all ranks.
      */
     cod_status (*meet)(cod_local_steps *local, cod_train_context *context, float *values);
 
     cod_group_average average;
     cod_between between;
-    float *values;
+    cod_sets sets;     /**< that travel between groups */
+    cod_layout layout; /**< of their values */
+    float *values;     /**< [trainable + state] of these */
     double met_s;
     uint64_t steps, meetings;
     cod_comm *comm;
 };
 
+/** Values that groups meet with: trainable ones and states; after cod_local_steps_start(). */
+static inline size_t cod_local_steps_count(const cod_local_steps *local)
+{
+    return local->layout.trainable + local->layout.state;
+}
+
 /** Hooks of cod_strategy_ops. */
 COD_MUST_CHECK cod_status cod_local_steps_start(cod_strategy *strategy, cod_train_context *context);
-COD_MUST_CHECK cod_status cod_local_steps_before_step(cod_strategy *strategy, cod_train_context *context,
-                                                      const char **program);
-COD_MUST_CHECK cod_status cod_local_steps_gradient_ready(cod_strategy *strategy, cod_train_context *context,
+COD_MUST_CHECK cod_status cod_local_steps_gradient_ready(cod_strategy *strategy, cod_train_context *context, int set,
                                                          cod_bucket bucket);
-COD_MUST_CHECK cod_status cod_local_steps_before_update(cod_strategy *strategy, cod_train_context *context);
-COD_MUST_CHECK cod_status cod_local_steps_after_update(cod_strategy *strategy, cod_train_context *context);
+COD_MUST_CHECK cod_status cod_local_steps_before_update(cod_strategy *strategy, cod_train_context *context, int set);
+COD_MUST_CHECK cod_status cod_local_steps_after_step(cod_strategy *strategy, cod_train_context *context);
 void cod_local_steps_stats(cod_strategy *strategy, cod_strategy_stats *out);
 /** Frees what cod_local_steps_start() made, not the strategy. */
 void cod_local_steps_clear(cod_local_steps *local);

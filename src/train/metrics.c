@@ -145,64 +145,94 @@ static cod_status show_peers(cod_tensorboard *board, const cod_metrics_line *lin
     return COD_OK;
 }
 
-typedef struct number {
-    const char *key;
-    double value;
-} number;
+/** Numbers of a line, as they are collected. */
+typedef struct number_list {
+    cod_metrics_number *items;
+    size_t count;
+} number_list;
 
-cod_status cod_metrics_write(cod_metrics *metrics, const cod_metrics_line *line)
+static void add(number_list *list, const char *key, double value)
+{
+    snprintf(list->items[list->count].key, sizeof list->items[list->count].key, "%s", key);
+    list->items[list->count++].value = value;
+}
+
+enum { FIXED_NUMBERS = 32 /**< at most, beside the task's figures and the recipe's */ };
+
+static void collect(const cod_metrics_line *line, number_list *list)
 {
     const cod_strategy_stats *s = &line->strategy;
     const bool has_teacher = s->teacher_step >= 0;
-    const number numbers[] = {
-        {"loss", line->loss},
-        {"task_loss", line->task_loss},
-        {"distill_loss", s->distill_loss},
-        {"distill_weight", s->distill_weight},
-        {"lr", line->rate},
-        {"step_ms", line->step_ms},
-        {"images_per_s", line->images_per_s},
-        {line->task->figures[0].key, line->quality.values[0]},
-        {line->task->figures[1].key, line->quality.values[1]},
-        {line->task->figures[2].key, line->quality.values[2]},
-        {"teacher_step", has_teacher ? (double)s->teacher_step : NAN},
-        {"staleness_steps", has_teacher ? (double)s->staleness_steps : NAN},
-        {"pulled_bytes", (double)s->pulled_bytes},
-        {"published_bytes", (double)s->published_bytes},
-        {"rejected", (double)s->rejected},
-        {"merges", (double)s->merges},
-        {"exchange_share", line->exchange_share},
-        {"trained_s", line->trained_s},
-        {"intergroup_bytes", line->between_bytes},
-        {"intragroup_bytes", line->inside_bytes},
-        {"pushes", (double)s->pushes},
-        {"push_staleness_mean", (double)s->push_staleness / (double)s->pushes},
-        {"push_staleness_max", (double)s->push_staleness_max},
-    };
-    const size_t of_servers = 3, count = sizeof numbers / sizeof numbers[0] - (s->pushes > 0 ? 0 : of_servers);
+    add(list, "loss", line->loss);
+    add(list, "task_loss", line->task_loss);
+    add(list, "distill_loss", s->distill_loss);
+    add(list, "distill_weight", s->distill_weight);
+    add(list, "lr", line->rate);
+    for (size_t i = 0; i < line->more_count; i++)
+        add(list, line->more[i].key, line->more[i].value);
+    add(list, "step_ms", line->step_ms);
+    add(list, "images_per_s", line->images_per_s);
+    for (int i = 0; i < line->task->figure_count; i++)
+        add(list, line->task->figures[i].key, line->quality.values[i]);
+    add(list, "teacher_step", has_teacher ? (double)s->teacher_step : NAN);
+    add(list, "staleness_steps", has_teacher ? (double)s->staleness_steps : NAN);
+    add(list, "pulled_bytes", (double)s->pulled_bytes);
+    add(list, "published_bytes", (double)s->published_bytes);
+    add(list, "rejected", (double)s->rejected);
+    add(list, "merges", (double)s->merges);
+    add(list, "exchange_share", line->exchange_share);
+    add(list, "trained_s", line->trained_s);
+    add(list, "intergroup_bytes", line->between_bytes);
+    add(list, "intragroup_bytes", line->inside_bytes);
+    if (s->pushes == 0)
+        return;
+    add(list, "pushes", (double)s->pushes);
+    add(list, "push_staleness_mean", (double)s->push_staleness / (double)s->pushes);
+    add(list, "push_staleness_max", (double)s->push_staleness_max);
+}
+
+static cod_status write_line(cod_metrics *metrics, const cod_metrics_line *line, const number_list *list)
+{
     cod_json json = {0};
     char *text = NULL;
     cod_json_open(&json, NULL, '{');
     cod_json_integer(&json, "step", line->step);
     cod_json_integer(&json, "group", metrics->group);
-    for (size_t i = 0; i < count; i++)
-        cod_json_number(&json, numbers[i].key, numbers[i].value);
-    if (s->entropy != NULL)
-        cod_json_string(&json, "entropy", s->entropy);
+    for (size_t i = 0; i < list->count; i++)
+        cod_json_number(&json, list->items[i].key, list->items[i].value);
+    if (line->strategy.entropy != NULL)
+        cod_json_string(&json, "entropy", line->strategy.entropy);
     if (line->peer_count > 0)
         write_peers(&json, line);
     cod_json_close(&json);
     COD_TRY(cod_json_end(&json, &text));
-    cod_status status = cod_file_log_line(metrics->log, text);
+    const cod_status status = cod_file_log_line(metrics->log, text);
     free(text);
     metrics->last_step = line->step;
-    for (size_t i = 0; status == COD_OK && metrics->board != NULL && i < count; i++) {
-        char tag[64];
-        snprintf(tag, sizeof tag, "train/%s", numbers[i].key);
-        if (!isnan(numbers[i].value))
-            status = cod_tensorboard_scalar(metrics->board, line->step, tag, (float)numbers[i].value);
+    return status;
+}
+
+static cod_status show(cod_tensorboard *board, const cod_metrics_line *line, const number_list *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        char tag[80];
+        snprintf(tag, sizeof tag, "train/%s", list->items[i].key);
+        if (!isnan(list->items[i].value))
+            COD_TRY(cod_tensorboard_scalar(board, line->step, tag, (float)list->items[i].value));
     }
-    return status == COD_OK && metrics->board != NULL ? show_peers(metrics->board, line) : status;
+    return show_peers(board, line);
+}
+
+cod_status cod_metrics_write(cod_metrics *metrics, const cod_metrics_line *line)
+{
+    number_list list = {calloc(FIXED_NUMBERS + COD_TASK_MAX_FIGURES + line->more_count, sizeof *list.items), 0};
+    COD_REQUIRE_MEMORY(list.items);
+    collect(line, &list);
+    cod_status status = write_line(metrics, line, &list);
+    if (status == COD_OK && metrics->board != NULL)
+        status = show(metrics->board, line, &list);
+    free(list.items);
+    return status;
 }
 
 cod_status cod_metrics_read_last(const char *folder, int group, cod_json_value **line)

@@ -7,6 +7,11 @@
 
 #include "train/task.h"
 
+typedef struct cod_metrics_number {
+    char key[64];
+    double value;
+} cod_metrics_number;
+
 /** One line of metrics. NaN numbers, and steps of a teacher that there is not, are written as null. */
 typedef struct cod_metrics_line {
     int64_t step; /**< updates done */
@@ -15,7 +20,9 @@ typedef struct cod_metrics_line {
     double trained_s;                   /**< that all steps took, evaluations and checkpoints left out */
     double between_bytes, inside_bytes; /**< received by the group so far, from other groups and inside it */
     const cod_train_task_kind *task;
-    cod_task_quality quality; /**< on held-out items; not known unless they were evaluated since the last line */
+    cod_task_quality quality;       /**< on held-out items; not known unless they were evaluated since the last line */
+    const cod_metrics_number *more; /**< [more_count] figures with names of the recipe's; borrowed */
+    size_t more_count;
     cod_strategy_stats strategy;
     const cod_peer_stats *peers; /**< [peer_count], borrowed */
     size_t peer_count;

@@ -32,6 +32,7 @@ typedef struct model_parallel {
     const cod_model_parallel_options *options;
     cod_stages stages;
     int stage;
+    cod_group *group;
     cod_group *peers; /**< ranks with the same stage */
     cod_pipeline pipeline;
     cod_group_average average;
@@ -70,19 +71,35 @@ static void tell_division(const model_parallel *p, const cod_train_context *cont
     }
 }
 
-static cod_status place(cod_strategy *strategy, cod_train_context *context)
+/** Over all ranks that hold a part of the network each. */
+static cod_status sum_over_stages(void *context, double *squares)
+{
+    const model_parallel *p = context;
+    double part = 0;
+    /* Equal parts of several networks have equal gradients here: the first network's count. */
+    if (cod_group_rank(p->group) < p->stages.count)
+        part = *squares;
+    COD_TRY(cod_group_reduce(p->group, &part, 1, COD_REDUCE_SUM));
+    *squares = part;
+    return COD_OK;
+}
+
+static cod_status place(cod_strategy *strategy, cod_train_context *context, cod_division *division)
 {
     model_parallel *p = (model_parallel *)strategy;
     const int ranks = cod_group_size(context->group);
     const int wanted = p->options->stages > 0 ? (int)p->options->stages : ranks;
     COD_TRY(cod_group_agree(context->group, check_ranks(ranks, wanted), NULL));
-    COD_TRY(cod_stages_divide(context, context->group, wanted, &p->options->cuts, &p->stages));
+    COD_TRY(cod_stages_divide(context->session, context->group, wanted, &p->options->cuts, &p->stages));
     p->stage = cod_group_rank(context->group) % wanted;
-    context->stages = wanted;
-    context->stage = p->stages.nodes[p->stage];
-    context->part.only = true;
-    context->part.first = p->stages.ranges[p->stage][0].first;
-    context->part.count = p->stages.ranges[p->stage][0].count;
+    p->group = context->group;
+    *division = (cod_division){.stage = p->stages.nodes[p->stage],
+                               .stages = wanted,
+                               .only_part = true,
+                               .first = p->stages.ranges[p->stage][0].first,
+                               .count = p->stages.ranges[p->stage][0].count,
+                               .sum_squares = wanted > 1 ? sum_over_stages : NULL,
+                               .sum_context = p};
     if (cod_group_rank(context->group) == 0)
         tell_division(p, context);
     return COD_OK;
@@ -91,12 +108,12 @@ static cod_status place(cod_strategy *strategy, cod_train_context *context)
 static cod_status start(cod_strategy *strategy, cod_train_context *context)
 {
     model_parallel *p = (model_parallel *)strategy;
-    const int rank = cod_group_rank(context->group), last = context->stages - 1;
+    const int rank = cod_group_rank(context->group), last = context->session->division.stages - 1;
     const cod_status status =
         cod_pipeline_init(&p->pipeline, context, p->stage, p->stage > 0 ? world_rank(context, rank - 1) : -1,
                           p->stage < last ? world_rank(context, rank + 1) : -1);
     COD_TRY(cod_group_agree(context->group, status, NULL));
-    COD_TRY(cod_group_create_interleaved(context->group, context->stages, &p->peers));
+    COD_TRY(cod_group_create_interleaved(context->group, p->stages.count, &p->peers));
     const int by_node = context->config->train.allreduce;
     if (by_node == COD_ALLREDUCE_HIERARCHICAL || (by_node == COD_ALLREDUCE_AUTO && cod_group_gains_by_node(p->peers)))
         COD_TRY(cod_group_average_by_node(p->peers, NULL));
@@ -118,8 +135,9 @@ static cod_status compute(cod_strategy *strategy, cod_train_context *context, do
     return cod_pipeline_run(&p->pipeline, context, bucket_ready, p, task_loss);
 }
 
-static cod_status before_update(cod_strategy *strategy, cod_train_context *context)
+static cod_status before_update(cod_strategy *strategy, cod_train_context *context, int set)
 {
+    (void)set;
     return cod_group_average_wait(&((model_parallel *)strategy)->average, context);
 }
 
@@ -129,8 +147,8 @@ static cod_status send_range(const cod_train_context *context, cod_buffer *buffe
     cod_transfers list = {0};
     float *values = malloc(count * sizeof *values + 1);
     COD_REQUIRE_MEMORY(values);
-    cod_status status = context->backend->download(context->device, NULL, values, buffer, first * sizeof *values,
-                                                   count * sizeof *values);
+    cod_status status = context->session->backend->download(context->session->device, NULL, values, buffer,
+                                                            first * sizeof *values, count * sizeof *values);
     if (status == COD_OK)
         status =
             cod_transfers_send(&list, context->comm, world_rank(context, 0), TAG_PARTS, values, count * sizeof *values);
@@ -162,8 +180,9 @@ static cod_status receive_into(const cod_train_context *context, int stage, cons
     COD_REQUIRE_MEMORY(values);
     cod_status status = receive_range(context, stage, range, values);
     if (status == COD_OK)
-        status = context->backend->upload(context->device, NULL, buffer, range->first * sizeof *values, values,
-                                          range->count * sizeof *values);
+        status =
+            context->session->backend->upload(context->session->device, NULL, buffer, range->first * sizeof *values,
+                                              values, range->count * sizeof *values);
     free(values);
     return status;
 }
@@ -173,14 +192,14 @@ static cod_status send_stage(const model_parallel *p, const cod_train_context *c
 {
     const cod_stage_range *ranges = p->stages.ranges[p->stage];
     const char *name;
-    cod_buffer *buffer, *average = cod_optimiser_ema(context->optimiser);
+    cod_buffer *buffer, *average = cod_optimiser_ema(context->session->optimisers[0]);
     size_t bytes;
     for (int state = 0; state < 2; state++) {
-        COD_TRY(send_range(context, context->weights->values, ranges[state].first, ranges[state].count));
+        COD_TRY(send_range(context, context->session->weights.values, ranges[state].first, ranges[state].count));
         if (average != NULL)
             COD_TRY(send_range(context, average, ranges[state].first, ranges[state].count));
     }
-    for (size_t i = 0; moments && cod_optimiser_state(context->optimiser, i, &name, &buffer, &bytes); i++)
+    for (size_t i = 0; moments && cod_optimiser_state(context->session->optimisers[0], i, &name, &buffer, &bytes); i++)
         if (buffer != average)
             COD_TRY(send_range(context, buffer, 0, ranges[0].count));
     return COD_OK;
@@ -191,14 +210,15 @@ static cod_status receive_stage(const model_parallel *p, const cod_train_context
 {
     const cod_stage_range *ranges = p->stages.ranges[stage];
     const char *name;
-    cod_buffer *buffer, *average = cod_optimiser_ema(context->optimiser);
+    cod_buffer *buffer, *average = cod_optimiser_ema(context->session->optimisers[0]);
     size_t bytes;
     for (int state = 0; state < 2; state++) {
-        COD_TRY(receive_into(context, stage, &ranges[state], context->weights->values));
+        COD_TRY(receive_into(context, stage, &ranges[state], context->session->weights.values));
         if (average != NULL)
             COD_TRY(receive_into(context, stage, &ranges[state], average));
     }
-    for (size_t i = 0; moments != NULL && cod_optimiser_state(context->optimiser, i, &name, &buffer, &bytes); i++)
+    for (size_t i = 0;
+         moments != NULL && cod_optimiser_state(context->session->optimisers[0], i, &name, &buffer, &bytes); i++)
         if (buffer != average)
             COD_TRY(receive_range(context, stage, &ranges[0], moments[i] + ranges[0].first));
     return COD_OK;
@@ -212,13 +232,16 @@ static cod_status gather(cod_strategy *strategy, cod_train_context *context, flo
     cod_buffer *buffer;
     size_t bytes;
     if (rank > 0) /* further networks are as the first */
-        return rank < context->stages ? send_stage(p, context, moments != NULL) : COD_OK;
-    for (size_t i = 0; moments != NULL && cod_optimiser_state(context->optimiser, i, &name, &buffer, &bytes); i++)
+        return rank < p->stages.count ? send_stage(p, context, moments != NULL) : COD_OK;
+    for (size_t i = 0;
+         moments != NULL && cod_optimiser_state(context->session->optimisers[0], i, &name, &buffer, &bytes); i++)
         if (moments[i] != NULL)
-            COD_TRY(
-                context->backend->download(context->device, NULL, moments[i] + context->part.first, buffer, 0, bytes));
-    for (int stage = 1; stage < context->stages; stage++)
+            COD_TRY(context->session->backend->download(
+                context->session->device, NULL, moments[i] + context->session->division.first, buffer, 0, bytes));
+    for (int stage = 1; stage < p->stages.count; stage++)
         COD_TRY(receive_stage(p, context, stage, moments));
+    cod_weights_changed(&context->session->weights, COD_ALL_SETS);
+    cod_weights_states_changed(&context->session->weights, COD_ALL_SETS);
     return COD_OK;
 }
 
@@ -271,12 +294,12 @@ static void destroy(cod_strategy *strategy)
     free(p);
 }
 
+static const cod_strategy_division division_ops = {.place = place, .compute = compute, .gather = gather};
+
 static const cod_strategy_ops ops = {
-    .place = place,
+    .division = &division_ops,
     .start = start,
-    .compute = compute,
     .before_update = before_update,
-    .gather = gather,
     .finish = finish,
     .stats = stats,
     .destroy = destroy,
@@ -293,13 +316,13 @@ static cod_status create(const cod_run_config *run, cod_strategy **out)
 }
 
 /** One stage as its rank would compile it. */
-static cod_status plan_stage(cod_train_context *context, const cod_stages *s, int stage, cod_strategy_stage *out)
+static cod_status plan_stage(cod_train_session *session, const cod_stages *s, int stage, cod_strategy_stage *out)
 {
-    const int64_t batches = context->config->train.accumulate;
+    const int64_t batches = session->config->train.accumulate;
     cod_executable *executable;
     size_t count;
-    COD_TRY(cod_train_compile(context, context->weights, s->nodes[stage], &executable));
-    const cod_program *program = cod_executable_program(executable, COD_PROGRAM_PLAIN);
+    COD_TRY(cod_train_session_compile_apart(session, &session->weights, s->nodes[stage], &executable));
+    const cod_program *program = cod_train_program(executable, session->programs[0].name, 0);
     const cod_passing *taken = cod_program_taken(program, &count);
     const size_t back = cod_passing_bytes(taken, count, true), in = cod_passing_bytes(taken, count, false);
     const cod_passing *handed = cod_program_handed(program, &count);
@@ -317,17 +340,17 @@ static cod_status plan_stage(cod_train_context *context, const cod_stages *s, in
     return COD_OK;
 }
 
-static cod_status plan_stages(cod_train_context *context, int ranks, cod_strategy_stage **out, size_t *out_count)
+static cod_status plan_stages(cod_train_session *session, int ranks, cod_strategy_stage **out, size_t *out_count)
 {
-    const cod_model_parallel_options *options = cod_run_config_section(context->config, &table);
+    const cod_model_parallel_options *options = cod_run_config_section(session->config, &table);
     const int count = options->stages > 0 ? (int)options->stages : ranks;
     cod_stages s;
     *out_count = 0;
     *out = calloc((size_t)count + 1, sizeof **out);
     COD_REQUIRE_MEMORY(*out);
-    cod_status status = cod_stages_divide(context, NULL, count, &options->cuts, &s);
+    cod_status status = cod_stages_divide(session, NULL, count, &options->cuts, &s);
     for (int stage = 0; stage < count && status == COD_OK; stage++, ++*out_count)
-        status = plan_stage(context, &s, stage, &(*out)[stage]);
+        status = plan_stage(session, &s, stage, &(*out)[stage]);
     cod_stages_clear(&s);
     return status;
 }
@@ -359,6 +382,7 @@ void cod_strategy_register_model_parallel(void)
         .one_group = true,
         .tables = tables,
         .table_count = 1,
+        .one_set = true,
         .stages = count_stages,
         .check = check,
         .plan_stages = plan_stages,

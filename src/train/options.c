@@ -41,6 +41,8 @@ const char *const cod_allreduce_codec_names[] = {"none", "int8", NULL};
 static const char *const schedules[] = {"constant", "step", "cosine", NULL};
 #define FIELD(name) offsetof(cod_train_options, name)
 static const cod_option train_options[] = {
+    {"recipe", COD_OPTION_STRING, FIELD(recipe), "supervised", 0, 0, NULL,
+     "what a step computes: supervised, one network trained by the loss between its output and the truth"},
     {"strategy", COD_OPTION_STRING, FIELD(strategy), "codistill", 0, 0, NULL,
      "how ranks co-operate: single, allreduce, central_storage, parameter_server, async_parameter_server, "
      "model_parallel, local_sgd, diloco or codistill"},

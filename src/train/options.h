@@ -19,7 +19,7 @@ typedef struct cod_model_options {
 } cod_model_options;
 
 typedef struct cod_train_options {
-    const char *strategy, *backend;
+    const char *recipe, *strategy, *backend;
     int precision; /**< cod_precision of infer */
     int64_t steps, accumulate;
     int loss; /**< COD_TRAIN_LOSS_… */

@@ -32,7 +32,7 @@ static int world_rank(const cod_train_context *context, int rank)
 
 static cod_status make(parameter_server *p, cod_train_context *context)
 {
-    const cod_weights *weights = context->weights;
+    const cod_weights *weights = &context->session->weights;
     COD_REQUIRE(p->workers > 0,
                 "strategy 'parameter_server' needs a rank that serves and one at least that trains, but the job has 1 "
                 "rank; set cluster.ranks_per_group to 2 or more");
@@ -51,16 +51,14 @@ static cod_status start(cod_strategy *strategy, cod_train_context *context)
     p->comm = context->comm;
     p->serves = cod_group_rank(context->group) == SERVER;
     p->workers = cod_group_size(context->group) - 1;
-    context->servers = 1;
     return cod_group_agree(context->group, make(p, context), NULL);
 }
 
 /** The program whose buckets the workers send. */
 static cod_program *last_program(const cod_train_context *context)
 {
-    const bool several = context->config->train.accumulate > 1;
-    return cod_executable_program(context->executable,
-                                  several ? COD_PROGRAM_PLAIN COD_PROGRAM_ACCUMULATE : COD_PROGRAM_PLAIN);
+    const cod_train_session *session = context->session;
+    return cod_train_program(session->executable, session->programs[0].name, context->config->train.accumulate - 1);
 }
 
 /**
@@ -70,7 +68,7 @@ static cod_program *last_program(const cod_train_context *context)
 static cod_status await_gradients(parameter_server *p, cod_train_context *context)
 {
     cod_program *program = last_program(context);
-    cod_weights *weights = context->weights;
+    cod_weights *weights = &context->session->weights;
     const size_t trainable = weights->layout.trainable;
     for (int w = 0; w < p->workers; w++) {
         for (size_t b = 0; b < cod_program_bucket_count(program); b++) {
@@ -85,17 +83,17 @@ static cod_status await_gradients(parameter_server *p, cod_train_context *contex
                                  (float *)weights->values->host + trainable, weights->layout.state * sizeof(float));
 }
 
-static cod_status before_step(cod_strategy *strategy, cod_train_context *context, const char **program)
+static cod_status before_step(cod_strategy *strategy, cod_train_context *context)
 {
     parameter_server *p = (parameter_server *)strategy;
-    *program = COD_PROGRAM_PLAIN;
     return p->serves ? await_gradients(p, context) : COD_OK;
 }
 
-static cod_status gradient_ready(cod_strategy *strategy, cod_train_context *context, cod_bucket bucket)
+static cod_status gradient_ready(cod_strategy *strategy, cod_train_context *context, int set, cod_bucket bucket)
 {
+    (void)set;
     parameter_server *p = (parameter_server *)strategy;
-    float *gradients = context->weights->grads->host;
+    float *gradients = context->session->weights.grads->host;
     cod_program *program = last_program(context);
     int index = 0;
     while (cod_program_bucket(program, (size_t)index).first != bucket.first)
@@ -107,9 +105,9 @@ static cod_status gradient_ready(cod_strategy *strategy, cod_train_context *cont
 /** The mean of the workers' gradients, added up in their order. */
 static cod_status average(parameter_server *p, cod_train_context *context)
 {
-    const size_t trainable = context->weights->layout.trainable;
+    const size_t trainable = context->session->weights.layout.trainable;
     const float scale = (float)(1.0 / p->workers);
-    float *mean = context->weights->grads->host;
+    float *mean = context->session->weights.grads->host;
     for (int w = 0; w < p->workers; w++)
         COD_TRY(cod_transfers_wait(&p->receives[w]));
     for (size_t i = 0; i < trainable; i++) {
@@ -124,16 +122,17 @@ static cod_status average(parameter_server *p, cod_train_context *context)
 /** The worker's gradients leave; the first one's statistics follow. */
 static cod_status push(parameter_server *p, cod_train_context *context)
 {
-    const cod_layout *layout = &context->weights->layout;
-    float *statistics = (float *)context->weights->values->host + layout->trainable;
+    const cod_layout *layout = &context->session->weights.layout;
+    float *statistics = (float *)context->session->weights.values->host + layout->trainable;
     if (cod_group_rank(context->group) == SERVER + 1)
         COD_TRY(cod_transfers_send(&p->moving, p->comm, world_rank(context, SERVER), TAG_STATISTICS, statistics,
                                    layout->state * sizeof(float)));
     return cod_transfers_wait(&p->moving);
 }
 
-static cod_status before_update(cod_strategy *strategy, cod_train_context *context)
+static cod_status before_update(cod_strategy *strategy, cod_train_context *context, int set)
 {
+    (void)set;
     parameter_server *p = (parameter_server *)strategy;
     const double begin = cod_clock_s();
     COD_TRY(p->serves ? average(p, context) : push(p, context));
@@ -144,7 +143,7 @@ static cod_status before_update(cod_strategy *strategy, cod_train_context *conte
 /** Weights to every worker. */
 static cod_status serve(parameter_server *p, cod_train_context *context)
 {
-    cod_weights *weights = context->weights;
+    cod_weights *weights = &context->session->weights;
     float *values = weights->values->host;
     const size_t trainable = weights->layout.trainable;
     for (int w = 1; w <= p->workers; w++)
@@ -155,7 +154,7 @@ static cod_status serve(parameter_server *p, cod_train_context *context)
 
 static cod_status fetch(parameter_server *p, cod_train_context *context)
 {
-    cod_weights *weights = context->weights;
+    cod_weights *weights = &context->session->weights;
     COD_TRY(cod_transfers_receive(&p->moving, p->comm, world_rank(context, SERVER), TAG_WEIGHTS, weights->values->host,
                                   weights->layout.trainable * sizeof(float)));
     COD_TRY(cod_transfers_wait(&p->moving));
@@ -163,8 +162,9 @@ static cod_status fetch(parameter_server *p, cod_train_context *context)
     return COD_OK;
 }
 
-static cod_status after_update(cod_strategy *strategy, cod_train_context *context)
+static cod_status after_update(cod_strategy *strategy, cod_train_context *context, int set)
 {
+    (void)set;
     parameter_server *p = (parameter_server *)strategy;
     const double begin = cod_clock_s(), trace = cod_trace_begin();
     COD_TRY(p->serves ? serve(p, context) : fetch(p, context));
@@ -243,6 +243,8 @@ void cod_strategy_register_parameter_server(void)
         .name = "parameter_server",
         .help = "rank 0 holds the main network and does not train; the others send it gradients and get weights back",
         .one_group = true,
+        .one_set = true,
+        .needs_host = true,
         .servers = count_servers,
         .check = check,
         .plan = plan,

@@ -43,11 +43,11 @@ static size_t layer_of(const cod_layer *layers, size_t count, size_t node)
     return layer;
 }
 
-static cod_status add_costs(const cod_train_context *context, cod_executable *executable, bool timed, cod_layer *layers,
+static cod_status add_costs(const cod_train_session *session, cod_executable *executable, bool timed, cod_layer *layers,
                             size_t count)
 {
     enum { RUNS = 2 };
-    cod_program *program = cod_executable_program(executable, context->programs[0].name);
+    cod_program *program = cod_executable_program(executable, session->programs[0].name);
     cod_op op;
     if (timed)
         COD_TRY(cod_program_run(program, NULL, NULL));
@@ -63,18 +63,18 @@ static cod_status add_costs(const cod_train_context *context, cod_executable *ex
     return COD_OK;
 }
 
-cod_status cod_layers_measure(const cod_train_context *context, bool timed, cod_layer *layers, size_t count)
+cod_status cod_layers_measure(const cod_train_session *session, bool timed, cod_layer *layers, size_t count)
 {
     cod_weights weights = {0}; /* of its own: running moves gradients and statistics */
     cod_executable *executable = NULL;
     cod_status status =
-        cod_weights_init(&weights, context->backend, context->device, context->model->graph, COD_F32, true);
+        cod_weights_init(&weights, session->backend, session->device, session->recipe.model.graph, COD_F32, true);
     if (status == COD_OK)
         status = cod_weights_fill_initial(&weights, 1);
     if (status == COD_OK)
-        status = cod_train_compile(context, &weights, (cod_stage){0}, &executable);
+        status = cod_train_session_compile_apart(session, &weights, (cod_stage){0}, &executable);
     if (status == COD_OK)
-        status = add_costs(context, executable, timed, layers, count);
+        status = add_costs(session, executable, timed, layers, count);
     cod_executable_destroy(executable);
     if (weights.backend != NULL)
         cod_weights_clear(&weights);

@@ -5,7 +5,7 @@
 #ifndef COD_TRAIN_PARTITION_H
 #define COD_TRAIN_PARTITION_H
 
-#include "train/strategy.h"
+#include "train/session.h"
 
 /** Nodes from one layer with weights to the next; the first has all that comes before it, too. What stages are made of. */
 typedef struct cod_layer {
@@ -22,7 +22,7 @@ COD_MUST_CHECK cod_status cod_layers_find(const cod_graph *graph, cod_arena *are
  *
  * @param timed  by running it; otherwise floating-point operations are counted, which is the same on every machine
  */
-COD_MUST_CHECK cod_status cod_layers_measure(const cod_train_context *context, bool timed, cod_layer *layers,
+COD_MUST_CHECK cod_status cod_layers_measure(const cod_train_session *session, bool timed, cod_layer *layers,
                                              size_t count);
 
 /**

@@ -24,7 +24,7 @@ size_t cod_passing_bytes(const cod_passing *passing, size_t count, bool gradient
 }
 
 /** Copies what passes between a message and the device. */
-static cod_status copy(const cod_train_context *context, const cod_passing *passing, size_t count, bool gradients,
+static cod_status copy(const cod_train_session *session, const cod_passing *passing, size_t count, bool gradients,
                        char *message, bool to_device)
 {
     for (size_t i = 0; i < count; i++) {
@@ -33,29 +33,29 @@ static cod_status copy(const cod_train_context *context, const cod_passing *pass
             continue;
         const size_t bytes = cod_view_span_bytes(view);
         COD_TRY(to_device
-                    ? context->backend->upload(context->device, NULL, view->buffer, view->offset, message, bytes)
-                    : context->backend->download(context->device, NULL, message, view->buffer, view->offset, bytes));
+                    ? session->backend->upload(session->device, NULL, view->buffer, view->offset, message, bytes)
+                    : session->backend->download(session->device, NULL, message, view->buffer, view->offset, bytes));
         message += bytes;
     }
     return COD_OK;
 }
 
 /** Sends the values that the program hands on, or the gradients of those it took. */
-static cod_status send(const cod_train_context *context, cod_channel *channel, const cod_passing *passing, size_t count,
+static cod_status send(const cod_train_session *session, cod_channel *channel, const cod_passing *passing, size_t count,
                        bool gradients)
 {
     void *message;
     COD_TRY(cod_channel_room(channel, &message));
-    COD_TRY(copy(context, passing, count, gradients, message, false));
+    COD_TRY(copy(session, passing, count, gradients, message, false));
     return cod_channel_send(channel);
 }
 
-static cod_status receive(const cod_train_context *context, cod_channel *channel, const cod_passing *passing,
+static cod_status receive(const cod_train_session *session, cod_channel *channel, const cod_passing *passing,
                           size_t count, bool gradients)
 {
     const void *message;
     COD_TRY(cod_channel_receive(channel, &message));
-    COD_TRY(copy(context, passing, count, gradients, (char *)(uintptr_t)message, true));
+    COD_TRY(copy(session, passing, count, gradients, (char *)(uintptr_t)message, true));
     return cod_channel_release(channel);
 }
 
@@ -75,27 +75,32 @@ static bool reads(const cod_graph *graph, cod_stage stage, const char *name)
 
 static cod_status make_slots(cod_pipeline *p, const cod_train_context *context)
 {
+    const cod_train_session *session = context->session;
     const int64_t batches = context->config->train.accumulate;
+    const char *name = session->programs[0].name;
     const size_t wanted = cod_pipeline_in_flight(p->stage, p->stages, batches);
     p->slots = calloc(wanted, sizeof *p->slots);
     COD_REQUIRE_MEMORY(p->slots);
     for (; p->slot_count < wanted; p->slot_count++) {
         cod_pipeline_slot *slot = &p->slots[p->slot_count];
-        slot->executable = context->executable;
+        slot->executable = session->executable;
         if (p->slot_count > 0)
-            COD_TRY(cod_train_compile(context, context->weights, context->stage, &slot->executable));
-        slot->first = cod_executable_program(slot->executable, COD_PROGRAM_PLAIN);
-        slot->later = cod_executable_program(slot->executable, COD_PROGRAM_PLAIN COD_PROGRAM_ACCUMULATE);
+            COD_TRY(cod_train_session_compile_apart(session, &context->session->weights, session->division.stage,
+                                                    &slot->executable));
+        slot->first = cod_train_program(slot->executable, name, 0);
+        slot->later = cod_train_program(slot->executable, name, 1);
     }
     return COD_OK;
 }
 
 cod_status cod_pipeline_init(cod_pipeline *p, const cod_train_context *context, int stage, int before, int after)
 {
+    const cod_graph *graph = context->session->recipe.model.graph;
+    const cod_division *division = &context->session->division;
     *p = (cod_pipeline){.stage = stage,
-                        .stages = context->stages,
-                        .reads_input = reads(context->model->graph, context->stage, "input"),
-                        .reads_target = reads(context->model->graph, context->stage, "target")};
+                        .stages = division->stages,
+                        .reads_input = reads(graph, division->stage, COD_INPUT_DATA),
+                        .reads_target = reads(graph, division->stage, COD_INPUT_TRUTH)};
     COD_TRY(make_slots(p, context));
     size_t count;
     const cod_passing *taken = cod_program_taken(p->slots[0].first, &count);
@@ -128,11 +133,11 @@ static cod_program *program_of(const cod_pipeline *p, int64_t batch, cod_executa
     return batch == 0 ? slot->first : slot->later;
 }
 
-static cod_status write_input(const cod_train_context *context, cod_executable *executable, const char *name,
+static cod_status write_input(const cod_train_session *session, cod_executable *executable, const char *name,
                               const cod_view *from)
 {
     const cod_view to = cod_executable_input(executable, name);
-    return context->backend->upload(context->device, NULL, to.buffer, to.offset, cod_view_host(from),
+    return session->backend->upload(session->device, NULL, to.buffer, to.offset, cod_view_host(from),
                                     cod_view_span_bytes(&to));
 }
 
@@ -144,8 +149,8 @@ static cod_status load(cod_pipeline *p, const cod_train_context *context, cod_ex
         return COD_OK;
     COD_TRY(cod_loader_next(context->loader, &batch));
     if (p->reads_input)
-        COD_TRY(write_input(context, executable, "input", &batch.input));
-    return p->reads_target ? write_input(context, executable, "target", &batch.target) : COD_OK;
+        COD_TRY(write_input(context->session, executable, COD_INPUT_DATA, &batch.input));
+    return p->reads_target ? write_input(context->session, executable, COD_INPUT_TRUTH, &batch.target) : COD_OK;
 }
 
 static cod_status forward(cod_pipeline *p, const cod_train_context *context, int64_t batch)
@@ -155,12 +160,12 @@ static cod_status forward(cod_pipeline *p, const cod_train_context *context, int
     size_t count;
     COD_TRY(load(p, context, executable));
     const cod_passing *taken = cod_program_taken(program, &count);
-    COD_TRY(receive(context, &p->values_in, taken, count, false));
+    COD_TRY(receive(context->session, &p->values_in, taken, count, false));
     const double begin = cod_clock_s();
     COD_TRY(cod_program_run_forward(program));
     p->computed_s += cod_clock_s() - begin;
     const cod_passing *handed = cod_program_handed(program, &count);
-    return send(context, &p->values_out, handed, count, false);
+    return send(context->session, &p->values_out, handed, count, false);
 }
 
 static cod_status backward(cod_pipeline *p, cod_train_context *context, int64_t batch, cod_bucket_ready ready,
@@ -172,16 +177,16 @@ static cod_status backward(cod_pipeline *p, cod_train_context *context, int64_t 
     size_t count;
     float loss;
     const cod_passing *handed = cod_program_handed(program, &count);
-    COD_TRY(receive(context, &p->gradients_in, handed, count, true));
+    COD_TRY(receive(context->session, &p->gradients_in, handed, count, true));
     const double begin = cod_clock_s();
     COD_TRY(cod_program_run_backward(program, batch == batches - 1 ? ready : NULL, ready_context));
     p->computed_s += cod_clock_s() - begin;
     if (p->stage == p->stages - 1) {
-        COD_TRY(cod_executable_loss(executable, context->task_loss, &loss));
+        COD_TRY(cod_executable_loss(executable, context->session->recipe.task_loss, &loss));
         *task_loss += loss / (double)batches;
     }
     const cod_passing *taken = cod_program_taken(program, &count);
-    return send(context, &p->gradients_out, taken, count, true);
+    return send(context->session, &p->gradients_out, taken, count, true);
 }
 
 cod_status cod_pipeline_run(cod_pipeline *p, cod_train_context *context, cod_bucket_ready ready, void *ready_context,

@@ -14,22 +14,22 @@
 #ifndef COD_TRAIN_PRIOR_H
 #define COD_TRAIN_PRIOR_H
 
-#include "train/strategy.h"
+#include "train/session.h"
 
 /** Inputs of the graph, of the logits' shape, that the two losses add: a_g of the own group and of the teacher. */
 #define COD_PRIOR_INPUT         "prior"
 #define COD_PRIOR_TEACHER_INPUT "teacher_prior"
 
-/** cod_graph_loss() of the task, corrected where the context has priors. */
-cod_value cod_prior_task_loss(const cod_train_context *context, cod_graph *graph, const char *name, cod_value output,
+/** cod_graph_loss() of the task, corrected where there are priors: only whether they are NULL matters here. */
+cod_value cod_prior_task_loss(const float *priors, cod_graph *graph, const char *name, cod_value output,
                               cod_value target, cod_loss_spec spec);
 /** The same for the comparison of `output` with a teacher's. */
-cod_value cod_prior_distill_loss(const cod_train_context *context, cod_graph *graph, const char *name, cod_value output,
+cod_value cod_prior_distill_loss(const float *priors, cod_graph *graph, const char *name, cod_value output,
                                  cod_value teacher, cod_loss_spec spec);
 
-size_t cod_prior_classes(const cod_train_context *context);
+size_t cod_prior_classes(const cod_train_session *session);
 /** a_g of a group, [classes]; NULL = nothing to correct. */
-const float *cod_prior_of(const cod_train_context *context, int group);
+const float *cod_prior_of(const cod_train_session *session, int group);
 
 /** Writes `row` [classes] into each row of an input; NULL = nothing to do. */
 COD_MUST_CHECK cod_status cod_prior_write(const cod_backend *backend, cod_device *device, cod_view input,

@@ -20,18 +20,41 @@ static const char *best_key(const trainer *t, char key[64])
     return key;
 }
 
-enum { STATES_MAX = 3 /**< of an optimiser */ };
+enum { STATES_MAX = 3 /**< of an optimiser */, VALUE_BYTES = sizeof(float) };
+
+/** What a state of a set is called in checkpoints: the first set's "adam_m" as ever, another's "critic.adam_m". */
+static const char *state_name(const trainer *t, int set, const char *what, char name[96])
+{
+    if (set == 0)
+        snprintf(name, 96, "%s", what);
+    else
+        snprintf(name, 96, "%s.%s", t->session.recipe.sets[set].name, what);
+    return name;
+}
+
+static int set_count(const trainer *t)
+{
+    return (int)cod_graph_set_count(t->session.weights.graph);
+}
+
+/** Values of a set: trainable ones and states. */
+static size_t set_values(const trainer *t, int set)
+{
+    const cod_set_range *range = &t->session.weights.sets[set].range;
+    return range->count + range->state_count;
+}
 
 /** Whether a state of the optimiser is of this rank's part of the values alone. */
 static bool is_of_part(const trainer *t, const char *name)
 {
-    return t->context.part.only && strcmp(name, "ema") != 0;
+    return t->session.division.only_part && strcmp(name, "ema") != 0;
 }
 
 /** Whether such a state is put together with the other ranks' in the group's part of a checkpoint. */
 static bool is_gathered(const trainer *t, const char *name)
 {
-    return is_of_part(t, name) && t->strategy->ops->gather != NULL;
+    const cod_strategy_division *division = t->strategy->ops->division;
+    return is_of_part(t, name) && division != NULL && division->gather != NULL;
 }
 
 /** Whether a state of the optimiser lies in the rank's own part of a checkpoint, and not in the group's. */
@@ -40,47 +63,105 @@ static bool is_own_state(const trainer *t, const char *name)
     return is_of_part(t, name) && !is_gathered(t, name);
 }
 
-/** The optimiser's states, of the group or this rank's own. @param moments  those that were gathered; NULL = none */
-static cod_status save_states(const trainer *t, bool own, float *const *moments, cod_checkpoint *checkpoint)
+/** A set's optimiser's states, of the group or this rank's own. @param moments  those that were gathered; NULL = none */
+static cod_status save_optimiser(const trainer *t, int set, bool own, float *const *moments, cod_checkpoint *checkpoint)
 {
-    const cod_train_context *context = &t->context;
-    const char *name;
+    const cod_train_session *session = &t->session;
+    const char *what;
+    char name[96];
     cod_buffer *buffer;
     size_t bytes;
-    for (size_t i = 0; cod_optimiser_state(context->optimiser, i, &name, &buffer, &bytes); i++) {
-        if (is_own_state(t, name) != own)
+    for (size_t i = 0; cod_optimiser_state(session->optimisers[set], i, &what, &buffer, &bytes); i++) {
+        if (is_own_state(t, what) != own)
             continue;
+        state_name(t, set, what, name);
         if (moments != NULL && moments[i] != NULL) {
-            COD_TRY(cod_checkpoint_add_f32(checkpoint, name, moments[i], t->weights.layout.trainable));
+            COD_TRY(cod_checkpoint_add_f32(checkpoint, name, moments[i], session->weights.layout.trainable));
             continue;
         }
         float *state = cod_arena_alloc(&checkpoint->arena, bytes);
         if (state == NULL)
             return COD_ERR_MEMORY;
-        COD_TRY(context->backend->download(context->device, NULL, state, buffer, 0, bytes));
+        COD_TRY(session->backend->download(session->device, NULL, state, buffer, 0, bytes));
         COD_TRY(cod_checkpoint_add_f32(checkpoint, name, state, bytes / sizeof *state));
+    }
+    return COD_OK;
+}
+
+static cod_status save_states(const trainer *t, bool own, float *const *moments, cod_checkpoint *checkpoint)
+{
+    for (int set = 0; set < set_count(t); set++)
+        if (t->session.optimisers[set] != NULL)
+            COD_TRY(save_optimiser(t, set, own, set == 0 ? moments : NULL, checkpoint));
+    return COD_OK;
+}
+
+static cod_status load_optimiser(const trainer *t, int set, bool own, const cod_st_file *file)
+{
+    const cod_train_session *session = &t->session;
+    const char *what;
+    char name[96];
+    cod_buffer *buffer;
+    size_t bytes;
+    for (size_t i = 0; cod_optimiser_state(session->optimisers[set], i, &what, &buffer, &bytes); i++) {
+        if (is_own_state(t, what) != own)
+            continue;
+        const bool gathered = is_gathered(t, what);
+        const size_t saved = gathered ? session->weights.layout.trainable * sizeof(float) : bytes;
+        float *state = malloc(saved);
+        COD_REQUIRE_MEMORY(state);
+        cod_status status = cod_checkpoint_read(file, state_name(t, set, what, name), state, saved);
+        if (status == COD_OK)
+            status = session->backend->upload(session->device, NULL, buffer, 0,
+                                              state + (gathered ? session->division.first : 0), bytes);
+        free(state);
+        COD_TRY(status);
     }
     return COD_OK;
 }
 
 static cod_status load_states(const trainer *t, bool own, const cod_st_file *file)
 {
-    const cod_train_context *context = &t->context;
-    const char *name;
-    cod_buffer *buffer;
-    size_t bytes;
-    for (size_t i = 0; cod_optimiser_state(context->optimiser, i, &name, &buffer, &bytes); i++) {
-        if (is_own_state(t, name) != own)
+    for (int set = 0; set < set_count(t); set++)
+        if (t->session.optimisers[set] != NULL)
+            COD_TRY(load_optimiser(t, set, own, file));
+    return COD_OK;
+}
+
+/** The values of each set, in arrays of their own. @return COD_ERR_NUMERIC where one is no number */
+static cod_status save_values(trainer *t, cod_checkpoint *checkpoint)
+{
+    char name[96];
+    for (int set = 0; set < set_count(t); set++) {
+        const size_t count = set_values(t, set);
+        float *values = cod_arena_alloc(&checkpoint->arena, (count + 1) * sizeof *values);
+        if (values == NULL)
+            return COD_ERR_MEMORY;
+        if (count == 0)
             continue;
-        const bool gathered = is_gathered(t, name);
-        const size_t saved = gathered ? t->weights.layout.trainable * sizeof(float) : bytes;
-        float *state = malloc(saved);
-        COD_REQUIRE_MEMORY(state);
-        cod_status status = cod_checkpoint_read(file, name, state, saved);
-        if (status == COD_OK)
-            status = context->backend->upload(context->device, NULL, buffer, 0,
-                                              state + (gathered ? context->part.first : 0), bytes);
-        free(state);
+        COD_TRY(cod_weights_download_sets(&t->session.weights, cod_set_of(set), values));
+        /* The group learns of a bad loss two steps late: what it spoiled must not push out the last good checkpoint. */
+        for (size_t i = 0; i < count; i++)
+            if (!isfinite(values[i]))
+                return trainer_report_not_finite(t, "weights", t->context.step);
+        COD_TRY(cod_checkpoint_add_f32(checkpoint, state_name(t, set, "values", name), values, count));
+    }
+    return COD_OK;
+}
+
+static cod_status load_values(trainer *t, const cod_st_file *file)
+{
+    char name[96];
+    for (int set = 0; set < set_count(t); set++) {
+        const size_t count = set_values(t, set);
+        float *values = malloc((count + 1) * sizeof *values);
+        COD_REQUIRE_MEMORY(values);
+        cod_status status = COD_OK;
+        if (count > 0)
+            status = cod_checkpoint_read(file, state_name(t, set, "values", name), values, count * sizeof *values);
+        if (status == COD_OK && count > 0)
+            status = cod_weights_upload_sets(&t->session.weights, cod_set_of(set), values);
+        free(values);
         COD_TRY(status);
     }
     return COD_OK;
@@ -98,16 +179,7 @@ static cod_status save_group(trainer *t, float *const *moments, const double tot
     cod_checkpoint checkpoint = {0};
     char key[64];
     cod_status status = COD_OK;
-    const size_t count = cod_weights_count(&t->weights);
-    float *values = cod_arena_alloc(&checkpoint.arena, count * sizeof *values);
-    if (values == NULL)
-        COD_TRY_GOTO(status, end, COD_ERR_MEMORY);
-    COD_TRY_GOTO(status, end, cod_weights_download(&t->weights, values));
-    /* The group learns of a bad loss two steps late: what it spoiled must not push out the last good checkpoint. */
-    for (size_t i = 0; i < count; i++)
-        if (!isfinite(values[i]))
-            COD_TRY_GOTO(status, end, trainer_report_not_finite(t, "weights", context->step));
-    COD_TRY_GOTO(status, end, cod_checkpoint_add_f32(&checkpoint, "values", values, count));
+    COD_TRY_GOTO(status, end, save_values(t, &checkpoint));
     COD_TRY_GOTO(status, end, save_states(t, false, moments, &checkpoint));
     COD_TRY_GOTO(status, end, cod_checkpoint_add_number(&checkpoint, "step", (double)context->step));
     COD_TRY_GOTO(status, end, cod_checkpoint_add_number(&checkpoint, best_key(t, key), t->best_quality.values[0]));
@@ -115,6 +187,7 @@ static cod_status save_group(trainer *t, float *const *moments, const double tot
     COD_TRY_GOTO(status, end, cod_checkpoint_add_number(&checkpoint, "groups", cod_group_count(t->group)));
     COD_TRY_GOTO(status, end, cod_checkpoint_add_number(&checkpoint, "group_size", cod_group_size(t->group)));
     COD_TRY_GOTO(status, end, cod_checkpoint_add_number(&checkpoint, "seed", (double)t->config->root.seed));
+    COD_TRY_GOTO(status, end, cod_checkpoint_add_text(&checkpoint, "recipe", t->config->recipe->name));
     COD_TRY_GOTO(status, end, cod_checkpoint_add_text(&checkpoint, "strategy", t->config->strategy->name));
     COD_TRY_GOTO(status, end, cod_checkpoint_add_text(&checkpoint, "allreduce_codec", allreduce_codec(t)));
     COD_TRY_GOTO(status, end, trainer_save_totals(&checkpoint, totals));
@@ -124,17 +197,15 @@ end:
     return status;
 }
 
-enum { VALUE_BYTES = sizeof(float) };
-
 /** Bytes of the normalisation statistics where each rank of the group has its own, of the pictures that it saw; else 0. */
 static size_t own_statistics(const trainer *t)
 {
-    return cod_group_size(t->group) > 1 ? t->weights.layout.state * VALUE_BYTES : 0;
+    return cod_group_size(t->group) > 1 ? t->session.weights.layout.state * VALUE_BYTES : 0;
 }
 
 static cod_status save_statistics(trainer *t, cod_checkpoint *checkpoint)
 {
-    const cod_weights *weights = &t->weights;
+    const cod_weights *weights = &t->session.weights;
     const size_t bytes = own_statistics(t);
     if (bytes == 0)
         return COD_OK;
@@ -147,7 +218,7 @@ static cod_status save_statistics(trainer *t, cod_checkpoint *checkpoint)
 /** In place of those of the group's first rank; checkpoints of earlier versions have only these. */
 static cod_status load_statistics(trainer *t, const cod_st_file *file)
 {
-    cod_weights *weights = &t->weights;
+    cod_weights *weights = &t->session.weights;
     const size_t bytes = own_statistics(t);
     if (bytes == 0 || cod_st_tensor_find(file, "statistics") == NULL)
         return COD_OK;
@@ -171,14 +242,14 @@ static cod_status save_residual(trainer *t, cod_checkpoint *checkpoint)
 {
     return t->coded == NULL ? COD_OK
                             : cod_checkpoint_add_f32(checkpoint, residual_name, cod_coded_allreduce_residual(t->coded),
-                                                     t->weights.layout.trainable);
+                                                     t->session.weights.layout.trainable);
 }
 
 static cod_status load_residual(trainer *t, const cod_st_file *file)
 {
     return t->coded == NULL ? COD_OK
                             : cod_checkpoint_read(file, residual_name, cod_coded_allreduce_residual(t->coded),
-                                                  t->weights.layout.trainable * VALUE_BYTES);
+                                                  t->session.weights.layout.trainable * VALUE_BYTES);
 }
 
 static cod_status save_rank(trainer *t)
@@ -242,10 +313,10 @@ static cod_status make_room(const trainer *t, cod_arena *arena, float *moments[S
     const char *name;
     cod_buffer *buffer;
     size_t bytes;
-    for (size_t i = 0; cod_optimiser_state(t->context.optimiser, i, &name, &buffer, &bytes); i++) {
+    for (size_t i = 0; cod_optimiser_state(t->session.optimisers[0], i, &name, &buffer, &bytes); i++) {
         if (!t->leader || !is_gathered(t, name))
             continue;
-        moments[i] = cod_arena_alloc(arena, t->weights.layout.trainable * sizeof *moments[i]);
+        moments[i] = cod_arena_alloc(arena, t->session.weights.layout.trainable * sizeof *moments[i]);
         COD_REQUIRE_MEMORY(moments[i]);
     }
     return COD_OK;
@@ -353,12 +424,23 @@ static cod_status check_same_layout(const trainer *t, int group, const cod_st_fi
     return COD_OK;
 }
 
+/** Checkpoints of earlier versions name no recipe: they are of the only one that there was. */
+static cod_status check_same_recipe(const trainer *t, const cod_st_file *file)
+{
+    const char *recipe = cod_st_metadata(file, "recipe"), *written = recipe != NULL ? recipe : "supervised";
+    if (strcmp(written, t->config->recipe->name) != 0)
+        return cod_fail(COD_ERR_ARGUMENT, "it was written with recipe '%s', not '%s'", written,
+                        t->config->recipe->name);
+    return COD_OK;
+}
+
 /** Whether a part that group `group` wrote is of this run, as it is configured now. */
 static cod_status check_same_run(const trainer *t, int group, const cod_st_file *file)
 {
     double seed;
     const char *strategy = cod_st_metadata(file, "strategy"), *codec = cod_st_metadata(file, "allreduce_codec");
     COD_TRY(cod_checkpoint_number(file, "seed", &seed));
+    COD_TRY(check_same_recipe(t, file));
     if (strategy == NULL || strcmp(strategy, t->config->strategy->name) != 0)
         return cod_fail(COD_ERR_ARGUMENT, "it was written by strategy '%s', not '%s'", strategy ? strategy : "?",
                         t->config->strategy->name);
@@ -377,15 +459,11 @@ static cod_status load_group(trainer *t, const cod_st_file *file)
     char key[64];
     double step;
     COD_TRY(check_same_run(t, cod_group_index(t->group), file));
-    float *values = malloc(cod_weights_count(&t->weights) * sizeof *values);
-    COD_REQUIRE_MEMORY(values);
-    cod_status status = cod_checkpoint_read(file, "values", values, cod_weights_count(&t->weights) * sizeof *values);
-    if (status == COD_OK)
-        status = cod_weights_upload(&t->weights, values);
-    free(values);
-    COD_TRY(status);
+    COD_TRY(load_values(t, file));
     COD_TRY(load_states(t, false, file));
-    cod_optimiser_mark_restored(context->optimiser);
+    for (int set = 0; set < set_count(t); set++)
+        if (t->session.optimisers[set] != NULL)
+            cod_optimiser_mark_restored(t->session.optimisers[set]);
     COD_TRY(cod_checkpoint_number(file, best_key(t, key), &t->best_quality.values[0]));
     COD_TRY(cod_checkpoint_number(file, "step", &step));
     if (t->leader)

@@ -3,7 +3,6 @@
 #include "core/log.h"
 #include "infer/model_file.h"
 #include "infer/upscaler.h"
-#include "train/prior.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -59,9 +58,9 @@ static cod_status choose_allreduce(trainer *t)
 
 static cod_status open_device(trainer *t)
 {
-    cod_train_context *context = &t->context;
+    cod_train_session *session = &t->session;
     cod_comm *comm = t->request->comm;
-    context->backend = cod_backend_find(t->config->train.backend);
+    session->backend = cod_backend_find(t->config->train.backend);
     const int wanted = (int)t->config->cluster.threads, fastest = t->binding.threads;
     const cod_device_options options = {.threads = wanted > 0 ? wanted : fastest,
                                         .ordinal = cod_comm_node_rank(comm),
@@ -69,92 +68,63 @@ static cod_status open_device(trainer *t)
     if (wanted > fastest && t->leader)
         cod_log_warn("cluster.threads: %d threads of a rank share %d core%s; at most %d can pay", wanted, fastest,
                      fastest == 1 ? "" : "s", fastest);
-    COD_TRY(context->backend->open(&options, &context->device));
-    return cod_precision_dtype((cod_precision)t->config->train.precision, context->backend, context->device,
-                               &context->activation);
+    COD_TRY(session->backend->open(&options, &session->device));
+    return cod_precision_dtype((cod_precision)t->config->train.precision, session->backend, session->device,
+                               &session->activation);
 }
 
+/** Initial values of all sets, and of the model those of a file where one is named. */
 static cod_status init_weights(trainer *t)
 {
     const cod_model_options *options = &cod_run_config_group(t->config, cod_group_index(t->group))->model;
+    cod_train_session *session = &t->session;
     const bool own = strcmp(options->init, "own") == 0;
     uint64_t seed = (uint64_t)t->config->root.seed;
     if (own)
         seed += 0x9E3779B97F4A7C15u * (uint64_t)(1 + cod_group_index(t->group));
-    COD_TRY(cod_weights_init(&t->weights, t->context.backend, t->context.device, t->model.graph, COD_F32, true));
-    COD_TRY(cod_weights_fill_initial(&t->weights, seed));
+    COD_TRY(cod_weights_fill_initial(&session->weights, seed));
     if (own || strcmp(options->init, "shared") == 0)
         return COD_OK;
     cod_load_counts counts;
     const cod_load_mode mode = options->init_mode == 0 ? COD_LOAD_STRICT : COD_LOAD_PARTIAL;
-    COD_TRY(cod_model_load_weights(options->init, &t->model, mode, &t->weights, &counts));
+    COD_TRY(cod_model_load_weights(options->init, &session->recipe.model, mode, &session->weights, &counts));
     if (t->leader)
         cod_log_info("model.init: %zu tensors from '%s', %zu of the model not in it", counts.loaded, options->init,
                      counts.missing + counts.misshapen);
     return COD_OK;
 }
 
-static cod_status build_graph(trainer *t)
-{
-    cod_train_context *context = &t->context;
-    cod_model *model = &t->model;
-    const cod_group_config *group = cod_run_config_group(t->config, cod_group_index(t->group));
-    COD_TRY(cod_model_build(group->kind, group->architecture, model));
-    context->loss_factor = 1.0f / (float)t->config->train.accumulate;
-    context->target = cod_graph_input_like(model->graph, "target", model->output);
-    cod_loss_spec loss = cod_train_loss(t->config, model->task);
-    loss.weight = context->loss_factor;
-    context->task_loss = cod_prior_task_loss(context, model->graph, "task", model->output, context->target, loss);
-    context->programs[context->program_count++] =
-        (cod_program_spec){.name = COD_PROGRAM_PLAIN, .trains = "model", .losses = {context->task_loss}};
-    COD_TRY(STRATEGY(t, build, context));
-    return cod_graph_status(model->graph);
-}
-
-static cod_status compile(trainer *t)
-{
-    cod_train_context *context = &t->context;
-    COD_TRY(cod_train_compile(context, &t->weights, context->stage, &context->executable));
-    context->input = cod_executable_input(context->executable, "input");
-    context->truth = cod_executable_input(context->executable, "target");
-    return COD_OK;
-}
-
-/** Over all ranks that hold a part of the network each. */
-static cod_status sum_over_stages(void *context, double *squares)
+static cod_status add_losses(void *context, cod_train_session *session)
 {
     const trainer *t = context;
-    double part = 0;
-    /* Equal parts of several networks have equal gradients here: the first network's count. */
-    if (cod_group_rank(t->group) < t->context.stages)
-        part = *squares;
-    COD_TRY(cod_group_reduce(t->group, &part, 1, COD_REDUCE_SUM));
-    *squares = part;
+    const cod_strategy_teaching *teaching = t->strategy->ops->teaching;
+    return teaching != NULL && teaching->add_losses != NULL ? teaching->add_losses(t->strategy, session) : COD_OK;
+}
+
+/** A strategy that divides a network over ranks knows how to divide one. */
+static cod_status check_sets(const trainer *t)
+{
+    const cod_recipe *recipe = &t->session.recipe;
+    int trained = 0;
+    for (int s = 0; s < COD_GRAPH_MAX_SETS; s++)
+        trained += recipe->sets[s].trained;
+    COD_REQUIRE(trained == 1 || !t->config->strategy->one_set,
+                "strategy '%s' trains one network, but recipe '%s' has %d", t->config->strategy->name,
+                recipe->kind->name, trained);
     return COD_OK;
 }
 
-static cod_status make_optimiser(trainer *t)
+static cod_status make_losses(trainer *t)
 {
-    const cod_train_options *train = &t->config->train;
-    const cod_optimiser_options options = {
-        .kind = (cod_optimiser_kind)train->optimiser,
-        .momentum = train->momentum,
-        .nesterov = train->nesterov,
-        .beta1 = train->beta1,
-        .beta2 = train->beta2,
-        .epsilon = train->epsilon,
-        .weight_decay = train->weight_decay,
-        .clip_norm = train->clip_norm,
-        .ema_decay = train->ema,
-        .only_part = t->context.part.only,
-        .part_first = t->context.part.first,
-        .part_count = t->context.part.count,
-        .average = t->context.average,
-        .sum_squares = t->context.stages > 1 ? sum_over_stages : NULL,
-        .sum_context = t,
-    };
-    return cod_optimiser_create(&t->weights, cod_graph_set_index(t->model.graph, "model"), &options,
-                                &t->context.optimiser);
+    const cod_recipe *recipe = &t->session.recipe;
+    t->losses = calloc(recipe->step_count * COD_PROGRAM_MAX_LOSSES, sizeof *t->losses);
+    COD_REQUIRE_MEMORY(t->losses);
+    for (size_t i = 0; i < recipe->step_count; i++)
+        for (size_t k = 0; k < COD_PROGRAM_MAX_LOSSES && recipe->steps[i].losses[k] != NULL; k++)
+            t->losses[t->loss_count++] = (trainer_loss){.name = recipe->steps[i].losses[k],
+                                                        .value = recipe->steps[i].program.losses[k],
+                                                        .sub_step = &recipe->steps[i]};
+    return COD_OK;
 }
 
 /** How many groups the data are for: one group in the place of several holds what they do together, one rank what the first does. */
@@ -223,10 +193,10 @@ static cod_status start_loader(trainer *t)
 {
     const cod_run_config *config = t->config;
     const cod_loader_options options = {
-        .batch = t->context.batch,
+        .batch = t->session.sample.n,
         .seed = (uint64_t)config->root.seed,
         .group = cod_group_index(t->group),
-        .rank = (cod_group_rank(t->group) - t->context.servers) / trainer_stages(t),
+        .rank = (cod_group_rank(t->group) - trainer_servers(t)) / trainer_stages(t),
         .ranks = trainer_replicas(t),
         .threads = (int)config->data.threads,
         .prefetch = (int)config->data.prefetch,
@@ -253,19 +223,24 @@ int trainer_rank(const trainer *t)
     return cod_group_world_rank(t->group, cod_group_index(t->group), cod_group_rank(t->group));
 }
 
+int trainer_servers(const trainer *t)
+{
+    return cod_run_config_servers(t->config);
+}
+
 int trainer_stages(const trainer *t)
 {
-    return t->context.stages > 1 ? t->context.stages : 1;
+    return t->session.division.stages > 1 ? t->session.division.stages : 1;
 }
 
 int trainer_replicas(const trainer *t)
 {
-    return (cod_group_size(t->group) - t->context.servers) / trainer_stages(t);
+    return (cod_group_size(t->group) - trainer_servers(t)) / trainer_stages(t);
 }
 
 bool trainer_trains(const trainer *t)
 {
-    return cod_group_rank(t->group) >= t->context.servers;
+    return cod_group_rank(t->group) >= trainer_servers(t);
 }
 
 int trainer_ranks(const trainer *t)
@@ -286,7 +261,7 @@ static cod_status code_allreduce(trainer *t)
 {
     if (t->config->train.allreduce_codec == COD_ALLREDUCE_EXACT || cod_group_size(t->group) == 1)
         return COD_OK;
-    COD_TRY(cod_coded_allreduce_create(t->group, t->weights.layout.trainable, &t->coded));
+    COD_TRY(cod_coded_allreduce_create(t->group, t->session.weights.layout.trainable, &t->coded));
     t->context.collective = cod_coded_allreduce_collective(t->coded);
     return COD_OK;
 }
@@ -296,23 +271,57 @@ static cod_status set_up_locally(trainer *t)
 {
     COD_TRY(open_device(t));
     COD_TRY(t->config->strategy->create(t->config, &t->strategy));
-    COD_TRY(build_graph(t));
+    COD_TRY(cod_train_session_build(&t->session, add_losses, t));
+    COD_TRY(check_sets(t));
+    COD_TRY(make_losses(t));
     COD_TRY(init_weights(t));
     return code_allreduce(t);
 }
 
-static cod_status compile_locally(trainer *t)
+/** Sets that are updated one after the other need a step's mini-batches once more each. */
+static bool needs_batches_again(const cod_recipe *recipe)
 {
-    COD_TRY(compile(t));
-    return make_optimiser(t);
+    int updates = 0;
+    for (size_t i = 0; i < recipe->step_count; i++)
+        updates += recipe->steps[i].program.trains != NULL;
+    return updates > 1;
+}
+
+static cod_status compile_locally(trainer *t, const cod_division *division)
+{
+    COD_TRY(cod_train_session_compile(&t->session, division));
+    return cod_batches_init(&t->batches, &t->session, needs_batches_again(&t->session.recipe));
 }
 
 /** Two steps hide a reduction; ranks that run apart need as many more. */
 static cod_status make_agreements(trainer *t)
 {
-    t->agreement_delay = 1 + (t->context.agree_within > 1 ? t->context.agree_within : 1);
+    const cod_strategy_peers *peers = t->strategy->ops->peers;
+    t->agreement_delay = 1 + (t->strategy->agree_within > 1 ? t->strategy->agree_within : 1);
+    t->agreement_count = t->loss_count + 1 + (peers != NULL ? peers->flag_count : 0);
     t->agreements = calloc((size_t)t->agreement_delay, sizeof *t->agreements);
     COD_REQUIRE_MEMORY(t->agreements);
+    for (int64_t i = 0; i < t->agreement_delay; i++) {
+        t->agreements[i].values = calloc(t->agreement_count, sizeof(double));
+        COD_REQUIRE_MEMORY(t->agreements[i].values);
+    }
+    return COD_OK;
+}
+
+/** What there is before the device: data, and from it what a mini-batch is. Collective on all ranks. */
+static cod_status describe_data(trainer *t)
+{
+    cod_train_session *session = &t->session;
+    COD_TRY(cod_group_agree(cod_comm_world(t->request->comm), open_data(t), NULL));
+    COD_TRY(compare_data(t));
+    *session = (cod_train_session){.config = t->config,
+                                   .group = cod_group_index(t->group),
+                                   .sample = t->task->samples.input,
+                                   .priors = t->task->priors,
+                                   .averages = cod_group_size(t->group) > 1};
+    session->sample.n = t->config->data.batch;
+    if (session->priors != NULL && t->leader)
+        cod_log_info("group %d: groups' shares of the classes differ and are corrected for", cod_group_index(t->group));
     return COD_OK;
 }
 
@@ -320,6 +329,7 @@ cod_status trainer_set_up(trainer *t)
 {
     cod_group *world = cod_comm_world(t->request->comm);
     cod_train_context *context = &t->context;
+    cod_division division = {0};
     COD_TRY(cod_group_agree(world, make_group(t), NULL));
     t->leader = cod_group_rank(t->group) == 0;
     COD_TRY(cod_group_agree(world, choose_allreduce(t), NULL));
@@ -328,24 +338,16 @@ cod_status trainer_set_up(trainer *t)
     trainer_closing_part(cod_group_index(t->group), t->closing_part);
     COD_TRY(trainer_open_folder(t));
     *context = (cod_train_context){.config = t->config,
+                                   .session = &t->session,
                                    .comm = t->request->comm,
                                    .group = t->group,
                                    .collective = cod_group_collective(t->group),
-                                   .batch = t->config->data.batch,
-                                   .model = &t->model,
-                                   .weights = &t->weights,
                                    .steps = t->config->train.steps};
     COD_TRY(cod_comm_bind(t->request->comm, (cod_bind_mode)t->config->cluster.bind, &t->binding));
-    COD_TRY(cod_group_agree(world, open_data(t), NULL));
-    COD_TRY(compare_data(t));
-    context->sample = t->task->samples.input;
-    context->sample.n = context->batch;
-    context->priors = t->task->priors;
-    if (context->priors != NULL && t->leader)
-        cod_log_info("group %d: groups' shares of the classes differ and are corrected for", cod_group_index(t->group));
+    COD_TRY(describe_data(t));
     COD_TRY(cod_group_agree(world, set_up_locally(t), NULL));
-    COD_TRY(STRATEGY(t, place, context));
-    COD_TRY(cod_group_agree(world, compile_locally(t), NULL));
+    COD_TRY(STRATEGY_PART(t, division, place, context, &division));
+    COD_TRY(cod_group_agree(world, compile_locally(t, &division), NULL));
     COD_TRY(STRATEGY(t, start, context));
     COD_TRY(cod_group_agree(world, make_agreements(t), NULL));
     COD_TRY(trainer_resume(t));
@@ -374,25 +376,31 @@ cod_status trainer_set_up(trainer *t)
 
 void trainer_clear(trainer *t)
 {
-    cod_trace_set_sink(NULL, NULL);
+    const cod_backend *backend = t->session.backend;
+    cod_device *device = t->session.device;
+    if (t->trace != NULL)
+        cod_trace_set_sink(NULL, NULL);
     if (cod_trace_file_close(t->trace) != COD_OK)
         cod_log_warn("trace: %s", cod_error_message());
     cod_loader_destroy(t->context.loader);
     cod_metrics_close(t->metrics);
     if (t->strategy != NULL)
         t->strategy->ops->destroy(t->strategy);
-    cod_optimiser_destroy(t->context.optimiser);
-    cod_executable_destroy(t->context.executable);
+    cod_batches_clear(&t->batches);
     if (t->task != NULL)
         t->task->kind->close(t->task);
-    cod_weights_clear(&t->eval_weights);
-    cod_weights_clear(&t->weights);
-    cod_model_clear(&t->model);
-    if (t->context.device != NULL)
-        t->context.backend->close(t->context.device);
+    if (t->eval_weights.backend != NULL)
+        cod_weights_clear(&t->eval_weights);
+    cod_model_clear(&t->eval_model);
+    cod_train_session_clear(&t->session);
+    if (device != NULL)
+        backend->close(device);
     cod_coded_allreduce_destroy(t->coded);
     cod_group_destroy(t->group);
+    for (int64_t i = 0; t->agreements != NULL && i < t->agreement_delay; i++)
+        free(t->agreements[i].values);
     free(t->agreements);
+    free(t->losses);
     cod_file_lock_release(t->group_lock);
     cod_file_lock_release(t->lock);
 }

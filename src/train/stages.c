@@ -58,10 +58,10 @@ static cod_status cut_by_costs(cod_stages *s)
 }
 
 /** All ranks must cut at the same places, whatever they would measure. */
-static cod_status agree_on_costs(const cod_train_context *context, cod_group *group, cod_stages *s)
+static cod_status agree_on_costs(const cod_train_session *session, cod_group *group, cod_stages *s)
 {
     const bool first = group == NULL || cod_group_rank(group) == 0;
-    const cod_status status = first ? cod_layers_measure(context, s->timed, s->layers, s->layer_count) : COD_OK;
+    const cod_status status = first ? cod_layers_measure(session, s->timed, s->layers, s->layer_count) : COD_OK;
     if (group == NULL)
         return status;
     COD_TRY(cod_group_agree(group, status, NULL));
@@ -75,9 +75,9 @@ static cod_status agree_on_costs(const cod_train_context *context, cod_group *gr
     return COD_OK;
 }
 
-static cod_status fill(const cod_train_context *context, cod_stages *s)
+static cod_status fill(const cod_train_session *session, cod_stages *s)
 {
-    const cod_graph *graph = context->model->graph;
+    const cod_graph *graph = session->recipe.model.graph;
     double total = 0;
     for (int k = 0; k < s->count; k++) {
         s->nodes[k].first = k > 0 ? s->layers[s->first[k]].node : 0;
@@ -87,21 +87,21 @@ static cod_status fill(const cod_train_context *context, cod_stages *s)
         total += s->shares[k];
         for (int state = 0; state < 2; state++)
             COD_TRY(
-                cod_stage_find_range(graph, &context->weights->layout, &s->nodes[k], state != 0, &s->ranges[k][state]));
+                cod_stage_find_range(graph, &session->weights.layout, &s->nodes[k], state != 0, &s->ranges[k][state]));
     }
     for (int k = 0; k < s->count; k++)
         s->shares[k] = total > 0 ? s->shares[k] / total : 1.0 / s->count;
     return COD_OK;
 }
 
-static cod_status find_layers(const cod_train_context *context, int count, cod_stages *s)
+static cod_status find_layers(const cod_train_session *session, int count, cod_stages *s)
 {
     const size_t stages = (size_t)count;
-    COD_TRY(cod_layers_find(context->model->graph, &s->arena, &s->layers, &s->layer_count));
+    COD_TRY(cod_layers_find(session->recipe.model.graph, &s->arena, &s->layers, &s->layer_count));
     COD_REQUIRE(stages <= s->layer_count,
                 "model_parallel.stages: %d stages are more than the %zu layers with weights that model '%s' has; at "
                 "most %zu ranks can hold it together",
-                count, s->layer_count, context->model->kind->name, s->layer_count);
+                count, s->layer_count, session->recipe.model.kind->name, s->layer_count);
     s->count = count;
     s->first = cod_arena_alloc(&s->arena, (stages + 1) * sizeof *s->first);
     s->nodes = cod_arena_alloc(&s->arena, stages * sizeof *s->nodes);
@@ -114,21 +114,21 @@ static cod_status find_layers(const cod_train_context *context, int count, cod_s
     return COD_OK;
 }
 
-cod_status cod_stages_divide(const cod_train_context *context, cod_group *group, int count, const cod_string_list *cuts,
+cod_status cod_stages_divide(const cod_train_session *session, cod_group *group, int count, const cod_string_list *cuts,
                              cod_stages *s)
 {
-    const cod_train_options *train = &context->config->train;
+    const cod_train_options *train = &session->config->train;
     *s = (cod_stages){.timed = train->autotune && !train->deterministic && cuts->count == 0};
-    cod_status status = find_layers(context, count, s);
+    cod_status status = find_layers(session, count, s);
     if (status == COD_OK && cuts->count > 0)
         status = cut_by_names(s, cuts);
     if (group != NULL)
         COD_TRY(cod_group_agree(group, status, NULL));
     COD_TRY(status);
-    COD_TRY(agree_on_costs(context, group, s));
+    COD_TRY(agree_on_costs(session, group, s));
     status = cuts->count > 0 ? COD_OK : cut_by_costs(s);
     if (status == COD_OK)
-        status = fill(context, s);
+        status = fill(session, s);
     return group != NULL ? cod_group_agree(group, status, NULL) : status;
 }
 

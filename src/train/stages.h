@@ -5,6 +5,7 @@
 #ifndef COD_TRAIN_STAGES_H
 #define COD_TRAIN_STAGES_H
 
+#include "comm/group.h"
 #include "train/partition.h"
 
 /** A network divided into stages. Zeroed = none. */
@@ -21,7 +22,7 @@ typedef struct cod_stages {
 } cod_stages;
 
 /**
- * Divides the context's network: by the names of the layers that stages but the first begin with, or, where there are none,
+ * Divides the session's network: by the names of the layers that stages but the first begin with, or, where there are none,
  * so that the most costly stage costs least.
  *
  * @param group  whose first rank measures and tells the others; collective on it. NULL = this rank is alone
@@ -29,7 +30,7 @@ typedef struct cod_stages {
  * @param[out] out  cod_stages_clear() ends it, also on failure
  * @return COD_ERR_ARGUMENT where the network cannot be divided so
  */
-COD_MUST_CHECK cod_status cod_stages_divide(const cod_train_context *context, cod_group *group, int count,
+COD_MUST_CHECK cod_status cod_stages_divide(const cod_train_session *session, cod_group *group, int count,
                                             const cod_string_list *cuts, cod_stages *out);
 void cod_stages_clear(cod_stages *stages);
 

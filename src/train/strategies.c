@@ -37,21 +37,15 @@ typedef struct plain_strategy {
     cod_group_average average;
 } plain_strategy;
 
-static cod_status plain_before_step(cod_strategy *strategy, cod_train_context *context, const char **program)
+static cod_status plain_gradient_ready(cod_strategy *strategy, cod_train_context *context, int set, cod_bucket bucket)
 {
-    (void)strategy;
-    (void)context;
-    *program = COD_PROGRAM_PLAIN;
-    return COD_OK;
-}
-
-static cod_status plain_gradient_ready(cod_strategy *strategy, cod_train_context *context, cod_bucket bucket)
-{
+    (void)set;
     return cod_group_average_start(&((plain_strategy *)strategy)->average, context, bucket);
 }
 
-static cod_status plain_before_update(cod_strategy *strategy, cod_train_context *context)
+static cod_status plain_before_update(cod_strategy *strategy, cod_train_context *context, int set)
 {
+    (void)set;
     return cod_group_average_wait(&((plain_strategy *)strategy)->average, context);
 }
 
@@ -66,7 +60,6 @@ static void plain_destroy(cod_strategy *strategy)
 }
 
 static const cod_strategy_ops plain_ops = {
-    .before_step = plain_before_step,
     .gradient_ready = plain_gradient_ready,
     .before_update = plain_before_update,
     .stats = plain_stats,

@@ -1,6 +1,7 @@
 /**
  * @file
- * The strategy contract: how ranks co-operate. The trainer calls these hooks in the order below and knows no strategy by name.
+ * The strategy contract: how ranks co-operate on what a recipe computes (recipe.h). The trainer calls these hooks in the order below
+ * and knows no strategy by name.
  *
  * All ranks of a group call the hooks in the same order; a hook that fails on one rank ends the run on all of its group.
  */
@@ -11,19 +12,10 @@
 #include "core/collective.h"
 #include "data/loader.h"
 #include "io/json.h"
-#include "nn/compile.h"
-#include "nn/model.h"
-#include "nn/optimiser.h"
 #include "train/checkpoint.h"
-#include "train/config.h"
+#include "train/session.h"
 
 typedef struct cod_metrics cod_metrics;
-
-enum { COD_TRAIN_MAX_PROGRAMS = 8, COD_STRATEGY_FLAGS = 12 };
-
-/** The names of the programs that the trainer itself adds: task loss alone, overwriting or adding to the gradients. */
-#define COD_PROGRAM_PLAIN      "plain"
-#define COD_PROGRAM_ACCUMULATE "_accumulate" /**< added to a program's name for the later mini-batches of a step */
 
 /** What a strategy did with a peer's model: with steps, all that the replay of an asynchronous run needs. */
 typedef struct cod_train_event {
@@ -37,69 +29,15 @@ typedef struct cod_train_event {
 /** A run being set up or running, as strategies see it. All members are borrowed. */
 typedef struct cod_train_context {
     const cod_run_config *config;
+    cod_train_session *session; /**< the group's recipe, its weights and programs */
     cod_comm *comm;
     cod_group *group;           /**< of this rank */
     cod_collective *collective; /**< averaging gradients inside the group */
-    const cod_backend *backend;
-    cod_device *device;
-    cod_dtype activation;
-    int64_t batch;      /**< of this rank, of one mini-batch */
-    cod_shape sample;   /**< of a mini-batch's input */
-    cod_loader *loader; /**< of mini-batches, where the rank trains; NULL before the first step */
-
-    cod_model *model;
-    cod_value target, task_loss;
-    cod_weights *weights;
-    cod_optimiser *optimiser;
-    cod_executable *executable; /**< NULL during build */
-
-    /** Programs to compile; build() may add. A second one "NAME_accumulate" is made of each where needed. */
-    cod_program_spec programs[COD_TRAIN_MAX_PROGRAMS];
-    size_t program_count;
-    float loss_factor; /**< 1 / mini-batches a step: every loss's gradient is multiplied with it */
-
-    /** [groups, classes] log of each group's class shares over all groups' (prior.h); NULL = equal, or not corrected for. */
-    const float *priors;
-
-    /** Set by place(), with `part`, where this rank computes some of the graph's nodes only. */
-    cod_stage stage;
-    int stages; /**< ranks, next to each other in the group, that hold the network together; 0 = each holds all of it */
-
-    cod_view input, truth; /**< the mini-batch on the device, when before_batch() and later hooks run */
-    int64_t step;          /**< updates done before this one */
+    cod_loader *loader;         /**< of mini-batches, where the rank trains; NULL before the first step */
+    cod_metrics *metrics;       /**< of the first rank of a group, else NULL */
+    int64_t step;               /**< steps done before this one */
     int64_t steps;
-    double rate; /**< of this step */
-
-    /** Set by start(): the first ranks of the group that hold the weights and update them; the others only train. 0 = all do both. */
-    int servers;
-    bool updates_itself;  /**< Set by start(): the strategy runs the optimiser, as often as it likes in a step */
-    int64_t agree_within; /**< Set by start(): ranks may be so many steps apart without waiting for each other; 0 = 1 */
-
-    /**
-     * Set by build() or place(): of the trainable values this rank updates `count` from `first` on, perhaps none. Without gather()
-     * each rank then saves the optimiser's moments of its own part, and the group's first rank has the whole moving average, if
-     * any, when save() returns.
-     */
-    struct {
-        bool only;
-        size_t first, count;
-    } part;
-    cod_buffer *average; /**< Set by place(): where the moving average lies, see cod_optimiser_options */
-
-    /** Set by start() where groups wait for each other, to every how many steps: they then stop, and resume, at one step. */
-    int64_t in_step_every;
-
-    cod_metrics *metrics; /**< of the first rank of a group, else NULL */
 } cod_train_context;
-
-/**
- * Compiles the context's programs for its batch, each also as one that adds to gradients where a step has several mini-batches.
- *
- * @param weights  the context's, or others of its graph; borrowed
- * @param stage    all zero = the whole graph
- */
-COD_MUST_CHECK cod_status cod_train_compile(const cod_train_context *context, cod_weights *weights, cod_stage stage,
-                                            cod_executable **out);
 
 /** Logs an event of the update just done to exchange.GROUP.jsonl; for after_update(), on every rank of the group. */
 COD_MUST_CHECK cod_status cod_train_tell(const cod_train_context *context, const cod_train_event *event);
@@ -138,39 +76,45 @@ typedef struct cod_peer_stats {
     double teacher_loss, student_loss;
 } cod_peer_stats;
 
-typedef struct cod_strategy_ops {
-    /** Adds losses to the model's graph, and programs. Nothing is compiled yet. */
-    cod_status (*build)(cod_strategy *strategy, cod_train_context *context);
-    /**
-     * Weights have their initial values, nothing is compiled: may put them, and the moving average, where it wants them, or
-     * divide the graph's nodes over ranks. Collective over the world.
-     */
-    cod_status (*place)(cod_strategy *strategy, cod_train_context *context);
-    /** Everything is compiled and the initial (not yet resumed) weights are in place. Collective over the world. */
-    cod_status (*start)(cod_strategy *strategy, cod_train_context *context);
-    /** Chooses the step's program by its name. */
-    cod_status (*before_step)(cod_strategy *strategy, cod_train_context *context, const char **program);
-    /** The mini-batch is on the device, its program has not run. */
+/** Of strategies that add losses toward other models' predictions to the sub-step that the recipe marks for it. */
+typedef struct cod_strategy_teaching {
+    /** Adds losses to the graph and programs to the session; nothing is compiled yet. Local. */
+    cod_status (*add_losses)(cod_strategy *strategy, cod_train_session *session);
+    /** @param[in,out] program  that the marked sub-step runs in this step: the recipe's, or one that was added */
+    cod_status (*choose)(cod_strategy *strategy, cod_train_context *context, const char **program);
+    /** A mini-batch of the marked sub-step is on the device, its program has not run. */
     cod_status (*before_batch)(cod_strategy *strategy, cod_train_context *context);
+} cod_strategy_teaching;
+
+/** Of strategies that hold their group's ranks, which go on alone, to the same decisions about other groups. */
+typedef struct cod_strategy_peers {
+    size_t flag_count;
     /**
-     * Does a step's forward and backward passes over all mini-batches of context->loader, in place of before_step() to
-     * gradient_ready(); NULL = the trainer does. @param[out] task_loss  mean; 0 on ranks that do not compute it
+     * Flags ride in the step's reduction of losses: `out` [flag_count] of step t, zeroed before, comes back summed over the group as
+     * `in` after step t + 2 (t + 1 + agree_within where that is set), at the same step on every rank.
      */
-    cod_status (*compute)(cod_strategy *strategy, cod_train_context *context, double *task_loss);
-    /** Bucket `index` of the last mini-batch is complete. */
-    cod_status (*gradient_ready)(cod_strategy *strategy, cod_train_context *context, cod_bucket bucket);
-    /** Gradients must be final when it returns. */
-    cod_status (*before_update)(cod_strategy *strategy, cod_train_context *context);
-    /** Weights are updated; may edit them (raising their version). context->step is still the step just done. */
-    cod_status (*after_update)(cod_strategy *strategy, cod_train_context *context);
-    /**
-     * Rides in the step's loss reduction: `out` of step t, summed over the group, comes back as `in` after step t + 2
-     * (t + 1 + agree_within where that is set), at the same step on every rank.
-     */
-    void (*flags_out)(cod_strategy *strategy, double out[COD_STRATEGY_FLAGS]);
-    cod_status (*flags_in)(cod_strategy *strategy, cod_train_context *context, const double in[COD_STRATEGY_FLAGS]);
+    void (*flags_out)(cod_strategy *strategy, double *out);
+    cod_status (*flags_in)(cod_strategy *strategy, cod_train_context *context, const double *in);
     /** On the group's first rank alone: the model was validated after context->step steps. @param figure  the task's first one */
     cod_status (*validated)(cod_strategy *strategy, cod_train_context *context, double figure);
+    /** The i-th peer's. @return false past the last */
+    bool (*stats)(cod_strategy *strategy, int index, cod_peer_stats *out);
+} cod_strategy_peers;
+
+/** Of strategies that divide a network, its weights or its update over ranks. They take recipes of one set. */
+typedef struct cod_strategy_division {
+    /**
+     * Weights have their initial values, nothing is compiled: may put them where it wants them (cod_weights_place()), and says what
+     * this rank computes and updates. Collective over the world. @param[out] division  zeroed before
+     */
+    cod_status (*place)(cod_strategy *strategy, cod_train_context *context, cod_division *division);
+    /**
+     * Does a step's forward and backward passes over all mini-batches of context->loader; NULL = the trainer does.
+     * @param[out] task_loss  mean; 0 on ranks that do not compute it
+     */
+    cod_status (*compute)(cod_strategy *strategy, cod_train_context *context, double *task_loss);
+    /** Updates the weights, as often as it likes in a step, in place of the trainer. NULL = the trainer runs the optimiser. */
+    cod_status (*update)(cod_strategy *strategy, cod_train_context *context);
     /**
      * Makes the group's first rank hold all weights, where ranks update a part each, and their moving average. Collective on the
      * group; before evaluating and saving. NULL = it does anyway.
@@ -179,20 +123,41 @@ typedef struct cod_strategy_ops {
      *                      the first rank; NULLs on others
      */
     cod_status (*gather)(cod_strategy *strategy, cod_train_context *context, float *const *moments);
-    /** State beside weights and optimiser, of this rank. Arrays must live until the checkpoint is written. */
+} cod_strategy_division;
+
+typedef struct cod_strategy_ops {
+    /** Everything is compiled and the initial (not yet resumed) weights are in place. Collective over the world. */
+    cod_status (*start)(cod_strategy *strategy, cod_train_context *context);
+    /** A step begins, before its first program. */
+    cod_status (*before_step)(cod_strategy *strategy, cod_train_context *context);
+    /** A bucket of a set's gradients is complete, of the last mini-batch. */
+    cod_status (*gradient_ready)(cod_strategy *strategy, cod_train_context *context, int set, cod_bucket bucket);
+    /** The set's gradients must be final when it returns. */
+    cod_status (*before_update)(cod_strategy *strategy, cod_train_context *context, int set);
+    /** The set is updated. */
+    cod_status (*after_update)(cod_strategy *strategy, cod_train_context *context, int set);
+    /** All sub-steps are done; may edit weights. context->step is still the step just done. */
+    cod_status (*after_step)(cod_strategy *strategy, cod_train_context *context);
+    /** State beside weights and optimisers, of this rank. Arrays must live until the checkpoint is written. */
     cod_status (*save)(cod_strategy *strategy, cod_checkpoint *checkpoint);
     cod_status (*load)(cod_strategy *strategy, cod_train_context *context, const cod_st_file *file);
     /** The last step is done; peers may still read. Bounded in time. */
     cod_status (*finish)(cod_strategy *strategy, cod_train_context *context);
     void (*stats)(cod_strategy *strategy, cod_strategy_stats *out);
-    /** The i-th peer's. @return false past the last */
-    bool (*peer_stats)(cod_strategy *strategy, int index, cod_peer_stats *out);
     void (*destroy)(cod_strategy *strategy);
+
+    /** NULL where the strategy does no such thing. */
+    const cod_strategy_teaching *teaching;
+    const cod_strategy_peers *peers;
+    const cod_strategy_division *division;
 } cod_strategy_ops;
 
 /** Implementations put this first in their own struct. Hooks that are NULL do nothing. */
 struct cod_strategy {
     const cod_strategy_ops *ops;
+    /** Set by start() where groups wait for each other, to every how many steps: they then stop, and resume, at one step. */
+    int64_t in_step_every;
+    int64_t agree_within; /**< Set by start(): ranks may be so many steps apart without waiting for each other; 0 = 1 */
 };
 
 /** What groups that wait for each other send, and what a rank holds for it. */
@@ -222,9 +187,11 @@ typedef struct cod_strategy_kind {
     bool single_rank; /**< needs a world of one rank */
     bool keeps_state; /**< save() and load() are of use: ranks write a part of their own */
     bool averages;    /**< gradients by the context's collective, if at all: train.allreduce_codec is of use */
-    /** Ranks that serve and do not train, as start() will set them in the context. NULL = none. */
+    bool one_set;     /**< takes only recipes that train one network */
+    bool needs_host;  /**< reads and writes weights by the host's address: only on backends whose memory that is */
+    /** Ranks of the group, the first, that hold the weights and update them; the others only train. NULL = all do both. */
     int (*servers)(const cod_run_config *run);
-    /** Ranks that hold the network together, as start() will set them in the context. NULL = 1. */
+    /** Ranks that hold the network together, as place() will have it. NULL = 1. */
     int (*stages)(const cod_run_config *run);
     /** [table_count] sections that it reads by cod_run_config_section(); several strategies may read one. */
     const cod_option_table *const *tables;
@@ -235,10 +202,10 @@ typedef struct cod_strategy_kind {
     void (*plan)(const cod_run_config *run, size_t values, size_t state, cod_strategy_plan *out);
     /**
      * How `ranks` ranks would hold a network together. NULL = they never do.
-     * @param context  of a run not begun: without comm, group and optimiser
+     * @param session  compiled, of a run not begun
      * @param[out] stages  new; free()
      */
-    cod_status (*plan_stages)(cod_train_context *context, int ranks, cod_strategy_stage **stages, size_t *count);
+    cod_status (*plan_stages)(cod_train_session *session, int ranks, cod_strategy_stage **stages, size_t *count);
     /** Whether a group can be a job of its own, beside others that are; COD_ERR_ARGUMENT says what to set. NULL = it cannot. */
     cod_status (*check_apart)(const cod_run_config *run);
     /** @param run  borrowed until destroy(); where the strategy finds its sections */

@@ -10,7 +10,7 @@ const cod_train_task_kind *cod_train_task_find(cod_task task)
 cod_task_quality cod_task_quality_unknown(void)
 {
     cod_task_quality quality;
-    for (int i = 0; i < COD_TASK_FIGURES; i++)
+    for (int i = 0; i < COD_TASK_MAX_FIGURES; i++)
         quality.values[i] = NAN;
     return quality;
 }

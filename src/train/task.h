@@ -12,7 +12,7 @@
 #include "train/config.h"
 #include "train/strategy.h"
 
-enum { COD_TASK_FIGURES = 3, COD_TASK_METADATA = 1 };
+enum { COD_TASK_MAX_FIGURES = 16, COD_TASK_METADATA = 1 };
 
 /** One figure of a model's quality. */
 typedef struct cod_task_figure {
@@ -24,7 +24,7 @@ typedef struct cod_task_figure {
 
 /** Values of a task's figures, in its order; NaN = not known. */
 typedef struct cod_task_quality {
-    double values[COD_TASK_FIGURES];
+    double values[COD_TASK_MAX_FIGURES];
 } cod_task_quality;
 
 /** What trivial means reach on the same data, by the first figure. */
@@ -48,7 +48,9 @@ typedef struct cod_train_task cod_train_task;
 
 typedef struct cod_train_task_kind {
     cod_task task;
-    cod_task_figure figures[COD_TASK_FIGURES]; /**< the first decides which of two models is better */
+    cod_task_figure
+        figures[COD_TASK_MAX_FIGURES]; /**< [figure_count]; the first decides which of two models is better */
+    int figure_count;
     cod_task_baseline baseline;
     const char *items;     /**< what data are made of: "pictures" */
     cod_loss_kind loss;    /**< of train.loss: auto */
@@ -57,8 +59,8 @@ typedef struct cod_train_task_kind {
     int64_t eval_items;    /**< validated on while training where eval.images is 0; 0 = all */
     /** Opens the data, and gives the configured models what only the data say, such as the number of classes. Local. */
     cod_status (*open)(cod_run_config *config, const cod_dataset_place *place, cod_train_task **out);
-    /** Makes ready to evaluate `weights`, which are read whenever evaluate() is called. */
-    cod_status (*attach)(cod_train_task *task, const cod_train_context *context, cod_weights *weights);
+    /** Makes ready to evaluate a model with `weights`, which are read whenever evaluate() is called; both are borrowed. */
+    cod_status (*attach)(cod_train_task *task, const cod_model *model, cod_weights *weights, cod_dtype activation);
     cod_status (*evaluate)(cod_train_task *task, const cod_task_evaluation *what, cod_task_quality *mean);
     /** The baseline's value on the split; after attach(). */
     cod_status (*measure_baseline)(cod_train_task *task, cod_split split, double *value);
@@ -73,7 +75,7 @@ struct cod_train_task {
     size_t broken, unfit;                    /**< left out: unreadable, too small */
     cod_st_text metadata[COD_TASK_METADATA]; /**< goes into model files */
     size_t metadata_count;
-    float *priors; /**< [groups, classes] as cod_train_context has them */
+    float *priors; /**< [groups, classes] as cod_train_session has them */
 };
 
 /** The kind of a task. */

@@ -71,11 +71,10 @@ static cod_status open_task(cod_run_config *config, const cod_dataset_place *pla
     return COD_OK;
 }
 
-static cod_status attach(cod_train_task *task, const cod_train_context *context, cod_weights *weights)
+static cod_status attach(cod_train_task *task, const cod_model *model, cod_weights *weights, cod_dtype activation)
 {
     classification *c = (classification *)task;
-    return cod_classifier_create(context->model, weights, context->activation, cod_labelled_shape(c->data), EVAL_BATCH,
-                                 &c->classifier);
+    return cod_classifier_create(model, weights, activation, cod_labelled_shape(c->data), EVAL_BATCH, &c->classifier);
 }
 
 static cod_status evaluate(cod_train_task *task, const cod_task_evaluation *what, cod_task_quality *mean)
@@ -112,6 +111,7 @@ const cod_train_task_kind cod_task_classification = {
         {{.key = "accuracy", .label = "accuracy", .unit = "%", .digits = 2},
          {.key = "cross_entropy", .label = "cross-entropy", .unit = "nats", .digits = 4, .less_is_better = true},
          {.key = "calibration_error", .label = "calibration error", .unit = "%", .digits = 2, .less_is_better = true}},
+    .figure_count = 3,
     .baseline = {"majority_accuracy", "always the most frequent class"},
     .items = "examples",
     .loss = COD_LOSS_CROSS_ENTROPY,

@@ -56,12 +56,11 @@ static cod_status open_task(cod_run_config *config, const cod_dataset_place *pla
     return COD_OK;
 }
 
-static cod_status attach(cod_train_task *task, const cod_train_context *context, cod_weights *weights)
+static cod_status attach(cod_train_task *task, const cod_model *model, cod_weights *weights, cod_dtype activation)
 {
     super_resolution *s = (super_resolution *)task;
-    const cod_upscaler_options options = {.precision =
-                                              context->activation == COD_BF16 ? COD_PRECISION_BF16 : COD_PRECISION_F32};
-    COD_TRY(cod_upscaler_create(context->model, weights, &options, &s->upscaler));
+    const cod_upscaler_options options = {.precision = activation == COD_BF16 ? COD_PRECISION_BF16 : COD_PRECISION_F32};
+    COD_TRY(cod_upscaler_create(model, weights, &options, &s->upscaler));
     return cod_upscaler_create_bicubic(cod_dataset_scale(s->data), &s->bicubic);
 }
 
@@ -162,6 +161,7 @@ const cod_train_task_kind cod_task_super_resolution = {
     .figures = {{.key = "psnr_y", .label = "psnr", .unit = "dB", .digits = 2},
                 {.key = "ssim_y", .label = "ssim", .unit = "", .digits = 4},
                 {.key = "psnr_rgb", .label = "psnr of rgb", .unit = "dB", .digits = 2}},
+    .figure_count = 3,
     .baseline = {"bicubic_psnr_y", "bicubic"},
     .items = "pictures",
     .loss = COD_LOSS_L1,

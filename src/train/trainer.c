@@ -4,7 +4,6 @@
 #include "core/log.h"
 #include "core/statistics.h"
 #include "core/trace.h"
-#include "nn/schedule.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -14,43 +13,97 @@
 static cod_status bucket_ready(void *context, size_t index)
 {
     trainer *t = context;
-    return STRATEGY(t, gradient_ready, &t->context, cod_program_bucket(t->running, index));
+    return STRATEGY(t, gradient_ready, &t->context, t->running_set, cod_program_bucket(t->running, index));
 }
 
-static cod_status load_batch(trainer *t)
+static int trained_set(const trainer *t, const cod_sub_step *sub_step)
 {
-    cod_train_context *context = &t->context;
-    cod_batch batch;
-    COD_TRY(cod_loader_next(context->loader, &batch));
-    COD_TRY(context->backend->upload(context->device, NULL, context->input.buffer, context->input.offset,
-                                     cod_view_host(&batch.input), cod_view_span_bytes(&context->input)));
-    return context->backend->upload(context->device, NULL, context->truth.buffer, context->truth.offset,
-                                    cod_view_host(&batch.target), cod_view_span_bytes(&context->truth));
+    return cod_graph_set_index(t->session.recipe.model.graph, sub_step->program.trains);
 }
 
-/** Forward and backward over all mini-batches of a step; the mean task loss. */
-static cod_status compute_gradients(trainer *t, double *task_loss)
+/** The losses of a program that has just run on one of the step's mini-batches. */
+static cod_status read_losses(trainer *t, const cod_sub_step *sub_step)
+{
+    for (size_t i = 0; i < t->loss_count; i++) {
+        trainer_loss *loss = &t->losses[i];
+        float value;
+        if (loss->sub_step != sub_step)
+            continue;
+        COD_TRY(cod_executable_loss(t->session.executable, loss->value, &value));
+        loss->now += (double)value / (double)t->batches.count;
+    }
+    return COD_OK;
+}
+
+/** Runs a sub-step on mini-batch `batch`, which is on the device. */
+static cod_status run_sub_step(trainer *t, const cod_sub_step *sub_step, int64_t batch, const char *distilling)
+{
+    const char *name = sub_step->distils ? distilling : sub_step->program.name;
+    const bool reduces = sub_step->program.trains != NULL && batch == t->batches.count - 1;
+    cod_program *program = cod_train_program(t->session.executable, name, batch);
+    COD_REQUIRE(program != NULL, "strategy '%s' chose the program '%s', which does not exist",
+                t->config->strategy->name, name);
+    if (sub_step->distils)
+        COD_TRY(STRATEGY_PART(t, teaching, before_batch, &t->context));
+    t->running = program;
+    t->running_set = trained_set(t, sub_step);
+    COD_TRY(cod_program_run(program, reduces ? bucket_ready : NULL, t));
+    return read_losses(t, sub_step);
+}
+
+/** Updates a set after sub-step `index`. */
+static cod_status update(trainer *t, size_t index)
 {
     cod_train_context *context = &t->context;
-    const int64_t batches = t->config->train.accumulate;
-    const char *name = COD_PROGRAM_PLAIN;
-    if (t->strategy->ops->compute != NULL)
-        return t->strategy->ops->compute(t->strategy, context, task_loss);
-    COD_TRY(STRATEGY(t, before_step, context, &name));
-    *task_loss = 0;
-    for (int64_t i = 0; i < batches && trainer_trains(t); i++) {
-        char program[80];
-        float loss;
-        snprintf(program, sizeof program, "%s%s", name, i > 0 ? COD_PROGRAM_ACCUMULATE : "");
-        t->running = cod_executable_program(context->executable, program);
-        COD_REQUIRE(t->running != NULL, "strategy '%s' chose the program '%s', which does not exist",
-                    t->config->strategy->name, program);
-        COD_TRY(load_batch(t));
-        COD_TRY(STRATEGY(t, before_batch, context));
-        const bool last = i == batches - 1;
-        COD_TRY(cod_program_run(t->running, last ? bucket_ready : NULL, t));
-        COD_TRY(cod_executable_loss(context->executable, context->task_loss, &loss));
-        *task_loss += loss / (double)batches;
+    const cod_train_session *session = &t->session;
+    const cod_strategy_division *division = t->strategy->ops->division;
+    const int set = trained_set(t, &session->recipe.steps[index]);
+    COD_TRY(STRATEGY(t, before_update, context, set));
+    if (division != NULL && division->update != NULL)
+        COD_TRY(division->update(t->strategy, context));
+    else if (trainer_servers(t) == 0 || !trainer_trains(t))
+        COD_TRY(cod_optimiser_step(session->optimisers[set], cod_train_session_rate(session, set, context->step),
+                                   cod_recipe_updates(&session->recipe, set, context->step, index) + 1));
+    return STRATEGY(t, after_update, context, set);
+}
+
+/** Runs sub-steps from `first` up to the one at `last`, which alone may update a set, on all mini-batches; then updates. */
+static cod_status run_round(trainer *t, size_t first, size_t last, const char *distilling)
+{
+    const cod_sub_step *steps = t->session.recipe.steps;
+    const bool updates = steps[last].program.trains != NULL && cod_sub_step_is_due(&steps[last], t->context.step);
+    for (int64_t batch = 0; batch < t->batches.count && trainer_trains(t); batch++) {
+        COD_TRY(cod_batches_load(&t->batches, t->context.loader, batch, first == 0));
+        for (size_t i = first; i <= last; i++)
+            if (cod_sub_step_is_due(&steps[i], t->context.step))
+                COD_TRY(run_sub_step(t, &steps[i], batch, distilling));
+    }
+    return updates ? update(t, last) : COD_OK;
+}
+
+/** All sub-steps, their losses and updates. */
+static cod_status run_sub_steps(trainer *t)
+{
+    const cod_recipe *recipe = &t->session.recipe;
+    const cod_strategy_division *division = t->strategy->ops->division;
+    const cod_sub_step *distils = cod_recipe_distilling(recipe);
+    const char *distilling = distils != NULL ? distils->program.name : NULL;
+    for (size_t i = 0; i < t->loss_count; i++)
+        t->losses[i].now = 0;
+    COD_TRY(STRATEGY(t, before_step, &t->context));
+    if (division != NULL && division->compute != NULL) {
+        COD_TRY(division->compute(t->strategy, &t->context, &t->losses[0].now));
+        return update(t, 0);
+    }
+    if (distils != NULL)
+        COD_TRY(STRATEGY_PART(t, teaching, choose, &t->context, &distilling));
+    cod_batches_begin(&t->batches);
+    for (size_t first = 0; first < recipe->step_count;) {
+        size_t last = first;
+        while (last + 1 < recipe->step_count && recipe->steps[last].program.trains == NULL)
+            last++;
+        COD_TRY(run_round(t, first, last, distilling));
+        first = last + 1;
     }
     return COD_OK;
 }
@@ -58,16 +111,17 @@ static cod_status compute_gradients(trainer *t, double *task_loss)
 /** The first tensor with a value that is no number, for the message. */
 static const char *find_bad_tensor(trainer *t, bool gradients)
 {
+    const cod_weights *weights = &t->session.weights;
     const char *name = NULL;
-    const size_t count = gradients ? t->weights.layout.trainable : cod_weights_count(&t->weights);
+    const size_t count = gradients ? weights->layout.trainable : cod_weights_count(weights);
     float *values = malloc(count * sizeof *values);
     if (values == NULL)
         return NULL;
-    if ((gradients ? t->context.backend->download(t->context.device, NULL, values, t->weights.grads, 0,
-                                                  count * sizeof *values)
-                   : cod_weights_download(&t->weights, values)) == COD_OK) {
-        for (size_t p = 0; p < cod_graph_param_count(t->model.graph) && name == NULL; p++) {
-            const cod_param *param = cod_graph_param(t->model.graph, p);
+    if ((gradients
+             ? weights->backend->download(weights->device, NULL, values, weights->grads, 0, count * sizeof *values)
+             : cod_weights_download(weights, values)) == COD_OK) {
+        for (size_t p = 0; p < cod_graph_param_count(weights->graph) && name == NULL; p++) {
+            const cod_param *param = cod_graph_param(weights->graph, p);
             for (size_t i = 0; i < (size_t)cod_shape_count(param->shape) && param->offset + i < count && name == NULL;
                  i++)
                 if (!isfinite(values[param->offset + i]))
@@ -95,12 +149,29 @@ static int64_t in_step_every(const trainer *t)
 {
     if (cod_group_count(t->group) == 1)
         return 0;
-    return t->config->train.deterministic ? 1 : t->context.in_step_every;
+    return t->config->train.deterministic ? 1 : t->strategy->in_step_every;
 }
 
 bool trainer_in_step(const trainer *t)
 {
     return in_step_every(t) > 0;
+}
+
+/** Takes note of a loss of step `step`, summed over the group: NaN where it was not finite on one of the ranks. */
+static cod_status take_loss(trainer *t, trainer_loss *loss, double sum, int64_t step)
+{
+    char what[80] = "loss";
+    if (!cod_sub_step_is_due(loss->sub_step, step))
+        return COD_OK;
+    if (t->loss_count > 1)
+        snprintf(what, sizeof what, "loss '%s'", loss->name);
+    if (!isfinite(sum)) {
+        const cod_status status = trainer_report_not_finite(t, what, step);
+        return t->leader ? status : cod_fail_said_elsewhere(status);
+    }
+    loss->sum += sum / trainer_replicas(t);
+    loss->steps++;
+    return COD_OK;
 }
 
 /** Acts on what the group's ranks said about the step before the last; sets *stop when one was asked to. */
@@ -111,43 +182,42 @@ static cod_status agree(trainer *t, agreement *slot, int64_t step, bool *stop)
     slot->pending = false;
     const double begin = cod_clock_s();
     COD_TRY(cod_request_wait(&slot->request, INFINITY));
-    const double size = trainer_replicas(t);
-    if (slot->values[1] > 0) {
-        const cod_status status = trainer_report_not_finite(t, "loss", step);
-        return t->leader ? status : cod_fail_said_elsewhere(status);
-    }
+    double *const asked_to_stop = &slot->values[t->loss_count];
+    for (size_t i = 0; i < t->loss_count; i++)
+        COD_TRY(take_loss(t, &t->losses[i], slot->values[i], step));
     if (trainer_in_step(t)) {
         COD_TRY(cod_request_wait(&slot->world_request, INFINITY));
-        slot->values[2] = slot->world_stop;
+        *asked_to_stop = slot->world_stop;
     }
     t->agreeing_s += cod_clock_s() - begin;
-    *stop = *stop || slot->values[2] > 0;
-    t->task_loss_sum += slot->values[0] / size;
-    t->loss_steps++;
-    return STRATEGY(t, flags_in, &t->context, slot->values + 3);
+    *stop = *stop || *asked_to_stop > 0;
+    return STRATEGY_PART(t, peers, flags_in, &t->context, asked_to_stop + 1);
 }
 
 /** Tells the group about this step; done in the background. */
-static cod_status tell(trainer *t, agreement *slot, double task_loss)
+static cod_status tell(trainer *t, agreement *slot)
 {
     const volatile int *signal = t->request->stop_signal;
     const bool late = t->config->max_time_s > 0 && cod_clock_s() - t->start_s > t->config->max_time_s;
-    memset(slot->values, 0, sizeof slot->values);
+    const cod_strategy_peers *peers = t->strategy->ops->peers;
+    double *const asked_to_stop = &slot->values[t->loss_count];
+    memset(slot->values, 0, t->agreement_count * sizeof *slot->values);
     slot->pending = true;
-    slot->values[0] = isfinite(task_loss) ? task_loss : 0;
-    slot->values[1] = !isfinite(task_loss);
-    slot->values[2] = late || (signal != NULL && *signal != 0);
-    if (t->strategy->ops->flags_out != NULL)
-        t->strategy->ops->flags_out(t->strategy, slot->values + 3);
+    for (size_t i = 0; i < t->loss_count; i++)
+        slot->values[i] =
+            isfinite(t->losses[i].now) ? t->losses[i].now : NAN; /* no sum of infinities makes it finite */
+    *asked_to_stop = late || (signal != NULL && *signal != 0);
+    if (peers != NULL && peers->flags_out != NULL)
+        peers->flags_out(t->strategy, asked_to_stop + 1);
     const int64_t every = in_step_every(t);
     const bool together = every > 0 && (t->context.step + 1) % every == 0;
-    slot->world_stop = together ? slot->values[2] : 0;
+    slot->world_stop = together ? *asked_to_stop : 0;
     if (together)
         COD_TRY(cod_group_reduce_start(cod_comm_world(t->context.comm), &slot->world_stop, 1, COD_REDUCE_MAX,
                                        &slot->world_request));
     if (cod_group_size(t->group) == 1)
         return COD_OK;
-    return cod_group_reduce_start(t->group, slot->values, AGREEMENT_VALUES, COD_REDUCE_SUM, &slot->request);
+    return cod_group_reduce_start(t->group, slot->values, t->agreement_count, COD_REDUCE_SUM, &slot->request);
 }
 
 double trainer_median_ms(const trainer *t, size_t last)
@@ -170,12 +240,32 @@ static double group_bytes(const trainer *t, const double totals[TRAINER_TOTALS],
     return t->earlier[which] + (totals[which] - t->earlier[which]) * cod_group_size(t->group);
 }
 
+/** The group's mean of a loss since the last line of metrics. */
+static double mean_loss(const trainer_loss *loss)
+{
+    return loss->steps > 0 ? loss->sum / (double)loss->steps : NAN;
+}
+
+static double task_loss(const trainer *t)
+{
+    for (size_t i = 0; i < t->loss_count; i++)
+        if (t->losses[i].value == t->session.recipe.task_loss)
+            return mean_loss(&t->losses[i]);
+    return NAN;
+}
+
+/** The rate of the last step. */
+static double last_rate(const trainer *t, int set)
+{
+    return t->context.step > 0 ? cod_train_session_rate(&t->session, set, t->context.step - 1) : 0;
+}
+
 static cod_metrics_line make_line(const trainer *t)
 {
     const cod_train_context *context = &t->context;
     cod_metrics_line line = {.step = context->step,
-                             .task_loss = t->loss_steps ? t->task_loss_sum / (double)t->loss_steps : NAN,
-                             .rate = context->rate,
+                             .task_loss = task_loss(t),
+                             .rate = last_rate(t, 0),
                              .step_ms = trainer_median_ms(t, (size_t)t->config->log.every),
                              .task = t->task->kind,
                              .quality = t->last_quality};
@@ -188,7 +278,7 @@ static cod_metrics_line make_line(const trainer *t)
     line.exchange_share = trainer_exchange_share(t, &line.strategy);
     line.loss = line.task_loss +
                 (isnan(line.strategy.distill_loss) ? 0 : line.strategy.distill_weight * line.strategy.distill_loss);
-    const double images = (double)(context->batch * t->config->train.accumulate * trainer_replicas(t));
+    const double images = (double)(t->session.sample.n * t->config->train.accumulate * trainer_replicas(t));
     line.images_per_s = images / line.step_ms * 1e3;
     return line;
 }
@@ -215,26 +305,57 @@ static cod_status read_peers(const trainer *t, cod_peer_stats **peers, size_t *c
     *count = 0;
     *peers = calloc((size_t)cod_group_count(t->group), sizeof **peers);
     COD_REQUIRE_MEMORY(*peers);
-    while (t->strategy->ops->peer_stats != NULL &&
-           t->strategy->ops->peer_stats(t->strategy, (int)*count, &(*peers)[*count]))
+    while (t->strategy->ops->peers != NULL &&
+           t->strategy->ops->peers->stats(t->strategy, (int)*count, &(*peers)[*count]))
         ++*count;
+    return COD_OK;
+}
+
+/** The losses and rates of a recipe of several, each by its name. @param[out] more  new; free() */
+static cod_status more_numbers(const trainer *t, cod_metrics_number **more, size_t *count)
+{
+    const cod_recipe *recipe = &t->session.recipe;
+    *count = 0;
+    *more = calloc(t->loss_count + COD_GRAPH_MAX_SETS, sizeof **more);
+    COD_REQUIRE_MEMORY(*more);
+    for (size_t i = 0; i < t->loss_count && t->loss_count > 1; i++) {
+        cod_metrics_number *number = &(*more)[(*count)++];
+        snprintf(number->key, sizeof number->key, "loss.%s", t->losses[i].name);
+        number->value = mean_loss(&t->losses[i]);
+    }
+    for (int s = 1; s < COD_GRAPH_MAX_SETS; s++) {
+        if (!recipe->sets[s].trained)
+            continue;
+        cod_metrics_number *number = &(*more)[(*count)++];
+        snprintf(number->key, sizeof number->key, "lr.%s", recipe->sets[s].name);
+        number->value = last_rate(t, s);
+    }
     return COD_OK;
 }
 
 cod_status trainer_log_line(trainer *t)
 {
     cod_metrics_line line = make_line(t);
-    cod_peer_stats *peers;
-    t->task_loss_sum = 0;
-    t->loss_steps = 0;
+    cod_metrics_number *more = NULL;
+    cod_peer_stats *peers = NULL;
+    cod_status status = COD_OK;
+    if (t->leader)
+        status = more_numbers(t, &more, &line.more_count);
+    for (size_t i = 0; i < t->loss_count; i++)
+        t->losses[i].sum = 0, t->losses[i].steps = 0;
     if (!t->leader)
         return COD_OK;
-    COD_TRY(read_peers(t, &peers, &line.peer_count));
+    if (status == COD_OK)
+        status = read_peers(t, &peers, &line.peer_count);
+    line.more = more;
     line.peers = peers;
-    const cod_status status = cod_metrics_write(t->metrics, &line);
+    if (status == COD_OK)
+        status = cod_metrics_write(t->metrics, &line);
+    free(more);
     free(peers);
+    line.more = NULL;
     line.peers = NULL;
-    line.peer_count = 0;
+    line.more_count = line.peer_count = 0;
     COD_TRY(status);
     t->last_quality = cod_task_quality_unknown();
     report(t, &line, false);
@@ -257,7 +378,7 @@ static bool is_due(int64_t step, int64_t every)
 
 cod_status trainer_gather(trainer *t, float *const *moments)
 {
-    return STRATEGY(t, gather, &t->context, moments);
+    return STRATEGY_PART(t, division, gather, &t->context, moments);
 }
 
 /** What happens between steps: figures, evaluation, checkpoint. context->step steps are done. */
@@ -272,7 +393,7 @@ static cod_status after_step(trainer *t)
         const int64_t wanted = t->config->eval.images;
         cod_task_quality mean;
         COD_TRY(trainer_validate(t, wanted > 0 ? wanted : t->task->kind->eval_items, &mean));
-        COD_TRY(STRATEGY(t, validated, &t->context, mean.values[0]));
+        COD_TRY(STRATEGY_PART(t, peers, validated, &t->context, mean.values[0]));
     }
     /* The last line waits for the final evaluation. */
     if (is_due(context->step, t->config->log.every) && !last)
@@ -287,24 +408,11 @@ static cod_status after_step(trainer *t)
 static cod_status one_step(trainer *t, agreement *slot, bool *stop)
 {
     cod_train_context *context = &t->context;
-    const cod_train_options *train = &t->config->train;
-    const cod_schedule schedule = {.kind = (cod_schedule_kind)train->schedule,
-                                   .rate = train->rate,
-                                   .steps = train->steps,
-                                   .warmup_steps = train->warmup,
-                                   .milestones = train->milestones,
-                                   .gamma = train->gamma,
-                                   .final_factor = train->final_factor};
     const double begin = cod_clock_s();
-    double task_loss;
-    context->rate = cod_schedule_rate(&schedule, context->step);
     COD_TRY(agree(t, slot, context->step - t->agreement_delay, stop));
-    COD_TRY(compute_gradients(t, &task_loss));
-    COD_TRY(STRATEGY(t, before_update, context));
-    if (!context->updates_itself && (context->servers == 0 || !trainer_trains(t)))
-        COD_TRY(cod_optimiser_step(context->optimiser, context->rate, context->step + 1));
-    COD_TRY(STRATEGY(t, after_update, context));
-    COD_TRY(tell(t, slot, task_loss));
+    COD_TRY(run_sub_steps(t));
+    COD_TRY(STRATEGY(t, after_step, context));
+    COD_TRY(tell(t, slot));
     context->step++;
     const double step_s = cod_clock_s() - begin;
     t->steps_s += step_s;

@@ -9,19 +9,27 @@
 #include "data/loader.h"
 #include "io/file.h"
 #include "io/trace_file.h"
+#include "train/batches.h"
 #include "train/coded_allreduce.h"
 #include "train/task.h"
 #include "train/train.h"
 
-enum {
-    STEP_TIMES = 4096,
-    AGREEMENT_VALUES = 3 + COD_STRATEGY_FLAGS,
-};
+enum { STEP_TIMES = 4096 };
+
+/** A loss of the recipe. */
+typedef struct trainer_loss {
+    const char *name;
+    cod_value value;
+    const cod_sub_step *sub_step; /**< that computes it */
+    double now;                   /**< this rank's of the step under way: mean of its mini-batches */
+    double sum;                   /**< of the group's, agreed since the last line of metrics */
+    int64_t steps;                /**< that the sum is of */
+} trainer_loss;
 
 /** What ranks of a group tell each other about one step. */
 typedef struct agreement {
     bool pending;
-    double values[AGREEMENT_VALUES]; /**< task loss, ranks with a bad loss, ranks asked to stop, the strategy's */
+    double *values; /**< [agreement_count] losses, ranks asked to stop, the strategy's flags */
     cod_request *request;
     double world_stop; /**< where groups are in step: above zero when a rank of any group is asked to stop */
     cod_request *world_request;
@@ -67,18 +75,23 @@ typedef struct trainer {
     cod_binding binding;
     bool leader; /**< first rank of its group */
     cod_train_task *task;
-    cod_model model;
-    cod_weights weights;
+    cod_train_session session;
     cod_train_context context;
     cod_strategy *strategy;
     cod_metrics *metrics;
+    trainer_loss *losses; /**< [loss_count] */
+    size_t loss_count;
+    cod_batches batches;
     cod_program *running; /**< for its buckets */
+    int running_set;      /**< that it trains */
 
-    cod_weights eval_weights;                    /**< leader: the weights or their average, as evaluated and saved */
+    cod_model eval_model;                        /**< leader: the recipe's model alone */
+    cod_weights eval_weights;                    /**< its weights or their average, as evaluated and saved */
     cod_task_quality best_quality, last_quality; /**< last: since the last line of metrics, else not known */
 
     int64_t agreement_delay;   /**< steps between sending flags and acting on them */
     agreement *agreements;     /**< [agreement_delay] */
+    size_t agreement_count;    /**< values of each */
     float step_ms[STEP_TIMES]; /**< of the last steps done by this process, in a ring, for the median */
     size_t step_count;
     double steps_s;                 /**< that they took together */
@@ -87,12 +100,16 @@ typedef struct trainer {
     bool finished_before;           /**< nothing is left to do */
     double start_s, last_report_s;
     int64_t first_step; /**< of this process: 0, or the step resumed from */
-    double task_loss_sum;
-    int64_t loss_steps; /**< agreed losses since the last line */
 } trainer;
 
 #define STRATEGY(trainer, hook, ...)                                                                                   \
     ((trainer)->strategy->ops->hook != NULL ? (trainer)->strategy->ops->hook((trainer)->strategy, __VA_ARGS__) : COD_OK)
+
+/** A hook of one of the smaller contracts, which a strategy may leave out. */
+#define STRATEGY_PART(trainer, part, hook, ...)                                                                        \
+    ((trainer)->strategy->ops->part != NULL && (trainer)->strategy->ops->part->hook != NULL                            \
+         ? (trainer)->strategy->ops->part->hook((trainer)->strategy, __VA_ARGS__)                                      \
+         : COD_OK)
 
 /** Makes everything up to the first step, resumed where there is something to resume. Collective on all ranks. */
 COD_MUST_CHECK cod_status trainer_set_up(trainer *t);
@@ -119,6 +136,9 @@ COD_MUST_CHECK cod_status trainer_look_whether_finished(trainer *t);
 /** Whether groups wait for each other anyway: then they also stop, and resume, at one step. */
 bool trainer_in_step(const trainer *t);
 
+/** Ranks of the group that serve and do not train, the first. */
+int trainer_servers(const trainer *t);
+
 /** Makes the leader hold what ranks update a part each of; see gather(). Collective on the group. */
 COD_MUST_CHECK cod_status trainer_gather(trainer *t, float *const *moments);
 /** Whether each rank writes a part of checkpoints of its own. */
@@ -127,7 +147,7 @@ COD_MUST_CHECK cod_status trainer_save_checkpoint(trainer *t);
 /** Loads the newest usable checkpoint, if the configuration wants that. Collective on all ranks. */
 COD_MUST_CHECK cod_status trainer_resume(trainer *t);
 
-/** Copies the weights (or their moving average) to where they are evaluated and saved from; leader. */
+/** Copies the model's weights (or their moving average) to where they are evaluated and saved from; leader. */
 COD_MUST_CHECK cod_status trainer_refresh_eval(trainer *t);
 /** Quality of what eval_weights hold, on at most `limit` items (0 = all), of which `shown` go to samples/; leader. */
 COD_MUST_CHECK cod_status trainer_evaluate(trainer *t, cod_split split, int64_t limit, int64_t shown,

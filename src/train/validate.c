@@ -5,25 +5,28 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/** The model alone, without the losses and the other networks of the step. */
 static cod_status attach(trainer *t)
 {
+    const cod_train_session *session = &t->session;
+    const cod_model *model = &session->recipe.model;
     if (t->eval_weights.backend != NULL)
         return COD_OK;
-    const cod_train_context *context = &t->context;
-    COD_TRY(cod_weights_init(&t->eval_weights, context->backend, context->device, t->model.graph, COD_F32, false));
-    return t->task->kind->attach(t->task, context, &t->eval_weights);
+    COD_TRY(cod_model_build(model->kind, model->options, &t->eval_model));
+    COD_TRY(cod_weights_init(&t->eval_weights, session->backend, session->device, t->eval_model.graph, COD_F32, false));
+    return t->task->kind->attach(t->task, &t->eval_model, &t->eval_weights, session->activation);
 }
 
 cod_status trainer_refresh_eval(trainer *t)
 {
-    const cod_train_context *context = &t->context;
+    const cod_train_session *session = &t->session;
     COD_TRY(attach(t));
-    const size_t bytes = cod_weights_count(&t->weights) * sizeof(float);
-    cod_buffer *ema = t->config->eval.ema && context->step > 0 ? cod_optimiser_ema(context->optimiser) : NULL;
+    const size_t bytes = cod_weights_count(&t->eval_weights) * sizeof(float);
+    cod_buffer *ema = t->config->eval.ema && t->context.step > 0 ? cod_optimiser_ema(session->optimisers[0]) : NULL;
     float *values = malloc(bytes);
     COD_REQUIRE_MEMORY(values);
-    cod_status status = ema != NULL ? context->backend->download(context->device, NULL, values, ema, 0, bytes)
-                                    : cod_weights_download(&t->weights, values);
+    cod_status status = ema != NULL ? session->backend->download(session->device, NULL, values, ema, 0, bytes)
+                                    : cod_weights_download_sets(&session->weights, cod_set_of(0), values);
     if (status == COD_OK)
         status = cod_weights_upload(&t->eval_weights, values);
     free(values);
@@ -57,7 +60,7 @@ cod_status trainer_evaluate_own(trainer *t, cod_split split, int64_t limit, int6
 
 cod_status trainer_save_model(trainer *t, const char *path)
 {
-    return cod_model_save_weights(path, &t->model, &t->eval_weights, t->task->metadata, t->task->metadata_count);
+    return cod_model_save_weights(path, &t->eval_model, &t->eval_weights, t->task->metadata, t->task->metadata_count);
 }
 
 cod_status trainer_validate(trainer *t, int64_t limit, cod_task_quality *mean)

@@ -11,7 +11,7 @@
 enum { N = 3, SIDE = 4, SCALE = 2, C = 3, ONE = SIDE * SIDE * C, LARGE_ONE = ONE * SCALE * SCALE };
 
 typedef struct fixture {
-    cod_train_context context;
+    cod_train_session session;
     cod_view prediction;
     cod_buffer *buffers[3];
     float input[N * ONE], truth[N * LARGE_ONE], predicted[N * LARGE_ONE];
@@ -25,31 +25,31 @@ static void fixture_open(fixture *f)
         {N, SIDE, SIDE, C}, {N, SCALE * SIDE, SCALE * SIDE, C}, {N, SCALE * SIDE, SCALE * SIDE, C}};
     float *values[] = {f->input, f->truth, f->predicted};
     cod_view views[3];
-    f->context = (cod_train_context){.backend = backend};
-    assert_ok(backend->open(NULL, &f->context.device));
+    f->session = (cod_train_session){.backend = backend};
+    assert_ok(backend->open(NULL, &f->session.device));
     for (size_t i = 0; i < 3; i++) {
         const size_t count = (size_t)cod_shape_count(shapes[i]);
         for (size_t k = 0; k < count; k++)
             values[i][k] = (float)(k + i * 7919) / 16384;
-        assert_ok(backend->buffer_create(f->context.device, count * sizeof(float), &f->buffers[i]));
+        assert_ok(backend->buffer_create(f->session.device, count * sizeof(float), &f->buffers[i]));
         views[i] = cod_view_dense(f->buffers[i], 0, COD_F32, shapes[i]);
-        assert_ok(backend->upload(f->context.device, NULL, f->buffers[i], 0, values[i], count * sizeof(float)));
+        assert_ok(backend->upload(f->session.device, NULL, f->buffers[i], 0, values[i], count * sizeof(float)));
     }
-    f->context.input = views[0];
-    f->context.truth = views[1];
+    f->session.input = views[0];
+    f->session.truth = views[1];
     f->prediction = views[2];
 }
 
 static void fixture_close(fixture *f)
 {
     for (size_t i = 0; i < 3; i++)
-        f->context.backend->buffer_destroy(f->context.device, f->buffers[i]);
-    f->context.backend->close(f->context.device);
+        f->session.backend->buffer_destroy(f->session.device, f->buffers[i]);
+    f->session.backend->close(f->session.device);
 }
 
 static void read_back(const fixture *f, cod_view view, float *out)
 {
-    assert_ok(f->context.backend->download(f->context.device, NULL, out, view.buffer, view.offset,
+    assert_ok(f->session.backend->download(f->session.device, NULL, out, view.buffer, view.offset,
                                            (size_t)cod_shape_count(view.shape) * sizeof *out));
 }
 
@@ -65,10 +65,10 @@ static void mixtures_lie_between_two_examples(void **state)
     float mixed[N * ONE], again[N * ONE];
     (void)state;
     fixture_open(&f);
-    assert_ok(cod_distill_inputs_init(&inputs, COD_DISTILL_INPUTS_MIXUP, &f.context, f.prediction));
+    assert_ok(cod_distill_inputs_init(&inputs, COD_DISTILL_INPUTS_MIXUP, &f.session, f.prediction));
     cod_rng rng = stream(1), same = stream(1), other = stream(2);
     assert_ok(cod_distill_inputs_replace(&inputs, &rng));
-    read_back(&f, f.context.input, mixed);
+    read_back(&f, f.session.input, mixed);
     for (size_t i = 0; i < N; i++) {
         bool found = false;
         for (size_t k = 1; k < N && !found; k++) {
@@ -82,14 +82,14 @@ static void mixtures_lie_between_two_examples(void **state)
     }
     assert_ok(cod_distill_inputs_turn(&inputs));
     assert_ok(cod_distill_inputs_restore(&inputs));
-    read_back(&f, f.context.input, again);
+    read_back(&f, f.session.input, again);
     assert_memory_equal(again, f.input, sizeof again);
     assert_ok(cod_distill_inputs_replace(&inputs, &same));
-    read_back(&f, f.context.input, again);
+    read_back(&f, f.session.input, again);
     assert_memory_equal(again, mixed, sizeof again);
     assert_ok(cod_distill_inputs_restore(&inputs));
     assert_ok(cod_distill_inputs_replace(&inputs, &other));
-    read_back(&f, f.context.input, again);
+    read_back(&f, f.session.input, again);
     assert_memory_not_equal(again, mixed, sizeof again);
     cod_distill_inputs_clear(&inputs);
     fixture_close(&f);
@@ -143,15 +143,15 @@ static void crops_of_the_truth_are_turned_with_their_prediction(void **state)
     uint32_t met = 0;
     (void)state;
     fixture_open(&f);
-    assert_ok(cod_distill_inputs_init(&inputs, COD_DISTILL_INPUTS_NO_REFERENCE, &f.context, f.prediction));
+    assert_ok(cod_distill_inputs_init(&inputs, COD_DISTILL_INPUTS_NO_REFERENCE, &f.session, f.prediction));
     for (uint64_t step = 0; step < 60; step++) {
         cod_rng rng = stream(step);
         assert_ok(cod_distill_inputs_replace(&inputs, &rng));
-        read_back(&f, f.context.input, crops);
-        assert_ok(f.context.backend->upload(f.context.device, NULL, f.prediction.buffer, 0, f.predicted,
+        read_back(&f, f.session.input, crops);
+        assert_ok(f.session.backend->upload(f.session.device, NULL, f.prediction.buffer, 0, f.predicted,
                                             sizeof f.predicted)); /* what a teacher would write here */
         assert_ok(cod_distill_inputs_turn(&inputs));
-        read_back(&f, f.context.input, seen);
+        read_back(&f, f.session.input, seen);
         read_back(&f, f.prediction, turned);
         for (size_t i = 0; i < N; i++) {
             assert_true(find_crop(f.truth + i * LARGE_ONE, crops + i * ONE) >= 0);
@@ -160,7 +160,7 @@ static void crops_of_the_truth_are_turned_with_their_prediction(void **state)
             met |= 1u << inputs.turns[i];
         }
         assert_ok(cod_distill_inputs_restore(&inputs));
-        read_back(&f, f.context.input, seen);
+        read_back(&f, f.session.input, seen);
         assert_memory_equal(seen, f.input, sizeof seen);
     }
     assert_int_equal(met, 0xfffe); /* all turns but none */
@@ -174,12 +174,12 @@ static void what_cannot_be_made_is_refused(void **state)
     cod_distill_inputs inputs;
     (void)state;
     fixture_open(&f);
-    f.context.input.shape.n = 1;
+    f.session.input.shape.n = 1;
     assert_fails(COD_ERR_ARGUMENT, "set data.batch above 1",
-                 cod_distill_inputs_init(&inputs, COD_DISTILL_INPUTS_MIXUP, &f.context, f.prediction));
-    f.context.truth.shape.h = SIDE - 1;
+                 cod_distill_inputs_init(&inputs, COD_DISTILL_INPUTS_MIXUP, &f.session, f.prediction));
+    f.session.truth.shape.h = SIDE - 1;
     assert_fails(COD_ERR_ARGUMENT, "crops 4x4 pixels out of a truth of 8x3",
-                 cod_distill_inputs_init(&inputs, COD_DISTILL_INPUTS_NO_REFERENCE, &f.context, f.prediction));
+                 cod_distill_inputs_init(&inputs, COD_DISTILL_INPUTS_NO_REFERENCE, &f.session, f.prediction));
     fixture_close(&f);
 }
 

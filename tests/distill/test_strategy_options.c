@@ -17,6 +17,7 @@
 static int set_up(void **state)
 {
     cod_backend_register(&cod_ref_backend);
+    cod_recipe_register_supervised();
     cod_strategy_register_codistill();
     cod_strategy_register_diloco();
     cod_strategy_register_async_parameter_server();
@@ -34,20 +35,23 @@ static void load(const char *strategy, int groups, const char *text, cod_run_con
     assert_ok(cod_run_config_load(cod_test_at("run.yaml"), overrides, sizeof overrides / sizeof overrides[0], run));
 }
 
-/** How many programs a run's codistill strategy adds to the trainer's. */
+static cod_status add_losses(void *context, cod_train_session *session)
+{
+    cod_strategy *strategy = context;
+    return strategy->ops->teaching->add_losses(strategy, session);
+}
+
+/** How many programs a run's codistill strategy adds to the recipe's. */
 static size_t programs_of(const cod_run_config *run, cod_strategy *strategy)
 {
-    const cod_group_config *group = cod_run_config_group(run, 0);
-    cod_model model = {0};
-    assert_ok(cod_model_build(group->kind, group->architecture, &model));
-    cod_train_context context = {.config = run, .model = &model, .batch = 4, .loss_factor = 1};
-    context.target = cod_graph_input_like(model.graph, "target", model.output);
-    context.task_loss =
-        cod_graph_loss(model.graph, "task", model.output, context.target, cod_train_loss(run, model.task));
-    assert_ok(strategy->ops->build(strategy, &context));
-    assert_ok(cod_graph_status(model.graph));
-    cod_model_clear(&model);
-    return context.program_count;
+    cod_train_session session = {.config = run, .backend = &cod_ref_backend, .sample = {.n = 4}};
+    assert_ok(cod_ref_backend.open(NULL, &session.device));
+    cod_device *device = session.device;
+    assert_ok(cod_train_session_build(&session, add_losses, strategy));
+    const size_t added = session.program_count - session.recipe.step_count;
+    cod_train_session_clear(&session);
+    cod_ref_backend.close(device);
+    return added;
 }
 
 static void codistill_keeps_its_options(void **state)

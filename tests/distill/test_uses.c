@@ -17,7 +17,7 @@ typedef struct student {
     cod_arena arena;
     cod_model model;
     cod_run_config config;
-    cod_train_context context;
+    cod_train_session session; /**< of the net's parts */
     test_net net;
 } student;
 
@@ -43,14 +43,11 @@ static void student_open(student *s, const cod_backend *backend, const char *arc
     const cod_input_shape input = {"input", {2, 6, 6, 3}};
     const cod_compile_options options = {.activation = COD_F32, .inputs = &input, .input_count = 1};
     assert_ok(net_init(&s->net, backend, graph, &options, specs, 2, 3));
-    s->context = (cod_train_context){.config = &s->config,
+    s->session = (cod_train_session){.config = &s->config,
                                      .backend = backend,
                                      .device = s->net.device,
                                      .activation = COD_F32,
-                                     .batch = 2,
-                                     .model = &s->model,
-                                     .task_loss = task,
-                                     .weights = &s->net.weights,
+                                     .recipe = {.model = s->model, .task_loss = task},
                                      .executable = s->net.executable,
                                      .input = cod_executable_input(s->net.executable, "input"),
                                      .truth = cod_executable_input(s->net.executable, "target")};
@@ -93,7 +90,7 @@ static void check_teacher_of(student *s, cod_teacher *teacher, student *peer, co
     assert_ok(cod_weights_upload(&peer->net.weights, values));
     assert_ok(net_run(&peer->net, "infer"));
     assert_ok(net_read(&peer->net, own, inferred));
-    assert_ok(cod_executable_loss(peer->net.executable, peer->context.task_loss, &expected));
+    assert_ok(cod_executable_loss(peer->net.executable, peer->session.recipe.task_loss, &expected));
     assert_ok(cod_weights_upload(&peer->net.weights, kept));
     double largest = 0;
     for (size_t i = 0; i < count; i++) {
@@ -122,14 +119,15 @@ static void a_peer_of_another_architecture_teaches(void **state)
         student_open(&small, backends[b], SMALL);
         student_open(&large, backends[b], LARGE);
         const cod_group_config peer = architecture_of(&large);
-        assert_ok(cod_teacher_create(&small.context, &(cod_teacher_spec){&peer, "teacher", 2, 0, false}, &teacher));
+        assert_ok(cod_teacher_create(&small.session,
+                                     &(cod_teacher_spec){.peer = &peer, .target = "teacher", .pictures = 2}, &teacher));
         const size_t count = cod_weights_count(&large.net.weights);
         float *values = floats_new(count);
         assert_true(count > cod_weights_count(&small.net.weights));
         assert_ok(cod_weights_download(&large.net.weights, values));
         /* Both see the same mini-batch. */
-        const cod_view from[] = {small.context.input, small.context.truth},
-                       to[] = {large.context.input, large.context.truth};
+        const cod_view from[] = {small.session.input, small.session.truth},
+                       to[] = {large.session.input, large.session.truth};
         for (size_t i = 0; i < 2; i++) {
             double *batch = net_new((size_t)cod_shape_count(from[i].shape));
             assert_ok(net_read(&small.net, from[i], batch));
@@ -153,7 +151,8 @@ static void a_teacher_predicts_as_its_checkpoint_infers(void **state)
         cod_teacher *teacher;
         student_open(&s, backends[b], SMALL);
         const cod_group_config peer = architecture_of(&s);
-        assert_ok(cod_teacher_create(&s.context, &(cod_teacher_spec){&peer, "teacher", 2, 0, false}, &teacher));
+        assert_ok(cod_teacher_create(&s.session, &(cod_teacher_spec){.peer = &peer, .target = "teacher", .pictures = 2},
+                                     &teacher));
         const size_t count = cod_weights_count(&s.net.weights);
         float *before = floats_new(count), *first = floats_new(count), *second = floats_new(count),
               *after = floats_new(count);
@@ -199,7 +198,9 @@ static void several_teachers_predict_their_weighted_mean(void **state)
         float *values = floats_new(weight_count), loss;
         assert_ok(cod_weights_download(&s.net.weights, values));
         for (int t = 0; t < TEACHERS; t++) {
-            assert_ok(cod_teacher_create(&s.context, &(cod_teacher_spec){&peer, "teacher", 2, 0, true}, &teachers[t]));
+            assert_ok(cod_teacher_create(
+                &s.session, &(cod_teacher_spec){.peer = &peer, .target = "teacher", .pictures = 2, .mixes = true},
+                &teachers[t]));
             for (size_t i = 0; i < weight_count; i++)
                 values[i] *= 1.1f;
             assert_ok(cod_teacher_load(teachers[t], values));
@@ -290,16 +291,19 @@ static void a_teacher_on_integers_rounds_by_ranges_of_its_own(void **state)
         cod_teacher *exact, *rounded;
         student_open(&s, backends[b], WIDE);
         const cod_group_config peer = architecture_of(&s);
-        const cod_teacher_spec spec = {&peer, "teacher", 2, COD_PRECISION_INT8, false};
+        const cod_teacher_spec spec = {
+            .peer = &peer, .target = "teacher", .pictures = 2, .precision = COD_PRECISION_INT8};
         if (!backends[b]->supports(s.net.device, COD_S8)) {
-            assert_int_equal(cod_teacher_create(&s.context, &spec, &rounded), COD_ERR_UNSUPPORTED);
+            assert_int_equal(cod_teacher_create(&s.session, &spec, &rounded), COD_ERR_UNSUPPORTED);
             student_close(&s);
             continue;
         }
-        assert_ok(cod_teacher_create(&s.context, &spec, &rounded));
+        assert_ok(cod_teacher_create(&s.session, &spec, &rounded));
         const cod_precision plain =
             backends[b]->supports(s.net.device, COD_BF16) ? COD_PRECISION_BF16 : COD_PRECISION_F32;
-        assert_ok(cod_teacher_create(&s.context, &(cod_teacher_spec){&peer, "teacher", 2, plain, false}, &exact));
+        assert_ok(cod_teacher_create(
+            &s.session, &(cod_teacher_spec){.peer = &peer, .target = "teacher", .pictures = 2, .precision = plain},
+            &exact));
         const size_t count = (size_t)cod_shape_count(cod_executable_input(s.net.executable, "teacher").shape);
         float *values = floats_new(cod_weights_count(&s.net.weights));
         assert_ok(cod_weights_download(&s.net.weights, values));
@@ -344,7 +348,7 @@ static void a_merge_moves_weights_by_the_difference_and_statistics_toward_the_pe
         float *before = floats_new(count), *own = floats_new(count), *peer = floats_new(count),
               *after = floats_new(count);
         assert_true(weights->layout.state > 0);
-        assert_ok(cod_merger_create(weights, &merger));
+        assert_ok(cod_merger_create(weights, COD_ALL_SETS, &merger));
         for (int d = 0; d < 3; d++) {
             const double alpha = cod_merge_alpha(d), share = d == 0 ? 0.5 : 1.0 / 3;
             const uint64_t version = weights->sets[0].version;

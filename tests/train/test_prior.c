@@ -18,23 +18,25 @@ static const double logits[K] = {1, 2, -1}, taught[K] = {0, 1, 3};
 /** A linear layer whose bias is all that it says, and the two losses of it. */
 typedef struct fixture {
     cod_model model;
-    cod_train_context context;
+    cod_train_session session;
     cod_value task, distill;
     test_net net;
 } fixture;
 
 static void fixture_open(fixture *f, const cod_backend *backend, bool corrected, float temperature)
 {
-    *f = (fixture){.context = {.model = &f->model, .backend = backend, .priors = corrected ? priors[0] : NULL}};
+    *f = (fixture){.session = {.priors = corrected ? priors[0] : NULL}};
     assert_ok(cod_graph_create(&f->model.graph));
     cod_graph *graph = f->model.graph;
     const cod_value x = cod_graph_input(graph, "input", 1);
     const cod_value output = f->model.output = cod_graph_linear(graph, "fc", x, K, false);
-    f->task = cod_prior_task_loss(&f->context, graph, "task", output, cod_graph_input_like(graph, "target", output),
-                                  (cod_loss_spec){.kind = COD_LOSS_CROSS_ENTROPY});
-    f->distill =
-        cod_prior_distill_loss(&f->context, graph, "distill", output, cod_graph_input_like(graph, "teacher", output),
-                               (cod_loss_spec){.kind = COD_LOSS_KL, .temperature = temperature});
+    f->task =
+        cod_prior_task_loss(f->session.priors, graph, "task", output, cod_graph_input_like(graph, "target", output),
+                            (cod_loss_spec){.kind = COD_LOSS_CROSS_ENTROPY});
+    f->distill = cod_prior_distill_loss(f->session.priors, graph, "distill", output,
+                                        cod_graph_input_like(graph, "teacher", output),
+                                        (cod_loss_spec){.kind = COD_LOSS_KL, .temperature = temperature});
+    f->session.recipe.model = f->model;
     const cod_input_shape shape = {"input", {N, 1, 1, 1}};
     const cod_compile_options options = {.activation = COD_F32, .inputs = &shape, .input_count = 1};
     const cod_program_spec specs[] = {{.name = "task", .trains = "model", .losses = {f->task}},
@@ -58,7 +60,7 @@ static void fixture_open(fixture *f, const cod_backend *backend, bool corrected,
     for (int g = 0; g < 2; g++)
         assert_ok(cod_prior_write(backend, f->net.device,
                                   cod_executable_input(executable, g ? COD_PRIOR_TEACHER_INPUT : COD_PRIOR_INPUT),
-                                  cod_prior_of(&f->context, g)));
+                                  cod_prior_of(&f->session, g)));
 }
 
 static void fixture_close(fixture *f)

@@ -1,0 +1,35 @@
+/**
+ * @file
+ * The mini-batches of a step on their way to the device.
+ *
+ * A step whose sub-steps update several sets runs all its mini-batches before each update: where there is more than one, the host
+ * keeps them until the step ends.
+ */
+#ifndef COD_TRAIN_BATCHES_H
+#define COD_TRAIN_BATCHES_H
+
+#include "data/loader.h"
+#include "train/session.h"
+
+/** Zeroed = none. */
+typedef struct cod_batches {
+    const cod_train_session *session;
+    int64_t count;     /**< mini-batches of a step */
+    float *kept;       /**< [count] of input and truth; NULL = none is needed again */
+    int64_t on_device; /**< the one that lies there; -1 = none of this step */
+} cod_batches;
+
+/** @param session  compiled; borrowed. @param again  whether a step needs each of them more than once */
+COD_MUST_CHECK cod_status cod_batches_init(cod_batches *batches, const cod_train_session *session, bool again);
+void cod_batches_clear(cod_batches *batches);
+
+/** A step begins: all its mini-batches are yet to come. */
+void cod_batches_begin(cod_batches *batches);
+/**
+ * Leaves mini-batch `index` of the step in the session's input and truth.
+ *
+ * @param first  the first time in this step: it then comes from the loader
+ */
+COD_MUST_CHECK cod_status cod_batches_load(cod_batches *batches, cod_loader *loader, int64_t index, bool first);
+
+#endif

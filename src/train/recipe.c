@@ -1,0 +1,157 @@
+#include "train/recipe.h"
+
+#include <string.h>
+
+enum { MAX_RECIPES = 16 };
+static const cod_recipe_kind *kinds[MAX_RECIPES];
+
+void cod_recipe_register(const cod_recipe_kind *kind)
+{
+    for (size_t i = 0; i < MAX_RECIPES; i++) {
+        if (kinds[i] == NULL || strcmp(kinds[i]->name, kind->name) == 0) {
+            kinds[i] = kind;
+            return;
+        }
+    }
+}
+
+const cod_recipe_kind *cod_recipe_find(const char *name)
+{
+    for (size_t i = 0; i < MAX_RECIPES && kinds[i] != NULL; i++)
+        if (strcmp(kinds[i]->name, name) == 0)
+            return kinds[i];
+    return NULL;
+}
+
+const cod_recipe_kind *cod_recipe_at(size_t index)
+{
+    return index < MAX_RECIPES ? kinds[index] : NULL;
+}
+
+/** A sub-step with several mini-batches is given only what has run on the same one: since the last update. */
+static cod_status check_given(const cod_recipe *recipe, size_t step)
+{
+    const cod_program_spec *program = &recipe->steps[step].program;
+    for (size_t g = 0; g < COD_PROGRAM_MAX_GIVEN && program->given[g] != 0; g++) {
+        bool found = false;
+        for (size_t s = step; s-- > 0 && recipe->steps[s].program.trains == NULL;)
+            for (size_t o = 0; o < COD_PROGRAM_MAX_OUTPUTS; o++)
+                found = found || recipe->steps[s].program.outputs[o] == program->given[g];
+        COD_REQUIRE(found,
+                    "recipe '%s': with train.accumulate above 1, '%s' can be given only what sub-steps have left since "
+                    "the last update",
+                    recipe->kind->name, program->name);
+    }
+    return COD_OK;
+}
+
+static cod_status check_step(const cod_recipe *recipe, size_t index)
+{
+    const char *name = recipe->kind->name;
+    const cod_sub_step *step = &recipe->steps[index];
+    COD_REQUIRE(step->program.name != NULL, "recipe '%s': sub-step %zu has no name", name, index);
+    for (size_t i = 0; i < index; i++)
+        COD_REQUIRE(strcmp(recipe->steps[i].program.name, step->program.name) != 0,
+                    "recipe '%s': two sub-steps are called '%s'", name, step->program.name);
+    for (size_t i = 0; i < COD_PROGRAM_MAX_LOSSES; i++)
+        COD_REQUIRE((step->losses[i] != NULL) == (step->program.losses[i] != 0),
+                    "recipe '%s': loss %zu of '%s' needs a name", name, i, step->program.name);
+    if (step->program.trains == NULL)
+        return COD_OK;
+    const int set = cod_graph_set_index(recipe->model.graph, step->program.trains);
+    COD_REQUIRE(set >= 0 && recipe->sets[set].trained, "recipe '%s': '%s' trains '%s', which has no optimiser", name,
+                step->program.name, step->program.trains);
+    return COD_OK;
+}
+
+static cod_status check(const cod_recipe *recipe, bool accumulates)
+{
+    const char *name = recipe->kind->name;
+    size_t distilling = 0, training = 0;
+    for (size_t i = 0; i < recipe->step_count; i++) {
+        COD_TRY(check_step(recipe, i));
+        if (accumulates)
+            COD_TRY(check_given(recipe, i));
+        distilling += recipe->steps[i].distils;
+        training += recipe->steps[i].program.trains != NULL;
+    }
+    COD_REQUIRE(training > 0, "recipe '%s' trains nothing", name);
+    COD_REQUIRE(distilling <= 1, "recipe '%s': %zu sub-steps distil; at most one can", name, distilling);
+    COD_REQUIRE(recipe->task_loss != 0 && recipe->target != 0, "recipe '%s' has no task loss", name);
+    return COD_OK;
+}
+
+cod_status cod_recipe_build(const cod_recipe_setting *setting, cod_recipe *recipe)
+{
+    *recipe = (cod_recipe){.kind = setting->config->recipe};
+    COD_TRY(recipe->kind->build(setting, recipe));
+    COD_TRY(cod_graph_status(recipe->model.graph));
+    for (size_t s = 0; s < cod_graph_set_count(recipe->model.graph); s++)
+        recipe->sets[s].name = cod_graph_set_name(recipe->model.graph, (int)s);
+    return check(recipe, setting->config->train.accumulate > 1);
+}
+
+void cod_recipe_clear(cod_recipe *recipe)
+{
+    cod_model_clear(&recipe->model);
+    *recipe = (cod_recipe){0};
+}
+
+cod_sets cod_recipe_travelling(const cod_recipe *recipe)
+{
+    cod_sets sets = 0;
+    for (int s = 0; s < COD_GRAPH_MAX_SETS; s++)
+        sets |= recipe->sets[s].travels ? cod_set_of(s) : 0;
+    return sets;
+}
+
+const cod_sub_step *cod_recipe_distilling(const cod_recipe *recipe)
+{
+    for (size_t i = 0; i < recipe->step_count; i++)
+        if (recipe->steps[i].distils)
+            return &recipe->steps[i];
+    return NULL;
+}
+
+bool cod_sub_step_is_due(const cod_sub_step *sub_step, int64_t step)
+{
+    return sub_step->every <= 1 || step % sub_step->every == 0;
+}
+
+int64_t cod_recipe_updates(const cod_recipe *recipe, int set, int64_t step, size_t index)
+{
+    int64_t updates = 0;
+    for (size_t i = 0; i < recipe->step_count; i++) {
+        const cod_sub_step *s = &recipe->steps[i];
+        const int64_t every = s->every > 1 ? s->every : 1;
+        if (s->program.trains != NULL && cod_graph_set_index(recipe->model.graph, s->program.trains) == set)
+            updates += (step + every - 1) / every + (i < index && cod_sub_step_is_due(s, step));
+    }
+    return updates;
+}
+
+cod_optimiser_options cod_recipe_optimiser(const cod_run_config *config)
+{
+    const cod_train_options *train = &config->train;
+    return (cod_optimiser_options){.kind = (cod_optimiser_kind)train->optimiser,
+                                   .momentum = train->momentum,
+                                   .nesterov = train->nesterov,
+                                   .beta1 = train->beta1,
+                                   .beta2 = train->beta2,
+                                   .epsilon = train->epsilon,
+                                   .weight_decay = train->weight_decay,
+                                   .clip_norm = train->clip_norm,
+                                   .ema_decay = train->ema};
+}
+
+cod_schedule cod_recipe_schedule(const cod_run_config *config)
+{
+    const cod_train_options *train = &config->train;
+    return (cod_schedule){.kind = (cod_schedule_kind)train->schedule,
+                          .rate = train->rate,
+                          .steps = train->steps,
+                          .warmup_steps = train->warmup,
+                          .milestones = train->milestones,
+                          .gamma = train->gamma,
+                          .final_factor = train->final_factor};
+}

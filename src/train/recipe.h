@@ -1,0 +1,109 @@
+/**
+ * @file
+ * The recipe contract: what a training step computes. A recipe builds networks and losses into one graph, a parameter set for each
+ * network, and lists the step's sub-steps in their order. How ranks co-operate on the step is the strategy's (strategy.h): neither
+ * knows the other by name, and the trainer knows none of them.
+ */
+#ifndef COD_TRAIN_RECIPE_H
+#define COD_TRAIN_RECIPE_H
+
+#include "nn/compile.h"
+#include "nn/model.h"
+#include "nn/optimiser.h"
+#include "nn/schedule.h"
+#include "train/config.h"
+
+enum { COD_RECIPE_MAX_STEPS = 16, COD_RECIPE_MAX_CONSTANTS = 8 };
+
+/** Inputs of the graph that each mini-batch fills. */
+#define COD_INPUT_DATA  "input"
+#define COD_INPUT_TRUTH "target"
+
+/** A parameter set of the graph. */
+typedef struct cod_recipe_set {
+    const char *name;
+    bool travels; /**< between groups, which average, publish and merge it; false = each group keeps its own */
+    bool trained; /**< has an optimiser */
+    cod_optimiser_options optimiser;
+    cod_schedule schedule;
+} cod_recipe_set;
+
+/** A program that a step runs, and the set that is updated after it. */
+typedef struct cod_sub_step {
+    cod_program_spec program; /**< `trains` NULL: nothing is updated; later sub-steps may be given its outputs */
+    const char *losses[COD_PROGRAM_MAX_LOSSES]; /**< names of program.losses, for metrics and messages */
+    int64_t every;                              /**< runs in steps s with s % every == 0, counted from 0; 0 = in each */
+    bool distils;                               /**< a strategy may add losses to it; at most one of the sub-steps */
+} cod_sub_step;
+
+/** An input that is filled once. */
+typedef struct cod_recipe_constant {
+    const char *input;
+    float value;
+} cod_recipe_constant;
+
+typedef struct cod_recipe_kind cod_recipe_kind;
+
+/** A recipe as it was built for a configuration. */
+typedef struct cod_recipe {
+    const cod_recipe_kind *kind;
+    cod_model model;  /**< the one that is evaluated, distilled and exported, of set 0; its graph holds all networks */
+    cod_value target; /**< the input COD_INPUT_TRUTH */
+    cod_value task_loss;                     /**< of a sub-step: how far the model is from the truth */
+    cod_recipe_set sets[COD_GRAPH_MAX_SETS]; /**< [cod_graph_set_count()] by the graph's index */
+    cod_sub_step steps[COD_RECIPE_MAX_STEPS];
+    size_t step_count;
+    cod_recipe_constant constants[COD_RECIPE_MAX_CONSTANTS];
+    size_t constant_count;
+} cod_recipe;
+
+/** What a recipe is built for. All members are borrowed. */
+typedef struct cod_recipe_setting {
+    const cod_run_config *config;
+    int group;           /**< whose networks */
+    const float *priors; /**< [groups, classes] as cod_train_session has them */
+    float loss_factor;   /**< 1 / mini-batches a step: to be cod_loss_spec.weight, or a factor of it, of every loss */
+} cod_recipe_setting;
+
+struct cod_recipe_kind {
+    const char *name, *help;
+    /** [table_count] sections that it reads by cod_run_config_section(). */
+    const cod_option_table *const *tables;
+    size_t table_count;
+    /** Checks options that concern each other; adds problems to run->config. NULL = there are none. */
+    void (*check)(const cod_run_config *run);
+    /** Fills `recipe`, zeroed but for its kind. Texts are literals or live as long as the configuration. */
+    cod_status (*build)(const cod_recipe_setting *setting, cod_recipe *recipe);
+};
+
+/**
+ * Builds the configuration's recipe and checks what it made.
+ *
+ * @param[out] recipe  new, also on failure; cod_recipe_clear()
+ */
+COD_MUST_CHECK cod_status cod_recipe_build(const cod_recipe_setting *setting, cod_recipe *recipe);
+void cod_recipe_clear(cod_recipe *recipe);
+
+/** Sets that travel between groups. */
+cod_sets cod_recipe_travelling(const cod_recipe *recipe);
+/** The sub-step that a strategy may add losses to; NULL = none. */
+const cod_sub_step *cod_recipe_distilling(const cod_recipe *recipe);
+/** Whether a sub-step is among those of step `step`. */
+bool cod_sub_step_is_due(const cod_sub_step *sub_step, int64_t step);
+/** Updates that a set has had before sub-step `index` of step `step`: optimisers count them. */
+int64_t cod_recipe_updates(const cod_recipe *recipe, int set, int64_t step, size_t index);
+
+/** The optimiser and the schedule of section `train`, which most sets have. */
+cod_optimiser_options cod_recipe_optimiser(const cod_run_config *config);
+cod_schedule cod_recipe_schedule(const cod_run_config *config);
+
+/** Registers a recipe; called by `tools` before a configuration is read. Borrowed for ever. */
+void cod_recipe_register(const cod_recipe_kind *kind);
+const cod_recipe_kind *cod_recipe_find(const char *name);
+/** The i-th registered kind, NULL past the last. */
+const cod_recipe_kind *cod_recipe_at(size_t index);
+
+/** `supervised`: one network, one loss. */
+void cod_recipe_register_supervised(void);
+
+#endif

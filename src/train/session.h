@@ -1,0 +1,81 @@
+/**
+ * @file
+ * A recipe made ready to run on one device: graph, weights, compiled programs, optimisers. The one set-up of training steps, used by
+ * the trainer, by `codistill plan`, by whatever times layers, and by benches.
+ */
+#ifndef COD_TRAIN_SESSION_H
+#define COD_TRAIN_SESSION_H
+
+#include "train/recipe.h"
+
+/** Added to the name of a training program for the later mini-batches of a step, whose gradients are added. */
+#define COD_PROGRAM_ACCUMULATE "_accumulate"
+
+/** What a rank computes and updates, where ranks divide a network between them. Zeroed = all of it. */
+typedef struct cod_division {
+    cod_stage stage; /**< only these nodes of the graph are computed */
+    int stages; /**< ranks, next to each other in the group, that hold the network together; 0 = each holds all of it */
+    /**
+     * Of the trainable values this rank updates `count` from `first` on, perhaps none. Without gather() each rank then saves the
+     * optimiser's moments of its own part, and the group's first rank has the whole moving average, if any, when save() returns.
+     */
+    bool only_part;
+    size_t first, count;
+    cod_buffer *average; /**< where the moving average lies, see cod_optimiser_options */
+    cod_status (*sum_squares)(void *context, double *squares); /**< as in cod_optimiser_options */
+    void *sum_context;
+} cod_division;
+
+/** Zeroed = not begun. */
+typedef struct cod_train_session {
+    const cod_run_config *config;
+    int group; /**< whose networks */
+    const cod_backend *backend;
+    cod_device *device; /**< borrowed */
+    cod_dtype activation;
+    cod_shape sample; /**< of a mini-batch's input; N is the rank's batch */
+    /** [groups, classes] log of each group's class shares over all groups' (prior.h); NULL = equal, or not corrected for. */
+    const float *priors;
+    bool averages; /**< gradients are averaged over ranks: programs signal them in buckets of train.bucket_kb */
+
+    float loss_factor; /**< 1 / mini-batches a step: every loss's gradient is multiplied with it */
+    cod_recipe recipe;
+    cod_program_spec *programs; /**< [program_count] the recipe's, in its order, and what the strategy adds */
+    size_t program_count;
+    cod_weights weights;
+    cod_division division;
+    cod_executable *executable;                    /**< NULL until it is compiled */
+    cod_optimiser *optimisers[COD_GRAPH_MAX_SETS]; /**< [set]; NULL where nothing is trained */
+    cod_view input, truth;                         /**< the mini-batch on the device */
+} cod_train_session;
+
+/**
+ * Builds the recipe and zeroed weights. The members from `config` to `averages` are the caller's to set.
+ *
+ * @param add_losses  adds losses to the graph, and programs; NULL = none. What it adds comes before weights and programs are made
+ */
+COD_MUST_CHECK cod_status cod_train_session_build(cod_train_session *session,
+                                                  cod_status (*add_losses)(void *context, cod_train_session *session),
+                                                  void *context);
+/** Adds a program, for add_losses(). A second one, NAME_accumulate, is made of it where a step has several mini-batches. */
+COD_MUST_CHECK cod_status cod_train_session_add(cod_train_session *session, const cod_program_spec *program);
+/** Compiles and makes optimisers; constants are filled. */
+COD_MUST_CHECK cod_status cod_train_session_compile(cod_train_session *session, const cod_division *division);
+/** After a failure too. */
+void cod_train_session_clear(cod_train_session *session);
+
+/**
+ * Compiles the session's programs for other weights, or a part of the graph.
+ *
+ * @param weights  of the session's graph; borrowed
+ * @param stage    all zero = the whole graph
+ */
+COD_MUST_CHECK cod_status cod_train_session_compile_apart(const cod_train_session *session, cod_weights *weights,
+                                                          cod_stage stage, cod_executable **out);
+
+/** The program of this name for mini-batch `batch` of a step, from 0; NULL = there is none. */
+cod_program *cod_train_program(cod_executable *executable, const char *name, int64_t batch);
+/** Learning rate of a set at step 0, 1, …. */
+double cod_train_session_rate(const cod_train_session *session, int set, int64_t step);
+
+#endif
