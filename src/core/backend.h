@@ -42,7 +42,7 @@
  * RESIZE_BACKWARD          dy                                          dx*
  * POOL                     x                                           y, [index i32 {y's shape}: position in the window, max only]
  * POOL_BACKWARD            dy, [index]                                 dx*
- * LOSS                     prediction, target, [weight f32 {1}]        value f32 {1}, [dprediction*]
+ * LOSS                     prediction, target, [weight f32 {1}]        value f32 {1}, [dprediction*], [dtarget*]
  * GRAD_NORM                grad                                        norm {1}, the Euclidean norm
  * OPTIMISER                grad, scalars f32 {4}, [norm]               param+, [m+], [v+]
  * EMA                      param, scalars f32 {1}: decay               ema+ = decay·ema + (1-decay)·param
@@ -64,8 +64,14 @@
  * one-hot rows, and the value is the mean over N of the sum over K of -t'·log softmax(prediction), t' = (1-s)·t + s/K with
  * s = attr.smoothing (Szegedy et al. 2016). For KL both are logits {N,1,1,K}, and the value is
  * T²·mean over N of sum over K of p_target·(log p_target - log p_prediction), p = softmax(logits / T) (Hinton et al. 2015).
- * CHARBONNIER is mean of sqrt(d² + epsilon²). All losses are means (over all elements, or over N for CROSS_ENTROPY and KL).
- * `value` is the loss without weights; dprediction is scaled by alpha and by *weight.
+ * CHARBONNIER is mean of sqrt(d² + epsilon²). BCE is the binary cross entropy of logits x and probabilities t in 0 … 1:
+ * max(x, 0) - x·t + log(1 + e^-|x|), as PyTorch's BCEWithLogitsLoss. HINGE is max(0, 1 - t·x) with labels t = -1 or 1;
+ * its gradients are 0 where t·x = 1. TV is the anisotropic total variation (Rudin, Osher & Fatemi 1992) of a prediction
+ * {N,H,W,C}, without a target: the mean of |x[h+1] - x[h]| over N·(H-1)·W·C elements plus the mean of |x[w+1] - x[w]|
+ * over N·H·(W-1)·C, as in BasicSR's WeightedTVLoss. A mean over no elements, where H or W is 1, counts as 0, and the
+ * gradient of |0| is 0. All losses are means (over all elements, or over N for CROSS_ENTROPY and KL).
+ * `value` is the loss without weights; dprediction and dtarget are scaled by alpha and by *weight. dtarget is the
+ * derivative by the target as given (CROSS_ENTROPY: by t, not t'; KL: by logits). One tensor cannot be both gradients.
  * OPTIMISER scalars: learning rate, 1 - beta1^t, 1 - beta2^t, 0; where `norm` is given and attr.max_norm > 0, gradients are
  * first scaled by min(1, max_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_.
  */
@@ -122,7 +128,10 @@ typedef enum cod_loss_kind {
     COD_LOSS_MSE,
     COD_LOSS_CHARBONNIER,
     COD_LOSS_KL,
-    COD_LOSS_CROSS_ENTROPY
+    COD_LOSS_CROSS_ENTROPY,
+    COD_LOSS_BCE, /**< binary cross entropy with logits */
+    COD_LOSS_HINGE,
+    COD_LOSS_TV /**< total variation; has no target */
 } cod_loss_kind;
 
 typedef enum cod_optimiser_kind {

@@ -117,13 +117,29 @@ static bool pool_fits(const cod_op_attr *attr, const cod_view *x, const cod_view
 static bool loss_fits(const cod_op *op)
 {
     const cod_view *prediction = &op->inputs[0], *target = &op->inputs[1];
-    if (!present(prediction) || !present(target) || cod_shape_count(op->outputs[0].shape) != 1 ||
+    if (!present(prediction) || cod_shape_count(op->outputs[0].shape) != 1 ||
         (present(&op->inputs[2]) && cod_shape_count(op->inputs[2].shape) != 1))
         return false;
-    if (present(&op->outputs[1]) && !same_shape(prediction, &op->outputs[1]))
+    if (!optional_like(&op->outputs[1], prediction) || !optional_like(&op->outputs[2], prediction))
         return false;
+    if (op->attr.loss == COD_LOSS_TV)
+        return true;
     const bool rows = op->attr.loss == COD_LOSS_CROSS_ENTROPY || op->attr.loss == COD_LOSS_KL;
     return same_shape(prediction, target) && (!rows || (prediction->shape.h == 1 && prediction->shape.w == 1));
+}
+
+/** What a loss may not have, whatever the shapes. */
+static cod_status check_loss(const cod_op *op)
+{
+    const cod_view *dprediction = &op->outputs[1], *dtarget = &op->outputs[2];
+    const char *name = op->name ? op->name : "";
+    COD_REQUIRE((size_t)op->attr.loss <= COD_LOSS_TV, "loss '%s': kind %d does not exist", name, (int)op->attr.loss);
+    COD_REQUIRE(op->attr.loss != COD_LOSS_TV || (!present(&op->inputs[1]) && !present(dtarget)),
+                "loss '%s': total variation has neither a target nor a gradient for one", name);
+    COD_REQUIRE(!present(dprediction) || dprediction->buffer != dtarget->buffer ||
+                    dprediction->offset != dtarget->offset,
+                "loss '%s': the gradients of prediction and target are one tensor; each needs its own", name);
+    return COD_OK;
 }
 
 static bool shapes_fit(const cod_op *op)
@@ -206,6 +222,8 @@ cod_status cod_op_check(const cod_op *op)
 {
     if ((size_t)op->kind >= COD_OP_KIND_COUNT)
         return cod_fail(COD_ERR_ARGUMENT, "op kind %d does not exist", (int)op->kind);
+    if (op->kind == COD_OP_LOSS)
+        COD_TRY(check_loss(op));
     if (!shapes_fit(op)) {
         const cod_shape a = op->inputs[0].shape, b = op->inputs[1].shape, y = op->outputs[0].shape;
         return cod_fail(COD_ERR_ARGUMENT,
@@ -244,7 +262,7 @@ cod_output_role cod_op_output_role(cod_op_kind kind, size_t output)
     case COD_OP_POOL_BACKWARD:
         return COD_OUTPUT_ACCUMULATED;
     case COD_OP_LOSS:
-        return output == 1 ? COD_OUTPUT_ACCUMULATED : COD_OUTPUT_WRITTEN;
+        return output == 1 || output == 2 ? COD_OUTPUT_ACCUMULATED : COD_OUTPUT_WRITTEN;
     case COD_OP_NORM_TRAIN:
         return output >= 3 ? COD_OUTPUT_UPDATED : COD_OUTPUT_WRITTEN;
     case COD_OP_OPTIMISER:

@@ -176,7 +176,7 @@ static cod_status check_types(const cod_op *op)
         [COD_OP_RESIZE_BACKWARD] = {1, 1},
         [COD_OP_POOL] = {1, 1},
         [COD_OP_POOL_BACKWARD] = {1, 1},
-        [COD_OP_LOSS] = {3, 2},
+        [COD_OP_LOSS] = {3, 6},
         [COD_OP_FILL] = {0, 1},
     };
     for (size_t i = 0; i < COD_OP_MAX_INPUTS + COD_OP_MAX_OUTPUTS; i++) {

@@ -34,7 +34,26 @@ typedef struct cpu_taps {
     const float *weights;
 } cpu_taps;
 
-typedef enum cpu_loss { CPU_LOSS_L1, CPU_LOSS_MSE, CPU_LOSS_CHARBONNIER } cpu_loss;
+typedef enum cpu_loss { CPU_LOSS_L1, CPU_LOSS_MSE, CPU_LOSS_CHARBONNIER, CPU_LOSS_BCE, CPU_LOSS_HINGE } cpu_loss;
+
+/** A loss over rows: each gradient that is present (+)= factor·derivative. */
+typedef struct cpu_loss_pass {
+    cpu_rows prediction, target, dprediction, dtarget;
+    cpu_loss kind;
+    float epsilon, factor;
+    bool accumulate;
+} cpu_loss_pass;
+
+/**
+ * The part of a total variation that `count` elements in a row have: vertical·|x - x above| + horizontal·|x - x left|. Neighbours lie
+ * `up`, … elements away from each element, or are missing where that is 0.
+ */
+typedef struct cpu_variation {
+    cpu_rows x, dx; /**< dx, where present, (+)= factor·derivative of the whole by these elements */
+    int64_t up, down, left, right;
+    float vertical, horizontal, factor;
+    bool accumulate;
+} cpu_variation;
 
 typedef struct cpu_optimiser {
     float lr, beta1, beta2, correction1, root_correction2; /**< corrections: 1 - beta1^t and sqrt(1 - beta2^t) */
@@ -159,9 +178,10 @@ typedef struct cpu_kernels {
     /** One line of dx of one image; index NULL = average. */
     void (*pool_backward)(cpu_rows dy, const int32_t *index, int64_t index_stride, cpu_rows dx,
                           const cpu_window *window, int64_t line, bool accumulate);
-    /** Returns the sum of the elements' losses; dx (+)= factor·derivative where present. */
-    double (*loss)(cpu_rows prediction, cpu_rows target, cpu_rows dx, int64_t pixels, int64_t channels, cpu_loss kind,
-                   float epsilon, float factor, bool accumulate);
+    /** Returns the sum of the elements' losses. */
+    double (*loss)(const cpu_loss_pass *pass, int64_t pixels, int64_t channels);
+    /** Returns the sum over `count` elements from x on. */
+    double (*variation)(const cpu_variation *v, int64_t count);
     double (*sum_squares)(const float *x, int64_t count);
     void (*sgd)(const cpu_optimiser *o, const float *grad, float *param, float *m, int64_t count);
     void (*adam)(const cpu_optimiser *o, bool decoupled, const float *grad, float *param, float *m, float *v,

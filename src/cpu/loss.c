@@ -12,8 +12,9 @@ typedef struct loss_state {
 typedef struct loss_run {
     const cod_plan *plan;
     const loss_state *state;
-    cpu_rows prediction, target, dx;
-    double *sums; /**< one for each chunk, or each row */
+    cpu_loss_pass pass;      /**< of losses that are means over elements */
+    cpu_variation variation; /**< of total variation */
+    double *sums;            /**< one for each chunk, row of classes, or line of pixels */
     float factor;
 } loss_run;
 
@@ -36,13 +37,12 @@ static void loss_end(const loss_run *run, int64_t sums, double count)
 
 static double loss_rows(const loss_run *run, int64_t first, int64_t pixels, int64_t channels)
 {
-    const cod_op *op = &run->plan->op;
-    const cpu_loss kind = op->attr.loss == COD_LOSS_L1    ? CPU_LOSS_L1
-                          : op->attr.loss == COD_LOSS_MSE ? CPU_LOSS_MSE
-                                                          : CPU_LOSS_CHARBONNIER;
-    return run->plan->device->kernels->loss(cpu_rows_from(run->prediction, first), cpu_rows_from(run->target, first),
-                                            cpu_rows_from(run->dx, first), pixels, channels, kind, op->attr.epsilon,
-                                            run->factor, op->accumulate);
+    cpu_loss_pass pass = run->pass;
+    pass.prediction = cpu_rows_from(pass.prediction, first);
+    pass.target = cpu_rows_from(pass.target, first);
+    pass.dprediction = cpu_rows_from(pass.dprediction, first);
+    pass.dtarget = cpu_rows_from(pass.dtarget, first);
+    return run->plan->device->kernels->loss(&pass, pixels, channels);
 }
 
 static void loss_chunk(void *context, int64_t i, int thread)
@@ -55,18 +55,75 @@ static void loss_chunk(void *context, int64_t i, int thread)
 
 static cod_status pixel_loss_run(cod_plan *plan)
 {
+    static const cpu_loss kinds[] = {[COD_LOSS_L1] = CPU_LOSS_L1,
+                                     [COD_LOSS_MSE] = CPU_LOSS_MSE,
+                                     [COD_LOSS_CHARBONNIER] = CPU_LOSS_CHARBONNIER,
+                                     [COD_LOSS_BCE] = CPU_LOSS_BCE,
+                                     [COD_LOSS_HINGE] = CPU_LOSS_HINGE};
     const cod_op *op = &plan->op;
     const double count = (double)cod_shape_count(op->inputs[0].shape);
     loss_run run = loss_begin(plan, count);
     const cpu_grid *grid = &run.state->grid;
     const int64_t chunks = run.state->chunks.count;
-    run.prediction = cpu_grid_rows(grid, &op->inputs[0]);
-    run.target = cpu_grid_rows(grid, &op->inputs[1]);
-    run.dx = cpu_grid_rows(grid, &op->outputs[1]);
+    run.pass = (cpu_loss_pass){.prediction = cpu_grid_rows(grid, &op->inputs[0]),
+                               .target = cpu_grid_rows(grid, &op->inputs[1]),
+                               .dprediction = cpu_grid_rows(grid, &op->outputs[1]),
+                               .dtarget = cpu_grid_rows(grid, &op->outputs[2]),
+                               .kind = kinds[op->attr.loss],
+                               .epsilon = op->attr.epsilon,
+                               .factor = run.factor,
+                               .accumulate = op->accumulate};
     cpu_parallel_for(plan->device, chunks, loss_chunk, &run);
     if (grid->rest > 0)
         run.sums[chunks] = loss_rows(&run, grid->pixels, 1, grid->rest);
     loss_end(&run, chunks + (grid->rest > 0), count);
+    return COD_OK;
+}
+
+/**
+ * One line of pixels. Elements whose neighbours all lie equally far away are done in one go: of a dense view the whole line
+ * between its first and last pixel, else each pixel by itself.
+ */
+static void variation_line(void *context, int64_t line, int thread)
+{
+    (void)thread;
+    const loss_run *run = context;
+    const cod_view *x = &run->plan->op.inputs[0], *dx = &run->plan->op.outputs[1];
+    const int64_t width = x->shape.w, row = width * x->pixel_stride, h = line % x->shape.h;
+    const bool dense = cod_view_is_dense(x) && (!cpu_present(dx) || cod_view_is_dense(dx));
+    cpu_variation pass = run->variation;
+    pass.up = h > 0 ? -row : 0;
+    pass.down = h + 1 < x->shape.h ? row : 0;
+    run->sums[line] = 0;
+    for (int64_t first = 0, pixels; first < width; first += pixels) {
+        pixels = dense && first == 1 && width > 2 ? width - 2 : 1;
+        pass.x = cpu_rows_from(run->variation.x, line * width + first);
+        pass.dx = cpu_rows_from(run->variation.dx, line * width + first);
+        pass.left = first > 0 ? -x->pixel_stride : 0;
+        pass.right = first + pixels < width ? x->pixel_stride : 0;
+        run->sums[line] += run->plan->device->kernels->variation(&pass, pixels * x->shape.c);
+    }
+}
+
+/** 1 over a number of pairs; 0 where there is none. */
+static float share(int64_t pairs)
+{
+    return pairs > 0 ? 1 / (float)pairs : 0;
+}
+
+static cod_status total_variation_run(cod_plan *plan)
+{
+    const cod_op *op = &plan->op;
+    const cod_shape shape = op->inputs[0].shape;
+    loss_run run = loss_begin(plan, 1);
+    run.variation = (cpu_variation){.x = cpu_rows_of(&op->inputs[0]),
+                                    .dx = cpu_rows_of(&op->outputs[1]),
+                                    .vertical = share(shape.n * (shape.h - 1) * shape.w * shape.c),
+                                    .horizontal = share(shape.n * shape.h * (shape.w - 1) * shape.c),
+                                    .factor = run.factor,
+                                    .accumulate = op->accumulate};
+    cpu_parallel_for(plan->device, shape.n * shape.h, variation_line, &run);
+    loss_end(&run, shape.n * shape.h, 1);
     return COD_OK;
 }
 
@@ -99,13 +156,14 @@ static double log_sum_exp(const cod_view *logits, int64_t row, double temperatur
     return largest / temperature + log(sum);
 }
 
-/** Value -Σ t·log q; its derivative by a logit is q·Σ t - t, whatever the targets' sum. */
+/** Value -Σ t'·log q, t' the smoothed target; its derivatives are q·Σ t' - t', whatever the targets' sum, and -(1-s)·log q. */
 static void cross_entropy_row(void *context, int64_t row, int thread)
 {
     (void)thread;
     const loss_run *run = context;
     const cod_op *op = &run->plan->op;
-    const cod_view *logits = &op->inputs[0], *target = &op->inputs[1], *dx = &op->outputs[1];
+    const cod_view *logits = &op->inputs[0], *target = &op->inputs[1];
+    const cod_view *dx = &op->outputs[1], *dt = &op->outputs[2];
     const int64_t classes = logits->shape.c;
     const double keep = 1 - (double)op->attr.smoothing, spread = (double)op->attr.smoothing / (double)classes;
     const double normaliser = log_sum_exp(logits, row, 1);
@@ -116,32 +174,43 @@ static void cross_entropy_row(void *context, int64_t row, int thread)
         sum += t;
     }
     run->sums[row] = value;
-    for (int64_t c = 0; c < classes && cpu_present(dx); c++) {
+    for (int64_t c = 0; c < classes; c++) {
         const double t = keep * (double)element(target, row, c) + spread;
-        const double q = exp((double)element(logits, row, c) - normaliser);
-        set_element(dx, row, c, run->factor * (float)(sum * q - t), op->accumulate);
+        const double log_q = (double)element(logits, row, c) - normaliser;
+        if (cpu_present(dx))
+            set_element(dx, row, c, run->factor * (float)(sum * exp(log_q) - t), op->accumulate);
+        if (cpu_present(dt))
+            set_element(dt, row, c, run->factor * (float)(-keep * log_q), op->accumulate);
     }
 }
 
-/** Value T²·Σ p·(log p - log q); its derivative by a prediction's logit is T·(q - p). */
+/** Value T²·KL, KL = Σ p·(log p - log q); its derivatives by the logits are T·(q - p) and T·p·(log p - log q - KL). */
 static void kl_row(void *context, int64_t row, int thread)
 {
     (void)thread;
     const loss_run *run = context;
     const cod_op *op = &run->plan->op;
-    const cod_view *prediction = &op->inputs[0], *target = &op->inputs[1], *dx = &op->outputs[1];
+    const cod_view *prediction = &op->inputs[0], *target = &op->inputs[1];
+    const cod_view *dx = &op->outputs[1], *dt = &op->outputs[2];
+    const int64_t classes = prediction->shape.c;
     const double t = op->attr.temperature > 0 ? (double)op->attr.temperature : 1;
     const double log_q = log_sum_exp(prediction, row, t), log_p = log_sum_exp(target, row, t);
-    double sum = 0;
-    for (int64_t c = 0; c < prediction->shape.c; c++) {
+    double divergence = 0;
+    for (int64_t c = 0; c < classes; c++) {
         const double lq = (double)element(prediction, row, c) / t - log_q,
                      lp = (double)element(target, row, c) / t - log_p;
         const double p = exp(lp);
-        sum += p > 0 ? p * (lp - lq) : p; /* 0·log 0 = 0, but NaN stays */
+        divergence += p > 0 ? p * (lp - lq) : p; /* 0·log 0 = 0, but NaN stays */
         if (cpu_present(dx))
             set_element(dx, row, c, run->factor * (float)(t * (exp(lq) - p)), op->accumulate);
     }
-    run->sums[row] = t * t * sum;
+    for (int64_t c = 0; c < classes && cpu_present(dt); c++) {
+        const double lq = (double)element(prediction, row, c) / t - log_q,
+                     lp = (double)element(target, row, c) / t - log_p;
+        const double p = exp(lp), slope = p > 0 ? t * p * (lp - lq - divergence) : p;
+        set_element(dt, row, c, run->factor * (float)slope, op->accumulate);
+    }
+    run->sums[row] = t * t * divergence;
 }
 
 static cod_status class_loss_run(cod_plan *plan)
@@ -157,14 +226,18 @@ static cod_status class_loss_run(cod_plan *plan)
 cod_status cpu_plan_loss(cod_plan *plan)
 {
     const cod_op *op = &plan->op;
-    const cod_view *const views[] = {&op->inputs[0], &op->inputs[1], &op->outputs[1]};
+    const cod_view *const views[] = {&op->inputs[0], &op->inputs[1], &op->outputs[1], &op->outputs[2]};
     if (op->attr.loss == COD_LOSS_CROSS_ENTROPY || op->attr.loss == COD_LOSS_KL) {
         plan->run = class_loss_run;
         return cpu_plan_need_scratch(plan, (size_t)cpu_pixels(&op->inputs[0]) * sizeof(double));
     }
+    if (op->attr.loss == COD_LOSS_TV) {
+        plan->run = total_variation_run;
+        return cpu_plan_need_scratch(plan, (size_t)(views[0]->shape.n * views[0]->shape.h) * sizeof(double));
+    }
     COD_TRY(cpu_plan_alloc_state(plan, sizeof(loss_state)));
     loss_state *state = plan->state;
-    state->grid = cpu_grid_of(views, 3, false);
+    state->grid = cpu_grid_of(views, 4, false);
     state->chunks = cpu_chunks_of(state->grid.pixels, state->grid.channels);
     plan->run = pixel_loss_run;
     return cpu_plan_need_scratch(plan, (size_t)(state->chunks.count + 1) * sizeof(double));

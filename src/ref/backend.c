@@ -146,7 +146,7 @@ static int64_t workspace_count(const cod_op *op)
     case COD_OP_NORM_INFERENCE:
         return op->inputs[0].shape.c; /* inv_std */
     case COD_OP_LOSS:
-        return cod_shape_count(op->inputs[0].shape) + 2 * op->inputs[0].shape.c; /* gradient, two rows of log p */
+        return 2 * cod_shape_count(op->inputs[0].shape) + 2 * op->inputs[0].shape.c; /* gradients, two rows of log p */
     default:
         return 0;
     }

@@ -4,6 +4,7 @@
 #include "support/paranoid.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 
 /** Random ops of each kind but convolutions (test_convolution.c) against `ref`, and under the paranoid wrapper. */
@@ -159,11 +160,74 @@ static void rows_of_odd_sizes_agree_with_ref(void **state)
         const cod_shape x = {seed / 2 % 2 ? 1 : 3, 1, 1, sizes[seed % 5]};
         cod_op op = cod_test_random_op(COD_OP_LOSS, dtype, COD_F32, seed);
         op.attr.loss = seed / 4 % 2 ? COD_LOSS_KL : COD_LOSS_CROSS_ENTROPY;
+        if (cod_shape_count(op.inputs[1].shape) == 0) /* total variation was drawn */
+            op.inputs[1] = op.inputs[0];
         set_shape(&op.inputs[0], x);
         set_shape(&op.inputs[1], x);
-        if (cod_shape_count(op.outputs[1].shape) > 0)
-            set_shape(&op.outputs[1], x);
+        for (size_t i = 1; i <= 2; i++)
+            if (cod_shape_count(op.outputs[i].shape) > 0)
+                set_shape(&op.outputs[i], x);
         assert_ok(cod_test_parity(test_ref, test_cpu, &op, seed, tolerance_of(COD_OP_LOSS, dtype)));
+    }
+}
+
+/** Logits so large that e^x overflows, and labels that they deny. */
+static void large_logits_agree_with_ref(void **state)
+{
+    (void)state;
+    static const double logits[] = {0, 0.5, -20, 20, -87.5, 89, 1e4, -1e4, 3e38, -3e38};
+    enum { COUNT = sizeof logits / sizeof logits[0] };
+    for (int label = 0; label < 2; label++) {
+        for (int i = 0; i < COUNT; i++) {
+            cod_op op = {.kind = COD_OP_LOSS, .attr = {.loss = COD_LOSS_BCE, .alpha = 1}, .name = "bce"};
+            op.inputs[0] = op.inputs[1] = op.outputs[0] = op.outputs[1] = op.outputs[2] =
+                cod_view_dense(NULL, 0, COD_F32, (cod_shape){1, 1, 1, 1});
+            const cod_test_device devices[] = {test_ref, test_cpu};
+            double results[2][3];
+            for (int d = 0; d < 2; d++) {
+                cod_test_op test;
+                assert_ok(cod_test_op_init(&test, devices[d], &op));
+                assert_ok(cod_test_op_write(&test, 0, &logits[i]));
+                assert_ok(cod_test_op_write(&test, 1, (double[]){label}));
+                assert_ok(cod_test_op_run(&test));
+                for (size_t out = 0; out < 3; out++)
+                    assert_ok(cod_test_op_read(&test, COD_OP_MAX_INPUTS + out, &results[d][out]));
+                cod_test_op_clear(&test);
+            }
+            /* 2e-38: the smallest number that the vector exponential gives. */
+            for (int out = 0; out < 3; out++)
+                if (!(fabs(results[1][out] - results[0][out]) <= 4e-7 * fabs(results[0][out]) + 2e-38))
+                    fail_msg("logit %g, label %d, output %d: %g, not %g", logits[i], label, out, results[1][out],
+                             results[0][out]);
+        }
+    }
+}
+
+/** A NaN in the prediction is seen in the value and in that element's gradient. */
+static void losses_show_nan(void **state)
+{
+    (void)state;
+    const double values[] = {1, -2, NAN, 0.5, 3, -1};
+    for (int kind = COD_LOSS_L1; kind <= COD_LOSS_TV; kind++) {
+        cod_op op = {.kind = COD_OP_LOSS, .attr = {.loss = (cod_loss_kind)kind, .alpha = 1}, .name = "nan"};
+        const bool rows = kind == COD_LOSS_KL || kind == COD_LOSS_CROSS_ENTROPY;
+        const cod_view view =
+            cod_view_dense(NULL, 0, COD_F32, rows ? (cod_shape){2, 1, 1, 3} : (cod_shape){1, 2, 3, 1});
+        op.inputs[0] = op.outputs[1] = view;
+        if (kind != COD_LOSS_TV)
+            op.inputs[1] = view;
+        op.outputs[0] = cod_view_dense(NULL, 0, COD_F32, (cod_shape){1, 1, 1, 1});
+        cod_test_op test;
+        double value, gradient[6];
+        assert_ok(cod_test_op_init(&test, test_cpu, &op));
+        assert_ok(cod_test_op_randomise(&test, 1, false));
+        assert_ok(cod_test_op_write(&test, 0, values));
+        assert_ok(cod_test_op_run(&test));
+        assert_ok(cod_test_op_read(&test, COD_OP_MAX_INPUTS, &value));
+        assert_ok(cod_test_op_read(&test, COD_OP_MAX_INPUTS + 1, gradient));
+        if (!isnan(value) || !isnan(gradient[2]))
+            fail_msg("loss %d hid a NaN: value %g, gradient %g", kind, value, gradient[2]);
+        cod_test_op_clear(&test);
     }
 }
 
@@ -175,6 +239,8 @@ int main(void)
         cmocka_unit_test(normalisations_of_odd_sizes_agree_with_ref),
         cmocka_unit_test(pools_of_odd_sizes_agree_with_ref),
         cmocka_unit_test(rows_of_odd_sizes_agree_with_ref),
+        cmocka_unit_test(large_logits_agree_with_ref),
+        cmocka_unit_test(losses_show_nan),
         cmocka_unit_test(plans_touch_only_their_outputs),
     };
     if (test_devices_absent())

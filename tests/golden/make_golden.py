@@ -310,6 +310,50 @@ def elementwise():
     case("ema", "ema", {}, {0: a.reshape(-1), 1: decay}, {0: averaged}, {0: old.reshape(-1)})
 
 
+def target_gradients():
+    """Losses of two sides that both have a gradient, and total variation."""
+    epsilon, smoothing = f32(1e-3), f32(0.1)
+
+    def add(name, attr, prediction, target, function, accumulate=False):
+        alpha, weight = f32(0.75), torch.tensor([0.6])
+        value = function(prediction, target)
+        (value * alpha * weight).sum().backward()
+        inputs = {0: prediction, 1: target, 2: weight}
+        sides = {1: prediction.grad, 2: target.grad if target is not None else None}
+        before = {k: torch.randn_like(g) for k, g in sides.items() if g is not None} if accumulate else {}
+        sides = {k: g + before.get(k, 0) if g is not None else None for k, g in sides.items()}
+        case(name + (" accumulate" if accumulate else ""), "loss", attr | {"alpha": alpha, "epsilon": epsilon}, inputs,
+             {0: value.reshape(1)} | sides, before, accumulate)
+
+    images = {"l1": (0, F.l1_loss), "mse": (1, F.mse_loss),
+              "charbonnier": (2, lambda p, t: torch.sqrt((p - t) ** 2 + epsilon ** 2).mean())}
+    for name, (number, function) in images.items():
+        for accumulate in (False, True):
+            add(f"{name} of two sides", {"loss": number}, leaf(2, 3, 4, 3), leaf(2, 3, 4, 3), function, accumulate)
+    for temperature in (1, 3):
+        def kl(p, t):
+            return temperature ** 2 * F.kl_div(F.log_softmax(p / temperature, 1), F.log_softmax(t / temperature, 1),
+                                               reduction="batchmean", log_target=True)
+        add(f"kl of two sides, T {temperature}", {"loss": 3, "temperature": temperature}, leaf(5, 7), leaf(5, 7), kl)
+    for s in (0, smoothing):
+        add(f"cross entropy of two sides, smoothing {s:g}", {"loss": 4, "smoothing": s}, leaf(5, 6),
+            torch.randn(5, 6).softmax(1).requires_grad_(), lambda p, t: F.cross_entropy(p, t, label_smoothing=s))
+    for scale in (1, 300):
+        for name, target in (("labels", torch.randint(0, 2, (3, 2, 2, 3)).double()), ("probabilities", torch.rand(3, 2, 2, 3))):
+            prediction = torch.randn(3, 2, 2, 3) * scale
+            prediction[0, 0, 0, 0] = 0
+            add(f"bce with {name}, logits of {scale}", {"loss": 5}, prediction.requires_grad_(), target.requires_grad_(),
+                F.binary_cross_entropy_with_logits, scale == 1)
+    labels = torch.randint(0, 2, (9, 2)).double() * 2 - 1
+    add("hinge", {"loss": 6}, leaf(9, 2), labels.requires_grad_(), lambda p, t: torch.relu(1 - t * p).mean())
+    for n, c, h, w in ((2, 3, 4, 5), (1, 2, 1, 6), (3, 1, 5, 1), (2, 2, 1, 1), (1, 17, 2, 2)):
+        def variation(p, _):  # basicsr.losses.WeightedTVLoss, but that a mean of nothing is 0
+            pairs = [(p[:, :, :-1], p[:, :, 1:]), (p[:, :, :, :-1], p[:, :, :, 1:])]
+            return sum((F.l1_loss(a, b) for a, b in pairs if a.numel()), (p * 0).sum())
+        picture = torch.randint(-2, 3, (n, c, h, w)).double() / 4  # neighbours that are alike too
+        add(f"total variation of {h}x{w}", {"loss": 7}, picture.requires_grad_(), None, variation, h == 4)
+
+
 def text(value):
     data = value.encode()
     return struct.pack("<B", len(data)) + data
@@ -328,7 +372,7 @@ def encode(name, kind, accumulate, attr, tensors):
 
 if __name__ == "__main__":
     for family in (convolutions, linears, norms, activations, resizes, pools, losses, optimisers, elementwise,
-                   frozen_norms):
+                   target_gradients, frozen_norms):
         family()
     data = b"CODG" + struct.pack("<II", 1, len(cases)) + b"".join(encode(*c) for c in cases)
     path = pathlib.Path(__file__).with_name("golden.bin")

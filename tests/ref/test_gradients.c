@@ -297,43 +297,73 @@ static void a_wrong_slope_is_caught(void **state)
     }
 }
 
-/** The loss op gives value and gradient at once: alpha·weight·dvalue/dprediction. */
-static cod_status check_loss(uint64_t seed, double factor)
+/** Reads a gradient that a loss has written, or added to what cod_test_op_randomise() wrote before. */
+static cod_status read_loss_gradient(cod_test_op *test, size_t output, uint64_t seed, double *gradient)
+{
+    double *before = cod_test_random_values(&test->op, Y + output, seed, true);
+    const cod_status status = cod_test_op_read(test, Y + output, gradient);
+    for (int64_t i = 0; i < slot_count(test, Y + output) && test->op.accumulate; i++)
+        gradient[i] -= before[i];
+    free(before);
+    return status;
+}
+
+enum { LOSSES = COD_LOSS_TV + 1, SIDES = 2 };
+
+/**
+ * The loss op gives the value and both gradients, alpha·weight·dvalue/dprediction and alpha·weight·dvalue/dtarget, at once; `factors` is
+ * what they are multiplied with before the check, 1 where it is honest.
+ */
+static cod_status check_loss(uint64_t seed, const double factors[SIDES], cod_loss_kind *kind)
 {
     cod_op description = cod_test_random_op(COD_OP_LOSS, COD_F64, COD_F64, seed);
-    description.outputs[1] = description.inputs[0];
+    double *gradients[SIDES] = {NULL}, weight = 1;
+    *kind = description.attr.loss;
+    for (size_t side = 0; side < SIDES; side++)
+        description.outputs[1 + side] = description.inputs[side]; /* total variation has no target */
     cod_test_op test;
-    COD_TRY(cod_test_op_init(&test, ref, &description));
-    const int64_t count = slot_count(&test, 0);
-    double *before = cod_test_random_values(&description, Y + 1, seed, true), *gradient = new_values(count);
-    double weight = 1;
     cod_status status;
+    COD_TRY(cod_test_op_init(&test, ref, &description));
     COD_TRY_GOTO(status, cleanup, cod_test_op_randomise(&test, seed, true));
     if (test.buffers[2] != NULL)
         COD_TRY_GOTO(status, cleanup, cod_test_op_read(&test, 2, &weight));
     COD_TRY_GOTO(status, cleanup, cod_test_op_run(&test));
-    COD_TRY_GOTO(status, cleanup, cod_test_op_read(&test, Y + 1, gradient));
-    for (int64_t i = 0; i < count; i++)
-        gradient[i] = factor * (gradient[i] - (description.accumulate ? before[i] : 0));
+    for (size_t side = 0; side < SIDES; side++) {
+        if (test.buffers[side] == NULL)
+            continue;
+        gradients[side] = new_values(slot_count(&test, side));
+        COD_TRY_GOTO(status, cleanup, read_loss_gradient(&test, 1 + side, seed, gradients[side]));
+    }
     const double r = description.attr.alpha * weight;
-    status = compare_differences(&test, 0, gradient, &r, seed);
+    for (size_t side = 0; side < SIDES && gradients[side] != NULL && status == COD_OK; side++) {
+        for (int64_t i = 0; i < slot_count(&test, side); i++)
+            gradients[side][i] *= factors[side];
+        status = compare_differences(&test, side, gradients[side], &r, seed);
+    }
 cleanup:
     cod_test_op_clear(&test);
-    free(before);
-    free(gradient);
-    return status == COD_OK ? COD_OK
-                            : cod_fail_prefix(status, "loss %d, seed %" PRIu64, (int)description.attr.loss, seed);
+    for (size_t side = 0; side < SIDES; side++)
+        free(gradients[side]);
+    return status == COD_OK ? COD_OK : cod_fail_prefix(status, "loss %d, seed %" PRIu64, (int)*kind, seed);
 }
 
+/** Both gradients of every loss, and of each a planted fault of a thousandth. */
 static void losses_agree_with_differences(void **state)
 {
     (void)state;
-    int caught = 0;
-    for (uint64_t seed = 0; seed < 4 * SEEDS; seed++) {
-        assert_ok(check_loss(seed, 1));
-        caught += check_loss(seed, 1.001) != COD_OK;
+    static const double right[SIDES] = {1, 1}, wrong[SIDES][SIDES] = {{1.001, 1}, {1, 1.001}};
+    int tried[LOSSES] = {0}, caught[LOSSES][SIDES] = {{0}};
+    for (uint64_t seed = 0; seed < LOSSES * SEEDS; seed++) {
+        cod_loss_kind kind;
+        assert_ok(check_loss(seed, right, &kind));
+        tried[kind]++;
+        for (size_t side = 0; side < SIDES; side++)
+            caught[kind][side] += check_loss(seed, wrong[side], &kind) != COD_OK;
     }
-    assert_true(caught > 3 * SEEDS);
+    for (int kind = 0; kind < LOSSES; kind++)
+        for (size_t side = 0; side < SIDES; side++) /* a few seeds have gradients of zero alone */
+            if (4 * caught[kind][side] < 3 * (kind == COD_LOSS_TV && side == 1 ? 0 : tried[kind]) || tried[kind] < 10)
+                fail_msg("loss %d, side %zu: caught %d of %d", kind, side, caught[kind][side], tried[kind]);
 }
 
 static int open_ref(void **state)

@@ -190,6 +190,13 @@ static void what_cannot_be_done_is_refused(void **state)
     op.inputs[0] = op.inputs[1] = cod_view_dense(NULL, 0, COD_F32, (cod_shape){2, 3, 1, 4}); /* no rows of logits */
     op.outputs[0] = cod_view_dense(NULL, 0, COD_F32, (cod_shape){1, 1, 1, 1});
     assert_fails(COD_ERR_ARGUMENT, "loss 'labels': shapes do not fit", cod_test_op_init(&test, ref, &op));
+    op.attr.loss = COD_LOSS_BCE;
+    op.outputs[2] = cod_view_dense(NULL, 0, COD_F32, (cod_shape){2, 3, 4, 1});
+    assert_fails(COD_ERR_ARGUMENT, "loss 'labels': shapes do not fit", cod_test_op_init(&test, ref, &op));
+    op.attr.loss = COD_LOSS_TV;
+    assert_fails(COD_ERR_ARGUMENT, "has neither a target nor a gradient for one", cod_test_op_init(&test, ref, &op));
+    op.attr.loss = (cod_loss_kind)(COD_LOSS_TV + 1);
+    assert_fails(COD_ERR_ARGUMENT, "loss 'labels': kind 8 does not exist", cod_test_op_init(&test, ref, &op));
 
     cod_buffer *buffer = NULL;
     char bytes[16] = {0};
@@ -197,6 +204,13 @@ static void what_cannot_be_done_is_refused(void **state)
     assert_fails(COD_ERR_ARGUMENT, "past a buffer of 8", ref.backend->upload(ref.device, NULL, buffer, 4, bytes, 5));
     assert_fails(COD_ERR_ARGUMENT, "past a buffer of 8",
                  ref.backend->download(ref.device, NULL, bytes, buffer, SIZE_MAX, 2));
+    op = (cod_op){.kind = COD_OP_LOSS, .attr.loss = COD_LOSS_BCE, .name = "pair"};
+    op.inputs[0] = op.inputs[1] = op.outputs[0] = op.outputs[1] = op.outputs[2] =
+        cod_view_dense(buffer, 0, COD_F32, (cod_shape){1, 1, 1, 1});
+    assert_fails(COD_ERR_ARGUMENT, "loss 'pair': the gradients of prediction and target are one tensor",
+                 cod_op_check(&op));
+    op.outputs[2].offset = sizeof(float);
+    assert_ok(cod_op_check(&op));
     ref.backend->buffer_destroy(ref.device, buffer);
 }
 

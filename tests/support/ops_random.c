@@ -30,7 +30,7 @@ static const struct {
     [COD_OP_RESIZE_BACKWARD] = {"a", "a"},
     [COD_OP_POOL] = {"a", "ai"},
     [COD_OP_POOL_BACKWARD] = {"ai", "a"},
-    [COD_OP_LOSS] = {"aaf", "fa"},
+    [COD_OP_LOSS] = {"aaf", "faa"},
     [COD_OP_GRAD_NORM] = {"p", "p"},
     [COD_OP_OPTIMISER] = {"pfp", "ppp"},
     [COD_OP_EMA] = {"pf", "p"},
@@ -265,19 +265,24 @@ static void pooling(draw *d)
 static void loss(draw *d)
 {
     cod_op_attr *attr = &d->op.attr;
-    attr->loss = (cod_loss_kind)between(d, COD_LOSS_L1, COD_LOSS_CROSS_ENTROPY);
+    attr->loss = (cod_loss_kind)between(d, COD_LOSS_L1, COD_LOSS_TV);
     attr->alpha = 0.5f * (float)between(d, 1, 4);
     attr->epsilon = 0.125f;
     attr->temperature = (float)between(d, 0, 3);
-    const bool rows = attr->loss >= COD_LOSS_KL;
+    const bool rows = attr->loss == COD_LOSS_KL || attr->loss == COD_LOSS_CROSS_ENTROPY;
+    const bool two_sides = attr->loss != COD_LOSS_TV;
     const cod_shape x = rows ? matrix(d, 2) : image(d);
-    in(d, 0, x), in(d, 1, x);
+    in(d, 0, x);
+    if (two_sides)
+        in(d, 1, x);
     attr->smoothing = chance(d) ? 0.125f : 0;
     out(d, 0, vector(1));
     if (chance(d))
         in(d, 2, vector(1));
     if (chance(d))
         out(d, 1, x);
+    if (two_sides && chance(d))
+        out(d, 2, x);
 }
 
 static void parameters(draw *d)
@@ -388,6 +393,23 @@ static bool has_kink_at_zero(const cod_op *op, size_t slot)
     return (op->kind == COD_OP_ACTIVATION || op->kind == COD_OP_ACTIVATION_BACKWARD) && slot == 0;
 }
 
+/** A loss's prediction or target, from a normal number; `unique` is another number for each element. */
+static double loss_value(cod_loss_kind kind, size_t slot, double normal, uint32_t unique, bool smooth)
+{
+    const bool target = slot == 1;
+    if (target && kind == COD_LOSS_BCE)
+        return 1 / (1 + exp(-normal)); /* a probability */
+    if (target && kind == COD_LOSS_HINGE)
+        return normal < 0 ? -1 : 1; /* a label */
+    if (!smooth)
+        return normal;
+    if (target && kind == COD_LOSS_L1)
+        return normal + copysign(8, normal); /* far from the prediction */
+    if (kind == COD_LOSS_HINGE && fabs(fabs(normal) - 1) < 0.1)
+        return normal + copysign(0.25, normal); /* the kink lies where prediction times label is 1 */
+    return kind == COD_LOSS_TV ? 0.1 * unique : normal;
+}
+
 double *cod_test_random_values(const cod_op *description, size_t slot, uint64_t seed, bool smooth)
 {
     const cod_op *op = description;
@@ -408,8 +430,8 @@ double *cod_test_random_values(const cod_op *description, size_t slot, uint64_t 
             values[i] = 0.25 + 0.5 * cod_rng_uniform(&rng);
         else if (smooth && op->kind == COD_OP_POOL && slot == 0)
             values[i] = 0.1 * order[i]; /* no two alike */
-        else if (smooth && op->kind == COD_OP_LOSS && op->attr.loss == COD_LOSS_L1 && slot == 1)
-            values[i] = normal + copysign(8, normal); /* far from the prediction */
+        else if (op->kind == COD_OP_LOSS && slot < 2)
+            values[i] = loss_value(op->attr.loss, slot, normal, order[i], smooth);
         else if (smooth && has_kink_at_zero(op, slot))
             values[i] = normal + copysign(0.1, normal);
         else if (!smooth && has_kink_at_zero(op, slot) && i % 8 == 0)
