@@ -103,14 +103,14 @@ static int param_contribution(lowering *lower, int param, bool *adds)
 
 /**
  * Emits an op with several gradient outputs of which only some add: an op has one `accumulate` flag, so the others
- * start from zero.
+ * start from zero. Outputs that are not gradients, such as a loss's value, do not obey the flag.
  */
 static void emit_gradients(lowering *lower, ir_instr instr, const bool adds[COD_OP_MAX_OUTPUTS])
 {
     for (int i = 0; i < COD_OP_MAX_OUTPUTS; i++)
         instr.accumulate = instr.accumulate || (instr.outputs[i] != 0 && adds[i]);
     for (int i = 0; instr.accumulate && i < COD_OP_MAX_OUTPUTS; i++)
-        if (instr.outputs[i] != 0 && !adds[i])
+        if (instr.outputs[i] != 0 && !adds[i] && cod_op_output_role(instr.kind, (size_t)i) == COD_OUTPUT_ACCUMULATED)
             lower_emit(lower, (ir_instr){.kind = COD_OP_FILL, .outputs = {instr.outputs[i]}, .name = "zero"});
     lower_emit(lower, instr);
     const int last = (int)lower->program->instr_count - 1;
@@ -338,16 +338,30 @@ static int items_of(lowering *lower, const cod_node *node, int tensor)
     return lower_view(lower, tensor, 0, shape, false);
 }
 
+/** Where a loss's gradient by `value` goes, or 0 where none is wanted; of the items that it does not look at it is zero. */
+static int loss_gradient(lowering *lower, const cod_node *node, cod_value value, bool *adds)
+{
+    if (!lower->training || !lower->needs_grad[value] || !is_minimised(lower, node->output))
+        return 0;
+    const int grad = contribution(lower, value, adds), seen = items_of(lower, node, grad);
+    if (!*adds && seen != grad) { /* of the other items this is the first to say anything */
+        lower_emit(lower, (ir_instr){.kind = COD_OP_FILL, .outputs = {grad}, .name = "zero"});
+        *adds = true;
+    }
+    return seen;
+}
+
 static void emit_loss(lowering *lower, const cod_node *node)
 {
     ir_context *context = lower->context;
-    const cod_value prediction = node->inputs[0];
-    bool adds = false;
+    const cod_value prediction = node->inputs[0], target = node->input_count > 1 ? node->inputs[1] : 0;
+    bool adds[COD_OP_MAX_OUTPUTS] = {false};
     ir_instr instr = {.kind = COD_OP_LOSS,
                       .attr = node->attr,
-                      .inputs = {items_of(lower, node, lower->tensor[prediction]),
-                                 items_of(lower, node, lower->tensor[node->inputs[1]])},
+                      .inputs = {items_of(lower, node, lower->tensor[prediction])},
                       .name = node->name};
+    if (target != 0)
+        instr.inputs[1] = items_of(lower, node, lower->tensor[target]);
     const ir_tensor scalar = {.shape = {1, 1, 1, 1}, .dtype = COD_F32, .place = IR_IO};
     if (node->weight_scalar >= 0) {
         ir_tensor weight = scalar;
@@ -358,16 +372,10 @@ static void emit_loss(lowering *lower, const cod_node *node)
     value.dtype = ir_wide_dtype(context);
     value.offset = context->loss_offset[node->output];
     instr.outputs[0] = ir_add_tensor(lower->program, value);
-    if (lower->training && lower->needs_grad[prediction] && is_minimised(lower, node->output)) {
-        const int grad = contribution(lower, prediction, &adds);
-        instr.outputs[1] = items_of(lower, node, grad);
-        if (!adds && instr.outputs[1] != grad) { /* of the other items this is the first to say anything */
-            lower_emit(lower, (ir_instr){.kind = COD_OP_FILL, .outputs = {grad}, .name = "zero"});
-            adds = true;
-        }
-    }
-    instr.accumulate = adds;
-    lower_emit(lower, instr);
+    instr.outputs[1] = loss_gradient(lower, node, prediction, &adds[1]);
+    if (node->target_gradient)
+        instr.outputs[2] = loss_gradient(lower, node, target, &adds[2]);
+    emit_gradients(lower, instr, adds);
 }
 
 void lower_backward(lowering *lower)

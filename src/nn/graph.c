@@ -397,11 +397,25 @@ cod_value cod_graph_stop_gradient(cod_graph *graph, cod_value x)
     return node_add(graph, unary(graph, COD_NODE_STOP_GRADIENT, x), NULL);
 }
 
+/** Fails the graph where a loss's target does not suit its kind. */
+static void check_target(cod_graph *graph, const char *name, cod_value prediction, cod_value target, cod_loss_spec spec)
+{
+    if (graph->status != COD_OK)
+        return;
+    if (spec.kind == COD_LOSS_TV && (target != 0 || spec.target_gradient))
+        GRAPH_FAIL(graph, "loss '%s': total variation has no target", name);
+    else if (spec.kind != COD_LOSS_TV && target == 0)
+        GRAPH_FAIL(graph, "loss '%s' needs a target", name);
+    else if (spec.target_gradient && target == prediction)
+        GRAPH_FAIL(graph, "loss '%s': prediction and target are one value; only two have a gradient each", name);
+}
+
 cod_value cod_graph_loss(cod_graph *graph, const char *name, cod_value prediction, cod_value target, cod_loss_spec spec)
 {
+    check_target(graph, name, prediction, target, spec);
     cod_node node = unary(graph, COD_NODE_LOSS, prediction);
     node.channels = 1;
-    node.input_count = 2;
+    node.input_count = spec.kind == COD_LOSS_TV ? 1 : 2;
     node.inputs[1] = target;
     node.attr = (cod_op_attr){.loss = spec.kind,
                               .epsilon = spec.epsilon > 0 ? spec.epsilon : 1e-3f,
@@ -409,6 +423,7 @@ cod_value cod_graph_loss(cod_graph *graph, const char *name, cod_value predictio
                               .smoothing = spec.smoothing,
                               .alpha = spec.weight != 0 ? spec.weight : 1};
     node.first_items = spec.first_items;
+    node.target_gradient = spec.target_gradient;
     if (spec.scalar != NULL)
         node.weight_scalar = intern(graph, &graph->scalars, &graph->scalar_count, &graph->scalar_capacity, spec.scalar);
     return node_add(graph, node, name);

@@ -65,7 +65,7 @@ typedef struct cod_node {
     const char *name;
     cod_op_attr attr;
     int input_count;
-    cod_value inputs[COD_NODE_MAX_INPUTS]; /**< LOSS: prediction, target */
+    cod_value inputs[COD_NODE_MAX_INPUTS]; /**< LOSS: prediction, target (total variation: prediction) */
     /** Indices of parameters or -1. CONV2D, LINEAR: weight, bias. NORM: gamma, beta, mean, var. ACTIVATION: slope. */
     int params[COD_NODE_MAX_PARAMS];
     cod_value output;
@@ -73,6 +73,8 @@ typedef struct cod_node {
     cod_value like;      /**< INPUT: has the shape of this value; 0 = given at compilation */
     int weight_scalar;   /**< LOSS: index of the scalar its gradient is multiplied with, or -1 */
     int64_t first_items; /**< LOSS: how many of the batch it looks at; 0 = all */
+    /** LOSS: gradient flows to the target too. */
+    bool target_gradient;
 } cod_node;
 
 COD_MUST_CHECK cod_status cod_graph_create(cod_graph **out);
@@ -149,9 +151,16 @@ typedef struct cod_loss_spec {
     float weight;        /**< constant factor of the gradient; 0 means 1 */
     const char *scalar;  /**< a further factor, settable between steps by this name; NULL = none */
     int64_t first_items; /**< only the first so many of the batch count, in the mean too; 0 = all */
+    /** Gradient flows to the target too, which then is another value than the prediction. */
+    bool target_gradient;
 } cod_loss_spec;
 
-/** A loss; no gradient flows to `target`. Its value is reported unweighted. */
+/**
+ * A loss; no gradient flows to `target` unless `spec` asks for it. Its value is reported unweighted. core/backend.h has the
+ * formulas.
+ *
+ * @param target  of the prediction's shape; 0 for COD_LOSS_TV, which has none
+ */
 cod_value cod_graph_loss(cod_graph *graph, const char *name, cod_value prediction, cod_value target,
                          cod_loss_spec spec);
 

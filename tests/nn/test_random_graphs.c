@@ -1,5 +1,5 @@
 /*
- * Random graphs: values shared at will, nested concatenations, sums of anything, stops. Fused and op by op they give the
+ * Random graphs: values shared at will, nested concatenations, sums of anything, stops, losses between two values. Fused and op by op they give the
  * same gradients, which differences confirm, and the paranoid backend sees no op read or write what it should not.
  */
 #include "support/test.h"
@@ -118,6 +118,11 @@ static cod_graph *random_graph_build(uint64_t seed, cod_program_spec *spec)
         spec->losses[i] = spec->outputs[i] =
             cod_graph_loss(r.graph, "loss", ends[i], target, (cod_loss_spec){.kind = COD_LOSS_MSE, .weight = 0.5f});
     }
+    const int other = pick_like(&r, NODES - 4);
+    if (seed % 2 && r.values[other] != ends[1])
+        spec->losses[2] = spec->outputs[4] =
+            cod_graph_loss(r.graph, "pair", ends[1], r.values[other],
+                           (cod_loss_spec){.kind = COD_LOSS_MSE, .weight = 0.25f, .target_gradient = true});
     if (seed % 3 == 0)
         spec->outputs[2] = r.values[NODES / 2];
     if (seed % 5 == 0)
