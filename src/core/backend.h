@@ -36,6 +36,7 @@
  * ACTIVATION               x, [slope]                                  y
  * ACTIVATION_BACKWARD      x (PRELU) or y (the others), dy, [slope]    dx*, [dslope*]
  * ADD                      a, [b]                                      y* = alpha·a + beta·b     (without b: scale, copy, cast)
+ * MEAN                     x                                           y* {x's shape}: at each pixel its channel's mean over N, H, W
  * PIXEL_SHUFFLE            x {N,H,W,C·r²}                              y {N,rH,rW,C}, y[ry+i, rx+j, c] = x[y, x, c·r² + i·r + j]
  * PIXEL_UNSHUFFLE          dy                                          dx*
  * RESIZE                   x                                           y {N,fH,fW,C}
@@ -60,6 +61,7 @@
  * PyTorch does). NORM_INFERENCE has the running statistics for mean and var, which its gradient takes for constants. The
  * gradient of a fused activation recomputes the pre-activation from x, mean, inv_std, gamma and beta; the residual's gradient is dy.
  * Slopes (PReLU) have 1 or C elements. Gradients at zero: ReLU family 0 side (x > 0 passes), L1 zero, max pooling first maximum.
+ * MEAN is a symmetric map: its gradient is dx = MEAN(dy).
  * LOSS targets have the prediction's shape. For CROSS_ENTROPY the prediction is logits {N,1,1,K}, the target t probabilities, such as
  * one-hot rows, and the value is the mean over N of the sum over K of -t'·log softmax(prediction), t' = (1-s)·t + s/K with
  * s = attr.smoothing (Szegedy et al. 2016). For KL both are logits {N,1,1,K}, and the value is
@@ -90,6 +92,7 @@ typedef enum cod_op_kind {
     COD_OP_ACTIVATION,
     COD_OP_ACTIVATION_BACKWARD,
     COD_OP_ADD,
+    COD_OP_MEAN,
     COD_OP_PIXEL_SHUFFLE,
     COD_OP_PIXEL_UNSHUFFLE,
     COD_OP_RESIZE,

@@ -19,6 +19,7 @@ const char *cod_op_kind_name(cod_op_kind kind)
         "activation",
         "activation_backward",
         "add",
+        "mean",
         "pixel_shuffle",
         "pixel_unshuffle",
         "resize",
@@ -187,6 +188,8 @@ static bool shapes_fit(const cod_op *op)
                (attr->activation != COD_ACT_PRELU || same_shape(&in[2], &out[1]));
     case COD_OP_ADD:
         return same_shape(&in[0], &out[0]) && optional_like(&in[1], &in[0]);
+    case COD_OP_MEAN:
+        return same_shape(&in[0], &out[0]);
     case COD_OP_PIXEL_SHUFFLE:
         return present(&out[0]) && in[0].shape.c == out[0].shape.c * attr->factor * attr->factor &&
                enlarged(&in[0], &out[0], attr->factor, out[0].shape.c);
@@ -257,6 +260,7 @@ cod_output_role cod_op_output_role(cod_op_kind kind, size_t output)
     case COD_OP_NORM_INFERENCE_BACKWARD:
     case COD_OP_ACTIVATION_BACKWARD:
     case COD_OP_ADD:
+    case COD_OP_MEAN:
     case COD_OP_PIXEL_UNSHUFFLE:
     case COD_OP_RESIZE_BACKWARD:
     case COD_OP_POOL_BACKWARD:

@@ -78,6 +78,7 @@ cod_status cpu_plan_fold_norm(cod_plan *plan);
 cod_status cpu_plan_activation(cod_plan *plan);
 cod_status cpu_plan_activation_backward(cod_plan *plan);
 cod_status cpu_plan_add(cod_plan *plan);
+cod_status cpu_plan_mean(cod_plan *plan);
 cod_status cpu_plan_shuffle(cod_plan *plan);
 cod_status cpu_plan_resize(cod_plan *plan);
 cod_status cpu_plan_pool(cod_plan *plan);

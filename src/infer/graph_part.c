@@ -77,6 +77,7 @@ static reach node_reach(const cod_graph *graph, const cod_node *node, reach wide
     case COD_NODE_LINEAR:
     case COD_NODE_POOL:
     case COD_NODE_FLATTEN:
+    case COD_NODE_MEAN:
     case COD_NODE_LOSS:
         break;
     }

@@ -298,6 +298,9 @@ static void backward_node(lowering *lower, size_t index)
         contribute_tensor(lower, node->inputs[0], dy, node->attr.alpha);
         contribute_tensor(lower, node->inputs[1], dy, node->attr.beta);
         break;
+    case COD_NODE_MEAN: /* a symmetric map */
+        backward_plain(lower, node, COD_OP_MEAN, dy, 0);
+        break;
     case COD_NODE_PIXEL_SHUFFLE:
         backward_plain(lower, node, COD_OP_PIXEL_UNSHUFFLE, dy, 0);
         break;

@@ -397,6 +397,11 @@ cod_value cod_graph_stop_gradient(cod_graph *graph, cod_value x)
     return node_add(graph, unary(graph, COD_NODE_STOP_GRADIENT, x), NULL);
 }
 
+cod_value cod_graph_mean(cod_graph *graph, cod_value x)
+{
+    return node_add(graph, unary(graph, COD_NODE_MEAN, x), NULL);
+}
+
 /** Fails the graph where a loss's target does not suit its kind. */
 static void check_target(cod_graph *graph, const char *name, cod_value prediction, cod_value target, cod_loss_spec spec)
 {

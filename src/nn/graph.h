@@ -30,6 +30,7 @@ typedef enum cod_node_kind {
     COD_NODE_POOL,
     COD_NODE_FLATTEN,       /**< {N,H,W,C} -> {N,1,1,H·W·C}, in NHWC order */
     COD_NODE_STOP_GRADIENT, /**< the value, as a constant */
+    COD_NODE_MEAN,          /**< each channel's mean over N, H and W, at every pixel */
     COD_NODE_LOSS,
 } cod_node_kind;
 
@@ -142,6 +143,12 @@ cod_value cod_graph_global_pool(cod_graph *graph, cod_value x);
 /** `h` and `w` are the input's, which must be known to size the linear layer after it. */
 cod_value cod_graph_flatten(cod_graph *graph, cod_value x, int64_t h, int64_t w);
 cod_value cod_graph_stop_gradient(cod_graph *graph, cod_value x);
+/**
+ * {N,H,W,C} -> {N,H,W,C}: at every pixel its channel's mean over N, H and W, of the batch that one run of a program sees:
+ * not of other ranks' or other micro-batches'. Relativistic losses take it of logits, as BCE(real - mean(fake), 1) does
+ * (Jolicoeur-Martineau 2019).
+ */
+cod_value cod_graph_mean(cod_graph *graph, cod_value x);
 
 typedef struct cod_loss_spec {
     cod_loss_kind kind;

@@ -292,6 +292,9 @@ static void forward_node(lowering *lower, size_t index)
     case COD_NODE_ADD:
         forward_plain(lower, node, group, COD_OP_ADD);
         return;
+    case COD_NODE_MEAN:
+        forward_plain(lower, node, group, COD_OP_MEAN);
+        return;
     case COD_NODE_PIXEL_SHUFFLE:
         forward_plain(lower, node, group, COD_OP_PIXEL_SHUFFLE);
         return;

@@ -31,6 +31,7 @@ static ref_kernel *const kernels[COD_OP_KIND_COUNT] = {
     [COD_OP_ACTIVATION] = ref_activation,
     [COD_OP_ACTIVATION_BACKWARD] = ref_activation_backward,
     [COD_OP_ADD] = ref_add,
+    [COD_OP_MEAN] = ref_mean,
     [COD_OP_PIXEL_SHUFFLE] = ref_pixel_shuffle,
     [COD_OP_PIXEL_UNSHUFFLE] = ref_pixel_unshuffle,
     [COD_OP_RESIZE] = ref_resize,

@@ -9,6 +9,19 @@ cod_status ref_add(const ref_args *args)
     return COD_OK;
 }
 
+cod_status ref_mean(const ref_args *args)
+{
+    const int64_t count = cod_shape_count(args->in_shape[0]), channels = args->in_shape[0].c;
+    for (int64_t c = 0; c < channels; c++) {
+        double sum = 0;
+        for (int64_t i = c; i < count; i += channels)
+            sum += args->in[0][i];
+        for (int64_t i = c; i < count; i += channels)
+            args->out[0][i] = sum / (double)(count / channels);
+    }
+    return COD_OK;
+}
+
 cod_status ref_fill(const ref_args *args)
 {
     const int64_t count = cod_shape_count(args->out_shape[0]);

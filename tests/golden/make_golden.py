@@ -311,7 +311,7 @@ def elementwise():
 
 
 def target_gradients():
-    """Losses of two sides that both have a gradient, and total variation."""
+    """Losses of two sides that both have a gradient, total variation, and the mean over the batch."""
     epsilon, smoothing = f32(1e-3), f32(0.1)
 
     def add(name, attr, prediction, target, function, accumulate=False):
@@ -352,6 +352,12 @@ def target_gradients():
             return sum((F.l1_loss(a, b) for a, b in pairs if a.numel()), (p * 0).sum())
         picture = torch.randint(-2, 3, (n, c, h, w)).double() / 4  # neighbours that are alike too
         add(f"total variation of {h}x{w}", {"loss": 7}, picture.requires_grad_(), None, variation, h == 4)
+    x = leaf(2, 3, 4, 5)
+    y = x.mean((0, 2, 3), keepdim=True).expand_as(x)
+    dy, old = torch.randn_like(y), torch.randn_like(y)
+    y.backward(dy)
+    case("batch", "mean", {}, {0: x}, {0: y})
+    case("gradient", "mean", {}, {0: dy}, {0: x.grad + old}, {0: old}, True)
 
 
 def text(value):

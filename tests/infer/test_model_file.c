@@ -318,8 +318,10 @@ static void what_onnx_cannot_say_is_not_written(void **state)
     cod_saved_model saved = test_srresnet(16);
     cod_graph *graph = saved.model.graph;
     const char *path = test_path("two_inputs.onnx");
-    const cod_value second = cod_graph_input_like(graph, "guide", saved.model.output);
-    saved.model.output = cod_graph_add(graph, saved.model.output, second);
+    const cod_value output = saved.model.output, second = cod_graph_input_like(graph, "guide", output);
+    saved.model.output = cod_graph_mean(graph, output);
+    assert_fails(COD_ERR_UNSUPPORTED, "is a mean over the batch", cod_onnx_write(path, &saved.model, saved.values));
+    saved.model.output = cod_graph_add(graph, output, second);
     assert_ok(cod_graph_status(graph));
     assert_fails(COD_ERR_UNSUPPORTED, "a second input 'guide'", cod_onnx_write(path, &saved.model, saved.values));
     assert_false(cod_file_exists(path));

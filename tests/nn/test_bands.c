@@ -189,15 +189,24 @@ static cod_value build_pooled(cod_graph *graph, cod_value input, const void *opt
     return cod_graph_pool(graph, input, COD_POOL_MAX, 3, 1, 1);
 }
 
+static cod_value build_mean(cod_graph *graph, cod_value input, const void *options)
+{
+    (void)options;
+    return cod_graph_mean(graph, input);
+}
+
 static void what_cannot_run_so_is_refused(void **state)
 {
     (void)state;
-    static const cod_model_kind kind = {.name = "pooled", .table = &no_options, .build = build_pooled};
-    fixture f = {.width = 6, .height = 8, .band = 4};
-    assert_ok(cod_model_build(&kind, NULL, &f.model));
-    assert_fails(COD_ERR_UNSUPPORTED, "cannot run in bands",
-                 compile(&f.banded, &cod_ref_backend, &f.model, COD_F64, f.width, f.band, true));
-    close_model(&f);
+    static const cod_model_kind kinds[] = {{.name = "pooled", .table = &no_options, .build = build_pooled},
+                                           {.name = "mean", .table = &no_options, .build = build_mean}};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        fixture f = {.width = 6, .height = 8, .band = 4};
+        assert_ok(cod_model_build(&kinds[i], NULL, &f.model));
+        assert_fails(COD_ERR_UNSUPPORTED, "cannot run in bands",
+                     compile(&f.banded, &cod_ref_backend, &f.model, COD_F64, f.width, f.band, true));
+        close_model(&f);
+    }
 }
 
 int main(void)

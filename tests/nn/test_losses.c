@@ -1,9 +1,10 @@
 /*
- * Losses in graphs: gradients through the prediction and through the target against central differences,
+ * Losses in graphs: gradients through the prediction and through the target against central differences, relativistic pairs,
  * total variation that is trained away, and what is refused.
  */
 #include "support/test.h"
 
+#include "cpu/cpu.h"
 #include "nn/net.h"
 #include "nn/optimiser.h"
 #include "ref/ref.h"
@@ -142,6 +143,69 @@ static void targets_are_constants_by_default(void **state)
     cod_graph_destroy(graph);
 }
 
+/** a - mean(b): how much more real than the average of the others. */
+static cod_value relative(cod_graph *graph, cod_value a, cod_value b)
+{
+    return cod_graph_scaled_add(graph, 1, a, -1, cod_graph_mean(graph, b));
+}
+
+/** A critic's logits of two batches, and the relativistic average losses of either compared with the other. */
+static cod_graph *relativistic(cod_program_spec *spec)
+{
+    cod_value x;
+    cod_graph *graph = new_graph(&x);
+    const cod_value real = layer(graph, "critic", x, 1);
+    const cod_value fake = layer(graph, "critic", layer(graph, "generator", x, 2), 1);
+    const cod_value ones = cod_graph_input_like(graph, "ones", real),
+                    zeros = cod_graph_input_like(graph, "zeros", real);
+    const cod_loss_spec bce = {.kind = COD_LOSS_BCE, .weight = 0.5f};
+    *spec = (cod_program_spec){.name = "train", .trains = "model"};
+    spec->losses[0] = spec->outputs[0] = cod_graph_loss(graph, "real", relative(graph, real, fake), ones, bce);
+    spec->losses[1] = spec->outputs[1] = cod_graph_loss(graph, "fake", relative(graph, fake, real), zeros, bce);
+    return graph;
+}
+
+static void relativistic_pairs_have_right_gradients(void **state)
+{
+    (void)state;
+    cod_program_spec spec;
+    cod_graph *graph = relativistic(&spec);
+    check_gradients(graph, &spec, "relativistic pair");
+    cod_graph_destroy(graph);
+}
+
+/** The same program on `cpu` in f32 gives what `ref` gives. */
+static void relativistic_pairs_agree_on_cpu(void **state)
+{
+    (void)state;
+    const cod_backend *const backends[] = {&cod_ref_backend, &cod_cpu_backend};
+    cod_program_spec spec;
+    cod_graph *graph = relativistic(&spec);
+    double *grads[2], losses[2][2], largest = 0;
+    size_t count = 0;
+    for (int b = 0; b < 2; b++) {
+        const cod_compile_options options = {.activation = COD_F32, .inputs = &picture, .input_count = 1};
+        test_net net;
+        assert_ok(net_init(&net, backends[b], graph, &options, &spec, 1, 9));
+        count = net.weights.layout.trainable;
+        grads[b] = net_new(count);
+        assert_ok(net_run(&net, "train"));
+        assert_ok(net_read_grads(&net, grads[b]));
+        for (int i = 0; i < 2; i++)
+            assert_ok(net_read(&net, cod_executable_output(net.executable, spec.losses[i]), &losses[b][i]));
+        net_clear(&net);
+    }
+    for (size_t i = 0; i < count; i++)
+        largest = fmax(largest, fabs(grads[0][i]));
+    assert_true(largest > 0);
+    for (size_t i = 0; i < count; i++) /* sums of 60 terms of both signs in f32 */
+        assert_true(fabs(grads[1][i] - grads[0][i]) <= 2e-5 * largest);
+    for (int i = 0; i < 2; i++)
+        assert_true(fabs(losses[1][i] - losses[0][i]) <= 4e-6 * losses[0][i]);
+    free(grads[0]), free(grads[1]);
+    cod_graph_destroy(graph);
+}
+
 /** A layer that copies its input learns to smooth it. */
 static void total_variation_is_trained_away(void **state)
 {
@@ -197,6 +261,8 @@ int main(void)
         cmocka_unit_test(gradients_flow_to_both_sides),
         cmocka_unit_test(values_on_both_sides_sum_their_gradients),
         cmocka_unit_test(targets_are_constants_by_default),
+        cmocka_unit_test(relativistic_pairs_have_right_gradients),
+        cmocka_unit_test(relativistic_pairs_agree_on_cpu),
         cmocka_unit_test(total_variation_is_trained_away),
         cmocka_unit_test(targets_that_do_not_suit_the_loss_are_refused),
     };

@@ -1,5 +1,5 @@
 /*
- * Random graphs: values shared at will, nested concatenations, sums of anything, stops, losses between two values. Fused and op by op they give the
+ * Random graphs: values shared at will, nested concatenations, sums of anything, means, stops, losses between two values. Fused and op by op they give the
  * same gradients, which differences confirm, and the paranoid backend sees no op read or write what it should not.
  */
 #include "support/test.h"
@@ -63,7 +63,7 @@ static void add_node(random_graph *r)
     int64_t channels = r->channels[at];
     cod_value y = 0;
     snprintf(name, sizeof name, "layer%d", r->count);
-    switch (cod_rng_below(&r->rng, channels > 12 ? 3 : 10)) {
+    switch (cod_rng_below(&r->rng, channels > 12 ? 3 : 11)) {
     case 0:
     case 1:
     case 2:
@@ -91,6 +91,9 @@ static void add_node(random_graph *r)
                                  r->values[pick_like(r, at)]);
         break;
     case 8:
+        y = cod_graph_mean(r->graph, x);
+        break;
+    case 9:
         if (r->stops && cod_rng_below(&r->rng, 4) == 0) {
             y = cod_graph_stop_gradient(r->graph, x);
             break;

@@ -34,6 +34,7 @@ static const gradient_rule rules[] = {
     {COD_OP_NORM_INFERENCE, COD_OP_NORM_INFERENCE_BACKWARD, "0g12345", "0"},
     {COD_OP_ACTIVATION, COD_OP_ACTIVATION_BACKWARD, "Ag1", "01"}, /* PReLU: "0g1" */
     {COD_OP_ADD, COD_OP_ADD, "g", "0"},
+    {COD_OP_MEAN, COD_OP_MEAN, "g", "0"},
     {COD_OP_PIXEL_SHUFFLE, COD_OP_PIXEL_UNSHUFFLE, "g", "0"},
     {COD_OP_RESIZE, COD_OP_RESIZE_BACKWARD, "g", "0"},
     {COD_OP_POOL, COD_OP_POOL_BACKWARD, "gB", "0"},

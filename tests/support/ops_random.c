@@ -24,6 +24,7 @@ static const struct {
     [COD_OP_ACTIVATION] = {"ap", "a"},
     [COD_OP_ACTIVATION_BACKWARD] = {"aap", "ap"},
     [COD_OP_ADD] = {"aa", "a"},
+    [COD_OP_MEAN] = {"a", "a"},
     [COD_OP_PIXEL_SHUFFLE] = {"a", "a"},
     [COD_OP_PIXEL_UNSHUFFLE] = {"a", "a"},
     [COD_OP_RESIZE] = {"a", "a"},
@@ -332,7 +333,7 @@ cod_op cod_test_random_op(cod_op_kind kind, cod_dtype activation_type, cod_dtype
         convolution(&d);
     else if (kind <= COD_OP_FOLD_NORM)
         norm(&d);
-    else if (kind <= COD_OP_ADD || kind == COD_OP_FILL)
+    else if (kind <= COD_OP_MEAN || kind == COD_OP_FILL)
         elementwise(&d);
     else if (kind <= COD_OP_RESIZE_BACKWARD)
         enlargement(&d);
