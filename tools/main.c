@@ -76,10 +76,11 @@ int cod_cmd_usage(const char *name, const char *fmt, ...)
     return COD_EXIT_USAGE;
 }
 
-static void register_all(void)
+static cod_status register_all(void)
 {
-    cod_backend_register(&cod_cpu_backend);
-    cod_backend_register(&cod_ref_backend);
+    cod_log_set_sink(log_to_stderr, NULL, COD_LOG_INFO);
+    COD_TRY(cod_backend_register(&cod_cpu_backend));
+    COD_TRY(cod_backend_register(&cod_ref_backend));
     cod_recipe_register_supervised();
     cod_strategies_register_basic();
     cod_strategy_register_model_parallel();
@@ -89,12 +90,14 @@ static void register_all(void)
     cod_strategy_register_local_sgd();
     cod_strategy_register_diloco();
     cod_strategy_register_codistill();
-    cod_log_set_sink(log_to_stderr, NULL, COD_LOG_INFO);
+    return COD_OK;
 }
 
 int main(int argc, char **argv)
 {
-    register_all();
+    const cod_status status = register_all();
+    if (status != COD_OK)
+        return cod_cmd_failed(status);
     if (argc < 2) {
         print_help(stderr);
         return COD_EXIT_USAGE;

@@ -2,10 +2,16 @@
  * @file
  * The backend contract: what a device must offer so that compiled programs run on it. Device-neutral.
  *
- * A backend turns op descriptors into plans once, and then only runs plans. Running is asynchronous: calls return as
- * soon as the work is queued, work of one queue runs in order, and only event_wait() and download() block the host.
- * A plan may not allocate, and may not depend on the host's state when it runs, so that a list of plans can be captured
- * once and replayed. (CPU backends run at once; for them queues, events and captures are trivial or absent.)
+ * A backend turns op descriptors into plans once, and then only runs plans. Running is asynchronous: plan_prepare(),
+ * plan_run(), copy() and recording_run() return as soon as the work is queued. Work of one queue runs in order; work of
+ * two queues is ordered by events alone, the default queue's too. A plan may not allocate, and may not depend on the
+ * host's state when it runs, so that a list of plans can be captured once and replayed. (CPU backends run at once; they
+ * leave out queues, events and captures, and core/queue.h makes that invisible to callers.)
+ *
+ * The host blocks in event_wait(), upload() and download(), and where a queue, a plan or a buffer is destroyed whose
+ * work is not done. Queued work that fails makes every later event_query(), event_wait(), upload() and download() of
+ * its device fail with its reason. One thread at a time uses a device, but event_query() and event_wait() are for any
+ * thread.
  *
  * Gradients of an op are ops of their own. Where an op has `accumulate` set, it adds to its gradient outputs instead
  * of overwriting them; which outputs these are is said in the table below.
@@ -211,7 +217,11 @@ typedef struct cod_device_options {
     bool no_autotune; /**< fixed implementations, instead of the ones that are timed to be fastest */
 } cod_device_options;
 
+/** Of this struct; raised whenever one of its functions changes its meaning. */
+enum { COD_BACKEND_VERSION = 2 };
+
 typedef struct cod_backend {
+    int version;      /**< COD_BACKEND_VERSION of the headers that the backend was compiled with */
     const char *name; /**< "ref", "cpu", "cuda" */
 
     cod_status (*open)(const cod_device_options *options, cod_device **out); /**< NULL = defaults */
@@ -221,43 +231,93 @@ typedef struct cod_backend {
     /** Whether activations may have this type, at a speed worth having; COD_S8: whether attr.int8_range may be set. */
     bool (*supports)(cod_device *device, cod_dtype activation);
 
+    /** Bytes of the device's memory that are free, and all of them. NULL = plans and buffers lie in host memory. */
+    cod_status (*memory)(cod_device *device, size_t *free_bytes, size_t *total_bytes);
+
     /** Zeroed memory at a 64-byte boundary or better. */
     cod_status (*buffer_create)(cod_device *device, size_t bytes, cod_buffer **out);
+    /** Waits for queued work that uses the buffer. Not while a recording that names it lives. */
     void (*buffer_destroy)(cod_device *device, cod_buffer *buffer);
-    /** Host to device, in the queue's order; `source` may be reused at once. */
+    /** Zeroed memory of the host that copy() reaches without the host's help (pinned), `host` set; not for plans. */
+    cod_status (*host_buffer_create)(cod_device *device, size_t bytes, cod_buffer **out);
+    void (*host_buffer_destroy)(cod_device *device, cod_buffer *buffer);
+    /**
+     * Host to device, in the queue's order; blocks until `source` may be reused. The target may be written later than
+     * that: other queues need an event. For set-up and what is rare: a step uses copy().
+     */
     cod_status (*upload)(cod_device *device, cod_queue *queue, cod_buffer *target, size_t offset, const void *source,
                          size_t bytes);
-    /** Device to host, after all earlier work of the queue; the data is there when it returns. */
+    /** Device to host, after all earlier work of the queue; blocks until the data is there. For what is rare, too. */
     cod_status (*download)(cod_device *device, cod_queue *queue, void *target, cod_buffer *source, size_t offset,
                            size_t bytes);
+    /**
+     * Copies between two buffers, each of buffer_create() or of host_buffer_create(), in the queue's order. Returns
+     * before it is done: until the host has seen that an event recorded behind it is reached, the host may not write
+     * the source nor touch the target. Two ranges of one buffer may not overlap. A backend that runs at once copies
+     * before it returns.
+     *
+     * @return COD_ERR_ARGUMENT where a range lies outside its buffer or the ranges overlap; asynchronous backends also
+     *         where a buffer is neither (pageable memory)
+     */
+    cod_status (*copy)(cod_device *device, cod_queue *queue, cod_buffer *target, size_t target_offset,
+                       cod_buffer *source, size_t source_offset, size_t bytes);
 
     /** Fails with COD_ERR_UNSUPPORTED and names the op when the backend lacks it. The op is copied, its buffers are borrowed. */
     cod_status (*plan_create)(cod_device *device, const cod_op *op, cod_plan **out);
     /**
-     * Does what depends on parameters alone (packing `w` of CONV2D, LINEAR and their BACKWARD_DATA; with attr.int8_range, `b` and
-     * `slope` too). Callers run it once after creation and again whenever these values may have changed; other inputs are read by
-     * plan_run() itself.
+     * Does what depends on parameters alone (packing `w` of CONV2D, LINEAR and their BACKWARD_DATA; with
+     * attr.int8_range, `b` and `slope` too), as work of the queue. Callers run it once after creation and again whenever
+     * these values may have changed; other inputs are read by plan_run() itself. Backends may do without packing, so
+     * plan_run() counts as a reader of all inputs.
      */
     cod_status (*plan_prepare)(cod_plan *plan, cod_queue *queue);
     cod_status (*plan_run)(cod_plan *plan, cod_queue *queue);
+    /** Waits for queued work of the plan. Not while a recording that holds it lives. */
     void (*plan_destroy)(cod_plan *plan);
 
-    /** The rest may be NULL: then work is done when its call returns, and nothing can be captured. */
+    /**
+     * Queues and events may be NULL, all together: then work is done when its call returns. Callers go through
+     * core/queue.h. An event that was never recorded counts as reached; recording it again forgets the earlier place,
+     * but not for a queue_wait() that was called before.
+     */
     cod_status (*queue_create)(cod_device *device, cod_queue **out);
-    void (*queue_destroy)(cod_queue *queue);
+    void (*queue_destroy)(cod_queue *queue); /**< waits for its work; its events stay valid */
     cod_status (*event_create)(cod_device *device, cod_event **out);
+    /** The event is reached when all work queued before this call is done. Not within a capture. */
     cod_status (*event_record)(cod_event *event, cod_queue *queue);
-    cod_status (*event_wait)(cod_event *event);                   /**< blocks the host */
-    cod_status (*queue_wait)(cod_queue *queue, cod_event *event); /**< later work of the queue waits */
-    void (*event_destroy)(cod_event *event);
-    cod_status (*capture_begin)(cod_device *device, cod_queue *queue); /**< records plans instead of running them */
+    cod_status (*event_query)(cod_event *event, bool *reached); /**< never blocks; from any thread */
+    cod_status (*event_wait)(cod_event *event);                 /**< blocks the host; from any thread */
+    /** Work of the queue that is queued later waits until the event is reached. Not within a capture. */
+    cod_status (*queue_wait)(cod_queue *queue, cod_event *event);
+    void (*event_destroy)(
+        cod_event *event); /**< those who wait for it are not disturbed; no other call may be using it */
+
+    /**
+     * Captures may be NULL, all together; only a backend with queues has them.
+     *
+     * Records plan_run() and copy() of the queue instead of doing them, until capture_end(). From then on the recorded
+     * buffers, and what the plans keep for themselves (scratch, packed weights), stay where they are: plans made later,
+     * and plan_prepare(), may not move them. No upload(), download(), plan_prepare() or recording_run() of that queue
+     * within a capture.
+     */
+    cod_status (*capture_begin)(cod_device *device, cod_queue *queue);
     cod_status (*capture_end)(cod_device *device, cod_queue *queue, cod_recording **out);
+    /** Does the recorded work in its order, as work of any queue, on what the buffers hold then. */
     cod_status (*recording_run)(cod_recording *recording, cod_queue *queue);
-    void (*recording_destroy)(cod_recording *recording);
+    void (*recording_destroy)(cod_recording *recording); /**< replays that are queued still run */
 } cod_backend;
 
-/** Registers a backend under its name; called by `tools` and tests before anything is compiled. Borrowed for ever. */
-void cod_backend_register(const cod_backend *backend);
+/** Fails as copy() must: where a range lies outside its buffer, or two ranges of one buffer overlap. */
+COD_MUST_CHECK cod_status cod_copy_check(const cod_buffer *target, size_t target_offset, const cod_buffer *source,
+                                         size_t source_offset, size_t bytes);
+
+/**
+ * Registers a backend under its name; called by `tools` and tests before anything is compiled. Borrowed for ever.
+ *
+ * @return COD_ERR_UNSUPPORTED where it was compiled for another COD_BACKEND_VERSION; COD_ERR_ARGUMENT where there are
+ *         too many
+ */
+COD_MUST_CHECK cod_status cod_backend_register(const cod_backend *backend);
 /** The backend of this name, or NULL. */
 const cod_backend *cod_backend_find(const char *name);
 /** Name of the i-th registered backend, NULL past the last. */

@@ -121,11 +121,22 @@ static cod_status cpu_download(cod_device *device, cod_queue *queue, void *targe
     return COD_OK;
 }
 
+static cod_status cpu_copy(cod_device *device, cod_queue *queue, cod_buffer *target, size_t target_offset,
+                           cod_buffer *source, size_t source_offset, size_t bytes)
+{
+    (void)device, (void)queue;
+    COD_TRY(cod_copy_check(target, target_offset, source, source_offset, bytes));
+    if (bytes > 0)
+        memcpy((char *)target->host + target_offset, (const char *)source->host + source_offset, bytes);
+    return COD_OK;
+}
+
 cod_status cpu_plan_need_scratch(cod_plan *plan, size_t bytes)
 {
     return cpu_device_need_scratch(plan->device, bytes);
 }
 
+/** Moving it is safe because plans read the device's pointer when they run: nothing here is recorded with its address. */
 cod_status cpu_device_need_scratch(cod_device *device, size_t bytes)
 {
     if (bytes <= device->scratch_bytes)
@@ -265,6 +276,7 @@ static cod_status cpu_plan_run(cod_plan *plan, cod_queue *queue)
 }
 
 const cod_backend cod_cpu_backend = {
+    .version = COD_BACKEND_VERSION,
     .name = "cpu",
     .open = cpu_open,
     .close = cpu_close,
@@ -272,8 +284,11 @@ const cod_backend cod_cpu_backend = {
     .supports = cpu_supports,
     .buffer_create = cpu_buffer_create,
     .buffer_destroy = cpu_buffer_destroy,
+    .host_buffer_create = cpu_buffer_create,
+    .host_buffer_destroy = cpu_buffer_destroy,
     .upload = cpu_upload,
     .download = cpu_download,
+    .copy = cpu_copy,
     .plan_create = cpu_plan_create,
     .plan_prepare = cpu_plan_prepare,
     .plan_run = cpu_plan_run,

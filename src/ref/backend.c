@@ -126,6 +126,16 @@ static cod_status download(cod_device *device, cod_queue *queue, void *target, c
     return COD_OK;
 }
 
+static cod_status copy(cod_device *device, cod_queue *queue, cod_buffer *target, size_t target_offset,
+                       cod_buffer *source, size_t source_offset, size_t bytes)
+{
+    (void)device, (void)queue;
+    COD_TRY(cod_copy_check(target, target_offset, source, source_offset, bytes));
+    if (bytes > 0)
+        memcpy((char *)target->host + target_offset, (const char *)source->host + source_offset, bytes);
+    return COD_OK;
+}
+
 /** Numbers of workspace that the op's kernel needs beside its arrays. */
 static int64_t workspace_count(const cod_op *op)
 {
@@ -163,6 +173,7 @@ static size_t scratch_count(const cod_op *op)
     return (size_t)count;
 }
 
+/** Moving it is safe because plans read the device's pointer when they run: nothing here is recorded with its address. */
 static cod_status scratch_reserve(cod_device *device, size_t count)
 {
     if (count <= device->scratch_count)
@@ -251,6 +262,7 @@ static void plan_destroy(cod_plan *plan)
 }
 
 const cod_backend cod_ref_backend = {
+    .version = COD_BACKEND_VERSION,
     .name = "ref",
     .open = device_open,
     .close = device_close,
@@ -258,8 +270,11 @@ const cod_backend cod_ref_backend = {
     .supports = device_supports,
     .buffer_create = buffer_create,
     .buffer_destroy = buffer_destroy,
+    .host_buffer_create = buffer_create,
+    .host_buffer_destroy = buffer_destroy,
     .upload = upload,
     .download = download,
+    .copy = copy,
     .plan_create = plan_create,
     .plan_prepare = plan_prepare,
     .plan_run = plan_run,

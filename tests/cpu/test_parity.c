@@ -1,6 +1,7 @@
 #include "support/test.h"
 
 #include "devices.h"
+#include "support/copies.h"
 #include "support/paranoid.h"
 
 #include <inttypes.h>
@@ -232,6 +233,14 @@ static void losses_show_nan(void **state)
     }
 }
 
+static void copies_arrive(void **state)
+{
+    (void)state;
+    cod_test_copies(test_cpu);
+    cod_test_copies(test_paranoid);
+    assert_int_equal(cod_paranoid_violations(NULL, 0), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -242,6 +251,7 @@ int main(void)
         cmocka_unit_test(rows_of_odd_sizes_agree_with_ref),
         cmocka_unit_test(large_logits_agree_with_ref),
         cmocka_unit_test(losses_show_nan),
+        cmocka_unit_test(copies_arrive),
         cmocka_unit_test(plans_touch_only_their_outputs),
     };
     if (test_devices_absent())

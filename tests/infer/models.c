@@ -17,8 +17,8 @@ cod_device *test_device_open(const char *backend)
 {
     cod_device *device = NULL;
     if (cod_backend_find("ref") == NULL) {
-        cod_backend_register(&cod_ref_backend);
-        cod_backend_register(&cod_cpu_backend);
+        assert_ok(cod_backend_register(&cod_ref_backend));
+        assert_ok(cod_backend_register(&cod_cpu_backend));
     }
     assert_ok(cod_backend_find(backend)->open(&(cod_device_options){.threads = 1}, &device));
     return device;

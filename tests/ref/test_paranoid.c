@@ -1,6 +1,7 @@
 #include "support/test.h"
 
 #include "ref/ref.h"
+#include "support/copies.h"
 #include "support/ops.h"
 #include "support/paranoid.h"
 
@@ -153,12 +154,43 @@ static void an_accumulated_output_keeps_its_value(void **state)
     assert_int_equal(cod_paranoid_violations(NULL, 0), 0);
 }
 
+static cod_status bad_copy(cod_device *device, cod_queue *queue, cod_buffer *target, size_t target_offset,
+                           cod_buffer *source, size_t source_offset, size_t bytes)
+{
+    COD_TRY(cod_ref_backend.copy(device, queue, target, target_offset, source, source_offset, bytes));
+    if (misdeed.poke != NULL)
+        *misdeed.poke ^= 1;
+    return COD_OK;
+}
+
+static void copies_stay_inside_the_guards(void **state)
+{
+    (void)state;
+    const cod_backend *backend = paranoid.backend;
+    cod_test_copies(paranoid);
+    assert_int_equal(cod_paranoid_violations(NULL, 0), 0);
+    cod_buffer *pinned, *buffer;
+    assert_ok(backend->host_buffer_create(paranoid.device, 8, &pinned));
+    assert_ok(backend->buffer_create(paranoid.device, 8, &buffer));
+    misdeed.poke = (unsigned char *)buffer->host + 8;
+    assert_ok(backend->copy(paranoid.device, NULL, buffer, 0, pinned, 0, 8));
+    misdeed.poke = NULL;
+    expect_violation("copy: byte 0 past a buffer of 8");
+    ((unsigned char *)pinned->host)[-1] ^= 1;
+    backend->host_buffer_destroy(paranoid.device, pinned);
+    expect_violation("host_buffer_destroy: byte 1 before a buffer of 8");
+    ((unsigned char *)buffer->host)[8] ^= 1; /* whole again */
+    backend->buffer_destroy(paranoid.device, buffer);
+    assert_int_equal(cod_paranoid_violations(NULL, 0), 0);
+}
+
 static int open_paranoid(void **state)
 {
     (void)state;
     static cod_backend bad;
     bad = cod_ref_backend;
     bad.plan_run = bad_run;
+    bad.copy = bad_copy;
     paranoid.backend = cod_paranoid_wrap(&bad);
     return paranoid.backend->open(NULL, &paranoid.device) == COD_OK ? 0 : -1;
 }
@@ -179,6 +211,7 @@ int main(void)
         cmocka_unit_test(a_write_between_pixels_is_caught),
         cmocka_unit_test(writes_past_the_ends_are_caught),
         cmocka_unit_test(stale_weights_are_caught),
+        cmocka_unit_test(copies_stay_inside_the_guards),
         cmocka_unit_test(an_accumulated_output_keeps_its_value),
     };
     return cmocka_run_group_tests_name("paranoid", tests, open_paranoid, close_paranoid);

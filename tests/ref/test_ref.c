@@ -2,6 +2,7 @@
 
 #include "core/rng.h"
 #include "ref/ref.h"
+#include "support/copies.h"
 #include "support/ops.h"
 
 #include <inttypes.h>
@@ -214,6 +215,12 @@ static void what_cannot_be_done_is_refused(void **state)
     ref.backend->buffer_destroy(ref.device, buffer);
 }
 
+static void copies_arrive(void **state)
+{
+    (void)state;
+    cod_test_copies(ref);
+}
+
 static void comparisons_refuse_nan_and_name_the_worst(void **state)
 {
     (void)state;
@@ -247,6 +254,7 @@ int main(void)
         cmocka_unit_test(in_place_works),
         cmocka_unit_test(nan_passes_through),
         cmocka_unit_test(what_cannot_be_done_is_refused),
+        cmocka_unit_test(copies_arrive),
         cmocka_unit_test(comparisons_refuse_nan_and_name_the_worst),
     };
     return cmocka_run_group_tests_name("ref", tests, open_ref, close_ref);

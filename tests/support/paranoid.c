@@ -21,6 +21,7 @@ struct cod_device {
 typedef struct paranoid_buffer {
     cod_buffer base;
     cod_buffer *inner;
+    bool pinned; /**< of host_buffer_create() */
 } paranoid_buffer;
 
 struct cod_plan {
@@ -88,6 +89,11 @@ static bool device_supports(cod_device *device, cod_dtype activation)
     return inner_backend->supports(device->inner, activation);
 }
 
+static cod_status device_memory(cod_device *device, size_t *free_bytes, size_t *total_bytes)
+{
+    return inner_backend->memory(device->inner, free_bytes, total_bytes);
+}
+
 static cod_status buffer_create(cod_device *device, size_t bytes, cod_buffer **out)
 {
     paranoid_buffer *buffer = calloc(1, sizeof *buffer);
@@ -108,6 +114,25 @@ failed:
         inner_backend->buffer_destroy(device->inner, buffer->inner);
     free(buffer);
     return status;
+}
+
+/** The host's bytes of [guard, contents, guard] are written directly. */
+static cod_status host_buffer_create(cod_device *device, size_t bytes, cod_buffer **out)
+{
+    paranoid_buffer *buffer = calloc(1, sizeof *buffer);
+    COD_REQUIRE_MEMORY(buffer);
+    const cod_status status = inner_backend->host_buffer_create(device->inner, bytes + 2 * GUARD_BYTES, &buffer->inner);
+    if (status != COD_OK) {
+        free(buffer);
+        return status;
+    }
+    unsigned char *start = buffer->inner->host;
+    memset(start, GUARD_FILL, GUARD_BYTES);
+    memset(start + GUARD_BYTES + bytes, GUARD_FILL, GUARD_BYTES);
+    buffer->base = (cod_buffer){.host = start + GUARD_BYTES, .bytes = bytes};
+    buffer->pinned = true;
+    *out = &buffer->base;
+    return COD_OK;
 }
 
 /** `bytes` [guard, contents, guard] of a buffer. */
@@ -149,6 +174,16 @@ static void buffer_destroy(cod_device *device, cod_buffer *base)
     free(buffer);
 }
 
+static void host_buffer_destroy(cod_device *device, cod_buffer *base)
+{
+    paranoid_buffer *buffer = (paranoid_buffer *)base;
+    if (buffer == NULL)
+        return;
+    check_guards("host_buffer_destroy", buffer->inner->host, buffer->base.bytes);
+    inner_backend->host_buffer_destroy(device->inner, buffer->inner);
+    free(buffer);
+}
+
 static cod_status range_check(const cod_buffer *buffer, size_t offset, size_t bytes)
 {
     COD_REQUIRE(offset <= buffer->bytes && bytes <= buffer->bytes - offset,
@@ -172,6 +207,23 @@ static cod_status download(cod_device *device, cod_queue *queue, void *target, c
                                    GUARD_BYTES + offset, bytes);
 }
 
+/** Only a buffer of the device is looked at after the copy: the host's bytes may come later. */
+static cod_status copy(cod_device *device, cod_queue *queue, cod_buffer *target, size_t target_offset,
+                       cod_buffer *source, size_t source_offset, size_t bytes)
+{
+    const paranoid_buffer *to = (const paranoid_buffer *)target, *from = (const paranoid_buffer *)source;
+    COD_TRY(cod_copy_check(target, target_offset, source, source_offset, bytes));
+    COD_TRY(inner_backend->copy(device->inner, queue, to->inner, GUARD_BYTES + target_offset, from->inner,
+                                GUARD_BYTES + source_offset, bytes));
+    if (to->pinned)
+        return COD_OK;
+    unsigned char *after = snapshot(device, queue, to);
+    COD_REQUIRE_MEMORY(after);
+    check_guards("copy", after, to->base.bytes);
+    free(after);
+    return COD_OK;
+}
+
 static cod_view *view_at(cod_op *op, size_t i)
 {
     return i < COD_OP_MAX_INPUTS ? &op->inputs[i] : &op->outputs[i - COD_OP_MAX_INPUTS];
@@ -189,6 +241,8 @@ static cod_status plan_create(cod_device *device, const cod_op *op, cod_plan **o
         cod_view *view = view_at(&inner_op, i);
         if (view->buffer == NULL)
             continue;
+        if (((paranoid_buffer *)view->buffer)->pinned)
+            violation("%s: a plan on memory of host_buffer_create()", op->name ? op->name : cod_op_kind_name(op->kind));
         view->buffer = ((paranoid_buffer *)view->buffer)->inner;
         view->offset += GUARD_BYTES;
     }
@@ -398,15 +452,20 @@ const cod_backend *cod_paranoid_wrap(const cod_backend *inner)
     static cod_backend wrapper;
     inner_backend = inner;
     wrapper = (cod_backend){
+        .version = COD_BACKEND_VERSION,
         .name = "paranoid",
         .open = device_open,
         .close = device_close,
         .describe = device_describe,
         .supports = device_supports,
+        .memory = inner->memory ? device_memory : NULL,
         .buffer_create = buffer_create,
         .buffer_destroy = buffer_destroy,
+        .host_buffer_create = host_buffer_create,
+        .host_buffer_destroy = host_buffer_destroy,
         .upload = upload,
         .download = download,
+        .copy = copy,
         .plan_create = plan_create,
         .plan_prepare = plan_prepare,
         .plan_run = plan_run,
@@ -415,6 +474,7 @@ const cod_backend *cod_paranoid_wrap(const cod_backend *inner)
         .queue_destroy = inner->queue_destroy,
         .event_create = inner->event_create ? event_create : NULL,
         .event_record = inner->event_record,
+        .event_query = inner->event_query,
         .event_wait = inner->event_wait,
         .queue_wait = inner->queue_wait,
         .event_destroy = inner->event_destroy,

@@ -16,7 +16,7 @@
 
 static int set_up(void **state)
 {
-    cod_backend_register(&cod_ref_backend);
+    assert_ok(cod_backend_register(&cod_ref_backend));
     cod_recipe_register_supervised();
     cod_strategies_register_basic();
     cod_strategy_register_local_sgd();

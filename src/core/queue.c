@@ -1,0 +1,51 @@
+#include "core/queue.h"
+
+cod_status cod_queue_create(const cod_backend *backend, cod_device *device, cod_queue **queue)
+{
+    *queue = NULL;
+    return backend->queue_create != NULL ? backend->queue_create(device, queue) : COD_OK;
+}
+
+void cod_queue_destroy(const cod_backend *backend, cod_queue *queue)
+{
+    if (queue != NULL)
+        backend->queue_destroy(queue);
+}
+
+cod_status cod_queue_wait(const cod_backend *backend, cod_queue *queue, cod_event *event)
+{
+    return event != NULL ? backend->queue_wait(queue, event) : COD_OK;
+}
+
+cod_status cod_event_create(const cod_backend *backend, cod_device *device, cod_event **event)
+{
+    *event = NULL;
+    return backend->event_create != NULL ? backend->event_create(device, event) : COD_OK;
+}
+
+void cod_event_destroy(const cod_backend *backend, cod_event *event)
+{
+    if (event != NULL)
+        backend->event_destroy(event);
+}
+
+cod_status cod_event_record(const cod_backend *backend, cod_event *event, cod_queue *queue)
+{
+    return event != NULL ? backend->event_record(event, queue) : COD_OK;
+}
+
+cod_status cod_event_query(const cod_backend *backend, cod_event *event, bool *reached)
+{
+    *reached = true;
+    return event != NULL ? backend->event_query(event, reached) : COD_OK;
+}
+
+cod_status cod_event_wait(const cod_backend *backend, cod_event *event)
+{
+    return event != NULL ? backend->event_wait(event) : COD_OK;
+}
+
+bool cod_backend_records(const cod_backend *backend)
+{
+    return backend->capture_begin != NULL;
+}

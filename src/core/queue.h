@@ -1,0 +1,31 @@
+/**
+ * @file
+ * Queues and events of any backend. Where a backend has none, they are NULL, work is done when its call returns, and
+ * every event is reached: callers need not ask.
+ */
+#ifndef COD_CORE_QUEUE_H
+#define COD_CORE_QUEUE_H
+
+#include "core/backend.h"
+
+/** @param[out] queue  new; NULL where the backend has none, which is its default queue */
+COD_MUST_CHECK cod_status cod_queue_create(const cod_backend *backend, cod_device *device, cod_queue **queue);
+/** Waits for the queue's work. NULL is fine. */
+void cod_queue_destroy(const cod_backend *backend, cod_queue *queue);
+/** Later work of `queue` waits until the event is reached; NULL is reached. */
+COD_MUST_CHECK cod_status cod_queue_wait(const cod_backend *backend, cod_queue *queue, cod_event *event);
+
+/** @param[out] event  new, reached; NULL where the backend has none */
+COD_MUST_CHECK cod_status cod_event_create(const cod_backend *backend, cod_device *device, cod_event **event);
+void cod_event_destroy(const cod_backend *backend, cod_event *event);
+/** The event is reached when all work queued before this call is done. NULL is fine. */
+COD_MUST_CHECK cod_status cod_event_record(const cod_backend *backend, cod_event *event, cod_queue *queue);
+/** Never blocks; from any thread. NULL is reached. */
+COD_MUST_CHECK cod_status cod_event_query(const cod_backend *backend, cod_event *event, bool *reached);
+/** Blocks the host; from any thread. NULL is reached. */
+COD_MUST_CHECK cod_status cod_event_wait(const cod_backend *backend, cod_event *event);
+
+/** Whether the backend has captures: capture_begin() and what follows it. */
+bool cod_backend_records(const cod_backend *backend);
+
+#endif
