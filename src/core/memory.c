@@ -12,8 +12,16 @@ struct cod_arena_block {
     unsigned char *data;
 };
 
+static _Thread_local size_t alloc_count;
+
+size_t cod_aligned_alloc_count(void)
+{
+    return alloc_count;
+}
+
 cod_status cod_aligned_alloc(void **out, size_t bytes)
 {
+    alloc_count++;
     if (bytes > SIZE_MAX - 2 * COD_ALIGNMENT)
         return cod_fail(COD_ERR_MEMORY, "an allocation of %zu bytes is too large", bytes);
     const size_t rounded = cod_align_up(bytes ? bytes : 1);
