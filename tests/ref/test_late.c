@@ -1,0 +1,350 @@
+/* The late backend around `ref`: the bits of `ref` through queues, events and recordings; missing waits are found. */
+#include "support/test.h"
+
+#include "core/queue.h"
+#include "core/rng.h"
+#include "late_pair.h"
+#include "ref/ref.h"
+#include "support/copies.h"
+#include "support/late.h"
+#include "support/late_internal.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
+
+/** The queues have long done their work, but the host has not looked. */
+static void sleep_long(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+}
+
+static void every_op_has_the_bits_of_ref(void **state)
+{
+    (void)state;
+    cod_test_device ref = {&cod_ref_backend, NULL};
+    assert_ok(ref.backend->open(NULL, &ref.device));
+    for (int kind = 0; kind < COD_OP_KIND_COUNT; kind++) {
+        for (uint64_t seed = 0; seed < 4; seed++) {
+            const cod_op op = cod_test_random_op((cod_op_kind)kind, COD_BF16, COD_F32, seed);
+            assert_ok(cod_test_parity(ref, late, &op, seed, (cod_tolerance){0, 0}));
+        }
+    }
+    ref.backend->close(ref.device);
+    expect_none();
+}
+
+static void copies_arrive(void **state)
+{
+    (void)state;
+    cod_test_copies(late);
+    expect_none();
+}
+
+enum { SLOTS = 2, STEPS = 20 };
+
+/** A training loop in small: batches through pinned slots on a copy queue, a recorded chain, results back. */
+typedef struct loop {
+    cod_test_device on;
+    cod_queue *copies, *work;
+    cod_buffer *in[SLOTS], *out[SLOTS], *batch[SLOTS], *kept, *weight;
+    cod_event *copied[SLOTS], *used[SLOTS], *returned[SLOTS];
+    cod_plan *chain[SLOTS][3];
+    cod_recording *recordings[SLOTS];
+} loop;
+
+static void loop_run_chain(const loop *l, size_t slot)
+{
+    for (size_t i = 0; i < 3; i++)
+        assert_ok(l->on.backend->plan_run(l->chain[slot][i], l->work));
+    assert_ok(l->on.backend->copy(l->on.device, l->work, l->out[slot], 0, l->kept, 0, BYTES));
+}
+
+static void loop_open(loop *l, cod_test_device on)
+{
+    const cod_backend *b = on.backend;
+    *l = (loop){.on = on};
+    assert_ok(cod_queue_create(b, on.device, &l->copies));
+    assert_ok(cod_queue_create(b, on.device, &l->work));
+    assert_ok(b->buffer_create(on.device, BYTES, &l->kept));
+    assert_ok(b->buffer_create(on.device, BYTES, &l->weight));
+    for (size_t s = 0; s < SLOTS; s++) {
+        assert_ok(b->host_buffer_create(on.device, BYTES, &l->in[s]));
+        assert_ok(b->host_buffer_create(on.device, BYTES, &l->out[s]));
+        assert_ok(b->buffer_create(on.device, BYTES, &l->batch[s]));
+        assert_ok(cod_event_create(b, on.device, &l->copied[s]));
+        assert_ok(cod_event_create(b, on.device, &l->used[s]));
+        assert_ok(cod_event_create(b, on.device, &l->returned[s]));
+        l->chain[s][0] = new_scale(on, "in", 0.75f, l->batch[s], l->weight);
+        l->chain[s][1] = new_scale(on, "double", 1.0f / 3, l->weight, l->batch[s]);
+        cod_op sum = {.kind = COD_OP_ADD, .attr = {.alpha = 0.5f, .beta = 1}, .name = "sum"};
+        sum.inputs[0] = sum.outputs[0] = cod_view_dense(l->kept, 0, COD_F32, (cod_shape){1, 1, 1, COUNT});
+        sum.inputs[1] = cod_view_dense(l->batch[s], 0, COD_F32, (cod_shape){1, 1, 1, COUNT});
+        assert_ok(b->plan_create(on.device, &sum, &l->chain[s][2]));
+        if (!cod_backend_records(b))
+            continue;
+        assert_ok(b->capture_begin(on.device, l->work));
+        loop_run_chain(l, s);
+        assert_ok(b->capture_end(on.device, l->work, &l->recordings[s]));
+    }
+}
+
+static void loop_close(loop *l)
+{
+    const cod_backend *b = l->on.backend;
+    for (size_t s = 0; s < SLOTS; s++) {
+        if (l->recordings[s] != NULL)
+            b->recording_destroy(l->recordings[s]);
+        for (size_t i = 0; i < 3; i++)
+            b->plan_destroy(l->chain[s][i]);
+        cod_event_destroy(b, l->copied[s]);
+        cod_event_destroy(b, l->used[s]);
+        cod_event_destroy(b, l->returned[s]);
+    }
+    cod_queue_destroy(b, l->copies);
+    cod_queue_destroy(b, l->work);
+    for (size_t s = 0; s < SLOTS; s++) {
+        b->host_buffer_destroy(l->on.device, l->in[s]);
+        b->host_buffer_destroy(l->on.device, l->out[s]);
+        b->buffer_destroy(l->on.device, l->batch[s]);
+    }
+    b->buffer_destroy(l->on.device, l->kept);
+    b->buffer_destroy(l->on.device, l->weight);
+}
+
+/** One step; its result is that of SLOTS steps before. */
+static void loop_step(const loop *l, int step, float *result)
+{
+    const cod_backend *b = l->on.backend;
+    const size_t s = (size_t)step % SLOTS;
+    cod_rng rng = cod_rng_open(1, 0, 0, (uint64_t)step, COD_RNG_TEST, 0);
+    assert_ok(cod_event_wait(b, l->returned[s])); /* so the input of that step was read too */
+    memcpy(result, l->out[s]->host, BYTES);
+    for (size_t i = 0; i < COUNT; i++)
+        ((float *)l->in[s]->host)[i] = (float)cod_rng_normal(&rng);
+    assert_ok(cod_queue_wait(b, l->copies, l->used[s]));
+    assert_ok(b->copy(l->on.device, l->copies, l->batch[s], 0, l->in[s], 0, BYTES));
+    assert_ok(cod_event_record(b, l->copied[s], l->copies));
+    assert_ok(cod_queue_wait(b, l->work, l->copied[s]));
+    if (l->recordings[s] != NULL)
+        assert_ok(b->recording_run(l->recordings[s], l->work));
+    else
+        loop_run_chain(l, s);
+    assert_ok(cod_event_record(b, l->used[s], l->work));
+    assert_ok(cod_event_record(b, l->returned[s], l->work));
+}
+
+static void a_loop_of_queues_has_the_bits_of_ref(void **state)
+{
+    (void)state;
+    cod_test_device ref = {&cod_ref_backend, NULL};
+    loop expected, tested;
+    float a[COUNT], b[COUNT];
+    assert_ok(ref.backend->open(NULL, &ref.device));
+    loop_open(&expected, ref);
+    loop_open(&tested, late);
+    for (int step = 0; step < STEPS; step++) {
+        loop_step(&expected, step, a);
+        loop_step(&tested, step, b);
+        assert_memory_equal(a, b, sizeof a);
+    }
+    assert_true(a[0] != 0);
+    loop_close(&expected);
+    loop_close(&tested);
+    ref.backend->close(ref.device);
+    expect_none();
+}
+
+/** Long runs without the host's waiting keep few records of what was used. */
+static void memory_stays_bounded(void **state)
+{
+    (void)state;
+    pair p = pair_open();
+    cod_event *back = new_event();
+    for (int i = 0; i < 500; i++) {
+        assert_ok(late.backend->queue_wait(p.queues[0], back));
+        assert_ok(late.backend->plan_run(p.first, p.queues[0]));
+        assert_ok(late.backend->event_record(p.event, p.queues[0]));
+        assert_ok(late.backend->queue_wait(p.queues[1], p.event));
+        assert_ok(late.backend->plan_run(p.second, p.queues[1]));
+        assert_ok(late.backend->event_record(back, p.queues[1]));
+    }
+    for (size_t i = 0; i < 3; i++)
+        assert_true(((late_buffer *)p.buffers[i])->uses.count <= 4);
+    late.backend->event_destroy(back);
+    pair_close(&p);
+    expect_none();
+}
+
+static void a_missing_event_wait_is_found(void **state)
+{
+    (void)state;
+    const cod_backend *b = late.backend;
+    for (int wait = 0; wait < 2; wait++) {
+        pair p = pair_open();
+        assert_ok(b->plan_run(p.first, p.queues[0]));
+        assert_ok(b->event_record(p.event, p.queues[0]));
+        sleep_long(); /* being lucky does not count */
+        if (wait)
+            assert_ok(b->queue_wait(p.queues[1], p.event));
+        assert_ok(b->plan_run(p.second, p.queues[1]));
+        if (wait)
+            expect_none();
+        else
+            expect_violation(
+                "a missing event wait: add 'second' in queue 2 reads bytes 0 to 256 of a buffer of 256, and "
+                "add 'first' in queue 1, which nothing orders before it, writes bytes 0 to 256");
+        /* The other way round: the first is overwritten while the second may still read. */
+        assert_ok(b->plan_run(p.first, p.queues[0]));
+        expect_violation("and add 'second' in queue 2, which nothing orders before it, reads");
+        /* A copy to memory that the default queue wrote. */
+        assert_ok(b->upload(late.device, NULL, p.buffers[0], 0, p.pinned->host, BYTES));
+        expect_violation("upload() in queue 0 writes bytes 0 to 256 of a buffer of 256, and add 'first'");
+        pair_close(&p);
+        expect_none();
+    }
+}
+
+static void the_host_and_third_queues_order_too(void **state)
+{
+    (void)state;
+    const cod_backend *b = late.backend;
+    pair p = pair_open();
+    cod_queue *third = new_queue();
+    cod_event *end = new_event();
+    assert_ok(b->plan_run(p.first, p.queues[0]));
+    assert_ok(b->event_record(p.event, p.queues[0]));
+    assert_ok(b->queue_wait(third, p.event));
+    assert_ok(b->event_record(end, third));
+    assert_ok(b->queue_wait(p.queues[1], end));
+    assert_ok(b->plan_run(p.second, p.queues[1])); /* by way of the third queue */
+    assert_ok(b->event_record(end, p.queues[1]));
+    assert_ok(b->event_wait(end));
+    assert_ok(b->plan_run(p.first, p.queues[0])); /* by way of the host */
+    b->queue_destroy(p.queues[0]);
+    p.queues[0] = new_queue(); /* in the slot of the former */
+    assert_ok(b->plan_run(p.second, p.queues[0]));
+    expect_none();
+    assert_ok(b->plan_run(p.second, third));
+    expect_violation("add 'second' in queue 3 writes");
+    b->queue_destroy(third);
+    b->event_destroy(end);
+    pair_close(&p);
+}
+
+static void packing_in_another_queue_is_found(void **state)
+{
+    (void)state;
+    const cod_op op = cod_test_random_op(COD_OP_LINEAR, COD_F32, COD_F32, 1);
+    cod_test_op test;
+    cod_queue *queue = new_queue();
+    assert_ok(cod_test_op_init(&test, late, &op));
+    assert_ok(late.backend->plan_prepare(test.plan, NULL));
+    assert_ok(late.backend->plan_run(test.plan, NULL));
+    expect_none();
+    assert_ok(late.backend->plan_prepare(test.plan, queue));
+    expect_violation("plan_prepare() of linear");
+    cod_test_op_clear(&test);
+    late.backend->queue_destroy(queue);
+}
+
+static void failures_of_queued_work_come_out(void **state)
+{
+    const cod_backend *b = late.backend;
+    bool reached;
+    for (int call = 0; call < 2; call++) {
+        pair p = pair_open();
+        misdeed.call = call != 0;
+        misdeed.fail = call == 0;
+        const char *reason =
+            call ? "buffer_create() was called from within queued work" : "queued work: planted failure";
+        assert_ok(b->plan_run(p.first, p.queues[0]));
+        assert_ok(b->event_record(p.event, p.queues[0]));
+        assert_fails(call ? COD_ERR_BACKEND : COD_ERR_NUMERIC, reason, b->event_wait(p.event));
+        assert_fails(call ? COD_ERR_BACKEND : COD_ERR_NUMERIC, reason, b->event_query(p.event, &reached));
+        if (call)
+            expect_violation(reason);
+        misdeed.call = misdeed.fail = false;
+        pair_close(&p);
+        expect_none();
+        close_late(state); /* the device has failed for good */
+        assert_int_equal(open_late(state), 0);
+    }
+}
+
+static void *wait_elsewhere(void *context)
+{
+    bool reached = false;
+    while (!reached)
+        if (late.backend->event_query(context, &reached) != COD_OK)
+            return NULL;
+    return late.backend->event_wait(context) == COD_OK ? context : NULL;
+}
+
+static void events_are_asked_from_any_thread(void **state)
+{
+    (void)state;
+    const cod_backend *b = late.backend;
+    pair p = pair_open();
+    bool reached = false;
+    pthread_t thread;
+    void *seen = NULL;
+    assert_ok(b->event_query(p.event, &reached));
+    assert_true(reached); /* never recorded */
+    cod_late_hold(late.device, true);
+    assert_ok(b->plan_run(p.first, p.queues[0]));
+    assert_ok(b->event_record(p.event, p.queues[0]));
+    assert_ok(b->event_query(p.event, &reached));
+    assert_false(reached);
+    assert_int_equal(pthread_create(&thread, NULL, wait_elsewhere, p.event), 0);
+    cod_late_hold(late.device, false);
+    pthread_join(thread, &seen);
+    assert_ptr_equal(seen, p.event);
+    assert_ok(b->plan_run(p.second, p.queues[1])); /* what one thread of the host has seen, all have */
+    pair_close(&p);
+    expect_none();
+}
+
+static void crossings_are_counted(void **state)
+{
+    (void)state;
+    const cod_backend *b = late.backend;
+    pair p = pair_open();
+    bool reached = false;
+    float values[COUNT] = {0};
+    size_t start = cod_late_crossings();
+    assert_ok(copy_all(p.queues[0], p.buffers[0], p.pinned));
+    assert_ok(b->plan_run(p.first, p.queues[0]));
+    assert_ok(b->event_record(p.event, p.queues[0]));
+    while (!reached)
+        assert_ok(b->event_query(p.event, &reached));
+    assert_ok(b->event_wait(p.event));
+    assert_int_equal(cod_late_crossings(), start);
+    assert_ok(b->upload(late.device, p.queues[0], p.buffers[0], 0, values, BYTES));
+    assert_ok(b->download(late.device, p.queues[0], values, p.buffers[0], 0, BYTES));
+    assert_int_equal(cod_late_crossings(), start + 2);
+    cod_late_hold(late.device, true);
+    assert_ok(b->plan_run(p.first, p.queues[0]));
+    assert_ok(b->event_record(p.event, p.queues[0]));
+    assert_ok(b->event_wait(p.event)); /* ends the hold */
+    assert_int_equal(cod_late_crossings(), start + 3);
+    cod_late_hold(late.device, true);
+    assert_ok(b->plan_run(p.first, p.queues[0]));
+    b->plan_destroy(p.first);
+    p.first = NULL;
+    assert_int_equal(cod_late_crossings(), start + 4);
+    pair_close(&p);
+    expect_none();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_op_has_the_bits_of_ref),         cmocka_unit_test(copies_arrive),
+        cmocka_unit_test(a_loop_of_queues_has_the_bits_of_ref), cmocka_unit_test(memory_stays_bounded),
+        cmocka_unit_test(a_missing_event_wait_is_found),        cmocka_unit_test(the_host_and_third_queues_order_too),
+        cmocka_unit_test(packing_in_another_queue_is_found),    cmocka_unit_test(failures_of_queued_work_come_out),
+        cmocka_unit_test(events_are_asked_from_any_thread),     cmocka_unit_test(crossings_are_counted),
+    };
+    return cmocka_run_group_tests_name("late", tests, open_late, close_late);
+}
