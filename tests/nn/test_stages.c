@@ -8,6 +8,7 @@
 #include "cpu/cpu.h"
 #include "nn/net.h"
 #include "ref/ref.h"
+#include "support/late.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -98,16 +99,23 @@ static void set_inputs(const runner *r, int batch)
     for (uint32_t i = 0; i < 2; i++) {
         const cod_view view = cod_executable_input(r->executable, names[i]);
         cod_rng rng = cod_rng_open((uint64_t)batch, 0, 0, 0, COD_RNG_TEST, i);
-        float *values = view.buffer->host;
+        const size_t bytes = cod_view_span_bytes(&view);
+        float *values = malloc(bytes);
         for (int64_t k = 0; k < cod_shape_count(view.shape); k++)
-            values[view.offset / sizeof *values + (size_t)k] = (float)fabs(cod_rng_normal(&rng));
+            values[k] = (float)fabs(cod_rng_normal(&rng));
+        assert_ok(r->backend->upload(r->device, NULL, view.buffer, view.offset, values, bytes));
+        free(values);
     }
 }
 
-static void copy(const cod_view *from, const cod_view *to)
+static void copy(const runner *source, const cod_view *from, const runner *target, const cod_view *to)
 {
+    const size_t bytes = cod_view_span_bytes(from);
+    void *values = malloc(bytes);
     assert_true(from->dtype == to->dtype && cod_shape_equal(from->shape, to->shape));
-    memcpy(cod_view_host(to), cod_view_host(from), cod_view_span_bytes(from));
+    assert_ok(source->backend->download(source->device, NULL, values, from->buffer, from->offset, bytes));
+    assert_ok(target->backend->upload(target->device, NULL, to->buffer, to->offset, values, bytes));
+    free(values);
 }
 
 static cod_status count_bucket(void *context, size_t index)
@@ -130,7 +138,7 @@ static float run_stages(runner *stages, int count, cod_value loss, const char *n
             const cod_passing *to = cod_program_taken(programs[s], &passing);
             assert_int_equal(passing, other);
             assert_int_equal(from[i].value, to[i].value);
-            copy(&from[i].values, &to[i].values);
+            copy(&stages[s - 1], &from[i].values, &stages[s], &to[i].values);
         }
         assert_ok(cod_program_run_forward(programs[s]));
     }
@@ -143,7 +151,7 @@ static float run_stages(runner *stages, int count, cod_value loss, const char *n
             const cod_passing *to = cod_program_handed(programs[s - 1], &other);
             assert_int_equal(from[i].gradient.buffer != NULL, to[i].gradient.buffer != NULL);
             if (from[i].gradient.buffer != NULL)
-                copy(&from[i].gradient, &to[i].gradient);
+                copy(&stages[s], &from[i].gradient, &stages[s - 1], &to[i].gradient);
         }
     }
     assert_ok(cod_executable_loss(stages[count - 1].executable, loss, &value));
@@ -159,10 +167,21 @@ static void run_whole(runner *whole, cod_value loss, float losses[BATCHES])
     }
 }
 
-static bool equal_range(const cod_buffer *a, const cod_buffer *b, const cod_stage_range *range)
+/** Whether the gradients, or else the values, of a range are the same. */
+static bool equal_range(const runner *a, const runner *b, bool grads, const cod_stage_range *range)
 {
-    return memcmp((const float *)a->host + range->first, (const float *)b->host + range->first,
-                  range->count * sizeof(float)) == 0;
+    const runner *runners[] = {a, b};
+    const size_t bytes = range->count * sizeof(float);
+    char *values = malloc(2 * bytes + 1);
+    for (size_t i = 0; i < 2; i++) {
+        const runner *r = runners[i];
+        assert_ok(r->backend->download(r->device, NULL, values + i * bytes,
+                                       grads ? r->weights.grads : r->weights.values, range->first * sizeof(float),
+                                       bytes));
+    }
+    const bool equal = memcmp(values, values + bytes, bytes) == 0;
+    free(values);
+    return equal;
 }
 
 /** Stages that begin at the given nodes, against the whole. */
@@ -182,9 +201,9 @@ static void check_cuts(const network *n, const staged_model *which, const cod_ba
     for (int s = 0; s < count; s++) {
         assert_int_equal(stages[s].own[0].first, covered);
         covered += stages[s].own[0].count;
-        if (!equal_range(stages[s].weights.grads, whole->weights.grads, &stages[s].own[0]))
+        if (!equal_range(&stages[s], whole, true, &stages[s].own[0]))
             fail_msg("%s cut at node %zu: other gradients in stage %d on '%s'", which->kind, cuts[1], s, backend->name);
-        if (!equal_range(stages[s].weights.values, whole->weights.values, &stages[s].own[1]))
+        if (!equal_range(&stages[s], whole, false, &stages[s].own[1]))
             fail_msg("%s cut at node %zu: other statistics in stage %d", which->kind, cuts[1], s);
         runner_close(&stages[s]);
     }
@@ -236,6 +255,8 @@ static void stages_equal_the_whole(void **state)
         check_model(&models[m], &cod_cpu_backend, COD_F32);
         if (has_bf16())
             check_model(&models[m], &cod_cpu_backend, COD_BF16);
+        check_model(&models[m], cod_late_wrap(&cod_cpu_backend), COD_F32);
+        assert_int_equal(cod_late_violations(NULL, 0), 0);
     }
 }
 
