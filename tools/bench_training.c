@@ -71,19 +71,22 @@ static cod_status choose_model(cod_bench_training *t, const cod_bench_training_o
     for (int i = 0; i < options->setting_count; i++)
         COD_TRY(set_model_option(t, group->kind, values, options->settings[i]));
     group->architecture = group->configured = values;
+    for (size_t g = 0; g < t->config.group_count; g++)
+        t->config.groups[g].architecture = t->config.groups[g].configured = values;
     return choose_shape(group->kind, options, values, &t->session.sample);
 }
 
 /** A run's configuration but for data: what a step computes, and with what. */
 static cod_status configure(cod_bench_training *t, const cod_bench_training_options *options)
 {
-    enum { OVERRIDES = 7 };
+    enum { OVERRIDES = 8 };
     const char *texts[OVERRIDES];
     const bool pictures = cod_model_kind_find(options->model)->task == COD_TASK_SUPER_RESOLUTION;
     const struct {
         const char *key, *value;
     } overrides[OVERRIDES] = {{"model.name", options->model},
                               {"data.kind", pictures ? "pictures" : "synthetic"},
+                              {"data.path", "."}, /* one is asked for, and none is opened */
                               {"train.backend", options->backend},
                               {"train.precision", cod_upscaler_precision_names[options->precision]},
                               {"train.autotune", options->no_autotune ? "false" : "true"},
