@@ -368,7 +368,8 @@ static void emit_loss(lowering *lower, const cod_node *node)
     const ir_tensor scalar = {.shape = {1, 1, 1, 1}, .dtype = COD_F32, .place = IR_IO};
     if (node->weight_scalar >= 0) {
         ir_tensor weight = scalar;
-        weight.offset = context->scalar_offset[node->weight_scalar];
+        weight.place = IR_SCALARS;
+        weight.offset = context->scalar_index[node->weight_scalar] * sizeof(float);
         instr.inputs[2] = ir_add_tensor(lower->program, weight);
     }
     ir_tensor value = scalar;

@@ -1,5 +1,7 @@
 #include "nn/compile_internal.h"
 
+#include "core/queue.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +12,8 @@ static cod_buffer *buffer_of(const cod_executable *executable, ir_place place)
         return executable->arena;
     case IR_IO:
         return executable->io;
+    case IR_SCALARS:
+        return cod_scalars_view(executable->scalars, 0, 1).buffer;
     case IR_VALUES:
         return executable->weights->values;
     case IR_GRADS:
@@ -43,14 +47,15 @@ static cod_view view_of(const cod_executable *executable, const ir_program *ir, 
     return view;
 }
 
-/** Gives inputs, outputs, losses and scalars their fixed places. */
-static cod_status assign_io(ir_context *context, const cod_program_spec *specs, size_t count, cod_arena *arena)
+/** Gives inputs, outputs and losses their fixed places, and scalars theirs among those kept. */
+static cod_status assign_io(ir_context *context, const cod_program_spec *specs, size_t count, cod_scalars *kept,
+                            cod_arena *arena)
 {
     cod_graph *graph = context->graph;
     const size_t nodes = cod_graph_node_count(graph), scalars = cod_graph_scalar_count(graph);
     const size_t wide = cod_dtype_bytes(ir_wide_dtype(context));
     size_t **const tables[] = {&context->input_offset, &context->output_offset, &context->loss_offset,
-                               &context->scalar_offset, &context->pass_offset};
+                               &context->scalar_index, &context->pass_offset};
     const size_t lengths[] = {nodes, context->value_count, context->value_count, scalars, context->value_count};
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
         *tables[i] = cod_arena_alloc(arena, lengths[i] * sizeof(size_t));
@@ -58,8 +63,8 @@ static cod_status assign_io(ir_context *context, const cod_program_spec *specs, 
         for (size_t k = 0; k < lengths[i]; k++)
             (*tables[i])[k] = SIZE_MAX;
     }
-    for (size_t i = 0; i < scalars; i++, context->io_bytes += COD_ALIGNMENT)
-        context->scalar_offset[i] = context->io_bytes;
+    for (size_t i = 0; i < scalars; i++)
+        COD_TRY(cod_scalars_reserve(kept, 1, &context->scalar_index[i]));
     for (size_t i = 0; i < nodes; i++) {
         const cod_node *node = cod_graph_node(graph, i);
         if (node->kind == COD_NODE_LOSS) {
@@ -135,13 +140,26 @@ static cod_status make_buckets(cod_program *program, const cod_program_spec *spe
     return COD_OK;
 }
 
+/** Adds the instructions up to `end`; cut where the forward pass ends, as stages run the passes apart. */
+static void add_segment(cod_program *program, size_t *at, size_t end, int bucket)
+{
+    const size_t cut = program->ir.backward;
+    if (*at < cut && cut < end) {
+        program->segments[program->segment_count++] = (segment){.first = *at, .end = cut, .bucket = -1};
+        *at = cut;
+    }
+    program->segments[program->segment_count++] = (segment){.first = *at, .end = end, .bucket = bucket};
+    *at = end;
+}
+
 static cod_status make_segments(cod_program *program, const cod_program_spec *spec)
 {
+    const cod_weights *weights = program->executable->weights;
     int *ready = NULL;
     if (spec->trains != NULL)
         COD_TRY(make_buckets(program, spec, &ready));
     program->segments =
-        cod_arena_alloc(&program->executable->memory, (program->bucket_count + 1) * sizeof *program->segments);
+        cod_arena_alloc(&program->executable->memory, (program->bucket_count + 2) * sizeof *program->segments);
     COD_REQUIRE_MEMORY(program->segments);
     size_t at = 0;
     for (size_t done = 0; done < program->bucket_count; done++) {
@@ -150,12 +168,14 @@ static cod_status make_segments(cod_program *program, const cod_program_spec *sp
             if (ready[b] >= 0 && (next == program->bucket_count || ready[b] < ready[next]))
                 next = b;
         const size_t end = (size_t)ready[next] + 1 > at ? (size_t)ready[next] + 1 : at;
-        program->segments[program->segment_count++] = (segment){at, end, (int)next};
-        at = end;
+        add_segment(program, &at, end, (int)next);
         ready[next] = -1;
     }
     if (at < program->ir.instr_count)
-        program->segments[program->segment_count++] = (segment){at, program->ir.instr_count, -1};
+        add_segment(program, &at, program->ir.instr_count, -1);
+    for (size_t i = 0; i < program->segment_count; i++)
+        if (program->segments[i].bucket >= 0)
+            COD_TRY(cod_event_create(weights->backend, weights->device, &program->segments[i].complete));
     return COD_OK;
 }
 
@@ -222,9 +242,8 @@ static cod_status make_zeros(cod_program *program)
         const size_t bytes = (size_t)(tensor->shape.w * tensor->shape.c) * cod_dtype_bytes(tensor->dtype);
         longest = bytes > longest ? bytes : longest;
     }
-    program->zeros = cod_arena_alloc(&program->executable->memory, longest);
-    COD_REQUIRE_MEMORY(program->zeros);
-    return COD_OK;
+    const cod_weights *weights = program->executable->weights;
+    return weights->backend->buffer_create(weights->device, longest, &program->zeros);
 }
 
 static cod_status check_options(cod_graph *graph, const cod_weights *weights, const cod_compile_options *options)
@@ -305,7 +324,11 @@ static cod_status compile_programs(cod_executable *executable, const cod_program
     COD_REQUIRE_MEMORY(context->shapes);
     COD_REQUIRE_MEMORY(executable->programs);
     COD_TRY(ir_infer_shapes(context));
-    COD_TRY(assign_io(context, specs, count, &executable->memory));
+    executable->scalars = executable->options.scalars;
+    executable->own_scalars = executable->scalars == NULL;
+    if (executable->own_scalars)
+        COD_TRY(cod_scalars_create(backend, executable->weights->device, &executable->scalars));
+    COD_TRY(assign_io(context, specs, count, executable->scalars, &executable->memory));
     executable->program_count = count;
     size_t arena_bytes = 0;
     for (size_t i = 0; i < count; i++) {
@@ -355,6 +378,7 @@ cod_status cod_compile(cod_graph *graph, cod_weights *weights, const cod_compile
     executable->options.inputs = NULL; /* the caller's; not needed any more */
     executable->options.input_count = 0;
     executable->options.int8_ranges = NULL;
+    executable->options.scalars = NULL;
     if (status != COD_OK) {
         cod_executable_destroy(executable);
         return status;
@@ -370,6 +394,13 @@ void cod_executable_destroy(cod_executable *executable)
     const cod_backend *backend = executable->weights->backend;
     for (size_t i = 0; i < executable->program_count; i++) {
         cod_program *program = &executable->programs[i];
+        for (size_t k = 0; k < program->segment_count; k++) {
+            if (program->segments[k].recording != NULL)
+                backend->recording_destroy(program->segments[k].recording);
+            cod_event_destroy(backend, program->segments[k].complete);
+        }
+        if (program->zeros != NULL)
+            backend->buffer_destroy(executable->weights->device, program->zeros);
         for (size_t k = 0; program->plans != NULL && k < program->ir.instr_count; k++)
             if (program->plans[k] != NULL)
                 backend->plan_destroy(program->plans[k]);
@@ -379,6 +410,8 @@ void cod_executable_destroy(cod_executable *executable)
         backend->buffer_destroy(executable->weights->device, executable->arena);
     if (executable->io != NULL)
         backend->buffer_destroy(executable->weights->device, executable->io);
+    if (executable->own_scalars)
+        cod_scalars_destroy(executable->scalars);
     cod_arena_clear(&executable->memory);
     free(executable);
 }
@@ -421,24 +454,33 @@ size_t cod_executable_bytes(const cod_executable *executable)
 cod_status cod_executable_set_scalar(cod_executable *executable, const char *name, float value)
 {
     const ir_context *context = &executable->context;
-    for (size_t i = 0; i < cod_graph_scalar_count(context->graph); i++)
-        if (strcmp(cod_graph_scalar_name(context->graph, i), name) == 0)
-            return executable->weights->backend->upload(executable->weights->device, NULL, executable->io,
-                                                        context->scalar_offset[i], &value, sizeof value);
+    for (size_t i = 0; i < cod_graph_scalar_count(context->graph); i++) {
+        if (strcmp(cod_graph_scalar_name(context->graph, i), name) != 0)
+            continue;
+        cod_scalars_set(executable->scalars, context->scalar_index[i], value);
+        return COD_OK;
+    }
     return cod_fail(COD_ERR_ARGUMENT, "the graph has no scalar '%s'", name);
+}
+
+cod_view cod_executable_loss_view(const cod_executable *executable, cod_value loss)
+{
+    const ir_context *context = &executable->context;
+    if (loss <= 0 || (size_t)loss >= context->value_count || context->loss_offset[loss] == SIZE_MAX)
+        return (cod_view){0};
+    return cod_view_dense(executable->io, context->loss_offset[loss], ir_wide_dtype(context), (cod_shape){1, 1, 1, 1});
 }
 
 cod_status cod_executable_loss(cod_executable *executable, cod_value loss, float *out)
 {
-    const ir_context *context = &executable->context;
-    COD_REQUIRE(loss > 0 && (size_t)loss < context->value_count && context->loss_offset[loss] != SIZE_MAX,
-                "value %d is not a loss", loss);
-    const size_t offset = context->loss_offset[loss];
+    const cod_view view = cod_executable_loss_view(executable, loss);
     const cod_backend *backend = executable->weights->backend;
-    if (ir_wide_dtype(context) == COD_F32)
-        return backend->download(executable->weights->device, NULL, out, executable->io, offset, sizeof *out);
+    cod_device *device = executable->weights->device;
     double value;
-    COD_TRY(backend->download(executable->weights->device, NULL, &value, executable->io, offset, sizeof value));
+    COD_REQUIRE(view.buffer != NULL, "value %d is not a loss", loss);
+    if (view.dtype == COD_F32)
+        return backend->download(device, NULL, out, view.buffer, view.offset, sizeof *out);
+    COD_TRY(backend->download(device, NULL, &value, view.buffer, view.offset, sizeof value));
     *out = (float)value;
     return COD_OK;
 }

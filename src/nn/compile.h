@@ -8,6 +8,7 @@
 #ifndef COD_NN_COMPILE_H
 #define COD_NN_COMPILE_H
 
+#include "nn/scalars.h"
 #include "nn/stage.h"
 #include "nn/weights.h"
 
@@ -49,8 +50,9 @@ typedef struct cod_compile_options {
     size_t input_count;
     size_t bucket_bytes; /**< gradients are signalled in ranges of about this size; 0 = one bucket */
     bool deterministic;
-    bool no_fusion; /**< for checks: every node is an op of its own */
-    bool bands;     /**< the input is a band of a picture, and programs are for cod_program_run_band() */
+    bool no_fusion;       /**< for checks: every node is an op of its own */
+    cod_scalars *scalars; /**< where the graph's scalars are kept, borrowed; NULL = some of its own */
+    bool bands;           /**< the input is a band of a picture, and programs are for cod_program_run_band() */
     /**
      * [node count], borrowed during cod_compile(); NULL = none. Where a CONV2D's is > 0, programs that use running statistics compute
      * it on 8-bit integers that stand for its input from -range to range.
@@ -84,8 +86,10 @@ typedef struct cod_passing {
 
 /** Sets a named scalar (a loss weight); acts on programs run later. */
 COD_MUST_CHECK cod_status cod_executable_set_scalar(cod_executable *executable, const char *name, float value);
-/** Reads a loss's unweighted value of the last program run that computed it; waits for that run. */
+/** Reads a loss's unweighted value of the last program run that computed it; waits for that run. See nn/readback.h for steps. */
 COD_MUST_CHECK cod_status cod_executable_loss(cod_executable *executable, cod_value loss, float *out);
+/** Where a loss's unweighted value lies: f32 {1}, f64 in f64 programs; view.buffer is NULL where it is no loss. */
+cod_view cod_executable_loss_view(const cod_executable *executable, cod_value loss);
 
 /** A range of the flat gradient buffer that is complete when its signal comes; elements. */
 typedef struct cod_bucket {
@@ -95,10 +99,19 @@ typedef struct cod_bucket {
 size_t cod_program_bucket_count(const cod_program *program);
 cod_bucket cod_program_bucket(const cod_program *program, size_t index);
 
-/** Called during a run when bucket `index` is complete (on a device: queued); a failure ends the run. */
-typedef cod_status (*cod_bucket_ready)(void *context, size_t index);
+/**
+ * Called during a run when all work that bucket `index` takes is queued; a failure ends the run.
+ *
+ * @param complete  reached when the bucket is complete; borrowed, recorded again by the program's next run. NULL = it is
+ */
+typedef cod_status (*cod_bucket_ready)(void *context, size_t index, cod_event *complete);
 
-/** Runs a program; first packs what depends on the sets that have changed. `ready` may be NULL. */
+/**
+ * Queues a program on the device's default queue; first what packs weights of sets that have changed, and the scalars that were set.
+ * Where the backend records, each range of instructions between two signals is recorded in the first run and replayed later.
+ *
+ * @param ready  may be NULL
+ */
 COD_MUST_CHECK cod_status cod_program_run(cod_program *program, cod_bucket_ready ready, void *context);
 
 /**

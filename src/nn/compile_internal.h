@@ -9,8 +9,11 @@
 
 /** Instructions that run without interruption. */
 typedef struct segment {
-    size_t first, end; /**< instructions */
-    int bucket;        /**< signalled after them, or -1 */
+    size_t first, end;   /**< instructions */
+    int bucket;          /**< signalled after them, or -1 */
+    cod_event *complete; /**< of the bucket; NULL where the backend has no events */
+    cod_recording
+        *recording; /**< of the instructions that run each time; NULL = not yet, or the backend does not record */
 } segment;
 
 struct cod_program {
@@ -27,7 +30,7 @@ struct cod_program {
     cod_sets (*depends)[2];      /**< [instr] sets of which it reads parameters; states, or what is folded with them */
     cod_sets moved;              /**< the set whose states it moves */
     cod_weights_set prepared[COD_GRAPH_MAX_SETS]; /**< the versions that plans are prepared for; 0 = not yet */
-    void *zeros;                                  /**< in bands: the longest row of a tensor */
+    cod_buffer *zeros;                            /**< in bands: as long as any tensor's row */
 };
 
 struct cod_executable {
@@ -35,6 +38,8 @@ struct cod_executable {
     ir_context context;
     cod_compile_options options;
     cod_buffer *arena, *io;
+    cod_scalars *scalars;
+    bool own_scalars;
     cod_program *programs;
     size_t program_count;
     cod_arena memory;

@@ -9,10 +9,11 @@
 
 /** Where a tensor lies. */
 typedef enum ir_place {
-    IR_ARENA,  /**< within a run only; the memory plan gives it an offset */
-    IR_IO,     /**< inputs, outputs, losses, scalars, folded weights: for the executable's life */
-    IR_VALUES, /**< the weights' flat buffer */
-    IR_GRADS,  /**< the flat gradient buffer */
+    IR_ARENA,   /**< within a run only; the memory plan gives it an offset */
+    IR_IO,      /**< inputs, outputs, losses, folded weights: for the executable's life */
+    IR_SCALARS, /**< what the host sets between runs */
+    IR_VALUES,  /**< the weights' flat buffer */
+    IR_GRADS,   /**< the flat gradient buffer */
 } ir_place;
 
 typedef struct ir_tensor {
@@ -88,7 +89,7 @@ typedef struct ir_context {
     size_t *input_offset;  /**< [node] of INPUT nodes */
     size_t *output_offset; /**< [value]; SIZE_MAX: no output */
     size_t *loss_offset;   /**< [value] of losses */
-    size_t *scalar_offset; /**< [scalar] */
+    size_t *scalar_index;  /**< [scalar] among the executable's */
     size_t *pass_offset;   /**< [value] that passes a cut, and then its gradient; SIZE_MAX: not yet placed */
     size_t value_count;
     size_t io_bytes;

@@ -11,13 +11,16 @@ struct cod_optimiser {
     cod_set_range range; /**< of the set */
     cod_optimiser_options options;
     cod_buffer *m, *v, *ema;
-    cod_buffer *scalars; /**< {rate, 1-β1ᵗ, 1-β2ᵗ, 0}, then the EMA's decay, then the gradient's norm; 64 bytes apart */
+    cod_buffer *norm; /**< of the gradient, {1} */
+    cod_scalars *scalars;
+    bool own_scalars;
+    size_t rates, decay; /**< scalars: {rate, 1-β1ᵗ, 1-β2ᵗ, 0}; the EMA's decay */
     cod_plan *plans[MAX_PLANS];
     size_t plan_count;
     bool ema_started;
 };
 
-enum { SCALARS_EMA = 64, SCALARS_NORM = 128, SCALARS_BYTES = 192 };
+enum { RATES = 4 };
 
 static cod_view vector_view(cod_buffer *buffer, size_t offset, cod_dtype dtype, size_t count)
 {
@@ -38,14 +41,26 @@ static size_t all_bytes(const cod_optimiser *optimiser)
     return (optimiser->range.count + optimiser->range.state_count) * cod_dtype_bytes(optimiser->weights->dtype);
 }
 
+static cod_status make_scalars(cod_optimiser *optimiser)
+{
+    const cod_weights *weights = optimiser->weights;
+    optimiser->scalars = optimiser->options.scalars;
+    optimiser->own_scalars = optimiser->scalars == NULL;
+    if (optimiser->own_scalars)
+        COD_TRY(cod_scalars_create(weights->backend, weights->device, &optimiser->scalars));
+    COD_TRY(cod_scalars_reserve(optimiser->scalars, RATES, &optimiser->rates));
+    COD_TRY(cod_scalars_reserve(optimiser->scalars, 1, &optimiser->decay));
+    return weights->backend->buffer_create(weights->device, cod_dtype_bytes(weights->dtype), &optimiser->norm);
+}
+
 static cod_status make_buffers(cod_optimiser *optimiser)
 {
     const cod_weights *weights = optimiser->weights;
     const cod_optimiser_options *options = &optimiser->options;
-    const size_t element = cod_dtype_bytes(weights->dtype), bytes = options->part_count * element;
+    const size_t bytes = options->part_count * cod_dtype_bytes(weights->dtype);
     const bool adam = options->kind != COD_OPT_SGD;
     if (options->part_count == 0)
-        return weights->backend->buffer_create(weights->device, SCALARS_BYTES, &optimiser->scalars);
+        return COD_OK;
     if (adam || options->momentum != 0)
         COD_TRY(weights->backend->buffer_create(weights->device, bytes, &optimiser->m));
     if (adam)
@@ -54,7 +69,7 @@ static cod_status make_buffers(cod_optimiser *optimiser)
         optimiser->ema = options->average;
     else if (options->ema_decay > 0)
         COD_TRY(weights->backend->buffer_create(weights->device, all_bytes(optimiser), &optimiser->ema));
-    return weights->backend->buffer_create(weights->device, SCALARS_BYTES, &optimiser->scalars);
+    return COD_OK;
 }
 
 /** Whether the moving average covers states. */
@@ -79,33 +94,34 @@ static cod_status make_plans(cod_optimiser *optimiser)
     count = (end < part_end ? end : part_end) - first;
     const size_t offset = first * element, moment = (first - options->part_first) * element;
     const cod_view grad = vector_view(weights->grads, offset, dtype, count);
-    const cod_view norm = vector_view(optimiser->scalars, SCALARS_NORM, dtype, 1);
+    const cod_view norm = vector_view(optimiser->norm, 0, dtype, 1);
     if (options->clip_norm > 0)
         COD_TRY(add_plan(optimiser, &(cod_op){.kind = COD_OP_GRAD_NORM,
                                               .inputs = {options->sum_squares != NULL ? grad : all},
                                               .outputs = {norm},
                                               .name = "grad_norm"}));
-    COD_TRY(add_plan(optimiser, &(cod_op){.kind = COD_OP_OPTIMISER,
-                                          .attr = {.optimiser = options->kind,
-                                                   .momentum = (float)options->momentum,
-                                                   .nesterov = options->nesterov,
-                                                   .beta1 = (float)options->beta1,
-                                                   .beta2 = (float)options->beta2,
-                                                   .epsilon = (float)options->epsilon,
-                                                   .weight_decay = (float)options->weight_decay,
-                                                   .max_norm = (float)options->clip_norm},
-                                          .inputs = {grad, vector_view(optimiser->scalars, 0, COD_F32, 4),
-                                                     options->clip_norm > 0 ? norm : (cod_view){0}},
-                                          .outputs = {vector_view(weights->values, offset, dtype, count),
-                                                      vector_view(optimiser->m, moment, dtype, count),
-                                                      vector_view(optimiser->v, moment, dtype, count)},
-                                          .name = "optimiser"}));
+    COD_TRY(
+        add_plan(optimiser, &(cod_op){.kind = COD_OP_OPTIMISER,
+                                      .attr = {.optimiser = options->kind,
+                                               .momentum = (float)options->momentum,
+                                               .nesterov = options->nesterov,
+                                               .beta1 = (float)options->beta1,
+                                               .beta2 = (float)options->beta2,
+                                               .epsilon = (float)options->epsilon,
+                                               .weight_decay = (float)options->weight_decay,
+                                               .max_norm = (float)options->clip_norm},
+                                      .inputs = {grad, cod_scalars_view(optimiser->scalars, optimiser->rates, RATES),
+                                                 options->clip_norm > 0 ? norm : (cod_view){0}},
+                                      .outputs = {vector_view(weights->values, offset, dtype, count),
+                                                  vector_view(optimiser->m, moment, dtype, count),
+                                                  vector_view(optimiser->v, moment, dtype, count)},
+                                      .name = "optimiser"}));
     if (optimiser->ema == NULL)
         return COD_OK;
     COD_TRY(add_plan(optimiser,
                      &(cod_op){.kind = COD_OP_EMA,
                                .inputs = {vector_view(weights->values, offset, dtype, count),
-                                          vector_view(optimiser->scalars, SCALARS_EMA, COD_F32, 1)},
+                                          cod_scalars_view(optimiser->scalars, optimiser->decay, 1)},
                                .outputs = {vector_view(optimiser->ema, offset - range->first * element, dtype, count)},
                                .name = "ema"}));
     if (range->state_count == 0 || !has_states(optimiser))
@@ -137,7 +153,9 @@ cod_status cod_optimiser_create(cod_weights *weights, int set, const cod_optimis
         optimiser->options.part_first = optimiser->range.first;
         optimiser->options.part_count = optimiser->range.count;
     }
-    cod_status status = make_buffers(optimiser);
+    cod_status status = make_scalars(optimiser);
+    if (status == COD_OK)
+        status = make_buffers(optimiser);
     if (status == COD_OK)
         status = make_plans(optimiser);
     if (status != COD_OK) {
@@ -156,10 +174,12 @@ void cod_optimiser_destroy(cod_optimiser *optimiser)
     for (size_t i = 0; i < optimiser->plan_count; i++)
         weights->backend->plan_destroy(optimiser->plans[i]);
     cod_buffer *const own = optimiser->options.average != NULL ? NULL : optimiser->ema;
-    cod_buffer *const buffers[] = {optimiser->m, optimiser->v, own, optimiser->scalars};
+    cod_buffer *const buffers[] = {optimiser->m, optimiser->v, own, optimiser->norm};
     for (size_t i = 0; i < 4; i++)
         if (buffers[i] != NULL)
             weights->backend->buffer_destroy(weights->device, buffers[i]);
+    if (optimiser->own_scalars)
+        cod_scalars_destroy(optimiser->scalars);
     free(optimiser);
 }
 
@@ -170,11 +190,23 @@ static cod_status sum_norm(cod_optimiser *optimiser)
     const cod_backend *backend = weights->backend;
     float norm;
     COD_REQUIRE(weights->dtype == COD_F32, "norms are summed over parts in f32 only");
-    COD_TRY(backend->download(weights->device, NULL, &norm, optimiser->scalars, SCALARS_NORM, sizeof norm));
+    COD_TRY(backend->download(weights->device, NULL, &norm, optimiser->norm, 0, sizeof norm));
     double squares = (double)norm * norm;
     COD_TRY(optimiser->options.sum_squares(optimiser->options.sum_context, &squares));
     norm = (float)sqrt(squares);
-    return backend->upload(weights->device, NULL, optimiser->scalars, SCALARS_NORM, &norm, sizeof norm);
+    return backend->upload(weights->device, NULL, optimiser->norm, 0, &norm, sizeof norm);
+}
+
+void cod_optimiser_set_rate(cod_optimiser *optimiser, double rate, int64_t step)
+{
+    const cod_optimiser_options *options = &optimiser->options;
+    /* From the rounded decays that the op uses: 1 - 0.999 in f32 is off by 1e-5, and would not cancel. */
+    const double beta1 = (float)options->beta1, beta2 = (float)options->beta2;
+    cod_scalars_set(optimiser->scalars, optimiser->rates, (float)rate);
+    cod_scalars_set(optimiser->scalars, optimiser->rates + 1, (float)(1 - pow(beta1, (double)step)));
+    cod_scalars_set(optimiser->scalars, optimiser->rates + 2, (float)(1 - pow(beta2, (double)step)));
+    /* A decay of 0 makes the first average a copy of the weights. */
+    cod_scalars_set(optimiser->scalars, optimiser->decay, optimiser->ema_started ? (float)options->ema_decay : 0);
 }
 
 cod_status cod_optimiser_step(cod_optimiser *optimiser, double rate, int64_t step)
@@ -182,17 +214,9 @@ cod_status cod_optimiser_step(cod_optimiser *optimiser, double rate, int64_t ste
     cod_weights *weights = optimiser->weights;
     const cod_backend *backend = weights->backend;
     const cod_optimiser_options *options = &optimiser->options;
-    /* From the rounded decays that the op uses: 1 - 0.999 in f32 is off by 1e-5, and would not cancel. */
-    const double beta1 = (float)options->beta1, beta2 = (float)options->beta2;
-    const float scalars[4] = {(float)rate, (float)(1 - pow(beta1, (double)step)), (float)(1 - pow(beta2, (double)step)),
-                              0};
-    COD_TRY(backend->upload(weights->device, NULL, optimiser->scalars, 0, scalars, sizeof scalars));
-    if (optimiser->ema != NULL) {
-        /* A decay of 0 makes the first average a copy of the weights. */
-        const float decay = optimiser->ema_started ? (float)options->ema_decay : 0;
-        COD_TRY(backend->upload(weights->device, NULL, optimiser->scalars, SCALARS_EMA, &decay, sizeof decay));
-        optimiser->ema_started = true;
-    }
+    cod_optimiser_set_rate(optimiser, rate, step);
+    COD_TRY(cod_scalars_flush(optimiser->scalars));
+    optimiser->ema_started = optimiser->ema_started || optimiser->ema != NULL;
     for (size_t i = 0; i < optimiser->plan_count; i++) {
         COD_TRY(backend->plan_run(optimiser->plans[i], NULL));
         if (i == 0 && options->clip_norm > 0 && options->sum_squares != NULL)

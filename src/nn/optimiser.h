@@ -5,6 +5,7 @@
 #ifndef COD_NN_OPTIMISER_H
 #define COD_NN_OPTIMISER_H
 
+#include "nn/scalars.h"
 #include "nn/weights.h"
 
 typedef struct cod_optimiser_options {
@@ -27,6 +28,7 @@ typedef struct cod_optimiser_options {
      */
     cod_status (*sum_squares)(void *context, double *squares);
     void *sum_context;
+    cod_scalars *scalars; /**< where rates and decays are kept, borrowed; NULL = some of its own */
 } cod_optimiser_options;
 
 typedef struct cod_optimiser cod_optimiser;
@@ -39,7 +41,9 @@ COD_MUST_CHECK cod_status cod_optimiser_create(cod_weights *weights, int set, co
                                                cod_optimiser **out);
 void cod_optimiser_destroy(cod_optimiser *optimiser);
 
-/** Updates the weights from their gradients; `step` counts from 1 (Adam's bias correction). Raises the set's version. */
+/** Sets the scalars of the next step, so that they travel with others that are set now; cod_optimiser_step() does it by itself. */
+void cod_optimiser_set_rate(cod_optimiser *optimiser, double rate, int64_t step);
+/** Queues the update of the weights from their gradients; `step` counts from 1 (Adam's bias correction). Raises the set's version. */
 COD_MUST_CHECK cod_status cod_optimiser_step(cod_optimiser *optimiser, double rate, int64_t step);
 
 /**

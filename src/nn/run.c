@@ -1,15 +1,19 @@
 /* Running programs. */
 #include "nn/compile_internal.h"
 
+#include "core/queue.h"
 #include "core/trace.h"
 
 #include <string.h>
 
+/** Queues an instruction; on a backend without queues it is done then, and its time is told. */
 static cod_status run_plan(cod_program *program, size_t index)
 {
+    const cod_backend *backend = program->executable->weights->backend;
     const double start = cod_trace_begin();
-    COD_TRY(program->executable->weights->backend->plan_run(program->plans[index], NULL));
-    cod_trace_end(start, "op", program->ops[index].name ? program->ops[index].name : "");
+    COD_TRY(backend->plan_run(program->plans[index], NULL));
+    if (backend->queue_create == NULL)
+        cod_trace_end(start, "op", program->ops[index].name ? program->ops[index].name : "");
     return COD_OK;
 }
 
@@ -47,31 +51,67 @@ cod_status cod_program_prepare(cod_program *program)
     return COD_OK;
 }
 
-/** Runs instructions from `from` to `end`, and signals every bucket where there is somebody to hear it. */
+static cod_status run_instructions(cod_program *program, const segment *part)
+{
+    for (size_t i = part->first; i < part->end; i++)
+        if (!program->ir.instrs[i].prepare)
+            COD_TRY(run_plan(program, i));
+    return COD_OK;
+}
+
+static cod_status record(cod_program *program, segment *part)
+{
+    const cod_weights *weights = program->executable->weights;
+    COD_TRY(weights->backend->capture_begin(weights->device, NULL));
+    const cod_status status = run_instructions(program, part);
+    const cod_status ended = weights->backend->capture_end(weights->device, NULL, &part->recording);
+    return status != COD_OK ? status : ended;
+}
+
+/** Queues a segment, by its recording where the backend makes such. */
+static cod_status run_segment(cod_program *program, segment *part)
+{
+    const cod_backend *backend = program->executable->weights->backend;
+    if (!cod_backend_records(backend) || part->first == part->end)
+        return run_instructions(program, part);
+    if (part->recording == NULL)
+        COD_TRY(record(program, part));
+    return backend->recording_run(part->recording, NULL);
+}
+
+/** Runs the segments between two instructions, and signals every bucket where there is somebody to hear it. */
 static cod_status run_between(cod_program *program, size_t from, size_t end, cod_bucket_ready ready, void *context)
 {
     for (size_t s = 0; s < program->segment_count; s++) {
-        const segment *part = &program->segments[s];
-        for (size_t i = part->first > from ? part->first : from; i < part->end && i < end; i++)
-            if (!program->ir.instrs[i].prepare)
-                COD_TRY(run_plan(program, i));
-        if (part->bucket >= 0 && ready != NULL)
-            COD_TRY(ready(context, (size_t)part->bucket));
+        segment *part = &program->segments[s];
+        if (part->first >= from && part->end <= end)
+            COD_TRY(run_segment(program, part));
+        if (part->bucket < 0 || ready == NULL)
+            continue;
+        COD_TRY(cod_event_record(program->executable->weights->backend, part->complete, NULL));
+        COD_TRY(ready(context, (size_t)part->bucket, part->complete));
     }
     return COD_OK;
 }
 
+/** What a run needs before its first instruction. */
+static cod_status begin(cod_program *program)
+{
+    cod_executable *executable = program->executable;
+    COD_TRY(cod_program_prepare(program));
+    cod_weights_states_changed(executable->weights, program->moved);
+    return cod_scalars_flush(executable->scalars);
+}
+
 cod_status cod_program_run(cod_program *program, cod_bucket_ready ready, void *context)
 {
-    COD_TRY(cod_program_prepare(program));
-    cod_weights_states_changed(program->executable->weights, program->moved);
+    COD_TRY(begin(program));
     return run_between(program, 0, program->ir.instr_count, ready, context);
 }
 
 cod_status cod_program_run_forward(cod_program *program)
 {
-    COD_TRY(cod_program_prepare(program));
-    cod_weights_states_changed(program->executable->weights, program->moved);
+    COD_TRY(begin(program));
     return run_between(program, 0, program->ir.backward, NULL, NULL);
 }
 
@@ -95,8 +135,8 @@ static cod_status blank_rows(const cod_program *program, int tensor, int64_t fir
     const size_t row = (size_t)(t->shape.w * t->shape.c) * cod_dtype_bytes(t->dtype);
     cod_buffer *buffer = t->place == IR_ARENA ? executable->arena : executable->io;
     for (int64_t y = first; y < last; y++)
-        COD_TRY(executable->weights->backend->upload(executable->weights->device, NULL, buffer,
-                                                     t->offset + (size_t)y * row, program->zeros, row));
+        COD_TRY(executable->weights->backend->copy(executable->weights->device, NULL, buffer,
+                                                   t->offset + (size_t)y * row, program->zeros, 0, row));
     return COD_OK;
 }
 
@@ -129,6 +169,7 @@ cod_status cod_program_run_band(cod_program *program, int64_t step, int64_t heig
 {
     COD_REQUIRE(program->ir.band > 0, "program '%s' does not run in bands", program->name);
     COD_TRY(cod_program_prepare(program));
+    COD_TRY(cod_scalars_flush(program->executable->scalars));
     if (step == 0)
         COD_TRY(begin_picture(program));
     for (size_t i = 0; i < program->ir.instr_count; i++) {
@@ -156,5 +197,6 @@ size_t cod_program_op_node(const cod_program *program, size_t index)
 cod_status cod_program_run_op(cod_program *program, size_t index)
 {
     COD_TRY(cod_program_prepare(program));
+    COD_TRY(cod_scalars_flush(program->executable->scalars));
     return run_plan(program, index);
 }

@@ -122,8 +122,9 @@ static cod_status start(cod_strategy *strategy, cod_train_context *context)
     return COD_OK;
 }
 
-static cod_status bucket_ready(void *context, size_t index)
+static cod_status bucket_ready(void *context, size_t index, cod_event *complete)
 {
+    (void)complete;
     model_parallel *p = context;
     return cod_group_average_start(&p->average, p->context, cod_program_bucket(p->last, index));
 }

@@ -29,6 +29,7 @@ cod_status cod_train_session_build(cod_train_session *session,
     if (add_losses != NULL)
         COD_TRY(add_losses(context, session));
     COD_TRY(cod_graph_status(session->recipe.model.graph));
+    COD_TRY(cod_scalars_create(session->backend, session->device, &session->scalars));
     return cod_weights_init(&session->weights, session->backend, session->device, session->recipe.model.graph, COD_F32,
                             true);
 }
@@ -57,7 +58,8 @@ cod_status cod_train_session_compile_apart(const cod_train_session *session, cod
                                          .inputs = &input,
                                          .input_count = 1,
                                          .bucket_bytes = session->averages ? (size_t)train->bucket_kb * 1024 : 0,
-                                         .deterministic = train->deterministic};
+                                         .deterministic = train->deterministic,
+                                         .scalars = session->scalars};
     if (status == COD_OK)
         status = cod_compile(session->recipe.model.graph, weights, &options, specs, count, out);
     free(specs);
@@ -94,6 +96,7 @@ static cod_status make_optimiser(cod_train_session *session, int set)
     options.average = division->average;
     options.sum_squares = division->sum_squares;
     options.sum_context = division->sum_context;
+    options.scalars = session->scalars;
     return cod_optimiser_create(&session->weights, set, &options, &session->optimisers[set]);
 }
 
@@ -116,6 +119,7 @@ void cod_train_session_clear(cod_train_session *session)
     for (int s = 0; s < COD_GRAPH_MAX_SETS; s++)
         cod_optimiser_destroy(session->optimisers[s]);
     cod_executable_destroy(session->executable);
+    cod_scalars_destroy(session->scalars);
     if (session->weights.backend != NULL)
         cod_weights_clear(&session->weights);
     cod_recipe_clear(&session->recipe);

@@ -44,6 +44,7 @@ typedef struct cod_train_session {
     size_t program_count;
     cod_weights weights;
     cod_division division;
+    cod_scalars *scalars;                          /**< rates, loss weights, decays: one copy to the device a step */
     cod_executable *executable;                    /**< NULL until it is compiled */
     cod_optimiser *optimisers[COD_GRAPH_MAX_SETS]; /**< [set]; NULL where nothing is trained */
     cod_view input, truth;                         /**< the mini-batch on the device */

@@ -10,8 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static cod_status bucket_ready(void *context, size_t index)
+static cod_status bucket_ready(void *context, size_t index, cod_event *complete)
 {
+    (void)complete;
     trainer *t = context;
     return STRATEGY(t, gradient_ready, &t->context, t->running_set, cod_program_bucket(t->running, index));
 }

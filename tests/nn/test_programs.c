@@ -96,8 +96,9 @@ typedef struct witness {
     int *signals;
 } witness;
 
-static cod_status bucket_seen(void *context, size_t index)
+static cod_status bucket_seen(void *context, size_t index, cod_event *complete)
 {
+    (void)complete;
     witness *w = context;
     const cod_bucket bucket = cod_program_bucket(w->program, index);
     double *now = net_new(w->net->weights.layout.trainable);
@@ -146,9 +147,9 @@ static void buckets_cover_once_and_are_final_when_signalled(void **state)
     cod_graph_destroy(s.graph);
 }
 
-static cod_status refuse_bucket(void *context, size_t index)
+static cod_status refuse_bucket(void *context, size_t index, cod_event *complete)
 {
-    (void)context, (void)index;
+    (void)context, (void)index, (void)complete;
     return cod_fail(COD_ERR_PEER, "the reduction failed");
 }
 

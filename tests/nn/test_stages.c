@@ -118,8 +118,9 @@ static void copy(const runner *source, const cod_view *from, const runner *targe
     free(values);
 }
 
-static cod_status count_bucket(void *context, size_t index)
+static cod_status count_bucket(void *context, size_t index, cod_event *complete)
 {
+    (void)complete;
     (void)index;
     ++*(size_t *)context;
     return COD_OK;
