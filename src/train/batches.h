@@ -2,6 +2,7 @@
  * @file
  * The mini-batches of a step on their way to the device.
  *
+ * A device gets them through two pinned slots, in a queue for copies alone, while it computes with the one before.
  * A step whose sub-steps update several sets runs all its mini-batches before each update: where there is more than one, the host
  * keeps them until the step ends.
  */
@@ -11,12 +12,20 @@
 #include "data/loader.h"
 #include "train/session.h"
 
+enum { COD_BATCHES_SLOTS = 2 };
+
 /** Zeroed = none. */
 typedef struct cod_batches {
     const cod_train_session *session;
     int64_t count;     /**< mini-batches of a step */
     float *kept;       /**< [count] of input and truth; NULL = none is needed again */
     int64_t on_device; /**< the one that lies there; -1 = none of this step */
+
+    cod_queue *queue;                      /**< this and the next: only of backends with queues */
+    cod_buffer *pinned, *staged;           /**< [COD_BATCHES_SLOTS] of input and truth, on the host and on the device */
+    cod_event *arrived[COD_BATCHES_SLOTS]; /**< on the device: the pinned slot may be written again */
+    cod_event *taken[COD_BATCHES_SLOTS];   /**< by the programs: the device's slot may be written again */
+    uint64_t loaded;                       /**< mini-batches so far */
 } cod_batches;
 
 /** @param session  compiled; borrowed. @param again  whether a step needs each of them more than once */
@@ -26,7 +35,7 @@ void cod_batches_clear(cod_batches *batches);
 /** A step begins: all its mini-batches are yet to come. */
 void cod_batches_begin(cod_batches *batches);
 /**
- * Leaves mini-batch `index` of the step in the session's input and truth.
+ * Leaves mini-batch `index` of the step in the session's input and truth, for programs that are queued later.
  *
  * @param first  the first time in this step: it then comes from the loader
  */

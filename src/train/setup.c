@@ -289,8 +289,14 @@ static bool needs_batches_again(const cod_recipe *recipe)
 
 static cod_status compile_locally(trainer *t, const cod_division *division)
 {
+    const cod_train_session *session = &t->session;
     COD_TRY(cod_train_session_compile(&t->session, division));
-    return cod_batches_init(&t->batches, &t->session, needs_batches_again(&t->session.recipe));
+    for (size_t i = 0; i < t->loss_count; i++)
+        t->losses[i].view = cod_executable_loss_view(session->executable, t->losses[i].value);
+    t->loss_delay = session->backend->queue_create != NULL ? 1 : 0;
+    COD_TRY(cod_readback_create(session->backend, session->device, (size_t)t->loss_delay + 1,
+                                t->loss_count * (size_t)t->config->train.accumulate, &t->readback));
+    return cod_batches_init(&t->batches, session, needs_batches_again(&session->recipe));
 }
 
 /** Two steps hide a reduction; ranks that run apart need as many more. */
@@ -387,6 +393,7 @@ void trainer_clear(trainer *t)
     if (t->strategy != NULL)
         t->strategy->ops->destroy(t->strategy);
     cod_batches_clear(&t->batches);
+    cod_readback_destroy(t->readback);
     if (t->task != NULL)
         t->task->kind->close(t->task);
     if (t->eval_weights.backend != NULL)

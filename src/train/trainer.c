@@ -17,26 +17,51 @@ static cod_status bucket_ready(void *context, size_t index, cod_event *complete)
     return STRATEGY(t, gradient_ready, &t->context, t->running_set, cod_program_bucket(t->running, index));
 }
 
+/** Index of the set that a sub-step trains; -1 = none. */
 static int trained_set(const trainer *t, const cod_sub_step *sub_step)
 {
-    return cod_graph_set_index(t->session.recipe.model.graph, sub_step->program.trains);
+    const char *set = sub_step->program.trains;
+    return set != NULL ? cod_graph_set_index(t->session.recipe.model.graph, set) : -1;
 }
 
-/** The losses of a program that has just run on one of the step's mini-batches. */
-static cod_status read_losses(trainer *t, const cod_sub_step *sub_step)
+static size_t readback_slot(const trainer *t, int64_t step)
 {
+    return (size_t)(step % (t->loss_delay + 1));
+}
+
+/** Queues what brings the losses of a program that was queued for mini-batch `batch`. */
+static cod_status put_losses(trainer *t, const cod_sub_step *sub_step, int64_t batch)
+{
+    for (size_t i = 0; i < t->loss_count; i++)
+        if (t->losses[i].sub_step == sub_step)
+            COD_TRY(cod_readback_put(t->readback, readback_slot(t, t->context.step),
+                                     i * (size_t)t->batches.count + (size_t)batch, &t->losses[i].view));
+    return COD_OK;
+}
+
+/** This rank's losses of a step: means of its mini-batches, 0 where a sub-step was not due. @param[out] losses  [loss_count] */
+static cod_status get_losses(trainer *t, int64_t step, double *losses)
+{
+    const cod_strategy_division *division = t->strategy->ops->division;
     for (size_t i = 0; i < t->loss_count; i++) {
-        trainer_loss *loss = &t->losses[i];
-        float value;
-        if (loss->sub_step != sub_step)
+        losses[i] = 0;
+        if (!trainer_trains(t) || !cod_sub_step_is_due(t->losses[i].sub_step, step))
             continue;
-        COD_TRY(cod_executable_loss(t->session.executable, loss->value, &value));
-        loss->now += (double)value / (double)t->batches.count;
+        if (division != NULL && division->compute != NULL) {
+            losses[i] = t->losses[i].computed;
+            continue;
+        }
+        for (int64_t b = 0; b < t->batches.count; b++) {
+            double value;
+            COD_TRY(cod_readback_get(t->readback, readback_slot(t, step), i * (size_t)t->batches.count + (size_t)b,
+                                     &value));
+            losses[i] += value / (double)t->batches.count;
+        }
     }
     return COD_OK;
 }
 
-/** Runs a sub-step on mini-batch `batch`, which is on the device. */
+/** Queues a sub-step's program for mini-batch `batch`, which is on the device. */
 static cod_status run_sub_step(trainer *t, const cod_sub_step *sub_step, int64_t batch, const char *distilling)
 {
     const char *name = sub_step->distils ? distilling : sub_step->program.name;
@@ -49,7 +74,7 @@ static cod_status run_sub_step(trainer *t, const cod_sub_step *sub_step, int64_t
     t->running = program;
     t->running_set = trained_set(t, sub_step);
     COD_TRY(cod_program_run(program, reduces ? bucket_ready : NULL, t));
-    return read_losses(t, sub_step);
+    return put_losses(t, sub_step, batch);
 }
 
 /** Updates a set after sub-step `index`. */
@@ -82,22 +107,36 @@ static cod_status run_round(trainer *t, size_t first, size_t last, const char *d
     return updates ? update(t, last) : COD_OK;
 }
 
-/** All sub-steps, their losses and updates. */
+/** Sets what this step's updates go by: all of a step's scalars travel to the device together. */
+static void set_rates(trainer *t)
+{
+    const cod_train_session *session = &t->session;
+    const cod_recipe *recipe = &session->recipe;
+    const int64_t step = t->context.step;
+    for (size_t i = 0; i < recipe->step_count; i++) {
+        const int set = trained_set(t, &recipe->steps[i]);
+        if (set >= 0 && cod_sub_step_is_due(&recipe->steps[i], step))
+            cod_optimiser_set_rate(session->optimisers[set], cod_train_session_rate(session, set, step),
+                                   cod_recipe_updates(recipe, set, step, i) + 1);
+    }
+}
+
+/** Queues all sub-steps, with their updates. */
 static cod_status run_sub_steps(trainer *t)
 {
     const cod_recipe *recipe = &t->session.recipe;
     const cod_strategy_division *division = t->strategy->ops->division;
     const cod_sub_step *distils = cod_recipe_distilling(recipe);
     const char *distilling = distils != NULL ? distils->program.name : NULL;
-    for (size_t i = 0; i < t->loss_count; i++)
-        t->losses[i].now = 0;
     COD_TRY(STRATEGY(t, before_step, &t->context));
     if (division != NULL && division->compute != NULL) {
-        COD_TRY(division->compute(t->strategy, &t->context, &t->losses[0].now));
+        COD_TRY(division->compute(t->strategy, &t->context, &t->losses[0].computed));
         return update(t, 0);
     }
     if (distils != NULL)
         COD_TRY(STRATEGY_PART(t, teaching, choose, &t->context, &distilling));
+    COD_TRY(cod_readback_open(t->readback, readback_slot(t, t->context.step)));
+    set_rates(t);
     cod_batches_begin(&t->batches);
     for (size_t first = 0; first < recipe->step_count;) {
         size_t last = first;
@@ -106,7 +145,7 @@ static cod_status run_sub_steps(trainer *t)
         COD_TRY(run_round(t, first, last, distilling));
         first = last + 1;
     }
-    return COD_OK;
+    return cod_readback_close(t->readback, readback_slot(t, t->context.step));
 }
 
 /** The first tensor with a value that is no number, for the message. */
@@ -162,7 +201,7 @@ bool trainer_in_step(const trainer *t)
 static cod_status take_loss(trainer *t, trainer_loss *loss, double sum, int64_t step)
 {
     char what[80] = "loss";
-    if (!cod_sub_step_is_due(loss->sub_step, step))
+    if (step < t->first_step || !cod_sub_step_is_due(loss->sub_step, step))
         return COD_OK;
     if (t->loss_count > 1)
         snprintf(what, sizeof what, "loss '%s'", loss->name);
@@ -175,6 +214,13 @@ static cod_status take_loss(trainer *t, trainer_loss *loss, double sum, int64_t 
     return COD_OK;
 }
 
+static cod_status take_losses(trainer *t, const double *sums, int64_t step)
+{
+    for (size_t i = 0; i < t->loss_count; i++)
+        COD_TRY(take_loss(t, &t->losses[i], sums[i], step));
+    return COD_OK;
+}
+
 /** Acts on what the group's ranks said about the step before the last; sets *stop when one was asked to. */
 static cod_status agree(trainer *t, agreement *slot, int64_t step, bool *stop)
 {
@@ -184,8 +230,7 @@ static cod_status agree(trainer *t, agreement *slot, int64_t step, bool *stop)
     const double begin = cod_clock_s();
     COD_TRY(cod_request_wait(&slot->request, INFINITY));
     double *const asked_to_stop = &slot->values[t->loss_count];
-    for (size_t i = 0; i < t->loss_count; i++)
-        COD_TRY(take_loss(t, &t->losses[i], slot->values[i], step));
+    COD_TRY(take_losses(t, slot->values, step - t->loss_delay));
     if (trainer_in_step(t)) {
         COD_TRY(cod_request_wait(&slot->world_request, INFINITY));
         *asked_to_stop = slot->world_stop;
@@ -193,6 +238,17 @@ static cod_status agree(trainer *t, agreement *slot, int64_t step, bool *stop)
     t->agreeing_s += cod_clock_s() - begin;
     *stop = *stop || *asked_to_stop > 0;
     return STRATEGY_PART(t, peers, flags_in, &t->context, asked_to_stop + 1);
+}
+
+/** This rank's losses of a step, NaN where one is not finite: no sum of infinities then makes it so. */
+static cod_status tell_losses(trainer *t, int64_t step, double *losses)
+{
+    if (step < t->first_step)
+        return COD_OK;
+    COD_TRY(get_losses(t, step, losses));
+    for (size_t i = 0; i < t->loss_count; i++)
+        losses[i] = isfinite(losses[i]) ? losses[i] : NAN;
+    return COD_OK;
 }
 
 /** Tells the group about this step; done in the background. */
@@ -204,9 +260,7 @@ static cod_status tell(trainer *t, agreement *slot)
     double *const asked_to_stop = &slot->values[t->loss_count];
     memset(slot->values, 0, t->agreement_count * sizeof *slot->values);
     slot->pending = true;
-    for (size_t i = 0; i < t->loss_count; i++)
-        slot->values[i] =
-            isfinite(t->losses[i].now) ? t->losses[i].now : NAN; /* no sum of infinities makes it finite */
+    COD_TRY(tell_losses(t, t->context.step - t->loss_delay, slot->values));
     *asked_to_stop = late || (signal != NULL && *signal != 0);
     if (peers != NULL && peers->flags_out != NULL)
         peers->flags_out(t->strategy, asked_to_stop + 1);
@@ -421,6 +475,19 @@ static cod_status one_step(trainer *t, agreement *slot, bool *stop)
     return COD_OK;
 }
 
+/** Takes the losses that no later step has told, as a device's come late. Collective on the group. */
+static cod_status settle_losses(trainer *t)
+{
+    double *const losses = t->agreements[0].values; /* nothing is under way any more */
+    for (int64_t step = t->context.step - t->loss_delay; step < t->context.step; step++) {
+        memset(losses, 0, t->loss_count * sizeof *losses);
+        COD_TRY(tell_losses(t, step, losses));
+        COD_TRY(cod_group_reduce(t->group, losses, t->loss_count, COD_REDUCE_SUM));
+        COD_TRY(take_losses(t, losses, step));
+    }
+    return COD_OK;
+}
+
 /** Ends what is still under way, so that a stop or the end leaves nothing behind. */
 static cod_status drain(trainer *t, bool *stop)
 {
@@ -429,7 +496,7 @@ static cod_status drain(trainer *t, bool *stop)
         if (step >= t->first_step)
             COD_TRY(agree(t, &t->agreements[step % t->agreement_delay], step, stop));
     }
-    return COD_OK;
+    return settle_losses(t);
 }
 
 static cod_status step_loop(trainer *t, cod_train_ending *ending)

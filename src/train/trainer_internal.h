@@ -9,6 +9,7 @@
 #include "data/loader.h"
 #include "io/file.h"
 #include "io/trace_file.h"
+#include "nn/readback.h"
 #include "train/batches.h"
 #include "train/coded_allreduce.h"
 #include "train/task.h"
@@ -21,7 +22,8 @@ typedef struct trainer_loss {
     const char *name;
     cod_value value;
     const cod_sub_step *sub_step; /**< that computes it */
-    double now;                   /**< this rank's of the step under way: mean of its mini-batches */
+    cod_view view;                /**< on the device */
+    double computed;              /**< by a strategy that computes in the trainer's place: of the step under way */
     double sum;                   /**< of the group's, agreed since the last line of metrics */
     int64_t steps;                /**< that the sum is of */
 } trainer_loss;
@@ -29,7 +31,8 @@ typedef struct trainer_loss {
 /** What ranks of a group tell each other about one step. */
 typedef struct agreement {
     bool pending;
-    double *values; /**< [agreement_count] losses, ranks asked to stop, the strategy's flags */
+    double
+        *values; /**< [agreement_count] losses of loss_delay steps before, ranks asked to stop, the strategy's flags */
     cod_request *request;
     double world_stop; /**< where groups are in step: above zero when a rank of any group is asked to stop */
     cod_request *world_request;
@@ -81,6 +84,8 @@ typedef struct trainer {
     cod_metrics *metrics;
     trainer_loss *losses; /**< [loss_count] */
     size_t loss_count;
+    cod_readback *readback; /**< [loss][mini-batch] of the steps whose losses are on their way */
+    int64_t loss_delay;     /**< steps after which losses are told: 1 on a device, which nobody then waits for */
     cod_batches batches;
     cod_program *running; /**< for its buckets */
     int running_set;      /**< that it trains */
