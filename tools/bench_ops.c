@@ -53,6 +53,7 @@ static cod_status run_step(cod_bench_training *t, double (*times)[COD_BENCH_MAX_
     double begin = cod_clock_s();
     COD_TRY(cod_program_prepare(t->program));
     for (size_t i = 0;; i++) {
+        COD_TRY(cod_bench_training_finish(t));
         const double end = cod_clock_s();
         times[i == 0 ? count : i - 1][slot] = 1e3 * (end - begin);
         begin = end;
@@ -61,6 +62,7 @@ static cod_status run_step(cod_bench_training *t, double (*times)[COD_BENCH_MAX_
         COD_TRY(cod_program_run_op(t->program, i));
     }
     COD_TRY(cod_bench_training_update(t));
+    COD_TRY(cod_bench_training_finish(t));
     times[count + 1][slot] = 1e3 * (cod_clock_s() - begin);
     return COD_OK;
 }

@@ -91,7 +91,8 @@ static cod_status step(bench *b, cod_teacher *teacher)
         return cod_bench_training_step(t);
     COD_TRY(predict(teacher));
     COD_TRY(cod_program_run(t->distil, NULL, NULL));
-    return cod_bench_training_update(t);
+    COD_TRY(cod_bench_training_update(t));
+    return cod_bench_training_finish(t);
 }
 
 /** As many steps in each case, so that what a busy machine takes away falls on all alike. @param[out] ms  of one, in the mean */

@@ -1,5 +1,6 @@
 #include "tools/bench_training.h"
 
+#include "core/queue.h"
 #include "core/rng.h"
 #include "infer/model_file.h"
 #include "io/file.h"
@@ -173,7 +174,13 @@ cod_status cod_bench_training_update(cod_bench_training *t)
 cod_status cod_bench_training_step(cod_bench_training *t)
 {
     COD_TRY(cod_program_run(t->program, NULL, NULL));
-    return cod_bench_training_update(t);
+    COD_TRY(cod_bench_training_update(t));
+    return cod_bench_training_finish(t);
+}
+
+cod_status cod_bench_training_finish(cod_bench_training *t)
+{
+    return cod_queue_finish(t->session.backend, t->session.device, NULL);
 }
 
 cod_status cod_bench_training_loss(cod_bench_training *t, float *loss)

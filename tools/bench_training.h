@@ -45,10 +45,12 @@ COD_MUST_CHECK cod_status cod_bench_training_open(const cod_bench_training_optio
                                                   cod_bench_training *training);
 void cod_bench_training_close(cod_bench_training *training);
 
-/** Forward, backward, Adam with rate 1e-4, as in training. */
+/** Forward, backward, Adam with rate 1e-4, as in training; done when it returns. */
 COD_MUST_CHECK cod_status cod_bench_training_step(cod_bench_training *training);
 /** The update alone, after the program's ops were run one by one. */
 COD_MUST_CHECK cod_status cod_bench_training_update(cod_bench_training *training);
+/** Waits until what was queued is done, for clocks. */
+COD_MUST_CHECK cod_status cod_bench_training_finish(cod_bench_training *training);
 /** The loss before the last update. */
 COD_MUST_CHECK cod_status cod_bench_training_loss(cod_bench_training *training, float *loss);
 

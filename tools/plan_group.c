@@ -1,6 +1,7 @@
 /* `codistill plan`: what a group's ranks hold, move and take time for. */
 #include "tools/plan.h"
 
+#include "core/queue.h"
 #include "core/trace.h"
 #include "distill/codistill.h"
 #include "distill/models.h"
@@ -116,12 +117,13 @@ static cod_status build(planned *p, int index)
 }
 
 /** The fastest of some runs of a teacher, after one for warming up. */
-static cod_status time_program(cod_program *program, double *ms)
+static cod_status time_program(const planned *p, cod_program *program, double *ms)
 {
     *ms = INFINITY;
     for (int i = 0; i < RUNS; i++) {
         const double start = cod_clock_s();
         COD_TRY(cod_program_run(program, NULL, NULL));
+        COD_TRY(cod_queue_finish(p->backend, p->device, NULL));
         *ms = i > 0 ? fmin(*ms, 1e3 * (cod_clock_s() - start)) : *ms;
     }
     return COD_OK;
@@ -142,6 +144,7 @@ static cod_status time_step(const cod_train_session *session, double *ms)
             const int set = cod_graph_set_index(recipe->model.graph, spec->trains);
             COD_TRY(cod_optimiser_step(session->optimisers[set], 1e-9, i + 1));
         }
+        COD_TRY(cod_queue_finish(session->backend, session->device, NULL));
         *ms = i > 0 ? fmin(*ms, 1e3 * (cod_clock_s() - start)) : *ms;
     }
     return COD_OK;
@@ -173,7 +176,7 @@ static cod_status measure_teacher(const planned *p, const cod_group_config *peer
     if (status == COD_OK)
         status = build_teacher(p, &model, &weights, &executable);
     if (status == COD_OK)
-        status = time_program(cod_executable_program(executable, "teacher"), ms);
+        status = time_program(p, cod_executable_program(executable, "teacher"), ms);
     const int programs = p->distill->teacher_precision == COD_PRECISION_INT8 ? 2 : 1; /* one that observes ranges */
     if (status == COD_OK)
         *bytes = programs * (double)cod_executable_bytes(executable) + 4.0 * (double)cod_weights_count(&weights);

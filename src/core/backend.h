@@ -213,7 +213,7 @@ typedef struct cod_recording cod_recording;
 
 typedef struct cod_device_options {
     int threads;      /**< host threads for computing; 0 = one */
-    int ordinal;      /**< which of several devices */
+    int ordinal;      /**< which of several devices, counted modulo how many there are */
     bool no_autotune; /**< fixed implementations, instead of the ones that are timed to be fastest */
 } cod_device_options;
 

@@ -17,6 +17,17 @@ cod_status cod_queue_wait(const cod_backend *backend, cod_queue *queue, cod_even
     return event != NULL ? backend->queue_wait(queue, event) : COD_OK;
 }
 
+cod_status cod_queue_finish(const cod_backend *backend, cod_device *device, cod_queue *queue)
+{
+    cod_event *done;
+    COD_TRY(cod_event_create(backend, device, &done));
+    cod_status status = cod_event_record(backend, done, queue);
+    if (status == COD_OK)
+        status = cod_event_wait(backend, done);
+    cod_event_destroy(backend, done);
+    return status;
+}
+
 cod_status cod_event_create(const cod_backend *backend, cod_device *device, cod_event **event)
 {
     *event = NULL;

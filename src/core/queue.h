@@ -15,6 +15,12 @@ void cod_queue_destroy(const cod_backend *backend, cod_queue *queue);
 /** Later work of `queue` waits until the event is reached; NULL is reached. */
 COD_MUST_CHECK cod_status cod_queue_wait(const cod_backend *backend, cod_queue *queue, cod_event *event);
 
+/**
+ * Blocks the host until all work of a queue is done (NULL: of the default queue). For clocks, which would otherwise time the queueing,
+ * and not for steps.
+ */
+COD_MUST_CHECK cod_status cod_queue_finish(const cod_backend *backend, cod_device *device, cod_queue *queue);
+
 /** @param[out] event  new, reached; NULL where the backend has none */
 COD_MUST_CHECK cod_status cod_event_create(const cod_backend *backend, cod_device *device, cod_event **event);
 void cod_event_destroy(const cod_backend *backend, cod_event *event);

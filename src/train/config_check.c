@@ -49,7 +49,13 @@ static void check_recipe(cod_run_config *run)
 
 static void check_backend(cod_run_config *run)
 {
-    if (cod_backend_find(run->train.backend) != NULL)
+    const cod_backend *backend = cod_backend_find(run->train.backend);
+    if (backend != NULL && backend->memory != NULL && run->strategy != NULL && run->strategy->needs_host)
+        cod_config_problem_key(run->config, "train.backend",
+                               "strategy '%s' moves weights in the host's memory, where those of backend '%s' are not; "
+                               "set train.backend=cpu, or another strategy",
+                               run->strategy->name, run->train.backend);
+    if (backend != NULL)
         return;
     char list[256] = "";
     for (size_t i = 0; cod_backend_name_at(i) != NULL; i++)

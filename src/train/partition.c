@@ -1,5 +1,6 @@
 #include "train/partition.h"
 
+#include "core/queue.h"
 #include "core/trace.h"
 
 #include <math.h>
@@ -56,6 +57,7 @@ static cod_status add_costs(const cod_train_session *session, cod_executable *ex
         for (int r = 0; timed && r < RUNS; r++) {
             const double begin = cod_clock_s();
             COD_TRY(cod_program_run_op(program, i));
+            COD_TRY(cod_queue_finish(session->backend, session->device, NULL));
             cost = fmin(cost, cod_clock_s() - begin);
         }
         layers[layer_of(layers, count, cod_program_op_node(program, i))].cost += cost;
