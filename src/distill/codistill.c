@@ -10,6 +10,7 @@
 #include "distill/replay.h"
 #include "distill/teaching.h"
 #include "io/file.h"
+#include "nn/readback.h"
 #include "train/group_average.h"
 #include "train/prior.h"
 #include "train/task.h"
@@ -23,6 +24,7 @@
 #define PROGRAM_TASK    "task" /**< what the recipe computes, added to the gradients of distilling on other inputs */
 #define WEIGHT_SCALAR   "distill_weight"
 
+enum { LOSS_TASK, LOSS_DISTILL, LOSSES };
 enum { TIMES_KEPT = 512, FLAG_OFF = COD_EXCHANGE_FLAGS, FLAGS };
 
 typedef struct codistill {
@@ -37,9 +39,10 @@ typedef struct codistill {
     int64_t taught;                         /**< pictures of the mini-batch */
     cod_teaching teaching;
     cod_distill_inputs inputs;
-    int64_t mini_batch;  /**< of the step */
-    cod_control control; /**< on the group's first rank */
-    bool lost;           /**< to the control */
+    cod_readback *losses; /**< of the last steps */
+    int64_t mini_batch;   /**< of the step */
+    cod_control control;  /**< on the group's first rank */
+    bool lost;            /**< to the control */
     cod_strategy_stats stats;
     double exchange_s, teacher_s, teacher_ms[TIMES_KEPT]; /**< the latest */
     uint64_t teacher_runs, steps;
@@ -102,6 +105,9 @@ static cod_status make_peers(codistill *c, cod_train_context *context, const cod
                                    .precision = (cod_precision)c->distill.teacher_precision,
                                    .mixes = c->distill.teachers_per_step > 1};
     COD_TRY(cod_peers_init(&c->peers, context, c->exchange, c->configured, models, c->loss != 0 ? &spec : NULL));
+    if (c->loss != 0)
+        COD_TRY(cod_readback_create(context->session->backend, context->session->device, COD_TEACHER_SLOTS, LOSSES,
+                                    &c->losses));
     if (c->loss != 0)
         COD_TRY(cod_distill_inputs_init(&c->inputs, c->distill.inputs, context->session,
                                         cod_executable_input(context->session->executable, CODISTILL_TEACHER_INPUT)));
@@ -218,8 +224,10 @@ static cod_status teach(codistill *c, cod_train_context *context)
                             cod_executable_input(session->executable, COD_PRIOR_TEACHER_INPUT), c->teaching.prior));
     cod_trace_end(trace, "step", "teacher");
     const double took_s = cod_clock_s() - begin;
-    c->teacher_s += took_s;
-    c->teacher_ms[c->teacher_runs++ % TIMES_KEPT] = 1e3 * took_s;
+    if (session->backend->queue_create == NULL) { /* elsewhere this is the time that queueing takes */
+        c->teacher_s += took_s;
+        c->teacher_ms[c->teacher_runs++ % TIMES_KEPT] = 1e3 * took_s;
+    }
     return cod_executable_set_scalar(session->executable, WEIGHT_SCALAR, (float)c->stats.distill_weight);
 }
 
@@ -242,7 +250,7 @@ static cod_status before_batch(cod_strategy *strategy, cod_train_context *contex
     codistill *c = (codistill *)strategy;
     if (c->loss == 0)
         return COD_OK;
-    COD_TRY(cod_teaching_measure(&c->teaching));
+    COD_TRY(cod_teaching_measure(&c->teaching, context->step));
     if (c->teaching.count == 0)
         return COD_OK;
     return c->inputs.kind == COD_DISTILL_INPUTS_BATCH ? teach(c, context) : teach_elsewhere(c, context);
@@ -260,21 +268,29 @@ static cod_status before_update(cod_strategy *strategy, cod_train_context *conte
     return cod_group_average_wait(&((codistill *)strategy)->average, context);
 }
 
-/** What the step's losses were. */
+/** Queues what brings the step's losses, and takes note of those that have come: on a device, the step's before. */
 static cod_status note_losses(codistill *c, const cod_train_context *context)
 {
     const cod_train_session *session = context->session;
-    float task, distill;
+    const int64_t step = context->step, read = step - c->teaching.delay;
+    const size_t slot = cod_teaching_slot(step);
+    const cod_view task = cod_executable_loss_view(session->executable, session->recipe.task_loss),
+                   distill = cod_executable_loss_view(session->executable, c->loss);
+    double student;
     c->stats.distill_loss = NAN;
     if (c->loss == 0)
         return COD_OK;
-    COD_TRY(cod_executable_loss(session->executable, session->recipe.task_loss, &task));
-    cod_teaching_note(&c->teaching, (double)task);
-    if (c->teaching.count > 0) {
-        COD_TRY(cod_executable_loss(session->executable, c->loss, &distill));
-        c->stats.distill_loss = distill;
-    }
-    return COD_OK;
+    cod_readback_open(c->losses, slot);
+    COD_TRY(cod_readback_put(c->losses, slot, LOSS_TASK, &task));
+    if (c->teaching.count > 0)
+        COD_TRY(cod_readback_put(c->losses, slot, LOSS_DISTILL, &distill));
+    COD_TRY(cod_readback_close(c->losses, slot));
+    cod_teaching_remember(&c->teaching, step);
+    if (c->steps < (uint64_t)c->teaching.delay) /* nothing has come in this process */
+        return COD_OK;
+    COD_TRY(cod_readback_get(c->losses, cod_teaching_slot(read), LOSS_TASK, &student));
+    COD_TRY(cod_readback_get(c->losses, cod_teaching_slot(read), LOSS_DISTILL, &c->stats.distill_loss));
+    return cod_teaching_note(&c->teaching, read, student);
 }
 
 /** Averages the normalisation statistics over the group: each rank saw other pictures. @param state  [state] of the sets that travel */
@@ -470,6 +486,7 @@ static void destroy(cod_strategy *strategy)
 {
     codistill *c = (codistill *)strategy;
     cod_teaching_clear(&c->teaching);
+    cod_readback_destroy(c->losses);
     cod_distill_inputs_clear(&c->inputs);
     cod_control_clear(&c->control);
     cod_peers_clear(&c->peers);

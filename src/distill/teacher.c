@@ -1,6 +1,7 @@
 #include "distill/teacher.h"
 
 #include "infer/int8.h"
+#include "nn/readback.h"
 #include "train/prior.h"
 
 #include <stdlib.h>
@@ -26,8 +27,10 @@ struct cod_teacher {
     size_t trainable; /**< values of a checkpoint before its states */
     cod_value loss;
     const float *prior; /**< the student's, as its loss is what the teacher's is held against; borrowed, or NULL */
-    cod_buffer *aside,
-        *scalar; /**< a prediction to be mixed in, as f32, and the others' share; NULL = it mixes with none */
+    cod_readback *losses;
+    cod_buffer *aside;    /**< a prediction to be mixed in, as f32; NULL = it mixes with none */
+    cod_scalars *scalars; /**< the others' share of the mixture */
+    size_t others;
     cod_plan *mix;
     const forward *last;    /**< that has predicted */
     forward plain, rounded; /**< rounded: on integers, once ranges are known, which are part of it */
@@ -89,8 +92,9 @@ static cod_status mix_init(cod_teacher *teacher)
 {
     const size_t bytes = (size_t)cod_shape_count(teacher->target.shape) * sizeof(float);
     COD_TRY(teacher->backend->buffer_create(teacher->device, bytes, &teacher->aside));
-    COD_TRY(teacher->backend->buffer_create(teacher->device, sizeof(float), &teacher->scalar));
-    const cod_view scalar = cod_view_dense(teacher->scalar, 0, COD_F32, (cod_shape){1, 1, 1, 1});
+    COD_TRY(cod_scalars_create(teacher->backend, teacher->device, &teacher->scalars));
+    COD_TRY(cod_scalars_reserve(teacher->scalars, 1, &teacher->others));
+    const cod_view scalar = cod_scalars_view(teacher->scalars, teacher->others, 1);
     const cod_op op = {
         .kind = COD_OP_EMA, .inputs = {aside_of(teacher), scalar}, .outputs = {teacher->target}, .name = "teacher_mix"};
     return teacher->backend->plan_create(teacher->device, &op, &teacher->mix);
@@ -120,6 +124,7 @@ static cod_status build(cod_teacher *teacher, const cod_train_session *session, 
         teacher->ranges = calloc(cod_graph_node_count(model->graph), sizeof *teacher->ranges);
         COD_REQUIRE_MEMORY(teacher->ranges);
     }
+    COD_TRY(cod_readback_create(teacher->backend, teacher->device, COD_TEACHER_SLOTS, 1, &teacher->losses));
     if (spec->mixes)
         COD_TRY(mix_init(teacher));
     return forward_init(teacher, NULL, &teacher->plain);
@@ -150,8 +155,8 @@ void cod_teacher_destroy(cod_teacher *teacher)
         teacher->backend->plan_destroy(teacher->mix);
     if (teacher->aside != NULL)
         teacher->backend->buffer_destroy(teacher->device, teacher->aside);
-    if (teacher->scalar != NULL)
-        teacher->backend->buffer_destroy(teacher->device, teacher->scalar);
+    cod_scalars_destroy(teacher->scalars);
+    cod_readback_destroy(teacher->losses);
     cod_weights_clear(&teacher->weights);
     cod_model_clear(&teacher->model);
     free(teacher->ranges);
@@ -221,7 +226,7 @@ static cod_status compile_rounded(cod_teacher *teacher)
     return status;
 }
 
-cod_status cod_teacher_run(cod_teacher *teacher, float *loss)
+cod_status cod_teacher_run(cod_teacher *teacher, size_t slot)
 {
     const bool rounds = has_ranges(teacher);
     const forward *f = rounds ? &teacher->rounded : &teacher->plain;
@@ -231,17 +236,27 @@ cod_status cod_teacher_run(cod_teacher *teacher, float *loss)
     COD_TRY(teacher->backend->plan_run(f->copies[COPY_TRUTH], NULL));
     COD_TRY(teacher->ranges != NULL && !rounds ? observe(teacher) : cod_program_run(f->program, NULL, NULL));
     teacher->last = f;
-    return cod_executable_loss(f->executable, teacher->loss, loss);
+    const cod_view loss = cod_executable_loss_view(f->executable, teacher->loss);
+    if (slot == COD_TEACHER_NO_SLOT)
+        return COD_OK;
+    cod_readback_open(teacher->losses, slot);
+    COD_TRY(cod_readback_put(teacher->losses, slot, 0, &loss));
+    return cod_readback_close(teacher->losses, slot);
+}
+
+cod_status cod_teacher_loss(cod_teacher *teacher, size_t slot, double *loss)
+{
+    return cod_readback_get(teacher->losses, slot, 0, loss);
 }
 
 cod_status cod_teacher_give(cod_teacher *teacher, float share)
 {
     const cod_backend *backend = teacher->backend;
-    const float others = 1 - share;
     if (share == 1)
         return backend->plan_run(teacher->last->copies[COPY_PREDICTION], NULL);
     COD_REQUIRE(teacher->mix != NULL, "this teacher mixes with none");
     COD_TRY(backend->plan_run(teacher->last->copies[COPY_ASIDE], NULL));
-    COD_TRY(backend->upload(teacher->device, NULL, teacher->scalar, 0, &others, sizeof others));
+    cod_scalars_set(teacher->scalars, teacher->others, 1 - share);
+    COD_TRY(cod_scalars_flush(teacher->scalars));
     return backend->plan_run(teacher->mix, NULL);
 }

@@ -42,12 +42,17 @@ const float *cod_teacher_ranges(const cod_teacher *teacher, size_t *count);
 /** After cod_teacher_load(), puts saved ranges back: zeros are observed anew. */
 void cod_teacher_set_ranges(cod_teacher *teacher, const float *ranges);
 
+/** Steps whose losses a teacher keeps for those who read them late. */
+enum { COD_TEACHER_SLOTS = 2, COD_TEACHER_NO_SLOT = COD_TEACHER_SLOTS };
+
 /**
- * Predicts the mini-batch that lies in the session's input.
+ * Queues the prediction of the mini-batch that lies in the session's input.
  *
- * @param[out] loss  the teacher's own task loss on this batch: is it any good?
+ * @param slot  below COD_TEACHER_SLOTS: where its own task loss on this mini-batch goes; COD_TEACHER_NO_SLOT = nowhere
  */
-COD_MUST_CHECK cod_status cod_teacher_run(cod_teacher *teacher, float *loss);
+COD_MUST_CHECK cod_status cod_teacher_run(cod_teacher *teacher, size_t slot);
+/** Reads the task loss that the last run into a slot had: is the teacher any good? Waits for that run. NaN = there was none. */
+COD_MUST_CHECK cod_status cod_teacher_loss(cod_teacher *teacher, size_t slot, double *loss);
 
 /**
  * Puts what was predicted last into the student's target input: target = (1 - share)·target + share·prediction.

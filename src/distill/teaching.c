@@ -10,7 +10,13 @@ enum { MEASURE_EVERY = 50 };
 cod_status cod_teaching_init(cod_teaching *teaching, const cod_distill_options *options, cod_peers *peers,
                              const cod_train_context *context)
 {
-    *teaching = (cod_teaching){.options = options, .peers = peers, .off_step = -1};
+    /* A gate decides by the losses of now. */
+    const bool late = context->session->backend->queue_create != NULL && !options->gate;
+    *teaching = (cod_teaching){.options = options, .peers = peers, .off_step = -1, .delay = late ? 1 : 0};
+    for (int i = 0; i < COD_TEACHER_SLOTS; i++) {
+        teaching->ran[i].peers = calloc((size_t)peers->count + 1, sizeof *teaching->ran[i].peers);
+        COD_REQUIRE_MEMORY(teaching->ran[i].peers);
+    }
     teaching->chosen = calloc((size_t)peers->count + 1, sizeof *teaching->chosen);
     COD_REQUIRE_MEMORY(teaching->chosen);
     if (context->session->priors == NULL)
@@ -22,6 +28,8 @@ cod_status cod_teaching_init(cod_teaching *teaching, const cod_distill_options *
 
 void cod_teaching_clear(cod_teaching *teaching)
 {
+    for (int i = 0; i < COD_TEACHER_SLOTS; i++)
+        free(teaching->ran[i].peers);
     free(teaching->chosen);
     free(teaching->prior);
     *teaching = (cod_teaching){0};
@@ -78,21 +86,6 @@ void cod_teaching_choose(cod_teaching *teaching, const cod_train_context *contex
     }
 }
 
-static cod_status measure(cod_peer *p)
-{
-    float loss;
-    COD_TRY(cod_teacher_run(p->teacher, &loss));
-    p->teacher_loss = (double)loss;
-    return COD_OK;
-}
-
-/** Only the mini-batch has a truth to tell a loss by. */
-static cod_status predict(const cod_teaching *teaching, cod_peer *p)
-{
-    float none;
-    return teaching->options->inputs == COD_DISTILL_INPUTS_BATCH ? measure(p) : cod_teacher_run(p->teacher, &none);
-}
-
 /** As cod_teacher_give() mixes the prediction. */
 static void mix_prior(cod_teaching *teaching, const cod_train_context *context, const cod_peer *p, float share)
 {
@@ -104,11 +97,16 @@ static void mix_prior(cod_teaching *teaching, const cod_train_context *context, 
 
 cod_status cod_teaching_predict(cod_teaching *teaching, const cod_train_context *context, double *weight)
 {
+    /* Only the mini-batch has a truth to tell a loss by. */
+    const bool told = teaching->options->inputs == COD_DISTILL_INPUTS_BATCH, gated = told && teaching->options->gate;
+    const size_t slot = told ? cod_teaching_slot(context->step) : COD_TEACHER_NO_SLOT;
     double sum = 0;
     *weight = 0;
     for (int i = 0; i < teaching->count; i++) {
         cod_peer *p = teaching->chosen[i];
-        COD_TRY(predict(teaching, p));
+        COD_TRY(cod_teacher_run(p->teacher, slot));
+        if (gated)
+            COD_TRY(cod_teacher_loss(p->teacher, slot, &p->teacher_loss));
         if (teaching->options->gate && p->teacher_loss > teaching->student_loss)
             continue;
         sum += p->weight;
@@ -120,17 +118,32 @@ cod_status cod_teaching_predict(cod_teaching *teaching, const cod_train_context 
     return COD_OK;
 }
 
-cod_status cod_teaching_measure(cod_teaching *teaching)
+cod_status cod_teaching_measure(cod_teaching *teaching, int64_t step)
 {
-    return teaching->measured != NULL ? measure(teaching->measured) : COD_OK;
+    return teaching->measured != NULL ? cod_teacher_run(teaching->measured->teacher, cod_teaching_slot(step)) : COD_OK;
 }
 
-void cod_teaching_note(cod_teaching *teaching, double student_loss)
+void cod_teaching_remember(cod_teaching *teaching, int64_t step)
 {
+    const size_t slot = cod_teaching_slot(step);
+    cod_peer **peers = teaching->ran[slot].peers;
+    int count = 0;
+    for (int i = 0; i < teaching->count && teaching->options->inputs == COD_DISTILL_INPUTS_BATCH; i++)
+        peers[count++] = teaching->chosen[i];
+    if (teaching->measured != NULL)
+        peers[count++] = teaching->measured;
+    teaching->ran[slot].count = count;
+}
+
+cod_status cod_teaching_note(cod_teaching *teaching, int64_t step, double student_loss)
+{
+    const size_t slot = cod_teaching_slot(step);
     teaching->student_loss =
         teaching->student_loss == 0 ? student_loss : 0.99 * teaching->student_loss + 0.01 * student_loss;
-    for (int i = 0; i < teaching->count && teaching->options->inputs == COD_DISTILL_INPUTS_BATCH; i++)
-        teaching->chosen[i]->student_loss = student_loss;
-    if (teaching->measured != NULL)
-        teaching->measured->student_loss = student_loss;
+    for (int i = 0; i < teaching->ran[slot].count; i++) {
+        cod_peer *p = teaching->ran[slot].peers[i];
+        COD_TRY(cod_teacher_loss(p->teacher, slot, &p->teacher_loss));
+        p->student_loss = student_loss;
+    }
+    return COD_OK;
 }

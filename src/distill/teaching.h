@@ -19,8 +19,13 @@ typedef struct cod_teaching {
     int count;
     cod_peer *measured; /**< is not run on the mini-batch for its teaching, but once to see how good it is; or NULL */
     float *prior; /**< [classes] a_g of the prediction (train/prior.h), mixed as it is; NULL = nothing to correct */
-    double student_loss; /**< running mean, for the gate; 0 = none yet */
-    int64_t off_step;    /**< from which on the weights fall to zero, over options->ramp; -1 = they do not */
+    struct {
+        cod_peer **peers; /**< [count] */
+        int count;
+    } ran[COD_TEACHER_SLOTS]; /**< on the mini-batch of the last steps */
+    int64_t delay;            /**< steps after which losses are read: 1 on a device, which nobody then waits for */
+    double student_loss;      /**< running mean, for the gate; 0 = none yet */
+    int64_t off_step;         /**< from which on the weights fall to zero, over options->ramp; -1 = they do not */
 } cod_teaching;
 
 COD_MUST_CHECK cod_status cod_teaching_init(cod_teaching *teaching, const cod_distill_options *options,
@@ -39,9 +44,17 @@ COD_MUST_CHECK cod_status cod_teaching_predict(cod_teaching *teaching, const cod
                                                double *weight);
 
 /** Runs the teacher that is only to be measured in this step, if there is one. */
-COD_MUST_CHECK cod_status cod_teaching_measure(cod_teaching *teaching);
+COD_MUST_CHECK cod_status cod_teaching_measure(cod_teaching *teaching, int64_t step);
 
-/** Takes note of the student's task loss on the mini-batch that was predicted last. */
-void cod_teaching_note(cod_teaching *teaching, double student_loss);
+/** Where the losses of a step are kept until they are read. */
+static inline size_t cod_teaching_slot(int64_t step)
+{
+    return (size_t)(step % COD_TEACHER_SLOTS);
+}
+
+/** Remembers which teachers ran on the mini-batch of step `step`, the one under way. */
+void cod_teaching_remember(cod_teaching *teaching, int64_t step);
+/** Takes note of the student's task loss on the mini-batch of a step that was remembered, and of its teachers'. */
+COD_MUST_CHECK cod_status cod_teaching_note(cod_teaching *teaching, int64_t step, double student_loss);
 
 #endif

@@ -62,12 +62,10 @@ void cod_readback_destroy(cod_readback *readback)
     free(readback);
 }
 
-cod_status cod_readback_open(cod_readback *readback, size_t slot)
+void cod_readback_open(cod_readback *readback, size_t slot)
 {
-    COD_TRY(cod_event_wait(readback->backend, readback->arrived[slot]));
     for (size_t i = 0; i < readback->values; i++)
         readback->types[slot * readback->values + i] = COD_U8;
-    return COD_OK;
 }
 
 cod_status cod_readback_put(cod_readback *readback, size_t slot, size_t index, const cod_view *number)

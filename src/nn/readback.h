@@ -23,8 +23,8 @@ COD_MUST_CHECK cod_status cod_readback_create(const cod_backend *backend, cod_de
 /** NULL is fine. */
 void cod_readback_destroy(cod_readback *readback);
 
-/** Begins a slot: its numbers are NaN until they are put. The numbers that it had are not needed any more. */
-COD_MUST_CHECK cod_status cod_readback_open(cod_readback *readback, size_t slot);
+/** Begins a slot: its numbers are NaN until they are put. The numbers that it had are lost, read or not. */
+void cod_readback_open(cod_readback *readback, size_t slot);
 /** Queues the copy of a number, f32 or f64, as the device has it when that work is done. */
 COD_MUST_CHECK cod_status cod_readback_put(cod_readback *readback, size_t slot, size_t index, const cod_view *number);
 /** All that the slot gets has been put. */

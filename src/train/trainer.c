@@ -135,7 +135,7 @@ static cod_status run_sub_steps(trainer *t)
     }
     if (distils != NULL)
         COD_TRY(STRATEGY_PART(t, teaching, choose, &t->context, &distilling));
-    COD_TRY(cod_readback_open(t->readback, readback_slot(t, t->context.step)));
+    cod_readback_open(t->readback, readback_slot(t, t->context.step));
     set_rates(t);
     cod_batches_begin(&t->batches);
     for (size_t first = 0; first < recipe->step_count;) {

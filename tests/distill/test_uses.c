@@ -60,6 +60,17 @@ static void student_close(student *s)
     cod_arena_clear(&s->arena);
 }
 
+/** Predicts, and waits for the loss. */
+static cod_status run_teacher(cod_teacher *teacher, float *loss)
+{
+    double value;
+    *loss = NAN;
+    COD_TRY(cod_teacher_run(teacher, 1));
+    COD_TRY(cod_teacher_loss(teacher, 1, &value));
+    *loss = (float)value;
+    return COD_OK;
+}
+
 static float *floats_new(size_t count)
 {
     float *values = calloc(count, sizeof *values);
@@ -81,7 +92,7 @@ static void check_teacher_of(student *s, cod_teacher *teacher, student *peer, co
     double *predicted = net_new(count), *inferred = net_new(count);
     float loss, expected;
     assert_ok(cod_teacher_load(teacher, values));
-    assert_ok(cod_teacher_run(teacher, &loss));
+    assert_ok(run_teacher(teacher, &loss));
     assert_ok(cod_teacher_give(teacher, 1));
     assert_ok(net_read(&s->net, given, predicted));
 
@@ -204,7 +215,7 @@ static void several_teachers_predict_their_weighted_mean(void **state)
             for (size_t i = 0; i < weight_count; i++)
                 values[i] *= 1.1f;
             assert_ok(cod_teacher_load(teachers[t], values));
-            assert_ok(cod_teacher_run(teachers[t], &loss));
+            assert_ok(run_teacher(teachers[t], &loss));
             assert_ok(cod_teacher_give(teachers[t], 1));
             assert_ok(net_read(&s.net, target, alone));
             for (size_t i = 0; i < count; i++)
@@ -212,7 +223,7 @@ static void several_teachers_predict_their_weighted_mean(void **state)
         }
         for (int t = 0; t < TEACHERS; t++) {
             sum += weights[t];
-            assert_ok(cod_teacher_run(teachers[t], &loss));
+            assert_ok(run_teacher(teachers[t], &loss));
             assert_ok(cod_teacher_give(teachers[t], (float)(weights[t] / sum)));
         }
         assert_ok(net_read(&s.net, target, mixed));
@@ -240,7 +251,7 @@ static float *predict(student *s, cod_teacher *teacher)
     const cod_view given = cod_executable_input(s->net.executable, "teacher");
     const size_t count = (size_t)cod_shape_count(given.shape);
     float loss, *predicted = floats_new(count);
-    assert_ok(cod_teacher_run(teacher, &loss));
+    assert_ok(run_teacher(teacher, &loss));
     assert_ok(cod_teacher_give(teacher, 1));
     assert_true(isfinite(loss));
     assert_ok(
