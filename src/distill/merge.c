@@ -1,5 +1,7 @@
 #include "distill/merge.h"
 
+#include "core/queue.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -7,7 +9,8 @@ struct cod_merger {
     cod_weights *weights;
     cod_sets sets;
     cod_layout layout;                      /**< of these sets */
-    float *host;                            /**< [trainable + state] of them */
+    cod_buffer *host;                       /**< [trainable + state] of them, pinned */
+    cod_event *copied;                      /**< it may be written again */
     cod_buffer *change;                     /**< the same on the device */
     cod_plan *adds[2 * COD_GRAPH_MAX_SETS]; /**< to values and states of each set */
     size_t add_count;
@@ -37,7 +40,8 @@ static cod_status make(cod_merger *merger)
     const cod_weights *weights = merger->weights;
     const size_t bytes = (merger->layout.trainable + merger->layout.state) * sizeof(float);
     size_t first = 0, offset;
-    COD_TRY(cod_aligned_alloc((void **)&merger->host, bytes));
+    COD_TRY(weights->backend->host_buffer_create(weights->device, bytes, &merger->host));
+    COD_TRY(cod_event_create(weights->backend, weights->device, &merger->copied));
     COD_TRY(weights->backend->buffer_create(weights->device, bytes, &merger->change));
     for (int state = 0; state < 2; state++) {
         for (int s = 0; s < (int)cod_graph_set_count(weights->graph); s++) {
@@ -76,7 +80,9 @@ void cod_merger_destroy(cod_merger *merger)
         weights->backend->plan_destroy(merger->adds[i]);
     if (merger->change != NULL)
         weights->backend->buffer_destroy(weights->device, merger->change);
-    cod_aligned_free(merger->host);
+    cod_event_destroy(weights->backend, merger->copied);
+    if (merger->host != NULL)
+        weights->backend->host_buffer_destroy(weights->device, merger->host);
     free(merger);
 }
 
@@ -88,17 +94,21 @@ double cod_merge_alpha(int64_t delay)
 cod_status cod_merger_apply(cod_merger *merger, const float *peer, const float *own, double alpha, double share)
 {
     cod_weights *weights = merger->weights;
+    const cod_backend *backend = weights->backend;
     const size_t trainable = merger->layout.trainable, count = trainable + merger->layout.state;
     const float factor = (float)(alpha * share);
-    if (merger->layout.state > 0 || own == NULL)
-        COD_TRY(cod_weights_download_sets(weights, merger->sets, merger->host));
+    float *const host = merger->host->host;
+    COD_TRY(cod_event_wait(backend, merger->copied));
+    COD_TRY(own == NULL ? cod_weights_download_sets(weights, merger->sets, host)
+                        : cod_weights_download_states(weights, merger->sets, host + trainable));
     for (size_t i = 0; i < trainable; i++)
-        merger->host[i] = factor * (peer[i] - (own != NULL ? own[i] : merger->host[i]));
+        host[i] = factor * (peer[i] - (own != NULL ? own[i] : host[i]));
     for (size_t i = trainable; i < count; i++)
-        merger->host[i] = (float)share * (peer[i] - merger->host[i]);
-    COD_TRY(weights->backend->upload(weights->device, NULL, merger->change, 0, merger->host, count * sizeof(float)));
+        host[i] = (float)share * (peer[i] - host[i]);
+    COD_TRY(backend->copy(weights->device, NULL, merger->change, 0, merger->host, 0, count * sizeof(float)));
+    COD_TRY(cod_event_record(backend, merger->copied, NULL));
     for (size_t i = 0; i < merger->add_count; i++)
-        COD_TRY(weights->backend->plan_run(merger->adds[i], NULL));
+        COD_TRY(backend->plan_run(merger->adds[i], NULL));
     cod_weights_changed(weights, merger->sets);
     cod_weights_states_changed(weights, merger->sets);
     return COD_OK;

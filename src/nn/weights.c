@@ -183,6 +183,31 @@ cod_status cod_weights_upload_states(cod_weights *weights, cod_sets sets, const 
     return transfer_states(weights, sets, (char *)(uintptr_t)states, true);
 }
 
+cod_status cod_weights_copy_set(cod_weights *to, int to_set, const cod_weights *from, int set, cod_buffer *average)
+{
+    const cod_set_range *source = &from->sets[set].range, *target = &to->sets[to_set].range;
+    const size_t element = cod_dtype_bytes(from->dtype);
+    size_t from_offset, to_offset;
+    cod_buffer *to_states = cod_weights_states(to, to_set, &to_offset);
+    cod_buffer *from_states = cod_weights_states(from, set, &from_offset);
+    COD_REQUIRE(source->count == target->count && source->state_count == target->state_count &&
+                    from->dtype == to->dtype,
+                "the two sets hold %zu and %zu values", source->count, target->count);
+    if (average != NULL) {
+        from_states = average;
+        from_offset = source->count * element;
+    }
+    cod_weights_changed(to, cod_set_of(to_set));
+    cod_weights_states_changed(to, cod_set_of(to_set));
+    COD_TRY(to->backend->copy(to->device, NULL, to->values, target->first * element,
+                              average != NULL ? average : from->values, average != NULL ? 0 : source->first * element,
+                              source->count * element));
+    if (source->state_count == 0)
+        return COD_OK;
+    return to->backend->copy(to->device, NULL, to_states, to_offset, from_states, from_offset,
+                             source->state_count * element);
+}
+
 /** Calls for each element: index in our layout, index in PyTorch's. */
 #define FOR_EACH_ELEMENT(param, ours, torch)                                                                           \
     const cod_shape s =                                                                                                \

@@ -77,6 +77,14 @@ COD_MUST_CHECK cod_status cod_weights_upload_sets(cod_weights *weights, cod_sets
 COD_MUST_CHECK cod_status cod_weights_download_states(const cod_weights *weights, cod_sets sets, void *states);
 COD_MUST_CHECK cod_status cod_weights_upload_states(cod_weights *weights, cod_sets sets, const void *states);
 
+/**
+ * Copies a set's values on the device, as work of its default queue, to a set of the same shape of other weights on it.
+ *
+ * @param average  NULL, or what is copied in place of the weights: [trainable + state] of the set, such as a moving average
+ */
+COD_MUST_CHECK cod_status cod_weights_copy_set(cod_weights *to, int to_set, const cod_weights *from, int set,
+                                               cod_buffer *average);
+
 /** The values of all sets, [cod_weights_count()]. */
 COD_MUST_CHECK static inline cod_status cod_weights_download(const cod_weights *weights, void *values)
 {

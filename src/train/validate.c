@@ -3,7 +3,6 @@
 #include "train/trainer_internal.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 /** The model alone, without the losses and the other networks of the step. */
 static cod_status attach(trainer *t)
@@ -21,16 +20,8 @@ cod_status trainer_refresh_eval(trainer *t)
 {
     const cod_train_session *session = &t->session;
     COD_TRY(attach(t));
-    const size_t bytes = cod_weights_count(&t->eval_weights) * sizeof(float);
     cod_buffer *ema = t->config->eval.ema && t->context.step > 0 ? cod_optimiser_ema(session->optimisers[0]) : NULL;
-    float *values = malloc(bytes);
-    COD_REQUIRE_MEMORY(values);
-    cod_status status = ema != NULL ? session->backend->download(session->device, NULL, values, ema, 0, bytes)
-                                    : cod_weights_download_sets(&session->weights, cod_set_of(0), values);
-    if (status == COD_OK)
-        status = cod_weights_upload(&t->eval_weights, values);
-    free(values);
-    return status;
+    return cod_weights_copy_set(&t->eval_weights, 0, &session->weights, 0, ema);
 }
 
 static cod_status evaluate(trainer *t, cod_split split, int64_t limit, int64_t shown, bool predictions,
