@@ -28,19 +28,43 @@ const cod_recipe_kind *cod_recipe_at(size_t index)
     return index < MAX_RECIPES ? kinds[index] : NULL;
 }
 
-/** A sub-step with several mini-batches is given only what has run on the same one: since the last update. */
-static cod_status check_given(const cod_recipe *recipe, size_t step)
+/** Whether `earlier` runs in every step that `later` runs in. */
+static bool is_due_with(const cod_sub_step *earlier, const cod_sub_step *later)
 {
-    const cod_program_spec *program = &recipe->steps[step].program;
-    for (size_t g = 0; g < COD_PROGRAM_MAX_GIVEN && program->given[g] != 0; g++) {
+    const int64_t every = later->every > 1 ? later->every : 1;
+    return earlier->every <= 1 || every % earlier->every == 0;
+}
+
+/**
+ * What a sub-step is given was left in the same step, on the same mini-batch: with several mini-batches a step, since the last
+ * update.
+ */
+static cod_status check_given(const cod_recipe *recipe, size_t step, bool accumulates)
+{
+    const cod_sub_step *const steps = recipe->steps, *const taker = &steps[step];
+    for (size_t g = 0; g < COD_PROGRAM_MAX_GIVEN && taker->program.given[g] != 0; g++) {
         bool found = false;
-        for (size_t s = step; s-- > 0 && recipe->steps[s].program.trains == NULL;)
+        for (size_t s = step; s-- > 0 && !(accumulates && steps[s].program.trains != NULL);)
             for (size_t o = 0; o < COD_PROGRAM_MAX_OUTPUTS; o++)
-                found = found || recipe->steps[s].program.outputs[o] == program->given[g];
-        COD_REQUIRE(found,
-                    "recipe '%s': with train.accumulate above 1, '%s' can be given only what sub-steps have left since "
-                    "the last update",
-                    recipe->kind->name, program->name);
+                found =
+                    found || (steps[s].program.outputs[o] == taker->program.given[g] && is_due_with(&steps[s], taker));
+        COD_REQUIRE(found, "recipe '%s': '%s' can be given only what earlier sub-steps have left in the same step%s",
+                    recipe->kind->name, taker->program.name,
+                    accumulates ? ", with train.accumulate above 1 since the last update" : "");
+    }
+    return COD_OK;
+}
+
+/** Metrics know losses by their names alone. */
+static cod_status check_loss(const cod_recipe *recipe, size_t step, size_t loss)
+{
+    const char *recipe_name = recipe->kind->name, *name = recipe->steps[step].losses[loss];
+    COD_REQUIRE((name != NULL) == (recipe->steps[step].program.losses[loss] != 0),
+                "recipe '%s': loss %zu of '%s' needs a name", recipe_name, loss, recipe->steps[step].program.name);
+    for (size_t i = 0; name != NULL && i < step * COD_PROGRAM_MAX_LOSSES + loss; i++) {
+        const char *other = recipe->steps[i / COD_PROGRAM_MAX_LOSSES].losses[i % COD_PROGRAM_MAX_LOSSES];
+        COD_REQUIRE(other == NULL || strcmp(other, name) != 0, "recipe '%s': two losses are called '%s'", recipe_name,
+                    name);
     }
     return COD_OK;
 }
@@ -54,8 +78,7 @@ static cod_status check_step(const cod_recipe *recipe, size_t index)
         COD_REQUIRE(strcmp(recipe->steps[i].program.name, step->program.name) != 0,
                     "recipe '%s': two sub-steps are called '%s'", name, step->program.name);
     for (size_t i = 0; i < COD_PROGRAM_MAX_LOSSES; i++)
-        COD_REQUIRE((step->losses[i] != NULL) == (step->program.losses[i] != 0),
-                    "recipe '%s': loss %zu of '%s' needs a name", name, i, step->program.name);
+        COD_TRY(check_loss(recipe, index, i));
     if (step->program.trains == NULL)
         return COD_OK;
     const int set = cod_graph_set_index(recipe->model.graph, step->program.trains);
@@ -70,12 +93,12 @@ static cod_status check(const cod_recipe *recipe, bool accumulates)
     size_t distilling = 0, training = 0;
     for (size_t i = 0; i < recipe->step_count; i++) {
         COD_TRY(check_step(recipe, i));
-        if (accumulates)
-            COD_TRY(check_given(recipe, i));
+        COD_TRY(check_given(recipe, i, accumulates));
         distilling += recipe->steps[i].distils;
         training += recipe->steps[i].program.trains != NULL;
     }
     COD_REQUIRE(training > 0, "recipe '%s' trains nothing", name);
+    COD_REQUIRE(recipe->sets[0].trained, "recipe '%s' does not train its model", name);
     COD_REQUIRE(distilling <= 1, "recipe '%s': %zu sub-steps distil; at most one can", name, distilling);
     COD_REQUIRE(recipe->task_loss != 0 && recipe->target != 0, "recipe '%s' has no task loss", name);
     return COD_OK;

@@ -30,8 +30,8 @@ typedef struct cod_recipe_set {
 
 /** A program that a step runs, and the set that is updated after it. */
 typedef struct cod_sub_step {
-    cod_program_spec program; /**< `trains` NULL: nothing is updated; later sub-steps may be given its outputs */
-    const char *losses[COD_PROGRAM_MAX_LOSSES]; /**< names of program.losses, for metrics and messages */
+    cod_program_spec program; /**< `trains` NULL: nothing is updated. Later ones of a step may be given its outputs */
+    const char *losses[COD_PROGRAM_MAX_LOSSES]; /**< names of program.losses in metrics and messages, all different */
     int64_t every;                              /**< runs in steps s with s % every == 0, counted from 0; 0 = in each */
     bool distils;                               /**< a strategy may add losses to it; at most one of the sub-steps */
 } cod_sub_step;

@@ -1,0 +1,135 @@
+/* What cod_recipe_build() refuses of a recipe: each of the mistakes that would else be seen in mid-run, or not at all. */
+#include "support/test.h"
+
+#include "train/recipe.h"
+
+enum { FORWARD, CRITIC, MODEL, STEPS };
+
+static void (*spoil)(cod_recipe *recipe);
+
+/** A network and a critic, each of one layer. */
+static cod_status build(const cod_recipe_setting *setting, cod_recipe *recipe)
+{
+    const cod_loss_spec mse = {.kind = COD_LOSS_MSE, .weight = setting->loss_factor};
+    cod_graph *graph;
+    COD_TRY(cod_graph_create(&graph));
+    cod_model *model = &recipe->model;
+    model->graph = graph;
+    model->input = cod_graph_input(graph, COD_INPUT_DATA, 4);
+    model->output = cod_graph_linear(graph, "layer", model->input, 2, false);
+    recipe->target = cod_graph_input_like(graph, COD_INPUT_TRUTH, model->output);
+    recipe->task_loss = cod_graph_loss(graph, "task", model->output, recipe->target, mse);
+    cod_graph_use_set(graph, "critic");
+    const cod_value normal = cod_graph_norm(graph, "norm", model->output);
+    const cod_value judged = cod_graph_linear(graph, "layer", normal, 1, false);
+    const cod_value judgement =
+        cod_graph_loss(graph, "judgement", judged, cod_graph_input_like(graph, "ones", judged), mse);
+    recipe->sets[0] = recipe->sets[1] = (cod_recipe_set){.trained = true};
+    recipe->steps[FORWARD] = (cod_sub_step){.program = {.name = "forward", .outputs = {model->output}}};
+    recipe->steps[CRITIC] = (cod_sub_step){
+        .program = {.name = "critic", .trains = "critic", .losses = {judgement}, .given = {model->output}},
+        .losses = {"judgement"}};
+    recipe->steps[MODEL] =
+        (cod_sub_step){.program = {.name = "model", .trains = "model", .losses = {recipe->task_loss}},
+                       .losses = {"task"},
+                       .distils = true};
+    recipe->step_count = STEPS;
+    if (spoil != NULL)
+        spoil(recipe);
+    return COD_OK;
+}
+
+/** @param change  NULL = none */
+static cod_status builds(void (*change)(cod_recipe *recipe), int64_t accumulate)
+{
+    static const cod_recipe_kind kind = {.name = "pair", .build = build};
+    const cod_run_config config = {.recipe = &kind, .train = {.accumulate = accumulate}};
+    const cod_recipe_setting setting = {.config = &config, .loss_factor = 1};
+    cod_recipe recipe;
+    spoil = change;
+    const cod_status status = cod_recipe_build(&setting, &recipe);
+    cod_recipe_clear(&recipe);
+    return status;
+}
+
+static void leave_a_loss_without_name(cod_recipe *recipe)
+{
+    recipe->steps[CRITIC].losses[0] = NULL;
+}
+
+static void name_losses_alike(cod_recipe *recipe)
+{
+    recipe->steps[CRITIC].losses[0] = "task";
+}
+
+static void name_sub_steps_alike(cod_recipe *recipe)
+{
+    recipe->steps[MODEL].program.name = "critic";
+}
+
+static void train_what_is_not_there(cod_recipe *recipe)
+{
+    recipe->steps[CRITIC].program.trains = "judge";
+}
+
+static void leave_the_model_alone(cod_recipe *recipe)
+{
+    recipe->sets[0].trained = false;
+    recipe->steps[MODEL].program.trains = NULL;
+}
+
+static void distil_twice(cod_recipe *recipe)
+{
+    recipe->steps[CRITIC].distils = true;
+}
+
+static void look_away_every_second_step(cod_recipe *recipe)
+{
+    recipe->steps[FORWARD].every = 2;
+}
+
+static void rest_together(cod_recipe *recipe)
+{
+    recipe->steps[FORWARD].every = 2;
+    recipe->steps[CRITIC].every = 4;
+}
+
+static void give_before_it_is_left(cod_recipe *recipe)
+{
+    const cod_sub_step critic = recipe->steps[CRITIC];
+    recipe->steps[CRITIC] = recipe->steps[FORWARD];
+    recipe->steps[FORWARD] = critic;
+}
+
+static void give_across_an_update(cod_recipe *recipe)
+{
+    recipe->steps[MODEL].program.given[0] = recipe->model.output;
+}
+
+static void mistakes_are_told(void **state)
+{
+    (void)state;
+    static const char given[] = "'critic' can be given only what earlier sub-steps have left in the same step";
+    assert_ok(builds(NULL, 1));
+    assert_ok(builds(NULL, 2));
+    assert_fails(COD_ERR_ARGUMENT, "recipe 'pair': loss 0 of 'critic' needs a name",
+                 builds(leave_a_loss_without_name, 1));
+    assert_fails(COD_ERR_ARGUMENT, "recipe 'pair': two losses are called 'task'", builds(name_losses_alike, 1));
+    assert_fails(COD_ERR_ARGUMENT, "recipe 'pair': two sub-steps are called 'critic'", builds(name_sub_steps_alike, 1));
+    assert_fails(COD_ERR_ARGUMENT, "'critic' trains 'judge', which has no optimiser",
+                 builds(train_what_is_not_there, 1));
+    assert_fails(COD_ERR_ARGUMENT, "recipe 'pair' does not train its model", builds(leave_the_model_alone, 1));
+    assert_fails(COD_ERR_ARGUMENT, "recipe 'pair': 2 sub-steps distil", builds(distil_twice, 1));
+    assert_ok(builds(rest_together, 1));
+    assert_fails(COD_ERR_ARGUMENT, given, builds(look_away_every_second_step, 1));
+    assert_fails(COD_ERR_ARGUMENT, given, builds(give_before_it_is_left, 1));
+    assert_ok(builds(give_across_an_update, 1));
+    assert_fails(COD_ERR_ARGUMENT, "with train.accumulate above 1 since the last update",
+                 builds(give_across_an_update, 2));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(mistakes_are_told)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
