@@ -128,6 +128,24 @@ cod_sets cod_recipe_travelling(const cod_recipe *recipe)
     return sets;
 }
 
+static bool trains(const cod_recipe *recipe, const cod_program_spec *program, int set)
+{
+    return program->trains != NULL && strcmp(program->trains, recipe->sets[set].name) == 0;
+}
+
+bool cod_recipe_reads_statistics(const cod_recipe *recipe)
+{
+    for (int s = 0; s < (int)cod_graph_set_count(recipe->model.graph); s++) {
+        const bool moves = recipe->sets[s].trained && cod_graph_set_range(recipe->model.graph, s).state_count > 0;
+        for (size_t i = 0; moves && i < recipe->step_count; i++) {
+            const cod_program_spec *program = &recipe->steps[i].program;
+            if (!trains(recipe, program, s) && (program->batch_statistics & cod_set_of(s)) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
 const cod_sub_step *cod_recipe_distilling(const cod_recipe *recipe)
 {
     for (size_t i = 0; i < recipe->step_count; i++)

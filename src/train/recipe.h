@@ -86,6 +86,11 @@ void cod_recipe_clear(cod_recipe *recipe);
 
 /** Sets that travel between groups. */
 cod_sets cod_recipe_travelling(const cod_recipe *recipe);
+/**
+ * Whether a sub-step may normalise by running statistics of a trained set that it does not train: these then bear on gradients, and
+ * are each rank's own. After cod_graph_layout().
+ */
+bool cod_recipe_reads_statistics(const cod_recipe *recipe);
 /** The sub-step that a strategy may add losses to; NULL = none. */
 const cod_sub_step *cod_recipe_distilling(const cod_recipe *recipe);
 /** Whether a sub-step is among those of step `step`. */

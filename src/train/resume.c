@@ -233,7 +233,8 @@ static cod_status load_statistics(trainer *t, const cod_st_file *file)
 
 bool trainer_keeps_state(const trainer *t)
 {
-    return t->config->strategy->keeps_state || t->coded != NULL;
+    const bool statistics = own_statistics(t) > 0 && cod_recipe_reads_statistics(&t->session.recipe);
+    return t->config->strategy->keeps_state || t->coded != NULL || statistics;
 }
 
 static const char residual_name[] = "allreduce_residual";

@@ -128,8 +128,35 @@ static void mistakes_are_told(void **state)
                  builds(give_across_an_update, 2));
 }
 
+static bool reads_statistics(cod_sets by_batch, bool trained)
+{
+    static const cod_recipe_kind kind = {.name = "pair", .build = build};
+    const cod_run_config config = {.recipe = &kind, .train = {.accumulate = 1}};
+    const cod_recipe_setting setting = {.config = &config, .loss_factor = 1};
+    cod_recipe recipe;
+    spoil = NULL;
+    assert_ok(cod_recipe_build(&setting, &recipe));
+    cod_graph_layout(recipe.model.graph);
+    recipe.steps[FORWARD].program.batch_statistics = COD_ALL_SETS;
+    recipe.steps[MODEL].program.batch_statistics = by_batch;
+    recipe.sets[1].trained = trained;
+    const bool reads = cod_recipe_reads_statistics(&recipe);
+    cod_recipe_clear(&recipe);
+    return reads;
+}
+
+/** The critic's, where it is frozen with what training left of them; the model has none. */
+static void running_statistics_that_move_are_seen(void **state)
+{
+    (void)state;
+    assert_true(reads_statistics(0, true));
+    assert_false(reads_statistics(cod_set_of(1), true));
+    assert_false(reads_statistics(0, false));
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(mistakes_are_told)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(mistakes_are_told),
+                                       cmocka_unit_test(running_statistics_that_move_are_seen)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
