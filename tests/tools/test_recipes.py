@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+"""A recipe of two networks under every strategy that takes it, end to end: python3 test_recipes.py TOY_JOB [CASE ...]"""
+
+import json
+import os
+import re
+import sys
+
+from train_support import MPIEXEC, check, floats, parse_safetensors, read_safetensors, run_cases
+
+STEPS, EVERY, KILLED_AT = 18, 4, 14  # checkpoints lie 4 steps apart; at the kill each group has one, if not the same
+
+CONFIG = f"""\
+name: t
+cluster: {{threads: 1, teardown_timeout_s: 20}}
+model: {{name: cnn, stages: [6, 8], convolutions: 1}}
+data: {{kind: synthetic, synthetic_count: 210, synthetic_shape: [4, 4, 2], synthetic_classes: 3, batch: 6, threads: 1}}
+train: {{recipe: toy, strategy: single, steps: {STEPS}, rate: 1.0e-2, precision: f32, ema: 0.9, deterministic: true}}
+distill: {{burn_in: 3, ramp: 3}}
+exchange: {{period: 4, lag_steps: 2, min_interval_ms: 0}}
+local_sgd: {{period: 5}}
+diloco: {{period: 5}}
+eval: {{every: 6}}
+checkpoint: {{every: {EVERY}, keep: 100}}
+log: {{every: 1, tensorboard: false, samples: 0}}
+"""
+
+TWO = ["cluster.groups=2", "data.placement=disjoint"]
+TWO_BY_TWO = [*TWO, "cluster.ranks_per_group=2"]
+# Ranks, overrides. Between them: each strategy that takes the recipe, a critic that rests, mini-batches that are seen twice.
+SETUPS = {
+    "single": (1, ["train.strategy=single", "toy.critic_every=2"]),
+    "allreduce": (2, ["train.strategy=allreduce", "cluster.ranks_per_group=2"]),
+    "accumulate": (2, ["train.strategy=allreduce", "cluster.ranks_per_group=2", "train.accumulate=2", "toy.critic_every=2",
+                       "train.allreduce_codec=int8"]),
+    "codistill": (4, ["train.strategy=codistill", *TWO_BY_TWO]),
+    "distill": (4, ["train.strategy=codistill", *TWO_BY_TWO, "exchange.merge=none", "distill.inputs=mixup", "train.accumulate=2"]),
+    "local-sgd": (2, ["train.strategy=local_sgd", *TWO, "toy.critic_every=2"]),
+    "diloco": (4, ["train.strategy=diloco", *TWO_BY_TWO]),
+}
+LOSSES = ["task", "adversarial", "critic_fake", "critic_real"]
+
+
+def groups_of(setup):
+    return 2 if "cluster.groups=2" in SETUPS[setup][1] else 1
+
+
+def job(bench, output, ranks, *overrides, kill_at=None):
+    bench.write("toy.yaml", CONFIG)
+    command = [] if ranks == 1 else [MPIEXEC, "--bind-to", "none", "-n", str(ranks)]
+    environment = {} if kill_at is None else {"TOY_KILL_AT": str(kill_at)}
+    return bench.run("toy.yaml", f"output={output}", *overrides, command=command, environment=environment)
+
+
+def trained(bench, output, ranks, *overrides):
+    result = job(bench, output, ranks, *overrides)
+    check(result.code == 0, "training failed", result)
+    return result
+
+
+def checkpoint(bench, output, step, part):
+    return read_safetensors(bench.path(output, "t", "checkpoints", f"step-{step:09d}", f"{part}.safetensors"))
+
+
+def metrics(bench, output, group):
+    return [json.loads(line) for line in bench.read(output, "t", f"metrics.{group}.jsonl").splitlines()]
+
+
+def same_checkpoints(bench, step):
+    folders = [bench.path(output, "t", "checkpoints", f"step-{step:09d}") for output in "ab"]
+    files = sorted(os.listdir(folders[0]))
+    check(files == sorted(os.listdir(folders[1])), f"step {step}, other files: {files}, {sorted(os.listdir(folders[1]))}")
+    for file in files:
+        first, second = (read_safetensors(os.path.join(folder, file)) for folder in folders)
+        check(first.keys() == second.keys(), f"step {step}, {file}: other tensors")
+        other = [tensor for tensor in first if first[tensor] != second[tensor]]
+        check(not other, f"step {step}, {file}: {other} differ")
+
+
+def same_metrics(bench, group, resumed):
+    """Losses are known two steps late, so the first two lines after a resume say nothing of them."""
+    whole, parts = (metrics(bench, output, group) for output in "ab")
+    check([line["step"] for line in parts] == list(range(1, STEPS + 1)), f"lines of {[line['step'] for line in parts]}")
+    for a, b in zip(whole, parts):
+        check(a["lr"] == b["lr"] and a["lr.critic"] == b["lr.critic"], f"rates: {a}, {b}")
+        for key in ["task_loss", *(f"loss.{name}" for name in LOSSES)]:
+            untold = b[key] is None and resumed < b["step"] <= resumed + 2
+            check(a[key] == b[key] or untold, f"group {group}, step {a['step']}: {key} is {a[key]} and {b[key]}")
+
+
+def check_saved(bench, output, group):
+    """Each set has its values and its optimiser's states, under names of its own."""
+    saved = checkpoint(bench, output, STEPS, f"group-{group}")
+    check({"values", "adam_m", "adam_v", "ema", "critic.values", "critic.momentum", "critic.ema"} <= saved.keys(), f"{saved.keys()}")
+    check(not {"momentum", "critic.adam_m", "critic.adam_v"} & saved.keys(), f"{saved.keys()}")
+    check(any(floats(saved["critic.momentum"])), "the critic was not trained")
+
+
+def check_final(bench, output):
+    header, _ = parse_safetensors(bench.path(output, "t", "final.safetensors"))
+    shapes = {name: entry["shape"] for name, entry in header.items() if name != "__metadata__"}
+    check(shapes["features.0.weight"] == [6, 2, 3, 3] and shapes["classifier.weight"] == [3, 8], f"{shapes}")
+    check(shapes["features.1.running_mean"] == [6] and len(shapes) == 12, f"{shapes}")
+
+
+def check_groups(bench, output, setup):
+    """Models meet, each critic stays with its group."""
+    groups = [checkpoint(bench, output, STEPS, f"group-{group}") for group in range(2)]
+    check(groups[0]["critic.values"] != groups[1]["critic.values"], "the critics are one")
+    with open(bench.path(output, "t", "summary.json"), encoding="utf-8") as file:
+        results = json.load(file)["group_results"]
+    if setup in ("local-sgd", "diloco"):
+        check(groups[0]["values"] == groups[1]["values"], "the models are not one at the last meeting")
+        check(checkpoint(bench, output, EVERY, "group-0")["values"] != checkpoint(bench, output, EVERY, "group-1")["values"],
+              "the models are one before they meet")
+    else:
+        check(all((result["merges"] > 0) == (setup == "codistill") and result["teacher_switches"] > 0 for result in results), f"{results}")
+        check(any(line["distill_loss"] for line in metrics(bench, output, 1)), "nothing was taught")
+
+
+def check_metrics(bench, output, group, every):
+    """Losses have names, and are told of the steps that they were computed in."""
+    for line in metrics(bench, output, group)[3:]:
+        check(all(line[f"loss.{name}"] > 0 for name in ("task", "adversarial")) and line["loss.task"] == line["task_loss"], f"{line}")
+        judged = (line["step"] - 3) % every == 0 or line["step"] == STEPS
+        check(all((line[f"loss.critic_{kind}"] is not None) == judged for kind in ("fake", "real")), f"{line}")
+    rates = [line["lr.critic"] for line in metrics(bench, output, group)]
+    check([round(rate, 6) for rate in rates] == [0.0125, 0.025, 0.0375, *[0.05] * (STEPS - 3)], f"{rates}")
+
+
+def goes_on(setup):
+    """Killed and started again, a run ends with the bits of one that was left alone."""
+    def case(bench):
+        ranks, overrides = SETUPS[setup]
+        trained(bench, "a", ranks, *overrides)
+        result = job(bench, "b", ranks, *overrides, kill_at=KILLED_AT)
+        check(result.code != 0 and not os.path.exists(bench.path("b", "t", "final.safetensors")), "it was not killed", result)
+        result = trained(bench, "b", ranks, *overrides)
+        resumed = [int(step) for step in re.findall(r"resumed at step (\d+)", result.err)]
+        check(len(resumed) == groups_of(setup) and all(0 < step <= KILLED_AT for step in resumed), "it did not go on", result)
+        for step in range(EVERY, STEPS, EVERY):
+            if step >= max(resumed):
+                same_checkpoints(bench, step)
+        same_checkpoints(bench, STEPS)
+        check(bench.read("a", "t", "final.safetensors") == bench.read("b", "t", "final.safetensors"), "final.safetensors differs")
+        for group in range(groups_of(setup)):
+            same_metrics(bench, group, resumed[0])
+            check_metrics(bench, "a", group, 2 if "toy.critic_every=2" in overrides else 1)
+            check_saved(bench, "a", group)
+        if groups_of(setup) == 2:
+            check_groups(bench, "a", setup)
+        check_final(bench, "a")
+    return case
+
+
+def learns(bench):
+    """Both losses of the model count: the task is learnt, and a greater weight makes the critic take more for the truth."""
+    fixed = ["train.backend=ref", "train.steps=400", "log.every=50", "toy.critic_every=1"]
+    trained(bench, "weak", 1, *fixed, "toy.adversarial=0.01")
+    trained(bench, "strong", 1, *fixed, "toy.adversarial=1")
+    weak, strong = metrics(bench, "weak", 0), metrics(bench, "strong", 0)
+    for lines in (weak, strong):
+        check(lines[-1]["loss.task"] < 0.4 < 0.8 < lines[0]["loss.task"], f"the task: {lines}")
+        check(lines[-1]["accuracy"] > 60 and lines[-1]["loss.critic_real"] < 0.693, f"{lines[-1]}")
+    taken, more = (sum(line["loss.adversarial"] for line in lines) / len(lines) for lines in (weak, strong))
+    check(more < taken - 0.03, f"the adversarial loss is {more} with weight 1, and {taken} with 0.01")
+
+
+def leaves_the_model_alone(bench):
+    """With an adversarial loss that vanishes in rounding, the model is that of `supervised` to the bit, and no more bytes travel."""
+    for setup in ("accumulate", "codistill", "diloco"):
+        ranks, overrides = SETUPS[setup]
+        exact = [override for override in overrides if override != "train.allreduce_codec=int8"]  # whose blocks begin elsewhere
+        trained(bench, f"{setup}-toy", ranks, *exact, "toy.adversarial=1e-30")
+        trained(bench, f"{setup}-one", ranks, *exact, "train.recipe=supervised")
+        for group in range(groups_of(setup)):
+            toy, one = (checkpoint(bench, f"{setup}-{which}", STEPS, f"group-{group}") for which in ("toy", "one"))
+            for tensor in ("values", "adam_m", "adam_v", "ema"):
+                check(toy[tensor] == one[tensor], f"{setup}, group {group}: '{tensor}' differs")
+            toy, one = (metrics(bench, f"{setup}-{which}", group)[-1] for which in ("toy", "one"))
+            for key in ("task_loss", "accuracy", "published_bytes", "pulled_bytes", "intergroup_bytes"):
+                check(toy[key] == one[key], f"{setup}, group {group}: {key} is {toy[key]}, and {one[key]} of supervised")
+
+
+def on_a_device(bench):
+    """On a backend that keeps memory from the host and runs late, the bits of the one that it wraps."""
+    for setup, overrides in (("single", ["train.accumulate=2"]), ("local-sgd", []), ("codistill", ["cluster.ranks_per_group=1"])):
+        outputs = [f"{setup}-{backend}" for backend in ("ref", "late")]
+        ranks = groups_of(setup)
+        for output, backend in zip(outputs, ("ref", "late")):
+            trained(bench, output, ranks, *SETUPS[setup][1], *overrides, f"train.backend={backend}")
+        for group in range(groups_of(setup)):
+            first, second = (checkpoint(bench, output, STEPS, f"group-{group}") for output in outputs)
+            check(first == second, f"{setup}, group {group}: 'late' has other bits than 'ref'")
+
+
+def refusals(bench):
+    for strategy, ranks in (("central_storage", 1), ("parameter_server", 2), ("async_parameter_server", 2), ("model_parallel", 2)):
+        result = job(bench, strategy, ranks, f"train.strategy={strategy}", f"cluster.ranks_per_group={ranks}", "train.deterministic=false")
+        check(result.code != 0 and f"strategy '{strategy}' trains one network, but recipe 'toy' has 2" in result.err, strategy, result)
+    for recipe, other in (("toy", "supervised"), ("supervised", "toy")):
+        trained(bench, recipe, 1, f"train.recipe={recipe}", "train.steps=4")
+        result = job(bench, recipe, 1, f"train.recipe={other}")
+        check(result.code == 2 and f"it was written with recipe '{recipe}', not '{other}'" in result.err, "another recipe", result)
+    # Each rank has running statistics of its own, through which the critic judges.
+    ranks, overrides = SETUPS["allreduce"]
+    trained(bench, "ranks", 1, *overrides[:1], "train.steps=4")
+    result = job(bench, "ranks", ranks, *overrides)
+    check(result.code == 2 and "group 0 had 1 ranks, and strategy 'allreduce' cannot go on with 2" in result.err, "more ranks", result)
+    result = job(bench, "never", 1, "toy.critic_every=0")
+    check(result.code == 2 and "toy.critic_every" in result.err, "an option of the recipe", result)
+
+
+CASES = {
+    "learns": learns,
+    "leaves-the-model-alone": leaves_the_model_alone,
+    "late": on_a_device,
+    "refusals": refusals,
+    **{f"killed-{setup}": goes_on(setup) for setup in SETUPS},
+}
+
+if __name__ == "__main__":
+    sys.exit(run_cases(CASES, sys.argv[1], sys.argv[2:]))
