@@ -168,7 +168,7 @@ def learns(bench):
 
 def leaves_the_model_alone(bench):
     """With an adversarial loss that vanishes in rounding, the model is that of `supervised` to the bit, and no more bytes travel."""
-    for setup in ("accumulate", "codistill", "diloco"):
+    for setup in ("accumulate", "codistill"):
         ranks, overrides = SETUPS[setup]
         exact = [override for override in overrides if override != "train.allreduce_codec=int8"]  # whose blocks begin elsewhere
         trained(bench, f"{setup}-toy", ranks, *exact, "toy.adversarial=1e-30")
