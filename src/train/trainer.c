@@ -357,11 +357,11 @@ static void report(trainer *t, const cod_metrics_line *line, bool between)
 /** What the strategy says of each peer. @param[out] peers  new; free() */
 static cod_status read_peers(const trainer *t, cod_peer_stats **peers, size_t *count)
 {
+    const cod_strategy_peers *hooks = t->strategy->ops->peers;
     *count = 0;
     *peers = calloc((size_t)cod_group_count(t->group), sizeof **peers);
     COD_REQUIRE_MEMORY(*peers);
-    while (t->strategy->ops->peers != NULL &&
-           t->strategy->ops->peers->stats(t->strategy, (int)*count, &(*peers)[*count]))
+    while (hooks != NULL && hooks->stats != NULL && hooks->stats(t->strategy, (int)*count, &(*peers)[*count]))
         ++*count;
     return COD_OK;
 }
