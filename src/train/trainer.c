@@ -535,9 +535,11 @@ static cod_status add_checkpoint(const trainer *t, cod_status status)
     char reason[4096], good[80];
     if (t->start_s == 0 || status == COD_ERR_NUMERIC) /* which says so itself */
         return status;
+    const bool said_elsewhere = cod_error_said_elsewhere();
     snprintf(reason, sizeof reason, "%s", cod_error_message());
     cod_train_describe_checkpoint(t->config, cod_group_index(t->group), INT64_MAX, good);
-    return cod_fail(status, "%s; %s", reason, good);
+    status = cod_fail(status, "%s; %s", reason, good);
+    return said_elsewhere ? cod_fail_said_elsewhere(status) : status;
 }
 
 cod_status cod_train_run(const cod_train_request *request, cod_train_ending *ending)
