@@ -111,6 +111,10 @@ static cod_status check_sets(const trainer *t)
     COD_REQUIRE(trained == 1 || !t->config->strategy->one_set,
                 "strategy '%s' trains one network, but recipe '%s' has %d", t->config->strategy->name,
                 recipe->kind->name, trained);
+    const cod_strategy_division *division = t->strategy->ops->division;
+    COD_REQUIRE(division == NULL || division->compute == NULL || recipe->step_count == 1,
+                "strategy '%s' runs one program a step, but recipe '%s' has %zu", t->config->strategy->name,
+                recipe->kind->name, recipe->step_count);
     return COD_OK;
 }
 
