@@ -95,8 +95,20 @@ static void *rank_begin(void *context)
     return NULL;
 }
 
+/**
+ * comm sets these for Open MPI where they are not set. Ranks that are processes each have an environment; here all would write the same
+ * one while others read it.
+ */
+static void set_environment(void)
+{
+    setenv("OMPI_MCA_coll_libnbc_iallreduce_algorithm", "1", 0);
+    setenv("OMPI_MCA_opal_common_ucx_verbose", "-1", 0);
+    setenv("OMPI_MCA_ess_singleton_isolated", "1", 0);
+}
+
 int cod_inprocess_run(int size, int ranks_per_node, int (*rank_main)(void *context), void *context)
 {
+    set_environment();
     rank_start *starts = allocate((size_t)size, sizeof *starts);
     pthread_t *threads = allocate((size_t)size, sizeof *threads);
     int *ranks = allocate((size_t)size, sizeof *ranks), failed = 0;
