@@ -63,6 +63,11 @@ static cod_status add_programs(const codistill *c, cod_train_session *session, c
         distill.losses[losses] = c->loss;
         return cod_train_session_add(session, &distill);
     }
+    COD_REQUIRE(
+        marked->given[0] == 0,
+        "distill.inputs: '%s' is given what was computed from the mini-batch, so it cannot be distilled on other "
+        "inputs; set distill.inputs=batch",
+        marked->name);
     memset(distill.losses, 0, sizeof distill.losses);
     distill.losses[0] = c->loss;
     task.name = PROGRAM_TASK;

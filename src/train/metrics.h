@@ -15,7 +15,8 @@ typedef struct cod_metrics_number {
 /** One line of metrics. NaN numbers, and steps of a teacher that there is not, are written as null. */
 typedef struct cod_metrics_line {
     int64_t step; /**< updates done */
-    double loss, task_loss, rate, step_ms, images_per_s;
+    double loss;  /**< the task's, with the weighted distillation loss; further losses of a recipe are in `more` */
+    double task_loss, rate, step_ms, images_per_s;
     double exchange_share;              /**< of the steps' time */
     double trained_s;                   /**< that all steps took, evaluations and checkpoints left out */
     double between_bytes, inside_bytes; /**< received by the group so far, from other groups and inside it */

@@ -19,7 +19,7 @@ enum { COD_RECIPE_MAX_STEPS = 16, COD_RECIPE_MAX_CONSTANTS = 8 };
 #define COD_INPUT_DATA  "input"
 #define COD_INPUT_TRUTH "target"
 
-/** A parameter set of the graph. */
+/** A parameter set of the graph. The first one is the model's: strategies publish, merge and distil it, and name its rate. */
 typedef struct cod_recipe_set {
     const char *name;
     bool travels; /**< between groups, which average, publish and merge it; false = each group keeps its own */
@@ -49,8 +49,9 @@ typedef struct cod_recipe {
     const cod_recipe_kind *kind;
     cod_model model;  /**< the one that is evaluated, distilled and exported, of set 0; its graph holds all networks */
     cod_value target; /**< the input COD_INPUT_TRUTH */
-    cod_value task_loss;                     /**< of a sub-step: how far the model is from the truth */
+    cod_value task_loss; /**< among the losses of the sub-step that trains the model: how far it is from the truth */
     cod_recipe_set sets[COD_GRAPH_MAX_SETS]; /**< [cod_graph_set_count()] by the graph's index */
+    /** What they do not train is frozen; program.batch_statistics says which frozen sets normalise by the batch. */
     cod_sub_step steps[COD_RECIPE_MAX_STEPS];
     size_t step_count;
     cod_recipe_constant constants[COD_RECIPE_MAX_CONSTANTS];

@@ -39,7 +39,7 @@ typedef struct cod_train_context {
     int64_t steps;
 } cod_train_context;
 
-/** Logs an event of the update just done to exchange.GROUP.jsonl; for after_update(), on every rank of the group. */
+/** Logs an event of the update just done to exchange.GROUP.jsonl; for after_step(), on every rank of the group. */
 COD_MUST_CHECK cod_status cod_train_tell(const cod_train_context *context, const cod_train_event *event);
 
 typedef struct cod_strategy cod_strategy;
@@ -101,7 +101,7 @@ typedef struct cod_strategy_peers {
     bool (*stats)(cod_strategy *strategy, int index, cod_peer_stats *out);
 } cod_strategy_peers;
 
-/** Of strategies that divide a network, its weights or its update over ranks. They take recipes of one set. */
+/** Of strategies that divide a network, its weights or its update over ranks. They take recipes that train one set. */
 typedef struct cod_strategy_division {
     /**
      * Weights have their initial values, nothing is compiled: may put them where it wants them (cod_weights_place()), and says what

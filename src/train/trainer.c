@@ -77,6 +77,12 @@ static cod_status run_sub_step(trainer *t, const cod_sub_step *sub_step, int64_t
     return put_losses(t, sub_step, batch);
 }
 
+/** Whether this rank runs the optimiser: all do, but where some serve only these. */
+static bool updates_here(const trainer *t)
+{
+    return trainer_servers(t) == 0 || !trainer_trains(t);
+}
+
 /** Updates a set after sub-step `index`. */
 static cod_status update(trainer *t, size_t index)
 {
@@ -87,7 +93,7 @@ static cod_status update(trainer *t, size_t index)
     COD_TRY(STRATEGY(t, before_update, context, set));
     if (division != NULL && division->update != NULL)
         COD_TRY(division->update(t->strategy, context));
-    else if (trainer_servers(t) == 0 || !trainer_trains(t))
+    else if (updates_here(t))
         COD_TRY(cod_optimiser_step(session->optimisers[set], cod_train_session_rate(session, set, context->step),
                                    cod_recipe_updates(&session->recipe, set, context->step, index) + 1));
     return STRATEGY(t, after_update, context, set);
