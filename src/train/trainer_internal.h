@@ -116,6 +116,11 @@ typedef struct trainer {
          ? (trainer)->strategy->ops->part->hook((trainer)->strategy, __VA_ARGS__)                                      \
          : COD_OK)
 
+/** Queues all sub-steps of context->step, with their updates. */
+COD_MUST_CHECK cod_status trainer_run_sub_steps(trainer *t);
+/** This rank's losses of a step: means of its mini-batches, 0 where a sub-step was not due. @param[out] losses  [loss_count] */
+COD_MUST_CHECK cod_status trainer_get_losses(trainer *t, int64_t step, double *losses);
+
 /** Makes everything up to the first step, resumed where there is something to resume. Collective on all ranks. */
 COD_MUST_CHECK cod_status trainer_set_up(trainer *t);
 void trainer_clear(trainer *t);

@@ -1,0 +1,144 @@
+/* A step's programs and updates, in the order of its recipe. */
+#include "train/trainer_internal.h"
+
+static cod_status bucket_ready(void *context, size_t index, cod_event *complete)
+{
+    (void)complete;
+    trainer *t = context;
+    return STRATEGY(t, gradient_ready, &t->context, t->running_set, cod_program_bucket(t->running, index));
+}
+
+/** Index of the set that a sub-step trains; -1 = none. */
+static int trained_set(const trainer *t, const cod_sub_step *sub_step)
+{
+    const char *set = sub_step->program.trains;
+    return set != NULL ? cod_graph_set_index(t->session.recipe.model.graph, set) : -1;
+}
+
+static size_t readback_slot(const trainer *t, int64_t step)
+{
+    return (size_t)(step % (t->loss_delay + 1));
+}
+
+/** Queues what brings the losses of a program that was queued for mini-batch `batch`. */
+static cod_status put_losses(trainer *t, const cod_sub_step *sub_step, int64_t batch)
+{
+    for (size_t i = 0; i < t->loss_count; i++)
+        if (t->losses[i].sub_step == sub_step)
+            COD_TRY(cod_readback_put(t->readback, readback_slot(t, t->context.step),
+                                     i * (size_t)t->batches.count + (size_t)batch, &t->losses[i].view));
+    return COD_OK;
+}
+
+cod_status trainer_get_losses(trainer *t, int64_t step, double *losses)
+{
+    const cod_strategy_division *division = t->strategy->ops->division;
+    for (size_t i = 0; i < t->loss_count; i++) {
+        losses[i] = 0;
+        if (!trainer_trains(t) || !cod_sub_step_is_due(t->losses[i].sub_step, step))
+            continue;
+        if (division != NULL && division->compute != NULL) {
+            losses[i] = t->losses[i].computed;
+            continue;
+        }
+        for (int64_t b = 0; b < t->batches.count; b++) {
+            double value;
+            COD_TRY(cod_readback_get(t->readback, readback_slot(t, step), i * (size_t)t->batches.count + (size_t)b,
+                                     &value));
+            losses[i] += value / (double)t->batches.count;
+        }
+    }
+    return COD_OK;
+}
+
+/** Queues a sub-step's program for mini-batch `batch`, which is on the device. */
+static cod_status run_sub_step(trainer *t, const cod_sub_step *sub_step, int64_t batch, const char *distilling)
+{
+    const char *name = sub_step->distils ? distilling : sub_step->program.name;
+    const bool reduces = sub_step->program.trains != NULL && batch == t->batches.count - 1;
+    cod_program *program = cod_train_program(t->session.executable, name, batch);
+    COD_REQUIRE(program != NULL, "strategy '%s' chose the program '%s', which does not exist",
+                t->config->strategy->name, name);
+    if (sub_step->distils)
+        COD_TRY(STRATEGY_PART(t, teaching, before_batch, &t->context));
+    t->running = program;
+    t->running_set = trained_set(t, sub_step);
+    COD_TRY(cod_program_run(program, reduces ? bucket_ready : NULL, t));
+    return put_losses(t, sub_step, batch);
+}
+
+/** Whether this rank runs the optimiser: all do, but where some serve only these. */
+static bool updates_here(const trainer *t)
+{
+    return trainer_servers(t) == 0 || !trainer_trains(t);
+}
+
+/** Updates a set after sub-step `index`. */
+static cod_status update(trainer *t, size_t index)
+{
+    cod_train_context *context = &t->context;
+    const cod_train_session *session = &t->session;
+    const cod_strategy_division *division = t->strategy->ops->division;
+    const int set = trained_set(t, &session->recipe.steps[index]);
+    COD_TRY(STRATEGY(t, before_update, context, set));
+    if (division != NULL && division->update != NULL)
+        COD_TRY(division->update(t->strategy, context));
+    else if (updates_here(t))
+        COD_TRY(cod_optimiser_step(session->optimisers[set], cod_train_session_rate(session, set, context->step),
+                                   cod_recipe_updates(&session->recipe, set, context->step, index) + 1));
+    return STRATEGY(t, after_update, context, set);
+}
+
+/** Runs sub-steps from `first` up to the one at `last`, which alone may update a set, on all mini-batches; then updates. */
+static cod_status run_round(trainer *t, size_t first, size_t last, const char *distilling)
+{
+    const cod_sub_step *steps = t->session.recipe.steps;
+    const bool updates = steps[last].program.trains != NULL && cod_sub_step_is_due(&steps[last], t->context.step);
+    for (int64_t batch = 0; batch < t->batches.count && trainer_trains(t); batch++) {
+        COD_TRY(cod_batches_load(&t->batches, t->context.loader, batch, first == 0));
+        for (size_t i = first; i <= last; i++)
+            if (cod_sub_step_is_due(&steps[i], t->context.step))
+                COD_TRY(run_sub_step(t, &steps[i], batch, distilling));
+    }
+    return updates ? update(t, last) : COD_OK;
+}
+
+/** Sets what this step's updates go by: all of a step's scalars travel to the device together. */
+static void set_rates(trainer *t)
+{
+    const cod_train_session *session = &t->session;
+    const cod_recipe *recipe = &session->recipe;
+    const int64_t step = t->context.step;
+    for (size_t i = 0; i < recipe->step_count; i++) {
+        const int set = trained_set(t, &recipe->steps[i]);
+        if (set >= 0 && cod_sub_step_is_due(&recipe->steps[i], step))
+            cod_optimiser_set_rate(session->optimisers[set], cod_train_session_rate(session, set, step),
+                                   cod_recipe_updates(recipe, set, step, i) + 1);
+    }
+}
+
+cod_status trainer_run_sub_steps(trainer *t)
+{
+    const cod_recipe *recipe = &t->session.recipe;
+    const cod_strategy_division *division = t->strategy->ops->division;
+    const cod_sub_step *distils = cod_recipe_distilling(recipe);
+    const char *distilling = distils != NULL ? distils->program.name : NULL;
+    COD_TRY(STRATEGY(t, before_step, &t->context));
+    if (division != NULL && division->compute != NULL) {
+        COD_TRY(division->compute(t->strategy, &t->context, &t->losses[0].computed));
+        return update(t, 0);
+    }
+    if (distils != NULL)
+        COD_TRY(STRATEGY_PART(t, teaching, choose, &t->context, &distilling));
+    cod_readback_open(t->readback, readback_slot(t, t->context.step));
+    set_rates(t);
+    cod_batches_begin(&t->batches);
+    for (size_t first = 0; first < recipe->step_count;) {
+        size_t last = first;
+        while (last + 1 < recipe->step_count && recipe->steps[last].program.trains == NULL)
+            last++;
+        COD_TRY(run_round(t, first, last, distilling));
+        first = last + 1;
+    }
+    return cod_readback_close(t->readback, readback_slot(t, t->context.step));
+}
