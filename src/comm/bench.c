@@ -41,10 +41,11 @@ static cod_status bucketed(cod_group *group, cod_buffer *buffer, size_t count, i
     for (int i = 0; i < buckets; i++) {
         const size_t from = count * (size_t)i / (size_t)buckets, end = count * (size_t)(i + 1) / (size_t)buckets;
         compute(between);
-        COD_TRY(collective->ops->average_start(collective, buffer, from * sizeof(float), end - from, &reductions[i]));
+        COD_TRY(
+            collective->ops->average_start(collective, buffer, from * sizeof(float), end - from, NULL, &reductions[i]));
     }
     for (int i = 0; i < buckets; i++)
-        COD_TRY(collective->ops->wait(reductions[i]));
+        COD_TRY(collective->ops->wait(reductions[i], NULL));
     *seconds = cod_clock_s() - begin;
     return COD_OK;
 }

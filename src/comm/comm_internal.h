@@ -6,6 +6,7 @@
 #define COD_COMM_INTERNAL_H
 
 #include "comm/comm.h"
+#include "core/staging.h"
 
 #include <mpi.h>
 #include <pthread.h>
@@ -50,6 +51,7 @@ struct cod_request {
     group_levels *levels;           /**< of an average by node: whose, which way it is on, */
     int way;                        /**< and the one started after it */
     struct cod_request *behind;
+    cod_staged *staged; /**< of an average of a device's memory: where its values are */
 };
 
 /** Moves averages by node on. Under the lock. */

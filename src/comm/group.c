@@ -171,6 +171,7 @@ void cod_group_destroy(cod_group *group)
         MPI_Comm_free(&group->mpi);
         comm_unlock(group->comm);
     }
+    cod_staging_destroy(group->staging);
     free(group->first);
     free(group->ranks);
     free(group);
@@ -208,8 +209,42 @@ cod_collective *cod_group_collective(cod_group *group)
     return &group->collective;
 }
 
-/** What all ranks of the job agree on at start and end belongs to no group. */
-static void count_sent(cod_group *group, size_t bytes)
+cod_status cod_group_use_device(cod_group *group, const cod_backend *backend, cod_device *device)
+{
+    double apart = backend->memory != NULL; /* from the host's memory */
+    cod_status status = COD_OK;
+    COD_REQUIRE(group->staging == NULL, "the group has a device already");
+    if (apart > 0)
+        status = cod_staging_create(backend, device, &group->staging);
+    COD_TRY(cod_group_agree(group, status, NULL));
+    COD_TRY(cod_group_reduce(group, &apart, 1, COD_REDUCE_MAX));
+    return apart > 0 && group->levels == NULL ? levels_create_flat(group) : COD_OK;
+}
+
+void cod_group_leave_device(cod_group *group)
+{
+    if (group == NULL || group->staging == NULL)
+        return;
+    comm_lock(group->comm);
+    levels_give_up(group->levels);
+    comm_unlock(group->comm);
+    cod_staging_destroy(group->staging);
+    group->staging = NULL;
+}
+
+cod_status cod_group_stage(cod_group *group, cod_buffer *buffer, size_t offset, size_t bytes, cod_event *ready,
+                           cod_staged **out)
+{
+    *out = NULL;
+    if (buffer->host != NULL)
+        return COD_OK;
+    if (group->staging == NULL)
+        return cod_fail(COD_ERR_UNSUPPORTED, "MPI averages host memory only: the group was given no device");
+    return cod_staging_start(group->staging, buffer, offset, bytes, ready, out);
+}
+
+/* What all ranks of the job agree on at start and end belongs to no group. */
+void group_count_sent(cod_group *group, size_t bytes)
 {
     cod_comm_counters *counters = &group->comm->counters;
     if (group->across)
@@ -221,7 +256,7 @@ static void count_sent(cod_group *group, size_t bytes)
 static void count_reduced(cod_group *group, size_t bytes)
 {
     const size_t n = (size_t)cod_group_size(group);
-    count_sent(group, 2 * bytes * (n - 1) / n);
+    group_count_sent(group, 2 * bytes * (n - 1) / n);
 }
 
 static void scale_average(cod_request *request)
@@ -232,41 +267,51 @@ static void scale_average(cod_request *request)
         values[i] *= scale;
 }
 
+/** Starts an average, of request->count values at request->context, of all ranks alike. Under the lock. */
+static cod_status average_parts(cod_group *group, cod_request *request)
+{
+    float *values = request->context;
+    for (int i = 0; i < request->part_count; i++) {
+        const size_t from = (size_t)i * GROUP_PART_COUNT, left = request->count - from;
+        COD_TRY(COD_MPI(MPI_Iallreduce(MPI_IN_PLACE, values + from,
+                                       (int)(left < GROUP_PART_COUNT ? left : GROUP_PART_COUNT), MPI_FLOAT, MPI_SUM,
+                                       group->mpi, &request->parts[i])));
+    }
+    count_reduced(group, request->count * sizeof(float));
+    return COD_OK;
+}
+
 static cod_status average_start(cod_collective *collective, cod_buffer *buffer, size_t offset, size_t count,
-                                cod_reduction **out)
+                                cod_event *ready, cod_reduction **out)
 {
     cod_group *group = (cod_group *)collective;
     cod_comm *comm = group->comm;
     cod_request *request = NULL;
+    cod_staged *staged = NULL;
     *out = NULL;
-    if (buffer->host == NULL)
-        return cod_fail(COD_ERR_UNSUPPORTED, "MPI averages host memory only");
     COD_REQUIRE(offset % sizeof(float) == 0 && offset <= buffer->bytes &&
                     count <= (buffer->bytes - offset) / sizeof(float),
                 "a range of %zu values at byte %zu lies outside its buffer", count, offset);
     const int parts = (int)((count + GROUP_PART_COUNT - 1) / GROUP_PART_COUNT);
-    COD_TRY(comm_request_create(comm, parts, &request));
-    float *values = (float *)((char *)buffer->host + offset);
+    COD_TRY(cod_group_stage(group, buffer, offset, count * sizeof(float), ready, &staged));
+    cod_status status = comm_request_create(comm, parts, &request);
+    if (status != COD_OK) {
+        cod_staged_drop(staged);
+        return status;
+    }
+    request->staged = staged;
     request->finish = scale_average;
-    request->context = values;
+    request->context = staged != NULL ? cod_staged_host(staged) : (char *)buffer->host + offset;
     request->count = count;
     request->scale = 1.0 / collective->size;
     request->urgent = true;
     atomic_fetch_add(&comm->urgent, 1);
-    cod_status status = COD_OK;
     comm_lock(comm);
-    if (group->levels != NULL)
-        status = levels_start(group, request);
-    for (int i = 0; i < parts && status == COD_OK && group->levels == NULL; i++) {
-        const size_t from = (size_t)i * GROUP_PART_COUNT, left = count - from;
-        status = COD_MPI(MPI_Iallreduce(MPI_IN_PLACE, values + from,
-                                        (int)(left < GROUP_PART_COUNT ? left : GROUP_PART_COUNT), MPI_FLOAT, MPI_SUM,
-                                        group->mpi, &request->parts[i]));
-    }
-    if (group->levels == NULL)
-        count_reduced(group, count * sizeof(float));
+    status = group->levels != NULL ? levels_start(group, request) : average_parts(group, request);
     comm_unlock(comm);
     status = comm_request_started(&request, status);
+    if (status != COD_OK)
+        cod_staged_drop(staged);
     *out = (cod_reduction *)request;
     return status;
 }
@@ -276,10 +321,15 @@ static cod_status average_test(cod_reduction *reduction, bool *done)
     return comm_request_poll((cod_request *)reduction, done);
 }
 
-static cod_status average_wait(cod_reduction *reduction)
+static cod_status average_wait(cod_reduction *reduction, cod_queue *queue)
 {
     cod_request *request = (cod_request *)reduction;
-    return cod_request_wait(&request, INFINITY);
+    cod_staged *staged = request != NULL ? request->staged : NULL;
+    const cod_status status = cod_request_wait(&request, INFINITY);
+    if (status == COD_OK && staged != NULL)
+        return cod_staged_return(staged, queue);
+    cod_staged_drop(staged);
+    return status;
 }
 
 static const cod_collective_ops average_ops = {
@@ -320,7 +370,7 @@ cod_status cod_group_reduce_start(cod_group *group, double *values, size_t count
         comm_lock(group->comm);
         status = COD_MPI(
             MPI_Iallgather(values, (int)count, MPI_DOUBLE, r->gathered, (int)count, MPI_DOUBLE, group->mpi, r->parts));
-        count_sent(group, count * sizeof *values * (size_t)(size - 1));
+        group_count_sent(group, count * sizeof *values * (size_t)(size - 1));
     } else {
         comm_lock(group->comm);
         status = COD_MPI(MPI_Iallreduce(MPI_IN_PLACE, values, (int)count, MPI_DOUBLE, op, group->mpi, r->parts));
@@ -349,7 +399,7 @@ cod_status cod_group_broadcast_start(cod_group *group, void *data, size_t bytes,
                                     group->mpi, &(*request)->parts[i]));
     }
     if (cod_group_rank(group) == root)
-        count_sent(group, bytes * (size_t)(cod_group_size(group) - 1));
+        group_count_sent(group, bytes * (size_t)(cod_group_size(group) - 1));
     comm_unlock(group->comm);
     return comm_request_started(request, status);
 }
@@ -378,7 +428,7 @@ cod_status cod_group_share_start(cod_group *group, void *buffer, const cod_group
                                         MPI_BYTE, parts[i].root, group->mpi, &(*request)->parts[call++]));
         }
         if (parts[i].root == cod_group_rank(group))
-            count_sent(group, parts[i].bytes * (size_t)(cod_group_size(group) - 1));
+            group_count_sent(group, parts[i].bytes * (size_t)(cod_group_size(group) - 1));
     }
     comm_unlock(group->comm);
     return comm_request_started(request, status);
@@ -406,7 +456,7 @@ cod_status cod_group_swap_start(cod_group *group, int lane, const cod_group_mess
                 MPI_Irecv(received[from].data, (int)received[from].bytes, MPI_BYTE, from, lane, group->mpi, &part[0]));
         if (sent[to].bytes > 0 && status == COD_OK)
             status = COD_MPI(MPI_Isend(sent[to].data, (int)sent[to].bytes, MPI_BYTE, to, lane, group->mpi, &part[1]));
-        count_sent(group, sent[to].bytes);
+        group_count_sent(group, sent[to].bytes);
     }
     comm_unlock(group->comm);
     return comm_request_started(request, status);
@@ -420,7 +470,7 @@ cod_status cod_group_gather(cod_group *group, const void *data, size_t bytes, vo
     comm_lock(group->comm);
     const cod_status status =
         COD_MPI(MPI_Iallgather(data, (int)bytes, MPI_BYTE, out, (int)bytes, MPI_BYTE, group->mpi, request->parts));
-    count_sent(group, bytes * (size_t)(cod_group_size(group) - 1));
+    group_count_sent(group, bytes * (size_t)(cod_group_size(group) - 1));
     comm_unlock(group->comm);
     COD_TRY(comm_request_started(&request, status));
     return cod_request_wait(&request, INFINITY);

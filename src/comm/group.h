@@ -11,6 +11,7 @@
 
 #include "comm/comm.h"
 #include "core/collective.h"
+#include "core/staging.h"
 
 /** The members of one group. */
 typedef struct cod_group_members {
@@ -84,6 +85,29 @@ COD_MUST_CHECK cod_status cod_group_average_by_node(cod_group *group, const int 
 
 /** Whether that saves something: the group is on several nodes, and has several ranks on one. */
 bool cod_group_gains_by_node(const cod_group *group);
+
+/**
+ * From now on the group's averages take ranges of this device's memory too, also those of cod_coded_allreduce.
+ *
+ * They travel through pinned memory: average_start() queues the copy to the host, the progress thread sees when it is
+ * done and starts the messages, wait() queues the copy back. Bits are those of the same average in host memory. Where
+ * all ranks' backends keep their buffers in host memory (memory() is NULL), nothing changes. Collective on the group,
+ * once, after cod_group_average_by_node(); ranks may have different backends.
+ *
+ * @param backend,device  borrowed until cod_group_leave_device() or cod_group_destroy()
+ */
+COD_MUST_CHECK cod_status cod_group_use_device(cod_group *group, const cod_backend *backend, cod_device *device);
+/** Ends that, before the device is closed. Averages that a failed step left outstanding are lost. NULL does nothing. */
+void cod_group_leave_device(cod_group *group);
+
+/**
+ * For collectives between the group's ranks that are made of other messages: begins to bring a range to the host.
+ *
+ * @param[out] out  new, as by cod_staging_start(); NULL where the buffer lies in host memory
+ * @return COD_ERR_UNSUPPORTED where it does not and the group has no device
+ */
+COD_MUST_CHECK cod_status cod_group_stage(cod_group *group, cod_buffer *buffer, size_t offset, size_t bytes,
+                                          cod_event *ready, cod_staged **out);
 
 /**
  * One status for all: how fallible local work ends before the next collective.

@@ -22,11 +22,19 @@ struct cod_group {
     int *ranks;           /**< [all groups' sizes] identity, or ranks sorted by node */
     bool across;          /**< its ranks are of different groups */
     int job;              /**< world rank of this job's rank 0: above 0 only where other groups are other jobs */
-    group_levels *levels; /**< NULL = averages know no nodes */
+    group_levels *levels; /**< NULL = averages know neither nodes nor devices */
+    cod_staging *staging; /**< of the device whose memory is averaged; NULL = host memory only */
 };
 
-/** Starts an average, of request->count values at request->context, by node. Under the lock. */
+/** Adds to the bytes that the group's ranks sent, unless it is the world. Under the lock. */
+void group_count_sent(cod_group *group, size_t bytes);
+
+/** Gives the group levels in which each rank is a node of its own. Collective on the group. */
+COD_MUST_CHECK cod_status levels_create_flat(cod_group *group);
+/** Starts an average, of request->count values at request->context, by node when they are there. Under the lock. */
 COD_MUST_CHECK cod_status levels_start(cod_group *group, cod_request *request);
+/** Gives up averages that have not ended, if any; NULL has none. Under the lock. */
+void levels_give_up(group_levels *levels);
 /** @param all_are_here  communicators can be freed */
 void levels_destroy(cod_group *group, bool all_are_here);
 

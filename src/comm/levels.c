@@ -1,15 +1,19 @@
 /*
  * Averaging by node: sums go up to one rank of each node, from there between the nodes, and the total down again.
+ * Averages of a device's memory go the same ways, if need be with each rank as a node of its own.
  *
  * Calls of one communicator come in the same order on all its ranks, so each way has its own, and a reduction starts on its
- * next way only after the one before it has. The progress thread moves reductions on, as does whoever waits.
+ * next way only after the one before it has; on its first way also not before its values have come from the device.
+ * What else the group does meanwhile has another communicator. The progress thread moves reductions on, as does whoever
+ * waits.
  */
 #include "comm/group_internal.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 
-enum { UP, BETWEEN, DOWN, ENDED };
+enum { COMING = -1, UP, BETWEEN, DOWN, ENDED };
 
 struct group_levels {
     struct group_levels *next; /**< of the job's */
@@ -17,7 +21,8 @@ struct group_levels {
     int node_size, nodes;
     bool leader;        /**< one of those that meet between nodes */
     cod_request *first; /**< not ended, in the order in which they were started */
-    int failed;         /**< MPI's code */
+    cod_status failed;
+    char reason[256]; /**< why it failed, maybe in the progress thread */
 };
 
 /** Where the group's members run: their number on this rank's node, the nodes, and whether this one is its node's first. */
@@ -44,12 +49,11 @@ bool cod_group_gains_by_node(const cod_group *group)
     return levels.nodes > 1 && levels.nodes < cod_group_size(group);
 }
 
-cod_status cod_group_average_by_node(cod_group *group, const int *node_of)
+/** @param node_of  [world size] of the job */
+static cod_status create(cod_group *group, const int *node_of)
 {
     cod_comm *comm = group->comm;
     const int rank = cod_group_rank(group);
-    COD_REQUIRE(group->levels == NULL, "the group averages by node already");
-    node_of = node_of != NULL ? node_of : comm->node_of;
     group_levels *levels = calloc(1, sizeof *levels);
     COD_REQUIRE_MEMORY(levels);
     count_nodes(group, node_of, levels);
@@ -71,6 +75,23 @@ cod_status cod_group_average_by_node(cod_group *group, const int *node_of)
     comm_unlock(comm);
     if (status != COD_OK)
         free(levels);
+    return status;
+}
+
+cod_status cod_group_average_by_node(cod_group *group, const int *node_of)
+{
+    COD_REQUIRE(group->levels == NULL, "the group averages by node already, or has been given a device before");
+    return create(group, node_of != NULL ? node_of : group->comm->node_of);
+}
+
+cod_status levels_create_flat(cod_group *group)
+{
+    int *node_of = malloc((size_t)group->comm->size * sizeof *node_of);
+    COD_REQUIRE_MEMORY(node_of);
+    for (int r = 0; r < group->comm->size; r++)
+        node_of[r] = r;
+    const cod_status status = create(group, node_of);
+    free(node_of);
     return status;
 }
 
@@ -96,7 +117,7 @@ void levels_destroy(cod_group *group, bool all_are_here)
 /** The next way that this rank has a part in. */
 static int way_after(const group_levels *levels, int way)
 {
-    if (way < UP && levels->node_size > 1)
+    if (way == COMING && levels->node_size > 1)
         return UP;
     if (way < BETWEEN && levels->leader && levels->nodes > 1)
         return BETWEEN;
@@ -126,25 +147,48 @@ static cod_status set_out(const group_levels *levels, cod_request *r)
     return COD_OK;
 }
 
+/** Whether the reduction has gone its way, or its values have come. Under the lock. */
+static cod_status has_gone(cod_request *r, bool *gone)
+{
+    int done = 0;
+    if (r->way == COMING)
+        return cod_staged_test(r->staged, gone);
+    COD_TRY(COD_MPI(MPI_Testall(r->part_count, r->parts, &done, MPI_STATUSES_IGNORE)));
+    *gone = done != 0;
+    return COD_OK;
+}
+
 /** Moves one reduction on as far as it goes, but not past `before`, which was started before it. Under the lock. */
 static cod_status advance(const group_levels *levels, cod_request *r, const cod_request *before)
 {
     while (r->way != ENDED) {
-        int done = 0;
-        COD_TRY(COD_MPI(MPI_Testall(r->part_count, r->parts, &done, MPI_STATUSES_IGNORE)));
-        if (!done || (before != NULL && before->way < way_after(levels, r->way)))
+        bool gone;
+        COD_TRY(has_gone(r, &gone));
+        if (!gone || (before != NULL && before->way < way_after(levels, r->way)))
             return COD_OK;
         COD_TRY(set_out(levels, r));
     }
     return COD_OK;
 }
 
+/** Remembers a failure for those whose averages it ends: the thread that meets it may be the progress thread. */
+static cod_status note(group_levels *levels, cod_status status)
+{
+    if (status != COD_OK) {
+        levels->failed = status;
+        snprintf(levels->reason, sizeof levels->reason, "%s", cod_error_message());
+    }
+    return status;
+}
+
 static cod_status advance_all(group_levels *levels)
 {
     const cod_request *before = NULL;
+    if (levels->failed != COD_OK)
+        return cod_fail(levels->failed, "averaging in the group failed: %s", levels->reason);
     for (cod_request **at = &levels->first; *at != NULL;) {
         cod_request *r = *at;
-        COD_TRY(advance(levels, r, before));
+        COD_TRY(note(levels, advance(levels, r, before)));
         if (r->way == ENDED) {
             *at = r->behind;
         } else {
@@ -158,35 +202,40 @@ static cod_status advance_all(group_levels *levels)
 void levels_progress(cod_comm *comm)
 {
     for (group_levels *levels = comm->levels; levels != NULL; levels = levels->next)
-        if (!levels->failed)
-            levels->failed = advance_all(levels) != COD_OK;
+        if (levels->failed == COD_OK)
+            (void)advance_all(levels);
 }
 
 static cod_status test(cod_request *r, bool *done)
 {
-    group_levels *levels = r->levels;
-    /* What failed in the progress thread has left its message there. */
-    if (levels->failed)
-        return cod_fail(COD_ERR_MPI, "an average by node failed");
-    const cod_status status = advance_all(levels);
-    levels->failed = status != COD_OK;
+    const cod_status status = advance_all(r->levels);
     *done = r->way == ENDED;
     return status;
+}
+
+void levels_give_up(group_levels *levels)
+{
+    if (levels != NULL && levels->first != NULL)
+        (void)note(levels, cod_fail(COD_ERR_INTERRUPTED, "averages of a device's memory were given up"));
 }
 
 cod_status levels_start(cod_group *group, cod_request *r)
 {
     group_levels *levels = group->levels;
     const size_t bytes = r->count * sizeof(float), nodes = (size_t)levels->nodes;
+    const cod_request *before = NULL;
     cod_request **last = &levels->first;
+    if (levels->failed != COD_OK)
+        return advance_all(levels);
+    for (; *last != NULL; last = &(*last)->behind)
+        before = *last;
     r->test = test;
     r->levels = levels;
-    r->way = -1;
-    COD_TRY(set_out(levels, r));
-    while (*last != NULL)
-        last = &(*last)->behind;
-    *last = r;
-    group->comm->counters.group_bytes +=
-        levels->leader ? 2 * bytes * (nodes - 1) / nodes + bytes * (size_t)(levels->node_size - 1) : bytes;
+    r->way = COMING;
+    COD_TRY(note(levels, advance(levels, r, before)));
+    if (r->way != ENDED)
+        *last = r;
+    group_count_sent(group, levels->leader ? 2 * bytes * (nodes - 1) / nodes + bytes * (size_t)(levels->node_size - 1)
+                                           : bytes);
     return COD_OK;
 }

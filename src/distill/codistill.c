@@ -264,7 +264,7 @@ static cod_status before_batch(cod_strategy *strategy, cod_train_context *contex
 static cod_status gradient_ready(cod_strategy *strategy, cod_train_context *context, int set, cod_bucket bucket)
 {
     (void)set;
-    return cod_group_average_start(&((codistill *)strategy)->average, context, bucket);
+    return cod_group_average_start(&((codistill *)strategy)->average, context, bucket, NULL);
 }
 
 static cod_status before_update(cod_strategy *strategy, cod_train_context *context, int set)

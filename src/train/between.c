@@ -37,8 +37,8 @@ static cod_status average_part(cod_between *between, float *values, size_t count
     if (between->weight != 1)
         for (size_t i = 0; i < count; i++)
             values[i] *= between->weight;
-    COD_TRY(collective->ops->average_start(collective, &buffer, 0, count, &reduction));
-    return collective->ops->wait(reduction);
+    COD_TRY(collective->ops->average_start(collective, &buffer, 0, count, NULL, &reduction));
+    return collective->ops->wait(reduction, NULL);
 }
 
 bool cod_between_part(const cod_between *between, size_t count, size_t *first, size_t *part_count)

@@ -82,9 +82,9 @@ static cod_status average_part(central_storage *c, const cod_train_context *cont
         cod_collective *collective = cod_group_collective(c->between.across);
         cod_reduction *reduction = NULL;
         scale = (float)((double)nodes / ranks);
-        COD_TRY(
-            collective->ops->average_start(collective, &c->gradients, c->first * sizeof(float), c->count, &reduction));
-        COD_TRY(collective->ops->wait(reduction));
+        COD_TRY(collective->ops->average_start(collective, &c->gradients, c->first * sizeof(float), c->count, NULL,
+                                               &reduction));
+        COD_TRY(collective->ops->wait(reduction, NULL));
     }
     for (size_t i = 0; i < c->count; i++)
         mean[i] *= scale;

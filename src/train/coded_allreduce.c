@@ -8,8 +8,8 @@
 
 static const cod_int8_blocks blocks = {.log2 = COD_INT8_BLOCK_LOG2, .bf16_scales = true};
 
-/** What an average waits for; also the lanes that its messages take. */
-typedef enum phase { PARTS, MEANS, DONE } phase;
+/** What an average waits for: its own values, or messages, in lanes of these numbers. */
+typedef enum phase { VALUES, PARTS, MEANS, DONE } phase;
 
 /** The average of a range; as others see it, the cod_reduction. */
 typedef struct average {
@@ -18,6 +18,7 @@ typedef struct average {
     size_t count;
     phase phase;
     cod_request *request;
+    cod_staged *staged;       /**< the range, where it is a device's */
     float *values, *residual; /**< [count] of the range */
     unsigned char *coded;     /**< [count coded] this rank's values for their owners, then the owners' means */
     unsigned char *received;  /**< [size][own part coded] */
@@ -135,10 +136,24 @@ static void take_means(average *a)
     a->phase = DONE;
 }
 
+/** Sends the parts of averages whose values have come: in the order of the averages, on all ranks. */
+static cod_status begin_all(const cod_coded_allreduce *c)
+{
+    bool there = true;
+    for (average *a = c->first; a != NULL && there; a = a->next) {
+        if (a->phase != VALUES)
+            continue;
+        COD_TRY(cod_staged_test(a->staged, &there));
+        if (there)
+            COD_TRY(send_parts(a));
+    }
+    return COD_OK;
+}
+
 /** Moves an average on as far as it goes without waiting. */
 static cod_status advance(average *a)
 {
-    while (a->phase != DONE) {
+    while (a->phase != VALUES && a->phase != DONE) {
         bool done;
         COD_TRY(cod_request_test(&a->request, &done));
         if (!done)
@@ -154,12 +169,12 @@ static cod_status advance(average *a)
 /** The same of all; means are sent in the order of the averages, on all ranks. */
 static cod_status advance_all(cod_coded_allreduce *c)
 {
-    cod_status status = COD_OK;
     if (c->failed)
         return cod_fail(COD_ERR_MPI, "a coded all-reduce failed before");
+    cod_status status = begin_all(c);
     for (average *a = c->first; a != NULL && status == COD_OK; a = a->next) {
         status = advance(a);
-        if (a->phase == PARTS)
+        if (a->phase <= PARTS)
             break;
     }
     c->failed = status != COD_OK;
@@ -201,25 +216,31 @@ static cod_status take_idle(cod_coded_allreduce *c, size_t count, average **out)
 }
 
 static cod_status average_start(cod_collective *collective, cod_buffer *buffer, size_t offset, size_t count,
-                                cod_reduction **out)
+                                cod_event *ready, cod_reduction **out)
 {
     cod_coded_allreduce *c = (cod_coded_allreduce *)collective;
     const size_t first = offset / sizeof(float), held = buffer->bytes / sizeof(float),
                  all = held < c->count ? held : c->count;
     *out = NULL;
-    if (buffer->host == NULL)
-        return cod_fail(COD_ERR_UNSUPPORTED, "MPI averages host memory only");
     COD_REQUIRE(offset % sizeof(float) == 0 && first <= all && count <= all - first,
                 "a range of %zu values at byte %zu lies outside its buffer", count, offset);
     COD_TRY(advance_all(c));
     average *a, **last = &c->first;
-    COD_TRY(take_idle(c, count, &a));
-    a->values = (float *)buffer->host + first;
+    cod_staged *staged;
+    COD_TRY(cod_group_stage(c->group, buffer, offset, count * sizeof(float), ready, &staged));
+    cod_status status = take_idle(c, count, &a);
+    if (status != COD_OK) {
+        cod_staged_drop(staged);
+        return status;
+    }
+    a->staged = staged;
+    a->values = staged != NULL ? cod_staged_host(staged) : (float *)buffer->host + first;
+    a->phase = VALUES;
     a->residual = c->residual + first;
     while (*last != NULL)
         last = &(*last)->next;
     *last = a;
-    const cod_status status = send_parts(a);
+    status = begin_all(c);
     c->failed = status != COD_OK;
     *out = (cod_reduction *)a;
     return status;
@@ -233,7 +254,7 @@ static cod_status average_test(cod_reduction *reduction, bool *done)
     return COD_OK;
 }
 
-static cod_status average_wait(cod_reduction *reduction)
+static cod_status average_wait(cod_reduction *reduction, cod_queue *queue)
 {
     average *a = (average *)reduction;
     bool done = false;
@@ -250,7 +271,7 @@ static cod_status average_wait(cod_reduction *reduction)
     *at = a->next;
     a->next = a->allreduce->idle;
     a->allreduce->idle = a;
-    return COD_OK;
+    return a->staged != NULL ? cod_staged_return(a->staged, queue) : COD_OK;
 }
 
 static const cod_collective_ops ops = {.average_start = average_start, .test = average_test, .wait = average_wait};

@@ -26,8 +26,9 @@ COD_MUST_CHECK cod_status cod_coded_allreduce_create(cod_group *group, size_t co
 void cod_coded_allreduce_destroy(cod_coded_allreduce *allreduce);
 
 /**
- * Averages ranges of one buffer of `count` values in host memory, as the group's own collective does. Ranges that are under way
- * at one time do not overlap. NaN and infinity of any rank become NaN on all, with the block that they are in.
+ * Averages ranges of one buffer of `count` values, as the group's own collective does: in host memory or, after
+ * cod_group_use_device(), in the device's. Ranges that are under way at one time do not overlap. NaN and infinity of
+ * any rank become NaN on all, with the block that they are in.
  */
 cod_collective *cod_coded_allreduce_collective(cod_coded_allreduce *allreduce);
 

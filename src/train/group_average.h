@@ -16,10 +16,14 @@ typedef struct cod_group_average {
     double waited_s; /**< in cod_group_average_wait(), all together */
 } cod_group_average;
 
-/** Starts averaging a complete bucket; does nothing in a group of one. */
+/**
+ * Starts averaging a complete bucket; does nothing in a group of one.
+ *
+ * @param ready  the bucket is complete once it is reached; NULL = it is. Borrowed for this call.
+ */
 COD_MUST_CHECK cod_status cod_group_average_start(cod_group_average *average, cod_train_context *context,
-                                                  cod_bucket bucket);
-/** Waits for all that were started. */
+                                                  cod_bucket bucket, cod_event *ready);
+/** Waits for all that were started; on a device, what the default queue gets later comes after the averages. */
 COD_MUST_CHECK cod_status cod_group_average_wait(cod_group_average *average, cod_train_context *context);
 
 #endif

@@ -23,7 +23,7 @@ cod_status cod_local_steps_gradient_ready(cod_strategy *strategy, cod_train_cont
                                           cod_bucket bucket)
 {
     (void)set;
-    return cod_group_average_start(&((cod_local_steps *)strategy)->average, context, bucket);
+    return cod_group_average_start(&((cod_local_steps *)strategy)->average, context, bucket, NULL);
 }
 
 cod_status cod_local_steps_before_update(cod_strategy *strategy, cod_train_context *context, int set)
@@ -40,8 +40,8 @@ static cod_status average_statistics(const cod_train_context *context, float *st
     cod_reduction *reduction = NULL;
     if (count == 0 || collective->size == 1)
         return COD_OK;
-    COD_TRY(collective->ops->average_start(collective, &buffer, 0, count, &reduction));
-    return collective->ops->wait(reduction);
+    COD_TRY(collective->ops->average_start(collective, &buffer, 0, count, NULL, &reduction));
+    return collective->ops->wait(reduction, NULL);
 }
 
 static cod_status meet(cod_local_steps *local, cod_train_context *context)

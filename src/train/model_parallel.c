@@ -126,7 +126,7 @@ static cod_status bucket_ready(void *context, size_t index, cod_event *complete)
 {
     (void)complete;
     model_parallel *p = context;
-    return cod_group_average_start(&p->average, p->context, cod_program_bucket(p->last, index));
+    return cod_group_average_start(&p->average, p->context, cod_program_bucket(p->last, index), NULL);
 }
 
 static cod_status compute(cod_strategy *strategy, cod_train_context *context, double *task_loss)

@@ -40,7 +40,7 @@ typedef struct plain_strategy {
 static cod_status plain_gradient_ready(cod_strategy *strategy, cod_train_context *context, int set, cod_bucket bucket)
 {
     (void)set;
-    return cod_group_average_start(&((plain_strategy *)strategy)->average, context, bucket);
+    return cod_group_average_start(&((plain_strategy *)strategy)->average, context, bucket, NULL);
 }
 
 static cod_status plain_before_update(cod_strategy *strategy, cod_train_context *context, int set)

@@ -61,8 +61,8 @@ static void averages_are_exact_at_any_count_and_offset(void **state)
         const size_t from = (size_t)k % SPARE, count = counts[k], end = from + count;
         cod_reduction *reduction = NULL;
         fill(values, MOST + 2 * SPARE, c->rank, k);
-        check_ok(c->ops->average_start(c, &buffer, from * sizeof(float), count, &reduction));
-        check_ok(c->ops->wait(reduction));
+        check_ok(c->ops->average_start(c, &buffer, from * sizeof(float), count, NULL, &reduction));
+        check_ok(c->ops->wait(reduction, NULL));
         check_all(averaged(values, from, count, c->size, k));
         check_all(untouched(values, 0, from, c->rank, k) && untouched(values, end, end + SPARE, c->rank, k));
     }
@@ -82,15 +82,15 @@ static void many_buckets_are_outstanding_and_end_in_any_order(void **state)
         fill(buffer.host, COUNT, c->rank, round);
         for (size_t b = BUCKETS; b-- > 0 && status == COD_OK;) {
             const size_t from = COUNT * b / BUCKETS, end = COUNT * (b + 1) / BUCKETS;
-            status = c->ops->average_start(c, &buffer, from * sizeof(float), end - from, &reductions[b]);
+            status = c->ops->average_start(c, &buffer, from * sizeof(float), end - from, NULL, &reductions[b]);
         }
         check_ok(status);
         for (int b = 0; b < BUCKETS && status == COD_OK; b++)
-            status = c->ops->wait(reductions[(b * 7 + c->rank) % BUCKETS]);
+            status = c->ops->wait(reductions[(b * 7 + c->rank) % BUCKETS], NULL);
         check_ok(status);
         check_all(averaged(buffer.host, 0, COUNT, c->size, round));
     }
-    check_ok(c->ops->wait(NULL));
+    check_ok(c->ops->wait(NULL, NULL));
     cod_aligned_free(buffer.host);
 }
 
@@ -103,13 +103,13 @@ static void a_reduction_that_tests_done_holds_the_average(void **state)
     cod_reduction *reduction = NULL;
     check_ok(cod_aligned_alloc(&buffer.host, buffer.bytes));
     fill(buffer.host, COUNT, c->rank, 1);
-    check_ok(c->ops->average_start(c, &buffer, 0, COUNT, &reduction));
+    check_ok(c->ops->average_start(c, &buffer, 0, COUNT, NULL, &reduction));
     cod_status status = COD_OK;
     for (bool done = false; status == COD_OK && !done;)
         status = c->ops->test(reduction, &done);
     const bool early = status == COD_OK && averaged(buffer.host, 0, COUNT, c->size, 1);
     check_ok(status);
-    check_ok(c->ops->wait(reduction));
+    check_ok(c->ops->wait(reduction, NULL));
     check_all(early && averaged(buffer.host, 0, COUNT, c->size, 1));
     cod_aligned_free(buffer.host);
 }
@@ -134,14 +134,14 @@ static void averages_by_node_are_exact(void **state)
         fill(buffer.host, COUNT, c->rank, (int)k);
         for (size_t b = BUCKETS; b-- > 0 && status == COD_OK;) {
             const size_t from = COUNT * b / BUCKETS, end = COUNT * (b + 1) / BUCKETS;
-            status = c->ops->average_start(c, &buffer, from * sizeof(float), end - from, &reductions[b]);
+            status = c->ops->average_start(c, &buffer, from * sizeof(float), end - from, NULL, &reductions[b]);
         }
         check_ok(status);
         bool done = false;
         while (status == COD_OK && !done)
             status = c->ops->test(reductions[3], &done);
         for (int b = 0; b < BUCKETS && status == COD_OK; b++)
-            status = c->ops->wait(reductions[(b * 7 + c->rank) % BUCKETS]);
+            status = c->ops->wait(reductions[(b * 7 + c->rank) % BUCKETS], NULL);
         check_ok(status);
         check_all(averaged(buffer.host, 0, COUNT, size, (int)k));
         cod_group_destroy(group);
@@ -166,10 +166,10 @@ static void averages_by_node_are_counted(void **state)
     check_all(job_failed(cod_group_average_by_node(group, NULL), COD_ERR_ARGUMENT, "already"));
     cod_collective *c = cod_group_collective(group);
     cod_comm_read_counters(job, &before);
-    cod_status status = c->ops->average_start(c, &buffer, 0, COUNT, &reduction);
+    cod_status status = c->ops->average_start(c, &buffer, 0, COUNT, NULL, &reduction);
     cod_comm_read_counters(job, &after);
     check_ok(status);
-    check_ok(c->ops->wait(reduction));
+    check_ok(c->ops->wait(reduction, NULL));
     const bool leads = rank == 0 || rank == 3;
     const uint64_t between = size > 3 ? sizeof values : 0, down = (size < 3 ? (uint64_t)size - 1 : 2) * sizeof values;
     check_all(after.group_bytes - before.group_bytes ==
@@ -184,12 +184,13 @@ static void a_range_outside_its_buffer_is_refused(void **state)
     cod_collective *c = cod_group_collective(cod_comm_world(job));
     cod_buffer buffer = {.host = values, .bytes = sizeof values}, device = {.host = NULL, .bytes = sizeof values};
     cod_reduction *reduction = NULL;
-    check_all(job_failed(c->ops->average_start(c, &buffer, 4, 8, &reduction), COD_ERR_ARGUMENT, "outside"));
-    check_all(job_failed(c->ops->average_start(c, &buffer, 64, 1, &reduction), COD_ERR_ARGUMENT, "outside"));
-    check_all(job_failed(c->ops->average_start(c, &buffer, 2, 1, &reduction), COD_ERR_ARGUMENT, "outside"));
+    check_all(job_failed(c->ops->average_start(c, &buffer, 4, 8, NULL, &reduction), COD_ERR_ARGUMENT, "outside"));
+    check_all(job_failed(c->ops->average_start(c, &buffer, 64, 1, NULL, &reduction), COD_ERR_ARGUMENT, "outside"));
+    check_all(job_failed(c->ops->average_start(c, &buffer, 2, 1, NULL, &reduction), COD_ERR_ARGUMENT, "outside"));
+    check_all(job_failed(c->ops->average_start(c, &buffer, 0, SIZE_MAX / 4 + 2, NULL, &reduction), COD_ERR_ARGUMENT,
+                         "outside"));
     check_all(
-        job_failed(c->ops->average_start(c, &buffer, 0, SIZE_MAX / 4 + 2, &reduction), COD_ERR_ARGUMENT, "outside"));
-    check_all(job_failed(c->ops->average_start(c, &device, 0, 8, &reduction), COD_ERR_UNSUPPORTED, "host memory"));
+        job_failed(c->ops->average_start(c, &device, 0, 8, NULL, &reduction), COD_ERR_UNSUPPORTED, "host memory"));
 }
 
 static void sums_minima_and_maxima(void **state)
@@ -228,8 +229,8 @@ static void all_ranks_get_the_same_bits(void **state)
     for (int i = 0; i < COUNT; i++)
         values[i] = 1e-3F * (float)(i % 997 + 1) / (float)(c->rank * 3 + 7);
     cod_reduction *reduction = NULL;
-    check_ok(c->ops->average_start(c, &buffer, 0, COUNT, &reduction));
-    check_ok(c->ops->wait(reduction));
+    check_ok(c->ops->average_start(c, &buffer, 0, COUNT, NULL, &reduction));
+    check_ok(c->ops->wait(reduction, NULL));
     float *first = malloc(buffer.bytes);
     check_all(first != NULL);
     memcpy(first, values, buffer.bytes);
@@ -254,10 +255,10 @@ static void what_was_reduced_is_counted(void **state)
         cod_buffer buffer = {.host = values, .bytes = sizeof values};
         cod_reduction *reduction = NULL;
         cod_comm_read_counters(job, &before);
-        const cod_status status = c->ops->average_start(c, &buffer, 0, 1000, &reduction);
+        const cod_status status = c->ops->average_start(c, &buffer, 0, 1000, NULL, &reduction);
         cod_comm_read_counters(job, &after);
         check_ok(status);
-        check_ok(c->ops->wait(reduction));
+        check_ok(c->ops->wait(reduction, NULL));
         check_all(after.group_bytes - before.group_bytes == (i == 0 ? (uint64_t)(2 * 4000 * (size - 1) / size) : 0));
     }
     cod_group_destroy(group);

@@ -46,11 +46,11 @@ static cod_status average(const fixture *f, cod_collective *c, cod_buffer *buffe
     cod_reduction *reductions[BUCKETS];
     for (size_t b = BUCKETS; b-- > 0;) {
         const size_t from = f->count * b / BUCKETS, end = f->count * (b + 1) / BUCKETS;
-        COD_TRY(c->ops->average_start(c, buffer, from * sizeof(float), end - from, &reductions[b]));
+        COD_TRY(c->ops->average_start(c, buffer, from * sizeof(float), end - from, NULL, &reductions[b]));
     }
     for (int b = 0; b < BUCKETS; b++)
-        COD_TRY(c->ops->wait(reductions[(b * 7 + c->rank) % BUCKETS]));
-    return c->ops->wait(NULL);
+        COD_TRY(c->ops->wait(reductions[(b * 7 + c->rank) % BUCKETS], NULL));
+    return c->ops->wait(NULL, NULL);
 }
 
 /** Whether all ranks hold the same bits. */
@@ -249,13 +249,13 @@ static void a_reduction_that_tests_done_holds_the_average(void **state)
     cod_reduction *reduction = NULL;
     open_fixture(&f, 5001);
     fill_random(&f, f.coded->rank, 0);
-    check_ok(f.coded->ops->average_start(f.coded, &f.buffer, 0, f.count, &reduction));
+    check_ok(f.coded->ops->average_start(f.coded, &f.buffer, 0, f.count, NULL, &reduction));
     cod_status status = COD_OK;
     for (bool done = false; status == COD_OK && !done;)
         status = f.coded->ops->test(reduction, &done);
     check_ok(status);
     check_all(is_one(&f));
-    check_ok(f.coded->ops->wait(reduction));
+    check_ok(f.coded->ops->wait(reduction, NULL));
     check_all(is_one(&f));
     close_fixture(&f);
 }
@@ -268,11 +268,12 @@ static void a_range_outside_its_buffer_is_refused(void **state)
     open_fixture(&f, 8);
     cod_collective *c = f.coded;
     cod_buffer device = {.bytes = f.buffer.bytes}, longer = {.host = f.values, .bytes = 2 * f.buffer.bytes};
-    check_all(job_failed(c->ops->average_start(c, &f.buffer, 4, 8, &reduction), COD_ERR_ARGUMENT, "outside"));
-    check_all(job_failed(c->ops->average_start(c, &f.buffer, 64, 1, &reduction), COD_ERR_ARGUMENT, "outside"));
-    check_all(job_failed(c->ops->average_start(c, &f.buffer, 2, 1, &reduction), COD_ERR_ARGUMENT, "outside"));
-    check_all(job_failed(c->ops->average_start(c, &longer, 32, 1, &reduction), COD_ERR_ARGUMENT, "outside"));
-    check_all(job_failed(c->ops->average_start(c, &device, 0, 8, &reduction), COD_ERR_UNSUPPORTED, "host memory"));
+    check_all(job_failed(c->ops->average_start(c, &f.buffer, 4, 8, NULL, &reduction), COD_ERR_ARGUMENT, "outside"));
+    check_all(job_failed(c->ops->average_start(c, &f.buffer, 64, 1, NULL, &reduction), COD_ERR_ARGUMENT, "outside"));
+    check_all(job_failed(c->ops->average_start(c, &f.buffer, 2, 1, NULL, &reduction), COD_ERR_ARGUMENT, "outside"));
+    check_all(job_failed(c->ops->average_start(c, &longer, 32, 1, NULL, &reduction), COD_ERR_ARGUMENT, "outside"));
+    check_all(
+        job_failed(c->ops->average_start(c, &device, 0, 8, NULL, &reduction), COD_ERR_UNSUPPORTED, "host memory"));
     close_fixture(&f);
 }
 

@@ -58,8 +58,8 @@ static cod_status start_round(cod_group *group, work *w, int round)
     for (int i = 0; i < BUCKETS * BUCKET; i++)
         w->gradients[i] = (float)(size * (round + i % 7) + rank);
     for (size_t i = 0; i < BUCKETS; i++)
-        COD_TRY(
-            collective->ops->average_start(collective, &buffer, i * BUCKET * sizeof(float), BUCKET, &w->averages[i]));
+        COD_TRY(collective->ops->average_start(collective, &buffer, i * BUCKET * sizeof(float), BUCKET, NULL,
+                                               &w->averages[i]));
     COD_TRY(cod_group_reduce_start(group, w->sums, 8, COD_REDUCE_SUM, &w->requests[0]));
     COD_TRY(cod_group_broadcast_start(group, w->news, sizeof w->news, round % size, &w->requests[1]));
     COD_TRY(cod_group_share_start(group, w->shared, parts, (size_t)size, &w->requests[2]));
@@ -77,7 +77,7 @@ static cod_status end_round(cod_group *group, work *w, int round)
         bool done = false;
         for (int tests = 0; tests < round % 5; tests++)
             COD_TRY(collective->ops->test(w->averages[i], &done));
-        COD_TRY(collective->ops->wait(w->averages[i]));
+        COD_TRY(collective->ops->wait(w->averages[i], NULL));
     }
     for (int i = 0; i < 8; i++)
         CHECK(w->sums[i] == size * (round + i) + size * (size - 1) / 2);
