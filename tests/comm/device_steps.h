@@ -1,0 +1,39 @@
+/**
+ * @file
+ * Training steps in small: buckets are made in two queues of a device, averaged over a group, and used; the host does
+ * not meet the device. They must leave the same bits on every backend.
+ */
+#ifndef COD_TESTS_COMM_DEVICE_STEPS_H
+#define COD_TESTS_COMM_DEVICE_STEPS_H
+
+#include "comm/comm.h"
+#include "core/backend.h"
+
+enum { STEP_VALUES = 20011, STEP_STATISTICS = 37 };
+
+typedef enum step_average { STEP_PLAIN, STEP_BY_NODE, STEP_CODED } step_average;
+
+/** A mistake that `late` must find. */
+typedef enum step_mistake { STEP_RIGHT, STEP_NO_READY, STEP_OTHER_QUEUE } step_mistake;
+
+typedef struct device_steps {
+    const cod_backend *backend; /**< may differ between ranks */
+    step_average average;
+    step_mistake mistake;
+    int steps;
+    bool holds; /**< this rank's device, of `late`, does not begin step 1 before all ranks have started its averages */
+    /* results */
+    float gradients[STEP_VALUES], sums[STEP_VALUES];
+    float statistics[STEP_STATISTICS]; /**< averaged in host memory, amid the buckets; not where averages are coded */
+    bool early;                        /**< an average was done before the device that was held went on */
+    /** In the steps after the first, on all ranks of this process. */
+    size_t crossings, creations, allocations;
+} device_steps;
+
+/** `late` around `ref`; counts the queues, events and pinned buffers that are made. Call it before ranks start. */
+const cod_backend *device_steps_late(void);
+
+/** Collective on all ranks of the job, which are one group. */
+COD_MUST_CHECK cod_status device_steps_run(cod_comm *comm, device_steps *steps);
+
+#endif

@@ -1,0 +1,196 @@
+#include "comm/job.h"
+
+#include "comm/device_steps.h"
+#include "comm/group.h"
+#include "ref/ref.h"
+#include "support/late.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STEPS = 12 };
+
+static const cod_backend *late;
+
+/** The delays of each rank's device are its own. */
+static int setup(void **state)
+{
+    char seed[16];
+    const int status = job_setup(state);
+    if (status != 0)
+        return status;
+    snprintf(seed, sizeof seed, "%d", cod_comm_rank(job) + 1);
+    setenv("COD_LATE_SEED", seed, 0);
+    late = device_steps_late();
+    return 0;
+}
+
+static device_steps *new_steps(const cod_backend *backend, step_average average, step_mistake mistake)
+{
+    device_steps *steps = calloc(1, sizeof *steps);
+    check_all(steps != NULL);
+    steps->backend = backend;
+    steps->average = average;
+    steps->mistake = mistake;
+    steps->steps = STEPS;
+    return steps;
+}
+
+static bool are_equal(const device_steps *a, const device_steps *b)
+{
+    return memcmp(a->gradients, b->gradients, sizeof a->gradients) == 0 &&
+           memcmp(a->sums, b->sums, sizeof a->sums) == 0 &&
+           memcmp(a->statistics, b->statistics, sizeof a->statistics) == 0;
+}
+
+static void check_no_violation(void)
+{
+    char message[512];
+    const size_t violations = cod_late_violations(message, sizeof message);
+    check_ok(violations == 0 ? COD_OK : cod_fail(COD_ERR_NUMERIC, "%s", message));
+}
+
+/** The devices of late ranks end with the same bits as host memory, whichever rank's is held. */
+static void compare_with_host(step_average average, bool mixed)
+{
+    static const unsigned delays_us[] = {0, 50, 1000};
+    const int rank = cod_comm_rank(job);
+    device_steps *host = new_steps(&cod_ref_backend, average, STEP_RIGHT);
+    check_ok(device_steps_run(job, host));
+    for (int k = 0; k < 3; k++) {
+        const bool is_late = !mixed || rank % 2 == k % 2;
+        device_steps *device = new_steps(is_late ? late : &cod_ref_backend, average, STEP_RIGHT);
+        device->holds = is_late && rank % 3 == k % 3;
+        cod_late_set_delay(delays_us[k]);
+        check_ok(device_steps_run(job, device));
+        check_no_violation();
+        check_all(are_equal(host, device));
+        check_all(device->crossings == 0 && device->creations == 0 && device->allocations == 0);
+        const int holder = mixed ? -1 : k; /* of mixed ranks, maybe none is held */
+        check_all(holder < 0 || holder >= cod_comm_size(job) || !device->early);
+        free(device);
+    }
+    free(host);
+}
+
+static void averages_on_a_device_have_the_bits_of_host_memory(void **state)
+{
+    (void)state;
+    compare_with_host(STEP_PLAIN, false);
+}
+
+static void averages_by_node_have_the_bits_of_host_memory(void **state)
+{
+    (void)state;
+    compare_with_host(STEP_BY_NODE, false);
+}
+
+static void coded_averages_have_the_bits_of_host_memory(void **state)
+{
+    (void)state;
+    compare_with_host(STEP_CODED, false);
+}
+
+static void ranks_may_have_different_backends(void **state)
+{
+    (void)state;
+    compare_with_host(STEP_PLAIN, true);
+    compare_with_host(STEP_CODED, true);
+}
+
+static void a_missing_wait_is_found(void **state)
+{
+    (void)state;
+    cod_late_set_delay(50);
+    for (int average = STEP_PLAIN; average <= STEP_CODED; average++)
+        for (int mistake = STEP_NO_READY; mistake <= STEP_OTHER_QUEUE; mistake++) {
+            char message[512];
+            device_steps *steps = new_steps(late, (step_average)average, (step_mistake)mistake);
+            check_ok(device_steps_run(job, steps));
+            check_all(cod_late_violations(message, sizeof message) > 0 && strstr(message, "a missing event wait"));
+            free(steps);
+        }
+}
+
+/** A device on which all plans fail, and a group that uses it. */
+typedef struct failing {
+    const cod_backend *backend;
+    cod_device *device;
+    cod_group *group;
+} failing;
+
+static cod_status fail_run(cod_plan *plan, cod_queue *queue)
+{
+    (void)plan;
+    (void)queue;
+    return cod_fail(COD_ERR_NUMERIC, "planted failure");
+}
+
+static void queued_work_that_fails_ends_the_average(void **state)
+{
+    (void)state;
+    enum { BYTES = 4 * sizeof(float) };
+    static cod_backend bad;
+    const int size = cod_comm_size(job);
+    failing f;
+    cod_op op = {.kind = COD_OP_FILL, .attr.alpha = 1, .name = "fill"};
+    cod_buffer *buffer;
+    cod_plan *plan;
+    cod_event *ready;
+    cod_reduction *reduction = NULL;
+    bad = cod_ref_backend;
+    bad.plan_run = fail_run;
+    f.backend = cod_late_wrap(&bad);
+    check_ok(f.backend->open(NULL, &f.device));
+    check_ok(cod_group_create(job, &size, 1, &f.group));
+    check_ok(cod_group_use_device(f.group, f.backend, f.device));
+    check_ok(f.backend->buffer_create(f.device, BYTES, &buffer));
+    op.outputs[0] = cod_view_dense(buffer, 0, COD_F32, (cod_shape){1, 1, 1, 4});
+    check_ok(f.backend->plan_create(f.device, &op, &plan));
+    check_ok(f.backend->event_create(f.device, &ready));
+    cod_late_hold(f.device, true);
+    check_ok(f.backend->plan_run(plan, NULL));
+    check_ok(f.backend->event_record(ready, NULL));
+    const cod_collective *c = cod_group_collective(f.group);
+    check_ok(c->ops->average_start(cod_group_collective(f.group), buffer, 0, 4, ready, &reduction));
+    cod_late_hold(f.device, false);
+    check_all(job_failed(c->ops->wait(reduction, NULL), COD_ERR_NUMERIC, "planted failure"));
+    cod_group_leave_device(f.group);
+    f.backend->event_destroy(ready);
+    f.backend->plan_destroy(plan);
+    f.backend->buffer_destroy(f.device, buffer);
+    f.backend->close(f.device);
+    cod_group_destroy(f.group);
+    late = device_steps_late();
+}
+
+static void the_order_of_set_up_is_checked(void **state)
+{
+    (void)state;
+    const int size = cod_comm_size(job);
+    cod_device *device;
+    cod_group *group;
+    check_ok(late->open(NULL, &device));
+    check_ok(cod_group_create(job, &size, 1, &group));
+    check_ok(cod_group_use_device(group, late, device));
+    check_all(job_failed(cod_group_use_device(group, late, device), COD_ERR_ARGUMENT, "a device already"));
+    check_all(job_failed(cod_group_average_by_node(group, NULL), COD_ERR_ARGUMENT, "given a device before"));
+    cod_group_destroy(group); /* leaves the device by itself */
+    late->close(device);
+    check_no_violation();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(averages_on_a_device_have_the_bits_of_host_memory),
+        cmocka_unit_test(averages_by_node_have_the_bits_of_host_memory),
+        cmocka_unit_test(coded_averages_have_the_bits_of_host_memory),
+        cmocka_unit_test(ranks_may_have_different_backends),
+        cmocka_unit_test(a_missing_wait_is_found),
+        cmocka_unit_test(queued_work_that_fails_ends_the_average),
+        cmocka_unit_test(the_order_of_set_up_is_checked),
+    };
+    return cmocka_run_group_tests(tests, setup, job_teardown);
+}
