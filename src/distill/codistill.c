@@ -261,10 +261,11 @@ static cod_status before_batch(cod_strategy *strategy, cod_train_context *contex
     return c->inputs.kind == COD_DISTILL_INPUTS_BATCH ? teach(c, context) : teach_elsewhere(c, context);
 }
 
-static cod_status gradient_ready(cod_strategy *strategy, cod_train_context *context, int set, cod_bucket bucket)
+static cod_status gradient_ready(cod_strategy *strategy, cod_train_context *context, int set, cod_bucket bucket,
+                                 cod_event *complete)
 {
     (void)set;
-    return cod_group_average_start(&((codistill *)strategy)->average, context, bucket, NULL);
+    return cod_group_average_start(&((codistill *)strategy)->average, context, bucket, complete);
 }
 
 static cod_status before_update(cod_strategy *strategy, cod_train_context *context, int set)

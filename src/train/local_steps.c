@@ -20,10 +20,10 @@ cod_status cod_local_steps_start(cod_strategy *strategy, cod_train_context *cont
 }
 
 cod_status cod_local_steps_gradient_ready(cod_strategy *strategy, cod_train_context *context, int set,
-                                          cod_bucket bucket)
+                                          cod_bucket bucket, cod_event *complete)
 {
     (void)set;
-    return cod_group_average_start(&((cod_local_steps *)strategy)->average, context, bucket, NULL);
+    return cod_group_average_start(&((cod_local_steps *)strategy)->average, context, bucket, complete);
 }
 
 cod_status cod_local_steps_before_update(cod_strategy *strategy, cod_train_context *context, int set)

@@ -43,7 +43,7 @@ static inline size_t cod_local_steps_count(const cod_local_steps *local)
 /** Hooks of cod_strategy_ops. */
 COD_MUST_CHECK cod_status cod_local_steps_start(cod_strategy *strategy, cod_train_context *context);
 COD_MUST_CHECK cod_status cod_local_steps_gradient_ready(cod_strategy *strategy, cod_train_context *context, int set,
-                                                         cod_bucket bucket);
+                                                         cod_bucket bucket, cod_event *complete);
 COD_MUST_CHECK cod_status cod_local_steps_before_update(cod_strategy *strategy, cod_train_context *context, int set);
 COD_MUST_CHECK cod_status cod_local_steps_after_step(cod_strategy *strategy, cod_train_context *context);
 void cod_local_steps_stats(cod_strategy *strategy, cod_strategy_stats *out);

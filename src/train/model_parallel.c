@@ -117,6 +117,7 @@ static cod_status start(cod_strategy *strategy, cod_train_context *context)
     const int by_node = context->config->train.allreduce;
     if (by_node == COD_ALLREDUCE_HIERARCHICAL || (by_node == COD_ALLREDUCE_AUTO && cod_group_gains_by_node(p->peers)))
         COD_TRY(cod_group_average_by_node(p->peers, NULL));
+    COD_TRY(cod_group_use_device(p->peers, context->session->backend, context->session->device));
     context->collective = cod_group_collective(p->peers);
     p->last = context->config->train.accumulate > 1 ? p->pipeline.slots[0].later : p->pipeline.slots[0].first;
     return COD_OK;
@@ -124,9 +125,8 @@ static cod_status start(cod_strategy *strategy, cod_train_context *context)
 
 static cod_status bucket_ready(void *context, size_t index, cod_event *complete)
 {
-    (void)complete;
     model_parallel *p = context;
-    return cod_group_average_start(&p->average, p->context, cod_program_bucket(p->last, index), NULL);
+    return cod_group_average_start(&p->average, p->context, cod_program_bucket(p->last, index), complete);
 }
 
 static cod_status compute(cod_strategy *strategy, cod_train_context *context, double *task_loss)

@@ -89,9 +89,10 @@ static cod_status before_step(cod_strategy *strategy, cod_train_context *context
     return p->serves ? await_gradients(p, context) : COD_OK;
 }
 
-static cod_status gradient_ready(cod_strategy *strategy, cod_train_context *context, int set, cod_bucket bucket)
+static cod_status gradient_ready(cod_strategy *strategy, cod_train_context *context, int set, cod_bucket bucket,
+                                 cod_event *complete)
 {
-    (void)set;
+    (void)set, (void)complete; /* host memory: it is reached */
     parameter_server *p = (parameter_server *)strategy;
     float *gradients = context->session->weights.grads->host;
     cod_program *program = last_program(context);

@@ -270,6 +270,12 @@ static cod_status code_allreduce(trainer *t)
     return COD_OK;
 }
 
+/** Gradients may lie where MPI does not reach. Collective on the group. */
+static cod_status show_device(trainer *t)
+{
+    return cod_group_use_device(t->group, t->session.backend, t->session.device);
+}
+
 /** What each rank does by itself; any of it may fail on one rank alone. */
 static cod_status set_up_locally(trainer *t)
 {
@@ -356,6 +362,7 @@ cod_status trainer_set_up(trainer *t)
     COD_TRY(cod_comm_bind(t->request->comm, (cod_bind_mode)t->config->cluster.bind, &t->binding));
     COD_TRY(describe_data(t));
     COD_TRY(cod_group_agree(world, set_up_locally(t), NULL));
+    COD_TRY(cod_group_agree(world, show_device(t), NULL));
     COD_TRY(STRATEGY_PART(t, division, place, context, &division));
     COD_TRY(cod_group_agree(world, compile_locally(t, &division), NULL));
     COD_TRY(STRATEGY(t, start, context));
@@ -404,6 +411,8 @@ void trainer_clear(trainer *t)
         cod_weights_clear(&t->eval_weights);
     cod_model_clear(&t->eval_model);
     cod_train_session_clear(&t->session);
+    if (t->group != NULL)
+        cod_group_leave_device(t->group);
     if (device != NULL)
         backend->close(device);
     cod_coded_allreduce_destroy(t->coded);

@@ -37,10 +37,11 @@ typedef struct plain_strategy {
     cod_group_average average;
 } plain_strategy;
 
-static cod_status plain_gradient_ready(cod_strategy *strategy, cod_train_context *context, int set, cod_bucket bucket)
+static cod_status plain_gradient_ready(cod_strategy *strategy, cod_train_context *context, int set, cod_bucket bucket,
+                                       cod_event *complete)
 {
     (void)set;
-    return cod_group_average_start(&((plain_strategy *)strategy)->average, context, bucket, NULL);
+    return cod_group_average_start(&((plain_strategy *)strategy)->average, context, bucket, complete);
 }
 
 static cod_status plain_before_update(cod_strategy *strategy, cod_train_context *context, int set)

@@ -130,8 +130,9 @@ typedef struct cod_strategy_ops {
     cod_status (*start)(cod_strategy *strategy, cod_train_context *context);
     /** A step begins, before its first program. */
     cod_status (*before_step)(cod_strategy *strategy, cod_train_context *context);
-    /** A bucket of a set's gradients is complete, of the last mini-batch. */
-    cod_status (*gradient_ready)(cod_strategy *strategy, cod_train_context *context, int set, cod_bucket bucket);
+    /** A bucket of a set's gradients, of the last mini-batch, is complete once `complete` is reached; NULL = it is. Borrowed for the call. */
+    cod_status (*gradient_ready)(cod_strategy *strategy, cod_train_context *context, int set, cod_bucket bucket,
+                                 cod_event *complete);
     /** The set's gradients must be final when it returns. */
     cod_status (*before_update)(cod_strategy *strategy, cod_train_context *context, int set);
     /** The set is updated. */

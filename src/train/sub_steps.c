@@ -3,9 +3,8 @@
 
 static cod_status bucket_ready(void *context, size_t index, cod_event *complete)
 {
-    (void)complete;
     trainer *t = context;
-    return STRATEGY(t, gradient_ready, &t->context, t->running_set, cod_program_bucket(t->running, index));
+    return STRATEGY(t, gradient_ready, &t->context, t->running_set, cod_program_bucket(t->running, index), complete);
 }
 
 /** Index of the set that a sub-step trains; -1 = none. */
