@@ -1,0 +1,306 @@
+/* Stopping, saving and going on: equal bits, and refusals that name what does not fit. */
+#include "train_job.h"
+
+#include "support/folder.h"
+
+#include "io/file.h"
+#include "listener.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PAIR                                                                                                           \
+    "train.strategy=listener", "train.recipe=pair", "train.accumulate=2", "pair.every=2", "train.ema=0.9",             \
+        "train.steps=8"
+#define TWO "cluster.ranks_per_group=2"
+
+static const char *path_of(const char *run, int64_t step, const char *part)
+{
+    char name[200];
+    snprintf(name, sizeof name, "%s/checkpoints/step-%09lld/%s.safetensors", run, (long long)step, part);
+    return cod_test_at(name);
+}
+
+static void expect_equal(const char *run, const char *other, int64_t step, const char *const *parts, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const double difference = job_difference(run, other, step, parts[i]);
+        if (difference != 0)
+            fail_msg("'%s' of '%s' and '%s' differ by %g", parts[i], run, other, difference);
+    }
+}
+
+static const char *const parts_of_two[] = {"group-0", "rank-0", "rank-1"};
+
+/** One rank is asked to stop: its group stops when all know of it, two steps later. */
+static void a_stopped_run_goes_on_to_equal_bits(void **state)
+{
+    (void)state;
+    const listener_plan stops = {.stop_after = 3, .stop_rank = 1};
+    const train_job whole = {.ranks = 2, .settings = {PAIR, TWO, "name=whole"}};
+    const train_job half = {.ranks = 2, .settings = {PAIR, TWO, "name=parts"}, .plan = &stops};
+    const train_job rest = {.ranks = 2, .settings = {PAIR, TWO, "name=parts", "checkpoint.resume=must"}};
+    job_run_ok(&whole);
+    const job_report *report = job_run_ok(&half);
+    assert_true(report->ranks[0].ending == COD_TRAIN_STOPPED && report->ranks[1].ending == COD_TRAIN_STOPPED);
+    cod_test_assert_contains(report->log, "stopped and saved at step 5 of 8");
+    assert_false(cod_file_exists(cod_test_at("parts/final.safetensors")));
+    report = job_run_ok(&rest);
+    assert_true(report->ranks[0].ending == COD_TRAIN_FINISHED && report->ranks[1].ending == COD_TRAIN_FINISHED);
+    cod_test_assert_contains(report->log, "resumed at step 5");
+    for (int r = 0; r < 2; r++)
+        cod_test_assert_contains(report->ranks[r].notes, "start \nload(5) \nbefore_step(5) ");
+    expect_equal("whole", "parts", 8, parts_of_two, 3);
+}
+
+/** Groups that replay wait for each other's word: all stop at one step, though one rank of one group was asked. */
+static void groups_in_step_stop_at_one_step(void **state)
+{
+    (void)state;
+    const listener_plan stops = {.stop_after = 2, .stop_rank = 2};
+#define IN_STEP PAIR, "train.deterministic=true", "cluster.groups=[{ranks: 2}, {ranks: 1}]"
+    static const char *const parts[] = {"group-0", "group-1", "rank-0", "rank-1", "rank-2"};
+    const train_job whole = {.ranks = 3, .settings = {IN_STEP, "name=whole"}};
+    const train_job half = {.ranks = 3, .settings = {IN_STEP, "name=parts"}, .plan = &stops};
+    const train_job rest = {.ranks = 3, .settings = {IN_STEP, "name=parts", "checkpoint.resume=must"}};
+    job_run_ok(&whole);
+    const job_report *report = job_run_ok(&half);
+    cod_test_assert_contains(report->log, "group 0: stopped and saved at step 4 of 8");
+    cod_test_assert_contains(report->log, "group 1: stopped and saved at step 4 of 8");
+    job_run_ok(&rest);
+    expect_equal("whole", "parts", 8, parts, 5);
+    /* And nothing is left to do. */
+    report = job_run_ok(&rest);
+    cod_test_assert_contains(report->log, "all 8 steps were done before");
+    cod_test_assert_contains(report->ranks[0].notes, "load(8) \nfinish destroy");
+}
+
+/* Refusals. */
+
+static void another_run_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        int ranks;
+        cod_status status;
+        const char *message, *settings[2];
+    } cases[] = {
+        {2, COD_ERR_ARGUMENT, "it was written with seed 1, not 2", {"seed=2"}},
+        {2, COD_ERR_ARGUMENT, "it was written with recipe 'pair', not 'supervised'", {"train.recipe=supervised"}},
+        {2, COD_ERR_ARGUMENT, "by strategy 'listener', not 'eavesdropper'", {"train.strategy=eavesdropper"}},
+        {2,
+         COD_ERR_ARGUMENT,
+         "it was written by 1 groups, and strategy 'listener' cannot go on with 2",
+         {"cluster.groups=2", "cluster.ranks_per_group=1"}},
+        {3,
+         COD_ERR_ARGUMENT,
+         "group 0 had 2 ranks, and strategy 'listener' cannot go on with 3",
+         {"cluster.ranks_per_group=3"}},
+        {2, COD_ERR_ARGUMENT, "with train.allreduce_codec=none, not int8", {"train.allreduce_codec=int8"}},
+        {2, COD_ERR_FORMAT, "another model", {"model.hidden=[40]"}},
+        {2, COD_ERR_FORMAT, "has no 'momentum'", {"train.optimiser=sgd"}},
+        {2, COD_ERR_ARGUMENT, "the run is at step 4 already, train.steps asks for 2", {"train.steps=2"}},
+    };
+    const train_job first = {.ranks = 2, .settings = {PAIR, TWO, "train.steps=4"}};
+    job_run_ok(&first);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const train_job job = {.ranks = cases[i].ranks,
+                               .settings = {PAIR, TWO, cases[i].settings[0], cases[i].settings[1]}};
+        job_assert_agreed_failure(job_run(&job), job.ranks, -1, cases[i].status, cases[i].message);
+    }
+    /* Nothing was lost by that. */
+    const train_job rest = {.ranks = 2, .settings = {PAIR, TWO, "checkpoint.resume=must"}};
+    cod_test_assert_contains(job_run_ok(&rest)->log, "resumed at step 4");
+}
+
+/** Writes a part of a checkpoint anew, without one of its arrays or texts. */
+static void leave_out(const char *run, int64_t step, const char *part, const char *name)
+{
+    char folder[200];
+    cod_st_file *file = NULL;
+    cod_checkpoint checkpoint = {0};
+    snprintf(folder, sizeof folder, "%s", cod_test_at(run));
+    snprintf(folder + strlen(folder), sizeof folder - strlen(folder), "/checkpoints");
+    assert_ok(cod_checkpoint_open(folder, step, part, &file));
+    for (size_t i = 0; i < cod_st_tensor_count(file); i++) {
+        const cod_st_tensor *tensor = cod_st_tensor_at(file, i);
+        if (strcmp(tensor->name, name) != 0)
+            assert_ok(cod_checkpoint_add_f32(&checkpoint, tensor->name, tensor->data, cod_st_count(tensor)));
+    }
+    for (size_t i = 0; i < cod_st_metadata_count(file); i++) {
+        const cod_st_text *text = cod_st_metadata_at(file, i);
+        if (strcmp(text->key, name) != 0 && strcmp(text->key, "xxh3") != 0)
+            assert_ok(cod_checkpoint_add_text(&checkpoint, text->key, text->value));
+    }
+    assert_ok(cod_checkpoint_write(&checkpoint, folder, step, part));
+    cod_checkpoint_clear(&checkpoint);
+    cod_st_close(file);
+}
+
+static void what_a_checkpoint_lacks_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *part, *name;
+    } cases[] = {
+        {"group-0", "values"}, {"group-0", "critic.values"}, {"group-0", "adam_v"}, {"group-0", "critic.momentum"},
+        {"group-0", "ema"},    {"group-0", "seed"},          {"group-0", "step"},   {"rank-1", "memory"}};
+    const train_job first = {.ranks = 2, .settings = {PAIR, TWO, "train.steps=2"}};
+    const train_job rest = {.ranks = 2, .settings = {PAIR, TWO}};
+    job_run_ok(&first);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char message[64];
+        void *whole = NULL;
+        size_t bytes;
+        assert_ok(cod_file_read(path_of("run", 2, cases[i].part), 1 << 20, &whole, &bytes));
+        leave_out("run", 2, cases[i].part, cases[i].name);
+        const job_report *report = job_run(&rest);
+        snprintf(message, sizeof message, "'%s'", cases[i].name);
+        job_assert_agreed_failure(report, 2, cases[i].part[0] == 'r' ? 1 : -1, COD_ERR_FORMAT, message);
+        assert_ok(cod_file_write(path_of("run", 2, cases[i].part), whole, bytes));
+        free(whole);
+    }
+    job_run_ok(&rest);
+}
+
+/** A file that is cut short makes its step incomplete: the run goes on from the one before, and says why. */
+static void a_truncated_file_is_passed_over(void **state)
+{
+    (void)state;
+#define SAVES PAIR, TWO, "checkpoint.every=2", "checkpoint.keep=9"
+    const train_job whole = {.ranks = 2, .settings = {SAVES, "name=whole"}};
+    const train_job rest = {.ranks = 2, .settings = {SAVES}},
+                    must = {.ranks = 2, .settings = {SAVES, "checkpoint.resume=must"}};
+    const listener_plan stops = {.stop_after = 2};
+    const train_job half = {.ranks = 2, .settings = {SAVES}, .plan = &stops};
+    job_run_ok(&whole);
+    job_run_ok(&half);
+    assert_int_equal(truncate(path_of("run", 4, "group-0"), 1000), 0);
+    const job_report *report = job_run_ok(&rest);
+    cod_test_assert_contains(report->log, "step-000000004/group-0.safetensors");
+    cod_test_assert_contains(report->log, "group 0: resumed at step 2");
+    expect_equal("whole", "run", 8, parts_of_two, 3);
+    assert_int_equal(truncate(path_of("run", 8, "rank-1"), 0), 0);
+    report = job_run_ok(&rest);
+    cod_test_assert_contains(report->log, "step-000000008/rank-1.safetensors");
+    cod_test_assert_contains(report->log, "group 0: resumed at step 6");
+    expect_equal("whole", "run", 8, parts_of_two, 3);
+    for (int64_t step = 2; step <= 8; step += 2)
+        assert_int_equal(truncate(path_of("run", step, "group-0"), 1000), 0);
+    job_assert_agreed_failure(job_run(&must), 2, -1, COD_ERR_ARGUMENT, "there is no checkpoint to resume from");
+}
+
+/* NaN. */
+
+static void a_loss_that_is_no_number_is_named_with_its_step(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *spoils, *recipe;
+        int rank;
+        const char *message;
+    } cases[] = {
+        {"critic", "train.recipe=pair", 1,
+         "the loss 'fool' became NaN or infinite at step 3 (first bad weight: layers.0.weight"},
+        {"critic", "train.recipe=pair", 0,
+         "the loss 'fool' became NaN or infinite at step 3 (first bad weight: layers.0.weight"},
+        {"model", "train.recipe=pair", 1, "the loss 'task' became NaN or infinite at step 3"},
+        {"model", "train.recipe=supervised", 0, "the loss became NaN or infinite at step 3"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const listener_plan spoils = {.spoils = cases[i].spoils, .spoil_rank = cases[i].rank, .spoil_after = 3};
+        const train_job job = {.ranks = 2, .settings = {PAIR, TWO, cases[i].recipe}, .plan = &spoils};
+        const job_report *report = job_run(&job);
+        job_assert_agreed_failure(report, 2, 0, COD_ERR_NUMERIC, cases[i].message);
+        cod_test_assert_contains(report->ranks[0].message, "there is no checkpoint yet");
+        assert_int_equal(report->ranks[1].status, COD_ERR_NUMERIC);
+        cod_test_assert_contains(report->ranks[1].message, cases[i].message);
+    }
+}
+
+/** Before the ranks have agreed on the loss, a checkpoint is due. */
+static void spoiled_weights_are_not_saved(void **state)
+{
+    (void)state;
+    const listener_plan spoils = {.spoils = "critic", .spoil_rank = 1, .spoil_after = 3};
+    const train_job whole = {.ranks = 2, .settings = {PAIR, TWO, "name=whole"}};
+    const train_job job = {
+        .ranks = 2, .settings = {PAIR, TWO, "checkpoint.every=2", "checkpoint.keep=1"}, .plan = &spoils};
+    const train_job rest = {.ranks = 2, .settings = {PAIR, TWO}};
+    job_run_ok(&whole);
+    job_assert_agreed_failure(
+        job_run(&job), 2, 0, COD_ERR_NUMERIC,
+        "the weights became NaN or infinite at step 4 (first bad weight: layers.0.weight; first bad "
+        "gradient: layers.0.weight); the last good checkpoint is of step 2");
+    cod_test_assert_contains(job_run_ok(&rest)->log, "resumed at step 2");
+    expect_equal("whole", "run", 8, parts_of_two, 3);
+}
+
+/* Old checkpoints. */
+
+static void the_newest_complete_checkpoints_are_kept(void **state)
+{
+    (void)state;
+    const train_job job = {.ranks = 2,
+                           .settings = {PAIR, TWO, "checkpoint.every=2", "checkpoint.keep=2", "eval.every=4"}};
+    job_run_ok(&job);
+    for (int64_t step = 2; step <= 8; step += 2) {
+        for (size_t i = 0; i < 3; i++)
+            assert_int_equal(cod_file_exists(path_of("run", step, parts_of_two[i])), step > 4);
+        assert_int_equal(cod_file_exists(path_of("run", step, "closing-0")), step == 8);
+    }
+    assert_true(cod_file_exists(cod_test_at("run/checkpoints/best.group-0.safetensors")));
+}
+
+/** A group that is two steps ahead of the other keeps the newest step that both have saved. */
+static void groups_in_step_keep_what_all_can_resume_from(void **state)
+{
+    (void)state;
+    static const char *const parts[] = {"group-0", "group-1", "rank-0", "rank-1", "rank-2"};
+    const listener_plan fails = {.fails = "save", .fail_rank = 2, .fail_step = 5};
+    const train_job half = {.ranks = 3,
+                            .settings = {IN_STEP, "checkpoint.every=2", "checkpoint.keep=1"},
+                            .fails_alone = true,
+                            .plan = &fails};
+    const train_job rest = {.ranks = 3,
+                            .settings = {IN_STEP, "checkpoint.every=2", "checkpoint.keep=1", "checkpoint.resume=must"}};
+    assert_int_equal(job_run(&half)->ranks[2].status, COD_ERR_IO);
+    const job_report *report = job_run_ok(&rest);
+    cod_test_assert_contains(report->log, "group 0: resumed at step 4");
+    cod_test_assert_contains(report->log, "group 1: resumed at step 4");
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        assert_true(!cod_file_exists(path_of("run", 2, parts[i])) && cod_file_exists(path_of("run", 8, parts[i])));
+}
+
+/** A rank that fails to save leaves the step incomplete and the checkpoint before in its place. */
+static void a_failed_save_keeps_the_checkpoint_before(void **state)
+{
+    (void)state;
+    const listener_plan fails = {.fails = "save", .fail_rank = 1, .fail_step = 3};
+    const train_job job = {
+        .ranks = 2, .settings = {PAIR, TWO, "checkpoint.every=2", "checkpoint.keep=1"}, .plan = &fails};
+    const train_job rest = {.ranks = 2, .settings = {PAIR, TWO, "checkpoint.resume=must"}};
+    job_assert_agreed_failure(job_run(&job), 2, 1, COD_ERR_IO,
+                              "planted in save; the last good checkpoint is of step 2");
+    cod_test_assert_contains(job_run_ok(&rest)->log, "resumed at step 2");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, cod_test_folder_make, cod_test_folder_remove)
+        TEST(a_stopped_run_goes_on_to_equal_bits),
+        TEST(groups_in_step_stop_at_one_step),
+        TEST(another_run_is_refused),
+        TEST(what_a_checkpoint_lacks_is_named),
+        TEST(a_truncated_file_is_passed_over),
+        TEST(a_loss_that_is_no_number_is_named_with_its_step),
+        TEST(spoiled_weights_are_not_saved),
+        TEST(the_newest_complete_checkpoints_are_kept),
+        TEST(groups_in_step_keep_what_all_can_resume_from),
+        TEST(a_failed_save_keeps_the_checkpoint_before),
+    };
+    return cmocka_run_group_tests_name("trainer_resume", tests, job_set_up, NULL);
+}
