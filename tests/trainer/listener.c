@@ -157,7 +157,8 @@ static cod_status before_batch(cod_strategy *strategy, cod_train_context *contex
     return hear(l, "before_batch", text);
 }
 
-static cod_status gradient_ready(cod_strategy *strategy, cod_train_context *context, int set, cod_bucket bucket)
+static cod_status gradient_ready(cod_strategy *strategy, cod_train_context *context, int set, cod_bucket bucket,
+                                 cod_event *complete)
 {
     listener *l = (listener *)strategy;
     const cod_set_range *range = &context->session->weights.sets[set].range;
@@ -171,7 +172,7 @@ static cod_status gradient_ready(cod_strategy *strategy, cod_train_context *cont
     if (l->covering < 0)
         COD_TRY(hear(l, "gradient_ready", set_name(context, set)));
     l->covering = set;
-    return cod_group_average_start(&l->average, context, bucket);
+    return cod_group_average_start(&l->average, context, bucket, complete);
 }
 
 static cod_status before_update(cod_strategy *strategy, cod_train_context *context, int set)

@@ -33,7 +33,7 @@ static void a_recipe_with_a_flaw_is_refused(void **state)
         {2, {"pair.flaw=loss"}, "recipe 'pair': loss 1 of 'model' needs a name"},
         {2, {"pair.flaw=optimiser"}, "recipe 'pair': 'critic' trains 'critic', which has no optimiser"},
         {2, {"pair.flaw=set"}, "recipe 'pair': 'critic' trains 'judge', which has no optimiser"},
-        {2, {"pair.flaw=across", "train.accumulate=2"}, "with train.accumulate above 1, 'model' can be given only"},
+        {2, {"pair.flaw=across", "train.accumulate=2"}, "'model' can be given only what earlier sub-steps have left"},
         {2, {"pair.flaw=both"}, "recipe 'pair': 2 sub-steps distil; at most one can"},
         {2, {"pair.flaw=idle"}, "recipe 'pair' trains nothing"},
         {2, {"pair.flaw=aim"}, "recipe 'pair' has no task loss"},
