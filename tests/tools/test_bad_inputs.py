@@ -112,6 +112,7 @@ CASES = {
         (["train", "groups.yaml"], 2, "unknown key 'rank' in a group"),
         (["train", "ok.yaml", "train.stepz=3"], 2, "did you mean 'steps'?"),
         (["train", "ok.yaml", "train.strategy=alreduce"], 2, "did you mean 'allreduce'?"),
+        (["train", "ok.yaml", "train.recipe=supervise"], 2, "did you mean 'supervised'?"),
         (["train", "ok.yaml", "train.backend=gpu"], 2, "no backend 'gpu'"),
         (["train", "ok.yaml", "train.strategy=central_storage", "train.allreduce_codec=int8"], 2, "int8 is for: single, allreduce, "),
         (["train", "ok.yaml", "train.max_time=soon"], 2, "'soon' is no time"),

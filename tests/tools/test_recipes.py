@@ -182,16 +182,22 @@ def leaves_the_model_alone(bench):
                 check(toy[key] == one[key], f"{setup}, group {group}: {key} is {toy[key]}, and {one[key]} of supervised")
 
 
+PIPELINE = ["train.recipe=supervised", "train.strategy=model_parallel", "cluster.ranks_per_group=2", "train.accumulate=3", "train.clip_norm=1"]
+
+
 def on_a_device(bench):
-    """On a backend that keeps memory from the host and runs late, the bits of the one that it wraps."""
-    for setup, overrides in (("single", ["train.accumulate=2"]), ("local-sgd", []), ("codistill", ["cluster.ranks_per_group=1"])):
-        outputs = [f"{setup}-{backend}" for backend in ("ref", "late")]
-        ranks = groups_of(setup)
+    """On a backend that keeps memory from the host and runs late, the bits of the one that it wraps; a violation fails the run."""
+    runs = [(setup, *SETUPS[setup]) for setup in ("single", "accumulate", "codistill", "distill", "diloco")] + [("pipeline", 2, PIPELINE)]
+    for name, ranks, overrides in runs:
+        outputs = [f"{name}-{backend}" for backend in ("ref", "late")]
         for output, backend in zip(outputs, ("ref", "late")):
-            trained(bench, output, ranks, *SETUPS[setup][1], *overrides, f"train.backend={backend}")
-        for group in range(groups_of(setup)):
+            trained(bench, output, ranks, *overrides, f"train.backend={backend}")
+        for group in range(2 if "cluster.groups=2" in overrides else 1):
             first, second = (checkpoint(bench, output, STEPS, f"group-{group}") for output in outputs)
-            check(first == second, f"{setup}, group {group}: 'late' has other bits than 'ref'")
+            check(first == second, f"{name}, group {group}: 'late' has other bits than 'ref'")
+    result = job(bench, "host", 2, "train.strategy=parameter_server", "cluster.ranks_per_group=2", "train.backend=late", "train.recipe=supervised")
+    check(result.code == 2 and "strategy 'parameter_server' moves weights in the host's memory, where those of backend 'late' are not" in
+          result.err, "a strategy of the host's memory", result)
 
 
 def refusals(bench):
