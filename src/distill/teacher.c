@@ -1,5 +1,6 @@
 #include "distill/teacher.h"
 
+#include "core/queue.h"
 #include "infer/int8.h"
 #include "nn/readback.h"
 #include "train/prior.h"
@@ -24,7 +25,9 @@ struct cod_teacher {
     bool deterministic;
     cod_model model;
     cod_weights weights;
-    size_t trainable; /**< values of a checkpoint before its states */
+    size_t trainable;   /**< values of a checkpoint before its states */
+    cod_buffer *pinned; /**< a checkpoint on its way; NULL = it goes straight to the backend's memory */
+    cod_event *taken;   /**< the pinned memory may be written again */
     cod_value loss;
     const float *prior; /**< the student's, as its loss is what the teacher's is held against; borrowed, or NULL */
     cod_readback *losses;
@@ -124,6 +127,11 @@ static cod_status build(cod_teacher *teacher, const cod_train_session *session, 
         teacher->ranges = calloc(cod_graph_node_count(model->graph), sizeof *teacher->ranges);
         COD_REQUIRE_MEMORY(teacher->ranges);
     }
+    /* A backend that runs at once copies in any case: not twice, where checkpoints hold the model alone. */
+    if (teacher->backend->queue_create != NULL || teacher->trainable != teacher->weights.layout.trainable)
+        COD_TRY(teacher->backend->host_buffer_create(
+            teacher->device, cod_weights_count(&teacher->weights) * sizeof(float), &teacher->pinned));
+    COD_TRY(cod_event_create(teacher->backend, teacher->device, &teacher->taken));
     COD_TRY(cod_readback_create(teacher->backend, teacher->device, COD_TEACHER_SLOTS, 1, &teacher->losses));
     if (spec->mixes)
         COD_TRY(mix_init(teacher));
@@ -156,8 +164,12 @@ void cod_teacher_destroy(cod_teacher *teacher)
     if (teacher->aside != NULL)
         teacher->backend->buffer_destroy(teacher->device, teacher->aside);
     cod_scalars_destroy(teacher->scalars);
+    cod_event_destroy(teacher->backend, teacher->taken);
     cod_readback_destroy(teacher->losses);
-    cod_weights_clear(&teacher->weights);
+    if (teacher->weights.backend != NULL)
+        cod_weights_clear(&teacher->weights); /* waits for copies from the pinned memory */
+    if (teacher->pinned != NULL)
+        teacher->backend->host_buffer_destroy(teacher->device, teacher->pinned);
     cod_model_clear(&teacher->model);
     free(teacher->ranges);
     free(teacher);
@@ -175,17 +187,16 @@ void cod_teacher_set_ranges(cod_teacher *teacher, const float *ranges)
     forward_clear(teacher, &teacher->rounded);
 }
 
-/** The model's values out of those of all networks that travel. */
-static cod_status load_part(cod_teacher *teacher, const float *values)
+/** The model's values out of those of all networks that travel, through pinned memory: nobody waits for the device. */
+static cod_status load_values(cod_teacher *teacher, const float *values)
 {
     const cod_layout *layout = &teacher->weights.layout;
-    float *own = malloc(cod_weights_count(&teacher->weights) * sizeof *own);
-    COD_REQUIRE_MEMORY(own);
+    float *const own = teacher->pinned->host;
+    COD_TRY(cod_event_wait(teacher->backend, teacher->taken));
     memcpy(own, values, layout->trainable * sizeof *own);
     memcpy(own + layout->trainable, values + teacher->trainable, layout->state * sizeof *own);
-    const cod_status status = cod_weights_upload(&teacher->weights, own);
-    free(own);
-    return status;
+    COD_TRY(cod_weights_take_pinned(&teacher->weights, 0, teacher->pinned));
+    return cod_event_record(teacher->backend, teacher->taken, NULL);
 }
 
 cod_status cod_teacher_load(cod_teacher *teacher, const float *values)
@@ -194,8 +205,7 @@ cod_status cod_teacher_load(cod_teacher *teacher, const float *values)
         memset(teacher->ranges, 0, cod_graph_node_count(teacher->model.graph) * sizeof *teacher->ranges);
         forward_clear(teacher, &teacher->rounded);
     }
-    return teacher->trainable == teacher->weights.layout.trainable ? cod_weights_upload(&teacher->weights, values)
-                                                                   : load_part(teacher, values);
+    return teacher->pinned == NULL ? cod_weights_upload(&teacher->weights, values) : load_values(teacher, values);
 }
 
 static bool has_ranges(const cod_teacher *teacher)

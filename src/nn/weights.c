@@ -208,6 +208,20 @@ cod_status cod_weights_copy_set(cod_weights *to, int to_set, const cod_weights *
                              source->state_count * element);
 }
 
+cod_status cod_weights_take_pinned(cod_weights *weights, int set, cod_buffer *pinned)
+{
+    const cod_set_range *range = &weights->sets[set].range;
+    const size_t element = cod_dtype_bytes(weights->dtype), bytes = range->count * element;
+    size_t offset;
+    cod_buffer *states = cod_weights_states(weights, set, &offset);
+    cod_weights_changed(weights, cod_set_of(set));
+    cod_weights_states_changed(weights, cod_set_of(set));
+    COD_TRY(weights->backend->copy(weights->device, NULL, weights->values, range->first * element, pinned, 0, bytes));
+    if (range->state_count == 0)
+        return COD_OK;
+    return weights->backend->copy(weights->device, NULL, states, offset, pinned, bytes, range->state_count * element);
+}
+
 /** Calls for each element: index in our layout, index in PyTorch's. */
 #define FOR_EACH_ELEMENT(param, ours, torch)                                                                           \
     const cod_shape s =                                                                                                \

@@ -85,6 +85,12 @@ COD_MUST_CHECK cod_status cod_weights_upload_states(cod_weights *weights, cod_se
 COD_MUST_CHECK cod_status cod_weights_copy_set(cod_weights *to, int to_set, const cod_weights *from, int set,
                                                cod_buffer *average);
 
+/**
+ * Queues the copy of a set's values from pinned memory, [trainable + state] of it from the buffer's start; the memory may be written
+ * again once an event recorded behind it is reached.
+ */
+COD_MUST_CHECK cod_status cod_weights_take_pinned(cod_weights *weights, int set, cod_buffer *pinned);
+
 /** The values of all sets, [cod_weights_count()]. */
 COD_MUST_CHECK static inline cod_status cod_weights_download(const cod_weights *weights, void *values)
 {
