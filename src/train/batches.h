@@ -9,10 +9,9 @@
 #ifndef COD_TRAIN_BATCHES_H
 #define COD_TRAIN_BATCHES_H
 
+#include "core/slots.h"
 #include "data/loader.h"
 #include "train/session.h"
-
-enum { COD_BATCHES_SLOTS = 2 };
 
 /** Zeroed = none. */
 typedef struct cod_batches {
@@ -20,12 +19,7 @@ typedef struct cod_batches {
     int64_t count;     /**< mini-batches of a step */
     float *kept;       /**< [count] of input and truth; NULL = none is needed again */
     int64_t on_device; /**< the one that lies there; -1 = none of this step */
-
-    cod_queue *queue;                      /**< this and the next: only of backends with queues */
-    cod_buffer *pinned, *staged;           /**< [COD_BATCHES_SLOTS] of input and truth, on the host and on the device */
-    cod_event *arrived[COD_BATCHES_SLOTS]; /**< on the device: the pinned slot may be written again */
-    cod_event *taken[COD_BATCHES_SLOTS];   /**< by the programs: the device's slot may be written again */
-    uint64_t loaded;                       /**< mini-batches so far */
+    cod_slots slots;   /**< only of backends with queues */
 } cod_batches;
 
 /** @param session  compiled; borrowed. @param again  whether a step needs each of them more than once */

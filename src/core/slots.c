@@ -1,0 +1,79 @@
+#include "core/slots.h"
+
+#include <assert.h>
+
+cod_status cod_slots_init(cod_slots *slots, const cod_backend *backend, cod_device *device, size_t bytes)
+{
+    *slots = (cod_slots){.backend = backend, .device = device, .bytes = bytes};
+    COD_TRY(cod_queue_create(backend, device, &slots->queue));
+    COD_TRY(backend->host_buffer_create(device, COD_SLOTS * bytes, &slots->pinned));
+    COD_TRY(backend->buffer_create(device, COD_SLOTS * bytes, &slots->staged));
+    for (int i = 0; i < COD_SLOTS; i++) {
+        COD_TRY(cod_event_create(backend, device, &slots->copied[i]));
+        COD_TRY(cod_event_create(backend, device, &slots->passed[i]));
+    }
+    return COD_OK;
+}
+
+void cod_slots_clear(cod_slots *slots)
+{
+    cod_queue_destroy(slots->backend, slots->queue);
+    if (slots->staged != NULL)
+        slots->backend->buffer_destroy(slots->device, slots->staged);
+    if (slots->pinned != NULL)
+        slots->backend->host_buffer_destroy(slots->device, slots->pinned);
+    for (int i = 0; i < COD_SLOTS; i++) {
+        cod_event_destroy(slots->backend, slots->copied[i]);
+        cod_event_destroy(slots->backend, slots->passed[i]);
+    }
+    *slots = (cod_slots){0};
+}
+
+size_t cod_slots_bytes(const cod_slots *slots)
+{
+    return 2 * COD_SLOTS * slots->bytes;
+}
+
+cod_status cod_slots_open(cod_slots *slots, void **host)
+{
+    const size_t slot = slots->count % COD_SLOTS;
+    *host = (char *)slots->pinned->host + slot * slots->bytes;
+    return cod_event_wait(slots->backend, slots->copied[slot]);
+}
+
+cod_status cod_slots_send(cod_slots *slots, const cod_view *views, size_t count)
+{
+    const cod_backend *backend = slots->backend;
+    const size_t slot = slots->count++ % COD_SLOTS;
+    size_t offset = slot * slots->bytes;
+    COD_TRY(cod_queue_wait(backend, slots->queue, slots->passed[slot]));
+    COD_TRY(backend->copy(slots->device, slots->queue, slots->staged, offset, slots->pinned, offset, slots->bytes));
+    COD_TRY(cod_event_record(backend, slots->copied[slot], slots->queue));
+    COD_TRY(cod_queue_wait(backend, NULL, slots->copied[slot]));
+    for (size_t i = 0; i < count; i++) {
+        const size_t bytes = cod_view_span_bytes(&views[i]);
+        COD_TRY(backend->copy(slots->device, NULL, views[i].buffer, views[i].offset, slots->staged, offset, bytes));
+        offset += bytes;
+    }
+    return cod_event_record(backend, slots->passed[slot], NULL);
+}
+
+cod_status cod_slots_receive(cod_slots *slots, const cod_view *view)
+{
+    const cod_backend *backend = slots->backend;
+    const size_t slot = slots->count++ % COD_SLOTS, offset = slot * slots->bytes;
+    COD_TRY(cod_queue_wait(backend, NULL, slots->copied[slot]));
+    COD_TRY(backend->copy(slots->device, NULL, slots->staged, offset, view->buffer, view->offset, slots->bytes));
+    COD_TRY(cod_event_record(backend, slots->passed[slot], NULL));
+    COD_TRY(cod_queue_wait(backend, slots->queue, slots->passed[slot]));
+    COD_TRY(backend->copy(slots->device, slots->queue, slots->pinned, offset, slots->staged, offset, slots->bytes));
+    return cod_event_record(backend, slots->copied[slot], slots->queue);
+}
+
+cod_status cod_slots_take(cod_slots *slots, size_t back, const void **host)
+{
+    assert(back < COD_SLOTS && back < slots->count);
+    const size_t slot = (slots->count - 1 - back) % COD_SLOTS;
+    *host = (const char *)slots->pinned->host + slot * slots->bytes;
+    return cod_event_wait(slots->backend, slots->copied[slot]);
+}
