@@ -1,5 +1,7 @@
 #include "infer/classifier.h"
 
+#include "infer/stream.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +14,7 @@ struct cod_classifier {
     cod_executable *executable;
     cod_shape example;
     int64_t batch;
-    float *inputs;  /**< [batch, H, W, C] */
-    float *outputs; /**< [batch, K] */
+    cod_stream stream; /**< of batches [batch, H, W, C] to logits [batch, K] */
 };
 
 /** Predictions bin by bin of their confidence. */
@@ -46,10 +47,8 @@ static cod_status init(cod_classifier *c, cod_dtype activation)
     COD_TRY(cod_compile(c->model->graph, c->weights, &options, &spec, 1, &c->executable));
     const cod_view in = cod_executable_input(c->executable, "input");
     const cod_view out = cod_executable_output(c->executable, c->model->output);
-    COD_REQUIRE(out.dtype == COD_F32 && cod_view_is_dense(&out) && out.shape.h * out.shape.w == 1,
-                "the model's output is not dense f32 logits");
-    COD_TRY(cod_aligned_alloc((void **)&c->inputs, cod_view_span_bytes(&in)));
-    return cod_aligned_alloc((void **)&c->outputs, cod_view_span_bytes(&out));
+    COD_REQUIRE(out.shape.h * out.shape.w == 1, "the model's output is not logits");
+    return cod_stream_init(&c->stream, c->weights->backend, c->weights->device, in, out);
 }
 
 cod_status cod_classifier_create(const cod_model *model, cod_weights *weights, cod_dtype activation, cod_shape example,
@@ -73,9 +72,8 @@ void cod_classifier_destroy(cod_classifier *classifier)
 {
     if (classifier == NULL)
         return;
+    cod_stream_clear(&classifier->stream);
     cod_executable_destroy(classifier->executable);
-    cod_aligned_free(classifier->inputs);
-    cod_aligned_free(classifier->outputs);
     free(classifier);
 }
 
@@ -127,31 +125,53 @@ static void judge(const float *logits, size_t index, uint32_t truth, sums *s, co
         result->confusion[truth * classes + best]++;
 }
 
-static cod_status run_batch(cod_classifier *c)
+/** An evaluation under way: its batches are the steps of a stream. */
+typedef struct batch_steps {
+    const cod_classifier *classifier;
+    const cod_labelled *labelled;
+    cod_split split;
+    sums *sums;
+    cod_classification *result;
+} batch_steps;
+
+/** One past a batch's last example of the result. */
+static size_t batch_end(const batch_steps *steps, size_t first)
 {
-    const cod_backend *backend = c->weights->backend;
-    cod_device *device = c->weights->device;
-    const cod_view in = cod_executable_input(c->executable, "input");
-    const cod_view out = cod_executable_output(c->executable, c->model->output);
-    COD_TRY(backend->upload(device, NULL, in.buffer, in.offset, c->inputs, cod_view_span_bytes(&in)));
-    COD_TRY(cod_program_run(cod_executable_program(c->executable, PROGRAM), NULL, NULL));
-    return backend->download(device, NULL, c->outputs, out.buffer, out.offset, cod_view_span_bytes(&out));
+    const size_t batch = (size_t)steps->classifier->batch, count = steps->result->count;
+    return count - first < batch ? count : first + batch;
 }
 
-static cod_status evaluate(cod_classifier *c, const cod_labelled *labelled, cod_split split, sums *s,
-                           cod_classification *result)
+/** Which of the split's examples is the result's `i`-th. */
+static size_t example_index(const batch_steps *steps, size_t i)
 {
-    const size_t values = (size_t)cod_shape_count(c->example), available = cod_labelled_size(labelled, split);
-    const size_t count = result->count, batch = (size_t)c->batch;
-    for (size_t first = 0; first < count; first += batch) {
-        const size_t end = count - first < batch ? count : first + batch;
-        for (size_t i = first; i < end; i++)
-            COD_TRY(cod_labelled_read(labelled, split, i * available / count, c->inputs + (i - first) * values));
-        COD_TRY(run_batch(c)); /* in the last one, what is left of the one before comes along */
-        for (size_t i = first; i < end; i++)
-            judge(c->outputs + (i - first) * result->classes, i,
-                  cod_labelled_class(labelled, split, i * available / count), s, result);
-    }
+    return i * cod_labelled_size(steps->labelled, steps->split) / steps->result->count;
+}
+
+/** In the last batch, what is left of one before comes along. */
+static cod_status batch_fill(void *context, size_t step, float *inputs)
+{
+    const batch_steps *steps = context;
+    const size_t values = (size_t)cod_shape_count(steps->classifier->example);
+    const size_t first = step * (size_t)steps->classifier->batch, end = batch_end(steps, first);
+    for (size_t i = first; i < end; i++, inputs += values)
+        COD_TRY(cod_labelled_read(steps->labelled, steps->split, example_index(steps, i), inputs));
+    return COD_OK;
+}
+
+static cod_status batch_run(void *context, size_t step)
+{
+    const batch_steps *steps = context;
+    (void)step;
+    return cod_program_run(cod_executable_program(steps->classifier->executable, PROGRAM), NULL, NULL);
+}
+
+static cod_status batch_store(void *context, size_t step, const float *logits)
+{
+    const batch_steps *steps = context;
+    const size_t first = step * (size_t)steps->classifier->batch, end = batch_end(steps, first);
+    for (size_t i = first; i < end; i++, logits += steps->result->classes)
+        judge(logits, i, cod_labelled_class(steps->labelled, steps->split, example_index(steps, i)), steps->sums,
+              steps->result);
     return COD_OK;
 }
 
@@ -180,10 +200,13 @@ cod_status cod_classifier_evaluate(cod_classifier *classifier, const cod_labelle
                     (int64_t)classes == cod_model_sizes(classifier->model->kind, classifier->model->options)->classes,
                 "examples of %lldx%lldx%lld in %zu classes do not fit the classifier", (long long)example.h,
                 (long long)example.w, (long long)example.c, classes);
+    const size_t batch = (size_t)classifier->batch;
     sums s = {0};
+    batch_steps steps = {classifier, labelled, split, &s, result};
+    const cod_stream_steps stream = {&steps, batch_fill, batch_run, batch_store};
     cod_status status = allocate(result);
     if (status == COD_OK)
-        status = evaluate(classifier, labelled, split, &s, result);
+        status = cod_stream_run(&classifier->stream, &stream, (result->count + batch - 1) / batch);
     if (status != COD_OK) {
         cod_classification_clear(result);
         return status;

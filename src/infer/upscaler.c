@@ -2,6 +2,7 @@
 
 #include "data/resize.h"
 #include "infer/int8.h"
+#include "infer/stream.h"
 #include "infer_internal.h"
 
 #include <math.h>
@@ -29,7 +30,7 @@ struct cod_upscaler {
     int64_t window_width, window_height;
     bool window_bands;
     int64_t delay;               /**< low-resolution rows that a band's output is behind */
-    float *low, *high;           /**< one window's pixels on the host */
+    cod_stream stream;           /**< of windows */
     float *int8_ranges;          /**< [node count] with int8, else NULL */
     cod_int8_observer *observer; /**< NULL where the ranges are the file's */
     bool calibrated;
@@ -173,11 +174,9 @@ cod_status cod_upscaler_create_bicubic(int scale, cod_upscaler **out)
 
 static void window_clear(cod_upscaler *upscaler)
 {
+    cod_stream_clear(&upscaler->stream);
     cod_executable_destroy(upscaler->executable);
-    cod_aligned_free(upscaler->low);
-    cod_aligned_free(upscaler->high);
     upscaler->executable = NULL;
-    upscaler->low = upscaler->high = NULL;
     upscaler->window_width = upscaler->window_height = 0;
 }
 
@@ -214,19 +213,9 @@ int64_t cod_upscaler_halo(const cod_upscaler *upscaler)
     return upscaler->halo;
 }
 
-static size_t window_pixels(const cod_upscaler *upscaler)
-{
-    return (size_t)upscaler->window_width * (size_t)upscaler->window_height;
-}
-
-static size_t high_pixels(const cod_upscaler *upscaler)
-{
-    return window_pixels(upscaler) * (size_t)upscaler->scale * (size_t)upscaler->scale;
-}
-
 size_t cod_upscaler_bytes(const cod_upscaler *upscaler)
 {
-    const size_t staging = (window_pixels(upscaler) + high_pixels(upscaler)) * RGB * sizeof(float);
+    const size_t staging = cod_stream_bytes(&upscaler->stream);
     const size_t weights = upscaler->model ? cod_weights_count(upscaler->weights) * sizeof(float) : 0;
     return staging + weights + (upscaler->executable ? cod_executable_bytes(upscaler->executable) : 0);
 }
@@ -260,6 +249,17 @@ void cod_upscaler_describe_parts(const cod_upscaler *upscaler, int64_t width, in
         snprintf(text, 64, "whole");
 }
 
+/** Opens the way of windows to the program and of results back. */
+static cod_status window_stream(cod_upscaler *upscaler)
+{
+    const int64_t scale = upscaler->scale;
+    const cod_view in = cod_executable_input(upscaler->executable, INPUT);
+    const cod_view out = cod_executable_output(upscaler->executable, upscaler->model->output);
+    const cod_shape wanted = {1, scale * in.shape.h, scale * in.shape.w, RGB};
+    COD_REQUIRE(cod_shape_equal(out.shape, wanted), "the model's output is not %d times its input", upscaler->scale);
+    return cod_stream_init(&upscaler->stream, upscaler->weights->backend, upscaler->weights->device, in, out);
+}
+
 /** Compiles for windows of this size. */
 static cod_status window_compile(cod_upscaler *upscaler, int64_t width, int64_t height, bool bands,
                                  const float *int8_ranges)
@@ -269,16 +269,11 @@ static cod_status window_compile(cod_upscaler *upscaler, int64_t width, int64_t 
     const cod_compile_options options = {
         .activation = upscaler->dtype, .inputs = &shape, .input_count = 1, .bands = bands, .int8_ranges = int8_ranges};
     const cod_program_spec spec = {.name = PROGRAM, .outputs = {upscaler->model->output}};
-    void *low = NULL, *high = NULL;
     COD_TRY(cod_compile(upscaler->model->graph, upscaler->weights, &options, &spec, 1, &upscaler->executable));
     upscaler->window_width = width;
     upscaler->window_height = height;
     upscaler->window_bands = bands;
-    cod_status status = cod_aligned_alloc(&low, window_pixels(upscaler) * RGB * sizeof(float));
-    if (status == COD_OK)
-        status = cod_aligned_alloc(&high, high_pixels(upscaler) * RGB * sizeof(float));
-    upscaler->low = low;
-    upscaler->high = high;
+    const cod_status status = window_stream(upscaler);
     if (status != COD_OK)
         window_clear(upscaler);
     return status;
@@ -297,33 +292,6 @@ static cod_status window_prepare(cod_upscaler *upscaler, int64_t width, int64_t 
     return status == COD_OK
                ? COD_OK
                : cod_fail_prefix(status, "preparing windows of %lldx%lld pixels", (long long)width, (long long)height);
-}
-
-/** Hands the model the window staged in upscaler->low. */
-static cod_status window_upload(cod_upscaler *upscaler)
-{
-    const cod_view in = cod_executable_input(upscaler->executable, INPUT);
-    COD_REQUIRE(in.buffer != NULL && in.dtype == COD_F32 && cod_view_is_dense(&in),
-                "the model's input is not dense f32");
-    return upscaler->weights->backend->upload(upscaler->weights->device, NULL, in.buffer, in.offset, upscaler->low,
-                                              window_pixels(upscaler) * RGB * sizeof(float));
-}
-
-/** Runs the model on it, into upscaler->high. @param step  of a picture of `height` rows, where it runs in bands */
-static cod_status window_run(cod_upscaler *upscaler, int64_t step, int64_t height)
-{
-    cod_program *program = cod_executable_program(upscaler->executable, PROGRAM);
-    const cod_view out = cod_executable_output(upscaler->executable, upscaler->model->output);
-    COD_REQUIRE(out.buffer != NULL && out.dtype == COD_F32 && cod_view_is_dense(&out),
-                "the model's output is not dense f32");
-    const size_t out_bytes = high_pixels(upscaler) * RGB * sizeof(float);
-    COD_REQUIRE(cod_view_span_bytes(&out) == out_bytes, "the model's output is not %d times its input",
-                upscaler->scale);
-    COD_TRY(window_upload(upscaler));
-    COD_TRY(upscaler->window_bands ? cod_program_run_band(program, step, height)
-                                   : cod_program_run(program, NULL, NULL));
-    return upscaler->weights->backend->download(upscaler->weights->device, NULL, upscaler->high, out.buffer, out.offset,
-                                                out_bytes);
 }
 
 /** Element (y, x, 0) of the picture, in elements. */
@@ -384,62 +352,131 @@ static void pixels_store(const upscale_job *job, const float *pixels, int64_t y,
     }
 }
 
-static cod_status tile_run(cod_upscaler *upscaler, const upscale_job *job, tile_span rows, tile_span columns)
+/** A job that is under way: its windows are the steps of a stream. */
+typedef struct job_steps {
+    cod_upscaler *upscaler;
+    cod_program *program;
+    const upscale_job *job;
+    tile_axis rows, columns; /**< of tiles */
+    size_t count;            /**< windows */
+    cod_upscaler_progress progress;
+    void *context; /**< of `progress` */
+} job_steps;
+
+static cod_status steps_run(job_steps *steps, size_t count, cod_stream_steps stream)
 {
+    steps->count = count;
+    stream.context = steps;
+    return cod_stream_run(&steps->upscaler->stream, &stream, count);
+}
+
+static void step_report(const job_steps *steps, size_t step)
+{
+    if (steps->progress != NULL)
+        steps->progress(steps->context, step + 1, steps->count);
+}
+
+static cod_status tile_fill(void *context, size_t step, float *low)
+{
+    const job_steps *steps = context;
+    window_load(steps->job, low, axis_span(&steps->rows, step / steps->columns.count).start,
+                axis_span(&steps->columns, step % steps->columns.count).start, steps->rows.window,
+                steps->columns.window);
+    return COD_OK;
+}
+
+static cod_status tile_run(void *context, size_t step)
+{
+    const job_steps *steps = context;
+    (void)step;
+    return cod_program_run(steps->program, NULL, NULL);
+}
+
+static cod_status tile_store(void *context, size_t step, const float *high)
+{
+    const job_steps *steps = context;
+    const int scale = steps->upscaler->scale;
+    const tile_span rows = axis_span(&steps->rows, step / steps->columns.count);
+    const tile_span columns = axis_span(&steps->columns, step % steps->columns.count);
+    const int64_t x = columns.first * scale, count = (columns.last - columns.first) * scale;
+    for (int64_t y = rows.first * scale; y < rows.last * scale; y++)
+        pixels_store(steps->job,
+                     high +
+                         element(steps->columns.window * scale, RGB, y - rows.start * scale, x - columns.start * scale),
+                     y, x, count, scale);
+    step_report(steps, step);
+    return COD_OK;
+}
+
+static cod_status tiles_run(job_steps *steps)
+{
+    return steps_run(steps, steps->rows.count * steps->columns.count,
+                     (cod_stream_steps){.fill = tile_fill, .run = tile_run, .store = tile_store});
+}
+
+static cod_status band_fill(void *context, size_t step, float *low)
+{
+    const job_steps *steps = context;
+    const int64_t band = steps->upscaler->window_height;
+    window_load(steps->job, low, (int64_t)step * band, 0, band, steps->job->width);
+    return COD_OK;
+}
+
+static cod_status band_run(void *context, size_t step)
+{
+    const job_steps *steps = context;
+    return cod_program_run_band(steps->program, (int64_t)step, steps->job->height);
+}
+
+static cod_status band_store(void *context, size_t step, const float *high)
+{
+    const job_steps *steps = context;
+    const cod_upscaler *upscaler = steps->upscaler;
     const int scale = upscaler->scale;
-    const int64_t width = upscaler->window_width, count = (columns.last - columns.first) * scale;
-    window_load(job, upscaler->low, rows.start, columns.start, upscaler->window_height, width);
-    COD_TRY(window_run(upscaler, 0, 0));
-    for (int64_t y = rows.first * scale; y < rows.last * scale; y++) {
-        const int64_t x = columns.first * scale;
-        const float *pixels =
-            upscaler->high + element(width * scale, RGB, y - rows.start * scale, x - columns.start * scale);
-        pixels_store(job, pixels, y, x, count, scale);
-    }
+    const int64_t width = steps->job->width * scale, rows = upscaler->window_height * scale;
+    const int64_t top = (int64_t)step * rows - upscaler->delay * scale, left = steps->job->height * scale - top;
+    for (int64_t y = top < 0 ? -top : 0; y < rows && y < left; y++)
+        pixels_store(steps->job, high + element(width, RGB, y, 0), top + y, 0, width, scale);
+    step_report(steps, step);
     return COD_OK;
 }
 
 /** The whole width, band by band from top to bottom: nothing is computed twice. */
-static cod_status bands_run(cod_upscaler *upscaler, const upscale_job *job, cod_upscaler_progress progress,
-                            void *context)
+static cod_status bands_run(job_steps *steps)
 {
-    const int scale = upscaler->scale;
-    const int64_t band = upscaler->window_height, width = job->width * scale, rows = band * scale;
-    upscaler->delay = cod_program_delay(cod_executable_program(upscaler->executable, PROGRAM)) / scale;
-    const size_t count = cod_upscaler_parts(upscaler, job->width, job->height);
-    for (size_t k = 0; k < count; k++) {
-        const int64_t top = (int64_t)k * rows - upscaler->delay * scale, left = job->height * scale - top;
-        window_load(job, upscaler->low, (int64_t)k * band, 0, band, job->width);
-        COD_TRY(window_run(upscaler, (int64_t)k, job->height));
-        for (int64_t y = top < 0 ? -top : 0; y < rows && y < left; y++)
-            pixels_store(job, upscaler->high + element(width, RGB, y, 0), top + y, 0, width, scale);
-        if (progress != NULL)
-            progress(context, k + 1, count);
-    }
-    return COD_OK;
+    cod_upscaler *upscaler = steps->upscaler;
+    upscaler->delay = cod_program_delay(steps->program) / upscaler->scale;
+    return steps_run(steps, cod_upscaler_parts(upscaler, steps->job->width, steps->job->height),
+                     (cod_stream_steps){.fill = band_fill, .run = band_run, .store = band_store});
 }
 
 static cod_status job_run(cod_upscaler *upscaler, const upscale_job *job, cod_upscaler_progress progress, void *context)
 {
+    job_steps steps = {.upscaler = upscaler, .job = job, .progress = progress, .context = context};
     const int64_t band = band_rows(upscaler, job->width, job->height);
     if (band > 0) {
         const cod_status status = window_prepare(upscaler, job->width, band, true);
+        steps.program = status == COD_OK ? cod_executable_program(upscaler->executable, PROGRAM) : NULL;
         if (status == COD_OK)
-            return bands_run(upscaler, job, progress, context);
+            return bands_run(&steps);
         if (status != COD_ERR_UNSUPPORTED)
             return status;
         upscaler->banded = false; /* a network that only tiles can cut */
     }
-    const tile_axis rows = axis_make(job->height, upscaler->tile, upscaler->halo);
-    const tile_axis columns = axis_make(job->width, upscaler->tile, upscaler->halo);
-    COD_TRY(window_prepare(upscaler, columns.window, rows.window, false));
-    for (size_t i = 0; i < rows.count; i++) {
-        for (size_t k = 0; k < columns.count; k++) {
-            COD_TRY(tile_run(upscaler, job, axis_span(&rows, i), axis_span(&columns, k)));
-            if (progress != NULL)
-                progress(context, i * columns.count + k + 1, rows.count * columns.count);
-        }
-    }
+    steps.rows = axis_make(job->height, upscaler->tile, upscaler->halo);
+    steps.columns = axis_make(job->width, upscaler->tile, upscaler->halo);
+    COD_TRY(window_prepare(upscaler, steps.columns.window, steps.rows.window, false));
+    steps.program = cod_executable_program(upscaler->executable, PROGRAM);
+    return tiles_run(&steps);
+}
+
+static cod_status middle_fill(void *context, size_t step, float *low)
+{
+    const job_steps *steps = context;
+    const upscale_job *job = steps->job;
+    const int64_t width = steps->upscaler->window_width, height = steps->upscaler->window_height;
+    (void)step;
+    window_load(job, low, (job->height - height) / 2, (job->width - width) / 2, height, width);
     return COD_OK;
 }
 
@@ -462,15 +499,14 @@ cod_status cod_upscaler_calibrate(cod_upscaler *upscaler, const cod_image *low)
     COD_REQUIRE(upscaler->int8_ranges != NULL, "only precision int8 is calibrated");
     const int64_t width = low->width < SIDE ? low->width : SIDE, height = low->height < SIDE ? low->height : SIDE;
     const upscale_job job = {.width = low->width, .height = low->height, .in = low};
+    job_steps steps = {.upscaler = upscaler, .job = &job};
     cod_status status = COD_OK;
     if (upscaler->observer == NULL)
         status = cod_int8_observer_create(upscaler->model->graph, &upscaler->observer);
     if (status == COD_OK)
         status = window_compile(upscaler, width, height, false, NULL);
-    if (status == COD_OK) {
-        window_load(&job, upscaler->low, (low->height - height) / 2, (low->width - width) / 2, height, width);
-        status = window_upload(upscaler);
-    }
+    if (status == COD_OK)
+        status = cod_stream_load(&upscaler->stream, &(cod_stream_steps){.context = &steps, .fill = middle_fill}, 0);
     if (status == COD_OK)
         status = cod_int8_observe(upscaler->observer, upscaler->weights,
                                   cod_executable_program(upscaler->executable, PROGRAM));
