@@ -44,7 +44,7 @@ static void student_open(student *s, const cod_backend *backend, const char *arc
     const cod_compile_options options = {.activation = COD_F32, .inputs = &input, .input_count = 1};
     assert_ok(net_init(&s->net, backend, graph, &options, specs, 2, 3));
     s->session = (cod_train_session){.config = &s->config,
-                                     .backend = backend,
+                                     .backend = s->net.backend,
                                      .device = s->net.device,
                                      .activation = COD_F32,
                                      .recipe = {.model = s->model, .task_loss = task},
@@ -304,14 +304,14 @@ static void a_teacher_on_integers_rounds_by_ranges_of_its_own(void **state)
         const cod_group_config peer = architecture_of(&s);
         const cod_teacher_spec spec = {
             .peer = &peer, .target = "teacher", .pictures = 2, .precision = COD_PRECISION_INT8};
-        if (!backends[b]->supports(s.net.device, COD_S8)) {
+        if (!s.net.backend->supports(s.net.device, COD_S8)) {
             assert_int_equal(cod_teacher_create(&s.session, &spec, &rounded), COD_ERR_UNSUPPORTED);
             student_close(&s);
             continue;
         }
         assert_ok(cod_teacher_create(&s.session, &spec, &rounded));
         const cod_precision plain =
-            backends[b]->supports(s.net.device, COD_BF16) ? COD_PRECISION_BF16 : COD_PRECISION_F32;
+            s.net.backend->supports(s.net.device, COD_BF16) ? COD_PRECISION_BF16 : COD_PRECISION_F32;
         assert_ok(cod_teacher_create(
             &s.session, &(cod_teacher_spec){.peer = &peer, .target = "teacher", .pictures = 2, .precision = plain},
             &exact));

@@ -4,6 +4,7 @@
 #include "cpu/cpu.h"
 #include "nn/compile.h"
 #include "ref/ref.h"
+#include "support/late.h"
 #include "support/test.h"
 
 #include <ftw.h>
@@ -17,8 +18,8 @@ cod_device *test_device_open(const char *backend)
 {
     cod_device *device = NULL;
     if (cod_backend_find("ref") == NULL) {
-        assert_ok(cod_backend_register(&cod_ref_backend));
-        assert_ok(cod_backend_register(&cod_cpu_backend));
+        assert_ok(cod_backend_register(cod_late_chosen(&cod_ref_backend)));
+        assert_ok(cod_backend_register(cod_late_chosen(&cod_cpu_backend)));
     }
     assert_ok(cod_backend_find(backend)->open(&(cod_device_options){.threads = 1}, &device));
     return device;

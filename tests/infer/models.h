@@ -7,7 +7,7 @@
 
 #include "infer/model_file.h"
 
-/** A backend's opened device, closed by test_device_close(); fails the test when there is none of that name. */
+/** A backend's opened device, closed by test_device_close(); fails the test when there is none of that name. COD_TEST_LATE counts. */
 cod_device *test_device_open(const char *backend);
 void test_device_close(const char *backend, cod_device *device);
 

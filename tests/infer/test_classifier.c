@@ -1,4 +1,5 @@
 #include "support/folder.h"
+#include "support/late.h"
 #include "support/test.h"
 
 #include "cpu/cpu.h"
@@ -46,6 +47,7 @@ typedef struct linear {
 
 static void linear_open(linear *l, const cod_backend *backend)
 {
+    backend = cod_late_chosen(backend);
     *l = (linear){.backend = backend, .weight = {{1.5f, -0.5f}, {-1, 0.25f}, {0.125f, 2}}, .bias = {0.1f, -0.2f, 0.3f}};
     const cod_model_kind *kind = cod_model_kind_find("logistic");
     void *options = cod_arena_alloc(&l->arena, kind->table->struct_bytes);

@@ -113,16 +113,10 @@ cod_status net_random_inputs(test_net *net, uint64_t seed)
     return COD_OK;
 }
 
-/** Where COD_TEST_LATE is set, `ref` runs late; COD_LATE_ABORT then ends the test at a violation. */
-static const cod_backend *chosen(const cod_backend *backend)
-{
-    return getenv("COD_TEST_LATE") != NULL && strcmp(backend->name, "ref") == 0 ? cod_late_wrap(backend) : backend;
-}
-
 cod_status net_init(test_net *out, const cod_backend *backend, cod_graph *graph, const cod_compile_options *options,
                     const cod_program_spec *specs, size_t count, uint64_t seed)
 {
-    backend = chosen(backend);
+    backend = cod_late_chosen(backend);
     *out = (test_net){.backend = backend, .graph = graph};
     COD_TRY(backend->open(NULL, &out->device));
     const cod_dtype dtype = options->activation == COD_F64 ? COD_F64 : COD_F32;

@@ -424,3 +424,14 @@ const cod_backend *cod_late_wrap(const cod_backend *inner)
     late_queues_offer(&wrapper);
     return &wrapper;
 }
+
+const cod_backend *cod_late_chosen(const cod_backend *backend)
+{
+    static cod_backend wrapper;
+    const char *wanted = getenv("COD_TEST_LATE");
+    if (wanted == NULL || strcmp(backend->name, strcmp(wanted, "cpu") == 0 ? "cpu" : "ref") != 0)
+        return backend;
+    wrapper = *cod_late_wrap(backend);
+    wrapper.name = backend->name;
+    return &wrapper;
+}

@@ -34,6 +34,12 @@
 const cod_backend *cod_late_wrap(const cod_backend *inner);
 
 /**
+ * The wrapper around a backend that the environment wants late, else the backend itself: COD_TEST_LATE=cpu stands for `cpu`, any other
+ * value for `ref`. Keeps the backend's name, under which tests find it.
+ */
+const cod_backend *cod_late_chosen(const cod_backend *backend);
+
+/**
  * How many violations there were since the last call, with the message of the first in `first` (empty when none).
  * Violations do not make a call fail. Those of queued work are all counted once the host has waited for it.
  */
