@@ -431,7 +431,9 @@ const cod_backend *cod_late_chosen(const cod_backend *backend)
     const char *wanted = getenv("COD_TEST_LATE");
     if (wanted == NULL || strcmp(backend->name, strcmp(wanted, "cpu") == 0 ? "cpu" : "ref") != 0)
         return backend;
-    wrapper = *cod_late_wrap(backend);
-    wrapper.name = backend->name;
+    if (wrapper.open == NULL) { /* once: wrapping again is seen by the threads of devices that are open */
+        wrapper = *cod_late_wrap(backend);
+        wrapper.name = backend->name;
+    }
     return &wrapper;
 }
