@@ -428,12 +428,14 @@ const cod_backend *cod_late_wrap(const cod_backend *inner)
 const cod_backend *cod_late_chosen(const cod_backend *backend)
 {
     static cod_backend wrapper;
+    static const cod_backend *wrapped;
     const char *wanted = getenv("COD_TEST_LATE");
     if (wanted == NULL || strcmp(backend->name, strcmp(wanted, "cpu") == 0 ? "cpu" : "ref") != 0)
         return backend;
-    if (wrapper.open == NULL) { /* once: wrapping again is seen by the threads of devices that are open */
+    if (wrapped != backend) { /* else the threads of open devices would see it wrapped again */
         wrapper = *cod_late_wrap(backend);
         wrapper.name = backend->name;
+        wrapped = backend;
     }
     return &wrapper;
 }
