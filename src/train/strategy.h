@@ -3,7 +3,8 @@
  * The strategy contract: how ranks co-operate on what a recipe computes (recipe.h). The trainer calls these hooks in the order below
  * and knows no strategy by name.
  *
- * All ranks of a group call the hooks in the same order; a hook that fails on one rank ends the run on all of its group.
+ * All ranks of a group call the hooks in the same order. A hook that fails on one rank alone ends the whole job: the
+ * program aborts it (cod_comm_abort()).
  */
 #ifndef COD_TRAIN_STRATEGY_H
 #define COD_TRAIN_STRATEGY_H
@@ -91,7 +92,8 @@ typedef struct cod_strategy_peers {
     size_t flag_count;
     /**
      * Flags ride in the step's reduction of losses: `out` [flag_count] of step t, zeroed before, comes back summed over the group as
-     * `in` after step t + 2 (t + 1 + agree_within where that is set), at the same step on every rank.
+     * `in` when step t + 2 begins (t + 1 + agree_within where that is set), at the same step on every rank. Flags under way when a
+     * run is killed are lost: what matters after a resume belongs in save().
      */
     void (*flags_out)(cod_strategy *strategy, double *out);
     cod_status (*flags_in)(cod_strategy *strategy, cod_train_context *context, const double *in);
