@@ -169,6 +169,18 @@ static void backward_chunk(void *context, int64_t i, int thread)
         run->parameters + A * padded, run->parameters + B * padded, run->plan->op.accumulate);
 }
 
+/** norm_begin() of a gradient, with what both kinds read: dy, beta and the mean. */
+static norm_run norm_backward_begin(const cod_plan *plan)
+{
+    const cod_op *op = &plan->op;
+    norm_run run = norm_begin(plan, &op->inputs[6]);
+    const norm_state *state = run.state;
+    run.dy = cpu_rows_of(&op->inputs[1]);
+    cpu_fill_vector(run.parameters + OFFSET * state->padded, state->channels, &op->inputs[3]);
+    cpu_fill_vector(run.parameters + MEAN * state->padded, state->channels, &op->inputs[4]);
+    return run;
+}
+
 /**
  * With g the gradient at the normalised value and d = x - mean:
  * dx = gamma·inv_std·(g - mean(g) - d·inv_std²·mean(g·d)), dgamma = inv_std·Σ g·d, dbeta = Σ g.
@@ -176,14 +188,11 @@ static void backward_chunk(void *context, int64_t i, int thread)
 static cod_status norm_backward_run(cod_plan *plan)
 {
     const cod_op *op = &plan->op;
-    norm_run run = norm_begin(plan, &op->inputs[6]);
+    norm_run run = norm_backward_begin(plan);
     const norm_state *state = run.state;
     const int64_t padded = state->padded;
     float *const p = run.parameters;
-    run.dy = cpu_rows_of(&op->inputs[1]);
     const float *const gamma = cod_view_host(&op->inputs[2]), *const inv_std = cod_view_host(&op->inputs[5]);
-    cpu_fill_vector(p + OFFSET * padded, state->channels, &op->inputs[3]);
-    cpu_fill_vector(p + MEAN * padded, state->channels, &op->inputs[4]);
     for (int64_t c = 0; c < state->channels; c++)
         p[SCALE * padded + c] = gamma[c] * inv_std[c];
     cpu_parallel_for(plan->device, state->chunks.count, backward_sums_chunk, &run);
@@ -222,14 +231,11 @@ cod_status cpu_plan_norm_backward(cod_plan *plan)
 static cod_status norm_inference_backward_run(cod_plan *plan)
 {
     const cod_op *op = &plan->op;
-    norm_run run = norm_begin(plan, &op->inputs[6]);
+    norm_run run = norm_backward_begin(plan);
     const norm_state *state = run.state;
     const int64_t padded = state->padded;
     float *const p = run.parameters;
-    run.dy = cpu_rows_of(&op->inputs[1]);
     const float *const gamma = cod_view_host(&op->inputs[2]), *const variance = cod_view_host(&op->inputs[5]);
-    cpu_fill_vector(p + OFFSET * padded, state->channels, &op->inputs[3]);
-    cpu_fill_vector(p + MEAN * padded, state->channels, &op->inputs[4]);
     for (int64_t c = 0; c < state->channels; c++)
         p[SCALE * padded + c] = gamma[c] / sqrtf(variance[c] + op->attr.epsilon);
     memset(p + A * padded, 0, (size_t)padded * sizeof *p);
