@@ -6,16 +6,10 @@
 #include "core/log.h"
 #include "core/option.h"
 #include "cpu/cpu.h"
-#include "distill/async_parameter_server.h"
-#include "distill/codistill.h"
-#include "distill/diloco.h"
+#include "distill/strategies.h"
 #include "ref/ref.h"
 #include "tools/display.h"
-#include "train/central_storage.h"
-#include "train/local_sgd.h"
-#include "train/model_parallel.h"
-#include "train/parameter_server.h"
-#include "train/strategy.h"
+#include "train/recipe.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -82,14 +76,7 @@ static cod_status register_all(void)
     COD_TRY(cod_backend_register(&cod_cpu_backend));
     COD_TRY(cod_backend_register(&cod_ref_backend));
     cod_recipe_register_supervised();
-    cod_strategies_register_basic();
-    cod_strategy_register_model_parallel();
-    cod_strategy_register_parameter_server();
-    cod_strategy_register_central_storage();
-    cod_strategy_register_async_parameter_server();
-    cod_strategy_register_local_sgd();
-    cod_strategy_register_diloco();
-    cod_strategy_register_codistill();
+    cod_strategies_register_all();
     return COD_OK;
 }
 

@@ -6,16 +6,10 @@
 #include "comm/comm.h"
 #include "core/log.h"
 #include "cpu/cpu.h"
-#include "distill/async_parameter_server.h"
-#include "distill/codistill.h"
-#include "distill/diloco.h"
+#include "distill/strategies.h"
 #include "ref/ref.h"
 #include "support/late.h"
 #include "toy_recipe.h"
-#include "train/central_storage.h"
-#include "train/local_sgd.h"
-#include "train/model_parallel.h"
-#include "train/parameter_server.h"
 #include "train/train.h"
 
 #include <signal.h>
@@ -38,14 +32,7 @@ static cod_status register_all(void)
     COD_TRY(cod_backend_register(cod_late_wrap(&cod_ref_backend)));
     cod_recipe_register_supervised();
     toy_recipe_register();
-    cod_strategies_register_basic();
-    cod_strategy_register_model_parallel();
-    cod_strategy_register_parameter_server();
-    cod_strategy_register_central_storage();
-    cod_strategy_register_async_parameter_server();
-    cod_strategy_register_local_sgd();
-    cod_strategy_register_diloco();
-    cod_strategy_register_codistill();
+    cod_strategies_register_all();
     return COD_OK;
 }
 

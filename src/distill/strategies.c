@@ -1,0 +1,22 @@
+#include "distill/strategies.h"
+
+#include "distill/async_parameter_server.h"
+#include "distill/codistill.h"
+#include "distill/diloco.h"
+#include "train/central_storage.h"
+#include "train/local_sgd.h"
+#include "train/model_parallel.h"
+#include "train/parameter_server.h"
+#include "train/strategy.h"
+
+void cod_strategies_register_all(void)
+{
+    cod_strategies_register_basic();
+    cod_strategy_register_model_parallel();
+    cod_strategy_register_parameter_server();
+    cod_strategy_register_central_storage();
+    cod_strategy_register_async_parameter_server();
+    cod_strategy_register_local_sgd();
+    cod_strategy_register_diloco();
+    cod_strategy_register_codistill();
+}
