@@ -1,0 +1,37 @@
+# The CUDA backend: COD_CUDA becomes ON or OFF.
+set(COD_CUDA AUTO CACHE STRING "Build the CUDA backend: ON, OFF, or AUTO (where nvcc is found)")
+set_property(CACHE COD_CUDA PROPERTY STRINGS AUTO ON OFF)
+if(COD_CUDA STREQUAL "AUTO" AND COD_SANITIZE)
+    set(COD_CUDA OFF) # sanitizers look at the kernels on the emulated GPU
+elseif(COD_CUDA STREQUAL "AUTO")
+    include(CheckLanguage)
+    find_program(CMAKE_CUDA_COMPILER nvcc PATHS /usr/local/cuda/bin)
+    check_language(CUDA)
+    if(CMAKE_CUDA_COMPILER)
+        set(COD_CUDA ON)
+    else()
+        message(STATUS "no nvcc was found: the CUDA backend is not built")
+        set(COD_CUDA OFF)
+    endif()
+endif()
+if(NOT COD_CUDA)
+    return()
+endif()
+
+# Code for A100 and its like, for Hopper with its own instructions, for Blackwell; PTX for what comes.
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 100-real 100-virtual)
+endif()
+enable_language(CUDA)
+if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION) # CMake 3.25 does not know that nvcc has it
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+endif()
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+set(CMAKE_CUDA_EXTENSIONS OFF)
+if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.8)
+    message(FATAL_ERROR "CUDA ${CMAKE_CUDA_COMPILER_VERSION} is too old: 12.8 or newer is needed; COD_CUDA=OFF builds without")
+endif()
+find_package(CUDAToolkit REQUIRED)
+target_compile_options(cod_flags INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Xcompiler=-Wall,-Wextra,-Wshadow,-Wconversion>"
+                       $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${COD_WERROR}>>:-Werror=all-warnings>)

@@ -1,0 +1,16 @@
+/**
+ * @file
+ * The CUDA backend ("cuda"): NVIDIA GPUs from compute capability 8.0 on.
+ *
+ * Activations may be f32 or bf16 (products accumulated in f32); parameters, statistics and their gradients are f32. Queues are
+ * streams, recordings are graphs. The results of a plan are the same each time it runs on the same kind of GPU, whether its op
+ * asks for that or not: sums are added in a fixed order.
+ */
+#ifndef COD_CUDA_CUDA_H
+#define COD_CUDA_CUDA_H
+
+#include "core/backend.h"
+
+extern const cod_backend cod_cuda_backend;
+
+#endif

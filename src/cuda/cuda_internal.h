@@ -1,0 +1,105 @@
+/**
+ * @file
+ * What the files of the CUDA backend share: its objects, and how plans are made and launch kernels.
+ *
+ * A kind of op has a *maker*, which looks at a plan's op, chooses kernels, and sets what the plan runs. A plan has the memory that its
+ * kernels need between them, so plans of two queues never meet in it.
+ */
+#ifndef COD_CUDA_CUDA_INTERNAL_H
+#define COD_CUDA_CUDA_INTERNAL_H
+
+extern "C" {
+#include "cuda/cuda.h"
+}
+
+#include <cuda_runtime.h>
+
+/** A call of CUDA's runtime as a cod_status. */
+#define COD_CUDA(call) cuda_status((call), #call, __FILE__, __LINE__)
+
+struct cod_device {
+    int ordinal, multiprocessors, capability; /**< 10·major + minor */
+    size_t shared_bytes;                      /**< that a block may have */
+    cudaStream_t stream;                      /**< the default queue */
+    char description[512];
+};
+
+struct cod_queue {
+    cudaStream_t stream;
+};
+
+struct cod_event {
+    cod_device *device;
+    cudaEvent_t event;
+};
+
+struct cod_recording {
+    cod_device *device;
+    cudaGraphExec_t graph;
+};
+
+/** `base` is what callers see; its `host` is NULL but in pinned memory. */
+struct cuda_buffer {
+    cod_buffer base;
+    void *memory;
+};
+
+struct cod_plan {
+    cod_device *device;
+    cod_op op;
+    cod_status (*prepare)(const cod_plan *plan, cudaStream_t stream); /**< NULL = nothing to do */
+    cod_status (*run)(const cod_plan *plan, cudaStream_t stream);
+    void *state;  /**< the maker's, of the host; free() */
+    void *memory; /**< of the device, zeroed when the plan is made; NULL = none */
+    size_t bytes; /**< of `memory` */
+};
+
+cod_status cuda_status(cudaError_t error, const char *call, const char *file, int line);
+
+/** The stream of a queue, or of the default queue. */
+static inline cudaStream_t cuda_stream(const cod_device *device, const cod_queue *queue)
+{
+    return queue != nullptr ? queue->stream : device->stream;
+}
+
+/* queue.cu: the backend's functions of queues, events and captures. */
+cod_status cuda_queue_create(cod_device *device, cod_queue **out);
+void cuda_queue_destroy(cod_queue *queue);
+cod_status cuda_event_create(cod_device *device, cod_event **out);
+void cuda_event_destroy(cod_event *event);
+cod_status cuda_event_record(cod_event *event, cod_queue *queue);
+cod_status cuda_event_query(cod_event *event, bool *reached);
+cod_status cuda_event_wait(cod_event *event);
+cod_status cuda_queue_wait(cod_queue *queue, cod_event *event);
+cod_status cuda_capture_begin(cod_device *device, cod_queue *queue);
+cod_status cuda_capture_end(cod_device *device, cod_queue *queue, cod_recording **out);
+cod_status cuda_recording_run(cod_recording *recording, cod_queue *queue);
+void cuda_recording_destroy(cod_recording *recording);
+
+/** Zeroed memory of the host for the maker's choices. */
+COD_MUST_CHECK cod_status cuda_plan_state(cod_plan *plan, size_t bytes);
+/** Memory of the device between the plan's kernels; once, by the maker. */
+COD_MUST_CHECK cod_status cuda_plan_memory(cod_plan *plan, size_t bytes);
+
+typedef cod_status cuda_maker(cod_plan *plan);
+cuda_maker cuda_make_activation, cuda_make_add, cuda_make_fill;
+
+/**
+ * Queues a kernel. It may start when all that the stream has before it is done.
+ *
+ * @param threads       of a block, a multiple of 32
+ * @param shared_bytes  of dynamic shared memory; above 48 KiB after cudaFuncSetAttribute() alone
+ */
+template <typename... P, typename... A>
+COD_MUST_CHECK cod_status cuda_launch(cudaStream_t stream, void (*kernel)(P...), dim3 blocks, unsigned threads,
+                                      size_t shared_bytes, const A &...arguments)
+{
+    cudaLaunchConfig_t config = {};
+    config.gridDim = blocks;
+    config.blockDim = dim3(threads, 1, 1);
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = stream;
+    return COD_CUDA(cudaLaunchKernelEx(&config, kernel, P(arguments)...));
+}
+
+#endif

@@ -1,0 +1,88 @@
+/**
+ * @file
+ * Views as kernels see them: elements of any type as f32, one by one. For what is not worth a kernel of its own for each type;
+ * consecutive threads should touch consecutive channels.
+ */
+#ifndef COD_CUDA_VIEW_CUH
+#define COD_CUDA_VIEW_CUH
+
+#include "cuda/cuda_internal.h"
+#include "cuda/warp.cuh"
+
+/** `data` NULL = no tensor. Elements are numbered in NHWC order, as if the view were dense. */
+struct cuda_view {
+    unsigned char *data;
+    int64_t pixels, stride; /**< N·H·W; elements from one pixel to the next */
+    int64_t count;          /**< pixels·channels */
+    int channels, h, w;
+    cod_dtype dtype;
+};
+
+/** A view of the backend's buffers. */
+static inline cuda_view cuda_view_of(const cod_view *view)
+{
+    cuda_view out = {};
+    if (view->buffer == nullptr)
+        return out;
+    out.data = static_cast<unsigned char *>(reinterpret_cast<const cuda_buffer *>(view->buffer)->memory) + view->offset;
+    out.pixels = view->shape.n * view->shape.h * view->shape.w;
+    out.stride = view->pixel_stride;
+    out.count = cod_shape_count(view->shape);
+    out.channels = static_cast<int>(view->shape.c);
+    out.h = static_cast<int>(view->shape.h);
+    out.w = static_cast<int>(view->shape.w);
+    out.dtype = view->dtype;
+    return out;
+}
+
+/** A f32 vector, such as a parameter; NULL where the view is absent. */
+static inline float *cuda_floats_of(const cod_view *view)
+{
+    return reinterpret_cast<float *>(cuda_view_of(view).data);
+}
+
+static __device__ __forceinline__ float view_load(const cuda_view &view, int64_t pixel, int channel)
+{
+    const int64_t place = pixel * view.stride + channel;
+    if (view.dtype == COD_BF16)
+        return f32_from_bf16(reinterpret_cast<const uint16_t *>(view.data)[place]);
+    return reinterpret_cast<const float *>(view.data)[place];
+}
+
+static __device__ __forceinline__ void view_store(const cuda_view &view, int64_t pixel, int channel, float value)
+{
+    const int64_t place = pixel * view.stride + channel;
+    if (view.dtype == COD_BF16)
+        reinterpret_cast<uint16_t *>(view.data)[place] = bf16_from_f32(value);
+    else
+        reinterpret_cast<float *>(view.data)[place] = value;
+}
+
+/** Stores the value, or its sum with what is there. */
+static __device__ __forceinline__ void view_put(const cuda_view &view, int64_t pixel, int channel, float value,
+                                                bool accumulate)
+{
+    view_store(view, pixel, channel, accumulate ? view_load(view, pixel, channel) + value : value);
+}
+
+/** The number of this thread in its grid, and how many there are: elements first, first + step, … are its own. */
+static __device__ __forceinline__ int64_t grid_first()
+{
+    return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+static __device__ __forceinline__ int64_t grid_step()
+{
+    return (int64_t)gridDim.x * blockDim.x;
+}
+
+enum { CUDA_THREADS = 256 };
+
+/** Blocks of CUDA_THREADS for `count` elements: enough to fill the GPU a few times, no more. */
+static inline unsigned cuda_blocks(const cod_device *device, int64_t count)
+{
+    const int64_t needed = (count + CUDA_THREADS - 1) / CUDA_THREADS, most = (int64_t)device->multiprocessors * 32;
+    return static_cast<unsigned>(needed < 1 ? 1 : needed < most ? needed : most);
+}
+
+#endif

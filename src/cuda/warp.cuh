@@ -1,0 +1,190 @@
+/**
+ * @file
+ * What kernels ask of the hardware beyond plain C++: threads of a block and of a warp together, asynchronous copies, matrix products.
+ *
+ * Kernels include this header alone. It has two implementations: CUDA's, here, and one for the host (tests/cuda/emulated), where
+ * every kernel runs in tests on machines without a GPU. So kernels use nothing of CUDA but `__global__`, `__device__`,
+ * `__launch_bounds__`, threadIdx, blockIdx, blockDim, gridDim, mathematical functions of f32, and what stands here.
+ *
+ * Functions on warps are called by all 32 threads of a warp together, and blocks are whole warps.
+ */
+#ifndef COD_CUDA_WARP_CUH
+#define COD_CUDA_WARP_CUH
+
+#include <cstddef>
+#include <cstdint>
+
+#define WARP_LANES 32
+
+#ifdef COD_CUDA_EMULATED
+#include "emulated_warp.h"
+#else
+
+#include <cuda_bf16.h>
+
+/** The block's dynamic shared memory, at a 128-byte boundary. */
+template <typename T> static __device__ __forceinline__ T *shared_memory()
+{
+    extern __shared__ __align__(128) unsigned char shared_bytes[];
+    return reinterpret_cast<T *>(shared_bytes);
+}
+
+/** All threads of the block have come here, and see each other's writes. */
+static __device__ __forceinline__ void block_sync()
+{
+    __syncthreads();
+}
+
+static __device__ __forceinline__ void warp_sync()
+{
+    __syncwarp();
+}
+
+/** The value of the lane whose number differs in the bits of `mask`. */
+static __device__ __forceinline__ float shuffle_xor(float value, unsigned mask)
+{
+    return __shfl_xor_sync(0xFFFFFFFFu, value, (int)mask);
+}
+
+/** The value of lane `lane`. */
+static __device__ __forceinline__ float shuffle(float value, unsigned lane)
+{
+    return __shfl_sync(0xFFFFFFFFu, value, (int)lane);
+}
+
+/** D += A·B with A 16x16 by rows and B 16x8 by columns of bf16, D 16x8 of f32; fragments as PTX's mma.m16n8k16 has them. */
+static __device__ __forceinline__ void mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+/** D += A·B with A 16x32 by rows and B 32x8 by columns of s8, D 16x8 of s32: PTX's mma.m16n8k32. */
+static __device__ __forceinline__ void mma_s8(int32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
+{
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+/** Four 8x8 matrices of 16-bit elements; lane i gives row i mod 8 of matrix i / 8, in shared memory at a 16-byte boundary. */
+static __device__ __forceinline__ void load_matrix4(uint32_t (&r)[4], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3},[%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(row))
+                 : "memory");
+}
+
+/** The same, each matrix transposed. */
+static __device__ __forceinline__ void load_matrix4_transposed(uint32_t (&r)[4], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3},[%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(row))
+                 : "memory");
+}
+
+/**
+ * Starts copying 16 bytes from global to shared memory, both at 16-byte boundaries: the first `bytes` (0 or 16) of them, the
+ * rest becomes zeros. `source` must be readable memory also where `bytes` is 0, though nothing of it is read.
+ */
+static __device__ __forceinline__ void copy16_start(void *target, const void *source, unsigned bytes)
+{
+    asm volatile("cp.async.cg.shared.global [%0],[%1],16,%2;" ::"r"((uint32_t)__cvta_generic_to_shared(target)),
+                 "l"(source), "r"(bytes)
+                 : "memory");
+}
+
+/** Ends a group of copies of this thread. */
+static __device__ __forceinline__ void copy_commit()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+/** This thread's copies are there, but for those of the last `under_way` groups. Other threads see them after block_sync(). */
+template <int under_way> static __device__ __forceinline__ void copy_wait()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(under_way) : "memory");
+}
+
+static __device__ __forceinline__ void atomic_add(float *target, float value)
+{
+    atomicAdd(target, value);
+}
+
+static __device__ __forceinline__ void atomic_add(unsigned long long *target, unsigned long long value)
+{
+    atomicAdd(target, value);
+}
+
+/** The block that comes last gets `blocks` - 1, and sees what the others wrote before they came. One thread of a block calls it. */
+static __device__ __forceinline__ unsigned ticket_take(unsigned *ticket)
+{
+    __threadfence();
+    const unsigned before = atomicAdd(ticket, 1u);
+    __threadfence();
+    return before;
+}
+
+/** In a chain of launches with programmatic edges: the next launch may start; and the wait for the one before. */
+static __device__ __forceinline__ void chain_release()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+static __device__ __forceinline__ void chain_wait()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+static __device__ __forceinline__ uint16_t bf16_from_f32(float value)
+{
+    return __bfloat16_as_ushort(__float2bfloat16_rn(value));
+}
+
+#endif
+
+/** 16 bytes of one access. */
+struct __align__(16) bytes16
+{
+    uint32_t words[4];
+};
+
+static __device__ __forceinline__ float f32_from_bf16(uint16_t value)
+{
+    union {
+        uint32_t word;
+        float value;
+    } bits;
+    bits.word = (uint32_t)value << 16;
+    return bits.value;
+}
+
+/** Two values in one word, the first in its low half. */
+static __device__ __forceinline__ uint32_t bf16_pair(float low, float high)
+{
+    return (uint32_t)bf16_from_f32(low) | (uint32_t)bf16_from_f32(high) << 16;
+}
+
+/** The sum over the warp, in every lane. The order of additions is fixed. */
+static __device__ __forceinline__ float warp_sum(float value)
+{
+    for (unsigned mask = WARP_LANES / 2; mask > 0; mask /= 2)
+        value += shuffle_xor(value, mask);
+    return value;
+}
+
+static __device__ __forceinline__ float warp_max(float value)
+{
+    for (unsigned mask = WARP_LANES / 2; mask > 0; mask /= 2)
+        value = fmaxf(value, shuffle_xor(value, mask));
+    return value;
+}
+
+#endif

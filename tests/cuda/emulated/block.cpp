@@ -1,0 +1,402 @@
+/** Runs kernels: the blocks of a grid one after the other, the threads of a block as fibres. */
+#include "emulated_internal.h"
+#include "emulated_warp.h"
+#include "fibre.h"
+
+#include <cstdlib>
+#include <vector>
+
+enum { LANES = 32, MOST_THREADS = 1024, MOST_OPERAND = 64, GUARD = 1024, POISON = 0xFF, MOST_SHARED = 227 << 10 };
+
+struct async_copy {
+    unsigned char *target;
+    const unsigned char *source;
+    unsigned bytes;
+    uint64_t group;
+};
+
+struct thread_state {
+    cod_fibre fibre;
+    dim3 index;
+    bool done;
+    const uint64_t *waits_for; /**< it goes on when this is no longer `seen`; NULL = it can go on */
+    uint64_t seen;
+    const char *at; /**< what it waits in */
+    std::vector<async_copy> copies;
+    uint64_t groups;
+};
+
+/** Threads that come together at one instruction. */
+struct meeting {
+    unsigned arrived;
+    uint64_t times;
+    const char *name;
+    unsigned char in[LANES * MOST_OPERAND], out[LANES * MOST_OPERAND];
+};
+
+static struct {
+    std::vector<thread_state> threads;
+    std::vector<meeting> warps;
+    meeting block;
+    unsigned count, alive, current;
+    std::vector<unsigned char> shared;
+    size_t shared_bytes;
+    bool broken;
+    const std::function<void()> *body;
+} run;
+
+dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+static thread_state *self()
+{
+    return &run.threads[run.current];
+}
+
+static unsigned char *shared_begin()
+{
+    const uintptr_t first = reinterpret_cast<uintptr_t>(run.shared.data()) + GUARD;
+    return reinterpret_cast<unsigned char *>((first + 127) / 128 * 128);
+}
+
+void *cod_emulated_shared()
+{
+    return shared_begin();
+}
+
+static void wait_for(const meeting *m, const char *at)
+{
+    thread_state *thread = self();
+    thread->waits_for = &m->times;
+    thread->seen = m->times;
+    thread->at = at;
+    cod_fibre_yield();
+    thread->waits_for = nullptr;
+}
+
+static void open_block_barrier()
+{
+    run.block.arrived = 0;
+    run.block.times++;
+}
+
+void cod_emulated_block_sync()
+{
+    if (++run.block.arrived == run.alive)
+        open_block_barrier();
+    else
+        wait_for(&run.block, "block_sync");
+}
+
+void cod_emulated_together(const char *name, const void *in, size_t in_bytes, void *out, size_t out_bytes,
+                           void (*act)(const unsigned char *in, unsigned char *out))
+{
+    meeting *warp = &run.warps[run.current / LANES];
+    const unsigned lane = run.current % LANES;
+    if (in_bytes > MOST_OPERAND || out_bytes > MOST_OPERAND)
+        abort();
+    if (warp->arrived == 0)
+        warp->name = name;
+    else if (warp->name != name)
+        cod_emulated_fault("threads of one warp are in %s and in %s", warp->name, name);
+    memcpy(warp->in + lane * in_bytes, in, in_bytes);
+    if (++warp->arrived == LANES) {
+        act(warp->in, warp->out);
+        warp->arrived = 0;
+        warp->times++;
+    } else {
+        wait_for(warp, name);
+    }
+    memcpy(out, warp->out + lane * out_bytes, out_bytes);
+}
+
+static void in_shared(const void *address, size_t bytes, const char *what)
+{
+    const unsigned char *begin = shared_begin(), *at = static_cast<const unsigned char *>(address);
+    if (at < begin || at + bytes > begin + run.shared_bytes)
+        cod_emulated_fault("%s outside the launch's %zu bytes of shared memory", what, run.shared_bytes);
+}
+
+void cod_emulated_aligned(const void *address, size_t boundary, const char *what)
+{
+    if (reinterpret_cast<uintptr_t>(address) % boundary != 0)
+        cod_emulated_fault("%s: an address that is no multiple of %zu", what, boundary);
+}
+
+void cod_emulated_copy_start(void *target, const void *source, unsigned bytes)
+{
+    cod_emulated_aligned(target, 16, "copy16_start, target");
+    cod_emulated_aligned(source, 16, "copy16_start, source");
+    in_shared(target, 16, "copy16_start");
+    memset(target, POISON, 16);
+    self()->copies.push_back(
+        {static_cast<unsigned char *>(target), static_cast<const unsigned char *>(source), bytes, self()->groups});
+}
+
+void cod_emulated_copy_commit()
+{
+    self()->groups++;
+}
+
+/** Those of the groups before `end`. */
+static void land(thread_state *thread, uint64_t end)
+{
+    size_t kept = 0;
+    for (const async_copy &copy : thread->copies) {
+        if (copy.group >= end) {
+            thread->copies[kept++] = copy;
+            continue;
+        }
+        memcpy(copy.target, copy.source, copy.bytes);
+        memset(copy.target + copy.bytes, 0, 16 - copy.bytes);
+    }
+    thread->copies.resize(kept);
+}
+
+void cod_emulated_copy_wait(int under_way)
+{
+    const uint64_t pending = static_cast<uint64_t>(under_way), groups = self()->groups;
+    land(self(), groups > pending ? groups - pending : 0);
+}
+
+/* What a warp's instructions do with the operands of its lanes. */
+
+void cod_emulated_act_sync(const unsigned char *, unsigned char *) {}
+
+void cod_emulated_act_shuffle(const unsigned char *in, unsigned char *out)
+{
+    const cod_emulated_shuffle *lanes = reinterpret_cast<const cod_emulated_shuffle *>(in);
+    for (unsigned lane = 0; lane < LANES; lane++)
+        memcpy(out + lane * sizeof(float), &lanes[lanes[lane].lane].value, sizeof(float));
+}
+
+/** Row and first column of register `i` of a fragment whose 32-bit registers hold `per` elements: A {16, 8·per}. */
+static void place_in_a(unsigned lane, unsigned i, unsigned per, unsigned *row, unsigned *column)
+{
+    *row = lane / 4 + i % 2 * 8;
+    *column = (lane % 4 + i / 2 * 4) * per;
+}
+
+static float bf16_of(uint32_t word, unsigned half)
+{
+    const uint32_t bits = half == 0 ? word << 16 : word & 0xFFFF0000u;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+void cod_emulated_act_mma(const unsigned char *in, unsigned char *out)
+{
+    const cod_emulated_mma *lanes = reinterpret_cast<const cod_emulated_mma *>(in);
+    float a[16][16], b[16][8];
+    for (unsigned lane = 0; lane < LANES; lane++) {
+        for (unsigned i = 0; i < 8; i++) {
+            unsigned row, column;
+            place_in_a(lane, i / 2, 2, &row, &column);
+            a[row][column + i % 2] = bf16_of(lanes[lane].a[i / 2], i % 2);
+        }
+        for (unsigned i = 0; i < 4; i++)
+            b[lane % 4 * 2 + i % 2 + i / 2 * 8][lane / 4] = bf16_of(lanes[lane].b[i / 2], i % 2);
+    }
+    for (unsigned lane = 0; lane < LANES; lane++)
+        for (unsigned i = 0; i < 4; i++) {
+            const unsigned row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+            float sum = lanes[lane].d[i];
+            for (unsigned k = 0; k < 16; k++)
+                sum += a[row][k] * b[k][column];
+            memcpy(out + lane * 16 + i * 4, &sum, sizeof sum);
+        }
+}
+
+void cod_emulated_act_mma_s8(const unsigned char *in, unsigned char *out)
+{
+    const cod_emulated_mma_s8 *lanes = reinterpret_cast<const cod_emulated_mma_s8 *>(in);
+    int32_t a[16][32], b[32][8];
+    for (unsigned lane = 0; lane < LANES; lane++) {
+        for (unsigned i = 0; i < 16; i++) {
+            unsigned row, column;
+            place_in_a(lane, i / 4, 4, &row, &column);
+            a[row][column + i % 4] = static_cast<int8_t>(lanes[lane].a[i / 4] >> i % 4 * 8);
+        }
+        for (unsigned i = 0; i < 8; i++)
+            b[lane % 4 * 4 + i % 4 + i / 4 * 16][lane / 4] = static_cast<int8_t>(lanes[lane].b[i / 4] >> i % 4 * 8);
+    }
+    for (unsigned lane = 0; lane < LANES; lane++)
+        for (unsigned i = 0; i < 4; i++) {
+            const unsigned row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+            int32_t sum = lanes[lane].d[i];
+            for (unsigned k = 0; k < 32; k++)
+                sum += a[row][k] * b[k][column];
+            memcpy(out + lane * 16 + i * 4, &sum, sizeof sum);
+        }
+}
+
+static void load_matrices(const unsigned char *in, unsigned char *out, bool transposed)
+{
+    const void *rows[LANES];
+    memcpy(rows, in, sizeof rows);
+    for (unsigned lane = 0; lane < LANES; lane++)
+        in_shared(rows[lane], 16, "load_matrix4");
+    for (unsigned lane = 0; lane < LANES; lane++)
+        for (unsigned matrix = 0; matrix < 4; matrix++)
+            for (unsigned half = 0; half < 2; half++) {
+                unsigned row = lane / 4, column = lane % 4 * 2 + half;
+                if (transposed) {
+                    const unsigned swap = row;
+                    row = column;
+                    column = swap;
+                }
+                memcpy(out + lane * 16 + matrix * 4 + half * 2,
+                       static_cast<const unsigned char *>(rows[matrix * 8 + row]) + column * 2, 2);
+            }
+}
+
+void cod_emulated_act_load(const unsigned char *in, unsigned char *out)
+{
+    load_matrices(in, out, false);
+}
+
+void cod_emulated_act_load_transposed(const unsigned char *in, unsigned char *out)
+{
+    load_matrices(in, out, true);
+}
+
+/* Blocks and their fibres. */
+
+static void thread_body()
+{
+    (*run.body)();
+    thread_state *thread = self();
+    land(thread, UINT64_MAX);
+    thread->done = true;
+    run.alive--;
+    if (run.alive > 0 && run.block.arrived == run.alive)
+        open_block_barrier();
+}
+
+/** A permutation of 0 … count - 1 that the seed and `salt` choose; its numbers' order for seed 0. */
+struct permutation {
+    uint64_t count, factor = 1, shift = 0;
+    permutation(uint64_t count_, uint64_t salt) : count(count_)
+    {
+        const uint64_t seed = cod_emulated_seed();
+        if (seed == 0 || count < 2)
+            return;
+        const uint64_t mixed = (seed * 0x9E3779B97F4A7C15ull) ^ (salt * 0xD1B54A32D192ED03ull);
+        shift = mixed >> 33;
+        for (factor = 1 + (mixed >> 7) % count; common(factor, count) != 1;)
+            factor = factor % count + 1;
+    }
+    static uint64_t common(uint64_t a, uint64_t b) { return b == 0 ? a : common(b, a % b); }
+    uint64_t operator()(uint64_t i) const { return (i * factor + shift) % count; }
+};
+
+static void start_threads(dim3 block)
+{
+    run.count = run.alive = block.x * block.y * block.z;
+    if (run.threads.size() < run.count) {
+        run.threads.resize(MOST_THREADS);
+        run.warps.resize(MOST_THREADS / LANES);
+    }
+    for (unsigned i = 0; i < run.count; i++) {
+        thread_state *thread = &run.threads[i];
+        thread->index = dim3(i % block.x, i / block.x % block.y, i / block.x / block.y);
+        thread->done = false;
+        thread->waits_for = nullptr;
+        thread->groups = 0;
+        thread->copies.clear();
+        cod_fibre_start(&thread->fibre, thread_body);
+    }
+    for (unsigned i = 0; i < run.count / LANES; i++)
+        run.warps[i].arrived = 0;
+    run.block.arrived = 0;
+}
+
+/** Nobody can go on: says where two of the threads are. */
+static void tell_deadlock()
+{
+    const thread_state *first = nullptr, *other = nullptr;
+    for (unsigned i = 0; i < run.count; i++) {
+        const thread_state *thread = &run.threads[i];
+        if (thread->done)
+            continue;
+        if (first == nullptr)
+            first = thread;
+        else if (strcmp(first->at, thread->at) != 0)
+            other = thread;
+    }
+    if (other != nullptr)
+        cod_emulated_fault("threads wait for ever: %u of %u have ended, one is in %s, one in %s", run.count - run.alive,
+                           run.count, first->at, other->at);
+    else
+        cod_emulated_fault("threads wait for ever: %u of %u have ended, the others are in %s", run.count - run.alive,
+                           run.count, first->at);
+}
+
+static bool run_block(dim3 block_size, uint64_t salt)
+{
+    start_threads(block_size);
+    const permutation order(run.count, salt);
+    while (run.alive > 0) {
+        bool went = false;
+        for (unsigned i = 0; i < run.count; i++) {
+            run.current = static_cast<unsigned>(order(i));
+            thread_state *thread = self();
+            if (thread->done || (thread->waits_for != nullptr && *thread->waits_for == thread->seen))
+                continue;
+            threadIdx = thread->index;
+            cod_fibre_resume(&thread->fibre);
+            went = true;
+        }
+        if (!went) {
+            tell_deadlock();
+            return false;
+        }
+    }
+    return true;
+}
+
+static void poison_shared(size_t bytes)
+{
+    run.shared_bytes = bytes;
+    run.shared.assign(bytes + 2 * GUARD + 128, POISON);
+}
+
+static void check_shared()
+{
+    const unsigned char *begin = run.shared.data(), *from = shared_begin(), *to = from + run.shared_bytes;
+    for (const unsigned char *at = begin; at < begin + run.shared.size(); at++)
+        if ((at < from || at >= to) && *at != POISON) {
+            cod_emulated_fault("a write %td bytes from the first of %zu bytes of shared memory", at - from,
+                               run.shared_bytes);
+            return;
+        }
+}
+
+cudaError_t cod_emulated_run(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()> &thread)
+{
+    const uint64_t threads = static_cast<uint64_t>(block.x) * block.y * block.z;
+    const uint64_t blocks = static_cast<uint64_t>(grid.x) * grid.y * grid.z;
+    if (threads == 0 || threads > MOST_THREADS || threads % LANES != 0 || blocks == 0 || grid.y > 65535 ||
+        grid.z > 65535 || shared_bytes > MOST_SHARED) {
+        cod_emulated_fault("a launch of %ux%ux%u blocks of %ux%ux%u threads with %zu bytes of shared memory", grid.x,
+                           grid.y, grid.z, block.x, block.y, block.z, shared_bytes);
+        return cudaErrorInvalidValue;
+    }
+    run.body = &thread;
+    blockDim = block;
+    gridDim = grid;
+    const size_t before = cod_emulated_fault_count();
+    const permutation order(blocks, blocks);
+    for (uint64_t i = 0; i < blocks; i++) {
+        const uint64_t number = order(i);
+        blockIdx = dim3(static_cast<unsigned>(number % grid.x), static_cast<unsigned>(number / grid.x % grid.y),
+                        static_cast<unsigned>(number / grid.x / grid.y));
+        poison_shared(shared_bytes);
+        const bool ended = run_block(block, number);
+        check_shared();
+        if (!ended)
+            break;
+    }
+    cod_emulated_check_memory();
+    return cod_emulated_fault_count() == before ? cudaSuccess : cudaErrorLaunchFailure;
+}

@@ -1,0 +1,16 @@
+/**
+ * @file
+ * What the files of the emulated GPU share.
+ */
+#ifndef COD_TESTS_CUDA_EMULATED_INTERNAL_H
+#define COD_TESTS_CUDA_EMULATED_INTERNAL_H
+
+#include "emulated.h"
+
+void cod_emulated_fault(const char *format, ...) __attribute__((format(printf, 1, 2)));
+size_t cod_emulated_fault_count();
+uint64_t cod_emulated_seed();
+/** Finds writes beside what was allocated. */
+void cod_emulated_check_memory();
+
+#endif

@@ -1,0 +1,147 @@
+/**
+ * @file
+ * src/cuda/warp.cuh on the host. A thread of a block is a fibre that runs until it waits for others; in which order fibres and
+ * blocks run follows from a seed. Instructions of a whole warp wait until all its threads have come to the same one.
+ * An asynchronous copy poisons its target when it starts, and lands when its thread waits for it, not before.
+ */
+#ifndef COD_TESTS_CUDA_EMULATED_WARP_H
+#define COD_TESTS_CUDA_EMULATED_WARP_H
+
+#include "cuda_runtime.h"
+
+#include "emulated.h"
+
+#include <cstring>
+
+void *cod_emulated_shared();
+void cod_emulated_block_sync();
+/** Of PTX instruction `name`: `act` gets the operands of all lanes, [lane][in_bytes], and gives their results. */
+void cod_emulated_together(const char *name, const void *in, size_t in_bytes, void *out, size_t out_bytes,
+                           void (*act)(const unsigned char *in, unsigned char *out));
+void cod_emulated_copy_start(void *target, const void *source, unsigned bytes);
+void cod_emulated_copy_commit();
+void cod_emulated_copy_wait(int under_way);
+void cod_emulated_aligned(const void *address, size_t boundary, const char *what);
+
+struct cod_emulated_mma {
+    float d[4];
+    uint32_t a[4], b[2];
+};
+struct cod_emulated_mma_s8 {
+    int32_t d[4];
+    uint32_t a[4], b[2];
+};
+struct cod_emulated_shuffle {
+    float value;
+    unsigned lane;
+};
+void cod_emulated_act_sync(const unsigned char *in, unsigned char *out);
+void cod_emulated_act_shuffle(const unsigned char *in, unsigned char *out);
+void cod_emulated_act_mma(const unsigned char *in, unsigned char *out);
+void cod_emulated_act_mma_s8(const unsigned char *in, unsigned char *out);
+void cod_emulated_act_load(const unsigned char *in, unsigned char *out);
+void cod_emulated_act_load_transposed(const unsigned char *in, unsigned char *out);
+
+template <typename T> static inline T *shared_memory()
+{
+    return static_cast<T *>(cod_emulated_shared());
+}
+
+static inline void block_sync()
+{
+    cod_emulated_block_sync();
+}
+
+static inline void warp_sync()
+{
+    char nothing = 0;
+    cod_emulated_together("warp_sync", &nothing, 1, &nothing, 1, cod_emulated_act_sync);
+}
+
+static inline float shuffle(float value, unsigned lane)
+{
+    const cod_emulated_shuffle in = {value, lane % 32};
+    float out;
+    cod_emulated_together("shuffle", &in, sizeof in, &out, sizeof out, cod_emulated_act_shuffle);
+    return out;
+}
+
+static inline float shuffle_xor(float value, unsigned mask)
+{
+    return shuffle(value, (threadIdx.x ^ mask) % 32);
+}
+
+static inline void mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
+{
+    cod_emulated_mma in;
+    memcpy(in.d, d, sizeof d);
+    memcpy(in.a, a, sizeof a);
+    memcpy(in.b, b, sizeof b);
+    cod_emulated_together("mma_bf16", &in, sizeof in, d, sizeof d, cod_emulated_act_mma);
+}
+
+static inline void mma_s8(int32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
+{
+    cod_emulated_mma_s8 in;
+    memcpy(in.d, d, sizeof d);
+    memcpy(in.a, a, sizeof a);
+    memcpy(in.b, b, sizeof b);
+    cod_emulated_together("mma_s8", &in, sizeof in, d, sizeof d, cod_emulated_act_mma_s8);
+}
+
+static inline void load_matrix4(uint32_t (&r)[4], const void *row)
+{
+    cod_emulated_aligned(row, 16, "load_matrix4");
+    cod_emulated_together("load_matrix4", &row, sizeof row, r, sizeof r, cod_emulated_act_load);
+}
+
+static inline void load_matrix4_transposed(uint32_t (&r)[4], const void *row)
+{
+    cod_emulated_aligned(row, 16, "load_matrix4_transposed");
+    cod_emulated_together("load_matrix4_transposed", &row, sizeof row, r, sizeof r, cod_emulated_act_load_transposed);
+}
+
+static inline void copy16_start(void *target, const void *source, unsigned bytes)
+{
+    cod_emulated_copy_start(target, source, bytes);
+}
+
+static inline void copy_commit()
+{
+    cod_emulated_copy_commit();
+}
+
+template <int under_way> static inline void copy_wait()
+{
+    cod_emulated_copy_wait(under_way);
+}
+
+static inline void atomic_add(float *target, float value)
+{
+    *target += value;
+}
+
+static inline void atomic_add(unsigned long long *target, unsigned long long value)
+{
+    *target += value;
+}
+
+static inline unsigned ticket_take(unsigned *ticket)
+{
+    return (*ticket)++;
+}
+
+static inline void chain_release() {}
+
+static inline void chain_wait() {}
+
+static inline uint16_t bf16_from_f32(float value)
+{
+    uint32_t word;
+    memcpy(&word, &value, sizeof word);
+    if ((word & 0x7FFFFFFFu) > 0x7F800000u)
+        return 0x7FFF;
+    return (uint16_t)((word + 0x7FFFu + (word >> 16 & 1u)) >> 16);
+}
+
+#endif

@@ -1,0 +1,382 @@
+/** CUDA's runtime without a GPU: memory between guards, streams that work at once, graphs as lists of work. */
+#include "cuda_runtime.h"
+
+#include "emulated_internal.h"
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <vector>
+
+enum { GUARD = 512, POISON = 0xFF };
+
+static const size_t default_memory = static_cast<size_t>(4) << 30;
+
+struct cod_emulated_graph {
+    std::vector<std::function<cudaError_t()>> work;
+};
+
+struct cod_emulated_stream {
+    cod_emulated_graph *capture = nullptr;
+};
+
+struct cod_emulated_event {
+};
+
+struct allocation {
+    size_t bytes;
+    bool pinned;
+};
+
+/** One for all threads of the process: blocks and fibres are the process's, too. */
+static std::recursive_mutex lock;
+typedef std::lock_guard<std::recursive_mutex> locked;
+
+static std::map<unsigned char *, allocation> allocations;
+static size_t memory_bytes = default_memory, used_bytes, faults, seed_value;
+static bool seed_known;
+static char first_fault[512];
+static cudaError_t last_error;
+
+static cudaError_t give(cudaError_t error)
+{
+    if (error != cudaSuccess)
+        last_error = error;
+    return error;
+}
+
+void cod_emulated_fault(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    if (faults++ == 0)
+        vsnprintf(first_fault, sizeof first_fault, format, arguments);
+    va_end(arguments);
+}
+
+size_t cod_emulated_fault_count()
+{
+    return faults;
+}
+
+size_t cod_emulated_faults(char *first, size_t bytes)
+{
+    const locked hold(lock);
+    cod_emulated_check_memory();
+    const size_t count = faults;
+    snprintf(first, bytes, "%s", first_fault);
+    faults = 0;
+    first_fault[0] = '\0';
+    return count;
+}
+
+void cod_emulated_set_seed(uint64_t seed)
+{
+    seed_value = seed;
+    seed_known = true;
+}
+
+uint64_t cod_emulated_seed()
+{
+    if (!seed_known) {
+        const char *text = getenv("COD_CUDA_SEED");
+        cod_emulated_set_seed(text != nullptr ? strtoull(text, nullptr, 10) : 1);
+    }
+    return seed_value;
+}
+
+void cod_emulated_set_memory(size_t bytes)
+{
+    memory_bytes = bytes > 0 ? bytes : default_memory;
+}
+
+/* Memory. */
+
+static bool guard_whole(const unsigned char *guard)
+{
+    for (size_t i = 0; i < GUARD; i++)
+        if (guard[i] != POISON)
+            return false;
+    return true;
+}
+
+static void check(unsigned char *memory, size_t bytes)
+{
+    if (guard_whole(memory - GUARD) && guard_whole(memory + bytes))
+        return;
+    cod_emulated_fault("a write beside %zu bytes of memory", bytes);
+    memset(memory - GUARD, POISON, GUARD);
+    memset(memory + bytes, POISON, GUARD);
+}
+
+void cod_emulated_check_memory()
+{
+    for (const auto &[memory, allocation] : allocations)
+        check(memory, allocation.bytes);
+}
+
+static cudaError_t allocate(void **memory, size_t bytes, bool pinned)
+{
+    const locked hold(lock);
+    if (!pinned && bytes > memory_bytes - used_bytes)
+        return give(cudaErrorMemoryAllocation);
+    const size_t whole = (bytes + 2 * GUARD + 255) / 256 * 256;
+    unsigned char *base = static_cast<unsigned char *>(aligned_alloc(256, whole));
+    if (base == nullptr)
+        return give(cudaErrorMemoryAllocation);
+    memset(base, POISON, whole);
+    *memory = base + GUARD;
+    allocations[base + GUARD] = {bytes, pinned};
+    used_bytes += pinned ? 0 : bytes;
+    return cudaSuccess;
+}
+
+static cudaError_t release(void *pointer, bool pinned)
+{
+    const locked hold(lock);
+    unsigned char *memory = static_cast<unsigned char *>(pointer);
+    if (memory == nullptr)
+        return cudaSuccess;
+    const auto found = allocations.find(memory);
+    if (found == allocations.end() || found->second.pinned != pinned) {
+        cod_emulated_fault("memory is freed that was not allocated so");
+        return give(cudaErrorInvalidValue);
+    }
+    check(memory, found->second.bytes);
+    used_bytes -= pinned ? 0 : found->second.bytes;
+    allocations.erase(found);
+    free(memory - GUARD);
+    return cudaSuccess;
+}
+
+/** Whether the range does not leave the allocation that it begins in; memory of the host that CUDA does not know is any. */
+static bool range_inside(const void *pointer, size_t bytes)
+{
+    unsigned char *at = const_cast<unsigned char *>(static_cast<const unsigned char *>(pointer));
+    auto after = allocations.upper_bound(at);
+    if (after == allocations.begin())
+        return true;
+    const auto &[memory, allocation] = *--after;
+    return at >= memory + allocation.bytes + GUARD || at + bytes <= memory + allocation.bytes;
+}
+
+cudaError_t cudaMalloc(void **memory, size_t bytes)
+{
+    return allocate(memory, bytes, false);
+}
+
+cudaError_t cudaFree(void *memory)
+{
+    return release(memory, false);
+}
+
+cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned)
+{
+    return allocate(memory, bytes, true);
+}
+
+cudaError_t cudaFreeHost(void *memory)
+{
+    return release(memory, true);
+}
+
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
+{
+    const locked hold(lock);
+    *free_bytes = memory_bytes - used_bytes;
+    *total_bytes = memory_bytes;
+    return cudaSuccess;
+}
+
+/* Devices. */
+
+const char *cudaGetErrorString(cudaError_t error)
+{
+    switch (error) {
+    case cudaSuccess:
+        return "no error";
+    case cudaErrorMemoryAllocation:
+        return "out of memory";
+    case cudaErrorLaunchFailure:
+        return first_fault[0] != '\0' ? first_fault : "unspecified launch failure";
+    default:
+        return "an error of the emulated GPU";
+    }
+}
+
+cudaError_t cudaGetLastError()
+{
+    const cudaError_t error = last_error;
+    last_error = cudaSuccess;
+    return error;
+}
+
+cudaError_t cudaGetDeviceCount(int *count)
+{
+    *count = 1;
+    return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+    return give(device == 0 ? cudaSuccess : cudaErrorInvalidDevice);
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int)
+{
+    *properties = cudaDeviceProp();
+    snprintf(properties->name, sizeof properties->name, "emulated GPU");
+    properties->major = 8;
+    properties->minor = 0;
+    properties->multiProcessorCount = 4;
+    properties->totalGlobalMem = memory_bytes;
+    properties->sharedMemPerBlockOptin = 227 << 10;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    *version = 13000;
+    return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int *version)
+{
+    *version = 13000;
+    return cudaSuccess;
+}
+
+/* Streams, events, graphs. */
+
+cudaError_t cod_emulated_queue(cudaStream_t stream, std::function<cudaError_t()> work)
+{
+    const locked hold(lock);
+    if (stream == nullptr || stream->capture == nullptr)
+        return give(work());
+    stream->capture->work.push_back(std::move(work));
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void *target, int value, size_t bytes, cudaStream_t stream)
+{
+    return cod_emulated_queue(stream, [=]() {
+        if (!range_inside(target, bytes))
+            return cudaErrorInvalidValue;
+        memset(target, value, bytes);
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaMemcpyAsync(void *target, const void *source, size_t bytes, cudaMemcpyKind, cudaStream_t stream)
+{
+    return cod_emulated_queue(stream, [=]() {
+        if (!range_inside(target, bytes) || !range_inside(source, bytes))
+            return cudaErrorInvalidValue;
+        memcpy(target, source, bytes);
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
+{
+    *stream = new cod_emulated_stream;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+    delete stream;
+    return cudaSuccess;
+}
+
+/** What a captured stream may not do. */
+static cudaError_t outside_capture(cudaStream_t stream)
+{
+    return give(stream != nullptr && stream->capture != nullptr ? cudaErrorStreamCaptureUnsupported : cudaSuccess);
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+    return outside_capture(stream);
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t, unsigned)
+{
+    return outside_capture(stream);
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode)
+{
+    if (outside_capture(stream) != cudaSuccess)
+        return cudaErrorStreamCaptureUnsupported;
+    stream->capture = new cod_emulated_graph;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
+{
+    *graph = stream->capture;
+    stream->capture = nullptr;
+    return give(*graph != nullptr ? cudaSuccess : cudaErrorInvalidValue);
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long)
+{
+    *exec = new cod_emulated_graph(*graph);
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph)
+{
+    delete graph;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
+{
+    delete exec;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
+{
+    if (outside_capture(stream) != cudaSuccess)
+        return cudaErrorStreamCaptureUnsupported;
+    const locked hold(lock);
+    for (const auto &work : exec->work) {
+        const cudaError_t error = work();
+        if (error != cudaSuccess)
+            return give(error);
+    }
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
+{
+    *event = new cod_emulated_event;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+    delete event;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t stream)
+{
+    return outside_capture(stream);
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t)
+{
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t)
+{
+    return cudaSuccess;
+}

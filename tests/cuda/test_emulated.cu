@@ -1,0 +1,225 @@
+/** What the emulated GPU finds, each planted once; and what its instructions give. */
+#include "cuda/cuda_internal.h"
+#include "cuda/warp.cuh"
+
+#include <cstring>
+
+extern "C" {
+#include "support/test.h" /* last: cmocka defines `fail` */
+}
+
+enum { THREADS = 64 };
+
+static float *device_floats(size_t count)
+{
+    void *memory = nullptr;
+    assert_int_equal(cudaMalloc(&memory, count * sizeof(float)), cudaSuccess);
+    return static_cast<float *>(memory);
+}
+
+/** Runs the kernel in several orders; @return how many of them had a fault, with the last one's message. */
+template <typename... P, typename... A>
+static int faulty_orders(char *message, size_t shared_bytes, void (*kernel)(P...), const A &...arguments)
+{
+    int faulty = 0;
+    for (uint64_t seed = 0; seed < 8; seed++) {
+        char first[256];
+        cod_emulated_set_seed(seed);
+        const cod_status status = cuda_launch(nullptr, kernel, 2, THREADS, shared_bytes, arguments...);
+        const size_t faults = cod_emulated_faults(first, sizeof first);
+        assert_true((status == COD_OK) == (faults == 0));
+        if (faults > 0) {
+            snprintf(message, 256, "%s", first);
+            faulty++;
+        }
+    }
+    return faulty;
+}
+
+/** Each thread writes its number and reads its neighbour's. */
+__global__ void turn_kernel(float *out, bool synchronised)
+{
+    float *shared = shared_memory<float>();
+    shared[threadIdx.x] = (float)threadIdx.x;
+    if (synchronised)
+        block_sync();
+    out[blockIdx.x * blockDim.x + threadIdx.x] = shared[(threadIdx.x + 1) % blockDim.x];
+}
+
+static int wrong_turns(bool synchronised)
+{
+    float *out = device_floats(2 * THREADS);
+    int wrong = 0;
+    for (uint64_t seed = 0; seed < 8; seed++) {
+        cod_emulated_set_seed(seed);
+        assert_ok(cuda_launch(nullptr, turn_kernel, 2, THREADS, THREADS * sizeof(float), out, synchronised));
+        for (int i = 0; i < 2 * THREADS; i++)
+            if (!(out[i] == (float)((i + 1) % THREADS))) {
+                wrong++;
+                break;
+            }
+    }
+    cudaFree(out);
+    return wrong;
+}
+
+static void a_missing_barrier_gives_wrong_results(void **)
+{
+    assert_int_equal(wrong_turns(true), 0);
+    assert_int_equal(wrong_turns(false), 8);
+}
+
+__global__ void half_kernel()
+{
+    if (threadIdx.x % 2 == 0)
+        block_sync();
+    else
+        warp_sync();
+}
+
+__global__ void leave_kernel()
+{
+    if (threadIdx.x >= 3)
+        warp_sync();
+}
+
+static void threads_that_wait_for_ever_are_told(void **)
+{
+    char message[256];
+    assert_int_equal(faulty_orders(message, 0, half_kernel), 8);
+    assert_non_null(strstr(message, "one is in"));
+    assert_int_equal(faulty_orders(message, 0, leave_kernel), 8);
+    assert_non_null(strstr(message, "the others are in warp_sync"));
+}
+
+__global__ void outside_kernel(float *out, int place)
+{
+    out[place] = 1;
+}
+
+__global__ void shared_outside_kernel(int place)
+{
+    shared_memory<float>()[place] = 1;
+}
+
+static void writes_beside_memory_are_found(void **)
+{
+    char message[256];
+    float *out = device_floats(10);
+    assert_int_equal(faulty_orders(message, 0, outside_kernel, out, 9), 0);
+    assert_int_equal(faulty_orders(message, 0, outside_kernel, out, 10), 8);
+    assert_int_equal(faulty_orders(message, 0, outside_kernel, out, -1), 8);
+    assert_non_null(strstr(message, "beside 40 bytes"));
+    assert_int_equal(faulty_orders(message, 128, shared_outside_kernel, 31), 0);
+    assert_int_equal(faulty_orders(message, 128, shared_outside_kernel, 32), 8);
+    cudaFree(out);
+}
+
+/** Copies a block's part of `in` through shared memory. */
+__global__ void copy_kernel(const float *in, float *out, int what)
+{
+    float *shared = shared_memory<float>();
+    const unsigned first = blockIdx.x * blockDim.x;
+    copy16_start(shared + threadIdx.x * 4, in + (first + threadIdx.x) * 4 + (what == 3), what == 4 ? 0 : 16);
+    if (what != 1)
+        copy_commit();
+    if (what != 2)
+        copy_wait<0>();
+    block_sync();
+    const unsigned next = (threadIdx.x + 1) % blockDim.x;
+    for (unsigned i = 0; i < 4; i++)
+        out[(first + threadIdx.x) * 4 + i] = shared[next * 4 + i];
+}
+
+static void copies_land_when_they_are_waited_for(void **)
+{
+    const size_t count = 2 * THREADS * 4;
+    float *in = device_floats(count + 4), *out = device_floats(count);
+    char message[256];
+    for (size_t i = 0; i < count; i++)
+        in[i] = (float)i;
+    const size_t shared_bytes = THREADS * 16;
+    assert_int_equal(faulty_orders(message, shared_bytes, copy_kernel, in, out, 0), 0);
+    for (size_t i = 0; i < count; i++)
+        assert_true(out[i] == (float)((i / 4 % THREADS + 1) % THREADS * 4 + i / 4 / THREADS * THREADS * 4 + i % 4));
+    for (int what = 1; what <= 2; what++) { /* no commit, no wait: poison */
+        assert_int_equal(faulty_orders(message, shared_bytes, copy_kernel, in, out, what), 0);
+        assert_true(out[0] != out[0]);
+    }
+    assert_int_equal(faulty_orders(message, shared_bytes, copy_kernel, in, out, 3), 8);
+    assert_non_null(strstr(message, "no multiple of 16"));
+    assert_int_equal(faulty_orders(message, shared_bytes, copy_kernel, in, out, 4), 0);
+    assert_true(out[0] == 0 && out[count - 1] == 0);
+    cudaFree(in);
+    cudaFree(out);
+}
+
+/** C = A·B of {16, 16} and {16, 8} small integers through shared memory, as kernels load their fragments. */
+__global__ void product_kernel(const uint16_t *a, const uint16_t *b, float *c)
+{
+    uint16_t *shared_a = shared_memory<uint16_t>(), *shared_b = shared_a + 256;
+    for (unsigned i = threadIdx.x; i < 256; i += blockDim.x)
+        shared_a[i] = a[i];
+    for (unsigned i = threadIdx.x; i < 128; i += blockDim.x)
+        shared_b[i] = b[i];
+    block_sync();
+    if (threadIdx.x < WARP_LANES) {
+        const unsigned lane = threadIdx.x;
+        uint32_t fa[4], fb[4];
+        float d[4] = {0, 0, 0, 0};
+        load_matrix4(fa, shared_a + lane % 16 * 16 + lane / 16 * 8);
+        load_matrix4_transposed(fb, shared_b + lane % 16 * 8);
+        const uint32_t two[2] = {fb[0], fb[1]};
+        mma_bf16(d, fa, two);
+        for (unsigned i = 0; i < 4; i++)
+            c[(lane / 4 + i / 2 * 8) * 8 + lane % 4 * 2 + i % 2] = d[i];
+    }
+}
+
+static void products_and_their_fragments_agree(void **)
+{
+    float *c = device_floats(128);
+    uint16_t *a = reinterpret_cast<uint16_t *>(device_floats(128)),
+             *b = reinterpret_cast<uint16_t *>(device_floats(64));
+    char message[256];
+    for (int i = 0; i < 256; i++)
+        a[i] = bf16_from_f32((float)(i * 7 % 11 - 5));
+    for (int i = 0; i < 128; i++)
+        b[i] = bf16_from_f32((float)(i * 5 % 13 - 6));
+    assert_int_equal(faulty_orders(message, 768, product_kernel, a, b, c), 0);
+    for (int row = 0; row < 16; row++)
+        for (int column = 0; column < 8; column++) {
+            float sum = 0;
+            for (int k = 0; k < 16; k++)
+                sum += f32_from_bf16(a[row * 16 + k]) * f32_from_bf16(b[k * 8 + column]);
+            assert_true(c[row * 8 + column] == sum);
+        }
+    cudaFree(a);
+    cudaFree(b);
+    cudaFree(c);
+}
+
+__global__ void sum_kernel(float *out)
+{
+    out[blockIdx.x * blockDim.x + threadIdx.x] = warp_sum((float)(threadIdx.x % WARP_LANES));
+}
+
+static void sums_of_a_warp_reach_all_lanes(void **)
+{
+    char message[256];
+    float *out = device_floats(2 * THREADS);
+    assert_int_equal(faulty_orders(message, 0, sum_kernel, out), 0);
+    for (int i = 0; i < 2 * THREADS; i++)
+        assert_true(out[i] == 496);
+    cudaFree(out);
+}
+
+int main()
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_missing_barrier_gives_wrong_results), cmocka_unit_test(threads_that_wait_for_ever_are_told),
+        cmocka_unit_test(writes_beside_memory_are_found),        cmocka_unit_test(copies_land_when_they_are_waited_for),
+        cmocka_unit_test(products_and_their_fragments_agree),    cmocka_unit_test(sums_of_a_warp_reach_all_lanes),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
