@@ -303,7 +303,7 @@ static cod_status compile_locally(trainer *t, const cod_division *division)
     COD_TRY(cod_train_session_compile(&t->session, division));
     for (size_t i = 0; i < t->loss_count; i++)
         t->losses[i].view = cod_executable_loss_view(session->executable, t->losses[i].value);
-    t->loss_delay = session->backend->queue_create != NULL ? 1 : 0;
+    t->loss_delay = session->backend->queue_create != NULL && !trainer_leaves_computing(t) ? 1 : 0;
     COD_TRY(cod_readback_create(session->backend, session->device, (size_t)t->loss_delay + 1,
                                 t->loss_count * (size_t)t->config->train.accumulate, &t->readback));
     return cod_batches_init(&t->batches, session, needs_batches_again(&session->recipe));

@@ -29,14 +29,19 @@ static cod_status put_losses(trainer *t, const cod_sub_step *sub_step, int64_t b
     return COD_OK;
 }
 
-cod_status trainer_get_losses(trainer *t, int64_t step, double *losses)
+bool trainer_leaves_computing(const trainer *t)
 {
     const cod_strategy_division *division = t->strategy->ops->division;
+    return division != NULL && division->compute != NULL;
+}
+
+cod_status trainer_get_losses(trainer *t, int64_t step, double *losses)
+{
     for (size_t i = 0; i < t->loss_count; i++) {
         losses[i] = 0;
         if (!trainer_trains(t) || !cod_sub_step_is_due(t->losses[i].sub_step, step))
             continue;
-        if (division != NULL && division->compute != NULL) {
+        if (trainer_leaves_computing(t)) {
             losses[i] = t->losses[i].computed;
             continue;
         }
@@ -119,12 +124,11 @@ static void set_rates(trainer *t)
 cod_status trainer_run_sub_steps(trainer *t)
 {
     const cod_recipe *recipe = &t->session.recipe;
-    const cod_strategy_division *division = t->strategy->ops->division;
     const cod_sub_step *distils = cod_recipe_distilling(recipe);
     const char *distilling = distils != NULL ? distils->program.name : NULL;
     COD_TRY(STRATEGY(t, before_step, &t->context));
-    if (division != NULL && division->compute != NULL) {
-        COD_TRY(division->compute(t->strategy, &t->context, &t->losses[0].computed));
+    if (trainer_leaves_computing(t)) {
+        COD_TRY(t->strategy->ops->division->compute(t->strategy, &t->context, &t->losses[0].computed));
         return update(t, 0);
     }
     if (distils != NULL)
