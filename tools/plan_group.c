@@ -41,6 +41,7 @@ typedef struct planned {
     cod_strategy_plan meetings; /**< of groups that wait for each other */
     cod_strategy_stage *stages; /**< of a network that ranks hold together */
     size_t stage_count;
+    float *priors; /**< [groups, classes]; NULL = not corrected for */
 } planned;
 
 static bool trains_alike(const cod_run_config *config, int a, int b)
@@ -89,11 +90,15 @@ static cod_shape input_shape(const cod_run_config *config, const cod_group_confi
     return (cod_shape){batch, config->data.patch, config->data.patch, 3};
 }
 
-static cod_status add_losses(void *context, cod_train_session *session)
+/** Equal shares of all classes, where a run would correct for its own: what is computed is the same. */
+static cod_status make_priors(planned *p)
 {
-    const planned *p = context;
-    const cod_strategy_teaching *teaching = p->strategy->ops->teaching;
-    return teaching != NULL && teaching->add_losses != NULL ? teaching->add_losses(p->strategy, session) : COD_OK;
+    const cod_classifier_sizes *sizes = cod_model_sizes(p->group->kind, p->group->architecture);
+    if (!p->config->train.prior_correction || sizes == NULL)
+        return COD_OK;
+    p->priors = calloc(p->config->group_count * (size_t)sizes->classes, sizeof *p->priors);
+    COD_REQUIRE_MEMORY(p->priors);
+    return COD_OK;
 }
 
 /** The training programs of this group, as the trainer compiles them. */
@@ -102,15 +107,17 @@ static cod_status build(planned *p, int index)
     static const char *const inputs[] = {COD_INPUT_DATA, COD_INPUT_TRUTH};
     const cod_run_config *config = p->config;
     cod_train_session *session = &p->session;
+    COD_TRY(make_priors(p));
     *session = (cod_train_session){.config = config,
                                    .group = index,
                                    .backend = p->backend,
                                    .device = p->device,
                                    .sample = input_shape(config, p->group, config->data.batch),
+                                   .priors = p->priors,
                                    .averages = p->ranks != 1};
     COD_TRY(cod_precision_dtype((cod_precision)config->train.precision, p->backend, p->device, &session->activation));
     COD_TRY(config->strategy->create(config, &p->strategy));
-    COD_TRY(cod_train_session_build(session, add_losses, p));
+    COD_TRY(cod_train_session_build(session, p->strategy));
     COD_TRY(cod_weights_fill_initial(&session->weights, 1));
     COD_TRY(cod_train_session_compile(session, &(cod_division){0}));
     return cod_bench_fill_inputs(p->backend, p->device, session->executable, inputs, sizeof inputs / sizeof inputs[0]);
@@ -129,23 +136,33 @@ static cod_status time_program(const planned *p, cod_program *program, double *m
     return COD_OK;
 }
 
-/** The same of all sub-steps with their updates. */
-static cod_status time_step(const cod_train_session *session, double *ms)
+/** The same of a sub-step with its update. */
+static cod_status time_sub_step(const cod_train_session *session, const cod_program_spec *spec, double *ms)
 {
-    const cod_recipe *recipe = &session->recipe;
+    cod_program *program = cod_train_program(session->executable, spec->name, 0);
     *ms = INFINITY;
     for (int i = 0; i < RUNS; i++) {
         const double start = cod_clock_s();
-        for (size_t s = 0; s < recipe->step_count; s++) {
-            const cod_program_spec *spec = &recipe->steps[s].program;
-            COD_TRY(cod_program_run(cod_train_program(session->executable, spec->name, 0), NULL, NULL));
-            if (spec->trains == NULL)
-                continue;
-            const int set = cod_graph_set_index(recipe->model.graph, spec->trains);
+        COD_TRY(cod_program_run(program, NULL, NULL));
+        if (spec->trains != NULL) {
+            const int set = cod_graph_set_index(session->recipe.model.graph, spec->trains);
             COD_TRY(cod_optimiser_step(session->optimisers[set], 1e-9, i + 1));
         }
         COD_TRY(cod_queue_finish(session->backend, session->device, NULL));
         *ms = i > 0 ? fmin(*ms, 1e3 * (cod_clock_s() - start)) : *ms;
+    }
+    return COD_OK;
+}
+
+/** Of a step, in the mean where sub-steps are not due in each. */
+static cod_status time_step(const cod_train_session *session, double *ms)
+{
+    *ms = 0;
+    for (size_t s = 0; s < session->recipe.step_count; s++) {
+        const cod_sub_step *sub_step = &session->recipe.steps[s];
+        double one;
+        COD_TRY(time_sub_step(session, &sub_step->program, &one));
+        *ms += one / (double)(sub_step->every > 1 ? sub_step->every : 1);
     }
     return COD_OK;
 }
@@ -443,6 +460,7 @@ cod_status cod_plan_print_group(const cod_run_config *config, int index, const c
                  .distill = cod_run_config_section(config, &cod_distill_option_table)};
     const cod_status status = plan_all(&p, index);
     free(p.stages);
+    free(p.priors);
     cod_train_session_clear(&p.session);
     if (p.strategy != NULL)
         p.strategy->ops->destroy(p.strategy);

@@ -289,6 +289,8 @@ static cod_status check_spec(const cod_graph *graph, const cod_program_spec *spe
                              const cod_program_spec *spec)
 {
     COD_REQUIRE(spec->name != NULL, "a program needs a name");
+    for (const cod_program_spec *other = specs; other < spec; other++)
+        COD_REQUIRE(strcmp(other->name, spec->name) != 0, "two programs are called '%s'", spec->name);
     for (size_t i = 0; i < COD_PROGRAM_MAX_LOSSES; i++) {
         const cod_node *node = cod_graph_producer(graph, spec->losses[i]);
         COD_REQUIRE(spec->losses[i] == 0 || (node != NULL && node->kind == COD_NODE_LOSS),

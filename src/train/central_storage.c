@@ -131,14 +131,6 @@ static cod_status after_update(cod_strategy *strategy, cod_train_context *contex
     return COD_OK;
 }
 
-/** Weights are the group's; the moments of its part the trainer saves. */
-static cod_status save(cod_strategy *strategy, cod_checkpoint *checkpoint)
-{
-    (void)strategy;
-    (void)checkpoint;
-    return COD_OK;
-}
-
 static void stats(cod_strategy *strategy, cod_strategy_stats *out)
 {
     const central_storage *c = (const central_storage *)strategy;
@@ -161,7 +153,6 @@ static const cod_strategy_ops ops = {
     .division = &division_ops,
     .before_update = before_update,
     .after_update = after_update,
-    .save = save,
     .stats = stats,
     .destroy = destroy,
 };

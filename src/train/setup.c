@@ -94,13 +94,6 @@ static cod_status init_weights(trainer *t)
     return COD_OK;
 }
 
-static cod_status add_losses(void *context, cod_train_session *session)
-{
-    const trainer *t = context;
-    const cod_strategy_teaching *teaching = t->strategy->ops->teaching;
-    return teaching != NULL && teaching->add_losses != NULL ? teaching->add_losses(t->strategy, session) : COD_OK;
-}
-
 /** A strategy that divides a network over ranks knows how to divide one. */
 static cod_status check_sets(const trainer *t)
 {
@@ -281,7 +274,7 @@ static cod_status set_up_locally(trainer *t)
 {
     COD_TRY(open_device(t));
     COD_TRY(t->config->strategy->create(t->config, &t->strategy));
-    COD_TRY(cod_train_session_build(&t->session, add_losses, t));
+    COD_TRY(cod_train_session_build(&t->session, t->strategy));
     COD_TRY(check_sets(t));
     COD_TRY(make_losses(t));
     COD_TRY(init_weights(t));

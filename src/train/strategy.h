@@ -43,8 +43,6 @@ typedef struct cod_train_context {
 /** Logs an event of the update just done to exchange.GROUP.jsonl; for after_step(), on every rank of the group. */
 COD_MUST_CHECK cod_status cod_train_tell(const cod_train_context *context, const cod_train_event *event);
 
-typedef struct cod_strategy cod_strategy;
-
 /** What a log line, metrics and summary.json say about co-operation; strategies without peers leave it zeroed. */
 typedef struct cod_strategy_stats {
     double distill_loss; /**< NaN = none this step */
