@@ -225,8 +225,6 @@ static cod_status teach(codistill *c, cod_train_context *context)
     const cod_train_session *session = context->session;
     const double begin = cod_clock_s(), trace = cod_trace_begin();
     COD_TRY(cod_teaching_predict(&c->teaching, context, &c->stats.distill_weight));
-    COD_TRY(cod_prior_write(session->backend, session->device,
-                            cod_executable_input(session->executable, COD_PRIOR_TEACHER_INPUT), c->teaching.prior));
     cod_trace_end(trace, "step", "teacher");
     const double took_s = cod_clock_s() - begin;
     if (session->backend->queue_create == NULL) { /* elsewhere this is the time that queueing takes */
