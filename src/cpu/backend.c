@@ -190,6 +190,7 @@ static cod_status check_types(const cod_op *op)
         [COD_OP_POOL_BACKWARD] = {1, 1},
         [COD_OP_LOSS] = {3, 6},
         [COD_OP_FILL] = {0, 1},
+        [COD_OP_TURN] = {1, 1},
     };
     for (size_t i = 0; i < COD_OP_MAX_INPUTS + COD_OP_MAX_OUTPUTS; i++) {
         const bool output = i >= COD_OP_MAX_INPUTS;
@@ -198,7 +199,7 @@ static cod_status check_types(const cod_op *op)
         if (!cpu_present(view))
             continue;
         const bool integer =
-            (op->kind == COD_OP_POOL && output && k == 1) || (op->kind == COD_OP_POOL_BACKWARD && !output && k == 1);
+            k == 1 && (output ? op->kind == COD_OP_POOL : op->kind == COD_OP_POOL_BACKWARD || op->kind == COD_OP_TURN);
         const bool activation = (activations[op->kind][output] >> k & 1u) != 0;
         const bool fits = integer      ? view->dtype == COD_I32
                           : activation ? view->dtype == COD_F32 || view->dtype == COD_BF16
@@ -243,6 +244,7 @@ static cod_status cpu_plan_create(cod_device *device, const cod_op *op, cod_plan
         [COD_OP_OPTIMISER] = cpu_plan_optimiser,
         [COD_OP_EMA] = cpu_plan_ema,
         [COD_OP_FILL] = cpu_plan_fill,
+        [COD_OP_TURN] = cpu_plan_turn,
     };
     COD_TRY(cod_op_check(op));
     COD_TRY(check_types(op));

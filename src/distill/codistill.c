@@ -225,8 +225,6 @@ static cod_status teach(codistill *c, cod_train_context *context)
     const cod_train_session *session = context->session;
     const double begin = cod_clock_s(), trace = cod_trace_begin();
     COD_TRY(cod_teaching_predict(&c->teaching, context, &c->stats.distill_weight));
-    COD_TRY(cod_prior_write(session->backend, session->device,
-                            cod_executable_input(session->executable, COD_PRIOR_TEACHER_INPUT), c->teaching.prior));
     cod_trace_end(trace, "step", "teacher");
     const double took_s = cod_clock_s() - begin;
     if (session->backend->queue_create == NULL) { /* elsewhere this is the time that queueing takes */
@@ -243,7 +241,7 @@ static cod_status teach_elsewhere(codistill *c, cod_train_context *context)
     const int64_t place = context->step * context->config->train.accumulate + c->mini_batch++;
     cod_rng rng = cod_rng_open((uint64_t)context->config->root.seed, (uint32_t)cod_group_index(context->group),
                                (uint32_t)cod_group_rank(context->group), (uint64_t)place, COD_RNG_MIXUP, 0);
-    COD_TRY(cod_distill_inputs_replace(&c->inputs, &rng));
+    COD_TRY(cod_distill_inputs_replace(&c->inputs, &context->mini_batch, &rng));
     COD_TRY(teach(c, context));
     COD_TRY(cod_distill_inputs_turn(&c->inputs));
     COD_TRY(cod_program_run(program, NULL, NULL));

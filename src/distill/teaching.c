@@ -1,7 +1,5 @@
 #include "distill/teaching.h"
 
-#include "train/prior.h"
-
 #include <stdlib.h>
 
 /** Steps between two looks at a teacher that does not teach: a forward in so many steps is a cost that nobody notices. */
@@ -19,11 +17,13 @@ cod_status cod_teaching_init(cod_teaching *teaching, const cod_distill_options *
     }
     teaching->chosen = calloc((size_t)peers->count + 1, sizeof *teaching->chosen);
     COD_REQUIRE_MEMORY(teaching->chosen);
-    if (context->session->priors == NULL)
+    const cod_train_session *session = context->session;
+    const cod_view prior = cod_executable_input(session->executable, COD_PRIOR_TEACHER_INPUT);
+    if (prior.buffer == NULL)
         return COD_OK;
-    teaching->prior = calloc(cod_prior_classes(context->session), sizeof *teaching->prior);
+    teaching->prior = calloc(cod_prior_classes(session), sizeof *teaching->prior);
     COD_REQUIRE_MEMORY(teaching->prior);
-    return COD_OK;
+    return cod_prior_input_init(&teaching->prior_input, session->backend, session->device, prior);
 }
 
 void cod_teaching_clear(cod_teaching *teaching)
@@ -32,6 +32,7 @@ void cod_teaching_clear(cod_teaching *teaching)
         free(teaching->ran[i].peers);
     free(teaching->chosen);
     free(teaching->prior);
+    cod_prior_input_clear(&teaching->prior_input);
     *teaching = (cod_teaching){0};
 }
 
@@ -115,7 +116,7 @@ cod_status cod_teaching_predict(cod_teaching *teaching, const cod_train_context 
         COD_TRY(cod_teacher_give(p->teacher, share));
         mix_prior(teaching, context, p, share);
     }
-    return COD_OK;
+    return cod_prior_input_write(&teaching->prior_input, teaching->prior);
 }
 
 cod_status cod_teaching_measure(cod_teaching *teaching, int64_t step)

@@ -10,6 +10,7 @@
 #define COD_DISTILL_TEACHING_H
 
 #include "distill/peers.h"
+#include "train/prior.h"
 
 /** In the caller's storage. */
 typedef struct cod_teaching {
@@ -19,6 +20,7 @@ typedef struct cod_teaching {
     int count;
     cod_peer *measured; /**< is not run on the mini-batch for its teaching, but once to see how good it is; or NULL */
     float *prior; /**< [classes] a_g of the prediction (train/prior.h), mixed as it is; NULL = nothing to correct */
+    cod_prior_input prior_input;
     struct {
         cod_peer **peers; /**< [count] */
         int count;
@@ -36,7 +38,7 @@ void cod_teaching_clear(cod_teaching *teaching);
 void cod_teaching_choose(cod_teaching *teaching, const cod_train_context *context);
 
 /**
- * Predicts what lies in the context's input into the student's target input.
+ * Predicts what lies in the context's input into the student's target input, and writes the prediction's a_g into its own.
  *
  * @param[out] weight  of the distillation loss on this mini-batch: 0 where the gate leaves all out, or nobody teaches
  */

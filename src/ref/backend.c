@@ -43,6 +43,7 @@ static ref_kernel *const kernels[COD_OP_KIND_COUNT] = {
     [COD_OP_OPTIMISER] = ref_optimiser,
     [COD_OP_EMA] = ref_ema,
     [COD_OP_FILL] = ref_fill,
+    [COD_OP_TURN] = ref_turn,
 };
 
 static cod_status device_open(const cod_device_options *options, cod_device **out)

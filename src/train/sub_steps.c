@@ -100,6 +100,7 @@ static cod_status run_round(trainer *t, size_t first, size_t last, const char *d
     const bool updates = steps[last].program.trains != NULL && cod_sub_step_is_due(&steps[last], t->context.step);
     for (int64_t batch = 0; batch < t->batches.count && trainer_trains(t); batch++) {
         COD_TRY(cod_batches_load(&t->batches, t->context.loader, batch, first == 0));
+        t->context.mini_batch = t->batches.host;
         for (size_t i = first; i <= last; i++)
             if (cod_sub_step_is_due(&steps[i], t->context.step))
                 COD_TRY(run_sub_step(t, &steps[i], batch, distilling));

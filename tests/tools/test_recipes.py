@@ -41,19 +41,19 @@ SETUPS = {
 LOSSES = ["task", "adversarial", "critic_fake", "critic_real"]
 
 
-def groups_of(setup):
-    return 2 if "cluster.groups=2" in SETUPS[setup][1] else 1
+def groups_of(overrides):
+    return next((int(word.split("=")[1]) for word in overrides if word.startswith("cluster.groups=")), 1)
 
 
-def job(bench, output, ranks, *overrides, kill_at=None):
+def job(bench, output, ranks, *overrides, kill_at=None, config="toy.yaml"):
     bench.write("toy.yaml", CONFIG)
     command = [] if ranks == 1 else [MPIEXEC, "--bind-to", "none", "-n", str(ranks)]
     environment = {} if kill_at is None else {"TOY_KILL_AT": str(kill_at)}
-    return bench.run("toy.yaml", f"output={output}", *overrides, command=command, environment=environment)
+    return bench.run(config, f"output={output}", *overrides, command=command, environment=environment)
 
 
-def trained(bench, output, ranks, *overrides):
-    result = job(bench, output, ranks, *overrides)
+def trained(bench, output, ranks, *overrides, **options):
+    result = job(bench, output, ranks, *overrides, **options)
     check(result.code == 0, "training failed", result)
     return result
 
@@ -137,17 +137,17 @@ def goes_on(setup):
         check(result.code != 0 and not os.path.exists(bench.path("b", "t", "final.safetensors")), "it was not killed", result)
         result = trained(bench, "b", ranks, *overrides)
         resumed = [int(step) for step in re.findall(r"resumed at step (\d+)", result.err)]
-        check(len(resumed) == groups_of(setup) and all(0 < step <= KILLED_AT for step in resumed), "it did not go on", result)
+        check(len(resumed) == groups_of(overrides) and all(0 < step <= KILLED_AT for step in resumed), "it did not go on", result)
         for step in range(EVERY, STEPS, EVERY):
             if step >= max(resumed):
                 same_checkpoints(bench, step)
         same_checkpoints(bench, STEPS)
         check(bench.read("a", "t", "final.safetensors") == bench.read("b", "t", "final.safetensors"), "final.safetensors differs")
-        for group in range(groups_of(setup)):
+        for group in range(groups_of(overrides)):
             same_metrics(bench, group, resumed[0])
             check_metrics(bench, "a", group, 2 if "toy.critic_every=2" in overrides else 1)
             check_saved(bench, "a", group)
-        if groups_of(setup) == 2:
+        if groups_of(overrides) == 2:
             check_groups(bench, "a", setup)
         check_final(bench, "a")
     return case
@@ -173,7 +173,7 @@ def leaves_the_model_alone(bench):
         exact = [override for override in overrides if override != "train.allreduce_codec=int8"]  # whose blocks begin elsewhere
         trained(bench, f"{setup}-toy", ranks, *exact, "toy.adversarial=1e-30")
         trained(bench, f"{setup}-one", ranks, *exact, "train.recipe=supervised")
-        for group in range(groups_of(setup)):
+        for group in range(groups_of(overrides)):
             toy, one = (checkpoint(bench, f"{setup}-{which}", STEPS, f"group-{group}") for which in ("toy", "one"))
             for tensor in ("values", "adam_m", "adam_v", "ema"):
                 check(toy[tensor] == one[tensor], f"{setup}, group {group}: '{tensor}' differs")
@@ -182,17 +182,24 @@ def leaves_the_model_alone(bench):
                 check(toy[key] == one[key], f"{setup}, group {group}: {key} is {toy[key]}, and {one[key]} of supervised")
 
 
+# What a teacher's step may need besides: other pictures, turned; its class priors, in turn and mixed.
+NO_REFERENCE = ["train.strategy=codistill", "cluster.groups=2", "exchange.merge=none", "distill.inputs=no_reference", f"train.steps={STEPS}",
+                "train.deterministic=true"]
+PRIORS = ["train.strategy=codistill", "cluster.groups=3", "exchange.merge=none", "data.placement=dirichlet", "data.alpha=0.1",
+          "train.prior_correction=true"]
 PIPELINE = ["train.recipe=supervised", "train.strategy=model_parallel", "cluster.ranks_per_group=2", "train.accumulate=3", "train.clip_norm=1"]
 
 
 def on_a_device(bench):
     """On a backend that keeps memory from the host and runs late, the bits of the one that it wraps; a violation fails the run."""
-    runs = [(setup, *SETUPS[setup]) for setup in ("single", "accumulate", "codistill", "distill", "diloco")] + [("pipeline", 2, PIPELINE)]
+    runs = [(setup, *SETUPS[setup]) for setup in ("single", "accumulate", "codistill", "distill", "diloco")]
+    runs += [("no-reference", 2, NO_REFERENCE), ("priors", 3, PRIORS), ("priors-mixed", 3, [*PRIORS, "distill.teachers_per_step=2"]),
+             ("pipeline", 2, PIPELINE)]
     for name, ranks, overrides in runs:
         outputs = [f"{name}-{backend}" for backend in ("ref", "late")]
         for output, backend in zip(outputs, ("ref", "late")):
-            trained(bench, output, ranks, *overrides, f"train.backend={backend}")
-        for group in range(2 if "cluster.groups=2" in overrides else 1):
+            trained(bench, output, ranks, *overrides, f"train.backend={backend}", config="t.yaml" if overrides is NO_REFERENCE else "toy.yaml")
+        for group in range(groups_of(overrides)):
             first, second = (checkpoint(bench, output, STEPS, f"group-{group}") for output in outputs)
             check(first == second, f"{name}, group {group}: 'late' has other bits than 'ref'")
     result = job(bench, "host", 2, "train.strategy=parameter_server", "cluster.ranks_per_group=2", "train.backend=late", "train.recipe=supervised")
