@@ -2,6 +2,7 @@
 #include "tools/plan.h"
 
 #include "core/queue.h"
+#include "core/slots.h"
 #include "core/trace.h"
 #include "distill/codistill.h"
 #include "distill/models.h"
@@ -245,15 +246,24 @@ static double megabytes(double bytes)
     return bytes / 1e6;
 }
 
-static double batches_bytes(const planned *p)
+/** Of one mini-batch. */
+static double batch_bytes(const planned *p)
 {
     const cod_data_options *data = &p->config->data;
-    const double scale = cod_model_scale(&p->session.recipe.model),
-                 slots = data->threads > 0 ? (double)data->prefetch + 1 : 1;
+    const double scale = cod_model_scale(&p->session.recipe.model);
     const cod_classifier_sizes *sizes = cod_model_sizes(p->group->kind, p->group->architecture);
     const double input = (double)cod_shape_count(input_shape(p->config, p->group, data->batch));
     const double target = sizes != NULL ? (double)(data->batch * sizes->classes) : input * scale * scale;
-    return slots * sizeof(float) * (input + target);
+    return sizeof(float) * (input + target);
+}
+
+/** What copies between host and device go through, pinned or on the device, as far as the exchange does not count it. */
+static double copies_bytes(const planned *p)
+{
+    const double slots = 2 * COD_SLOTS * batch_bytes(p),
+                 gradients = p->ranks != 1 ? 4.0 * (double)p->session.weights.layout.trainable : 0,
+                 checkpoints = p->teachers.count > 0 ? 0.5 * (double)p->sizes.held_bytes : 0;
+    return p->backend->queue_create != NULL ? slots + gradients + checkpoints : 0;
 }
 
 static bool is_coded(const planned *p)
@@ -280,10 +290,11 @@ static void print_memory(const planned *p)
     double activations = p->stage_count > 0 ? 0 : (double)cod_executable_bytes(p->session.executable);
     for (size_t i = 0; i < p->stage_count; i++)
         activations = fmax(activations, p->stages[i].memory_bytes);
-    /* Beside the exchange's own: the snapshot, and where weights are merged a change on host and device. */
-    const double copies = p->exchange == NULL ? 0 : p->exchange->merge == COD_MERGE_NONE ? values : 3 * values;
-    const double exchange = (double)p->sizes.memory_bytes + copies + p->meetings.memory_bytes,
-                 batches = batches_bytes(p);
+    /* Beside the exchange's own: where weights are merged a change on host and device. */
+    const double change = p->exchange == NULL || p->exchange->merge == COD_MERGE_NONE ? 0 : 2 * values;
+    const double exchange = (double)p->sizes.memory_bytes + change + p->meetings.memory_bytes;
+    const cod_data_options *data = &p->config->data;
+    const double batches = (data->threads > 0 ? (double)data->prefetch + 1 : 1) * batch_bytes(p);
     const double coding =
         is_coded(p) ? cod_coded_allreduce_memory_bytes(p->session.weights.layout.trainable, most_ranks(p)) : 0;
     const bool once = p->meetings.once_a_node;
@@ -291,11 +302,11 @@ static void print_memory(const planned *p)
     const struct {
         const char *name;
         double bytes;
-    } parts[] = {{"weights", share * values},    {"gradients", gradients},
-                 {"optimiser", share * moments}, {"moving average", share * average},
-                 {"activations", activations},   {"teachers", p->teachers.bytes},
-                 {"exchange", exchange},         {"coded gradients", coding},
-                 {"batches made ahead", batches}};
+    } parts[] = {{"weights", share * values},     {"gradients", gradients},
+                 {"optimiser", share * moments},  {"moving average", share * average},
+                 {"activations", activations},    {"teachers", p->teachers.bytes},
+                 {"exchange", exchange},          {"coded gradients", coding},
+                 {"batches made ahead", batches}, {"copies to and from the device", copies_bytes(p)}};
     double sum = 0;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         sum += parts[i].bytes;

@@ -68,7 +68,7 @@
  * PyTorch does). NORM_INFERENCE has the running statistics for mean and var, which its gradient takes for constants. The
  * gradient of a fused activation recomputes the pre-activation from x, mean, inv_std, gamma and beta; the residual's gradient is dy.
  * Slopes (PReLU) have 1 or C elements. Gradients at zero: ReLU family 0 side (x > 0 passes), L1 zero, max pooling first maximum.
- * MEAN is a symmetric map: its gradient is dx = MEAN(dy).
+ * MEAN is a symmetric map: its gradient is dx = MEAN(dy). ADD may have the view a as y, too: it then works in place.
  * LOSS targets have the prediction's shape. For CROSS_ENTROPY the prediction is logits {N,1,1,K}, the target t probabilities, such as
  * one-hot rows, and the value is the mean over N of the sum over K of -t'·log softmax(prediction), t' = (1-s)·t + s/K with
  * s = attr.smoothing (Szegedy et al. 2016). For KL both are logits {N,1,1,K}, and the value is

@@ -105,17 +105,18 @@ static cod_status add_losses(cod_strategy *strategy, cod_train_session *session)
 
 static cod_status make_peers(codistill *c, cod_train_context *context, const cod_exchange_model *models)
 {
+    const cod_train_session *session = context->session;
     const cod_teacher_spec spec = {.target = CODISTILL_TEACHER_INPUT,
                                    .pictures = c->taught,
                                    .precision = (cod_precision)c->distill.teacher_precision,
                                    .mixes = c->distill.teachers_per_step > 1};
+    COD_TRY(cod_exchange_use_device(c->exchange, session->backend, session->device));
     COD_TRY(cod_peers_init(&c->peers, context, c->exchange, c->configured, models, c->loss != 0 ? &spec : NULL));
     if (c->loss != 0)
-        COD_TRY(cod_readback_create(context->session->backend, context->session->device, COD_TEACHER_SLOTS, LOSSES,
-                                    &c->losses));
+        COD_TRY(cod_readback_create(session->backend, session->device, COD_TEACHER_SLOTS, LOSSES, &c->losses));
     if (c->loss != 0)
-        COD_TRY(cod_distill_inputs_init(&c->inputs, c->distill.inputs, context->session,
-                                        cod_executable_input(context->session->executable, CODISTILL_TEACHER_INPUT)));
+        COD_TRY(cod_distill_inputs_init(&c->inputs, c->distill.inputs, session,
+                                        cod_executable_input(session->executable, CODISTILL_TEACHER_INPUT)));
     return cod_teaching_init(&c->teaching, &c->distill, &c->peers, context);
 }
 
@@ -297,50 +298,52 @@ static cod_status note_losses(codistill *c, const cod_train_context *context)
     return cod_teaching_note(&c->teaching, read, student);
 }
 
-/** Averages the normalisation statistics over the group: each rank saw other pictures. @param state  [state] of the sets that travel */
-static cod_status average_statistics(const codistill *c, cod_train_context *context, float *state)
+/**
+ * Averages the normalisation statistics over the group: each rank saw other pictures. Waits for the device, as the bytes go through
+ * MPI.
+ */
+static cod_status average_statistics(const codistill *c, cod_train_context *context)
 {
     cod_weights *weights = &context->session->weights;
     const size_t count = cod_weights_layout_of(weights, c->sets).state;
     const int size = cod_group_size(context->group);
     if (count == 0 || size == 1)
         return COD_OK;
+    float *state = malloc(count * sizeof *state);
     double *sums = malloc(count * sizeof *sums);
-    COD_REQUIRE_MEMORY(sums);
-    for (size_t i = 0; i < count; i++)
+    cod_status status = state != NULL && sums != NULL ? cod_weights_download_states(weights, c->sets, state)
+                                                      : cod_fail(COD_ERR_MEMORY, "out of memory for statistics");
+    for (size_t i = 0; i < count && status == COD_OK; i++)
         sums[i] = state[i];
-    const cod_status status = cod_group_reduce(context->group, sums, count, COD_REDUCE_SUM);
-    for (size_t i = 0; i < count; i++)
+    if (status == COD_OK)
+        status = cod_group_reduce(context->group, sums, count, COD_REDUCE_SUM);
+    for (size_t i = 0; i < count && status == COD_OK; i++)
         state[i] = (float)(sums[i] / size);
+    if (status == COD_OK)
+        status = cod_weights_upload_states(weights, c->sets, state);
+    free(state);
     free(sums);
-    COD_TRY(status);
-    return cod_weights_upload_states(weights, c->sets, state);
+    return status;
 }
 
-/** In place of the weights their moving averages, where sets have one; an average's statistics are a copy of this rank's own. */
-static cod_status take_averages(const codistill *c, const cod_train_session *session, float *snapshot)
+/**
+ * Copies what is published: weights, or their moving averages where sets have one, and the statistics. On a device the copies are
+ * queued behind the step's update: it computes nothing meanwhile, once a period, but needs no room for a second copy of the weights.
+ */
+static cod_status fill_snapshot(const codistill *c, const cod_train_session *session, cod_buffer *snapshot)
 {
-    for (int s = 0; s < COD_GRAPH_MAX_SETS; s++) {
-        cod_buffer *ema = session->optimisers[s] != NULL ? cod_optimiser_ema(session->optimisers[s]) : NULL;
-        const size_t count = session->weights.sets[s].range.count;
-        if ((c->sets & cod_set_of(s)) == 0)
-            continue;
-        if (ema != NULL)
-            COD_TRY(session->backend->download(session->device, NULL, snapshot, ema, 0, count * sizeof *snapshot));
-        snapshot += count;
-    }
-    return COD_OK;
+    cod_buffer *averages[COD_GRAPH_MAX_SETS] = {NULL};
+    for (int s = 0; s < COD_GRAPH_MAX_SETS && c->configured->publish == COD_PUBLISH_EMA; s++)
+        averages[s] = session->optimisers[s] != NULL ? cod_optimiser_ema(session->optimisers[s]) : NULL;
+    return cod_weights_copy_out(&session->weights, c->sets, averages, snapshot);
 }
 
 static cod_status publish(codistill *c, cod_train_context *context, int64_t done)
 {
-    const cod_weights *weights = &context->session->weights;
-    float *snapshot;
+    cod_buffer *snapshot;
     COD_TRY(cod_exchange_snapshot(c->exchange, &snapshot));
-    COD_TRY(cod_weights_download_sets(weights, c->sets, snapshot));
-    COD_TRY(average_statistics(c, context, snapshot + cod_weights_layout_of(weights, c->sets).trainable));
-    if (c->configured->publish == COD_PUBLISH_EMA)
-        COD_TRY(take_averages(c, context->session, snapshot));
+    COD_TRY(average_statistics(c, context));
+    COD_TRY(fill_snapshot(c, context->session, snapshot));
     COD_TRY(cod_exchange_publish(c->exchange, done));
     c->stats.publications++;
     const cod_train_event event = {.kind = "publish",

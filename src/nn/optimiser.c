@@ -183,7 +183,7 @@ void cod_optimiser_destroy(cod_optimiser *optimiser)
     free(optimiser);
 }
 
-/** Makes the norm of the part's gradients that of all parts. */
+/** Makes the norm of the part's gradients that of all parts. Waits for the device: other ranks need the number before they update. */
 static cod_status sum_norm(cod_optimiser *optimiser)
 {
     const cod_weights *weights = optimiser->weights;

@@ -44,6 +44,7 @@ static cod_status average_statistics(const cod_train_context *context, float *st
     return collective->ops->wait(reduction, NULL);
 }
 
+/** Waits for the device: groups meet through MPI, and go on only with what comes of it. */
 static cod_status meet(cod_local_steps *local, cod_train_context *context)
 {
     cod_weights *weights = &context->session->weights;

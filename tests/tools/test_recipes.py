@@ -45,10 +45,12 @@ def groups_of(overrides):
     return next((int(word.split("=")[1]) for word in overrides if word.startswith("cluster.groups=")), 1)
 
 
-def job(bench, output, ranks, *overrides, kill_at=None, config="toy.yaml"):
+def job(bench, output, ranks, *overrides, kill_at=None, config="toy.yaml", environment=None):
     bench.write("toy.yaml", CONFIG)
     command = [] if ranks == 1 else [MPIEXEC, "--bind-to", "none", "-n", str(ranks)]
-    environment = {} if kill_at is None else {"TOY_KILL_AT": str(kill_at)}
+    environment = dict(environment or {})
+    if kill_at is not None:
+        environment["TOY_KILL_AT"] = str(kill_at)
     return bench.run(config, f"output={output}", *overrides, command=command, environment=environment)
 
 
@@ -187,14 +189,14 @@ NO_REFERENCE = ["train.strategy=codistill", "cluster.groups=2", "exchange.merge=
                 "train.deterministic=true"]
 PRIORS = ["train.strategy=codistill", "cluster.groups=3", "exchange.merge=none", "data.placement=dirichlet", "data.alpha=0.1",
           "train.prior_correction=true"]
-PIPELINE = ["train.recipe=supervised", "train.strategy=model_parallel", "cluster.ranks_per_group=2", "train.accumulate=3", "train.clip_norm=1"]
+PIPELINE = ["train.recipe=supervised", "train.strategy=model_parallel", "cluster.ranks_per_group=3", "train.accumulate=4", "train.clip_norm=1"]
 
 
 def on_a_device(bench):
     """On a backend that keeps memory from the host and runs late, the bits of the one that it wraps; a violation fails the run."""
     runs = [(setup, *SETUPS[setup]) for setup in ("single", "accumulate", "codistill", "distill", "diloco")]
     runs += [("no-reference", 2, NO_REFERENCE), ("priors", 3, PRIORS), ("priors-mixed", 3, [*PRIORS, "distill.teachers_per_step=2"]),
-             ("pipeline", 2, PIPELINE)]
+             ("pipeline", 3, PIPELINE)]
     for name, ranks, overrides in runs:
         outputs = [f"{name}-{backend}" for backend in ("ref", "late")]
         for output, backend in zip(outputs, ("ref", "late")):
@@ -205,6 +207,31 @@ def on_a_device(bench):
     result = job(bench, "host", 2, "train.strategy=parameter_server", "cluster.ranks_per_group=2", "train.backend=late", "train.recipe=supervised")
     check(result.code == 2 and "strategy 'parameter_server' moves weights in the host's memory, where those of backend 'late' are not" in
           result.err, "a strategy of the host's memory", result)
+
+
+def crossings(bench, output, ranks, *overrides):
+    """How often rank 0 met its device in each step but the first and the last ones."""
+    environment = {"TOY_CROSSINGS": "1", "COD_LATE_DELAY_US": "100", "COD_LATE_ABORT": "1"}
+    fixed = ["train.backend=late", "train.steps=60", "exchange.period=8", "eval.every=0", "checkpoint.every=1000"]
+    result = job(bench, output, ranks, *fixed, *overrides, environment=environment)
+    check(result.code == 0, "training failed", result)
+    told = [int(count) for count in re.findall(r"^crossings \d+ (\d+)$", result.err, re.M)]
+    check(len(told) == 60, "no counts", result)
+    return [after - before for before, after in zip(told[2:], told[3:-1])]
+
+
+def waits_where_bytes_leave(bench):
+    """A step that publishes, adopts a teacher or merges meets the device once, as any other does: where losses are read. One of
+    a pipeline, where a message leaves."""
+    for merge in ("delay_corrected", "average"):
+        each = crossings(bench, merge, 2, "train.strategy=codistill", *TWO, "train.deterministic=false", f"exchange.merge={merge}")
+        check(max(each) <= 1, f"merge={merge}: met the device so often in each step: {each}")
+        with open(bench.path(merge, "t", "summary.json"), encoding="utf-8") as file:
+            results = json.load(file)["group_results"]
+        check(all(r["publications"] > 5 and r["merges"] > 0 and r["teacher_switches"] > 0 for r in results), f"{results}")
+    each = crossings(bench, "pipeline", 3, *PIPELINE, "train.clip_norm=0")
+    # Now and then once more: the last gradients of a step come into memory that is still being copied from.
+    check(0 < sorted(each)[len(each) // 2] <= 4, f"met the device so often in each step of 4 mini-batches: {each}")
 
 
 def refusals(bench):
@@ -228,6 +255,7 @@ CASES = {
     "learns": learns,
     "leaves-the-model-alone": leaves_the_model_alone,
     "late": on_a_device,
+    "late-waits": waits_where_bytes_leave,
     "refusals": refusals,
     **{f"killed-{setup}": goes_on(setup) for setup in SETUPS},
 }
