@@ -45,7 +45,7 @@ typedef struct codistill {
     bool lost;            /**< to the control */
     cod_strategy_stats stats;
     double exchange_s, teacher_s, teacher_ms[TIMES_KEPT]; /**< the latest */
-    uint64_t teacher_runs, steps;
+    uint64_t teacher_runs, steps, lessons;
     int64_t now; /**< the step under way */
 } codistill;
 
@@ -205,7 +205,11 @@ static cod_status start(cod_strategy *strategy, cod_train_context *context)
 
 static cod_status before_step(cod_strategy *strategy, cod_train_context *context)
 {
-    ((codistill *)strategy)->now = context->step;
+    codistill *c = (codistill *)strategy;
+    c->now = context->step;
+    c->mini_batch = 0;
+    if (c->loss != 0)
+        cod_teaching_begin(&c->teaching);
     return COD_OK;
 }
 
@@ -215,7 +219,6 @@ static cod_status choose(cod_strategy *strategy, cod_train_context *context, con
     if (c->loss == 0)
         return COD_OK;
     cod_teaching_choose(&c->teaching, context);
-    c->mini_batch = 0;
     if (c->teaching.count > 0)
         *program = c->inputs.kind == COD_DISTILL_INPUTS_BATCH ? PROGRAM_DISTILL : PROGRAM_TASK;
     return COD_OK;
@@ -226,9 +229,9 @@ static cod_status teach(codistill *c, cod_train_context *context)
     const cod_train_session *session = context->session;
     const double begin = cod_clock_s(), trace = cod_trace_begin();
     COD_TRY(cod_teaching_predict(&c->teaching, context, &c->stats.distill_weight));
-    cod_trace_end(trace, "step", "teacher");
     const double took_s = cod_clock_s() - begin;
     if (session->backend->queue_create == NULL) { /* elsewhere this is the time that queueing takes */
+        cod_trace_end(trace, "step", "teacher");
         c->teacher_s += took_s;
         c->teacher_ms[c->teacher_runs++ % TIMES_KEPT] = 1e3 * took_s;
     }
@@ -273,28 +276,29 @@ static cod_status before_update(cod_strategy *strategy, cod_train_context *conte
     return cod_group_average_wait(&((codistill *)strategy)->average, context);
 }
 
-/** Queues what brings the step's losses, and takes note of those that have come: on a device, the step's before. */
+/** Queues what brings the lesson's losses, and takes note of those that have come: on a device, the lesson's before. */
 static cod_status note_losses(codistill *c, const cod_train_context *context)
 {
     const cod_train_session *session = context->session;
-    const int64_t step = context->step, read = step - c->teaching.delay;
-    const size_t slot = cod_teaching_slot(step);
+    const cod_teaching *teaching = &c->teaching;
+    const int64_t step = context->step, read = step - teaching->delay * teaching->lesson_every;
+    const size_t slot = cod_teaching_slot(teaching, step), come = cod_teaching_slot(teaching, read);
     const cod_view task = cod_executable_loss_view(session->executable, session->recipe.task_loss),
                    distill = cod_executable_loss_view(session->executable, c->loss);
     double student;
     c->stats.distill_loss = NAN;
-    if (c->loss == 0)
+    if (c->loss == 0 || !cod_teaching_is_due(teaching, step))
         return COD_OK;
     cod_readback_open(c->losses, slot);
     COD_TRY(cod_readback_put(c->losses, slot, LOSS_TASK, &task));
-    if (c->teaching.count > 0)
+    if (teaching->count > 0)
         COD_TRY(cod_readback_put(c->losses, slot, LOSS_DISTILL, &distill));
     COD_TRY(cod_readback_close(c->losses, slot));
     cod_teaching_remember(&c->teaching, step);
-    if (c->steps < (uint64_t)c->teaching.delay) /* nothing has come in this process */
+    if (c->lessons++ < (uint64_t)teaching->delay) /* nothing has come in this process */
         return COD_OK;
-    COD_TRY(cod_readback_get(c->losses, cod_teaching_slot(read), LOSS_TASK, &student));
-    COD_TRY(cod_readback_get(c->losses, cod_teaching_slot(read), LOSS_DISTILL, &c->stats.distill_loss));
+    COD_TRY(cod_readback_get(c->losses, come, LOSS_TASK, &student));
+    COD_TRY(cod_readback_get(c->losses, come, LOSS_DISTILL, &c->stats.distill_loss));
     return cod_teaching_note(&c->teaching, read, student);
 }
 

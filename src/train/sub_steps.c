@@ -132,7 +132,7 @@ cod_status trainer_run_sub_steps(trainer *t)
         COD_TRY(t->strategy->ops->division->compute(t->strategy, &t->context, &t->losses[0].computed));
         return update(t, 0);
     }
-    if (distils != NULL)
+    if (distils != NULL && cod_sub_step_is_due(distils, t->context.step))
         COD_TRY(STRATEGY_PART(t, teaching, choose, &t->context, &distilling));
     cod_readback_open(t->readback, readback_slot(t, t->context.step));
     set_rates(t);

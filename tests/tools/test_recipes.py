@@ -68,6 +68,11 @@ def metrics(bench, output, group):
     return [json.loads(line) for line in bench.read(output, "t", f"metrics.{group}.jsonl").splitlines()]
 
 
+def results_of(bench, output):
+    with open(bench.path(output, "t", "summary.json"), encoding="utf-8") as file:
+        return json.load(file)["group_results"]
+
+
 def same_checkpoints(bench, step):
     folders = [bench.path(output, "t", "checkpoints", f"step-{step:09d}") for output in "ab"]
     files = sorted(os.listdir(folders[0]))
@@ -109,8 +114,7 @@ def check_groups(bench, output, setup):
     """Models meet, each critic stays with its group."""
     groups = [checkpoint(bench, output, STEPS, f"group-{group}") for group in range(2)]
     check(groups[0]["critic.values"] != groups[1]["critic.values"], "the critics are one")
-    with open(bench.path(output, "t", "summary.json"), encoding="utf-8") as file:
-        results = json.load(file)["group_results"]
+    results = results_of(bench, output)
     if setup in ("local-sgd", "diloco"):
         check(groups[0]["values"] == groups[1]["values"], "the models are not one at the last meeting")
         check(checkpoint(bench, output, EVERY, "group-0")["values"] != checkpoint(bench, output, EVERY, "group-1")["values"],
@@ -189,6 +193,8 @@ NO_REFERENCE = ["train.strategy=codistill", "cluster.groups=2", "exchange.merge=
                 "train.deterministic=true"]
 PRIORS = ["train.strategy=codistill", "cluster.groups=3", "exchange.merge=none", "data.placement=dirichlet", "data.alpha=0.1",
           "train.prior_correction=true"]
+# A model that learns in every second step only, from two teachers in turn.
+SELDOM = ["train.strategy=codistill", "cluster.groups=3", "exchange.merge=none", "toy.model_every=2"]
 PIPELINE = ["train.recipe=supervised", "train.strategy=model_parallel", "cluster.ranks_per_group=3", "train.accumulate=4", "train.clip_norm=1"]
 
 
@@ -196,7 +202,7 @@ def on_a_device(bench):
     """On a backend that keeps memory from the host and runs late, the bits of the one that it wraps; a violation fails the run."""
     runs = [(setup, *SETUPS[setup]) for setup in ("single", "accumulate", "codistill", "distill", "diloco")]
     runs += [("no-reference", 2, NO_REFERENCE), ("priors", 3, PRIORS), ("priors-mixed", 3, [*PRIORS, "distill.teachers_per_step=2"]),
-             ("pipeline", 3, PIPELINE)]
+             ("seldom", 3, SELDOM), ("pipeline", 3, PIPELINE)]
     for name, ranks, overrides in runs:
         outputs = [f"{name}-{backend}" for backend in ("ref", "late")]
         for output, backend in zip(outputs, ("ref", "late")):
@@ -204,6 +210,9 @@ def on_a_device(bench):
         for group in range(groups_of(overrides)):
             first, second = (checkpoint(bench, output, STEPS, f"group-{group}") for output in outputs)
             check(first == second, f"{name}, group {group}: 'late' has other bits than 'ref'")
+    for results in (results_of(bench, f"seldom-{backend}") for backend in ("ref", "late")):
+        taught = [peer["weight"] > 0 and peer["teacher_loss"] is not None for r in results for peer in r["peers"]]
+        check(taught == [True] * 6, f"not every peer has taught: {results}")
     result = job(bench, "host", 2, "train.strategy=parameter_server", "cluster.ranks_per_group=2", "train.backend=late", "train.recipe=supervised")
     check(result.code == 2 and "strategy 'parameter_server' moves weights in the host's memory, where those of backend 'late' are not" in
           result.err, "a strategy of the host's memory", result)
@@ -226,8 +235,7 @@ def waits_where_bytes_leave(bench):
     for merge in ("delay_corrected", "average"):
         each = crossings(bench, merge, 2, "train.strategy=codistill", *TWO, "train.deterministic=false", f"exchange.merge={merge}")
         check(max(each) <= 1, f"merge={merge}: met the device so often in each step: {each}")
-        with open(bench.path(merge, "t", "summary.json"), encoding="utf-8") as file:
-            results = json.load(file)["group_results"]
+        results = results_of(bench, merge)
         check(all(r["publications"] > 5 and r["merges"] > 0 and r["teacher_switches"] > 0 for r in results), f"{results}")
     each = crossings(bench, "pipeline", 3, *PIPELINE, "train.clip_norm=0")
     # Now and then once more: the last gradients of a step come into memory that is still being copied from.
