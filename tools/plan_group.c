@@ -263,7 +263,7 @@ static double copies_bytes(const planned *p)
     const double slots = 2 * COD_SLOTS * batch_bytes(p),
                  gradients = p->ranks != 1 ? 4.0 * (double)p->session.weights.layout.trainable : 0,
                  checkpoints = p->teachers.count > 0 ? 0.5 * (double)p->sizes.held_bytes : 0;
-    return p->backend->queue_create != NULL ? slots + gradients + checkpoints : 0;
+    return cod_backend_runs_at_once(p->backend) ? 0 : slots + gradients + checkpoints;
 }
 
 static bool is_coded(const planned *p)

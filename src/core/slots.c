@@ -6,7 +6,7 @@
 cod_status cod_slots_init(cod_slots *slots, const cod_backend *backend, cod_device *device, size_t bytes)
 {
     *slots = (cod_slots){.backend = backend, .device = device};
-    if (backend->queue_create == NULL)
+    if (cod_backend_runs_at_once(backend))
         return COD_OK;
     slots->bytes = bytes;
     COD_TRY(cod_queue_create(backend, device, &slots->queue));

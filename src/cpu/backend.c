@@ -1,5 +1,6 @@
 #include "cpu/cpu.h"
 
+#include "core/host_memory.h"
 #include "core/memory.h"
 #include "cpu/cpu_internal.h"
 
@@ -69,66 +70,6 @@ static bool cpu_supports(cod_device *device, cod_dtype activation)
 {
     return activation == COD_F32 || (activation == COD_BF16 && device->native_bf16) ||
            (activation == COD_S8 && device->native_int8);
-}
-
-static cod_status cpu_buffer_create(cod_device *device, size_t bytes, cod_buffer **out)
-{
-    (void)device;
-    void *memory;
-    COD_TRY(cod_aligned_alloc(&memory, sizeof(cod_buffer)));
-    cod_buffer *buffer = memory;
-    const cod_status status = cod_aligned_alloc(&buffer->host, bytes);
-    if (status != COD_OK) {
-        cod_aligned_free(buffer);
-        return status;
-    }
-    buffer->bytes = bytes;
-    *out = buffer;
-    return COD_OK;
-}
-
-static void cpu_buffer_destroy(cod_device *device, cod_buffer *buffer)
-{
-    (void)device;
-    if (buffer == NULL)
-        return;
-    cod_aligned_free(buffer->host);
-    cod_aligned_free(buffer);
-}
-
-static cod_status check_range(const cod_buffer *buffer, size_t offset, size_t bytes)
-{
-    COD_REQUIRE(offset <= buffer->bytes && bytes <= buffer->bytes - offset,
-                "cpu: %zu bytes at offset %zu do not lie in a buffer of %zu", bytes, offset, buffer->bytes);
-    return COD_OK;
-}
-
-static cod_status cpu_upload(cod_device *device, cod_queue *queue, cod_buffer *target, size_t offset,
-                             const void *source, size_t bytes)
-{
-    (void)device, (void)queue;
-    COD_TRY(check_range(target, offset, bytes));
-    memcpy((char *)target->host + offset, source, bytes);
-    return COD_OK;
-}
-
-static cod_status cpu_download(cod_device *device, cod_queue *queue, void *target, cod_buffer *source, size_t offset,
-                               size_t bytes)
-{
-    (void)device, (void)queue;
-    COD_TRY(check_range(source, offset, bytes));
-    memcpy(target, (const char *)source->host + offset, bytes);
-    return COD_OK;
-}
-
-static cod_status cpu_copy(cod_device *device, cod_queue *queue, cod_buffer *target, size_t target_offset,
-                           cod_buffer *source, size_t source_offset, size_t bytes)
-{
-    (void)device, (void)queue;
-    COD_TRY(cod_copy_check(target, target_offset, source, source_offset, bytes));
-    if (bytes > 0)
-        memcpy((char *)target->host + target_offset, (const char *)source->host + source_offset, bytes);
-    return COD_OK;
 }
 
 cod_status cpu_plan_need_scratch(cod_plan *plan, size_t bytes)
@@ -284,13 +225,13 @@ const cod_backend cod_cpu_backend = {
     .close = cpu_close,
     .describe = cpu_describe,
     .supports = cpu_supports,
-    .buffer_create = cpu_buffer_create,
-    .buffer_destroy = cpu_buffer_destroy,
-    .host_buffer_create = cpu_buffer_create,
-    .host_buffer_destroy = cpu_buffer_destroy,
-    .upload = cpu_upload,
-    .download = cpu_download,
-    .copy = cpu_copy,
+    .buffer_create = cod_host_buffer_create,
+    .buffer_destroy = cod_host_buffer_destroy,
+    .host_buffer_create = cod_host_buffer_create,
+    .host_buffer_destroy = cod_host_buffer_destroy,
+    .upload = cod_host_upload,
+    .download = cod_host_download,
+    .copy = cod_host_copy,
     .plan_create = cpu_plan_create,
     .plan_prepare = cpu_plan_prepare,
     .plan_run = cpu_plan_run,

@@ -2,6 +2,7 @@
 
 #include "core/hash.h"
 #include "core/log.h"
+#include "core/queue.h"
 #include "core/statistics.h"
 #include "core/trace.h"
 #include "distill/control.h"
@@ -230,7 +231,7 @@ static cod_status teach(codistill *c, cod_train_context *context)
     const double begin = cod_clock_s(), trace = cod_trace_begin();
     COD_TRY(cod_teaching_predict(&c->teaching, context, &c->stats.distill_weight));
     const double took_s = cod_clock_s() - begin;
-    if (session->backend->queue_create == NULL) { /* elsewhere this is the time that queueing takes */
+    if (cod_backend_runs_at_once(session->backend)) { /* elsewhere this is the time that queueing takes */
         cod_trace_end(trace, "step", "teacher");
         c->teacher_s += took_s;
         c->teacher_ms[c->teacher_runs++ % TIMES_KEPT] = 1e3 * took_s;

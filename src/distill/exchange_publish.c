@@ -38,7 +38,7 @@ cod_status exchange_make_snapshot(cod_exchange *e)
 cod_status cod_exchange_use_device(cod_exchange *e, const cod_backend *backend, cod_device *device)
 {
     cod_buffer *pinned;
-    if (backend->queue_create == NULL)
+    if (cod_backend_runs_at_once(backend))
         return COD_OK;
     e->backend = backend;
     e->device = device;

@@ -177,7 +177,7 @@ static cod_status send(cod_merger *merger, const float *peer, const float *own, 
     const size_t trainable = merger->layout.trainable, state = merger->layout.state;
     const size_t bytes = (trainable + state) * sizeof(float);
     float *const host = merger->host->host;
-    if (own == NULL && backend->queue_create == NULL) /* it copies in any case: not twice */
+    if (own == NULL && cod_backend_runs_at_once(backend)) /* it copies in any case: not twice */
         return backend->upload(weights->device, NULL, merger->change, 0, peer, bytes);
     COD_TRY(cod_event_wait(backend, merger->copied));
     for (size_t i = 0; i < trainable; i++)

@@ -1,5 +1,7 @@
 #include "distill/teaching.h"
 
+#include "core/queue.h"
+
 #include <stdlib.h>
 
 /** Steps between two looks at a teacher that does not teach: a forward in so many steps is a cost that nobody notices. */
@@ -9,7 +11,7 @@ cod_status cod_teaching_init(cod_teaching *teaching, const cod_distill_options *
                              const cod_train_context *context)
 {
     /* A gate decides by the losses of now. */
-    const bool late = context->session->backend->queue_create != NULL && !options->gate;
+    const bool late = !cod_backend_runs_at_once(context->session->backend) && !options->gate;
     const cod_sub_step *lesson = cod_recipe_distilling(&context->session->recipe);
     *teaching = (cod_teaching){.options = options,
                                .peers = peers,

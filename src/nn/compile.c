@@ -233,13 +233,13 @@ static cod_status make_passing(cod_program *program, const ir_passing *passing, 
     return COD_OK;
 }
 
-/** A row of zeros, as long as any tensor's. */
+/** Zeros for all rows of any tensor. */
 static cod_status make_zeros(cod_program *program)
 {
     size_t longest = 0;
     for (size_t t = 1; t < program->ir.tensor_count; t++) {
         const ir_tensor *tensor = &program->ir.tensors[t];
-        const size_t bytes = (size_t)(tensor->shape.w * tensor->shape.c) * cod_dtype_bytes(tensor->dtype);
+        const size_t bytes = (size_t)cod_shape_count(tensor->shape) * cod_dtype_bytes(tensor->dtype);
         longest = bytes > longest ? bytes : longest;
     }
     const cod_weights *weights = program->executable->weights;

@@ -1,6 +1,7 @@
 #include "train/trainer_internal.h"
 
 #include "core/log.h"
+#include "core/queue.h"
 #include "infer/model_file.h"
 #include "infer/upscaler.h"
 
@@ -296,7 +297,7 @@ static cod_status compile_locally(trainer *t, const cod_division *division)
     COD_TRY(cod_train_session_compile(&t->session, division));
     for (size_t i = 0; i < t->loss_count; i++)
         t->losses[i].view = cod_executable_loss_view(session->executable, t->losses[i].value);
-    t->loss_delay = session->backend->queue_create != NULL && !trainer_leaves_computing(t) ? 1 : 0;
+    t->loss_delay = !cod_backend_runs_at_once(session->backend) && !trainer_leaves_computing(t) ? 1 : 0;
     COD_TRY(cod_readback_create(session->backend, session->device, (size_t)t->loss_delay + 1,
                                 t->loss_count * (size_t)t->config->train.accumulate, &t->readback));
     return cod_batches_init(&t->batches, session, needs_batches_again(&session->recipe));
