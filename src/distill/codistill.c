@@ -198,6 +198,9 @@ static cod_status start(cod_strategy *strategy, cod_train_context *context)
     if (status == COD_OK)
         status = cod_group_agree(world, tell_memory(c, context, &exchange, models), NULL);
     tell_pinned_coder(context, &exchange);
+    if (cod_recipe_distilling(&context->session->recipe) == NULL && cod_group_rank(context->group) == 0)
+        cod_log_info("group %d: recipe '%s' has no sub-step that distils; peers' weights are merged at most",
+                     cod_group_index(context->group), context->session->recipe.kind->name);
     if (status == COD_OK && exchange.replay[0] != '\0')
         status = cod_group_agree(world, start_replay(c, context), NULL);
     free(models);

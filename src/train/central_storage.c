@@ -34,7 +34,6 @@ static cod_status share(central_storage *c, cod_train_context *context, cod_divi
     const size_t count = cod_weights_count(weights);
     const bool first = c->node_rank == 0, averages = context->config->train.ema > 0;
     const size_t bytes = room(c->trainable) + (first ? room(c->trainable) : 0) + (first && averages ? room(count) : 0);
-    COD_REQUIRE(weights->values->host != NULL, "strategy 'central_storage' shares host memory only");
     c->all = calloc((size_t)c->node_size, sizeof *c->all);
     COD_REQUIRE_MEMORY(c->all);
     COD_TRY(cod_node_memory_create(context->comm, bytes, &c->memory));

@@ -1,8 +1,9 @@
 #include "train/recipe.h"
 
+#include <assert.h>
 #include <string.h>
 
-enum { MAX_RECIPES = 16 };
+enum { MAX_RECIPES = 32 };
 static const cod_recipe_kind *kinds[MAX_RECIPES];
 
 void cod_recipe_register(const cod_recipe_kind *kind)
@@ -13,6 +14,7 @@ void cod_recipe_register(const cod_recipe_kind *kind)
             return;
         }
     }
+    assert(!"there are more of them than MAX_RECIPES");
 }
 
 const cod_recipe_kind *cod_recipe_find(const char *name)

@@ -75,10 +75,14 @@ cod_status cod_train_session_compile_apart(const cod_train_session *session, cod
         status = cod_compile(session->recipe.model.graph, weights, &options, specs, count, out);
     free(specs);
     free(names);
-    return status == COD_OK
-               ? cod_prior_write(session->backend, session->device, cod_executable_input(*out, COD_PRIOR_INPUT),
-                                 cod_prior_of(session, session->group))
-               : status;
+    COD_TRY(status);
+    status = cod_prior_write(session->backend, session->device, cod_executable_input(*out, COD_PRIOR_INPUT),
+                             cod_prior_of(session, session->group));
+    if (status != COD_OK) {
+        cod_executable_destroy(*out);
+        *out = NULL;
+    }
+    return status;
 }
 
 static cod_status fill_constant(const cod_train_session *session, const cod_recipe_constant *constant)
