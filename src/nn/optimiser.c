@@ -3,6 +3,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+const char *const cod_optimiser_names[] = {
+    [COD_OPT_SGD] = "sgd", [COD_OPT_ADAM] = "adam", [COD_OPT_ADAMW] = "adamw", NULL};
+
 enum { MAX_PLANS = 4 };
 
 struct cod_optimiser {

@@ -68,9 +68,13 @@ def metrics(bench, output, group):
     return [json.loads(line) for line in bench.read(output, "t", f"metrics.{group}.jsonl").splitlines()]
 
 
-def results_of(bench, output):
+def summary_of(bench, output):
     with open(bench.path(output, "t", "summary.json"), encoding="utf-8") as file:
-        return json.load(file)["group_results"]
+        return json.load(file)
+
+
+def results_of(bench, output):
+    return summary_of(bench, output)["group_results"]
 
 
 def same_checkpoints(bench, step):
@@ -165,6 +169,10 @@ def learns(bench):
     trained(bench, "weak", 1, *fixed, "toy.adversarial=0.01")
     trained(bench, "strong", 1, *fixed, "toy.adversarial=1")
     weak, strong = metrics(bench, "weak", 0), metrics(bench, "strong", 0)
+    summary = summary_of(bench, "weak")
+    check([summary["recipe"], sorted(summary["losses"])] == ["toy", sorted(LOSSES)], f"{summary}")
+    check([(s["name"], s["optimiser"], s["travels"]) for s in summary["sets"]] == [("model", "adam", True), ("critic", "sgd", False)],
+          f"{summary['sets']}")
     for lines in (weak, strong):
         check(lines[-1]["loss.task"] < 0.4 < 0.8 < lines[0]["loss.task"], f"the task: {lines}")
         check(lines[-1]["accuracy"] > 60 and lines[-1]["loss.critic_real"] < 0.693, f"{lines[-1]}")
