@@ -158,9 +158,9 @@ static cod_status one_step(bench *b)
     compute(b);
     if (due) {
         b->published_s[done / b->options->exchange.period] = cod_clock_s();
-        float *snapshot;
+        cod_buffer *snapshot;
         COD_TRY(cod_exchange_snapshot(b->exchange, &snapshot));
-        memcpy(snapshot, b->values, (size_t)b->options->weights * sizeof(float));
+        memcpy(snapshot->host, b->values, (size_t)b->options->weights * sizeof(float));
         COD_TRY(cod_exchange_publish(b->exchange, done));
     }
     COD_TRY(cod_exchange_advance(b->exchange, done));

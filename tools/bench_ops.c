@@ -3,6 +3,7 @@
 #include "core/statistics.h"
 #include "core/trace.h"
 #include "cpu/bench.h"
+#include "cpu/cpu.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +40,7 @@ static bool has_bf16(const cod_op *op)
 cod_status cod_bench_peak_measure(const cod_bench_training *t, cod_bench_peak *peak)
 {
     *peak = (cod_bench_peak){0};
-    if (strcmp(t->session.backend->name, "cpu") != 0)
+    if (t->session.backend != &cod_cpu_backend)
         return COD_OK;
     COD_TRY(cod_cpu_bench_peak(t->session.device, COD_F32, &peak->f32_gflops));
     if (t->session.backend->supports(t->session.device, COD_BF16))

@@ -3,6 +3,7 @@
 
 #include "core/trace.h"
 #include "cpu/bench.h"
+#include "cpu/cpu.h"
 #include "tools/arguments.h"
 #include "tools/bench_ops.h"
 #include "tools/cmd.h"
@@ -108,9 +109,8 @@ static cod_status measure(const step_options *options, cod_bench_training *t, st
     result->peak_rss_mib = peak_rss_mib();
     COD_TRY(cod_bench_peak_measure(t, &result->peak));
     cod_bench_ops_compare(&result->ops, t, &result->peak);
-    return strcmp(t->session.backend->name, "cpu") == 0
-               ? time_convolutions(t, options->repeats, &result->convolutions_ms)
-               : COD_OK;
+    return t->session.backend == &cod_cpu_backend ? time_convolutions(t, options->repeats, &result->convolutions_ms)
+                                                  : COD_OK;
 }
 
 static void print_result(const step_options *options, cod_bench_training *t, const step_result *result)

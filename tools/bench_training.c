@@ -80,9 +80,12 @@ static cod_status choose_model(cod_bench_training *t, const cod_bench_training_o
 /** A run's configuration but for data: what a step computes, and with what. */
 static cod_status configure(cod_bench_training *t, const cod_bench_training_options *options)
 {
-    enum { OVERRIDES = 8 };
+    enum { OVERRIDES = 9 };
     const char *texts[OVERRIDES];
+    char fraction[32];
     const bool pictures = cod_model_kind_find(options->model)->task == COD_TASK_SUPER_RESOLUTION;
+    snprintf(fraction, sizeof fraction, "%.17g",
+             options->taught > 0 ? (double)options->taught / (double)options->batch : 1.0);
     const struct {
         const char *key, *value;
     } overrides[OVERRIDES] = {{"model.name", options->model},
@@ -92,6 +95,7 @@ static cod_status configure(cod_bench_training *t, const cod_bench_training_opti
                               {"train.precision", cod_upscaler_precision_names[options->precision]},
                               {"train.autotune", options->no_autotune ? "false" : "true"},
                               {"train.strategy", options->taught > 0 ? "codistill" : "single"},
+                              {"distill.batch_fraction", fraction},
                               {"train.clip_norm", "0"}};
     for (int i = 0; i < OVERRIDES; i++) {
         const size_t bytes = strlen(overrides[i].key) + strlen(overrides[i].value) + 2;
@@ -123,12 +127,6 @@ cod_status cod_bench_fill_inputs(const cod_backend *backend, cod_device *device,
     return COD_OK;
 }
 
-static cod_status add_losses(void *context, cod_train_session *session)
-{
-    const cod_bench_training *t = context;
-    return t->strategy != NULL ? t->strategy->ops->teaching->add_losses(t->strategy, session) : COD_OK;
-}
-
 cod_status cod_bench_training_open(const cod_bench_training_options *options, cod_bench_training *t)
 {
     cod_train_session *session = &t->session;
@@ -144,7 +142,7 @@ cod_status cod_bench_training_open(const cod_bench_training_options *options, co
     COD_TRY(cod_precision_dtype(options->precision, session->backend, session->device, &session->activation));
     if (options->taught > 0)
         COD_TRY(t->config.strategy->create(&t->config, &t->strategy));
-    COD_TRY(cod_train_session_build(session, add_losses, t));
+    COD_TRY(cod_train_session_build(session, t->strategy));
     COD_TRY(cod_weights_fill_initial(&session->weights, 1));
     COD_TRY(cod_train_session_compile(session, &(cod_division){0}));
     t->program = cod_executable_program(session->executable, session->programs[0].name);

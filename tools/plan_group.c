@@ -2,6 +2,7 @@
 #include "tools/plan.h"
 
 #include "core/queue.h"
+#include "core/slots.h"
 #include "core/trace.h"
 #include "distill/codistill.h"
 #include "distill/models.h"
@@ -41,6 +42,7 @@ typedef struct planned {
     cod_strategy_plan meetings; /**< of groups that wait for each other */
     cod_strategy_stage *stages; /**< of a network that ranks hold together */
     size_t stage_count;
+    float *priors; /**< [groups, classes]; NULL = not corrected for */
 } planned;
 
 static bool trains_alike(const cod_run_config *config, int a, int b)
@@ -89,11 +91,15 @@ static cod_shape input_shape(const cod_run_config *config, const cod_group_confi
     return (cod_shape){batch, config->data.patch, config->data.patch, 3};
 }
 
-static cod_status add_losses(void *context, cod_train_session *session)
+/** Equal shares of all classes, where a run would correct for its own: what is computed is the same. */
+static cod_status make_priors(planned *p)
 {
-    const planned *p = context;
-    const cod_strategy_teaching *teaching = p->strategy->ops->teaching;
-    return teaching != NULL && teaching->add_losses != NULL ? teaching->add_losses(p->strategy, session) : COD_OK;
+    const cod_classifier_sizes *sizes = cod_model_sizes(p->group->kind, p->group->architecture);
+    if (!p->config->train.prior_correction || sizes == NULL)
+        return COD_OK;
+    p->priors = calloc(p->config->group_count * (size_t)sizes->classes, sizeof *p->priors);
+    COD_REQUIRE_MEMORY(p->priors);
+    return COD_OK;
 }
 
 /** The training programs of this group, as the trainer compiles them. */
@@ -102,15 +108,17 @@ static cod_status build(planned *p, int index)
     static const char *const inputs[] = {COD_INPUT_DATA, COD_INPUT_TRUTH};
     const cod_run_config *config = p->config;
     cod_train_session *session = &p->session;
+    COD_TRY(make_priors(p));
     *session = (cod_train_session){.config = config,
                                    .group = index,
                                    .backend = p->backend,
                                    .device = p->device,
                                    .sample = input_shape(config, p->group, config->data.batch),
+                                   .priors = p->priors,
                                    .averages = p->ranks != 1};
     COD_TRY(cod_precision_dtype((cod_precision)config->train.precision, p->backend, p->device, &session->activation));
     COD_TRY(config->strategy->create(config, &p->strategy));
-    COD_TRY(cod_train_session_build(session, add_losses, p));
+    COD_TRY(cod_train_session_build(session, p->strategy));
     COD_TRY(cod_weights_fill_initial(&session->weights, 1));
     COD_TRY(cod_train_session_compile(session, &(cod_division){0}));
     return cod_bench_fill_inputs(p->backend, p->device, session->executable, inputs, sizeof inputs / sizeof inputs[0]);
@@ -129,23 +137,33 @@ static cod_status time_program(const planned *p, cod_program *program, double *m
     return COD_OK;
 }
 
-/** The same of all sub-steps with their updates. */
-static cod_status time_step(const cod_train_session *session, double *ms)
+/** The same of a sub-step with its update. */
+static cod_status time_sub_step(const cod_train_session *session, const cod_program_spec *spec, double *ms)
 {
-    const cod_recipe *recipe = &session->recipe;
+    cod_program *program = cod_train_program(session->executable, spec->name, 0);
     *ms = INFINITY;
     for (int i = 0; i < RUNS; i++) {
         const double start = cod_clock_s();
-        for (size_t s = 0; s < recipe->step_count; s++) {
-            const cod_program_spec *spec = &recipe->steps[s].program;
-            COD_TRY(cod_program_run(cod_train_program(session->executable, spec->name, 0), NULL, NULL));
-            if (spec->trains == NULL)
-                continue;
-            const int set = cod_graph_set_index(recipe->model.graph, spec->trains);
+        COD_TRY(cod_program_run(program, NULL, NULL));
+        if (spec->trains != NULL) {
+            const int set = cod_graph_set_index(session->recipe.model.graph, spec->trains);
             COD_TRY(cod_optimiser_step(session->optimisers[set], 1e-9, i + 1));
         }
         COD_TRY(cod_queue_finish(session->backend, session->device, NULL));
         *ms = i > 0 ? fmin(*ms, 1e3 * (cod_clock_s() - start)) : *ms;
+    }
+    return COD_OK;
+}
+
+/** Of a step, in the mean where sub-steps are not due in each. */
+static cod_status time_step(const cod_train_session *session, double *ms)
+{
+    *ms = 0;
+    for (size_t s = 0; s < session->recipe.step_count; s++) {
+        const cod_sub_step *sub_step = &session->recipe.steps[s];
+        double one;
+        COD_TRY(time_sub_step(session, &sub_step->program, &one));
+        *ms += one / (double)(sub_step->every > 1 ? sub_step->every : 1);
     }
     return COD_OK;
 }
@@ -228,15 +246,24 @@ static double megabytes(double bytes)
     return bytes / 1e6;
 }
 
-static double batches_bytes(const planned *p)
+/** Of one mini-batch. */
+static double batch_bytes(const planned *p)
 {
     const cod_data_options *data = &p->config->data;
-    const double scale = cod_model_scale(&p->session.recipe.model),
-                 slots = data->threads > 0 ? (double)data->prefetch + 1 : 1;
+    const double scale = cod_model_scale(&p->session.recipe.model);
     const cod_classifier_sizes *sizes = cod_model_sizes(p->group->kind, p->group->architecture);
     const double input = (double)cod_shape_count(input_shape(p->config, p->group, data->batch));
     const double target = sizes != NULL ? (double)(data->batch * sizes->classes) : input * scale * scale;
-    return slots * sizeof(float) * (input + target);
+    return sizeof(float) * (input + target);
+}
+
+/** What copies between host and device go through, pinned or on the device, as far as the exchange does not count it. */
+static double copies_bytes(const planned *p)
+{
+    const double slots = 2 * COD_SLOTS * batch_bytes(p),
+                 gradients = p->ranks != 1 ? 4.0 * (double)p->session.weights.layout.trainable : 0,
+                 checkpoints = p->teachers.count > 0 ? 0.5 * (double)p->sizes.held_bytes : 0;
+    return cod_backend_runs_at_once(p->backend) ? 0 : slots + gradients + checkpoints;
 }
 
 static bool is_coded(const planned *p)
@@ -263,10 +290,11 @@ static void print_memory(const planned *p)
     double activations = p->stage_count > 0 ? 0 : (double)cod_executable_bytes(p->session.executable);
     for (size_t i = 0; i < p->stage_count; i++)
         activations = fmax(activations, p->stages[i].memory_bytes);
-    /* Beside the exchange's own: the snapshot, and where weights are merged a change on host and device. */
-    const double copies = p->exchange == NULL ? 0 : p->exchange->merge == COD_MERGE_NONE ? values : 3 * values;
-    const double exchange = (double)p->sizes.memory_bytes + copies + p->meetings.memory_bytes,
-                 batches = batches_bytes(p);
+    /* Beside the exchange's own: where weights are merged a change on host and device. */
+    const double change = p->exchange == NULL || p->exchange->merge == COD_MERGE_NONE ? 0 : 2 * values;
+    const double exchange = (double)p->sizes.memory_bytes + change + p->meetings.memory_bytes;
+    const cod_data_options *data = &p->config->data;
+    const double batches = (data->threads > 0 ? (double)data->prefetch + 1 : 1) * batch_bytes(p);
     const double coding =
         is_coded(p) ? cod_coded_allreduce_memory_bytes(p->session.weights.layout.trainable, most_ranks(p)) : 0;
     const bool once = p->meetings.once_a_node;
@@ -274,11 +302,11 @@ static void print_memory(const planned *p)
     const struct {
         const char *name;
         double bytes;
-    } parts[] = {{"weights", share * values},    {"gradients", gradients},
-                 {"optimiser", share * moments}, {"moving average", share * average},
-                 {"activations", activations},   {"teachers", p->teachers.bytes},
-                 {"exchange", exchange},         {"coded gradients", coding},
-                 {"batches made ahead", batches}};
+    } parts[] = {{"weights", share * values},     {"gradients", gradients},
+                 {"optimiser", share * moments},  {"moving average", share * average},
+                 {"activations", activations},    {"teachers", p->teachers.bytes},
+                 {"exchange", exchange},          {"coded gradients", coding},
+                 {"batches made ahead", batches}, {"copies to and from the device", copies_bytes(p)}};
     double sum = 0;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         sum += parts[i].bytes;
@@ -443,6 +471,7 @@ cod_status cod_plan_print_group(const cod_run_config *config, int index, const c
                  .distill = cod_run_config_section(config, &cod_distill_option_table)};
     const cod_status status = plan_all(&p, index);
     free(p.stages);
+    free(p.priors);
     cod_train_session_clear(&p.session);
     if (p.strategy != NULL)
         p.strategy->ops->destroy(p.strategy);

@@ -54,6 +54,7 @@
  * OPTIMISER                grad, scalars f32 {4}, [norm]               param+, [m+], [v+]
  * EMA                      param, scalars f32 {1}: decay               ema+ = decay·ema + (1-decay)·param
  * FILL                                                                 y = alpha
+ * TURN                     x {N,H,W,C}, turns i32 [N]                  y {x's shape}: picture n of x, turned by the bits of turns[n]
  *
  * CONV2D with attr.int8_range = r > 0 rounds x and w to integers in -127 … 127 (to nearest even, in f32, clamped; NaN in x counts as 0)
  * and sums them exactly: y = activation(f·Σ round(127/r·x)·round(127/a·w) + b) [+ residual] with f = r/127·a/127, a the output channel's largest |w|;
@@ -67,7 +68,7 @@
  * PyTorch does). NORM_INFERENCE has the running statistics for mean and var, which its gradient takes for constants. The
  * gradient of a fused activation recomputes the pre-activation from x, mean, inv_std, gamma and beta; the residual's gradient is dy.
  * Slopes (PReLU) have 1 or C elements. Gradients at zero: ReLU family 0 side (x > 0 passes), L1 zero, max pooling first maximum.
- * MEAN is a symmetric map: its gradient is dx = MEAN(dy).
+ * MEAN is a symmetric map: its gradient is dx = MEAN(dy). ADD may have the view a as y, too: it then works in place.
  * LOSS targets have the prediction's shape. For CROSS_ENTROPY the prediction is logits {N,1,1,K}, the target t probabilities, such as
  * one-hot rows, and the value is the mean over N of the sum over K of -t'·log softmax(prediction), t' = (1-s)·t + s/K with
  * s = attr.smoothing (Szegedy et al. 2016). For KL both are logits {N,1,1,K}, and the value is
@@ -80,6 +81,7 @@
  * gradient of |0| is 0. All losses are means (over all elements, or over N for CROSS_ENTROPY and KL).
  * `value` is the loss without weights; dprediction and dtarget are scaled by alpha and by *weight. dtarget is the
  * derivative by the target as given (CROSS_ENTROPY: by t, not t'; KL: by logits). One tensor cannot be both gradients.
+ * TURN takes the bits of cod_turn and ignores all others; x and y may not be one tensor.
  * OPTIMISER scalars: learning rate, 1 - beta1^t, 1 - beta2^t, 0; where `norm` is given and attr.max_norm > 0, gradients are
  * first scaled by min(1, max_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_.
  */
@@ -110,6 +112,7 @@ typedef enum cod_op_kind {
     COD_OP_OPTIMISER,
     COD_OP_EMA,
     COD_OP_FILL,
+    COD_OP_TURN,
     COD_OP_KIND_COUNT
 } cod_op_kind;
 
@@ -149,6 +152,14 @@ typedef enum cod_optimiser_kind {
     COD_OPT_ADAM, /**< Kingma & Ba 2015, decay added to the gradient (L2), as torch.optim.Adam */
     COD_OPT_ADAMW /**< Loshchilov & Hutter 2019: θ -= lr·decay·θ, decoupled, as torch.optim.AdamW */
 } cod_optimiser_kind;
+
+/** What TURN does with a picture; where several bits are set, in this order. */
+typedef enum cod_turn {
+    COD_TURN_TRANSPOSE = 4, /**< rows become columns; of a picture that is not square nothing changes */
+    COD_TURN_MIRROR_X = 1,  /**< left and right change places */
+    COD_TURN_MIRROR_Y = 2,  /**< top and bottom change places */
+    COD_TURN_INVERT = 8     /**< y = 1 - x */
+} cod_turn;
 
 /** Everything about an op but its tensors; only the fields its kind uses are read. */
 typedef struct cod_op_attr {

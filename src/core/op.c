@@ -31,6 +31,7 @@ const char *cod_op_kind_name(cod_op_kind kind)
         "optimiser",
         "ema",
         "fill",
+        "turn",
     };
     return (size_t)kind < COD_OP_KIND_COUNT ? names[kind] : "unknown";
 }
@@ -143,6 +144,14 @@ static cod_status check_loss(const cod_op *op)
     return COD_OK;
 }
 
+/** Pixels change places, so that none can be written before all are read. */
+static cod_status check_turn(const cod_op *op)
+{
+    COD_REQUIRE(op->inputs[0].buffer != op->outputs[0].buffer || op->inputs[0].offset != op->outputs[0].offset,
+                "turn '%s': input and output are one tensor; each needs its own", op->name ? op->name : "");
+    return COD_OK;
+}
+
 static bool shapes_fit(const cod_op *op)
 {
     const cod_view *in = op->inputs, *out = op->outputs;
@@ -215,6 +224,8 @@ static bool shapes_fit(const cod_op *op)
         return same_shape(&in[0], &out[0]) && cod_shape_count(in[1].shape) == 1;
     case COD_OP_FILL:
         return present(&out[0]);
+    case COD_OP_TURN:
+        return same_shape(&in[0], &out[0]) && is_shape(&in[1], 1, 1, 1, in[0].shape.n);
     case COD_OP_KIND_COUNT:
         break;
     }
@@ -236,6 +247,8 @@ cod_status cod_op_check(const cod_op *op)
                         (long long)a.w, (long long)a.c, (long long)b.n, (long long)b.h, (long long)b.w, (long long)b.c,
                         (long long)y.n, (long long)y.h, (long long)y.w, (long long)y.c);
     }
+    if (op->kind == COD_OP_TURN)
+        COD_TRY(check_turn(op));
     if (!(op->attr.int8_range >= 0 && op->attr.int8_range <= FLT_MAX))
         return cod_fail(COD_ERR_ARGUMENT, "%s '%s': int8_range is %g", cod_op_kind_name(op->kind),
                         op->name ? op->name : "", (double)op->attr.int8_range);

@@ -1,5 +1,10 @@
 #include "core/queue.h"
 
+bool cod_backend_runs_at_once(const cod_backend *backend)
+{
+    return backend->queue_create == NULL;
+}
+
 cod_status cod_queue_create(const cod_backend *backend, cod_device *device, cod_queue **queue)
 {
     *queue = NULL;

@@ -31,6 +31,8 @@ COD_MUST_CHECK cod_status cod_event_query(const cod_backend *backend, cod_event 
 /** Blocks the host; from any thread. NULL is reached. */
 COD_MUST_CHECK cod_status cod_event_wait(const cod_backend *backend, cod_event *event);
 
+/** Whether work is done when its call returns: the backend has neither queues nor events. */
+bool cod_backend_runs_at_once(const cod_backend *backend);
 /** Whether the backend has captures: capture_begin() and what follows it. */
 bool cod_backend_records(const cod_backend *backend);
 

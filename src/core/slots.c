@@ -1,10 +1,14 @@
 #include "core/slots.h"
 
 #include <assert.h>
+#include <string.h>
 
 cod_status cod_slots_init(cod_slots *slots, const cod_backend *backend, cod_device *device, size_t bytes)
 {
-    *slots = (cod_slots){.backend = backend, .device = device, .bytes = bytes};
+    *slots = (cod_slots){.backend = backend, .device = device};
+    if (cod_backend_runs_at_once(backend))
+        return COD_OK;
+    slots->bytes = bytes;
     COD_TRY(cod_queue_create(backend, device, &slots->queue));
     COD_TRY(backend->host_buffer_create(device, COD_SLOTS * bytes, &slots->pinned));
     COD_TRY(backend->buffer_create(device, COD_SLOTS * bytes, &slots->staged));
@@ -56,6 +60,29 @@ cod_status cod_slots_send(cod_slots *slots, const cod_view *views, size_t count)
         offset += bytes;
     }
     return cod_event_record(backend, slots->passed[slot], NULL);
+}
+
+/** On a backend that runs at once. */
+static cod_status write_at_once(const cod_slots *slots, const cod_view *views, const void *const *sources, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        COD_TRY(slots->backend->upload(slots->device, NULL, views[i].buffer, views[i].offset, sources[i],
+                                       cod_view_span_bytes(&views[i])));
+    return COD_OK;
+}
+
+cod_status cod_slots_write(cod_slots *slots, const cod_view *views, const void *const *sources, size_t count)
+{
+    void *host;
+    if (slots->bytes == 0)
+        return write_at_once(slots, views, sources, count);
+    COD_TRY(cod_slots_open(slots, &host));
+    for (size_t i = 0, at = 0; i < count; i++) {
+        const size_t bytes = cod_view_span_bytes(&views[i]);
+        memcpy((char *)host + at, sources[i], bytes);
+        at += bytes;
+    }
+    return cod_slots_send(slots, views, count);
 }
 
 cod_status cod_slots_receive(cod_slots *slots, const cod_view *view)

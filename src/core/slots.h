@@ -3,7 +3,8 @@
  * Data on its way between host and device, one way, while the device computes: a slot is copied in a queue of its own while programs,
  * in the device's default queue, use the one before.
  *
- * Only for backends with queues. Those that run at once need no slots: upload() and download() copy there and then.
+ * Only backends with queues have slots. On those that run at once nothing is allocated, and of what follows cod_slots_init() only
+ * cod_slots_write() may be called: it copies there and then.
  */
 #ifndef COD_CORE_SLOTS_H
 #define COD_CORE_SLOTS_H
@@ -16,7 +17,7 @@ enum { COD_SLOTS = 2 };
 typedef struct cod_slots {
     const cod_backend *backend;
     cod_device *device;
-    size_t bytes;                 /**< of a slot */
+    size_t bytes;                 /**< of a slot; 0 = the backend runs at once */
     size_t count;                 /**< slots begun so far */
     cod_queue *queue;             /**< between host and device */
     cod_buffer *pinned, *staged;  /**< [COD_SLOTS] on the host and on the device */
@@ -40,6 +41,14 @@ COD_MUST_CHECK cod_status cod_slots_open(cod_slots *slots, void **host);
  * @param views  dense; together as large as a slot
  */
 COD_MUST_CHECK cod_status cod_slots_send(cod_slots *slots, const cod_view *views, size_t count);
+/**
+ * Brings what the host has to `views`, for programs that are queued later: through the next slot, or at once.
+ *
+ * @param views    dense; together as large as a slot
+ * @param sources  [count] the host's, of the views' sizes; borrowed for the call
+ */
+COD_MUST_CHECK cod_status cod_slots_write(cod_slots *slots, const cod_view *views, const void *const *sources,
+                                          size_t count);
 
 /** Queues the copy of a dense view to the next slot, as programs that were queued before leave it. */
 COD_MUST_CHECK cod_status cod_slots_receive(cod_slots *slots, const cod_view *view);

@@ -42,7 +42,8 @@ static void staged_free(cod_staged *staged)
     const cod_staging *staging = staged->staging;
     cod_event_destroy(staging->backend, staged->fetched);
     cod_event_destroy(staging->backend, staged->returned);
-    staging->backend->host_buffer_destroy(staging->device, staged->pinned);
+    if (staged->pinned != NULL)
+        staging->backend->host_buffer_destroy(staging->device, staged->pinned);
     free(staged);
 }
 

@@ -1,5 +1,6 @@
 #include "cpu/cpu.h"
 
+#include "core/host_memory.h"
 #include "core/memory.h"
 #include "cpu/cpu_internal.h"
 
@@ -71,66 +72,6 @@ static bool cpu_supports(cod_device *device, cod_dtype activation)
            (activation == COD_S8 && device->native_int8);
 }
 
-static cod_status cpu_buffer_create(cod_device *device, size_t bytes, cod_buffer **out)
-{
-    (void)device;
-    void *memory;
-    COD_TRY(cod_aligned_alloc(&memory, sizeof(cod_buffer)));
-    cod_buffer *buffer = memory;
-    const cod_status status = cod_aligned_alloc(&buffer->host, bytes);
-    if (status != COD_OK) {
-        cod_aligned_free(buffer);
-        return status;
-    }
-    buffer->bytes = bytes;
-    *out = buffer;
-    return COD_OK;
-}
-
-static void cpu_buffer_destroy(cod_device *device, cod_buffer *buffer)
-{
-    (void)device;
-    if (buffer == NULL)
-        return;
-    cod_aligned_free(buffer->host);
-    cod_aligned_free(buffer);
-}
-
-static cod_status check_range(const cod_buffer *buffer, size_t offset, size_t bytes)
-{
-    COD_REQUIRE(offset <= buffer->bytes && bytes <= buffer->bytes - offset,
-                "cpu: %zu bytes at offset %zu do not lie in a buffer of %zu", bytes, offset, buffer->bytes);
-    return COD_OK;
-}
-
-static cod_status cpu_upload(cod_device *device, cod_queue *queue, cod_buffer *target, size_t offset,
-                             const void *source, size_t bytes)
-{
-    (void)device, (void)queue;
-    COD_TRY(check_range(target, offset, bytes));
-    memcpy((char *)target->host + offset, source, bytes);
-    return COD_OK;
-}
-
-static cod_status cpu_download(cod_device *device, cod_queue *queue, void *target, cod_buffer *source, size_t offset,
-                               size_t bytes)
-{
-    (void)device, (void)queue;
-    COD_TRY(check_range(source, offset, bytes));
-    memcpy(target, (const char *)source->host + offset, bytes);
-    return COD_OK;
-}
-
-static cod_status cpu_copy(cod_device *device, cod_queue *queue, cod_buffer *target, size_t target_offset,
-                           cod_buffer *source, size_t source_offset, size_t bytes)
-{
-    (void)device, (void)queue;
-    COD_TRY(cod_copy_check(target, target_offset, source, source_offset, bytes));
-    if (bytes > 0)
-        memcpy((char *)target->host + target_offset, (const char *)source->host + source_offset, bytes);
-    return COD_OK;
-}
-
 cod_status cpu_plan_need_scratch(cod_plan *plan, size_t bytes)
 {
     return cpu_device_need_scratch(plan->device, bytes);
@@ -190,6 +131,7 @@ static cod_status check_types(const cod_op *op)
         [COD_OP_POOL_BACKWARD] = {1, 1},
         [COD_OP_LOSS] = {3, 6},
         [COD_OP_FILL] = {0, 1},
+        [COD_OP_TURN] = {1, 1},
     };
     for (size_t i = 0; i < COD_OP_MAX_INPUTS + COD_OP_MAX_OUTPUTS; i++) {
         const bool output = i >= COD_OP_MAX_INPUTS;
@@ -198,7 +140,7 @@ static cod_status check_types(const cod_op *op)
         if (!cpu_present(view))
             continue;
         const bool integer =
-            (op->kind == COD_OP_POOL && output && k == 1) || (op->kind == COD_OP_POOL_BACKWARD && !output && k == 1);
+            k == 1 && (output ? op->kind == COD_OP_POOL : op->kind == COD_OP_POOL_BACKWARD || op->kind == COD_OP_TURN);
         const bool activation = (activations[op->kind][output] >> k & 1u) != 0;
         const bool fits = integer      ? view->dtype == COD_I32
                           : activation ? view->dtype == COD_F32 || view->dtype == COD_BF16
@@ -243,6 +185,7 @@ static cod_status cpu_plan_create(cod_device *device, const cod_op *op, cod_plan
         [COD_OP_OPTIMISER] = cpu_plan_optimiser,
         [COD_OP_EMA] = cpu_plan_ema,
         [COD_OP_FILL] = cpu_plan_fill,
+        [COD_OP_TURN] = cpu_plan_turn,
     };
     COD_TRY(cod_op_check(op));
     COD_TRY(check_types(op));
@@ -282,13 +225,13 @@ const cod_backend cod_cpu_backend = {
     .close = cpu_close,
     .describe = cpu_describe,
     .supports = cpu_supports,
-    .buffer_create = cpu_buffer_create,
-    .buffer_destroy = cpu_buffer_destroy,
-    .host_buffer_create = cpu_buffer_create,
-    .host_buffer_destroy = cpu_buffer_destroy,
-    .upload = cpu_upload,
-    .download = cpu_download,
-    .copy = cpu_copy,
+    .buffer_create = cod_host_buffer_create,
+    .buffer_destroy = cod_host_buffer_destroy,
+    .host_buffer_create = cod_host_buffer_create,
+    .host_buffer_destroy = cod_host_buffer_destroy,
+    .upload = cod_host_upload,
+    .download = cod_host_download,
+    .copy = cod_host_copy,
     .plan_create = cpu_plan_create,
     .plan_prepare = cpu_plan_prepare,
     .plan_run = cpu_plan_run,

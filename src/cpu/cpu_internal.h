@@ -80,6 +80,7 @@ cod_status cpu_plan_activation_backward(cod_plan *plan);
 cod_status cpu_plan_add(cod_plan *plan);
 cod_status cpu_plan_mean(cod_plan *plan);
 cod_status cpu_plan_shuffle(cod_plan *plan);
+cod_status cpu_plan_turn(cod_plan *plan);
 cod_status cpu_plan_resize(cod_plan *plan);
 cod_status cpu_plan_pool(cod_plan *plan);
 cod_status cpu_plan_pool_backward(cod_plan *plan);

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Pixel shuffle, pooling and resizing: each line of the output is a task of its own. */
+/* Pixel shuffle, turns, pooling and resizing: each line of the output is a task of its own. */
 
 typedef struct shuffle_run {
     const cod_plan *plan;
@@ -42,6 +42,67 @@ static cod_status shuffle_run_plan(cod_plan *plan)
 cod_status cpu_plan_shuffle(cod_plan *plan)
 {
     plan->run = shuffle_run_plan;
+    return COD_OK;
+}
+
+typedef struct turn_run {
+    cpu_rows x, y;
+    cod_shape shape;
+    const int32_t *turns;
+} turn_run;
+
+/** y = x or 1 - x of a line of pixels. Plain loops, as three channels are too few for vectors. */
+static inline __attribute__((always_inline)) void turn_pixels(cpu_rows x, cpu_rows y, int64_t pixels, int64_t channels,
+                                                              bool invert, bool x_bf16, bool y_bf16)
+{
+    const float base = invert ? 1.0f : -0.0f, sign = invert ? -1.0f : 1.0f; /* -0 + x = x, also where x is 0 or -0 */
+    const float *x_f32 = (const float *)(const void *)x.data;
+    const uint16_t *x_half = (const uint16_t *)(const void *)x.data;
+    for (int64_t p = 0; p < pixels; p++)
+        for (int64_t c = 0; c < channels; c++) {
+            const int64_t from = p * x.stride + c, to = p * y.stride + c;
+            const float value = x_bf16 ? cod_f32_from_bf16(x_half[from]) : x_f32[from];
+            const float turned = base + sign * value;
+            if (y_bf16)
+                ((uint16_t *)(void *)y.data)[to] = cod_bf16_from_f32(turned);
+            else
+                ((float *)(void *)y.data)[to] = turned;
+        }
+}
+
+static void turn_line(void *context, int64_t line, int thread)
+{
+    (void)thread;
+    const turn_run *run = context;
+    const int64_t height = run->shape.h, width = run->shape.w, channels = run->shape.c, n = line / height;
+    const int32_t turn = run->turns[n];
+    const bool transpose = turn & COD_TURN_TRANSPOSE && height == width, invert = turn & COD_TURN_INVERT;
+    const int64_t row = turn & COD_TURN_MIRROR_Y ? height - 1 - line % height : line % height;
+    const int64_t along = transpose ? width : 1, across = transpose ? 1 : width;
+    const bool backward = turn & COD_TURN_MIRROR_X;
+    const cpu_rows y = cpu_rows_from(run->y, line * width);
+    cpu_rows x = cpu_rows_from(run->x, n * height * width + row * across + (backward ? (width - 1) * along : 0));
+    x.stride *= backward ? -along : along;
+    if (x.bf16 || y.bf16)
+        turn_pixels(x, y, width, channels, invert, x.bf16, y.bf16);
+    else
+        turn_pixels(x, y, width, channels, invert, false, false);
+}
+
+static cod_status turn_run_plan(cod_plan *plan)
+{
+    const cod_view *x = &plan->op.inputs[0];
+    turn_run run = {.x = cpu_rows_of(x),
+                    .y = cpu_rows_of(&plan->op.outputs[0]),
+                    .shape = x->shape,
+                    .turns = cod_view_host(&plan->op.inputs[1])};
+    cpu_parallel_for(plan->device, x->shape.n * x->shape.h, turn_line, &run);
+    return COD_OK;
+}
+
+cod_status cpu_plan_turn(cod_plan *plan)
+{
+    plan->run = turn_run_plan;
     return COD_OK;
 }
 

@@ -120,7 +120,8 @@ static cod_status pair_low(cod_source_list *list, const cod_string_list *roots, 
 static cod_status find_synthetic(const cod_data_options *options, cod_source_list *list)
 {
     list->synthetic_side = options->patch + SYNTHETIC_MARGIN;
-    list->key = cod_hash(&list->synthetic_side, sizeof list->synthetic_side, hash_text(list->key, "synthetic"));
+    const int64_t numbers[2] = {list->synthetic_side, options->synthetic_count};
+    list->key = cod_hash(numbers, sizeof numbers, hash_text(list->key, "synthetic"));
     list->items = calloc((size_t)options->synthetic_count, sizeof *list->items);
     COD_REQUIRE_MEMORY(list->items);
     for (; list->count < (size_t)options->synthetic_count; list->count++) {

@@ -118,8 +118,6 @@ static cod_status make_worker(async_strategy *a)
 static cod_status make(async_strategy *a)
 {
     const cod_train_context *context = a->context;
-    COD_REQUIRE(context->session->weights.values->host != NULL && context->session->weights.grads->host != NULL,
-                "strategy 'async_parameter_server' moves host memory only");
     a->link_count = (size_t)(a->serves ? a->workers : a->servers);
     a->links = calloc(a->link_count, sizeof *a->links);
     COD_REQUIRE_MEMORY(a->links);

@@ -2,6 +2,7 @@
 
 #include "core/hash.h"
 #include "core/log.h"
+#include "core/queue.h"
 #include "core/statistics.h"
 #include "core/trace.h"
 #include "distill/control.h"
@@ -45,7 +46,7 @@ typedef struct codistill {
     bool lost;            /**< to the control */
     cod_strategy_stats stats;
     double exchange_s, teacher_s, teacher_ms[TIMES_KEPT]; /**< the latest */
-    uint64_t teacher_runs, steps;
+    uint64_t teacher_runs, steps, lessons;
     int64_t now; /**< the step under way */
 } codistill;
 
@@ -105,17 +106,18 @@ static cod_status add_losses(cod_strategy *strategy, cod_train_session *session)
 
 static cod_status make_peers(codistill *c, cod_train_context *context, const cod_exchange_model *models)
 {
+    const cod_train_session *session = context->session;
     const cod_teacher_spec spec = {.target = CODISTILL_TEACHER_INPUT,
                                    .pictures = c->taught,
                                    .precision = (cod_precision)c->distill.teacher_precision,
                                    .mixes = c->distill.teachers_per_step > 1};
+    COD_TRY(cod_exchange_use_device(c->exchange, session->backend, session->device));
     COD_TRY(cod_peers_init(&c->peers, context, c->exchange, c->configured, models, c->loss != 0 ? &spec : NULL));
     if (c->loss != 0)
-        COD_TRY(cod_readback_create(context->session->backend, context->session->device, COD_TEACHER_SLOTS, LOSSES,
-                                    &c->losses));
+        COD_TRY(cod_readback_create(session->backend, session->device, COD_TEACHER_SLOTS, LOSSES, &c->losses));
     if (c->loss != 0)
-        COD_TRY(cod_distill_inputs_init(&c->inputs, c->distill.inputs, context->session,
-                                        cod_executable_input(context->session->executable, CODISTILL_TEACHER_INPUT)));
+        COD_TRY(cod_distill_inputs_init(&c->inputs, c->distill.inputs, session,
+                                        cod_executable_input(session->executable, CODISTILL_TEACHER_INPUT)));
     return cod_teaching_init(&c->teaching, &c->distill, &c->peers, context);
 }
 
@@ -196,6 +198,9 @@ static cod_status start(cod_strategy *strategy, cod_train_context *context)
     if (status == COD_OK)
         status = cod_group_agree(world, tell_memory(c, context, &exchange, models), NULL);
     tell_pinned_coder(context, &exchange);
+    if (cod_recipe_distilling(&context->session->recipe) == NULL && cod_group_rank(context->group) == 0)
+        cod_log_info("group %d: recipe '%s' has no sub-step that distils; peers' weights are merged at most",
+                     cod_group_index(context->group), context->session->recipe.kind->name);
     if (status == COD_OK && exchange.replay[0] != '\0')
         status = cod_group_agree(world, start_replay(c, context), NULL);
     free(models);
@@ -204,7 +209,11 @@ static cod_status start(cod_strategy *strategy, cod_train_context *context)
 
 static cod_status before_step(cod_strategy *strategy, cod_train_context *context)
 {
-    ((codistill *)strategy)->now = context->step;
+    codistill *c = (codistill *)strategy;
+    c->now = context->step;
+    c->mini_batch = 0;
+    if (c->loss != 0)
+        cod_teaching_begin(&c->teaching);
     return COD_OK;
 }
 
@@ -214,7 +223,6 @@ static cod_status choose(cod_strategy *strategy, cod_train_context *context, con
     if (c->loss == 0)
         return COD_OK;
     cod_teaching_choose(&c->teaching, context);
-    c->mini_batch = 0;
     if (c->teaching.count > 0)
         *program = c->inputs.kind == COD_DISTILL_INPUTS_BATCH ? PROGRAM_DISTILL : PROGRAM_TASK;
     return COD_OK;
@@ -225,11 +233,9 @@ static cod_status teach(codistill *c, cod_train_context *context)
     const cod_train_session *session = context->session;
     const double begin = cod_clock_s(), trace = cod_trace_begin();
     COD_TRY(cod_teaching_predict(&c->teaching, context, &c->stats.distill_weight));
-    COD_TRY(cod_prior_write(session->backend, session->device,
-                            cod_executable_input(session->executable, COD_PRIOR_TEACHER_INPUT), c->teaching.prior));
-    cod_trace_end(trace, "step", "teacher");
     const double took_s = cod_clock_s() - begin;
-    if (session->backend->queue_create == NULL) { /* elsewhere this is the time that queueing takes */
+    if (cod_backend_runs_at_once(session->backend)) { /* elsewhere this is the time that queueing takes */
+        cod_trace_end(trace, "step", "teacher");
         c->teacher_s += took_s;
         c->teacher_ms[c->teacher_runs++ % TIMES_KEPT] = 1e3 * took_s;
     }
@@ -243,7 +249,7 @@ static cod_status teach_elsewhere(codistill *c, cod_train_context *context)
     const int64_t place = context->step * context->config->train.accumulate + c->mini_batch++;
     cod_rng rng = cod_rng_open((uint64_t)context->config->root.seed, (uint32_t)cod_group_index(context->group),
                                (uint32_t)cod_group_rank(context->group), (uint64_t)place, COD_RNG_MIXUP, 0);
-    COD_TRY(cod_distill_inputs_replace(&c->inputs, &rng));
+    COD_TRY(cod_distill_inputs_replace(&c->inputs, &context->mini_batch, &rng));
     COD_TRY(teach(c, context));
     COD_TRY(cod_distill_inputs_turn(&c->inputs));
     COD_TRY(cod_program_run(program, NULL, NULL));
@@ -274,75 +280,78 @@ static cod_status before_update(cod_strategy *strategy, cod_train_context *conte
     return cod_group_average_wait(&((codistill *)strategy)->average, context);
 }
 
-/** Queues what brings the step's losses, and takes note of those that have come: on a device, the step's before. */
+/** Queues what brings the lesson's losses, and takes note of those that have come: on a device, the lesson's before. */
 static cod_status note_losses(codistill *c, const cod_train_context *context)
 {
     const cod_train_session *session = context->session;
-    const int64_t step = context->step, read = step - c->teaching.delay;
-    const size_t slot = cod_teaching_slot(step);
+    const cod_teaching *teaching = &c->teaching;
+    const int64_t step = context->step, read = step - teaching->delay * teaching->lesson_every;
+    const size_t slot = cod_teaching_slot(teaching, step), come = cod_teaching_slot(teaching, read);
     const cod_view task = cod_executable_loss_view(session->executable, session->recipe.task_loss),
                    distill = cod_executable_loss_view(session->executable, c->loss);
     double student;
     c->stats.distill_loss = NAN;
-    if (c->loss == 0)
+    if (c->loss == 0 || !cod_teaching_is_due(teaching, step))
         return COD_OK;
     cod_readback_open(c->losses, slot);
     COD_TRY(cod_readback_put(c->losses, slot, LOSS_TASK, &task));
-    if (c->teaching.count > 0)
+    if (teaching->count > 0)
         COD_TRY(cod_readback_put(c->losses, slot, LOSS_DISTILL, &distill));
     COD_TRY(cod_readback_close(c->losses, slot));
     cod_teaching_remember(&c->teaching, step);
-    if (c->steps < (uint64_t)c->teaching.delay) /* nothing has come in this process */
+    if (c->lessons++ < (uint64_t)teaching->delay) /* nothing has come in this process */
         return COD_OK;
-    COD_TRY(cod_readback_get(c->losses, cod_teaching_slot(read), LOSS_TASK, &student));
-    COD_TRY(cod_readback_get(c->losses, cod_teaching_slot(read), LOSS_DISTILL, &c->stats.distill_loss));
+    COD_TRY(cod_readback_get(c->losses, come, LOSS_TASK, &student));
+    COD_TRY(cod_readback_get(c->losses, come, LOSS_DISTILL, &c->stats.distill_loss));
     return cod_teaching_note(&c->teaching, read, student);
 }
 
-/** Averages the normalisation statistics over the group: each rank saw other pictures. @param state  [state] of the sets that travel */
-static cod_status average_statistics(const codistill *c, cod_train_context *context, float *state)
+/**
+ * Averages the normalisation statistics over the group: each rank saw other pictures. Waits for the device, as the bytes go through
+ * MPI.
+ */
+static cod_status average_statistics(const codistill *c, cod_train_context *context)
 {
     cod_weights *weights = &context->session->weights;
     const size_t count = cod_weights_layout_of(weights, c->sets).state;
     const int size = cod_group_size(context->group);
     if (count == 0 || size == 1)
         return COD_OK;
+    float *state = malloc(count * sizeof *state);
     double *sums = malloc(count * sizeof *sums);
-    COD_REQUIRE_MEMORY(sums);
-    for (size_t i = 0; i < count; i++)
+    cod_status status = state != NULL && sums != NULL ? cod_weights_download_states(weights, c->sets, state)
+                                                      : cod_fail(COD_ERR_MEMORY, "out of memory for statistics");
+    for (size_t i = 0; i < count && status == COD_OK; i++)
         sums[i] = state[i];
-    const cod_status status = cod_group_reduce(context->group, sums, count, COD_REDUCE_SUM);
-    for (size_t i = 0; i < count; i++)
+    if (status == COD_OK)
+        status = cod_group_reduce(context->group, sums, count, COD_REDUCE_SUM);
+    for (size_t i = 0; i < count && status == COD_OK; i++)
         state[i] = (float)(sums[i] / size);
+    if (status == COD_OK)
+        status = cod_weights_upload_states(weights, c->sets, state);
+    free(state);
     free(sums);
-    COD_TRY(status);
-    return cod_weights_upload_states(weights, c->sets, state);
+    return status;
 }
 
-/** In place of the weights their moving averages, where sets have one; an average's statistics are a copy of this rank's own. */
-static cod_status take_averages(const codistill *c, const cod_train_session *session, float *snapshot)
+/**
+ * Copies what is published: weights, or their moving averages where sets have one, and the statistics. On a device the copies are
+ * queued behind the step's update: it computes nothing meanwhile, once a period, but needs no room for a second copy of the weights.
+ */
+static cod_status fill_snapshot(const codistill *c, const cod_train_session *session, cod_buffer *snapshot)
 {
-    for (int s = 0; s < COD_GRAPH_MAX_SETS; s++) {
-        cod_buffer *ema = session->optimisers[s] != NULL ? cod_optimiser_ema(session->optimisers[s]) : NULL;
-        const size_t count = session->weights.sets[s].range.count;
-        if ((c->sets & cod_set_of(s)) == 0)
-            continue;
-        if (ema != NULL)
-            COD_TRY(session->backend->download(session->device, NULL, snapshot, ema, 0, count * sizeof *snapshot));
-        snapshot += count;
-    }
-    return COD_OK;
+    cod_buffer *averages[COD_GRAPH_MAX_SETS] = {NULL};
+    for (int s = 0; s < COD_GRAPH_MAX_SETS && c->configured->publish == COD_PUBLISH_EMA; s++)
+        averages[s] = session->optimisers[s] != NULL ? cod_optimiser_ema(session->optimisers[s]) : NULL;
+    return cod_weights_copy_out(&session->weights, c->sets, averages, snapshot);
 }
 
 static cod_status publish(codistill *c, cod_train_context *context, int64_t done)
 {
-    const cod_weights *weights = &context->session->weights;
-    float *snapshot;
+    cod_buffer *snapshot;
     COD_TRY(cod_exchange_snapshot(c->exchange, &snapshot));
-    COD_TRY(cod_weights_download_sets(weights, c->sets, snapshot));
-    COD_TRY(average_statistics(c, context, snapshot + cod_weights_layout_of(weights, c->sets).trainable));
-    if (c->configured->publish == COD_PUBLISH_EMA)
-        COD_TRY(take_averages(c, context->session, snapshot));
+    COD_TRY(average_statistics(c, context));
+    COD_TRY(fill_snapshot(c, context->session, snapshot));
     COD_TRY(cod_exchange_publish(c->exchange, done));
     c->stats.publications++;
     const cod_train_event event = {.kind = "publish",

@@ -33,6 +33,7 @@ _Static_assert((int)FLAG_COUNT == (int)COD_EXCHANGE_FLAGS, "each flag has a numb
 enum { NO_PEER = -1 };
 /* The part of a period that a publication and a pull are spread over; encoding takes twice as long as decoding. */
 enum { ENCODING = 3, DECODING = 4 };
+enum { COPY_STEPS = 2 };
 #define LIFE_MASK (UINT64_MAX >> 11) /* exact as a double, in which it rides in the reductions */
 
 static int shards_of(const cod_exchange *e, int group)
@@ -99,7 +100,7 @@ static cod_status make_buffers(cod_exchange *e)
     COD_TRY(cod_codec_init(&e->encoder, &codec));
     COD_TRY(cod_codec_init(&e->mirror, &codec));
     COD_TRY(cod_codec_init(&e->decoder, &codec));
-    COD_TRY(floats_create(&e->snapshot, e->total));
+    COD_TRY(exchange_make_snapshot(e));
     for (int i = 0; i < COD_EXCHANGE_OWN_KEPT; i++)
         COD_TRY(floats_create(&e->own[i].values, e->total));
     return make_peers(e);
@@ -168,7 +169,7 @@ cod_status cod_exchange_destroy(cod_exchange *e)
     }
     for (int i = 0; i < COD_EXCHANGE_OWN_KEPT; i++)
         cod_aligned_free(e->own[i].values);
-    cod_aligned_free(e->snapshot);
+    exchange_free_snapshot(e);
     cod_codec_clear(&e->encoder);
     cod_codec_clear(&e->mirror);
     cod_codec_clear(&e->decoder);
@@ -432,7 +433,12 @@ cod_status cod_exchange_advance(cod_exchange *e, int64_t step)
             COD_TRY(exchange_take_all(e, step));
     } else {
         e->counters.skipped += exchange_is_publication_step(e, step) && e->publish_step != step;
-        if (step > e->publish_step) /* that step has made the snapshot */
+        /*
+         * Not in the step that made the snapshot. On a device it has only queued the copy; at the end of the second step after it the
+         * host reads a loss that was queued behind the copy, so that from the third on it does not wait. Whether the copy is done is
+         * not asked: encoding must take the same steps on all ranks of the group, as its end decides what is merged when.
+         */
+        if (step > e->publish_step + (e->copied != NULL ? COPY_STEPS : 0))
             COD_TRY(exchange_encode_some(e, chunks_a_step(e, e->total, ENCODING)));
         COD_TRY(e->events != NULL ? exchange_replay_step(e, step) : move_phase(e, step));
     }

@@ -26,6 +26,7 @@
 #define COD_DISTILL_EXCHANGE_H
 
 #include "comm/group.h"
+#include "core/backend.h"
 #include "core/option.h"
 
 #include <stdbool.h>
@@ -161,6 +162,16 @@ cod_exchange_sizes cod_exchange_plan(const cod_exchange_options *options, const 
 COD_MUST_CHECK cod_status cod_exchange_create(cod_comm *comm, cod_group *group, const cod_exchange_options *options,
                                               const cod_exchange_model *models, uint64_t run, cod_exchange **out);
 
+/**
+ * Says where the weights lie, before the first step. Where the backend has queues, the snapshot becomes pinned memory, and encoding
+ * begins in the third step after a publication, so that the host need not wait for the copy: but in deterministic mode, where it does.
+ * Local.
+ *
+ * @param backend,device  borrowed while the exchange lives
+ */
+COD_MUST_CHECK cod_status cod_exchange_use_device(cod_exchange *exchange, const cod_backend *backend,
+                                                  cod_device *device);
+
 /** Collective on all ranks of the job, bounded by the teardown timeout; peers may read until then. Taken; NULL does nothing. */
 COD_MUST_CHECK cod_status cod_exchange_destroy(cod_exchange *exchange);
 
@@ -184,12 +195,12 @@ COD_MUST_CHECK cod_status cod_exchange_replay(cod_exchange *exchange, const cod_
 bool cod_exchange_publish_due(const cod_exchange *exchange, int64_t step);
 
 /**
- * Where a consistent step's weights are to be put before cod_exchange_publish(). What was published last is encoded from there,
- * so that ends first.
+ * Where a consistent step's weights are to be put before cod_exchange_publish(): by the host, or on a device by copies in its default
+ * queue. What was published last is encoded from there, so that ends first.
  *
- * @param[out] values [count + state_count]; the exchange's own
+ * @param[out] snapshot [count + state_count] f32; the exchange's own
  */
-COD_MUST_CHECK cod_status cod_exchange_snapshot(cod_exchange *exchange, float **values);
+COD_MUST_CHECK cod_status cod_exchange_snapshot(cod_exchange *exchange, cod_buffer **snapshot);
 
 /**
  * Begins to publish this rank's shard of the snapshot. All ranks of the group, with equal bits in it; `step` is a multiple

@@ -5,6 +5,7 @@
 #ifndef COD_DISTILL_EXCHANGE_INTERNAL_H
 #define COD_DISTILL_EXCHANGE_INTERNAL_H
 
+#include "core/queue.h"
 #include "distill/codec.h"
 #include "distill/coder.h"
 #include "distill/exchange.h"
@@ -40,9 +41,13 @@ struct cod_exchange {
     int rank, size; /**< in the group */
 
     /* Publishing. */
-    cod_codec encoder, mirror; /**< own shard into the slot; the others' round trip */
-    cod_coder coder;           /**< of codec AUTO */
-    float *snapshot;           /**< [total] */
+    cod_codec encoder, mirror;  /**< own shard into the slot; the others' round trip */
+    cod_coder coder;            /**< of codec AUTO */
+    cod_buffer *snapshot;       /**< [total] f32: `memory`, or pinned memory of `device` */
+    cod_buffer memory;          /**< of the host */
+    const cod_backend *backend; /**< as device: of cod_exchange_use_device(), where it has queues; else NULL */
+    cod_device *device;
+    cod_event *copied; /**< the snapshot is there; NULL = it is written at once */
     own_version own[COD_EXCHANGE_OWN_KEPT];
     own_version *encoding; /**< under way, or NULL */
     unsigned char *room;
@@ -144,6 +149,10 @@ COD_MUST_CHECK cod_status exchange_take_all(cod_exchange *e, int64_t step);
 /** Takes what the run that is repeated took over after this step. */
 COD_MUST_CHECK cod_status exchange_replay_step(cod_exchange *e, int64_t step);
 
+/** The snapshot, in memory of the host; exchange_free_snapshot() also after a failure. */
+COD_MUST_CHECK cod_status exchange_make_snapshot(cod_exchange *e);
+/** Waits for copies to it that are under way. */
+void exchange_free_snapshot(cod_exchange *e);
 /** Milliseconds since 1970. */
 uint64_t exchange_wall_ms(void);
 /** Whether a publication is due after this step, were there no minimum interval. */

@@ -2,6 +2,7 @@
 #include "distill/exchange_internal.h"
 
 #include "core/log.h"
+#include "core/memory.h"
 #include "core/trace.h"
 
 #include <sched.h>
@@ -25,6 +26,38 @@ uint64_t exchange_wall_ms(void)
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+cod_status exchange_make_snapshot(cod_exchange *e)
+{
+    e->memory.bytes = e->total * sizeof(float);
+    e->snapshot = &e->memory;
+    return cod_aligned_alloc(&e->memory.host, e->memory.bytes);
+}
+
+cod_status cod_exchange_use_device(cod_exchange *e, const cod_backend *backend, cod_device *device)
+{
+    cod_buffer *pinned;
+    if (cod_backend_runs_at_once(backend))
+        return COD_OK;
+    e->backend = backend;
+    e->device = device;
+    COD_TRY(cod_event_create(backend, device, &e->copied));
+    COD_TRY(backend->host_buffer_create(device, e->memory.bytes, &pinned));
+    e->snapshot = pinned;
+    cod_aligned_free(e->memory.host);
+    e->memory.host = NULL;
+    return COD_OK;
+}
+
+void exchange_free_snapshot(cod_exchange *e)
+{
+    const cod_status ended = cod_event_wait(e->backend, e->copied);
+    (void)ended; /* a device that failed has said so to whoever used it */
+    cod_event_destroy(e->backend, e->copied);
+    if (e->snapshot != &e->memory)
+        e->backend->host_buffer_destroy(e->device, e->snapshot);
+    cod_aligned_free(e->memory.host);
 }
 
 static own_version *own_of(cod_exchange *e, uint64_t version)
@@ -60,6 +93,9 @@ static void choose_coder(cod_exchange *e)
 cod_status exchange_encode_some(cod_exchange *e, uint64_t chunks)
 {
     const int mine = cod_group_index(e->group);
+    const float *snapshot = e->snapshot->host;
+    if (e->encoding != NULL)
+        COD_TRY(cod_event_wait(e->backend, e->copied));
     const double begin = cod_clock_s();
     for (; e->encoding != NULL && chunks > 0; chunks--) {
         const cod_codec_range range = exchange_shard_range(&e->models[mine], e->encoded_shards, e->size);
@@ -72,9 +108,9 @@ cod_status exchange_encode_some(cod_exchange *e, uint64_t chunks)
         const float *against = e->against > 0 ? own_of(e, e->against)->values + range.first : NULL;
         const uint64_t before = codec->done;
         cod_status status = codec == &e->encoder
-                                ? cod_codec_encode(codec, e->snapshot + range.first, against, 1, e->room,
+                                ? cod_codec_encode(codec, snapshot + range.first, against, 1, e->room,
                                                    cod_codec_bound(&codec->options, &range), decoded)
-                                : cod_codec_round_trip(codec, e->snapshot + range.first, against, 1, decoded);
+                                : cod_codec_round_trip(codec, snapshot + range.first, against, 1, decoded);
         if (status == COD_ERR_NUMERIC) {
             /* The slot stays open: nobody reads this version, and training notices a NaN by itself. */
             e->counters.skipped++;
@@ -150,9 +186,9 @@ static bool is_last(const cod_exchange *e, int64_t step)
     return !e->options.deterministic && e->options.last_step > 0 && step + e->options.period > e->options.last_step;
 }
 
-cod_status cod_exchange_snapshot(cod_exchange *e, float **values)
+cod_status cod_exchange_snapshot(cod_exchange *e, cod_buffer **snapshot)
 {
-    *values = e->snapshot;
+    *snapshot = e->snapshot;
     return exchange_encode_some(e, UINT64_MAX);
 }
 
@@ -164,6 +200,7 @@ cod_status cod_exchange_publish(cod_exchange *e, int64_t step)
                 (long long)e->publish_step, (long long)e->options.period);
     COD_REQUIRE(e->encoding == NULL, "version %llu is still being encoded from the snapshot",
                 (unsigned long long)e->version);
+    COD_TRY(cod_event_record(e->backend, e->copied, NULL));
     e->version = (uint64_t)(step / e->options.period);
     e->publish_step = step;
     /* The same on every rank of the group: all make the same publications of the same weights. */

@@ -4,35 +4,62 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
+
+/** Values of the change, all of one set's trainable ones or of its states, and where they belong. */
+typedef struct part {
+    cod_plan *subtract; /**< what the weights hold, from the change */
+    cod_plan *add;      /**< the change to the weights */
+} part;
+
+/** Multiplies the trainable values of the change, or the states, by a factor. */
+typedef struct scaling {
+    bool states;
+    float factor;
+    cod_plan *plan;
+    struct scaling *next;
+} scaling;
 
 struct cod_merger {
     cod_weights *weights;
     cod_sets sets;
-    cod_layout layout;                      /**< of these sets */
-    cod_buffer *host;                       /**< [trainable + state] of them, pinned */
-    cod_event *copied;                      /**< it may be written again */
-    cod_buffer *change;                     /**< the same on the device */
-    cod_plan *adds[2 * COD_GRAPH_MAX_SETS]; /**< to values and states of each set */
-    size_t add_count;
+    cod_layout layout;                  /**< of these sets */
+    cod_buffer *host;                   /**< [trainable + state] of them, pinned */
+    cod_event *copied;                  /**< it may be written again */
+    cod_buffer *change;                 /**< the same on the device */
+    part parts[2 * COD_GRAPH_MAX_SETS]; /**< of trainable values, then of states */
+    size_t trainable_parts, part_count;
+    scaling *scalings; /**< made as factors come: a peer's are always the same */
 };
 
-/** Adds `count` values of the change, from *first on, which moves on, to `target` from byte `offset` on. */
-static cod_status plan_add(cod_merger *merger, size_t *first, size_t count, cod_buffer *target, size_t offset)
+static cod_status plan_add(const cod_merger *merger, cod_view from, cod_view to, bool accumulate, float factor,
+                           cod_plan **out)
 {
-    const cod_weights *weights = merger->weights;
-    const cod_shape shape = {1, 1, 1, (int64_t)count};
     const cod_op op = {.kind = COD_OP_ADD,
-                       .accumulate = true,
-                       .attr = {.alpha = 1},
-                       .inputs = {cod_view_dense(merger->change, *first * sizeof(float), COD_F32, shape)},
-                       .outputs = {cod_view_dense(target, offset, COD_F32, shape)},
+                       .accumulate = accumulate,
+                       .attr = {.alpha = factor},
+                       .inputs = {from},
+                       .outputs = {to},
                        .name = "merge"};
+    return merger->weights->backend->plan_create(merger->weights->device, &op, out);
+}
+
+static cod_view floats_of(cod_buffer *buffer, size_t offset, size_t count)
+{
+    return cod_view_dense(buffer, offset, COD_F32, (cod_shape){1, 1, 1, (int64_t)count});
+}
+
+/** Plans for `count` values of the change, from *first on, which moves on, and those of `target` from byte `offset` on. */
+static cod_status make_part(cod_merger *merger, size_t *first, size_t count, cod_buffer *target, size_t offset)
+{
+    const cod_view change = floats_of(merger->change, *first * sizeof(float), count),
+                   values = floats_of(target, offset, count);
     if (count == 0)
         return COD_OK;
     *first += count;
-    COD_TRY(weights->backend->plan_create(weights->device, &op, &merger->adds[merger->add_count]));
-    merger->add_count++;
-    return COD_OK;
+    part *p = &merger->parts[merger->part_count++];
+    COD_TRY(plan_add(merger, values, change, true, -1, &p->subtract));
+    return plan_add(merger, change, values, true, 1, &p->add);
 }
 
 static cod_status make(cod_merger *merger)
@@ -48,9 +75,10 @@ static cod_status make(cod_merger *merger)
             const cod_set_range *range = &weights->sets[s].range;
             cod_buffer *states = cod_weights_states(weights, s, &offset);
             if ((merger->sets & cod_set_of(s)) != 0)
-                COD_TRY(state ? plan_add(merger, &first, range->state_count, states, offset)
-                              : plan_add(merger, &first, range->count, weights->values, range->first * sizeof(float)));
+                COD_TRY(state ? make_part(merger, &first, range->state_count, states, offset)
+                              : make_part(merger, &first, range->count, weights->values, range->first * sizeof(float)));
         }
+        merger->trainable_parts = state ? merger->trainable_parts : merger->part_count;
     }
     return COD_OK;
 }
@@ -76,13 +104,24 @@ void cod_merger_destroy(cod_merger *merger)
     if (merger == NULL)
         return;
     const cod_weights *weights = merger->weights;
-    for (size_t i = 0; i < merger->add_count; i++)
-        weights->backend->plan_destroy(merger->adds[i]);
+    const cod_backend *backend = weights->backend;
+    for (size_t i = 0; i < merger->part_count; i++) {
+        if (merger->parts[i].subtract != NULL)
+            backend->plan_destroy(merger->parts[i].subtract);
+        if (merger->parts[i].add != NULL)
+            backend->plan_destroy(merger->parts[i].add);
+    }
+    while (merger->scalings != NULL) {
+        scaling *s = merger->scalings;
+        merger->scalings = s->next;
+        backend->plan_destroy(s->plan);
+        free(s);
+    }
     if (merger->change != NULL)
-        weights->backend->buffer_destroy(weights->device, merger->change);
-    cod_event_destroy(weights->backend, merger->copied);
+        backend->buffer_destroy(weights->device, merger->change);
+    cod_event_destroy(backend, merger->copied);
     if (merger->host != NULL)
-        weights->backend->host_buffer_destroy(weights->device, merger->host);
+        backend->host_buffer_destroy(weights->device, merger->host);
     free(merger);
 }
 
@@ -91,24 +130,73 @@ double cod_merge_alpha(int64_t delay)
     return sin(3.14159265358979323846 / (4.0 * (double)delay + 2.0));
 }
 
+static cod_status make_scaling(cod_merger *merger, bool states, float factor)
+{
+    const size_t trainable = merger->layout.trainable;
+    const cod_view values =
+        floats_of(merger->change, states ? trainable * sizeof(float) : 0, states ? merger->layout.state : trainable);
+    scaling *s = calloc(1, sizeof *s);
+    COD_REQUIRE_MEMORY(s);
+    const cod_status status = plan_add(merger, values, values, false, factor, &s->plan);
+    if (status != COD_OK) {
+        free(s);
+        return status;
+    }
+    *s = (scaling){.states = states, .factor = factor, .plan = s->plan, .next = merger->scalings};
+    merger->scalings = s;
+    return COD_OK;
+}
+
+static cod_status scale(cod_merger *merger, bool states, float factor)
+{
+    const scaling *s = merger->scalings;
+    while (s != NULL && (s->states != states || s->factor != factor))
+        s = s->next;
+    if (s == NULL) {
+        COD_TRY(make_scaling(merger, states, factor));
+        s = merger->scalings;
+    }
+    return merger->weights->backend->plan_run(s->plan, NULL);
+}
+
+/** Makes of the peer's values, which the change holds, factor·(peer - weights): of trainable ones, or of states. */
+static cod_status compare(cod_merger *merger, bool states, float factor)
+{
+    const size_t first = states ? merger->trainable_parts : 0,
+                 end = states ? merger->part_count : merger->trainable_parts;
+    for (size_t i = first; i < end; i++)
+        COD_TRY(merger->weights->backend->plan_run(merger->parts[i].subtract, NULL));
+    return end > first ? scale(merger, states, factor) : COD_OK;
+}
+
+/** Queues the copy of the peer's values to the change; in place of trainable ones factor·(peer - own), where `own` is given. */
+static cod_status send(cod_merger *merger, const float *peer, const float *own, float factor)
+{
+    const cod_weights *weights = merger->weights;
+    const cod_backend *backend = weights->backend;
+    const size_t trainable = merger->layout.trainable, state = merger->layout.state;
+    const size_t bytes = (trainable + state) * sizeof(float);
+    float *const host = merger->host->host;
+    if (own == NULL && cod_backend_runs_at_once(backend)) /* it copies in any case: not twice */
+        return backend->upload(weights->device, NULL, merger->change, 0, peer, bytes);
+    COD_TRY(cod_event_wait(backend, merger->copied));
+    for (size_t i = 0; i < trainable; i++)
+        host[i] = own != NULL ? factor * (peer[i] - own[i]) : peer[i];
+    memcpy(host + trainable, peer + trainable, state * sizeof *host);
+    COD_TRY(backend->copy(weights->device, NULL, merger->change, 0, merger->host, 0, bytes));
+    return cod_event_record(backend, merger->copied, NULL);
+}
+
 cod_status cod_merger_apply(cod_merger *merger, const float *peer, const float *own, double alpha, double share)
 {
     cod_weights *weights = merger->weights;
-    const cod_backend *backend = weights->backend;
-    const size_t trainable = merger->layout.trainable, count = trainable + merger->layout.state;
     const float factor = (float)(alpha * share);
-    float *const host = merger->host->host;
-    COD_TRY(cod_event_wait(backend, merger->copied));
-    COD_TRY(own == NULL ? cod_weights_download_sets(weights, merger->sets, host)
-                        : cod_weights_download_states(weights, merger->sets, host + trainable));
-    for (size_t i = 0; i < trainable; i++)
-        host[i] = factor * (peer[i] - (own != NULL ? own[i] : host[i]));
-    for (size_t i = trainable; i < count; i++)
-        host[i] = (float)share * (peer[i] - host[i]);
-    COD_TRY(backend->copy(weights->device, NULL, merger->change, 0, merger->host, 0, count * sizeof(float)));
-    COD_TRY(cod_event_record(backend, merger->copied, NULL));
-    for (size_t i = 0; i < merger->add_count; i++)
-        COD_TRY(backend->plan_run(merger->adds[i], NULL));
+    COD_TRY(send(merger, peer, own, factor));
+    if (own == NULL)
+        COD_TRY(compare(merger, false, factor));
+    COD_TRY(compare(merger, true, (float)share));
+    for (size_t i = 0; i < merger->part_count; i++)
+        COD_TRY(weights->backend->plan_run(merger->parts[i].add, NULL));
     cod_weights_changed(weights, merger->sets);
     cod_weights_states_changed(weights, merger->sets);
     return COD_OK;

@@ -17,6 +17,8 @@ void cod_merger_destroy(cod_merger *merger);
 double cod_merge_alpha(int64_t delay);
 
 /**
+ * Queues a merge; nothing comes from the device, so that the host does not wait for it.
+ *
  * Trainable part: θ += alpha·share·(peer - own). Statistics: moved by `share` toward the peer's, a convex mean.
  *
  * @param peer, own  [cod_weights_layout_of()]: decoded publications of the same version; own NULL = the weights as they are now, a plain

@@ -128,7 +128,7 @@ static cod_status build(cod_teacher *teacher, const cod_train_session *session, 
         COD_REQUIRE_MEMORY(teacher->ranges);
     }
     /* A backend that runs at once copies in any case: not twice, where checkpoints hold the model alone. */
-    if (teacher->backend->queue_create != NULL || teacher->trainable != teacher->weights.layout.trainable)
+    if (!cod_backend_runs_at_once(teacher->backend) || teacher->trainable != teacher->weights.layout.trainable)
         COD_TRY(teacher->backend->host_buffer_create(
             teacher->device, cod_weights_count(&teacher->weights) * sizeof(float), &teacher->pinned));
     COD_TRY(cod_event_create(teacher->backend, teacher->device, &teacher->taken));

@@ -1,6 +1,6 @@
 #include "distill/teaching.h"
 
-#include "train/prior.h"
+#include "core/queue.h"
 
 #include <stdlib.h>
 
@@ -11,19 +11,26 @@ cod_status cod_teaching_init(cod_teaching *teaching, const cod_distill_options *
                              const cod_train_context *context)
 {
     /* A gate decides by the losses of now. */
-    const bool late = context->session->backend->queue_create != NULL && !options->gate;
-    *teaching = (cod_teaching){.options = options, .peers = peers, .off_step = -1, .delay = late ? 1 : 0};
+    const bool late = !cod_backend_runs_at_once(context->session->backend) && !options->gate;
+    const cod_sub_step *lesson = cod_recipe_distilling(&context->session->recipe);
+    *teaching = (cod_teaching){.options = options,
+                               .peers = peers,
+                               .off_step = -1,
+                               .lesson_every = lesson != NULL && lesson->every > 1 ? lesson->every : 1,
+                               .delay = late ? 1 : 0};
     for (int i = 0; i < COD_TEACHER_SLOTS; i++) {
         teaching->ran[i].peers = calloc((size_t)peers->count + 1, sizeof *teaching->ran[i].peers);
         COD_REQUIRE_MEMORY(teaching->ran[i].peers);
     }
     teaching->chosen = calloc((size_t)peers->count + 1, sizeof *teaching->chosen);
     COD_REQUIRE_MEMORY(teaching->chosen);
-    if (context->session->priors == NULL)
+    const cod_train_session *session = context->session;
+    const cod_view prior = cod_executable_input(session->executable, COD_PRIOR_TEACHER_INPUT);
+    if (prior.buffer == NULL)
         return COD_OK;
-    teaching->prior = calloc(cod_prior_classes(context->session), sizeof *teaching->prior);
+    teaching->prior = calloc(cod_prior_classes(session), sizeof *teaching->prior);
     COD_REQUIRE_MEMORY(teaching->prior);
-    return COD_OK;
+    return cod_prior_input_init(&teaching->prior_input, session->backend, session->device, prior);
 }
 
 void cod_teaching_clear(cod_teaching *teaching)
@@ -32,6 +39,7 @@ void cod_teaching_clear(cod_teaching *teaching)
         free(teaching->ran[i].peers);
     free(teaching->chosen);
     free(teaching->prior);
+    cod_prior_input_clear(&teaching->prior_input);
     *teaching = (cod_teaching){0};
 }
 
@@ -56,10 +64,11 @@ static double weight_now(const cod_teaching *teaching, const cod_peer *p, const 
 static cod_peer *to_measure(const cod_teaching *teaching, const cod_train_context *context)
 {
     const cod_peers *peers = teaching->peers;
-    if (context->step % MEASURE_EVERY != 0)
+    const int64_t lesson = context->step / teaching->lesson_every;
+    if (lesson % MEASURE_EVERY != 0)
         return NULL;
     for (int i = 0; i < peers->count; i++) {
-        cod_peer *p = &peers->items[(context->step / MEASURE_EVERY + i) % peers->count];
+        cod_peer *p = &peers->items[(lesson / MEASURE_EVERY + i) % peers->count];
         const bool elsewhere = teaching->options->inputs != COD_DISTILL_INPUTS_BATCH;
         if (p->version > 0 && (elsewhere || weight_now(teaching, p, context) == 0))
             return p;
@@ -67,14 +76,20 @@ static cod_peer *to_measure(const cod_teaching *teaching, const cod_train_contex
     return NULL;
 }
 
+void cod_teaching_begin(cod_teaching *teaching)
+{
+    cod_peers_grow_old(teaching->peers);
+    teaching->count = 0;
+    teaching->measured = NULL;
+}
+
 void cod_teaching_choose(cod_teaching *teaching, const cod_train_context *context)
 {
-    cod_peers *peers = teaching->peers;
-    cod_peers_grow_old(peers);
-    const int64_t turn = context->step / teaching->options->every * teaching->options->teachers_per_step;
-    teaching->count = 0;
+    const cod_peers *peers = teaching->peers;
+    const int64_t lesson = context->step / teaching->lesson_every;
+    const int64_t turn = lesson / teaching->options->every * teaching->options->teachers_per_step;
     teaching->measured = to_measure(teaching, context);
-    if (context->step % teaching->options->every != 0)
+    if (lesson % teaching->options->every != 0)
         return;
     for (int i = 0; i < peers->count && teaching->count < teaching->options->teachers_per_step; i++) {
         cod_peer *p = &peers->items[(turn + i) % peers->count];
@@ -99,7 +114,7 @@ cod_status cod_teaching_predict(cod_teaching *teaching, const cod_train_context 
 {
     /* Only the mini-batch has a truth to tell a loss by. */
     const bool told = teaching->options->inputs == COD_DISTILL_INPUTS_BATCH, gated = told && teaching->options->gate;
-    const size_t slot = told ? cod_teaching_slot(context->step) : COD_TEACHER_NO_SLOT;
+    const size_t slot = told ? cod_teaching_slot(teaching, context->step) : COD_TEACHER_NO_SLOT;
     double sum = 0;
     *weight = 0;
     for (int i = 0; i < teaching->count; i++) {
@@ -115,17 +130,18 @@ cod_status cod_teaching_predict(cod_teaching *teaching, const cod_train_context 
         COD_TRY(cod_teacher_give(p->teacher, share));
         mix_prior(teaching, context, p, share);
     }
-    return COD_OK;
+    return cod_prior_input_write(&teaching->prior_input, teaching->prior);
 }
 
 cod_status cod_teaching_measure(cod_teaching *teaching, int64_t step)
 {
-    return teaching->measured != NULL ? cod_teacher_run(teaching->measured->teacher, cod_teaching_slot(step)) : COD_OK;
+    return teaching->measured != NULL ? cod_teacher_run(teaching->measured->teacher, cod_teaching_slot(teaching, step))
+                                      : COD_OK;
 }
 
 void cod_teaching_remember(cod_teaching *teaching, int64_t step)
 {
-    const size_t slot = cod_teaching_slot(step);
+    const size_t slot = cod_teaching_slot(teaching, step);
     cod_peer **peers = teaching->ran[slot].peers;
     int count = 0;
     for (int i = 0; i < teaching->count && teaching->options->inputs == COD_DISTILL_INPUTS_BATCH; i++)
@@ -137,7 +153,7 @@ void cod_teaching_remember(cod_teaching *teaching, int64_t step)
 
 cod_status cod_teaching_note(cod_teaching *teaching, int64_t step, double student_loss)
 {
-    const size_t slot = cod_teaching_slot(step);
+    const size_t slot = cod_teaching_slot(teaching, step);
     teaching->student_loss =
         teaching->student_loss == 0 ? student_loss : 0.99 * teaching->student_loss + 0.01 * student_loss;
     for (int i = 0; i < teaching->ran[slot].count; i++) {

@@ -10,6 +10,7 @@
 #define COD_DISTILL_TEACHING_H
 
 #include "distill/peers.h"
+#include "train/prior.h"
 
 /** In the caller's storage. */
 typedef struct cod_teaching {
@@ -19,24 +20,37 @@ typedef struct cod_teaching {
     int count;
     cod_peer *measured; /**< is not run on the mini-batch for its teaching, but once to see how good it is; or NULL */
     float *prior; /**< [classes] a_g of the prediction (train/prior.h), mixed as it is; NULL = nothing to correct */
+    cod_prior_input prior_input;
     struct {
         cod_peer **peers; /**< [count] */
         int count;
-    } ran[COD_TEACHER_SLOTS]; /**< on the mini-batch of the last steps */
-    int64_t delay;            /**< steps after which losses are read: 1 on a device, which nobody then waits for */
-    double student_loss;      /**< running mean, for the gate; 0 = none yet */
-    int64_t off_step;         /**< from which on the weights fall to zero, over options->ramp; -1 = they do not */
+    } ran[COD_TEACHER_SLOTS]; /**< on the mini-batch of the last lessons */
+    int64_t lesson_every; /**< steps between two lessons: runs of the sub-step that the recipe marks for distilling */
+    int64_t delay;        /**< lessons after which losses are read: 1 on a device, which nobody then waits for */
+    double student_loss;  /**< running mean, for the gate; 0 = none yet */
+    int64_t off_step;     /**< from which on the weights fall to zero, over options->ramp; -1 = they do not */
 } cod_teaching;
 
 COD_MUST_CHECK cod_status cod_teaching_init(cod_teaching *teaching, const cod_distill_options *options,
                                             cod_peers *peers, const cod_train_context *context);
 void cod_teaching_clear(cod_teaching *teaching);
 
-/** Chooses the step's teachers and their weights; none = teaching->count 0. The same on every rank of the group. */
+/** A step begins: nobody teaches in it, and peers grow older. */
+void cod_teaching_begin(cod_teaching *teaching);
+/** Whether the sub-step that distils runs in this step. */
+static inline bool cod_teaching_is_due(const cod_teaching *teaching, int64_t step)
+{
+    return step % teaching->lesson_every == 0;
+}
+
+/**
+ * Chooses the teachers of a step with a lesson, and their weights; none = teaching->count 0. The same on every rank of the
+ * group. Turns and `every` count lessons.
+ */
 void cod_teaching_choose(cod_teaching *teaching, const cod_train_context *context);
 
 /**
- * Predicts what lies in the context's input into the student's target input.
+ * Predicts what lies in the context's input into the student's target input, and writes the prediction's a_g into its own.
  *
  * @param[out] weight  of the distillation loss on this mini-batch: 0 where the gate leaves all out, or nobody teaches
  */
@@ -46,10 +60,10 @@ COD_MUST_CHECK cod_status cod_teaching_predict(cod_teaching *teaching, const cod
 /** Runs the teacher that is only to be measured in this step, if there is one. */
 COD_MUST_CHECK cod_status cod_teaching_measure(cod_teaching *teaching, int64_t step);
 
-/** Where the losses of a step are kept until they are read. */
-static inline size_t cod_teaching_slot(int64_t step)
+/** Where the losses of a step with a lesson are kept until they are read. */
+static inline size_t cod_teaching_slot(const cod_teaching *teaching, int64_t step)
 {
-    return (size_t)(step % COD_TEACHER_SLOTS);
+    return (size_t)(step / teaching->lesson_every % COD_TEACHER_SLOTS);
 }
 
 /** Remembers which teachers ran on the mini-batch of step `step`, the one under way. */

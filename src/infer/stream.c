@@ -2,11 +2,6 @@
 
 #include "core/memory.h"
 
-static bool runs_at_once(const cod_stream *stream)
-{
-    return stream->backend->queue_create == NULL;
-}
-
 cod_status cod_stream_init(cod_stream *stream, const cod_backend *backend, cod_device *device, cod_view input,
                            cod_view output)
 {
@@ -17,7 +12,7 @@ cod_status cod_stream_init(cod_stream *stream, const cod_backend *backend, cod_d
                 "the model's input is not dense f32");
     COD_REQUIRE(output.buffer != NULL && output.dtype == COD_F32 && cod_view_is_dense(&output),
                 "the model's output is not dense f32");
-    if (!runs_at_once(stream)) {
+    if (!cod_backend_runs_at_once(stream->backend)) {
         COD_TRY(cod_slots_init(&stream->sent, backend, device, in));
         return cod_slots_init(&stream->received, backend, device, out);
     }
@@ -47,7 +42,7 @@ cod_status cod_stream_load(cod_stream *stream, const cod_stream_steps *steps, si
 {
     const cod_view *in = &stream->input;
     void *host;
-    if (runs_at_once(stream)) {
+    if (cod_backend_runs_at_once(stream->backend)) {
         COD_TRY(steps->fill(steps->context, step, stream->low));
         return stream->backend->upload(stream->device, NULL, in->buffer, in->offset, stream->low,
                                        cod_view_span_bytes(in));
@@ -78,7 +73,7 @@ static cod_status store(cod_stream *stream, const cod_stream_steps *steps, size_
 cod_status cod_stream_run(cod_stream *stream, const cod_stream_steps *steps, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        if (runs_at_once(stream)) {
+        if (cod_backend_runs_at_once(stream->backend)) {
             COD_TRY(run_at_once(stream, steps, i));
             continue;
         }
@@ -88,5 +83,5 @@ cod_status cod_stream_run(cod_stream *stream, const cod_stream_steps *steps, siz
         if (i > 0)
             COD_TRY(store(stream, steps, i - 1, 1));
     }
-    return runs_at_once(stream) || count == 0 ? COD_OK : store(stream, steps, count - 1, 0);
+    return cod_backend_runs_at_once(stream->backend) || count == 0 ? COD_OK : store(stream, steps, count - 1, 0);
 }

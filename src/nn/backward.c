@@ -120,7 +120,7 @@ static void emit_gradients(lowering *lower, ir_instr instr, const bool adds[COD_
                 lower->program->grad_ready[p] = last;
 }
 
-/** An output the op must write though nobody wants it. */
+/** Scratch tensor for an output that the op always writes but this program does not use. */
 static int discarded(lowering *lower, int wanted, cod_shape shape, cod_dtype dtype)
 {
     return wanted != 0 ? wanted : lower_new_tensor(lower, shape, dtype);
@@ -400,7 +400,7 @@ void lower_backward(lowering *lower)
             backward_node(lower, i);
     }
     lower_give_gradients(lower);
-    /* What the losses do not reach has a gradient of zero, and is told so. */
+    /* Parameters that no loss depends on: fill their gradients with zeros and signal their buckets. */
     for (size_t p = 0; p < params; p++) {
         const cod_param *info = cod_graph_param(lower->context->graph, p);
         bool adds;

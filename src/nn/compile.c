@@ -233,13 +233,13 @@ static cod_status make_passing(cod_program *program, const ir_passing *passing, 
     return COD_OK;
 }
 
-/** A row of zeros, as long as any tensor's. */
+/** Zeros for all rows of any tensor. */
 static cod_status make_zeros(cod_program *program)
 {
     size_t longest = 0;
     for (size_t t = 1; t < program->ir.tensor_count; t++) {
         const ir_tensor *tensor = &program->ir.tensors[t];
-        const size_t bytes = (size_t)(tensor->shape.w * tensor->shape.c) * cod_dtype_bytes(tensor->dtype);
+        const size_t bytes = (size_t)cod_shape_count(tensor->shape) * cod_dtype_bytes(tensor->dtype);
         longest = bytes > longest ? bytes : longest;
     }
     const cod_weights *weights = program->executable->weights;
@@ -289,6 +289,8 @@ static cod_status check_spec(const cod_graph *graph, const cod_program_spec *spe
                              const cod_program_spec *spec)
 {
     COD_REQUIRE(spec->name != NULL, "a program needs a name");
+    for (const cod_program_spec *other = specs; other < spec; other++)
+        COD_REQUIRE(strcmp(other->name, spec->name) != 0, "two programs are called '%s'", spec->name);
     for (size_t i = 0; i < COD_PROGRAM_MAX_LOSSES; i++) {
         const cod_node *node = cod_graph_producer(graph, spec->losses[i]);
         COD_REQUIRE(spec->losses[i] == 0 || (node != NULL && node->kind == COD_NODE_LOSS),

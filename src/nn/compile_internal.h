@@ -30,7 +30,7 @@ struct cod_program {
     cod_sets (*depends)[2];      /**< [instr] sets of which it reads parameters; states, or what is folded with them */
     cod_sets moved;              /**< the set whose states it moves */
     cod_weights_set prepared[COD_GRAPH_MAX_SETS]; /**< the versions that plans are prepared for; 0 = not yet */
-    cod_buffer *zeros;                            /**< in bands: as long as any tensor's row */
+    cod_buffer *zeros;                            /**< in bands: as large as any tensor */
 };
 
 struct cod_executable {

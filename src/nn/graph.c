@@ -226,16 +226,28 @@ static int vector_use(cod_graph *graph, const char *layer, const char *suffix, i
     return param_use(graph, (param_spec){layer, suffix, {1, 1, 1, channels}, 1, is_state, {COD_INIT_CONSTANT, value}});
 }
 
+/** Programs find inputs by their names. */
+static cod_value input_add(cod_graph *graph, cod_node node, const char *name)
+{
+    for (size_t i = 0; i < graph->node_count; i++) {
+        if (graph->nodes[i].kind == COD_NODE_INPUT && strcmp(graph->nodes[i].name, name) == 0) {
+            GRAPH_FAIL(graph, "two inputs are called '%s'", name);
+            return 0;
+        }
+    }
+    return node_add(graph, node, name);
+}
+
 cod_value cod_graph_input(cod_graph *graph, const char *name, int64_t channels)
 {
-    return node_add(graph, node_of(COD_NODE_INPUT, channels), name);
+    return input_add(graph, node_of(COD_NODE_INPUT, channels), name);
 }
 
 cod_value cod_graph_input_like(cod_graph *graph, const char *name, cod_value like)
 {
     cod_node node = node_of(COD_NODE_INPUT, channels_of(graph, like));
     node.like = like;
-    return like ? node_add(graph, node, name) : 0;
+    return like ? input_add(graph, node, name) : 0;
 }
 
 cod_value cod_graph_conv2d(cod_graph *graph, const char *name, cod_value x, cod_conv2d_spec spec)

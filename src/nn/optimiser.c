@@ -3,6 +3,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+const char *const cod_optimiser_names[] = {
+    [COD_OPT_SGD] = "sgd", [COD_OPT_ADAM] = "adam", [COD_OPT_ADAMW] = "adamw", NULL};
+
 enum { MAX_PLANS = 4 };
 
 struct cod_optimiser {
@@ -183,7 +186,7 @@ void cod_optimiser_destroy(cod_optimiser *optimiser)
     free(optimiser);
 }
 
-/** Makes the norm of the part's gradients that of all parts. */
+/** Makes the norm of the part's gradients that of all parts. Waits for the device: other ranks need the number before they update. */
 static cod_status sum_norm(cod_optimiser *optimiser)
 {
     const cod_weights *weights = optimiser->weights;

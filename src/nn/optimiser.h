@@ -8,6 +8,9 @@
 #include "nn/scalars.h"
 #include "nn/weights.h"
 
+/** Of each cod_optimiser_kind, NULL at their end. */
+extern const char *const cod_optimiser_names[];
+
 typedef struct cod_optimiser_options {
     cod_optimiser_kind kind;
     double momentum;     /**< SGD */

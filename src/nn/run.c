@@ -12,7 +12,7 @@ static cod_status run_plan(cod_program *program, size_t index)
     const cod_backend *backend = program->executable->weights->backend;
     const double start = cod_trace_begin();
     COD_TRY(backend->plan_run(program->plans[index], NULL));
-    if (backend->queue_create == NULL)
+    if (cod_backend_runs_at_once(backend))
         cod_trace_end(start, "op", program->ops[index].name ? program->ops[index].name : "");
     return COD_OK;
 }
@@ -134,10 +134,11 @@ static cod_status blank_rows(const cod_program *program, int tensor, int64_t fir
     const ir_tensor *t = &program->ir.tensors[tensor];
     const size_t row = (size_t)(t->shape.w * t->shape.c) * cod_dtype_bytes(t->dtype);
     cod_buffer *buffer = t->place == IR_ARENA ? executable->arena : executable->io;
-    for (int64_t y = first; y < last; y++)
-        COD_TRY(executable->weights->backend->copy(executable->weights->device, NULL, buffer,
-                                                   t->offset + (size_t)y * row, program->zeros, 0, row));
-    return COD_OK;
+    if (first == last)
+        return COD_OK;
+    return executable->weights->backend->copy(executable->weights->device, NULL, buffer,
+                                              t->offset + (size_t)first * row, program->zeros, 0,
+                                              (size_t)(last - first) * row);
 }
 
 static cod_status begin_picture(const cod_program *program)

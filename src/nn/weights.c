@@ -208,6 +208,35 @@ cod_status cod_weights_copy_set(cod_weights *to, int to_set, const cod_weights *
                              source->state_count * element);
 }
 
+/** Queues the copy of `count` values to byte *at of `target`, which moves on. */
+static cod_status copy_out(const cod_weights *weights, cod_buffer *target, size_t *at, cod_buffer *source,
+                           size_t offset, size_t count)
+{
+    const size_t to = *at, bytes = count * cod_dtype_bytes(weights->dtype);
+    *at += bytes;
+    return bytes > 0 ? weights->backend->copy(weights->device, NULL, target, to, source, offset, bytes) : COD_OK;
+}
+
+cod_status cod_weights_copy_out(const cod_weights *weights, cod_sets sets, cod_buffer *const *averages,
+                                cod_buffer *target)
+{
+    const int count = (int)cod_graph_set_count(weights->graph);
+    size_t at = 0, offset;
+    for (int s = 0; s < count; s++) {
+        const cod_set_range *range = &weights->sets[s].range;
+        offset = averages[s] != NULL ? 0 : range->first * cod_dtype_bytes(weights->dtype);
+        if ((sets & cod_set_of(s)) != 0)
+            COD_TRY(copy_out(weights, target, &at, averages[s] != NULL ? averages[s] : weights->values, offset,
+                             range->count));
+    }
+    for (int s = 0; s < count; s++) {
+        cod_buffer *states = cod_weights_states(weights, s, &offset);
+        if ((sets & cod_set_of(s)) != 0)
+            COD_TRY(copy_out(weights, target, &at, states, offset, weights->sets[s].range.state_count));
+    }
+    return COD_OK;
+}
+
 cod_status cod_weights_take_pinned(cod_weights *weights, int set, cod_buffer *pinned)
 {
     const cod_set_range *range = &weights->sets[set].range;

@@ -86,6 +86,14 @@ COD_MUST_CHECK cod_status cod_weights_copy_set(cod_weights *to, int to_set, cons
                                                cod_buffer *average);
 
 /**
+ * Queues copies of some sets' values, in the layout of cod_weights_download_sets(), to a buffer, such as pinned memory.
+ *
+ * @param averages  [COD_GRAPH_MAX_SETS] NULL, or what is copied in place of a set's trainable values: from a buffer's start on
+ */
+COD_MUST_CHECK cod_status cod_weights_copy_out(const cod_weights *weights, cod_sets sets, cod_buffer *const *averages,
+                                               cod_buffer *target);
+
+/**
  * Queues the copy of a set's values from pinned memory, [trainable + state] of it from the buffer's start; the memory may be written
  * again once an event recorded behind it is reached.
  */

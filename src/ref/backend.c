@@ -1,5 +1,6 @@
 #include "ref/ref.h"
 
+#include "core/host_memory.h"
 #include "core/memory.h"
 #include "ref/ref_internal.h"
 
@@ -43,6 +44,7 @@ static ref_kernel *const kernels[COD_OP_KIND_COUNT] = {
     [COD_OP_OPTIMISER] = ref_optimiser,
     [COD_OP_EMA] = ref_ema,
     [COD_OP_FILL] = ref_fill,
+    [COD_OP_TURN] = ref_turn,
 };
 
 static cod_status device_open(const cod_device_options *options, cod_device **out)
@@ -73,67 +75,6 @@ static bool device_supports(cod_device *device, cod_dtype activation)
 {
     (void)device;
     return activation == COD_F32 || activation == COD_F64 || activation == COD_BF16 || activation == COD_S8;
-}
-
-static cod_status buffer_create(cod_device *device, size_t bytes, cod_buffer **out)
-{
-    (void)device;
-    cod_buffer *buffer = calloc(1, sizeof *buffer);
-    COD_REQUIRE_MEMORY(buffer);
-    const cod_status status = cod_aligned_alloc(&buffer->host, bytes);
-    if (status != COD_OK) {
-        free(buffer);
-        return status;
-    }
-    buffer->bytes = bytes;
-    *out = buffer;
-    return COD_OK;
-}
-
-static void buffer_destroy(cod_device *device, cod_buffer *buffer)
-{
-    (void)device;
-    if (buffer == NULL)
-        return;
-    cod_aligned_free(buffer->host);
-    free(buffer);
-}
-
-static cod_status range_check(const cod_buffer *buffer, size_t offset, size_t bytes)
-{
-    COD_REQUIRE(offset <= buffer->bytes && bytes <= buffer->bytes - offset,
-                "%zu bytes from offset %zu on reach past a buffer of %zu", bytes, offset, buffer->bytes);
-    return COD_OK;
-}
-
-static cod_status upload(cod_device *device, cod_queue *queue, cod_buffer *target, size_t offset, const void *source,
-                         size_t bytes)
-{
-    (void)device, (void)queue;
-    COD_TRY(range_check(target, offset, bytes));
-    if (bytes > 0)
-        memcpy((char *)target->host + offset, source, bytes);
-    return COD_OK;
-}
-
-static cod_status download(cod_device *device, cod_queue *queue, void *target, cod_buffer *source, size_t offset,
-                           size_t bytes)
-{
-    (void)device, (void)queue;
-    COD_TRY(range_check(source, offset, bytes));
-    if (bytes > 0)
-        memcpy(target, (const char *)source->host + offset, bytes);
-    return COD_OK;
-}
-
-static cod_status copy(cod_device *device, cod_queue *queue, cod_buffer *target, size_t target_offset,
-                       cod_buffer *source, size_t source_offset, size_t bytes)
-{
-    (void)device, (void)queue;
-    COD_TRY(cod_copy_check(target, target_offset, source, source_offset, bytes));
-    if (bytes > 0)
-        memcpy((char *)target->host + target_offset, (const char *)source->host + source_offset, bytes);
-    return COD_OK;
 }
 
 /** Numbers of workspace that the op's kernel needs beside its arrays. */
@@ -268,13 +209,13 @@ const cod_backend cod_ref_backend = {
     .close = device_close,
     .describe = device_describe,
     .supports = device_supports,
-    .buffer_create = buffer_create,
-    .buffer_destroy = buffer_destroy,
-    .host_buffer_create = buffer_create,
-    .host_buffer_destroy = buffer_destroy,
-    .upload = upload,
-    .download = download,
-    .copy = copy,
+    .buffer_create = cod_host_buffer_create,
+    .buffer_destroy = cod_host_buffer_destroy,
+    .host_buffer_create = cod_host_buffer_create,
+    .host_buffer_destroy = cod_host_buffer_destroy,
+    .upload = cod_host_upload,
+    .download = cod_host_download,
+    .copy = cod_host_copy,
     .plan_create = plan_create,
     .plan_prepare = plan_prepare,
     .plan_run = plan_run,

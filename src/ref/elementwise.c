@@ -60,3 +60,28 @@ cod_status ref_pixel_unshuffle(const ref_args *args)
     ref_shuffle(args->in_shape[0], args->attr->factor, args->in[0], args->out[0], false);
     return COD_OK;
 }
+
+/** Where pixel (x, y) of a picture that was turned lay before, counted from the picture's first pixel. */
+static int64_t unturned(unsigned turn, cod_shape shape, int64_t x, int64_t y)
+{
+    const int64_t column = turn & COD_TURN_MIRROR_X ? shape.w - 1 - x : x,
+                  row = turn & COD_TURN_MIRROR_Y ? shape.h - 1 - y : y;
+    return turn & COD_TURN_TRANSPOSE && shape.h == shape.w ? column * shape.w + row : row * shape.w + column;
+}
+
+cod_status ref_turn(const ref_args *args)
+{
+    const cod_shape shape = args->in_shape[0];
+    double *out = args->out[0];
+    for (int64_t n = 0; n < shape.n; n++) {
+        const unsigned turn = (unsigned)(int32_t)args->in[1][n];
+        for (int64_t y = 0; y < shape.h; y++)
+            for (int64_t x = 0; x < shape.w; x++) {
+                const int64_t pixel = n * shape.h * shape.w + unturned(turn, shape, x, y);
+                const double *in = args->in[0] + pixel * shape.c;
+                for (int64_t c = 0; c < shape.c; c++)
+                    *out++ = turn & COD_TURN_INVERT ? 1 - in[c] : in[c];
+            }
+    }
+    return COD_OK;
+}

@@ -13,13 +13,19 @@
 #include "data/loader.h"
 #include "train/session.h"
 
+/** A mini-batch on the host, f32, of the shapes of the session's input and truth; borrowed. */
+typedef struct cod_mini_batch {
+    const float *input, *truth;
+} cod_mini_batch;
+
 /** Zeroed = none. */
 typedef struct cod_batches {
     const cod_train_session *session;
-    int64_t count;     /**< mini-batches of a step */
-    float *kept;       /**< [count] of input and truth; NULL = none is needed again */
-    int64_t on_device; /**< the one that lies there; -1 = none of this step */
-    cod_slots slots;   /**< only of backends with queues */
+    int64_t count;       /**< mini-batches of a step */
+    float *kept;         /**< [count] of input and truth; NULL = none is needed again */
+    int64_t on_device;   /**< the one that lies there; -1 = none of this step */
+    cod_mini_batch host; /**< what was loaded last, until the next load */
+    cod_slots slots;
 } cod_batches;
 
 /** @param session  compiled; borrowed. @param again  whether a step needs each of them more than once */

@@ -34,7 +34,6 @@ static cod_status share(central_storage *c, cod_train_context *context, cod_divi
     const size_t count = cod_weights_count(weights);
     const bool first = c->node_rank == 0, averages = context->config->train.ema > 0;
     const size_t bytes = room(c->trainable) + (first ? room(c->trainable) : 0) + (first && averages ? room(count) : 0);
-    COD_REQUIRE(weights->values->host != NULL, "strategy 'central_storage' shares host memory only");
     c->all = calloc((size_t)c->node_size, sizeof *c->all);
     COD_REQUIRE_MEMORY(c->all);
     COD_TRY(cod_node_memory_create(context->comm, bytes, &c->memory));
@@ -131,14 +130,6 @@ static cod_status after_update(cod_strategy *strategy, cod_train_context *contex
     return COD_OK;
 }
 
-/** Weights are the group's; the moments of its part the trainer saves. */
-static cod_status save(cod_strategy *strategy, cod_checkpoint *checkpoint)
-{
-    (void)strategy;
-    (void)checkpoint;
-    return COD_OK;
-}
-
 static void stats(cod_strategy *strategy, cod_strategy_stats *out)
 {
     const central_storage *c = (const central_storage *)strategy;
@@ -161,7 +152,6 @@ static const cod_strategy_ops ops = {
     .division = &division_ops,
     .before_update = before_update,
     .after_update = after_update,
-    .save = save,
     .stats = stats,
     .destroy = destroy,
 };

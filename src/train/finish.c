@@ -246,6 +246,29 @@ static void summarise_groups(trainer *t, cod_json *json, const closing *all)
     cod_json_close(json);
 }
 
+/** The losses by name, and the networks with their optimisers. */
+static void summarise_recipe(const trainer *t, cod_json *json)
+{
+    const cod_recipe *recipe = &t->session.recipe;
+    cod_json_string(json, "recipe", recipe->kind->name);
+    cod_json_open(json, "losses", '[');
+    for (size_t i = 0; i < t->loss_count; i++)
+        cod_json_string(json, NULL, t->losses[i].name);
+    cod_json_close(json);
+    cod_json_open(json, "sets", '[');
+    for (size_t s = 0; s < cod_graph_set_count(recipe->model.graph); s++) {
+        const cod_recipe_set *set = &recipe->sets[s];
+        cod_json_open(json, NULL, '{');
+        cod_json_string(json, "name", set->name);
+        cod_json_integer(json, "parameters", (int64_t)t->session.weights.sets[s].range.count);
+        if (set->trained)
+            cod_json_string(json, "optimiser", cod_optimiser_names[set->optimiser.kind]);
+        cod_json_bool(json, "travels", set->travels);
+        cod_json_close(json);
+    }
+    cod_json_close(json);
+}
+
 static cod_status write_summary(trainer *t, const closing *all, const final_model *final)
 {
     const cod_train_context *context = &t->context;
@@ -272,7 +295,7 @@ static cod_status write_summary(trainer *t, const closing *all, const final_mode
     cod_json_open(&json, NULL, '{');
     cod_json_string(&json, "name", config->root.name);
     cod_json_string(&json, "version", t->request->version);
-    cod_json_string(&json, "recipe", config->recipe->name);
+    summarise_recipe(t, &json);
     cod_json_string(&json, "strategy", config->strategy->name);
     cod_json_string(&json, "model", cod_run_config_group(config, 0)->kind->name);
     cod_json_integer(&json, "parameters", (int64_t)all[0].parameters);

@@ -19,14 +19,6 @@ static cod_status meet(cod_local_steps *local, cod_train_context *context, float
     return cod_between_average(&local->between, values, cod_local_steps_count(local));
 }
 
-/** Weights and optimiser are all there is; but ranks must be divided into groups as they were, which a state makes sure of. */
-static cod_status save(cod_strategy *strategy, cod_checkpoint *checkpoint)
-{
-    (void)strategy;
-    (void)checkpoint;
-    return COD_OK;
-}
-
 static void destroy(cod_strategy *strategy)
 {
     cod_local_steps_clear((cod_local_steps *)strategy);
@@ -38,7 +30,6 @@ static const cod_strategy_ops ops = {
     .gradient_ready = cod_local_steps_gradient_ready,
     .before_update = cod_local_steps_before_update,
     .after_step = cod_local_steps_after_step,
-    .save = save,
     .stats = cod_local_steps_stats,
     .destroy = destroy,
 };
@@ -69,7 +60,7 @@ void cod_strategy_register_local_sgd(void)
     static const cod_strategy_kind kind = {
         .name = "local_sgd",
         .help = "groups train alone and average their weights every so many steps, for which they wait",
-        .keeps_state = true,
+        .keeps_state = true, /* none but how ranks are divided into groups, which a resumed run must find as it was */
         .averages = true,
         .tables = tables,
         .table_count = 1,

@@ -1,5 +1,6 @@
 #include "train/local_steps.h"
 
+#include "core/queue.h"
 #include "core/trace.h"
 
 #include <math.h>
@@ -44,6 +45,7 @@ static cod_status average_statistics(const cod_train_context *context, float *st
     return collective->ops->wait(reduction, NULL);
 }
 
+/** Waits for the device: groups meet through MPI, and go on only with what comes of it. */
 static cod_status meet(cod_local_steps *local, cod_train_context *context)
 {
     cod_weights *weights = &context->session->weights;
@@ -61,6 +63,7 @@ cod_status cod_local_steps_after_step(cod_strategy *strategy, cod_train_context 
     local->steps++;
     if (cod_group_count(context->group) == 1 || (done % local->period != 0 && done != context->steps))
         return COD_OK;
+    COD_TRY(cod_queue_finish(context->session->backend, context->session->device, NULL)); /* not the meeting's time */
     const double begin = cod_clock_s(), trace = cod_trace_begin();
     COD_TRY(meet(local, context));
     cod_trace_end(trace, "exchange", "meet");

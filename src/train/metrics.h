@@ -12,7 +12,11 @@ typedef struct cod_metrics_number {
     double value;
 } cod_metrics_number;
 
-/** One line of metrics. NaN numbers, and steps of a teacher that there is not, are written as null. */
+/**
+ * One line of metrics. NaN numbers, and steps of a teacher that there is not, are written as null. Losses are means over the steps
+ * since the last line that the group has agreed on, which it does two steps late, on a device three. The last line of a run
+ * has those of the steps that were left.
+ */
 typedef struct cod_metrics_line {
     int64_t step; /**< updates done */
     double loss;  /**< the task's, with the weighted distillation loss; further losses of a recipe are in `more` */

@@ -1,6 +1,7 @@
 #include "train/model_parallel.h"
 
 #include "core/log.h"
+#include "core/queue.h"
 #include "train/group_average.h"
 #include "train/pipeline.h"
 #include "train/stages.h"
@@ -272,7 +273,8 @@ static cod_status finish(cod_strategy *strategy, cod_train_context *context)
     cod_status status = times != NULL ? COD_OK : cod_fail(COD_ERR_MEMORY, "out of memory for %d ranks", ranks);
     COD_TRY(cod_group_agree(context->group, status, NULL));
     status = cod_group_gather(context->group, own, sizeof own, times);
-    if (status == COD_OK && cod_group_rank(context->group) == 0 && p->pipeline.steps > 0)
+    const bool timed = cod_backend_runs_at_once(context->session->backend); /* elsewhere clocks time the queueing */
+    if (status == COD_OK && cod_group_rank(context->group) == 0 && p->pipeline.steps > 0 && timed)
         tell_balance(p, times, ranks);
     free(times);
     return status;

@@ -1,6 +1,7 @@
 #include "train/options.h"
 
 #include "infer/upscaler.h"
+#include "nn/optimiser.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -35,7 +36,6 @@ const cod_option_table cod_model_option_table = {"model", "The network that is t
                                                  COUNT(model_options), sizeof(cod_model_options)};
 
 static const char *const losses[] = {"auto", "l1", "mse", "charbonnier", "cross_entropy", NULL};
-static const char *const optimisers[] = {"sgd", "adam", "adamw", NULL};
 static const char *const allreduces[] = {"auto", "flat", "hierarchical", NULL};
 const char *const cod_allreduce_codec_names[] = {"none", "int8", NULL};
 static const char *const schedules[] = {"constant", "step", "cosine", NULL};
@@ -61,7 +61,7 @@ static const cod_option train_options[] = {
     {"prior_correction", COD_OPTION_BOOL, FIELD(prior_correction), "false", 0, 0, NULL,
      "classification: where groups' shares of the classes differ (data.placement: dirichlet), correct task loss and "
      "distillation for them"},
-    {"optimiser", COD_OPTION_CHOICE, FIELD(optimiser), "adam", 0, 0, optimisers, "update rule"},
+    {"optimiser", COD_OPTION_CHOICE, FIELD(optimiser), "adam", 0, 0, cod_optimiser_names, "update rule"},
     {"rate", COD_OPTION_FLOAT, FIELD(rate), "1e-3", 1e-12, 1e3, NULL, "learning rate, before the schedule"},
     {"momentum", COD_OPTION_FLOAT, FIELD(momentum), "0.9", 0, 0.9999, NULL, "of sgd"},
     {"nesterov", COD_OPTION_BOOL, FIELD(nesterov), "false", 0, 0, NULL, "Nesterov's variant of sgd's momentum"},

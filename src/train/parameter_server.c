@@ -36,8 +36,6 @@ static cod_status make(parameter_server *p, cod_train_context *context)
     COD_REQUIRE(p->workers > 0,
                 "strategy 'parameter_server' needs a rank that serves and one at least that trains, but the job has 1 "
                 "rank; set cluster.ranks_per_group to 2 or more");
-    COD_REQUIRE(weights->values->host != NULL && weights->grads->host != NULL,
-                "strategy 'parameter_server' moves host memory only");
     if (!p->serves)
         return COD_OK;
     p->receives = calloc((size_t)p->workers, sizeof *p->receives);

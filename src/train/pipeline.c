@@ -23,19 +23,20 @@ size_t cod_passing_bytes(const cod_passing *passing, size_t count, bool gradient
     return bytes;
 }
 
-/** Copies what passes between a message and the device. */
+/** Queues copies of what passes between a message and the device. */
 static cod_status copy(const cod_train_session *session, const cod_passing *passing, size_t count, bool gradients,
-                       char *message, bool to_device)
+                       cod_buffer *message, bool to_device)
 {
+    const cod_backend *backend = session->backend;
+    size_t at = 0;
     for (size_t i = 0; i < count; i++) {
         const cod_view *view = gradients ? &passing[i].gradient : &passing[i].values;
         if (view->buffer == NULL)
             continue;
         const size_t bytes = cod_view_span_bytes(view);
-        COD_TRY(to_device
-                    ? session->backend->upload(session->device, NULL, view->buffer, view->offset, message, bytes)
-                    : session->backend->download(session->device, NULL, message, view->buffer, view->offset, bytes));
-        message += bytes;
+        COD_TRY(to_device ? backend->copy(session->device, NULL, view->buffer, view->offset, message, at, bytes)
+                          : backend->copy(session->device, NULL, message, at, view->buffer, view->offset, bytes));
+        at += bytes;
     }
     return COD_OK;
 }
@@ -44,7 +45,7 @@ static cod_status copy(const cod_train_session *session, const cod_passing *pass
 static cod_status send(const cod_train_session *session, cod_channel *channel, const cod_passing *passing, size_t count,
                        bool gradients)
 {
-    void *message;
+    cod_buffer *message;
     COD_TRY(cod_channel_room(channel, &message));
     COD_TRY(copy(session, passing, count, gradients, message, false));
     return cod_channel_send(channel);
@@ -53,9 +54,9 @@ static cod_status send(const cod_train_session *session, cod_channel *channel, c
 static cod_status receive(const cod_train_session *session, cod_channel *channel, const cod_passing *passing,
                           size_t count, bool gradients)
 {
-    const void *message;
+    cod_buffer *message;
     COD_TRY(cod_channel_receive(channel, &message));
-    COD_TRY(copy(session, passing, count, gradients, (char *)(uintptr_t)message, true));
+    COD_TRY(copy(session, passing, count, gradients, message, true));
     return cod_channel_release(channel);
 }
 
@@ -93,6 +94,32 @@ static cod_status make_slots(cod_pipeline *p, const cod_train_context *context)
     return COD_OK;
 }
 
+static cod_status make_channel(cod_channel *channel, const cod_train_context *context, int rank, int tag,
+                               const cod_passing *passing, size_t count)
+{
+    const cod_train_session *session = context->session;
+    return cod_channel_init(channel, context->comm, session->backend, session->device, rank, tag,
+                            cod_passing_bytes(passing, count, tag == TAG_GRADIENTS));
+}
+
+static size_t input_bytes(const cod_pipeline *p, const char *name)
+{
+    const cod_view view = cod_executable_input(p->slots[0].executable, name);
+    return cod_view_span_bytes(&view);
+}
+
+/** Room for what the stage needs of the data itself, and for losses. */
+static cod_status make_transfers(cod_pipeline *p, const cod_train_context *context)
+{
+    const cod_train_session *session = context->session;
+    const size_t bytes =
+        (p->reads_input ? input_bytes(p, COD_INPUT_DATA) : 0) + (p->reads_target ? input_bytes(p, COD_INPUT_TRUTH) : 0);
+    if (bytes > 0)
+        COD_TRY(cod_slots_init(&p->data, session->backend, session->device, bytes));
+    return cod_readback_create(session->backend, session->device, 1, (size_t)context->config->train.accumulate,
+                               &p->losses);
+}
+
 cod_status cod_pipeline_init(cod_pipeline *p, const cod_train_context *context, int stage, int before, int after)
 {
     const cod_graph *graph = context->session->recipe.model.graph;
@@ -102,16 +129,14 @@ cod_status cod_pipeline_init(cod_pipeline *p, const cod_train_context *context, 
                         .reads_input = reads(graph, division->stage, COD_INPUT_DATA),
                         .reads_target = reads(graph, division->stage, COD_INPUT_TRUTH)};
     COD_TRY(make_slots(p, context));
+    COD_TRY(make_transfers(p, context));
     size_t count;
     const cod_passing *taken = cod_program_taken(p->slots[0].first, &count);
-    COD_TRY(cod_channel_init(&p->values_in, context->comm, before, TAG_VALUES, cod_passing_bytes(taken, count, false)));
-    COD_TRY(cod_channel_init(&p->gradients_out, context->comm, before, TAG_GRADIENTS,
-                             cod_passing_bytes(taken, count, true)));
+    COD_TRY(make_channel(&p->values_in, context, before, TAG_VALUES, taken, count));
+    COD_TRY(make_channel(&p->gradients_out, context, before, TAG_GRADIENTS, taken, count));
     const cod_passing *handed = cod_program_handed(p->slots[0].first, &count);
-    COD_TRY(
-        cod_channel_init(&p->values_out, context->comm, after, TAG_VALUES, cod_passing_bytes(handed, count, false)));
-    return cod_channel_init(&p->gradients_in, context->comm, after, TAG_GRADIENTS,
-                            cod_passing_bytes(handed, count, true));
+    COD_TRY(make_channel(&p->values_out, context, after, TAG_VALUES, handed, count));
+    return make_channel(&p->gradients_in, context, after, TAG_GRADIENTS, handed, count);
 }
 
 void cod_pipeline_clear(cod_pipeline *p)
@@ -119,6 +144,8 @@ void cod_pipeline_clear(cod_pipeline *p)
     cod_channel *const channels[] = {&p->values_in, &p->values_out, &p->gradients_in, &p->gradients_out};
     for (size_t i = 0; i < sizeof channels / sizeof channels[0]; i++)
         cod_channel_clear(channels[i]);
+    cod_slots_clear(&p->data);
+    cod_readback_destroy(p->losses);
     for (size_t i = 1; i < p->slot_count; i++)
         cod_executable_destroy(p->slots[i].executable);
     free(p->slots);
@@ -133,24 +160,25 @@ static cod_program *program_of(const cod_pipeline *p, int64_t batch, cod_executa
     return batch == 0 ? slot->first : slot->later;
 }
 
-static cod_status write_input(const cod_train_session *session, cod_executable *executable, const char *name,
-                              const cod_view *from)
-{
-    const cod_view to = cod_executable_input(executable, name);
-    return session->backend->upload(session->device, NULL, to.buffer, to.offset, cod_view_host(from),
-                                    cod_view_span_bytes(&to));
-}
-
 /** What the stage needs of the data itself; every stage sees the same mini-batches. */
 static cod_status load(cod_pipeline *p, const cod_train_context *context, cod_executable *executable)
 {
     cod_batch batch;
+    cod_view views[2];
+    const void *sources[2];
+    size_t count = 0;
     if (!p->reads_input && !p->reads_target)
         return COD_OK;
     COD_TRY(cod_loader_next(context->loader, &batch));
-    if (p->reads_input)
-        COD_TRY(write_input(context->session, executable, COD_INPUT_DATA, &batch.input));
-    return p->reads_target ? write_input(context->session, executable, COD_INPUT_TRUTH, &batch.target) : COD_OK;
+    if (p->reads_input) {
+        views[count] = cod_executable_input(executable, COD_INPUT_DATA);
+        sources[count++] = cod_view_host(&batch.input);
+    }
+    if (p->reads_target) {
+        views[count] = cod_executable_input(executable, COD_INPUT_TRUTH);
+        sources[count++] = cod_view_host(&batch.target);
+    }
+    return cod_slots_write(&p->data, views, sources, count);
 }
 
 static cod_status forward(cod_pipeline *p, const cod_train_context *context, int64_t batch)
@@ -168,23 +196,29 @@ static cod_status forward(cod_pipeline *p, const cod_train_context *context, int
     return send(context->session, &p->values_out, handed, count, false);
 }
 
+/** Queues what brings the loss of a mini-batch. */
+static cod_status put_loss(cod_pipeline *p, const cod_train_context *context, const cod_executable *executable,
+                           int64_t batch)
+{
+    const cod_view loss = cod_executable_loss_view(executable, context->session->recipe.task_loss);
+    COD_TRY(cod_readback_put(p->losses, 0, (size_t)batch, &loss));
+    return batch == context->config->train.accumulate - 1 ? cod_readback_close(p->losses, 0) : COD_OK;
+}
+
 static cod_status backward(cod_pipeline *p, cod_train_context *context, int64_t batch, cod_bucket_ready ready,
-                           void *ready_context, double *task_loss)
+                           void *ready_context)
 {
     const int64_t batches = context->config->train.accumulate;
     cod_executable *executable;
     cod_program *program = program_of(p, batch, &executable);
     size_t count;
-    float loss;
     const cod_passing *handed = cod_program_handed(program, &count);
     COD_TRY(receive(context->session, &p->gradients_in, handed, count, true));
     const double begin = cod_clock_s();
     COD_TRY(cod_program_run_backward(program, batch == batches - 1 ? ready : NULL, ready_context));
     p->computed_s += cod_clock_s() - begin;
-    if (p->stage == p->stages - 1) {
-        COD_TRY(cod_executable_loss(executable, context->session->recipe.task_loss, &loss));
-        *task_loss += loss / (double)batches;
-    }
+    if (p->stage == p->stages - 1)
+        COD_TRY(put_loss(p, context, executable, batch));
     const cod_passing *taken = cod_program_taken(program, &count);
     return send(context->session, &p->gradients_out, taken, count, true);
 }
@@ -195,13 +229,19 @@ cod_status cod_pipeline_run(cod_pipeline *p, cod_train_context *context, cod_buc
     const int64_t batches = context->config->train.accumulate, ahead = (int64_t)p->slot_count - 1;
     const double begin = cod_clock_s();
     *task_loss = 0;
+    cod_readback_open(p->losses, 0);
     COD_TRY(cod_channel_expect(&p->values_in, (uint64_t)batches));
     COD_TRY(cod_channel_expect(&p->gradients_in, (uint64_t)batches));
     for (int64_t i = 0; i < batches + ahead; i++) {
         if (i < batches)
             COD_TRY(forward(p, context, i));
         if (i >= ahead)
-            COD_TRY(backward(p, context, i - ahead, ready, ready_context, task_loss));
+            COD_TRY(backward(p, context, i - ahead, ready, ready_context));
+    }
+    for (int64_t i = 0; i < batches && p->stage == p->stages - 1; i++) {
+        double loss;
+        COD_TRY(cod_readback_get(p->losses, 0, (size_t)i, &loss));
+        *task_loss += loss / (double)batches;
     }
     p->elapsed_s += cod_clock_s() - begin;
     p->steps++;

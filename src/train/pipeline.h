@@ -10,6 +10,8 @@
 #ifndef COD_TRAIN_PIPELINE_H
 #define COD_TRAIN_PIPELINE_H
 
+#include "core/slots.h"
+#include "nn/readback.h"
 #include "train/channel.h"
 #include "train/strategy.h"
 
@@ -24,6 +26,8 @@ typedef struct cod_pipeline {
     cod_pipeline_slot *slots; /**< the first one's executable is the context's */
     size_t slot_count;
     bool reads_input, reads_target; /**< of the data */
+    cod_slots data;                 /**< on its way to the executables */
+    cod_readback *losses;           /**< of the last stage: the step's mini-batches */
     cod_channel values_in, values_out, gradients_in, gradients_out;
     uint64_t steps;
     double computed_s, elapsed_s; /**< in passes; in cod_pipeline_run() as a whole */

@@ -14,6 +14,7 @@
 #ifndef COD_TRAIN_PRIOR_H
 #define COD_TRAIN_PRIOR_H
 
+#include "core/slots.h"
 #include "train/session.h"
 
 /** Inputs of the graph, of the logits' shape, that the two losses add: a_g of the own group and of the teacher. */
@@ -31,8 +32,22 @@ size_t cod_prior_classes(const cod_train_session *session);
 /** a_g of a group, [classes]; NULL = nothing to correct. */
 const float *cod_prior_of(const cod_train_session *session, int group);
 
-/** Writes `row` [classes] into each row of an input; NULL = nothing to do. */
+/** Writes `row` [classes] into each row of an input; NULL = nothing to do. For set-up: it waits for the device. */
 COD_MUST_CHECK cod_status cod_prior_write(const cod_backend *backend, cod_device *device, cod_view input,
                                           const float *row);
+
+/** An input whose rows change between steps, for which nobody waits. Zeroed = none: nothing is written. */
+typedef struct cod_prior_input {
+    cod_view view;
+    float *rows; /**< [N, classes] what lies there, or is on its way */
+    cod_slots slots;
+} cod_prior_input;
+
+/** Rows are zeros until the first is written. `backend` and `device` are borrowed. cod_prior_input_clear() also after a failure. */
+COD_MUST_CHECK cod_status cod_prior_input_init(cod_prior_input *input, const cod_backend *backend, cod_device *device,
+                                               cod_view view);
+void cod_prior_input_clear(cod_prior_input *input);
+/** Brings `row` [classes] into each row, for programs that are queued later; does nothing where it lies there already. */
+COD_MUST_CHECK cod_status cod_prior_input_write(cod_prior_input *input, const float *row);
 
 #endif

@@ -1,8 +1,9 @@
 #include "train/recipe.h"
 
+#include <assert.h>
 #include <string.h>
 
-enum { MAX_RECIPES = 16 };
+enum { MAX_RECIPES = 32 };
 static const cod_recipe_kind *kinds[MAX_RECIPES];
 
 void cod_recipe_register(const cod_recipe_kind *kind)
@@ -13,6 +14,7 @@ void cod_recipe_register(const cod_recipe_kind *kind)
             return;
         }
     }
+    assert(!"there are more of them than MAX_RECIPES");
 }
 
 const cod_recipe_kind *cod_recipe_find(const char *name)
@@ -87,6 +89,14 @@ static cod_status check_step(const cod_recipe *recipe, size_t index)
     return COD_OK;
 }
 
+static bool has_loss(const cod_recipe *recipe, cod_value loss)
+{
+    for (size_t i = 0; i < recipe->step_count * COD_PROGRAM_MAX_LOSSES; i++)
+        if (recipe->steps[i / COD_PROGRAM_MAX_LOSSES].program.losses[i % COD_PROGRAM_MAX_LOSSES] == loss)
+            return true;
+    return false;
+}
+
 static cod_status check(const cod_recipe *recipe, bool accumulates)
 {
     const char *name = recipe->kind->name;
@@ -101,6 +111,8 @@ static cod_status check(const cod_recipe *recipe, bool accumulates)
     COD_REQUIRE(recipe->sets[0].trained, "recipe '%s' does not train its model", name);
     COD_REQUIRE(distilling <= 1, "recipe '%s': %zu sub-steps distil; at most one can", name, distilling);
     COD_REQUIRE(recipe->task_loss != 0 && recipe->target != 0, "recipe '%s' has no task loss", name);
+    COD_REQUIRE(has_loss(recipe, recipe->task_loss), "recipe '%s': no sub-step has the task loss", name);
+    COD_REQUIRE(recipe->sets[0].travels, "recipe '%s': its model must travel between groups", name);
     return COD_OK;
 }
 

@@ -1,13 +1,25 @@
 #include "train/session.h"
 
 #include "train/prior.h"
+#include "train/strategy.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+enum { MAX_NAME = 64 };
+
+/** Of the program that adds its gradients to those of earlier mini-batches. */
+static void name_accumulating(const char *name, char *out)
+{
+    snprintf(out, MAX_NAME, "%s_accumulate", name);
+}
+
 cod_status cod_train_session_add(cod_train_session *session, const cod_program_spec *program)
 {
+    char accumulating[MAX_NAME];
+    name_accumulating(program->name, accumulating);
+    COD_REQUIRE(strlen(accumulating) + 1 < MAX_NAME, "the program's name '%s' is too long", program->name);
     cod_program_spec *grown = realloc(session->programs, (session->program_count + 1) * sizeof *grown);
     COD_REQUIRE_MEMORY(grown);
     session->programs = grown;
@@ -15,9 +27,9 @@ cod_status cod_train_session_add(cod_train_session *session, const cod_program_s
     return COD_OK;
 }
 
-cod_status cod_train_session_build(cod_train_session *session,
-                                   cod_status (*add_losses)(void *context, cod_train_session *session), void *context)
+cod_status cod_train_session_build(cod_train_session *session, cod_strategy *strategy)
 {
+    const cod_strategy_teaching *teaching = strategy != NULL ? strategy->ops->teaching : NULL;
     const cod_recipe_setting setting = {.config = session->config,
                                         .group = session->group,
                                         .priors = session->priors,
@@ -26,8 +38,8 @@ cod_status cod_train_session_build(cod_train_session *session,
     COD_TRY(cod_recipe_build(&setting, &session->recipe));
     for (size_t i = 0; i < session->recipe.step_count; i++)
         COD_TRY(cod_train_session_add(session, &session->recipe.steps[i].program));
-    if (add_losses != NULL)
-        COD_TRY(add_losses(context, session));
+    if (teaching != NULL && teaching->add_losses != NULL)
+        COD_TRY(teaching->add_losses(strategy, session));
     COD_TRY(cod_graph_status(session->recipe.model.graph));
     COD_TRY(cod_scalars_create(session->backend, session->device, &session->scalars));
     return cod_weights_init(&session->weights, session->backend, session->device, session->recipe.model.graph, COD_F32,
@@ -37,10 +49,9 @@ cod_status cod_train_session_build(cod_train_session *session,
 cod_status cod_train_session_compile_apart(const cod_train_session *session, cod_weights *weights, cod_stage stage,
                                            cod_executable **out)
 {
-    enum { NAME = 64 };
     const cod_train_options *train = &session->config->train;
     cod_program_spec *specs = calloc(2 * session->program_count, sizeof *specs);
-    char(*names)[NAME] = calloc(session->program_count, sizeof *names);
+    char(*names)[MAX_NAME] = calloc(session->program_count, sizeof *names);
     cod_status status = specs != NULL && names != NULL ? COD_OK : cod_fail(COD_ERR_MEMORY, "out of memory");
     size_t count = 0;
     for (size_t i = 0; status == COD_OK && i < session->program_count; i++) {
@@ -48,7 +59,7 @@ cod_status cod_train_session_compile_apart(const cod_train_session *session, cod
         specs[count++].stage = stage;
         if (train->accumulate == 1 || session->programs[i].trains == NULL)
             continue;
-        snprintf(names[i], NAME, "%s" COD_PROGRAM_ACCUMULATE, session->programs[i].name);
+        name_accumulating(session->programs[i].name, names[i]);
         specs[count] = specs[count - 1];
         specs[count].name = names[i];
         specs[count++].accumulate = true;
@@ -64,10 +75,14 @@ cod_status cod_train_session_compile_apart(const cod_train_session *session, cod
         status = cod_compile(session->recipe.model.graph, weights, &options, specs, count, out);
     free(specs);
     free(names);
-    return status == COD_OK
-               ? cod_prior_write(session->backend, session->device, cod_executable_input(*out, COD_PRIOR_INPUT),
-                                 cod_prior_of(session, session->group))
-               : status;
+    COD_TRY(status);
+    status = cod_prior_write(session->backend, session->device, cod_executable_input(*out, COD_PRIOR_INPUT),
+                             cod_prior_of(session, session->group));
+    if (status != COD_OK) {
+        cod_executable_destroy(*out);
+        *out = NULL;
+    }
+    return status;
 }
 
 static cod_status fill_constant(const cod_train_session *session, const cod_recipe_constant *constant)
@@ -129,8 +144,8 @@ void cod_train_session_clear(cod_train_session *session)
 
 cod_program *cod_train_program(cod_executable *executable, const char *name, int64_t batch)
 {
-    char accumulating[80];
-    snprintf(accumulating, sizeof accumulating, "%s" COD_PROGRAM_ACCUMULATE, name);
+    char accumulating[MAX_NAME];
+    name_accumulating(name, accumulating);
     cod_program *program = batch > 0 ? cod_executable_program(executable, accumulating) : NULL;
     return program != NULL ? program
                            : cod_executable_program(executable, name); /* one that trains nothing has no other */

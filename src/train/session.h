@@ -8,8 +8,7 @@
 
 #include "train/recipe.h"
 
-/** Added to the name of a training program for the later mini-batches of a step, whose gradients are added. */
-#define COD_PROGRAM_ACCUMULATE "_accumulate"
+typedef struct cod_strategy cod_strategy; /**< train/strategy.h */
 
 /** What a rank computes and updates, where ranks divide a network between them. Zeroed = all of it. */
 typedef struct cod_division {
@@ -53,12 +52,13 @@ typedef struct cod_train_session {
 /**
  * Builds the recipe and zeroed weights. The members from `config` to `averages` are the caller's to set.
  *
- * @param add_losses  adds losses to the graph, and programs; NULL = none. What it adds comes before weights and programs are made
+ * @param strategy  may add losses and programs; NULL = none
  */
-COD_MUST_CHECK cod_status cod_train_session_build(cod_train_session *session,
-                                                  cod_status (*add_losses)(void *context, cod_train_session *session),
-                                                  void *context);
-/** Adds a program, for add_losses(). A second one, NAME_accumulate, is made of it where a step has several mini-batches. */
+COD_MUST_CHECK cod_status cod_train_session_build(cod_train_session *session, cod_strategy *strategy);
+/**
+ * Adds a program, for a strategy's add_losses(). A second one, NAME_accumulate, is made of it where a step has several
+ * mini-batches.
+ */
 COD_MUST_CHECK cod_status cod_train_session_add(cod_train_session *session, const cod_program_spec *program);
 /** Compiles and makes optimisers; constants are filled. */
 COD_MUST_CHECK cod_status cod_train_session_compile(cod_train_session *session, const cod_division *division);

@@ -1,6 +1,7 @@
 #include "train/trainer_internal.h"
 
 #include "core/log.h"
+#include "core/queue.h"
 #include "infer/model_file.h"
 #include "infer/upscaler.h"
 
@@ -92,13 +93,6 @@ static cod_status init_weights(trainer *t)
         cod_log_info("model.init: %zu tensors from '%s', %zu of the model not in it", counts.loaded, options->init,
                      counts.missing + counts.misshapen);
     return COD_OK;
-}
-
-static cod_status add_losses(void *context, cod_train_session *session)
-{
-    const trainer *t = context;
-    const cod_strategy_teaching *teaching = t->strategy->ops->teaching;
-    return teaching != NULL && teaching->add_losses != NULL ? teaching->add_losses(t->strategy, session) : COD_OK;
 }
 
 /** A strategy that divides a network over ranks knows how to divide one. */
@@ -281,7 +275,7 @@ static cod_status set_up_locally(trainer *t)
 {
     COD_TRY(open_device(t));
     COD_TRY(t->config->strategy->create(t->config, &t->strategy));
-    COD_TRY(cod_train_session_build(&t->session, add_losses, t));
+    COD_TRY(cod_train_session_build(&t->session, t->strategy));
     COD_TRY(check_sets(t));
     COD_TRY(make_losses(t));
     COD_TRY(init_weights(t));
@@ -303,7 +297,7 @@ static cod_status compile_locally(trainer *t, const cod_division *division)
     COD_TRY(cod_train_session_compile(&t->session, division));
     for (size_t i = 0; i < t->loss_count; i++)
         t->losses[i].view = cod_executable_loss_view(session->executable, t->losses[i].value);
-    t->loss_delay = session->backend->queue_create != NULL ? 1 : 0;
+    t->loss_delay = !cod_backend_runs_at_once(session->backend) && !trainer_leaves_computing(t) ? 1 : 0;
     COD_TRY(cod_readback_create(session->backend, session->device, (size_t)t->loss_delay + 1,
                                 t->loss_count * (size_t)t->config->train.accumulate, &t->readback));
     return cod_batches_init(&t->batches, session, needs_batches_again(&session->recipe));

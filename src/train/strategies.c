@@ -2,10 +2,11 @@
 #include "train/group_average.h"
 #include "train/strategy.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_STRATEGIES = 16 };
+enum { MAX_STRATEGIES = 32 };
 static const cod_strategy_kind *kinds[MAX_STRATEGIES];
 
 void cod_strategy_register(const cod_strategy_kind *kind)
@@ -16,6 +17,7 @@ void cod_strategy_register(const cod_strategy_kind *kind)
             return;
         }
     }
+    assert(!"there are more of them than MAX_STRATEGIES");
 }
 
 const cod_strategy_kind *cod_strategy_find(const char *name)

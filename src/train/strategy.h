@@ -13,6 +13,7 @@
 #include "core/collective.h"
 #include "data/loader.h"
 #include "io/json.h"
+#include "train/batches.h"
 #include "train/checkpoint.h"
 #include "train/session.h"
 
@@ -36,14 +37,13 @@ typedef struct cod_train_context {
     cod_collective *collective; /**< averaging gradients inside the group */
     cod_loader *loader;         /**< of mini-batches, where the rank trains; NULL before the first step */
     cod_metrics *metrics;       /**< of the first rank of a group, else NULL */
+    cod_mini_batch mini_batch;  /**< the host's copy of what is on the device, until the next is loaded */
     int64_t step;               /**< steps done before this one */
     int64_t steps;
 } cod_train_context;
 
 /** Logs an event of the update just done to exchange.GROUP.jsonl; for after_step(), on every rank of the group. */
 COD_MUST_CHECK cod_status cod_train_tell(const cod_train_context *context, const cod_train_event *event);
-
-typedef struct cod_strategy cod_strategy;
 
 /** What a log line, metrics and summary.json say about co-operation; strategies without peers leave it zeroed. */
 typedef struct cod_strategy_stats {

@@ -29,14 +29,19 @@ static cod_status put_losses(trainer *t, const cod_sub_step *sub_step, int64_t b
     return COD_OK;
 }
 
-cod_status trainer_get_losses(trainer *t, int64_t step, double *losses)
+bool trainer_leaves_computing(const trainer *t)
 {
     const cod_strategy_division *division = t->strategy->ops->division;
+    return division != NULL && division->compute != NULL;
+}
+
+cod_status trainer_get_losses(trainer *t, int64_t step, double *losses)
+{
     for (size_t i = 0; i < t->loss_count; i++) {
         losses[i] = 0;
         if (!trainer_trains(t) || !cod_sub_step_is_due(t->losses[i].sub_step, step))
             continue;
-        if (division != NULL && division->compute != NULL) {
+        if (trainer_leaves_computing(t)) {
             losses[i] = t->losses[i].computed;
             continue;
         }
@@ -95,6 +100,7 @@ static cod_status run_round(trainer *t, size_t first, size_t last, const char *d
     const bool updates = steps[last].program.trains != NULL && cod_sub_step_is_due(&steps[last], t->context.step);
     for (int64_t batch = 0; batch < t->batches.count && trainer_trains(t); batch++) {
         COD_TRY(cod_batches_load(&t->batches, t->context.loader, batch, first == 0));
+        t->context.mini_batch = t->batches.host;
         for (size_t i = first; i <= last; i++)
             if (cod_sub_step_is_due(&steps[i], t->context.step))
                 COD_TRY(run_sub_step(t, &steps[i], batch, distilling));
@@ -119,15 +125,14 @@ static void set_rates(trainer *t)
 cod_status trainer_run_sub_steps(trainer *t)
 {
     const cod_recipe *recipe = &t->session.recipe;
-    const cod_strategy_division *division = t->strategy->ops->division;
     const cod_sub_step *distils = cod_recipe_distilling(recipe);
     const char *distilling = distils != NULL ? distils->program.name : NULL;
     COD_TRY(STRATEGY(t, before_step, &t->context));
-    if (division != NULL && division->compute != NULL) {
-        COD_TRY(division->compute(t->strategy, &t->context, &t->losses[0].computed));
+    if (trainer_leaves_computing(t)) {
+        COD_TRY(t->strategy->ops->division->compute(t->strategy, &t->context, &t->losses[0].computed));
         return update(t, 0);
     }
-    if (distils != NULL)
+    if (distils != NULL && cod_sub_step_is_due(distils, t->context.step))
         COD_TRY(STRATEGY_PART(t, teaching, choose, &t->context, &distilling));
     cod_readback_open(t->readback, readback_slot(t, t->context.step));
     set_rates(t);

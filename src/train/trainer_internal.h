@@ -85,7 +85,7 @@ typedef struct trainer {
     trainer_loss *losses; /**< [loss_count] */
     size_t loss_count;
     cod_readback *readback; /**< [loss][mini-batch] of the steps whose losses are on their way */
-    int64_t loss_delay;     /**< steps after which losses are told: 1 on a device, which nobody then waits for */
+    int64_t loss_delay; /**< steps after which losses are told: 1 on a device that the trainer then need not wait for */
     cod_batches batches;
     cod_program *running; /**< for its buckets */
     int running_set;      /**< that it trains */
@@ -118,6 +118,8 @@ typedef struct trainer {
 
 /** Queues all sub-steps of context->step, with their updates. */
 COD_MUST_CHECK cod_status trainer_run_sub_steps(trainer *t);
+/** Whether the strategy does a step's passes in place of the trainer; it then has the loss at their end. */
+bool trainer_leaves_computing(const trainer *t);
 /** This rank's losses of a step: means of its mini-batches, 0 where a sub-step was not due. @param[out] losses  [loss_count] */
 COD_MUST_CHECK cod_status trainer_get_losses(trainer *t, int64_t step, double *losses);
 

@@ -36,6 +36,8 @@ static cod_tolerance tolerance_of(cod_op_kind kind, cod_dtype dtype)
     case COD_OP_ACTIVATION_BACKWARD:
     case COD_OP_LOSS:
         return f32 ? (cod_tolerance){4e-6, 1e-6} : (cod_tolerance){8e-3, 1e-6};
+    case COD_OP_TURN: /* at most one operation, rounded once */
+        return (cod_tolerance){0, 0};
     default: /* a handful of operations for each element */
         return f32 ? (cod_tolerance){2e-6, 1e-6} : (cod_tolerance){8e-3, 1e-6};
     }

@@ -327,6 +327,9 @@ static void generated_pictures_need_no_files(void **state)
     set_option(&options, "kind", "synthetic");
     set_option(&options, "synthetic_count", "6");
     cod_dataset *first = open_ok(&options, &alone), *second = NULL;
+    set_option(&options, "synthetic_count", "8");
+    cod_dataset_close(open_ok(&options, &alone)); /* beside the first ones in shared memory */
+    set_option(&options, "synthetic_count", "6");
     set_option(&options, "cache_mb", "0");
     second = open_ok(&options, &(cod_dataset_place){.scale = 4, .seed = 9, .groups = 1});
     assert_true(cod_dataset_size(first, COD_SPLIT_TRAIN) == 5 && cod_dataset_size(first, COD_SPLIT_VAL) == 1);

@@ -5,7 +5,9 @@
 #include "core/memory.h"
 #include "core/trace.h"
 #include "distill/exchange_internal.h"
+#include "ref/ref.h"
 #include "support/folder.h"
+#include "support/late.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -162,6 +164,7 @@ void run_open(exchange_run *r, const int *sizes, size_t groups, const cod_exchan
     for (size_t g = 0; run_misled && g < groups; g++)
         r->models[g].hash += (int)g != cod_group_index(r->group);
     must(cod_exchange_create(job, r->group, &r->options, r->models, run, &r->exchange));
+    run_use_device(r);
     if (options->transport == COD_TRANSPORT_FILE && !options->deterministic)
         open_kinds(r);
     must(cod_group_barrier(cod_comm_world(job)));
@@ -227,12 +230,42 @@ static void tell(exchange_run *r)
         must(cod_group_reduce_start(r->group, told->values, COD_EXCHANGE_FLAGS + 1, COD_REDUCE_SUM, &told->request));
 }
 
+void run_use_device(exchange_run *r)
+{
+    r->backend = cod_late_chosen(&cod_ref_backend);
+    r->late = r->backend != &cod_ref_backend;
+    must(r->backend->open(NULL, &r->device));
+    must(r->backend->buffer_create(r->device, total(r, cod_group_index(r->group)) * sizeof(float), &r->weights));
+    must(cod_exchange_use_device(r->exchange, r->backend, r->device));
+}
+
+void run_leave_device(exchange_run *r)
+{
+    r->backend->buffer_destroy(r->device, r->weights);
+    r->backend->close(r->device);
+}
+
+/** Counts waits since there were `before` so many, while none is due. Until one is, a late device does nothing. */
+static void note_waits(exchange_run *r, int64_t step, size_t before)
+{
+    enum { COPY_STEPS = 2 };
+    const bool copying = !r->options.deterministic && step <= r->exchange->publish_step + COPY_STEPS;
+    r->waits += copying ? cod_late_crossings() - before : 0;
+    if (r->late)
+        cod_late_hold(r->device, copying && r->exchange->publish_step > 0);
+}
+
 void run_publish(exchange_run *r, const float *values, int64_t step)
 {
-    float *snapshot;
+    cod_buffer *snapshot;
     must(cod_exchange_snapshot(r->exchange, &snapshot));
-    memcpy(snapshot, values, total(r, cod_group_index(r->group)) * sizeof(float));
+    must(r->backend->upload(r->device, NULL, r->weights, 0, values, r->weights->bytes));
+    if (r->late)
+        cod_late_hold(r->device, true);
+    const size_t waits = cod_late_crossings();
+    must(r->backend->copy(r->device, NULL, snapshot, 0, r->weights, 0, r->weights->bytes));
     must(cod_exchange_publish(r->exchange, step));
+    note_waits(r, step, waits);
 }
 
 static void one_step(exchange_run *r)
@@ -253,8 +286,10 @@ static void one_step(exchange_run *r)
         note_kind(r);
         r->publications++;
     }
+    const size_t waits = cod_late_crossings();
     begin = cod_clock_s();
     must(cod_exchange_advance(r->exchange, done));
+    note_waits(r, done, waits);
     spent += cod_clock_s() - begin;
     look(r);
     tell(r);
@@ -317,6 +352,7 @@ void run_close(exchange_run *r)
     const uint64_t wrong = r->wrong;
     must(cod_group_barrier(cod_comm_world(job)));
     must(cod_exchange_destroy(r->exchange));
+    run_leave_device(r);
     cod_group_destroy(r->group);
     if (r->kinds >= 0)
         close(r->kinds);
@@ -324,6 +360,7 @@ void run_close(exchange_run *r)
     cod_aligned_free(r->expected);
     check_all(equal);
     check_all(wrong == 0);
+    check_all(r->waits == 0);
 }
 
 uint64_t run_held(const exchange_run *r, int group)

@@ -20,6 +20,11 @@ typedef struct run_told {
 typedef struct exchange_run {
     cod_group *group;
     cod_exchange *exchange;
+    const cod_backend *backend; /**< of run_use_device() */
+    cod_device *device;
+    cod_buffer *weights; /**< of the own group, on the device */
+    bool late;           /**< the device is */
+    size_t waits;        /**< for the device, where none is due */
     cod_exchange_options options;
     cod_exchange_model models[RUN_MAX_GROUPS];
     double pause_ms;      /**< of each step, in place of training */
@@ -46,6 +51,13 @@ cod_exchange_options run_options(int64_t period);
 
 /** Whether the run is over the file transport, where a starved thread may leave publications out. */
 bool run_is_on_files(void);
+
+/**
+ * Lets the exchange copy its snapshots from a device: `ref`, or the late backend where the environment wants it. Ended by
+ * run_leave_device(), after the exchange.
+ */
+void run_use_device(exchange_run *r);
+void run_leave_device(exchange_run *r);
 
 /** Publishes these values, [count + state_count] of the own group, after this step. */
 void run_publish(exchange_run *r, const float *values, int64_t step);

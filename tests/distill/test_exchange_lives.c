@@ -71,11 +71,13 @@ static void begin(exchange_run *r, size_t group, bool anew)
         r->models[g] = (cod_exchange_model){.count = COUNT, .state_count = STATISTICS, .hash = 5};
     must(cod_group_create_part(job, sizes, 2, group, &r->group));
     must(cod_exchange_create(job, r->group, &r->options, r->models, RUN_NAME, &r->exchange));
+    run_use_device(r);
 }
 
 static void end(exchange_run *r)
 {
     must(cod_exchange_destroy(r->exchange));
+    run_leave_device(r);
     cod_group_destroy(r->group);
 }
 

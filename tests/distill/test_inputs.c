@@ -13,15 +13,15 @@ enum { N = 3, SIDE = 4, SCALE = 2, C = 3, ONE = SIDE * SIDE * C, LARGE_ONE = ONE
 
 typedef struct fixture {
     cod_train_session session;
+    cod_mini_batch batch;
     cod_view prediction;
     cod_buffer *buffers[3];
     float input[N * ONE], truth[N * LARGE_ONE], predicted[N * LARGE_ONE];
 } fixture;
 
 /** Input, truth and prediction; every value its own, in 0 … 1. */
-static void fixture_open(fixture *f)
+static void fixture_open(fixture *f, const cod_backend *backend)
 {
-    const cod_backend *backend = cod_late_chosen(&cod_ref_backend);
     const cod_shape shapes[] = {
         {N, SIDE, SIDE, C}, {N, SCALE * SIDE, SCALE * SIDE, C}, {N, SCALE * SIDE, SCALE * SIDE, C}};
     float *values[] = {f->input, f->truth, f->predicted};
@@ -36,6 +36,7 @@ static void fixture_open(fixture *f)
         views[i] = cod_view_dense(f->buffers[i], 0, COD_F32, shapes[i]);
         assert_ok(backend->upload(f->session.device, NULL, f->buffers[i], 0, values[i], count * sizeof(float)));
     }
+    f->batch = (cod_mini_batch){f->input, f->truth};
     f->session.input = views[0];
     f->session.truth = views[1];
     f->prediction = views[2];
@@ -65,10 +66,10 @@ static void mixtures_lie_between_two_examples(void **state)
     cod_distill_inputs inputs;
     float mixed[N * ONE], again[N * ONE];
     (void)state;
-    fixture_open(&f);
+    fixture_open(&f, cod_late_chosen(&cod_ref_backend));
     assert_ok(cod_distill_inputs_init(&inputs, COD_DISTILL_INPUTS_MIXUP, &f.session, f.prediction));
     cod_rng rng = stream(1), same = stream(1), other = stream(2);
-    assert_ok(cod_distill_inputs_replace(&inputs, &rng));
+    assert_ok(cod_distill_inputs_replace(&inputs, &f.batch, &rng));
     read_back(&f, f.session.input, mixed);
     for (size_t i = 0; i < N; i++) {
         bool found = false;
@@ -85,11 +86,11 @@ static void mixtures_lie_between_two_examples(void **state)
     assert_ok(cod_distill_inputs_restore(&inputs));
     read_back(&f, f.session.input, again);
     assert_memory_equal(again, f.input, sizeof again);
-    assert_ok(cod_distill_inputs_replace(&inputs, &same));
+    assert_ok(cod_distill_inputs_replace(&inputs, &f.batch, &same));
     read_back(&f, f.session.input, again);
     assert_memory_equal(again, mixed, sizeof again);
     assert_ok(cod_distill_inputs_restore(&inputs));
-    assert_ok(cod_distill_inputs_replace(&inputs, &other));
+    assert_ok(cod_distill_inputs_replace(&inputs, &f.batch, &other));
     read_back(&f, f.session.input, again);
     assert_memory_not_equal(again, mixed, sizeof again);
     cod_distill_inputs_clear(&inputs);
@@ -97,7 +98,7 @@ static void mixtures_lie_between_two_examples(void **state)
 }
 
 /** Where pixel (x, y) of what was turned comes from, written in another way than the code's. */
-static size_t source_of(uint32_t turn, int side, int x, int y)
+static size_t source_of(int32_t turn, int side, int x, int y)
 {
     int row = y, column = x;
     if (turn & 1)
@@ -112,7 +113,7 @@ static size_t source_of(uint32_t turn, int side, int x, int y)
     return (size_t)(row * side + column);
 }
 
-static void check_turned(uint32_t turn, int side, const float *from, const float *to)
+static void check_turned(int32_t turn, int side, const float *from, const float *to)
 {
     for (int y = 0; y < side; y++)
         for (int x = 0; x < side; x++)
@@ -143,11 +144,11 @@ static void crops_of_the_truth_are_turned_with_their_prediction(void **state)
     float crops[N * ONE], seen[N * ONE], turned[N * LARGE_ONE];
     uint32_t met = 0;
     (void)state;
-    fixture_open(&f);
+    fixture_open(&f, cod_late_chosen(&cod_ref_backend));
     assert_ok(cod_distill_inputs_init(&inputs, COD_DISTILL_INPUTS_NO_REFERENCE, &f.session, f.prediction));
     for (uint64_t step = 0; step < 60; step++) {
         cod_rng rng = stream(step);
-        assert_ok(cod_distill_inputs_replace(&inputs, &rng));
+        assert_ok(cod_distill_inputs_replace(&inputs, &f.batch, &rng));
         read_back(&f, f.session.input, crops);
         assert_ok(f.session.backend->upload(f.session.device, NULL, f.prediction.buffer, 0, f.predicted,
                                             sizeof f.predicted)); /* what a teacher would write here */
@@ -169,12 +170,92 @@ static void crops_of_the_truth_are_turned_with_their_prediction(void **state)
     fixture_close(&f);
 }
 
+enum {
+    ROUNDS = 3,
+    STEPS = ROUNDS * COD_SLOTS,
+    SEEN = N * ONE,
+    PREDICTED = N * LARGE_ONE,
+    RESULTS = SEEN + PREDICTED + SEEN /* what the student sees and is compared with, and the mini-batch put back */
+};
+
+/** Copies a view to, or from, the place of a value in a buffer of values. */
+static void copy(const fixture *f, cod_buffer *values, size_t at, cod_view view, bool from)
+{
+    const size_t offset = at * sizeof(float), bytes = cod_view_span_bytes(&view);
+    cod_buffer *target = from ? view.buffer : values, *source = from ? values : view.buffer;
+    assert_ok(
+        f->session.backend->copy(f->session.device, NULL, target, from ? 0 : offset, source, from ? offset : 0, bytes));
+}
+
+/** A mini-batch of a step, all of it queued; leaves RESULTS in `kept`. @param taught  what a teacher would predict */
+static void queue_step(const fixture *f, cod_distill_inputs *inputs, size_t step, cod_buffer *taught, cod_buffer *kept)
+{
+    cod_rng rng = stream(step);
+    const size_t at = step * RESULTS;
+    assert_ok(cod_distill_inputs_replace(inputs, &f->batch, &rng));
+    copy(f, taught, 0, f->prediction, true);
+    assert_ok(cod_distill_inputs_turn(inputs));
+    copy(f, kept, at, f->session.input, false);
+    copy(f, kept, at + SEEN, f->prediction, false);
+    assert_ok(cod_distill_inputs_restore(inputs));
+    copy(f, kept, at + SEEN + PREDICTED, f->session.input, false);
+}
+
+/** While a device does nothing, the host queues as many mini-batches as there are slots. @param[out] results  [STEPS][RESULTS] */
+static void run_steps(fixture *f, int kind, float *results)
+{
+    const cod_backend *backend = f->session.backend;
+    cod_device *device = f->session.device;
+    cod_distill_inputs inputs;
+    cod_buffer *kept, *taught;
+    assert_ok(cod_distill_inputs_init(&inputs, kind, &f->session, f->prediction));
+    assert_ok(backend->buffer_create(device, STEPS * RESULTS * sizeof *results, &kept));
+    assert_ok(backend->buffer_create(device, sizeof f->predicted, &taught));
+    assert_ok(backend->upload(device, NULL, taught, 0, f->predicted, sizeof f->predicted));
+    for (size_t step = 0; step < STEPS; step += COD_SLOTS) {
+        assert_ok(cod_queue_finish(backend, device, NULL));
+        const size_t crossings = cod_late_crossings();
+        if (backend->queue_create != NULL)
+            cod_late_hold(device, true);
+        for (size_t i = 0; i < COD_SLOTS; i++)
+            queue_step(f, &inputs, step + i, taught, kept);
+        assert_int_equal(cod_late_crossings(), crossings);
+        if (backend->queue_create != NULL)
+            cod_late_hold(device, false);
+    }
+    assert_ok(backend->download(device, NULL, results, kept, 0, STEPS * RESULTS * sizeof *results));
+    backend->buffer_destroy(device, kept);
+    backend->buffer_destroy(device, taught);
+    cod_distill_inputs_clear(&inputs);
+}
+
+static void a_device_is_not_waited_for(void **state)
+{
+    static float results[2][STEPS * RESULTS];
+    char message[256] = "";
+    (void)state;
+    for (int kind = COD_DISTILL_INPUTS_MIXUP; kind <= COD_DISTILL_INPUTS_NO_REFERENCE; kind++) {
+        for (int late = 0; late < 2; late++) {
+            fixture f;
+            fixture_open(&f, late ? cod_late_wrap(&cod_ref_backend) : &cod_ref_backend);
+            run_steps(&f, kind, results[late]);
+            for (size_t step = 0; step < STEPS; step++)
+                assert_memory_equal(results[late] + step * RESULTS + SEEN + PREDICTED, f.input, sizeof f.input);
+            fixture_close(&f);
+        }
+        assert_memory_equal(results[1], results[0], sizeof results[0]);
+        assert_memory_not_equal(results[0], results[0] + RESULTS, SEEN * sizeof results[0][0]);
+    }
+    if (cod_late_violations(message, sizeof message) > 0)
+        fail_msg("%s", message);
+}
+
 static void what_cannot_be_made_is_refused(void **state)
 {
     fixture f;
     cod_distill_inputs inputs;
     (void)state;
-    fixture_open(&f);
+    fixture_open(&f, cod_late_chosen(&cod_ref_backend));
     f.session.input.shape.n = 1;
     assert_fails(COD_ERR_ARGUMENT, "set data.batch above 1",
                  cod_distill_inputs_init(&inputs, COD_DISTILL_INPUTS_MIXUP, &f.session, f.prediction));
@@ -189,6 +270,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mixtures_lie_between_two_examples),
         cmocka_unit_test(crops_of_the_truth_are_turned_with_their_prediction),
+        cmocka_unit_test(a_device_is_not_waited_for),
         cmocka_unit_test(what_cannot_be_made_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

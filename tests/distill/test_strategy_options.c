@@ -35,19 +35,13 @@ static void load(const char *strategy, int groups, const char *text, cod_run_con
     assert_ok(cod_run_config_load(cod_test_at("run.yaml"), overrides, sizeof overrides / sizeof overrides[0], run));
 }
 
-static cod_status add_losses(void *context, cod_train_session *session)
-{
-    cod_strategy *strategy = context;
-    return strategy->ops->teaching->add_losses(strategy, session);
-}
-
 /** How many programs a run's codistill strategy adds to the recipe's. */
 static size_t programs_of(const cod_run_config *run, cod_strategy *strategy)
 {
     cod_train_session session = {.config = run, .backend = &cod_ref_backend, .sample = {.n = 4}};
     assert_ok(cod_ref_backend.open(NULL, &session.device));
     cod_device *device = session.device;
-    assert_ok(cod_train_session_build(&session, add_losses, strategy));
+    assert_ok(cod_train_session_build(&session, strategy));
     const size_t added = session.program_count - session.recipe.step_count;
     cod_train_session_clear(&session);
     cod_ref_backend.close(device);

@@ -2,6 +2,7 @@
  * A rank of a run of the recipe `toy`: toy_job CONFIG.yaml [key.path=value ...], alone or under mpirun, as `codistill train`.
  *
  * The backend `late` is there too, around `ref`. TOY_KILL_AT=S: rank 0 kills itself once its line of metrics of step S is written.
+ * TOY_CROSSINGS=1: group 0 says with each line of metrics how often its device was met so far.
  */
 #include "comm/comm.h"
 #include "core/log.h"
@@ -36,9 +37,11 @@ static cod_status register_all(void)
     return COD_OK;
 }
 
-static void kill_self(void *context, const cod_train_progress *progress)
+static void follow(void *context, const cod_train_progress *progress)
 {
     const int64_t *step = context;
+    if (progress->group == 0 && getenv("TOY_CROSSINGS") != NULL)
+        fprintf(stderr, "crossings %lld %zu\n", (long long)progress->line->step, cod_late_crossings());
     if (progress->group == 0 && progress->line->step == *step)
         raise(SIGKILL);
 }
@@ -73,7 +76,7 @@ static cod_status train(cod_comm *comm, const char *path, const char *const *ove
     COD_TRY(cod_group_agree(cod_comm_world(comm), cod_run_config_load_to_train(path, overrides, count, &config), NULL));
     cod_comm_configure(comm, &config.cluster);
     const cod_train_request request = {
-        .config = &config, .comm = comm, .report = kill_self, .report_context = &step, .version = "toy"};
+        .config = &config, .comm = comm, .report = follow, .report_context = &step, .version = "toy"};
     COD_TRY(cod_train_run(&request, &ending));
     cod_run_config_clear(&config);
     return check_late();

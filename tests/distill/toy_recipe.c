@@ -5,13 +5,15 @@
 #include "train/task.h"
 
 typedef struct toy_options {
-    int64_t critic_every;
+    int64_t critic_every, model_every;
     double critic_rate, adversarial;
 } toy_options;
 
 static const cod_option option_list[] = {
     {"critic_every", COD_OPTION_INT, offsetof(toy_options, critic_every), "1", 1, 1000, NULL,
      "steps between two updates of the critic"},
+    {"model_every", COD_OPTION_INT, offsetof(toy_options, model_every), "1", 1, 1000, NULL,
+     "steps between two updates of the model"},
     {"critic_rate", COD_OPTION_FLOAT, offsetof(toy_options, critic_rate), "0.05", 1e-6, 10, NULL,
      "learning rate of the critic, after four steps of warm-up"},
     {"adversarial", COD_OPTION_FLOAT, offsetof(toy_options, adversarial), "0.1", 1e-30, 10, NULL,
@@ -29,19 +31,21 @@ static cod_value judge(cod_graph *graph, cod_value x)
     return cod_graph_linear(graph, "classifier", x, 1, false);
 }
 
-static void add_steps(cod_recipe *recipe, int64_t critic_every, cod_value adversarial, cod_value fake, cod_value real)
+static void add_steps(cod_recipe *recipe, const toy_options *options, cod_value adversarial, cod_value fake,
+                      cod_value real)
 {
     const cod_sets batch = cod_set_of(0);
     const cod_value logits = recipe->model.output;
     recipe->steps[recipe->step_count++] = (cod_sub_step){
-        .program = {.name = "forward", .batch_statistics = batch, .outputs = {logits}}, .every = critic_every};
+        .program = {.name = "forward", .batch_statistics = batch, .outputs = {logits}}, .every = options->critic_every};
     recipe->steps[recipe->step_count++] =
         (cod_sub_step){.program = {.name = "critic", .trains = "critic", .losses = {fake, real}, .given = {logits}},
                        .losses = {"critic_fake", "critic_real"},
-                       .every = critic_every};
+                       .every = options->critic_every};
     recipe->steps[recipe->step_count++] =
         (cod_sub_step){.program = {.name = "model", .trains = "model", .losses = {recipe->task_loss, adversarial}},
                        .losses = {"task", "adversarial"},
+                       .every = options->model_every,
                        .distils = true};
 }
 
@@ -83,7 +87,7 @@ static cod_status build(const cod_recipe_setting *setting, cod_recipe *recipe)
     recipe->constants[recipe->constant_count++] = (cod_recipe_constant){"zeros", 0};
     recipe->constants[recipe->constant_count++] = (cod_recipe_constant){"ones", 1};
     add_sets(recipe, config, options->critic_rate);
-    add_steps(recipe, options->critic_every, adversarial, on_fake, on_real);
+    add_steps(recipe, options, adversarial, on_fake, on_real);
     return COD_OK;
 }
 

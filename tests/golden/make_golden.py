@@ -360,6 +360,23 @@ def target_gradients():
     case("gradient", "mean", {}, {0: dy}, {0: x.grad + old}, {0: old}, True)
 
 
+def turns():
+    """Numbers that need no generator, so that cases before and after keep theirs."""
+    for n, h, w, c in ((16, 3, 3, 2), (16, 2, 4, 1)):
+        x = torch.arange(n * c * h * w).reshape(n, c, h, w) / 1024
+        y = x.clone()
+        for turn in range(n):
+            picture = x[turn]
+            if turn & 4 and h == w:
+                picture = picture.transpose(1, 2)
+            if turn & 1:
+                picture = picture.flip(2)
+            if turn & 2:
+                picture = picture.flip(1)
+            y[turn] = 1 - picture if turn & 8 else picture
+        case(f"{h}x{w}", "turn", {}, {0: x, 1: torch.arange(n, dtype=torch.int32)}, {0: y})
+
+
 def text(value):
     data = value.encode()
     return struct.pack("<B", len(data)) + data
@@ -378,7 +395,7 @@ def encode(name, kind, accumulate, attr, tensors):
 
 if __name__ == "__main__":
     for family in (convolutions, linears, norms, activations, resizes, pools, losses, optimisers, elementwise,
-                   target_gradients, frozen_norms):
+                   target_gradients, frozen_norms, turns):
         family()
     data = b"CODG" + struct.pack("<II", 1, len(cases)) + b"".join(encode(*c) for c in cases)
     path = pathlib.Path(__file__).with_name("golden.bin")

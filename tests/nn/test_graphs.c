@@ -71,6 +71,10 @@ static void the_first_failure_of_a_graph_sticks(void **state)
     cod_graph_linear(graph, "l", z, 3, false);
     assert_fails(COD_ERR_ARGUMENT, "parameter 'l.weight' is used with two shapes", cod_graph_status(graph));
     cod_graph_destroy(graph);
+    assert_ok(cod_graph_create(&graph));
+    cod_graph_input_like(graph, "input", cod_graph_input(graph, "input", 3));
+    assert_fails(COD_ERR_ARGUMENT, "two inputs are called 'input'", cod_graph_status(graph));
+    cod_graph_destroy(graph);
 }
 
 int main(void)

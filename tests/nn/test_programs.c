@@ -520,6 +520,11 @@ static void compilation_refuses_what_does_not_fit(void **state)
     assert_fails(COD_ERR_ARGUMENT, "no input 'imput'",
                  net_init(&net, &cod_ref_backend, s.graph, &misspelt, &named, 1, 1));
     const cod_input_shape shape = {"input", fits};
+    const cod_compile_options twice = {.activation = COD_F64, .inputs = &shape, .input_count = 1};
+    const cod_program_spec both[] = {named, named};
+    net_clear(&net);
+    assert_fails(COD_ERR_ARGUMENT, "two programs are called 'p'",
+                 net_init(&net, &cod_ref_backend, s.graph, &twice, both, 2, 1));
     const cod_compile_options f32 = {.activation = COD_F32, .inputs = &shape, .input_count = 1};
     cod_executable *executable;
     assert_fails(COD_ERR_ARGUMENT, "f64", cod_compile(s.graph, &net.weights, &f32, &named, 1, &executable));

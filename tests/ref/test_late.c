@@ -305,6 +305,28 @@ static void events_are_asked_from_any_thread(void **state)
     expect_none();
 }
 
+static void a_queue_of_another_device_is_found(void **state)
+{
+    (void)state;
+    const cod_backend *b = late.backend;
+    cod_device *other;
+    cod_queue *queue;
+    pair p = pair_open();
+    assert_ok(b->open(NULL, &other));
+    assert_ok(b->queue_create(other, &queue));
+    for (int use = 0; use < 4; use++) {
+        assert_ok(use == 0   ? b->plan_run(p.first, queue)
+                  : use == 1 ? copy_all(queue, p.buffers[2], p.pinned)
+                  : use == 2 ? b->event_record(p.event, queue)
+                             : b->queue_wait(queue, p.event));
+        expect_violation("a queue of another device");
+    }
+    b->queue_destroy(queue);
+    b->close(other);
+    pair_close(&p);
+    expect_none();
+}
+
 static void crossings_are_counted(void **state)
 {
     (void)state;
@@ -345,6 +367,7 @@ int main(void)
         cmocka_unit_test(a_missing_event_wait_is_found),        cmocka_unit_test(the_host_and_third_queues_order_too),
         cmocka_unit_test(packing_in_another_queue_is_found),    cmocka_unit_test(failures_of_queued_work_come_out),
         cmocka_unit_test(events_are_asked_from_any_thread),     cmocka_unit_test(crossings_are_counted),
+        cmocka_unit_test(a_queue_of_another_device_is_found),
     };
     return cmocka_run_group_tests_name("late", tests, open_late, close_late);
 }

@@ -212,6 +212,14 @@ static void what_cannot_be_done_is_refused(void **state)
                  cod_op_check(&op));
     op.outputs[2].offset = sizeof(float);
     assert_ok(cod_op_check(&op));
+    op = (cod_op){.kind = COD_OP_TURN, .name = "pixel"};
+    op.inputs[0] = op.outputs[0] = cod_view_dense(buffer, 0, COD_F32, (cod_shape){1, 1, 1, 1});
+    op.inputs[1] = cod_view_dense(buffer, 4, COD_I32, (cod_shape){1, 1, 1, 1});
+    assert_fails(COD_ERR_ARGUMENT, "turn 'pixel': input and output are one tensor", cod_op_check(&op));
+    op.outputs[0].offset = sizeof(float);
+    assert_ok(cod_op_check(&op));
+    op.inputs[1].shape.c = 2;
+    assert_fails(COD_ERR_ARGUMENT, "turn 'pixel': shapes do not fit", cod_op_check(&op));
     ref.backend->buffer_destroy(ref.device, buffer);
 }
 

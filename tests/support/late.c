@@ -27,7 +27,11 @@ static cod_status unlock(cod_device *device, cod_status status)
 
 cod_queue *late_queue_of(cod_device *device, cod_queue *queue)
 {
-    return queue != NULL ? queue : device->queues[0];
+    if (queue != NULL && queue->device == device)
+        return queue;
+    if (queue != NULL)
+        late_violation("a queue of another device");
+    return device->queues[0];
 }
 
 static cod_status no_capture(const cod_queue *queue, const char *function)
@@ -54,6 +58,7 @@ static cod_status device_open(const cod_device_options *options, cod_device **ou
 {
     cod_device *device = late_new(sizeof *device);
     cod_queue *queue;
+    device->ordinal = options != NULL ? options->ordinal : 0;
     cod_status status = late_inner->open(options, &device->inner);
     if (status != COD_OK) {
         free(device);

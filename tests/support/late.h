@@ -20,6 +20,9 @@
  * moved after the plan was recorded (where cod_late_watch() lets it be seen). What the contract forbids within a
  * capture is refused.
  *
+ * Devices. Ranks that are threads of one process have a device each; a queue of one device with a plan, a buffer or an
+ * event of another is a violation. Violations and crossings are counted for the process.
+ *
  * Results are those of the inner backend, bit for bit.
  *
  * Environment: COD_LATE_SEED (of the delays; default 1), COD_LATE_DELAY_US (see cod_late_set_delay()), COD_LATE_ABORT=1
@@ -30,7 +33,7 @@
 
 #include "core/backend.h"
 
-/** The wrapper, named "late"; one inner backend at a time, borrowed. Reads the environment. */
+/** The wrapper, named "late"; one inner backend at a time, borrowed. Reads the environment. Not while a device is open. */
 const cod_backend *cod_late_wrap(const cod_backend *inner);
 
 /**

@@ -135,6 +135,7 @@ struct cod_recording {
 
 struct cod_device {
     cod_device *inner;
+    int ordinal;                      /**< of its options: ranks of a node have delays of their own */
     pthread_mutex_t lock, inner_lock; /**< never both: plans run, and inner memory is made, without `lock` */
     pthread_cond_t changed;           /**< work was queued or done, a queue stops, or `held` changed */
     bool held;
@@ -214,6 +215,7 @@ void late_recording_free(cod_recording *recording);
 void late_queues_offer(cod_backend *backend);
 
 /** late.c */
+/** NULL is the default queue. A queue of another device is a violation, and counts as NULL. */
 cod_queue *late_queue_of(cod_device *device, cod_queue *queue);
 void late_queue_plan(cod_queue *queue, cod_plan *plan, late_kind kind, const late_step *recorded);
 void late_queue_copy(cod_queue *queue, const late_range *range);

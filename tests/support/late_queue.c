@@ -25,11 +25,12 @@ cod_status late_failure(const cod_device *device)
     return device->failure == COD_OK ? COD_OK : cod_fail(device->failure, "queued work: %s", device->failure_text);
 }
 
-static void dawdle(int slot, uint64_t time)
+static void dawdle(const cod_queue *queue, uint64_t time)
 {
     enum { SHARES = 16, PUNCTUAL = 8, HELD_BACK = 15, HOLD_FACTOR = 8 };
     const unsigned longest_us = late_delay();
-    cod_rng rng = cod_rng_open(late_seed(), 0, (uint32_t)slot, time, COD_RNG_TEST, 0);
+    const uint32_t ordinal = (uint32_t)queue->device->ordinal, slot = (uint32_t)queue->slot;
+    cod_rng rng = cod_rng_open(late_seed(), ordinal, slot, time, COD_RNG_TEST, 0);
     const uint32_t share = cod_rng_below(&rng, SHARES), us = cod_rng_below(&rng, longest_us + 1);
     if (longest_us == 0 || share < PUNCTUAL)
         return;
@@ -117,7 +118,7 @@ static void do_first(cod_queue *queue)
     const bool failed = device->failure != COD_OK;
     const uint64_t time = device->done[queue->slot] + 1;
     pthread_mutex_unlock(&device->lock);
-    dawdle(queue->slot, time);
+    dawdle(queue, time);
     const cod_status status = failed ? COD_OK : execute(device, work);
     pthread_mutex_lock(&device->lock);
     if (status != COD_OK && device->failure == COD_OK) {

@@ -36,6 +36,7 @@ static const struct {
     [COD_OP_OPTIMISER] = {"pfp", "ppp"},
     [COD_OP_EMA] = {"pf", "p"},
     [COD_OP_FILL] = {"", "a"},
+    [COD_OP_TURN] = {"ai", "a"},
 };
 
 char cod_test_slot_class(cod_op_kind kind, size_t slot)
@@ -247,6 +248,14 @@ static void enlargement(draw *d)
     in(d, 0, backward ? large : small), out(d, 0, backward ? small : large);
 }
 
+static void turns(draw *d)
+{
+    cod_shape x = image(d);
+    if (chance(d))
+        x.w = x.h; /* or nothing is transposed */
+    in(d, 0, x), in(d, 1, vector(x.n)), out(d, 0, x);
+}
+
 static void pooling(draw *d)
 {
     cod_op_attr *attr = &d->op.attr;
@@ -341,6 +350,8 @@ cod_op cod_test_random_op(cod_op_kind kind, cod_dtype activation_type, cod_dtype
         pooling(&d);
     else if (kind == COD_OP_LOSS)
         loss(&d);
+    else if (kind == COD_OP_TURN)
+        turns(&d);
     else
         parameters(&d);
     for (size_t slot = 0; slot < COD_TEST_SLOTS; slot++) {
@@ -425,6 +436,8 @@ double *cod_test_random_values(const cod_op *description, size_t slot, uint64_t 
         const double normal = cod_rng_normal(&rng);
         if (op->kind == COD_OP_POOL_BACKWARD && slot == 1)
             values[i] = valid_index(op, &rng, i);
+        else if (op->kind == COD_OP_TURN && slot == 1)
+            values[i] = cod_rng_below(&rng, 4 * COD_TURN_INVERT); /* with a bit that says nothing */
         else if (const_view(op, slot)->dtype == COD_I32)
             values[i] = 0;
         else if (is_positive(op->kind, slot))

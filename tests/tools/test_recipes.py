@@ -41,19 +41,21 @@ SETUPS = {
 LOSSES = ["task", "adversarial", "critic_fake", "critic_real"]
 
 
-def groups_of(setup):
-    return 2 if "cluster.groups=2" in SETUPS[setup][1] else 1
+def groups_of(overrides):
+    return next((int(word.split("=")[1]) for word in overrides if word.startswith("cluster.groups=")), 1)
 
 
-def job(bench, output, ranks, *overrides, kill_at=None):
+def job(bench, output, ranks, *overrides, kill_at=None, config="toy.yaml", environment=None):
     bench.write("toy.yaml", CONFIG)
     command = [] if ranks == 1 else [MPIEXEC, "--bind-to", "none", "-n", str(ranks)]
-    environment = {} if kill_at is None else {"TOY_KILL_AT": str(kill_at)}
-    return bench.run("toy.yaml", f"output={output}", *overrides, command=command, environment=environment)
+    environment = dict(environment or {})
+    if kill_at is not None:
+        environment["TOY_KILL_AT"] = str(kill_at)
+    return bench.run(config, f"output={output}", *overrides, command=command, environment=environment)
 
 
-def trained(bench, output, ranks, *overrides):
-    result = job(bench, output, ranks, *overrides)
+def trained(bench, output, ranks, *overrides, **options):
+    result = job(bench, output, ranks, *overrides, **options)
     check(result.code == 0, "training failed", result)
     return result
 
@@ -64,6 +66,15 @@ def checkpoint(bench, output, step, part):
 
 def metrics(bench, output, group):
     return [json.loads(line) for line in bench.read(output, "t", f"metrics.{group}.jsonl").splitlines()]
+
+
+def summary_of(bench, output):
+    with open(bench.path(output, "t", "summary.json"), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def results_of(bench, output):
+    return summary_of(bench, output)["group_results"]
 
 
 def same_checkpoints(bench, step):
@@ -107,8 +118,7 @@ def check_groups(bench, output, setup):
     """Models meet, each critic stays with its group."""
     groups = [checkpoint(bench, output, STEPS, f"group-{group}") for group in range(2)]
     check(groups[0]["critic.values"] != groups[1]["critic.values"], "the critics are one")
-    with open(bench.path(output, "t", "summary.json"), encoding="utf-8") as file:
-        results = json.load(file)["group_results"]
+    results = results_of(bench, output)
     if setup in ("local-sgd", "diloco"):
         check(groups[0]["values"] == groups[1]["values"], "the models are not one at the last meeting")
         check(checkpoint(bench, output, EVERY, "group-0")["values"] != checkpoint(bench, output, EVERY, "group-1")["values"],
@@ -137,17 +147,17 @@ def goes_on(setup):
         check(result.code != 0 and not os.path.exists(bench.path("b", "t", "final.safetensors")), "it was not killed", result)
         result = trained(bench, "b", ranks, *overrides)
         resumed = [int(step) for step in re.findall(r"resumed at step (\d+)", result.err)]
-        check(len(resumed) == groups_of(setup) and all(0 < step <= KILLED_AT for step in resumed), "it did not go on", result)
+        check(len(resumed) == groups_of(overrides) and all(0 < step <= KILLED_AT for step in resumed), "it did not go on", result)
         for step in range(EVERY, STEPS, EVERY):
             if step >= max(resumed):
                 same_checkpoints(bench, step)
         same_checkpoints(bench, STEPS)
         check(bench.read("a", "t", "final.safetensors") == bench.read("b", "t", "final.safetensors"), "final.safetensors differs")
-        for group in range(groups_of(setup)):
+        for group in range(groups_of(overrides)):
             same_metrics(bench, group, resumed[0])
             check_metrics(bench, "a", group, 2 if "toy.critic_every=2" in overrides else 1)
             check_saved(bench, "a", group)
-        if groups_of(setup) == 2:
+        if groups_of(overrides) == 2:
             check_groups(bench, "a", setup)
         check_final(bench, "a")
     return case
@@ -159,6 +169,10 @@ def learns(bench):
     trained(bench, "weak", 1, *fixed, "toy.adversarial=0.01")
     trained(bench, "strong", 1, *fixed, "toy.adversarial=1")
     weak, strong = metrics(bench, "weak", 0), metrics(bench, "strong", 0)
+    summary = summary_of(bench, "weak")
+    check([summary["recipe"], sorted(summary["losses"])] == ["toy", sorted(LOSSES)], f"{summary}")
+    check([(s["name"], s["optimiser"], s["travels"]) for s in summary["sets"]] == [("model", "adam", True), ("critic", "sgd", False)],
+          f"{summary['sets']}")
     for lines in (weak, strong):
         check(lines[-1]["loss.task"] < 0.4 < 0.8 < lines[0]["loss.task"], f"the task: {lines}")
         check(lines[-1]["accuracy"] > 60 and lines[-1]["loss.critic_real"] < 0.693, f"{lines[-1]}")
@@ -173,7 +187,7 @@ def leaves_the_model_alone(bench):
         exact = [override for override in overrides if override != "train.allreduce_codec=int8"]  # whose blocks begin elsewhere
         trained(bench, f"{setup}-toy", ranks, *exact, "toy.adversarial=1e-30")
         trained(bench, f"{setup}-one", ranks, *exact, "train.recipe=supervised")
-        for group in range(groups_of(setup)):
+        for group in range(groups_of(overrides)):
             toy, one = (checkpoint(bench, f"{setup}-{which}", STEPS, f"group-{group}") for which in ("toy", "one"))
             for tensor in ("values", "adam_m", "adam_v", "ema"):
                 check(toy[tensor] == one[tensor], f"{setup}, group {group}: '{tensor}' differs")
@@ -182,22 +196,58 @@ def leaves_the_model_alone(bench):
                 check(toy[key] == one[key], f"{setup}, group {group}: {key} is {toy[key]}, and {one[key]} of supervised")
 
 
-PIPELINE = ["train.recipe=supervised", "train.strategy=model_parallel", "cluster.ranks_per_group=2", "train.accumulate=3", "train.clip_norm=1"]
+# What a teacher's step may need besides: other pictures, turned; its class priors, in turn and mixed.
+NO_REFERENCE = ["train.strategy=codistill", "cluster.groups=2", "exchange.merge=none", "distill.inputs=no_reference", f"train.steps={STEPS}",
+                "train.deterministic=true"]
+PRIORS = ["train.strategy=codistill", "cluster.groups=3", "exchange.merge=none", "data.placement=dirichlet", "data.alpha=0.1",
+          "train.prior_correction=true"]
+# A model that learns in every second step only, from two teachers in turn.
+SELDOM = ["train.strategy=codistill", "cluster.groups=3", "exchange.merge=none", "toy.model_every=2"]
+PIPELINE = ["train.recipe=supervised", "train.strategy=model_parallel", "cluster.ranks_per_group=3", "train.accumulate=4", "train.clip_norm=1"]
 
 
 def on_a_device(bench):
     """On a backend that keeps memory from the host and runs late, the bits of the one that it wraps; a violation fails the run."""
-    runs = [(setup, *SETUPS[setup]) for setup in ("single", "accumulate", "codistill", "distill", "diloco")] + [("pipeline", 2, PIPELINE)]
+    runs = [(setup, *SETUPS[setup]) for setup in ("single", "accumulate", "codistill", "distill", "diloco")]
+    runs += [("no-reference", 2, NO_REFERENCE), ("priors", 3, PRIORS), ("priors-mixed", 3, [*PRIORS, "distill.teachers_per_step=2"]),
+             ("seldom", 3, SELDOM), ("pipeline", 3, PIPELINE)]
     for name, ranks, overrides in runs:
         outputs = [f"{name}-{backend}" for backend in ("ref", "late")]
         for output, backend in zip(outputs, ("ref", "late")):
-            trained(bench, output, ranks, *overrides, f"train.backend={backend}")
-        for group in range(2 if "cluster.groups=2" in overrides else 1):
+            trained(bench, output, ranks, *overrides, f"train.backend={backend}", config="t.yaml" if overrides is NO_REFERENCE else "toy.yaml")
+        for group in range(groups_of(overrides)):
             first, second = (checkpoint(bench, output, STEPS, f"group-{group}") for output in outputs)
             check(first == second, f"{name}, group {group}: 'late' has other bits than 'ref'")
+    for results in (results_of(bench, f"seldom-{backend}") for backend in ("ref", "late")):
+        taught = [peer["weight"] > 0 and peer["teacher_loss"] is not None for r in results for peer in r["peers"]]
+        check(taught == [True] * 6, f"not every peer has taught: {results}")
     result = job(bench, "host", 2, "train.strategy=parameter_server", "cluster.ranks_per_group=2", "train.backend=late", "train.recipe=supervised")
     check(result.code == 2 and "strategy 'parameter_server' moves weights in the host's memory, where those of backend 'late' are not" in
           result.err, "a strategy of the host's memory", result)
+
+
+def crossings(bench, output, ranks, *overrides):
+    """How often rank 0 met its device in each step but the first and the last ones."""
+    environment = {"TOY_CROSSINGS": "1", "COD_LATE_DELAY_US": "100", "COD_LATE_ABORT": "1"}
+    fixed = ["train.backend=late", "train.steps=60", "exchange.period=8", "eval.every=0", "checkpoint.every=1000"]
+    result = job(bench, output, ranks, *fixed, *overrides, environment=environment)
+    check(result.code == 0, "training failed", result)
+    told = [int(count) for count in re.findall(r"^crossings \d+ (\d+)$", result.err, re.M)]
+    check(len(told) == 60, "no counts", result)
+    return [after - before for before, after in zip(told[2:], told[3:-1])]
+
+
+def waits_where_bytes_leave(bench):
+    """A step that publishes, adopts a teacher or merges meets the device once, as any other does: where losses are read. One of
+    a pipeline, where a message leaves."""
+    for merge in ("delay_corrected", "average"):
+        each = crossings(bench, merge, 2, "train.strategy=codistill", *TWO, "train.deterministic=false", f"exchange.merge={merge}")
+        check(max(each) <= 1, f"merge={merge}: met the device so often in each step: {each}")
+        results = results_of(bench, merge)
+        check(all(r["publications"] > 5 and r["merges"] > 0 and r["teacher_switches"] > 0 for r in results), f"{results}")
+    each = crossings(bench, "pipeline", 3, *PIPELINE, "train.clip_norm=0")
+    # Now and then once more: the last gradients of a step come into memory that is still being copied from.
+    check(0 < sorted(each)[len(each) // 2] <= 4, f"met the device so often in each step of 4 mini-batches: {each}")
 
 
 def refusals(bench):
@@ -221,6 +271,7 @@ CASES = {
     "learns": learns,
     "leaves-the-model-alone": leaves_the_model_alone,
     "late": on_a_device,
+    "late-waits": waits_where_bytes_leave,
     "refusals": refusals,
     **{f"killed-{setup}": goes_on(setup) for setup in SETUPS},
 }

@@ -1,4 +1,5 @@
 /* The two losses under class skew, their gradients and their bounds, against values worked out by hand. */
+#include "support/late.h"
 #include "support/test.h"
 
 #include "cpu/cpu.h"
@@ -7,6 +8,7 @@
 #include "train/prior.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { N = 2, K = 3 };
 
@@ -135,11 +137,71 @@ static void teacher_and_student_are_compared_at_the_teachers_shares(void **state
     }
 }
 
+/** What lies in an input after each of these rows of `priors` is written, the device standing still meanwhile where it can. */
+static void write_rows(const cod_backend *backend, const int *order, size_t count, float (*results)[N][K])
+{
+    const cod_shape shape = {N, 1, 1, K};
+    cod_device *device;
+    cod_buffer *buffer, *kept;
+    cod_prior_input input;
+    assert_ok(backend->open(NULL, &device));
+    assert_ok(backend->buffer_create(device, sizeof *results, &buffer));
+    assert_ok(backend->buffer_create(device, (count + 1) * sizeof *results, &kept));
+    assert_ok(cod_prior_input_init(&input, backend, device, cod_view_dense(buffer, 0, COD_F32, shape)));
+    assert_ok(backend->copy(device, NULL, kept, 0, buffer, 0, sizeof *results));
+    assert_ok(cod_queue_finish(backend, device, NULL));
+    const size_t crossings = cod_late_crossings();
+    if (backend->queue_create != NULL)
+        cod_late_hold(device, true);
+    for (size_t i = 0; i < count; i++) {
+        assert_ok(cod_prior_input_write(&input, priors[order[i]]));
+        assert_ok(backend->copy(device, NULL, kept, (i + 1) * sizeof *results, buffer, 0, sizeof *results));
+    }
+    assert_int_equal(cod_late_crossings(), crossings);
+    if (backend->queue_create != NULL)
+        cod_late_hold(device, false);
+    assert_ok(backend->download(device, NULL, results, kept, 0, (count + 1) * sizeof *results));
+    cod_prior_input_clear(&input);
+    backend->buffer_destroy(device, buffer);
+    backend->buffer_destroy(device, kept);
+    backend->close(device);
+}
+
+static void a_device_is_not_waited_for(void **state)
+{
+    (void)state;
+    enum { COUNT = 6 };
+    static const int order[COUNT] = {0, 0, 0, 1, 1, 1}; /* more than there are slots, but no more rows */
+    const cod_backend *const all[] = {&cod_ref_backend, &cod_cpu_backend, cod_late_wrap(&cod_ref_backend)};
+    char message[256] = "";
+    for (size_t b = 0; b < 3; b++) {
+        float results[COUNT + 1][N][K];
+        static const float zeros[K];
+        write_rows(all[b], order, COUNT, results);
+        for (size_t i = 0; i <= COUNT; i++)
+            for (int n = 0; n < N; n++)
+                assert_memory_equal(results[i][n], i == 0 ? zeros : priors[order[i - 1]], sizeof zeros);
+    }
+    if (cod_late_violations(message, sizeof message) > 0)
+        fail_msg("%s", message);
+}
+
+/** Without priors there is no such input. */
+static void nothing_is_written_where_nothing_is_corrected(void **state)
+{
+    (void)state;
+    cod_prior_input none = {0};
+    assert_ok(cod_prior_input_write(&none, NULL));
+    cod_prior_input_clear(&none);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_task_loss_takes_examples_at_their_own_shares),
         cmocka_unit_test(teacher_and_student_are_compared_at_the_teachers_shares),
+        cmocka_unit_test(a_device_is_not_waited_for),
+        cmocka_unit_test(nothing_is_written_where_nothing_is_corrected),
     };
     return cmocka_run_group_tests_name("priors", tests, NULL, NULL);
 }

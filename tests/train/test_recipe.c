@@ -24,7 +24,7 @@ static cod_status build(const cod_recipe_setting *setting, cod_recipe *recipe)
     const cod_value judged = cod_graph_linear(graph, "layer", normal, 1, false);
     const cod_value judgement =
         cod_graph_loss(graph, "judgement", judged, cod_graph_input_like(graph, "ones", judged), mse);
-    recipe->sets[0] = recipe->sets[1] = (cod_recipe_set){.trained = true};
+    recipe->sets[0] = recipe->sets[1] = (cod_recipe_set){.trained = true, .travels = true};
     recipe->steps[FORWARD] = (cod_sub_step){.program = {.name = "forward", .outputs = {model->output}}};
     recipe->steps[CRITIC] = (cod_sub_step){
         .program = {.name = "critic", .trains = "critic", .losses = {judgement}, .given = {model->output}},
@@ -78,6 +78,17 @@ static void leave_the_model_alone(cod_recipe *recipe)
     recipe->steps[MODEL].program.trains = NULL;
 }
 
+static void keep_the_model_home(cod_recipe *recipe)
+{
+    recipe->sets[0].travels = false;
+}
+
+static void compute_no_task_loss(cod_recipe *recipe)
+{
+    recipe->steps[MODEL].program.losses[0] = 0;
+    recipe->steps[MODEL].losses[0] = NULL;
+}
+
 static void distil_twice(cod_recipe *recipe)
 {
     recipe->steps[CRITIC].distils = true;
@@ -119,6 +130,8 @@ static void mistakes_are_told(void **state)
     assert_fails(COD_ERR_ARGUMENT, "'critic' trains 'judge', which has no optimiser",
                  builds(train_what_is_not_there, 1));
     assert_fails(COD_ERR_ARGUMENT, "recipe 'pair' does not train its model", builds(leave_the_model_alone, 1));
+    assert_fails(COD_ERR_ARGUMENT, "its model must travel between groups", builds(keep_the_model_home, 1));
+    assert_fails(COD_ERR_ARGUMENT, "no sub-step has the task loss", builds(compute_no_task_loss, 1));
     assert_fails(COD_ERR_ARGUMENT, "recipe 'pair': 2 sub-steps distil", builds(distil_twice, 1));
     assert_ok(builds(rest_together, 1));
     assert_fails(COD_ERR_ARGUMENT, given, builds(look_away_every_second_step, 1));

@@ -145,15 +145,30 @@ static cod_status choose(cod_strategy *strategy, cod_train_context *context, con
     return hear(l, "choose", *program);
 }
 
+/** Continues a hash with what programs will read in a dense view. */
+static cod_status hash_view(const cod_train_session *session, const cod_view *view, uint64_t *hash)
+{
+    const size_t bytes = cod_view_span_bytes(view);
+    void *values = malloc(bytes);
+    COD_REQUIRE_MEMORY(values);
+    const cod_status status =
+        session->backend->download(session->device, NULL, values, view->buffer, view->offset, bytes);
+    *hash = cod_hash(values, bytes, *hash);
+    free(values);
+    return status;
+}
+
 static cod_status before_batch(cod_strategy *strategy, cod_train_context *context)
 {
     listener *l = (listener *)strategy;
-    const cod_view *input = &context->session->input, *truth = &context->session->truth;
+    const cod_train_session *session = context->session;
     char text[40] = "";
-    const uint64_t hash = cod_hash(cod_view_host(input), cod_view_span_bytes(input),
-                                   cod_hash(cod_view_host(truth), cod_view_span_bytes(truth), 0));
-    if (l->plan->notes_data)
-        snprintf(text, sizeof text, "%016llx", (unsigned long long)hash);
+    uint64_t hash = 0;
+    if (!l->plan->notes_data)
+        return hear(l, "before_batch", text);
+    COD_TRY(hash_view(session, &session->truth, &hash));
+    COD_TRY(hash_view(session, &session->input, &hash));
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)hash);
     return hear(l, "before_batch", text);
 }
 

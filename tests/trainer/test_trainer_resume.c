@@ -165,6 +165,23 @@ static void what_a_checkpoint_lacks_is_named(void **state)
     job_run_ok(&rest);
 }
 
+/** As versions before recipes wrote it: such a run trained as `supervised` does. */
+static void a_checkpoint_without_a_recipe_is_of_the_first(void **state)
+{
+    (void)state;
+    const listener_plan stops = {.stop_after = 2};
+#define ALONE "train.strategy=listener", "train.ema=0.9", "train.steps=8", TWO
+    const train_job whole = {.ranks = 2, .settings = {ALONE, "name=whole"}}, rest = {.ranks = 2, .settings = {ALONE}},
+                    half = {.ranks = 2, .settings = {ALONE}, .plan = &stops},
+                    pair = {.ranks = 2, .settings = {PAIR, TWO}};
+    job_run_ok(&whole);
+    job_run_ok(&half);
+    leave_out("run", 4, "group-0", "recipe");
+    job_assert_agreed_failure(job_run(&pair), 2, -1, COD_ERR_ARGUMENT, "with recipe 'supervised', not 'pair'");
+    cod_test_assert_contains(job_run_ok(&rest)->log, "resumed at step 4");
+    expect_equal("whole", "run", 8, parts_of_two, 3);
+}
+
 /** A file that is cut short makes its step incomplete: the run goes on from the one before, and says why. */
 static void a_truncated_file_is_passed_over(void **state)
 {
@@ -295,6 +312,7 @@ int main(void)
         TEST(groups_in_step_stop_at_one_step),
         TEST(another_run_is_refused),
         TEST(what_a_checkpoint_lacks_is_named),
+        TEST(a_checkpoint_without_a_recipe_is_of_the_first),
         TEST(a_truncated_file_is_passed_over),
         TEST(a_loss_that_is_no_number_is_named_with_its_step),
         TEST(spoiled_weights_are_not_saved),

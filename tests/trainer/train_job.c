@@ -1,6 +1,7 @@
 #include "train_job.h"
 
 #include "support/folder.h"
+#include "support/late.h"
 
 #include "core/log.h"
 #include "listener.h"
@@ -87,7 +88,7 @@ static void keep_line(void *context, cod_log_level level, const char *line)
 
 int job_set_up(void **unused)
 {
-    if (cod_backend_register(&cod_ref_backend) != COD_OK)
+    if (cod_backend_register(cod_late_chosen(&cod_ref_backend)) != COD_OK)
         return 1;
     cod_recipe_register_supervised();
     cod_strategies_register_basic();

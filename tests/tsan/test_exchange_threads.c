@@ -111,9 +111,9 @@ static cod_status train(const scenario *s, cod_group *group, cod_exchange *excha
         if (step > 2)
             COD_TRY(cod_exchange_flags_in(exchange, step, sums[now]));
         if (cod_exchange_publish_due(exchange, step)) {
-            float *snapshot;
+            cod_buffer *snapshot;
             COD_TRY(cod_exchange_snapshot(exchange, &snapshot));
-            fill(snapshot, own, step);
+            fill(snapshot->host, own, step);
             COD_TRY(cod_exchange_publish(exchange, step));
         }
         COD_TRY(cod_exchange_advance(exchange, step));

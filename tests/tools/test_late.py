@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""The command on a device that keeps its memory from the host and runs late: python3 test_late.py CODISTILL_LATE [CASE ...]
+
+The device is tests/support/late.h around `ref` or `cpu`: the bits must be those of what it wraps, and what a device would not forgive
+ends the run.
+"""
+
+import json
+import sys
+
+from test_classes import CONFIG as CLASSES
+from test_classes import csv
+from test_strategies import DILOCO, LOCAL_SGD
+from test_train import SETUPS, killed, same_checkpoints
+from train_support import check, png, run_cases
+
+STEPS, EVERY = 12, 4
+LATE = {"COD_TEST_LATE": "ref", "COD_LATE_ABORT": "1"}
+FIXED = ["name=t", "train.deterministic=true", f"train.steps={STEPS}", "train.ema=0.9", "exchange.period=3",
+         "exchange.lag_steps=1", "distill.burn_in=3", "distill.ramp=2", f"checkpoint.every={EVERY}", "checkpoint.keep=9",
+         f"eval.every={EVERY}", "log.every=1", "log.tensorboard=false", "log.samples=0"]
+SOON = ["local_sgd.period=3", "diloco.period=3"]  # meetings
+BATCH_NORM = "model.norm=batch"
+REF = ["--backend", "ref"]
+TOLD = ["psnr_y", "ssim_y", "accuracy", "lr", "distill_weight", "teacher_step", "staleness_steps", "merges", "published_bytes", "pulled_bytes"]
+
+
+def same_losses(plain, late, group, delay):
+    """A device's losses are told `delay` steps later; the last line of metrics has the mean of what is left."""
+    for key in ("task_loss", "distill_loss"):
+        first, second = ([line[key] for line in lines[:-1]] for lines in (plain, late))
+        expected = [None] * delay + first[:len(first) - delay]
+        check(second == expected, f"group {group}: {key} is {second}, not {expected}")
+    sums = []
+    for lines in (plain, late):
+        told = [line["task_loss"] for line in lines[:-1] if line["task_loss"] is not None]
+        sums.append(sum(told) + (STEPS - len(told)) * lines[-1]["task_loss"])
+    check(abs(sums[0] - sums[1]) < 1e-12 * sums[0], f"group {group}: the losses add up to {sums}")
+
+
+def same(config, *overrides, backend="ref"):
+    """Trains on the backend and on the device: the same losses, figures, exchanges, checkpoints and models."""
+    def case(bench):
+        bench.write("c.yaml", CLASSES)
+        for name, environment in (("plain", None), ("late", {**LATE, "COD_TEST_LATE": backend})):
+            result = bench.run("train", config, f"output=runs/{name}", f"train.backend={backend}", *FIXED, *overrides, environment=environment)
+            check(result.code == 0, "training failed", result)
+        groups, strategy = (bench.summary("plain/t")[key] for key in ("groups", "strategy"))
+        for step in range(EVERY, STEPS + 1, EVERY):
+            same_checkpoints(bench, "runs/plain", "runs/late", step)
+        for group in range(groups):
+            plain, late = (bench.metrics(f"{name}/t", group) for name in ("plain", "late"))
+            same_losses(plain, late, group, 0 if strategy == "model_parallel" else 1)  # stages wait for their losses
+            for key in TOLD:
+                first, second = ([line.get(key) for line in lines] for lines in (plain, late))
+                check(first == second, f"group {group}: {key} is {first} and {second}")
+            if groups > 1:
+                file = f"group.{group}.safetensors"
+                check(bench.read("runs", "plain", "t", file) == bench.read("runs", "late", "t", file), f"{file} differs")
+            check(strategy != "codistill" or "distill.weight=0" in overrides or any(line["distill_loss"] for line in late), "nothing was taught")
+    return case
+
+
+def goes_on(setup, *overrides):
+    """Once; before the first line of metrics, of step 10, there is a checkpoint to go on from."""
+    return killed(setup, 1, LATE, "train.backend=ref", "checkpoint.every=4", *overrides)
+
+
+def refused(bench):
+    """What moves weights in the host's memory says so, and another strategy."""
+    for strategy, ranks in (("parameter_server", 2), ("central_storage", 2), ("async_parameter_server", 2)):
+        result = bench.train(f"train.strategy={strategy}", f"cluster.ranks_per_group={ranks}", "train.backend=ref", environment=LATE)
+        check(result.code == 2 and f"strategy '{strategy}' moves weights in the host's memory, where those of backend 'ref' are not"
+              in result.err, strategy, result)
+
+
+def both(bench, *arguments, files=()):
+    """What a command prints on `ref` and on the device, where it must write the same files."""
+    ends = []
+    for environment in (None, LATE):
+        result = bench.run(*arguments, environment=environment)
+        check(result.code == 0, "it failed", result)
+        ends.append((result.out, [bench.read(file) for file in files]))
+    check(ends[0][1] == ends[1][1], f"{arguments}: other files")
+    return [out for out, _ in ends]
+
+
+def commands(bench):
+    """What reads models says and writes the same."""
+    def evaluate(*arguments):
+        figures = both(bench, "eval", *arguments, "--json", *REF)
+        check(figures[0] == figures[1], f"eval {arguments}: {figures}")
+        return json.loads(figures[0])
+
+    for i, name in enumerate("ab"):
+        bench.write(f"photos/{name}.png", png(36 + 8 * i, 52, i))
+    bench.write("points.csv", csv(60))
+    bench.write("c.yaml", CLASSES)
+    bench.trained("name=sr", "train.steps=4", BATCH_NORM)
+    result = bench.run("train", "c.yaml", "data.kind=iris", "data.path=points.csv", "train.steps=40")
+    check(result.code == 0, "training failed", result)
+    check(evaluate("runs/c/final.safetensors", "--data", "points.csv")["count"] == 60, "other examples")
+    model = "runs/sr/final.safetensors"
+    for more in ([], ["--tile", "8"], ["--precision", "bf16"], ["--precision", "int8"]):
+        check(evaluate(model, "--data", "photos", *more)["mean"]["psnr_y"] > 5, "no picture")
+    both(bench, "upscale", model, "photos", "-o", "big", *REF, files=["big/a.png", "big/b.png"])
+    for name in ("m.onnx", "m.safetensors"):
+        both(bench, "export", model, "-o", name, files=[name])
+    outs = both(bench, "bench", "step", "--batch", "2", "--patch", "8", "--repeats", "1", "--json", *REF, "blocks=1", "channels=8")
+    losses = [json.loads(out)["loss"] for out in outs]
+    check(losses[0] == losses[1], f"bench step: losses {losses}")
+    plans = both(bench, "plan", "t.yaml", *SETUPS["2x2"], "train.backend=ref")
+    check(all("group 1: ranks 2 to 3" in plan for plan in plans), f"{plans}")
+
+
+SR, C = "t.yaml", "c.yaml"
+CASES = {
+    "single": same(SR, *SETUPS["single"], BATCH_NORM, "train.clip_norm=1"),
+    "bf16": same(SR, *SETUPS["single"], "train.precision=bf16", "train.accumulate=2"),
+    "allreduce": same(SR, *SETUPS["allreduce"], BATCH_NORM, "train.bucket_kb=4"),
+    "accumulate": same(SR, *SETUPS["allreduce"], "train.accumulate=3", "train.bucket_kb=4"),
+    "coded": same(SR, *SETUPS["allreduce"], "train.allreduce_codec=int8", "train.bucket_kb=4"),
+    "hierarchical": same(SR, "train.strategy=allreduce", "cluster.ranks_per_group=3", "train.allreduce=hierarchical", "train.bucket_kb=4"),
+    "2x1": same(SR, *SETUPS["2x1"]),
+    "2x2": same(SR, *SETUPS["2x2"], BATCH_NORM, "exchange.publish=ema", "train.accumulate=2"),
+    "3x1": same(SR, *SETUPS["3x1"], "distill.teachers_per_step=2", "exchange.merge=none"),
+    "mixup": same(SR, *SETUPS["2x1"], "distill.inputs=mixup", "train.accumulate=2"),
+    "no-reference": same(SR, *SETUPS["2x1"], "distill.inputs=no_reference"),
+    "int8-teacher": same(SR, *SETUPS["int8"], "distill.every=1"),
+    "bf16-teacher": same(SR, *SETUPS["2x1"], "distill.teacher_precision=bf16"),
+    "gossip": same(SR, *SETUPS["3x1"], "exchange.merge=average", "distill.weight=0", "exchange.peers=ring"),
+    "unlike-groups": same(SR, "train.strategy=codistill", "cluster.groups=[{ranks: 1, model: {channels: 12}}, {ranks: 2}]"),
+    "local-sgd": same(SR, *SETUPS["2x2"], *LOCAL_SGD, *SOON, BATCH_NORM),
+    "diloco": same(SR, *SETUPS["2x1"], *DILOCO, *SOON, "diloco.codec=int8"),
+    "pipeline": same(SR, "train.strategy=model_parallel", "cluster.ranks_per_group=4", "model_parallel.stages=2", BATCH_NORM, "model.blocks=3",
+                     "train.accumulate=3", "train.clip_norm=1"),
+    "classes": same(C, "train.strategy=codistill", "cluster.groups=3", "data.placement=dirichlet", "data.alpha=0.1",
+                    "distill.teachers_per_step=2", "exchange.merge=none", "eval.every=4"),
+    "cpu": same(SR, *SETUPS["2x2"], BATCH_NORM, backend="cpu"),
+    "killed-2x2": goes_on("2x2", BATCH_NORM, "train.accumulate=2"),
+    "killed-coded": goes_on("allreduce", "train.allreduce_codec=int8"),
+    "killed-gated": goes_on("2x1", "distill.gate=true", "distill.every=1"),
+    "refused": refused,
+    "commands": commands,
+}
+
+if __name__ == "__main__":
+    sys.exit(run_cases(CASES, sys.argv[1], sys.argv[2:]))
