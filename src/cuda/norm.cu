@@ -55,17 +55,19 @@ static __device__ __forceinline__ void finish_moments(const norm_work &work)
     const cuda_walk &walk = work.sums_walk;
     const int channels = walk.channels, parts = parts_of(channels), wide = parts > 1 ? channels : (int)blockDim.x;
     const int part = (int)threadIdx.x / wide;
+    const float share = (float)walk.share, rest = pixels_of(walk, walk.blocks - 1);
     float *shared = shared_memory<float>();
     for (int first = 0; first < channels; first += wide) {
         const int channel = first + (int)threadIdx.x % wide;
         const bool works = part < parts && channel < channels;
         const float origin = works ? work.sums.partials[channel] : 0;
         float distance = 0, squares = 0;
+        const float *from = work.sums.partials + (int64_t)part * work.sums.lists + channel;
+        const int64_t step = (int64_t)parts * work.sums.lists;
         if (works)
-#pragma unroll 4
-            for (unsigned block = (unsigned)part; block < walk.blocks; block += (unsigned)parts) {
-                const float *from = work.sums.partials + (int64_t)block * work.sums.lists + channel;
-                const float apart = from[0] - origin, weighted = pixels_of(walk, block) * apart;
+#pragma unroll 8
+            for (unsigned block = (unsigned)part; block < walk.blocks; block += (unsigned)parts, from += step) {
+                const float apart = from[0] - origin, weighted = (block + 1 < walk.blocks ? share : rest) * apart;
                 distance += weighted;
                 squares += from[channels] + weighted * apart;
             }

@@ -5,7 +5,7 @@
  * dx = gamma·inv_std·(g - mean(g) - d·inv_std²·mean(g·d)), dgamma = inv_std·Σ g·d, dbeta = Σ g   (Ioffe & Szegedy 2015).
  */
 
-enum { UNROLL = 4, UNROLL_WRITING = 2, KINDS_WITH_SLOPE = 3 };
+enum { UNROLL = 2, KINDS_WITH_SLOPE = 3 };
 
 /** x becomes d, dy becomes g; z as the activation's gradient wants it, and dy·z where z <= 0 is added to dslope if there is one. */
 template <int WIDTH>
@@ -119,17 +119,17 @@ template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) norm_bac
     const norm_lanes<lanes_width<L>> by = norm_lanes_of<lanes_width<L>>(work.walk);
     norm_vector(work.walk, NORM_MEAN_G, mean_g);
     norm_vector(work.walk, NORM_MEAN_GD, mean_gd);
-    for (int64_t first = part.first; first < part.end; first += UNROLL_WRITING * step) {
-        lanes_raw<L> x[UNROLL_WRITING], dy[UNROLL_WRITING];
+    for (int64_t first = part.first; first < part.end; first += UNROLL * step) {
+        lanes_raw<L> x[UNROLL], dy[UNROLL];
 #pragma unroll
-        for (int u = 0; u < UNROLL_WRITING; u++) {
+        for (int u = 0; u < UNROLL; u++) {
             if (first + u * step >= part.end)
                 break;
             x[u] = lanes_fetch<L>(work.x, first + u * step, part.channel);
             dy[u] = lanes_fetch<L>(work.dy, first + u * step, part.channel);
         }
 #pragma unroll
-        for (int u = 0; u < UNROLL_WRITING; u++)
+        for (int u = 0; u < UNROLL; u++)
             if (first + u * step < part.end)
                 backward_pixel<L>(work, first + u * step, part.channel, by, mean_g, mean_gd, x[u], dy[u]);
     }
@@ -207,27 +207,26 @@ cod_status cuda_make_norm_inference_backward(cod_plan *plan)
 struct fold_work {
     const float *w, *b, *gamma, *beta, *mean, *var;
     float *folded_w, *folded_b, epsilon;
-    int64_t count;
     int inner, outputs;
 };
 
+/** A block has one output channel. */
 __global__ void __launch_bounds__(CUDA_THREADS) fold_norm_kernel(fold_work work)
 {
-    for (int64_t i = grid_first(); i < work.count; i += grid_step()) {
-        int rest;
-        const int64_t o = split(i, work.inner, &rest);
-        work.folded_w[i] = work.w[i] * (work.gamma[o] / sqrtf(work.var[o] + work.epsilon));
-    }
-    for (int64_t o = grid_first(); o < work.outputs; o += grid_step()) {
-        const float scale = work.gamma[o] / sqrtf(work.var[o] + work.epsilon), b = work.b != NULL ? work.b[o] : 0;
-        work.folded_b[o] = (b - work.mean[o]) * scale + work.beta[o];
-    }
+    const unsigned o = blockIdx.x;
+    const float scale = work.gamma[o] / sqrtf(work.var[o] + work.epsilon);
+    const float *w = work.w + (int64_t)o * work.inner;
+    float *folded = work.folded_w + (int64_t)o * work.inner;
+    for (int i = (int)threadIdx.x; i < work.inner; i += (int)blockDim.x)
+        folded[i] = w[i] * scale;
+    if (threadIdx.x == 0)
+        work.folded_b[o] = ((work.b != NULL ? work.b[o] : 0) - work.mean[o]) * scale + work.beta[o];
 }
 
 static cod_status fold_run(const cod_plan *plan, cudaStream_t stream)
 {
     const fold_work *work = static_cast<const fold_work *>(plan->state);
-    return cuda_launch(stream, fold_norm_kernel, cuda_blocks(plan->device, work->count), CUDA_THREADS, 0, *work);
+    return cuda_launch(stream, fold_norm_kernel, static_cast<unsigned>(work->outputs), CUDA_THREADS, 0, *work);
 }
 
 cod_status cuda_make_fold_norm(cod_plan *plan)
@@ -244,9 +243,8 @@ cod_status cuda_make_fold_norm(cod_plan *plan)
     work->folded_w = cuda_floats_of(&op->outputs[0]);
     work->folded_b = cuda_floats_of(&op->outputs[1]);
     work->epsilon = op->attr.epsilon;
-    work->count = cod_shape_count(op->inputs[0].shape);
     work->outputs = static_cast<int>(op->inputs[0].shape.n);
-    work->inner = static_cast<int>(work->count / work->outputs);
+    work->inner = static_cast<int>(cod_shape_count(op->inputs[0].shape) / work->outputs);
     plan->run = fold_run;
     return COD_OK;
 }

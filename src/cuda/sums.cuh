@@ -125,11 +125,13 @@ static __device__ __forceinline__ void grid_totals(const cuda_sums &sums, unsign
     const int part = (int)threadIdx.x / wide;
     for (int first = 0; first < sums.lists; first += wide) {
         const int list = first + (int)threadIdx.x % wide;
+        const float *from = sums.partials + (int64_t)part * sums.lists + list;
+        const int64_t step = (int64_t)parts * sums.lists;
         float sum = 0;
         if (part < parts && list < sums.lists)
 #pragma unroll 8
-            for (unsigned block = (unsigned)part; block < blocks; block += (unsigned)parts)
-                sum += sums.partials[(int64_t)block * sums.lists + list];
+            for (unsigned block = (unsigned)part; block < blocks; block += (unsigned)parts, from += step)
+                sum += *from;
         block_sync();
         shared[threadIdx.x] = sum;
         block_sync();

@@ -2,7 +2,7 @@
 
 /* What runs over flat f32 buffers: gradient norm, optimisers, moving averages. */
 
-enum { UPDATE_THREADS = 512, UPDATE_BLOCKS_A_PROCESSOR = 4, LANES = 4 };
+enum { UPDATE_THREADS = 512, BLOCKS_A_PROCESSOR = 16, SUM_BLOCKS_A_PROCESSOR = 2, LANES = 4 };
 
 /**
  * How a grid goes over arrays of `count` f32 that lie equally far from 16-byte boundaries: `head` elements before the first
@@ -13,7 +13,7 @@ struct update_walk {
     unsigned blocks;
 };
 
-static update_walk update_walk_of(const cod_device *device, const float *const (&arrays)[4], int64_t count)
+static update_walk update_walk_of(const float *const (&arrays)[4], int64_t count, int64_t most_blocks)
 {
     update_walk walk = {};
     int64_t head = 0;
@@ -29,13 +29,12 @@ static update_walk update_walk_of(const cod_device *device, const float *const (
     walk.head = alike && head < count ? head : count;
     walk.vectors = (count - walk.head) / LANES;
     const int64_t work = walk.vectors > 0 ? walk.vectors + 2 * LANES : count;
-    const int64_t needed = (work + UPDATE_THREADS - 1) / UPDATE_THREADS,
-                  most = static_cast<int64_t>(device->multiprocessors) * UPDATE_BLOCKS_A_PROCESSOR;
-    walk.blocks = static_cast<unsigned>(needed < most ? needed : most);
+    const int64_t needed = (work + UPDATE_THREADS - 1) / UPDATE_THREADS;
+    walk.blocks = static_cast<unsigned>(needed < most_blocks ? needed : most_blocks);
     return walk;
 }
 
-/** The element outside of vectors with the number `i`; `count` or more where there is none. */
+/** The i-th element outside of vectors; `count` or more where there is none. */
 static __device__ __forceinline__ int64_t lone_element(const update_walk &walk, int64_t i)
 {
     return i < walk.head ? i : i + walk.vectors * LANES;
@@ -170,7 +169,9 @@ static cod_status arrays_check(const cod_op *op)
     const cod_view *const views[] = {&op->inputs[0],  &op->inputs[1],  &op->inputs[2],
                                      &op->outputs[0], &op->outputs[1], &op->outputs[2]};
     for (const cod_view *view : views)
-        if (view->buffer != nullptr && (view->dtype != COD_F32 || !cod_view_is_dense(view)))
+        if (view->buffer != nullptr &&
+            (view->dtype != COD_F32 ||
+             cod_view_span_bytes(view) != sizeof(float) * static_cast<size_t>(cod_shape_count(view->shape))))
             return cod_fail(COD_ERR_UNSUPPORTED, "parameters must be dense f32");
     return COD_OK;
 }
@@ -198,8 +199,8 @@ cod_status cuda_make_optimiser(cod_plan *plan)
     work->momentum = op->attr.momentum;
     work->max_norm = op->attr.max_norm;
     work->nesterov = op->attr.nesterov;
-    work->walk =
-        update_walk_of(plan->device, {work->grad, work->param, work->m, work->v}, cod_shape_count(op->inputs[0].shape));
+    work->walk = update_walk_of({work->grad, work->param, work->m, work->v}, cod_shape_count(op->inputs[0].shape),
+                                static_cast<int64_t>(plan->device->multiprocessors) * BLOCKS_A_PROCESSOR);
     plan->run = optimiser_run;
     return COD_OK;
 }
@@ -243,8 +244,8 @@ cod_status cuda_make_ema(cod_plan *plan)
     work->param = cuda_floats_of(&op->inputs[0]);
     work->decay = cuda_floats_of(&op->inputs[1]);
     work->average = cuda_floats_of(&op->outputs[0]);
-    work->walk = update_walk_of(plan->device, {work->param, work->average, nullptr, nullptr},
-                                cod_shape_count(op->inputs[0].shape));
+    work->walk = update_walk_of({work->param, work->average, nullptr, nullptr}, cod_shape_count(op->inputs[0].shape),
+                                static_cast<int64_t>(plan->device->multiprocessors) * BLOCKS_A_PROCESSOR);
     plan->run = ema_run;
     return COD_OK;
 }
@@ -320,8 +321,8 @@ cod_status cuda_make_grad_norm(cod_plan *plan)
     grad_norm_work *work = static_cast<grad_norm_work *>(plan->state);
     work->grad = cuda_floats_of(&op->inputs[0]);
     work->norm = cuda_floats_of(&op->outputs[0]);
-    work->walk =
-        update_walk_of(plan->device, {work->grad, nullptr, nullptr, nullptr}, cod_shape_count(op->inputs[0].shape));
+    work->walk = update_walk_of({work->grad, nullptr, nullptr, nullptr}, cod_shape_count(op->inputs[0].shape),
+                                static_cast<int64_t>(plan->device->multiprocessors) * SUM_BLOCKS_A_PROCESSOR);
     plan->run = grad_norm_run;
     return cuda_sums_create(plan, SIZES, work->walk.blocks, &work->sums);
 }

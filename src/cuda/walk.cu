@@ -3,7 +3,8 @@
 enum {
     PIXELS_A_THREAD = 4,        /**< reads under way at a time */
     THREADS_A_PROCESSOR = 1024, /**< that are enough to keep memory busy */
-    SUM_BLOCKS_A_PROCESSOR = 2
+    SUM_BLOCKS_A_PROCESSOR = 2,
+    SMALL_STEPS = 8 /**< of a processor, each of a block's rows */
 };
 
 static bool fits(const cuda_view *view, int width)
@@ -68,8 +69,10 @@ cuda_walk cuda_walk_of(const cod_device *device, cuda_view *const (&views)[CUDA_
     walk.rows = CUDA_THREADS / walk.width;
     const int64_t processors = device->multiprocessors;
     if (rule.sums) {
-        const int64_t most = divide_up(processors * SUM_BLOCKS_A_PROCESSOR, walk.tiles);
-        walk.share = divide_up(divide_up(walk.pixels, walk.rows), most) * walk.rows;
+        /* One block adds the sums of all: a small picture has one block a processor, and so fewer of them. */
+        const int64_t steps = divide_up(walk.pixels, walk.rows) * walk.tiles;
+        const int64_t blocks = steps < processors * SMALL_STEPS ? processors : processors * SUM_BLOCKS_A_PROCESSOR;
+        walk.share = divide_up(steps, divide_up(blocks, walk.tiles) * walk.tiles) * walk.rows;
     } else {
         const int64_t most = PIXELS_A_THREAD;
         const int64_t spare = walk.pixels * walk.columns / (processors * THREADS_A_PROCESSOR);
