@@ -41,6 +41,8 @@ static __device__ __forceinline__ float activate(const cuda_activation &activati
         return 1 / (1 + expf(-x));
     case COD_ACT_TANH:
         return tanhf(x);
+    case COD_ACT_RELU:
+        return x <= 0 ? 0 : x; /* NaN stays NaN */
     default:
         return x > 0 ? x : activation_slope(activation, channel) * x;
     }
@@ -59,6 +61,72 @@ static __device__ __forceinline__ float activation_gradient(const cuda_activatio
         return 1 - x_or_y * x_or_y;
     default:
         return x_or_y > 0 ? 1 : activation_slope(activation, channel);
+    }
+}
+
+/** The slopes of channels `channel`, … */
+template <int WIDTH>
+static __device__ __forceinline__ void activation_slopes(const cuda_activation &activation, int channel,
+                                                         float (&out)[WIDTH])
+{
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++)
+        out[i] = activation_slope(activation, channel + i);
+}
+
+/** activate() of several channels, whose slopes are at hand: one decision for all of them. */
+template <int WIDTH>
+static __device__ __forceinline__ void activate_lanes(const cuda_activation &activation, const float (&slope)[WIDTH],
+                                                      float (&x)[WIDTH])
+{
+    switch (activation.kind) {
+    case COD_ACT_NONE:
+        return;
+    case COD_ACT_SIGMOID:
+#pragma unroll
+        for (int i = 0; i < WIDTH; i++)
+            x[i] = 1 / (1 + expf(-x[i]));
+        return;
+    case COD_ACT_TANH:
+#pragma unroll
+        for (int i = 0; i < WIDTH; i++)
+            x[i] = tanhf(x[i]);
+        return;
+    case COD_ACT_RELU:
+#pragma unroll
+        for (int i = 0; i < WIDTH; i++)
+            x[i] = x[i] <= 0 ? 0 : x[i];
+        return;
+    default:
+#pragma unroll
+        for (int i = 0; i < WIDTH; i++)
+            x[i] = x[i] > 0 ? x[i] : slope[i] * x[i];
+    }
+}
+
+/** Multiplies gradients by dy/dx, from x for PRELU and none, from y for the others. */
+template <int WIDTH>
+static __device__ __forceinline__ void activation_gradients(const cuda_activation &activation,
+                                                            const float (&slope)[WIDTH], const float (&x_or_y)[WIDTH],
+                                                            float (&gradient)[WIDTH])
+{
+    switch (activation.kind) {
+    case COD_ACT_NONE:
+        return;
+    case COD_ACT_SIGMOID:
+#pragma unroll
+        for (int i = 0; i < WIDTH; i++)
+            gradient[i] *= x_or_y[i] * (1 - x_or_y[i]);
+        return;
+    case COD_ACT_TANH:
+#pragma unroll
+        for (int i = 0; i < WIDTH; i++)
+            gradient[i] *= 1 - x_or_y[i] * x_or_y[i];
+        return;
+    default:
+#pragma unroll
+        for (int i = 0; i < WIDTH; i++)
+            gradient[i] *= x_or_y[i] > 0 ? 1 : slope[i];
     }
 }
 

@@ -82,7 +82,12 @@ COD_MUST_CHECK cod_status cuda_plan_state(cod_plan *plan, size_t bytes);
 COD_MUST_CHECK cod_status cuda_plan_memory(cod_plan *plan, size_t bytes);
 
 typedef cod_status cuda_maker(cod_plan *plan);
-cuda_maker cuda_make_activation, cuda_make_add, cuda_make_fill;
+cuda_maker cuda_make_norm_train, cuda_make_norm_inference, cuda_make_norm_backward, cuda_make_norm_inference_backward,
+    cuda_make_fold_norm;
+cuda_maker cuda_make_activation, cuda_make_activation_backward, cuda_make_add, cuda_make_fill, cuda_make_mean;
+cuda_maker cuda_make_pixel_shuffle, cuda_make_pixel_unshuffle, cuda_make_resize, cuda_make_resize_backward,
+    cuda_make_pool, cuda_make_pool_backward;
+cuda_maker cuda_make_loss, cuda_make_grad_norm, cuda_make_optimiser, cuda_make_ema;
 
 /**
  * Queues a kernel. It may start when all that the stream has before it is done.

@@ -231,10 +231,44 @@ cod_status cuda_plan_memory(cod_plan *plan, size_t bytes)
 static cuda_maker *maker_of(cod_op_kind kind)
 {
     switch (kind) {
+    case COD_OP_NORM_TRAIN:
+        return cuda_make_norm_train;
+    case COD_OP_NORM_INFERENCE:
+        return cuda_make_norm_inference;
+    case COD_OP_NORM_BACKWARD:
+        return cuda_make_norm_backward;
+    case COD_OP_NORM_INFERENCE_BACKWARD:
+        return cuda_make_norm_inference_backward;
+    case COD_OP_FOLD_NORM:
+        return cuda_make_fold_norm;
     case COD_OP_ACTIVATION:
         return cuda_make_activation;
+    case COD_OP_ACTIVATION_BACKWARD:
+        return cuda_make_activation_backward;
     case COD_OP_ADD:
         return cuda_make_add;
+    case COD_OP_MEAN:
+        return cuda_make_mean;
+    case COD_OP_PIXEL_SHUFFLE:
+        return cuda_make_pixel_shuffle;
+    case COD_OP_PIXEL_UNSHUFFLE:
+        return cuda_make_pixel_unshuffle;
+    case COD_OP_RESIZE:
+        return cuda_make_resize;
+    case COD_OP_RESIZE_BACKWARD:
+        return cuda_make_resize_backward;
+    case COD_OP_POOL:
+        return cuda_make_pool;
+    case COD_OP_POOL_BACKWARD:
+        return cuda_make_pool_backward;
+    case COD_OP_LOSS:
+        return cuda_make_loss;
+    case COD_OP_GRAD_NORM:
+        return cuda_make_grad_norm;
+    case COD_OP_OPTIMISER:
+        return cuda_make_optimiser;
+    case COD_OP_EMA:
+        return cuda_make_ema;
     case COD_OP_FILL:
         return cuda_make_fill;
     default:

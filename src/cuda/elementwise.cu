@@ -1,82 +1,114 @@
-#include "cuda/activation.cuh"
+#include "cuda/walk.cuh"
 
-/** An element's place: elements are numbered in NHWC order. */
-struct place {
-    int64_t pixel;
-    int channel;
+/** Reads under way at a time, of each view. */
+enum { UNROLL = 4 };
+
+struct add_work {
+    cuda_walk walk;
+    cuda_view a, b, y;
+    float alpha, beta;
+    bool accumulate;
 };
 
-static __device__ __forceinline__ place place_of(const cuda_view &view, int64_t element)
+template <cuda_lanes L>
+static __device__ __forceinline__ void add_pixel(const add_work &work, int64_t pixel, int channel,
+                                                 const lanes_raw<L> &raw_a, const lanes_raw<L> &raw_b)
 {
-    const int64_t pixel = element / view.channels;
-    return {pixel, (int)(element - pixel * view.channels)};
+    float a[lanes_width<L>], b[lanes_width<L>];
+    lanes_open<L>(work.a, raw_a, a);
+#pragma unroll
+    for (int i = 0; i < lanes_width<L>; i++)
+        a[i] *= work.alpha;
+    if (work.b.data != NULL) {
+        lanes_open<L>(work.b, raw_b, b);
+#pragma unroll
+        for (int i = 0; i < lanes_width<L>; i++)
+            a[i] += work.beta * b[i];
+    }
+    lanes_put<L>(work.y, pixel, channel, a, work.accumulate);
 }
 
-__global__ void add_kernel(cuda_view a, cuda_view b, cuda_view y, float alpha, float beta, bool accumulate)
+template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) add_kernel(add_work work)
 {
-    for (int64_t i = grid_first(); i < y.count; i += grid_step()) {
-        const place at = place_of(y, i);
-        float value = alpha * view_load(a, at.pixel, at.channel);
-        if (b.data != NULL)
-            value += beta * view_load(b, at.pixel, at.channel);
-        view_put(y, at.pixel, at.channel, value, accumulate);
+    const walk_part part = walk_begin<L>(work.walk, blockIdx.x);
+    const int step = work.walk.rows;
+    for (int64_t first = part.first; first < part.end; first += UNROLL * step) {
+        lanes_raw<L> a[UNROLL], b[UNROLL];
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) {
+            if (first + u * step >= part.end)
+                break;
+            a[u] = lanes_fetch<L>(work.a, first + u * step, part.channel);
+            if (work.b.data != NULL)
+                b[u] = lanes_fetch<L>(work.b, first + u * step, part.channel);
+        }
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++)
+            if (first + u * step < part.end)
+                add_pixel<L>(work, first + u * step, part.channel, a[u], b[u]);
     }
 }
 
+static void (*const add_kernels[LANES_COUNT])(add_work) = {add_kernel<LANES_ANY>, add_kernel<LANES_F32>,
+                                                           add_kernel<LANES_BF16>, add_kernel<LANES_MIXED>};
+
 static cod_status add_run(const cod_plan *plan, cudaStream_t stream)
 {
-    const cod_op *op = &plan->op;
-    const cuda_view y = cuda_view_of(&op->outputs[0]);
-    return cuda_launch(stream, add_kernel, cuda_blocks(plan->device, y.count), CUDA_THREADS, 0,
-                       cuda_view_of(&op->inputs[0]), cuda_view_of(&op->inputs[1]), y, op->attr.alpha, op->attr.beta,
-                       op->accumulate);
+    const add_work *work = static_cast<const add_work *>(plan->state);
+    return cuda_launch(stream, add_kernels[work->walk.lanes], cuda_walk_grid(work->walk), CUDA_THREADS, 0, *work);
 }
 
 cod_status cuda_make_add(cod_plan *plan)
 {
+    const cod_op *op = &plan->op;
+    COD_TRY(cuda_plan_state(plan, sizeof(add_work)));
+    add_work *work = static_cast<add_work *>(plan->state);
+    work->a = cuda_view_of(&op->inputs[0]);
+    work->b = cuda_view_of(&op->inputs[1]);
+    work->y = cuda_view_of(&op->outputs[0]);
+    work->alpha = op->attr.alpha;
+    work->beta = op->attr.beta;
+    work->accumulate = op->accumulate;
+    cuda_view absent = {};
+    work->walk = cuda_walk_of(plan->device, {&work->a, &work->b, &work->y, &absent}, {.mixed = true});
     plan->run = add_run;
     return COD_OK;
 }
 
-__global__ void activation_kernel(cuda_view x, cuda_view y, cuda_activation activation)
+struct fill_work {
+    cuda_walk walk;
+    cuda_view y;
+    float value;
+};
+
+template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) fill_kernel(fill_work work)
 {
-    for (int64_t i = grid_first(); i < y.count; i += grid_step()) {
-        const place at = place_of(y, i);
-        view_store(y, at.pixel, at.channel, activate(activation, view_load(x, at.pixel, at.channel), at.channel));
-    }
+    const walk_part part = walk_begin<L>(work.walk, blockIdx.x);
+    float values[lanes_width<L>];
+#pragma unroll
+    for (int i = 0; i < lanes_width<L>; i++)
+        values[i] = work.value;
+    for (int64_t pixel = part.first; pixel < part.end; pixel += work.walk.rows)
+        lanes_store<L>(work.y, pixel, part.channel, values);
 }
 
-static cod_status activation_run(const cod_plan *plan, cudaStream_t stream)
-{
-    const cod_op *op = &plan->op;
-    const cuda_view y = cuda_view_of(&op->outputs[0]);
-    return cuda_launch(stream, activation_kernel, cuda_blocks(plan->device, y.count), CUDA_THREADS, 0,
-                       cuda_view_of(&op->inputs[0]), y, cuda_activation_of(&op->attr, &op->inputs[1]));
-}
-
-cod_status cuda_make_activation(cod_plan *plan)
-{
-    plan->run = activation_run;
-    return COD_OK;
-}
-
-__global__ void fill_kernel(cuda_view y, float value)
-{
-    for (int64_t i = grid_first(); i < y.count; i += grid_step()) {
-        const place at = place_of(y, i);
-        view_store(y, at.pixel, at.channel, value);
-    }
-}
+static void (*const fill_kernels[LANES_COUNT])(fill_work) = {fill_kernel<LANES_ANY>, fill_kernel<LANES_F32>,
+                                                             fill_kernel<LANES_BF16>, NULL};
 
 static cod_status fill_run(const cod_plan *plan, cudaStream_t stream)
 {
-    const cuda_view y = cuda_view_of(&plan->op.outputs[0]);
-    return cuda_launch(stream, fill_kernel, cuda_blocks(plan->device, y.count), CUDA_THREADS, 0, y,
-                       plan->op.attr.alpha);
+    const fill_work *work = static_cast<const fill_work *>(plan->state);
+    return cuda_launch(stream, fill_kernels[work->walk.lanes], cuda_walk_grid(work->walk), CUDA_THREADS, 0, *work);
 }
 
 cod_status cuda_make_fill(cod_plan *plan)
 {
+    COD_TRY(cuda_plan_state(plan, sizeof(fill_work)));
+    fill_work *work = static_cast<fill_work *>(plan->state);
+    work->y = cuda_view_of(&plan->op.outputs[0]);
+    work->value = plan->op.attr.alpha;
+    cuda_view absent = {};
+    work->walk = cuda_walk_of(plan->device, {&work->y, &absent, &absent, &absent}, {});
     plan->run = fill_run;
     return COD_OK;
 }

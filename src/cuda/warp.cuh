@@ -169,7 +169,13 @@ static __device__ __forceinline__ float f32_from_bf16(uint16_t value)
 /** Two values in one word, the first in its low half. */
 static __device__ __forceinline__ uint32_t bf16_pair(float low, float high)
 {
+#ifdef COD_CUDA_EMULATED
     return (uint32_t)bf16_from_f32(low) | (uint32_t)bf16_from_f32(high) << 16;
+#else
+    uint32_t pair; /* one instruction, the first operand of which becomes the high half */
+    asm("cvt.rn.bf16x2.f32 %0,%1,%2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+#endif
 }
 
 /** The sum over the warp, in every lane. The order of additions is fixed. */

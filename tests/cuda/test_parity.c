@@ -1,11 +1,13 @@
 #include "support/test.h"
 
+#include "core/rng.h"
 #include "cuda/cuda.h"
 #include "emulated.h"
 #include "ref/ref.h"
 #include "support/ops.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 /** Random ops of each kind against `ref`, on the emulated GPU, in several orders of threads and blocks. */
 
@@ -42,10 +44,10 @@ static cod_tolerance tolerance_of(cod_op_kind kind, cod_dtype dtype)
     case COD_OP_NORM_INFERENCE:
     case COD_OP_NORM_BACKWARD:
     case COD_OP_NORM_INFERENCE_BACKWARD:
+    case COD_OP_ACTIVATION_BACKWARD: /* a single slope's gradient is one sum of both signs */
     case COD_OP_MEAN:
         return f32 ? (cod_tolerance){2e-5, 2e-5} : (cod_tolerance){8e-3, 2e-5};
     case COD_OP_ACTIVATION:
-    case COD_OP_ACTIVATION_BACKWARD:
     case COD_OP_LOSS:
         return f32 ? (cod_tolerance){4e-6, 1e-6} : (cod_tolerance){8e-3, 1e-6};
     default:
@@ -53,20 +55,45 @@ static cod_tolerance tolerance_of(cod_op_kind kind, cod_dtype dtype)
     }
 }
 
-static void check_kind(cod_op_kind kind, cod_dtype dtype)
+/** The description, in an order of blocks and threads that follows from the seed, against `ref`. */
+static void check_op(const cod_op *op, cod_dtype dtype, uint64_t seed)
 {
     char message[512];
+    cod_emulated_set_seed(seed);
+    const cod_status status = cod_test_parity(test_ref, test_cuda, op, seed, tolerance_of(op->kind, dtype));
+    if (cod_emulated_faults(message, sizeof message) > 0)
+        fail_msg("%s, %s, seed %" PRIu64 ": %s", cod_op_kind_name(op->kind), cod_dtype_name(dtype), seed, message);
+    assert_ok(status);
+}
+
+static void check_kind(cod_op_kind kind, cod_dtype dtype)
+{
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         const cod_op op = cod_test_random_op(kind, dtype, COD_F32, seed);
-        cod_emulated_set_seed(seed);
-        const cod_status status = cod_test_parity(test_ref, test_cuda, &op, seed, tolerance_of(kind, dtype));
-        if (cod_emulated_faults(message, sizeof message) > 0)
-            fail_msg("%s, %s, seed %" PRIu64 ": %s", cod_op_kind_name(kind), cod_dtype_name(dtype), seed, message);
-        assert_ok(status);
+        check_op(&op, dtype, seed);
     }
 }
 
-static const cod_op_kind kinds[] = {COD_OP_ACTIVATION, COD_OP_ADD, COD_OP_FILL};
+static const cod_op_kind kinds[] = {COD_OP_NORM_TRAIN,
+                                    COD_OP_NORM_INFERENCE,
+                                    COD_OP_NORM_BACKWARD,
+                                    COD_OP_NORM_INFERENCE_BACKWARD,
+                                    COD_OP_FOLD_NORM,
+                                    COD_OP_ACTIVATION,
+                                    COD_OP_ACTIVATION_BACKWARD,
+                                    COD_OP_ADD,
+                                    COD_OP_MEAN,
+                                    COD_OP_PIXEL_SHUFFLE,
+                                    COD_OP_PIXEL_UNSHUFFLE,
+                                    COD_OP_RESIZE,
+                                    COD_OP_RESIZE_BACKWARD,
+                                    COD_OP_POOL,
+                                    COD_OP_POOL_BACKWARD,
+                                    COD_OP_LOSS,
+                                    COD_OP_GRAD_NORM,
+                                    COD_OP_OPTIMISER,
+                                    COD_OP_EMA,
+                                    COD_OP_FILL};
 
 static void kinds_agree_with_ref_in_f32(void **state)
 {
@@ -82,11 +109,322 @@ static void kinds_agree_with_ref_in_bf16(void **state)
         check_kind(kinds[i], COD_BF16);
 }
 
+/** Another shape, with `gap` elements between pixels; absent views stay so. */
+static void set_shape(cod_view *view, cod_shape shape, int64_t gap)
+{
+    if (cod_shape_count(view->shape) == 0)
+        return;
+    view->shape = shape;
+    view->pixel_stride = shape.c + gap;
+}
+
+/** Gaps between pixels: none, one that leaves vectors whole, one that does not. */
+static int64_t gap_of(uint64_t seed)
+{
+    return seed % 4 == 1 ? 16 : seed % 4 == 2 ? 6 : 0;
+}
+
+/** Activations get this shape, vectors by channel its channels; a single slope stays single. */
+static void set_shapes(cod_op *op, cod_shape shape, uint64_t seed)
+{
+    for (size_t slot = 0; slot < COD_TEST_SLOTS; slot++) {
+        const char letter = cod_test_slot_class(op->kind, slot);
+        cod_view *view = cod_test_view(op, slot);
+        if (letter == 'a')
+            set_shape(view, shape, gap_of(seed));
+        else if (cod_shape_count(view->shape) > 1)
+            set_shape(view, (cod_shape){1, 1, 1, shape.c}, 0);
+    }
+}
+
+/** Several blocks by pixels and by channels; whole vectors, some of which are left, and none. */
+static void large_shapes_agree_with_ref(void **state)
+{
+    (void)state;
+    static const int64_t channels[] = {3, 8, 24, 64, 72, 136};
+    static const cod_op_kind same[] = {COD_OP_NORM_TRAIN,    COD_OP_NORM_INFERENCE,
+                                       COD_OP_NORM_BACKWARD, COD_OP_NORM_INFERENCE_BACKWARD,
+                                       COD_OP_ACTIVATION,    COD_OP_ACTIVATION_BACKWARD,
+                                       COD_OP_ADD,           COD_OP_MEAN,
+                                       COD_OP_FILL,          COD_OP_LOSS};
+    for (uint64_t seed = 0; seed < SEEDS / 2; seed++) {
+        for (size_t k = 0; k < sizeof same / sizeof same[0]; k++) {
+            const cod_dtype dtype = seed % 2 ? COD_F32 : COD_BF16;
+            cod_op op = cod_test_random_op(same[k], dtype, COD_F32, seed);
+            const bool rows = op.attr.loss == COD_LOSS_KL || op.attr.loss == COD_LOSS_CROSS_ENTROPY;
+            if (op.outputs[0].shape.c == 1 && same[k] != COD_OP_LOSS) /* slopes by channel look like single ones */
+                continue;
+            if (same[k] != COD_OP_LOSS || !rows)
+                set_shapes(&op, (cod_shape){3, 13, 17, channels[seed / 2 % 6]}, seed / 3);
+            check_op(&op, dtype, seed);
+        }
+    }
+}
+
+/** A block for each row, a warp, and parts of one. */
+static void rows_of_classes_agree_with_ref(void **state)
+{
+    (void)state;
+    static const int64_t classes[] = {1, 3, 10, 33, 128, 129, 1000};
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        const cod_dtype dtype = seed % 2 ? COD_F32 : COD_BF16;
+        cod_op op = cod_test_random_op(COD_OP_LOSS, dtype, COD_F32, seed);
+        op.attr.loss = seed / 2 % 2 ? COD_LOSS_KL : COD_LOSS_CROSS_ENTROPY;
+        op.inputs[1] = op.inputs[0]; /* total variation, which has no target, may have been drawn */
+        set_shapes(&op, (cod_shape){seed % 3 == 0 ? 70 : 3, 1, 1, classes[seed % 7]}, seed / 4);
+        check_op(&op, dtype, seed);
+    }
+}
+
+static void pools_of_vectors_agree_with_ref(void **state)
+{
+    (void)state;
+    static const int64_t channels[] = {8, 16, 72};
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        const cod_dtype dtype = seed % 2 ? COD_F32 : COD_BF16;
+        const bool backward = seed / 2 % 2;
+        cod_op op = cod_test_random_op(backward ? COD_OP_POOL_BACKWARD : COD_OP_POOL, dtype, COD_F32, seed);
+        const cod_op_attr *attr = &op.attr;
+        const bool whole = attr->pool == COD_POOL_GLOBAL_AVERAGE;
+        const cod_shape x = {3, 7, 13, channels[seed % 3]};
+        const cod_shape y = {x.n, whole ? 1 : (x.h + 2 * attr->pad_h - attr->kernel_h) / attr->stride_h + 1,
+                             whole ? 1 : (x.w + 2 * attr->pad_w - attr->kernel_w) / attr->stride_w + 1, x.c};
+        const int64_t gap = gap_of(seed / 4);
+        set_shape(&op.inputs[0], backward ? y : x, gap);
+        set_shape(&op.inputs[1], y, gap);
+        set_shape(&op.outputs[0], backward ? x : y, gap);
+        set_shape(&op.outputs[1], y, gap);
+        check_op(&op, dtype, seed);
+    }
+}
+
+static void enlargements_of_vectors_agree_with_ref(void **state)
+{
+    (void)state;
+    static const cod_op_kind enlarging[] = {COD_OP_PIXEL_SHUFFLE, COD_OP_PIXEL_UNSHUFFLE, COD_OP_RESIZE,
+                                            COD_OP_RESIZE_BACKWARD};
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        const cod_dtype dtype = seed % 2 ? COD_F32 : COD_BF16;
+        const size_t k = seed / 2 % 4;
+        cod_op op = cod_test_random_op(enlarging[k], dtype, COD_F32, seed);
+        const int64_t r = op.attr.factor, c = seed % 3 == 0 ? 40 : 8;
+        const cod_shape small = {2, 5, 7, k < 2 ? c * r * r : c}, large = {2, 5 * r, 7 * r, c};
+        set_shape(&op.inputs[0], k % 2 ? large : small, gap_of(seed / 8));
+        set_shape(&op.outputs[0], k % 2 ? small : large, gap_of(seed / 8));
+        check_op(&op, dtype, seed);
+    }
+}
+
+/** Views of different types, and casts. */
+static void mixed_types_agree_with_ref(void **state)
+{
+    (void)state;
+    static const cod_op_kind mixed[] = {COD_OP_ADD,        COD_OP_LOSS,          COD_OP_RESIZE,
+                                        COD_OP_ACTIVATION, COD_OP_NORM_BACKWARD, COD_OP_POOL};
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        cod_op op = cod_test_random_op(mixed[seed % 6], COD_BF16, COD_F32, seed);
+        const bool rows = op.attr.loss == COD_LOSS_KL || op.attr.loss == COD_LOSS_CROSS_ENTROPY;
+        if (seed % 6 == 0 || (seed % 6 == 1 && !rows))
+            set_shapes(&op, (cod_shape){3, 13, 17, 8}, seed / 6);
+        op.inputs[0].dtype = COD_F32;
+        check_op(&op, COD_BF16, seed);
+    }
+}
+
+/** Arrays that begin at, between and at different distances from 16-byte boundaries. */
+static void parameters_at_any_place_agree_with_ref(void **state)
+{
+    (void)state;
+    static const cod_op_kind updates[] = {COD_OP_GRAD_NORM, COD_OP_OPTIMISER, COD_OP_EMA};
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        for (size_t k = 0; k < 3; k++) {
+            cod_op op = cod_test_random_op(updates[k], COD_F32, COD_F32, seed);
+            const int64_t count = seed % 3 == 0 ? (int64_t)seed / 3 % 9 + 1 : 4990 + (int64_t)seed % 8;
+            for (size_t slot = 0; slot < COD_TEST_SLOTS; slot++) {
+                const bool scalar = slot == 1 || slot == 2 || (k == 0 && slot == COD_OP_MAX_INPUTS);
+                const uint64_t place = seed / 4 % 4 + (seed % 5 == 0 ? slot % 2 : 0);
+                if (!scalar) /* half of the gap lies before the array */
+                    set_shape(cod_test_view(&op, slot), (cod_shape){1, 1, 1, count}, 2 * (int64_t)place);
+            }
+            check_op(&op, COD_F32, seed);
+        }
+    }
+}
+
+/** Runs an op that gets these values in its first input, and reads its first `count` outputs. */
+static void run_values(cod_test_device on, const cod_op *op, const double *values, double *const *outputs, size_t count)
+{
+    cod_test_op test;
+    assert_ok(cod_test_op_init(&test, on, op));
+    assert_ok(cod_test_op_randomise(&test, 1, false));
+    assert_ok(cod_test_op_write(&test, 0, values));
+    assert_ok(cod_test_op_run(&test));
+    for (size_t i = 0; i < count; i++)
+        assert_ok(cod_test_op_read(&test, COD_OP_MAX_INPUTS + i, outputs[i]));
+    cod_test_op_clear(&test);
+}
+
+/** Means of thousands of deviations, another in each channel; and a first pixel that lies far away from all others. */
+static void large_means_keep_the_variance(void **state)
+{
+    (void)state;
+    enum { CHANNELS = 12, COUNT = 700 * CHANNELS };
+    static const cod_tolerance tolerances[] = {{1e-4, 1e-4}, {1e-6, 1e-6}, {2e-5, 2e-5}};
+    static double x[COUNT], results[2][3][COUNT];
+    for (int outlier = 0; outlier < 2; outlier++) {
+        cod_op op = {.kind = COD_OP_NORM_TRAIN, .attr = {.epsilon = 1e-5f}, .name = "norm"};
+        op.inputs[0] = op.outputs[0] = cod_view_dense(NULL, 0, COD_F32, (cod_shape){7, 10, 10, CHANNELS});
+        op.inputs[1] = op.inputs[2] = op.outputs[1] = op.outputs[2] =
+            cod_view_dense(NULL, 0, COD_F32, (cod_shape){1, 1, 1, CHANNELS});
+        cod_rng rng = cod_rng_open(1, 0, 0, 0, COD_RNG_TEST, 0);
+        for (int i = 0; i < COUNT; i++)
+            x[i] = (double)(float)(cod_rng_normal(&rng) + 1000 * (i % CHANNELS - 5));
+        for (int i = 0; i < CHANNELS && outlier; i++)
+            x[i] += 20;
+        for (int on = 0; on < 2; on++)
+            run_values(on == 0 ? test_ref : test_cuda, &op, x,
+                       (double *const[]){results[on][0], results[on][1], results[on][2]}, 3);
+        for (int out = 0; out < 3; out++)
+            assert_ok(cod_test_compare("norm", results[1][out], results[0][out], out == 0 ? COUNT : CHANNELS,
+                                       tolerances[out]));
+    }
+}
+
+/** Squares that f32 cannot hold, or takes for zeros. */
+static void norms_of_any_size_agree_with_ref(void **state)
+{
+    (void)state;
+    enum { COUNT = 3000 };
+    static const double sizes[][2] = {{1e30, 1e30}, {1e-30, 1e-30}, {1e-40, 1e-40}, {1e30, 1},     {1e-30, 1e-3},
+                                      {1e-16, 1},   {1e14, 1e13},   {0, 0},         {INFINITY, 1}, {NAN, 1e30}};
+    static double grad[COUNT];
+    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+        cod_op op = {.kind = COD_OP_GRAD_NORM, .name = "norm"};
+        op.inputs[0] = cod_view_dense(NULL, 0, COD_F32, (cod_shape){1, 1, 1, COUNT});
+        op.outputs[0] = cod_view_dense(NULL, 0, COD_F32, (cod_shape){1, 1, 1, 1});
+        double expected, actual;
+        for (int i = 0; i < COUNT; i++)
+            grad[i] = sizes[s][i % 7 == 0 ? 0 : 1] * (1 + i % 3);
+        run_values(test_ref, &op, grad, (double *const[]){&expected}, 1);
+        run_values(test_cuda, &op, grad, (double *const[]){&actual}, 1);
+        const bool same = isfinite(expected) ? fabs(actual - expected) <= 1e-6 * expected
+                          : isnan(expected)  ? isnan(actual)
+                                             : actual == expected;
+        if (!same)
+            fail_msg("sizes %g and %g: norm %g, not %g", sizes[s][0], sizes[s][1], actual, expected);
+    }
+}
+
+/** Logits so large that e^x overflows, and labels that they deny. */
+static void large_logits_agree_with_ref(void **state)
+{
+    (void)state;
+    enum { COUNT = 10 };
+    static const double logits[COUNT] = {0, 0.5, -20, 20, -87, 89, 1e4, -1e4, 3e38, -3e38};
+    for (int i = 0; i < 2 * COUNT; i++) { /* one by one, as the value is a mean */
+        cod_op op = {.kind = COD_OP_LOSS, .attr = {.loss = COD_LOSS_BCE, .alpha = 1}, .name = "bce"};
+        op.inputs[0] = op.inputs[1] = op.outputs[0] = op.outputs[1] = op.outputs[2] =
+            cod_view_dense(NULL, 0, COD_F32, (cod_shape){1, 1, 1, 1});
+        double results[2][3];
+        for (int on = 0; on < 2; on++) {
+            cod_test_op test;
+            assert_ok(cod_test_op_init(&test, on == 0 ? test_ref : test_cuda, &op));
+            assert_ok(cod_test_op_write(&test, 0, &logits[i / 2]));
+            assert_ok(cod_test_op_write(&test, 1, (double[]){i % 2}));
+            assert_ok(cod_test_op_run(&test));
+            for (size_t out = 0; out < 3; out++)
+                assert_ok(cod_test_op_read(&test, COD_OP_MAX_INPUTS + out, &results[on][out]));
+            cod_test_op_clear(&test);
+        }
+        for (int out = 0; out < 3; out++)
+            if (!(fabs(results[1][out] - results[0][out]) <= 1e-6 * fabs(results[0][out]) + 1e-44))
+                fail_msg("logit %g, label %d, output %d: %g, not %g", logits[i / 2], i % 2, out, results[1][out],
+                         results[0][out]);
+    }
+}
+
+/** A NaN in the prediction is seen in the value and in that element's gradient. */
+static void losses_show_nan(void **state)
+{
+    (void)state;
+    const double values[] = {1, -2, NAN, 0.5, 3, -1};
+    for (int kind = COD_LOSS_L1; kind <= COD_LOSS_TV; kind++) {
+        cod_op op = {.kind = COD_OP_LOSS, .attr = {.loss = (cod_loss_kind)kind, .alpha = 1}, .name = "nan"};
+        const bool rows = kind == COD_LOSS_KL || kind == COD_LOSS_CROSS_ENTROPY;
+        op.inputs[0] = op.outputs[1] =
+            cod_view_dense(NULL, 0, COD_F32, rows ? (cod_shape){2, 1, 1, 3} : (cod_shape){1, 2, 3, 1});
+        if (kind != COD_LOSS_TV)
+            op.inputs[1] = op.inputs[0];
+        op.outputs[0] = cod_view_dense(NULL, 0, COD_F32, (cod_shape){1, 1, 1, 1});
+        double value, gradient[6];
+        run_values(test_cuda, &op, values, (double *const[]){&value, gradient}, 2);
+        if (!isnan(value) || !isnan(gradient[2]))
+            fail_msg("loss %d hid a NaN: value %g, gradient %g", kind, value, gradient[2]);
+    }
+}
+
+/** All outputs of an op, one after the other; @return how many numbers. */
+static size_t read_outputs(cod_test_op *test, double *out, size_t room)
+{
+    size_t at = 0;
+    for (size_t slot = COD_OP_MAX_INPUTS; slot < COD_TEST_SLOTS; slot++) {
+        const size_t count = (size_t)cod_shape_count(cod_test_view(&test->op, slot)->shape);
+        if (test->buffers[slot] == NULL)
+            continue;
+        assert_true(at + count <= room);
+        assert_ok(cod_test_op_read(test, slot, out + at));
+        at += count;
+    }
+    return at;
+}
+
+/** A plan gives the same bits each time, in whatever order its blocks and threads run. */
+static void sums_do_not_depend_on_the_order(void **state)
+{
+    (void)state;
+    enum { CHANNELS = 24, COUNT = 3 * 13 * 17 * CHANNELS, ROOM = 3 * COUNT, RUNS = 4 };
+    static const cod_op_kind summing[] = {COD_OP_NORM_TRAIN, COD_OP_NORM_BACKWARD, COD_OP_ACTIVATION_BACKWARD,
+                                          COD_OP_MEAN,       COD_OP_LOSS,          COD_OP_GRAD_NORM};
+    static double results[2][ROOM];
+    for (size_t k = 0; k < sizeof summing / sizeof summing[0]; k++) {
+        cod_op op = cod_test_random_op(summing[k], COD_F32, COD_F32, 5);
+        cod_test_op test;
+        op.accumulate = false;
+        if (summing[k] == COD_OP_GRAD_NORM)
+            set_shape(&op.inputs[0], (cod_shape){1, 1, 1, COUNT}, 0);
+        else
+            set_shapes(&op, (cod_shape){3, 13, 17, CHANNELS}, 0);
+        if (summing[k] == COD_OP_LOSS) {
+            op.attr.loss = COD_LOSS_MSE;
+            op.inputs[1] = op.inputs[0];
+        }
+        if (summing[k] == COD_OP_NORM_TRAIN) /* running statistics change from run to run */
+            op.outputs[3] = op.outputs[4] = (cod_view){.buffer = NULL};
+        assert_ok(cod_test_op_init(&test, test_cuda, &op));
+        assert_ok(cod_test_op_randomise(&test, 1, false));
+        for (size_t run = 0; run < RUNS; run++) {
+            cod_emulated_set_seed(run);
+            assert_ok(cod_test_op_run(&test));
+            const size_t count = read_outputs(&test, results[run > 0], ROOM);
+            for (size_t i = 0; i < count && run > 0; i++)
+                if (!(results[0][i] == results[1][i]))
+                    fail_msg("%s, run %zu, number %zu: %.9g, not %.9g", cod_op_kind_name(summing[k]), run, i,
+                             results[1][i], results[0][i]);
+        }
+        cod_test_op_clear(&test);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kinds_agree_with_ref_in_f32),
-        cmocka_unit_test(kinds_agree_with_ref_in_bf16),
+        cmocka_unit_test(kinds_agree_with_ref_in_f32),     cmocka_unit_test(kinds_agree_with_ref_in_bf16),
+        cmocka_unit_test(large_shapes_agree_with_ref),     cmocka_unit_test(rows_of_classes_agree_with_ref),
+        cmocka_unit_test(pools_of_vectors_agree_with_ref), cmocka_unit_test(enlargements_of_vectors_agree_with_ref),
+        cmocka_unit_test(mixed_types_agree_with_ref),      cmocka_unit_test(parameters_at_any_place_agree_with_ref),
+        cmocka_unit_test(large_means_keep_the_variance),   cmocka_unit_test(norms_of_any_size_agree_with_ref),
+        cmocka_unit_test(large_logits_agree_with_ref),     cmocka_unit_test(losses_show_nan),
+        cmocka_unit_test(sums_do_not_depend_on_the_order),
     };
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

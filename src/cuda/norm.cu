@@ -1,0 +1,235 @@
+#include "cuda/norm.cuh"
+
+/* NORM_TRAIN and NORM_INFERENCE. */
+
+enum { UNROLL = 4 };
+
+/** What the sums of a block are taken of the distance from: its first pixel, so that a large mean does not cancel the variance. */
+static __device__ __forceinline__ int64_t shift_pixel(const cuda_walk &walk, unsigned block)
+{
+    return block * walk.share;
+}
+
+static __device__ __forceinline__ float pixels_of(const cuda_walk &walk, unsigned block)
+{
+    const int64_t left = walk.pixels - block * walk.share;
+    return (float)(left < walk.share ? left : walk.share);
+}
+
+/** The partial sums of a block: mean and sum of squared distances from it, [2][channels]. */
+template <int WIDTH> static __device__ __forceinline__ void write_moments(const norm_work &work, const float *shared)
+{
+    const cuda_walk &walk = work.sums_walk;
+    const int span = walk.width * WIDTH;
+    const float pixels = pixels_of(walk, blockIdx.x);
+    float *out = work.sums.partials + (int64_t)blockIdx.x * work.sums.lists;
+    for (int i = (int)threadIdx.x; i < span; i += (int)blockDim.x) {
+        const int channel = (int)blockIdx.y * span + i;
+        if (channel >= walk.channels)
+            break;
+        const float sum = shared[i], offset = sum / pixels;
+        out[channel] = view_load(work.x, shift_pixel(walk, blockIdx.x), channel) + offset;
+        out[walk.channels + channel] = fmaxf(shared[span + i] - sum * offset, 0);
+    }
+}
+
+/** Mean and variance become what later kernels and steps read. */
+static __device__ __forceinline__ void set_statistics(const norm_work &work, int channel, float mean, float variance)
+{
+    const float count = (float)work.sums_walk.pixels;
+    work.mean_out[channel] = mean;
+    work.inv_std_out[channel] = 1 / sqrtf(variance + work.epsilon);
+    if (work.running_mean == NULL)
+        return;
+    const float unbiased = count > 1 ? variance * (count / (count - 1)) : variance;
+    work.running_mean[channel] += work.momentum * (mean - work.running_mean[channel]);
+    work.running_var[channel] += work.momentum * (unbiased - work.running_var[channel]);
+}
+
+/**
+ * The last block's part. Blocks are joined as Chan, Golub & LeVeque, "Updating formulae and a pairwise algorithm for computing sample
+ * variances", 1979, have it, with distances from the first block's mean.
+ */
+static __device__ __forceinline__ void finish_moments(const norm_work &work)
+{
+    const cuda_walk &walk = work.sums_walk;
+    const int channels = walk.channels, parts = parts_of(channels), wide = parts > 1 ? channels : (int)blockDim.x;
+    const int part = (int)threadIdx.x / wide;
+    const float share = (float)walk.share, rest = pixels_of(walk, walk.blocks - 1);
+    float *shared = shared_memory<float>();
+    for (int first = 0; first < channels; first += wide) {
+        const int channel = first + (int)threadIdx.x % wide;
+        const bool works = part < parts && channel < channels;
+        const float origin = works ? work.sums.partials[channel] : 0;
+        float distance = 0, squares = 0;
+        const float *from = work.sums.partials + (int64_t)part * work.sums.lists + channel;
+        const int64_t step = (int64_t)parts * work.sums.lists;
+        if (works)
+#pragma unroll 8
+            for (unsigned block = (unsigned)part; block < walk.blocks; block += (unsigned)parts, from += step) {
+                const float apart = from[0] - origin, weighted = (block + 1 < walk.blocks ? share : rest) * apart;
+                distance += weighted;
+                squares += from[channels] + weighted * apart;
+            }
+        block_sync();
+        shared[threadIdx.x] = distance;
+        shared[blockDim.x + threadIdx.x] = squares;
+        block_sync();
+        if (part == 0 && works) {
+            for (int other = 1; other < parts; other++) {
+                distance += shared[other * wide + (int)threadIdx.x];
+                squares += shared[(int)blockDim.x + other * wide + (int)threadIdx.x];
+            }
+            const float count = (float)walk.pixels, mean = distance / count;
+            set_statistics(work, channel, origin + mean, fmaxf((squares - distance * mean) / count, 0));
+        }
+    }
+}
+
+template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) norm_moments_kernel(norm_work work)
+{
+    const cuda_walk &walk = work.sums_walk;
+    const walk_part part = walk_begin<L>(walk, blockIdx.x);
+    const int step = walk.rows;
+    float shift[lanes_width<L>], sums[2][lanes_width<L>];
+#pragma unroll
+    for (int i = 0; i < lanes_width<L>; i++)
+        sums[0][i] = sums[1][i] = 0;
+    if (part.first < part.end)
+        lanes_load<L>(work.x, shift_pixel(walk, blockIdx.x), part.channel, shift);
+    for (int64_t first = part.first; first < part.end; first += UNROLL * step) {
+        lanes_raw<L> raw[UNROLL];
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++)
+            if (first + u * step < part.end)
+                raw[u] = lanes_fetch<L>(work.x, first + u * step, part.channel);
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) {
+            if (first + u * step >= part.end)
+                break;
+            float x[lanes_width<L>];
+            lanes_open<L>(work.x, raw[u], x);
+#pragma unroll
+            for (int i = 0; i < lanes_width<L>; i++) {
+                const float apart = x[i] - shift[i];
+                sums[0][i] += apart;
+                sums[1][i] += apart * apart;
+            }
+        }
+    }
+    write_moments<lanes_width<L>>(work, block_columns(sums, walk));
+    if (block_is_last(work.sums.ticket))
+        finish_moments(work);
+}
+
+static void (*const moments_kernels[LANES_COUNT])(norm_work) = {
+    norm_moments_kernel<LANES_ANY>, norm_moments_kernel<LANES_F32>, norm_moments_kernel<LANES_BF16>, NULL};
+
+/** y = activation(gamma·(x - mean)·inv_std + beta) [+ residual] */
+template <cuda_lanes L>
+static __device__ __forceinline__ void apply_pixel(const norm_work &work, int64_t pixel, int channel,
+                                                   const norm_lanes<lanes_width<L>> &by, const lanes_raw<L> &raw_x,
+                                                   const lanes_raw<L> &raw_residual)
+{
+    float x[lanes_width<L>], z[lanes_width<L>], residual[lanes_width<L>];
+    lanes_open<L>(work.x, raw_x, x);
+    normalise(by, x, z);
+    activate_lanes(work.activation, by.slope, z);
+    if (work.residual.data != NULL) {
+        lanes_open<L>(work.residual, raw_residual, residual);
+#pragma unroll
+        for (int i = 0; i < lanes_width<L>; i++)
+            z[i] += residual[i];
+    }
+    lanes_store<L>(work.y, pixel, channel, z);
+}
+
+/** From the last block's pixels to the first's: those are still in the cache that a pass from first to last has just read. */
+template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) norm_apply_kernel(norm_work work)
+{
+    const walk_part part = walk_begin<L>(work.walk, gridDim.x - 1 - blockIdx.x);
+    const int step = work.walk.rows;
+    norm_vectors_share<lanes_width<L>>(work, work.walk, false);
+    const norm_lanes<lanes_width<L>> by = norm_lanes_of<lanes_width<L>>(work.walk);
+    for (int64_t first = part.first; first < part.end; first += UNROLL * step) {
+        lanes_raw<L> x[UNROLL], residual[UNROLL];
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) {
+            if (first + u * step >= part.end)
+                break;
+            x[u] = lanes_fetch<L>(work.x, first + u * step, part.channel);
+            if (work.residual.data != NULL)
+                residual[u] = lanes_fetch<L>(work.residual, first + u * step, part.channel);
+        }
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++)
+            if (first + u * step < part.end)
+                apply_pixel<L>(work, first + u * step, part.channel, by, x[u], residual[u]);
+    }
+}
+
+static void (*const apply_kernels[LANES_COUNT])(norm_work) = {
+    norm_apply_kernel<LANES_ANY>, norm_apply_kernel<LANES_F32>, norm_apply_kernel<LANES_BF16>, NULL};
+
+static cod_status inference_run(const cod_plan *plan, cudaStream_t stream)
+{
+    const norm_work *work = static_cast<const norm_work *>(plan->state);
+    return cuda_launch(stream, apply_kernels[work->walk.lanes], cuda_walk_grid(work->walk), CUDA_THREADS,
+                       norm_shared(work->walk), *work);
+}
+
+static cod_status train_run(const cod_plan *plan, cudaStream_t stream)
+{
+    const norm_work *work = static_cast<const norm_work *>(plan->state);
+    COD_TRY(cuda_launch(stream, moments_kernels[work->sums_walk.lanes], cuda_walk_grid(work->sums_walk), CUDA_THREADS,
+                        cuda_sums_shared(work->sums_walk, 2), *work));
+    return inference_run(plan, stream);
+}
+
+/** The state of either kind; `slope` and `residual` are the last inputs. */
+static cod_status make_forward(cod_plan *plan, const cod_view *slope, const cod_view *residual, norm_work **out)
+{
+    const cod_op *op = &plan->op;
+    COD_TRY(cuda_plan_state(plan, sizeof(norm_work)));
+    norm_work *work = static_cast<norm_work *>(plan->state);
+    work->x = cuda_view_of(&op->inputs[0]);
+    work->residual = cuda_view_of(residual);
+    work->y = cuda_view_of(&op->outputs[0]);
+    work->gamma = cuda_floats_of(&op->inputs[1]);
+    work->beta = cuda_floats_of(&op->inputs[2]);
+    work->activation = cuda_activation_of(&op->attr, slope);
+    work->epsilon = op->attr.epsilon;
+    work->momentum = op->attr.momentum;
+    cuda_view absent = {};
+    work->walk = cuda_walk_of(plan->device, {&work->x, &work->residual, &work->y, &absent}, {.by_channel = true});
+    *out = work;
+    return COD_OK;
+}
+
+cod_status cuda_make_norm_train(cod_plan *plan)
+{
+    const cod_op *op = &plan->op;
+    norm_work *work;
+    COD_TRY(make_forward(plan, &op->inputs[3], &op->inputs[4], &work));
+    work->mean = work->mean_out = cuda_floats_of(&op->outputs[1]);
+    work->spread = work->inv_std_out = cuda_floats_of(&op->outputs[2]);
+    work->running_mean = cuda_floats_of(&op->outputs[3]);
+    work->running_var = cuda_floats_of(&op->outputs[4]);
+    cuda_view absent = {};
+    work->sums_walk =
+        cuda_walk_of(plan->device, {&work->x, &absent, &absent, &absent}, {.by_channel = true, .sums = true});
+    plan->run = train_run;
+    return cuda_sums_create(plan, 2 * static_cast<int64_t>(work->x.channels), work->sums_walk.blocks, &work->sums);
+}
+
+cod_status cuda_make_norm_inference(cod_plan *plan)
+{
+    const cod_op *op = &plan->op;
+    norm_work *work;
+    COD_TRY(make_forward(plan, &op->inputs[5], &op->inputs[6], &work));
+    work->mean = cuda_floats_of(&op->inputs[3]);
+    work->spread = cuda_floats_of(&op->inputs[4]);
+    work->spread_is_variance = true;
+    plan->run = inference_run;
+    return COD_OK;
+}

@@ -1,0 +1,120 @@
+#include "cuda/walk.cuh"
+
+/* PIXEL_SHUFFLE and PIXEL_UNSHUFFLE: the same moves between a large picture and an r times smaller one, in two directions. */
+
+struct shuffle_work {
+    cuda_view small, large; /**< {N, H, W, C·r²} and {N, rH, rW, C} */
+    int factor;
+    bool accumulate;
+};
+
+/** One element of the target a thread. `enlarge`: to the large picture. */
+template <bool enlarge> __global__ void __launch_bounds__(CUDA_THREADS) shuffle_elements_kernel(shuffle_work work)
+{
+    const cuda_view &target = enlarge ? work.large : work.small;
+    const int64_t item = grid_first();
+    if (item >= target.count)
+        return;
+    const int r = work.factor;
+    int channel, column, line_in, column_in;
+    const int64_t pixel = split(item, target.channels, &channel), line = split(pixel, target.w, &column);
+    if (enlarge) {
+        const int64_t small_line = split(line, r, &line_in);
+        const int small_column = (int)split(column, r, &column_in);
+        const float value =
+            view_load(work.small, small_line * work.small.w + small_column, (channel * r + line_in) * r + column_in);
+        view_store(work.large, pixel, channel, value);
+    } else {
+        const int c = (int)split(split(channel, r, &column_in), r, &line_in);
+        const float value = view_load(work.large, (line * r + line_in) * work.large.w + column * r + column_in, c);
+        view_put(work.small, pixel, channel, value, work.accumulate);
+    }
+}
+
+/** As many channels of the large picture as one access holds, and what they are in the small one, a thread. */
+template <cuda_lanes L, int R, bool enlarge>
+__global__ void __launch_bounds__(CUDA_THREADS) shuffle_vectors_kernel(shuffle_work work)
+{
+    constexpr int width = lanes_width<L>, squared = R * R;
+    int column, x;
+    const int64_t pixel = split(grid_first(), work.large.channels / width, &column);
+    if (pixel >= work.small.pixels)
+        return;
+    const int64_t line = split(pixel, work.small.w, &x) * R;
+    float values[squared * width], access[width];
+#pragma unroll
+    for (int k = 0; k < squared; k++) { /* which access of the small picture; which pixel of the large one */
+        const int64_t large = (line + k / R) * work.large.w + x * R + k % R;
+        if constexpr (enlarge)
+            lanes_load<L>(work.small, pixel, (column * squared + k) * width, access);
+        else
+            lanes_load<L>(work.large, large, column * width, access);
+#pragma unroll
+        for (int i = 0; i < width; i++)
+            values[enlarge ? k * width + i : i * squared + k] = access[i];
+    }
+#pragma unroll
+    for (int k = 0; k < squared; k++) {
+        const int64_t large = (line + k / R) * work.large.w + x * R + k % R;
+#pragma unroll
+        for (int i = 0; i < width; i++)
+            access[i] = values[enlarge ? i * squared + k : k * width + i];
+        if constexpr (enlarge)
+            lanes_store<L>(work.large, large, column * width, access);
+        else
+            lanes_put<L>(work.small, pixel, (column * squared + k) * width, access, work.accumulate);
+    }
+}
+
+typedef void shuffle_kernel(shuffle_work);
+
+/** [r - 2][lanes - LANES_F32][enlarge] */
+static shuffle_kernel *const vector_kernels[2][2][2] = {
+    {{shuffle_vectors_kernel<LANES_F32, 2, false>, shuffle_vectors_kernel<LANES_F32, 2, true>},
+     {shuffle_vectors_kernel<LANES_BF16, 2, false>, shuffle_vectors_kernel<LANES_BF16, 2, true>}},
+    {{shuffle_vectors_kernel<LANES_F32, 3, false>, shuffle_vectors_kernel<LANES_F32, 3, true>},
+     {shuffle_vectors_kernel<LANES_BF16, 3, false>, shuffle_vectors_kernel<LANES_BF16, 3, true>}}};
+
+struct shuffle_state {
+    shuffle_work work;
+    shuffle_kernel *kernel;
+    unsigned blocks;
+};
+
+static cod_status shuffle_run(const cod_plan *plan, cudaStream_t stream)
+{
+    const shuffle_state *state = static_cast<const shuffle_state *>(plan->state);
+    return cuda_launch(stream, state->kernel, state->blocks, CUDA_THREADS, 0, state->work);
+}
+
+static cod_status make_shuffle(cod_plan *plan, const cod_view *small, const cod_view *large, bool enlarge)
+{
+    COD_TRY(cuda_plan_state(plan, sizeof(shuffle_state)));
+    shuffle_state *state = static_cast<shuffle_state *>(plan->state);
+    shuffle_work *work = &state->work;
+    work->small = cuda_view_of(small);
+    work->large = cuda_view_of(large);
+    work->factor = plan->op.attr.factor;
+    work->accumulate = plan->op.accumulate;
+    const cuda_view *const views[] = {&work->small, &work->large};
+    const cuda_lanes lanes = cuda_lanes_of(views, 2, false);
+    if (lanes != LANES_ANY && (work->factor == 2 || work->factor == 3)) {
+        state->kernel = vector_kernels[work->factor - 2][lanes - LANES_F32][enlarge];
+        state->blocks = cuda_item_blocks(work->large.count / work->factor / work->factor / cuda_lanes_width(lanes));
+    } else {
+        state->kernel = enlarge ? shuffle_elements_kernel<true> : shuffle_elements_kernel<false>;
+        state->blocks = cuda_item_blocks(work->large.count);
+    }
+    plan->run = shuffle_run;
+    return COD_OK;
+}
+
+cod_status cuda_make_pixel_shuffle(cod_plan *plan)
+{
+    return make_shuffle(plan, &plan->op.inputs[0], &plan->op.outputs[0], true);
+}
+
+cod_status cuda_make_pixel_unshuffle(cod_plan *plan)
+{
+    return make_shuffle(plan, &plan->op.outputs[0], &plan->op.inputs[0], false);
+}

@@ -1,0 +1,328 @@
+#include "cuda/sums.cuh"
+
+/* What runs over flat f32 buffers: gradient norm, optimisers, moving averages. */
+
+enum { UPDATE_THREADS = 512, BLOCKS_A_PROCESSOR = 16, SUM_BLOCKS_A_PROCESSOR = 2, LANES = 4 };
+
+/**
+ * How a grid goes over arrays of `count` f32 that lie equally far from 16-byte boundaries: `head` elements before the first
+ * boundary, vectors of four, and a tail. Arrays that do not are all tail.
+ */
+struct update_walk {
+    int64_t count, head, vectors;
+    unsigned blocks;
+};
+
+static update_walk update_walk_of(const float *const (&arrays)[4], int64_t count, int64_t most_blocks)
+{
+    update_walk walk = {};
+    int64_t head = 0;
+    bool alike = true;
+    for (int i = 0; i < 4; i++) {
+        const int64_t past = static_cast<int64_t>(reinterpret_cast<uintptr_t>(arrays[i]) % 16 / sizeof(float));
+        if (arrays[i] == nullptr)
+            continue;
+        alike = alike && (i == 0 || head == (LANES - past) % LANES);
+        head = (LANES - past) % LANES;
+    }
+    walk.count = count;
+    walk.head = alike && head < count ? head : count;
+    walk.vectors = (count - walk.head) / LANES;
+    const int64_t work = walk.vectors > 0 ? walk.vectors + 2 * LANES : count;
+    const int64_t needed = (work + UPDATE_THREADS - 1) / UPDATE_THREADS;
+    walk.blocks = static_cast<unsigned>(needed < most_blocks ? needed : most_blocks);
+    return walk;
+}
+
+/** The i-th element outside of vectors; `count` or more where there is none. */
+static __device__ __forceinline__ int64_t lone_element(const update_walk &walk, int64_t i)
+{
+    return i < walk.head ? i : i + walk.vectors * LANES;
+}
+
+static __device__ __forceinline__ void read4(const float *array, int64_t at, float (&out)[LANES])
+{
+    uint32_t words[LANES];
+    read16(words, reinterpret_cast<const unsigned char *>(array + at));
+#pragma unroll
+    for (int i = 0; i < LANES; i++)
+        out[i] = f32_from_word(words[i]);
+}
+
+static __device__ __forceinline__ void write4(float *array, int64_t at, const float (&values)[LANES])
+{
+    uint32_t words[LANES];
+#pragma unroll
+    for (int i = 0; i < LANES; i++)
+        words[i] = word_from_f32(values[i]);
+    write16(reinterpret_cast<unsigned char *>(array + at), words);
+}
+
+struct optimiser_work {
+    update_walk walk;
+    const float *grad, *scalars, *norm;
+    float *param, *m, *v; /**< m, v: NULL where the optimiser has none */
+    cod_optimiser_kind kind;
+    float beta1, beta2, decay, epsilon, momentum, max_norm;
+    bool nesterov;
+};
+
+/** What does not depend on the element. */
+struct optimiser_step {
+    float lr, correction1, root_correction2, scale;
+};
+
+static __device__ __forceinline__ optimiser_step step_of(const optimiser_work &work)
+{
+    optimiser_step step;
+    step.lr = work.scalars[0];
+    step.correction1 = work.scalars[1];
+    step.root_correction2 = sqrtf(work.scalars[2]);
+    step.scale = 1;
+    if (work.norm != NULL && work.max_norm > 0) {
+        const float ratio = work.max_norm / (work.norm[0] + 1e-6f);
+        step.scale = ratio > 1 ? 1 : ratio; /* NaN must not pass for a norm within bounds */
+    }
+    return step;
+}
+
+static __device__ __forceinline__ void sgd(const optimiser_work &work, const optimiser_step &step, float grad,
+                                           float &param, float &m)
+{
+    const float g = step.scale * grad + work.decay * param;
+    float move = g;
+    if (work.m != NULL) {
+        m = work.momentum * m + g;
+        move = work.nesterov ? g + work.momentum * m : m;
+    }
+    param -= step.lr * move;
+}
+
+static __device__ __forceinline__ void adam(const optimiser_work &work, const optimiser_step &step, float grad,
+                                            float &param, float &m, float &v)
+{
+    const bool decoupled = work.kind == COD_OPT_ADAMW;
+    const float g = step.scale * grad + (decoupled ? 0 : work.decay * param);
+    m = work.beta1 * m + (1 - work.beta1) * g;
+    v = work.beta2 * v + (1 - work.beta2) * g * g;
+    if (decoupled)
+        param -= step.lr * work.decay * param;
+    param -= step.lr * (m / step.correction1) / (sqrtf(v) / step.root_correction2 + work.epsilon);
+}
+
+static __device__ __forceinline__ void move(const optimiser_work &work, const optimiser_step &step, float grad,
+                                            float &param, float &m, float &v)
+{
+    if (work.kind == COD_OPT_SGD)
+        sgd(work, step, grad, param, m);
+    else
+        adam(work, step, grad, param, m, v);
+}
+
+static __device__ __forceinline__ void move_vector(const optimiser_work &work, const optimiser_step &step, int64_t at)
+{
+    float grad[LANES], param[LANES], m[LANES] = {}, v[LANES] = {};
+    read4(work.grad, at, grad);
+    read4(work.param, at, param);
+    if (work.m != NULL)
+        read4(work.m, at, m);
+    if (work.v != NULL)
+        read4(work.v, at, v);
+#pragma unroll
+    for (int i = 0; i < LANES; i++)
+        move(work, step, grad[i], param[i], m[i], v[i]);
+    write4(work.param, at, param);
+    if (work.m != NULL)
+        write4(work.m, at, m);
+    if (work.v != NULL)
+        write4(work.v, at, v);
+}
+
+static __device__ __forceinline__ void move_element(const optimiser_work &work, const optimiser_step &step, int64_t at)
+{
+    float m = work.m != NULL ? work.m[at] : 0, v = work.v != NULL ? work.v[at] : 0;
+    move(work, step, work.grad[at], work.param[at], m, v);
+    if (work.m != NULL)
+        work.m[at] = m;
+    if (work.v != NULL)
+        work.v[at] = v;
+}
+
+__global__ void __launch_bounds__(UPDATE_THREADS) optimiser_kernel(optimiser_work work)
+{
+    const optimiser_step step = step_of(work);
+    for (int64_t i = grid_first(); i < work.walk.vectors; i += grid_step())
+        move_vector(work, step, work.walk.head + i * LANES);
+    for (int64_t i = grid_first(); lone_element(work.walk, i) < work.walk.count; i += grid_step())
+        move_element(work, step, lone_element(work.walk, i));
+}
+
+static cod_status optimiser_run(const cod_plan *plan, cudaStream_t stream)
+{
+    const optimiser_work *work = static_cast<const optimiser_work *>(plan->state);
+    return cuda_launch(stream, optimiser_kernel, work->walk.blocks, UPDATE_THREADS, 0, *work);
+}
+
+/** Kernels of this file see arrays of f32. */
+static cod_status arrays_check(const cod_op *op)
+{
+    const cod_view *const views[] = {&op->inputs[0],  &op->inputs[1],  &op->inputs[2],
+                                     &op->outputs[0], &op->outputs[1], &op->outputs[2]};
+    for (const cod_view *view : views)
+        if (view->buffer != nullptr &&
+            (view->dtype != COD_F32 ||
+             cod_view_span_bytes(view) != sizeof(float) * static_cast<size_t>(cod_shape_count(view->shape))))
+            return cod_fail(COD_ERR_UNSUPPORTED, "parameters must be dense f32");
+    return COD_OK;
+}
+
+cod_status cuda_make_optimiser(cod_plan *plan)
+{
+    const cod_op *op = &plan->op;
+    const bool has_v = op->attr.optimiser != COD_OPT_SGD, has_m = has_v || op->attr.momentum != 0;
+    COD_REQUIRE(!has_m || op->outputs[1].buffer != nullptr, "this optimiser needs a first moment");
+    COD_REQUIRE(!has_v || op->outputs[2].buffer != nullptr, "this optimiser needs a second moment");
+    COD_TRY(arrays_check(op));
+    COD_TRY(cuda_plan_state(plan, sizeof(optimiser_work)));
+    optimiser_work *work = static_cast<optimiser_work *>(plan->state);
+    work->grad = cuda_floats_of(&op->inputs[0]);
+    work->scalars = cuda_floats_of(&op->inputs[1]);
+    work->norm = cuda_floats_of(&op->inputs[2]);
+    work->param = cuda_floats_of(&op->outputs[0]);
+    work->m = has_m ? cuda_floats_of(&op->outputs[1]) : nullptr;
+    work->v = has_v ? cuda_floats_of(&op->outputs[2]) : nullptr;
+    work->kind = op->attr.optimiser;
+    work->beta1 = op->attr.beta1;
+    work->beta2 = op->attr.beta2;
+    work->decay = op->attr.weight_decay;
+    work->epsilon = op->attr.epsilon;
+    work->momentum = op->attr.momentum;
+    work->max_norm = op->attr.max_norm;
+    work->nesterov = op->attr.nesterov;
+    work->walk = update_walk_of({work->grad, work->param, work->m, work->v}, cod_shape_count(op->inputs[0].shape),
+                                static_cast<int64_t>(plan->device->multiprocessors) * BLOCKS_A_PROCESSOR);
+    plan->run = optimiser_run;
+    return COD_OK;
+}
+
+struct ema_work {
+    update_walk walk;
+    const float *param, *decay;
+    float *average;
+};
+
+__global__ void __launch_bounds__(UPDATE_THREADS) ema_kernel(ema_work work)
+{
+    const float keep = work.decay[0], take = 1 - keep;
+    for (int64_t i = grid_first(); i < work.walk.vectors; i += grid_step()) {
+        float param[LANES], average[LANES];
+        read4(work.param, work.walk.head + i * LANES, param);
+        read4(work.average, work.walk.head + i * LANES, average);
+#pragma unroll
+        for (int lane = 0; lane < LANES; lane++)
+            average[lane] = keep * average[lane] + take * param[lane];
+        write4(work.average, work.walk.head + i * LANES, average);
+    }
+    for (int64_t i = grid_first(); lone_element(work.walk, i) < work.walk.count; i += grid_step()) {
+        const int64_t at = lone_element(work.walk, i);
+        work.average[at] = keep * work.average[at] + take * work.param[at];
+    }
+}
+
+static cod_status ema_run(const cod_plan *plan, cudaStream_t stream)
+{
+    const ema_work *work = static_cast<const ema_work *>(plan->state);
+    return cuda_launch(stream, ema_kernel, work->walk.blocks, UPDATE_THREADS, 0, *work);
+}
+
+cod_status cuda_make_ema(cod_plan *plan)
+{
+    const cod_op *op = &plan->op;
+    COD_TRY(arrays_check(op));
+    COD_TRY(cuda_plan_state(plan, sizeof(ema_work)));
+    ema_work *work = static_cast<ema_work *>(plan->state);
+    work->param = cuda_floats_of(&op->inputs[0]);
+    work->decay = cuda_floats_of(&op->inputs[1]);
+    work->average = cuda_floats_of(&op->outputs[0]);
+    work->walk = update_walk_of({work->param, work->average, nullptr, nullptr}, cod_shape_count(op->inputs[0].shape),
+                                static_cast<int64_t>(plan->device->multiprocessors) * BLOCKS_A_PROCESSOR);
+    plan->run = ema_run;
+    return COD_OK;
+}
+
+struct grad_norm_work {
+    update_walk walk;
+    const float *grad;
+    float *norm;
+    cuda_sums sums;
+};
+
+/**
+ * Squares of f32 leave its range long before the norm does, so numbers of three sizes are scaled and summed apart: Blue, "A portable
+ * Fortran program to find the Euclidean norm of a vector", 1978. All squares lie between 2^-108 and 2^96.
+ */
+enum { MIDDLE, BIG, SMALL, SIZES };
+
+static __device__ __forceinline__ void add_square(float (&sums)[SIZES], float value)
+{
+    const float size = fabsf(value);
+    const bool big = size >= 0x1p46f, small = size < 0x1p-54f; /* NaN is neither */
+    const float b = big ? value * 0x1p-80f : 0, s = small ? value * 0x1p98f : 0, m = big || small ? 0 : value;
+    sums[BIG] += b * b;
+    sums[SMALL] += s * s;
+    sums[MIDDLE] += m * m;
+}
+
+static __device__ __forceinline__ float norm_of(const float *sums)
+{
+    const float middle = sqrtf(sums[MIDDLE]);
+    const float outer = hypotf(sqrtf(sums[BIG]) * 0x1p80f, sqrtf(sums[SMALL]) * 0x1p-98f);
+    return middle != middle ? middle : hypotf(outer, middle); /* hypotf(infinity, NaN) is infinity */
+}
+
+__global__ void __launch_bounds__(UPDATE_THREADS) grad_norm_kernel(grad_norm_work work)
+{
+    float sums[SIZES] = {0, 0, 0};
+#pragma unroll 4
+    for (int64_t i = grid_first(); i < work.walk.vectors; i += grid_step()) {
+        float grad[LANES];
+        read4(work.grad, work.walk.head + i * LANES, grad);
+#pragma unroll
+        for (int lane = 0; lane < LANES; lane++)
+            add_square(sums, grad[lane]);
+    }
+    for (int64_t i = grid_first(); lone_element(work.walk, i) < work.walk.count; i += grid_step())
+        add_square(sums, work.grad[lone_element(work.walk, i)]);
+#pragma unroll
+    for (int size = 0; size < SIZES; size++) {
+        const float sum = block_sum(sums[size]);
+        if (threadIdx.x == 0)
+            work.sums.partials[blockIdx.x * SIZES + size] = sum;
+    }
+    if (!block_is_last(work.sums.ticket))
+        return;
+    grid_totals(work.sums, gridDim.x);
+    if (threadIdx.x == 0)
+        work.norm[0] = norm_of(work.sums.totals);
+}
+
+static cod_status grad_norm_run(const cod_plan *plan, cudaStream_t stream)
+{
+    const grad_norm_work *work = static_cast<const grad_norm_work *>(plan->state);
+    return cuda_launch(stream, grad_norm_kernel, work->walk.blocks, UPDATE_THREADS, UPDATE_THREADS * sizeof(float),
+                       *work);
+}
+
+cod_status cuda_make_grad_norm(cod_plan *plan)
+{
+    const cod_op *op = &plan->op;
+    COD_TRY(arrays_check(op));
+    COD_TRY(cuda_plan_state(plan, sizeof(grad_norm_work)));
+    grad_norm_work *work = static_cast<grad_norm_work *>(plan->state);
+    work->grad = cuda_floats_of(&op->inputs[0]);
+    work->norm = cuda_floats_of(&op->outputs[0]);
+    work->walk = update_walk_of({work->grad, nullptr, nullptr, nullptr}, cod_shape_count(op->inputs[0].shape),
+                                static_cast<int64_t>(plan->device->multiprocessors) * SUM_BLOCKS_A_PROCESSOR);
+    plan->run = grad_norm_run;
+    return cuda_sums_create(plan, SIZES, work->walk.blocks, &work->sums);
+}

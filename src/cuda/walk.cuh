@@ -1,0 +1,86 @@
+/**
+ * @file
+ * How the threads of a grid go over pixels: each has some channels, the same all the time, and every so many-th pixel of its block's
+ * share. So vectors by channel are read once, and sums over pixels are kept in registers.
+ */
+#ifndef COD_CUDA_WALK_CUH
+#define COD_CUDA_WALK_CUH
+
+#include "cuda/vectors.cuh"
+
+/** A *column* is what one access holds (lanes_width<> channels). Threads of a block lie in rows of `width` columns. */
+struct cuda_walk {
+    cuda_lanes lanes;
+    int64_t pixels, share;  /**< of all blocks; of one block, which has them one after the other */
+    int channels, columns;  /**< of a pixel */
+    int width, rows;        /**< of a block; threads past width·rows have nothing to do */
+    unsigned blocks, tiles; /**< of the grid in x, by pixels, and in y, by channels */
+};
+
+/** What an op allows. */
+struct cuda_walk_rule {
+    bool by_channel = false; /**< it treats channels differently, so a dense view is not just a row of elements */
+    bool mixed = false;      /**< its kernel has LANES_MIXED */
+    bool sums = false;       /**< over pixels: few blocks, and columns in many rows */
+};
+
+enum { CUDA_WALK_VIEWS = 4 };
+
+/**
+ * Chooses accesses and grid for views of one shape; absent ones are passed over. Where channels do not matter and all views are
+ * dense, the views become rows of elements with as many channels as an access holds.
+ */
+cuda_walk cuda_walk_of(const cod_device *device, cuda_view *const (&views)[CUDA_WALK_VIEWS], cuda_walk_rule rule);
+
+/** The widest access for views whose pixels keep their shape; `channels` of each are a multiple of it. */
+cuda_lanes cuda_lanes_of(const cuda_view *const *views, size_t count, bool mixed);
+
+static inline int cuda_lanes_width(cuda_lanes lanes)
+{
+    return lanes == LANES_ANY ? 1 : lanes == LANES_F32 ? 4 : 8;
+}
+
+static inline dim3 cuda_walk_grid(const cuda_walk &walk)
+{
+    return dim3(walk.blocks, walk.tiles, 1);
+}
+
+/** The pixels first, first + walk.rows, … below `end`, and the first of the channels of this thread. */
+struct walk_part {
+    int64_t first, end;
+    int channel;
+};
+
+/** `block` stands for blockIdx.x. */
+template <cuda_lanes L> static __device__ __forceinline__ walk_part walk_begin(const cuda_walk &walk, unsigned block)
+{
+    walk_part part;
+    const int row = (int)threadIdx.x / walk.width,
+              column = (int)blockIdx.y * walk.width + (int)threadIdx.x % walk.width;
+    part.first = block * walk.share + row;
+    part.end = (block + 1) * walk.share < walk.pixels ? (block + 1) * walk.share : walk.pixels;
+    if (row >= walk.rows || column >= walk.columns)
+        part.end = part.first;
+    part.channel = column * lanes_width<L>;
+    return part;
+}
+
+/** Blocks of CUDA_THREADS where each thread has one item, or none. */
+static inline unsigned cuda_item_blocks(int64_t items)
+{
+    return static_cast<unsigned>((items + CUDA_THREADS - 1) / CUDA_THREADS);
+}
+
+/** value / by, with the remainder; short where 32 bits hold the value. */
+static __device__ __forceinline__ int64_t split(int64_t value, int by, int *rest)
+{
+    if ((uint64_t)value <= 0xFFFFFFFFu) {
+        const uint32_t quotient = (uint32_t)value / (uint32_t)by;
+        *rest = (int)((uint32_t)value - quotient * (uint32_t)by);
+        return quotient;
+    }
+    *rest = (int)(value % by);
+    return value / by;
+}
+
+#endif
