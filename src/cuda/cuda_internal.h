@@ -82,7 +82,7 @@ COD_MUST_CHECK cod_status cuda_plan_state(cod_plan *plan, size_t bytes);
 COD_MUST_CHECK cod_status cuda_plan_memory(cod_plan *plan, size_t bytes);
 
 typedef cod_status cuda_maker(cod_plan *plan);
-cuda_maker cuda_make_activation, cuda_make_add, cuda_make_fill;
+cuda_maker cuda_make_activation, cuda_make_add, cuda_make_convolution, cuda_make_fill;
 
 /**
  * Queues a kernel. It may start when all that the stream has before it is done.
