@@ -14,7 +14,7 @@
 
 #include "cuda/activation.cuh"
 
-enum { CONV_PIECE = 16, CONV_PIECES = 8, CONV_CHUNK = CONV_PIECE * CONV_PIECES, CONV_STAGES = 3 };
+enum { CONV_PIECE = 16, CONV_PIECES = 8, CONV_CHUNK = CONV_PIECE * CONV_PIECES };
 
 /**
  * A tensor as a convolution sees it: h x w pixels of factor² *cells* with `channels` channels each. Where the convolution shuffles

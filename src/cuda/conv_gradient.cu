@@ -165,18 +165,18 @@ static __device__ __forceinline__ void store_partials(const conv_gradient &g, co
     }
 }
 
-template <int ROWS, int COLUMNS> struct gradient_memory {
-    __align__(128) unsigned char stages[CONV_STAGES][CONV_PIXELS * (ROWS + COLUMNS) * 2];
+template <int ROWS, int COLUMNS, int STAGES> struct gradient_memory {
+    __align__(128) unsigned char stages[STAGES][CONV_PIXELS * (ROWS + COLUMNS) * 2];
     conv_pixel pixels[CONV_RING][CONV_PIXELS];
 };
 
 /** WARPS_M x WARPS_N warps share a tile. The ring of pixels is written one chunk before copies read it. */
-template <int ROWS, int COLUMNS, int WARPS_M, int WARPS_N, int BLOCKS>
+template <int ROWS, int COLUMNS, int WARPS_M, int WARPS_N, int STAGES, int BLOCKS>
 __global__ void __launch_bounds__(WARPS_M *WARPS_N *WARP_LANES, BLOCKS) gradient_kernel(const conv_gradient g)
 {
     constexpr int THREADS = WARPS_M * WARPS_N * WARP_LANES, MT = ROWS / WARPS_M / 16, NT = COLUMNS / WARPS_N / 8;
     static_assert(MT <= WARPS_N, "a warp for each fragment of db");
-    gradient_memory<ROWS, COLUMNS> *memory = shared_memory<gradient_memory<ROWS, COLUMNS>>();
+    gradient_memory<ROWS, COLUMNS, STAGES> *memory = shared_memory<gradient_memory<ROWS, COLUMNS, STAGES>>();
     const int row_tile = (int)(blockIdx.x / (unsigned)g.column_tiles),
               column_tile = (int)(blockIdx.x % (unsigned)g.column_tiles);
     const int first = (int)blockIdx.y * g.split_chunks, left = g.chunks - first,
@@ -188,13 +188,13 @@ __global__ void __launch_bounds__(WARPS_M *WARPS_N *WARP_LANES, BLOCKS) gradient
     /* Its warps share the fragments of db among them. */
     const int ones_of = g.bias && column_tile == 0 ? warp / WARPS_M : -1;
     float sums[MT][NT][4] = {}, ones[4] = {};
-    for (int chunk = -CONV_STAGES; chunk < chunks; chunk++) {
+    for (int chunk = -STAGES; chunk < chunks; chunk++) {
         if (chunk >= 0)
-            copy_wait<CONV_STAGES - 2>();
+            copy_wait<STAGES - 2>();
         block_sync();
-        const int next = chunk + CONV_STAGES - 1;
+        const int next = chunk + STAGES - 1;
         if (next >= 0 && next < chunks) {
-            unsigned char *stage = memory->stages[next % CONV_STAGES];
+            unsigned char *stage = memory->stages[next % STAGES];
             const conv_pixel *pixels = memory->pixels[next % CONV_RING];
             load_dy<ROWS, THREADS>(g, rows, pixels, stage);
             load_x<COLUMNS, THREADS>(g, columns, pixels, stage + CONV_PIXELS * ROWS * 2);
@@ -204,30 +204,30 @@ __global__ void __launch_bounds__(WARPS_M *WARPS_N *WARP_LANES, BLOCKS) gradient
             memory->pixels[(next + 1) % CONV_RING][i] =
                 pixel_at(g, (unsigned)(first + next + 1) * CONV_PIXELS + (unsigned)i);
         if (chunk >= 0)
-            multiply_pixels<ROWS, COLUMNS, MT, NT>(sums, ones, ones_of, memory->stages[chunk % CONV_STAGES], warp_row,
+            multiply_pixels<ROWS, COLUMNS, MT, NT>(sums, ones, ones_of, memory->stages[chunk % STAGES], warp_row,
                                                    warp_column);
     }
     store_partials<MT, NT>(g, sums, ones, ones_of, row_tile * ROWS + warp_row, column_tile * COLUMNS + warp_column);
 }
 
-template <int ROWS, int COLUMNS, int WARPS_M, int WARPS_N, int BLOCKS>
+template <int ROWS, int COLUMNS, int WARPS_M, int WARPS_N, int STAGES, int BLOCKS>
 static conv_gradient_kernel kernel_of(float speed)
 {
     return {ROWS,
             COLUMNS,
             CONV_PIXELS,
             WARPS_M * WARPS_N * WARP_LANES,
-            sizeof(gradient_memory<ROWS, COLUMNS>),
+            sizeof(gradient_memory<ROWS, COLUMNS, STAGES>),
             speed,
-            gradient_kernel<ROWS, COLUMNS, WARPS_M, WARPS_N, BLOCKS>};
+            gradient_kernel<ROWS, COLUMNS, WARPS_M, WARPS_N, STAGES, BLOCKS>};
 }
 
 const conv_gradient_kernel *conv_gradient_kernels(cod_dtype dtype)
 {
     static const conv_gradient_kernel in_bf16[] = {
-        kernel_of<128, 128, 2, 4, 2>(1),
-        kernel_of<64, 64, 2, 2, 4>(0.75f),
-        kernel_of<16, 128, 1, 4, 4>(0.3f),
+        kernel_of<128, 128, 2, 4, 3, 2>(1),
+        kernel_of<64, 64, 2, 2, 4, 3>(0.75f),
+        kernel_of<16, 128, 1, 4, 4, 3>(0.3f),
         {},
     };
     static const conv_gradient_kernel in_f32[] = {conv_gradient_in_f32(), {}};

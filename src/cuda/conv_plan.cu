@@ -173,7 +173,7 @@ static int stage_image(conv_state *state, conv_image *image, conv_side *w, conv_
     const int64_t groups = divide_up(copy.channels, piece);
     copy.stride = groups * piece;
     staging->pieces = (int64_t)state->images * copy.h * copy.w * groups;
-    staging->int8_factor = 127 / state->int8_range;
+    staging->int8_factor = dtype == COD_S8 ? 127 / state->int8_range : 1;
     copy.data = take<unsigned char>(memory, staging->pieces * CONV_PIECE);
     staging->from = *image;
     staging->to = *image = copy;

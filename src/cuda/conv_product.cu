@@ -1,6 +1,6 @@
 /*
  * Products on tensor cores. A block gives a tile of ROWS pixels x COLUMNS channels. It goes through the depth in chunks; a stage of
- * shared memory holds one chunk of the rows and of the columns, 128 bytes each, and CONV_STAGES of them are in flight.
+ * shared memory holds one chunk of the rows and of the columns, 128 bytes each; STAGES of them are in flight, more where tiles are small.
  *
  * Piece p of row r of a stage lies at piece p ^ (r mod 8): eight rows of one piece, as ldmatrix reads them, then lie in all
  * banks, as do eight pieces of one row, as copies write them.
@@ -123,20 +123,20 @@ static __device__ __forceinline__ void keep_sums(const S (&sums)[MT][NT][4], flo
 }
 
 /** What a block has in shared memory; its tile of sums takes the place of the stages. */
-template <int ROWS, int COLUMNS> struct product_memory {
-    __align__(128) unsigned char stages[CONV_STAGES][(ROWS + COLUMNS) * CONV_CHUNK];
+template <int ROWS, int COLUMNS, int STAGES> struct product_memory {
+    __align__(128) unsigned char stages[STAGES][(ROWS + COLUMNS) * CONV_CHUNK];
     conv_row rows[ROWS];
     int targets[ROWS];
     conv_vectors<COLUMNS> vectors;
 };
 
 /** WARPS_M x WARPS_N warps share a tile. */
-template <typename T, int ROWS, int COLUMNS, int WARPS_M, int WARPS_N, int BLOCKS>
+template <typename T, int ROWS, int COLUMNS, int WARPS_M, int WARPS_N, int STAGES, int BLOCKS>
 __global__ void __launch_bounds__(WARPS_M *WARPS_N *WARP_LANES, BLOCKS) product_kernel(const conv_product p)
 {
     constexpr int THREADS = WARPS_M * WARPS_N * WARP_LANES, MT = ROWS / WARPS_M / 16, NT = COLUMNS / WARPS_N / 8;
     typedef typename sum_of<T>::type sum;
-    product_memory<ROWS, COLUMNS> *memory = shared_memory<product_memory<ROWS, COLUMNS>>();
+    product_memory<ROWS, COLUMNS, STAGES> *memory = shared_memory<product_memory<ROWS, COLUMNS, STAGES>>();
     const int phases_w = conv_phases(p.w), phase = (int)blockIdx.y;
     const conv_axis h = conv_axis_of(p.h, phase / phases_w), w = conv_axis_of(p.w, phase % phases_w);
     const unsigned row_tile = blockIdx.x / (unsigned)p.column_tiles,
@@ -148,6 +148,8 @@ __global__ void __launch_bounds__(WARPS_M *WARPS_N *WARP_LANES, BLOCKS) product_
     const int most_chunks = (most * cells * p.groups + CONV_PIECES - 1) / CONV_PIECES;
     const unsigned char *packed =
         p.packed + phase * p.phase_bytes + (int64_t)column_tile * most_chunks * COLUMNS * CONV_CHUNK;
+    if (chunks == 0 && p.store.added.data == p.store.target.data)
+        return; /* nothing is added to what is there */
     place_rows<ROWS, THREADS>(p, h, w, row_tile * ROWS, memory->rows, memory->targets);
     place_vectors<COLUMNS, THREADS>(p.store, (int)column_tile * COLUMNS, &memory->vectors);
     block_sync();
@@ -159,14 +161,14 @@ __global__ void __launch_bounds__(WARPS_M *WARPS_N *WARP_LANES, BLOCKS) product_
     const int warp_row = warp % WARPS_M * MT * 16, warp_column = warp / WARPS_M * NT * 8;
     const int my_row = warp_row + lane % 16, my_column = ROWS + warp_column + lane / 16 * 8 + lane % 8;
     sum sums[MT][NT][4] = {};
-    for (int chunk = 1 - CONV_STAGES; chunk < chunks; chunk++) {
+    for (int chunk = 1 - STAGES; chunk < chunks; chunk++) {
         if (chunk >= 0) {
-            copy_wait<CONV_STAGES - 2>();
+            copy_wait<STAGES - 2>();
             block_sync();
         }
-        const int next = chunk + CONV_STAGES - 1;
+        const int next = chunk + STAGES - 1;
         if (next < chunks) {
-            unsigned char *stage = memory->stages[next % CONV_STAGES];
+            unsigned char *stage = memory->stages[next % STAGES];
             load_rows<T, ROWS, THREADS>(p, h, w, walk, memory->rows, stage);
             load_columns<COLUMNS, THREADS>(packed + (int64_t)next * COLUMNS * CONV_CHUNK, walk,
                                            stage + ROWS * CONV_CHUNK);
@@ -175,7 +177,7 @@ __global__ void __launch_bounds__(WARPS_M *WARPS_N *WARP_LANES, BLOCKS) product_
         copy_commit();
         if (chunk < 0)
             continue;
-        const unsigned char *stage = memory->stages[chunk % CONV_STAGES];
+        const unsigned char *stage = memory->stages[chunk % STAGES];
         multiply_chunk<sum, MT, NT>(sums, stage + my_row * CONV_CHUNK, stage + my_column * CONV_CHUNK);
     }
     block_sync();
@@ -185,33 +187,32 @@ __global__ void __launch_bounds__(WARPS_M *WARPS_N *WARP_LANES, BLOCKS) product_
     store_tile<ROWS, COLUMNS, THREADS>(p.store, tile, memory->targets, &memory->vectors, (int)column_tile * COLUMNS);
 }
 
-/** A tile, the warps that share it, and as how many blocks a multiprocessor may have of it. */
-template <typename T, int ROWS, int COLUMNS, int WARPS_M, int WARPS_N, int BLOCKS>
+/** A tile, the warps that share it, its stages, and how many blocks a multiprocessor is to have room for. */
+template <typename T, int ROWS, int COLUMNS, int WARPS_M, int WARPS_N, int STAGES, int BLOCKS>
 static conv_product_kernel kernel_of(float speed)
 {
-    static_assert(ROWS * (COLUMNS + CONV_GAP) * 4 <= CONV_STAGES * (ROWS + COLUMNS) * CONV_CHUNK,
-                  "a tile fits the stages");
+    static_assert(ROWS * (COLUMNS + CONV_GAP) * 4 <= STAGES * (ROWS + COLUMNS) * CONV_CHUNK, "a tile fits the stages");
     return {ROWS,
             COLUMNS,
             CONV_CHUNK,
             WARPS_M * WARPS_N * WARP_LANES,
-            sizeof(product_memory<ROWS, COLUMNS>),
+            sizeof(product_memory<ROWS, COLUMNS, STAGES>),
             speed,
-            product_kernel<T, ROWS, COLUMNS, WARPS_M, WARPS_N, BLOCKS>};
+            product_kernel<T, ROWS, COLUMNS, WARPS_M, WARPS_N, STAGES, BLOCKS>};
 }
 
 const conv_product_kernel *conv_product_kernels(cod_dtype dtype)
 {
     /* Speeds follow from the fragments that a warp loads for each of its products, and from how often a row is read. */
     static const conv_product_kernel in_bf16[] = {
-        kernel_of<uint16_t, 128, 128, 2, 4, 2>(1),   kernel_of<uint16_t, 128, 64, 2, 2, 3>(0.9f),
-        kernel_of<uint16_t, 64, 64, 2, 2, 4>(0.75f), kernel_of<uint16_t, 32, 32, 2, 2, 6>(0.4f),
-        kernel_of<uint16_t, 128, 16, 4, 1, 4>(0.3f), {},
+        kernel_of<uint16_t, 128, 128, 2, 4, 3, 2>(1),   kernel_of<uint16_t, 128, 64, 2, 2, 3, 3>(0.9f),
+        kernel_of<uint16_t, 64, 64, 2, 2, 4, 3>(0.75f), kernel_of<uint16_t, 32, 32, 2, 2, 6, 4>(0.4f),
+        kernel_of<uint16_t, 128, 16, 4, 1, 4, 3>(0.3f), {},
     };
     static const conv_product_kernel in_s8[] = {
-        kernel_of<int8_t, 128, 64, 2, 2, 3>(0.9f),
-        kernel_of<int8_t, 64, 64, 2, 2, 4>(0.75f),
-        kernel_of<int8_t, 128, 16, 4, 1, 4>(0.3f),
+        kernel_of<int8_t, 128, 64, 2, 2, 3, 3>(0.9f),
+        kernel_of<int8_t, 64, 64, 2, 2, 4, 3>(0.75f),
+        kernel_of<int8_t, 128, 16, 4, 1, 4, 3>(0.3f),
         {},
     };
     static const conv_product_kernel in_f32[] = {conv_product_in_f32(), {}};
