@@ -82,6 +82,7 @@ COD_MUST_CHECK cod_status cuda_plan_state(cod_plan *plan, size_t bytes);
 COD_MUST_CHECK cod_status cuda_plan_memory(cod_plan *plan, size_t bytes);
 
 typedef cod_status cuda_maker(cod_plan *plan);
+cuda_maker cuda_make_convolution;
 cuda_maker cuda_make_norm_train, cuda_make_norm_inference, cuda_make_norm_backward, cuda_make_norm_inference_backward,
     cuda_make_fold_norm;
 cuda_maker cuda_make_activation, cuda_make_activation_backward, cuda_make_add, cuda_make_fill, cuda_make_mean;

@@ -93,7 +93,7 @@ static const char *device_describe(cod_device *device)
 
 static bool device_supports(cod_device *, cod_dtype activation)
 {
-    return activation == COD_F32 || activation == COD_BF16;
+    return activation == COD_F32 || activation == COD_BF16 || activation == COD_S8;
 }
 
 static cod_status device_memory(cod_device *, size_t *free_bytes, size_t *total_bytes)
@@ -231,6 +231,13 @@ cod_status cuda_plan_memory(cod_plan *plan, size_t bytes)
 static cuda_maker *maker_of(cod_op_kind kind)
 {
     switch (kind) {
+    case COD_OP_CONV2D:
+    case COD_OP_CONV2D_BACKWARD_DATA:
+    case COD_OP_CONV2D_BACKWARD_WEIGHTS:
+    case COD_OP_LINEAR:
+    case COD_OP_LINEAR_BACKWARD_DATA:
+    case COD_OP_LINEAR_BACKWARD_WEIGHTS:
+        return cuda_make_convolution;
     case COD_OP_NORM_TRAIN:
         return cuda_make_norm_train;
     case COD_OP_NORM_INFERENCE:

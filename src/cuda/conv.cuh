@@ -1,0 +1,180 @@
+/**
+ * @file
+ * Convolutions and linear layers as matrix products: what their kernels and the choice of kernels (conv_plan.cu) share.
+ *
+ * A *product* gives an image's channels at each of its pixels: y of CONV2D from x, dx of CONV2D_BACKWARD_DATA from dy. Its rows are
+ * pixels of the target, its columns the target's channels, its depth the taps of the kernel times the channels of the source.
+ * A *gradient* gives dw: its rows are the channels of dy, its columns taps times channels of x, its depth the pixels of dy.
+ * A linear layer is a convolution of N images of one pixel.
+ *
+ * Products on tensor cores read the depth in *pieces* of 16 bytes: 8 channels in bf16 or 16 in s8. CONV_PIECES pieces are a *chunk*.
+ */
+#ifndef COD_CUDA_CONV_CUH
+#define COD_CUDA_CONV_CUH
+
+#include "cuda/activation.cuh"
+
+enum { CONV_PIECE = 16, CONV_PIECES = 8, CONV_CHUNK = CONV_PIECE * CONV_PIECES };
+
+/**
+ * A tensor as a convolution sees it: h x w pixels of factor² *cells* with `channels` channels each. Where the convolution shuffles
+ * its pixels, cells are the pixels of the tensor; else a pixel is one cell. A convolution's channels are numbered cell by cell here.
+ */
+struct conv_image {
+    unsigned char *data; /**< NULL = no tensor */
+    int64_t stride;      /**< elements from cell to cell */
+    int h, w, factor, channels;
+    cod_dtype dtype;
+    bool wide; /**< eight channels from a multiple of eight on can be read at once: they lie at 16-byte boundaries */
+};
+
+/** Height or width of a convolution. */
+struct conv_side {
+    int outputs; /**< of the target, or of dy where weight gradients are computed */
+    int kernel, stride, pad;
+    bool backward; /**< the target is the convolution's input: it has `stride` phases, each with taps of its own */
+    bool folded;   /**< the kernel's taps are channels of the source already (conv_staging) */
+};
+
+/**
+ * One phase of a side: output i of it is at i·target_step + target_origin of the target, and tap t of the kernel meets there
+ * i·step + origin + direction·t of the source. That tap is position kernel_first + kernel_step·t of the kernel.
+ */
+struct conv_axis {
+    int outputs, taps;
+    int step, origin, direction;
+    int target_step, target_origin;
+    int kernel_first, kernel_step;
+};
+
+static __host__ __device__ __forceinline__ int conv_phases(const conv_side &side)
+{
+    return side.backward && !side.folded ? side.stride : 1;
+}
+
+/** dx at h = phase + i·stride meets dy at (h + pad - k) / stride for those k that leave no remainder. */
+static __host__ __device__ __forceinline__ conv_axis conv_axis_of(const conv_side &side, int phase)
+{
+    const int stride = side.stride;
+    if (side.folded)
+        return {side.outputs, 1, 1, 0, 1, 1, 0, 0, 1};
+    if (!side.backward)
+        return {side.outputs, side.kernel, stride, -side.pad, 1, 1, 0, 0, 1};
+    const int outputs = phase < side.outputs ? (side.outputs - phase + stride - 1) / stride : 0;
+    const int first = (phase + side.pad) % stride;
+    const int taps = first < side.kernel ? (side.kernel - first + stride - 1) / stride : 0;
+    return {outputs, taps, 1, (phase + side.pad - first) / stride, -1, stride, phase, first, stride};
+}
+
+/** Taps of the phase that has most. */
+static __host__ __device__ __forceinline__ int conv_most_taps(const conv_side &side)
+{
+    const int phases = conv_phases(side);
+    return side.folded ? 1 : (side.kernel + phases - 1) / phases;
+}
+
+/** w {outputs, KH, KW, inputs} and how the elements of a product's second factor follow from it. */
+struct conv_filter {
+    float *w;
+    int64_t stride; /**< elements from position to position of the kernel */
+    int outputs, inputs, kernel_h, kernel_w, factor;
+    bool backward;
+};
+
+/** The convolution's own number of output channel `channel`, which is numbered cell by cell; see PIXEL_SHUFFLE. */
+static __device__ __forceinline__ int conv_output_of(int channel, int outputs, int factor)
+{
+    if (factor == 1)
+        return channel;
+    const int cells = factor * factor, channels = outputs / cells;
+    return channel % channels * cells + channel / channels;
+}
+
+/** What a product does with its sums: target = activation(sum·factor + bias) [+ added]. */
+struct conv_store {
+    conv_image target, added; /**< `added`: residual, or the target itself where it accumulates */
+    const float *bias;        /**< by conv_output_of() */
+    const float *factors;     /**< by column */
+    cuda_activation activation;
+    int columns;
+};
+
+/** Operands of a product's kernel. */
+struct conv_product {
+    conv_image source;
+    conv_side h, w;
+    int images, groups; /**< groups: pieces of a source's cell; its channels in f32 */
+    const unsigned char *packed;
+    int64_t phase_bytes; /**< of `packed` from phase to phase */
+    int column_tiles;
+    conv_store store;
+};
+
+/** Operands of a gradient's kernel. Blocks of one split have partial sums of their own: dw by rows and columns, then db. */
+struct conv_gradient {
+    conv_image x, dy;
+    conv_side h, w;
+    int images, groups;       /**< groups: pieces of a pixel of x; its channels in f32 */
+    int rows, columns;        /**< channels of dy; taps·groups·channels of a piece */
+    int chunks, split_chunks; /**< of pixels: all, and those of a split */
+    int column_tiles;
+    bool bias;
+    float *partials;
+    int64_t partial_count; /**< floats from split to split */
+};
+
+/** How dw and db follow from the partial sums. */
+struct conv_sum {
+    conv_filter filter; /**< of dw */
+    const float *partials;
+    int64_t partial_count;
+    int splits, columns,
+        tap_columns; /**< tap_columns: of a kernel's position; of a kernel's row where its width is folded */
+    bool folded, accumulate;
+    float *db;
+};
+
+/**
+ * A dense copy of an image whose channels fill whole pieces, in bf16 or s8: where the image itself cannot be read in pieces, or
+ * where its few channels would leave most of a piece empty. Then a kernel's row is folded into the channels: those of position k
+ * at column j are the source's at j·step + origin + direction·k.
+ */
+struct conv_staging {
+    conv_image from, to; /**< data NULL = none */
+    int64_t pieces;
+    conv_axis folded; /**< taps 0 = not folded */
+    float int8_factor;
+};
+
+/** A kernel with the part of the result that its blocks give. */
+template <typename P> struct conv_kernel {
+    int rows, columns; /**< of a block's tile */
+    int depth;         /**< of a chunk: pixels of a gradient's, bytes of a product's */
+    unsigned threads;
+    size_t shared_bytes;
+    float speed; /**< operations a time unit of a full multiprocessor, relative to the others */
+    void (*run)(P);
+};
+
+typedef conv_kernel<conv_product> conv_product_kernel;
+typedef conv_kernel<conv_gradient> conv_gradient_kernel;
+
+/** Kernels to choose from, ended by one without rows. `dtype` is what is multiplied: bf16, f32, or s8 (products only). */
+const conv_product_kernel *conv_product_kernels(cod_dtype dtype);
+const conv_gradient_kernel *conv_gradient_kernels(cod_dtype dtype);
+/* conv_f32.cu */
+conv_product_kernel conv_product_in_f32();
+conv_gradient_kernel conv_gradient_in_f32();
+
+/* conv_pack.cu */
+COD_MUST_CHECK cod_status conv_stage(const cod_device *device, const conv_staging &staging, cudaStream_t stream);
+/** Packs weights for products: {phase}{column tile}{chunk}{column}{piece} in bf16 and s8. `scales` by column, s8 only. */
+COD_MUST_CHECK cod_status conv_pack(const cod_device *device, cudaStream_t stream, const conv_filter &filter,
+                                    const conv_product &product, cod_dtype dtype, int tile_columns,
+                                    const float *scales);
+/** Of each column: what its weights are multiplied with before they are rounded to s8, and what its sums are. */
+COD_MUST_CHECK cod_status conv_scales(cudaStream_t stream, const conv_filter &filter, float range, float *scales,
+                                      float *factors);
+COD_MUST_CHECK cod_status conv_sum_partials(const cod_device *device, const conv_sum &sum, cudaStream_t stream);
+
+#endif

@@ -1,0 +1,232 @@
+/**
+ * @file
+ * What the kernels of convolutions share: walking over taps and channels, places of pixels, and the way from sums to the target.
+ */
+#ifndef COD_CUDA_CONV_DEVICE_CUH
+#define COD_CUDA_CONV_DEVICE_CUH
+
+#include "cuda/conv.cuh"
+
+struct __align__(8) floats2
+{
+    float x, y;
+};
+
+struct __align__(16) floats4
+{
+    float v[4];
+};
+
+/* Eight channels of an image. */
+
+static __device__ __forceinline__ float element_load(const conv_image &image, int64_t at)
+{
+    if (image.dtype == COD_BF16)
+        return f32_from_bf16(reinterpret_cast<const uint16_t *>(image.data)[at]);
+    return reinterpret_cast<const float *>(image.data)[at];
+}
+
+static __device__ __forceinline__ void element_store(const conv_image &image, int64_t at, float value)
+{
+    if (image.dtype == COD_BF16)
+        reinterpret_cast<uint16_t *>(image.data)[at] = bf16_from_f32(value);
+    else
+        reinterpret_cast<float *>(image.data)[at] = value;
+}
+
+/** Of a wide image. */
+static __device__ __forceinline__ void load8(const conv_image &image, int64_t at, float (&values)[8])
+{
+    if (image.dtype == COD_BF16) {
+        const bytes16 loaded = *reinterpret_cast<const bytes16 *>(image.data + at * 2);
+        for (int i = 0; i < 4; i++) {
+            values[2 * i] = f32_from_bf16((uint16_t)loaded.words[i]);
+            values[2 * i + 1] = f32_from_bf16((uint16_t)(loaded.words[i] >> 16));
+        }
+        return;
+    }
+    for (int half = 0; half < 2; half++) {
+        const floats4 loaded = reinterpret_cast<const floats4 *>(image.data + at * 4)[half];
+        for (int i = 0; i < 4; i++)
+            values[4 * half + i] = loaded.v[i];
+    }
+}
+
+static __device__ __forceinline__ void store8(const conv_image &image, int64_t at, const float (&values)[8])
+{
+    if (image.dtype == COD_BF16) {
+        bytes16 stored;
+        for (int i = 0; i < 4; i++)
+            stored.words[i] = bf16_pair(values[2 * i], values[2 * i + 1]);
+        *reinterpret_cast<bytes16 *>(image.data + at * 2) = stored;
+        return;
+    }
+    for (int half = 0; half < 2; half++) {
+        floats4 stored;
+        for (int i = 0; i < 4; i++)
+            stored.v[i] = values[4 * half + i];
+        reinterpret_cast<floats4 *>(image.data + at * 4)[half] = stored;
+    }
+}
+
+/* Places. */
+
+/** A step of a walk over the depth of a product: taps of the kernel, cells of a pixel, groups of a cell's channels. */
+struct conv_place {
+    int tap_h, tap_w, cell, group;
+};
+
+/** The walk's steps: groups move fastest. */
+static __device__ __forceinline__ void place_advance(conv_place &place, int steps, int groups, int cells, int taps_w)
+{
+    place.group += steps;
+    while (place.group >= groups) {
+        place.group -= groups;
+        if (++place.cell < cells)
+            continue;
+        place.cell = 0;
+        if (++place.tap_w < taps_w)
+            continue;
+        place.tap_w = 0;
+        place.tap_h++;
+    }
+}
+
+/** Elements from an image's first to cell 0 of the pixel; also where the pixel lies outside. */
+static __device__ __forceinline__ int64_t pixel_offset(const conv_image &image, int n, int h, int w)
+{
+    return (((int64_t)n * image.h + h) * image.w * image.factor + w) * image.factor * image.stride;
+}
+
+/** Elements from cell 0 of a pixel to `cell` of the pixel dh rows below and dw columns to the right. */
+static __device__ __forceinline__ int64_t cell_offset(const conv_image &image, int dh, int dw, int cell)
+{
+    if (image.factor == 1)
+        return ((int64_t)dh * image.w + dw) * image.stride;
+    const int r = image.factor;
+    return ((int64_t)(dh * r + cell / r) * image.w * r + dw * r + cell % r) * image.stride;
+}
+
+/** Where in the source tap 0 of a row of a product lies. A row that does not exist lies far outside. */
+struct conv_row {
+    int64_t offset;
+    int h, w;
+};
+
+enum { CONV_OUTSIDE = -(1 << 30) };
+
+/** Places of a block's rows, and the pixels of the target's tensor that they give: cell 0, -1 where there is none. */
+template <int ROWS, int THREADS>
+static __device__ __forceinline__ void place_rows(const conv_product &p, const conv_axis &h, const conv_axis &w,
+                                                  unsigned first, conv_row *rows, int *targets)
+{
+    const unsigned pixels = (unsigned)p.images * (unsigned)h.outputs * (unsigned)w.outputs;
+    const conv_image &to = p.store.target;
+    for (unsigned i = threadIdx.x; i < ROWS; i += THREADS) {
+        const unsigned pixel = first + i, line = pixel / (unsigned)w.outputs;
+        const int column = (int)(pixel - line * (unsigned)w.outputs), n = (int)(line / (unsigned)h.outputs),
+                  line_of_image = (int)line - n * h.outputs;
+        conv_row row = {0, CONV_OUTSIDE, CONV_OUTSIDE};
+        targets[i] = -1;
+        if (pixel < pixels) {
+            row.h = line_of_image * h.step + h.origin;
+            row.w = column * w.step + w.origin;
+            row.offset = pixel_offset(p.source, n, row.h, row.w);
+            targets[i] = ((n * to.h + line_of_image * h.target_step + h.target_origin) * to.w * to.factor +
+                          column * w.target_step + w.target_origin) *
+                         to.factor;
+        }
+        rows[i] = row;
+    }
+}
+
+/* From sums to the target. */
+
+/** By column of a block's tile. */
+template <int COLUMNS> struct conv_vectors {
+    float factor[COLUMNS], bias[COLUMNS], slope[COLUMNS];
+};
+
+template <int COLUMNS, int THREADS>
+static __device__ __forceinline__ void place_vectors(const conv_store &s, int first, conv_vectors<COLUMNS> *vectors)
+{
+    for (int i = (int)threadIdx.x; i < COLUMNS; i += THREADS) {
+        const int column = first + i;
+        const bool in = column < s.columns;
+        const cod_activation kind = s.activation.kind;
+        vectors->factor[i] = in && s.factors != NULL ? s.factors[column] : 1;
+        vectors->bias[i] = in && s.bias != NULL ? s.bias[conv_output_of(column, s.columns, s.target.factor)] : 0;
+        vectors->slope[i] = in && kind != COD_ACT_NONE ? activation_slope(s.activation, column % s.target.channels) : 1;
+    }
+}
+
+static __device__ __forceinline__ float finish(cod_activation kind, float x, float slope)
+{
+    if (kind == COD_ACT_SIGMOID)
+        return 1 / (1 + expf(-x));
+    if (kind == COD_ACT_TANH)
+        return tanhf(x);
+    return x > 0 ? x : slope * x;
+}
+
+/** Eight columns of one pixel that need not be channels of one cell. */
+static __device__ __forceinline__ void store_columns(const conv_store &s, int pixel, int column,
+                                                     const float (&values)[8])
+{
+    const conv_image &to = s.target;
+    UNROLL
+    for (int i = 0; i < 8; i++) {
+        if (column + i >= s.columns)
+            continue;
+        const int cell = to.factor == 1 ? 0 : (column + i) / to.channels, channel = column + i - cell * to.channels;
+        const int64_t at = pixel + (int64_t)(cell / to.factor) * to.w * to.factor + cell % to.factor;
+        const float added = s.added.data != NULL ? element_load(s.added, at * s.added.stride + channel) : 0;
+        element_store(to, at * to.stride + channel, values[i] + added);
+    }
+}
+
+/** Eight channels of one cell. */
+static __device__ __forceinline__ void store_wide(const conv_store &s, int pixel, int column, float (&values)[8])
+{
+    const conv_image &to = s.target;
+    const int cell = to.factor == 1 ? 0 : column / to.channels, channel = column - cell * to.channels;
+    const int64_t at = pixel + (int64_t)(cell / to.factor) * to.w * to.factor + cell % to.factor;
+    if (s.added.data != NULL) {
+        float added[8];
+        load8(s.added, at * s.added.stride + channel, added);
+        for (int i = 0; i < 8; i++)
+            values[i] += added[i];
+    }
+    store8(to, at * to.stride + channel, values);
+}
+
+/** Floats between the rows of a tile of sums in shared memory, so that four rows lie in different banks. */
+constexpr int CONV_GAP = 8;
+
+/** Writes a tile of sums {ROWS, COLUMNS}, which lies in shared memory, to the target. */
+template <int ROWS, int COLUMNS, int THREADS>
+static __device__ __forceinline__ void store_tile(const conv_store &s, const float *tile, const int *targets,
+                                                  const conv_vectors<COLUMNS> *vectors, int first)
+{
+    const bool wide = s.target.wide && (s.added.data == NULL || s.added.wide);
+    for (int item = (int)threadIdx.x; item < ROWS * COLUMNS / 8; item += THREADS) {
+        const int row = item / (COLUMNS / 8), at = item % (COLUMNS / 8) * 8, pixel = targets[row];
+        if (pixel < 0 || first + at >= s.columns)
+            continue;
+        float values[8];
+        for (int half = 0; half < 2; half++) {
+            const floats4 sums = *reinterpret_cast<const floats4 *>(tile + row * (COLUMNS + CONV_GAP) + at + half * 4);
+            for (int i = 0; i < 4; i++)
+                values[half * 4 + i] = sums.v[i];
+        }
+        for (int i = 0; i < 8; i++)
+            values[i] = finish(s.activation.kind, values[i] * vectors->factor[at + i] + vectors->bias[at + i],
+                               vectors->slope[at + i]);
+        if (wide)
+            store_wide(s, pixel, first + at, values);
+        else
+            store_columns(s, pixel, first + at, values);
+    }
+}
+
+#endif

@@ -1,0 +1,210 @@
+/*
+ * Products and gradients in f32, without tensor cores, which would round their operands: for views that are f32 on both sides.
+ * A block of 256 threads gives a tile of 64 x 64, a thread 4 x 4 of it. The next slice of the depth is read into registers while the
+ * one in shared memory is multiplied.
+ */
+#include "cuda/conv_device.cuh"
+
+constexpr int TILE = 64, DEPTH = 16, THREADS = 256, PITCH = TILE + 4, PER_THREAD = TILE * DEPTH / THREADS;
+
+/** Two slices of both factors, depth by depth. */
+struct f32_slices {
+    __align__(16) float a[2][DEPTH][PITCH], b[2][DEPTH][PITCH];
+};
+
+static __device__ __forceinline__ void multiply_slice(float (&sums)[4][4], float (&row_sums)[4],
+                                                      const f32_slices *slices, int slice)
+{
+    const int m = (int)threadIdx.x / 16 * 4, n = (int)threadIdx.x % 16 * 4;
+    UNROLL
+    for (int k = 0; k < DEPTH; k++) {
+        const floats4 a = *reinterpret_cast<const floats4 *>(&slices->a[slice][k][m]),
+                      b = *reinterpret_cast<const floats4 *>(&slices->b[slice][k][n]);
+        UNROLL
+        for (int i = 0; i < 4; i++) {
+            row_sums[i] += a.v[i];
+            UNROLL
+            for (int j = 0; j < 4; j++)
+                sums[i][j] += a.v[i] * b.v[j];
+        }
+    }
+}
+
+static __device__ __forceinline__ float f32_at(const conv_image &image, int64_t at)
+{
+    return reinterpret_cast<const float *>(image.data)[at];
+}
+
+struct f32_product_memory {
+    f32_slices slices;
+    __align__(16) float tile[TILE * (TILE + CONV_GAP)];
+    conv_row rows[TILE];
+    int targets[TILE];
+    conv_vectors<TILE> vectors;
+};
+
+/** Reads one step of the depth of a quarter of the rows. */
+static __device__ __forceinline__ void read_rows(const conv_product &p, const conv_axis &h, const conv_axis &w,
+                                                 const conv_place &at, const conv_row *rows,
+                                                 float (&values)[PER_THREAD])
+{
+    const int dh = h.direction * at.tap_h, dw = w.direction * at.tap_w;
+    const int64_t offset = cell_offset(p.source, dh, dw, at.cell) + at.group;
+    UNROLL
+    for (int i = 0; i < PER_THREAD; i++) {
+        const conv_row row = rows[threadIdx.x / DEPTH + i * (THREADS / DEPTH)];
+        const bool in = at.tap_h < h.taps && (unsigned)(row.h + dh) < (unsigned)p.source.h &&
+                        (unsigned)(row.w + dw) < (unsigned)p.source.w;
+        values[i] = in ? f32_at(p.source, row.offset + offset) : 0;
+    }
+}
+
+__global__ void __launch_bounds__(THREADS, 2) product_f32_kernel(const conv_product p)
+{
+    f32_product_memory *memory = shared_memory<f32_product_memory>();
+    const int phases_w = conv_phases(p.w), phase = (int)blockIdx.y, tid = (int)threadIdx.x;
+    const conv_axis h = conv_axis_of(p.h, phase / phases_w), w = conv_axis_of(p.w, phase % phases_w);
+    const unsigned row_tile = blockIdx.x / (unsigned)p.column_tiles;
+    const int column = (int)(blockIdx.x % (unsigned)p.column_tiles) * TILE;
+    if ((uint64_t)row_tile * TILE >= (uint64_t)p.images * (unsigned)h.outputs * (unsigned)w.outputs)
+        return;
+    const int cells = p.source.factor * p.source.factor, depth = h.taps * w.taps * cells * p.groups;
+    place_rows<TILE, THREADS>(p, h, w, row_tile * TILE, memory->rows, memory->targets);
+    place_vectors<TILE, THREADS>(p.store, column, &memory->vectors);
+    block_sync();
+    const floats4 *weights = reinterpret_cast<const floats4 *>(
+        p.packed + phase * p.phase_bytes + ((int64_t)(tid / 16) * p.column_tiles * TILE + column + tid % 16 * 4) * 4);
+    conv_place at = {};
+    if (depth > 0)
+        place_advance(at, tid % DEPTH, p.groups, cells, w.taps);
+    float values[PER_THREAD] = {}, sums[4][4] = {}, unused[4] = {};
+    for (int first = -DEPTH, slice = 1; first < depth; first += DEPTH, slice ^= 1) {
+        floats4 loaded = {};
+        const bool more = first + DEPTH < depth;
+        if (more) {
+            read_rows(p, h, w, at, memory->rows, values);
+            place_advance(at, DEPTH, p.groups, cells, w.taps);
+            loaded = *weights;
+            weights += (int64_t)DEPTH * p.column_tiles * TILE / 4;
+        }
+        if (first >= 0)
+            multiply_slice(sums, unused, &memory->slices, slice);
+        if (more) {
+            UNROLL
+            for (int i = 0; i < PER_THREAD; i++)
+                memory->slices.a[slice ^ 1][tid % DEPTH][tid / DEPTH + i * (THREADS / DEPTH)] = values[i];
+            *reinterpret_cast<floats4 *>(&memory->slices.b[slice ^ 1][tid / 16][tid % 16 * 4]) = loaded;
+        }
+        block_sync();
+    }
+    UNROLL
+    for (int i = 0; i < 4; i++)
+        *reinterpret_cast<floats4 *>(memory->tile + (tid / 16 * 4 + i) * (TILE + CONV_GAP) +
+                                     tid % 16 * 4) = {{sums[i][0], sums[i][1], sums[i][2], sums[i][3]}};
+    block_sync();
+    store_tile<TILE, TILE, THREADS>(p.store, memory->tile, memory->targets, &memory->vectors, column);
+}
+
+/** Places of a slice's pixels, as in conv_gradient.cu. */
+struct f32_pixel {
+    int64_t y, x;
+    int h, w;
+};
+
+struct f32_gradient_memory {
+    f32_slices slices;
+    f32_pixel pixels[2][DEPTH];
+};
+
+static __device__ __forceinline__ f32_pixel pixel_at(const conv_gradient &g, int number)
+{
+    const int line = number / g.w.outputs, n = line / g.h.outputs, row = line - n * g.h.outputs,
+              column = number - line * g.w.outputs;
+    if (n >= g.images)
+        return {-1, 0, CONV_OUTSIDE, CONV_OUTSIDE};
+    const int h = row * g.h.stride - g.h.pad, w = column * g.w.stride - g.w.pad;
+    return {pixel_offset(g.dy, n, row, column), pixel_offset(g.x, n, h, w), h, w};
+}
+
+/** A thread's row and column of the factors, at a quarter of a slice's pixels. */
+struct f32_walk {
+    int64_t y, x;
+    int dh, dw;
+    bool row, column;
+};
+
+static __device__ __forceinline__ f32_walk walk_of(const conv_gradient &g, int row, int column)
+{
+    const int cell = row / g.dy.channels, tap = column / g.groups, dh = tap / g.w.kernel, dw = tap % g.w.kernel;
+    return {cell_offset(g.dy, 0, 0, cell) + row - cell * g.dy.channels,
+            cell_offset(g.x, dh, dw, 0) + column - tap * g.groups,
+            dh,
+            dw,
+            row < g.rows,
+            column < g.columns};
+}
+
+static __device__ __forceinline__ void read_pixels(const conv_gradient &g, const f32_walk &walk,
+                                                   const f32_pixel *pixels, float (&dy)[PER_THREAD],
+                                                   float (&x)[PER_THREAD])
+{
+    UNROLL
+    for (int i = 0; i < PER_THREAD; i++) {
+        const f32_pixel pixel = pixels[threadIdx.x / TILE + i * (THREADS / TILE)];
+        const bool in = walk.column && (unsigned)(pixel.h + walk.dh) < (unsigned)g.x.h &&
+                        (unsigned)(pixel.w + walk.dw) < (unsigned)g.x.w;
+        dy[i] = walk.row && pixel.y >= 0 ? f32_at(g.dy, pixel.y + walk.y) : 0;
+        x[i] = in ? f32_at(g.x, pixel.x + walk.x) : 0;
+    }
+}
+
+__global__ void __launch_bounds__(THREADS, 2) gradient_f32_kernel(const conv_gradient g)
+{
+    f32_gradient_memory *memory = shared_memory<f32_gradient_memory>();
+    const int tid = (int)threadIdx.x, row = (int)(blockIdx.x / (unsigned)g.column_tiles) * TILE,
+              column = (int)(blockIdx.x % (unsigned)g.column_tiles) * TILE;
+    const int first = (int)blockIdx.y * g.split_chunks, left = g.chunks - first,
+              chunks = left < g.split_chunks ? left : g.split_chunks;
+    const f32_walk walk = walk_of(g, row + tid % TILE, column + tid % TILE);
+    float dy[PER_THREAD] = {}, x[PER_THREAD] = {}, sums[4][4] = {}, row_sums[4] = {};
+    for (int chunk = -2; chunk < chunks; chunk++) {
+        const bool more = chunk >= -1 && chunk + 1 < chunks;
+        if (more)
+            read_pixels(g, walk, memory->pixels[(chunk + 1) % 2], dy, x);
+        if (tid < DEPTH)
+            memory->pixels[chunk & 1][tid] = pixel_at(g, (first + chunk + 2) * DEPTH + tid);
+        if (chunk >= 0)
+            multiply_slice(sums, row_sums, &memory->slices, chunk % 2);
+        if (more) {
+            UNROLL
+            for (int i = 0; i < PER_THREAD; i++) {
+                memory->slices.a[(chunk + 1) % 2][tid / TILE + i * (THREADS / TILE)][tid % TILE] = dy[i];
+                memory->slices.b[(chunk + 1) % 2][tid / TILE + i * (THREADS / TILE)][tid % TILE] = x[i];
+            }
+        }
+        block_sync();
+    }
+    float *partial = g.partials + blockIdx.y * g.partial_count;
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        const int m = row + tid / 16 * 4 + i;
+        if (m >= g.rows)
+            continue;
+        UNROLL
+        for (int j = 0; j < 4; j++)
+            if (column + tid % 16 * 4 + j < g.columns)
+                partial[(int64_t)m * g.columns + column + tid % 16 * 4 + j] = sums[i][j];
+        if (g.bias && column == 0 && tid % 16 == 0)
+            partial[(int64_t)g.rows * g.columns + m] = row_sums[i];
+    }
+}
+
+conv_product_kernel conv_product_in_f32()
+{
+    return {TILE, TILE, DEPTH * 4, THREADS, sizeof(f32_product_memory), 1, product_f32_kernel};
+}
+
+conv_gradient_kernel conv_gradient_in_f32()
+{
+    return {TILE, TILE, DEPTH, THREADS, sizeof(f32_gradient_memory), 1, gradient_f32_kernel};
+}
