@@ -3,7 +3,7 @@
 #include "cuda/sums.cuh"
 
 /** Reads under way at a time, of each view. */
-enum { UNROLL = 4 };
+enum { IN_FLIGHT = 4 };
 
 struct activation_work {
     cuda_walk walk;
@@ -21,14 +21,14 @@ template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) activati
     float slope[lanes_width<L>];
     if (part.first < part.end)
         activation_slopes(work.activation, part.channel, slope);
-    for (int64_t first = part.first; first < part.end; first += UNROLL * step) {
-        lanes_raw<L> raw[UNROLL];
+    for (int64_t first = part.first; first < part.end; first += IN_FLIGHT * step) {
+        lanes_raw<L> raw[IN_FLIGHT];
 #pragma unroll
-        for (int u = 0; u < UNROLL; u++)
+        for (int u = 0; u < IN_FLIGHT; u++)
             if (first + u * step < part.end)
                 raw[u] = lanes_fetch<L>(work.x, first + u * step, part.channel);
 #pragma unroll
-        for (int u = 0; u < UNROLL; u++) {
+        for (int u = 0; u < IN_FLIGHT; u++) {
             if (first + u * step >= part.end)
                 break;
             float x[lanes_width<L>];
@@ -109,17 +109,17 @@ template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) activati
         dslope[0][i] = 0;
     if (part.first < part.end)
         activation_slopes(work.activation, part.channel, slope);
-    for (int64_t first = part.first; first < part.end; first += UNROLL * step) {
-        lanes_raw<L> x[UNROLL], dy[UNROLL];
+    for (int64_t first = part.first; first < part.end; first += IN_FLIGHT * step) {
+        lanes_raw<L> x[IN_FLIGHT], dy[IN_FLIGHT];
 #pragma unroll
-        for (int u = 0; u < UNROLL; u++) {
+        for (int u = 0; u < IN_FLIGHT; u++) {
             if (first + u * step >= part.end)
                 break;
             x[u] = lanes_fetch<L>(work.x, first + u * step, part.channel);
             dy[u] = lanes_fetch<L>(work.dy, first + u * step, part.channel);
         }
 #pragma unroll
-        for (int u = 0; u < UNROLL; u++)
+        for (int u = 0; u < IN_FLIGHT; u++)
             if (first + u * step < part.end)
                 backward_pixel<L>(work, first + u * step, part.channel, x[u], dy[u], slope, dslope);
     }

@@ -174,7 +174,7 @@ static __device__ __forceinline__ void store_columns(const conv_store &s, int pi
                                                      const float (&values)[8])
 {
     const conv_image &to = s.target;
-    UNROLL
+#pragma unroll
     for (int i = 0; i < 8; i++) {
         if (column + i >= s.columns)
             continue;

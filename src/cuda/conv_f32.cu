@@ -16,14 +16,14 @@ static __device__ __forceinline__ void multiply_slice(float (&sums)[4][4], float
                                                       const f32_slices *slices, int slice)
 {
     const int m = (int)threadIdx.x / 16 * 4, n = (int)threadIdx.x % 16 * 4;
-    UNROLL
+#pragma unroll
     for (int k = 0; k < DEPTH; k++) {
         const floats4 a = *reinterpret_cast<const floats4 *>(&slices->a[slice][k][m]),
                       b = *reinterpret_cast<const floats4 *>(&slices->b[slice][k][n]);
-        UNROLL
+#pragma unroll
         for (int i = 0; i < 4; i++) {
             row_sums[i] += a.v[i];
-            UNROLL
+#pragma unroll
             for (int j = 0; j < 4; j++)
                 sums[i][j] += a.v[i] * b.v[j];
         }
@@ -50,7 +50,7 @@ static __device__ __forceinline__ void read_rows(const conv_product &p, const co
 {
     const int dh = h.direction * at.tap_h, dw = w.direction * at.tap_w;
     const int64_t offset = cell_offset(p.source, dh, dw, at.cell) + at.group;
-    UNROLL
+#pragma unroll
     for (int i = 0; i < PER_THREAD; i++) {
         const conv_row row = rows[threadIdx.x / DEPTH + i * (THREADS / DEPTH)];
         const bool in = at.tap_h < h.taps && (unsigned)(row.h + dh) < (unsigned)p.source.h &&
@@ -90,14 +90,14 @@ __global__ void __launch_bounds__(THREADS, 2) product_f32_kernel(const conv_prod
         if (first >= 0)
             multiply_slice(sums, unused, &memory->slices, slice);
         if (more) {
-            UNROLL
+#pragma unroll
             for (int i = 0; i < PER_THREAD; i++)
                 memory->slices.a[slice ^ 1][tid % DEPTH][tid / DEPTH + i * (THREADS / DEPTH)] = values[i];
             *reinterpret_cast<floats4 *>(&memory->slices.b[slice ^ 1][tid / 16][tid % 16 * 4]) = loaded;
         }
         block_sync();
     }
-    UNROLL
+#pragma unroll
     for (int i = 0; i < 4; i++)
         *reinterpret_cast<floats4 *>(memory->tile + (tid / 16 * 4 + i) * (TILE + CONV_GAP) +
                                      tid % 16 * 4) = {{sums[i][0], sums[i][1], sums[i][2], sums[i][3]}};
@@ -148,7 +148,7 @@ static __device__ __forceinline__ void read_pixels(const conv_gradient &g, const
                                                    const f32_pixel *pixels, float (&dy)[PER_THREAD],
                                                    float (&x)[PER_THREAD])
 {
-    UNROLL
+#pragma unroll
     for (int i = 0; i < PER_THREAD; i++) {
         const f32_pixel pixel = pixels[threadIdx.x / TILE + i * (THREADS / TILE)];
         const bool in = walk.column && (unsigned)(pixel.h + walk.dh) < (unsigned)g.x.h &&
@@ -176,7 +176,7 @@ __global__ void __launch_bounds__(THREADS, 2) gradient_f32_kernel(const conv_gra
         if (chunk >= 0)
             multiply_slice(sums, row_sums, &memory->slices, chunk % 2);
         if (more) {
-            UNROLL
+#pragma unroll
             for (int i = 0; i < PER_THREAD; i++) {
                 memory->slices.a[(chunk + 1) % 2][tid / TILE + i * (THREADS / TILE)][tid % TILE] = dy[i];
                 memory->slices.b[(chunk + 1) % 2][tid / TILE + i * (THREADS / TILE)][tid % TILE] = x[i];
@@ -185,12 +185,12 @@ __global__ void __launch_bounds__(THREADS, 2) gradient_f32_kernel(const conv_gra
         block_sync();
     }
     float *partial = g.partials + blockIdx.y * g.partial_count;
-    UNROLL
+#pragma unroll
     for (int i = 0; i < 4; i++) {
         const int m = row + tid / 16 * 4 + i;
         if (m >= g.rows)
             continue;
-        UNROLL
+#pragma unroll
         for (int j = 0; j < 4; j++)
             if (column + tid % 16 * 4 + j < g.columns)
                 partial[(int64_t)m * g.columns + column + tid % 16 * 4 + j] = sums[i][j];

@@ -72,7 +72,7 @@ static __device__ __forceinline__ void load_dy(const conv_gradient &g, const cha
                                                const conv_pixel *pixels, unsigned char *stage)
 {
     constexpr int PIECES = ROWS / 8, STEP = THREADS / PIECES;
-    UNROLL
+#pragma unroll
     for (int k = 0; k < (CONV_PIXELS + STEP - 1) / STEP; k++) {
         const int i = walk.first + k * STEP;
         if (CONV_PIXELS % STEP != 0 && i >= CONV_PIXELS)
@@ -89,7 +89,7 @@ static __device__ __forceinline__ void load_x(const conv_gradient &g, const chan
                                               const conv_pixel *pixels, unsigned char *stage)
 {
     constexpr int PIECES = COLUMNS / 8, STEP = THREADS / PIECES;
-    UNROLL
+#pragma unroll
     for (int k = 0; k < (CONV_PIXELS + STEP - 1) / STEP; k++) {
         const int i = walk.first + k * STEP;
         if (CONV_PIXELS % STEP != 0 && i >= CONV_PIXELS)
@@ -109,24 +109,24 @@ static __device__ __forceinline__ void multiply_pixels(float (&sums)[MT][NT][4],
 {
     const int lane = (int)threadIdx.x % WARP_LANES;
     const unsigned char *stage_x = stage + CONV_PIXELS * ROWS * 2;
-    UNROLL_TWO
+#pragma unroll 2
     for (int step = 0; step < CONV_PIXELS / 16; step++) {
         uint32_t a[MT][4], b[NT / 2][4];
         const int pixel_a = step * 16 + lane / 16 * 8 + lane % 8, pixel_b = step * 16 + lane % 16;
-        UNROLL
+#pragma unroll
         for (int i = 0; i < MT; i++)
             load_matrix4_transposed(
                 a[i], stage + (pixel_a * (ROWS / 8) + turned<ROWS / 8>(warp_row / 8 + i * 2 + lane / 8 % 2, pixel_a)) *
                                   CONV_PIECE);
-        UNROLL
+#pragma unroll
         for (int j = 0; j < NT / 2; j++)
             load_matrix4_transposed(b[j],
                                     stage_x + (pixel_b * (COLUMNS / 8) +
                                                turned<COLUMNS / 8>(warp_column / 8 + j * 2 + lane / 16, pixel_b)) *
                                                   CONV_PIECE);
-        UNROLL
+#pragma unroll
         for (int i = 0; i < MT; i++) {
-            UNROLL
+#pragma unroll
             for (int j = 0; j < NT; j++) {
                 const uint32_t two[2] = {b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]};
                 mma_bf16(sums[i][j], a[i], two);
@@ -145,14 +145,14 @@ static __device__ __forceinline__ void store_partials(const conv_gradient &g, co
 {
     const int lane = (int)threadIdx.x % WARP_LANES;
     float *partial = g.partials + blockIdx.y * g.partial_count;
-    UNROLL
+#pragma unroll
     for (int i = 0; i < MT; i++) {
-        UNROLL
+#pragma unroll
         for (int half = 0; half < 2; half++) {
             const int row = first_row + i * 16 + half * 8 + lane / 4;
             if (row >= g.rows)
                 continue;
-            UNROLL
+#pragma unroll
             for (int j = 0; j < NT; j++) {
                 const int column = first_column + j * 8 + lane % 4 * 2;
                 if (column < g.columns)

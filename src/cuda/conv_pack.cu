@@ -60,13 +60,13 @@ template <int CHANNELS> __global__ void stage_kernel(conv_staging s)
         const int first = (int)(piece - pixel * groups) * CHANNELS, column = (int)(pixel - line * s.to.w),
                   row = (int)(line - n * s.to.h);
         float values[CHANNELS];
-        UNROLL
+#pragma unroll
         for (int part = 0; part < CHANNELS / 8; part++) {
             float eight[8] = {};
             const int channel = first + part * 8;
             if (whole && channel < s.from.channels)
                 load8(s.from, pixel_offset(s.from, (int)n, row, column) + channel, eight);
-            UNROLL
+#pragma unroll
             for (int i = 0; i < 8; i++) {
                 if (!whole)
                     eight[i] = staged_value(s, (int)n, row, column, channel + i);
@@ -130,12 +130,12 @@ __global__ void pack_kernel(conv_filter filter, conv_product p, int columns, int
         if (h.taps * w.taps > 0) {
             const conv_place at = {tap / w.taps, tap % w.taps, rest / p.groups, rest % p.groups};
             const int channel = channel_of(p, at, CHANNELS);
-            UNROLL
+#pragma unroll
             for (int i = 0; i < CHANNELS; i++)
                 values[i] = packed_value(filter, p.w, h, w, column, at, channel + i);
         }
         if (CHANNELS == 16 && column < p.store.columns) {
-            UNROLL
+#pragma unroll
             for (int i = 0; i < CHANNELS; i++)
                 values[i] *= scales[column];
         }

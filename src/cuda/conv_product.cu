@@ -50,7 +50,7 @@ static __device__ __forceinline__ void load_rows(const conv_product &p, const co
     const int dh = h.direction * walk.at.tap_h, dw = w.direction * walk.at.tap_w;
     const bool exists = walk.at.tap_h < h.taps;
     const int64_t offset = cell_offset(p.source, dh, dw, walk.at.cell) + walk.at.group * (CONV_PIECE / (int)sizeof(T));
-    UNROLL
+#pragma unroll
     for (int k = 0; k < (ROWS + THREADS / CONV_PIECES - 1) / (THREADS / CONV_PIECES); k++) {
         const int i = walk.first + k * (THREADS / CONV_PIECES);
         if (ROWS % (THREADS / CONV_PIECES) != 0 && i >= ROWS)
@@ -68,7 +68,7 @@ template <int COLUMNS, int THREADS>
 static __device__ __forceinline__ void load_columns(const unsigned char *packed, const depth_walk &walk,
                                                     unsigned char *stage)
 {
-    UNROLL
+#pragma unroll
     for (int k = 0; k < (COLUMNS + THREADS / CONV_PIECES - 1) / (THREADS / CONV_PIECES); k++) {
         const int i = walk.first + k * (THREADS / CONV_PIECES);
         if (COLUMNS % (THREADS / CONV_PIECES) != 0 && i >= COLUMNS)
@@ -84,18 +84,18 @@ static __device__ __forceinline__ void multiply_chunk(S (&sums)[MT][NT][4], cons
                                                       const unsigned char *columns)
 {
     const int lane = (int)threadIdx.x % WARP_LANES;
-    UNROLL
+#pragma unroll
     for (int step = 0; step < CONV_PIECES / 2; step++) {
         uint32_t a[MT][4], b[NT / 2][4];
-        UNROLL
+#pragma unroll
         for (int j = 0; j < NT / 2; j++)
             load_matrix4(b[j], columns + j * 16 * CONV_CHUNK + ((step * 2 + lane / 8 % 2) ^ (lane % 8)) * CONV_PIECE);
-        UNROLL
+#pragma unroll
         for (int i = 0; i < MT; i++)
             load_matrix4(a[i], rows + i * 16 * CONV_CHUNK + ((step * 2 + lane / 16) ^ (lane % 8)) * CONV_PIECE);
-        UNROLL
+#pragma unroll
         for (int i = 0; i < MT; i++) {
-            UNROLL
+#pragma unroll
             for (int j = 0; j < NT; j++) {
                 const uint32_t two[2] = {b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]};
                 multiply(sums[i][j], a[i], two);
@@ -109,11 +109,11 @@ template <typename S, int MT, int NT, int COLUMNS>
 static __device__ __forceinline__ void keep_sums(const S (&sums)[MT][NT][4], float *tile)
 {
     const int lane = (int)threadIdx.x % WARP_LANES;
-    UNROLL
+#pragma unroll
     for (int i = 0; i < MT; i++) {
-        UNROLL
+#pragma unroll
         for (int j = 0; j < NT; j++) {
-            UNROLL
+#pragma unroll
             for (int half = 0; half < 2; half++)
                 *reinterpret_cast<floats2 *>(tile + (i * 16 + half * 8 + lane / 4) * (COLUMNS + CONV_GAP) + j * 8 +
                                              lane % 4 * 2) = {(float)sums[i][j][half * 2],

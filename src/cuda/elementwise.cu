@@ -1,7 +1,7 @@
 #include "cuda/walk.cuh"
 
 /** Reads under way at a time, of each view. */
-enum { UNROLL = 4 };
+enum { IN_FLIGHT = 4 };
 
 struct add_work {
     cuda_walk walk;
@@ -32,10 +32,10 @@ template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) add_kern
 {
     const walk_part part = walk_begin<L>(work.walk, blockIdx.x);
     const int step = work.walk.rows;
-    for (int64_t first = part.first; first < part.end; first += UNROLL * step) {
-        lanes_raw<L> a[UNROLL], b[UNROLL];
+    for (int64_t first = part.first; first < part.end; first += IN_FLIGHT * step) {
+        lanes_raw<L> a[IN_FLIGHT], b[IN_FLIGHT];
 #pragma unroll
-        for (int u = 0; u < UNROLL; u++) {
+        for (int u = 0; u < IN_FLIGHT; u++) {
             if (first + u * step >= part.end)
                 break;
             a[u] = lanes_fetch<L>(work.a, first + u * step, part.channel);
@@ -43,7 +43,7 @@ template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) add_kern
                 b[u] = lanes_fetch<L>(work.b, first + u * step, part.channel);
         }
 #pragma unroll
-        for (int u = 0; u < UNROLL; u++)
+        for (int u = 0; u < IN_FLIGHT; u++)
             if (first + u * step < part.end)
                 add_pixel<L>(work, first + u * step, part.channel, a[u], b[u]);
     }

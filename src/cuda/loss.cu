@@ -2,7 +2,7 @@
 
 /* Losses that are means over elements, and total variation. Those over rows of classes: loss_rows.cu. */
 
-enum { UNROLL = 4 };
+enum { IN_FLIGHT = 4 };
 
 /** max(x, 0) - x·t + log(1 + e^-|x|); the derivative by x, sigmoid(x) - t, in a form that does not cancel at t = 0 and t = 1. */
 static __device__ __forceinline__ float binary_cross_entropy(float x, float t, float &dx, float &dt)
@@ -88,17 +88,17 @@ template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) loss_ker
     const int step = work.walk.rows;
     const float factor = loss_factor(work);
     float sum = 0;
-    for (int64_t first = part.first; first < part.end; first += UNROLL * step) {
-        lanes_raw<L> x[UNROLL], t[UNROLL];
+    for (int64_t first = part.first; first < part.end; first += IN_FLIGHT * step) {
+        lanes_raw<L> x[IN_FLIGHT], t[IN_FLIGHT];
 #pragma unroll
-        for (int u = 0; u < UNROLL; u++) {
+        for (int u = 0; u < IN_FLIGHT; u++) {
             if (first + u * step >= part.end)
                 break;
             x[u] = lanes_fetch<L>(work.prediction, first + u * step, part.channel);
             t[u] = lanes_fetch<L>(work.target, first + u * step, part.channel);
         }
 #pragma unroll
-        for (int u = 0; u < UNROLL; u++) {
+        for (int u = 0; u < IN_FLIGHT; u++) {
             const int64_t pixel = first + u * step;
             if (pixel >= part.end)
                 break;

@@ -2,7 +2,7 @@
 
 /* MEAN: at each pixel its channel's mean over N, H, W. */
 
-enum { UNROLL = 4 };
+enum { IN_FLIGHT = 4 };
 
 struct mean_work {
     cuda_walk walk, sums_walk;
@@ -17,14 +17,14 @@ template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) mean_sum
     const walk_part part = walk_begin<L>(walk, blockIdx.x);
     const int step = walk.rows;
     float sums[1][lanes_width<L>] = {};
-    for (int64_t first = part.first; first < part.end; first += UNROLL * step) {
-        lanes_raw<L> raw[UNROLL];
+    for (int64_t first = part.first; first < part.end; first += IN_FLIGHT * step) {
+        lanes_raw<L> raw[IN_FLIGHT];
 #pragma unroll
-        for (int u = 0; u < UNROLL; u++)
+        for (int u = 0; u < IN_FLIGHT; u++)
             if (first + u * step < part.end)
                 raw[u] = lanes_fetch<L>(work.x, first + u * step, part.channel);
 #pragma unroll
-        for (int u = 0; u < UNROLL; u++) {
+        for (int u = 0; u < IN_FLIGHT; u++) {
             if (first + u * step >= part.end)
                 break;
             float x[lanes_width<L>];

@@ -2,7 +2,7 @@
 
 /* NORM_TRAIN and NORM_INFERENCE. */
 
-enum { UNROLL = 4 };
+enum { IN_FLIGHT = 4 };
 
 /** What the sums of a block are taken of the distance from: its first pixel, so that a large mean does not cancel the variance. */
 static __device__ __forceinline__ int64_t shift_pixel(const cuda_walk &walk, unsigned block)
@@ -97,14 +97,14 @@ template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) norm_mom
         sums[0][i] = sums[1][i] = 0;
     if (part.first < part.end)
         lanes_load<L>(work.x, shift_pixel(walk, blockIdx.x), part.channel, shift);
-    for (int64_t first = part.first; first < part.end; first += UNROLL * step) {
-        lanes_raw<L> raw[UNROLL];
+    for (int64_t first = part.first; first < part.end; first += IN_FLIGHT * step) {
+        lanes_raw<L> raw[IN_FLIGHT];
 #pragma unroll
-        for (int u = 0; u < UNROLL; u++)
+        for (int u = 0; u < IN_FLIGHT; u++)
             if (first + u * step < part.end)
                 raw[u] = lanes_fetch<L>(work.x, first + u * step, part.channel);
 #pragma unroll
-        for (int u = 0; u < UNROLL; u++) {
+        for (int u = 0; u < IN_FLIGHT; u++) {
             if (first + u * step >= part.end)
                 break;
             float x[lanes_width<L>];
@@ -151,10 +151,10 @@ template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) norm_app
     const int step = work.walk.rows;
     norm_vectors_share<lanes_width<L>>(work, work.walk, false);
     const norm_lanes<lanes_width<L>> by = norm_lanes_of<lanes_width<L>>(work.walk);
-    for (int64_t first = part.first; first < part.end; first += UNROLL * step) {
-        lanes_raw<L> x[UNROLL], residual[UNROLL];
+    for (int64_t first = part.first; first < part.end; first += IN_FLIGHT * step) {
+        lanes_raw<L> x[IN_FLIGHT], residual[IN_FLIGHT];
 #pragma unroll
-        for (int u = 0; u < UNROLL; u++) {
+        for (int u = 0; u < IN_FLIGHT; u++) {
             if (first + u * step >= part.end)
                 break;
             x[u] = lanes_fetch<L>(work.x, first + u * step, part.channel);
@@ -162,7 +162,7 @@ template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) norm_app
                 residual[u] = lanes_fetch<L>(work.residual, first + u * step, part.channel);
         }
 #pragma unroll
-        for (int u = 0; u < UNROLL; u++)
+        for (int u = 0; u < IN_FLIGHT; u++)
             if (first + u * step < part.end)
                 apply_pixel<L>(work, first + u * step, part.channel, by, x[u], residual[u]);
     }

@@ -5,7 +5,7 @@
  * dx = gamma·inv_std·(g - mean(g) - d·inv_std²·mean(g·d)), dgamma = inv_std·Σ g·d, dbeta = Σ g   (Ioffe & Szegedy 2015).
  */
 
-enum { UNROLL = 2, KINDS_WITH_SLOPE = 3 };
+enum { IN_FLIGHT = 2, KINDS_WITH_SLOPE = 3 };
 
 /** x becomes d, dy becomes g; z as the activation's gradient wants it, and dy·z where z <= 0 is added to dslope if there is one. */
 template <int WIDTH>
@@ -58,17 +58,17 @@ __global__ void __launch_bounds__(CUDA_THREADS) norm_gradient_sums_kernel(norm_w
     float sums[KINDS][lanes_width<L>] = {};
     norm_vectors_share<lanes_width<L>>(work, walk, false);
     const norm_lanes<lanes_width<L>> by = norm_lanes_of<lanes_width<L>>(walk);
-    for (int64_t first = part.first; first < part.end; first += UNROLL * step) {
-        lanes_raw<L> raw_x[UNROLL], raw_dy[UNROLL];
+    for (int64_t first = part.first; first < part.end; first += IN_FLIGHT * step) {
+        lanes_raw<L> raw_x[IN_FLIGHT], raw_dy[IN_FLIGHT];
 #pragma unroll
-        for (int u = 0; u < UNROLL; u++) {
+        for (int u = 0; u < IN_FLIGHT; u++) {
             if (first + u * step >= part.end)
                 break;
             raw_x[u] = lanes_fetch<L>(work.x, first + u * step, part.channel);
             raw_dy[u] = lanes_fetch<L>(work.dy, first + u * step, part.channel);
         }
 #pragma unroll
-        for (int u = 0; u < UNROLL; u++) {
+        for (int u = 0; u < IN_FLIGHT; u++) {
             if (first + u * step >= part.end)
                 break;
             float d[lanes_width<L>], g[lanes_width<L>];
@@ -119,17 +119,17 @@ template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) norm_bac
     const norm_lanes<lanes_width<L>> by = norm_lanes_of<lanes_width<L>>(work.walk);
     norm_vector(work.walk, NORM_MEAN_G, mean_g);
     norm_vector(work.walk, NORM_MEAN_GD, mean_gd);
-    for (int64_t first = part.first; first < part.end; first += UNROLL * step) {
-        lanes_raw<L> x[UNROLL], dy[UNROLL];
+    for (int64_t first = part.first; first < part.end; first += IN_FLIGHT * step) {
+        lanes_raw<L> x[IN_FLIGHT], dy[IN_FLIGHT];
 #pragma unroll
-        for (int u = 0; u < UNROLL; u++) {
+        for (int u = 0; u < IN_FLIGHT; u++) {
             if (first + u * step >= part.end)
                 break;
             x[u] = lanes_fetch<L>(work.x, first + u * step, part.channel);
             dy[u] = lanes_fetch<L>(work.dy, first + u * step, part.channel);
         }
 #pragma unroll
-        for (int u = 0; u < UNROLL; u++)
+        for (int u = 0; u < IN_FLIGHT; u++)
             if (first + u * step < part.end)
                 backward_pixel<L>(work, first + u * step, part.channel, by, mean_g, mean_gd, x[u], dy[u]);
     }

@@ -112,12 +112,12 @@ static cod_status pool_run(const cod_plan *plan, cudaStream_t stream)
 /** Global averages: block (n, t) has picture n, and the channels of tile t. */
 template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) global_average_kernel(pool_work work)
 {
-    enum { UNROLL = 4 };
+    enum { IN_FLIGHT = 4 };
     constexpr int width = lanes_width<L>;
     const int step = work.walk.rows, span = work.walk.width * width;
     const walk_part part = walk_begin<L>(work.walk, blockIdx.x);
     float sums[1][width] = {};
-#pragma unroll UNROLL
+#pragma unroll IN_FLIGHT
     for (int64_t pixel = part.first; pixel < part.end; pixel += step) {
         float value[width];
         lanes_load<L>(work.x, pixel, part.channel, value);

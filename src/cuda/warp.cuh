@@ -16,15 +16,6 @@
 
 #define WARP_LANES 32
 
-/** Before a loop whose arrays are to stay in registers; two steps at a time where all of them would need too many. */
-#ifdef COD_CUDA_EMULATED
-#define UNROLL
-#define UNROLL_TWO
-#else
-#define UNROLL     _Pragma("unroll")
-#define UNROLL_TWO _Pragma("unroll 2")
-#endif
-
 #ifdef COD_CUDA_EMULATED
 #include "emulated_warp.h"
 #else
