@@ -86,8 +86,8 @@ cuda_maker cuda_make_convolution;
 cuda_maker cuda_make_norm_train, cuda_make_norm_inference, cuda_make_norm_backward, cuda_make_norm_inference_backward,
     cuda_make_fold_norm;
 cuda_maker cuda_make_activation, cuda_make_activation_backward, cuda_make_add, cuda_make_fill, cuda_make_mean;
-cuda_maker cuda_make_pixel_shuffle, cuda_make_pixel_unshuffle, cuda_make_resize, cuda_make_resize_backward,
-    cuda_make_pool, cuda_make_pool_backward;
+cuda_maker cuda_make_turn, cuda_make_pixel_shuffle, cuda_make_pixel_unshuffle, cuda_make_resize,
+    cuda_make_resize_backward, cuda_make_pool, cuda_make_pool_backward;
 cuda_maker cuda_make_loss, cuda_make_grad_norm, cuda_make_optimiser, cuda_make_ema;
 
 /**

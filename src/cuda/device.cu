@@ -278,6 +278,8 @@ static cuda_maker *maker_of(cod_op_kind kind)
         return cuda_make_ema;
     case COD_OP_FILL:
         return cuda_make_fill;
+    case COD_OP_TURN:
+        return cuda_make_turn;
     default:
         return nullptr;
     }

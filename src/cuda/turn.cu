@@ -1,0 +1,41 @@
+#include "cuda/walk.cuh"
+
+struct turn_work {
+    cuda_view x, y;
+    const int32_t *turns; /**< [N] bits of cod_turn */
+};
+
+/** One element of y a thread. */
+__global__ void __launch_bounds__(CUDA_THREADS) turn_kernel(turn_work work)
+{
+    const int h = work.y.h, w = work.y.w;
+    int channel, column, row;
+    const int64_t item = grid_first();
+    if (item >= work.y.count)
+        return;
+    const int64_t pixel = split(item, work.y.channels, &channel), line = split(pixel, w, &column),
+                  n = split(line, h, &row);
+    const int32_t turn = work.turns[n];
+    if (turn & COD_TURN_MIRROR_X)
+        column = w - 1 - column;
+    if (turn & COD_TURN_MIRROR_Y)
+        row = h - 1 - row;
+    const int64_t place = (turn & COD_TURN_TRANSPOSE) && h == w ? (int64_t)column * w + row : (int64_t)row * w + column;
+    const float value = view_load(work.x, n * h * w + place, channel);
+    view_store(work.y, pixel, channel, turn & COD_TURN_INVERT ? 1 - value : value);
+}
+
+static cod_status turn_run(const cod_plan *plan, cudaStream_t stream)
+{
+    const cod_op *op = &plan->op;
+    const turn_work work = {cuda_view_of(&op->inputs[0]), cuda_view_of(&op->outputs[0]),
+                            reinterpret_cast<const int32_t *>(cuda_view_of(&op->inputs[1]).data)};
+    const unsigned blocks = static_cast<unsigned>((work.y.count + CUDA_THREADS - 1) / CUDA_THREADS);
+    return cuda_launch(stream, turn_kernel, blocks, CUDA_THREADS, 0, work);
+}
+
+cod_status cuda_make_turn(cod_plan *plan)
+{
+    plan->run = turn_run;
+    return COD_OK;
+}
