@@ -1,10 +1,9 @@
 /*
- * Whole models on `cpu` in f32 and bf16 against `ref` in f32: losses, outputs and gradients of one training step, and inference
- * with folded normalisation, at odd sizes.
+ * Whole models on the backend COD_TESTED in f32 and bf16 against `ref` in f32: losses, outputs and gradients of one training step,
+ * and inference with folded normalisation, at odd sizes.
  */
 #include "support/test.h"
 
-#include "cpu/cpu.h"
 #include "nn/net.h"
 #include "ref/ref.h"
 
@@ -35,6 +34,8 @@ static const model_case cases[] = {
     {"cnn", "height=28 width=28 channels=1 classes=10 stages=8,16,5 norm=none halve=stride", {1, 28, 28, 1}, 0},
     {"resnet18", "height=33 width=47 channels=3 classes=10 features=8", {4, 33, 47, 3}, 5},
 };
+
+extern const cod_backend COD_TESTED;
 
 enum { SEED = 11, OUTPUTS = 2 };
 
@@ -115,7 +116,7 @@ static void compare(cod_dtype dtype, double output_bound, double grad_bound)
 {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         step_result expected = run_step(&cod_ref_backend, COD_F32, &cases[i]);
-        step_result actual = run_step(&cod_cpu_backend, dtype, &cases[i]);
+        step_result actual = run_step(&COD_TESTED, dtype, &cases[i]);
         for (int k = 0; k < OUTPUTS; k++)
             check_near(k == 0 ? "inference" : "output", &cases[i], dtype,
                        distance(expected.outputs[k], actual.outputs[k], expected.output_count), output_bound);
@@ -127,19 +128,19 @@ static void compare(cod_dtype dtype, double output_bound, double grad_bound)
     }
 }
 
-static void cpu_in_f32_equals_ref(void **state)
+static void f32_equals_ref(void **state)
 {
     (void)state;
     compare(COD_F32, 1e-5, 1e-4);
 }
 
-static void cpu_in_bf16_is_near_ref(void **state)
+static void bf16_is_near_ref(void **state)
 {
     cod_device *device = NULL;
     (void)state;
-    assert_ok(cod_cpu_backend.open(&(cod_device_options){.threads = 1}, &device));
-    const bool supported = cod_cpu_backend.supports(device, COD_BF16);
-    cod_cpu_backend.close(device);
+    assert_ok(COD_TESTED.open(&(cod_device_options){.threads = 1}, &device));
+    const bool supported = COD_TESTED.supports(device, COD_BF16);
+    COD_TESTED.close(device);
     if (!supported)
         skip();
     compare(COD_BF16, 2e-2, 8e-2);
@@ -148,8 +149,8 @@ static void cpu_in_bf16_is_near_ref(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cpu_in_f32_equals_ref),
-        cmocka_unit_test(cpu_in_bf16_is_near_ref),
+        cmocka_unit_test(f32_equals_ref),
+        cmocka_unit_test(bf16_is_near_ref),
     };
-    return cmocka_run_group_tests_name("models on cpu", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("whole models", tests, NULL, NULL);
 }
