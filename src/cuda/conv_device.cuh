@@ -1,6 +1,6 @@
 /**
- * @file
- * What the kernels of convolutions share: walking over taps and channels, places of pixels, and the way from sums to the target.
+ * @file What the kernels of convolutions share: walking over taps and channels, places of pixels, and the way from sums
+ * to the target.
  */
 #ifndef COD_CUDA_CONV_DEVICE_CUH
 #define COD_CUDA_CONV_DEVICE_CUH
@@ -107,7 +107,7 @@ static __device__ __forceinline__ int64_t cell_offset(const conv_image &image, i
     return ((int64_t)(dh * r + cell / r) * image.w * r + dw * r + cell % r) * image.stride;
 }
 
-/** Where in the source tap 0 of a pixel of the target lies, also outside. A pixel that does not exist lies far outside. */
+/** Where in the source tap 0 of a target's pixel lies, maybe outside; far outside where there is no such pixel. */
 struct __align__(16) conv_row
 {
     uint64_t address;

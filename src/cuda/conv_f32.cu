@@ -1,7 +1,7 @@
 /*
- * Products and gradients in f32, without tensor cores, which would round their operands: for views that are f32 on both sides.
- * A block of 256 threads gives a tile of 64 x 64, a thread 4 x 4 of it. The next slice of the depth is read into registers while the
- * one in shared memory is multiplied.
+ * Products and gradients in f32, without tensor cores, which would round their operands: for views that are f32 on both
+ * sides. A block of 256 threads gives a tile of 64 x 64, a thread 4 x 4 of it. The next slice of the depth is read into
+ * registers while the one in shared memory is multiplied.
  */
 #include "cuda/conv_device.cuh"
 

@@ -1,7 +1,8 @@
 /*
- * Weight gradients on tensor cores. A block gives partial sums of a tile of ROWS channels of dy x COLUMNS channels of x at one or more
- * taps, over its split's pixels. A stage of shared memory holds CONV_PIXELS pixels of both; as pixels are the depth of the product,
- * both are read transposed. Partial sums of all splits are added in their order by conv_sum_partials().
+ * Weight gradients on tensor cores. A block gives partial sums of a tile of ROWS channels of dy x COLUMNS channels of x
+ * at one or more taps, over its split's pixels. A stage of shared memory holds CONV_PIXELS pixels of both; as pixels
+ * are the depth of the product, both are read transposed. Partial sums of all splits are added in their order by
+ * conv_sum_partials().
  */
 #include "cuda/conv_device.cuh"
 
@@ -14,8 +15,9 @@ template <int PIECES> static __device__ __forceinline__ int turned(int piece, in
 }
 
 /**
- * What a thread copies of every STEP-th pixel: one piece of dy's channels, or of x's at a tap. `offset`: bytes from the pixel, or from
- * tap 0; `target`: where in a stage the piece of its first pixel lies. Where there is no such channel, dh leads outside.
+ * What a thread copies of every STEP-th pixel: one piece of dy's channels, or of x's at a tap. `offset`: bytes from the
+ * pixel, or from tap 0; `target`: where in a stage the piece of its first pixel lies. Where there is no such channel,
+ * dh leads outside.
  */
 struct channel_walk {
     int first, target, dh, dw;

@@ -1,9 +1,10 @@
 /*
- * Products on tensor cores. A block gives a tile of ROWS pixels x COLUMNS channels. It goes through the depth in chunks; a stage of
- * shared memory holds one chunk of the rows and of the columns, 128 bytes each; STAGES of them are in flight, more where tiles are small.
+ * Products on tensor cores. A block gives a tile of ROWS pixels x COLUMNS channels. It goes through the depth in
+ * chunks; a stage of shared memory holds one chunk of the rows and of the columns, 128 bytes each; STAGES of them are
+ * in flight, more where tiles are small.
  *
- * Piece p of row r of a stage lies at piece p ^ (r mod 8): eight rows of one piece, as ldmatrix reads them, then lie in all
- * banks, as do eight pieces of one row, as copies write them.
+ * Piece p of row r of a stage lies at piece p ^ (r mod 8): eight rows of one piece, as ldmatrix reads them, then lie in
+ * all banks, as do eight pieces of one row, as copies write them.
  */
 #include "cuda/conv_device.cuh"
 
@@ -27,7 +28,7 @@ static __device__ __forceinline__ void multiply(int32_t (&d)[4], const uint32_t 
     mma_s8(d, a, b);
 }
 
-/** What a thread copies of every chunk: one piece, of every STEP-th row; `target`: where in a stage that of its first row lies. */
+/** A thread copies one piece of every STEP-th row of a chunk; `target`: where that of its first row lies in a stage. */
 struct depth_walk {
     conv_place at;
     int piece, first, target;

@@ -11,9 +11,9 @@
 #include <stdlib.h>
 
 /**
- * Convolutions and linear layers on the emulated GPU against `ref`. Values are small integers, biases halves, slopes quarters: all exact
- * in bf16, and their sums in f32, so that results must be equal bit for bit, whatever the order of sums. What is no sum of such numbers
- * (sigmoid, tanh) has a tolerance; so have random ops with normal values in f32.
+ * Convolutions and linear layers on the emulated GPU against `ref`. Values are small integers, biases halves, slopes
+ * quarters: all exact in bf16, and their sums in f32, so that results must be equal bit for bit, whatever the order of
+ * sums. What is no sum of such numbers (sigmoid, tanh) has a tolerance; so have random ops with normal values in f32.
  */
 
 /* Layers take turns with variants; a sanitizer, which slows fibres down, sees few of each. */
@@ -131,7 +131,7 @@ typedef struct layer {
     int stride, pad;
 } layer;
 
-/** Layers of real networks on small pictures, odd ones, and such that every tile is chosen on the four emulated multiprocessors. */
+/** Layers of real networks on small pictures, odd ones, and such that four multiprocessors get every tile. */
 static const layer layers[] = {
     {1, 7, 13, 64, 64, 3, 1, 1},   {2, 5, 7, 65, 17, 3, 1, 1},  {1, 5, 7, 16, 64, 3, 1, 1},
     {2, 7, 9, 5, 33, 3, 1, 0},     {3, 1, 1, 64, 64, 3, 1, 1},  {1, 1, 1, 65, 3, 1, 1, 0},
