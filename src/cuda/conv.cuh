@@ -2,12 +2,13 @@
  * @file
  * Convolutions and linear layers as matrix products: what their kernels and the choice of kernels (conv_plan.cu) share.
  *
- * A *product* gives an image's channels at each of its pixels: y of CONV2D from x, dx of CONV2D_BACKWARD_DATA from dy. Its rows are
- * pixels of the target, its columns the target's channels, its depth the taps of the kernel times the channels of the source.
- * A *gradient* gives dw: its rows are the channels of dy, its columns taps times channels of x, its depth the pixels of dy.
- * A linear layer is a convolution of N images of one pixel.
+ * A *product* gives an image's channels at each of its pixels: y of CONV2D from x, dx of CONV2D_BACKWARD_DATA from dy.
+ * Its rows are pixels of the target, its columns the target's channels, its depth the taps of the kernel times the
+ * channels of the source. A *gradient* gives dw: its rows are the channels of dy, its columns taps times channels of x,
+ * its depth the pixels of dy. A linear layer is a convolution of N images of one pixel.
  *
- * Products on tensor cores read the depth in *pieces* of 16 bytes: 8 channels in bf16 or 16 in s8. CONV_PIECES pieces are a *chunk*.
+ * Products on tensor cores read the depth in *pieces* of 16 bytes: 8 channels in bf16 or 16 in s8. CONV_PIECES pieces
+ * are a *chunk*.
  */
 #ifndef COD_CUDA_CONV_CUH
 #define COD_CUDA_CONV_CUH
@@ -17,8 +18,9 @@
 enum { CONV_PIECE = 16, CONV_PIECES = 8, CONV_CHUNK = CONV_PIECE * CONV_PIECES };
 
 /**
- * A tensor as a convolution sees it: h x w pixels of factor² *cells* with `channels` channels each. Where the convolution shuffles
- * its pixels, cells are the pixels of the tensor; else a pixel is one cell. A convolution's channels are numbered cell by cell here.
+ * A tensor as a convolution sees it: h x w pixels of factor² *cells* with `channels` channels each. Where the
+ * convolution shuffles its pixels, cells are the pixels of the tensor; else a pixel is one cell. A convolution's
+ * channels are numbered cell by cell here.
  */
 struct conv_image {
     unsigned char *data; /**< NULL = no tensor */
@@ -37,8 +39,8 @@ struct conv_side {
 };
 
 /**
- * One phase of a side: output i of it is at i·target_step + target_origin of the target, and tap t of the kernel meets there
- * i·step + origin + direction·t of the source. That tap is position kernel_first + kernel_step·t of the kernel.
+ * One phase of a side: output i of it is at i·target_step + target_origin of the target, and tap t of the kernel meets
+ * there i·step + origin + direction·t of the source. That tap is position kernel_first + kernel_step·t of the kernel.
  */
 struct conv_axis {
     int outputs, taps;
@@ -110,7 +112,7 @@ struct conv_product {
     conv_store store;
 };
 
-/** Operands of a gradient's kernel. Blocks of one split have partial sums of their own: dw by rows and columns, then db. */
+/** Operands of a gradient's kernel. Each split has partial sums of its own: dw by rows and columns, then db. */
 struct conv_gradient {
     conv_image x, dy;
     conv_side h, w;
@@ -135,9 +137,9 @@ struct conv_sum {
 };
 
 /**
- * A dense copy of an image whose channels fill whole pieces, in bf16 or s8: where the image itself cannot be read in pieces, or
- * where its few channels would leave most of a piece empty. Then a kernel's row is folded into the channels: those of position k
- * at column j are the source's at j·step + origin + direction·k.
+ * A dense copy of an image whose channels fill whole pieces, in bf16 or s8: where the image itself cannot be read in
+ * pieces, or where its few channels would leave most of a piece empty. Then a kernel's row is folded into the channels:
+ * those of position k at column j are the source's at j·step + origin + direction·k.
  */
 struct conv_staging {
     conv_image from, to; /**< data NULL = none */
@@ -159,7 +161,7 @@ template <typename P> struct conv_kernel {
 typedef conv_kernel<conv_product> conv_product_kernel;
 typedef conv_kernel<conv_gradient> conv_gradient_kernel;
 
-/** Kernels to choose from, ended by one without rows. `dtype` is what is multiplied: bf16, f32, or s8 (products only). */
+/** Kernels to choose from, ended by one without rows. `dtype`: what is multiplied, bf16, f32, or s8 (products only). */
 const conv_product_kernel *conv_product_kernels(cod_dtype dtype);
 const conv_gradient_kernel *conv_gradient_kernels(cod_dtype dtype);
 /* conv_f32.cu */
@@ -168,7 +170,7 @@ conv_gradient_kernel conv_gradient_in_f32();
 
 /* conv_pack.cu */
 COD_MUST_CHECK cod_status conv_stage(const cod_device *device, const conv_staging &staging, cudaStream_t stream);
-/** Packs weights for products: {phase}{column tile}{chunk}{column}{piece} in bf16 and s8. `scales` by column, s8 only. */
+/** Packs weights for products: in bf16 and s8 {phase}{column tile}{chunk}{column}{piece}. `scales`: of s8 alone. */
 COD_MUST_CHECK cod_status conv_pack(const cod_device *device, cudaStream_t stream, const conv_filter &filter,
                                     const conv_product &product, cod_dtype dtype, int tile_columns,
                                     const float *scales);

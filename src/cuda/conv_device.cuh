@@ -1,6 +1,6 @@
 /**
- * @file
- * What the kernels of convolutions share: walking over taps and channels, places of pixels, and the way from sums to the target.
+ * @file What the kernels of convolutions share: walking over taps and channels, places of pixels, and the way from sums
+ * to the target.
  */
 #ifndef COD_CUDA_CONV_DEVICE_CUH
 #define COD_CUDA_CONV_DEVICE_CUH
@@ -107,16 +107,28 @@ static __device__ __forceinline__ int64_t cell_offset(const conv_image &image, i
     return ((int64_t)(dh * r + cell / r) * image.w * r + dw * r + cell % r) * image.stride;
 }
 
-/** Where in the source tap 0 of a row of a product lies. A row that does not exist lies far outside. */
-struct conv_row {
-    int64_t offset;
+/** Where in the source tap 0 of a target's pixel lies, maybe outside; far outside where there is no such pixel. */
+struct __align__(16) conv_row
+{
+    uint64_t address;
     int h, w;
 };
 
 enum { CONV_OUTSIDE = -(1 << 30) };
 
+static __device__ __forceinline__ conv_row row_at(const conv_image &image, int n, int h, int w, int element_bytes)
+{
+    return {(uint64_t)(uintptr_t)image.data + (uint64_t)(pixel_offset(image, n, h, w) * element_bytes), h, w};
+}
+
+/** Whether the pixel that lies dh below and dw to the right of the row's is one of the image. No branch. */
+static __device__ __forceinline__ bool row_meets(const conv_image &image, const conv_row &row, int dh, int dw)
+{
+    return ((unsigned)(row.h + dh) < (unsigned)image.h) & ((unsigned)(row.w + dw) < (unsigned)image.w);
+}
+
 /** Places of a block's rows, and the pixels of the target's tensor that they give: cell 0, -1 where there is none. */
-template <int ROWS, int THREADS>
+template <int ROWS, int THREADS, int ELEMENT_BYTES>
 static __device__ __forceinline__ void place_rows(const conv_product &p, const conv_axis &h, const conv_axis &w,
                                                   unsigned first, conv_row *rows, int *targets)
 {
@@ -129,15 +141,31 @@ static __device__ __forceinline__ void place_rows(const conv_product &p, const c
         conv_row row = {0, CONV_OUTSIDE, CONV_OUTSIDE};
         targets[i] = -1;
         if (pixel < pixels) {
-            row.h = line_of_image * h.step + h.origin;
-            row.w = column * w.step + w.origin;
-            row.offset = pixel_offset(p.source, n, row.h, row.w);
+            row = row_at(p.source, n, line_of_image * h.step + h.origin, column * w.step + w.origin, ELEMENT_BYTES);
             targets[i] = ((n * to.h + line_of_image * h.target_step + h.target_origin) * to.w * to.factor +
                           column * w.target_step + w.target_origin) *
                          to.factor;
         }
         rows[i] = row;
     }
+}
+
+/** A pixel of a gradient's depth: its address in dy, 0 where there is none, and tap 0 in x. */
+struct __align__(16) conv_pixel
+{
+    conv_row x;
+    uint64_t y;
+};
+
+static __device__ __forceinline__ conv_pixel pixel_at(const conv_gradient &g, unsigned number, int element_bytes)
+{
+    const unsigned line = number / (unsigned)g.w.outputs, n = line / (unsigned)g.h.outputs;
+    if (n >= (unsigned)g.images)
+        return {{0, CONV_OUTSIDE, CONV_OUTSIDE}, 0};
+    const conv_axis h = conv_axis_of(g.h, 0), w = conv_axis_of(g.w, 0);
+    const int row = (int)(line - n * (unsigned)g.h.outputs), column = (int)(number - line * (unsigned)g.w.outputs);
+    return {row_at(g.x, (int)n, row * h.step + h.origin, column * w.step + w.origin, element_bytes),
+            row_at(g.dy, (int)n, row, column, element_bytes).address};
 }
 
 /* From sums to the target. */

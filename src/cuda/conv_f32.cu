@@ -1,7 +1,7 @@
 /*
- * Products and gradients in f32, without tensor cores, which would round their operands: for views that are f32 on both sides.
- * A block of 256 threads gives a tile of 64 x 64, a thread 4 x 4 of it. The next slice of the depth is read into registers while the
- * one in shared memory is multiplied.
+ * Products and gradients in f32, without tensor cores, which would round their operands: for views that are f32 on both
+ * sides. A block of 256 threads gives a tile of 64 x 64, a thread 4 x 4 of it. The next slice of the depth is read into
+ * registers while the one in shared memory is multiplied.
  */
 #include "cuda/conv_device.cuh"
 
@@ -30,9 +30,9 @@ static __device__ __forceinline__ void multiply_slice(float (&sums)[4][4], float
     }
 }
 
-static __device__ __forceinline__ float f32_at(const conv_image &image, int64_t at)
+static __device__ __forceinline__ float f32_at(uint64_t address)
 {
-    return reinterpret_cast<const float *>(image.data)[at];
+    return *reinterpret_cast<const float *>((uintptr_t)address);
 }
 
 struct f32_product_memory {
@@ -48,14 +48,13 @@ static __device__ __forceinline__ void read_rows(const conv_product &p, const co
                                                  const conv_place &at, const conv_row *rows,
                                                  float (&values)[PER_THREAD])
 {
-    const int dh = h.direction * at.tap_h, dw = w.direction * at.tap_w;
-    const int64_t offset = cell_offset(p.source, dh, dw, at.cell) + at.group;
+    const int dw = w.direction * at.tap_w;
+    const int tap_h = h.direction * at.tap_h, dh = at.tap_h < h.taps ? tap_h : CONV_OUTSIDE;
+    const uint64_t offset = (uint64_t)((cell_offset(p.source, tap_h, dw, at.cell) + at.group) * 4);
 #pragma unroll
     for (int i = 0; i < PER_THREAD; i++) {
         const conv_row row = rows[threadIdx.x / DEPTH + i * (THREADS / DEPTH)];
-        const bool in = at.tap_h < h.taps && (unsigned)(row.h + dh) < (unsigned)p.source.h &&
-                        (unsigned)(row.w + dw) < (unsigned)p.source.w;
-        values[i] = in ? f32_at(p.source, row.offset + offset) : 0;
+        values[i] = row_meets(p.source, row, dh, dw) ? f32_at(row.address + offset) : 0;
     }
 }
 
@@ -69,7 +68,7 @@ __global__ void __launch_bounds__(THREADS, 2) product_f32_kernel(const conv_prod
     if ((uint64_t)row_tile * TILE >= (uint64_t)p.images * (unsigned)h.outputs * (unsigned)w.outputs)
         return;
     const int cells = p.source.factor * p.source.factor, depth = h.taps * w.taps * cells * p.groups;
-    place_rows<TILE, THREADS>(p, h, w, row_tile * TILE, memory->rows, memory->targets);
+    place_rows<TILE, THREADS, 4>(p, h, w, row_tile * TILE, memory->rows, memory->targets);
     place_vectors<TILE, THREADS>(p.store, column, &memory->vectors);
     block_sync();
     const floats4 *weights = reinterpret_cast<const floats4 *>(
@@ -105,56 +104,35 @@ __global__ void __launch_bounds__(THREADS, 2) product_f32_kernel(const conv_prod
     store_tile<TILE, TILE, THREADS>(p.store, memory->tile, memory->targets, &memory->vectors, column);
 }
 
-/** Places of a slice's pixels, as in conv_gradient.cu. */
-struct f32_pixel {
-    int64_t y, x;
-    int h, w;
-};
-
 struct f32_gradient_memory {
     f32_slices slices;
-    f32_pixel pixels[2][DEPTH];
+    conv_pixel pixels[2][DEPTH];
 };
 
-static __device__ __forceinline__ f32_pixel pixel_at(const conv_gradient &g, int number)
-{
-    const int line = number / g.w.outputs, n = line / g.h.outputs, row = line - n * g.h.outputs,
-              column = number - line * g.w.outputs;
-    if (n >= g.images)
-        return {-1, 0, CONV_OUTSIDE, CONV_OUTSIDE};
-    const int h = row * g.h.stride - g.h.pad, w = column * g.w.stride - g.w.pad;
-    return {pixel_offset(g.dy, n, row, column), pixel_offset(g.x, n, h, w), h, w};
-}
-
-/** A thread's row and column of the factors, at a quarter of a slice's pixels. */
+/** A thread's row and column of the factors: bytes from dy's pixel, and from tap 0 in x. */
 struct f32_walk {
-    int64_t y, x;
+    uint64_t y, x;
     int dh, dw;
-    bool row, column;
+    bool row;
 };
 
 static __device__ __forceinline__ f32_walk walk_of(const conv_gradient &g, int row, int column)
 {
     const int cell = row / g.dy.channels, tap = column / g.groups, dh = tap / g.w.kernel, dw = tap % g.w.kernel;
-    return {cell_offset(g.dy, 0, 0, cell) + row - cell * g.dy.channels,
-            cell_offset(g.x, dh, dw, 0) + column - tap * g.groups,
-            dh,
-            dw,
-            row < g.rows,
-            column < g.columns};
+    return {(uint64_t)((cell_offset(g.dy, 0, 0, cell) + row - cell * g.dy.channels) * 4),
+            (uint64_t)((cell_offset(g.x, dh, dw, 0) + column - tap * g.groups) * 4),
+            column < g.columns ? dh : CONV_OUTSIDE, dw, row < g.rows};
 }
 
 static __device__ __forceinline__ void read_pixels(const conv_gradient &g, const f32_walk &walk,
-                                                   const f32_pixel *pixels, float (&dy)[PER_THREAD],
+                                                   const conv_pixel *pixels, float (&dy)[PER_THREAD],
                                                    float (&x)[PER_THREAD])
 {
 #pragma unroll
     for (int i = 0; i < PER_THREAD; i++) {
-        const f32_pixel pixel = pixels[threadIdx.x / TILE + i * (THREADS / TILE)];
-        const bool in = walk.column && (unsigned)(pixel.h + walk.dh) < (unsigned)g.x.h &&
-                        (unsigned)(pixel.w + walk.dw) < (unsigned)g.x.w;
-        dy[i] = walk.row && pixel.y >= 0 ? f32_at(g.dy, pixel.y + walk.y) : 0;
-        x[i] = in ? f32_at(g.x, pixel.x + walk.x) : 0;
+        const conv_pixel pixel = pixels[threadIdx.x / TILE + i * (THREADS / TILE)];
+        dy[i] = walk.row && pixel.y != 0 ? f32_at(pixel.y + walk.y) : 0;
+        x[i] = row_meets(g.x, pixel.x, walk.dh, walk.dw) ? f32_at(pixel.x.address + walk.x) : 0;
     }
 }
 
@@ -172,7 +150,7 @@ __global__ void __launch_bounds__(THREADS, 2) gradient_f32_kernel(const conv_gra
         if (more)
             read_pixels(g, walk, memory->pixels[(chunk + 1) % 2], dy, x);
         if (tid < DEPTH)
-            memory->pixels[chunk & 1][tid] = pixel_at(g, (first + chunk + 2) * DEPTH + tid);
+            memory->pixels[chunk & 1][tid] = pixel_at(g, (unsigned)((first + chunk + 2) * DEPTH + tid), 4);
         if (chunk >= 0)
             multiply_slice(sums, row_sums, &memory->slices, chunk % 2);
         if (more) {

@@ -1,32 +1,12 @@
 /*
- * Weight gradients on tensor cores. A block gives partial sums of a tile of ROWS channels of dy x COLUMNS channels of x at one or more
- * taps, over its split's pixels. A stage of shared memory holds CONV_PIXELS pixels of both; as pixels are the depth of the product,
- * both are read transposed. Partial sums of all splits are added in their order by conv_sum_partials().
+ * Weight gradients on tensor cores. A block gives partial sums of a tile of ROWS channels of dy x COLUMNS channels of x
+ * at one or more taps, over its split's pixels. A stage of shared memory holds CONV_PIXELS pixels of both; as pixels
+ * are the depth of the product, both are read transposed. Partial sums of all splits are added in their order by
+ * conv_sum_partials().
  */
 #include "cuda/conv_device.cuh"
 
 enum { CONV_PIXELS = 64, CONV_RING = 2 };
-
-/** Where a pixel of dy lies, and where in x tap 0 of it does. A pixel that does not exist has y -1 and lies far outside x. */
-struct conv_pixel {
-    int64_t y, x;
-    int h, w;
-};
-
-static __device__ __forceinline__ conv_pixel pixel_at(const conv_gradient &g, unsigned number)
-{
-    const unsigned line = number / (unsigned)g.w.outputs, n = line / (unsigned)g.h.outputs;
-    if (n >= (unsigned)g.images)
-        return {-1, 0, CONV_OUTSIDE, CONV_OUTSIDE};
-    const conv_axis h = conv_axis_of(g.h, 0), w = conv_axis_of(g.w, 0);
-    const int row = (int)(line - n * (unsigned)g.h.outputs), column = (int)(number - line * (unsigned)g.w.outputs);
-    conv_pixel pixel;
-    pixel.y = pixel_offset(g.dy, (int)n, row, column);
-    pixel.h = row * h.step + h.origin;
-    pixel.w = column * w.step + w.origin;
-    pixel.x = pixel_offset(g.x, (int)n, pixel.h, pixel.w);
-    return pixel;
-}
 
 /** Pieces of a row of PIECES lie so that eight rows of one piece are in as many banks as there can be. */
 template <int PIECES> static __device__ __forceinline__ int turned(int piece, int row)
@@ -34,71 +14,67 @@ template <int PIECES> static __device__ __forceinline__ int turned(int piece, in
     return PIECES >= 8 ? piece ^ (row % 8) : piece ^ (row / (8 / PIECES) % PIECES);
 }
 
-/** A thread's piece of all pixels: channels of dy, or of x at a tap. */
+/**
+ * What a thread copies of every STEP-th pixel: one piece of dy's channels, or of x's at a tap. `offset`: bytes from the
+ * pixel, or from tap 0; `target`: where in a stage the piece of its first pixel lies. Where there is no such channel,
+ * dh leads outside.
+ */
 struct channel_walk {
-    int piece, first, dh, dw;
-    int64_t offset;
-    bool exists;
+    int first, target, dh, dw;
+    uint64_t offset;
 };
+
+template <int PIECES> static __device__ __forceinline__ channel_walk walk_begin()
+{
+    const int piece = (int)threadIdx.x % PIECES, first = (int)threadIdx.x / PIECES;
+    return {first, (first * PIECES + turned<PIECES>(piece, first)) * CONV_PIECE, 0, 0, 0};
+}
 
 template <int ROWS> static __device__ __forceinline__ channel_walk walk_rows(const conv_gradient &g, int first_row)
 {
-    channel_walk walk = {};
-    walk.piece = (int)threadIdx.x % (ROWS / 8);
-    walk.first = (int)threadIdx.x / (ROWS / 8);
-    const int row = first_row + walk.piece * 8, cell = row / g.dy.channels;
-    walk.exists = row < g.rows;
-    walk.offset = cell_offset(g.dy, 0, 0, cell) + row - cell * g.dy.channels;
+    channel_walk walk = walk_begin<ROWS / 8>();
+    const int row = first_row + (int)threadIdx.x % (ROWS / 8) * 8, cell = row / g.dy.channels;
+    walk.dh = row < g.rows ? 0 : CONV_OUTSIDE;
+    walk.offset = (uint64_t)((cell_offset(g.dy, 0, 0, cell) + row - cell * g.dy.channels) * 2);
     return walk;
 }
 
 template <int COLUMNS>
 static __device__ __forceinline__ channel_walk walk_columns(const conv_gradient &g, int first_column)
 {
-    channel_walk walk = {};
-    walk.piece = (int)threadIdx.x % (COLUMNS / 8);
-    walk.first = (int)threadIdx.x / (COLUMNS / 8);
-    const int group = first_column / 8 + walk.piece, tap = group / g.groups;
-    const conv_axis w = conv_axis_of(g.w, 0);
-    walk.exists = group * 8 < g.columns;
-    walk.dh = tap / w.taps;
-    walk.dw = tap % w.taps;
-    walk.offset = cell_offset(g.x, walk.dh, walk.dw, 0) + (group - tap * g.groups) * 8;
+    channel_walk walk = walk_begin<COLUMNS / 8>();
+    const int group = first_column / 8 + (int)threadIdx.x % (COLUMNS / 8), tap = group / g.groups;
+    const int taps_w = conv_axis_of(g.w, 0).taps, dh = tap / taps_w;
+    walk.dh = group * 8 < g.columns ? dh : CONV_OUTSIDE;
+    walk.dw = tap % taps_w;
+    walk.offset = (uint64_t)((cell_offset(g.x, dh, walk.dw, 0) + (group - tap * g.groups) * 8) * 2);
     return walk;
 }
 
-template <int ROWS, int THREADS>
-static __device__ __forceinline__ void load_dy(const conv_gradient &g, const channel_walk &walk,
-                                               const conv_pixel *pixels, unsigned char *stage)
+/** Starts copies of a chunk's pixels of dy or x. */
+template <int CHANNELS, int THREADS, bool IS_DY>
+static __device__ __forceinline__ void load_pixels(const conv_image &image, const channel_walk &walk,
+                                                   const conv_pixel *pixels, unsigned char *stage)
 {
-    constexpr int PIECES = ROWS / 8, STEP = THREADS / PIECES;
+    constexpr int PIECES = CHANNELS / 8, STEP = THREADS / PIECES;
+    static_assert(CONV_PIXELS % STEP == 0 && STEP % 8 == 0, "a thread's pixels have their piece at one place");
+    const uint64_t nowhere = (uint64_t)(uintptr_t)image.data;
 #pragma unroll
-    for (int k = 0; k < (CONV_PIXELS + STEP - 1) / STEP; k++) {
-        const int i = walk.first + k * STEP;
-        if (CONV_PIXELS % STEP != 0 && i >= CONV_PIXELS)
-            break;
-        const int64_t at = pixels[i].y;
-        const bool in = walk.exists && at >= 0;
-        copy16_start(stage + (i * PIECES + turned<PIECES>(walk.piece, i)) * CONV_PIECE,
-                     g.dy.data + (in ? (at + walk.offset) * 2 : 0), in ? CONV_PIECE : 0);
-    }
-}
-
-template <int COLUMNS, int THREADS>
-static __device__ __forceinline__ void load_x(const conv_gradient &g, const channel_walk &walk,
-                                              const conv_pixel *pixels, unsigned char *stage)
-{
-    constexpr int PIECES = COLUMNS / 8, STEP = THREADS / PIECES;
-#pragma unroll
-    for (int k = 0; k < (CONV_PIXELS + STEP - 1) / STEP; k++) {
-        const int i = walk.first + k * STEP;
-        if (CONV_PIXELS % STEP != 0 && i >= CONV_PIXELS)
-            break;
-        const conv_pixel pixel = pixels[i];
-        const bool in = walk.exists && (unsigned)(pixel.h + walk.dh) < (unsigned)g.x.h &&
-                        (unsigned)(pixel.w + walk.dw) < (unsigned)g.x.w;
-        copy16_start(stage + (i * PIECES + turned<PIECES>(walk.piece, i)) * CONV_PIECE,
-                     g.x.data + (in ? (pixel.x + walk.offset) * 2 : 0), in ? CONV_PIECE : 0);
+    for (int k = 0; k < CONV_PIXELS / STEP; k++) {
+        const conv_pixel *pixel = &pixels[walk.first + k * STEP];
+        uint64_t from;
+        bool in;
+        if (IS_DY) {
+            from = pixel->y;
+            in = (from != 0) & (walk.dh == 0);
+        } else {
+            const conv_row row = pixel->x;
+            from = row.address;
+            in = row_meets(image, row, walk.dh, walk.dw);
+        }
+        from = in ? from + walk.offset : nowhere;
+        copy16_start(stage + walk.target + k * STEP * PIECES * CONV_PIECE,
+                     reinterpret_cast<const void *>((uintptr_t)from), in ? CONV_PIECE : 0);
     }
 }
 
@@ -196,13 +172,13 @@ __global__ void __launch_bounds__(WARPS_M *WARPS_N *WARP_LANES, BLOCKS) gradient
         if (next >= 0 && next < chunks) {
             unsigned char *stage = memory->stages[next % STAGES];
             const conv_pixel *pixels = memory->pixels[next % CONV_RING];
-            load_dy<ROWS, THREADS>(g, rows, pixels, stage);
-            load_x<COLUMNS, THREADS>(g, columns, pixels, stage + CONV_PIXELS * ROWS * 2);
+            load_pixels<ROWS, THREADS, true>(g.dy, rows, pixels, stage);
+            load_pixels<COLUMNS, THREADS, false>(g.x, columns, pixels, stage + CONV_PIXELS * ROWS * 2);
         }
         copy_commit();
         for (int i = (int)threadIdx.x; i < CONV_PIXELS; i += THREADS)
             memory->pixels[(next + 1) % CONV_RING][i] =
-                pixel_at(g, (unsigned)(first + next + 1) * CONV_PIXELS + (unsigned)i);
+                pixel_at(g, (unsigned)(first + next + 1) * CONV_PIXELS + (unsigned)i, 2);
         if (chunk >= 0)
             multiply_pixels<ROWS, COLUMNS, MT, NT>(sums, ones, ones_of, memory->stages[chunk % STAGES], warp_row,
                                                    warp_column);

@@ -1,4 +1,4 @@
-/* Around the products of convolutions: images copied so that they can be read in pieces, weights packed, partial sums added. */
+/* Around the products of convolutions: images copied into whole pieces, weights packed, partial sums added. */
 #include "cuda/conv_device.cuh"
 
 #include <cfloat>
@@ -174,7 +174,7 @@ cod_status conv_pack(const cod_device *device, cudaStream_t stream, const conv_f
                        product, tile_columns, count, scales);
 }
 
-/** A warp for each output channel. Infinite and NaN weights give an infinite factor, whose product with their sum, 0, is NaN. */
+/** A warp for each output channel. A weight that is not finite makes the factor infinite, and the sum, 0, NaN. */
 __global__ void scales_kernel(conv_filter f, float range, float *scales, float *factors)
 {
     const int column = (int)blockIdx.x, o = conv_output_of(column, f.outputs, f.factor);

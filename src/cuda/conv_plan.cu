@@ -1,4 +1,4 @@
-/* Plans of convolutions and linear layers: which kernels, on which tiles, and the memory that they need between them. */
+/* Plans of convolutions and linear layers: which kernels, on which tiles, and the memory between them. */
 #include "cuda/conv.cuh"
 
 #include <climits>
@@ -122,8 +122,8 @@ static cod_status check_views(const cod_op *op)
 }
 
 /**
- * Tensor cores wherever a side is bf16: an f32 side is rounded to bf16 as it is staged, as src/cpu does, since the program chose bf16
- * for what it computes. Between f32 views products are f32.
+ * Tensor cores wherever a side is bf16: an f32 side is rounded to bf16 as it is staged, as src/cpu does, since the
+ * program chose bf16 for what it computes. Between f32 views products are f32.
  */
 static cod_dtype multiplied_type(const cod_op *op, const cod_op_attr *attr)
 {
@@ -183,8 +183,9 @@ static int stage_image(conv_state *state, conv_image *image, conv_side *w, conv_
 /* Products. */
 
 /**
- * How long a kernel takes, in arbitrary units: rounds of blocks over the multiprocessors times a tile's operations, slower where
- * fewer than eight warps share a multiprocessor, because then nothing hides the time that copies and products take.
+ * How long a kernel takes, in arbitrary units: rounds of blocks over the multiprocessors times a tile's operations,
+ * slower where fewer than eight warps share a multiprocessor, because then nothing hides the time that copies and
+ * products take.
  */
 static double product_cost(const cod_device *device, const conv_product_kernel *kernel, int64_t rows, int64_t columns,
                            int64_t phases)
@@ -282,7 +283,7 @@ static cod_status product_run(const cod_plan *plan, cudaStream_t stream)
 
 enum { LEAST_SPLIT = 4, BLOCKS_EACH = 2 };
 
-/** Chunks are split among so many blocks that each multiprocessor gets BLOCKS_EACH, but LEAST_SPLIT chunks or more a block. */
+/** Chunks are split until each multiprocessor gets BLOCKS_EACH blocks; a block keeps LEAST_SPLIT chunks or more. */
 static int64_t splits_of(const cod_device *device, int64_t tiles, int64_t chunks, int64_t partial_count)
 {
     const int64_t most_floats = (int64_t)1 << 26;

@@ -1,9 +1,10 @@
 /*
- * Products on tensor cores. A block gives a tile of ROWS pixels x COLUMNS channels. It goes through the depth in chunks; a stage of
- * shared memory holds one chunk of the rows and of the columns, 128 bytes each; STAGES of them are in flight, more where tiles are small.
+ * Products on tensor cores. A block gives a tile of ROWS pixels x COLUMNS channels. It goes through the depth in
+ * chunks; a stage of shared memory holds one chunk of the rows and of the columns, 128 bytes each; STAGES of them are
+ * in flight, more where tiles are small.
  *
- * Piece p of row r of a stage lies at piece p ^ (r mod 8): eight rows of one piece, as ldmatrix reads them, then lie in all
- * banks, as do eight pieces of one row, as copies write them.
+ * Piece p of row r of a stage lies at piece p ^ (r mod 8): eight rows of one piece, as ldmatrix reads them, then lie in
+ * all banks, as do eight pieces of one row, as copies write them.
  */
 #include "cuda/conv_device.cuh"
 
@@ -27,10 +28,10 @@ static __device__ __forceinline__ void multiply(int32_t (&d)[4], const uint32_t 
     mma_s8(d, a, b);
 }
 
-/** What a thread copies: piece threadIdx.x mod 8 of every chunk, of some rows. */
+/** A thread copies one piece of every STEP-th row of a chunk; `target`: where that of its first row lies in a stage. */
 struct depth_walk {
     conv_place at;
-    int piece, first;
+    int piece, first, target;
 };
 
 static __device__ __forceinline__ depth_walk walk_begin(const conv_product &p, const conv_axis &w)
@@ -38,6 +39,7 @@ static __device__ __forceinline__ depth_walk walk_begin(const conv_product &p, c
     depth_walk walk = {};
     walk.piece = (int)threadIdx.x % CONV_PIECES;
     walk.first = (int)threadIdx.x / CONV_PIECES;
+    walk.target = walk.first * CONV_CHUNK + (walk.piece ^ (walk.first % 8)) * CONV_PIECE;
     place_advance(walk.at, walk.piece, p.groups, p.source.factor * p.source.factor, w.taps);
     return walk;
 }
@@ -47,19 +49,22 @@ template <typename T, int ROWS, int THREADS>
 static __device__ __forceinline__ void load_rows(const conv_product &p, const conv_axis &h, const conv_axis &w,
                                                  const depth_walk &walk, const conv_row *rows, unsigned char *stage)
 {
-    const int dh = h.direction * walk.at.tap_h, dw = w.direction * walk.at.tap_w;
-    const bool exists = walk.at.tap_h < h.taps;
-    const int64_t offset = cell_offset(p.source, dh, dw, walk.at.cell) + walk.at.group * (CONV_PIECE / (int)sizeof(T));
+    constexpr int STEP = THREADS / CONV_PIECES;
+    static_assert(STEP % 8 == 0, "a thread's rows have their piece at one place");
+    const int dw = w.direction * walk.at.tap_w;
+    const int tap_h = h.direction * walk.at.tap_h, dh = walk.at.tap_h < h.taps ? tap_h : CONV_OUTSIDE;
+    const uint64_t offset = (uint64_t)(cell_offset(p.source, tap_h, dw, walk.at.cell) * (int)sizeof(T) +
+                                       walk.at.group * CONV_PIECE),
+                   nowhere = (uint64_t)(uintptr_t)p.source.data;
 #pragma unroll
-    for (int k = 0; k < (ROWS + THREADS / CONV_PIECES - 1) / (THREADS / CONV_PIECES); k++) {
-        const int i = walk.first + k * (THREADS / CONV_PIECES);
-        if (ROWS % (THREADS / CONV_PIECES) != 0 && i >= ROWS)
+    for (int k = 0; k < (ROWS + STEP - 1) / STEP; k++) {
+        if (ROWS % STEP != 0 && walk.first + k * STEP >= ROWS)
             break;
-        const conv_row row = rows[i];
-        const bool in =
-            exists && (unsigned)(row.h + dh) < (unsigned)p.source.h && (unsigned)(row.w + dw) < (unsigned)p.source.w;
-        copy16_start(stage + i * CONV_CHUNK + (walk.piece ^ (i % 8)) * CONV_PIECE,
-                     p.source.data + (in ? (row.offset + offset) * (int)sizeof(T) : 0), in ? CONV_PIECE : 0);
+        const conv_row row = rows[walk.first + k * STEP];
+        const bool in = row_meets(p.source, row, dh, dw);
+        const uint64_t from = in ? row.address + offset : nowhere;
+        copy16_start(stage + walk.target + k * STEP * CONV_CHUNK, reinterpret_cast<const void *>((uintptr_t)from),
+                     in ? CONV_PIECE : 0);
     }
 }
 
@@ -68,13 +73,13 @@ template <int COLUMNS, int THREADS>
 static __device__ __forceinline__ void load_columns(const unsigned char *packed, const depth_walk &walk,
                                                     unsigned char *stage)
 {
+    constexpr int STEP = THREADS / CONV_PIECES;
+    packed += walk.first * CONV_CHUNK + walk.piece * CONV_PIECE;
 #pragma unroll
-    for (int k = 0; k < (COLUMNS + THREADS / CONV_PIECES - 1) / (THREADS / CONV_PIECES); k++) {
-        const int i = walk.first + k * (THREADS / CONV_PIECES);
-        if (COLUMNS % (THREADS / CONV_PIECES) != 0 && i >= COLUMNS)
+    for (int k = 0; k < (COLUMNS + STEP - 1) / STEP; k++) {
+        if (COLUMNS % STEP != 0 && walk.first + k * STEP >= COLUMNS)
             break;
-        copy16_start(stage + i * CONV_CHUNK + (walk.piece ^ (i % 8)) * CONV_PIECE,
-                     packed + i * CONV_CHUNK + walk.piece * CONV_PIECE, CONV_PIECE);
+        copy16_start(stage + walk.target + k * STEP * CONV_CHUNK, packed + k * STEP * CONV_CHUNK, CONV_PIECE);
     }
 }
 
@@ -150,7 +155,7 @@ __global__ void __launch_bounds__(WARPS_M *WARPS_N *WARP_LANES, BLOCKS) product_
         p.packed + phase * p.phase_bytes + (int64_t)column_tile * most_chunks * COLUMNS * CONV_CHUNK;
     if (chunks == 0 && p.store.added.data == p.store.target.data)
         return; /* nothing is added to what is there */
-    place_rows<ROWS, THREADS>(p, h, w, row_tile * ROWS, memory->rows, memory->targets);
+    place_rows<ROWS, THREADS, (int)sizeof(T)>(p, h, w, row_tile * ROWS, memory->rows, memory->targets);
     place_vectors<COLUMNS, THREADS>(p.store, (int)column_tile * COLUMNS, &memory->vectors);
     block_sync();
 
