@@ -1,7 +1,7 @@
 #include "cuda/walk.cuh"
 
 /** Reads under way at a time, of each view. */
-enum { UNROLL = 4 };
+template <cuda_lanes L> constexpr int unroll = L == LANES_MIXED ? 2 : 4;
 
 struct add_work {
     cuda_walk walk;
@@ -12,7 +12,8 @@ struct add_work {
 
 template <cuda_lanes L>
 static __device__ __forceinline__ void add_pixel(const add_work &work, int64_t pixel, int channel,
-                                                 const lanes_raw<L> &raw_a, const lanes_raw<L> &raw_b)
+                                                 const lanes_raw<L> &raw_a, const lanes_raw<L> &raw_b,
+                                                 const lanes_raw<L> &before)
 {
     float a[lanes_width<L>], b[lanes_width<L>];
     lanes_open<L>(work.a, raw_a, a);
@@ -25,27 +26,29 @@ static __device__ __forceinline__ void add_pixel(const add_work &work, int64_t p
         for (int i = 0; i < lanes_width<L>; i++)
             a[i] += work.beta * b[i];
     }
-    lanes_put<L>(work.y, pixel, channel, a, work.accumulate);
+    lanes_put_on<L>(work.y, pixel, channel, a, before, work.accumulate);
 }
 
 template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) add_kernel(add_work work)
 {
     const walk_part part = walk_begin<L>(work.walk, blockIdx.x);
     const int step = work.walk.rows;
-    for (int64_t first = part.first; first < part.end; first += UNROLL * step) {
-        lanes_raw<L> a[UNROLL], b[UNROLL];
+    for (int64_t first = part.first; first < part.end; first += unroll<L> * step) {
+        lanes_raw<L> a[unroll<L>], b[unroll<L>], before[unroll<L>];
 #pragma unroll
-        for (int u = 0; u < UNROLL; u++) {
+        for (int u = 0; u < unroll<L>; u++) {
             if (first + u * step >= part.end)
                 break;
             a[u] = lanes_fetch<L>(work.a, first + u * step, part.channel);
             if (work.b.data != NULL)
                 b[u] = lanes_fetch<L>(work.b, first + u * step, part.channel);
+            if (work.accumulate)
+                before[u] = lanes_fetch<L>(work.y, first + u * step, part.channel);
         }
 #pragma unroll
-        for (int u = 0; u < UNROLL; u++)
+        for (int u = 0; u < unroll<L>; u++)
             if (first + u * step < part.end)
-                add_pixel<L>(work, first + u * step, part.channel, a[u], b[u]);
+                add_pixel<L>(work, first + u * step, part.channel, a[u], b[u], before[u]);
     }
 }
 

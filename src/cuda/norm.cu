@@ -71,8 +71,7 @@ static __device__ __forceinline__ void finish_moments(const norm_work &work)
                 distance += weighted;
                 squares += from[channels] + weighted * apart;
             }
-        block_sync();
-        shared[threadIdx.x] = distance;
+        shared[threadIdx.x] = distance; /* where several threads share a channel, this loop runs once */
         shared[blockDim.x + threadIdx.x] = squares;
         block_sync();
         if (part == 0 && works) {

@@ -42,6 +42,7 @@ __global__ void __launch_bounds__(CUDA_THREADS) shuffle_vectors_kernel(shuffle_w
         return;
     const int64_t line = split(pixel, work.small.w, &x) * R;
     float values[squared * width], access[width];
+    lanes_raw<L> before[squared];
 #pragma unroll
     for (int k = 0; k < squared; k++) { /* which access of the small picture; which pixel of the large one */
         const int64_t large = (line + k / R) * work.large.w + x * R + k % R;
@@ -49,6 +50,8 @@ __global__ void __launch_bounds__(CUDA_THREADS) shuffle_vectors_kernel(shuffle_w
             lanes_load<L>(work.small, pixel, (column * squared + k) * width, access);
         else
             lanes_load<L>(work.large, large, column * width, access);
+        if (!enlarge && work.accumulate)
+            before[k] = lanes_fetch<L>(work.small, pixel, (column * squared + k) * width);
 #pragma unroll
         for (int i = 0; i < width; i++)
             values[enlarge ? k * width + i : i * squared + k] = access[i];
@@ -62,7 +65,7 @@ __global__ void __launch_bounds__(CUDA_THREADS) shuffle_vectors_kernel(shuffle_w
         if constexpr (enlarge)
             lanes_store<L>(work.large, large, column * width, access);
         else
-            lanes_put<L>(work.small, pixel, (column * squared + k) * width, access, work.accumulate);
+            lanes_put_on<L>(work.small, pixel, (column * squared + k) * width, access, before[k], work.accumulate);
     }
 }
 
