@@ -14,7 +14,8 @@ struct activation_work {
     bool accumulate, dslope_by_channel;
 };
 
-template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) activation_kernel(activation_work work)
+template <cuda_lanes L>
+__global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) activation_kernel(activation_work work)
 {
     const walk_part part = walk_begin<L>(work.walk, blockIdx.x);
     const int step = work.walk.rows;
@@ -100,7 +101,8 @@ static __device__ __forceinline__ void finish_slopes(const activation_work &work
         work.dslope[0] = work.accumulate ? work.dslope[0] + sum : sum;
 }
 
-template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) activation_backward_kernel(activation_work work)
+template <cuda_lanes L>
+__global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) activation_backward_kernel(activation_work work)
 {
     const walk_part part = walk_begin<L>(work.walk, blockIdx.x);
     const int step = work.walk.rows;

@@ -29,7 +29,7 @@ static __device__ __forceinline__ void add_pixel(const add_work &work, int64_t p
     lanes_put_on<L>(work.y, pixel, channel, a, before, work.accumulate);
 }
 
-template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) add_kernel(add_work work)
+template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) add_kernel(add_work work)
 {
     const walk_part part = walk_begin<L>(work.walk, blockIdx.x);
     const int step = work.walk.rows;
@@ -84,7 +84,7 @@ struct fill_work {
     float value;
 };
 
-template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) fill_kernel(fill_work work)
+template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) fill_kernel(fill_work work)
 {
     const walk_part part = walk_begin<L>(work.walk, blockIdx.x);
     float values[lanes_width<L>];

@@ -50,7 +50,7 @@ static __device__ __forceinline__ void finish_gradients(const norm_work &work)
 
 /** KINDS: g, g·d, and for slopes dy·z where z <= 0. */
 template <cuda_lanes L, int KINDS>
-__global__ void __launch_bounds__(CUDA_THREADS) norm_gradient_sums_kernel(norm_work work)
+__global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) norm_gradient_sums_kernel(norm_work work)
 {
     const cuda_walk &walk = work.sums_walk;
     const walk_part part = walk_begin<L>(walk, blockIdx.x);
@@ -110,7 +110,8 @@ backward_pixel(const norm_work &work, int64_t pixel, int channel, const norm_lan
 }
 
 /** From the last block's pixels to the first's: those are still in the cache that a pass from first to last has just read. */
-template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) norm_backward_kernel(norm_work work)
+template <cuda_lanes L>
+__global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) norm_backward_kernel(norm_work work)
 {
     const walk_part part = walk_begin<L>(work.walk, gridDim.x - 1 - blockIdx.x);
     const int step = work.walk.rows;
@@ -213,7 +214,7 @@ struct fold_work {
 };
 
 /** A block has one output channel. */
-__global__ void __launch_bounds__(CUDA_THREADS) fold_norm_kernel(fold_work work)
+__global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) fold_norm_kernel(fold_work work)
 {
     const unsigned o = blockIdx.x;
     const float scale = work.gamma[o] / sqrtf(work.var[o] + work.epsilon);

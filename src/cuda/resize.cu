@@ -50,7 +50,7 @@ static __device__ __forceinline__ int inside(int at, int size)
     return at < 0 ? 0 : at < size ? at : size - 1;
 }
 
-template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) resize_kernel(resize_work work)
+template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) resize_kernel(resize_work work)
 {
     constexpr int width = lanes_width<L>;
     int column, x, y;
@@ -90,7 +90,8 @@ static __device__ __forceinline__ float weight_in(const resize_work &work, int s
     return weight;
 }
 
-template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) resize_backward_kernel(resize_work work)
+template <cuda_lanes L>
+__global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) resize_backward_kernel(resize_work work)
 {
     constexpr int width = lanes_width<L>;
     int column, x, y;

@@ -9,7 +9,8 @@ struct shuffle_work {
 };
 
 /** One element of the target a thread. `enlarge`: to the large picture. */
-template <bool enlarge> __global__ void __launch_bounds__(CUDA_THREADS) shuffle_elements_kernel(shuffle_work work)
+template <bool enlarge>
+__global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) shuffle_elements_kernel(shuffle_work work)
 {
     const cuda_view &target = enlarge ? work.large : work.small;
     const int64_t item = grid_first();
@@ -33,7 +34,7 @@ template <bool enlarge> __global__ void __launch_bounds__(CUDA_THREADS) shuffle_
 
 /** As many channels of the large picture as one access holds, and what they are in the small one, a thread. */
 template <cuda_lanes L, int R, bool enlarge>
-__global__ void __launch_bounds__(CUDA_THREADS) shuffle_vectors_kernel(shuffle_work work)
+__global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) shuffle_vectors_kernel(shuffle_work work)
 {
     constexpr int width = lanes_width<L>, squared = R * R;
     int column, x;
