@@ -14,7 +14,8 @@ struct activation_work {
     bool accumulate, dslope_by_channel;
 };
 
-template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) activation_kernel(activation_work work)
+template <cuda_lanes L>
+__global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) activation_kernel(activation_work work)
 {
     const walk_part part = walk_begin<L>(work.walk, blockIdx.x);
     const int step = work.walk.rows;
@@ -66,9 +67,10 @@ cod_status cuda_make_activation(cod_plan *plan)
 
 /** dx of one access; adds dy·x where x <= 0 to the slopes' sums. */
 template <cuda_lanes L>
-static __device__ __forceinline__ void
-backward_pixel(const activation_work &work, int64_t pixel, int channel, const lanes_raw<L> &raw_x,
-               const lanes_raw<L> &raw_dy, const float (&slope)[lanes_width<L>], float (&dslope)[1][lanes_width<L>])
+static __device__ __forceinline__ void backward_pixel(const activation_work &work, int64_t pixel, int channel,
+                                                      const lanes_raw<L> &raw_x, const lanes_raw<L> &raw_dy,
+                                                      const lanes_raw<L> &before, const float (&slope)[lanes_width<L>],
+                                                      float (&dslope)[1][lanes_width<L>])
 {
     float x[lanes_width<L>], gradient[lanes_width<L>];
     lanes_open<L>(work.x, raw_x, x);
@@ -78,7 +80,7 @@ backward_pixel(const activation_work &work, int64_t pixel, int channel, const la
         if (!(x[i] > 0))
             dslope[0][i] += gradient[i] * x[i];
     activation_gradients(work.activation, slope, x, gradient);
-    lanes_put<L>(work.y, pixel, channel, gradient, work.accumulate);
+    lanes_put_on<L>(work.y, pixel, channel, gradient, before, work.accumulate);
 }
 
 /** The last block's part: from sums by channel to the slopes' gradient. */
@@ -99,7 +101,8 @@ static __device__ __forceinline__ void finish_slopes(const activation_work &work
         work.dslope[0] = work.accumulate ? work.dslope[0] + sum : sum;
 }
 
-template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) activation_backward_kernel(activation_work work)
+template <cuda_lanes L>
+__global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) activation_backward_kernel(activation_work work)
 {
     const walk_part part = walk_begin<L>(work.walk, blockIdx.x);
     const int step = work.walk.rows;
@@ -110,18 +113,20 @@ template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) activati
     if (part.first < part.end)
         activation_slopes(work.activation, part.channel, slope);
     for (int64_t first = part.first; first < part.end; first += IN_FLIGHT * step) {
-        lanes_raw<L> x[IN_FLIGHT], dy[IN_FLIGHT];
+        lanes_raw<L> x[IN_FLIGHT], dy[IN_FLIGHT], before[IN_FLIGHT];
 #pragma unroll
         for (int u = 0; u < IN_FLIGHT; u++) {
             if (first + u * step >= part.end)
                 break;
             x[u] = lanes_fetch<L>(work.x, first + u * step, part.channel);
             dy[u] = lanes_fetch<L>(work.dy, first + u * step, part.channel);
+            if (work.accumulate)
+                before[u] = lanes_fetch<L>(work.y, first + u * step, part.channel);
         }
 #pragma unroll
         for (int u = 0; u < IN_FLIGHT; u++)
             if (first + u * step < part.end)
-                backward_pixel<L>(work, first + u * step, part.channel, x[u], dy[u], slope, dslope);
+                backward_pixel<L>(work, first + u * step, part.channel, x[u], dy[u], before[u], slope, dslope);
     }
     if (work.dslope == NULL)
         return;

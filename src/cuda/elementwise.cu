@@ -1,7 +1,7 @@
 #include "cuda/walk.cuh"
 
 /** Reads under way at a time, of each view. */
-enum { IN_FLIGHT = 4 };
+template <cuda_lanes L> constexpr int in_flight = L == LANES_MIXED ? 2 : 4;
 
 struct add_work {
     cuda_walk walk;
@@ -12,7 +12,8 @@ struct add_work {
 
 template <cuda_lanes L>
 static __device__ __forceinline__ void add_pixel(const add_work &work, int64_t pixel, int channel,
-                                                 const lanes_raw<L> &raw_a, const lanes_raw<L> &raw_b)
+                                                 const lanes_raw<L> &raw_a, const lanes_raw<L> &raw_b,
+                                                 const lanes_raw<L> &before)
 {
     float a[lanes_width<L>], b[lanes_width<L>];
     lanes_open<L>(work.a, raw_a, a);
@@ -25,27 +26,29 @@ static __device__ __forceinline__ void add_pixel(const add_work &work, int64_t p
         for (int i = 0; i < lanes_width<L>; i++)
             a[i] += work.beta * b[i];
     }
-    lanes_put<L>(work.y, pixel, channel, a, work.accumulate);
+    lanes_put_on<L>(work.y, pixel, channel, a, before, work.accumulate);
 }
 
-template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) add_kernel(add_work work)
+template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) add_kernel(add_work work)
 {
     const walk_part part = walk_begin<L>(work.walk, blockIdx.x);
     const int step = work.walk.rows;
-    for (int64_t first = part.first; first < part.end; first += IN_FLIGHT * step) {
-        lanes_raw<L> a[IN_FLIGHT], b[IN_FLIGHT];
+    for (int64_t first = part.first; first < part.end; first += in_flight<L> * step) {
+        lanes_raw<L> a[in_flight<L>], b[in_flight<L>], before[in_flight<L>];
 #pragma unroll
-        for (int u = 0; u < IN_FLIGHT; u++) {
+        for (int u = 0; u < in_flight<L>; u++) {
             if (first + u * step >= part.end)
                 break;
             a[u] = lanes_fetch<L>(work.a, first + u * step, part.channel);
             if (work.b.data != NULL)
                 b[u] = lanes_fetch<L>(work.b, first + u * step, part.channel);
+            if (work.accumulate)
+                before[u] = lanes_fetch<L>(work.y, first + u * step, part.channel);
         }
 #pragma unroll
-        for (int u = 0; u < IN_FLIGHT; u++)
+        for (int u = 0; u < in_flight<L>; u++)
             if (first + u * step < part.end)
-                add_pixel<L>(work, first + u * step, part.channel, a[u], b[u]);
+                add_pixel<L>(work, first + u * step, part.channel, a[u], b[u], before[u]);
     }
 }
 
@@ -81,7 +84,7 @@ struct fill_work {
     float value;
 };
 
-template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) fill_kernel(fill_work work)
+template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) fill_kernel(fill_work work)
 {
     const walk_part part = walk_begin<L>(work.walk, blockIdx.x);
     float values[lanes_width<L>];

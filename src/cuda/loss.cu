@@ -82,7 +82,7 @@ static __device__ __forceinline__ void put_gradient(const cuda_view &view, int64
     lanes_put<L>(view, pixel, channel, derivative, accumulate);
 }
 
-template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) loss_kernel(loss_work work)
+template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) loss_kernel(loss_work work)
 {
     const walk_part part = walk_begin<L>(work.walk, blockIdx.x);
     const int step = work.walk.rows;
@@ -145,7 +145,7 @@ static __device__ __forceinline__ void add_signs(float factor, const float (&apa
         derivative[i] += factor * sign_of(apart[i]);
 }
 
-template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) variation_kernel(loss_work work)
+template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) variation_kernel(loss_work work)
 {
     const cuda_view &x = work.prediction;
     const walk_part part = walk_begin<L>(work.walk, blockIdx.x);

@@ -110,7 +110,7 @@ static __device__ __forceinline__ float kl_row(const loss_work &work, const row_
     return temperature * temperature * value;
 }
 
-__global__ void __launch_bounds__(CUDA_THREADS) loss_rows_kernel(loss_work work)
+__global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) loss_rows_kernel(loss_work work)
 {
     const int rows = CUDA_THREADS / work.group;
     const float factor = loss_factor(work);

@@ -11,7 +11,7 @@ struct mean_work {
     bool accumulate;
 };
 
-template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) mean_sums_kernel(mean_work work)
+template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) mean_sums_kernel(mean_work work)
 {
     const cuda_walk &walk = work.sums_walk;
     const walk_part part = walk_begin<L>(walk, blockIdx.x);
@@ -39,7 +39,7 @@ template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) mean_sum
         grid_totals(work.sums, gridDim.x);
 }
 
-template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) mean_write_kernel(mean_work work)
+template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) mean_write_kernel(mean_work work)
 {
     const walk_part part = walk_begin<L>(work.walk, blockIdx.x);
     const float count = (float)work.walk.pixels;

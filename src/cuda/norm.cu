@@ -71,8 +71,7 @@ static __device__ __forceinline__ void finish_moments(const norm_work &work)
                 distance += weighted;
                 squares += from[channels] + weighted * apart;
             }
-        block_sync();
-        shared[threadIdx.x] = distance;
+        shared[threadIdx.x] = distance; /* where several threads share a channel, this loop runs once */
         shared[blockDim.x + threadIdx.x] = squares;
         block_sync();
         if (part == 0 && works) {
@@ -86,7 +85,7 @@ static __device__ __forceinline__ void finish_moments(const norm_work &work)
     }
 }
 
-template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) norm_moments_kernel(norm_work work)
+template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) norm_moments_kernel(norm_work work)
 {
     const cuda_walk &walk = work.sums_walk;
     const walk_part part = walk_begin<L>(walk, blockIdx.x);
@@ -145,7 +144,7 @@ static __device__ __forceinline__ void apply_pixel(const norm_work &work, int64_
 }
 
 /** From the last block's pixels to the first's: those are still in the cache that a pass from first to last has just read. */
-template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) norm_apply_kernel(norm_work work)
+template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) norm_apply_kernel(norm_work work)
 {
     const walk_part part = walk_begin<L>(work.walk, gridDim.x - 1 - blockIdx.x);
     const int step = work.walk.rows;

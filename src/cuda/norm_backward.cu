@@ -50,7 +50,7 @@ static __device__ __forceinline__ void finish_gradients(const norm_work &work)
 
 /** KINDS: g, g·d, and for slopes dy·z where z <= 0. */
 template <cuda_lanes L, int KINDS>
-__global__ void __launch_bounds__(CUDA_THREADS) norm_gradient_sums_kernel(norm_work work)
+__global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) norm_gradient_sums_kernel(norm_work work)
 {
     const cuda_walk &walk = work.sums_walk;
     const walk_part part = walk_begin<L>(walk, blockIdx.x);
@@ -97,7 +97,7 @@ template <cuda_lanes L>
 static __device__ __forceinline__ void
 backward_pixel(const norm_work &work, int64_t pixel, int channel, const norm_lanes<lanes_width<L>> &by,
                const float (&mean_g)[lanes_width<L>], const float (&mean_gd)[lanes_width<L>], const lanes_raw<L> &raw_x,
-               const lanes_raw<L> &raw_dy)
+               const lanes_raw<L> &raw_dy, const lanes_raw<L> &before)
 {
     float d[lanes_width<L>], g[lanes_width<L>];
     lanes_open<L>(work.x, raw_x, d);
@@ -106,11 +106,12 @@ backward_pixel(const norm_work &work, int64_t pixel, int channel, const norm_lan
 #pragma unroll
     for (int i = 0; i < lanes_width<L>; i++)
         g[i] = by.scale[i] * (g[i] - mean_g[i] - d[i] * mean_gd[i]);
-    lanes_put<L>(work.y, pixel, channel, g, work.accumulate);
+    lanes_put_on<L>(work.y, pixel, channel, g, before, work.accumulate);
 }
 
 /** From the last block's pixels to the first's: those are still in the cache that a pass from first to last has just read. */
-template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) norm_backward_kernel(norm_work work)
+template <cuda_lanes L>
+__global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) norm_backward_kernel(norm_work work)
 {
     const walk_part part = walk_begin<L>(work.walk, gridDim.x - 1 - blockIdx.x);
     const int step = work.walk.rows;
@@ -120,18 +121,20 @@ template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) norm_bac
     norm_vector(work.walk, NORM_MEAN_G, mean_g);
     norm_vector(work.walk, NORM_MEAN_GD, mean_gd);
     for (int64_t first = part.first; first < part.end; first += IN_FLIGHT * step) {
-        lanes_raw<L> x[IN_FLIGHT], dy[IN_FLIGHT];
+        lanes_raw<L> x[IN_FLIGHT], dy[IN_FLIGHT], before[IN_FLIGHT];
 #pragma unroll
         for (int u = 0; u < IN_FLIGHT; u++) {
             if (first + u * step >= part.end)
                 break;
             x[u] = lanes_fetch<L>(work.x, first + u * step, part.channel);
             dy[u] = lanes_fetch<L>(work.dy, first + u * step, part.channel);
+            if (work.accumulate)
+                before[u] = lanes_fetch<L>(work.y, first + u * step, part.channel);
         }
 #pragma unroll
         for (int u = 0; u < IN_FLIGHT; u++)
             if (first + u * step < part.end)
-                backward_pixel<L>(work, first + u * step, part.channel, by, mean_g, mean_gd, x[u], dy[u]);
+                backward_pixel<L>(work, first + u * step, part.channel, by, mean_g, mean_gd, x[u], dy[u], before[u]);
     }
 }
 
@@ -211,7 +214,7 @@ struct fold_work {
 };
 
 /** A block has one output channel. */
-__global__ void __launch_bounds__(CUDA_THREADS) fold_norm_kernel(fold_work work)
+__global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) fold_norm_kernel(fold_work work)
 {
     const unsigned o = blockIdx.x;
     const float scale = work.gamma[o] / sqrtf(work.var[o] + work.epsilon);

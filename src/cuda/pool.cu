@@ -63,7 +63,7 @@ static __device__ __forceinline__ void take(const pool_work &work, int k, const 
     }
 }
 
-template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) pool_kernel(pool_work work)
+template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) pool_kernel(pool_work work)
 {
     constexpr int width = lanes_width<L>;
     const cuda_view &x = work.x, &y = work.y;
@@ -110,7 +110,8 @@ static cod_status pool_run(const cod_plan *plan, cudaStream_t stream)
 }
 
 /** Global averages: block (n, t) has picture n, and the channels of tile t. */
-template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) global_average_kernel(pool_work work)
+template <cuda_lanes L>
+__global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) global_average_kernel(pool_work work)
 {
     enum { IN_FLIGHT = 4 };
     constexpr int width = lanes_width<L>;
@@ -147,7 +148,8 @@ static __device__ __forceinline__ int first_window(int at, int size, int stride)
     return at < size ? 0 : (at - size) / stride + 1;
 }
 
-template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) pool_backward_kernel(pool_work work)
+template <cuda_lanes L>
+__global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) pool_backward_kernel(pool_work work)
 {
     constexpr int width = lanes_width<L>;
     const cuda_view &x = work.x, &y = work.y;

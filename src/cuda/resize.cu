@@ -50,7 +50,7 @@ static __device__ __forceinline__ int inside(int at, int size)
     return at < 0 ? 0 : at < size ? at : size - 1;
 }
 
-template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) resize_kernel(resize_work work)
+template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) resize_kernel(resize_work work)
 {
     constexpr int width = lanes_width<L>;
     int column, x, y;
@@ -90,7 +90,8 @@ static __device__ __forceinline__ float weight_in(const resize_work &work, int s
     return weight;
 }
 
-template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS) resize_backward_kernel(resize_work work)
+template <cuda_lanes L>
+__global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) resize_backward_kernel(resize_work work)
 {
     constexpr int width = lanes_width<L>;
     int column, x, y;
@@ -125,8 +126,7 @@ typedef void resize_function(resize_work);
 
 static resize_function *const kernels[2][LANES_COUNT] = {
     {resize_kernel<LANES_ANY>, resize_kernel<LANES_F32>, resize_kernel<LANES_BF16>, resize_kernel<LANES_MIXED>},
-    {resize_backward_kernel<LANES_ANY>, resize_backward_kernel<LANES_F32>, resize_backward_kernel<LANES_BF16>,
-     resize_backward_kernel<LANES_MIXED>}};
+    {resize_backward_kernel<LANES_ANY>, resize_backward_kernel<LANES_F32>, resize_backward_kernel<LANES_BF16>, NULL}};
 
 struct resize_state {
     resize_work work;
@@ -152,7 +152,7 @@ static cod_status make_resize(cod_plan *plan, const cod_view *small, const cod_v
     work->taps = work->mode == COD_RESIZE_NEAREST ? 1 : work->mode == COD_RESIZE_BILINEAR ? 2 : MOST_TAPS;
     work->accumulate = plan->op.accumulate;
     const cuda_view *const views[] = {&work->small, &work->large};
-    const cuda_lanes lanes = cuda_lanes_of(views, 2, true);
+    const cuda_lanes lanes = cuda_lanes_of(views, 2, !backward);
     state->kernel = kernels[backward][lanes];
     state->blocks = cuda_item_blocks((backward ? work->small.count : work->large.count) / cuda_lanes_width(lanes));
     plan->run = resize_run;

@@ -9,7 +9,8 @@ struct shuffle_work {
 };
 
 /** One element of the target a thread. `enlarge`: to the large picture. */
-template <bool enlarge> __global__ void __launch_bounds__(CUDA_THREADS) shuffle_elements_kernel(shuffle_work work)
+template <bool enlarge>
+__global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) shuffle_elements_kernel(shuffle_work work)
 {
     const cuda_view &target = enlarge ? work.large : work.small;
     const int64_t item = grid_first();
@@ -33,7 +34,7 @@ template <bool enlarge> __global__ void __launch_bounds__(CUDA_THREADS) shuffle_
 
 /** As many channels of the large picture as one access holds, and what they are in the small one, a thread. */
 template <cuda_lanes L, int R, bool enlarge>
-__global__ void __launch_bounds__(CUDA_THREADS) shuffle_vectors_kernel(shuffle_work work)
+__global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) shuffle_vectors_kernel(shuffle_work work)
 {
     constexpr int width = lanes_width<L>, squared = R * R;
     int column, x;
@@ -42,6 +43,7 @@ __global__ void __launch_bounds__(CUDA_THREADS) shuffle_vectors_kernel(shuffle_w
         return;
     const int64_t line = split(pixel, work.small.w, &x) * R;
     float values[squared * width], access[width];
+    lanes_raw<L> before[squared];
 #pragma unroll
     for (int k = 0; k < squared; k++) { /* which access of the small picture; which pixel of the large one */
         const int64_t large = (line + k / R) * work.large.w + x * R + k % R;
@@ -49,6 +51,8 @@ __global__ void __launch_bounds__(CUDA_THREADS) shuffle_vectors_kernel(shuffle_w
             lanes_load<L>(work.small, pixel, (column * squared + k) * width, access);
         else
             lanes_load<L>(work.large, large, column * width, access);
+        if (!enlarge && work.accumulate)
+            before[k] = lanes_fetch<L>(work.small, pixel, (column * squared + k) * width);
 #pragma unroll
         for (int i = 0; i < width; i++)
             values[enlarge ? k * width + i : i * squared + k] = access[i];
@@ -62,7 +66,7 @@ __global__ void __launch_bounds__(CUDA_THREADS) shuffle_vectors_kernel(shuffle_w
         if constexpr (enlarge)
             lanes_store<L>(work.large, large, column * width, access);
         else
-            lanes_put<L>(work.small, pixel, (column * squared + k) * width, access, work.accumulate);
+            lanes_put_on<L>(work.small, pixel, (column * squared + k) * width, access, before[k], work.accumulate);
     }
 }
 

@@ -117,7 +117,7 @@ static __device__ __forceinline__ int parts_of(int lists)
     return parts < 1 ? 1 : parts < WARP_LANES ? parts : WARP_LANES;
 }
 
-/** sums.totals[list] = sum over blocks of their partial sums; by one block, whose threads then all see them. */
+/** sums.totals[list] = sum over blocks of their partial sums; by the block that is last, whose threads then all see them. */
 static __device__ __forceinline__ void grid_totals(const cuda_sums &sums, unsigned blocks)
 {
     float *shared = shared_memory<float>();
@@ -132,8 +132,7 @@ static __device__ __forceinline__ void grid_totals(const cuda_sums &sums, unsign
 #pragma unroll 8
             for (unsigned block = (unsigned)part; block < blocks; block += (unsigned)parts, from += step)
                 sum += *from;
-        block_sync();
-        shared[threadIdx.x] = sum;
+        shared[threadIdx.x] = sum; /* where several threads share a sum, this loop runs once */
         block_sync();
         if (part == 0 && list < sums.lists) {
             for (int other = 1; other < parts; other++)

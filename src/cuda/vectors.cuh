@@ -128,19 +128,31 @@ static __device__ __forceinline__ void lanes_store(const cuda_view &view, int64_
     }
 }
 
+/** Stores the values, or their sums with what was there, `before`: read ahead of it, as a read waits for all earlier stores. */
+template <cuda_lanes L>
+static __device__ __forceinline__ void lanes_put_on(const cuda_view &view, int64_t pixel, int channel,
+                                                    float (&values)[lanes_width<L>], const lanes_raw<L> &before,
+                                                    bool accumulate)
+{
+    if (accumulate) {
+        float sum[lanes_width<L>];
+        lanes_open<L>(view, before, sum);
+#pragma unroll
+        for (int i = 0; i < lanes_width<L>; i++)
+            values[i] += sum[i];
+    }
+    lanes_store<L>(view, pixel, channel, values);
+}
+
 /** Stores the values, or their sums with what is there. */
 template <cuda_lanes L>
 static __device__ __forceinline__ void lanes_put(const cuda_view &view, int64_t pixel, int channel,
                                                  float (&values)[lanes_width<L>], bool accumulate)
 {
-    if (accumulate) {
-        float before[lanes_width<L>];
-        lanes_load<L>(view, pixel, channel, before);
-#pragma unroll
-        for (int i = 0; i < lanes_width<L>; i++)
-            values[i] += before[i];
-    }
-    lanes_store<L>(view, pixel, channel, values);
+    lanes_raw<L> before;
+    if (accumulate)
+        before = lanes_fetch<L>(view, pixel, channel);
+    lanes_put_on<L>(view, pixel, channel, values, before, accumulate);
 }
 
 #endif

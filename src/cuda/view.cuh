@@ -76,7 +76,8 @@ static __device__ __forceinline__ int64_t grid_step()
     return (int64_t)gridDim.x * blockDim.x;
 }
 
-enum { CUDA_THREADS = 256 };
+/** Of a block; and how many blocks of a kernel shall fit on a multiprocessor: that leaves a thread 128 registers. */
+enum { CUDA_THREADS = 256, CUDA_BLOCKS = 2 };
 
 /** Blocks of CUDA_THREADS for `count` elements: enough to fill the GPU a few times, no more. */
 static inline unsigned cuda_blocks(const cod_device *device, int64_t count)

@@ -133,7 +133,12 @@ static void large_shapes_agree_with_ref(void **state)
             const bool rows = op.attr.loss == COD_LOSS_KL || op.attr.loss == COD_LOSS_CROSS_ENTROPY;
             if (op.outputs[0].shape.c == 1 && same[k] != COD_OP_LOSS) /* slopes by channel look like single ones */
                 continue;
-            if (same[k] != COD_OP_LOSS || !rows)
+            if (same[k] == COD_OP_LOSS && seed % 5 == 0) { /* seldom drawn with a gradient and with vectors */
+                op.attr.loss = COD_LOSS_TV;
+                op.outputs[1] = op.inputs[0];
+                op.inputs[1] = op.outputs[2] = (cod_view){.buffer = NULL};
+            }
+            if (same[k] != COD_OP_LOSS || !rows || op.attr.loss == COD_LOSS_TV)
                 set_shapes(&op, (cod_shape){3, 13, 17, channels[seed / 2 % 6]}, seed / 3);
             check_op(&op, dtype, seed);
         }
@@ -377,12 +382,10 @@ static void sums_do_not_depend_on_the_order(void **state)
             op.attr.loss = COD_LOSS_MSE;
             op.inputs[1] = op.inputs[0];
         }
-        if (summing[k] == COD_OP_NORM_TRAIN) /* running statistics change from run to run */
-            op.outputs[3] = op.outputs[4] = (cod_view){.buffer = NULL};
         assert_ok(cod_test_op_init(&test, test_cuda, &op));
-        assert_ok(cod_test_op_randomise(&test, 1, false));
         for (size_t run = 0; run < RUNS; run++) {
             cod_emulated_set_seed(run);
+            assert_ok(cod_test_op_randomise(&test, 1, false)); /* outputs, too: nothing is left of the run before */
             assert_ok(cod_test_op_run(&test));
             const size_t count = read_outputs(&test, results[run > 0], ROOM);
             for (size_t i = 0; i < count && run > 0; i++)
