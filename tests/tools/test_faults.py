@@ -150,16 +150,18 @@ def disk_full(bench):
     """The disk of the run's folder fills up in the middle of the run."""
     disk = bench.path("runs")
     os.makedirs(disk)
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", disk], capture_output=True).returncode != 0:
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", disk], capture_output=True).returncode != 0:
         raise Skip("this user may not mount a small file system")
     try:
         arguments = ["train", "t.yaml", *ENDLESS, *SETUPS["2x1"]]
         process = bench.start(*arguments)
         wait_for_steps(bench, process, "f", 2)
         filler = bench.path("runs", "filler")
-        with contextlib.suppress(OSError), open(filler, "wb", buffering=0) as file:
-            while True:
-                file.write(b"\0" * 4096)
+        with open(filler, "wb", buffering=0) as file:
+            for size in (1 << 20, 1 << 12):  # quickly: the run goes on writing
+                with contextlib.suppress(OSError):
+                    while True:
+                        file.write(b"\0" * size)
         message = check_end(bench.wait(process, arguments, 40), "No space left on device", "rank ")
         os.remove(filler)
         check_goes_on(bench, "2x1", message)
