@@ -74,4 +74,8 @@ if(tool_sources AND COD_MPI STREQUAL library)
     endif()
     target_link_libraries(codistill PRIVATE cod_flags cod_distill cod_train cod_infer cod_config cod_io cod_data cod_comm cod_cpu
                           cod_ref cod_nn cod_core mpi_layer m)
+    if(COD_CUDA)
+        target_compile_definitions(codistill PRIVATE COD_HAVE_CUDA=1)
+        target_link_libraries(codistill PRIVATE cod_cuda)
+    endif()
 endif()

@@ -6,6 +6,9 @@
 #include "core/log.h"
 #include "core/option.h"
 #include "cpu/cpu.h"
+#ifdef COD_HAVE_CUDA
+#include "cuda/cuda.h"
+#endif
 #include "distill/strategies.h"
 #include "ref/ref.h"
 #include "tools/display.h"
@@ -75,6 +78,9 @@ static cod_status register_all(void)
     cod_log_set_sink(log_to_stderr, NULL, COD_LOG_INFO);
     COD_TRY(cod_backend_register(&cod_cpu_backend));
     COD_TRY(cod_backend_register(&cod_ref_backend));
+#ifdef COD_HAVE_CUDA
+    COD_TRY(cod_backend_register(&cod_cuda_backend));
+#endif
     cod_recipe_register_supervised();
     cod_strategies_register_all();
     return COD_OK;

@@ -23,7 +23,7 @@ LEVELS = {
 THIRD_PARTY = [
     (r"mpi(-ext)?\.h|mpi/.*", ["src/comm/", "tools/main.c"]),
     (r"(oneapi/)?dnnl.*", ["src/cpu/"]),
-    (r"(cuda|cudnn|cublas|curand|nvrtc|nvtx|nvToolsExt|nccl|cooperative_groups)[^/]*(/.*)?", ["src/cuda/"]),
+    (r"(?!cuda/\w+\.h$)(cuda|cudnn|cublas|curand|nvrtc|nvtx|nvToolsExt|nccl|cooperative_groups)[^/]*(/.*)?", ["src/cuda/"]),
     (r"yaml\.h", ["src/config/"]),
     (r"lz4.*|zstd.*", ["src/distill/"]),
     (r"(libpng\d*/)?png\w*\.h|j(peglib|error|config|morecfg|pegint)\.h|turbojpeg\.h|zlib\.h", ["src/data/"]),
