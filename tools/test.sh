@@ -71,7 +71,7 @@ built=()
 mkdir -p build/all
 for tree in "${trees[@]}"; do
     say "build $tree"
-    if cmake --preset "${tree%%-*}" "${setup[@]}" -D CMAKE_C_COMPILER_LAUNCHER=ccache >"build/all/$tree.configure.log" 2>&1; then
+    if cmake --preset "${tree%%-*}" "${setup[@]}" -DCMAKE_{C,CXX,CUDA}_COMPILER_LAUNCHER=ccache >"build/all/$tree.configure.log" 2>&1; then
         what=(--preset "$tree")
         [ -z "$wheel" ] || what=("build/$tree" --target cod_mpi_tests)
         if cmake --build "${what[@]}" --parallel "$jobs" -- -k 0 >"build/all/$tree.build.log" 2>&1; then
