@@ -6,7 +6,6 @@
 #include "ref/ref.h"
 #include "support/paranoid.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum { GUARD = 4096, NAN_BYTE = 0xFF };
@@ -31,17 +30,6 @@ int test_devices_close(void **state)
     test_cpu.backend->close(test_cpu.device);
     test_paranoid.backend->close(test_paranoid.device);
     return 0;
-}
-
-bool test_devices_absent(void)
-{
-    cod_device *device = NULL;
-    if (cod_cpu_backend.open(NULL, &device) == COD_ERR_UNSUPPORTED) {
-        printf("skipped: %s\n", cod_error_message());
-        return true;
-    }
-    cod_cpu_backend.close(device);
-    return false;
 }
 
 cod_status test_scratch_arm(cod_test_device on)

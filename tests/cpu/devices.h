@@ -13,9 +13,6 @@ extern cod_test_device test_ref, test_cpu, test_paranoid;
 int test_devices_open(void **state);
 int test_devices_close(void **state);
 
-/** Whether COD_CPU_ISA names a set that this processor lacks; prints why. The test then exits with 77. */
-bool test_devices_absent(void);
-
 /**
  * Fills the device's scratch with NaN, as plans may not read what they have not written, and puts a guard behind it; where
  * `on` is a plain cpu device.

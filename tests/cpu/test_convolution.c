@@ -1,5 +1,6 @@
 #include "support/test.h"
 
+#include "cpu/cpu.h"
 #include "devices.h"
 #include "support/paranoid.h"
 
@@ -440,7 +441,7 @@ int main(void)
         cmocka_unit_test(plans_touch_only_their_outputs),
         cmocka_unit_test(planted_errors_are_noticed),
     };
-    if (test_devices_absent())
+    if (cod_test_absent(&cod_cpu_backend))
         return 77;
     return cmocka_run_group_tests_name("cpu's convolutions against ref", tests, test_devices_open, test_devices_close);
 }

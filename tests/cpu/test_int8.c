@@ -283,7 +283,7 @@ int main(void)
         cmocka_unit_test(new_weights_take_effect_when_prepared),
         cmocka_unit_test(a_range_that_is_none_is_refused),
     };
-    if (test_devices_absent())
+    if (cod_test_absent(&cod_cpu_backend))
         return 77;
     return cmocka_run_group_tests_name("int8", tests, test_devices_open, test_devices_close);
 }

@@ -1,5 +1,6 @@
 #include "support/test.h"
 
+#include "cpu/cpu.h"
 #include "devices.h"
 #include "support/copies.h"
 #include "support/paranoid.h"
@@ -256,7 +257,7 @@ int main(void)
         cmocka_unit_test(copies_arrive),
         cmocka_unit_test(plans_touch_only_their_outputs),
     };
-    if (test_devices_absent())
+    if (cod_test_absent(&cod_cpu_backend))
         return 77;
     return cmocka_run_group_tests_name("cpu against ref", tests, test_devices_open, test_devices_close);
 }

@@ -254,7 +254,7 @@ int main(void)
         cmocka_unit_test(outputs_lower_than_inputs_come_out_exactly),
         cmocka_unit_test(it_rounds_at_most_twice_as_coarsely_as_direct),
     };
-    if (test_devices_absent())
+    if (cod_test_absent(&cod_cpu_backend))
         return 77;
     return cmocka_run_group_tests_name("winograd", tests, open_devices, close_devices);
 }

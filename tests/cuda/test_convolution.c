@@ -2,7 +2,7 @@
 
 #include "core/rng.h"
 #include "cuda/cuda.h"
-#include "emulated.h"
+#include "emulated/emulated.h"
 #include "ref/ref.h"
 #include "support/ops.h"
 
@@ -387,6 +387,8 @@ static void extremes_of_integers_are_as_specified(void **state)
 
 int main(void)
 {
+    if (cod_test_absent(&cod_cuda_backend))
+        return 77;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_agree),
         cmocka_unit_test(heights_and_widths_are_told_apart),

@@ -2,7 +2,7 @@
 
 #include "core/rng.h"
 #include "cuda/cuda.h"
-#include "emulated.h"
+#include "emulated/emulated.h"
 #include "ref/ref.h"
 #include "support/ops.h"
 
@@ -399,6 +399,8 @@ static void sums_do_not_depend_on_the_order(void **state)
 
 int main(void)
 {
+    if (cod_test_absent(&cod_cuda_backend))
+        return 77;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kinds_agree_with_ref_in_f32),     cmocka_unit_test(kinds_agree_with_ref_in_bf16),
         cmocka_unit_test(large_shapes_agree_with_ref),     cmocka_unit_test(rows_of_classes_agree_with_ref),

@@ -6,6 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool cod_test_absent(const cod_backend *backend)
+{
+    cod_device *device = NULL;
+    if (backend->open(NULL, &device) == COD_ERR_UNSUPPORTED) {
+        printf("skipped: %s\n", cod_error_message());
+        return true;
+    }
+    backend->close(device);
+    return false;
+}
+
 cod_view *cod_test_view(cod_op *op, size_t slot)
 {
     return slot < COD_OP_MAX_INPUTS ? &op->inputs[slot] : &op->outputs[slot - COD_OP_MAX_INPUTS];

@@ -18,6 +18,9 @@ typedef struct cod_test_device {
     cod_device *device;
 } cod_test_device;
 
+/** Whether this machine cannot have the backend's device; prints why. The test then exits with 77. */
+bool cod_test_absent(const cod_backend *backend);
+
 /** An op with memory of its own: one buffer for each view, and a plan. */
 typedef struct cod_test_op {
     cod_test_device on;

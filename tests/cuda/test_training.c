@@ -1,0 +1,125 @@
+/* Steps of training on the GPU against `ref` in f32: from the second on, programs are replays of their recordings. */
+#include "support/test.h"
+
+#include "cuda/cuda.h"
+#include "emulated/emulated.h"
+#include "nn/net.h"
+#include "nn/optimiser.h"
+#include "ref/ref.h"
+#include "support/ops.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { STEPS = 12, SEED = 5 };
+
+typedef struct training {
+    const char *kind, *options;
+    cod_shape input;
+    cod_optimiser_options optimiser;
+    double rate;
+} training;
+
+static const training trainings[] = {
+    {"srresnet",
+     "blocks=2 channels=16",
+     {2, 8, 8, 3},
+     {.kind = COD_OPT_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .ema_decay = 0.9},
+     1e-3},
+    {"cnn",
+     "height=12 width=12 channels=3 classes=10 stages=8,16",
+     {6, 12, 12, 3},
+     {.kind = COD_OPT_SGD, .momentum = 0.9, .nesterov = true, .weight_decay = 1e-4, .clip_norm = 1},
+     1e-2},
+    {"mlp",
+     "height=1 width=1 channels=16 classes=10 hidden=64,32",
+     {10, 1, 1, 16},
+     {.kind = COD_OPT_ADAMW, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-8, .weight_decay = 1e-2},
+     1e-3},
+};
+
+/** @param[out] losses  [STEPS] @param[out] values  new: the weights and statistics after them */
+static size_t train(const cod_backend *backend, cod_dtype activation, const training *which, float *losses,
+                    double **values)
+{
+    cod_arena arena = {0};
+    cod_model model;
+    test_net net;
+    cod_optimiser *optimiser;
+    assert_ok(net_model(which->kind, which->options, &arena, &model));
+    const cod_value target = cod_graph_input_like(model.graph, "target", model.output);
+    const cod_loss_spec kind = {.kind = model.task == COD_TASK_CLASSIFICATION ? COD_LOSS_KL : COD_LOSS_L1};
+    const cod_value loss = cod_graph_loss(model.graph, "task", model.output, target, kind);
+    const cod_input_shape input = {"input", which->input};
+    const cod_compile_options options = {.activation = activation, .inputs = &input, .input_count = 1};
+    const cod_program_spec spec = {.name = "step", .trains = "model", .losses = {loss}};
+    assert_ok(net_init(&net, backend, model.graph, &options, &spec, 1, SEED));
+    assert_ok(cod_optimiser_create(&net.weights, 0, &which->optimiser, &optimiser));
+    for (int step = 0; step < STEPS; step++) {
+        cod_emulated_set_seed((uint64_t)step);
+        assert_ok(net_random_inputs(&net, SEED + (uint64_t)(step % 3)));
+        assert_ok(net_run(&net, "step"));
+        assert_ok(cod_executable_loss(net.executable, loss, &losses[step]));
+        assert_ok(cod_optimiser_step(optimiser, which->rate, step + 1));
+    }
+    const size_t count = cod_weights_count(&net.weights);
+    *values = net_new(count);
+    assert_ok(net_read_values(&net, *values));
+    cod_optimiser_destroy(optimiser);
+    net_clear(&net);
+    cod_model_clear(&model);
+    cod_arena_clear(&arena);
+    return count;
+}
+
+/**
+ * Differences grow with the steps: Adam's first ones go by the signs of gradients, which rounding may turn where they are
+ * near zero. In bf16 each layer rounds to 8 bits.
+ */
+static void compare(cod_dtype activation, double loss_bound, double value_bound)
+{
+    for (size_t i = 0; i < sizeof trainings / sizeof trainings[0]; i++) {
+        float expected[STEPS], losses[STEPS];
+        double *reference, *values, error = 0, length = 0;
+        char message[512];
+        const size_t count = train(&cod_ref_backend, COD_F32, &trainings[i], expected, &reference);
+        train(&cod_cuda_backend, activation, &trainings[i], losses, &values);
+        if (cod_emulated_faults(message, sizeof message) > 0)
+            fail_msg("%s: %s", trainings[i].kind, message);
+        for (int step = 0; step < STEPS; step++)
+            if (!(fabsf(losses[step] - expected[step]) <= loss_bound * (double)expected[step]))
+                fail_msg("%s, step %d: loss %g, and %g on ref", trainings[i].kind, step, (double)losses[step],
+                         (double)expected[step]);
+        for (size_t k = 0; k < count; k++) {
+            error += (values[k] - reference[k]) * (values[k] - reference[k]);
+            length += reference[k] * reference[k];
+        }
+        if (!(sqrt(error / length) <= value_bound))
+            fail_msg("%s: weights are off by %g of their length", trainings[i].kind, sqrt(error / length));
+        free(reference);
+        free(values);
+    }
+}
+
+static void training_in_f32_follows_ref(void **state)
+{
+    (void)state;
+    compare(COD_F32, 1e-4, 1e-3);
+}
+
+static void training_in_bf16_stays_near_ref(void **state)
+{
+    (void)state;
+    compare(COD_BF16, 3e-2, 2e-2);
+}
+
+int main(void)
+{
+    if (cod_test_absent(&cod_cuda_backend))
+        return 77;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(training_in_f32_follows_ref),
+        cmocka_unit_test(training_in_bf16_stays_near_ref),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
