@@ -18,9 +18,9 @@ extern "C" {
 #define COD_CUDA(call) cuda_status((call), #call, __FILE__, __LINE__)
 
 struct cod_device {
-    int ordinal, multiprocessors, capability; /**< 10·major + minor */
-    size_t shared_bytes;                      /**< that a block may have */
-    cudaStream_t stream;                      /**< the default queue */
+    int ordinal, multiprocessors;
+    size_t shared_bytes; /**< that a block may have */
+    cudaStream_t stream; /**< the default queue */
     char description[512];
 };
 

@@ -65,7 +65,6 @@ static cod_status device_open(const cod_device_options *options, cod_device **ou
     COD_REQUIRE_MEMORY(device);
     device->ordinal = ordinal;
     device->multiprocessors = properties.multiProcessorCount;
-    device->capability = 10 * properties.major + properties.minor;
     device->shared_bytes = properties.sharedMemPerBlockOptin;
     describe_gpu(device, &properties);
     const cod_status status = COD_CUDA(cudaStreamCreateWithFlags(&device->stream, cudaStreamNonBlocking));

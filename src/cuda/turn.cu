@@ -30,8 +30,7 @@ static cod_status turn_run(const cod_plan *plan, cudaStream_t stream)
     const cod_op *op = &plan->op;
     const turn_work work = {cuda_view_of(&op->inputs[0]), cuda_view_of(&op->outputs[0]),
                             reinterpret_cast<const int32_t *>(cuda_view_of(&op->inputs[1]).data)};
-    const unsigned blocks = static_cast<unsigned>((work.y.count + CUDA_THREADS - 1) / CUDA_THREADS);
-    return cuda_launch(stream, turn_kernel, blocks, CUDA_THREADS, 0, work);
+    return cuda_launch(stream, turn_kernel, cuda_item_blocks(work.y.count), CUDA_THREADS, 0, work);
 }
 
 cod_status cuda_make_turn(cod_plan *plan)

@@ -3,15 +3,14 @@
 #include "core/rng.h"
 #include "cuda/cuda.h"
 #include "emulated/emulated.h"
-#include "ref/ref.h"
-#include "support/ops.h"
+#include "pair.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 
 /**
- * Convolutions and linear layers on the emulated GPU against `ref`. Values are small integers, biases halves, slopes
+ * Convolutions and linear layers against `ref`. Values are small integers, biases halves, slopes
  * quarters: all exact in bf16, and their sums in f32, so that results must be equal bit for bit, whatever the order of
  * sums. What is no sum of such numbers (sigmoid, tanh) has a tolerance; so have random ops with normal values in f32.
  */
@@ -22,24 +21,6 @@ enum { SEEDS = 5, VARIANT_STEP = 13, LARGE_VARIANTS = 1 };
 #else
 enum { SEEDS = 40, VARIANT_STEP = 3, LARGE_VARIANTS = 8 };
 #endif
-
-static cod_test_device test_ref, test_cuda;
-
-static int open_devices(void **state)
-{
-    (void)state;
-    test_ref.backend = &cod_ref_backend;
-    test_cuda.backend = &cod_cuda_backend;
-    return test_ref.backend->open(NULL, &test_ref.device) || test_cuda.backend->open(NULL, &test_cuda.device);
-}
-
-static int close_devices(void **state)
-{
-    (void)state;
-    test_ref.backend->close(test_ref.device);
-    test_cuda.backend->close(test_cuda.device);
-    return 0;
-}
 
 /** New array for the slot: integers up to 3, in vectors of parameters multiples of 1/4 up to 3/4. */
 static double *exact_values(const cod_op *op, size_t slot, uint64_t seed)
@@ -399,5 +380,5 @@ int main(void)
         cmocka_unit_test(integers_agree),
         cmocka_unit_test(extremes_of_integers_are_as_specified),
     };
-    return cmocka_run_group_tests(tests, open_devices, close_devices);
+    return cmocka_run_group_tests(tests, test_pair_open, test_pair_close);
 }

@@ -3,37 +3,18 @@
 #include "core/rng.h"
 #include "cuda/cuda.h"
 #include "emulated/emulated.h"
-#include "ref/ref.h"
-#include "support/ops.h"
+#include "pair.h"
 
 #include <inttypes.h>
 #include <math.h>
 
-/** Random ops of each kind against `ref`, on the emulated GPU, in several orders of threads and blocks. */
+/** Random ops of each kind against `ref`; on the emulated GPU in several orders of threads and blocks. */
 
 #ifdef __SANITIZE_ADDRESS__
 enum { SEEDS = 15 };
 #else
 enum { SEEDS = 60 };
 #endif
-
-static cod_test_device test_ref, test_cuda;
-
-static int open_devices(void **state)
-{
-    (void)state;
-    test_ref.backend = &cod_ref_backend;
-    test_cuda.backend = &cod_cuda_backend;
-    return test_ref.backend->open(NULL, &test_ref.device) || test_cuda.backend->open(NULL, &test_cuda.device);
-}
-
-static int close_devices(void **state)
-{
-    (void)state;
-    test_ref.backend->close(test_ref.device);
-    test_cuda.backend->close(test_cuda.device);
-    return 0;
-}
 
 /** As tests/cpu/test_parity.c has them: f32 against sums in double, one rounding to bf16 where results are stored. */
 static cod_tolerance tolerance_of(cod_op_kind kind, cod_dtype dtype)
@@ -410,5 +391,5 @@ int main(void)
         cmocka_unit_test(large_logits_agree_with_ref),     cmocka_unit_test(losses_show_nan),
         cmocka_unit_test(sums_do_not_depend_on_the_order),
     };
-    return cmocka_run_group_tests(tests, open_devices, close_devices);
+    return cmocka_run_group_tests(tests, test_pair_open, test_pair_close);
 }
