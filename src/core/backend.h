@@ -38,6 +38,10 @@
  * NORM_INFERENCE           x, gamma, beta, mean, var, [slope], [residual]  y
  * NORM_BACKWARD            x, dy, gamma, beta, mean, inv_std, [slope]  dx*, dgamma*, dbeta*, [dslope*]
  * NORM_INFERENCE_BACKWARD  x, dy, gamma, beta, mean, var, [slope]      dx*
+ * NORM_STATISTICS          x                                           mean, inv_std, [running_mean+, running_var+]
+ * NORM_APPLY               x, gamma, beta, mean, inv_std, [slope], [residual]  y
+ * NORM_BACKWARD_REDUCE     x, dy, gamma, beta, mean, inv_std, [slope]  [g], sums {1,1,2,C}, dgamma*, dbeta*, [dslope*]
+ * NORM_BACKWARD_APPLY      x, g, gamma, mean, inv_std, sums            dx*
  * FOLD_NORM                w, [b], gamma, beta, mean, var              w', b'
  * ACTIVATION               x, [slope]                                  y
  * ACTIVATION_BACKWARD      x (PRELU) or y (the others), dy, [slope]    dx*, [dslope*]
@@ -68,6 +72,11 @@
  * PyTorch does). NORM_INFERENCE has the running statistics for mean and var, which its gradient takes for constants. The
  * gradient of a fused activation recomputes the pre-activation from x, mean, inv_std, gamma and beta; the residual's gradient is dy.
  * Slopes (PReLU) have 1 or C elements. Gradients at zero: ReLU family 0 side (x > 0 passes), L1 zero, max pooling first maximum.
+ * NORM_STATISTICS followed by NORM_APPLY is NORM_TRAIN, and NORM_BACKWARD_REDUCE followed by NORM_BACKWARD_APPLY is NORM_BACKWARD; they are
+ * apart so that each half can be fused with a convolution beside it. With x^ = (x-mean)·inv_std and M = N·H·W: g is the gradient at
+ * gamma·x^ + beta, which is dy times the activation's derivative; sums has the batch's sum of g in row 0 and of g·x^ in row 1 (whatever
+ * `accumulate` says, which obliges dgamma, dbeta and dslope alone); dx = gamma·inv_std·(g - sums[0]/M - x^·sums[1]/M). g may be absent where
+ * there is no activation, because it is dy then, and may be the view dy: the op then works in place.
  * MEAN is a symmetric map: its gradient is dx = MEAN(dy). ADD may have the view a as y, too: it then works in place.
  * LOSS targets have the prediction's shape. For CROSS_ENTROPY the prediction is logits {N,1,1,K}, the target t probabilities, such as
  * one-hot rows, and the value is the mean over N of the sum over K of -t'·log softmax(prediction), t' = (1-s)·t + s/K with
@@ -96,6 +105,10 @@ typedef enum cod_op_kind {
     COD_OP_NORM_INFERENCE,
     COD_OP_NORM_BACKWARD,
     COD_OP_NORM_INFERENCE_BACKWARD,
+    COD_OP_NORM_STATISTICS,
+    COD_OP_NORM_APPLY,
+    COD_OP_NORM_BACKWARD_REDUCE,
+    COD_OP_NORM_BACKWARD_APPLY,
     COD_OP_FOLD_NORM,
     COD_OP_ACTIVATION,
     COD_OP_ACTIVATION_BACKWARD,
@@ -170,7 +183,7 @@ typedef struct cod_op_attr {
     float int8_range; /**< CONV2D: > 0 = on 8-bit integers, which stand for -int8_range … int8_range of x; see above */
     float leak;       /**< slope of LEAKY_RELU */
     float epsilon;    /**< NORM_*, FOLD_NORM, Charbonnier's epsilon, Adam's epsilon */
-    float momentum;   /**< NORM_TRAIN: weight of the new batch (PyTorch's 0.1); SGD's momentum */
+    float momentum;   /**< NORM_TRAIN, NORM_STATISTICS: weight of the new batch (PyTorch's 0.1); SGD's momentum */
     float alpha, beta; /**< ADD, FILL; LOSS: constant factor of the gradient (alpha) */
     int factor;        /**< PIXEL_*, RESIZE* */
     cod_resize_mode resize;
@@ -229,7 +242,7 @@ typedef struct cod_device_options {
 } cod_device_options;
 
 /** Of this struct; raised whenever one of its functions changes its meaning. */
-enum { COD_BACKEND_VERSION = 2 };
+enum { COD_BACKEND_VERSION = 3 };
 
 typedef struct cod_backend {
     int version;      /**< COD_BACKEND_VERSION of the headers that the backend was compiled with */
@@ -275,6 +288,23 @@ typedef struct cod_backend {
 
     /** Fails with COD_ERR_UNSUPPORTED and names the op when the backend lacks it. The op is copied, its buffers are borrowed. */
     cod_status (*plan_create)(cod_device *device, const cod_op *op, cod_plan **out);
+    /**
+     * Fused ops: several consecutive ops as one plan, which gives what the ops give one after another, up to the rounding of what passes
+     * between them. All their outputs are written, with one exception: where a NORM_BACKWARD_REDUCE works in place, only its g is.
+     * An op may read what an op before it in the sequence writes, as the same view; beside that no output of one may overlap an input
+     * or output of another. May be NULL, both together: the backend fuses nothing. The sequences that compilers offer, with [op] optional:
+     *
+     *   [NORM_APPLY] CONV2D [NORM_STATISTICS]                              y of the first is x of the second, and so on
+     *   [NORM_BACKWARD_APPLY] CONV2D_BACKWARD_DATA [NORM_BACKWARD_REDUCE]  likewise, with dx and dy
+     *   CONV2D_BACKWARD_WEIGHTS …                                          several with equal shapes, types and attributes
+     *
+     * op_fuses() says how many of the ops, from the first on, plan_create_fused() would take as one plan; 1 = the first alone. It
+     * looks at kinds, attributes, shapes, types, strides and which views are equal or present, and reads no buffer, so that a compiler
+     * may ask before memory is planned.
+     */
+    size_t (*op_fuses)(cod_device *device, const cod_op *ops, size_t count);
+    /** As plan_create(), for a count that op_fuses() gave. */
+    cod_status (*plan_create_fused)(cod_device *device, const cod_op *ops, size_t count, cod_plan **out);
     /**
      * Does what depends on parameters alone (packing `w` of CONV2D, LINEAR and their BACKWARD_DATA; with
      * attr.int8_range, `b` and `slope` too), as work of the queue. Callers run it once after creation and again whenever

@@ -15,6 +15,10 @@ const char *cod_op_kind_name(cod_op_kind kind)
         "norm_inference",
         "norm_backward",
         "norm_inference_backward",
+        "norm_statistics",
+        "norm_apply",
+        "norm_backward_reduce",
+        "norm_backward_apply",
         "fold_norm",
         "activation",
         "activation_backward",
@@ -186,6 +190,21 @@ static bool shapes_fit(const cod_op *op)
     case COD_OP_NORM_INFERENCE_BACKWARD:
         return same_shape(&in[0], &in[1]) && same_shape(&in[0], &out[0]) && are_vectors(in, 2, 5, in[0].shape.c) &&
                slope_fits(&in[6], attr->activation, in[0].shape.c);
+    case COD_OP_NORM_STATISTICS:
+        return present(&in[0]) && are_vectors(out, 0, 1, in[0].shape.c) && optional_vector(&out[2], in[0].shape.c) &&
+               optional_vector(&out[3], in[0].shape.c) && present(&out[2]) == present(&out[3]);
+    case COD_OP_NORM_APPLY:
+        return same_shape(&in[0], &out[0]) && are_vectors(in, 1, 4, in[0].shape.c) &&
+               slope_fits(&in[5], attr->activation, in[0].shape.c) && optional_like(&in[6], &in[0]);
+    case COD_OP_NORM_BACKWARD_REDUCE:
+        return same_shape(&in[0], &in[1]) && optional_like(&out[0], &in[0]) && are_vectors(in, 2, 5, in[0].shape.c) &&
+               slope_fits(&in[6], attr->activation, in[0].shape.c) && is_shape(&out[1], 1, 1, 2, in[0].shape.c) &&
+               are_vectors(out, 2, 3, in[0].shape.c) &&
+               (attr->activation != COD_ACT_PRELU || same_shape(&in[6], &out[4])) &&
+               (attr->activation == COD_ACT_NONE || present(&out[0]));
+    case COD_OP_NORM_BACKWARD_APPLY:
+        return same_shape(&in[0], &in[1]) && same_shape(&in[0], &out[0]) && are_vectors(in, 2, 4, in[0].shape.c) &&
+               is_shape(&in[5], 1, 1, 2, in[0].shape.c);
     case COD_OP_FOLD_NORM:
         return same_shape(&in[0], &out[0]) && optional_vector(&in[1], in[0].shape.n) &&
                are_vectors(in, 2, 5, in[0].shape.n) && are_vectors(out, 1, 1, in[0].shape.n);
@@ -280,6 +299,12 @@ cod_output_role cod_op_output_role(cod_op_kind kind, size_t output)
         return COD_OUTPUT_ACCUMULATED;
     case COD_OP_LOSS:
         return output == 1 || output == 2 ? COD_OUTPUT_ACCUMULATED : COD_OUTPUT_WRITTEN;
+    case COD_OP_NORM_BACKWARD_APPLY:
+        return COD_OUTPUT_ACCUMULATED;
+    case COD_OP_NORM_BACKWARD_REDUCE:
+        return output >= 2 ? COD_OUTPUT_ACCUMULATED : COD_OUTPUT_WRITTEN;
+    case COD_OP_NORM_STATISTICS:
+        return output >= 2 ? COD_OUTPUT_UPDATED : COD_OUTPUT_WRITTEN;
     case COD_OP_NORM_TRAIN:
         return output >= 3 ? COD_OUTPUT_UPDATED : COD_OUTPUT_WRITTEN;
     case COD_OP_OPTIMISER:
