@@ -100,11 +100,12 @@ def killed_in_encode(bench):
 
     check(any(kill_after_publication() for _ in range(5)), "no kill came while a publication was being encoded")
     step = max(steps_saved(bench.path("runs", "f", "checkpoints")))
-    result = bench.trained(*fixed, f"train.steps={step + 3 * period}")
+    more = 12 * period  # one group may be hundreds of steps behind the other, which then waits long for a publication
+    result = bench.trained(*fixed, f"train.steps={step + more}")
     check(f"resumed at step {step}" in result.err, "it did not go on", result)
     for group in bench.summary("f")["group_results"]:
         events = [event for event in bench.events("f", group["group"]) if event["kind"] == "switch" and event["step"] > step]
-        check(events and all(event["peer_step"] <= event["step"] + 3 * period for event in events), f"no teacher: {events}", result)
+        check(events and all(event["peer_step"] <= event["step"] + more for event in events), f"no teacher: {events}", result)
         check(sum(peer["rejected"] for peer in group["peers"]) == 0, f"something was refused: {group}", result)
 
 
