@@ -1,5 +1,5 @@
 /* Plans of convolutions and linear layers: which kernels, on which tiles, and the memory between them. */
-#include "cuda/conv.cuh"
+#include "cuda/narrow.cuh"
 
 #include <climits>
 
@@ -66,7 +66,7 @@ static cod_op_attr attributes_of(const cod_op *op)
     return attr;
 }
 
-static conv_image image_of(const cod_view *view, int64_t factor)
+conv_image conv_image_of(const cod_view *view, int64_t factor)
 {
     conv_image image = {};
     if (view->buffer == nullptr)
@@ -221,8 +221,8 @@ static void describe_product(const cod_op *op, conv_state *state)
     const cod_view *w = &op->inputs[1], *target = &op->outputs[0];
     conv_product *p = &state->product;
     *p = {};
-    p->source = image_of(&op->inputs[0], backward ? factor : 1);
-    p->store.target = image_of(target, backward ? 1 : factor);
+    p->source = conv_image_of(&op->inputs[0], backward ? factor : 1);
+    p->store.target = conv_image_of(target, backward ? 1 : factor);
     p->h = side_of(p->store.target.h, static_cast<int>(w->shape.h), attr.stride_h, attr.pad_h, backward);
     p->w = side_of(p->store.target.w, static_cast<int>(w->shape.w), attr.stride_w, attr.pad_w, backward);
     p->images = state->images = static_cast<int>(target->shape.n);
@@ -234,7 +234,7 @@ static void describe_product(const cod_op *op, conv_state *state)
     p->store.bias = cuda_floats_of(&op->inputs[2]);
     p->store.activation = cuda_activation_of(&attr, &op->inputs[3]);
     if (op->kind == COD_OP_CONV2D)
-        p->store.added = image_of(&op->inputs[4], factor);
+        p->store.added = conv_image_of(&op->inputs[4], factor);
 }
 
 static void lay_out_product(const cod_plan *plan, conv_state *state, plan_memory *memory)
@@ -321,8 +321,8 @@ static void describe_gradient(const cod_op *op, conv_state *state)
     const cod_view *w = &op->outputs[0];
     conv_gradient *g = &state->gradient;
     *g = {};
-    g->x = image_of(&op->inputs[0], 1);
-    g->dy = image_of(&op->inputs[1], cod_op_shuffle(&attr));
+    g->x = conv_image_of(&op->inputs[0], 1);
+    g->dy = conv_image_of(&op->inputs[1], cod_op_shuffle(&attr));
     g->h = side_of(g->dy.h, static_cast<int>(w->shape.h), attr.stride_h, attr.pad_h, false);
     g->w = side_of(g->dy.w, static_cast<int>(w->shape.w), attr.stride_w, attr.pad_w, false);
     g->images = state->images = static_cast<int>(op->inputs[0].shape.n);
@@ -389,9 +389,14 @@ cod_status cuda_make_convolution(cod_plan *plan)
     const bool gradient = is_gradient(op->kind);
     const cod_op_attr attr = attributes_of(op);
     COD_TRY(check_views(op));
+    const cod_dtype multiplied = multiplied_type(op, &attr);
+    bool made = false;
+    COD_TRY(narrow_make(plan, multiplied, &made));
+    if (made)
+        return COD_OK;
     COD_TRY(cuda_plan_state(plan, sizeof(conv_state)));
     conv_state *state = static_cast<conv_state *>(plan->state);
-    state->dtype = multiplied_type(op, &attr);
+    state->dtype = multiplied;
     state->int8_range = attr.int8_range;
     state->filter = filter_of(gradient ? &op->outputs[0] : &op->inputs[1], static_cast<int>(cod_op_shuffle(&attr)),
                               is_backward_data(op->kind));
