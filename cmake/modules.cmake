@@ -41,6 +41,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64") # one source, compiled per ins
 endif()
 if(COD_CUDA)
     cod_module(cuda LINKS cod_core PRIVATE_LINKS CUDA::cudart_static)
+    cod_cuda_libraries(cod_cuda)
 endif()
 cod_module(comm LINKS cod_core PRIVATE_LINKS mpi_layer Threads::Threads)
 cod_module(data LINKS cod_core PRIVATE_LINKS PkgConfig::PNG PkgConfig::JPEG PkgConfig::ZLIB Threads::Threads)

@@ -1,10 +1,16 @@
 /* Plans of convolutions and linear layers: which kernels, on which tiles, and the memory between them. */
 #include "cuda/narrow.cuh"
+#include "cuda/tuner.cuh"
 
 #include <climits>
+#include <cstdio>
+
+/** Numbers of own candidates beside those of kernels: by the cost model, and between wide and narrow tensors. */
+enum { CONV_BY_COST = -1, CONV_NARROW = -2 };
 
 struct conv_state {
     cod_dtype dtype; /**< what is multiplied: bf16, f32 or s8 */
+    int kernel;      /**< number of the one to take; CONV_BY_COST = the one that the cost model prefers */
     int images;
     float int8_range;
     conv_filter filter;
@@ -103,7 +109,7 @@ static conv_side side_of(int outputs, int kernel, int stride, int pad, bool back
 }
 
 /** Parameters are f32; pixels are counted in int by the kernels. */
-static cod_status check_views(const cod_op *op)
+cod_status conv_check(const cod_op *op)
 {
     for (size_t i = 0; i < COD_OP_MAX_INPUTS + COD_OP_MAX_OUTPUTS; i++) {
         const cod_view *view = i < COD_OP_MAX_INPUTS ? &op->inputs[i] : &op->outputs[i - COD_OP_MAX_INPUTS];
@@ -203,6 +209,8 @@ static conv_product_kernel choose_product(const cod_device *device, const conv_s
     const int64_t phases = conv_phases(p->h) * conv_phases(p->w);
     const conv_product_kernel *best = nullptr;
     double least = 0;
+    if (state->kernel != CONV_BY_COST)
+        return conv_product_kernels(state->dtype)[state->kernel];
     for (const conv_product_kernel *kernel = conv_product_kernels(state->dtype); kernel->rows > 0; kernel++) {
         const double cost = product_cost(device, kernel, rows, p->store.columns, phases);
         if (kernel->shared_bytes > device->shared_bytes || (best != nullptr && cost >= least))
@@ -300,6 +308,8 @@ static conv_gradient_kernel choose_gradient(const cod_device *device, const conv
     const conv_gradient *g = &state->gradient;
     const conv_gradient_kernel *best = nullptr;
     double least = 0;
+    if (state->kernel != CONV_BY_COST)
+        return conv_gradient_kernels(state->dtype)[state->kernel];
     for (const conv_gradient_kernel *kernel = conv_gradient_kernels(state->dtype); kernel->rows > 0; kernel++) {
         const int64_t tiles = divide_up(g->rows, kernel->rows) * divide_up(g->columns, kernel->columns);
         const int64_t blocks = tiles * splits_of(device, tiles, divide_up(pixels, kernel->depth), g->partial_count);
@@ -383,23 +393,31 @@ template <typename P> static cod_status allow_shared(const conv_kernel<P> &kerne
                                          static_cast<int>(kernel.shared_bytes)));
 }
 
-cod_status cuda_make_convolution(cod_plan *plan)
+static void state_init(const cod_plan *plan, int kernel, conv_state *state)
 {
     const cod_op *op = &plan->op;
-    const bool gradient = is_gradient(op->kind);
     const cod_op_attr attr = attributes_of(op);
-    COD_TRY(check_views(op));
-    const cod_dtype multiplied = multiplied_type(op, &attr);
-    bool made = false;
-    COD_TRY(narrow_make(plan, multiplied, &made));
-    if (made)
-        return COD_OK;
+    *state = {};
+    state->dtype = multiplied_type(op, &attr);
+    state->kernel = kernel;
+    state->int8_range = attr.int8_range;
+    state->filter = filter_of(is_gradient(op->kind) ? &op->outputs[0] : &op->inputs[1],
+                              static_cast<int>(cod_op_shuffle(&attr)), is_backward_data(op->kind));
+}
+
+cod_status conv_make_own(cod_plan *plan, const cuda_candidate *candidate)
+{
+    const bool gradient = is_gradient(plan->op.kind);
+    const cod_op_attr attr = attributes_of(&plan->op);
+    if (candidate == nullptr || candidate->number == CONV_NARROW) {
+        bool made = false;
+        COD_TRY(narrow_make(plan, multiplied_type(&plan->op, &attr), &made));
+        if (made)
+            return COD_OK;
+    }
     COD_TRY(cuda_plan_state(plan, sizeof(conv_state)));
     conv_state *state = static_cast<conv_state *>(plan->state);
-    state->dtype = multiplied;
-    state->int8_range = attr.int8_range;
-    state->filter = filter_of(gradient ? &op->outputs[0] : &op->inputs[1], static_cast<int>(cod_op_shuffle(&attr)),
-                              is_backward_data(op->kind));
+    state_init(plan, candidate != nullptr ? candidate->number : CONV_BY_COST, state);
     plan_memory memory = {};
     lay_out(plan, state, &memory); /* counts */
     COD_TRY(cuda_plan_memory(plan, memory.used));
@@ -408,4 +426,35 @@ cod_status cuda_make_convolution(cod_plan *plan)
     plan->prepare = gradient ? nullptr : product_prepare;
     plan->run = gradient ? gradient_run : product_run;
     return gradient ? allow_shared(state->gradient_kernel) : allow_shared(state->product_kernel);
+}
+
+/** @param preferred  the cost model's choice */
+template <typename P>
+static void add_kernels(const cod_device *device, const conv_kernel<P> *kernels, const conv_kernel<P> &preferred,
+                        cuda_candidates *list)
+{
+    for (int others = 0; others < 2; others++) {
+        for (int number = 0; kernels[number].rows > 0; number++) {
+            const conv_kernel<P> *kernel = &kernels[number];
+            if ((kernel->run != preferred.run) != (others == 1) || kernel->shared_bytes > device->shared_bytes)
+                continue;
+            char name[CUDA_NAME_BYTES];
+            snprintf(name, sizeof name, "own-%dx%d", kernel->rows, kernel->columns);
+            cuda_candidates_add(list, name, {conv_make_own, nullptr, number});
+        }
+    }
+}
+
+void conv_own_candidates(const cod_plan *plan, cuda_candidates *list)
+{
+    conv_state state;
+    plan_memory memory = {};
+    state_init(plan, CONV_BY_COST, &state);
+    if (narrow_fits(plan, state.dtype))
+        cuda_candidates_add(list, "own-narrow", {conv_make_own, nullptr, CONV_NARROW});
+    lay_out(plan, &state, &memory); /* counts, and chooses */
+    if (is_gradient(plan->op.kind))
+        add_kernels(plan->device, conv_gradient_kernels(state.dtype), state.gradient_kernel, list);
+    else
+        add_kernels(plan->device, conv_product_kernels(state.dtype), state.product_kernel, list);
 }

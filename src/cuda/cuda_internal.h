@@ -17,11 +17,16 @@ extern "C" {
 /** A call of CUDA's runtime as a cod_status. */
 #define COD_CUDA(call) cuda_status((call), #call, __FILE__, __LINE__)
 
+struct cuda_tuner;
+
 struct cod_device {
     int ordinal, multiprocessors;
     size_t shared_bytes; /**< that a block may have */
     cudaStream_t stream; /**< the default queue */
-    char description[512];
+    bool no_autotune;
+    cuda_tuner *tuner; /**< NULL until the first plan is tuned (tuner.cuh) */
+    char gpu[448];     /**< its name and what the driver is */
+    char description[1280];
 };
 
 struct cod_queue {
@@ -49,9 +54,10 @@ struct cod_plan {
     cod_op op;
     cod_status (*prepare)(const cod_plan *plan, cudaStream_t stream); /**< NULL = nothing to do */
     cod_status (*run)(const cod_plan *plan, cudaStream_t stream);
-    void *state;  /**< the maker's, of the host; free() */
-    void *memory; /**< of the device, zeroed when the plan is made; NULL = none */
-    size_t bytes; /**< of `memory` */
+    void (*clear)(const cod_plan *plan); /**< before `state` and `memory` go; NULL = nothing to do */
+    void *state;                         /**< the maker's, of the host; free() */
+    void *memory;                        /**< of the device, zeroed when the plan is made; NULL = none */
+    size_t bytes;                        /**< of `memory` */
 };
 
 cod_status cuda_status(cudaError_t error, const char *call, const char *file, int line);
@@ -80,6 +86,10 @@ void cuda_recording_destroy(cod_recording *recording);
 COD_MUST_CHECK cod_status cuda_plan_state(cod_plan *plan, size_t bytes);
 /** Memory of the device between the plan's kernels; once, by the maker. */
 COD_MUST_CHECK cod_status cuda_plan_memory(cod_plan *plan, size_t bytes);
+/** Undoes what a maker did, so that another one may follow. Waits for queued work of the plan. */
+void cuda_plan_clear(cod_plan *plan);
+/** Zeroed memory of the device; cudaFree(). */
+COD_MUST_CHECK cod_status cuda_memory_create(const cod_device *device, size_t bytes, void **out);
 
 typedef cod_status cuda_maker(cod_plan *plan);
 cuda_maker cuda_make_convolution;

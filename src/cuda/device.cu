@@ -1,4 +1,5 @@
-#include "cuda/cuda_internal.h"
+#include "cuda/library.cuh"
+#include "cuda/tuner.cuh"
 
 extern "C" {
 #include "core/memory.h"
@@ -48,9 +49,9 @@ static void describe_gpu(cod_device *device, const cudaDeviceProp *properties)
     int driver = 0, runtime = 0;
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
-    snprintf(device->description, sizeof device->description,
-             "GPU %d: %s, compute capability %d.%d, %d multiprocessors, %.1f GB; CUDA %d.%d, driver for %d.%d",
-             device->ordinal, properties->name, properties->major, properties->minor, properties->multiProcessorCount,
+    snprintf(device->gpu, sizeof device->gpu,
+             "%s, compute capability %d.%d, %d multiprocessors, %.1f GB; CUDA %d.%d, driver for %d.%d",
+             properties->name, properties->major, properties->minor, properties->multiProcessorCount,
              1e-9 * static_cast<double>(properties->totalGlobalMem), runtime / 1000, runtime % 1000 / 10, driver / 1000,
              driver % 1000 / 10);
 }
@@ -59,11 +60,13 @@ static cod_status device_open(const cod_device_options *options, cod_device **ou
 {
     int ordinal = 0;
     cudaDeviceProp properties;
+    COD_TRY(cuda_tuner_check_mode());
     COD_TRY(find_gpu(options != nullptr ? options->ordinal : 0, &ordinal, &properties));
     COD_TRY(COD_CUDA(cudaSetDevice(ordinal)));
     cod_device *device = static_cast<cod_device *>(calloc(1, sizeof *device));
     COD_REQUIRE_MEMORY(device);
     device->ordinal = ordinal;
+    device->no_autotune = options != nullptr && options->no_autotune;
     device->multiprocessors = properties.multiProcessorCount;
     device->shared_bytes = properties.sharedMemPerBlockOptin;
     describe_gpu(device, &properties);
@@ -81,12 +84,17 @@ static void device_close(cod_device *device)
     if (device == nullptr)
         return;
     cudaStreamSynchronize(device->stream);
+    cuda_tuner_destroy(device->tuner);
     cudaStreamDestroy(device->stream);
     free(device);
 }
 
 static const char *device_describe(cod_device *device)
 {
+    char libraries[640];
+    cuda_libraries_describe(libraries, sizeof libraries);
+    snprintf(device->description, sizeof device->description, "GPU %d: %s; %s", device->ordinal, device->gpu,
+             libraries);
     return device->description;
 }
 
@@ -114,8 +122,7 @@ static cod_status memory_allocate(size_t bytes, void **out)
                     1e-6 * static_cast<double>(total_bytes));
 }
 
-/** Zeroed. */
-static cod_status memory_create(const cod_device *device, size_t bytes, void **out)
+cod_status cuda_memory_create(const cod_device *device, size_t bytes, void **out)
 {
     void *memory = nullptr;
     COD_TRY(memory_allocate(bytes, &memory));
@@ -133,7 +140,7 @@ static cod_status buffer_create(cod_device *device, size_t bytes, cod_buffer **o
 {
     cuda_buffer *buffer = static_cast<cuda_buffer *>(calloc(1, sizeof *buffer));
     COD_REQUIRE_MEMORY(buffer);
-    const cod_status status = memory_create(device, bytes, &buffer->memory);
+    const cod_status status = cuda_memory_create(device, bytes, &buffer->memory);
     if (status != COD_OK) {
         free(buffer);
         return status;
@@ -224,7 +231,7 @@ cod_status cuda_plan_state(cod_plan *plan, size_t bytes)
 cod_status cuda_plan_memory(cod_plan *plan, size_t bytes)
 {
     plan->bytes = bytes;
-    return bytes > 0 ? memory_create(plan->device, bytes, &plan->memory) : COD_OK;
+    return bytes > 0 ? cuda_memory_create(plan->device, bytes, &plan->memory) : COD_OK;
 }
 
 static cuda_maker *maker_of(cod_op_kind kind)
@@ -294,12 +301,24 @@ static cod_status types_check(const cod_op *op)
     return COD_OK;
 }
 
+void cuda_plan_clear(cod_plan *plan)
+{
+    cudaFree(plan->memory); /* waits for work that uses it */
+    if (plan->clear != nullptr)
+        plan->clear(plan);
+    free(plan->state);
+    plan->prepare = nullptr;
+    plan->run = nullptr;
+    plan->clear = nullptr;
+    plan->state = plan->memory = nullptr;
+    plan->bytes = 0;
+}
+
 static void plan_destroy(cod_plan *plan)
 {
     if (plan == nullptr)
         return;
-    cudaFree(plan->memory); /* waits for work that uses it */
-    free(plan->state);
+    cuda_plan_clear(plan);
     free(plan);
 }
 
@@ -352,6 +371,8 @@ const cod_backend cod_cuda_backend = {
     .download = download,
     .copy = copy,
     .plan_create = plan_create,
+    .op_fuses = nullptr,
+    .plan_create_fused = nullptr,
     .plan_prepare = plan_prepare,
     .plan_run = plan_run,
     .plan_destroy = plan_destroy,

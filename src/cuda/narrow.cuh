@@ -164,6 +164,8 @@ struct narrow_choice {
 narrow_choice narrow_choose(const narrow_shape &shape, int multiprocessors, size_t shared_bytes);
 
 /* narrow_plan.cu */
+/** Whether these kernels can do what the plan's op asks for. The op's views have been checked. */
+bool narrow_fits(const cod_plan *plan, cod_dtype multiplied);
 /** Makes the plan where these kernels can do what its op asks for; else `made` becomes false. The op's views have been checked. */
 COD_MUST_CHECK cod_status narrow_make(cod_plan *plan, cod_dtype multiplied, bool *made);
 

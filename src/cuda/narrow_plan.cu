@@ -276,29 +276,55 @@ static cod_status make_gradient(cod_plan *plan, narrow_state *state, const conv_
     return allow_shared(narrow_gradient_kernel(filter.kernel), choice.shared_bytes);
 }
 
-cod_status narrow_make(cod_plan *plan, cod_dtype multiplied, bool *made)
+static bool first_is_wide(const narrow_state &state)
+{
+    const bool gradient = state.shape.what == NARROW_GRADIENT;
+    return gradient ? state.filter.narrow_is_output : state.shape.what == NARROW_GATHER;
+}
+
+/** The second image: dy of a gradient, else the output. */
+static const cod_view *second_of(const cod_op *op, const narrow_state &state)
+{
+    return state.shape.what == NARROW_GRADIENT ? &op->inputs[1] : &op->outputs[0];
+}
+
+static conv_image wide_of(const cod_op *op, const narrow_state &state)
+{
+    return conv_image_of(first_is_wide(state) ? &op->inputs[0] : second_of(op, state), 1);
+}
+
+static conv_image narrow_of(const cod_op *op, const narrow_state &state)
+{
+    return conv_image_of(first_is_wide(state) ? second_of(op, state) : &op->inputs[0], 1);
+}
+
+/** What these kernels would do of the plan's op; false where they cannot. */
+static bool choose(const cod_plan *plan, cod_dtype multiplied, narrow_state *state)
 {
     const cod_op *op = &plan->op;
-    narrow_shape shape = {};
-    narrow_filter filter = {};
-    *made = false;
-    if (multiplied != COD_BF16 || !describe(op, &shape, &filter))
-        return COD_OK;
-    const bool gradient = shape.what == NARROW_GRADIENT;
-    const conv_image first = conv_image_of(&op->inputs[0], 1),
-                     second = conv_image_of(gradient ? &op->inputs[1] : &op->outputs[0], 1);
-    const bool first_is_wide = shape.what == NARROW_GATHER || (gradient && filter.narrow_is_output);
-    const conv_image &wide = first_is_wide ? first : second, &narrow = first_is_wide ? second : first;
-    const narrow_choice choice = narrow_choose(shape, plan->device->multiprocessors, plan->device->shared_bytes);
-    if (choice.cut.strips == 0 || !reaches(op, shape.what, wide))
+    if (multiplied != COD_BF16 || !describe(op, &state->shape, &state->filter))
+        return false;
+    state->choice = narrow_choose(state->shape, plan->device->multiprocessors, plan->device->shared_bytes);
+    return state->choice.cut.strips > 0 && reaches(op, state->shape.what, wide_of(op, *state));
+}
+
+bool narrow_fits(const cod_plan *plan, cod_dtype multiplied)
+{
+    narrow_state state = {};
+    return choose(plan, multiplied, &state);
+}
+
+cod_status narrow_make(cod_plan *plan, cod_dtype multiplied, bool *made)
+{
+    narrow_state chosen = {};
+    *made = choose(plan, multiplied, &chosen);
+    if (!*made)
         return COD_OK;
     COD_TRY(cuda_plan_state(plan, sizeof(narrow_state)));
     narrow_state *state = static_cast<narrow_state *>(plan->state);
-    state->shape = shape;
-    state->choice = choice;
-    state->filter = filter;
-    *made = true;
-    if (gradient)
+    *state = chosen;
+    const conv_image wide = wide_of(&plan->op, chosen), narrow = narrow_of(&plan->op, chosen);
+    if (chosen.shape.what == NARROW_GRADIENT)
         return make_gradient(plan, state, wide, narrow);
-    return shape.what == NARROW_GATHER ? make_gather(plan, state, wide) : make_spread(plan, state, narrow);
+    return chosen.shape.what == NARROW_GATHER ? make_gather(plan, state, wide) : make_spread(plan, state, narrow);
 }

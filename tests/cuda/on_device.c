@@ -12,3 +12,8 @@ void cod_emulated_set_seed(uint64_t seed)
 {
     (void)seed;
 }
+
+void cod_emulated_set_memory(size_t bytes)
+{
+    (void)bytes;
+}

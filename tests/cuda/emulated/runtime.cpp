@@ -3,6 +3,7 @@
 
 #include "emulated_internal.h"
 
+#include <chrono>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -24,6 +25,8 @@ struct cod_emulated_stream {
 };
 
 struct cod_emulated_event {
+    bool timed = false, recorded = false;
+    std::chrono::steady_clock::time_point at;
 };
 
 struct allocation {
@@ -354,9 +357,10 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
     return cudaSuccess;
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 {
     *event = new cod_emulated_event;
+    (*event)->timed = (flags & cudaEventDisableTiming) == 0;
     return cudaSuccess;
 }
 
@@ -366,8 +370,10 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
     return cudaSuccess;
 }
 
-cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t stream)
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
+    event->recorded = true;
+    event->at = std::chrono::steady_clock::now();
     return outside_capture(stream);
 }
 
@@ -378,5 +384,13 @@ cudaError_t cudaEventQuery(cudaEvent_t)
 
 cudaError_t cudaEventSynchronize(cudaEvent_t)
 {
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end)
+{
+    if (!begin->timed || !begin->recorded || !end->timed || !end->recorded)
+        return give(cudaErrorInvalidValue);
+    *ms = std::chrono::duration<float, std::milli>(end->at - begin->at).count();
     return cudaSuccess;
 }

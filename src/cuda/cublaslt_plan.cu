@@ -1,0 +1,289 @@
+/* Plans of linear layers on cuBLASLt. */
+#include "cuda/tuner.cuh"
+
+#ifndef COD_HAVE_CUBLASLT
+
+void cublaslt_candidates(const cod_plan *, cuda_candidates *) {}
+void cublaslt_close(cuda_cublaslt *) {}
+
+#else
+#include "cuda/conv_library.cuh"
+#include "cuda/cublaslt.cuh"
+
+extern "C" {
+#include "core/log.h"
+}
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+enum { MOST_ALGORITHMS = 12 };
+
+/** An algorithm that was listed for an op. */
+struct linear_algorithm {
+    linear_algorithm *next;
+    char name[CUDA_NAME_BYTES];
+    cublasLtMatmulAlgo_t algorithm;
+    size_t workspace_bytes;
+};
+
+struct cuda_cublaslt {
+    const cublaslt_calls *calls;
+    cublasLtHandle_t handle;
+    linear_algorithm *algorithms; /**< of all ops: candidates point at them */
+};
+
+struct linear_state {
+    linear_product product;
+    linear_descriptors descriptors;
+    cublasLtMatmulAlgo_t algorithm;
+    size_t workspace_bytes;
+    void *workspace;
+    cuda_view weights, bias;
+    uint16_t *rounded_weights, *rounded_bias; /**< NULL = read as they are */
+    library_bias gradient;                    /**< of the bias */
+};
+
+static cuda_cublaslt *cublaslt_of(const cod_device *device)
+{
+    return device->tuner->cublaslt;
+}
+
+static cod_status cublaslt_open(const cublaslt_calls *calls, cuda_cublaslt **out)
+{
+    cuda_cublaslt *cublaslt = static_cast<cuda_cublaslt *>(calloc(1, sizeof *cublaslt));
+    COD_REQUIRE_MEMORY(cublaslt);
+    cublaslt->calls = calls;
+    const cod_status status = COD_CUBLASLT(calls, cublasLtCreate(&cublaslt->handle));
+    if (status != COD_OK)
+        free(cublaslt);
+    else
+        *out = cublaslt;
+    return status;
+}
+
+void cublaslt_close(cuda_cublaslt *cublaslt)
+{
+    if (cublaslt == nullptr)
+        return;
+    while (cublaslt->algorithms != nullptr) {
+        linear_algorithm *next = cublaslt->algorithms->next;
+        free(cublaslt->algorithms);
+        cublaslt->algorithms = next;
+    }
+    cublaslt->calls->cublasLtDestroy(cublaslt->handle);
+    free(cublaslt);
+}
+
+/* Running. */
+
+static cod_status state_prepare(const cod_plan *plan, cudaStream_t stream)
+{
+    const linear_state *state = static_cast<const linear_state *>(plan->state);
+    return library_round(plan->device, stream, state->weights, state->rounded_weights);
+}
+
+static cod_status state_run(const cod_plan *plan, cudaStream_t stream)
+{
+    const linear_state *state = static_cast<const linear_state *>(plan->state);
+    const cuda_cublaslt *cublaslt = cublaslt_of(plan->device);
+    const linear_product *p = &state->product;
+    const linear_descriptors *of = &state->descriptors;
+    const float alpha = 1, beta = p->accumulate ? 1.0f : 0.0f;
+    void *d = const_cast<void *>(p->d.data);
+    if (state->rounded_bias != nullptr)
+        COD_TRY(library_round(plan->device, stream, state->bias, state->rounded_bias));
+    COD_TRY(COD_CUBLASLT(cublaslt->calls, cublasLtMatmul(cublaslt->handle, of->operation, &alpha, p->a.data, of->a,
+                                                         p->b.data, of->b, &beta, d, of->d, d, of->d, &state->algorithm,
+                                                         state->workspace, state->workspace_bytes, stream)));
+    return library_bias_run(state->gradient, stream);
+}
+
+static void state_clear(const cod_plan *plan)
+{
+    linear_state *state = static_cast<linear_state *>(plan->state);
+    linear_descriptors_destroy(cublaslt_of(plan->device)->calls, &state->descriptors);
+}
+
+/* Making. */
+
+static size_t rounded_up(size_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
+/** Memory: the workspace, rounded weights and bias, partial sums of db. */
+static cod_status lay_out(cod_plan *plan, linear_state *state)
+{
+    const cod_op *op = &plan->op;
+    size_t weights = 0, bias = 0, partials = 0;
+    if (state->product.packed) {
+        state->weights = cuda_view_of(&op->inputs[1]);
+        weights = rounded_up(static_cast<size_t>(state->weights.count) * sizeof(uint16_t));
+    }
+    if (state->product.rounded_bias) {
+        state->bias = cuda_view_of(&op->inputs[2]);
+        bias = rounded_up(static_cast<size_t>(state->bias.count) * sizeof(uint16_t));
+    }
+    if (op->kind == COD_OP_LINEAR_BACKWARD_WEIGHTS && op->outputs[1].buffer != nullptr) {
+        state->gradient.dy = cuda_view_of(&op->inputs[1]);
+        state->gradient.db = cuda_floats_of(&op->outputs[1]);
+        state->gradient.accumulate = op->accumulate;
+        state->gradient.blocks = library_bias_blocks(plan->device, state->gradient.dy.pixels);
+        partials = static_cast<size_t>(state->gradient.blocks * state->gradient.dy.channels) * sizeof(float);
+    }
+    const size_t workspace = rounded_up(state->workspace_bytes);
+    COD_TRY(cuda_plan_memory(plan, workspace + weights + bias + partials));
+    unsigned char *memory = static_cast<unsigned char *>(plan->memory);
+    state->workspace = workspace > 0 ? memory : nullptr;
+    state->rounded_weights = weights > 0 ? reinterpret_cast<uint16_t *>(memory + workspace) : nullptr;
+    state->rounded_bias = bias > 0 ? reinterpret_cast<uint16_t *>(memory + workspace + weights) : nullptr;
+    state->gradient.partials = reinterpret_cast<float *>(memory + workspace + weights + bias);
+    return COD_OK;
+}
+
+static cod_status make_by_algorithm(cod_plan *plan, const cuda_candidate *candidate)
+{
+    const linear_algorithm *algorithm = static_cast<const linear_algorithm *>(candidate->source);
+    COD_TRY(cuda_plan_state(plan, sizeof(linear_state)));
+    linear_state *state = static_cast<linear_state *>(plan->state);
+    plan->clear = state_clear;
+    COD_TRY(linear_describe(&plan->op, &state->product));
+    state->algorithm = algorithm->algorithm;
+    state->workspace_bytes = algorithm->workspace_bytes;
+    COD_TRY(lay_out(plan, state));
+    if (state->rounded_weights != nullptr)
+        state->product.a.data = state->rounded_weights;
+    const void *bias = state->rounded_bias;
+    COD_TRY(linear_descriptors_create(cublaslt_of(plan->device)->calls, &state->product,
+                                      bias != nullptr ? bias : state->product.bias, &state->descriptors));
+    plan->prepare = state->rounded_weights != nullptr ? state_prepare : nullptr;
+    plan->run = state_run;
+    return COD_OK;
+}
+
+/* Lists of algorithms. */
+
+template <typename T>
+static cod_status prefer(const cublaslt_calls *calls, cublasLtMatmulPreference_t preference,
+                         cublasLtMatmulPreferenceAttributes_t attribute, T value)
+{
+    return COD_CUBLASLT(calls, cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value));
+}
+
+/** The largest power of two up to 256 that divides the address; what is packed lies at such a boundary. */
+static uint32_t alignment_of(const void *data)
+{
+    const uintptr_t address = reinterpret_cast<uintptr_t>(data) | 256;
+    return static_cast<uint32_t>(address & (~address + 1));
+}
+
+/** Sums that are split are added in f32 and in order. */
+static cod_status set_preference(const cublaslt_calls *calls, const linear_product *product, size_t workspace_bytes,
+                                 cublasLtMatmulPreference_t preference)
+{
+    const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    COD_TRY(
+        prefer(calls, preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(workspace_bytes)));
+    COD_TRY(prefer(calls, preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes));
+    COD_TRY(prefer(calls, preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(product->a.data)));
+    COD_TRY(prefer(calls, preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(product->b.data)));
+    COD_TRY(prefer(calls, preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(product->d.data)));
+    return prefer(calls, preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(product->d.data));
+}
+
+static cod_status ask_heuristics(const cuda_tuner *tuner, const linear_product *product,
+                                 cublasLtMatmulHeuristicResult_t *results, int *count)
+{
+    const cuda_cublaslt *cublaslt = tuner->cublaslt;
+    const cublaslt_calls *calls = cublaslt->calls;
+    linear_descriptors of;
+    cublasLtMatmulPreference_t preference = nullptr;
+    const void *bias = product->bias; /* where it is rounded only its alignment differs */
+    COD_TRY(linear_descriptors_create(calls, product, bias, &of));
+    cod_status status = COD_CUBLASLT(calls, cublasLtMatmulPreferenceCreate(&preference));
+    if (status == COD_OK)
+        status = set_preference(calls, product, tuner->workspace_bytes, preference);
+    if (status == COD_OK)
+        status = COD_CUBLASLT(calls, cublasLtMatmulAlgoGetHeuristic(cublaslt->handle, of.operation, of.a, of.b, of.d,
+                                                                    of.d, preference, MOST_ALGORITHMS, results, count));
+    if (preference != nullptr)
+        calls->cublasLtMatmulPreferenceDestroy(preference);
+    linear_descriptors_destroy(calls, &of);
+    return status;
+}
+
+/** "cublaslt-66-20-35-1-0-0-0-2": the settings that make an algorithm, as in the next table. */
+static cod_status name_algorithm(const cublaslt_calls *calls, const cublasLtMatmulAlgo_t *algorithm, char *name)
+{
+    static const struct {
+        cublasLtMatmulAlgoConfigAttributes_t attribute;
+        size_t bytes;
+    } settings[] = {
+        {CUBLASLT_ALGO_CONFIG_ID, 4},
+        {CUBLASLT_ALGO_CONFIG_TILE_ID, 4},
+        {CUBLASLT_ALGO_CONFIG_STAGES_ID, 4},
+        {CUBLASLT_ALGO_CONFIG_SPLITK_NUM, 4},
+        {CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, 4},
+        {CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, 4},
+        {CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, 4},
+        {CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, 2},
+        {CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, 2},
+    };
+    int length = snprintf(name, CUDA_NAME_BYTES, "cublaslt");
+    for (const auto &setting : settings) {
+        uint32_t value = 0; /* of little-endian machines: two bytes land in its low half */
+        size_t written = 0;
+        COD_TRY(COD_CUBLASLT(calls, cublasLtMatmulAlgoConfigGetAttribute(algorithm, setting.attribute, &value,
+                                                                         setting.bytes, &written)));
+        length += snprintf(name + length, CUDA_NAME_BYTES - static_cast<size_t>(length), "-%u", value);
+    }
+    return COD_OK;
+}
+
+/** NULL where memory is short or the algorithm cannot be named: then it is no candidate. */
+static linear_algorithm *keep_algorithm(cuda_cublaslt *cublaslt, const cublasLtMatmulHeuristicResult_t *result)
+{
+    linear_algorithm *kept = static_cast<linear_algorithm *>(calloc(1, sizeof *kept));
+    if (kept == nullptr || name_algorithm(cublaslt->calls, &result->algo, kept->name) != COD_OK) {
+        free(kept);
+        return nullptr;
+    }
+    kept->algorithm = result->algo;
+    kept->workspace_bytes = result->workspaceSize;
+    kept->next = cublaslt->algorithms;
+    cublaslt->algorithms = kept;
+    return kept;
+}
+
+void cublaslt_candidates(const cod_plan *plan, cuda_candidates *list)
+{
+    cuda_tuner *tuner = plan->device->tuner;
+    const cublaslt_calls *calls = cublaslt_library();
+    cublasLtMatmulHeuristicResult_t results[MOST_ALGORITHMS];
+    linear_product product;
+    int count = 0;
+    if (calls->absent[0] != '\0' || linear_describe(&plan->op, &product) != COD_OK)
+        return;
+    if (!tuner->cublaslt_tried) {
+        tuner->cublaslt_tried = true;
+        if (cublaslt_open(calls, &tuner->cublaslt) != COD_OK)
+            cod_log_warn("cuda: goes on without cuBLASLt: %s", cod_error_message());
+    }
+    if (tuner->cublaslt == nullptr)
+        return;
+    if (ask_heuristics(tuner, &product, results, &count) != COD_OK) {
+        cod_log_debug("cuda: no algorithm of cuBLASLt for %s: %s", cod_op_kind_name(plan->op.kind),
+                      cod_error_message());
+        return;
+    }
+    for (int i = 0; i < count; i++) {
+        linear_algorithm *kept =
+            results[i].state == CUBLAS_STATUS_SUCCESS ? keep_algorithm(tuner->cublaslt, &results[i]) : nullptr;
+        if (kept != nullptr)
+            cuda_candidates_add(list, kept->name, {make_by_algorithm, kept, 0});
+    }
+}
+
+#endif

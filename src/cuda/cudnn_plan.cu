@@ -1,0 +1,221 @@
+/* Plans on cuDNN's engines. */
+#include "cuda/tuner.cuh"
+
+#ifndef COD_HAVE_CUDNN
+
+void cudnn_candidates(const cod_plan *, const char *, cuda_candidates *) {}
+void cudnn_close(cuda_cudnn *) {}
+
+#else
+#include "cuda/conv_library.cuh"
+#include "cuda/cudnn.cuh"
+
+extern "C" {
+#include "core/log.h"
+}
+
+#include <cstdlib>
+#include <cstring>
+
+struct cudnn_state {
+    cudnnBackendDescriptor_t plan, addresses; /**< the plan: the shape's */
+    cuda_view weights, bias;
+    uint16_t *rounded_weights, *rounded_bias; /**< NULL = read as they are */
+    library_bias gradient;                    /**< of the bias */
+};
+
+static cuda_cudnn *cudnn_of(cod_device *device)
+{
+    return device->tuner->cudnn;
+}
+
+static cod_status cudnn_open(const cudnn_calls *calls, cuda_cudnn **out)
+{
+    cuda_cudnn *cudnn = static_cast<cuda_cudnn *>(calloc(1, sizeof *cudnn));
+    COD_REQUIRE_MEMORY(cudnn);
+    cudnn->calls = calls;
+    const cod_status status = COD_CUDNN(calls, cudnnCreate(&cudnn->target.handle));
+    if (status != COD_OK)
+        free(cudnn);
+    else
+        *out = cudnn;
+    return status;
+}
+
+void cudnn_close(cuda_cudnn *cudnn)
+{
+    if (cudnn == nullptr)
+        return;
+    while (cudnn->shapes != nullptr) {
+        cudnn_shape *next = cudnn->shapes->next;
+        cudnn_shape_destroy(cudnn->shapes);
+        cudnn->shapes = next;
+    }
+    cudnn->calls->cudnnDestroy(cudnn->target.handle);
+    free(cudnn);
+}
+
+/* Running. */
+
+static cod_status state_prepare(const cod_plan *plan, cudaStream_t stream)
+{
+    const cudnn_state *state = static_cast<const cudnn_state *>(plan->state);
+    return library_round(plan->device, stream, state->weights, state->rounded_weights);
+}
+
+static cod_status state_run(const cod_plan *plan, cudaStream_t stream)
+{
+    const cudnn_state *state = static_cast<const cudnn_state *>(plan->state);
+    const cuda_cudnn *cudnn = cudnn_of(plan->device);
+    if (state->rounded_bias != nullptr)
+        COD_TRY(library_round(plan->device, stream, state->bias, state->rounded_bias));
+    COD_TRY(COD_CUDNN(cudnn->calls, cudnnSetStream(cudnn->target.handle, stream)));
+    COD_TRY(COD_CUDNN(cudnn->calls, cudnnBackendExecute(cudnn->target.handle, state->plan, state->addresses)));
+    return library_bias_run(state->gradient, stream);
+}
+
+static void state_clear(const cod_plan *plan)
+{
+    const cudnn_state *state = static_cast<const cudnn_state *>(plan->state);
+    if (state->addresses != nullptr)
+        cudnn_of(plan->device)->calls->cudnnBackendDestroyDescriptor(state->addresses);
+}
+
+/* Making. */
+
+static void *address_of(const cod_view *view)
+{
+    return cuda_view_of(view).data;
+}
+
+/** Which view is which tensor of the graph: x, w, y, bias, residual. */
+static void gather_addresses(const cod_op *op, const cudnn_state *state, void *addresses[CUDNN_RESIDUAL])
+{
+    const bool data = op->kind == COD_OP_CONV2D_BACKWARD_DATA, forward = op->kind == COD_OP_CONV2D;
+    const bool weights = op->kind == COD_OP_CONV2D_BACKWARD_WEIGHTS;
+    addresses[CUDNN_X - 1] = address_of(data ? &op->outputs[0] : &op->inputs[0]);
+    addresses[CUDNN_W - 1] = address_of(weights ? &op->outputs[0] : &op->inputs[1]);
+    addresses[CUDNN_Y - 1] = address_of(data ? &op->inputs[0] : weights ? &op->inputs[1] : &op->outputs[0]);
+    addresses[CUDNN_BIAS - 1] = forward ? address_of(&op->inputs[2]) : nullptr;
+    addresses[CUDNN_RESIDUAL - 1] = forward ? address_of(&op->inputs[4]) : nullptr;
+    if (state->rounded_weights != nullptr)
+        addresses[CUDNN_W - 1] = state->rounded_weights;
+    if (state->rounded_bias != nullptr)
+        addresses[CUDNN_BIAS - 1] = state->rounded_bias;
+}
+
+static cod_status bind_addresses(cod_plan *plan, void *workspace)
+{
+    cudnn_state *state = static_cast<cudnn_state *>(plan->state);
+    void *all[CUDNN_RESIDUAL], *addresses[CUDNN_RESIDUAL];
+    int64_t uids[CUDNN_RESIDUAL], count = 0;
+    gather_addresses(&plan->op, state, all);
+    for (int i = 0; i < CUDNN_RESIDUAL; i++) {
+        if (all[i] == nullptr)
+            continue;
+        uids[count] = i + 1;
+        addresses[count++] = all[i];
+    }
+    cudnn_bag bag = {cudnn_of(plan->device)->calls, nullptr, 0, 0, COD_OK};
+    cudnnBackendDescriptor_t pack = cudnn_create(&bag, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    cudnn_set(&bag, pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, addresses);
+    cudnn_set(&bag, pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, uids);
+    cudnn_set(&bag, pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
+    cudnn_finalize(&bag, pack, "addresses");
+    const cod_status status = bag.status;
+    if (status == COD_OK) {
+        state->addresses = pack;
+        bag.count = 0; /* it is the plan's now */
+    }
+    cudnn_bag_clear(&bag);
+    return status;
+}
+
+static size_t rounded_up(size_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
+/** Memory: the workspace, rounded weights and bias, partial sums of db. */
+static cod_status lay_out(cod_plan *plan, const cudnn_engine *engine)
+{
+    cudnn_state *state = static_cast<cudnn_state *>(plan->state);
+    const cod_op *op = &plan->op;
+    const bool weights = op->kind == COD_OP_CONV2D_BACKWARD_WEIGHTS;
+    const size_t workspace = rounded_up(static_cast<size_t>(engine->workspace_bytes));
+    size_t rounded = 0, bias = 0, partials = 0;
+    if (!weights && op->inputs[1].dtype != op->inputs[0].dtype) {
+        state->weights = cuda_view_of(&op->inputs[1]);
+        rounded = rounded_up(static_cast<size_t>(state->weights.count) * sizeof(uint16_t));
+    }
+    if (weights && op->outputs[1].buffer != nullptr) {
+        state->gradient.dy = cuda_view_of(&op->inputs[1]);
+        state->gradient.db = cuda_floats_of(&op->outputs[1]);
+        state->gradient.accumulate = op->accumulate;
+        state->gradient.blocks = library_bias_blocks(plan->device, state->gradient.dy.pixels);
+        partials = static_cast<size_t>(state->gradient.blocks * state->gradient.dy.channels) * sizeof(float);
+    }
+    if (engine->rounded_bias) {
+        state->bias = cuda_view_of(&op->inputs[2]);
+        bias = rounded_up(static_cast<size_t>(state->bias.count) * sizeof(uint16_t));
+    }
+    COD_TRY(cuda_plan_memory(plan, workspace + rounded + bias + partials));
+    unsigned char *memory = static_cast<unsigned char *>(plan->memory);
+    state->rounded_weights = rounded > 0 ? reinterpret_cast<uint16_t *>(memory + workspace) : nullptr;
+    state->rounded_bias = bias > 0 ? reinterpret_cast<uint16_t *>(memory + workspace + rounded) : nullptr;
+    state->gradient.partials = reinterpret_cast<float *>(memory + workspace + rounded + bias);
+    return bind_addresses(plan, workspace > 0 ? plan->memory : nullptr);
+}
+
+static cod_status make_by_engine(cod_plan *plan, const cuda_candidate *candidate)
+{
+    cudnn_shape *shape = static_cast<cudnn_shape *>(candidate->source);
+    cudnn_engine *engine = &shape->engines[candidate->number];
+    COD_TRY(cudnn_engine_build(shape, &cudnn_of(plan->device)->target, candidate->number));
+    if (static_cast<size_t>(engine->workspace_bytes) > plan->device->tuner->workspace_bytes)
+        return cod_fail(COD_ERR_UNSUPPORTED, "it wants a workspace of %.0f MB",
+                        1e-6 * static_cast<double>(engine->workspace_bytes));
+    COD_TRY(cuda_plan_state(plan, sizeof(cudnn_state)));
+    static_cast<cudnn_state *>(plan->state)->plan = engine->plan;
+    plan->clear = state_clear;
+    COD_TRY(lay_out(plan, engine));
+    plan->prepare = static_cast<cudnn_state *>(plan->state)->rounded_weights != nullptr ? state_prepare : nullptr;
+    plan->run = state_run;
+    return COD_OK;
+}
+
+static cod_status shape_of(const cod_plan *plan, const char *key, cudnn_shape **out)
+{
+    cuda_cudnn *cudnn = cudnn_of(plan->device);
+    for (*out = cudnn->shapes; *out != nullptr; *out = (*out)->next)
+        if (strcmp((*out)->key, key) == 0)
+            return COD_OK;
+    COD_TRY(cudnn_shape_create(cudnn->calls, &cudnn->target, &plan->op, key, out));
+    (*out)->next = cudnn->shapes;
+    cudnn->shapes = *out;
+    return COD_OK;
+}
+
+void cudnn_candidates(const cod_plan *plan, const char *key, cuda_candidates *list)
+{
+    cuda_tuner *tuner = plan->device->tuner;
+    const cudnn_calls *calls = cudnn_library();
+    cudnn_shape *shape = nullptr;
+    if (calls->absent[0] != '\0' || cudnn_fits(&plan->op) != COD_OK)
+        return;
+    if (!tuner->cudnn_tried) {
+        tuner->cudnn_tried = true;
+        if (cudnn_open(calls, &tuner->cudnn) != COD_OK)
+            cod_log_warn("cuda: goes on without cuDNN: %s", cod_error_message());
+    }
+    if (tuner->cudnn == nullptr)
+        return;
+    if (shape_of(plan, key, &shape) != COD_OK) {
+        cod_log_debug("cuda: no engine of cuDNN for %s: %s", cod_op_kind_name(plan->op.kind), cod_error_message());
+        return;
+    }
+    for (int i = 0; i < shape->count; i++)
+        cuda_candidates_add(list, shape->engines[i].name, {make_by_engine, shape, i});
+}
+
+#endif

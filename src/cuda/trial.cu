@@ -1,0 +1,274 @@
+/* Trials: a candidate's results compared with another's, and its time. */
+#include "cuda/tuner.cuh"
+
+#include "cuda/view.cuh"
+
+extern "C" {
+#include "core/log.h"
+}
+
+#include <cstdlib>
+#include <cstring>
+
+enum { WARM_UPS = 3, RUNS = 10, REPLAYS = 3 };
+
+/* Tensors. */
+
+static cod_view *view_at(cod_op *op, size_t slot)
+{
+    return slot < COD_OP_MAX_INPUTS ? &op->inputs[slot] : &op->outputs[slot - COD_OP_MAX_INPUTS];
+}
+
+/** Gives each view a place in the trial's buffer, to the same multiple of 256 bytes as the plan's own address. */
+static void lay_out(cuda_trial *trial)
+{
+    enum { BOUNDARY = 256 };
+    size_t at = 0;
+    for (size_t slot = 0; slot < COD_OP_MAX_INPUTS + COD_OP_MAX_OUTPUTS; slot++) {
+        cod_view *view = view_at(&trial->op, slot);
+        if (slot == COD_OP_MAX_INPUTS)
+            trial->outputs = at;
+        if (view->buffer == nullptr)
+            continue;
+        const size_t odd = reinterpret_cast<uintptr_t>(cuda_view_of(view).data) % BOUNDARY;
+        view->buffer = &trial->buffer.base;
+        view->offset = at + odd;
+        at += (odd + cod_view_span_bytes(view) + BOUNDARY - 1) / BOUNDARY * BOUNDARY;
+    }
+    trial->bytes = at;
+}
+
+/**
+ * Words whose halves are bf16 and which are f32 themselves, all of about ±0.25 to ±0.5. Times depend a little on
+ * values: zeros take less power.
+ */
+__global__ void trial_fill_kernel(uint32_t *words, int64_t count)
+{
+    for (int64_t i = grid_first(); i < count; i += grid_step()) {
+        uint32_t bits = (uint32_t)i * 2654435761u;
+        bits = (bits ^ bits >> 15) * 2246822519u;
+        bits = (bits ^ bits >> 13) * 3266489917u;
+        bits ^= bits >> 16;
+        words[i] = 0x3E803E80u | (bits & 0x807F807Fu);
+    }
+}
+
+/** NaN in the first element of the first input: it has to reach the same results. */
+__global__ void trial_poison_kernel(cuda_view view)
+{
+    view_store(view, 0, 0, NAN);
+}
+
+static cod_status fill(const cuda_trial *trial)
+{
+    const int64_t words = static_cast<int64_t>(trial->bytes / 4);
+    COD_TRY(cuda_launch(trial->stream, trial_fill_kernel, cuda_blocks(trial->device, words), CUDA_THREADS, 0,
+                        static_cast<uint32_t *>(trial->buffer.memory), words));
+    return cuda_launch(trial->stream, trial_poison_kernel, 1, WARP_LANES, 0, cuda_view_of(&trial->op.inputs[0]));
+}
+
+/** Of what a comparison finds, in floats; blocks that compare. */
+static constexpr int DIFFERENCES = 3, COMPARING_BLOCKS = 1024;
+
+/**
+ * How far views are apart, by blocks: the largest difference, the largest value, and elements of which one alone is
+ * NaN.
+ */
+__global__ void trial_compare_kernel(cuda_view expected, cuda_view actual, float *differences)
+{
+    float difference = 0, largest = 0, odd = 0;
+    for (int64_t i = grid_first(); i < actual.count; i += grid_step()) {
+        const int64_t pixel = i / actual.channels;
+        const int channel = (int)(i - pixel * actual.channels);
+        const float a = view_load(expected, pixel, channel), b = view_load(actual, pixel, channel);
+        if (a != a || b != b) {
+            odd += (a != a) != (b != b) ? 1.0f : 0.0f;
+            continue;
+        }
+        difference = fmaxf(difference, fabsf(a - b));
+        largest = fmaxf(largest, fabsf(a));
+    }
+    difference = warp_max(difference);
+    largest = warp_max(largest);
+    odd = warp_sum(odd);
+    if (threadIdx.x == 0) {
+        float *out = differences + (int64_t)blockIdx.x * DIFFERENCES;
+        out[0] = difference;
+        out[1] = largest;
+        out[2] = odd;
+    }
+}
+
+cod_status cuda_trial_init(cuda_trial *trial, const cod_plan *plan)
+{
+    void *differences = nullptr;
+    *trial = {};
+    trial->device = plan->device;
+    trial->op = plan->op;
+    trial->op.name = "trial";
+    lay_out(trial);
+    COD_TRY(cuda_memory_create(plan->device, trial->bytes, &trial->buffer.memory));
+    trial->buffer.base.bytes = trial->bytes;
+    COD_TRY(cuda_memory_create(plan->device, COMPARING_BLOCKS * DIFFERENCES * sizeof(float), &differences));
+    trial->differences = static_cast<float *>(differences);
+    COD_TRY(COD_CUDA(cudaStreamCreateWithFlags(&trial->stream, cudaStreamNonBlocking)));
+    COD_TRY(COD_CUDA(cudaEventCreateWithFlags(&trial->begin, 0)));
+    COD_TRY(COD_CUDA(cudaEventCreateWithFlags(&trial->end, 0)));
+    /* What is under way would count as a candidate's time. (Not all of the device: another thread may be recording.) */
+    return COD_CUDA(cudaStreamSynchronize(plan->device->stream));
+}
+
+void cuda_trial_clear(cuda_trial *trial)
+{
+    if (trial->begin != nullptr)
+        cudaEventDestroy(trial->begin);
+    if (trial->end != nullptr)
+        cudaEventDestroy(trial->end);
+    if (trial->stream != nullptr)
+        cudaStreamDestroy(trial->stream);
+    cudaFree(trial->differences);
+    cudaFree(trial->expected);
+    cudaFree(trial->buffer.memory);
+    *trial = {};
+}
+
+/* Comparisons. */
+
+/** Keeps the outputs, which candidates to come are compared with. */
+static cod_status keep_expected(cuda_trial *trial)
+{
+    const size_t bytes = trial->bytes - trial->outputs;
+    COD_TRY(cuda_memory_create(trial->device, bytes, &trial->expected));
+    return COD_CUDA(cudaMemcpyAsync(trial->expected,
+                                    static_cast<unsigned char *>(trial->buffer.memory) + trial->outputs, bytes,
+                                    cudaMemcpyDeviceToDevice, trial->stream));
+}
+
+/** Sums in another order differ by a few roundings of the type, relative to the largest value. */
+static cod_status compare_output(const cuda_trial *trial, const cod_view *output, const char *name)
+{
+    static const float bf16_tolerance = 1.0f / 64, f32_tolerance = 1e-4f;
+    const cuda_view actual = cuda_view_of(output);
+    cuda_view expected = actual;
+    float found[COMPARING_BLOCKS * DIFFERENCES], difference = 0, largest = 0, odd = 0;
+    expected.data = static_cast<unsigned char *>(trial->expected) + (output->offset - trial->outputs);
+    int64_t blocks = (actual.count + WARP_LANES - 1) / WARP_LANES;
+    blocks = blocks < COMPARING_BLOCKS ? blocks : COMPARING_BLOCKS;
+    COD_TRY(cuda_launch(trial->stream, trial_compare_kernel, static_cast<unsigned>(blocks), WARP_LANES, 0, expected,
+                        actual, trial->differences));
+    COD_TRY(
+        COD_CUDA(cudaMemcpyAsync(found, trial->differences, static_cast<size_t>(blocks) * DIFFERENCES * sizeof(float),
+                                 cudaMemcpyDeviceToHost, trial->stream)));
+    COD_TRY(COD_CUDA(cudaStreamSynchronize(trial->stream)));
+    for (int64_t i = 0; i < blocks; i++) {
+        difference = fmaxf(difference, found[i * DIFFERENCES]);
+        largest = fmaxf(largest, found[i * DIFFERENCES + 1]);
+        odd += found[i * DIFFERENCES + 2];
+    }
+    if (odd == 0 && difference <= largest * (output->dtype == COD_BF16 ? bf16_tolerance : f32_tolerance))
+        return COD_OK;
+    cod_log_warn("cuda: %s of %s is not used: its results are not those of our kernels (%g apart where the largest is "
+                 "%g, %g values NaN in one alone)",
+                 name, cod_op_kind_name(trial->op.kind), static_cast<double>(difference), static_cast<double>(largest),
+                 static_cast<double>(odd));
+    return cod_fail(COD_ERR_UNSUPPORTED, "it gives other results");
+}
+
+static cod_status check_outputs(cuda_trial *trial, const char *name)
+{
+    if (trial->expected == nullptr)
+        return keep_expected(trial);
+    for (size_t i = 0; i < COD_OP_MAX_OUTPUTS; i++)
+        if (trial->op.outputs[i].buffer != nullptr)
+            COD_TRY(compare_output(trial, &trial->op.outputs[i], name));
+    return COD_OK;
+}
+
+/* Times. */
+
+static cod_status run_plan(const cod_plan *plan, cudaStream_t stream, int runs)
+{
+    for (int i = 0; i < runs; i++)
+        COD_TRY(plan->run(plan, stream));
+    return COD_OK;
+}
+
+static cod_status time_once(const cuda_trial *trial, cudaGraphExec_t recording, int runs, double *us)
+{
+    float ms = 0;
+    COD_TRY(COD_CUDA(cudaEventRecord(trial->begin, trial->stream)));
+    COD_TRY(COD_CUDA(cudaGraphLaunch(recording, trial->stream)));
+    COD_TRY(COD_CUDA(cudaEventRecord(trial->end, trial->stream)));
+    COD_TRY(COD_CUDA(cudaEventSynchronize(trial->end)));
+    COD_TRY(COD_CUDA(cudaEventElapsedTime(&ms, trial->begin, trial->end)));
+    *us = 1e3 * static_cast<double>(ms) / runs;
+    return COD_OK;
+}
+
+/** A recording of some runs. Where a run fails, the stream is whole again. */
+static cod_status record(const cuda_trial *trial, const cod_plan *plan, int runs, cudaGraphExec_t *out)
+{
+    cudaGraph_t graph = nullptr;
+    COD_TRY(COD_CUDA(cudaStreamBeginCapture(trial->stream, cudaStreamCaptureModeThreadLocal)));
+    const cod_status ran = run_plan(plan, trial->stream, runs);
+    cod_status status = COD_CUDA(cudaStreamEndCapture(trial->stream, &graph));
+    if (ran == COD_OK && status == COD_OK)
+        status = COD_CUDA(cudaGraphInstantiate(out, graph, 0));
+    if (graph != nullptr)
+        cudaGraphDestroy(graph);
+    return ran != COD_OK ? ran : status;
+}
+
+/** One replay of a single run tells whether the candidate has a chance; then ten are recorded. */
+static cod_status time_plan(const cuda_trial *trial, const cod_plan *plan, double best_us, double *us)
+{
+    static const double hopeless = 3, margin_us = 20;
+    for (int runs = 1; runs <= RUNS; runs += RUNS - 1) {
+        cudaGraphExec_t recording = nullptr;
+        double taken = 0, least = 1e30;
+        COD_TRY(record(trial, plan, runs, &recording));
+        cod_status status = COD_OK;
+        for (int i = 0; i < REPLAYS && status == COD_OK; i++) {
+            status = time_once(trial, recording, runs, &taken);
+            least = taken < least ? taken : least;
+        }
+        cudaGraphExecDestroy(recording);
+        COD_TRY(status);
+        *us = least;
+        if (least > hopeless * best_us + margin_us)
+            break;
+    }
+    return COD_OK;
+}
+
+static cod_status try_plan(cuda_trial *trial, const cuda_candidate *candidate, const char *name, cod_plan *plan,
+                           double best_us, double *us)
+{
+    COD_TRY(candidate->make(plan, candidate));
+    COD_TRY(fill(trial));
+    if (plan->prepare != nullptr)
+        COD_TRY(plan->prepare(plan, trial->stream));
+    COD_TRY(run_plan(plan, trial->stream, 1));
+    COD_TRY(COD_CUDA(cudaStreamSynchronize(trial->stream)));
+    COD_TRY(check_outputs(trial, name));
+    COD_TRY(run_plan(plan, trial->stream, WARM_UPS - 1));
+    return time_plan(trial, plan, best_us, us);
+}
+
+cod_status cuda_trial_time(cuda_trial *trial, const cuda_candidate *candidate, const char *name, double best_us,
+                           double *us)
+{
+    cod_plan plan = {};
+    plan.device = trial->device;
+    plan.op = trial->op;
+    cod_status status = try_plan(trial, candidate, name, &plan, best_us, us);
+    const cudaError_t error = cudaStreamSynchronize(trial->stream);
+    cuda_plan_clear(&plan);
+    if (error != cudaSuccess) /* such as an illegal address, after which the process can do nothing more on the GPU */
+        return cod_fail(COD_ERR_BACKEND,
+                        "CUDA: %s; COD_CUDA_CONVOLUTION=own does without libraries, fixed without trials",
+                        cudaGetErrorString(error));
+    if (status != COD_OK && status != COD_ERR_UNSUPPORTED)
+        status = cod_fail_prefix(COD_ERR_UNSUPPORTED, "it cannot be run here");
+    return status;
+}

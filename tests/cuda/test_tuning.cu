@@ -1,0 +1,494 @@
+/**
+ * Implementations chosen by their time, and each candidate against `ref`. On the emulated GPU these are own kernels
+ * of every shape of tile; on a real one cuDNN's engines and cuBLASLt's algorithms, too. Values are small integers:
+ * sums are exact in any order, so that results must be equal bit for bit.
+ */
+#include "cuda/conv_library.cuh"
+#include "cuda/tuner.cuh"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <unistd.h>
+
+extern "C" {
+#include "core/log.h"
+#include "core/rng.h"
+#include "emulated/emulated.h"
+#include "pair.h"
+#include "support/folder.h"
+#include "support/test.h" /* last: cmocka defines `fail` */
+}
+
+static int warnings, timed;
+static char last_warning[512];
+
+static void watch_log(void *, cod_log_level level, const char *line)
+{
+    timed += strstr(line, " timed, ") != nullptr;
+    if (level < COD_LOG_WARN)
+        return;
+    warnings++;
+    snprintf(last_warning, sizeof last_warning, "%s", line);
+}
+
+/* Ops. */
+
+static cod_view view(cod_dtype dtype, cod_shape shape, int64_t gap)
+{
+    cod_view out = cod_view_dense(nullptr, 0, dtype, shape);
+    out.pixel_stride += gap;
+    return out;
+}
+
+struct layer {
+    int64_t n, h, w, in, out, kernel;
+    int stride;
+    int64_t gap;
+};
+
+enum { PLAIN, ACCUMULATED, ADDED }; /**< ADDED: with a residual, or accumulated */
+
+static cod_op convolution(const layer &l, cod_op_kind kind, cod_dtype dtype, cod_activation activation, int variant)
+{
+    const int pad = static_cast<int>(l.kernel / 2);
+    const cod_shape out = {l.n, (l.h + 2 * pad - l.kernel) / l.stride + 1, (l.w + 2 * pad - l.kernel) / l.stride + 1,
+                           l.out};
+    const cod_view x = view(dtype, {l.n, l.h, l.w, l.in}, l.gap), y = view(dtype, out, l.gap);
+    const cod_view w = view(COD_F32, {l.out, l.kernel, l.kernel, l.in}, 0), b = view(COD_F32, {1, 1, 1, l.out}, 0);
+    const bool data = kind == COD_OP_CONV2D_BACKWARD_DATA, weights = kind == COD_OP_CONV2D_BACKWARD_WEIGHTS;
+    cod_op op = {};
+    op.kind = kind;
+    op.name = "layer";
+    op.accumulate = variant != PLAIN && kind != COD_OP_CONV2D;
+    op.attr.stride_h = op.attr.stride_w = l.stride;
+    op.attr.pad_h = op.attr.pad_w = pad;
+    op.attr.activation = activation;
+    op.attr.leak = 0.25f;
+    op.inputs[0] = data ? y : x;
+    op.inputs[1] = weights ? y : w;
+    op.outputs[0] = data ? x : weights ? w : y;
+    if (weights)
+        op.outputs[1] = b;
+    if (kind == COD_OP_CONV2D && variant != PLAIN)
+        op.inputs[2] = b;
+    if (kind == COD_OP_CONV2D && variant == ADDED)
+        op.inputs[4] = y;
+    return op;
+}
+
+static cod_op linear(int64_t n, int64_t in, int64_t out, cod_op_kind kind, cod_dtype dtype, int variant)
+{
+    const cod_view x = view(dtype, {n, 1, 1, in}, 0), y = view(dtype, {n, 1, 1, out}, 0);
+    const cod_view w = view(COD_F32, {out, 1, 1, in}, 0), b = view(COD_F32, {1, 1, 1, out}, 0);
+    const bool data = kind == COD_OP_LINEAR_BACKWARD_DATA, weights = kind == COD_OP_LINEAR_BACKWARD_WEIGHTS;
+    cod_op op = {};
+    op.kind = kind;
+    op.name = "linear";
+    op.accumulate = variant != PLAIN && kind != COD_OP_LINEAR;
+    op.inputs[0] = data ? y : x;
+    op.inputs[1] = weights ? y : w;
+    op.outputs[0] = data ? x : weights ? w : y;
+    if (weights)
+        op.outputs[1] = b;
+    if (kind == COD_OP_LINEAR && variant != PLAIN) {
+        op.inputs[2] = b;
+        op.attr.activation = variant == ADDED ? COD_ACT_RELU : COD_ACT_NONE;
+    }
+    return op;
+}
+
+/* Running. */
+
+static void write_integers(cod_test_op *test, uint64_t seed)
+{
+    for (size_t slot = 0; slot < COD_TEST_SLOTS; slot++) {
+        if (test->buffers[slot] == nullptr)
+            continue;
+        const int64_t count = cod_shape_count(cod_test_view(&test->op, slot)->shape);
+        double *values = static_cast<double *>(calloc(static_cast<size_t>(count), sizeof *values));
+        assert_non_null(values);
+        cod_rng rng = cod_rng_open(seed, 3, 0, test->op.kind, COD_RNG_TEST, static_cast<uint32_t>(slot));
+        for (int64_t i = 0; i < count; i++)
+            values[i] = static_cast<double>(cod_rng_below(&rng, 5)) - 2;
+        assert_ok(cod_test_op_write(test, slot, values));
+        free(values);
+    }
+}
+
+static cod_status compare_outputs(cod_test_op *expected, cod_test_op *actual)
+{
+    for (size_t slot = COD_OP_MAX_INPUTS; slot < COD_TEST_SLOTS; slot++) {
+        if (expected->buffers[slot] == nullptr)
+            continue;
+        const int64_t count = cod_shape_count(cod_test_view(&expected->op, slot)->shape);
+        double *values = static_cast<double *>(calloc(static_cast<size_t>(count) * 2, sizeof *values));
+        assert_non_null(values);
+        assert_ok(cod_test_op_read(expected, slot, values));
+        assert_ok(cod_test_op_read(actual, slot, values + count));
+        const cod_status status = cod_test_compare("output", values + count, values, count, {0, 0});
+        free(values);
+        COD_TRY(status);
+    }
+    return COD_OK;
+}
+
+static void no_faults(const char *what)
+{
+    char message[512];
+    if (cod_emulated_faults(message, sizeof message) > 0)
+        fail_msg("%s: %s", what, message);
+}
+
+/** The candidates of an op on the GPU, asked as the tuner asks. */
+static void list_candidates(const cod_plan *plan, cuda_candidates *list)
+{
+    char key[CUDA_KEY_BYTES];
+    cuda_tuner *tuner = nullptr;
+    assert_ok(cuda_tuner_of(plan->device, &tuner));
+    cuda_tuner_key(plan, tuner->libraries, key, sizeof key);
+    *list = {};
+    conv_own_candidates(plan, list);
+    assert_true(list->count > 0);
+    cudnn_candidates(plan, key, list);
+    cublaslt_candidates(plan, list);
+}
+
+/** Replaces a test's plan, which was made for `op`, by one of the candidate. */
+static cod_status remake(cod_test_op *test, const cuda_candidate *candidate)
+{
+    cuda_plan_clear(test->plan);
+    return candidate->make(test->plan, candidate);
+}
+
+/** All candidates of the op give what `ref` gives. @return how many could */
+static int check_candidates(const cod_op *op, uint64_t seed)
+{
+    cod_test_op expected, actual;
+    cuda_candidates list;
+    int able = 0;
+    assert_ok(cod_test_op_init(&expected, test_ref, op));
+    assert_ok(cod_test_op_init(&actual, test_cuda, op));
+    write_integers(&expected, seed);
+    assert_ok(cod_test_op_run(&expected));
+    list_candidates(actual.plan, &list);
+    for (size_t i = 0; i < list.count; i++) {
+        cod_status status = remake(&actual, &list.items[i]);
+        write_integers(&actual, seed);
+        if (status == COD_OK)
+            status = cod_test_op_run(&actual);
+        const bool own = strncmp(list.names[i], "own-", 4) == 0;
+        if (status != COD_OK && !own) { /* the tuner passes it over */
+            printf("    %s: %s\n", list.names[i], cod_error_message());
+            continue;
+        }
+        if (status == COD_OK)
+            status = compare_outputs(&expected, &actual);
+        no_faults(list.names[i]);
+        if (status != COD_OK)
+            fail_msg("%s, %s, seed %d: %s", cod_op_kind_name(op->kind), list.names[i], static_cast<int>(seed),
+                     cod_error_message());
+        able++;
+    }
+    cod_test_op_clear(&expected);
+    cod_test_op_clear(&actual);
+    return able;
+}
+
+static void every_candidate_of_a_convolution_agrees(void **)
+{
+    static const layer layers[] = {
+        {2, 8, 9, 16, 24, 3, 1, 0}, {1, 9, 7, 8, 64, 3, 2, 8}, {2, 6, 6, 3, 16, 5, 1, 0}, {1, 5, 8, 64, 64, 1, 1, 0}};
+    static const cod_activation activations[] = {COD_ACT_NONE, COD_ACT_RELU, COD_ACT_LEAKY_RELU};
+    uint64_t seed = 1;
+    int able = 0;
+    for (const layer &l : layers) {
+        for (int kind = COD_OP_CONV2D; kind <= COD_OP_CONV2D_BACKWARD_WEIGHTS; kind++) {
+            for (int variant = PLAIN; variant <= ADDED; variant++, seed++) {
+                const cod_dtype dtype = seed % 4 == 3 ? COD_F32 : COD_BF16;
+                const cod_op op = convolution(l, static_cast<cod_op_kind>(kind), dtype, activations[seed % 3], variant);
+                able += check_candidates(&op, seed);
+            }
+        }
+    }
+    printf("    %d candidates of convolutions\n", able);
+    assert_true(able >= 100);
+}
+
+static void every_candidate_of_a_linear_layer_agrees(void **)
+{
+    static const int64_t sizes[][3] = {{9, 17, 3}, {33, 64, 130}, {128, 32, 16}};
+    uint64_t seed = 1;
+    int able = 0;
+    for (const auto &size : sizes) {
+        for (int kind = COD_OP_LINEAR; kind <= COD_OP_LINEAR_BACKWARD_WEIGHTS; kind++) {
+            for (int variant = PLAIN; variant <= ADDED; variant++, seed++) {
+                const cod_op op = linear(size[0], size[1], size[2], static_cast<cod_op_kind>(kind),
+                                         seed % 4 == 3 ? COD_F32 : COD_BF16, variant);
+                able += check_candidates(&op, seed);
+            }
+        }
+    }
+    printf("    %d candidates of linear layers\n", able);
+    assert_true(able >= 70);
+}
+
+/* The tuner. */
+
+static const cod_op tuned_op(bool deterministic)
+{
+    cod_op op =
+        convolution({1, 4, 5, 16, 16, 3, 1, 0}, COD_OP_CONV2D_BACKWARD_DATA, COD_BF16, COD_ACT_NONE, ACCUMULATED);
+    op.deterministic = deterministic;
+    return op;
+}
+
+static int cached_lines()
+{
+    FILE *file = fopen(cod_test_at("choices"), "r");
+    int lines = 0;
+    for (int c; file != nullptr && (c = fgetc(file)) != EOF;)
+        lines += c == '\n';
+    if (file != nullptr)
+        fclose(file);
+    return lines;
+}
+
+/** Makes and runs a plan on a device of its own, from numbers that were there before; its results are right. */
+static void plan_once(const char *mode, bool no_autotune, bool deterministic, bool scarce)
+{
+    cod_test_device on = {&cod_cuda_backend, nullptr};
+    cod_device_options options = {};
+    options.no_autotune = no_autotune;
+    const cod_op op = tuned_op(deterministic);
+    cod_test_op expected, actual;
+    size_t free_bytes = 0, total_bytes = 0;
+    assert_ok(on.backend->open(&options, &on.device));
+    assert_ok(cod_test_op_init(&expected, test_ref, &op));
+    assert_ok(cod_test_op_init(&actual, on, &op));
+    write_integers(&expected, 1);
+    write_integers(&actual, 1);
+    assert_ok(on.backend->memory(on.device, &free_bytes, &total_bytes));
+    setenv("COD_CUDA_CONVOLUTION", mode, 1);
+    on.backend->plan_destroy(actual.plan); /* once more, now that its outputs hold something */
+    if (scarce)                            /* there is room for that plan alone */
+        cod_emulated_set_memory(total_bytes - free_bytes);
+    assert_ok(on.backend->plan_create(on.device, &actual.op, &actual.plan));
+    cod_emulated_set_memory(0);
+    setenv("COD_CUDA_CONVOLUTION", "fixed", 1);
+    assert_ok(cod_test_op_run(&expected));
+    assert_ok(cod_test_op_run(&actual));
+    assert_ok(compare_outputs(&expected, &actual));
+    no_faults(mode);
+    cod_test_op_clear(&expected);
+    cod_test_op_clear(&actual);
+    on.backend->close(on.device);
+}
+
+static int clean(void **)
+{
+    unlink(cod_test_at("choices"));
+    warnings = timed = 0;
+    return 0;
+}
+
+static void each_op_is_timed_once(void **)
+{
+    plan_once("own", false, false, false);
+    assert_int_equal(timed, 1);
+    assert_int_equal(cached_lines(), 2); /* the first says whose file it is */
+    plan_once("own", false, false, false);
+    assert_int_equal(timed, 1);
+    assert_int_equal(cached_lines(), 2);
+    plan_once("auto", false, false, false); /* libraries count: another key */
+    assert_int_equal(timed, 2);
+    assert_int_equal(warnings, 0);
+}
+
+static void fixed_choices_are_not_timed(void **)
+{
+    plan_once("own", true, false, false);
+    plan_once("own", false, true, false);
+    plan_once("fixed", false, false, false);
+    assert_int_equal(timed, 0);
+    assert_int_equal(cached_lines(), 0);
+}
+
+static void an_unknown_mode_is_refused(void **)
+{
+    cod_device *device = nullptr;
+    setenv("COD_CUDA_CONVOLUTION", "fastest", 1);
+    assert_fails(COD_ERR_ARGUMENT, "must be auto, own or fixed", cod_cuda_backend.open(nullptr, &device));
+    setenv("COD_CUDA_CONVOLUTION", "fixed", 1);
+}
+
+/* Candidates that are planted. */
+
+static cod_status run_nothing(const cod_plan *, cudaStream_t)
+{
+    return COD_OK;
+}
+
+static cod_status make_idle(cod_plan *plan, const cuda_candidate *)
+{
+    plan->run = run_nothing;
+    return COD_OK;
+}
+
+static cod_status run_refused(const cod_plan *, cudaStream_t)
+{
+    return cod_fail(COD_ERR_BACKEND, "planted");
+}
+
+static cod_status make_refusing(cod_plan *plan, const cuda_candidate *)
+{
+    plan->run = run_refused;
+    return COD_OK;
+}
+
+static cod_status run_poison(const cod_plan *plan, cudaStream_t stream)
+{
+    const cuda_view x = cuda_view_of(&plan->op.outputs[0]);
+    return COD_CUDA(cudaMemsetAsync(x.data, 0xFF, 16, stream)); /* NaN */
+}
+
+static cod_status make_poisonous(cod_plan *plan, const cuda_candidate *)
+{
+    plan->run = run_poison;
+    return COD_OK;
+}
+
+/** The planted candidate would be the fastest by far. */
+static void refused(cod_status (*make)(cod_plan *, const cuda_candidate *), const char *warning)
+{
+    const cod_op op = tuned_op(false);
+    cod_test_op test;
+    cuda_candidates list = {};
+    cuda_tuner *tuner = nullptr;
+    assert_ok(cod_test_op_init(&test, test_cuda, &op));
+    assert_ok(cuda_tuner_of(test_cuda.device, &tuner));
+    conv_own_candidates(test.plan, &list);
+    cuda_candidates_add(&list, "planted", {make, nullptr, 0});
+    cuda_plan_clear(test.plan);
+    assert_ok(cuda_tuner_make(test.plan, warning != nullptr ? warning : "refused", &list));
+    const char *chosen = cuda_choices_find(tuner->choices, warning != nullptr ? warning : "refused");
+    assert_non_null(chosen);
+    assert_int_equal(strncmp(chosen, "own-", 4), 0);
+    assert_int_equal(warnings, warning != nullptr);
+    if (warning != nullptr)
+        cod_test_assert_contains(last_warning, warning);
+    cod_test_op_clear(&test);
+}
+
+static void a_candidate_with_other_results_is_not_taken(void **)
+{
+    refused(make_idle, "planted of conv2d_backward_data is not used");
+}
+
+static void a_candidate_with_other_nans_is_not_taken(void **)
+{
+    refused(make_poisonous, "values NaN in one alone");
+}
+
+static void a_candidate_that_fails_is_passed_over(void **)
+{
+    refused(make_refusing, nullptr);
+}
+
+#ifndef COD_TESTED_ON_DEVICE
+/** The trial's tensors do not fit beside the op's: the cost model decides, and nothing is remembered. */
+static void without_memory_nothing_is_timed(void **)
+{
+    plan_once("own", false, false, true);
+    assert_int_equal(timed, 0);
+    assert_int_equal(cached_lines(), 0);
+}
+#endif
+
+/* What plans on libraries need. */
+
+static void biases_are_summed_and_weights_rounded(void **)
+{
+    static const cod_shape shapes[] = {{2, 5, 7, 3}, {1, 1, 1, 70}, {3, 20, 21, 64}, {1, 40, 40, 33}};
+    for (const cod_shape &shape : shapes) {
+        for (int variant = 0; variant < 4; variant++) {
+            cod_op op = {};
+            op.kind = COD_OP_ADD; /* of three views, whatever it is */
+            op.attr.alpha = 1;
+            op.inputs[0] = view(variant & 1 ? COD_F32 : COD_BF16, shape, variant & 2 ? 5 : 0);
+            op.outputs[0] = view(COD_F32, shape, 0);
+            cod_test_op test, sums;
+            assert_ok(cod_test_op_init(&test, test_cuda, &op));
+            op.inputs[0] = op.outputs[0] = view(COD_F32, {1, 1, 1, shape.c}, 0);
+            assert_ok(cod_test_op_init(&sums, test_cuda, &op));
+            write_integers(&test, 5);
+            write_integers(&sums, 6);
+            const int64_t count = cod_shape_count(shape);
+            double *dy = static_cast<double *>(calloc(static_cast<size_t>(count), sizeof *dy));
+            double expected[128], actual[128];
+            assert_ok(cod_test_op_read(&test, 0, dy));
+            assert_ok(cod_test_op_read(&sums, COD_OP_MAX_INPUTS, expected));
+            for (int64_t i = 0; i < count; i++)
+                expected[i % shape.c] = (i >= shape.c || variant & 1 ? expected[i % shape.c] : 0) + dy[i];
+            library_bias bias = {cuda_view_of(&test.op.inputs[0]), cuda_floats_of(&sums.op.outputs[0]),
+                                 (variant & 1) != 0, nullptr, 0};
+            bias.blocks = library_bias_blocks(test_cuda.device, bias.dy.pixels);
+            assert_ok(COD_CUDA(cudaMalloc(reinterpret_cast<void **>(&bias.partials),
+                                          static_cast<size_t>(bias.blocks * shape.c) * sizeof(float))));
+            assert_ok(library_bias_run(bias, test_cuda.device->stream));
+            assert_ok(cod_test_op_read(&sums, COD_OP_MAX_INPUTS, actual));
+            assert_ok(cod_test_compare("db", actual, expected, shape.c, {0, 0}));
+            uint16_t *rounded = nullptr, *copy = static_cast<uint16_t *>(calloc(static_cast<size_t>(count), 2));
+            assert_ok(COD_CUDA(cudaMalloc(reinterpret_cast<void **>(&rounded), static_cast<size_t>(count) * 2)));
+            assert_ok(library_round(test_cuda.device, test_cuda.device->stream, bias.dy, rounded));
+            assert_ok(COD_CUDA(cudaMemcpyAsync(copy, rounded, static_cast<size_t>(count) * 2, cudaMemcpyDeviceToHost,
+                                               test_cuda.device->stream)));
+            assert_ok(COD_CUDA(cudaStreamSynchronize(test_cuda.device->stream)));
+            for (int64_t i = 0; i < count; i++)
+                assert_true(static_cast<double>(cod_f32_from_bf16(copy[i])) == dy[i]);
+            no_faults("bias");
+            cudaFree(rounded);
+            cudaFree(bias.partials);
+            free(copy);
+            free(dy);
+            cod_test_op_clear(&test);
+            cod_test_op_clear(&sums);
+        }
+    }
+}
+
+static int set_up(void **state)
+{
+    if (cod_test_folder_make(state) != 0)
+        return -1;
+    setenv("COD_CUDA_CONVOLUTION", "fixed", 1);
+    setenv("COD_CUDA_CACHE", cod_test_at("choices"), 1);
+    cod_log_set_sink(watch_log, nullptr, COD_LOG_DEBUG);
+    return test_pair_open(state);
+}
+
+static int tear_down(void **state)
+{
+    return test_pair_close(state) + cod_test_folder_remove(state);
+}
+
+int main()
+{
+    if (cod_test_absent(&cod_cuda_backend))
+        return 77;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(every_candidate_of_a_convolution_agrees, clean),
+        cmocka_unit_test_setup(every_candidate_of_a_linear_layer_agrees, clean),
+        cmocka_unit_test_setup(each_op_is_timed_once, clean),
+        cmocka_unit_test_setup(fixed_choices_are_not_timed, clean),
+        cmocka_unit_test_setup(an_unknown_mode_is_refused, clean),
+        cmocka_unit_test_setup(a_candidate_with_other_results_is_not_taken, clean),
+        cmocka_unit_test_setup(a_candidate_with_other_nans_is_not_taken, clean),
+        cmocka_unit_test_setup(a_candidate_that_fails_is_passed_over, clean),
+        cmocka_unit_test_setup(biases_are_summed_and_weights_rounded, clean),
+#ifndef COD_TESTED_ON_DEVICE
+        cmocka_unit_test_setup(without_memory_nothing_is_timed, clean),
+#endif
+    };
+    return cmocka_run_group_tests_name("tuning", tests, set_up, tear_down);
+}
