@@ -289,18 +289,21 @@ typedef struct cod_backend {
     /** Fails with COD_ERR_UNSUPPORTED and names the op when the backend lacks it. The op is copied, its buffers are borrowed. */
     cod_status (*plan_create)(cod_device *device, const cod_op *op, cod_plan **out);
     /**
-     * Fused ops: several consecutive ops as one plan, which gives what the ops give one after another, up to the rounding of what passes
-     * between them. All their outputs are written, with one exception: where a NORM_BACKWARD_REDUCE works in place, only its g is.
-     * An op may read what an op before it in the sequence writes, as the same view; beside that no output of one may overlap an input
-     * or output of another. May be NULL, both together: the backend fuses nothing. The sequences that compilers offer, with [op] optional:
+     * Fused ops: several consecutive ops as one plan, which gives what the ops give one after another, up to the
+     * rounding of what passes between them. All their outputs are written, with one exception: where a
+     * NORM_BACKWARD_REDUCE works in place, only its g is. An op may read what an op before it in the sequence writes, as
+     * the same view; beside that no output of one may overlap an input or output of another, not even an input of an op
+     * before it. May be NULL, both together: the backend fuses nothing. The sequences that compilers offer, with [op]
+     * optional; cod_fused_sequence() (core/fused.h) is this list as code:
      *
      *   [NORM_APPLY] CONV2D [NORM_STATISTICS]                              y of the first is x of the second, and so on
      *   [NORM_BACKWARD_APPLY] CONV2D_BACKWARD_DATA [NORM_BACKWARD_REDUCE]  likewise, with dx and dy
-     *   CONV2D_BACKWARD_WEIGHTS …                                          several with equal shapes, types and attributes
+     *   CONV2D_BACKWARD_WEIGHTS …  several with equal shapes, types, strides, attributes and `accumulate`; some may lack db
      *
-     * op_fuses() says how many of the ops, from the first on, plan_create_fused() would take as one plan; 1 = the first alone. It
-     * looks at kinds, attributes, shapes, types, strides and which views are equal or present, and reads no buffer, so that a compiler
-     * may ask before memory is planned.
+     * op_fuses() says how many of the ops, from the first on, plan_create_fused() would take as one plan; 1 = the first
+     * alone. It looks at kinds, attributes, shapes, types, strides and which views are equal or present, and reads no
+     * buffer: a compiler asks before memory is planned, with buffers that stand for the real ones, and with offsets that
+     * say which views are equal and are the real ones modulo COD_ALIGNMENT.
      */
     size_t (*op_fuses)(cod_device *device, const cod_op *ops, size_t count);
     /** As plan_create(), for a count that op_fuses() gave. */

@@ -35,3 +35,22 @@ size_t cod_view_span_bytes(const cod_view *view)
         return 0;
     return (size_t)((pixels - 1) * view->pixel_stride + view->shape.c) * cod_dtype_bytes(view->dtype);
 }
+
+bool cod_view_equal(const cod_view *a, const cod_view *b)
+{
+    return a->buffer == b->buffer && a->offset == b->offset && a->dtype == b->dtype &&
+           cod_shape_equal(a->shape, b->shape) && a->pixel_stride == b->pixel_stride;
+}
+
+bool cod_views_overlap(const cod_view *a, const cod_view *b)
+{
+    const cod_view *low = a->offset < b->offset ? a : b, *high = a->offset < b->offset ? b : a;
+    if (a->buffer == NULL || a->buffer != b->buffer || high->offset >= low->offset + cod_view_span_bytes(low))
+        return false;
+    if (a->dtype != b->dtype || a->pixel_stride != b->pixel_stride)
+        return true;
+    /* Slices of one tensor's channels: the place within a pixel of `low` at which `high` begins. */
+    const size_t size = cod_dtype_bytes(a->dtype), row = (size_t)a->pixel_stride * size;
+    const size_t at = (high->offset - low->offset) % row;
+    return at < (size_t)low->shape.c * size || at + (size_t)high->shape.c * size > row;
+}

@@ -188,6 +188,11 @@ static cod_status cpu_plan_create(cod_device *device, const cod_op *op, cod_plan
         [COD_OP_TURN] = cpu_plan_turn,
     };
     COD_TRY(cod_op_check(op));
+    if (constructors[op->kind] == NULL)
+        return cod_fail(COD_ERR_UNSUPPORTED,
+                        "cpu: %s '%s': this backend has no such op; it normalises by %s and %s as a whole",
+                        cod_op_kind_name(op->kind), op->name ? op->name : "", cod_op_kind_name(COD_OP_NORM_TRAIN),
+                        cod_op_kind_name(COD_OP_NORM_BACKWARD));
     COD_TRY(check_types(op));
     COD_TRY(cpu_use_threads(device->threads));
     void *memory;

@@ -1,5 +1,6 @@
 #include "ref/ref.h"
 
+#include "core/fused.h"
 #include "core/host_memory.h"
 #include "core/memory.h"
 #include "ref/ref_internal.h"
@@ -14,7 +15,8 @@ struct cod_device {
 
 struct cod_plan {
     cod_device *device;
-    cod_op op;
+    size_t count;
+    cod_op ops[]; /**< [count], run in this order */
 };
 
 static ref_kernel *const kernels[COD_OP_KIND_COUNT] = {
@@ -28,6 +30,10 @@ static ref_kernel *const kernels[COD_OP_KIND_COUNT] = {
     [COD_OP_NORM_INFERENCE] = ref_norm_inference,
     [COD_OP_NORM_BACKWARD] = ref_norm_backward,
     [COD_OP_NORM_INFERENCE_BACKWARD] = ref_norm_inference_backward,
+    [COD_OP_NORM_STATISTICS] = ref_norm_statistics,
+    [COD_OP_NORM_APPLY] = ref_norm_apply,
+    [COD_OP_NORM_BACKWARD_REDUCE] = ref_norm_backward_reduce,
+    [COD_OP_NORM_BACKWARD_APPLY] = ref_norm_backward_apply,
     [COD_OP_FOLD_NORM] = ref_fold_norm,
     [COD_OP_ACTIVATION] = ref_activation,
     [COD_OP_ACTIVATION_BACKWARD] = ref_activation_backward,
@@ -144,15 +150,38 @@ static cod_status op_supported(const cod_op *op)
     return COD_OK;
 }
 
-static cod_status plan_create(cod_device *device, const cod_op *op, cod_plan **out)
+static cod_status make_plan(cod_device *device, const cod_op *ops, size_t count, cod_plan **out)
 {
-    COD_TRY(op_supported(op));
-    COD_TRY(scratch_reserve(device, scratch_count(op)));
-    cod_plan *plan = malloc(sizeof *plan);
+    for (size_t i = 0; i < count; i++) {
+        COD_TRY(op_supported(&ops[i]));
+        COD_TRY(scratch_reserve(device, scratch_count(&ops[i])));
+    }
+    cod_plan *plan = malloc(sizeof *plan + count * sizeof plan->ops[0]);
     COD_REQUIRE_MEMORY(plan);
-    *plan = (cod_plan){.device = device, .op = *op};
+    plan->device = device;
+    plan->count = count;
+    memcpy(plan->ops, ops, count * sizeof *ops);
     *out = plan;
     return COD_OK;
+}
+
+static cod_status plan_create(cod_device *device, const cod_op *op, cod_plan **out)
+{
+    return make_plan(device, op, 1, out);
+}
+
+static size_t op_fuses(cod_device *device, const cod_op *ops, size_t count)
+{
+    (void)device;
+    return cod_fused_sequence(ops, count).count;
+}
+
+static cod_status plan_create_fused(cod_device *device, const cod_op *ops, size_t count, cod_plan **out)
+{
+    COD_REQUIRE(count > 0 && op_fuses(device, ops, count) == count,
+                "ref: %zu ops from %s '%s' on cannot be one plan; op_fuses() says how many can", count,
+                count > 0 ? cod_op_kind_name(ops[0].kind) : "none", count > 0 && ops[0].name ? ops[0].name : "");
+    return make_plan(device, ops, count, out);
 }
 
 static cod_status plan_prepare(cod_plan *plan, cod_queue *queue)
@@ -161,12 +190,10 @@ static cod_status plan_prepare(cod_plan *plan, cod_queue *queue)
     return COD_OK;
 }
 
-static cod_status plan_run(cod_plan *plan, cod_queue *queue)
+static cod_status run_op(const cod_device *device, const cod_op *op)
 {
-    (void)queue;
-    const cod_op *op = &plan->op;
     ref_args args = {.attr = &op->attr};
-    double *free_scratch = plan->device->scratch;
+    double *free_scratch = device->scratch;
     for (size_t i = 0; i < COD_OP_MAX_INPUTS; i++) {
         const cod_view *view = &op->inputs[i];
         if (view->buffer == NULL)
@@ -197,6 +224,14 @@ static cod_status plan_run(cod_plan *plan, cod_queue *queue)
     return COD_OK;
 }
 
+static cod_status plan_run(cod_plan *plan, cod_queue *queue)
+{
+    (void)queue;
+    for (size_t i = 0; i < plan->count; i++)
+        COD_TRY(run_op(plan->device, &plan->ops[i]));
+    return COD_OK;
+}
+
 static void plan_destroy(cod_plan *plan)
 {
     free(plan);
@@ -217,6 +252,8 @@ const cod_backend cod_ref_backend = {
     .download = cod_host_download,
     .copy = cod_host_copy,
     .plan_create = plan_create,
+    .op_fuses = op_fuses,
+    .plan_create_fused = plan_create_fused,
     .plan_prepare = plan_prepare,
     .plan_run = plan_run,
     .plan_destroy = plan_destroy,

@@ -27,26 +27,51 @@ static void normalise(const double *x, int64_t count, int64_t channels, const do
     }
 }
 
-cod_status ref_norm_train(const ref_args *args)
+/** What a normalisation keeps of the batch; [running_mean, running_var] are moved toward it. */
+typedef struct norm_statistics {
+    double *mean, *inv_std, *running_mean, *running_var;
+} norm_statistics;
+
+static void gather_statistics(const cod_op_attr *attr, const double *x, cod_shape shape, const norm_statistics *out)
 {
-    const cod_op_attr *attr = args->attr;
-    const cod_shape shape = args->in_shape[0];
-    double *mean = args->out[1], *inv_std = args->out[2], *running_mean = args->out[3], *running_var = args->out[4];
-    channel_moments(args->in[0], shape, mean, inv_std);
+    channel_moments(x, shape, out->mean, out->inv_std);
     const double pixels = (double)(shape.n * shape.h * shape.w);
     /* A single value has no unbiased variance; its biased one, zero, is kept. */
     const double unbiased = pixels > 1 ? pixels / (pixels - 1) : 1;
     for (int64_t c = 0; c < shape.c; c++) {
-        const double variance = inv_std[c];
-        if (running_mean != NULL) {
-            running_mean[c] += attr->momentum * (mean[c] - running_mean[c]);
-            running_var[c] += attr->momentum * (variance * unbiased - running_var[c]);
+        const double variance = out->inv_std[c];
+        if (out->running_mean != NULL) {
+            out->running_mean[c] += attr->momentum * (out->mean[c] - out->running_mean[c]);
+            out->running_var[c] += attr->momentum * (variance * unbiased - out->running_var[c]);
         }
-        inv_std[c] = 1 / sqrt(variance + attr->epsilon);
+        out->inv_std[c] = 1 / sqrt(variance + attr->epsilon);
     }
-    const ref_activator act = ref_activator_open(attr, args->in[3], args->in_shape[3]);
-    normalise(args->in[0], cod_shape_count(shape), shape.c,
-              (const double *const[]){mean, inv_std, args->in[1], args->in[2]}, &act, args->in[4], args->out[0]);
+}
+
+cod_status ref_norm_statistics(const ref_args *args)
+{
+    const norm_statistics statistics = {args->out[0], args->out[1], args->out[2], args->out[3]};
+    gather_statistics(args->attr, args->in[0], args->in_shape[0], &statistics);
+    return COD_OK;
+}
+
+cod_status ref_norm_apply(const ref_args *args)
+{
+    const ref_activator act = ref_activator_open(args->attr, args->in[5], args->in_shape[5]);
+    normalise(args->in[0], cod_shape_count(args->in_shape[0]), args->in_shape[0].c,
+              (const double *const[]){args->in[3], args->in[4], args->in[1], args->in[2]}, &act, args->in[6],
+              args->out[0]);
+    return COD_OK;
+}
+
+cod_status ref_norm_train(const ref_args *args)
+{
+    const norm_statistics statistics = {args->out[1], args->out[2], args->out[3], args->out[4]};
+    gather_statistics(args->attr, args->in[0], args->in_shape[0], &statistics);
+    const ref_activator act = ref_activator_open(args->attr, args->in[3], args->in_shape[3]);
+    normalise(args->in[0], cod_shape_count(args->in_shape[0]), args->in_shape[0].c,
+              (const double *const[]){statistics.mean, statistics.inv_std, args->in[1], args->in[2]}, &act, args->in[4],
+              args->out[0]);
     return COD_OK;
 }
 
@@ -63,36 +88,85 @@ cod_status ref_norm_inference(const ref_args *args)
 }
 
 /*
- * With xhat = (x - mean)·inv_std, z = gamma·xhat + beta, dz = dy·activation'(z), and M pixels:
- * dbeta = sum dz, dgamma = sum dz·xhat, dx = gamma·inv_std·(dz - dbeta/M - xhat·dgamma/M)   (Ioffe & Szegedy 2015).
+ * With xhat = (x - mean)·inv_std, z = gamma·xhat + beta, g = dy·activation'(z), and M pixels:
+ * dbeta = sum g, dgamma = sum g·xhat, dx = gamma·inv_std·(g - dbeta/M - xhat·dgamma/M)   (Ioffe & Szegedy 2015).
  */
-cod_status ref_norm_backward(const ref_args *args)
+
+/**
+ * Sums over the batch of g, of g·xhat and, where it is not NULL, the slope's gradient; g itself where it is not NULL.
+ */
+typedef struct norm_sums {
+    double *g, *sum_g, *sum_gx, *dslope;
+} norm_sums;
+
+/** The inputs x, dy, gamma, beta, mean, inv_std, [slope] are the args' first ones. */
+static void reduce_gradient(const ref_args *args, cod_shape slope, const norm_sums *out)
 {
     const double *x = args->in[0], *dy = args->in[1], *gamma = args->in[2], *beta = args->in[3], *mean = args->in[4],
                  *inv_std = args->in[5];
-    double *dx = args->out[0], *dgamma = args->out[1], *dbeta = args->out[2], *dslope = args->out[3];
-    const cod_shape shape = args->in_shape[0];
-    const int64_t count = cod_shape_count(shape), channels = shape.c;
-    const double pixels = (double)(shape.n * shape.h * shape.w);
+    const int64_t count = cod_shape_count(args->in_shape[0]), channels = args->in_shape[0].c;
     const ref_activator act = ref_activator_open(args->attr, args->in[6], args->in_shape[6]);
-    ref_zero(dgamma, channels);
-    ref_zero(dbeta, channels);
-    if (dslope != NULL)
-        ref_zero(dslope, cod_shape_count(args->out_shape[3]));
-    for (int64_t i = 0; i < count; i++) { /* dz is kept in dx */
-        const int64_t c = i % channels;
-        const double xhat = (x[i] - mean[c]) * inv_std[c], z = gamma[c] * xhat + beta[c];
-        dx[i] = dy[i] * ref_activation_slope(&act, act.kind == COD_ACT_PRELU ? z : ref_activate(&act, z, c), c);
-        dbeta[c] += dx[i];
-        dgamma[c] += dx[i] * xhat;
-        if (dslope != NULL && !(z > 0))
-            dslope[act.slope_per_channel ? c : 0] += dy[i] * z;
-    }
+    ref_zero(out->sum_g, channels);
+    ref_zero(out->sum_gx, channels);
+    if (out->dslope != NULL)
+        ref_zero(out->dslope, cod_shape_count(slope));
     for (int64_t i = 0; i < count; i++) {
         const int64_t c = i % channels;
-        const double xhat = (x[i] - mean[c]) * inv_std[c];
-        dx[i] = gamma[c] * inv_std[c] * (dx[i] - dbeta[c] / pixels - xhat * dgamma[c] / pixels);
+        const double xhat = (x[i] - mean[c]) * inv_std[c], z = gamma[c] * xhat + beta[c];
+        const double g =
+            dy[i] * ref_activation_slope(&act, act.kind == COD_ACT_PRELU ? z : ref_activate(&act, z, c), c);
+        out->sum_g[c] += g;
+        out->sum_gx[c] += g * xhat;
+        if (out->dslope != NULL && !(z > 0))
+            out->dslope[act.slope_per_channel ? c : 0] += dy[i] * z;
+        if (out->g != NULL)
+            out->g[i] = g;
     }
+}
+
+/** `vectors`: gamma, mean, inv_std, sum of g, sum of g·xhat. dx may be g. */
+static void apply_gradient(const double *x, const double *g, cod_shape shape, const double *const vectors[5],
+                           double *dx)
+{
+    const double *gamma = vectors[0], *mean = vectors[1], *inv_std = vectors[2], *sum_g = vectors[3],
+                 *sum_gx = vectors[4];
+    const double pixels = (double)(shape.n * shape.h * shape.w);
+    for (int64_t i = 0; i < cod_shape_count(shape); i++) {
+        const int64_t c = i % shape.c;
+        const double xhat = (x[i] - mean[c]) * inv_std[c];
+        dx[i] = gamma[c] * inv_std[c] * (g[i] - sum_g[c] / pixels - xhat * sum_gx[c] / pixels);
+    }
+}
+
+cod_status ref_norm_backward_reduce(const ref_args *args)
+{
+    const int64_t channels = args->in_shape[0].c;
+    double *sums = args->out[1];
+    const norm_sums out = {.g = args->out[0], .sum_g = sums, .sum_gx = sums + channels, .dslope = args->out[4]};
+    reduce_gradient(args, args->out_shape[4], &out);
+    for (int64_t c = 0; c < channels; c++) {
+        args->out[2][c] = out.sum_gx[c];
+        args->out[3][c] = out.sum_g[c];
+    }
+    return COD_OK;
+}
+
+cod_status ref_norm_backward_apply(const ref_args *args)
+{
+    const double *sums = args->in[5];
+    apply_gradient(args->in[0], args->in[1], args->in_shape[0],
+                   (const double *const[]){args->in[2], args->in[3], args->in[4], sums, sums + args->in_shape[0].c},
+                   args->out[0]);
+    return COD_OK;
+}
+
+cod_status ref_norm_backward(const ref_args *args)
+{
+    double *dx = args->out[0], *dgamma = args->out[1], *dbeta = args->out[2];
+    const norm_sums out = {.g = dx, .sum_g = dbeta, .sum_gx = dgamma, .dslope = args->out[3]};
+    reduce_gradient(args, args->out_shape[3], &out);
+    apply_gradient(args->in[0], dx, args->in_shape[0],
+                   (const double *const[]){args->in[2], args->in[4], args->in[5], dbeta, dgamma}, dx);
     return COD_OK;
 }
 

@@ -25,6 +25,7 @@ typedef cod_status ref_kernel(const ref_args *args);
 ref_kernel ref_conv2d, ref_conv2d_backward_data, ref_conv2d_backward_weights;
 ref_kernel ref_linear, ref_linear_backward_data, ref_linear_backward_weights;
 ref_kernel ref_norm_train, ref_norm_inference, ref_norm_backward, ref_norm_inference_backward, ref_fold_norm;
+ref_kernel ref_norm_statistics, ref_norm_apply, ref_norm_backward_reduce, ref_norm_backward_apply;
 ref_kernel ref_activation, ref_activation_backward;
 ref_kernel ref_add, ref_mean, ref_fill, ref_pixel_shuffle, ref_pixel_unshuffle, ref_turn;
 ref_kernel ref_resize, ref_resize_backward;

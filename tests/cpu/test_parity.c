@@ -47,6 +47,8 @@ static cod_tolerance tolerance_of(cod_op_kind kind, cod_dtype dtype)
 static void check_kind(cod_op_kind kind, cod_dtype dtype, cod_test_device tested, uint64_t seeds)
 {
     char message[256];
+    if (cod_test_is_norm_half(kind)) /* see halves_of_normalisations_are_refused() */
+        return;
     for (uint64_t seed = 0; seed < seeds; seed++) {
         const cod_op op = cod_test_random_op(kind, dtype, COD_F32, seed);
         assert_ok(cod_test_parity(test_ref, tested, &op, seed, tolerance_of(kind, dtype)));
@@ -77,6 +79,24 @@ static void plans_touch_only_their_outputs(void **state)
         check_kind((cod_op_kind)kind, COD_F32, test_paranoid, SEEDS / 4);
         check_kind((cod_op_kind)kind, COD_BF16, test_paranoid, SEEDS / 4);
     }
+}
+
+/** This backend fuses nothing, so that compilers never halve a normalisation for it. */
+static void halves_of_normalisations_are_refused(void **state)
+{
+    (void)state;
+    int refused = 0;
+    assert_null(test_cpu.backend->op_fuses);
+    assert_null(test_cpu.backend->plan_create_fused);
+    for (int kind = 0; kind < COD_OP_KIND_COUNT; kind++) {
+        cod_test_op test;
+        const cod_op op = cod_test_random_op((cod_op_kind)kind, COD_F32, COD_F32, 1);
+        if (!cod_test_is_norm_half((cod_op_kind)kind))
+            continue;
+        assert_fails(COD_ERR_UNSUPPORTED, cod_op_kind_name((cod_op_kind)kind), cod_test_op_init(&test, test_cpu, &op));
+        refused++;
+    }
+    assert_int_equal(refused, 4);
 }
 
 /** The description with other pixels and channels; a single slope stays single. */
@@ -256,6 +276,7 @@ int main(void)
         cmocka_unit_test(losses_show_nan),
         cmocka_unit_test(copies_arrive),
         cmocka_unit_test(plans_touch_only_their_outputs),
+        cmocka_unit_test(halves_of_normalisations_are_refused),
     };
     if (cod_test_absent(&cod_cpu_backend))
         return 77;

@@ -49,6 +49,8 @@ static void check_op(const cod_op *op, cod_dtype dtype, uint64_t seed)
 
 static void check_kind(cod_op_kind kind, cod_dtype dtype)
 {
+    if (cod_test_is_norm_half(kind)) /* without kernels so far; the compiler asks op_fuses() before it makes any */
+        return;
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         const cod_op op = cod_test_random_op(kind, dtype, COD_F32, seed);
         check_op(&op, dtype, seed);

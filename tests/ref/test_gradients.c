@@ -367,6 +367,131 @@ static void losses_agree_with_differences(void **state)
                 fail_msg("loss %d, side %zu: caught %d of %d", kind, side, caught[kind][side], tried[kind]);
 }
 
+/*
+ * The halves of a normalisation's gradient: REDUCE gives those of gamma, beta and the slope, and what APPLY makes that
+ * of x of.
+ */
+
+enum { HALVES = 2 };
+
+/**
+ * The op's views from the forward op by source_slot() codes, of which 'g' has the form of dy, 's' that of sums, and '-'
+ * is absent.
+ */
+static cod_op half_description(cod_op_kind kind, const cod_op *forward, const char *inputs, const char *outputs,
+                               fault planted)
+{
+    cod_op op = {.kind = kind, .attr = forward->attr, .name = cod_op_kind_name(kind)}, source = *forward;
+    op.attr.leak += planted.leak_change;
+    for (size_t i = 0; i < strlen(inputs) + strlen(outputs); i++) {
+        const bool input = i < strlen(inputs);
+        const char code = input ? inputs[i] : outputs[i - strlen(inputs)];
+        cod_view *view = input ? &op.inputs[i] : &op.outputs[i - strlen(inputs)];
+        if (code == 's')
+            *view = cod_view_dense(NULL, 0, COD_F64, (cod_shape){1, 1, 2, forward->inputs[0].shape.c});
+        else if (code != '-')
+            *view = *cod_test_view(&source, code == 'g' ? Y : source_slot(code));
+    }
+    return op;
+}
+
+/** Copies a slot's values, times `factor`; of an absent slot none. */
+static cod_status hand_on(cod_test_op *from, size_t source, cod_test_op *to, size_t target, double factor)
+{
+    if (from->buffers[source] == NULL)
+        return COD_OK;
+    const int64_t count = slot_count(from, source);
+    double *values = new_values(count);
+    cod_status status = cod_test_op_read(from, source, values);
+    for (int64_t i = 0; i < count; i++)
+        values[i] *= factor;
+    if (status == COD_OK)
+        status = cod_test_op_write(to, target, values);
+    free(values);
+    return status;
+}
+
+/** Runs both halves behind the forward op. `faulty`: the half whose results are multiplied with planted.factor. */
+static cod_status run_halves(cod_test_op *forward, cod_test_op halves[HALVES], const double *r, fault planted,
+                             int faulty)
+{
+    static const char *const from_forward[HALVES] = {"0-12BC3", "0-1BC"};
+    cod_test_op *reduce = &halves[0], *apply = &halves[1];
+    const double factor = faulty == 0 ? planted.factor : 1;
+    for (size_t h = 0; h < HALVES; h++)
+        for (size_t i = 0; from_forward[h][i]; i++)
+            if (from_forward[h][i] != '-')
+                COD_TRY(hand_on(forward, source_slot(from_forward[h][i]), &halves[h], i, 1));
+    COD_TRY(cod_test_op_write(reduce, 1, r));
+    COD_TRY(cod_test_op_run(reduce));
+    if (reduce->buffers[Y] == NULL) /* g is dy */
+        COD_TRY(cod_test_op_write(apply, 1, r));
+    COD_TRY(hand_on(reduce, Y, apply, 1, factor));
+    COD_TRY(hand_on(reduce, Y + 1, apply, 5, factor));
+    return cod_test_op_run(apply);
+}
+
+static cod_status check_halves(uint64_t seed, fault planted, int faulty, bool *checked)
+{
+    const gradient_rule rule = {COD_OP_NORM_TRAIN, COD_OP_NORM_BACKWARD, "", ""};
+    const cod_op description = forward_description(&rule, seed);
+    COD_TRY(is_smooth(&description, seed, checked));
+    if (!*checked)
+        return COD_OK;
+    const bool without_g = description.attr.activation == COD_ACT_NONE && seed % 2 == 0;
+    const cod_op ops[HALVES] = {
+        half_description(COD_OP_NORM_BACKWARD_REDUCE, &description, "0g12BC3", without_g ? "-s123" : "gs123", planted),
+        half_description(COD_OP_NORM_BACKWARD_APPLY, &description, "0g1BCs", "0", planted)};
+    cod_test_op forward, halves[HALVES] = {{.plan = NULL}, {.plan = NULL}};
+    double *r = cod_test_random_values(&description, Y, seed + 1000, false), loss;
+    COD_TRY(cod_test_op_init(&forward, ref, &description));
+    double *y = new_values(slot_count(&forward, Y));
+    cod_status status = COD_OK;
+    for (size_t h = 0; h < HALVES; h++)
+        COD_TRY_GOTO(status, cleanup, cod_test_op_init(&halves[h], ref, &ops[h]));
+    COD_TRY_GOTO(status, cleanup, cod_test_op_randomise(&forward, seed, true));
+    COD_TRY_GOTO(status, cleanup, loss_of(&forward, r, y, &loss));
+    COD_TRY_GOTO(status, cleanup, run_halves(&forward, halves, r, planted, faulty));
+    for (size_t input = 0; input < 4 && status == COD_OK; input++) { /* x, gamma, beta, slope */
+        cod_test_op *half = &halves[input == 0];
+        const size_t slot = Y + (input == 0 ? 0 : 1 + input);
+        if (half->buffers[slot] == NULL)
+            continue;
+        double *gradient = new_values(slot_count(half, slot));
+        status = cod_test_op_read(half, slot, gradient);
+        for (int64_t i = 0; i < slot_count(half, slot); i++)
+            gradient[i] *= (input == 0) == (faulty == 1) ? planted.factor : 1;
+        if (status == COD_OK)
+            status = compare_differences(&forward, input, gradient, r, seed);
+        free(gradient);
+    }
+cleanup:
+    for (size_t h = 0; h < HALVES; h++)
+        cod_test_op_clear(&halves[h]);
+    cod_test_op_clear(&forward);
+    free(r);
+    free(y);
+    return status == COD_OK ? COD_OK : cod_fail_prefix(status, "halves of norm_backward, seed %" PRIu64, seed);
+}
+
+/** Both halves, and of each a planted fault of a thousandth; the wrong slope of a leaky ReLU. */
+static void halves_agree_with_differences(void **state)
+{
+    (void)state;
+    int count = 0, caught[HALVES] = {0, 0}, slopes = 0;
+    bool checked;
+    for (uint64_t seed = 0; seed < 2 * SEEDS; seed++) {
+        assert_ok(check_halves(seed, honest, 0, &checked));
+        count += checked;
+        for (int half = 0; half < HALVES; half++)
+            caught[half] += check_halves(seed, (fault){.factor = 1.001}, half, &checked) != COD_OK;
+        slopes += check_halves(seed, (fault){.factor = 1, .leak_change = 0.01f}, 0, &checked) != COD_OK;
+    }
+    if (count < SEEDS / 2 || 2 * caught[0] < count || 2 * caught[1] < count)
+        fail_msg("%d seeds were smooth; caught in the halves: %d and %d", count, caught[0], caught[1]);
+    assert_true(slopes > 0 && slopes < 2 * SEEDS); /* leaky ReLU only */
+}
+
 static int open_ref(void **state)
 {
     (void)state;
@@ -384,9 +509,8 @@ static int close_ref(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_agree_with_differences),
-        cmocka_unit_test(a_gradient_off_by_a_thousandth_is_caught),
-        cmocka_unit_test(a_wrong_slope_is_caught),
+        cmocka_unit_test(gradients_agree_with_differences), cmocka_unit_test(a_gradient_off_by_a_thousandth_is_caught),
+        cmocka_unit_test(a_wrong_slope_is_caught),          cmocka_unit_test(halves_agree_with_differences),
         cmocka_unit_test(losses_agree_with_differences),
     };
     return cmocka_run_group_tests_name("ref_gradients", tests, open_ref, close_ref);

@@ -1,5 +1,6 @@
 #include "support/late.h"
 
+#include "core/fused.h"
 #include "support/late_internal.h"
 
 #include <stdio.h>
@@ -312,24 +313,61 @@ static cod_status translate(cod_device *device, const cod_op *op, cod_op *inner_
     return COD_OK;
 }
 
-static cod_status plan_create(cod_device *device, const cod_op *op, cod_plan **out)
+static cod_status translate_all(cod_device *device, const cod_op *ops, size_t count, cod_op *inner_ops)
 {
-    cod_op inner_op;
-    COD_TRY(late_outside_queues("plan_create()"));
-    COD_TRY(cod_op_check(op));
+    for (size_t i = 0; i < count; i++) {
+        COD_TRY(cod_op_check(&ops[i]));
+        COD_TRY(translate(device, &ops[i], &inner_ops[i]));
+    }
+    return COD_OK;
+}
+
+static cod_status make_plan(cod_device *device, const cod_op *ops, size_t count, cod_plan **out)
+{
+    cod_op *inner_ops = late_new(count * sizeof *inner_ops);
+    cod_plan *plan = late_new(sizeof *plan + count * sizeof *ops);
+    plan->device = device;
+    plan->count = count;
+    memcpy(plan->ops, ops, count * sizeof *ops);
     lock(device);
-    COD_TRY(unlock(device, translate(device, op, &inner_op)));
-    cod_plan *plan = late_new(sizeof *plan);
-    *plan = (cod_plan){.device = device, .op = *op};
-    pthread_mutex_lock(&device->inner_lock);
-    const cod_status status = late_inner->plan_create(device->inner, &inner_op, &plan->inner);
-    pthread_mutex_unlock(&device->inner_lock);
+    cod_status status = unlock(device, translate_all(device, ops, count, inner_ops));
+    if (status == COD_OK) {
+        pthread_mutex_lock(&device->inner_lock);
+        status = count == 1 ? late_inner->plan_create(device->inner, inner_ops, &plan->inner)
+                            : late_inner->plan_create_fused(device->inner, inner_ops, count, &plan->inner);
+        pthread_mutex_unlock(&device->inner_lock);
+    }
+    free(inner_ops);
     if (status != COD_OK) {
         free(plan);
         return status;
     }
     *out = plan;
     return COD_OK;
+}
+
+static cod_status plan_create(cod_device *device, const cod_op *op, cod_plan **out)
+{
+    COD_TRY(late_outside_queues("plan_create()"));
+    return make_plan(device, op, 1, out);
+}
+
+static size_t op_fuses(cod_device *device, const cod_op *ops, size_t count)
+{
+    pthread_mutex_lock(&device->inner_lock);
+    const size_t fused = late_inner->op_fuses(device->inner, ops, count);
+    pthread_mutex_unlock(&device->inner_lock);
+    return fused;
+}
+
+static cod_status plan_create_fused(cod_device *device, const cod_op *ops, size_t count, cod_plan **out)
+{
+    COD_TRY(late_outside_queues("plan_create_fused()"));
+    const size_t fits = cod_fused_sequence(ops, count).count;
+    if (fits != count)
+        late_violation("%s '%s': a plan of %zu ops, of which only %zu are a sequence", cod_op_kind_name(ops[0].kind),
+                       ops[0].name != NULL ? ops[0].name : "", count, fits);
+    return make_plan(device, ops, count, out);
 }
 
 void late_queue_plan(cod_queue *queue, cod_plan *plan, late_kind kind, const late_step *recorded)
@@ -383,7 +421,7 @@ static void plan_destroy(cod_plan *plan)
     lock(device);
     if (late_recordings_break(device, plan, NULL))
         late_violation("%s '%s': the plan was destroyed under a recording that holds it",
-                       cod_op_kind_name(plan->op.kind), plan->op.name != NULL ? plan->op.name : "");
+                       cod_op_kind_name(plan->ops[0].kind), plan->ops[0].name != NULL ? plan->ops[0].name : "");
     late_wait_uses(device, &plan->uses);
     unlock(device, COD_OK);
     pthread_mutex_lock(&device->inner_lock);
@@ -422,6 +460,8 @@ const cod_backend *cod_late_wrap(const cod_backend *inner)
         .download = download,
         .copy = copy,
         .plan_create = plan_create,
+        .op_fuses = inner->op_fuses != NULL ? op_fuses : NULL,
+        .plan_create_fused = inner->plan_create_fused != NULL ? plan_create_fused : NULL,
         .plan_prepare = plan_prepare,
         .plan_run = plan_run,
         .plan_destroy = plan_destroy,

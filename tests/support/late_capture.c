@@ -18,11 +18,13 @@ static bool step_names(const late_step *step, const cod_plan *plan, const late_b
 {
     if (plan != NULL || step->plan == NULL)
         return plan != NULL ? step->plan == plan : step->range.target == buffer || step->range.source == buffer;
-    const cod_op *op = &step->plan->op;
-    for (size_t i = 0; i < COD_OP_MAX_INPUTS + COD_OP_MAX_OUTPUTS; i++) {
-        const cod_view *view = i < COD_OP_MAX_INPUTS ? &op->inputs[i] : &op->outputs[i - COD_OP_MAX_INPUTS];
-        if (view->buffer == &buffer->base)
-            return true;
+    for (size_t k = 0; k < step->plan->count; k++) {
+        const cod_op *op = &step->plan->ops[k];
+        for (size_t i = 0; i < COD_OP_MAX_INPUTS + COD_OP_MAX_OUTPUTS; i++) {
+            const cod_view *view = i < COD_OP_MAX_INPUTS ? &op->inputs[i] : &op->outputs[i - COD_OP_MAX_INPUTS];
+            if (view->buffer == &buffer->base)
+                return true;
+        }
     }
     return false;
 }

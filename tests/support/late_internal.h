@@ -113,9 +113,10 @@ struct cod_event {
 
 struct cod_plan {
     cod_device *device;
-    cod_op op; /**< its views name late buffers */
     cod_plan *inner;
     late_uses uses; /**< of what plan_prepare() packs, as one byte */
+    size_t count;
+    cod_op ops[]; /**< [count]; their views name late buffers */
 };
 
 /** One step of a recording: a plan, or else a copy. */

@@ -72,25 +72,36 @@ static bool is_packed(cod_op_kind kind)
            kind == COD_OP_LINEAR_BACKWARD_DATA;
 }
 
-void late_plan_use(cod_queue *queue, cod_plan *plan, late_kind kind)
+/** Uses of an op's views: those that plan_prepare() reads, or all. */
+static void op_use(cod_queue *queue, const cod_op *op, bool preparing, const char *work)
 {
     enum { WEIGHT = 1, BIAS = 2, SLOPE = 3 };
-    const cod_op *op = &plan->op;
-    const bool packs = is_packed(op->kind), preparing = kind == LATE_PREPARE;
-    late_use own = {
-        .end = 1, .write = preparing && packs, .slot = queue->slot, .time = queue->clock.times[queue->slot]};
-    snprintf(own.work, sizeof own.work, "%s%s '%s'", preparing ? "plan_prepare() of " : "", cod_op_kind_name(op->kind),
-             op->name != NULL ? op->name : "");
-    late_uses_add(&plan->uses, "the plan's packed weights", own, &queue->clock, &queue->device->host);
     for (int i = 0; i < COD_OP_MAX_INPUTS; i++) {
         const cod_view *view = &op->inputs[i];
-        const bool parameter = packs && (i == WEIGHT || (op->attr.int8_range > 0 && (i == BIAS || i == SLOPE)));
+        const bool parameter =
+            is_packed(op->kind) && (i == WEIGHT || (op->attr.int8_range > 0 && (i == BIAS || i == SLOPE)));
         if (view->buffer != NULL && (parameter || !preparing))
-            buffer_use(queue, (late_buffer *)view->buffer, view->offset, cod_view_span_bytes(view), false, own.work);
+            buffer_use(queue, (late_buffer *)view->buffer, view->offset, cod_view_span_bytes(view), false, work);
     }
     for (int i = 0; i < COD_OP_MAX_OUTPUTS && !preparing; i++) {
         const cod_view *view = &op->outputs[i];
         if (view->buffer != NULL)
-            buffer_use(queue, (late_buffer *)view->buffer, view->offset, cod_view_span_bytes(view), true, own.work);
+            buffer_use(queue, (late_buffer *)view->buffer, view->offset, cod_view_span_bytes(view), true, work);
     }
+}
+
+void late_plan_use(cod_queue *queue, cod_plan *plan, late_kind kind)
+{
+    const cod_op *first = &plan->ops[0];
+    const bool preparing = kind == LATE_PREPARE;
+    bool packs = false;
+    for (size_t i = 0; i < plan->count; i++)
+        packs = packs || is_packed(plan->ops[i].kind);
+    late_use own = {
+        .end = 1, .write = preparing && packs, .slot = queue->slot, .time = queue->clock.times[queue->slot]};
+    snprintf(own.work, sizeof own.work, "%s%s '%s'", preparing ? "plan_prepare() of " : "",
+             cod_op_kind_name(first->kind), first->name != NULL ? first->name : "");
+    late_uses_add(&plan->uses, "the plan's packed weights", own, &queue->clock, &queue->device->host);
+    for (size_t i = 0; i < plan->count; i++)
+        op_use(queue, &plan->ops[i], preparing, own.work);
 }

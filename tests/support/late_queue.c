@@ -41,7 +41,7 @@ static void dawdle(const cod_queue *queue, uint64_t time)
 static cod_status run_plan(const late_work *work)
 {
     const cod_plan *plan = work->plan;
-    const char *kind = cod_op_kind_name(plan->op.kind), *name = plan->op.name != NULL ? plan->op.name : "";
+    const char *kind = cod_op_kind_name(plan->ops[0].kind), *name = plan->ops[0].name != NULL ? plan->ops[0].name : "";
     if (work->recorded && late_place(plan->inner) != work->place)
         late_violation("%s '%s': the plan's own memory moved after it was recorded", kind, name);
     const size_t allocated = cod_aligned_alloc_count();

@@ -46,6 +46,9 @@ char cod_test_slot_class(cod_op_kind kind, size_t slot);
  */
 cod_op cod_test_random_op(cod_op_kind kind, cod_dtype activation, cod_dtype parameter, uint64_t seed);
 
+/** Whether the kind is half of a normalisation, which only backends that fuse need to have. */
+bool cod_test_is_norm_half(cod_op_kind kind);
+
 /** Makes every view of a description dense. */
 void cod_test_make_dense(cod_op *description);
 

@@ -20,6 +20,10 @@ static const struct {
     [COD_OP_NORM_INFERENCE] = {"apppppa", "a"},
     [COD_OP_NORM_BACKWARD] = {"aappppp", "appp"},
     [COD_OP_NORM_INFERENCE_BACKWARD] = {"aappppp", "a"},
+    [COD_OP_NORM_STATISTICS] = {"a", "pppp"},
+    [COD_OP_NORM_APPLY] = {"apppppa", "a"},
+    [COD_OP_NORM_BACKWARD_REDUCE] = {"aappppp", "apppp"},
+    [COD_OP_NORM_BACKWARD_APPLY] = {"aapppp", "a"},
     [COD_OP_FOLD_NORM] = {"pppppp", "pp"},
     [COD_OP_ACTIVATION] = {"ap", "a"},
     [COD_OP_ACTIVATION_BACKWARD] = {"aap", "ap"},
@@ -172,6 +176,39 @@ static void convolution(draw *d)
     }
 }
 
+/** Half of a normalisation: what x and y have was drawn already. */
+static void norm_half(draw *d, cod_shape x)
+{
+    const cod_shape v = vector(x.c), none = {0};
+    switch (d->op.kind) {
+    case COD_OP_NORM_STATISTICS:
+        out(d, 0, v), out(d, 1, v);
+        if (chance(d))
+            out(d, 2, v), out(d, 3, v);
+        break;
+    case COD_OP_NORM_APPLY:
+        for (size_t i = 1; i <= 4; i++)
+            in(d, i, v);
+        activation(d, true, 5, x.c);
+        if (chance(d))
+            in(d, 6, x);
+        break;
+    case COD_OP_NORM_BACKWARD_REDUCE:
+        in(d, 1, x);
+        for (size_t i = 2; i <= 5; i++)
+            in(d, i, v);
+        out(d, 1, (cod_shape){1, 1, 2, x.c}), out(d, 2, v), out(d, 3, v);
+        activation(d, true, 6, x.c);
+        out(d, 0, d->op.attr.activation == COD_ACT_NONE && chance(d) ? none : x);
+        d->op.outputs[4].shape = d->op.inputs[6].shape;
+        break;
+    default:
+        in(d, 1, x), in(d, 5, (cod_shape){1, 1, 2, x.c});
+        for (size_t i = 2; i <= 4; i++)
+            in(d, i, v);
+    }
+}
+
 static void norm(draw *d)
 {
     cod_shape x = image(d);
@@ -209,6 +246,12 @@ static void norm(draw *d)
         for (size_t i = 2; i <= 5; i++)
             in(d, i, v);
         activation(d, true, 6, x.c);
+        break;
+    case COD_OP_NORM_STATISTICS:
+    case COD_OP_NORM_APPLY:
+    case COD_OP_NORM_BACKWARD_REDUCE:
+    case COD_OP_NORM_BACKWARD_APPLY:
+        norm_half(d, x);
         break;
     default: {
         const cod_shape w = image(d);
@@ -365,6 +408,11 @@ cod_op cod_test_random_op(cod_op_kind kind, cod_dtype activation_type, cod_dtype
     return d.op;
 }
 
+bool cod_test_is_norm_half(cod_op_kind kind)
+{
+    return kind >= COD_OP_NORM_STATISTICS && kind <= COD_OP_NORM_BACKWARD_APPLY;
+}
+
 void cod_test_make_dense(cod_op *description)
 {
     for (size_t slot = 0; slot < COD_TEST_SLOTS; slot++) {
@@ -382,6 +430,8 @@ static bool is_positive(cod_op_kind kind, size_t slot)
     return (kind == COD_OP_NORM_INFERENCE && slot == 4) || (kind == COD_OP_NORM_BACKWARD && slot == 5) ||
            (kind == COD_OP_NORM_INFERENCE_BACKWARD && slot == 5) || (kind == COD_OP_FOLD_NORM && slot == 5) ||
            (kind == COD_OP_NORM_TRAIN && slot == outputs + 4) ||
+           (kind == COD_OP_NORM_STATISTICS && slot == outputs + 3) || (kind == COD_OP_NORM_APPLY && slot == 4) ||
+           (kind == COD_OP_NORM_BACKWARD_REDUCE && slot == 5) || (kind == COD_OP_NORM_BACKWARD_APPLY && slot == 4) ||
            (kind == COD_OP_OPTIMISER && (slot == 1 || slot == 2 || slot == outputs + 2)) || kind == COD_OP_EMA;
 }
 

@@ -1,5 +1,6 @@
 #include "support/paranoid.h"
 
+#include "core/fused.h"
 #include "core/hash.h"
 
 #include <stdarg.h>
@@ -26,10 +27,11 @@ typedef struct paranoid_buffer {
 
 struct cod_plan {
     cod_device *device;
-    cod_op op; /**< its views name paranoid buffers */
     cod_plan *inner;
     bool prepared;
     uint64_t prepared_hash; /**< of the parameters that plan_prepare() may have packed */
+    size_t count;
+    cod_op ops[]; /**< [count]; their views name paranoid buffers */
 };
 
 static const cod_backend *inner_backend;
@@ -229,16 +231,17 @@ static cod_view *view_at(cod_op *op, size_t i)
     return i < COD_OP_MAX_INPUTS ? &op->inputs[i] : &op->outputs[i - COD_OP_MAX_INPUTS];
 }
 
-static cod_status plan_create(cod_device *device, const cod_op *op, cod_plan **out)
+static const char *name_of(const cod_plan *plan)
 {
-    COD_TRY(cod_op_check(op));
-    cod_plan *plan = calloc(1, sizeof *plan);
-    COD_REQUIRE_MEMORY(plan);
-    plan->device = device;
-    plan->op = *op;
-    cod_op inner_op = *op;
+    return plan->ops[0].name ? plan->ops[0].name : cod_op_kind_name(plan->ops[0].kind);
+}
+
+/** The op on inner buffers. */
+static cod_op translated(const cod_op *op)
+{
+    cod_op inner = *op;
     for (size_t i = 0; i < VIEWS; i++) {
-        cod_view *view = view_at(&inner_op, i);
+        cod_view *view = view_at(&inner, i);
         if (view->buffer == NULL)
             continue;
         if (((paranoid_buffer *)view->buffer)->pinned)
@@ -246,13 +249,54 @@ static cod_status plan_create(cod_device *device, const cod_op *op, cod_plan **o
         view->buffer = ((paranoid_buffer *)view->buffer)->inner;
         view->offset += GUARD_BYTES;
     }
-    const cod_status status = inner_backend->plan_create(device->inner, &inner_op, &plan->inner);
+    return inner;
+}
+
+static cod_status make_plan(cod_device *device, const cod_op *ops, size_t count, cod_plan **out)
+{
+    cod_plan *plan = calloc(1, sizeof *plan + count * sizeof *ops);
+    cod_op *inner_ops = calloc(count, sizeof *inner_ops);
+    cod_status status = plan == NULL || inner_ops == NULL ? cod_fail(COD_ERR_MEMORY, "out of memory") : COD_OK;
+    for (size_t i = 0; i < count && status == COD_OK; i++) {
+        plan->ops[i] = ops[i];
+        status = cod_op_check(&ops[i]);
+        if (status == COD_OK)
+            inner_ops[i] = translated(&ops[i]);
+    }
+    if (status == COD_OK) {
+        plan->device = device;
+        plan->count = count;
+        status = count == 1 ? inner_backend->plan_create(device->inner, inner_ops, &plan->inner)
+                            : inner_backend->plan_create_fused(device->inner, inner_ops, count, &plan->inner);
+    }
+    free(inner_ops);
     if (status != COD_OK) {
         free(plan);
         return status;
     }
     *out = plan;
     return COD_OK;
+}
+
+static cod_status plan_create(cod_device *device, const cod_op *op, cod_plan **out)
+{
+    return make_plan(device, op, 1, out);
+}
+
+/** Views name whatever the caller's buffers are: op_fuses() reads none. */
+static size_t op_fuses(cod_device *device, const cod_op *ops, size_t count)
+{
+    return inner_backend->op_fuses(device->inner, ops, count);
+}
+
+/** What is no sequence would go wrong on a backend that runs the ops at the same time. */
+static cod_status plan_create_fused(cod_device *device, const cod_op *ops, size_t count, cod_plan **out)
+{
+    const size_t fits = cod_fused_sequence(ops, count).count;
+    if (fits != count)
+        violation("%s: a plan of %zu ops, of which only %zu are a sequence",
+                  ops[0].name ? ops[0].name : cod_op_kind_name(ops[0].kind), count, fits);
+    return make_plan(device, ops, count, out);
 }
 
 /** Whether plan_prepare() may pack input 1 of this kind. */
@@ -262,22 +306,35 @@ static bool is_packed(cod_op_kind kind)
            kind == COD_OP_LINEAR_BACKWARD_DATA;
 }
 
+static bool packs(const cod_plan *plan)
+{
+    for (size_t i = 0; i < plan->count; i++)
+        if (is_packed(plan->ops[i].kind))
+            return true;
+    return false;
+}
+
 static cod_status hash_packed(cod_plan *plan, cod_queue *queue, uint64_t *hash)
 {
-    const cod_view *w = &plan->op.inputs[1];
-    const size_t bytes = cod_view_span_bytes(w);
-    void *data = malloc(bytes + 1);
-    COD_REQUIRE_MEMORY(data);
-    const cod_status status = download(plan->device, queue, data, w->buffer, w->offset, bytes);
-    *hash = cod_hash(data, status == COD_OK ? bytes : 0, 0);
-    free(data);
-    return status;
+    *hash = 0;
+    for (size_t i = 0; i < plan->count; i++) {
+        const cod_view *w = &plan->ops[i].inputs[1];
+        if (!is_packed(plan->ops[i].kind))
+            continue;
+        const size_t bytes = cod_view_span_bytes(w);
+        void *data = malloc(bytes + 1);
+        COD_REQUIRE_MEMORY(data);
+        const cod_status status = download(plan->device, queue, data, w->buffer, w->offset, bytes);
+        *hash = cod_hash(data, status == COD_OK ? bytes : 0, *hash);
+        free(data);
+        COD_TRY(status);
+    }
+    return COD_OK;
 }
 
 static cod_status plan_prepare(cod_plan *plan, cod_queue *queue)
 {
-    if (is_packed(plan->op.kind))
-        COD_TRY(hash_packed(plan, queue, &plan->prepared_hash));
+    COD_TRY(hash_packed(plan, queue, &plan->prepared_hash));
     plan->prepared = true;
     return inner_backend->plan_prepare(plan->inner, queue);
 }
@@ -285,27 +342,29 @@ static cod_status plan_prepare(cod_plan *plan, cod_queue *queue)
 /** A backend that packs weights would use old ones here. */
 static cod_status check_prepared(cod_plan *plan, cod_queue *queue)
 {
-    if (!is_packed(plan->op.kind))
+    if (!packs(plan))
         return COD_OK;
-    const char *name = plan->op.name ? plan->op.name : cod_op_kind_name(plan->op.kind);
     uint64_t hash;
     COD_TRY(hash_packed(plan, queue, &hash));
     if (!plan->prepared)
-        violation("%s: plan_run() without plan_prepare()", name);
+        violation("%s: plan_run() without plan_prepare()", name_of(plan));
     else if (hash != plan->prepared_hash)
-        violation("%s: the weights changed after plan_prepare()", name);
+        violation("%s: the weights changed after plan_prepare()", name_of(plan));
     return COD_OK;
 }
 
-/** Marks the bytes of the view's elements; `map` covers the buffer with its guards. */
-static void mark(unsigned char *map, const cod_view *view, unsigned char what)
+/**
+ * Marks the bytes of the view's elements, but not those that have one of the `except` marks; `map` covers the guards,
+ * too.
+ */
+static void mark(unsigned char *map, const cod_view *view, unsigned char what, unsigned char except)
 {
     const size_t size = cod_dtype_bytes(view->dtype), row = (size_t)view->shape.c * size;
     const int64_t pixels = view->shape.n * view->shape.h * view->shape.w;
     for (int64_t p = 0; p < pixels; p++) {
         unsigned char *pixel = map + GUARD_BYTES + view->offset + (size_t)(p * view->pixel_stride) * size;
         for (size_t i = 0; i < row; i++)
-            pixel[i] |= what;
+            pixel[i] = (unsigned char)(pixel[i] | (pixel[i] & except ? 0 : what));
     }
 }
 
@@ -356,6 +415,20 @@ static bool is_only_written(const cod_op *op, size_t output)
     return role == COD_OUTPUT_WRITTEN || (role == COD_OUTPUT_ACCUMULATED && !op->accumulate);
 }
 
+/** Marks what the op reads of what was there before the plan ran, and what it writes. */
+static void mark_op(const watched *watch, const cod_op *op)
+{
+    for (size_t i = 0; i < COD_OP_MAX_INPUTS; i++)
+        if (op->inputs[i].buffer == &watch->buffer->base)
+            mark(watch->map, &op->inputs[i], BYTE_READ, BYTE_WRITTEN);
+    for (size_t i = 0; i < COD_OP_MAX_OUTPUTS; i++)
+        if (op->outputs[i].buffer == &watch->buffer->base && !is_only_written(op, i))
+            mark(watch->map, &op->outputs[i], BYTE_READ, BYTE_WRITTEN);
+    for (size_t i = 0; i < COD_OP_MAX_OUTPUTS; i++)
+        if (op->outputs[i].buffer == &watch->buffer->base)
+            mark(watch->map, &op->outputs[i], BYTE_WRITTEN, 0);
+}
+
 static cod_status watch_begin(cod_plan *plan, cod_queue *queue, watched *watch)
 {
     const size_t bytes = watch->buffer->base.bytes + 2 * GUARD_BYTES;
@@ -363,35 +436,40 @@ static cod_status watch_begin(cod_plan *plan, cod_queue *queue, watched *watch)
     COD_REQUIRE_MEMORY(watch->map);
     watch->before = snapshot(plan->device, queue, watch->buffer);
     COD_REQUIRE_MEMORY(watch->before);
-    for (size_t i = 0; i < VIEWS; i++) {
-        const cod_view *view = view_at(&plan->op, i);
-        if (view->buffer == &watch->buffer->base)
-            mark(watch->map, view, i < COD_OP_MAX_INPUTS ? BYTE_READ : BYTE_WRITTEN);
-    }
-    for (size_t i = 0; i < COD_OP_MAX_OUTPUTS; i++) {
-        const cod_view *view = &plan->op.outputs[i];
-        if (view->buffer == &watch->buffer->base && is_only_written(&plan->op, i))
-            pattern_walk(view, watch->map, watch->before, true);
-    }
+    for (size_t k = 0; k < plan->count; k++)
+        mark_op(watch, &plan->ops[k]);
+    for (size_t k = 0; k < plan->count; k++)
+        for (size_t i = 0; i < COD_OP_MAX_OUTPUTS; i++) {
+            const cod_view *view = &plan->ops[k].outputs[i];
+            if (view->buffer == &watch->buffer->base && is_only_written(&plan->ops[k], i))
+                pattern_walk(view, watch->map, watch->before, true);
+        }
     return inner_backend->upload(plan->device->inner, queue, watch->buffer->inner, 0, watch->before, bytes);
 }
 
-static cod_status watch_end(cod_plan *plan, cod_queue *queue, watched *watch)
+/** Counts as violations what the op had to write and did not. */
+static void check_written(const watched *watch, const cod_op *op, unsigned char *after)
 {
-    const cod_op *op = &plan->op;
-    const char *name = op->name ? op->name : cod_op_kind_name(op->kind);
-    const size_t content = watch->buffer->base.bytes;
-    unsigned char *after = snapshot(plan->device, queue, watch->buffer);
-    COD_REQUIRE_MEMORY(after);
-    check_guards(name, after, content);
     for (size_t i = 0; i < COD_OP_MAX_OUTPUTS; i++) {
         const cod_view *view = &op->outputs[i];
         if (view->buffer != &watch->buffer->base || !is_only_written(op, i))
             continue;
         const size_t left = pattern_walk(view, watch->map, after, false);
         if (left > 0)
-            violation("%s: %zu elements of output %zu were not written", name, left, i);
+            violation("%s: %zu elements of output %zu were not written",
+                      op->name ? op->name : cod_op_kind_name(op->kind), left, i);
     }
+}
+
+static cod_status watch_end(cod_plan *plan, cod_queue *queue, watched *watch)
+{
+    const char *name = name_of(plan);
+    const size_t content = watch->buffer->base.bytes;
+    unsigned char *after = snapshot(plan->device, queue, watch->buffer);
+    COD_REQUIRE_MEMORY(after);
+    check_guards(name, after, content);
+    for (size_t k = 0; k < plan->count; k++)
+        check_written(watch, &plan->ops[k], after);
     size_t at = GUARD_BYTES;
     while (at < GUARD_BYTES + content && (watch->map[at] & BYTE_WRITTEN || watch->before[at] == after[at]))
         at++;
@@ -404,12 +482,13 @@ static cod_status watch_end(cod_plan *plan, cod_queue *queue, watched *watch)
 
 static cod_status plan_run(cod_plan *plan, cod_queue *queue)
 {
-    watched watches[VIEWS] = {{NULL, NULL, NULL}};
+    watched *watches = calloc(plan->count * VIEWS, sizeof *watches);
     size_t count = 0;
     cod_status status = COD_OK;
-    COD_TRY(check_prepared(plan, queue));
-    for (size_t i = 0; i < VIEWS; i++) {
-        const cod_buffer *buffer = view_at(&plan->op, i)->buffer;
+    COD_REQUIRE_MEMORY(watches);
+    COD_TRY_GOTO(status, cleanup, check_prepared(plan, queue));
+    for (size_t i = 0; i < plan->count * VIEWS; i++) {
+        const cod_buffer *buffer = view_at(&plan->ops[i / VIEWS], i % VIEWS)->buffer;
         size_t known = 0;
         while (known < count && &watches[known].buffer->base != buffer)
             known++;
@@ -426,6 +505,7 @@ cleanup:
         free(watches[i].map);
         free(watches[i].before);
     }
+    free(watches);
     return status;
 }
 
@@ -467,6 +547,8 @@ const cod_backend *cod_paranoid_wrap(const cod_backend *inner)
         .download = download,
         .copy = copy,
         .plan_create = plan_create,
+        .op_fuses = inner->op_fuses ? op_fuses : NULL,
+        .plan_create_fused = inner->plan_create_fused ? plan_create_fused : NULL,
         .plan_prepare = plan_prepare,
         .plan_run = plan_run,
         .plan_destroy = plan_destroy,

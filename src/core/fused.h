@@ -1,0 +1,30 @@
+/**
+ * @file
+ * Which consecutive ops form one of the sequences of plan_create_fused(): the reading that compilers and backends
+ * share.
+ *
+ * A backend's op_fuses() begins with it and only narrows it, by shapes, types and strides for which it has kernels.
+ */
+#ifndef COD_CORE_FUSED_H
+#define COD_CORE_FUSED_H
+
+#include "core/backend.h"
+
+/** Ops of the longest sequence around a convolution; the lists of weight gradients are longer. */
+enum { COD_FUSED_AROUND = 3 };
+
+typedef struct cod_fused {
+    size_t count; /**< ops of the sequence; 1 = the first alone */
+    const cod_op
+        *before; /**< NORM_APPLY or NORM_BACKWARD_APPLY; NULL = none, here and below; into the caller's array */
+    const cod_op *product; /**< CONV2D, CONV2D_BACKWARD_DATA, or the first of several CONV2D_BACKWARD_WEIGHTS */
+    const cod_op *after;   /**< NORM_STATISTICS or NORM_BACKWARD_REDUCE */
+} cod_fused;
+
+/**
+ * The longest documented sequence that the ops begin with. It looks at kinds, attributes, shapes, types, strides and at
+ * which views are equal or overlap, and reads no buffer.
+ */
+cod_fused cod_fused_sequence(const cod_op *ops, size_t count);
+
+#endif
