@@ -5,48 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static cod_buffer *buffer_of(const cod_executable *executable, ir_place place)
-{
-    switch (place) {
-    case IR_ARENA:
-        return executable->arena;
-    case IR_IO:
-        return executable->io;
-    case IR_SCALARS:
-        return cod_scalars_view(executable->scalars, 0, 1).buffer;
-    case IR_VALUES:
-        return executable->weights->values;
-    case IR_GRADS:
-        return executable->weights->grads;
-    }
-    return NULL;
-}
-
-static cod_view view_of(const cod_executable *executable, const ir_program *ir, int tensor)
-{
-    if (tensor == 0)
-        return (cod_view){0};
-    const ir_tensor *t = &ir->tensors[tensor];
-    cod_view view = {.dtype = t->dtype, .shape = t->shape, .pixel_stride = t->shape.c};
-    const int64_t row = t->row;
-    size_t skipped = 0;
-    while (t->root != tensor) {
-        skipped += (size_t)t->channel * cod_dtype_bytes(t->dtype);
-        const bool reshaped = t->reshaped;
-        tensor = t->root;
-        t = &ir->tensors[tensor];
-        if (!reshaped)
-            view.pixel_stride = t->shape.c;
-    }
-    const cod_weights *weights = executable->weights;
-    const size_t trainable = weights->layout.trainable * cod_dtype_bytes(weights->dtype);
-    const bool apart = t->place == IR_VALUES && weights->states != NULL && t->offset >= trainable;
-    view.buffer = apart ? weights->states : buffer_of(executable, t->place);
-    view.offset = t->offset + skipped + (size_t)(row * t->shape.w * t->shape.c) * cod_dtype_bytes(t->dtype) -
-                  (apart ? trainable : 0);
-    return view;
-}
-
 /** Gives inputs, outputs and losses their fixed places, and scalars theirs among those kept. */
 static cod_status assign_io(ir_context *context, const cod_program_spec *specs, size_t count, cod_scalars *kept,
                             cod_arena *arena)
@@ -105,7 +63,7 @@ static cod_status stage_range(const cod_executable *executable, const cod_progra
 }
 
 /** Cuts the trained set's gradients into ranges from the end backwards, the order in which backward completes them. */
-static cod_status make_buckets(cod_program *program, const cod_program_spec *spec, int **ready_out)
+static cod_status make_buckets(cod_program *program, const cod_program_spec *spec)
 {
     cod_executable *executable = program->executable;
     cod_graph *graph = executable->context.graph;
@@ -118,17 +76,12 @@ static cod_status make_buckets(cod_program *program, const cod_program_spec *spe
         COD_TRY(stage_range(executable, spec, &first, &count));
     const size_t params = cod_graph_param_count(graph), element = cod_dtype_bytes(executable->context.param_dtype);
     program->buckets = cod_arena_alloc(&executable->memory, (params + 1) * sizeof *program->buckets);
-    int *ready = cod_arena_alloc(&executable->memory, (params + 1) * sizeof *ready);
     COD_REQUIRE_MEMORY(program->buckets);
-    COD_REQUIRE_MEMORY(ready);
     size_t end = first + count;
     for (size_t i = params; i-- > 0 && end > first;) {
         const cod_param *param = cod_graph_param(graph, i);
         if (param->is_state || param->set != set || param->offset >= end)
             continue;
-        int *bucket_ready = &ready[program->bucket_count];
-        if (program->ir.grad_ready[i] > *bucket_ready)
-            *bucket_ready = program->ir.grad_ready[i];
         const size_t bytes = (end - param->offset) * element;
         if (param->offset == first ||
             (executable->options.bucket_bytes > 0 && bytes >= executable->options.bucket_bytes)) {
@@ -136,7 +89,24 @@ static cod_status make_buckets(cod_program *program, const cod_program_spec *spe
             end = param->offset;
         }
     }
-    *ready_out = ready;
+    return COD_OK;
+}
+
+/** [bucket] the last instruction that writes a gradient of it; 0 where none does. */
+static cod_status find_ready(cod_program *program, int **ready)
+{
+    const cod_graph *graph = program->executable->context.graph;
+    *ready = cod_arena_alloc(&program->executable->memory, (program->bucket_count + 1) * sizeof **ready);
+    COD_REQUIRE_MEMORY(*ready);
+    for (size_t b = 0; b < program->bucket_count; b++) {
+        const cod_bucket *bucket = &program->buckets[b];
+        for (size_t i = 0; i < cod_graph_param_count(graph); i++) {
+            const cod_param *param = cod_graph_param(graph, i);
+            if (!param->is_state && param->offset >= bucket->first && param->offset - bucket->first < bucket->count &&
+                program->ir.grad_ready[i] > (*ready)[b])
+                (*ready)[b] = program->ir.grad_ready[i];
+        }
+    }
     return COD_OK;
 }
 
@@ -152,12 +122,11 @@ static void add_segment(cod_program *program, size_t *at, size_t end, int bucket
     *at = end;
 }
 
-static cod_status make_segments(cod_program *program, const cod_program_spec *spec)
+static cod_status make_segments(cod_program *program)
 {
     const cod_weights *weights = program->executable->weights;
     int *ready = NULL;
-    if (spec->trains != NULL)
-        COD_TRY(make_buckets(program, spec, &ready));
+    COD_TRY(find_ready(program, &ready));
     program->segments =
         cod_arena_alloc(&program->executable->memory, (program->bucket_count + 2) * sizeof *program->segments);
     COD_REQUIRE_MEMORY(program->segments);
@@ -179,57 +148,14 @@ static cod_status make_segments(cod_program *program, const cod_program_spec *sp
     return COD_OK;
 }
 
-/** Sets whose parameters an instruction reads; `states`: of which it reads states, or what was folded with them. */
-static cod_sets sets_read(const ir_program *ir, const ir_instr *instr, bool states)
-{
-    cod_sets sets = 0;
-    for (size_t k = 0; k < COD_OP_MAX_INPUTS; k++) {
-        const ir_tensor *tensor = &ir->tensors[instr->inputs[k]];
-        sets |= !states || tensor->of_states ? tensor->sets : 0;
-    }
-    return sets;
-}
-
-static cod_status make_plans(cod_program *program)
-{
-    cod_executable *executable = program->executable;
-    const cod_backend *backend = executable->weights->backend;
-    const size_t count = program->ir.instr_count;
-    program->ops = cod_arena_alloc(&executable->memory, count * sizeof *program->ops);
-    program->plans = cod_arena_alloc(&executable->memory, count * sizeof(cod_plan *));
-    program->depends = cod_arena_alloc(&executable->memory, count * sizeof *program->depends);
-    COD_REQUIRE_MEMORY(program->depends);
-    COD_REQUIRE_MEMORY(program->ops);
-    COD_REQUIRE_MEMORY(program->plans);
-    for (size_t i = 0; i < count; i++) {
-        const ir_instr *instr = &program->ir.instrs[i];
-        cod_op *op = &program->ops[i];
-        program->depends[i][0] = sets_read(&program->ir, instr, false);
-        program->depends[i][1] = sets_read(&program->ir, instr, true);
-        *op = (cod_op){.kind = instr->kind,
-                       .accumulate = instr->accumulate,
-                       .deterministic = executable->options.deterministic,
-                       .attr = instr->attr,
-                       .name = instr->name};
-        for (size_t k = 0; k < COD_OP_MAX_INPUTS; k++)
-            op->inputs[k] = view_of(executable, &program->ir, instr->inputs[k]);
-        for (size_t k = 0; k < COD_OP_MAX_OUTPUTS; k++)
-            op->outputs[k] = view_of(executable, &program->ir, instr->outputs[k]);
-        const cod_status status = backend->plan_create(executable->weights->device, op, &program->plans[i]);
-        if (status != COD_OK)
-            return cod_fail_prefix(status, "program '%s', op '%s'", program->name, instr->name ? instr->name : "");
-    }
-    return COD_OK;
-}
-
 static cod_status make_passing(cod_program *program, const ir_passing *passing, size_t count, cod_passing **out)
 {
     *out = cod_arena_alloc(&program->executable->memory, (count + 1) * sizeof **out);
     COD_REQUIRE_MEMORY(*out);
     for (size_t i = 0; i < count; i++)
         (*out)[i] = (cod_passing){.value = passing[i].value,
-                                  .values = view_of(program->executable, &program->ir, passing[i].tensor),
-                                  .gradient = view_of(program->executable, &program->ir, passing[i].gradient)};
+                                  .values = compile_view(program->executable, &program->ir, passing[i].tensor),
+                                  .gradient = compile_view(program->executable, &program->ir, passing[i].gradient)};
     return COD_OK;
 }
 
@@ -315,6 +241,26 @@ static cod_status check_spec(const cod_graph *graph, const cod_program_spec *spe
     return COD_OK;
 }
 
+/** The program's instructions in their final order, before memory is planned. */
+static cod_status lower_program(cod_program *program, const cod_program_spec *spec)
+{
+    cod_executable *executable = program->executable;
+    ir_context *context = &executable->context;
+    const cod_weights *weights = executable->weights;
+    program->ir.grad_ready = calloc(cod_graph_param_count(context->graph) + 1, sizeof(int));
+    COD_REQUIRE_MEMORY(program->ir.grad_ready);
+    COD_TRY(ir_lower(context, spec, &program->ir));
+    if (spec->trains != NULL) {
+        program->moved = cod_set_of(cod_graph_set_index(context->graph, spec->trains));
+        COD_TRY(make_buckets(program, spec));
+    }
+    if (executable->options.bands)
+        return ir_make_bands(context, &program->ir);
+    if (executable->options.no_fusion || weights->backend->op_fuses == NULL)
+        return COD_OK;
+    return ir_fuse(context, weights->backend, weights->device, program->buckets, program->bucket_count, &program->ir);
+}
+
 static cod_status compile_programs(cod_executable *executable, const cod_program_spec *specs, size_t count)
 {
     ir_context *context = &executable->context;
@@ -340,21 +286,15 @@ static cod_status compile_programs(cod_executable *executable, const cod_program
         COD_REQUIRE_MEMORY(program->name);
         COD_REQUIRE(specs[i].trains == NULL || executable->weights->grads != NULL,
                     "program '%s' needs a gradient buffer", specs[i].name);
-        program->ir.grad_ready = calloc(cod_graph_param_count(context->graph) + 1, sizeof(int));
-        COD_REQUIRE_MEMORY(program->ir.grad_ready);
-        COD_TRY(ir_lower(context, &specs[i], &program->ir));
-        if (specs[i].trains != NULL)
-            program->moved = cod_set_of(cod_graph_set_index(context->graph, specs[i].trains));
-        if (executable->options.bands)
-            COD_TRY(ir_make_bands(context, &program->ir));
+        COD_TRY(lower_program(program, &specs[i]));
         COD_TRY(ir_plan_memory(&program->ir));
         arena_bytes = program->ir.arena_bytes > arena_bytes ? program->ir.arena_bytes : arena_bytes;
     }
     COD_TRY(backend->buffer_create(executable->weights->device, arena_bytes, &executable->arena));
     COD_TRY(backend->buffer_create(executable->weights->device, context->io_bytes, &executable->io));
     for (size_t i = 0; i < count; i++) {
-        COD_TRY(make_segments(&executable->programs[i], &specs[i]));
-        COD_TRY(make_plans(&executable->programs[i]));
+        COD_TRY(make_segments(&executable->programs[i]));
+        COD_TRY(compile_plans(&executable->programs[i]));
         COD_TRY(make_passing(&executable->programs[i], executable->programs[i].ir.taken,
                              executable->programs[i].ir.taken_count, &executable->programs[i].taken));
         COD_TRY(make_passing(&executable->programs[i], executable->programs[i].ir.handed,

@@ -2,8 +2,9 @@
  * @file
  * Compilation: graph + shapes + device -> named programs that share one arena and only need to be run.
  *
- * A program computes the given outputs and losses and, when it trains a parameter set, the gradients of the weighted sum
- * of its losses with respect to that set. Passes: liveness of nodes, fusion, lowering, autodiff, memory plan, plans.
+ * A program computes the given outputs and losses and, when it trains a parameter set, the gradients of the weighted
+ * sum of its losses with respect to that set. Passes: liveness of nodes, fusion of nodes, lowering, autodiff, fusion of
+ * ops (where the backend has op_fuses()), memory plan, plans.
  */
 #ifndef COD_NN_COMPILE_H
 #define COD_NN_COMPILE_H
@@ -50,7 +51,7 @@ typedef struct cod_compile_options {
     size_t input_count;
     size_t bucket_bytes; /**< gradients are signalled in ranges of about this size; 0 = one bucket */
     bool deterministic;
-    bool no_fusion;       /**< for checks: every node is an op of its own */
+    bool no_fusion;       /**< for checks: every node is an op of its own, and every op a plan */
     cod_scalars *scalars; /**< where the graph's scalars are kept, borrowed; NULL = some of its own */
     bool bands;           /**< the input is a band of a picture, and programs are for cod_program_run_band() */
     /**
@@ -145,10 +146,19 @@ COD_MUST_CHECK cod_status cod_program_run_band(cod_program *program, int64_t ste
 
 /** Folds and packs the weights where they changed since the last run, as running does by itself. */
 COD_MUST_CHECK cod_status cod_program_prepare(cod_program *program);
-/** Ops of a program in order, for benches: name, kind and flops; false past the last. */
+/**
+ * Ops of a program in order, for benches: name, kind and views; false past the last. Ops that run as one plan are one
+ * here: it has the kind and the views of its convolution and a name that says what else it does.
+ */
 bool cod_program_op(const cod_program *program, size_t index, cod_op *out);
 /** The node of the graph that an op is for. */
 size_t cod_program_op_node(const cod_program *program, size_t index);
+/** How many ops are one plan there; 1 = it is itself alone. */
+size_t cod_program_op_parts(const cod_program *program, size_t index);
+/** One of them, in the order in which they take effect. @return the node of the graph that it is for */
+size_t cod_program_op_part(const cod_program *program, size_t index, size_t part, cod_op *out);
+/** cod_op_flops() of all of them. */
+double cod_program_op_flops(const cod_program *program, size_t index);
 /** Runs one op alone. */
 COD_MUST_CHECK cod_status cod_program_run_op(cod_program *program, size_t index);
 

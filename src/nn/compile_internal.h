@@ -21,14 +21,17 @@ struct cod_program {
     cod_executable *executable;
     ir_program ir;
     cod_op *ops;      /**< [instr] */
-    cod_plan **plans; /**< [instr] */
+    cod_plan **plans; /**< [instr] of the first instruction of a fused group, for all of it; NULL = another's does it */
+    const char **names; /**< [instr] of what the plan does, for traces and benches */
+    size_t *entries;    /**< [entry_count] instructions that have a plan */
+    size_t entry_count;
     segment *segments;
     size_t segment_count;
     cod_bucket *buckets;
     size_t bucket_count;
     cod_passing *taken, *handed; /**< [ir.taken_count], [ir.handed_count] */
-    cod_sets (*depends)[2];      /**< [instr] sets of which it reads parameters; states, or what is folded with them */
-    cod_sets moved;              /**< the set whose states it moves */
+    cod_sets (*depends)[2]; /**< [instr] sets of which its plan reads parameters; states, or what is folded with them */
+    cod_sets moved;         /**< the set whose states it moves */
     cod_weights_set prepared[COD_GRAPH_MAX_SETS]; /**< the versions that plans are prepared for; 0 = not yet */
     cod_buffer *zeros;                            /**< in bands: as large as any tensor */
 };
@@ -44,5 +47,10 @@ struct cod_executable {
     size_t program_count;
     cod_arena memory;
 };
+
+/** Where a tensor lies once memory is planned. */
+cod_view compile_view(const cod_executable *executable, const ir_program *ir, int tensor);
+/** Makes the program's plans, one for each group of instructions. */
+COD_MUST_CHECK cod_status compile_plans(cod_program *program);
 
 #endif

@@ -10,6 +10,32 @@ int ir_root(const ir_program *program, int tensor)
     return tensor;
 }
 
+cod_view ir_view(const ir_program *program, int tensor)
+{
+    const ir_tensor *t = &program->tensors[tensor];
+    cod_view view = {.dtype = t->dtype, .shape = t->shape, .pixel_stride = t->shape.c};
+    const int64_t row = t->row;
+    size_t skipped = 0;
+    while (t->root != tensor) {
+        skipped += (size_t)t->channel * cod_dtype_bytes(t->dtype);
+        const bool reshaped = t->reshaped;
+        tensor = t->root;
+        t = &program->tensors[tensor];
+        if (!reshaped)
+            view.pixel_stride = t->shape.c;
+    }
+    view.offset = t->offset + skipped + (size_t)(row * t->shape.w * t->shape.c) * cod_dtype_bytes(t->dtype);
+    return view;
+}
+
+size_t ir_group_end(const ir_program *program, size_t first)
+{
+    size_t end = first + 1;
+    while (end < program->instr_count && program->instrs[end].joins)
+        end++;
+    return end;
+}
+
 int ir_add_tensor(ir_program *program, ir_tensor tensor)
 {
     if (program->tensor_count == program->tensor_capacity) {
@@ -67,14 +93,30 @@ static int larger_first(const void *a, const void *b)
     return (x->tensor > y->tensor) - (x->tensor < y->tensor);
 }
 
-static void touch(lifetime *lives, const ir_program *program, int tensor, int instr)
+/** The instructions [first, end) use the tensor at the same time. */
+static void touch(lifetime *lives, const ir_program *program, int tensor, size_t first, size_t end)
 {
     if (tensor == 0)
         return;
     lifetime *life = &lives[ir_root(program, tensor)];
     if (life->first < 0)
-        life->first = instr;
-    life->last = instr;
+        life->first = (int)first;
+    life->last = (int)end - 1;
+}
+
+static void find_lifetimes(const ir_program *program, lifetime *lives)
+{
+    for (size_t i = 0; i < program->tensor_count; i++)
+        lives[i] = (lifetime){.tensor = (int)i, .first = -1, .last = -1};
+    for (size_t first = 0, end = 0; first < program->instr_count; first = end) {
+        end = ir_group_end(program, first);
+        for (size_t i = first; i < end; i++) {
+            for (size_t k = 0; k < COD_OP_MAX_INPUTS; k++)
+                touch(lives, program, program->instrs[i].inputs[k], first, end);
+            for (size_t k = 0; k < COD_OP_MAX_OUTPUTS; k++)
+                touch(lives, program, program->instrs[i].outputs[k], first, end);
+        }
+    }
 }
 
 /** The lowest offset at which `life` overlaps none of the `placed` ones that live at the same time. */
@@ -101,14 +143,7 @@ cod_status ir_plan_memory(ir_program *program)
     /* Largest first, each at the lowest free offset: Pisarchyk & Lee 2020, "Greedy by Size". */
     lifetime *lives = malloc((program->tensor_count + 1) * sizeof *lives);
     COD_REQUIRE_MEMORY(lives);
-    for (size_t i = 0; i < program->tensor_count; i++)
-        lives[i] = (lifetime){.tensor = (int)i, .first = -1, .last = -1};
-    for (size_t i = 0; i < program->instr_count; i++) {
-        for (size_t k = 0; k < COD_OP_MAX_INPUTS; k++)
-            touch(lives, program, program->instrs[i].inputs[k], (int)i);
-        for (size_t k = 0; k < COD_OP_MAX_OUTPUTS; k++)
-            touch(lives, program, program->instrs[i].outputs[k], (int)i);
-    }
+    find_lifetimes(program, lives);
     size_t count = 0;
     for (size_t i = 1; i < program->tensor_count; i++) {
         const ir_tensor *tensor = &program->tensors[i];

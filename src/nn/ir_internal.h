@@ -14,6 +14,7 @@ typedef enum ir_place {
     IR_SCALARS, /**< what the host sets between runs */
     IR_VALUES,  /**< the weights' flat buffer */
     IR_GRADS,   /**< the flat gradient buffer */
+    IR_PLACES
 } ir_place;
 
 typedef struct ir_tensor {
@@ -52,6 +53,7 @@ typedef struct ir_instr {
     cod_op_attr attr;
     bool accumulate;
     bool prepare;                  /**< depends on parameters alone: run when they changed, not in every run */
+    bool joins;                    /**< runs in one plan with the instruction before it */
     int inputs[COD_OP_MAX_INPUTS]; /**< tensors; 0 is none */
     int outputs[COD_OP_MAX_OUTPUTS];
     ir_when when;
@@ -103,6 +105,10 @@ static inline cod_dtype ir_wide_dtype(const ir_context *context)
 
 /** Index of the root of a tensor's views. */
 int ir_root(const ir_program *program, int tensor);
+/** The tensor without a buffer: its offset is that in its place's buffer. */
+cod_view ir_view(const ir_program *program, int tensor);
+/** One past the last instruction that runs in one plan with `first`, which is the first of them. */
+size_t ir_group_end(const ir_program *program, size_t first);
 /** Appends; 0 / -1 when memory is short. */
 int ir_add_tensor(ir_program *program, ir_tensor tensor);
 int ir_add_instr(ir_program *program, ir_instr instr);
@@ -119,6 +125,14 @@ COD_MUST_CHECK cod_status ir_lower(ir_context *context, const cod_program_spec *
  * @return COD_ERR_UNSUPPORTED where an op cannot
  */
 COD_MUST_CHECK cod_status ir_make_bands(const ir_context *context, ir_program *program);
+
+/**
+ * Joins instructions that the backend runs as one plan; the order of the others may change with it. Not for programs in
+ * bands.
+ * @param buckets  of gradients, which are to be complete one after another
+ */
+COD_MUST_CHECK cod_status ir_fuse(const ir_context *context, const cod_backend *backend, cod_device *device,
+                                  const cod_bucket *buckets, size_t bucket_count, ir_program *program);
 
 /** Gives every arena tensor an offset, so that tensors alive at the same time do not overlap. */
 COD_MUST_CHECK cod_status ir_plan_memory(ir_program *program);

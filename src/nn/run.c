@@ -13,7 +13,7 @@ static cod_status run_plan(cod_program *program, size_t index)
     const double start = cod_trace_begin();
     COD_TRY(backend->plan_run(program->plans[index], NULL));
     if (cod_backend_runs_at_once(backend))
-        cod_trace_end(start, "op", program->ops[index].name ? program->ops[index].name : "");
+        cod_trace_end(start, "op", program->names[index]);
     return COD_OK;
 }
 
@@ -45,7 +45,7 @@ cod_status cod_program_prepare(cod_program *program)
         if (program->ir.instrs[i].prepare && depends_on(program, i, changed))
             COD_TRY(run_plan(program, i));
     for (size_t i = 0; i < program->ir.instr_count; i++)
-        if (depends_on(program, i, changed))
+        if (program->plans[i] != NULL && depends_on(program, i, changed))
             COD_TRY(weights->backend->plan_prepare(program->plans[i], NULL));
     memcpy(program->prepared, weights->sets, sizeof program->prepared);
     return COD_OK;
@@ -54,7 +54,7 @@ cod_status cod_program_prepare(cod_program *program)
 static cod_status run_instructions(cod_program *program, const segment *part)
 {
     for (size_t i = part->first; i < part->end; i++)
-        if (!program->ir.instrs[i].prepare)
+        if (program->plans[i] != NULL && !program->ir.instrs[i].prepare)
             COD_TRY(run_plan(program, i));
     return COD_OK;
 }
@@ -182,22 +182,9 @@ cod_status cod_program_run_band(cod_program *program, int64_t step, int64_t heig
     return COD_OK;
 }
 
-bool cod_program_op(const cod_program *program, size_t index, cod_op *out)
-{
-    if (index >= program->ir.instr_count)
-        return false;
-    *out = program->ops[index];
-    return true;
-}
-
-size_t cod_program_op_node(const cod_program *program, size_t index)
-{
-    return program->ir.instrs[index].node;
-}
-
 cod_status cod_program_run_op(cod_program *program, size_t index)
 {
     COD_TRY(cod_program_prepare(program));
     COD_TRY(cod_scalars_flush(program->executable->scalars));
-    return run_plan(program, index);
+    return run_plan(program, program->entries[index]);
 }

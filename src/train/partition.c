@@ -44,6 +44,21 @@ static size_t layer_of(const cod_layer *layers, size_t count, size_t node)
     return layer;
 }
 
+/**
+ * Divides an op's cost among the layers that it is for, by their arithmetic: several layers' gradients may be one op.
+ */
+static void share_cost(const cod_program *program, size_t index, double cost, cod_layer *layers, size_t count)
+{
+    const double all = cod_program_op_parts(program, index) > 1 ? cod_program_op_flops(program, index) : 0;
+    cod_op part;
+    if (all == 0)
+        layers[layer_of(layers, count, cod_program_op_node(program, index))].cost += cost;
+    for (size_t i = 0; all > 0 && i < cod_program_op_parts(program, index); i++) {
+        const size_t node = cod_program_op_part(program, index, i, &part);
+        layers[layer_of(layers, count, node)].cost += cost * cod_op_flops(&part) / all;
+    }
+}
+
 static cod_status add_costs(const cod_train_session *session, cod_executable *executable, bool timed, cod_layer *layers,
                             size_t count)
 {
@@ -53,14 +68,14 @@ static cod_status add_costs(const cod_train_session *session, cod_executable *ex
     if (timed)
         COD_TRY(cod_program_run(program, NULL, NULL));
     for (size_t i = 0; cod_program_op(program, i, &op); i++) {
-        double cost = timed ? INFINITY : cod_op_flops(&op);
+        double cost = timed ? INFINITY : cod_program_op_flops(program, i);
         for (int r = 0; timed && r < RUNS; r++) {
             const double begin = cod_clock_s();
             COD_TRY(cod_program_run_op(program, i));
             COD_TRY(cod_queue_finish(session->backend, session->device, NULL));
             cost = fmin(cost, cod_clock_s() - begin);
         }
-        layers[layer_of(layers, count, cod_program_op_node(program, i))].cost += cost;
+        share_cost(program, i, cost, layers, count);
     }
     return COD_OK;
 }

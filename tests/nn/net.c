@@ -225,6 +225,49 @@ cod_status net_check_gradients(test_net *net, const cod_program_spec *spec, uint
     return status;
 }
 
+/**
+ * The half of a normalisation that stands for the whole where ops are counted; the kind itself where it is no whole.
+ */
+static cod_op_kind half_of(cod_op_kind kind)
+{
+    return kind == COD_OP_NORM_TRAIN      ? COD_OP_NORM_APPLY
+           : kind == COD_OP_NORM_BACKWARD ? COD_OP_NORM_BACKWARD_APPLY
+                                          : kind;
+}
+
+size_t net_count_kind(const test_net *net, const char *program, cod_op_kind kind)
+{
+    const cod_program *found = cod_executable_program(net->executable, program);
+    const size_t plans = net_plans(net, program);
+    size_t count = 0;
+    for (size_t i = 0; i < plans; i++)
+        for (size_t k = 0; k < cod_program_op_parts(found, i); k++) {
+            cod_op op;
+            cod_program_op_part(found, i, k, &op);
+            count += op.kind == kind || op.kind == half_of(kind);
+        }
+    return count;
+}
+
+size_t net_count_plans(const test_net *net, const char *program, cod_op_kind kind, size_t parts)
+{
+    const cod_program *found = cod_executable_program(net->executable, program);
+    cod_op op;
+    size_t count = 0;
+    for (size_t i = 0; cod_program_op(found, i, &op); i++)
+        count += op.kind == kind && cod_program_op_parts(found, i) == parts;
+    return count;
+}
+
+size_t net_plans(const test_net *net, const char *program)
+{
+    cod_op op;
+    size_t count = 0;
+    while (cod_program_op(cod_executable_program(net->executable, program), count, &op))
+        count++;
+    return count;
+}
+
 cod_status net_model(const char *kind_name, const char *options, cod_arena *arena, cod_model *out)
 {
     const cod_model_kind *kind = cod_model_kind_find(kind_name);

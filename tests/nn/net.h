@@ -57,6 +57,16 @@ typedef struct net_check {
 COD_MUST_CHECK cod_status net_check_gradients(test_net *net, const cod_program_spec *spec, uint64_t seed,
                                               net_check *check);
 
+/** How many ops of this kind the program runs; of NORM_TRAIN and NORM_BACKWARD also those that run as two halves. */
+size_t net_count_kind(const test_net *net, const char *program, cod_op_kind kind);
+/**
+ * How many plans the program runs in which `parts` ops are fused and this kind is the first that is no half of a
+ * normalisation.
+ */
+size_t net_count_plans(const test_net *net, const char *program, cod_op_kind kind, size_t parts);
+/** All plans of the program. */
+size_t net_plans(const test_net *net, const char *program);
+
 /** A model by name with options as "key=value key=item,item"; `arena` holds the options. */
 COD_MUST_CHECK cod_status net_model(const char *kind, const char *options, cod_arena *arena, cod_model *out);
 

@@ -249,69 +249,99 @@ static void fused_equals_op_by_op_and_distrusts_nothing(void **state)
 
 /** The wrapper that plants a fault: the first output of one kind of op is a thousandth too large. */
 struct cod_plan {
-    cod_plan *inner;
-    cod_view output;
-    bool faulty;
+    size_t count;
+    struct {
+        cod_plan *inner;
+        cod_view output;
+        bool faulty;
+    } ops[]; /**< [count], run one after another, as a backend that fuses them would give */
 };
 
 static cod_op_kind faulty_kind;
 static size_t faulty_plans;
 
+static cod_status faulty_create_fused(cod_device *device, const cod_op *ops, size_t count, cod_plan **out)
+{
+    cod_plan *plan = calloc(1, sizeof *plan + count * sizeof plan->ops[0]);
+    COD_REQUIRE_MEMORY(plan);
+    *out = plan;
+    for (; plan->count < count; plan->count++) {
+        const cod_op *op = &ops[plan->count];
+        plan->ops[plan->count].output = op->outputs[op->outputs[0].buffer == NULL];
+        plan->ops[plan->count].faulty = op->kind == faulty_kind;
+        faulty_plans += plan->ops[plan->count].faulty;
+        COD_TRY(cod_ref_backend.plan_create(device, op, &plan->ops[plan->count].inner));
+    }
+    return COD_OK;
+}
+
 static cod_status faulty_create(cod_device *device, const cod_op *op, cod_plan **out)
 {
-    cod_plan *plan = malloc(sizeof *plan);
-    COD_REQUIRE_MEMORY(plan);
-    *plan = (cod_plan){.output = op->outputs[0], .faulty = op->kind == faulty_kind};
-    faulty_plans += plan->faulty;
-    *out = plan;
-    return cod_ref_backend.plan_create(device, op, &plan->inner);
+    return faulty_create_fused(device, op, 1, out);
 }
 
 static cod_status faulty_prepare(cod_plan *plan, cod_queue *queue)
 {
-    return cod_ref_backend.plan_prepare(plan->inner, queue);
+    for (size_t i = 0; i < plan->count; i++)
+        COD_TRY(cod_ref_backend.plan_prepare(plan->ops[i].inner, queue));
+    return COD_OK;
 }
 
 static cod_status faulty_run(cod_plan *plan, cod_queue *queue)
 {
-    COD_TRY(cod_ref_backend.plan_run(plan->inner, queue));
-    const cod_view *view = &plan->output;
-    for (int64_t i = 0; plan->faulty && i < cod_shape_count(view->shape); i++)
-        ((double *)cod_view_host(view))[i / view->shape.c * view->pixel_stride + i % view->shape.c] *= 1.001;
+    for (size_t k = 0; k < plan->count; k++) {
+        const cod_view *view = &plan->ops[k].output;
+        COD_TRY(cod_ref_backend.plan_run(plan->ops[k].inner, queue));
+        for (int64_t i = 0; plan->ops[k].faulty && i < cod_shape_count(view->shape); i++)
+            ((double *)cod_view_host(view))[i / view->shape.c * view->pixel_stride + i % view->shape.c] *= 1.001;
+    }
     return COD_OK;
 }
 
 static void faulty_destroy(cod_plan *plan)
 {
-    cod_ref_backend.plan_destroy(plan->inner);
+    for (size_t i = 0; i < plan->count; i++)
+        cod_ref_backend.plan_destroy(plan->ops[i].inner);
     free(plan);
+}
+
+static void check_fault(cod_op_kind kind, bool fuses)
+{
+    const test_network *const has_it[] = {&networks[0], &networks[NETWORKS - 1]};
+    static cod_backend backends[2]; /* two, as the late backend tells those that it wraps apart by address */
+    cod_backend *faulty = &backends[fuses];
+    size_t caught = 0;
+    *faulty = cod_ref_backend;
+    faulty->plan_create = faulty_create;
+    faulty->op_fuses = fuses ? faulty->op_fuses : NULL;
+    faulty->plan_create_fused = fuses ? faulty_create_fused : NULL;
+    faulty->plan_prepare = faulty_prepare;
+    faulty->plan_run = faulty_run;
+    faulty->plan_destroy = faulty_destroy;
+    faulty_kind = kind;
+    for (size_t k = 0; k < 2; k++) {
+        faulty_plans = 0;
+        const cod_status status = check_network(has_it[k], faulty, false, true, NULL, NULL);
+        assert_int_equal(status, faulty_plans > 0 ? COD_ERR_NUMERIC : COD_OK);
+        caught += faulty_plans > 0;
+    }
+    if (caught == 0)
+        fail_msg("no network has a %s", cod_op_kind_name(kind));
 }
 
 static void a_wrong_backward_op_is_caught(void **state)
 {
     (void)state;
-    static const cod_op_kind kinds[] = {
+    static const cod_op_kind plain[] = {
         COD_OP_CONV2D_BACKWARD_DATA,    COD_OP_CONV2D_BACKWARD_WEIGHTS, COD_OP_LINEAR_BACKWARD_DATA,
         COD_OP_LINEAR_BACKWARD_WEIGHTS, COD_OP_NORM_BACKWARD,           COD_OP_ACTIVATION_BACKWARD,
         COD_OP_PIXEL_UNSHUFFLE,         COD_OP_RESIZE_BACKWARD,         COD_OP_POOL_BACKWARD};
-    cod_backend faulty = cod_ref_backend;
-    faulty.plan_create = faulty_create;
-    faulty.plan_prepare = faulty_prepare;
-    faulty.plan_run = faulty_run;
-    faulty.plan_destroy = faulty_destroy;
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        const test_network *const has_it[] = {&networks[0], &networks[NETWORKS - 1]};
-        size_t caught = 0;
-        faulty_kind = kinds[i];
-        for (size_t k = 0; k < 2; k++) {
-            faulty_plans = 0;
-            const cod_status status = check_network(has_it[k], &faulty, false, true, NULL, NULL);
-            assert_int_equal(status, faulty_plans > 0 ? COD_ERR_NUMERIC : COD_OK);
-            caught += faulty_plans > 0;
-        }
-        if (caught == 0)
-            fail_msg("no network has a %s", cod_op_kind_name(kinds[i]));
-    }
+    static const cod_op_kind fused[] = {COD_OP_CONV2D_BACKWARD_DATA, COD_OP_CONV2D_BACKWARD_WEIGHTS,
+                                        COD_OP_NORM_BACKWARD_REDUCE, COD_OP_NORM_BACKWARD_APPLY};
+    for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
+        check_fault(plain[i], false);
+    for (size_t i = 0; i < sizeof fused / sizeof fused[0]; i++)
+        check_fault(fused[i], true);
 }
 
 int main(void)

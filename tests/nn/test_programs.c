@@ -169,19 +169,22 @@ static void a_failed_signal_ends_the_run(void **state)
 
 static bool has_kind(test_net *net, const char *program, cod_op_kind kind)
 {
-    cod_op op;
-    for (size_t i = 0; cod_program_op(cod_executable_program(net->executable, program), i, &op); i++)
-        if (op.kind == kind)
-            return true;
-    return false;
+    return net_count_kind(net, program, kind) > 0;
 }
 
+/** Whether an op of this kind adds a residual; of NORM_TRAIN, its half that does. */
 static bool has_residual(test_net *net, const char *program, cod_op_kind kind)
 {
-    cod_op op;
-    for (size_t i = 0; cod_program_op(cod_executable_program(net->executable, program), i, &op); i++)
-        if (op.kind == kind && op.inputs[4].buffer != NULL)
-            return true;
+    const cod_program *found = cod_executable_program(net->executable, program);
+    for (size_t i = 0; i < net_plans(net, program); i++)
+        for (size_t k = 0; k < cod_program_op_parts(found, i); k++) {
+            cod_op op;
+            cod_program_op_part(found, i, k, &op);
+            if (op.kind == kind && op.inputs[4].buffer != NULL)
+                return true;
+            if (kind == COD_OP_NORM_TRAIN && op.kind == COD_OP_NORM_APPLY && op.inputs[6].buffer != NULL)
+                return true;
+        }
     return false;
 }
 

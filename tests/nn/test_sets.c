@@ -215,11 +215,7 @@ static void a_set_that_changes_leaves_the_others_packed(void **state)
 
 static bool runs(test_net *net, const char *program, cod_op_kind kind)
 {
-    cod_op op;
-    for (size_t i = 0; cod_program_op(cod_executable_program(net->executable, program), i, &op); i++)
-        if (op.kind == kind)
-            return true;
-    return false;
+    return net_count_kind(net, program, kind) > 0;
 }
 
 /** Gradients flow through a frozen set, by running or the batch's statistics; of itself it gets none, and its statistics stay. */
@@ -256,6 +252,8 @@ static void a_frozen_set_passes_gradients_and_stays(void **state)
                         before[net.weights.sets[MODEL].range.state_first]);
             assert_true(runs(&net, "model", COD_OP_NORM_INFERENCE_BACKWARD) == !batch);
             assert_true(runs(&net, "model", COD_OP_FOLD_NORM) == (!batch && !plain));
+            /* The critic's normalisations by the batch's statistics run as halves beside their convolutions. */
+            assert_true(runs(&net, "model", COD_OP_NORM_BACKWARD_REDUCE) == !plain);
             assert_ok(net_check_gradients(&net, &spec, 8, &check));
             free(before), free(after);
             net_clear(&net);
