@@ -104,7 +104,7 @@ cod_status cuda_trial_init(cuda_trial *trial, const cod_plan *plan)
     void *differences = nullptr;
     *trial = {};
     trial->device = plan->device;
-    trial->op = plan->op;
+    trial->op = plan->ops[0];
     trial->op.name = "trial";
     lay_out(trial);
     COD_TRY(cuda_memory_create(plan->device, trial->bytes, &trial->buffer.memory));
