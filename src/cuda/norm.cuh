@@ -17,9 +17,9 @@ struct norm_work {
     bool spread_is_variance; /**< else `spread` is inv_std */
     float epsilon, momentum;
     cuda_activation activation;
-    cuda_sums sums;            /**< [2][C] moments; [2 or 3][C] sums of the gradient */
-    const float *sums_of_g;    /**< [2][C], of g and of g·x^, where they are an input */
-    float *sums_out;           /**< the same where they are an output; may be NULL */
+    cuda_sums sums;         /**< [2][C] moments; [2 or 3][C] sums of the gradient */
+    const float *sums_of_g; /**< [2][C], of g and of g·x^, where they are an input */
+    float *sums_out;        /**< the same where they are an output; may be NULL */
     float *mean_out, *inv_std_out, *running_mean, *running_var;
     float *dgamma, *dbeta, *dslope;
     bool accumulate, dslope_by_channel;
