@@ -52,7 +52,7 @@ static cod_status activation_run(const cod_plan *plan, cudaStream_t stream)
 
 cod_status cuda_make_activation(cod_plan *plan)
 {
-    const cod_op *op = &plan->op;
+    const cod_op *op = plan->ops;
     COD_TRY(cuda_plan_state(plan, sizeof(activation_work)));
     activation_work *work = static_cast<activation_work *>(plan->state);
     work->x = cuda_view_of(&op->inputs[0]);
@@ -148,7 +148,7 @@ static cod_status backward_run(const cod_plan *plan, cudaStream_t stream)
 
 cod_status cuda_make_activation_backward(cod_plan *plan)
 {
-    const cod_op *op = &plan->op;
+    const cod_op *op = plan->ops;
     COD_TRY(cuda_plan_state(plan, sizeof(activation_work)));
     activation_work *work = static_cast<activation_work *>(plan->state);
     work->x = cuda_view_of(&op->inputs[0]);

@@ -248,7 +248,7 @@ static void describe_product(const cod_op *op, conv_state *state)
 static void lay_out_product(const cod_plan *plan, conv_state *state, plan_memory *memory)
 {
     conv_product *p = &state->product;
-    describe_product(&plan->op, state);
+    describe_product(plan->ops, state);
     p->groups = stage_image(state, &p->source, &p->w, &state->stage_source, memory);
     const conv_product_kernel kernel = choose_product(plan->device, state);
     state->product_kernel = kernel;
@@ -342,7 +342,7 @@ static void describe_gradient(const cod_op *op, conv_state *state)
 
 static void lay_out_gradient(const cod_plan *plan, conv_state *state, plan_memory *memory)
 {
-    const cod_op *op = &plan->op;
+    const cod_op *op = plan->ops;
     conv_gradient *g = &state->gradient;
     describe_gradient(op, state);
     const int piece = state->dtype == COD_F32 ? 1 : 8;
@@ -381,7 +381,7 @@ static cod_status gradient_run(const cod_plan *plan, cudaStream_t stream)
 
 static void lay_out(const cod_plan *plan, conv_state *state, plan_memory *memory)
 {
-    if (is_gradient(plan->op.kind))
+    if (is_gradient(plan->ops[0].kind))
         lay_out_gradient(plan, state, memory);
     else
         lay_out_product(plan, state, memory);
@@ -395,7 +395,7 @@ template <typename P> static cod_status allow_shared(const conv_kernel<P> &kerne
 
 static void state_init(const cod_plan *plan, int kernel, conv_state *state)
 {
-    const cod_op *op = &plan->op;
+    const cod_op *op = plan->ops;
     const cod_op_attr attr = attributes_of(op);
     *state = {};
     state->dtype = multiplied_type(op, &attr);
@@ -407,11 +407,11 @@ static void state_init(const cod_plan *plan, int kernel, conv_state *state)
 
 cod_status conv_make_own(cod_plan *plan, const cuda_candidate *candidate)
 {
-    const bool gradient = is_gradient(plan->op.kind);
-    const cod_op_attr attr = attributes_of(&plan->op);
+    const bool gradient = is_gradient(plan->ops[0].kind);
+    const cod_op_attr attr = attributes_of(plan->ops);
     if (candidate == nullptr || candidate->number == CONV_NARROW) {
         bool made = false;
-        COD_TRY(narrow_make(plan, multiplied_type(&plan->op, &attr), &made));
+        COD_TRY(narrow_make(plan, multiplied_type(plan->ops, &attr), &made));
         if (made)
             return COD_OK;
     }
@@ -453,7 +453,7 @@ void conv_own_candidates(const cod_plan *plan, cuda_candidates *list)
     if (narrow_fits(plan, state.dtype))
         cuda_candidates_add(list, "own-narrow", {conv_make_own, nullptr, CONV_NARROW});
     lay_out(plan, &state, &memory); /* counts, and chooses */
-    if (is_gradient(plan->op.kind))
+    if (is_gradient(plan->ops[0].kind))
         add_kernels(plan->device, conv_gradient_kernels(state.dtype), state.gradient_kernel, list);
     else
         add_kernels(plan->device, conv_product_kernels(state.dtype), state.product_kernel, list);

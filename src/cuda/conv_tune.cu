@@ -17,7 +17,7 @@ cod_status cuda_make_convolution(cod_plan *plan)
     cuda_tuner *tuner = nullptr;
     cuda_candidates list = {};
     const cuda_mode mode = cuda_tuner_mode(plan);
-    COD_TRY(conv_check(&plan->op));
+    COD_TRY(conv_check(plan->ops));
     if (mode == CUDA_MODE_FIXED)
         return conv_make_own(plan, nullptr);
     COD_TRY(cuda_tuner_of(plan->device, &tuner));

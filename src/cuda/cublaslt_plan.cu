@@ -116,7 +116,7 @@ static size_t rounded_up(size_t bytes)
 /** Memory: the workspace, rounded weights and bias, partial sums of db. */
 static cod_status lay_out(cod_plan *plan, linear_state *state)
 {
-    const cod_op *op = &plan->op;
+    const cod_op *op = plan->ops;
     size_t weights = 0, bias = 0, partials = 0;
     if (state->product.packed) {
         state->weights = cuda_view_of(&op->inputs[1]);
@@ -149,7 +149,7 @@ static cod_status make_by_algorithm(cod_plan *plan, const cuda_candidate *candid
     COD_TRY(cuda_plan_state(plan, sizeof(linear_state)));
     linear_state *state = static_cast<linear_state *>(plan->state);
     plan->clear = state_clear;
-    COD_TRY(linear_describe(&plan->op, &state->product));
+    COD_TRY(linear_describe(plan->ops, &state->product));
     state->algorithm = algorithm->algorithm;
     state->workspace_bytes = algorithm->workspace_bytes;
     COD_TRY(lay_out(plan, state));
@@ -264,7 +264,7 @@ void cublaslt_candidates(const cod_plan *plan, cuda_candidates *list)
     cublasLtMatmulHeuristicResult_t results[MOST_ALGORITHMS];
     linear_product product;
     int count = 0;
-    if (calls->absent[0] != '\0' || linear_describe(&plan->op, &product) != COD_OK)
+    if (calls->absent[0] != '\0' || linear_describe(plan->ops, &product) != COD_OK)
         return;
     if (!tuner->cublaslt_tried) {
         tuner->cublaslt_tried = true;
@@ -274,7 +274,7 @@ void cublaslt_candidates(const cod_plan *plan, cuda_candidates *list)
     if (tuner->cublaslt == nullptr)
         return;
     if (ask_heuristics(tuner, &product, results, &count) != COD_OK) {
-        cod_log_debug("cuda: no algorithm of cuBLASLt for %s: %s", cod_op_kind_name(plan->op.kind),
+        cod_log_debug("cuda: no algorithm of cuBLASLt for %s: %s", cod_op_kind_name(plan->ops[0].kind),
                       cod_error_message());
         return;
     }

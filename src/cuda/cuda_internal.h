@@ -2,8 +2,8 @@
  * @file
  * What the files of the CUDA backend share: its objects, and how plans are made and launch kernels.
  *
- * A kind of op has a *maker*, which looks at a plan's op, chooses kernels, and sets what the plan runs. A plan has the memory that its
- * kernels need between them, so plans of two queues never meet in it.
+ * A kind of op has a *maker*, which looks at a plan's op, chooses kernels, and sets what the plan runs. A fused sequence of ops has one,
+ * too (fused.cu). A plan has the memory that its kernels need between them, so plans of two queues never meet in it.
  */
 #ifndef COD_CUDA_CUDA_INTERNAL_H
 #define COD_CUDA_CUDA_INTERNAL_H
@@ -51,7 +51,8 @@ struct cuda_buffer {
 
 struct cod_plan {
     cod_device *device;
-    cod_op op;
+    cod_op *ops; /**< [count]; one where nothing is fused */
+    size_t count;
     cod_status (*prepare)(const cod_plan *plan, cudaStream_t stream); /**< NULL = nothing to do */
     cod_status (*run)(const cod_plan *plan, cudaStream_t stream);
     void (*clear)(const cod_plan *plan); /**< before `state` and `memory` go; NULL = nothing to do */
@@ -95,10 +96,31 @@ typedef cod_status cuda_maker(cod_plan *plan);
 cuda_maker cuda_make_convolution;
 cuda_maker cuda_make_norm_train, cuda_make_norm_inference, cuda_make_norm_backward, cuda_make_norm_inference_backward,
     cuda_make_fold_norm;
+cuda_maker cuda_make_norm_statistics, cuda_make_norm_apply, cuda_make_norm_backward_reduce,
+    cuda_make_norm_backward_apply;
 cuda_maker cuda_make_activation, cuda_make_activation_backward, cuda_make_add, cuda_make_fill, cuda_make_mean;
 cuda_maker cuda_make_turn, cuda_make_pixel_shuffle, cuda_make_pixel_unshuffle, cuda_make_resize,
     cuda_make_resize_backward, cuda_make_pool, cuda_make_pool_backward;
 cuda_maker cuda_make_loss, cuda_make_grad_norm, cuda_make_optimiser, cuda_make_ema;
+
+/** Fails with words for a user unless every present view has a type that kernels know. */
+COD_MUST_CHECK cod_status cuda_types_check(const cod_op *op);
+/** Makes a plan of `count` ops; `what` names the plan in messages. */
+COD_MUST_CHECK cod_status cuda_plan_create(cod_device *device, const cod_op *ops, size_t count, cuda_maker *make,
+                                           const char *what, cod_plan **out);
+
+/**
+ * How many of the ops, from the first on, a kernel takes together; 1 = it takes none. Reads no buffer: only kinds, attributes, shapes,
+ * types, strides and which views are equal or present count.
+ */
+typedef size_t cuda_recogniser(const cod_device *device, const cod_op *ops, size_t count);
+/* conv3.cu */
+cuda_recogniser cuda_conv3_fuses;
+cuda_maker cuda_make_conv3;
+
+/* fused.cu: the backend's functions of fused plans. */
+size_t cuda_op_fuses(cod_device *device, const cod_op *ops, size_t count);
+cod_status cuda_plan_create_fused(cod_device *device, const cod_op *ops, size_t count, cod_plan **out);
 
 /**
  * Queues a kernel. It may start when all that the stream has before it is done.

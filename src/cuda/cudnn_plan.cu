@@ -109,7 +109,7 @@ static cod_status bind_addresses(cod_plan *plan, void *workspace)
     cudnn_state *state = static_cast<cudnn_state *>(plan->state);
     void *all[CUDNN_RESIDUAL], *addresses[CUDNN_RESIDUAL];
     int64_t uids[CUDNN_RESIDUAL], count = 0;
-    gather_addresses(&plan->op, state, all);
+    gather_addresses(plan->ops, state, all);
     for (int i = 0; i < CUDNN_RESIDUAL; i++) {
         if (all[i] == nullptr)
             continue;
@@ -140,7 +140,7 @@ static size_t rounded_up(size_t bytes)
 static cod_status lay_out(cod_plan *plan, const cudnn_engine *engine)
 {
     cudnn_state *state = static_cast<cudnn_state *>(plan->state);
-    const cod_op *op = &plan->op;
+    const cod_op *op = plan->ops;
     const bool weights = op->kind == COD_OP_CONV2D_BACKWARD_WEIGHTS;
     const size_t workspace = rounded_up(static_cast<size_t>(engine->workspace_bytes));
     size_t rounded = 0, bias = 0, partials = 0;
@@ -190,7 +190,7 @@ static cod_status shape_of(const cod_plan *plan, const char *key, cudnn_shape **
     for (*out = cudnn->shapes; *out != nullptr; *out = (*out)->next)
         if (strcmp((*out)->key, key) == 0)
             return COD_OK;
-    COD_TRY(cudnn_shape_create(cudnn->calls, &cudnn->target, &plan->op, key, out));
+    COD_TRY(cudnn_shape_create(cudnn->calls, &cudnn->target, plan->ops, key, out));
     (*out)->next = cudnn->shapes;
     cudnn->shapes = *out;
     return COD_OK;
@@ -201,7 +201,7 @@ void cudnn_candidates(const cod_plan *plan, const char *key, cuda_candidates *li
     cuda_tuner *tuner = plan->device->tuner;
     const cudnn_calls *calls = cudnn_library();
     cudnn_shape *shape = nullptr;
-    if (calls->absent[0] != '\0' || cudnn_fits(&plan->op) != COD_OK)
+    if (calls->absent[0] != '\0' || cudnn_fits(plan->ops) != COD_OK)
         return;
     if (!tuner->cudnn_tried) {
         tuner->cudnn_tried = true;
@@ -211,7 +211,7 @@ void cudnn_candidates(const cod_plan *plan, const char *key, cuda_candidates *li
     if (tuner->cudnn == nullptr)
         return;
     if (shape_of(plan, key, &shape) != COD_OK) {
-        cod_log_debug("cuda: no engine of cuDNN for %s: %s", cod_op_kind_name(plan->op.kind), cod_error_message());
+        cod_log_debug("cuda: no engine of cuDNN for %s: %s", cod_op_kind_name(plan->ops[0].kind), cod_error_message());
         return;
     }
     for (int i = 0; i < shape->count; i++)

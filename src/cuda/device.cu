@@ -252,6 +252,14 @@ static cuda_maker *maker_of(cod_op_kind kind)
         return cuda_make_norm_backward;
     case COD_OP_NORM_INFERENCE_BACKWARD:
         return cuda_make_norm_inference_backward;
+    case COD_OP_NORM_STATISTICS:
+        return cuda_make_norm_statistics;
+    case COD_OP_NORM_APPLY:
+        return cuda_make_norm_apply;
+    case COD_OP_NORM_BACKWARD_REDUCE:
+        return cuda_make_norm_backward_reduce;
+    case COD_OP_NORM_BACKWARD_APPLY:
+        return cuda_make_norm_backward_apply;
     case COD_OP_FOLD_NORM:
         return cuda_make_fold_norm;
     case COD_OP_ACTIVATION:
@@ -291,7 +299,7 @@ static cuda_maker *maker_of(cod_op_kind kind)
     }
 }
 
-static cod_status types_check(const cod_op *op)
+cod_status cuda_types_check(const cod_op *op)
 {
     for (size_t i = 0; i < COD_OP_MAX_INPUTS + COD_OP_MAX_OUTPUTS; i++) {
         const cod_view *view = i < COD_OP_MAX_INPUTS ? &op->inputs[i] : &op->outputs[i - COD_OP_MAX_INPUTS];
@@ -319,27 +327,44 @@ static void plan_destroy(cod_plan *plan)
     if (plan == nullptr)
         return;
     cuda_plan_clear(plan);
+    free(plan->ops);
     free(plan);
+}
+
+cod_status cuda_plan_create(cod_device *device, const cod_op *ops, size_t count, cuda_maker *make, const char *what,
+                            cod_plan **out)
+{
+    cod_plan *plan = static_cast<cod_plan *>(calloc(1, sizeof *plan));
+    COD_REQUIRE_MEMORY(plan);
+    plan->device = device;
+    plan->count = count;
+    plan->ops = static_cast<cod_op *>(calloc(count, sizeof *ops));
+    cod_status status = COD_OK;
+    if (plan->ops == nullptr) {
+        status = cod_fail(COD_ERR_MEMORY, "out of memory");
+    } else {
+        memcpy(plan->ops, ops, count * sizeof *ops);
+        status = make(plan);
+    }
+    if (status != COD_OK) {
+        plan_destroy(plan);
+        return cod_fail_prefix(status, "cuda: %s '%s'", what, ops->name != nullptr ? ops->name : "");
+    }
+    *out = plan;
+    return COD_OK;
+}
+
+static cod_status make_single(cod_plan *plan)
+{
+    cuda_maker *make = maker_of(plan->ops->kind);
+    COD_TRY(cuda_types_check(plan->ops));
+    return make != nullptr ? make(plan) : cod_fail(COD_ERR_UNSUPPORTED, "there is no kernel for it");
 }
 
 static cod_status plan_create(cod_device *device, const cod_op *op, cod_plan **out)
 {
     COD_TRY(cod_op_check(op));
-    cuda_maker *make = maker_of(op->kind);
-    cod_plan *plan = static_cast<cod_plan *>(calloc(1, sizeof *plan));
-    COD_REQUIRE_MEMORY(plan);
-    plan->device = device;
-    plan->op = *op;
-    cod_status status = types_check(op);
-    if (status == COD_OK)
-        status = make != nullptr ? make(plan) : cod_fail(COD_ERR_UNSUPPORTED, "there is no kernel for it");
-    if (status != COD_OK) {
-        plan_destroy(plan);
-        return cod_fail_prefix(status, "cuda: %s '%s'", cod_op_kind_name(op->kind),
-                               op->name != nullptr ? op->name : "");
-    }
-    *out = plan;
-    return COD_OK;
+    return cuda_plan_create(device, op, 1, make_single, cod_op_kind_name(op->kind), out);
 }
 
 static cod_status plan_prepare(cod_plan *plan, cod_queue *queue)
@@ -351,8 +376,8 @@ static cod_status plan_run(cod_plan *plan, cod_queue *queue)
 {
     const cod_status status = plan->run(plan, cuda_stream(plan->device, queue));
     return status == COD_OK ? COD_OK
-                            : cod_fail_prefix(status, "%s '%s'", cod_op_kind_name(plan->op.kind),
-                                              plan->op.name != nullptr ? plan->op.name : "");
+                            : cod_fail_prefix(status, "%s '%s'", cod_op_kind_name(plan->ops[0].kind),
+                                              plan->ops[0].name != nullptr ? plan->ops[0].name : "");
 }
 
 const cod_backend cod_cuda_backend = {
@@ -371,8 +396,8 @@ const cod_backend cod_cuda_backend = {
     .download = download,
     .copy = copy,
     .plan_create = plan_create,
-    .op_fuses = nullptr,
-    .plan_create_fused = nullptr,
+    .op_fuses = cuda_op_fuses,
+    .plan_create_fused = cuda_plan_create_fused,
     .plan_prepare = plan_prepare,
     .plan_run = plan_run,
     .plan_destroy = plan_destroy,

@@ -63,7 +63,7 @@ static cod_status add_run(const cod_plan *plan, cudaStream_t stream)
 
 cod_status cuda_make_add(cod_plan *plan)
 {
-    const cod_op *op = &plan->op;
+    const cod_op *op = plan->ops;
     COD_TRY(cuda_plan_state(plan, sizeof(add_work)));
     add_work *work = static_cast<add_work *>(plan->state);
     work->a = cuda_view_of(&op->inputs[0]);
@@ -108,8 +108,8 @@ cod_status cuda_make_fill(cod_plan *plan)
 {
     COD_TRY(cuda_plan_state(plan, sizeof(fill_work)));
     fill_work *work = static_cast<fill_work *>(plan->state);
-    work->y = cuda_view_of(&plan->op.outputs[0]);
-    work->value = plan->op.attr.alpha;
+    work->y = cuda_view_of(&plan->ops[0].outputs[0]);
+    work->value = plan->ops[0].attr.alpha;
     cuda_view absent = {};
     work->walk = cuda_walk_of(plan->device, {&work->y, &absent, &absent, &absent}, {});
     plan->run = fill_run;

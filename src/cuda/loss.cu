@@ -191,7 +191,7 @@ static float share_of(int64_t pairs)
 
 cod_status cuda_make_loss(cod_plan *plan)
 {
-    const cod_op *op = &plan->op;
+    const cod_op *op = plan->ops;
     const cod_op_attr *attr = &op->attr;
     const cod_shape shape = op->inputs[0].shape;
     COD_TRY(cuda_plan_state(plan, sizeof(loss_work)));

@@ -69,9 +69,9 @@ cod_status cuda_make_mean(cod_plan *plan)
 {
     COD_TRY(cuda_plan_state(plan, sizeof(mean_work)));
     mean_work *work = static_cast<mean_work *>(plan->state);
-    work->x = cuda_view_of(&plan->op.inputs[0]);
-    work->y = cuda_view_of(&plan->op.outputs[0]);
-    work->accumulate = plan->op.accumulate;
+    work->x = cuda_view_of(&plan->ops[0].inputs[0]);
+    work->y = cuda_view_of(&plan->ops[0].outputs[0]);
+    work->accumulate = plan->ops[0].accumulate;
     cuda_view absent = {};
     work->walk = cuda_walk_of(plan->device, {&work->y, &absent, &absent, &absent}, {.by_channel = true});
     work->sums_walk =

@@ -206,7 +206,7 @@ static cod_status make_gather(cod_plan *plan, narrow_state *state, const conv_im
     const size_t depth = static_cast<size_t>(shape.kernel) * static_cast<size_t>(shape.wide);
     COD_TRY(cuda_plan_memory(plan, static_cast<size_t>(choice.groups) * columns * depth * sizeof(uint16_t)));
     state->gather = {wide,          choice.cut,   static_cast<const uint16_t *>(plan->memory),
-                     choice.slices, choice.spans, store_of(&plan->op)};
+                     choice.slices, choice.spans, store_of(plan->ops)};
     plan->prepare = gather_prepare;
     plan->run = gather_run;
     return allow_shared(narrow_gather_kernel(shape.kernel), choice.shared_bytes);
@@ -235,7 +235,7 @@ static cod_status make_spread(cod_plan *plan, narrow_state *state, const conv_im
     const size_t fragments = static_cast<size_t>(choice.slices * shape.kernel * kernel.depth);
     COD_TRY(cuda_plan_memory(plan, fragments * WARP_LANES * sizeof(bytes16)));
     state->spread = {narrow, choice.cut, static_cast<const bytes16 *>(plan->memory),
-                     narrow_spread_words(kernel.columns, shape.narrow, kernel.depth), store_of(&plan->op)};
+                     narrow_spread_words(kernel.columns, shape.narrow, kernel.depth), store_of(plan->ops)};
     plan->prepare = spread_prepare;
     plan->run = spread_run;
     return allow_shared(kernel, choice.shared_bytes);
@@ -253,7 +253,7 @@ static cod_status gradient_run(const cod_plan *plan, cudaStream_t stream)
 
 static cod_status make_gradient(cod_plan *plan, narrow_state *state, const conv_image &wide, const conv_image &narrow)
 {
-    const cod_op *op = &plan->op;
+    const cod_op *op = plan->ops;
     const narrow_choice &choice = state->choice;
     const narrow_filter &filter = state->filter;
     const int64_t bias_at = (int64_t)choice.groups * filter.kernel * NARROW_GROUP * filter.kernel * filter.wide;
@@ -301,7 +301,7 @@ static conv_image narrow_of(const cod_op *op, const narrow_state &state)
 /** What these kernels would do of the plan's op; false where they cannot. */
 static bool choose(const cod_plan *plan, cod_dtype multiplied, narrow_state *state)
 {
-    const cod_op *op = &plan->op;
+    const cod_op *op = plan->ops;
     if (multiplied != COD_BF16 || !describe(op, &state->shape, &state->filter))
         return false;
     state->choice = narrow_choose(state->shape, plan->device->multiprocessors, plan->device->shared_bytes);
@@ -323,7 +323,7 @@ cod_status narrow_make(cod_plan *plan, cod_dtype multiplied, bool *made)
     COD_TRY(cuda_plan_state(plan, sizeof(narrow_state)));
     narrow_state *state = static_cast<narrow_state *>(plan->state);
     *state = chosen;
-    const conv_image wide = wide_of(&plan->op, chosen), narrow = narrow_of(&plan->op, chosen);
+    const conv_image wide = wide_of(plan->ops, chosen), narrow = narrow_of(plan->ops, chosen);
     if (chosen.shape.what == NARROW_GRADIENT)
         return make_gradient(plan, state, wide, narrow);
     return chosen.shape.what == NARROW_GATHER ? make_gather(plan, state, wide) : make_spread(plan, state, narrow);

@@ -1,6 +1,6 @@
 #include "cuda/norm.cuh"
 
-/* NORM_TRAIN and NORM_INFERENCE. */
+/* NORM_TRAIN and its halves, NORM_INFERENCE. */
 
 enum { IN_FLIGHT = 4 };
 
@@ -177,18 +177,23 @@ static cod_status inference_run(const cod_plan *plan, cudaStream_t stream)
                        norm_shared(work->walk), *work);
 }
 
-static cod_status train_run(const cod_plan *plan, cudaStream_t stream)
+static cod_status statistics_run(const cod_plan *plan, cudaStream_t stream)
 {
     const norm_work *work = static_cast<const norm_work *>(plan->state);
-    COD_TRY(cuda_launch(stream, moments_kernels[work->sums_walk.lanes], cuda_walk_grid(work->sums_walk), CUDA_THREADS,
-                        cuda_sums_shared(work->sums_walk, 2), *work));
+    return cuda_launch(stream, moments_kernels[work->sums_walk.lanes], cuda_walk_grid(work->sums_walk), CUDA_THREADS,
+                       cuda_sums_shared(work->sums_walk, 2), *work);
+}
+
+static cod_status train_run(const cod_plan *plan, cudaStream_t stream)
+{
+    COD_TRY(statistics_run(plan, stream));
     return inference_run(plan, stream);
 }
 
 /** The state of either kind; `slope` and `residual` are the last inputs. */
 static cod_status make_forward(cod_plan *plan, const cod_view *slope, const cod_view *residual, norm_work **out)
 {
-    const cod_op *op = &plan->op;
+    const cod_op *op = plan->ops;
     COD_TRY(cuda_plan_state(plan, sizeof(norm_work)));
     norm_work *work = static_cast<norm_work *>(plan->state);
     work->x = cuda_view_of(&op->inputs[0]);
@@ -205,30 +210,61 @@ static cod_status make_forward(cod_plan *plan, const cod_view *slope, const cod_
     return COD_OK;
 }
 
-cod_status cuda_make_norm_train(cod_plan *plan)
+/** What the statistics of work->x are written to: mean, inv_std, [running mean, running variance]. */
+static cod_status make_statistics(cod_plan *plan, const cod_view *outputs, norm_work *work)
 {
-    const cod_op *op = &plan->op;
-    norm_work *work;
-    COD_TRY(make_forward(plan, &op->inputs[3], &op->inputs[4], &work));
-    work->mean = work->mean_out = cuda_floats_of(&op->outputs[1]);
-    work->spread = work->inv_std_out = cuda_floats_of(&op->outputs[2]);
-    work->running_mean = cuda_floats_of(&op->outputs[3]);
-    work->running_var = cuda_floats_of(&op->outputs[4]);
+    work->mean_out = cuda_floats_of(&outputs[0]);
+    work->inv_std_out = cuda_floats_of(&outputs[1]);
+    work->running_mean = cuda_floats_of(&outputs[2]);
+    work->running_var = cuda_floats_of(&outputs[3]);
     cuda_view absent = {};
     work->sums_walk =
         cuda_walk_of(plan->device, {&work->x, &absent, &absent, &absent}, {.by_channel = true, .sums = true});
-    plan->run = train_run;
     return cuda_sums_create(plan, 2 * static_cast<int64_t>(work->x.channels), work->sums_walk.blocks, &work->sums);
 }
 
-cod_status cuda_make_norm_inference(cod_plan *plan)
+cod_status cuda_make_norm_statistics(cod_plan *plan)
 {
-    const cod_op *op = &plan->op;
+    const cod_op *op = plan->ops;
+    COD_TRY(cuda_plan_state(plan, sizeof(norm_work)));
+    norm_work *work = static_cast<norm_work *>(plan->state);
+    work->x = cuda_view_of(&op->inputs[0]);
+    work->epsilon = op->attr.epsilon;
+    work->momentum = op->attr.momentum;
+    plan->run = statistics_run;
+    return make_statistics(plan, op->outputs, work);
+}
+
+cod_status cuda_make_norm_train(cod_plan *plan)
+{
+    const cod_op *op = plan->ops;
+    norm_work *work;
+    COD_TRY(make_forward(plan, &op->inputs[3], &op->inputs[4], &work));
+    work->mean = cuda_floats_of(&op->outputs[1]);
+    work->spread = cuda_floats_of(&op->outputs[2]);
+    plan->run = train_run;
+    return make_statistics(plan, &op->outputs[1], work);
+}
+
+/** NORM_APPLY and NORM_INFERENCE have the same views; the spread is inv_std or the variance. */
+static cod_status make_apply(cod_plan *plan, bool spread_is_variance)
+{
+    const cod_op *op = plan->ops;
     norm_work *work;
     COD_TRY(make_forward(plan, &op->inputs[5], &op->inputs[6], &work));
     work->mean = cuda_floats_of(&op->inputs[3]);
     work->spread = cuda_floats_of(&op->inputs[4]);
-    work->spread_is_variance = true;
+    work->spread_is_variance = spread_is_variance;
     plan->run = inference_run;
     return COD_OK;
+}
+
+cod_status cuda_make_norm_inference(cod_plan *plan)
+{
+    return make_apply(plan, true);
+}
+
+cod_status cuda_make_norm_apply(cod_plan *plan)
+{
+    return make_apply(plan, false);
 }

@@ -12,11 +12,14 @@ struct norm_work {
     cuda_walk walk, sums_walk; /**< of the pass that writes; of the pass that only sums */
     cuda_view x, dy, residual; /**< dy: of gradients, residual: of forward kinds; may be absent */
     cuda_view y;               /**< the output, or dx */
+    cuda_view g;               /**< where the pass that sums a gradient keeps it; may be absent */
     const float *gamma, *beta, *mean, *spread;
     bool spread_is_variance; /**< else `spread` is inv_std */
     float epsilon, momentum;
     cuda_activation activation;
-    cuda_sums sums; /**< [2][C] moments; [2 or 3][C] sums of the gradient */
+    cuda_sums sums;         /**< [2][C] moments; [2 or 3][C] sums of the gradient */
+    const float *sums_of_g; /**< [2][C], of g and of g·x^, where they are an input */
+    float *sums_out;        /**< the same where they are an output; may be NULL */
     float *mean_out, *inv_std_out, *running_mean, *running_var;
     float *dgamma, *dbeta, *dslope;
     bool accumulate, dslope_by_channel;
@@ -57,14 +60,16 @@ static __device__ __forceinline__ void norm_vectors_share(const norm_work &work,
         const float inv_std = norm_inv_std(work, channel);
         shared[NORM_MEAN * span + i] = work.mean[channel];
         shared[NORM_SCALE * span + i] = work.gamma[channel] * inv_std;
-        shared[NORM_OFFSET * span + i] = work.beta[channel];
+        shared[NORM_OFFSET * span + i] = work.beta != NULL ? work.beta[channel] : 0;
         shared[NORM_SLOPE * span + i] = activation_slope(work.activation, channel);
         if (!means)
             continue;
         const bool constant = work.spread_is_variance;
-        const float count = (float)walk.pixels, *totals = work.sums.totals;
+        const bool given = work.sums_of_g != NULL; /* they are of g·x^, totals of g·d */
+        const float count = (float)walk.pixels, *totals = given ? work.sums_of_g : work.sums.totals;
+        const float factor = given ? inv_std : inv_std * inv_std;
         shared[NORM_MEAN_G * span + i] = constant ? 0 : totals[channel] / count;
-        shared[NORM_MEAN_GD * span + i] = constant ? 0 : totals[walk.channels + channel] * (inv_std * inv_std) / count;
+        shared[NORM_MEAN_GD * span + i] = constant ? 0 : totals[walk.channels + channel] * factor / count;
     }
     block_sync();
 }

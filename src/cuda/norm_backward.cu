@@ -1,7 +1,7 @@
 #include "cuda/norm.cuh"
 
 /*
- * NORM_BACKWARD, NORM_INFERENCE_BACKWARD and FOLD_NORM. With g the gradient at the normalised value and d = x - mean:
+ * NORM_BACKWARD and its halves, NORM_INFERENCE_BACKWARD and FOLD_NORM. With g the gradient at the normalised value and d = x - mean:
  * dx = gamma·inv_std·(g - mean(g) - d·inv_std²·mean(g·d)), dgamma = inv_std·Σ g·d, dbeta = Σ g   (Ioffe & Szegedy 2015).
  */
 
@@ -34,6 +34,10 @@ static __device__ __forceinline__ void finish_gradients(const norm_work &work)
         const float dbeta = totals[i], dgamma = totals[channels + i] * norm_inv_std(work, i);
         work.dbeta[i] = work.accumulate ? work.dbeta[i] + dbeta : dbeta;
         work.dgamma[i] = work.accumulate ? work.dgamma[i] + dgamma : dgamma;
+        if (work.sums_out != NULL) {
+            work.sums_out[i] = dbeta;
+            work.sums_out[channels + i] = dgamma;
+        }
         if (work.dslope == NULL)
             continue;
         const float dslope = totals[2 * channels + i];
@@ -48,7 +52,7 @@ static __device__ __forceinline__ void finish_gradients(const norm_work &work)
         work.dslope[0] = work.accumulate ? work.dslope[0] + slope : slope;
 }
 
-/** KINDS: g, g·d, and for slopes dy·z where z <= 0. */
+/** KINDS: g, g·d, and for slopes dy·z where z <= 0. Each thread reads dy before it writes g, so that they may be one view. */
 template <cuda_lanes L, int KINDS>
 __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) norm_gradient_sums_kernel(norm_work work)
 {
@@ -80,6 +84,8 @@ __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) norm_gradient_sums_
                 sums[0][i] += g[i];
                 sums[1][i] += g[i] * d[i];
             }
+            if (work.g.data != NULL)
+                lanes_store<L>(work.g, first + u * step, part.channel, g);
         }
     }
     write_columns<KINDS, lanes_width<L>>(work.sums, walk, block_columns(sums, walk));
@@ -148,25 +154,29 @@ static cod_status inference_backward_run(const cod_plan *plan, cudaStream_t stre
                        norm_shared(work->walk), *work);
 }
 
-static cod_status backward_run(const cod_plan *plan, cudaStream_t stream)
+static cod_status reduce_run(const cod_plan *plan, cudaStream_t stream)
 {
     const norm_work *work = static_cast<const norm_work *>(plan->state);
     const cuda_walk *walk = &work->sums_walk;
     const size_t vectors = norm_shared(*walk), sums = cuda_sums_shared(*walk, work->dslope != nullptr ? 3 : 2);
-    COD_TRY(cuda_launch(stream, sums_kernels[work->dslope != nullptr][walk->lanes], cuda_walk_grid(*walk), CUDA_THREADS,
-                        vectors > sums ? vectors : sums, *work));
+    return cuda_launch(stream, sums_kernels[work->dslope != nullptr][walk->lanes], cuda_walk_grid(*walk), CUDA_THREADS,
+                       vectors > sums ? vectors : sums, *work);
+}
+
+static cod_status backward_run(const cod_plan *plan, cudaStream_t stream)
+{
+    COD_TRY(reduce_run(plan, stream));
     return inference_backward_run(plan, stream);
 }
 
-/** What both gradients read and write. */
+/** What gradients read: x, dy, gamma, beta, mean, spread, [slope]. */
 static cod_status make_backward(cod_plan *plan, norm_work **out)
 {
-    const cod_op *op = &plan->op;
+    const cod_op *op = plan->ops;
     COD_TRY(cuda_plan_state(plan, sizeof(norm_work)));
     norm_work *work = static_cast<norm_work *>(plan->state);
     work->x = cuda_view_of(&op->inputs[0]);
     work->dy = cuda_view_of(&op->inputs[1]);
-    work->y = cuda_view_of(&op->outputs[0]);
     work->gamma = cuda_floats_of(&op->inputs[2]);
     work->beta = cuda_floats_of(&op->inputs[3]);
     work->mean = cuda_floats_of(&op->inputs[4]);
@@ -174,33 +184,73 @@ static cod_status make_backward(cod_plan *plan, norm_work **out)
     work->activation = cuda_activation_of(&op->attr, &op->inputs[6]);
     work->epsilon = op->attr.epsilon;
     work->accumulate = op->accumulate;
-    cuda_view absent = {};
-    work->walk = cuda_walk_of(plan->device, {&work->x, &work->dy, &work->y, &absent}, {.by_channel = true});
     *out = work;
     return COD_OK;
 }
 
-cod_status cuda_make_norm_backward(cod_plan *plan)
+/** The pass that writes dx. */
+static void make_dx(const cod_plan *plan, norm_work *work)
 {
-    const cod_op *op = &plan->op;
-    norm_work *work;
-    COD_TRY(make_backward(plan, &work));
-    work->dgamma = cuda_floats_of(&op->outputs[1]);
-    work->dbeta = cuda_floats_of(&op->outputs[2]);
-    work->dslope = cuda_floats_of(&op->outputs[3]);
-    work->dslope_by_channel = work->dslope != nullptr && cod_shape_count(op->outputs[3].shape) > 1;
+    cuda_view absent = {};
+    work->y = cuda_view_of(&plan->ops->outputs[0]);
+    work->walk = cuda_walk_of(plan->device, {&work->x, &work->dy, &work->y, &absent}, {.by_channel = true});
+}
+
+/** The pass that sums; `outputs`: dgamma, dbeta, [dslope]. */
+static cod_status make_sums(cod_plan *plan, const cod_view *outputs, norm_work *work)
+{
+    work->dgamma = cuda_floats_of(&outputs[0]);
+    work->dbeta = cuda_floats_of(&outputs[1]);
+    work->dslope = cuda_floats_of(&outputs[2]);
+    work->dslope_by_channel = work->dslope != nullptr && cod_shape_count(outputs[2].shape) > 1;
     cuda_view absent = {};
     work->sums_walk =
-        cuda_walk_of(plan->device, {&work->x, &work->dy, &absent, &absent}, {.by_channel = true, .sums = true});
-    plan->run = backward_run;
+        cuda_walk_of(plan->device, {&work->x, &work->dy, &work->g, &absent}, {.by_channel = true, .sums = true});
     const int64_t kinds = work->dslope != nullptr ? KINDS_WITH_SLOPE : 2;
     return cuda_sums_create(plan, kinds * work->x.channels, work->sums_walk.blocks, &work->sums);
+}
+
+cod_status cuda_make_norm_backward(cod_plan *plan)
+{
+    norm_work *work;
+    COD_TRY(make_backward(plan, &work));
+    make_dx(plan, work);
+    plan->run = backward_run;
+    return make_sums(plan, &plan->ops->outputs[1], work);
+}
+
+cod_status cuda_make_norm_backward_reduce(cod_plan *plan)
+{
+    norm_work *work;
+    COD_TRY(make_backward(plan, &work));
+    work->g = cuda_view_of(&plan->ops->outputs[0]);
+    work->sums_out = cuda_floats_of(&plan->ops->outputs[1]);
+    plan->run = reduce_run;
+    return make_sums(plan, &plan->ops->outputs[2], work);
+}
+
+cod_status cuda_make_norm_backward_apply(cod_plan *plan)
+{
+    const cod_op *op = plan->ops;
+    COD_TRY(cuda_plan_state(plan, sizeof(norm_work)));
+    norm_work *work = static_cast<norm_work *>(plan->state);
+    work->x = cuda_view_of(&op->inputs[0]);
+    work->dy = cuda_view_of(&op->inputs[1]);
+    work->gamma = cuda_floats_of(&op->inputs[2]);
+    work->mean = cuda_floats_of(&op->inputs[3]);
+    work->spread = cuda_floats_of(&op->inputs[4]);
+    work->sums_of_g = cuda_floats_of(&op->inputs[5]);
+    work->accumulate = op->accumulate;
+    make_dx(plan, work);
+    plan->run = inference_backward_run;
+    return COD_OK;
 }
 
 cod_status cuda_make_norm_inference_backward(cod_plan *plan)
 {
     norm_work *work;
     COD_TRY(make_backward(plan, &work));
+    make_dx(plan, work);
     work->spread_is_variance = true;
     plan->run = inference_backward_run;
     return COD_OK;
@@ -234,7 +284,7 @@ static cod_status fold_run(const cod_plan *plan, cudaStream_t stream)
 
 cod_status cuda_make_fold_norm(cod_plan *plan)
 {
-    const cod_op *op = &plan->op;
+    const cod_op *op = plan->ops;
     COD_TRY(cuda_plan_state(plan, sizeof(fold_work)));
     fold_work *work = static_cast<fold_work *>(plan->state);
     work->w = cuda_floats_of(&op->inputs[0]);

@@ -194,7 +194,7 @@ static cod_status pool_backward_run(const cod_plan *plan, cudaStream_t stream)
 static cod_status make_pool(cod_plan *plan, const cod_view *x, const cod_view *y, const cod_view *index,
                             pool_work **out)
 {
-    const cod_op_attr *attr = &plan->op.attr;
+    const cod_op_attr *attr = &plan->ops[0].attr;
     COD_TRY(cuda_plan_state(plan, sizeof(pool_work)));
     pool_work *work = static_cast<pool_work *>(plan->state);
     work->x = cuda_view_of(x);
@@ -205,7 +205,7 @@ static cod_status make_pool(cod_plan *plan, const cod_view *x, const cod_view *y
     work->window = {attr->kernel_h, attr->kernel_w, attr->stride_h, attr->stride_w, attr->pad_h, attr->pad_w};
     if (attr->pool == COD_POOL_GLOBAL_AVERAGE)
         work->window = {work->x.h, work->x.w, 1, 1, 0, 0};
-    work->accumulate = plan->op.accumulate;
+    work->accumulate = plan->ops[0].accumulate;
     const cuda_view *const views[] = {&work->x, &work->y, &work->index};
     work->walk.lanes = cuda_lanes_of(views, 3, false);
     *out = work;
@@ -214,7 +214,7 @@ static cod_status make_pool(cod_plan *plan, const cod_view *x, const cod_view *y
 
 cod_status cuda_make_pool(cod_plan *plan)
 {
-    const cod_op *op = &plan->op;
+    const cod_op *op = plan->ops;
     pool_work *work;
     COD_TRY(make_pool(plan, &op->inputs[0], &op->outputs[0], &op->outputs[1], &work));
     plan->run = pool_run;
@@ -230,7 +230,7 @@ cod_status cuda_make_pool(cod_plan *plan)
 
 cod_status cuda_make_pool_backward(cod_plan *plan)
 {
-    const cod_op *op = &plan->op;
+    const cod_op *op = plan->ops;
     pool_work *work;
     COD_TRY(make_pool(plan, &op->outputs[0], &op->inputs[0], &op->inputs[1], &work));
     plan->run = pool_backward_run;

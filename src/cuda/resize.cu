@@ -147,10 +147,10 @@ static cod_status make_resize(cod_plan *plan, const cod_view *small, const cod_v
     resize_work *work = &state->work;
     work->small = cuda_view_of(small);
     work->large = cuda_view_of(large);
-    work->mode = plan->op.attr.resize;
-    work->factor = plan->op.attr.factor;
+    work->mode = plan->ops[0].attr.resize;
+    work->factor = plan->ops[0].attr.factor;
     work->taps = work->mode == COD_RESIZE_NEAREST ? 1 : work->mode == COD_RESIZE_BILINEAR ? 2 : MOST_TAPS;
-    work->accumulate = plan->op.accumulate;
+    work->accumulate = plan->ops[0].accumulate;
     const cuda_view *const views[] = {&work->small, &work->large};
     const cuda_lanes lanes = cuda_lanes_of(views, 2, !backward);
     state->kernel = kernels[backward][lanes];
@@ -161,10 +161,10 @@ static cod_status make_resize(cod_plan *plan, const cod_view *small, const cod_v
 
 cod_status cuda_make_resize(cod_plan *plan)
 {
-    return make_resize(plan, &plan->op.inputs[0], &plan->op.outputs[0], false);
+    return make_resize(plan, &plan->ops[0].inputs[0], &plan->ops[0].outputs[0], false);
 }
 
 cod_status cuda_make_resize_backward(cod_plan *plan)
 {
-    return make_resize(plan, &plan->op.outputs[0], &plan->op.inputs[0], true);
+    return make_resize(plan, &plan->ops[0].outputs[0], &plan->ops[0].inputs[0], true);
 }

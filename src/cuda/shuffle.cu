@@ -98,8 +98,8 @@ static cod_status make_shuffle(cod_plan *plan, const cod_view *small, const cod_
     shuffle_work *work = &state->work;
     work->small = cuda_view_of(small);
     work->large = cuda_view_of(large);
-    work->factor = plan->op.attr.factor;
-    work->accumulate = plan->op.accumulate;
+    work->factor = plan->ops[0].attr.factor;
+    work->accumulate = plan->ops[0].accumulate;
     const cuda_view *const views[] = {&work->small, &work->large};
     const cuda_lanes lanes = cuda_lanes_of(views, 2, false);
     if (lanes != LANES_ANY && (work->factor == 2 || work->factor == 3)) {
@@ -115,10 +115,10 @@ static cod_status make_shuffle(cod_plan *plan, const cod_view *small, const cod_
 
 cod_status cuda_make_pixel_shuffle(cod_plan *plan)
 {
-    return make_shuffle(plan, &plan->op.inputs[0], &plan->op.outputs[0], true);
+    return make_shuffle(plan, &plan->ops[0].inputs[0], &plan->ops[0].outputs[0], true);
 }
 
 cod_status cuda_make_pixel_unshuffle(cod_plan *plan)
 {
-    return make_shuffle(plan, &plan->op.outputs[0], &plan->op.inputs[0], false);
+    return make_shuffle(plan, &plan->ops[0].outputs[0], &plan->ops[0].inputs[0], false);
 }

@@ -104,7 +104,7 @@ cod_status cuda_trial_init(cuda_trial *trial, const cod_plan *plan)
     void *differences = nullptr;
     *trial = {};
     trial->device = plan->device;
-    trial->op = plan->op;
+    trial->op = plan->ops[0];
     trial->op.name = "trial";
     lay_out(trial);
     COD_TRY(cuda_memory_create(plan->device, trial->bytes, &trial->buffer.memory));
@@ -260,7 +260,8 @@ cod_status cuda_trial_time(cuda_trial *trial, const cuda_candidate *candidate, c
 {
     cod_plan plan = {};
     plan.device = trial->device;
-    plan.op = trial->op;
+    plan.ops = &trial->op;
+    plan.count = 1;
     cod_status status = try_plan(trial, candidate, name, &plan, best_us, us);
     const cudaError_t error = cudaStreamSynchronize(trial->stream);
     cuda_plan_clear(&plan);

@@ -41,7 +41,7 @@ cod_status cuda_tuner_check_mode()
 cuda_mode cuda_tuner_mode(const cod_plan *plan)
 {
     const char *name = mode_name();
-    if (strcmp(name, "fixed") == 0 || plan->device->no_autotune || plan->op.deterministic)
+    if (strcmp(name, "fixed") == 0 || plan->device->no_autotune || plan->ops[0].deterministic)
         return CUDA_MODE_FIXED;
     return strcmp(name, "own") == 0 ? CUDA_MODE_OWN : CUDA_MODE_AUTO;
 }
@@ -127,7 +127,7 @@ static void append_view(char *text, size_t bytes, size_t *length, const char *wh
 
 void cuda_tuner_key(const cod_plan *plan, const char *libraries, char *key, size_t bytes)
 {
-    const cod_op *op = &plan->op;
+    const cod_op *op = plan->ops;
     const cod_op_attr *attr = &op->attr;
     const bool convolution = op->kind <= COD_OP_CONV2D_BACKWARD_WEIGHTS, forward = op->kind == COD_OP_CONV2D;
     size_t length = 0;
@@ -177,7 +177,8 @@ static cod_status time_candidate(void *context, size_t candidate, double best_us
 static cod_status choose(cod_plan *plan, const char *key, const cuda_candidates *list, size_t *chosen)
 {
     cuda_tuner *tuner = plan->device->tuner;
-    const char *kind = cod_op_kind_name(plan->op.kind), *name = plan->op.name != nullptr ? plan->op.name : "";
+    const char *kind = cod_op_kind_name(plan->ops[0].kind),
+               *name = plan->ops[0].name != nullptr ? plan->ops[0].name : "";
     cuda_tuned found = {};
     search s = {plan, list, {}, false};
     const cuda_tuning tuning = {key, list->names, list->count, op_budget_s, time_candidate, &s};

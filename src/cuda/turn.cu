@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(CUDA_THREADS) turn_kernel(turn_work work)
 
 static cod_status turn_run(const cod_plan *plan, cudaStream_t stream)
 {
-    const cod_op *op = &plan->op;
+    const cod_op *op = plan->ops;
     const turn_work work = {cuda_view_of(&op->inputs[0]), cuda_view_of(&op->outputs[0]),
                             reinterpret_cast<const int32_t *>(cuda_view_of(&op->inputs[1]).data)};
     return cuda_launch(stream, turn_kernel, cuda_item_blocks(work.y.count), CUDA_THREADS, 0, work);

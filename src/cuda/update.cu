@@ -178,7 +178,7 @@ static cod_status arrays_check(const cod_op *op)
 
 cod_status cuda_make_optimiser(cod_plan *plan)
 {
-    const cod_op *op = &plan->op;
+    const cod_op *op = plan->ops;
     const bool has_v = op->attr.optimiser != COD_OPT_SGD, has_m = has_v || op->attr.momentum != 0;
     COD_REQUIRE(!has_m || op->outputs[1].buffer != nullptr, "this optimiser needs a first moment");
     COD_REQUIRE(!has_v || op->outputs[2].buffer != nullptr, "this optimiser needs a second moment");
@@ -237,7 +237,7 @@ static cod_status ema_run(const cod_plan *plan, cudaStream_t stream)
 
 cod_status cuda_make_ema(cod_plan *plan)
 {
-    const cod_op *op = &plan->op;
+    const cod_op *op = plan->ops;
     COD_TRY(arrays_check(op));
     COD_TRY(cuda_plan_state(plan, sizeof(ema_work)));
     ema_work *work = static_cast<ema_work *>(plan->state);
@@ -315,7 +315,7 @@ static cod_status grad_norm_run(const cod_plan *plan, cudaStream_t stream)
 
 cod_status cuda_make_grad_norm(cod_plan *plan)
 {
-    const cod_op *op = &plan->op;
+    const cod_op *op = plan->ops;
     COD_TRY(arrays_check(op));
     COD_TRY(cuda_plan_state(plan, sizeof(grad_norm_work)));
     grad_norm_work *work = static_cast<grad_norm_work *>(plan->state);

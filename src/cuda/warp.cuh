@@ -35,6 +35,12 @@ static __device__ __forceinline__ void block_sync()
     __syncthreads();
 }
 
+/** The same for `threads` threads of the block, whole warps, that all give the same `part` (0 … 14); parts do not wait for each other. */
+static __device__ __forceinline__ void part_sync(unsigned part, unsigned threads)
+{
+    asm volatile("bar.sync %0, %1;" ::"r"(part + 1), "r"(threads) : "memory");
+}
+
 static __device__ __forceinline__ void warp_sync()
 {
     __syncwarp();

@@ -92,6 +92,37 @@ static void threads_that_wait_for_ever_are_told(void **)
     assert_non_null(strstr(message, "the others are in warp_sync"));
 }
 
+/** Each half of the block turns its numbers by itself, the second one twice; `threads`: how many each half says there are. */
+__global__ void parts_kernel(float *out, unsigned threads)
+{
+    float *shared = shared_memory<float>();
+    const unsigned half = blockDim.x / 2, part = threadIdx.x / half, lane = threadIdx.x % half;
+    float value = (float)lane;
+    for (unsigned time = 0; time <= part; time++) {
+        shared[threadIdx.x] = value;
+        part_sync(part, threads);
+        value = shared[part * half + (lane + 1) % half];
+        part_sync(part, threads);
+    }
+    out[blockIdx.x * blockDim.x + threadIdx.x] = value;
+}
+
+static void parts_of_a_block_wait_for_themselves(void **)
+{
+    char message[256];
+    float *out = device_floats(2 * THREADS);
+    assert_int_equal(faulty_orders(message, THREADS * sizeof(float), parts_kernel, out, THREADS / 2u), 0);
+    for (int i = 0; i < 2 * THREADS; i++) {
+        const int half = THREADS / 2, turns = 1 + i % THREADS / half;
+        assert_true(out[i] == (float)((i % half + turns) % half));
+    }
+    assert_int_equal(faulty_orders(message, THREADS * sizeof(float), parts_kernel, out, 1u * THREADS), 8);
+    assert_non_null(strstr(message, "part_sync"));
+    assert_int_equal(faulty_orders(message, THREADS * sizeof(float), parts_kernel, out, 24u), 8);
+    assert_non_null(strstr(message, "part_sync of part"));
+    cudaFree(out);
+}
+
 __global__ void outside_kernel(float *out, int place)
 {
     out[place] = 1;
@@ -218,8 +249,9 @@ int main()
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_missing_barrier_gives_wrong_results), cmocka_unit_test(threads_that_wait_for_ever_are_told),
-        cmocka_unit_test(writes_beside_memory_are_found),        cmocka_unit_test(copies_land_when_they_are_waited_for),
-        cmocka_unit_test(products_and_their_fragments_agree),    cmocka_unit_test(sums_of_a_warp_reach_all_lanes),
+        cmocka_unit_test(parts_of_a_block_wait_for_themselves),  cmocka_unit_test(writes_beside_memory_are_found),
+        cmocka_unit_test(copies_land_when_they_are_waited_for),  cmocka_unit_test(products_and_their_fragments_agree),
+        cmocka_unit_test(sums_of_a_warp_reach_all_lanes),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

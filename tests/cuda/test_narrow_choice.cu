@@ -116,7 +116,8 @@ static bool is_made(const cod_op &op, cod_dtype multiplied)
     assert_ok(cod_test_op_init(&test, gpu, &op));
     cod_plan plan = {};
     plan.device = gpu.device;
-    plan.op = test.op;
+    plan.ops = &test.op;
+    plan.count = 1;
     assert_ok(narrow_make(&plan, multiplied, &made));
     assert_true(made == (plan.run != nullptr));
     cudaFree(plan.memory);

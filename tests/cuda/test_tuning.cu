@@ -348,7 +348,7 @@ static cod_status make_refusing(cod_plan *plan, const cuda_candidate *)
 
 static cod_status run_poison(const cod_plan *plan, cudaStream_t stream)
 {
-    const cuda_view x = cuda_view_of(&plan->op.outputs[0]);
+    const cuda_view x = cuda_view_of(&plan->ops[0].outputs[0]);
     return COD_CUDA(cudaMemsetAsync(x.data, 0xFF, 16, stream)); /* NaN */
 }
 

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <vector>
 
-enum { LANES = 32, MOST_THREADS = 1024, MOST_OPERAND = 64, GUARD = 1024, POISON = 0xFF, MOST_SHARED = 227 << 10 };
+enum { LANES = 32, MOST_THREADS = 1024, MOST_OPERAND = 64, GUARD = 1024, POISON = 0xFF, MOST_SHARED = 227 << 10, MOST_PARTS = 15 };
 
 struct async_copy {
     unsigned char *target;
@@ -37,7 +37,7 @@ struct meeting {
 static struct {
     std::vector<thread_state> threads;
     std::vector<meeting> warps;
-    meeting block;
+    meeting block, parts[MOST_PARTS];
     unsigned count, alive, current;
     std::vector<unsigned char> shared;
     size_t shared_bytes;
@@ -85,6 +85,21 @@ void cod_emulated_block_sync()
         open_block_barrier();
     else
         wait_for(&run.block, "block_sync");
+}
+
+void cod_emulated_part_sync(unsigned part, unsigned threads)
+{
+    if (part >= MOST_PARTS || threads == 0 || threads % LANES != 0 || threads > run.count) {
+        cod_emulated_fault("part_sync of part %u with %u threads in a block of %u", part, threads, run.count);
+        return;
+    }
+    meeting *m = &run.parts[part];
+    if (++m->arrived == threads) {
+        m->arrived = 0;
+        m->times++;
+    } else {
+        wait_for(m, "part_sync");
+    }
 }
 
 void cod_emulated_together(const char *name, const void *in, size_t in_bytes, void *out, size_t out_bytes,
@@ -309,6 +324,8 @@ static void start_threads(dim3 block)
     for (unsigned i = 0; i < run.count / LANES; i++)
         run.warps[i].arrived = 0;
     run.block.arrived = 0;
+    for (meeting &part : run.parts)
+        part.arrived = 0;
 }
 
 /** Nobody can go on: says where two of the threads are. */

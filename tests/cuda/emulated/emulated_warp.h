@@ -15,6 +15,7 @@
 
 void *cod_emulated_shared();
 void cod_emulated_block_sync();
+void cod_emulated_part_sync(unsigned part, unsigned threads);
 /** Of PTX instruction `name`: `act` gets the operands of all lanes, [lane][in_bytes], and gives their results. */
 void cod_emulated_together(const char *name, const void *in, size_t in_bytes, void *out, size_t out_bytes,
                            void (*act)(const unsigned char *in, unsigned char *out));
@@ -50,6 +51,11 @@ template <typename T> static inline T *shared_memory()
 static inline void block_sync()
 {
     cod_emulated_block_sync();
+}
+
+static inline void part_sync(unsigned part, unsigned threads)
+{
+    cod_emulated_part_sync(part, threads);
 }
 
 static inline void warp_sync()

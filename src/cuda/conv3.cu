@@ -1,0 +1,437 @@
+/* Plans of 3x3 convolutions with normalisations around them: which ops, which kernel, which tiles. */
+#include "cuda/conv3.cuh"
+
+#include <climits>
+
+enum {
+    MOST_CHANNELS = 128,
+    MOST_WIDTH = 1 << 15, /**< so that places within a tile's rows are ints */
+    MORE_WIDTHS = 32,     /**< of tiles that are tried, beyond the widest */
+    TICKET_BYTES = 128,
+    PACK_PIECE = 8
+};
+
+/** The ops of a sequence; NULL = absent. */
+struct conv3_ops {
+    const cod_op *apply, *conv, *reduce;
+};
+
+struct conv3_state {
+    conv3_work work;
+    conv3_store_kind store;
+    conv3_kernel kernel;
+    dim3 blocks;
+    unsigned threads;
+    size_t shared_bytes;
+    const float *w;
+    int64_t w_stride;
+    bool backward;
+};
+
+/* Which ops. */
+
+static bool present(const cod_view *view)
+{
+    return view->buffer != nullptr;
+}
+
+static bool same_tensor(const cod_view *a, const cod_view *b)
+{
+    return a->buffer == b->buffer && a->offset == b->offset && a->dtype == b->dtype &&
+           a->pixel_stride == b->pixel_stride && cod_shape_equal(a->shape, b->shape);
+}
+
+/** Whether a kernel can read or write the whole tensor by 16 bytes. */
+static bool fits_tensor(const cod_view *view)
+{
+    const cod_shape shape = view->shape;
+    return present(view) && view->dtype == COD_BF16 && cod_view_is_dense(view) && shape.c % 16 == 0 &&
+           shape.c <= MOST_CHANNELS && shape.w <= MOST_WIDTH && shape.n * shape.h * shape.w <= INT_MAX / 2;
+}
+
+/** Those that are linear on either side of zero; a gradient's side must be known from z alone. */
+static bool fits_activation(const cod_op_attr *attr)
+{
+    return attr->activation == COD_ACT_NONE || attr->activation == COD_ACT_RELU || attr->activation == COD_ACT_PRELU ||
+           (attr->activation == COD_ACT_LEAKY_RELU && attr->leak >= 0);
+}
+
+static bool fits_conv(const cod_op *op)
+{
+    const bool backward = op->kind == COD_OP_CONV2D_BACKWARD_DATA;
+    const cod_op_attr *attr = &op->attr;
+    const cod_shape w = op->inputs[1].shape;
+    if (op->kind != COD_OP_CONV2D && !backward)
+        return false;
+    if (w.h != 3 || w.w != 3 || attr->stride_h != 1 || attr->stride_w != 1 || attr->pad_h != 1 || attr->pad_w != 1 ||
+        cod_op_shuffle(attr) > 1 || op->inputs[1].dtype != COD_F32)
+        return false;
+    if (!backward && (attr->activation != COD_ACT_NONE || attr->int8_range > 0 || present(&op->inputs[4])))
+        return false;
+    return fits_tensor(&op->inputs[0]) && fits_tensor(&op->outputs[0]) && !same_tensor(&op->inputs[0], &op->outputs[0]);
+}
+
+/** A normalisation, or its gradient, whose output the convolution reads. Neighbours' pixels are read, so nothing is in place. */
+static bool fits_apply(const cod_op *op, const cod_op *conv)
+{
+    const bool backward = conv->kind == COD_OP_CONV2D_BACKWARD_DATA;
+    const cod_view *y = &op->outputs[0], *second = &op->inputs[backward ? 1 : 6];
+    if (op->kind != (backward ? COD_OP_NORM_BACKWARD_APPLY : COD_OP_NORM_APPLY) || (backward && op->accumulate))
+        return false;
+    if (!same_tensor(y, &conv->inputs[0]) || !fits_tensor(&op->inputs[0]) || same_tensor(y, &op->inputs[0]))
+        return false;
+    if (present(second) && (!fits_tensor(second) || same_tensor(y, second)))
+        return false;
+    return backward || fits_activation(&op->attr);
+}
+
+/** What is summed over the convolution's output. */
+static bool fits_reduce(const cod_op *op, const cod_op *conv)
+{
+    const cod_view *y = &conv->outputs[0];
+    if (conv->kind == COD_OP_CONV2D)
+        return op->kind == COD_OP_NORM_STATISTICS && same_tensor(y, &op->inputs[0]);
+    const cod_view *x = &op->inputs[0], *g = &op->outputs[0];
+    return op->kind == COD_OP_NORM_BACKWARD_REDUCE && same_tensor(y, &op->inputs[1]) && fits_tensor(x) &&
+           !same_tensor(x, y) && (!present(g) || (fits_tensor(g) && !same_tensor(g, x))) && fits_activation(&op->attr);
+}
+
+/** The longest sequence from the first op on. @return its ops, 0 = none */
+static size_t read_ops(const cod_op *ops, size_t count, conv3_ops *out)
+{
+    *out = {};
+    const bool applies = ops->kind == COD_OP_NORM_APPLY || ops->kind == COD_OP_NORM_BACKWARD_APPLY;
+    size_t used = applies ? 1 : 0;
+    if (used >= count || !fits_conv(&ops[used]))
+        return 0;
+    out->conv = &ops[used++];
+    out->apply = applies ? ops : nullptr;
+    if (applies && !fits_apply(ops, out->conv))
+        return 0;
+    if (used < count && fits_reduce(&ops[used], out->conv))
+        out->reduce = &ops[used++];
+    return used;
+}
+
+static conv3_store_kind store_kind_of(const conv3_ops *ops)
+{
+    if (ops->reduce == nullptr)
+        return CONV3_STORE;
+    return ops->reduce->kind == COD_OP_NORM_STATISTICS ? CONV3_STATISTICS : CONV3_REDUCE;
+}
+
+/* Which kernel, which tiles. */
+
+static int divide_up(int64_t a, int64_t b)
+{
+    return static_cast<int>((a + b - 1) / b);
+}
+
+static int align(int64_t bytes)
+{
+    return divide_up(bytes, 128) * 128;
+}
+
+/** Shapes of images and channels, of the first of the ops. */
+static void describe_shapes(const conv3_ops *ops, conv3_work *work)
+{
+    const cod_shape from = ops->conv->inputs[0].shape;
+    work->images = static_cast<int>(from.n);
+    work->h = static_cast<int>(from.h);
+    work->w = static_cast<int>(from.w);
+    work->channels = static_cast<int>(from.c);
+    work->outputs = static_cast<int>(ops->conv->outputs[0].shape.c);
+    work->pitch = work->channels * 2 + 16; /* an odd number of 16 bytes: eight neighbours lie in all banks */
+    work->weight_pitch = work->channels * 18 + 16;
+}
+
+static conv3_places places_of(const conv3_work *work, const conv3_kernel *kernel, int groups)
+{
+    conv3_places places = {};
+    const int warps = groups * kernel->warps_m, sums = 3;
+    places.tiles = align(static_cast<int64_t>(kernel->columns) * work->weight_pitch);
+    places.tile_bytes = align(static_cast<int64_t>(work->tile_h + 2) * (work->tile_w + 2) * work->pitch);
+    places.load_vectors = places.tiles + groups * places.tile_bytes;
+    places.store_vectors = places.load_vectors + align(CONV3_VECTORS * work->channels * 4);
+    places.sums = places.store_vectors + align(CONV3_VECTORS * kernel->columns * 4);
+    places.counts = places.sums + align(warps * sums * kernel->columns * 4);
+    places.pixels = places.counts + align(warps * 4);
+    places.end = places.pixels + align(kernel->rows * 4);
+    /* What the last block adds up takes the place of the rest. */
+    const int finish = groups * kernel->threads * 8 * 4 + sums * MOST_CHANNELS * 4;
+    if (places.end < finish)
+        places.end = align(finish);
+    return places;
+}
+
+/** Blocks in x: those of all columns together fill the multiprocessors. */
+static int blocks_of(const cod_device *device, const conv3_work *work, const conv3_kernel *kernel)
+{
+    const int column_tiles = work->outputs / kernel->columns, most = device->multiprocessors / column_tiles;
+    return work->tiles < most ? work->tiles : most < 1 ? 1 : most;
+}
+
+/**
+ * About how many clock cycles a multiprocessor needs: products at the rate that mma.sync was measured at on an H100, and what is loaded
+ * and stored at 16 bytes a cycle, half of which another group's products hide. Eight pixels of two rows lie in fewer banks than eight
+ * of one row, where the tile's width is no multiple of eight.
+ */
+static double cost_of(const cod_device *device, const conv3_work *work, const conv3_kernel *kernel, int groups)
+{
+    const int each = divide_up(work->tiles, blocks_of(device, work, kernel));
+    const double products = 9.0 * work->channels * kernel->rows * kernel->columns / (1200 * kernel->speed);
+    const double bytes = 2.0 * work->channels * (work->tile_h + 2) * (work->tile_w + 2) +
+                         2.0 * kernel->columns * work->tile_h * work->tile_w;
+    const double banks = work->tile_w % 8 == 0 ? 1 : 1.15;
+    return each * (products * banks + bytes / 16 * (groups > 1 && each > 1 ? 0.5 : 1));
+}
+
+/** Sets the tile's size, which `across` tiles in a row of the image have. @return false where the kernel has none such */
+static bool set_tile(conv3_work *work, const conv3_kernel *kernel, int across)
+{
+    work->tile_w = divide_up(work->w, across);
+    const int most = kernel->rows / work->tile_w;
+    if (most < 1)
+        return false;
+    work->tiles_down = divide_up(work->h, most < work->h ? most : work->h);
+    work->tile_h = divide_up(work->h, work->tiles_down);
+    work->tiles_across = divide_up(work->w, work->tile_w);
+    const int64_t tiles = static_cast<int64_t>(work->images) * work->tiles_down * work->tiles_across;
+    work->tiles = static_cast<int>(tiles);
+    return tiles < INT_MAX / 2;
+}
+
+struct conv3_choice {
+    conv3_work work;
+    conv3_kernel kernel;
+    int groups;
+    double cost; /**< 0 = there is none */
+};
+
+/** The tiles of one kernel, where they are better than what was chosen before. */
+static void try_kernel(const cod_device *device, const conv3_kernel *kernel, conv3_choice *best)
+{
+    conv3_work work = best->work;
+    if (work.outputs % kernel->columns != 0 || (kernel->channels > 0 && kernel->channels != work.channels))
+        return;
+    const int widest = divide_up(work.w, kernel->rows);
+    for (int across = widest; across <= work.w && across < widest + MORE_WIDTHS; across++) {
+        if (!set_tile(&work, kernel, across))
+            continue;
+        for (int groups = kernel->most_groups; groups > 0; groups--) {
+            work.places = places_of(&work, kernel, groups);
+            if (static_cast<size_t>(work.places.end) > device->shared_bytes)
+                continue;
+            const double cost = cost_of(device, &work, kernel, groups);
+            if (best->cost == 0 || cost < best->cost)
+                *best = {work, *kernel, groups, cost};
+            break;
+        }
+    }
+}
+
+/** @return false where no kernel's weights and tile fit a block's shared memory */
+static bool choose(const cod_device *device, const conv3_ops *ops, conv3_choice *best)
+{
+    *best = {};
+    describe_shapes(ops, &best->work);
+    for (const conv3_kernel *kernel = conv3_kernels_of_64(); kernel->rows > 0; kernel++)
+        try_kernel(device, kernel, best);
+    for (const conv3_kernel *kernel = conv3_kernels_of_any(); kernel->rows > 0; kernel++)
+        try_kernel(device, kernel, best);
+    return best->cost > 0;
+}
+
+size_t cuda_conv3_fuses(const cod_device *device, const cod_op *ops, size_t count)
+{
+    conv3_ops found;
+    conv3_choice choice;
+    const size_t used = read_ops(ops, count, &found);
+    return used > 1 && choose(device, &found, &choice) ? used : 1;
+}
+
+/* Plans. */
+
+/** bf16 {column}{tap}{channel}, from w {O,3,3,I}. A gradient goes over dy against the kernel's order. */
+__global__ void conv3_pack_kernel(const float *w, int64_t stride, conv3_work work, bool backward, int items)
+{
+    const int pieces = 9 * work.channels / PACK_PIECE;
+    unsigned char *packed = const_cast<unsigned char *>(work.packed);
+    for (int item = (int)grid_first(); item < items; item += (int)grid_step()) {
+        const int column = item / pieces, piece = item - column * pieces, first = piece * PACK_PIECE;
+        const int tap = first / work.channels, channel = first - tap * work.channels, output = conv3_channel(column);
+        bytes16 value;
+#pragma unroll
+        for (int i = 0; i < PACK_PIECE / 2; i++) {
+            float pair[2];
+#pragma unroll
+            for (int k = 0; k < 2; k++) {
+                const int c = channel + 2 * i + k, o = backward ? c : output, from = backward ? output : c;
+                pair[k] = w[((int64_t)o * 9 + (backward ? 8 - tap : tap)) * stride + from];
+            }
+            value.words[i] = bf16_pair(pair[0], pair[1]);
+        }
+        *reinterpret_cast<bytes16 *>(packed + (int64_t)column * work.weight_pitch + piece * 16) = value;
+    }
+}
+
+static cod_status conv3_prepare(const cod_plan *plan, cudaStream_t stream)
+{
+    const conv3_state *state = static_cast<const conv3_state *>(plan->state);
+    const int items = state->work.outputs * 9 * state->work.channels / PACK_PIECE;
+    return cuda_launch(stream, conv3_pack_kernel, cuda_blocks(plan->device, items), CUDA_THREADS, 0, state->w,
+                       state->w_stride, state->work, state->backward, items);
+}
+
+static cod_status conv3_run(const cod_plan *plan, cudaStream_t stream)
+{
+    const conv3_state *state = static_cast<const conv3_state *>(plan->state);
+    return cuda_launch(stream, state->kernel.run[state->store], state->blocks, state->threads, state->shared_bytes,
+                       state->work);
+}
+
+static unsigned char *bytes_of(const cod_view *view)
+{
+    return cuda_view_of(view).data;
+}
+
+static void describe_load(const conv3_ops *ops, conv3_work *work)
+{
+    conv3_load *load = &work->load;
+    const cod_op *op = ops->apply;
+    load->pixels = static_cast<float>(work->images) * static_cast<float>(work->h) * static_cast<float>(work->w);
+    if (op == nullptr) {
+        load->kind = CONV3_AS_IS;
+        load->first = bytes_of(&ops->conv->inputs[0]);
+        return;
+    }
+    const bool backward = op->kind == COD_OP_NORM_BACKWARD_APPLY;
+    load->kind = backward ? CONV3_NORMALISE_BACKWARD : CONV3_NORMALISE;
+    load->first = bytes_of(&op->inputs[backward ? 1 : 0]);
+    load->second = bytes_of(&op->inputs[backward ? 0 : 6]);
+    load->kept = bytes_of(&op->outputs[0]);
+    load->gamma = cuda_floats_of(&op->inputs[backward ? 2 : 1]);
+    load->beta = backward ? nullptr : cuda_floats_of(&op->inputs[2]);
+    load->mean = cuda_floats_of(&op->inputs[3]);
+    load->inv_std = cuda_floats_of(&op->inputs[4]);
+    if (backward)
+        load->sums = cuda_floats_of(&op->inputs[5]);
+    else
+        load->activation = cuda_activation_of(&op->attr, &op->inputs[5]);
+}
+
+static void describe_reduce(const cod_op *op, conv3_store *store)
+{
+    store->x = bytes_of(&op->inputs[0]);
+    store->gamma = cuda_floats_of(&op->inputs[2]);
+    store->beta = cuda_floats_of(&op->inputs[3]);
+    store->mean = cuda_floats_of(&op->inputs[4]);
+    store->inv_std = cuda_floats_of(&op->inputs[5]);
+    store->activation = cuda_activation_of(&op->attr, &op->inputs[6]);
+    store->g = bytes_of(&op->outputs[0]);
+    store->sums = cuda_floats_of(&op->outputs[1]);
+    store->dgamma = cuda_floats_of(&op->outputs[2]);
+    store->dbeta = cuda_floats_of(&op->outputs[3]);
+    store->dslope = cuda_floats_of(&op->outputs[4]);
+    store->dslope_by_channel = store->dslope != nullptr && cod_shape_count(op->outputs[4].shape) > 1;
+    store->accumulate = op->accumulate;
+    if (store->g == store->target) /* in place: g alone is written */
+        store->target = nullptr;
+}
+
+static void describe_store(const conv3_ops *ops, conv3_work *work)
+{
+    conv3_store *store = &work->store;
+    const cod_op *op = ops->reduce;
+    store->target = bytes_of(&ops->conv->outputs[0]);
+    if (ops->conv->kind == COD_OP_CONV2D)
+        store->bias = cuda_floats_of(&ops->conv->inputs[2]);
+    else if (ops->conv->accumulate)
+        store->before = store->target;
+    if (op == nullptr)
+        return;
+    if (op->kind == COD_OP_NORM_BACKWARD_REDUCE) {
+        describe_reduce(op, store);
+        return;
+    }
+    store->mean_out = cuda_floats_of(&op->outputs[0]);
+    store->inv_std_out = cuda_floats_of(&op->outputs[1]);
+    store->running_mean = cuda_floats_of(&op->outputs[2]);
+    store->running_var = cuda_floats_of(&op->outputs[3]);
+    store->epsilon = op->attr.epsilon;
+    store->momentum = op->attr.momentum;
+}
+
+/** Tensors must lie at 16-byte boundaries, and nothing may be written where blocks still read pixels of their halo. */
+static cod_status check_memory(const conv3_work *work)
+{
+    const uintptr_t pixels =
+        static_cast<uintptr_t>(work->images) * static_cast<uintptr_t>(work->h) * static_cast<uintptr_t>(work->w) * 2;
+    const uintptr_t source = pixels * static_cast<uintptr_t>(work->channels),
+                    target = pixels * static_cast<uintptr_t>(work->outputs);
+    const struct {
+        const unsigned char *data;
+        uintptr_t bytes;
+        bool read;
+    } tensors[] = {{work->load.first, source, true},    {work->load.second, source, true},
+                   {work->load.kept, source, false},    {work->store.x, target, true},
+                   {work->store.target, target, false}, {work->store.g, target, false},
+                   {work->store.before, target, false}};
+    for (const auto &a : tensors) {
+        const uintptr_t begin = reinterpret_cast<uintptr_t>(a.data);
+        COD_REQUIRE(begin % 16 == 0, "a tensor lies at an address that is no multiple of 16");
+        for (const auto &b : tensors) {
+            const uintptr_t other = reinterpret_cast<uintptr_t>(b.data);
+            if (a.data == nullptr || b.data == nullptr || &a == &b || (a.read && b.read) ||
+                (begin == other && b.data == work->store.before) || (begin == other && a.data == work->store.before))
+                continue;
+            COD_REQUIRE(begin + a.bytes <= other || other + b.bytes <= begin,
+                        "two tensors of the fused ops overlap, one of which is written; each needs memory of its own");
+        }
+    }
+    return COD_OK;
+}
+
+static cod_status allow_shared(const cod_device *device, const conv3_state *state)
+{
+    return COD_CUDA(cudaFuncSetAttribute(state->kernel.run[state->store], cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                         static_cast<int>(device->shared_bytes)));
+}
+
+cod_status cuda_make_conv3(cod_plan *plan)
+{
+    conv3_ops ops;
+    conv3_choice choice;
+    COD_REQUIRE(read_ops(plan->ops, plan->count, &ops) == plan->count && choose(plan->device, &ops, &choice),
+                "there is no kernel for these ops together");
+    COD_TRY(cuda_plan_state(plan, sizeof(conv3_state)));
+    conv3_state *state = static_cast<conv3_state *>(plan->state);
+    conv3_work *work = &state->work;
+    *work = choice.work;
+    state->kernel = choice.kernel;
+    describe_load(&ops, work);
+    describe_store(&ops, work);
+    state->store = store_kind_of(&ops);
+    COD_TRY(check_memory(work));
+    const int rows = choice.kernel.threads / (work->channels / 8), halo_w = work->tile_w + 2;
+    work->step_rows = rows / halo_w;
+    work->step_columns = rows % halo_w;
+    work->lists = 3 * work->outputs;
+    state->blocks = dim3(static_cast<unsigned>(blocks_of(plan->device, work, &choice.kernel)),
+                         static_cast<unsigned>(work->outputs / choice.kernel.columns));
+    state->threads = static_cast<unsigned>(choice.groups * choice.kernel.threads);
+    state->shared_bytes = static_cast<size_t>(work->places.end);
+    state->w = cuda_floats_of(&ops.conv->inputs[1]);
+    state->w_stride = ops.conv->inputs[1].pixel_stride;
+    state->backward = ops.conv->kind == COD_OP_CONV2D_BACKWARD_DATA;
+    const int packed = align(static_cast<int64_t>(work->outputs) * work->weight_pitch);
+    const int partials = static_cast<int>(state->blocks.x) * work->lists * 4;
+    COD_TRY(cuda_plan_memory(plan, static_cast<size_t>(TICKET_BYTES + packed + partials)));
+    unsigned char *memory = static_cast<unsigned char *>(plan->memory);
+    work->ticket = reinterpret_cast<unsigned *>(memory);
+    work->packed = memory + TICKET_BYTES;
+    work->partials = reinterpret_cast<float *>(memory + TICKET_BYTES + packed);
+    plan->prepare = conv3_prepare;
+    plan->run = conv3_run;
+    return allow_shared(plan->device, state);
+}

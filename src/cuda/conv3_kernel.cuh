@@ -1,0 +1,198 @@
+/**
+ * @file
+ * The kernel of conv3.cuh, for any shape of tile.
+ */
+#ifndef COD_CUDA_CONV3_KERNEL_CUH
+#define COD_CUDA_CONV3_KERNEL_CUH
+
+#include "cuda/conv3_finish.cuh"
+
+/** Starts copying the weights of the block's columns. */
+template <int COLUMNS> static __device__ __forceinline__ void weights_fetch(const conv3_work &work)
+{
+    unsigned char *shared = shared_memory<unsigned char>();
+    const int bytes = COLUMNS * work.weight_pitch;
+    const unsigned char *from = work.packed + (int64_t)blockIdx.y * bytes;
+    for (int at = (int)threadIdx.x * 16; at < bytes; at += (int)blockDim.x * 16)
+        copy16_start(shared + at, from + at, 16);
+    copy_commit();
+}
+
+/** Where the rows of a tile lie in it, and zeros for all sums. */
+template <int ROWS, int COLUMNS> static __device__ __forceinline__ void block_begin(const conv3_work &work, int warps)
+{
+    unsigned char *shared = shared_memory<unsigned char>();
+    int *pixels = reinterpret_cast<int *>(shared + work.places.pixels);
+    float *sums = reinterpret_cast<float *>(shared + work.places.sums);
+    for (int i = (int)threadIdx.x; i < ROWS; i += (int)blockDim.x) {
+        const int row = i / work.tile_w;
+        pixels[i] = row < work.tile_h ? row << 16 | (i - row * work.tile_w) : -1;
+    }
+    for (int i = (int)threadIdx.x; i < warps * CONV3_SUMS * COLUMNS; i += (int)blockDim.x)
+        sums[i] = 0;
+}
+
+/** Bytes from a tile to the first tap of a lane's pixels. What gives no result reads any pixel. */
+template <int MT> static __device__ __forceinline__ void operands_of(const conv3_work &work, int row, int (&places)[MT])
+{
+    const int *pixels = reinterpret_cast<const int *>(shared_memory<unsigned char>() + work.places.pixels);
+    const int lane = (int)threadIdx.x % WARP_LANES;
+#pragma unroll
+    for (int i = 0; i < MT; i++) {
+        const int pixel = pixels[row + i * 16 + lane % 16], at = pixel < 0 ? 0 : pixel;
+        places[i] = ((at >> 16) * (work.tile_w + 2) + (at & 0xFFFF)) * work.pitch + lane / 16 * 16;
+    }
+}
+
+/** Adds the products of a warp's MT·16 pixels with NT·8 columns. `a`: bytes from the tile to the lane's pixels; `b`: its columns. */
+template <int CHANNELS, int MT, int NT>
+static __device__ __forceinline__ void multiply_tile(const conv3_work &work, float (&sums)[MT][NT][4],
+                                                     const unsigned char *tile, const int (&a)[MT],
+                                                     const unsigned char *b)
+{
+    const int channels = CHANNELS > 0 ? CHANNELS : work.channels;
+    const int pitch = CHANNELS > 0 ? CHANNELS * 2 + 16 : work.pitch;
+    const int weight_pitch = CHANNELS > 0 ? CHANNELS * 18 + 16 : work.weight_pitch;
+#pragma unroll(CHANNELS > 0 ? 3 : 1)
+    for (int tap = 0; tap < 9; tap++) {
+        const unsigned char *from = tile + (tap / 3 * (work.tile_w + 2) + tap % 3) * pitch;
+#pragma unroll(CHANNELS > 0 ? CHANNELS / 16 : 1)
+        for (int step = 0; step < channels / 16; step++) {
+            uint32_t fragment_b[NT / 2][4];
+#pragma unroll
+            for (int j = 0; j < NT / 2; j++)
+                load_matrix4(fragment_b[j], b + j * 16 * weight_pitch + (tap * channels + step * 16) * 2);
+#pragma unroll
+            for (int i = 0; i < MT; i++) {
+                uint32_t fragment_a[4];
+                load_matrix4(fragment_a, from + a[i] + step * 32);
+#pragma unroll
+                for (int j = 0; j < NT; j++) {
+                    const uint32_t two[2] = {fragment_b[j / 2][j % 2 * 2], fragment_b[j / 2][j % 2 * 2 + 1]};
+                    mma_bf16(sums[i][j], fragment_a, two);
+                }
+            }
+        }
+    }
+}
+
+/** A lane's pixels and channels of a tile's sums, out of the fragments of columns `pair`·16 … */
+template <int MT, int NT>
+static __device__ __forceinline__ void take_sums(const float (&sums)[MT][NT][4], int pair, float (&y)[2 * MT][4])
+{
+#pragma unroll
+    for (int i = 0; i < 2 * MT; i++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            y[i][e] = sums[i / 2][2 * pair + e / 2][i % 2 * 2 + e % 2];
+}
+
+/** Multiplies a tile and stores what comes of it. `slot`: of the warp's sums; `seen`: the warp's pixels of earlier tiles. */
+template <int STORE, int MT, int NT, int COLUMNS, int CHANNELS>
+static __device__ __forceinline__ void tile_compute(const conv3_work &work, const conv3_tile &tile,
+                                                    const unsigned char *loaded, int row, int column, int slot,
+                                                    float &seen)
+{
+    unsigned char *shared = shared_memory<unsigned char>();
+    const int lane = (int)threadIdx.x % WARP_LANES;
+    const unsigned char *b = shared + (column + lane / 16 * 8 + lane % 8) * work.weight_pitch + lane / 8 % 2 * 16;
+    float *slots = reinterpret_cast<float *>(shared + work.places.sums) + slot * CONV3_SUMS * COLUMNS;
+    const int own = column + lane % 4 * 4;
+    const int64_t first = tile_first(work, tile, work.outputs) + blockIdx.y * COLUMNS + own;
+    constexpr bool EARLY = STORE == CONV3_REDUCE && CHANNELS > 0 && NT < 8; /* registers are left for it */
+    conv3_pixels<MT> pixels;
+    conv3_read<MT> x = {};
+    float sums[MT][NT][4] = {}, count = 0;
+    int a[MT];
+    operands_of(work, row, a);
+    if constexpr (EARLY) {
+        pixels = pixels_of<MT>(work, tile, row);
+        x = read_pixels(work.store.x, pixels, first); /* comes while products are made */
+    }
+    multiply_tile<CHANNELS>(work, sums, loaded, a, b);
+    if constexpr (!EARLY)
+        pixels = pixels_of<MT>(work, tile, row);
+    if constexpr (STORE == CONV3_STATISTICS)
+        count = pixels_count(pixels);
+#pragma unroll
+    for (int pair = 0; pair < NT / 2; pair++) {
+        float y[2 * MT][4];
+        take_sums(sums, pair, y);
+        const conv3_read<MT> now =
+            STORE == CONV3_REDUCE && !EARLY ? read_pixels(work.store.x, pixels, first + pair * 16) : x;
+        if (EARLY && pair + 1 < NT / 2)
+            x = read_pixels(work.store.x, pixels, first + (pair + 1) * 16);
+        if constexpr (STORE == CONV3_STATISTICS)
+            store_statistics<COLUMNS>(work, pixels, y, first + pair * 16, own + pair * 16, slots, seen, count);
+        else if constexpr (STORE == CONV3_REDUCE)
+            store_reduce<COLUMNS>(work, pixels, y, now, first + pair * 16, own + pair * 16, slots);
+        else
+            store_plain<COLUMNS>(work, pixels, y, first + pair * 16, own + pair * 16);
+    }
+    seen += count;
+}
+
+/** WARPS_M x WARPS_N warps of MT·16 pixels x NT·8 columns each are a group. CHANNELS: 0 = those of the work. */
+template <int STORE, int MT, int NT, int WARPS_M, int WARPS_N, int MOST_GROUPS, int CHANNELS>
+__global__ void __launch_bounds__(WARPS_M *WARPS_N *WARP_LANES *MOST_GROUPS, 1) conv3_run_kernel(const conv3_work work)
+{
+    constexpr int THREADS = WARPS_M * WARPS_N * WARP_LANES, COLUMNS = WARPS_N * NT * 8, ROWS = WARPS_M * MT * 16;
+    unsigned char *shared = shared_memory<unsigned char>();
+    const int groups = (int)blockDim.x / THREADS, group = (int)threadIdx.x / THREADS,
+              thread = (int)threadIdx.x % THREADS;
+    const int warp = thread / WARP_LANES, lane = thread % WARP_LANES;
+    const int row = warp % WARPS_M * MT * 16, column = warp / WARPS_M * NT * 8;
+    const int slot = group * WARPS_M + warp % WARPS_M, piece = thread % (work.channels / 8);
+    const int step = (int)gridDim.x * groups;
+    unsigned char *loaded = shared + work.places.tiles + group * work.places.tile_bytes;
+    chain_wait();
+    weights_fetch<COLUMNS>(work);
+    const conv3_halo begin = halo_begin(work, thread, THREADS);
+    int number = group * (int)gridDim.x + (int)blockIdx.x;
+    conv3_halo ahead = begin;
+    conv3_batch batch = {};
+    if (number < work.tiles)
+        batch = batch_fetch(work, tile_at(work, number), piece, ahead);
+    block_begin<ROWS, COLUMNS>(work, groups * WARPS_M);
+    load_vectors_share(work);
+    store_vectors_share<STORE, COLUMNS>(work);
+    block_sync();
+    if (number < work.tiles)
+        tile_load(work, tile_at(work, number), piece, begin, ahead, batch, loaded);
+    copy_wait<0>();
+    block_sync();
+    float seen = 0;
+    while (number < work.tiles) {
+        tile_compute<STORE, MT, NT, COLUMNS, CHANNELS>(work, tile_at(work, number), loaded, row, column, slot, seen);
+        number += step;
+        if (number >= work.tiles)
+            break;
+        const conv3_tile next = tile_at(work, number);
+        ahead = begin;
+        batch = batch_fetch(work, next, piece, ahead);
+        part_sync((unsigned)group, THREADS);
+        tile_load(work, next, piece, begin, ahead, batch, loaded);
+        part_sync((unsigned)group, THREADS);
+    }
+    chain_release();
+    if (STORE == CONV3_STATISTICS && column == 0 && lane == 0)
+        reinterpret_cast<float *>(shared + work.places.counts)[slot] = seen;
+    finish_block<STORE, COLUMNS>(work, groups * WARPS_M);
+}
+
+template <int MT, int NT, int WARPS_M, int WARPS_N, int MOST_GROUPS, int CHANNELS>
+static conv3_kernel conv3_kernel_of(float speed)
+{
+    return {WARPS_M * MT * 16,
+            WARPS_N * NT * 8,
+            CHANNELS,
+            WARPS_M * WARPS_N * WARP_LANES,
+            WARPS_M,
+            MOST_GROUPS,
+            speed,
+            {conv3_run_kernel<CONV3_STORE, MT, NT, WARPS_M, WARPS_N, MOST_GROUPS, CHANNELS>,
+             conv3_run_kernel<CONV3_STATISTICS, MT, NT, WARPS_M, WARPS_N, MOST_GROUPS, CHANNELS>,
+             conv3_run_kernel<CONV3_REDUCE, MT, NT, WARPS_M, WARPS_N, MOST_GROUPS, CHANNELS>}};
+}
+
+#endif

@@ -1,0 +1,162 @@
+/** The kernels of conv3.cuh on GPUs with less shared memory; and with a barrier missing, which must be found. */
+#include "cuda/conv3.cuh"
+
+extern "C" {
+#include "emulated/emulated.h"
+#include "pair.h"
+#include "sequence.h"
+}
+
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+
+/* A second copy of the kernels, and of the plans that run them, where the barrier of this number is left out. */
+static int missing = -1;
+enum { BARRIERS = 2, FIRST_BARRIER = __COUNTER__ + 1 };
+
+template <int NUMBER> static void planted_part_sync(unsigned part, unsigned threads)
+{
+    if (NUMBER - FIRST_BARRIER != missing)
+        part_sync(part, threads);
+}
+
+#define part_sync(part, threads) planted_part_sync<__COUNTER__>(part, threads)
+#define conv3_kernels_of_64      planted_kernels_of_64
+#define conv3_kernels_of_any     planted_kernels_of_any
+#define cuda_conv3_fuses         planted_fuses
+#define cuda_make_conv3          planted_make
+const conv3_kernel *planted_kernels_of_64();
+const conv3_kernel *planted_kernels_of_any();
+cuda_recogniser planted_fuses;
+cuda_maker planted_make;
+#include "cuda/conv3_64.cu"
+#include "cuda/conv3_any.cu"
+
+#include "cuda/conv3.cu"
+static_assert(__COUNTER__ - FIRST_BARRIER == BARRIERS, "each of the kernel's barriers is left out in turn");
+
+extern "C" {
+#include "support/test.h" /* last: cmocka defines `fail` */
+}
+
+static sequence_case trunk()
+{
+    sequence_case c = {};
+    c.from = {8, 24, 24, 64};
+    c.outputs = 64;
+    c.applies = c.reduces = true;
+    c.apply = c.reduce = COD_ACT_PRELU;
+    return c;
+}
+
+/** Whether the planted kernels give what the ops give one after another. */
+static bool planted_agrees(uint64_t seed)
+{
+    sequence fused, apart;
+    cod_plan *plan = nullptr;
+    char message[256];
+    const sequence_case c = trunk();
+    cod_emulated_set_seed(seed);
+    assert_ok(sequence_init(&fused, test_cuda, &c, true, seed));
+    assert_ok(sequence_init(&apart, test_cuda, &c, true, seed));
+    assert_ok(sequence_run_apart(&apart));
+    assert_ok(cuda_plan_create(test_cuda.device, fused.ops, fused.count, planted_make, "planted", &plan));
+    assert_ok(test_cuda.backend->plan_prepare(plan, nullptr));
+    const cod_status status = test_cuda.backend->plan_run(plan, nullptr);
+    test_cuda.backend->plan_destroy(plan);
+    cod_emulated_faults(message, sizeof message);
+    const bool agrees = status == COD_OK && sequence_compare(&fused, &apart, {0, 0}, {2e-6, 2e-6}) == COD_OK;
+    sequence_clear(&fused);
+    sequence_clear(&apart);
+    return agrees;
+}
+
+static void a_missing_barrier_is_found(void **)
+{
+    missing = -1;
+    assert_true(planted_agrees(1) && planted_agrees(2));
+    for (missing = 0; missing < BARRIERS; missing++) {
+        int found = 0;
+        for (uint64_t seed = 0; seed < 4; seed++)
+            found += !planted_agrees(seed);
+        if (found == 0)
+            fail_msg("barrier %d is missing, and no order of threads shows it", missing);
+    }
+}
+
+/** What fits: of A100 and of GPUs with 99 KiB; less of either, until nothing does. */
+static void less_shared_memory_has_other_kernels(void **)
+{
+    static const size_t kilobytes[] = {227, 163, 99, 48};
+    const size_t all = test_cuda.device->shared_bytes;
+    for (size_t i = 0; i < sizeof kilobytes / sizeof kilobytes[0]; i++) {
+        for (int backward = 0; backward < 2; backward++) {
+            sequence fused, apart;
+            char message[256];
+            sequence_case c = trunk();
+            c.from = {2, 13, 24, i < 2 ? 128 : 64};
+            c.backward = backward;
+            assert_ok(sequence_init(&fused, test_cuda, &c, true, i));
+            assert_ok(sequence_init(&apart, test_cuda, &c, true, i));
+            test_cuda.device->shared_bytes = kilobytes[i] << 10;
+            assert_ok(sequence_run_fused(&fused));
+            test_cuda.device->shared_bytes = all;
+            assert_ok(sequence_run_apart(&apart));
+            assert_int_equal(cod_emulated_faults(message, sizeof message), 0);
+            assert_ok(sequence_compare(&fused, &apart, {0, 0}, {2e-6, 2e-6}));
+            sequence_clear(&fused);
+            sequence_clear(&apart);
+        }
+    }
+    sequence s;
+    const sequence_case c = trunk();
+    assert_ok(sequence_init(&s, test_cuda, &c, true, 1));
+    test_cuda.device->shared_bytes = 20 << 10;
+    assert_int_equal(test_cuda.backend->op_fuses(test_cuda.device, s.ops, s.count), 1);
+    test_cuda.device->shared_bytes = all;
+    assert_int_equal(test_cuda.backend->op_fuses(test_cuda.device, s.ops, s.count), 3);
+    sequence_clear(&s);
+}
+
+/** What is chosen for the trunk of SRResNet on an H100: small tiles for a small batch, in one round; large ones for a large one. */
+static void tiles_follow_from_the_batch(void **)
+{
+    static const struct {
+        int images, rows, tile_h, tile_w, tiles, blocks;
+    } expected[] = {{16, 96, 12, 8, 96, 96}, {64, 96, 12, 8, 384, 132}, {256, 192, 8, 24, 768, 132}};
+    cod_device h100 = *test_cuda.device;
+    h100.multiprocessors = 132;
+    for (const auto &e : expected) {
+        for (int backward = 0; backward < 2; backward++) {
+            sequence s;
+            sequence_case c = trunk();
+            c.backward = backward;
+            assert_ok(sequence_init(&s, test_cuda, &c, true, 1));
+            for (size_t i = 0; i < s.count; i++)
+                for (size_t slot = 0; slot < COD_TEST_SLOTS; slot++)
+                    if (cod_test_view(&s.ops[i], slot)->dtype == COD_BF16)
+                        cod_test_view(&s.ops[i], slot)->shape.n = e.images;
+            conv3_ops ops;
+            conv3_choice choice;
+            assert_int_equal(read_ops(s.ops, s.count, &ops), 3);
+            assert_true(choose(&h100, &ops, &choice));
+            assert_int_equal(choice.kernel.rows, e.rows);
+            assert_int_equal(choice.work.tile_h, e.tile_h);
+            assert_int_equal(choice.work.tile_w, e.tile_w);
+            assert_int_equal(choice.work.tiles, e.tiles);
+            assert_int_equal(blocks_of(&h100, &choice.work, &choice.kernel), e.blocks);
+            sequence_clear(&s);
+        }
+    }
+}
+
+int main()
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_missing_barrier_is_found),
+        cmocka_unit_test(less_shared_memory_has_other_kernels),
+        cmocka_unit_test(tiles_follow_from_the_batch),
+    };
+    return cmocka_run_group_tests(tests, test_pair_open, test_pair_close);
+}
