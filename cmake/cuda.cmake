@@ -35,6 +35,9 @@ endif()
 find_package(CUDAToolkit REQUIRED)
 target_compile_options(cod_flags INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Xcompiler=-Wall,-Wextra,-Wshadow,-Wconversion>"
                        $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${COD_WERROR}>>:-Werror=all-warnings>)
+# A GPU that no code was compiled for is told what there is.
+list(JOIN CMAKE_CUDA_ARCHITECTURES ", " cuda_architectures)
+set_source_files_properties(src/cuda/device.cu PROPERTIES COMPILE_DEFINITIONS "COD_CUDA_ARCHITECTURES=\"${cuda_architectures}\"")
 
 # cuDNN and cuBLASLt are loaded when they are needed; only their headers are looked for here. Python's wheels have them, too.
 find_program(wheel_python NAMES python3 python)

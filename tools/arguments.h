@@ -21,7 +21,7 @@ typedef struct cod_argument {
 /**
  * Reads options until operands are left, from argv[optind] on.
  *
- * @param session  filled with defaults and with --backend, --threads and the like; NULL = the command has none of them
+ * @param session  filled with defaults and with --device, --threads and the like; NULL = the command has none of them
  * @param arena    keeps the session's texts
  * @return -1 to go on, else the exit code: --help was printed, or what is wrong
  */

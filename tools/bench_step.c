@@ -26,7 +26,7 @@ static const char help[] =
     "  --precision P      auto, f32 or bf16 (auto)\n"
     "  --threads N        (1)\n"
     "  --repeats N        steps measured, after 2 for warming up (7)\n"
-    "  --backend NAME     (cpu)\n"
+    "  --device D         what computes: auto, cpu or cuda; auto: a GPU where there is one (auto)\n"
     "  --no-autotune      fixed implementations, instead of those that are timed to be fastest\n"
     "  --ops              also a row for each op, not for each kind alone\n"
     "  --json             everything as one object, each op included\n"
@@ -235,14 +235,21 @@ static int parse(int argc, char **argv, step_options *options)
     cod_bench_training_options *training = &options->training;
     cod_bench_numbers numbers = {0};
     const char *precision = "auto";
-    const cod_argument own[] = {
-        {.name = "model", .text = &training->model},         {.name = "batch", .text = &numbers.batch},
-        {.name = "patch", .text = &numbers.patch},           {.name = "precision", .text = &precision},
-        {.name = "threads", .text = &numbers.threads},       {.name = "repeats", .text = &numbers.repeats},
-        {.name = "backend", .text = &training->backend},     {.name = "no-autotune", .flag = &training->no_autotune},
-        {.name = "ops", .flag = &options->each_op},          {.name = "json", .flag = &options->json},
-        {.name = "export", .text = &options->export_folder}, {.name = "serve", .flag = &options->serve}};
+    const cod_argument own[] = {{.name = "model", .text = &training->model},
+                                {.name = "batch", .text = &numbers.batch},
+                                {.name = "patch", .text = &numbers.patch},
+                                {.name = "precision", .text = &precision},
+                                {.name = "threads", .text = &numbers.threads},
+                                {.name = "repeats", .text = &numbers.repeats},
+                                {.name = "device", .text = &training->device},
+                                {.name = "backend", .text = &training->backend},
+                                {.name = "no-autotune", .flag = &training->no_autotune},
+                                {.name = "ops", .flag = &options->each_op},
+                                {.name = "json", .flag = &options->json},
+                                {.name = "export", .text = &options->export_folder},
+                                {.name = "serve", .flag = &options->serve}};
     int code = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], NULL, NULL);
+    code = code < 0 ? cod_bench_device_check(argv[0], training) : code;
     code = code < 0 ? cod_bench_numbers_read(argv[0], &numbers, training, &options->repeats) : code;
     if (code < 0 && !set_precision(precision, &training->precision))
         code = cod_cmd_usage(argv[0], "--precision: '%s' is none of auto, f32, bf16", precision);
@@ -251,7 +258,7 @@ static int parse(int argc, char **argv, step_options *options)
 
 int cod_bench_step(int argc, char **argv)
 {
-    step_options options = {.training = {.model = "srresnet", .backend = "cpu"}};
+    step_options options = {.training = {.model = "srresnet", .device = "auto", .backend = COD_BACKEND_AUTO}};
     char name[] = "bench step"; /* for messages */
     argv[0] = name;
     const int code = parse(argc, argv, &options);

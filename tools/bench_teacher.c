@@ -22,7 +22,7 @@ static const char help[] =
     "  --batch-fraction F     part of the batch that the teacher predicts, as distill.batch_fraction (1)\n"
     "  --threads N            (1)\n"
     "  --repeats N            rounds measured, after one for warming up (7)\n"
-    "  --backend NAME         (cpu)\n"
+    "  --device D             what computes: auto, cpu or cuda; auto: a GPU where there is one (auto)\n"
     "  --no-autotune          fixed implementations, instead of those that are timed to be fastest\n"
     "Model options as in a configuration's section model, such as blocks=16 channels=64.\n\n"
     "A row for each precision of the teacher that the processor has; the student's is `auto`. Medians: of the "
@@ -186,12 +186,17 @@ static int parse(int argc, char **argv, teacher_options *options)
     cod_bench_training_options *training = &options->training;
     cod_bench_numbers numbers = {0};
     const char *fraction = NULL;
-    const cod_argument own[] = {
-        {.name = "model", .text = &training->model},     {.name = "batch", .text = &numbers.batch},
-        {.name = "patch", .text = &numbers.patch},       {.name = "batch-fraction", .text = &fraction},
-        {.name = "threads", .text = &numbers.threads},   {.name = "repeats", .text = &numbers.repeats},
-        {.name = "backend", .text = &training->backend}, {.name = "no-autotune", .flag = &training->no_autotune}};
+    const cod_argument own[] = {{.name = "model", .text = &training->model},
+                                {.name = "batch", .text = &numbers.batch},
+                                {.name = "patch", .text = &numbers.patch},
+                                {.name = "batch-fraction", .text = &fraction},
+                                {.name = "threads", .text = &numbers.threads},
+                                {.name = "repeats", .text = &numbers.repeats},
+                                {.name = "device", .text = &training->device},
+                                {.name = "backend", .text = &training->backend},
+                                {.name = "no-autotune", .flag = &training->no_autotune}};
     int code = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], NULL, NULL);
+    code = code < 0 ? cod_bench_device_check(argv[0], training) : code;
     code = code < 0 ? cod_bench_numbers_read(argv[0], &numbers, training, &options->repeats) : code;
     char *end = NULL;
     options->fraction = fraction != NULL ? strtod(fraction, &end) : 1;
@@ -204,7 +209,7 @@ static int parse(int argc, char **argv, teacher_options *options)
 
 int cod_bench_teacher(int argc, char **argv)
 {
-    teacher_options options = {.training = {.model = "srresnet", .backend = "cpu"}};
+    teacher_options options = {.training = {.model = "srresnet", .device = "auto", .backend = COD_BACKEND_AUTO}};
     char name[] = "bench teacher"; /* for messages */
     argv[0] = name;
     const int code = parse(argc, argv, &options);

@@ -7,6 +7,7 @@
 #include "io/safetensors.h"
 #include "tools/arguments.h"
 #include "tools/bench_ops.h"
+#include "tools/cmd.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +28,14 @@ int cod_bench_numbers_read(const char *command, const cod_bench_numbers *numbers
     options->threads = (int)threads;
     *repeats = (int)count;
     return code;
+}
+
+int cod_bench_device_check(const char *command, const cod_bench_training_options *options)
+{
+    for (size_t i = 0; cod_device_names[i] != NULL; i++)
+        if (strcmp(options->device, cod_device_names[i]) == 0)
+            return -1;
+    return cod_cmd_usage(command, "--device: '%s' is none of auto, cpu, cuda", options->device);
 }
 
 static const char *const batch_names[] = {COD_INPUT_DATA, COD_INPUT_TRUTH};
@@ -80,7 +89,7 @@ static cod_status choose_model(cod_bench_training *t, const cod_bench_training_o
 /** A run's configuration but for data: what a step computes, and with what. */
 static cod_status configure(cod_bench_training *t, const cod_bench_training_options *options)
 {
-    enum { OVERRIDES = 9 };
+    enum { OVERRIDES = 10 };
     const char *texts[OVERRIDES];
     char fraction[32];
     const bool pictures = cod_model_kind_find(options->model)->task == COD_TASK_SUPER_RESOLUTION;
@@ -91,6 +100,7 @@ static cod_status configure(cod_bench_training *t, const cod_bench_training_opti
     } overrides[OVERRIDES] = {{"model.name", options->model},
                               {"data.kind", pictures ? "pictures" : "synthetic"},
                               {"data.path", "."}, /* one is asked for, and none is opened */
+                              {"cluster.device", options->device},
                               {"train.backend", options->backend},
                               {"train.precision", cod_upscaler_precision_names[options->precision]},
                               {"train.autotune", options->no_autotune ? "false" : "true"},
@@ -127,18 +137,24 @@ cod_status cod_bench_fill_inputs(const cod_backend *backend, cod_device *device,
     return COD_OK;
 }
 
+static cod_status open_device(const cod_bench_training_options *options, cod_train_session *session)
+{
+    const cod_device_options device = {.threads = options->threads, .no_autotune = options->no_autotune};
+    cod_device_choice choice = cod_run_config_device(session->config, 0);
+    char reason[COD_DEVICE_REASON];
+    choice.setting = "--device";
+    return cod_device_open(&choice, &device, &session->backend, &session->device, reason);
+}
+
 cod_status cod_bench_training_open(const cod_bench_training_options *options, cod_bench_training *t)
 {
     cod_train_session *session = &t->session;
     *t = (cod_bench_training){0};
     COD_REQUIRE(cod_model_kind_find(options->model) != NULL, "there is no model '%s'; `codistill models` lists them",
                 options->model);
-    COD_REQUIRE(cod_backend_find(options->backend) != NULL, "there is no backend '%s'", options->backend);
     COD_TRY(configure(t, options));
     session->config = &t->config;
-    session->backend = cod_backend_find(options->backend);
-    const cod_device_options device = {.threads = options->threads, .no_autotune = options->no_autotune};
-    COD_TRY(session->backend->open(&device, &session->device));
+    COD_TRY(open_device(options, session));
     COD_TRY(cod_precision_dtype(options->precision, session->backend, session->device, &session->activation));
     if (options->taught > 0)
         COD_TRY(t->config.strategy->create(&t->config, &t->strategy));

@@ -10,8 +10,8 @@
 #include "train/strategy.h"
 
 typedef struct cod_bench_training_options {
-    const char *model, *backend;
-    int64_t batch, patch; /**< patch: side of the low-resolution crops, or of a classifier's pictures */
+    const char *model, *device, *backend; /**< as cluster.device and train.backend */
+    int64_t batch, patch;                 /**< patch: side of the low-resolution crops, or of a classifier's pictures */
     cod_precision precision;
     int threads;
     bool no_autotune; /**< as in cod_device_options */
@@ -29,6 +29,9 @@ typedef struct cod_bench_numbers {
 /** Reads them, or takes 16, 24, 1 and 7. @return as cod_argument_number() */
 int cod_bench_numbers_read(const char *command, const cod_bench_numbers *numbers, cod_bench_training_options *options,
                            int *repeats);
+
+/** Looks whether --device is one that there is. @return as cod_argument_number() */
+int cod_bench_device_check(const char *command, const cod_bench_training_options *options);
 
 /** Zeroed = none. */
 typedef struct cod_bench_training {

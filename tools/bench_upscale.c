@@ -23,7 +23,7 @@ static const char help[] =
     "  --input FILE     takes the picture from FILE: raw f32 [H, W, 3], 0 to 1; random otherwise\n"
     "  --output FILE    writes the result as raw f32 [scale*H, scale*W, 3]\n"
     "  --serve          a run at once and then one for each line read, each answered by a line of JSON\n"
-    "  --backend NAME   what computes (cpu)\n"
+    "  --device D       what computes: auto, cpu or cuda; auto: a GPU where there is one (auto)\n"
     "  --threads N      0 = as many as the process may use (0)\n"
     "  --precision P    as `codistill upscale` has them (auto)\n"
     "  --tile N         tiles instead of bands, low-resolution pixels to a side\n"

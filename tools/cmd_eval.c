@@ -29,7 +29,7 @@ static const char help[] =
     "  --json          {\"images\": [{\"file\", \"psnr_y\", \"ssim_y\", \"psnr_rgb\"}], \"mean\": {...}}, or of a\n"
     "                  classifier {\"accuracy\", \"cross_entropy\", \"calibration_error\", \"classes\": [...], "
     "\"confusion\": [...]}\n"
-    "  --backend NAME  what computes (cpu)\n"
+    "  --device D      what computes: auto, cpu or cuda; auto: a GPU where there is one (auto)\n"
     "  --threads N     0 = as many as the process may use (0)\n"
     "  --precision P   auto, f32, bf16 or int8 (auto)\n"
     "  --calibrate DIR int8: pictures to take its ranges from, brought down as well; else the model file's, else "

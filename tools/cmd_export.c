@@ -46,6 +46,7 @@ static cod_status calibrate(const char *path, const char *folder, cod_arena *are
     cod_session_options options;
     COD_TRY(cod_options_set_defaults(&cod_session_option_table, &options, arena));
     options.precision = COD_PRECISION_INT8;
+    options.device = COD_DEVICE_CPU; /* ranges are the same everywhere, and no GPU is needed for a few pictures */
     COD_TRY(cod_session_open(path, &options, &session));
     cod_status status = cod_calibrate_folder(session.upscaler, folder, false);
     if (status == COD_OK)

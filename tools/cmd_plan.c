@@ -1,6 +1,7 @@
 /* `codistill plan`: what would run where, without running it. */
 #include "tools/cmd.h"
 
+#include "core/log.h"
 #include "tools/arguments.h"
 #include "tools/plan.h"
 #include "train/strategy.h"
@@ -16,11 +17,11 @@ static const char help[] =
     "data.\n";
 
 /** Each group that differs by configuration once. */
-static cod_status plan_groups(const cod_run_config *config, const cod_backend *backend, cod_device *device)
+static cod_status plan_groups(const cod_run_config *config, const cod_plan_device *devices)
 {
     if (cod_run_config_is_one_group(config) || config->group_count == 0) {
         putchar('\n');
-        return cod_plan_print_group(config, 0, backend, device);
+        return cod_plan_print_group(config, 0, &devices[config->cluster.device]);
     }
     for (int g = 0; g < (int)config->group_count; g++) {
         bool before = false;
@@ -33,7 +34,7 @@ static cod_status plan_groups(const cod_run_config *config, const cod_backend *b
             if (cod_plan_is_alike(config, i, g))
                 printf(", %d", i);
         printf(": ");
-        COD_TRY(cod_plan_print_group(config, g, backend, device));
+        COD_TRY(cod_plan_print_group(config, g, &devices[cod_run_config_device(config, g).device]));
     }
     return COD_OK;
 }
@@ -51,17 +52,51 @@ static cod_status look_at_data(cod_run_config *config)
     return COD_OK;
 }
 
+enum { DEVICES = COD_DEVICE_CUDA + 1 };
+
+/** Opens what groups of this kind compute on, on this machine. */
+static cod_status open_device(const cod_run_config *config, int group, int threads, cod_plan_device *out)
+{
+    const cod_device_choice choice = cod_run_config_device(config, group);
+    char reason[COD_DEVICE_REASON];
+    if (out->device != NULL)
+        return COD_OK;
+    COD_TRY(cod_device_open(&choice, &(cod_device_options){.threads = threads}, &out->backend, &out->device, reason));
+    if (reason[0] != '\0')
+        cod_log_info("device: %s", reason);
+    return COD_OK;
+}
+
+static cod_status open_devices(const cod_run_config *config, cod_plan_device devices[DEVICES])
+{
+    const size_t groups = cod_run_config_is_one_group(config) || config->group_count == 0 ? 1 : config->group_count;
+    int threads;
+    COD_TRY(cod_plan_threads(config, &threads));
+    for (size_t g = 0; g < groups; g++)
+        COD_TRY(open_device(config, (int)g, threads, &devices[cod_run_config_device(config, (int)g).device]));
+    return COD_OK;
+}
+
+static cod_status print_all(const cod_run_config *config, const cod_plan_device devices[DEVICES])
+{
+    COD_TRY(cod_plan_print_map(config, devices));
+    for (int d = 0; d < DEVICES; d++)
+        if (devices[d].device != NULL)
+            printf("%s, as the first rank on it has it: %s\n", devices[d].backend->name,
+                   devices[d].backend->describe(devices[d].device));
+    return plan_groups(config, devices);
+}
+
 static cod_status plan(cod_run_config *config)
 {
-    int threads;
+    cod_plan_device devices[DEVICES] = {{0}};
     COD_TRY(look_at_data(config));
-    cod_device *device;
-    const cod_backend *backend = cod_backend_find(config->train.backend);
-    COD_TRY(cod_plan_print_map(config, &threads));
-    COD_TRY(backend->open(&(cod_device_options){.threads = threads}, &device));
-    printf("%s, as rank 0 has it: %s\n", backend->name, backend->describe(device));
-    const cod_status status = plan_groups(config, backend, device);
-    backend->close(device);
+    cod_status status = open_devices(config, devices);
+    if (status == COD_OK)
+        status = print_all(config, devices);
+    for (int d = 0; d < DEVICES; d++)
+        if (devices[d].device != NULL)
+            devices[d].backend->close(devices[d].device);
     return status;
 }
 

@@ -28,7 +28,7 @@ static const char help[] =
     "  -o, --output OUT  a .png file or a folder\n"
     "  --tile N          tiles instead of bands, low-resolution pixels to a side, at least 8; less takes less memory\n"
     "  --scale N         must be the model's; for bicubic any from 1 to 16 (4)\n"
-    "  --backend NAME    what computes (cpu)\n"
+    "  --device D        what computes: auto, cpu or cuda; auto: a GPU where there is one (auto)\n"
     "  --threads N       0 = as many as the process may use (0)\n"
     "  --precision P     auto, f32, bf16 or int8 (auto)\n"
     "  --calibrate DIR   int8: low-resolution pictures to take its ranges from; else the model file's, else from IN\n"

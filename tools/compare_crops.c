@@ -116,6 +116,7 @@ static cod_status write_enlarged(const crop *one, int scale, const char *model, 
     cod_image large = {0}, part = {0};
     cod_status status = cod_options_set_defaults(&cod_session_option_table, &options, &arena);
     options.scale = scale;
+    options.device = COD_DEVICE_CPU; /* one small crop at a time is not worth opening a GPU */
     if (status == COD_OK)
         status = cod_session_open(model, &options, &session);
     if (status == COD_OK)

@@ -8,14 +8,22 @@
 #include "core/backend.h"
 #include "train/config.h"
 
-/** Prints ranks, groups, nodes, processors and threads. @param[out] threads  that rank 0 would compute with */
-COD_MUST_CHECK cod_status cod_plan_print_map(const cod_run_config *config, int *threads);
+/** What groups whose configured device is of one kind compute on; zeroed = no group does. */
+typedef struct cod_plan_device {
+    const cod_backend *backend;
+    cod_device *device;
+} cod_plan_device;
 
-/** Whether two groups' plans are the same: they train, and where each reads one peer alone its peer trains, the same on as many ranks. */
+/** That rank 0 would compute with. */
+COD_MUST_CHECK cod_status cod_plan_threads(const cod_run_config *config, int *threads);
+
+/** Prints ranks, groups, nodes, devices, processors and threads. @param devices  [cod_device_kind] open for all groups */
+COD_MUST_CHECK cod_status cod_plan_print_map(const cod_run_config *config, const cod_plan_device *devices);
+
+/** Whether two groups' plans are the same: they train on like devices, and where each reads one peer alone its peer trains, the same on as many ranks. */
 bool cod_plan_is_alike(const cod_run_config *config, int a, int b);
 
 /** Builds and times what group `index` trains, on the device, and prints it. */
-COD_MUST_CHECK cod_status cod_plan_print_group(const cod_run_config *config, int index, const cod_backend *backend,
-                                               cod_device *device);
+COD_MUST_CHECK cod_status cod_plan_print_group(const cod_run_config *config, int index, const cod_plan_device *device);
 
 #endif

@@ -9,6 +9,7 @@
 #include "nn/optimiser.h"
 #include "tools/bench_training.h"
 #include "train/coded_allreduce.h"
+#include "train/memory_plan.h"
 #include "train/strategy.h"
 #include "train/task.h"
 
@@ -48,7 +49,8 @@ typedef struct planned {
 static bool trains_alike(const cod_run_config *config, int a, int b)
 {
     const cod_group_config *first = cod_run_config_group(config, a), *second = cod_run_config_group(config, b);
-    return first->architecture == second->architecture && first->ranks == second->ranks;
+    return first->architecture == second->architecture && first->ranks == second->ranks &&
+           first->device == second->device;
 }
 
 /** The section `exchange` with what it needs of the run. @return whether there is one */
@@ -315,6 +317,12 @@ static void print_memory(const planned *p)
         if (parts[i].bytes > 0)
             printf("%s %s %.1f", i ? "," : "", parts[i].name, megabytes(parts[i].bytes));
     putchar('\n');
+    cod_memory_plan device;
+    char text[COD_MEMORY_PLAN_TEXT];
+    if (cod_memory_plan_read(&p->session, &device)) {
+        cod_memory_plan_format(&device, text);
+        printf("  of that in the device's memory, without teachers, MB: %s\n", text);
+    }
     if (p->ranks > 1)
         printf("  weights, gradients, optimiser and moving average of %d ranks on one node: %.1f MB%s\n", p->ranks,
                megabytes(ranks * (share * (values + moments + average) + gradients)),
@@ -455,15 +463,15 @@ static cod_status plan_all(planned *p, int index)
     return COD_OK;
 }
 
-cod_status cod_plan_print_group(const cod_run_config *config, int index, const cod_backend *backend, cod_device *device)
+cod_status cod_plan_print_group(const cod_run_config *config, int index, const cod_plan_device *device)
 {
     const cod_group_config *group = cod_run_config_group(config, index);
     const bool known = config->group_count > 0;
     cod_exchange_options exchange;
     planned p = {.config = config,
                  .group = group,
-                 .backend = backend,
-                 .device = device,
+                 .backend = device->backend,
+                 .device = device->device,
                  .ranks = cod_run_config_is_one_group(config) ? cod_run_config_ranks(config)
                           : known                             ? group->ranks
                                                               : 0,

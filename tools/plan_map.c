@@ -42,12 +42,25 @@ static int threads_of(const cod_run_config *config, const cod_binding *binding)
     return config->cluster.threads > 0 ? (int)config->cluster.threads : binding->threads;
 }
 
-static void print_rank(const cod_run_config *config, int rank, const char *node, const cod_binding *binding)
+/** "cuda:1": a rank that is alone with its device, or the place that a GPU is taken by. */
+static void name_device(const cod_run_config *config, const cod_plan_device *devices, int rank, char out[40])
+{
+    const int own = cod_run_config_device(config, cod_run_config_group_of_rank(config, rank)).device;
+    int place = rank;
+    for (int r = 0; r < rank && devices[own].backend->memory != NULL; r++)
+        place -=
+            devices[cod_run_config_device(config, cod_run_config_group_of_rank(config, r)).device].backend->memory ==
+            NULL;
+    snprintf(out, 40, "%s:%d", devices[own].backend->name, place);
+}
+
+static void print_rank(const cod_run_config *config, const cod_plan_device *devices, int rank, const char *node,
+                       const cod_binding *binding)
 {
     char device[40], text[64];
     const bool bound = config->cluster.bind == COD_BIND_AUTO;
     const cod_processors allowed = cod_processors_allowed();
-    snprintf(device, sizeof device, "%s:%d", config->train.backend, rank);
+    name_device(config, devices, rank, device);
     cod_processors_format(bound ? &binding->set : &allowed, text, sizeof text);
     printf("  %4d  %5d  %-16s %-8s %7d  %s%s\n", rank, cod_run_config_group_of_rank(config, rank), node, device,
            threads_of(config, binding), text,
@@ -56,28 +69,44 @@ static void print_rank(const cod_run_config *config, int rank, const char *node,
                                                   : ", shared: cluster.bind is none");
 }
 
-cod_status cod_plan_print_map(const cod_run_config *config, int *threads)
+/** A seat for each rank that this machine would start. @param[out] seats  new; free() */
+static cod_status make_seats(int count, cod_seat **seats)
+{
+    *seats = calloc((size_t)count, sizeof **seats);
+    COD_REQUIRE_MEMORY(*seats);
+    for (int r = 0; r < count; r++)
+        (*seats)[r].given = cod_processors_allowed();
+    return COD_OK;
+}
+
+cod_status cod_plan_threads(const cod_run_config *config, int *threads)
 {
     const int ranks = cod_run_config_ranks(config), count = ranks > 0 ? ranks : 1;
+    cod_seat *seats;
+    COD_TRY(make_seats(count, &seats));
+    const cod_binding first = cod_binding_decide(seats, count, 0, cod_processors_quota(), COD_TOPOLOGY_FOLDER);
+    *threads = threads_of(config, &first);
+    free(seats);
+    return COD_OK;
+}
+
+cod_status cod_plan_print_map(const cod_run_config *config, const cod_plan_device *devices)
+{
+    const int ranks = cod_run_config_ranks(config), quota = cod_processors_quota();
     char node[64] = "";
+    cod_seat *seats;
+    COD_TRY(make_seats(ranks > 0 ? ranks : 1, &seats));
     (void)gethostname(node, sizeof node - 1);
     printf("strategy %s: %s\n", config->strategy->name, config->strategy->help);
     print_groups(config, ranks);
-    cod_seat *seats = calloc((size_t)count, sizeof *seats);
-    COD_REQUIRE_MEMORY(seats);
-    for (int r = 0; r < count; r++)
-        seats[r].given = cod_processors_allowed();
-    const int quota = cod_processors_quota();
-    const cod_binding first = cod_binding_decide(seats, count, 0, quota, COD_TOPOLOGY_FOLDER);
-    *threads = threads_of(config, &first);
     if (ranks == 0)
         puts("each node's cores are divided among its ranks");
     else
         printf("as `codistill train` would start them on this machine; mpirun with hosts, or srun, spreads them over "
                "nodes:\n  rank  group  node             device   threads  processors\n");
     for (int r = 0; r < ranks && r < RANKS_SHOWN; r++) {
-        const cod_binding binding = cod_binding_decide(seats, count, r, quota, COD_TOPOLOGY_FOLDER);
-        print_rank(config, r, node, &binding);
+        const cod_binding binding = cod_binding_decide(seats, ranks, r, quota, COD_TOPOLOGY_FOLDER);
+        print_rank(config, devices, r, node, &binding);
     }
     if (ranks > RANKS_SHOWN)
         printf("  ... and %d ranks more\n", ranks - RANKS_SHOWN);

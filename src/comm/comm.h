@@ -25,6 +25,7 @@ typedef struct cod_group cod_group; /**< ranks that train together; comm/group.h
 typedef struct cod_comm_options {
     const char *groups; /**< a number of groups, by_node, or the caller's list of them, as text */
     int64_t ranks_per_group;
+    int device; /**< cod_device_kind */
     int64_t threads;
     int bind; /**< cod_bind_mode */
     double teardown_timeout_s;

@@ -242,7 +242,7 @@ typedef struct cod_device_options {
 } cod_device_options;
 
 /** Of this struct; raised whenever one of its functions changes its meaning. */
-enum { COD_BACKEND_VERSION = 3 };
+enum { COD_BACKEND_VERSION = 4 };
 
 typedef struct cod_backend {
     int version;      /**< COD_BACKEND_VERSION of the headers that the backend was compiled with */
@@ -257,6 +257,8 @@ typedef struct cod_backend {
 
     /** Bytes of the device's memory that are free, and all of them. NULL = plans and buffers lie in host memory. */
     cod_status (*memory)(cod_device *device, size_t *free_bytes, size_t *total_bytes);
+    /** Bytes of the device's memory that buffers and plans of this cod_device have now. NULL where memory() is, or not counted. */
+    size_t (*allocated)(cod_device *device);
 
     /** Zeroed memory at a 64-byte boundary or better. */
     cod_status (*buffer_create)(cod_device *device, size_t bytes, cod_buffer **out);

@@ -121,9 +121,10 @@ static cod_status parse_choice(const cod_option *option, const char *text, int *
             strncmp(option->choices[count], text, stem_of(option->choices[count])) == 0)
             return wrong_value(option, text);
     }
+    /* Beside all choices: words as short as `gpu` and `cpu` are near to each other whatever they mean. */
     const char *near = cod_suggest(text, option->choices, count);
-    COD_TRY(near ? COD_OK : wrong_value(option, text));
-    return cod_fail(COD_ERR_ARGUMENT, "'%s' is not a choice; did you mean '%s'?", text, near);
+    const cod_status status = wrong_value(option, text);
+    return near == NULL ? status : cod_fail(status, "%s; did you mean '%s'?", cod_error_message(), near);
 }
 
 cod_status cod_option_set(const cod_option *option, void *values, const char *const *items, size_t count,

@@ -31,3 +31,24 @@ void cod_trace_end(double start_s, const char *category, const char *name)
     const cod_trace_event event = {category, name, start_s, cod_clock_s() - start_s};
     trace_sink(trace_context, &event);
 }
+
+static void (*mark_begin)(const char *name);
+static void (*mark_end)(void);
+
+void cod_trace_set_ranges(void (*begin)(const char *name), void (*end)(void))
+{
+    mark_begin = begin;
+    mark_end = end;
+}
+
+void cod_trace_range_begin(const char *name)
+{
+    if (mark_begin != NULL)
+        mark_begin(name);
+}
+
+void cod_trace_range_end(void)
+{
+    if (mark_end != NULL)
+        mark_end();
+}

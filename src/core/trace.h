@@ -27,4 +27,13 @@ double cod_trace_begin(void);
 /** Reports the interval since cod_trace_begin(); does nothing when that returned a negative number. */
 void cod_trace_end(double start_s, const char *category, const char *name);
 
+/**
+ * Sets what marks named ranges of queued work for a profiler of devices, which a backend knows; NULL (the start) makes ranges free but
+ * for one test. Not to be called while other threads mark some.
+ */
+void cod_trace_set_ranges(void (*begin)(const char *name), void (*end)(void));
+/** Around calls that queue work. Ranges of a thread lie in each other. */
+void cod_trace_range_begin(const char *name);
+void cod_trace_range_end(void);
+
 #endif

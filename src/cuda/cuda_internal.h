@@ -22,10 +22,13 @@ struct cuda_tuner;
 struct cod_device {
     int ordinal, multiprocessors;
     size_t shared_bytes; /**< that a block may have */
+    size_t allocated;    /**< bytes of buffers and of plans' memory that live */
     cudaStream_t stream; /**< the default queue */
     bool no_autotune;
     cuda_tuner *tuner; /**< NULL until the first plan is tuned (tuner.cuh) */
     char gpu[448];     /**< its name and what the driver is */
+    /** Of the GPU's identity, as `nvidia-smi -L` begins it: GPUs are numbered anew in each process that sees a part of them. */
+    unsigned char id[4];
     char description[1280];
 };
 
@@ -53,6 +56,7 @@ struct cod_plan {
     cod_device *device;
     cod_op *ops; /**< [count]; one where nothing is fused */
     size_t count;
+    char label[96]; /**< the op's kind and name, for profilers and messages */
     cod_status (*prepare)(const cod_plan *plan, cudaStream_t stream); /**< NULL = nothing to do */
     cod_status (*run)(const cod_plan *plan, cudaStream_t stream);
     void (*clear)(const cod_plan *plan); /**< before `state` and `memory` go; NULL = nothing to do */

@@ -3,13 +3,21 @@
 
 extern "C" {
 #include "core/memory.h"
+#include "core/trace.h"
 }
+
+#include <nvtx3/nvToolsExt.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
-enum { LEAST_CAPABILITY = 80, LEAST_DRIVER = 12000 };
+/** The driver must know the runtime's major version: within one, CUDA promises that older drivers run newer runtimes. */
+enum { LEAST_CAPABILITY = 80, LEAST_DRIVER = CUDART_VERSION / 1000 * 1000 };
+
+#ifndef COD_CUDA_ARCHITECTURES
+#define COD_CUDA_ARCHITECTURES "unknown architectures"
+#endif
 
 cod_status cuda_status(cudaError_t error, const char *call, const char *file, int line)
 {
@@ -20,28 +28,65 @@ cod_status cuda_status(cudaError_t error, const char *call, const char *file, in
                        "CUDA: %s: %s", call, cudaGetErrorString(error));
 }
 
-/** Fails with words for a user: no driver, one too old, no GPU, or one that this build has no code for. */
-static cod_status find_gpu(int ordinal, int *out, cudaDeviceProp *properties)
+/* Ranges that profilers show beside kernels. Without one a call of NVTX tests a pointer. */
+static void cuda_range_begin(const char *name)
 {
-    int driver = 0, count = 0;
+    nvtxRangePushA(name);
+}
+
+static void cuda_range_end(void)
+{
+    nvtxRangePop();
+}
+
+static cod_status driver_too_old(int driver)
+{
+    return cod_fail(
+        COD_ERR_UNSUPPORTED,
+        "the NVIDIA driver is too old: it supports CUDA up to %d.%d, and this build needs %d.%d; update the "
+        "driver, or build with an older CUDA",
+        driver / 1000, driver % 1000 / 10, LEAST_DRIVER / 1000, LEAST_DRIVER % 1000 / 10);
+}
+
+/** Fails with words for a user: no driver, one too old, or no GPU. */
+static cod_status count_gpus(int *count)
+{
+    int driver = 0;
     if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)
         return cod_fail(COD_ERR_UNSUPPORTED, "there is no NVIDIA driver on this machine");
     if (driver < LEAST_DRIVER)
-        return cod_fail(COD_ERR_UNSUPPORTED, "the NVIDIA driver is too old: it knows CUDA %d.%d, and %d.%d is needed",
-                        driver / 1000, driver % 1000 / 10, LEAST_DRIVER / 1000, LEAST_DRIVER % 1000 / 10);
-    const cudaError_t error = cudaGetDeviceCount(&count);
-    if (error == cudaErrorNoDevice || (error == cudaSuccess && count == 0))
+        return driver_too_old(driver);
+    const cudaError_t error = cudaGetDeviceCount(count);
+    if (error == cudaErrorInsufficientDriver)
+        return driver_too_old(driver);
+    if (error == cudaErrorNoDevice || (error == cudaSuccess && *count == 0))
         return cod_fail(COD_ERR_UNSUPPORTED,
                         "there is no NVIDIA GPU that this process may use; CUDA_VISIBLE_DEVICES may hide it");
-    COD_TRY(COD_CUDA(error));
-    *out = ordinal % count;
-    COD_TRY(COD_CUDA(cudaGetDeviceProperties(properties, *out)));
+    return COD_CUDA(error);
+}
+
+/** Stands for all kernels: they are compiled for the same architectures. */
+__global__ void probe() {}
+
+/** Fails where this build has no code for the GPU. */
+static cod_status check_architecture(int ordinal, const cudaDeviceProp *properties)
+{
+    cudaFuncAttributes attributes;
     const int capability = 10 * properties->major + properties->minor;
     if (capability < LEAST_CAPABILITY)
-        return cod_fail(COD_ERR_UNSUPPORTED, "GPU %d, %s, has compute capability %d.%d; %d.%d or above is needed", *out,
-                        properties->name, properties->major, properties->minor, LEAST_CAPABILITY / 10,
+        return cod_fail(COD_ERR_UNSUPPORTED, "GPU %d, %s, has compute capability %d.%d; %d.%d or above is needed",
+                        ordinal, properties->name, properties->major, properties->minor, LEAST_CAPABILITY / 10,
                         LEAST_CAPABILITY % 10);
-    return COD_OK;
+    const cudaError_t error = cudaFuncGetAttributes(&attributes, probe);
+    if (error != cudaErrorNoKernelImageForDevice && error != cudaErrorInvalidDeviceFunction &&
+        error != cudaErrorUnsupportedPtxVersion)
+        return COD_CUDA(error);
+    cudaGetLastError();
+    return cod_fail(COD_ERR_UNSUPPORTED,
+                    "GPU %d, %s, has compute capability %d.%d, and this build has code for %s; build anew with "
+                    "-DCMAKE_CUDA_ARCHITECTURES=%d",
+                    ordinal, properties->name, properties->major, properties->minor, COD_CUDA_ARCHITECTURES,
+                    capability);
 }
 
 static void describe_gpu(cod_device *device, const cudaDeviceProp *properties)
@@ -49,6 +94,7 @@ static void describe_gpu(cod_device *device, const cudaDeviceProp *properties)
     int driver = 0, runtime = 0;
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
+    memcpy(device->id, properties->uuid.bytes, sizeof device->id);
     snprintf(device->gpu, sizeof device->gpu,
              "%s, compute capability %d.%d, %d multiprocessors, %.1f GB; CUDA %d.%d, driver for %d.%d",
              properties->name, properties->major, properties->minor, properties->multiProcessorCount,
@@ -58,11 +104,14 @@ static void describe_gpu(cod_device *device, const cudaDeviceProp *properties)
 
 static cod_status device_open(const cod_device_options *options, cod_device **out)
 {
-    int ordinal = 0;
+    int count = 0;
     cudaDeviceProp properties;
     COD_TRY(cuda_tuner_check_mode());
-    COD_TRY(find_gpu(options != nullptr ? options->ordinal : 0, &ordinal, &properties));
+    COD_TRY(count_gpus(&count));
+    const int ordinal = options != nullptr ? options->ordinal % count : 0;
+    COD_TRY(COD_CUDA(cudaGetDeviceProperties(&properties, ordinal)));
     COD_TRY(COD_CUDA(cudaSetDevice(ordinal)));
+    COD_TRY(check_architecture(ordinal, &properties));
     cod_device *device = static_cast<cod_device *>(calloc(1, sizeof *device));
     COD_REQUIRE_MEMORY(device);
     device->ordinal = ordinal;
@@ -75,6 +124,7 @@ static cod_status device_open(const cod_device_options *options, cod_device **ou
         free(device);
         return status;
     }
+    cod_trace_set_ranges(cuda_range_begin, cuda_range_end);
     *out = device;
     return COD_OK;
 }
@@ -93,8 +143,9 @@ static const char *device_describe(cod_device *device)
 {
     char libraries[640];
     cuda_libraries_describe(libraries, sizeof libraries);
-    snprintf(device->description, sizeof device->description, "GPU %d: %s; %s", device->ordinal, device->gpu,
-             libraries);
+    const unsigned char *id = device->id;
+    snprintf(device->description, sizeof device->description, "GPU %d (GPU-%02x%02x%02x%02x): %s; %s", device->ordinal,
+             id[0], id[1], id[2], id[3], device->gpu, libraries);
     return device->description;
 }
 
@@ -106,6 +157,11 @@ static bool device_supports(cod_device *, cod_dtype activation)
 static cod_status device_memory(cod_device *, size_t *free_bytes, size_t *total_bytes)
 {
     return COD_CUDA(cudaMemGetInfo(free_bytes, total_bytes));
+}
+
+static size_t device_allocated(cod_device *device)
+{
+    return device->allocated;
 }
 
 /** Says how much there was, beside what was asked for. */
@@ -136,11 +192,26 @@ cod_status cuda_memory_create(const cod_device *device, size_t bytes, void **out
     return status;
 }
 
+/** Counts it; memory_destroy() ends it. */
+static cod_status memory_create(cod_device *device, size_t bytes, void **out)
+{
+    COD_TRY(cuda_memory_create(device, bytes, out));
+    device->allocated += bytes;
+    return COD_OK;
+}
+
+/** Waits for work that uses it. */
+static void memory_destroy(cod_device *device, void *memory, size_t bytes)
+{
+    device->allocated -= memory != nullptr ? bytes : 0;
+    cudaFree(memory);
+}
+
 static cod_status buffer_create(cod_device *device, size_t bytes, cod_buffer **out)
 {
     cuda_buffer *buffer = static_cast<cuda_buffer *>(calloc(1, sizeof *buffer));
     COD_REQUIRE_MEMORY(buffer);
-    const cod_status status = cuda_memory_create(device, bytes, &buffer->memory);
+    const cod_status status = memory_create(device, bytes, &buffer->memory);
     if (status != COD_OK) {
         free(buffer);
         return status;
@@ -150,12 +221,12 @@ static cod_status buffer_create(cod_device *device, size_t bytes, cod_buffer **o
     return COD_OK;
 }
 
-static void buffer_destroy(cod_device *, cod_buffer *base)
+static void buffer_destroy(cod_device *device, cod_buffer *base)
 {
     cuda_buffer *buffer = reinterpret_cast<cuda_buffer *>(base);
     if (buffer == nullptr)
         return;
-    cudaFree(buffer->memory); /* waits for work that uses it */
+    memory_destroy(device, buffer->memory, base->bytes);
     free(buffer);
 }
 
@@ -231,7 +302,7 @@ cod_status cuda_plan_state(cod_plan *plan, size_t bytes)
 cod_status cuda_plan_memory(cod_plan *plan, size_t bytes)
 {
     plan->bytes = bytes;
-    return bytes > 0 ? cuda_memory_create(plan->device, bytes, &plan->memory) : COD_OK;
+    return bytes > 0 ? memory_create(plan->device, bytes, &plan->memory) : COD_OK;
 }
 
 static cuda_maker *maker_of(cod_op_kind kind)
@@ -311,7 +382,7 @@ cod_status cuda_types_check(const cod_op *op)
 
 void cuda_plan_clear(cod_plan *plan)
 {
-    cudaFree(plan->memory); /* waits for work that uses it */
+    memory_destroy(plan->device, plan->memory, plan->bytes);
     if (plan->clear != nullptr)
         plan->clear(plan);
     free(plan->state);
@@ -338,6 +409,7 @@ cod_status cuda_plan_create(cod_device *device, const cod_op *ops, size_t count,
     COD_REQUIRE_MEMORY(plan);
     plan->device = device;
     plan->count = count;
+    snprintf(plan->label, sizeof plan->label, "%s %s", what, ops->name != nullptr ? ops->name : "");
     plan->ops = static_cast<cod_op *>(calloc(count, sizeof *ops));
     cod_status status = COD_OK;
     if (plan->ops == nullptr) {
@@ -374,7 +446,9 @@ static cod_status plan_prepare(cod_plan *plan, cod_queue *queue)
 
 static cod_status plan_run(cod_plan *plan, cod_queue *queue)
 {
+    cuda_range_begin(plan->label);
     const cod_status status = plan->run(plan, cuda_stream(plan->device, queue));
+    cuda_range_end();
     return status == COD_OK ? COD_OK
                             : cod_fail_prefix(status, "%s '%s'", cod_op_kind_name(plan->ops[0].kind),
                                               plan->ops[0].name != nullptr ? plan->ops[0].name : "");
@@ -388,6 +462,7 @@ const cod_backend cod_cuda_backend = {
     .describe = device_describe,
     .supports = device_supports,
     .memory = device_memory,
+    .allocated = device_allocated,
     .buffer_create = buffer_create,
     .buffer_destroy = buffer_destroy,
     .host_buffer_create = host_buffer_create,

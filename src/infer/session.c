@@ -1,14 +1,17 @@
 #include "infer/session.h"
 
+#include "core/log.h"
 #include "core/processors.h"
 
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 
 #define FIELD(name) offsetof(cod_session_options, name)
 static const cod_option options_table[] = {
-    {"backend", COD_OPTION_STRING, FIELD(backend), "cpu", 0, 0, NULL, "what computes"},
+    {"device", COD_OPTION_CHOICE, FIELD(device), "auto", 0, 0, cod_device_names,
+     "what computes; auto: a GPU where there is one"},
+    {"backend", COD_OPTION_STRING, FIELD(backend), COD_BACKEND_AUTO, 0, 0, NULL,
+     "a backend by its name, whatever `device` says; auto: as `device` says"},
     {"threads", COD_OPTION_INT, FIELD(threads), "0", 0, 1024, NULL, "threads; 0 = as many as the process may use"},
     {"precision", COD_OPTION_CHOICE, FIELD(precision), "auto", 0, 0, cod_upscaler_precision_names,
      "auto, f32, bf16: activations' type; auto takes bf16 where the processor is fast at it. int8: convolutions on "
@@ -24,24 +27,19 @@ const cod_option_table cod_session_option_table = {"session", "How a model is ru
                                                    sizeof options_table / sizeof options_table[0],
                                                    sizeof(cod_session_options)};
 
-static cod_status backend_find(const char *name, const cod_backend **backend)
-{
-    char names[128] = "";
-    *backend = cod_backend_find(name);
-    if (*backend != NULL)
-        return COD_OK;
-    for (size_t i = 0, length = 0; cod_backend_name_at(i) != NULL && length < sizeof names; i++)
-        length +=
-            (size_t)snprintf(names + length, sizeof names - length, "%s%s", i ? ", " : "", cod_backend_name_at(i));
-    return cod_fail(COD_ERR_ARGUMENT, "there is no backend '%s' in this build; it has %s", name, names);
-}
-
 cod_status cod_session_open_device(const cod_session_options *options, cod_session *session)
 {
     const int threads = options->threads > 0 ? (int)options->threads : cod_usable_threads();
+    const cod_device_choice choice = {
+        .device = (cod_device_kind)options->device, .backend = options->backend, .setting = "--device"};
+    char reason[COD_DEVICE_REASON];
     *session = (cod_session){0};
-    COD_TRY(backend_find(options->backend, &session->backend));
-    return session->backend->open(&(cod_device_options){.threads = threads}, &session->device);
+    COD_TRY(cod_device_open(&choice, &(cod_device_options){.threads = threads}, &session->backend, &session->device,
+                            reason));
+    /* A build without CUDA has nothing to choose among. */
+    if (reason[0] != '\0' && cod_backend_find(cod_device_names[COD_DEVICE_CUDA]) != NULL)
+        cod_log_info("device: %s", reason);
+    return COD_OK;
 }
 
 static cod_status model_open(const char *model, const cod_session_options *options, cod_session *session)

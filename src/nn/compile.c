@@ -290,6 +290,8 @@ static cod_status compile_programs(cod_executable *executable, const cod_program
         COD_TRY(ir_plan_memory(&program->ir));
         arena_bytes = program->ir.arena_bytes > arena_bytes ? program->ir.arena_bytes : arena_bytes;
     }
+    if (executable->options.memory != NULL)
+        *executable->options.memory = (cod_compile_memory){arena_bytes, context->io_bytes};
     COD_TRY(backend->buffer_create(executable->weights->device, arena_bytes, &executable->arena));
     COD_TRY(backend->buffer_create(executable->weights->device, context->io_bytes, &executable->io));
     for (size_t i = 0; i < count; i++) {
@@ -320,6 +322,7 @@ cod_status cod_compile(cod_graph *graph, cod_weights *weights, const cod_compile
     executable->options.inputs = NULL; /* the caller's; not needed any more */
     executable->options.input_count = 0;
     executable->options.int8_ranges = NULL;
+    executable->options.memory = NULL;
     executable->options.scalars = NULL;
     if (status != COD_OK) {
         cod_executable_destroy(executable);

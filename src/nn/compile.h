@@ -45,6 +45,12 @@ typedef struct cod_input_shape {
     cod_shape shape; /**< C is the graph's */
 } cod_input_shape;
 
+/** Device memory that programs need beside weights and what plans keep for themselves; bytes. */
+typedef struct cod_compile_memory {
+    size_t arena; /**< activations and their gradients: of the program that needs most, as all programs share it */
+    size_t io;    /**< inputs, outputs, losses and folded weights */
+} cod_compile_memory;
+
 typedef struct cod_compile_options {
     cod_dtype activation; /**< F32, BF16, or F64 (then weights are F64 too) */
     const cod_input_shape *inputs;
@@ -59,6 +65,8 @@ typedef struct cod_compile_options {
      * it on 8-bit integers that stand for its input from -range to range.
      */
     const float *int8_ranges;
+    cod_compile_memory
+        *memory; /**< filled before the memory is asked for, so also where there is not enough; NULL = not wanted */
 } cod_compile_options;
 
 typedef struct cod_executable cod_executable;

@@ -56,17 +56,33 @@ static cod_status make_scalars(cod_optimiser *optimiser)
     return weights->backend->buffer_create(weights->device, cod_dtype_bytes(weights->dtype), &optimiser->norm);
 }
 
+/** As many buffers of the part's size: Adam's two, or the momentum of SGD, if any. */
+static size_t moment_count(const cod_optimiser_options *options)
+{
+    return options->kind != COD_OPT_SGD ? 2 : options->momentum != 0;
+}
+
+void cod_optimiser_memory(const cod_set_range *range, const cod_optimiser_options *options, size_t *moments,
+                          size_t *average)
+{
+    const size_t element = sizeof(float);
+    const size_t count = options->only_part ? options->part_count : range->count;
+    *moments = moment_count(options) * count * element;
+    *average = options->ema_decay > 0 && options->average == NULL && count > 0
+                   ? (range->count + range->state_count) * element
+                   : 0;
+}
+
 static cod_status make_buffers(cod_optimiser *optimiser)
 {
     const cod_weights *weights = optimiser->weights;
     const cod_optimiser_options *options = &optimiser->options;
-    const size_t bytes = options->part_count * cod_dtype_bytes(weights->dtype);
-    const bool adam = options->kind != COD_OPT_SGD;
+    const size_t bytes = options->part_count * cod_dtype_bytes(weights->dtype), moments = moment_count(options);
     if (options->part_count == 0)
         return COD_OK;
-    if (adam || options->momentum != 0)
+    if (moments > 0)
         COD_TRY(weights->backend->buffer_create(weights->device, bytes, &optimiser->m));
-    if (adam)
+    if (moments > 1)
         COD_TRY(weights->backend->buffer_create(weights->device, bytes, &optimiser->v));
     if (options->ema_decay > 0 && options->average != NULL)
         optimiser->ema = options->average;

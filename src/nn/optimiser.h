@@ -44,6 +44,10 @@ COD_MUST_CHECK cod_status cod_optimiser_create(cod_weights *weights, int set, co
                                                cod_optimiser **out);
 void cod_optimiser_destroy(cod_optimiser *optimiser);
 
+/** Device memory that cod_optimiser_create() takes for an f32 set of this range; bytes. An average that the caller gives is not counted. */
+void cod_optimiser_memory(const cod_set_range *range, const cod_optimiser_options *options, size_t *moments,
+                          size_t *average);
+
 /** Sets the scalars of the next step, so that they travel with others that are set now; cod_optimiser_step() does it by itself. */
 void cod_optimiser_set_rate(cod_optimiser *optimiser, double rate, int64_t step);
 /** Queues the update of the weights from their gradients; `step` counts from 1 (Adam's bias correction). Raises the set's version. */

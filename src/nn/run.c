@@ -69,7 +69,7 @@ static cod_status record(cod_program *program, segment *part)
 }
 
 /** Queues a segment, by its recording where the backend makes such. */
-static cod_status run_segment(cod_program *program, segment *part)
+static cod_status queue_segment(cod_program *program, segment *part)
 {
     const cod_backend *backend = program->executable->weights->backend;
     if (!cod_backend_records(backend) || part->first == part->end)
@@ -77,6 +77,14 @@ static cod_status run_segment(cod_program *program, segment *part)
     if (part->recording == NULL)
         COD_TRY(record(program, part));
     return backend->recording_run(part->recording, NULL);
+}
+
+static cod_status run_segment(cod_program *program, segment *part)
+{
+    cod_trace_range_begin(program->name);
+    const cod_status status = queue_segment(program, part);
+    cod_trace_range_end();
+    return status;
 }
 
 /** Runs the segments between two instructions, and signals every bucket where there is somebody to hear it. */

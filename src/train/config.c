@@ -134,6 +134,20 @@ static cod_status read_group_model(cod_run_config *run, const cod_config_node *n
     return cod_config_apply_node(run->config, node, &schema);
 }
 
+/** cluster.groups[i].device in the place of cluster.device. */
+static void read_group_device(cod_run_config *run, const cod_config_node *node, cod_group_config *group)
+{
+    const cod_option *option = cod_option_find(&cod_comm_option_table, "device");
+    cod_comm_options values = {0};
+    if (node->kind != COD_CONFIG_SCALAR)
+        cod_config_problem(run->config, node, "device must be %s",
+                           cod_option_expectation(option, cod_config_arena(run->config)));
+    else if (cod_option_set(option, &values, &node->scalar, 1, cod_config_arena(run->config)) != COD_OK)
+        cod_config_problem(run->config, node, "device: %s", cod_error_message());
+    else
+        group->device = values.device;
+}
+
 static cod_status read_group(cod_run_config *run, const cod_config_node *item, cod_group_config *group)
 {
     cod_config *config = run->config;
@@ -144,15 +158,17 @@ static cod_status read_group(cod_run_config *run, const cod_config_node *item, c
     for (const cod_config_node *key = item->first; key != NULL; key = key->next) {
         if (strcmp(key->key, "model") == 0)
             COD_TRY(run->whole.kind != NULL ? read_group_model(run, key, group) : COD_OK); /* a variation of nothing */
+        else if (strcmp(key->key, "device") == 0)
+            read_group_device(run, key, group);
         else if (strcmp(key->key, "ranks") != 0)
-            cod_config_problem(config, key, "unknown key '%s' in a group; a group has: ranks, model", key->key);
+            cod_config_problem(config, key, "unknown key '%s' in a group; a group has: ranks, model, device", key->key);
         else if (!parse_count(key, &group->ranks))
             cod_config_problem(config, key, "ranks must be a whole number from 1 to %d", MAX_GROUPS);
     }
     return COD_OK;
 }
 
-/** Reads cluster.groups: a number, by_node, or a list of {ranks, model}. */
+/** Reads cluster.groups: a number, by_node, or a list of {ranks, model, device}. */
 static cod_status read_groups(cod_run_config *run)
 {
     cod_config *config = run->config;
@@ -160,10 +176,12 @@ static cod_status read_groups(cod_run_config *run)
     const bool list = node != NULL && node->kind == COD_CONFIG_LIST;
     int count = list ? (int)node->count : atoi(run->cluster.groups);
     run->whole.ranks = (int)run->cluster.ranks_per_group;
+    run->whole.device = run->cluster.device;
     if (strcmp(run->cluster.groups, "by_node") == 0)
         return COD_OK; /* group_count stays 0 */
     if (node != NULL && !list && !parse_count(node, &count))
-        cod_config_problem(config, node, "groups must be a number from 1 to %d, by_node, or a list of {ranks, model}",
+        cod_config_problem(config, node,
+                           "groups must be a number from 1 to %d, by_node, or a list of {ranks, model, device}",
                            MAX_GROUPS);
     else if (count == 0)
         cod_config_problem(config, node, "cluster.groups is an empty list; at least one group is needed");
@@ -314,6 +332,22 @@ cod_status cod_run_config_fit(cod_run_config *run, const cod_classifier_sizes *d
 const cod_group_config *cod_run_config_group(const cod_run_config *run, int index)
 {
     return cod_run_config_is_one_group(run) || (size_t)index >= run->group_count ? &run->whole : &run->groups[index];
+}
+
+cod_device_choice cod_run_config_device(const cod_run_config *run, int index)
+{
+    const cod_group_config *group = cod_run_config_group(run, index);
+    cod_device_choice choice = {
+        .device = (cod_device_kind)group->device, .backend = run->train.backend, .setting = "cluster.device"};
+    if (group->device != run->cluster.device) {
+        char setting[64];
+        snprintf(setting, sizeof setting, "cluster.groups.%d.device", index);
+        const char *kept = cod_arena_strdup(cod_config_arena(run->config), setting);
+        choice.setting = kept != NULL ? kept : choice.setting;
+    }
+    if (run->strategy->needs_host)
+        choice.host_only = "the strategy moves weights in the host's memory";
+    return choice;
 }
 
 const char *cod_run_config_folder(const cod_run_config *run)

@@ -7,6 +7,7 @@
 
 #include "comm/comm.h"
 #include "config/config.h"
+#include "core/device.h"
 #include "data/options.h"
 #include "nn/model.h"
 #include "train/options.h"
@@ -17,6 +18,7 @@ struct cod_recipe_kind;
 /** What a group trains, and on how many ranks. */
 typedef struct cod_group_config {
     int ranks;
+    int device; /**< cod_device_kind */
     cod_model_options model;
     const cod_model_kind *kind;
     const void *architecture; /**< the chosen model's options, as configured until cod_run_config_fit() */
@@ -89,6 +91,9 @@ int cod_run_config_stages(const cod_run_config *run);
 
 /** What group `index` of a run trains. */
 const cod_group_config *cod_run_config_group(const cod_run_config *run, int index);
+
+/** Which device the ranks of group `index` compute on. */
+cod_device_choice cod_run_config_device(const cod_run_config *run, int index);
 
 /** The run's folder, OUTPUT/NAME, in the configuration's arena. */
 const char *cod_run_config_folder(const cod_run_config *run);

@@ -58,6 +58,13 @@ static bool is_shared(const char *key)
     return found;
 }
 
+/** What the device or the backend is when it is `auto` follows from the machine, so that it differs from nothing. */
+static bool is_open(const char *key, const char *there, const char *here)
+{
+    const bool device = strcmp(key, "cluster.device") == 0 || strcmp(key, "train.backend") == 0;
+    return device && (strcmp(there, "auto") == 0 || strcmp(here, "auto") == 0);
+}
+
 static void find_difference(char *there, char *here, bool (*counts)(const char *key), char difference[256])
 {
     char sections[2][64] = {"", ""}, keys[2][128];
@@ -68,7 +75,8 @@ static void find_difference(char *there, char *here, bool (*counts)(const char *
         more = next_option(&here, sections[1], keys[1], &values[1]) || more;
         if (strcmp(keys[0], keys[1]) != 0)
             snprintf(difference, 256, "%s", keys[0][0] != '\0' ? keys[0] : keys[1]);
-        else if (more && strcmp(values[0], values[1]) != 0 && counts(keys[0]))
+        else if (more && strcmp(values[0], values[1]) != 0 && counts(keys[0]) &&
+                 !is_open(keys[0], values[0], values[1]))
             snprintf(difference, 256, "%s: %s there, %s here", keys[0], values[0], values[1]);
     }
 }

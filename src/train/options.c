@@ -1,5 +1,6 @@
 #include "train/options.h"
 
+#include "core/device.h"
 #include "infer/upscaler.h"
 #include "nn/optimiser.h"
 
@@ -47,9 +48,11 @@ static const cod_option train_options[] = {
      "how ranks co-operate: single, allreduce, central_storage, parameter_server, async_parameter_server, "
      "model_parallel, local_sgd, diloco or codistill"},
     {"steps", COD_OPTION_INT, FIELD(steps), "10000", 1, 1e12, NULL, "updates of the weights"},
-    {"backend", COD_OPTION_STRING, FIELD(backend), "cpu", 0, 0, NULL, "what computes: cpu, or ref (slow, for checks)"},
+    {"backend", COD_OPTION_STRING, FIELD(backend), COD_BACKEND_AUTO, 0, 0, NULL,
+     "for checks, a backend by its name, whatever cluster.device says: cpu, ref (plain C, slow) or cuda; auto: as "
+     "cluster.device says"},
     {"precision", COD_OPTION_CHOICE, FIELD(precision), "auto", 0, 0, cod_precision_names,
-     "type of activations; weights and sums are always f32. auto: bf16 where the processor has it"},
+     "type of activations; weights and sums are always f32. auto: bf16 where the device has it, as all GPUs do"},
     {"accumulate", COD_OPTION_INT, FIELD(accumulate), "1", 1, 4096, NULL,
      "mini-batches whose gradients are added up for one update"},
     {"loss", COD_OPTION_CHOICE, FIELD(loss), "auto", 0, 0, losses,

@@ -1,5 +1,6 @@
 #include "train/session.h"
 
+#include "train/memory_plan.h"
 #include "train/prior.h"
 #include "train/strategy.h"
 
@@ -42,12 +43,13 @@ cod_status cod_train_session_build(cod_train_session *session, cod_strategy *str
         COD_TRY(teaching->add_losses(strategy, session));
     COD_TRY(cod_graph_status(session->recipe.model.graph));
     COD_TRY(cod_scalars_create(session->backend, session->device, &session->scalars));
-    return cod_weights_init(&session->weights, session->backend, session->device, session->recipe.model.graph, COD_F32,
-                            true);
+    return cod_memory_plan_explain(session, cod_weights_init(&session->weights, session->backend, session->device,
+                                                             session->recipe.model.graph, COD_F32, true));
 }
 
-cod_status cod_train_session_compile_apart(const cod_train_session *session, cod_weights *weights, cod_stage stage,
-                                           cod_executable **out)
+/** @param memory  receives what the programs need, or NULL */
+static cod_status compile_apart(const cod_train_session *session, cod_weights *weights, cod_stage stage,
+                                cod_compile_memory *memory, cod_executable **out)
 {
     const cod_train_options *train = &session->config->train;
     cod_program_spec *specs = calloc(2 * session->program_count, sizeof *specs);
@@ -70,7 +72,8 @@ cod_status cod_train_session_compile_apart(const cod_train_session *session, cod
                                          .input_count = 1,
                                          .bucket_bytes = session->averages ? (size_t)train->bucket_kb * 1024 : 0,
                                          .deterministic = train->deterministic,
-                                         .scalars = session->scalars};
+                                         .scalars = session->scalars,
+                                         .memory = memory};
     if (status == COD_OK)
         status = cod_compile(session->recipe.model.graph, weights, &options, specs, count, out);
     free(specs);
@@ -83,6 +86,12 @@ cod_status cod_train_session_compile_apart(const cod_train_session *session, cod
         *out = NULL;
     }
     return status;
+}
+
+cod_status cod_train_session_compile_apart(const cod_train_session *session, cod_weights *weights, cod_stage stage,
+                                           cod_executable **out)
+{
+    return compile_apart(session, weights, stage, NULL, out);
 }
 
 static cod_status fill_constant(const cod_train_session *session, const cod_recipe_constant *constant)
@@ -101,7 +110,7 @@ static cod_status fill_constant(const cod_train_session *session, const cod_reci
     return status;
 }
 
-static cod_status make_optimiser(cod_train_session *session, int set)
+cod_optimiser_options cod_train_session_optimiser(const cod_train_session *session, int set)
 {
     const cod_division *division = &session->division;
     cod_optimiser_options options = session->recipe.sets[set].optimiser;
@@ -112,20 +121,30 @@ static cod_status make_optimiser(cod_train_session *session, int set)
     options.sum_squares = division->sum_squares;
     options.sum_context = division->sum_context;
     options.scalars = session->scalars;
-    return cod_optimiser_create(&session->weights, set, &options, &session->optimisers[set]);
+    return options;
+}
+
+static cod_status compile_all(cod_train_session *session)
+{
+    COD_TRY(compile_apart(session, &session->weights, session->division.stage, &session->memory, &session->executable));
+    session->input = cod_executable_input(session->executable, COD_INPUT_DATA);
+    session->truth = cod_executable_input(session->executable, COD_INPUT_TRUTH);
+    for (size_t i = 0; i < session->recipe.constant_count; i++)
+        COD_TRY(fill_constant(session, &session->recipe.constants[i]));
+    for (int s = 0; s < COD_GRAPH_MAX_SETS; s++) {
+        const cod_optimiser_options options = cod_train_session_optimiser(session, s);
+        if (session->recipe.sets[s].trained)
+            COD_TRY(cod_optimiser_create(&session->weights, s, &options, &session->optimisers[s]));
+    }
+    return COD_OK;
 }
 
 cod_status cod_train_session_compile(cod_train_session *session, const cod_division *division)
 {
     session->division = *division;
-    COD_TRY(cod_train_session_compile_apart(session, &session->weights, division->stage, &session->executable));
-    session->input = cod_executable_input(session->executable, COD_INPUT_DATA);
-    session->truth = cod_executable_input(session->executable, COD_INPUT_TRUTH);
-    for (size_t i = 0; i < session->recipe.constant_count; i++)
-        COD_TRY(fill_constant(session, &session->recipe.constants[i]));
-    for (int s = 0; s < COD_GRAPH_MAX_SETS; s++)
-        if (session->recipe.sets[s].trained)
-            COD_TRY(make_optimiser(session, s));
+    COD_TRY(cod_memory_plan_explain(session, compile_all(session)));
+    if (session->backend->allocated != NULL)
+        session->compiled_bytes = session->backend->allocated(session->device);
     return COD_OK;
 }
 

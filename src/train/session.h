@@ -43,7 +43,9 @@ typedef struct cod_train_session {
     size_t program_count;
     cod_weights weights;
     cod_division division;
-    cod_scalars *scalars;                          /**< rates, loss weights, decays: one copy to the device a step */
+    cod_scalars *scalars;      /**< rates, loss weights, decays: one copy to the device a step */
+    cod_compile_memory memory; /**< that the programs need; zeros until it is known */
+    size_t compiled_bytes; /**< that the device had allocated when it was all compiled; 0 = not yet, or not counted */
     cod_executable *executable;                    /**< NULL until it is compiled */
     cod_optimiser *optimisers[COD_GRAPH_MAX_SETS]; /**< [set]; NULL where nothing is trained */
     cod_view input, truth;                         /**< the mini-batch on the device */
@@ -76,6 +78,8 @@ COD_MUST_CHECK cod_status cod_train_session_compile_apart(const cod_train_sessio
 
 /** The program of this name for mini-batch `batch` of a step, from 0; NULL = there is none. */
 cod_program *cod_train_program(cod_executable *executable, const char *name, int64_t batch);
+/** What a set's optimiser is made of, on this rank. */
+cod_optimiser_options cod_train_session_optimiser(const cod_train_session *session, int set);
 /** Learning rate of a set at step 0, 1, …. */
 double cod_train_session_rate(const cod_train_session *session, int set, int64_t step);
 

@@ -3,7 +3,7 @@
 #include "core/log.h"
 #include "core/queue.h"
 #include "infer/model_file.h"
-#include "infer/upscaler.h"
+#include "train/memory_plan.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -55,23 +55,6 @@ static cod_status choose_allreduce(trainer *t)
         cod_log_info("group %d: gradients are averaged inside its nodes first, then between one rank of each",
                      cod_group_index(t->group));
     return cod_group_average_by_node(t->group, NULL);
-}
-
-static cod_status open_device(trainer *t)
-{
-    cod_train_session *session = &t->session;
-    cod_comm *comm = t->request->comm;
-    session->backend = cod_backend_find(t->config->train.backend);
-    const int wanted = (int)t->config->cluster.threads, fastest = t->binding.threads;
-    const cod_device_options options = {.threads = wanted > 0 ? wanted : fastest,
-                                        .ordinal = cod_comm_node_rank(comm),
-                                        .no_autotune = !t->config->train.autotune};
-    if (wanted > fastest && t->leader)
-        cod_log_warn("cluster.threads: %d threads of a rank share %d core%s; at most %d can pay", wanted, fastest,
-                     fastest == 1 ? "" : "s", fastest);
-    COD_TRY(session->backend->open(&options, &session->device));
-    return cod_precision_dtype((cod_precision)t->config->train.precision, session->backend, session->device,
-                               &session->activation);
 }
 
 /** Initial values of all sets, and of the model those of a file where one is named. */
@@ -273,7 +256,6 @@ static cod_status show_device(trainer *t)
 /** What each rank does by itself; any of it may fail on one rank alone. */
 static cod_status set_up_locally(trainer *t)
 {
-    COD_TRY(open_device(t));
     COD_TRY(t->config->strategy->create(t->config, &t->strategy));
     COD_TRY(cod_train_session_build(&t->session, t->strategy));
     COD_TRY(check_sets(t));
@@ -355,11 +337,13 @@ cod_status trainer_set_up(trainer *t)
                                    .steps = t->config->train.steps};
     COD_TRY(cod_comm_bind(t->request->comm, (cod_bind_mode)t->config->cluster.bind, &t->binding));
     COD_TRY(describe_data(t));
+    COD_TRY(trainer_open_device(t));
     COD_TRY(cod_group_agree(world, set_up_locally(t), NULL));
     COD_TRY(cod_group_agree(world, show_device(t), NULL));
     COD_TRY(STRATEGY_PART(t, division, place, context, &division));
     COD_TRY(cod_group_agree(world, compile_locally(t, &division), NULL));
-    COD_TRY(STRATEGY(t, start, context));
+    COD_TRY(cod_memory_plan_explain(&t->session, STRATEGY(t, start, context)));
+    trainer_tell_memory(t);
     COD_TRY(cod_group_agree(world, make_agreements(t), NULL));
     COD_TRY(trainer_resume(t));
     t->first_step = context->step;

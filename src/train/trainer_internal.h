@@ -126,6 +126,10 @@ COD_MUST_CHECK cod_status trainer_get_losses(trainer *t, int64_t step, double *l
 /** Makes everything up to the first step, resumed where there is something to resume. Collective on all ranks. */
 COD_MUST_CHECK cod_status trainer_set_up(trainer *t);
 void trainer_clear(trainer *t);
+/** Opens the rank's device and chooses the type of activations. Collective on all ranks. */
+COD_MUST_CHECK cod_status trainer_open_device(trainer *t);
+/** Logs what a rank of the group holds in its device's memory; leader. */
+void trainer_tell_memory(const trainer *t);
 
 /** This rank's number in the run: that in a job of all groups, also where they are jobs of their own. */
 int trainer_rank(const trainer *t);

@@ -178,7 +178,7 @@ static void each_mistake_says_where_and_what_would_be_right(void **state)
         {"train:\n  steps: 0\n", "'0' is not a whole number from 1"},
         {"train:\n  steps: 1.5\n", "'1.5' is not a whole number"},
         {"train:\n  rate: nan\n", "'nan' is not a number from 0 to 1"},
-        {"train:\n  precision: bf61\n", "'bf61' is not a choice; did you mean 'bf16'?"},
+        {"train:\n  precision: bf61\n", "'bf61' is not one of: auto, bf16, f32; did you mean 'bf16'?"},
         {"train:\n  resume: maybe\n", "'maybe' is not true or false"},
         {"train:\n  steps:\n", "train.steps has no value; it takes a whole number"},
         {"train:\n  steps: ~\n", "train.steps has no value"},

@@ -88,17 +88,45 @@ static bool device_supports(cod_device *device, cod_dtype activation)
     return late_inner->supports(device->inner, activation);
 }
 
+/** COD_LATE_MEMORY_MB, of 10^6 bytes each, or as much as is enough for everything. */
+static size_t memory_bytes(void)
+{
+    const char *text = getenv("COD_LATE_MEMORY_MB");
+    return text != NULL ? 1000000 * strtoull(text, NULL, 10) : MEMORY_BYTES;
+}
+
 static cod_status device_memory(cod_device *device, size_t *free_bytes, size_t *total_bytes)
 {
     lock(device);
-    *total_bytes = MEMORY_BYTES;
-    *free_bytes = MEMORY_BYTES - (device->bytes < MEMORY_BYTES ? device->bytes : MEMORY_BYTES);
+    *total_bytes = memory_bytes();
+    *free_bytes = *total_bytes - (device->bytes < *total_bytes ? device->bytes : *total_bytes);
     return unlock(device, COD_OK);
+}
+
+static size_t device_allocated(cod_device *device)
+{
+    lock(device);
+    const size_t bytes = device->bytes;
+    unlock(device, COD_OK);
+    return bytes;
+}
+
+/** As a device that has no more than this memory. */
+static cod_status check_room(cod_device *device, size_t bytes)
+{
+    size_t room, total;
+    COD_TRY(device_memory(device, &room, &total));
+    if (bytes > room)
+        return cod_fail(COD_ERR_MEMORY, "the late device is out of memory: %.1f MB are needed, %.1f are free",
+                        1e-6 * (double)bytes, 1e-6 * (double)room);
+    return COD_OK;
 }
 
 static cod_status make_buffer(cod_device *device, size_t bytes, bool pinned, cod_buffer **out)
 {
     COD_TRY(late_outside_queues(pinned ? "host_buffer_create()" : "buffer_create()"));
+    if (!pinned)
+        COD_TRY(check_room(device, bytes));
     late_buffer *buffer = late_new(sizeof *buffer);
     pthread_mutex_lock(&device->inner_lock);
     const cod_status status =
@@ -452,6 +480,7 @@ const cod_backend *cod_late_wrap(const cod_backend *inner)
         .describe = device_describe,
         .supports = device_supports,
         .memory = device_memory,
+        .allocated = device_allocated,
         .buffer_create = buffer_create,
         .buffer_destroy = buffer_destroy,
         .host_buffer_create = host_buffer_create,
@@ -475,7 +504,8 @@ const cod_backend *cod_late_chosen(const cod_backend *backend)
     static cod_backend wrapper;
     static const cod_backend *wrapped;
     const char *wanted = getenv("COD_TEST_LATE");
-    if (wanted == NULL || strcmp(backend->name, strcmp(wanted, "cpu") == 0 ? "cpu" : "ref") != 0)
+    if (wanted == NULL || strcmp(wanted, "cuda") == 0 ||
+        strcmp(backend->name, strcmp(wanted, "cpu") == 0 ? "cpu" : "ref") != 0)
         return backend;
     if (wrapped != backend) { /* else the threads of open devices would see it wrapped again */
         wrapper = *cod_late_wrap(backend);

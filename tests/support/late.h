@@ -26,7 +26,7 @@
  * Results are those of the inner backend, bit for bit.
  *
  * Environment: COD_LATE_SEED (of the delays; default 1), COD_LATE_DELAY_US (see cod_late_set_delay()), COD_LATE_ABORT=1
- * (the first violation is printed and ends the process: for ranks that nobody asks).
+ * (the first violation is printed and ends the process: for ranks that nobody asks), COD_LATE_MEMORY_MB (what the device has; default 16 GiB).
  */
 #ifndef COD_TESTS_SUPPORT_LATE_H
 #define COD_TESTS_SUPPORT_LATE_H

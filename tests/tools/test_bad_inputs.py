@@ -114,6 +114,11 @@ CASES = {
         (["train", "ok.yaml", "train.strategy=alreduce"], 2, "did you mean 'allreduce'?"),
         (["train", "ok.yaml", "train.recipe=supervise"], 2, "did you mean 'supervised'?"),
         (["train", "ok.yaml", "train.backend=gpu"], 2, "no backend 'gpu'"),
+        (["train", "ok.yaml", "cluster.device=gpu"], 2, "cluster.device: 'gpu' is not one of: auto, cpu, cuda"),
+        (["train", "ok.yaml", "train.strategy=codistill", "cluster.groups=[{ranks: 1, device: gpu}, {}]"], 2, "device: 'gpu' is not one of: auto, cpu, cuda"),
+        (["train", "ok.yaml", "train.strategy=parameter_server", "cluster.ranks_per_group=2", "cluster.device=cuda"], 2,
+         "set cluster.device=cpu, or another strategy"),
+        (["train", "ok.yaml", "name=i", "cluster.device=cuda"], 1, "cluster.device: cuda: there is no NVIDIA driver on this machine; "),
         (["train", "ok.yaml", "train.strategy=central_storage", "train.allreduce_codec=int8"], 2, "int8 is for: single, allreduce, "),
         (["train", "ok.yaml", "train.max_time=soon"], 2, "'soon' is no time"),
         (["train", "ok.yaml", "name=a/b"], 2, "cannot be a folder's name"),
@@ -156,8 +161,11 @@ CASES = {
         (["eval"], 2, "codistill eval"),
         (["upscale", MODEL, "photos/good/a.png"], 2, "-o"),
         (["upscale", MODEL, "photos/good/a.png", "-o", "out", "--tile", "1"], 2, "tile"),
+        (["eval", MODEL, "--data", "photos/good", "--device", "gpu"], 2, "--device: 'gpu' is not one of: auto, cpu, cuda"),
+        (["eval", MODEL, "--data", "photos/good", "--device", "cuda"], 1, "--device: cuda: there is no NVIDIA driver on this machine; "),
         (["export", MODEL, "-o", "x.tflite"], 2, "x.tflite"),
         (["bench", "speed"], 2, "no bench 'speed'"),
+        (["bench", "step", "--device", "gpu"], 2, "--device: 'gpu' is none of auto, cpu, cuda"),
         (["bench", "step", "--batch", "5x"], 2, "--batch: '5x' is not a whole number"),
     ],
     "ranks": [
@@ -218,7 +226,7 @@ CASES = {
     ],
 }
 
-ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
+ENVIRONMENT = {"CUDA_VISIBLE_DEVICES": "", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
 
 
 def as_typed(arguments):
@@ -237,8 +245,10 @@ def run(program, folder, arguments):
 def our_own(text):
     """Without what mpirun adds, and without what differs from one machine to the next."""
     text = re.sub(r"^-{60,}\n.*?^-{60,}\n", "", text + "\n", flags=re.DOTALL | re.MULTILINE)
-    lines = [line for line in text.split("\n") if not re.match(r"\[\S+:\d+\]", line)]
+    lines = [line for line in text.split("\n") if not re.match(r"\[\S+:\d+\]|(group \d+: )?device: cpu \(", line)]
     text = "\n".join(lines).replace("backends are: cpu, ref, cuda", "backends are: cpu, ref")  # whether it was built with CUDA
+    text = re.sub("this build has no CUDA|there is no NVIDIA GPU that this process may use; CUDA_VISIBLE_DEVICES may hide it",
+                  "there is no NVIDIA driver on this machine", text)
     return re.sub(r"Open MPI v[\d.]+\w*", "Open MPI vX.Y.Z", text).strip()
 
 

@@ -81,7 +81,7 @@ static void wrong_groups_are_refused(void **state)
         {"cluster: {groups: 4097}", "from 1 to 4096"},
         {"cluster: {groups: two}", "from 1 to 4096"},
         {"cluster: {groups: 2.5}", "from 1 to 4096"},
-        {"cluster: {groups: {ranks: 2}}", "a list of {ranks, model}"},
+        {"cluster: {groups: {ranks: 2}}", "a list of {ranks, model, device}"},
         {"cluster: {groups: [2, 2]}", "a group is a mapping"},
         {"cluster: {groups: [{ranks: 0}]}", "ranks must be a whole number from 1"},
         {"cluster: {groups: [{ranks: [1]}]}", "ranks must be a whole number from 1"},
@@ -96,6 +96,38 @@ static const char *option_of(const cod_group_config *group, const char *key, cod
 {
     return cod_option_format(cod_option_find(group->kind->table, key), group->architecture,
                              cod_config_arena(config->config));
+}
+
+static void a_group_may_have_a_device_of_its_own(void **state)
+{
+    (void)state;
+    static const cod_strategy_kind apart = {.name = "groups"};
+    cod_strategy_register(&apart);
+    const char *groups =
+        "train: {backend: auto, strategy: groups}\ncluster: {groups: [{device: cuda}, {}, {device: cpu}]}\n";
+    const char *const overrides[] = {"data.kind=synthetic", "cluster.device=cpu"};
+    cod_run_config config;
+    assert_ok(cod_file_write(cod_test_at("run.yaml"), groups, strlen(groups)));
+    for (size_t count = 1; count <= 2; count++) {
+        char told[256] = "";
+        assert_ok(cod_run_config_load(cod_test_at("run.yaml"), overrides, count, &config));
+        for (int i = 0; i < 3; i++) {
+            const cod_device_choice choice = cod_run_config_device(&config, i);
+            snprintf(told + strlen(told), sizeof told - strlen(told), "%s by %s; ", cod_device_names[choice.device],
+                     choice.setting);
+            assert_string_equal(choice.backend, COD_BACKEND_AUTO);
+            assert_null(choice.host_only);
+        }
+        assert_string_equal(told, count == 1 ? "cuda by cluster.groups.0.device; auto by cluster.device; "
+                                               "cpu by cluster.groups.2.device; "
+                                             : "cuda by cluster.groups.0.device; cpu by cluster.device; "
+                                               "cpu by cluster.device; ");
+        assert_int_equal(cod_run_config_device(&config, -1).device, count == 1 ? COD_DEVICE_AUTO : COD_DEVICE_CPU);
+        cod_run_config_clear(&config);
+    }
+    refuse("cluster: {groups: [{device: gpu}]}\n", NULL, "device: 'gpu' is not one of: auto, cpu, cuda");
+    refuse("cluster: {groups: [{device: [cpu, cuda]}]}\n", NULL, "device must be one of: auto, cpu, cuda");
+    refuse("cluster: {device: gpu}\n", NULL, "cluster.device: 'gpu' is not one of: auto, cpu, cuda");
 }
 
 /** A group's own model starts from the run's and changes what it names. */
@@ -290,6 +322,18 @@ static const char *difference_of(const char *text, const char *override)
     return difference_in(COD_COMPARE_RESULT, text, override);
 }
 
+/** A run's backend or device that was left to the machine differs from none: nor does one from before there was a device to choose. */
+static void what_is_left_to_the_machine_is_no_difference(void **state)
+{
+    (void)state;
+    static const char same[] = "train: {steps: 20}\nname: a\n";
+    static const cod_backend cpu = {.version = COD_BACKEND_VERSION, .name = "cpu"};
+    assert_ok(cod_backend_register(&cpu));
+    assert_string_equal(difference_of(same, "train.backend=auto"), "");
+    assert_string_equal(difference_of(same, "train.backend=cpu"), "train.backend: ref there, cpu here");
+    assert_string_equal(difference_of(same, "cluster.device=cuda"), "");
+}
+
 static void jobs_of_groups_must_agree_on_less(void **state)
 {
     (void)state;
@@ -441,12 +485,14 @@ int main(void)
         cmocka_unit_test(groups_are_a_number_or_a_list),
         cmocka_unit_test(wrong_groups_are_refused),
         cmocka_unit_test(a_group_may_have_a_model_of_its_own),
+        cmocka_unit_test(a_group_may_have_a_device_of_its_own),
         cmocka_unit_test(unknown_keys_and_ranges_are_refused),
         cmocka_unit_test(contradictions_are_refused),
         cmocka_unit_test(all_problems_come_in_one_message),
         cmocka_unit_test(absent_files_are_refused_before_training),
         cmocka_unit_test(the_resolved_configuration_loads_again),
         cmocka_unit_test(configurations_are_compared_by_what_bears_on_the_result),
+        cmocka_unit_test(what_is_left_to_the_machine_is_no_difference),
         cmocka_unit_test(jobs_of_groups_must_agree_on_less),
         cmocka_unit_test(one_group_of_several_can_be_chosen),
         cmocka_unit_test(runs_of_one_strategy_keep_their_options),

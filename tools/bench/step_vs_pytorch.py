@@ -23,7 +23,7 @@ The last line: ratio_1t X ratio_2t Y, PyTorch's median over ours with 1 and 2 th
 
 
 def ours(arguments, precision, threads, export=None):
-    command = [arguments.codistill, "bench", "step", "--serve", "--precision", precision, "--threads", threads,
+    command = [arguments.codistill, "bench", "step", "--device", "cpu", "--serve", "--precision", precision, "--threads", threads,
                "--batch", arguments.batch, "--patch", arguments.patch]
     command += ["--export", export] if export else []
     return Server([*command, f"blocks={arguments.blocks}", f"channels={arguments.channels}"], threads, arguments.realtime)

@@ -34,7 +34,7 @@ def make_files(arguments, folder):
     """The model, its ONNX form and a random picture; a model with initial weights where none is given."""
     model = arguments.model
     if model is None:
-        command(arguments, "bench", "step", "--batch", 1, "--patch", 8, "--repeats", 1, "--export", folder)
+        command(arguments, "bench", "step", "--device", "cpu", "--batch", 1, "--patch", 8, "--repeats", 1, "--export", folder)
         model = folder / "model.safetensors"
     command(arguments, "export", model, "-o", folder / "model.onnx")
     random.seed(1)
@@ -52,7 +52,7 @@ def largest_difference(first, second):
 
 
 def ours(arguments, model, folder, precision, threads):
-    return Server([arguments.codistill, "bench", "upscale", model, "--serve", "--precision", precision, "--threads", threads,
+    return Server([arguments.codistill, "bench", "upscale", model, "--device", "cpu", "--serve", "--precision", precision, "--threads", threads,
                    "--size", f"{arguments.width}x{arguments.height}", "--tile", max(arguments.width, arguments.height, 8),
                    "--input", folder / "input.f32", "--output", folder / f"{precision}.f32"], threads, arguments.realtime)
 

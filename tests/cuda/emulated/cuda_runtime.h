@@ -16,6 +16,8 @@
 #include <memory>
 #include <tuple>
 
+#define CUDART_VERSION 13000
+
 #define __global__ static
 #define __device__ inline
 #define __host__
@@ -37,9 +39,11 @@ typedef enum cudaError {
     cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
     cudaErrorInsufficientDriver = 35,
+    cudaErrorInvalidDeviceFunction = 98,
     cudaErrorNoDevice = 100,
     cudaErrorInvalidDevice = 101,
     cudaErrorNoKernelImageForDevice = 209,
+    cudaErrorUnsupportedPtxVersion = 222,
     cudaErrorNotReady = 600,
     cudaErrorLaunchFailure = 719,
     cudaErrorStreamCaptureUnsupported = 900
@@ -80,8 +84,17 @@ struct cudaLaunchConfig_t {
     unsigned numAttrs;
 };
 
+struct cudaUUID_t {
+    char bytes[16];
+};
+
+struct cudaFuncAttributes {
+    int binaryVersion;
+};
+
 struct cudaDeviceProp {
     char name[256];
+    cudaUUID_t uuid;
     int major, minor, multiProcessorCount;
     size_t totalGlobalMem, sharedMemPerBlockOptin;
 };
@@ -132,6 +145,14 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(
     return cod_emulated_queue(config->stream, [=]() {
         return cod_emulated_run(grid, block, shared_bytes, [=]() { std::apply(kernel, *values); });
     });
+}
+
+cudaError_t cod_emulated_kernel_image();
+
+template <typename T> cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, T *)
+{
+    attributes->binaryVersion = 80;
+    return cod_emulated_kernel_image();
 }
 
 template <typename T> cudaError_t cudaFuncSetAttribute(T *, cudaFuncAttribute, int)

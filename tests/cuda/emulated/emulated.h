@@ -22,7 +22,24 @@ size_t cod_emulated_faults(char *first, size_t bytes);
 /** The order of blocks and threads from now on; 0 = their numbers' order. Default: COD_CUDA_SEED, else 1. */
 void cod_emulated_set_seed(uint64_t seed);
 
-/** Bytes of device memory that can be allocated at a time; beyond, cudaMalloc() fails. 0 = the default, 4 GiB. */
+/** The machine that is played from now on. */
+typedef struct cod_emulated_machine {
+    int driver; /**< the CUDA version that the driver supports, as 1000·major + 10·minor; 0 = there is no driver */
+    int gpus;   /**< that the process may use, where COD_CUDA_GPUS does not name them: their numbers, with commas */
+    int capability; /**< of them, 10·major + minor */
+    int has_code;   /**< whether kernels were compiled for them */
+} cod_emulated_machine;
+
+/** NULL = the default: a driver for CUDA 13.0, one GPU of capability 8.0, with code for it. */
+void cod_emulated_set_machine(const cod_emulated_machine *machine);
+
+/** Ranges that NVTX was told of and that are open, and the names of those since the last call, each in < and >, nested as they were. */
+int cod_emulated_ranges(char *names, size_t bytes);
+
+/**
+ * Bytes of device memory that can be allocated at a time; beyond, cudaMalloc() fails. 0 = the default: COD_CUDA_MEMORY_MB of 10^6 bytes
+ * each, else 4 GiB.
+ */
 void cod_emulated_set_memory(size_t bytes);
 
 #ifdef __cplusplus

@@ -39,7 +39,9 @@ static std::recursive_mutex lock;
 typedef std::lock_guard<std::recursive_mutex> locked;
 
 static std::map<unsigned char *, allocation> allocations;
-static size_t memory_bytes = default_memory, used_bytes, faults, seed_value;
+static const cod_emulated_machine default_machine = {13000, 1, 80, 1};
+static cod_emulated_machine machine = default_machine;
+static size_t memory_bytes, used_bytes, faults, seed_value;
 static bool seed_known;
 static char first_fault[512];
 static cudaError_t last_error;
@@ -93,7 +95,22 @@ uint64_t cod_emulated_seed()
 
 void cod_emulated_set_memory(size_t bytes)
 {
-    memory_bytes = bytes > 0 ? bytes : default_memory;
+    const char *text = getenv("COD_CUDA_MEMORY_MB");
+    if (bytes == 0)
+        bytes = text != nullptr ? 1000000 * strtoull(text, nullptr, 10) : default_memory;
+    memory_bytes = bytes;
+}
+
+static size_t whole_memory()
+{
+    if (memory_bytes == 0)
+        cod_emulated_set_memory(0);
+    return memory_bytes;
+}
+
+void cod_emulated_set_machine(const cod_emulated_machine *wanted)
+{
+    machine = wanted != nullptr ? *wanted : default_machine;
 }
 
 /* Memory. */
@@ -124,7 +141,7 @@ void cod_emulated_check_memory()
 static cudaError_t allocate(void **memory, size_t bytes, bool pinned)
 {
     const locked hold(lock);
-    if (!pinned && bytes > memory_bytes - used_bytes)
+    if (!pinned && bytes > whole_memory() - used_bytes)
         return give(cudaErrorMemoryAllocation);
     const size_t whole = (bytes + 2 * GUARD + 255) / 256 * 256;
     unsigned char *base = static_cast<unsigned char *>(aligned_alloc(256, whole));
@@ -189,12 +206,36 @@ cudaError_t cudaFreeHost(void *memory)
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 {
     const locked hold(lock);
-    *free_bytes = memory_bytes - used_bytes;
-    *total_bytes = memory_bytes;
+    *free_bytes = whole_memory() - used_bytes;
+    *total_bytes = whole_memory();
     return cudaSuccess;
 }
 
 /* Devices. */
+
+/** COD_CUDA_GPUS: the numbers of those that this process sees, as CUDA_VISIBLE_DEVICES has them. @return how many; -1 = not said */
+static int visible_gpus(int index, int *number)
+{
+    const char *text = getenv("COD_CUDA_GPUS");
+    int count = 0;
+    if (text == nullptr)
+        return -1;
+    for (; *text != '\0'; count++) {
+        char *end = nullptr;
+        const int value = static_cast<int>(strtol(text, &end, 10));
+        if (count == index)
+            *number = value;
+        text = *end == ',' ? end + 1 : "";
+    }
+    return count;
+}
+
+static int gpu_count()
+{
+    int number = 0;
+    const int visible = visible_gpus(0, &number);
+    return visible < 0 ? machine.gpus : visible;
+}
 
 const char *cudaGetErrorString(cudaError_t error)
 {
@@ -219,30 +260,37 @@ cudaError_t cudaGetLastError()
 
 cudaError_t cudaGetDeviceCount(int *count)
 {
-    *count = 1;
-    return cudaSuccess;
+    *count = gpu_count();
+    return give(*count > 0 ? cudaSuccess : cudaErrorNoDevice);
 }
 
 cudaError_t cudaSetDevice(int device)
 {
-    return give(device == 0 ? cudaSuccess : cudaErrorInvalidDevice);
+    return give(device >= 0 && device < gpu_count() ? cudaSuccess : cudaErrorInvalidDevice);
 }
 
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int)
+cudaError_t cod_emulated_kernel_image()
+{
+    return give(machine.has_code ? cudaSuccess : cudaErrorNoKernelImageForDevice);
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
 {
     *properties = cudaDeviceProp();
     snprintf(properties->name, sizeof properties->name, "emulated GPU");
-    properties->major = 8;
-    properties->minor = 0;
+    visible_gpus(device, &device);
+    properties->uuid.bytes[0] = static_cast<char>(device);
+    properties->major = machine.capability / 10;
+    properties->minor = machine.capability % 10;
     properties->multiProcessorCount = 4;
-    properties->totalGlobalMem = memory_bytes;
+    properties->totalGlobalMem = whole_memory();
     properties->sharedMemPerBlockOptin = 227 << 10;
     return cudaSuccess;
 }
 
 cudaError_t cudaDriverGetVersion(int *version)
 {
-    *version = 13000;
+    *version = machine.driver;
     return cudaSuccess;
 }
 

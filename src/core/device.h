@@ -1,0 +1,48 @@
+/**
+ * @file
+ * Which device computes: what users choose among, and the one function by which every command opens it.
+ */
+#ifndef COD_CORE_DEVICE_H
+#define COD_CORE_DEVICE_H
+
+#include "core/backend.h"
+
+typedef enum cod_device_kind {
+    COD_DEVICE_AUTO, /**< a GPU where there is one that can be used, else the processor */
+    COD_DEVICE_CPU,
+    COD_DEVICE_CUDA
+} cod_device_kind;
+
+/** Of each cod_device_kind, NULL at their end. */
+extern const char *const cod_device_names[];
+
+/** In place of a backend's name: the device decides. */
+#define COD_BACKEND_AUTO "auto"
+
+enum { COD_DEVICE_REASON = 1536 };
+
+typedef struct cod_device_choice {
+    cod_device_kind device;
+    const char
+        *backend; /**< name of a registered backend, which then is taken whatever `device` says; or COD_BACKEND_AUTO */
+    const char *host_only; /**< why `auto` may not take a GPU; NULL = it may */
+    const char *setting;   /**< where the user says it, for messages: "cluster.device", "--device" */
+} cod_device_choice;
+
+/** Whether the choice is certain to be the processor, so that no GPU is touched. */
+bool cod_device_is_cpu(const cod_device_choice *choice);
+
+/**
+ * Opens the device of choice. `auto` opens a GPU and falls back to the processor, whatever is wrong with the GPU.
+ *
+ * @param[out] backend,device  the caller closes the device
+ * @param[out] reason  what was taken and why, such as "cpu (there is no NVIDIA driver on this machine)", for one line of the log; ""
+ *                     where the processor or a backend was named
+ * @return COD_ERR_ARGUMENT where there is no backend of that name; COD_ERR_UNSUPPORTED where a GPU is demanded and none can be
+ *         used, with the reason and what would be right
+ */
+COD_MUST_CHECK cod_status cod_device_open(const cod_device_choice *choice, const cod_device_options *options,
+                                          const cod_backend **backend, cod_device **device,
+                                          char reason[COD_DEVICE_REASON]);
+
+#endif

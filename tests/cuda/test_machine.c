@@ -1,0 +1,129 @@
+/* What the CUDA backend says of machines that cannot run it, counts of its memory, and tells profilers. */
+#include "support/test.h"
+
+#include "core/device.h"
+#include "core/trace.h"
+#include "cuda/cuda.h"
+#include "emulated/emulated.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static cod_status open_on(cod_emulated_machine machine)
+{
+    cod_device *device = NULL;
+    cod_emulated_set_machine(&machine);
+    const cod_status status = cod_cuda_backend.open(NULL, &device);
+    cod_emulated_set_machine(NULL);
+    if (status == COD_OK)
+        cod_cuda_backend.close(device);
+    return status;
+}
+
+static void machines_that_cannot_are_named(void **state)
+{
+    (void)state;
+    assert_fails(COD_ERR_UNSUPPORTED, "there is no NVIDIA driver on this machine", open_on((cod_emulated_machine){0}));
+    assert_fails(COD_ERR_UNSUPPORTED, "driver is too old: it supports CUDA up to 12.8, and this build needs 13.0",
+                 open_on((cod_emulated_machine){12080, 1, 90, 1}));
+    assert_fails(COD_ERR_UNSUPPORTED, "no NVIDIA GPU that this process may use; CUDA_VISIBLE_DEVICES may hide it",
+                 open_on((cod_emulated_machine){13000, 0, 90, 1}));
+    assert_fails(COD_ERR_UNSUPPORTED, "GPU 0, emulated GPU, has compute capability 7.5; 8.0 or above is needed",
+                 open_on((cod_emulated_machine){13000, 1, 75, 1}));
+    assert_fails(COD_ERR_UNSUPPORTED, "has compute capability 12.0, and this build has code for ",
+                 open_on((cod_emulated_machine){13000, 1, 120, 0}));
+    cod_test_assert_contains(cod_error_message(), "build anew with -DCMAKE_CUDA_ARCHITECTURES=120");
+    assert_ok(open_on((cod_emulated_machine){13000, 1, 120, 1}));
+}
+
+static void an_ordinal_counts_modulo_the_gpus(void **state)
+{
+    (void)state;
+    static const char *const ids[] = {"GPU 0 (GPU-00000000): emulated GPU", "GPU 1 (GPU-01000000): emulated GPU",
+                                      "GPU 2 (GPU-02000000): emulated GPU"};
+    cod_emulated_set_machine(&(cod_emulated_machine){13000, 3, 90, 1});
+    for (int ordinal = 0; ordinal < 7; ordinal++) {
+        cod_device *device = NULL;
+        assert_ok(cod_cuda_backend.open(&(cod_device_options){.ordinal = ordinal}, &device));
+        cod_test_assert_contains(cod_cuda_backend.describe(device), ids[ordinal % 3]);
+        cod_cuda_backend.close(device);
+    }
+    cod_emulated_set_machine(NULL);
+}
+
+/** An op that needs memory between its kernels, such as a convolution its packed weights. */
+static cod_op convolution(cod_buffer *buffer)
+{
+    const cod_shape x = {1, 4, 4, 16}, w = {16, 3, 3, 16};
+    return (cod_op){.kind = COD_OP_CONV2D,
+                    .attr = {.stride_h = 1, .stride_w = 1, .pad_h = 1, .pad_w = 1},
+                    .inputs = {cod_view_dense(buffer, 0, COD_BF16, x), cod_view_dense(buffer, 1024, COD_F32, w)},
+                    .outputs = {cod_view_dense(buffer, 512, COD_BF16, x)},
+                    .name = "first"};
+}
+
+static void memory_is_counted(void **state)
+{
+    (void)state;
+    const cod_backend *backend = &cod_cuda_backend;
+    cod_device *device = NULL;
+    cod_buffer *buffer = NULL, *pinned = NULL, *more = NULL;
+    cod_plan *plan = NULL;
+    assert_ok(backend->open(NULL, &device));
+    assert_int_equal(backend->allocated(device), 0);
+    assert_ok(backend->buffer_create(device, 65536, &buffer));
+    assert_ok(backend->host_buffer_create(device, 4096, &pinned));
+    assert_int_equal(backend->allocated(device), 65536);
+    const cod_op op = convolution(buffer);
+    assert_ok(backend->plan_create(device, &op, &plan));
+    const size_t with_plan = backend->allocated(device);
+    assert_true(with_plan >= 65536 + 2 * 16 * 9 * 16); /* the weights in bf16 */
+    cod_emulated_set_memory(with_plan + 1000);
+    assert_fails(COD_ERR_MEMORY, "the GPU is out of memory: 0.1 MB are needed, 0.0 of 0.1 MB are free",
+                 backend->buffer_create(device, 80000, &more));
+    assert_int_equal(backend->allocated(device), with_plan);
+    cod_emulated_set_memory(0);
+    backend->plan_destroy(plan);
+    assert_int_equal(backend->allocated(device), 65536);
+    backend->host_buffer_destroy(device, pinned);
+    backend->buffer_destroy(device, buffer);
+    assert_int_equal(backend->allocated(device), 0);
+    backend->close(device);
+}
+
+static void profilers_see_ops_by_name(void **state)
+{
+    (void)state;
+    const cod_backend *backend = &cod_cuda_backend;
+    cod_device *device = NULL;
+    cod_buffer *buffer = NULL;
+    cod_plan *plan = NULL;
+    char ranges[256];
+    assert_ok(backend->open(NULL, &device));
+    assert_ok(backend->buffer_create(device, 65536, &buffer));
+    const cod_op op = convolution(buffer);
+    assert_ok(backend->plan_create(device, &op, &plan));
+    assert_ok(backend->plan_prepare(plan, NULL));
+    cod_emulated_ranges(ranges, sizeof ranges);
+    cod_trace_range_begin("train");
+    assert_ok(backend->plan_run(plan, NULL));
+    assert_int_equal(cod_emulated_ranges(ranges, sizeof ranges), 1);
+    cod_trace_range_end();
+    assert_string_equal(ranges, "<train<conv2d first>");
+    assert_int_equal(cod_emulated_ranges(ranges, sizeof ranges), 0);
+    assert_string_equal(ranges, ">");
+    backend->plan_destroy(plan);
+    backend->buffer_destroy(device, buffer);
+    backend->close(device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(machines_that_cannot_are_named),
+        cmocka_unit_test(an_ordinal_counts_modulo_the_gpus),
+        cmocka_unit_test(memory_is_counted),
+        cmocka_unit_test(profilers_see_ops_by_name),
+    };
+    return cmocka_run_group_tests_name("machine", tests, NULL, NULL);
+}

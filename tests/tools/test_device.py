@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+"""cluster.device and --device, end to end: python3 test_device.py CODISTILL_EMULATED CODISTILL_LATE [CASE ...]
+
+CODISTILL_EMULATED is the command with the CUDA backend on the emulated GPU, whose kernels are slow: its cases are tiny. CODISTILL_LATE has
+as `cuda` a device that runs late around `cpu` (COD_TEST_LATE=cuda), with less memory where a case says so.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+from test_classes import CONFIG as CLASSES
+from test_classes import csv
+from test_strategies import DILOCO, LOCAL_SGD
+from train_support import MPIEXEC, check, png, run_cases
+
+NO_GPU = {"COD_CUDA_GPUS": ""}
+LATE = {"COD_TEST_LATE": "cuda", "COD_LATE_ABORT": "1"}
+SHORT = ["train.steps=4", "log.every=2", "checkpoint.every=0", "eval.every=0", "log.tensorboard=false", "log.samples=0"]
+SOON = ["exchange.period=2", "exchange.lag_steps=1", "distill.burn_in=1", "distill.ramp=1"]
+MIXED = "cluster.groups=[{ranks: 1, device: cuda}, {ranks: 1, device: cpu}]"
+CUDA = "cluster.device=cuda"
+late_program = None
+
+
+def on_late(bench, *arguments, environment=None):
+    """The command whose `cuda` is late, which is fast."""
+    emulated, bench.program = bench.program, late_program
+    result = bench.run(*arguments, environment={**LATE, **(environment or {})})
+    bench.program = emulated
+    return result
+
+
+def train_late(bench, *overrides, environment=None):
+    return on_late(bench, "train", "t.yaml", *overrides, environment=environment)
+
+
+def device_of(name, bench):
+    return bench.summary(name)["device"]
+
+
+def chosen(bench):
+    """auto takes the GPU, or says why not; cuda demands it; cpu, and a backend by name, leave it alone."""
+    for overrides, environment, device, said in (
+            (["cluster.device=auto"], None, "GPU 0 (GPU-00000000): emulated GPU", "group 0: device: cuda (GPU 0 (GPU-00000000): emulated GPU"),
+            ([], NO_GPU, "oneDNN", "group 0: device: cpu (there is no NVIDIA GPU that this process may use; CUDA_VISIBLE_DEVICES may hide it)"),
+            ([CUDA], None, "GPU 0 (GPU-00000000): emulated GPU", "group 0: device: cuda (GPU 0"),
+            (["cluster.device=cpu"], None, "oneDNN", None),
+            ([CUDA, "train.backend=cpu"], NO_GPU, "oneDNN", None)):
+        result = bench.trained(*SHORT, *overrides, "checkpoint.resume=never", f"name=n{len(overrides)}{device[0]}", environment=environment)
+        check(device_of(f"n{len(overrides)}{device[0]}", bench).startswith(device), "another device", result)
+        check(said in result.err if said else "device:" not in result.err, f"not said: {said}", result)
+    result = bench.train(*SHORT, CUDA, "name=none", environment=NO_GPU)
+    check(result.code == 1 and "cluster.device: cuda: there is no NVIDIA GPU that this process may use; CUDA_VISIBLE_DEVICES may hide it; "
+          "`cpu` computes without a GPU, and `auto` where there is none" in result.err, "not refused", result)
+    result = bench.train(*SHORT, "train.precision=auto", "name=half")
+    check(bench.summary("half")["precision"] == "bf16", "auto is not bf16", result)
+    result = bench.train(*SHORT, "train.strategy=parameter_server", "cluster.ranks_per_group=2", "name=server")
+    check(result.code == 0 and "device: cpu (the strategy moves weights in the host's memory)" in result.err, "a strategy of the host", result)
+
+
+def commands(bench):
+    """Every command that computes, on the GPU."""
+    gpu, model = ["--device", "cuda"], "runs/t/final.safetensors"
+
+    def done(*arguments, part="", err="device: cuda (GPU 0 (GPU-00000000): emulated GPU"):
+        result = bench.run(*arguments)
+        check(result.code == 0 and part in result.out and err in result.err, f"no '{part}' or '{err}'", result)
+        return result
+
+    bench.write("photos/a.png", png(36, 32, 1))
+    bench.write("c.yaml", CLASSES)
+    bench.write("points.csv", csv(40))
+    done("plan", "t.yaml", CUDA, part="cuda:0")
+    done("train", "t.yaml", *SHORT, CUDA)
+    figures = [json.loads(done("eval", model, "--data", "photos", "--json", "--device", device, err=err).out)["mean"]["psnr_y"]
+               for device, err in (("cuda", "device: cuda"), ("cpu", ""))]
+    check(abs(figures[0] - figures[1]) < 0.2, f"{figures}")
+    done("eval", model, "--data", "photos", "--backend", "ref", err="")
+    done("upscale", model, "photos/a.png", "-o", "big.png", *gpu, part="144x128")
+    done("bench", "upscale", model, "--size", "16x8", "--repeats", "1", *gpu, part="emulated GPU")
+    tiny = ["--batch", "1", "--patch", "8", "--repeats", "1", *gpu, "blocks=1", "channels=8"]
+    done("bench", "step", *tiny, part="emulated GPU", err="")
+    result = on_late(bench, "bench", "teacher", *tiny)
+    check(result.code == 0 and "every 4: step ms" in result.out, "bench teacher", result)
+    done("compare", "t.yaml", *SHORT, CUDA, "name=c", "--strategies", "single,allreduce", part="allreduce")
+    done("train", "c.yaml", *SHORT, CUDA, "data.kind=iris", "data.path=points.csv", "train.strategy=single", "cluster.groups=1")
+    done("eval", "runs/c/final.safetensors", "--data", "points.csv", *gpu, part="accuracy")
+    result = bench.run("eval", model, "--data", "photos", *gpu, environment=NO_GPU)
+    check(result.code == 1 and "--device: cuda: there is no NVIDIA GPU" in result.err, "not refused", result)
+
+
+def strategies(bench):
+    """The strategies that no other case has on the GPU."""
+    for name, *overrides in (["model_parallel", "cluster.ranks_per_group=2", "model_parallel.stages=2"],
+                             ["local_sgd", "cluster.groups=2", *LOCAL_SGD[1:], "local_sgd.period=2"],
+                             ["diloco", "cluster.groups=2", *DILOCO[1:], "diloco.period=2"]):
+        result = bench.trained(*SHORT, CUDA, f"train.strategy={name}", f"name={name}", *overrides)
+        check(device_of(name, bench).startswith("GPU 0 (GPU-00000000): emulated GPU"), "another device", result)
+
+
+def taught(bench, name):
+    """Each group switched teachers and merged, and one had losses toward a teacher."""
+    results = bench.summary(name)["group_results"]
+    lines = [line for group in range(2) for line in bench.metrics(name, group)]
+    check(all(result["pulls"] > 0 for result in results), f"nothing was pulled: {results}")
+    check(any(line["distill_loss"] for line in lines), f"nothing was taught: {lines}")
+
+
+def mixed(bench):
+    """A group on a device beside one on the processor: they exchange, or meet, whatever each computes on."""
+    both = ["group 0: device: cuda (", "group 0: memory of the device for a rank, MB: weights"]
+    for name, *overrides in (["codistill", "train.steps=60", *SOON], ["local_sgd", *LOCAL_SGD[1:], "local_sgd.period=2"]):
+        overrides += [f"train.strategy={name}", MIXED, "train.deterministic=true"]
+        result = train_late(bench, *SHORT, *overrides, f"name={name}")
+        check(result.code == 0 and all(part in result.err for part in both) and "group 1: memory of the device" not in result.err,
+              "another device", result)
+        if name == "codistill":
+            taught(bench, name)
+    result = bench.trained(*SHORT, "train.precision=auto", "train.strategy=codistill", "train.deterministic=true", *SOON, MIXED, "name=emulated", "train.steps=10")
+    check("group 0: device: cuda (GPU 0 (GPU-00000000): emulated GPU" in result.err, "another device", result)
+    taught(bench, "emulated")
+
+
+def mpirun(bench, *ranks, overrides=()):
+    """A job in which each rank has an environment of its own."""
+    command = [MPIEXEC]
+    for environment in ranks:
+        command += [":"] * (len(command) > 1) + ["-n", "1", "env", *(f"{key}={value}" for key, value in environment.items()), bench.program,
+                                                 "train", "t.yaml", *SHORT, *overrides]
+    done = subprocess.run(command, cwd=bench.folder, env={**os.environ, **bench.environment}, capture_output=True, text=True, timeout=60)
+    check(done.returncode == 0, f"the job failed\n{done.stdout}{done.stderr}")
+    return done.stderr
+
+
+def places(bench):
+    """Ranks take GPUs in turn, and share those that are fewer; a group's ranks compute on one kind."""
+    two = ["train.strategy=allreduce", "cluster.ranks_per_group=2"]
+    result = bench.trained(*SHORT, *two, CUDA, "name=one")
+    check(re.search(r"^2 ranks of \S+ compute on one device \(GPU 0 \(GPU-00000000\): emulated GPU.*they take turns, unless NVIDIA's MPS", result.err, re.M),
+          "sharing is not said", result)
+    result = bench.trained(*SHORT, *two, CUDA, "name=two", environment={"COD_CUDA_GPUS": "0,1"})
+    check("compute on one device" not in result.err, "each has its own", result)
+    said = mpirun(bench, {"COD_CUDA_GPUS": "3"}, {"COD_CUDA_GPUS": "4"}, overrides=[*two, CUDA, "name=apart"])
+    check("compute on one device" not in said, f"GPUs that have one number but are two\n{said}")
+    # The groups on the processor do not count: with two GPUs the ranks of groups 0 and 2 have one each.
+    groups = "cluster.groups=[{ranks: 1, device: cuda}, {ranks: 1, device: cpu}, {ranks: 1, device: cuda}]"
+    result = bench.trained(*SHORT, "train.strategy=codistill", groups, "name=three", environment={"COD_CUDA_GPUS": "0,1"})
+    check("group 2: device: cuda (GPU 1 (GPU-01000000): " in result.err and "compute on one device" not in result.err, "places are wasted", result)
+    said = mpirun(bench, {}, NO_GPU, overrides=[*two, "name=part"])
+    check("group 0: device: cpu (another rank of the group has no GPU that it can use)" in said, f"one of two ranks has a GPU\n{said}")
+    check(device_of("part", bench).startswith("oneDNN"), "not on the processor")
+
+
+def memory(bench):
+    """What is needed stands beside what is free, when all is well and when it is not."""
+    wide = ["model.channels=64", "model.blocks=4", "data.batch=4", "train.ema=0.9"]
+    result = train_late(bench, *SHORT, *wide, CUDA, "name=enough")
+    told = re.search(r"memory of the device for a rank, MB: (.*): ([\d.]+) in all; [\d.]+ of [\d.]+ are free", result.err)
+    check(result.code == 0 and told, "no plan of the memory", result)
+    parts = dict(part.rsplit(" ", 1) for part in told[1].split(", "))
+    check({"weights", "gradients", "moments", "moving average", "activations", "inputs and outputs"} <= set(parts), f"{parts}")
+    check(abs(sum(map(float, parts.values())) - float(told[2])) < 0.5, f"{parts} are not {told[2]}")
+    check(abs(float(parts["moments"]) - 2 * float(parts["weights"])) < 0.2, f"{parts}")
+    for room, needed in ((2, "weights"), (8, "activations"), (9, "activations")):
+        result = train_late(bench, *SHORT, *wide, CUDA, f"name=room{room}", environment={"COD_LATE_MEMORY_MB": str(room)})
+        check(result.code == 1 and re.search(rf"out of memory: [\d.]+ MB are needed, [\d.]+ are free; training needs in the device's memory, in MB: "
+                                             rf"weights [\d.]+, gradients [\d.]+, moments .*{'' if needed == 'weights' else needed}.*; [\d.]+ of {room}.0 are free. "
+                                             "A smaller data.batch", result.err), f"{room} MB", result)
+    result = bench.train(*SHORT, *wide, CUDA, "name=gpu", environment={"COD_CUDA_MEMORY_MB": "8"})
+    check(result.code == 1 and "the GPU is out of memory: " in result.err and "training needs in the device's memory, in MB: weights" in result.err, "the GPU's words", result)
+
+
+def older(bench):
+    """A run from before there was cluster.device, when the backend was cpu, is what it was."""
+    bench.trained(*SHORT, "train.backend=cpu")
+    path = bench.path("runs/t/config.yaml")
+    with open(path, encoding="utf-8") as file:
+        text = re.sub(r"  device: auto[^\n]*\n", "", file.read())
+    check("  device:" not in text and "backend: cpu" in text, text)
+    bench.write("runs/t/config.yaml", text)
+    result = bench.trained(*SHORT)
+    check("nothing is left to do" in result.err and "another configuration" not in result.err, "the finished run", result)
+    result = bench.run("train", "runs/t/config.yaml", "train.steps=6", "name=again")
+    check(result.code == 0 and "device:" not in result.err and device_of("again", bench).startswith("oneDNN"), "its own configuration", result)
+
+
+CASES = {"chosen": chosen, "commands": commands, "strategies": strategies, "mixed": mixed, "places": places, "memory": memory, "older": older}
+
+if __name__ == "__main__":
+    late_program = os.path.abspath(sys.argv[2])
+    sys.exit(run_cases(CASES, sys.argv[1], sys.argv[3:]))
