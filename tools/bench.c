@@ -14,6 +14,7 @@ int cod_cmd_bench(int argc, char **argv)
         "  teacher    what a teacher adds to a training step\n"
         "  upscale    a model on a whole picture\n"
         "  loader     crops that a core makes, beside copying\n"
+        "  copy       ways of data to a device, such as a GPU, alone and beside training steps\n"
         "  codec      size, exactness and speed of the exchange's codings, on checkpoints\n"
         "  allreduce  bucketed, overlapped averaging against MPI's blocking all-reduce; under mpirun\n"
         "  exchange   checkpoints between groups, under mpirun; with --net training over slow links\n\n"
@@ -30,6 +31,8 @@ int cod_cmd_bench(int argc, char **argv)
         return cod_bench_upscale(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "loader") == 0)
         return cod_bench_loader(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "copy") == 0)
+        return cod_bench_copy(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "codec") == 0)
         return cod_bench_codec(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "allreduce") == 0)
@@ -38,7 +41,7 @@ int cod_cmd_bench(int argc, char **argv)
         return cod_bench_exchange(argc - 1, argv + 1);
     return cod_cmd_usage(
         "bench",
-        argc > 1 ? "there is no bench '%s'; there are: step, teacher, upscale, loader, codec, allreduce, exchange"
+        argc > 1 ? "there is no bench '%s'; there are: step, teacher, upscale, loader, copy, codec, allreduce, exchange"
                  : "a name is missing%s",
         argc > 1 ? argv[1] : "");
 }

@@ -13,6 +13,8 @@ int cod_bench_teacher(int argc, char **argv);
 int cod_bench_upscale(int argc, char **argv);
 /** Counts the crops that a core makes. */
 int cod_bench_loader(int argc, char **argv);
+/** Compares the ways of data to a device. */
+int cod_bench_copy(int argc, char **argv);
 /** Measures the exchange's codings on checkpoints. */
 int cod_bench_codec(int argc, char **argv);
 /** Times the bucketed all-reduce against MPI's blocking one. */

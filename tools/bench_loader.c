@@ -21,8 +21,9 @@ static const char help[] =
     "Makes batches of random crops, or of labelled examples, for about two seconds and prints samples a second, and a\n"
     "second of processor time, which other load does not change; beside them, how many a core could copy.\n\n"
     "  FOLDER     of pictures; without it generated ones\n"
-    "  KEY=VALUE  an option of section data, such as threads=2, batch=16, patch=24, cache_mb=0, or kind=mnist "
-    "path=DIR\n";
+    "  KEY=VALUE  an option of section data, such as threads=2, batch=16, patch=24, cache_mb=0, kind=mnist "
+    "path=DIR,\n"
+    "             or transfer=uint8 for batches as they travel to a device in 8 bits\n";
 
 static double processor_s(void)
 {
@@ -106,17 +107,21 @@ static cod_status open_data(const cod_data_options *options, drawn *d)
 static void print_data(const cod_data_options *options, const drawn *d, double opened_s)
 {
     const cod_shape in = d->samples.input, out = d->samples.target;
-    printf("%zu samples to train on, opened in %.2f s; %lldx%lldx%lld and %lldx%lldx%lld as f32, %lld thread%s\n",
+    printf("%zu samples to train on, opened in %.2f s; %lldx%lldx%lld and %lldx%lldx%lld as %s, %lld thread%s\n",
            d->samples.count, opened_s, (long long)in.h, (long long)in.w, (long long)in.c, (long long)out.h,
-           (long long)out.w, (long long)out.c, (long long)options->threads, options->threads == 1 ? "" : "s");
+           (long long)out.w, (long long)out.c, options->transfer == COD_TRANSFER_UINT8 ? "bytes" : "f32",
+           (long long)options->threads, options->threads == 1 ? "" : "s");
     if (d->pictures != NULL)
         printf("%zu pictures are decoded on each use\n", cod_dataset_count(d->pictures).uncached);
 }
 
 static cod_status measure(const cod_data_options *options)
 {
-    const cod_loader_options loading = {
-        .batch = options->batch, .ranks = 1, .threads = (int)options->threads, .prefetch = (int)options->prefetch};
+    const cod_loader_options loading = {.batch = options->batch,
+                                        .ranks = 1,
+                                        .threads = (int)options->threads,
+                                        .prefetch = (int)options->prefetch,
+                                        .bytes = options->transfer == COD_TRANSFER_UINT8};
     drawn data = {0};
     cod_loader *loader = NULL;
     cod_batch batch;

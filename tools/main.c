@@ -33,7 +33,7 @@ static const command commands[] = {
     {"export", "write a model as ONNX or as folded safetensors", cod_cmd_export},
     {"models", "list the architectures and their options", cod_cmd_models},
     {"config", "list every option of a configuration", cod_cmd_config},
-    {"bench", "measure this machine: a training step, a picture, crops, an all-reduce", cod_cmd_bench},
+    {"bench", "measure this machine: a training step, a picture, crops, copies, an all-reduce", cod_cmd_bench},
 };
 
 static void print_help(FILE *out)

@@ -58,7 +58,7 @@
  * OPTIMISER                grad, scalars f32 {4}, [norm]               param+, [m+], [v+]
  * EMA                      param, scalars f32 {1}: decay               ema+ = decay·ema + (1-decay)·param
  * FILL                                                                 y = alpha
- * TURN                     x {N,H,W,C}, turns i32 [N]                  y {x's shape}: picture n of x, turned by the bits of turns[n]
+ * TURN                     x {N,H,W,C}, turns i32 [N], [table f32 {1,1,256,C}]  y {x's shape}: picture n of x, turned by turns[n]
  *
  * CONV2D with attr.int8_range = r > 0 rounds x and w to integers in -127 … 127 (to nearest even, in f32, clamped; NaN in x counts as 0)
  * and sums them exactly: y = activation(f·Σ round(127/r·x)·round(127/a·w) + b) [+ residual] with f = r/127·a/127, a the output channel's largest |w|;
@@ -90,7 +90,8 @@
  * gradient of |0| is 0. All losses are means (over all elements, or over N for CROSS_ENTROPY and KL).
  * `value` is the loss without weights; dprediction and dtarget are scaled by alpha and by *weight. dtarget is the
  * derivative by the target as given (CROSS_ENTROPY: by t, not t'; KL: by logits). One tensor cannot be both gradients.
- * TURN takes the bits of cod_turn and ignores all others; x and y may not be one tensor.
+ * TURN takes the bits of cod_turn and ignores all others; x and y may not be one tensor. With a table, which only backends have that
+ * supports(device, COD_U8), x holds bytes (u8), and each byte b of channel c counts as table[b, c]. No other view may have the type u8.
  * OPTIMISER scalars: learning rate, 1 - beta1^t, 1 - beta2^t, 0; where `norm` is given and attr.max_norm > 0, gradients are
  * first scaled by min(1, max_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_.
  */
@@ -252,7 +253,10 @@ typedef struct cod_backend {
     void (*close)(cod_device *device);
     /** One line: library and version, processor, instruction set. Valid while the device lives. */
     const char *(*describe)(cod_device *device);
-    /** Whether activations may have this type, at a speed worth having; COD_S8: whether attr.int8_range may be set. */
+    /**
+     * Whether activations may have this type, at a speed worth having. COD_S8: whether attr.int8_range may be set. COD_U8: whether TURN
+     * may have a table.
+     */
     bool (*supports)(cod_device *device, cod_dtype activation);
 
     /** Bytes of the device's memory that are free, and all of them. NULL = plans and buffers lie in host memory. */
@@ -264,9 +268,18 @@ typedef struct cod_backend {
     cod_status (*buffer_create)(cod_device *device, size_t bytes, cod_buffer **out);
     /** Waits for queued work that uses the buffer. Not while a recording that names it lives. */
     void (*buffer_destroy)(cod_device *device, cod_buffer *buffer);
-    /** Zeroed memory of the host that copy() reaches without the host's help (pinned), `host` set; not for plans. */
+    /**
+     * Zeroed memory of the host that copy() reaches without the host's help (pinned), `host` set. Outputs of plans may not lie there, and
+     * inputs only where `maps_host_buffers` is set.
+     */
     cod_status (*host_buffer_create)(cod_device *device, size_t bytes, cod_buffer **out);
     void (*host_buffer_destroy)(cod_device *device, cod_buffer *buffer);
+    /**
+     * Whether plans may have inputs in memory of host_buffer_create(): the device maps it, and plan_run() reads there what the host wrote
+     * before it called. Until the host has seen that an event recorded behind the plan is reached, neither the host nor a copy() may
+     * write such an input; what a copy() wrote there may be read after the host has seen an event behind that copy.
+     */
+    bool maps_host_buffers;
     /**
      * Host to device, in the queue's order; blocks until `source` may be reused. The target may be written later than
      * that: other queues need an event. For set-up and what is rare: a step uses copy().

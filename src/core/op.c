@@ -148,9 +148,14 @@ static cod_status check_loss(const cod_op *op)
     return COD_OK;
 }
 
-/** Pixels change places, so that none can be written before all are read. */
+/** Pixels change places, so that none can be written before all are read. Bytes need a table, and a table bytes. */
 static cod_status check_turn(const cod_op *op)
 {
+    const bool looks_up = present(&op->inputs[2]), bytes = op->inputs[0].dtype == COD_U8;
+    COD_REQUIRE(looks_up == bytes, "turn '%s': x is %s %s a table; bytes (u8) need one, and it is for nothing else",
+                op->name ? op->name : "", cod_dtype_name(op->inputs[0].dtype), looks_up ? "with" : "without");
+    COD_REQUIRE(!looks_up || (op->inputs[2].dtype == COD_F32 && cod_view_is_dense(&op->inputs[2])),
+                "turn '%s': the table is not dense f32", op->name ? op->name : "");
     COD_REQUIRE(op->inputs[0].buffer != op->outputs[0].buffer || op->inputs[0].offset != op->outputs[0].offset,
                 "turn '%s': input and output are one tensor; each needs its own", op->name ? op->name : "");
     return COD_OK;
@@ -244,7 +249,8 @@ static bool shapes_fit(const cod_op *op)
     case COD_OP_FILL:
         return present(&out[0]);
     case COD_OP_TURN:
-        return same_shape(&in[0], &out[0]) && is_shape(&in[1], 1, 1, 1, in[0].shape.n);
+        return same_shape(&in[0], &out[0]) && is_shape(&in[1], 1, 1, 1, in[0].shape.n) &&
+               (!present(&in[2]) || is_shape(&in[2], 1, 1, 256, in[0].shape.c));
     case COD_OP_KIND_COUNT:
         break;
     }
@@ -273,6 +279,9 @@ cod_status cod_op_check(const cod_op *op)
                         op->name ? op->name : "", (double)op->attr.int8_range);
     for (size_t i = 0; i < COD_OP_MAX_INPUTS + COD_OP_MAX_OUTPUTS; i++) {
         const cod_view *view = i < COD_OP_MAX_INPUTS ? &op->inputs[i] : &op->outputs[i - COD_OP_MAX_INPUTS];
+        if (present(view) && view->dtype == COD_U8 && (op->kind != COD_OP_TURN || i != 0))
+            return cod_fail(COD_ERR_UNSUPPORTED, "%s '%s': view %zu holds bytes (u8), which only turn's x may",
+                            cod_op_kind_name(op->kind), op->name ? op->name : "", i);
         if (present(view) &&
             (view->pixel_stride < view->shape.c || view->offset + cod_view_span_bytes(view) > view->buffer->bytes))
             return cod_fail(COD_ERR_ARGUMENT, "%s '%s': view %zu reaches past its buffer", cod_op_kind_name(op->kind),

@@ -19,16 +19,22 @@ typedef struct cod_slots {
     cod_device *device;
     size_t bytes;                 /**< of a slot; 0 = the backend runs at once */
     size_t count;                 /**< slots begun so far */
-    cod_queue *queue;             /**< between host and device */
-    cod_buffer *pinned, *staged;  /**< [COD_SLOTS] on the host and on the device */
-    cod_event *copied[COD_SLOTS]; /**< between host and device */
+    cod_queue *queue;             /**< between host and device; NULL = mapped slots */
+    cod_buffer *pinned, *staged;  /**< [COD_SLOTS] on the host and on the device; staged NULL = mapped slots */
+    cod_event *copied[COD_SLOTS]; /**< between host and device; of mapped slots: the device has read it */
     cod_event *passed[COD_SLOTS]; /**< between the device's slot and what programs use */
 } cod_slots;
 
 /** `backend` and `device` are borrowed. cod_slots_clear() also after a failure. */
 COD_MUST_CHECK cod_status cod_slots_init(cod_slots *slots, const cod_backend *backend, cod_device *device,
                                          size_t bytes);
-/** Waits for copies that are under way. */
+/**
+ * Slots that plans read where the host writes them, without a copy, by cod_slots_arrive() and cod_slots_release() alone. Only for a
+ * backend with queues that maps host buffers.
+ */
+COD_MUST_CHECK cod_status cod_slots_init_mapped(cod_slots *slots, const cod_backend *backend, cod_device *device,
+                                                size_t bytes);
+/** Waits for copies that are under way, and for what reads mapped slots. */
 void cod_slots_clear(cod_slots *slots);
 /** Of the host and of the device, all slots together. */
 size_t cod_slots_bytes(const cod_slots *slots);
@@ -49,6 +55,17 @@ COD_MUST_CHECK cod_status cod_slots_send(cod_slots *slots, const cod_view *views
  */
 COD_MUST_CHECK cod_status cod_slots_write(cod_slots *slots, const cod_view *views, const void *const *sources,
                                           size_t count);
+
+/**
+ * Lets work that is queued from now on read the opened slot, where cod_slots_view() says, up to cod_slots_release().
+ *
+ * @param[out] slot  its number
+ */
+COD_MUST_CHECK cod_status cod_slots_arrive(cod_slots *slots, size_t *slot);
+/** All work that reads the slot is queued: the next one may be opened. */
+COD_MUST_CHECK cod_status cod_slots_release(cod_slots *slots);
+/** A dense view of slot `slot`, from byte `offset` of it on, as plans find it. */
+cod_view cod_slots_view(const cod_slots *slots, size_t slot, size_t offset, cod_dtype dtype, cod_shape shape);
 
 /** Queues the copy of a dense view to the next slot, as programs that were queued before leave it. */
 COD_MUST_CHECK cod_status cod_slots_receive(cod_slots *slots, const cod_view *view);

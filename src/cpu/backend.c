@@ -234,6 +234,7 @@ const cod_backend cod_cpu_backend = {
     .buffer_destroy = cod_host_buffer_destroy,
     .host_buffer_create = cod_host_buffer_create,
     .host_buffer_destroy = cod_host_buffer_destroy,
+    .maps_host_buffers = true,
     .upload = cod_host_upload,
     .download = cod_host_download,
     .copy = cod_host_copy,

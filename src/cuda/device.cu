@@ -151,7 +151,7 @@ static const char *device_describe(cod_device *device)
 
 static bool device_supports(cod_device *, cod_dtype activation)
 {
-    return activation == COD_F32 || activation == COD_BF16 || activation == COD_S8;
+    return activation == COD_F32 || activation == COD_BF16 || activation == COD_S8 || activation == COD_U8;
 }
 
 static cod_status device_memory(cod_device *, size_t *free_bytes, size_t *total_bytes)
@@ -374,7 +374,8 @@ cod_status cuda_types_check(const cod_op *op)
 {
     for (size_t i = 0; i < COD_OP_MAX_INPUTS + COD_OP_MAX_OUTPUTS; i++) {
         const cod_view *view = i < COD_OP_MAX_INPUTS ? &op->inputs[i] : &op->outputs[i - COD_OP_MAX_INPUTS];
-        if (view->buffer != nullptr && view->dtype != COD_F32 && view->dtype != COD_BF16 && view->dtype != COD_I32)
+        if (view->buffer != nullptr && view->dtype != COD_F32 && view->dtype != COD_BF16 && view->dtype != COD_I32 &&
+            view->dtype != COD_U8)
             return cod_fail(COD_ERR_UNSUPPORTED, "no support for %s", cod_dtype_name(view->dtype));
     }
     return COD_OK;
@@ -467,6 +468,8 @@ const cod_backend cod_cuda_backend = {
     .buffer_destroy = buffer_destroy,
     .host_buffer_create = host_buffer_create,
     .host_buffer_destroy = host_buffer_destroy,
+    .maps_host_buffers =
+        true, /* with unified addresses, which every GPU here has, pinned memory is mapped where it is */
     .upload = upload,
     .download = download,
     .copy = copy,

@@ -1,6 +1,10 @@
 #include "data/crops.h"
 
-enum { TURNS = 8 };
+#include "core/backend.h"
+
+#include <string.h>
+
+enum { TURNS = 8, MIRRORED_X = 1, MIRRORED_Y = 2, TRANSPOSED = 4, RGB = 3 };
 
 /**
  * Copies a crop [size, size, 3] of a picture at (left, top) turned by one of the eight: bit 0 mirrors x, bit 1 mirrors y, bit 2
@@ -9,7 +13,7 @@ enum { TURNS = 8 };
 static void copy_crop(const float unit[256], const uint8_t *picture, int64_t width, int64_t left, int64_t top,
                       int64_t size, uint32_t turn, float *out)
 {
-    const bool mirror_x = turn & 1, mirror_y = turn & 2, transpose = turn & 4;
+    const bool mirror_x = turn & MIRRORED_X, mirror_y = turn & MIRRORED_Y, transpose = turn & TRANSPOSED;
     const int64_t last = size - 1;
     const int64_t step_x = mirror_x ? -3 : 3, step_y = (mirror_y ? -3 : 3) * width;
     const uint8_t *corner = picture + ((top + (mirror_y ? last : 0)) * width + left + (mirror_x ? last : 0)) * 3;
@@ -22,33 +26,82 @@ static void copy_crop(const float unit[256], const uint8_t *picture, int64_t wid
     }
 }
 
-static cod_status draw(const void *context, size_t index, const cod_sample_place *place, float *input, float *target)
+/** Copies a crop as it lies in the picture. */
+static void copy_bytes(const uint8_t *picture, int64_t width, int64_t left, int64_t top, int64_t size, uint8_t *out)
 {
-    const cod_crops *crops = context;
-    const int64_t patch = crops->patch, scale = cod_dataset_scale(crops->dataset);
+    for (int64_t y = 0; y < size; y++)
+        memcpy(out + y * size * RGB, picture + ((top + y) * width + left) * RGB, (size_t)(size * RGB));
+}
+
+/** A pair of pictures, and what of them is drawn: the corner in the low one, and how it is turned. */
+typedef struct drawn {
     cod_pair pair;
-    COD_TRY(cod_dataset_read(crops->dataset, COD_SPLIT_TRAIN, index, &pair));
-    if (pair.low_width < patch || pair.low_height < patch) {
-        cod_pair_clear(&pair);
+    int64_t left, top;
+    uint32_t turn;
+} drawn;
+
+/** @param[out] d  new: end it with cod_pair_clear() of its pair */
+static cod_status choose(const cod_crops *crops, size_t index, const cod_sample_place *place, drawn *d)
+{
+    const int64_t patch = crops->patch;
+    COD_TRY(cod_dataset_read(crops->dataset, COD_SPLIT_TRAIN, index, &d->pair));
+    if (d->pair.low_width < patch || d->pair.low_height < patch) {
+        cod_pair_clear(&d->pair);
         return cod_fail(COD_ERR_ARGUMENT, "a crop of %lld pixels is larger than the data set was opened for",
                         (long long)patch);
     }
     cod_rng corner = cod_sample_rng(place, COD_RNG_CROP);
-    const int64_t left = cod_rng_below(&corner, (uint32_t)(pair.low_width - patch + 1));
-    const int64_t top = cod_rng_below(&corner, (uint32_t)(pair.low_height - patch + 1));
+    d->left = cod_rng_below(&corner, (uint32_t)(d->pair.low_width - patch + 1));
+    d->top = cod_rng_below(&corner, (uint32_t)(d->pair.low_height - patch + 1));
     cod_rng augment = cod_sample_rng(place, COD_RNG_AUGMENT);
-    const uint32_t turn = crops->augment ? cod_rng_below(&augment, TURNS) : 0;
-    copy_crop(crops->unit, pair.low, pair.low_width, left, top, patch, turn, input);
-    copy_crop(crops->unit, pair.high, pair.low_width * scale, left * scale, top * scale, patch * scale, turn, target);
-    cod_pair_clear(&pair);
+    d->turn = crops->augment ? cod_rng_below(&augment, TURNS) : 0;
+    return COD_OK;
+}
+
+static cod_status draw(const void *context, size_t index, const cod_sample_place *place, float *input, float *target)
+{
+    const cod_crops *crops = context;
+    const int64_t patch = crops->patch, scale = cod_dataset_scale(crops->dataset);
+    drawn d;
+    COD_TRY(choose(crops, index, place, &d));
+    copy_crop(crops->unit, d.pair.low, d.pair.low_width, d.left, d.top, patch, d.turn, input);
+    copy_crop(crops->unit, d.pair.high, d.pair.low_width * scale, d.left * scale, d.top * scale, patch * scale, d.turn,
+              target);
+    cod_pair_clear(&d.pair);
+    return COD_OK;
+}
+
+/** copy_crop() mirrors before it transposes; cod_turn transposes first, so that the mirrors change places. */
+static int32_t turn_of(uint32_t turn)
+{
+    const bool transpose = turn & TRANSPOSED;
+    const bool across = turn & (transpose ? MIRRORED_Y : MIRRORED_X),
+               down = turn & (transpose ? MIRRORED_X : MIRRORED_Y);
+    return (transpose ? COD_TURN_TRANSPOSE : 0) | (across ? COD_TURN_MIRROR_X : 0) | (down ? COD_TURN_MIRROR_Y : 0);
+}
+
+static cod_status draw_bytes(const void *context, size_t index, const cod_sample_place *place, uint8_t *input,
+                             void *target, int32_t *turn)
+{
+    const cod_crops *crops = context;
+    const int64_t patch = crops->patch, scale = cod_dataset_scale(crops->dataset);
+    drawn d;
+    COD_TRY(choose(crops, index, place, &d));
+    copy_bytes(d.pair.low, d.pair.low_width, d.left, d.top, patch, input);
+    copy_bytes(d.pair.high, d.pair.low_width * scale, d.left * scale, d.top * scale, patch * scale, target);
+    *turn = turn_of(d.turn);
+    cod_pair_clear(&d.pair);
     return COD_OK;
 }
 
 void cod_crops_init(cod_crops *crops, const cod_dataset *dataset, int64_t patch, bool augment)
 {
     *crops = (cod_crops){.dataset = dataset, .patch = patch, .augment = augment};
-    for (int i = 0; i < 256; i++)
+    for (int i = 0; i < 256; i++) {
         crops->unit[i] = (float)i / 255;
+        for (int c = 0; c < RGB; c++)
+            crops->table[i * RGB + c] = crops->unit[i];
+    }
 }
 
 cod_samples cod_crops_samples(const cod_crops *crops)
@@ -60,5 +113,8 @@ cod_samples cod_crops_samples(const cod_crops *crops)
         .target = {1, high, high, 3},
         .context = crops,
         .draw = draw,
+        .draw_bytes = draw_bytes,
+        .input_table = crops->table,
+        .target_table = crops->table,
     };
 }

@@ -13,6 +13,7 @@ typedef struct cod_crops {
     int64_t patch;              /**< side of the low-resolution crop, pixels */
     bool augment;               /**< one of the 8 flips, rotations and transposes for each crop */
     float unit[256];            /**< 8-bit value to 0 … 1 */
+    float table[3 * 256];       /**< the same for each of three channels, [256, 3] */
 } cod_crops;
 
 void cod_crops_init(cod_crops *crops, const cod_dataset *dataset, int64_t patch, bool augment);

@@ -1,5 +1,6 @@
 #include "data/labelled.h"
 
+#include "core/backend.h"
 #include "data/examples_internal.h"
 #include "data/placement_internal.h"
 
@@ -25,6 +26,7 @@ struct cod_labelled {
     bool mirror;           /**< training turns left and right round */
     float mean[COD_LABELLED_MAX_CHANNELS], deviation[COD_LABELLED_MAX_CHANNELS];
     float scale[COD_LABELLED_MAX_CHANNELS], shift[COD_LABELLED_MAX_CHANNELS]; /**< held value -> normalised */
+    float *table; /**< [256, C] the same of each byte; NULL = examples are not of bytes */
 };
 
 static cod_status index_list_init(index_list *list, size_t capacity)
@@ -135,6 +137,10 @@ static void set_normalisation(cod_labelled *l)
         l->scale[c] = 1 / (unit * l->deviation[c]);
         l->shift[c] = -l->mean[c] / l->deviation[c];
     }
+    for (int64_t i = 0; l->table != NULL && i < 256 * l->examples.channels; i++) {
+        const int64_t c = i % l->examples.channels;
+        l->table[i] = (float)(i / l->examples.channels) * l->scale[c] + l->shift[c];
+    }
 }
 
 /** Adds an example's values and their squares, channel by channel. */
@@ -210,6 +216,10 @@ static cod_status open_labelled(const cod_data_options *options, const cod_datas
     COD_REQUIRE(l->examples.channels <= COD_LABELLED_MAX_CHANNELS, "examples of %lld channels; at most %d are taken",
                 (long long)l->examples.channels, COD_LABELLED_MAX_CHANNELS);
     set_view(options, l);
+    if (l->examples.floats == NULL) {
+        l->table = malloc(256 * (size_t)l->examples.channels * sizeof *l->table);
+        COD_REQUIRE_MEMORY(l->table);
+    }
     l->counts.found = l->examples.count;
     for (int s = 0; s < COD_SPLITS; s++)
         COD_TRY(index_list_init(&l->splits[s], l->examples.count));
@@ -284,6 +294,7 @@ void cod_labelled_close(cod_labelled *labelled)
     for (int s = 0; s < COD_SPLITS; s++)
         free(labelled->splits[s].items);
     free(labelled->train.items);
+    free(labelled->table);
     cod_examples_clear(&labelled->examples);
     free(labelled);
 }
@@ -394,6 +405,19 @@ static void crop(const cod_labelled *l, const uint8_t *pixels, int64_t left, int
     }
 }
 
+/** The same in bytes, and not mirrored. */
+static void crop_bytes(const cod_labelled *l, const uint8_t *pixels, int64_t left, int64_t top, uint8_t *out)
+{
+    const cod_examples *e = &l->examples;
+    const int64_t channels = e->channels, width = l->width;
+    const int64_t first = left < 0 ? -left : 0, end = left + width > e->width ? e->width - left : width;
+    memset(out, 0, (size_t)(l->height * width * channels));
+    for (int64_t y = top; y < top + l->height; y++, out += width * channels)
+        if (y >= 0 && y < e->height && first < end)
+            memcpy(out + first * channels, pixels + (y * e->width + left + first) * channels,
+                   (size_t)((end - first) * channels));
+}
+
 /** An example moved by (across, down) from the middle. */
 static cod_status give(const cod_labelled *l, size_t index, int64_t across, int64_t down, bool mirror, float *out)
 {
@@ -419,24 +443,58 @@ cod_status cod_labelled_read(const cod_labelled *labelled, cod_split split, size
     return give(labelled, list->items[index], 0, 0, false, values);
 }
 
+/** How training varies an example. */
+typedef struct variation {
+    int64_t across, down;
+    bool mirror;
+} variation;
+
+static variation vary(const cod_labelled *l, const cod_sample_place *place)
+{
+    variation v = {0};
+    if (l->reach > 0) {
+        cod_rng rng = cod_sample_rng(place, COD_RNG_CROP);
+        v.across = (int64_t)cod_rng_below(&rng, (uint32_t)(2 * l->reach + 1)) - l->reach;
+        v.down = (int64_t)cod_rng_below(&rng, (uint32_t)(2 * l->reach + 1)) - l->reach;
+    }
+    if (l->mirror) {
+        cod_rng rng = cod_sample_rng(place, COD_RNG_AUGMENT);
+        v.mirror = cod_rng_below(&rng, 2) == 1;
+    }
+    return v;
+}
+
+/** @param[out] target  [classes] 1 for the example's own, 0 for the others */
+static void give_class(const cod_labelled *l, size_t number, float *target)
+{
+    memset(target, 0, l->examples.class_count * sizeof *target);
+    target[l->examples.labels[number]] = 1;
+}
+
 static cod_status draw(const void *context, size_t index, const cod_sample_place *place, float *input, float *target)
 {
     const cod_labelled *l = context;
     const size_t number = l->splits[COD_SPLIT_TRAIN].items[index];
-    int64_t across = 0, down = 0;
-    bool mirror = false;
-    if (l->reach > 0) {
-        cod_rng rng = cod_sample_rng(place, COD_RNG_CROP);
-        across = (int64_t)cod_rng_below(&rng, (uint32_t)(2 * l->reach + 1)) - l->reach;
-        down = (int64_t)cod_rng_below(&rng, (uint32_t)(2 * l->reach + 1)) - l->reach;
-    }
-    if (l->mirror) {
-        cod_rng rng = cod_sample_rng(place, COD_RNG_AUGMENT);
-        mirror = cod_rng_below(&rng, 2) == 1;
-    }
-    memset(target, 0, l->examples.class_count * sizeof *target);
-    target[l->examples.labels[number]] = 1;
-    return give(l, number, across, down, mirror, input);
+    const variation v = vary(l, place);
+    give_class(l, number, target);
+    return give(l, number, v.across, v.down, v.mirror, input);
+}
+
+static cod_status draw_bytes(const void *context, size_t index, const cod_sample_place *place, uint8_t *input,
+                             void *target, int32_t *turn)
+{
+    const cod_labelled *l = context;
+    const cod_examples *e = &l->examples;
+    const size_t number = l->splits[COD_SPLIT_TRAIN].items[index];
+    const variation v = vary(l, place);
+    const uint8_t *pixels = NULL;
+    uint8_t *decoded = NULL;
+    COD_TRY(pixels_of(e, number, &pixels, &decoded));
+    give_class(l, number, target);
+    crop_bytes(l, pixels, (e->width - l->width) / 2 + v.across, (e->height - l->height) / 2 + v.down, input);
+    *turn = v.mirror ? COD_TURN_MIRROR_X : 0;
+    free(decoded);
+    return COD_OK;
 }
 
 cod_samples cod_labelled_samples(const cod_labelled *labelled)
@@ -447,5 +505,7 @@ cod_samples cod_labelled_samples(const cod_labelled *labelled)
         .target = {1, 1, 1, (int64_t)labelled->examples.class_count},
         .context = labelled,
         .draw = draw,
+        .draw_bytes = labelled->table != NULL ? draw_bytes : NULL,
+        .input_table = labelled->table,
     };
 }

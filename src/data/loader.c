@@ -15,7 +15,7 @@ enum { MESSAGE_BYTES = 512 };
 
 /** Room for one batch. The slot of step s is s modulo the number of slots. */
 typedef struct slot {
-    cod_buffer input, target;
+    cod_buffer input, target, turns;
     uint64_t epoch;
     bool ready;
     cod_status status; /**< of making it; the message says why it failed */
@@ -59,14 +59,42 @@ static size_t sample_at(worker *w, uint64_t position)
     return w->order[position % loader->samples.count];
 }
 
-/** Draws a sample or, when its file has gone bad, the next that can be drawn. */
-static cod_status draw_sample(const cod_loader *loader, size_t index, const cod_sample_place *place, float *input,
-                              float *target)
+/** The types of a batch's two tensors. */
+static cod_dtype input_dtype(const cod_loader *loader)
+{
+    return loader->options.bytes ? COD_U8 : COD_F32;
+}
+
+static cod_dtype target_dtype(const cod_loader *loader)
+{
+    return loader->options.bytes && loader->samples.target_table != NULL ? COD_U8 : COD_F32;
+}
+
+/** Bytes of one sample. */
+static size_t sample_bytes(cod_shape shape, cod_dtype dtype)
+{
+    return (size_t)cod_shape_count(shape) * cod_dtype_bytes(dtype);
+}
+
+/** Draws sample `index` into place i of the slot. */
+static cod_status draw_into(const cod_loader *loader, size_t index, const cod_sample_place *place, slot *s, int64_t i)
 {
     const cod_samples *samples = &loader->samples;
+    char *input = (char *)s->input.host + (size_t)i * sample_bytes(samples->input, input_dtype(loader));
+    char *target = (char *)s->target.host + (size_t)i * sample_bytes(samples->target, target_dtype(loader));
+    if (loader->options.bytes)
+        return samples->draw_bytes(samples->context, index, place, (uint8_t *)input, target,
+                                   (int32_t *)s->turns.host + i);
+    return samples->draw(samples->context, index, place, (float *)(void *)input, (float *)(void *)target);
+}
+
+/** Draws a sample or, when its file has gone bad, the next that can be drawn. */
+static cod_status draw_sample(const cod_loader *loader, size_t index, const cod_sample_place *place, slot *s, int64_t i)
+{
+    const size_t count = loader->samples.count;
     cod_status status = COD_OK;
-    for (size_t n = 0; n < samples->count; n++) {
-        status = samples->draw(samples->context, (index + n) % samples->count, place, input, target);
+    for (size_t n = 0; n < count; n++) {
+        status = draw_into(loader, (index + n) % count, place, s, i);
         if (status != COD_ERR_IO && status != COD_ERR_FORMAT && status != COD_ERR_UNSUPPORTED)
             return status;
         if (n == 0) /* a file system that is gone must not give a line for every picture */
@@ -77,8 +105,7 @@ static cod_status draw_sample(const cod_loader *loader, size_t index, const cod_
 
 static cod_status make_sample(worker *w, slot *s, uint64_t step, int64_t i)
 {
-    const cod_loader *loader = w->loader;
-    const cod_loader_options *o = &loader->options;
+    const cod_loader_options *o = &w->loader->options;
     /* What is random belongs to the sample's place in the endless sequence, not to the batch or the rank that it falls to: a
      * step's samples are the same however many ranks and accumulated batches divide them. */
     const uint64_t item = (uint64_t)o->rank * (uint64_t)o->batch + (uint64_t)i;
@@ -88,8 +115,7 @@ static cod_status make_sample(worker *w, slot *s, uint64_t step, int64_t i)
     const size_t sample = sample_at(w, place.position);
     if (i == 0)
         s->epoch = w->epoch;
-    return draw_sample(loader, sample, &place, (float *)s->input.host + i * cod_shape_count(loader->samples.input),
-                       (float *)s->target.host + i * cod_shape_count(loader->samples.target));
+    return draw_sample(w->loader, sample, &place, s, i);
 }
 
 static void make_batch(worker *w, slot *s, uint64_t step)
@@ -175,8 +201,9 @@ cod_status cod_loader_next(cod_loader *loader, cod_batch *batch)
     *batch = (cod_batch){
         .step = step,
         .epoch = s->epoch,
-        .input = cod_view_dense(&s->input, 0, COD_F32, batched(loader, loader->samples.input)),
-        .target = cod_view_dense(&s->target, 0, COD_F32, batched(loader, loader->samples.target)),
+        .input = cod_view_dense(&s->input, 0, input_dtype(loader), batched(loader, loader->samples.input)),
+        .target = cod_view_dense(&s->target, 0, target_dtype(loader), batched(loader, loader->samples.target)),
+        .turns = s->turns.host,
     };
     return COD_OK;
 }
@@ -189,14 +216,16 @@ static cod_status check(const cod_samples *samples, const cod_loader_options *o)
                 (long long)o->batch, o->ranks);
     COD_REQUIRE(o->threads >= 0 && o->prefetch >= 1, "no loader of %d threads and %d batches", o->threads, o->prefetch);
     COD_REQUIRE(samples->count > 0, "nothing to train on");
+    COD_REQUIRE(!o->bytes || samples->draw_bytes != NULL, "the samples are not made of 8-bit pixels");
     return COD_OK;
 }
 
 static cod_status allocate(cod_loader *loader)
 {
     const cod_loader_options *o = &loader->options;
-    const size_t input = (size_t)cod_shape_count(batched(loader, loader->samples.input)) * sizeof(float);
-    const size_t target = (size_t)cod_shape_count(batched(loader, loader->samples.target)) * sizeof(float);
+    const size_t input = sample_bytes(batched(loader, loader->samples.input), input_dtype(loader));
+    const size_t target = sample_bytes(batched(loader, loader->samples.target), target_dtype(loader));
+    const size_t turns = o->bytes ? (size_t)o->batch * sizeof(int32_t) : 0;
     loader->slot_count = o->threads > 0 ? (size_t)o->prefetch + 1 : 1;
     loader->worker_count = o->threads > 0 ? (size_t)o->threads : 1;
     loader->slots = calloc(loader->slot_count, sizeof *loader->slots);
@@ -205,8 +234,11 @@ static cod_status allocate(cod_loader *loader)
         slot *s = &loader->slots[i];
         COD_TRY(cod_aligned_alloc(&s->input.host, input));
         COD_TRY(cod_aligned_alloc(&s->target.host, target));
+        if (turns > 0)
+            COD_TRY(cod_aligned_alloc(&s->turns.host, turns));
         s->input.bytes = input;
         s->target.bytes = target;
+        s->turns.bytes = turns;
     }
     loader->workers = calloc(loader->worker_count, sizeof *loader->workers);
     COD_REQUIRE_MEMORY(loader->workers);
@@ -265,6 +297,7 @@ void cod_loader_destroy(cod_loader *loader)
     for (size_t i = 0; loader->slots != NULL && i < loader->slot_count; i++) {
         cod_aligned_free(loader->slots[i].input.host);
         cod_aligned_free(loader->slots[i].target.host);
+        cod_aligned_free(loader->slots[i].turns.host);
     }
     free(loader->workers);
     free(loader->slots);

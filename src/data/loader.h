@@ -20,13 +20,15 @@ typedef struct cod_loader_options {
     int group, rank, ranks; /**< rank within the group of `ranks` */
     int threads;            /**< 0 = made within cod_loader_next() */
     int prefetch;           /**< batches held ready beside the one in use, at least 1 */
+    bool bytes;             /**< as draw_bytes() of the samples gives them */
 } cod_loader_options;
 
-/** One batch, f32 NHWC, at 64-byte boundaries. */
+/** One batch, NHWC, f32 or, where the options ask for it, bytes (u8), at 64-byte boundaries. */
 typedef struct cod_batch {
     uint64_t step;
     uint64_t epoch;         /**< of the batch's first sample */
     cod_view input, target; /**< [batch] samples of the two shapes, host memory */
+    const int32_t *turns;   /**< [batch] bits of cod_turn, for what is of bytes; NULL = nothing is */
 } cod_batch;
 
 /**

@@ -6,6 +6,7 @@
 #define FIELD(name) offsetof(cod_data_options, name)
 
 const char *const cod_data_kind_names[] = {"pictures", "mnist", "iris", "folder", "synthetic", NULL};
+const char *const cod_data_transfer_names[] = {"auto", "pinned", "mapped", "uint8", NULL};
 static const char *const placements[] = {"shared", "disjoint", "dirichlet", NULL};
 
 static const cod_option options[] = {
@@ -70,6 +71,14 @@ static const cod_option options[] = {
     {"threads", COD_OPTION_INT, FIELD(threads), "1", 0, 256, NULL,
      "Threads of each rank that make batches ahead of time; 0 = made between steps."},
     {"prefetch", COD_OPTION_INT, FIELD(prefetch), "4", 1, 256, NULL, "Batches held ready beside the one in use."},
+    {"transfer", COD_OPTION_CHOICE, FIELD(transfer), "auto", 0, 0, cod_data_transfer_names,
+     "How mini-batches reach a device with memory of its own, such as a GPU: from pinned memory, by copies that run "
+     "beside computing "
+     "(pinned, which auto is); read in the host's memory by the device itself (mapped); or in the 8 bits of their "
+     "pixels, which the "
+     "device turns and converts, a quarter of the bytes (uint8; kinds pictures, mnist, folder and synthetic). Training "
+     "gives the same bits "
+     "with each; `codistill bench copy` compares them."},
     {"synthetic_count", COD_OPTION_INT, FIELD(synthetic_count), "32", 2, 100000, NULL,
      "Number of generated pictures or examples; used by kind synthetic."},
     {"synthetic_shape", COD_OPTION_INT_LIST, FIELD(synthetic_shape), "32, 32, 3", 1, 65536, NULL,
@@ -121,6 +130,9 @@ static void examine_kind(const examination *e, const cod_data_options *o)
                  o->path.count);
     if (pictures && o->placement == COD_PLACEMENT_DIRICHLET)
         complain(e, "placement", "dirichlet divides classes, which kind pictures has not; disjoint would do");
+    if (o->transfer == COD_TRANSFER_UINT8 && o->kind == COD_DATA_IRIS)
+        complain(e, "transfer",
+                 "uint8 is for data of 8-bit pixels, and iris are measurements; auto, pinned and mapped take them");
     if (pictures && o->folds > 0)
         complain(e, "folds", "is for classification, not kind pictures");
 }

@@ -22,6 +22,14 @@ typedef enum cod_data_placement {
     COD_PLACEMENT_DIRICHLET,
 } cod_data_placement;
 
+/** How mini-batches reach a device that has memory of its own. */
+typedef enum cod_data_transfer {
+    COD_TRANSFER_AUTO,
+    COD_TRANSFER_PINNED,
+    COD_TRANSFER_MAPPED,
+    COD_TRANSFER_UINT8,
+} cod_data_transfer;
+
 typedef struct cod_data_options {
     int kind; /**< cod_data_kind */
     cod_string_list path, low_path;
@@ -37,6 +45,7 @@ typedef struct cod_data_options {
     bool augment;
     int64_t shift;
     int64_t cache_mb, threads, prefetch;
+    int transfer; /**< cod_data_transfer */
     int64_t synthetic_count, synthetic_classes;
     cod_int_list synthetic_shape;
 } cod_data_options;
@@ -50,6 +59,7 @@ static inline bool cod_data_kind_is_labelled(int kind)
 }
 
 extern const char *const cod_data_kind_names[];
+extern const char *const cod_data_transfer_names[];
 
 /** Told of an option at fault, such as "weights", and what is wrong with it. */
 typedef void (*cod_data_complaint)(void *context, const char *key, const char *text);

@@ -1,6 +1,7 @@
 /**
  * @file
- * What a loader makes batches of: numbered training samples, each a pair of f32 tensors of one shape.
+ * What a loader makes batches of: numbered training samples, each a pair of f32 tensors of one shape. Samples that are made of 8-bit
+ * pixels can be had as these, too, so that a device does the rest.
  */
 #ifndef COD_DATA_SAMPLES_H
 #define COD_DATA_SAMPLES_H
@@ -32,6 +33,17 @@ typedef struct cod_samples {
      * @return COD_ERR_IO or COD_ERR_FORMAT when its file has gone bad: another is then used instead
      */
     cod_status (*draw)(const void *context, size_t index, const cod_sample_place *place, float *input, float *target);
+    /**
+     * The same sample in 8 bits. What draw() gives follows, to the bit: each byte b of channel c stands for table[b·C + c], and then the
+     * picture is turned. NULL = samples are not of 8 bits.
+     *
+     * @param[out] input   bytes, as the shape says
+     * @param[out] target  likewise; f32 as draw() gives it where target_table is NULL
+     * @param[out] turn    bits of cod_turn (core/backend.h) for what is of bytes
+     */
+    cod_status (*draw_bytes)(const void *context, size_t index, const cod_sample_place *place, uint8_t *input,
+                             void *target, int32_t *turn);
+    const float *input_table, *target_table; /**< [256, C] of draw_bytes(); borrowed as `context` is. NULL = f32 */
 } cod_samples;
 
 #endif

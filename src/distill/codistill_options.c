@@ -65,6 +65,12 @@ void codistill_check(const cod_run_config *run, const cod_distill_options *d, co
                                cod_task_name(model->task));
     if (d->inputs == COD_DISTILL_INPUTS_MIXUP && run->data.batch == 1)
         cod_config_problem_key(run->config, "distill.inputs", "mixup mixes examples of a mini-batch; data.batch is 1");
+    if (d->inputs != COD_DISTILL_INPUTS_BATCH && run->data.transfer == COD_TRANSFER_UINT8)
+        cod_config_problem_key(
+            run->config, "data.transfer",
+            "uint8 leaves the host no mini-batch in f32, of which distill.inputs=%s makes others; set pinned or "
+            "mapped, or distill.inputs=batch",
+            inputs[d->inputs]);
     if (d->inputs != COD_DISTILL_INPUTS_BATCH && d->gate)
         cod_config_problem_key(run->config, "distill.gate",
                                "a gate compares task losses, and these inputs have no truth: distill.inputs: batch");

@@ -80,7 +80,8 @@ static const char *device_describe(cod_device *device)
 static bool device_supports(cod_device *device, cod_dtype activation)
 {
     (void)device;
-    return activation == COD_F32 || activation == COD_F64 || activation == COD_BF16 || activation == COD_S8;
+    return activation == COD_F32 || activation == COD_F64 || activation == COD_BF16 || activation == COD_S8 ||
+           activation == COD_U8;
 }
 
 /** Numbers of workspace that the op's kernel needs beside its arrays. */
@@ -248,6 +249,7 @@ const cod_backend cod_ref_backend = {
     .buffer_destroy = cod_host_buffer_destroy,
     .host_buffer_create = cod_host_buffer_create,
     .host_buffer_destroy = cod_host_buffer_destroy,
+    .maps_host_buffers = true,
     .upload = cod_host_upload,
     .download = cod_host_download,
     .copy = cod_host_copy,

@@ -2,7 +2,7 @@
 
 bool ref_dtype_known(cod_dtype dtype)
 {
-    return dtype == COD_F32 || dtype == COD_F64 || dtype == COD_BF16 || dtype == COD_I32;
+    return dtype == COD_F32 || dtype == COD_F64 || dtype == COD_BF16 || dtype == COD_I32 || dtype == COD_U8;
 }
 
 static double read_element(const char *address, cod_dtype dtype)
@@ -14,6 +14,8 @@ static double read_element(const char *address, cod_dtype dtype)
         return *(const double *)address;
     case COD_BF16:
         return cod_f32_from_bf16(*(const uint16_t *)address);
+    case COD_U8:
+        return *(const uint8_t *)address;
     default:
         return *(const int32_t *)address;
     }

@@ -72,6 +72,7 @@ static int64_t unturned(unsigned turn, cod_shape shape, int64_t x, int64_t y)
 cod_status ref_turn(const ref_args *args)
 {
     const cod_shape shape = args->in_shape[0];
+    const double *table = args->in[2];
     double *out = args->out[0];
     for (int64_t n = 0; n < shape.n; n++) {
         const unsigned turn = (unsigned)(int32_t)args->in[1][n];
@@ -79,8 +80,10 @@ cod_status ref_turn(const ref_args *args)
             for (int64_t x = 0; x < shape.w; x++) {
                 const int64_t pixel = n * shape.h * shape.w + unturned(turn, shape, x, y);
                 const double *in = args->in[0] + pixel * shape.c;
-                for (int64_t c = 0; c < shape.c; c++)
-                    *out++ = turn & COD_TURN_INVERT ? 1 - in[c] : in[c];
+                for (int64_t c = 0; c < shape.c; c++) {
+                    const double value = table != NULL ? table[(int64_t)in[c] * shape.c + c] : in[c];
+                    *out++ = turn & COD_TURN_INVERT ? 1 - value : value;
+                }
             }
     }
     return COD_OK;

@@ -3,25 +3,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-static size_t values_of(const cod_view *view)
+/** Of all parts of a mini-batch, as it is kept. */
+static size_t kept_bytes(const cod_feed *feed)
 {
-    return (size_t)cod_shape_count(view->shape);
+    return feed->bytes[COD_FEED_INPUT] + feed->bytes[COD_FEED_TRUTH] + feed->bytes[COD_FEED_TURNS];
 }
 
-/** Of input and truth together. */
-static size_t batch_values(const cod_train_session *session)
-{
-    return values_of(&session->input) + values_of(&session->truth);
-}
-
-cod_status cod_batches_init(cod_batches *batches, const cod_train_session *session, bool again)
+cod_status cod_batches_init(cod_batches *batches, const cod_train_session *session, const cod_samples *samples,
+                            bool again)
 {
     const int64_t count = session->config->train.accumulate;
+    const cod_view views[] = {session->input, session->truth};
     *batches = (cod_batches){.session = session, .count = count, .on_device = -1};
-    COD_TRY(cod_slots_init(&batches->slots, session->backend, session->device, batch_values(session) * sizeof(float)));
+    COD_TRY(cod_feed_init(&batches->feed, session->backend, session->device, views, samples,
+                          (cod_data_transfer)session->config->data.transfer));
     if (!again || count == 1)
         return COD_OK;
-    batches->kept = malloc((size_t)count * batch_values(session) * sizeof *batches->kept);
+    batches->kept = malloc((size_t)count * kept_bytes(&batches->feed));
     COD_REQUIRE_MEMORY(batches->kept);
     return COD_OK;
 }
@@ -29,7 +27,7 @@ cod_status cod_batches_init(cod_batches *batches, const cod_train_session *sessi
 void cod_batches_clear(cod_batches *batches)
 {
     free(batches->kept);
-    cod_slots_clear(&batches->slots);
+    cod_feed_clear(&batches->feed);
     *batches = (cod_batches){0};
 }
 
@@ -38,26 +36,33 @@ void cod_batches_begin(cod_batches *batches)
     batches->on_device = -1;
 }
 
+/** Copies the parts to `kept`, where they are given; afterwards `parts` are those there. */
+static void keep(const cod_feed *feed, char *kept, bool given, const void *parts[COD_FEED_PARTS])
+{
+    for (int i = 0; i < COD_FEED_PARTS; kept += feed->bytes[i++]) {
+        if (given && feed->bytes[i] > 0)
+            memcpy(kept, parts[i], feed->bytes[i]);
+        parts[i] = kept;
+    }
+}
+
 cod_status cod_batches_load(cod_batches *batches, cod_loader *loader, int64_t index, bool first)
 {
-    const cod_train_session *session = batches->session;
-    const size_t input = values_of(&session->input), truth = values_of(&session->truth);
-    float *kept = batches->kept != NULL ? batches->kept + (size_t)index * (input + truth) : NULL;
+    const cod_feed *feed = &batches->feed;
+    char *kept = batches->kept != NULL ? batches->kept + (size_t)index * kept_bytes(feed) : NULL;
     if (!first && batches->on_device == index)
         return COD_OK;
     batches->on_device = index;
     if (first) {
         cod_batch batch;
         COD_TRY(cod_loader_next(loader, &batch));
-        batches->host = (cod_mini_batch){cod_view_host(&batch.input), cod_view_host(&batch.target)};
-    }
-    if (first && kept != NULL) {
-        memcpy(kept, batches->host.input, input * sizeof *kept);
-        memcpy(kept + input, batches->host.truth, truth * sizeof *kept);
+        batches->parts[COD_FEED_INPUT] = cod_view_host(&batch.input);
+        batches->parts[COD_FEED_TRUTH] = cod_view_host(&batch.target);
+        batches->parts[COD_FEED_TURNS] = batch.turns;
     }
     if (kept != NULL)
-        batches->host = (cod_mini_batch){kept, kept + input};
-    const cod_view views[] = {session->input, session->truth};
-    const void *const sources[] = {batches->host.input, batches->host.truth};
-    return cod_slots_write(&batches->slots, views, sources, 2);
+        keep(feed, kept, first, batches->parts);
+    if (!cod_feed_takes_bytes(feed))
+        batches->host = (cod_mini_batch){batches->parts[COD_FEED_INPUT], batches->parts[COD_FEED_TRUTH]};
+    return cod_feed_write(&batches->feed, batches->parts);
 }

@@ -1,5 +1,6 @@
 #include "train/config_internal.h"
 
+#include "core/queue.h"
 #include "io/file.h"
 #include "train/checkpoint.h"
 #include "train/strategy.h"
@@ -79,6 +80,24 @@ static void check_backend(cod_run_config *run)
                            run->train.backend, list);
 }
 
+/** Other ways than the usual one are for devices, which copy what the host would have at once. */
+static void check_transfer(cod_run_config *run)
+{
+    const cod_backend *backend = cod_backend_find(run->train.backend);
+    const char *transfer = cod_data_transfer_names[run->data.transfer];
+    if (run->data.transfer == COD_TRANSFER_AUTO || cod_config_has_problem(run->config, "data.transfer"))
+        return;
+    if (backend != NULL && cod_backend_runs_at_once(backend))
+        cod_config_problem_key(
+            run->config, "data.transfer",
+            "%s is a way to devices with memory of their own; backend '%s' computes in the host's, where batches are: "
+            "set auto",
+            transfer, run->train.backend);
+    else if (backend != NULL && run->data.transfer == COD_TRANSFER_MAPPED && !backend->maps_host_buffers)
+        cod_config_problem_key(run->config, "data.transfer",
+                               "backend '%s' cannot read the host's memory; set pinned or auto", run->train.backend);
+}
+
 /** Messages are coded where all ranks of a group average gradients as one. */
 static void check_allreduce_codec(cod_run_config *run)
 {
@@ -114,6 +133,7 @@ static void check_train(cod_run_config *run)
     if (train->nesterov && train->momentum == 0)
         cod_config_problem_key(config, "train.nesterov", "Nesterov's variant needs train.momentum above 0");
     check_allreduce_codec(run);
+    check_transfer(run);
 }
 
 static void add_data_problem(void *context, const char *key, const char *text)

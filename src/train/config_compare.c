@@ -28,7 +28,7 @@ static bool next_option(char **rest, char section[64], char key[128], const char
 
 static bool bears_on_result(const char *key)
 {
-    static const char *const without[] = {"name", "output", "train.max_time", "eval.predictions"};
+    static const char *const without[] = {"name", "output", "train.max_time", "eval.predictions", "data.transfer"};
     static const char *const sections[] = {"checkpoint.", "log.", "compare."};
     bool bears = true;
     for (size_t i = 0; i < sizeof sections / sizeof sections[0]; i++)

@@ -371,6 +371,11 @@ static void check(const cod_run_config *run)
     if (ranks > 0 && check_ranks(ranks, stages > 0 ? stages : ranks) != COD_OK)
         cod_config_problem_key(run->config, ranks > 1 ? "model_parallel.stages" : "cluster.ranks_per_group", "%s",
                                cod_error_message());
+    if (run->data.transfer == COD_TRANSFER_MAPPED || run->data.transfer == COD_TRANSFER_UINT8)
+        cod_config_problem_key(
+            run->config, "data.transfer",
+            "%s is not for model_parallel, whose stages bring what they need themselves; set pinned or auto",
+            cod_data_transfer_names[run->data.transfer]);
     if (stages == 1)
         cod_config_problem_key(run->config, "model_parallel.stages",
                                "one stage is no division; set 2 or more, or train.strategy=allreduce");

@@ -181,6 +181,7 @@ static cod_status start_loader(trainer *t)
         .ranks = trainer_replicas(t),
         .threads = (int)config->data.threads,
         .prefetch = (int)config->data.prefetch,
+        .bytes = cod_feed_takes_bytes(&t->batches.feed),
     };
     return cod_loader_create(&t->task->samples, &options, (uint64_t)(t->context.step * config->train.accumulate),
                              &t->context.loader);
@@ -282,7 +283,7 @@ static cod_status compile_locally(trainer *t, const cod_division *division)
     t->loss_delay = !cod_backend_runs_at_once(session->backend) && !trainer_leaves_computing(t) ? 1 : 0;
     COD_TRY(cod_readback_create(session->backend, session->device, (size_t)t->loss_delay + 1,
                                 t->loss_count * (size_t)t->config->train.accumulate, &t->readback));
-    return cod_batches_init(&t->batches, session, needs_batches_again(&session->recipe));
+    return cod_batches_init(&t->batches, session, &t->task->samples, needs_batches_again(&session->recipe));
 }
 
 /** Two steps hide a reduction; ranks that run apart need as many more. */

@@ -330,6 +330,52 @@ static void losses_show_nan(void **state)
     }
 }
 
+/** Bytes with a table of what they count as; the values are copied, so that the bits are `ref`'s. */
+static void turned_bytes_are_those_of_ref(void **state)
+{
+    (void)state;
+    char message[512];
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        cod_op op = cod_test_random_op(COD_OP_TURN, COD_F32, COD_F32, seed);
+        op.inputs[0].dtype = COD_U8;
+        op.inputs[2] = cod_view_dense(NULL, 0, COD_F32, (cod_shape){1, 1, 256, op.inputs[0].shape.c});
+        cod_emulated_set_seed(seed);
+        assert_ok(cod_test_parity(test_ref, test_cuda, &op, seed, (cod_tolerance){0}));
+        if (cod_emulated_faults(message, sizeof message) > 0)
+            fail_msg("seed %" PRIu64 ": %s", seed, message);
+    }
+}
+
+/** Kernels read mapped memory of the host where it is. */
+static void plans_read_pinned_memory(void **state)
+{
+    (void)state;
+    enum { COUNT = 100000 };
+    const cod_backend *b = test_cuda.backend;
+    const cod_shape shape = {1, 1, 1, COUNT};
+    static float back[COUNT];
+    cod_buffer *pinned, *target;
+    cod_plan *plan;
+    assert_true(b->maps_host_buffers);
+    assert_ok(b->host_buffer_create(test_cuda.device, COUNT * sizeof(float), &pinned));
+    assert_ok(b->buffer_create(test_cuda.device, COUNT * sizeof(float), &target));
+    const cod_op op = {.kind = COD_OP_ADD,
+                       .attr.alpha = 1,
+                       .inputs = {cod_view_dense(pinned, 0, COD_F32, shape)},
+                       .outputs = {cod_view_dense(target, 0, COD_F32, shape)}};
+    assert_ok(b->plan_create(test_cuda.device, &op, &plan));
+    for (int round = 0; round < 3; round++) { /* each time other values at one address */
+        for (int i = 0; i < COUNT; i++)
+            ((float *)pinned->host)[i] = (float)(i + round) / 7;
+        assert_ok(b->plan_run(plan, NULL));
+        assert_ok(b->download(test_cuda.device, NULL, back, target, 0, sizeof back));
+        assert_memory_equal(back, pinned->host, sizeof back);
+    }
+    b->plan_destroy(plan);
+    b->buffer_destroy(test_cuda.device, target);
+    b->host_buffer_destroy(test_cuda.device, pinned);
+}
+
 /** All outputs of an op, one after the other; @return how many numbers. */
 static size_t read_outputs(cod_test_op *test, double *out, size_t room)
 {
@@ -391,7 +437,8 @@ int main(void)
         cmocka_unit_test(mixed_types_agree_with_ref),      cmocka_unit_test(parameters_at_any_place_agree_with_ref),
         cmocka_unit_test(large_means_keep_the_variance),   cmocka_unit_test(norms_of_any_size_agree_with_ref),
         cmocka_unit_test(large_logits_agree_with_ref),     cmocka_unit_test(losses_show_nan),
-        cmocka_unit_test(sums_do_not_depend_on_the_order),
+        cmocka_unit_test(sums_do_not_depend_on_the_order), cmocka_unit_test(turned_bytes_are_those_of_ref),
+        cmocka_unit_test(plans_read_pinned_memory),
     };
     return cmocka_run_group_tests(tests, test_pair_open, test_pair_close);
 }

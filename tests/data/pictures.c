@@ -1,5 +1,6 @@
 #include "pictures.h"
 
+#include "core/backend.h"
 #include "core/log.h"
 #include "core/memory.h"
 
@@ -136,4 +137,60 @@ int logged(const char *part)
     for (const char *at = log_text; (at = strstr(at, part)) != NULL; at += strlen(part))
         count++;
     return count;
+}
+
+/** What byte-wise batches stand for, [batch] of `shape`, looked up and turned as cod_turn says. */
+static void look_up(const cod_view *view, const float *table, const int32_t *turns, float *out)
+{
+    const cod_shape s = view->shape;
+    const uint8_t *bytes = cod_view_host(view);
+    for (int64_t i = 0; i < cod_shape_count(s); i++) {
+        const int64_t c = i % s.c, x = i / s.c % s.w, y = i / s.c / s.w % s.h, n = i / s.c / s.w / s.h;
+        const int64_t row = turns[n] & COD_TURN_MIRROR_Y ? s.h - 1 - y : y;
+        const int64_t column = turns[n] & COD_TURN_MIRROR_X ? s.w - 1 - x : x;
+        const bool transposed = turns[n] & COD_TURN_TRANSPOSE;
+        const int64_t place = transposed ? column * s.w + row : row * s.w + column;
+        out[i] = table[bytes[(n * s.h * s.w + place) * s.c + c] * s.c + c];
+    }
+}
+
+/** Compares one tensor of two batches, of bytes where there is a table. */
+static void check_view(const cod_view *bytes, const cod_view *floats, const float *table, const int32_t *turns)
+{
+    assert_true(cod_shape_equal(bytes->shape, floats->shape));
+    if (table == NULL) {
+        assert_int_equal(bytes->dtype, COD_F32);
+        assert_memory_equal(cod_view_host(bytes), cod_view_host(floats), cod_view_span_bytes(floats));
+        return;
+    }
+    float *values = malloc(cod_view_span_bytes(floats));
+    assert_non_null(values);
+    assert_int_equal(bytes->dtype, COD_U8);
+    look_up(bytes, table, turns, values);
+    assert_memory_equal(values, cod_view_host(floats), cod_view_span_bytes(floats));
+    free(values);
+}
+
+int check_bytes(const cod_samples *samples, int64_t batch, int steps)
+{
+    const cod_loader_options plain = {.batch = batch, .seed = 3, .ranks = 1, .threads = 1, .prefetch = 2};
+    cod_loader_options eight = plain;
+    cod_loader *bytes, *floats;
+    cod_batch a, b;
+    int seen = 0;
+    eight.bytes = true;
+    assert_ok(cod_loader_create(samples, &eight, 0, &bytes));
+    assert_ok(cod_loader_create(samples, &plain, 0, &floats));
+    for (int step = 0; step < steps; step++) {
+        assert_ok(cod_loader_next(bytes, &a));
+        assert_ok(cod_loader_next(floats, &b));
+        assert_null(b.turns);
+        check_view(&a.input, &b.input, samples->input_table, a.turns);
+        check_view(&a.target, &b.target, samples->target_table, a.turns);
+        for (int64_t n = 0; n < batch; n++)
+            seen |= 1 << a.turns[n];
+    }
+    cod_loader_destroy(bytes);
+    cod_loader_destroy(floats);
+    return seen;
 }

@@ -8,6 +8,7 @@
 #include "support/test.h"
 
 #include "data/image.h"
+#include "data/loader.h"
 #include "data/options.h"
 
 /** Group set-up and tear-down: make and remove the temporary folder. */
@@ -30,6 +31,9 @@ int count_entries(const char *folder);
 cod_data_options options_of(const char *paths);
 /** Sets a list or any other option from text, commas between items. */
 void set_option(cod_data_options *options, const char *key, const char *text);
+
+/** Draws batches in 8 bits and in f32: bytes, looked up and turned, give the same bits. @return bits 1 << turn that were seen */
+int check_bytes(const cod_samples *samples, int64_t batch, int steps);
 
 /** Log lines since the last call of capture_log() that contain `part`. */
 void capture_log(void);

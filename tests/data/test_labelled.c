@@ -343,6 +343,35 @@ static void shifted_digits_keep_their_pixels(void **state)
     cod_labelled_close(data);
 }
 
+/** Digits that are moved over the border, photographs that are cut and mirrored, and what is not of bytes. */
+static void bytes_give_the_same_examples(void **state)
+{
+    (void)state;
+    make_photographs("bytes/train", 5);
+    make_photographs("bytes/val", 2);
+    cod_data_options digits = make_mnist("bytes/digits"), photos = photographs("bytes/train", "bytes/val");
+    set_option(&digits, "shift", "6"); /* farther than a digit is wide */
+    const cod_data_options *const options[] = {&digits, &photos};
+    for (int i = 0; i < 2; i++) {
+        cod_labelled *data = open_data(options[i], &alone);
+        const cod_samples samples = cod_labelled_samples(data);
+        assert_int_equal(check_bytes(&samples, 8, 15), i == 0 ? 1 : 3);
+        cod_labelled_close(data);
+    }
+    write_bytes(below("bytes/points.csv"), table, sizeof table - 1);
+    cod_data_options points = options_of(below("bytes/points.csv"));
+    set_option(&points, "kind", "iris");
+    cod_labelled *data = open_data(&points, &alone);
+    const cod_samples samples = cod_labelled_samples(data);
+    cod_loader *loader;
+    const cod_loader_options bytes = {.batch = 1, .ranks = 1, .prefetch = 1, .bytes = true};
+    assert_null(samples.input_table);
+    assert_fails(COD_ERR_ARGUMENT, "not made of 8-bit pixels", cod_loader_create(&samples, &bytes, 0, &loader));
+    cod_labelled_close(data);
+    set_option(&points, "transfer", "uint8");
+    refuse(&points, COD_ERR_ARGUMENT, "transfer: uint8 is for data of 8-bit pixels, and iris are measurements");
+}
+
 static cod_data_options synthetic(const char *count)
 {
     cod_data_options options = options_of("");
@@ -480,6 +509,7 @@ int main(void)
         cmocka_unit_test(tables_are_read),
         cmocka_unit_test(damaged_tables_are_refused),
         cmocka_unit_test(photographs_are_cut_and_turned),
+        cmocka_unit_test(bytes_give_the_same_examples),
         cmocka_unit_test(missing_class_folders_are_refused),
         cmocka_unit_test(shifted_digits_keep_their_pixels),
         cmocka_unit_test(folds_are_alike_and_cover_all),

@@ -131,6 +131,16 @@ static void crops_are_aligned_and_turned_together(void **state)
     cod_dataset_close(dataset);
 }
 
+static void bytes_give_the_same_crops(void **state)
+{
+    (void)state;
+    cod_dataset *dataset = open_pairs("bytes", 16);
+    const cod_samples turned = crops_of(dataset, PATCH, true), straight = crops_of(dataset, PATCH, false);
+    assert_int_equal(check_bytes(&turned, 6, 20), 0xFF);
+    assert_int_equal(check_bytes(&straight, 6, 5), 1);
+    cod_dataset_close(dataset);
+}
+
 static void a_batch_depends_on_its_step_alone(void **state)
 {
     (void)state;
@@ -353,6 +363,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(crops_are_aligned_and_turned_together),
+        cmocka_unit_test(bytes_give_the_same_crops),
         cmocka_unit_test(a_batch_depends_on_its_step_alone),
         cmocka_unit_test(groups_see_different_orders),
         cmocka_unit_test(ranks_use_each_sample_once_an_epoch),

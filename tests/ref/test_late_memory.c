@@ -46,8 +46,9 @@ static void a_slot_used_twice_is_found(void **state)
             values[7] = -1; /* at once, whatever the queue has done */
         assert_ok(b->event_wait(p.event));
         if (early)
-            expect_violation("a pinned slot was used again before its copy was done: bytes 0 to 256 of a pinned buffer "
-                             "of 256, copied in queue 1");
+            expect_violation(
+                "a pinned slot was used again before it was read: bytes 0 to 256 of a pinned buffer of 256, "
+                "which copy() of 256 bytes in queue 1 reads");
         values[7] = -2;
         assert_ok(copy_all(p.queues[0], p.buffers[0], p.pinned));
         if (early) {
@@ -59,6 +60,55 @@ static void a_slot_used_twice_is_found(void **state)
         pair_close(&p);
         expect_none();
     }
+}
+
+/** An op in the default queue reads pinned memory; what the host or another queue does there too early is found. */
+static void a_plan_reads_mapped_memory(void **state)
+{
+    (void)state;
+    const cod_backend *b = late.backend;
+    for (int early = 0; early < 2; early++) {
+        pair p = pair_open();
+        float *values = p.pinned->host, back[COUNT];
+        cod_plan *plan = new_scale(late, "mapped", 4, p.pinned, p.buffers[0]);
+        cod_late_hold(late.device, true);
+        assert_ok(b->plan_run(plan, p.queues[0]));
+        assert_ok(b->event_record(p.event, p.queues[0]));
+        if (early)
+            values[7] = -1;
+        cod_late_hold(late.device, false);
+        assert_ok(b->event_wait(p.event));
+        if (early)
+            expect_violation(
+                "a pinned slot was used again before it was read: bytes 0 to 256 of a pinned buffer of 256, "
+                "which add 'mapped' in queue 1 reads");
+        values[7] = -2;
+        assert_ok(b->plan_run(plan, p.queues[0]));
+        assert_ok(b->download(late.device, p.queues[0], back, p.buffers[0], 0, BYTES));
+        for (size_t i = 0; i < COUNT; i++)
+            assert_true(back[i] == 4 * values[i]);
+        /* A copy that fills the slot while the op may still read it, in an order that nothing ensures. */
+        assert_ok(b->plan_run(plan, p.queues[0]));
+        assert_ok(copy_all(p.queues[1], p.pinned, p.buffers[2]));
+        expect_violation(
+            "copy() of 256 bytes in queue 2 writes bytes 0 to 256 of a pinned buffer of 256, and add 'mapped' "
+            "in queue 1");
+        b->plan_destroy(plan);
+        pair_close(&p);
+    }
+}
+
+static void plans_may_not_write_pinned_memory(void **state)
+{
+    (void)state;
+    pair p = pair_open();
+    cod_op op = {.kind = COD_OP_FILL, .name = "ones"};
+    cod_plan *plan;
+    op.outputs[0] = cod_view_dense(p.pinned, 0, COD_F32, (cod_shape){1, 1, 1, COUNT});
+    assert_fails(COD_ERR_ARGUMENT, "an output lies in pinned memory, which plans may only read",
+                 late.backend->plan_create(late.device, &op, &plan));
+    pair_close(&p);
+    expect_none();
 }
 
 static void a_target_written_early_is_found(void **state)
@@ -108,12 +158,6 @@ static void pageable_memory_is_refused(void **state)
     assert_fails(COD_ERR_ARGUMENT, "the target is of neither",
                  late.backend->copy(late.device, NULL, &pageable, 0, buffer, 0, 8));
     late.backend->buffer_destroy(late.device, buffer);
-    cod_buffer *pinned = new_pinned(BYTES);
-    cod_op op = {.kind = COD_OP_FILL};
-    cod_plan *plan;
-    op.outputs[0] = cod_view_dense(pinned, 0, COD_F32, (cod_shape){1, 1, 1, COUNT});
-    assert_fails(COD_ERR_ARGUMENT, "not a buffer of this device", late.backend->plan_create(late.device, &op, &plan));
-    late.backend->host_buffer_destroy(late.device, pinned);
     expect_none();
 }
 
@@ -256,6 +300,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_host_that_reads_early_sees_nan), cmocka_unit_test(a_slot_used_twice_is_found),
+        cmocka_unit_test(a_plan_reads_mapped_memory),       cmocka_unit_test(plans_may_not_write_pinned_memory),
         cmocka_unit_test(a_target_written_early_is_found),  cmocka_unit_test(a_slot_may_turn_round_in_its_queue),
         cmocka_unit_test(pageable_memory_is_refused),       cmocka_unit_test(what_a_recording_names_must_stay),
         cmocka_unit_test(captures_refuse_what_blocks),      cmocka_unit_test(scratch_that_grows_or_moves_is_found),

@@ -220,7 +220,54 @@ static void what_cannot_be_done_is_refused(void **state)
     assert_ok(cod_op_check(&op));
     op.inputs[1].shape.c = 2;
     assert_fails(COD_ERR_ARGUMENT, "turn 'pixel': shapes do not fit", cod_op_check(&op));
+    op.inputs[1].shape.c = 1;
+    op.inputs[0].dtype = COD_U8;
+    assert_fails(COD_ERR_ARGUMENT, "turn 'pixel': x is u8 without a table", cod_op_check(&op));
+    op.inputs[2] = cod_view_dense(buffer, 0, COD_F32, (cod_shape){1, 1, 255, 1});
+    assert_fails(COD_ERR_ARGUMENT, "turn 'pixel': shapes do not fit", cod_op_check(&op));
+    op.inputs[2].shape.w = 256;
+    assert_fails(COD_ERR_ARGUMENT, "turn 'pixel': view 2 reaches past its buffer", cod_op_check(&op));
+    op.inputs[0].dtype = COD_F32;
+    assert_fails(COD_ERR_ARGUMENT, "turn 'pixel': x is f32 with a table", cod_op_check(&op));
+    op = (cod_op){.kind = COD_OP_ADD, .name = "bytes"};
+    op.inputs[0] = cod_view_dense(buffer, 0, COD_U8, (cod_shape){1, 1, 1, 1});
+    op.outputs[0] = cod_view_dense(buffer, 4, COD_F32, (cod_shape){1, 1, 1, 1});
+    assert_fails(COD_ERR_UNSUPPORTED, "add 'bytes': view 0 holds bytes", cod_op_check(&op));
     ref.backend->buffer_destroy(ref.device, buffer);
+}
+
+/** Bytes that are turned with a table give what their values give when they are turned. */
+static void bytes_are_looked_up_and_turned(void **state)
+{
+    (void)state;
+    enum { COUNT = 5 * 4 * 4 * 3, PIXELS = 5 * 4 * 4, VALUES = 256 * 3 };
+    const cod_shape shape = {5, 4, 4, 3}, table_shape = {1, 1, 256, 3};
+    double bytes[COUNT], values[COUNT], table[VALUES], expected[COUNT], looked_up[COUNT];
+    const double turns[5] = {0, COD_TURN_MIRROR_X, COD_TURN_TRANSPOSE | COD_TURN_MIRROR_Y, COD_TURN_INVERT, 31};
+    for (int i = 0; i < VALUES; i++)
+        table[i] = (float)(i / 3) / 255 - (float)(i % 3);
+    for (int i = 0; i < COUNT; i++) {
+        bytes[i] = i < 256 ? i : i * 7 % 256;
+        values[i] = table[(int)bytes[i] * 3 + i % 3];
+    }
+    cod_op op = {.kind = COD_OP_TURN, .name = "bytes"};
+    op.inputs[0] = op.outputs[0] = cod_view_dense(NULL, 0, COD_F32, shape);
+    op.inputs[1] = cod_view_dense(NULL, 0, COD_I32, (cod_shape){1, 1, 1, 5});
+    for (int with_table = 0; with_table < 2; with_table++) {
+        cod_test_op test;
+        op.inputs[0].dtype = with_table ? COD_U8 : COD_F32;
+        op.inputs[2] = with_table ? cod_view_dense(NULL, 0, COD_F32, table_shape) : (cod_view){.buffer = NULL};
+        assert_ok(cod_test_op_init(&test, ref, &op));
+        assert_ok(cod_test_op_write(&test, 0, with_table ? bytes : values));
+        assert_ok(cod_test_op_write(&test, 1, turns));
+        if (with_table)
+            assert_ok(cod_test_op_write(&test, 2, table));
+        assert_ok(cod_test_op_run(&test));
+        assert_ok(cod_test_op_read(&test, COD_OP_MAX_INPUTS, with_table ? looked_up : expected));
+        cod_test_op_clear(&test);
+    }
+    assert_memory_equal(looked_up, expected, sizeof expected);
+    assert_memory_not_equal(expected + PIXELS, values + PIXELS, sizeof *values * PIXELS);
 }
 
 static void copies_arrive(void **state)
@@ -262,6 +309,7 @@ int main(void)
         cmocka_unit_test(in_place_works),
         cmocka_unit_test(nan_passes_through),
         cmocka_unit_test(what_cannot_be_done_is_refused),
+        cmocka_unit_test(bytes_are_looked_up_and_turned),
         cmocka_unit_test(copies_arrive),
         cmocka_unit_test(comparisons_refuse_nan_and_name_the_worst),
     };

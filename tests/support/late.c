@@ -326,6 +326,17 @@ static cod_status copy(cod_device *device, cod_queue *queue, cod_buffer *target,
                   copy_locked(late_queue_of(device, queue), target, target_offset, source, source_offset, bytes));
 }
 
+/** The buffer of an op's view. Pinned memory is for inputs alone, and only where the inner backend maps it. */
+static cod_status view_buffer(const cod_device *device, const cod_view *view, bool input, late_buffer **out)
+{
+    *out = find(device, view->buffer);
+    if (input && *out != NULL && (*out)->pinned && late_inner->maps_host_buffers)
+        return COD_OK;
+    COD_REQUIRE(*out == NULL || !(*out)->pinned, "late: an %s lies in pinned memory%s", input ? "input" : "output",
+                input ? ", which the backend does not map" : ", which plans may only read");
+    return device_range(device, view->buffer, view->offset, cod_view_span_bytes(view), out);
+}
+
 /** The op on inner buffers. */
 static cod_status translate(cod_device *device, const cod_op *op, cod_op *inner_op)
 {
@@ -335,7 +346,7 @@ static cod_status translate(cod_device *device, const cod_op *op, cod_op *inner_
         late_buffer *buffer;
         if (view->buffer == NULL)
             continue;
-        COD_TRY(device_range(device, view->buffer, view->offset, cod_view_span_bytes(view), &buffer));
+        COD_TRY(view_buffer(device, view, i < COD_OP_MAX_INPUTS, &buffer));
         view->buffer = buffer->inner;
     }
     return COD_OK;
@@ -485,6 +496,7 @@ const cod_backend *cod_late_wrap(const cod_backend *inner)
         .buffer_destroy = buffer_destroy,
         .host_buffer_create = host_buffer_create,
         .host_buffer_destroy = host_buffer_destroy,
+        .maps_host_buffers = inner->maps_host_buffers,
         .upload = upload,
         .download = download,
         .copy = copy,

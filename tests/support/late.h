@@ -6,8 +6,8 @@
  * Memory. Buffers of the device have no `host`. Pinned memory that a copy writes is poisoned (bytes of 0xFF: NaN as f32
  * and as f64) when copy() is called, and gets its contents only when the host has seen an event behind the copy, by
  * event_wait(), event_query(), download() or queue_destroy(); so whoever reads too early reads NaN, always. Pinned
- * memory that a copy reads is hashed when copy() is called and again when the host has seen the event; a difference is
- * a slot that was used again too early. Pageable memory is refused by copy().
+ * memory that a copy or a plan reads is hashed when it is queued and again when the host has seen the event; a difference
+ * is a slot that was used again too early. Pageable memory is refused by copy(), pinned memory by plans that would write it.
  *
  * Order. Each queue, the default queue too, runs on a thread of its own with random delays; the inner backend is used
  * by one thread at a time. Whether work is ordered is not left to these delays: queues, events and the host carry

@@ -54,9 +54,10 @@ typedef struct late_delivery {
     struct late_delivery *next;
 } late_delivery;
 
-/** Pinned memory that a copy reads: it must keep its hash until the host has seen that the copy is done. */
+/** Pinned memory that a copy or a plan reads: it must keep its hash until the host has seen that the work is done. */
 typedef struct late_hold {
     late_buffer *buffer;
+    char work[LATE_NAME];
     size_t offset, bytes;
     int slot;
     uint64_t time, hash;
@@ -174,6 +175,8 @@ void late_plan_use(cod_queue *queue, cod_plan *plan, late_kind kind);
 void late_copy_use(cod_queue *queue, const late_range *range, const char *work);
 
 /** late_pinned.c */
+/** The queue's last work reads the range. */
+void late_pinned_hold(cod_queue *queue, late_buffer *buffer, size_t offset, size_t bytes, const char *work);
 /** Before a copy from or to pinned memory is queued as the queue's last work. */
 void late_pinned_read(cod_queue *queue, late_work *work);
 void late_pinned_written(cod_queue *queue, late_work *work);

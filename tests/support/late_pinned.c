@@ -2,6 +2,7 @@
 
 #include "core/hash.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,9 +24,9 @@ static void hold_check(late_hold *hold)
     if (hold->reported || cod_hash(address(hold->buffer, hold->offset), hold->bytes, 0) == hold->hash)
         return;
     hold->reported = true;
-    late_violation("a pinned slot was used again before its copy was done: bytes %zu to %zu of a pinned buffer of %zu, "
-                   "copied in queue %d",
-                   hold->offset, hold->offset + hold->bytes, hold->buffer->base.bytes, hold->slot);
+    late_violation("a pinned slot was used again before it was read: bytes %zu to %zu of a pinned buffer of %zu, which "
+                   "%s in queue %d reads",
+                   hold->offset, hold->offset + hold->bytes, hold->buffer->base.bytes, hold->work, hold->slot);
 }
 
 static void delivery_check(late_delivery *delivery)
@@ -60,6 +61,21 @@ static void range_rehash(cod_device *device, const late_buffer *buffer, size_t o
             hold->hash = cod_hash(address(hold->buffer, hold->offset), hold->bytes, 0);
 }
 
+void late_pinned_hold(cod_queue *queue, late_buffer *buffer, size_t offset, size_t bytes, const char *work)
+{
+    cod_device *device = queue->device;
+    late_hold *hold = late_new(sizeof *hold);
+    *hold = (late_hold){.buffer = buffer,
+                        .offset = offset,
+                        .bytes = bytes,
+                        .slot = queue->slot,
+                        .time = queue->clock.times[queue->slot],
+                        .hash = cod_hash(address(buffer, offset), bytes, 0),
+                        .next = device->holds};
+    snprintf(hold->work, sizeof hold->work, "%s", work);
+    device->holds = hold;
+}
+
 void late_pinned_read(cod_queue *queue, late_work *work)
 {
     cod_device *device = queue->device;
@@ -84,15 +100,6 @@ void late_pinned_read(cod_queue *queue, late_work *work)
             work->overlays = late_new(count * sizeof(late_delivery *));
         work->overlay_count = count;
     }
-    late_hold *hold = late_new(sizeof *hold);
-    *hold = (late_hold){.buffer = buffer,
-                        .offset = offset,
-                        .bytes = bytes,
-                        .slot = queue->slot,
-                        .time = queue->clock.times[queue->slot],
-                        .hash = cod_hash(address(buffer, offset), bytes, 0),
-                        .next = device->holds};
-    device->holds = hold;
 }
 
 void late_pinned_written(cod_queue *queue, late_work *work)

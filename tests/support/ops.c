@@ -61,9 +61,11 @@ static void element_write(char *address, cod_dtype dtype, double value)
     const float f32 = (float)value;
     const int32_t i32 = (int32_t)value;
     const uint16_t bf16 = cod_bf16_from_f32(f32);
+    const uint8_t u8 = (uint8_t)i32;
     const void *source = dtype == COD_F64   ? (const void *)&value
                          : dtype == COD_F32 ? (const void *)&f32
                          : dtype == COD_I32 ? (const void *)&i32
+                         : dtype == COD_U8  ? (const void *)&u8
                                             : (const void *)&bf16;
     memcpy(address, source, cod_dtype_bytes(dtype));
 }
@@ -75,11 +77,13 @@ static double element_read(const char *address, cod_dtype dtype)
         float f32;
         int32_t i32;
         uint16_t bf16;
+        uint8_t u8;
     } value = {0};
     memcpy(&value, address, cod_dtype_bytes(dtype));
     return dtype == COD_F64   ? value.f64
            : dtype == COD_F32 ? (double)value.f32
            : dtype == COD_I32 ? (double)value.i32
+           : dtype == COD_U8  ? (double)value.u8
                               : (double)cod_f32_from_bf16(value.bf16);
 }
 

@@ -40,7 +40,7 @@ static const struct {
     [COD_OP_OPTIMISER] = {"pfp", "ppp"},
     [COD_OP_EMA] = {"pf", "p"},
     [COD_OP_FILL] = {"", "a"},
-    [COD_OP_TURN] = {"ai", "a"},
+    [COD_OP_TURN] = {"aif", "a"}, /* the table is never drawn: not all backends have it */
 };
 
 char cod_test_slot_class(cod_op_kind kind, size_t slot)
@@ -490,6 +490,8 @@ double *cod_test_random_values(const cod_op *description, size_t slot, uint64_t 
             values[i] = cod_rng_below(&rng, 4 * COD_TURN_INVERT); /* with a bit that says nothing */
         else if (const_view(op, slot)->dtype == COD_I32)
             values[i] = 0;
+        else if (const_view(op, slot)->dtype == COD_U8)
+            values[i] = cod_rng_below(&rng, 256);
         else if (is_positive(op->kind, slot))
             values[i] = 0.25 + 0.5 * cod_rng_uniform(&rng);
         else if (smooth && op->kind == COD_OP_POOL && slot == 0)

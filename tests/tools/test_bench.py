@@ -104,6 +104,8 @@ def upscales(folder):
 def loads(folder):
     text = bench("loader", "patch=8", "batch=2", "synthetic_count=4")
     assert "3 samples to train on" in text and "a second of a core; memcpy" in text, text
+    text = bench("loader", "patch=8", "batch=2", "synthetic_count=4", "transfer=uint8")
+    assert "8x8x3 and 32x32x3 as bytes" in text and "a second of a core; memcpy" in text, text
     assert "data has no option 'colour'" in bench("loader", "colour=blue", code=2)
     assert "no pictures in" in bench("loader", folder, code=2)
 

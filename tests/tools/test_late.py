@@ -38,12 +38,14 @@ def same_losses(plain, late, group, delay):
     check(abs(sums[0] - sums[1]) < 1e-12 * sums[0], f"group {group}: the losses add up to {sums}")
 
 
-def same(config, *overrides, backend="ref"):
-    """Trains on the backend and on the device: the same losses, figures, exchanges, checkpoints and models."""
+def same(config, *overrides, backend="ref", device=()):
+    """Trains on the backend and on the device, there with more overrides: the same losses, figures, exchanges, checkpoints and models."""
     def case(bench):
         bench.write("c.yaml", CLASSES)
         for name, environment in (("plain", None), ("late", {**LATE, "COD_TEST_LATE": backend})):
-            result = bench.run("train", config, f"output=runs/{name}", f"train.backend={backend}", *FIXED, *overrides, environment=environment)
+            more = device if name == "late" else ()
+            result = bench.run("train", config, f"output=runs/{name}", f"train.backend={backend}", *FIXED, *overrides, *more,
+                               environment=environment)
             check(result.code == 0, "training failed", result)
         groups, strategy = (bench.summary("plain/t")[key] for key in ("groups", "strategy"))
         for step in range(EVERY, STEPS + 1, EVERY):
@@ -72,6 +74,40 @@ def refused(bench):
         result = bench.train(f"train.strategy={strategy}", f"cluster.ranks_per_group={ranks}", "train.backend=ref", environment=LATE)
         check(result.code == 2 and f"strategy '{strategy}' moves weights in the host's memory, where those of backend 'ref' are not"
               in result.err, strategy, result)
+
+
+def transfers(bench):
+    """Ways to a device are refused where there is none, and uint8 where there are no bytes; the bench compares them."""
+    bench.write("c.yaml", CLASSES)
+    bench.write("points.csv", csv(60))
+    iris = ["c.yaml", "data.kind=iris", "data.path=points.csv"]
+    for arguments, environment, words in (
+            (["t.yaml", "data.transfer=mapped"], None, "mapped is a way to devices with memory of their own; backend 'ref' computes in the host's"),
+            (["t.yaml", "data.transfer=pinned"], None, "pinned is a way to devices"),
+            ([*iris, "data.transfer=uint8"], LATE, "uint8 is for data of 8-bit pixels, and iris are measurements; auto, pinned and mapped"),
+            (["t.yaml", *SETUPS["2x1"], "distill.inputs=mixup", "data.transfer=uint8"], LATE, "of which distill.inputs=mixup makes others; set pinned"),
+            (["t.yaml", "train.strategy=model_parallel", "cluster.ranks_per_group=2", "data.transfer=mapped"], LATE, "mapped is not for model_parallel")):
+        result = bench.run("train", *arguments, "train.backend=ref", environment=environment)
+        check(result.code == 2 and "data.transfer" in result.err and words in result.err, f"{arguments}", result)
+    result = bench.run("train", *iris, "data.transfer=mapped", "train.backend=ref", "train.steps=3", environment=LATE)
+    check(result.code == 0, "measurements are not mapped", result)
+    small = ["--batch", "1", "--patch", "4", "--mib", "1", "--repeats", "1", *REF, "blocks=1", "channels=4", "head_kernel=3", "tail_kernel=3"]
+    soon = {**LATE, "COD_LATE_DELAY_US": "5"}
+    result = bench.run("bench", "copy", *small, "--json", environment=soon)
+    figures = json.loads(result.out)
+    check([row["bytes"] for row in figures["transfers"]] == [65536, 262144, 1048576], f"{figures}")
+    check(figures["batch_bytes"] == (4 * 4 + 16 * 16) * 3 * 4 and figures["unfed_step_ms"] > 0, f"{figures}")
+    for way in ("pageable", "pinned", "mapped", "uint8"):
+        step = figures["steps"][way]
+        check(all(row[way] > 0 for row in figures["transfers"]) and step["step_ms"] > 0 and 0 <= step["hidden"] <= 1, f"{way}: {figures}")
+    result = bench.run("bench", "copy", *small, "--backend", "cpu", environment={**soon, "COD_TEST_LATE": "cpu"})
+    for words in ("GB/s             pageable       pinned       mapped        uint8", "1.00 MiB", "batch 1 of 4x4", "0.00 MB a step", "hidden %",
+                  "uint8                   -            -            -            -"):
+        check(result.code == 0 and words in result.out, words, result)
+    for name, words in (("cpu", "'cpu' computes in the host's memory, where nothing has to be copied"), ("gpu", "there is no backend 'gpu'")):
+        result = bench.run("bench", "copy", "--backend", name)
+        check(result.code == 2 and words in result.err, name, result)
+    check("--mib: '0' is not a whole number from 1 to 4096" in bench.run("bench", "copy", "--mib", "0").err, "--mib")
 
 
 def both(bench, *arguments, files=()):
@@ -137,6 +173,10 @@ CASES = {
     "classes": same(C, "train.strategy=codistill", "cluster.groups=3", "data.placement=dirichlet", "data.alpha=0.1",
                     "distill.teachers_per_step=2", "exchange.merge=none", "eval.every=4"),
     "cpu": same(SR, *SETUPS["2x2"], BATCH_NORM, backend="cpu"),
+    "mapped": same(SR, *SETUPS["2x1"], "distill.inputs=mixup", "train.accumulate=2", device=["data.transfer=mapped"]),
+    "uint8": same(SR, *SETUPS["2x1"], BATCH_NORM, "train.accumulate=2", device=["data.transfer=uint8"]),
+    "uint8-classes": same(C, *SETUPS["allreduce"], "eval.every=4", device=["data.transfer=uint8"]),
+    "transfers": transfers,
     "killed-2x2": goes_on("2x2", BATCH_NORM, "train.accumulate=2"),
     "killed-coded": goes_on("allreduce", "train.allreduce_codec=int8"),
     "killed-gated": goes_on("2x1", "distill.gate=true", "distill.every=1"),
