@@ -12,7 +12,7 @@
 #include <mutex>
 #include <vector>
 
-enum { GUARD = 512, POISON = 0xFF };
+enum { GUARD = 512, POISON = 0xFF, SHARED_AT_FIRST = 48 << 10, MOST_SHARED = 227 << 10 };
 
 static const size_t default_memory = static_cast<size_t>(4) << 30;
 
@@ -39,6 +39,7 @@ static std::recursive_mutex lock;
 typedef std::lock_guard<std::recursive_mutex> locked;
 
 static std::map<unsigned char *, allocation> allocations;
+static std::map<const void *, size_t> allowed_shared; /**< by kernel */
 static size_t memory_bytes = default_memory, used_bytes, faults, seed_value;
 static bool seed_known;
 static char first_fault[512];
@@ -58,6 +59,26 @@ void cod_emulated_fault(const char *format, ...)
     if (faults++ == 0)
         vsnprintf(first_fault, sizeof first_fault, format, arguments);
     va_end(arguments);
+}
+
+cudaError_t cod_emulated_allow_shared(const void *kernel, int bytes)
+{
+    const locked held(lock);
+    if (bytes < 0 || bytes > MOST_SHARED)
+        return give(cudaErrorInvalidValue);
+    allowed_shared[kernel] = static_cast<size_t>(bytes);
+    return cudaSuccess;
+}
+
+bool cod_emulated_may_share(const void *kernel, size_t bytes)
+{
+    const locked held(lock);
+    const auto found = allowed_shared.find(kernel);
+    const size_t most =
+        found != allowed_shared.end() && found->second > SHARED_AT_FIRST ? found->second : SHARED_AT_FIRST;
+    if (bytes > most)
+        cod_emulated_fault("a launch with %zu bytes of shared memory of a kernel that was allowed %zu", bytes, most);
+    return bytes <= most;
 }
 
 size_t cod_emulated_fault_count()
@@ -236,7 +257,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int)
     properties->minor = 0;
     properties->multiProcessorCount = 4;
     properties->totalGlobalMem = memory_bytes;
-    properties->sharedMemPerBlockOptin = 227 << 10;
+    properties->sharedMemPerBlockOptin = MOST_SHARED;
     return cudaSuccess;
 }
 
