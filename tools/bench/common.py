@@ -148,9 +148,9 @@ class Server:
         except ValueError:
             raise Failure(f"`{self.name}` answered {line.strip()!r}") from None
 
-    def turn(self):
-        """One more piece of work; its answer."""
-        self.process.stdin.write("go\n")
+    def turn(self, word="go"):
+        """One more piece of work; its answer. Some servers can do several, which the word names."""
+        self.process.stdin.write(f"{word}\n")
         self.process.stdin.flush()
         self.answers.append(self.read())
         return self.answers[-1]
