@@ -12,6 +12,7 @@ import pathlib
 import statistics
 import subprocess
 import sys
+import time
 
 import common
 
@@ -61,7 +62,7 @@ def start_pytorch(arguments):
     def start(case):
         command = [sys.executable, "-B", HERE / "gpu_pytorch.py", "steps", arguments.device, ",".join(arguments.forms), *words(case)]
         try:
-            return common.Server(command, 2, False, TORCHINDUCTOR_COMPILE_THREADS="2")
+            return common.Server(command, 2, False, ready_s=0.6 * arguments.seconds, TORCHINDUCTOR_COMPILE_THREADS="2")
         except common.Failure as failure:
             common.warn(f"{case}: {failure}")
             return None
@@ -167,6 +168,7 @@ def parse(argv):
     p.add_argument("--cases", default=",".join(case for case in CASES if case != "tiny"), metavar="LIST", help=f"of {', '.join(CASES)}")
     p.add_argument("--forms", default=",".join(FORMS), metavar="LIST", help="PyTorch's; an empty list = none")
     p.add_argument("--device", default="cuda", metavar="NAME", help="PyTorch's (cuda)")
+    p.add_argument("--seconds", type=float, default=400, metavar="S", help="after so long no further case begins (400)")
     p.add_argument("--json", metavar="FILE", help="also writes everything measured")
     arguments = p.parse_args(argv)
     arguments.cases = arguments.cases.split(",")
@@ -179,30 +181,37 @@ def parse(argv):
     return arguments
 
 
+def measure_all(arguments, card):
+    """What was measured, written down after each case, and what failed."""
+    results, failures, end = [], [], time.monotonic() + arguments.seconds
+    rivals = start_pytorch(arguments) if arguments.forms else {}
+    for case in arguments.cases:
+        try:
+            if time.monotonic() > end:
+                raise common.Failure(f"not begun, because {arguments.seconds:.0f} s are over")
+            results.append(measure(arguments, case, rivals.get(case)))
+            print(f"{case}: ours {statistics.median(results[-1]['ms']['ours']):.4f} ms", file=sys.stderr, flush=True)
+        except common.Failure as failure:
+            failures.append(f"{case}: {failure}")
+        if case in rivals:
+            rivals.pop(case).__exit__()
+        if arguments.json:
+            pathlib.Path(arguments.json).write_text(json.dumps({"card": card, "results": results}))
+    return results, failures
+
+
 def main(argv):
     arguments = parse(argv)
     card = limits() if arguments.forms and arguments.device == "cuda" else {}
     if card:
         common.say(f"{card['card']}: {card['tflops']} TFLOP/s in a product of bf16 matrices, {card['gbytes']} GB/s read and written in a copy; "
                    f"PyTorch {card['version']}, cuDNN {card['cudnn']}")
-    rivals = start_pytorch(arguments) if arguments.forms else {}
-    results, failures = [], []
-    for case in arguments.cases:
-        try:
-            results.append(measure(arguments, case, rivals.get(case)))
-            print(f"{case} measured", file=sys.stderr, flush=True)
-        except common.Failure as failure:
-            failures.append(f"{case}: {failure}")
-        if case in rivals:
-            rivals.pop(case).__exit__()
-    if arguments.json:
-        pathlib.Path(arguments.json).write_text(json.dumps({"card": card, "results": results}))
+    results, failures = measure_all(arguments, card)
     if results:
         common.say(f"ours: {results[0]['ours']['device']}")
-    for result in results:
-        if result["case"] in OP_TABLES:
-            print_ops(result, card)
-    if results:
+        for result in results:
+            if result["case"] in OP_TABLES:
+                print_ops(result, card)
         print_spreads(results)
         print_table(results, arguments.forms)
     if failures:
