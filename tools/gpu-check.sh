@@ -101,7 +101,7 @@ check_tests() {
     ctest --test-dir $tree --output-on-failure --no-tests=error --parallel 4 -R '_device|cuda_resources' | tee build/gpu-check.tests.log ||
         failures+=("tests")
     ! grep -q 'Skipped' build/gpu-check.tests.log || failures+=("tests that were skipped, although there is a GPU")
-    python3 -B tools/kernel_resources.py --table $tree/libcod_cuda.a >build/gpu-check.resources.txt || failures+=("resources")
+    python3 -B tools/kernel_resources.py --table --allow tests/cuda/spills.txt $tree/libcod_cuda.a >build/gpu-check.resources.txt || failures+=("resources")
     tail -n 1 build/gpu-check.resources.txt
 }
 

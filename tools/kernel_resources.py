@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """What each GPU kernel of a library needs: registers, local memory, shared memory and threads; and whether that is sound.
 
-usage: kernel_resources.py [--table] FILE...
+usage: kernel_resources.py [--table] [--allow LIST] FILE...
 
 FILE is an object file, a static library or a program that nvcc had a part in. Reads the machine code that lies in it, so that nothing
 is compiled anew and nothing of the CUDA toolkit is needed but what built it. A finding is:
   local memory      spilled registers, or an array that is indexed with what only the running kernel knows
   registers         more than one block of the kernel's threads can have
   static shared     memory that the launch does not ask for: kernels use shared_memory() alone (src/cuda/warp.cuh)
+LIST holds lines "sm_80 8 NAME # REASON": as many bytes of local memory as this kernel may have there. A line that is not needed is
+a finding, too.
 Exit code 0: none, 1: findings, 2: a file cannot be read or holds no kernels.
 """
 import argparse
@@ -188,6 +190,32 @@ def problems(kernel):
         yield f"{kernel.shared} bytes of static shared memory, which the launch does not ask for"
 
 
+def allowances(path):
+    """Bytes of local memory by (architecture, kernel)."""
+    allowed = {}
+    for number, line in enumerate(pathlib.Path(path).read_text().splitlines() if path else (), 1):
+        entry, _, reason = line.partition(" # ")
+        words = entry.split(None, 2)
+        if not line or line.startswith("#"):
+            continue
+        if len(words) != 3 or not words[0].startswith("sm_") or not words[0][3:].isdigit() or not words[1].isdigit() or not reason.strip():
+            raise Unreadable(f'{path}:{number}: a line is "sm_80 8 NAME # REASON"')
+        allowed[int(words[0][3:]), words[2].strip()] = int(words[1])
+    return allowed
+
+
+def findings(found, titles, allowed):
+    """A line for each problem, and for each allowance that nothing needs."""
+    local = {(kernel.arch, titles[kernel.name]): kernel.local for kernel in found}
+    for kernel in found:
+        spared = 0 < kernel.local <= allowed.get((kernel.arch, titles[kernel.name]), 0)
+        for problem in problems(kernel._replace(local=0) if spared else kernel):
+            yield f"sm_{kernel.arch} {titles[kernel.name]}: {problem}"
+    for arch, title in allowed:
+        if any(kernel.arch == arch for kernel in found) and local.get((arch, title), 0) == 0:
+            yield f"sm_{arch} {title}: has no local memory; drop its line from the allowances"
+
+
 def readable(names):
     """Demangled where c++filt is there."""
     try:
@@ -200,10 +228,12 @@ def readable(names):
 def main(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--table", action="store_true", help="prints every kernel")
+    parser.add_argument("--allow", metavar="LIST", help="allowances")
     parser.add_argument("files", metavar="FILE", nargs="+")
     arguments = parser.parse_args(argv)
     try:
         found = [kernel for path in arguments.files for kernel in kernels(path)]
+        allowed = allowances(arguments.allow)
     except Unreadable as error:
         print(f"kernel_resources: {error}", file=sys.stderr)
         return 2
@@ -213,8 +243,8 @@ def main(argv):
         for kernel in sorted(found, key=lambda k: (k.arch, titles[k.name])):
             print(f"sm_{kernel.arch:<3} {kernel.registers:9} {kernel.local:6} {kernel.shared:6} {kernel.threads or '-':>7} "
                   f"{blocks_at_a_time(kernel):6}  {titles[kernel.name]}")
-    bad = [f"sm_{kernel.arch} {titles[kernel.name]}: {problem}" for kernel in found for problem in problems(kernel)]
-    for line in sorted(bad):
+    bad = sorted(findings(found, titles, allowed))
+    for line in bad:
         print(line)
     archs = sorted({kernel.arch for kernel in found})
     most = max(kernel.registers for kernel in found)

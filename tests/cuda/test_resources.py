@@ -29,7 +29,7 @@ def tool(*arguments):
 
 
 def library(path):
-    done = tool("--table", path)
+    done = tool("--table", "--allow", HERE / "spills.txt", path)
     print(done.stdout, done.stderr)
     assert done.returncode == 0, f"{path} has kernels that are not sound, see above"
     found = kernel_resources.kernels(path)
@@ -73,6 +73,26 @@ def check_findings(path):
         assert len(lines) == len(ARCHITECTURES) and all(problem in line for line in lines), f"{kernel}: {lines}"
 
 
+def check_allowances(path, folder):
+    """An allowance spares what it names and no more, and must be needed."""
+    said = {line.split(":")[0]: int(line.split(": ")[1].split()[0]) for line in tool(path).stdout.splitlines() if "indexed_kernel(" in line}
+    allowed = folder / "allowed.txt"
+
+    def lines_with(text):
+        allowed.write_text(text)
+        done = tool("--allow", allowed, path)
+        return done, [line for line in done.stdout.splitlines() if "indexed_kernel(" in line]
+
+    enough = [f"{kernel.split(' ', 1)[0]} {local} {kernel.split(' ', 1)[1]} # planted\n" for kernel, local in said.items()]
+    assert len(enough) == len(ARCHITECTURES) and not lines_with("# a comment\n" + "".join(enough))[1]
+    assert len(lines_with("".join(enough[1:]))[1]) == 1
+    assert len(lines_with("".join(enough).replace(" 64 ", " 60 "))[1]) == len(ARCHITECTURES)
+    done, _ = lines_with("sm_90 8 sound_kernel(float*) # needless\n")
+    assert "sm_90 sound_kernel(float*): has no local memory; drop its line" in done.stdout, done.stdout
+    done, _ = lines_with("sm_90 8 sound_kernel(float*)\n")
+    assert done.returncode == 2 and "allowed.txt:1: a line is" in done.stderr, done
+
+
 def check_messages(folder):
     cases = {"text": b"not a program\n" * 8, "damaged": b"\x7fELF" + bytes(range(256)), "empty": b"!<arch>\n"}
     for name, content in cases.items():
@@ -90,6 +110,7 @@ def planted(nvcc, *options):
         plain, said = compiled(nvcc, [*options, *code], folder, "planted.o", "-Xptxas", "-v")
         check_figures(plain, said, len(code))
         check_findings(plain)
+        check_allowances(plain, folder)
         subprocess.run(["ar", "rc", str(folder / "library.a"), str(plain)], check=True)
         check_figures(folder / "library.a", said, len(code))
         packed, said = compiled(nvcc, [*options, code[-1]], folder, "packed.o", "-Xptxas", "-v", "--compress-mode=size")
