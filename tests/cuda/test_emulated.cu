@@ -146,6 +146,22 @@ static void writes_beside_memory_are_found(void **)
     cudaFree(out);
 }
 
+__global__ void empty_kernel(int) {}
+
+static void shared_memory_must_be_allowed(void **)
+{
+    char message[256];
+    const size_t at_first = 48 << 10, allowed = 100 << 10;
+    assert_int_equal(faulty_orders(message, at_first, empty_kernel, 0), 0);
+    assert_int_equal(faulty_orders(message, at_first + 1, empty_kernel, 0), 8);
+    assert_non_null(strstr(message, "that was allowed 49152"));
+    assert_int_equal(cudaFuncSetAttribute(empty_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 228 << 10),
+                     cudaErrorInvalidValue);
+    assert_ok(COD_CUDA(cudaFuncSetAttribute(empty_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)allowed)));
+    assert_int_equal(faulty_orders(message, allowed, empty_kernel, 0), 0);
+    assert_int_equal(faulty_orders(message, allowed + 1, empty_kernel, 0), 8);
+}
+
 /** Copies a block's part of `in` through shared memory. */
 __global__ void copy_kernel(const float *in, float *out, int what)
 {
@@ -252,6 +268,7 @@ int main()
         cmocka_unit_test(parts_of_a_block_wait_for_themselves),  cmocka_unit_test(writes_beside_memory_are_found),
         cmocka_unit_test(copies_land_when_they_are_waited_for),  cmocka_unit_test(products_and_their_fragments_agree),
         cmocka_unit_test(sums_of_a_warp_reach_all_lanes),
+        cmocka_unit_test(shared_memory_must_be_allowed),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -281,10 +281,10 @@ cod_status net_model(const char *kind_name, const char *options, cod_arena *aren
         *value++ = 0;
         const cod_option *option = cod_option_find(kind->table, key);
         COD_REQUIRE(option != NULL, "model '%s' has no option '%s'", kind_name, key);
-        const char *items[8];
+        const char *items[16];
         size_t count = 0;
-        for (char *after = NULL, *item = strtok_r(value, ",", &after); item != NULL && count < 8;
-             item = strtok_r(NULL, ",", &after))
+        for (char *after = NULL, *item = strtok_r(value, ",", &after);
+             item != NULL && count < sizeof items / sizeof items[0]; item = strtok_r(NULL, ",", &after))
             items[count++] = item;
         COD_TRY(cod_option_set(option, values, items, count, arena));
     }

@@ -121,7 +121,7 @@ def check_threads(arguments):
 class Server:
     """A process that does one piece of work when started and one for each line sent, answering each with a line of JSON."""
 
-    def __init__(self, command, threads, realtime, **variables):
+    def __init__(self, command, threads, realtime, ready_s=1800, **variables):
         self.name = " ".join(map(str, command))
         self.errors = tempfile.TemporaryFile("w+")
         prefix = []
@@ -131,7 +131,7 @@ class Server:
         start = time.monotonic()
         self.process = subprocess.Popen([*prefix, *map(str, command)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors,
                                         text=True, env={**os.environ, "OMP_NUM_THREADS": str(threads), **variables})
-        self.answers = [self.read(1800)]
+        self.answers = [self.read(ready_s)]
         self.first_s = time.monotonic() - start
 
     def read(self, timeout_s=120):
@@ -148,9 +148,9 @@ class Server:
         except ValueError:
             raise Failure(f"`{self.name}` answered {line.strip()!r}") from None
 
-    def turn(self):
-        """One more piece of work; its answer."""
-        self.process.stdin.write("go\n")
+    def turn(self, word="go"):
+        """One more piece of work; its answer. Some servers can do several, which the word names."""
+        self.process.stdin.write(f"{word}\n")
         self.process.stdin.flush()
         self.answers.append(self.read())
         return self.answers[-1]

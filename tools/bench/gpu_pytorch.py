@@ -1,104 +1,132 @@
-"""PyTorch's side of tools/gpu-check.sh: training steps in bf16 as a good user writes them, eager and in PyTorch's strongest form:
-torch.compile with the whole step in one CUDA graph. Prints a line of JSON for each."""
+"""PyTorch's side of gpu_steps.py: training steps in bf16 as a good user writes them.
+
+usage: gpu_pytorch.py steps DEVICE FORMS MODEL OPTIONS N H W C
+       gpu_pytorch.py limits
+
+FORMS of a step, as a list: eager, compile (torch.compile), graph (torch.compile, and the whole step in one CUDA graph: PyTorch's
+strongest form). Prints a line of JSON when all are ready, and one for each line read, which names a form. limits prints what the
+card reaches: a large product of bf16 matrices, and a copy.
+"""
 import json
 import statistics
+import sys
 import time
 
 import torch
-import torch.nn.functional as F
-from torch import nn
 
-from step_pytorch import SRResNet
+import gpu_models
 
-ROUNDS, STEPS = 15, 4
-
-
-class Bottleneck(nn.Module):
-    """ResNet-50's block (He et al. 2016)."""
-
-    def __init__(self, inputs, width, stride):
-        super().__init__()
-        outputs = 4 * width
-        self.f = nn.Sequential(
-            nn.Conv2d(inputs, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(True),
-            nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(True),
-            nn.Conv2d(width, outputs, 1, bias=False), nn.BatchNorm2d(outputs))
-        same = stride == 1 and inputs == outputs
-        self.skip = nn.Identity() if same else nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
-
-    def forward(self, x):
-        return F.relu(self.f(x) + self.skip(x))
+TURN_S = 0.06  # what an answer's steps take, or one step
+GRAPH_STEPS = 4
+WARM_STEPS = 4
 
 
-def resnet50():
-    layers, inputs = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(True), nn.MaxPool2d(3, 2, 1)], 64
-    for width, blocks, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
-        for block in range(blocks):
-            layers.append(Bottleneck(inputs, width, stride if block == 0 else 1))
-            inputs = 4 * width
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))
-
-
-def mlp():
-    sizes = [784, 1024, 1024, 1024]
-    layers = [layer for a, b in zip(sizes, sizes[1:]) for layer in (nn.Linear(a, b), nn.ReLU())]
-    return nn.Sequential(nn.Flatten(), *layers, nn.Linear(1024, 10))
-
-
-CASES = [("srresnet", lambda: SRResNet(64, 16), (batch, 3, 24, 24)) for batch in (16, 64, 256)]
-CASES += [("mlp", mlp, (batch, 1, 28, 28)) for batch in (100, 10000)] + [("resnet50", resnet50, (64, 3, 224, 224))]
-
-
-def timed(run, count):
-    torch.cuda.synchronize()
-    begin = time.perf_counter()
-    for _ in range(count):
-        run()
-    torch.cuda.synchronize()
-    return 1e3 * (time.perf_counter() - begin) / count
-
-
-def measure(make, shape, strongest):
-    """(milliseconds of a step, MiB) with one fixed batch on the device."""
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
-    model = make().cuda().to(memory_format=torch.channels_last)
-    x = torch.rand(shape, device="cuda").contiguous(memory_format=torch.channels_last)
-    pictures = len(model(x[:2]).shape) == 4
-    y = torch.rand(shape[0], 3, 4 * shape[2], 4 * shape[3], device="cuda") if pictures else torch.randint(10, (shape[0],), device="cuda")
-    optimiser = torch.optim.Adam(model.parameters(), 1e-4, fused=True, capturable=True)
-    forward = torch.compile(model) if strongest else model
-
-    def step():
-        optimiser.zero_grad(set_to_none=True)
-        with torch.autocast("cuda", dtype=torch.bfloat16):
-            out = forward(x)
-        (F.l1_loss if pictures else F.cross_entropy)(out.float(), y).backward()
-        optimiser.step()
-
-    for _ in range(5):
-        step()
-    run, inside = step, 1
-    if strongest:
+def finish(device):
+    if device == "cuda":
         torch.cuda.synchronize()
-        graph, inside = torch.cuda.CUDAGraph(), STEPS
+
+
+class Form:
+    """A step in one of the forms, with a model of its own."""
+
+    def __init__(self, name, device, model, options, shape):
+        self.device = device
+        n, h, w, c = shape
+        self.net = gpu_models.make(model, options).to(device).to(memory_format=torch.channels_last)
+        x = gpu_models.channels_last(torch.rand(n, c, h, w, device=device))
+        with torch.no_grad():
+            shape = self.net.eval()(x[:1]).shape
+        self.net.train()
+        y = torch.rand(n, *shape[1:], device=device)
+        target = gpu_models.channels_last(y) if y.dim() == 4 else torch.nn.functional.one_hot(y.argmax(1), y.shape[1]).float()
+        optimiser = gpu_models.adam(self.net, device)
+        forward = self.net if name == "eager" else torch.compile(self.net)
+
+        def step():
+            optimiser.zero_grad(set_to_none=True)
+            with torch.autocast(device, torch.bfloat16):
+                output = forward(x)
+            gpu_models.loss_of(model, output, target).backward()
+            optimiser.step()
+
+        base = self.start_memory()
+        begin = time.perf_counter()
+        step()
+        finish(device)
+        self.first_s = time.perf_counter() - begin
+        for _ in range(WARM_STEPS):
+            step()
+        self.run, self.inside = step, 1
+        if name == "graph":
+            self.run, self.inside = self.captured(step), GRAPH_STEPS
+        self.peak_mib = (torch.cuda.max_memory_allocated() - base) / 2**20 if device == "cuda" else 0
+        self.runs = 1
+        self.runs = max(1, min(200, int(1e3 * TURN_S / (self.turn() * self.inside))))
+
+    def start_memory(self):
+        """What is taken before this form begins to run: its model belongs to it."""
+        if self.device != "cuda":
+            return 0
+        torch.cuda.reset_peak_memory_stats()
+        return torch.cuda.memory_allocated() - sum(p.numel() * p.element_size() for p in self.net.parameters())
+
+    @staticmethod
+    def captured(step):
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            for _ in range(STEPS):
+            for _ in range(GRAPH_STEPS):
                 step()
-        run = graph.replay
-    times = [timed(run, 3) / inside for _ in range(ROUNDS)]
-    return statistics.median(times), torch.cuda.max_memory_allocated() / 2**20
+        return graph.replay
+
+    def turn(self):
+        """Milliseconds of a step."""
+        finish(self.device)
+        begin = time.perf_counter()
+        for _ in range(self.runs):
+            self.run()
+        finish(self.device)
+        return 1e3 * (time.perf_counter() - begin) / (self.runs * self.inside)
 
 
-def main():
-    torch.cuda.set_stream(torch.cuda.Stream())  # captures may not touch the legacy stream
-    torch.backends.cudnn.benchmark = True
-    for name, make, shape in CASES:
-        for form in ("eager", "compiled, one graph"):
-            torch._dynamo.reset()
-            ms, mib = measure(make, shape, form != "eager")
-            print(json.dumps({"model": name, "batch": shape[0], "pytorch": form, "step_ms": round(ms, 4), "peak_mib": round(mib)}), flush=True)
+def serve(device, names, model, options, *shape):
+    if device == "cuda":
+        torch.cuda.set_stream(torch.cuda.Stream())  # captures may not touch the legacy stream
+        torch.backends.cudnn.benchmark = True
+    forms, ready = {}, {}
+    for name in names.split(","):
+        try:
+            forms[name] = Form(name, device, model, options, [int(n) for n in shape])
+            ready[name] = {"first_s": round(forms[name].first_s, 2), "peak_mib": round(forms[name].peak_mib)}
+        except Exception as error:  # noqa: BLE001: one form that PyTorch cannot do must not hide the others
+            ready[name] = {"error": f"{type(error).__name__}: {error}"[:300]}
+    print(json.dumps({"forms": ready, "version": torch.__version__}), flush=True)
+    for line in sys.stdin:
+        print(json.dumps({"ms": forms[line.strip()].turn()}), flush=True)
+
+
+def seconds(run, count):
+    """Of one run, the median of some rounds."""
+    times = []
+    for _ in range(7):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        for _ in range(count):
+            run()
+        torch.cuda.synchronize()
+        times.append((time.perf_counter() - begin) / count)
+    return statistics.median(times[1:])
+
+
+def limits():
+    a, b = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    source = torch.randint(255, (1 << 30,), device="cuda", dtype=torch.uint8)
+    target = torch.empty_like(source)
+    tflops = 2 * 8192**3 / seconds(lambda: a @ b, 10) / 1e12
+    gbytes = 2 * source.numel() / seconds(lambda: target.copy_(source), 10) / 1e9
+    print(json.dumps({"tflops": round(tflops, 1), "gbytes": round(gbytes, 1), "card": torch.cuda.get_device_name(),
+                      "version": torch.__version__, "cudnn": torch.backends.cudnn.version()}))
 
 
 if __name__ == "__main__":
-    main()
+    {"steps": serve, "limits": limits}[sys.argv[1]](*sys.argv[2:])

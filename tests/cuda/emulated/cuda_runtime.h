@@ -133,6 +133,10 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 
 /** Queues work: it is done at once, or recorded where the stream is captured. */
 cudaError_t cod_emulated_queue(cudaStream_t stream, std::function<cudaError_t()> work);
+/** Lets launches of a kernel have so much dynamic shared memory; without, 48 KiB are the most. */
+cudaError_t cod_emulated_allow_shared(const void *kernel, int bytes);
+/** Whether a launch of it may have so much; else a fault. */
+bool cod_emulated_may_share(const void *kernel, size_t bytes);
 /** Runs a kernel: `thread` once in every thread of every block. */
 cudaError_t cod_emulated_run(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()> &thread);
 
@@ -141,6 +145,8 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(
 {
     const dim3 grid = config->gridDim, block = config->blockDim;
     const size_t shared_bytes = config->dynamicSmemBytes;
+    if (!cod_emulated_may_share(reinterpret_cast<const void *>(kernel), shared_bytes))
+        return cudaErrorInvalidValue;
     auto values = std::make_shared<std::tuple<P...>>(arguments...);
     return cod_emulated_queue(config->stream, [=]() {
         return cod_emulated_run(grid, block, shared_bytes, [=]() { std::apply(kernel, *values); });
@@ -155,9 +161,9 @@ template <typename T> cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attr
     return cod_emulated_kernel_image();
 }
 
-template <typename T> cudaError_t cudaFuncSetAttribute(T *, cudaFuncAttribute, int)
+template <typename T> cudaError_t cudaFuncSetAttribute(T *kernel, cudaFuncAttribute, int bytes)
 {
-    return cudaSuccess;
+    return cod_emulated_allow_shared(reinterpret_cast<const void *>(kernel), bytes);
 }
 
 #endif

@@ -15,7 +15,8 @@ extern "C" {
 /**
  * How many faults there were since the last call, the first one's message in `first` (empty when none): writes beside what was
  * allocated, threads that wait for each other for ever or for different things, misaligned accesses, shared memory beyond a
- * launch's, launches that a GPU refuses. A launch with a fault also fails.
+ * launch's, launches that a GPU refuses (as of a kernel with more shared memory than it was allowed). A launch with a fault
+ * also fails.
  */
 size_t cod_emulated_faults(char *first, size_t bytes);
 

@@ -12,7 +12,7 @@
 #include <mutex>
 #include <vector>
 
-enum { GUARD = 512, POISON = 0xFF };
+enum { GUARD = 512, POISON = 0xFF, SHARED_AT_FIRST = 48 << 10, MOST_SHARED = 227 << 10 };
 
 static const size_t default_memory = static_cast<size_t>(4) << 30;
 
@@ -42,6 +42,7 @@ static std::map<unsigned char *, allocation> allocations;
 static const cod_emulated_machine default_machine = {13000, 1, 80, 1};
 static cod_emulated_machine machine = default_machine;
 static size_t memory_bytes, used_bytes, faults, seed_value;
+static std::map<const void *, size_t> allowed_shared; /**< by kernel */
 static bool seed_known;
 static char first_fault[512];
 static cudaError_t last_error;
@@ -60,6 +61,26 @@ void cod_emulated_fault(const char *format, ...)
     if (faults++ == 0)
         vsnprintf(first_fault, sizeof first_fault, format, arguments);
     va_end(arguments);
+}
+
+cudaError_t cod_emulated_allow_shared(const void *kernel, int bytes)
+{
+    const locked held(lock);
+    if (bytes < 0 || bytes > MOST_SHARED)
+        return give(cudaErrorInvalidValue);
+    allowed_shared[kernel] = static_cast<size_t>(bytes);
+    return cudaSuccess;
+}
+
+bool cod_emulated_may_share(const void *kernel, size_t bytes)
+{
+    const locked held(lock);
+    const auto found = allowed_shared.find(kernel);
+    const size_t most =
+        found != allowed_shared.end() && found->second > SHARED_AT_FIRST ? found->second : SHARED_AT_FIRST;
+    if (bytes > most)
+        cod_emulated_fault("a launch with %zu bytes of shared memory of a kernel that was allowed %zu", bytes, most);
+    return bytes <= most;
 }
 
 size_t cod_emulated_fault_count()
@@ -284,7 +305,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
     properties->minor = machine.capability % 10;
     properties->multiProcessorCount = 4;
     properties->totalGlobalMem = whole_memory();
-    properties->sharedMemPerBlockOptin = 227 << 10;
+    properties->sharedMemPerBlockOptin = MOST_SHARED;
     return cudaSuccess;
 }
 

@@ -1,0 +1,105 @@
+"""The step benchmark and the scripts that start it (tools/bench/gpu_*.py), on the emulated GPU: that they run, and what they refuse.
+
+usage: test_bench.py BENCH CASE
+"""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "tools/bench"
+BENCH = sys.argv[1]
+MLP = ["mlp", "height=1 width=1 channels=16 classes=4 hidden=16", "4", "1", "1", "16"]
+SRRESNET = ["srresnet", "blocks=1 channels=16", "1", "4", "4", "3"]
+
+
+def bench(*arguments, lines=""):
+    return subprocess.run([BENCH, *arguments], input=lines, capture_output=True, text=True)
+
+
+def script(name, *arguments):
+    return subprocess.run([sys.executable, "-B", str(SCRIPTS / name), "--bench", BENCH, *arguments], capture_output=True, text=True)
+
+
+def serves():
+    done = bench("serve", *MLP, lines="step\nops\nstep\n")
+    assert done.returncode == 0, done.stderr
+    ready, first, ops, second = map(json.loads, done.stdout.splitlines())
+    assert ready["batch"] == 4 and ready["first_step_s"] > 0 and ready["memory_mib"] > 0 and "emulated" in ready["device"]
+    assert first["ms"] >= first["host_ms"] > 0 and second["ms"] > 0 and first["steps"] >= 1
+    kinds = [op["kind"] for op in ops["ops"]]
+    assert kinds.count("linear") == 2 and kinds.count("linear_backward_weights") == 2 and kinds[-2:] == ["pack weights", "adam"], kinds
+    assert all(op["ms"] > 0 and op["gbyte"] > 0 for op in ops["ops"])
+    # A linear layer's product: 2 operations for each of N times I times O, and W, b, x and y are read or written once.
+    layer = next(op for op in ops["ops"] if op["kind"] == "linear")
+    assert abs(layer["gflop"] - 2e-9 * 4 * 16 * 16) < 1e-6, layer
+
+
+def steps():
+    with tempfile.TemporaryDirectory() as folder:
+        report = pathlib.Path(folder) / "steps.json"
+        done = script("gpu_steps.py", "--cases", "tiny", "--forms", "", "--rounds", "2", "--json", str(report))
+        assert done.returncode == 0, done.stderr
+        (result,) = json.loads(report.read_text())["results"]
+        assert len(result["ms"]["ours"]) == 2 and result["teacher"]["taught_ms"] > result["teacher"]["step_ms"] > 0, result["teacher"]
+        row = done.stdout.splitlines()[-1].split()
+        assert row[0] == "tiny" and float(row[1]) > 0 and row[2] == "-" and row[-1] == "%", row
+
+
+def losses():
+    with tempfile.TemporaryDirectory() as folder:
+        report = pathlib.Path(folder) / "losses.json"
+        common = ["--cases", "tiny", "--steps", "3", "--device", "none", "--json", str(report)]
+        done = script("gpu_losses.py", *common)
+        assert done.returncode == 0, done.stdout + done.stderr
+        answer = json.loads(report.read_text())["tiny"]
+        assert set(answer["losses"]) == {"ref f32", "cuda f32", "cuda bf16"} and all(len(v) == 3 for v in answer["losses"].values())
+        assert answer["losses"]["cuda bf16"] != answer["losses"]["cuda f32"], "bf16 was not used"
+        assert 0 < answer["distances"]["cuda f32"]["mean"] < 1e-5, answer["distances"]
+        done = script("gpu_losses.py", *common, "--f32", "1e-12")
+        assert done.returncode == 1 and "tiny: cuda f32 is" in done.stderr and "more than 1e-12" in done.stderr, done.stderr
+
+
+def exports():
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        done = bench("losses", *SRRESNET, "ref", "f32", "1", name)
+        assert done.returncode == 0, done.stderr
+        entries = json.loads((folder / "weights.json").read_text())
+        size = 0
+        for entry in entries:
+            assert entry["offset"] == size, entry
+            count = 1
+            for dimension in entry["shape"]:
+                count *= dimension
+            size += count
+        assert (folder / "weights.f32").stat().st_size == 4 * size
+        assert {"head.0.weight", "body.0.f.1.running_var", "tail.6.bias"} <= {entry["name"] for entry in entries}
+        assert (folder / "input3.f32").stat().st_size == 4 * 4 * 4 * 3 and (folder / "target3.f32").stat().st_size == 4 * 16 * 16 * 3
+        assert (folder / "input0.f32").read_bytes() != (folder / "input1.f32").read_bytes()
+
+
+def refusals():
+    cases = [
+        (["fly"], 2, "usage:"),
+        (["serve", *MLP, "more"], 2, "usage:"),
+        (["serve", "mlp", MLP[1], "4", "1", "x", "16"], 1, "'x' is not a number above 0"),
+        (["serve", "nonsense", *MLP[1:]], 1, "no model 'nonsense'"),
+        (["losses", *MLP, "metal", "f32", "1"], 1, "BACKEND is cuda or ref, not 'metal'"),
+        (["losses", *MLP, "ref", "f16", "1"], 1, "TYPE is f32 or bf16, not 'f16'"),
+        (["losses", *MLP, "ref", "f32", "0"], 1, "'0' is not a number above 0"),
+        (["losses", *MLP, "ref", "f32", "1", "/nowhere"], 1, "is '/nowhere' a folder?"),
+    ]
+    for arguments, code, message in cases:
+        done = bench(*arguments)
+        assert done.returncode == code and message in done.stderr, f"{arguments}: {done}"
+    done = bench("serve", *MLP, lines="jump\n")
+    assert done.returncode == 1 and "'jump' is neither step nor ops" in done.stderr, done.stderr
+    for name, arguments, message in (("gpu_steps.py", ["--cases", "x"], "there is no x"), ("gpu_losses.py", ["--runs", "x"], "a list such as")):
+        done = script(name, *arguments)
+        assert done.returncode == 2 and message in done.stderr, done.stderr
+
+
+if __name__ == "__main__":
+    {"serves": serves, "steps": steps, "losses": losses, "exports": exports, "refusals": refusals}[sys.argv[2]]()

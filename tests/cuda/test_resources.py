@@ -1,0 +1,124 @@
+"""The resources of GPU kernels, as tools/kernel_resources.py reads them out of machine code.
+
+usage: test_resources.py library LIBRARY        no kernel of it spills, and each fits
+       test_resources.py planted NVCC [OPTION]...  faults that were planted are found, and the figures are those that the compiler gives
+"""
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(ROOT / "tools"))
+import kernel_resources  # noqa: E402
+
+ARCHITECTURES = {80: "80", 90: "90a", 100: "100"}
+EXPECTED = {
+    "spilling_kernel": "local memory",
+    "indexed_kernel": "local memory",
+    "unbounded_kernel": "too many for a block of 1024 threads; it has no __launch_bounds__",
+    "static_kernel": "4096 bytes of static shared memory",
+    "sound_kernel": None,
+}
+
+
+def tool(*arguments):
+    return subprocess.run([sys.executable, str(ROOT / "tools/kernel_resources.py"), *map(str, arguments)], capture_output=True, text=True)
+
+
+def library(path):
+    done = tool("--table", "--allow", HERE / "spills.txt", path)
+    print(done.stdout, done.stderr)
+    assert done.returncode == 0, f"{path} has kernels that are not sound, see above"
+    found = kernel_resources.kernels(path)
+    assert {kernel.arch for kernel in found} == set(ARCHITECTURES) or len({kernel.arch for kernel in found}) == 1, "architectures are missing"
+    names = {kernel.name for kernel in found}
+    assert all(sum(kernel.name == name for kernel in found) == len({kernel.arch for kernel in found}) for name in names), \
+        "a kernel is there for some architectures only"
+
+
+def compiled(nvcc, options, folder, name, *more):
+    """An object file with the planted kernels, and what the compiler says of each: (registers, local bytes, shared bytes)."""
+    target = folder / name
+    done = subprocess.run([nvcc, *options, *more, "-c", str(HERE / "planted/kernels.cu"), "-o", str(target)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    said, kernel = {}, None
+    for line in done.stderr.splitlines():
+        if match := re.search(r"Compiling entry function '(\S+)' for 'sm_(\d+)", line):
+            kernel = (match[1], int(match[2]))
+        elif match := re.search(r"(\d+) bytes stack frame", line):
+            local = int(match[1])
+        elif match := re.search(r"Used (\d+) registers", line):
+            shared = re.search(r"(\d+) bytes smem", line)
+            said[kernel] = (int(match[1]), local, int(shared[1]) if shared else 0)
+    return target, said
+
+
+def check_figures(path, said, architectures):
+    read = {(kernel.name, kernel.arch): (kernel.registers, kernel.local, kernel.shared) for kernel in kernel_resources.kernels(path)}
+    assert len(said) == len(EXPECTED) * architectures, f"the compiler speaks of {len(said)} kernels"
+    assert read == said, f"read {read}, but the compiler says {said}"
+
+
+def check_findings(path):
+    done = tool(path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    for kernel, problem in EXPECTED.items():
+        lines = [line for line in done.stdout.splitlines() if f"{kernel}(" in line]
+        if problem is None:
+            assert not lines, lines
+            continue
+        assert len(lines) == len(ARCHITECTURES) and all(problem in line for line in lines), f"{kernel}: {lines}"
+
+
+def check_allowances(path, folder):
+    """An allowance spares what it names and no more, and must be needed."""
+    said = {line.split(":")[0]: int(line.split(": ")[1].split()[0]) for line in tool(path).stdout.splitlines() if "indexed_kernel(" in line}
+    allowed = folder / "allowed.txt"
+
+    def lines_with(text):
+        allowed.write_text(text)
+        done = tool("--allow", allowed, path)
+        return done, [line for line in done.stdout.splitlines() if "indexed_kernel(" in line]
+
+    enough = [f"{kernel.split(' ', 1)[0]} {local} {kernel.split(' ', 1)[1]} # planted\n" for kernel, local in said.items()]
+    assert len(enough) == len(ARCHITECTURES) and not lines_with("# a comment\n" + "".join(enough))[1]
+    assert len(lines_with("".join(enough[1:]))[1]) == 1
+    assert len(lines_with("".join(enough).replace(" 64 ", " 60 "))[1]) == len(ARCHITECTURES)
+    done, _ = lines_with("sm_90 8 sound_kernel(float*) # needless\n")
+    assert "sm_90 sound_kernel(float*): has no local memory; drop its line" in done.stdout, done.stdout
+    done, _ = lines_with("sm_90 8 sound_kernel(float*)\n")
+    assert done.returncode == 2 and "allowed.txt:1: a line is" in done.stderr, done
+
+
+def check_messages(folder):
+    cases = {"text": b"not a program\n" * 8, "damaged": b"\x7fELF" + bytes(range(256)), "empty": b"!<arch>\n"}
+    for name, content in cases.items():
+        (folder / name).write_bytes(content)
+        done = tool(folder / name)
+        assert done.returncode == 2 and name in done.stderr and "Traceback" not in done.stderr, f"{name}: {done}"
+    done = tool(folder / "absent")
+    assert done.returncode == 2 and "No such file" in done.stderr, done
+
+
+def planted(nvcc, *options):
+    code = [f"--generate-code=arch=compute_{arch},code=[sm_{arch}]" for arch in ARCHITECTURES.values()]
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        plain, said = compiled(nvcc, [*options, *code], folder, "planted.o", "-Xptxas", "-v")
+        check_figures(plain, said, len(code))
+        check_findings(plain)
+        check_allowances(plain, folder)
+        subprocess.run(["ar", "rc", str(folder / "library.a"), str(plain)], check=True)
+        check_figures(folder / "library.a", said, len(code))
+        packed, said = compiled(nvcc, [*options, code[-1]], folder, "packed.o", "-Xptxas", "-v", "--compress-mode=size")
+        check_figures(packed, said, 1)
+        bare, _ = compiled(nvcc, [*options, code[-1]], folder, "bare.o", "--compress-mode=none")
+        assert packed.stat().st_size < bare.stat().st_size, "the compiler has compressed nothing"
+        check_messages(folder)
+
+
+if __name__ == "__main__":
+    {"library": library, "planted": planted}[sys.argv[1]](*sys.argv[2:])

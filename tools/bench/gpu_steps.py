@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+"""Times training steps (bf16, Adam) on a GPU beside PyTorch's, in turns: eager, compiled, and compiled inside one CUDA graph.
+
+Also: each op's share of what the card reaches in a large bf16 product and in a copy, the host's part of a step, memory, and what a
+teacher adds. A short table comes last. Without PyTorch it times ours alone.
+"""
+import argparse
+import concurrent.futures
+import json
+import math
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+
+import common
+
+HERE = pathlib.Path(__file__).resolve().parent
+FORMS = ("eager", "compile", "graph")
+
+
+def mlp(layers):
+    return f"height=28 width=28 channels=1 classes=10 hidden={','.join(['1024'] * layers)}"
+
+
+CASES = {
+    "srresnet-16": ("srresnet", "blocks=16 channels=64", (16, 24, 24, 3)),
+    "srresnet-64": ("srresnet", "blocks=16 channels=64", (64, 24, 24, 3)),
+    "srresnet-256": ("srresnet", "blocks=16 channels=64", (256, 24, 24, 3)),
+    "resnet50-64": ("resnet50", "height=224 width=224 channels=3 classes=1000", (64, 224, 224, 3)),
+    "mlp4-100": ("mlp", mlp(4), (100, 28, 28, 1)),
+    "mlp4-10000": ("mlp", mlp(4), (10000, 28, 28, 1)),
+    "mlp10-100": ("mlp", mlp(10), (100, 28, 28, 1)),
+    "mlp10-10000": ("mlp", mlp(10), (10000, 28, 28, 1)),
+    "tiny": ("mlp", "height=1 width=1 channels=16 classes=4 hidden=16", (4, 1, 1, 16)),
+}
+TAUGHT = {"srresnet-16", "srresnet-256", "tiny"}
+OP_TABLES = {"srresnet-16", "srresnet-256", "resnet50-64", "tiny"}
+
+
+def words(case):
+    model, options, shape = CASES[case]
+    return [model, options, *map(str, shape)]
+
+
+def limits():
+    """What the card reaches, as PyTorch measures it; {} where it does not."""
+    done = subprocess.run([sys.executable, "-B", str(HERE / "gpu_pytorch.py"), "limits"], capture_output=True, text=True)
+    if done.returncode != 0:
+        common.warn(f"the card's limits were not measured: {(done.stderr.strip().splitlines() or ['?'])[-1]}")
+        return {}
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def start_pytorch(arguments):
+    """Servers by case, all made ready side by side, because compilation takes long; {} where there is no PyTorch."""
+    if not common.imports(sys.executable, ["torch"]):
+        common.warn(f"{sys.executable} has no PyTorch: only our steps are timed")
+        return {}
+
+    def start(case):
+        command = [sys.executable, "-B", HERE / "gpu_pytorch.py", "steps", arguments.device, ",".join(arguments.forms), *words(case)]
+        try:
+            return common.Server(command, 2, False, ready_s=0.6 * arguments.seconds, TORCHINDUCTOR_COMPILE_THREADS="2")
+        except common.Failure as failure:
+            common.warn(f"{case}: {failure}")
+            return None
+
+    with concurrent.futures.ThreadPoolExecutor(len(arguments.cases)) as pool:
+        return {case: server for case, server in zip(arguments.cases, pool.map(start, arguments.cases)) if server}
+
+
+def measure(arguments, case, rival):
+    """Everything about one case; steps in turns, in changing order."""
+    result = {"case": case, "ms": {}, "forms": rival.answers[0]["forms"] if rival else {}}
+    with common.Server([arguments.bench, "serve", *words(case)], 2, False) as server:
+        result["ours"] = server.answers[0]
+        runners = {"ours": lambda: server.turn("step")}
+        for form in arguments.forms:
+            if "first_s" in result["forms"].get(form, {}):
+                runners[form] = lambda form=form: rival.turn(form)
+        answers = {name: [] for name in runners}
+        for r in range(-1, arguments.rounds):
+            for name in list(runners) if r % 2 == 0 else reversed(list(runners)):
+                answer = runners[name]()
+                if r >= 0:
+                    answers[name].append(answer)
+        result["ms"] = {name: [answer["ms"] for answer in given] for name, given in answers.items()}
+        result["host_ms"] = statistics.median(answer["host_ms"] for answer in answers["ours"])
+        result["ops"] = server.turn("ops")["ops"]
+    if case in TAUGHT:
+        done = subprocess.run([arguments.bench, "teacher", *words(case)], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise common.Failure(f"{case}, with a teacher: {done.stderr.strip()}")
+        result["teacher"] = json.loads(done.stdout)
+    return result
+
+
+def by_kind(ops, card):
+    """Rows (kind, calls, ms, gflop, gbyte, least ms that the card's limits allow), the slowest first."""
+    rows = {}
+    for op in ops:
+        row = rows.setdefault(op["kind"], [op["kind"], 0, 0.0, 0.0, 0.0, 0.0])
+        row[1] += 1
+        row[2] += op["ms"]
+        row[3] += op["gflop"]
+        row[4] += op["gbyte"]
+        row[5] += max(op["gflop"] / card["tflops"], 1e3 * op["gbyte"] / card["gbytes"]) if card else math.nan
+    return sorted(rows.values(), key=lambda row: -row[2])
+
+
+def share(part, whole):
+    return "-" if math.isnan(part) or not whole > 0 or part == 0 else f"{100 * part / whole:.0f} %"
+
+
+def print_ops(result, card):
+    """Ops were timed one by one, ten times in a row: what fits into the card's cache is faster there than in a step."""
+    step = statistics.median(result["ms"]["ours"])
+    common.say(f"\n{result['case']}: ops by kind, timed one by one   [a step takes {step:.3f} ms]")
+    common.say(f"{'kind':26} {'calls':>5} {'ms':>9} {'TFLOP/s':>8} {'of peak':>8} {'GB/s':>7} {'of copy':>8} {'of least time':>14}")
+    rows = by_kind(result["ops"], card)
+    rows.append(["sum", *(sum(row[i] for row in rows) for i in range(1, 6))])
+    for kind, calls, ms, gflop, gbyte, least in rows:
+        tflops, gbytes = gflop / ms, 1e3 * gbyte / ms
+        common.say(f"{kind:26} {calls:5} {ms:9.4f} {f'{tflops:.1f}' if gflop else '-':>8} {share(tflops, card.get('tflops', 0)):>8} "
+                   f"{gbytes:7.0f} {share(gbytes, card.get('gbytes', 0)):>8} {share(least, ms):>14}")
+
+
+def spread(times):
+    low, high = common.quartiles(times)
+    return f"{statistics.median(times):9.4f} ({low:.4f} to {high:.4f})"
+
+
+def print_spreads(results):
+    common.say("\nmilliseconds of a step, median and quartiles; memory beyond the context; time to the first step (PyTorch's side by side)")
+    for result in results:
+        for name, times in result["ms"].items():
+            form = result["forms"].get(name, {})
+            first = result["ours"]["first_step_s"] if name == "ours" else form["first_s"]
+            memory = result["ours"]["memory_mib"] if name == "ours" else form["peak_mib"]
+            common.say(f"{result['case']:14} {name:8} {spread(times):36} {memory:8.0f} MiB  first {first:6.2f} s")
+        for name, form in result["forms"].items():
+            if "error" in form:
+                common.say(f"{result['case']:14} {name:8} failed: {form['error']}")
+
+
+def print_table(results, forms):
+    """Ratios below 1: ours is faster. Busy: the ops' times, of the step's; host: until a step is queued, of the step's."""
+    common.say(f"\n{'step, ms':14} {'ours':>9} " + " ".join(f"{form:>9}" for form in forms) +
+               f" {'ours/best':>9} {'busy':>7} {'host':>7} {'teacher':>8}")
+    for result in results:
+        medians = {name: statistics.median(times) for name, times in result["ms"].items()}
+        rivals = [medians[form] for form in forms if form in medians]
+        ratio = f"{medians['ours'] / min(rivals):.2f}" if rivals else "-"
+        taught = result.get("teacher")
+        added = f"{100 * (taught['taught_ms'] / taught['step_ms'] - 1):+.0f} %" if taught else "-"
+        busy = sum(op["ms"] for op in result["ops"])
+        common.say(f"{result['case']:14} {medians['ours']:9.4f} " +
+                   " ".join(f"{medians[form]:9.4f}" if form in medians else f"{'-':>9}" for form in forms) +
+                   f" {ratio:>9} {share(busy, medians['ours']):>7} {share(result['host_ms'], medians['ours']):>7} {added:>8}")
+
+
+def parse(argv):
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--bench", required=True, metavar="FILE", help="bench_cuda_step")
+    p.add_argument("--rounds", type=int, default=9, metavar="N", help="turns that count (9)")
+    p.add_argument("--cases", default=",".join(case for case in CASES if case != "tiny"), metavar="LIST", help=f"of {', '.join(CASES)}")
+    p.add_argument("--forms", default=",".join(FORMS), metavar="LIST", help="PyTorch's; an empty list = none")
+    p.add_argument("--device", default="cuda", metavar="NAME", help="PyTorch's (cuda)")
+    p.add_argument("--seconds", type=float, default=400, metavar="S", help="after so long no further case begins (400)")
+    p.add_argument("--json", metavar="FILE", help="also writes everything measured")
+    arguments = p.parse_args(argv)
+    arguments.cases = arguments.cases.split(",")
+    arguments.forms = [form for form in arguments.forms.split(",") if form]
+    for given, known, name in ((arguments.cases, CASES, "cases"), (arguments.forms, FORMS, "forms")):
+        if unknown := [word for word in given if word not in known]:
+            p.error(f"--{name}: there is no {unknown[0]}; there are {', '.join(known)}")
+    if arguments.rounds < 1:
+        p.error("--rounds is at least 1")
+    return arguments
+
+
+def measure_all(arguments, card):
+    """What was measured, written down after each case, and what failed."""
+    results, failures, end = [], [], time.monotonic() + arguments.seconds
+    rivals = start_pytorch(arguments) if arguments.forms else {}
+    for case in arguments.cases:
+        try:
+            if time.monotonic() > end:
+                raise common.Failure(f"not begun, because {arguments.seconds:.0f} s are over")
+            results.append(measure(arguments, case, rivals.get(case)))
+            print(f"{case}: ours {statistics.median(results[-1]['ms']['ours']):.4f} ms", file=sys.stderr, flush=True)
+        except common.Failure as failure:
+            failures.append(f"{case}: {failure}")
+        if case in rivals:
+            rivals.pop(case).__exit__()
+        if arguments.json:
+            pathlib.Path(arguments.json).write_text(json.dumps({"card": card, "results": results}))
+    return results, failures
+
+
+def main(argv):
+    arguments = parse(argv)
+    card = limits() if arguments.forms and arguments.device == "cuda" else {}
+    if card:
+        common.say(f"{card['card']}: {card['tflops']} TFLOP/s in a product of bf16 matrices, {card['gbytes']} GB/s read and written in a copy; "
+                   f"PyTorch {card['version']}, cuDNN {card['cudnn']}")
+    results, failures = measure_all(arguments, card)
+    if results:
+        common.say(f"ours: {results[0]['ours']['device']}")
+        for result in results:
+            if result["case"] in OP_TABLES:
+                print_ops(result, card)
+        print_spreads(results)
+        print_table(results, arguments.forms)
+    if failures:
+        raise common.Failure("\n".join(failures))
+
+
+if __name__ == "__main__":
+    sys.exit(common.run(main))
