@@ -136,8 +136,9 @@ static __device__ __forceinline__ void read_pixels(const conv_gradient &g, const
     }
 }
 
-__global__ void __launch_bounds__(THREADS, 2) gradient_f32_kernel(const conv_gradient g)
+__global__ void __launch_bounds__(THREADS, 2) gradient_f32_kernel(const conv_gradient group)
 {
+    const conv_gradient g = gradient_of_layer(group);
     f32_gradient_memory *memory = shared_memory<f32_gradient_memory>();
     const int tid = (int)threadIdx.x, row = (int)(blockIdx.x / (unsigned)g.column_tiles) * TILE,
               column = (int)(blockIdx.x % (unsigned)g.column_tiles) * TILE;

@@ -49,10 +49,22 @@ struct cuda_buffer {
     void *memory;
 };
 
+struct conv_packing;
+
+/** How plans_prepare() packs a plan's weights, together with those of other plans (conv_pack.cu). */
+struct cuda_packing {
+    const conv_packing *how;       /**< in the device's memory; NULL = nothing to pack */
+    cod_dtype dtype;               /**< of what is packed */
+    unsigned blocks, scale_blocks; /**< of the kernels that pack, and that find the scales of s8 */
+};
+
 struct cod_plan {
     cod_device *device;
-    cod_op op;
-    cod_status (*prepare)(const cod_plan *plan, cudaStream_t stream); /**< NULL = nothing to do */
+    cod_op op;           /**< the first */
+    const cod_op *ops;   /**< all that the plan does, one after the other; with the plan itself in one allocation */
+    size_t op_count;
+    cod_status (*prepare)(const cod_plan *plan, cudaStream_t stream); /**< beside packing; NULL = nothing to do */
+    cuda_packing packing;
     cod_status (*run)(const cod_plan *plan, cudaStream_t stream);
     void (*clear)(const cod_plan *plan); /**< before `state` and `memory` go; NULL = nothing to do */
     void *state;                         /**< the maker's, of the host; free() */
@@ -90,9 +102,20 @@ COD_MUST_CHECK cod_status cuda_plan_memory(cod_plan *plan, size_t bytes);
 void cuda_plan_clear(cod_plan *plan);
 /** Zeroed memory of the device; cudaFree(). */
 COD_MUST_CHECK cod_status cuda_memory_create(const cod_device *device, size_t bytes, void **out);
+/** Writes a part of the plan's memory, which kernels then only read; by the maker. Waits until it is written. */
+COD_MUST_CHECK cod_status cuda_plan_write(const cod_plan *plan, void *target, const void *source, size_t bytes);
+
+/** Queues what plans_prepare() does. */
+COD_MUST_CHECK cod_status cuda_prepare_plans(cod_plan *const *plans, size_t count, cudaStream_t stream);
+/** conv_pack.cu: queues the packing of all plans that have one, with a launch for each type that is packed. */
+COD_MUST_CHECK cod_status cuda_pack_plans(cod_plan *const *plans, size_t count, cudaStream_t stream);
 
 typedef cod_status cuda_maker(cod_plan *plan);
 cuda_maker cuda_make_convolution;
+/** Weight gradients of layers for which cuda_gradients_fuse() says that one plan has them all; or of one layer. */
+cuda_maker cuda_make_gradients;
+/** How many of the ops, from the first on, are weight gradients that one plan computes; see op_fuses(). */
+size_t cuda_gradients_fuse(const cod_device *device, const cod_op *ops, size_t count);
 cuda_maker cuda_make_norm_train, cuda_make_norm_inference, cuda_make_norm_backward, cuda_make_norm_inference_backward,
     cuda_make_fold_norm;
 cuda_maker cuda_make_activation, cuda_make_activation_backward, cuda_make_add, cuda_make_fill, cuda_make_mean;

@@ -234,6 +234,13 @@ cod_status cuda_plan_memory(cod_plan *plan, size_t bytes)
     return bytes > 0 ? cuda_memory_create(plan->device, bytes, &plan->memory) : COD_OK;
 }
 
+cod_status cuda_plan_write(const cod_plan *plan, void *target, const void *source, size_t bytes)
+{
+    const cudaStream_t stream = plan->device->stream;
+    COD_TRY(COD_CUDA(cudaMemcpyAsync(target, source, bytes, cudaMemcpyHostToDevice, stream)));
+    return COD_CUDA(cudaStreamSynchronize(stream));
+}
+
 static cuda_maker *maker_of(cod_op_kind kind)
 {
     switch (kind) {
@@ -312,6 +319,7 @@ void cuda_plan_clear(cod_plan *plan)
     plan->clear = nullptr;
     plan->state = plan->memory = nullptr;
     plan->bytes = 0;
+    plan->packing = {};
 }
 
 static void plan_destroy(cod_plan *plan)
@@ -322,15 +330,21 @@ static void plan_destroy(cod_plan *plan)
     free(plan);
 }
 
-static cod_status plan_create(cod_device *device, const cod_op *op, cod_plan **out)
+/** A plan of `count` ops by their maker. */
+static cod_status plan_make(cod_device *device, const cod_op *op, size_t count, cuda_maker *make, cod_plan **out)
 {
-    COD_TRY(cod_op_check(op));
-    cuda_maker *make = maker_of(op->kind);
-    cod_plan *plan = static_cast<cod_plan *>(calloc(1, sizeof *plan));
+    cod_status status = COD_OK;
+    for (size_t i = 0; i < count; i++)
+        COD_TRY(cod_op_check(&op[i]));
+    cod_plan *plan = static_cast<cod_plan *>(calloc(1, sizeof *plan + count * sizeof *op));
     COD_REQUIRE_MEMORY(plan);
     plan->device = device;
     plan->op = *op;
-    cod_status status = types_check(op);
+    plan->ops = reinterpret_cast<const cod_op *>(plan + 1);
+    plan->op_count = count;
+    memcpy(plan + 1, op, count * sizeof *op);
+    for (size_t i = 0; i < count && status == COD_OK; i++)
+        status = types_check(&op[i]);
     if (status == COD_OK)
         status = make != nullptr ? make(plan) : cod_fail(COD_ERR_UNSUPPORTED, "there is no kernel for it");
     if (status != COD_OK) {
@@ -342,9 +356,37 @@ static cod_status plan_create(cod_device *device, const cod_op *op, cod_plan **o
     return COD_OK;
 }
 
-static cod_status plan_prepare(cod_plan *plan, cod_queue *queue)
+static cod_status plan_create(cod_device *device, const cod_op *op, cod_plan **out)
 {
-    return plan->prepare != nullptr ? plan->prepare(plan, cuda_stream(plan->device, queue)) : COD_OK;
+    return plan_make(device, op, 1, maker_of(op->kind), out);
+}
+
+static size_t op_fuses(cod_device *device, const cod_op *ops, size_t count)
+{
+    return cuda_gradients_fuse(device, ops, count);
+}
+
+static cod_status plan_create_fused(cod_device *device, const cod_op *ops, size_t count, cod_plan **out)
+{
+    if (count == 1)
+        return plan_create(device, ops, out);
+    COD_REQUIRE(count > 0 && cuda_gradients_fuse(device, ops, count) == count,
+                "cuda: %zu ops from %s '%s' on are no fused plan; op_fuses() says how many are", count,
+                count > 0 ? cod_op_kind_name(ops->kind) : "none", count > 0 && ops->name != nullptr ? ops->name : "");
+    return plan_make(device, ops, count, cuda_make_gradients, out);
+}
+
+cod_status cuda_prepare_plans(cod_plan *const *plans, size_t count, cudaStream_t stream)
+{
+    for (size_t i = 0; i < count; i++)
+        if (plans[i]->prepare != nullptr)
+            COD_TRY(plans[i]->prepare(plans[i], stream));
+    return cuda_pack_plans(plans, count, stream);
+}
+
+static cod_status plans_prepare(cod_device *device, cod_plan *const *plans, size_t count, cod_queue *queue)
+{
+    return cuda_prepare_plans(plans, count, cuda_stream(device, queue));
 }
 
 static cod_status plan_run(cod_plan *plan, cod_queue *queue)
@@ -371,9 +413,9 @@ const cod_backend cod_cuda_backend = {
     .download = download,
     .copy = copy,
     .plan_create = plan_create,
-    .op_fuses = nullptr,
-    .plan_create_fused = nullptr,
-    .plan_prepare = plan_prepare,
+    .op_fuses = op_fuses,
+    .plan_create_fused = plan_create_fused,
+    .plans_prepare = plans_prepare,
     .plan_run = plan_run,
     .plan_destroy = plan_destroy,
     .queue_create = cuda_queue_create,

@@ -246,8 +246,7 @@ static cod_status try_plan(cuda_trial *trial, const cuda_candidate *candidate, c
 {
     COD_TRY(candidate->make(plan, candidate));
     COD_TRY(fill(trial));
-    if (plan->prepare != nullptr)
-        COD_TRY(plan->prepare(plan, trial->stream));
+    COD_TRY(cuda_prepare_plans(&plan, 1, trial->stream));
     COD_TRY(run_plan(plan, trial->stream, 1));
     COD_TRY(COD_CUDA(cudaStreamSynchronize(trial->stream)));
     COD_TRY(check_outputs(trial, name));
@@ -261,6 +260,8 @@ cod_status cuda_trial_time(cuda_trial *trial, const cuda_candidate *candidate, c
     cod_plan plan = {};
     plan.device = trial->device;
     plan.op = trial->op;
+    plan.ops = &plan.op;
+    plan.op_count = 1;
     cod_status status = try_plan(trial, candidate, name, &plan, best_us, us);
     const cudaError_t error = cudaStreamSynchronize(trial->stream);
     cuda_plan_clear(&plan);
