@@ -191,11 +191,11 @@ conv_product_kernel conv_product_in_f32();
 conv_gradient_kernel conv_gradient_in_f32();
 
 /* conv_pack.cu */
-COD_MUST_CHECK cod_status conv_stage(const cod_device *device, const conv_staging &staging, cudaStream_t stream);
+COD_MUST_CHECK cod_status conv_stage(cod_device *device, const conv_staging &staging, cudaStream_t stream);
 /** Of a plan that packs as `packing` says, which lies at `how` in the device's memory. */
 cuda_packing conv_packing_of(const conv_packing *how, const conv_packing &packing, cod_dtype dtype);
 /** Adds partial sums in the order of their splits; `bias`: some layer has db. */
-COD_MUST_CHECK cod_status conv_join_partials(const cod_device *device, const conv_join &join, int layers, bool bias,
+COD_MUST_CHECK cod_status conv_join_partials(cod_device *device, const conv_join &join, int layers, bool bias,
                                              cudaStream_t stream);
 
 #endif

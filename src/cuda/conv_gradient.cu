@@ -152,6 +152,7 @@ __global__ void __launch_bounds__(WARPS_M *WARPS_N *WARP_LANES, BLOCKS) gradient
 {
     constexpr int THREADS = WARPS_M * WARPS_N * WARP_LANES, MT = ROWS / WARPS_M / 16, NT = COLUMNS / WARPS_N / 8;
     static_assert(MT <= WARPS_N, "a warp for each fragment of db");
+    chain_wait();
     const conv_gradient g = gradient_of_layer(group);
     gradient_memory<ROWS, COLUMNS, STAGES> *memory = shared_memory<gradient_memory<ROWS, COLUMNS, STAGES>>();
     const int row_tile = (int)(blockIdx.x / (unsigned)g.column_tiles),
@@ -184,6 +185,7 @@ __global__ void __launch_bounds__(WARPS_M *WARPS_N *WARP_LANES, BLOCKS) gradient
             multiply_pixels<ROWS, COLUMNS, MT, NT>(sums, ones, ones_of, memory->stages[chunk % STAGES], warp_row,
                                                    warp_column);
     }
+    chain_release();
     store_partials<MT, NT>(g, sums, ones, ones_of, row_tile * ROWS + warp_row, column_tile * COLUMNS + warp_column);
 }
 

@@ -153,6 +153,7 @@ template <int MT, int WARPS, int STAGES, int BLOCKS>
 __global__ void __launch_bounds__(WARPS *WARP_LANES, BLOCKS) gradient3_kernel_of(const conv_gradient3 g)
 {
     static_assert(MT * 16 == WARPS * 8, "a block has as many channels of x as of dy");
+    chain_wait();
     const conv_layer layer = g.layers[blockIdx.z];
     unsigned char *memory = shared_memory<unsigned char>();
     const int first_row = (int)blockIdx.x / g.column_tiles * MT * 16,
@@ -174,6 +175,7 @@ __global__ void __launch_bounds__(WARPS *WARP_LANES, BLOCKS) gradient3_kernel_of
             multiply_stage<MT, WARPS>(g, sums, ones, ones_of, memory + stage * g.stage_bytes);
         stage = stage + 1 == STAGES ? 0 : stage + 1;
     }
+    chain_release();
     store_sums<MT, WARPS>(g, sums, ones, ones_of, first_row, first_column);
 }
 

@@ -273,10 +273,10 @@ static cod_status gradients_run(const cod_plan *plan, cudaStream_t stream)
         COD_TRY(conv_stage(plan->device, state->stagings[i], stream));
     const gradient3_choice *three = &state->three;
     if (three->kernel.channels > 0)
-        COD_TRY(cuda_launch(stream, three->kernel.run, state->blocks, three->kernel.threads,
+        COD_TRY(cuda_launch_chained(plan->device, stream, three->kernel.run, state->blocks, three->kernel.threads,
                                     three->shared_bytes, three->operands));
     else
-        COD_TRY(cuda_launch(stream, state->kernel.run, state->blocks, state->kernel.threads,
+        COD_TRY(cuda_launch_chained(plan->device, stream, state->kernel.run, state->blocks, state->kernel.threads,
                                     state->kernel.shared_bytes, state->gradient));
     return conv_join_partials(plan->device, state->join, state->layers, state->bias, stream);
 }

@@ -5,6 +5,7 @@
 template <int WIDTH>
 __global__ void __launch_bounds__(CUDA_THREADS) join_kernel(const conv_join s, unsigned weights, unsigned count)
 {
+    chain_wait();
     const conv_layer layer = s.layers[blockIdx.y];
     const float *partials = s.partials + (int64_t)blockIdx.y * s.splits * s.partial_count;
     const conv_filter &f = s.filter;
@@ -46,8 +47,7 @@ __global__ void __launch_bounds__(CUDA_THREADS) join_kernel(const conv_join s, u
     }
 }
 
-cod_status conv_join_partials(const cod_device *device, const conv_join &join, int layers, bool bias,
-                              cudaStream_t stream)
+cod_status conv_join_partials(cod_device *device, const conv_join &join, int layers, bool bias, cudaStream_t stream)
 {
     const conv_filter &f = join.filter;
     const int width = join.wide ? 4 : 1;
@@ -57,6 +57,6 @@ cod_status conv_join_partials(const cod_device *device, const conv_join &join, i
                    needed = static_cast<unsigned>((count + CUDA_THREADS - 1) / CUDA_THREADS),
                    each = (most + static_cast<unsigned>(layers) - 1) / static_cast<unsigned>(layers);
     const dim3 blocks(each < needed ? each : needed, static_cast<unsigned>(layers));
-    return cuda_launch(stream, join.wide ? join_kernel<4> : join_kernel<1>, blocks, CUDA_THREADS, 0, join,
-                       static_cast<unsigned>(weights), static_cast<unsigned>(count));
+    return cuda_launch_chained(device, stream, join.wide ? join_kernel<4> : join_kernel<1>, blocks, CUDA_THREADS, 0,
+                               join, static_cast<unsigned>(weights), static_cast<unsigned>(count));
 }

@@ -53,6 +53,7 @@ static __device__ __forceinline__ float staged_value(const conv_staging &s, int 
 
 template <int CHANNELS> __global__ void stage_kernel(conv_staging s)
 {
+    chain_wait();
     const int groups = (int)(s.to.stride / CHANNELS);
     const bool whole = s.folded.taps == 0 && s.from.factor == 1 && s.from.wide;
     for (int64_t piece = grid_first(); piece < s.pieces; piece += grid_step()) {
@@ -77,14 +78,14 @@ template <int CHANNELS> __global__ void stage_kernel(conv_staging s)
     }
 }
 
-cod_status conv_stage(const cod_device *device, const conv_staging &staging, cudaStream_t stream)
+cod_status conv_stage(cod_device *device, const conv_staging &staging, cudaStream_t stream)
 {
     if (staging.from.data == nullptr)
         return COD_OK;
     const unsigned blocks = cuda_blocks(device, staging.pieces);
     if (staging.to.dtype == COD_S8)
-        return cuda_launch(stream, stage_kernel<16>, blocks, CUDA_THREADS, 0, staging);
-    return cuda_launch(stream, stage_kernel<8>, blocks, CUDA_THREADS, 0, staging);
+        return cuda_launch_chained(device, stream, stage_kernel<16>, blocks, CUDA_THREADS, 0, staging);
+    return cuda_launch_chained(device, stream, stage_kernel<8>, blocks, CUDA_THREADS, 0, staging);
 }
 
 /* Weights. */

@@ -239,7 +239,7 @@ static cod_status product_run(const cod_plan *plan, cudaStream_t stream)
 {
     const product_state *state = static_cast<const product_state *>(plan->state);
     COD_TRY(conv_stage(plan->device, state->stage_source, stream));
-    return cuda_launch(stream, state->kernel.run, state->blocks, state->kernel.threads,
+    return cuda_launch_chained(plan->device, stream, state->kernel.run, state->blocks, state->kernel.threads,
                                state->kernel.shared_bytes, state->product);
 }
 

@@ -23,6 +23,9 @@ struct cod_device {
     int ordinal, multiprocessors;
     size_t shared_bytes; /**< that a block may have */
     cudaStream_t stream; /**< the default queue */
+    bool chains;         /**< launches may have programmatic edges */
+    cudaStream_t
+        chain; /**< the stream whose last work is a kernel, which the next may have such an edge from; NULL = none */
     bool no_autotune;
     cuda_tuner *tuner; /**< NULL until the first plan is tuned (tuner.cuh) */
     char gpu[448];     /**< its name and what the driver is */
@@ -30,6 +33,7 @@ struct cod_device {
 };
 
 struct cod_queue {
+    cod_device *device;
     cudaStream_t stream;
 };
 
@@ -60,8 +64,8 @@ struct cuda_packing {
 
 struct cod_plan {
     cod_device *device;
-    cod_op op;           /**< the first */
-    const cod_op *ops;   /**< all that the plan does, one after the other; with the plan itself in one allocation */
+    cod_op op;         /**< the first */
+    const cod_op *ops; /**< all that the plan does, one after the other; with the plan itself in one allocation */
     size_t op_count;
     cod_status (*prepare)(const cod_plan *plan, cudaStream_t stream); /**< beside packing; NULL = nothing to do */
     cuda_packing packing;
@@ -101,7 +105,7 @@ COD_MUST_CHECK cod_status cuda_plan_memory(cod_plan *plan, size_t bytes);
 /** Undoes what a maker did, so that another one may follow. Waits for queued work of the plan. */
 void cuda_plan_clear(cod_plan *plan);
 /** Zeroed memory of the device; cudaFree(). */
-COD_MUST_CHECK cod_status cuda_memory_create(const cod_device *device, size_t bytes, void **out);
+COD_MUST_CHECK cod_status cuda_memory_create(cod_device *device, size_t bytes, void **out);
 /** Writes a part of the plan's memory, which kernels then only read; by the maker. Waits until it is written. */
 COD_MUST_CHECK cod_status cuda_plan_write(const cod_plan *plan, void *target, const void *source, size_t bytes);
 
@@ -139,6 +143,35 @@ COD_MUST_CHECK cod_status cuda_launch(cudaStream_t stream, void (*kernel)(P...),
     config.dynamicSmemBytes = shared_bytes;
     config.stream = stream;
     return COD_CUDA(cudaLaunchKernelEx(&config, kernel, P(arguments)...));
+}
+
+/**
+ * The same for a kernel that calls chain_wait(): where the stream's last work is such a kernel, or a chain of kernels since one, it may start
+ * as soon as the one before releases it. cuda_chain_end() tells of work that is no kernel, and of packing, whose results kernels
+ * may read before chain_wait().
+ */
+template <typename... P, typename... A>
+COD_MUST_CHECK cod_status cuda_launch_chained(cod_device *device, cudaStream_t stream, void (*kernel)(P...),
+                                              dim3 blocks, unsigned threads, size_t shared_bytes, const A &...arguments)
+{
+    cudaLaunchAttribute edge = {};
+    edge.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    edge.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = blocks;
+    config.blockDim = dim3(threads, 1, 1);
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = stream;
+    config.attrs = &edge;
+    config.numAttrs = device->chain == stream && stream != nullptr ? 1 : 0;
+    device->chain = device->chains ? stream : nullptr;
+    return COD_CUDA(cudaLaunchKernelEx(&config, kernel, P(arguments)...));
+}
+
+/** The next kernel of any stream waits for all that is before it. */
+static inline void cuda_chain_end(cod_device *device)
+{
+    device->chain = nullptr;
 }
 
 #endif

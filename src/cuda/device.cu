@@ -56,6 +56,16 @@ static void describe_gpu(cod_device *device, const cudaDeviceProp *properties)
              driver % 1000 / 10);
 }
 
+/** Programmatic edges: from compute capability 9.0 on, and in captures from CUDA 12.3 on. */
+static bool can_chain(const cudaDeviceProp *properties)
+{
+    enum { LEAST_CHAINED_CAPABILITY = 90, LEAST_CHAINED_CUDA = 12030 };
+    int driver = 0, runtime = 0;
+    return 10 * properties->major + properties->minor >= LEAST_CHAINED_CAPABILITY &&
+           cudaDriverGetVersion(&driver) == cudaSuccess && driver >= LEAST_CHAINED_CUDA &&
+           cudaRuntimeGetVersion(&runtime) == cudaSuccess && runtime >= LEAST_CHAINED_CUDA;
+}
+
 static cod_status device_open(const cod_device_options *options, cod_device **out)
 {
     int ordinal = 0;
@@ -69,6 +79,7 @@ static cod_status device_open(const cod_device_options *options, cod_device **ou
     device->no_autotune = options != nullptr && options->no_autotune;
     device->multiprocessors = properties.multiProcessorCount;
     device->shared_bytes = properties.sharedMemPerBlockOptin;
+    device->chains = can_chain(&properties);
     describe_gpu(device, &properties);
     const cod_status status = COD_CUDA(cudaStreamCreateWithFlags(&device->stream, cudaStreamNonBlocking));
     if (status != COD_OK) {
@@ -122,9 +133,10 @@ static cod_status memory_allocate(size_t bytes, void **out)
                     1e-6 * static_cast<double>(total_bytes));
 }
 
-cod_status cuda_memory_create(const cod_device *device, size_t bytes, void **out)
+cod_status cuda_memory_create(cod_device *device, size_t bytes, void **out)
 {
     void *memory = nullptr;
+    cuda_chain_end(device);
     COD_TRY(memory_allocate(bytes, &memory));
     cod_status status = COD_CUDA(cudaMemsetAsync(memory, 0, bytes, device->stream));
     if (status == COD_OK) /* other queues may be the first to use it */
@@ -196,6 +208,7 @@ static cod_status upload(cod_device *device, cod_queue *queue, cod_buffer *targe
                          size_t bytes)
 {
     unsigned char *memory = nullptr;
+    cuda_chain_end(device);
     COD_TRY(range_of(target, offset, bytes, &memory));
     COD_TRY(COD_CUDA(cudaMemcpyAsync(memory, source, bytes, cudaMemcpyHostToDevice, cuda_stream(device, queue))));
     return COD_CUDA(cudaStreamSynchronize(cuda_stream(device, queue)));
@@ -205,6 +218,7 @@ static cod_status download(cod_device *device, cod_queue *queue, void *target, c
                            size_t bytes)
 {
     unsigned char *memory = nullptr;
+    cuda_chain_end(device);
     COD_TRY(range_of(source, offset, bytes, &memory));
     COD_TRY(COD_CUDA(cudaMemcpyAsync(target, memory, bytes, cudaMemcpyDeviceToHost, cuda_stream(device, queue))));
     return COD_CUDA(cudaStreamSynchronize(cuda_stream(device, queue)));
@@ -214,6 +228,7 @@ static cod_status copy(cod_device *device, cod_queue *queue, cod_buffer *target,
                        cod_buffer *source, size_t source_offset, size_t bytes)
 {
     unsigned char *to = nullptr, *from = nullptr;
+    cuda_chain_end(device);
     COD_TRY(cod_copy_check(target, target_offset, source, source_offset, bytes));
     COD_TRY(range_of(target, target_offset, bytes, &to));
     COD_TRY(range_of(source, source_offset, bytes, &from));
@@ -237,6 +252,7 @@ cod_status cuda_plan_memory(cod_plan *plan, size_t bytes)
 cod_status cuda_plan_write(const cod_plan *plan, void *target, const void *source, size_t bytes)
 {
     const cudaStream_t stream = plan->device->stream;
+    cuda_chain_end(plan->device);
     COD_TRY(COD_CUDA(cudaMemcpyAsync(target, source, bytes, cudaMemcpyHostToDevice, stream)));
     return COD_CUDA(cudaStreamSynchronize(stream));
 }
@@ -378,6 +394,8 @@ static cod_status plan_create_fused(cod_device *device, const cod_op *ops, size_
 
 cod_status cuda_prepare_plans(cod_plan *const *plans, size_t count, cudaStream_t stream)
 {
+    if (count > 0)
+        cuda_chain_end(plans[0]->device);
     for (size_t i = 0; i < count; i++)
         if (plans[i]->prepare != nullptr)
             COD_TRY(plans[i]->prepare(plans[i], stream));
