@@ -2,7 +2,7 @@
  * @file
  * The backend contract: what a device must offer so that compiled programs run on it. Device-neutral.
  *
- * A backend turns op descriptors into plans once, and then only runs plans. Running is asynchronous: plan_prepare(),
+ * A backend turns op descriptors into plans once, and then only runs plans. Running is asynchronous: plans_prepare(),
  * plan_run(), copy() and recording_run() return as soon as the work is queued. Work of one queue runs in order; work of
  * two queues is ordered by events alone, the default queue's too. A plan may not allocate, and may not depend on the
  * host's state when it runs, so that a list of plans can be captured once and replayed. (CPU backends run at once; they
@@ -325,11 +325,12 @@ typedef struct cod_backend {
     cod_status (*plan_create_fused)(cod_device *device, const cod_op *ops, size_t count, cod_plan **out);
     /**
      * Does what depends on parameters alone (packing `w` of CONV2D, LINEAR and their BACKWARD_DATA; with
-     * attr.int8_range, `b` and `slope` too), as work of the queue. Callers run it once after creation and again whenever
-     * these values may have changed; other inputs are read by plan_run() itself. Backends may do without packing, so
-     * plan_run() counts as a reader of all inputs.
+     * attr.int8_range, `b` and `slope` too) for plans of the device, in no particular order, as work of the queue. Callers
+     * prepare a plan once after creation and again whenever these values may have changed, as many plans in one call as they can,
+     * because a device then needs few launches; other inputs are read by plan_run() itself. Backends may do without packing, so
+     * plan_run() counts as a reader of all inputs. Fails with the first plan that fails; the others may be prepared or not.
      */
-    cod_status (*plan_prepare)(cod_plan *plan, cod_queue *queue);
+    cod_status (*plans_prepare)(cod_device *device, cod_plan *const *plans, size_t count, cod_queue *queue);
     cod_status (*plan_run)(cod_plan *plan, cod_queue *queue);
     /** Waits for queued work of the plan. Not while a recording that holds it lives. */
     void (*plan_destroy)(cod_plan *plan);
@@ -356,7 +357,7 @@ typedef struct cod_backend {
      *
      * Records plan_run() and copy() of the queue instead of doing them, until capture_end(). From then on the recorded
      * buffers, and what the plans keep for themselves (scratch, packed weights), stay where they are: plans made later,
-     * and plan_prepare(), may not move them. No upload(), download(), plan_prepare() or recording_run() of that queue
+     * and plans_prepare(), may not move them. No upload(), download(), plans_prepare() or recording_run() of that queue
      * within a capture.
      */
     cod_status (*capture_begin)(cod_device *device, cod_queue *queue);

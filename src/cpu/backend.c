@@ -209,11 +209,14 @@ static cod_status cpu_plan_create(cod_device *device, const cod_op *op, cod_plan
     return COD_OK;
 }
 
-static cod_status cpu_plan_prepare(cod_plan *plan, cod_queue *queue)
+static cod_status cpu_plans_prepare(cod_device *device, cod_plan *const *plans, size_t count, cod_queue *queue)
 {
     (void)queue;
-    COD_TRY(cpu_use_threads(plan->device->threads));
-    return plan->prepare ? plan->prepare(plan) : COD_OK;
+    COD_TRY(cpu_use_threads(device->threads));
+    for (size_t i = 0; i < count; i++)
+        if (plans[i]->prepare != NULL)
+            COD_TRY(plans[i]->prepare(plans[i]));
+    return COD_OK;
 }
 
 static cod_status cpu_plan_run(cod_plan *plan, cod_queue *queue)
@@ -239,7 +242,7 @@ const cod_backend cod_cpu_backend = {
     .download = cod_host_download,
     .copy = cod_host_copy,
     .plan_create = cpu_plan_create,
-    .plan_prepare = cpu_plan_prepare,
+    .plans_prepare = cpu_plans_prepare,
     .plan_run = cpu_plan_run,
     .plan_destroy = cpu_plan_destroy,
 };

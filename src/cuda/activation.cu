@@ -17,6 +17,7 @@ struct activation_work {
 template <cuda_lanes L>
 __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) activation_kernel(activation_work work)
 {
+    chain_wait();
     const walk_part part = walk_begin<L>(work.walk, blockIdx.x);
     const int step = work.walk.rows;
     float slope[lanes_width<L>];
@@ -46,8 +47,8 @@ static void (*const activation_kernels[LANES_COUNT])(activation_work) = {
 static cod_status activation_run(const cod_plan *plan, cudaStream_t stream)
 {
     const activation_work *work = static_cast<const activation_work *>(plan->state);
-    return cuda_launch(stream, activation_kernels[work->walk.lanes], cuda_walk_grid(work->walk), CUDA_THREADS, 0,
-                       *work);
+    return cuda_launch_chained(plan->device, stream, activation_kernels[work->walk.lanes], cuda_walk_grid(work->walk),
+                               CUDA_THREADS, 0, *work);
 }
 
 cod_status cuda_make_activation(cod_plan *plan)
@@ -104,6 +105,7 @@ static __device__ __forceinline__ void finish_slopes(const activation_work &work
 template <cuda_lanes L>
 __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) activation_backward_kernel(activation_work work)
 {
+    chain_wait();
     const walk_part part = walk_begin<L>(work.walk, blockIdx.x);
     const int step = work.walk.rows;
     float slope[lanes_width<L>], dslope[1][lanes_width<L>];
@@ -142,8 +144,8 @@ static void (*const backward_kernels[LANES_COUNT])(activation_work) = {activatio
 static cod_status backward_run(const cod_plan *plan, cudaStream_t stream)
 {
     const activation_work *work = static_cast<const activation_work *>(plan->state);
-    return cuda_launch(stream, backward_kernels[work->walk.lanes], cuda_walk_grid(work->walk), CUDA_THREADS,
-                       work->dslope != nullptr ? cuda_sums_shared(work->walk, 1) : 0, *work);
+    return cuda_launch_chained(plan->device, stream, backward_kernels[work->walk.lanes], cuda_walk_grid(work->walk),
+                               CUDA_THREADS, work->dslope != nullptr ? cuda_sums_shared(work->walk, 1) : 0, *work);
 }
 
 cod_status cuda_make_activation_backward(cod_plan *plan)

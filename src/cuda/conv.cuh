@@ -112,28 +112,50 @@ struct conv_product {
     conv_store store;
 };
 
-/** Operands of a gradient's kernel. Each split has partial sums of its own: dw by rows and columns, then db. */
+/** How a product's weights are packed: {phase}{column tile}{chunk}{column}{piece} in bf16 and s8, {phase}{depth}{column} in f32. */
+struct conv_packing {
+    conv_filter filter;
+    conv_product product;
+    int tile_columns;
+    int64_t count;    /**< of pieces; of elements in f32 */
+    float int8_range; /**< that int8_range of attr gave, and what follows from it: */
+    float *scales,
+        *factors; /**< of each column in s8: what its weights are multiplied with before they are rounded, and what its sums are */
+};
+
+/** A layer of a gradient's plan, as kernels read it from a table in the device's memory. `x` and `dy` may be dense copies. */
+struct conv_layer {
+    unsigned char *x, *dy;
+    float *dw, *db; /**< db NULL = not wanted */
+};
+
+/**
+ * Operands of a gradient's kernel, for layers that differ in their addresses alone: blockIdx.z is the layer, blockIdx.y the split. Each
+ * split of each layer has partial sums of its own: dw by rows and columns, then db.
+ */
 struct conv_gradient {
-    conv_image x, dy;
+    const conv_layer *layers;
+    conv_image x, dy; /**< of each layer, with its own addresses */
     conv_side h, w;
     int images, groups;       /**< groups: pieces of a pixel of x; its channels in f32 */
     int rows, columns;        /**< channels of dy; taps·groups·channels of a piece */
     int chunks, split_chunks; /**< of pixels: all, and those of a split */
     int column_tiles;
-    bool bias;
+    bool bias; /**< of this layer */
     float *partials;
     int64_t partial_count; /**< floats from split to split */
 };
 
-/** How dw and db follow from the partial sums. */
-struct conv_sum {
-    conv_filter filter; /**< of dw */
+/** How dw and db of each layer follow from the partial sums of its splits. */
+struct conv_join {
+    const conv_layer *layers;
+    conv_filter filter; /**< of dw, whose addresses the layers have */
     const float *partials;
     int64_t partial_count;
     int splits, columns,
         tap_columns; /**< tap_columns: of a kernel's position; of a kernel's row where its width is folded */
     bool folded, accumulate;
-    float *db;
+    bool wide; /**< four inputs from a multiple of four on can be read and written at once, in dw and in partial sums */
 };
 
 /**
@@ -169,14 +191,11 @@ conv_product_kernel conv_product_in_f32();
 conv_gradient_kernel conv_gradient_in_f32();
 
 /* conv_pack.cu */
-COD_MUST_CHECK cod_status conv_stage(const cod_device *device, const conv_staging &staging, cudaStream_t stream);
-/** Packs weights for products: in bf16 and s8 {phase}{column tile}{chunk}{column}{piece}. `scales`: of s8 alone. */
-COD_MUST_CHECK cod_status conv_pack(const cod_device *device, cudaStream_t stream, const conv_filter &filter,
-                                    const conv_product &product, cod_dtype dtype, int tile_columns,
-                                    const float *scales);
-/** Of each column: what its weights are multiplied with before they are rounded to s8, and what its sums are. */
-COD_MUST_CHECK cod_status conv_scales(cudaStream_t stream, const conv_filter &filter, float range, float *scales,
-                                      float *factors);
-COD_MUST_CHECK cod_status conv_sum_partials(const cod_device *device, const conv_sum &sum, cudaStream_t stream);
+COD_MUST_CHECK cod_status conv_stage(cod_device *device, const conv_staging &staging, cudaStream_t stream);
+/** Of a plan that packs as `packing` says, which lies at `how` in the device's memory. */
+cuda_packing conv_packing_of(const conv_packing *how, const conv_packing &packing, cod_dtype dtype);
+/** Adds partial sums in the order of their splits; `bias`: some layer has db. */
+COD_MUST_CHECK cod_status conv_join_partials(cod_device *device, const conv_join &join, int layers, bool bias,
+                                             cudaStream_t stream);
 
 #endif

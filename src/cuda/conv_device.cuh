@@ -69,6 +69,26 @@ static __device__ __forceinline__ void store8(const conv_image &image, int64_t a
     }
 }
 
+/** WIDTH floats, 1 or 4; four at a 16-byte boundary. */
+template <int WIDTH> static __device__ __forceinline__ void load_floats(const float *from, float (&values)[WIDTH])
+{
+    if constexpr (WIDTH == 4) {
+        const floats4 loaded = *reinterpret_cast<const floats4 *>(from);
+        for (int i = 0; i < 4; i++)
+            values[i] = loaded.v[i];
+    } else {
+        values[0] = *from;
+    }
+}
+
+template <int WIDTH> static __device__ __forceinline__ void store_floats(float *to, const float (&values)[WIDTH])
+{
+    if constexpr (WIDTH == 4)
+        *reinterpret_cast<floats4 *>(to) = {{values[0], values[1], values[2], values[3]}};
+    else
+        *to = values[0];
+}
+
 /* Places. */
 
 /** A step of a walk over the depth of a product: taps of the kernel, cells of a pixel, groups of a cell's channels. */
@@ -156,6 +176,18 @@ struct __align__(16) conv_pixel
     conv_row x;
     uint64_t y;
 };
+
+/** The operands of the layer of this block. */
+static __device__ __forceinline__ conv_gradient gradient_of_layer(const conv_gradient &group)
+{
+    const conv_layer layer = group.layers[blockIdx.z];
+    conv_gradient g = group;
+    g.x.data = layer.x;
+    g.dy.data = layer.dy;
+    g.bias = layer.db != NULL;
+    g.partials += (int64_t)blockIdx.z * gridDim.y * g.partial_count;
+    return g;
+}
 
 static __device__ __forceinline__ conv_pixel pixel_at(const conv_gradient &g, unsigned number, int element_bytes)
 {

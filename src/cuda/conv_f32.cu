@@ -61,6 +61,7 @@ static __device__ __forceinline__ void read_rows(const conv_product &p, const co
 __global__ void __launch_bounds__(THREADS, 2) product_f32_kernel(const conv_product p)
 {
     f32_product_memory *memory = shared_memory<f32_product_memory>();
+    chain_wait();
     const int phases_w = conv_phases(p.w), phase = (int)blockIdx.y, tid = (int)threadIdx.x;
     const conv_axis h = conv_axis_of(p.h, phase / phases_w), w = conv_axis_of(p.w, phase % phases_w);
     const unsigned row_tile = blockIdx.x / (unsigned)p.column_tiles;
@@ -96,6 +97,7 @@ __global__ void __launch_bounds__(THREADS, 2) product_f32_kernel(const conv_prod
         }
         block_sync();
     }
+    chain_release();
 #pragma unroll
     for (int i = 0; i < 4; i++)
         *reinterpret_cast<floats4 *>(memory->tile + (tid / 16 * 4 + i) * (TILE + CONV_GAP) +
@@ -136,8 +138,10 @@ static __device__ __forceinline__ void read_pixels(const conv_gradient &g, const
     }
 }
 
-__global__ void __launch_bounds__(THREADS, 2) gradient_f32_kernel(const conv_gradient g)
+__global__ void __launch_bounds__(THREADS, 2) gradient_f32_kernel(const conv_gradient group)
 {
+    chain_wait();
+    const conv_gradient g = gradient_of_layer(group);
     f32_gradient_memory *memory = shared_memory<f32_gradient_memory>();
     const int tid = (int)threadIdx.x, row = (int)(blockIdx.x / (unsigned)g.column_tiles) * TILE,
               column = (int)(blockIdx.x % (unsigned)g.column_tiles) * TILE;
@@ -162,6 +166,7 @@ __global__ void __launch_bounds__(THREADS, 2) gradient_f32_kernel(const conv_gra
         }
         block_sync();
     }
+    chain_release();
     float *partial = g.partials + blockIdx.y * g.partial_count;
 #pragma unroll
     for (int i = 0; i < 4; i++) {

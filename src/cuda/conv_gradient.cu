@@ -2,7 +2,7 @@
  * Weight gradients on tensor cores. A block gives partial sums of a tile of ROWS channels of dy x COLUMNS channels of x
  * at one or more taps, over its split's pixels. A stage of shared memory holds CONV_PIXELS pixels of both; as pixels
  * are the depth of the product, both are read transposed. Partial sums of all splits are added in their order by
- * conv_sum_partials().
+ * conv_join_partials().
  */
 #include "cuda/conv_device.cuh"
 
@@ -148,10 +148,12 @@ template <int ROWS, int COLUMNS, int STAGES> struct gradient_memory {
 
 /** WARPS_M x WARPS_N warps share a tile. The ring of pixels is written one chunk before copies read it. */
 template <int ROWS, int COLUMNS, int WARPS_M, int WARPS_N, int STAGES, int BLOCKS>
-__global__ void __launch_bounds__(WARPS_M *WARPS_N *WARP_LANES, BLOCKS) gradient_kernel(const conv_gradient g)
+__global__ void __launch_bounds__(WARPS_M *WARPS_N *WARP_LANES, BLOCKS) gradient_kernel(const conv_gradient group)
 {
     constexpr int THREADS = WARPS_M * WARPS_N * WARP_LANES, MT = ROWS / WARPS_M / 16, NT = COLUMNS / WARPS_N / 8;
     static_assert(MT <= WARPS_N, "a warp for each fragment of db");
+    chain_wait();
+    const conv_gradient g = gradient_of_layer(group);
     gradient_memory<ROWS, COLUMNS, STAGES> *memory = shared_memory<gradient_memory<ROWS, COLUMNS, STAGES>>();
     const int row_tile = (int)(blockIdx.x / (unsigned)g.column_tiles),
               column_tile = (int)(blockIdx.x % (unsigned)g.column_tiles);
@@ -183,6 +185,7 @@ __global__ void __launch_bounds__(WARPS_M *WARPS_N *WARP_LANES, BLOCKS) gradient
             multiply_pixels<ROWS, COLUMNS, MT, NT>(sums, ones, ones_of, memory->stages[chunk % STAGES], warp_row,
                                                    warp_column);
     }
+    chain_release();
     store_partials<MT, NT>(g, sums, ones, ones_of, row_tile * ROWS + warp_row, column_tile * COLUMNS + warp_column);
 }
 

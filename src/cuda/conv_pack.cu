@@ -1,4 +1,4 @@
-/* Around the products of convolutions: images copied into whole pieces, weights packed, partial sums added. */
+/* Around the products of convolutions: images copied into whole pieces, and weights packed. */
 #include "cuda/conv_device.cuh"
 
 #include <cfloat>
@@ -53,6 +53,7 @@ static __device__ __forceinline__ float staged_value(const conv_staging &s, int 
 
 template <int CHANNELS> __global__ void stage_kernel(conv_staging s)
 {
+    chain_wait();
     const int groups = (int)(s.to.stride / CHANNELS);
     const bool whole = s.folded.taps == 0 && s.from.factor == 1 && s.from.wide;
     for (int64_t piece = grid_first(); piece < s.pieces; piece += grid_step()) {
@@ -77,14 +78,14 @@ template <int CHANNELS> __global__ void stage_kernel(conv_staging s)
     }
 }
 
-cod_status conv_stage(const cod_device *device, const conv_staging &staging, cudaStream_t stream)
+cod_status conv_stage(cod_device *device, const conv_staging &staging, cudaStream_t stream)
 {
     if (staging.from.data == nullptr)
         return COD_OK;
     const unsigned blocks = cuda_blocks(device, staging.pieces);
     if (staging.to.dtype == COD_S8)
-        return cuda_launch(stream, stage_kernel<16>, blocks, CUDA_THREADS, 0, staging);
-    return cuda_launch(stream, stage_kernel<8>, blocks, CUDA_THREADS, 0, staging);
+        return cuda_launch_chained(device, stream, stage_kernel<16>, blocks, CUDA_THREADS, 0, staging);
+    return cuda_launch_chained(device, stream, stage_kernel<8>, blocks, CUDA_THREADS, 0, staging);
 }
 
 /* Weights. */
@@ -112,72 +113,94 @@ static __device__ __forceinline__ int channel_of(const conv_product &p, const co
     return at.cell * p.source.channels + at.group * per_group;
 }
 
-template <int CHANNELS>
-__global__ void pack_kernel(conv_filter filter, conv_product p, int columns, int64_t pieces, const float *scales)
+/**
+ * Plans whose weights one launch packs. Packing number i has the blocks from first[i] on. The list travels with the launch, whose
+ * parameters may take 4 KB.
+ */
+enum { PACK_PLANS = 256 };
+struct pack_list {
+    const conv_packing *packings[PACK_PLANS];
+    unsigned first[PACK_PLANS];
+    int count;
+};
+
+/** The number of the packing that this block belongs to. */
+static __device__ __forceinline__ int packing_of_block(const pack_list &list)
 {
-    const int phases_w = conv_phases(p.w), cells = p.source.factor * p.source.factor;
+    int at = 0, end = list.count;
+    while (end - at > 1) {
+        const int middle = (at + end) / 2;
+        if (list.first[middle] <= blockIdx.x)
+            at = middle;
+        else
+            end = middle;
+    }
+    return at;
+}
+
+template <int CHANNELS> __global__ void __launch_bounds__(CUDA_THREADS) pack_kernel(const pack_list list)
+{
+    const int at_list = packing_of_block(list);
+    const conv_packing &packing = *list.packings[at_list];
+    const int64_t number = (int64_t)(blockIdx.x - list.first[at_list]) * CUDA_THREADS + threadIdx.x;
+    if (number >= packing.count)
+        return;
+    const conv_product &p = packing.product;
+    const int columns = packing.tile_columns, phases_w = conv_phases(p.w), cells = p.source.factor * p.source.factor;
     const int64_t phase_pieces = p.phase_bytes / CONV_PIECE,
                   chunks = phase_pieces / p.column_tiles / columns / CONV_PIECES;
-    bytes16 *packed = reinterpret_cast<bytes16 *>(const_cast<unsigned char *>(p.packed));
-    for (int64_t number = grid_first(); number < pieces; number += grid_step()) {
-        const int phase = (int)(number / phase_pieces);
-        const int64_t in_phase = number - phase * phase_pieces, line = in_phase / CONV_PIECES, chunk = line / columns;
-        const int column = (int)(chunk / chunks) * columns + (int)(line % columns);
-        const int piece = (int)(chunk % chunks) * CONV_PIECES + (int)(in_phase % CONV_PIECES);
-        const conv_axis h = conv_axis_of(p.h, phase / phases_w), w = conv_axis_of(p.w, phase % phases_w);
-        const int tap = piece / (cells * p.groups), rest = piece - tap * cells * p.groups;
-        float values[CHANNELS] = {};
-        if (h.taps * w.taps > 0) {
-            const conv_place at = {tap / w.taps, tap % w.taps, rest / p.groups, rest % p.groups};
-            const int channel = channel_of(p, at, CHANNELS);
+    const int phase = (int)(number / phase_pieces);
+    const int64_t in_phase = number - phase * phase_pieces, line = in_phase / CONV_PIECES, chunk = line / columns;
+    const int column = (int)(chunk / chunks) * columns + (int)(line % columns);
+    const int piece = (int)(chunk % chunks) * CONV_PIECES + (int)(in_phase % CONV_PIECES);
+    const conv_axis h = conv_axis_of(p.h, phase / phases_w), w = conv_axis_of(p.w, phase % phases_w);
+    const int tap = piece / (cells * p.groups), rest = piece - tap * cells * p.groups;
+    float values[CHANNELS] = {};
+    if (h.taps * w.taps > 0) {
+        const conv_place at = {tap / w.taps, tap % w.taps, rest / p.groups, rest % p.groups};
+        const int channel = channel_of(p, at, CHANNELS);
 #pragma unroll
-            for (int i = 0; i < CHANNELS; i++)
-                values[i] = packed_value(filter, p.w, h, w, column, at, channel + i);
-        }
-        if (CHANNELS == 16 && column < p.store.columns) {
-#pragma unroll
-            for (int i = 0; i < CHANNELS; i++)
-                values[i] *= scales[column];
-        }
-        packed[number] = piece_of(values);
+        for (int i = 0; i < CHANNELS; i++)
+            values[i] = packed_value(packing.filter, p.w, h, w, column, at, channel + i);
     }
+    if (CHANNELS == 16 && column < p.store.columns) {
+#pragma unroll
+        for (int i = 0; i < CHANNELS; i++)
+            values[i] *= packing.scales[column];
+    }
+    reinterpret_cast<bytes16 *>(const_cast<unsigned char *>(p.packed))[number] = piece_of(values);
 }
 
-/** {phase}{depth}{column}, both filled up to whole tiles. */
-__global__ void pack_f32_kernel(conv_filter filter, conv_product p, int columns, int64_t count)
+/** Depth and columns are both filled up to whole tiles. */
+__global__ void __launch_bounds__(CUDA_THREADS) pack_f32_kernel(const pack_list list)
 {
-    const int phases_w = conv_phases(p.w), cells = p.source.factor * p.source.factor, all = p.column_tiles * columns;
+    const int at_list = packing_of_block(list);
+    const conv_packing &packing = *list.packings[at_list];
+    const int64_t number = (int64_t)(blockIdx.x - list.first[at_list]) * CUDA_THREADS + threadIdx.x;
+    if (number >= packing.count)
+        return;
+    const conv_product &p = packing.product;
+    const int phases_w = conv_phases(p.w), cells = p.source.factor * p.source.factor,
+              all = p.column_tiles * packing.tile_columns;
     const int64_t phase_count = p.phase_bytes / 4;
-    float *packed = reinterpret_cast<float *>(const_cast<unsigned char *>(p.packed));
-    for (int64_t number = grid_first(); number < count; number += grid_step()) {
-        const int phase = (int)(number / phase_count), step = (int)((number - phase * phase_count) / all);
-        const conv_axis h = conv_axis_of(p.h, phase / phases_w), w = conv_axis_of(p.w, phase % phases_w);
-        const int tap = step / (cells * p.groups), rest = step - tap * cells * p.groups;
-        float value = 0;
-        if (h.taps * w.taps > 0) {
-            const conv_place at = {tap / w.taps, tap % w.taps, rest / p.groups, rest % p.groups};
-            value = packed_value(filter, p.w, h, w, (int)(number % all), at, channel_of(p, at, 1));
-        }
-        packed[number] = value;
+    const int phase = (int)(number / phase_count), step = (int)((number - phase * phase_count) / all);
+    const conv_axis h = conv_axis_of(p.h, phase / phases_w), w = conv_axis_of(p.w, phase % phases_w);
+    const int tap = step / (cells * p.groups), rest = step - tap * cells * p.groups;
+    float value = 0;
+    if (h.taps * w.taps > 0) {
+        const conv_place at = {tap / w.taps, tap % w.taps, rest / p.groups, rest % p.groups};
+        value = packed_value(packing.filter, p.w, h, w, (int)(number % all), at, channel_of(p, at, 1));
     }
-}
-
-cod_status conv_pack(const cod_device *device, cudaStream_t stream, const conv_filter &filter,
-                     const conv_product &product, cod_dtype dtype, int tile_columns, const float *scales)
-{
-    const int64_t bytes = product.phase_bytes * conv_phases(product.h) * conv_phases(product.w);
-    const int64_t count = bytes / (dtype == COD_F32 ? 4 : CONV_PIECE);
-    const unsigned blocks = cuda_blocks(device, count);
-    if (dtype == COD_F32)
-        return cuda_launch(stream, pack_f32_kernel, blocks, CUDA_THREADS, 0, filter, product, tile_columns, count);
-    return cuda_launch(stream, dtype == COD_S8 ? pack_kernel<16> : pack_kernel<8>, blocks, CUDA_THREADS, 0, filter,
-                       product, tile_columns, count, scales);
+    reinterpret_cast<float *>(const_cast<unsigned char *>(p.packed))[number] = value;
 }
 
 /** A warp for each output channel. A weight that is not finite makes the factor infinite, and the sum, 0, NaN. */
-__global__ void scales_kernel(conv_filter f, float range, float *scales, float *factors)
+__global__ void __launch_bounds__(WARP_LANES) scales_kernel(const pack_list list)
 {
-    const int column = (int)blockIdx.x, o = conv_output_of(column, f.outputs, f.factor);
+    const int at_list = packing_of_block(list);
+    const conv_packing &packing = *list.packings[at_list];
+    const conv_filter &f = packing.filter;
+    const int column = (int)(blockIdx.x - list.first[at_list]), o = conv_output_of(column, f.outputs, f.factor);
     const int64_t positions = (int64_t)f.kernel_h * f.kernel_w, count = positions * f.inputs;
     float largest = 0;
     for (int64_t k = threadIdx.x; k < count; k += WARP_LANES) {
@@ -185,56 +208,57 @@ __global__ void scales_kernel(conv_filter f, float range, float *scales, float *
         largest = fmaxf(largest, size <= FLT_MAX ? size : INFINITY);
     }
     largest = warp_max(largest);
-    const float factor = range / 127 * (largest / 127);
+    const float factor = packing.int8_range / 127 * (largest / 127);
     if (threadIdx.x == 0) {
-        scales[column] = factor < 1e-30f ? 0 : 127 / largest;
-        factors[column] = factor;
+        packing.scales[column] = factor < 1e-30f ? 0 : 127 / largest;
+        packing.factors[column] = factor;
     }
 }
 
-cod_status conv_scales(cudaStream_t stream, const conv_filter &filter, float range, float *scales, float *factors)
+cuda_packing conv_packing_of(const conv_packing *how, const conv_packing &packing, cod_dtype dtype)
 {
-    return cuda_launch(stream, scales_kernel, static_cast<unsigned>(filter.outputs), WARP_LANES, 0, filter, range,
-                       scales, factors);
+    const int64_t blocks = (packing.count + CUDA_THREADS - 1) / CUDA_THREADS;
+    return {how, dtype, static_cast<unsigned>(blocks),
+            dtype == COD_S8 ? static_cast<unsigned>(packing.filter.outputs) : 0};
 }
 
-/* Partial sums of weight gradients. */
+/** A kernel on the weights of plans, and which of these it is for. */
+struct pack_pass {
+    void (*kernel)(pack_list);
+    unsigned threads;
+    cod_dtype dtype;
+    bool scales;
+};
 
-static __device__ __forceinline__ float sum_of_splits(const conv_sum &s, int64_t at)
+static cod_status run_pass(const pack_pass &pass, cod_plan *const *plans, size_t count, cudaStream_t stream)
 {
-    float sum = 0;
-    for (int split = 0; split < s.splits; split++)
-        sum += s.partials[split * s.partial_count + at];
-    return sum;
-}
-
-__global__ void sum_kernel(conv_sum s, int64_t weights, int64_t count)
-{
-    const conv_filter &f = s.filter;
-    const int cells = f.factor * f.factor, channels = f.outputs / cells;
-    for (int64_t number = grid_first(); number < count; number += grid_step()) {
-        const bool bias = number >= weights;
-        const int64_t position = number / f.inputs; /* of the kernel, all outputs counted */
-        const int o = bias ? (int)(number - weights) : (int)(position / (f.kernel_h * f.kernel_w));
-        const int64_t row = o % cells * channels + o / cells;
-        const int k = (int)(position - (int64_t)o * f.kernel_h * f.kernel_w), i = (int)(number - position * f.inputs);
-        if (bias) {
-            const float sum = sum_of_splits(s, (int64_t)f.outputs * s.columns + row);
-            s.db[o] = s.accumulate ? s.db[o] + sum : sum;
-            continue;
+    pack_list list = {};
+    unsigned blocks = 0;
+    for (size_t i = 0; i <= count; i++) {
+        if (list.count > 0 && (i == count || list.count == PACK_PLANS)) {
+            COD_TRY(cuda_launch(stream, pass.kernel, blocks, pass.threads, 0, list));
+            list.count = 0;
+            blocks = 0;
         }
-        const int column =
-            s.folded ? k / f.kernel_w * s.tap_columns + k % f.kernel_w * f.inputs + i : k * s.tap_columns + i;
-        const float sum = sum_of_splits(s, row * s.columns + column);
-        float *dw = f.w + position * f.stride + i;
-        *dw = s.accumulate ? *dw + sum : sum;
+        if (i == count || plans[i]->packing.how == nullptr || plans[i]->packing.dtype != pass.dtype)
+            continue;
+        list.packings[list.count] = plans[i]->packing.how;
+        list.first[list.count++] = blocks;
+        blocks += pass.scales ? plans[i]->packing.scale_blocks : plans[i]->packing.blocks;
     }
+    return COD_OK;
 }
 
-cod_status conv_sum_partials(const cod_device *device, const conv_sum &sum, cudaStream_t stream)
+cod_status cuda_pack_plans(cod_plan *const *plans, size_t count, cudaStream_t stream)
 {
-    const conv_filter &f = sum.filter;
-    const int64_t weights = (int64_t)f.outputs * f.kernel_h * f.kernel_w * f.inputs;
-    const int64_t count = weights + (sum.db != nullptr ? f.outputs : 0);
-    return cuda_launch(stream, sum_kernel, cuda_blocks(device, count), CUDA_THREADS, 0, sum, weights, count);
+    static_assert(sizeof(pack_list) <= 4096, "what a launch of any GPU can take along");
+    static const pack_pass passes[] = {
+        {scales_kernel, WARP_LANES, COD_S8, true},
+        {pack_kernel<16>, CUDA_THREADS, COD_S8, false},
+        {pack_kernel<8>, CUDA_THREADS, COD_BF16, false},
+        {pack_f32_kernel, CUDA_THREADS, COD_F32, false},
+    };
+    for (const pack_pass &pass : passes)
+        COD_TRY(run_pass(pass, plans, count, stream));
+    return COD_OK;
 }

@@ -68,7 +68,7 @@ static __device__ __forceinline__ void load_rows(const conv_product &p, const co
     }
 }
 
-/** Starts copies of a chunk of packed weights. */
+/** Starts copies of a chunk of packed weights, which no kernel of the chain writes. */
 template <int COLUMNS, int THREADS>
 static __device__ __forceinline__ void load_columns(const unsigned char *packed, const depth_walk &walk,
                                                     unsigned char *stage)
@@ -79,7 +79,7 @@ static __device__ __forceinline__ void load_columns(const unsigned char *packed,
     for (int k = 0; k < (COLUMNS + STEP - 1) / STEP; k++) {
         if (COLUMNS % STEP != 0 && walk.first + k * STEP >= COLUMNS)
             break;
-        copy16_start(stage + walk.target + k * STEP * CONV_CHUNK, packed + k * STEP * CONV_CHUNK, CONV_PIECE);
+        copy16_ahead_start(stage + walk.target + k * STEP * CONV_CHUNK, packed + k * STEP * CONV_CHUNK, CONV_PIECE);
     }
 }
 
@@ -146,22 +146,28 @@ __global__ void __launch_bounds__(WARPS_M *WARPS_N *WARP_LANES, BLOCKS) product_
     const conv_axis h = conv_axis_of(p.h, phase / phases_w), w = conv_axis_of(p.w, phase % phases_w);
     const unsigned row_tile = blockIdx.x / (unsigned)p.column_tiles,
                    column_tile = blockIdx.x % (unsigned)p.column_tiles;
-    if ((uint64_t)row_tile * ROWS >= (uint64_t)p.images * (unsigned)h.outputs * (unsigned)w.outputs)
+    if ((uint64_t)row_tile * ROWS >= (uint64_t)p.images * (unsigned)h.outputs * (unsigned)w.outputs) {
+        chain_wait();
         return;
+    }
     const int cells = p.source.factor * p.source.factor, pieces = h.taps * w.taps * cells * p.groups;
     const int chunks = (pieces + CONV_PIECES - 1) / CONV_PIECES, most = conv_most_taps(p.h) * conv_most_taps(p.w);
     const int most_chunks = (most * cells * p.groups + CONV_PIECES - 1) / CONV_PIECES;
     const unsigned char *packed =
         p.packed + phase * p.phase_bytes + (int64_t)column_tile * most_chunks * COLUMNS * CONV_CHUNK;
-    if (chunks == 0 && p.store.added.data == p.store.target.data)
-        return; /* nothing is added to what is there */
-    place_rows<ROWS, THREADS, (int)sizeof(T)>(p, h, w, row_tile * ROWS, memory->rows, memory->targets);
-    place_vectors<COLUMNS, THREADS>(p.store, (int)column_tile * COLUMNS, &memory->vectors);
-    block_sync();
-
     depth_walk walk = {};
     if (chunks > 0)
         walk = walk_begin(p, w);
+    for (int next = 0; next < STAGES - 1 && next < chunks; next++)
+        load_columns<COLUMNS, THREADS>(packed + (int64_t)next * COLUMNS * CONV_CHUNK, walk,
+                                       memory->stages[next] + ROWS * CONV_CHUNK);
+    place_rows<ROWS, THREADS, (int)sizeof(T)>(p, h, w, row_tile * ROWS, memory->rows, memory->targets);
+    chain_wait();
+    if (chunks == 0 && p.store.added.data == p.store.target.data)
+        return; /* nothing is added to what is there */
+    place_vectors<COLUMNS, THREADS>(p.store, (int)column_tile * COLUMNS, &memory->vectors);
+    block_sync();
+
     const int warp = (int)threadIdx.x / WARP_LANES, lane = (int)threadIdx.x % WARP_LANES;
     const int warp_row = warp % WARPS_M * MT * 16, warp_column = warp / WARPS_M * NT * 8;
     const int my_row = warp_row + lane % 16, my_column = ROWS + warp_column + lane / 16 * 8 + lane % 8;
@@ -175,8 +181,9 @@ __global__ void __launch_bounds__(WARPS_M *WARPS_N *WARP_LANES, BLOCKS) product_
         if (next < chunks) {
             unsigned char *stage = memory->stages[next % STAGES];
             load_rows<T, ROWS, THREADS>(p, h, w, walk, memory->rows, stage);
-            load_columns<COLUMNS, THREADS>(packed + (int64_t)next * COLUMNS * CONV_CHUNK, walk,
-                                           stage + ROWS * CONV_CHUNK);
+            if (chunk >= 0) /* those of the first stages are under way */
+                load_columns<COLUMNS, THREADS>(packed + (int64_t)next * COLUMNS * CONV_CHUNK, walk,
+                                               stage + ROWS * CONV_CHUNK);
             place_advance(walk.at, CONV_PIECES, p.groups, cells, w.taps);
         }
         copy_commit();
@@ -185,6 +192,7 @@ __global__ void __launch_bounds__(WARPS_M *WARPS_N *WARP_LANES, BLOCKS) product_
         const unsigned char *stage = memory->stages[chunk % STAGES];
         multiply_chunk<sum, MT, NT>(sums, stage + my_row * CONV_CHUNK, stage + my_column * CONV_CHUNK);
     }
+    chain_release();
     block_sync();
     float *tile = reinterpret_cast<float *>(memory->stages);
     keep_sums<sum, MT, NT, COLUMNS>(sums, tile + warp_row * (COLUMNS + CONV_GAP) + warp_column);

@@ -86,6 +86,7 @@ static cod_status state_prepare(const cod_plan *plan, cudaStream_t stream)
 
 static cod_status state_run(const cod_plan *plan, cudaStream_t stream)
 {
+    cuda_chain_end(plan->device); /* the library may do more than launch kernels */
     const linear_state *state = static_cast<const linear_state *>(plan->state);
     const cuda_cublaslt *cublaslt = cublaslt_of(plan->device);
     const linear_product *p = &state->product;

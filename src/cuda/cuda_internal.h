@@ -24,6 +24,9 @@ struct cod_device {
     size_t shared_bytes; /**< that a block may have */
     size_t allocated;    /**< bytes of buffers and of plans' memory that live */
     cudaStream_t stream; /**< the default queue */
+    bool chains;         /**< launches may have programmatic edges */
+    cudaStream_t
+        chain; /**< the stream whose last work is a kernel, which the next may have such an edge from; NULL = none */
     bool no_autotune;
     cuda_tuner *tuner; /**< NULL until the first plan is tuned (tuner.cuh) */
     char gpu[448];     /**< its name and what the driver is */
@@ -33,6 +36,7 @@ struct cod_device {
 };
 
 struct cod_queue {
+    cod_device *device;
     cudaStream_t stream;
 };
 
@@ -52,12 +56,22 @@ struct cuda_buffer {
     void *memory;
 };
 
+struct conv_packing;
+
+/** How plans_prepare() packs a plan's weights, together with those of other plans (conv_pack.cu). */
+struct cuda_packing {
+    const conv_packing *how;       /**< in the device's memory; NULL = nothing to pack */
+    cod_dtype dtype;               /**< of what is packed */
+    unsigned blocks, scale_blocks; /**< of the kernels that pack, and that find the scales of s8 */
+};
+
 struct cod_plan {
     cod_device *device;
-    cod_op *ops; /**< [count]; one where nothing is fused */
+    cod_op *ops; /**< [count], one after the other; one where nothing is fused */
     size_t count;
     char label[96]; /**< the op's kind and name, for profilers and messages */
-    cod_status (*prepare)(const cod_plan *plan, cudaStream_t stream); /**< NULL = nothing to do */
+    cod_status (*prepare)(const cod_plan *plan, cudaStream_t stream); /**< beside packing; NULL = nothing to do */
+    cuda_packing packing;
     cod_status (*run)(const cod_plan *plan, cudaStream_t stream);
     void (*clear)(const cod_plan *plan); /**< before `state` and `memory` go; NULL = nothing to do */
     void *state;                         /**< the maker's, of the host; free() */
@@ -94,10 +108,21 @@ COD_MUST_CHECK cod_status cuda_plan_memory(cod_plan *plan, size_t bytes);
 /** Undoes what a maker did, so that another one may follow. Waits for queued work of the plan. */
 void cuda_plan_clear(cod_plan *plan);
 /** Zeroed memory of the device; cudaFree(). */
-COD_MUST_CHECK cod_status cuda_memory_create(const cod_device *device, size_t bytes, void **out);
+COD_MUST_CHECK cod_status cuda_memory_create(cod_device *device, size_t bytes, void **out);
+/** Writes a part of the plan's memory, which kernels then only read; by the maker. Waits until it is written. */
+COD_MUST_CHECK cod_status cuda_plan_write(const cod_plan *plan, void *target, const void *source, size_t bytes);
+
+/** Queues what plans_prepare() does. */
+COD_MUST_CHECK cod_status cuda_prepare_plans(cod_plan *const *plans, size_t count, cudaStream_t stream);
+/** conv_pack.cu: queues the packing of all plans that have one, with a launch for each type that is packed. */
+COD_MUST_CHECK cod_status cuda_pack_plans(cod_plan *const *plans, size_t count, cudaStream_t stream);
 
 typedef cod_status cuda_maker(cod_plan *plan);
 cuda_maker cuda_make_convolution;
+/** Weight gradients of layers for which cuda_gradients_fuse() says that one plan has them all; or of one layer. */
+cuda_maker cuda_make_gradients;
+/** How many of the ops, from the first on, are weight gradients that one plan computes; see op_fuses(). */
+size_t cuda_gradients_fuse(const cod_device *device, const cod_op *ops, size_t count);
 cuda_maker cuda_make_norm_train, cuda_make_norm_inference, cuda_make_norm_backward, cuda_make_norm_inference_backward,
     cuda_make_fold_norm;
 cuda_maker cuda_make_norm_statistics, cuda_make_norm_apply, cuda_make_norm_backward_reduce,
@@ -142,6 +167,35 @@ COD_MUST_CHECK cod_status cuda_launch(cudaStream_t stream, void (*kernel)(P...),
     config.dynamicSmemBytes = shared_bytes;
     config.stream = stream;
     return COD_CUDA(cudaLaunchKernelEx(&config, kernel, P(arguments)...));
+}
+
+/**
+ * The same for a kernel that calls chain_wait(): where the stream's last work is such a kernel, or a chain of kernels since one, it may start
+ * as soon as the one before releases it. cuda_chain_end() tells of work that is no kernel, and of packing, whose results kernels
+ * may read before chain_wait().
+ */
+template <typename... P, typename... A>
+COD_MUST_CHECK cod_status cuda_launch_chained(cod_device *device, cudaStream_t stream, void (*kernel)(P...),
+                                              dim3 blocks, unsigned threads, size_t shared_bytes, const A &...arguments)
+{
+    cudaLaunchAttribute edge = {};
+    edge.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    edge.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = blocks;
+    config.blockDim = dim3(threads, 1, 1);
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = stream;
+    config.attrs = &edge;
+    config.numAttrs = device->chain == stream && stream != nullptr ? 1 : 0;
+    device->chain = device->chains ? stream : nullptr;
+    return COD_CUDA(cudaLaunchKernelEx(&config, kernel, P(arguments)...));
+}
+
+/** The next kernel of any stream waits for all that is before it. */
+static inline void cuda_chain_end(cod_device *device)
+{
+    device->chain = nullptr;
 }
 
 #endif

@@ -65,6 +65,7 @@ static cod_status state_prepare(const cod_plan *plan, cudaStream_t stream)
 
 static cod_status state_run(const cod_plan *plan, cudaStream_t stream)
 {
+    cuda_chain_end(plan->device); /* the library may do more than launch kernels */
     const cudnn_state *state = static_cast<const cudnn_state *>(plan->state);
     const cuda_cudnn *cudnn = cudnn_of(plan->device);
     if (state->rounded_bias != nullptr)

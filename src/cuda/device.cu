@@ -102,6 +102,16 @@ static void describe_gpu(cod_device *device, const cudaDeviceProp *properties)
              driver % 1000 / 10);
 }
 
+/** Programmatic edges: from compute capability 9.0 on, and in captures from CUDA 12.3 on. */
+static bool can_chain(const cudaDeviceProp *properties)
+{
+    enum { LEAST_CHAINED_CAPABILITY = 90, LEAST_CHAINED_CUDA = 12030 };
+    int driver = 0, runtime = 0;
+    return 10 * properties->major + properties->minor >= LEAST_CHAINED_CAPABILITY &&
+           cudaDriverGetVersion(&driver) == cudaSuccess && driver >= LEAST_CHAINED_CUDA &&
+           cudaRuntimeGetVersion(&runtime) == cudaSuccess && runtime >= LEAST_CHAINED_CUDA;
+}
+
 static cod_status device_open(const cod_device_options *options, cod_device **out)
 {
     int count = 0;
@@ -118,6 +128,7 @@ static cod_status device_open(const cod_device_options *options, cod_device **ou
     device->no_autotune = options != nullptr && options->no_autotune;
     device->multiprocessors = properties.multiProcessorCount;
     device->shared_bytes = properties.sharedMemPerBlockOptin;
+    device->chains = can_chain(&properties);
     describe_gpu(device, &properties);
     const cod_status status = COD_CUDA(cudaStreamCreateWithFlags(&device->stream, cudaStreamNonBlocking));
     if (status != COD_OK) {
@@ -178,9 +189,10 @@ static cod_status memory_allocate(size_t bytes, void **out)
                     1e-6 * static_cast<double>(total_bytes));
 }
 
-cod_status cuda_memory_create(const cod_device *device, size_t bytes, void **out)
+cod_status cuda_memory_create(cod_device *device, size_t bytes, void **out)
 {
     void *memory = nullptr;
+    cuda_chain_end(device);
     COD_TRY(memory_allocate(bytes, &memory));
     cod_status status = COD_CUDA(cudaMemsetAsync(memory, 0, bytes, device->stream));
     if (status == COD_OK) /* other queues may be the first to use it */
@@ -267,6 +279,7 @@ static cod_status upload(cod_device *device, cod_queue *queue, cod_buffer *targe
                          size_t bytes)
 {
     unsigned char *memory = nullptr;
+    cuda_chain_end(device);
     COD_TRY(range_of(target, offset, bytes, &memory));
     COD_TRY(COD_CUDA(cudaMemcpyAsync(memory, source, bytes, cudaMemcpyHostToDevice, cuda_stream(device, queue))));
     return COD_CUDA(cudaStreamSynchronize(cuda_stream(device, queue)));
@@ -276,6 +289,7 @@ static cod_status download(cod_device *device, cod_queue *queue, void *target, c
                            size_t bytes)
 {
     unsigned char *memory = nullptr;
+    cuda_chain_end(device);
     COD_TRY(range_of(source, offset, bytes, &memory));
     COD_TRY(COD_CUDA(cudaMemcpyAsync(target, memory, bytes, cudaMemcpyDeviceToHost, cuda_stream(device, queue))));
     return COD_CUDA(cudaStreamSynchronize(cuda_stream(device, queue)));
@@ -285,6 +299,7 @@ static cod_status copy(cod_device *device, cod_queue *queue, cod_buffer *target,
                        cod_buffer *source, size_t source_offset, size_t bytes)
 {
     unsigned char *to = nullptr, *from = nullptr;
+    cuda_chain_end(device);
     COD_TRY(cod_copy_check(target, target_offset, source, source_offset, bytes));
     COD_TRY(range_of(target, target_offset, bytes, &to));
     COD_TRY(range_of(source, source_offset, bytes, &from));
@@ -303,6 +318,14 @@ cod_status cuda_plan_memory(cod_plan *plan, size_t bytes)
 {
     plan->bytes = bytes;
     return bytes > 0 ? memory_create(plan->device, bytes, &plan->memory) : COD_OK;
+}
+
+cod_status cuda_plan_write(const cod_plan *plan, void *target, const void *source, size_t bytes)
+{
+    const cudaStream_t stream = plan->device->stream;
+    cuda_chain_end(plan->device);
+    COD_TRY(COD_CUDA(cudaMemcpyAsync(target, source, bytes, cudaMemcpyHostToDevice, stream)));
+    return COD_CUDA(cudaStreamSynchronize(stream));
 }
 
 static cuda_maker *maker_of(cod_op_kind kind)
@@ -392,6 +415,7 @@ void cuda_plan_clear(cod_plan *plan)
     plan->clear = nullptr;
     plan->state = plan->memory = nullptr;
     plan->bytes = 0;
+    plan->packing = {};
 }
 
 static void plan_destroy(cod_plan *plan)
@@ -440,9 +464,19 @@ static cod_status plan_create(cod_device *device, const cod_op *op, cod_plan **o
     return cuda_plan_create(device, op, 1, make_single, cod_op_kind_name(op->kind), out);
 }
 
-static cod_status plan_prepare(cod_plan *plan, cod_queue *queue)
+cod_status cuda_prepare_plans(cod_plan *const *plans, size_t count, cudaStream_t stream)
 {
-    return plan->prepare != nullptr ? plan->prepare(plan, cuda_stream(plan->device, queue)) : COD_OK;
+    if (count > 0)
+        cuda_chain_end(plans[0]->device);
+    for (size_t i = 0; i < count; i++)
+        if (plans[i]->prepare != nullptr)
+            COD_TRY(plans[i]->prepare(plans[i], stream));
+    return cuda_pack_plans(plans, count, stream);
+}
+
+static cod_status plans_prepare(cod_device *device, cod_plan *const *plans, size_t count, cod_queue *queue)
+{
+    return cuda_prepare_plans(plans, count, cuda_stream(device, queue));
 }
 
 static cod_status plan_run(cod_plan *plan, cod_queue *queue)
@@ -476,7 +510,7 @@ const cod_backend cod_cuda_backend = {
     .plan_create = plan_create,
     .op_fuses = cuda_op_fuses,
     .plan_create_fused = cuda_plan_create_fused,
-    .plan_prepare = plan_prepare,
+    .plans_prepare = plans_prepare,
     .plan_run = plan_run,
     .plan_destroy = plan_destroy,
     .queue_create = cuda_queue_create,

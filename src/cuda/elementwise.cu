@@ -31,6 +31,7 @@ static __device__ __forceinline__ void add_pixel(const add_work &work, int64_t p
 
 template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) add_kernel(add_work work)
 {
+    chain_wait();
     const walk_part part = walk_begin<L>(work.walk, blockIdx.x);
     const int step = work.walk.rows;
     for (int64_t first = part.first; first < part.end; first += in_flight<L> * step) {
@@ -58,7 +59,8 @@ static void (*const add_kernels[LANES_COUNT])(add_work) = {add_kernel<LANES_ANY>
 static cod_status add_run(const cod_plan *plan, cudaStream_t stream)
 {
     const add_work *work = static_cast<const add_work *>(plan->state);
-    return cuda_launch(stream, add_kernels[work->walk.lanes], cuda_walk_grid(work->walk), CUDA_THREADS, 0, *work);
+    return cuda_launch_chained(plan->device, stream, add_kernels[work->walk.lanes], cuda_walk_grid(work->walk),
+                               CUDA_THREADS, 0, *work);
 }
 
 cod_status cuda_make_add(cod_plan *plan)
@@ -86,6 +88,7 @@ struct fill_work {
 
 template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) fill_kernel(fill_work work)
 {
+    chain_wait();
     const walk_part part = walk_begin<L>(work.walk, blockIdx.x);
     float values[lanes_width<L>];
 #pragma unroll
@@ -101,7 +104,8 @@ static void (*const fill_kernels[LANES_COUNT])(fill_work) = {fill_kernel<LANES_A
 static cod_status fill_run(const cod_plan *plan, cudaStream_t stream)
 {
     const fill_work *work = static_cast<const fill_work *>(plan->state);
-    return cuda_launch(stream, fill_kernels[work->walk.lanes], cuda_walk_grid(work->walk), CUDA_THREADS, 0, *work);
+    return cuda_launch_chained(plan->device, stream, fill_kernels[work->walk.lanes], cuda_walk_grid(work->walk),
+                               CUDA_THREADS, 0, *work);
 }
 
 cod_status cuda_make_fill(cod_plan *plan)

@@ -84,6 +84,7 @@ static __device__ __forceinline__ void put_gradient(const cuda_view &view, int64
 
 template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) loss_kernel(loss_work work)
 {
+    chain_wait();
     const walk_part part = walk_begin<L>(work.walk, blockIdx.x);
     const int step = work.walk.rows;
     const float factor = loss_factor(work);
@@ -119,8 +120,8 @@ static void (*const loss_kernels[LANES_COUNT])(loss_work) = {loss_kernel<LANES_A
 static cod_status loss_run(const cod_plan *plan, cudaStream_t stream)
 {
     const loss_work *work = static_cast<const loss_work *>(plan->state);
-    return cuda_launch(stream, loss_kernels[work->walk.lanes], cuda_walk_grid(work->walk), CUDA_THREADS,
-                       CUDA_THREADS * sizeof(float), *work);
+    return cuda_launch_chained(plan->device, stream, loss_kernels[work->walk.lanes], cuda_walk_grid(work->walk),
+                               CUDA_THREADS, CUDA_THREADS * sizeof(float), *work);
 }
 
 /** A neighbour of the total variation: x - (what lies `step` pixels on), zeros where there is nothing. */
@@ -147,6 +148,7 @@ static __device__ __forceinline__ void add_signs(float factor, const float (&apa
 
 template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) variation_kernel(loss_work work)
 {
+    chain_wait();
     const cuda_view &x = work.prediction;
     const walk_part part = walk_begin<L>(work.walk, blockIdx.x);
     const float factor = loss_factor(work);
@@ -180,8 +182,8 @@ static void (*const variation_kernels[LANES_COUNT])(loss_work) = {
 static cod_status variation_run(const cod_plan *plan, cudaStream_t stream)
 {
     const loss_work *work = static_cast<const loss_work *>(plan->state);
-    return cuda_launch(stream, variation_kernels[work->walk.lanes], cuda_walk_grid(work->walk), CUDA_THREADS,
-                       CUDA_THREADS * sizeof(float), *work);
+    return cuda_launch_chained(plan->device, stream, variation_kernels[work->walk.lanes], cuda_walk_grid(work->walk),
+                               CUDA_THREADS, CUDA_THREADS * sizeof(float), *work);
 }
 
 static float share_of(int64_t pairs)

@@ -2,10 +2,11 @@
 
 #include <cstdlib>
 
-cod_status cuda_queue_create(cod_device *, cod_queue **out)
+cod_status cuda_queue_create(cod_device *device, cod_queue **out)
 {
     cod_queue *queue = static_cast<cod_queue *>(calloc(1, sizeof *queue));
     COD_REQUIRE_MEMORY(queue);
+    queue->device = device;
     const cod_status status = COD_CUDA(cudaStreamCreateWithFlags(&queue->stream, cudaStreamNonBlocking));
     if (status != COD_OK) {
         free(queue);
@@ -21,6 +22,7 @@ void cuda_queue_destroy(cod_queue *queue)
         return;
     cudaStreamSynchronize(queue->stream);
     cudaStreamDestroy(queue->stream);
+    cuda_chain_end(queue->device); /* another queue's stream may be at the same address */
     free(queue);
 }
 
@@ -49,6 +51,7 @@ void cuda_event_destroy(cod_event *event)
 
 cod_status cuda_event_record(cod_event *event, cod_queue *queue)
 {
+    cuda_chain_end(event->device);
     return COD_CUDA(cudaEventRecord(event->event, cuda_stream(event->device, queue)));
 }
 
@@ -66,16 +69,19 @@ cod_status cuda_event_wait(cod_event *event)
 
 cod_status cuda_queue_wait(cod_queue *queue, cod_event *event)
 {
+    cuda_chain_end(event->device);
     return COD_CUDA(cudaStreamWaitEvent(cuda_stream(event->device, queue), event->event, 0));
 }
 
 cod_status cuda_capture_begin(cod_device *device, cod_queue *queue)
 {
+    cuda_chain_end(device);
     return COD_CUDA(cudaStreamBeginCapture(cuda_stream(device, queue), cudaStreamCaptureModeThreadLocal));
 }
 
 cod_status cuda_capture_end(cod_device *device, cod_queue *queue, cod_recording **out)
 {
+    cuda_chain_end(device);
     cudaGraph_t graph;
     COD_TRY(COD_CUDA(cudaStreamEndCapture(cuda_stream(device, queue), &graph)));
     cod_recording *recording = static_cast<cod_recording *>(calloc(1, sizeof *recording));
@@ -94,6 +100,7 @@ cod_status cuda_capture_end(cod_device *device, cod_queue *queue, cod_recording 
 
 cod_status cuda_recording_run(cod_recording *recording, cod_queue *queue)
 {
+    cuda_chain_end(recording->device);
     return COD_CUDA(cudaGraphLaunch(recording->graph, cuda_stream(recording->device, queue)));
 }
 

@@ -12,6 +12,7 @@ struct shuffle_work {
 template <bool enlarge>
 __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) shuffle_elements_kernel(shuffle_work work)
 {
+    chain_wait();
     const cuda_view &target = enlarge ? work.large : work.small;
     const int64_t item = grid_first();
     if (item >= target.count)
@@ -36,6 +37,7 @@ __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) shuffle_elements_ke
 template <cuda_lanes L, int R, bool enlarge>
 __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) shuffle_vectors_kernel(shuffle_work work)
 {
+    chain_wait();
     constexpr int width = lanes_width<L>, squared = R * R;
     int column, x;
     const int64_t pixel = split(grid_first(), work.large.channels / width, &column);
@@ -88,7 +90,7 @@ struct shuffle_state {
 static cod_status shuffle_run(const cod_plan *plan, cudaStream_t stream)
 {
     const shuffle_state *state = static_cast<const shuffle_state *>(plan->state);
-    return cuda_launch(stream, state->kernel, state->blocks, CUDA_THREADS, 0, state->work);
+    return cuda_launch_chained(plan->device, stream, state->kernel, state->blocks, CUDA_THREADS, 0, state->work);
 }
 
 static cod_status make_shuffle(cod_plan *plan, const cod_view *small, const cod_view *large, bool enlarge)

@@ -188,6 +188,7 @@ static cod_status check_outputs(cuda_trial *trial, const char *name)
 
 static cod_status run_plan(const cod_plan *plan, cudaStream_t stream, int runs)
 {
+    cuda_chain_end(plan->device); /* there were copies, or a capture begins */
     for (int i = 0; i < runs; i++)
         COD_TRY(plan->run(plan, stream));
     return COD_OK;
@@ -246,8 +247,7 @@ static cod_status try_plan(cuda_trial *trial, const cuda_candidate *candidate, c
 {
     COD_TRY(candidate->make(plan, candidate));
     COD_TRY(fill(trial));
-    if (plan->prepare != nullptr)
-        COD_TRY(plan->prepare(plan, trial->stream));
+    COD_TRY(cuda_prepare_plans(&plan, 1, trial->stream));
     COD_TRY(run_plan(plan, trial->stream, 1));
     COD_TRY(COD_CUDA(cudaStreamSynchronize(trial->stream)));
     COD_TRY(check_outputs(trial, name));
@@ -265,6 +265,7 @@ cod_status cuda_trial_time(cuda_trial *trial, const cuda_candidate *candidate, c
     cod_status status = try_plan(trial, candidate, name, &plan, best_us, us);
     const cudaError_t error = cudaStreamSynchronize(trial->stream);
     cuda_plan_clear(&plan);
+    cuda_chain_end(trial->device); /* another stream may be at the same address later */
     if (error != cudaSuccess) /* such as an illegal address, after which the process can do nothing more on the GPU */
         return cod_fail(COD_ERR_BACKEND,
                         "CUDA: %s; COD_CUDA_CONVOLUTION=own does without libraries, fixed without trials",

@@ -103,6 +103,12 @@ static __device__ __forceinline__ void copy16_start(void *target, const void *so
                  : "memory");
 }
 
+/** The same of memory that no kernel of the chain writes, such as packed weights: it may start before chain_wait(). */
+static __device__ __forceinline__ void copy16_ahead_start(void *target, const void *source, unsigned bytes)
+{
+    copy16_start(target, source, bytes);
+}
+
 /** Ends a group of copies of this thread. */
 static __device__ __forceinline__ void copy_commit()
 {
@@ -134,7 +140,11 @@ static __device__ __forceinline__ unsigned ticket_take(unsigned *ticket)
     return before;
 }
 
-/** In a chain of launches with programmatic edges: the next launch may start; and the wait for the one before. */
+/**
+ * In a chain of launches with programmatic edges (cuda_launch_chained()). chain_release(): the next launch may start; called behind a
+ * kernel's products, since earlier its blocks would crowd this kernel's out. chain_wait(): all launches before this one have ended; every
+ * thread calls it, before it reads or writes memory that other kernels use. Without such an edge both do nothing.
+ */
 static __device__ __forceinline__ void chain_release()
 {
 #if __CUDA_ARCH__ >= 900

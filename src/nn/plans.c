@@ -99,11 +99,13 @@ cod_status compile_plans(cod_program *program)
     const size_t count = program->ir.instr_count;
     program->ops = cod_arena_alloc(&executable->memory, count * sizeof *program->ops);
     program->plans = cod_arena_alloc(&executable->memory, count * sizeof *program->plans);
+    program->stale = cod_arena_alloc(&executable->memory, count * sizeof *program->stale);
     program->names = cod_arena_alloc(&executable->memory, count * sizeof *program->names);
     program->entries = cod_arena_alloc(&executable->memory, count * sizeof *program->entries);
     program->depends = cod_arena_alloc(&executable->memory, count * sizeof *program->depends);
     COD_REQUIRE_MEMORY(program->ops);
     COD_REQUIRE_MEMORY(program->plans);
+    COD_REQUIRE_MEMORY(program->stale);
     COD_REQUIRE_MEMORY(program->names);
     COD_REQUIRE_MEMORY(program->entries);
     COD_REQUIRE_MEMORY(program->depends);

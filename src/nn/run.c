@@ -44,9 +44,12 @@ cod_status cod_program_prepare(cod_program *program)
     for (size_t i = 0; i < program->ir.instr_count; i++)
         if (program->ir.instrs[i].prepare && depends_on(program, i, changed))
             COD_TRY(run_plan(program, i));
+    size_t count = 0;
     for (size_t i = 0; i < program->ir.instr_count; i++)
         if (program->plans[i] != NULL && depends_on(program, i, changed))
-            COD_TRY(weights->backend->plan_prepare(program->plans[i], NULL));
+            program->stale[count++] = program->plans[i];
+    if (count > 0)
+        COD_TRY(weights->backend->plans_prepare(weights->device, program->stale, count, NULL));
     memcpy(program->prepared, weights->sets, sizeof program->prepared);
     return COD_OK;
 }

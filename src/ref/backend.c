@@ -185,9 +185,9 @@ static cod_status plan_create_fused(cod_device *device, const cod_op *ops, size_
     return make_plan(device, ops, count, out);
 }
 
-static cod_status plan_prepare(cod_plan *plan, cod_queue *queue)
+static cod_status plans_prepare(cod_device *device, cod_plan *const *plans, size_t count, cod_queue *queue)
 {
-    (void)plan, (void)queue;
+    (void)device, (void)plans, (void)count, (void)queue;
     return COD_OK;
 }
 
@@ -256,7 +256,7 @@ const cod_backend cod_ref_backend = {
     .plan_create = plan_create,
     .op_fuses = op_fuses,
     .plan_create_fused = plan_create_fused,
-    .plan_prepare = plan_prepare,
+    .plans_prepare = plans_prepare,
     .plan_run = plan_run,
     .plan_destroy = plan_destroy,
 };

@@ -38,7 +38,7 @@ static double time_op(cod_op op, const char *what)
     cod_plan *plan = NULL;
     double best = INFINITY;
     if (cod_cpu_backend.plan_create(device, &op, &plan) != COD_OK ||
-        cod_cpu_backend.plan_prepare(plan, NULL) != COD_OK) {
+        cod_cpu_backend.plans_prepare(device, &plan, 1, NULL) != COD_OK) {
         printf("%-44s %s\n", what, cod_error_message());
     } else {
         for (int run = 0; run < 7; run++) {

@@ -298,7 +298,7 @@ static void plans_can_be_prepared_again_and_recorded(void **state)
             free(values);
         }
         assert_ok(cod_test_op_run(&expected));
-        assert_ok(cuda->plan_prepare(actual.plan, NULL));
+        assert_ok(cuda->plans_prepare(test_cuda.device, &actual.plan, 1, NULL));
         assert_ok(cuda->recording_run(recording, NULL));
         assert_ok(compare(&expected, &actual, &op));
     }

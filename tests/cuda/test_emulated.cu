@@ -261,6 +261,107 @@ static void sums_of_a_warp_reach_all_lanes(void **)
     cudaFree(out);
 }
 
+enum chain_misdeed { READS, WRITES, NEVER_WAITS, COPIES, WAITS_APART, NONE, COPIES_AHEAD };
+
+/** Each block turns its part of `in`, and may do what a kernel with a programmatic edge must not. */
+template <chain_misdeed what> __global__ void chain_kernel(const float *in, float *out)
+{
+    float *shared = shared_memory<float>();
+    const unsigned at = blockIdx.x * blockDim.x + threadIdx.x;
+    float early = what == READS && threadIdx.x == 3 ? in[at] : 0;
+    if (what == WRITES && threadIdx.x == 3)
+        out[at] = 1;
+    if (what == COPIES_AHEAD || what == COPIES) {
+        if (what == COPIES)
+            copy16_start(shared + threadIdx.x * 4, in, 16);
+        else
+            copy16_ahead_start(shared + threadIdx.x * 4, in, 16);
+        copy_commit();
+        copy_wait<0>();
+        early = shared[threadIdx.x * 4];
+    }
+    if (what == WAITS_APART && threadIdx.x == 0)
+        block_sync();
+    if (what == NEVER_WAITS && threadIdx.x == 5)
+        return;
+    chain_wait();
+    if (what == WAITS_APART && threadIdx.x != 0)
+        block_sync();
+    out[at] = in[at] + 0 * early;
+}
+
+/** The message of the last fault, where the kernel is launched behind another one in each of several orders. */
+template <chain_misdeed what> static int faulty_chains(char *message)
+{
+    int faulty = 0;
+    cod_device device = {};
+    float *in = device_floats(2 * THREADS), *out = device_floats(2 * THREADS);
+    for (int i = 0; i < 2 * THREADS; i++)
+        in[i] = (float)i;
+    device.chains = true;
+    assert_int_equal(cudaStreamCreateWithFlags(&device.stream, cudaStreamNonBlocking), cudaSuccess);
+    for (uint64_t seed = 0; seed < 4; seed++) {
+        size_t chained;
+        cod_emulated_set_seed(seed);
+        cod_emulated_launches(&chained);
+        assert_ok(cuda_launch(device.stream, chain_kernel<what>, 2, THREADS, THREADS * 16, in, out));
+        device.chain = device.stream;
+        char first[256];
+        assert_int_equal(cod_emulated_faults(first, sizeof first), 0);
+        const cod_status status =
+            cuda_launch_chained(&device, device.stream, chain_kernel<what>, 2, THREADS, THREADS * 16, in, out);
+        assert_int_equal(cod_emulated_launches(&chained), 2);
+        assert_int_equal(chained, 1);
+        const size_t faults = cod_emulated_faults(first, sizeof first);
+        assert_true((status == COD_OK) == (faults == 0));
+        if (faults > 0)
+            snprintf(message, 256, "%s", first);
+        faulty += faults > 0;
+        if (what == NONE || what == COPIES_AHEAD)
+            for (int i = 0; i < 2 * THREADS; i++)
+                assert_true(out[i] == (float)i);
+    }
+    cudaStreamDestroy(device.stream);
+    cudaFree(in);
+    cudaFree(out);
+    return faulty;
+}
+
+/* The parts of a kernel that came too early: without an edge from the kernel before, all of them are right. */
+static void what_comes_before_the_wait_is_found(void **)
+{
+    char message[256];
+    assert_int_equal(faulty_chains<READS>(message), 4);
+    assert_non_null(strstr(message, "memory is used before chain_wait()"));
+    assert_int_equal(faulty_chains<WRITES>(message), 4);
+    assert_non_null(strstr(message, "memory is used before chain_wait()"));
+    assert_int_equal(faulty_chains<NEVER_WAITS>(message), 4);
+    assert_non_null(strstr(message, "ends without chain_wait()"));
+    assert_int_equal(faulty_chains<COPIES>(message), 4);
+    assert_non_null(strstr(message, "copy16_start() before chain_wait()"));
+    assert_int_equal(faulty_chains<WAITS_APART>(message), 4);
+    assert_non_null(strstr(message, "threads wait for ever"));
+    assert_int_equal(faulty_chains<NONE>(message), 0);
+    assert_int_equal(faulty_chains<COPIES_AHEAD>(message), 0);
+}
+
+static void an_edge_from_a_copy_is_found(void **)
+{
+    char message[256];
+    cod_device device = {};
+    float *in = device_floats(2 * THREADS), *out = device_floats(2 * THREADS);
+    device.chains = true;
+    assert_int_equal(cudaStreamCreateWithFlags(&device.stream, cudaStreamNonBlocking), cudaSuccess);
+    assert_int_equal(cudaMemcpyAsync(out, in, 4, cudaMemcpyDeviceToDevice, device.stream), cudaSuccess);
+    device.chain = device.stream;
+    (void)!cuda_launch_chained(&device, device.stream, chain_kernel<NONE>, 2, THREADS, THREADS * 16, in, out);
+    assert_int_equal(cod_emulated_faults(message, sizeof message), 1);
+    assert_non_null(strstr(message, "a programmatic edge from what is no kernel"));
+    cudaStreamDestroy(device.stream);
+    cudaFree(in);
+    cudaFree(out);
+}
+
 int main()
 {
     const struct CMUnitTest tests[] = {
@@ -269,6 +370,7 @@ int main()
         cmocka_unit_test(copies_land_when_they_are_waited_for),  cmocka_unit_test(products_and_their_fragments_agree),
         cmocka_unit_test(sums_of_a_warp_reach_all_lanes),
         cmocka_unit_test(shared_memory_must_be_allowed),
+        cmocka_unit_test(what_comes_before_the_wait_is_found),   cmocka_unit_test(an_edge_from_a_copy_is_found),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -272,7 +272,7 @@ static void plans_can_be_prepared_again_and_recorded(void **state)
                 assert_ok(write_exact(&expected, seed));
                 assert_ok(write_exact(&actual, seed));
                 assert_ok(cod_test_op_run(&expected));
-                assert_ok(cuda->plan_prepare(actual.plan, NULL));
+                assert_ok(cuda->plans_prepare(test_cuda.device, &actual.plan, 1, NULL));
                 assert_ok(cuda->recording_run(recording, NULL));
                 assert_ok(compare(&expected, &actual));
             }

@@ -280,10 +280,11 @@ static cod_status faulty_create(cod_device *device, const cod_op *op, cod_plan *
     return faulty_create_fused(device, op, 1, out);
 }
 
-static cod_status faulty_prepare(cod_plan *plan, cod_queue *queue)
+static cod_status faulty_prepare(cod_device *device, cod_plan *const *plans, size_t count, cod_queue *queue)
 {
-    for (size_t i = 0; i < plan->count; i++)
-        COD_TRY(cod_ref_backend.plan_prepare(plan->ops[i].inner, queue));
+    for (size_t p = 0; p < count; p++)
+        for (size_t i = 0; i < plans[p]->count; i++)
+            COD_TRY(cod_ref_backend.plans_prepare(device, &plans[p]->ops[i].inner, 1, queue));
     return COD_OK;
 }
 
@@ -315,7 +316,7 @@ static void check_fault(cod_op_kind kind, bool fuses)
     faulty->plan_create = faulty_create;
     faulty->op_fuses = fuses ? faulty->op_fuses : NULL;
     faulty->plan_create_fused = fuses ? faulty_create_fused : NULL;
-    faulty->plan_prepare = faulty_prepare;
+    faulty->plans_prepare = faulty_prepare;
     faulty->plan_run = faulty_run;
     faulty->plan_destroy = faulty_destroy;
     faulty_kind = kind;

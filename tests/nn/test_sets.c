@@ -170,12 +170,13 @@ static void a_set_begins_as_it_would_alone(void **state)
     cod_graph_destroy(p.graph);
 }
 
-static int prepared;
+static int prepared, prepare_calls;
 
-static cod_status count_prepare(cod_plan *plan, cod_queue *queue)
+static cod_status count_prepare(cod_device *device, cod_plan *const *plans, size_t count, cod_queue *queue)
 {
-    prepared++;
-    return cod_ref_backend.plan_prepare(plan, queue);
+    prepared += (int)count;
+    prepare_calls++;
+    return cod_ref_backend.plans_prepare(device, plans, count, queue);
 }
 
 /** Plans that a program prepares once these sets have changed. */
@@ -183,8 +184,9 @@ static int prepares(test_net *net, const char *program, cod_sets values, cod_set
 {
     cod_weights_changed(&net->weights, values);
     cod_weights_states_changed(&net->weights, states);
-    prepared = 0;
+    prepared = prepare_calls = 0;
     assert_ok(cod_program_prepare(cod_executable_program(net->executable, program)));
+    assert_int_equal(prepare_calls, prepared > 0); /* all in one call */
     return prepared;
 }
 
@@ -192,7 +194,7 @@ static void a_set_that_changes_leaves_the_others_packed(void **state)
 {
     (void)state;
     cod_backend counting = cod_ref_backend;
-    counting.plan_prepare = count_prepare;
+    counting.plans_prepare = count_prepare;
     const pair p = pair_graph();
     const cod_program_spec specs[] = {model_spec(&p, 0), model_spec(&p, COD_ALL_SETS)};
     const cod_compile_options options = options_of(false);

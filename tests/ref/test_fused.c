@@ -229,9 +229,9 @@ static cod_status bad_create(cod_device *device, const cod_op *op, cod_plan **ou
     return bad_create_fused(device, op, 1, out);
 }
 
-static cod_status bad_prepare(cod_plan *plan, cod_queue *queue)
+static cod_status bad_prepare(cod_device *device, cod_plan *const *plans, size_t count, cod_queue *queue)
 {
-    (void)plan, (void)queue;
+    (void)device, (void)plans, (void)count, (void)queue;
     return COD_OK;
 }
 
@@ -263,7 +263,7 @@ static const cod_backend *bad_backend(void)
     bad.op_fuses = takes_all;
     bad.plan_create = bad_create;
     bad.plan_create_fused = bad_create_fused;
-    bad.plan_prepare = bad_prepare;
+    bad.plans_prepare = bad_prepare;
     bad.plan_run = bad_run;
     bad.plan_destroy = bad_destroy;
     return &bad;

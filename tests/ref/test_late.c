@@ -239,11 +239,11 @@ static void packing_in_another_queue_is_found(void **state)
     cod_test_op test;
     cod_queue *queue = new_queue();
     assert_ok(cod_test_op_init(&test, late, &op));
-    assert_ok(late.backend->plan_prepare(test.plan, NULL));
+    assert_ok(late.backend->plans_prepare(late.device, &test.plan, 1, NULL));
     assert_ok(late.backend->plan_run(test.plan, NULL));
     expect_none();
-    assert_ok(late.backend->plan_prepare(test.plan, queue));
-    expect_violation("plan_prepare() of linear");
+    assert_ok(late.backend->plans_prepare(late.device, &test.plan, 1, queue));
+    expect_violation("plans_prepare() of linear");
     cod_test_op_clear(&test);
     late.backend->queue_destroy(queue);
 }

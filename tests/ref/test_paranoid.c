@@ -127,11 +127,11 @@ static void stale_weights_are_caught(void **state)
     cod_test_op test;
     assert_ok(cod_test_op_init(&test, paranoid, &op));
     assert_ok(paranoid.backend->plan_run(test.plan, NULL));
-    expect_violation("without plan_prepare()");
-    assert_ok(paranoid.backend->plan_prepare(test.plan, NULL));
+    expect_violation("without plans_prepare()");
+    assert_ok(paranoid.backend->plans_prepare(paranoid.device, &test.plan, 1, NULL));
     assert_ok(cod_test_op_randomise(&test, 1, false));
     assert_ok(paranoid.backend->plan_run(test.plan, NULL));
-    expect_violation("the weights changed after plan_prepare()");
+    expect_violation("the weights changed after plans_prepare()");
     assert_ok(cod_test_op_run(&test));
     assert_int_equal(cod_paranoid_violations(NULL, 0), 0);
     cod_test_op_clear(&test);

@@ -421,15 +421,15 @@ void late_queue_plan(cod_queue *queue, cod_plan *plan, late_kind kind, const lat
     late_queue_add(queue, work);
 }
 
-static cod_status plan_prepare(cod_plan *plan, cod_queue *queue)
+static cod_status plans_prepare(cod_device *device, cod_plan *const *plans, size_t count, cod_queue *queue)
 {
-    COD_TRY(late_outside_queues("plan_prepare()"));
-    lock(plan->device);
-    queue = late_queue_of(plan->device, queue);
-    const cod_status status = no_capture(queue, "plan_prepare()");
-    if (status == COD_OK)
-        late_queue_plan(queue, plan, LATE_PREPARE, NULL);
-    return unlock(plan->device, status);
+    COD_TRY(late_outside_queues("plans_prepare()"));
+    lock(device);
+    queue = late_queue_of(device, queue);
+    const cod_status status = no_capture(queue, "plans_prepare()");
+    for (size_t i = 0; i < count && status == COD_OK; i++)
+        late_queue_plan(queue, plans[i], LATE_PREPARE, NULL);
+    return unlock(device, status);
 }
 
 static cod_status plan_run(cod_plan *plan, cod_queue *queue)
@@ -503,7 +503,7 @@ const cod_backend *cod_late_wrap(const cod_backend *inner)
         .plan_create = plan_create,
         .op_fuses = inner->op_fuses != NULL ? op_fuses : NULL,
         .plan_create_fused = inner->plan_create_fused != NULL ? plan_create_fused : NULL,
-        .plan_prepare = plan_prepare,
+        .plans_prepare = plans_prepare,
         .plan_run = plan_run,
         .plan_destroy = plan_destroy,
     };

@@ -115,7 +115,7 @@ struct cod_event {
 struct cod_plan {
     cod_device *device;
     cod_plan *inner;
-    late_uses uses; /**< of what plan_prepare() packs, as one byte */
+    late_uses uses; /**< of what plans_prepare() packs, as one byte */
     size_t count;
     cod_op ops[]; /**< [count]; their views name late buffers */
 };

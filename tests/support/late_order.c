@@ -67,14 +67,14 @@ void late_copy_use(cod_queue *queue, const late_range *range, const char *work)
         buffer_use(queue, range->target, range->target_offset, range->bytes, true, work);
 }
 
-/** Whether plan_prepare() may pack input 1 of this kind. */
+/** Whether plans_prepare() may pack input 1 of this kind. */
 static bool is_packed(cod_op_kind kind)
 {
     return kind == COD_OP_CONV2D || kind == COD_OP_CONV2D_BACKWARD_DATA || kind == COD_OP_LINEAR ||
            kind == COD_OP_LINEAR_BACKWARD_DATA;
 }
 
-/** Uses of an op's views: those that plan_prepare() reads, or all. */
+/** Uses of an op's views: those that plans_prepare() reads, or all. */
 static void op_use(cod_queue *queue, const cod_op *op, bool preparing, const char *work)
 {
     enum { WEIGHT = 1, BIAS = 2, SLOPE = 3 };
@@ -101,7 +101,7 @@ void late_plan_use(cod_queue *queue, cod_plan *plan, late_kind kind)
         packs = packs || is_packed(plan->ops[i].kind);
     late_use own = {
         .end = 1, .write = preparing && packs, .slot = queue->slot, .time = queue->clock.times[queue->slot]};
-    snprintf(own.work, sizeof own.work, "%s%s '%s'", preparing ? "plan_prepare() of " : "",
+    snprintf(own.work, sizeof own.work, "%s%s '%s'", preparing ? "plans_prepare() of " : "",
              cod_op_kind_name(first->kind), first->name != NULL ? first->name : "");
     late_uses_add(&plan->uses, "the plan's packed weights", own, &queue->clock, &queue->device->host);
     for (size_t i = 0; i < plan->count; i++)

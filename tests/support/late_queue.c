@@ -77,9 +77,10 @@ static cod_status execute(cod_device *device, const late_work *work)
     if (work->kind == LATE_WAIT)
         return COD_OK;
     pthread_mutex_lock(&device->inner_lock);
-    const cod_status status = work->kind == LATE_PREPARE ? late_inner->plan_prepare(work->plan->inner, NULL)
-                              : work->kind == LATE_RUN   ? run_plan(work)
-                                                         : move_bytes(device, work);
+    const cod_status status = work->kind == LATE_PREPARE
+                                  ? late_inner->plans_prepare(device->inner, &work->plan->inner, 1, NULL)
+                              : work->kind == LATE_RUN ? run_plan(work)
+                                                       : move_bytes(device, work);
     pthread_mutex_unlock(&device->inner_lock);
     return status;
 }

@@ -137,7 +137,7 @@ cod_status cod_test_op_randomise(cod_test_op *test, uint64_t seed, bool smooth)
 
 cod_status cod_test_op_run(cod_test_op *test)
 {
-    COD_TRY(test->on.backend->plan_prepare(test->plan, NULL));
+    COD_TRY(test->on.backend->plans_prepare(test->on.device, &test->plan, 1, NULL));
     return test->on.backend->plan_run(test->plan, NULL);
 }
 

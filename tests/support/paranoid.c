@@ -29,7 +29,7 @@ struct cod_plan {
     cod_device *device;
     cod_plan *inner;
     bool prepared;
-    uint64_t prepared_hash; /**< of the parameters that plan_prepare() may have packed */
+    uint64_t prepared_hash; /**< of the parameters that plans_prepare() may have packed */
     size_t count;
     cod_op ops[]; /**< [count]; their views name paranoid buffers */
 };
@@ -299,7 +299,7 @@ static cod_status plan_create_fused(cod_device *device, const cod_op *ops, size_
     return make_plan(device, ops, count, out);
 }
 
-/** Whether plan_prepare() may pack input 1 of this kind. */
+/** Whether plans_prepare() may pack input 1 of this kind. */
 static bool is_packed(cod_op_kind kind)
 {
     return kind == COD_OP_CONV2D || kind == COD_OP_CONV2D_BACKWARD_DATA || kind == COD_OP_LINEAR ||
@@ -332,11 +332,26 @@ static cod_status hash_packed(cod_plan *plan, cod_queue *queue, uint64_t *hash)
     return COD_OK;
 }
 
-static cod_status plan_prepare(cod_plan *plan, cod_queue *queue)
+static cod_status prepare_hashed(cod_plan *plan, cod_queue *queue)
 {
     COD_TRY(hash_packed(plan, queue, &plan->prepared_hash));
     plan->prepared = true;
-    return inner_backend->plan_prepare(plan->inner, queue);
+    return COD_OK;
+}
+
+static cod_status plans_prepare(cod_device *device, cod_plan *const *plans, size_t count, cod_queue *queue)
+{
+    cod_plan **inner = malloc((count + 1) * sizeof *inner);
+    COD_REQUIRE_MEMORY(inner);
+    cod_status status = COD_OK;
+    for (size_t i = 0; i < count && status == COD_OK; i++) {
+        status = prepare_hashed(plans[i], queue);
+        inner[i] = plans[i]->inner;
+    }
+    if (status == COD_OK)
+        status = inner_backend->plans_prepare(device->inner, inner, count, queue);
+    free(inner);
+    return status;
 }
 
 /** A backend that packs weights would use old ones here. */
@@ -347,9 +362,9 @@ static cod_status check_prepared(cod_plan *plan, cod_queue *queue)
     uint64_t hash;
     COD_TRY(hash_packed(plan, queue, &hash));
     if (!plan->prepared)
-        violation("%s: plan_run() without plan_prepare()", name_of(plan));
+        violation("%s: plan_run() without plans_prepare()", name_of(plan));
     else if (hash != plan->prepared_hash)
-        violation("%s: the weights changed after plan_prepare()", name_of(plan));
+        violation("%s: the weights changed after plans_prepare()", name_of(plan));
     return COD_OK;
 }
 
@@ -549,7 +564,7 @@ const cod_backend *cod_paranoid_wrap(const cod_backend *inner)
         .plan_create = plan_create,
         .op_fuses = inner->op_fuses ? op_fuses : NULL,
         .plan_create_fused = inner->plan_create_fused ? plan_create_fused : NULL,
-        .plan_prepare = plan_prepare,
+        .plans_prepare = plans_prepare,
         .plan_run = plan_run,
         .plan_destroy = plan_destroy,
         .queue_create = inner->queue_create ? queue_create : NULL,

@@ -237,8 +237,7 @@ void cod_test_sequence_clear(cod_test_sequence *test)
 
 cod_status cod_test_sequence_run(cod_test_sequence *test)
 {
-    for (size_t i = 0; i < test->plan_count; i++)
-        COD_TRY(test->on.backend->plan_prepare(test->plans[i], NULL));
+    COD_TRY(test->on.backend->plans_prepare(test->on.device, test->plans, test->plan_count, NULL));
     for (size_t i = 0; i < test->plan_count; i++)
         COD_TRY(test->on.backend->plan_run(test->plans[i], NULL));
     return COD_OK;

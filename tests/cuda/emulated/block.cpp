@@ -4,6 +4,7 @@
 #include "fibre.h"
 
 #include <cstdlib>
+#include <map>
 #include <vector>
 
 enum { LANES = 32, MOST_THREADS = 1024, MOST_OPERAND = 64, GUARD = 1024, POISON = 0xFF, MOST_SHARED = 227 << 10, MOST_PARTS = 15 };
@@ -13,12 +14,13 @@ struct async_copy {
     const unsigned char *source;
     unsigned bytes;
     uint64_t group;
+    bool ahead; /**< may read memory before chain_wait() */
 };
 
 struct thread_state {
     cod_fibre fibre;
     dim3 index;
-    bool done;
+    bool done, chain_waited;
     const uint64_t *waits_for; /**< it goes on when this is no longer `seen`; NULL = it can go on */
     uint64_t seen;
     const char *at; /**< what it waits in */
@@ -37,7 +39,9 @@ struct meeting {
 static struct {
     std::vector<thread_state> threads;
     std::vector<meeting> warps;
-    meeting block, parts[MOST_PARTS];
+    meeting block, chain, parts[MOST_PARTS];
+    bool chained,
+        watched; /**< launched with a programmatic edge; memory is forbidden until all threads are in chain_wait() */
     unsigned count, alive, current;
     std::vector<unsigned char> shared;
     size_t shared_bytes;
@@ -102,6 +106,25 @@ void cod_emulated_part_sync(unsigned part, unsigned threads)
     }
 }
 
+static void open_chain()
+{
+    run.watched = false;
+    run.chain.arrived = 0;
+    run.chain.times++;
+    cod_emulated_forbid_memory(false);
+}
+
+void cod_emulated_chain_wait()
+{
+    self()->chain_waited = true;
+    if (!run.watched)
+        return;
+    if (++run.chain.arrived == run.alive)
+        open_chain();
+    else
+        wait_for(&run.chain, "chain_wait");
+}
+
 void cod_emulated_together(const char *name, const void *in, size_t in_bytes, void *out, size_t out_bytes,
                            void (*act)(const unsigned char *in, unsigned char *out))
 {
@@ -137,14 +160,16 @@ void cod_emulated_aligned(const void *address, size_t boundary, const char *what
         cod_emulated_fault("%s: an address that is no multiple of %zu", what, boundary);
 }
 
-void cod_emulated_copy_start(void *target, const void *source, unsigned bytes)
+void cod_emulated_copy_start(void *target, const void *source, unsigned bytes, bool ahead)
 {
+    if (run.chained && !ahead && !self()->chain_waited)
+        cod_emulated_fault("copy16_start() before chain_wait() in a kernel with a programmatic edge");
     cod_emulated_aligned(target, 16, "copy16_start, target");
     cod_emulated_aligned(source, 16, "copy16_start, source");
     in_shared(target, 16, "copy16_start");
     memset(target, POISON, 16);
-    self()->copies.push_back(
-        {static_cast<unsigned char *>(target), static_cast<const unsigned char *>(source), bytes, self()->groups});
+    self()->copies.push_back({static_cast<unsigned char *>(target), static_cast<const unsigned char *>(source), bytes,
+                              self()->groups, ahead});
 }
 
 void cod_emulated_copy_commit()
@@ -161,7 +186,12 @@ static void land(thread_state *thread, uint64_t end)
             thread->copies[kept++] = copy;
             continue;
         }
+        const bool forbidden = copy.ahead && cod_emulated_memory_forbidden();
+        if (forbidden)
+            cod_emulated_forbid_memory(false);
         memcpy(copy.target, copy.source, copy.bytes);
+        if (forbidden)
+            cod_emulated_forbid_memory(true);
         memset(copy.target + copy.bytes, 0, 16 - copy.bytes);
     }
     thread->copies.resize(kept);
@@ -284,6 +314,10 @@ static void thread_body()
     land(thread, UINT64_MAX);
     thread->done = true;
     run.alive--;
+    if (run.chained && !thread->chain_waited)
+        cod_emulated_fault("a thread of a kernel with a programmatic edge ends without chain_wait()");
+    if (run.watched && run.chain.arrived == run.alive)
+        open_chain();
     if (run.alive > 0 && run.block.arrived == run.alive)
         open_block_barrier();
 }
@@ -315,7 +349,7 @@ static void start_threads(dim3 block)
     for (unsigned i = 0; i < run.count; i++) {
         thread_state *thread = &run.threads[i];
         thread->index = dim3(i % block.x, i / block.x % block.y, i / block.x / block.y);
-        thread->done = false;
+        thread->done = thread->chain_waited = false;
         thread->waits_for = nullptr;
         thread->groups = 0;
         thread->copies.clear();
@@ -323,7 +357,7 @@ static void start_threads(dim3 block)
     }
     for (unsigned i = 0; i < run.count / LANES; i++)
         run.warps[i].arrived = 0;
-    run.block.arrived = 0;
+    run.block.arrived = run.chain.arrived = 0;
     for (meeting &part : run.parts)
         part.arrived = 0;
 }
@@ -411,8 +445,21 @@ static void check_shared()
         }
 }
 
-cudaError_t cod_emulated_run(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()> &thread)
+/** Whether memory is forbidden in this launch before chain_wait(): that takes time, so it is done now and then. */
+static bool is_watched(const cod_emulated_launch &launch)
 {
+    enum { FIRST = 4, PERIOD = 64 };
+    static std::map<const void *, uint64_t> launches;
+    if (!launch.chained)
+        return false;
+    const uint64_t number = launches[launch.kernel]++;
+    return number < FIRST || number % PERIOD == 0;
+}
+
+cudaError_t cod_emulated_run(const cod_emulated_launch &launch, const std::function<void()> &thread)
+{
+    const dim3 grid = launch.grid, block = launch.block;
+    const size_t shared_bytes = launch.shared_bytes;
     const uint64_t threads = static_cast<uint64_t>(block.x) * block.y * block.z;
     const uint64_t blocks = static_cast<uint64_t>(grid.x) * grid.y * grid.z;
     if (threads == 0 || threads > MOST_THREADS || threads % LANES != 0 || blocks == 0 || grid.y > 65535 ||
@@ -425,13 +472,20 @@ cudaError_t cod_emulated_run(dim3 grid, dim3 block, size_t shared_bytes, const s
     blockDim = block;
     gridDim = grid;
     const size_t before = cod_emulated_fault_count();
+    const bool watched = is_watched(launch);
     const permutation order(blocks, blocks);
+    run.chained = launch.chained;
     for (uint64_t i = 0; i < blocks; i++) {
         const uint64_t number = order(i);
         blockIdx = dim3(static_cast<unsigned>(number % grid.x), static_cast<unsigned>(number / grid.x % grid.y),
                         static_cast<unsigned>(number / grid.x / grid.y));
         poison_shared(shared_bytes);
+        run.watched = watched && (i == 0 || i + 1 == blocks);
+        if (run.watched)
+            cod_emulated_forbid_memory(true);
         const bool ended = run_block(block, number);
+        cod_emulated_forbid_memory(false);
+        run.watched = false;
         check_shared();
         if (!ended)
             break;

@@ -131,26 +131,37 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 
-/** Queues work: it is done at once, or recorded where the stream is captured. */
-cudaError_t cod_emulated_queue(cudaStream_t stream, std::function<cudaError_t()> work);
+/** A kernel's launch; `chained`: with a programmatic edge from the kernel before it in its stream. */
+struct cod_emulated_launch {
+    dim3 grid, block;
+    size_t shared_bytes;
+    bool chained;
+    const void *kernel;
+};
+
+/** Queues work, a kernel's where `launch` is given: it is done at once, or recorded where the stream is captured. */
+cudaError_t cod_emulated_queue(cudaStream_t stream, const cod_emulated_launch *launch,
+                               std::function<cudaError_t()> work);
 /** Lets launches of a kernel have so much dynamic shared memory; without, 48 KiB are the most. */
 cudaError_t cod_emulated_allow_shared(const void *kernel, int bytes);
 /** Whether a launch of it may have so much; else a fault. */
 bool cod_emulated_may_share(const void *kernel, size_t bytes);
 /** Runs a kernel: `thread` once in every thread of every block. */
-cudaError_t cod_emulated_run(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()> &thread);
+cudaError_t cod_emulated_run(const cod_emulated_launch &launch, const std::function<void()> &thread);
 
 template <typename... P, typename... A>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(P...), A &&...arguments)
 {
-    const dim3 grid = config->gridDim, block = config->blockDim;
-    const size_t shared_bytes = config->dynamicSmemBytes;
-    if (!cod_emulated_may_share(reinterpret_cast<const void *>(kernel), shared_bytes))
+    cod_emulated_launch launch = {config->gridDim, config->blockDim, config->dynamicSmemBytes, false,
+                                  reinterpret_cast<const void *>(kernel)};
+    for (unsigned i = 0; i < config->numAttrs; i++)
+        if (config->attrs[i].id == cudaLaunchAttributeProgrammaticStreamSerialization)
+            launch.chained = config->attrs[i].val.programmaticStreamSerializationAllowed != 0;
+    if (!cod_emulated_may_share(launch.kernel, launch.shared_bytes))
         return cudaErrorInvalidValue;
     auto values = std::make_shared<std::tuple<P...>>(arguments...);
-    return cod_emulated_queue(config->stream, [=]() {
-        return cod_emulated_run(grid, block, shared_bytes, [=]() { std::apply(kernel, *values); });
-    });
+    return cod_emulated_queue(config->stream, &launch,
+                              [=]() { return cod_emulated_run(launch, [=]() { std::apply(kernel, *values); }); });
 }
 
 cudaError_t cod_emulated_kernel_image();

@@ -10,6 +10,9 @@
 void cod_emulated_fault(const char *format, ...) __attribute__((format(printf, 1, 2)));
 size_t cod_emulated_fault_count();
 uint64_t cod_emulated_seed();
+/** Forbids all use of the device's memory, or allows it again. The first forbidden use is a fault, and allows it. */
+void cod_emulated_forbid_memory(bool forbid);
+bool cod_emulated_memory_forbidden();
 /** Finds writes beside what was allocated. */
 void cod_emulated_check_memory();
 

@@ -19,7 +19,8 @@ void cod_emulated_part_sync(unsigned part, unsigned threads);
 /** Of PTX instruction `name`: `act` gets the operands of all lanes, [lane][in_bytes], and gives their results. */
 void cod_emulated_together(const char *name, const void *in, size_t in_bytes, void *out, size_t out_bytes,
                            void (*act)(const unsigned char *in, unsigned char *out));
-void cod_emulated_copy_start(void *target, const void *source, unsigned bytes);
+void cod_emulated_copy_start(void *target, const void *source, unsigned bytes, bool ahead);
+void cod_emulated_chain_wait();
 void cod_emulated_copy_commit();
 void cod_emulated_copy_wait(int under_way);
 void cod_emulated_aligned(const void *address, size_t boundary, const char *what);
@@ -109,7 +110,12 @@ static inline void load_matrix4_transposed(uint32_t (&r)[4], const void *row)
 
 static inline void copy16_start(void *target, const void *source, unsigned bytes)
 {
-    cod_emulated_copy_start(target, source, bytes);
+    cod_emulated_copy_start(target, source, bytes, false);
+}
+
+static inline void copy16_ahead_start(void *target, const void *source, unsigned bytes)
+{
+    cod_emulated_copy_start(target, source, bytes, true);
 }
 
 static inline void copy_commit()
@@ -139,7 +145,10 @@ static inline unsigned ticket_take(unsigned *ticket)
 
 static inline void chain_release() {}
 
-static inline void chain_wait() {}
+static inline void chain_wait()
+{
+    cod_emulated_chain_wait();
+}
 
 static inline uint16_t bf16_from_f32(float value)
 {

@@ -10,9 +10,11 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <signal.h>
+#include <sys/mman.h>
 #include <vector>
 
-enum { GUARD = 512, POISON = 0xFF, SHARED_AT_FIRST = 48 << 10, MOST_SHARED = 227 << 10 };
+enum { GUARD = 512, POISON = 0xFF, PAGE = 4096, SHARED_AT_FIRST = 48 << 10, MOST_SHARED = 227 << 10 };
 
 static const size_t default_memory = static_cast<size_t>(4) << 30;
 
@@ -22,6 +24,7 @@ struct cod_emulated_graph {
 
 struct cod_emulated_stream {
     cod_emulated_graph *capture = nullptr;
+    bool behind_kernel = false; /**< its last work is a kernel */
 };
 
 struct cod_emulated_event {
@@ -39,11 +42,11 @@ static std::recursive_mutex lock;
 typedef std::lock_guard<std::recursive_mutex> locked;
 
 static std::map<unsigned char *, allocation> allocations;
-static const cod_emulated_machine default_machine = {13000, 1, 80, 1};
+static const cod_emulated_machine default_machine = {13000, 1, 90, 1};
 static cod_emulated_machine machine = default_machine;
-static size_t memory_bytes, used_bytes, faults, seed_value;
+static size_t memory_bytes, used_bytes, faults, seed_value, launches, chained_launches;
 static std::map<const void *, size_t> allowed_shared; /**< by kernel */
-static bool seed_known;
+static bool seed_known, forbidden;
 static char first_fault[512];
 static cudaError_t last_error;
 
@@ -96,6 +99,16 @@ size_t cod_emulated_faults(char *first, size_t bytes)
     snprintf(first, bytes, "%s", first_fault);
     faults = 0;
     first_fault[0] = '\0';
+    return count;
+}
+
+size_t cod_emulated_launches(size_t *chained)
+{
+    const locked hold(lock);
+    const size_t count = launches;
+    if (chained != nullptr)
+        *chained = chained_launches;
+    launches = chained_launches = 0;
     return count;
 }
 
@@ -159,13 +172,64 @@ void cod_emulated_check_memory()
         check(memory, allocation.bytes);
 }
 
+/** Of an allocation with its guards: pages of its own, so that they can be forbidden. */
+static size_t whole_pages(size_t bytes)
+{
+    return (bytes + 2 * GUARD + PAGE - 1) / PAGE * PAGE;
+}
+
+static void protect_memory(int protection)
+{
+    for (const auto &[memory, allocation] : allocations)
+        if (!allocation.pinned && mprotect(memory - GUARD, whole_pages(allocation.bytes), protection) != 0)
+            abort();
+}
+
+static struct sigaction earlier;
+
+/** A use of forbidden memory: it is told, and allowed. Anything else goes to whoever was there before. */
+static void used_forbidden(int, siginfo_t *info, void *)
+{
+    const unsigned char *at = static_cast<const unsigned char *>(info->si_addr);
+    for (const auto &[memory, allocation] : allocations) {
+        if (!forbidden || at < memory - GUARD || at >= memory - GUARD + whole_pages(allocation.bytes))
+            continue;
+        cod_emulated_fault("memory is used before chain_wait() in a kernel with a programmatic edge: byte %td of %zu",
+                           at - memory, allocation.bytes);
+        cod_emulated_forbid_memory(false);
+        return;
+    }
+    sigaction(SIGSEGV, &earlier, nullptr);
+}
+
+void cod_emulated_forbid_memory(bool forbid)
+{
+    if (forbid == forbidden)
+        return;
+    struct sigaction action = {};
+    action.sa_sigaction = used_forbidden;
+    action.sa_flags = SA_SIGINFO;
+    if (forbid)
+        sigaction(SIGSEGV, &action,
+                  &earlier); /* each time: a test's framework has a handler of its own for each test */
+    protect_memory(forbid ? PROT_NONE : PROT_READ | PROT_WRITE);
+    if (!forbid)
+        sigaction(SIGSEGV, &earlier, nullptr);
+    forbidden = forbid;
+}
+
+bool cod_emulated_memory_forbidden()
+{
+    return forbidden;
+}
+
 static cudaError_t allocate(void **memory, size_t bytes, bool pinned)
 {
     const locked hold(lock);
     if (!pinned && bytes > whole_memory() - used_bytes)
         return give(cudaErrorMemoryAllocation);
-    const size_t whole = (bytes + 2 * GUARD + 255) / 256 * 256;
-    unsigned char *base = static_cast<unsigned char *>(aligned_alloc(256, whole));
+    const size_t whole = whole_pages(bytes);
+    unsigned char *base = static_cast<unsigned char *>(aligned_alloc(PAGE, whole));
     if (base == nullptr)
         return give(cudaErrorMemoryAllocation);
     memset(base, POISON, whole);
@@ -323,9 +387,18 @@ cudaError_t cudaRuntimeGetVersion(int *version)
 
 /* Streams, events, graphs. */
 
-cudaError_t cod_emulated_queue(cudaStream_t stream, std::function<cudaError_t()> work)
+cudaError_t cod_emulated_queue(cudaStream_t stream, const cod_emulated_launch *launch,
+                               std::function<cudaError_t()> work)
 {
     const locked hold(lock);
+    if (launch != nullptr) {
+        launches++;
+        chained_launches += launch->chained;
+        if (launch->chained && (stream == nullptr || !stream->behind_kernel))
+            cod_emulated_fault("a programmatic edge from what is no kernel");
+    }
+    if (stream != nullptr)
+        stream->behind_kernel = launch != nullptr;
     if (stream == nullptr || stream->capture == nullptr)
         return give(work());
     stream->capture->work.push_back(std::move(work));
@@ -334,7 +407,7 @@ cudaError_t cod_emulated_queue(cudaStream_t stream, std::function<cudaError_t()>
 
 cudaError_t cudaMemsetAsync(void *target, int value, size_t bytes, cudaStream_t stream)
 {
-    return cod_emulated_queue(stream, [=]() {
+    return cod_emulated_queue(stream, nullptr, [=]() {
         if (!range_inside(target, bytes))
             return cudaErrorInvalidValue;
         memset(target, value, bytes);
@@ -344,7 +417,7 @@ cudaError_t cudaMemsetAsync(void *target, int value, size_t bytes, cudaStream_t 
 
 cudaError_t cudaMemcpyAsync(void *target, const void *source, size_t bytes, cudaMemcpyKind, cudaStream_t stream)
 {
-    return cod_emulated_queue(stream, [=]() {
+    return cod_emulated_queue(stream, nullptr, [=]() {
         if (!range_inside(target, bytes) || !range_inside(source, bytes))
             return cudaErrorInvalidValue;
         memcpy(target, source, bytes);
@@ -367,6 +440,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 /** What a captured stream may not do. */
 static cudaError_t outside_capture(cudaStream_t stream)
 {
+    if (stream != nullptr)
+        stream->behind_kernel = false;
     return give(stream != nullptr && stream->capture != nullptr ? cudaErrorStreamCaptureUnsupported : cudaSuccess);
 }
 
@@ -392,6 +467,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 {
     *graph = stream->capture;
     stream->capture = nullptr;
+    stream->behind_kernel = false;
     return give(*graph != nullptr ? cudaSuccess : cudaErrorInvalidValue);
 }
 

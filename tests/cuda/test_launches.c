@@ -1,0 +1,174 @@
+#include "support/test.h"
+
+#include "cuda/cuda.h"
+#include "emulated/emulated.h"
+#include "support/ops.h"
+
+/** How many kernels the CUDA backend launches, and which of them may start before the one before has ended. */
+
+static cod_test_device cuda = {&cod_cuda_backend, NULL};
+
+static int device_open(void **state)
+{
+    (void)state;
+    return cuda.backend->open(NULL, &cuda.device) != COD_OK;
+}
+
+static int device_close(void **state)
+{
+    char message[256];
+    (void)state;
+    cuda.backend->close(cuda.device);
+    return cod_emulated_faults(message, sizeof message) > 0;
+}
+
+static void expect_launches(size_t all, size_t chained)
+{
+    size_t edges;
+    assert_int_equal(cod_emulated_launches(&edges), all);
+    assert_int_equal(edges, chained);
+}
+
+static cod_view dense(cod_dtype dtype, int64_t n, int64_t h, int64_t w, int64_t c)
+{
+    return cod_view_dense(NULL, 0, dtype, (cod_shape){n, h, w, c});
+}
+
+static cod_op linear_op(cod_dtype dtype)
+{
+    return (cod_op){.kind = COD_OP_LINEAR,
+                    .inputs = {dense(dtype, 2, 1, 1, 8), dense(COD_F32, 8, 1, 1, 8)},
+                    .outputs = {dense(dtype, 2, 1, 1, 8)}};
+}
+
+static cod_op convolution_op(float int8_range)
+{
+    return (cod_op){.kind = COD_OP_CONV2D,
+                    .attr = {.stride_h = 1, .stride_w = 1, .int8_range = int8_range},
+                    .inputs = {dense(COD_BF16, 1, 2, 2, 16), dense(COD_F32, 8, 1, 1, 16)},
+                    .outputs = {dense(COD_BF16, 1, 2, 2, 8)}};
+}
+
+/** One for each type that is packed and for the scales of integers; another for every 256 plans. */
+static void packing_takes_a_launch_for_each_type(void **state)
+{
+    (void)state;
+    enum { PLANS = 300 };
+    static cod_test_op tests[PLANS];
+    cod_plan *plans[PLANS];
+    for (int i = 0; i < PLANS; i++) {
+        const cod_op op = i == 7 ? linear_op(COD_F32) : i == 9 ? convolution_op(1) : linear_op(COD_BF16);
+        assert_ok(cod_test_op_init(&tests[i], cuda, &op));
+        plans[i] = tests[i].plan;
+    }
+    cod_emulated_launches(NULL);
+    assert_ok(cuda.backend->plans_prepare(cuda.device, plans, 7, NULL));
+    expect_launches(1, 0);
+    assert_ok(cuda.backend->plans_prepare(cuda.device, plans, 70, NULL));
+    expect_launches(4, 0);
+    assert_ok(cuda.backend->plans_prepare(cuda.device, plans, PLANS, NULL));
+    expect_launches(5, 0);
+    assert_ok(cuda.backend->plans_prepare(cuda.device, plans, 0, NULL));
+    expect_launches(0, 0);
+    for (int i = 0; i < PLANS; i++)
+        cod_test_op_clear(&tests[i]);
+}
+
+/** All layers' gradients, and the joining of their partial sums. */
+static void gradients_of_many_layers_take_two_launches(void **state)
+{
+    (void)state;
+    enum { LAYERS = 33 };
+    static cod_test_op tests[LAYERS];
+    cod_op ops[LAYERS];
+    cod_plan *plan = NULL;
+    for (int i = 0; i < LAYERS; i++) {
+        const cod_op op = {.kind = COD_OP_CONV2D_BACKWARD_WEIGHTS,
+                           .attr = {.stride_h = 1, .stride_w = 1, .pad_h = 1, .pad_w = 1},
+                           .inputs = {dense(COD_BF16, 1, 8, 8, 16), dense(COD_BF16, 1, 8, 8, 16)},
+                           .outputs = {dense(COD_F32, 16, 3, 3, 16)}};
+        assert_ok(cod_test_op_init(&tests[i], cuda, &op));
+        ops[i] = tests[i].op;
+    }
+    assert_ok(cuda.backend->plan_create_fused(cuda.device, ops, LAYERS, &plan));
+    cod_emulated_launches(NULL);
+    assert_ok(cuda.backend->plan_run(plan, NULL));
+    expect_launches(2, 1); /* the first one comes behind a copy of the plan's table */
+    cuda.backend->plan_destroy(plan);
+    for (int i = 0; i < LAYERS; i++)
+        cod_test_op_clear(&tests[i]);
+}
+
+/** A kernel is chained to the one before it in its queue, but not to copies, packing, events, and the ends of captures. */
+static void chains_end_where_no_kernel_is_before(void **state)
+{
+    (void)state;
+    const cod_backend *b = cuda.backend;
+    const cod_op op = convolution_op(0);
+    cod_test_op test;
+    cod_queue *queue = NULL;
+    cod_event *event = NULL;
+    cod_recording *recording = NULL;
+    assert_ok(cod_test_op_init(&test, cuda, &op));
+    assert_ok(b->queue_create(cuda.device, &queue));
+    assert_ok(b->event_create(cuda.device, &event));
+    cod_emulated_launches(NULL);
+    for (int before = 0; before < 8; before++) {
+        cod_buffer *x = test.buffers[0], *y = test.buffers[COD_OP_MAX_INPUTS];
+        char byte = 0;
+        assert_ok(b->plan_run(test.plan, NULL)); /* a chain that would go on */
+        switch (before) {
+        case 0:
+            assert_ok(b->plans_prepare(cuda.device, &test.plan, 1, NULL));
+            break;
+        case 1:
+            assert_ok(b->copy(cuda.device, NULL, y, 0, x, 0, 4));
+            break;
+        case 2:
+            assert_ok(b->upload(cuda.device, NULL, x, 0, &byte, 1));
+            break;
+        case 3:
+            assert_ok(b->download(cuda.device, NULL, &byte, x, 0, 1));
+            break;
+        case 4:
+            assert_ok(b->event_record(event, NULL));
+            break;
+        case 5:
+            assert_ok(b->queue_wait(NULL, event));
+            break;
+        case 6:
+            assert_ok(b->plan_run(test.plan, queue));
+            break;
+        default:
+            assert_ok(b->recording_run(recording, NULL));
+        }
+        cod_emulated_launches(NULL);
+        assert_ok(b->plan_run(test.plan, NULL));
+        expect_launches(1, 0);
+        assert_ok(b->plan_run(test.plan, NULL));
+        assert_ok(b->plan_run(test.plan, NULL));
+        expect_launches(2, 2);
+        if (before != 6)
+            continue;
+        assert_ok(b->capture_begin(cuda.device, NULL));
+        assert_ok(b->plan_run(test.plan, NULL));
+        expect_launches(1, 0);
+        assert_ok(b->plan_run(test.plan, NULL));
+        expect_launches(1, 1);
+        assert_ok(b->capture_end(cuda.device, NULL, &recording));
+    }
+    b->recording_destroy(recording);
+    b->event_destroy(event);
+    b->queue_destroy(queue);
+    cod_test_op_clear(&test);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(packing_takes_a_launch_for_each_type),
+        cmocka_unit_test(gradients_of_many_layers_take_two_launches),
+        cmocka_unit_test(chains_end_where_no_kernel_is_before),
+    };
+    return cmocka_run_group_tests(tests, device_open, device_close);
+}
