@@ -1,5 +1,6 @@
 /* Plans of 3x3 convolutions with normalisations around them: which ops, which kernel, which tiles. */
 #include "cuda/conv3.cuh"
+#include "cuda/pack.cuh"
 
 #include <climits>
 
@@ -23,8 +24,14 @@ struct conv3_state {
     dim3 blocks;
     unsigned threads;
     size_t shared_bytes;
+};
+
+/** What is packed: of the weights of `columns` outputs of the kernel, in rows `pitch` bytes apart. */
+struct conv3_packing {
     const float *w;
     int64_t w_stride;
+    unsigned char *packed;
+    int channels, columns, pitch;
     bool backward;
 };
 
@@ -253,41 +260,35 @@ size_t cuda_conv3_fuses(const cod_device *device, const cod_op *ops, size_t coun
 /* Plans. */
 
 /** bf16 {column}{tap}{channel}, from w {O,3,3,I}. A gradient goes over dy against the kernel's order. */
-__global__ void conv3_pack_kernel(const float *w, int64_t stride, conv3_work work, bool backward, int items)
+__global__ void __launch_bounds__(CUDA_THREADS) conv3_pack_kernel(const cuda_pack_list list)
 {
-    const int pieces = 9 * work.channels / PACK_PIECE;
-    unsigned char *packed = const_cast<unsigned char *>(work.packed);
-    for (int item = (int)grid_first(); item < items; item += (int)grid_step()) {
-        const int column = item / pieces, piece = item - column * pieces, first = piece * PACK_PIECE;
-        const int tap = first / work.channels, channel = first - tap * work.channels, output = conv3_channel(column);
-        bytes16 value;
+    const int at = pack_number(list);
+    const conv3_packing p = *static_cast<const conv3_packing *>(list.packings[at]);
+    const int pieces = 9 * p.channels / PACK_PIECE;
+    const int item = (int)((blockIdx.x - list.first[at]) * CUDA_THREADS + threadIdx.x);
+    if (item >= p.columns * pieces)
+        return;
+    const int column = item / pieces, piece = item - column * pieces, first = piece * PACK_PIECE;
+    const int tap = first / p.channels, channel = first - tap * p.channels, output = conv3_channel(column);
+    bytes16 value;
 #pragma unroll
-        for (int i = 0; i < PACK_PIECE / 2; i++) {
-            float pair[2];
+    for (int i = 0; i < PACK_PIECE / 2; i++) {
+        float pair[2];
 #pragma unroll
-            for (int k = 0; k < 2; k++) {
-                const int c = channel + 2 * i + k, o = backward ? c : output, from = backward ? output : c;
-                pair[k] = w[((int64_t)o * 9 + (backward ? 8 - tap : tap)) * stride + from];
-            }
-            value.words[i] = bf16_pair(pair[0], pair[1]);
+        for (int k = 0; k < 2; k++) {
+            const int c = channel + 2 * i + k, o = p.backward ? c : output, from = p.backward ? output : c;
+            pair[k] = p.w[((int64_t)o * 9 + (p.backward ? 8 - tap : tap)) * p.w_stride + from];
         }
-        *reinterpret_cast<bytes16 *>(packed + (int64_t)column * work.weight_pitch + piece * 16) = value;
+        value.words[i] = bf16_pair(pair[0], pair[1]);
     }
-}
-
-static cod_status conv3_prepare(const cod_plan *plan, cudaStream_t stream)
-{
-    const conv3_state *state = static_cast<const conv3_state *>(plan->state);
-    const int items = state->work.outputs * 9 * state->work.channels / PACK_PIECE;
-    return cuda_launch(stream, conv3_pack_kernel, cuda_blocks(plan->device, items), CUDA_THREADS, 0, state->w,
-                       state->w_stride, state->work, state->backward, items);
+    *reinterpret_cast<bytes16 *>(p.packed + (int64_t)column * p.pitch + piece * 16) = value;
 }
 
 static cod_status conv3_run(const cod_plan *plan, cudaStream_t stream)
 {
     const conv3_state *state = static_cast<const conv3_state *>(plan->state);
-    return cuda_launch(stream, state->kernel.run[state->store], state->blocks, state->threads, state->shared_bytes,
-                       state->work);
+    return cuda_launch_chained(plan->device, stream, state->kernel.run[state->store], state->blocks, state->threads,
+                               state->shared_bytes, state->work);
 }
 
 static unsigned char *bytes_of(const cod_view *view)
@@ -398,6 +399,22 @@ static cod_status allow_shared(const cod_device *device, const conv3_state *stat
                                          static_cast<int>(device->shared_bytes)));
 }
 
+/** @param how  in the device's memory, of a conv3_packing's size */
+static cod_status describe_packing(cod_plan *plan, const cod_op *conv, const conv3_work *work, void *how)
+{
+    const cod_view *w = &conv->inputs[1];
+    const conv3_packing packing = {cuda_floats_of(w),
+                                   w->pixel_stride,
+                                   const_cast<unsigned char *>(work->packed),
+                                   work->channels,
+                                   work->outputs,
+                                   work->weight_pitch,
+                                   conv->kind == COD_OP_CONV2D_BACKWARD_DATA};
+    const int items = work->outputs * 9 * work->channels / PACK_PIECE;
+    plan->packing = {how, conv3_pack_kernel, static_cast<unsigned>(divide_up(items, CUDA_THREADS)), nullptr, 0};
+    return cuda_plan_write(plan, how, &packing, sizeof packing);
+}
+
 cod_status cuda_make_conv3(cod_plan *plan)
 {
     conv3_ops ops;
@@ -421,17 +438,15 @@ cod_status cuda_make_conv3(cod_plan *plan)
                          static_cast<unsigned>(work->outputs / choice.kernel.columns));
     state->threads = static_cast<unsigned>(choice.groups * choice.kernel.threads);
     state->shared_bytes = static_cast<size_t>(work->places.end);
-    state->w = cuda_floats_of(&ops.conv->inputs[1]);
-    state->w_stride = ops.conv->inputs[1].pixel_stride;
-    state->backward = ops.conv->kind == COD_OP_CONV2D_BACKWARD_DATA;
     const int packed = align(static_cast<int64_t>(work->outputs) * work->weight_pitch);
-    const int partials = static_cast<int>(state->blocks.x) * work->lists * 4;
-    COD_TRY(cuda_plan_memory(plan, static_cast<size_t>(TICKET_BYTES + packed + partials)));
+    const int partials = align(static_cast<int64_t>(state->blocks.x) * work->lists * 4);
+    const size_t bytes = static_cast<size_t>(TICKET_BYTES + packed + partials);
+    COD_TRY(cuda_plan_memory(plan, bytes + sizeof(conv3_packing)));
     unsigned char *memory = static_cast<unsigned char *>(plan->memory);
     work->ticket = reinterpret_cast<unsigned *>(memory);
     work->packed = memory + TICKET_BYTES;
     work->partials = reinterpret_cast<float *>(memory + TICKET_BYTES + packed);
-    plan->prepare = conv3_prepare;
     plan->run = conv3_run;
+    COD_TRY(describe_packing(plan, ops.conv, work, memory + bytes));
     return allow_shared(plan->device, state);
 }

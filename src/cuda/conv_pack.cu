@@ -1,5 +1,6 @@
 /* Around the products of convolutions: images copied into whole pieces, and weights packed. */
 #include "cuda/conv_device.cuh"
+#include "cuda/pack.cuh"
 
 #include <cfloat>
 
@@ -113,35 +114,10 @@ static __device__ __forceinline__ int channel_of(const conv_product &p, const co
     return at.cell * p.source.channels + at.group * per_group;
 }
 
-/**
- * Plans whose weights one launch packs. Packing number i has the blocks from first[i] on. The list travels with the launch, whose
- * parameters may take 4 KB.
- */
-enum { PACK_PLANS = 256 };
-struct pack_list {
-    const conv_packing *packings[PACK_PLANS];
-    unsigned first[PACK_PLANS];
-    int count;
-};
-
-/** The number of the packing that this block belongs to. */
-static __device__ __forceinline__ int packing_of_block(const pack_list &list)
+template <int CHANNELS> __global__ void __launch_bounds__(CUDA_THREADS) pack_kernel(const cuda_pack_list list)
 {
-    int at = 0, end = list.count;
-    while (end - at > 1) {
-        const int middle = (at + end) / 2;
-        if (list.first[middle] <= blockIdx.x)
-            at = middle;
-        else
-            end = middle;
-    }
-    return at;
-}
-
-template <int CHANNELS> __global__ void __launch_bounds__(CUDA_THREADS) pack_kernel(const pack_list list)
-{
-    const int at_list = packing_of_block(list);
-    const conv_packing &packing = *list.packings[at_list];
+    const int at_list = pack_number(list);
+    const conv_packing &packing = *static_cast<const conv_packing *>(list.packings[at_list]);
     const int64_t number = (int64_t)(blockIdx.x - list.first[at_list]) * CUDA_THREADS + threadIdx.x;
     if (number >= packing.count)
         return;
@@ -172,10 +148,10 @@ template <int CHANNELS> __global__ void __launch_bounds__(CUDA_THREADS) pack_ker
 }
 
 /** Depth and columns are both filled up to whole tiles. */
-__global__ void __launch_bounds__(CUDA_THREADS) pack_f32_kernel(const pack_list list)
+__global__ void __launch_bounds__(CUDA_THREADS) pack_f32_kernel(const cuda_pack_list list)
 {
-    const int at_list = packing_of_block(list);
-    const conv_packing &packing = *list.packings[at_list];
+    const int at_list = pack_number(list);
+    const conv_packing &packing = *static_cast<const conv_packing *>(list.packings[at_list]);
     const int64_t number = (int64_t)(blockIdx.x - list.first[at_list]) * CUDA_THREADS + threadIdx.x;
     if (number >= packing.count)
         return;
@@ -195,10 +171,10 @@ __global__ void __launch_bounds__(CUDA_THREADS) pack_f32_kernel(const pack_list 
 }
 
 /** A warp for each output channel. A weight that is not finite makes the factor infinite, and the sum, 0, NaN. */
-__global__ void __launch_bounds__(WARP_LANES) scales_kernel(const pack_list list)
+__global__ void __launch_bounds__(WARP_LANES) scales_kernel(const cuda_pack_list list)
 {
-    const int at_list = packing_of_block(list);
-    const conv_packing &packing = *list.packings[at_list];
+    const int at_list = pack_number(list);
+    const conv_packing &packing = *static_cast<const conv_packing *>(list.packings[at_list]);
     const conv_filter &f = packing.filter;
     const int column = (int)(blockIdx.x - list.first[at_list]), o = conv_output_of(column, f.outputs, f.factor);
     const int64_t positions = (int64_t)f.kernel_h * f.kernel_w, count = positions * f.inputs;
@@ -217,48 +193,8 @@ __global__ void __launch_bounds__(WARP_LANES) scales_kernel(const pack_list list
 
 cuda_packing conv_packing_of(const conv_packing *how, const conv_packing &packing, cod_dtype dtype)
 {
-    const int64_t blocks = (packing.count + CUDA_THREADS - 1) / CUDA_THREADS;
-    return {how, dtype, static_cast<unsigned>(blocks),
-            dtype == COD_S8 ? static_cast<unsigned>(packing.filter.outputs) : 0};
-}
-
-/** A kernel on the weights of plans, and which of these it is for. */
-struct pack_pass {
-    void (*kernel)(pack_list);
-    unsigned threads;
-    cod_dtype dtype;
-    bool scales;
-};
-
-static cod_status run_pass(const pack_pass &pass, cod_plan *const *plans, size_t count, cudaStream_t stream)
-{
-    pack_list list = {};
-    unsigned blocks = 0;
-    for (size_t i = 0; i <= count; i++) {
-        if (list.count > 0 && (i == count || list.count == PACK_PLANS)) {
-            COD_TRY(cuda_launch(stream, pass.kernel, blocks, pass.threads, 0, list));
-            list.count = 0;
-            blocks = 0;
-        }
-        if (i == count || plans[i]->packing.how == nullptr || plans[i]->packing.dtype != pass.dtype)
-            continue;
-        list.packings[list.count] = plans[i]->packing.how;
-        list.first[list.count++] = blocks;
-        blocks += pass.scales ? plans[i]->packing.scale_blocks : plans[i]->packing.blocks;
-    }
-    return COD_OK;
-}
-
-cod_status cuda_pack_plans(cod_plan *const *plans, size_t count, cudaStream_t stream)
-{
-    static_assert(sizeof(pack_list) <= 4096, "what a launch of any GPU can take along");
-    static const pack_pass passes[] = {
-        {scales_kernel, WARP_LANES, COD_S8, true},
-        {pack_kernel<16>, CUDA_THREADS, COD_S8, false},
-        {pack_kernel<8>, CUDA_THREADS, COD_BF16, false},
-        {pack_f32_kernel, CUDA_THREADS, COD_F32, false},
-    };
-    for (const pack_pass &pass : passes)
-        COD_TRY(run_pass(pass, plans, count, stream));
-    return COD_OK;
+    const unsigned blocks = static_cast<unsigned>((packing.count + CUDA_THREADS - 1) / CUDA_THREADS);
+    if (dtype == COD_S8)
+        return {how, pack_kernel<16>, blocks, scales_kernel, static_cast<unsigned>(packing.filter.outputs)};
+    return {how, dtype == COD_BF16 ? pack_kernel<8> : pack_f32_kernel, blocks, nullptr, 0};
 }

@@ -56,13 +56,16 @@ struct cuda_buffer {
     void *memory;
 };
 
-struct conv_packing;
+struct cuda_pack_list;
+typedef void cuda_pack_kernel(cuda_pack_list list);
 
-/** How plans_prepare() packs a plan's weights, together with those of other plans (conv_pack.cu). */
+/** How plans_prepare() packs a plan's weights, in one launch with those of other plans by the same kernel (pack.cuh). */
 struct cuda_packing {
-    const conv_packing *how;       /**< in the device's memory; NULL = nothing to pack */
-    cod_dtype dtype;               /**< of what is packed */
-    unsigned blocks, scale_blocks; /**< of the kernels that pack, and that find the scales of s8 */
+    const void *how; /**< what the kernels read, in the device's memory; NULL = nothing to pack */
+    cuda_pack_kernel *kernel;
+    unsigned blocks;          /**< of `kernel`, of CUDA_THREADS each */
+    cuda_pack_kernel *scales; /**< runs before, in blocks of a warp; NULL = nothing */
+    unsigned scale_blocks;
 };
 
 struct cod_plan {
@@ -114,7 +117,7 @@ COD_MUST_CHECK cod_status cuda_plan_write(const cod_plan *plan, void *target, co
 
 /** Queues what plans_prepare() does. */
 COD_MUST_CHECK cod_status cuda_prepare_plans(cod_plan *const *plans, size_t count, cudaStream_t stream);
-/** conv_pack.cu: queues the packing of all plans that have one, with a launch for each type that is packed. */
+/** pack.cu: queues the packing of all plans that have one, with a launch for each kernel that packs. */
 COD_MUST_CHECK cod_status cuda_pack_plans(cod_plan *const *plans, size_t count, cudaStream_t stream);
 
 typedef cod_status cuda_maker(cod_plan *plan);

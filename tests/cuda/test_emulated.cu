@@ -368,8 +368,7 @@ int main()
         cmocka_unit_test(a_missing_barrier_gives_wrong_results), cmocka_unit_test(threads_that_wait_for_ever_are_told),
         cmocka_unit_test(parts_of_a_block_wait_for_themselves),  cmocka_unit_test(writes_beside_memory_are_found),
         cmocka_unit_test(copies_land_when_they_are_waited_for),  cmocka_unit_test(products_and_their_fragments_agree),
-        cmocka_unit_test(sums_of_a_warp_reach_all_lanes),
-        cmocka_unit_test(shared_memory_must_be_allowed),
+        cmocka_unit_test(sums_of_a_warp_reach_all_lanes),        cmocka_unit_test(shared_memory_must_be_allowed),
         cmocka_unit_test(what_comes_before_the_wait_is_found),   cmocka_unit_test(an_edge_from_a_copy_is_found),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

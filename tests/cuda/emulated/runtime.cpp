@@ -79,8 +79,9 @@ bool cod_emulated_may_share(const void *kernel, size_t bytes)
 {
     const locked held(lock);
     const auto found = allowed_shared.find(kernel);
-    const size_t most =
-        found != allowed_shared.end() && found->second > SHARED_AT_FIRST ? found->second : SHARED_AT_FIRST;
+    size_t most = SHARED_AT_FIRST;
+    if (found != allowed_shared.end() && found->second > most)
+        most = found->second;
     if (bytes > most)
         cod_emulated_fault("a launch with %zu bytes of shared memory of a kernel that was allowed %zu", bytes, most);
     return bytes <= most;
