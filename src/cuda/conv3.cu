@@ -403,13 +403,9 @@ static cod_status allow_shared(const cod_device *device, const conv3_state *stat
 static cod_status describe_packing(cod_plan *plan, const cod_op *conv, const conv3_work *work, void *how)
 {
     const cod_view *w = &conv->inputs[1];
-    const conv3_packing packing = {cuda_floats_of(w),
-                                   w->pixel_stride,
-                                   const_cast<unsigned char *>(work->packed),
-                                   work->channels,
-                                   work->outputs,
-                                   work->weight_pitch,
-                                   conv->kind == COD_OP_CONV2D_BACKWARD_DATA};
+    const conv3_packing packing = {
+        cuda_floats_of(w), w->pixel_stride,    const_cast<unsigned char *>(work->packed), work->channels,
+        work->outputs,     work->weight_pitch, conv->kind == COD_OP_CONV2D_BACKWARD_DATA};
     const int items = work->outputs * 9 * work->channels / PACK_PIECE;
     plan->packing = {how, conv3_pack_kernel, static_cast<unsigned>(divide_up(items, CUDA_THREADS)), nullptr, 0};
     return cuda_plan_write(plan, how, &packing, sizeof packing);

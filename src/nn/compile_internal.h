@@ -22,7 +22,7 @@ struct cod_program {
     ir_program ir;
     cod_op *ops;      /**< [instr] */
     cod_plan **plans; /**< [instr] of the first instruction of a fused group, for all of it; NULL = another's does it */
-    cod_plan **stale;   /**< [instr] room for the plans that are to be prepared */
+    cod_plan **stale; /**< [instr] room for the plans that are to be prepared */
     const char **names; /**< [instr] of what the plan does, for traces and benches */
     size_t *entries;    /**< [entry_count] instructions that have a plan */
     size_t entry_count;

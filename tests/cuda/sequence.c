@@ -223,7 +223,7 @@ void sequence_clear(sequence *s)
 
 static cod_status run_plan(sequence *s, cod_plan *plan)
 {
-    cod_status status = s->on.backend->plan_prepare(plan, NULL);
+    cod_status status = s->on.backend->plans_prepare(s->on.device, &plan, 1, NULL);
     if (status == COD_OK)
         status = s->on.backend->plan_run(plan, NULL);
     s->on.backend->plan_destroy(plan);

@@ -62,7 +62,7 @@ static bool planted_agrees(uint64_t seed)
     assert_ok(sequence_init(&apart, test_cuda, &c, true, seed));
     assert_ok(sequence_run_apart(&apart));
     assert_ok(cuda_plan_create(test_cuda.device, fused.ops, fused.count, planted_make, "planted", &plan));
-    assert_ok(test_cuda.backend->plan_prepare(plan, nullptr));
+    assert_ok(test_cuda.backend->plans_prepare(test_cuda.device, &plan, 1, nullptr));
     const cod_status status = test_cuda.backend->plan_run(plan, nullptr);
     test_cuda.backend->plan_destroy(plan);
     cod_emulated_faults(message, sizeof message);

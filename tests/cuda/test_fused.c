@@ -189,7 +189,7 @@ static void plans_can_be_prepared_again_and_recorded(void **state)
             assert_ok(cuda->copy(test_cuda.device, NULL, view->buffer, view->offset, apart.tensors[t].view.buffer,
                                  view->offset, cod_view_span_bytes(view)));
         }
-        assert_ok(cuda->plan_prepare(plan, NULL));
+        assert_ok(cuda->plans_prepare(test_cuda.device, &plan, 1, NULL));
         assert_ok(cuda->recording_run(recording, NULL));
         assert_ok(sequence_run_apart(&apart));
         assert_ok(sequence_compare(&fused, &apart, equal, divided));

@@ -103,7 +103,7 @@ static void profilers_see_ops_by_name(void **state)
     assert_ok(backend->buffer_create(device, 65536, &buffer));
     const cod_op op = convolution(buffer);
     assert_ok(backend->plan_create(device, &op, &plan));
-    assert_ok(backend->plan_prepare(plan, NULL));
+    assert_ok(backend->plans_prepare(device, &plan, 1, NULL));
     cod_emulated_ranges(ranges, sizeof ranges);
     cod_trace_range_begin("train");
     assert_ok(backend->plan_run(plan, NULL));

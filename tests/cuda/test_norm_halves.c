@@ -22,7 +22,7 @@ static cod_status run(const cod_op *op)
     const cod_backend *cuda = test_cuda.backend;
     cod_plan *plan = NULL;
     COD_TRY(cuda->plan_create(test_cuda.device, op, &plan));
-    cod_status status = cuda->plan_prepare(plan, NULL);
+    cod_status status = cuda->plans_prepare(test_cuda.device, &plan, 1, NULL);
     if (status == COD_OK)
         status = cuda->plan_run(plan, NULL);
     cuda->plan_destroy(plan);
