@@ -12,11 +12,12 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const char help[] =
     "usage: codistill bench copy [options] [model option=value ...]\n\n"
     "Compares the ways of data to a device with memory of its own, such as a GPU.\n\n"
-    "  --backend NAME     (cuda)\n"
+    "  --device D         auto or cuda (cuda)\n"
     "  --model NAME       architecture whose training steps are fed (srresnet)\n"
     "  --batch N          pictures a step (16)\n"
     "  --patch N          side of the low-resolution crop, or of a classifier's pictures (24)\n"
@@ -113,15 +114,20 @@ static cod_status print_json(const cod_bench_training *t, const cod_copy_speeds 
     return COD_OK;
 }
 
-/** Said before anything is opened: without a device there is nothing to compare. */
-static cod_status check_backend(const char *name)
+/** Without a device there is nothing to compare. NULL = not known yet. */
+static cod_status check_backend(const cod_backend *backend)
 {
-    const cod_backend *backend = cod_backend_find(name);
-    COD_REQUIRE(
-        backend == NULL || !cod_backend_runs_at_once(backend),
-        "--backend: '%s' computes in the host's memory, where nothing has to be copied; name a device's, such as cuda",
-        name);
+    COD_REQUIRE(backend == NULL || !cod_backend_runs_at_once(backend),
+                "'%s' computes in the host's memory, where nothing has to be copied; a GPU is wanted: --device cuda",
+                backend->name);
     return COD_OK;
+}
+
+/** What the arguments alone say. */
+static const cod_backend *named_backend(const cod_bench_training_options *options)
+{
+    const bool named = strcmp(options->backend, COD_BACKEND_AUTO) != 0;
+    return cod_backend_find(named ? options->backend : options->device);
 }
 
 static cod_status run(const copy_options *options)
@@ -129,9 +135,11 @@ static cod_status run(const copy_options *options)
     cod_bench_training training = {0};
     cod_copy_speeds speeds;
     cod_copy_steps steps;
-    COD_TRY(check_backend(options->training.backend));
+    COD_TRY(check_backend(named_backend(&options->training)));
     cod_status status = cod_bench_training_open(&options->training, &training);
     const cod_train_session *session = &training.session;
+    if (status == COD_OK)
+        status = check_backend(session->backend);
     if (status == COD_OK)
         status = cod_copy_measure_speeds(session->backend, session->device, options->largest_bytes, options->repeats,
                                          &speeds);
@@ -156,14 +164,13 @@ static int parse(int argc, char **argv, copy_options *options)
     cod_bench_numbers numbers = {0};
     const char *mib_text = NULL;
     long mib = 64;
-    const cod_argument own[] = {{.name = "backend", .text = &training->backend},
-                                {.name = "model", .text = &training->model},
-                                {.name = "batch", .text = &numbers.batch},
-                                {.name = "patch", .text = &numbers.patch},
-                                {.name = "mib", .text = &mib_text},
-                                {.name = "repeats", .text = &numbers.repeats},
-                                {.name = "json", .flag = &options->json}};
+    const cod_argument own[] = {
+        {.name = "device", .text = &training->device}, {.name = "backend", .text = &training->backend},
+        {.name = "model", .text = &training->model},   {.name = "batch", .text = &numbers.batch},
+        {.name = "patch", .text = &numbers.patch},     {.name = "mib", .text = &mib_text},
+        {.name = "repeats", .text = &numbers.repeats}, {.name = "json", .flag = &options->json}};
     int code = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], NULL, NULL);
+    code = code < 0 ? cod_bench_device_check(argv[0], training) : code;
     code = code < 0 ? cod_bench_numbers_read(argv[0], &numbers, training, &options->repeats) : code;
     code = code < 0 ? cod_argument_number(argv[0], "mib", mib_text, 1, MAX_MIB, &mib) : code;
     options->largest_bytes = (size_t)mib * MIB;
@@ -172,7 +179,7 @@ static int parse(int argc, char **argv, copy_options *options)
 
 int cod_bench_copy(int argc, char **argv)
 {
-    copy_options options = {.training = {.model = "srresnet", .backend = "cuda"}};
+    copy_options options = {.training = {.model = "srresnet", .device = "cuda", .backend = COD_BACKEND_AUTO}};
     char name[] = "bench copy"; /* for messages */
     argv[0] = name;
     const int code = parse(argc, argv, &options);

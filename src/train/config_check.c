@@ -80,22 +80,34 @@ static void check_backend(cod_run_config *run)
                            run->train.backend, list);
 }
 
-/** Other ways than the usual one are for devices, which copy what the host would have at once. */
+/** The backend that a group computes with as far as the configuration says it; NULL = the machine decides, or there is none. */
+static const cod_backend *certain_backend(const cod_run_config *run, int group)
+{
+    const cod_device_choice choice = cod_run_config_device(run, group);
+    if (strcmp(choice.backend, COD_BACKEND_AUTO) != 0)
+        return cod_backend_find(choice.backend);
+    if (cod_device_is_cpu(&choice))
+        return cod_backend_find(cod_device_names[COD_DEVICE_CPU]);
+    return choice.device == COD_DEVICE_CUDA ? cod_backend_find(cod_device_names[COD_DEVICE_CUDA]) : NULL;
+}
+
+/** Other ways than the usual one are for devices, where some group may have one: on others they change nothing. */
 static void check_transfer(cod_run_config *run)
 {
-    const cod_backend *backend = cod_backend_find(run->train.backend);
     const char *transfer = cod_data_transfer_names[run->data.transfer];
-    if (run->data.transfer == COD_TRANSFER_AUTO || cod_config_has_problem(run->config, "data.transfer"))
+    const cod_backend *backend = NULL;
+    if (run->data.transfer == COD_TRANSFER_AUTO || run->strategy == NULL ||
+        cod_config_has_problem(run->config, "data.transfer"))
         return;
-    if (backend != NULL && cod_backend_runs_at_once(backend))
-        cod_config_problem_key(
-            run->config, "data.transfer",
-            "%s is a way to devices with memory of their own; backend '%s' computes in the host's, where batches are: "
-            "set auto",
-            transfer, run->train.backend);
-    else if (backend != NULL && run->data.transfer == COD_TRANSFER_MAPPED && !backend->maps_host_buffers)
-        cod_config_problem_key(run->config, "data.transfer",
-                               "backend '%s' cannot read the host's memory; set pinned or auto", run->train.backend);
+    for (int g = 0; g == 0 || g < (int)run->group_count; g++) {
+        backend = certain_backend(run, g);
+        if (backend == NULL || !cod_backend_runs_at_once(backend))
+            return;
+    }
+    cod_config_problem_key(run->config, "data.transfer",
+                           "%s is a way to devices with memory of their own; backend '%s' computes in the host's, "
+                           "where batches are: set auto",
+                           transfer, backend->name);
 }
 
 /** Messages are coded where all ranks of a group average gradients as one. */

@@ -283,6 +283,10 @@ static cod_status compile_locally(trainer *t, const cod_division *division)
     t->loss_delay = !cod_backend_runs_at_once(session->backend) && !trainer_leaves_computing(t) ? 1 : 0;
     COD_TRY(cod_readback_create(session->backend, session->device, (size_t)t->loss_delay + 1,
                                 t->loss_count * (size_t)t->config->train.accumulate, &t->readback));
+    if (t->leader && cod_backend_runs_at_once(session->backend) && t->config->data.transfer != COD_TRANSFER_AUTO)
+        cod_log_info("group %d: data.transfer: %s changes nothing here: backend '%s' computes in the host's memory",
+                     cod_group_index(t->group), cod_data_transfer_names[t->config->data.transfer],
+                     session->backend->name);
     return cod_batches_init(&t->batches, session, &t->task->samples, needs_batches_again(&session->recipe));
 }
 

@@ -89,6 +89,8 @@ def transfers(bench):
             (["t.yaml", "train.strategy=model_parallel", "cluster.ranks_per_group=2", "data.transfer=mapped"], LATE, "mapped is not for model_parallel")):
         result = bench.run("train", *arguments, "train.backend=ref", environment=environment)
         check(result.code == 2 and "data.transfer" in result.err and words in result.err, f"{arguments}", result)
+    result = bench.run("train", "t.yaml", "data.transfer=uint8", "cluster.device=cpu")
+    check(result.code == 2 and "uint8 is a way to devices" in result.err, "cluster.device=cpu", result)
     result = bench.run("train", *iris, "data.transfer=mapped", "train.backend=ref", "train.steps=3", environment=LATE)
     check(result.code == 0, "measurements are not mapped", result)
     small = ["--batch", "1", "--patch", "4", "--mib", "1", "--repeats", "1", *REF, "blocks=1", "channels=4", "head_kernel=3", "tail_kernel=3"]
@@ -104,9 +106,11 @@ def transfers(bench):
     for words in ("GB/s             pageable       pinned       mapped        uint8", "1.00 MiB", "batch 1 of 4x4", "0.00 MB a step", "hidden %",
                   "uint8                   -            -            -            -"):
         check(result.code == 0 and words in result.out, words, result)
-    for name, words in (("cpu", "'cpu' computes in the host's memory, where nothing has to be copied"), ("gpu", "there is no backend 'gpu'")):
-        result = bench.run("bench", "copy", "--backend", name)
-        check(result.code == 2 and words in result.err, name, result)
+    for device, words in (("--backend cpu", "'cpu' computes in the host's memory, where nothing has to be copied"),
+                          ("--device cpu", "'cpu' computes in the host's memory"), ("--device gpu", "'gpu' is none of auto, cpu, cuda"),
+                          ("--backend gpu", "there is no backend 'gpu'")):
+        result = bench.run("bench", "copy", *device.split())
+        check(result.code == 2 and words in result.err, device, result)
     check("--mib: '0' is not a whole number from 1 to 4096" in bench.run("bench", "copy", "--mib", "0").err, "--mib")
 
 
