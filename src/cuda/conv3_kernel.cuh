@@ -7,14 +7,14 @@
 
 #include "cuda/conv3_finish.cuh"
 
-/** Starts copying the weights of the block's columns. */
+/** Starts copying the weights of the block's columns, which no kernel of a chain writes. */
 template <int COLUMNS> static __device__ __forceinline__ void weights_fetch(const conv3_work &work)
 {
     unsigned char *shared = shared_memory<unsigned char>();
     const int bytes = COLUMNS * work.weight_pitch;
     const unsigned char *from = work.packed + (int64_t)blockIdx.y * bytes;
     for (int at = (int)threadIdx.x * 16; at < bytes; at += (int)blockDim.x * 16)
-        copy16_start(shared + at, from + at, 16);
+        copy16_ahead_start(shared + at, from + at, 16);
     copy_commit();
 }
 
@@ -145,15 +145,15 @@ __global__ void __launch_bounds__(WARPS_M *WARPS_N *WARP_LANES *MOST_GROUPS, 1) 
     const int slot = group * WARPS_M + warp % WARPS_M, piece = thread % (work.channels / 8);
     const int step = (int)gridDim.x * groups;
     unsigned char *loaded = shared + work.places.tiles + group * work.places.tile_bytes;
-    chain_wait();
     weights_fetch<COLUMNS>(work);
+    block_begin<ROWS, COLUMNS>(work, groups * WARPS_M);
+    chain_wait();
     const conv3_halo begin = halo_begin(work, thread, THREADS);
     int number = group * (int)gridDim.x + (int)blockIdx.x;
     conv3_halo ahead = begin;
     conv3_batch batch = {};
     if (number < work.tiles)
         batch = batch_fetch(work, tile_at(work, number), piece, ahead);
-    block_begin<ROWS, COLUMNS>(work, groups * WARPS_M);
     load_vectors_share(work);
     store_vectors_share<STORE, COLUMNS>(work);
     block_sync();
