@@ -186,6 +186,7 @@ static bool shapes_fit(const cod_op *op)
                are_vectors(out, 1, 2, in[0].shape.c) && optional_vector(&out[3], in[0].shape.c) &&
                optional_vector(&out[4], in[0].shape.c) && present(&out[3]) == present(&out[4]);
     case COD_OP_NORM_INFERENCE:
+    case COD_OP_NORM_APPLY:
         return same_shape(&in[0], &out[0]) && are_vectors(in, 1, 4, in[0].shape.c) &&
                slope_fits(&in[5], attr->activation, in[0].shape.c) && optional_like(&in[6], &in[0]);
     case COD_OP_NORM_BACKWARD:
@@ -198,9 +199,6 @@ static bool shapes_fit(const cod_op *op)
     case COD_OP_NORM_STATISTICS:
         return present(&in[0]) && are_vectors(out, 0, 1, in[0].shape.c) && optional_vector(&out[2], in[0].shape.c) &&
                optional_vector(&out[3], in[0].shape.c) && present(&out[2]) == present(&out[3]);
-    case COD_OP_NORM_APPLY:
-        return same_shape(&in[0], &out[0]) && are_vectors(in, 1, 4, in[0].shape.c) &&
-               slope_fits(&in[5], attr->activation, in[0].shape.c) && optional_like(&in[6], &in[0]);
     case COD_OP_NORM_BACKWARD_REDUCE:
         return same_shape(&in[0], &in[1]) && optional_like(&out[0], &in[0]) && are_vectors(in, 2, 5, in[0].shape.c) &&
                slope_fits(&in[6], attr->activation, in[0].shape.c) && is_shape(&out[1], 1, 1, 2, in[0].shape.c) &&

@@ -176,7 +176,7 @@ static void convolution(draw *d)
     }
 }
 
-/** Half of a normalisation: what x and y have was drawn already. */
+/** A half of a normalisation that has other tensors than the whole ones. The shapes of x and y are set already. */
 static void norm_half(draw *d, cod_shape x)
 {
     const cod_shape v = vector(x.c), none = {0};
@@ -185,13 +185,6 @@ static void norm_half(draw *d, cod_shape x)
         out(d, 0, v), out(d, 1, v);
         if (chance(d))
             out(d, 2, v), out(d, 3, v);
-        break;
-    case COD_OP_NORM_APPLY:
-        for (size_t i = 1; i <= 4; i++)
-            in(d, i, v);
-        activation(d, true, 5, x.c);
-        if (chance(d))
-            in(d, 6, x);
         break;
     case COD_OP_NORM_BACKWARD_REDUCE:
         in(d, 1, x);
@@ -227,6 +220,7 @@ static void norm(draw *d)
             in(d, 4, x);
         break;
     case COD_OP_NORM_INFERENCE:
+    case COD_OP_NORM_APPLY:
         for (size_t i = 1; i <= 4; i++)
             in(d, i, v);
         activation(d, true, 5, x.c);
@@ -248,7 +242,6 @@ static void norm(draw *d)
         activation(d, true, 6, x.c);
         break;
     case COD_OP_NORM_STATISTICS:
-    case COD_OP_NORM_APPLY:
     case COD_OP_NORM_BACKWARD_REDUCE:
     case COD_OP_NORM_BACKWARD_APPLY:
         norm_half(d, x);
