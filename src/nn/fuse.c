@@ -48,11 +48,7 @@ bool fuse_overlap(const fusing *fuse, int a, int b)
 
 cod_op fuse_op(const fusing *fuse, const ir_instr *instr)
 {
-    cod_op op = {.kind = instr->kind,
-                 .accumulate = instr->accumulate,
-                 .deterministic = fuse->context->options->deterministic,
-                 .attr = instr->attr,
-                 .name = instr->name};
+    cod_op op = ir_op(instr, fuse->context->options->deterministic);
     for (size_t k = 0; k < COD_OP_MAX_INPUTS; k++)
         op.inputs[k] = placed_view(fuse, instr->inputs[k]);
     for (size_t k = 0; k < COD_OP_MAX_OUTPUTS; k++)

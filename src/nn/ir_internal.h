@@ -105,6 +105,16 @@ static inline cod_dtype ir_wide_dtype(const ir_context *context)
 
 /** Index of the root of a tensor's views. */
 int ir_root(const ir_program *program, int tensor);
+/** The instruction as an op, without its views. */
+static inline cod_op ir_op(const ir_instr *instr, bool deterministic)
+{
+    return (cod_op){.kind = instr->kind,
+                    .accumulate = instr->accumulate,
+                    .deterministic = deterministic,
+                    .attr = instr->attr,
+                    .name = instr->name};
+}
+
 /** The tensor without a buffer: its offset is that in its place's buffer. */
 cod_view ir_view(const ir_program *program, int tensor);
 /** One past the last instruction that runs in one plan with `first`, which is the first of them. */

@@ -116,11 +116,7 @@ cod_status compile_plans(cod_program *program)
             cod_op *op = &program->ops[i];
             program->depends[first][0] |= sets_read(&program->ir, instr, false);
             program->depends[first][1] |= sets_read(&program->ir, instr, true);
-            *op = (cod_op){.kind = instr->kind,
-                           .accumulate = instr->accumulate,
-                           .deterministic = executable->options.deterministic,
-                           .attr = instr->attr,
-                           .name = instr->name};
+            *op = ir_op(instr, executable->options.deterministic);
             for (size_t k = 0; k < COD_OP_MAX_INPUTS; k++)
                 op->inputs[k] = compile_view(executable, &program->ir, instr->inputs[k]);
             for (size_t k = 0; k < COD_OP_MAX_OUTPUTS; k++)

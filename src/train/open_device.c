@@ -37,9 +37,6 @@ static cod_status open_as(trainer *t, const cod_device_choice *choice, char reas
     const cod_device_options options = {.threads = wanted > 0 ? wanted : fastest,
                                         .ordinal = place_on_node(t),
                                         .no_autotune = !t->config->train.autotune};
-    if (wanted > fastest && t->leader)
-        cod_log_warn("cluster.threads: %d threads of a rank share %d core%s; at most %d can pay", wanted, fastest,
-                     fastest == 1 ? "" : "s", fastest);
     return cod_device_open(choice, &options, &t->session.backend, &t->session.device, reason);
 }
 
@@ -92,7 +89,11 @@ cod_status trainer_open_device(trainer *t)
     cod_group *world = cod_comm_world(t->request->comm);
     cod_train_session *session = &t->session;
     const cod_device_choice choice = cod_run_config_device(t->config, cod_group_index(t->group));
+    const int wanted = (int)t->config->cluster.threads, fastest = t->binding.threads;
     char reason[COD_DEVICE_REASON] = "";
+    if (wanted > fastest && t->leader)
+        cod_log_warn("cluster.threads: %d threads of a rank share %d core%s; at most %d can pay", wanted, fastest,
+                     fastest == 1 ? "" : "s", fastest);
     COD_TRY(cod_group_agree(world, open_as(t, &choice, reason), NULL));
     COD_TRY(cod_group_agree(world, agree_on_kind(t, &choice, reason), NULL));
     if (reason[0] != '\0' && t->leader)
