@@ -319,7 +319,7 @@ cod_status conv_make_gradients(cod_plan *plan, int choice)
     COD_TRY(status);
     plan->run = gradients_run;
     if (state->three.kernel.channels > 0)
-        return conv_allow_shared(state->three.kernel.run, state->three.shared_bytes);
+        return conv_allow_shared(state->three.kernel.run, plan->device->shared_bytes);
     return conv_allow_shared(state->kernel.run, state->kernel.shared_bytes);
 }
 

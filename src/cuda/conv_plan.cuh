@@ -59,7 +59,7 @@ cod_dtype conv_multiplied_type(const cod_op *op, const cod_op_attr *attr);
 int conv_stage_image(const conv_operands &operands, conv_image *image, conv_side *w, conv_staging *staging,
                      conv_memory *memory);
 
-/** Lets a kernel have this much dynamic shared memory. */
+/** Lets a kernel have this much dynamic shared memory. The last limit counts for all its plans: where sizes differ, the device's. */
 template <typename P> static cod_status conv_allow_shared(void (*kernel)(P), size_t bytes)
 {
     return COD_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));

@@ -176,10 +176,11 @@ static narrow_store store_of(const cod_op *op)
     return store;
 }
 
-template <typename P> static cod_status allow_shared(const narrow_kernel<P> &kernel, size_t shared_bytes)
+/** Lets a kernel have what the device has: the limit is the kernel's, whose plans need unlike sizes. */
+template <typename P> static cod_status allow_shared(const cod_device *device, const narrow_kernel<P> &kernel)
 {
-    return COD_CUDA(
-        cudaFuncSetAttribute(kernel.run, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)));
+    return COD_CUDA(cudaFuncSetAttribute(kernel.run, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                         static_cast<int>(device->shared_bytes)));
 }
 
 static cod_status gather_prepare(const cod_plan *plan, cudaStream_t stream)
@@ -209,7 +210,7 @@ static cod_status make_gather(cod_plan *plan, narrow_state *state, const conv_im
                      choice.slices, choice.spans, store_of(plan->ops)};
     plan->prepare = gather_prepare;
     plan->run = gather_run;
-    return allow_shared(narrow_gather_kernel(shape.kernel), choice.shared_bytes);
+    return allow_shared(plan->device, narrow_gather_kernel(shape.kernel));
 }
 
 static cod_status spread_prepare(const cod_plan *plan, cudaStream_t stream)
@@ -238,7 +239,7 @@ static cod_status make_spread(cod_plan *plan, narrow_state *state, const conv_im
                      narrow_spread_words(kernel.columns, shape.narrow, kernel.depth), store_of(plan->ops)};
     plan->prepare = spread_prepare;
     plan->run = spread_run;
-    return allow_shared(kernel, choice.shared_bytes);
+    return allow_shared(plan->device, kernel);
 }
 
 static cod_status gradient_run(const cod_plan *plan, cudaStream_t stream)
@@ -273,7 +274,7 @@ static cod_status make_gradient(cod_plan *plan, narrow_state *state, const conv_
                   db,
                   filter.narrow_is_output ? filter.narrow : filter.wide};
     plan->run = gradient_run;
-    return allow_shared(narrow_gradient_kernel(filter.kernel), choice.shared_bytes);
+    return allow_shared(plan->device, narrow_gradient_kernel(filter.kernel));
 }
 
 static bool first_is_wide(const narrow_state &state)

@@ -141,6 +141,8 @@ void cuda_tuner_key(const cod_plan *plan, const char *libraries, char *key, size
                attr->pad_h, attr->pad_w, static_cast<int>(cod_op_shuffle(attr)));
     if (forward || op->kind == COD_OP_LINEAR)
         append(key, bytes, &length, "; activation %d", static_cast<int>(attr->activation));
+    if ((forward || op->kind == COD_OP_LINEAR) && attr->activation == COD_ACT_LEAKY_RELU)
+        append(key, bytes, &length, " %.9g", static_cast<double>(attr->leak));
     append(key, bytes, &length, "%s%s; %s; %s; workspace %zu", op->accumulate ? "; added" : "",
            forward && attr->int8_range > 0 ? "; int8" : "", plan->device->gpu, libraries,
            plan->device->tuner != nullptr ? plan->device->tuner->workspace_bytes : 0);
