@@ -87,6 +87,9 @@ void codistill_check(const cod_run_config *run, const cod_distill_options *d, co
     if (e->replay[0] != '\0' && (e->deterministic || run->train.deterministic))
         cod_config_problem_key(run->config, "exchange.replay",
                                "a deterministic run repeats itself; a record is for asynchronous ones");
+    if (e->key_file[0] != '\0' && e->transport != COD_TRANSPORT_FILE)
+        cod_config_problem_key(run->config, "exchange.key_file",
+                               "seals are for files that others may write: set exchange.transport=file, or no key");
     if (e->max_staleness_s > 0 && (e->deterministic || run->train.deterministic || e->replay[0] != '\0'))
         cod_config_problem_key(run->config, "exchange.max_staleness_s",
                                "a run that repeats itself, or another, must not depend on the clock: use "

@@ -141,8 +141,11 @@ cod_status cod_exchange_create(cod_comm *comm, cod_group *group, const cod_excha
     const cod_slot_identity identity = exchange_identity(e, cod_group_index(group), e->rank);
     if (options->transport == COD_TRANSPORT_RMA)
         return cod_rma_create(comm, &identity, &layout, &e->transport);
-    const cod_status status =
-        cod_file_transport_create(options->directory, options->anew, &identity, &layout, &e->transport);
+    const cod_file_options shared = {.folder = options->directory,
+                                     .key_file = options->key_file,
+                                     .patience_s = options->pull_timeout_s,
+                                     .anew = options->anew};
+    const cod_status status = cod_file_transport_create(&shared, &identity, &layout, &e->transport);
     COD_TRY(cod_group_agree(cod_comm_world(comm), status, NULL));
     double left = (double)e->transport->ops->left(e->transport);
     COD_TRY(cod_group_reduce(group, &left, 1, COD_REDUCE_MAX));

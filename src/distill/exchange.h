@@ -78,6 +78,7 @@ typedef struct cod_exchange_options {
     const char *replay;    /**< folder of a run whose exchange is repeated; "" = none. Read by the strategy */
     int transport;         /**< cod_exchange_transport */
     const char *directory; /**< of the file transport */
+    const char *key_file;  /**< of the file transport: seals what it writes; "" = none */
     uint64_t seed;         /**< not an option: of the run, for the draw */
     bool anew;             /**< not an option: the run begins anew, and the file transport with empty folders */
     int64_t last_step;     /**< not an option: the run's end, whose publication readers find for ever; 0 = not known */

@@ -56,6 +56,9 @@ static const cod_option options[] = {
      "how checkpoints travel: rma, one-sided MPI gets; file, files in a shared folder"},
     {"directory", COD_OPTION_STRING, FIELD(directory), "", 0, 0, NULL,
      "file: the shared folder; empty: `exchange` in the run's folder"},
+    {"key_file", COD_OPTION_STRING, FIELD(key_file), "", 0, 0, NULL,
+     "file: a secret of at least 16 bytes that all groups have; what is not sealed with it is refused; empty: no "
+     "seals"},
 };
 #undef FIELD
 

@@ -6,14 +6,12 @@
 #include "core/trace.h"
 #include "io/file.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
-
-enum { END_WAIT_S = 10 };
 
 /** Least time between two looks at one header: an open and a read on a file server each. */
 #define LOOK_S 0.01
@@ -35,10 +33,27 @@ static cod_status leave(file *t, cod_status status)
     return status;
 }
 
+static struct timespec patience_ends(const file *t)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    const double end = (double)until.tv_sec + 1e-9 * (double)until.tv_nsec + t->patience_s;
+    return (struct timespec){.tv_sec = (time_t)end, .tv_nsec = (long)(1e9 * (end - (double)(time_t)end))};
+}
+
+/**
+ * Waits until what was published is written; not for ever. Storage that did not answer in time is waited for again only after it has
+ * answered, so that one that hangs costs a run its patience once.
+ */
 static void await_stored(file *t)
 {
-    while (t->storing || t->header_due)
-        pthread_cond_wait(&t->changed, &t->mutex);
+    const struct timespec until = patience_ends(t);
+    while ((t->storing || t->header_due) && !t->hung)
+        if (pthread_cond_timedwait(&t->changed, &t->mutex, &until) == ETIMEDOUT && (t->storing || t->header_due)) {
+            t->hung = true;
+            cod_log_warn("'%s' has not answered for %g s; training goes on, and others may miss publications", t->own,
+                         t->patience_s);
+        }
 }
 
 static cod_status publish_begin(cod_transport *transport, unsigned char **room)
@@ -74,9 +89,10 @@ static cod_status publish_end(cod_transport *transport, const cod_slot_entry *en
 }
 
 /** Asks for a group's header again, where that was not done just now. */
-static publisher *ask(file *t, uint32_t group)
+static publisher *ask(file *t, const cod_slot_identity *expected)
 {
-    publisher *who = &t->publishers[group];
+    publisher *who = &t->publishers[expected->group];
+    who->expected = *expected;
     const double now = cod_clock_s();
     if (!who->asked && now - who->looked_s >= LOOK_S) {
         who->asked = true;
@@ -89,13 +105,13 @@ static cod_status offer(cod_transport *transport, const cod_slot_identity *expec
                         uint64_t after, uint64_t at_most, uint64_t *version, uint64_t *life)
 {
     file *t = enter(transport);
-    publisher *who = ask(t, expected->group);
+    publisher *who = ask(t, expected);
     cod_slot_header header;
     (void)world_rank;
     *version = 0;
-    if (who->window == NULL && !who->damaged)
+    if (who->window == NULL && who->damage == FILE_SOUND)
         return leave(t, COD_OK);
-    cod_status status = file_check_window(t, who->window, who->damaged, expected, &header);
+    cod_status status = file_check_window(t, who->window, who->damage, expected, &header);
     if (status == COD_OK)
         status = file_check_not_older(&header, who->newest);
     if (status != COD_OK)
@@ -157,11 +173,11 @@ static cod_status acknowledged(cod_transport *transport, const cod_slot_identity
                                uint32_t group, uint64_t *version)
 {
     file *t = enter(transport);
-    const publisher *who = ask(t, reader->group);
+    const publisher *who = ask(t, reader);
     cod_slot_header header;
     (void)world_rank;
     *version = 0;
-    if (who->window != NULL && file_check_window(t, who->window, who->damaged, reader, &header) == COD_OK)
+    if (who->window != NULL && file_check_window(t, who->window, who->damage, reader, &header) == COD_OK)
         *version = cod_load_u64(who->window + cod_slot_ack_at(&t->layout, group));
     return leave(t, COD_OK);
 }
@@ -206,17 +222,20 @@ static void state(cod_transport *transport, void **data, size_t *bytes)
 }
 
 /** Forgets saved versions whose files are gone: with more publications than slots since the checkpoint, that is all of them. */
-static void keep_what_is_there(const file *t, cod_slot_header *header)
+static cod_status keep_what_is_there(const file *t, cod_slot_header *header)
 {
+    cod_untrusted_folder *folder = NULL;
+    COD_TRY(file_open_shard(t, header->identity.group, header->identity.shard, COD_UNTRUSTED_CREATE, &folder));
     for (uint32_t i = 0; i < t->layout.slots; i++) {
         cod_slot_entry *entry = &header->entries[i];
-        char path[FILE_PATH_BYTES];
-        struct stat info;
-        file_version_path(t, header->identity.group, header->identity.shard, entry->version, path);
-        if (entry->version != 0 &&
-            (entry->version == t->last.version || stat(path, &info) != 0 || (uint64_t)info.st_size != entry->bytes))
+        char name[FILE_NAME_BYTES];
+        file_version_name(entry->version, name);
+        if (entry->version != 0 && (entry->version == t->last.version ||
+                                    !cod_untrusted_file_has(folder, name, file_sealed_bytes(t, entry->bytes))))
             *entry = (cod_slot_entry){.sequence = entry->sequence & ~UINT64_C(1)};
     }
+    cod_untrusted_folder_close(folder);
+    return COD_OK;
 }
 
 static cod_status restored(cod_transport *transport)
@@ -227,6 +246,8 @@ static cod_status restored(cod_transport *transport)
     pthread_mutex_lock(&t->mutex);
     if (t->begun)
         await_stored(t);
+    if (t->storing || t->header_due)
+        return leave(t, cod_fail(COD_ERR_IO, "'%s' does not answer", t->own));
     memcpy(&header, at, sizeof header);
     at += sizeof header;
     if (!cod_slot_same_publisher(&header, &t->writer.header))
@@ -237,10 +258,12 @@ static cod_status restored(cod_transport *transport)
     memcpy(t->rooms[1 - t->room], at, t->layout.slot_bytes);
     at += t->layout.slot_bytes;
     memcpy(&t->last, at, sizeof t->last);
-    keep_what_is_there(t, &header);
+    cod_status status = keep_what_is_there(t, &header);
+    if (status != COD_OK)
+        return leave(t, status);
     header.newest = t->left > header.newest ? t->left : header.newest; /* of what came after the checkpoint */
     t->writer.header = header;
-    const cod_status status = cod_slot_write_header(&t->writer);
+    status = cod_slot_write_header(&t->writer);
     t->begun = true;
     t->storing = t->last.version != 0 && t->last.bytes <= t->layout.slot_bytes;
     t->header_due = !t->storing;
@@ -265,9 +288,7 @@ static void release(file *t)
 static cod_status destroy(cod_transport *transport)
 {
     file *t = (file *)transport;
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += END_WAIT_S;
+    const struct timespec until = patience_ends(t);
     pthread_mutex_lock(&t->mutex);
     t->ending = true;
     t->ticket++;
@@ -281,7 +302,8 @@ static cod_status destroy(cod_transport *transport)
         release(t);
     } else { /* storage hangs: the thread and what it uses are left to the process's end */
         pthread_detach(t->thread);
-        cod_log_warn("'%s' did not answer for %d s; the last publication may be missing there", t->folder, END_WAIT_S);
+        cod_log_warn("'%s' did not answer for %g s; the last publication may be missing there", t->folder,
+                     t->patience_s);
     }
     return COD_OK;
 }
@@ -316,7 +338,7 @@ static cod_status make_buffers(file *t, const cod_slot_identity *identity)
     COD_REQUIRE_MEMORY(t->publishers);
     for (int i = 0; i < 2; i++)
         COD_TRY(cod_aligned_alloc((void **)&t->rooms[i], t->layout.slot_bytes));
-    COD_TRY(cod_aligned_alloc((void **)&t->pulled, t->layout.slot_bytes));
+    COD_TRY(cod_aligned_alloc((void **)&t->pulled, t->layout.slot_bytes + COD_SEAL_BYTES));
     t->saved = malloc(saved_bytes(t));
     COD_REQUIRE_MEMORY(t->saved);
     COD_TRY(cod_aligned_alloc((void **)&memory, t->window_bytes));
@@ -337,25 +359,38 @@ static cod_status start(file *t)
  * Removes all versions. The number of the newest stays, in a header without any: a process that is killed before it has published
  * leaves to the next one what readers may hold.
  */
-static cod_status empty(file *t)
+static cod_status empty(file *t, const cod_untrusted_folder *folder)
 {
-    const cod_slot_identity *who = &t->writer.header.identity;
-    char path[FILE_PATH_BYTES];
     cod_status status;
     pthread_mutex_lock(&t->mutex);
     if (t->left > 0) {
         status = file_write_header(t);
     } else {
-        file_header_path(t, who->group, who->shard, path);
-        status = cod_file_remove(path);
+        status = cod_untrusted_file_remove(folder, FILE_HEADER_NAME);
         if (status == COD_OK)
-            status = file_remove_others(t, &t->writer.header);
+            status = file_remove_others(folder, &t->writer.header);
     }
     pthread_mutex_unlock(&t->mutex);
     return status;
 }
 
-cod_status cod_file_transport_create(const char *folder, bool anew, const cod_slot_identity *identity,
+/** Creates the own folder, removes what a killed process left there, and with `anew` all versions. */
+static cod_status prepare_folder(file *t, const cod_slot_identity *identity, bool anew)
+{
+    cod_untrusted_folder *folder = NULL;
+    cod_status status = COD_OK;
+    COD_TRY(file_open_shard(t, identity->group, identity->shard, COD_UNTRUSTED_CREATE, &folder));
+    COD_TRY_GOTO(status, cleanup, file_clean(folder));
+    t->left = t->writer.header.newest = file_newest_left(t);
+    COD_TRY_GOTO(status, cleanup, cod_slot_write_header(&t->writer));
+    if (anew)
+        COD_TRY_GOTO(status, cleanup, empty(t, folder));
+cleanup:
+    cod_untrusted_folder_close(folder);
+    return status;
+}
+
+cod_status cod_file_transport_create(const cod_file_options *options, const cod_slot_identity *identity,
                                      const cod_slot_layout *layout, cod_transport **out)
 {
     file *t = calloc(1, sizeof *t);
@@ -366,16 +401,15 @@ cod_status cod_file_transport_create(const char *folder, bool anew, const cod_sl
     pthread_mutex_init(&t->mutex, NULL);
     pthread_cond_init(&t->changed, NULL);
     cod_status status = COD_OK;
-    if ((size_t)snprintf(t->folder, sizeof t->folder, "%s", folder) >= sizeof t->folder)
+    t->patience_s = options->patience_s;
+    t->sealed = options->key_file != NULL && options->key_file[0] != '\0';
+    if (t->sealed)
+        COD_TRY_GOTO(status, failed, cod_seal_key_read(options->key_file, &t->key));
+    if ((size_t)snprintf(t->folder, sizeof t->folder, "%s", options->folder) >= sizeof t->folder)
         COD_TRY_GOTO(status, failed, cod_fail(COD_ERR_ARGUMENT, "exchange.directory is too long"));
     snprintf(t->own, sizeof t->own, "%s/group-%u/shard-%u", t->folder, identity->group, identity->shard);
     COD_TRY_GOTO(status, failed, make_buffers(t, identity));
-    COD_TRY_GOTO(status, failed, cod_folder_create(t->own));
-    COD_TRY_GOTO(status, failed, cod_folder_clean(t->own));
-    t->left = t->writer.header.newest = file_newest_left(t);
-    COD_TRY_GOTO(status, failed, cod_slot_write_header(&t->writer));
-    if (anew)
-        COD_TRY_GOTO(status, failed, empty(t));
+    COD_TRY_GOTO(status, failed, prepare_folder(t, identity, options->anew));
     COD_TRY_GOTO(status, failed, start(t));
     *out = &t->base;
     return COD_OK;

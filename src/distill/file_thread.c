@@ -1,64 +1,113 @@
 /* The file transport's thread. Its functions have the mutex when they come and when they go, where they change anything. */
 #include "distill/file_internal.h"
 
+#include "core/chunk_format.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/trace.h"
 #include "io/file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { PIECE_BYTES = 1 << 20 };
 
-void file_header_path(const file *t, uint32_t group, uint32_t shard, char path[FILE_PATH_BYTES])
+cod_status file_open_shard(const file *t, uint32_t group, uint32_t shard, cod_untrusted_absence absence,
+                           cod_untrusted_folder **out)
 {
-    snprintf(path, FILE_PATH_BYTES, "%s/group-%u/shard-%u/header", t->folder, group, shard);
+    char below[64];
+    snprintf(below, sizeof below, "group-%u/shard-%u", group, shard);
+    return cod_untrusted_folder_open(t->folder, below, absence, out);
 }
 
-void file_version_path(const file *t, uint32_t group, uint32_t shard, uint64_t version, char path[FILE_PATH_BYTES])
+void file_version_name(uint64_t version, char name[FILE_NAME_BYTES])
 {
-    snprintf(path, FILE_PATH_BYTES, "%s/group-%u/shard-%u/%llu.bin", t->folder, group, shard,
-             (unsigned long long)version);
+    snprintf(name, FILE_NAME_BYTES, "%llu.bin", (unsigned long long)version);
 }
 
-/** Removes versions that the header names no longer. */
-cod_status file_remove_others(const file *t, const cod_slot_header *header)
+/** The version whose file has this name; 0 for all other names. */
+static uint64_t version_of(const char *name)
 {
-    cod_arena arena = {0};
-    cod_string_list names;
-    cod_status status = cod_folder_list(t->own, "", ".bin", &arena, &names);
-    for (size_t i = 0; status == COD_OK && i < names.count; i++) {
-        char path[FILE_PATH_BYTES];
-        if (cod_slot_find(header, strtoull(names.items[i], NULL, 10)) >= 0)
-            continue;
-        snprintf(path, sizeof path, "%s/%.60s", t->own, names.items[i]);
-        status = cod_file_remove(path);
-    }
-    cod_arena_clear(&arena);
-    return status;
+    char again[FILE_NAME_BYTES];
+    const uint64_t version = strtoull(name, NULL, 10);
+    file_version_name(version, again);
+    return strcmp(name, again) == 0 && version <= COD_SLOT_VERSION_MAX ? version : 0;
+}
+
+/** What a file is and where it belongs: its seal is of that as well. @param version  0 = the header */
+static void place_of(const cod_slot_identity *who, uint64_t version, unsigned char place[40])
+{
+    cod_store_u64(place, UINT64_C(0x6567616863786563)); /* "cexchage": no other use of a key has this place */
+    cod_store_u64(place + 8, who->run);
+    cod_store_u64(place + 16, who->model);
+    cod_store_u64(place + 24, who->group | (uint64_t)who->shard << 32);
+    cod_store_u64(place + 32, version);
+}
+
+static cod_status write_sealed(const file *t, const cod_untrusted_folder *folder, const char *name, uint64_t version,
+                               const unsigned char *data, size_t bytes)
+{
+    unsigned char place[40], seal[COD_SEAL_BYTES];
+    place_of(&t->writer.header.identity, version, place);
+    if (t->sealed)
+        cod_seal_make(&t->key, place, sizeof place, data, bytes, seal);
+    return cod_untrusted_file_write(folder, name, data, bytes, seal, t->sealed ? sizeof seal : 0);
+}
+
+static bool seal_fits(const file *t, const cod_slot_identity *who, uint64_t version, const unsigned char *data,
+                      size_t bytes)
+{
+    unsigned char place[40];
+    place_of(who, version, place);
+    return !t->sealed || cod_seal_check(&t->key, place, sizeof place, data, bytes, data + bytes);
+}
+
+static cod_status remove_unnamed(void *context, const cod_untrusted_folder *folder, const char *entry)
+{
+    const cod_slot_header *header = context;
+    const uint64_t version = version_of(entry);
+    return version != 0 && cod_slot_find(header, version) < 0 ? cod_untrusted_file_remove(folder, entry) : COD_OK;
+}
+
+cod_status file_remove_others(const cod_untrusted_folder *folder, const cod_slot_header *header)
+{
+    cod_slot_header named = *header;
+    return cod_untrusted_folder_visit(folder, remove_unnamed, &named);
+}
+
+static cod_status remove_temporary(void *context, const cod_untrusted_folder *folder, const char *entry)
+{
+    char name[FILE_NAME_BYTES] = FILE_HEADER_NAME;
+    const char *first = entry[0] == '.' ? entry + 1 : entry;
+    (void)context;
+    if (first[0] >= '0' && first[0] <= '9')
+        file_version_name(strtoull(first, NULL, 10), name);
+    return cod_file_is_temporary(entry, name) ? cod_untrusted_file_remove(folder, entry) : COD_OK;
+}
+
+cod_status file_clean(const cod_untrusted_folder *folder)
+{
+    return cod_untrusted_folder_visit(folder, remove_temporary, NULL);
 }
 
 cod_status file_write_header(file *t)
 {
-    char path[FILE_PATH_BYTES];
+    cod_untrusted_folder *folder = NULL;
     const cod_slot_header header = t->writer.header;
     unsigned char *bytes = malloc(t->window_bytes);
     COD_REQUIRE_MEMORY(bytes);
     memcpy(bytes, t->writer.memory, t->window_bytes);
     t->header_due = false;
     pthread_mutex_unlock(&t->mutex);
-    file_header_path(t, header.identity.group, header.identity.shard, path);
-    cod_status status = cod_folder_create(t->own);
+    cod_status status = file_open_shard(t, header.identity.group, header.identity.shard, COD_UNTRUSTED_CREATE, &folder);
     if (status == COD_OK)
-        status = cod_file_write(path, bytes, t->window_bytes);
+        status = write_sealed(t, folder, FILE_HEADER_NAME, 0, bytes, t->window_bytes);
     if (status == COD_OK)
-        status = file_remove_others(t, &header);
+        status = file_remove_others(folder, &header);
+    cod_untrusted_folder_close(folder);
     free(bytes);
     pthread_mutex_lock(&t->mutex);
     return status;
@@ -66,15 +115,17 @@ cod_status file_write_header(file *t)
 
 static cod_status write_version(file *t)
 {
-    char path[FILE_PATH_BYTES];
+    char name[FILE_NAME_BYTES];
+    cod_untrusted_folder *folder = NULL;
     const cod_slot_entry p = t->last;
     const unsigned char *bytes = t->rooms[1 - t->room];
     const cod_slot_identity *who = &t->writer.header.identity;
     pthread_mutex_unlock(&t->mutex);
-    file_version_path(t, who->group, who->shard, p.version, path);
-    cod_status status = cod_folder_create(t->own);
+    file_version_name(p.version, name);
+    cod_status status = file_open_shard(t, who->group, who->shard, COD_UNTRUSTED_CREATE, &folder);
     if (status == COD_OK)
-        status = cod_file_write(path, bytes, p.bytes);
+        status = write_sealed(t, folder, name, p.version, bytes, p.bytes);
+    cod_untrusted_folder_close(folder);
     pthread_mutex_lock(&t->mutex);
     if (status != COD_OK)
         return status;
@@ -105,34 +156,47 @@ static void store(file *t)
     const bool version = t->storing; /* one may come while the header is written */
     file_note_outcome(t, version ? write_version(t) : file_write_header(t));
     t->storing = t->storing && !version;
+    t->hung = false;
     pthread_cond_broadcast(&t->changed);
 }
 
 /** Reads a header file. @param[out] out  [window_bytes] @return whether there is one that can be read now */
-static bool read_window(const file *t, uint32_t group, uint32_t shard, unsigned char *out, bool *damaged)
+static bool read_window(const file *t, const cod_slot_identity *who, unsigned char *out, file_damage *damage)
 {
-    char path[FILE_PATH_BYTES];
     void *data = NULL;
     size_t bytes = 0;
-    file_header_path(t, group, shard, path);
-    const cod_status status = cod_file_read(path, t->window_bytes, &data, &bytes);
-    *damaged = status == COD_ERR_FORMAT || (status == COD_OK && bytes != t->window_bytes);
-    if (status == COD_OK && !*damaged)
-        memcpy(out, data, bytes);
+    cod_untrusted_folder *folder = NULL;
+    cod_status status = file_open_shard(t, who->group, who->shard, COD_UNTRUSTED_NONE, &folder);
+    if (status == COD_OK && folder != NULL)
+        status = cod_untrusted_file_read(folder, FILE_HEADER_NAME, t->window_bytes + COD_SEAL_BYTES, &data, &bytes);
+    cod_untrusted_folder_close(folder);
+    *damage = FILE_SOUND;
+    if (status == COD_ERR_FORMAT)
+        *damage = FILE_DAMAGED;
+    else if (data != NULL && bytes == t->window_bytes + COD_SEAL_BYTES - file_sealed_bytes(t, 0))
+        *damage = FILE_UNSEALED;
+    else if (data != NULL && bytes != file_sealed_bytes(t, t->window_bytes))
+        *damage = FILE_DAMAGED;
+    else if (data != NULL && !seal_fits(t, who, 0, data, t->window_bytes))
+        *damage = FILE_UNSEALED;
+    const bool there = data != NULL && *damage == FILE_SOUND;
+    if (there)
+        memcpy(out, data, t->window_bytes);
     free(data);
-    return status == COD_OK && !*damaged;
+    return there;
 }
 
 static void look(file *t, uint32_t group)
 {
     publisher *who = &t->publishers[group];
     unsigned char *window = malloc(t->window_bytes);
-    bool damaged = false;
+    const cod_slot_identity expected = who->expected;
+    file_damage damage = FILE_SOUND;
     pthread_mutex_unlock(&t->mutex);
-    const bool there = window != NULL && read_window(t, group, 0, window, &damaged);
+    const bool there = window != NULL && read_window(t, &expected, window, &damage);
     pthread_mutex_lock(&t->mutex);
     who->asked = false;
-    who->damaged = damaged;
+    who->damage = damage;
     if (there) {
         free(who->window);
         who->window = window;
@@ -141,13 +205,19 @@ static void look(file *t, uint32_t group)
     }
 }
 
-cod_status file_check_window(const file *t, const unsigned char *window, bool damaged,
+cod_status file_check_window(const file *t, const unsigned char *window, file_damage damage,
                              const cod_slot_identity *expected, cod_slot_header *header)
 {
     bool torn = false;
-    if (!damaged)
+    if (damage == FILE_UNSEALED)
+        return cod_fail(COD_ERR_FORMAT,
+                        t->sealed ? "the header of group %u's shard %u has no seal of exchange.key_file"
+                                  : "the header of group %u's shard %u is sealed: give its "
+                                    "exchange.key_file here, too",
+                        expected->group, expected->shard);
+    if (damage == FILE_SOUND)
         COD_TRY(cod_slot_read_header(window, expected, &t->layout, header, &torn));
-    if (damaged || torn) /* it was renamed whole: not torn, but bad */
+    if (damage != FILE_SOUND || torn) /* it was renamed whole: not torn, but bad */
         return cod_fail(COD_ERR_FORMAT, "the header of group %u's shard %u is damaged", expected->group,
                         expected->shard);
     return COD_OK;
@@ -163,35 +233,33 @@ cod_status file_check_not_older(const cod_slot_header *header, uint64_t newest)
                     header->identity.group, (unsigned long long)newest, (unsigned long long)header->newest);
 }
 
-/** The newest version of which there is a file in the own folder. */
-static uint64_t newest_file(const file *t)
+static cod_status note_newest(void *context, const cod_untrusted_folder *folder, const char *entry)
 {
-    cod_arena arena = {0};
-    cod_string_list names;
-    uint64_t newest = 0;
-    if (cod_folder_list(t->own, "", ".bin", &arena, &names) == COD_OK) {
-        for (size_t i = 0; i < names.count; i++) {
-            const uint64_t version = strtoull(names.items[i], NULL, 10);
-            newest = version > newest && version < UINT64_MAX ? version : newest;
-        }
-    }
-    cod_arena_clear(&arena);
-    return newest;
+    uint64_t *newest = context;
+    const uint64_t version = version_of(entry);
+    (void)folder;
+    *newest = version > *newest ? version : *newest;
+    return COD_OK;
 }
 
 uint64_t file_newest_left(const file *t)
 {
     const cod_slot_identity *who = &t->writer.header.identity;
     cod_slot_header header;
-    bool damaged;
+    file_damage damage;
     unsigned char *window = malloc(t->window_bytes);
-    const bool there = window != NULL && read_window(t, who->group, who->shard, window, &damaged) &&
-                       file_check_window(t, window, damaged, who, &header) == COD_OK;
+    const bool there = window != NULL && read_window(t, who, window, &damage) &&
+                       file_check_window(t, window, damage, who, &header) == COD_OK;
     free(window);
     if (!there) /* nothing, or another run's */
         return 0;
-    const uint64_t beside = newest_file(t);
-    return beside > header.newest ? beside : header.newest;
+    uint64_t newest = header.newest;
+    cod_untrusted_folder *folder = NULL;
+    cod_status status = file_open_shard(t, who->group, who->shard, COD_UNTRUSTED_NONE, &folder);
+    if (status == COD_OK && folder != NULL)
+        status = cod_untrusted_folder_visit(folder, note_newest, &newest);
+    cod_untrusted_folder_close(folder);
+    return newest;
 }
 
 /** Looks for the version in the header of its publisher. @param newest  of which that is known to have been there */
@@ -199,12 +267,13 @@ static cod_status find_version(const file *t, const cod_slot_identity *expected,
                                pull_phase *phase, cod_slot_entry *entry)
 {
     cod_slot_header header;
-    bool damaged;
+    file_damage damage;
     unsigned char *window = malloc(t->window_bytes);
     COD_REQUIRE_MEMORY(window);
     *phase = PULL_ABSENT;
-    const bool there = read_window(t, expected->group, expected->shard, window, &damaged);
-    const cod_status status = there || damaged ? file_check_window(t, window, damaged, expected, &header) : COD_OK;
+    const bool there = read_window(t, expected, window, &damage);
+    const cod_status status =
+        there || damage != FILE_SOUND ? file_check_window(t, window, damage, expected, &header) : COD_OK;
     free(window);
     if (status != COD_OK || !there)
         return status;
@@ -220,7 +289,7 @@ static cod_status find_version(const file *t, const cod_slot_identity *expected,
 }
 
 /** Reads an open version, as long as the pull is wanted. */
-static cod_status read_pieces(file *t, int from, const char *path, uint64_t ticket, uint64_t bytes, pull_phase *phase)
+static cod_status read_pieces(file *t, int from, const char *name, uint64_t ticket, uint64_t bytes, pull_phase *phase)
 {
     uint64_t used = 0;
     bool wanted = true;
@@ -234,7 +303,7 @@ static cod_status read_pieces(file *t, int from, const char *path, uint64_t tick
             return COD_OK;
         }
         if (got <= 0)
-            return cod_fail(COD_ERR_FORMAT, "'%s': %s", path, got < 0 ? strerror(errno) : "it was cut off");
+            return cod_fail(COD_ERR_FORMAT, "'%s': %s", name, got < 0 ? strerror(errno) : "it was cut off");
         used += (uint64_t)got;
         pthread_mutex_lock(&t->mutex);
         wanted = ticket == t->ticket;
@@ -248,23 +317,29 @@ static cod_status read_pieces(file *t, int from, const char *path, uint64_t tick
 static cod_status read_version(file *t, const cod_slot_identity *who, uint64_t version, uint64_t ticket, uint64_t bytes,
                                pull_phase *phase)
 {
-    char path[FILE_PATH_BYTES];
-    struct stat info;
-    file_version_path(t, who->group, who->shard, version, path);
-    const int from = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (from < 0 && (errno == ENOENT || errno == ESTALE)) {
+    char name[FILE_NAME_BYTES], said[FILE_PATH_BYTES];
+    cod_untrusted_folder *folder = NULL;
+    int from = -1;
+    size_t there = 0;
+    file_version_name(version, name);
+    snprintf(said, sizeof said, "%s/group-%u/shard-%u/%s", t->folder, who->group, who->shard, name);
+    cod_status status = file_open_shard(t, who->group, who->shard, COD_UNTRUSTED_NONE, &folder);
+    if (status == COD_OK && folder != NULL)
+        status = cod_untrusted_file_open(folder, name, &from, &there);
+    cod_untrusted_folder_close(folder);
+    if (status != COD_OK || from < 0) {
         *phase = PULL_GONE;
-        return COD_OK;
+        return status;
     }
-    if (from < 0)
-        return cod_fail(COD_ERR_FORMAT, "'%s': %s", path, strerror(errno));
-    cod_status status;
-    if (fstat(from, &info) != 0 || !S_ISREG(info.st_mode) || (uint64_t)info.st_size != bytes)
-        status = cod_fail(COD_ERR_FORMAT, "'%s' has not the %llu bytes that its header says", path,
-                          (unsigned long long)bytes);
+    const uint64_t all = file_sealed_bytes(t, bytes);
+    if (there != all)
+        status =
+            cod_fail(COD_ERR_FORMAT, "'%s' has not the %llu bytes that its header says", said, (unsigned long long)all);
     else
-        status = read_pieces(t, from, path, ticket, bytes, phase);
+        status = read_pieces(t, from, said, ticket, all, phase);
     close(from);
+    if (status == COD_OK && *phase == PULL_HERE && !seal_fits(t, who, version, t->pulled, bytes))
+        status = cod_fail(COD_ERR_FORMAT, "'%s' has no seal of exchange.key_file", said);
     return status;
 }
 

@@ -126,13 +126,17 @@ cod_status cod_slot_read_header(const unsigned char *bytes, const cod_slot_ident
         return cod_fail(COD_ERR_FORMAT, "group %u publishes another run, model or exchange configuration",
                         expected->group);
     out->newest = cod_load_u64(bytes + NEWEST_AT);
+    if (out->newest > COD_SLOT_VERSION_MAX)
+        return cod_fail(COD_ERR_FORMAT, "group %u's newest version, %llu, makes no sense", expected->group,
+                        (unsigned long long)out->newest);
     for (size_t i = 0; i < COD_SLOT_MAX; i++) {
         const unsigned char *at = bytes + COD_SLOT_ENTRIES_AT + COD_SLOT_ENTRY_BYTES * i;
         out->entries[i] = (cod_slot_entry){cod_load_u64(at),      cod_load_u64(at + 8),  cod_load_u64(at + 16),
                                            cod_load_u64(at + 24), cod_load_u64(at + 32), cod_load_u64(at + 40)};
         const cod_slot_entry *entry = &out->entries[i];
-        if (entry->version != 0 && (i >= layout->slots || entry->bytes > layout->slot_bytes ||
-                                    entry->sequence % 2 != 0 || entry->reference >= entry->version))
+        if (entry->version != 0 &&
+            (i >= layout->slots || entry->version > out->newest || entry->bytes > layout->slot_bytes ||
+             entry->sequence % 2 != 0 || entry->reference >= entry->version))
             return cod_fail(COD_ERR_FORMAT, "slot %zu of group %u's window makes no sense", i, expected->group);
     }
     return COD_OK;

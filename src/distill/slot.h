@@ -59,6 +59,9 @@ static inline uint64_t cod_slot_window_bytes(const cod_slot_layout *layout)
     return cod_slot_data_at(layout, layout->slots);
 }
 
+/** Versions are exact as doubles, in which they ride in reductions. */
+#define COD_SLOT_VERSION_MAX (UINT64_C(1) << 53)
+
 /** Who publishes what; must equal what the reader expects. */
 typedef struct cod_slot_identity {
     uint64_t run, model;

@@ -8,13 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-cod_status cod_file_read(const char *path, size_t limit_bytes, void **data, size_t *bytes)
+cod_status cod_io_read_open(int file, const char *path, size_t limit_bytes, void **data, size_t *bytes)
 {
-    *data = NULL;
-    *bytes = 0;
-    const int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0)
-        return cod_fail_system("open", path);
     cod_status status = COD_OK;
     void *buffer = NULL;
     size_t used = 0, capacity = 0;
@@ -44,6 +39,17 @@ cod_status cod_file_read(const char *path, size_t limit_bytes, void **data, size
     buffer = NULL;
 cleanup:
     free(buffer);
+    return status;
+}
+
+cod_status cod_file_read(const char *path, size_t limit_bytes, void **data, size_t *bytes)
+{
+    *data = NULL;
+    *bytes = 0;
+    const int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return cod_fail_system("open", path);
+    const cod_status status = cod_io_read_open(file, path, limit_bytes, data, bytes);
     close(file);
     return status;
 }
@@ -51,8 +57,8 @@ cleanup:
 enum { WRITER_BUFFER = 1 << 18 };
 
 struct cod_file_writer {
-    char *path, *temporary, *folder;
-    int file;
+    char *path, *name, *temporary; /**< the path for messages; names in the folder */
+    int folder, file;
     size_t bytes, buffered;
     char buffer[WRITER_BUFFER];
 };
@@ -61,9 +67,11 @@ static void writer_free(cod_file_writer *writer)
 {
     if (writer->file >= 0)
         close(writer->file);
+    if (writer->folder >= 0)
+        close(writer->folder);
     free(writer->path);
+    free(writer->name);
     free(writer->temporary);
-    free(writer->folder);
     free(writer);
 }
 
@@ -72,54 +80,73 @@ void cod_file_writer_abort(cod_file_writer *writer)
     if (writer == NULL)
         return;
     if (writer->file >= 0)
-        unlink(writer->temporary);
+        unlinkat(writer->folder, writer->temporary, 0);
     writer_free(writer);
 }
 
-/** Creates "folder/.name.PID-N.tmp"; N steps over what a crashed process of the same number left. */
+/** Creates ".name.PID-N.tmp"; N steps over what a crashed process of the same number left. */
 static cod_status writer_open(cod_file_writer *writer)
 {
     enum { ATTEMPTS = 1000 };
-    const char *slash = strrchr(writer->path, '/');
-    const char *name = slash != NULL ? slash + 1 : writer->path;
-    COD_REQUIRE(name[0] != '\0', "'%s' names no file", writer->path);
-    writer->folder = slash == NULL           ? strdup(".")
-                     : slash == writer->path ? strdup("/")
-                                             : strndup(writer->path, (size_t)(slash - writer->path));
-    const size_t room = strlen(writer->path) + 64;
+    const size_t room = strlen(writer->name) + 64;
     writer->temporary = malloc(room);
-    COD_REQUIRE_MEMORY(writer->folder);
     COD_REQUIRE_MEMORY(writer->temporary);
     for (int attempt = 0; attempt < ATTEMPTS && writer->file < 0; attempt++) {
-        snprintf(writer->temporary, room, "%.*s.%s.%ld-%d.tmp", (int)(name - writer->path), writer->path, name,
-                 (long)getpid(), attempt);
-        writer->file = open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        snprintf(writer->temporary, room, ".%s.%ld-%d.tmp", writer->name, (long)getpid(), attempt);
+        writer->file =
+            openat(writer->folder, writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
         if (writer->file < 0 && errno != EEXIST)
             break;
     }
     return writer->file < 0 ? cod_fail_system("create", writer->path) : COD_OK;
 }
 
-cod_status cod_file_writer_create(const char *path, cod_file_writer **out)
+/** Renaming over a device or a folder would replace it. @param links  0, or AT_SYMLINK_NOFOLLOW */
+static cod_status check_replaceable(const cod_file_writer *writer, int links)
+{
+    struct stat info;
+    if (fstatat(writer->folder, writer->name, &info, links) == 0 && !S_ISREG(info.st_mode))
+        return cod_fail(COD_ERR_IO, "cannot write '%s': it is %s", writer->path,
+                        S_ISDIR(info.st_mode) ? "a folder" : "no regular file");
+    return COD_OK;
+}
+
+cod_status cod_io_writer_create(int folder, const char *path, const char *name, int links, cod_file_writer **out)
 {
     *out = NULL;
-    /* Renaming over a device or a folder would replace it. */
-    struct stat info;
-    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
-        return cod_fail(COD_ERR_IO, "cannot write '%s': it is %s", path,
-                        S_ISDIR(info.st_mode) ? "a folder" : "no regular file");
-    cod_file_writer *writer = malloc(sizeof *writer);
-    COD_REQUIRE_MEMORY(writer);
-    *writer = (cod_file_writer){.file = -1, .path = strdup(path)};
     cod_status status = COD_OK;
-    if (writer->path == NULL)
+    cod_file_writer *writer = malloc(sizeof *writer);
+    if (writer == NULL) {
+        close(folder);
+        return cod_fail(COD_ERR_MEMORY, "out of memory");
+    }
+    *writer = (cod_file_writer){.folder = folder, .file = -1, .path = strdup(path), .name = strdup(name)};
+    if (writer->path == NULL || writer->name == NULL)
         COD_TRY_GOTO(status, failed, cod_fail(COD_ERR_MEMORY, "out of memory"));
+    COD_TRY_GOTO(status, failed, check_replaceable(writer, links));
     COD_TRY_GOTO(status, failed, writer_open(writer));
     *out = writer;
     return COD_OK;
 failed:
     cod_file_writer_abort(writer);
     return status;
+}
+
+cod_status cod_file_writer_create(const char *path, cod_file_writer **out)
+{
+    *out = NULL;
+    const char *slash = strrchr(path, '/');
+    const char *name = slash != NULL ? slash + 1 : path;
+    COD_REQUIRE(name[0] != '\0', "'%s' names no file", path);
+    char *above = slash != NULL ? strndup(path, (size_t)(name - path)) : strdup(".");
+    COD_REQUIRE_MEMORY(above);
+    int folder = open(above, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0 && errno == EACCES) /* files may be made in folders that may not be listed */
+        folder = open(above, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    free(above);
+    if (folder < 0)
+        return cod_fail_system("create", path);
+    return cod_io_writer_create(folder, path, name, 0, out);
 }
 
 static cod_status write_all(cod_file_writer *writer, const char *data, size_t bytes)
@@ -164,33 +191,22 @@ size_t cod_file_writer_bytes(const cod_file_writer *writer)
     return writer->bytes;
 }
 
-/** Makes a rename last through a power cut; file systems that cannot are taken as they are. */
-static cod_status sync_folder(const char *folder)
-{
-    const int file = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (file < 0)
-        return errno == EACCES ? COD_OK : cod_fail_system("open folder", folder);
-    cod_status status = COD_OK;
-    if (fsync(file) != 0 && errno != EINVAL && errno != ENOTSUP)
-        status = cod_fail_system("flush folder", folder);
-    close(file);
-    return status;
-}
-
 cod_status cod_file_writer_commit(cod_file_writer *writer)
 {
     cod_status status = writer_flush(writer);
     if (status == COD_OK && fsync(writer->file) != 0 && errno != EINVAL)
         status = cod_fail_system("flush", writer->path);
     /* The file stays open, so that cod_file_writer_abort() knows that the temporary name is still ours. */
-    if (status == COD_OK && rename(writer->temporary, writer->path) != 0)
+    if (status == COD_OK && renameat(writer->folder, writer->temporary, writer->folder, writer->name) != 0)
         status = cod_fail_system("replace", writer->path);
     if (status != COD_OK) {
         cod_file_writer_abort(writer);
         return status;
     }
-    /* Network file systems report a full disk or quota by close(), but fsync() has asked them before. */
-    status = sync_folder(writer->folder);
+    /* Makes the rename last through a power cut; file systems that cannot, and folders that may not be read, are taken as they are.
+       Network file systems report a full disk or quota by close(), but fsync() has asked them before. */
+    if (fsync(writer->folder) != 0 && errno != EINVAL && errno != ENOTSUP && errno != EBADF)
+        status = cod_fail_system("flush the folder of", writer->path);
     writer_free(writer);
     return status;
 }

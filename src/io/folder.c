@@ -90,8 +90,7 @@ cleanup:
     return status;
 }
 
-/** Whether it is a writer's temporary file, ".NAME.PID-N.tmp"; of one file where `name` is not empty. */
-static bool is_temporary(const char *entry, const char *name)
+bool cod_file_is_temporary(const char *entry, const char *name)
 {
     static const char suffix[] = ".tmp";
     const size_t length = strlen(entry), head = strlen(name);
@@ -109,7 +108,8 @@ static cod_status clean(const char *path, const char *name)
         return name[0] != '\0' && errno == ENOENT ? COD_OK : cod_fail_system("list folder", path);
     cod_status status = COD_OK;
     for (const struct dirent *entry; status == COD_OK && (entry = readdir(folder)) != NULL;)
-        if (is_temporary(entry->d_name, name) && unlinkat(dirfd(folder), entry->d_name, 0) != 0 && errno != ENOENT)
+        if (cod_file_is_temporary(entry->d_name, name) && unlinkat(dirfd(folder), entry->d_name, 0) != 0 &&
+            errno != ENOENT)
             status = cod_fail_system("remove a temporary file in", path);
     closedir(folder);
     return status;

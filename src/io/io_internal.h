@@ -3,6 +3,7 @@
 #define COD_IO_IO_INTERNAL_H
 
 #include "core/status.h"
+#include "io/file.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -13,6 +14,19 @@
 
 /** Makes room for `more` bytes behind `used` in a buffer of malloc. */
 COD_MUST_CHECK cod_status cod_io_reserve(void **data, size_t *capacity, size_t used, size_t more);
+
+/** cod_file_read() of an open file, which stays open. @param path  for messages */
+COD_MUST_CHECK cod_status cod_io_read_open(int file, const char *path, size_t limit_bytes, void **data, size_t *bytes);
+
+/**
+ * cod_file_writer_create() in an open folder.
+ *
+ * @param folder  a descriptor, taken, also after a failure
+ * @param path    for messages
+ * @param links   0, or AT_SYMLINK_NOFOLLOW where the file may not be replaced if it is a symbolic link
+ */
+COD_MUST_CHECK cod_status cod_io_writer_create(int folder, const char *path, const char *name, int links,
+                                               cod_file_writer **out);
 
 /** Length of the UTF-8 character at `text`, of which `bytes` remain; 0 when it is none. */
 size_t cod_io_utf8_length(const char *text, size_t bytes);

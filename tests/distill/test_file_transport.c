@@ -7,11 +7,14 @@
 #include "distill/file.h"
 #include "io/file.h"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,12 +27,31 @@ static cod_slot_identity identity(uint32_t group, uint64_t run)
     return (cod_slot_identity){.run = run, .model = 5, .group = group, .shards = 1, .count = 100, .exact_from = 100};
 }
 
-static cod_transport *open_transport(uint32_t group, uint64_t run, bool anew)
+static cod_status try_open(uint32_t group, uint64_t run, bool anew, const char *key_file, cod_transport **out)
 {
     const cod_slot_identity who = identity(group, run);
+    char folder[4096];
+    snprintf(folder, sizeof folder, "%s", cod_test_at("x"));
+    const cod_file_options options = {.folder = folder, .key_file = key_file, .patience_s = PATIENCE_S, .anew = anew};
+    return cod_file_transport_create(&options, &who, &layout, out);
+}
+
+static cod_transport *open_transport(uint32_t group, uint64_t run, bool anew)
+{
     cod_transport *t = NULL;
-    assert_ok(cod_file_transport_create(cod_test_at("x"), anew, &who, &layout, &t));
+    assert_ok(try_open(group, run, anew, "", &t));
     return t;
+}
+
+/** Storage that hangs: while this is set, no file is flushed. */
+static atomic_bool stuck;
+
+/* In place of the C library's, in this program. */
+int fsync(int file)
+{
+    while (atomic_load(&stuck))
+        usleep(1000);
+    return (int)syscall(SYS_fsync, file);
 }
 
 /** Publishes BYTES - version bytes, all `version`, and waits until they are there or given up. */
@@ -349,6 +371,204 @@ static void who_begins_anew_and_is_killed_forgets_no_number(void **state)
     close_pair(NULL, reader);
 }
 
+/** A checkpoint and the end of a run come to an end while storage hangs, and the version that hung is in the checkpoint. */
+static void storage_that_hangs_holds_nobody(void **state)
+{
+    (void)state;
+    const cod_slot_identity who = identity(0, 1);
+    const double patience_s = 0.2;
+    char folder[4096];
+    snprintf(folder, sizeof folder, "%s", cod_test_at("x"));
+    const cod_file_options options = {.folder = folder, .key_file = "", .patience_s = patience_s};
+    cod_transport *publisher = NULL, *reader = open_transport(1, 1, true);
+    void *data;
+    size_t bytes, again;
+    uint64_t version;
+    assert_ok(cod_file_transport_create(&options, &who, &layout, &publisher));
+    publish(publisher, 1);
+    atomic_store(&stuck, true);
+    publish(publisher, 2); /* returns, although it waits for storage */
+    unsigned char *room;
+    assert_ok(publisher->ops->publish_begin(publisher, &room));
+    assert_ok(publisher->ops->publish_end(publisher, &(cod_slot_entry){.version = 3, .bytes = 1}));
+    assert_int_equal(publisher->ops->failures(publisher), 1);
+    publisher->ops->state(publisher, &data, &bytes);
+    void *saved = malloc(bytes);
+    assert_non_null(saved);
+    memcpy(saved, data, bytes);
+    assert_fails(COD_ERR_IO, "does not answer", publisher->ops->restored(publisher));
+    assert_ok(publisher->ops->destroy(publisher)); /* what hangs is left behind */
+    atomic_store(&stuck, false);
+
+    publisher = open_transport(0, 1, false);
+    publisher->ops->state(publisher, &data, &again);
+    assert_int_equal(bytes, again);
+    memcpy(data, saved, bytes);
+    free(saved);
+    assert_ok(publisher->ops->restored(publisher));
+    publisher->ops->oldest(publisher);
+    assert_ok(offered(reader, PATIENCE_S, &version));
+    assert_int_equal(version, 2);
+    close_pair(publisher, reader);
+}
+
+/** What others put in a file's or a folder's place is neither waited for, nor followed, nor removed. */
+static void links_and_fifos_are_refused(void **state)
+{
+    (void)state;
+    cod_transport *publisher, *reader, *none = NULL;
+    cod_pull_state how;
+    cod_pulled got;
+    uint64_t version;
+    open_pair(&publisher, &reader, 3);
+    assert_ok(publisher->ops->destroy(publisher));
+    assert_int_equal(rename(at("header"), cod_test_at("header")), 0);
+    assert_int_equal(mkfifo(at("header"), 0600), 0);
+    assert_fails(COD_ERR_FORMAT, "damaged", offered(reader, PATIENCE_S, &version));
+    assert_int_equal(unlink(at("header")), 0);
+    assert_int_equal(symlink("../../../header", at("header")), 0);
+    usleep(20000);
+    assert_fails(COD_ERR_FORMAT, "damaged", pulled(reader, 3, &how, &got));
+    assert_int_equal(unlink(at("header")), 0);
+    assert_int_equal(rename(cod_test_at("header"), at("header")), 0);
+    assert_int_equal(unlink(at("3.bin")), 0);
+    assert_int_equal(mkfifo(at("3.bin"), 0600), 0);
+    assert_fails(COD_ERR_FORMAT, "no regular file", pulled(reader, 3, &how, &got));
+    assert_ok(pulled(reader, 2, &how, &got));
+    assert_int_equal(how, COD_PULL_DONE);
+
+    /* The shard's folder is a link to somebody's own: nothing there is touched. */
+    assert_int_equal(mkdir(cod_test_at("mine"), 0700), 0);
+    assert_ok(cod_file_write(cod_test_at("mine/7.bin"), "precious", 8));
+    assert_int_equal(rename(cod_test_at("x/group-0/shard-0"), cod_test_at("x/group-0/away")), 0);
+    assert_int_equal(symlink("../../mine", cod_test_at("x/group-0/shard-0")), 0);
+    assert_fails(COD_ERR_IO, "shard-0", try_open(0, 1, true, "", &none));
+    assert_true(cod_file_exists(cod_test_at("mine/7.bin")));
+    assert_int_equal(unlink(cod_test_at("x/group-0/shard-0")), 0);
+    assert_int_equal(rename(cod_test_at("x/group-0/away"), cod_test_at("x/group-0/shard-0")), 0);
+
+    /* Of what is in the folder, only names of ours go. */
+    assert_ok(cod_file_write(at("notes.bin"), "", 0));
+    assert_ok(cod_file_write(at("07.bin"), "", 0));
+    assert_ok(cod_file_write(at(".header.1-2.tmp"), "", 0));
+    assert_ok(cod_file_write(at(".notes.1-2.tmp"), "", 0));
+    publisher = open_transport(0, 1, true);
+    publish(publisher, 4);
+    assert_true(cod_file_exists(at("notes.bin")) && cod_file_exists(at("07.bin")) &&
+                cod_file_exists(at(".notes.1-2.tmp")));
+    assert_false(cod_file_exists(at("2.bin")) || cod_file_exists(at(".header.1-2.tmp")));
+    close_pair(publisher, reader);
+}
+
+static void folders_are_for_their_owner_alone(void **state)
+{
+    (void)state;
+    struct stat info;
+    cod_transport *publisher, *reader;
+    const mode_t before = umask(0);
+    open_pair(&publisher, &reader, 1);
+    umask(before);
+    assert_int_equal(stat(cod_test_at("x"), &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0700);
+    assert_int_equal(stat(cod_test_at("x/group-0/shard-0"), &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0700);
+    close_pair(publisher, reader);
+}
+
+/** Asks until what is there now is refused, or some seconds have passed. */
+static cod_status refused_at_last(cod_transport *t)
+{
+    const cod_slot_identity who = identity(0, 1);
+    uint64_t version;
+    cod_status status = COD_OK;
+    for (const double begin = cod_clock_s(); status == COD_OK && cod_clock_s() - begin < PATIENCE_S; usleep(1000))
+        status = t->ops->offer(t, &who, 0, 0, 0, UINT64_MAX, &version, &(uint64_t){0});
+    return status;
+}
+
+/** Turns one byte of a file. */
+static void damage(const char *name, off_t place)
+{
+    unsigned char byte;
+    const int file = open(at(name), O_RDWR);
+    assert_true(file >= 0);
+    assert_int_equal(pread(file, &byte, 1, place), 1);
+    byte ^= 1;
+    assert_int_equal(pwrite(file, &byte, 1, place), 1);
+    close(file);
+}
+
+static void what_another_key_sealed_is_refused(void **state)
+{
+    (void)state;
+    cod_transport *publisher = NULL, *reader = NULL, *stranger = NULL, *open_reader = NULL;
+    cod_pull_state how;
+    cod_pulled got;
+    uint64_t version;
+    char ours[4096], theirs[4096];
+    snprintf(ours, sizeof ours, "%s", cod_test_at("ours"));
+    snprintf(theirs, sizeof theirs, "%s", cod_test_at("theirs"));
+    assert_ok(cod_file_write(ours, "too short", 9));
+    assert_fails(COD_ERR_ARGUMENT, "at least 16", try_open(0, 1, true, ours, &publisher));
+    assert_ok(cod_file_write(ours, "a secret of all groups", 22));
+    assert_ok(cod_file_write(theirs, "a secret of a stranger", 22));
+    assert_ok(try_open(0, 1, true, ours, &publisher));
+    assert_ok(try_open(1, 1, true, ours, &reader));
+    publish(publisher, 1);
+    publish(publisher, 2);
+    publish(publisher, 3);
+    assert_ok(offered(reader, PATIENCE_S, &version));
+    assert_int_equal(version, 3);
+    assert_ok(pulled(reader, 3, &how, &got));
+    assert_true(how == COD_PULL_DONE && got.bytes == BYTES - 3 && got.data[0] == 3);
+
+    damage("2.bin", 100);
+    assert_fails(COD_ERR_FORMAT, "2.bin' has no seal", pulled(reader, 2, &how, &got));
+    /* A version under another's name is whole, but not in its place. */
+    assert_int_equal(truncate(at("3.bin"), 0), 0);
+    assert_int_equal(rename(at("1.bin"), at("3.bin")), 0);
+    assert_fails(COD_ERR_FORMAT, "3.bin", pulled(reader, 3, &how, &got));
+
+    assert_ok(try_open(1, 1, true, "", &open_reader));
+    assert_fails(COD_ERR_FORMAT, "is sealed", offered(open_reader, PATIENCE_S, &version));
+    assert_ok(open_reader->ops->destroy(open_reader));
+    assert_ok(publisher->ops->destroy(publisher));
+    assert_ok(try_open(0, 1, true, theirs, &stranger));
+    publish(stranger, 9);
+    assert_fails(COD_ERR_FORMAT, "has no seal", refused_at_last(reader));
+    assert_fails(COD_ERR_FORMAT, "has no seal", pulled(reader, 9, &how, &got));
+    assert_ok(stranger->ops->destroy(stranger));
+    publisher = open_transport(0, 1, true);
+    publish(publisher, 9);
+    usleep(20000);
+    assert_fails(COD_ERR_FORMAT, "has no seal", refused_at_last(reader));
+    close_pair(publisher, reader);
+}
+
+/** 2^64 - 1 as the newest version would make all true headers look old. */
+static void a_version_that_no_run_reaches_is_refused(void **state)
+{
+    (void)state;
+    cod_transport *publisher, *reader;
+    unsigned char *room;
+    uint64_t version;
+    open_pair(&publisher, &reader, 1);
+    assert_ok(publisher->ops->publish_begin(publisher, &room));
+    assert_ok(publisher->ops->publish_end(publisher, &(cod_slot_entry){.version = UINT64_MAX, .bytes = 1}));
+    publisher->ops->oldest(publisher);
+    assert_fails(COD_ERR_FORMAT, "makes no sense", offered(reader, PATIENCE_S, &version));
+    assert_ok(publisher->ops->destroy(publisher));
+    publisher = open_transport(0, 1, true);
+    assert_int_equal(publisher->ops->left(publisher), 0);
+    publish(publisher, 2);
+    usleep(20000);
+    for (const double begin = cod_clock_s(); cod_clock_s() - begin < PATIENCE_S; usleep(1000))
+        if (offered(reader, 1, &version) == COD_OK)
+            break;
+    assert_int_equal(version, 2);
+    close_pair(publisher, reader);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -363,6 +583,14 @@ int main(void)
         cmocka_unit_test_setup_teardown(who_begins_anew_and_is_killed_forgets_no_number, cod_test_folder_make,
                                         cod_test_folder_remove),
         cmocka_unit_test_setup_teardown(a_resumed_publisher_shows_what_is_still_there, cod_test_folder_make,
+                                        cod_test_folder_remove),
+        cmocka_unit_test_setup_teardown(storage_that_hangs_holds_nobody, cod_test_folder_make, cod_test_folder_remove),
+        cmocka_unit_test_setup_teardown(links_and_fifos_are_refused, cod_test_folder_make, cod_test_folder_remove),
+        cmocka_unit_test_setup_teardown(folders_are_for_their_owner_alone, cod_test_folder_make,
+                                        cod_test_folder_remove),
+        cmocka_unit_test_setup_teardown(what_another_key_sealed_is_refused, cod_test_folder_make,
+                                        cod_test_folder_remove),
+        cmocka_unit_test_setup_teardown(a_version_that_no_run_reaches_is_refused, cod_test_folder_make,
                                         cod_test_folder_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -238,6 +238,19 @@ static void a_lock_keeps_others_out_until_its_process_ends(void **state)
     cod_file_lock_release(lock);
 }
 
+/** What another user put in the lock's place is not written to. */
+static void a_lock_is_no_link(void **state)
+{
+    (void)state;
+    cod_file_lock *lock = NULL;
+    assert_ok(cod_file_write(at("precious"), "mine", 4));
+    assert_ok(cod_file_remove(at("lock")));
+    assert_int_equal(symlink("precious", at("lock")), 0);
+    assert_fails(COD_ERR_IO, "lock", cod_file_lock_acquire(at("lock"), &lock));
+    assert_content(at("precious"), "mine");
+    assert_int_equal(unlink(at("lock")), 0);
+}
+
 static void a_shared_lock_keeps_out_who_wants_it_alone(void **state)
 {
     (void)state;
@@ -316,6 +329,7 @@ int main(void)
         cmocka_unit_test(a_read_only_folder_is_named),
         cmocka_unit_test(logs_lose_torn_lines_only),
         cmocka_unit_test(a_lock_keeps_others_out_until_its_process_ends),
+        cmocka_unit_test(a_lock_is_no_link),
         cmocka_unit_test(a_shared_lock_keeps_out_who_wants_it_alone),
         cmocka_unit_test(folders_are_created_and_listed),
         cmocka_unit_test(what_a_killed_writer_left_is_removed),

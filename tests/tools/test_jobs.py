@@ -285,6 +285,35 @@ def strangers(bench):
           "a group of the same run is refused", result)
 
 
+def sealed(bench):
+    """Only groups that have the key teach each other."""
+    for key, secret in (("ours", "a secret of the groups"), ("theirs", "another one, as long")):
+        bench.write(key, secret)
+        os.chmod(bench.path(key), 0o600)
+    fixed = ["name=k", *TWO, "exchange.directory=x", "train.steps=100"]
+    train(bench, 1, *fixed, "exchange.key_file=ours")
+    result = train(bench, 0, *fixed, "exchange.key_file=ours")
+    check(switches(bench, "k", 0) and "seal" not in result.err, "no teacher", result)
+    for output, key, words in (("other", ["exchange.key_file=theirs"], "has no seal of exchange.key_file"),
+                               ("open", [], "is sealed: give its exchange.key_file here, too")):
+        result = train(bench, 0, *fixed, f"output={output}", *key)
+        check(words in result.err, f"'{words}' is missing", result)
+        check(os.path.getsize(bench.path(output, "k", "exchange.0.jsonl")) > 0, "it published nothing", result)
+        with open(bench.path(output, "k", "exchange.0.jsonl"), encoding="utf-8") as file:
+            check('"switch"' not in file.read(), "a stranger was a teacher", result)
+
+
+def fifo(bench):
+    """A FIFO in place of a peer's header is refused by name; training, its checkpoints and SIGTERM go on."""
+    os.makedirs(bench.path("x", "group-1", "shard-0"))
+    os.mkfifo(bench.path("x", "group-1", "shard-0", "header"))
+    job = start(bench, 0, "name=w", *TWO, *ENDLESS, "exchange.directory=x", "checkpoint.every=50")
+    wait_until(lambda: len(steps_saved(bench.path("runs", "w", "checkpoints"))) > 1, "checkpoints are saved", job)
+    job.send_signal(signal.SIGTERM)
+    result = finish(bench, job, 0, timeout=20)
+    check("header of group 1's shard 0 is damaged" in result.err, "the FIFO is not named", result)
+
+
 def refused(bench):
     def expect(code, phrase, *arguments, command=()):
         process = bench.start(*arguments, command=command)
@@ -338,6 +367,8 @@ CASES = {
     "storage": storage,
     "old-header": old_header,
     "strangers": strangers,
+    "sealed": sealed,
+    "fifo": fifo,
     "refused": refused,
 }
 

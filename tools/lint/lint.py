@@ -29,6 +29,7 @@ THIRD_PARTY = [
     (r"(libpng\d*/)?png\w*\.h|j(peglib|error|config|morecfg|pegint)\.h|turbojpeg\.h|zlib\.h", ["src/data/"]),
     (r"xxh(ash|3)\.h", ["src/core/"]),
     (r"(cjson/)?cJSON\w*\.h", ["src/io/"]),
+    (r"sodium.*\.h", ["src/io/"]),
     (r"(librsvg/)?rsvg[^/]*\.h|(cairo/)?cairo[^/]*\.h|glib[^/]*(/.*)?|gio/.*|gdk-pixbuf/.*", ["tools/report_png.c"]),
     (r"cmocka\w*\.h", []),
 ]
