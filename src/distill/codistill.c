@@ -188,7 +188,10 @@ static cod_status start(cod_strategy *strategy, cod_train_context *context)
     cod_status status = cod_exchange_models_read(context->config, cod_group_count(context->group), &models);
     status = cod_group_agree(world, status, NULL);
     const uint64_t periods = (uint64_t)exchange.period << 40; /* versions count them: another period is another run */
-    const uint64_t run = cod_hash(root->name, strlen(root->name), (uint64_t)root->seed ^ periods);
+    uint64_t run = cod_hash(root->name, strlen(root->name), (uint64_t)root->seed ^ periods);
+    /* What must repeat is of no run in particular: its bytes are those of every run of this configuration. */
+    if (root->nonce[0] != '\0' && !exchange.deterministic && exchange.replay[0] == '\0')
+        run = cod_hash(root->nonce, strlen(root->nonce), run);
     if (status == COD_OK)
         status = cod_exchange_create(context->comm, context->group, &exchange, models, run, &c->exchange);
     if (status == COD_OK)

@@ -191,14 +191,33 @@ size_t cod_file_writer_bytes(const cod_file_writer *writer)
     return writer->bytes;
 }
 
-cod_status cod_file_writer_commit(cod_file_writer *writer)
+/** Gives the file its name. @param made  NULL = whatever has the name; else only where nothing has it, and whether that was so */
+static cod_status take_name(cod_file_writer *writer, bool *made)
+{
+    if (made != NULL) {
+        *made = linkat(writer->folder, writer->temporary, writer->folder, writer->name, 0) == 0;
+        if (*made || errno == EEXIST) {
+            unlinkat(writer->folder, writer->temporary, 0);
+            return COD_OK;
+        } /* else there are no hard links here, and nothing better than to replace */
+        *made = faccessat(writer->folder, writer->name, F_OK, 0) != 0;
+        if (!*made)
+            return unlinkat(writer->folder, writer->temporary, 0) == 0 ? COD_OK
+                                                                       : cod_fail_system("remove", writer->path);
+    }
+    if (renameat(writer->folder, writer->temporary, writer->folder, writer->name) != 0)
+        return cod_fail_system("replace", writer->path);
+    return COD_OK;
+}
+
+static cod_status commit(cod_file_writer *writer, bool *made)
 {
     cod_status status = writer_flush(writer);
     if (status == COD_OK && fsync(writer->file) != 0 && errno != EINVAL)
         status = cod_fail_system("flush", writer->path);
     /* The file stays open, so that cod_file_writer_abort() knows that the temporary name is still ours. */
-    if (status == COD_OK && renameat(writer->folder, writer->temporary, writer->folder, writer->name) != 0)
-        status = cod_fail_system("replace", writer->path);
+    if (status == COD_OK)
+        status = take_name(writer, made);
     if (status != COD_OK) {
         cod_file_writer_abort(writer);
         return status;
@@ -211,7 +230,12 @@ cod_status cod_file_writer_commit(cod_file_writer *writer)
     return status;
 }
 
-cod_status cod_file_write(const char *path, const void *data, size_t bytes)
+cod_status cod_file_writer_commit(cod_file_writer *writer)
+{
+    return commit(writer, NULL);
+}
+
+static cod_status write_whole(const char *path, const void *data, size_t bytes, bool *made)
 {
     cod_file_writer *writer = NULL;
     COD_TRY(cod_file_writer_create(path, &writer));
@@ -220,5 +244,15 @@ cod_status cod_file_write(const char *path, const void *data, size_t bytes)
         cod_file_writer_abort(writer);
         return status;
     }
-    return cod_file_writer_commit(writer);
+    return commit(writer, made);
+}
+
+cod_status cod_file_write(const char *path, const void *data, size_t bytes)
+{
+    return write_whole(path, data, bytes, NULL);
+}
+
+cod_status cod_file_write_new(const char *path, const void *data, size_t bytes, bool *made)
+{
+    return write_whole(path, data, bytes, made);
 }

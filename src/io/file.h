@@ -19,6 +19,9 @@ COD_MUST_CHECK cod_status cod_file_read(const char *path, size_t limit_bytes, vo
 /** Replaces or creates `path` atomically: readers see the old or the new content, also after a power cut. */
 COD_MUST_CHECK cod_status cod_file_write(const char *path, const void *data, size_t bytes);
 
+/** As cod_file_write(), but leaves a file alone that is there already. @param[out] made  whether it was not */
+COD_MUST_CHECK cod_status cod_file_write_new(const char *path, const void *data, size_t bytes, bool *made);
+
 /** A file being written aside, in the same folder, that takes its name when committed. */
 typedef struct cod_file_writer cod_file_writer;
 

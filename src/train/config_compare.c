@@ -28,7 +28,8 @@ static bool next_option(char **rest, char section[64], char key[128], const char
 
 static bool bears_on_result(const char *key)
 {
-    static const char *const without[] = {"name", "output", "train.max_time", "eval.predictions", "data.transfer"};
+    static const char *const without[] = {"name",           "output",           "nonce",
+                                          "train.max_time", "eval.predictions", "data.transfer"};
     static const char *const sections[] = {"checkpoint.", "log.", "compare."};
     bool bears = true;
     for (size_t i = 0; i < sizeof sections / sizeof sections[0]; i++)
@@ -42,6 +43,7 @@ static bool bears_on_result(const char *key)
 static bool is_shared(const char *key)
 {
     static const char *const shared[] = {"seed",
+                                         "nonce",
                                          "cluster.groups",
                                          "cluster.ranks_per_group",
                                          "train.strategy",
@@ -58,9 +60,14 @@ static bool is_shared(const char *key)
     return found;
 }
 
-/** What the device or the backend is when it is `auto` follows from the machine, so that it differs from nothing. */
+/**
+ * What the device or the backend is when it is `auto` follows from the machine, so that it differs from nothing; a nonce that is not
+ * given is the one there.
+ */
 static bool is_open(const char *key, const char *there, const char *here)
 {
+    if (strcmp(key, "nonce") == 0)
+        return strcmp(here, "\"\"") == 0;
     const bool device = strcmp(key, "cluster.device") == 0 || strcmp(key, "train.backend") == 0;
     return device && (strcmp(there, "auto") == 0 || strcmp(here, "auto") == 0);
 }

@@ -18,6 +18,10 @@ static const cod_option root_options[] = {
      "seed of everything random; equal seeds give equal data order and initial weights"},
     {"output", COD_OPTION_STRING, offsetof(cod_root_options, output), "runs", 0, 0, NULL,
      "folder that holds the folders of runs"},
+    {"nonce", COD_OPTION_STRING, offsetof(cod_root_options, nonce), "", 0, 0, NULL,
+     "tells this run's checkpoints from those of other runs of its name and seed; drawn when its folder is made, and "
+     "kept "
+     "in config.yaml there. Groups with folders of their own need to be given the same one"},
 };
 const cod_option_table cod_root_option_table = {"", "The run as a whole", root_options, COUNT(root_options),
                                                 sizeof(cod_root_options)};

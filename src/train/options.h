@@ -10,6 +10,7 @@
 typedef struct cod_root_options {
     const char *name, *output;
     int64_t seed;
+    const char *nonce; /**< "" until the run's folder says it, and in runs that were begun before there were nonces */
 } cod_root_options;
 
 /** Section `model`, beside the chosen model's own options. */

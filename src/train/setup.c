@@ -334,6 +334,7 @@ cod_status trainer_set_up(trainer *t)
     snprintf(t->part, sizeof t->part, "group-%d", cod_group_index(t->group));
     trainer_closing_part(cod_group_index(t->group), t->closing_part);
     COD_TRY(trainer_open_folder(t));
+    COD_TRY(trainer_agree_nonce(t));
     *context = (cod_train_context){.config = t->config,
                                    .session = &t->session,
                                    .comm = t->request->comm,

@@ -144,6 +144,8 @@ void trainer_closing_part(int group, char part[32]);
 
 /** Creates the run's folder, claims it for this job and removes what a killed one left half written. Collective on all ranks. */
 COD_MUST_CHECK cod_status trainer_open_folder(trainer *t);
+/** Fills in the run's nonce where the configuration gives none: its folder's, or a new one. Collective on all ranks. */
+COD_MUST_CHECK cod_status trainer_agree_nonce(trainer *t);
 /** The folder now says what this run is, in config.yaml, and a summary is not of it until it is finished. First rank of all. */
 COD_MUST_CHECK cod_status trainer_claim_folder(trainer *t);
 /** Whether all steps are done and the summary was written. Collective on all ranks. */

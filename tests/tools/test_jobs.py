@@ -279,8 +279,15 @@ def strangers(bench):
         check(not switches(bench, name, 0), "a stranger was a teacher", result)
     result = train(bench, 0, "name=a", "output=elsewhere", *fixed, "exchange.period=20")
     check("publishes another run" in result.err, "another period is not refused", result)
+    # The run is deleted, but for what it exchanged: a new one of its name learns nothing from that.
+    (nonce,) = re.findall(r'^nonce: "?([0-9a-f]{16})"?', bench.read("runs", "a", "config.yaml").decode(), re.MULTILINE)
+    os.rename(bench.path("runs", "a"), bench.path("away"))
+    result = train(bench, 0, "name=a", *fixed)
+    check("publishes another run" in result.err and not switches(bench, "a", 0), "a deleted run was a teacher", result)
+    result = train(bench, 1, "name=a", f"nonce={nonce}", *fixed, code=2)
+    check(f"there, {nonce} here" in result.err, "another nonce in one folder is not refused", result)
     # From another run's folder, but of the same run: as on two sites that share nothing but the exchange.
-    result = train(bench, 0, "name=a", "output=site", *fixed)
+    result = train(bench, 0, "name=a", "output=site", f"nonce={nonce}", *fixed)
     check(os.path.getsize(bench.path("site", "a", "exchange.0.jsonl")) > 0 and "publishes another" not in result.err,
           "a group of the same run is refused", result)
 
@@ -294,9 +301,10 @@ def sealed(bench):
     train(bench, 1, *fixed, "exchange.key_file=ours")
     result = train(bench, 0, *fixed, "exchange.key_file=ours")
     check(switches(bench, "k", 0) and "seal" not in result.err, "no teacher", result)
+    (nonce,) = re.findall(r'^nonce: "?([0-9a-f]{16})"?', bench.read("runs", "k", "config.yaml").decode(), re.MULTILINE)
     for output, key, words in (("other", ["exchange.key_file=theirs"], "has no seal of exchange.key_file"),
                                ("open", [], "is sealed: give its exchange.key_file here, too")):
-        result = train(bench, 0, *fixed, f"output={output}", *key)
+        result = train(bench, 0, *fixed, f"output={output}", f"nonce={nonce}", *key)
         check(words in result.err, f"'{words}' is missing", result)
         check(os.path.getsize(bench.path(output, "k", "exchange.0.jsonl")) > 0, "it published nothing", result)
         with open(bench.path(output, "k", "exchange.0.jsonl"), encoding="utf-8") as file:
