@@ -1,6 +1,8 @@
 /* `codistill bench teacher`: what a teacher of each precision adds to a training step, and what changing it takes. */
 #include "tools/bench.h"
 
+#include "core/branch.h"
+#include "core/queue.h"
 #include "core/statistics.h"
 #include "core/trace.h"
 #include "distill/teacher.h"
@@ -49,6 +51,7 @@ typedef struct row {
 typedef struct bench {
     cod_bench_training training;
     float *checkpoint; /**< the initial weights */
+    cod_branch branch; /**< of teachers, beside the student's forward pass */
     row rows[PRECISIONS];
     double plain_ms[COD_BENCH_MAX_REPEATS];
 } bench;
@@ -62,12 +65,14 @@ static cod_status make_teachers(bench *b, const teacher_options *options)
     b->checkpoint = malloc(cod_weights_count(&session->weights) * sizeof *b->checkpoint);
     COD_REQUIRE_MEMORY(b->checkpoint);
     COD_TRY(cod_weights_download(&session->weights, b->checkpoint));
+    COD_TRY(cod_branch_init(&b->branch, session->backend, session->device));
     for (int p = 0; p < PRECISIONS; p++) {
         const cod_dtype needed = precisions[p] == COD_PRECISION_INT8   ? COD_S8
                                  : precisions[p] == COD_PRECISION_BF16 ? COD_BF16
                                                                        : COD_F32;
         const cod_teacher_spec spec = {.peer = &t->config.whole,
                                        .target = "teacher",
+                                       .queue = b->branch.queue,
                                        .pictures = options->training.taught,
                                        .precision = precisions[p]};
         if (session->backend->supports(session->device, needed))
@@ -76,19 +81,32 @@ static cod_status make_teachers(bench *b, const teacher_options *options)
     return COD_OK;
 }
 
-static cod_status predict(cod_teacher *teacher)
+/** @param[out] predicted  reached when the student may read it */
+static cod_status predict(bench *b, cod_teacher *teacher, cod_event **predicted)
 {
+    COD_TRY(cod_branch_fork(&b->branch));
     COD_TRY(cod_teacher_run(teacher, 0));
-    return cod_teacher_give(teacher, 1);
+    COD_TRY(cod_teacher_give(teacher, 1));
+    return cod_branch_join(&b->branch, predicted);
+}
+
+/** Predicts, and waits for it. */
+static cod_status predict_alone(bench *b, cod_teacher *teacher)
+{
+    cod_event *predicted;
+    COD_TRY(predict(b, teacher, &predicted));
+    return cod_event_wait(b->training.session.backend, predicted);
 }
 
 /** One step, taught where there is a teacher. */
 static cod_status step(bench *b, cod_teacher *teacher)
 {
     cod_bench_training *t = &b->training;
+    cod_event *predicted;
     if (teacher == NULL)
         return cod_bench_training_step(t);
-    COD_TRY(predict(teacher));
+    COD_TRY(predict(b, teacher, &predicted));
+    cod_program_await(t->distil, predicted);
     COD_TRY(cod_program_run(t->distil, NULL, NULL));
     COD_TRY(cod_bench_training_update(t));
     return cod_bench_training_finish(t);
@@ -108,12 +126,10 @@ static cod_status time_teacher(bench *b, row *r, int round)
 {
     const double begin = cod_clock_s(); /* after a step, which was waited for */
     COD_TRY(cod_teacher_load(r->teacher, b->checkpoint));
-    COD_TRY(predict(r->teacher));
-    COD_TRY(predict(r->teacher));
-    COD_TRY(cod_bench_training_finish(&b->training));
+    COD_TRY(predict_alone(b, r->teacher));
+    COD_TRY(predict_alone(b, r->teacher));
     const double loaded = cod_clock_s();
-    COD_TRY(predict(r->teacher));
-    COD_TRY(cod_bench_training_finish(&b->training));
+    COD_TRY(predict_alone(b, r->teacher));
     r->forward_ms[round] = 1e3 * (cod_clock_s() - loaded);
     r->switch_ms[round] = 1e3 * (loaded - begin) - 2 * r->forward_ms[round];
     for (int i = 0; i < PERIODS; i++)
@@ -174,6 +190,7 @@ static cod_status run(const teacher_options *options)
         print(b, options);
     for (int p = 0; p < PRECISIONS; p++)
         cod_teacher_destroy(b->rows[p].teacher);
+    cod_branch_clear(&b->branch);
     cod_bench_training_close(&b->training);
     free(b->checkpoint);
     free(b);

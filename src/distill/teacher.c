@@ -20,6 +20,7 @@ typedef struct forward {
 struct cod_teacher {
     const cod_backend *backend;
     cod_device *device;
+    cod_queue *queue;              /**< of all its work, but for taking over weights */
     cod_view input, truth, target; /**< the student's, as far as they are predicted */
     cod_dtype activation;
     bool deterministic;
@@ -75,12 +76,13 @@ static cod_status forward_init(cod_teacher *teacher, const float *ranges, forwar
                                          .inputs = &input,
                                          .input_count = 1,
                                          .deterministic = teacher->deterministic,
+                                         .queue = teacher->queue,
                                          .int8_ranges = ranges};
     const cod_program_spec spec = {.name = "teacher", .losses = {teacher->loss}, .outputs = {output}};
     COD_TRY(cod_compile(teacher->model.graph, &teacher->weights, &options, &spec, 1, &f->executable));
     f->program = cod_executable_program(f->executable, spec.name);
-    COD_TRY(cod_prior_write(teacher->backend, teacher->device, cod_executable_input(f->executable, COD_PRIOR_INPUT),
-                            teacher->prior));
+    COD_TRY(cod_prior_write(teacher->backend, teacher->device, teacher->queue,
+                            cod_executable_input(f->executable, COD_PRIOR_INPUT), teacher->prior));
     COD_TRY(plan_copy(teacher, teacher->input, cod_executable_input(f->executable, COD_INPUT_DATA),
                       &f->copies[COPY_INPUT]));
     COD_TRY(plan_copy(teacher, teacher->truth, cod_executable_input(f->executable, COD_INPUT_TRUTH),
@@ -132,7 +134,8 @@ static cod_status build(cod_teacher *teacher, const cod_train_session *session, 
         COD_TRY(teacher->backend->host_buffer_create(
             teacher->device, cod_weights_count(&teacher->weights) * sizeof(float), &teacher->pinned));
     COD_TRY(cod_event_create(teacher->backend, teacher->device, &teacher->taken));
-    COD_TRY(cod_readback_create(teacher->backend, teacher->device, COD_TEACHER_SLOTS, 1, &teacher->losses));
+    COD_TRY(
+        cod_readback_create(teacher->backend, teacher->device, teacher->queue, COD_TEACHER_SLOTS, 1, &teacher->losses));
     if (spec->mixes)
         COD_TRY(mix_init(teacher));
     return forward_init(teacher, NULL, &teacher->plain);
@@ -144,6 +147,7 @@ cod_status cod_teacher_create(const cod_train_session *session, const cod_teache
     COD_REQUIRE_MEMORY(teacher);
     teacher->backend = session->backend;
     teacher->device = session->device;
+    teacher->queue = spec->queue;
     const cod_status status = build(teacher, session, spec);
     if (status != COD_OK) {
         cod_teacher_destroy(teacher);
@@ -242,8 +246,8 @@ cod_status cod_teacher_run(cod_teacher *teacher, size_t slot)
     const forward *f = rounds ? &teacher->rounded : &teacher->plain;
     if (f->executable == NULL)
         COD_TRY(compile_rounded(teacher));
-    COD_TRY(teacher->backend->plan_run(f->copies[COPY_INPUT], NULL));
-    COD_TRY(teacher->backend->plan_run(f->copies[COPY_TRUTH], NULL));
+    COD_TRY(teacher->backend->plan_run(f->copies[COPY_INPUT], teacher->queue));
+    COD_TRY(teacher->backend->plan_run(f->copies[COPY_TRUTH], teacher->queue));
     COD_TRY(teacher->ranges != NULL && !rounds ? observe(teacher) : cod_program_run(f->program, NULL, NULL));
     teacher->last = f;
     const cod_view loss = cod_executable_loss_view(f->executable, teacher->loss);
@@ -263,10 +267,10 @@ cod_status cod_teacher_give(cod_teacher *teacher, float share)
 {
     const cod_backend *backend = teacher->backend;
     if (share == 1)
-        return backend->plan_run(teacher->last->copies[COPY_PREDICTION], NULL);
+        return backend->plan_run(teacher->last->copies[COPY_PREDICTION], teacher->queue);
     COD_REQUIRE(teacher->mix != NULL, "this teacher mixes with none");
-    COD_TRY(backend->plan_run(teacher->last->copies[COPY_ASIDE], NULL));
+    COD_TRY(backend->plan_run(teacher->last->copies[COPY_ASIDE], teacher->queue));
     cod_scalars_set(teacher->scalars, teacher->others, 1 - share);
-    COD_TRY(cod_scalars_flush(teacher->scalars));
-    return backend->plan_run(teacher->mix, NULL);
+    COD_TRY(cod_scalars_flush(teacher->scalars, teacher->queue));
+    return backend->plan_run(teacher->mix, teacher->queue);
 }

@@ -19,7 +19,10 @@ typedef struct cod_teacher_spec {
     const char *target;           /**< where the prediction goes: the student's input of that name, f32 [N,sH,sW,3] */
     int64_t pictures;             /**< how many of the mini-batch, from its start, are predicted */
     cod_precision precision;      /**< auto: the student's */
-    bool mixes;                   /**< its predictions may be mixed with those of other teachers */
+    cod_queue *
+        queue; /**< where it predicts, borrowed; NULL = the default one. Whoever gives one orders it with what takes over weights,
+                           writes the mini-batch and reads the target */
+    bool mixes; /**< its predictions may be mixed with those of other teachers */
     size_t
         trainable; /**< values of its checkpoints before the states; the model's are the first of both. 0 = only the model's */
 } cod_teacher_spec;

@@ -72,13 +72,14 @@ static float element(const char *data, cod_dtype dtype, int64_t i)
     return dtype == COD_F32 ? ((const float *)(const void *)data)[i] : (float)((const double *)(const void *)data)[i];
 }
 
-static cod_status count_view(const cod_weights *weights, const cod_view *view, const char *name, uint32_t *counts)
+static cod_status count_view(const cod_weights *weights, cod_queue *queue, const cod_view *view, const char *name,
+                             uint32_t *counts)
 {
     const size_t bytes = cod_view_span_bytes(view);
     const int64_t channels = view->shape.c;
     char *data = malloc(bytes + 1);
     COD_REQUIRE_MEMORY(data);
-    cod_status status = weights->backend->download(weights->device, NULL, data, view->buffer, view->offset, bytes);
+    cod_status status = weights->backend->download(weights->device, queue, data, view->buffer, view->offset, bytes);
     for (int64_t i = 0; i < cod_shape_count(view->shape) && status == COD_OK; i++) {
         const float value = element(data, view->dtype, i / channels * view->pixel_stride + i % channels);
         const uint16_t magnitude = cod_bf16_from_f32(fabsf(value));
@@ -96,7 +97,7 @@ cod_status cod_int8_observe(cod_int8_observer *observer, const cod_weights *weig
     for (size_t i = 0; cod_program_op(program, i, &op); i++) {
         const int node = op.kind == COD_OP_CONV2D ? find_named(observer->graph, op.name) : -1;
         if (node >= 0)
-            COD_TRY(count_view(weights, &op.inputs[0], op.name, observer->counts[node]));
+            COD_TRY(count_view(weights, cod_program_queue(program), &op.inputs[0], op.name, observer->counts[node]));
         COD_TRY(cod_program_run_op(program, i));
     }
     return COD_OK;

@@ -110,16 +110,40 @@ static cod_status find_ready(cod_program *program, int **ready)
     return COD_OK;
 }
 
-/** Adds the instructions up to `end`; cut where the forward pass ends, as stages run the passes apart. */
+/** Adds the instructions up to `end`; cut where the forward pass ends, as stages run the passes apart, and where an input is awaited. */
 static void add_segment(cod_program *program, size_t *at, size_t end, int bucket)
 {
-    const size_t cut = program->ir.backward;
-    if (*at < cut && cut < end) {
-        program->segments[program->segment_count++] = (segment){.first = *at, .end = cut, .bucket = -1};
-        *at = cut;
+    const size_t one = program->ir.backward, other = program->awaited_by;
+    const size_t cuts[] = {one < other ? one : other, one < other ? other : one};
+    for (int i = 0; i < 2; i++) {
+        if (*at >= cuts[i] || cuts[i] >= end)
+            continue;
+        program->segments[program->segment_count++] =
+            (segment){.first = *at, .end = cuts[i], .bucket = -1, .awaits = *at == other};
+        *at = cuts[i];
     }
-    program->segments[program->segment_count++] = (segment){.first = *at, .end = end, .bucket = bucket};
+    program->segments[program->segment_count++] =
+        (segment){.first = *at, .end = end, .bucket = bucket, .awaits = *at == other && *at < end};
     *at = end;
+}
+
+/** The first instruction that reads an input of this name; of those that run as one plan, the first. */
+static size_t find_reader(const cod_program *program, const char *name)
+{
+    const ir_program *ir = &program->ir;
+    const cod_view input = name != NULL ? cod_executable_input(program->executable, name) : (cod_view){0};
+    if (input.buffer == NULL)
+        return SIZE_MAX;
+    for (size_t i = 0; i < ir->instr_count; i++)
+        for (size_t k = 0; k < COD_OP_MAX_INPUTS; k++) {
+            const ir_tensor *root = &ir->tensors[ir_root(ir, ir->instrs[i].inputs[k])];
+            if (ir->instrs[i].inputs[k] == 0 || root->place != IR_IO || root->offset != input.offset)
+                continue;
+            while (i > 0 && ir->instrs[i].joins)
+                i--;
+            return i;
+        }
+    return SIZE_MAX;
 }
 
 static cod_status make_segments(cod_program *program)
@@ -128,7 +152,7 @@ static cod_status make_segments(cod_program *program)
     int *ready = NULL;
     COD_TRY(find_ready(program, &ready));
     program->segments =
-        cod_arena_alloc(&program->executable->memory, (program->bucket_count + 2) * sizeof *program->segments);
+        cod_arena_alloc(&program->executable->memory, (program->bucket_count + 3) * sizeof *program->segments);
     COD_REQUIRE_MEMORY(program->segments);
     size_t at = 0;
     for (size_t done = 0; done < program->bucket_count; done++) {
@@ -295,6 +319,7 @@ static cod_status compile_programs(cod_executable *executable, const cod_program
     COD_TRY(backend->buffer_create(executable->weights->device, arena_bytes, &executable->arena));
     COD_TRY(backend->buffer_create(executable->weights->device, context->io_bytes, &executable->io));
     for (size_t i = 0; i < count; i++) {
+        executable->programs[i].awaited_by = find_reader(&executable->programs[i], specs[i].awaited);
         COD_TRY(make_segments(&executable->programs[i]));
         COD_TRY(compile_plans(&executable->programs[i]));
         COD_TRY(make_passing(&executable->programs[i], executable->programs[i].ir.taken,
@@ -340,10 +365,11 @@ void cod_executable_destroy(cod_executable *executable)
     for (size_t i = 0; i < executable->program_count; i++) {
         cod_program *program = &executable->programs[i];
         for (size_t k = 0; k < program->segment_count; k++) {
-            if (program->segments[k].recording != NULL)
-                backend->recording_destroy(program->segments[k].recording);
             cod_event_destroy(backend, program->segments[k].complete);
         }
+        for (size_t k = 0; k < program->recorded_count; k++)
+            backend->recording_destroy(program->recorded[k].recording);
+        free(program->recorded);
         if (program->zeros != NULL)
             backend->buffer_destroy(executable->weights->device, program->zeros);
         for (size_t k = 0; program->plans != NULL && k < program->ir.instr_count; k++)

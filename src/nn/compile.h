@@ -36,6 +36,7 @@ typedef struct cod_program_spec {
      * must have run on the same inputs. No gradient flows to what they were computed from.
      */
     cod_value given[COD_PROGRAM_MAX_GIVEN];
+    const char *awaited; /**< an input that cod_program_await() may be called for; NULL = none */
     cod_stage
         stage; /**< only what these nodes do of it, by cod_program_run_forward() and _backward(); all zero = all of it */
 } cod_program_spec;
@@ -59,7 +60,12 @@ typedef struct cod_compile_options {
     bool deterministic;
     bool no_fusion;       /**< for checks: every node is an op of its own, and every op a plan */
     cod_scalars *scalars; /**< where the graph's scalars are kept, borrowed; NULL = some of its own */
-    bool bands;           /**< the input is a band of a picture, and programs are for cod_program_run_band() */
+    /**
+     * Where all programs, and what prepares them, are queued, borrowed; NULL = the device's default queue. Whoever gives one orders
+     * its work with what writes weights and inputs, and reads outputs, by events.
+     */
+    cod_queue *queue;
+    bool bands; /**< the input is a band of a picture, and programs are for cod_program_run_band() */
     /**
      * [node count], borrowed during cod_compile(); NULL = none. Where a CONV2D's is > 0, programs that use running statistics compute
      * it on 8-bit integers that stand for its input from -range to range.
@@ -116,12 +122,21 @@ cod_bucket cod_program_bucket(const cod_program *program, size_t index);
 typedef cod_status (*cod_bucket_ready)(void *context, size_t index, cod_event *complete);
 
 /**
- * Queues a program on the device's default queue; first what packs weights of sets that have changed, and the scalars that were set.
- * Where the backend records, each range of instructions between two signals is recorded in the first run and replayed later.
+ * Queues a program; first what packs weights of sets that have changed, and the scalars that were set.
+ * Where the backend records, instructions between which the host has nothing to do are recorded together in the first run, and replayed
+ * later: all of a program where no bucket is signalled and no event awaited.
  *
  * @param ready  may be NULL
  */
 COD_MUST_CHECK cod_status cod_program_run(cod_program *program, cod_bucket_ready ready, void *context);
+
+/**
+ * The program's next run waits, on the device, for an event that is recorded behind what writes its awaited input: just before the
+ * first instruction that reads that, so that all earlier ones are done meanwhile.
+ *
+ * @param event  borrowed until that run is queued; NULL is reached
+ */
+void cod_program_await(cod_program *program, cod_event *event);
 
 /**
  * What the program of a stage takes from the stage before (values to be written before its forward pass, gradients to be read
@@ -159,6 +174,8 @@ COD_MUST_CHECK cod_status cod_program_prepare(cod_program *program);
  * here: it has the kind and the views of its convolution and a name that says what else it does.
  */
 bool cod_program_op(const cod_program *program, size_t index, cod_op *out);
+/** Where the program is queued: cod_compile_options.queue. */
+cod_queue *cod_program_queue(const cod_program *program);
 /** The node of the graph that an op is for. */
 size_t cod_program_op_node(const cod_program *program, size_t index);
 /** How many ops are one plan there; 1 = it is itself alone. */

@@ -7,14 +7,19 @@
 
 #include "nn/ir_internal.h"
 
-/** Instructions that run without interruption. */
+/** Instructions within which the host never has anything to do. */
 typedef struct segment {
     size_t first, end;   /**< instructions */
-    int bucket;          /**< signalled after them, or -1 */
+    int bucket;          /**< that may be signalled after them, or -1 */
+    bool awaits;         /**< begins with the first instruction that reads the awaited input */
     cod_event *complete; /**< of the bucket; NULL where the backend has no events */
-    cod_recording
-        *recording; /**< of the instructions that run each time; NULL = not yet, or the backend does not record */
 } segment;
+
+/** Segments that ran without interruption, recorded. */
+typedef struct recorded {
+    size_t first, end; /**< segments */
+    cod_recording *recording;
+} recorded;
 
 struct cod_program {
     const char *name;
@@ -28,6 +33,10 @@ struct cod_program {
     size_t entry_count;
     segment *segments;
     size_t segment_count;
+    recorded *recorded; /**< [recorded_count] */
+    size_t recorded_count;
+    size_t awaited_by;  /**< the first instruction that reads the awaited input; SIZE_MAX = none */
+    cod_event *awaited; /**< of the next run; NULL = none */
     cod_bucket *buckets;
     size_t bucket_count;
     cod_passing *taken, *handed; /**< [ir.taken_count], [ir.handed_count] */

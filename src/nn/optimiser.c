@@ -234,7 +234,7 @@ cod_status cod_optimiser_step(cod_optimiser *optimiser, double rate, int64_t ste
     const cod_backend *backend = weights->backend;
     const cod_optimiser_options *options = &optimiser->options;
     cod_optimiser_set_rate(optimiser, rate, step);
-    COD_TRY(cod_scalars_flush(optimiser->scalars));
+    COD_TRY(cod_scalars_flush(optimiser->scalars, NULL));
     optimiser->ema_started = optimiser->ema_started || optimiser->ema != NULL;
     for (size_t i = 0; i < optimiser->plan_count; i++) {
         COD_TRY(backend->plan_run(optimiser->plans[i], NULL));

@@ -9,6 +9,7 @@
 struct cod_readback {
     const cod_backend *backend;
     cod_device *device;
+    cod_queue *queue;
     size_t slots, values;
     cod_buffer *pinned;  /**< [slots][values] of 8 bytes */
     cod_dtype *types;    /**< [slots][values] as put; U8 = not put */
@@ -31,12 +32,12 @@ static cod_status make(cod_readback *readback)
     return readback->backend->host_buffer_create(readback->device, count * NUMBER, &readback->pinned);
 }
 
-cod_status cod_readback_create(const cod_backend *backend, cod_device *device, size_t slots, size_t values,
-                               cod_readback **out)
+cod_status cod_readback_create(const cod_backend *backend, cod_device *device, cod_queue *queue, size_t slots,
+                               size_t values, cod_readback **out)
 {
     cod_readback *readback = calloc(1, sizeof *readback);
     COD_REQUIRE_MEMORY(readback);
-    *readback = (cod_readback){.backend = backend, .device = device, .slots = slots, .values = values};
+    *readback = (cod_readback){.backend = backend, .device = device, .queue = queue, .slots = slots, .values = values};
     const cod_status status = make(readback);
     if (status != COD_OK) {
         cod_readback_destroy(readback);
@@ -72,13 +73,13 @@ cod_status cod_readback_put(cod_readback *readback, size_t slot, size_t index, c
 {
     const size_t at = slot * readback->values + index;
     readback->types[at] = number->dtype;
-    return readback->backend->copy(readback->device, NULL, readback->pinned, at * NUMBER, number->buffer,
+    return readback->backend->copy(readback->device, readback->queue, readback->pinned, at * NUMBER, number->buffer,
                                    number->offset, cod_dtype_bytes(number->dtype));
 }
 
 cod_status cod_readback_close(cod_readback *readback, size_t slot)
 {
-    return cod_event_record(readback->backend, readback->arrived[slot], NULL);
+    return cod_event_record(readback->backend, readback->arrived[slot], readback->queue);
 }
 
 cod_status cod_readback_get(cod_readback *readback, size_t slot, size_t index, double *value)

@@ -14,12 +14,13 @@
 typedef struct cod_readback cod_readback;
 
 /**
+ * @param queue   in which all numbers are copied; NULL = the default one
  * @param slots   steps whose numbers may be unread at once
  * @param values  numbers of each
- * @param[out] out  new; backend and device are borrowed
+ * @param[out] out  new; backend, device and queue are borrowed
  */
-COD_MUST_CHECK cod_status cod_readback_create(const cod_backend *backend, cod_device *device, size_t slots,
-                                              size_t values, cod_readback **out);
+COD_MUST_CHECK cod_status cod_readback_create(const cod_backend *backend, cod_device *device, cod_queue *queue,
+                                              size_t slots, size_t values, cod_readback **out);
 /** NULL is fine. */
 void cod_readback_destroy(cod_readback *readback);
 

@@ -4,14 +4,33 @@
 #include "core/queue.h"
 #include "core/trace.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+cod_queue *cod_program_queue(const cod_program *program)
+{
+    return program->executable->options.queue;
+}
+
+void cod_program_await(cod_program *program, cod_event *event)
+{
+    program->awaited = event;
+}
+
+/** What is queued later waits for the awaited event, which is forgotten. */
+static cod_status await(cod_program *program)
+{
+    cod_event *const event = program->awaited;
+    program->awaited = NULL;
+    return cod_queue_wait(program->executable->weights->backend, cod_program_queue(program), event);
+}
 
 /** Queues an instruction; on a backend without queues it is done then, and its time is told. */
 static cod_status run_plan(cod_program *program, size_t index)
 {
     const cod_backend *backend = program->executable->weights->backend;
     const double start = cod_trace_begin();
-    COD_TRY(backend->plan_run(program->plans[index], NULL));
+    COD_TRY(backend->plan_run(program->plans[index], cod_program_queue(program)));
     if (cod_backend_runs_at_once(backend))
         cod_trace_end(start, "op", program->names[index]);
     return COD_OK;
@@ -49,58 +68,76 @@ cod_status cod_program_prepare(cod_program *program)
         if (program->plans[i] != NULL && depends_on(program, i, changed))
             program->stale[count++] = program->plans[i];
     if (count > 0)
-        COD_TRY(weights->backend->plans_prepare(weights->device, program->stale, count, NULL));
+        COD_TRY(weights->backend->plans_prepare(weights->device, program->stale, count, cod_program_queue(program)));
     memcpy(program->prepared, weights->sets, sizeof program->prepared);
     return COD_OK;
 }
 
-static cod_status run_instructions(cod_program *program, const segment *part)
+/** Queues the instructions of some segments. */
+static cod_status run_instructions(cod_program *program, size_t first, size_t end)
 {
-    for (size_t i = part->first; i < part->end; i++)
+    for (size_t i = program->segments[first].first; i < program->segments[end - 1].end; i++)
         if (program->plans[i] != NULL && !program->ir.instrs[i].prepare)
             COD_TRY(run_plan(program, i));
     return COD_OK;
 }
 
-static cod_status record(cod_program *program, segment *part)
+static cod_status record(cod_program *program, size_t first, size_t end, cod_recording **out)
 {
     const cod_weights *weights = program->executable->weights;
-    COD_TRY(weights->backend->capture_begin(weights->device, NULL));
-    const cod_status status = run_instructions(program, part);
-    const cod_status ended = weights->backend->capture_end(weights->device, NULL, &part->recording);
+    recorded *more = realloc(program->recorded, (program->recorded_count + 1) * sizeof *more);
+    COD_REQUIRE_MEMORY(more);
+    program->recorded = more;
+    COD_TRY(weights->backend->capture_begin(weights->device, cod_program_queue(program)));
+    const cod_status status = run_instructions(program, first, end);
+    const cod_status ended = weights->backend->capture_end(weights->device, cod_program_queue(program), out);
+    if (ended == COD_OK)
+        program->recorded[program->recorded_count++] = (recorded){first, end, *out};
     return status != COD_OK ? status : ended;
 }
 
-/** Queues a segment, by its recording where the backend makes such. */
-static cod_status queue_segment(cod_program *program, segment *part)
+/** Queues segments, by their recording where the backend makes such. */
+static cod_status queue_segments(cod_program *program, size_t first, size_t end)
 {
     const cod_backend *backend = program->executable->weights->backend;
-    if (!cod_backend_records(backend) || part->first == part->end)
-        return run_instructions(program, part);
-    if (part->recording == NULL)
-        COD_TRY(record(program, part));
-    return backend->recording_run(part->recording, NULL);
+    cod_recording *recording = NULL;
+    if (!cod_backend_records(backend) || program->segments[first].first == program->segments[end - 1].end)
+        return run_instructions(program, first, end);
+    for (size_t i = 0; i < program->recorded_count && recording == NULL; i++)
+        if (program->recorded[i].first == first && program->recorded[i].end == end)
+            recording = program->recorded[i].recording;
+    if (recording == NULL)
+        COD_TRY(record(program, first, end, &recording));
+    return backend->recording_run(recording, cod_program_queue(program));
 }
 
-static cod_status run_segment(cod_program *program, segment *part)
+static cod_status run_segments(cod_program *program, size_t first, size_t end)
 {
     cod_trace_range_begin(program->name);
-    const cod_status status = queue_segment(program, part);
+    const cod_status status = queue_segments(program, first, end);
     cod_trace_range_end();
     return status;
 }
 
 /** Runs the segments between two instructions, and signals every bucket where there is somebody to hear it. */
-static cod_status run_between(cod_program *program, size_t from, size_t end, cod_bucket_ready ready, void *context)
+static cod_status run_between(cod_program *program, size_t from, size_t until, cod_bucket_ready ready, void *context)
 {
-    for (size_t s = 0; s < program->segment_count; s++) {
-        segment *part = &program->segments[s];
-        if (part->first >= from && part->end <= end)
-            COD_TRY(run_segment(program, part));
-        if (part->bucket < 0 || ready == NULL)
+    const cod_backend *backend = program->executable->weights->backend;
+    const segment *segments = program->segments;
+    for (size_t first = 0, end; first < program->segment_count; first = end) {
+        end = first + 1;
+        if (segments[first].first < from || segments[first].end > until)
             continue;
-        COD_TRY(cod_event_record(program->executable->weights->backend, part->complete, NULL));
-        COD_TRY(ready(context, (size_t)part->bucket, part->complete));
+        while (end < program->segment_count && segments[end].end <= until &&
+               (segments[end - 1].bucket < 0 || ready == NULL) && (!segments[end].awaits || program->awaited == NULL))
+            end++;
+        if (segments[first].awaits)
+            COD_TRY(await(program));
+        COD_TRY(run_segments(program, first, end));
+        if (segments[end - 1].bucket < 0 || ready == NULL)
+            continue;
+        COD_TRY(cod_event_record(backend, segments[end - 1].complete, cod_program_queue(program)));
+        COD_TRY(ready(context, (size_t)segments[end - 1].bucket, segments[end - 1].complete));
     }
     return COD_OK;
 }
@@ -111,7 +148,8 @@ static cod_status begin(cod_program *program)
     cod_executable *executable = program->executable;
     COD_TRY(cod_program_prepare(program));
     cod_weights_states_changed(executable->weights, program->moved);
-    return cod_scalars_flush(executable->scalars);
+    COD_TRY(cod_scalars_flush(executable->scalars, cod_program_queue(program)));
+    return program->awaited_by == SIZE_MAX ? await(program) : COD_OK;
 }
 
 cod_status cod_program_run(cod_program *program, cod_bucket_ready ready, void *context)
@@ -147,7 +185,7 @@ static cod_status blank_rows(const cod_program *program, int tensor, int64_t fir
     cod_buffer *buffer = t->place == IR_ARENA ? executable->arena : executable->io;
     if (first == last)
         return COD_OK;
-    return executable->weights->backend->copy(executable->weights->device, NULL, buffer,
+    return executable->weights->backend->copy(executable->weights->device, cod_program_queue(program), buffer,
                                               t->offset + (size_t)first * row, program->zeros, 0,
                                               (size_t)(last - first) * row);
 }
@@ -181,7 +219,7 @@ cod_status cod_program_run_band(cod_program *program, int64_t step, int64_t heig
 {
     COD_REQUIRE(program->ir.band > 0, "program '%s' does not run in bands", program->name);
     COD_TRY(cod_program_prepare(program));
-    COD_TRY(cod_scalars_flush(program->executable->scalars));
+    COD_TRY(cod_scalars_flush(program->executable->scalars, cod_program_queue(program)));
     if (step == 0)
         COD_TRY(begin_picture(program));
     for (size_t i = 0; i < program->ir.instr_count; i++) {
@@ -196,6 +234,6 @@ cod_status cod_program_run_band(cod_program *program, int64_t step, int64_t heig
 cod_status cod_program_run_op(cod_program *program, size_t index)
 {
     COD_TRY(cod_program_prepare(program));
-    COD_TRY(cod_scalars_flush(program->executable->scalars));
+    COD_TRY(cod_scalars_flush(program->executable->scalars, cod_program_queue(program)));
     return run_plan(program, program->entries[index]);
 }

@@ -78,7 +78,7 @@ void cod_scalars_set(cod_scalars *scalars, size_t index, float value)
     *now = value;
 }
 
-cod_status cod_scalars_flush(cod_scalars *scalars)
+cod_status cod_scalars_flush(cod_scalars *scalars, cod_queue *queue)
 {
     const size_t slot = scalars->copies % SLOTS, offset = slot * sizeof scalars->values;
     const size_t bytes = scalars->count * sizeof(float);
@@ -86,8 +86,8 @@ cod_status cod_scalars_flush(cod_scalars *scalars)
         return COD_OK;
     COD_TRY(cod_event_wait(scalars->backend, scalars->copied[slot]));
     memcpy((char *)scalars->pinned->host + offset, scalars->values, bytes);
-    COD_TRY(scalars->backend->copy(scalars->device, NULL, scalars->buffer, 0, scalars->pinned, offset, bytes));
+    COD_TRY(scalars->backend->copy(scalars->device, queue, scalars->buffer, 0, scalars->pinned, offset, bytes));
     scalars->copies++;
     scalars->changed = false;
-    return cod_event_record(scalars->backend, scalars->copied[slot], NULL);
+    return cod_event_record(scalars->backend, scalars->copied[slot], queue);
 }

@@ -25,7 +25,7 @@ COD_MUST_CHECK cod_status cod_scalars_reserve(cod_scalars *scalars, size_t count
 cod_view cod_scalars_view(const cod_scalars *scalars, size_t first, size_t count);
 
 void cod_scalars_set(cod_scalars *scalars, size_t index, float value);
-/** Queues the copy to the device where one has changed; what is queued later reads what was set. */
-COD_MUST_CHECK cod_status cod_scalars_flush(cod_scalars *scalars);
+/** Queues the copy to the device where one has changed; what is queued later in this queue reads what was set. Always in one queue. */
+COD_MUST_CHECK cod_status cod_scalars_flush(cod_scalars *scalars, cod_queue *queue);
 
 #endif

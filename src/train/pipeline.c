@@ -116,7 +116,7 @@ static cod_status make_transfers(cod_pipeline *p, const cod_train_context *conte
         (p->reads_input ? input_bytes(p, COD_INPUT_DATA) : 0) + (p->reads_target ? input_bytes(p, COD_INPUT_TRUTH) : 0);
     if (bytes > 0)
         COD_TRY(cod_slots_init(&p->data, session->backend, session->device, bytes));
-    return cod_readback_create(session->backend, session->device, 1, (size_t)context->config->train.accumulate,
+    return cod_readback_create(session->backend, session->device, NULL, 1, (size_t)context->config->train.accumulate,
                                &p->losses);
 }
 

@@ -46,7 +46,8 @@ static void repeat(cod_view input, const float *row, float *values)
         memcpy(values + i * classes, row, classes * sizeof *values);
 }
 
-cod_status cod_prior_write(const cod_backend *backend, cod_device *device, cod_view input, const float *row)
+cod_status cod_prior_write(const cod_backend *backend, cod_device *device, cod_queue *queue, cod_view input,
+                           const float *row)
 {
     if (row == NULL)
         return COD_OK;
@@ -54,7 +55,7 @@ cod_status cod_prior_write(const cod_backend *backend, cod_device *device, cod_v
     float *values = malloc(bytes);
     COD_REQUIRE_MEMORY(values);
     repeat(input, row, values);
-    const cod_status status = backend->upload(device, NULL, input.buffer, input.offset, values, bytes);
+    const cod_status status = backend->upload(device, queue, input.buffer, input.offset, values, bytes);
     free(values);
     return status;
 }
@@ -65,7 +66,7 @@ cod_status cod_prior_input_init(cod_prior_input *input, const cod_backend *backe
     input->rows = calloc((size_t)cod_shape_count(view.shape), sizeof *input->rows);
     COD_REQUIRE_MEMORY(input->rows);
     COD_TRY(cod_slots_init(&input->slots, backend, device, cod_view_span_bytes(&view)));
-    return cod_prior_write(backend, device, view, input->rows);
+    return cod_prior_write(backend, device, NULL, view, input->rows);
 }
 
 void cod_prior_input_clear(cod_prior_input *input)

@@ -33,8 +33,8 @@ size_t cod_prior_classes(const cod_train_session *session);
 const float *cod_prior_of(const cod_train_session *session, int group);
 
 /** Writes `row` [classes] into each row of an input; NULL = nothing to do. For set-up: it waits for the device. */
-COD_MUST_CHECK cod_status cod_prior_write(const cod_backend *backend, cod_device *device, cod_view input,
-                                          const float *row);
+COD_MUST_CHECK cod_status cod_prior_write(const cod_backend *backend, cod_device *device, cod_queue *queue,
+                                          cod_view input, const float *row);
 
 /** An input whose rows change between steps, for which nobody waits. Zeroed = none: nothing is written. */
 typedef struct cod_prior_input {

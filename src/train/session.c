@@ -79,7 +79,7 @@ static cod_status compile_apart(const cod_train_session *session, cod_weights *w
     free(specs);
     free(names);
     COD_TRY(status);
-    status = cod_prior_write(session->backend, session->device, cod_executable_input(*out, COD_PRIOR_INPUT),
+    status = cod_prior_write(session->backend, session->device, NULL, cod_executable_input(*out, COD_PRIOR_INPUT),
                              cod_prior_of(session, session->group));
     if (status != COD_OK) {
         cod_executable_destroy(*out);

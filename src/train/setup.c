@@ -281,7 +281,7 @@ static cod_status compile_locally(trainer *t, const cod_division *division)
     for (size_t i = 0; i < t->loss_count; i++)
         t->losses[i].view = cod_executable_loss_view(session->executable, t->losses[i].value);
     t->loss_delay = !cod_backend_runs_at_once(session->backend) && !trainer_leaves_computing(t) ? 1 : 0;
-    COD_TRY(cod_readback_create(session->backend, session->device, (size_t)t->loss_delay + 1,
+    COD_TRY(cod_readback_create(session->backend, session->device, NULL, (size_t)t->loss_delay + 1,
                                 t->loss_count * (size_t)t->config->train.accumulate, &t->readback));
     if (t->leader && cod_backend_runs_at_once(session->backend) && t->config->data.transfer != COD_TRANSFER_AUTO)
         cod_log_info("group %d: data.transfer: %s changes nothing here: backend '%s' computes in the host's memory",

@@ -60,7 +60,7 @@ static void fixture_open(fixture *f, const cod_backend *backend, bool corrected,
     assert_ok(net_write(&f->net, cod_executable_input(executable, "target"), targets[0]));
     assert_ok(net_write(&f->net, cod_executable_input(executable, "teacher"), teacher[0]));
     for (int g = 0; g < 2; g++)
-        assert_ok(cod_prior_write(backend, f->net.device,
+        assert_ok(cod_prior_write(backend, f->net.device, NULL,
                                   cod_executable_input(executable, g ? COD_PRIOR_TEACHER_INPUT : COD_PRIOR_INPUT),
                                   cod_prior_of(&f->session, g)));
 }

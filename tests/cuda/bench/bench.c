@@ -24,8 +24,9 @@ static cod_status compile(bench *b, const bench_case *which, bool taught)
                                    cod_graph_input_like(graph, "teacher", b->model.output), lesson);
     const cod_input_shape input = {"input", which->input};
     const cod_compile_options options = {.activation = which->activation, .inputs = &input, .input_count = 1};
-    const cod_program_spec specs[] = {{.name = "step", .trains = "model", .losses = {b->loss}},
-                                      {.name = "distil", .trains = "model", .losses = {b->loss, b->lesson}}};
+    const cod_program_spec specs[] = {
+        {.name = "step", .trains = "model", .losses = {b->loss}},
+        {.name = "distil", .trains = "model", .losses = {b->loss, b->lesson}, .awaited = taught ? "teacher" : NULL}};
     return net_init(&b->net, which->backend, graph, &options, specs, taught ? 2 : 1, SEED);
 }
 

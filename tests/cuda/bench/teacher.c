@@ -1,6 +1,7 @@
 /* What a teacher costs: its prediction of the mini-batch, handed to the student, and the loss toward it. */
 #include "bench/bench.h"
 
+#include "core/branch.h"
 #include "core/statistics.h"
 #include "core/trace.h"
 
@@ -14,6 +15,7 @@ typedef struct teacher {
     cod_model model;
     cod_weights weights;
     cod_executable *executable;
+    cod_branch branch;     /**< it predicts beside the student's forward pass */
     cod_plan *take, *give; /**< the student's input to the teacher's, and its prediction to the student */
 } teacher;
 
@@ -30,7 +32,9 @@ static cod_status teacher_open(teacher *t, const bench *b, const bench_case *whi
     COD_TRY(cod_weights_init(&t->weights, b->net.backend, b->net.device, t->model.graph, COD_F32, false));
     COD_TRY(cod_weights_fill_initial(&t->weights, 1));
     const cod_input_shape input = {"input", which->input};
-    const cod_compile_options options = {.activation = which->activation, .inputs = &input, .input_count = 1};
+    COD_TRY(cod_branch_init(&t->branch, b->net.backend, b->net.device));
+    const cod_compile_options options = {
+        .activation = which->activation, .inputs = &input, .input_count = 1, .queue = t->branch.queue};
     const cod_program_spec spec = {.name = "predict", .outputs = {t->model.output}};
     COD_TRY(cod_compile(t->model.graph, &t->weights, &options, &spec, 1, &t->executable));
     COD_TRY(copy_plan(b, cod_executable_input(b->net.executable, "input"), cod_executable_input(t->executable, "input"),
@@ -48,19 +52,25 @@ static void teacher_close(teacher *t, const bench *b)
     cod_executable_destroy(t->executable);
     if (t->weights.backend != NULL)
         cod_weights_clear(&t->weights);
+    cod_branch_clear(&t->branch);
     cod_model_clear(&t->model);
     cod_arena_clear(&t->arena);
 }
 
-static cod_status predict(const teacher *t, const bench *b)
+static cod_status predict(teacher *t, const bench *b)
 {
-    COD_TRY(b->net.backend->plan_run(t->take, NULL));
+    cod_event *predicted;
+    COD_TRY(cod_branch_fork(&t->branch));
+    COD_TRY(b->net.backend->plan_run(t->take, t->branch.queue));
     COD_TRY(cod_program_run(cod_executable_program(t->executable, "predict"), NULL, NULL));
-    return b->net.backend->plan_run(t->give, NULL);
+    COD_TRY(b->net.backend->plan_run(t->give, t->branch.queue));
+    COD_TRY(cod_branch_join(&t->branch, &predicted));
+    cod_program_await(cod_executable_program(b->net.executable, "distil"), predicted);
+    return COD_OK;
 }
 
 /** @param t  NULL = steps without a teacher */
-static cod_status timed(bench *b, const teacher *t, double *ms)
+static cod_status timed(bench *b, teacher *t, double *ms)
 {
     const double begin = cod_clock_s();
     for (int i = 0; i < STEPS; i++) {
@@ -73,7 +83,7 @@ static cod_status timed(bench *b, const teacher *t, double *ms)
     return COD_OK;
 }
 
-static cod_status measure(bench *b, const teacher *t, const bench_case *which)
+static cod_status measure(bench *b, teacher *t, const bench_case *which)
 {
     double plain[ROUNDS + 1], taught[ROUNDS + 1];
     for (int r = 0; r <= ROUNDS; r++) {
