@@ -1,6 +1,5 @@
 #include "distill/codistill_internal.h"
 
-#include "core/branch.h"
 #include "core/hash.h"
 #include "core/log.h"
 #include "core/queue.h"
@@ -39,7 +38,6 @@ typedef struct codistill {
     const cod_exchange_options *configured; /**< section `exchange`; start() completes a copy */
     cod_distill_options distill;            /**< as configured, but for a weight that is auto */
     int64_t taught;                         /**< pictures of the mini-batch */
-    cod_branch branch;                      /**< of the teachers' predictions */
     cod_teaching teaching;
     cod_distill_inputs inputs;
     cod_readback *losses; /**< of the last steps */
@@ -110,10 +108,7 @@ static cod_status add_losses(cod_strategy *strategy, cod_train_session *session)
 static cod_status make_peers(codistill *c, cod_train_context *context, const cod_exchange_model *models)
 {
     const cod_train_session *session = context->session;
-    if (c->loss != 0)
-        COD_TRY(cod_branch_init(&c->branch, session->backend, session->device));
     const cod_teacher_spec spec = {.target = CODISTILL_TEACHER_INPUT,
-                                   .queue = c->branch.queue,
                                    .pictures = c->taught,
                                    .precision = (cod_precision)c->distill.teacher_precision,
                                    .mixes = c->distill.teachers_per_step > 1};
@@ -241,7 +236,6 @@ static cod_status teach(codistill *c, cod_train_context *context)
 {
     const cod_train_session *session = context->session;
     const double begin = cod_clock_s(), trace = cod_trace_begin();
-    COD_TRY(cod_branch_fork(&c->branch));
     COD_TRY(cod_teaching_predict(&c->teaching, context, &c->stats.distill_weight));
     const double took_s = cod_clock_s() - begin;
     if (cod_backend_runs_at_once(session->backend)) { /* elsewhere this is the time that queueing takes */
@@ -257,7 +251,7 @@ static cod_status teach_beside(codistill *c, cod_train_context *context)
 {
     cod_event *predicted;
     COD_TRY(teach(c, context));
-    COD_TRY(cod_branch_join(&c->branch, &predicted));
+    COD_TRY(cod_branch_join(&c->peers.branch, &predicted));
     cod_program_await(cod_train_program(context->session->executable, PROGRAM_DISTILL, c->mini_batch++), predicted);
     return COD_OK;
 }
@@ -271,20 +265,10 @@ static cod_status teach_elsewhere(codistill *c, cod_train_context *context)
                                (uint32_t)cod_group_rank(context->group), (uint64_t)place, COD_RNG_MIXUP, 0);
     COD_TRY(cod_distill_inputs_replace(&c->inputs, &context->mini_batch, &rng));
     COD_TRY(teach(c, context));
-    COD_TRY(cod_branch_wait(&c->branch)); /* what they predict is turned next */
+    COD_TRY(cod_branch_wait(&c->peers.branch)); /* what they predict is turned next */
     COD_TRY(cod_distill_inputs_turn(&c->inputs));
     COD_TRY(cod_program_run(program, NULL, NULL));
     return cod_distill_inputs_restore(&c->inputs);
-}
-
-/** Runs a teacher that does not teach now, to see how good it is. */
-static cod_status measure(codistill *c, const cod_train_context *context)
-{
-    if (c->teaching.measured == NULL)
-        return COD_OK;
-    COD_TRY(cod_branch_fork(&c->branch));
-    COD_TRY(cod_teaching_measure(&c->teaching, context->step));
-    return cod_branch_wait(&c->branch); /* its weights and the mini-batch may be written again */
 }
 
 static cod_status before_batch(cod_strategy *strategy, cod_train_context *context)
@@ -292,7 +276,7 @@ static cod_status before_batch(cod_strategy *strategy, cod_train_context *contex
     codistill *c = (codistill *)strategy;
     if (c->loss == 0)
         return COD_OK;
-    COD_TRY(measure(c, context));
+    COD_TRY(cod_teaching_measure(&c->teaching, context->step));
     if (c->teaching.count == 0)
         return COD_OK;
     return c->inputs.kind == COD_DISTILL_INPUTS_BATCH ? teach_beside(c, context) : teach_elsewhere(c, context);
@@ -536,7 +520,6 @@ static void destroy(cod_strategy *strategy)
     cod_distill_inputs_clear(&c->inputs);
     cod_control_clear(&c->control);
     cod_peers_clear(&c->peers);
-    cod_branch_clear(&c->branch);
     free(c);
 }
 

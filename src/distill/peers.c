@@ -37,6 +37,8 @@ cod_status cod_peers_init(cod_peers *peers, cod_train_context *context, cod_exch
     peers->items = calloc((size_t)count + 1, sizeof *peers->items);
     COD_REQUIRE_MEMORY(peers->items);
     peers->count = count;
+    if (teacher != NULL)
+        COD_TRY(cod_branch_init(&peers->branch, context->session->backend, context->session->device));
     for (int i = 0; i < count; i++) {
         cod_peer *p = &peers->items[i];
         p->group = cod_exchange_peer_group(exchange, i);
@@ -46,6 +48,7 @@ cod_status cod_peers_init(cod_peers *peers, cod_train_context *context, cod_exch
             continue;
         cod_teacher_spec spec = *teacher;
         spec.peer = cod_run_config_group(context->config, p->group);
+        spec.queue = peers->branch.queue;
         spec.trainable = models[p->group].count;
         COD_TRY(cod_teacher_create(context->session, &spec, &p->teacher));
     }
@@ -56,6 +59,7 @@ void cod_peers_clear(cod_peers *peers)
 {
     for (int i = 0; i < peers->count; i++)
         cod_teacher_destroy(peers->items[i].teacher);
+    cod_branch_clear(&peers->branch);
     cod_merger_destroy(peers->merger);
     free(peers->items);
     *peers = (cod_peers){0};

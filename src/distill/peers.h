@@ -5,6 +5,7 @@
 #ifndef COD_DISTILL_PEERS_H
 #define COD_DISTILL_PEERS_H
 
+#include "core/branch.h"
 #include "distill/exchange.h"
 #include "distill/merge.h"
 #include "distill/schedule.h"
@@ -30,6 +31,7 @@ typedef struct cod_peers {
     const cod_exchange_options *options; /**< borrowed */
     cod_peer *items;
     int count;
+    cod_branch branch;  /**< in which teachers predict */
     cod_merger *merger; /**< NULL where nothing is merged */
     uint64_t switches, merges;
 } cod_peers;

@@ -117,6 +117,7 @@ cod_status cod_teaching_predict(cod_teaching *teaching, const cod_train_context 
     const size_t slot = told ? cod_teaching_slot(teaching, context->step) : COD_TEACHER_NO_SLOT;
     double sum = 0;
     *weight = 0;
+    COD_TRY(cod_branch_fork(&teaching->peers->branch));
     for (int i = 0; i < teaching->count; i++) {
         cod_peer *p = teaching->chosen[i];
         COD_TRY(cod_teacher_run(p->teacher, slot));
@@ -135,8 +136,12 @@ cod_status cod_teaching_predict(cod_teaching *teaching, const cod_train_context 
 
 cod_status cod_teaching_measure(cod_teaching *teaching, int64_t step)
 {
-    return teaching->measured != NULL ? cod_teacher_run(teaching->measured->teacher, cod_teaching_slot(teaching, step))
-                                      : COD_OK;
+    cod_branch *branch = &teaching->peers->branch;
+    if (teaching->measured == NULL)
+        return COD_OK;
+    COD_TRY(cod_branch_fork(branch));
+    COD_TRY(cod_teacher_run(teaching->measured->teacher, cod_teaching_slot(teaching, step)));
+    return cod_branch_wait(branch); /* the mini-batch and the teacher's weights may be written again */
 }
 
 void cod_teaching_remember(cod_teaching *teaching, int64_t step)

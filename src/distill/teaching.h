@@ -50,7 +50,8 @@ static inline bool cod_teaching_is_due(const cod_teaching *teaching, int64_t ste
 void cod_teaching_choose(cod_teaching *teaching, const cod_train_context *context);
 
 /**
- * Predicts what lies in the context's input into the student's target input, and writes the prediction's a_g into its own.
+ * Predicts what lies in the context's input into the student's target input, and writes the prediction's a_g into its own. The
+ * prediction is queued in the peers' branch, beside what is queued next: whoever reads it waits for that.
  *
  * @param[out] weight  of the distillation loss on this mini-batch: 0 where the gate leaves all out, or nobody teaches
  */
