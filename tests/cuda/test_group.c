@@ -191,6 +191,25 @@ static void gradients_of_equal_layers_agree(void **state)
     }
 }
 
+/** A kernel's limit of shared memory is the kernel's: a plan that needs less, made later, must leave it to those that need more. */
+static void a_small_plan_takes_no_memory_from_a_large_one(void **state)
+{
+    (void)state;
+    static const int64_t smaller[] = {5, 8, 12, 16};
+    static const group large = {1, 24, 24, 64, 64, 3, 1, 1, 1, 0, 0, COD_BF16, COD_BF16};
+    layers first = layers_open(test_cuda, &large, 1, false, true);
+    write_values(&first.tests[0], 1, true);
+    for (size_t i = 0; i < sizeof smaller / sizeof smaller[0]; i++) {
+        group small = large;
+        small.h = small.w = smaller[i];
+        layers second = layers_open(test_cuda, &small, 1, false, true);
+        assert_ok(cod_test_op_run(&first.tests[0]));
+        require_no_faults("large plan beside one of", (int)smaller[i], 1);
+        layers_close(&second);
+    }
+    layers_close(&first);
+}
+
 /** Sums are added in one order, whatever the order of blocks and threads. */
 static void gradients_do_not_depend_on_the_order(void **state)
 {
@@ -305,6 +324,7 @@ int main(void)
         return 77;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_of_equal_layers_agree),
+        cmocka_unit_test(a_small_plan_takes_no_memory_from_a_large_one),
         cmocka_unit_test(gradients_do_not_depend_on_the_order),
         cmocka_unit_test(unlike_layers_are_told_apart),
         cmocka_unit_test(packing_together_is_packing_each),

@@ -251,6 +251,26 @@ static void a_nan_reaches_the_pixels_around_it_alone(void **state)
     }
 }
 
+/** A kernel's limit of shared memory is the kernel's: a plan that needs less, made later, must leave it to those that need more. */
+static void a_small_plan_takes_no_memory_from_a_large_one(void **state)
+{
+    (void)state;
+    static const layer large = {1, 9, 31, 3, 128, 9}, small = {1, 1, 1, 3, 16, 9};
+    for (int first = 0; first <= FIRST; first += FIRST) {
+        for (int kind = COD_OP_CONV2D; kind <= COD_OP_CONV2D_BACKWARD_WEIGHTS; kind++) {
+            const cod_op ops[] = {layer_op(&large, (cod_op_kind)kind, first),
+                                  layer_op(&small, (cod_op_kind)kind, first)};
+            cod_test_op tests[2];
+            for (int i = 0; i < 2; i++)
+                assert_ok(cod_test_op_init(&tests[i], test_cuda, &ops[i]));
+            assert_ok(write_exact(&tests[0], 1));
+            require(cod_test_op_run(&tests[0]), 0, &ops[0], first, 1);
+            for (int i = 0; i < 2; i++)
+                cod_test_op_clear(&tests[i]);
+        }
+    }
+}
+
 /** New weights count once the plan is prepared again, and a recording replays what the buffers hold then. */
 static void plans_can_be_prepared_again_and_recorded(void **state)
 {
@@ -292,6 +312,7 @@ int main(void)
         cmocka_unit_test(random_values_agree),
         cmocka_unit_test(results_have_the_same_bits_in_any_order),
         cmocka_unit_test(a_nan_reaches_the_pixels_around_it_alone),
+        cmocka_unit_test(a_small_plan_takes_no_memory_from_a_large_one),
         cmocka_unit_test(plans_can_be_prepared_again_and_recorded),
     };
     return cmocka_run_group_tests(tests, test_pair_open, test_pair_close);

@@ -472,6 +472,24 @@ static int tear_down(void **state)
     return test_pair_close(state) + cod_test_folder_remove(state);
 }
 
+/** An implementation is built with the slope of a leaky ReLU, so that one slope's choice may not serve another. */
+static void a_key_tells_slopes_apart(void **)
+{
+    static const layer l = {1, 5, 6, 16, 16, 3, 1, 0};
+    enum { LEAKY, LEAKIER, RELU, RELU_TOO, COUNT };
+    char keys[COUNT][512];
+    for (int i = 0; i < COUNT; i++) {
+        cod_op op = convolution(l, COD_OP_CONV2D, COD_BF16, i < RELU ? COD_ACT_LEAKY_RELU : COD_ACT_RELU, PLAIN);
+        op.attr.leak = i % 2 == 0 ? 0.25f : 0.1f;
+        cod_test_op test;
+        assert_ok(cod_test_op_init(&test, test_cuda, &op));
+        cuda_tuner_key(test.plan, "libraries", keys[i], sizeof keys[i]);
+        cod_test_op_clear(&test);
+    }
+    assert_string_not_equal(keys[LEAKY], keys[LEAKIER]);
+    assert_string_equal(keys[RELU], keys[RELU_TOO]);
+}
+
 int main()
 {
     if (cod_test_absent(&cod_cuda_backend))
@@ -481,6 +499,7 @@ int main()
         cmocka_unit_test_setup(every_candidate_of_a_linear_layer_agrees, clean),
         cmocka_unit_test_setup(each_op_is_timed_once, clean),
         cmocka_unit_test_setup(fixed_choices_are_not_timed, clean),
+        cmocka_unit_test_setup(a_key_tells_slopes_apart, clean),
         cmocka_unit_test_setup(an_unknown_mode_is_refused, clean),
         cmocka_unit_test_setup(a_candidate_with_other_results_is_not_taken, clean),
         cmocka_unit_test_setup(a_candidate_with_other_nans_is_not_taken, clean),
