@@ -39,7 +39,7 @@ target_compile_options(cod_flags INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Xc
 list(JOIN CMAKE_CUDA_ARCHITECTURES ", " cuda_architectures)
 set_source_files_properties(src/cuda/device.cu PROPERTIES COMPILE_DEFINITIONS "COD_CUDA_ARCHITECTURES=\"${cuda_architectures}\"")
 
-# cuDNN and cuBLASLt are loaded when they are needed; only their headers are looked for here. Python's wheels have them, too.
+# cuDNN, cuBLASLt and NCCL are loaded when they are needed; only their headers are looked for here, which of NCCL's only tests read. Python's wheels have them, too.
 find_program(wheel_python NAMES python3 python)
 set(wheel_folders "")
 if(wheel_python)
@@ -48,9 +48,12 @@ if(wheel_python)
 endif()
 set(cudnn_folders ${wheel_folders})
 set(cublas_folders ${wheel_folders})
+set(nccl_folders ${wheel_folders})
 list(TRANSFORM cudnn_folders APPEND /cudnn/include)
 list(TRANSFORM cublas_folders APPEND /cublas/include)
+list(TRANSFORM nccl_folders APPEND /nccl/include)
 find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS} $ENV{CUDNN_PATH}/include PATHS ${cudnn_folders})
+find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS} PATHS ${nccl_folders})
 find_path(CUBLASLT_INCLUDE_DIR cublasLt.h HINTS ${CUDAToolkit_INCLUDE_DIRS} PATHS ${cublas_folders})
 
 # cod_cuda_library(TARGET NAME INCLUDE): sets COD_HAVE_NAME, and the folder beside the headers where the library lies, if it is there.
@@ -82,6 +85,9 @@ function(cod_cuda_libraries target)
         cod_cuda_library(${target} CUBLASLT ${CUBLASLT_INCLUDE_DIR})
     else()
         message(STATUS "cublasLt.h was not found: linear layers on GPUs are our own; CUBLASLT_INCLUDE_DIR names its folder")
+    endif()
+    if(NCCL_INCLUDE_DIR)
+        cod_cuda_library(${target} NCCL ${NCCL_INCLUDE_DIR})
     endif()
     target_link_libraries(${target} PRIVATE ${CMAKE_DL_LIBS})
 endfunction()

@@ -235,6 +235,7 @@ typedef struct cod_queue cod_queue;   /**< an order of execution; NULL = the dev
 typedef struct cod_plan cod_plan;
 typedef struct cod_event cod_event;
 typedef struct cod_recording cod_recording;
+typedef struct cod_collective cod_collective; /**< core/collective.h */
 
 typedef struct cod_device_options {
     int threads;      /**< host threads for computing; 0 = one */
@@ -243,7 +244,7 @@ typedef struct cod_device_options {
 } cod_device_options;
 
 /** Of this struct; raised whenever one of its functions changes its meaning. */
-enum { COD_BACKEND_VERSION = 4 };
+enum { COD_BACKEND_VERSION = 5, COD_COLLECTIVE_NAME_BYTES = 128 };
 
 typedef struct cod_backend {
     int version;      /**< COD_BACKEND_VERSION of the headers that the backend was compiled with */
@@ -365,6 +366,21 @@ typedef struct cod_backend {
     /** Does the recorded work in its order, as work of any queue, on what the buffers hold then. */
     cod_status (*recording_run)(cod_recording *recording, cod_queue *queue);
     void (*recording_destroy)(cod_recording *recording); /**< replays that are queued still run */
+
+    /**
+     * Averages between the devices of several processes without their hosts (core/collective.h), in a queue of their own. May be
+     * NULL, all together.
+     *
+     * collective_name() makes a name, in one process, which brings it to the others; with it all call collective_create(), which
+     * returns when all have. Each of them has a device of its own, not one that another process computes on.
+     *
+     * @return COD_ERR_UNSUPPORTED with the reason where this cannot be, such as a library that is missing
+     */
+    cod_status (*collective_name)(cod_device *device, unsigned char name[COD_COLLECTIVE_NAME_BYTES]);
+    cod_status (*collective_create)(cod_device *device, const unsigned char name[COD_COLLECTIVE_NAME_BYTES], int rank,
+                                    int size, cod_collective **out);
+    /** Not while a reduction is outstanding, but after a failure. */
+    void (*collective_destroy)(cod_device *device, cod_collective *collective);
 } cod_backend;
 
 /** Fails as copy() must: where a range lies outside its buffer, or two ranges of one buffer overlap. */

@@ -12,7 +12,6 @@
 
 #include "core/backend.h"
 
-typedef struct cod_collective cod_collective;
 typedef struct cod_reduction cod_reduction;
 
 typedef struct cod_collective_ops {

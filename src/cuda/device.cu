@@ -1,4 +1,5 @@
 #include "cuda/library.cuh"
+#include "cuda/nccl.cuh"
 #include "cuda/tuner.cuh"
 
 extern "C" {
@@ -525,4 +526,7 @@ const cod_backend cod_cuda_backend = {
     .capture_end = cuda_capture_end,
     .recording_run = cuda_recording_run,
     .recording_destroy = cuda_recording_destroy,
+    .collective_name = nccl_name,
+    .collective_create = nccl_create,
+    .collective_destroy = nccl_destroy,
 };

@@ -2,14 +2,9 @@
 
 #include <cstdio>
 
-#if defined(COD_HAVE_CUDNN) || defined(COD_HAVE_CUBLASLT)
 #include <dlfcn.h>
 
-/**
- * Opens the first of the names that is there, ended by NULL: as the system finds it, then beside the headers of the
- * build, where Python's wheels have it.
- */
-static void *library_open(const char *const *names, const char *folder, char *why, size_t bytes)
+void *library_open(const char *const *names, const char *folder, char *why, size_t bytes)
 {
     char path[1024];
     for (int k = 0; k < 2; k++) {
@@ -26,14 +21,13 @@ static void *library_open(const char *const *names, const char *folder, char *wh
     return nullptr;
 }
 
-template <typename F> static bool library_find(void *handle, const char *name, F *function, char *why, size_t bytes)
+void *library_symbol(void *handle, const char *name, char *why, size_t bytes)
 {
-    *function = reinterpret_cast<F>(dlsym(handle, name));
-    if (*function == nullptr && why[0] == '\0')
+    void *symbol = dlsym(handle, name);
+    if (symbol == nullptr && why[0] == '\0')
         snprintf(why, bytes, "it lacks %s", name);
-    return *function != nullptr;
+    return symbol;
 }
-#endif
 
 #ifdef COD_HAVE_CUDNN
 static cudnn_calls cudnn_load()

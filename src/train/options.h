@@ -43,7 +43,8 @@ typedef struct cod_train_options {
 typedef enum cod_train_allreduce {
     COD_ALLREDUCE_AUTO,
     COD_ALLREDUCE_FLAT,
-    COD_ALLREDUCE_HIERARCHICAL
+    COD_ALLREDUCE_HIERARCHICAL,
+    COD_ALLREDUCE_NCCL
 } cod_train_allreduce;
 
 typedef enum cod_train_allreduce_codec { COD_ALLREDUCE_EXACT, COD_ALLREDUCE_INT8 } cod_train_allreduce_codec;

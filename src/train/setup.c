@@ -48,7 +48,8 @@ static cod_status make_group(trainer *t)
 static cod_status choose_allreduce(trainer *t)
 {
     const int wanted = t->config->train.allreduce;
-    if (wanted == COD_ALLREDUCE_FLAT || t->config->train.allreduce_codec != COD_ALLREDUCE_EXACT ||
+    if (wanted == COD_ALLREDUCE_FLAT || wanted == COD_ALLREDUCE_NCCL ||
+        t->config->train.allreduce_codec != COD_ALLREDUCE_EXACT ||
         (wanted == COD_ALLREDUCE_AUTO && !cod_group_gains_by_node(t->group)))
         return COD_OK;
     if (t->leader)
@@ -346,6 +347,7 @@ cod_status trainer_set_up(trainer *t)
     COD_TRY(trainer_open_device(t));
     COD_TRY(cod_group_agree(world, set_up_locally(t), NULL));
     COD_TRY(cod_group_agree(world, show_device(t), NULL));
+    COD_TRY(cod_group_agree(world, trainer_choose_averages(t), NULL));
     COD_TRY(STRATEGY_PART(t, division, place, context, &division));
     COD_TRY(cod_group_agree(world, compile_locally(t, &division), NULL));
     COD_TRY(cod_memory_plan_explain(&t->session, STRATEGY(t, start, context)));
@@ -395,6 +397,8 @@ void trainer_clear(trainer *t)
         cod_weights_clear(&t->eval_weights);
     cod_model_clear(&t->eval_model);
     cod_train_session_clear(&t->session);
+    if (t->between_devices != NULL)
+        backend->collective_destroy(device, t->between_devices);
     if (t->group != NULL)
         cod_group_leave_device(t->group);
     if (device != NULL)

@@ -74,7 +74,8 @@ typedef struct trainer {
     cod_file_lock *lock, *group_lock; /**< of the folder, and of a group that is a job of its own; first rank */
     cod_trace_file *trace;
     cod_group *group;
-    cod_coded_allreduce *coded; /**< NULL = gradients travel as they are */
+    cod_collective *between_devices; /**< of the group's devices; NULL = gradients are averaged by MPI */
+    cod_coded_allreduce *coded;      /**< NULL = gradients travel as they are */
     cod_binding binding;
     bool leader; /**< first rank of its group */
     cod_train_task *task;
@@ -144,6 +145,8 @@ void trainer_closing_part(int group, char part[32]);
 
 /** Creates the run's folder, claims it for this job and removes what a killed one left half written. Collective on all ranks. */
 COD_MUST_CHECK cod_status trainer_open_folder(trainer *t);
+/** Where the group's devices can average gradients themselves, the context's collective does that. Collective on the group. */
+COD_MUST_CHECK cod_status trainer_choose_averages(trainer *t);
 /** Fills in the run's nonce where the configuration gives none: its folder's, or a new one. Collective on all ranks. */
 COD_MUST_CHECK cod_status trainer_agree_nonce(trainer *t);
 /** The folder now says what this run is, in config.yaml, and a summary is not of it until it is finished. First rank of all. */

@@ -4,6 +4,7 @@
  */
 #include "cuda/cublaslt.cuh"
 #include "cuda/cudnn.cuh"
+#include "cuda/nccl.cuh"
 
 #include <cstdio>
 #include <cstring>
@@ -352,6 +353,43 @@ static void versions_are_told(void **)
     cod_test_assert_contains(text, "cuBLASLt");
 }
 
+#ifdef COD_HAVE_NCCL
+#include <nccl.h>
+
+/* What nccl.cuh declares is what the header has. */
+static_assert(sizeof(nccl_id) == sizeof(ncclUniqueId) && NCCL_UNIQUE_ID_BYTES == COD_COLLECTIVE_NAME_BYTES, "ids");
+static_assert(NCCL_FLOAT32 == static_cast<int>(ncclFloat32) && NCCL_SUM == static_cast<int>(ncclSum), "numbers");
+static_assert(NCCL_SUCCESS == static_cast<int>(ncclSuccess) && NCCL_IN_PROGRESS == static_cast<int>(ncclInProgress),
+              "results");
+
+template <typename F> struct same_shape;
+template <typename R, typename... A> struct same_shape<R (*)(A...)> {
+    /** As many arguments, each of a size that is passed alike. */
+    template <typename S, typename... B> static constexpr bool as(S (*)(B...))
+    {
+        return sizeof(R) == sizeof(S) && sizeof...(A) == sizeof...(B) && ((sizeof(A) == sizeof(B)) && ...);
+    }
+};
+#define SAME(ours, theirs) static_assert(same_shape<decltype(nccl_calls::ours)>::as(&::theirs), #theirs)
+SAME(get_version, ncclGetVersion);
+SAME(get_unique_id, ncclGetUniqueId);
+SAME(comm_init_rank, ncclCommInitRank);
+SAME(comm_destroy, ncclCommDestroy);
+SAME(comm_abort, ncclCommAbort);
+SAME(comm_get_async_error, ncclCommGetAsyncError);
+SAME(all_reduce, ncclAllReduce);
+SAME(get_error_string, ncclGetErrorString);
+SAME(get_last_error, ncclGetLastError);
+
+static void nccl_has_what_is_called(void **)
+{
+    const nccl_calls *calls = nccl_library();
+    assert_string_equal(calls->absent, "");
+    assert_int_equal(strncmp(calls->version, "2.", 2), 0);
+    assert_string_equal(calls->get_error_string(NCCL_SUCCESS), "no error");
+}
+#endif
+
 int main()
 {
     if (cudnn_library()->absent[0] != '\0') {
@@ -359,6 +397,9 @@ int main()
         return 77;
     }
     const struct CMUnitTest tests[] = {
+#ifdef COD_HAVE_NCCL
+        cmocka_unit_test(nccl_has_what_is_called),
+#endif
         cmocka_unit_test(descriptors_are_what_cudnn_takes),
         cmocka_unit_test(wrong_shapes_are_refused_by_cudnn),
         cmocka_unit_test(ops_that_do_not_fit_are_named),

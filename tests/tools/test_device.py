@@ -14,7 +14,7 @@ import sys
 from test_classes import CONFIG as CLASSES
 from test_classes import csv
 from test_strategies import DILOCO, LOCAL_SGD
-from train_support import MPIEXEC, check, png, run_cases
+from train_support import MPIEXEC, check, png, read_safetensors, run_cases
 
 NO_GPU = {"COD_CUDA_GPUS": ""}
 LATE = {"COD_TEST_LATE": "cuda", "COD_LATE_ABORT": "1"}
@@ -23,6 +23,7 @@ SOON = ["exchange.period=2", "exchange.lag_steps=1", "distill.burn_in=1", "disti
 MIXED = "cluster.groups=[{ranks: 1, device: cuda}, {ranks: 1, device: cpu}]"
 CUDA = "cluster.device=cuda"
 late_program = None
+nccl_folder = None  # of tests/cuda/emulated/nccl.c
 
 
 def on_late(bench, *arguments, environment=None):
@@ -187,8 +188,37 @@ def older(bench):
     check(result.code == 0 and "device:" not in result.err and device_of("again", bench).startswith("oneDNN"), "its own configuration", result)
 
 
-CASES = {"chosen": chosen, "commands": commands, "strategies": strategies, "mixed": mixed, "places": places, "memory": memory, "older": older}
+def averages(bench):
+    """Gradients of a group go through NCCL where each rank has a GPU of its own: to the bits that MPI's way has for two ranks."""
+    two = [*SHORT, CUDA, "train.strategy=allreduce", "cluster.ranks_per_group=2", "train.bucket_kb=1", "train.precision=f32"]
+    gpus = {"COD_CUDA_GPUS": "0,1"}
+    nccl = {**gpus, "LD_LIBRARY_PATH": nccl_folder}
+    models = {}
+    for name, overrides, environment, said in (
+            ("nccl", [], nccl, "group 0: gradients are averaged by NCCL, between its GPUs"),
+            ("flat", ["train.allreduce=flat"], nccl, None),
+            # Without the stand-in: NVIDIA's own, which is loaded where it is installed and finds no GPU, or none.
+            ("absent", [], gpus, "group 0: gradients are averaged by MPI, through the host's memory"),
+            ("shared", [], {**nccl, "COD_CUDA_GPUS": "0"}, "(several of its ranks compute on one GPU, and NCCL wants one for each)"),
+            ("broken", [], {**nccl, "COD_NCCL_BROKEN": "1"}, "as NCCL failed (NCCL 2.27.7: cannot begin: unhandled system error")):
+        result = bench.trained(*two, *overrides, f"name={name}", environment=environment)
+        check(said in result.err if said else "averaged by" not in result.err, f"not said: {said}", result)
+        models[name] = read_safetensors(bench.path("runs", name, "final.safetensors"))
+    check(all(model == models["flat"] for model in models.values()), f"other weights: {[m == models['flat'] for m in models.values()]}")
+    for overrides, environment, said in (
+            ([], gpus, "train.allreduce=nccl: group 0: "),
+            (["cluster.device=cpu"], nccl, "train.allreduce=nccl: group 0: backend 'cpu' has no averages of its own")):
+        result = bench.train(*two, "train.allreduce=nccl", *overrides, "name=refused", environment=environment)
+        check(result.code == 1 and said in result.err, f"not refused: {said}", result)
+    result = bench.train(*two, "train.allreduce=nccl", "train.allreduce_codec=int8", "name=refused")
+    check(result.code == 2 and "leave out train.allreduce=nccl" in result.err, "coded messages of NCCL", result)
+
+
+CASES = {
+    "chosen": chosen, "commands": commands, "strategies": strategies, "mixed": mixed, "places": places, "memory": memory, "older": older,
+    "averages": averages}
 
 if __name__ == "__main__":
     late_program = os.path.abspath(sys.argv[2])
+    nccl_folder = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(sys.argv[1]))), "cuda", "nccl")
     sys.exit(run_cases(CASES, sys.argv[1], sys.argv[3:]))
