@@ -515,6 +515,7 @@ static bool peer_stats(cod_strategy *strategy, int index, cod_peer_stats *out)
 static void destroy(cod_strategy *strategy)
 {
     codistill *c = (codistill *)strategy;
+    cod_group_average_clear(&c->average);
     cod_teaching_clear(&c->teaching);
     cod_readback_destroy(c->losses);
     cod_distill_inputs_clear(&c->inputs);

@@ -212,7 +212,8 @@ cod_status exchange_start_pull(cod_exchange *e, held_peer *peer, uint64_t versio
 {
     e->phase = PULLING;
     e->phase_since = step;
-    e->moved_s = cod_clock_s();
+    e->polled_s = cod_clock_s();
+    e->idle_s = 0;
     e->pulling = peer;
     e->pull_version = version;
     e->pull_life = life;
@@ -264,7 +265,7 @@ cod_status exchange_move_pull(cod_exchange *e, uint64_t chunks)
             e->lost = true;
         }
         if (e->pulled.bytes != before)
-            e->moved_s = begin;
+            e->idle_s = 0;
         if (state != COD_PULL_DONE)
             return COD_OK;
         e->arrived = true;
@@ -285,8 +286,8 @@ cod_status exchange_move_pull(cod_exchange *e, uint64_t chunks)
     const float *held = peer->version > 0 ? peer->values + e->decoder.range.first : NULL;
     const cod_status status = cod_codec_decode(&e->decoder, e->pulled.data, e->pulled.bytes, held, chunks,
                                                peer->incoming + e->decoder.range.first);
-    e->moved_s = cod_clock_s();
-    e->counters.decode_s += e->moved_s - begin;
+    e->idle_s = 0;
+    e->counters.decode_s += cod_clock_s() - begin;
     if (is_bad_data(status)) {
         refuse(e, status);
         return COD_OK;
@@ -412,13 +413,26 @@ static uint64_t chunks_a_step(const cod_exchange *e, uint64_t values, int part)
     return (chunks + steps - 1) / steps;
 }
 
+/**
+ * Whether the pull has not moved for all of its patience. Between two looks at it lies a step of this rank, an evaluation or a pause of
+ * the node, in which it cannot show that it moved: of each such time only a part counts, so that several looks must find it where it was.
+ */
+static bool pull_is_stuck(cod_exchange *e)
+{
+    enum { LEAST_LOOKS = 8 };
+    const double now = cod_clock_s(), passed = now - e->polled_s, most = e->options.pull_timeout_s / LEAST_LOOKS;
+    e->idle_s += passed < most ? passed : most;
+    e->polled_s = now;
+    return e->idle_s > e->options.pull_timeout_s;
+}
+
 static cod_status move_phase(cod_exchange *e, int64_t step)
 {
     if (e->phase == IDLE)
         return e->rank == 0 && e->peer_count > 0 ? look_for_news(e, step) : COD_OK;
     if (e->phase == PULLING && !e->done && !e->lost) {
         COD_TRY(exchange_move_pull(e, chunks_a_step(e, e->pulling->model.count, DECODING)));
-        if (cod_clock_s() - e->moved_s > e->options.pull_timeout_s && !e->done && !e->lost) {
+        if (pull_is_stuck(e) && !e->done && !e->lost) {
             e->counters.lost++;
             e->lost = true;
         }

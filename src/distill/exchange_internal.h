@@ -71,7 +71,7 @@ struct cod_exchange {
     cod_codec decoder;
     exchange_phase phase;
     int64_t phase_since;
-    double moved_s; /**< when the pull last moved */
+    double polled_s, idle_s; /**< when the pull was last looked at; for how long it has not moved, as looks tell */
     held_peer *pulling;
     uint64_t pull_version, pull_life; /**< all its shards are of that life; EXCHANGE_ANY_LIFE */
     int shard;                        /**< being pulled */

@@ -7,12 +7,10 @@
 
 #include "train/strategy.h"
 
-enum { COD_GROUP_AVERAGE_MAX = 256 };
-
 /** Reductions under way. Zeroed = none. */
 typedef struct cod_group_average {
-    cod_reduction *reductions[COD_GROUP_AVERAGE_MAX];
-    size_t count;
+    cod_reduction **reductions; /**< [count] */
+    size_t count, capacity;
     double waited_s; /**< in cod_group_average_wait(), all together */
 } cod_group_average;
 
@@ -23,6 +21,8 @@ typedef struct cod_group_average {
  */
 COD_MUST_CHECK cod_status cod_group_average_start(cod_group_average *average, cod_train_context *context,
                                                   cod_bucket bucket, cod_event *ready);
+/** Frees its memory; reductions that a failed step left outstanding are lost. */
+void cod_group_average_clear(cod_group_average *average);
 /** Waits for all that were started; on a device, what the default queue gets later comes after the averages. */
 COD_MUST_CHECK cod_status cod_group_average_wait(cod_group_average *average, cod_train_context *context);
 

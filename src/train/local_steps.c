@@ -90,6 +90,7 @@ void cod_local_steps_stats(cod_strategy *strategy, cod_strategy_stats *out)
 void cod_local_steps_clear(cod_local_steps *local)
 {
     cod_between_clear(&local->between);
+    cod_group_average_clear(&local->average);
     cod_aligned_free(local->values);
 }
 

@@ -292,6 +292,7 @@ static void destroy(cod_strategy *strategy)
 {
     model_parallel *p = (model_parallel *)strategy;
     cod_pipeline_clear(&p->pipeline);
+    cod_group_average_clear(&p->average);
     cod_group_destroy(p->peers);
     cod_stages_clear(&p->stages);
     free(p);

@@ -59,6 +59,7 @@ static void plain_stats(cod_strategy *strategy, cod_strategy_stats *out)
 
 static void plain_destroy(cod_strategy *strategy)
 {
+    cod_group_average_clear(&((plain_strategy *)strategy)->average);
     free(strategy);
 }
 

@@ -90,6 +90,24 @@ static void groups_of_unequal_speed_do_not_wait(void **state)
     }
 }
 
+/** A step, an evaluation or a checkpoint of this rank that takes longer than a pull's patience says nothing of the pull. */
+static void steps_longer_than_the_patience_lose_nothing(void **state)
+{
+    (void)state;
+    EACH_SPLIT(s)
+    {
+        exchange_run r;
+        cod_exchange_options options = run_options(4);
+        options.slots = 16;
+        options.pull_timeout_s = 0.1;
+        run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
+        r.pause_ms = 115;
+        run_until_all_hold(&r, 1);
+        must(r.takeovers > 0 ? COD_OK : cod_fail(COD_ERR_PEER, "nothing was taken over"));
+        run_close(&r);
+    }
+}
+
 /**
  * As after a pause of the node: one group is some periods behind, which must not end merging. The groups step together from
  * then on, so that it stays so far behind whatever the machine's load.
@@ -467,6 +485,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(groups_take_over_what_their_peers_published),
         cmocka_unit_test(groups_of_unequal_speed_do_not_wait),
+        cmocka_unit_test(steps_longer_than_the_patience_lose_nothing),
         cmocka_unit_test(a_group_that_is_behind_still_meets_its_peers),
         cmocka_unit_test(who_lost_a_delta_goes_on_from_a_key),
         cmocka_unit_test(a_coder_changes_at_a_key_and_readers_follow),

@@ -326,6 +326,19 @@ def damaged(bench):
         check(result.err.count("resumed at step 60") == 2, "the damaged file was not replaced", result)
 
 
+def buckets(bench):
+    """Gradients may be cut into any number of buckets."""
+    blocks = 150  # of two convolutions
+    fixed = [*SETUPS["allreduce"], f"model.blocks={blocks}", "train.steps=2", "log.every=1", "eval.every=0", "checkpoint.every=0",
+             "log.tensorboard=false", "log.samples=0"]
+    models = []
+    for kb in (1, 0):
+        bench.trained(*fixed, f"name=kb{kb}", f"train.bucket_kb={kb}")
+        models.append(read_safetensors(bench.path("runs", f"kb{kb}", "final.safetensors")))
+    check(sum(name.endswith("weight") for name in models[0]) > 2 * blocks, "layers are missing")
+    check(models[0] == models[1], "buckets change what comes out")
+
+
 def accumulates(bench):
     """A step of 4 crops is the same however ranks and accumulated mini-batches divide it, but for the order of sums."""
     fixed = ["train.steps=1", "train.optimiser=sgd", "train.momentum=0", "train.rate=0.1", "train.schedule=constant",
@@ -570,6 +583,7 @@ CASES = {
     "one-group-has-none": one_group_has_none,
     "other-layout": other_layout,
     "damaged": damaged,
+    "buckets": buckets,
     "accumulates": accumulates,
     "locked": locked,
     "bound": bound,

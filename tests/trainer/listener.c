@@ -326,6 +326,7 @@ static void destroy(cod_strategy *strategy)
 {
     listener *l = (listener *)strategy;
     job_note("destroy");
+    cod_group_average_clear(&l->average);
     free(l->covered);
     free(l);
 }
