@@ -22,6 +22,13 @@ endif()
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 100-real 100-virtual)
 endif()
+# The kernels need bf16 products and asynchronous copies: an older architecture is refused here rather than by ptxas, file by file.
+foreach(architecture IN LISTS CMAKE_CUDA_ARCHITECTURES)
+    if(architecture MATCHES "^(all|all-major)$" OR (architecture MATCHES "^([0-9]+)" AND CMAKE_MATCH_1 LESS 80))
+        message(FATAL_ERROR "CMAKE_CUDA_ARCHITECTURES has ${architecture}: GPUs of compute capability 8.0 (80) or above are needed; "
+                            "COD_CUDA=OFF builds for the processor alone")
+    endif()
+endforeach()
 enable_language(CUDA)
 if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION) # CMake 3.25 does not know that nvcc has it
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)

@@ -9,6 +9,8 @@ import sys
 import tempfile
 
 SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "tools/bench"
+sys.path.insert(0, str(SCRIPTS))
+import gpu_goals  # noqa: E402
 BENCH = sys.argv[1]
 MLP = ["mlp", "height=1 width=1 channels=16 classes=4 hidden=16", "4", "1", "1", "16"]
 SRRESNET = ["srresnet", "blocks=1 channels=16", "1", "4", "4", "3"]
@@ -43,8 +45,32 @@ def steps():
         assert done.returncode == 0, done.stderr
         (result,) = json.loads(report.read_text())["results"]
         assert len(result["ms"]["ours"]) == 2 and result["teacher"]["taught_ms"] > result["teacher"]["step_ms"] > 0, result["teacher"]
-        row = done.stdout.splitlines()[-1].split()
+        lines = done.stdout.splitlines()
+        head = next(i for i, line in enumerate(lines) if line.startswith("step, ms"))
+        row = lines[head + 1].split()
         assert row[0] == "tiny" and float(row[1]) > 0 and row[2] == "-" and row[-1] == "%", row
+        assert result["first_again_s"] > 0 and "1 not measured" in lines[-1], lines[-1]  # memory, of PyTorch's that did not run
+
+
+def goals():
+    """Figures on both sides of their goals, and figures that were not measured."""
+    good = {"case": "srresnet-16", "ms": {"ours": [1.0, 1.0, 9.0], "eager": [20.0], "graph": [3.5]}, "ops": [{"ms": 0.5}, {"ms": 0.48}],
+            "forms": {"eager": {"peak_mib": 900}, "graph": {"peak_mib": 100}, "compile": {"error": "no"}},
+            "ours": {"memory_mib": 60}, "first_again_s": 4.99, "teacher": {"step_ms": 1.0, "taught_ms": 1.11}}
+    bad = {**good, "ms": {**good["ms"], "graph": [3.4]}, "ops": [{"ms": 0.96}], "ours": {"memory_mib": 61}, "first_again_s": 5.01,
+           "teacher": {"step_ms": 1.0, "taught_ms": 1.13}}
+    alone = {**good, "ms": {"ours": [1.0]}, "forms": {}}
+    busy = {**good, "ops": [{"ms": 1.5}]}  # ops that take longer alone than in the step
+    names = ["times as fast as PyTorch's fastest", "what a teacher adds", "idle, of a step", "first step, s, from the start",
+             "memory, of PyTorch's"]
+    for result, verdicts in ((good, ["reached"] * 5), (bad, ["MISSED"] * 5), (busy, ["reached"] * 5),
+                             (alone, ["not measured", "reached", "reached", "reached", "not measured"])):
+        rows = gpu_goals.rows(result)
+        assert [row.what for row in rows] == names and [row.verdict() for row in rows] == verdicts, rows
+    assert gpu_goals.table([good, bad, alone])[-1] == "goals: 8 reached, 5 MISSED, 2 not measured"
+    assert gpu_goals.rows(busy)[2].figure == 0
+    assert {row.goal for case in gpu_goals.FASTER for row in gpu_goals.rows({**good, "case": case}) if row.least} == {3.5, 1.2, 1.0}
+    assert [row.what for row in gpu_goals.rows({**good, "case": "mlp4-100"})] == [names[0], *names[2:]], "a teacher has no goal there"
 
 
 def losses():
@@ -102,4 +128,4 @@ def refusals():
 
 
 if __name__ == "__main__":
-    {"serves": serves, "steps": steps, "losses": losses, "exports": exports, "refusals": refusals}[sys.argv[2]]()
+    {"serves": serves, "steps": steps, "goals": goals, "losses": losses, "exports": exports, "refusals": refusals}[sys.argv[2]]()

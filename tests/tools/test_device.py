@@ -62,6 +62,19 @@ def chosen(bench):
     check(result.code == 0 and "device: cpu (the strategy moves weights in the host's memory)" in result.err, "a strategy of the host", result)
 
 
+def integers(done, gpu):
+    """Precision int8 of a model that has layers of 16 channels: not what bf16 gives, but close to it and to ref's int8."""
+    model = "runs/wide/final.safetensors"
+    done("train", "t.yaml", *SHORT, "cluster.device=cpu", "name=wide", "model.channels=16", err="")
+    figures = {}
+    for name, more in (("bf16", [*gpu, "--precision", "bf16"]), ("int8", [*gpu, "--precision", "int8"]), ("ref", ["--backend", "ref", "--precision", "int8"])):
+        result = done("eval", model, "--data", "photos", "--json", *more, err="" if name == "ref" else "device: cuda")
+        figures[name] = json.loads(result.out)["mean"]["psnr_y"]
+    check(figures["int8"] != figures["bf16"], f"the layers did not run on integers: {figures}")
+    check(all(abs(figures["int8"] - figures[other]) < 0.05 for other in ("bf16", "ref")), f"{figures}")
+    done("upscale", model, "photos/a.png", "-o", "small.png", "--precision", "int8", *gpu, part="144x128")
+
+
 def commands(bench):
     """Every command that computes, on the GPU."""
     gpu, model = ["--device", "cuda"], "runs/t/final.safetensors"
@@ -81,6 +94,7 @@ def commands(bench):
     check(abs(figures[0] - figures[1]) < 0.2, f"{figures}")
     done("eval", model, "--data", "photos", "--backend", "ref", err="")
     done("upscale", model, "photos/a.png", "-o", "big.png", *gpu, part="144x128")
+    integers(done, gpu)
     done("bench", "upscale", model, "--size", "16x8", "--repeats", "1", *gpu, part="emulated GPU")
     tiny = ["--batch", "1", "--patch", "8", "--repeats", "1", *gpu, "blocks=1", "channels=8"]
     done("bench", "step", *tiny, part="emulated GPU", err="")
