@@ -368,11 +368,11 @@ typedef struct cod_backend {
     void (*recording_destroy)(cod_recording *recording); /**< replays that are queued still run */
 
     /**
-     * Averages between the devices of several processes without their hosts (core/collective.h), in a queue of their own. May be
-     * NULL, all together.
+     * Averages between the devices of several processes without their hosts (core/collective.h), each of which has one of its own, in a
+     * queue of their own. May be NULL, all together. All call collective_name(), which fails where a process cannot average and
+     * would leave the others waiting in collective_create(): that returns when all have called it. One asks for a name for all.
      *
-     * collective_name() makes a name, in one process, which brings it to the others; with it all call collective_create(), which
-     * returns when all have. Each of them has a device of its own, not one that another process computes on.
+     * @param[out] name  of collective_name(): NULL = make none, only tell whether this process can average
      *
      * @return COD_ERR_UNSUPPORTED with the reason where this cannot be, such as a library that is missing
      */

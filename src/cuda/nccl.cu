@@ -38,7 +38,12 @@ static nccl_calls load()
     find("ncclGetLastError", &calls.get_last_error);
     if (!whole)
         return calls;
-    calls.get_version(&version);
+    const nccl_result result = calls.get_version(&version);
+    if (result != NCCL_SUCCESS) {
+        snprintf(calls.absent, sizeof calls.absent, "libnccl.so.2 cannot tell its version: %s",
+                 calls.get_error_string(result));
+        return calls;
+    }
     snprintf(calls.version, sizeof calls.version, "%d.%d.%d", version / 10000, version / 100 % 100, version % 100);
     return calls;
 }
@@ -69,6 +74,8 @@ cod_status nccl_name(cod_device *, unsigned char name[COD_COLLECTIVE_NAME_BYTES]
     const nccl_calls *calls;
     nccl_id id = {};
     COD_TRY(find_library(&calls));
+    if (name == nullptr)
+        return COD_OK;
     const nccl_result result = calls->get_unique_id(&id);
     if (result != NCCL_SUCCESS)
         return failed(calls, nullptr, result, "begin");

@@ -48,7 +48,8 @@ static cod_status connect_devices(trainer *t)
     COD_TRY(share_a_device(t, &shared));
     if (shared)
         return cod_fail(COD_ERR_UNSUPPORTED, "several of its ranks compute on one GPU, and NCCL wants one for each");
-    COD_TRY(cod_group_agree(t->group, rank == 0 ? backend->collective_name(device, name) : COD_OK, NULL));
+    /* Every rank asks: one that lacks the library would leave the others waiting in collective_create(). */
+    COD_TRY(cod_group_agree(t->group, backend->collective_name(device, rank == 0 ? name : NULL), NULL));
     COD_TRY(cod_group_broadcast(t->group, name, sizeof name, 0));
     cod_status status = backend->collective_create(device, name, rank, cod_group_size(t->group), &t->between_devices);
     status = cod_group_agree(t->group, status, NULL);

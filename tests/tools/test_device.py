@@ -224,6 +224,12 @@ def averages(bench):
             (["cluster.device=cpu"], nccl, "train.allreduce=nccl: group 0: backend 'cpu' has no averages of its own")):
         result = bench.train(*two, "train.allreduce=nccl", *overrides, "name=refused", environment=environment)
         check(result.code == 1 and said in result.err, f"not refused: {said}", result)
+    # One rank alone cannot: the other is not left waiting in ncclCommInitRank(), and both take MPI's way.
+    alone = {**nccl, "COD_NCCL_NO_VERSION": "1"}
+    err = mpirun(bench, nccl, alone, overrides=[*two[len(SHORT):], "name=alone"])
+    check("averaged by MPI, through the host's memory (" in err and "libnccl.so.2 cannot tell its version: internal error" in err,
+          f"one rank without NCCL\n{err}")
+    check(read_safetensors(bench.path("runs", "alone", "final.safetensors")) == models["flat"], "other weights where one rank has no NCCL")
     result = bench.train(*two, "train.allreduce=nccl", "train.allreduce_codec=int8", "name=refused")
     check(result.code == 2 and "leave out train.allreduce=nccl" in result.err, "coded messages of NCCL", result)
 
