@@ -341,15 +341,6 @@ static void give_up(cod_exchange *e)
     e->pulling = NULL;
 }
 
-/** The newest own publication that is complete; 0 = none. */
-static uint64_t newest_own(const cod_exchange *e)
-{
-    uint64_t newest = 0;
-    for (int i = 0; i < COD_EXCHANGE_OWN_KEPT; i++)
-        newest = e->own[i].version > newest ? e->own[i].version : newest;
-    return newest;
-}
-
 /**
  * How new a version is of use: where weights are merged, one whose own counterpart is there or comes next. A group that is
  * behind would else be given versions that its own never meet.
@@ -358,7 +349,7 @@ static uint64_t newest_of_use(const cod_exchange *e, const held_peer *peer)
 {
     if (e->options.merge != COD_MERGE_DELAY_CORRECTED || peer->model.hash != e->models[cod_group_index(e->group)].hash)
         return UINT64_MAX;
-    return newest_own(e) + 1;
+    return exchange_newest_own(e) + 1;
 }
 
 /**
@@ -463,12 +454,6 @@ cod_status cod_exchange_advance(cod_exchange *e, int64_t step)
     return COD_OK;
 }
 
-/** Publications that storage left out, of this rank's shard. */
-static uint64_t left_out(const cod_exchange *e)
-{
-    return e->transport->ops->failures != NULL ? e->transport->ops->failures(e->transport) : 0;
-}
-
 void cod_exchange_flags_out(const cod_exchange *e, double out[COD_EXCHANGE_FLAGS])
 {
     memset(out, 0, COD_EXCHANGE_FLAGS * sizeof *out);
@@ -486,7 +471,7 @@ void cod_exchange_flags_out(const cod_exchange *e, double out[COD_EXCHANGE_FLAGS
     out[FLAG_LOST] = e->lost;
     out[FLAG_REFUSED] = e->refused;
     out[FLAG_BYTES] = (double)e->pull_bytes;
-    out[FLAG_LEFT_OUT] = (double)left_out(e);
+    out[FLAG_LEFT_OUT] = (double)exchange_left_out(e);
 }
 
 /** What all ranks of the group together pulled of a version, and how that ended. */
@@ -545,64 +530,4 @@ cod_status cod_exchange_flags_in(cod_exchange *e, int64_t step, const double in[
     else if (all_done)
         exchange_take_over(e, step);
     return COD_OK;
-}
-
-int cod_exchange_peer_count(const cod_exchange *e)
-{
-    return e->peer_count;
-}
-
-int cod_exchange_peer_group(const cod_exchange *e, int peer)
-{
-    return e->peers[peer].group;
-}
-
-/** A publisher's clock that is ahead makes its versions new, not younger than that; one that is behind makes them older. */
-static double age_of(const cod_exchange *e, const held_peer *p)
-{
-    if (p->published_ms == 0 || e->now_ms == 0)
-        return NAN;
-    return e->now_ms > p->published_ms ? 1e-3 * (double)(e->now_ms - p->published_ms) : 0;
-}
-
-/** The own publication of the same version, or NULL while that comes next; of groups further apart the newest. */
-static const own_version *own_beside(const cod_exchange *e, uint64_t version)
-{
-    const own_version *own = &e->own[version % COD_EXCHANGE_OWN_KEPT];
-    const uint64_t newest = newest_own(e);
-    if (own->version != version)
-        own = version == newest + 1 || newest == 0 ? NULL : &e->own[newest % COD_EXCHANGE_OWN_KEPT];
-    return own;
-}
-
-void cod_exchange_read_checkpoint(const cod_exchange *e, int peer, cod_exchange_checkpoint *out)
-{
-    const held_peer *p = &e->peers[peer];
-    *out = (cod_exchange_checkpoint){
-        .version = p->version, .step = p->step, .pulled_at = p->pulled_at, .age_s = age_of(e, p)};
-    if (p->version == 0)
-        return;
-    out->values = p->values;
-    const own_version *own = own_beside(e, p->version);
-    if (own != NULL) {
-        out->own = own->values;
-        out->own_version = own->version;
-    }
-}
-
-void cod_exchange_read_peer(const cod_exchange *e, int peer, cod_exchange_peer_counters *out)
-{
-    *out = e->peers[peer].counters;
-}
-
-const char *cod_exchange_entropy(const cod_exchange *e)
-{
-    const bool publishes = e->options.codec != COD_EXCHANGE_NONE && e->peer_count > 0;
-    return publishes ? cod_coder_name(e->encoder.options.entropy) : NULL;
-}
-
-void cod_exchange_read_counters(const cod_exchange *e, cod_exchange_counters *out)
-{
-    *out = e->counters;
-    out->skipped += left_out(e);
 }

@@ -93,6 +93,11 @@ struct cod_exchange {
     uint64_t *numbers; /**< versions and steps, as saved */
 };
 
+/** The newest own publication that is complete; 0 = none. */
+uint64_t exchange_newest_own(const cod_exchange *e);
+/** Publications that storage left out, of this rank's shard. */
+uint64_t exchange_left_out(const cod_exchange *e);
+
 #define EXCHANGE_ANY_LIFE UINT64_MAX
 
 cod_codec_options exchange_codec_options(const cod_exchange_options *options);
