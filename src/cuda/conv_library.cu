@@ -18,6 +18,7 @@ enum { BIAS_ROWS = CUDA_THREADS / WARP_LANES, BIAS_PIXELS = 16 };
 
 __global__ void bias_partials_kernel(library_bias bias)
 {
+    chain_wait();
     float *shared = shared_memory<float>();
     const int row = (int)threadIdx.x / WARP_LANES, lane = (int)threadIdx.x % WARP_LANES;
     const int channel = (int)blockIdx.y * WARP_LANES + lane;
@@ -37,6 +38,7 @@ __global__ void bias_partials_kernel(library_bias bias)
 
 __global__ void bias_sum_kernel(library_bias bias)
 {
+    chain_wait();
     for (int64_t channel = grid_first(); channel < bias.dy.channels; channel += grid_step()) {
         float sum = 0;
         for (int64_t block = 0; block < bias.blocks; block++)
@@ -52,12 +54,12 @@ int64_t library_bias_blocks(const cod_device *device, int64_t pixels)
     return wanted < most ? wanted : most;
 }
 
-cod_status library_bias_run(const library_bias &bias, cudaStream_t stream)
+cod_status library_bias_run(cod_device *device, const library_bias &bias, cudaStream_t stream)
 {
     if (bias.db == nullptr)
         return COD_OK;
     const unsigned groups = static_cast<unsigned>((bias.dy.channels + WARP_LANES - 1) / WARP_LANES);
-    COD_TRY(cuda_launch(stream, bias_partials_kernel, dim3(static_cast<unsigned>(bias.blocks), groups), CUDA_THREADS,
-                        CUDA_THREADS * sizeof(float), bias));
-    return cuda_launch(stream, bias_sum_kernel, groups, WARP_LANES, 0, bias);
+    COD_TRY(cuda_launch_chained(device, stream, bias_partials_kernel, dim3(static_cast<unsigned>(bias.blocks), groups),
+                                CUDA_THREADS, CUDA_THREADS * sizeof(float), bias));
+    return cuda_launch_chained(device, stream, bias_sum_kernel, groups, WARP_LANES, 0, bias);
 }

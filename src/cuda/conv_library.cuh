@@ -22,6 +22,6 @@ struct library_bias {
 
 /** `blocks` for dy of that many pixels. */
 int64_t library_bias_blocks(const cod_device *device, int64_t pixels);
-COD_MUST_CHECK cod_status library_bias_run(const library_bias &bias, cudaStream_t stream);
+COD_MUST_CHECK cod_status library_bias_run(cod_device *device, const library_bias &bias, cudaStream_t stream);
 
 #endif

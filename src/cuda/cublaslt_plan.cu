@@ -98,7 +98,7 @@ static cod_status state_run(const cod_plan *plan, cudaStream_t stream)
     COD_TRY(COD_CUBLASLT(cublaslt->calls, cublasLtMatmul(cublaslt->handle, of->operation, &alpha, p->a.data, of->a,
                                                          p->b.data, of->b, &beta, d, of->d, d, of->d, &state->algorithm,
                                                          state->workspace, state->workspace_bytes, stream)));
-    return library_bias_run(state->gradient, stream);
+    return library_bias_run(plan->device, state->gradient, stream);
 }
 
 static void state_clear(const cod_plan *plan)

@@ -72,7 +72,7 @@ static cod_status state_run(const cod_plan *plan, cudaStream_t stream)
         COD_TRY(library_round(plan->device, stream, state->bias, state->rounded_bias));
     COD_TRY(COD_CUDNN(cudnn->calls, cudnnSetStream(cudnn->target.handle, stream)));
     COD_TRY(COD_CUDNN(cudnn->calls, cudnnBackendExecute(cudnn->target.handle, state->plan, state->addresses)));
-    return library_bias_run(state->gradient, stream);
+    return library_bias_run(plan->device, state->gradient, stream);
 }
 
 static void state_clear(const cod_plan *plan)

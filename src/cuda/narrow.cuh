@@ -141,7 +141,7 @@ COD_MUST_CHECK cod_status narrow_pack_gather(const cod_device *device, cudaStrea
                                              uint16_t *packed);
 COD_MUST_CHECK cod_status narrow_pack_spread(const cod_device *device, cudaStream_t stream, const narrow_filter &filter,
                                              int depth, bytes16 *packed);
-COD_MUST_CHECK cod_status narrow_sum_partials(cudaStream_t stream, const narrow_sum &sum);
+COD_MUST_CHECK cod_status narrow_sum_partials(cod_device *device, cudaStream_t stream, const narrow_sum &sum);
 
 enum narrow_computation { NARROW_GATHER, NARROW_SPREAD, NARROW_GRADIENT };
 

@@ -79,6 +79,7 @@ static __device__ __forceinline__ float *target_of(const narrow_sum &s, int64_t 
 /** A block has WARP_LANES sums, which its warps share: warp i adds splits i, i + PARTS, …. */
 __global__ void sum_kernel(narrow_sum s)
 {
+    chain_wait();
     float *shared = shared_memory<float>();
     const int lane = (int)threadIdx.x % WARP_LANES, part = (int)threadIdx.x / WARP_LANES;
     const int64_t at = (int64_t)blockIdx.x * WARP_LANES + lane;
@@ -99,8 +100,8 @@ __global__ void sum_kernel(narrow_sum s)
     *target = s.accumulate ? *target + sum : sum;
 }
 
-cod_status narrow_sum_partials(cudaStream_t stream, const narrow_sum &sum)
+cod_status narrow_sum_partials(cod_device *device, cudaStream_t stream, const narrow_sum &sum)
 {
     const unsigned blocks = static_cast<unsigned>((sum.partial_count + WARP_LANES - 1) / WARP_LANES);
-    return cuda_launch(stream, sum_kernel, blocks, CUDA_THREADS, CUDA_THREADS * sizeof(float), sum);
+    return cuda_launch_chained(device, stream, sum_kernel, blocks, CUDA_THREADS, CUDA_THREADS * sizeof(float), sum);
 }

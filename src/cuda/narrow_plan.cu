@@ -193,10 +193,10 @@ static cod_status gather_run(const cod_plan *plan, cudaStream_t stream)
 {
     const narrow_state *state = static_cast<const narrow_state *>(plan->state);
     const narrow_choice &choice = state->choice;
-    return cuda_launch(stream, narrow_gather_kernel(state->shape.kernel).run,
-                       dim3(choice.blocks, static_cast<unsigned>(choice.groups)),
-                       static_cast<unsigned>(choice.slices * choice.spans * WARP_LANES), choice.shared_bytes,
-                       state->gather);
+    return cuda_launch_chained(plan->device, stream, narrow_gather_kernel(state->shape.kernel).run,
+                               dim3(choice.blocks, static_cast<unsigned>(choice.groups)),
+                               static_cast<unsigned>(choice.slices * choice.spans * WARP_LANES), choice.shared_bytes,
+                               state->gather);
 }
 
 static cod_status make_gather(cod_plan *plan, narrow_state *state, const conv_image &wide)
@@ -224,8 +224,9 @@ static cod_status spread_run(const cod_plan *plan, cudaStream_t stream)
 {
     const narrow_state *state = static_cast<const narrow_state *>(plan->state);
     const narrow_choice &choice = state->choice;
-    return cuda_launch(stream, narrow_spread_kernel(state->shape.kernel, state->shape.narrow).run, choice.blocks,
-                       static_cast<unsigned>(choice.slices * WARP_LANES), choice.shared_bytes, state->spread);
+    return cuda_launch_chained(plan->device, stream, narrow_spread_kernel(state->shape.kernel, state->shape.narrow).run,
+                               choice.blocks, static_cast<unsigned>(choice.slices * WARP_LANES), choice.shared_bytes,
+                               state->spread);
 }
 
 static cod_status make_spread(cod_plan *plan, narrow_state *state, const conv_image &narrow)
@@ -246,10 +247,11 @@ static cod_status gradient_run(const cod_plan *plan, cudaStream_t stream)
 {
     const narrow_state *state = static_cast<const narrow_state *>(plan->state);
     const narrow_choice &choice = state->choice;
-    COD_TRY(cuda_launch(stream, narrow_gradient_kernel(state->shape.kernel).run,
-                        dim3(choice.blocks, static_cast<unsigned>(choice.groups * choice.parts)),
-                        static_cast<unsigned>(choice.slices * WARP_LANES), choice.shared_bytes, state->gradient));
-    return narrow_sum_partials(stream, state->sum);
+    COD_TRY(cuda_launch_chained(plan->device, stream, narrow_gradient_kernel(state->shape.kernel).run,
+                                dim3(choice.blocks, static_cast<unsigned>(choice.groups * choice.parts)),
+                                static_cast<unsigned>(choice.slices * WARP_LANES), choice.shared_bytes,
+                                state->gradient));
+    return narrow_sum_partials(plan->device, stream, state->sum);
 }
 
 static cod_status make_gradient(cod_plan *plan, narrow_state *state, const conv_image &wide, const conv_image &narrow)

@@ -163,12 +163,67 @@ static void chains_end_where_no_kernel_is_before(void **state)
     cod_test_op_clear(&test);
 }
 
+/** Behind another kernel, whose end none of them may need for its start; what they use too early is a fault (device_close()). */
+static void expect_chained(const cod_op *op, cod_test_op *before)
+{
+    cod_test_op test;
+    size_t edges;
+    assert_ok(cod_test_op_init(&test, cuda, op));
+    assert_ok(cod_test_op_randomise(&test, 1, false));
+    assert_ok(cuda.backend->plans_prepare(cuda.device, &test.plan, 1, NULL));
+    assert_ok(cod_test_op_run(before));
+    cod_emulated_launches(NULL);
+    assert_ok(cuda.backend->plan_run(test.plan, NULL));
+    const size_t all = cod_emulated_launches(&edges);
+    if (all == 0 || edges != all)
+        fail_msg("%s: %zu of %zu kernels have a programmatic edge", cod_op_kind_name(op->kind), edges, all);
+    cod_test_op_clear(&test);
+}
+
+static void kernels_of_all_kinds_are_chained(void **state)
+{
+    (void)state;
+    enum { SEEDS = 6 };
+    const cod_op first = convolution_op(0);
+    cod_test_op before;
+    assert_ok(cod_test_op_init(&before, cuda, &first));
+    for (int kind = 0; kind < COD_OP_KIND_COUNT; kind++) {
+        for (uint64_t seed = 0; seed < SEEDS; seed++) {
+            const cod_op op = cod_test_random_op((cod_op_kind)kind, seed % 2 == 0 ? COD_BF16 : COD_F32, COD_F32, seed);
+            expect_chained(&op, &before);
+        }
+    }
+    cod_test_op_clear(&before);
+}
+
+/** A last layer's output and weight gradient, and a first layer's output. */
+static void kernels_of_few_channels_are_chained(void **state)
+{
+    (void)state;
+    const cod_view wide = dense(COD_BF16, 1, 9, 20, 32), narrow = dense(COD_BF16, 1, 9, 20, 3),
+                   last = dense(COD_F32, 3, 5, 5, 32), head = dense(COD_F32, 32, 5, 5, 3);
+    const cod_op_attr attr = {.stride_h = 1, .stride_w = 1, .pad_h = 2, .pad_w = 2};
+    const cod_op ops[] = {
+        {.kind = COD_OP_CONV2D, .attr = attr, .inputs = {wide, last}, .outputs = {narrow}},
+        {.kind = COD_OP_CONV2D, .attr = attr, .inputs = {narrow, head}, .outputs = {wide}},
+        {.kind = COD_OP_CONV2D_BACKWARD_WEIGHTS, .attr = attr, .inputs = {wide, narrow}, .outputs = {last}},
+    };
+    const cod_op first = convolution_op(0);
+    cod_test_op before;
+    assert_ok(cod_test_op_init(&before, cuda, &first));
+    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
+        expect_chained(&ops[i], &before);
+    cod_test_op_clear(&before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(packing_takes_a_launch_for_each_type),
         cmocka_unit_test(gradients_of_many_layers_take_two_launches),
         cmocka_unit_test(chains_end_where_no_kernel_is_before),
+        cmocka_unit_test(kernels_of_all_kinds_are_chained),
+        cmocka_unit_test(kernels_of_few_channels_are_chained),
     };
     return cmocka_run_group_tests(tests, device_open, device_close);
 }

@@ -435,7 +435,7 @@ static void biases_are_summed_and_weights_rounded(void **)
             bias.blocks = library_bias_blocks(test_cuda.device, bias.dy.pixels);
             assert_ok(COD_CUDA(cudaMalloc(reinterpret_cast<void **>(&bias.partials),
                                           static_cast<size_t>(bias.blocks * shape.c) * sizeof(float))));
-            assert_ok(library_bias_run(bias, test_cuda.device->stream));
+            assert_ok(library_bias_run(test_cuda.device, bias, test_cuda.device->stream));
             assert_ok(cod_test_op_read(&sums, COD_OP_MAX_INPUTS, actual));
             assert_ok(cod_test_compare("db", actual, expected, shape.c, {0, 0}));
             uint16_t *rounded = nullptr, *copy = static_cast<uint16_t *>(calloc(static_cast<size_t>(count), 2));
