@@ -142,7 +142,7 @@ cod_status cuda_make_loss_rows(cod_plan *plan, loss_work *work)
     work->group = work->classes > WIDEST_ROW_OF_A_WARP ? CUDA_THREADS : 1;
     while (work->group < WARP_LANES && work->group < work->classes)
         work->group *= 2;
-    const int64_t rows = CUDA_THREADS / work->group, needed = (work->prediction.pixels + rows - 1) / rows,
+    const int64_t rows = CUDA_THREADS / work->group, needed = cuda_divide_up(work->prediction.pixels, rows),
                   most = static_cast<int64_t>(plan->device->multiprocessors) * BLOCKS_A_PROCESSOR;
     work->walk.blocks = static_cast<unsigned>(needed < most ? needed : most);
     work->walk.tiles = 1;

@@ -29,7 +29,7 @@ static update_walk update_walk_of(const float *const (&arrays)[4], int64_t count
     walk.head = alike && head < count ? head : count;
     walk.vectors = (count - walk.head) / LANES;
     const int64_t work = walk.vectors > 0 ? walk.vectors + 2 * LANES : count;
-    const int64_t needed = (work + UPDATE_THREADS - 1) / UPDATE_THREADS;
+    const int64_t needed = cuda_divide_up(work, UPDATE_THREADS);
     walk.blocks = static_cast<unsigned>(needed < most_blocks ? needed : most_blocks);
     return walk;
 }
