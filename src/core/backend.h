@@ -325,8 +325,8 @@ typedef struct cod_backend {
     /** As plan_create(), for a count that op_fuses() gave. */
     cod_status (*plan_create_fused)(cod_device *device, const cod_op *ops, size_t count, cod_plan **out);
     /**
-     * Does what depends on parameters alone (packing `w` of CONV2D, LINEAR and their BACKWARD_DATA; with
-     * attr.int8_range, `b` and `slope` too) for plans of the device, in no particular order, as work of the queue. Callers
+     * Does what depends on parameters alone (packing `w` and `b` of CONV2D and LINEAR and `w` of their BACKWARD_DATA; with
+     * attr.int8_range, `slope` too) for plans of the device, in no particular order, as work of the queue. Callers
      * prepare a plan once after creation and again whenever these values may have changed, as many plans in one call as they can,
      * because a device then needs few launches; other inputs are read by plan_run() itself. Backends may do without packing, so
      * plan_run() counts as a reader of all inputs. Fails with the first plan that fails; the others may be prepared or not.

@@ -2,6 +2,10 @@
 #include "cuda/conv3.cuh"
 #include "cuda/pack.cuh"
 
+extern "C" {
+#include "core/fused.h"
+}
+
 #include <climits>
 
 enum {
@@ -37,22 +41,11 @@ struct conv3_packing {
 
 /* Which ops. */
 
-static bool present(const cod_view *view)
-{
-    return view->buffer != nullptr;
-}
-
-static bool same_tensor(const cod_view *a, const cod_view *b)
-{
-    return a->buffer == b->buffer && a->offset == b->offset && a->dtype == b->dtype &&
-           a->pixel_stride == b->pixel_stride && cod_shape_equal(a->shape, b->shape);
-}
-
 /** Whether a kernel can read or write the whole tensor by 16 bytes. */
 static bool fits_tensor(const cod_view *view)
 {
     const cod_shape shape = view->shape;
-    return present(view) && view->dtype == COD_BF16 && cod_view_is_dense(view) && shape.c % 16 == 0 &&
+    return view->buffer != nullptr && view->dtype == COD_BF16 && cod_view_is_dense(view) && shape.c % 16 == 0 &&
            shape.c <= MOST_CHANNELS && shape.w <= MOST_WIDTH && shape.n * shape.h * shape.w <= INT_MAX / 2;
 }
 
@@ -73,9 +66,10 @@ static bool fits_conv(const cod_op *op)
     if (w.h != 3 || w.w != 3 || attr->stride_h != 1 || attr->stride_w != 1 || attr->pad_h != 1 || attr->pad_w != 1 ||
         cod_op_shuffle(attr) > 1 || op->inputs[1].dtype != COD_F32)
         return false;
-    if (!backward && (attr->activation != COD_ACT_NONE || attr->int8_range > 0 || present(&op->inputs[4])))
+    if (!backward && (attr->activation != COD_ACT_NONE || attr->int8_range > 0 || op->inputs[4].buffer != nullptr))
         return false;
-    return fits_tensor(&op->inputs[0]) && fits_tensor(&op->outputs[0]) && !same_tensor(&op->inputs[0], &op->outputs[0]);
+    return fits_tensor(&op->inputs[0]) && fits_tensor(&op->outputs[0]) &&
+           !cod_view_equal(&op->inputs[0], &op->outputs[0]);
 }
 
 /** A normalisation, or its gradient, whose output the convolution reads. Neighbours' pixels are read, so nothing is in place. */
@@ -83,11 +77,9 @@ static bool fits_apply(const cod_op *op, const cod_op *conv)
 {
     const bool backward = conv->kind == COD_OP_CONV2D_BACKWARD_DATA;
     const cod_view *y = &op->outputs[0], *second = &op->inputs[backward ? 1 : 6];
-    if (op->kind != (backward ? COD_OP_NORM_BACKWARD_APPLY : COD_OP_NORM_APPLY) || (backward && op->accumulate))
+    if ((backward && op->accumulate) || !fits_tensor(&op->inputs[0]) || cod_view_equal(y, &op->inputs[0]))
         return false;
-    if (!same_tensor(y, &conv->inputs[0]) || !fits_tensor(&op->inputs[0]) || same_tensor(y, &op->inputs[0]))
-        return false;
-    if (present(second) && (!fits_tensor(second) || same_tensor(y, second)))
+    if (second->buffer != nullptr && (!fits_tensor(second) || cod_view_equal(y, second)))
         return false;
     return backward || fits_activation(&op->attr);
 }
@@ -97,27 +89,24 @@ static bool fits_reduce(const cod_op *op, const cod_op *conv)
 {
     const cod_view *y = &conv->outputs[0];
     if (conv->kind == COD_OP_CONV2D)
-        return op->kind == COD_OP_NORM_STATISTICS && same_tensor(y, &op->inputs[0]);
+        return true;
     const cod_view *x = &op->inputs[0], *g = &op->outputs[0];
-    return op->kind == COD_OP_NORM_BACKWARD_REDUCE && same_tensor(y, &op->inputs[1]) && fits_tensor(x) &&
-           !same_tensor(x, y) && (!present(g) || (fits_tensor(g) && !same_tensor(g, x))) && fits_activation(&op->attr);
+    return fits_tensor(x) && !cod_view_equal(x, y) &&
+           (g->buffer == nullptr || (fits_tensor(g) && !cod_view_equal(g, x))) && fits_activation(&op->attr);
 }
 
-/** The longest sequence from the first op on. @return its ops, 0 = none */
+/** The longest sequence from the first op on that kernels may know. @return its ops; below 2 = none */
 static size_t read_ops(const cod_op *ops, size_t count, conv3_ops *out)
 {
-    *out = {};
-    const bool applies = ops->kind == COD_OP_NORM_APPLY || ops->kind == COD_OP_NORM_BACKWARD_APPLY;
-    size_t used = applies ? 1 : 0;
-    if (used >= count || !fits_conv(&ops[used]))
+    const cod_fused found = cod_fused_sequence(ops, count);
+    *out = {found.before, found.product, found.after};
+    if (found.count < 2 || !fits_conv(out->conv) || (out->apply != nullptr && !fits_apply(out->apply, out->conv)))
         return 0;
-    out->conv = &ops[used++];
-    out->apply = applies ? ops : nullptr;
-    if (applies && !fits_apply(ops, out->conv))
-        return 0;
-    if (used < count && fits_reduce(&ops[used], out->conv))
-        out->reduce = &ops[used++];
-    return used;
+    if (out->reduce != nullptr && !fits_reduce(out->reduce, out->conv)) {
+        out->reduce = nullptr;
+        return found.count - 1;
+    }
+    return found.count;
 }
 
 static conv3_store_kind store_kind_of(const conv3_ops *ops)
@@ -129,14 +118,9 @@ static conv3_store_kind store_kind_of(const conv3_ops *ops)
 
 /* Which kernel, which tiles. */
 
-static int divide_up(int64_t a, int64_t b)
-{
-    return static_cast<int>((a + b - 1) / b);
-}
-
 static int align(int64_t bytes)
 {
-    return divide_up(bytes, 128) * 128;
+    return static_cast<int>(cuda_divide_up(bytes, 128)) * 128;
 }
 
 /** Shapes of images and channels, of the first of the ops. */
@@ -155,7 +139,7 @@ static void describe_shapes(const conv3_ops *ops, conv3_work *work)
 static conv3_places places_of(const conv3_work *work, const conv3_kernel *kernel, int groups)
 {
     conv3_places places = {};
-    const int warps = groups * kernel->warps_m, sums = 3;
+    const int warps = groups * kernel->warps_m, sums = CONV3_SUMS;
     places.tiles = align(static_cast<int64_t>(kernel->columns) * work->weight_pitch);
     places.tile_bytes = align(static_cast<int64_t>(work->tile_h + 2) * (work->tile_w + 2) * work->pitch);
     places.load_vectors = places.tiles + groups * places.tile_bytes;
@@ -185,7 +169,7 @@ static int blocks_of(const cod_device *device, const conv3_work *work, const con
  */
 static double cost_of(const cod_device *device, const conv3_work *work, const conv3_kernel *kernel, int groups)
 {
-    const int each = divide_up(work->tiles, blocks_of(device, work, kernel));
+    const int each = cuda_divide_up(work->tiles, blocks_of(device, work, kernel));
     const double products = 9.0 * work->channels * kernel->rows * kernel->columns / (1200 * kernel->speed);
     const double bytes = 2.0 * work->channels * (work->tile_h + 2) * (work->tile_w + 2) +
                          2.0 * kernel->columns * work->tile_h * work->tile_w;
@@ -196,13 +180,13 @@ static double cost_of(const cod_device *device, const conv3_work *work, const co
 /** Sets the tile's size, which `across` tiles in a row of the image have. @return false where the kernel has none such */
 static bool set_tile(conv3_work *work, const conv3_kernel *kernel, int across)
 {
-    work->tile_w = divide_up(work->w, across);
+    work->tile_w = cuda_divide_up(work->w, across);
     const int most = kernel->rows / work->tile_w;
     if (most < 1)
         return false;
-    work->tiles_down = divide_up(work->h, most < work->h ? most : work->h);
-    work->tile_h = divide_up(work->h, work->tiles_down);
-    work->tiles_across = divide_up(work->w, work->tile_w);
+    work->tiles_down = cuda_divide_up(work->h, most < work->h ? most : work->h);
+    work->tile_h = cuda_divide_up(work->h, work->tiles_down);
+    work->tiles_across = cuda_divide_up(work->w, work->tile_w);
     const int64_t tiles = static_cast<int64_t>(work->images) * work->tiles_down * work->tiles_across;
     work->tiles = static_cast<int>(tiles);
     return tiles < INT_MAX / 2;
@@ -221,7 +205,7 @@ static void try_kernel(const cod_device *device, const conv3_kernel *kernel, con
     conv3_work work = best->work;
     if (work.outputs % kernel->columns != 0 || (kernel->channels > 0 && kernel->channels != work.channels))
         return;
-    const int widest = divide_up(work.w, kernel->rows);
+    const int widest = cuda_divide_up(work.w, kernel->rows);
     for (int across = widest; across <= work.w && across < widest + MORE_WIDTHS; across++) {
         if (!set_tile(&work, kernel, across))
             continue;
@@ -262,10 +246,9 @@ size_t cuda_conv3_fuses(const cod_device *device, const cod_op *ops, size_t coun
 /** bf16 {column}{tap}{channel}, from w {O,3,3,I}. A gradient goes over dy against the kernel's order. */
 __global__ void __launch_bounds__(CUDA_THREADS) conv3_pack_kernel(const cuda_pack_list list)
 {
-    const int at = pack_number(list);
-    const conv3_packing p = *static_cast<const conv3_packing *>(list.packings[at]);
-    const int pieces = 9 * p.channels / PACK_PIECE;
-    const int item = (int)((blockIdx.x - list.first[at]) * CUDA_THREADS + threadIdx.x);
+    const pack_place<conv3_packing> place = pack_place_of<conv3_packing>(list);
+    const conv3_packing p = *place.how;
+    const int pieces = 9 * p.channels / PACK_PIECE, item = (int)place.item;
     if (item >= p.columns * pieces)
         return;
     const int column = item / pieces, piece = item - column * pieces, first = piece * PACK_PIECE;
@@ -363,40 +346,15 @@ static void describe_store(const conv3_ops *ops, conv3_work *work)
     store->momentum = op->attr.momentum;
 }
 
-/** Tensors must lie at 16-byte boundaries, and nothing may be written where blocks still read pixels of their halo. */
+/** Kernels read and write tensors by 16 bytes. */
 static cod_status check_memory(const conv3_work *work)
 {
-    const uintptr_t pixels =
-        static_cast<uintptr_t>(work->images) * static_cast<uintptr_t>(work->h) * static_cast<uintptr_t>(work->w) * 2;
-    const uintptr_t source = pixels * static_cast<uintptr_t>(work->channels),
-                    target = pixels * static_cast<uintptr_t>(work->outputs);
-    const struct {
-        const unsigned char *data;
-        uintptr_t bytes;
-        bool read;
-    } tensors[] = {{work->load.first, source, true},    {work->load.second, source, true},
-                   {work->load.kept, source, false},    {work->store.x, target, true},
-                   {work->store.target, target, false}, {work->store.g, target, false},
-                   {work->store.before, target, false}};
-    for (const auto &a : tensors) {
-        const uintptr_t begin = reinterpret_cast<uintptr_t>(a.data);
-        COD_REQUIRE(begin % 16 == 0, "a tensor lies at an address that is no multiple of 16");
-        for (const auto &b : tensors) {
-            const uintptr_t other = reinterpret_cast<uintptr_t>(b.data);
-            if (a.data == nullptr || b.data == nullptr || &a == &b || (a.read && b.read) ||
-                (begin == other && b.data == work->store.before) || (begin == other && a.data == work->store.before))
-                continue;
-            COD_REQUIRE(begin + a.bytes <= other || other + b.bytes <= begin,
-                        "two tensors of the fused ops overlap, one of which is written; each needs memory of its own");
-        }
-    }
+    const unsigned char *const tensors[] = {work->load.first,   work->load.second, work->load.kept,
+                                            work->store.target, work->store.x,     work->store.g};
+    for (const unsigned char *tensor : tensors)
+        COD_REQUIRE(reinterpret_cast<uintptr_t>(tensor) % 16 == 0,
+                    "a tensor lies at an address that is no multiple of 16");
     return COD_OK;
-}
-
-static cod_status allow_shared(const cod_device *device, const conv3_state *state)
-{
-    return COD_CUDA(cudaFuncSetAttribute(state->kernel.run[state->store], cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                         static_cast<int>(device->shared_bytes)));
 }
 
 /** @param how  in the device's memory, of a conv3_packing's size */
@@ -407,7 +365,7 @@ static cod_status describe_packing(cod_plan *plan, const cod_op *conv, const con
         cuda_floats_of(w), w->pixel_stride,    const_cast<unsigned char *>(work->packed), work->channels,
         work->outputs,     work->weight_pitch, conv->kind == COD_OP_CONV2D_BACKWARD_DATA};
     const int items = work->outputs * 9 * work->channels / PACK_PIECE;
-    plan->packing = {how, conv3_pack_kernel, static_cast<unsigned>(divide_up(items, CUDA_THREADS)), nullptr, 0};
+    plan->packing = {how, conv3_pack_kernel, cuda_item_blocks(items), nullptr, 0};
     return cuda_plan_write(plan, how, &packing, sizeof packing);
 }
 
@@ -429,7 +387,7 @@ cod_status cuda_make_conv3(cod_plan *plan)
     const int rows = choice.kernel.threads / (work->channels / 8), halo_w = work->tile_w + 2;
     work->step_rows = rows / halo_w;
     work->step_columns = rows % halo_w;
-    work->lists = 3 * work->outputs;
+    work->lists = CONV3_SUMS * work->outputs;
     state->blocks = dim3(static_cast<unsigned>(blocks_of(plan->device, work, &choice.kernel)),
                          static_cast<unsigned>(work->outputs / choice.kernel.columns));
     state->threads = static_cast<unsigned>(choice.groups * choice.kernel.threads);
@@ -444,5 +402,5 @@ cod_status cuda_make_conv3(cod_plan *plan)
     work->partials = reinterpret_cast<float *>(memory + TICKET_BYTES + packed);
     plan->run = conv3_run;
     COD_TRY(describe_packing(plan, ops.conv, work, memory + bytes));
-    return allow_shared(plan->device, state);
+    return cuda_allow_shared(state->kernel.run[state->store], plan->device->shared_bytes);
 }

@@ -37,6 +37,9 @@ enum conv3_store_kind {
     CONV3_STORE_KINDS
 };
 
+/** Sums of a channel: the mean, the squared distances and the count, or those of g, g·d and of dy·z where z <= 0. */
+enum { CONV3_SUMS = 3 };
+
 /** What it does with its results. Absent pointers are NULL. */
 struct conv3_store {
     unsigned char *target;       /**< y; of CONV3_REDUCE dy, NULL where nobody reads it */

@@ -9,9 +9,6 @@
 
 #include "cuda/conv3_load.cuh"
 
-/** Rows of a warp's sums in shared memory: the mean and the squared distances, or those of g, g·d and of dy·z where z <= 0. */
-enum { CONV3_SUMS = 3 };
-
 struct __align__(8) words2
 {
     uint32_t words[2];

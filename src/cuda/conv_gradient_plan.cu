@@ -49,7 +49,7 @@ static conv_gradient describe(const cod_op *ops, int layers)
 
 static int64_t partial_count_of(int64_t rows, int64_t columns)
 {
-    return conv_divide_up(rows * (columns + 1), 4) * 4;
+    return cuda_divide_up(rows * (columns + 1), 4) * 4;
 }
 
 /* The kernel of any shape. */
@@ -59,7 +59,7 @@ enum { LEAST_SPLIT = 4, BLOCKS_EACH = 2 };
 /** Chunks are split until each multiprocessor gets BLOCKS_EACH blocks; a block keeps LEAST_SPLIT chunks or more. */
 static int64_t splits_of(const cod_device *device, int64_t blocks, int64_t chunks, int64_t partial_floats)
 {
-    int64_t splits = conv_divide_up((int64_t)device->multiprocessors * BLOCKS_EACH, blocks);
+    int64_t splits = cuda_divide_up((int64_t)device->multiprocessors * BLOCKS_EACH, blocks);
     if (splits > chunks / LEAST_SPLIT)
         splits = chunks / LEAST_SPLIT;
     if (splits > most_floats / partial_floats)
@@ -76,9 +76,9 @@ static conv_gradient_kernel choose_kernel(const cod_device *device, const gradie
         return conv_gradient_kernels(state->operands.dtype)[state->choice];
     for (const conv_gradient_kernel *kernel = conv_gradient_kernels(state->operands.dtype); kernel->rows > 0;
          kernel++) {
-        const int64_t tiles = conv_divide_up(g->rows, kernel->rows) * conv_divide_up(g->columns, kernel->columns);
+        const int64_t tiles = cuda_divide_up(g->rows, kernel->rows) * cuda_divide_up(g->columns, kernel->columns);
         const int64_t blocks = tiles * state->layers *
-                               splits_of(device, tiles * state->layers, conv_divide_up(pixels, kernel->depth),
+                               splits_of(device, tiles * state->layers, cuda_divide_up(pixels, kernel->depth),
                                          g->partial_count * state->layers);
         const double idle = blocks < device->multiprocessors
                                 ? static_cast<double>(device->multiprocessors) / static_cast<double>(blocks)
@@ -97,16 +97,16 @@ static void split_pixels(const cod_device *device, gradient_state *state)
     conv_gradient *g = &state->gradient;
     const int64_t pixels = (int64_t)g->images * g->h.outputs * g->w.outputs, layers = state->layers;
     const conv_gradient_kernel kernel = choose_kernel(device, state, pixels);
-    const int64_t chunks = conv_divide_up(pixels, kernel.depth),
-                  column_tiles = conv_divide_up(g->columns, kernel.columns);
-    const int64_t tiles = conv_divide_up(g->rows, kernel.rows) * column_tiles;
+    const int64_t chunks = cuda_divide_up(pixels, kernel.depth),
+                  column_tiles = cuda_divide_up(g->columns, kernel.columns);
+    const int64_t tiles = cuda_divide_up(g->rows, kernel.rows) * column_tiles;
     const int64_t split_chunks =
-        conv_divide_up(chunks, splits_of(device, tiles * layers, chunks, g->partial_count * layers));
+        cuda_divide_up(chunks, splits_of(device, tiles * layers, chunks, g->partial_count * layers));
     state->kernel = kernel;
     g->chunks = static_cast<int>(chunks);
     g->split_chunks = static_cast<int>(split_chunks);
     g->column_tiles = static_cast<int>(column_tiles);
-    state->blocks = dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(conv_divide_up(chunks, split_chunks)),
+    state->blocks = dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(cuda_divide_up(chunks, split_chunks)),
                          static_cast<unsigned>(layers));
 }
 
@@ -118,7 +118,7 @@ static void split_pixels(const cod_device *device, gradient_state *state)
  */
 static double tile_cost(const conv_gradient &g, gradient3_tile tile)
 {
-    const int64_t tiles = conv_divide_up(g.h.outputs, tile.rows) * conv_divide_up(g.w.outputs, tile.columns);
+    const int64_t tiles = cuda_divide_up(g.h.outputs, tile.rows) * cuda_divide_up(g.w.outputs, tile.columns);
     const int pixels = tile.rows * tile.columns, halo = (tile.rows + 2) * (tile.columns + 2);
     return static_cast<double>(tiles) * (pixels + 8 + 0.05 * halo);
 }
@@ -143,8 +143,8 @@ static int64_t splits3_of(int64_t blocks, int64_t tiles, int64_t slots, int64_t 
     const double start = 2, join = 3.0 / static_cast<double>(slots);
     int64_t best = 1;
     for (int64_t splits = 1; splits <= tiles && splits <= most && splits <= 2 * slots; splits++) {
-        const int64_t rounds = conv_divide_up(blocks * splits, slots);
-        const double cost = static_cast<double>(rounds) * (static_cast<double>(conv_divide_up(tiles, splits)) + start) +
+        const int64_t rounds = cuda_divide_up(blocks * splits, slots);
+        const double cost = static_cast<double>(rounds) * (static_cast<double>(cuda_divide_up(tiles, splits)) + start) +
                             join * static_cast<double>(blocks * splits);
         if (splits > 1 && cost >= *least)
             continue;
@@ -163,7 +163,7 @@ static bool fits3(const conv_gradient &g, gradient3_tile tile)
         g.dy.stride > INT_MAX / 64 / g.dy.factor)
         return false;
     const int64_t computed =
-        conv_divide_up(g.h.outputs, tile.rows) * conv_divide_up(g.w.outputs, tile.columns) * tile.rows * tile.columns;
+        cuda_divide_up(g.h.outputs, tile.rows) * cuda_divide_up(g.w.outputs, tile.columns) * tile.rows * tile.columns;
     return computed <= 2 * (int64_t)g.h.outputs * g.w.outputs;
 }
 
@@ -182,8 +182,8 @@ gradient3_choice gradient3_choose(const cod_device *device, const conv_gradient 
     o->tile = tile;
     o->walk_x = gradient3_walk_of(tile.rows + 2, tile.columns + 2);
     o->walk_y = gradient3_walk_of(tile.rows, tile.columns);
-    o->tiles_h = static_cast<int>(conv_divide_up(g.h.outputs, tile.rows));
-    o->tiles_w = static_cast<int>(conv_divide_up(g.w.outputs, tile.columns));
+    o->tiles_h = static_cast<int>(cuda_divide_up(g.h.outputs, tile.rows));
+    o->tiles_w = static_cast<int>(cuda_divide_up(g.w.outputs, tile.columns));
     o->tiles = g.images * o->tiles_h * o->tiles_w;
     o->partial_count = partial_count_of(g.rows, (int64_t)9 * g.x.channels);
     double least = 0;
@@ -192,8 +192,8 @@ gradient3_choice gradient3_choose(const cod_device *device, const conv_gradient 
         const size_t shared_bytes = static_cast<size_t>(kernel->stages * stage_bytes);
         if (shared_bytes > device->shared_bytes)
             continue;
-        const int64_t column_tiles = conv_divide_up(g.x.channels, kernel->channels),
-                      tiles = conv_divide_up(g.rows, kernel->channels) * column_tiles;
+        const int64_t column_tiles = cuda_divide_up(g.x.channels, kernel->channels),
+                      tiles = cuda_divide_up(g.rows, kernel->channels) * column_tiles;
         const int64_t resident = static_cast<int64_t>(device->shared_bytes / shared_bytes),
                       each = resident < kernel->blocks ? resident : kernel->blocks;
         double cost = 0;
@@ -319,8 +319,8 @@ cod_status conv_make_gradients(cod_plan *plan, int choice)
     COD_TRY(status);
     plan->run = gradients_run;
     if (state->three.kernel.channels > 0)
-        return conv_allow_shared(state->three.kernel.run, plan->device->shared_bytes);
-    return conv_allow_shared(state->kernel.run, state->kernel.shared_bytes);
+        return cuda_allow_shared(state->three.kernel.run, plan->device->shared_bytes);
+    return cuda_allow_shared(state->kernel.run, state->kernel.shared_bytes);
 }
 
 cod_status cuda_make_gradients(cod_plan *plan)
@@ -361,7 +361,8 @@ size_t cuda_gradients_fuse(const cod_device *, const cod_op *ops, size_t count)
     const size_t alike = cod_fused_sequence(ops, count).count;
     if (alike < 2 || op->kind != COD_OP_CONV2D_BACKWARD_WEIGHTS)
         return 1;
-    const cod_dtype multiplied = conv_multiplied_type(op, &op->attr);
+    const cod_op_attr attr = conv_attributes(op);
+    const cod_dtype multiplied = conv_multiplied_type(op, &attr);
     if (!read_in_place(&op->inputs[0], multiplied) || !read_in_place(&op->inputs[1], multiplied))
         return 1;
     const cod_shape w = op->outputs[0].shape;

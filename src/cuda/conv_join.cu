@@ -54,7 +54,7 @@ cod_status conv_join_partials(cod_device *device, const conv_join &join, int lay
     const int64_t weights = (int64_t)f.outputs * f.kernel_h * f.kernel_w * f.inputs / width;
     const int64_t count = weights + (bias ? f.outputs : 0);
     const unsigned most = cuda_blocks(device, count * layers),
-                   needed = static_cast<unsigned>((count + CUDA_THREADS - 1) / CUDA_THREADS),
+                   needed = static_cast<unsigned>(cuda_divide_up(count, CUDA_THREADS)),
                    each = (most + static_cast<unsigned>(layers) - 1) / static_cast<unsigned>(layers);
     const dim3 blocks(each < needed ? each : needed, static_cast<unsigned>(layers));
     return cuda_launch_chained(device, stream, join.wide ? join_kernel<4> : join_kernel<1>, blocks, CUDA_THREADS, 0,

@@ -1,16 +1,27 @@
 #include "cuda/conv_library.cuh"
 
-__global__ void round_kernel(cuda_view from, uint16_t *to)
+#include "cuda/pack.cuh"
+
+static __device__ __forceinline__ void round_item(const cuda_view &from, int64_t item, uint16_t *to)
 {
-    for (int64_t i = grid_first(); i < from.count; i += grid_step()) {
-        const int64_t pixel = i / from.channels;
-        to[i] = bf16_from_f32(view_load(from, pixel, (int)(i - pixel * from.channels)));
-    }
+    const int64_t pixel = item / from.channels;
+    to[item] = bf16_from_f32(view_load(from, pixel, (int)(item - pixel * from.channels)));
 }
 
-cod_status library_round(const cod_device *device, cudaStream_t stream, const cuda_view &from, uint16_t *to)
+__global__ void __launch_bounds__(CUDA_THREADS) round_kernel(const cuda_pack_list list)
 {
-    return cuda_launch(stream, round_kernel, cuda_blocks(device, from.count), CUDA_THREADS, 0, from, to);
+    const pack_place<library_packing> at = pack_place_of<library_packing>(list);
+    const library_packing &p = *at.how;
+    const int64_t in_bias = at.item - p.weights.count;
+    if (in_bias < 0)
+        round_item(p.weights, at.item, p.rounded_weights);
+    else if (in_bias < p.bias.count)
+        round_item(p.bias, in_bias, p.rounded_bias);
+}
+
+cuda_packing library_packing_of(const library_packing *how, const library_packing &packing)
+{
+    return {how, round_kernel, cuda_item_blocks(packing.weights.count + packing.bias.count), nullptr, 0};
 }
 
 /* A block is a warp's width of channels and BIAS_ROWS rows, each of which takes every so many pixels. */
@@ -18,6 +29,7 @@ enum { BIAS_ROWS = CUDA_THREADS / WARP_LANES, BIAS_PIXELS = 16 };
 
 __global__ void bias_partials_kernel(library_bias bias)
 {
+    chain_wait();
     float *shared = shared_memory<float>();
     const int row = (int)threadIdx.x / WARP_LANES, lane = (int)threadIdx.x % WARP_LANES;
     const int channel = (int)blockIdx.y * WARP_LANES + lane;
@@ -37,6 +49,7 @@ __global__ void bias_partials_kernel(library_bias bias)
 
 __global__ void bias_sum_kernel(library_bias bias)
 {
+    chain_wait();
     for (int64_t channel = grid_first(); channel < bias.dy.channels; channel += grid_step()) {
         float sum = 0;
         for (int64_t block = 0; block < bias.blocks; block++)
@@ -52,12 +65,58 @@ int64_t library_bias_blocks(const cod_device *device, int64_t pixels)
     return wanted < most ? wanted : most;
 }
 
-cod_status library_bias_run(const library_bias &bias, cudaStream_t stream)
+cod_status library_bias_run(cod_device *device, const library_bias &bias, cudaStream_t stream)
 {
     if (bias.db == nullptr)
         return COD_OK;
-    const unsigned groups = static_cast<unsigned>((bias.dy.channels + WARP_LANES - 1) / WARP_LANES);
-    COD_TRY(cuda_launch(stream, bias_partials_kernel, dim3(static_cast<unsigned>(bias.blocks), groups), CUDA_THREADS,
-                        CUDA_THREADS * sizeof(float), bias));
-    return cuda_launch(stream, bias_sum_kernel, groups, WARP_LANES, 0, bias);
+    const unsigned groups = static_cast<unsigned>(cuda_divide_up(bias.dy.channels, WARP_LANES));
+    COD_TRY(cuda_launch_chained(device, stream, bias_partials_kernel, dim3(static_cast<unsigned>(bias.blocks), groups),
+                                CUDA_THREADS, CUDA_THREADS * sizeof(float), bias));
+    return cuda_launch_chained(device, stream, bias_sum_kernel, groups, WARP_LANES, 0, bias);
+}
+
+static size_t rounded_up(size_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
+static size_t rounded_bytes(const cuda_view &view)
+{
+    return rounded_up(static_cast<size_t>(view.count) * sizeof(uint16_t));
+}
+
+static void describe_gradient(const cod_plan *plan, library_bias *out)
+{
+    const cod_op *op = plan->ops;
+    const bool weights = op->kind == COD_OP_CONV2D_BACKWARD_WEIGHTS || op->kind == COD_OP_LINEAR_BACKWARD_WEIGHTS;
+    if (!weights || op->outputs[1].buffer == nullptr)
+        return;
+    out->dy = cuda_view_of(&op->inputs[1]);
+    out->db = cuda_floats_of(&op->outputs[1]);
+    out->accumulate = op->accumulate;
+    out->blocks = library_bias_blocks(plan->device, out->dy.pixels);
+}
+
+cod_status library_parts_create(cod_plan *plan, size_t workspace_bytes, const cod_view *weights, const cod_view *bias,
+                                library_parts *out)
+{
+    library_packing *packing = &out->packing;
+    if (weights != nullptr)
+        packing->weights = cuda_view_of(weights);
+    if (bias != nullptr)
+        packing->bias = cuda_view_of(bias);
+    describe_gradient(plan, &out->gradient);
+    const size_t workspace = rounded_up(workspace_bytes), bias_at = workspace + rounded_bytes(packing->weights),
+                 how_at = bias_at + rounded_bytes(packing->bias), partials_at = how_at + rounded_up(sizeof *packing);
+    const size_t partials = static_cast<size_t>(out->gradient.blocks * out->gradient.dy.channels) * sizeof(float);
+    COD_TRY(cuda_plan_memory(plan, partials_at + partials));
+    unsigned char *memory = static_cast<unsigned char *>(plan->memory);
+    out->workspace = workspace > 0 ? memory : nullptr;
+    out->gradient.partials = reinterpret_cast<float *>(memory + partials_at);
+    packing->rounded_weights = weights != nullptr ? reinterpret_cast<uint16_t *>(memory + workspace) : nullptr;
+    packing->rounded_bias = bias != nullptr ? reinterpret_cast<uint16_t *>(memory + bias_at) : nullptr;
+    if (weights == nullptr && bias == nullptr)
+        return COD_OK;
+    plan->packing = library_packing_of(reinterpret_cast<library_packing *>(memory + how_at), *packing);
+    return cuda_plan_write(plan, memory + how_at, packing, sizeof *packing);
 }

@@ -7,9 +7,14 @@
 
 #include "cuda/view.cuh"
 
-/** A dense copy in bf16 of a view in f32. */
-COD_MUST_CHECK cod_status library_round(const cod_device *device, cudaStream_t stream, const cuda_view &from,
-                                        uint16_t *to);
+/** Dense copies in bf16 of weights and a bias in f32, which plans_prepare() makes. */
+struct library_packing {
+    cuda_view weights, bias;                  /**< count 0 = read as they are */
+    uint16_t *rounded_weights, *rounded_bias; /**< NULL where they are read as they are */
+};
+
+/** For plans whose `packing` lies at `how`, in the device's memory. */
+cuda_packing library_packing_of(const library_packing *how, const library_packing &packing);
 
 /** db = the sum of dy over its pixels [+ db], in an order that depends on shapes alone. */
 struct library_bias {
@@ -22,6 +27,22 @@ struct library_bias {
 
 /** `blocks` for dy of that many pixels. */
 int64_t library_bias_blocks(const cod_device *device, int64_t pixels);
-COD_MUST_CHECK cod_status library_bias_run(const library_bias &bias, cudaStream_t stream);
+COD_MUST_CHECK cod_status library_bias_run(cod_device *device, const library_bias &bias, cudaStream_t stream);
+
+/** What a plan has beside the library's own. */
+struct library_parts {
+    void *workspace; /**< NULL = the library wants none */
+    library_packing packing;
+    library_bias gradient; /**< of a weight gradient's op */
+};
+
+/**
+ * Gives the plan its memory, and its packing where there is one.
+ *
+ * @param weights, bias  that the library reads in bf16; NULL = none
+ * @param[in,out] out    zeros before
+ */
+COD_MUST_CHECK cod_status library_parts_create(cod_plan *plan, size_t workspace_bytes, const cod_view *weights,
+                                               const cod_view *bias, library_parts *out);
 
 #endif

@@ -116,9 +116,9 @@ static __device__ __forceinline__ int channel_of(const conv_product &p, const co
 
 template <int CHANNELS> __global__ void __launch_bounds__(CUDA_THREADS) pack_kernel(const cuda_pack_list list)
 {
-    const int at_list = pack_number(list);
-    const conv_packing &packing = *static_cast<const conv_packing *>(list.packings[at_list]);
-    const int64_t number = (int64_t)(blockIdx.x - list.first[at_list]) * CUDA_THREADS + threadIdx.x;
+    const pack_place<conv_packing> place = pack_place_of<conv_packing>(list);
+    const conv_packing &packing = *place.how;
+    const int64_t number = place.item;
     if (number >= packing.count)
         return;
     const conv_product &p = packing.product;
@@ -150,9 +150,9 @@ template <int CHANNELS> __global__ void __launch_bounds__(CUDA_THREADS) pack_ker
 /** Depth and columns are both filled up to whole tiles. */
 __global__ void __launch_bounds__(CUDA_THREADS) pack_f32_kernel(const cuda_pack_list list)
 {
-    const int at_list = pack_number(list);
-    const conv_packing &packing = *static_cast<const conv_packing *>(list.packings[at_list]);
-    const int64_t number = (int64_t)(blockIdx.x - list.first[at_list]) * CUDA_THREADS + threadIdx.x;
+    const pack_place<conv_packing> place = pack_place_of<conv_packing>(list);
+    const conv_packing &packing = *place.how;
+    const int64_t number = place.item;
     if (number >= packing.count)
         return;
     const conv_product &p = packing.product;
@@ -173,10 +173,10 @@ __global__ void __launch_bounds__(CUDA_THREADS) pack_f32_kernel(const cuda_pack_
 /** A warp for each output channel. A weight that is not finite makes the factor infinite, and the sum, 0, NaN. */
 __global__ void __launch_bounds__(WARP_LANES) scales_kernel(const cuda_pack_list list)
 {
-    const int at_list = pack_number(list);
-    const conv_packing &packing = *static_cast<const conv_packing *>(list.packings[at_list]);
+    const pack_place<conv_packing> place = pack_place_of<conv_packing>(list);
+    const conv_packing &packing = *place.how;
     const conv_filter &f = packing.filter;
-    const int column = (int)(blockIdx.x - list.first[at_list]), o = conv_output_of(column, f.outputs, f.factor);
+    const int column = place.block, o = conv_output_of(column, f.outputs, f.factor);
     const int64_t positions = (int64_t)f.kernel_h * f.kernel_w, count = positions * f.inputs;
     float largest = 0;
     for (int64_t k = threadIdx.x; k < count; k += WARP_LANES) {
@@ -193,7 +193,7 @@ __global__ void __launch_bounds__(WARP_LANES) scales_kernel(const cuda_pack_list
 
 cuda_packing conv_packing_of(const conv_packing *how, const conv_packing &packing, cod_dtype dtype)
 {
-    const unsigned blocks = static_cast<unsigned>((packing.count + CUDA_THREADS - 1) / CUDA_THREADS);
+    const unsigned blocks = cuda_item_blocks(packing.count);
     if (dtype == COD_S8)
         return {how, pack_kernel<16>, blocks, scales_kernel, static_cast<unsigned>(packing.filter.outputs)};
     return {how, dtype == COD_BF16 ? pack_kernel<8> : pack_f32_kernel, blocks, nullptr, 0};

@@ -107,7 +107,7 @@ static bool should_fold(const conv_side &w, int channels, int piece)
 {
     if (w.backward && w.stride > 1)
         return false;
-    return 4 * conv_divide_up(w.kernel * (int64_t)channels, piece) <= 3 * w.kernel * conv_divide_up(channels, piece);
+    return 4 * cuda_divide_up(w.kernel * (int64_t)channels, piece) <= 3 * w.kernel * cuda_divide_up(channels, piece);
 }
 
 int conv_stage_image(const conv_operands &operands, conv_image *image, conv_side *w, conv_staging *staging,
@@ -133,7 +133,7 @@ int conv_stage_image(const conv_operands &operands, conv_image *image, conv_side
         copy.w = w->outputs;
         copy.channels *= w->kernel;
     }
-    const int64_t groups = conv_divide_up(copy.channels, piece);
+    const int64_t groups = cuda_divide_up(copy.channels, piece);
     copy.stride = groups * piece;
     staging->pieces = (int64_t)operands.images * copy.h * copy.w * groups;
     staging->int8_factor = dtype == COD_S8 ? 127 / operands.int8_range : 1;
@@ -153,8 +153,8 @@ int conv_stage_image(const conv_operands &operands, conv_image *image, conv_side
 static double product_cost(const cod_device *device, const conv_product_kernel *kernel, int64_t rows, int64_t columns,
                            int64_t phases)
 {
-    const int64_t blocks = conv_divide_up(rows, kernel->rows) * conv_divide_up(columns, kernel->columns) * phases;
-    const int64_t rounds = conv_divide_up(blocks, device->multiprocessors);
+    const int64_t blocks = cuda_divide_up(rows, kernel->rows) * cuda_divide_up(columns, kernel->columns) * phases;
+    const int64_t rounds = cuda_divide_up(blocks, device->multiprocessors);
     const double warps = static_cast<double>(rounds * (kernel->threads / WARP_LANES)), full = warps < 8 ? warps / 8 : 1;
     return static_cast<double>(rounds * kernel->rows * kernel->columns) / kernel->speed / full;
 }
@@ -211,10 +211,10 @@ static void lay_out(const cod_plan *plan, product_state *state, conv_memory *mem
     p->groups = conv_stage_image(state->operands, &p->source, &p->w, &state->stage_source, memory);
     const conv_product_kernel kernel = choose_product(plan->device, state);
     state->kernel = kernel;
-    const int64_t column_tiles = conv_divide_up(p->store.columns, kernel.columns);
+    const int64_t column_tiles = cuda_divide_up(p->store.columns, kernel.columns);
     const int64_t cells = (int64_t)p->source.factor * p->source.factor;
     const int64_t depth = conv_most_taps(p->h) * conv_most_taps(p->w) * cells * p->groups;
-    const int64_t chunks = conv_divide_up(depth * (dtype == COD_F32 ? 4 : CONV_PIECE), kernel.depth);
+    const int64_t chunks = cuda_divide_up(depth * (dtype == COD_F32 ? 4 : CONV_PIECE), kernel.depth);
     const int64_t phases = conv_phases(p->h) * conv_phases(p->w);
     conv_packing *packing = &state->packing;
     p->column_tiles = static_cast<int>(column_tiles);
@@ -232,7 +232,7 @@ static void lay_out(const cod_plan *plan, product_state *state, conv_memory *mem
     const int64_t rows =
         (int64_t)state->operands.images * conv_axis_of(p->h, 0).outputs * conv_axis_of(p->w, 0).outputs;
     state->blocks =
-        dim3(static_cast<unsigned>(conv_divide_up(rows, kernel.rows) * column_tiles), static_cast<unsigned>(phases));
+        dim3(static_cast<unsigned>(cuda_divide_up(rows, kernel.rows) * column_tiles), static_cast<unsigned>(phases));
 }
 
 static cod_status product_run(const cod_plan *plan, cudaStream_t stream)
@@ -267,7 +267,7 @@ static cod_status make_product(cod_plan *plan, int choice)
     COD_TRY(cuda_plan_write(plan, state->packing_on_device, &state->packing, sizeof state->packing));
     plan->packing = conv_packing_of(state->packing_on_device, state->packing, state->operands.dtype);
     plan->run = product_run;
-    return conv_allow_shared(state->kernel.run, state->kernel.shared_bytes);
+    return cuda_allow_shared(state->kernel.run, state->kernel.shared_bytes);
 }
 
 cod_status conv_make_own(cod_plan *plan, const cuda_candidate *candidate)

@@ -33,11 +33,6 @@ template <typename T> static T *conv_take(conv_memory *memory, int64_t count)
     return reinterpret_cast<T *>(at);
 }
 
-static inline int64_t conv_divide_up(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
 static inline conv_side conv_side_of(int outputs, int kernel, int stride, int pad, bool backward)
 {
     return {outputs, kernel, stride, pad, backward, false};
@@ -58,12 +53,6 @@ cod_dtype conv_multiplied_type(const cod_op *op, const cod_op_attr *attr);
  */
 int conv_stage_image(const conv_operands &operands, conv_image *image, conv_side *w, conv_staging *staging,
                      conv_memory *memory);
-
-/** Lets a kernel have this much dynamic shared memory. The last limit counts for all its plans: where sizes differ, the device's. */
-template <typename P> static cod_status conv_allow_shared(void (*kernel)(P), size_t bytes)
-{
-    return COD_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
-}
 
 /** Adds those that the device has room for; `preferred` comes first: the cost model's choice. */
 template <typename P>

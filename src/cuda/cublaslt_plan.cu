@@ -39,10 +39,7 @@ struct linear_state {
     linear_descriptors descriptors;
     cublasLtMatmulAlgo_t algorithm;
     size_t workspace_bytes;
-    void *workspace;
-    cuda_view weights, bias;
-    uint16_t *rounded_weights, *rounded_bias; /**< NULL = read as they are */
-    library_bias gradient;                    /**< of the bias */
+    library_parts parts;
 };
 
 static cuda_cublaslt *cublaslt_of(const cod_device *device)
@@ -78,12 +75,6 @@ void cublaslt_close(cuda_cublaslt *cublaslt)
 
 /* Running. */
 
-static cod_status state_prepare(const cod_plan *plan, cudaStream_t stream)
-{
-    const linear_state *state = static_cast<const linear_state *>(plan->state);
-    return library_round(plan->device, stream, state->weights, state->rounded_weights);
-}
-
 static cod_status state_run(const cod_plan *plan, cudaStream_t stream)
 {
     cuda_chain_end(plan->device); /* the library may do more than launch kernels */
@@ -93,12 +84,10 @@ static cod_status state_run(const cod_plan *plan, cudaStream_t stream)
     const linear_descriptors *of = &state->descriptors;
     const float alpha = 1, beta = p->accumulate ? 1.0f : 0.0f;
     void *d = const_cast<void *>(p->d.data);
-    if (state->rounded_bias != nullptr)
-        COD_TRY(library_round(plan->device, stream, state->bias, state->rounded_bias));
     COD_TRY(COD_CUBLASLT(cublaslt->calls, cublasLtMatmul(cublaslt->handle, of->operation, &alpha, p->a.data, of->a,
                                                          p->b.data, of->b, &beta, d, of->d, d, of->d, &state->algorithm,
-                                                         state->workspace, state->workspace_bytes, stream)));
-    return library_bias_run(state->gradient, stream);
+                                                         state->parts.workspace, state->workspace_bytes, stream)));
+    return library_bias_run(plan->device, state->parts.gradient, stream);
 }
 
 static void state_clear(const cod_plan *plan)
@@ -109,41 +98,6 @@ static void state_clear(const cod_plan *plan)
 
 /* Making. */
 
-static size_t rounded_up(size_t bytes)
-{
-    return (bytes + 255) / 256 * 256;
-}
-
-/** Memory: the workspace, rounded weights and bias, partial sums of db. */
-static cod_status lay_out(cod_plan *plan, linear_state *state)
-{
-    const cod_op *op = plan->ops;
-    size_t weights = 0, bias = 0, partials = 0;
-    if (state->product.packed) {
-        state->weights = cuda_view_of(&op->inputs[1]);
-        weights = rounded_up(static_cast<size_t>(state->weights.count) * sizeof(uint16_t));
-    }
-    if (state->product.rounded_bias) {
-        state->bias = cuda_view_of(&op->inputs[2]);
-        bias = rounded_up(static_cast<size_t>(state->bias.count) * sizeof(uint16_t));
-    }
-    if (op->kind == COD_OP_LINEAR_BACKWARD_WEIGHTS && op->outputs[1].buffer != nullptr) {
-        state->gradient.dy = cuda_view_of(&op->inputs[1]);
-        state->gradient.db = cuda_floats_of(&op->outputs[1]);
-        state->gradient.accumulate = op->accumulate;
-        state->gradient.blocks = library_bias_blocks(plan->device, state->gradient.dy.pixels);
-        partials = static_cast<size_t>(state->gradient.blocks * state->gradient.dy.channels) * sizeof(float);
-    }
-    const size_t workspace = rounded_up(state->workspace_bytes);
-    COD_TRY(cuda_plan_memory(plan, workspace + weights + bias + partials));
-    unsigned char *memory = static_cast<unsigned char *>(plan->memory);
-    state->workspace = workspace > 0 ? memory : nullptr;
-    state->rounded_weights = weights > 0 ? reinterpret_cast<uint16_t *>(memory + workspace) : nullptr;
-    state->rounded_bias = bias > 0 ? reinterpret_cast<uint16_t *>(memory + workspace + weights) : nullptr;
-    state->gradient.partials = reinterpret_cast<float *>(memory + workspace + weights + bias);
-    return COD_OK;
-}
-
 static cod_status make_by_algorithm(cod_plan *plan, const cuda_candidate *candidate)
 {
     const linear_algorithm *algorithm = static_cast<const linear_algorithm *>(candidate->source);
@@ -153,13 +107,14 @@ static cod_status make_by_algorithm(cod_plan *plan, const cuda_candidate *candid
     COD_TRY(linear_describe(plan->ops, &state->product));
     state->algorithm = algorithm->algorithm;
     state->workspace_bytes = algorithm->workspace_bytes;
-    COD_TRY(lay_out(plan, state));
-    if (state->rounded_weights != nullptr)
-        state->product.a.data = state->rounded_weights;
-    const void *bias = state->rounded_bias;
+    const cod_op *op = plan->ops;
+    COD_TRY(library_parts_create(plan, state->workspace_bytes, state->product.packed ? &op->inputs[1] : nullptr,
+                                 state->product.rounded_bias ? &op->inputs[2] : nullptr, &state->parts));
+    if (state->product.packed)
+        state->product.a.data = state->parts.packing.rounded_weights;
+    const void *bias = state->parts.packing.rounded_bias;
     COD_TRY(linear_descriptors_create(cublaslt_of(plan->device)->calls, &state->product,
                                       bias != nullptr ? bias : state->product.bias, &state->descriptors));
-    plan->prepare = state->rounded_weights != nullptr ? state_prepare : nullptr;
     plan->run = state_run;
     return COD_OK;
 }

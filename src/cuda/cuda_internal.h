@@ -72,15 +72,20 @@ struct cod_plan {
     cod_device *device;
     cod_op *ops; /**< [count], one after the other; one where nothing is fused */
     size_t count;
-    char label[96]; /**< the op's kind and name, for profilers and messages */
-    cod_status (*prepare)(const cod_plan *plan, cudaStream_t stream); /**< beside packing; NULL = nothing to do */
+    char label[96]; /**< the op's kind and name, or the first one's of a fused sequence, for profilers and messages */
     cuda_packing packing;
     cod_status (*run)(const cod_plan *plan, cudaStream_t stream);
-    void (*clear)(const cod_plan *plan); /**< before `state` and `memory` go; NULL = nothing to do */
+    void (*clear)(const cod_plan *plan); /**< ends what `state` holds, before it is freed; NULL = nothing to do */
     void *state;                         /**< the maker's, of the host; free() */
     void *memory;                        /**< of the device, zeroed when the plan is made; NULL = none */
     size_t bytes;                        /**< of `memory` */
 };
+
+/** a / b, rounded up; of positive integers. */
+template <typename A, typename B> static constexpr auto cuda_divide_up(A a, B b) -> decltype(a + b)
+{
+    return (a + b - 1) / b;
+}
 
 cod_status cuda_status(cudaError_t error, const char *call, const char *file, int line);
 
@@ -115,9 +120,7 @@ COD_MUST_CHECK cod_status cuda_memory_create(cod_device *device, size_t bytes, v
 /** Writes a part of the plan's memory, which kernels then only read; by the maker. Waits until it is written. */
 COD_MUST_CHECK cod_status cuda_plan_write(const cod_plan *plan, void *target, const void *source, size_t bytes);
 
-/** Queues what plans_prepare() does. */
-COD_MUST_CHECK cod_status cuda_prepare_plans(cod_plan *const *plans, size_t count, cudaStream_t stream);
-/** pack.cu: queues the packing of all plans that have one, with a launch for each kernel that packs. */
+/** pack.cu: what plans_prepare() does. Queues the packing of all plans that have one, with a launch for each kernel that packs. */
 COD_MUST_CHECK cod_status cuda_pack_plans(cod_plan *const *plans, size_t count, cudaStream_t stream);
 
 typedef cod_status cuda_maker(cod_plan *plan);
@@ -155,10 +158,19 @@ size_t cuda_op_fuses(cod_device *device, const cod_op *ops, size_t count);
 cod_status cuda_plan_create_fused(cod_device *device, const cod_op *ops, size_t count, cod_plan **out);
 
 /**
+ * Lets a kernel have this much dynamic shared memory; without, 48 KiB are the most. The last limit counts for all plans that run it:
+ * where their sizes differ, it is the device's.
+ */
+template <typename... P> COD_MUST_CHECK cod_status cuda_allow_shared(void (*kernel)(P...), size_t bytes)
+{
+    return COD_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
+}
+
+/**
  * Queues a kernel. It may start when all that the stream has before it is done.
  *
  * @param threads       of a block, a multiple of 32
- * @param shared_bytes  of dynamic shared memory; above 48 KiB after cudaFuncSetAttribute() alone
+ * @param shared_bytes  of dynamic shared memory; above 48 KiB after cuda_allow_shared() alone
  */
 template <typename... P, typename... A>
 COD_MUST_CHECK cod_status cuda_launch(cudaStream_t stream, void (*kernel)(P...), dim3 blocks, unsigned threads,
@@ -173,9 +185,10 @@ COD_MUST_CHECK cod_status cuda_launch(cudaStream_t stream, void (*kernel)(P...),
 }
 
 /**
- * The same for a kernel that calls chain_wait(): where the stream's last work is such a kernel, or a chain of kernels since one, it may start
- * as soon as the one before releases it. cuda_chain_end() tells of work that is no kernel, and of packing, whose results kernels
- * may read before chain_wait().
+ * The same with a programmatic edge, for a kernel that calls chain_wait(): it may start as soon as the kernel before it in the stream
+ * releases it. The first kernel after a cuda_chain_end() gets no such edge, and starts when all that is before it is done. So
+ * cuda_chain_end() is called where other work than a kernel is queued, and at packing: kernels may read packed weights before
+ * chain_wait().
  */
 template <typename... P, typename... A>
 COD_MUST_CHECK cod_status cuda_launch_chained(cod_device *device, cudaStream_t stream, void (*kernel)(P...),

@@ -19,9 +19,7 @@ extern "C" {
 
 struct cudnn_state {
     cudnnBackendDescriptor_t plan, addresses; /**< the plan: the shape's */
-    cuda_view weights, bias;
-    uint16_t *rounded_weights, *rounded_bias; /**< NULL = read as they are */
-    library_bias gradient;                    /**< of the bias */
+    library_parts parts;
 };
 
 static cuda_cudnn *cudnn_of(cod_device *device)
@@ -57,22 +55,14 @@ void cudnn_close(cuda_cudnn *cudnn)
 
 /* Running. */
 
-static cod_status state_prepare(const cod_plan *plan, cudaStream_t stream)
-{
-    const cudnn_state *state = static_cast<const cudnn_state *>(plan->state);
-    return library_round(plan->device, stream, state->weights, state->rounded_weights);
-}
-
 static cod_status state_run(const cod_plan *plan, cudaStream_t stream)
 {
     cuda_chain_end(plan->device); /* the library may do more than launch kernels */
     const cudnn_state *state = static_cast<const cudnn_state *>(plan->state);
     const cuda_cudnn *cudnn = cudnn_of(plan->device);
-    if (state->rounded_bias != nullptr)
-        COD_TRY(library_round(plan->device, stream, state->bias, state->rounded_bias));
     COD_TRY(COD_CUDNN(cudnn->calls, cudnnSetStream(cudnn->target.handle, stream)));
     COD_TRY(COD_CUDNN(cudnn->calls, cudnnBackendExecute(cudnn->target.handle, state->plan, state->addresses)));
-    return library_bias_run(state->gradient, stream);
+    return library_bias_run(plan->device, state->parts.gradient, stream);
 }
 
 static void state_clear(const cod_plan *plan)
@@ -99,10 +89,11 @@ static void gather_addresses(const cod_op *op, const cudnn_state *state, void *a
     addresses[CUDNN_Y - 1] = address_of(data ? &op->inputs[0] : weights ? &op->inputs[1] : &op->outputs[0]);
     addresses[CUDNN_BIAS - 1] = forward ? address_of(&op->inputs[2]) : nullptr;
     addresses[CUDNN_RESIDUAL - 1] = forward ? address_of(&op->inputs[4]) : nullptr;
-    if (state->rounded_weights != nullptr)
-        addresses[CUDNN_W - 1] = state->rounded_weights;
-    if (state->rounded_bias != nullptr)
-        addresses[CUDNN_BIAS - 1] = state->rounded_bias;
+    const library_packing *packing = &state->parts.packing;
+    if (packing->rounded_weights != nullptr)
+        addresses[CUDNN_W - 1] = packing->rounded_weights;
+    if (packing->rounded_bias != nullptr)
+        addresses[CUDNN_BIAS - 1] = packing->rounded_bias;
 }
 
 static cod_status bind_addresses(cod_plan *plan, void *workspace)
@@ -132,42 +123,6 @@ static cod_status bind_addresses(cod_plan *plan, void *workspace)
     return status;
 }
 
-static size_t rounded_up(size_t bytes)
-{
-    return (bytes + 255) / 256 * 256;
-}
-
-/** Memory: the workspace, rounded weights and bias, partial sums of db. */
-static cod_status lay_out(cod_plan *plan, const cudnn_engine *engine)
-{
-    cudnn_state *state = static_cast<cudnn_state *>(plan->state);
-    const cod_op *op = plan->ops;
-    const bool weights = op->kind == COD_OP_CONV2D_BACKWARD_WEIGHTS;
-    const size_t workspace = rounded_up(static_cast<size_t>(engine->workspace_bytes));
-    size_t rounded = 0, bias = 0, partials = 0;
-    if (!weights && op->inputs[1].dtype != op->inputs[0].dtype) {
-        state->weights = cuda_view_of(&op->inputs[1]);
-        rounded = rounded_up(static_cast<size_t>(state->weights.count) * sizeof(uint16_t));
-    }
-    if (weights && op->outputs[1].buffer != nullptr) {
-        state->gradient.dy = cuda_view_of(&op->inputs[1]);
-        state->gradient.db = cuda_floats_of(&op->outputs[1]);
-        state->gradient.accumulate = op->accumulate;
-        state->gradient.blocks = library_bias_blocks(plan->device, state->gradient.dy.pixels);
-        partials = static_cast<size_t>(state->gradient.blocks * state->gradient.dy.channels) * sizeof(float);
-    }
-    if (engine->rounded_bias) {
-        state->bias = cuda_view_of(&op->inputs[2]);
-        bias = rounded_up(static_cast<size_t>(state->bias.count) * sizeof(uint16_t));
-    }
-    COD_TRY(cuda_plan_memory(plan, workspace + rounded + bias + partials));
-    unsigned char *memory = static_cast<unsigned char *>(plan->memory);
-    state->rounded_weights = rounded > 0 ? reinterpret_cast<uint16_t *>(memory + workspace) : nullptr;
-    state->rounded_bias = bias > 0 ? reinterpret_cast<uint16_t *>(memory + workspace + rounded) : nullptr;
-    state->gradient.partials = reinterpret_cast<float *>(memory + workspace + rounded + bias);
-    return bind_addresses(plan, workspace > 0 ? plan->memory : nullptr);
-}
-
 static cod_status make_by_engine(cod_plan *plan, const cuda_candidate *candidate)
 {
     cudnn_shape *shape = static_cast<cudnn_shape *>(candidate->source);
@@ -177,12 +132,15 @@ static cod_status make_by_engine(cod_plan *plan, const cuda_candidate *candidate
         return cod_fail(COD_ERR_UNSUPPORTED, "it wants a workspace of %.0f MB",
                         1e-6 * static_cast<double>(engine->workspace_bytes));
     COD_TRY(cuda_plan_state(plan, sizeof(cudnn_state)));
-    static_cast<cudnn_state *>(plan->state)->plan = engine->plan;
+    cudnn_state *state = static_cast<cudnn_state *>(plan->state);
+    state->plan = engine->plan;
     plan->clear = state_clear;
-    COD_TRY(lay_out(plan, engine));
-    plan->prepare = static_cast<cudnn_state *>(plan->state)->rounded_weights != nullptr ? state_prepare : nullptr;
     plan->run = state_run;
-    return COD_OK;
+    const cod_op *op = plan->ops;
+    const bool rounded = op->kind != COD_OP_CONV2D_BACKWARD_WEIGHTS && op->inputs[1].dtype != op->inputs[0].dtype;
+    COD_TRY(library_parts_create(plan, static_cast<size_t>(engine->workspace_bytes), rounded ? &op->inputs[1] : nullptr,
+                                 engine->rounded_bias ? &op->inputs[2] : nullptr, &state->parts));
+    return bind_addresses(plan, state->parts.workspace);
 }
 
 static cod_status shape_of(const cod_plan *plan, const char *key, cudnn_shape **out)

@@ -411,7 +411,6 @@ void cuda_plan_clear(cod_plan *plan)
     if (plan->clear != nullptr)
         plan->clear(plan);
     free(plan->state);
-    plan->prepare = nullptr;
     plan->run = nullptr;
     plan->clear = nullptr;
     plan->state = plan->memory = nullptr;
@@ -465,19 +464,9 @@ static cod_status plan_create(cod_device *device, const cod_op *op, cod_plan **o
     return cuda_plan_create(device, op, 1, make_single, cod_op_kind_name(op->kind), out);
 }
 
-cod_status cuda_prepare_plans(cod_plan *const *plans, size_t count, cudaStream_t stream)
-{
-    if (count > 0)
-        cuda_chain_end(plans[0]->device);
-    for (size_t i = 0; i < count; i++)
-        if (plans[i]->prepare != nullptr)
-            COD_TRY(plans[i]->prepare(plans[i], stream));
-    return cuda_pack_plans(plans, count, stream);
-}
-
 static cod_status plans_prepare(cod_device *device, cod_plan *const *plans, size_t count, cod_queue *queue)
 {
-    return cuda_prepare_plans(plans, count, cuda_stream(device, queue));
+    return cuda_pack_plans(plans, count, cuda_stream(device, queue));
 }
 
 static cod_status plan_run(cod_plan *plan, cod_queue *queue)

@@ -31,6 +31,7 @@ static __device__ __forceinline__ float loss_factor(const loss_work &work)
 /** The end of each kernel: the threads' sums become the value. */
 static __device__ __forceinline__ void loss_finish(const loss_work &work, float sum)
 {
+    chain_release();
     sum = block_sum(sum);
     if (threadIdx.x == 0)
         work.sums.partials[blockIdx.x * gridDim.y + blockIdx.y] = sum;

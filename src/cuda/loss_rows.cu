@@ -112,6 +112,7 @@ static __device__ __forceinline__ float kl_row(const loss_work &work, const row_
 
 __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) loss_rows_kernel(loss_work work)
 {
+    chain_wait();
     const int rows = CUDA_THREADS / work.group;
     const float factor = loss_factor(work);
     float sum = 0;
@@ -130,7 +131,8 @@ __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) loss_rows_kernel(lo
 static cod_status loss_rows_run(const cod_plan *plan, cudaStream_t stream)
 {
     const loss_work *work = static_cast<const loss_work *>(plan->state);
-    return cuda_launch(stream, loss_rows_kernel, work->walk.blocks, CUDA_THREADS, CUDA_THREADS * sizeof(float), *work);
+    return cuda_launch_chained(plan->device, stream, loss_rows_kernel, work->walk.blocks, CUDA_THREADS,
+                               CUDA_THREADS * sizeof(float), *work);
 }
 
 cod_status cuda_make_loss_rows(cod_plan *plan, loss_work *work)
@@ -140,7 +142,7 @@ cod_status cuda_make_loss_rows(cod_plan *plan, loss_work *work)
     work->group = work->classes > WIDEST_ROW_OF_A_WARP ? CUDA_THREADS : 1;
     while (work->group < WARP_LANES && work->group < work->classes)
         work->group *= 2;
-    const int64_t rows = CUDA_THREADS / work->group, needed = (work->prediction.pixels + rows - 1) / rows,
+    const int64_t rows = CUDA_THREADS / work->group, needed = cuda_divide_up(work->prediction.pixels, rows),
                   most = static_cast<int64_t>(plan->device->multiprocessors) * BLOCKS_A_PROCESSOR;
     work->walk.blocks = static_cast<unsigned>(needed < most ? needed : most);
     work->walk.tiles = 1;

@@ -13,6 +13,7 @@ struct mean_work {
 
 template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) mean_sums_kernel(mean_work work)
 {
+    chain_wait();
     const cuda_walk &walk = work.sums_walk;
     const walk_part part = walk_begin<L>(walk, blockIdx.x);
     const int step = walk.rows;
@@ -34,6 +35,7 @@ template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLO
                 sums[0][i] += x[i];
         }
     }
+    chain_release();
     write_columns<1, lanes_width<L>>(work.sums, walk, block_columns(sums, walk));
     if (block_is_last(work.sums.ticket))
         grid_totals(work.sums, gridDim.x);
@@ -41,6 +43,7 @@ template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLO
 
 template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) mean_write_kernel(mean_work work)
 {
+    chain_wait();
     const walk_part part = walk_begin<L>(work.walk, blockIdx.x);
     const float count = (float)work.walk.pixels;
     for (int64_t pixel = part.first; pixel < part.end; pixel += work.walk.rows) {
@@ -60,9 +63,11 @@ static void (*const write_kernels[LANES_COUNT])(mean_work) = {
 static cod_status mean_run(const cod_plan *plan, cudaStream_t stream)
 {
     const mean_work *work = static_cast<const mean_work *>(plan->state);
-    COD_TRY(cuda_launch(stream, sums_kernels[work->sums_walk.lanes], cuda_walk_grid(work->sums_walk), CUDA_THREADS,
-                        cuda_sums_shared(work->sums_walk, 1), *work));
-    return cuda_launch(stream, write_kernels[work->walk.lanes], cuda_walk_grid(work->walk), CUDA_THREADS, 0, *work);
+    COD_TRY(cuda_launch_chained(plan->device, stream, sums_kernels[work->sums_walk.lanes],
+                                cuda_walk_grid(work->sums_walk), CUDA_THREADS, cuda_sums_shared(work->sums_walk, 1),
+                                *work));
+    return cuda_launch_chained(plan->device, stream, write_kernels[work->walk.lanes], cuda_walk_grid(work->walk),
+                               CUDA_THREADS, 0, *work);
 }
 
 cod_status cuda_make_mean(cod_plan *plan)

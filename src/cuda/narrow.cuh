@@ -101,6 +101,14 @@ struct narrow_filter {
     bool narrow_is_output, mirrored;
 };
 
+/** How the weights of a gather or a spread are packed. */
+struct narrow_packing {
+    narrow_filter filter;
+    void *packed;  /**< narrow_gather.packed or narrow_spread.packed */
+    int64_t count; /**< elements of `packed` */
+    int depth;     /**< steps of a spread; 0 = a gather's */
+};
+
 /** How dw and db follow from the partial sums. */
 struct narrow_sum {
     narrow_filter filter;
@@ -137,11 +145,9 @@ size_t narrow_gradient_shared(int depth, int rows, int slices);
 int narrow_spread_words(int columns, int channels, int depth);
 
 /* narrow_pack.cu */
-COD_MUST_CHECK cod_status narrow_pack_gather(const cod_device *device, cudaStream_t stream, const narrow_filter &filter,
-                                             uint16_t *packed);
-COD_MUST_CHECK cod_status narrow_pack_spread(const cod_device *device, cudaStream_t stream, const narrow_filter &filter,
-                                             int depth, bytes16 *packed);
-COD_MUST_CHECK cod_status narrow_sum_partials(cudaStream_t stream, const narrow_sum &sum);
+/** For plans whose `packing` lies at `how`, in the device's memory. */
+cuda_packing narrow_packing_of(const narrow_packing *how, const narrow_packing &packing);
+COD_MUST_CHECK cod_status narrow_sum_partials(cod_device *device, cudaStream_t stream, const narrow_sum &sum);
 
 enum narrow_computation { NARROW_GATHER, NARROW_SPREAD, NARROW_GRADIENT };
 

@@ -100,8 +100,8 @@ static __device__ __forceinline__ void start_weights(const narrow_gather &p, con
     const uint16_t *packed = p.packed + (int64_t)blockIdx.y * COLUMNS * pieces * PIECE;
     for (int i = (int)threadIdx.x; i < COLUMNS * pieces; i += (int)blockDim.x) {
         const int column = i / pieces;
-        copy16_start(weights + column * sizes.weight_pitch + (i - column * pieces) * 16, packed + (int64_t)i * PIECE,
-                     16);
+        copy16_ahead_start(weights + column * sizes.weight_pitch + (i - column * pieces) * 16,
+                           packed + (int64_t)i * PIECE, 16);
     }
 }
 
@@ -238,6 +238,7 @@ template <int F> __global__ void __launch_bounds__(THREADS, F > 9 ? 1 : 2) gathe
     const warp_part part = part_of(p, sizes);
     const int first = unit.row - F / 2, steps = unit.rows + F - 1, row_floats = p.spans * SPAN * NARROW_GROUP;
     start_weights<F>(p, sizes, weights);
+    chain_wait();
     for (int t = 0; t < STAGES - 1; t++) {
         if (t < steps)
             start_row(p, copies, unit.image, first + t, ring + t * sizes.stage);
@@ -256,6 +257,7 @@ template <int F> __global__ void __launch_bounds__(THREADS, F > 9 ? 1 : 2) gathe
         close_row<F, NT>(sums, turn,
                          closed + (t % 2 * p.slices + part.slice) * row_floats + part.span * SPAN * NARROW_GROUP);
     }
+    chain_release();
     block_sync();
     hand_over(p, unit, steps - F, closed + (steps - 1) % 2 * p.slices * row_floats);
 }

@@ -210,6 +210,7 @@ static __device__ __forceinline__ narrow_bias bias_of(const narrow_gradient &p, 
 
 template <int F, int R> __global__ void __launch_bounds__(THREADS) gradient_kernel(const narrow_gradient p)
 {
+    chain_wait();
     constexpr int NT = (NARROW_GROUP * F + 7) / 8;
     const int lane = (int)threadIdx.x % WARP_LANES, warp = (int)threadIdx.x / WARP_LANES,
               warps = (int)blockDim.x / WARP_LANES;
@@ -234,6 +235,7 @@ template <int F, int R> __global__ void __launch_bounds__(THREADS) gradient_kern
         block_sync();
         add_unit<F, R, NT>(state, p, unit, copy, first, words, fragments, planes, bias);
     }
+    chain_release();
     store_partials<F, R, NT>(state, p, group, part, bias);
 }
 

@@ -1,5 +1,6 @@
 /* Around the kernels between wide and narrow tensors: weights packed as their fragments are read, and partial sums added. */
 #include "cuda/narrow.cuh"
+#include "cuda/pack.cuh"
 
 /** The element of w, or of its gradient, at tap (r, s) of a kernel as narrow.cuh counts them. */
 static __device__ __forceinline__ int64_t place_of(const narrow_filter &f, int r, int s, int narrow, int wide)
@@ -9,26 +10,19 @@ static __device__ __forceinline__ int64_t place_of(const narrow_filter &f, int r
     return (((int64_t)output * f.kernel + k_h) * f.kernel + k_w) * f.stride + input;
 }
 
-__global__ void pack_gather_kernel(narrow_filter f, int columns, int64_t count, uint16_t *packed)
+__global__ void __launch_bounds__(CUDA_THREADS) pack_gather_kernel(const cuda_pack_list list)
 {
-    for (int64_t i = grid_first(); i < count; i += grid_step()) {
-        const int64_t line = i / f.wide, place = line / f.kernel, group = place / columns;
-        const int column = (int)(place - group * columns), r = column / NARROW_GROUP;
-        const int narrow = (int)group * NARROW_GROUP + column % NARROW_GROUP;
-        const bool in = r < f.kernel && narrow < f.narrow;
-        packed[i] = bf16_from_f32(
-            in ? f.w[place_of(f, r, (int)(line - place * f.kernel), narrow, (int)(i - line * f.wide))] : 0);
-    }
-}
-
-cod_status narrow_pack_gather(const cod_device *device, cudaStream_t stream, const narrow_filter &filter,
-                              uint16_t *packed)
-{
-    const int columns = (NARROW_GROUP * filter.kernel + 7) / 8 * 8;
-    const int64_t groups = (filter.narrow + NARROW_GROUP - 1) / NARROW_GROUP;
-    const int64_t count = groups * columns * filter.kernel * filter.wide;
-    return cuda_launch(stream, pack_gather_kernel, cuda_blocks(device, count), CUDA_THREADS, 0, filter, columns, count,
-                       packed);
+    const pack_place<narrow_packing> at = pack_place_of<narrow_packing>(list);
+    const narrow_filter &f = at.how->filter;
+    if (at.item >= at.how->count)
+        return;
+    const int columns = (NARROW_GROUP * f.kernel + 7) / 8 * 8;
+    const int64_t line = at.item / f.wide, place = line / f.kernel, group = place / columns;
+    const int column = (int)(place - group * columns), r = column / NARROW_GROUP;
+    const int narrow = (int)group * NARROW_GROUP + column % NARROW_GROUP;
+    const bool in = r < f.kernel && narrow < f.narrow;
+    static_cast<uint16_t *>(at.how->packed)[at.item] = bf16_from_f32(
+        in ? f.w[place_of(f, r, (int)(line - place * f.kernel), narrow, (int)(at.item - line * f.wide))] : 0);
 }
 
 /** The weight of element k of a row of the kernel, which is tap k / channels. */
@@ -37,28 +31,27 @@ static __device__ __forceinline__ float spread_weight(const narrow_filter &f, in
     return k < f.kernel * f.narrow ? f.w[place_of(f, r, k / f.narrow, k % f.narrow, wide)] : 0;
 }
 
-__global__ void pack_spread_kernel(narrow_filter f, int depth, int64_t count, bytes16 *packed)
+__global__ void __launch_bounds__(CUDA_THREADS) pack_spread_kernel(const cuda_pack_list list)
 {
-    for (int64_t i = grid_first(); i < count; i += grid_step()) {
-        const int lane = (int)(i % WARP_LANES), place = (int)(i / WARP_LANES), step = place % depth;
-        const int r = place / depth % f.kernel, slice = place / depth / f.kernel;
-        bytes16 fragment;
+    const pack_place<narrow_packing> at = pack_place_of<narrow_packing>(list);
+    const narrow_filter &f = at.how->filter;
+    if (at.item >= at.how->count)
+        return;
+    const int depth = at.how->depth, lane = (int)(at.item % WARP_LANES), place = (int)(at.item / WARP_LANES);
+    const int step = place % depth, r = place / depth % f.kernel, slice = place / depth / f.kernel;
+    bytes16 fragment;
 #pragma unroll
-        for (int word = 0; word < 4; word++) {
-            const int wide = slice * NARROW_SLICE + lane / 4 * 2 + word % 2,
-                      k = step * 16 + word / 2 * 8 + lane % 4 * 2;
-            fragment.words[word] = bf16_pair(spread_weight(f, r, k, wide), spread_weight(f, r, k + 1, wide));
-        }
-        packed[i] = fragment;
+    for (int word = 0; word < 4; word++) {
+        const int wide = slice * NARROW_SLICE + lane / 4 * 2 + word % 2, k = step * 16 + word / 2 * 8 + lane % 4 * 2;
+        fragment.words[word] = bf16_pair(spread_weight(f, r, k, wide), spread_weight(f, r, k + 1, wide));
     }
+    static_cast<bytes16 *>(at.how->packed)[at.item] = fragment;
 }
 
-cod_status narrow_pack_spread(const cod_device *device, cudaStream_t stream, const narrow_filter &filter, int depth,
-                              bytes16 *packed)
+cuda_packing narrow_packing_of(const narrow_packing *how, const narrow_packing &packing)
 {
-    const int64_t count = (int64_t)filter.wide / NARROW_SLICE * filter.kernel * depth * WARP_LANES;
-    return cuda_launch(stream, pack_spread_kernel, cuda_blocks(device, count), CUDA_THREADS, 0, filter, depth, count,
-                       packed);
+    return {how, packing.depth > 0 ? pack_spread_kernel : pack_gather_kernel, cuda_item_blocks(packing.count), nullptr,
+            0};
 }
 
 enum { PARTS = CUDA_THREADS / WARP_LANES };
@@ -79,6 +72,7 @@ static __device__ __forceinline__ float *target_of(const narrow_sum &s, int64_t 
 /** A block has WARP_LANES sums, which its warps share: warp i adds splits i, i + PARTS, …. */
 __global__ void sum_kernel(narrow_sum s)
 {
+    chain_wait();
     float *shared = shared_memory<float>();
     const int lane = (int)threadIdx.x % WARP_LANES, part = (int)threadIdx.x / WARP_LANES;
     const int64_t at = (int64_t)blockIdx.x * WARP_LANES + lane;
@@ -99,8 +93,8 @@ __global__ void sum_kernel(narrow_sum s)
     *target = s.accumulate ? *target + sum : sum;
 }
 
-cod_status narrow_sum_partials(cudaStream_t stream, const narrow_sum &sum)
+cod_status narrow_sum_partials(cod_device *device, cudaStream_t stream, const narrow_sum &sum)
 {
-    const unsigned blocks = static_cast<unsigned>((sum.partial_count + WARP_LANES - 1) / WARP_LANES);
-    return cuda_launch(stream, sum_kernel, blocks, CUDA_THREADS, CUDA_THREADS * sizeof(float), sum);
+    const unsigned blocks = static_cast<unsigned>(cuda_divide_up(sum.partial_count, WARP_LANES));
+    return cuda_launch_chained(device, stream, sum_kernel, blocks, CUDA_THREADS, CUDA_THREADS * sizeof(float), sum);
 }

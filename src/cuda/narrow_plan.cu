@@ -5,11 +5,6 @@
 
 enum { MOST_NARROW = 8 };
 
-static int divide_up(int a, int b)
-{
-    return (a + b - 1) / b;
-}
-
 /* The choice. */
 
 /**
@@ -29,7 +24,7 @@ static narrow_habit habit_of(const narrow_shape &shape)
     case NARROW_SPREAD: /* the weights of large kernels leave registers for few warps */
         return {7, shape.kernel * narrow_spread_kernel(shape.kernel, shape.narrow).depth > 18 ? 8 : 12, 0};
     default:
-        return {5, 8, divide_up(shape.wide, 64)};
+        return {5, 8, cuda_divide_up(shape.wide, 64)};
     }
 }
 
@@ -56,18 +51,18 @@ static bool begin_choice(const narrow_shape &shape, int multiprocessors, size_t 
         choice->cut.columns = narrow_spread_kernel(shape.kernel, shape.narrow).columns;
         return choice->cut.columns > 0;
     }
-    choice->groups = divide_up(shape.narrow, NARROW_GROUP);
+    choice->groups = cuda_divide_up(shape.narrow, NARROW_GROUP);
     if (shape.what == NARROW_GRADIENT) {
         const narrow_kernel<narrow_gradient> kernel = narrow_gradient_kernel(shape.kernel);
         choice->cut.columns = kernel.columns;
-        choice->parts = kernel.depth > 0 ? divide_up(shape.kernel, kernel.depth) : 1;
+        choice->parts = kernel.depth > 0 ? cuda_divide_up(shape.kernel, kernel.depth) : 1;
         return kernel.run != nullptr;
     }
     const narrow_kernel<narrow_gather> kernel = narrow_gather_kernel(shape.kernel);
     if (kernel.run == nullptr)
         return false;
     /* Two spans share the weights in shared memory, so that more warps have room; but a small batch has more blocks without. */
-    const int64_t wide_units = (int64_t)shape.images * divide_up(shape.w, 2 * kernel.columns);
+    const int64_t wide_units = (int64_t)shape.images * cuda_divide_up(shape.w, 2 * kernel.columns);
     if (shape.w > kernel.columns && 2 * choice->slices <= NARROW_MOST_SLICES && wide_units >= multiprocessors &&
         narrow_gather_shared(shape.kernel, choice->slices, 2) <= shared_bytes)
         choice->spans = 2;
@@ -89,14 +84,14 @@ narrow_choice narrow_choose(const narrow_shape &shape, int multiprocessors, size
     choice.cut.images = shape.images;
     choice.cut.h = shape.h;
     choice.cut.w = shape.w;
-    choice.cut.strips = divide_up(shape.w, choice.cut.columns);
+    choice.cut.strips = cuda_divide_up(shape.w, choice.cut.columns);
     int64_t least = INT64_MAX;
     for (int pieces = 1; pieces <= shape.h; pieces++) {
-        const int rows = divide_up(shape.h, pieces), chunks = divide_up(shape.h, rows);
+        const int rows = cuda_divide_up(shape.h, pieces), chunks = cuda_divide_up(shape.h, rows);
         const size_t shared = shared_of(shape, choice, rows);
         const int64_t units = (int64_t)shape.images * choice.cut.strips * chunks;
         const int64_t most = shape.what == NARROW_GATHER || units * in_y < at_once ? units : at_once / in_y;
-        const int64_t blocks = most > 0 ? most : 1, rounds = (units * in_y + at_once - 1) / at_once;
+        const int64_t blocks = most > 0 ? most : 1, rounds = cuda_divide_up(units * in_y, at_once);
         const int64_t cost = 10 * rounds * (rows + habit.extra) + blocks * in_y * habit.block;
         /* Blocks of a gather need not all be resident. */
         const size_t together = shape.what == NARROW_GATHER ? shared : shared * static_cast<size_t>(resident);
@@ -176,56 +171,47 @@ static narrow_store store_of(const cod_op *op)
     return store;
 }
 
-/** Lets a kernel have what the device has: the limit is the kernel's, whose plans need unlike sizes. */
-template <typename P> static cod_status allow_shared(const cod_device *device, const narrow_kernel<P> &kernel)
+/** Gives the plan memory for the packed weights, and behind them for how they are packed. */
+static cod_status make_packing(cod_plan *plan, const narrow_filter &filter, int64_t count, size_t each, int depth)
 {
-    return COD_CUDA(cudaFuncSetAttribute(kernel.run, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                         static_cast<int>(device->shared_bytes)));
-}
-
-static cod_status gather_prepare(const cod_plan *plan, cudaStream_t stream)
-{
-    const narrow_state *state = static_cast<const narrow_state *>(plan->state);
-    return narrow_pack_gather(plan->device, stream, state->filter, static_cast<uint16_t *>(plan->memory));
+    const size_t bytes = (static_cast<size_t>(count) * each + 15) / 16 * 16;
+    COD_TRY(cuda_plan_memory(plan, bytes + sizeof(narrow_packing)));
+    const narrow_packing packing = {filter, plan->memory, count, depth};
+    narrow_packing *how = reinterpret_cast<narrow_packing *>(static_cast<unsigned char *>(plan->memory) + bytes);
+    plan->packing = narrow_packing_of(how, packing);
+    return cuda_plan_write(plan, how, &packing, sizeof packing);
 }
 
 static cod_status gather_run(const cod_plan *plan, cudaStream_t stream)
 {
     const narrow_state *state = static_cast<const narrow_state *>(plan->state);
     const narrow_choice &choice = state->choice;
-    return cuda_launch(stream, narrow_gather_kernel(state->shape.kernel).run,
-                       dim3(choice.blocks, static_cast<unsigned>(choice.groups)),
-                       static_cast<unsigned>(choice.slices * choice.spans * WARP_LANES), choice.shared_bytes,
-                       state->gather);
+    return cuda_launch_chained(plan->device, stream, narrow_gather_kernel(state->shape.kernel).run,
+                               dim3(choice.blocks, static_cast<unsigned>(choice.groups)),
+                               static_cast<unsigned>(choice.slices * choice.spans * WARP_LANES), choice.shared_bytes,
+                               state->gather);
 }
 
 static cod_status make_gather(cod_plan *plan, narrow_state *state, const conv_image &wide)
 {
     const narrow_shape &shape = state->shape;
     const narrow_choice &choice = state->choice;
-    const size_t columns = static_cast<size_t>(divide_up(NARROW_GROUP * shape.kernel, 8) * 8);
-    const size_t depth = static_cast<size_t>(shape.kernel) * static_cast<size_t>(shape.wide);
-    COD_TRY(cuda_plan_memory(plan, static_cast<size_t>(choice.groups) * columns * depth * sizeof(uint16_t)));
+    const int64_t columns = cuda_divide_up(NARROW_GROUP * shape.kernel, 8) * 8;
+    COD_TRY(
+        make_packing(plan, state->filter, choice.groups * columns * shape.kernel * shape.wide, sizeof(uint16_t), 0));
     state->gather = {wide,          choice.cut,   static_cast<const uint16_t *>(plan->memory),
                      choice.slices, choice.spans, store_of(plan->ops)};
-    plan->prepare = gather_prepare;
     plan->run = gather_run;
-    return allow_shared(plan->device, narrow_gather_kernel(shape.kernel));
-}
-
-static cod_status spread_prepare(const cod_plan *plan, cudaStream_t stream)
-{
-    const narrow_state *state = static_cast<const narrow_state *>(plan->state);
-    const int depth = narrow_spread_kernel(state->shape.kernel, state->shape.narrow).depth;
-    return narrow_pack_spread(plan->device, stream, state->filter, depth, static_cast<bytes16 *>(plan->memory));
+    return cuda_allow_shared(narrow_gather_kernel(shape.kernel).run, plan->device->shared_bytes);
 }
 
 static cod_status spread_run(const cod_plan *plan, cudaStream_t stream)
 {
     const narrow_state *state = static_cast<const narrow_state *>(plan->state);
     const narrow_choice &choice = state->choice;
-    return cuda_launch(stream, narrow_spread_kernel(state->shape.kernel, state->shape.narrow).run, choice.blocks,
-                       static_cast<unsigned>(choice.slices * WARP_LANES), choice.shared_bytes, state->spread);
+    return cuda_launch_chained(plan->device, stream, narrow_spread_kernel(state->shape.kernel, state->shape.narrow).run,
+                               choice.blocks, static_cast<unsigned>(choice.slices * WARP_LANES), choice.shared_bytes,
+                               state->spread);
 }
 
 static cod_status make_spread(cod_plan *plan, narrow_state *state, const conv_image &narrow)
@@ -233,23 +219,23 @@ static cod_status make_spread(cod_plan *plan, narrow_state *state, const conv_im
     const narrow_shape &shape = state->shape;
     const narrow_choice &choice = state->choice;
     const narrow_kernel<narrow_spread> kernel = narrow_spread_kernel(shape.kernel, shape.narrow);
-    const size_t fragments = static_cast<size_t>(choice.slices * shape.kernel * kernel.depth);
-    COD_TRY(cuda_plan_memory(plan, fragments * WARP_LANES * sizeof(bytes16)));
+    const int64_t fragments = static_cast<int64_t>(choice.slices) * shape.kernel * kernel.depth;
+    COD_TRY(make_packing(plan, state->filter, fragments * WARP_LANES, sizeof(bytes16), kernel.depth));
     state->spread = {narrow, choice.cut, static_cast<const bytes16 *>(plan->memory),
                      narrow_spread_words(kernel.columns, shape.narrow, kernel.depth), store_of(plan->ops)};
-    plan->prepare = spread_prepare;
     plan->run = spread_run;
-    return allow_shared(plan->device, kernel);
+    return cuda_allow_shared(kernel.run, plan->device->shared_bytes);
 }
 
 static cod_status gradient_run(const cod_plan *plan, cudaStream_t stream)
 {
     const narrow_state *state = static_cast<const narrow_state *>(plan->state);
     const narrow_choice &choice = state->choice;
-    COD_TRY(cuda_launch(stream, narrow_gradient_kernel(state->shape.kernel).run,
-                        dim3(choice.blocks, static_cast<unsigned>(choice.groups * choice.parts)),
-                        static_cast<unsigned>(choice.slices * WARP_LANES), choice.shared_bytes, state->gradient));
-    return narrow_sum_partials(stream, state->sum);
+    COD_TRY(cuda_launch_chained(plan->device, stream, narrow_gradient_kernel(state->shape.kernel).run,
+                                dim3(choice.blocks, static_cast<unsigned>(choice.groups * choice.parts)),
+                                static_cast<unsigned>(choice.slices * WARP_LANES), choice.shared_bytes,
+                                state->gradient));
+    return narrow_sum_partials(plan->device, stream, state->sum);
 }
 
 static cod_status make_gradient(cod_plan *plan, narrow_state *state, const conv_image &wide, const conv_image &narrow)
@@ -274,7 +260,7 @@ static cod_status make_gradient(cod_plan *plan, narrow_state *state, const conv_
                   db,
                   filter.narrow_is_output ? filter.narrow : filter.wide};
     plan->run = gradient_run;
-    return allow_shared(plan->device, narrow_gradient_kernel(filter.kernel));
+    return cuda_allow_shared(narrow_gradient_kernel(filter.kernel).run, plan->device->shared_bytes);
 }
 
 static bool first_is_wide(const narrow_state &state)

@@ -163,6 +163,7 @@ static __device__ __forceinline__ void spread_unit(float (&sums)[F][NT][4], cons
 
 template <int F, int KS, int NT> __global__ void __launch_bounds__(THREADS) spread_kernel(const narrow_spread p)
 {
+    chain_wait();
     uint32_t *lines = shared_memory<uint32_t>();
     const int lane = (int)threadIdx.x % WARP_LANES, slice = (int)threadIdx.x / WARP_LANES;
     const spread_part part = part_of<F, KS>(p);

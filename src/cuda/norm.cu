@@ -87,6 +87,7 @@ static __device__ __forceinline__ void finish_moments(const norm_work &work)
 
 template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) norm_moments_kernel(norm_work work)
 {
+    chain_wait();
     const cuda_walk &walk = work.sums_walk;
     const walk_part part = walk_begin<L>(walk, blockIdx.x);
     const int step = walk.rows;
@@ -116,6 +117,7 @@ template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLO
             }
         }
     }
+    chain_release();
     write_moments<lanes_width<L>>(work, block_columns(sums, walk));
     if (block_is_last(work.sums.ticket))
         finish_moments(work);
@@ -146,6 +148,7 @@ static __device__ __forceinline__ void apply_pixel(const norm_work &work, int64_
 /** From the last block's pixels to the first's: those are still in the cache that a pass from first to last has just read. */
 template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) norm_apply_kernel(norm_work work)
 {
+    chain_wait();
     const walk_part part = walk_begin<L>(work.walk, gridDim.x - 1 - blockIdx.x);
     const int step = work.walk.rows;
     norm_vectors_share<lanes_width<L>>(work, work.walk, false);
@@ -173,15 +176,16 @@ static void (*const apply_kernels[LANES_COUNT])(norm_work) = {
 static cod_status inference_run(const cod_plan *plan, cudaStream_t stream)
 {
     const norm_work *work = static_cast<const norm_work *>(plan->state);
-    return cuda_launch(stream, apply_kernels[work->walk.lanes], cuda_walk_grid(work->walk), CUDA_THREADS,
-                       norm_shared(work->walk), *work);
+    return cuda_launch_chained(plan->device, stream, apply_kernels[work->walk.lanes], cuda_walk_grid(work->walk),
+                               CUDA_THREADS, norm_shared(work->walk), *work);
 }
 
 static cod_status statistics_run(const cod_plan *plan, cudaStream_t stream)
 {
     const norm_work *work = static_cast<const norm_work *>(plan->state);
-    return cuda_launch(stream, moments_kernels[work->sums_walk.lanes], cuda_walk_grid(work->sums_walk), CUDA_THREADS,
-                       cuda_sums_shared(work->sums_walk, 2), *work);
+    return cuda_launch_chained(plan->device, stream, moments_kernels[work->sums_walk.lanes],
+                               cuda_walk_grid(work->sums_walk), CUDA_THREADS, cuda_sums_shared(work->sums_walk, 2),
+                               *work);
 }
 
 static cod_status train_run(const cod_plan *plan, cudaStream_t stream)

@@ -56,6 +56,7 @@ static __device__ __forceinline__ void finish_gradients(const norm_work &work)
 template <cuda_lanes L, int KINDS>
 __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) norm_gradient_sums_kernel(norm_work work)
 {
+    chain_wait();
     const cuda_walk &walk = work.sums_walk;
     const walk_part part = walk_begin<L>(walk, blockIdx.x);
     const int step = walk.rows;
@@ -88,6 +89,7 @@ __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) norm_gradient_sums_
                 lanes_store<L>(work.g, first + u * step, part.channel, g);
         }
     }
+    chain_release();
     write_columns<KINDS, lanes_width<L>>(work.sums, walk, block_columns(sums, walk));
     if (block_is_last(work.sums.ticket))
         finish_gradients(work);
@@ -119,6 +121,7 @@ backward_pixel(const norm_work &work, int64_t pixel, int channel, const norm_lan
 template <cuda_lanes L>
 __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) norm_backward_kernel(norm_work work)
 {
+    chain_wait();
     const walk_part part = walk_begin<L>(work.walk, gridDim.x - 1 - blockIdx.x);
     const int step = work.walk.rows;
     float mean_g[lanes_width<L>], mean_gd[lanes_width<L>];
@@ -150,8 +153,8 @@ static void (*const backward_kernels[LANES_COUNT])(norm_work) = {
 static cod_status inference_backward_run(const cod_plan *plan, cudaStream_t stream)
 {
     const norm_work *work = static_cast<const norm_work *>(plan->state);
-    return cuda_launch(stream, backward_kernels[work->walk.lanes], cuda_walk_grid(work->walk), CUDA_THREADS,
-                       norm_shared(work->walk), *work);
+    return cuda_launch_chained(plan->device, stream, backward_kernels[work->walk.lanes], cuda_walk_grid(work->walk),
+                               CUDA_THREADS, norm_shared(work->walk), *work);
 }
 
 static cod_status reduce_run(const cod_plan *plan, cudaStream_t stream)
@@ -159,8 +162,8 @@ static cod_status reduce_run(const cod_plan *plan, cudaStream_t stream)
     const norm_work *work = static_cast<const norm_work *>(plan->state);
     const cuda_walk *walk = &work->sums_walk;
     const size_t vectors = norm_shared(*walk), sums = cuda_sums_shared(*walk, work->dslope != nullptr ? 3 : 2);
-    return cuda_launch(stream, sums_kernels[work->dslope != nullptr][walk->lanes], cuda_walk_grid(*walk), CUDA_THREADS,
-                       vectors > sums ? vectors : sums, *work);
+    return cuda_launch_chained(plan->device, stream, sums_kernels[work->dslope != nullptr][walk->lanes],
+                               cuda_walk_grid(*walk), CUDA_THREADS, vectors > sums ? vectors : sums, *work);
 }
 
 static cod_status backward_run(const cod_plan *plan, cudaStream_t stream)
@@ -266,6 +269,7 @@ struct fold_work {
 /** A block has one output channel. */
 __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) fold_norm_kernel(fold_work work)
 {
+    chain_wait();
     const unsigned o = blockIdx.x;
     const float scale = work.gamma[o] / sqrtf(work.var[o] + work.epsilon);
     const float *w = work.w + (int64_t)o * work.inner;
@@ -279,7 +283,8 @@ __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) fold_norm_kernel(fo
 static cod_status fold_run(const cod_plan *plan, cudaStream_t stream)
 {
     const fold_work *work = static_cast<const fold_work *>(plan->state);
-    return cuda_launch(stream, fold_norm_kernel, static_cast<unsigned>(work->outputs), CUDA_THREADS, 0, *work);
+    return cuda_launch_chained(plan->device, stream, fold_norm_kernel, static_cast<unsigned>(work->outputs),
+                               CUDA_THREADS, 0, *work);
 }
 
 cod_status cuda_make_fold_norm(cod_plan *plan)

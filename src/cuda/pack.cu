@@ -48,6 +48,8 @@ static cod_status pack_pass(bool scales, cod_plan *const *plans, size_t count, c
 cod_status cuda_pack_plans(cod_plan *const *plans, size_t count, cudaStream_t stream)
 {
     static_assert(sizeof(cuda_pack_list) <= 4096, "what a launch of any GPU can take along");
+    if (count > 0)
+        cuda_chain_end(plans[0]->device);
     COD_TRY(pack_pass(true, plans, count, stream));
     return pack_pass(false, plans, count, stream);
 }

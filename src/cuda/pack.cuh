@@ -5,7 +5,7 @@
 #ifndef COD_CUDA_PACK_CUH
 #define COD_CUDA_PACK_CUH
 
-#include "cuda/warp.cuh"
+#include "cuda/view.cuh"
 
 /**
  * Plans whose weights one launch packs. Number i has the blocks from first[i] on. The list travels with the launch, whose parameters may
@@ -18,8 +18,15 @@ struct cuda_pack_list {
     int count;
 };
 
-/** The number in the list of the plan that this block is for. */
-static __device__ __forceinline__ int pack_number(const cuda_pack_list &list)
+/** A plan of the list, and which of the items of its packing, or of its blocks. */
+template <typename T> struct pack_place {
+    const T *how; /**< what the plan's packing points at */
+    int64_t item; /**< of this thread, where a block has CUDA_THREADS of them */
+    int block;
+};
+
+/** What this thread packs. Threads past the plan's last item have nothing to do. */
+template <typename T> static __device__ __forceinline__ pack_place<T> pack_place_of(const cuda_pack_list &list)
 {
     int at = 0, end = list.count;
     while (end - at > 1) {
@@ -29,7 +36,8 @@ static __device__ __forceinline__ int pack_number(const cuda_pack_list &list)
         else
             end = middle;
     }
-    return at;
+    const int block = (int)(blockIdx.x - list.first[at]);
+    return {static_cast<const T *>(list.packings[at]), (int64_t)block * CUDA_THREADS + threadIdx.x, block};
 }
 
 #endif

@@ -65,6 +65,7 @@ static __device__ __forceinline__ void take(const pool_work &work, int k, const 
 
 template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) pool_kernel(pool_work work)
 {
+    chain_wait();
     constexpr int width = lanes_width<L>;
     const cuda_view &x = work.x, &y = work.y;
     const pool_window window = work.window;
@@ -106,13 +107,15 @@ static cod_status pool_run(const cod_plan *plan, cudaStream_t stream)
 {
     const pool_work *work = static_cast<const pool_work *>(plan->state);
     const int64_t items = work->y.count / cuda_lanes_width(work->walk.lanes);
-    return cuda_launch(stream, pool_kernels[work->walk.lanes], cuda_item_blocks(items), CUDA_THREADS, 0, *work);
+    return cuda_launch_chained(plan->device, stream, pool_kernels[work->walk.lanes], cuda_item_blocks(items),
+                               CUDA_THREADS, 0, *work);
 }
 
 /** Global averages: block (n, t) has picture n, and the channels of tile t. */
 template <cuda_lanes L>
 __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) global_average_kernel(pool_work work)
 {
+    chain_wait();
     enum { IN_FLIGHT = 4 };
     constexpr int width = lanes_width<L>;
     const int step = work.walk.rows, span = work.walk.width * width;
@@ -126,6 +129,7 @@ __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) global_average_kern
         for (int i = 0; i < width; i++)
             sums[0][i] += value[i];
     }
+    chain_release();
     const float *shared = block_columns(sums, work.walk);
     for (int i = (int)threadIdx.x; i < span; i += (int)blockDim.x)
         if ((int)blockIdx.y * span + i < work.y.channels)
@@ -138,8 +142,8 @@ static void (*const average_kernels[LANES_COUNT])(pool_work) = {
 static cod_status global_average_run(const cod_plan *plan, cudaStream_t stream)
 {
     const pool_work *work = static_cast<const pool_work *>(plan->state);
-    return cuda_launch(stream, average_kernels[work->walk.lanes], cuda_walk_grid(work->walk), CUDA_THREADS,
-                       cuda_sums_shared(work->walk, 1), *work);
+    return cuda_launch_chained(plan->device, stream, average_kernels[work->walk.lanes], cuda_walk_grid(work->walk),
+                               CUDA_THREADS, cuda_sums_shared(work->walk, 1), *work);
 }
 
 /** The first window along an axis that reaches position `at`, counted from the padding's begin. */
@@ -151,6 +155,7 @@ static __device__ __forceinline__ int first_window(int at, int size, int stride)
 template <cuda_lanes L>
 __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) pool_backward_kernel(pool_work work)
 {
+    chain_wait();
     constexpr int width = lanes_width<L>;
     const cuda_view &x = work.x, &y = work.y;
     const pool_window window = work.window;
@@ -188,7 +193,8 @@ static cod_status pool_backward_run(const cod_plan *plan, cudaStream_t stream)
 {
     const pool_work *work = static_cast<const pool_work *>(plan->state);
     const int64_t items = work->x.count / cuda_lanes_width(work->walk.lanes);
-    return cuda_launch(stream, backward_kernels[work->walk.lanes], cuda_item_blocks(items), CUDA_THREADS, 0, *work);
+    return cuda_launch_chained(plan->device, stream, backward_kernels[work->walk.lanes], cuda_item_blocks(items),
+                               CUDA_THREADS, 0, *work);
 }
 
 static cod_status make_pool(cod_plan *plan, const cod_view *x, const cod_view *y, const cod_view *index,

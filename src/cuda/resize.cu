@@ -52,6 +52,7 @@ static __device__ __forceinline__ int inside(int at, int size)
 
 template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) resize_kernel(resize_work work)
 {
+    chain_wait();
     constexpr int width = lanes_width<L>;
     int column, x, y;
     const int64_t pixel = split(grid_first(), work.large.channels / width, &column);
@@ -93,6 +94,7 @@ static __device__ __forceinline__ float weight_in(const resize_work &work, int s
 template <cuda_lanes L>
 __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) resize_backward_kernel(resize_work work)
 {
+    chain_wait();
     constexpr int width = lanes_width<L>;
     int column, x, y;
     const int64_t pixel = split(grid_first(), work.small.channels / width, &column);
@@ -137,7 +139,7 @@ struct resize_state {
 static cod_status resize_run(const cod_plan *plan, cudaStream_t stream)
 {
     const resize_state *state = static_cast<const resize_state *>(plan->state);
-    return cuda_launch(stream, state->kernel, state->blocks, CUDA_THREADS, 0, state->work);
+    return cuda_launch_chained(plan->device, stream, state->kernel, state->blocks, CUDA_THREADS, 0, state->work);
 }
 
 static cod_status make_resize(cod_plan *plan, const cod_view *small, const cod_view *large, bool backward)

@@ -152,7 +152,7 @@ static cod_status compare_output(const cuda_trial *trial, const cod_view *output
     cuda_view expected = actual;
     float found[COMPARING_BLOCKS * DIFFERENCES], difference = 0, largest = 0, odd = 0;
     expected.data = static_cast<unsigned char *>(trial->expected) + (output->offset - trial->outputs);
-    int64_t blocks = (actual.count + WARP_LANES - 1) / WARP_LANES;
+    int64_t blocks = cuda_divide_up(actual.count, WARP_LANES);
     blocks = blocks < COMPARING_BLOCKS ? blocks : COMPARING_BLOCKS;
     COD_TRY(cuda_launch(trial->stream, trial_compare_kernel, static_cast<unsigned>(blocks), WARP_LANES, 0, expected,
                         actual, trial->differences));
@@ -247,7 +247,7 @@ static cod_status try_plan(cuda_trial *trial, const cuda_candidate *candidate, c
 {
     COD_TRY(candidate->make(plan, candidate));
     COD_TRY(fill(trial));
-    COD_TRY(cuda_prepare_plans(&plan, 1, trial->stream));
+    COD_TRY(cuda_pack_plans(&plan, 1, trial->stream));
     COD_TRY(run_plan(plan, trial->stream, 1));
     COD_TRY(COD_CUDA(cudaStreamSynchronize(trial->stream)));
     COD_TRY(check_outputs(trial, name));

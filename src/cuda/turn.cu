@@ -16,6 +16,7 @@ static __device__ __forceinline__ float turn_load(const turn_work &work, int64_t
 /** One element of y a thread. */
 __global__ void __launch_bounds__(CUDA_THREADS) turn_kernel(turn_work work)
 {
+    chain_wait();
     const int h = work.y.h, w = work.y.w;
     int channel, column, row;
     const int64_t item = grid_first();
@@ -39,7 +40,8 @@ static cod_status turn_run(const cod_plan *plan, cudaStream_t stream)
     const turn_work work = {cuda_view_of(&op->inputs[0]), cuda_view_of(&op->outputs[0]),
                             reinterpret_cast<const int32_t *>(cuda_view_of(&op->inputs[1]).data),
                             cuda_floats_of(&op->inputs[2])};
-    return cuda_launch(stream, turn_kernel, cuda_item_blocks(work.y.count), CUDA_THREADS, 0, work);
+    return cuda_launch_chained(plan->device, stream, turn_kernel, cuda_item_blocks(work.y.count), CUDA_THREADS, 0,
+                               work);
 }
 
 cod_status cuda_make_turn(cod_plan *plan)

@@ -29,7 +29,7 @@ static update_walk update_walk_of(const float *const (&arrays)[4], int64_t count
     walk.head = alike && head < count ? head : count;
     walk.vectors = (count - walk.head) / LANES;
     const int64_t work = walk.vectors > 0 ? walk.vectors + 2 * LANES : count;
-    const int64_t needed = (work + UPDATE_THREADS - 1) / UPDATE_THREADS;
+    const int64_t needed = cuda_divide_up(work, UPDATE_THREADS);
     walk.blocks = static_cast<unsigned>(needed < most_blocks ? needed : most_blocks);
     return walk;
 }
@@ -150,6 +150,7 @@ static __device__ __forceinline__ void move_element(const optimiser_work &work, 
 
 __global__ void __launch_bounds__(UPDATE_THREADS) optimiser_kernel(optimiser_work work)
 {
+    chain_wait();
     const optimiser_step step = step_of(work);
     for (int64_t i = grid_first(); i < work.walk.vectors; i += grid_step())
         move_vector(work, step, work.walk.head + i * LANES);
@@ -160,7 +161,7 @@ __global__ void __launch_bounds__(UPDATE_THREADS) optimiser_kernel(optimiser_wor
 static cod_status optimiser_run(const cod_plan *plan, cudaStream_t stream)
 {
     const optimiser_work *work = static_cast<const optimiser_work *>(plan->state);
-    return cuda_launch(stream, optimiser_kernel, work->walk.blocks, UPDATE_THREADS, 0, *work);
+    return cuda_launch_chained(plan->device, stream, optimiser_kernel, work->walk.blocks, UPDATE_THREADS, 0, *work);
 }
 
 /** Kernels of this file see arrays of f32. */
@@ -213,6 +214,7 @@ struct ema_work {
 
 __global__ void __launch_bounds__(UPDATE_THREADS) ema_kernel(ema_work work)
 {
+    chain_wait();
     const float keep = work.decay[0], take = 1 - keep;
     for (int64_t i = grid_first(); i < work.walk.vectors; i += grid_step()) {
         float param[LANES], average[LANES];
@@ -232,7 +234,7 @@ __global__ void __launch_bounds__(UPDATE_THREADS) ema_kernel(ema_work work)
 static cod_status ema_run(const cod_plan *plan, cudaStream_t stream)
 {
     const ema_work *work = static_cast<const ema_work *>(plan->state);
-    return cuda_launch(stream, ema_kernel, work->walk.blocks, UPDATE_THREADS, 0, *work);
+    return cuda_launch_chained(plan->device, stream, ema_kernel, work->walk.blocks, UPDATE_THREADS, 0, *work);
 }
 
 cod_status cuda_make_ema(cod_plan *plan)
@@ -282,6 +284,7 @@ static __device__ __forceinline__ float norm_of(const float *sums)
 
 __global__ void __launch_bounds__(UPDATE_THREADS) grad_norm_kernel(grad_norm_work work)
 {
+    chain_wait();
     float sums[SIZES] = {0, 0, 0};
 #pragma unroll 4
     for (int64_t i = grid_first(); i < work.walk.vectors; i += grid_step()) {
@@ -293,6 +296,7 @@ __global__ void __launch_bounds__(UPDATE_THREADS) grad_norm_kernel(grad_norm_wor
     }
     for (int64_t i = grid_first(); lone_element(work.walk, i) < work.walk.count; i += grid_step())
         add_square(sums, work.grad[lone_element(work.walk, i)]);
+    chain_release();
 #pragma unroll
     for (int size = 0; size < SIZES; size++) {
         const float sum = block_sum(sums[size]);
@@ -309,8 +313,8 @@ __global__ void __launch_bounds__(UPDATE_THREADS) grad_norm_kernel(grad_norm_wor
 static cod_status grad_norm_run(const cod_plan *plan, cudaStream_t stream)
 {
     const grad_norm_work *work = static_cast<const grad_norm_work *>(plan->state);
-    return cuda_launch(stream, grad_norm_kernel, work->walk.blocks, UPDATE_THREADS, UPDATE_THREADS * sizeof(float),
-                       *work);
+    return cuda_launch_chained(plan->device, stream, grad_norm_kernel, work->walk.blocks, UPDATE_THREADS,
+                               UPDATE_THREADS * sizeof(float), *work);
 }
 
 cod_status cuda_make_grad_norm(cod_plan *plan)

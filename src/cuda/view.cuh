@@ -79,10 +79,16 @@ static __device__ __forceinline__ int64_t grid_step()
 /** Of a block; and how many blocks of a kernel shall fit on a multiprocessor: that leaves a thread 128 registers. */
 enum { CUDA_THREADS = 256, CUDA_BLOCKS = 2 };
 
+/** Blocks of CUDA_THREADS where each thread has one item, or none. */
+static inline unsigned cuda_item_blocks(int64_t items)
+{
+    return static_cast<unsigned>(cuda_divide_up(items, CUDA_THREADS));
+}
+
 /** Blocks of CUDA_THREADS for `count` elements: enough to fill the GPU a few times, no more. */
 static inline unsigned cuda_blocks(const cod_device *device, int64_t count)
 {
-    const int64_t needed = (count + CUDA_THREADS - 1) / CUDA_THREADS, most = (int64_t)device->multiprocessors * 32;
+    const int64_t needed = cuda_divide_up(count, CUDA_THREADS), most = (int64_t)device->multiprocessors * 32;
     return static_cast<unsigned>(needed < 1 ? 1 : needed < most ? needed : most);
 }
 

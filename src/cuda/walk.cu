@@ -42,11 +42,6 @@ static void flatten(cuda_view *const (&views)[CUDA_WALK_VIEWS])
     }
 }
 
-static int64_t divide_up(int64_t value, int64_t by)
-{
-    return (value + by - 1) / by;
-}
-
 cuda_walk cuda_walk_of(const cod_device *device, cuda_view *const (&views)[CUDA_WALK_VIEWS], cuda_walk_rule rule)
 {
     cuda_walk walk = {};
@@ -64,20 +59,21 @@ cuda_walk cuda_walk_of(const cod_device *device, cuda_view *const (&views)[CUDA_
     /* Sums are finished by one block: the narrower its columns, the fewer it has to add. */
     const int widest = rule.sums ? (vectors ? 8 : 32) : vectors ? 64 : CUDA_THREADS;
     walk.columns = walk.channels / lanes;
-    walk.tiles = static_cast<unsigned>(divide_up(walk.columns, widest));
-    walk.width = static_cast<int>(divide_up(walk.columns, walk.tiles));
+    walk.tiles = static_cast<unsigned>(cuda_divide_up(walk.columns, widest));
+    const int64_t tiles = walk.tiles;
+    walk.width = static_cast<int>(cuda_divide_up(walk.columns, tiles));
     walk.rows = CUDA_THREADS / walk.width;
     const int64_t processors = device->multiprocessors;
     if (rule.sums) {
         /* One block adds the sums of all: a small picture has one block a processor, and so fewer of them. */
-        const int64_t steps = divide_up(walk.pixels, walk.rows) * walk.tiles;
+        const int64_t steps = cuda_divide_up(walk.pixels, walk.rows) * tiles;
         const int64_t blocks = steps < processors * SMALL_STEPS ? processors : processors * SUM_BLOCKS_A_PROCESSOR;
-        walk.share = divide_up(steps, divide_up(blocks, walk.tiles) * walk.tiles) * walk.rows;
+        walk.share = cuda_divide_up(steps, cuda_divide_up(blocks, tiles) * tiles) * walk.rows;
     } else {
         const int64_t most = PIXELS_A_THREAD;
         const int64_t spare = walk.pixels * walk.columns / (processors * THREADS_A_PROCESSOR);
         walk.share = walk.rows * (spare < 1 ? 1 : spare < most ? spare : most);
     }
-    walk.blocks = static_cast<unsigned>(divide_up(walk.pixels, walk.share));
+    walk.blocks = static_cast<unsigned>(cuda_divide_up(walk.pixels, walk.share));
     return walk;
 }

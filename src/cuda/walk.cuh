@@ -65,12 +65,6 @@ template <cuda_lanes L> static __device__ __forceinline__ walk_part walk_begin(c
     return part;
 }
 
-/** Blocks of CUDA_THREADS where each thread has one item, or none. */
-static inline unsigned cuda_item_blocks(int64_t items)
-{
-    return static_cast<unsigned>((items + CUDA_THREADS - 1) / CUDA_THREADS);
-}
-
 /** value / by, with the remainder; short where 32 bits hold the value. */
 static __device__ __forceinline__ int64_t split(int64_t value, int by, int *rest)
 {

@@ -74,6 +74,33 @@ static void packing_takes_a_launch_for_each_type(void **state)
         cod_test_op_clear(&tests[i]);
 }
 
+/** A 5x5 layer from or to three channels; the weights of both kinds have a form of their own each. */
+static cod_op narrow_op(int64_t from, int64_t to)
+{
+    return (cod_op){.kind = COD_OP_CONV2D,
+                    .attr = {.stride_h = 1, .stride_w = 1, .pad_h = 2, .pad_w = 2},
+                    .inputs = {dense(COD_BF16, 1, 9, 20, from), dense(COD_F32, to, 5, 5, from)},
+                    .outputs = {dense(COD_BF16, 1, 9, 20, to)}};
+}
+
+static void layers_of_few_channels_are_packed_together(void **state)
+{
+    (void)state;
+    const cod_op ops[] = {narrow_op(3, 32), narrow_op(32, 3), narrow_op(16, 3), narrow_op(3, 16), convolution_op(0)};
+    enum { PLANS = sizeof ops / sizeof ops[0] };
+    cod_test_op tests[PLANS];
+    cod_plan *plans[PLANS];
+    for (int i = 0; i < PLANS; i++) {
+        assert_ok(cod_test_op_init(&tests[i], cuda, &ops[i]));
+        plans[i] = tests[i].plan;
+    }
+    cod_emulated_launches(NULL);
+    assert_ok(cuda.backend->plans_prepare(cuda.device, plans, PLANS, NULL));
+    expect_launches(3, 0);
+    for (int i = 0; i < PLANS; i++)
+        cod_test_op_clear(&tests[i]);
+}
+
 /** All layers' gradients, and the joining of their partial sums. */
 static void gradients_of_many_layers_take_two_launches(void **state)
 {
@@ -163,12 +190,64 @@ static void chains_end_where_no_kernel_is_before(void **state)
     cod_test_op_clear(&test);
 }
 
+/** Behind another kernel, whose end none of them may need for its start; what they use too early is a fault (device_close()). */
+static void expect_chained(const cod_op *op, cod_test_op *before)
+{
+    cod_test_op test;
+    size_t edges;
+    assert_ok(cod_test_op_init(&test, cuda, op));
+    assert_ok(cod_test_op_randomise(&test, 1, false));
+    assert_ok(cuda.backend->plans_prepare(cuda.device, &test.plan, 1, NULL));
+    assert_ok(cod_test_op_run(before));
+    cod_emulated_launches(NULL);
+    assert_ok(cuda.backend->plan_run(test.plan, NULL));
+    const size_t all = cod_emulated_launches(&edges);
+    if (all == 0 || edges != all)
+        fail_msg("%s: %zu of %zu kernels have a programmatic edge", cod_op_kind_name(op->kind), edges, all);
+    cod_test_op_clear(&test);
+}
+
+static void kernels_of_all_kinds_are_chained(void **state)
+{
+    (void)state;
+    enum { SEEDS = 6 };
+    const cod_op first = convolution_op(0);
+    cod_test_op before;
+    assert_ok(cod_test_op_init(&before, cuda, &first));
+    for (int kind = 0; kind < COD_OP_KIND_COUNT; kind++) {
+        for (uint64_t seed = 0; seed < SEEDS; seed++) {
+            const cod_op op = cod_test_random_op((cod_op_kind)kind, seed % 2 == 0 ? COD_BF16 : COD_F32, COD_F32, seed);
+            expect_chained(&op, &before);
+        }
+    }
+    cod_test_op_clear(&before);
+}
+
+/** A last layer's output and weight gradient, and a first layer's output. */
+static void kernels_of_few_channels_are_chained(void **state)
+{
+    (void)state;
+    cod_op ops[] = {narrow_op(32, 3), narrow_op(3, 32), narrow_op(32, 3)};
+    ops[2].kind = COD_OP_CONV2D_BACKWARD_WEIGHTS;
+    ops[2].inputs[1] = ops[0].outputs[0];
+    ops[2].outputs[0] = ops[0].inputs[1];
+    const cod_op first = convolution_op(0);
+    cod_test_op before;
+    assert_ok(cod_test_op_init(&before, cuda, &first));
+    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
+        expect_chained(&ops[i], &before);
+    cod_test_op_clear(&before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(packing_takes_a_launch_for_each_type),
+        cmocka_unit_test(layers_of_few_channels_are_packed_together),
         cmocka_unit_test(gradients_of_many_layers_take_two_launches),
         cmocka_unit_test(chains_end_where_no_kernel_is_before),
+        cmocka_unit_test(kernels_of_all_kinds_are_chained),
+        cmocka_unit_test(kernels_of_few_channels_are_chained),
     };
     return cmocka_run_group_tests(tests, device_open, device_close);
 }

@@ -407,6 +407,36 @@ static void without_memory_nothing_is_timed(void **)
 
 /* What plans on libraries need. */
 
+/** plans_prepare() of a plan that has weights and a bias to round; `expected_…`: their values, which bf16 holds. */
+static void expect_rounded(const cod_view *weights, const double *expected_weights, const cod_view *bias,
+                           const double *expected_bias)
+{
+    cudaStream_t stream = test_cuda.device->stream;
+    library_packing packing = {cuda_view_of(weights), cuda_view_of(bias), nullptr, nullptr};
+    const int64_t split = packing.weights.count, count = split + packing.bias.count;
+    void *how = nullptr;
+    uint16_t *copy = static_cast<uint16_t *>(calloc(static_cast<size_t>(count), 2));
+    assert_ok(COD_CUDA(cudaMalloc(&how, sizeof packing)));
+    assert_ok(
+        COD_CUDA(cudaMalloc(reinterpret_cast<void **>(&packing.rounded_weights), static_cast<size_t>(count) * 2)));
+    packing.rounded_bias = packing.rounded_weights + split;
+    assert_ok(COD_CUDA(cudaMemcpyAsync(how, &packing, sizeof packing, cudaMemcpyHostToDevice, stream)));
+    cod_plan plan = {};
+    cod_plan *plans[] = {&plan};
+    plan.device = test_cuda.device;
+    plan.packing = library_packing_of(static_cast<const library_packing *>(how), packing);
+    assert_ok(cuda_pack_plans(plans, 1, stream));
+    assert_ok(COD_CUDA(cudaMemcpyAsync(copy, packing.rounded_weights, static_cast<size_t>(count) * 2,
+                                       cudaMemcpyDeviceToHost, stream)));
+    assert_ok(COD_CUDA(cudaStreamSynchronize(stream)));
+    for (int64_t i = 0; i < count; i++)
+        assert_true(static_cast<double>(cod_f32_from_bf16(copy[i])) ==
+                    (i < split ? expected_weights[i] : expected_bias[i - split]));
+    cudaFree(packing.rounded_weights);
+    cudaFree(how);
+    free(copy);
+}
+
 static void biases_are_summed_and_weights_rounded(void **)
 {
     static const cod_shape shapes[] = {{2, 5, 7, 3}, {1, 1, 1, 70}, {3, 20, 21, 64}, {1, 40, 40, 33}};
@@ -435,21 +465,12 @@ static void biases_are_summed_and_weights_rounded(void **)
             bias.blocks = library_bias_blocks(test_cuda.device, bias.dy.pixels);
             assert_ok(COD_CUDA(cudaMalloc(reinterpret_cast<void **>(&bias.partials),
                                           static_cast<size_t>(bias.blocks * shape.c) * sizeof(float))));
-            assert_ok(library_bias_run(bias, test_cuda.device->stream));
+            assert_ok(library_bias_run(test_cuda.device, bias, test_cuda.device->stream));
             assert_ok(cod_test_op_read(&sums, COD_OP_MAX_INPUTS, actual));
             assert_ok(cod_test_compare("db", actual, expected, shape.c, {0, 0}));
-            uint16_t *rounded = nullptr, *copy = static_cast<uint16_t *>(calloc(static_cast<size_t>(count), 2));
-            assert_ok(COD_CUDA(cudaMalloc(reinterpret_cast<void **>(&rounded), static_cast<size_t>(count) * 2)));
-            assert_ok(library_round(test_cuda.device, test_cuda.device->stream, bias.dy, rounded));
-            assert_ok(COD_CUDA(cudaMemcpyAsync(copy, rounded, static_cast<size_t>(count) * 2, cudaMemcpyDeviceToHost,
-                                               test_cuda.device->stream)));
-            assert_ok(COD_CUDA(cudaStreamSynchronize(test_cuda.device->stream)));
-            for (int64_t i = 0; i < count; i++)
-                assert_true(static_cast<double>(cod_f32_from_bf16(copy[i])) == dy[i]);
+            expect_rounded(&test.op.inputs[0], dy, &sums.op.outputs[0], actual);
             no_faults("bias");
-            cudaFree(rounded);
             cudaFree(bias.partials);
-            free(copy);
             free(dy);
             cod_test_op_clear(&test);
             cod_test_op_clear(&sums);
