@@ -27,6 +27,12 @@ cuda_packing library_packing_of(const library_packing *how, const library_packin
 /* A block is a warp's width of channels and BIAS_ROWS rows, each of which takes every so many pixels. */
 enum { BIAS_ROWS = CUDA_THREADS / WARP_LANES, BIAS_PIXELS = 16 };
 
+static __device__ __forceinline__ void put_bias(const library_bias &bias, int64_t channel, float sum)
+{
+    bias.db[channel] = bias.accumulate ? bias.db[channel] + sum : sum;
+}
+
+/** Partial sums; of a single block in x, db itself. */
 __global__ void bias_partials_kernel(library_bias bias)
 {
     chain_wait();
@@ -44,7 +50,10 @@ __global__ void bias_partials_kernel(library_bias bias)
         return;
     for (int other = 1; other < BIAS_ROWS; other++)
         sum += shared[other * WARP_LANES + lane];
-    bias.partials[(int64_t)blockIdx.x * bias.dy.channels + channel] = sum;
+    if (gridDim.x > 1)
+        bias.partials[(int64_t)blockIdx.x * bias.dy.channels + channel] = sum;
+    else
+        put_bias(bias, channel, sum);
 }
 
 __global__ void bias_sum_kernel(library_bias bias)
@@ -54,7 +63,7 @@ __global__ void bias_sum_kernel(library_bias bias)
         float sum = 0;
         for (int64_t block = 0; block < bias.blocks; block++)
             sum += bias.partials[block * bias.dy.channels + channel];
-        bias.db[channel] = bias.accumulate ? bias.db[channel] + sum : sum;
+        put_bias(bias, channel, sum);
     }
 }
 
@@ -72,6 +81,8 @@ cod_status library_bias_run(cod_device *device, const library_bias &bias, cudaSt
     const unsigned groups = static_cast<unsigned>(cuda_divide_up(bias.dy.channels, WARP_LANES));
     COD_TRY(cuda_launch_chained(device, stream, bias_partials_kernel, dim3(static_cast<unsigned>(bias.blocks), groups),
                                 CUDA_THREADS, CUDA_THREADS * sizeof(float), bias));
+    if (bias.blocks == 1)
+        return COD_OK;
     return cuda_launch_chained(device, stream, bias_sum_kernel, groups, WARP_LANES, 0, bias);
 }
 

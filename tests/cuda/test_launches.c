@@ -2,7 +2,11 @@
 
 #include "cuda/cuda.h"
 #include "emulated/emulated.h"
+#include "nn/net.h"
+#include "nn/optimiser.h"
 #include "support/ops.h"
+
+#include <stdio.h>
 
 /** How many kernels the CUDA backend launches, and which of them may start before the one before has ended. */
 
@@ -239,6 +243,64 @@ static void kernels_of_few_channels_are_chained(void **state)
     cod_test_op_clear(&before);
 }
 
+/** What a training step launches; all but the first kernel of a program, of an update and of packing have a programmatic edge. */
+typedef struct step_launches {
+    size_t packing, program, chained, update;
+} step_launches;
+
+/** SRResNet of 64 channels with Adam. What is replayed is not counted, so the program's first run is looked at. */
+static step_launches launches_of_step(const char *options)
+{
+    const cod_optimiser_options adam = {
+        .kind = COD_OPT_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .clip_norm = 1, .ema_decay = 0.9};
+    step_launches seen = {0};
+    cod_arena arena = {0};
+    cod_model model;
+    test_net net;
+    cod_optimiser *optimiser;
+    assert_ok(net_model("srresnet", options, &arena, &model));
+    const cod_value target = cod_graph_input_like(model.graph, "target", model.output);
+    const cod_value loss =
+        cod_graph_loss(model.graph, "task", model.output, target, (cod_loss_spec){.kind = COD_LOSS_L1});
+    const cod_input_shape input = {"input", {2, 8, 8, 3}};
+    const cod_compile_options compile = {.activation = COD_BF16, .inputs = &input, .input_count = 1};
+    const cod_program_spec spec = {.name = "step", .trains = "model", .losses = {loss}};
+    assert_ok(net_init(&net, &cod_cuda_backend, model.graph, &compile, &spec, 1, 5));
+    assert_ok(cod_optimiser_create(&net.weights, 0, &adam, &optimiser));
+    cod_emulated_launches(NULL);
+    assert_ok(net_run(&net, "step"));
+    seen.program = cod_emulated_launches(&seen.chained);
+    assert_ok(cod_optimiser_step(optimiser, 1e-4, 1));
+    assert_ok(cod_optimiser_step(optimiser, 1e-4, 2)); /* the first one copies the weights to their average */
+    seen.update = cod_emulated_launches(NULL);
+    assert_ok(net_run(&net, "step"));
+    seen.packing = cod_emulated_launches(NULL);
+    seen.program -= seen.packing;
+    cod_optimiser_destroy(optimiser);
+    net_clear(&net);
+    cod_model_clear(&model);
+    cod_arena_clear(&arena);
+    return seen;
+}
+
+/**
+ * Each residual block takes four: two convolutions, forward and backward, with all that is around them; the weight gradients of all
+ * blocks are one launch. 64 channels from one to three of the picture: four forms of packed weights.
+ */
+static void a_training_step_takes_few_launches(void **state)
+{
+    (void)state;
+    for (int blocks = 1; blocks < 3; blocks++) {
+        char options[64];
+        snprintf(options, sizeof options, "blocks=%d channels=64", blocks);
+        const step_launches seen = launches_of_step(options);
+        assert_int_equal(seen.packing, 4);
+        assert_int_equal(seen.program, 30 + 4 * blocks);
+        assert_int_equal(seen.chained, seen.program - 1);
+        assert_int_equal(seen.update, 2 * 4);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -248,6 +310,7 @@ int main(void)
         cmocka_unit_test(chains_end_where_no_kernel_is_before),
         cmocka_unit_test(kernels_of_all_kinds_are_chained),
         cmocka_unit_test(kernels_of_few_channels_are_chained),
+        cmocka_unit_test(a_training_step_takes_few_launches),
     };
     return cmocka_run_group_tests(tests, device_open, device_close);
 }
