@@ -227,7 +227,7 @@ def averages(bench):
     # One rank alone cannot: the other is not left waiting in ncclCommInitRank(), and both take MPI's way.
     alone = {**nccl, "COD_NCCL_NO_VERSION": "1"}
     err = mpirun(bench, nccl, alone, overrides=[*two[len(SHORT):], "name=alone"])
-    check("averaged by MPI, through the host's memory (" in err and "libnccl.so.2 cannot tell its version: internal error" in err,
+    check("averaged by MPI, through the host's memory" in err and "libnccl.so.2 cannot tell its version: internal error" in err,
           f"one rank without NCCL\n{err}")
     check(read_safetensors(bench.path("runs", "alone", "final.safetensors")) == models["flat"], "other weights where one rank has no NCCL")
     result = bench.train(*two, "train.allreduce=nccl", "train.allreduce_codec=int8", "name=refused")
