@@ -1,20 +1,16 @@
 /* How gradients are averaged inside a group: between the devices themselves where they can, else by MPI. */
 #include "train/trainer_internal.h"
 
-#include "core/hash.h"
 #include "core/log.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /** Whether two ranks of the group compute on one device. Collective on the group. */
 static cod_status share_a_device(const trainer *t, bool *shared)
 {
-    const cod_train_session *session = &t->session;
     const cod_comm *comm = t->request->comm;
     const int size = cod_group_size(t->group), group = cod_group_index(t->group);
-    const char *text = session->backend->describe(session->device);
-    const uint64_t own = cod_hash(text, strlen(text), 0);
+    const uint64_t own = trainer_device_identity(t);
     uint64_t *all = calloc((size_t)size, sizeof *all);
     cod_status status = COD_OK;
     *shared = false;

@@ -59,6 +59,14 @@ static cod_status agree_on_kind(trainer *t, const cod_device_choice *chosen, cha
     return open_as(t, &choice, reason);
 }
 
+uint64_t trainer_device_identity(const trainer *t)
+{
+    const char *text = t->session.backend->describe(t->session.device), *behind = strchr(text, '(');
+    /* The number in front of it is this process's own: others may see the same GPUs in another order. */
+    const char *identity = behind != NULL ? behind : text;
+    return cod_hash(identity, strlen(identity), 0);
+}
+
 /** Says once for each device how many ranks compute on it. Collective on all ranks. */
 static cod_status tell_sharing(const trainer *t)
 {
@@ -66,7 +74,7 @@ static cod_status tell_sharing(const trainer *t)
     const cod_train_session *session = &t->session;
     const int ranks = cod_comm_size(comm), rank = cod_comm_rank(comm);
     const char *text = session->backend->describe(session->device);
-    const uint64_t own = session->backend->memory != NULL ? cod_hash(text, strlen(text), 0) : 0;
+    const uint64_t own = session->backend->memory != NULL ? trainer_device_identity(t) : 0;
     uint64_t *all = calloc((size_t)ranks, sizeof *all);
     COD_REQUIRE_MEMORY(all);
     const cod_status status = cod_group_gather(cod_comm_world(t->request->comm), &own, sizeof own, all);

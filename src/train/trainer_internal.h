@@ -145,6 +145,8 @@ void trainer_closing_part(int group, char part[32]);
 
 /** Creates the run's folder, claims it for this job and removes what a killed one left half written. Collective on all ranks. */
 COD_MUST_CHECK cod_status trainer_open_folder(trainer *t);
+/** Equal where two ranks of a node compute on one device. */
+uint64_t trainer_device_identity(const trainer *t);
 /** Where the group's devices can average gradients themselves, the context's collective does that. Collective on the group. */
 COD_MUST_CHECK cod_status trainer_choose_averages(trainer *t);
 /** Fills in the run's nonce where the configuration gives none: its folder's, or a new one. Collective on all ranks. */

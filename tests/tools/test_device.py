@@ -224,6 +224,9 @@ def averages(bench):
             (["cluster.device=cpu"], nccl, "train.allreduce=nccl: group 0: backend 'cpu' has no averages of its own")):
         result = bench.train(*two, "train.allreduce=nccl", *overrides, "name=refused", environment=environment)
         check(result.code == 1 and said in result.err, f"not refused: {said}", result)
+    # One GPU under two numbers, as each process counts those that it sees.
+    err = mpirun(bench, nccl, {**nccl, "COD_CUDA_GPUS": "1,0"}, overrides=[*two[len(SHORT):], "name=twice"])
+    check("several of its ranks compute on one GPU" in err, f"one GPU counts twice\n{err}")
     # One rank alone cannot: the other is not left waiting in ncclCommInitRank(), and both take MPI's way.
     alone = {**nccl, "COD_NCCL_NO_VERSION": "1"}
     err = mpirun(bench, nccl, alone, overrides=[*two[len(SHORT):], "name=alone"])
