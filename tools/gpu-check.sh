@@ -5,7 +5,7 @@
 #
 # usage: tools/gpu-check.sh [--part N] ... | --pack | --bundle | --whole [--rehearse] | --help
 #   --part N  only this one: 1 tests against ref, and the kernels' resources; 2 compute-sanitizer on small steps; 3 losses of 100 steps
-#             beside ref's and PyTorch's; 4 times
+#             beside ref's and PyTorch's; 4 times. Without it: 1, 4, 3, 2, and after each its results are in $OUT
 #   --pack    on another machine: collects xxHash's header and cmocka in build/gpu-pack, for a machine that lacks them
 #   --bundle  on another machine: packs its release build with libraries and data into build/gpu-bundle, at most 60 MB
 #   --whole   builds nothing: trains and upscales on the GPU with what is packed in build/gpu-bundle; --rehearse: a few steps on the CPU
@@ -43,7 +43,8 @@ while [ $# -gt 0 ]; do
 done
 [ ${#rehearse[@]} -eq 0 ] || [ $mode = whole ] || bad_usage "--rehearse goes with --whole"
 [ ${#parts[@]} -eq 0 ] || [ $mode = parts ] || bad_usage "--part does not go with --$mode"
-[ ${#parts[@]} -gt 0 ] || parts=(1 2 3 4)
+# The sanitizer last: where time runs out, the rest says more.
+[ ${#parts[@]} -gt 0 ] || parts=(1 4 3 2)
 case $mode in
     pack) pack; exit ;;
     bundle) exec tools/gpu-bundle.sh ;;
@@ -52,16 +53,22 @@ esac
 mkdir -p build
 log=build/gpu-check.log
 exec > >(tee "$log") 2>&1
-failures=()
+failures=() skipped=()
 
-# Ends with what failed; a copy of the log and of the files named here goes to $OUT.
-conclude() {
-    say "finished"
-    for failure in "${failures[@]}"; do echo "gpu-check: FAILED: $failure"; done
-    [ ${#failures[@]} -eq 0 ] && echo "gpu-check: all of it passed"
+# Copies the log and the files named here to $OUT: what is there stays where a time limit ends this script.
+keep() {
     for file in "$log" "$@"; do
         [ -z "${OUT-}" ] || [ ! -f "$file" ] || cp "$file" "$OUT"/
     done
+}
+
+# Ends with what failed and what was skipped; keeps the files named here.
+conclude() {
+    say "finished"
+    for failure in "${failures[@]}"; do echo "gpu-check: FAILED: $failure"; done
+    for part in "${skipped[@]}"; do echo "gpu-check: skipped: $part"; done
+    [ ${#failures[@]} -gt 0 ] || echo "gpu-check: all of it passed$([ ${#skipped[@]} -eq 0 ] || echo ", but for what was skipped")"
+    keep "$@"
     [ ${#failures[@]} -eq 0 ]
     exit
 }
@@ -115,7 +122,7 @@ small_steps=(
 check_sanitizer() {
     local sanitizer model options shape kind
     sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
-    [ -x "$sanitizer" ] || { echo "gpu-check: compute-sanitizer is missing: part 2 is skipped"; return; }
+    [ -x "$sanitizer" ] || { skipped+=("part 2, as compute-sanitizer is missing"); return; }
     for tool in memcheck racecheck; do
         for entry in "${small_steps[@]}"; do
             IFS='|' read -r model options shape kind <<<"$entry"
@@ -137,6 +144,7 @@ check_times() {
     timeout 420 python3 -B tools/bench/gpu_steps.py --bench $bench --json build/steps.json || failures+=("times")
 }
 
+results=(build/losses.json build/steps.json build/gpu-check.resources.txt build/gpu-check.tests.log)
 for part in "${parts[@]}"; do
     case $part in
         1) check_tests ;;
@@ -144,5 +152,6 @@ for part in "${parts[@]}"; do
         3) check_losses ;;
         4) check_times ;;
     esac
+    keep "${results[@]}"
 done
-conclude build/losses.json build/steps.json build/gpu-check.resources.txt
+conclude "${results[@]}"
