@@ -217,6 +217,20 @@ static bool is_complete(const char *folder, int64_t step, const char *const *par
     return true;
 }
 
+cod_status cod_checkpoint_newest(const char *folder, const char *const *parts, size_t part_count, int64_t before,
+                                 int64_t *step)
+{
+    cod_arena arena = {0};
+    cod_int_list all = {0};
+    const cod_status status = all_steps(folder, &arena, &all);
+    *step = -1;
+    for (size_t i = all.count; status == COD_OK && *step < 0 && i-- > 0;)
+        if (all.items[i] < before && is_complete(folder, all.items[i], parts, part_count, true))
+            *step = all.items[i];
+    cod_arena_clear(&arena);
+    return status;
+}
+
 cod_status cod_checkpoint_list(const char *folder, const char *const *parts, size_t part_count, cod_arena *arena,
                                cod_int_list *steps)
 {

@@ -41,7 +41,16 @@ COD_MUST_CHECK cod_status cod_checkpoint_read(const cod_st_file *file, const cha
 COD_MUST_CHECK cod_status cod_checkpoint_number(const cod_st_file *file, const char *key, double *value);
 
 /**
- * Steps below `folder` for which all of `parts` exist and are sound, newest first; a warning names each damaged file.
+ * The newest step before `before` for which all of `parts` exist and are sound; a warning names each damaged file on the way. Older steps
+ * are not read.
+ *
+ * @param[out] step  -1 = there is none
+ */
+COD_MUST_CHECK cod_status cod_checkpoint_newest(const char *folder, const char *const *parts, size_t part_count,
+                                                int64_t before, int64_t *step);
+
+/**
+ * Steps below `folder` for which all of `parts` exist and are sound, newest first; a warning names each damaged file. Reads all of them.
  * @param[out] steps  in `arena`
  */
 COD_MUST_CHECK cod_status cod_checkpoint_list(const char *folder, const char *const *parts, size_t part_count,

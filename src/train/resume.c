@@ -372,8 +372,8 @@ static size_t needed_parts(const trainer *t, bool all, char names[][32], const c
 static cod_status newest_step(trainer *t, int64_t *step)
 {
     cod_arena arena = {0};
-    cod_int_list steps = {0};
     cod_status status = COD_OK;
+    int64_t newest = -1;
     double found = -1;
     if (t->leader) {
         const size_t capacity = 2 * (size_t)cod_comm_size(t->context.comm);
@@ -383,9 +383,9 @@ static cod_status newest_step(trainer *t, int64_t *step)
             status = COD_ERR_MEMORY;
         /* Groups go on alone, each from its own newest checkpoint; only a replay needs one step common to all. */
         if (status == COD_OK)
-            status = cod_checkpoint_list(t->checkpoints, parts,
-                                         needed_parts(t, trainer_in_step(t), names, parts, capacity), &arena, &steps);
-        found = steps.count > 0 ? (double)steps.items[0] : -1;
+            status = cod_checkpoint_newest(
+                t->checkpoints, parts, needed_parts(t, trainer_in_step(t), names, parts, capacity), INT64_MAX, &newest);
+        found = (double)newest;
     }
     cod_arena_clear(&arena);
     COD_TRY(cod_group_agree(t->group, status, NULL));
@@ -511,35 +511,31 @@ static cod_status load_step(trainer *t, int64_t step)
 static cod_status check_other_groups(const trainer *t)
 {
     static const char *const parts[] = {"group-0"};
-    cod_arena arena = {0};
-    cod_int_list steps = {0};
+    int64_t newest;
     cod_st_file *file = NULL;
-    cod_status status = cod_checkpoint_list(t->checkpoints, parts, 1, &arena, &steps);
-    if (status == COD_OK && steps.count > 0) {
-        status = cod_checkpoint_open(t->checkpoints, steps.items[0], parts[0], &file);
+    cod_status status = cod_checkpoint_newest(t->checkpoints, parts, 1, INT64_MAX, &newest);
+    if (status == COD_OK && newest >= 0) {
+        status = cod_checkpoint_open(t->checkpoints, newest, parts[0], &file);
         if (status == COD_OK)
             status = check_same_run(t, 0, file);
         else if (status == COD_ERR_IO && t->config->only_group >= 0)
             status = COD_OK; /* its job has just pruned it */
         cod_st_close(file);
-        status = status == COD_OK ? COD_OK : cannot_resume(t, steps.items[0], status);
+        status = status == COD_OK ? COD_OK : cannot_resume(t, newest, status);
     }
-    cod_arena_clear(&arena);
     return status;
 }
 
 int64_t cod_train_last_checkpoint(const cod_run_config *config, int group, int64_t before)
 {
     cod_arena arena = {0};
-    cod_int_list steps = {0};
     char part[32];
     const char *const parts[] = {part}, *folder = cod_run_config_folder(config);
     const char *checkpoints = folder != NULL ? cod_path_join(&arena, folder, "checkpoints") : NULL;
     int64_t found = -1;
     snprintf(part, sizeof part, "group-%d", group < 0 ? 0 : group);
-    if (checkpoints != NULL && cod_checkpoint_list(checkpoints, parts, 1, &arena, &steps) == COD_OK)
-        for (size_t i = steps.count; i-- > 0;)
-            found = steps.items[i] < before ? steps.items[i] : found;
+    if (checkpoints != NULL && cod_checkpoint_newest(checkpoints, parts, 1, before, &found) != COD_OK)
+        found = -1;
     cod_arena_clear(&arena);
     return found;
 }

@@ -152,6 +152,28 @@ static void an_absent_folder_has_no_checkpoints(void **state)
     cod_arena_clear(&arena);
 }
 
+/** The newest sound one is found without a look at those before it, which may be many and large. */
+static void the_newest_is_found_without_reading_older_ones(void **state)
+{
+    (void)state;
+    const char *part = "group-0";
+    int64_t step;
+    for (int64_t s = 10; s <= 40; s += 10)
+        write_step(s, part);
+    for (int64_t s = 10; s <= 40; s += 30)
+        flip_byte(file_of(s, part), -1);
+    assert_ok(cod_checkpoint_newest(cod_test_at(""), &part, 1, INT64_MAX, &step));
+    assert_int_equal(step, 30);
+    assert_non_null(strstr(warnings, "step-000000040"));
+    assert_null(strstr(warnings, "step-000000010"));
+    assert_ok(cod_checkpoint_newest(cod_test_at(""), &part, 1, 30, &step));
+    assert_int_equal(step, 20);
+    assert_ok(cod_checkpoint_newest(cod_test_at(""), &part, 1, 20, &step));
+    assert_int_equal(step, -1);
+    assert_ok(cod_checkpoint_newest(cod_test_at("absent"), &part, 1, INT64_MAX, &step));
+    assert_int_equal(step, -1);
+}
+
 /** Every byte of the newest checkpoint in turn: damage is never taken for good, and always named. */
 static void a_flipped_byte_is_named_and_the_one_before_used(void **state)
 {
@@ -332,6 +354,7 @@ int main(void)
         IN_FOLDER(numbers_keep_all_their_bits),
         IN_FOLDER(steps_are_listed_newest_first_where_all_parts_are),
         IN_FOLDER(an_absent_folder_has_no_checkpoints),
+        IN_FOLDER(the_newest_is_found_without_reading_older_ones),
         IN_FOLDER(a_flipped_byte_is_named_and_the_one_before_used),
         IN_FOLDER(a_truncated_file_is_named_and_the_one_before_used),
         IN_FOLDER(a_file_without_checksum_is_refused),
