@@ -338,12 +338,7 @@ static void describe_store(const conv3_ops *ops, conv3_work *work)
         describe_reduce(op, store);
         return;
     }
-    store->mean_out = cuda_floats_of(&op->outputs[0]);
-    store->inv_std_out = cuda_floats_of(&op->outputs[1]);
-    store->running_mean = cuda_floats_of(&op->outputs[2]);
-    store->running_var = cuda_floats_of(&op->outputs[3]);
-    store->epsilon = op->attr.epsilon;
-    store->momentum = op->attr.momentum;
+    store->statistics = cuda_statistics_of(&op->attr, op->outputs);
 }
 
 /** Kernels read and write tensors by 16 bytes. */

@@ -13,6 +13,7 @@
 #define COD_CUDA_CONV3_CUH
 
 #include "cuda/activation.cuh"
+#include "cuda/statistics.cuh"
 
 enum conv3_load_kind {
     CONV3_AS_IS,
@@ -45,8 +46,7 @@ struct conv3_store {
     unsigned char *target;       /**< y; of CONV3_REDUCE dy, NULL where nobody reads it */
     const unsigned char *before; /**< what is added to each result */
     const float *bias;
-    float *mean_out, *inv_std_out, *running_mean, *running_var;
-    float epsilon, momentum;
+    cuda_statistics statistics;
     const unsigned char *x; /**< CONV3_REDUCE: the normalisation's input */
     unsigned char *g;
     const float *gamma, *beta, *mean, *inv_std;

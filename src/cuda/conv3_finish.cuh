@@ -99,15 +99,8 @@ static __device__ __forceinline__ void finish_statistics(const conv3_work &work)
             far += shared[2 * part * outputs + c];
             all += shared[(2 * part + 1) * outputs + c];
         }
-        const conv3_store &store = work.store;
-        const float off = far / count, mean = work.partials[c] + off, variance = fmaxf((all - far * off) / count, 0);
-        store.mean_out[c] = mean;
-        store.inv_std_out[c] = 1 / sqrtf(variance + store.epsilon);
-        if (store.running_mean == NULL)
-            continue;
-        const float unbiased = count > 1 ? variance * (count / (count - 1)) : variance;
-        store.running_mean[c] += store.momentum * (mean - store.running_mean[c]);
-        store.running_var[c] += store.momentum * (unbiased - store.running_var[c]);
+        const float off = far / count, variance = fmaxf((all - far * off) / count, 0);
+        statistics_put(work.store.statistics, c, work.partials[c] + off, variance, count);
     }
 }
 

@@ -33,19 +33,6 @@ template <int WIDTH> static __device__ __forceinline__ void write_moments(const 
     }
 }
 
-/** Mean and variance become what later kernels and steps read. */
-static __device__ __forceinline__ void set_statistics(const norm_work &work, int channel, float mean, float variance)
-{
-    const float count = (float)work.sums_walk.pixels;
-    work.mean_out[channel] = mean;
-    work.inv_std_out[channel] = 1 / sqrtf(variance + work.epsilon);
-    if (work.running_mean == NULL)
-        return;
-    const float unbiased = count > 1 ? variance * (count / (count - 1)) : variance;
-    work.running_mean[channel] += work.momentum * (mean - work.running_mean[channel]);
-    work.running_var[channel] += work.momentum * (unbiased - work.running_var[channel]);
-}
-
 /**
  * The last block's part. Blocks are joined as Chan, Golub & LeVeque, "Updating formulae and a pairwise algorithm for computing sample
  * variances", 1979, have it, with distances from the first block's mean.
@@ -80,7 +67,8 @@ static __device__ __forceinline__ void finish_moments(const norm_work &work)
                 squares += shared[(int)blockDim.x + other * wide + (int)threadIdx.x];
             }
             const float count = (float)walk.pixels, mean = distance / count;
-            set_statistics(work, channel, origin + mean, fmaxf((squares - distance * mean) / count, 0));
+            const float variance = fmaxf((squares - distance * mean) / count, 0);
+            statistics_put(work.statistics, channel, origin + mean, variance, count);
         }
     }
 }
@@ -207,20 +195,16 @@ static cod_status make_forward(cod_plan *plan, const cod_view *slope, const cod_
     work->beta = cuda_floats_of(&op->inputs[2]);
     work->activation = cuda_activation_of(&op->attr, slope);
     work->epsilon = op->attr.epsilon;
-    work->momentum = op->attr.momentum;
     cuda_view absent = {};
     work->walk = cuda_walk_of(plan->device, {&work->x, &work->residual, &work->y, &absent}, {.by_channel = true});
     *out = work;
     return COD_OK;
 }
 
-/** What the statistics of work->x are written to: mean, inv_std, [running mean, running variance]. */
+/** The pass that takes the statistics of work->x; `outputs` as cuda_statistics_of() has them. */
 static cod_status make_statistics(cod_plan *plan, const cod_view *outputs, norm_work *work)
 {
-    work->mean_out = cuda_floats_of(&outputs[0]);
-    work->inv_std_out = cuda_floats_of(&outputs[1]);
-    work->running_mean = cuda_floats_of(&outputs[2]);
-    work->running_var = cuda_floats_of(&outputs[3]);
+    work->statistics = cuda_statistics_of(&plan->ops->attr, outputs);
     cuda_view absent = {};
     work->sums_walk =
         cuda_walk_of(plan->device, {&work->x, &absent, &absent, &absent}, {.by_channel = true, .sums = true});
@@ -233,8 +217,6 @@ cod_status cuda_make_norm_statistics(cod_plan *plan)
     COD_TRY(cuda_plan_state(plan, sizeof(norm_work)));
     norm_work *work = static_cast<norm_work *>(plan->state);
     work->x = cuda_view_of(&op->inputs[0]);
-    work->epsilon = op->attr.epsilon;
-    work->momentum = op->attr.momentum;
     plan->run = statistics_run;
     return make_statistics(plan, op->outputs, work);
 }

@@ -6,6 +6,7 @@
 #define COD_CUDA_NORM_CUH
 
 #include "cuda/activation.cuh"
+#include "cuda/statistics.cuh"
 #include "cuda/sums.cuh"
 
 struct norm_work {
@@ -15,12 +16,12 @@ struct norm_work {
     cuda_view g;               /**< where the pass that sums a gradient keeps it; may be absent */
     const float *gamma, *beta, *mean, *spread;
     bool spread_is_variance; /**< else `spread` is inv_std */
-    float epsilon, momentum;
+    float epsilon;
     cuda_activation activation;
     cuda_sums sums;         /**< [2][C] moments; [2 or 3][C] sums of the gradient */
     const float *sums_of_g; /**< [2][C], of g and of g·x^, where they are an input */
     float *sums_out;        /**< the same where they are an output; may be NULL */
-    float *mean_out, *inv_std_out, *running_mean, *running_var;
+    cuda_statistics statistics;
     float *dgamma, *dbeta, *dslope;
     bool accumulate, dslope_by_channel;
 };
