@@ -43,21 +43,9 @@ static cod_transport *open_transport(uint32_t group, uint64_t run, bool anew)
     return t;
 }
 
-#ifdef __SANITIZE_ADDRESS__
-#include <sanitizer/lsan_interface.h>
-/** Between the two this thread allocates what it may lose. */
-static void loss_begins(void)
-{
-    __lsan_disable();
-}
-static void loss_ends(void)
-{
-    __lsan_enable();
-}
-#else
-static void loss_begins(void) {}
-static void loss_ends(void) {}
-#endif
+/* The leak sanitizer, where there is one: between the two this thread allocates what it may lose. */
+void __lsan_disable(void) __attribute__((weak));
+void __lsan_enable(void) __attribute__((weak));
 
 /** Storage that hangs: while this is set, no file is flushed. */
 static atomic_bool stuck;
@@ -400,9 +388,11 @@ static void storage_that_hangs_holds_nobody(void **state)
     void *data;
     size_t bytes, again;
     uint64_t version;
-    loss_begins(); /* what hangs is left behind, with all that it uses */
+    if (__lsan_disable != NULL)
+        __lsan_disable(); /* what hangs is left behind, with all that it uses */
     assert_ok(cod_file_transport_create(&options, &who, &layout, &publisher));
-    loss_ends();
+    if (__lsan_enable != NULL)
+        __lsan_enable();
     publish(publisher, 1);
     atomic_store(&stuck, true);
     publish(publisher, 2); /* returns, although it waits for storage */
@@ -588,29 +578,23 @@ static void a_version_that_no_run_reaches_is_refused(void **state)
     close_pair(publisher, reader);
 }
 
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, cod_test_folder_make, cod_test_folder_remove)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(versions_travel_and_old_ones_go, cod_test_folder_make, cod_test_folder_remove),
-        cmocka_unit_test_setup_teardown(what_is_damaged_or_foreign_is_refused, cod_test_folder_make,
-                                        cod_test_folder_remove),
-        cmocka_unit_test_setup_teardown(publishing_survives_storage_that_goes_and_comes, cod_test_folder_make,
-                                        cod_test_folder_remove),
-        cmocka_unit_test_setup_teardown(a_killed_publisher_leaves_whole_versions_only, cod_test_folder_make,
-                                        cod_test_folder_remove),
-        cmocka_unit_test_setup_teardown(an_older_header_is_refused, cod_test_folder_make, cod_test_folder_remove),
-        cmocka_unit_test_setup_teardown(who_begins_anew_and_is_killed_forgets_no_number, cod_test_folder_make,
-                                        cod_test_folder_remove),
-        cmocka_unit_test_setup_teardown(a_resumed_publisher_shows_what_is_still_there, cod_test_folder_make,
-                                        cod_test_folder_remove),
-        cmocka_unit_test_setup_teardown(storage_that_hangs_holds_nobody, cod_test_folder_make, cod_test_folder_remove),
-        cmocka_unit_test_setup_teardown(links_and_fifos_are_refused, cod_test_folder_make, cod_test_folder_remove),
-        cmocka_unit_test_setup_teardown(folders_are_for_their_owner_alone, cod_test_folder_make,
-                                        cod_test_folder_remove),
-        cmocka_unit_test_setup_teardown(what_another_key_sealed_is_refused, cod_test_folder_make,
-                                        cod_test_folder_remove),
-        cmocka_unit_test_setup_teardown(a_version_that_no_run_reaches_is_refused, cod_test_folder_make,
-                                        cod_test_folder_remove),
+        IN_FOLDER(versions_travel_and_old_ones_go),
+        IN_FOLDER(what_is_damaged_or_foreign_is_refused),
+        IN_FOLDER(publishing_survives_storage_that_goes_and_comes),
+        IN_FOLDER(a_killed_publisher_leaves_whole_versions_only),
+        IN_FOLDER(an_older_header_is_refused),
+        IN_FOLDER(who_begins_anew_and_is_killed_forgets_no_number),
+        IN_FOLDER(a_resumed_publisher_shows_what_is_still_there),
+        IN_FOLDER(storage_that_hangs_holds_nobody),
+        IN_FOLDER(links_and_fifos_are_refused),
+        IN_FOLDER(folders_are_for_their_owner_alone),
+        IN_FOLDER(what_another_key_sealed_is_refused),
+        IN_FOLDER(a_version_that_no_run_reaches_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
