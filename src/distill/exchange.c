@@ -33,7 +33,7 @@ _Static_assert((int)FLAG_COUNT == (int)COD_EXCHANGE_FLAGS, "each flag has a numb
 enum { NO_PEER = -1 };
 /* The part of a period that a publication and a pull are spread over; encoding takes twice as long as decoding. */
 enum { ENCODING = 3, DECODING = 4 };
-enum { COPY_STEPS = 2 };
+enum { COPY_STEPS = 2, STORAGE_PATIENCE_S = 10 };
 #define LIFE_MASK (UINT64_MAX >> 11) /* exact as a double, in which it rides in the reductions */
 
 static int shards_of(const cod_exchange *e, int group)
@@ -143,7 +143,7 @@ cod_status cod_exchange_create(cod_comm *comm, cod_group *group, const cod_excha
         return cod_rma_create(comm, &identity, &layout, &e->transport);
     const cod_file_options shared = {.folder = options->directory,
                                      .key_file = options->key_file,
-                                     .patience_s = options->pull_timeout_s,
+                                     .patience_s = fmax(options->pull_timeout_s, STORAGE_PATIENCE_S),
                                      .anew = options->anew};
     const cod_status status = cod_file_transport_create(&shared, &identity, &layout, &e->transport);
     COD_TRY(cod_group_agree(cod_comm_world(comm), status, NULL));
