@@ -44,6 +44,7 @@ if(COD_CUDA)
     cod_module(cuda LINKS cod_core PRIVATE_LINKS CUDA::cudart_static)
     cod_cuda_libraries(cod_cuda)
 endif()
+cod_module(codec LINKS cod_core PRIVATE_LINKS PkgConfig::LZ4 PkgConfig::ZSTD)
 cod_module(comm LINKS cod_core PRIVATE_LINKS mpi_layer Threads::Threads)
 cod_module(data LINKS cod_core PRIVATE_LINKS PkgConfig::PNG PkgConfig::JPEG PkgConfig::ZLIB Threads::Threads)
 cod_module(io LINKS cod_core PRIVATE_LINKS PkgConfig::CJSON PkgConfig::SODIUM)
@@ -53,8 +54,7 @@ cod_module(infer LINKS cod_core cod_nn cod_data cod_io)
 # L3
 cod_module(train LINKS cod_core cod_nn cod_comm cod_data cod_io cod_config cod_infer PRIVATE_LINKS Threads::Threads)
 # L4
-cod_module(distill LINKS cod_core cod_nn cod_comm cod_io cod_infer cod_train PRIVATE_LINKS PkgConfig::LZ4 PkgConfig::ZSTD
-           Threads::Threads)
+cod_module(distill LINKS cod_core cod_codec cod_nn cod_comm cod_io cod_infer cod_train PRIVATE_LINKS Threads::Threads)
 
 # L5
 file(GLOB tool_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tools/*.c ${CMAKE_CURRENT_SOURCE_DIR}/tools/*/*.c)
@@ -74,8 +74,8 @@ if(tool_sources AND COD_MPI STREQUAL library)
     else()
         message(STATUS "librsvg-2.0 is not there (Debian: librsvg2-dev): reports come without PNG plots")
     endif()
-    target_link_libraries(codistill PRIVATE cod_flags cod_distill cod_train cod_infer cod_config cod_io cod_data cod_comm cod_cpu
-                          cod_ref cod_nn cod_core mpi_layer m)
+    target_link_libraries(codistill PRIVATE cod_flags cod_distill cod_train cod_infer cod_config cod_io cod_data cod_comm cod_codec
+                          cod_cpu cod_ref cod_nn cod_core mpi_layer m)
     if(COD_CUDA)
         target_compile_definitions(codistill PRIVATE COD_HAVE_CUDA=1)
         target_link_libraries(codistill PRIVATE cod_cuda)

@@ -1,8 +1,8 @@
 /* `codistill bench codec`: bytes, exactness and speed of the exchange's codings, on checkpoints of real training. */
 #include "tools/bench.h"
 
+#include "codec/codec.h"
 #include "core/memory.h"
-#include "distill/codec.h"
 #include "io/json.h"
 #include "io/safetensors.h"
 #include "tools/arguments.h"

@@ -1,13 +1,13 @@
 /* `codistill --version`: what was built, the libraries that it runs with, and what this machine offers them. */
 #include "tools/cmd.h"
 
+#include "codec/codec.h"
 #include "comm/comm.h"
 #include "config/config.h"
 #include "core/backend.h"
 #include "core/hash.h"
 #include "core/processors.h"
 #include "data/image.h"
-#include "distill/codec.h"
 #include "io/json.h"
 #include "tools/report.h"
 

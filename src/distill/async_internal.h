@@ -8,7 +8,7 @@
 #ifndef COD_DISTILL_ASYNC_INTERNAL_H
 #define COD_DISTILL_ASYNC_INTERNAL_H
 
-#include "distill/gradient_codec.h"
+#include "codec/gradient_codec.h"
 #include "train/strategy.h"
 #include "train/transfers.h"
 

@@ -8,7 +8,7 @@
 #ifndef COD_DISTILL_CODED_AVERAGE_H
 #define COD_DISTILL_CODED_AVERAGE_H
 
-#include "distill/codec.h"
+#include "codec/codec.h"
 #include "train/between.h"
 
 /** Zeroed = not made. */

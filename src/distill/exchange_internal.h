@@ -5,9 +5,9 @@
 #ifndef COD_DISTILL_EXCHANGE_INTERNAL_H
 #define COD_DISTILL_EXCHANGE_INTERNAL_H
 
+#include "codec/codec.h"
+#include "codec/coder.h"
 #include "core/queue.h"
-#include "distill/codec.h"
-#include "distill/coder.h"
 #include "distill/exchange.h"
 #include "distill/transport.h"
 

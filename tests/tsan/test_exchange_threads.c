@@ -1,9 +1,9 @@
 #include "ranks.h"
 #include "support/test.h"
 
+#include "codec/codec.h"
 #include "core/log.h"
 #include "core/trace.h"
-#include "distill/codec.h"
 #include "distill/exchange.h"
 
 #include <math.h>

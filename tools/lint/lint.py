@@ -13,7 +13,7 @@ import sys
 
 LEVELS = {
     "core": 0,
-    "nn": 1, "ref": 1, "cpu": 1, "cuda": 1, "comm": 1, "data": 1, "io": 1, "config": 1,
+    "nn": 1, "ref": 1, "cpu": 1, "cuda": 1, "codec": 1, "comm": 1, "data": 1, "io": 1, "config": 1,
     "infer": 2,
     "train": 3,
     "distill": 4, "gan": 4,
@@ -25,7 +25,7 @@ THIRD_PARTY = [
     (r"(oneapi/)?dnnl.*", ["src/cpu/"]),
     (r"(?!cuda/\w+\.h$)(cuda|cudnn|cublas|curand|nvrtc|nvtx|nvToolsExt|nccl|cooperative_groups)[^/]*(/.*)?", ["src/cuda/"]),
     (r"yaml\.h", ["src/config/"]),
-    (r"lz4.*|zstd.*", ["src/distill/"]),
+    (r"lz4.*|zstd.*", ["src/codec/"]),
     (r"(libpng\d*/)?png\w*\.h|j(peglib|error|config|morecfg|pegint)\.h|turbojpeg\.h|zlib\.h", ["src/data/"]),
     (r"xxh(ash|3)\.h", ["src/core/"]),
     (r"(cjson/)?cJSON\w*\.h", ["src/io/"]),

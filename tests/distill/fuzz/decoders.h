@@ -22,7 +22,7 @@ enum {
 };
 enum { FUZZ_CHUNK_VALUES = 256, FUZZ_VALUES = 2048 };
 
-#include "distill/codec.h"
+#include "codec/codec.h"
 #include "distill/slot.h"
 
 extern const cod_codec_key fuzz_key;

@@ -1,4 +1,4 @@
-#include "distill/codec_internal.h"
+#include "codec/codec_internal.h"
 
 #include "core/hash.h"
 #include "core/memory.h"

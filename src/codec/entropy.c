@@ -1,6 +1,6 @@
 /* The libraries that shorten a chunk's payload: LZ4 where speed is all, zstd's Huffman coder where bytes are. */
 #define ZSTD_STATIC_LINKING_ONLY /* for the name of ZSTD_c_literalCompressionMode, which shared libraries have, too */
-#include "distill/codec_internal.h"
+#include "codec/codec_internal.h"
 
 #include <lz4.h>
 #include <stdio.h>

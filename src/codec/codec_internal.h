@@ -2,11 +2,11 @@
  * @file
  * What the files of the codec share: how a chunk's payload is laid out, and the compressors behind it.
  */
-#ifndef COD_DISTILL_CODEC_INTERNAL_H
-#define COD_DISTILL_CODEC_INTERNAL_H
+#ifndef COD_CODEC_CODEC_INTERNAL_H
+#define COD_CODEC_CODEC_INTERNAL_H
 
+#include "codec/codec.h"
 #include "core/int8_blocks.h"
-#include "distill/codec.h"
 
 /** How one chunk is coded; of ours or of a header just read. */
 typedef struct coding {
@@ -35,7 +35,7 @@ uint64_t codec_fixed_bytes(const coding *how, uint64_t count);
 void codec_pack(const coding *how, const float *values, size_t count, unsigned char *out);
 void codec_unpack(const coding *how, const unsigned char *in, size_t count, float *values);
 
-/* STEP: see codec_step.c. */
+/* STEP: see step.c. */
 
 /** Longest STEP payload that an encoder makes: what needs more travels as int8 blocks. */
 static inline uint64_t codec_step_bound(uint64_t count)
@@ -60,7 +60,7 @@ void codec_step_apply(const codec_scratch *scratch, size_t count, float step, co
 const char *codec_step_read(const coding *how, const unsigned char *payload, uint64_t bytes, size_t count,
                             const codec_scratch *scratch, float *step);
 
-/* Compression: see codec_entropy.c. */
+/* Compression: see entropy.c. */
 
 /** Memory of the libraries; NULL where the options need none. */
 typedef struct codec_compressor codec_compressor;

@@ -4,10 +4,10 @@
  * soonest, by what the coders took and the link moved in this run. Coders are lossless and chunks name theirs, so a rank
  * chooses alone, whatever its readers do.
  */
-#ifndef COD_DISTILL_CODER_H
-#define COD_DISTILL_CODER_H
+#ifndef COD_CODEC_CODER_H
+#define COD_CODEC_CODER_H
 
-#include "distill/codec.h"
+#include "codec/codec.h"
 
 /** What is known of a coder. */
 typedef struct cod_coder_figures {

@@ -1,6 +1,6 @@
 #include "support/test.h"
 
-#include "distill/coder.h"
+#include "codec/coder.h"
 
 #include <math.h>
 #include <string.h>

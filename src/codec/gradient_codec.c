@@ -1,4 +1,4 @@
-#include "distill/gradient_codec.h"
+#include "codec/gradient_codec.h"
 
 #include "core/memory.h"
 

@@ -5,14 +5,14 @@
  * All but COD_GRADIENT_NONE lose something. Senders add what was lost, values less decoded, to what they send next (error
  * feedback; Seide et al. 2014, "1-bit stochastic gradient descent", section 2), so that nothing is lost for good.
  */
-#ifndef COD_DISTILL_GRADIENT_CODEC_H
-#define COD_DISTILL_GRADIENT_CODEC_H
+#ifndef COD_CODEC_GRADIENT_CODEC_H
+#define COD_CODEC_GRADIENT_CODEC_H
 
-#include "distill/codec.h"
+#include "codec/codec.h"
 
 typedef enum cod_gradient_coding {
     COD_GRADIENT_NONE, /**< f32 */
-    COD_GRADIENT_INT8, /**< blocks of 8-bit integers with a scale, as the exchange has them (distill/codec.h) */
+    COD_GRADIENT_INT8, /**< blocks of 8-bit integers with a scale, as the exchange has them (codec/codec.h) */
     COD_GRADIENT_TOPK, /**< the largest magnitudes with their places (Aji and Heafield 2017; Lin et al. 2018) */
     COD_GRADIENT_ONEBIT /**< signs, and for each 256 values the mean of those on either side of zero (Seide et al. 2014) */
 } cod_gradient_coding;

@@ -1,5 +1,5 @@
 /* What each entropy coder makes of a chunk, beside the one that is in use. */
-#include "distill/codec_internal.h"
+#include "codec/codec_internal.h"
 
 #include "core/memory.h"
 

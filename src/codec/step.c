@@ -4,7 +4,7 @@
  * multiples, the shorter what an entropy coder makes of them. Codes of 2, 4 or 8 bits are packed into bytes first: a Huffman
  * code spends a bit on a byte at least, so four or two values share it.
  */
-#include "distill/codec_internal.h"
+#include "codec/codec_internal.h"
 
 #include <float.h>
 #include <math.h>

@@ -9,8 +9,8 @@
  * is shorter. A delta is always taken from the true values against what receivers reconstructed last, so the error of one
  * version is in the next one's delta and never adds up: error feedback by construction.
  */
-#ifndef COD_DISTILL_CODEC_H
-#define COD_DISTILL_CODEC_H
+#ifndef COD_CODEC_CODEC_H
+#define COD_CODEC_CODEC_H
 
 #include "core/chunk_format.h"
 #include "core/status.h"

@@ -1,8 +1,8 @@
 #include "support/test.h"
 
+#include "codec/gradient_codec.h"
 #include "core/memory.h"
 #include "core/rng.h"
-#include "distill/gradient_codec.h"
 
 #include <math.h>
 #include <stdio.h>

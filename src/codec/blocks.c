@@ -1,5 +1,5 @@
 /* The codings whose length the count alone decides: f32, bf16, and int8 in blocks. */
-#include "distill/codec_internal.h"
+#include "codec/codec_internal.h"
 
 #include "core/tensor.h"
 

@@ -1,4 +1,4 @@
-#include "distill/coder.h"
+#include "codec/coder.h"
 
 #include <math.h>
 

@@ -1,9 +1,9 @@
 #include "support/test.h"
 
+#include "codec/codec.h"
 #include "core/hash.h"
 #include "core/memory.h"
 #include "core/rng.h"
-#include "distill/codec.h"
 
 #include <float.h>
 #include <math.h>
