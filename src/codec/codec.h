@@ -65,7 +65,8 @@ typedef struct cod_codec {
     uint64_t done;                          /**< values of the range encoded or decoded */
     uint64_t bytes;                         /**< bytes written or read */
     unsigned char *scratch;                 /**< for one chunk */
-    uint64_t payload_values, payload_bytes; /**< of the chunk encoded last, before it was shortened */
+    const unsigned char *payload;           /**< of the chunk encoded last, before it was shortened */
+    uint64_t payload_values, payload_bytes; /**< likewise */
     unsigned char *trial;                   /**< of cod_codec_try_coders() */
     struct codec_compressor *compressor;
 } cod_codec;
@@ -118,6 +119,46 @@ typedef struct cod_codec_trial {
 
 /** Tries all coders on the chunk that was encoded last. Of its calls only the first allocates. */
 COD_MUST_CHECK cod_status cod_codec_try_coders(cod_codec *codec, cod_codec_trial *out);
+
+/* A chunk whose payload is made, or read, on a device: plain chunks (core/chunk_format.h), one a call. */
+
+/** Bytes that each payload of a plain chunk has at most: what lies between the beginnings of two. */
+static inline uint64_t cod_codec_plain_room(const cod_codec_options *options)
+{
+    return 4 * (uint64_t)options->chunk_values + 16;
+}
+
+/**
+ * Writes the headers of the range's plain chunks, as op QUANTISE takes them: how each is to be coded.
+ *
+ * @param[out] heads [cod_codec_chunk_count()][COD_CHUNK_HEADER_BYTES]
+ */
+void cod_codec_plan(const cod_codec_options *options, const cod_codec_range *range, unsigned char *heads);
+
+/**
+ * Shortens the range's next chunk and seals it with its checksum.
+ *
+ * @param head         [COD_CHUNK_HEADER_BYTES] as op QUANTISE made it
+ * @param payload      [cod_codec_plain_room()] likewise, as long as the header says; borrowed until the next call of the codec
+ * @param reference    fingerprint of the chunk's reference; not read unless the chunk is a delta
+ * @param[out] out     [capacity] as of cod_codec_encode()
+ * @return COD_ERR_NUMERIC when a value is not finite: the range cannot be published
+ */
+COD_MUST_CHECK cod_status cod_codec_seal(cod_codec *codec, const unsigned char *head, const unsigned char *payload,
+                                         uint64_t reference, unsigned char *out, uint64_t capacity);
+
+/**
+ * Checks the range's next chunk and makes it plain, for op DEQUANTISE, which alone finds values that are not finite. Any coding is
+ * accepted; where the op lacks one, the chunk becomes one of f32.
+ *
+ * @param data          [bytes] as of cod_codec_decode()
+ * @param reference     fingerprint of what the chunk may be a delta against; NULL = nothing is held
+ * @param[out] head     [COD_CHUNK_HEADER_BYTES]
+ * @param[out] payload  [cod_codec_plain_room()]
+ * @return as cod_codec_decode()
+ */
+COD_MUST_CHECK cod_status cod_codec_open(cod_codec *codec, const unsigned char *data, uint64_t bytes,
+                                         const uint64_t *reference, unsigned char *head, unsigned char *payload);
 
 /** Goes through the coding and back without making bytes: what a reader of up to `max_chunks` more chunks will decode. */
 COD_MUST_CHECK cod_status cod_codec_round_trip(cod_codec *codec, const float *values, const float *reference,

@@ -37,12 +37,6 @@ void codec_unpack(const coding *how, const unsigned char *in, size_t count, floa
 
 /* STEP: see step.c. */
 
-/** Longest STEP payload that an encoder makes: what needs more travels as int8 blocks. */
-static inline uint64_t codec_step_bound(uint64_t count)
-{
-    return 16 + count + count / 4;
-}
-
 /**
  * Turns values into multiples of a step, in scratch->steps, ready for codec_step_write().
  *

@@ -10,10 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { LANES = 4, BLOCK = 1024, MAX_STEPS = INT16_MAX, PREFIX_BYTES = 8 };
-
-/** Below, squares of weights lose their bits; above what squares can be, step is infinite. */
-static const double MIN_STEP = 1e-15;
+enum { LANES = COD_CHUNK_STEP_LANES, BLOCK = COD_CHUNK_STEP_BLOCK, MAX_STEPS = COD_CHUNK_STEP_MOST };
 
 /** Sums of squares, by lanes in an order of our own: the ranks of a group must find the same step. */
 typedef struct moments {
@@ -101,17 +98,6 @@ static size_t count_beyond(const int16_t *steps, size_t count, int limit)
     return beyond;
 }
 
-/** Codes are steps + largest_of(bits); the one above them says that the step itself follows, in two bytes. */
-static int largest_of(unsigned bits_log2)
-{
-    return (1 << ((1 << bits_log2) - 1)) - 1;
-}
-
-static uint64_t code_bytes(unsigned bits_log2, uint64_t count)
-{
-    return (count * (UINT64_C(1) << bits_log2) + 7) / 8;
-}
-
 float codec_step_quantise(const float *values, const float *reference, size_t count, double quality_db,
                           const codec_scratch *scratch, coding *how)
 {
@@ -125,13 +111,13 @@ float codec_step_quantise(const float *values, const float *reference, size_t co
     double step = sqrt(12 * m.weights / (double)count) * pow(10, -quality_db / 20);
     if (step < sqrt(m.change) / MAX_STEPS) /* no change can be larger than this, and hardly a chunk has one so large */
         step = fmax(step, largest_change(values, reference, count) / MAX_STEPS);
-    if (!(step >= MIN_STEP && step < INFINITY)) {
+    if (!(step >= COD_CHUNK_LEAST_STEP && step <= FLT_MAX)) {
         *how = blocks;
         return 0;
     }
     quantise(values, reference, count, (float)(1 / step), scratch->steps);
-    const uint64_t escapes = count_beyond(scratch->steps, count, largest_of(3));
-    if (PREFIX_BYTES + count + 2 * escapes > codec_step_bound(count))
+    const uint64_t escapes = count_beyond(scratch->steps, count, cod_chunk_largest_step(3));
+    if (COD_CHUNK_STEP_PREFIX_BYTES + count + 2 * escapes > cod_chunk_step_bound(count))
         *how = blocks;
     return (float)step;
 }
@@ -139,9 +125,8 @@ float codec_step_quantise(const float *values, const float *reference, size_t co
 /** The shortest codes that few values exceed: an escaped one takes two bytes more. */
 static unsigned choose_bits(const int16_t *steps, size_t count)
 {
-    enum { FEW = 64 };
     for (unsigned bits_log2 = 1; bits_log2 < 3; bits_log2++)
-        if (count_beyond(steps, count, largest_of(bits_log2)) <= count / FEW)
+        if (count_beyond(steps, count, cod_chunk_largest_step(bits_log2)) <= count / COD_CHUNK_STEP_FEW)
             return bits_log2;
     return 3;
 }
@@ -212,8 +197,9 @@ static void steps_of_codes(const unsigned char *restrict codes, size_t count, in
 uint64_t codec_step_write(const codec_scratch *scratch, size_t count, float step, coding *how)
 {
     const unsigned bits_log2 = choose_bits(scratch->steps, count);
-    const int largest = largest_of(bits_log2), escape = 2 * largest + 1;
-    unsigned char *escaped = scratch->payload + PREFIX_BYTES + code_bytes(bits_log2, count), *at = escaped;
+    const int largest = cod_chunk_largest_step(bits_log2), escape = 2 * largest + 1;
+    unsigned char *escaped = scratch->payload + COD_CHUNK_STEP_PREFIX_BYTES + cod_chunk_code_bytes(bits_log2, count),
+                  *at = escaped;
     how->parameter = bits_log2;
     codes_of_steps(scratch->steps, count, largest, scratch->codes);
     for (const unsigned char *code = scratch->codes;
@@ -221,7 +207,7 @@ uint64_t codec_step_write(const codec_scratch *scratch, size_t count, float step
         cod_store_u16(at, (uint16_t)scratch->steps[code - scratch->codes]);
     memcpy(scratch->payload, &step, sizeof step);
     cod_store_u32(scratch->payload + 4, (uint32_t)((at - escaped) / 2));
-    pack_codes(bits_log2, scratch->codes, count, scratch->payload + PREFIX_BYTES);
+    pack_codes(bits_log2, scratch->codes, count, scratch->payload + COD_CHUNK_STEP_PREFIX_BYTES);
     return (uint64_t)(at - scratch->payload);
 }
 
@@ -238,12 +224,12 @@ void codec_step_apply(const codec_scratch *scratch, size_t count, float step, co
 const char *codec_step_read(const coding *how, const unsigned char *payload, uint64_t bytes, size_t count,
                             const codec_scratch *scratch, float *step)
 {
-    const int largest = largest_of(how->parameter), escape = 2 * largest + 1;
-    const uint64_t fixed = PREFIX_BYTES + code_bytes(how->parameter, count);
+    const int largest = cod_chunk_largest_step(how->parameter), escape = 2 * largest + 1;
+    const uint64_t fixed = COD_CHUNK_STEP_PREFIX_BYTES + cod_chunk_code_bytes(how->parameter, count);
     if (bytes < fixed || (bytes - fixed) / 2 != cod_load_u32(payload + 4) || (bytes - fixed) % 2 != 0)
         return "its length does not fit its codes";
     memcpy(step, payload, sizeof *step);
-    unpack_codes(how->parameter, payload + PREFIX_BYTES, count, scratch->codes);
+    unpack_codes(how->parameter, payload + COD_CHUNK_STEP_PREFIX_BYTES, count, scratch->codes);
     steps_of_codes(scratch->codes, count, largest, scratch->steps);
     const unsigned char *escaped = payload + fixed, *end = payload + bytes;
     for (const unsigned char *at = scratch->codes;

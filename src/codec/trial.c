@@ -17,7 +17,7 @@ cod_status cod_codec_try_coders(cod_codec *codec, cod_codec_trial *out)
 {
     const size_t room = codec_payload_room(codec->options.chunk_values);
     const uint64_t raw = codec->payload_bytes;
-    const unsigned char *payload = codec_scratch_of(codec).payload;
+    const unsigned char *payload = codec->payload;
     if (codec->trial == NULL)
         COD_TRY(cod_aligned_alloc((void **)&codec->trial, 2 * room));
     unsigned char *packed = codec->trial, *back = codec->trial + room;

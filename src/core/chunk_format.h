@@ -7,8 +7,11 @@
  * to back, without padding.
  *
  * The checksum is XXH3-64 of everything behind it (the rest of the header and the payload), with a seed made of run,
- * publisher, version, range and, for a delta, the reference's bytes, which are *not* in the chunk: an old chunk, another's, or
- * one against values that the receiver does not hold never passes for the one wanted.
+ * publisher, version, range and, for a delta, the fingerprint (core/fingerprint.h) of the reference's values. None of these
+ * is in the chunk: an old chunk, another's, or one against values that the receiver does not hold never passes for the one wanted.
+ *
+ * A *plain* chunk is one that is not shortened, on its way to or from a device (ops QUANTISE and DEQUANTISE of core/backend.h).
+ * Its header stands apart from its payload and has the fingerprint of its decoded values in the place of the checksum.
  *
  * Payload before compression, for `count` values:
  *   F32   count f32
@@ -19,6 +22,14 @@
  *         lowest bits of a byte; then an i16 for each escaped value, whose code is 2^b - 1.
  *         n = code - (2^(b-1) - 1), or the i16; value = n * step, for a DELTA that + the reference's value, each operation
  *         rounded to f32
+ *
+ * How encoders choose a step, alike on every device because the ranks of a group must find the same: a chunk is a delta where
+ * the squares of its change sum to less than those of its values. step = sqrt(12·w/count)·10^(-dB/20) with w the sum of the
+ * values' squares, so that its uniform error has the quality asked for; but at least the largest change / COD_CHUNK_STEP_MOST. Squares are summed
+ * in f32 by COD_CHUNK_STEP_LANES within a block (value i in lane i modulo lanes), and the lanes of block after block in f64.
+ * n is the change / step, rounded to nearest, halves away from zero, by product with f32(1/step). Codes have 2 or 4 bits where
+ * at most one in COD_CHUNK_STEP_FEW values is escaped, else 8. A chunk whose step is not in COD_CHUNK_LEAST_STEP … FLT_MAX, or whose payload would
+ * be beyond cod_chunk_step_bound(), is INT8 with blocks of COD_INT8_BLOCK_LOG2 and bfloat16 scales.
  */
 #ifndef COD_CORE_CHUNK_FORMAT_H
 #define COD_CORE_CHUNK_FORMAT_H
@@ -54,6 +65,35 @@ typedef enum cod_chunk_flag {
     COD_CHUNK_ZSTD = 4,        /**< the payload is a zstd frame */
     COD_CHUNK_DELTA = 8,       /**< STEP: against values that the receiver holds */
 } cod_chunk_flag;
+
+enum {
+    COD_CHUNK_STEP_PREFIX_BYTES = 8, /**< of STEP, before the codes */
+    COD_CHUNK_STEP_BLOCK = 1024,     /**< values whose squares are summed in f32 first, by COD_CHUNK_STEP_LANES */
+    COD_CHUNK_STEP_LANES = 4,
+    COD_CHUNK_STEP_FEW = 64, /**< one in so many values may be escaped by codes of 2 or 4 bits */
+    COD_CHUNK_STEP_MOST = INT16_MAX
+};
+
+/** Below, squares of weights lose their bits: such chunks are INT8's. */
+#define COD_CHUNK_LEAST_STEP 1e-15
+
+/** Longest STEP payload that an encoder makes: what needs more travels as 8-bit blocks. */
+static inline uint64_t cod_chunk_step_bound(uint64_t count)
+{
+    return 16 + count + count / 4;
+}
+
+/** The largest step that codes of 2^parameter bits hold; the code after it says that the step is escaped. */
+static inline int cod_chunk_largest_step(unsigned parameter)
+{
+    return (1 << ((1 << parameter) - 1)) - 1;
+}
+
+/** Bytes of the codes of `count` values. */
+static inline uint64_t cod_chunk_code_bytes(unsigned parameter, uint64_t count)
+{
+    return (count * (UINT64_C(1) << parameter) + 7) / 8;
+}
 
 static inline void cod_store_u16(unsigned char *at, uint16_t value)
 {

@@ -1,4 +1,5 @@
 #include "core/backend.h"
+#include "core/chunk_format.h"
 
 #include <float.h>
 
@@ -36,6 +37,8 @@ const char *cod_op_kind_name(cod_op_kind kind)
         "ema",
         "fill",
         "turn",
+        "quantise",
+        "dequantise",
     };
     return (size_t)kind < COD_OP_KIND_COUNT ? names[kind] : "unknown";
 }
@@ -161,6 +164,26 @@ static cod_status check_turn(const cod_op *op)
     return COD_OK;
 }
 
+static bool is_vector(const cod_view *view, cod_dtype dtype)
+{
+    return present(view) && view->dtype == dtype && is_shape(view, 1, 1, 1, view->shape.c) && cod_view_is_dense(view);
+}
+
+/** Headers and payloads of plain chunks. */
+static bool chunks_fit(const cod_view *heads, const cod_view *payloads)
+{
+    const bool bytes = present(heads) && present(payloads) && heads->dtype == COD_U8 && payloads->dtype == COD_U8;
+    return bytes && is_shape(heads, 1, 1, heads->shape.w, COD_CHUNK_HEADER_BYTES) && cod_view_is_dense(heads) &&
+           is_shape(payloads, 1, 1, heads->shape.w, payloads->shape.c) && cod_view_is_dense(payloads) &&
+           payloads->shape.c % 16 == 0;
+}
+
+static bool values_fit(const cod_view *x, const cod_view *y, const cod_view *reference)
+{
+    return is_vector(x, COD_F32) && is_vector(y, COD_F32) && same_shape(x, y) &&
+           (!present(reference) || (is_vector(reference, COD_F32) && same_shape(x, reference)));
+}
+
 static bool shapes_fit(const cod_op *op)
 {
     const cod_view *in = op->inputs, *out = op->outputs;
@@ -249,6 +272,11 @@ static bool shapes_fit(const cod_op *op)
     case COD_OP_TURN:
         return same_shape(&in[0], &out[0]) && is_shape(&in[1], 1, 1, 1, in[0].shape.n) &&
                (!present(&in[2]) || is_shape(&in[2], 1, 1, 256, in[0].shape.c));
+    case COD_OP_QUANTISE:
+        return chunks_fit(&in[1], &out[1]) && same_shape(&in[1], &out[0]) && values_fit(&in[0], &out[2], &in[2]);
+    case COD_OP_DEQUANTISE:
+        return chunks_fit(&in[0], &in[1]) && is_shape(&out[1], 1, 1, in[0].shape.w, sizeof(uint64_t)) &&
+               values_fit(&out[0], &out[0], &in[2]);
     case COD_OP_KIND_COUNT:
         break;
     }
@@ -277,8 +305,11 @@ cod_status cod_op_check(const cod_op *op)
                         op->name ? op->name : "", (double)op->attr.int8_range);
     for (size_t i = 0; i < COD_OP_MAX_INPUTS + COD_OP_MAX_OUTPUTS; i++) {
         const cod_view *view = i < COD_OP_MAX_INPUTS ? &op->inputs[i] : &op->outputs[i - COD_OP_MAX_INPUTS];
-        if (present(view) && view->dtype == COD_U8 && (op->kind != COD_OP_TURN || i != 0))
-            return cod_fail(COD_ERR_UNSUPPORTED, "%s '%s': view %zu holds bytes (u8), which only turn's x may",
+        const bool bytes =
+            op->kind == COD_OP_QUANTISE || op->kind == COD_OP_DEQUANTISE || (op->kind == COD_OP_TURN && i == 0);
+        if (present(view) && view->dtype == COD_U8 && !bytes)
+            return cod_fail(COD_ERR_UNSUPPORTED,
+                            "%s '%s': view %zu holds bytes (u8), which only turn's x and chunks may",
                             cod_op_kind_name(op->kind), op->name ? op->name : "", i);
         if (present(view) &&
             (view->pixel_stride < view->shape.c || view->offset + cod_view_span_bytes(view) > view->buffer->bytes))

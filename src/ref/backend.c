@@ -53,6 +53,11 @@ static ref_kernel *const kernels[COD_OP_KIND_COUNT] = {
     [COD_OP_TURN] = ref_turn,
 };
 
+static ref_direct_kernel *const direct_kernels[COD_OP_KIND_COUNT] = {
+    [COD_OP_QUANTISE] = ref_quantise,
+    [COD_OP_DEQUANTISE] = ref_dequantise,
+};
+
 static cod_status device_open(const cod_device_options *options, cod_device **out)
 {
     (void)options;
@@ -114,6 +119,8 @@ static int64_t workspace_count(const cod_op *op)
 static size_t scratch_count(const cod_op *op)
 {
     int64_t count = workspace_count(op);
+    if (direct_kernels[op->kind] != NULL)
+        return 0;
     for (size_t i = 0; i < COD_OP_MAX_INPUTS; i++)
         count += op->inputs[i].buffer ? cod_shape_count(op->inputs[i].shape) : 0;
     for (size_t i = 0; i < COD_OP_MAX_OUTPUTS; i++)
@@ -195,6 +202,10 @@ static cod_status run_op(const cod_device *device, const cod_op *op)
 {
     ref_args args = {.attr = &op->attr};
     double *free_scratch = device->scratch;
+    if (direct_kernels[op->kind] != NULL) {
+        direct_kernels[op->kind](op);
+        return COD_OK;
+    }
     for (size_t i = 0; i < COD_OP_MAX_INPUTS; i++) {
         const cod_view *view = &op->inputs[i];
         if (view->buffer == NULL)

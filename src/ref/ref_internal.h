@@ -33,6 +33,10 @@ ref_kernel ref_pool, ref_pool_backward;
 ref_kernel ref_loss;
 ref_kernel ref_grad_norm, ref_optimiser, ref_ema;
 
+/** Ops on the bits of their views, which are not loaded. */
+typedef void ref_direct_kernel(const cod_op *op);
+ref_direct_kernel ref_quantise, ref_dequantise;
+
 /** Whether views may have this type. */
 bool ref_dtype_known(cod_dtype dtype);
 /** Reads a view into a dense array. */

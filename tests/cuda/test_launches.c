@@ -218,7 +218,7 @@ static void kernels_of_all_kinds_are_chained(void **state)
     const cod_op first = convolution_op(0);
     cod_test_op before;
     assert_ok(cod_test_op_init(&before, cuda, &first));
-    for (int kind = 0; kind < COD_OP_KIND_COUNT; kind++) {
+    for (int kind = 0; kind < COD_TEST_KINDS; kind++) {
         for (uint64_t seed = 0; seed < SEEDS; seed++) {
             const cod_op op = cod_test_random_op((cod_op_kind)kind, seed % 2 == 0 ? COD_BF16 : COD_F32, COD_F32, seed);
             expect_chained(&op, &before);

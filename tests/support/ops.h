@@ -12,6 +12,9 @@
 
 enum { COD_TEST_SLOTS = COD_OP_MAX_INPUTS + COD_OP_MAX_OUTPUTS };
 
+/** Kinds below this one take numbers of any type; those from it on work on bits, and have tests of their own (support/chunks.h). */
+enum { COD_TEST_KINDS = COD_OP_QUANTISE };
+
 /** A backend with its opened device. */
 typedef struct cod_test_device {
     const cod_backend *backend;
