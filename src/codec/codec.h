@@ -153,8 +153,8 @@ COD_MUST_CHECK cod_status cod_codec_seal(cod_codec *codec, const unsigned char *
  *
  * @param data          [bytes] as of cod_codec_decode()
  * @param reference     fingerprint of what the chunk may be a delta against; NULL = nothing is held
- * @param[out] head     [COD_CHUNK_HEADER_BYTES]
- * @param[out] payload  [cod_codec_plain_room()]
+ * @param[out] head     [COD_CHUNK_HEADER_BYTES] with 0 in the place of the checksum
+ * @param[out] payload  [cod_codec_plain_room()] at a 4-byte boundary
  * @return as cod_codec_decode()
  */
 COD_MUST_CHECK cod_status cod_codec_open(cod_codec *codec, const unsigned char *data, uint64_t bytes,

@@ -60,7 +60,7 @@
  * FILL                                                                 y = alpha
  * TURN                     x {N,H,W,C}, turns i32 [N], [table f32 {1,1,256,C}]  y {x's shape}: picture n of x, turned by turns[n]
  * QUANTISE                 x f32 {1,1,1,V}, plan u8 {1,1,K,32}, [reference f32 {1,1,1,V}]  heads u8 {1,1,K,32}, payloads u8 {1,1,K,R}, y f32 {1,1,1,V}
- * DEQUANTISE               heads u8 {1,1,K,32}, payloads u8 {1,1,K,R}, [reference f32 {1,1,1,V}]  y f32 {1,1,1,V}, prints u8 {1,1,K,8}
+ * DEQUANTISE               heads u8 {1,1,K,32}, payloads u8 {1,1,1,B}, [reference f32 {1,1,1,V}]  y f32 {1,1,1,V}, prints u8 {1,1,K,8}
  *
  * CONV2D with attr.int8_range = r > 0 rounds x and w to integers in -127 … 127 (to nearest even, in f32, clamped; NaN in x counts as 0)
  * and sums them exactly: y = activation(f·Σ round(127/r·x)·round(127/a·w) + b) [+ residual] with f = r/127·a/127, a the output channel's largest |w|;
@@ -97,7 +97,8 @@
  * QUANTISE and DEQUANTISE, which a backend may lack, turn values into plain chunks and back, of those ranges of values that the chunks'
  * headers name; they are all dense, on every backend equal to the bit, and the codec's (codec/codec.h). Each header of `plan` has the
  * chunk's first value, its count, and how to code it; attr.quality_db is of coding STEP. R is 4 times the largest count + 16 at
- * least, and payload k begins at byte k·R. y is what the chunk decodes to; `reference`, which STEP may be a delta against, and y may be one
+ * least; payload k of QUANTISE begins at byte k·R, that of DEQUANTISE at the byte, divisible by 16, that header k has in the place of its
+ * checksum. y is what the chunk decodes to; `reference`, which STEP may be a delta against, and y may be one
  * view. A header of `heads`, or the 8 bytes of `prints`, says by COD_FINGERPRINT_NONE that a value of y is not finite.
  * DEQUANTISE trusts its headers and payloads: cod_codec_open() checks them. No views but these may have the type u8.
  * OPTIMISER scalars: learning rate, 1 - beta1^t, 1 - beta2^t, 0; where `norm` is given and attr.max_norm > 0, gradients are

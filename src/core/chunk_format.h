@@ -11,7 +11,8 @@
  * is in the chunk: an old chunk, another's, or one against values that the receiver does not hold never passes for the one wanted.
  *
  * A *plain* chunk is one that is not shortened, on its way to or from a device (ops QUANTISE and DEQUANTISE of core/backend.h).
- * Its header stands apart from its payload and has the fingerprint of its decoded values in the place of the checksum.
+ * Its header stands apart from its payload. In the place of the checksum it has the fingerprint of the decoded values where QUANTISE
+ * wrote it, and where the payload begins where DEQUANTISE reads it.
  *
  * Payload before compression, for `count` values:
  *   F32   count f32

@@ -169,12 +169,12 @@ static bool is_vector(const cod_view *view, cod_dtype dtype)
     return present(view) && view->dtype == dtype && is_shape(view, 1, 1, 1, view->shape.c) && cod_view_is_dense(view);
 }
 
-/** Headers and payloads of plain chunks. */
-static bool chunks_fit(const cod_view *heads, const cod_view *payloads)
+/** Headers and payloads of plain chunks, these in so many rows. */
+static bool chunks_fit(const cod_view *heads, const cod_view *payloads, int64_t rows)
 {
     const bool bytes = present(heads) && present(payloads) && heads->dtype == COD_U8 && payloads->dtype == COD_U8;
     return bytes && is_shape(heads, 1, 1, heads->shape.w, COD_CHUNK_HEADER_BYTES) && cod_view_is_dense(heads) &&
-           is_shape(payloads, 1, 1, heads->shape.w, payloads->shape.c) && cod_view_is_dense(payloads) &&
+           is_shape(payloads, 1, 1, rows, payloads->shape.c) && cod_view_is_dense(payloads) &&
            payloads->shape.c % 16 == 0;
 }
 
@@ -273,9 +273,10 @@ static bool shapes_fit(const cod_op *op)
         return same_shape(&in[0], &out[0]) && is_shape(&in[1], 1, 1, 1, in[0].shape.n) &&
                (!present(&in[2]) || is_shape(&in[2], 1, 1, 256, in[0].shape.c));
     case COD_OP_QUANTISE:
-        return chunks_fit(&in[1], &out[1]) && same_shape(&in[1], &out[0]) && values_fit(&in[0], &out[2], &in[2]);
+        return chunks_fit(&in[1], &out[1], in[1].shape.w) && same_shape(&in[1], &out[0]) &&
+               values_fit(&in[0], &out[2], &in[2]);
     case COD_OP_DEQUANTISE:
-        return chunks_fit(&in[0], &in[1]) && is_shape(&out[1], 1, 1, in[0].shape.w, sizeof(uint64_t)) &&
+        return chunks_fit(&in[0], &in[1], 1) && is_shape(&out[1], 1, 1, in[0].shape.w, sizeof(uint64_t)) &&
                values_fit(&out[0], &out[0], &in[2]);
     case COD_OP_KIND_COUNT:
         break;

@@ -389,6 +389,10 @@ static cuda_maker *maker_of(cod_op_kind kind)
         return cuda_make_fill;
     case COD_OP_TURN:
         return cuda_make_turn;
+    case COD_OP_QUANTISE:
+        return cuda_make_quantise;
+    case COD_OP_DEQUANTISE:
+        return cuda_make_dequantise;
     default:
         return nullptr;
     }

@@ -164,6 +164,17 @@ static __device__ __forceinline__ uint16_t bf16_from_f32(float value)
     return __bfloat16_as_ushort(__float2bfloat16_rn(value));
 }
 
+/** Rounded by themselves: never one half of a fused multiplication and addition. */
+static __device__ __forceinline__ float exact_product(float a, float b)
+{
+    return __fmul_rn(a, b);
+}
+
+static __device__ __forceinline__ float exact_sum(float a, float b)
+{
+    return __fadd_rn(a, b);
+}
+
 #endif
 
 /** 16 bytes of one access. */

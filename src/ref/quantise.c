@@ -31,14 +31,14 @@ static float *floats_of(const cod_view *view)
     return (float *)(void *)bytes_of(view);
 }
 
-/** Chunk `k`, as the header at `from` describes it. */
+/** Chunk `k`, as the header at `from` describes it, with its payload from byte `payload` on. */
 static chunk chunk_at(const unsigned char *from, const cod_view *heads, const cod_view *payloads,
-                      const cod_view *reference, const cod_view *decoded, int64_t k)
+                      const cod_view *reference, const cod_view *decoded, int64_t k, uint64_t payload)
 {
     const uint64_t first = cod_load_u64(from + COD_CHUNK_AT_FIRST);
     const float *held = floats_of(reference);
     return (chunk){.head = bytes_of(heads) + k * COD_CHUNK_HEADER_BYTES,
-                   .payload = bytes_of(payloads) + k * payloads->shape.c,
+                   .payload = bytes_of(payloads) + payload,
                    .coding = (cod_chunk_coding)from[COD_CHUNK_AT_CODING],
                    .flags = from[COD_CHUNK_AT_FLAGS],
                    .parameter = from[COD_CHUNK_AT_PARAMETER],
@@ -225,7 +225,8 @@ void ref_quantise(const cod_op *op)
     const unsigned char *from = bytes_of(plan);
     const float *values = floats_of(&op->inputs[0]);
     for (int64_t k = 0; k < plan->shape.w; k++, from += COD_CHUNK_HEADER_BYTES) {
-        chunk c = chunk_at(from, heads, &op->outputs[1], &op->inputs[2], &op->outputs[2], k);
+        chunk c = chunk_at(from, heads, &op->outputs[1], &op->inputs[2], &op->outputs[2], k,
+                           (uint64_t)(k * op->outputs[1].shape.c));
         c.values = values + cod_load_u64(from + COD_CHUNK_AT_FIRST);
         memcpy(c.head, from, COD_CHUNK_HEADER_BYTES);
         quantise(&c, op->attr.quality_db);
@@ -239,7 +240,8 @@ void ref_dequantise(const cod_op *op)
     const unsigned char *from = bytes_of(heads);
     unsigned char *prints = bytes_of(&op->outputs[1]);
     for (int64_t k = 0; k < heads->shape.w; k++, from += COD_CHUNK_HEADER_BYTES) {
-        const chunk c = chunk_at(from, heads, &op->inputs[1], &op->inputs[2], &op->outputs[0], k);
+        const chunk c = chunk_at(from, heads, &op->inputs[1], &op->inputs[2], &op->outputs[0], k,
+                                 cod_load_u64(from + COD_CHUNK_AT_CHECKSUM));
         cod_store_u64(prints + k * (int64_t)sizeof(uint64_t), dequantise(&c));
     }
 }

@@ -134,8 +134,10 @@ cod_status cod_test_chunks_init(cod_test_chunks *t, cod_test_device on, const co
                              .inputs = {x, plan, reference},
                              .outputs = {heads, payloads, y},
                              .name = "test"};
-    const cod_op dequantise = {
-        .kind = COD_OP_DEQUANTISE, .inputs = {heads, payloads, reference}, .outputs = {y, prints}, .name = "test"};
+    const cod_op dequantise = {.kind = COD_OP_DEQUANTISE,
+                               .inputs = {heads, rows_of(t->payloads, 1, t->chunks * t->room), reference},
+                               .outputs = {y, prints},
+                               .name = "test"};
     COD_TRY(on.backend->plan_create(on.device, &quantise, &t->quantise));
     return on.backend->plan_create(on.device, &dequantise, &t->dequantise);
 }
@@ -184,7 +186,12 @@ cod_status cod_test_chunks_dequantise(cod_test_chunks *t, const cod_test_chunk_c
     const cod_backend *backend = t->on.backend;
     if (c->reference != NULL)
         COD_TRY(write_values(t, t->reference, c->reference));
-    COD_TRY(backend->upload(t->on.device, NULL, t->heads, 0, heads, t->heads->bytes));
+    for (size_t k = 0; k < t->chunks; k++) {
+        unsigned char head[COD_CHUNK_HEADER_BYTES];
+        memcpy(head, heads + k * sizeof head, sizeof head);
+        cod_store_u64(head + COD_CHUNK_AT_CHECKSUM, k * t->room);
+        COD_TRY(backend->upload(t->on.device, NULL, t->heads, k * sizeof head, head, sizeof head));
+    }
     COD_TRY(backend->upload(t->on.device, NULL, t->payloads, 0, payloads, t->payloads->bytes));
     COD_TRY(backend->plan_run(t->dequantise, NULL));
     COD_TRY(backend->download(t->on.device, NULL, prints, t->prints, 0, t->prints->bytes));

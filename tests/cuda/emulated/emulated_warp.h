@@ -159,4 +159,15 @@ static inline uint16_t bf16_from_f32(float value)
     return (uint16_t)((word + 0x7FFFu + (word >> 16 & 1u)) >> 16);
 }
 
+/* The library is compiled for processors without fused multiplication and addition. */
+static inline float exact_product(float a, float b)
+{
+    return a * b;
+}
+
+static inline float exact_sum(float a, float b)
+{
+    return a + b;
+}
+
 #endif
