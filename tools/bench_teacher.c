@@ -50,8 +50,8 @@ typedef struct row {
 
 typedef struct bench {
     cod_bench_training training;
-    float *checkpoint; /**< the initial weights */
-    cod_branch branch; /**< of teachers, beside the student's forward pass */
+    cod_buffer checkpoint; /**< the initial weights, of the host */
+    cod_branch branch;     /**< of teachers, beside the student's forward pass */
     row rows[PRECISIONS];
     double plain_ms[COD_BENCH_MAX_REPEATS];
 } bench;
@@ -62,9 +62,10 @@ static cod_status make_teachers(bench *b, const teacher_options *options)
 {
     cod_bench_training *t = &b->training;
     const cod_train_session *session = &t->session;
-    b->checkpoint = malloc(cod_weights_count(&session->weights) * sizeof *b->checkpoint);
-    COD_REQUIRE_MEMORY(b->checkpoint);
-    COD_TRY(cod_weights_download(&session->weights, b->checkpoint));
+    b->checkpoint.bytes = cod_weights_count(&session->weights) * sizeof(float);
+    b->checkpoint.host = malloc(b->checkpoint.bytes);
+    COD_REQUIRE_MEMORY(b->checkpoint.host);
+    COD_TRY(cod_weights_download(&session->weights, b->checkpoint.host));
     COD_TRY(cod_branch_init(&b->branch, session->backend, session->device));
     for (int p = 0; p < PRECISIONS; p++) {
         const cod_dtype needed = precisions[p] == COD_PRECISION_INT8   ? COD_S8
@@ -125,7 +126,7 @@ static cod_status time_steps(bench *b, cod_teacher *teacher, int period, double 
 static cod_status time_teacher(bench *b, row *r, int round)
 {
     const double begin = cod_clock_s(); /* after a step, which was waited for */
-    COD_TRY(cod_teacher_load(r->teacher, b->checkpoint));
+    COD_TRY(cod_teacher_load(r->teacher, &b->checkpoint));
     COD_TRY(predict_alone(b, r->teacher));
     COD_TRY(predict_alone(b, r->teacher));
     const double loaded = cod_clock_s();
@@ -192,7 +193,7 @@ static cod_status run(const teacher_options *options)
         cod_teacher_destroy(b->rows[p].teacher);
     cod_branch_clear(&b->branch);
     cod_bench_training_close(&b->training);
-    free(b->checkpoint);
+    free(b->checkpoint.host);
     free(b);
     return status;
 }

@@ -3,7 +3,6 @@
 
 #include "core/hash.h"
 #include "core/log.h"
-#include "core/memory.h"
 #include "core/trace.h"
 #include "distill/file.h"
 #include "distill/rma.h"
@@ -33,22 +32,22 @@ _Static_assert((int)FLAG_COUNT == (int)COD_EXCHANGE_FLAGS, "each flag has a numb
 enum { NO_PEER = -1 };
 /* The part of a period that a publication and a pull are spread over; encoding takes twice as long as decoding. */
 enum { ENCODING = 3, DECODING = 4 };
-enum { COPY_STEPS = 2, STORAGE_PATIENCE_S = 10 };
+enum { STORAGE_PATIENCE_S = 10 };
 #define LIFE_MASK (UINT64_MAX >> 11) /* exact as a double, in which it rides in the reductions */
 
-static int shards_of(const cod_exchange *e, int group)
+int exchange_shards_of(const cod_exchange *e, int group)
 {
     return cod_group_members_of(e->group, group).size;
 }
 
 cod_slot_identity exchange_identity(const cod_exchange *e, int group, int shard)
 {
-    const cod_codec_range range = exchange_shard_range(&e->models[group], shard, shards_of(e, group));
+    const cod_codec_range range = exchange_shard_range(&e->models[group], shard, exchange_shards_of(e, group));
     return (cod_slot_identity){.run = e->run,
                                .model = e->models[group].hash,
                                .group = (uint32_t)group,
                                .shard = (uint32_t)shard,
-                               .shards = (uint32_t)shards_of(e, group),
+                               .shards = (uint32_t)exchange_shards_of(e, group),
                                .first = range.first,
                                .count = range.count,
                                .exact_from = range.exact_from};
@@ -65,15 +64,10 @@ static cod_slot_layout common_layout(const cod_exchange *e)
     const cod_codec_options codec = exchange_codec_options(&e->options);
     cod_slot_layout layout = {.slots = (uint32_t)e->options.slots, .groups = (uint32_t)cod_group_count(e->group)};
     for (int g = 0; g < cod_group_count(e->group); g++) {
-        const uint64_t bytes = exchange_slot_bytes(&codec, &e->models[g], shards_of(e, g));
+        const uint64_t bytes = exchange_slot_bytes(&codec, &e->models[g], exchange_shards_of(e, g));
         layout.slot_bytes = bytes > layout.slot_bytes ? bytes : layout.slot_bytes;
     }
     return layout;
-}
-
-static cod_status floats_create(float **out, uint64_t count)
-{
-    return cod_aligned_alloc((void **)out, count * sizeof(float));
 }
 
 static cod_status make_peers(cod_exchange *e)
@@ -88,8 +82,6 @@ static cod_status make_peers(cod_exchange *e)
         held_peer *peer = &e->peers[e->peer_count++];
         peer->group = group;
         peer->model = e->models[peer->group];
-        COD_TRY(floats_create(&peer->values, peer->model.count + peer->model.state_count));
-        COD_TRY(floats_create(&peer->incoming, peer->model.count + peer->model.state_count));
     }
     return COD_OK;
 }
@@ -100,10 +92,8 @@ static cod_status make_buffers(cod_exchange *e)
     COD_TRY(cod_codec_init(&e->encoder, &codec));
     COD_TRY(cod_codec_init(&e->mirror, &codec));
     COD_TRY(cod_codec_init(&e->decoder, &codec));
-    COD_TRY(exchange_make_snapshot(e));
-    for (int i = 0; i < COD_EXCHANGE_OWN_KEPT; i++)
-        COD_TRY(floats_create(&e->own[i].values, e->total));
-    return make_peers(e);
+    COD_TRY(make_peers(e));
+    return exchange_make_values(e);
 }
 
 /** Names this process of the group, all its ranks by what the first one drew. */
@@ -158,21 +148,16 @@ cod_status cod_exchange_destroy(cod_exchange *e)
     if (e == NULL)
         return COD_OK;
     cod_status status = cod_request_wait(&e->gathering, e->options.pull_timeout_s);
-    if (e->gathering != NULL) {
-        cod_request_abandon(&e->gathering, cod_aligned_free, e->pulling->incoming);
-        e->pulling->incoming = NULL;
-    }
+    if (e->gathering != NULL)
+        exchange_abandon_gather(e);
     if (e->transport != NULL) {
         const cod_status ended = e->transport->ops->destroy(e->transport);
         status = status == COD_OK ? ended : status;
     }
-    for (int i = 0; i < e->peer_count; i++) {
-        cod_aligned_free(e->peers[i].values);
-        cod_aligned_free(e->peers[i].incoming);
-    }
-    for (int i = 0; i < COD_EXCHANGE_OWN_KEPT; i++)
-        cod_aligned_free(e->own[i].values);
-    exchange_free_snapshot(e);
+    exchange_device_destroy(e);
+    exchange_free_values(e);
+    cod_event_destroy(e->backend, e->copied);
+    free(e->on_device);
     cod_codec_clear(&e->encoder);
     cod_codec_clear(&e->mirror);
     cod_codec_clear(&e->decoder);
@@ -189,7 +174,7 @@ cod_status cod_exchange_destroy(cod_exchange *e)
 
 static int first_shard(const cod_exchange *e, const held_peer *peer, int from)
 {
-    for (int k = from; k < shards_of(e, peer->group); k++)
+    for (int k = from; k < exchange_shards_of(e, peer->group); k++)
         if (k % e->size == e->rank)
             return k;
     return -1;
@@ -219,6 +204,8 @@ cod_status exchange_start_pull(cod_exchange *e, held_peer *peer, uint64_t versio
     e->pull_life = life;
     e->done = e->lost = e->refused = false;
     e->pull_bytes = e->pull_published_ms = 0;
+    if (e->on_device != NULL)
+        COD_TRY(exchange_device_begin(e));
     return start_shard(e, 0);
 }
 
@@ -245,6 +232,17 @@ static void note_arrival(cod_exchange *e)
     counters->timed_bytes += e->pulled.bytes;
     counters->timed_s += e->pulled.seconds;
     cod_coder_note_pull(&e->coder, e->pulled.bytes, e->pulled.seconds);
+}
+
+/** Decodes up to `chunks` chunks of the shard that has come. */
+static cod_status decode(cod_exchange *e, uint64_t chunks)
+{
+    const held_peer *peer = e->pulling;
+    const uint64_t first = e->decoder.range.first;
+    /* What a delta is against: the publisher's version that is held now, or its checksum does not fit. */
+    const float *held = peer->version > 0 ? exchange_floats(peer->values) + first : NULL;
+    return cod_codec_decode(&e->decoder, e->pulled.data, e->pulled.bytes, held, chunks,
+                            exchange_floats(peer->incoming) + first);
 }
 
 cod_status exchange_move_pull(cod_exchange *e, uint64_t chunks)
@@ -278,14 +276,11 @@ cod_status exchange_move_pull(cod_exchange *e, uint64_t chunks)
                             e->shard));
             return COD_OK;
         }
-        const cod_codec_range range = exchange_shard_range(&peer->model, e->shard, shards_of(e, peer->group));
+        const cod_codec_range range = exchange_shard_range(&peer->model, e->shard, exchange_shards_of(e, peer->group));
         const cod_codec_key key = exchange_key(e, peer->group, e->pull_version, e->pulled.life);
         cod_codec_begin(&e->decoder, &range, &key);
     }
-    /* What a delta is against: the publisher's version that is held now, or its checksum does not fit. */
-    const float *held = peer->version > 0 ? peer->values + e->decoder.range.first : NULL;
-    const cod_status status = cod_codec_decode(&e->decoder, e->pulled.data, e->pulled.bytes, held, chunks,
-                                               peer->incoming + e->decoder.range.first);
+    const cod_status status = e->on_device != NULL ? exchange_device_open(e, chunks) : decode(e, chunks);
     e->idle_s = 0;
     e->counters.decode_s += cod_clock_s() - begin;
     if (is_bad_data(status)) {
@@ -296,13 +291,13 @@ cod_status exchange_move_pull(cod_exchange *e, uint64_t chunks)
     return cod_codec_finished(&e->decoder) ? start_shard(e, e->shard + 1) : COD_OK;
 }
 
-cod_status exchange_start_gather(cod_exchange *e, int64_t step)
+/** Where the shards lie that ranks of the group share: decoded, or as plain chunks. */
+static cod_status share_shards(cod_exchange *e)
 {
     held_peer *peer = e->pulling;
-    e->phase = GATHERING;
-    e->phase_since = step;
-    e->done = false;
-    const int shards = shards_of(e, peer->group);
+    const int shards = exchange_shards_of(e, peer->group);
+    if (e->on_device != NULL)
+        return exchange_device_share(e);
     cod_group_part *parts = malloc((size_t)shards * sizeof *parts);
     COD_REQUIRE_MEMORY(parts);
     for (int k = 0; k < shards; k++) {
@@ -310,17 +305,46 @@ cod_status exchange_start_gather(cod_exchange *e, int64_t step)
         parts[k] = (cod_group_part){
             .root = k % e->size, .offset = range.first * sizeof(float), .bytes = range.count * sizeof(float)};
     }
-    const cod_status status = cod_group_share_start(e->group, peer->incoming, parts, (size_t)shards, &e->gathering);
+    const cod_status status =
+        cod_group_share_start(e->group, exchange_floats(peer->incoming), parts, (size_t)shards, &e->gathering);
     free(parts);
     return status;
+}
+
+cod_status exchange_start_gather(cod_exchange *e, int64_t step)
+{
+    e->phase = GATHERING;
+    e->phase_since = step;
+    e->done = false;
+    return e->size > 1 ? share_shards(e) : COD_OK;
+}
+
+cod_status exchange_move_gather(cod_exchange *e)
+{
+    bool shared = true;
+    if (e->gathering != NULL)
+        COD_TRY(cod_request_test(&e->gathering, &shared));
+    if (!shared)
+        return COD_OK;
+    if (e->on_device == NULL) {
+        e->done = true;
+        return COD_OK;
+    }
+    const cod_status status = exchange_device_decode(e, &e->done);
+    if (!is_bad_data(status))
+        return status;
+    refuse(e, status);
+    return COD_OK;
 }
 
 void exchange_take_over(cod_exchange *e, int64_t step)
 {
     held_peer *peer = e->pulling;
-    float *held = peer->values;
+    cod_buffer *held = peer->values;
     peer->values = peer->incoming;
     peer->incoming = held;
+    if (e->on_device != NULL)
+        exchange_device_take_over(e);
     peer->version = e->pull_version;
     /* Not as the slot says: a rank that pulled no shard of a small peer has not seen it. */
     peer->step = (int64_t)e->pull_version * e->options.period;
@@ -428,9 +452,7 @@ static cod_status move_phase(cod_exchange *e, int64_t step)
             e->lost = true;
         }
     }
-    if (e->phase == GATHERING && !e->done)
-        COD_TRY(cod_request_test(&e->gathering, &e->done));
-    return COD_OK;
+    return e->phase == GATHERING && !e->done && !e->lost ? exchange_move_gather(e) : COD_OK;
 }
 
 cod_status cod_exchange_advance(cod_exchange *e, int64_t step)
@@ -446,7 +468,7 @@ cod_status cod_exchange_advance(cod_exchange *e, int64_t step)
          * host reads a loss that was queued behind the copy, so that from the third on it does not wait. Whether the copy is done is
          * not asked: encoding must take the same steps on all ranks of the group, as its end decides what is merged when.
          */
-        if (step > e->publish_step + (e->copied != NULL ? COPY_STEPS : 0))
+        if (step > e->publish_step + (e->copied != NULL ? EXCHANGE_COPY_STEPS : 0))
             COD_TRY(exchange_encode_some(e, chunks_a_step(e, e->total, ENCODING)));
         COD_TRY(e->events != NULL ? exchange_replay_step(e, step) : move_phase(e, step));
     }
@@ -523,9 +545,15 @@ cod_status cod_exchange_flags_in(cod_exchange *e, int64_t step, const double in[
     const bool all_done = (int)in[FLAG_DONE] == e->size;
     if (e->phase == PULLING && (all_done || in[FLAG_LOST] > 0))
         note_outcome(e, in);
+    /* Ranks that still gather may not be disturbed: what one refuses then, all refuse. */
+    const bool settled = e->phase == PULLING || (int)(in[FLAG_DONE] + in[FLAG_LOST]) == e->size;
+    if (in[FLAG_LOST] > 0 && !settled)
+        return COD_OK;
+    if (in[FLAG_LOST] > 0 && e->phase == GATHERING)
+        e->pulling->counters.rejected++;
     if (in[FLAG_LOST] > 0)
         give_up(e);
-    else if (all_done && e->phase == PULLING && e->size > 1)
+    else if (all_done && e->phase == PULLING && (e->size > 1 || e->on_device != NULL))
         return exchange_start_gather(e, step);
     else if (all_done)
         exchange_take_over(e, step);

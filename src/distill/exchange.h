@@ -100,14 +100,17 @@ typedef struct cod_exchange_model {
     uint64_t hash;        /**< of the architecture; a peer whose hash is not the expected one is refused */
 } cod_exchange_model;
 
-/** A peer's model as this group holds it. Borrowed: valid until the next flags_in() or advance(). */
+/**
+ * A peer's model as this group holds it. Borrowed: valid until the next flags_in() or advance(), and for work that the device's default
+ * queue has by then. Buffers are of the device where the exchange codes there, else of the host's memory.
+ */
 typedef struct cod_exchange_checkpoint {
-    const float *values;  /**< [count + state_count] of the peer's model; NULL = none yet */
+    cod_buffer *values;   /**< [count + state_count] f32 of the peer's model; NULL = none yet */
     uint64_t version;     /**< the peer's step / period when it published; 0 = none yet */
     int64_t step;         /**< the peer's step when it published */
     int64_t pulled_at;    /**< own step when it was taken over */
     double age_s;         /**< since its publisher copied its weights, by the clocks of both; NaN = not known */
-    const float *own;     /**< own decoded publication beside it; NULL while that is still to come */
+    cod_buffer *own;      /**< own decoded publication beside it; NULL while that is still to come */
     uint64_t own_version; /**< of `own`: the same, or the newest where groups are too far apart for that */
 } cod_exchange_checkpoint;
 
@@ -164,9 +167,10 @@ COD_MUST_CHECK cod_status cod_exchange_create(cod_comm *comm, cod_group *group, 
                                               const cod_exchange_model *models, uint64_t run, cod_exchange **out);
 
 /**
- * Says where the weights lie, before the first step. Where the backend has queues, the snapshot becomes pinned memory, and encoding
- * begins in the third step after a publication, so that the host need not wait for the copy: but in deterministic mode, where it does.
- * Local.
+ * Says where the weights lie, before the first step. Where the backend has queues, and ops QUANTISE and DEQUANTISE, everything that is
+ * held stays in the device's memory: versions are coded there, and only coded bytes are copied between it and the host. Without these ops
+ * snapshots go to pinned memory, and the host codes. Either way encoding begins in the third step after a publication, so that
+ * the host need not wait for copies; in deterministic mode it does. Local.
  *
  * @param backend,device  borrowed while the exchange lives
  */

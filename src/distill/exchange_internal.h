@@ -13,15 +13,15 @@
 
 /** A published version as this group itself will be seen: what a merge subtracts. */
 typedef struct own_version {
-    uint64_t version; /**< 0 = empty or not complete yet */
-    float *values;    /**< [total] */
+    uint64_t version;   /**< 0 = empty or not complete yet */
+    cod_buffer *values; /**< [total] f32 */
 } own_version;
 
 typedef struct held_peer {
     int group;
     cod_exchange_model model;
-    float *values, *incoming;  /**< [total of the peer's model] */
-    uint64_t version, refused; /**< held; the newest that was given up */
+    cod_buffer *values, *incoming; /**< [total of the peer's model] f32 */
+    uint64_t version, refused;     /**< held; the newest that was given up */
     int64_t step, pulled_at;
     uint64_t published_ms, incoming_ms; /**< of values and incoming, by the publisher's clock; 0 = not known */
     bool foreign;                       /**< publishes something else; said once */
@@ -29,6 +29,15 @@ typedef struct held_peer {
 } held_peer;
 
 typedef enum exchange_phase { IDLE, PULLING, GATHERING } exchange_phase;
+
+/** What coding on a device needs: exchange_device.c. */
+typedef struct exchange_device exchange_device;
+
+/** Values in the host's memory. */
+static inline float *exchange_floats(const cod_buffer *buffer)
+{
+    return buffer->host;
+}
 
 struct cod_exchange {
     cod_comm *comm;
@@ -43,11 +52,11 @@ struct cod_exchange {
     /* Publishing. */
     cod_codec encoder, mirror;  /**< own shard into the slot; the others' round trip */
     cod_coder coder;            /**< of codec AUTO */
-    cod_buffer *snapshot;       /**< [total] f32: `memory`, or pinned memory of `device` */
-    cod_buffer memory;          /**< of the host */
+    cod_buffer *snapshot;       /**< [total] f32; of coding on the host pinned memory, where `backend` is given */
     const cod_backend *backend; /**< as device: of cod_exchange_use_device(), where it has queues; else NULL */
     cod_device *device;
-    cod_event *copied; /**< the snapshot is there; NULL = it is written at once */
+    cod_event *copied;          /**< the snapshot is there; NULL = it is written at once */
+    exchange_device *on_device; /**< coding there; NULL = on the host */
     own_version own[COD_EXCHANGE_OWN_KEPT];
     own_version *encoding; /**< under way, or NULL */
     unsigned char *room;
@@ -100,6 +109,9 @@ uint64_t exchange_left_out(const cod_exchange *e);
 
 #define EXCHANGE_ANY_LIFE UINT64_MAX
 
+/** Steps after which what a step queued is known to be done on a device: the host has read a loss that was queued behind it. */
+enum { EXCHANGE_COPY_STEPS = 2 };
+
 cod_codec_options exchange_codec_options(const cod_exchange_options *options);
 static inline bool exchange_makes_deltas(const cod_exchange_options *options)
 {
@@ -109,6 +121,7 @@ static inline bool exchange_makes_deltas(const cod_exchange_options *options)
 uint64_t exchange_slot_bytes(const cod_codec_options *codec, const cod_exchange_model *model, int shards);
 /** Part `shard` of `shards` of a checkpoint. */
 cod_codec_range exchange_shard_range(const cod_exchange_model *model, int shard, int shards);
+int exchange_shards_of(const cod_exchange *e, int group);
 /** What a shard of a group says that it is. */
 cod_slot_identity exchange_identity(const cod_exchange *e, int group, int shard);
 /** A group's life is a run of its own to its chunks: what it made before its death and after it never passes for each other. */
@@ -144,8 +157,10 @@ COD_MUST_CHECK cod_status exchange_start_pull(cod_exchange *e, held_peer *peer, 
                                               int64_t step);
 /** Moves the pull of the current shard, and decodes up to `chunks` chunks of it once it is here. */
 COD_MUST_CHECK cod_status exchange_move_pull(cod_exchange *e, uint64_t chunks);
-/** Every rank decoded its shards: the group completes them, each rank's in turn. */
+/** Every rank has its shards: the group completes them, each rank's in turn. */
 COD_MUST_CHECK cod_status exchange_start_gather(cod_exchange *e, int64_t step);
+/** Moves that on; on a device all is decoded then. */
+COD_MUST_CHECK cod_status exchange_move_gather(cod_exchange *e);
 /** All ranks of the group hold the version: it replaces the last. */
 void exchange_take_over(cod_exchange *e, int64_t step);
 
@@ -154,15 +169,61 @@ COD_MUST_CHECK cod_status exchange_take_all(cod_exchange *e, int64_t step);
 /** Takes what the run that is repeated took over after this step. */
 COD_MUST_CHECK cod_status exchange_replay_step(cod_exchange *e, int64_t step);
 
-/** The snapshot, in memory of the host; exchange_free_snapshot() also after a failure. */
-COD_MUST_CHECK cod_status exchange_make_snapshot(cod_exchange *e);
-/** Waits for copies to it that are under way. */
-void exchange_free_snapshot(cod_exchange *e);
 /** Milliseconds since 1970. */
 uint64_t exchange_wall_ms(void);
+/** Tries the entropy coders on one of the own shard's chunks a publication, each in its turn. @param before  values that were encoded before */
+COD_MUST_CHECK cod_status exchange_try_coders(cod_exchange *e, uint64_t before);
+/** Where an own version is kept. */
+own_version *exchange_own_of(cod_exchange *e, uint64_t version);
 /** Whether a publication is due after this step, were there no minimum interval. */
 bool exchange_is_publication_step(const cod_exchange *e, int64_t step);
 /** Encodes up to `chunks` more chunks of the publication under way, own shard and mirrors alike. */
 COD_MUST_CHECK cod_status exchange_encode_some(cod_exchange *e, uint64_t chunks);
+
+/* What is held, and where: exchange_values.c. */
+
+/** The snapshot, own versions and peers' checkpoints: of the device where it codes, else of the host. exchange_free_values() also after a failure. */
+COD_MUST_CHECK cod_status exchange_make_values(cod_exchange *e);
+/** Waits for copies to the snapshot that are under way. */
+void exchange_free_values(cod_exchange *e);
+/** Leaves a gather that does not end to itself, with its memory. */
+void exchange_abandon_gather(cod_exchange *e);
+
+/* Coding on a device: exchange_device.c. All work goes into the device's default queue. */
+
+/** Makes the values, on the device where it has the ops. */
+COD_MUST_CHECK cod_status exchange_device_create(cod_exchange *e);
+/** All but the values, and the memory of e->on_device itself: exchange_free_values() asks whether there is one. */
+void exchange_device_destroy(cod_exchange *e);
+/** A gather that was given up goes on to use its memory. */
+void exchange_device_forget_gather(cod_exchange *e);
+/** Queues the coding of the snapshot. */
+COD_MUST_CHECK cod_status exchange_device_quantise(cod_exchange *e);
+/**
+ * Brings the own shard's chunks to the host, in two calls or more with steps between them, or at once.
+ *
+ * @param[out] fetched  they are there
+ * @return COD_ERR_NUMERIC when a value of the snapshot is not finite
+ */
+COD_MUST_CHECK cod_status exchange_device_fetch(cod_exchange *e, bool at_once, bool *fetched);
+/** Seals the own shard's next chunk. */
+COD_MUST_CHECK cod_status exchange_device_seal(cod_exchange *e);
+/** What was coded is what the next delta is against. */
+void exchange_device_end(cod_exchange *e);
+/** What was coded counts for nothing. */
+COD_MUST_CHECK cod_status exchange_device_skip(cod_exchange *e);
+/** A version is going to be pulled. */
+COD_MUST_CHECK cod_status exchange_device_begin(cod_exchange *e);
+/** Checks up to `chunks` chunks of the shard that has come, and makes them plain. */
+COD_MUST_CHECK cod_status exchange_device_open(cod_exchange *e, uint64_t chunks);
+/** Starts sharing the shards' plain chunks in the group. */
+COD_MUST_CHECK cod_status exchange_device_share(cod_exchange *e);
+/** Queues what decodes them, and looks whether that is done. @return COD_ERR_NUMERIC when a value is not finite */
+COD_MUST_CHECK cod_status exchange_device_decode(cod_exchange *e, bool *done);
+/** The version that was decoded is held. */
+void exchange_device_take_over(cod_exchange *e);
+/** Brings all values to the host, or from there, for a checkpoint. @param values  [own kept + peers] of the host; new at the first call */
+COD_MUST_CHECK cod_status exchange_device_save(cod_exchange *e, float ***values);
+COD_MUST_CHECK cod_status exchange_device_restore(cod_exchange *e);
 
 #endif

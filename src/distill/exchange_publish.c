@@ -2,7 +2,6 @@
 #include "distill/exchange_internal.h"
 
 #include "core/log.h"
-#include "core/memory.h"
 #include "core/trace.h"
 
 #include <sched.h>
@@ -28,45 +27,23 @@ uint64_t exchange_wall_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-cod_status exchange_make_snapshot(cod_exchange *e)
-{
-    e->memory.bytes = e->total * sizeof(float);
-    e->snapshot = &e->memory;
-    return cod_aligned_alloc(&e->memory.host, e->memory.bytes);
-}
-
 cod_status cod_exchange_use_device(cod_exchange *e, const cod_backend *backend, cod_device *device)
 {
-    cod_buffer *pinned;
     if (cod_backend_runs_at_once(backend))
         return COD_OK;
+    exchange_free_values(e);
     e->backend = backend;
     e->device = device;
     COD_TRY(cod_event_create(backend, device, &e->copied));
-    COD_TRY(backend->host_buffer_create(device, e->memory.bytes, &pinned));
-    e->snapshot = pinned;
-    cod_aligned_free(e->memory.host);
-    e->memory.host = NULL;
-    return COD_OK;
+    return exchange_device_create(e);
 }
 
-void exchange_free_snapshot(cod_exchange *e)
-{
-    const cod_status ended = cod_event_wait(e->backend, e->copied);
-    (void)ended; /* a device that failed has said so to whoever used it */
-    cod_event_destroy(e->backend, e->copied);
-    if (e->snapshot != &e->memory)
-        e->backend->host_buffer_destroy(e->device, e->snapshot);
-    cod_aligned_free(e->memory.host);
-}
-
-static own_version *own_of(cod_exchange *e, uint64_t version)
+own_version *exchange_own_of(cod_exchange *e, uint64_t version)
 {
     return &e->own[version % COD_EXCHANGE_OWN_KEPT];
 }
 
-/** Tries the entropy coders on one of the own shard's chunks a publication, each in its turn. */
-static cod_status try_coders(cod_exchange *e, uint64_t before)
+cod_status exchange_try_coders(cod_exchange *e, uint64_t before)
 {
     const uint64_t spread = UINT64_C(0x9E3779B97F4A7C15);
     const uint64_t at = (e->version * spread >> 11) % e->encoder.range.count;
@@ -90,60 +67,100 @@ static void choose_coder(cod_exchange *e)
     e->encoder.options.entropy = e->coder.current;
 }
 
-cod_status exchange_encode_some(cod_exchange *e, uint64_t chunks)
+/** The own shard is encoded: readers may have it. */
+static cod_status end_shard(cod_exchange *e)
+{
+    const cod_slot_entry entry = {.version = e->version,
+                                  .reference = e->against,
+                                  .life = exchange_life(e),
+                                  .bytes = e->encoder.bytes,
+                                  .published_ms = e->published_ms};
+    COD_TRY(e->transport->ops->publish_end(e->transport, &entry));
+    e->counters.published++;
+    e->counters.published_bytes += e->encoder.bytes;
+    return COD_OK;
+}
+
+/** What readers decode is known of all of the model. */
+static void end_publication(cod_exchange *e)
+{
+    e->encoding->version = e->version;
+    e->reference = e->chain_broken ? 0 : e->version;
+    e->since_key = e->against > 0 ? e->since_key + 1 : 0;
+    e->encoding = NULL;
+}
+
+/** A value is not finite. The slot stays open: nobody reads this version, and training notices a NaN by itself. */
+static void skip_publication(cod_exchange *e)
+{
+    e->counters.skipped++;
+    if (e->reference > 0 && e->encoding == exchange_own_of(e, e->reference))
+        e->reference = 0; /* it was being replaced */
+    e->encoding = NULL;
+}
+
+/** Encodes a chunk of the shard that is next, of the own one to its bytes. */
+static cod_status encode_chunk(cod_exchange *e)
 {
     const int mine = cod_group_index(e->group);
-    const float *snapshot = e->snapshot->host;
-    if (e->encoding != NULL)
-        COD_TRY(cod_event_wait(e->backend, e->copied));
+    const cod_codec_range range = exchange_shard_range(&e->models[mine], e->encoded_shards, e->size);
+    const bool own = e->encoded_shards == e->rank;
+    cod_codec *codec = own ? &e->encoder : &e->mirror;
+    const cod_codec_key key = exchange_key(e, mine, e->version, exchange_life(e));
+    if (codec->done == 0 || codec->range.first != range.first || codec->key.version != e->version)
+        cod_codec_begin(codec, &range, &key);
+    const float *values = exchange_floats(e->snapshot) + range.first;
+    const float *against =
+        e->against > 0 ? exchange_floats(exchange_own_of(e, e->against)->values) + range.first : NULL;
+    float *decoded = exchange_floats(e->encoding->values) + range.first;
+    const uint64_t before = codec->done;
+    if (own)
+        COD_TRY(
+            cod_codec_encode(codec, values, against, 1, e->room, cod_codec_bound(&codec->options, &range), decoded));
+    else
+        COD_TRY(cod_codec_round_trip(codec, values, against, 1, decoded));
+    if (own && range.count > 0)
+        COD_TRY(exchange_try_coders(e, before));
+    if (!cod_codec_finished(codec))
+        return COD_OK;
+    if (own)
+        COD_TRY(end_shard(e));
+    codec->done = 0;
+    if (++e->encoded_shards == e->size)
+        end_publication(e);
+    return COD_OK;
+}
+
+/** What QUANTISE made: fetched first, then each chunk of the own shard is sealed. */
+static cod_status seal_some(cod_exchange *e, uint64_t chunks)
+{
+    bool fetched;
+    COD_TRY(exchange_device_fetch(e, chunks == UINT64_MAX, &fetched));
+    for (; fetched && chunks > 0 && !cod_codec_finished(&e->encoder); chunks--)
+        COD_TRY(exchange_device_seal(e));
+    if (!fetched || !cod_codec_finished(&e->encoder))
+        return COD_OK;
+    COD_TRY(end_shard(e));
+    exchange_device_end(e);
+    end_publication(e);
+    return COD_OK;
+}
+
+cod_status exchange_encode_some(cod_exchange *e, uint64_t chunks)
+{
+    if (e->encoding == NULL)
+        return COD_OK;
+    COD_TRY(cod_event_wait(e->backend, e->copied));
     const double begin = cod_clock_s();
-    for (; e->encoding != NULL && chunks > 0; chunks--) {
-        const cod_codec_range range = exchange_shard_range(&e->models[mine], e->encoded_shards, e->size);
-        const bool own = e->encoded_shards == e->rank;
-        cod_codec *codec = own ? &e->encoder : &e->mirror;
-        const cod_codec_key key = exchange_key(e, mine, e->version, exchange_life(e));
-        if (codec->done == 0 || codec->range.first != range.first || codec->key.version != e->version)
-            cod_codec_begin(codec, &range, &key);
-        float *decoded = e->encoding->values + range.first;
-        const float *against = e->against > 0 ? own_of(e, e->against)->values + range.first : NULL;
-        const uint64_t before = codec->done;
-        cod_status status = codec == &e->encoder
-                                ? cod_codec_encode(codec, snapshot + range.first, against, 1, e->room,
-                                                   cod_codec_bound(&codec->options, &range), decoded)
-                                : cod_codec_round_trip(codec, snapshot + range.first, against, 1, decoded);
-        if (status == COD_ERR_NUMERIC) {
-            /* The slot stays open: nobody reads this version, and training notices a NaN by itself. */
-            e->counters.skipped++;
-            if (e->reference > 0 && e->encoding == own_of(e, e->reference))
-                e->reference = 0; /* it was being replaced */
-            e->encoding = NULL;
-            break;
-        }
-        COD_TRY(status);
-        if (own && range.count > 0)
-            COD_TRY(try_coders(e, before));
-        if (!cod_codec_finished(codec))
-            continue;
-        if (own) {
-            const cod_slot_entry entry = {.version = e->version,
-                                          .reference = e->against,
-                                          .life = exchange_life(e),
-                                          .bytes = e->encoder.bytes,
-                                          .published_ms = e->published_ms};
-            COD_TRY(e->transport->ops->publish_end(e->transport, &entry));
-            e->counters.published++;
-            e->counters.published_bytes += e->encoder.bytes;
-        }
-        codec->done = 0;
-        if (++e->encoded_shards == e->size) {
-            e->encoding->version = e->version;
-            e->reference = e->chain_broken ? 0 : e->version;
-            e->since_key = e->against > 0 ? e->since_key + 1 : 0;
-            e->encoding = NULL;
-        }
+    cod_status status = e->on_device != NULL ? seal_some(e, chunks) : COD_OK;
+    for (; e->on_device == NULL && e->encoding != NULL && chunks > 0 && status == COD_OK; chunks--)
+        status = encode_chunk(e);
+    if (status == COD_ERR_NUMERIC) {
+        skip_publication(e);
+        status = e->on_device != NULL ? exchange_device_skip(e) : COD_OK;
     }
     e->counters.encode_s += cod_clock_s() - begin;
-    return COD_OK;
+    return status;
 }
 
 /** Deterministic, replay: waits until those who read this rank have taken what the next slot holds. */
@@ -200,7 +217,8 @@ cod_status cod_exchange_publish(cod_exchange *e, int64_t step)
                 (long long)e->publish_step, (long long)e->options.period);
     COD_REQUIRE(e->encoding == NULL, "version %llu is still being encoded from the snapshot",
                 (unsigned long long)e->version);
-    COD_TRY(cod_event_record(e->backend, e->copied, NULL));
+    if (e->on_device == NULL)
+        COD_TRY(cod_event_record(e->backend, e->copied, NULL));
     e->version = (uint64_t)(step / e->options.period);
     e->publish_step = step;
     /* The same on every rank of the group: all make the same publications of the same weights. */
@@ -211,7 +229,7 @@ cod_status cod_exchange_publish(cod_exchange *e, int64_t step)
         choose_coder(e);
     if (exchange_waits(e))
         COD_TRY(wait_for_readers(e));
-    e->encoding = own_of(e, e->version);
+    e->encoding = exchange_own_of(e, e->version);
     e->encoding->version = 0;
     e->chain_broken = false;
     e->encoded_shards = 0;
@@ -220,6 +238,8 @@ cod_status cod_exchange_publish(cod_exchange *e, int64_t step)
     e->published_ms = exchange_waits(e) ? 0 : exchange_wall_ms(); /* bytes that replay name no time */
     e->interval_passed = e->options.min_interval_ms == 0;
     COD_TRY(e->transport->ops->publish_begin(e->transport, &e->room));
+    if (e->on_device != NULL)
+        COD_TRY(exchange_device_quantise(e));
     if (e->options.deterministic)
         COD_TRY(exchange_encode_some(e, UINT64_MAX));
     e->counters.seconds += cod_clock_s() - begin;

@@ -44,6 +44,7 @@ cod_status cod_exchange_state(cod_exchange *e, const cod_exchange_array **arrays
 {
     void *slots;
     size_t slot_bytes;
+    float **mirrors = NULL;
     const size_t numbers = 5 + COD_EXCHANGE_OWN_KEPT + 4 * (size_t)e->peer_count;
     COD_TRY(exchange_encode_some(e, UINT64_MAX));
     if (e->arrays == NULL) {
@@ -52,16 +53,20 @@ cod_status cod_exchange_state(cod_exchange *e, const cod_exchange_array **arrays
         COD_REQUIRE_MEMORY(e->arrays);
         COD_REQUIRE_MEMORY(e->numbers);
     }
+    if (e->on_device != NULL)
+        COD_TRY(exchange_device_save(e, &mirrors));
     e->array_count = 0;
     pack_numbers(e, false);
     e->transport->ops->state(e->transport, &slots, &slot_bytes);
     add_array(e, "numbers", 0, e->numbers, numbers * sizeof *e->numbers, true);
     add_array(e, "slots", 0, slots, slot_bytes, false);
     for (int i = 0; i < COD_EXCHANGE_OWN_KEPT; i++)
-        add_array(e, "own", i, e->own[i].values, e->total * sizeof(float), true);
+        add_array(e, "own", i, mirrors != NULL ? mirrors[i] : exchange_floats(e->own[i].values),
+                  e->own[i].values->bytes, true);
     for (int i = 0; i < e->peer_count; i++)
-        add_array(e, "peer", i, e->peers[i].values,
-                  (e->peers[i].model.count + e->peers[i].model.state_count) * sizeof(float), true);
+        add_array(e, "peer", i,
+                  mirrors != NULL ? mirrors[COD_EXCHANGE_OWN_KEPT + i] : exchange_floats(e->peers[i].values),
+                  e->peers[i].values->bytes, true);
     *arrays = e->arrays;
     *count = e->array_count;
     return COD_OK;
@@ -78,5 +83,7 @@ cod_status cod_exchange_restored(cod_exchange *e)
     e->restored = e->version;
     for (int i = 0; i < e->peer_count; i++)
         e->peers[i].refused = 0;
+    if (e->on_device != NULL)
+        COD_TRY(exchange_device_restore(e));
     return e->transport->ops->restored(e->transport);
 }

@@ -1,7 +1,6 @@
 /* Exchanges that wait for each other's versions: in deterministic mode, and where an earlier run is repeated. */
 #include "distill/exchange_internal.h"
 
-#include "core/memory.h"
 #include "core/trace.h"
 
 #include <sched.h>
@@ -25,6 +24,13 @@ static cod_status take(cod_exchange *e, held_peer *peer, uint64_t version, int64
     peer->counters.bytes += (uint64_t)bytes;
     COD_TRY(exchange_start_gather(e, step));
     COD_TRY(cod_request_wait(&e->gathering, exchange_patience_s(e)));
+    while (!e->done) {
+        COD_TRY(exchange_move_gather(e));
+        if (e->lost)
+            return cod_fail(COD_ERR_PEER, "version %llu of group %d, for which this group waits, was lost",
+                            (unsigned long long)version, peer->group);
+        sched_yield();
+    }
     exchange_take_over(e, step);
     return COD_OK;
 }

@@ -23,10 +23,12 @@ typedef struct scaling {
 struct cod_merger {
     cod_weights *weights;
     cod_sets sets;
-    cod_layout layout;                  /**< of these sets */
-    cod_buffer *host;                   /**< [trainable + state] of them, pinned */
-    cod_event *copied;                  /**< it may be written again */
-    cod_buffer *change;                 /**< the same on the device */
+    cod_layout layout;  /**< of these sets */
+    cod_buffer *host;   /**< [trainable + state] of them, pinned */
+    cod_event *copied;  /**< it may be written again */
+    cod_buffer *change; /**< the same on the device */
+    cod_buffer *own;    /**< [trainable] what a peer on the device is compared with; NULL = at-once backend */
+    cod_plan *compare;  /**< `own` from the change */
     part parts[2 * COD_GRAPH_MAX_SETS]; /**< of trainable values, then of states */
     size_t trainable_parts, part_count;
     scaling *scalings; /**< made as factors come: a peer's are always the same */
@@ -70,6 +72,12 @@ static cod_status make(cod_merger *merger)
     COD_TRY(weights->backend->host_buffer_create(weights->device, bytes, &merger->host));
     COD_TRY(cod_event_create(weights->backend, weights->device, &merger->copied));
     COD_TRY(weights->backend->buffer_create(weights->device, bytes, &merger->change));
+    if (!cod_backend_runs_at_once(weights->backend) && merger->layout.trainable > 0) {
+        const size_t count = merger->layout.trainable;
+        COD_TRY(weights->backend->buffer_create(weights->device, count * sizeof(float), &merger->own));
+        COD_TRY(plan_add(merger, floats_of(merger->own, 0, count), floats_of(merger->change, 0, count), true, -1,
+                         &merger->compare));
+    }
     for (int state = 0; state < 2; state++) {
         for (int s = 0; s < (int)cod_graph_set_count(weights->graph); s++) {
             const cod_set_range *range = &weights->sets[s].range;
@@ -111,6 +119,10 @@ void cod_merger_destroy(cod_merger *merger)
         if (merger->parts[i].add != NULL)
             backend->plan_destroy(merger->parts[i].add);
     }
+    if (merger->compare != NULL)
+        backend->plan_destroy(merger->compare);
+    if (merger->own != NULL)
+        backend->buffer_destroy(weights->device, merger->own);
     while (merger->scalings != NULL) {
         scaling *s = merger->scalings;
         merger->scalings = s->next;
@@ -169,7 +181,7 @@ static cod_status compare(cod_merger *merger, bool states, float factor)
     return end > first ? scale(merger, states, factor) : COD_OK;
 }
 
-/** Queues the copy of the peer's values to the change; in place of trainable ones factor·(peer - own), where `own` is given. */
+/** Queues the copy of values of the host to the change; in place of trainable ones factor·(peer - own), where `own` is given. */
 static cod_status send(cod_merger *merger, const float *peer, const float *own, float factor)
 {
     const cod_weights *weights = merger->weights;
@@ -187,11 +199,25 @@ static cod_status send(cod_merger *merger, const float *peer, const float *own, 
     return cod_event_record(backend, merger->copied, NULL);
 }
 
-cod_status cod_merger_apply(cod_merger *merger, const float *peer, const float *own, double alpha, double share)
+/** The same of values in the device's memory, in the same steps of arithmetic. */
+static cod_status compare_there(cod_merger *merger, cod_buffer *peer, cod_buffer *own, float factor)
+{
+    const cod_weights *weights = merger->weights;
+    const cod_backend *backend = weights->backend;
+    COD_TRY(backend->copy(weights->device, NULL, merger->change, 0, peer, 0, merger->change->bytes));
+    if (own == NULL || merger->own == NULL)
+        return COD_OK;
+    COD_TRY(backend->copy(weights->device, NULL, merger->own, 0, own, 0, merger->own->bytes));
+    COD_TRY(backend->plan_run(merger->compare, NULL));
+    return scale(merger, false, factor);
+}
+
+cod_status cod_merger_apply(cod_merger *merger, cod_buffer *peer, cod_buffer *own, double alpha, double share)
 {
     cod_weights *weights = merger->weights;
     const float factor = (float)(alpha * share);
-    COD_TRY(send(merger, peer, own, factor));
+    COD_TRY(peer->host == NULL ? compare_there(merger, peer, own, factor)
+                               : send(merger, peer->host, own != NULL ? own->host : NULL, factor));
     if (own == NULL)
         COD_TRY(compare(merger, false, factor));
     COD_TRY(compare(merger, true, (float)share));

@@ -21,11 +21,11 @@ double cod_merge_alpha(int64_t delay);
  *
  * Trainable part: θ += alpha·share·(peer - own). Statistics: moved by `share` toward the peer's, a convex mean.
  *
- * @param peer, own  [cod_weights_layout_of()]: decoded publications of the same version; own NULL = the weights as they are now, a plain
+ * @param peer, own  [cod_weights_layout_of()] f32, of the host's memory or both of the device's: decoded publications of the same version; own NULL = the weights as they are now, a plain
  *                   average with a peer that may be stale
  * @param share      the peer's part of the mean, by samples per step, such as 1/groups
  */
-COD_MUST_CHECK cod_status cod_merger_apply(cod_merger *merger, const float *peer, const float *own, double alpha,
+COD_MUST_CHECK cod_status cod_merger_apply(cod_merger *merger, cod_buffer *peer, cod_buffer *own, double alpha,
                                            double share);
 
 #endif

@@ -81,7 +81,7 @@ static cod_status adopt(const cod_peers *peers, cod_peer *p, const cod_exchange_
 }
 
 /** Weights move toward the version, once. @param own  what it is measured from; NULL = the weights of now */
-static cod_status apply(cod_peers *peers, cod_peer *p, const cod_exchange_checkpoint *checkpoint, const float *own,
+static cod_status apply(cod_peers *peers, cod_peer *p, const cod_exchange_checkpoint *checkpoint, cod_buffer *own,
                         double alpha, const cod_train_context *context)
 {
     p->merged = p->version;

@@ -199,17 +199,20 @@ static cod_status load_values(cod_teacher *teacher, const float *values)
     COD_TRY(cod_event_wait(teacher->backend, teacher->taken));
     memcpy(own, values, layout->trainable * sizeof *own);
     memcpy(own + layout->trainable, values + teacher->trainable, layout->state * sizeof *own);
-    COD_TRY(cod_weights_take_pinned(&teacher->weights, 0, teacher->pinned));
+    COD_TRY(cod_weights_take(&teacher->weights, 0, teacher->pinned, layout->trainable));
     return cod_event_record(teacher->backend, teacher->taken, NULL);
 }
 
-cod_status cod_teacher_load(cod_teacher *teacher, const float *values)
+cod_status cod_teacher_load(cod_teacher *teacher, cod_buffer *values)
 {
     if (teacher->ranges != NULL) {
         memset(teacher->ranges, 0, cod_graph_node_count(teacher->model.graph) * sizeof *teacher->ranges);
         forward_clear(teacher, &teacher->rounded);
     }
-    return teacher->pinned == NULL ? cod_weights_upload(&teacher->weights, values) : load_values(teacher, values);
+    if (values->host == NULL) /* in the device's memory */
+        return cod_weights_take(&teacher->weights, 0, values, teacher->trainable);
+    return teacher->pinned == NULL ? cod_weights_upload(&teacher->weights, values->host)
+                                   : load_values(teacher, values->host);
 }
 
 static bool has_ranges(const cod_teacher *teacher)

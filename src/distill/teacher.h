@@ -37,8 +37,11 @@ COD_MUST_CHECK cod_status cod_teacher_create(const cod_train_session *session, c
                                              cod_teacher **out);
 void cod_teacher_destroy(cod_teacher *teacher);
 
-/** Takes over a checkpoint f32: values that travel, then states (cod_teacher_spec); packed at the next run. */
-COD_MUST_CHECK cod_status cod_teacher_load(cod_teacher *teacher, const float *values);
+/**
+ * Takes over a checkpoint f32, of the host's memory or the device's: values that travel, then states (cod_teacher_spec); packed at the
+ * next run.
+ */
+COD_MUST_CHECK cod_status cod_teacher_load(cod_teacher *teacher, cod_buffer *values);
 
 /** The ranges in use, [count], to be saved; zeros where none were observed since the last checkpoint. Borrowed; NULL unless on integers. */
 const float *cod_teacher_ranges(const cod_teacher *teacher, size_t *count);

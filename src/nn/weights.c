@@ -237,7 +237,7 @@ cod_status cod_weights_copy_out(const cod_weights *weights, cod_sets sets, cod_b
     return COD_OK;
 }
 
-cod_status cod_weights_take_pinned(cod_weights *weights, int set, cod_buffer *pinned)
+cod_status cod_weights_take(cod_weights *weights, int set, cod_buffer *source, size_t state)
 {
     const cod_set_range *range = &weights->sets[set].range;
     const size_t element = cod_dtype_bytes(weights->dtype), bytes = range->count * element;
@@ -245,10 +245,11 @@ cod_status cod_weights_take_pinned(cod_weights *weights, int set, cod_buffer *pi
     cod_buffer *states = cod_weights_states(weights, set, &offset);
     cod_weights_changed(weights, cod_set_of(set));
     cod_weights_states_changed(weights, cod_set_of(set));
-    COD_TRY(weights->backend->copy(weights->device, NULL, weights->values, range->first * element, pinned, 0, bytes));
+    COD_TRY(weights->backend->copy(weights->device, NULL, weights->values, range->first * element, source, 0, bytes));
     if (range->state_count == 0)
         return COD_OK;
-    return weights->backend->copy(weights->device, NULL, states, offset, pinned, bytes, range->state_count * element);
+    return weights->backend->copy(weights->device, NULL, states, offset, source, state * element,
+                                  range->state_count * element);
 }
 
 /** Calls for each element: index in our layout, index in PyTorch's. */

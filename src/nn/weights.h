@@ -94,10 +94,10 @@ COD_MUST_CHECK cod_status cod_weights_copy_out(const cod_weights *weights, cod_s
                                                cod_buffer *target);
 
 /**
- * Queues the copy of a set's values from pinned memory, [trainable + state] of it from the buffer's start; the memory may be written
- * again once an event recorded behind it is reached.
+ * Queues the copy of a set's values from a buffer, such as pinned memory: trainable ones from its start, states from element `state` on.
+ * Pinned memory may be written again once an event recorded behind the copy is reached.
  */
-COD_MUST_CHECK cod_status cod_weights_take_pinned(cod_weights *weights, int set, cod_buffer *pinned);
+COD_MUST_CHECK cod_status cod_weights_take(cod_weights *weights, int set, cod_buffer *source, size_t state);
 
 /** The values of all sets, [cod_weights_count()]. */
 COD_MUST_CHECK static inline cod_status cod_weights_download(const cod_weights *weights, void *values)

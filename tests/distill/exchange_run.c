@@ -160,6 +160,7 @@ void run_open(exchange_run *r, const int *sizes, size_t groups, const cod_exchan
     }
     must(cod_aligned_alloc((void **)&r->values, largest * sizeof(float)));
     must(cod_aligned_alloc((void **)&r->expected, largest * sizeof(float)));
+    must(cod_aligned_alloc((void **)&r->read, largest * sizeof(float)));
     must(cod_group_create(job, sizes, groups, &r->group));
     for (size_t g = 0; run_misled && g < groups; g++)
         r->models[g].hash += (int)g != cod_group_index(r->group);
@@ -170,8 +171,17 @@ void run_open(exchange_run *r, const int *sizes, size_t groups, const cod_exchan
     must(cod_group_barrier(cod_comm_world(job)));
 }
 
-static bool is_known(exchange_run *r, int group, int64_t step, const float *values)
+const float *run_read(exchange_run *r, cod_buffer *buffer)
 {
+    if (buffer->host != NULL)
+        return buffer->host;
+    must(r->backend->download(r->device, NULL, r->read, buffer, 0, buffer->bytes));
+    return r->read;
+}
+
+static bool is_known(exchange_run *r, int group, int64_t step, cod_buffer *held)
+{
+    const float *values = run_read(r, held);
     known_decoded(r, group, step, r->expected);
     /* `values` holds what was published by now; statistics are exact. */
     return memcmp(values, r->expected, total(r, group) * sizeof(float)) == 0 &&
@@ -202,8 +212,8 @@ static void look(exchange_run *r)
         r->seen[group] |= UINT64_C(1) << (c.version & 63);
         r->takeovers++;
         const uint64_t what[] = {(uint64_t)r->step, (uint64_t)group, c.version,
-                                 cod_hash(c.values, total(r, group) * sizeof(float), 0),
-                                 c.own != NULL ? cod_hash(c.own, 4 * total(r, cod_group_index(r->group)), 0) : 0};
+                                 cod_hash(run_read(r, c.values), c.values->bytes, 0),
+                                 c.own != NULL ? cod_hash(run_read(r, c.own), c.own->bytes, 0) : 0};
         r->digest = cod_hash(what, sizeof what, r->digest);
     }
 }
@@ -237,6 +247,9 @@ void run_use_device(exchange_run *r)
     must(r->backend->open(NULL, &r->device));
     must(r->backend->buffer_create(r->device, total(r, cod_group_index(r->group)) * sizeof(float), &r->weights));
     must(cod_exchange_use_device(r->exchange, r->backend, r->device));
+    must((r->exchange->on_device != NULL) == (r->late && r->exchange->peer_count > 0)
+             ? COD_OK
+             : cod_fail(COD_ERR_ARGUMENT, "the exchange codes elsewhere than it should"));
 }
 
 void run_leave_device(exchange_run *r)
@@ -358,6 +371,7 @@ void run_close(exchange_run *r)
         close(r->kinds);
     cod_aligned_free(r->values);
     cod_aligned_free(r->expected);
+    cod_aligned_free(r->read);
     check_all(equal);
     check_all(wrong == 0);
     check_all(r->waits == 0);

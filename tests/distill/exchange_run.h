@@ -44,6 +44,7 @@ typedef struct exchange_run {
     int kinds;             /**< file that says which publications are keys; -1 = each key_every-th is */
     double slowest_s;      /**< the longest that one step spent in the exchange */
     float *values, *expected;
+    float *read; /**< of run_read() */
 } exchange_run;
 
 /** Options for small tests: f32 statistics behind int8 weights, a short period, no minimum interval. */
@@ -58,6 +59,9 @@ bool run_is_on_files(void);
  */
 void run_use_device(exchange_run *r);
 void run_leave_device(exchange_run *r);
+
+/** What a buffer of the exchange's holds, of the host or of the device; until the next call. */
+const float *run_read(exchange_run *r, cod_buffer *buffer);
 
 /** Publishes these values, [count + state_count] of the own group, after this step. */
 void run_publish(exchange_run *r, const float *values, int64_t step);

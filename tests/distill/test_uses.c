@@ -2,6 +2,7 @@
 #include "support/test.h"
 
 #include "core/memory.h"
+#include "core/queue.h"
 #include "cpu/cpu.h"
 #include "distill/merge.h"
 #include "distill/teacher.h"
@@ -79,6 +80,37 @@ static float *floats_new(size_t count)
     return values;
 }
 
+/** Values of the host as a buffer. */
+static cod_buffer held(const float *values, size_t count)
+{
+    return (cod_buffer){.host = (float *)values, .bytes = count * sizeof *values};
+}
+
+/** A copy of values of the host in the device's memory; NULL of NULL. */
+static cod_buffer *there(const cod_weights *weights, const float *values, size_t count)
+{
+    cod_buffer *buffer = NULL;
+    if (values == NULL)
+        return NULL;
+    assert_ok(weights->backend->buffer_create(weights->device, count * sizeof *values, &buffer));
+    assert_ok(weights->backend->upload(weights->device, NULL, buffer, 0, values, buffer->bytes));
+    return buffer;
+}
+
+/** Loads from the host's memory or, where the backend has memory of its own, every second time from there. */
+static cod_status load_teacher(cod_teacher *teacher, const cod_weights *weights, const float *values)
+{
+    static unsigned turn;
+    const size_t count = cod_weights_count(weights);
+    cod_buffer here = held(values, count);
+    if (cod_backend_runs_at_once(weights->backend) || turn++ % 2 == 0)
+        return cod_teacher_load(teacher, &here);
+    cod_buffer *copy = there(weights, values, count);
+    const cod_status status = cod_teacher_load(teacher, copy);
+    weights->backend->buffer_destroy(weights->device, copy);
+    return status;
+}
+
 static cod_group_config architecture_of(const student *s)
 {
     return (cod_group_config){.kind = s->model.kind, .architecture = s->model.options};
@@ -92,7 +124,7 @@ static void check_teacher_of(student *s, cod_teacher *teacher, student *peer, co
     const size_t count = (size_t)cod_shape_count(given.shape);
     double *predicted = net_new(count), *inferred = net_new(count);
     float loss, expected;
-    assert_ok(cod_teacher_load(teacher, values));
+    assert_ok(load_teacher(teacher, &peer->net.weights, values));
     assert_ok(run_teacher(teacher, &loss));
     assert_ok(cod_teacher_give(teacher, 1));
     assert_ok(net_read(&s->net, given, predicted));
@@ -215,7 +247,7 @@ static void several_teachers_predict_their_weighted_mean(void **state)
                 &teachers[t]));
             for (size_t i = 0; i < weight_count; i++)
                 values[i] *= 1.1f;
-            assert_ok(cod_teacher_load(teachers[t], values));
+            assert_ok(load_teacher(teachers[t], &s.net.weights, values));
             assert_ok(run_teacher(teachers[t], &loss));
             assert_ok(cod_teacher_give(teachers[t], 1));
             assert_ok(net_read(&s.net, target, alone));
@@ -274,14 +306,14 @@ static double relative_error(const float *exact, const float *rounded, size_t co
 static double check_rounded(student *s, cod_teacher *teacher, const float *values, const float *exact, size_t count)
 {
     size_t nodes;
-    assert_ok(cod_teacher_load(teacher, values));
+    assert_ok(load_teacher(teacher, &s->net.weights, values));
     float *first = predict(s, teacher), *rounded = predict(s, teacher);
     assert_true(relative_error(exact, first, count) < 1e-6); /* the run that observes does not round */
     float *ranges = floats_new(cod_graph_node_count(s->model.graph));
     const float *used = cod_teacher_ranges(teacher, &nodes);
     assert_true(nodes > 0 && nodes <= cod_graph_node_count(s->model.graph));
     memcpy(ranges, used, nodes * sizeof *ranges);
-    assert_ok(cod_teacher_load(teacher, values));
+    assert_ok(load_teacher(teacher, &s->net.weights, values));
     cod_teacher_set_ranges(teacher, ranges);
     float *again = predict(s, teacher);
     assert_memory_equal(again, rounded, count * sizeof *again);
@@ -321,7 +353,7 @@ static void a_teacher_on_integers_rounds_by_ranges_of_its_own(void **state)
         assert_ok(cod_weights_download(&s.net.weights, values));
         /* Other weights need other ranges: those of the first would cut nearly all off. */
         for (int round = 0; round < 2; round++) {
-            assert_ok(cod_teacher_load(exact, values));
+            assert_ok(load_teacher(exact, &s.net.weights, values));
             float *expected = predict(&s, exact);
             const double error = check_rounded(&s, rounded, values, expected, count);
             if (!(error > 0 && error < 0.05))
@@ -347,16 +379,23 @@ static void the_strength_of_a_merge_falls_with_its_delay(void **state)
         assert_true(cod_merge_alpha(d + 1) < cod_merge_alpha(d) && cod_merge_alpha(d + 1) > 0);
 }
 
-/** Merges, and checks each bit, and that the host did not wait for the device: the weights have been downloaded just before. */
-static void check_merge(cod_merger *merger, const cod_weights *weights, const float *peer, const float *own,
-                        double alpha, double share)
+/** Merges values of the host, or of the device, and checks each bit, and that the host did not wait for the device. */
+static void check_merge_of(cod_merger *merger, cod_weights *weights, const float *peer, const float *own, double alpha,
+                           double share, bool on_device)
 {
     const size_t count = cod_weights_count(weights), trainable = weights->layout.trainable;
     float *before = floats_new(count), *after = floats_new(count);
     const uint64_t version = weights->sets[0].version, state_version = weights->sets[0].state_version;
+    cod_buffer peer_here = held(peer, count), own_here = held(own, count);
+    cod_buffer *peer_there = on_device ? there(weights, peer, count) : NULL,
+               *own_there = on_device ? there(weights, own, count) : NULL;
     assert_ok(cod_weights_download(weights, before));
     const size_t crossings = cod_late_crossings();
-    assert_ok(cod_merger_apply(merger, peer, own, alpha, share));
+    assert_ok(cod_merger_apply(merger, on_device ? peer_there : &peer_here,
+                               on_device     ? own_there
+                               : own != NULL ? &own_here
+                                             : NULL,
+                               alpha, share));
     assert_int_equal(cod_late_crossings(), crossings);
     assert_true(weights->sets[0].version > version && weights->sets[0].state_version > state_version);
     assert_ok(cod_weights_download(weights, after));
@@ -366,8 +405,21 @@ static void check_merge(cod_merger *merger, const cod_weights *weights, const fl
         const float change = factor * (peer[i] - from);
         assert_true(after[i] == before[i] + change);
     }
+    assert_ok(cod_weights_upload(weights, before));
+    if (peer_there != NULL)
+        weights->backend->buffer_destroy(weights->device, peer_there);
+    if (own_there != NULL)
+        weights->backend->buffer_destroy(weights->device, own_there);
     free(before);
     free(after);
+}
+
+static void check_merge(cod_merger *merger, cod_weights *weights, const float *peer, const float *own, double alpha,
+                        double share)
+{
+    check_merge_of(merger, weights, peer, own, alpha, share, false);
+    if (!cod_backend_runs_at_once(weights->backend))
+        check_merge_of(merger, weights, peer, own, alpha, share, true);
 }
 
 static void a_merge_moves_weights_by_the_difference_and_statistics_toward_the_peer(void **state)
@@ -395,11 +447,12 @@ static void a_merge_moves_weights_by_the_difference_and_statistics_toward_the_pe
         }
         /* Without delay and coding, two groups meet at their mean; equal publications move nothing. */
         assert_ok(cod_weights_download(weights, before));
-        assert_ok(cod_merger_apply(merger, peer, before, 1, 0.5));
+        cod_buffer theirs = held(peer, count), ours = held(before, count);
+        assert_ok(cod_merger_apply(merger, &theirs, &ours, 1, 0.5));
         assert_ok(cod_weights_download(weights, after));
         for (size_t i = 0; i < count; i++)
             assert_true(fabs((double)after[i] - 0.5 * ((double)before[i] + (double)peer[i])) <= 1e-5);
-        assert_ok(cod_merger_apply(merger, peer, peer, 1, 0.5));
+        assert_ok(cod_merger_apply(merger, &theirs, &theirs, 1, 0.5));
         assert_ok(cod_weights_download(weights, before));
         assert_memory_equal(after, before, trainable * sizeof(float));
         /* Without one's own publication it is a plain average. */

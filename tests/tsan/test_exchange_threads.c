@@ -80,11 +80,11 @@ static cod_status check(const scenario *s, const cod_exchange *exchange, int pee
     *seen = now.version;
     COD_TRY(expect(s, cod_exchange_peer_group(exchange, peer), now.step, decoded));
     for (int i = 0; i < TOTAL; i++)
-        CHECK(now.values[i] == decoded[i]);
+        CHECK(((const float *)now.values->host)[i] == decoded[i]);
     if (now.own != NULL) {
         COD_TRY(expect(s, own, (int64_t)now.own_version * s->options.period, decoded));
         for (int i = 0; i < TOTAL; i++)
-            CHECK(now.own[i] == decoded[i]);
+            CHECK(((const float *)now.own->host)[i] == decoded[i]);
     }
     return COD_OK;
 }

@@ -1,0 +1,74 @@
+/* The buffers of what an exchange holds: of the device where it codes, else of the host's memory. */
+#include "core/host_memory.h"
+#include "distill/exchange_internal.h"
+
+static cod_status floats_create(cod_exchange *e, uint64_t count, cod_buffer **out)
+{
+    const size_t bytes = count * sizeof(float);
+    return e->on_device != NULL ? e->backend->buffer_create(e->device, bytes, out)
+                                : cod_host_buffer_create(NULL, bytes, out);
+}
+
+static void floats_destroy(cod_exchange *e, cod_buffer **buffer)
+{
+    if (*buffer != NULL && e->on_device != NULL)
+        e->backend->buffer_destroy(e->device, *buffer);
+    else if (*buffer != NULL)
+        cod_host_buffer_destroy(NULL, *buffer);
+    *buffer = NULL;
+}
+
+/** Pinned where a device copies to it and the host codes. */
+static cod_status snapshot_create(cod_exchange *e)
+{
+    if (e->backend != NULL && e->on_device == NULL)
+        return e->backend->host_buffer_create(e->device, e->total * sizeof(float), &e->snapshot);
+    return floats_create(e, e->total, &e->snapshot);
+}
+
+cod_status exchange_make_values(cod_exchange *e)
+{
+    COD_TRY(snapshot_create(e));
+    for (int i = 0; i < COD_EXCHANGE_OWN_KEPT; i++)
+        COD_TRY(floats_create(e, e->total, &e->own[i].values));
+    for (int i = 0; i < e->peer_count; i++) {
+        held_peer *peer = &e->peers[i];
+        const uint64_t total = peer->model.count + peer->model.state_count;
+        COD_TRY(floats_create(e, total, &peer->values));
+        COD_TRY(floats_create(e, total, &peer->incoming));
+    }
+    return COD_OK;
+}
+
+void exchange_free_values(cod_exchange *e)
+{
+    const cod_status ended = cod_event_wait(e->backend, e->copied);
+    (void)ended; /* a device that failed has said so to whoever used it */
+    for (int i = 0; i < e->peer_count; i++) {
+        floats_destroy(e, &e->peers[i].values);
+        floats_destroy(e, &e->peers[i].incoming);
+    }
+    for (int i = 0; i < COD_EXCHANGE_OWN_KEPT; i++)
+        floats_destroy(e, &e->own[i].values);
+    if (e->snapshot != NULL && e->backend != NULL && e->on_device == NULL)
+        e->backend->host_buffer_destroy(e->device, e->snapshot);
+    else
+        floats_destroy(e, &e->snapshot);
+    e->snapshot = NULL;
+}
+
+static void release(void *buffer)
+{
+    cod_host_buffer_destroy(NULL, buffer);
+}
+
+void exchange_abandon_gather(cod_exchange *e)
+{
+    if (e->on_device != NULL) {
+        exchange_device_forget_gather(e);
+        cod_request_abandon(&e->gathering, NULL, NULL);
+        return;
+    }
+    cod_request_abandon(&e->gathering, release, e->pulling->incoming);
+    e->pulling->incoming = NULL;
+}
