@@ -310,6 +310,7 @@ static cod_status copy_locked(cod_queue *queue, const cod_buffer *target, size_t
         "copied asynchronously",
         range.target == NULL ? "target" : "source");
     COD_TRY(cod_copy_check(target, target_offset, source, source_offset, bytes));
+    late_copied(range.target->pinned != range.source->pinned ? bytes : 0);
     if (queue->capture != NULL)
         late_capture_add(queue, &(late_step){.range = range});
     else

@@ -51,6 +51,9 @@ size_t cod_late_violations(char *first, size_t bytes);
 /** How often the host met a device so far: uploads, downloads, and waits and destructions that found work undone. */
 size_t cod_late_crossings(void);
 
+/** Bytes that copy() was asked so far to bring from pinned memory to a device's own, or back. */
+size_t cod_late_copied_bytes(void);
+
 /** Half of the work starts at once, most of the rest up to so many microseconds late, some 8 times that; 0 = none. */
 void cod_late_set_delay(unsigned longest_us);
 

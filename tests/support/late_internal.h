@@ -159,6 +159,8 @@ extern const cod_backend *late_inner;
 void late_settings_read(void);
 void late_violation(const char *fmt, ...) COD_PRINTF(1, 2);
 void late_crossing(void);
+/** Counts them; see cod_late_copied_bytes(). */
+void late_copied(size_t bytes);
 uint64_t late_seed(void);
 unsigned late_delay(void);
 /** Where the inner plan's own memory lies; call it under the inner lock. */

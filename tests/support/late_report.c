@@ -16,6 +16,7 @@ static bool abort_at_once;
 static uint64_t delay_seed = 1;
 static atomic_uint longest_delay_us = DEFAULT_DELAY_US;
 static atomic_size_t crossing_count;
+static atomic_size_t copied_bytes;
 static uint64_t (*place_of)(cod_plan *inner);
 
 void late_settings_read(void)
@@ -66,6 +67,16 @@ void late_crossing(void)
 size_t cod_late_crossings(void)
 {
     return atomic_load(&crossing_count);
+}
+
+void late_copied(size_t bytes)
+{
+    atomic_fetch_add(&copied_bytes, bytes);
+}
+
+size_t cod_late_copied_bytes(void)
+{
+    return atomic_load(&copied_bytes);
 }
 
 void cod_late_set_delay(unsigned longest_us)
