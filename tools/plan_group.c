@@ -279,6 +279,20 @@ static int most_ranks(const planned *p)
     return p->ranks > 0 ? p->ranks : INT_MAX;
 }
 
+/** @param change  bytes for merging */
+static void print_device_memory(const planned *p, double change)
+{
+    cod_memory_plan plan;
+    char text[COD_MEMORY_PLAN_TEXT];
+    if (!cod_memory_plan_read(&p->session, &plan))
+        return;
+    const bool codes = p->sizes.peers > 0 && cod_exchange_codes_on(p->backend, p->session.device);
+    const double half = codes ? change : change / 2, slots = COD_SLOTS * batch_bytes(p);
+    plan.beside = (size_t)(p->teachers.bytes + (codes ? (double)p->sizes.device_bytes : 0) + half + slots);
+    cod_memory_plan_format(&plan, text);
+    printf("  of that in the device's memory, MB: %s\n", text);
+}
+
 static void print_memory(const planned *p)
 {
     const cod_train_options *train = &p->config->train;
@@ -317,12 +331,7 @@ static void print_memory(const planned *p)
         if (parts[i].bytes > 0)
             printf("%s %s %.1f", i ? "," : "", parts[i].name, megabytes(parts[i].bytes));
     putchar('\n');
-    cod_memory_plan device;
-    char text[COD_MEMORY_PLAN_TEXT];
-    if (cod_memory_plan_read(&p->session, &device)) {
-        cod_memory_plan_format(&device, text);
-        printf("  of that in the device's memory, without teachers, MB: %s\n", text);
-    }
+    print_device_memory(p, change);
     if (p->ranks > 1)
         printf("  weights, gradients, optimiser and moving average of %d ranks on one node: %.1f MB%s\n", p->ranks,
                megabytes(ranks * (share * (values + moments + average) + gradients)),

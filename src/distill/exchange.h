@@ -144,6 +144,8 @@ typedef struct cod_exchange_sizes {
     uint64_t own_bytes;    /**< of a rank: the copy being published, and own publications as others see them */
     uint64_t slot_bytes;   /**< of a rank: encoded versions, its own and one being pulled */
     uint64_t memory_bytes; /**< of a rank: all three */
+    uint64_t
+        device_bytes; /**< of a rank, in the memory of a device that codes: the first two, and plain chunks of both ways */
 } cod_exchange_sizes;
 
 /**
@@ -176,6 +178,9 @@ COD_MUST_CHECK cod_status cod_exchange_create(cod_comm *comm, cod_group *group, 
  */
 COD_MUST_CHECK cod_status cod_exchange_use_device(cod_exchange *exchange, const cod_backend *backend,
                                                   cod_device *device);
+
+/** Whether an exchange would code on this device: it has memory of its own, and the ops. */
+bool cod_exchange_codes_on(const cod_backend *backend, cod_device *device);
 
 /** Collective on all ranks of the job, bounded by the teardown timeout; peers may read until then. Taken; NULL does nothing. */
 COD_MUST_CHECK cod_status cod_exchange_destroy(cod_exchange *exchange);

@@ -188,12 +188,12 @@ static cod_status make_pulling(cod_exchange *e)
     return COD_OK;
 }
 
-/** Whether the device has the ops, asked with the smallest ones. */
-static bool device_codes(cod_exchange *e)
+bool cod_exchange_codes_on(const cod_backend *backend, cod_device *device)
 {
     cod_buffer *bytes = NULL;
     cod_plan *plan = NULL;
-    if (!e->backend->supports(e->device, COD_U8) || e->backend->buffer_create(e->device, 4096, &bytes) != COD_OK)
+    if (cod_backend_runs_at_once(backend) || !backend->supports(device, COD_U8) ||
+        backend->buffer_create(device, 4096, &bytes) != COD_OK)
         return false;
     const cod_view heads = cod_view_dense(bytes, 0, COD_U8, (cod_shape){1, 1, 1, COD_CHUNK_HEADER_BYTES}),
                    payloads = cod_view_dense(bytes, 1024, COD_U8, (cod_shape){1, 1, 1, 1024}),
@@ -203,22 +203,22 @@ static bool device_codes(cod_exchange *e)
                        .inputs = {heads, payloads},
                        .outputs = {values, prints},
                        .name = "a question whether there is one"};
-    const bool codes = e->backend->plan_create(e->device, &op, &plan) == COD_OK;
+    const bool codes = backend->plan_create(device, &op, &plan) == COD_OK;
     if (codes)
-        e->backend->plan_destroy(plan);
-    e->backend->buffer_destroy(e->device, bytes);
+        backend->plan_destroy(plan);
+    backend->buffer_destroy(device, bytes);
     return codes;
 }
 
 cod_status exchange_device_create(cod_exchange *e)
 {
     const cod_codec_options options = exchange_codec_options(&e->options);
-    if (e->options.codec == COD_EXCHANGE_NONE || e->peer_count == 0 || !device_codes(e))
+    if (e->options.codec == COD_EXCHANGE_NONE || e->peer_count == 0 || !cod_exchange_codes_on(e->backend, e->device))
         return exchange_make_values(e);
     exchange_device *d = calloc(1, sizeof *d);
     COD_REQUIRE_MEMORY(d);
     e->on_device = d;
-    d->room = (size_t)(cod_codec_plain_room(&options) + PAYLOAD_ALIGNMENT - 1) / PAYLOAD_ALIGNMENT * PAYLOAD_ALIGNMENT;
+    d->room = (size_t)exchange_payload_room(&options);
     COD_TRY(exchange_make_values(e));
     COD_TRY(make_publishing(e));
     return make_pulling(e);

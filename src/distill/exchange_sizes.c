@@ -54,6 +54,23 @@ static uint64_t publication_bytes(const cod_codec_options *codec, const cod_exch
     return bytes;
 }
 
+uint64_t exchange_payload_room(const cod_codec_options *codec)
+{
+    const uint64_t alignment = 16;
+    return (cod_codec_plain_room(codec) + alignment - 1) / alignment * alignment;
+}
+
+/** What a model's plain chunks take on a device. */
+static uint64_t chunk_bytes(const cod_codec_options *codec, const cod_exchange_model *model, int shards)
+{
+    uint64_t chunks = 0;
+    for (int s = 0; s < shards; s++) {
+        const cod_codec_range range = exchange_shard_range(model, s, shards);
+        chunks += cod_codec_chunk_count(codec, &range);
+    }
+    return chunks * (2 * COD_CHUNK_HEADER_BYTES + exchange_payload_room(codec));
+}
+
 cod_exchange_sizes cod_exchange_plan(const cod_exchange_options *options, const cod_exchange_model *models,
                                      const int *ranks, int groups, int mine)
 {
@@ -61,6 +78,7 @@ cod_exchange_sizes cod_exchange_plan(const cod_exchange_options *options, const 
     cod_slot_layout layout = {.slots = (uint32_t)options->slots, .groups = (uint32_t)groups};
     cod_exchange_sizes sizes = {.published = publication_bytes(&codec, &models[mine], ranks[mine])};
     sizes.own_bytes = (1 + COD_EXCHANGE_OWN_KEPT) * total_of(&models[mine]) * sizeof(float);
+    uint64_t incoming = 0;
     for (int g = 0; g < groups; g++) {
         const uint64_t bytes = exchange_slot_bytes(&codec, &models[g], ranks[g]);
         layout.slot_bytes = bytes > layout.slot_bytes ? bytes : layout.slot_bytes;
@@ -69,11 +87,15 @@ cod_exchange_sizes cod_exchange_plan(const cod_exchange_options *options, const 
         sizes.peers++;
         sizes.pulled += publication_bytes(&codec, &models[g], ranks[g]);
         sizes.held_bytes += 2 * total_of(&models[g]) * sizeof(float);
+        const uint64_t chunks = chunk_bytes(&codec, &models[g], ranks[g]);
+        incoming = chunks > incoming ? chunks : incoming;
     }
     /* The window and its copy for checkpoints, or two rooms and a copy of one; one slot being pulled. */
     const uint64_t published =
         options->transport == COD_TRANSPORT_FILE ? 3 * layout.slot_bytes : 2 * cod_slot_window_bytes(&layout);
     sizes.slot_bytes = published + layout.slot_bytes;
     sizes.memory_bytes = sizes.held_bytes + sizes.own_bytes + sizes.slot_bytes;
+    sizes.device_bytes = sizes.held_bytes + sizes.own_bytes + total_of(&models[mine]) * sizeof(float) +
+                         chunk_bytes(&codec, &models[mine], ranks[mine]) + incoming;
     return sizes;
 }
