@@ -11,25 +11,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** The odd number nearest to 2^64 divided by the golden ratio. */
-#define COD_FINGERPRINT_STRIDE UINT64_C(0x9E3779B97F4A7C15)
-
 /** The fingerprint that no values have: whoever computed it met a value that is not finite. */
 #define COD_FINGERPRINT_NONE UINT64_C(0)
 
+/** Keys of pair p are p·STRIDE + FIRST modulo 2^32, with xxHash's primes. */
+#define COD_FINGERPRINT_LOW_STRIDE  UINT32_C(0x9E3779B1)
+#define COD_FINGERPRINT_LOW_FIRST   UINT32_C(0x85EBCA77)
+#define COD_FINGERPRINT_HIGH_STRIDE UINT32_C(0xC2B2AE3D)
+#define COD_FINGERPRINT_HIGH_FIRST  UINT32_C(0x27D4EB2F)
+
 /**
- * One pair's part of the sum: the generator SplitMix64's mixing function (Steele, Lea & Flood 2014, figure 16, with Stafford's
- * variant 13) of the pair's bits and place.
+ * One pair's part of the sum: the product of its values' bits, each combined with a key of its place (the hash NH: Black et al. 1999,
+ * "UMAC", section 4, by exclusive or as XXH3 has it), plus the bits, which tell where a product is 0.
  *
  * @param bits  of the first value in the low half, of the second in the high half; of a last value alone, 0 in the high half
  * @param pair  0 = the first pair
  */
-static inline uint64_t cod_fingerprint_part(uint64_t bits, uint64_t pair)
+static inline uint64_t cod_fingerprint_part(uint64_t bits, uint32_t pair)
 {
-    bits += (pair + 1) * COD_FINGERPRINT_STRIDE;
-    bits = (bits ^ (bits >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-    bits = (bits ^ (bits >> 27)) * UINT64_C(0x94D049BB133111EB);
-    return bits ^ (bits >> 31);
+    const uint32_t low = (uint32_t)bits ^ (pair * COD_FINGERPRINT_LOW_STRIDE + COD_FINGERPRINT_LOW_FIRST),
+                   high = (uint32_t)(bits >> 32) ^ (pair * COD_FINGERPRINT_HIGH_STRIDE + COD_FINGERPRINT_HIGH_FIRST);
+    return (uint64_t)low * high + bits;
 }
 
 /** Makes the fingerprint of the parts' sum, modulo 2^64. */

@@ -62,12 +62,11 @@ static __device__ __forceinline__ uint32_t code_bytes(unsigned parameter, uint32
 }
 
 /** As core/fingerprint.h has it. */
-static __device__ __forceinline__ uint64_t fingerprint_part(uint64_t bits, uint64_t pair)
+static __device__ __forceinline__ uint64_t fingerprint_part(uint32_t low, uint32_t high, uint32_t pair)
 {
-    bits += (pair + 1) * COD_FINGERPRINT_STRIDE;
-    bits = (bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9ull;
-    bits = (bits ^ (bits >> 27)) * 0x94D049BB133111EBull;
-    return bits ^ (bits >> 31);
+    const uint32_t a = low ^ (pair * COD_FINGERPRINT_LOW_STRIDE + COD_FINGERPRINT_LOW_FIRST),
+                   b = high ^ (pair * COD_FINGERPRINT_HIGH_STRIDE + COD_FINGERPRINT_HIGH_FIRST);
+    return (uint64_t)a * b + ((uint64_t)high << 32 | low);
 }
 
 static __device__ __forceinline__ uint32_t bits_of(float value)
@@ -451,7 +450,7 @@ static __device__ bool put_values(const chunk_view &c, uint32_t first, const flo
         if (pair)
             c.decoded[first + j + 1] = values[j + 1];
         finite = finite && (low & 0x7F800000u) != 0x7F800000u && (high & 0x7F800000u) != 0x7F800000u;
-        *sum += fingerprint_part((uint64_t)high << 32 | low, (first + j) / 2);
+        *sum += fingerprint_part(low, high, (first + j) / 2);
     }
     return finite;
 }

@@ -1,6 +1,7 @@
 #include "support/test.h"
 
 #include "core/backend.h"
+#include "core/fingerprint.h"
 #include "core/hash.h"
 #include "core/int8_blocks.h"
 #include "core/option.h"
@@ -244,6 +245,41 @@ static void ops_with_wrong_shapes_are_refused(void **state)
     assert_fails(COD_ERR_ARGUMENT, "past its buffer", cod_op_check(&op));
 }
 
+/** One by one and by vectors alike, at any place; each value's bits and place count. */
+static void a_fingerprint_is_the_sum_of_its_pairs(void **state)
+{
+    (void)state;
+    enum { MOST = 41 };
+    float values[MOST + 1];
+    for (int i = 0; i <= MOST; i++)
+        values[i] = (float)(i % 7) / 3 - 1;
+    for (size_t first = 0; first < 2; first++) {
+        for (size_t count = 0; count + first <= MOST; count++) {
+            float *v = values + first;
+            uint64_t sum = 0;
+            for (size_t pair = 0; 2 * pair < count; pair++) {
+                uint64_t bits = 0;
+                memcpy(&bits, v + 2 * pair, 2 * pair + 1 < count ? 8 : 4);
+                sum += cod_fingerprint_part(bits, (uint32_t)pair);
+            }
+            const uint64_t print = cod_fingerprint(v, count);
+            assert_true(print == cod_fingerprint_of_sum(sum) && print != COD_FINGERPRINT_NONE);
+            for (size_t i = 0; i < count; i++) {
+                const float kept = v[i];
+                v[i] = nextafterf(kept, 2);
+                assert_true(cod_fingerprint(v, count) != print);
+                v[i] = kept;
+            }
+            for (size_t i = 2; i < count; i++) { /* two that are not equal change places */
+                const float kept = v[i];
+                v[i] = v[i - 2], v[i - 2] = kept;
+                assert_true(cod_fingerprint(v, count) != print);
+                v[i - 2] = v[i], v[i] = kept;
+            }
+        }
+    }
+}
+
 static void hash_is_xxh3(void **state)
 {
     (void)state;
@@ -278,6 +314,7 @@ int main(void)
         cmocka_unit_test(failures_carry_reason_place_and_context),
         cmocka_unit_test(ops_with_wrong_shapes_are_refused),
         cmocka_unit_test(hash_is_xxh3),
+        cmocka_unit_test(a_fingerprint_is_the_sum_of_its_pairs),
         cmocka_unit_test(the_median_is_the_middle_value),
     };
     return cmocka_run_group_tests_name("core", tests, NULL, NULL);
