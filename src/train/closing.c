@@ -37,6 +37,8 @@ cod_status closing_write(const trainer *t, const closing *c)
         status = cod_checkpoint_add_number(&checkpoint, numbers[i].key, value);
     }
     if (status == COD_OK)
+        status = cod_checkpoint_add_text(&checkpoint, "device", c->device);
+    if (status == COD_OK)
         status = trainer_save_totals(&checkpoint, c->totals);
     if (status == COD_OK)
         status = cod_checkpoint_write(&checkpoint, t->checkpoints, t->context.step, t->closing_part);
@@ -58,6 +60,8 @@ cod_status closing_read(const trainer *t, int group, closing *out)
     }
     for (size_t i = 0; i < NUMBERS && status == COD_OK; i++)
         status = cod_checkpoint_number(file, numbers[i].key, (double *)((char *)out + numbers[i].offset));
+    const char *device = cod_st_metadata(file, "device"); /* checkpoints of older programs do not say it */
+    snprintf(out->device, sizeof out->device, "%s", device != NULL ? device : "");
     cod_st_close(file);
     return status;
 }

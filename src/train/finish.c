@@ -42,6 +42,7 @@ static cod_status close_group(trainer *t)
     COD_TRY(cod_group_agree(t->group, status, NULL));
     COD_TRY(trainer_sum_totals(t, c.totals));
     c.elapsed_s = cod_clock_s() - t->start_s;
+    snprintf(c.device, sizeof c.device, "%s", t->session.backend->describe(t->session.device));
     return cod_group_agree(t->group, t->leader ? closing_write(t, &c) : COD_OK, NULL);
 }
 
@@ -222,6 +223,7 @@ static void summarise_groups(trainer *t, cod_json *json, const closing *all)
         cod_json_integer(json, "ranks", cod_group_members_of(t->group, g).size);
         cod_json_string(json, "model", cod_run_config_group(t->config, g)->kind->name);
         cod_json_integer(json, "parameters", (int64_t)c->parameters);
+        cod_json_string(json, "device", c->device);
         summarise_quality(t, json, &c->held_out, &c->test);
         cod_json_number(json, "step_ms_median", c->totals[TOTAL_STEP_MS]);
         const double memory = c->totals[TOTAL_MEMORY_BYTES];
