@@ -143,7 +143,9 @@ static cod_status open_device(const cod_bench_training_options *options, cod_tra
     cod_device_choice choice = cod_run_config_device(session->config, 0);
     char reason[COD_DEVICE_REASON];
     choice.setting = "--device";
-    return cod_device_open(&choice, &device, &session->backend, &session->device, reason);
+    COD_TRY(cod_device_open(&choice, &device, &session->backend, &session->device, reason));
+    cod_device_tell(reason);
+    return COD_OK;
 }
 
 cod_status cod_bench_training_open(const cod_bench_training_options *options, cod_bench_training *t)

@@ -1,5 +1,6 @@
 #include "core/backend.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { MAX_BACKENDS = 8 };
@@ -52,4 +53,13 @@ const cod_backend *cod_backend_find(const char *name)
 const char *cod_backend_name_at(size_t index)
 {
     return index < MAX_BACKENDS && backends[index] != NULL ? backends[index]->name : NULL;
+}
+
+void cod_backend_names(char text[COD_BACKEND_NAMES])
+{
+    size_t length = 0;
+    text[0] = '\0';
+    for (size_t i = 0; cod_backend_name_at(i) != NULL && length < COD_BACKEND_NAMES; i++)
+        length += (size_t)snprintf(text + length, COD_BACKEND_NAMES - length, "%s%s", i > 0 ? ", " : "",
+                                   cod_backend_name_at(i));
 }

@@ -411,4 +411,8 @@ const cod_backend *cod_backend_find(const char *name);
 /** Name of the i-th registered backend, NULL past the last. */
 const char *cod_backend_name_at(size_t index);
 
+enum { COD_BACKEND_NAMES = 256 };
+/** The names of all registered backends, such as "ref, cpu, cuda", for messages. */
+void cod_backend_names(char text[COD_BACKEND_NAMES]);
+
 #endif

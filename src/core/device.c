@@ -1,5 +1,7 @@
 #include "core/device.h"
 
+#include "core/log.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -18,15 +20,22 @@ bool cod_device_is_cpu(const cod_device_choice *choice)
     return choice->device == COD_DEVICE_CPU || (choice->device == COD_DEVICE_AUTO && choice->host_only != NULL);
 }
 
+const cod_backend *cod_device_certain(const cod_device_choice *choice)
+{
+    if (names_backend(choice))
+        return cod_backend_find(choice->backend);
+    if (cod_device_is_cpu(choice))
+        return cod_backend_find(cod_device_names[COD_DEVICE_CPU]);
+    return choice->device == COD_DEVICE_CUDA ? cod_backend_find(cod_device_names[COD_DEVICE_CUDA]) : NULL;
+}
+
 static cod_status find_backend(const char *name, const cod_backend **backend)
 {
-    char names[128] = "";
+    char names[COD_BACKEND_NAMES];
     *backend = cod_backend_find(name);
     if (*backend != NULL)
         return COD_OK;
-    for (size_t i = 0, length = 0; cod_backend_name_at(i) != NULL && length < sizeof names; i++)
-        length +=
-            (size_t)snprintf(names + length, sizeof names - length, "%s%s", i ? ", " : "", cod_backend_name_at(i));
+    cod_backend_names(names);
     return cod_fail(COD_ERR_ARGUMENT, "there is no backend '%s' in this build; it has %s", name, names);
 }
 
@@ -62,4 +71,10 @@ cod_status cod_device_open(const cod_device_choice *choice, const cod_device_opt
                  cod_device_is_cpu(choice) ? choice->host_only : cod_error_message());
     COD_TRY(find_backend(cod_device_names[COD_DEVICE_CPU], backend));
     return (*backend)->open(options, device);
+}
+
+void cod_device_tell(const char *reason)
+{
+    if (reason[0] != '\0' && cod_backend_find(cod_device_names[COD_DEVICE_CUDA]) != NULL)
+        cod_log_info("device: %s", reason);
 }

@@ -32,6 +32,9 @@ typedef struct cod_device_choice {
 /** Whether the choice is certain to be the processor, so that no GPU is touched. */
 bool cod_device_is_cpu(const cod_device_choice *choice);
 
+/** The backend that will be taken, where that is certain before any device is opened; NULL = the machine decides, or there is none. */
+const cod_backend *cod_device_certain(const cod_device_choice *choice);
+
 /**
  * Opens the device of choice. `auto` opens a GPU and falls back to the processor, whatever is wrong with the GPU.
  *
@@ -44,5 +47,8 @@ bool cod_device_is_cpu(const cod_device_choice *choice);
 COD_MUST_CHECK cod_status cod_device_open(const cod_device_choice *choice, const cod_device_options *options,
                                           const cod_backend **backend, cod_device **device,
                                           char reason[COD_DEVICE_REASON]);
+
+/** Logs the reason of a command that has one device, unless it is "" or the build has no GPU to choose. */
+void cod_device_tell(const char *reason);
 
 #endif

@@ -36,9 +36,7 @@ cod_status cod_session_open_device(const cod_session_options *options, cod_sessi
     *session = (cod_session){0};
     COD_TRY(cod_device_open(&choice, &(cod_device_options){.threads = threads}, &session->backend, &session->device,
                             reason));
-    /* A build without CUDA has nothing to choose among. */
-    if (reason[0] != '\0' && cod_backend_find(cod_device_names[COD_DEVICE_CUDA]) != NULL)
-        cod_log_info("device: %s", reason);
+    cod_device_tell(reason);
     return COD_OK;
 }
 

@@ -146,6 +146,10 @@ static void read_group_device(cod_run_config *run, const cod_config_node *node, 
         cod_config_problem(run->config, node, "device: %s", cod_error_message());
     else
         group->device = values.device;
+    char setting[64];
+    snprintf(setting, sizeof setting, "cluster.groups.%td.device", group - run->groups);
+    const char *kept = cod_arena_strdup(cod_config_arena(run->config), setting);
+    group->device_setting = kept != NULL ? kept : group->device_setting;
 }
 
 static cod_status read_group(cod_run_config *run, const cod_config_node *item, cod_group_config *group)
@@ -177,6 +181,7 @@ static cod_status read_groups(cod_run_config *run)
     int count = list ? (int)node->count : atoi(run->cluster.groups);
     run->whole.ranks = (int)run->cluster.ranks_per_group;
     run->whole.device = run->cluster.device;
+    run->whole.device_setting = "cluster.device";
     if (strcmp(run->cluster.groups, "by_node") == 0)
         return COD_OK; /* group_count stays 0 */
     if (node != NULL && !list && !parse_count(node, &count))
@@ -338,13 +343,7 @@ cod_device_choice cod_run_config_device(const cod_run_config *run, int index)
 {
     const cod_group_config *group = cod_run_config_group(run, index);
     cod_device_choice choice = {
-        .device = (cod_device_kind)group->device, .backend = run->train.backend, .setting = "cluster.device"};
-    if (group->device != run->cluster.device) {
-        char setting[64];
-        snprintf(setting, sizeof setting, "cluster.groups.%d.device", index);
-        const char *kept = cod_arena_strdup(cod_config_arena(run->config), setting);
-        choice.setting = kept != NULL ? kept : choice.setting;
-    }
+        .device = (cod_device_kind)group->device, .backend = run->train.backend, .setting = group->device_setting};
     if (run->strategy->needs_host)
         choice.host_only = "the strategy moves weights in the host's memory";
     return choice;

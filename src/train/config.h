@@ -18,7 +18,8 @@ struct cod_recipe_kind;
 /** What a group trains, and on how many ranks. */
 typedef struct cod_group_config {
     int ranks;
-    int device; /**< cod_device_kind */
+    int device;                 /**< cod_device_kind */
+    const char *device_setting; /**< where the configuration says it, for messages */
     cod_model_options model;
     const cod_model_kind *kind;
     const void *architecture; /**< the chosen model's options, as configured until cod_run_config_fit() */

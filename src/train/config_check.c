@@ -73,22 +73,10 @@ static void check_backend(cod_run_config *run)
                                run->strategy->name, run->train.backend);
     if (backend != NULL)
         return;
-    char list[256] = "";
-    for (size_t i = 0; cod_backend_name_at(i) != NULL; i++)
-        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "", cod_backend_name_at(i));
+    char list[COD_BACKEND_NAMES];
+    cod_backend_names(list);
     cod_config_problem_key(run->config, "train.backend", "there is no backend '%s' in this build; backends are: %s",
                            run->train.backend, list);
-}
-
-/** The backend that a group computes with as far as the configuration says it; NULL = the machine decides, or there is none. */
-static const cod_backend *certain_backend(const cod_run_config *run, int group)
-{
-    const cod_device_choice choice = cod_run_config_device(run, group);
-    if (strcmp(choice.backend, COD_BACKEND_AUTO) != 0)
-        return cod_backend_find(choice.backend);
-    if (cod_device_is_cpu(&choice))
-        return cod_backend_find(cod_device_names[COD_DEVICE_CPU]);
-    return choice.device == COD_DEVICE_CUDA ? cod_backend_find(cod_device_names[COD_DEVICE_CUDA]) : NULL;
 }
 
 /** Other ways than the usual one are for devices, where some group may have one: on others they change nothing. */
@@ -100,7 +88,8 @@ static void check_transfer(cod_run_config *run)
         cod_config_has_problem(run->config, "data.transfer"))
         return;
     for (int g = 0; g == 0 || g < (int)run->group_count; g++) {
-        backend = certain_backend(run, g);
+        const cod_device_choice choice = cod_run_config_device(run, g);
+        backend = cod_device_certain(&choice);
         if (backend == NULL || !cod_backend_runs_at_once(backend))
             return;
     }

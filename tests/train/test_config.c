@@ -121,7 +121,7 @@ static void a_group_may_have_a_device_of_its_own(void **state)
         assert_string_equal(told, count == 1 ? "cuda by cluster.groups.0.device; auto by cluster.device; "
                                                "cpu by cluster.groups.2.device; "
                                              : "cuda by cluster.groups.0.device; cpu by cluster.device; "
-                                               "cpu by cluster.device; ");
+                                               "cpu by cluster.groups.2.device; ");
         assert_int_equal(cod_run_config_device(&config, -1).device, count == 1 ? COD_DEVICE_AUTO : COD_DEVICE_CPU);
         cod_run_config_clear(&config);
     }
