@@ -1,5 +1,7 @@
 #include "infer/classifier.h"
 
+#include "infer/infer_internal.h"
+
 #include "infer/stream.h"
 
 #include <math.h>
@@ -42,9 +44,13 @@ static cod_status init(cod_classifier *c, cod_dtype activation)
     cod_shape shape = c->example;
     shape.n = c->batch;
     const cod_input_shape input = {"input", shape};
-    const cod_compile_options options = {.activation = activation, .inputs = &input, .input_count = 1};
+    cod_compile_memory memory = {0};
+    const cod_compile_options options = {
+        .activation = activation, .inputs = &input, .input_count = 1, .memory = &memory};
     const cod_program_spec spec = {.name = PROGRAM, .outputs = {c->model->output}};
-    COD_TRY(cod_compile(c->model->graph, c->weights, &options, &spec, 1, &c->executable));
+    COD_TRY(infer_explain_memory(c->weights, &memory,
+                                 cod_compile(c->model->graph, c->weights, &options, &spec, 1, &c->executable),
+                                 "Another process's share of the device, or the processor (--device cpu), may do"));
     const cod_view in = cod_executable_input(c->executable, "input");
     const cod_view out = cod_executable_output(c->executable, c->model->output);
     COD_REQUIRE(out.shape.h * out.shape.w == 1, "the model's output is not logits");

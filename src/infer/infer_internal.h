@@ -1,11 +1,12 @@
 /**
  * @file
- * What the files of infer share: which part of a graph a model's output needs, and writing tensors.
+ * What the files of infer share: which part of a graph a model's output needs, writing tensors, and words where memory lacks.
  */
 #ifndef COD_INFER_INFER_INTERNAL_H
 #define COD_INFER_INFER_INTERNAL_H
 
 #include "infer/model_file.h"
+#include "nn/compile.h"
 
 /** The part of a graph that a model's output is computed from. */
 typedef struct graph_part {
@@ -50,5 +51,12 @@ COD_MUST_CHECK cod_status cod_model_recognise(const cod_st_file *file, cod_arena
 /** The kind's default options with `count` of them set from texts; new in `arena`. */
 COD_MUST_CHECK cod_status cod_model_options(const cod_model_kind *kind, const cod_st_text *settings, size_t count,
                                             cod_arena *arena, void **options);
+
+/**
+ * Where `status` says that the device's memory did not suffice: adds to this thread's message what the network needs, what is free, and
+ * what would need less. @param memory  of cod_compile_options @return status
+ */
+cod_status infer_explain_memory(const cod_weights *weights, const cod_compile_memory *memory, cod_status status,
+                                const char *less);
 
 #endif

@@ -266,10 +266,18 @@ static cod_status window_compile(cod_upscaler *upscaler, int64_t width, int64_t 
 {
     window_clear(upscaler);
     const cod_input_shape shape = {INPUT, {1, height, width, RGB}};
-    const cod_compile_options options = {
-        .activation = upscaler->dtype, .inputs = &shape, .input_count = 1, .bands = bands, .int8_ranges = int8_ranges};
+    cod_compile_memory memory = {0};
+    const cod_compile_options options = {.activation = upscaler->dtype,
+                                         .inputs = &shape,
+                                         .input_count = 1,
+                                         .bands = bands,
+                                         .int8_ranges = int8_ranges,
+                                         .memory = &memory};
     const cod_program_spec spec = {.name = PROGRAM, .outputs = {upscaler->model->output}};
-    COD_TRY(cod_compile(upscaler->model->graph, upscaler->weights, &options, &spec, 1, &upscaler->executable));
+    COD_TRY(infer_explain_memory(
+        upscaler->weights, &memory,
+        cod_compile(upscaler->model->graph, upscaler->weights, &options, &spec, 1, &upscaler->executable),
+        "A smaller tile (--tile), or the processor (--device cpu), needs less"));
     upscaler->window_width = width;
     upscaler->window_height = height;
     upscaler->window_bands = bands;

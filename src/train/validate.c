@@ -1,5 +1,6 @@
 /* Quality of the group's model on held-out data while training, and the best one so far. */
 #include "infer/model_file.h"
+#include "train/memory_plan.h"
 #include "train/trainer_internal.h"
 
 #include <stdio.h>
@@ -36,7 +37,9 @@ static cod_status evaluate(trainer *t, cod_split split, int64_t limit, int64_t s
                                       .metrics = t->metrics,
                                       .predictions = predictions};
     *mean = cod_task_quality_unknown();
-    return t->task->sizes[split] > 0 ? t->task->kind->evaluate(t->task, &what, mean) : COD_OK;
+    if (t->task->sizes[split] == 0)
+        return COD_OK;
+    return cod_memory_plan_explain(&t->session, t->task->kind->evaluate(t->task, &what, mean));
 }
 
 cod_status trainer_evaluate(trainer *t, cod_split split, int64_t limit, int64_t shown, cod_task_quality *mean)
