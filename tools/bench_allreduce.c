@@ -49,6 +49,6 @@ int cod_bench_allreduce_command(int argc, char **argv)
     if (status != COD_OK)
         return cod_cmd_failed(status);
     status = measure(comm, megabytes, (int)buckets);
-    const int code = status == COD_OK ? COD_EXIT_OK : cod_cmd_failed(status);
+    const int code = cod_cmd_end(status);
     return cod_comm_finalize(comm) == COD_OK ? code : COD_EXIT_FAILED;
 }

@@ -243,7 +243,7 @@ static int run(bench *b, char *const *paths, int path_count)
     cod_aligned_free(b->received);
     cod_aligned_free(b->bytes);
     cod_json_clear(&b->out);
-    return status == COD_OK ? COD_EXIT_OK : cod_cmd_failed(status);
+    return cod_cmd_end(status);
 }
 
 int cod_bench_codec(int argc, char **argv)

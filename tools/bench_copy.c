@@ -187,6 +187,5 @@ int cod_bench_copy(int argc, char **argv)
         return code;
     options.training.settings = argv + optind;
     options.training.setting_count = argc - optind;
-    const cod_status status = run(&options);
-    return status == COD_OK ? COD_EXIT_OK : cod_cmd_failed(status);
+    return cod_cmd_end(run(&options));
 }

@@ -192,7 +192,7 @@ int cod_bench_exchange(int argc, char **argv)
     int code = parse(argc, argv, &a, &arena);
     if (code < 0) {
         const cod_status status = measure(&a);
-        code = status == COD_OK ? COD_EXIT_OK : cod_cmd_failed(status);
+        code = cod_cmd_end(status);
     }
     cod_arena_clear(&arena);
     return code;

@@ -182,5 +182,5 @@ int cod_bench_loader(int argc, char **argv)
     if (status == COD_OK)
         status = measure(&options);
     cod_arena_clear(&arena);
-    return status == COD_OK ? COD_EXIT_OK : cod_cmd_failed(status);
+    return cod_cmd_end(status);
 }

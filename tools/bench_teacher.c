@@ -235,6 +235,5 @@ int cod_bench_teacher(int argc, char **argv)
         return code;
     options.training.settings = argv + optind;
     options.training.setting_count = argc - optind;
-    const cod_status status = run(&options);
-    return status == COD_OK ? COD_EXIT_OK : cod_cmd_failed(status);
+    return cod_cmd_end(run(&options));
 }

@@ -160,7 +160,7 @@ int cod_bench_upscale(int argc, char **argv)
     int code = parse(argc, argv, &options, &arena);
     if (code < 0) {
         const cod_status status = run(&options);
-        code = status == COD_OK ? COD_EXIT_OK : cod_cmd_failed(status);
+        code = cod_cmd_end(status);
     }
     cod_arena_clear(&arena);
     return code;

@@ -29,6 +29,12 @@ extern const char cod_version[];
 /** Prints "codistill: MESSAGE" of the recorded failure on stderr; the exit code that fits `status`. */
 int cod_cmd_failed(cod_status status);
 
+/** The exit code of a command that ended so; says why where it failed. */
+static inline int cod_cmd_end(cod_status status)
+{
+    return status == COD_OK ? COD_EXIT_OK : cod_cmd_failed(status);
+}
+
 /** Prints "codistill NAME: MESSAGE" and where to find help on stderr; COD_EXIT_USAGE. */
 int cod_cmd_usage(const char *name, const char *fmt, ...) COD_PRINTF(2, 3);
 

@@ -152,7 +152,7 @@ int cod_cmd_compare(int argc, char **argv)
     if (code < 0) {
         cod_display_open();
         const cod_status status = compare(&c, strategies, seeds);
-        code = status == COD_OK ? COD_EXIT_OK : cod_cmd_failed(status);
+        code = cod_cmd_end(status);
     }
     for (size_t i = 0; i < c.run_count; i++)
         cod_json_free(c.runs[i].summary);

@@ -104,5 +104,5 @@ int cod_cmd_export(int argc, char **argv)
     if (onnx && calibration != NULL)
         return cod_cmd_usage(argv[0], "--calibrate is for .safetensors; ONNX has no place for its ranges");
     const cod_status status = export_model(argv[optind], output, calibration);
-    return status == COD_OK ? COD_EXIT_OK : cod_cmd_failed(status);
+    return cod_cmd_end(status);
 }

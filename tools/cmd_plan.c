@@ -109,7 +109,7 @@ int cod_cmd_plan(int argc, char **argv)
         cod_status status = cod_run_config_load(arguments.path, arguments.overrides, arguments.count, &config);
         if (status == COD_OK)
             status = plan(&config);
-        code = status == COD_OK ? COD_EXIT_OK : cod_cmd_failed(status);
+        code = cod_cmd_end(status);
     }
     cod_run_config_clear(&config);
     cod_config_arguments_clear(&arguments);

@@ -35,7 +35,7 @@ while [ $# -gt 0 ]; do
             parts+=("$2")
             shift ;;
         --pack | --bundle | --whole) mode=${1#--} ;;
-        --rehearse) rehearse=(--backend cpu --rehearse) ;;
+        --rehearse) rehearse=(--device cpu --rehearse) ;;
         -h | --help) usage; exit 0 ;;
         *) bad_usage "unknown option '$1'" ;;
     esac

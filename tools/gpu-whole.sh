@@ -2,21 +2,21 @@
 # Runs inside an unpacked bundle (tools/gpu-bundle.sh): trains the demo with two groups on one card, compares strategies on MNIST, two
 # groups on one card, upscales a picture, and looks whether what came out can be right.
 #
-# usage: whole.sh [--backend NAME] [--rehearse] FOLDER
-#   --backend NAME  what computes (cuda)
+# usage: whole.sh [--device NAME] [--rehearse] FOLDER
+#   --device NAME   what computes: cuda or cpu (cuda)
 #   --rehearse      a few steps of each, for a machine without a GPU: what needs many steps is not demanded of them
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-backend=cuda steps=6000 classes_steps=1000 gain=0.3 least=88
+device=cuda steps=6000 classes_steps=1000 gain=0.3 least=88
 while [ $# -gt 1 ]; do
     case $1 in
-        --backend) backend=$2 && shift ;;
+        --device) device=$2 && shift ;;
         --rehearse) steps=60 classes_steps=200 gain=-1 least=70 ;;
         *) echo "whole: unknown option '$1'" >&2; exit 2 ;;
     esac
     shift
 done
-[ $# -eq 1 ] && [ -d "$1" ] || { echo "usage: whole.sh [--backend NAME] [--rehearse] FOLDER, which must be there" >&2; exit 2; }
+[ $# -eq 1 ] && [ -d "$1" ] || { echo "usage: whole.sh [--device NAME] [--rehearse] FOLDER, which must be there" >&2; exit 2; }
 out=$(cd "$1" && pwd)
 failures=()
 say() { echo "== $* ($((SECONDS / 60)) min $((SECONDS % 60)) s)"; }
@@ -34,12 +34,12 @@ run() {
 
 train_demo() {
     say "the demo: two groups on one device, $steps steps"
-    run train train "$here/configs/sr-demo.yaml" output="$out" data.path="$here/data/photos" train.backend="$backend" train.steps=$steps \
+    run train train "$here/configs/sr-demo.yaml" output="$out" data.path="$here/data/photos" cluster.device="$device" train.steps=$steps \
         distill.burn_in=$((steps / 10)) distill.ramp=$((steps / 10)) eval.every=$((steps / 2)) checkpoint.every=0 log.every=$((steps / 6)) || return
     for model in bicubic "$out/sr-demo/final.safetensors"; do
         local name
         name=eval-$(basename "$model" .safetensors)
-        "$here/codistill" eval "$model" --data "$here/data/set5" --scale 4 --json --backend "$([ "$model" = bicubic ] && echo cpu || echo "$backend")" \
+        "$here/codistill" eval "$model" --data "$here/data/set5" --scale 4 --json --device "$([ "$model" = bicubic ] && echo cpu || echo "$device")" \
             >"$out/$name.json" 2>"$out/$name.log" || { tail -n 5 "$out/$name.log"; failures+=("$name"); return; }
     done
     python3 - "$out" "$gain" <<'PY' || failures+=("the demo's PSNR")
@@ -56,7 +56,7 @@ PY
 compare_classes() {
     say "MNIST: single, allreduce and codistill compared, two groups on one device, $classes_steps steps each"
     run compare compare "$here/configs/compare-mnist.yaml" --strategies single,allreduce,codistill --seeds 1 output="$out" \
-        data.path="$here/data/mnist" cluster.groups=2 data.items_per_group=2000 train.backend="$backend" train.steps=$classes_steps \
+        data.path="$here/data/mnist" cluster.groups=2 data.items_per_group=2000 cluster.device="$device" train.steps=$classes_steps \
         distill.burn_in=$((classes_steps / 10)) distill.ramp=$((classes_steps / 10)) || return
     python3 - "$out/islands-compare/compare.json" "$least" <<'PY' || failures+=("accuracy on MNIST")
 import json, sys
@@ -73,7 +73,7 @@ upscale_picture() {
     say "a picture upscaled"
     local picture
     picture=$(find "$here/data/photos" -name '*.jpg' | sort | tail -n 1)
-    run upscale upscale "$out/sr-demo/final.safetensors" "$picture" -o "$out/upscaled.png" --backend "$backend" || return
+    run upscale upscale "$out/sr-demo/final.safetensors" "$picture" -o "$out/upscaled.png" --device "$device" || return
     python3 - "$out/upscaled.png" "$picture" <<'PY' || failures+=("the upscaled picture")
 import struct, sys
 def jpeg_size(data):

@@ -14,6 +14,7 @@ import sys
 from test_classes import CONFIG as CLASSES
 from test_classes import csv
 from test_strategies import DILOCO, LOCAL_SGD
+from test_train import killed
 from train_support import MPIEXEC, check, png, read_safetensors, run_cases
 
 NO_GPU = {"COD_CUDA_GPUS": ""}
@@ -53,6 +54,11 @@ def chosen(bench):
         result = bench.trained(*SHORT, *overrides, "checkpoint.resume=never", f"name=n{len(overrides)}{device[0]}", environment=environment)
         check(device_of(f"n{len(overrides)}{device[0]}", bench).startswith(device), "another device", result)
         check(said in result.err if said else "device:" not in result.err, f"not said: {said}", result)
+    bench_step = ["bench", "step", "--batch", "1", "--patch", "8", "--repeats", "1", "blocks=1", "channels=8"]
+    for more, said in (([], True), (["--device", "cpu"], False)):
+        result = bench.run(*bench_step, *more, environment=NO_GPU)
+        words = "device: cpu (there is no NVIDIA GPU that this process may use; CUDA_VISIBLE_DEVICES may hide it)"
+        check(result.code == 0 and (words in result.err) == said, "why a bench took the processor", result)
     result = bench.train(*SHORT, CUDA, "name=none", environment=NO_GPU)
     check(result.code == 1 and "cluster.device: cuda: there is no NVIDIA GPU that this process may use; CUDA_VISIBLE_DEVICES may hide it; "
           "`cpu` computes without a GPU, and `auto` where there is none" in result.err, "not refused", result)
@@ -137,6 +143,8 @@ def mixed(bench):
     result = bench.trained(*SHORT, "train.precision=auto", "train.strategy=codistill", "train.deterministic=true", *SOON, MIXED, "name=emulated", "train.steps=10")
     check("group 0: device: cuda (GPU 0 (GPU-00000000): emulated GPU" in result.err, "another device", result)
     taught(bench, "emulated")
+    devices = [group["device"] for group in bench.summary("emulated")["group_results"]]
+    check("emulated GPU" in devices[0] and devices[1].startswith("oneDNN"), f"the groups' devices: {devices}")
 
 
 def mpirun(bench, *ranks, overrides=()):
@@ -186,6 +194,15 @@ def memory(bench):
                                              "A smaller data.batch", result.err), f"{room} MB", result)
     result = bench.train(*SHORT, *wide, CUDA, "name=gpu", environment={"COD_CUDA_MEMORY_MB": "8"})
     check(result.code == 1 and "the GPU is out of memory: " in result.err and "training needs in the device's memory, in MB: weights" in result.err, "the GPU's words", result)
+    # An evaluation while training, and the commands that run models: on their first window, when the rest has its memory.
+    bench.write("photos/a.png", png(300, 400))
+    bench.trained(*SHORT, *wide, "train.backend=cpu", "name=wide")
+    for command in (["eval", "runs/wide/final.safetensors", "--data", "photos"],
+                    ["upscale", "runs/wide/final.safetensors", "photos", "-o", "big"]):
+        result = on_late(bench, *command, "--device", "cuda", environment={"COD_LATE_MEMORY_MB": "4"})
+        check(result.code == 1 and re.search(r"out of memory: [\d.]+ MB are needed, [\d.]+ are free; the network needs in the device's memory, in MB: weights "
+                                             r"[\d.]+, activations [1-9][\d.]+, inputs and outputs [\d.]+, and what plans keep for themselves; [\d.]+ of 4.0 "
+                                             r"are free. A smaller tile \(--tile\), or the processor \(--device cpu\), needs less", result.err), command[0], result)
 
 
 def older(bench):
@@ -239,7 +256,10 @@ def averages(bench):
 
 CASES = {
     "chosen": chosen, "commands": commands, "strategies": strategies, "mixed": mixed, "places": places, "memory": memory, "older": older,
-    "averages": averages}
+    "averages": averages,
+    # Two groups that code what they exchange on the GPU: killed once and resumed, they end with the bits of a run in one piece.
+    "killed-2x1": killed("2x1", 1, None, CUDA, "checkpoint.every=4"),
+    "killed-2x2": killed("2x2", 1, None, CUDA, "checkpoint.every=4", "model.norm=batch")}
 
 if __name__ == "__main__":
     late_program = os.path.abspath(sys.argv[2])
