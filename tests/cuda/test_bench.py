@@ -41,13 +41,15 @@ def serves():
 def steps():
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder) / "steps.json"
-        done = script("gpu_steps.py", "--cases", "tiny", "--forms", "", "--rounds", "2", "--json", str(report))
+        done = script("gpu_steps.py", "--cases", "tiny", "--forms", "", "--rounds", "2", "--codes", "3000", "--json", str(report))
         assert done.returncode == 0, done.stderr
         (result,) = json.loads(report.read_text())["results"]
         assert len(result["ms"]["ours"]) == 2 and result["teacher"]["taught_ms"] > result["teacher"]["step_ms"] > 0, result["teacher"]
         lines = done.stdout.splitlines()
         head = next(i for i, line in enumerate(lines) if line.startswith("step, ms"))
         row = lines[head + 1].split()
+        codes = lines[next(i for i, line in enumerate(lines) if "exchange, us" in line) + 1].split()
+        assert codes[:2] == ["0.00", "M"] and len(codes) == 9 and all(float(us) > 0 for us in codes[2:8]), codes
         assert row[0] == "tiny" and float(row[1]) > 0 and row[2] == "-" and row[-1] == "%", row
         assert result["first_again_s"] > 0 and "1 not measured" in lines[-1], lines[-1]  # memory, of PyTorch's that did not run
 

@@ -167,6 +167,18 @@ def print_table(results, forms):
                    f" {ratio:>9} {share(busy, medians['ours']):>7} {share(result['host_ms'], medians['ours']):>7} {added:>8}")
 
 
+def print_codes(arguments):
+    """What the exchange between groups takes on the device, in microseconds; without codes, the f32 weights would be copied."""
+    common.say(f"\n{'exchange, us':>14} {'code key':>9} {'read key':>9} {'delta':>9} {'read':>9} {'copied':>9} {'delta':>9} {'f32':>9}")
+    for weights in arguments.codes:
+        done = subprocess.run([arguments.bench, "codes", str(weights)], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise common.Failure(f"codes of {weights} weights: {done.stderr.strip()}")
+        row = json.loads(done.stdout)
+        keys = ("key_us", "read_key_us", "delta_us", "read_delta_us", "copy_key_us", "copy_delta_us", "copy_f32_us")
+        common.say(f"{1e-6 * weights:12.2f} M " + " ".join(f"{row[key]:9.1f}" for key in keys))
+
+
 def parse(argv):
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--bench", required=True, metavar="FILE", help="bench_cuda_step")
@@ -175,9 +187,11 @@ def parse(argv):
     p.add_argument("--forms", default=",".join(FORMS), metavar="LIST", help="PyTorch's; an empty list = none")
     p.add_argument("--device", default="cuda", metavar="NAME", help="PyTorch's (cuda)")
     p.add_argument("--seconds", type=float, default=400, metavar="S", help="after so long no further case begins (400)")
+    p.add_argument("--codes", default="1550000,25000000", metavar="LIST", help="weights of models that groups exchange (%(default)s)")
     p.add_argument("--json", metavar="FILE", help="also writes everything measured")
     arguments = p.parse_args(argv)
     arguments.cases = arguments.cases.split(",")
+    arguments.codes = [int(count) for count in arguments.codes.split(",") if count]
     arguments.forms = [form for form in arguments.forms.split(",") if form]
     for given, known, name in ((arguments.cases, CASES, "cases"), (arguments.forms, FORMS, "forms")):
         if unknown := [word for word in given if word not in known]:
@@ -220,6 +234,10 @@ def main(argv):
                 print_ops(result, card)
         print_spreads(results)
         print_table(results, arguments.forms)
+        try:
+            print_codes(arguments)
+        except common.Failure as failure:
+            failures.append(str(failure))
         common.say("\n" + "\n".join(gpu_goals.table(results)))
     if failures:
         raise common.Failure("\n".join(failures))

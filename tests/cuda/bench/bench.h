@@ -59,6 +59,8 @@ COD_MUST_CHECK cod_status bench_serve(const bench_case *which);
 COD_MUST_CHECK cod_status bench_teacher(const bench_case *which);
 /** Prints the losses of the first steps. @param folder  receives initial weights and batches for others; NULL = none */
 COD_MUST_CHECK cod_status bench_losses(const bench_case *which, int steps, const char *folder);
+/** Prints what coding so many weights for other groups takes, and copies of codes and of f32, in microseconds. */
+COD_MUST_CHECK cod_status bench_codes(const cod_backend *backend, size_t weights);
 /** Prints each op's time, arithmetic and traffic as one line. */
 COD_MUST_CHECK cod_status bench_ops(bench *b);
 

@@ -10,7 +10,8 @@
 
 static const char help[] = "usage: bench_cuda_step serve   MODEL OPTIONS N H W C\n"
                            "       bench_cuda_step teacher MODEL OPTIONS N H W C\n"
-                           "       bench_cuda_step losses  MODEL OPTIONS N H W C BACKEND TYPE STEPS [FOLDER]\n\n"
+                           "       bench_cuda_step losses  MODEL OPTIONS N H W C BACKEND TYPE STEPS [FOLDER]\n"
+                           "       bench_cuda_step codes   WEIGHTS\n\n"
                            "MODEL and OPTIONS as in a configuration's section model, OPTIONS as one word: \"blocks=16 "
                            "channels=64\"; N H W C is the input's\n"
                            "shape. serve prints a line of JSON when the first steps are done, and one for each line "
@@ -19,7 +20,7 @@ static const char help[] = "usage: bench_cuda_step serve   MODEL OPTIONS N H W C
                            "cuda or ref with activations of\n"
                            "TYPE f32 or bf16, and writes initial weights and batches to FOLDER, which must be there. "
                            "serve and teacher run on\n"
-                           "cuda in bf16.\n";
+                           "cuda in bf16. codes prints what coding so many weights for other groups takes.\n";
 
 enum { SHAPE = 4, CASE_END = 4 + SHAPE, LOSSES_END = CASE_END + 3 };
 
@@ -56,6 +57,11 @@ static cod_status losses(int argc, char **argv, bench_case *which)
 static cod_status run(int argc, char **argv)
 {
     bench_case which;
+    int64_t weights;
+    if (strcmp(argv[1], "codes") == 0) {
+        COD_TRY(number(argv[2], &weights));
+        return bench_codes(&cod_cuda_backend, (size_t)weights);
+    }
     COD_TRY(read_case(argv, &which));
     return strcmp(argv[1], "serve") == 0     ? bench_serve(&which)
            : strcmp(argv[1], "teacher") == 0 ? bench_teacher(&which)
@@ -66,7 +72,9 @@ int main(int argc, char **argv)
 {
     const bool is_losses = argc > 1 && strcmp(argv[1], "losses") == 0;
     const bool is_other = argc > 1 && (strcmp(argv[1], "serve") == 0 || strcmp(argv[1], "teacher") == 0);
-    if (!(is_losses && (argc == LOSSES_END || argc == LOSSES_END + 1)) && !(is_other && argc == CASE_END)) {
+    const bool is_codes = argc == 3 && strcmp(argv[1], "codes") == 0;
+    if (!is_codes && !(is_losses && (argc == LOSSES_END || argc == LOSSES_END + 1)) &&
+        !(is_other && argc == CASE_END)) {
         fputs(help, stderr);
         return 2;
     }
