@@ -27,11 +27,11 @@ struct exchange_device {
     size_t room; /**< of a payload */
 
     /* Publishing. */
-    chunk_table own; /**< prints: of `decoded` */
-    cod_buffer
-        *decoded; /**< [total] f32: what readers hold of the version coded last, and the next delta's reference */
-    cod_buffer *plan, *heads, *payloads;    /**< of all shards */
-    cod_buffer *heads_host, *payloads_host; /**< pinned: all headers, and the own shard's payloads */
+    chunk_table own;     /**< prints: of `decoded` */
+    cod_buffer *decoded; /**< [total] f32: what readers hold of the version coded last; the next delta's reference */
+    cod_buffer *plan, *heads, *payloads; /**< of all shards */
+    cod_buffer *heads_host;              /**< pinned: all headers */
+    cod_buffer *payloads_host;           /**< pinned: the own shard's payloads */
     cod_plan *key, *delta;
     cod_event *fetched;
     bool fetching;
@@ -39,11 +39,11 @@ struct exchange_device {
     size_t sealed; /**< chunks of the own shard */
 
     /* Pulling: one version at a time. */
-    peer_coding *peers;  /**< [peer_count] */
-    cod_buffer *in_host; /**< pinned: headers, then payloads, packed for each shard */
-    cod_buffer *in_heads, *in_payloads,
-        *in_prints;          /**< headers and payloads of one peer, and what DEQUANTISE says of them */
-    cod_buffer *prints_host; /**< pinned */
+    peer_coding *peers;                 /**< [peer_count] */
+    cod_buffer *in_host;                /**< pinned: headers, then payloads, packed for each shard */
+    cod_buffer *in_heads, *in_payloads; /**< the same on the device */
+    cod_buffer *in_prints;              /**< what DEQUANTISE says of them */
+    cod_buffer *prints_host;            /**< pinned */
     cod_event *decoded_in;
     bool sent;
     size_t opened, packed; /**< chunks of the current shard, and the bytes of their payloads */

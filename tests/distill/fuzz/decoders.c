@@ -1,6 +1,7 @@
 #include "decoders.h"
 
 #include "core/chunk_format.h"
+#include "core/fingerprint.h"
 #include "core/hash.h"
 
 #include <math.h>
@@ -55,7 +56,7 @@ static void seal_chunks(const cod_codec_range *range, const float *reference, un
                                   fuzz_key.version,
                                   done,
                                   count,
-                                  delta ? cod_hash(reference + done, count * sizeof *reference, 0) : 0};
+                                  delta ? cod_fingerprint(reference + done, count) : 0};
         for (size_t i = 0; i < 6; i++)
             cod_store_u64(name + 8 * i, words[i]);
         cod_store_u32(chunk + COD_CHUNK_AT_MAGIC, COD_CHUNK_MAGIC);
@@ -65,6 +66,34 @@ static void seal_chunks(const cod_codec_range *range, const float *reference, un
         done += count;
         at += COD_CHUNK_HEADER_BYTES + stored;
     }
+}
+
+/** Makes the chunks plain, as a device takes them. */
+static cod_status open_chunks(cod_codec *codec, const cod_codec_range *range, const float *reference,
+                              const unsigned char *data, size_t bytes)
+{
+    const size_t room = (size_t)cod_codec_plain_room(&codec->options);
+    unsigned char head[COD_CHUNK_HEADER_BYTES], *payload = malloc(room);
+    cod_status status = COD_OK;
+    DEMAND(payload != NULL);
+    cod_codec_begin(codec, range, &fuzz_key);
+    while (status == COD_OK && !cod_codec_finished(codec)) {
+        const uint64_t first = codec->done;
+        uint64_t print = COD_FINGERPRINT_NONE;
+        if (reference != NULL) { /* of the chunk that is next, whose length the range decides */
+            uint64_t count = range->count - first;
+            if (first < range->exact_from && range->exact_from < range->count)
+                count = range->exact_from - first;
+            print = cod_fingerprint(reference + first, count < FUZZ_CHUNK_VALUES ? count : FUZZ_CHUNK_VALUES);
+        }
+        status = cod_codec_open(codec, data, bytes, reference != NULL ? &print : NULL, head, payload);
+        DEMAND(status != COD_OK || (cod_load_u32(head + COD_CHUNK_AT_STORED_BYTES) <= room &&
+                                    cod_load_u64(head + COD_CHUNK_AT_FIRST) == first &&
+                                    first + cod_load_u32(head + COD_CHUNK_AT_COUNT) == codec->done &&
+                                    head[COD_CHUNK_AT_CODING] <= COD_CHUNK_STEP));
+    }
+    free(payload);
+    return status;
 }
 
 static void decode_chunks(const uint8_t *input, unsigned char *data, size_t bytes)
@@ -87,6 +116,10 @@ static void decode_chunks(const uint8_t *input, unsigned char *data, size_t byte
     DEMAND(codec.done <= range.count && codec.bytes <= bytes);
     for (uint64_t i = 0; status == COD_OK && i < range.count; i++)
         DEMAND(isfinite(values[i]));
+    /* What is decoded can be opened; what is opened and not decoded is not finite. */
+    const cod_status opened = open_chunks(&codec, &range, reference, data, bytes);
+    DEMAND(range.count == 0 || opened == (status == COD_ERR_NUMERIC ? COD_OK : status) ||
+           (status == COD_ERR_NUMERIC && opened == COD_ERR_FORMAT));
     free(values);
 }
 
