@@ -181,6 +181,7 @@ static void *progress_loop(void *context)
     while (!atomic_load(&comm->ending)) {
         int found;
         comm_lock(comm);
+        direct_progress(comm);
         MPI_Iprobe(MPI_ANY_SOURCE, COD_TAG_NEVER, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
         sweep_abandoned(comm);
         levels_progress(comm);

@@ -88,6 +88,12 @@ int cod_comm_size(const cod_comm *comm);
 const char *cod_comm_library(const cod_comm *comm);
 /** The same before cod_comm_init(). */
 void cod_comm_describe_library(char *text, size_t bytes);
+/**
+ * Whether MPI takes addresses in a GPU's memory: says that it is CUDA-aware.
+ *
+ * @return COD_ERR_UNSUPPORTED with the reason where it does not, or has no way to say so
+ */
+COD_MUST_CHECK cod_status cod_comm_takes_devices(cod_comm *comm);
 /** Which component carries windows was chosen by us ("pt2pt") or by the user or the library (""). */
 const char *cod_comm_window_setting(const cod_comm *comm);
 

@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 
 typedef struct group_levels group_levels; /* levels.c */
+typedef struct group_direct group_direct; /* direct.c */
 
 struct cod_comm {
     pthread_mutex_t lock; /**< held around every MPI call, and never while waiting */
@@ -28,7 +29,8 @@ struct cod_comm {
     const char *window_setting;
     cod_comm_counters counters;
     struct cod_request *abandoned;
-    group_levels *levels; /**< of groups that average by node */
+    group_levels *levels;  /**< of groups that average by node */
+    group_direct *directs; /**< of groups whose messages begin and end in a device's memory */
 };
 
 /** One operation of one or several MPI requests. */
@@ -56,6 +58,8 @@ struct cod_request {
 
 /** Moves averages by node on. Under the lock. */
 void levels_progress(cod_comm *comm);
+/** Moves averages of a device's memory on, and lets the calling thread hand such memory to MPI. Under the lock, before MPI is called. */
+void direct_progress(cod_comm *comm);
 
 void comm_lock(cod_comm *comm);
 void comm_unlock(cod_comm *comm);

@@ -165,6 +165,8 @@ void cod_group_destroy(cod_group *group)
     }
     if (status == COD_OK)
         status = cod_request_wait(&barrier, group->comm->teardown_timeout_s);
+    direct_leave(group->direct);
+    direct_destroy(group, status == COD_OK);
     levels_destroy(group, status == COD_OK);
     if (status == COD_OK) {
         comm_lock(group->comm);
@@ -223,7 +225,10 @@ cod_status cod_group_use_device(cod_group *group, const cod_backend *backend, co
 
 void cod_group_leave_device(cod_group *group)
 {
-    if (group == NULL || group->staging == NULL)
+    if (group == NULL)
+        return;
+    direct_leave(group->direct);
+    if (group->staging == NULL)
         return;
     comm_lock(group->comm);
     levels_give_up(group->levels);

@@ -97,7 +97,24 @@ bool cod_group_gains_by_node(const cod_group *group);
  * @param backend,device  borrowed until cod_group_leave_device() or cod_group_destroy()
  */
 COD_MUST_CHECK cod_status cod_group_use_device(cod_group *group, const cod_backend *backend, cod_device *device);
-/** Ends that, before the device is closed. Averages that a failed step left outstanding are lost. NULL does nothing. */
+/**
+ * Makes another collective, whose messages begin and end in this device's memory, which MPI must take (cod_comm_takes_devices()).
+ *
+ * Each rank sends every other one its share of a range, adds up in the order of the ranks what it gets of its own share, and sends the
+ * average to all. The device adds, as MPI libraries that take its memory do not all add there in the background: average_start(), test()
+ * and wait() queue the additions, the progress thread does the rest. Where node_of puts ranks on several nodes, and several on one, that
+ * is done inside the nodes first, then with the shares between ranks of one place in their nodes. Each range keeps as much memory of the device as
+ * it has itself, so ranges should be the same in each step. Bits depend on the ranks and their nodes alone. Collective on the group, once.
+ *
+ * @param backend,device  borrowed until cod_group_leave_device(); equal backends on all ranks
+ * @param node_of         [world size] the node that each rank counts to, equal on all; NULL = where it runs
+ * @param[out] out        lives as long as the group; for buffers of the device alone, and not after cod_group_leave_device()
+ * @return COD_ERR_UNSUPPORTED, on all ranks, where nodes have unlike numbers of them, or a backend has no buffer_address()
+ */
+COD_MUST_CHECK cod_status cod_group_average_direct(cod_group *group, const cod_backend *backend, cod_device *device,
+                                                   const int *node_of, cod_collective **out);
+
+/** Ends both, before the device is closed. Averages that a failed step left outstanding are lost. NULL does nothing. */
 void cod_group_leave_device(cod_group *group);
 
 /**

@@ -24,6 +24,7 @@ struct cod_group {
     int job;              /**< world rank of this job's rank 0: above 0 only where other groups are other jobs */
     group_levels *levels; /**< NULL = averages know neither nodes nor devices */
     cod_staging *staging; /**< of the device whose memory is averaged; NULL = host memory only */
+    group_direct *direct; /**< NULL = no message begins or ends in the device's memory */
 };
 
 /** Adds to the bytes that the group's ranks sent, unless it is the world. Under the lock. */
@@ -37,5 +38,10 @@ COD_MUST_CHECK cod_status levels_start(cod_group *group, cod_request *request);
 void levels_give_up(group_levels *levels);
 /** @param all_are_here  communicators can be freed */
 void levels_destroy(cod_group *group, bool all_are_here);
+
+/** Gives up averages that have not ended and frees what the device has of them. NULL does nothing. */
+void direct_leave(group_direct *direct);
+/** The rest, after direct_leave(). @param all_are_here  communicators can be freed */
+void direct_destroy(cod_group *group, bool all_are_here);
 
 #endif

@@ -256,7 +256,7 @@ typedef struct cod_device_options {
 } cod_device_options;
 
 /** Of this struct; raised whenever one of its functions changes its meaning. */
-enum { COD_BACKEND_VERSION = 5, COD_COLLECTIVE_NAME_BYTES = 128 };
+enum { COD_BACKEND_VERSION = 6, COD_COLLECTIVE_NAME_BYTES = 128 };
 
 typedef struct cod_backend {
     int version;      /**< COD_BACKEND_VERSION of the headers that the backend was compiled with */
@@ -293,6 +293,14 @@ typedef struct cod_backend {
      * write such an input; what a copy() wrote there may be read after the host has seen an event behind that copy.
      */
     bool maps_host_buffers;
+    /**
+     * Where the memory of a buffer of buffer_create() lies, for libraries that move it themselves, such as an MPI that takes a device's
+     * memory. Also makes the device the calling thread's own, which such libraries ask for. From any thread. NULL = none can be given.
+     *
+     * A library's reads and writes belong to no queue: before them the host has seen an event behind all queued work that conflicts with
+     * them, and until they are done nothing that does is queued.
+     */
+    void *(*buffer_address)(cod_device *device, cod_buffer *buffer);
     /**
      * Host to device, in the queue's order; blocks until `source` may be reused. The target may be written later than
      * that: other queues need an event. For set-up and what is rare: a step uses copy().

@@ -1,9 +1,9 @@
 /**
  * @file
  * The collective contract: averaging ranges over the ranks of a group while the caller computes. Implemented by comm
- * (MPI), cuda (NCCL) and, with coded messages, train; `train` connects it to the compiled program's "bucket ready" signals.
+ * (MPI, with copies through the host and without), cuda (NCCL) and, with coded messages, train; `train` connects it to the compiled program's "bucket ready" signals.
  *
- * Ranges lie in host memory or in a device's. In a device's, average_start() and wait() use the device, so only the
+ * Ranges lie in host memory or in a device's. In a device's, average_start(), test() and wait() use the device, so only the
  * thread that uses it calls them. average_start() and test() never block; wait() blocks until the group's messages are
  * through, but not for the copy back to the device.
  */

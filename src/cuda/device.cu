@@ -243,6 +243,12 @@ static void buffer_destroy(cod_device *device, cod_buffer *base)
     free(buffer);
 }
 
+static void *buffer_address(cod_device *device, cod_buffer *base)
+{
+    cudaSetDevice(device->ordinal);
+    return reinterpret_cast<cuda_buffer *>(base)->memory;
+}
+
 static cod_status host_buffer_create(cod_device *, size_t bytes, cod_buffer **out)
 {
     cuda_buffer *buffer = static_cast<cuda_buffer *>(calloc(1, sizeof *buffer));
@@ -498,6 +504,7 @@ const cod_backend cod_cuda_backend = {
     .host_buffer_destroy = host_buffer_destroy,
     .maps_host_buffers =
         true, /* with unified addresses, which every GPU here has, pinned memory is mapped where it is */
+    .buffer_address = buffer_address,
     .upload = upload,
     .download = download,
     .copy = copy,

@@ -1,9 +1,11 @@
-/* How gradients are averaged inside a group: between the devices themselves where they can, else by MPI. */
+/* How gradients are averaged inside a group: between the devices themselves where NCCL or MPI can, else through the host's memory. */
 #include "train/trainer_internal.h"
 
 #include "core/log.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /** Whether two ranks of the group compute on one device. Collective on the group. */
 static cod_status share_a_device(const trainer *t, bool *shared)
@@ -56,31 +58,69 @@ static cod_status connect_devices(trainer *t)
     return status;
 }
 
+/** Lets MPI reach the memory of the group's devices. Collective on the group, which agrees on the outcome. */
+static cod_status connect_memory(trainer *t)
+{
+    cod_train_session *session = &t->session;
+    COD_TRY(cod_group_agree(t->group, cod_comm_takes_devices(t->request->comm), NULL));
+    return cod_group_average_direct(t->group, session->backend, session->device, NULL, &t->context.collective);
+}
+
+/** `why` grows by the reason of a failure, which ends nothing: another way is left. @return whether it is a failure to warn of */
+static bool add_reason(cod_status status, char *why, size_t bytes)
+{
+    const size_t length = strlen(why);
+    snprintf(why + length, bytes - length, "%s%s", length > 0 ? "; " : "", cod_error_message());
+    return status != COD_ERR_UNSUPPORTED;
+}
+
+/** Takes the first way that can be. Collective on the group. */
+static cod_status choose(trainer *t)
+{
+    const cod_train_options *train = &t->config->train;
+    const int group = cod_group_index(t->group);
+    char why[1024] = "";
+    bool failed = false;
+    if (!train->deterministic) {
+        const cod_status status = connect_devices(t);
+        if (status == COD_OK) {
+            t->context.collective = t->between_devices;
+            if (t->leader)
+                cod_log_info("group %d: gradients are averaged by NCCL, between its GPUs", group);
+            return COD_OK;
+        }
+        failed = add_reason(status, why, sizeof why);
+    }
+    const cod_status status = connect_memory(t);
+    if (status != COD_OK)
+        failed = add_reason(status, why, sizeof why) || failed;
+    const char *way = status == COD_OK ? "between its GPUs" : "through the host's memory";
+    if (t->leader && failed)
+        cod_log_warn("group %d: gradients are averaged by MPI, %s, as a better way failed (%s)", group, way, why);
+    else if (t->leader)
+        cod_log_info("group %d: gradients are averaged by MPI, %s%s%s%s", group, way, why[0] != '\0' ? " (" : "", why,
+                     why[0] != '\0' ? ")" : "");
+    return COD_OK;
+}
+
 cod_status trainer_choose_averages(trainer *t)
 {
     const cod_train_options *train = &t->config->train;
     const int group = cod_group_index(t->group);
-    const bool demanded = train->allreduce == COD_ALLREDUCE_NCCL, on_device = t->session.backend->memory != NULL;
     if (cod_group_size(t->group) == 1 || !t->config->strategy->averages ||
         train->allreduce_codec != COD_ALLREDUCE_EXACT)
         return COD_OK;
-    if (!demanded && (train->allreduce != COD_ALLREDUCE_AUTO || !on_device || train->deterministic))
+    if (train->allreduce == COD_ALLREDUCE_AUTO)
+        return t->session.backend->memory != NULL ? choose(t) : COD_OK;
+    if (train->allreduce != COD_ALLREDUCE_NCCL && train->allreduce != COD_ALLREDUCE_DIRECT)
         return COD_OK;
-    const cod_status status = connect_devices(t);
-    if (status == COD_OK) {
+    const bool by_nccl = train->allreduce == COD_ALLREDUCE_NCCL;
+    const cod_status status = by_nccl ? connect_devices(t) : connect_memory(t);
+    if (status != COD_OK)
+        return cod_fail_prefix(status, "train.allreduce=%s: group %d", by_nccl ? "nccl" : "direct", group);
+    if (by_nccl)
         t->context.collective = t->between_devices;
-        if (t->leader)
-            cod_log_info("group %d: gradients are averaged by NCCL, between its GPUs", group);
-        return COD_OK;
-    }
-    if (demanded)
-        return cod_fail_prefix(status, "train.allreduce=nccl: group %d", group);
-    /* Whichever rank failed, all are here. */
-    if (t->leader && status == COD_ERR_UNSUPPORTED)
-        cod_log_info("group %d: gradients are averaged by MPI, through the host's memory (%s)", group,
-                     cod_error_message());
-    else if (t->leader)
-        cod_log_warn("group %d: gradients are averaged by MPI, through the host's memory, as NCCL failed (%s)", group,
-                     cod_error_message());
+    if (t->leader)
+        cod_log_info("group %d: gradients are averaged by %s, between its GPUs", group, by_nccl ? "NCCL" : "MPI");
     return COD_OK;
 }

@@ -107,10 +107,10 @@ static void check_allreduce_codec(cod_run_config *run)
     char list[512] = "";
     if (train->allreduce_codec == COD_ALLREDUCE_EXACT)
         return;
-    if (train->allreduce == COD_ALLREDUCE_HIERARCHICAL || train->allreduce == COD_ALLREDUCE_NCCL)
+    if (train->allreduce != COD_ALLREDUCE_AUTO && train->allreduce != COD_ALLREDUCE_FLAT)
         cod_config_problem_key(run->config, "train.allreduce_codec",
                                "%s is for a flat all-reduce; leave out train.allreduce=%s", codec,
-                               train->allreduce == COD_ALLREDUCE_NCCL ? "nccl" : "hierarchical");
+                               cod_allreduce_names[train->allreduce]);
     if (run->strategy == NULL || run->strategy->averages)
         return;
     for (size_t i = 0; cod_strategy_at(i) != NULL; i++)

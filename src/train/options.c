@@ -41,7 +41,7 @@ const cod_option_table cod_model_option_table = {"model", "The network that is t
                                                  COUNT(model_options), sizeof(cod_model_options)};
 
 static const char *const losses[] = {"auto", "l1", "mse", "charbonnier", "cross_entropy", NULL};
-static const char *const allreduces[] = {"auto", "flat", "hierarchical", "nccl", NULL};
+const char *const cod_allreduce_names[] = {"auto", "flat", "hierarchical", "nccl", "direct", NULL};
 const char *const cod_allreduce_codec_names[] = {"none", "int8", NULL};
 static const char *const schedules[] = {"constant", "step", "cosine", NULL};
 #define FIELD(name) offsetof(cod_train_options, name)
@@ -93,13 +93,13 @@ static const cod_option train_options[] = {
      "results do not depend on timing: runs replay bit for bit; exchanges then wait for each other"},
     {"autotune", COD_OPTION_BOOL, FIELD(autotune), "true", 0, 0, NULL,
      "times implementations once and takes the fastest; false, or deterministic: fixed ones"},
-    {"allreduce", COD_OPTION_CHOICE, FIELD(allreduce), "auto", 0, 0, allreduces,
-     "averaging inside a group: flat, one ring of all ranks; hierarchical, inside nodes first and then between one "
-     "rank of each; nccl, between the GPUs themselves, by NVIDIA's NCCL; auto: nccl where each rank of a group has a "
-     "GPU "
-     "of its own, NCCL is there and the run need not repeat, else hierarchical where a group has several ranks on each "
+    {"allreduce", COD_OPTION_CHOICE, FIELD(allreduce), "auto", 0, 0, cod_allreduce_names,
+     "averaging inside a group: flat, one ring of all ranks in the host's memory; hierarchical, inside nodes first and "
+     "then between one rank of each, in the host's memory, too; nccl, between the GPUs themselves, by NVIDIA's NCCL; "
+     "direct, between the GPUs themselves, by an MPI that takes their memory (CUDA-aware); auto: nccl where each rank "
      "of "
-     "several nodes, else flat"},
+     "a group has a GPU of its own, NCCL is there and the run need not repeat, else direct where MPI says that it is "
+     "CUDA-aware, else hierarchical where a group has several ranks on each of several nodes, else flat"},
     {"allreduce_codec", COD_OPTION_CHOICE, FIELD(allreduce_codec), "none", 0, 0, cod_allreduce_codec_names,
      "coding of gradients averaged inside a group, with error feedback: none exact, int8 a quarter of the bytes, by a "
      "flat all-reduce"},

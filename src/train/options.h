@@ -44,12 +44,13 @@ typedef enum cod_train_allreduce {
     COD_ALLREDUCE_AUTO,
     COD_ALLREDUCE_FLAT,
     COD_ALLREDUCE_HIERARCHICAL,
-    COD_ALLREDUCE_NCCL
+    COD_ALLREDUCE_NCCL,
+    COD_ALLREDUCE_DIRECT
 } cod_train_allreduce;
 
 typedef enum cod_train_allreduce_codec { COD_ALLREDUCE_EXACT, COD_ALLREDUCE_INT8 } cod_train_allreduce_codec;
 
-extern const char *const cod_allreduce_codec_names[];
+extern const char *const cod_allreduce_names[], *const cod_allreduce_codec_names[];
 
 enum {
     COD_TRAIN_LOSS_AUTO,

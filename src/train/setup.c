@@ -48,7 +48,7 @@ static cod_status make_group(trainer *t)
 static cod_status choose_allreduce(trainer *t)
 {
     const int wanted = t->config->train.allreduce;
-    if (wanted == COD_ALLREDUCE_FLAT || wanted == COD_ALLREDUCE_NCCL ||
+    if (wanted == COD_ALLREDUCE_FLAT || wanted == COD_ALLREDUCE_NCCL || wanted == COD_ALLREDUCE_DIRECT ||
         t->config->train.allreduce_codec != COD_ALLREDUCE_EXACT ||
         (wanted == COD_ALLREDUCE_AUTO && !cod_group_gains_by_node(t->group)))
         return COD_OK;
@@ -396,11 +396,10 @@ void trainer_clear(trainer *t)
     if (t->eval_weights.backend != NULL)
         cod_weights_clear(&t->eval_weights);
     cod_model_clear(&t->eval_model);
+    cod_group_leave_device(t->group); /* its plans name the session's buffers */
     cod_train_session_clear(&t->session);
     if (t->between_devices != NULL)
         backend->collective_destroy(device, t->between_devices);
-    if (t->group != NULL)
-        cod_group_leave_device(t->group);
     if (device != NULL)
         backend->close(device);
     cod_coded_allreduce_destroy(t->coded);

@@ -4,6 +4,7 @@
 #include "core/memory.h"
 #include "core/queue.h"
 #include "core/rng.h"
+#include "ordered_average.h"
 #include "ref/ref.h"
 #include "support/late.h"
 #include "train/coded_allreduce.h"
@@ -15,6 +16,8 @@ enum { BUCKETS = 10, QUEUES = 2, DETOUR = 6, RANKS = 4 };
 
 /** Ranks as if they ran on several nodes. */
 static const int node_of[RANKS] = {0, 1, 0, 0};
+/** The same where nodes must have equally many. The second places are not in the order of the nodes. */
+static const int equal_node_of[RANKS] = {0, 1, 1, 0}, one_node[RANKS] = {0};
 
 static cod_backend counted;
 static atomic_size_t creations;
@@ -59,6 +62,7 @@ typedef struct state {
     cod_device *device;
     cod_group *group;
     cod_coded_allreduce *coded;
+    ordered_average ordered;
     cod_collective *collective;
     cod_queue *queues[QUEUES];
     cod_event *ready[BUCKETS];
@@ -83,6 +87,21 @@ static cod_status new_addition(const state *s, cod_buffer *from, cod_buffer *to,
     return s->backend->plan_create(s->device, &op, out);
 }
 
+bool device_steps_nodes_are_equal(int ranks)
+{
+    return ranks != 3;
+}
+
+/** Without copies through the host, or what must come out of them. */
+static cod_status open_direct(state *s)
+{
+    const int *nodes = s->work->average == STEP_DIRECT ? one_node : equal_node_of;
+    if (s->backend->memory != NULL)
+        return cod_group_average_direct(s->group, s->backend, s->device, nodes, &s->collective);
+    s->collective = ordered_average_init(&s->ordered, s->group, nodes);
+    return COD_OK;
+}
+
 static cod_status open_group(state *s, cod_comm *comm)
 {
     const int size = cod_comm_size(comm);
@@ -91,6 +110,8 @@ static cod_status open_group(state *s, cod_comm *comm)
         COD_TRY(cod_group_average_by_node(s->group, node_of));
     COD_TRY(cod_group_use_device(s->group, s->backend, s->device));
     s->collective = cod_group_collective(s->group);
+    if (s->work->average >= STEP_DIRECT)
+        return open_direct(s);
     if (s->work->average != STEP_CODED)
         return COD_OK;
     COD_TRY(cod_coded_allreduce_create(s->group, STEP_VALUES, &s->coded));
@@ -165,6 +186,7 @@ static void close_state(state *s)
 static cod_status start_averages(state *s, int step)
 {
     const cod_collective_ops *ops = s->collective->ops;
+    cod_collective *host = cod_group_collective(s->group);
     const size_t slow = (size_t)(s->collective->rank + step) % QUEUES;
     for (int i = 0; i < DETOUR; i++)
         COD_TRY(s->backend->plan_run(s->detour[slow], s->queues[slow]));
@@ -176,7 +198,7 @@ static cod_status start_averages(state *s, int step)
         COD_TRY(
             ops->average_start(s->collective, s->gradients, first * sizeof(float), count, ready, &s->reductions[b]));
         if (b == BUCKETS / 2 && s->work->average != STEP_CODED)
-            COD_TRY(ops->average_start(s->collective, &s->statistics, 0, STEP_STATISTICS, NULL, &s->statistics_mean));
+            COD_TRY(host->ops->average_start(host, &s->statistics, 0, STEP_STATISTICS, NULL, &s->statistics_mean));
     }
     return COD_OK;
 }
@@ -186,13 +208,16 @@ static cod_status end_averages(state *s)
     const cod_collective_ops *ops = s->collective->ops;
     for (size_t i = 0; i < BUCKETS; i++) {
         const size_t b = (i * 7 + (size_t)s->collective->rank) % BUCKETS, queue = b % QUEUES;
-        const bool wrong = s->work->mistake == STEP_OTHER_QUEUE;
+        const bool wrong = s->work->mistake == STEP_OTHER_QUEUE, early = s->work->mistake == STEP_TOO_EARLY;
+        if (early)
+            COD_TRY(s->backend->plan_run(s->use[b], s->queues[queue]));
         COD_TRY(ops->wait(s->reductions[b], s->queues[wrong ? 1 - queue : queue]));
-        COD_TRY(s->backend->plan_run(s->use[b], s->queues[queue]));
+        if (!early)
+            COD_TRY(s->backend->plan_run(s->use[b], s->queues[queue]));
     }
     cod_reduction *statistics_mean = s->statistics_mean;
     s->statistics_mean = NULL;
-    return ops->wait(statistics_mean, NULL);
+    return cod_group_collective(s->group)->ops->wait(statistics_mean, NULL);
 }
 
 /**

@@ -11,10 +11,14 @@
 
 enum { STEP_VALUES = 20011, STEP_STATISTICS = 37 };
 
-typedef enum step_average { STEP_PLAIN, STEP_BY_NODE, STEP_CODED } step_average;
+/** The last two: by cod_group_average_direct(); in host memory, sums in the order that its header promises. */
+typedef enum step_average { STEP_PLAIN, STEP_BY_NODE, STEP_CODED, STEP_DIRECT, STEP_DIRECT_BY_NODE } step_average;
 
-/** A mistake that `late` must find. */
-typedef enum step_mistake { STEP_RIGHT, STEP_NO_READY, STEP_OTHER_QUEUE } step_mistake;
+/** A mistake that `late` must find. The last one uses an average before it waits for it. */
+typedef enum step_mistake { STEP_RIGHT, STEP_NO_READY, STEP_OTHER_QUEUE, STEP_TOO_EARLY } step_mistake;
+
+/** Whether STEP_DIRECT_BY_NODE can be with so many ranks: its nodes have equally many. */
+bool device_steps_nodes_are_equal(int ranks);
 
 typedef struct device_steps {
     const cod_backend *backend; /**< may differ between ranks */

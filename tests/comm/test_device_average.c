@@ -92,6 +92,14 @@ static void coded_averages_have_the_bits_of_host_memory(void **state)
     compare_with_host(STEP_CODED, false);
 }
 
+static void averages_without_the_host_have_the_bits_of_ordered_sums(void **state)
+{
+    (void)state;
+    compare_with_host(STEP_DIRECT, false);
+    if (device_steps_nodes_are_equal(cod_comm_size(job)))
+        compare_with_host(STEP_DIRECT_BY_NODE, false);
+}
+
 static void ranks_may_have_different_backends(void **state)
 {
     (void)state;
@@ -113,11 +121,29 @@ static void a_missing_wait_is_found(void **state)
         }
 }
 
+/** A message sent before its event, and an average that is used before its messages are through. */
+static void a_message_out_of_order_is_found(void **state)
+{
+    static const step_mistake mistakes[] = {STEP_NO_READY, STEP_TOO_EARLY};
+    (void)state;
+    cod_late_set_delay(50);
+    for (int k = 0; k < 2; k++) {
+        char message[512];
+        device_steps *steps = new_steps(late, STEP_DIRECT, mistakes[k]);
+        check_ok(device_steps_run(job, steps));
+        check_all(cod_late_violations(message, sizeof message) > 0 && strstr(message, "a missing"));
+        const bool of_mpi = strstr(message, "MPI reads") != NULL;
+        check_all(mistakes[k] != STEP_NO_READY || cod_comm_size(job) == 1 || of_mpi);
+        free(steps);
+    }
+}
+
 /** A device on which all plans fail, and a group that uses it. */
 typedef struct failing {
     const cod_backend *backend;
     cod_device *device;
     cod_group *group;
+    cod_collective *collective;
 } failing;
 
 static cod_status fail_run(cod_plan *plan, cod_queue *queue)
@@ -127,9 +153,8 @@ static cod_status fail_run(cod_plan *plan, cod_queue *queue)
     return cod_fail(COD_ERR_NUMERIC, "planted failure");
 }
 
-static void queued_work_that_fails_ends_the_average(void **state)
+static void check_failure(bool direct)
 {
-    (void)state;
     enum { BYTES = 4 * sizeof(float) };
     static cod_backend bad;
     const int size = cod_comm_size(job);
@@ -145,6 +170,9 @@ static void queued_work_that_fails_ends_the_average(void **state)
     check_ok(f.backend->open(NULL, &f.device));
     check_ok(cod_group_create(job, &size, 1, &f.group));
     check_ok(cod_group_use_device(f.group, f.backend, f.device));
+    f.collective = cod_group_collective(f.group);
+    if (direct)
+        check_ok(cod_group_average_direct(f.group, f.backend, f.device, NULL, &f.collective));
     check_ok(f.backend->buffer_create(f.device, BYTES, &buffer));
     op.outputs[0] = cod_view_dense(buffer, 0, COD_F32, (cod_shape){1, 1, 1, 4});
     check_ok(f.backend->plan_create(f.device, &op, &plan));
@@ -152,8 +180,8 @@ static void queued_work_that_fails_ends_the_average(void **state)
     cod_late_hold(f.device, true);
     check_ok(f.backend->plan_run(plan, NULL));
     check_ok(f.backend->event_record(ready, NULL));
-    const cod_collective *c = cod_group_collective(f.group);
-    check_ok(c->ops->average_start(cod_group_collective(f.group), buffer, 0, 4, ready, &reduction));
+    const cod_collective *c = f.collective;
+    check_ok(c->ops->average_start(f.collective, buffer, 0, 4, ready, &reduction));
     cod_late_hold(f.device, false);
     check_all(job_failed(c->ops->wait(reduction, NULL), COD_ERR_NUMERIC, "planted failure"));
     cod_group_leave_device(f.group);
@@ -163,6 +191,13 @@ static void queued_work_that_fails_ends_the_average(void **state)
     f.backend->close(f.device);
     cod_group_destroy(f.group);
     late = device_steps_late();
+}
+
+static void queued_work_that_fails_ends_the_average(void **state)
+{
+    (void)state;
+    check_failure(false);
+    check_failure(true);
 }
 
 static void the_order_of_set_up_is_checked(void **state)
@@ -181,16 +216,49 @@ static void the_order_of_set_up_is_checked(void **state)
     check_no_violation();
 }
 
+static void what_cannot_go_without_the_host_is_refused(void **state)
+{
+    static const int unlike[] = {0, 0, 1, 1};
+    const int size = cod_comm_size(job);
+    cod_device *device, *other;
+    cod_group *group;
+    cod_collective *collective;
+    cod_reduction *reduction;
+    float value = 1;
+    cod_buffer host = {.host = &value, .bytes = sizeof value};
+    (void)state;
+    check_ok(late->open(NULL, &device));
+    check_ok(cod_ref_backend.open(NULL, &other));
+    check_ok(cod_group_create(job, &size, 1, &group));
+    check_all(job_failed(cod_group_average_direct(group, &cod_ref_backend, other, NULL, &collective),
+                         COD_ERR_UNSUPPORTED, "backend 'ref' gives MPI no addresses"));
+    if (size == 3)
+        check_all(job_failed(cod_group_average_direct(group, late, device, unlike, &collective), COD_ERR_UNSUPPORTED,
+                             "its nodes have unlike numbers of its ranks"));
+    check_ok(cod_group_average_direct(group, late, device, NULL, &collective));
+    check_all(job_failed(cod_group_average_direct(group, late, device, NULL, &collective), COD_ERR_ARGUMENT,
+                         "averages its devices' memory already"));
+    check_all(job_failed(collective->ops->average_start(collective, &host, 0, 1, NULL, &reduction), COD_ERR_ARGUMENT,
+                         "not of the host"));
+    cod_group_destroy(group);
+    late->close(device);
+    cod_ref_backend.close(other);
+    check_no_violation();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(averages_on_a_device_have_the_bits_of_host_memory),
         cmocka_unit_test(averages_by_node_have_the_bits_of_host_memory),
         cmocka_unit_test(coded_averages_have_the_bits_of_host_memory),
+        cmocka_unit_test(averages_without_the_host_have_the_bits_of_ordered_sums),
         cmocka_unit_test(ranks_may_have_different_backends),
         cmocka_unit_test(a_missing_wait_is_found),
+        cmocka_unit_test(a_message_out_of_order_is_found),
         cmocka_unit_test(queued_work_that_fails_ends_the_average),
         cmocka_unit_test(the_order_of_set_up_is_checked),
+        cmocka_unit_test(what_cannot_go_without_the_host_is_refused),
     };
     return cmocka_run_group_tests(tests, setup, job_teardown);
 }

@@ -48,6 +48,8 @@ static void device_close(cod_device *device)
     for (int slot = LATE_SLOTS; slot-- > 0;)
         if (device->queues[slot] != NULL)
             late_queue_close(device->queues[slot]);
+    late_device_unknown(device);
+    late_loans_free(device);
     late_inner->close(device->inner);
     pthread_cond_destroy(&device->changed);
     pthread_mutex_destroy(&device->inner_lock);
@@ -74,6 +76,7 @@ static cod_status device_open(const cod_device_options *options, cod_device **ou
         device_close(device);
         return status;
     }
+    late_device_known(device);
     *out = device;
     return COD_OK;
 }
@@ -202,6 +205,17 @@ static void buffer_destroy(cod_device *device, cod_buffer *buffer)
 static void host_buffer_destroy(cod_device *device, cod_buffer *buffer)
 {
     unmake_buffer(device, buffer, true);
+}
+
+/** An address in the host's memory, which any MPI takes. */
+static void *buffer_address(cod_device *device, cod_buffer *base)
+{
+    lock(device);
+    const late_buffer *buffer = find(device, base);
+    unlock(device, COD_OK);
+    if (buffer == NULL || buffer->pinned)
+        late_violation("buffer_address() of what buffer_create() did not make");
+    return buffer != NULL ? buffer->inner->host : NULL;
 }
 
 /** The device's own buffer that holds the range. */
@@ -498,6 +512,7 @@ const cod_backend *cod_late_wrap(const cod_backend *inner)
         .host_buffer_create = host_buffer_create,
         .host_buffer_destroy = host_buffer_destroy,
         .maps_host_buffers = inner->maps_host_buffers,
+        .buffer_address = buffer_address,
         .upload = upload,
         .download = download,
         .copy = copy,

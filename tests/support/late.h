@@ -15,6 +15,10 @@
  * orders are a violation, whichever came first. A view counts from its first to its last element, so slices of channels
  * of one tensor overlap. The host counts as one: what one of its threads has seen, all have.
  *
+ * Messages. buffer_address() gives an address in the host's memory. Who hands it to MPI says so by cod_late_lend(): that MPI reads or writes
+ * counts as the host's doing. Work of queues that conflicts, and that the host has not seen done, is a violation, as is such work that is
+ * queued before cod_late_return().
+ *
  * Recordings. Destroying a buffer or a plan under a recording is a violation, as are an allocation by
  * cod_aligned_alloc() while a plan runs, calls of this backend from within queued work, and a plan's own memory that
  * moved after the plan was recorded (where cod_late_watch() lets it be seen). What the contract forbids within a
@@ -59,6 +63,15 @@ void cod_late_set_delay(unsigned longest_us);
 
 /** While held, the queues start nothing more; a call that has to wait for them ends it. */
 void cod_late_hold(cod_device *device, bool held);
+
+/**
+ * From now on until cod_late_return() MPI reads or writes memory of an open device; other memory is none of late's business.
+ *
+ * @param key  what names the message, such as the address of its request
+ */
+void cod_late_lend(const void *address, size_t bytes, bool write, const void *key);
+/** Ends all loans of this key, if there are any. */
+void cod_late_return(const void *key);
 
 /**
  * For inner backends whose plans keep memory of their own: `place` gives a number that changes when this memory moves.

@@ -65,6 +65,15 @@ typedef struct late_hold {
     struct late_hold *next;
 } late_hold;
 
+/** Memory of the device that MPI reads or writes until `key` is returned. */
+typedef struct late_loan {
+    late_buffer *buffer;
+    size_t begin, end;
+    bool write;
+    const void *key;
+    struct late_loan *next;
+} late_loan;
+
 typedef struct late_range {
     late_buffer *target, *source;
     size_t target_offset, source_offset, bytes;
@@ -148,6 +157,8 @@ struct cod_device {
     cod_recording *recordings; /**< complete ones */
     late_delivery *deliveries; /**< not yet in the host's memory, in the order of their copies */
     late_hold *holds;
+    late_loan *loans;
+    cod_device *next;   /**< of all that are open */
     size_t bytes;       /**< of all buffers but the pinned */
     cod_status failure; /**< of the first queued work that failed */
     char failure_text[512];
@@ -186,6 +197,13 @@ void late_pinned_written(cod_queue *queue, late_work *work);
 void late_pinned_release(cod_device *device);
 void late_pinned_forget(cod_device *device, const late_buffer *buffer);
 void late_delivery_drop(late_delivery *delivery);
+
+/** late_loans.c; the first two without the lock */
+void late_device_known(cod_device *device);
+void late_device_unknown(const cod_device *device);
+/** Reports a use by a queue that conflicts with what is lent. */
+void late_loans_check(const cod_device *device, const late_buffer *buffer, const late_use *use);
+void late_loans_free(cod_device *device);
 
 /** late_queue.c */
 cod_status late_queue_open(cod_device *device, cod_queue **out);

@@ -55,6 +55,7 @@ static void buffer_use(cod_queue *queue, late_buffer *buffer, size_t offset, siz
     snprintf(use.work, sizeof use.work, "%s", work);
     snprintf(what, sizeof what, "a %s of %zu", buffer->pinned ? "pinned buffer" : "buffer", buffer->base.bytes);
     late_uses_add(&buffer->uses, what, use, &queue->clock, &queue->device->host);
+    late_loans_check(queue->device, buffer, &use);
     if (buffer->pinned && !write)
         late_pinned_hold(queue, buffer, offset, bytes, work);
 }

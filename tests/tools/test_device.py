@@ -24,7 +24,7 @@ SOON = ["exchange.period=2", "exchange.lag_steps=1", "distill.burn_in=1", "disti
 MIXED = "cluster.groups=[{ranks: 1, device: cuda}, {ranks: 1, device: cpu}]"
 CUDA = "cluster.device=cuda"
 late_program = None
-nccl_folder = None  # of tests/cuda/emulated/nccl.c
+nccl_folder = None  # of what tests/cuda/emulated/nccl.c and aware.c are built to
 
 
 def on_late(bench, *arguments, environment=None):
@@ -230,8 +230,8 @@ def averages(bench):
             ("flat", ["train.allreduce=flat"], nccl, None),
             # Without the stand-in: NVIDIA's own, which is loaded where it is installed and finds no GPU, or none.
             ("absent", [], gpus, "group 0: gradients are averaged by MPI, through the host's memory"),
-            ("shared", [], {**nccl, "COD_CUDA_GPUS": "0"}, "(several of its ranks compute on one GPU, and NCCL wants one for each)"),
-            ("broken", [], {**nccl, "COD_NCCL_BROKEN": "1"}, "as NCCL failed (NCCL 2.27.7: cannot begin: unhandled system error")):
+            ("shared", [], {**nccl, "COD_CUDA_GPUS": "0"}, "(several of its ranks compute on one GPU, and NCCL wants one for each; "),
+            ("broken", [], {**nccl, "COD_NCCL_BROKEN": "1"}, "as a better way failed (NCCL 2.27.7: cannot begin: unhandled system error; ")):
         result = bench.trained(*two, *overrides, f"name={name}", environment=environment)
         check(said in result.err if said else "averaged by" not in result.err, f"not said: {said}", result)
         models[name] = read_safetensors(bench.path("runs", name, "final.safetensors"))
@@ -254,9 +254,46 @@ def averages(bench):
     check(result.code == 2 and "leave out train.allreduce=nccl" in result.err, "coded messages of NCCL", result)
 
 
+def direct(bench):
+    """Where MPI says that it is CUDA-aware, its messages begin and end in the GPUs' memory, to the bits of the way through the host's for two ranks."""
+    two = [*SHORT, CUDA, "train.strategy=allreduce", "cluster.ranks_per_group=2", "train.bucket_kb=1", "train.precision=f32"]
+    gpus = {"COD_CUDA_GPUS": "0,1"}
+    aware = {**gpus, "COD_CUDA_UNWATCHED": "1", "LD_PRELOAD": os.path.join(nccl_folder, "libmpi_aware.so")}
+    both = {**aware, "LD_LIBRARY_PATH": nccl_folder}
+    between = "group 0: gradients are averaged by MPI, between its GPUs"
+    unaware = re.escape("does not say that it is CUDA-aware")
+    models = {}
+    for name, overrides, environment, said in (
+            ("direct", ["train.allreduce=direct"], both, re.escape(between) + "$"),
+            ("flat", ["train.allreduce=flat"], both, None),
+            ("auto", [], aware, re.escape(between + " (no NCCL: ") + "|" + re.escape(between + ", as a better way failed (NCCL ")),
+            ("nccl", [], both, "group 0: gradients are averaged by NCCL, between its GPUs"),
+            ("shared", [], {**both, "COD_CUDA_GPUS": "0"}, re.escape(between) + r" \(several of its ranks compute on one GPU, and NCCL wants one for each\)"),
+            ("again", ["train.deterministic=true"], both, re.escape(between) + "$"),
+            ("unaware", [], {**both, "COD_CUDA_GPUS": "0", "COD_MPI_UNAWARE_RANK": "1"},
+             f"averaged by MPI, through the host's memory, as a better way failed \\(several .*; rank 1 on .* failed: .* {unaware}\\)")):
+        result = bench.trained(*two, *overrides, f"name={name}", environment=environment)
+        check(re.search(said, result.err, re.M) if said else "averaged by" not in result.err, f"not said: {said}", result)
+        models[name] = read_safetensors(bench.path("runs", name, "final.safetensors"))
+    del models["again"] # fixed implementations have bits of their own
+    check(all(model == models["flat"] for model in models.values()), f"other weights: {[m == models['flat'] for m in models.values()]}")
+    for overrides, environment, said in (
+            ([], gpus, unaware), (["cluster.device=cpu"], aware, "backend 'cpu' gives MPI no addresses")):
+        result = bench.train(*two, "train.allreduce=direct", *overrides, "name=refused", environment=environment)
+        check(result.code == 1 and re.search(f"train.allreduce=direct: group 0: .*{said}", result.err), f"not refused: {said}", result)
+    result = bench.train(*two, "train.allreduce=direct", "train.allreduce_codec=int8", "name=refused")
+    check(result.code == 2 and "leave out train.allreduce=direct" in result.err, "coded messages between devices", result)
+    # On a device that runs late, and ends the run where something is out of order.
+    for way in ("direct", "flat"):
+        result = train_late(bench, *two, "train.accumulate=2", f"train.allreduce={way}", f"name=late-{way}", environment=aware)
+        check(result.code == 0 and (between in result.err) == (way == "direct"), f"late, {way}", result)
+        models[way] = read_safetensors(bench.path("runs", f"late-{way}", "final.safetensors"))
+    check(models["direct"] == models["flat"], "other weights on a late device")
+
+
 CASES = {
     "chosen": chosen, "commands": commands, "strategies": strategies, "mixed": mixed, "places": places, "memory": memory, "older": older,
-    "averages": averages,
+    "averages": averages, "direct": direct,
     # Two groups that code what they exchange on the GPU: killed once and resumed, they end with the bits of a run in one piece.
     "killed-2x1": killed("2x1", 1, None, CUDA, "checkpoint.every=4"),
     "killed-2x2": killed("2x2", 1, None, CUDA, "checkpoint.every=4", "model.norm=batch")}

@@ -35,7 +35,7 @@ static cod_status compare(cod_comm *comm, step_average average)
 static cod_status average_all_ways(cod_comm *comm, void *context)
 {
     (void)context;
-    for (int average = STEP_PLAIN; average <= STEP_CODED; average++)
+    for (int average = STEP_PLAIN; average <= STEP_DIRECT; average++)
         COD_TRY(compare(comm, (step_average)average));
     return COD_OK;
 }
