@@ -186,20 +186,30 @@ static cod_status build_teacher(const planned *p, cod_model *model, cod_weights 
     return cod_bench_fill_inputs(p->backend, p->device, *executable, inputs, 1);
 }
 
+/** On the device; 0 where the backend does not count it. */
+static double allocated_bytes(const planned *p)
+{
+    return p->backend->allocated != NULL ? (double)p->backend->allocated(p->device) : 0;
+}
+
 /** Memory and time of one teacher of a peer's architecture; on integers the time without rounding, which is no shorter. */
 static cod_status measure_teacher(const planned *p, const cod_group_config *peer, double *bytes, double *ms)
 {
     cod_model model = {0};
     cod_weights weights = {0};
     cod_executable *executable = NULL;
+    const double before = allocated_bytes(p);
     cod_status status = cod_model_build(peer->kind, peer->architecture, &model);
     if (status == COD_OK)
         status = build_teacher(p, &model, &weights, &executable);
     if (status == COD_OK)
         status = time_program(p, cod_executable_program(executable, "teacher"), ms);
     const int programs = p->distill->teacher_precision == COD_PRECISION_INT8 ? 2 : 1; /* one that observes ranges */
-    if (status == COD_OK)
-        *bytes = programs * (double)cod_executable_bytes(executable) + 4.0 * (double)cod_weights_count(&weights);
+    if (status == COD_OK) {
+        const double values = 4.0 * (double)cod_weights_count(&weights), run = (double)cod_executable_bytes(executable);
+        const double packed = fmax(0, allocated_bytes(p) - before - values - run);
+        *bytes = values + programs * (run + packed);
+    }
     cod_executable_destroy(executable);
     if (weights.backend != NULL)
         cod_weights_clear(&weights);
@@ -279,16 +289,16 @@ static int most_ranks(const planned *p)
     return p->ranks > 0 ? p->ranks : INT_MAX;
 }
 
-/** @param change  bytes for merging */
-static void print_device_memory(const planned *p, double change)
+/** @param merging  bytes for it on the device */
+static void print_device_memory(const planned *p, double merging)
 {
     cod_memory_plan plan;
     char text[COD_MEMORY_PLAN_TEXT];
     if (!cod_memory_plan_read(&p->session, &plan))
         return;
     const bool codes = p->sizes.peers > 0 && cod_exchange_codes_on(p->backend, p->session.device);
-    const double half = codes ? change : change / 2, slots = COD_SLOTS * batch_bytes(p);
-    plan.beside = (size_t)(p->teachers.bytes + (codes ? (double)p->sizes.device_bytes : 0) + half + slots);
+    const double slots = COD_SLOTS * batch_bytes(p);
+    plan.beside = (size_t)(p->teachers.bytes + (codes ? (double)p->sizes.device_bytes : 0) + merging + slots);
     cod_memory_plan_format(&plan, text);
     printf("  of that in the device's memory, MB: %s\n", text);
 }
@@ -306,9 +316,10 @@ static void print_memory(const planned *p)
     double activations = p->stage_count > 0 ? 0 : (double)cod_executable_bytes(p->session.executable);
     for (size_t i = 0; i < p->stage_count; i++)
         activations = fmax(activations, p->stages[i].memory_bytes);
-    /* Beside the exchange's own: where weights are merged a change on host and device. */
-    const double change = p->exchange == NULL || p->exchange->merge == COD_MERGE_NONE ? 0 : 2 * values;
-    const double exchange = (double)p->sizes.memory_bytes + change + p->meetings.memory_bytes;
+    /* Beside the exchange's own, where weights are merged: a copy on the host, and the change; on a device also own weights. */
+    const bool merges = p->exchange != NULL && p->exchange->merge != COD_MERGE_NONE;
+    const double merging = !merges ? 0 : cod_backend_runs_at_once(p->backend) ? values : 2 * values;
+    const double exchange = (double)p->sizes.memory_bytes + (merges ? values : 0) + merging + p->meetings.memory_bytes;
     const cod_data_options *data = &p->config->data;
     const double batches = (data->threads > 0 ? (double)data->prefetch + 1 : 1) * batch_bytes(p);
     const double coding =
@@ -331,7 +342,7 @@ static void print_memory(const planned *p)
         if (parts[i].bytes > 0)
             printf("%s %s %.1f", i ? "," : "", parts[i].name, megabytes(parts[i].bytes));
     putchar('\n');
-    print_device_memory(p, change);
+    print_device_memory(p, merging);
     if (p->ranks > 1)
         printf("  weights, gradients, optimiser and moving average of %d ranks on one node: %.1f MB%s\n", p->ranks,
                megabytes(ranks * (share * (values + moments + average) + gradients)),

@@ -205,6 +205,25 @@ def memory(bench):
                                              r"are free. A smaller tile \(--tile\), or the processor \(--device cpu\), needs less", result.err), command[0], result)
 
 
+def planned(bench):
+    """`plan` says what training says when it starts; teachers, and what the exchange has there, are counted in both."""
+    setup = [CUDA, "cluster.groups=2", "train.strategy=codistill", *SOON]
+    wide = ["model.channels=64", "model.blocks=4", "data.batch=4"]
+    for run, sizes, prefix in ((on_late, wide, "late"), (type(bench).run, ["model.channels=32"], "coded")):
+        beside = {}
+        for name, overrides in (("none", ["distill.weight=0", "exchange.merge=none"]), ("merged", ["distill.weight=0"]), ("taught", [])):
+            parts = {}
+            for command, short in (("plan", []), ("train", SHORT)):
+                result = run(bench, command, "t.yaml", *setup, *sizes, *overrides, *short, f"name={prefix}-{name}")
+                told = re.search(r"(?:in the device's memory|group 0: memory of the device for a rank), MB: (.*): [\d.]+ in all", result.out + result.err)
+                check(result.code == 0 and told, f"{command} says no sizes", result)
+                parts[command] = {part: float(size) for part, size in (part.rsplit(" ", 1) for part in told[1].split(", "))}
+            check(parts["plan"].keys() == parts["train"].keys(), f"{name}: {parts}")
+            check(all(abs(size - parts["train"][part]) <= 0.3 for part, size in parts["plan"].items()), f"{name}: {parts}")
+            beside[name] = parts["plan"]["teachers and exchange"]
+        check(beside["none"] < beside["merged"] < beside["taught"], f"{beside}")
+
+
 def older(bench):
     """A run from before there was cluster.device, when the backend was cpu, is what it was."""
     bench.trained(*SHORT, "train.backend=cpu")
@@ -292,7 +311,7 @@ def direct(bench):
 
 
 CASES = {
-    "chosen": chosen, "commands": commands, "strategies": strategies, "mixed": mixed, "places": places, "memory": memory, "older": older,
+    "chosen": chosen, "commands": commands, "strategies": strategies, "mixed": mixed, "places": places, "memory": memory, "planned": planned, "older": older,
     "averages": averages, "direct": direct,
     # Two groups that code what they exchange on the GPU: killed once and resumed, they end with the bits of a run in one piece.
     "killed-2x1": killed("2x1", 1, None, CUDA, "checkpoint.every=4"),
