@@ -59,16 +59,34 @@ static cod_status warm_up(cod_window *window)
     return cod_group_barrier(cod_comm_world(window->comm));
 }
 
+/** Whether an owner's stores and others' gets meet in one copy of the window, or in two (MPI 4.0, section 12.4). */
+static int model_of(const cod_window *window)
+{
+    int *model = NULL, known = 0;
+    const int code = MPI_Win_get_attr(window->mpi, MPI_WIN_MODEL, (void *)&model, &known);
+    return code == MPI_SUCCESS && known ? *model : MPI_WIN_UNIFIED;
+}
+
+/** Readers look at slots while their owner writes them, and tell by sequence words what is whole: two copies know no such order. */
+static cod_status check_model(const cod_window *window)
+{
+    if (model_of(window) != MPI_WIN_SEPARATE)
+        return COD_OK;
+    return cod_fail(
+        COD_ERR_UNSUPPORTED,
+        "the windows of %s have a copy for their owner and one for others (MPI_WIN_SEPARATE), in which readers may see "
+        "publications half written; exchange through a shared folder (exchange.transport=file), or by another MPI or "
+        "another of its components for one-sided communication (--mca osc)",
+        window->comm->library);
+}
+
 /**
- * Open MPI 5's osc/ucx ends every outstanding get in MPI_Win_sync. Where the copies of a window are one (MPI_WIN_UNIFIED), all
- * that we need of it is the order of our own stores.
+ * Open MPI 5's osc/ucx ends every outstanding get in MPI_Win_sync. Where the copies of a window are one, all that we need of it is
+ * the order of our own stores.
  */
 static bool sync_waits(const cod_window *window)
 {
-    int *model = NULL, known = 0;
-    return strncmp(window->comm->library, "Open MPI v5", 11) == 0 &&
-           MPI_Win_get_attr(window->mpi, MPI_WIN_MODEL, (void *)&model, &known) == MPI_SUCCESS && known &&
-           *model == MPI_WIN_UNIFIED;
+    return strncmp(window->comm->library, "Open MPI v5", 11) == 0 && model_of(window) == MPI_WIN_UNIFIED;
 }
 
 static cod_status allocate(cod_window *window, size_t bytes)
@@ -84,8 +102,10 @@ static cod_status allocate(cod_window *window, size_t bytes)
         MPI_Win_set_errhandler(window->mpi, MPI_ERRORS_RETURN);
         memset(base, 0, padded);
         window->sync_waits = sync_waits(window);
-        status = COD_MPI(MPI_Win_lock_all(MPI_MODE_NOCHECK, window->mpi));
+        status = check_model(window); /* alike on all ranks */
     }
+    if (status == COD_OK)
+        status = COD_MPI(MPI_Win_lock_all(MPI_MODE_NOCHECK, window->mpi));
     comm_unlock(comm);
     COD_TRY(status);
     const size_t shift = cod_align_up((uintptr_t)base) - (uintptr_t)base;
@@ -106,8 +126,8 @@ cod_status cod_window_create(cod_comm *comm, size_t bytes, cod_window **out)
     if (status != COD_OK) {
         /* MPI's part stays: freeing it is collective, and the others may not be here. */
         window_free(window);
-        return cod_fail_prefix(status,
-                               "cannot make a window for one-sided gets (over TCP Open MPI 4 needs --mca osc pt2pt)");
+        return cod_fail_prefix(status, "cannot make a window for one-sided gets%s",
+                               status == COD_ERR_MPI ? " (over TCP Open MPI 4 needs --mca osc pt2pt)" : "");
     }
     *out = window;
     return COD_OK;

@@ -5,8 +5,10 @@
 #include "comm/message.h"
 #include "comm/node_memory.h"
 #include "comm/window.h"
+#include "inprocess.h"
 
 #include <math.h>
+#include <mpi.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -277,11 +279,30 @@ static void two_threads_share_a_rank(void **state)
     run_ranks(RANKS, work_on_two_threads, NULL);
 }
 
+static cod_status ask_for_a_window(cod_comm *comm, void *context)
+{
+    (void)context;
+    cod_window *window = NULL;
+    CHECK(cod_window_create(comm, WORDS, &window) == COD_ERR_UNSUPPORTED);
+    CHECK(window == NULL && strstr(cod_error_message(), "MPI_WIN_SEPARATE") != NULL);
+    CHECK(strstr(cod_error_message(), "exchange.transport=file") != NULL);
+    return COD_OK;
+}
+
+static void windows_of_two_copies_are_refused(void **state)
+{
+    (void)state;
+    cod_inprocess_window_model = MPI_WIN_SEPARATE;
+    run_ranks(RANKS, ask_for_a_window, NULL);
+    cod_inprocess_window_model = MPI_WIN_UNIFIED;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(groups_overlap),
         cmocka_unit_test(two_threads_share_a_rank),
+        cmocka_unit_test(windows_of_two_copies_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

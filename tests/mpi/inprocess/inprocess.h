@@ -14,4 +14,7 @@
  */
 int cod_inprocess_run(int size, int ranks_per_node, int (*rank_main)(void *context), void *context);
 
+/** What windows say of their copies: MPI_WIN_UNIFIED unless a test sets it, before a job. They have one. */
+extern int cod_inprocess_window_model;
+
 #endif

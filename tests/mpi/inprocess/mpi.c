@@ -404,13 +404,14 @@ int MPI_Win_sync(MPI_Win win)
     return leave(MPI_SUCCESS);
 }
 
+int cod_inprocess_window_model = MPI_WIN_UNIFIED;
+
 int MPI_Win_get_attr(MPI_Win win, int key, void *value, int *known)
 {
-    static int model = MPI_WIN_UNIFIED;
     (void)win;
     *known = key == MPI_WIN_MODEL;
     if (*known)
-        *(int **)value = &model;
+        *(int **)value = &cod_inprocess_window_model;
     return MPI_SUCCESS;
 }
 

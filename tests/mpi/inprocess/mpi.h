@@ -40,7 +40,7 @@ enum { MPI_INFO_NULL, MPI_ERRORS_RETURN, MPI_MODE_NOCHECK };
 #define MPI_COMM_NULL    ((MPI_Comm)0)
 #define MPI_REQUEST_NULL ((MPI_Request)0)
 #define MPI_WIN_NULL     ((MPI_Win)0)
-enum { MPI_WIN_MODEL = 1, MPI_WIN_UNIFIED };
+enum { MPI_WIN_MODEL = 1, MPI_WIN_UNIFIED, MPI_WIN_SEPARATE };
 #define MPI_IN_PLACE        ((void *)(intptr_t)1)
 #define MPI_STATUS_IGNORE   ((MPI_Status *)0)
 #define MPI_STATUSES_IGNORE ((MPI_Status *)0)
