@@ -144,11 +144,20 @@ static inline uint64_t exchange_life(const cod_exchange *e)
 {
     return exchange_waits(e) ? 0 : e->life;
 }
-/** How long they wait: a run that is repeated may have had groups minutes apart. */
+/** How long they wait: one group may evaluate for minutes while another has done so, and a run that is repeated may have had groups far apart. */
 static inline double exchange_patience_s(const cod_exchange *e)
 {
-    return e->options.pull_timeout_s * (e->events != NULL ? 60 : 1);
+    enum { TIMES = 60 };
+    return TIMES * e->options.pull_timeout_s;
 }
+/** A wait for another group, on the stack. */
+typedef struct exchange_waiting {
+    double since, told;
+} exchange_waiting;
+exchange_waiting exchange_wait_begin(void);
+/** Whether its patience is over; each pull_timeout_s it says that it waits for `group` to do `what`, such as "publish", with the version. */
+bool exchange_wait_is_over(const cod_exchange *e, exchange_waiting *waiting, int group, const char *what,
+                           uint64_t version);
 /** Whether the run that is repeated published after this step. */
 bool exchange_replays_publication(const cod_exchange *e, int64_t step);
 

@@ -38,7 +38,8 @@ static const cod_option options[] = {
     {"max_staleness_s", COD_OPTION_FLOAT, FIELD(max_staleness_s), "0", 0, 1e9, NULL,
      "the same in seconds since the peer copied its weights, by the clocks of both; 0 = no such limit"},
     {"pull_timeout_s", COD_OPTION_FLOAT, FIELD(pull_timeout_s), "10", 0.1, 86400, NULL,
-     "seconds after which a pull that does not move is given up"},
+     "seconds after which a pull that does not move is given up; where groups wait for each other (deterministic, "
+     "replay) they say so after as long, and give up after 60 times as long"},
     {"deterministic", COD_OPTION_BOOL, FIELD(deterministic), "false", 0, 0, NULL,
      "groups wait for each other's publications, so that runs replay bit for bit; for tests and bug reports"},
     {"lag_steps", COD_OPTION_INT, FIELD(lag_steps), "10", 1, 1e6, NULL,

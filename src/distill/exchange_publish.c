@@ -168,7 +168,7 @@ static cod_status wait_for_readers(cod_exchange *e)
 {
     const int groups = cod_group_count(e->group), mine = cod_group_index(e->group);
     const uint64_t oldest = e->transport->ops->oldest(e->transport);
-    const double begin = cod_clock_s();
+    exchange_waiting waiting = exchange_wait_begin();
     for (int i = 1; i < groups; i++) {
         const int reader = (mine + groups - i) % groups;
         uint64_t taken = 0;
@@ -178,7 +178,7 @@ static cod_status wait_for_readers(cod_exchange *e)
             const cod_slot_identity identity = exchange_identity(e, reader, 0);
             COD_TRY(e->transport->ops->acknowledged(e->transport, &identity, cod_group_world_rank(e->group, reader, 0),
                                                     (uint32_t)mine, &taken));
-            if (cod_clock_s() - begin > exchange_patience_s(e))
+            if (exchange_wait_is_over(e, &waiting, reader, "take", oldest))
                 return cod_fail(COD_ERR_PEER,
                                 "group %d did not take version %llu within %.0f s, for which this group waits", reader,
                                 (unsigned long long)oldest, exchange_patience_s(e));

@@ -1,20 +1,40 @@
 /* Exchanges that wait for each other's versions: in deterministic mode, and where an earlier run is repeated. */
 #include "distill/exchange_internal.h"
 
+#include "core/log.h"
 #include "core/trace.h"
 
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
+exchange_waiting exchange_wait_begin(void)
+{
+    const double now = cod_clock_s();
+    return (exchange_waiting){.since = now, .told = now};
+}
+
+bool exchange_wait_is_over(const cod_exchange *e, exchange_waiting *waiting, int group, const char *what,
+                           uint64_t version)
+{
+    const double now = cod_clock_s();
+    if (now - waiting->told > e->options.pull_timeout_s) {
+        waiting->told = now;
+        cod_log_info("group %d has waited %.3g s for group %d to %s version %llu; after %.3g s it gives up",
+                     cod_group_index(e->group), now - waiting->since, group, what, (unsigned long long)version,
+                     exchange_patience_s(e));
+    }
+    return now - waiting->since > exchange_patience_s(e);
+}
+
 /** Deterministic, replay: takes one version of a peer, waiting for it. `step`: of the agreement that it stands for. */
 static cod_status take(cod_exchange *e, held_peer *peer, uint64_t version, int64_t step)
 {
-    const double begin = cod_clock_s();
+    exchange_waiting waiting = exchange_wait_begin();
     COD_TRY(exchange_start_pull(e, peer, version, EXCHANGE_ANY_LIFE, step));
     while (!e->done) {
         COD_TRY(exchange_move_pull(e, UINT64_MAX));
-        if (e->lost || cod_clock_s() - begin > exchange_patience_s(e))
+        if (e->lost || exchange_wait_is_over(e, &waiting, peer->group, "publish", version))
             return cod_fail(COD_ERR_PEER, "version %llu of group %d, for which this group waits, %s",
                             (unsigned long long)version, peer->group, e->lost ? "was lost" : "did not come in time");
         sched_yield();

@@ -355,6 +355,26 @@ static void a_deterministic_exchange_replays_bit_for_bit(void **state)
     }
 }
 
+/** A group that is slower than the others' patience for a pull, because it evaluates, say, is waited for. */
+static void a_slow_group_does_not_end_a_deterministic_run(void **state)
+{
+    (void)state;
+    EACH_SPLIT(s)
+    {
+        exchange_run r;
+        cod_exchange_options options = run_options(4);
+        options.deterministic = true;
+        options.lag_steps = 1;
+        options.pull_timeout_s = 0.1;
+        run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
+        r.pause_ms = cod_group_index(r.group) == 0 ? 60 : 1;
+        run_until(&r, 10);
+        const bool held = holds_all(&r, 2);
+        run_close(&r);
+        check_all(held);
+    }
+}
+
 /** What a faulty or lying peer makes of its first version. */
 typedef enum fault { FLIPPED, GARBAGE, NOT_FINITE, HALF, FAULTS } fault;
 
@@ -510,6 +530,7 @@ int main(void)
         cmocka_unit_test(a_minimum_interval_leaves_publications_out),
         cmocka_unit_test(a_state_of_another_period_is_refused),
         cmocka_unit_test(a_deterministic_exchange_replays_bit_for_bit),
+        cmocka_unit_test(a_slow_group_does_not_end_a_deterministic_run),
         cmocka_unit_test(spoiled_bytes_are_refused_and_training_goes_on),
         cmocka_unit_test(what_is_not_finite_is_not_published),
         cmocka_unit_test(another_models_checkpoints_are_foreign),
