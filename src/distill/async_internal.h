@@ -64,9 +64,10 @@ typedef struct async_strategy {
 
     cod_gradient_codec push, pull; /**< a server's */
     float *change;                 /**< a server's, coded pulls: [count] */
-    float *residual;               /**< a worker's, coded pushes: [trainable] what codings have lost so far */
-    uint64_t version;              /**< updates applied */
-    uint64_t first_version;        /**< when this process began */
+    float *statistics;      /**< the first server's: [state] as the first worker pushed them, until that is applied */
+    float *residual;        /**< a worker's, coded pushes: [trainable] what codings have lost so far */
+    uint64_t version;       /**< updates applied */
+    uint64_t first_version; /**< when this process began */
     uint64_t staleness, staleness_max;
     int turn; /**< deterministic: whose push is next */
     bool begun;

@@ -88,6 +88,9 @@ static cod_status make_server(async_strategy *a)
     const float *values = (const float *)a->context->session->weights.values->host + a->first;
     const size_t bytes = a->count * sizeof(float);
     COD_TRY(make_codecs(a, a->count, &a->push, &a->pull));
+    if (a->server == 0)
+        COD_TRY(cod_aligned_alloc((void **)&a->statistics,
+                                  (a->context->session->weights.layout.state + 1) * sizeof(float)));
     if (coded)
         COD_TRY(cod_aligned_alloc((void **)&a->change, bytes));
     for (size_t w = 0; w < a->link_count; w++) {
@@ -264,6 +267,7 @@ static void destroy(cod_strategy *strategy)
     cod_gradient_codec_clear(&a->push);
     cod_gradient_codec_clear(&a->pull);
     cod_aligned_free(a->change);
+    cod_aligned_free(a->statistics);
     cod_aligned_free(a->residual);
     free(a);
 }

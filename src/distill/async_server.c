@@ -13,11 +13,19 @@ static uint64_t slowest(const async_strategy *a)
     return least;
 }
 
-/** Starts receiving a push that has come: nothing is asked for that might never come. */
-static cod_status look(async_strategy *a, async_link *link, bool first_worker)
+/** The link of the worker whose statistics the first server has. */
+static bool brings_statistics(const async_strategy *a, const async_link *link)
+{
+    return link == &a->links[0] && a->server == 0;
+}
+
+/**
+ * Starts receiving a push that has come: nothing is asked for that might never come. It arrives while this rank evaluates or writes a
+ * checkpoint, so nothing of it goes into the weights before it is applied.
+ */
+static cod_status look(async_strategy *a, async_link *link)
 {
     const cod_train_context *context = a->context;
-    const cod_layout *layout = &context->session->weights.layout;
     bool found;
     COD_TRY(cod_message_probe(context->comm, link->world_rank, ASYNC_TAG_PUSH, &found, NULL));
     if (!found)
@@ -27,12 +35,18 @@ static cod_status look(async_strategy *a, async_link *link, bool first_worker)
                                   sizeof link->header));
     COD_TRY(cod_transfers_receive(&link->moving, context->comm, link->world_rank, ASYNC_TAG_GRADIENT, link->message,
                                   (size_t)a->push.bytes));
-    if (!first_worker || a->server > 0)
+    if (!brings_statistics(a, link))
         return COD_OK;
-    cod_weights_states_changed(&context->session->weights, COD_ALL_SETS);
-    return cod_transfers_receive(&link->moving, context->comm, link->world_rank, ASYNC_TAG_STATISTICS,
-                                 (float *)context->session->weights.values->host + layout->trainable,
-                                 layout->state * sizeof(float));
+    return cod_transfers_receive(&link->moving, context->comm, link->world_rank, ASYNC_TAG_STATISTICS, a->statistics,
+                                 context->session->weights.layout.state * sizeof(float));
+}
+
+static void take_statistics(async_strategy *a)
+{
+    cod_weights *weights = &a->context->session->weights;
+    memcpy((float *)weights->values->host + weights->layout.trainable, a->statistics,
+           weights->layout.state * sizeof(float));
+    cod_weights_states_changed(weights, COD_ALL_SETS);
 }
 
 /** One update, by the gradient that has come. */
@@ -47,6 +61,8 @@ static cod_status apply(async_strategy *a, async_link *link)
                         link->world_rank, (unsigned long long)header->updates, (unsigned long long)header->version,
                         (unsigned long long)link->updates, (unsigned long long)a->version);
     COD_TRY(cod_gradient_codec_decode(&a->push, link->message, header->updates, gradients));
+    if (brings_statistics(a, link))
+        take_statistics(a);
     const uint64_t staleness = a->version - header->version;
     const double divisor = a->options.staleness_aware && staleness > 1 ? (double)staleness : 1;
     COD_TRY(cod_optimiser_step(context->session->optimisers[0], header->rate / divisor, (int64_t)++a->version));
@@ -105,7 +121,7 @@ static cod_status advance(async_strategy *a, size_t w, bool *moved)
     const async_state before = link->state;
     bool done = false;
     if (link->state == ASYNC_IDLE)
-        COD_TRY(look(a, link, w == 0));
+        COD_TRY(look(a, link));
     if (link->state == ASYNC_RECEIVING || link->state == ASYNC_SENDING) {
         COD_TRY(cod_transfers_test(&link->moving, &done));
         link->state = !done ? link->state : link->state == ASYNC_SENDING ? ASYNC_IDLE : ASYNC_RECEIVED;
