@@ -87,9 +87,11 @@ static void a_plan_reads_mapped_memory(void **state)
         assert_ok(b->download(late.device, p.queues[0], back, p.buffers[0], 0, BYTES));
         for (size_t i = 0; i < COUNT; i++)
             assert_true(back[i] == 4 * values[i]);
-        /* A copy that fills the slot while the op may still read it, in an order that nothing ensures. */
+        /* A copy that fills the slot while the op may still read it, in an order that nothing ensures: but for this process's threads, by the hold. */
+        cod_late_hold(late.device, true);
         assert_ok(b->plan_run(plan, p.queues[0]));
         assert_ok(copy_all(p.queues[1], p.pinned, p.buffers[2]));
+        cod_late_hold(late.device, false);
         expect_violation(
             "copy() of 256 bytes in queue 2 writes bytes 0 to 256 of a pinned buffer of 256, and add 'mapped' "
             "in queue 1");
