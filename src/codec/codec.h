@@ -122,10 +122,18 @@ COD_MUST_CHECK cod_status cod_codec_try_coders(cod_codec *codec, cod_codec_trial
 
 /* A chunk whose payload is made, or read, on a device: plain chunks (core/chunk_format.h), one a call. */
 
+enum { COD_CODEC_PLAIN_ALIGNMENT = 16 /**< bytes: payloads of plain chunks begin at multiples of it */ };
+
+/** What so many bytes of a plain payload take with what is left free behind them. */
+static inline uint64_t cod_codec_plain_bytes(uint64_t bytes)
+{
+    return (bytes + COD_CODEC_PLAIN_ALIGNMENT - 1) / COD_CODEC_PLAIN_ALIGNMENT * COD_CODEC_PLAIN_ALIGNMENT;
+}
+
 /** Bytes that each payload of a plain chunk has at most: what lies between the beginnings of two. */
 static inline uint64_t cod_codec_plain_room(const cod_codec_options *options)
 {
-    return 4 * (uint64_t)options->chunk_values + 16;
+    return cod_codec_plain_bytes(4 * (uint64_t)options->chunk_values + 16);
 }
 
 /**

@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAYLOAD_ALIGNMENT = 16 };
-
 /** The chunks of a model, shard after shard. */
 typedef struct chunk_table {
     int shards;
@@ -134,11 +132,10 @@ static cod_status plan_dequantise(cod_exchange *e, int peer, cod_buffer *held, c
     return e->backend->plan_create(e->device, &op, out);
 }
 
-/** A buffer of the device, or pinned memory; none of no bytes. */
+/** A buffer of the device, or pinned memory; no chunks take a little, too. */
 static cod_status buffer_of(const cod_exchange *e, bool pinned, size_t bytes, cod_buffer **out)
 {
-    if (bytes == 0)
-        bytes = PAYLOAD_ALIGNMENT;
+    bytes = bytes > 0 ? bytes : COD_CODEC_PLAIN_ALIGNMENT;
     return pinned ? e->backend->host_buffer_create(e->device, bytes, out)
                   : e->backend->buffer_create(e->device, bytes, out);
 }
@@ -218,7 +215,7 @@ cod_status exchange_device_create(cod_exchange *e)
     exchange_device *d = calloc(1, sizeof *d);
     COD_REQUIRE_MEMORY(d);
     e->on_device = d;
-    d->room = (size_t)exchange_payload_room(&options);
+    d->room = (size_t)cod_codec_plain_room(&options);
     COD_TRY(exchange_make_values(e));
     COD_TRY(make_publishing(e));
     return make_pulling(e);
@@ -390,8 +387,7 @@ cod_status exchange_device_open(cod_exchange *e, uint64_t chunks)
                                e->pulling->version > 0 ? &table->prints[k] : NULL, head,
                                bytes + payloads_at(e, shard) + d->packed));
         cod_store_u64(head + COD_CHUNK_AT_CHECKSUM, table->first[shard] * d->room + d->packed);
-        const size_t stored = cod_load_u32(head + COD_CHUNK_AT_STORED_BYTES);
-        d->packed += (stored + PAYLOAD_ALIGNMENT - 1) / PAYLOAD_ALIGNMENT * PAYLOAD_ALIGNMENT;
+        d->packed += (size_t)cod_codec_plain_bytes(cod_load_u32(head + COD_CHUNK_AT_STORED_BYTES));
     }
     return COD_OK;
 }

@@ -119,8 +119,6 @@ static inline bool exchange_makes_deltas(const cod_exchange_options *options)
 }
 /** Room for any of a checkpoint's shards, encoded. */
 uint64_t exchange_slot_bytes(const cod_codec_options *codec, const cod_exchange_model *model, int shards);
-/** Bytes from one payload of a plain chunk to the next, on a device. */
-uint64_t exchange_payload_room(const cod_codec_options *codec);
 /** Part `shard` of `shards` of a checkpoint. */
 cod_codec_range exchange_shard_range(const cod_exchange_model *model, int shard, int shards);
 int exchange_shards_of(const cod_exchange *e, int group);

@@ -54,12 +54,6 @@ static uint64_t publication_bytes(const cod_codec_options *codec, const cod_exch
     return bytes;
 }
 
-uint64_t exchange_payload_room(const cod_codec_options *codec)
-{
-    const uint64_t alignment = 16;
-    return (cod_codec_plain_room(codec) + alignment - 1) / alignment * alignment;
-}
-
 /** What a model's plain chunks take on a device. */
 static uint64_t chunk_bytes(const cod_codec_options *codec, const cod_exchange_model *model, int shards)
 {
@@ -68,7 +62,7 @@ static uint64_t chunk_bytes(const cod_codec_options *codec, const cod_exchange_m
         const cod_codec_range range = exchange_shard_range(model, s, shards);
         chunks += cod_codec_chunk_count(codec, &range);
     }
-    return chunks * (2 * COD_CHUNK_HEADER_BYTES + exchange_payload_room(codec));
+    return chunks * (2 * COD_CHUNK_HEADER_BYTES + cod_codec_plain_room(codec));
 }
 
 cod_exchange_sizes cod_exchange_plan(const cod_exchange_options *options, const cod_exchange_model *models,
