@@ -1,6 +1,6 @@
 /*
- * Plain chunks of values and back, to the bits of core/chunk_format.h, a block of threads a chunk. What a sum must be added in order for,
- * the step, is added so; all else is one value at a time.
+ * Plain chunks of values and back, to the bits of core/chunk_format.h: a block of threads has a chunk. The squares that the step
+ * follows from are added in the format's order; everything else is one value at a time.
  */
 #include "cuda/view.cuh"
 

@@ -142,7 +142,10 @@ static inline uint64_t exchange_life(const cod_exchange *e)
 {
     return exchange_waits(e) ? 0 : e->life;
 }
-/** How long they wait: one group may evaluate for minutes while another has done so, and a run that is repeated may have had groups far apart. */
+/**
+ * How long they wait: one group may evaluate for minutes while another does not, and groups of a run that is repeated may
+ * have been far apart.
+ */
 static inline double exchange_patience_s(const cod_exchange *e)
 {
     enum { TIMES = 60 };
@@ -153,7 +156,10 @@ typedef struct exchange_waiting {
     double since, told;
 } exchange_waiting;
 exchange_waiting exchange_wait_begin(void);
-/** Whether its patience is over; each pull_timeout_s it says that it waits for `group` to do `what`, such as "publish", with the version. */
+/**
+ * Whether the wait has taken longer than exchange_patience_s(). Until then it logs every pull_timeout_s that this group waits for
+ * `group` to do `what` with the version: "publish", "take".
+ */
 bool exchange_wait_is_over(const cod_exchange *e, exchange_waiting *waiting, int group, const char *what,
                            uint64_t version);
 /** Whether the run that is repeated published after this step. */
@@ -180,7 +186,11 @@ COD_MUST_CHECK cod_status exchange_replay_step(cod_exchange *e, int64_t step);
 
 /** Milliseconds since 1970. */
 uint64_t exchange_wall_ms(void);
-/** Tries the entropy coders on one of the own shard's chunks a publication, each in its turn. @param before  values that were encoded before */
+/**
+ * Tries all entropy coders on the chunk of the own shard that was encoded last, where it is the one chosen for this publication.
+ *
+ * @param before  values of the shard that were encoded before that chunk
+ */
 COD_MUST_CHECK cod_status exchange_try_coders(cod_exchange *e, uint64_t before);
 /** Where an own version is kept. */
 own_version *exchange_own_of(cod_exchange *e, uint64_t version);
@@ -191,7 +201,10 @@ COD_MUST_CHECK cod_status exchange_encode_some(cod_exchange *e, uint64_t chunks)
 
 /* What is held, and where: exchange_values.c. */
 
-/** The snapshot, own versions and peers' checkpoints: of the device where it codes, else of the host. exchange_free_values() also after a failure. */
+/**
+ * Makes the snapshot, own versions and peers' checkpoints: in the device's memory where it codes, else in the host's.
+ * exchange_free_values() also after a failure.
+ */
 COD_MUST_CHECK cod_status exchange_make_values(cod_exchange *e);
 /** Waits for copies to the snapshot that are under way. */
 void exchange_free_values(cod_exchange *e);
@@ -231,7 +244,11 @@ COD_MUST_CHECK cod_status exchange_device_share(cod_exchange *e);
 COD_MUST_CHECK cod_status exchange_device_decode(cod_exchange *e, bool *done);
 /** The version that was decoded is held. */
 void exchange_device_take_over(cod_exchange *e);
-/** Brings all values to the host, or from there, for a checkpoint. @param values  [own kept + peers] of the host; new at the first call */
+/**
+ * Copies all values to the host, for a checkpoint; exchange_device_restore() copies them back.
+ *
+ * @param[out] values  [own kept + peers] of the host; the exchange's own, the same at every call
+ */
 COD_MUST_CHECK cod_status exchange_device_save(cod_exchange *e, float ***values);
 COD_MUST_CHECK cod_status exchange_device_restore(cod_exchange *e);
 

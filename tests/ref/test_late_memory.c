@@ -87,7 +87,10 @@ static void a_plan_reads_mapped_memory(void **state)
         assert_ok(b->download(late.device, p.queues[0], back, p.buffers[0], 0, BYTES));
         for (size_t i = 0; i < COUNT; i++)
             assert_true(back[i] == 4 * values[i]);
-        /* A copy that fills the slot while the op may still read it, in an order that nothing ensures: but for this process's threads, by the hold. */
+        /*
+         * A copy that fills the slot while the op may still read it: no event orders the two. The hold keeps the threads that do
+         * the work apart, so that this process has no race.
+         */
         cod_late_hold(late.device, true);
         assert_ok(b->plan_run(plan, p.queues[0]));
         assert_ok(copy_all(p.queues[1], p.pinned, p.buffers[2]));
