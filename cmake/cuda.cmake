@@ -22,11 +22,18 @@ endif()
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 100-real 100-virtual)
 endif()
-# The kernels need bf16 products and asynchronous copies: an older architecture is refused here rather than by ptxas, file by file.
+# An older architecture is refused here rather than by nvcc, file by file. (src/cuda/warp_older.cuh is what those before 8.0 run.)
 foreach(architecture IN LISTS CMAKE_CUDA_ARCHITECTURES)
-    if(architecture MATCHES "^(all|all-major)$" OR (architecture MATCHES "^([0-9]+)" AND CMAKE_MATCH_1 LESS 80))
-        message(FATAL_ERROR "CMAKE_CUDA_ARCHITECTURES has ${architecture}: GPUs of compute capability 8.0 (80) or above are needed; "
+    if(architecture MATCHES "^(all|all-major)$" OR (architecture MATCHES "^([0-9]+)" AND CMAKE_MATCH_1 LESS 70))
+        message(FATAL_ERROR "CMAKE_CUDA_ARCHITECTURES has ${architecture}: GPUs of compute capability 7.0 (70) or above are needed; "
                             "COD_CUDA=OFF builds for the processor alone")
+    endif()
+    if(architecture MATCHES "^7[0-4]" AND CMAKE_CUDA_COMPILER)
+        execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --version OUTPUT_VARIABLE nvcc_version ERROR_QUIET)
+        if(nvcc_version MATCHES "release ([0-9]+)" AND CMAKE_MATCH_1 GREATER 12)
+            message(FATAL_ERROR "CMAKE_CUDA_ARCHITECTURES has ${architecture}: CUDA ${CMAKE_MATCH_1} has no code for GPUs before compute "
+                                "capability 7.5; a CUDA 12 toolkit has (12.8 or 12.9: -DCMAKE_CUDA_COMPILER=/usr/local/cuda-12.9/bin/nvcc)")
+        endif()
     endif()
 endforeach()
 enable_language(CUDA)

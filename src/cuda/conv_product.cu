@@ -216,16 +216,19 @@ static conv_product_kernel kernel_of(float speed)
 
 const conv_product_kernel *conv_product_kernels(cod_dtype dtype)
 {
-    /* Speeds follow from the fragments that a warp loads for each of its products, and from how often a row is read. */
+    /*
+     * Speeds follow from the fragments that a warp loads for each of its products, and from how often a row is read. The last of each list
+     * fits in 64 KB of shared memory, which is all that a T4 gives a block.
+     */
     static const conv_product_kernel in_bf16[] = {
         kernel_of<uint16_t, 128, 128, 2, 4, 3, 2>(1),   kernel_of<uint16_t, 128, 64, 2, 2, 3, 3>(0.9f),
         kernel_of<uint16_t, 64, 64, 2, 2, 4, 3>(0.75f), kernel_of<uint16_t, 32, 32, 2, 2, 6, 4>(0.4f),
-        kernel_of<uint16_t, 128, 16, 4, 1, 4, 3>(0.3f), {},
+        kernel_of<uint16_t, 128, 16, 4, 1, 3, 3>(0.3f), {},
     };
     static const conv_product_kernel in_s8[] = {
         kernel_of<int8_t, 128, 64, 2, 2, 3, 3>(0.9f),
         kernel_of<int8_t, 64, 64, 2, 2, 4, 3>(0.75f),
-        kernel_of<int8_t, 128, 16, 4, 1, 4, 3>(0.3f),
+        kernel_of<int8_t, 128, 16, 4, 1, 3, 3>(0.3f),
         {},
     };
     static const conv_product_kernel in_f32[] = {conv_product_in_f32(), {}};

@@ -1,6 +1,6 @@
 /**
  * @file
- * The CUDA backend ("cuda"): NVIDIA GPUs from compute capability 8.0 on.
+ * The CUDA backend ("cuda"): NVIDIA GPUs from compute capability 7.0 on; those before 8.0 run warp_older.cuh.
  *
  * Activations may be f32 or bf16 (products accumulated in f32); parameters, statistics and their gradients are f32.
  * Queues are streams, recordings are graphs. The results of a plan are the same each time it runs on the same kind of

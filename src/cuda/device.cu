@@ -14,7 +14,7 @@ extern "C" {
 #include <cstring>
 
 /** The driver must know the runtime's major version: within one, CUDA promises that older drivers run newer runtimes. */
-enum { LEAST_CAPABILITY = 80, LEAST_DRIVER = CUDART_VERSION / 1000 * 1000 };
+enum { LEAST_CAPABILITY = 70, LEAST_DRIVER = CUDART_VERSION / 1000 * 1000 };
 
 #ifndef COD_CUDA_ARCHITECTURES
 #define COD_CUDA_ARCHITECTURES "unknown architectures"
@@ -85,9 +85,9 @@ static cod_status check_architecture(int ordinal, const cudaDeviceProp *properti
     cudaGetLastError();
     return cod_fail(COD_ERR_UNSUPPORTED,
                     "GPU %d, %s, has compute capability %d.%d, and this build has code for %s; build anew with "
-                    "-DCMAKE_CUDA_ARCHITECTURES=%d",
-                    ordinal, properties->name, properties->major, properties->minor, COD_CUDA_ARCHITECTURES,
-                    capability);
+                    "-DCMAKE_CUDA_ARCHITECTURES=%d%s",
+                    ordinal, properties->name, properties->major, properties->minor, COD_CUDA_ARCHITECTURES, capability,
+                    capability < 75 ? " and a CUDA 12 toolkit" : "");
 }
 
 static void describe_gpu(cod_device *device, const cudaDeviceProp *properties)

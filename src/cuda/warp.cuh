@@ -17,10 +17,30 @@
 #define WARP_LANES 32
 
 #ifdef COD_CUDA_EMULATED
+#include "cuda_runtime.h"
+#else
+#include <cuda_bf16.h>
+#endif
+
+/** 16 bytes of one access. */
+struct __align__(16) bytes16
+{
+    uint32_t words[4];
+};
+
+static __device__ __forceinline__ float f32_from_bf16(uint16_t value)
+{
+    union {
+        uint32_t word;
+        float value;
+    } bits;
+    bits.word = (uint32_t)value << 16;
+    return bits.value;
+}
+
+#ifdef COD_CUDA_EMULATED
 #include "emulated_warp.h"
 #else
-
-#include <cuda_bf16.h>
 
 /** The block's dynamic shared memory, at a 128-byte boundary. */
 template <typename T> static __device__ __forceinline__ T *shared_memory()
@@ -58,38 +78,67 @@ static __device__ __forceinline__ float shuffle(float value, unsigned lane)
     return __shfl_sync(0xFFFFFFFFu, value, (int)lane);
 }
 
+static __device__ __forceinline__ uint32_t shuffle(uint32_t value, unsigned lane)
+{
+    return __shfl_sync(0xFFFFFFFFu, value, (int)lane);
+}
+
+#include "cuda/warp_older.cuh"
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#define WARP_OLDER 1
+#else
+#define WARP_OLDER 0
+#endif
+
 /** D += A·B with A 16x16 by rows and B 16x8 by columns of bf16, D 16x8 of f32; fragments as PTX's mma.m16n8k16 has them. */
 static __device__ __forceinline__ void mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
 {
+#if WARP_OLDER
+    older_mma_bf16(d, a, b);
+#else
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
 }
 
 /** D += A·B with A 16x32 by rows and B 32x8 by columns of s8, D 16x8 of s32: PTX's mma.m16n8k32. */
 static __device__ __forceinline__ void mma_s8(int32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
 {
+#if WARP_OLDER
+    older_mma_s8(d, a, b);
+#else
     asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
         : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
 }
 
 /** Four 8x8 matrices of 16-bit elements; lane i gives row i mod 8 of matrix i / 8, in shared memory at a 16-byte boundary. */
 static __device__ __forceinline__ void load_matrix4(uint32_t (&r)[4], const void *row)
 {
+#if WARP_OLDER
+    older_load_matrix4(r, row);
+#else
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3},[%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                  : "r"((uint32_t)__cvta_generic_to_shared(row))
                  : "memory");
+#endif
 }
 
 /** The same, each matrix transposed. */
 static __device__ __forceinline__ void load_matrix4_transposed(uint32_t (&r)[4], const void *row)
 {
+#if WARP_OLDER
+    older_load_matrix4_transposed(r, row);
+#else
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3},[%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                  : "r"((uint32_t)__cvta_generic_to_shared(row))
                  : "memory");
+#endif
 }
 
 /**
@@ -98,9 +147,13 @@ static __device__ __forceinline__ void load_matrix4_transposed(uint32_t (&r)[4],
  */
 static __device__ __forceinline__ void copy16_start(void *target, const void *source, unsigned bytes)
 {
+#if WARP_OLDER
+    older_copy16(target, source, bytes);
+#else
     asm volatile("cp.async.cg.shared.global [%0],[%1],16,%2;" ::"r"((uint32_t)__cvta_generic_to_shared(target)),
                  "l"(source), "r"(bytes)
                  : "memory");
+#endif
 }
 
 /** The same of memory that no kernel of the chain writes, such as packed weights: it may start before chain_wait(). */
@@ -112,13 +165,17 @@ static __device__ __forceinline__ void copy16_ahead_start(void *target, const vo
 /** Ends a group of copies of this thread. */
 static __device__ __forceinline__ void copy_commit()
 {
+#if !WARP_OLDER
     asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
 }
 
 /** This thread's copies are there, but for those of the last `under_way` groups. Other threads see them after block_sync(). */
 template <int under_way> static __device__ __forceinline__ void copy_wait()
 {
+#if !WARP_OLDER
     asm volatile("cp.async.wait_group %0;" ::"n"(under_way) : "memory");
+#endif
 }
 
 static __device__ __forceinline__ void atomic_add(float *target, float value)
@@ -177,26 +234,10 @@ static __device__ __forceinline__ float exact_sum(float a, float b)
 
 #endif
 
-/** 16 bytes of one access. */
-struct __align__(16) bytes16
-{
-    uint32_t words[4];
-};
-
-static __device__ __forceinline__ float f32_from_bf16(uint16_t value)
-{
-    union {
-        uint32_t word;
-        float value;
-    } bits;
-    bits.word = (uint32_t)value << 16;
-    return bits.value;
-}
-
 /** Two values in one word, the first in its low half. */
 static __device__ __forceinline__ uint32_t bf16_pair(float low, float high)
 {
-#ifdef COD_CUDA_EMULATED
+#if defined(COD_CUDA_EMULATED) || WARP_OLDER
     return (uint32_t)bf16_from_f32(low) | (uint32_t)bf16_from_f32(high) << 16;
 #else
     uint32_t pair; /* one instruction, the first operand of which becomes the high half */

@@ -246,6 +246,57 @@ static void products_and_their_fragments_agree(void **)
     cudaFree(c);
 }
 
+enum { INSTRUCTION_WORDS = 16 };
+
+/** What each instruction that older GPUs lack leaves in a lane's registers, {32, INSTRUCTION_WORDS}, of {32, 4} and {32, 4} words. */
+__global__ void instructions_kernel(const uint32_t *words, uint32_t *out)
+{
+    uint32_t *shared = shared_memory<uint32_t>();
+    const unsigned lane = threadIdx.x % WARP_LANES;
+    uint32_t a[4], b[4];
+    float bf16_sums[4] = {1, 2, 3, 4};
+    int32_t s8_sums[4] = {1, 2, 3, 4};
+    copy16_start(shared + 4 * threadIdx.x, words + 4 * threadIdx.x, threadIdx.x == 5 ? 0 : 16);
+    copy_commit();
+    copy_wait<0>();
+    block_sync();
+    /* Rows in an order of their own. */
+    load_matrix4(a, shared + 4 * (lane * 5 % WARP_LANES));
+    load_matrix4_transposed(b, shared + 4 * (WARP_LANES + lane * 11 % WARP_LANES));
+    const uint32_t two[2] = {b[0], b[3]};
+    mma_bf16(bf16_sums, a, two);
+    mma_s8(s8_sums, a, two);
+    if (threadIdx.x < WARP_LANES)
+        for (unsigned i = 0; i < 4; i++) {
+            uint32_t *of_lane = out + lane * INSTRUCTION_WORDS;
+            of_lane[i] = a[i];
+            of_lane[4 + i] = b[i];
+            memcpy(of_lane + 8 + i, &bf16_sums[i], sizeof(float));
+            of_lane[12 + i] = (uint32_t)s8_sums[i];
+        }
+}
+
+static void older_gpus_compute_alike(void **)
+{
+    static const cod_emulated_machine older = {13000, 1, 70, 1};
+    const size_t out_bytes = WARP_LANES * INSTRUCTION_WORDS * sizeof(uint32_t);
+    uint32_t *words = reinterpret_cast<uint32_t *>(device_floats(4 * THREADS)), *out[2];
+    char message[256];
+    for (uint32_t i = 0; i < 4 * THREADS; i++) /* small integers, so that the order of additions does not matter */
+        words[i] = (uint32_t)bf16_from_f32((float)(i * 7 % 11) - 5) << 16 | bf16_from_f32((float)(i * 5 % 13) - 6);
+    for (int k = 0; k < 2; k++) {
+        out[k] = reinterpret_cast<uint32_t *>(device_floats(WARP_LANES * INSTRUCTION_WORDS));
+        cod_emulated_set_machine(k == 1 ? &older : nullptr);
+        assert_int_equal(faulty_orders(message, 16 * THREADS, instructions_kernel, words, out[k]), 0);
+    }
+    cod_emulated_set_machine(nullptr);
+    assert_memory_equal(out[0], out[1], out_bytes);
+    assert_true(out[0][8] != 0 && out[0][12] != 0);
+    cudaFree(words);
+    cudaFree(out[0]);
+    cudaFree(out[1]);
+}
+
 __global__ void sum_kernel(float *out)
 {
     out[blockIdx.x * blockDim.x + threadIdx.x] = warp_sum((float)(threadIdx.x % WARP_LANES));
@@ -365,11 +416,17 @@ static void an_edge_from_a_copy_is_found(void **)
 int main()
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_missing_barrier_gives_wrong_results), cmocka_unit_test(threads_that_wait_for_ever_are_told),
-        cmocka_unit_test(parts_of_a_block_wait_for_themselves),  cmocka_unit_test(writes_beside_memory_are_found),
-        cmocka_unit_test(copies_land_when_they_are_waited_for),  cmocka_unit_test(products_and_their_fragments_agree),
-        cmocka_unit_test(sums_of_a_warp_reach_all_lanes),        cmocka_unit_test(shared_memory_must_be_allowed),
-        cmocka_unit_test(what_comes_before_the_wait_is_found),   cmocka_unit_test(an_edge_from_a_copy_is_found),
+        cmocka_unit_test(a_missing_barrier_gives_wrong_results),
+        cmocka_unit_test(threads_that_wait_for_ever_are_told),
+        cmocka_unit_test(parts_of_a_block_wait_for_themselves),
+        cmocka_unit_test(writes_beside_memory_are_found),
+        cmocka_unit_test(copies_land_when_they_are_waited_for),
+        cmocka_unit_test(products_and_their_fragments_agree),
+        cmocka_unit_test(older_gpus_compute_alike),
+        cmocka_unit_test(sums_of_a_warp_reach_all_lanes),
+        cmocka_unit_test(shared_memory_must_be_allowed),
+        cmocka_unit_test(what_comes_before_the_wait_is_found),
+        cmocka_unit_test(an_edge_from_a_copy_is_found),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -28,12 +28,15 @@ static void machines_that_cannot_are_named(void **state)
                  open_on((cod_emulated_machine){12080, 1, 90, 1}));
     assert_fails(COD_ERR_UNSUPPORTED, "no NVIDIA GPU that this process may use; CUDA_VISIBLE_DEVICES may hide it",
                  open_on((cod_emulated_machine){13000, 0, 90, 1}));
-    assert_fails(COD_ERR_UNSUPPORTED, "GPU 0, emulated GPU, has compute capability 7.5; 8.0 or above is needed",
-                 open_on((cod_emulated_machine){13000, 1, 75, 1}));
+    assert_fails(COD_ERR_UNSUPPORTED, "GPU 0, emulated GPU, has compute capability 6.1; 7.0 or above is needed",
+                 open_on((cod_emulated_machine){13000, 1, 61, 1}));
     assert_fails(COD_ERR_UNSUPPORTED, "has compute capability 12.0, and this build has code for ",
                  open_on((cod_emulated_machine){13000, 1, 120, 0}));
     cod_test_assert_contains(cod_error_message(), "build anew with -DCMAKE_CUDA_ARCHITECTURES=120");
     assert_ok(open_on((cod_emulated_machine){13000, 1, 120, 1}));
+    assert_fails(COD_ERR_UNSUPPORTED, "build anew with -DCMAKE_CUDA_ARCHITECTURES=70 and a CUDA 12 toolkit",
+                 open_on((cod_emulated_machine){13000, 1, 70, 0}));
+    assert_ok(open_on((cod_emulated_machine){13000, 1, 70, 1}));
 }
 
 static void an_ordinal_counts_modulo_the_gpus(void **state)

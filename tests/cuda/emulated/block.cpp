@@ -1,6 +1,6 @@
 /** Runs kernels: the blocks of a grid one after the other, the threads of a block as fibres. */
 #include "emulated_internal.h"
-#include "emulated_warp.h"
+#include "cuda/warp.cuh"
 #include "fibre.h"
 
 #include <cstdlib>

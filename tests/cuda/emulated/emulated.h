@@ -37,7 +37,10 @@ typedef struct cod_emulated_machine {
     int has_code;   /**< whether kernels were compiled for them */
 } cod_emulated_machine;
 
-/** NULL = the default: a driver for CUDA 13.0, one GPU of capability 8.0, with code for it. */
+/**
+ * NULL = the default: a driver for CUDA 13.0, one GPU of capability 9.0 or, in tenths, of COD_CUDA_CAPABILITY, with code for it. Below
+ * 8.0 its instructions are those of src/cuda/warp_older.cuh.
+ */
 void cod_emulated_set_machine(const cod_emulated_machine *machine);
 
 /** Ranges that NVTX was told of and that are open, and the names of those since the last call, each in < and >, nested as they were. */

@@ -24,6 +24,8 @@ void cod_emulated_chain_wait();
 void cod_emulated_copy_commit();
 void cod_emulated_copy_wait(int under_way);
 void cod_emulated_aligned(const void *address, size_t boundary, const char *what);
+/** Whether the GPU has none of the instructions that older_…() stand for. */
+bool cod_emulated_is_older();
 
 struct cod_emulated_mma {
     float d[4];
@@ -73,6 +75,17 @@ static inline float shuffle(float value, unsigned lane)
     return out;
 }
 
+static inline uint32_t shuffle(uint32_t value, unsigned lane)
+{
+    float bits;
+    memcpy(&bits, &value, sizeof bits);
+    bits = shuffle(bits, lane);
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+#include "cuda/warp_older.cuh"
+
 static inline float shuffle_xor(float value, unsigned mask)
 {
     return shuffle(value, (threadIdx.x ^ mask) % 32);
@@ -80,6 +93,8 @@ static inline float shuffle_xor(float value, unsigned mask)
 
 static inline void mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
 {
+    if (cod_emulated_is_older())
+        return older_mma_bf16(d, a, b);
     cod_emulated_mma in;
     memcpy(in.d, d, sizeof d);
     memcpy(in.a, a, sizeof a);
@@ -89,6 +104,8 @@ static inline void mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_
 
 static inline void mma_s8(int32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
 {
+    if (cod_emulated_is_older())
+        return older_mma_s8(d, a, b);
     cod_emulated_mma_s8 in;
     memcpy(in.d, d, sizeof d);
     memcpy(in.a, a, sizeof a);
@@ -99,22 +116,30 @@ static inline void mma_s8(int32_t (&d)[4], const uint32_t (&a)[4], const uint32_
 static inline void load_matrix4(uint32_t (&r)[4], const void *row)
 {
     cod_emulated_aligned(row, 16, "load_matrix4");
+    if (cod_emulated_is_older())
+        return older_load_matrix4(r, row);
     cod_emulated_together("load_matrix4", &row, sizeof row, r, sizeof r, cod_emulated_act_load);
 }
 
 static inline void load_matrix4_transposed(uint32_t (&r)[4], const void *row)
 {
     cod_emulated_aligned(row, 16, "load_matrix4_transposed");
+    if (cod_emulated_is_older())
+        return older_load_matrix4_transposed(r, row);
     cod_emulated_together("load_matrix4_transposed", &row, sizeof row, r, sizeof r, cod_emulated_act_load_transposed);
 }
 
 static inline void copy16_start(void *target, const void *source, unsigned bytes)
 {
+    if (cod_emulated_is_older())
+        return older_copy16(target, source, bytes);
     cod_emulated_copy_start(target, source, bytes, false);
 }
 
 static inline void copy16_ahead_start(void *target, const void *source, unsigned bytes)
 {
+    if (cod_emulated_is_older())
+        return older_copy16(target, source, bytes);
     cod_emulated_copy_start(target, source, bytes, true);
 }
 

@@ -42,8 +42,13 @@ static std::recursive_mutex lock;
 typedef std::lock_guard<std::recursive_mutex> locked;
 
 static std::map<unsigned char *, allocation> allocations;
-static const cod_emulated_machine default_machine = {13000, 1, 90, 1};
-static cod_emulated_machine machine = default_machine;
+static cod_emulated_machine default_machine()
+{
+    const char *text = getenv("COD_CUDA_CAPABILITY");
+    return {13000, 1, text != nullptr ? atoi(text) : 90, 1};
+}
+
+static cod_emulated_machine machine = default_machine();
 static size_t memory_bytes, used_bytes, faults, seed_value, launches, chained_launches;
 static std::map<const void *, size_t> allowed_shared; /**< by kernel */
 static bool seed_known, forbidden;
@@ -66,10 +71,16 @@ void cod_emulated_fault(const char *format, ...)
     va_end(arguments);
 }
 
+/** Of a block, as a launch may ask for it: V100, T4, H100. */
+static int most_shared()
+{
+    return machine.capability >= 80 ? MOST_SHARED : machine.capability >= 75 ? 65536 : 98304;
+}
+
 cudaError_t cod_emulated_allow_shared(const void *kernel, int bytes)
 {
     const locked held(lock);
-    if (bytes < 0 || bytes > MOST_SHARED)
+    if (bytes < 0 || bytes > most_shared())
         return give(cudaErrorInvalidValue);
     allowed_shared[kernel] = static_cast<size_t>(bytes);
     return cudaSuccess;
@@ -145,7 +156,12 @@ static size_t whole_memory()
 
 void cod_emulated_set_machine(const cod_emulated_machine *wanted)
 {
-    machine = wanted != nullptr ? *wanted : default_machine;
+    machine = wanted != nullptr ? *wanted : default_machine();
+}
+
+bool cod_emulated_is_older()
+{
+    return machine.capability < 80;
 }
 
 /* Memory. */
@@ -370,7 +386,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
     properties->minor = machine.capability % 10;
     properties->multiProcessorCount = 4;
     properties->totalGlobalMem = whole_memory();
-    properties->sharedMemPerBlockOptin = MOST_SHARED;
+    properties->sharedMemPerBlockOptin = static_cast<size_t>(most_shared());
     return cudaSuccess;
 }
 
