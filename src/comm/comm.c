@@ -66,6 +66,7 @@ cod_status comm_request_create(cod_comm *comm, int parts, cod_request **out)
 void comm_request_free(cod_request *request)
 {
     free(request->gathered);
+    free(request->long_get);
     free(request->parts);
     free(request);
 }
@@ -150,9 +151,10 @@ void cod_request_abandon(cod_request **request, void (*release)(void *context), 
         return;
     }
     calm_down(r);
+    comm_lock(r->comm);
+    r->abandoned = true;
     r->release = release;
     r->release_context = context;
-    comm_lock(r->comm);
     r->next = r->comm->abandoned;
     r->comm->abandoned = r;
     comm_unlock(r->comm);
@@ -185,6 +187,7 @@ static void *progress_loop(void *context)
         MPI_Iprobe(MPI_ANY_SOURCE, COD_TAG_NEVER, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
         sweep_abandoned(comm);
         levels_progress(comm);
+        long_gets_progress(comm);
         comm->counters.polls++;
         const double idle_ms = comm->progress_interval_ms;
         comm_unlock(comm);

@@ -14,6 +14,7 @@
 
 typedef struct group_levels group_levels; /* levels.c */
 typedef struct group_direct group_direct; /* direct.c */
+typedef struct window_long window_long;   /* window_long.c */
 
 struct cod_comm {
     pthread_mutex_t lock; /**< held around every MPI call, and never while waiting */
@@ -29,8 +30,9 @@ struct cod_comm {
     const char *window_setting;
     cod_comm_counters counters;
     struct cod_request *abandoned;
-    group_levels *levels;  /**< of groups that average by node */
-    group_direct *directs; /**< of groups whose messages begin and end in a device's memory */
+    struct cod_request *long_gets; /**< gets in pieces that are under way */
+    group_levels *levels;          /**< of groups that average by node */
+    group_direct *directs;         /**< of groups whose messages begin and end in a device's memory */
 };
 
 /** One operation of one or several MPI requests. */
@@ -53,11 +55,15 @@ struct cod_request {
     group_levels *levels;           /**< of an average by node: whose, which way it is on, */
     int way;                        /**< and the one started after it */
     struct cod_request *behind;
-    cod_staged *staged; /**< of an average of a device's memory: where its values are */
+    cod_staged *staged;    /**< of an average of a device's memory: where its values are */
+    window_long *long_get; /**< of a get in pieces; freed with the request */
+    bool abandoned;
 };
 
 /** Moves averages by node on. Under the lock. */
 void levels_progress(cod_comm *comm);
+/** Moves gets in pieces on. Under the lock. */
+void long_gets_progress(cod_comm *comm);
 /** Moves averages of a device's memory on, and lets the calling thread hand such memory to MPI. Under the lock, before MPI is called. */
 void direct_progress(cod_comm *comm);
 

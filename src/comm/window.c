@@ -1,10 +1,8 @@
-#include "comm/window.h"
+#include "comm/window_internal.h"
 
-#include "comm/comm_internal.h"
 #include "comm/group.h"
 #include "core/memory.h"
 
-#include <limits.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -13,20 +11,17 @@
 
 enum { WARM_BYTES = 64 };
 
-struct cod_window {
-    cod_comm *comm;
-    MPI_Win mpi;
-    char *memory;
-    size_t *bytes;   /**< [world size] */
-    size_t *shift;   /**< [world size] bytes skipped at the start for alignment: MPI promises none */
-    bool sync_waits; /**< MPI_Win_sync would wait for gets that are under way, so for a peer that is stopped */
-};
-
 static void window_free(cod_window *window)
 {
     free(window->bytes);
     free(window->shift);
     free(window);
+}
+
+cod_status window_rget(cod_window *window, int world_rank, size_t offset, void *target, int bytes, MPI_Request *out)
+{
+    return COD_MPI(MPI_Rget(target, bytes, MPI_BYTE, world_rank, (MPI_Aint)(window->shift[world_rank] + offset), bytes,
+                            MPI_BYTE, window->mpi, out));
 }
 
 static cod_status get_start(cod_window *window, int world_rank, size_t offset, void *target, int bytes,
@@ -35,9 +30,7 @@ static cod_status get_start(cod_window *window, int world_rank, size_t offset, v
     cod_comm *comm = window->comm;
     COD_TRY(comm_request_create(comm, 1, request));
     comm_lock(comm);
-    const cod_status status =
-        COD_MPI(MPI_Rget(target, bytes, MPI_BYTE, world_rank, (MPI_Aint)(window->shift[world_rank] + offset), bytes,
-                         MPI_BYTE, window->mpi, (*request)->parts));
+    const cod_status status = window_rget(window, world_rank, offset, target, bytes, (*request)->parts);
     comm_unlock(comm);
     return comm_request_started(request, status);
 }
@@ -184,11 +177,12 @@ cod_status cod_window_get_start(cod_window *window, int world_rank, size_t offse
 {
     cod_comm *comm = window->comm;
     COD_REQUIRE(world_rank >= 0 && world_rank < comm->size, "there is no rank %d", world_rank);
-    COD_REQUIRE(offset <= window->bytes[world_rank] && bytes <= window->bytes[world_rank] - offset && bytes <= INT_MAX,
+    COD_REQUIRE(offset <= window->bytes[world_rank] && bytes <= window->bytes[world_rank] - offset,
                 "bytes %zu to %zu lie outside the %zu of rank %d's window", offset, offset + bytes,
                 window->bytes[world_rank], world_rank);
     comm_lock(comm);
     comm->counters.pulled_bytes += bytes;
     comm_unlock(comm);
-    return get_start(window, world_rank, offset, target, (int)bytes, request);
+    return long_get_is(bytes) ? long_get_start(window, world_rank, offset, target, bytes, request)
+                              : get_start(window, world_rank, offset, target, (int)bytes, request);
 }

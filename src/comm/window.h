@@ -37,7 +37,8 @@ size_t cod_window_bytes(const cod_window *window, int world_rank);
 COD_MUST_CHECK cod_status cod_window_sync(cod_window *window);
 
 /**
- * Starts reading `bytes` of a rank's part from byte `offset` on; several may be in flight, and they may end in any order.
+ * Starts reading `bytes` of a rank's part from byte `offset` on; several may be in flight, and they may end in any order. Many bytes are
+ * read in pieces, one after another from the first on, which the progress thread asks for: nobody needs to look meanwhile.
  *
  * @param[out] target   [bytes] borrowed until the request is done
  * @param[out] request  new; end it with cod_request_test(), cod_request_wait() or, when the owner is lost, cod_request_abandon()
@@ -45,5 +46,8 @@ COD_MUST_CHECK cod_status cod_window_sync(cod_window *window);
  */
 COD_MUST_CHECK cod_status cod_window_get_start(cod_window *window, int world_rank, size_t offset, void *target,
                                                size_t bytes, cod_request **request);
+
+/** Bytes that have come of a get in pieces, which tells whether it moves; 0 for shorter ones and for NULL. */
+size_t cod_window_get_arrived(const cod_request *request);
 
 #endif

@@ -132,6 +132,38 @@ static void abandoned_gets_are_released_once(void **state)
     check_ok(cod_window_destroy(window));
 }
 
+/** More than is in flight at a time: the progress thread asks for what follows, though nobody looks. */
+static void long_gets_move_by_themselves(void **state)
+{
+    (void)state;
+    enum { BYTES = 9 * 1000 * 1000 + 7, OFFSET = 5 };
+    static unsigned char data[2][BYTES];
+    static atomic_int released;
+    cod_window *window = NULL;
+    cod_request *requests[3] = {0};
+    released = 0;
+    check_ok(cod_window_create(job, OFFSET + BYTES, &window));
+    unsigned char *memory = cod_window_memory(window);
+    for (size_t i = 0; i < OFFSET + BYTES; i++)
+        memory[i] = byte_of(cod_comm_rank(job), i);
+    check_ok(cod_window_sync(window));
+    check_ok(cod_group_barrier(cod_comm_world(job)));
+    const int first = (cod_comm_rank(job) + 1) % cod_comm_size(job), last = cod_comm_rank(job);
+    check_ok(cod_window_get_start(window, first, OFFSET, data[0], BYTES, &requests[0]));
+    check_ok(cod_window_get_start(window, first, OFFSET, data[1], BYTES, &requests[1]));
+    cod_request_abandon(&requests[1], release, &released); /* what was asked for of it still comes */
+    const double begin = cod_clock_s();
+    while ((cod_window_get_arrived(requests[0]) < BYTES || released < 1) && cod_clock_s() - begin < 20)
+        ;
+    check_all(cod_window_get_arrived(requests[0]) == BYTES && released == 1);
+    check_ok(cod_window_get_start(window, last, OFFSET, data[1], BYTES, &requests[2]));
+    check_ok(cod_request_wait(&requests[2], 20));
+    check_ok(cod_request_wait(&requests[0], 0));
+    check_all(holds(data[0], first, OFFSET, BYTES) && holds(data[1], last, OFFSET, BYTES));
+    check_all(cod_window_get_arrived(NULL) == 0);
+    check_ok(cod_window_destroy(window));
+}
+
 /** Half a second without a call of ours: only the owner's progress thread can serve its readers. */
 static void an_owner_that_computes_is_read_all_the_same(void **state)
 {
@@ -164,6 +196,7 @@ int main(void)
         cmocka_unit_test(many_gets_are_in_flight),
         cmocka_unit_test(a_range_outside_the_window_is_refused),
         cmocka_unit_test(abandoned_gets_are_released_once),
+        cmocka_unit_test(long_gets_move_by_themselves),
         cmocka_unit_test(an_owner_that_computes_is_read_all_the_same),
     };
     return cmocka_run_group_tests(tests, job_setup, job_teardown);

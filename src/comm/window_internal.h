@@ -1,0 +1,31 @@
+/**
+ * @file
+ * What the files of windows share.
+ */
+#ifndef COD_COMM_WINDOW_INTERNAL_H
+#define COD_COMM_WINDOW_INTERNAL_H
+
+#include "comm/comm_internal.h"
+#include "comm/window.h"
+
+#include <stdbool.h>
+
+struct cod_window {
+    cod_comm *comm;
+    MPI_Win mpi;
+    char *memory;
+    size_t *bytes;   /**< [world size] */
+    size_t *shift;   /**< [world size] bytes skipped at the start for alignment: MPI promises none */
+    bool sync_waits; /**< MPI_Win_sync would wait for gets that are under way, so for a peer that is stopped */
+};
+
+/** MPI's own get, under the lock. */
+COD_MUST_CHECK cod_status window_rget(cod_window *window, int world_rank, size_t offset, void *target, int bytes,
+                                      MPI_Request *out);
+
+/** Whether a get of so many bytes goes in pieces. */
+bool long_get_is(size_t bytes);
+COD_MUST_CHECK cod_status long_get_start(cod_window *window, int world_rank, size_t offset, void *target, size_t bytes,
+                                         cod_request **request);
+
+#endif

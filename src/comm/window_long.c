@@ -1,0 +1,133 @@
+/* Gets of more than one piece: several pieces are in flight, and the progress thread asks for the next ones. */
+#include "comm/window_internal.h"
+
+#include <stdlib.h>
+
+/*
+ * 4 MiB in flight keep links of 10 Gbit/s busy over the milliseconds between two looks. In shared memory MPI copies a piece as it is asked
+ * for, under the lock, which others want meanwhile: so a look asks for a few alone.
+ */
+enum { PIECE_BYTES = 256 * 1024, IN_FLIGHT = 16, ASKED_AT_ONCE = 4 };
+
+struct window_long {
+    cod_window *window;
+    int world_rank;
+    size_t offset, bytes, asked; /**< asked: of bytes, from the start */
+    size_t arrived;
+    size_t pieces[IN_FLIGHT]; /**< length of what each MPI request reads */
+    char *target;
+    cod_status failed;
+    struct cod_request *next; /**< in the job's list */
+};
+
+/** Takes it out of what the progress thread moves. Under the lock. */
+static void leave_list(cod_request *request)
+{
+    cod_request **at = &request->comm->long_gets;
+    while (*at != NULL && *at != request)
+        at = &(*at)->long_get->next;
+    if (*at != NULL)
+        *at = request->long_get->next;
+}
+
+static cod_status note_arrivals(cod_request *request)
+{
+    window_long *get = request->long_get;
+    for (int i = 0; i < IN_FLIGHT; i++) {
+        int done = 0;
+        if (get->pieces[i] == 0)
+            continue;
+        COD_TRY(COD_MPI(MPI_Testall(1, &request->parts[i], &done, MPI_STATUSES_IGNORE)));
+        if (!done)
+            continue;
+        get->arrived += get->pieces[i];
+        get->pieces[i] = 0;
+    }
+    return COD_OK;
+}
+
+static cod_status ask_more(cod_request *request)
+{
+    window_long *get = request->long_get;
+    int asked = 0;
+    for (int i = 0; i < IN_FLIGHT && asked < ASKED_AT_ONCE && get->asked < get->bytes; i++) {
+        const size_t left = get->bytes - get->asked, piece = left < PIECE_BYTES ? left : PIECE_BYTES;
+        if (get->pieces[i] > 0)
+            continue;
+        COD_TRY(window_rget(get->window, get->world_rank, get->offset + get->asked, get->target + get->asked,
+                            (int)piece, &request->parts[i]));
+        get->pieces[i] = piece;
+        get->asked += piece;
+        asked++;
+    }
+    return COD_OK;
+}
+
+/** Under the lock. */
+static cod_status move(cod_request *request)
+{
+    window_long *get = request->long_get;
+    if (get->failed == COD_OK)
+        get->failed = note_arrivals(request);
+    if (get->failed == COD_OK)
+        get->failed = ask_more(request);
+    return get->failed;
+}
+
+/** One that was given up asks for no more. */
+static cod_status test(cod_request *request, bool *done)
+{
+    window_long *get = request->long_get;
+    if (request->abandoned)
+        get->bytes = get->asked;
+    const cod_status status = move(request);
+    *done = status == COD_OK && get->arrived == get->bytes;
+    if (*done || status != COD_OK)
+        leave_list(request);
+    return status;
+}
+
+void long_gets_progress(cod_comm *comm)
+{
+    for (cod_request *request = comm->long_gets; request != NULL; request = request->long_get->next)
+        if (!request->abandoned)
+            (void)move(request); /* who waits for it is told */
+}
+
+cod_status long_get_start(cod_window *window, int world_rank, size_t offset, void *target, size_t bytes,
+                          cod_request **out)
+{
+    cod_comm *comm = window->comm;
+    COD_TRY(comm_request_create(comm, IN_FLIGHT, out));
+    cod_request *request = *out;
+    window_long *get = calloc(1, sizeof *get);
+    if (get == NULL)
+        return comm_request_started(out, cod_fail(COD_ERR_MEMORY, "out of memory"));
+    *get =
+        (window_long){.window = window, .world_rank = world_rank, .offset = offset, .bytes = bytes, .target = target};
+    request->long_get = get;
+    request->test = test;
+    comm_lock(comm);
+    get->next = comm->long_gets;
+    comm->long_gets = request;
+    const cod_status status = move(request);
+    if (status != COD_OK)
+        leave_list(request);
+    comm_unlock(comm);
+    return comm_request_started(out, status);
+}
+
+bool long_get_is(size_t bytes)
+{
+    return bytes > PIECE_BYTES;
+}
+
+size_t cod_window_get_arrived(const cod_request *request)
+{
+    if (request == NULL || request->long_get == NULL)
+        return 0;
+    comm_lock(request->comm);
+    const size_t arrived = request->long_get->arrived;
+    comm_unlock(request->comm);
+    return arrived;
+}
