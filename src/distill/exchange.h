@@ -7,8 +7,9 @@
  * reach next, as long as the peer's slots still hold one. Rank j of n pulls the peer's shards k with k mod n = j, all of exactly that
  * version; when all ranks hold theirs, the group gathers them; when all have everything, all take the checkpoint over, at
  * the same step. What the ranks tell each other (proposed, done, lost) rides in the trainer's per-step reduction and acts
- * two steps later, so nothing waits. One peer is pulled at a time, in turn. A version that any rank lost (its slot
- * was reopened, bytes were damaged, or time ran out) is given up by all, and a newer one is proposed. Versions are counted in
+ * two steps later, so nothing waits. As many peers are pulled at a time as let each have its turn within a period. A version that any
+ * rank lost (its slot was reopened, bytes were damaged, or time ran out) is given up by all; what is there when the peers are asked
+ * again is proposed, but never a version that was damaged. Versions are counted in
  * periods: version v is of step v * period in every group, whatever a group left out, so that a peer's v and one's own v
  * have seen equally many steps.
  *
@@ -34,8 +35,8 @@
 
 typedef struct cod_exchange cod_exchange;
 
-/** Numbers that ride in the reduction. */
-enum { COD_EXCHANGE_FLAGS = 11, COD_EXCHANGE_OWN_KEPT = 4 };
+/** Pulls that a group has at a time, and numbers that ride in the reduction. */
+enum { COD_EXCHANGE_PULLS_MOST = 16, COD_EXCHANGE_FLAGS = 3 + 8 * COD_EXCHANGE_PULLS_MOST, COD_EXCHANGE_OWN_KEPT = 4 };
 
 typedef enum cod_exchange_publish_kind { COD_PUBLISH_RAW, COD_PUBLISH_EMA } cod_exchange_publish_kind;
 typedef enum cod_exchange_codec {
@@ -137,12 +138,12 @@ typedef struct cod_exchange_peer_counters {
 
 /** What one group's part in an exchange takes; nothing of it is measured. */
 typedef struct cod_exchange_sizes {
-    int peers;             /**< that the group reads */
+    int peers, pulls;      /**< that the group reads; and how many of them at a time */
     uint64_t published;    /**< bytes of one publication at most; less with an entropy coder */
     uint64_t pulled;       /**< bytes of one publication of each peer */
     uint64_t held_bytes;   /**< of a rank: the peers' checkpoints, one in use and one under way of each */
     uint64_t own_bytes;    /**< of a rank: the copy being published, and own publications as others see them */
-    uint64_t slot_bytes;   /**< of a rank: encoded versions, its own and one being pulled */
+    uint64_t slot_bytes;   /**< of a rank: encoded versions, its own and those being pulled */
     uint64_t memory_bytes; /**< of a rank: all three */
     uint64_t
         device_bytes; /**< of a rank, in the memory of a device that codes: the first two, and plain chunks of both ways */

@@ -36,16 +36,19 @@ struct exchange_device {
     int looks;     /**< at what is being fetched */
     size_t sealed; /**< chunks of the own shard */
 
-    /* Pulling: one version at a time. */
-    peer_coding *peers;                 /**< [peer_count] */
-    cod_buffer *in_host;                /**< pinned: headers, then payloads, packed for each shard */
-    cod_buffer *in_heads, *in_payloads; /**< the same on the device */
-    cod_buffer *in_prints;              /**< what DEQUANTISE says of them */
-    cod_buffer *prints_host;            /**< pinned */
-    cod_event *decoded_in;
+    peer_coding *peers; /**< [peer_count] */
+    float **mirrors;    /**< [own kept + peers] of the host, for checkpoints; NULL = none yet */
+};
+
+/** Room for the version that is being pulled. */
+struct exchange_device_pull {
+    cod_buffer *host;             /**< pinned: headers, then payloads, packed for each shard */
+    cod_buffer *heads, *payloads; /**< the same on the device */
+    cod_buffer *prints;           /**< what DEQUANTISE says of them */
+    cod_buffer *prints_host;      /**< pinned */
+    cod_event *decoded;
     bool sent;
     size_t opened, packed; /**< chunks of the current shard, and the bytes of their payloads */
-    float **mirrors;       /**< [own kept + peers] of the host, for checkpoints; NULL = none yet */
 };
 
 static cod_status chunk_table_init(const cod_exchange *e, int group, chunk_table *table)
@@ -113,7 +116,7 @@ static cod_status plan_quantise(cod_exchange *e, bool delta, cod_plan **out)
     const cod_op op = {
         .kind = COD_OP_QUANTISE,
         .attr = {.quality_db = e->options.quality_db},
-        .inputs = {vector_of(e->snapshot), rows_of(d->plan, chunks, COD_CHUNK_HEADER_BYTES),
+        .inputs = {vector_of(e->publisher.snapshot), rows_of(d->plan, chunks, COD_CHUNK_HEADER_BYTES),
                    delta ? decoded : (cod_view){0}},
         .outputs = {rows_of(d->heads, chunks, COD_CHUNK_HEADER_BYTES), rows_of(d->payloads, chunks, d->room), decoded},
         .name = "publication"};
@@ -123,11 +126,12 @@ static cod_status plan_quantise(cod_exchange *e, bool delta, cod_plan **out)
 static cod_status plan_dequantise(cod_exchange *e, int peer, cod_buffer *held, cod_buffer *incoming, cod_plan **out)
 {
     const exchange_device *d = e->on_device;
+    const exchange_device_pull *in = exchange_pull_of(e, &e->peers[peer])->on_device;
     const size_t chunks = chunks_of(&d->peers[peer].chunks);
     const cod_op op = {.kind = COD_OP_DEQUANTISE,
-                       .inputs = {rows_of(d->in_heads, chunks, COD_CHUNK_HEADER_BYTES),
-                                  rows_of(d->in_payloads, 1, chunks * d->room), vector_of(held)},
-                       .outputs = {vector_of(incoming), rows_of(d->in_prints, chunks, sizeof(uint64_t))},
+                       .inputs = {rows_of(in->heads, chunks, COD_CHUNK_HEADER_BYTES),
+                                  rows_of(in->payloads, 1, chunks * d->room), vector_of(held)},
+                       .outputs = {vector_of(incoming), rows_of(in->prints, chunks, sizeof(uint64_t))},
                        .name = "checkpoint of a peer"};
     return e->backend->plan_create(e->device, &op, out);
 }
@@ -160,23 +164,37 @@ static cod_status make_publishing(cod_exchange *e)
     return plan_quantise(e, true, &d->delta);
 }
 
+/** @param chunks  of the largest model that it pulls */
+static cod_status make_pull(const cod_exchange *e, size_t chunks, exchange_device_pull *in)
+{
+    const size_t heads = chunks * COD_CHUNK_HEADER_BYTES, payloads = chunks * e->on_device->room,
+                 prints = chunks * sizeof(uint64_t);
+    COD_TRY(buffer_of(e, true, heads + payloads, &in->host));
+    COD_TRY(buffer_of(e, false, heads, &in->heads));
+    COD_TRY(buffer_of(e, false, payloads, &in->payloads));
+    COD_TRY(buffer_of(e, false, prints, &in->prints));
+    COD_TRY(buffer_of(e, true, prints, &in->prints_host));
+    return cod_event_create(e->backend, e->device, &in->decoded);
+}
+
 static cod_status make_pulling(cod_exchange *e)
 {
     exchange_device *d = e->on_device;
-    size_t most = 0;
     d->peers = calloc((size_t)e->peer_count + 1, sizeof *d->peers);
     COD_REQUIRE_MEMORY(d->peers);
-    for (int i = 0; i < e->peer_count; i++) {
+    for (int i = 0; i < e->peer_count; i++)
         COD_TRY(chunk_table_init(e, e->peers[i].group, &d->peers[i].chunks));
-        const size_t chunks = chunks_of(&d->peers[i].chunks);
-        most = chunks > most ? chunks : most;
+    for (int k = 0; k < e->pull_count; k++) {
+        exchange_device_pull *in = calloc(1, sizeof *in);
+        COD_REQUIRE_MEMORY(in);
+        e->pulls[k].on_device = in;
+        size_t most = 0;
+        for (int i = k; i < e->peer_count; i += e->pull_count) {
+            const size_t chunks = chunks_of(&d->peers[i].chunks);
+            most = chunks > most ? chunks : most;
+        }
+        COD_TRY(make_pull(e, most, in));
     }
-    COD_TRY(buffer_of(e, true, most * (COD_CHUNK_HEADER_BYTES + d->room), &d->in_host));
-    COD_TRY(buffer_of(e, false, most * COD_CHUNK_HEADER_BYTES, &d->in_heads));
-    COD_TRY(buffer_of(e, false, most * d->room, &d->in_payloads));
-    COD_TRY(buffer_of(e, false, most * sizeof(uint64_t), &d->in_prints));
-    COD_TRY(buffer_of(e, true, most * sizeof(uint64_t), &d->prints_host));
-    COD_TRY(cod_event_create(e->backend, e->device, &d->decoded_in));
     for (int i = 0; i < e->peer_count; i++) {
         cod_buffer *a = e->peers[i].values, *b = e->peers[i].incoming;
         COD_TRY(plan_dequantise(e, i, a, b, &d->peers[i].decode[0]));
@@ -235,17 +253,36 @@ static void destroy_buffer(const cod_exchange *e, bool pinned, cod_buffer *buffe
         e->backend->buffer_destroy(e->device, buffer);
 }
 
+static void destroy_event(const cod_exchange *e, cod_event *event)
+{
+    const cod_status ended = cod_event_wait(e->backend, event);
+    (void)ended; /* a device that failed has said so to whoever used it */
+    cod_event_destroy(e->backend, event);
+}
+
+static void destroy_pull(const cod_exchange *e, exchange_pull *pull)
+{
+    exchange_device_pull *in = pull->on_device;
+    if (in == NULL)
+        return;
+    destroy_event(e, in->decoded);
+    destroy_buffer(e, true, in->host);
+    destroy_buffer(e, true, in->prints_host);
+    destroy_buffer(e, false, in->heads);
+    destroy_buffer(e, false, in->payloads);
+    destroy_buffer(e, false, in->prints);
+    free(in);
+    pull->on_device = NULL;
+}
+
 void exchange_device_destroy(cod_exchange *e)
 {
     exchange_device *d = e->on_device;
     if (d == NULL)
         return;
-    cod_event *const events[] = {d->fetched, d->decoded_in};
-    for (size_t i = 0; i < sizeof events / sizeof events[0]; i++) {
-        const cod_status ended = cod_event_wait(e->backend, events[i]);
-        (void)ended; /* a device that failed has said so to whoever used it */
-        cod_event_destroy(e->backend, events[i]);
-    }
+    destroy_event(e, d->fetched);
+    for (int k = 0; k < e->pull_count; k++)
+        destroy_pull(e, &e->pulls[k]);
     destroy_plan(e, d->key);
     destroy_plan(e, d->delta);
     for (int i = 0; i < e->peer_count && d->peers != NULL; i++) {
@@ -253,11 +290,9 @@ void exchange_device_destroy(cod_exchange *e)
         destroy_plan(e, d->peers[i].decode[1]);
         chunk_table_clear(&d->peers[i].chunks);
     }
-    cod_buffer *const pinned[] = {d->heads_host, d->payloads_host, d->in_host, d->prints_host};
-    cod_buffer *const others[] = {d->decoded,  d->plan,        d->heads,    d->payloads,
-                                  d->in_heads, d->in_payloads, d->in_prints};
-    for (size_t i = 0; i < sizeof pinned / sizeof pinned[0]; i++)
-        destroy_buffer(e, true, pinned[i]);
+    destroy_buffer(e, true, d->heads_host);
+    destroy_buffer(e, true, d->payloads_host);
+    cod_buffer *const others[] = {d->decoded, d->plan, d->heads, d->payloads};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         destroy_buffer(e, false, others[i]);
     for (int i = 0; i < COD_EXCHANGE_OWN_KEPT + e->peer_count && d->mirrors != NULL; i++)
@@ -267,9 +302,9 @@ void exchange_device_destroy(cod_exchange *e)
     free(d->peers);
 }
 
-void exchange_device_forget_gather(cod_exchange *e)
+void exchange_device_forget_gather(exchange_pull *pull)
 {
-    e->on_device->in_host = NULL;
+    pull->on_device->host = NULL;
 }
 
 /* Publishing. */
@@ -278,7 +313,7 @@ cod_status exchange_device_quantise(cod_exchange *e)
 {
     exchange_device *d = e->on_device;
     d->fetching = false;
-    COD_TRY(e->backend->plan_run(e->against > 0 ? d->delta : d->key, NULL));
+    COD_TRY(e->backend->plan_run(e->publisher.against > 0 ? d->delta : d->key, NULL));
     COD_TRY(e->backend->copy(e->device, NULL, d->heads_host, 0, d->heads, 0, d->heads->bytes));
     return cod_event_record(e->backend, e->copied, NULL);
 }
@@ -301,12 +336,12 @@ static cod_status start_fetching(cod_exchange *e)
     for (size_t k = 0; k < count; k++)
         COD_TRY(e->backend->copy(e->device, NULL, d->payloads_host, k * d->room, d->payloads, (first + k) * d->room,
                                  cod_load_u32(own_head(e, k) + COD_CHUNK_AT_STORED_BYTES)));
-    COD_TRY(e->backend->copy(e->device, NULL, e->encoding->values, 0, d->decoded, 0, d->decoded->bytes));
+    COD_TRY(e->backend->copy(e->device, NULL, e->publisher.encoding->values, 0, d->decoded, 0, d->decoded->bytes));
     COD_TRY(cod_event_record(e->backend, d->fetched, NULL));
     const int mine = cod_group_index(e->group);
     const cod_codec_range range = exchange_shard_range(&e->models[mine], e->rank, e->size);
-    const cod_codec_key key = exchange_key(e, mine, e->version, exchange_life(e));
-    cod_codec_begin(&e->encoder, &range, &key);
+    const cod_codec_key key = exchange_key(e, mine, e->publisher.version, exchange_life(e));
+    cod_codec_begin(&e->publisher.encoder, &range, &key);
     d->fetching = true;
     d->looks = 0;
     d->sealed = 0;
@@ -325,10 +360,12 @@ cod_status exchange_device_fetch(cod_exchange *e, bool at_once, bool *fetched)
 cod_status exchange_device_seal(cod_exchange *e)
 {
     exchange_device *d = e->on_device;
-    const uint64_t before = e->encoder.done, capacity = cod_codec_bound(&e->encoder.options, &e->encoder.range);
+    const uint64_t before = e->publisher.encoder.done,
+                   capacity = cod_codec_bound(&e->publisher.encoder.options, &e->publisher.encoder.range);
     const size_t k = d->sealed++;
-    COD_TRY(cod_codec_seal(&e->encoder, own_head(e, k), (const unsigned char *)d->payloads_host->host + k * d->room,
-                           d->own.prints[d->own.first[e->rank] + k], e->room, capacity));
+    COD_TRY(cod_codec_seal(&e->publisher.encoder, own_head(e, k),
+                           (const unsigned char *)d->payloads_host->host + k * d->room,
+                           d->own.prints[d->own.first[e->rank] + k], e->publisher.room, capacity));
     return exchange_try_coders(e, before);
 }
 
@@ -343,59 +380,59 @@ void exchange_device_end(cod_exchange *e)
 cod_status exchange_device_skip(cod_exchange *e)
 {
     exchange_device *d = e->on_device;
-    if (e->reference == 0)
+    if (e->publisher.reference == 0)
         return COD_OK;
-    return e->backend->copy(e->device, NULL, d->decoded, 0, exchange_own_of(e, e->reference)->values, 0,
+    return e->backend->copy(e->device, NULL, d->decoded, 0, exchange_own_of(e, e->publisher.reference)->values, 0,
                             d->decoded->bytes);
 }
 
 /* Pulling. */
 
-static peer_coding *coding_of(const cod_exchange *e)
+static peer_coding *coding_of(const cod_exchange *e, const exchange_pull *pull)
 {
-    return &e->on_device->peers[e->pulling - e->peers];
+    return &e->on_device->peers[pull->peer - e->peers];
 }
 
-/** Byte of in_host where a shard's payloads begin; those of all the peer's chunks lie behind the headers. */
-static size_t payloads_at(const cod_exchange *e, size_t shard)
+/** Byte of the host's room where a shard's payloads begin; those of all the peer's chunks lie behind the headers. */
+static size_t payloads_at(const cod_exchange *e, const chunk_table *chunks, size_t shard)
 {
-    const chunk_table *chunks = &coding_of(e)->chunks;
     return chunks_of(chunks) * COD_CHUNK_HEADER_BYTES + chunks->first[shard] * e->on_device->room;
 }
 
-cod_status exchange_device_begin(cod_exchange *e)
+cod_status exchange_device_begin(cod_exchange *e, exchange_pull *pull)
 {
-    e->on_device->sent = false;
-    return cod_event_wait(e->backend,
-                          e->on_device->decoded_in); /* where a version was given up, its copies may be under way */
+    pull->on_device->sent = false;
+    /* Where a version was given up, its copies may be under way. */
+    return cod_event_wait(e->backend, pull->on_device->decoded);
 }
 
-cod_status exchange_device_open(cod_exchange *e, uint64_t chunks)
+cod_status exchange_device_open(cod_exchange *e, exchange_pull *pull, uint64_t chunks)
 {
-    exchange_device *d = e->on_device;
-    const chunk_table *table = &coding_of(e)->chunks;
-    unsigned char *bytes = d->in_host->host;
-    const size_t shard = (size_t)e->shard;
-    if (e->decoder.range.count == 0)
-        return cod_codec_open(&e->decoder, e->pulled.data, e->pulled.bytes, NULL, NULL, NULL);
-    if (e->decoder.done == 0)
-        d->opened = d->packed = 0;
-    for (; chunks > 0 && !cod_codec_finished(&e->decoder); chunks--) {
-        const size_t k = table->first[shard] + d->opened++;
+    exchange_device_pull *in = pull->on_device;
+    const chunk_table *table = &coding_of(e, pull)->chunks;
+    unsigned char *bytes = in->host->host;
+    const size_t shard = (size_t)pull->shard;
+    cod_codec *decoder = &pull->decoder;
+    if (decoder->range.count == 0)
+        return cod_codec_open(decoder, pull->pulled.data, pull->pulled.bytes, NULL, NULL, NULL);
+    if (decoder->done == 0)
+        in->opened = in->packed = 0;
+    for (; chunks > 0 && !cod_codec_finished(decoder); chunks--) {
+        const size_t k = table->first[shard] + in->opened++;
         unsigned char *head = bytes + k * COD_CHUNK_HEADER_BYTES;
-        COD_TRY(cod_codec_open(&e->decoder, e->pulled.data, e->pulled.bytes,
-                               e->pulling->version > 0 ? &table->prints[k] : NULL, head,
-                               bytes + payloads_at(e, shard) + d->packed));
-        cod_store_u64(head + COD_CHUNK_AT_CHECKSUM, table->first[shard] * d->room + d->packed);
-        d->packed += (size_t)cod_codec_plain_bytes(cod_load_u32(head + COD_CHUNK_AT_STORED_BYTES));
+        COD_TRY(cod_codec_open(decoder, pull->pulled.data, pull->pulled.bytes,
+                               pull->peer->version > 0 ? &table->prints[k] : NULL, head,
+                               bytes + payloads_at(e, table, shard) + in->packed));
+        cod_store_u64(head + COD_CHUNK_AT_CHECKSUM, table->first[shard] * e->on_device->room + in->packed);
+        in->packed += (size_t)cod_codec_plain_bytes(cod_load_u32(head + COD_CHUNK_AT_STORED_BYTES));
     }
     return COD_OK;
 }
 
-cod_status exchange_device_share(cod_exchange *e)
+cod_status exchange_device_share(cod_exchange *e, exchange_pull *pull)
 {
-    const exchange_device *d = e->on_device;
-    const chunk_table *table = &coding_of(e)->chunks;
+    const size_t room = e->on_device->room;
+    const chunk_table *table = &coding_of(e, pull)->chunks;
     const size_t shards = (size_t)table->shards;
     cod_group_part *parts = malloc(2 * shards * sizeof *parts);
     COD_REQUIRE_MEMORY(parts);
@@ -404,23 +441,24 @@ cod_status exchange_device_share(cod_exchange *e)
         const int root = (int)s % e->size;
         parts[2 * s] = (cod_group_part){
             .root = root, .offset = first * COD_CHUNK_HEADER_BYTES, .bytes = count * COD_CHUNK_HEADER_BYTES};
-        parts[2 * s + 1] = (cod_group_part){.root = root, .offset = payloads_at(e, s), .bytes = count * d->room};
+        parts[2 * s + 1] = (cod_group_part){.root = root, .offset = payloads_at(e, table, s), .bytes = count * room};
     }
-    const cod_status status = cod_group_share_start(e->group, d->in_host->host, parts, 2 * shards, &e->gathering);
+    const cod_status status =
+        cod_group_share_start(e->group, pull->on_device->host->host, parts, 2 * shards, &pull->gathering);
     free(parts);
     return status;
 }
 
 /** Queues the copies of headers and payloads to the device, as long as these are, and what decodes them. */
-static cod_status send(cod_exchange *e)
+static cod_status send(cod_exchange *e, exchange_pull *pull)
 {
-    exchange_device *d = e->on_device;
-    peer_coding *coding = coding_of(e);
+    exchange_device_pull *in = pull->on_device;
+    const size_t room = e->on_device->room;
+    const peer_coding *coding = coding_of(e, pull);
     const chunk_table *table = &coding->chunks;
-    const unsigned char *heads = d->in_host->host;
+    const unsigned char *heads = in->host->host;
     const size_t prints = chunks_of(table) * sizeof(uint64_t);
-    COD_TRY(
-        e->backend->copy(e->device, NULL, d->in_heads, 0, d->in_host, 0, chunks_of(table) * COD_CHUNK_HEADER_BYTES));
+    COD_TRY(e->backend->copy(e->device, NULL, in->heads, 0, in->host, 0, chunks_of(table) * COD_CHUNK_HEADER_BYTES));
     for (size_t s = 0; s < (size_t)table->shards; s++) {
         const size_t first = table->first[s], end = table->first[s + 1];
         if (first == end)
@@ -428,36 +466,36 @@ static cod_status send(cod_exchange *e)
         const unsigned char *last = heads + (end - 1) * COD_CHUNK_HEADER_BYTES;
         const size_t to =
             (size_t)cod_load_u64(last + COD_CHUNK_AT_CHECKSUM) + cod_load_u32(last + COD_CHUNK_AT_STORED_BYTES);
-        COD_TRY(e->backend->copy(e->device, NULL, d->in_payloads, first * d->room, d->in_host, payloads_at(e, s),
-                                 to - first * d->room));
+        COD_TRY(e->backend->copy(e->device, NULL, in->payloads, first * room, in->host, payloads_at(e, table, s),
+                                 to - first * room));
     }
     COD_TRY(e->backend->plan_run(coding->decode[coding->turn], NULL));
-    COD_TRY(e->backend->copy(e->device, NULL, d->prints_host, 0, d->in_prints, 0, prints));
-    d->sent = true;
-    return cod_event_record(e->backend, d->decoded_in, NULL);
+    COD_TRY(e->backend->copy(e->device, NULL, in->prints_host, 0, in->prints, 0, prints));
+    in->sent = true;
+    return cod_event_record(e->backend, in->decoded, NULL);
 }
 
-cod_status exchange_device_decode(cod_exchange *e, bool *done)
+cod_status exchange_device_decode(cod_exchange *e, exchange_pull *pull, bool *done)
 {
-    const exchange_device *d = e->on_device;
-    const uint64_t *prints = d->prints_host->host;
+    const exchange_device_pull *in = pull->on_device;
+    const uint64_t *prints = in->prints_host->host;
     bool reached;
-    if (!d->sent)
-        COD_TRY(send(e));
-    COD_TRY(cod_event_query(e->backend, d->decoded_in, &reached));
+    if (!in->sent)
+        COD_TRY(send(e, pull));
+    COD_TRY(cod_event_query(e->backend, in->decoded, &reached));
     if (!reached)
         return COD_OK;
-    for (size_t k = 0; k < chunks_of(&coding_of(e)->chunks); k++)
+    for (size_t k = 0; k < chunks_of(&coding_of(e, pull)->chunks); k++)
         if (prints[k] == COD_FINGERPRINT_NONE)
             return cod_fail(COD_ERR_NUMERIC, "chunk %zu holds NaN or infinity", k);
     *done = true;
     return COD_OK;
 }
 
-void exchange_device_take_over(cod_exchange *e)
+void exchange_device_take_over(cod_exchange *e, exchange_pull *pull)
 {
-    peer_coding *coding = coding_of(e);
-    memcpy(coding->chunks.prints, e->on_device->prints_host->host, chunks_of(&coding->chunks) * sizeof(uint64_t));
+    peer_coding *coding = coding_of(e, pull);
+    memcpy(coding->chunks.prints, pull->on_device->prints_host->host, chunks_of(&coding->chunks) * sizeof(uint64_t));
     coding->turn = 1 - coding->turn;
 }
 
@@ -465,7 +503,7 @@ void exchange_device_take_over(cod_exchange *e)
 
 static cod_buffer *value_at(const cod_exchange *e, int i)
 {
-    return i < COD_EXCHANGE_OWN_KEPT ? e->own[i].values : e->peers[i - COD_EXCHANGE_OWN_KEPT].values;
+    return i < COD_EXCHANGE_OWN_KEPT ? e->publisher.own[i].values : e->peers[i - COD_EXCHANGE_OWN_KEPT].values;
 }
 
 cod_status exchange_device_save(cod_exchange *e, float ***values)
@@ -494,12 +532,13 @@ cod_status exchange_device_restore(cod_exchange *e)
         cod_buffer *value = value_at(e, i);
         COD_TRY(e->backend->upload(e->device, NULL, value, 0, d->mirrors[i], value->bytes));
     }
-    if (e->reference > 0) {
-        const float *values = d->mirrors[e->reference % COD_EXCHANGE_OWN_KEPT];
+    if (e->publisher.reference > 0) {
+        const float *values = d->mirrors[e->publisher.reference % COD_EXCHANGE_OWN_KEPT];
         COD_TRY(e->backend->upload(e->device, NULL, d->decoded, 0, values, d->decoded->bytes));
         find_prints(e, cod_group_index(e->group), values, &d->own, d->heads_host->host);
     }
     for (int i = 0; i < e->peer_count; i++)
-        find_prints(e, e->peers[i].group, d->mirrors[COD_EXCHANGE_OWN_KEPT + i], &d->peers[i].chunks, d->in_host->host);
+        find_prints(e, e->peers[i].group, d->mirrors[COD_EXCHANGE_OWN_KEPT + i], &d->peers[i].chunks,
+                    exchange_pull_of(e, &e->peers[i])->on_device->host->host);
     return COD_OK;
 }

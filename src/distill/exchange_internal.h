@@ -21,23 +21,71 @@ typedef struct held_peer {
     int group;
     cod_exchange_model model;
     cod_buffer *values, *incoming; /**< [total of the peer's model] f32 */
-    uint64_t version, refused;     /**< held; the newest that was given up */
+    uint64_t version, refused;     /**< held; the newest that was no use */
     int64_t step, pulled_at;
     uint64_t published_ms, incoming_ms; /**< of values and incoming, by the publisher's clock; 0 = not known */
+    bool asked;                         /**< what it publishes, and it has not answered yet */
     bool foreign;                       /**< publishes something else; said once */
     cod_exchange_peer_counters counters;
 } held_peer;
 
-typedef enum exchange_phase { IDLE, PULLING, GATHERING } exchange_phase;
-
 /** What coding on a device needs: exchange_device.c. */
 typedef struct exchange_device exchange_device;
+typedef struct exchange_device_pull exchange_device_pull;
 
 /** Values in the host's memory. */
 static inline float *exchange_floats(const cod_buffer *buffer)
 {
     return buffer->host;
 }
+
+/** The own group's publications: exchange_publish.c. */
+typedef struct exchange_publisher {
+    cod_codec encoder, mirror; /**< own shard into the slot; the others' round trip */
+    cod_coder coder;           /**< of codec AUTO */
+    cod_buffer *snapshot;      /**< [total] f32; of coding on the host pinned memory, where there is a backend */
+    own_version own[COD_EXCHANGE_OWN_KEPT];
+    own_version *encoding; /**< under way, or NULL */
+    unsigned char *room;
+    int encoded_shards;    /**< shards of the own group done */
+    uint64_t version;      /**< last begun */
+    uint64_t against;      /**< what that is a delta against; 0 = it is a key */
+    uint64_t reference;    /**< the last complete one, in own[]; 0 = none that a delta may be against */
+    uint64_t restored;     /**< own version at the checkpoint gone on from */
+    uint64_t left;         /**< newest that readers may hold from a process before this one */
+    uint64_t since_key;    /**< complete publications after the last key */
+    double left_out;       /**< publications of any rank that storage left out, as last told */
+    bool chain_broken;     /**< readers cannot use what is being encoded: no delta may be against it */
+    int64_t step;          /**< of the last */
+    uint64_t published_ms; /**< wall clock */
+    double published_s;
+    bool interval_passed;
+} exchange_publisher;
+
+typedef enum exchange_phase { IDLE, PULLING, GATHERING } exchange_phase;
+
+/** One pull at a time, of the peers that are its own: those whose number modulo the number of pulls is its place. exchange_pull.c. */
+typedef struct exchange_pull {
+    int place;
+    int turn; /**< the peer that is proposed next, where it has something newer */
+    cod_codec decoder;
+    exchange_phase phase;
+    int64_t phase_since;
+    double polled_s, idle_s; /**< when the pull was last looked at; for how long it has not moved, as looks tell */
+    held_peer *peer;         /**< being pulled */
+    uint64_t version, life;  /**< all its shards are of that life; EXCHANGE_ANY_LIFE */
+    int shard;               /**< being pulled */
+    bool arrived, done, lost, refused;
+    bool look; /**< for news at once: the last pull has just ended */
+    cod_pulled pulled;
+    uint64_t bytes, published_ms; /**< of the shards that have come */
+    cod_request *gathering;
+    int proposed; /**< the number of a peer, or EXCHANGE_NO_PEER */
+    uint64_t proposed_version, proposed_life;
+    exchange_device_pull *on_device; /**< NULL = decoded on the host */
+} exchange_pull;
+
+enum { EXCHANGE_NO_PEER = -1 };
 
 struct cod_exchange {
     cod_comm *comm;
@@ -49,48 +97,17 @@ struct cod_exchange {
     cod_transport *transport;
     int rank, size; /**< in the group */
 
-    /* Publishing. */
-    cod_codec encoder, mirror;  /**< own shard into the slot; the others' round trip */
-    cod_coder coder;            /**< of codec AUTO */
-    cod_buffer *snapshot;       /**< [total] f32; of coding on the host pinned memory, where `backend` is given */
     const cod_backend *backend; /**< as device: of cod_exchange_use_device(), where it has queues; else NULL */
     cod_device *device;
     cod_event *copied;          /**< the snapshot is there; NULL = it is written at once */
     exchange_device *on_device; /**< coding there; NULL = on the host */
-    own_version own[COD_EXCHANGE_OWN_KEPT];
-    own_version *encoding; /**< under way, or NULL */
-    unsigned char *room;
-    int encoded_shards; /**< shards of the own group done */
-    uint64_t version;   /**< last begun */
-    uint64_t against;   /**< what that is a delta against; 0 = it is a key */
-    uint64_t reference; /**< the last complete one, in own[]; 0 = none that a delta may be against */
-    uint64_t restored;  /**< own version at the checkpoint gone on from */
-    uint64_t left;      /**< newest that readers may hold from a process before this one */
-    uint64_t since_key; /**< complete publications after the last key */
-    double left_out;    /**< publications of any rank that storage left out, as last told */
-    bool chain_broken;  /**< readers cannot use what is being encoded: no delta may be against it */
-    int64_t publish_step;
-    uint64_t published_ms; /**< wall clock */
-    double published_s;
-    bool interval_passed;
 
-    /* Pulling. */
+    exchange_publisher publisher;
     held_peer *peers;
-    int peer_count, turn;
-    cod_codec decoder;
-    exchange_phase phase;
-    int64_t phase_since;
-    double polled_s, idle_s; /**< when the pull was last looked at; for how long it has not moved, as looks tell */
-    held_peer *pulling;
-    uint64_t pull_version, pull_life; /**< all its shards are of that life; EXCHANGE_ANY_LIFE */
-    int shard;                        /**< being pulled */
-    bool arrived, done, lost, refused;
-    cod_pulled pulled;
-    uint64_t pull_bytes, pull_published_ms; /**< of the shards that have come */
-    uint64_t now_ms;                        /**< wall clock of the group's first rank, as last told; 0 = not known */
-    cod_request *gathering;
-    int proposed;
-    uint64_t proposed_version, proposed_life;
+    int peer_count;
+    exchange_pull *pulls; /**< [pull_count] */
+    int pull_count;
+    uint64_t now_ms; /**< wall clock of the group's first rank, as last told; 0 = not known */
 
     /* Replaying. */
     cod_exchange_event *events; /**< NULL = not */
@@ -108,6 +125,8 @@ uint64_t exchange_newest_own(const cod_exchange *e);
 uint64_t exchange_left_out(const cod_exchange *e);
 
 #define EXCHANGE_ANY_LIFE UINT64_MAX
+/** A life is exact as a double, in which it rides in the reductions. */
+#define EXCHANGE_LIFE_MASK (UINT64_MAX >> 11)
 
 /** Steps after which what a step queued is known to be done on a device: the host has read a loss that was queued behind it. */
 enum { EXCHANGE_COPY_STEPS = 2 };
@@ -165,19 +184,35 @@ bool exchange_wait_is_over(const cod_exchange *e, exchange_waiting *waiting, int
 /** Whether the run that is repeated published after this step. */
 bool exchange_replays_publication(const cod_exchange *e, int64_t step);
 
-/* A pull, from one step to the next; see exchange.c. */
+/* A pull, from one step to the next: exchange_pull.c. */
+
+/** How many pulls a group has at a time, so that all its peers get their turn within a period. */
+int exchange_pulls_for(const cod_exchange_options *options, int peers);
+/** Steps that decoding a version is spread over: fewer where pulls are fewer than peers. */
+int64_t exchange_decoding_steps(const cod_exchange_options *options, int peers);
+/** Makes the pulls. exchange_pulls_clear() also after a failure. */
+COD_MUST_CHECK cod_status exchange_pulls_init(cod_exchange *e);
+/** Leaves a gather that does not end within `pull_timeout_s` to itself, with its memory. */
+COD_MUST_CHECK cod_status exchange_pulls_end(cod_exchange *e);
+void exchange_pulls_clear(cod_exchange *e);
+/** The one that a peer belongs to. */
+exchange_pull *exchange_pull_of(const cod_exchange *e, const held_peer *peer);
+/** Moves all pulls by a step. */
+COD_MUST_CHECK cod_status exchange_move_pulls(cod_exchange *e, int64_t step);
 
 /** @param life  of every shard, or EXCHANGE_ANY_LIFE where groups resume together */
 COD_MUST_CHECK cod_status exchange_start_pull(cod_exchange *e, held_peer *peer, uint64_t version, uint64_t life,
                                               int64_t step);
 /** Moves the pull of the current shard, and decodes up to `chunks` chunks of it once it is here. */
-COD_MUST_CHECK cod_status exchange_move_pull(cod_exchange *e, uint64_t chunks);
+COD_MUST_CHECK cod_status exchange_move_pull(cod_exchange *e, exchange_pull *pull, uint64_t chunks);
 /** Every rank has its shards: the group completes them, each rank's in turn. */
-COD_MUST_CHECK cod_status exchange_start_gather(cod_exchange *e, int64_t step);
+COD_MUST_CHECK cod_status exchange_start_gather(cod_exchange *e, exchange_pull *pull, int64_t step);
 /** Moves that on; on a device all is decoded then. */
-COD_MUST_CHECK cod_status exchange_move_gather(cod_exchange *e);
+COD_MUST_CHECK cod_status exchange_move_gather(cod_exchange *e, exchange_pull *pull);
 /** All ranks of the group hold the version: it replaces the last. */
-void exchange_take_over(cod_exchange *e, int64_t step);
+void exchange_take_over(cod_exchange *e, exchange_pull *pull, int64_t step);
+/** The version is given up. @param useless  it is damaged: it is not asked for again */
+void exchange_give_up(cod_exchange *e, exchange_pull *pull, bool useless);
 
 /** Deterministic: takes this period's version of every peer. */
 COD_MUST_CHECK cod_status exchange_take_all(cod_exchange *e, int64_t step);
@@ -194,6 +229,14 @@ uint64_t exchange_wall_ms(void);
 COD_MUST_CHECK cod_status exchange_try_coders(cod_exchange *e, uint64_t before);
 /** Where an own version is kept. */
 own_version *exchange_own_of(cod_exchange *e, uint64_t version);
+/** Makes codecs, and says that nothing has been published. */
+COD_MUST_CHECK cod_status exchange_publisher_init(exchange_publisher *publisher, const cod_codec_options *options);
+void exchange_publisher_clear(exchange_publisher *publisher);
+/**
+ * Readers never have a version of which any rank's shard was left out, nor then the deltas that follow: the next publication is a
+ * key, of all ranks. @param count  of all ranks since the start
+ */
+void exchange_note_left_out(exchange_publisher *publisher, double count);
 /** Whether a publication is due after this step, were there no minimum interval. */
 bool exchange_is_publication_step(const cod_exchange *e, int64_t step);
 /** Encodes up to `chunks` more chunks of the publication under way, own shard and mirrors alike. */
@@ -209,7 +252,7 @@ COD_MUST_CHECK cod_status exchange_make_values(cod_exchange *e);
 /** Waits for copies to the snapshot that are under way. */
 void exchange_free_values(cod_exchange *e);
 /** Leaves a gather that does not end to itself, with its memory. */
-void exchange_abandon_gather(cod_exchange *e);
+void exchange_abandon_gather(cod_exchange *e, exchange_pull *pull);
 
 /* Coding on a device: exchange_device.c. All work goes into the device's default queue. */
 
@@ -218,7 +261,7 @@ COD_MUST_CHECK cod_status exchange_device_create(cod_exchange *e);
 /** All but the values, and the memory of e->on_device itself: exchange_free_values() asks whether there is one. */
 void exchange_device_destroy(cod_exchange *e);
 /** A gather that was given up goes on to use its memory. */
-void exchange_device_forget_gather(cod_exchange *e);
+void exchange_device_forget_gather(exchange_pull *pull);
 /** Queues the coding of the snapshot. */
 COD_MUST_CHECK cod_status exchange_device_quantise(cod_exchange *e);
 /**
@@ -235,15 +278,15 @@ void exchange_device_end(cod_exchange *e);
 /** What was coded counts for nothing. */
 COD_MUST_CHECK cod_status exchange_device_skip(cod_exchange *e);
 /** A version is going to be pulled. */
-COD_MUST_CHECK cod_status exchange_device_begin(cod_exchange *e);
+COD_MUST_CHECK cod_status exchange_device_begin(cod_exchange *e, exchange_pull *pull);
 /** Checks up to `chunks` chunks of the shard that has come, and makes them plain. */
-COD_MUST_CHECK cod_status exchange_device_open(cod_exchange *e, uint64_t chunks);
+COD_MUST_CHECK cod_status exchange_device_open(cod_exchange *e, exchange_pull *pull, uint64_t chunks);
 /** Starts sharing the shards' plain chunks in the group. */
-COD_MUST_CHECK cod_status exchange_device_share(cod_exchange *e);
+COD_MUST_CHECK cod_status exchange_device_share(cod_exchange *e, exchange_pull *pull);
 /** Queues what decodes them, and looks whether that is done. @return COD_ERR_NUMERIC when a value is not finite */
-COD_MUST_CHECK cod_status exchange_device_decode(cod_exchange *e, bool *done);
+COD_MUST_CHECK cod_status exchange_device_decode(cod_exchange *e, exchange_pull *pull, bool *done);
 /** The version that was decoded is held. */
-void exchange_device_take_over(cod_exchange *e);
+void exchange_device_take_over(cod_exchange *e, exchange_pull *pull);
 /**
  * Copies all values to the host, for a checkpoint; exchange_device_restore() copies them back.
  *

@@ -8,6 +8,29 @@
 #include <string.h>
 #include <time.h>
 
+cod_status exchange_publisher_init(exchange_publisher *p, const cod_codec_options *options)
+{
+    p->interval_passed = true;
+    cod_coder_init(&p->coder);
+    COD_TRY(cod_codec_init(&p->encoder, options));
+    return cod_codec_init(&p->mirror, options);
+}
+
+void exchange_publisher_clear(exchange_publisher *p)
+{
+    cod_codec_clear(&p->encoder);
+    cod_codec_clear(&p->mirror);
+}
+
+void exchange_note_left_out(exchange_publisher *p, double count)
+{
+    if (count <= p->left_out)
+        return;
+    p->left_out = count;
+    p->reference = 0;
+    p->chain_broken = p->encoding != NULL; /* what is under way may be a delta against it */
+}
+
 bool exchange_is_publication_step(const cod_exchange *e, int64_t step)
 {
     return e->options.codec != 0 && step > 0 && step % e->options.period == 0 && e->peer_count > 0;
@@ -17,7 +40,7 @@ bool cod_exchange_publish_due(const cod_exchange *e, int64_t step)
 {
     if (e->events != NULL)
         return exchange_replays_publication(e, step);
-    return exchange_is_publication_step(e, step) && (e->options.deterministic || e->interval_passed);
+    return exchange_is_publication_step(e, step) && (e->options.deterministic || e->publisher.interval_passed);
 }
 
 uint64_t exchange_wall_ms(void)
@@ -40,83 +63,85 @@ cod_status cod_exchange_use_device(cod_exchange *e, const cod_backend *backend, 
 
 own_version *exchange_own_of(cod_exchange *e, uint64_t version)
 {
-    return &e->own[version % COD_EXCHANGE_OWN_KEPT];
+    return &e->publisher.own[version % COD_EXCHANGE_OWN_KEPT];
 }
 
 cod_status exchange_try_coders(cod_exchange *e, uint64_t before)
 {
     const uint64_t spread = UINT64_C(0x9E3779B97F4A7C15);
-    const uint64_t at = (e->version * spread >> 11) % e->encoder.range.count;
+    const uint64_t at = (e->publisher.version * spread >> 11) % e->publisher.encoder.range.count;
     cod_codec_trial trial;
-    if (!exchange_chooses_coder(e) || at < before || at >= e->encoder.done)
+    if (!exchange_chooses_coder(e) || at < before || at >= e->publisher.encoder.done)
         return COD_OK;
-    COD_TRY(cod_codec_try_coders(&e->encoder, &trial));
-    cod_coder_note_trial(&e->coder, &trial);
+    COD_TRY(cod_codec_try_coders(&e->publisher.encoder, &trial));
+    cod_coder_note_trial(&e->publisher.coder, &trial);
     return COD_OK;
 }
 
 /** Before a key: readers may come from anywhere then, and what follows is alike. */
 static void choose_coder(cod_exchange *e)
 {
-    if (!exchange_chooses_coder(e) || !cod_coder_decide(&e->coder))
+    if (!exchange_chooses_coder(e) || !cod_coder_decide(&e->publisher.coder))
         return;
     if (e->rank == 0)
         cod_log_info("group %d: from version %llu on chunks are shortened by %s, not %s: pulls move %.4g MB/s",
-                     cod_group_index(e->group), (unsigned long long)e->version, cod_coder_name(e->coder.current),
-                     cod_coder_name(e->encoder.options.entropy), 1e-6 * cod_coder_link(&e->coder));
-    e->encoder.options.entropy = e->coder.current;
+                     cod_group_index(e->group), (unsigned long long)e->publisher.version,
+                     cod_coder_name(e->publisher.coder.current), cod_coder_name(e->publisher.encoder.options.entropy),
+                     1e-6 * cod_coder_link(&e->publisher.coder));
+    e->publisher.encoder.options.entropy = e->publisher.coder.current;
 }
 
 /** The own shard is encoded: readers may have it. */
 static cod_status end_shard(cod_exchange *e)
 {
-    const cod_slot_entry entry = {.version = e->version,
-                                  .reference = e->against,
+    const cod_slot_entry entry = {.version = e->publisher.version,
+                                  .reference = e->publisher.against,
                                   .life = exchange_life(e),
-                                  .bytes = e->encoder.bytes,
-                                  .published_ms = e->published_ms};
+                                  .bytes = e->publisher.encoder.bytes,
+                                  .published_ms = e->publisher.published_ms};
     COD_TRY(e->transport->ops->publish_end(e->transport, &entry));
     e->counters.published++;
-    e->counters.published_bytes += e->encoder.bytes;
+    e->counters.published_bytes += e->publisher.encoder.bytes;
     return COD_OK;
 }
 
 /** What readers decode is known of all of the model. */
 static void end_publication(cod_exchange *e)
 {
-    e->encoding->version = e->version;
-    e->reference = e->chain_broken ? 0 : e->version;
-    e->since_key = e->against > 0 ? e->since_key + 1 : 0;
-    e->encoding = NULL;
+    e->publisher.encoding->version = e->publisher.version;
+    e->publisher.reference = e->publisher.chain_broken ? 0 : e->publisher.version;
+    e->publisher.since_key = e->publisher.against > 0 ? e->publisher.since_key + 1 : 0;
+    e->publisher.encoding = NULL;
 }
 
 /** A value is not finite. The slot stays open: nobody reads this version, and training notices a NaN by itself. */
 static void skip_publication(cod_exchange *e)
 {
     e->counters.skipped++;
-    if (e->reference > 0 && e->encoding == exchange_own_of(e, e->reference))
-        e->reference = 0; /* it was being replaced */
-    e->encoding = NULL;
+    if (e->publisher.reference > 0 && e->publisher.encoding == exchange_own_of(e, e->publisher.reference))
+        e->publisher.reference = 0; /* it was being replaced */
+    e->publisher.encoding = NULL;
 }
 
 /** Encodes a chunk of the shard that is next, of the own one to its bytes. */
 static cod_status encode_chunk(cod_exchange *e)
 {
     const int mine = cod_group_index(e->group);
-    const cod_codec_range range = exchange_shard_range(&e->models[mine], e->encoded_shards, e->size);
-    const bool own = e->encoded_shards == e->rank;
-    cod_codec *codec = own ? &e->encoder : &e->mirror;
-    const cod_codec_key key = exchange_key(e, mine, e->version, exchange_life(e));
-    if (codec->done == 0 || codec->range.first != range.first || codec->key.version != e->version)
+    const cod_codec_range range = exchange_shard_range(&e->models[mine], e->publisher.encoded_shards, e->size);
+    const bool own = e->publisher.encoded_shards == e->rank;
+    cod_codec *codec = own ? &e->publisher.encoder : &e->publisher.mirror;
+    const cod_codec_key key = exchange_key(e, mine, e->publisher.version, exchange_life(e));
+    if (codec->done == 0 || codec->range.first != range.first || codec->key.version != e->publisher.version)
         cod_codec_begin(codec, &range, &key);
-    const float *values = exchange_floats(e->snapshot) + range.first;
-    const float *against =
-        e->against > 0 ? exchange_floats(exchange_own_of(e, e->against)->values) + range.first : NULL;
-    float *decoded = exchange_floats(e->encoding->values) + range.first;
+    const float *values = exchange_floats(e->publisher.snapshot) + range.first;
+    const float *against = e->publisher.against > 0
+                               ? exchange_floats(exchange_own_of(e, e->publisher.against)->values) + range.first
+                               : NULL;
+    float *decoded = exchange_floats(e->publisher.encoding->values) + range.first;
     const uint64_t before = codec->done;
     if (own)
-        COD_TRY(
-            cod_codec_encode(codec, values, against, 1, e->room, cod_codec_bound(&codec->options, &range), decoded));
+        COD_TRY(cod_codec_encode(codec, values, against, 1, e->publisher.room, cod_codec_bound(&codec->options, &range),
+                                 decoded));
     else
         COD_TRY(cod_codec_round_trip(codec, values, against, 1, decoded));
     if (own && range.count > 0)
@@ -126,7 +151,7 @@ static cod_status encode_chunk(cod_exchange *e)
     if (own)
         COD_TRY(end_shard(e));
     codec->done = 0;
-    if (++e->encoded_shards == e->size)
+    if (++e->publisher.encoded_shards == e->size)
         end_publication(e);
     return COD_OK;
 }
@@ -136,9 +161,9 @@ static cod_status seal_some(cod_exchange *e, uint64_t chunks)
 {
     bool fetched;
     COD_TRY(exchange_device_fetch(e, chunks == UINT64_MAX, &fetched));
-    for (; fetched && chunks > 0 && !cod_codec_finished(&e->encoder); chunks--)
+    for (; fetched && chunks > 0 && !cod_codec_finished(&e->publisher.encoder); chunks--)
         COD_TRY(exchange_device_seal(e));
-    if (!fetched || !cod_codec_finished(&e->encoder))
+    if (!fetched || !cod_codec_finished(&e->publisher.encoder))
         return COD_OK;
     COD_TRY(end_shard(e));
     exchange_device_end(e);
@@ -148,12 +173,12 @@ static cod_status seal_some(cod_exchange *e, uint64_t chunks)
 
 cod_status exchange_encode_some(cod_exchange *e, uint64_t chunks)
 {
-    if (e->encoding == NULL)
+    if (e->publisher.encoding == NULL)
         return COD_OK;
     COD_TRY(cod_event_wait(e->backend, e->copied));
     const double begin = cod_clock_s();
     cod_status status = e->on_device != NULL ? seal_some(e, chunks) : COD_OK;
-    for (; e->on_device == NULL && e->encoding != NULL && chunks > 0 && status == COD_OK; chunks--)
+    for (; e->on_device == NULL && e->publisher.encoding != NULL && chunks > 0 && status == COD_OK; chunks--)
         status = encode_chunk(e);
     if (status == COD_ERR_NUMERIC) {
         skip_publication(e);
@@ -194,7 +219,7 @@ static cod_status wait_for_readers(cod_exchange *e)
  */
 static bool is_ambiguous(const cod_exchange *e, uint64_t version)
 {
-    return !exchange_waits(e) && version > e->restored && version <= e->left;
+    return !exchange_waits(e) && version > e->publisher.restored && version <= e->publisher.left;
 }
 
 /** What nothing follows must stand alone: who begins later has no delta's reference. */
@@ -205,39 +230,40 @@ static bool is_last(const cod_exchange *e, int64_t step)
 
 cod_status cod_exchange_snapshot(cod_exchange *e, cod_buffer **snapshot)
 {
-    *snapshot = e->snapshot;
+    *snapshot = e->publisher.snapshot;
     return exchange_encode_some(e, UINT64_MAX);
 }
 
 cod_status cod_exchange_publish(cod_exchange *e, int64_t step)
 {
     const double begin = cod_clock_s();
-    COD_REQUIRE(step > e->publish_step && step % e->options.period == 0,
+    COD_REQUIRE(step > e->publisher.step && step % e->options.period == 0,
                 "step %lld is no step to publish after: the last was %lld, the period is %lld", (long long)step,
-                (long long)e->publish_step, (long long)e->options.period);
-    COD_REQUIRE(e->encoding == NULL, "version %llu is still being encoded from the snapshot",
-                (unsigned long long)e->version);
+                (long long)e->publisher.step, (long long)e->options.period);
+    COD_REQUIRE(e->publisher.encoding == NULL, "version %llu is still being encoded from the snapshot",
+                (unsigned long long)e->publisher.version);
     if (e->on_device == NULL)
         COD_TRY(cod_event_record(e->backend, e->copied, NULL));
-    e->version = (uint64_t)(step / e->options.period);
-    e->publish_step = step;
+    e->publisher.version = (uint64_t)(step / e->options.period);
+    e->publisher.step = step;
     /* The same on every rank of the group: all make the same publications of the same weights. */
-    const bool key = !exchange_makes_deltas(&e->options) || e->since_key + 1 >= (uint64_t)e->options.key_every ||
-                     is_ambiguous(e, e->reference) || is_last(e, step);
-    e->against = key ? 0 : e->reference;
+    const bool key = !exchange_makes_deltas(&e->options) ||
+                     e->publisher.since_key + 1 >= (uint64_t)e->options.key_every ||
+                     is_ambiguous(e, e->publisher.reference) || is_last(e, step);
+    e->publisher.against = key ? 0 : e->publisher.reference;
     if (key)
         choose_coder(e);
     if (exchange_waits(e))
         COD_TRY(wait_for_readers(e));
-    e->encoding = exchange_own_of(e, e->version);
-    e->encoding->version = 0;
-    e->chain_broken = false;
-    e->encoded_shards = 0;
-    e->encoder.done = e->mirror.done = 0;
-    e->published_s = cod_clock_s();
-    e->published_ms = exchange_waits(e) ? 0 : exchange_wall_ms(); /* bytes that replay name no time */
-    e->interval_passed = e->options.min_interval_ms == 0;
-    COD_TRY(e->transport->ops->publish_begin(e->transport, &e->room));
+    e->publisher.encoding = exchange_own_of(e, e->publisher.version);
+    e->publisher.encoding->version = 0;
+    e->publisher.chain_broken = false;
+    e->publisher.encoded_shards = 0;
+    e->publisher.encoder.done = e->publisher.mirror.done = 0;
+    e->publisher.published_s = cod_clock_s();
+    e->publisher.published_ms = exchange_waits(e) ? 0 : exchange_wall_ms(); /* bytes that replay name no time */
+    e->publisher.interval_passed = e->options.min_interval_ms == 0;
+    COD_TRY(e->transport->ops->publish_begin(e->transport, &e->publisher.room));
     if (e->on_device != NULL)
         COD_TRY(exchange_device_quantise(e));
     if (e->options.deterministic)

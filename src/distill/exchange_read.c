@@ -7,7 +7,7 @@ uint64_t exchange_newest_own(const cod_exchange *e)
 {
     uint64_t newest = 0;
     for (int i = 0; i < COD_EXCHANGE_OWN_KEPT; i++)
-        newest = e->own[i].version > newest ? e->own[i].version : newest;
+        newest = e->publisher.own[i].version > newest ? e->publisher.own[i].version : newest;
     return newest;
 }
 
@@ -37,10 +37,10 @@ static double age_of(const cod_exchange *e, const held_peer *p)
 /** The own publication of the same version, or NULL while that comes next; of groups further apart the newest. */
 static const own_version *own_beside(const cod_exchange *e, uint64_t version)
 {
-    const own_version *own = &e->own[version % COD_EXCHANGE_OWN_KEPT];
+    const own_version *own = &e->publisher.own[version % COD_EXCHANGE_OWN_KEPT];
     const uint64_t newest = exchange_newest_own(e);
     if (own->version != version)
-        own = version == newest + 1 || newest == 0 ? NULL : &e->own[newest % COD_EXCHANGE_OWN_KEPT];
+        own = version == newest + 1 || newest == 0 ? NULL : &e->publisher.own[newest % COD_EXCHANGE_OWN_KEPT];
     return own;
 }
 
@@ -67,7 +67,7 @@ void cod_exchange_read_peer(const cod_exchange *e, int peer, cod_exchange_peer_c
 const char *cod_exchange_entropy(const cod_exchange *e)
 {
     const bool publishes = e->options.codec != COD_EXCHANGE_NONE && e->peer_count > 0;
-    return publishes ? cod_coder_name(e->encoder.options.entropy) : NULL;
+    return publishes ? cod_coder_name(e->publisher.encoder.options.entropy) : NULL;
 }
 
 void cod_exchange_read_counters(const cod_exchange *e, cod_exchange_counters *out)

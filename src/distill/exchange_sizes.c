@@ -84,12 +84,13 @@ cod_exchange_sizes cod_exchange_plan(const cod_exchange_options *options, const 
         const uint64_t chunks = chunk_bytes(&codec, &models[g], ranks[g]);
         incoming = chunks > incoming ? chunks : incoming;
     }
-    /* The window and its copy for checkpoints, or two rooms and a copy of one; one slot being pulled. */
+    /* The window and its copy for checkpoints, or two rooms and a copy of one; a slot of each pull. */
     const uint64_t published =
         options->transport == COD_TRANSPORT_FILE ? 3 * layout.slot_bytes : 2 * cod_slot_window_bytes(&layout);
-    sizes.slot_bytes = published + layout.slot_bytes;
+    sizes.pulls = exchange_pulls_for(options, sizes.peers);
+    sizes.slot_bytes = published + (uint64_t)sizes.pulls * layout.slot_bytes;
     sizes.memory_bytes = sizes.held_bytes + sizes.own_bytes + sizes.slot_bytes;
     sizes.device_bytes = sizes.held_bytes + sizes.own_bytes + total_of(&models[mine]) * sizeof(float) +
-                         chunk_bytes(&codec, &models[mine], ranks[mine]) + incoming;
+                         chunk_bytes(&codec, &models[mine], ranks[mine]) + (uint64_t)sizes.pulls * incoming;
     return sizes;
 }

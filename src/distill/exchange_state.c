@@ -18,12 +18,12 @@ static void pack_numbers(cod_exchange *e, bool restore)
             *at = (uint64_t)(field);                                                                                   \
         at++;                                                                                                          \
     } while (0)
-    NUMBER(e->version, uint64_t);
-    NUMBER(e->publish_step, int64_t);
-    NUMBER(e->reference, uint64_t);
-    NUMBER(e->since_key, uint64_t);
+    NUMBER(e->publisher.version, uint64_t);
+    NUMBER(e->publisher.step, int64_t);
+    NUMBER(e->publisher.reference, uint64_t);
+    NUMBER(e->publisher.since_key, uint64_t);
     for (int i = 0; i < COD_EXCHANGE_OWN_KEPT; i++)
-        NUMBER(e->own[i].version, uint64_t);
+        NUMBER(e->publisher.own[i].version, uint64_t);
     for (int i = 0; i < e->peer_count; i++) {
         NUMBER(e->peers[i].version, uint64_t);
         NUMBER(e->peers[i].step, int64_t);
@@ -61,8 +61,8 @@ cod_status cod_exchange_state(cod_exchange *e, const cod_exchange_array **arrays
     add_array(e, "numbers", 0, e->numbers, numbers * sizeof *e->numbers, true);
     add_array(e, "slots", 0, slots, slot_bytes, false);
     for (int i = 0; i < COD_EXCHANGE_OWN_KEPT; i++)
-        add_array(e, "own", i, mirrors != NULL ? mirrors[i] : exchange_floats(e->own[i].values),
-                  e->own[i].values->bytes, true);
+        add_array(e, "own", i, mirrors != NULL ? mirrors[i] : exchange_floats(e->publisher.own[i].values),
+                  e->publisher.own[i].values->bytes, true);
     for (int i = 0; i < e->peer_count; i++)
         add_array(e, "peer", i,
                   mirrors != NULL ? mirrors[COD_EXCHANGE_OWN_KEPT + i] : exchange_floats(e->peers[i].values),
@@ -80,7 +80,7 @@ cod_status cod_exchange_restored(cod_exchange *e)
         return cod_fail(COD_ERR_FORMAT, "the checkpoint is of a run with exchange.period %llu, not %lld: set it back",
                         (unsigned long long)e->numbers[0], (long long)e->options.period);
     pack_numbers(e, true);
-    e->restored = e->version;
+    e->publisher.restored = e->publisher.version;
     for (int i = 0; i < e->peer_count; i++)
         e->peers[i].refused = 0;
     if (e->on_device != NULL)

@@ -22,15 +22,15 @@ static void floats_destroy(cod_exchange *e, cod_buffer **buffer)
 static cod_status snapshot_create(cod_exchange *e)
 {
     if (e->backend != NULL && e->on_device == NULL)
-        return e->backend->host_buffer_create(e->device, e->total * sizeof(float), &e->snapshot);
-    return floats_create(e, e->total, &e->snapshot);
+        return e->backend->host_buffer_create(e->device, e->total * sizeof(float), &e->publisher.snapshot);
+    return floats_create(e, e->total, &e->publisher.snapshot);
 }
 
 cod_status exchange_make_values(cod_exchange *e)
 {
     COD_TRY(snapshot_create(e));
     for (int i = 0; i < COD_EXCHANGE_OWN_KEPT; i++)
-        COD_TRY(floats_create(e, e->total, &e->own[i].values));
+        COD_TRY(floats_create(e, e->total, &e->publisher.own[i].values));
     for (int i = 0; i < e->peer_count; i++) {
         held_peer *peer = &e->peers[i];
         const uint64_t total = peer->model.count + peer->model.state_count;
@@ -49,12 +49,12 @@ void exchange_free_values(cod_exchange *e)
         floats_destroy(e, &e->peers[i].incoming);
     }
     for (int i = 0; i < COD_EXCHANGE_OWN_KEPT; i++)
-        floats_destroy(e, &e->own[i].values);
-    if (e->snapshot != NULL && e->backend != NULL && e->on_device == NULL)
-        e->backend->host_buffer_destroy(e->device, e->snapshot);
+        floats_destroy(e, &e->publisher.own[i].values);
+    if (e->publisher.snapshot != NULL && e->backend != NULL && e->on_device == NULL)
+        e->backend->host_buffer_destroy(e->device, e->publisher.snapshot);
     else
-        floats_destroy(e, &e->snapshot);
-    e->snapshot = NULL;
+        floats_destroy(e, &e->publisher.snapshot);
+    e->publisher.snapshot = NULL;
 }
 
 static void release(void *buffer)
@@ -62,13 +62,13 @@ static void release(void *buffer)
     cod_host_buffer_destroy(NULL, buffer);
 }
 
-void exchange_abandon_gather(cod_exchange *e)
+void exchange_abandon_gather(cod_exchange *e, exchange_pull *pull)
 {
     if (e->on_device != NULL) {
-        exchange_device_forget_gather(e);
-        cod_request_abandon(&e->gathering, NULL, NULL);
+        exchange_device_forget_gather(pull);
+        cod_request_abandon(&pull->gathering, NULL, NULL);
         return;
     }
-    cod_request_abandon(&e->gathering, release, e->pulling->incoming);
-    e->pulling->incoming = NULL;
+    cod_request_abandon(&pull->gathering, release, pull->peer->incoming);
+    pull->peer->incoming = NULL;
 }

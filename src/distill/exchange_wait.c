@@ -30,36 +30,37 @@ bool exchange_wait_is_over(const cod_exchange *e, exchange_waiting *waiting, int
 /** Deterministic, replay: takes one version of a peer, waiting for it. `step`: of the agreement that it stands for. */
 static cod_status take(cod_exchange *e, held_peer *peer, uint64_t version, int64_t step)
 {
+    exchange_pull *pull = exchange_pull_of(e, peer);
     exchange_waiting waiting = exchange_wait_begin();
     COD_TRY(exchange_start_pull(e, peer, version, EXCHANGE_ANY_LIFE, step));
-    while (!e->done) {
-        COD_TRY(exchange_move_pull(e, UINT64_MAX));
-        if (e->lost || exchange_wait_is_over(e, &waiting, peer->group, "publish", version))
+    while (!pull->done) {
+        COD_TRY(exchange_move_pull(e, pull, UINT64_MAX));
+        if (pull->lost || exchange_wait_is_over(e, &waiting, peer->group, "publish", version))
             return cod_fail(COD_ERR_PEER, "version %llu of group %d, for which this group waits, %s",
-                            (unsigned long long)version, peer->group, e->lost ? "was lost" : "did not come in time");
+                            (unsigned long long)version, peer->group, pull->lost ? "was lost" : "did not come in time");
         sched_yield();
     }
-    double bytes = (double)e->pull_bytes;
+    double bytes = (double)pull->bytes;
     COD_TRY(cod_group_reduce(e->group, &bytes, 1, COD_REDUCE_SUM));
     peer->counters.bytes += (uint64_t)bytes;
-    COD_TRY(exchange_start_gather(e, step));
-    COD_TRY(cod_request_wait(&e->gathering, exchange_patience_s(e)));
-    while (!e->done) {
-        COD_TRY(exchange_move_gather(e));
-        if (e->lost)
+    COD_TRY(exchange_start_gather(e, pull, step));
+    COD_TRY(cod_request_wait(&pull->gathering, exchange_patience_s(e)));
+    while (!pull->done) {
+        COD_TRY(exchange_move_gather(e, pull));
+        if (pull->lost)
             return cod_fail(COD_ERR_PEER, "version %llu of group %d, for which this group waits, was lost",
                             (unsigned long long)version, peer->group);
         sched_yield();
     }
-    exchange_take_over(e, step);
+    exchange_take_over(e, pull, step);
     return COD_OK;
 }
 
 cod_status exchange_take_all(cod_exchange *e, int64_t step)
 {
     for (int i = 0; i < e->peer_count; i++) {
-        COD_TRY(take(e, &e->peers[i], e->version, step));
-        COD_TRY(e->transport->ops->acknowledge(e->transport, (uint32_t)e->peers[i].group, e->version));
+        COD_TRY(take(e, &e->peers[i], e->publisher.version, step));
+        COD_TRY(e->transport->ops->acknowledge(e->transport, (uint32_t)e->peers[i].group, e->publisher.version));
     }
     return COD_OK;
 }

@@ -96,20 +96,25 @@ static publisher *ask(file *t, const cod_slot_identity *expected)
     const double now = cod_clock_s();
     if (!who->asked && now - who->looked_s >= LOOK_S) {
         who->asked = true;
+        who->looked = false;
         who->looked_s = now;
     }
     return who;
 }
 
 static cod_status offer(cod_transport *transport, const cod_slot_identity *expected, int world_rank, uint64_t held,
-                        uint64_t after, uint64_t at_most, uint64_t *version, uint64_t *life)
+                        uint64_t after, uint64_t at_most, bool *answered, uint64_t *version, uint64_t *life)
 {
     file *t = enter(transport);
-    publisher *who = ask(t, expected);
+    publisher *who = &t->publishers[expected->group];
     cod_slot_header header;
     (void)world_rank;
-    *version = 0;
-    if (who->window == NULL && who->damage == FILE_SOUND)
+    *answered = who->looked;
+    *version = *life = 0;
+    if (!who->looked)
+        ask(t, expected);
+    who->looked = false;
+    if (!*answered || (who->window == NULL && who->damage == FILE_SOUND))
         return leave(t, COD_OK);
     cod_status status = file_check_window(t, who->window, who->damage, expected, &header);
     if (status == COD_OK)
@@ -122,43 +127,45 @@ static cod_status offer(cod_transport *transport, const cod_slot_identity *expec
     return leave(t, COD_OK);
 }
 
-static cod_status pull_start(cod_transport *transport, const cod_slot_identity *expected, int world_rank,
+static cod_status pull_start(cod_transport *transport, int place, const cod_slot_identity *expected, int world_rank,
                              uint64_t version)
 {
     file *t = enter(transport);
+    file_pull *p = &t->pulls[place];
     (void)world_rank;
-    t->ticket++;
-    t->expected = *expected;
-    t->version = version;
-    t->arrived = 0;
-    t->phase = PULL_WANTED;
+    p->ticket++;
+    p->expected = *expected;
+    p->version = version;
+    p->arrived = 0;
+    p->phase = PULL_WANTED;
     return leave(t, COD_OK);
 }
 
-static cod_status pull_poll(cod_transport *transport, cod_pull_state *state, cod_pulled *out)
+static cod_status pull_poll(cod_transport *transport, int place, cod_pull_state *state, cod_pulled *out)
 {
     file *t = enter(transport);
+    file_pull *p = &t->pulls[place];
     cod_status status = COD_OK;
     *state = COD_PULL_BUSY;
-    *out = (cod_pulled){.bytes = t->arrived};
-    if (t->phase == PULL_ABSENT && cod_clock_s() - t->looked_s >= LOOK_S)
-        t->phase = PULL_WANTED;
-    if (t->phase == PULL_HERE) {
+    *out = (cod_pulled){.bytes = p->arrived};
+    if (p->phase == PULL_ABSENT && cod_clock_s() - p->looked_s >= LOOK_S)
+        p->phase = PULL_WANTED;
+    if (p->phase == PULL_HERE) {
         *state = COD_PULL_DONE;
-        *out = (cod_pulled){t->pulled, t->entry.bytes, t->entry.life, t->entry.published_ms, t->pull_s};
-    } else if (t->phase == PULL_GONE) {
+        *out = (cod_pulled){p->pulled, p->entry.bytes, p->entry.life, p->entry.published_ms, p->pull_s};
+    } else if (p->phase == PULL_GONE) {
         *state = COD_PULL_LOST;
-    } else if (t->phase == PULL_BAD) {
-        status = cod_fail(COD_ERR_FORMAT, "%s", t->reason);
+    } else if (p->phase == PULL_BAD) {
+        status = cod_fail(COD_ERR_FORMAT, "%s", p->reason);
     }
     return leave(t, status);
 }
 
-static void pull_cancel(cod_transport *transport)
+static void pull_cancel(cod_transport *transport, int place)
 {
     file *t = enter(transport);
-    t->ticket++;
-    t->phase = PULL_NONE;
+    t->pulls[place].ticket++;
+    t->pulls[place].phase = PULL_NONE;
     leave(t, COD_OK);
 }
 
@@ -277,7 +284,9 @@ static void release(file *t)
     free(t->publishers);
     for (int i = 0; i < 2; i++)
         cod_aligned_free(t->rooms[i]);
-    cod_aligned_free(t->pulled);
+    for (int i = 0; t->pulls != NULL && i < t->pull_count; i++)
+        cod_aligned_free(t->pulls[i].pulled);
+    free(t->pulls);
     cod_aligned_free(t->writer.memory);
     free(t->saved);
     pthread_mutex_destroy(&t->mutex);
@@ -291,7 +300,8 @@ static cod_status destroy(cod_transport *transport)
     const struct timespec until = patience_ends(t);
     pthread_mutex_lock(&t->mutex);
     t->ending = true;
-    t->ticket++;
+    for (int i = 0; i < t->pull_count; i++)
+        t->pulls[i].ticket++;
     pthread_cond_broadcast(&t->changed);
     while (!t->ended && pthread_cond_timedwait(&t->changed, &t->mutex, &until) == 0)
         ;
@@ -338,7 +348,10 @@ static cod_status make_buffers(file *t, const cod_slot_identity *identity)
     COD_REQUIRE_MEMORY(t->publishers);
     for (int i = 0; i < 2; i++)
         COD_TRY(cod_aligned_alloc((void **)&t->rooms[i], t->layout.slot_bytes));
-    COD_TRY(cod_aligned_alloc((void **)&t->pulled, t->layout.slot_bytes + COD_SEAL_BYTES));
+    t->pulls = calloc((size_t)t->pull_count + 1, sizeof *t->pulls);
+    COD_REQUIRE_MEMORY(t->pulls);
+    for (int i = 0; i < t->pull_count; i++)
+        COD_TRY(cod_aligned_alloc((void **)&t->pulls[i].pulled, t->layout.slot_bytes + COD_SEAL_BYTES));
     t->saved = malloc(saved_bytes(t));
     COD_REQUIRE_MEMORY(t->saved);
     COD_TRY(cod_aligned_alloc((void **)&memory, t->window_bytes));
@@ -402,6 +415,7 @@ cod_status cod_file_transport_create(const cod_file_options *options, const cod_
     pthread_cond_init(&t->changed, NULL);
     cod_status status = COD_OK;
     t->patience_s = options->patience_s;
+    t->pull_count = options->pulls;
     t->sealed = options->key_file != NULL && options->key_file[0] != '\0';
     if (t->sealed)
         COD_TRY_GOTO(status, failed, cod_seal_key_read(options->key_file, &t->key));

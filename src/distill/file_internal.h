@@ -25,6 +25,7 @@ typedef enum file_damage {
 /** What is known of a group's first shard, where news and acknowledgements are. */
 typedef struct publisher {
     bool asked;            /**< to be looked at */
+    bool looked;           /**< that was done, and the answer has not been given to who asked */
     file_damage damage;    /**< of its header, when that was looked at last */
     double looked_s;       /**< when it was last asked for */
     uint64_t newest;       /**< of any header read of it */
@@ -41,6 +42,18 @@ typedef enum pull_phase {
     PULL_GONE,
     PULL_BAD
 } pull_phase;
+
+typedef struct file_pull {
+    pull_phase phase;
+    uint64_t ticket; /**< one that was given up has an older one */
+    cod_slot_identity expected;
+    uint64_t version, arrived;
+    double looked_s;
+    cod_slot_entry entry;
+    double pull_s; /**< that reading it took */
+    unsigned char *pulled;
+    char reason[FILE_REASON_BYTES];
+} file_pull;
 
 typedef struct file {
     cod_transport base;
@@ -67,15 +80,8 @@ typedef struct file {
 
     publisher *publishers; /**< [groups] */
 
-    pull_phase phase;
-    uint64_t ticket; /**< of the pull; one that was given up has an older one */
-    cod_slot_identity expected;
-    uint64_t version, arrived;
-    double looked_s;
-    cod_slot_entry entry;
-    double pull_s; /**< that reading it took */
-    unsigned char *pulled;
-    char reason[FILE_REASON_BYTES];
+    file_pull *pulls; /**< [pull_count] */
+    int pull_count, pull_turn;
 
     unsigned char *saved;
 } file;

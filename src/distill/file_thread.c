@@ -196,6 +196,7 @@ static void look(file *t, uint32_t group)
     const bool there = window != NULL && read_window(t, &expected, window, &damage);
     pthread_mutex_lock(&t->mutex);
     who->asked = false;
+    who->looked = true;
     who->damage = damage;
     if (there) {
         free(who->window);
@@ -289,13 +290,14 @@ static cod_status find_version(const file *t, const cod_slot_identity *expected,
 }
 
 /** Reads an open version, as long as the pull is wanted. */
-static cod_status read_pieces(file *t, int from, const char *name, uint64_t ticket, uint64_t bytes, pull_phase *phase)
+static cod_status read_pieces(file *t, file_pull *p, int from, const char *name, uint64_t ticket, uint64_t bytes,
+                              pull_phase *phase)
 {
     uint64_t used = 0;
     bool wanted = true;
     while (used < bytes && wanted) {
         const uint64_t left = bytes - used;
-        const ssize_t got = pread(from, t->pulled + used, left < PIECE_BYTES ? left : PIECE_BYTES, (off_t)used);
+        const ssize_t got = pread(from, p->pulled + used, left < PIECE_BYTES ? left : PIECE_BYTES, (off_t)used);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0 && errno == ESTALE) {
@@ -306,16 +308,16 @@ static cod_status read_pieces(file *t, int from, const char *name, uint64_t tick
             return cod_fail(COD_ERR_FORMAT, "'%s': %s", name, got < 0 ? strerror(errno) : "it was cut off");
         used += (uint64_t)got;
         pthread_mutex_lock(&t->mutex);
-        wanted = ticket == t->ticket;
-        t->arrived = wanted ? used : t->arrived;
+        wanted = ticket == p->ticket;
+        p->arrived = wanted ? used : p->arrived;
         pthread_mutex_unlock(&t->mutex);
     }
     *phase = PULL_HERE;
     return COD_OK;
 }
 
-static cod_status read_version(file *t, const cod_slot_identity *who, uint64_t version, uint64_t ticket, uint64_t bytes,
-                               pull_phase *phase)
+static cod_status read_version(file *t, file_pull *p, const cod_slot_identity *who, uint64_t version, uint64_t ticket,
+                               uint64_t bytes, pull_phase *phase)
 {
     char name[FILE_NAME_BYTES], said[FILE_PATH_BYTES];
     cod_untrusted_folder *folder = NULL;
@@ -336,34 +338,46 @@ static cod_status read_version(file *t, const cod_slot_identity *who, uint64_t v
         status =
             cod_fail(COD_ERR_FORMAT, "'%s' has not the %llu bytes that its header says", said, (unsigned long long)all);
     else
-        status = read_pieces(t, from, said, ticket, all, phase);
+        status = read_pieces(t, p, from, said, ticket, all, phase);
     close(from);
-    if (status == COD_OK && *phase == PULL_HERE && !seal_fits(t, who, version, t->pulled, bytes))
+    if (status == COD_OK && *phase == PULL_HERE && !seal_fits(t, who, version, p->pulled, bytes))
         status = cod_fail(COD_ERR_FORMAT, "'%s' has no seal of exchange.key_file", said);
     return status;
 }
 
-static void pull(file *t)
+static void pull(file *t, file_pull *p)
 {
-    const cod_slot_identity expected = t->expected;
-    const uint64_t ticket = t->ticket, version = t->version,
+    const cod_slot_identity expected = p->expected;
+    const uint64_t ticket = p->ticket, version = p->version,
                    newest = expected.shard == 0 ? t->publishers[expected.group].newest : 0;
     cod_slot_entry entry = {0};
     pull_phase phase = PULL_ABSENT;
     const double begin = cod_clock_s();
-    t->phase = PULL_READING;
+    p->phase = PULL_READING;
     pthread_mutex_unlock(&t->mutex);
     cod_status status = find_version(t, &expected, version, newest, &phase, &entry);
     if (status == COD_OK && phase == PULL_READING)
-        status = read_version(t, &expected, version, ticket, entry.bytes, &phase);
+        status = read_version(t, p, &expected, version, ticket, entry.bytes, &phase);
     pthread_mutex_lock(&t->mutex);
-    if (ticket != t->ticket)
+    if (ticket != p->ticket)
         return;
-    t->phase = status == COD_OK ? phase : PULL_BAD;
-    t->entry = entry;
-    t->looked_s = cod_clock_s();
-    t->pull_s = t->looked_s - begin;
-    snprintf(t->reason, sizeof t->reason, "%s", status == COD_OK ? "" : cod_error_message());
+    p->phase = status == COD_OK ? phase : PULL_BAD;
+    p->entry = entry;
+    p->looked_s = cod_clock_s();
+    p->pull_s = p->looked_s - begin;
+    snprintf(p->reason, sizeof p->reason, "%s", status == COD_OK ? "" : cod_error_message());
+}
+
+/** Each in its turn: one whose version never comes keeps no other waiting. */
+static file_pull *next_wanted(file *t)
+{
+    for (int i = 0; i < t->pull_count; i++) {
+        file_pull *p = &t->pulls[t->pull_turn];
+        t->pull_turn = (t->pull_turn + 1) % t->pull_count;
+        if (p->phase == PULL_WANTED)
+            return p;
+    }
+    return NULL;
 }
 
 static uint32_t next_asked(const file *t)
@@ -380,12 +394,13 @@ void *file_work(void *context)
     pthread_mutex_lock(&t->mutex);
     for (;;) {
         const uint32_t asked = next_asked(t);
+        file_pull *wanted = NULL;
         if (t->storing || t->header_due)
             store(t);
         else if (t->ending)
             break;
-        else if (t->phase == PULL_WANTED)
-            pull(t);
+        else if ((wanted = next_wanted(t)) != NULL)
+            pull(t, wanted);
         else if (asked < t->layout.groups)
             look(t, asked);
         else

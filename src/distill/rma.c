@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GET_BYTES = 256 * 1024, GETS_IN_FLIGHT = 16 };
-
 /** Memory that gets write to; shared with gets that were given up, and freed with the last of them. */
 typedef struct staging {
     atomic_int users;
@@ -19,14 +17,24 @@ typedef struct staging {
     unsigned char data[];
 } staging;
 
-/** What is known of one publisher's header. Each has its own, so that one that does not answer hides no other. */
+/** A question for one publisher's header. Each has its own, so that one that does not answer hides no other. */
 typedef struct publisher {
     cod_request *asking;
-    staging *asked;         /**< NULL until first asked */
-    cod_slot_header header; /**< as it was last seen; no entries at first */
+    staging *asked; /**< NULL until first asked */
 } publisher;
 
 typedef enum pull_phase { PULL_NONE, PULL_HEADER, PULL_DATA, PULL_SEQUENCE, PULL_HERE } pull_phase;
+
+typedef struct pull {
+    pull_phase phase;
+    staging *pulled; /**< NULL when the last was given up with a get outstanding */
+    cod_slot_identity expected;
+    int rank, slot;
+    uint64_t version;
+    cod_slot_entry entry;
+    double data_s; /**< when the slot's bytes were asked for, then how long they took */
+    cod_request *get;
+} pull;
 
 typedef struct rma {
     cod_transport base;
@@ -37,15 +45,8 @@ typedef struct rma {
     uint32_t open_slot;
 
     publisher *publishers; /**< [world size] */
-
-    pull_phase phase;
-    staging *pulled; /**< NULL when the last was given up with gets outstanding */
-    cod_slot_identity expected;
-    int rank, slot;
-    uint64_t version, requested; /**< bytes of the slot that were asked for */
-    cod_slot_entry entry;
-    double data_s; /**< when the first bytes were asked for, then how long all took */
-    cod_request *gets[GETS_IN_FLIGHT];
+    pull *pulls;           /**< [pull_count] */
+    int pull_count;
 
     cod_request *ack;
     staging *ack_word;
@@ -112,149 +113,132 @@ static cod_status get_header(rma *t, int world_rank, staging *to, cod_request **
 }
 
 static cod_status offer(cod_transport *transport, const cod_slot_identity *expected, int world_rank, uint64_t held,
-                        uint64_t after, uint64_t at_most, uint64_t *version, uint64_t *life)
+                        uint64_t after, uint64_t at_most, bool *answered, uint64_t *version, uint64_t *life)
 {
     rma *t = (rma *)transport;
     publisher *who = &t->publishers[world_rank];
-    bool done = false;
+    cod_slot_header header;
+    bool done, torn;
+    *answered = false;
+    *version = *life = 0;
     if (who->asked == NULL)
         COD_TRY(staging_create(0, &who->asked));
     if (who->asking == NULL)
-        COD_TRY(get_header(t, world_rank, who->asked, &who->asking));
-    else
-        COD_TRY(cod_request_test(&who->asking, &done));
-    if (done) {
-        cod_slot_header header;
-        bool torn;
-        COD_TRY(cod_slot_read_header(who->asked->header, expected, &t->layout, &header, &torn));
-        if (!torn)
-            who->header = header;
-    }
-    *version = cod_slot_offer(&who->header, held, after, at_most);
-    *life = cod_slot_life(&who->header, *version);
+        return get_header(t, world_rank, who->asked, &who->asking);
+    COD_TRY(cod_request_test(&who->asking, &done));
+    if (!done)
+        return COD_OK;
+    COD_TRY(cod_slot_read_header(who->asked->header, expected, &t->layout, &header, &torn));
+    if (torn)
+        return get_header(t, world_rank, who->asked, &who->asking);
+    *answered = true;
+    *version = cod_slot_offer(&header, held, after, at_most);
+    *life = cod_slot_life(&header, *version);
     return COD_OK;
 }
 
-static cod_status ask_header(rma *t)
+static cod_status ask_header(rma *t, pull *p)
 {
-    t->phase = PULL_HEADER;
-    return get_header(t, t->rank, t->pulled, &t->gets[0]);
+    p->phase = PULL_HEADER;
+    return get_header(t, p->rank, p->pulled, &p->get);
 }
 
-static cod_status pull_start(cod_transport *transport, const cod_slot_identity *expected, int world_rank,
+static cod_status pull_start(cod_transport *transport, int place, const cod_slot_identity *expected, int world_rank,
                              uint64_t version)
 {
     rma *t = (rma *)transport;
-    t->expected = *expected;
-    t->rank = world_rank;
-    t->version = version;
-    t->requested = 0;
-    if (t->pulled == NULL)
-        COD_TRY(staging_create(t->layout.slot_bytes, &t->pulled));
-    return ask_header(t);
+    pull *p = &t->pulls[place];
+    p->expected = *expected;
+    p->rank = world_rank;
+    p->version = version;
+    if (p->pulled == NULL)
+        COD_TRY(staging_create(t->layout.slot_bytes, &p->pulled));
+    return ask_header(t, p);
 }
 
-/** The header has come: finds the slot. A torn header is asked for again. */
-static cod_status take_header(rma *t, cod_pull_state *state)
+/** The header has come: finds the slot and asks for its bytes. A torn header is asked for again. */
+static cod_status take_header(rma *t, pull *p, cod_pull_state *state)
 {
     cod_slot_header header;
     bool torn;
-    COD_TRY(cod_slot_read_header(t->pulled->header, &t->expected, &t->layout, &header, &torn));
+    COD_TRY(cod_slot_read_header(p->pulled->header, &p->expected, &t->layout, &header, &torn));
     if (torn)
-        return ask_header(t);
-    t->slot = cod_slot_find(&header, t->version);
-    if (t->slot < 0) {
+        return ask_header(t, p);
+    p->slot = cod_slot_find(&header, p->version);
+    if (p->slot < 0) {
         /* Either it was replaced, or, in deterministic mode, it is not there yet. */
-        if (cod_slot_newest(&header) > t->version)
-            *state = COD_PULL_LOST;
-        else
-            return ask_header(t);
+        if (cod_slot_newest(&header) <= p->version)
+            return ask_header(t, p);
+        *state = COD_PULL_LOST;
         return COD_OK;
     }
-    t->entry = header.entries[t->slot];
-    t->data_s = cod_clock_s();
-    t->phase = PULL_DATA;
-    return COD_OK;
+    p->entry = header.entries[p->slot];
+    p->data_s = cod_clock_s();
+    p->phase = PULL_DATA;
+    return cod_window_get_start(t->window, p->rank, cod_slot_data_at(&t->layout, (uint32_t)p->slot), p->pulled->data,
+                                p->entry.bytes, &p->get);
 }
 
-/** Keeps several gets in flight until all bytes are here. */
-static cod_status move_data(rma *t)
+static cod_status take_data(rma *t, pull *p)
 {
-    bool all = true;
-    for (int i = 0; i < GETS_IN_FLIGHT; i++) {
-        bool done;
-        COD_TRY(cod_request_test(&t->gets[i], &done));
-        if (done && t->requested < t->entry.bytes) {
-            const uint64_t left = t->entry.bytes - t->requested, bytes = left < GET_BYTES ? left : GET_BYTES;
-            COD_TRY(cod_window_get_start(t->window, t->rank,
-                                         cod_slot_data_at(&t->layout, (uint32_t)t->slot) + t->requested,
-                                         t->pulled->data + t->requested, bytes, &t->gets[i]));
-            t->requested += bytes;
-            done = false;
-        }
-        all = all && done;
-    }
-    if (!all)
-        return COD_OK;
-    t->data_s = cod_clock_s() - t->data_s;
-    t->phase = PULL_SEQUENCE;
-    return cod_window_get_start(t->window, t->rank, cod_slot_sequence_at(&t->layout, (uint32_t)t->slot),
-                                t->pulled->word, sizeof t->pulled->word, &t->gets[0]);
+    p->data_s = cod_clock_s() - p->data_s;
+    p->phase = PULL_SEQUENCE;
+    return cod_window_get_start(t->window, p->rank, cod_slot_sequence_at(&t->layout, (uint32_t)p->slot),
+                                p->pulled->word, sizeof p->pulled->word, &p->get);
 }
 
-static cod_status poll_phase(rma *t, cod_pull_state *state)
+static cod_status poll_phase(rma *t, pull *p, cod_pull_state *state)
 {
     bool done;
-    if (t->phase == PULL_DATA)
-        return move_data(t);
-    if (t->phase != PULL_HEADER && t->phase != PULL_SEQUENCE)
+    if (p->phase == PULL_NONE || p->phase == PULL_HERE)
         return COD_OK;
-    COD_TRY(cod_request_test(&t->gets[0], &done));
+    COD_TRY(cod_request_test(&p->get, &done));
     if (!done)
         return COD_OK;
-    if (t->phase == PULL_HEADER)
-        return take_header(t, state);
-    if (cod_load_u64(t->pulled->word) == t->entry.sequence)
-        t->phase = PULL_HERE;
+    if (p->phase == PULL_HEADER)
+        return take_header(t, p, state);
+    if (p->phase == PULL_DATA)
+        return take_data(t, p);
+    if (cod_load_u64(p->pulled->word) == p->entry.sequence)
+        p->phase = PULL_HERE;
     else
         *state = COD_PULL_LOST;
     return COD_OK;
 }
 
-static cod_status pull_poll(cod_transport *transport, cod_pull_state *state, cod_pulled *out)
+static cod_status pull_poll(cod_transport *transport, int place, cod_pull_state *state, cod_pulled *out)
 {
     rma *t = (rma *)transport;
+    pull *p = &t->pulls[place];
     pull_phase before;
     *state = COD_PULL_BUSY;
     /* As far as it goes at once: in shared memory gets end as they start, and each step more is one in which to lose the slot. */
     do {
-        before = t->phase;
-        COD_TRY(poll_phase(t, state));
-    } while (t->phase != before && *state == COD_PULL_BUSY);
-    *out = (cod_pulled){.bytes = t->requested};
-    if (t->phase == PULL_HERE) {
+        before = p->phase;
+        COD_TRY(poll_phase(t, p, state));
+    } while (p->phase != before && *state == COD_PULL_BUSY);
+    *out = (cod_pulled){.bytes = p->phase == PULL_DATA       ? cod_window_get_arrived(p->get)
+                                 : p->phase == PULL_SEQUENCE ? p->entry.bytes
+                                                             : 0};
+    if (p->phase == PULL_HERE) {
         *state = COD_PULL_DONE;
-        *out = (cod_pulled){t->pulled->data, t->entry.bytes, t->entry.life, t->entry.published_ms, t->data_s};
+        *out = (cod_pulled){p->pulled->data, p->entry.bytes, p->entry.life, p->entry.published_ms, p->data_s};
     }
     if (*state == COD_PULL_LOST)
-        t->phase = PULL_NONE;
+        p->phase = PULL_NONE;
     return COD_OK;
 }
 
-static void pull_cancel(cod_transport *transport)
+static void pull_cancel(cod_transport *transport, int place)
 {
-    rma *t = (rma *)transport;
-    bool outstanding = false;
-    t->phase = PULL_NONE;
-    for (int i = 0; i < GETS_IN_FLIGHT; i++) {
-        outstanding = outstanding || t->gets[i] != NULL;
-        abandon(&t->gets[i], t->pulled);
-    }
+    pull *p = &((rma *)transport)->pulls[place];
+    p->phase = PULL_NONE;
+    if (p->get == NULL)
+        return;
     /* Late bytes may still arrive in the old memory: the next pull makes its own. */
-    if (outstanding) {
-        staging_release(t->pulled);
-        t->pulled = NULL;
-    }
+    abandon(&p->get, p->pulled);
+    staging_release(p->pulled);
+    p->pulled = NULL;
 }
 
 static cod_status acknowledge(cod_transport *transport, uint32_t group, uint64_t version)
@@ -301,22 +285,23 @@ static cod_status restored(cod_transport *transport)
            cod_slot_window_bytes(&t->layout) - COD_SLOT_HEADER_BYTES);
     COD_TRY(cod_window_sync(t->window));
     memcpy(t->writer.memory, saved, COD_SLOT_HEADER_BYTES);
-    for (int r = 0; r < cod_comm_size(t->comm); r++)
-        t->publishers[r].header = (cod_slot_header){0};
     return cod_window_sync(t->window);
 }
 
 static cod_status destroy(cod_transport *transport)
 {
     rma *t = (rma *)transport;
-    pull_cancel(transport);
+    for (int i = 0; i < t->pull_count; i++)
+        pull_cancel(transport, i);
     abandon(&t->ack, t->ack_word);
     for (int r = 0; r < cod_comm_size(t->comm); r++)
         abandon(&t->publishers[r].asking, t->publishers[r].asked);
     const cod_status status = cod_window_destroy(t->window);
     for (int r = 0; r < cod_comm_size(t->comm); r++)
         staging_release(t->publishers[r].asked);
-    staging_release(t->pulled);
+    for (int i = 0; i < t->pull_count; i++)
+        staging_release(t->pulls[i].pulled);
+    free(t->pulls);
     staging_release(t->ack_word);
     cod_aligned_free(t->saved);
     free(t->publishers);
@@ -345,11 +330,14 @@ static cod_status make_buffers(rma *t)
     COD_REQUIRE_MEMORY(t->publishers);
     t->saved_bytes = sizeof t->writer.header + cod_slot_window_bytes(&t->layout);
     COD_TRY(cod_aligned_alloc(&t->saved, t->saved_bytes));
-    COD_TRY(staging_create(t->layout.slot_bytes, &t->pulled));
+    t->pulls = calloc((size_t)t->pull_count + 1, sizeof *t->pulls);
+    COD_REQUIRE_MEMORY(t->pulls);
+    for (int i = 0; i < t->pull_count; i++)
+        COD_TRY(staging_create(t->layout.slot_bytes, &t->pulls[i].pulled));
     return staging_create(0, &t->ack_word);
 }
 
-cod_status cod_rma_create(cod_comm *comm, const cod_slot_identity *identity, const cod_slot_layout *layout,
+cod_status cod_rma_create(cod_comm *comm, const cod_slot_identity *identity, const cod_slot_layout *layout, int pulls,
                           cod_transport **out)
 {
     rma *t = calloc(1, sizeof *t);
@@ -357,6 +345,7 @@ cod_status cod_rma_create(cod_comm *comm, const cod_slot_identity *identity, con
     t->base.ops = &ops;
     t->comm = comm;
     t->layout = *layout;
+    t->pull_count = pulls;
     COD_TRY(cod_group_agree(cod_comm_world(comm), make_buffers(t), NULL));
     COD_TRY(cod_window_create(comm, cod_slot_window_bytes(layout), &t->window));
     COD_TRY(cod_slot_writer_init(&t->writer, cod_window_memory(t->window), identity, layout, sync_window, t));

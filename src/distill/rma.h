@@ -8,8 +8,13 @@
 #include "comm/window.h"
 #include "distill/transport.h"
 
-/** Makes the window. Collective on all ranks, with equal layouts. @param[out] out  new; ops->destroy() */
+/**
+ * Makes the window. Collective on all ranks, with equal layouts.
+ *
+ * @param pulls     that this rank may have under way at a time; each has room for a slot
+ * @param[out] out  new; ops->destroy()
+ */
 COD_MUST_CHECK cod_status cod_rma_create(cod_comm *comm, const cod_slot_identity *identity,
-                                         const cod_slot_layout *layout, cod_transport **out);
+                                         const cod_slot_layout *layout, int pulls, cod_transport **out);
 
 #endif

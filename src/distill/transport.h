@@ -20,10 +20,10 @@ typedef enum cod_pull_state {
     COD_PULL_LOST, /**< its slot was reopened, or its file removed: a newer version replaces it */
 } cod_pull_state;
 
-/** A shard that has arrived; valid until the next pull. */
+/** A shard that has arrived; valid until the next pull in the same place. */
 typedef struct cod_pulled {
     const unsigned char *data;   /**< NULL while it is under way */
-    uint64_t bytes;              /**< while it is under way, those asked for so far: it moves when they grow */
+    uint64_t bytes;              /**< while it is under way, those that have come: it moves when they grow */
     uint64_t life, published_ms; /**< as its slot says */
     double seconds;              /**< that its bytes took, as far as the reader, who looks now and then, can tell */
 } cod_pulled;
@@ -36,17 +36,25 @@ typedef struct cod_transport_ops {
     /** Makes what was written readable as `entry` says; its sequence does not count. */
     cod_status (*publish_end)(cod_transport *transport, const cod_slot_entry *entry);
     /**
-     * cod_slot_offer() of what a rank publishes, as far as is known: asks again in the background. A rank that does not
-     * answer delays no question to another. @param[out] life  of that version
+     * Asks in the background what a rank publishes, or looks for the answer to the question asked last. A rank that does not answer
+     * delays no question to another.
+     *
+     * @param[out] answered  the answer has come; the next call asks anew
+     * @param[out] version   cod_slot_offer() of the answer; 0 until it has come
+     * @param[out] life      of that version
      */
     cod_status (*offer)(cod_transport *transport, const cod_slot_identity *expected, int world_rank, uint64_t held,
-                        uint64_t after, uint64_t at_most, uint64_t *version, uint64_t *life);
-    /** Starts pulling one version of a rank's shard; one pull at a time. */
-    cod_status (*pull_start)(cod_transport *transport, const cod_slot_identity *expected, int world_rank,
+                        uint64_t after, uint64_t at_most, bool *answered, uint64_t *version, uint64_t *life);
+    /**
+     * Starts pulling one version of a rank's shard.
+     *
+     * @param place  0 … the number of pulls that the transport was made for, less 1; each has one pull at a time
+     */
+    cod_status (*pull_start)(cod_transport *transport, int place, const cod_slot_identity *expected, int world_rank,
                              uint64_t version);
-    cod_status (*pull_poll)(cod_transport *transport, cod_pull_state *state, cod_pulled *out);
+    cod_status (*pull_poll)(cod_transport *transport, int place, cod_pull_state *state, cod_pulled *out);
     /** Gives the pull up, whatever is under way. */
-    void (*pull_cancel)(cod_transport *transport);
+    void (*pull_cancel)(cod_transport *transport, int place);
     /** Deterministic mode: says that this rank's group has taken a group's version, and asks a rank what it has taken. */
     cod_status (*acknowledge)(cod_transport *transport, uint32_t group, uint64_t version);
     cod_status (*acknowledged)(cod_transport *transport, const cod_slot_identity *reader, int world_rank,

@@ -71,8 +71,8 @@ enum { KINDS_BYTES = 4096 };
 /** Says whether the publication just begun is a key: over files one follows where storage left a version out. */
 static void note_kind(const exchange_run *r)
 {
-    const char kind = r->exchange->against > 0 ? 'd' : 'k';
-    const off_t at = cod_group_index(r->group) * KINDS_BYTES + (off_t)(r->exchange->version % KINDS_BYTES);
+    const char kind = r->exchange->publisher.against > 0 ? 'd' : 'k';
+    const off_t at = cod_group_index(r->group) * KINDS_BYTES + (off_t)(r->exchange->publisher.version % KINDS_BYTES);
     if (r->kinds >= 0 && cod_group_rank(r->group) == 0)
         must(pwrite(r->kinds, &kind, 1, at) == 1 ? COD_OK : cod_fail(COD_ERR_IO, "cannot note a key"));
 }
@@ -262,10 +262,10 @@ void run_leave_device(exchange_run *r)
 static void note_waits(exchange_run *r, int64_t step, size_t before)
 {
     enum { COPY_STEPS = 2 };
-    const bool copying = !r->options.deterministic && step <= r->exchange->publish_step + COPY_STEPS;
+    const bool copying = !r->options.deterministic && step <= r->exchange->publisher.step + COPY_STEPS;
     r->waits += copying ? cod_late_crossings() - before : 0;
     if (r->late)
-        cod_late_hold(r->device, copying && r->exchange->publish_step > 0);
+        cod_late_hold(r->device, copying && r->exchange->publisher.step > 0);
 }
 
 void run_publish(exchange_run *r, const float *values, int64_t step)

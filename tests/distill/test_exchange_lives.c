@@ -311,8 +311,8 @@ static void readers_go_on_after_an_older_header(void **state)
 /** Ranks of the reader that have theirs of a version, which is not complete. */
 static int halves_of(exchange_run *r, uint64_t version)
 {
-    const cod_exchange *e = r->exchange;
-    return (int)run_sum(r, e->phase == PULLING && e->pull_version == version && e->done);
+    const exchange_pull *pull = &r->exchange->pulls[0];
+    return (int)run_sum(r, pull->phase == PULLING && pull->version == version && pull->done);
 }
 
 /**

@@ -1,3 +1,4 @@
+#include "file_pair.h"
 #include "support/folder.h"
 #include "support/test.h"
 
@@ -18,31 +19,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SLOTS = 3, BYTES = 4096, PATIENCE_S = 20 };
-
-static const cod_slot_layout layout = {.slots = SLOTS, .groups = 2, .slot_bytes = BYTES};
-
-static cod_slot_identity identity(uint32_t group, uint64_t run)
-{
-    return (cod_slot_identity){.run = run, .model = 5, .group = group, .shards = 1, .count = 100, .exact_from = 100};
-}
-
-static cod_status try_open(uint32_t group, uint64_t run, bool anew, const char *key_file, cod_transport **out)
-{
-    const cod_slot_identity who = identity(group, run);
-    char folder[4096];
-    snprintf(folder, sizeof folder, "%s", cod_test_at("x"));
-    const cod_file_options options = {.folder = folder, .key_file = key_file, .patience_s = PATIENCE_S, .anew = anew};
-    return cod_file_transport_create(&options, &who, &layout, out);
-}
-
-static cod_transport *open_transport(uint32_t group, uint64_t run, bool anew)
-{
-    cod_transport *t = NULL;
-    assert_ok(try_open(group, run, anew, "", &t));
-    return t;
-}
-
 /* The leak sanitizer, where there is one: between the two this thread allocates what it may lose. */
 void __lsan_disable(void) __attribute__((weak));
 void __lsan_enable(void) __attribute__((weak));
@@ -58,60 +34,11 @@ int fsync(int file)
     return (int)syscall(SYS_fsync, file);
 }
 
-/** Publishes BYTES - version bytes, all `version`, and waits until they are there or given up. */
-static void publish(cod_transport *t, uint64_t version)
-{
-    unsigned char *room;
-    assert_ok(t->ops->publish_begin(t, &room));
-    memset(room, (int)version, BYTES - version);
-    assert_ok(t->ops->publish_end(
-        t, &(cod_slot_entry){.version = version, .life = version * 10, .bytes = BYTES - version, .published_ms = 7}));
-    t->ops->oldest(t);
-}
-
-/** Asks until something is offered or refused, or `patience_s` has passed. */
-static cod_status offered(cod_transport *t, double patience_s, uint64_t *version)
-{
-    const cod_slot_identity who = identity(0, 1);
-    const double begin = cod_clock_s();
-    cod_status status = COD_OK;
-    for (*version = 0; status == COD_OK && *version == 0 && cod_clock_s() - begin < patience_s; usleep(1000))
-        status = t->ops->offer(t, &who, 0, 0, 0, UINT64_MAX, version, &(uint64_t){0});
-    return status;
-}
-
-static cod_status pulled(cod_transport *t, uint64_t version, cod_pull_state *state, cod_pulled *out)
-{
-    const cod_slot_identity who = identity(0, 1);
-    const double begin = cod_clock_s();
-    cod_status status = t->ops->pull_start(t, &who, 0, version);
-    *state = COD_PULL_BUSY;
-    while (status == COD_OK && *state == COD_PULL_BUSY && cod_clock_s() - begin < PATIENCE_S)
-        status = t->ops->pull_poll(t, state, out);
-    return status;
-}
-
 static const char *at(const char *name)
 {
     char path[128];
     snprintf(path, sizeof path, "x/group-0/shard-0/%s", name);
     return cod_test_at(path);
-}
-
-/** A publisher with versions 1 to `count` and a reader. */
-static void open_pair(cod_transport **publisher, cod_transport **reader, uint64_t count)
-{
-    *publisher = open_transport(0, 1, true);
-    *reader = open_transport(1, 1, true);
-    for (uint64_t v = 1; v <= count; v++)
-        publish(*publisher, v);
-}
-
-static void close_pair(cod_transport *publisher, cod_transport *reader)
-{
-    if (publisher != NULL)
-        assert_ok(publisher->ops->destroy(publisher));
-    assert_ok(reader->ops->destroy(reader));
 }
 
 static void versions_travel_and_old_ones_go(void **state)
@@ -121,19 +48,54 @@ static void versions_travel_and_old_ones_go(void **state)
     cod_pull_state how;
     cod_pulled got;
     uint64_t version;
-    open_pair(&publisher, &reader, 5);
-    assert_ok(offered(reader, PATIENCE_S, &version));
+    pair_open(&publisher, &reader, 5);
+    assert_ok(pair_offered(reader, PATIENCE_S, &version));
     assert_int_equal(version, 5);
     for (uint64_t v = 3; v <= 5; v++) {
-        assert_ok(pulled(reader, v, &how, &got));
+        assert_ok(pair_pulled(reader, v, &how, &got));
         assert_int_equal(how, COD_PULL_DONE);
         assert_true(got.bytes == BYTES - v && got.life == v * 10 && got.published_ms == 7);
         assert_true(got.data[0] == v && got.data[got.bytes - 1] == v);
     }
-    assert_ok(pulled(reader, 2, &how, &got));
+    assert_ok(pair_pulled(reader, 2, &how, &got));
     assert_int_equal(how, COD_PULL_LOST);
     assert_false(cod_file_exists(at("2.bin")));
-    close_pair(publisher, reader);
+    pair_close(publisher, reader);
+}
+
+static bool holds(const cod_pulled *got, uint64_t version)
+{
+    bool same = got->data != NULL && got->bytes == BYTES - version && got->life == 10 * version;
+    for (uint64_t i = 0; same && i < got->bytes; i++)
+        same = got->data[i] == (unsigned char)version;
+    return same;
+}
+
+/** One whose version is not there yet keeps no other waiting, and one that is given up disturbs none. */
+static void several_pulls_go_on_at_once(void **state)
+{
+    (void)state;
+    const cod_slot_identity who = pair_identity(0, 1);
+    const uint64_t versions[PULLS] = {4, 2, 3};
+    cod_pull_state how[PULLS] = {0};
+    cod_pulled got[PULLS] = {0};
+    cod_transport *publisher, *reader;
+    pair_open(&publisher, &reader, 3);
+    for (int k = 0; k < PULLS; k++)
+        assert_ok(reader->ops->pull_start(reader, k, &who, 0, versions[k]));
+    const double begin = cod_clock_s();
+    while ((how[1] == COD_PULL_BUSY || how[2] == COD_PULL_BUSY) && cod_clock_s() - begin < PATIENCE_S)
+        for (int k = 0; k < PULLS; k++)
+            assert_ok(reader->ops->pull_poll(reader, k, &how[k], &got[k]));
+    assert_true(how[0] == COD_PULL_BUSY && how[1] == COD_PULL_DONE && how[2] == COD_PULL_DONE);
+    reader->ops->pull_cancel(reader, 1);
+    pair_publish(publisher, 4);
+    while (how[0] == COD_PULL_BUSY && cod_clock_s() - begin < PATIENCE_S)
+        assert_ok(reader->ops->pull_poll(reader, 0, &how[0], &got[0]));
+    assert_true(holds(&got[0], 4) && holds(&got[2], 3));
+    assert_ok(reader->ops->pull_poll(reader, 1, &how[1], &got[1]));
+    assert_true(how[1] == COD_PULL_BUSY && got[1].data == NULL);
+    pair_close(publisher, reader);
 }
 
 static void what_is_damaged_or_foreign_is_refused(void **state)
@@ -143,18 +105,18 @@ static void what_is_damaged_or_foreign_is_refused(void **state)
     cod_pull_state how;
     cod_pulled got;
     uint64_t version;
-    open_pair(&publisher, &reader, 3);
+    pair_open(&publisher, &reader, 3);
     assert_int_equal(truncate(at("2.bin"), 100), 0);
-    assert_fails(COD_ERR_FORMAT, "2.bin", pulled(reader, 2, &how, &got));
+    assert_fails(COD_ERR_FORMAT, "2.bin", pair_pulled(reader, 2, &how, &got));
     assert_int_equal(unlink(at("3.bin")), 0);
-    assert_ok(pulled(reader, 3, &how, &got));
+    assert_ok(pair_pulled(reader, 3, &how, &got));
     assert_int_equal(how, COD_PULL_LOST);
     assert_ok(publisher->ops->destroy(publisher));
 
-    publisher = open_transport(0, 2, true); /* another run's */
-    publish(publisher, 1);
-    assert_fails(COD_ERR_FORMAT, "group 0 publishes another run", offered(reader, PATIENCE_S, &version));
-    assert_fails(COD_ERR_FORMAT, "group 0 publishes another run", pulled(reader, 1, &how, &got));
+    publisher = pair_open_one(0, 2, true); /* another run's */
+    pair_publish(publisher, 1);
+    assert_fails(COD_ERR_FORMAT, "group 0 publishes another run", pair_offered(reader, PATIENCE_S, &version));
+    assert_fails(COD_ERR_FORMAT, "group 0 publishes another run", pair_pulled(reader, 1, &how, &got));
     assert_ok(publisher->ops->destroy(publisher));
 
     void *header;
@@ -163,11 +125,11 @@ static void what_is_damaged_or_foreign_is_refused(void **state)
     ((char *)header)[200] ^= 1;
     assert_ok(cod_file_write(at("header"), header, bytes));
     usleep(20000);
-    assert_fails(COD_ERR_FORMAT, "damaged", pulled(reader, 1, &how, &got));
+    assert_fails(COD_ERR_FORMAT, "damaged", pair_pulled(reader, 1, &how, &got));
     free(header);
     assert_ok(cod_file_write(at("header"), "garbage", 7));
-    assert_fails(COD_ERR_FORMAT, "damaged", pulled(reader, 1, &how, &got));
-    close_pair(NULL, reader);
+    assert_fails(COD_ERR_FORMAT, "damaged", pair_pulled(reader, 1, &how, &got));
+    pair_close(NULL, reader);
 }
 
 static void publishing_survives_storage_that_goes_and_comes(void **state)
@@ -176,21 +138,21 @@ static void publishing_survives_storage_that_goes_and_comes(void **state)
     cod_transport *publisher, *reader;
     cod_pull_state how;
     cod_pulled got;
-    open_pair(&publisher, &reader, 2);
+    pair_open(&publisher, &reader, 2);
     /* A file in the folder's place: not even root can write below it. */
     assert_int_equal(rename(cod_test_at("x/group-0"), cod_test_at("away")), 0);
     assert_ok(cod_file_write(cod_test_at("x/group-0"), "", 0));
-    publish(publisher, 3);
-    publish(publisher, 4);
+    pair_publish(publisher, 3);
+    pair_publish(publisher, 4);
     assert_int_equal(publisher->ops->failures(publisher), 2);
     assert_int_equal(unlink(cod_test_at("x/group-0")), 0);
-    publish(publisher, 5);
+    pair_publish(publisher, 5);
     assert_int_equal(publisher->ops->failures(publisher), 2);
-    assert_ok(pulled(reader, 5, &how, &got));
+    assert_ok(pair_pulled(reader, 5, &how, &got));
     assert_int_equal(how, COD_PULL_DONE);
-    assert_ok(pulled(reader, 2, &how, &got)); /* named still, but gone */
+    assert_ok(pair_pulled(reader, 2, &how, &got)); /* named still, but gone */
     assert_int_equal(how, COD_PULL_LOST);
-    close_pair(publisher, reader);
+    pair_close(publisher, reader);
 }
 
 static void a_resumed_publisher_shows_what_is_still_there(void **state)
@@ -201,16 +163,16 @@ static void a_resumed_publisher_shows_what_is_still_there(void **state)
     cod_pulled got;
     void *data;
     size_t bytes, again;
-    open_pair(&publisher, &reader, 3);
+    pair_open(&publisher, &reader, 3);
     publisher->ops->state(publisher, &data, &bytes);
     void *saved = malloc(bytes);
     assert_non_null(saved);
     memcpy(saved, data, bytes);
-    publish(publisher, 4); /* after the checkpoint, before the death: takes away version 1 */
+    pair_publish(publisher, 4); /* after the checkpoint, before the death: takes away version 1 */
     assert_ok(publisher->ops->destroy(publisher));
     assert_int_equal(unlink(at("3.bin")), 0);
 
-    publisher = open_transport(0, 1, false);
+    publisher = pair_open_one(0, 1, false);
     publisher->ops->state(publisher, &data, &again);
     assert_int_equal(bytes, again);
     memcpy(data, saved, bytes);
@@ -218,20 +180,20 @@ static void a_resumed_publisher_shows_what_is_still_there(void **state)
     assert_ok(publisher->ops->restored(publisher));
     publisher->ops->oldest(publisher);
     for (uint64_t v = 2; v <= 3; v++) {
-        assert_ok(pulled(reader, v, &how, &got));
+        assert_ok(pair_pulled(reader, v, &how, &got));
         assert_true(how == COD_PULL_DONE && got.bytes == BYTES - v && got.data[0] == v);
     }
     assert_false(cod_file_exists(at("4.bin")));
-    publish(publisher, 4);
-    assert_ok(pulled(reader, 4, &how, &got));
+    pair_publish(publisher, 4);
+    assert_ok(pair_pulled(reader, 4, &how, &got));
     assert_int_equal(how, COD_PULL_DONE);
-    close_pair(publisher, reader);
+    pair_close(publisher, reader);
 }
 
 /** Publishes one version after the other, some of them slowly, until it is killed. */
 static void publish_for_ever(uint64_t version)
 {
-    cod_transport *t = open_transport(0, 1, false);
+    cod_transport *t = pair_open_one(0, 1, false);
     for (;; version++) {
         unsigned char *room;
         const cod_slot_entry entry = {.version = version, .life = version * 10, .bytes = BYTES - version % 97};
@@ -250,11 +212,11 @@ static void publish_for_ever(uint64_t version)
 /** Asks until a version above `newest` is offered, or some seconds have passed. */
 static uint64_t await_newer(cod_transport *reader, uint64_t newest)
 {
-    const cod_slot_identity who = identity(0, 1);
+    const cod_slot_identity who = pair_identity(0, 1);
     const double begin = cod_clock_s();
     uint64_t version = 0;
     while (version <= newest && cod_clock_s() - begin < PATIENCE_S) {
-        assert_ok(reader->ops->offer(reader, &who, 0, 0, 0, UINT64_MAX, &version, &(uint64_t){0}));
+        assert_ok(reader->ops->offer(reader, &who, 0, 0, 0, UINT64_MAX, &(bool){0}, &version, &(uint64_t){0}));
         usleep(500);
     }
     return version;
@@ -273,7 +235,7 @@ static void a_killed_publisher_leaves_whole_versions_only(void **state)
         if (child == 0)
             publish_for_ever(newest + 1);
         assert_true(child > 0);
-        cod_transport *reader = open_transport(1, 1, true);
+        cod_transport *reader = pair_open_one(1, 1, true);
         cod_pull_state how;
         cod_pulled got;
         const uint64_t seen = await_newer(reader, newest);
@@ -281,12 +243,12 @@ static void a_killed_publisher_leaves_whole_versions_only(void **state)
         assert_int_equal(kill(child, SIGKILL), 0);
         assert_int_equal(waitpid(child, NULL, 0), child);
         assert_ok(reader->ops->destroy(reader));
-        reader = open_transport(1, 1, true); /* sees what is there now, and nothing of before */
+        reader = pair_open_one(1, 1, true); /* sees what is there now, and nothing of before */
         const uint64_t version = await_newer(reader, newest);
         if (seen <= newest || version < seen)
             fail_msg("seed %llu round %d: version %llu after %llu", (unsigned long long)seed, round,
                      (unsigned long long)version, (unsigned long long)seen);
-        assert_ok(pulled(reader, version, &how, &got));
+        assert_ok(pair_pulled(reader, version, &how, &got));
         if (how != COD_PULL_DONE || got.bytes != BYTES - version % 97)
             fail_msg("seed %llu round %d: the last version is not whole", (unsigned long long)seed, round);
         for (uint64_t i = 0; i < got.bytes; i++)
@@ -312,33 +274,35 @@ static void an_older_header_is_refused(void **state)
     size_t bytes;
     uint64_t version;
     cod_status status = COD_OK;
-    open_pair(&publisher, &reader, 3);
-    assert_ok(offered(reader, PATIENCE_S, &version));
+    pair_open(&publisher, &reader, 3);
+    assert_ok(pair_offered(reader, PATIENCE_S, &version));
     assert_ok(cod_file_read(at("header"), SIZE_MAX / 2, &old, &bytes));
-    publish(publisher, 4);
-    publish(publisher, 5);
+    pair_publish(publisher, 4);
+    pair_publish(publisher, 5);
     assert_int_equal(await_newer(reader, 4), 5);
     put_header(old, bytes);
-    const cod_slot_identity who = identity(0, 1);
+    const cod_slot_identity who = pair_identity(0, 1);
     for (const double begin = cod_clock_s(); status == COD_OK && cod_clock_s() - begin < PATIENCE_S; usleep(1000))
-        status = reader->ops->offer(reader, &who, 0, 0, 0, UINT64_MAX, &version, &(uint64_t){0});
+        status = reader->ops->offer(reader, &who, 0, 0, 0, UINT64_MAX, &(bool){0}, &version, &(uint64_t){0});
     assert_fails(COD_ERR_FORMAT, "its newest version was 5, not 3", status);
     assert_int_equal(version, 0);
     cod_pull_state how;
     cod_pulled got; /* offered by the header before: it will not come */
-    assert_fails(COD_ERR_FORMAT, "its newest version was 5, not 3", pulled(reader, 5, &how, &got));
-    publish(publisher, 6);
-    for (const double begin = cod_clock_s(); status != COD_OK && cod_clock_s() - begin < PATIENCE_S; usleep(1000))
-        status = reader->ops->offer(reader, &who, 0, 0, 0, UINT64_MAX, &version, &(uint64_t){0});
+    assert_fails(COD_ERR_FORMAT, "its newest version was 5, not 3", pair_pulled(reader, 5, &how, &got));
+    pair_publish(publisher, 6);
+    bool answered = false;
+    for (const double begin = cod_clock_s(); !(answered && status == COD_OK) && cod_clock_s() - begin < PATIENCE_S;
+         usleep(1000))
+        status = reader->ops->offer(reader, &who, 0, 0, 0, UINT64_MAX, &answered, &version, &(uint64_t){0});
     assert_ok(status);
     assert_int_equal(version, 6);
     assert_ok(publisher->ops->destroy(publisher));
     /* A publisher that begins beside it must know what readers may hold. */
     put_header(old, bytes);
     free(old);
-    publisher = open_transport(0, 1, false);
+    publisher = pair_open_one(0, 1, false);
     assert_int_equal(publisher->ops->left(publisher), 6);
-    close_pair(publisher, reader);
+    pair_close(publisher, reader);
 }
 
 /** Begins anew and is killed: before it has done anything, or before it has published. @return as waitpid() */
@@ -347,7 +311,7 @@ static int begin_anew_and_die(bool late)
     int how = 0;
     const pid_t child = fork();
     if (child == 0) {
-        cod_transport *t = open_transport(0, 1, true);
+        cod_transport *t = pair_open_one(0, 1, true);
         if (late)
             t->ops->oldest(t); /* waits until the first header is there */
         raise(SIGKILL);
@@ -360,42 +324,42 @@ static void who_begins_anew_and_is_killed_forgets_no_number(void **state)
     (void)state;
     cod_transport *publisher, *reader;
     uint64_t version;
-    open_pair(&publisher, &reader, 3);
-    close_pair(publisher, reader); /* a process that forks has no threads */
+    pair_open(&publisher, &reader, 3);
+    pair_close(publisher, reader); /* a process that forks has no threads */
     for (int late = 0; late < 2; late++) {
         assert_int_equal(begin_anew_and_die(late != 0), 0);
         assert_false(cod_file_exists(at("3.bin")));
-        publisher = open_transport(0, 1, late == 0);
+        publisher = pair_open_one(0, 1, late == 0);
         assert_int_equal(publisher->ops->left(publisher), 3);
         assert_ok(publisher->ops->destroy(publisher));
     }
-    reader = open_transport(1, 1, true);
-    assert_ok(offered(reader, 1, &version));
+    reader = pair_open_one(1, 1, true);
+    assert_ok(pair_offered(reader, 1, &version));
     assert_int_equal(version, 0);
-    close_pair(NULL, reader);
+    pair_close(NULL, reader);
 }
 
 /** A checkpoint and the end of a run come to an end while storage hangs, and the version that hung is in the checkpoint. */
 static void storage_that_hangs_holds_nobody(void **state)
 {
     (void)state;
-    const cod_slot_identity who = identity(0, 1);
+    const cod_slot_identity who = pair_identity(0, 1);
     const double patience_s = 0.2;
     char folder[4096];
     snprintf(folder, sizeof folder, "%s", cod_test_at("x"));
-    const cod_file_options options = {.folder = folder, .key_file = "", .patience_s = patience_s};
-    cod_transport *publisher = NULL, *reader = open_transport(1, 1, true);
+    const cod_file_options options = {.folder = folder, .key_file = "", .patience_s = patience_s, .pulls = PULLS};
+    cod_transport *publisher = NULL, *reader = pair_open_one(1, 1, true);
     void *data;
     size_t bytes, again;
     uint64_t version;
     if (__lsan_disable != NULL)
         __lsan_disable(); /* what hangs is left behind, with all that it uses */
-    assert_ok(cod_file_transport_create(&options, &who, &layout, &publisher));
+    assert_ok(cod_file_transport_create(&options, &who, &pair_layout, &publisher));
     if (__lsan_enable != NULL)
         __lsan_enable();
-    publish(publisher, 1);
+    pair_publish(publisher, 1);
     atomic_store(&stuck, true);
-    publish(publisher, 2); /* returns, although it waits for storage */
+    pair_publish(publisher, 2); /* returns, although it waits for storage */
     unsigned char *room;
     assert_ok(publisher->ops->publish_begin(publisher, &room));
     assert_ok(publisher->ops->publish_end(publisher, &(cod_slot_entry){.version = 3, .bytes = 1}));
@@ -409,16 +373,16 @@ static void storage_that_hangs_holds_nobody(void **state)
     atomic_store(&stuck, false);
     usleep(100000); /* storage answers: its thread ends */
 
-    publisher = open_transport(0, 1, false);
+    publisher = pair_open_one(0, 1, false);
     publisher->ops->state(publisher, &data, &again);
     assert_int_equal(bytes, again);
     memcpy(data, saved, bytes);
     free(saved);
     assert_ok(publisher->ops->restored(publisher));
     publisher->ops->oldest(publisher);
-    assert_ok(offered(reader, PATIENCE_S, &version));
+    assert_ok(pair_offered(reader, PATIENCE_S, &version));
     assert_int_equal(version, 2);
-    close_pair(publisher, reader);
+    pair_close(publisher, reader);
 }
 
 /** What others put in a file's or a folder's place is neither waited for, nor followed, nor removed. */
@@ -429,21 +393,21 @@ static void links_and_fifos_are_refused(void **state)
     cod_pull_state how;
     cod_pulled got;
     uint64_t version;
-    open_pair(&publisher, &reader, 3);
+    pair_open(&publisher, &reader, 3);
     assert_ok(publisher->ops->destroy(publisher));
     assert_int_equal(rename(at("header"), cod_test_at("header")), 0);
     assert_int_equal(mkfifo(at("header"), 0600), 0);
-    assert_fails(COD_ERR_FORMAT, "damaged", offered(reader, PATIENCE_S, &version));
+    assert_fails(COD_ERR_FORMAT, "damaged", pair_offered(reader, PATIENCE_S, &version));
     assert_int_equal(unlink(at("header")), 0);
     assert_int_equal(symlink("../../../header", at("header")), 0);
     usleep(20000);
-    assert_fails(COD_ERR_FORMAT, "damaged", pulled(reader, 3, &how, &got));
+    assert_fails(COD_ERR_FORMAT, "damaged", pair_pulled(reader, 3, &how, &got));
     assert_int_equal(unlink(at("header")), 0);
     assert_int_equal(rename(cod_test_at("header"), at("header")), 0);
     assert_int_equal(unlink(at("3.bin")), 0);
     assert_int_equal(mkfifo(at("3.bin"), 0600), 0);
-    assert_fails(COD_ERR_FORMAT, "no regular file", pulled(reader, 3, &how, &got));
-    assert_ok(pulled(reader, 2, &how, &got));
+    assert_fails(COD_ERR_FORMAT, "no regular file", pair_pulled(reader, 3, &how, &got));
+    assert_ok(pair_pulled(reader, 2, &how, &got));
     assert_int_equal(how, COD_PULL_DONE);
 
     /* The shard's folder is a link to somebody's own: nothing there is touched. */
@@ -451,7 +415,7 @@ static void links_and_fifos_are_refused(void **state)
     assert_ok(cod_file_write(cod_test_at("mine/7.bin"), "precious", 8));
     assert_int_equal(rename(cod_test_at("x/group-0/shard-0"), cod_test_at("x/group-0/away")), 0);
     assert_int_equal(symlink("../../mine", cod_test_at("x/group-0/shard-0")), 0);
-    assert_fails(COD_ERR_IO, "shard-0", try_open(0, 1, true, "", &none));
+    assert_fails(COD_ERR_IO, "shard-0", pair_try_open(0, 1, true, "", &none));
     assert_true(cod_file_exists(cod_test_at("mine/7.bin")));
     assert_int_equal(unlink(cod_test_at("x/group-0/shard-0")), 0);
     assert_int_equal(rename(cod_test_at("x/group-0/away"), cod_test_at("x/group-0/shard-0")), 0);
@@ -461,12 +425,12 @@ static void links_and_fifos_are_refused(void **state)
     assert_ok(cod_file_write(at("07.bin"), "", 0));
     assert_ok(cod_file_write(at(".header.1-2.tmp"), "", 0));
     assert_ok(cod_file_write(at(".notes.1-2.tmp"), "", 0));
-    publisher = open_transport(0, 1, true);
-    publish(publisher, 4);
+    publisher = pair_open_one(0, 1, true);
+    pair_publish(publisher, 4);
     assert_true(cod_file_exists(at("notes.bin")) && cod_file_exists(at("07.bin")) &&
                 cod_file_exists(at(".notes.1-2.tmp")));
     assert_false(cod_file_exists(at("2.bin")) || cod_file_exists(at(".header.1-2.tmp")));
-    close_pair(publisher, reader);
+    pair_close(publisher, reader);
 }
 
 static void folders_are_for_their_owner_alone(void **state)
@@ -475,23 +439,23 @@ static void folders_are_for_their_owner_alone(void **state)
     struct stat info;
     cod_transport *publisher, *reader;
     const mode_t before = umask(0);
-    open_pair(&publisher, &reader, 1);
+    pair_open(&publisher, &reader, 1);
     umask(before);
     assert_int_equal(stat(cod_test_at("x"), &info), 0);
     assert_int_equal(info.st_mode & 0777, 0700);
     assert_int_equal(stat(cod_test_at("x/group-0/shard-0"), &info), 0);
     assert_int_equal(info.st_mode & 0777, 0700);
-    close_pair(publisher, reader);
+    pair_close(publisher, reader);
 }
 
 /** Asks until what is there now is refused, or some seconds have passed. */
 static cod_status refused_at_last(cod_transport *t)
 {
-    const cod_slot_identity who = identity(0, 1);
+    const cod_slot_identity who = pair_identity(0, 1);
     uint64_t version;
     cod_status status = COD_OK;
     for (const double begin = cod_clock_s(); status == COD_OK && cod_clock_s() - begin < PATIENCE_S; usleep(1000))
-        status = t->ops->offer(t, &who, 0, 0, 0, UINT64_MAX, &version, &(uint64_t){0});
+        status = t->ops->offer(t, &who, 0, 0, 0, UINT64_MAX, &(bool){0}, &version, &(uint64_t){0});
     return status;
 }
 
@@ -518,40 +482,40 @@ static void what_another_key_sealed_is_refused(void **state)
     snprintf(ours, sizeof ours, "%s", cod_test_at("ours"));
     snprintf(theirs, sizeof theirs, "%s", cod_test_at("theirs"));
     assert_ok(cod_file_write(ours, "too short", 9));
-    assert_fails(COD_ERR_ARGUMENT, "at least 16", try_open(0, 1, true, ours, &publisher));
+    assert_fails(COD_ERR_ARGUMENT, "at least 16", pair_try_open(0, 1, true, ours, &publisher));
     assert_ok(cod_file_write(ours, "a secret of all groups", 22));
     assert_ok(cod_file_write(theirs, "a secret of a stranger", 22));
-    assert_ok(try_open(0, 1, true, ours, &publisher));
-    assert_ok(try_open(1, 1, true, ours, &reader));
-    publish(publisher, 1);
-    publish(publisher, 2);
-    publish(publisher, 3);
-    assert_ok(offered(reader, PATIENCE_S, &version));
+    assert_ok(pair_try_open(0, 1, true, ours, &publisher));
+    assert_ok(pair_try_open(1, 1, true, ours, &reader));
+    pair_publish(publisher, 1);
+    pair_publish(publisher, 2);
+    pair_publish(publisher, 3);
+    assert_ok(pair_offered(reader, PATIENCE_S, &version));
     assert_int_equal(version, 3);
-    assert_ok(pulled(reader, 3, &how, &got));
+    assert_ok(pair_pulled(reader, 3, &how, &got));
     assert_true(how == COD_PULL_DONE && got.bytes == BYTES - 3 && got.data[0] == 3);
 
     damage("2.bin", 100);
-    assert_fails(COD_ERR_FORMAT, "2.bin' has no seal", pulled(reader, 2, &how, &got));
+    assert_fails(COD_ERR_FORMAT, "2.bin' has no seal", pair_pulled(reader, 2, &how, &got));
     /* A version under another's name is whole, but not in its place. */
     assert_int_equal(truncate(at("3.bin"), 0), 0);
     assert_int_equal(rename(at("1.bin"), at("3.bin")), 0);
-    assert_fails(COD_ERR_FORMAT, "3.bin", pulled(reader, 3, &how, &got));
+    assert_fails(COD_ERR_FORMAT, "3.bin", pair_pulled(reader, 3, &how, &got));
 
-    assert_ok(try_open(1, 1, true, "", &open_reader));
-    assert_fails(COD_ERR_FORMAT, "is sealed", offered(open_reader, PATIENCE_S, &version));
+    assert_ok(pair_try_open(1, 1, true, "", &open_reader));
+    assert_fails(COD_ERR_FORMAT, "is sealed", pair_offered(open_reader, PATIENCE_S, &version));
     assert_ok(open_reader->ops->destroy(open_reader));
     assert_ok(publisher->ops->destroy(publisher));
-    assert_ok(try_open(0, 1, true, theirs, &stranger));
-    publish(stranger, 9);
+    assert_ok(pair_try_open(0, 1, true, theirs, &stranger));
+    pair_publish(stranger, 9);
     assert_fails(COD_ERR_FORMAT, "has no seal", refused_at_last(reader));
-    assert_fails(COD_ERR_FORMAT, "has no seal", pulled(reader, 9, &how, &got));
+    assert_fails(COD_ERR_FORMAT, "has no seal", pair_pulled(reader, 9, &how, &got));
     assert_ok(stranger->ops->destroy(stranger));
-    publisher = open_transport(0, 1, true);
-    publish(publisher, 9);
+    publisher = pair_open_one(0, 1, true);
+    pair_publish(publisher, 9);
     usleep(20000);
     assert_fails(COD_ERR_FORMAT, "has no seal", refused_at_last(reader));
-    close_pair(publisher, reader);
+    pair_close(publisher, reader);
 }
 
 /** 2^64 - 1 as the newest version would make all true headers look old. */
@@ -561,21 +525,21 @@ static void a_version_that_no_run_reaches_is_refused(void **state)
     cod_transport *publisher, *reader;
     unsigned char *room;
     uint64_t version;
-    open_pair(&publisher, &reader, 1);
+    pair_open(&publisher, &reader, 1);
     assert_ok(publisher->ops->publish_begin(publisher, &room));
     assert_ok(publisher->ops->publish_end(publisher, &(cod_slot_entry){.version = UINT64_MAX, .bytes = 1}));
     publisher->ops->oldest(publisher);
-    assert_fails(COD_ERR_FORMAT, "makes no sense", offered(reader, PATIENCE_S, &version));
+    assert_fails(COD_ERR_FORMAT, "makes no sense", pair_offered(reader, PATIENCE_S, &version));
     assert_ok(publisher->ops->destroy(publisher));
-    publisher = open_transport(0, 1, true);
+    publisher = pair_open_one(0, 1, true);
     assert_int_equal(publisher->ops->left(publisher), 0);
-    publish(publisher, 2);
+    pair_publish(publisher, 2);
     usleep(20000);
     for (const double begin = cod_clock_s(); cod_clock_s() - begin < PATIENCE_S; usleep(1000))
-        if (offered(reader, 1, &version) == COD_OK)
+        if (pair_offered(reader, 1, &version) == COD_OK)
             break;
     assert_int_equal(version, 2);
-    close_pair(publisher, reader);
+    pair_close(publisher, reader);
 }
 
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, cod_test_folder_make, cod_test_folder_remove)
@@ -584,6 +548,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(versions_travel_and_old_ones_go),
+        IN_FOLDER(several_pulls_go_on_at_once),
         IN_FOLDER(what_is_damaged_or_foreign_is_refused),
         IN_FOLDER(publishing_survives_storage_that_goes_and_comes),
         IN_FOLDER(a_killed_publisher_leaves_whole_versions_only),

@@ -1,0 +1,101 @@
+/* What the ranks of a group tell each other of an exchange: numbers in the trainer's per-step reduction, which act two steps later. */
+#include "distill/exchange_internal.h"
+
+#include "core/trace.h"
+
+#include <string.h>
+
+/* Of the group; INTERVAL and NOW (its clock) are the first rank's. */
+enum { FLAG_INTERVAL, FLAG_NOW, FLAG_LEFT_OUT, GROUP_FLAGS };
+/* Of each pull; PEER, VERSION, LIFE (what it proposes) and PUBLISHED (the time of what is being pulled) are the first rank's. */
+enum { FLAG_PEER, FLAG_VERSION, FLAG_LIFE, FLAG_DONE, FLAG_LOST, FLAG_REFUSED, FLAG_BYTES, FLAG_PUBLISHED, PULL_FLAGS };
+_Static_assert((int)GROUP_FLAGS + (int)PULL_FLAGS * (int)COD_EXCHANGE_PULLS_MOST == (int)COD_EXCHANGE_FLAGS,
+               "each flag has a number");
+enum { AGREEMENT_DELAY = 2 };
+
+void cod_exchange_flags_out(const cod_exchange *e, double out[COD_EXCHANGE_FLAGS])
+{
+    memset(out, 0, COD_EXCHANGE_FLAGS * sizeof *out);
+    if (exchange_waits(e))
+        return;
+    if (e->rank == 0) {
+        out[FLAG_INTERVAL] = 1e3 * (cod_clock_s() - e->publisher.published_s) >= e->options.min_interval_ms;
+        out[FLAG_NOW] = (double)exchange_wall_ms();
+    }
+    out[FLAG_LEFT_OUT] = (double)exchange_left_out(e);
+    for (int k = 0; k < e->pull_count; k++) {
+        const exchange_pull *pull = &e->pulls[k];
+        double *of_pull = out + GROUP_FLAGS + k * PULL_FLAGS;
+        if (e->rank == 0) {
+            of_pull[FLAG_PEER] = pull->proposed + 1;
+            of_pull[FLAG_VERSION] = (double)pull->proposed_version;
+            of_pull[FLAG_LIFE] = (double)pull->proposed_life;
+            of_pull[FLAG_PUBLISHED] = (double)pull->published_ms;
+        }
+        of_pull[FLAG_DONE] = pull->done;
+        of_pull[FLAG_LOST] = pull->lost;
+        of_pull[FLAG_REFUSED] = pull->refused;
+        of_pull[FLAG_BYTES] = (double)pull->bytes;
+    }
+}
+
+/** What all ranks of the group together pulled of a version, and how that ended. */
+static void note_outcome(exchange_pull *pull, const double in[PULL_FLAGS])
+{
+    held_peer *peer = pull->peer;
+    peer->counters.bytes += (uint64_t)in[FLAG_BYTES];
+    if (in[FLAG_REFUSED] > 0)
+        peer->counters.rejected++;
+    else if (in[FLAG_LOST] > 0)
+        peer->counters.lost++;
+    else
+        peer->incoming_ms = (uint64_t)in[FLAG_PUBLISHED];
+}
+
+/** What the first rank proposed is begun by all. */
+static cod_status begin(cod_exchange *e, exchange_pull *pull, int64_t step, const double in[PULL_FLAGS])
+{
+    held_peer *peer = &e->peers[(int)in[FLAG_PEER] - 1];
+    const uint64_t version = (uint64_t)in[FLAG_VERSION];
+    pull->proposed = EXCHANGE_NO_PEER;
+    if (version <= peer->version || version <= peer->refused)
+        return COD_OK;
+    return exchange_start_pull(e, peer, version, (uint64_t)in[FLAG_LIFE], step);
+}
+
+static cod_status act(cod_exchange *e, exchange_pull *pull, int64_t step, const double in[PULL_FLAGS])
+{
+    if (pull->phase == IDLE)
+        return in[FLAG_PEER] > 0 ? begin(e, pull, step, in) : COD_OK;
+    if (step - AGREEMENT_DELAY < pull->phase_since) /* sent before the present phase began, of the one before */
+        return COD_OK;
+    const bool all_done = (int)in[FLAG_DONE] == e->size;
+    if (pull->phase == PULLING && (all_done || in[FLAG_LOST] > 0))
+        note_outcome(pull, in);
+    /* Ranks that still gather may not be disturbed: what one refuses then, all refuse. */
+    const bool settled = pull->phase == PULLING || (int)(in[FLAG_DONE] + in[FLAG_LOST]) == e->size;
+    if (in[FLAG_LOST] > 0 && !settled)
+        return COD_OK;
+    if (in[FLAG_LOST] > 0 && pull->phase == GATHERING)
+        pull->peer->counters.rejected++;
+    if (in[FLAG_LOST] > 0)
+        exchange_give_up(e, pull, in[FLAG_REFUSED] > 0);
+    else if (all_done && pull->phase == PULLING && (e->size > 1 || e->on_device != NULL))
+        return exchange_start_gather(e, pull, step);
+    else if (all_done)
+        exchange_take_over(e, pull, step);
+    return COD_OK;
+}
+
+cod_status cod_exchange_flags_in(cod_exchange *e, int64_t step, const double in[COD_EXCHANGE_FLAGS])
+{
+    if (exchange_waits(e))
+        return COD_OK;
+    exchange_note_left_out(&e->publisher, in[FLAG_LEFT_OUT]);
+    e->now_ms = (uint64_t)in[FLAG_NOW];
+    if (in[FLAG_INTERVAL] > 0 && step - AGREEMENT_DELAY > e->publisher.step)
+        e->publisher.interval_passed = true;
+    for (int k = 0; k < e->pull_count; k++)
+        COD_TRY(act(e, &e->pulls[k], step, in + GROUP_FLAGS + k * PULL_FLAGS));
+    return COD_OK;
+}

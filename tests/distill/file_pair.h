@@ -1,0 +1,26 @@
+/**
+ * @file
+ * A publisher and a reader of the file transport in one folder of the test's, for groups 0 and 1 of one rank each.
+ */
+#ifndef COD_TESTS_DISTILL_FILE_PAIR_H
+#define COD_TESTS_DISTILL_FILE_PAIR_H
+
+#include "distill/file.h"
+
+enum { SLOTS = 3, BYTES = 4096, PATIENCE_S = 20, PULLS = 3 };
+
+extern const cod_slot_layout pair_layout;
+
+cod_slot_identity pair_identity(uint32_t group, uint64_t run);
+cod_status pair_try_open(uint32_t group, uint64_t run, bool anew, const char *key_file, cod_transport **out);
+cod_transport *pair_open_one(uint32_t group, uint64_t run, bool anew);
+/** Publishes BYTES - version bytes, all `version`, and waits until they are there or given up. */
+void pair_publish(cod_transport *t, uint64_t version);
+/** Asks until something is offered or refused, or `patience_s` has passed. */
+cod_status pair_offered(cod_transport *t, double patience_s, uint64_t *version);
+cod_status pair_pulled(cod_transport *t, uint64_t version, cod_pull_state *state, cod_pulled *out);
+/** A publisher with versions 1 to `count`, and a reader. */
+void pair_open(cod_transport **publisher, cod_transport **reader, uint64_t count);
+void pair_close(cod_transport *publisher, cod_transport *reader);
+
+#endif
