@@ -15,6 +15,7 @@ static void window_free(cod_window *window)
 {
     free(window->bytes);
     free(window->shift);
+    free(window->warm);
     free(window);
 }
 
@@ -36,7 +37,7 @@ static cod_status get_start(cod_window *window, int world_rank, size_t offset, v
 }
 
 /**
- * Reads 64 bytes of everyone: the first get to a rank waits for its connection, and only now may anything wait. They are
+ * Reads 64 bytes of every source: the first get to a rank waits for its connection, and only now may anything wait. They are
  * there whatever size was asked for, see allocate().
  */
 static cod_status warm_up(cod_window *window)
@@ -44,7 +45,7 @@ static cod_status warm_up(cod_window *window)
     char scratch[WARM_BYTES];
     for (int r = 0; r < window->comm->size; r++) {
         cod_request *request = NULL;
-        if (r == window->comm->rank)
+        if (r == window->comm->rank || !window->warm[r])
             continue;
         COD_TRY(get_start(window, r, 0, scratch, WARM_BYTES, &request));
         COD_TRY(cod_request_wait(&request, INFINITY));
@@ -107,15 +108,20 @@ static cod_status allocate(cod_window *window, size_t bytes)
     return warm_up(window);
 }
 
-cod_status cod_window_create(cod_comm *comm, size_t bytes, cod_window **out)
+cod_status cod_window_create(cod_comm *comm, size_t bytes, const int *sources, size_t source_count, cod_window **out)
 {
     cod_window *window = calloc(1, sizeof *window);
     COD_REQUIRE_MEMORY(window);
     window->comm = comm;
     window->bytes = calloc((size_t)comm->size, sizeof *window->bytes);
     window->shift = calloc((size_t)comm->size, sizeof *window->shift);
-    cod_status status = window->bytes != NULL && window->shift != NULL ? allocate(window, bytes)
-                                                                       : cod_fail(COD_ERR_MEMORY, "out of memory");
+    window->warm = calloc((size_t)comm->size, sizeof *window->warm);
+    const bool made = window->bytes != NULL && window->shift != NULL && window->warm != NULL;
+    for (int r = 0; made && sources == NULL && r < comm->size; r++)
+        window->warm[r] = true;
+    for (size_t i = 0; made && sources != NULL && i < source_count; i++)
+        window->warm[sources[i]] = true;
+    cod_status status = made ? allocate(window, bytes) : cod_fail(COD_ERR_MEMORY, "out of memory");
     if (status != COD_OK) {
         /* MPI's part stays: freeing it is collective, and the others may not be here. */
         window_free(window);
@@ -180,6 +186,7 @@ cod_status cod_window_get_start(cod_window *window, int world_rank, size_t offse
     COD_REQUIRE(offset <= window->bytes[world_rank] && bytes <= window->bytes[world_rank] - offset,
                 "bytes %zu to %zu lie outside the %zu of rank %d's window", offset, offset + bytes,
                 window->bytes[world_rank], world_rank);
+    COD_REQUIRE(window->warm[world_rank], "rank %d is not one that this rank said it would read", world_rank);
     comm_lock(comm);
     comm->counters.pulled_bytes += bytes;
     comm_unlock(comm);

@@ -13,12 +13,14 @@
 typedef struct cod_window cod_window;
 
 /**
- * Makes a window of `bytes` zeroed bytes (each rank its own number, 0 allowed) at a 64-byte boundary and reads 64 bytes of
- * every other rank's once, so that no later get waits for a connection. Collective on all ranks.
+ * Makes a window of `bytes` zeroed bytes (each rank its own number, 0 allowed) at a 64-byte boundary and reads 64 bytes once of each
+ * rank that this one is going to read, so that no later get waits for a connection. Collective on all ranks.
  *
+ * @param sources   [source_count] world ranks whose parts this rank may read; they may repeat. NULL = of all
  * @param[out] out  new; end it with cod_window_destroy()
  */
-COD_MUST_CHECK cod_status cod_window_create(cod_comm *comm, size_t bytes, cod_window **out);
+COD_MUST_CHECK cod_status cod_window_create(cod_comm *comm, size_t bytes, const int *sources, size_t source_count,
+                                            cod_window **out);
 
 /**
  * Ends the window. Collective on all ranks: waits until all have come here, but no longer than teardown_timeout_s.
@@ -42,7 +44,7 @@ COD_MUST_CHECK cod_status cod_window_sync(cod_window *window);
  *
  * @param[out] target   [bytes] borrowed until the request is done
  * @param[out] request  new; end it with cod_request_test(), cod_request_wait() or, when the owner is lost, cod_request_abandon()
- * @return COD_ERR_ARGUMENT when the range lies outside the owner's part
+ * @return COD_ERR_ARGUMENT when the range lies outside the owner's part, or the owner is none of the window's sources
  */
 COD_MUST_CHECK cod_status cod_window_get_start(cod_window *window, int world_rank, size_t offset, void *target,
                                                size_t bytes, cod_request **request);

@@ -15,6 +15,7 @@ struct cod_window {
     MPI_Win mpi;
     char *memory;
     size_t *bytes;   /**< [world size] */
+    bool *warm;      /**< [world size] a rank that may be read: the connection is there */
     size_t *shift;   /**< [world size] bytes skipped at the start for alignment: MPI promises none */
     bool sync_waits; /**< MPI_Win_sync would wait for gets that are under way, so for a peer that is stopped */
 };

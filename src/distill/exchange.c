@@ -84,6 +84,40 @@ static cod_status draw_life(cod_exchange *e)
     return cod_group_broadcast(e->group, &e->life, sizeof e->life, 0);
 }
 
+/**
+ * The ranks that this one reads: first shards, where news are, and the shards that it pulls; where groups wait for each other also
+ * the first rank of each reader, which says what it has taken. @param[out] out  new; free() it
+ */
+static cod_status find_sources(const cod_exchange *e, int **out, size_t *count)
+{
+    const int groups = cod_group_count(e->group), mine = cod_group_index(e->group);
+    const bool waits = e->options.deterministic || (e->options.replay != NULL && e->options.replay[0] != '\0');
+    int *sources = calloc((size_t)cod_comm_size(e->comm) + (size_t)groups, sizeof *sources);
+    COD_REQUIRE_MEMORY(sources);
+    *out = sources;
+    *count = 0;
+    for (int g = 0; g < groups; g++) {
+        const bool read = cod_exchange_reads(&e->options, groups, mine, g),
+                   reader = waits && cod_exchange_reads(&e->options, groups, g, mine);
+        if (read || reader)
+            sources[(*count)++] = cod_group_world_rank(e->group, g, 0);
+        for (int k = e->rank; read && k < exchange_shards_of(e, g); k += e->size)
+            sources[(*count)++] = cod_group_world_rank(e->group, g, k);
+    }
+    return COD_OK;
+}
+
+static cod_status make_window(cod_exchange *e, const cod_slot_identity *identity, const cod_slot_layout *layout)
+{
+    int *sources = NULL;
+    size_t count = 0;
+    cod_status status = cod_group_agree(cod_comm_world(e->comm), find_sources(e, &sources, &count), NULL);
+    if (status == COD_OK)
+        status = cod_rma_create(e->comm, identity, layout, e->pull_count, sources, count, &e->transport);
+    free(sources);
+    return status;
+}
+
 cod_status cod_exchange_create(cod_comm *comm, cod_group *group, const cod_exchange_options *options,
                                const cod_exchange_model *models, uint64_t run, cod_exchange **out)
 {
@@ -107,7 +141,7 @@ cod_status cod_exchange_create(cod_comm *comm, cod_group *group, const cod_excha
     const cod_slot_layout layout = common_layout(e);
     const cod_slot_identity identity = exchange_identity(e, cod_group_index(group), e->rank);
     if (options->transport == COD_TRANSPORT_RMA)
-        return cod_rma_create(comm, &identity, &layout, e->pull_count, &e->transport);
+        return make_window(e, &identity, &layout);
     const cod_file_options shared = {.folder = options->directory,
                                      .key_file = options->key_file,
                                      .patience_s = fmax(options->pull_timeout_s, STORAGE_PATIENCE_S),

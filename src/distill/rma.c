@@ -338,7 +338,7 @@ static cod_status make_buffers(rma *t)
 }
 
 cod_status cod_rma_create(cod_comm *comm, const cod_slot_identity *identity, const cod_slot_layout *layout, int pulls,
-                          cod_transport **out)
+                          const int *sources, size_t source_count, cod_transport **out)
 {
     rma *t = calloc(1, sizeof *t);
     COD_REQUIRE_MEMORY(t);
@@ -347,7 +347,7 @@ cod_status cod_rma_create(cod_comm *comm, const cod_slot_identity *identity, con
     t->layout = *layout;
     t->pull_count = pulls;
     COD_TRY(cod_group_agree(cod_comm_world(comm), make_buffers(t), NULL));
-    COD_TRY(cod_window_create(comm, cod_slot_window_bytes(layout), &t->window));
+    COD_TRY(cod_window_create(comm, cod_slot_window_bytes(layout), sources, source_count, &t->window));
     COD_TRY(cod_slot_writer_init(&t->writer, cod_window_memory(t->window), identity, layout, sync_window, t));
     *out = &t->base;
     return COD_OK;

@@ -12,9 +12,11 @@
  * Makes the window. Collective on all ranks, with equal layouts.
  *
  * @param pulls     that this rank may have under way at a time; each has room for a slot
+ * @param sources   [source_count] world ranks that this one reads; they may repeat
  * @param[out] out  new; ops->destroy()
  */
 COD_MUST_CHECK cod_status cod_rma_create(cod_comm *comm, const cod_slot_identity *identity,
-                                         const cod_slot_layout *layout, int pulls, cod_transport **out);
+                                         const cod_slot_layout *layout, int pulls, const int *sources,
+                                         size_t source_count, cod_transport **out);
 
 #endif

@@ -35,7 +35,7 @@ static cod_window *open_window(void)
 {
     const int rank = cod_comm_rank(job);
     cod_window *window = NULL;
-    check_ok(cod_window_create(job, bytes_of(rank), &window));
+    check_ok(cod_window_create(job, bytes_of(rank), NULL, 0, &window));
     unsigned char *memory = cod_window_memory(window);
     bool ok = (uintptr_t)memory % 64 == 0;
     for (size_t i = 0; i < bytes_of(rank); i++) {
@@ -142,13 +142,14 @@ static void long_gets_move_by_themselves(void **state)
     cod_window *window = NULL;
     cod_request *requests[3] = {0};
     released = 0;
-    check_ok(cod_window_create(job, OFFSET + BYTES, &window));
+    const int first = (cod_comm_rank(job) + 1) % cod_comm_size(job), last = cod_comm_rank(job);
+    const int sources[] = {first, last};
+    check_ok(cod_window_create(job, OFFSET + BYTES, sources, 2, &window));
     unsigned char *memory = cod_window_memory(window);
     for (size_t i = 0; i < OFFSET + BYTES; i++)
         memory[i] = byte_of(cod_comm_rank(job), i);
     check_ok(cod_window_sync(window));
     check_ok(cod_group_barrier(cod_comm_world(job)));
-    const int first = (cod_comm_rank(job) + 1) % cod_comm_size(job), last = cod_comm_rank(job);
     check_ok(cod_window_get_start(window, first, OFFSET, data[0], BYTES, &requests[0]));
     check_ok(cod_window_get_start(window, first, OFFSET, data[1], BYTES, &requests[1]));
     cod_request_abandon(&requests[1], release, &released); /* what was asked for of it still comes */
@@ -161,6 +162,10 @@ static void long_gets_move_by_themselves(void **state)
     check_ok(cod_request_wait(&requests[0], 0));
     check_all(holds(data[0], first, OFFSET, BYTES) && holds(data[1], last, OFFSET, BYTES));
     check_all(cod_window_get_arrived(NULL) == 0);
+    const int other = (cod_comm_rank(job) + 2) % cod_comm_size(job);
+    check_all(other == first || other == last ||
+              job_failed(cod_window_get_start(window, other, 0, data[0], 1, &requests[2]), COD_ERR_ARGUMENT,
+                         "said it would read"));
     check_ok(cod_window_destroy(window));
 }
 

@@ -244,7 +244,7 @@ static cod_status work_on_two_threads(cod_comm *comm, void *context)
     pthread_t thread;
     work *w = calloc(1, sizeof *w);
     COD_REQUIRE_MEMORY(w);
-    COD_TRY(cod_window_create(comm, WORDS * sizeof(uint64_t), &s.window));
+    COD_TRY(cod_window_create(comm, WORDS * sizeof(uint64_t), NULL, 0, &s.window));
     uint64_t *memory = cod_window_memory(s.window);
     for (uint64_t k = 1; k < WORDS; k++)
         memory[k] = (uint64_t)cod_comm_rank(comm) * WORDS + k;
@@ -283,7 +283,7 @@ static cod_status ask_for_a_window(cod_comm *comm, void *context)
 {
     (void)context;
     cod_window *window = NULL;
-    CHECK(cod_window_create(comm, WORDS, &window) == COD_ERR_UNSUPPORTED);
+    CHECK(cod_window_create(comm, WORDS, NULL, 0, &window) == COD_ERR_UNSUPPORTED);
     CHECK(window == NULL && strstr(cod_error_message(), "MPI_WIN_SEPARATE") != NULL);
     CHECK(strstr(cod_error_message(), "exchange.transport=file") != NULL);
     return COD_OK;
