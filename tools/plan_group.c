@@ -61,6 +61,7 @@ static bool read_exchange(const cod_run_config *config, cod_exchange_options *ou
         return false;
     *out = *exchange;
     out->seed = (uint64_t)config->root.seed;
+    out->deterministic = out->deterministic || config->train.deterministic;
     return true;
 }
 
@@ -437,15 +438,20 @@ static void print_traffic(const planned *p)
         puts("  between groups: nothing (exchange.codec: none)");
         return;
     }
+    char at_a_time[32] = "", advice[512];
+    if (p->sizes.pulls > 1)
+        snprintf(at_a_time, sizeof at_a_time, ", %d at a time", p->sizes.pulls);
     printf("  between groups, each %lld steps: a publication of at most %.2f MB (%s%s)", (long long)p->exchange->period,
            megabytes((double)p->sizes.published), codecs[p->exchange->codec],
            p->exchange->entropy > 0 ? " before compression" : "");
     if (p->sizes.peers > 0)
-        printf("; %d peer%s pulled, %.2f MB", p->sizes.peers, p->sizes.peers > 1 ? "s" : "",
+        printf("; %d peer%s pulled%s, %.2f MB", p->sizes.peers, p->sizes.peers > 1 ? "s" : "", at_a_time,
                megabytes((double)p->sizes.pulled));
     else if (p->config->group_count == 0)
         printf("; peers, one a node, are in none of these figures");
     putchar('\n');
+    if (cod_exchange_falls_behind(p->exchange, p->sizes.peers, advice, sizeof advice))
+        printf("    %s\n", advice);
 }
 
 static void print_group(const planned *p)

@@ -152,6 +152,9 @@ static cod_status tell_memory(const codistill *c, const cod_train_context *conte
         ranks[g] = cod_group_members_of(context->group, g).size;
     const cod_exchange_sizes sizes = cod_exchange_plan(exchange, models, ranks, groups, mine);
     free(ranks);
+    char advice[512];
+    if (cod_comm_rank(context->comm) == 0 && cod_exchange_falls_behind(exchange, sizes.peers, advice, sizeof advice))
+        cod_log_warn("group %d: %s", mine, advice);
     if (cod_group_rank(context->group) == 0 && c->peers.count > 0)
         cod_log_info("group %d: a rank holds %.1f MB for the exchange: checkpoints of %d peer%s %.1f, own publications "
                      "%.1f, encoded versions %.1f",

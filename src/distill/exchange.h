@@ -52,7 +52,7 @@ typedef enum cod_exchange_merge_kind {
     COD_MERGE_DELAY_CORRECTED,
     COD_MERGE_AVERAGE
 } cod_exchange_merge_kind;
-typedef enum cod_exchange_peers { COD_PEERS_ALL, COD_PEERS_RING, COD_PEERS_RANDOM } cod_exchange_peers;
+typedef enum cod_exchange_peers { COD_PEERS_ALL, COD_PEERS_RING, COD_PEERS_RANDOM, COD_PEERS_AUTO } cod_exchange_peers;
 
 typedef enum cod_exchange_transport { COD_TRANSPORT_RMA, COD_TRANSPORT_FILE } cod_exchange_transport;
 
@@ -93,6 +93,15 @@ extern const cod_option_table cod_exchange_option_table;
  * peer, so that drawing anew would throw all three away; and every rank, also after a resume, knows who reads whom.
  */
 bool cod_exchange_reads(const cod_exchange_options *options, int groups, int reader, int publisher);
+
+/**
+ * How many peers have their turn as often as one alone would: a pull takes 11 steps at least, and 16 go on at a time. COD_PEERS_AUTO is
+ * COD_PEERS_ALL up to so many, and a draw of so many else.
+ */
+int cod_exchange_peers_allowed(const cod_exchange_options *options);
+
+/** Whether a group with so many peers uses fewer of their publications than it could. @param[out] advice  why, and what to do */
+bool cod_exchange_falls_behind(const cod_exchange_options *options, int peers, char *advice, size_t bytes);
 
 /** What a group trains; groups may train different models. */
 typedef struct cod_exchange_model {

@@ -5,7 +5,7 @@ static const char *const entropies[] = {"none", "lz4", "zstd", NULL};
 static const char *const scales[] = {"f32", "bf16", NULL};
 static const char *const publish[] = {"raw", "ema", NULL};
 static const char *const merges[] = {"none", "delay_corrected", "average", NULL};
-static const char *const peers[] = {"all", "ring", "random(k)", NULL};
+static const char *const peers[] = {"all", "ring", "random(k)", "auto", NULL};
 static const char *const transports[] = {"rma", "file", NULL};
 
 #define FIELD(name) offsetof(cod_exchange_options, name)
@@ -50,7 +50,8 @@ static const cod_option options[] = {
     {"merge_alpha", COD_OPTION_FLOAT, FIELD(merge_alpha), "0", 0, 1, NULL,
      "strength of the merge; 0 = from the delay: 1, 0.5, 0.31 for 0, 1, 2 publications; of plain averaging 1"},
     {"peers", COD_OPTION_CHOICE, FIELD(peers), "all", 1, 1e6, peers,
-     "whom a group reads: all others, the next one in a ring, or k others, drawn once for each group from the seed"},
+     "whom a group reads: all others, the next one in a ring, or k others, drawn once for each group from the seed; "
+     "auto is all, or where that are more than the period allows to follow a draw of so many"},
     {"replay", COD_OPTION_STRING, FIELD(replay), "", 0, 0, NULL,
      "folder of a run whose exchange is repeated, step by step, with its config.yaml under another name"},
     {"transport", COD_OPTION_CHOICE, FIELD(transport), "rma", 0, 0, transports,

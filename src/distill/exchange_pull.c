@@ -7,6 +7,8 @@
 #include "core/log.h"
 #include "core/trace.h"
 
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /*
@@ -22,8 +24,16 @@ static int64_t longest_decoding(const cod_exchange_options *options)
     return (options->period + DECODING_PART - 1) / DECODING_PART;
 }
 
+/** As exchange_waits(), of what is configured: versions are then taken one after another. */
+static bool waits(const cod_exchange_options *options)
+{
+    return options->deterministic || (options->replay != NULL && options->replay[0] != '\0');
+}
+
 int exchange_pulls_for(const cod_exchange_options *options, int peers)
 {
+    if (waits(options))
+        return peers > 0;
     const int64_t steps = peers * (longest_decoding(options) + STEPS_BESIDE_DECODING),
                   pulls = (steps + options->period - 1) / options->period;
     const int most = peers < COD_EXCHANGE_PULLS_MOST ? peers : COD_EXCHANGE_PULLS_MOST;
@@ -39,6 +49,39 @@ int64_t exchange_decoding_steps(const cod_exchange_options *options, int peers)
     /* A tenth of a period is left over, for steps that a pull waits for others. */
     const int64_t steps = 9 * options->period * pulls / (10 * peers) - STEPS_BESIDE_DECODING;
     return steps < 1 ? 1 : steps < longest ? steps : longest;
+}
+
+/** The least that a pull takes. */
+enum { LEAST_STEPS = STEPS_BESIDE_DECODING + 1 };
+
+int cod_exchange_peers_allowed(const cod_exchange_options *options)
+{
+    const int64_t period = options->period > LEAST_STEPS ? options->period : LEAST_STEPS,
+                  peers = COD_EXCHANGE_PULLS_MOST * period / LEAST_STEPS;
+    return peers < INT_MAX ? (int)peers : INT_MAX;
+}
+
+bool cod_exchange_falls_behind(const cod_exchange_options *options, int peers, char *advice, size_t bytes)
+{
+    const int allowed = cod_exchange_peers_allowed(options);
+    if (waits(options) || options->codec == COD_EXCHANGE_NONE || peers == 0)
+        return false;
+    if (peers > allowed) {
+        snprintf(
+            advice, bytes,
+            "a group reads %d peers, and with exchange.period %lld about %d have their turn within a period: some "
+            "of their publications are left out; exchange.peers=auto or random(%d) reads fewer, exchange.period=%d "
+            "lets all have their turn",
+            peers, (long long)options->period, allowed, allowed,
+            (peers * LEAST_STEPS + COD_EXCHANGE_PULLS_MOST - 1) / COD_EXCHANGE_PULLS_MOST);
+        return true;
+    }
+    if (options->period < LEAST_STEPS)
+        snprintf(advice, bytes,
+                 "a pull takes %d steps at least: of publications every %lld steps about one in %lld is used",
+                 LEAST_STEPS, (long long)options->period,
+                 (long long)((LEAST_STEPS + options->period - 1) / options->period));
+    return options->period < LEAST_STEPS;
 }
 
 cod_status exchange_pulls_init(cod_exchange *e)

@@ -11,7 +11,7 @@ static uint64_t lot_of(const cod_exchange_options *options, int reader, int publ
     return high << 32 | cod_rng_u32(&rng);
 }
 
-static bool is_drawn(const cod_exchange_options *options, int groups, int reader, int publisher)
+static bool is_drawn(const cod_exchange_options *options, int groups, int reader, int publisher, int count)
 {
     const uint64_t lot = lot_of(options, reader, publisher);
     int before = 0;
@@ -19,7 +19,7 @@ static bool is_drawn(const cod_exchange_options *options, int groups, int reader
         const uint64_t other = g == reader ? UINT64_MAX : lot_of(options, reader, g);
         before += g != publisher && (other < lot || (other == lot && g < publisher));
     }
-    return before < cod_choice_argument(options->peers);
+    return before < count;
 }
 
 bool cod_exchange_reads(const cod_exchange_options *options, int groups, int reader, int publisher)
@@ -30,7 +30,9 @@ bool cod_exchange_reads(const cod_exchange_options *options, int groups, int rea
     case COD_PEERS_RING:
         return publisher == (reader + 1) % groups;
     case COD_PEERS_RANDOM:
-        return is_drawn(options, groups, reader, publisher);
+        return is_drawn(options, groups, reader, publisher, cod_choice_argument(options->peers));
+    case COD_PEERS_AUTO:
+        return is_drawn(options, groups, reader, publisher, cod_exchange_peers_allowed(options));
     case COD_PEERS_ALL:
         break;
     }

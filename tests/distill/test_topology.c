@@ -44,6 +44,32 @@ static void a_draw_gives_each_group_k_others(void **state)
     }
 }
 
+/** All peers where the period allows it, else as many as it allows. */
+static void auto_reads_as_many_as_the_period_allows(void **state)
+{
+    (void)state;
+    enum { MANY = 200 };
+    cod_exchange_options options = {.peers = COD_PEERS_AUTO, .period = 50, .codec = COD_EXCHANGE_DELTA, .seed = 3};
+    char advice[512];
+    int count = 0;
+    assert_int_equal(cod_exchange_peers_allowed(&options), 72);
+    assert_int_equal(read_by(&options, 4), GROUPS - 1);
+    for (int g = 0; g < MANY; g++)
+        count += cod_exchange_reads(&options, MANY, 7, g);
+    assert_int_equal(count, 72);
+    assert_false(cod_exchange_falls_behind(&options, 72, advice, sizeof advice));
+    assert_true(cod_exchange_falls_behind(&options, MANY - 1, advice, sizeof advice));
+    cod_test_assert_contains(advice, "reads 199 peers, and with exchange.period 50 about 72");
+    cod_test_assert_contains(advice, "exchange.period=137");
+    options.period = 137;
+    assert_false(cod_exchange_falls_behind(&options, MANY - 1, advice, sizeof advice));
+    options.period = 4;
+    assert_true(cod_exchange_falls_behind(&options, 1, advice, sizeof advice));
+    cod_test_assert_contains(advice, "of publications every 4 steps about one in 3 is used");
+    options.deterministic = true;
+    assert_false(cod_exchange_falls_behind(&options, MANY, advice, sizeof advice));
+}
+
 /** Over many seeds each other group is drawn about equally often: 12 others would be 1000·3/11 = 273 times, ± 14. */
 static void a_draw_is_fair_and_differs_from_seed_to_seed(void **state)
 {
@@ -99,7 +125,7 @@ static void a_choice_may_take_a_number(void **state)
                                         "random(1e3)",
                                         "random(99999999999999999999)"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
-        assert_fails(COD_ERR_ARGUMENT, "one of: all, ring, random(k), k from 1 to 1000000",
+        assert_fails(COD_ERR_ARGUMENT, "one of: all, ring, random(k), auto, k from 1 to 1000000",
                      set(wrong[i], &peers, &back, &arena));
     assert_fails(COD_ERR_ARGUMENT, "did you mean 'ring'", set("rign", &peers, &back, &arena));
     cod_arena_clear(&arena);
@@ -110,6 +136,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_and_ring_read_whom_they_say),
         cmocka_unit_test(a_draw_gives_each_group_k_others),
+        cmocka_unit_test(auto_reads_as_many_as_the_period_allows),
         cmocka_unit_test(a_draw_is_fair_and_differs_from_seed_to_seed),
         cmocka_unit_test(a_choice_may_take_a_number),
     };
