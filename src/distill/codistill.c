@@ -432,11 +432,7 @@ static cod_status validated(cod_strategy *strategy, cod_train_context *context, 
 static cod_status save(cod_strategy *strategy, cod_checkpoint *checkpoint)
 {
     codistill *c = (codistill *)strategy;
-    const cod_exchange_array *arrays;
-    size_t count;
-    COD_TRY(cod_exchange_state(c->exchange, &arrays, &count));
-    for (size_t i = 0; i < count; i++)
-        COD_TRY(cod_checkpoint_add_bytes(checkpoint, arrays[i].name, arrays[i].data, arrays[i].bytes));
+    COD_TRY(cod_exchange_save(c->exchange, checkpoint));
     COD_TRY(cod_peers_save(&c->peers, checkpoint));
     COD_TRY(cod_checkpoint_add_number(checkpoint, "behind", (double)c->control.behind));
     COD_TRY(cod_checkpoint_add_number(checkpoint, "off_step", (double)c->teaching.off_step));
@@ -446,15 +442,10 @@ static cod_status save(cod_strategy *strategy, cod_checkpoint *checkpoint)
 static cod_status load(cod_strategy *strategy, cod_train_context *context, const cod_st_file *file)
 {
     codistill *c = (codistill *)strategy;
-    const cod_exchange_array *arrays;
-    size_t count;
     (void)context;
     if (c->configured->replay[0] != '\0')
         return cod_fail(COD_ERR_UNSUPPORTED, "exchange.replay repeats a run from its beginning; it cannot be resumed");
-    COD_TRY(cod_exchange_state(c->exchange, &arrays, &count));
-    for (size_t i = 0; i < count; i++)
-        COD_TRY(cod_checkpoint_read(file, arrays[i].name, arrays[i].data, arrays[i].bytes));
-    COD_TRY(cod_exchange_restored(c->exchange));
+    COD_TRY(cod_exchange_load(c->exchange, file));
     COD_TRY(cod_checkpoint_number(file, "student_loss", &c->teaching.student_loss));
     double behind, off_step;
     COD_TRY(cod_checkpoint_number(file, "behind", &behind));

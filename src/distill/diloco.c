@@ -2,6 +2,7 @@
 
 #include "core/hash.h"
 #include "distill/coded_average.h"
+#include "train/checkpoint_parts.h"
 #include "train/local_steps.h"
 
 #include <stdio.h>
@@ -94,16 +95,21 @@ static cod_status meet(cod_local_steps *local, cod_train_context *context, float
 static cod_status save(cod_strategy *strategy, cod_checkpoint *checkpoint)
 {
     const diloco *d = (const diloco *)strategy;
-    COD_TRY(cod_checkpoint_add_f32(checkpoint, "outer", d->outer, d->trainable));
-    return cod_checkpoint_add_f32(checkpoint, "outer_momentum", d->momentum, d->trainable);
+    const size_t bytes = d->trainable * sizeof(float);
+    COD_TRY(cod_checkpoint_add_part(checkpoint, d->local.between.group, "outer", d->outer, bytes));
+    return cod_checkpoint_add_part(checkpoint, d->local.between.group, "outer_momentum", d->momentum, bytes);
 }
 
 static cod_status load(cod_strategy *strategy, cod_train_context *context, const cod_st_file *file)
 {
     diloco *d = (diloco *)strategy;
-    (void)context;
-    COD_TRY(cod_checkpoint_read(file, "outer", d->outer, d->trainable * sizeof(float)));
-    return cod_checkpoint_read(file, "outer_momentum", d->momentum, d->trainable * sizeof(float));
+    const size_t bytes = d->trainable * sizeof(float);
+    cod_status status = cod_checkpoint_read_part(file, context->group, "outer", d->outer, bytes);
+    if (status == COD_OK)
+        status = cod_checkpoint_read_part(file, context->group, "outer_momentum", d->momentum, bytes);
+    COD_TRY(cod_group_agree(context->group, status, NULL));
+    COD_TRY(cod_checkpoint_complete(context->group, d->outer, bytes));
+    return cod_checkpoint_complete(context->group, d->momentum, bytes);
 }
 
 static void destroy(cod_strategy *strategy)

@@ -29,6 +29,7 @@
 #include "comm/group.h"
 #include "core/backend.h"
 #include "core/option.h"
+#include "train/checkpoint.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -257,7 +258,7 @@ typedef struct cod_exchange_array {
     char name[48];
     void *data;
     size_t bytes;
-    bool of_group; /**< equal on all ranks of the group: saving rank 0's is enough */
+    bool of_group; /**< equal on all ranks of the group: each saves its part */
 } cod_exchange_array;
 
 /**
@@ -271,5 +272,11 @@ COD_MUST_CHECK cod_status cod_exchange_state(cod_exchange *exchange, const cod_e
 
 /** Checks what was filled in and makes the slots readable again. @return COD_ERR_FORMAT when it is not of this run's shape */
 COD_MUST_CHECK cod_status cod_exchange_restored(cod_exchange *exchange);
+
+/** Adds the state to this rank's checkpoint. The exchange's memory is borrowed until it is written. */
+COD_MUST_CHECK cod_status cod_exchange_save(cod_exchange *exchange, cod_checkpoint *checkpoint);
+
+/** Reads it back, and restores. Collective on the group. */
+COD_MUST_CHECK cod_status cod_exchange_load(cod_exchange *exchange, const cod_st_file *file);
 
 #endif

@@ -1,6 +1,8 @@
 /* Saving and restoring an exchange. */
 #include "distill/exchange_internal.h"
 
+#include "train/checkpoint_parts.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -86,4 +88,39 @@ cod_status cod_exchange_restored(cod_exchange *e)
     if (e->on_device != NULL)
         COD_TRY(exchange_device_restore(e));
     return e->transport->ops->restored(e->transport);
+}
+
+cod_status cod_exchange_save(cod_exchange *e, cod_checkpoint *checkpoint)
+{
+    const cod_exchange_array *arrays;
+    size_t count;
+    COD_TRY(cod_exchange_state(e, &arrays, &count));
+    for (size_t i = 0; i < count; i++)
+        COD_TRY(arrays[i].of_group
+                    ? cod_checkpoint_add_part(checkpoint, e->group, arrays[i].name, arrays[i].data, arrays[i].bytes)
+                    : cod_checkpoint_add_bytes(checkpoint, arrays[i].name, arrays[i].data, arrays[i].bytes));
+    return COD_OK;
+}
+
+/** All arrays as far as this rank saved them. */
+static cod_status read_parts(cod_exchange *e, const cod_st_file *file, const cod_exchange_array **arrays, size_t *count)
+{
+    COD_TRY(cod_exchange_state(e, arrays, count));
+    for (size_t i = 0; i < *count; i++) {
+        const cod_exchange_array *array = &(*arrays)[i];
+        COD_TRY(array->of_group ? cod_checkpoint_read_part(file, e->group, array->name, array->data, array->bytes)
+                                : cod_checkpoint_read(file, array->name, array->data, array->bytes));
+    }
+    return COD_OK;
+}
+
+cod_status cod_exchange_load(cod_exchange *e, const cod_st_file *file)
+{
+    const cod_exchange_array *arrays;
+    size_t count;
+    COD_TRY(cod_group_agree(e->group, read_parts(e, file, &arrays, &count), NULL));
+    for (size_t i = 0; i < count; i++)
+        if (arrays[i].of_group)
+            COD_TRY(cod_checkpoint_complete(e->group, arrays[i].data, arrays[i].bytes));
+    return cod_exchange_restored(e);
 }

@@ -486,20 +486,22 @@ static cod_status load_step(trainer *t, int64_t step)
     if (status == COD_OK)
         status = load_group(t, file);
     cod_st_close(file);
-    if (status == COD_OK && trainer_keeps_state(t)) {
+    file = NULL;
+    if (trainer_keeps_state(t)) {
         char part[32];
         rank_part(trainer_rank(t), part);
-        status = cod_checkpoint_open(t->checkpoints, step, part, &file);
-        if (status == COD_OK) {
+        if (status == COD_OK)
+            status = cod_checkpoint_open(t->checkpoints, step, part, &file);
+        if (status == COD_OK)
             status = load_statistics(t, file);
-            if (status == COD_OK)
-                status = load_residual(t, file);
-            if (status == COD_OK)
-                status = STRATEGY(t, load, &t->context, file);
-            if (status == COD_OK)
-                status = load_states(t, true, file);
-            cod_st_close(file);
-        }
+        if (status == COD_OK)
+            status = load_residual(t, file);
+        if (status == COD_OK)
+            status = load_states(t, true, file);
+        status = cod_group_agree(t->group, status, NULL);
+        if (status == COD_OK)
+            status = STRATEGY(t, load, &t->context, file);
+        cod_st_close(file);
     }
     return status == COD_OK ? COD_OK : cannot_resume(t, step, status);
 }

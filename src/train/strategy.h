@@ -141,8 +141,12 @@ typedef struct cod_strategy_ops {
     cod_status (*after_update)(cod_strategy *strategy, cod_train_context *context, int set);
     /** All sub-steps are done; may edit weights. context->step is still the step just done. */
     cod_status (*after_step)(cod_strategy *strategy, cod_train_context *context);
-    /** State beside weights and optimisers, of this rank. Arrays must live until the checkpoint is written. */
+    /**
+     * State beside weights and optimisers, of this rank, or its part of what is equal on the group's ranks (train/checkpoint_parts.h).
+     * Arrays must live until the checkpoint is written.
+     */
     cod_status (*save)(cod_strategy *strategy, cod_checkpoint *checkpoint);
+    /** Reads that back. Collective on the group: all its ranks have opened what they saved. */
     cod_status (*load)(cod_strategy *strategy, cod_train_context *context, const cod_st_file *file);
     /** The last step is done; peers may still read. Bounded in time. */
     cod_status (*finish)(cod_strategy *strategy, cod_train_context *context);
