@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The models of the exchange (slot.pml, deltas.pml): spin finds no error in them, and finds the one planted by each macro.
+"""The models of the exchange (slot.pml, deltas.pml, agreement.pml): spin finds no error in them, and finds the one planted by each macro.
 
 usage: test_model.py [MACRO ...]    only these, with spin's shortest words on how the error comes about
 """
@@ -15,6 +15,7 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 SKIPPED = 77
 TORN, TOO_SOON, BLOCKED = "assertion violated right", "assertion violated ((passed+behind)>", "acceptance cycle"
+NOT_ALL_DONE, LEFT_ALONE, TAKEN = "assertion violated (((done[", "assertion violated ((phase[", "assertion violated 0"
 OTHER_REFERENCE, STUCK = "assertion violated (window[k].against==held_weights)", "assertion violated (((window[k].reference>0)"
 
 # Model, macro, what spin must find (None: nothing), and whether the reader stops at any step while the publisher's progress is looked at.
@@ -36,6 +37,11 @@ RUNS = [
     ("deltas", "", None, False),
     ("deltas", "NO_REFERENCE_IN_CHECKSUM", OTHER_REFERENCE, False),
     ("deltas", "ANY_DELTA", STUCK, False),
+    ("agreement", "", None, False),
+    ("agreement", "IS_REACHED", TAKEN, False),
+    ("agreement", "NO_PHASE_CHECK", NOT_ALL_DONE, False),
+    ("agreement", "FLAGS_OF_ANOTHER_PULL", NOT_ALL_DONE, False),
+    ("agreement", "DISTURBS_A_GATHER", LEFT_ALONE, False),
 ]
 
 

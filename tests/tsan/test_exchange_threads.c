@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { STEPS = 300, COUNT = 3000, STATE = 40, TOTAL = COUNT + STATE, RUN = 77, CHUNK = 256 };
+enum { STEPS = 300, COUNT = 3000, STATE = 40, TOTAL = COUNT + STATE, RUN = 77, CHUNK = 256, MOST_GROUPS = 16 };
 enum { CODEC_F32 = 1, CODEC_INT8 = 3 };
 
 typedef struct scenario {
@@ -102,7 +102,7 @@ static cod_status train(const scenario *s, cod_group *group, cod_exchange *excha
     double sums[2][COD_EXCHANGE_FLAGS];
     cod_request *reductions[2] = {NULL};
     const int own = cod_group_index(group), peers = cod_exchange_peer_count(exchange);
-    uint64_t seen[3] = {0};
+    uint64_t seen[MOST_GROUPS] = {0};
     /* Each pull may be lost to a publisher that is faster: longer, then. A version is taken at one step by all ranks of a group. */
     const bool must_see = !s->may_lose_all;
     for (int64_t step = 1; step <= STEPS || (must_see && step <= 20 * STEPS && !all_seen(seen, peers)); step++) {
@@ -137,7 +137,7 @@ static cod_status train(const scenario *s, cod_group *group, cod_exchange *excha
 static cod_status exchange_for_a_while(cod_comm *comm, void *context)
 {
     const scenario *s = context;
-    cod_exchange_model models[3];
+    cod_exchange_model models[MOST_GROUPS];
     cod_group *group;
     cod_exchange *exchange;
     for (size_t g = 0; g < s->groups; g++)
@@ -197,6 +197,16 @@ static void slots_reopened_while_read(void **state)
                    .may_lose_all = true});
 }
 
+/** Seven pulls at a time in each of sixteen groups. */
+static void sixteen_groups(void **state)
+{
+    (void)state;
+    static const int sizes[MOST_GROUPS] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    run((scenario){.sizes = sizes,
+                   .groups = MOST_GROUPS,
+                   .options = {.period = 50, .codec = CODEC_INT8, .scales = 1, .slots = 8}});
+}
+
 static void a_deterministic_ring(void **state)
 {
     (void)state;
@@ -213,9 +223,8 @@ static void a_deterministic_ring(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_single_ranks),
-        cmocka_unit_test(unequal_groups),
-        cmocka_unit_test(slots_reopened_while_read),
+        cmocka_unit_test(two_single_ranks),          cmocka_unit_test(unequal_groups),
+        cmocka_unit_test(slots_reopened_while_read), cmocka_unit_test(sixteen_groups),
         cmocka_unit_test(a_deterministic_ring),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
