@@ -37,7 +37,7 @@
 typedef struct cod_exchange cod_exchange;
 
 /** Pulls that a group has at a time, and numbers that ride in the reduction. */
-enum { COD_EXCHANGE_PULLS_MOST = 16, COD_EXCHANGE_FLAGS = 3 + 8 * COD_EXCHANGE_PULLS_MOST, COD_EXCHANGE_OWN_KEPT = 4 };
+enum { COD_EXCHANGE_PULLS_MOST = 16, COD_EXCHANGE_FLAGS = 5 + 8 * COD_EXCHANGE_PULLS_MOST, COD_EXCHANGE_OWN_KEPT = 4 };
 
 typedef enum cod_exchange_publish_kind { COD_PUBLISH_RAW, COD_PUBLISH_EMA } cod_exchange_publish_kind;
 typedef enum cod_exchange_codec {
@@ -237,7 +237,10 @@ COD_MUST_CHECK cod_status cod_exchange_advance(cod_exchange *exchange, int64_t s
 /** This step's part of the reduction: to be *summed* over the group. */
 void cod_exchange_flags_out(const cod_exchange *exchange, double out[COD_EXCHANGE_FLAGS]);
 
-/** Acts on the sums made two steps ago; all ranks of the group call it at the same step, with equal numbers. */
+/**
+ * Acts on the sums made two steps ago; all ranks of the group call it at the same step, with equal numbers. Where ranks of the group
+ * have published different weights, as those of mixed processors may, a warning names them, once.
+ */
 COD_MUST_CHECK cod_status cod_exchange_flags_in(cod_exchange *exchange, int64_t step,
                                                 const double in[COD_EXCHANGE_FLAGS]);
 

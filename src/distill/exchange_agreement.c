@@ -1,12 +1,15 @@
 /* What the ranks of a group tell each other of an exchange: numbers in the trainer's per-step reduction, which act two steps later. */
 #include "distill/exchange_internal.h"
 
+#include "core/log.h"
 #include "core/trace.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Of the group; INTERVAL and NOW (its clock) are the first rank's. */
-enum { FLAG_INTERVAL, FLAG_NOW, FLAG_LEFT_OUT, GROUP_FLAGS };
+enum { FLAG_INTERVAL, FLAG_NOW, FLAG_LEFT_OUT, FLAG_PRINT, FLAG_PRINT_SQUARE, GROUP_FLAGS };
 /* Of each pull; PEER, VERSION, LIFE (what it proposes) and PUBLISHED (the time of what is being pulled) are the first rank's. */
 enum { FLAG_PEER, FLAG_VERSION, FLAG_LIFE, FLAG_DONE, FLAG_LOST, FLAG_REFUSED, FLAG_BYTES, FLAG_PUBLISHED, PULL_FLAGS };
 _Static_assert((int)GROUP_FLAGS + (int)PULL_FLAGS * (int)COD_EXCHANGE_PULLS_MOST == (int)COD_EXCHANGE_FLAGS,
@@ -16,6 +19,8 @@ enum { AGREEMENT_DELAY = 2 };
 void cod_exchange_flags_out(const cod_exchange *e, double out[COD_EXCHANGE_FLAGS])
 {
     memset(out, 0, COD_EXCHANGE_FLAGS * sizeof *out);
+    out[FLAG_PRINT] = (double)e->publisher.print_of;
+    out[FLAG_PRINT_SQUARE] = out[FLAG_PRINT] * out[FLAG_PRINT];
     if (exchange_waits(e))
         return;
     if (e->rank == 0) {
@@ -87,8 +92,49 @@ static cod_status act(cod_exchange *e, exchange_pull *pull, int64_t step, const 
     return COD_OK;
 }
 
+/** A rank, and its fingerprint of what its group published. */
+typedef struct rank_print {
+    uint64_t print;
+    int world_rank;
+} rank_print;
+
+/** Names the ranks whose weights are not the first rank's. */
+static void name_unlike(const cod_exchange *e, const rank_print *prints)
+{
+    char names[256] = "";
+    size_t used = 0;
+    for (int r = 1; r < e->size && used < sizeof names; r++)
+        if (prints[r].print != prints[0].print)
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%d (%s)", used > 0 ? ", " : "",
+                                     prints[r].world_rank,
+                                     cod_comm_node_name(e->comm, cod_comm_node_of(e->comm, prints[r].world_rank)));
+    cod_log_warn(
+        "group %d: the weights of rank %s are not those of rank %d (%s): ranks of a group must compute alike, on "
+        "processors or GPUs of one kind, or with COD_CPU_CONVOLUTION=fixed; its peers pull a mixture",
+        cod_group_index(e->group), names, prints[0].world_rank,
+        cod_comm_node_name(e->comm, cod_comm_node_of(e->comm, prints[0].world_rank)));
+}
+
+/** All ranks hear the same sums: n numbers are equal where n times the sum of their squares is the square of their sum. */
+static cod_status compare_prints(cod_exchange *e, double sum, double squares)
+{
+    if (e->publisher.unlike || e->size * squares == sum * sum)
+        return COD_OK;
+    const rank_print mine = {e->publisher.print_of, cod_group_world_rank(e->group, cod_group_index(e->group), e->rank)};
+    rank_print *all = calloc((size_t)e->size, sizeof *all);
+    cod_status status = all != NULL ? COD_OK : cod_fail(COD_ERR_MEMORY, "out of memory");
+    e->publisher.unlike = true;
+    COD_TRY(cod_group_agree(e->group, status, NULL));
+    status = cod_group_gather(e->group, &mine, sizeof mine, all);
+    if (status == COD_OK && e->rank == 0)
+        name_unlike(e, all);
+    free(all);
+    return status;
+}
+
 cod_status cod_exchange_flags_in(cod_exchange *e, int64_t step, const double in[COD_EXCHANGE_FLAGS])
 {
+    COD_TRY(compare_prints(e, in[FLAG_PRINT], in[FLAG_PRINT_SQUARE]));
     if (exchange_waits(e))
         return COD_OK;
     exchange_note_left_out(&e->publisher, in[FLAG_LEFT_OUT]);

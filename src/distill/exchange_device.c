@@ -373,8 +373,10 @@ void exchange_device_end(cod_exchange *e)
 {
     exchange_device *d = e->on_device;
     const unsigned char *heads = d->heads_host->host;
-    for (size_t k = 0; k < chunks_of(&d->own); k++)
+    for (size_t k = 0; k < chunks_of(&d->own); k++) {
         d->own.prints[k] = cod_load_u64(heads + k * COD_CHUNK_HEADER_BYTES + COD_CHUNK_AT_CHECKSUM);
+        exchange_note_print(&e->publisher, k, d->own.prints[k]);
+    }
 }
 
 cod_status exchange_device_skip(cod_exchange *e)

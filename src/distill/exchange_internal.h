@@ -55,6 +55,9 @@ typedef struct exchange_publisher {
     uint64_t left;         /**< newest that readers may hold from a process before this one */
     uint64_t since_key;    /**< complete publications after the last key */
     double left_out;       /**< publications of any rank that storage left out, as last told */
+    uint64_t print;        /**< of the chunks encoded so far: a sum, so that their order does not matter */
+    uint64_t print_of;     /**< EXCHANGE_PRINT_BITS of that of the last complete one */
+    bool unlike;           /**< ranks of the group have published different weights: said once */
     bool chain_broken;     /**< readers cannot use what is being encoded: no delta may be against it */
     int64_t step;          /**< of the last */
     uint64_t published_ms; /**< wall clock */
@@ -125,6 +128,9 @@ uint64_t exchange_newest_own(const cod_exchange *e);
 uint64_t exchange_left_out(const cod_exchange *e);
 
 #define EXCHANGE_ANY_LIFE UINT64_MAX
+
+/** Sums over 1024 ranks of the squares of so many bits, times the ranks, are exact as doubles. */
+enum { EXCHANGE_PRINT_BITS = 16 };
 /** A life is exact as a double, in which it rides in the reductions. */
 #define EXCHANGE_LIFE_MASK (UINT64_MAX >> 11)
 
@@ -232,6 +238,8 @@ own_version *exchange_own_of(cod_exchange *e, uint64_t version);
 /** Makes codecs, and says that nothing has been published. */
 COD_MUST_CHECK cod_status exchange_publisher_init(exchange_publisher *publisher, const cod_codec_options *options);
 void exchange_publisher_clear(exchange_publisher *publisher);
+/** Adds the fingerprint of what readers will decode, of the chunk that begins at value `first`. */
+void exchange_note_print(exchange_publisher *publisher, uint64_t first, uint64_t fingerprint);
 /**
  * Readers never have a version of which any rank's shard was left out, nor then the deltas that follow: the next publication is a
  * key, of all ranks. @param count  of all ranks since the start

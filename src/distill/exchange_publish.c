@@ -1,6 +1,7 @@
 /* Publishing: one consistent copy, then its encoding a few chunks a step. */
 #include "distill/exchange_internal.h"
 
+#include "core/fingerprint.h"
 #include "core/log.h"
 #include "core/trace.h"
 
@@ -20,6 +21,11 @@ void exchange_publisher_clear(exchange_publisher *p)
 {
     cod_codec_clear(&p->encoder);
     cod_codec_clear(&p->mirror);
+}
+
+void exchange_note_print(exchange_publisher *p, uint64_t first, uint64_t fingerprint)
+{
+    p->print += fingerprint * (2 * first + 1);
 }
 
 void exchange_note_left_out(exchange_publisher *p, double count)
@@ -112,6 +118,7 @@ static void end_publication(cod_exchange *e)
     e->publisher.reference = e->publisher.chain_broken ? 0 : e->publisher.version;
     e->publisher.since_key = e->publisher.against > 0 ? e->publisher.since_key + 1 : 0;
     e->publisher.encoding = NULL;
+    e->publisher.print_of = e->publisher.print * UINT64_C(0x9E3779B97F4A7C15) >> (64 - EXCHANGE_PRINT_BITS);
 }
 
 /** A value is not finite. The slot stays open: nobody reads this version, and training notices a NaN by itself. */
@@ -144,6 +151,7 @@ static cod_status encode_chunk(cod_exchange *e)
                                  decoded));
     else
         COD_TRY(cod_codec_round_trip(codec, values, against, 1, decoded));
+    exchange_note_print(&e->publisher, range.first + before, cod_fingerprint(decoded + before, codec->done - before));
     if (own && range.count > 0)
         COD_TRY(exchange_try_coders(e, before));
     if (!cod_codec_finished(codec))
@@ -257,6 +265,7 @@ cod_status cod_exchange_publish(cod_exchange *e, int64_t step)
         COD_TRY(wait_for_readers(e));
     e->publisher.encoding = exchange_own_of(e, e->publisher.version);
     e->publisher.encoding->version = 0;
+    e->publisher.print = 0;
     e->publisher.chain_broken = false;
     e->publisher.encoded_shards = 0;
     e->publisher.encoder.done = e->publisher.mirror.done = 0;

@@ -30,6 +30,8 @@ typedef struct exchange_run {
     double pause_ms;      /**< of each step, in place of training */
     int64_t spoiled_step; /**< the publication after this step holds a NaN; 0 = none */
     int spoiled_group;    /**< of this group */
+    int64_t odd_step;     /**< from here on this rank publishes other weights than its group; 0 = it does not */
+    bool is_odd;          /**< a rank of this group does: own publications are not looked at */
     int64_t step;         /**< steps done */
     run_told told[RUN_AGREEMENT_DELAY];
     uint64_t held[RUN_MAX_GROUPS];  /**< version of each peer */

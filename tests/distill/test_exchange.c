@@ -89,41 +89,6 @@ static void groups_take_over_what_their_peers_published(void **state)
     }
 }
 
-/** More peers than one pull after another could follow: publications come every 12 steps, and a pull takes 7 at least. */
-static void all_peers_have_their_turn_within_a_period(void **state)
-{
-    (void)state;
-    enum { GROUPS = 4, PERIOD = 12, VERSIONS = 40 };
-    static const int sizes[GROUPS] = {1, 1, 1, 1};
-    exchange_run r;
-    cod_exchange_options options = run_options(PERIOD);
-    int64_t missed = 0, all = 0;
-    if (cod_comm_size(job) != GROUPS)
-        return;
-    options.codec = DELTA; /* each is against the one before: who misses one must wait for a key */
-    options.slots = 8;
-    run_open(&r, sizes, GROUPS, &options, RUN_NAME);
-    r.pause_ms = 2;
-    run_until(&r, PERIOD * VERSIONS);
-    for (int g = 0; g < GROUPS; g++) {
-        int64_t first = 0, last = 0;
-        for (int64_t v = VERSIONS; v > 0; v--) {
-            const bool seen = (r.seen[g] >> v & 1) != 0;
-            last = seen && last == 0 ? v : last;
-            first = seen ? v : first;
-            all += last > 0;
-            missed += last > 0 && !seen;
-        }
-        missed -= first > 0 ? first - 1 : 0; /* before the first that was seen */
-        all -= first > 0 ? first - 1 : 0;
-    }
-    const uint64_t takeovers = r.takeovers;
-    run_close(&r);
-    if (cod_comm_rank(job) == 0)
-        print_message("%llu of %lld versions were taken over\n", (unsigned long long)takeovers, (long long)all);
-    check_all(all >= (GROUPS - 1) * VERSIONS / 2 && 10 * missed <= all);
-}
-
 static void groups_of_unequal_speed_do_not_wait(void **state)
 {
     (void)state;
@@ -555,7 +520,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(groups_take_over_what_their_peers_published),
-        cmocka_unit_test(all_peers_have_their_turn_within_a_period),
         cmocka_unit_test(groups_of_unequal_speed_do_not_wait),
         cmocka_unit_test(steps_longer_than_the_patience_lose_nothing),
         cmocka_unit_test(a_group_that_is_behind_still_meets_its_peers),
