@@ -51,8 +51,8 @@ int64_t exchange_decoding_steps(const cod_exchange_options *options, int peers)
     return steps < 1 ? 1 : steps < longest ? steps : longest;
 }
 
-/** The least that a pull takes. */
-enum { LEAST_STEPS = STEPS_BESIDE_DECODING + 1 };
+/** The least that a pull takes, of a rank alone as of ranks that share shards. */
+enum { LEAST_STEPS_ALONE = 8, LEAST_STEPS = STEPS_BESIDE_DECODING + 1 };
 
 int cod_exchange_peers_allowed(const cod_exchange_options *options)
 {
@@ -76,12 +76,12 @@ bool cod_exchange_falls_behind(const cod_exchange_options *options, int peers, c
             (peers * LEAST_STEPS + COD_EXCHANGE_PULLS_MOST - 1) / COD_EXCHANGE_PULLS_MOST);
         return true;
     }
-    if (options->period < LEAST_STEPS)
+    const int least = LEAST_STEPS_ALONE;
+    if (options->period < least)
         snprintf(advice, bytes,
-                 "a pull takes %d steps at least: of publications every %lld steps about one in %lld is used",
-                 LEAST_STEPS, (long long)options->period,
-                 (long long)((LEAST_STEPS + options->period - 1) / options->period));
-    return options->period < LEAST_STEPS;
+                 "a pull takes %d steps at least: of publications every %lld steps about one in %lld is used", least,
+                 (long long)options->period, (long long)((least + options->period - 1) / options->period));
+    return options->period < least;
 }
 
 cod_status exchange_pulls_init(cod_exchange *e)

@@ -496,11 +496,11 @@ static cod_status load_step(trainer *t, int64_t step)
             status = load_statistics(t, file);
         if (status == COD_OK)
             status = load_residual(t, file);
-        if (status == COD_OK)
-            status = load_states(t, true, file);
         status = cod_group_agree(t->group, status, NULL);
         if (status == COD_OK)
             status = STRATEGY(t, load, &t->context, file);
+        if (status == COD_OK)
+            status = load_states(t, true, file);
         cod_st_close(file);
     }
     return status == COD_OK ? COD_OK : cannot_resume(t, step, status);

@@ -65,7 +65,7 @@ static void auto_reads_as_many_as_the_period_allows(void **state)
     assert_false(cod_exchange_falls_behind(&options, MANY - 1, advice, sizeof advice));
     options.period = 4;
     assert_true(cod_exchange_falls_behind(&options, 1, advice, sizeof advice));
-    cod_test_assert_contains(advice, "of publications every 4 steps about one in 3 is used");
+    cod_test_assert_contains(advice, "of publications every 4 steps about one in 2 is used");
     options.deterministic = true;
     assert_false(cod_exchange_falls_behind(&options, MANY, advice, sizeof advice));
 }
