@@ -3,6 +3,7 @@
 #include "distill/async_parameter_server.h"
 #include "distill/codistill.h"
 #include "distill/diloco.h"
+#include "distill/noloco.h"
 #include "train/central_storage.h"
 #include "train/local_sgd.h"
 #include "train/model_parallel.h"
@@ -18,5 +19,6 @@ void cod_strategies_register_all(void)
     cod_strategy_register_async_parameter_server();
     cod_strategy_register_local_sgd();
     cod_strategy_register_diloco();
+    cod_strategy_register_noloco();
     cod_strategy_register_codistill();
 }

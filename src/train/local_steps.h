@@ -1,8 +1,8 @@
 /**
  * @file
- * The base of strategies whose groups train alone and meet every so many steps: `local_sgd`, `diloco`.
+ * The base of strategies whose groups train alone and meet every so many steps: `local_sgd`, `diloco`, `noloco`.
  *
- * Inside a group gradients are averaged every step. Every `period` steps, and after the last, all groups wait for each other and
+ * Inside a group gradients are averaged every step. Every `period` steps, and after the last, groups wait for each other and
  * meet(): from the weights and normalisation statistics of the sets that travel come those that all go on with. Optimisers' moments,
  * moving averages and all other sets stay the group's own.
  */
@@ -19,8 +19,8 @@ struct cod_local_steps {
     cod_strategy base;
     int64_t period;
     /**
-     * Makes of `values` [cod_local_steps_count()], the group's, those of all groups; the same bits on all ranks of all groups.
-     * Collective on all ranks.
+     * Makes of `values` [cod_local_steps_count()], the group's, those that it goes on with; the same bits on all ranks of the group.
+     * Every rank calls it at the same steps.
      */
     cod_status (*meet)(cod_local_steps *local, cod_train_context *context, float *values);
 

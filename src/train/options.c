@@ -50,7 +50,7 @@ static const cod_option train_options[] = {
      "what a step computes: supervised, one network trained by the loss between its output and the truth"},
     {"strategy", COD_OPTION_STRING, FIELD(strategy), "codistill", 0, 0, NULL,
      "how ranks co-operate: single, allreduce, central_storage, parameter_server, async_parameter_server, "
-     "model_parallel, local_sgd, diloco or codistill"},
+     "model_parallel, local_sgd, diloco, noloco or codistill"},
     {"steps", COD_OPTION_INT, FIELD(steps), "10000", 1, 1e12, NULL, "updates of the weights"},
     {"backend", COD_OPTION_STRING, FIELD(backend), COD_BACKEND_AUTO, 0, 0, NULL,
      "for checks, a backend by its name, whatever cluster.device says: cpu, ref (plain C, slow) or cuda; auto: as "

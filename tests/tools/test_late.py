@@ -10,7 +10,7 @@ import sys
 
 from test_classes import CONFIG as CLASSES
 from test_classes import csv
-from test_strategies import DILOCO, LOCAL_SGD
+from test_strategies import DILOCO, LOCAL_SGD, NOLOCO
 from test_train import SETUPS, killed, same_checkpoints
 from train_support import check, png, run_cases
 
@@ -19,7 +19,7 @@ LATE = {"COD_TEST_LATE": "ref", "COD_LATE_ABORT": "1"}
 FIXED = ["name=t", "train.deterministic=true", f"train.steps={STEPS}", "train.ema=0.9", "exchange.period=3",
          "exchange.lag_steps=1", "distill.burn_in=3", "distill.ramp=2", f"checkpoint.every={EVERY}", "checkpoint.keep=9",
          f"eval.every={EVERY}", "log.every=1", "log.tensorboard=false", "log.samples=0"]
-SOON = ["local_sgd.period=3", "diloco.period=3"]  # meetings
+SOON = ["local_sgd.period=3", "diloco.period=3", "noloco.period=3"]  # meetings
 BATCH_NORM = "model.norm=batch"
 REF = ["--backend", "ref"]
 TOLD = ["psnr_y", "ssim_y", "accuracy", "lr", "distill_weight", "teacher_step", "staleness_steps", "merges", "published_bytes", "pulled_bytes"]
@@ -172,6 +172,7 @@ CASES = {
     "unlike-groups": same(SR, "train.strategy=codistill", "cluster.groups=[{ranks: 1, model: {channels: 12}}, {ranks: 2}]"),
     "local-sgd": same(SR, *SETUPS["2x2"], *LOCAL_SGD, *SOON, BATCH_NORM),
     "diloco": same(SR, *SETUPS["2x1"], *DILOCO, *SOON, "diloco.codec=int8"),
+    "noloco": same(SR, *SETUPS["3x1"], *NOLOCO, *SOON, BATCH_NORM),
     "pipeline": same(SR, "train.strategy=model_parallel", "cluster.ranks_per_group=4", "model_parallel.stages=2", BATCH_NORM, "model.blocks=3",
                      "train.accumulate=3", "train.clip_norm=1"),
     "classes": same(C, "train.strategy=codistill", "cluster.groups=3", "data.placement=dirichlet", "data.alpha=0.1",

@@ -134,6 +134,51 @@ def outer_steps(bench):
     check(exact[trained:] == coded[trained:], "statistics must travel as they are")
 
 
+def pairs(bench):
+    """noloco's rounds with three groups, one of two ranks, against the paper's formula, the odd group included; its bytes as planned."""
+    rate, alpha, pull = 0.5, 0.25, 0.75
+    own = ["train.strategy=noloco", f"noloco.outer_rate={rate}", f"noloco.outer_momentum={alpha}", f"noloco.pull={pull}"]
+    fixed = ["cluster.groups=[{ranks: 1}, {ranks: 2}, {ranks: 1}]", "model.norm=batch", "train.steps=8", *KEPT]
+    bench.trained("name=start", *fixed, "train.strategy=local_sgd", "train.rate=1e-12", "local_sgd.period=1", "train.steps=1")
+    bench.trained("name=apart", *fixed, *own, "noloco.period=3")
+    bench.trained("name=n", *fixed, *own, "noloco.period=2")
+    start = floats(saved(bench, "start", 1, 0)["values"])
+    parts = [floats(saved(bench, "apart", 2, group)["values"]) for group in range(3)]
+    trained = len(saved(bench, "n", 2, 0)["adam_m"]) // 4
+
+    def state(step, kind):
+        ranks = [floats(saved(bench, "n", step, rank, "rank")[kind]) for rank in range(4)]
+        check(ranks[1] == ranks[2], f"step {step}: the ranks of a group have unlike {kind}")
+        return [ranks[0], ranks[1], ranks[3]]
+
+    def worst(pair):
+        """How far the first round is from the formula if this pair met."""
+        groups = [sum(parts[g][i] for g in pair) / len(pair) for i in range(trained)]
+        return max(abs(momenta[g][i] + rate * (start[i] - groups[i])) for g in pair for i in range(trained))
+
+    momenta, outer, moved = state(2, "outer_momentum"), state(2, "outer"), 0
+    fits = [alone for alone in range(3) if worst([g for g in range(3) if g != alone]) < 1e-6 and worst([alone]) < 1e-6]
+    check(len(fits) == 1, f"groups that may have been alone: {fits}")
+    for step in (4, 6, 8):
+        now, weights = state(step, "outer_momentum"), state(step, "outer")
+        for g in range(3):
+            check(floats(saved(bench, "n", step, g)["values"])[:trained] == weights[g], f"step {step}: group {g} goes on from others")
+        # Both have one mean of changes, so that the difference of their momenta is the formula's without it.
+        off = {(a, b): max(abs(now[a][i] - now[b][i] - alpha * (momenta[a][i] - momenta[b][i]) + pull * (outer[a][i] - outer[b][i]))
+                           for i in range(trained)) for a, b in ((0, 1), (0, 2), (1, 2))}
+        near = [pair for pair, value in off.items() if value < 1e-6]
+        check(len(near) == 1, f"step {step}: pairs that may have met: {off}")
+        moved = max(moved, *(abs(x - y) for x, y in zip(outer[near[0][0]], outer[near[0][1]])))
+        momenta, outer = now, weights
+    check(moved > 1e-3, "no two groups met that were apart: the test shows nothing")
+    count = len(saved(bench, "n", 1, 0)["values"])
+    sent = bench.summary("n")["intergroup_bytes"] / (4 * 2)  # two groups a round
+    check(sent == count + 4 * trained, f"{sent} bytes for {count}")
+    planned = bench.run("plan", "t.yaml", *fixed, *own)
+    told = re.search(r"each 50 steps: weights swapped with one random group, ([\d.]+) MB", planned.out)
+    check(told and abs(float(told[1]) * 1e6 - sent) < 6e3, f"not {sent} bytes", planned)
+
+
 def hierarchical(bench):
     """Averaging by node is averaging: the same bits where two numbers are added up, else to rounding."""
     for ranks, environment in ((2, None), (3, TCP)):
@@ -194,7 +239,7 @@ def coded_stops(bench):
     result = bench.train("name=n", *fixed, "train.optimiser=sgd", "train.rate=1e3", "train.loss=mse")
     check(result.code == 1 and result.err.count("codistill: ") == 1 and "became NaN or infinite at step" in result.err, "a bad loss", result)
     for overrides, words in ((["train.strategy=parameter_server"], "strategy 'parameter_server' does not average gradients by an all-reduce"),
-                             (["train.strategy=central_storage"], "int8 is for: single, allreduce, local_sgd, diloco, codistill"),
+                             (["train.strategy=central_storage"], "int8 is for: single, allreduce, local_sgd, diloco, noloco, codistill"),
                              (["train.strategy=model_parallel"], "strategy 'model_parallel'"),
                              (["train.strategy=async_parameter_server"], "strategy 'async_parameter_server'"),
                              (["train.allreduce=hierarchical"], "leave out train.allreduce=hierarchical"),
@@ -306,7 +351,7 @@ def ends_together(bench):
 
 def refusals(bench):
     """What cannot be averaged is refused before anything starts, and so is another division on resuming."""
-    for strategy in ("local_sgd", "diloco"):
+    for strategy in ("local_sgd", "diloco", "noloco"):
         own = ["train.strategy=" + strategy]
         for overrides, words in ((["cluster.groups=[{}, {model: {channels: 12}}]"], "all groups train the run's model"),
                                  (["model.init=own"], "a common start"), ([f"{strategy}.period=0"], "whole number from 1"),
@@ -336,6 +381,7 @@ def compares(bench):
 
 
 DILOCO = ("train.strategy=diloco", "diloco.period=7")
+NOLOCO = ("train.strategy=noloco", "noloco.period=7")
 LOCAL_SGD = ("train.strategy=local_sgd", "local_sgd.period=7")
 CASES = {
     "local-sgd-2x1": trains("local_sgd", EQUAL),
@@ -348,6 +394,9 @@ CASES = {
     "diloco-int8": trains("diloco", UNEQUAL, None, "diloco.codec=int8"),
     "diloco-killed": killed("2x2", 2, None, *DILOCO),
     "diloco-killed-int8": killed("3x1", 2, None, *DILOCO, "diloco.codec=int8"),
+    "noloco-pairs": pairs,
+    "noloco-killed": killed("2x2", 2, None, *NOLOCO),
+    "noloco-killed-odd": killed("3x1", 2, TCP, *NOLOCO),
     "hierarchical": hierarchical,
     "coded": coded,
     "coded-stops": coded_stops,
