@@ -2,6 +2,7 @@
 
 #include "core/memory.h"
 #include "core/rng.h"
+#include "train/checkpoint_parts.h"
 #include "train/local_steps.h"
 #include "train/transfers.h"
 
@@ -135,16 +136,21 @@ static cod_status meet(cod_local_steps *local, cod_train_context *context, float
 static cod_status save(cod_strategy *strategy, cod_checkpoint *checkpoint)
 {
     const noloco *n = (const noloco *)strategy;
-    COD_TRY(cod_checkpoint_add_f32(checkpoint, "outer", n->outer, n->trainable));
-    return cod_checkpoint_add_f32(checkpoint, "outer_momentum", n->momentum, n->trainable);
+    const size_t bytes = n->trainable * sizeof(float);
+    COD_TRY(cod_checkpoint_add_part(checkpoint, n->local.between.group, "outer", n->outer, bytes));
+    return cod_checkpoint_add_part(checkpoint, n->local.between.group, "outer_momentum", n->momentum, bytes);
 }
 
 static cod_status load(cod_strategy *strategy, cod_train_context *context, const cod_st_file *file)
 {
     noloco *n = (noloco *)strategy;
-    (void)context;
-    COD_TRY(cod_checkpoint_read(file, "outer", n->outer, n->trainable * sizeof(float)));
-    return cod_checkpoint_read(file, "outer_momentum", n->momentum, n->trainable * sizeof(float));
+    const size_t bytes = n->trainable * sizeof(float);
+    cod_status status = cod_checkpoint_read_part(file, context->group, "outer", n->outer, bytes);
+    if (status == COD_OK)
+        status = cod_checkpoint_read_part(file, context->group, "outer_momentum", n->momentum, bytes);
+    COD_TRY(cod_group_agree(context->group, status, NULL));
+    COD_TRY(cod_checkpoint_complete(context->group, n->outer, bytes));
+    return cod_checkpoint_complete(context->group, n->momentum, bytes);
 }
 
 static void stats(cod_strategy *strategy, cod_strategy_stats *out)

@@ -7,6 +7,8 @@
  * last went on from φ_i and has trained to θ_i; means are over the pair, Δ_i = φ_i - θ_i:
  * δ_i ← α·δ_i - β·mean(Δ) - γ·(φ_i - mean(φ));  φ_i ← φ_i + δ_i, from which group i goes on.
  *
+ * (Formula, α = 0.5 and β = 0.7 from what is quoted of the paper, whose text was not at hand; γ = 1 is our choice.)
+ *
  * With an odd number of groups one has no partner in a round, and its means are its own values. Both groups of a pair count the
  * same, whatever their ranks. Statistics of normalisation become the pair's mean. Groups end with weights of their own.
  */
