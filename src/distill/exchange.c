@@ -91,7 +91,7 @@ static cod_status draw_life(cod_exchange *e)
 static cod_status find_sources(const cod_exchange *e, int **out, size_t *count)
 {
     const int groups = cod_group_count(e->group), mine = cod_group_index(e->group);
-    const bool waits = e->options.deterministic || (e->options.replay != NULL && e->options.replay[0] != '\0');
+    const bool waits = exchange_will_wait(&e->options);
     int *sources = calloc((size_t)cod_comm_size(e->comm) + (size_t)groups, sizeof *sources);
     COD_REQUIRE_MEMORY(sources);
     *out = sources;

@@ -152,7 +152,12 @@ cod_slot_identity exchange_identity(const cod_exchange *e, int group, int shard)
 /** A group's life is a run of its own to its chunks: what it made before its death and after it never passes for each other. */
 cod_codec_key exchange_key(const cod_exchange *e, int group, uint64_t version, uint64_t life);
 
-/** Whether groups wait for each other: deterministic, or repeating a run. */
+/** Whether groups wait for each other, by what is configured: deterministic, or repeating a run. */
+static inline bool exchange_will_wait(const cod_exchange_options *options)
+{
+    return options->deterministic || (options->replay != NULL && options->replay[0] != '\0');
+}
+/** Whether they do. */
 static inline bool exchange_waits(const cod_exchange *e)
 {
     return e->options.deterministic || e->events != NULL;

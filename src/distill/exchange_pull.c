@@ -24,15 +24,9 @@ static int64_t longest_decoding(const cod_exchange_options *options)
     return (options->period + DECODING_PART - 1) / DECODING_PART;
 }
 
-/** As exchange_waits(), of what is configured: versions are then taken one after another. */
-static bool waits(const cod_exchange_options *options)
-{
-    return options->deterministic || (options->replay != NULL && options->replay[0] != '\0');
-}
-
 int exchange_pulls_for(const cod_exchange_options *options, int peers)
 {
-    if (waits(options))
+    if (exchange_will_wait(options)) /* then versions are taken one after another */
         return peers > 0;
     const int64_t steps = peers * (longest_decoding(options) + STEPS_BESIDE_DECODING),
                   pulls = (steps + options->period - 1) / options->period;
@@ -64,7 +58,7 @@ int cod_exchange_peers_allowed(const cod_exchange_options *options)
 bool cod_exchange_falls_behind(const cod_exchange_options *options, int peers, char *advice, size_t bytes)
 {
     const int allowed = cod_exchange_peers_allowed(options);
-    if (waits(options) || options->codec == COD_EXCHANGE_NONE || peers == 0)
+    if (exchange_will_wait(options) || options->codec == COD_EXCHANGE_NONE || peers == 0)
         return false;
     if (peers > allowed) {
         snprintf(
