@@ -18,6 +18,7 @@ SETUPS = {
     "allreduce": ["train.strategy=allreduce", "cluster.ranks_per_group=2"],
     "2x1": ["train.strategy=codistill", "cluster.groups=2"],
     "2x2": ["train.strategy=codistill", "cluster.groups=2", "cluster.ranks_per_group=2"],
+    "8x1": ["train.strategy=codistill", "cluster.groups=8"],
 }
 ENDLESS = ["name=f", "train.steps=10000000", "eval.every=0", "log.tensorboard=false", "log.samples=0"]
 
@@ -295,6 +296,7 @@ CASES = {
     "killed-first-2x1": killed("2x1", 0, signal.SIGKILL),
     "killed-in-encode": killed_in_encode,
     "mpirun-killed": mpirun_killed,
+    "killed-8x1": killed("8x1", 5, signal.SIGKILL),
     "crashed-2x2": killed("2x2", 2, signal.SIGSEGV),
     "data-removed-single": data_vanishes("single", False),
     "data-truncated-2x1": data_vanishes("2x1", True),
