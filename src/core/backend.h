@@ -80,6 +80,7 @@
  * `accumulate` says, which obliges dgamma, dbeta and dslope alone); dx = gamma·inv_std·(g - sums[0]/M - x^·sums[1]/M). g may be absent where
  * there is no activation, because it is dy then, and may be the view dy: the op then works in place.
  * MEAN is a symmetric map: its gradient is dx = MEAN(dy). ADD may have the view a as y, too: it then works in place.
+ * So may ACTIVATION the view x as y, and ACTIVATION_BACKWARD the view dy as dx.
  * LOSS targets have the prediction's shape. For CROSS_ENTROPY the prediction is logits {N,1,1,K}, the target t probabilities, such as
  * one-hot rows, and the value is the mean over N of the sum over K of -t'·log softmax(prediction), t' = (1-s)·t + s/K with
  * s = attr.smoothing (Szegedy et al. 2016). For KL both are logits {N,1,1,K}, and the value is

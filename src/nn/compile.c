@@ -280,9 +280,12 @@ static cod_status lower_program(cod_program *program, const cod_program_spec *sp
     }
     if (executable->options.bands)
         return ir_make_bands(context, &program->ir);
-    if (executable->options.no_fusion || weights->backend->op_fuses == NULL)
+    if (executable->options.no_fusion)
         return COD_OK;
-    return ir_fuse(context, weights->backend, weights->device, program->buckets, program->bucket_count, &program->ir);
+    if (weights->backend->op_fuses != NULL)
+        COD_TRY(
+            ir_fuse(context, weights->backend, weights->device, program->buckets, program->bucket_count, &program->ir));
+    return ir_work_in_place(&program->ir);
 }
 
 static cod_status compile_programs(cod_executable *executable, const cod_program_spec *specs, size_t count)

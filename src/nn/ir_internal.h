@@ -144,6 +144,9 @@ COD_MUST_CHECK cod_status ir_make_bands(const ir_context *context, ir_program *p
 COD_MUST_CHECK cod_status ir_fuse(const ir_context *context, const cod_backend *backend, cod_device *device,
                                   const cod_bucket *buckets, size_t bucket_count, ir_program *program);
 
+/** Lets ops that may do so write where they read for the last time. Not for programs in bands. */
+COD_MUST_CHECK cod_status ir_work_in_place(ir_program *program);
+
 /** Gives every arena tensor an offset, so that tensors alive at the same time do not overlap. */
 COD_MUST_CHECK cod_status ir_plan_memory(ir_program *program);
 
