@@ -59,6 +59,7 @@
  * EMA                      param, scalars f32 {1}: decay               ema+ = decay·ema + (1-decay)·param
  * FILL                                                                 y = alpha
  * TURN                     x {N,H,W,C}, turns i32 [N], [table f32 {1,1,256,C}]  y {x's shape}: picture n of x, turned by turns[n]
+ * MIX                      x {N,1,1,K}, share f32 {1}                  y+ {x's shape}, logits of a mean of two predictions
  * QUANTISE                 x f32 {1,1,1,V}, plan u8 {1,1,K,32}, [reference f32 {1,1,1,V}]  heads u8 {1,1,K,32}, payloads u8 {1,1,K,R}, y f32 {1,1,1,V}
  * DEQUANTISE               heads u8 {1,1,K,32}, payloads u8 {1,1,1,B}, [reference f32 {1,1,1,V}]  y f32 {1,1,1,V}, prints u8 {1,1,K,8}
  *
@@ -102,6 +103,8 @@
  * checksum. y is what the chunk decodes to; `reference`, which STEP may be a delta against, and y may be one
  * view. A header of `heads`, or the 8 bytes of `prints`, says by COD_FINGERPRINT_NONE that a value of y is not finite.
  * DEQUANTISE trusts its headers and payloads: cod_codec_open() checks them. No views but these may have the type u8.
+ * MIX replaces logits y by those of a mixture: y = T·log((1 - share)·softmax(y / T) + share·softmax(x / T)), T = attr.temperature,
+ * so that softmax(y / T), and with it KL toward y, is by the weighted mean of what both predict.
  * OPTIMISER scalars: learning rate, 1 - beta1^t, 1 - beta2^t, 0; where `norm` is given and attr.max_norm > 0, gradients are
  * first scaled by min(1, max_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_.
  */
@@ -137,6 +140,7 @@ typedef enum cod_op_kind {
     COD_OP_EMA,
     COD_OP_FILL,
     COD_OP_TURN,
+    COD_OP_MIX,
     COD_OP_QUANTISE,
     COD_OP_DEQUANTISE,
     COD_OP_KIND_COUNT
@@ -202,7 +206,7 @@ typedef struct cod_op_attr {
     cod_resize_mode resize;
     cod_pool_kind pool;
     cod_loss_kind loss;
-    float temperature; /**< KL; 0 means 1 */
+    float temperature; /**< KL, MIX; 0 means 1 */
     float smoothing;   /**< CROSS_ENTROPY: share of each target that is spread over all classes */
     cod_optimiser_kind optimiser;
     float beta1, beta2, weight_decay, max_norm; /**< OPTIMISER */

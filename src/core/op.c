@@ -37,6 +37,7 @@ const char *cod_op_kind_name(cod_op_kind kind)
         "ema",
         "fill",
         "turn",
+        "mix",
         "quantise",
         "dequantise",
     };
@@ -272,6 +273,9 @@ static bool shapes_fit(const cod_op *op)
     case COD_OP_TURN:
         return same_shape(&in[0], &out[0]) && is_shape(&in[1], 1, 1, 1, in[0].shape.n) &&
                (!present(&in[2]) || is_shape(&in[2], 1, 1, 256, in[0].shape.c));
+    case COD_OP_MIX:
+        return is_shape(&in[0], in[0].shape.n, 1, 1, in[0].shape.c) && same_shape(&in[0], &out[0]) &&
+               cod_shape_count(in[1].shape) == 1;
     case COD_OP_QUANTISE:
         return chunks_fit(&in[1], &out[1], in[1].shape.w) && same_shape(&in[1], &out[0]) &&
                values_fit(&in[0], &out[2], &in[2]);
@@ -348,6 +352,7 @@ cod_output_role cod_op_output_role(cod_op_kind kind, size_t output)
         return output >= 3 ? COD_OUTPUT_UPDATED : COD_OUTPUT_WRITTEN;
     case COD_OP_OPTIMISER:
     case COD_OP_EMA:
+    case COD_OP_MIX:
         return COD_OUTPUT_UPDATED;
     default:
         return COD_OUTPUT_WRITTEN;

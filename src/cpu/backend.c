@@ -186,6 +186,7 @@ static cod_status cpu_plan_create(cod_device *device, const cod_op *op, cod_plan
         [COD_OP_EMA] = cpu_plan_ema,
         [COD_OP_FILL] = cpu_plan_fill,
         [COD_OP_TURN] = cpu_plan_turn,
+        [COD_OP_MIX] = cpu_plan_mix,
     };
     COD_TRY(cod_op_check(op));
     if (constructors[op->kind] == NULL)

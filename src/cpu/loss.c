@@ -242,3 +242,29 @@ cod_status cpu_plan_loss(cod_plan *plan)
     plan->run = pixel_loss_run;
     return cpu_plan_need_scratch(plan, (size_t)(state->chunks.count + 1) * sizeof(double));
 }
+
+static void mix_row(void *context, int64_t row, int thread)
+{
+    (void)thread;
+    const cod_plan *plan = context;
+    const cod_view *x = &plan->op.inputs[0], *y = &plan->op.outputs[0];
+    const double t = plan->op.attr.temperature > 0 ? (double)plan->op.attr.temperature : 1;
+    const double share = (double)*(const float *)cod_view_host(&plan->op.inputs[1]);
+    const double from_x = log(share) - log_sum_exp(x, row, t), from_y = log(1 - share) - log_sum_exp(y, row, t);
+    for (int64_t c = 0; c < x->shape.c; c++) {
+        const double a = (double)element(x, row, c) / t + from_x, b = (double)element(y, row, c) / t + from_y;
+        set_element(y, row, c, (float)(t * (fmax(a, b) + log1p(exp(-fabs(a - b))))), false);
+    }
+}
+
+static cod_status mix_run(cod_plan *plan)
+{
+    cpu_parallel_for(plan->device, cpu_pixels(&plan->op.inputs[0]), mix_row, plan);
+    return COD_OK;
+}
+
+cod_status cpu_plan_mix(cod_plan *plan)
+{
+    plan->run = mix_run;
+    return COD_OK;
+}

@@ -395,6 +395,8 @@ static cuda_maker *maker_of(cod_op_kind kind)
         return cuda_make_fill;
     case COD_OP_TURN:
         return cuda_make_turn;
+    case COD_OP_MIX:
+        return cuda_make_mix;
     case COD_OP_QUANTISE:
         return cuda_make_quantise;
     case COD_OP_DEQUANTISE:

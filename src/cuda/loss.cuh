@@ -5,7 +5,7 @@
 #ifndef COD_CUDA_LOSS_CUH
 #define COD_CUDA_LOSS_CUH
 
-#include "cuda/sums.cuh"
+#include "cuda/class_rows.cuh"
 
 struct loss_work {
     cuda_walk walk; /**< of losses that are means over elements, and of total variation */
@@ -17,7 +17,7 @@ struct loss_work {
     float alpha; /**< constant factor of the gradients */
     float epsilon, temperature, smoothing;
     float vertical, horizontal; /**< total variation: 1 over the number of pairs; 0 without any */
-    int classes, group;         /**< losses over rows: K, and how many threads have a row together */
+    class_rows rows;            /**< losses over rows */
     cuda_sums sums;
     bool accumulate;
 };

@@ -108,10 +108,12 @@ static cod_status add_losses(cod_strategy *strategy, cod_train_session *session)
 static cod_status make_peers(codistill *c, cod_train_context *context, const cod_exchange_model *models)
 {
     const cod_train_session *session = context->session;
-    const cod_teacher_spec spec = {.target = CODISTILL_TEACHER_INPUT,
-                                   .pictures = c->taught,
-                                   .precision = (cod_precision)c->distill.teacher_precision,
-                                   .mixes = c->distill.teachers_per_step > 1};
+    const cod_teacher_spec spec = {
+        .target = CODISTILL_TEACHER_INPUT,
+        .pictures = c->taught,
+        .precision = (cod_precision)c->distill.teacher_precision,
+        .mixes = c->distill.teachers_per_step > 1,
+        .temperature = c->distill.average == COD_DISTILL_AVERAGE_PROBABILITIES ? (float)c->distill.temperature : 0};
     COD_TRY(cod_exchange_use_device(c->exchange, session->backend, session->device));
     COD_TRY(cod_peers_init(&c->peers, context, c->exchange, c->configured, models, c->loss != 0 ? &spec : NULL));
     if (c->loss != 0)

@@ -21,6 +21,8 @@ enum {
     COD_DISTILL_LOSS_KL,
 };
 
+enum { COD_DISTILL_AVERAGE_OUTPUTS, COD_DISTILL_AVERAGE_PROBABILITIES };
+
 enum { COD_DISTILL_INPUTS_BATCH, COD_DISTILL_INPUTS_MIXUP, COD_DISTILL_INPUTS_NO_REFERENCE };
 
 typedef struct cod_distill_options {
@@ -33,6 +35,7 @@ typedef struct cod_distill_options {
     int teacher_precision; /**< cod_precision */
     bool fade, gate;
     int64_t teachers_per_step;
+    int average;         /**< COD_DISTILL_AVERAGE_… */
     const char *control; /**< folder of a run without distillation; "" = none */
     bool auto_off;
 } cod_distill_options;

@@ -33,8 +33,9 @@ struct cod_teacher {
     const float *prior; /**< the student's, as its loss is what the teacher's is held against; borrowed, or NULL */
     cod_readback *losses;
     cod_buffer *aside;    /**< a prediction to be mixed in, as f32; NULL = it mixes with none */
-    cod_scalars *scalars; /**< the others' share of the mixture */
-    size_t others;
+    cod_scalars *scalars; /**< the share that `mix` reads */
+    size_t share;
+    bool mixes_probabilities;
     cod_plan *mix;
     const forward *last;    /**< that has predicted */
     forward plain, rounded; /**< rounded: on integers, once ranges are known, which are part of it */
@@ -92,16 +93,20 @@ static cod_status forward_init(cod_teacher *teacher, const float *ranges, forwar
     return teacher->aside != NULL ? plan_copy(teacher, prediction, aside_of(teacher), &f->copies[COPY_ASIDE]) : COD_OK;
 }
 
-/** Sums of predictions with weights of the moment: what an exponential average does to a buffer. */
-static cod_status mix_init(cod_teacher *teacher)
+/** Sums of outputs with weights of the moment are what an exponential average does to a buffer, by the others' share. */
+static cod_status mix_init(cod_teacher *teacher, float temperature)
 {
     const size_t bytes = (size_t)cod_shape_count(teacher->target.shape) * sizeof(float);
     COD_TRY(teacher->backend->buffer_create(teacher->device, bytes, &teacher->aside));
     COD_TRY(cod_scalars_create(teacher->backend, teacher->device, &teacher->scalars));
-    COD_TRY(cod_scalars_reserve(teacher->scalars, 1, &teacher->others));
-    const cod_view scalar = cod_scalars_view(teacher->scalars, teacher->others, 1);
-    const cod_op op = {
-        .kind = COD_OP_EMA, .inputs = {aside_of(teacher), scalar}, .outputs = {teacher->target}, .name = "teacher_mix"};
+    COD_TRY(cod_scalars_reserve(teacher->scalars, 1, &teacher->share));
+    const cod_view scalar = cod_scalars_view(teacher->scalars, teacher->share, 1);
+    teacher->mixes_probabilities = temperature > 0;
+    const cod_op op = {.kind = teacher->mixes_probabilities ? COD_OP_MIX : COD_OP_EMA,
+                       .attr.temperature = temperature,
+                       .inputs = {aside_of(teacher), scalar},
+                       .outputs = {teacher->target},
+                       .name = "teacher_mix"};
     return teacher->backend->plan_create(teacher->device, &op, &teacher->mix);
 }
 
@@ -137,7 +142,7 @@ static cod_status build(cod_teacher *teacher, const cod_train_session *session, 
     COD_TRY(
         cod_readback_create(teacher->backend, teacher->device, teacher->queue, COD_TEACHER_SLOTS, 1, &teacher->losses));
     if (spec->mixes)
-        COD_TRY(mix_init(teacher));
+        COD_TRY(mix_init(teacher, spec->temperature));
     return forward_init(teacher, NULL, &teacher->plain);
 }
 
@@ -273,7 +278,7 @@ cod_status cod_teacher_give(cod_teacher *teacher, float share)
         return backend->plan_run(teacher->last->copies[COPY_PREDICTION], teacher->queue);
     COD_REQUIRE(teacher->mix != NULL, "this teacher mixes with none");
     COD_TRY(backend->plan_run(teacher->last->copies[COPY_ASIDE], teacher->queue));
-    cod_scalars_set(teacher->scalars, teacher->others, 1 - share);
+    cod_scalars_set(teacher->scalars, teacher->share, teacher->mixes_probabilities ? share : 1 - share);
     COD_TRY(cod_scalars_flush(teacher->scalars, teacher->queue));
     return backend->plan_run(teacher->mix, teacher->queue);
 }

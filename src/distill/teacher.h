@@ -22,7 +22,8 @@ typedef struct cod_teacher_spec {
     cod_queue *
         queue; /**< where it predicts, borrowed; NULL = the default one. Whoever gives one orders it with what takes over weights,
                            writes the mini-batch and reads the target */
-    bool mixes; /**< its predictions may be mixed with those of other teachers */
+    bool mixes;        /**< its predictions may be mixed with those of other teachers */
+    float temperature; /**< they are mixed as the class probabilities of logits at this temperature; 0 = as they are */
     size_t
         trainable; /**< values of its checkpoints before the states; the model's are the first of both. 0 = only the model's */
 } cod_teacher_spec;
@@ -61,7 +62,8 @@ COD_MUST_CHECK cod_status cod_teacher_run(cod_teacher *teacher, size_t slot);
 COD_MUST_CHECK cod_status cod_teacher_loss(cod_teacher *teacher, size_t slot, double *loss);
 
 /**
- * Puts what was predicted last into the student's target input: target = (1 - share)·target + share·prediction.
+ * Puts what was predicted last into the student's target input: target = (1 - share)·target + share·prediction, of
+ * outputs or, by the spec's temperature, of class probabilities, for which the target has logits.
  *
  * @param share  1 = it alone, whatever lay there; below 1 only of teachers that mix
  */

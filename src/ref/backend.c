@@ -51,6 +51,7 @@ static ref_kernel *const kernels[COD_OP_KIND_COUNT] = {
     [COD_OP_EMA] = ref_ema,
     [COD_OP_FILL] = ref_fill,
     [COD_OP_TURN] = ref_turn,
+    [COD_OP_MIX] = ref_mix,
 };
 
 static ref_direct_kernel *const direct_kernels[COD_OP_KIND_COUNT] = {
@@ -111,6 +112,8 @@ static int64_t workspace_count(const cod_op *op)
         return op->inputs[0].shape.c; /* inv_std */
     case COD_OP_LOSS:
         return 2 * cod_shape_count(op->inputs[0].shape) + 2 * op->inputs[0].shape.c; /* gradients, two rows of log p */
+    case COD_OP_MIX:
+        return 2 * op->inputs[0].shape.c; /* two rows of log p */
     default:
         return 0;
     }

@@ -166,3 +166,21 @@ cod_status ref_loss(const ref_args *args)
             args->out[1 + side][i] = scale * gradients[side][i];
     return COD_OK;
 }
+
+cod_status ref_mix(const ref_args *args)
+{
+    const double temperature = args->attr->temperature == 0 ? 1 : args->attr->temperature;
+    const double share = args->in[1][0];
+    const int64_t rows = args->in_shape[0].n, classes = args->in_shape[0].c;
+    double *const log_x = args->workspace, *const log_y = log_x + classes;
+    for (int64_t n = 0; n < rows; n++) {
+        double *y = args->out[0] + n * classes;
+        log_softmax(args->in[0] + n * classes, classes, temperature, log_x);
+        log_softmax(y, classes, temperature, log_y);
+        for (int64_t k = 0; k < classes; k++) {
+            const double a = log(share) + log_x[k], b = log(1 - share) + log_y[k];
+            y[k] = temperature * (fmax(a, b) + log1p(exp(-fabs(a - b))));
+        }
+    }
+    return COD_OK;
+}

@@ -26,10 +26,13 @@ typedef struct student {
 #define SMALL "blocks=1 channels=8 scale=2 head_kernel=3 tail_kernel=3"
 #define LARGE "blocks=2 channels=12 scale=2 head_kernel=3 tail_kernel=5"
 
+#define CLASSES "height=6 width=6 channels=3 classes=5 hidden=7"
+
 static void student_open(student *s, const cod_backend *backend, const char *architecture)
 {
     *s = (student){0};
-    assert_ok(net_model("srresnet", architecture, &s->arena, &s->model));
+    const bool classifies = strcmp(architecture, CLASSES) == 0;
+    assert_ok(net_model(classifies ? "mlp" : "srresnet", architecture, &s->arena, &s->model));
     cod_graph *graph = s->model.graph;
     const cod_value target = cod_graph_input_like(graph, "target", s->model.output);
     const cod_value task =
@@ -224,55 +227,78 @@ static void a_teacher_predicts_as_its_checkpoint_infers(void **state)
     }
 }
 
+/** What is averaged of outputs {N,1,1,K}: with a temperature, class probabilities; in place. */
+static void averaged(double *outputs, size_t count, int64_t classes, float temperature)
+{
+    for (size_t first = 0; temperature > 0 && first < count; first += (size_t)classes) {
+        double sum = 0;
+        for (int64_t k = 0; k < classes; k++) {
+            outputs[first + (size_t)k] = exp(outputs[first + (size_t)k] / (double)temperature);
+            sum += outputs[first + (size_t)k];
+        }
+        for (int64_t k = 0; k < classes; k++)
+            outputs[first + (size_t)k] /= sum;
+    }
+}
+
 /** Three teachers with weights 1, 2 and 5: the student's target becomes the weighted mean of what each predicts alone. */
+static void check_mean(const cod_backend *backend, const char *architecture, float temperature)
+{
+    enum { TEACHERS = 3 };
+    static const double weights[TEACHERS] = {1, 2, 5};
+    student s;
+    cod_teacher *teachers[TEACHERS];
+    student_open(&s, backend, architecture);
+    const cod_group_config peer = architecture_of(&s);
+    const cod_teacher_spec spec = {
+        .peer = &peer, .target = "teacher", .pictures = 2, .mixes = true, .temperature = temperature};
+    const cod_view target = cod_executable_input(s.net.executable, "teacher");
+    const size_t count = (size_t)cod_shape_count(target.shape), weight_count = cod_weights_count(&s.net.weights);
+    double *alone = net_new(count), *mean = net_new(count), *mixed = net_new(count), sum = 0, apart = 0;
+    float *values = floats_new(weight_count), loss;
+    assert_ok(cod_weights_download(&s.net.weights, values));
+    for (int t = 0; t < TEACHERS; t++) {
+        assert_ok(cod_teacher_create(&s.session, &spec, &teachers[t]));
+        for (size_t i = 0; i < weight_count; i++)
+            values[i] *= 1.1f;
+        assert_ok(load_teacher(teachers[t], &s.net.weights, values));
+        assert_ok(run_teacher(teachers[t], &loss));
+        assert_ok(cod_teacher_give(teachers[t], 1));
+        assert_ok(net_read(&s.net, target, alone));
+        averaged(alone, count, target.shape.c, temperature);
+        for (size_t i = 0; i < count; i++)
+            mean[i] += weights[t] / 8 * alone[i];
+    }
+    for (int t = 0; t < TEACHERS; t++) {
+        sum += weights[t];
+        assert_ok(run_teacher(teachers[t], &loss));
+        assert_ok(cod_teacher_give(teachers[t], (float)(weights[t] / sum)));
+    }
+    assert_ok(net_read(&s.net, target, mixed));
+    averaged(mixed, count, target.shape.c, temperature);
+    for (size_t i = 0; i < count; i++) {
+        apart = fmax(apart, fabs(mean[i] - alone[i]));
+        assert_true(fabs(mixed[i] - mean[i]) <= 1e-5 * (1 + fabs(mean[i])));
+    }
+    assert_true(apart > 1e-3); /* than the last one's alone */
+    for (int t = 0; t < TEACHERS; t++)
+        cod_teacher_destroy(teachers[t]);
+    free(alone);
+    free(mean);
+    free(mixed);
+    free(values);
+    student_close(&s);
+}
+
 static void several_teachers_predict_their_weighted_mean(void **state)
 {
     (void)state;
-    enum { TEACHERS = 3 };
-    static const double weights[TEACHERS] = {1, 2, 5};
     const cod_backend *const backends[] = {&cod_ref_backend, &cod_cpu_backend};
     for (size_t b = 0; b < 2; b++) {
-        student s;
-        cod_teacher *teachers[TEACHERS];
-        student_open(&s, backends[b], SMALL);
-        const cod_group_config peer = architecture_of(&s);
-        const cod_view target = cod_executable_input(s.net.executable, "teacher");
-        const size_t count = (size_t)cod_shape_count(target.shape), weight_count = cod_weights_count(&s.net.weights);
-        double *alone = net_new(count), *mean = net_new(count), *mixed = net_new(count), sum = 0;
-        float *values = floats_new(weight_count), loss;
-        assert_ok(cod_weights_download(&s.net.weights, values));
-        for (int t = 0; t < TEACHERS; t++) {
-            assert_ok(cod_teacher_create(
-                &s.session, &(cod_teacher_spec){.peer = &peer, .target = "teacher", .pictures = 2, .mixes = true},
-                &teachers[t]));
-            for (size_t i = 0; i < weight_count; i++)
-                values[i] *= 1.1f;
-            assert_ok(load_teacher(teachers[t], &s.net.weights, values));
-            assert_ok(run_teacher(teachers[t], &loss));
-            assert_ok(cod_teacher_give(teachers[t], 1));
-            assert_ok(net_read(&s.net, target, alone));
-            for (size_t i = 0; i < count; i++)
-                mean[i] += weights[t] / 8 * alone[i];
-        }
-        for (int t = 0; t < TEACHERS; t++) {
-            sum += weights[t];
-            assert_ok(run_teacher(teachers[t], &loss));
-            assert_ok(cod_teacher_give(teachers[t], (float)(weights[t] / sum)));
-        }
-        assert_ok(net_read(&s.net, target, mixed));
-        double apart = 0;
-        for (size_t i = 0; i < count; i++) {
-            apart = fmax(apart, fabs(mean[i] - alone[i]));
-            assert_true(fabs(mixed[i] - mean[i]) <= 1e-5 * (1 + fabs(mean[i])));
-        }
-        assert_true(apart > 1e-3); /* than the last one's alone */
-        for (int t = 0; t < TEACHERS; t++)
-            cod_teacher_destroy(teachers[t]);
-        free(alone);
-        free(mean);
-        free(mixed);
-        free(values);
-        student_close(&s);
+        check_mean(backends[b], SMALL, 0);
+        check_mean(backends[b], CLASSES, 0);
+        check_mean(backends[b], CLASSES, 1);
+        check_mean(backends[b], CLASSES, 0.25f); /* the sharper, the further from the mean of logits */
     }
 }
 

@@ -377,6 +377,17 @@ def turns():
         case(f"{h}x{w}", "turn", {}, {0: x, 1: torch.arange(n, dtype=torch.int32)}, {0: y})
 
 
+def mixtures():
+    for temperature in (1, 2.5):
+        for scale, share in ((1, 0.3), (1, 0.0), (1, 1.0), (300, 0.75)):
+            x, y = torch.randn(4, 7) * scale, torch.randn(4, 7) * scale
+            s = f32(share)
+            mixed = temperature * torch.logaddexp(np.log(s) + F.log_softmax(x / temperature, 1) if s > 0 else torch.full_like(x, -np.inf),
+                                                  np.log1p(-s) + F.log_softmax(y / temperature, 1) if s < 1 else torch.full_like(x, -np.inf))
+            case(f"T {temperature}, logits of {scale}, share {share}", "mix", {"temperature": temperature},
+                 {0: x, 1: torch.tensor([s])}, {0: mixed}, {0: y})
+
+
 def text(value):
     data = value.encode()
     return struct.pack("<B", len(data)) + data
@@ -395,7 +406,7 @@ def encode(name, kind, accumulate, attr, tensors):
 
 if __name__ == "__main__":
     for family in (convolutions, linears, norms, activations, resizes, pools, losses, optimisers, elementwise,
-                   target_gradients, frozen_norms, turns):
+                   target_gradients, frozen_norms, turns, mixtures):
         family()
     data = b"CODG" + struct.pack("<II", 1, len(cases)) + b"".join(encode(*c) for c in cases)
     path = pathlib.Path(__file__).with_name("golden.bin")

@@ -40,6 +40,7 @@ static const struct {
     [COD_OP_OPTIMISER] = {"pfp", "ppp"},
     [COD_OP_EMA] = {"pf", "p"},
     [COD_OP_FILL] = {"", "a"},
+    [COD_OP_MIX] = {"pf", "p"},
     [COD_OP_TURN] = {"aif", "a"}, /* the table is never drawn: not all backends have it */
 };
 
@@ -355,6 +356,13 @@ static void parameters(draw *d)
         out(d, 2, x);
 }
 
+static void mixture(draw *d)
+{
+    const cod_shape x = matrix(d, 2); /* of one class the logarithm is 0, but for rounding */
+    in(d, 0, x), in(d, 1, vector(1)), out(d, 0, x);
+    d->op.attr.temperature = chance(d) ? 2.5f : 0;
+}
+
 static cod_dtype slot_dtype(const cod_op *op, size_t slot, cod_dtype activation_type, cod_dtype parameter)
 {
     switch (cod_test_slot_class(op->kind, slot)) {
@@ -388,6 +396,8 @@ cod_op cod_test_random_op(cod_op_kind kind, cod_dtype activation_type, cod_dtype
         loss(&d);
     else if (kind == COD_OP_TURN)
         turns(&d);
+    else if (kind == COD_OP_MIX)
+        mixture(&d);
     else
         parameters(&d);
     for (size_t slot = 0; slot < COD_TEST_SLOTS; slot++) {
@@ -425,7 +435,8 @@ static bool is_positive(cod_op_kind kind, size_t slot)
            (kind == COD_OP_NORM_TRAIN && slot == outputs + 4) ||
            (kind == COD_OP_NORM_STATISTICS && slot == outputs + 3) || (kind == COD_OP_NORM_APPLY && slot == 4) ||
            (kind == COD_OP_NORM_BACKWARD_REDUCE && slot == 5) || (kind == COD_OP_NORM_BACKWARD_APPLY && slot == 4) ||
-           (kind == COD_OP_OPTIMISER && (slot == 1 || slot == 2 || slot == outputs + 2)) || kind == COD_OP_EMA;
+           (kind == COD_OP_OPTIMISER && (slot == 1 || slot == 2 || slot == outputs + 2)) || kind == COD_OP_EMA ||
+           (kind == COD_OP_MIX && slot == 1);
 }
 
 /** A position of the window that lies inside the image, for element `at` of y. */

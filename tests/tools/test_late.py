@@ -177,6 +177,8 @@ CASES = {
                      "train.accumulate=3", "train.clip_norm=1"),
     "classes": same(C, "train.strategy=codistill", "cluster.groups=3", "data.placement=dirichlet", "data.alpha=0.1",
                     "distill.teachers_per_step=2", "exchange.merge=none", "eval.every=4"),
+    "probabilities": same(C, "train.strategy=codistill", "cluster.groups=3", "distill.teachers_per_step=2", "distill.average=probabilities",
+                          "distill.burn_in=0", "distill.ramp=0", "exchange.merge=none"),
     "cpu": same(SR, *SETUPS["2x2"], BATCH_NORM, backend="cpu"),
     "mapped": same(SR, *SETUPS["2x1"], "distill.inputs=mixup", "train.accumulate=2", device=["data.transfer=mapped"]),
     "uint8": same(SR, *SETUPS["2x1"], BATCH_NORM, "train.accumulate=2", device=["data.transfer=uint8"]),
