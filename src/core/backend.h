@@ -332,13 +332,14 @@ typedef struct cod_backend {
     /**
      * Fused ops: several consecutive ops as one plan, which gives what the ops give one after another, up to the
      * rounding of what passes between them. All their outputs are written, with one exception: where a
-     * NORM_BACKWARD_REDUCE works in place, only its g is. An op may read what an op before it in the sequence writes, as
+     * NORM_BACKWARD_REDUCE or an ACTIVATION_BACKWARD works in place, only its g or dx is. An op may read what an op before it in the sequence writes, as
      * the same view; beside that no output of one may overlap an input or output of another, not even an input of an op
      * before it. May be NULL, both together: the backend fuses nothing. The sequences that compilers offer, with [op]
      * optional; cod_fused_sequence() (core/fused.h) is this list as code:
      *
      *   [NORM_APPLY] CONV2D [NORM_STATISTICS]                              y of the first is x of the second, and so on
      *   [NORM_BACKWARD_APPLY] CONV2D_BACKWARD_DATA [NORM_BACKWARD_REDUCE]  likewise, with dx and dy
+     *   LINEAR_BACKWARD_DATA ACTIVATION_BACKWARD                           the second in place; neither accumulates
      *   CONV2D_BACKWARD_WEIGHTS …  several with equal shapes, types, strides, attributes and `accumulate`; some may lack db
      *
      * op_fuses() says how many of the ops, from the first on, plan_create_fused() would take as one plan; 1 = the first

@@ -1,20 +1,22 @@
 #include "core/fused.h"
 
-/** A convolution with the halves of normalisations that may stand beside it. */
+/** A product with what may stand beside it: halves of normalisations, or an activation's gradient. */
 typedef struct fused_pattern {
-    cod_op_kind before, product, after;
-    size_t after_input; /**< of the half behind it: the input that the product makes */
+    cod_op_kind before, product, after; /**< before: the product's own kind where nothing may stand there */
+    size_t after_input;                 /**< of the half behind it: the input that the product makes */
 } fused_pattern;
 
 static const fused_pattern patterns[] = {
     {COD_OP_NORM_APPLY, COD_OP_CONV2D, COD_OP_NORM_STATISTICS, 0},
     {COD_OP_NORM_BACKWARD_APPLY, COD_OP_CONV2D_BACKWARD_DATA, COD_OP_NORM_BACKWARD_REDUCE, 1},
+    {COD_OP_LINEAR_BACKWARD_DATA, COD_OP_LINEAR_BACKWARD_DATA, COD_OP_ACTIVATION_BACKWARD, 1},
 };
 
-/** Whether output `k` of `op` is a g that takes the place of its dy. */
+/** Whether output `k` of `op` is a g or dx that takes the place of its dy. */
 static bool is_in_place(const cod_op *op, size_t k)
 {
-    return op->kind == COD_OP_NORM_BACKWARD_REDUCE && k == 0 && cod_view_equal(&op->outputs[0], &op->inputs[1]);
+    return (op->kind == COD_OP_NORM_BACKWARD_REDUCE || op->kind == COD_OP_ACTIVATION_BACKWARD) && k == 0 &&
+           cod_view_equal(&op->outputs[0], &op->inputs[1]);
 }
 
 /**
@@ -76,8 +78,13 @@ static cod_fused weight_gradients(const cod_op *ops, size_t count)
 /** Whether ops[at] is of this kind and has the view that ops[at - 1] makes as its input `input`. */
 static bool continues(const cod_op *ops, size_t at, size_t count, cod_op_kind kind, size_t input)
 {
-    return at < count && ops[at].kind == kind && ops[at - 1].outputs[0].buffer != NULL &&
-           cod_view_equal(&ops[at - 1].outputs[0], &ops[at].inputs[input]) && is_apart_from_all(ops, at);
+    if (at >= count || ops[at].kind != kind || ops[at - 1].outputs[0].buffer == NULL ||
+        !cod_view_equal(&ops[at - 1].outputs[0], &ops[at].inputs[input]))
+        return false;
+    if (kind == COD_OP_ACTIVATION_BACKWARD &&
+        (!is_in_place(&ops[at], 0) || ops[at].accumulate || ops[at - 1].accumulate))
+        return false;
+    return is_apart_from_all(ops, at);
 }
 
 cod_fused cod_fused_sequence(const cod_op *ops, size_t count)
@@ -90,7 +97,8 @@ cod_fused cod_fused_sequence(const cod_op *ops, size_t count)
     for (size_t p = 0; p < sizeof patterns / sizeof patterns[0]; p++) {
         const fused_pattern *pattern = &patterns[p];
         cod_fused fused = {.count = 1};
-        if (ops[0].kind == pattern->before && continues(ops, 1, count, pattern->product, 0)) {
+        if (pattern->before != pattern->product && ops[0].kind == pattern->before &&
+            continues(ops, 1, count, pattern->product, 0)) {
             fused.before = &ops[0];
             fused.count = 2;
         } else if (ops[0].kind != pattern->product) {

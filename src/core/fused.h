@@ -17,8 +17,9 @@ typedef struct cod_fused {
     size_t count; /**< ops of the sequence; 1 = the first alone */
     const cod_op
         *before; /**< NORM_APPLY or NORM_BACKWARD_APPLY; NULL = none, here and below; into the caller's array */
-    const cod_op *product; /**< CONV2D, CONV2D_BACKWARD_DATA, or the first of several CONV2D_BACKWARD_WEIGHTS */
-    const cod_op *after;   /**< NORM_STATISTICS or NORM_BACKWARD_REDUCE */
+    const cod_op *product; /**< CONV2D, CONV2D_BACKWARD_DATA, LINEAR_BACKWARD_DATA, or the first of several
+                              CONV2D_BACKWARD_WEIGHTS */
+    const cod_op *after;   /**< NORM_STATISTICS, NORM_BACKWARD_REDUCE or ACTIVATION_BACKWARD */
 } cod_fused;
 
 /**

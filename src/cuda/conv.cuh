@@ -92,11 +92,13 @@ static __device__ __forceinline__ int conv_output_of(int channel, int outputs, i
     return channel % channels * cells + channel / channels;
 }
 
-/** What a product does with its sums: target = activation(sum·factor + bias) [+ added]. */
+/** What a product does with its sums: target = activation(sum·factor + bias) [+ added], times `leak` where the gate is not positive. */
 struct conv_store {
     conv_image target, added; /**< `added`: residual, or the target itself where it accumulates */
-    const float *bias;        /**< by conv_output_of() */
-    const float *factors;     /**< by column */
+    conv_image gate;          /**< ReLU's y, whose gradient this is; data NULL = none. Never with `added` */
+    float leak;
+    const float *bias;    /**< by conv_output_of() */
+    const float *factors; /**< by column */
     cuda_activation activation;
     int columns;
 };

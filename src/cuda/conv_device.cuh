@@ -241,7 +241,8 @@ static __device__ __forceinline__ void store_columns(const conv_store &s, int pi
         const int cell = to.factor == 1 ? 0 : (column + i) / to.channels, channel = column + i - cell * to.channels;
         const int64_t at = pixel + (int64_t)(cell / to.factor) * to.w * to.factor + cell % to.factor;
         const float added = s.added.data != NULL ? element_load(s.added, at * s.added.stride + channel) : 0;
-        element_store(to, at * to.stride + channel, values[i] + added);
+        const bool open = s.gate.data == NULL || element_load(s.gate, at * s.gate.stride + channel) > 0;
+        element_store(to, at * to.stride + channel, (values[i] + added) * (open ? 1 : s.leak));
     }
 }
 
@@ -257,6 +258,12 @@ static __device__ __forceinline__ void store_wide(const conv_store &s, int pixel
         for (int i = 0; i < 8; i++)
             values[i] += added[i];
     }
+    if (s.gate.data != NULL) {
+        float y[8];
+        load8(s.gate, at * s.gate.stride + channel, y);
+        for (int i = 0; i < 8; i++)
+            values[i] *= y[i] > 0 ? 1 : s.leak;
+    }
     store8(to, at * to.stride + channel, values);
 }
 
@@ -268,7 +275,7 @@ template <int ROWS, int COLUMNS, int THREADS>
 static __device__ __forceinline__ void store_tile(const conv_store &s, const float *tile, const int *targets,
                                                   const conv_vectors<COLUMNS> *vectors, int first)
 {
-    const bool wide = s.target.wide && (s.added.data == NULL || s.added.wide);
+    const bool wide = s.target.wide && (s.added.data == NULL || s.added.wide) && (s.gate.data == NULL || s.gate.wide);
     for (int item = (int)threadIdx.x; item < ROWS * COLUMNS / 8; item += THREADS) {
         const int row = item / (COLUMNS / 8), at = item % (COLUMNS / 8) * 8, pixel = targets[row];
         if (pixel < 0 || first + at >= s.columns)

@@ -195,6 +195,8 @@ static void describe_product(const cod_op *op, product_state *state)
     p->store.columns = static_cast<int>(backward ? w->shape.c : w->shape.n);
     if (backward) {
         p->store.added = op->accumulate ? p->store.target : conv_image();
+        p->store.gate = conv_image_of(&op->inputs[CONV_GATE], 1);
+        p->store.leak = op->attr.activation == COD_ACT_LEAKY_RELU ? op->attr.leak : 0;
         return;
     }
     p->store.bias = cuda_floats_of(&op->inputs[2]);

@@ -1,7 +1,11 @@
 /*
  * Convolutions and linear layers: by the kernels that the cost model prefers, or by what is fastest when it is timed.
  */
-#include "cuda/tuner.cuh"
+#include "cuda/conv_plan.cuh"
+
+extern "C" {
+#include "core/fused.h"
+}
 
 #include <cstring>
 
@@ -28,4 +32,31 @@ cod_status cuda_make_convolution(cod_plan *plan)
         cublaslt_candidates(plan, &list);
     }
     return cuda_tuner_make(plan, key, &list);
+}
+
+/*
+ * A linear layer's data gradient with ReLU's gradient behind it is, in this backend, one op: the first with the second's
+ * activation, and with ReLU's y as input CONV_GATE. So it is tuned as others are.
+ */
+
+size_t cuda_gated_fuses(const cod_device *, const cod_op *ops, size_t count)
+{
+    const cod_fused fused = cod_fused_sequence(ops, count);
+    if (fused.product == nullptr || fused.product->kind != COD_OP_LINEAR_BACKWARD_DATA || fused.count != 2)
+        return 1;
+    const cod_activation kind = fused.after->attr.activation;
+    const cod_op_attr attr = conv_attributes(fused.product);
+    const bool has_kernel = conv_multiplied_type(fused.product, &attr) == COD_BF16;
+    return has_kernel && (kind == COD_ACT_RELU || kind == COD_ACT_LEAKY_RELU) ? 2 : 1;
+}
+
+cod_status cuda_make_gated(cod_plan *plan)
+{
+    cod_op *product = &plan->ops[0];
+    const cod_op *gradient = &plan->ops[1];
+    product->attr.activation = gradient->attr.activation;
+    product->attr.leak = gradient->attr.leak;
+    product->inputs[CONV_GATE] = gradient->inputs[0];
+    plan->count = 1;
+    return cuda_make_convolution(plan);
 }

@@ -1,6 +1,7 @@
 #include "cuda/library.cuh"
 
 #ifdef COD_HAVE_CUBLASLT
+#include "cuda/conv_plan.cuh"
 #include "cuda/cublaslt.cuh"
 
 #include "cuda/view.cuh"
@@ -58,6 +59,7 @@ cod_status linear_describe(const cod_op *op, linear_product *out)
         out->b = matrix_of(dy, false);
         out->d = matrix_of(dx, false);
         out->packed = dy->dtype != w->dtype;
+        out->gated = op->inputs[CONV_GATE].buffer != nullptr;
         return COD_OK;
     }
     if (op->kind != COD_OP_LINEAR_BACKWARD_WEIGHTS)
@@ -95,6 +97,11 @@ static cod_status set_epilogue(const cublaslt_calls *calls, const linear_product
                                cublasLtMatmulDesc_t operation)
 {
     const bool biased = product->bias != nullptr;
+    if (product->mask != nullptr) {
+        COD_TRY(set(calls, operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_DRELU));
+        COD_TRY(set(calls, operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, product->mask_leading));
+        return set(calls, operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, product->mask);
+    }
     const cublasLtEpilogue_t epilogue = biased ? product->relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS
                                         : product->relu ? CUBLASLT_EPILOGUE_RELU
                                                         : CUBLASLT_EPILOGUE_DEFAULT;

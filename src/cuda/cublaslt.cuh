@@ -23,6 +23,10 @@ struct linear_matrix {
 struct linear_product {
     linear_matrix a, b, d;
     bool accumulate, relu;
+    bool gated; /**< a data gradient with ReLU's gradient behind it: it multiplies d by the derivative, */
+    const void
+        *mask; /**< by this mask of cuda_gate, whose address is set later; NULL = the library leaves that to others */
+    int64_t mask_leading;
     bool packed;       /**< the weights are a dense copy in bf16, whose address is set later */
     bool rounded_bias; /**< so is the bias */
     const float *bias; /**< NULL = none */

@@ -8,7 +8,9 @@ void cublaslt_close(cuda_cublaslt *) {}
 
 #else
 #include "cuda/conv_library.cuh"
+#include "cuda/conv_plan.cuh"
 #include "cuda/cublaslt.cuh"
+#include "cuda/gate.cuh"
 
 extern "C" {
 #include "core/log.h"
@@ -38,8 +40,10 @@ struct linear_state {
     linear_product product;
     linear_descriptors descriptors;
     cublasLtMatmulAlgo_t algorithm;
+    void *workspace;
     size_t workspace_bytes;
     library_parts parts;
+    cuda_gate gate; /**< of a product that is gated */
 };
 
 static cuda_cublaslt *cublaslt_of(const cod_device *device)
@@ -77,16 +81,20 @@ void cublaslt_close(cuda_cublaslt *cublaslt)
 
 static cod_status state_run(const cod_plan *plan, cudaStream_t stream)
 {
-    cuda_chain_end(plan->device); /* the library may do more than launch kernels */
     const linear_state *state = static_cast<const linear_state *>(plan->state);
     const cuda_cublaslt *cublaslt = cublaslt_of(plan->device);
     const linear_product *p = &state->product;
     const linear_descriptors *of = &state->descriptors;
     const float alpha = 1, beta = p->accumulate ? 1.0f : 0.0f;
     void *d = const_cast<void *>(p->d.data);
+    if (p->mask != nullptr)
+        COD_TRY(cuda_gate_mask(plan->device, state->gate, stream));
+    cuda_chain_end(plan->device); /* the library may do more than launch kernels */
     COD_TRY(COD_CUBLASLT(cublaslt->calls, cublasLtMatmul(cublaslt->handle, of->operation, &alpha, p->a.data, of->a,
                                                          p->b.data, of->b, &beta, d, of->d, d, of->d, &state->algorithm,
-                                                         state->parts.workspace, state->workspace_bytes, stream)));
+                                                         state->workspace, state->workspace_bytes, stream)));
+    if (p->gated && p->mask == nullptr)
+        COD_TRY(cuda_gate_apply(plan->device, state->gate, stream));
     return library_bias_run(plan->device, state->parts.gradient, stream);
 }
 
@@ -98,6 +106,20 @@ static void state_clear(const cod_plan *plan)
 
 /* Making. */
 
+/** Who multiplies by ReLU's derivative: the numbers of candidates. */
+enum { GATE_BEHIND, GATE_INSIDE };
+
+/** Its mask, where the library reads one, lies in front of the workspace. @return bytes of the mask */
+static size_t describe_gate(const cod_op *op, bool inside, linear_state *state)
+{
+    const bool leaky = op->attr.activation == COD_ACT_LEAKY_RELU;
+    if (!state->product.gated)
+        return 0;
+    state->gate = cuda_gate_of(&op->inputs[CONV_GATE], &op->outputs[0], leaky ? op->attr.leak : 0);
+    state->product.mask_leading = state->gate.leading;
+    return inside ? (cuda_gate_bytes(state->gate) + 255) / 256 * 256 : 0;
+}
+
 static cod_status make_by_algorithm(cod_plan *plan, const cuda_candidate *candidate)
 {
     const linear_algorithm *algorithm = static_cast<const linear_algorithm *>(candidate->source);
@@ -108,8 +130,13 @@ static cod_status make_by_algorithm(cod_plan *plan, const cuda_candidate *candid
     state->algorithm = algorithm->algorithm;
     state->workspace_bytes = algorithm->workspace_bytes;
     const cod_op *op = plan->ops;
-    COD_TRY(library_parts_create(plan, state->workspace_bytes, state->product.packed ? &op->inputs[1] : nullptr,
+    const size_t mask = describe_gate(op, candidate->number == GATE_INSIDE, state);
+    COD_TRY(library_parts_create(plan, mask + state->workspace_bytes, state->product.packed ? &op->inputs[1] : nullptr,
                                  state->product.rounded_bias ? &op->inputs[2] : nullptr, &state->parts));
+    state->workspace =
+        state->workspace_bytes > 0 ? static_cast<unsigned char *>(state->parts.workspace) + mask : nullptr;
+    if (mask > 0)
+        state->product.mask = state->gate.bits = static_cast<unsigned char *>(state->parts.workspace);
     if (state->product.packed)
         state->product.a.data = state->parts.packing.rounded_weights;
     const void *bias = state->parts.packing.rounded_bias;
@@ -170,8 +197,9 @@ static cod_status ask_heuristics(const cuda_tuner *tuner, const linear_product *
     return status;
 }
 
-/** "cublaslt-66-20-35-1-0-0-0-2": the settings that make an algorithm, as in the next table. */
-static cod_status name_algorithm(const cublaslt_calls *calls, const cublasLtMatmulAlgo_t *algorithm, char *name)
+/** "cublaslt-66-20-35-1-0-0-0-2", or "cublaslt-drelu-66-…": the settings that make an algorithm, as in the next table. */
+static cod_status name_algorithm(const cublaslt_calls *calls, const cublasLtMatmulAlgo_t *algorithm, bool gated,
+                                 char *name)
 {
     static const struct {
         cublasLtMatmulAlgoConfigAttributes_t attribute;
@@ -187,7 +215,7 @@ static cod_status name_algorithm(const cublaslt_calls *calls, const cublasLtMatm
         {CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, 2},
         {CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, 2},
     };
-    int length = snprintf(name, CUDA_NAME_BYTES, "cublaslt");
+    int length = snprintf(name, CUDA_NAME_BYTES, gated ? "cublaslt-drelu" : "cublaslt");
     for (const auto &setting : settings) {
         uint32_t value = 0; /* of little-endian machines: two bytes land in its low half */
         size_t written = 0;
@@ -199,10 +227,11 @@ static cod_status name_algorithm(const cublaslt_calls *calls, const cublasLtMatm
 }
 
 /** NULL where memory is short or the algorithm cannot be named: then it is no candidate. */
-static linear_algorithm *keep_algorithm(cuda_cublaslt *cublaslt, const cublasLtMatmulHeuristicResult_t *result)
+static linear_algorithm *keep_algorithm(cuda_cublaslt *cublaslt, const cublasLtMatmulHeuristicResult_t *result,
+                                        bool gated)
 {
     linear_algorithm *kept = static_cast<linear_algorithm *>(calloc(1, sizeof *kept));
-    if (kept == nullptr || name_algorithm(cublaslt->calls, &result->algo, kept->name) != COD_OK) {
+    if (kept == nullptr || name_algorithm(cublaslt->calls, &result->algo, gated, kept->name) != COD_OK) {
         free(kept);
         return nullptr;
     }
@@ -213,13 +242,33 @@ static linear_algorithm *keep_algorithm(cuda_cublaslt *cublaslt, const cublasLtM
     return kept;
 }
 
-void cublaslt_candidates(const cod_plan *plan, cuda_candidates *list)
+/** Adds algorithms of a product, which has a mask where `gate` is GATE_INSIDE. */
+static void add_algorithms(const cod_plan *plan, const linear_product *product, int gate, cuda_candidates *list)
 {
     cuda_tuner *tuner = plan->device->tuner;
-    const cublaslt_calls *calls = cublaslt_library();
     cublasLtMatmulHeuristicResult_t results[MOST_ALGORITHMS];
-    linear_product product;
     int count = 0;
+    if (ask_heuristics(tuner, product, results, &count) != COD_OK) {
+        cod_log_debug("cuda: no algorithm of cuBLASLt for %s: %s", cod_op_kind_name(plan->ops[0].kind),
+                      cod_error_message());
+        return;
+    }
+    for (int i = 0; i < count; i++) {
+        linear_algorithm *kept = results[i].state == CUBLAS_STATUS_SUCCESS
+                                     ? keep_algorithm(tuner->cublaslt, &results[i], gate == GATE_INSIDE)
+                                     : nullptr;
+        if (kept != nullptr)
+            cuda_candidates_add(list, kept->name, {make_by_algorithm, kept, gate});
+    }
+}
+
+void cublaslt_candidates(const cod_plan *plan, cuda_candidates *list)
+{
+    static const unsigned char *const aligned =
+        reinterpret_cast<const unsigned char *>(256); /* what a mask's address is like */
+    cuda_tuner *tuner = plan->device->tuner;
+    const cublaslt_calls *calls = cublaslt_library();
+    linear_product product;
     if (calls->absent[0] != '\0' || linear_describe(plan->ops, &product) != COD_OK)
         return;
     if (!tuner->cublaslt_tried) {
@@ -229,17 +278,12 @@ void cublaslt_candidates(const cod_plan *plan, cuda_candidates *list)
     }
     if (tuner->cublaslt == nullptr)
         return;
-    if (ask_heuristics(tuner, &product, results, &count) != COD_OK) {
-        cod_log_debug("cuda: no algorithm of cuBLASLt for %s: %s", cod_op_kind_name(plan->ops[0].kind),
-                      cod_error_message());
+    add_algorithms(plan, &product, GATE_BEHIND, list);
+    if (!product.gated || plan->ops[0].attr.activation != COD_ACT_RELU)
         return;
-    }
-    for (int i = 0; i < count; i++) {
-        linear_algorithm *kept =
-            results[i].state == CUBLAS_STATUS_SUCCESS ? keep_algorithm(tuner->cublaslt, &results[i]) : nullptr;
-        if (kept != nullptr)
-            cuda_candidates_add(list, kept->name, {make_by_algorithm, kept, 0});
-    }
+    product.mask = aligned;
+    product.mask_leading = cuda_gate_of(&plan->ops[0].inputs[CONV_GATE], &plan->ops[0].outputs[0], 0).leading;
+    add_algorithms(plan, &product, GATE_INSIDE, list);
 }
 
 #endif

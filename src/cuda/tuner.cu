@@ -139,9 +139,10 @@ void cuda_tuner_key(const cod_plan *plan, const char *libraries, char *key, size
     if (convolution)
         append(key, bytes, &length, "; stride %dx%d, pad %dx%d, shuffle %d", attr->stride_h, attr->stride_w,
                attr->pad_h, attr->pad_w, static_cast<int>(cod_op_shuffle(attr)));
-    if (forward || op->kind == COD_OP_LINEAR)
+    const bool activated = forward || op->kind == COD_OP_LINEAR || op->kind == COD_OP_LINEAR_BACKWARD_DATA;
+    if (activated)
         append(key, bytes, &length, "; activation %d", static_cast<int>(attr->activation));
-    if ((forward || op->kind == COD_OP_LINEAR) && attr->activation == COD_ACT_LEAKY_RELU)
+    if (activated && attr->activation == COD_ACT_LEAKY_RELU)
         append(key, bytes, &length, " %.9g", static_cast<double>(attr->leak));
     append(key, bytes, &length, "%s%s; %s; %s; workspace %zu", op->accumulate ? "; added" : "",
            forward && attr->int8_range > 0 ? "; int8" : "", plan->device->gpu, libraries,

@@ -3,7 +3,7 @@
  *
  * First gradients of weights sink (sink.c). Then one walk over the instructions writes them anew: each joins the
  * sequence before it where the backend takes both as one plan. A normalisation that has a convolution to join on either
- * side is written as its two halves. Gradients of weights, which stand between a normalisation's gradient and the
+ * side is written as its two halves, and an activation's gradient that joins a linear layer's works in place. Gradients of weights, which stand between a normalisation's gradient and the
  * convolution's data gradient, and sums of gradients wait until the sequence is complete and then run behind it, where
  * they read and write the same there.
  */
@@ -261,6 +261,28 @@ static size_t fills_of_norm(const writing *w, size_t at, size_t end)
     return norm - at;
 }
 
+/** Writes an activation's gradient in the place of its dy, where that joins the linear layer that makes dy. @return whether */
+static bool write_activation_backward(writing *w, size_t at)
+{
+    const ir_instr *instr = &w->old[at];
+    const int dy = instr->inputs[1], dx = instr->outputs[0];
+    const ir_tensor *from = &w->fuse->program->tensors[dy];
+    ir_tensor *to = &w->fuse->program->tensors[dx];
+    if (instr->accumulate || w->open == w->count || w->instrs[w->count - 1].kind != COD_OP_LINEAR_BACKWARD_DATA ||
+        w->instrs[w->count - 1].outputs[0] != dy || from->root != dy || to->root != dx || to->place != IR_ARENA ||
+        from->dtype != to->dtype || !cod_shape_equal(from->shape, to->shape) || !is_last_use(w, dy, at))
+        return false;
+    to->root = dy;
+    to->reshaped = true;
+    if (joins_open(w, instr)) {
+        write_instr(w, *instr);
+        return true;
+    }
+    to->root = dx;
+    to->reshaped = false;
+    return false;
+}
+
 /** Writes old[at], with those behind it that belong to it. @return how many */
 static size_t write_next(writing *w, size_t at, size_t end)
 {
@@ -271,6 +293,8 @@ static size_t write_next(writing *w, size_t at, size_t end)
     if (w->old[norm].kind == COD_OP_NORM_BACKWARD && halve_norm_backward(w, norm, fills, halves) &&
         write_halves(w, halves, norm, end))
         return fills + 1;
+    if (w->old[at].kind == COD_OP_ACTIVATION_BACKWARD && write_activation_backward(w, at))
+        return 1;
     for (size_t i = at; i <= norm; i++)
         write_instr(w, w->old[i]);
     return fills + 1;

@@ -4,6 +4,7 @@
 #include "emulated/emulated.h"
 #include "pair.h"
 #include "sequence.h"
+#include "support/sequence.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -283,6 +284,29 @@ static void impossible_plans_are_refused(void **state)
     sequence_clear(&s);
 }
 
+/** ReLU's gradient in the store of a linear layer's data gradient, at odd sizes. */
+static void gated_gradients_agree(void **state)
+{
+    (void)state;
+    enum { SEEDS = 120 };
+    int fused = 0;
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        cod_op ops[COD_TEST_SEQUENCE_OPS];
+        const size_t count = cod_test_random_sequence(COD_OP_LINEAR_BACKWARD_DATA, COD_BF16, COD_F32, seed, ops);
+        const cod_activation kind = ops[1].attr.activation;
+        const bool fits = kind == COD_ACT_RELU || kind == COD_ACT_LEAKY_RELU;
+        cod_emulated_set_seed(seed);
+        const cod_status status = cod_test_sequence_parity(test_ref, test_cuda, ops, count, seed, rounded);
+        if (!fits) {
+            assert_int_equal(status, COD_ERR_UNSUPPORTED);
+            continue;
+        }
+        require(status, "gated gradient", (int)seed, seed);
+        fused++;
+    }
+    assert_true(fused >= SEEDS / 4);
+}
+
 int main(void)
 {
     if (cod_test_absent(&cod_cuda_backend))
@@ -294,6 +318,7 @@ int main(void)
         cmocka_unit_test(a_large_mean_does_not_cancel),
         cmocka_unit_test(results_are_the_same_bits_each_time),
         cmocka_unit_test(plans_can_be_prepared_again_and_recorded),
+        cmocka_unit_test(gated_gradients_agree),
         cmocka_unit_test(what_no_kernel_takes_is_not_fused),
         cmocka_unit_test(impossible_plans_are_refused),
     };

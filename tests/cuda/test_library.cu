@@ -2,6 +2,7 @@
  * What is asked of cuDNN and cuBLASLt, as far as they answer without a GPU: descriptors of every kind of op, and, by
  * the properties of an H100 that is not there, cuDNN's lists of engines and their plans.
  */
+#include "cuda/conv_plan.cuh"
 #include "cuda/cublaslt.cuh"
 #include "cuda/cudnn.cuh"
 #include "cuda/nccl.cuh"
@@ -326,6 +327,28 @@ static void descriptors_are_what_cublaslt_takes(void **)
     }
 }
 
+/** A data gradient with ReLU's behind it: the product is plain, or has a mask. */
+static void gated_gradients_are_described(void **)
+{
+    const cublaslt_calls *calls = cublaslt_library();
+    const cod_view x = view(COD_BF16, {100, 1, 1, 784}, 0), w = view(COD_F32, {10, 1, 1, 784}, 0),
+                   y = view(COD_BF16, {100, 1, 1, 10}, 0);
+    cod_op op = linear(COD_OP_LINEAR_BACKWARD_DATA, x, w, y);
+    linear_product product;
+    linear_descriptors descriptors;
+    op.inputs[CONV_GATE] = x;
+    op.attr.activation = COD_ACT_RELU;
+    assert_ok(linear_describe(&op, &product));
+    assert_true(product.gated && product.mask == nullptr && !product.relu);
+    product.mask_leading = 896;
+    for (int masked = 0; masked < 2; masked++) {
+        product.mask = masked ? nowhere.memory : nullptr;
+        assert_ok(linear_descriptors_create(calls, &product, nullptr, &descriptors));
+        assert_true(descriptors.operation != nullptr && descriptors.d != nullptr);
+        linear_descriptors_destroy(calls, &descriptors);
+    }
+}
+
 static void linear_layers_that_do_not_fit_are_named(void **)
 {
     const cod_view x = view(COD_BF16, {100, 1, 1, 784}, 0), w = view(COD_F32, {10, 1, 1, 784}, 0),
@@ -406,6 +429,7 @@ int main()
         cmocka_unit_test(engines_are_listed_for_a_gpu_that_is_not_there),
         cmocka_unit_test(products_are_those_of_the_ops),
         cmocka_unit_test(descriptors_are_what_cublaslt_takes),
+        cmocka_unit_test(gated_gradients_are_described),
         cmocka_unit_test(linear_layers_that_do_not_fit_are_named),
         cmocka_unit_test(versions_are_told),
     };

@@ -4,7 +4,7 @@
  * sums are exact in any order, so that results must be equal bit for bit.
  */
 #include "cuda/conv_library.cuh"
-#include "cuda/tuner.cuh"
+#include "cuda/conv_plan.cuh"
 
 #include <cstdio>
 #include <cstdlib>
@@ -116,6 +116,23 @@ static void write_integers(cod_test_op *test, uint64_t seed)
     }
 }
 
+/** What a plan with a gate gives, of what `ref` gives without: a linear layer's data gradient, then ReLU's by y. */
+static void apply_gate(cod_test_op *test)
+{
+    const cod_op *op = &test->op;
+    if (op->kind != COD_OP_LINEAR_BACKWARD_DATA || op->inputs[CONV_GATE].buffer == nullptr)
+        return;
+    const int64_t count = cod_shape_count(op->outputs[0].shape);
+    double *values = static_cast<double *>(calloc(static_cast<size_t>(count) * 2, sizeof *values));
+    assert_non_null(values);
+    assert_ok(cod_test_op_read(test, COD_OP_MAX_INPUTS, values));
+    assert_ok(cod_test_op_read(test, CONV_GATE, values + count));
+    for (int64_t i = 0; i < count; i++)
+        values[i] *= values[count + i] > 0 ? 1 : op->attr.activation == COD_ACT_LEAKY_RELU ? op->attr.leak : 0;
+    assert_ok(cod_test_op_write(test, COD_OP_MAX_INPUTS, values));
+    free(values);
+}
+
 static cod_status compare_outputs(cod_test_op *expected, cod_test_op *actual)
 {
     for (size_t slot = COD_OP_MAX_INPUTS; slot < COD_TEST_SLOTS; slot++) {
@@ -171,6 +188,7 @@ static int check_candidates(const cod_op *op, uint64_t seed)
     assert_ok(cod_test_op_init(&actual, test_cuda, op));
     write_integers(&expected, seed);
     assert_ok(cod_test_op_run(&expected));
+    apply_gate(&expected);
     list_candidates(actual.plan, &list);
     for (size_t i = 0; i < list.count; i++) {
         cod_status status = remake(&actual, &list.items[i]);
@@ -231,6 +249,24 @@ static void every_candidate_of_a_linear_layer_agrees(void **)
     }
     printf("    %d candidates of linear layers\n", able);
     assert_true(able >= 70);
+}
+
+static void every_candidate_of_a_gated_gradient_agrees(void **)
+{
+    static const int64_t sizes[][3] = {{9, 17, 3}, {33, 130, 64}, {128, 32, 16}};
+    uint64_t seed = 1;
+    int able = 0;
+    for (const auto &size : sizes) {
+        for (int leaky = 0; leaky < 2; leaky++, seed++) {
+            cod_op op = linear(size[0], size[1], size[2], COD_OP_LINEAR_BACKWARD_DATA, COD_BF16, PLAIN);
+            op.inputs[CONV_GATE] = op.outputs[0];
+            op.attr.activation = leaky ? COD_ACT_LEAKY_RELU : COD_ACT_RELU;
+            op.attr.leak = 0.25f;
+            able += check_candidates(&op, seed);
+        }
+    }
+    printf("    %d candidates of gated gradients\n", able);
+    assert_true(able >= 20);
 }
 
 /* The tuner. */
@@ -517,6 +553,7 @@ int main()
         return 77;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(every_candidate_of_a_convolution_agrees, clean),
+        cmocka_unit_test_setup(every_candidate_of_a_gated_gradient_agrees, clean),
         cmocka_unit_test_setup(every_candidate_of_a_linear_layer_agrees, clean),
         cmocka_unit_test_setup(each_op_is_timed_once, clean),
         cmocka_unit_test_setup(fixed_choices_are_not_timed, clean),

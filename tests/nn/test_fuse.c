@@ -28,8 +28,9 @@ static const fused_model models[] = {
      COD_LOSS_MSE},
     {"resnet18", "height=9 width=8 channels=3 classes=3 features=2", {2, 9, 8, 3}, COD_LOSS_CROSS_ENTROPY},
     {"cnn", "height=6 width=5 channels=2 classes=3 stages=3,4 hidden=5", {4, 6, 5, 2}, COD_LOSS_CROSS_ENTROPY},
+    {"mlp", "height=3 width=2 channels=2 classes=3 hidden=9,8,7", {5, 3, 2, 2}, COD_LOSS_CROSS_ENTROPY},
 };
-enum { MODELS = sizeof models / sizeof models[0], SRRESNET = 0, EDSR = 1, RESNET = 2 };
+enum { MODELS = sizeof models / sizeof models[0], SRRESNET = 0, EDSR = 1, RESNET = 2, MLP = 4 };
 
 /** A graph of the model with a target, a loss and the programs that the tests run. */
 typedef struct network {
@@ -233,6 +234,21 @@ static void srresnet_has_the_plans_expected(void **state)
         assert_int_equal(net_count_plans(&net, program, COD_OP_CONV2D_BACKWARD_WEIGHTS, 1), 3);
         net_clear(&net);
     }
+    network_close(&n);
+}
+
+/** ReLU's gradient joins the data gradient of the layer behind it, of which there are three. */
+static void mlp_has_the_plans_expected(void **state)
+{
+    (void)state;
+    network n;
+    test_net net;
+    network_open(&n, &models[MLP]);
+    net_open(&net, &n, &models[MLP], &cod_ref_backend, COD_F32, 0, false);
+    assert_int_equal(net_count_kind(&net, "train", COD_OP_ACTIVATION_BACKWARD), 3);
+    assert_int_equal(net_count_plans(&net, "train", COD_OP_LINEAR_BACKWARD_DATA, 2), 3);
+    assert_int_equal(net_count_plans(&net, "train", COD_OP_LINEAR_BACKWARD_DATA, 1), 0);
+    net_clear(&net);
     network_close(&n);
 }
 
@@ -540,6 +556,7 @@ int main(void)
         cmocka_unit_test(fused_plans_round_hardly_more),
         cmocka_unit_test(fused_plans_touch_only_their_outputs),
         cmocka_unit_test(srresnet_has_the_plans_expected),
+        cmocka_unit_test(mlp_has_the_plans_expected),
         cmocka_unit_test(a_plan_is_named_after_all_that_it_does),
         cmocka_unit_test(parts_of_a_plan_are_for_their_own_nodes),
         cmocka_unit_test(ops_run_one_by_one),

@@ -14,7 +14,8 @@ enum { SEEDS = 60, Y = COD_OP_MAX_INPUTS };
 
 static cod_test_device ref;
 
-static const cod_op_kind products[] = {COD_OP_CONV2D, COD_OP_CONV2D_BACKWARD_DATA, COD_OP_CONV2D_BACKWARD_WEIGHTS};
+static const cod_op_kind products[] = {COD_OP_CONV2D, COD_OP_CONV2D_BACKWARD_DATA, COD_OP_CONV2D_BACKWARD_WEIGHTS,
+                                       COD_OP_LINEAR_BACKWARD_DATA};
 enum { PRODUCTS = sizeof products / sizeof products[0] };
 
 static const struct {
@@ -188,6 +189,23 @@ static size_t three_ops(cod_op ops[COD_TEST_SEQUENCE_OPS])
     }
 }
 
+static void gradients_out_of_place_are_no_sequence(void **state)
+{
+    (void)state;
+    cod_op ops[COD_TEST_SEQUENCE_OPS];
+    cod_test_sequence test;
+    const size_t count = cod_test_random_sequence(COD_OP_LINEAR_BACKWARD_DATA, COD_F32, COD_F32, 1, ops);
+    assert_ok(cod_test_sequence_init(&test, ref, ops, count, 1, false));
+    assert_int_equal(ref.backend->op_fuses(ref.device, test.ops, count), 2);
+    test.ops[1].accumulate = true;
+    assert_int_equal(ref.backend->op_fuses(ref.device, test.ops, count), 1);
+    test.ops[1].accumulate = false, test.ops[0].accumulate = true;
+    assert_int_equal(ref.backend->op_fuses(ref.device, test.ops, count), 1);
+    test.ops[0].accumulate = false, test.ops[1].outputs[0] = test.ops[1].inputs[0];
+    assert_int_equal(ref.backend->op_fuses(ref.device, test.ops, count), 1);
+    cod_test_sequence_clear(&test);
+}
+
 static void what_is_no_sequence_is_refused(void **state)
 {
     (void)state;
@@ -335,9 +353,13 @@ static int close_ref(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(halves_of_norm_train_are_the_whole),   cmocka_unit_test(halves_of_norm_backward_are_the_whole),
-        cmocka_unit_test(a_fused_plan_gives_what_its_ops_give), cmocka_unit_test(wrappers_pass_fused_plans_through),
-        cmocka_unit_test(what_is_no_sequence_is_refused),       cmocka_unit_test(an_op_that_is_left_out_is_caught),
+        cmocka_unit_test(halves_of_norm_train_are_the_whole),
+        cmocka_unit_test(halves_of_norm_backward_are_the_whole),
+        cmocka_unit_test(a_fused_plan_gives_what_its_ops_give),
+        cmocka_unit_test(wrappers_pass_fused_plans_through),
+        cmocka_unit_test(gradients_out_of_place_are_no_sequence),
+        cmocka_unit_test(what_is_no_sequence_is_refused),
+        cmocka_unit_test(an_op_that_is_left_out_is_caught),
         cmocka_unit_test(a_plan_of_ops_that_overlap_is_caught),
     };
     return cmocka_run_group_tests_name("ref_fused", tests, open_ref, close_ref);

@@ -130,6 +130,27 @@ static size_t weight_gradients(draw *d, const cod_op *first, cod_op ops[COD_TEST
     return count;
 }
 
+/** A linear layer's data gradient with an activation's behind it, in place. */
+static size_t linear_gradients(draw *d, const cod_op *first, cod_op ops[COD_TEST_SEQUENCE_OPS])
+{
+    static const cod_activation kinds[] = {COD_ACT_RELU, COD_ACT_LEAKY_RELU, COD_ACT_PRELU, COD_ACT_SIGMOID,
+                                           COD_ACT_TANH};
+    cod_op *product = &ops[0], *gradient = &ops[1];
+    *product = *first;
+    product->accumulate = false;
+    number_views(d, product);
+    const cod_view *dx = &product->outputs[0];
+    *gradient = new_op(COD_OP_ACTIVATION_BACKWARD);
+    gradient->attr.activation = kinds[cod_rng_below(&d->rng, 5)];
+    gradient->attr.leak = 0.25f;
+    gradient->inputs[0] = like(d, dx), gradient->inputs[1] = *dx, gradient->outputs[0] = *dx;
+    if (gradient->attr.activation == COD_ACT_PRELU) {
+        gradient->inputs[2] = new_vector(d, chance(d) ? 1 : dx->shape.c);
+        gradient->outputs[1] = like(d, &gradient->inputs[2]);
+    }
+    return 2;
+}
+
 size_t cod_test_random_sequence(cod_op_kind product, cod_dtype activation_type, cod_dtype parameter, uint64_t seed,
                                 cod_op ops[COD_TEST_SEQUENCE_OPS])
 {
@@ -138,6 +159,8 @@ size_t cod_test_random_sequence(cod_op_kind product, cod_dtype activation_type, 
     const bool before = chance(&d), after = !before || chance(&d), forward = product == COD_OP_CONV2D;
     if (product == COD_OP_CONV2D_BACKWARD_WEIGHTS)
         return weight_gradients(&d, &op, ops);
+    if (product == COD_OP_LINEAR_BACKWARD_DATA)
+        return linear_gradients(&d, &op, ops);
     size_t count = 0;
     number_views(&d, &op);
     if (before)

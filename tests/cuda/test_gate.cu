@@ -1,0 +1,70 @@
+/* The mask that a library's product reads for ReLU's gradient, and the kernel that does without it. */
+#include "cuda/gate.cuh"
+
+#include <cstdlib>
+
+extern "C" {
+#include "emulated/emulated.h"
+#include "pair.h"
+#include "support/test.h" /* last: cmocka defines `fail` */
+}
+
+/** Bit c % 8 of byte c / 8 of a row is whether y > 0; the last channels' byte is filled up with zeros; and the product is masked. */
+static void masks_are_as_the_library_reads_them(void **)
+{
+    static const cod_shape shapes[] = {{1, 1, 1, 1}, {3, 1, 1, 130}, {7, 1, 1, 128}, {40, 1, 1, 24}, {2, 1, 1, 300}};
+    for (const cod_shape &shape : shapes) {
+        for (int64_t gap = 0; gap < 16; gap += 8) {
+            cod_op op = {}; /* of a kind that has two such views */
+            op.kind = COD_OP_ADD;
+            op.name = "gate";
+            op.attr.alpha = 1;
+            op.inputs[0] = op.outputs[0] = cod_view_dense(nullptr, 0, COD_BF16, shape);
+            op.inputs[0].pixel_stride += gap;
+            op.outputs[0].pixel_stride += gap;
+            const size_t count = static_cast<size_t>(cod_shape_count(shape));
+            cod_test_op test;
+            assert_ok(cod_test_op_init(&test, test_cuda, &op));
+            assert_ok(cod_test_op_randomise(&test, 1 + static_cast<uint64_t>(gap), false));
+            cuda_gate gate = cuda_gate_of(&test.op.inputs[0], &test.op.outputs[0], 0.5f);
+            const size_t bytes = cuda_gate_bytes(gate), row = static_cast<size_t>(gate.leading) / 8;
+            assert_int_equal(bytes, static_cast<size_t>(shape.n) * ((static_cast<size_t>(shape.c) + 127) / 128 * 16));
+            unsigned char *bits = static_cast<unsigned char *>(malloc(bytes));
+            double *y = static_cast<double *>(calloc(3 * count, sizeof *y)), *before = y + count,
+                   *after = before + count;
+            void *mask = nullptr;
+            assert_true(bits != nullptr && y != nullptr);
+            assert_ok(cuda_memory_create(test_cuda.device, bytes, &mask));
+            gate.bits = static_cast<unsigned char *>(mask);
+            assert_ok(cod_test_op_read(&test, 0, y));
+            assert_ok(cod_test_op_read(&test, COD_OP_MAX_INPUTS, before));
+            assert_ok(cuda_gate_mask(test_cuda.device, gate, test_cuda.device->stream));
+            assert_ok(cuda_gate_apply(test_cuda.device, gate, test_cuda.device->stream));
+            assert_ok(cod_test_op_read(&test, COD_OP_MAX_INPUTS, after));
+            const cudaStream_t stream = test_cuda.device->stream;
+            assert_ok(COD_CUDA(cudaMemcpyAsync(bits, mask, bytes, cudaMemcpyDeviceToHost, stream)));
+            assert_ok(COD_CUDA(cudaStreamSynchronize(stream)));
+            for (size_t n = 0; n < static_cast<size_t>(shape.n); n++) {
+                for (size_t c = 0; c < 8 * row; c++) {
+                    const size_t at = n * static_cast<size_t>(shape.c) + c;
+                    const bool inside = c < static_cast<size_t>(shape.c), open = inside && y[at] > 0;
+                    assert_int_equal(bits[n * row + c / 8] >> c % 8 & 1, open);
+                    assert_true(!inside || after[at] == before[at] * (open ? 1 : 0.5));
+                }
+            }
+            char message[512];
+            if (cod_emulated_faults(message, sizeof message) > 0)
+                fail_msg("%s", message);
+            cudaFree(mask);
+            free(bits);
+            free(y);
+            cod_test_op_clear(&test);
+        }
+    }
+}
+
+int main()
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(masks_are_as_the_library_reads_them)};
+    return cmocka_run_group_tests_name("cuda_gate", tests, test_pair_open, test_pair_close);
+}
