@@ -28,19 +28,6 @@ static size_t part_first(const cod_between *between, size_t count, int place)
            (count % (size_t)between->parts) * (size_t)place / (size_t)between->parts;
 }
 
-/** Averages this rank's part over the groups. */
-static cod_status average_part(cod_between *between, float *values, size_t count)
-{
-    cod_collective *collective = cod_group_collective(between->across);
-    cod_buffer buffer = {.host = values, .bytes = count * sizeof *values};
-    cod_reduction *reduction = NULL;
-    if (between->weight != 1)
-        for (size_t i = 0; i < count; i++)
-            values[i] *= between->weight;
-    COD_TRY(collective->ops->average_start(collective, &buffer, 0, count, NULL, &reduction));
-    return collective->ops->wait(reduction, NULL);
-}
-
 bool cod_between_part(const cod_between *between, size_t count, size_t *first, size_t *part_count)
 {
     const int place = cod_group_rank(between->group);
@@ -73,14 +60,34 @@ cod_status cod_between_share(cod_between *between, float *values, size_t count)
     return cod_request_wait(&request, INFINITY);
 }
 
-cod_status cod_between_average(cod_between *between, float *values, size_t count)
+cod_status cod_between_start(cod_between *between, float *values, size_t count, cod_reduction **reduction)
 {
     size_t first, part;
+    *reduction = NULL;
+    if (between->across == NULL || !cod_between_part(between, count, &first, &part) || part == 0)
+        return COD_OK;
+    cod_collective *collective = cod_group_collective(between->across);
+    cod_buffer buffer = {.host = values + first, .bytes = part * sizeof *values};
+    if (between->weight != 1)
+        for (size_t i = first; i < first + part; i++)
+            values[i] *= between->weight;
+    return collective->ops->average_start(collective, &buffer, 0, part, NULL, reduction);
+}
+
+cod_status cod_between_wait(cod_between *between, float *values, size_t count, cod_reduction *reduction)
+{
     if (between->across == NULL)
         return COD_OK;
-    if (cod_between_part(between, count, &first, &part))
-        COD_TRY(average_part(between, values + first, part));
+    if (reduction != NULL)
+        COD_TRY(cod_group_collective(between->across)->ops->wait(reduction, NULL));
     return cod_between_share(between, values, count);
+}
+
+cod_status cod_between_average(cod_between *between, float *values, size_t count)
+{
+    cod_reduction *reduction;
+    COD_TRY(cod_between_start(between, values, count, &reduction));
+    return cod_between_wait(between, values, count, reduction);
 }
 
 double cod_between_sent_bytes(size_t count, size_t groups)

@@ -9,6 +9,7 @@
 #define COD_TRAIN_BETWEEN_H
 
 #include "comm/group.h"
+#include "core/collective.h"
 
 /** Zeroed = not made. */
 typedef struct cod_between {
@@ -29,6 +30,17 @@ void cod_between_clear(cod_between *between);
  * @param[in,out] values  [count] equal on all ranks of a group
  */
 COD_MUST_CHECK cod_status cod_between_average(cod_between *between, float *values, size_t count);
+
+/**
+ * cod_between_average() in two calls, between which the caller computes. Starting does not wait for other groups.
+ *
+ * @param[in,out] values  [count] not to be touched until it is waited for; afterwards the average
+ * @param[out] reduction  new; for cod_between_wait(), which must be called. NULL where this rank has no part
+ */
+COD_MUST_CHECK cod_status cod_between_start(cod_between *between, float *values, size_t count,
+                                            cod_reduction **reduction);
+/** Waits for all groups. Collective on the group. */
+COD_MUST_CHECK cod_status cod_between_wait(cod_between *between, float *values, size_t count, cod_reduction *reduction);
 
 /** The part of `count` values that this rank is for. @return whether there is one: groups may have more ranks than the smallest */
 bool cod_between_part(const cod_between *between, size_t count, size_t *first, size_t *part_count);

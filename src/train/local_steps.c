@@ -56,13 +56,8 @@ static cod_status meet(cod_local_steps *local, cod_train_context *context)
     return cod_weights_upload_sets(weights, local->sets, local->values);
 }
 
-cod_status cod_local_steps_after_step(cod_strategy *strategy, cod_train_context *context)
+cod_status cod_local_steps_meet(cod_local_steps *local, cod_train_context *context, uint64_t meeting)
 {
-    cod_local_steps *local = (cod_local_steps *)strategy;
-    const int64_t done = context->step + 1;
-    local->steps++;
-    if (cod_group_count(context->group) == 1 || (done % local->period != 0 && done != context->steps))
-        return COD_OK;
     COD_TRY(cod_queue_finish(context->session->backend, context->session->device, NULL)); /* not the meeting's time */
     const double begin = cod_clock_s(), trace = cod_trace_begin();
     COD_TRY(meet(local, context));
@@ -70,10 +65,20 @@ cod_status cod_local_steps_after_step(cod_strategy *strategy, cod_train_context 
     local->met_s += cod_clock_s() - begin;
     const cod_train_event event = {.kind = "average",
                                    .peer = cod_group_index(context->group),
-                                   .version = (uint64_t)((done + local->period - 1) / local->period),
-                                   .peer_step = done,
+                                   .version = meeting,
+                                   .peer_step = context->step + 1,
                                    .alpha = NAN};
     return cod_train_tell(context, &event);
+}
+
+cod_status cod_local_steps_after_step(cod_strategy *strategy, cod_train_context *context)
+{
+    cod_local_steps *local = (cod_local_steps *)strategy;
+    const int64_t done = context->step + 1;
+    local->steps++;
+    if (cod_group_count(context->group) == 1 || (done % local->period != 0 && done != context->steps))
+        return COD_OK;
+    return cod_local_steps_meet(local, context, (uint64_t)((done + local->period - 1) / local->period));
 }
 
 void cod_local_steps_stats(cod_strategy *strategy, cod_strategy_stats *out)

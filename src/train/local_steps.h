@@ -46,6 +46,11 @@ COD_MUST_CHECK cod_status cod_local_steps_gradient_ready(cod_strategy *strategy,
                                                          cod_bucket bucket, cod_event *complete);
 COD_MUST_CHECK cod_status cod_local_steps_before_update(cod_strategy *strategy, cod_train_context *context, int set);
 COD_MUST_CHECK cod_status cod_local_steps_after_step(cod_strategy *strategy, cod_train_context *context);
+/**
+ * For strategies that meet at steps of their own: one meeting of cod_local_steps_after_step(). Brings the group's weights to
+ * local->values, statistics averaged over its ranks; calls meet(); writes the weights back; counts, and tells the event.
+ */
+COD_MUST_CHECK cod_status cod_local_steps_meet(cod_local_steps *local, cod_train_context *context, uint64_t meeting);
 void cod_local_steps_stats(cod_strategy *strategy, cod_strategy_stats *out);
 /** Frees what cod_local_steps_start() made, not the strategy. */
 void cod_local_steps_clear(cod_local_steps *local);

@@ -172,6 +172,7 @@ CASES = {
     "unlike-groups": same(SR, "train.strategy=codistill", "cluster.groups=[{ranks: 1, model: {channels: 12}}, {ranks: 2}]"),
     "local-sgd": same(SR, *SETUPS["2x2"], *LOCAL_SGD, *SOON, BATCH_NORM),
     "diloco": same(SR, *SETUPS["2x1"], *DILOCO, *SOON, "diloco.codec=int8"),
+    "streaming": same(SR, *SETUPS["2x2"], "train.strategy=diloco", "diloco.period=4", "diloco.fragments=2", "diloco.overlap_steps=1", BATCH_NORM),
     "noloco": same(SR, *SETUPS["3x1"], *NOLOCO, *SOON, BATCH_NORM),
     "pipeline": same(SR, "train.strategy=model_parallel", "cluster.ranks_per_group=4", "model_parallel.stages=2", BATCH_NORM, "model.blocks=3",
                      "train.accumulate=3", "train.clip_norm=1"),

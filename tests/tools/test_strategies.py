@@ -134,6 +134,42 @@ def outer_steps(bench):
     check(exact[trained:] == coded[trained:], "statistics must travel as they are")
 
 
+def fragments(bench):
+    """Streaming DiLoCo against the paper's formula: halves of the weights meet in turn; a group goes on for a step while one is averaged."""
+    fixed = ["cluster.groups=[{ranks: 1}, {ranks: 2}]", "model.norm=batch", "train.steps=9", *KEPT, "train.strategy=diloco"]
+    halves = ["diloco.period=4", "diloco.fragments=2"]
+    bench.trained("name=start", *fixed, "train.rate=1e-12", "diloco.period=1", "train.steps=1")
+    bench.trained("name=apart", *fixed, "diloco.period=20")
+    bench.trained("name=late", *fixed, *halves, "diloco.overlap_steps=1", "diloco.keep_local=0.25")
+    bench.trained("name=atonce", *fixed, *halves)
+    trained = len(saved(bench, "late", 1, 0)["adam_m"]) // 4
+    half, start = trained // 2, floats(saved(bench, "start", 1, 0)["values"])
+    given, alone, mixed = ([floats(saved(bench, name, step, group)["values"]) for group in (0, 1)]
+                           for name, step in (("apart", 2), ("apart", 3), ("late", 3)))
+    for group in (0, 1):
+        check(floats(saved(bench, "late", 2, group)["values"])[:trained] == given[group][:trained], "it does not go on alone")
+        check(mixed[group][half:trained] == alone[group][half:trained], "a half that has not met is another")
+    outer = [floats(saved(bench, "late", 3, rank, "rank")["outer"]) for rank in range(3)]
+    still = max(abs(a - b) for a, b in zip(outer[0][half:], start[half:trained]))  # `start` has made a step of nearly nothing, and rounds it
+    check(outer[0] == outer[1] + outer[2] and len(outer[0]) == trained and still < 1e-7, f"the outer weights, {still}")
+    for i in range(half):
+        right = start[i] - 0.7 * 1.9 * (start[i] - (given[0][i] + 2 * given[1][i]) / 3)
+        check(abs(outer[0][i] - right) < 1e-6, f"outer weight {i}: {outer[0][i]}, not {right}")
+        for group in (0, 1):
+            right = 0.25 * alone[group][i] + 0.75 * outer[0][i]
+            check(abs(mixed[group][i] - right) < 1e-6, f"group {group}, weight {i}: {mixed[group][i]}, not {right}")
+    check(max(abs(outer[0][i] - alone[0][i]) for i in range(half)) > 1e-3, "the outer step moved nothing")
+    for step in range(1, 10):
+        first, second = (floats(saved(bench, "atonce", step, group)["values"]) for group in (0, 1))
+        meets = [step in (2, 6, 9), step in (4, 8, 9)]
+        check([first[:half] == second[:half], first[half:trained] == second[half:trained]] == meets, f"step {step}: what is equal")
+    for name in ("late", "atonce"):
+        check(saved(bench, name, 9, 0)["values"] == saved(bench, name, 9, 1)["values"], f"{name}: the groups end apart")
+    # Four halves, and both after the last step: three times all values, of which two groups give and get each once.
+    count = len(saved(bench, "late", 1, 0)["values"])
+    check(bench.summary("atonce")["intergroup_bytes"] == 2 * 3 * count, f"{bench.summary('atonce')['intergroup_bytes']} bytes, {count} values")
+
+
 def pairs(bench):
     """noloco's rounds with three groups, one of two ranks, against the paper's formula, the odd group included; its bytes as planned."""
     rate, alpha, pull = 0.5, 0.25, 0.75
@@ -364,6 +400,10 @@ def refusals(bench):
         check(result.code == 2 and "cluster.groups as it was" in result.err, "another division", result)
     result = bench.train("name=r", "train.strategy=diloco", "diloco.codec=int4")
     check(result.code == 2 and "did you mean 'int8'?" in result.err, "a codec that is none", result)
+    for words, *own in (("3 is no divisor of diloco.period, 500", "fragments=3"), ("in 125 steps; set fewer", "fragments=4", "overlap_steps=125"),
+                        ("set diloco.codec=f32 to overlap", "overlap_steps=1", "codec=int8")):
+        result = bench.train("name=r", "train.strategy=diloco", *(f"diloco.{option}" for option in own))
+        check(result.code == 2 and words in result.err, f"'{words}'", result)
 
 
 def compares(bench):
@@ -380,6 +420,7 @@ def compares(bench):
 
 
 DILOCO = ("train.strategy=diloco", "diloco.period=7")
+STREAMING = ("train.strategy=diloco", "diloco.period=8", "diloco.fragments=2", "diloco.overlap_steps=3")
 NOLOCO = ("train.strategy=noloco", "noloco.period=7")
 LOCAL_SGD = ("train.strategy=local_sgd", "local_sgd.period=7")
 CASES = {
@@ -393,6 +434,10 @@ CASES = {
     "diloco-int8": trains("diloco", UNEQUAL, None, "diloco.codec=int8"),
     "diloco-killed": killed("2x2", 2, None, *DILOCO),
     "diloco-killed-int8": killed("3x1", 2, None, *DILOCO, "diloco.codec=int8"),
+    "diloco-fragments": fragments,
+    "diloco-killed-fragments": killed("2x2", 2, None, *STREAMING),
+    "diloco-killed-fragments-int8": killed("3x1", 2, TCP, "train.strategy=diloco", "diloco.period=8", "diloco.fragments=4", "diloco.codec=int8"),
+    "diloco-stops-fragments": stops_in_step("2x1", signal.SIGTERM, 1, *STREAMING),
     "noloco-pairs": pairs,
     "noloco-killed": killed("2x2", 2, None, *NOLOCO),
     "noloco-killed-odd": killed("3x1", 2, TCP, *NOLOCO),
