@@ -14,7 +14,7 @@
 
 enum { AGREEMENT_DELAY = 2, WORK_VALUES = 4096, NOISE_VALUES = 65521, ALONE_STEPS = 100 };
 
-/** How far weights move from one publication to the next, of their size: as measured in training (docs/exchange.md). */
+/** How far weights move from one publication to the next, of their size: as measured in training (docs/exchange-measurements.md). */
 static const float movement = 0.03f;
 
 /** What the ranks of a group told each other in one step. */
