@@ -36,7 +36,7 @@ typedef struct codistill {
     cod_sets sets; /**< that travel */
     cod_value loss;
     const cod_exchange_options *configured; /**< section `exchange`; start() completes a copy */
-    cod_distill_options distill;            /**< as configured, but for a weight that is auto */
+    cod_distill_options distill;            /**< as configured, but for what is auto */
     int64_t taught;                         /**< pictures of the mini-batch */
     cod_teaching teaching;
     cod_distill_inputs inputs;
@@ -92,6 +92,8 @@ static cod_status add_losses(cod_strategy *strategy, cod_train_session *session)
     const cod_loss_kind kind = choice == COD_DISTILL_LOSS_AUTO ? task->distill : kinds[choice];
     if (isnan(c->distill.weight))
         c->distill.weight = task->distill_weight;
+    if (c->distill.average == COD_DISTILL_AVERAGE_AUTO)
+        c->distill.average = kind == COD_LOSS_KL ? COD_DISTILL_AVERAGE_PROBABILITIES : COD_DISTILL_AVERAGE_OUTPUTS;
     if (c->distill.weight == 0 || marked == NULL)
         return COD_OK;
     const cod_value teacher = cod_graph_input_like(model->graph, CODISTILL_TEACHER_INPUT, model->output);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 static const char *const losses[] = {"auto", "l1", "mse", "charbonnier", "kl", NULL};
-static const char *const averages[] = {"outputs", "probabilities", NULL};
+static const char *const averages[] = {"auto", "outputs", "probabilities", NULL};
 static const char *const inputs[] = {"batch", "mixup", "no_reference", NULL};
 #define FIELD(name) offsetof(cod_distill_options, name)
 static const cod_option options[] = {
@@ -43,9 +43,9 @@ static const cod_option options[] = {
     {"teachers_per_step", COD_OPTION_INT, FIELD(teachers_per_step), "1", 1, 1e6, NULL,
      "teachers of a step, in turn among the peers: with several, students follow the mean of their predictions, and "
      "pay for each"},
-    {"average", COD_OPTION_CHOICE, FIELD(average), "outputs", 0, 0, averages,
+    {"average", COD_OPTION_CHOICE, FIELD(average), "auto", 0, 0, averages,
      "what of several teachers in a step is averaged: outputs, which are logits or pictures; or the class "
-     "probabilities that logits stand for at `temperature`, as in Anil et al. 2018"},
+     "probabilities that logits stand for at `temperature`, as in Anil et al. 2018; auto: probabilities with loss kl"},
     {"control", COD_OPTION_STRING, FIELD(control), "", 0, 0, NULL,
      "folder of a run without distillation, such as one of `single`: what validation says of it is compared with, and "
      "three "
@@ -72,7 +72,7 @@ void codistill_check(const cod_run_config *run, const cod_distill_options *d, co
          (d->loss != COD_DISTILL_LOSS_KL && d->loss != COD_DISTILL_LOSS_AUTO)))
         cod_config_problem_key(run->config, "distill.average",
                                "probabilities are of classes that loss kl compares; model '%s' is for %s, with loss "
-                               "%s: set outputs",
+                               "%s: set auto or outputs",
                                model->name, cod_task_name(model->task), losses[d->loss]);
     if (d->inputs == COD_DISTILL_INPUTS_MIXUP && run->data.batch == 1)
         cod_config_problem_key(run->config, "distill.inputs", "mixup mixes examples of a mini-batch; data.batch is 1");

@@ -129,7 +129,7 @@ CASES = {
         (["train", "ok.yaml", "name=n", "data.kind=pictuers"], 2, "did you mean 'pictures'?"),
         (["train", "ok.yaml", "name=n", "train.loss=cross_entropy"], 2, "is for classification"),
         (["train", "ok.yaml", "name=n", "train.strategy=codistill", "distill.loss=kl"], 2, "compares classes"),
-        (["train", "ok.yaml", "name=n", "train.strategy=codistill", "distill.average=probabilities"], 2, "with loss auto: set outputs"),
+        (["train", "ok.yaml", "name=n", "train.strategy=codistill", "distill.average=probabilities"], 2, "with loss auto: set auto or outputs"),
         (["train", "ok.yaml", "name=n", "model.init=absent.safetensors"], 2, "model.init: there is no 'absent.safetensors'"),
         (["train", "ok.yaml", "name=n", "data.kind=pictures", "data.path=photos/good", "data.weights=[1, 2]"], 2, "data.weights: 2 given"),
     ],
