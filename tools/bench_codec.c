@@ -25,6 +25,7 @@ static const char help[] =
     "of\n"
     "f32 a second of one core.\n\n"
     "  --db X         quality of the delta codings (43)\n"
+    "  --rounding X   of changes in the delta codings, above 0, at most 0.5 = to the nearest (0.5)\n"
     "  --key-every N  delta codings: publications from one key to the next (16)\n"
     "  --json         a list of rows; `checkpoint` is null in those of all checkpoints\n"
     "  --help\n";
@@ -45,7 +46,7 @@ static const struct {
 enum { CODINGS = sizeof codings / sizeof codings[0] };
 
 typedef struct bench {
-    double quality_db;
+    double quality_db, rounding;
     long key_every;
     bool json;
     cod_json out;
@@ -170,7 +171,8 @@ static cod_status run_coding(bench *b, int coding, char *const *paths, int path_
                                        .entropy = codings[coding].entropy,
                                        .bf16_scales = true,
                                        .chunk_values = CHUNK_VALUES,
-                                       .quality_db = b->quality_db};
+                                       .quality_db = b->quality_db,
+                                       .rounding = (float)b->rounding};
     cod_codec codec;
     row all = {0};
     cod_status status = cod_codec_init(&codec, &options);
@@ -246,24 +248,35 @@ static int run(bench *b, char *const *paths, int path_count)
     return cod_cmd_end(status);
 }
 
+/** @return whether `text`, where it is given, is a number in the range */
+static bool read_number(const char *text, double least, double most, double *out)
+{
+    char *end;
+    if (text == NULL)
+        return true;
+    *out = strtod(text, &end);
+    return end != text && *end == '\0' && *out >= least && *out <= most;
+}
+
 int cod_bench_codec(int argc, char **argv)
 {
-    bench b = {.quality_db = 43, .key_every = 16, .out = {.indent = 2}};
-    const char *db = NULL, *key_every = NULL;
-    char name[] = "bench codec", *end = NULL; /* for messages */
-    const cod_argument own[] = {
-        {.name = "db", .text = &db}, {.name = "key-every", .text = &key_every}, {.name = "json", .flag = &b.json}};
+    bench b = {.quality_db = 43, .rounding = 0.5, .key_every = 16, .out = {.indent = 2}};
+    const char *db = NULL, *rounding = NULL, *key_every = NULL;
+    char name[] = "bench codec"; /* for messages */
+    const cod_argument own[] = {{.name = "db", .text = &db},
+                                {.name = "rounding", .text = &rounding},
+                                {.name = "key-every", .text = &key_every},
+                                {.name = "json", .flag = &b.json}};
     argv[0] = name;
     int wrong = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], NULL, NULL);
     if (wrong < 0)
         wrong = cod_argument_number(name, "key-every", key_every, 1, 1000000, &b.key_every);
     if (wrong >= 0)
         return wrong;
-    if (db != NULL)
-        b.quality_db = strtod(db, &end);
-    if (db != NULL &&
-        (end == db || *end != '\0' || !(b.quality_db >= COD_CODEC_MIN_DB && b.quality_db <= COD_CODEC_MAX_DB)))
+    if (!read_number(db, COD_CODEC_MIN_DB, COD_CODEC_MAX_DB, &b.quality_db))
         return cod_cmd_usage(name, "--db: '%s' is not a number from %d to %d", db, COD_CODEC_MIN_DB, COD_CODEC_MAX_DB);
+    if (!read_number(rounding, 0.01, 0.5, &b.rounding))
+        return cod_cmd_usage(name, "--rounding: '%s' is not a number from 0.01 to 0.5", rounding);
     if (argc == optind)
         return cod_cmd_usage(name, "a CHECKPOINT is wanted: weights of real training, as noise tells nothing");
     return run(&b, argv + optind, argc - optind);

@@ -65,6 +65,8 @@ cod_status cod_codec_init(cod_codec *codec, const cod_codec_options *options)
     COD_REQUIRE(options->coding != COD_CHUNK_STEP ||
                     (options->quality_db >= COD_CODEC_MIN_DB && options->quality_db <= COD_CODEC_MAX_DB),
                 "steps are chosen for %d to %d dB, not %g", COD_CODEC_MIN_DB, COD_CODEC_MAX_DB, options->quality_db);
+    COD_REQUIRE(options->coding != COD_CHUNK_STEP || (options->rounding > 0 && options->rounding <= 0.5f),
+                "steps are rounded by more than 0 and at most 0.5, not %g", (double)options->rounding);
     *codec = (cod_codec){.options = *options};
     void *scratch = NULL;
     COD_TRY(cod_aligned_alloc(&scratch, codec_payload_room(options->chunk_values) + 3 * (size_t)options->chunk_values));
@@ -143,7 +145,7 @@ static cod_status choose_coding(const cod_codec *codec, const piece *part, const
     *how = coding_of(&codec->options, &codec->range, part->first);
     *step = 0;
     if (how->kind == COD_CHUNK_STEP)
-        *step = codec_step_quantise(values, reference, part->count, codec->options.quality_db, &scratch, how);
+        *step = codec_step_quantise(values, reference, part->count, &codec->options, &scratch, how);
     /* Values of which there is a step are finite: their squares were summed. */
     return how->kind == COD_CHUNK_STEP ? COD_OK : check_finite(values, part);
 }

@@ -21,7 +21,7 @@
 enum {
     COD_CODEC_MIN_CHUNK = 256,
     COD_CODEC_MAX_CHUNK = 1 << 20, /**< values; bounds the scratch of a decoder */
-    COD_CODEC_MIN_DB = 20,         /**< of STEP; beyond the highest, bf16 is the better choice */
+    COD_CODEC_MIN_DB = 6,          /**< of STEP; beyond the highest, bf16 is the better choice */
     COD_CODEC_MAX_DB = 48,
 };
 
@@ -39,6 +39,7 @@ typedef struct cod_codec_options {
     bool bf16_scales;      /**< int8: 2-byte scales, else 4 */
     uint32_t chunk_values; /**< values in a chunk, COD_CODEC_MIN_CHUNK … COD_CODEC_MAX_CHUNK */
     double quality_db;     /**< STEP: decibels of the weights, COD_CODEC_MIN_DB … COD_CODEC_MAX_DB */
+    float rounding;        /**< STEP: a change of q steps is coded as trunc(q ± rounding); above 0, at most 0.5 */
 } cod_codec_options;
 
 /** Part of a checkpoint: values first … first+count-1, of which those from index `exact_from` on travel as f32 whatever the coding. */

@@ -44,7 +44,7 @@ void codec_unpack(const coding *how, const unsigned char *in, size_t count, floa
  * @param how        STEP, `delta` when the reference is of use; another kind when a step does not serve
  * @return the step
  */
-float codec_step_quantise(const float *values, const float *reference, size_t count, double quality_db,
+float codec_step_quantise(const float *values, const float *reference, size_t count, const cod_codec_options *options,
                           const codec_scratch *scratch, coding *how);
 /** Writes them to scratch->payload, sets how->parameter and returns the payload's length. */
 uint64_t codec_step_write(const codec_scratch *scratch, size_t count, float step, coding *how);

@@ -67,20 +67,20 @@ static double largest_change(const float *values, const float *reference, size_t
 }
 
 /** No clipping: the step was made so large that no quotient is beyond MAX_STEPS. */
-static inline int16_t nearest(float quotient)
+static inline int16_t rounded(float quotient, float rounding)
 {
-    return (int16_t)(int)(quotient + copysignf(0.5f, quotient));
+    return (int16_t)(int)(quotient + copysignf(rounding, quotient));
 }
 
 static void quantise(const float *restrict values, const float *restrict reference, size_t count, float inverse,
-                     int16_t *restrict steps)
+                     float rounding, int16_t *restrict steps)
 {
     if (reference != NULL)
         for (size_t i = 0; i < count; i++)
-            steps[i] = nearest((values[i] - reference[i]) * inverse);
+            steps[i] = rounded((values[i] - reference[i]) * inverse, rounding);
     else
         for (size_t i = 0; i < count; i++)
-            steps[i] = nearest(values[i] * inverse);
+            steps[i] = rounded(values[i] * inverse, 0.5f);
 }
 
 /** Counts in 16 bits, as wide as the steps. */
@@ -98,7 +98,7 @@ static size_t count_beyond(const int16_t *steps, size_t count, int limit)
     return beyond;
 }
 
-float codec_step_quantise(const float *values, const float *reference, size_t count, double quality_db,
+float codec_step_quantise(const float *values, const float *reference, size_t count, const cod_codec_options *options,
                           const codec_scratch *scratch, coding *how)
 {
     const coding blocks = {.kind = COD_CHUNK_INT8, .bf16_scales = true, .parameter = COD_INT8_BLOCK_LOG2};
@@ -108,14 +108,14 @@ float codec_step_quantise(const float *values, const float *reference, size_t co
         m = measure(values, NULL, count);
         reference = NULL;
     }
-    double step = sqrt(12 * m.weights / (double)count) * pow(10, -quality_db / 20);
+    double step = sqrt(12 * m.weights / (double)count) * pow(10, -options->quality_db / 20);
     if (step < sqrt(m.change) / MAX_STEPS) /* no change can be larger than this, and hardly a chunk has one so large */
         step = fmax(step, largest_change(values, reference, count) / MAX_STEPS);
     if (!(step >= COD_CHUNK_LEAST_STEP && step <= FLT_MAX)) {
         *how = blocks;
         return 0;
     }
-    quantise(values, reference, count, (float)(1 / step), scratch->steps);
+    quantise(values, reference, count, (float)(1 / step), options->rounding, scratch->steps);
     const uint64_t escapes = count_beyond(scratch->steps, count, cod_chunk_largest_step(3));
     if (COD_CHUNK_STEP_PREFIX_BYTES + count + 2 * escapes > cod_chunk_step_bound(count))
         *how = blocks;

@@ -98,7 +98,7 @@
  * supports(device, COD_U8), x holds bytes (u8), and each byte b of channel c counts as table[b, c].
  * QUANTISE and DEQUANTISE, which a backend may lack, turn values into plain chunks and back, of those ranges of values that the chunks'
  * headers name; they are all dense, on every backend equal to the bit, and the codec's (codec/codec.h). Each header of `plan` has the
- * chunk's first value, its count, and how to code it; attr.quality_db is of coding STEP. R is 4 times the largest count + 16 at
+ * chunk's first value, its count, and how to code it; attr.quality_db and rounding are of coding STEP. R is 4 times the largest count + 16 at
  * least; payload k of QUANTISE begins at byte k·R, that of DEQUANTISE at the byte, divisible by 16, that header k has in the place of its
  * checksum. y is what the chunk decodes to; `reference`, which STEP may be a delta against, and y may be one
  * view. A header of `heads`, or the 8 bytes of `prints`, says by COD_FINGERPRINT_NONE that a value of y is not finite.
@@ -212,6 +212,7 @@ typedef struct cod_op_attr {
     float beta1, beta2, weight_decay, max_norm; /**< OPTIMISER */
     bool nesterov;
     double quality_db; /**< QUANTISE: decibels of the values, of coding STEP */
+    float rounding; /**< QUANTISE: what deltas of coding STEP are rounded by, above 0, at most 0.5 = to the nearest */
 } cod_op_attr;
 
 enum { COD_OP_MAX_INPUTS = 7, COD_OP_MAX_OUTPUTS = 5 };

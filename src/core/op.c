@@ -294,6 +294,9 @@ cod_status cod_op_check(const cod_op *op)
         return cod_fail(COD_ERR_ARGUMENT, "op kind %d does not exist", (int)op->kind);
     if (op->kind == COD_OP_LOSS)
         COD_TRY(check_loss(op));
+    if (op->kind == COD_OP_QUANTISE && !(op->attr.rounding > 0 && op->attr.rounding <= 0.5f))
+        return cod_fail(COD_ERR_ARGUMENT, "quantise '%s': rounding is above 0 and at most 0.5, not %g", op->name,
+                        (double)op->attr.rounding);
     if (!shapes_fit(op)) {
         const cod_shape a = op->inputs[0].shape, b = op->inputs[1].shape, y = op->outputs[0].shape;
         return cod_fail(COD_ERR_ARGUMENT,

@@ -27,6 +27,7 @@ struct chunk_work {
     int64_t print_stride; /**< bytes from one fingerprint to the next */
     int sums;             /**< of a chunk at most */
     double ratio;         /**< root mean square of the error over that of the values */
+    float rounding;       /**< of deltas */
 };
 
 static __device__ __forceinline__ uint32_t load_u32(const unsigned char *at)
@@ -90,6 +91,7 @@ struct chunk_view {
     unsigned char *payload;
     uint32_t count;
     unsigned coding, flags, parameter;
+    float rounding; /**< of deltas */
 };
 
 static __device__ __forceinline__ chunk_view chunk_of(const chunk_work &work)
@@ -107,6 +109,7 @@ static __device__ __forceinline__ chunk_view chunk_of(const chunk_work &work)
     c.coding = head[COD_CHUNK_AT_CODING];
     c.flags = head[COD_CHUNK_AT_FLAGS];
     c.parameter = head[COD_CHUNK_AT_PARAMETER];
+    c.rounding = work.rounding;
     return c;
 }
 
@@ -129,7 +132,7 @@ static __device__ __forceinline__ float change_of(const chunk_view &c, bool delt
 static __device__ __forceinline__ int step_of(const chunk_view &c, bool delta, uint32_t i, float inverse)
 {
     const float quotient = exact_product(change_of(c, delta, i), inverse);
-    return (int)exact_sum(quotient, copysignf(0.5f, quotient));
+    return (int)exact_sum(quotient, copysignf(delta ? c.rounding : 0.5f, quotient));
 }
 
 /** Each thread has lanes of blocks of squares; the first one adds them up, and chooses. */
@@ -522,6 +525,7 @@ cod_status cuda_make_quantise(cod_plan *plan)
     work->print_stride = COD_CHUNK_HEADER_BYTES;
     work->sums = static_cast<int>(cuda_divide_up(most, COD_CHUNK_STEP_BLOCK) * COD_CHUNK_STEP_LANES);
     work->ratio = pow(10, -op->attr.quality_db / 20);
+    work->rounding = op->attr.rounding;
     plan->run = quantise_run;
     return COD_OK;
 }

@@ -61,7 +61,7 @@ typedef enum cod_exchange_transport { COD_TRANSPORT_RMA, COD_TRANSPORT_FILE } co
 typedef struct cod_exchange_options {
     int64_t period;
     int codec; /**< cod_exchange_codec; NONE publishes nothing */
-    double quality_db;
+    double quality_db, rounding;
     int64_t key_every;
     int entropy; /**< cod_codec_entropy */
     int scales;  /**< index into f32, bf16 */

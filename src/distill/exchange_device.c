@@ -115,7 +115,7 @@ static cod_status plan_quantise(cod_exchange *e, bool delta, cod_plan **out)
     const cod_view decoded = vector_of(d->decoded);
     const cod_op op = {
         .kind = COD_OP_QUANTISE,
-        .attr = {.quality_db = e->options.quality_db},
+        .attr = {.quality_db = e->options.quality_db, .rounding = (float)e->options.rounding},
         .inputs = {vector_of(e->publisher.snapshot), rows_of(d->plan, chunks, COD_CHUNK_HEADER_BYTES),
                    delta ? decoded : (cod_view){0}},
         .outputs = {rows_of(d->heads, chunks, COD_CHUNK_HEADER_BYTES), rows_of(d->payloads, chunks, d->room), decoded},

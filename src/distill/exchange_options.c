@@ -18,8 +18,11 @@ static const cod_option options[] = {
      "last one, about a twelfth; auto is delta with an entropy coder that each rank chooses, at keys, by how fast "
      "coders "
      "and pulls were so far (not the default: what it measures may mislead it); none publishes nothing"},
-    {"quality_db", COD_OPTION_FLOAT, FIELD(quality_db), "43", 20, 48, NULL,
+    {"quality_db", COD_OPTION_FLOAT, FIELD(quality_db), "43", 6, 48, NULL,
      "delta: decibels of the weights; 6 fewer save a bit a weight"},
+    {"rounding", COD_OPTION_FLOAT, FIELD(rounding), "0.5", 0.01, 0.5, NULL,
+     "delta: a change of q steps is sent as the whole part of q + rounding: 0.5 is the nearest number of steps; less "
+     "leaves out small changes until they have added up, which takes fewer bytes"},
     {"key_every", COD_OPTION_INT, FIELD(key_every), "16", 1, 1e6, NULL,
      "delta: publications from one that stands alone, from which a reader can start, to the next"},
     {"entropy", COD_OPTION_CHOICE, FIELD(entropy), "zstd", 0, 0, entropies,

@@ -14,6 +14,7 @@ cod_codec_options exchange_codec_options(const cod_exchange_options *options)
     return (cod_codec_options){.coding = codings[options->codec],
                                .entropy = chosen ? COD_CODEC_ZSTD : (cod_codec_entropy)options->entropy,
                                .quality_db = options->quality_db,
+                               .rounding = (float)options->rounding,
                                .bf16_scales = options->scales == 1,
                                .chunk_values = (uint32_t)options->chunk_values};
 }

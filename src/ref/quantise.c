@@ -19,6 +19,7 @@ typedef struct chunk {
     const float *values;    /**< [count] QUANTISE */
     const float *reference; /**< [count], or NULL */
     float *decoded;         /**< [count] */
+    float rounding;         /**< QUANTISE: of deltas */
 } chunk;
 
 static unsigned char *bytes_of(const cod_view *view)
@@ -71,7 +72,7 @@ static float change_of(const chunk *c, uint32_t i)
 static int step_of(const chunk *c, uint32_t i, float inverse)
 {
     const float quotient = change_of(c, i) * inverse;
-    return (int)(quotient + copysignf(0.5f, quotient));
+    return (int)(quotient + copysignf(c->reference != NULL ? c->rounding : 0.5f, quotient));
 }
 
 static uint32_t count_beyond(const chunk *c, float inverse, int limit)
@@ -228,6 +229,7 @@ void ref_quantise(const cod_op *op)
         chunk c = chunk_at(from, heads, &op->outputs[1], &op->inputs[2], &op->outputs[2], k,
                            (uint64_t)(k * op->outputs[1].shape.c));
         c.values = values + cod_load_u64(from + COD_CHUNK_AT_FIRST);
+        c.rounding = op->attr.rounding;
         memcpy(c.head, from, COD_CHUNK_HEADER_BYTES);
         quantise(&c, op->attr.quality_db);
         cod_store_u64(c.head + COD_CHUNK_AT_CHECKSUM, dequantise(&c));

@@ -92,7 +92,7 @@ static void each_coding_comes_back_as_exactly_as_it_should(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         for (cod_codec_entropy entropy = COD_CODEC_PLAIN; entropy <= COD_CODEC_ZSTD; entropy++) {
             trip t;
-            trip_open(&t, (cod_codec_options){cases[i].coding, entropy, cases[i].bf16_scales, 16384, 43},
+            trip_open(&t, (cod_codec_options){cases[i].coding, entropy, cases[i].bf16_scales, 16384, 43, 0.5f},
                       (cod_codec_range){.first = 1000, .count = 100003, .exact_from = UINT64_MAX});
             trip_encode(&t);
             assert_ok(trip_decode(&t, &KEY, t.bytes, t.length));
@@ -115,7 +115,7 @@ static void values_behind_the_parameters_stay_exact(void **state)
 {
     (void)state;
     trip t;
-    trip_open(&t, (cod_codec_options){COD_CHUNK_INT8, COD_CODEC_PLAIN, true, 1024, 0},
+    trip_open(&t, (cod_codec_options){COD_CHUNK_INT8, COD_CODEC_PLAIN, true, 1024, 0, 0},
               (cod_codec_range){.first = 10, .count = 5000, .exact_from = 3333});
     assert_int_equal(cod_codec_chunk_count(&t.codec.options, &t.range), 4 + 2);
     trip_encode(&t);
@@ -133,7 +133,7 @@ static void extremes_survive(void **state)
     for (cod_chunk_coding coding = COD_CHUNK_F32; coding <= COD_CHUNK_STEP; coding++) {
         for (int scales = 0; scales < 2; scales++) {
             trip t;
-            trip_open(&t, (cod_codec_options){coding, COD_CODEC_LZ4, scales, 256, 43},
+            trip_open(&t, (cod_codec_options){coding, COD_CODEC_LZ4, scales, 256, 43, 0.5f},
                       (cod_codec_range){.count = 2560, .exact_from = UINT64_MAX});
             for (int i = 0; i < 2560; i++)
                 t.values[i] = i % 2 ? extremes[i / 256] : extremes[i / 256] * 0.25f;
@@ -152,7 +152,7 @@ static void lz4_is_kept_only_where_it_shrinks(void **state)
 {
     (void)state;
     trip t;
-    trip_open(&t, (cod_codec_options){COD_CHUNK_INT8, COD_CODEC_LZ4, true, 4096, 0},
+    trip_open(&t, (cod_codec_options){COD_CHUNK_INT8, COD_CODEC_LZ4, true, 4096, 0, 0},
               (cod_codec_range){.count = 8192, .exact_from = UINT64_MAX});
     memset(t.values, 0, 4096 * sizeof(float));
     trip_encode(&t);
@@ -183,7 +183,7 @@ static void what_is_not_finite_is_neither_sent_nor_accepted(void **state)
 {
     (void)state;
     trip t;
-    trip_open(&t, (cod_codec_options){COD_CHUNK_F32, COD_CODEC_PLAIN, false, 256, 0},
+    trip_open(&t, (cod_codec_options){COD_CHUNK_F32, COD_CODEC_PLAIN, false, 256, 0, 0},
               (cod_codec_range){.count = 600, .exact_from = UINT64_MAX});
     trip_encode(&t);
     static const float bad[] = {NAN, INFINITY, -INFINITY};
@@ -200,7 +200,7 @@ static void what_is_not_finite_is_neither_sent_nor_accepted(void **state)
     /* A publisher that does not check: NaN or infinity under a valid checksum, in each coding. */
     trip_close(&t);
     for (cod_chunk_coding coding = COD_CHUNK_F32; coding <= COD_CHUNK_INT8; coding++) {
-        trip_open(&t, (cod_codec_options){coding, COD_CODEC_PLAIN, true, 256, 0},
+        trip_open(&t, (cod_codec_options){coding, COD_CODEC_PLAIN, true, 256, 0, 0},
                   (cod_codec_range){.count = 256, .exact_from = UINT64_MAX});
         trip_encode(&t);
         unsigned char *payload = t.bytes + COD_CHUNK_HEADER_BYTES;
@@ -240,7 +240,7 @@ static void damage_at_any_byte_is_noticed(void **state)
     (void)state;
     for (int lz4 = 0; lz4 < 2; lz4++) {
         trip t;
-        trip_open(&t, (cod_codec_options){COD_CHUNK_INT8, lz4 ? COD_CODEC_LZ4 : COD_CODEC_PLAIN, true, 512, 0},
+        trip_open(&t, (cod_codec_options){COD_CHUNK_INT8, lz4 ? COD_CODEC_LZ4 : COD_CODEC_PLAIN, true, 512, 0, 0},
                   (cod_codec_range){.first = 7, .count = 1100, .exact_from = 1000});
         for (int i = 0; i < 512; i++)
             t.values[i] = (float)(i / 64);
@@ -268,7 +268,7 @@ static void an_old_or_foreign_chunk_never_passes(void **state)
 {
     (void)state;
     trip t;
-    trip_open(&t, (cod_codec_options){COD_CHUNK_BF16, COD_CODEC_PLAIN, false, 256, 0},
+    trip_open(&t, (cod_codec_options){COD_CHUNK_BF16, COD_CODEC_PLAIN, false, 256, 0, 0},
               (cod_codec_range){.count = 512, .exact_from = UINT64_MAX});
     trip_encode(&t);
     const cod_codec_key others[] = {{KEY.run + 1, KEY.publisher, KEY.version},
@@ -293,7 +293,7 @@ static void random_bytes_do_no_harm(void **state)
     const uint64_t seed = 11;
     cod_rng rng = cod_rng_open(seed, 0, 0, 0, COD_RNG_TEST, 1);
     trip t;
-    trip_open(&t, (cod_codec_options){COD_CHUNK_INT8, COD_CODEC_LZ4, true, 256, 0},
+    trip_open(&t, (cod_codec_options){COD_CHUNK_INT8, COD_CODEC_LZ4, true, 256, 0, 0},
               (cod_codec_range){.count = 700, .exact_from = 650});
     for (int i = 0; i < 256; i++)
         t.values[i] = 1;
@@ -313,11 +313,61 @@ static void random_bytes_do_no_harm(void **state)
 /** A range whose values moved by `movement` of their size since the reference. */
 static void trip_open_delta(trip *t, cod_codec_entropy entropy, cod_codec_range range, uint32_t chunk, double movement)
 {
-    trip_open(t, (cod_codec_options){COD_CHUNK_STEP, entropy, false, chunk, 43}, range);
+    trip_open(t, (cod_codec_options){COD_CHUNK_STEP, entropy, false, chunk, 43, 0.5f}, range);
     t->reference = malloc((range.count + 1) * sizeof(float));
     cod_rng rng = cod_rng_open(6, 0, 0, 0, COD_RNG_TEST, 0);
     for (uint64_t i = 0; i < range.count; i++)
         t->reference[i] = t->values[i] + (float)(0.05 * movement * cod_rng_normal(&rng));
+}
+
+/** Where every weight drifts by 0.3 steps a version: rounded by 0.25 a version names fewer of them, and none stays behind for long. */
+static void what_is_left_out_is_sent_when_it_has_added_up(void **state)
+{
+    (void)state;
+    enum { COUNT = 20000, VERSIONS = 12 };
+    const cod_codec_range range = {.count = COUNT, .exact_from = UINT64_MAX};
+    uint64_t bytes[2] = {0};
+    for (int loose = 0; loose < 2; loose++) {
+        const float rounding = loose ? 0.25f : 0.5f;
+        trip t;
+        trip_open(&t, (cod_codec_options){COD_CHUNK_STEP, COD_CODEC_ZSTD, false, 16384, 24, rounding}, range);
+        double squares = 0;
+        for (int i = 0; i < COUNT; i++)
+            squares += (double)t.values[i] * (double)t.values[i];
+        const double step = sqrt(12 * squares / COUNT) * pow(10, -24 / 20.);
+        cod_rng rng = cod_rng_open(8, 0, 0, 0, COD_RNG_TEST, 0);
+        trip_encode(&t);
+        t.reference = malloc(COUNT * sizeof(float));
+        for (int version = 0; version < VERSIONS; version++) {
+            for (int i = 0; i < COUNT; i++) {
+                t.reference[i] = t.predicted[i];
+                t.values[i] += (float)(0.3 * step * cod_rng_normal(&rng));
+            }
+            trip_encode(&t);
+            assert_ok(trip_decode(&t, &KEY, t.bytes, t.length));
+            bytes[loose] += t.length;
+            /* Steps are of a chunk's own weights, a little apart. */
+            for (int i = 0; i < COUNT; i++)
+                assert_true(fabs((double)t.values[i] - (double)t.decoded[i]) <= (1 - (double)rounding) * 1.2 * step);
+        }
+        trip_close(&t);
+    }
+    print_message("12 versions that drift: %llu bytes to the nearest, %llu with small changes left out\n",
+                  (unsigned long long)bytes[0], (unsigned long long)bytes[1]);
+    assert_true((double)bytes[1] < 0.8 * (double)bytes[0]);
+}
+
+static void a_rounding_out_of_range_is_refused(void **state)
+{
+    (void)state;
+    cod_codec codec;
+    cod_codec_options options = {COD_CHUNK_STEP, COD_CODEC_ZSTD, false, 16384, 24, 0};
+    assert_fails(COD_ERR_ARGUMENT, "more than 0 and at most 0.5", cod_codec_init(&codec, &options));
+    options.rounding = 0.6f;
+    assert_fails(COD_ERR_ARGUMENT, "not 0.6", cod_codec_init(&codec, &options));
+    options.rounding = 0.5f;
+    options.quality_db = 5;
+    assert_fails(COD_ERR_ARGUMENT, "6 to 48 dB", cod_codec_init(&codec, &options));
 }
 
 static void deltas_shrink_with_the_movement(void **state)
@@ -480,7 +530,7 @@ static void an_empty_range_takes_no_bytes(void **state)
 {
     (void)state;
     trip t;
-    trip_open(&t, (cod_codec_options){COD_CHUNK_INT8, COD_CODEC_LZ4, true, 256, 0}, (cod_codec_range){.first = 5});
+    trip_open(&t, (cod_codec_options){COD_CHUNK_INT8, COD_CODEC_LZ4, true, 256, 0, 0}, (cod_codec_range){.first = 5});
     trip_encode(&t);
     assert_int_equal(t.length, 0);
     assert_ok(trip_decode(&t, &KEY, t.bytes, 0));
@@ -500,6 +550,8 @@ int main(void)
         cmocka_unit_test(damage_at_any_byte_is_noticed),
         cmocka_unit_test(an_old_or_foreign_chunk_never_passes),
         cmocka_unit_test(random_bytes_do_no_harm),
+        cmocka_unit_test(what_is_left_out_is_sent_when_it_has_added_up),
+        cmocka_unit_test(a_rounding_out_of_range_is_refused),
         cmocka_unit_test(deltas_shrink_with_the_movement),
         cmocka_unit_test(errors_do_not_add_up_over_deltas),
         cmocka_unit_test(a_delta_needs_its_own_reference),

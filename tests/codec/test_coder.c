@@ -104,8 +104,11 @@ static void a_trial_tells_what_each_coder_makes(void **state)
     for (int i = 0; i < 2 * CHUNK; i++)
         values[i] = sinf(0.37f * (float)(i * i % 1009)) * (i % 7 == 0 ? 1.0f : 0.05f);
     for (int entropy = 0; entropy < COD_CODEC_ENTROPIES; entropy++) {
-        const cod_codec_options options = {
-            .coding = COD_CHUNK_STEP, .entropy = (cod_codec_entropy)entropy, .quality_db = 43, .chunk_values = CHUNK};
+        const cod_codec_options options = {.coding = COD_CHUNK_STEP,
+                                           .entropy = (cod_codec_entropy)entropy,
+                                           .quality_db = 43,
+                                           .rounding = 0.5f,
+                                           .chunk_values = CHUNK};
         cod_codec codec;
         assert_ok(cod_codec_init(&codec, &options));
         cod_codec_begin(&codec, &range, &key);

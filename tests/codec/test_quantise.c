@@ -43,7 +43,8 @@ static void trip_open(trip *t, uint64_t seed, cod_codec_entropy entropy)
 {
     *t = (trip){0};
     cod_test_chunk_case_init(&t->c, seed);
-    const cod_codec_options options = {t->c.coding, entropy, t->c.bf16_scales, t->c.chunk_values, t->c.quality_db};
+    const cod_codec_options options = {t->c.coding,       entropy,         t->c.bf16_scales,
+                                       t->c.chunk_values, t->c.quality_db, t->c.rounding};
     t->range = (cod_codec_range){.count = t->c.count, .exact_from = t->c.exact_from};
     assert_ok(cod_codec_init(&t->codec, &options));
     assert_ok(cod_test_chunks_init(&t->ops, device, &t->c, seed % 5 == 0));

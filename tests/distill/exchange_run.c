@@ -43,6 +43,7 @@ cod_exchange_options run_options(int64_t period)
                                   .chunk_values = 512,
                                   .slots = 3,
                                   .quality_db = 43,
+                                  .rounding = 0.25,
                                   .key_every = 3,
                                   .entropy = COD_CODEC_ZSTD,
                                   .pull_timeout_s = 30,
@@ -96,7 +97,8 @@ static void known_decoded(const exchange_run *r, int group, int64_t step, float 
     const cod_codec_options options = {.coding = codings[r->options.codec],
                                        .bf16_scales = r->options.scales == 1,
                                        .chunk_values = (uint32_t)r->options.chunk_values,
-                                       .quality_db = r->options.quality_db};
+                                       .quality_db = r->options.quality_db,
+                                       .rounding = (float)r->options.rounding};
     const bool deltas = options.coding == COD_CHUNK_STEP;
     int64_t number = 0;
     const uint64_t shards = (uint64_t)cod_group_members_of(r->group, group).size, units = (total(r, group) + 15) / 16;

@@ -39,7 +39,9 @@ void cod_test_chunk_case_init(cod_test_chunk_case *c, uint64_t seed)
                                .chunk_values = 256 + cod_rng_below(&rng, 2500),
                                .coding = seed % 2 == 0 ? COD_CHUNK_STEP : (cod_chunk_coding)cod_rng_below(&rng, 4),
                                .bf16_scales = cod_rng_below(&rng, 2) == 0,
-                               .quality_db = 20 + cod_rng_below(&rng, 29)};
+                               .quality_db = 6 + cod_rng_below(&rng, 43)};
+    static const float roundings[] = {0.5f, 0.25f, 0.1f};
+    c->rounding = roundings[cod_rng_below(&rng, 3)];
     c->values = malloc(count * sizeof(float));
     c->reference = cod_rng_below(&rng, 4) > 0 ? malloc(count * sizeof(float)) : NULL;
     for (size_t i = 0; i < count; i++)
@@ -130,7 +132,7 @@ cod_status cod_test_chunks_init(cod_test_chunks *t, cod_test_device on, const co
                    payloads = rows_of(t->payloads, t->chunks, t->room),
                    prints = rows_of(t->prints, t->chunks, sizeof(uint64_t));
     const cod_op quantise = {.kind = COD_OP_QUANTISE,
-                             .attr = {.quality_db = c->quality_db},
+                             .attr = {.quality_db = c->quality_db, .rounding = c->rounding},
                              .inputs = {x, plan, reference},
                              .outputs = {heads, payloads, y},
                              .name = "test"};

@@ -16,6 +16,7 @@ typedef struct cod_test_chunk_case {
     cod_chunk_coding coding;
     bool bf16_scales;
     double quality_db;
+    float rounding;
     float *values;    /**< [count] */
     float *reference; /**< [count], or NULL */
 } cod_test_chunk_case;

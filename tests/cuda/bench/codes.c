@@ -49,7 +49,8 @@ static cod_status make_case(size_t count, bool delta, cod_test_chunk_case *c)
                                .exact_from = UINT64_MAX,
                                .chunk_values = CHUNK_VALUES,
                                .coding = COD_CHUNK_STEP,
-                               .quality_db = QUALITY_DB};
+                               .quality_db = QUALITY_DB,
+                               .rounding = 0.5f};
     c->values = malloc(count * sizeof *c->values);
     c->reference = malloc(count * sizeof *c->reference);
     COD_REQUIRE_MEMORY(c->values);

@@ -31,7 +31,8 @@ static int write_chunks(const char *folder)
                                                .entropy = (cod_codec_entropy)entropy,
                                                .bf16_scales = entropy == COD_CODEC_PLAIN,
                                                .chunk_values = FUZZ_CHUNK_VALUES,
-                                               .quality_db = 43};
+                                               .quality_db = 43,
+                                               .rounding = 0.5f};
             const cod_codec_range range = fuzz_range(head);
             const float *reference = fuzz_reference(head);
             static float values[FUZZ_VALUES];
