@@ -158,10 +158,10 @@ static cod_status one_step(bench *b)
     compute(b);
     if (due) {
         b->published_s[done / b->options->exchange.period] = cod_clock_s();
-        cod_buffer *snapshot;
-        COD_TRY(cod_exchange_snapshot(b->exchange, &snapshot));
-        memcpy(snapshot->host, b->values, (size_t)b->options->weights * sizeof(float));
-        COD_TRY(cod_exchange_publish(b->exchange, done));
+        cod_exchange_part part;
+        COD_TRY(cod_exchange_snapshot(b->exchange, &part));
+        memcpy(part.values->host, b->values + part.first, part.count * sizeof(float));
+        COD_TRY(cod_exchange_publish(b->exchange, done, 0));
     }
     COD_TRY(cod_exchange_advance(b->exchange, done));
     look(b);

@@ -154,16 +154,18 @@ static cod_status tell_memory(const codistill *c, const cod_train_context *conte
     COD_REQUIRE_MEMORY(ranks);
     for (int g = 0; g < groups; g++)
         ranks[g] = cod_group_members_of(context->group, g).size;
-    const cod_exchange_sizes sizes = cod_exchange_plan(exchange, models, ranks, groups, mine);
+    const bool once = cod_exchange_is_held_once(c->exchange);
+    const cod_exchange_sizes sizes = cod_exchange_plan(exchange, models, ranks, groups, mine, once);
     free(ranks);
     char advice[512];
     if (cod_comm_rank(context->comm) == 0 && cod_exchange_falls_behind(exchange, sizes.peers, advice, sizeof advice))
         cod_log_warn("group %d: %s", mine, advice);
     if (cod_group_rank(context->group) == 0 && c->peers.count > 0)
         cod_log_info("group %d: a rank holds %.1f MB for the exchange: checkpoints of %d peer%s %.1f, own publications "
-                     "%.1f, encoded versions %.1f",
+                     "%.1f, encoded versions %.1f%s",
                      mine, 1e-6 * (double)sizes.memory_bytes, sizes.peers, sizes.peers == 1 ? "" : "s",
-                     1e-6 * (double)sizes.held_bytes, 1e-6 * (double)sizes.own_bytes, 1e-6 * (double)sizes.slot_bytes);
+                     1e-6 * (double)sizes.held_bytes, 1e-6 * (double)sizes.own_bytes, 1e-6 * (double)sizes.slot_bytes,
+                     once ? "; the first two are its part of what the group's ranks hold together" : "");
     return COD_OK;
 }
 
@@ -360,21 +362,25 @@ static cod_status average_statistics(const codistill *c, cod_train_context *cont
  * Copies what is published: weights, or their moving averages where sets have one, and the statistics. On a device the copies are
  * queued behind the step's update: it computes nothing meanwhile, once a period, but needs no room for a second copy of the weights.
  */
-static cod_status fill_snapshot(const codistill *c, const cod_train_session *session, cod_buffer *snapshot)
+static cod_status fill_snapshot(const codistill *c, const cod_train_session *session, const cod_exchange_part *part,
+                                uint64_t *fingerprint)
 {
     cod_buffer *averages[COD_GRAPH_MAX_SETS] = {NULL};
     for (int s = 0; s < COD_GRAPH_MAX_SETS && c->configured->publish == COD_PUBLISH_EMA; s++)
         averages[s] = session->optimisers[s] != NULL ? cod_optimiser_ema(session->optimisers[s]) : NULL;
-    return cod_weights_copy_out(&session->weights, c->sets, averages, snapshot);
+    if (cod_exchange_is_held_once(c->exchange))
+        *fingerprint = cod_weights_fingerprint(&session->weights, c->sets, averages);
+    return cod_weights_copy_out(&session->weights, c->sets, averages, part->values, part->first, part->count);
 }
 
 static cod_status publish(codistill *c, cod_train_context *context, int64_t done)
 {
-    cod_buffer *snapshot;
-    COD_TRY(cod_exchange_snapshot(c->exchange, &snapshot));
+    cod_exchange_part part;
+    uint64_t fingerprint = 0;
+    COD_TRY(cod_exchange_snapshot(c->exchange, &part));
     COD_TRY(average_statistics(c, context));
-    COD_TRY(fill_snapshot(c, context->session, snapshot));
-    COD_TRY(cod_exchange_publish(c->exchange, done));
+    COD_TRY(fill_snapshot(c, context->session, &part, &fingerprint));
+    COD_TRY(cod_exchange_publish(c->exchange, done, fingerprint));
     c->stats.publications++;
     const cod_train_event event = {.kind = "publish",
                                    .peer = cod_group_index(context->group),

@@ -72,8 +72,7 @@ static cod_status make_buffers(cod_exchange *e)
     const cod_codec_options codec = exchange_codec_options(&e->options);
     COD_TRY(exchange_publisher_init(&e->publisher, &codec));
     COD_TRY(make_peers(e));
-    COD_TRY(exchange_pulls_init(e));
-    return exchange_make_values(e);
+    return exchange_pulls_init(e);
 }
 
 /** Names this process of the group, all its ranks by what the first one drew. */
@@ -137,6 +136,8 @@ cod_status cod_exchange_create(cod_comm *comm, cod_group *group, const cod_excha
     const cod_exchange_model *mine = &models[cod_group_index(group)];
     e->total = mine->count + mine->state_count;
     COD_TRY(cod_group_agree(cod_comm_world(comm), make_buffers(e), NULL));
+    COD_TRY(cod_group_agree(cod_comm_world(comm), exchange_share_values(e), NULL));
+    COD_TRY(cod_group_agree(cod_comm_world(comm), exchange_make_values(e), NULL));
     COD_TRY(draw_life(e));
     const cod_slot_layout layout = common_layout(e);
     const cod_slot_identity identity = exchange_identity(e, cod_group_index(group), e->rank);
@@ -182,7 +183,7 @@ cod_status cod_exchange_destroy(cod_exchange *e)
 /** Chunks a step, so that the publication is through after its part of a period. */
 static uint64_t encoded_a_step(const cod_exchange *e)
 {
-    const uint64_t chunks = e->total / (uint64_t)e->options.chunk_values + 1,
+    const uint64_t chunks = exchange_snapshot_range(e).count / (uint64_t)e->options.chunk_values + 1,
                    steps = (uint64_t)(e->options.period + ENCODING_PART - 1) / ENCODING_PART;
     return (chunks + steps - 1) / steps;
 }
@@ -198,9 +199,10 @@ cod_status cod_exchange_advance(cod_exchange *e, int64_t step)
         /*
          * Not in the step that made the snapshot. On a device it has only queued the copy; at the end of the second step after it the
          * host reads a loss that was queued behind the copy, so that from the third on it does not wait. Whether the copy is done is
-         * not asked: encoding must take the same steps on all ranks of the group, as its end decides what is merged when.
+         * not asked: encoding must take the same steps on all ranks of the group, as its end decides what is merged when. Where the
+         * ranks hold values together, one that is behind may in these steps still read the own version that is written over.
          */
-        if (step > e->publisher.step + (e->copied != NULL ? EXCHANGE_COPY_STEPS : 0))
+        if (step > e->publisher.step + (e->copied != NULL || e->shared != NULL ? EXCHANGE_COPY_STEPS : 0))
             COD_TRY(exchange_encode_some(e, encoded_a_step(e)));
         COD_TRY(e->events != NULL ? exchange_replay_step(e, step) : exchange_move_pulls(e, step));
     }

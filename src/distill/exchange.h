@@ -37,7 +37,7 @@
 typedef struct cod_exchange cod_exchange;
 
 /** Pulls that a group has at a time, and numbers that ride in the reduction. */
-enum { COD_EXCHANGE_PULLS_MOST = 16, COD_EXCHANGE_FLAGS = 5 + 8 * COD_EXCHANGE_PULLS_MOST, COD_EXCHANGE_OWN_KEPT = 4 };
+enum { COD_EXCHANGE_PULLS_MOST = 16, COD_EXCHANGE_FLAGS = 7 + 8 * COD_EXCHANGE_PULLS_MOST, COD_EXCHANGE_OWN_KEPT = 4 };
 
 typedef enum cod_exchange_publish_kind { COD_PUBLISH_RAW, COD_PUBLISH_EMA } cod_exchange_publish_kind;
 typedef enum cod_exchange_codec {
@@ -165,9 +165,13 @@ typedef struct cod_exchange_sizes {
  * @param models  [groups] what each group trains
  * @param ranks   [groups] ranks of each
  * @param mine    the group
+ * @param once    whether its ranks hold values together, of which each has its part here: they run on one node, and compute on its processors
  */
 cod_exchange_sizes cod_exchange_plan(const cod_exchange_options *options, const cod_exchange_model *models,
-                                     const int *ranks, int groups, int mine);
+                                     const int *ranks, int groups, int mine, bool once);
+
+/** Whether this exchange's group does. */
+bool cod_exchange_is_held_once(const cod_exchange *exchange);
 
 /**
  * Makes the exchange and its transport. Collective on all ranks of the job, with equal arguments but for `group`.
@@ -215,21 +219,27 @@ COD_MUST_CHECK cod_status cod_exchange_replay(cod_exchange *exchange, const cod_
 /** Whether step `step` is one after which to publish; the same on every rank of the group. */
 bool cod_exchange_publish_due(const cod_exchange *exchange, int64_t step);
 
+/** Values of the own model that a rank copies before a publication. */
+typedef struct cod_exchange_part {
+    cod_buffer *values; /**< [count] f32; the exchange's own */
+    uint64_t first,
+        count; /**< of the model's count + state_count: all, or this rank's shard where the group's ranks hold values together */
+} cod_exchange_part;
+
 /**
  * Where a consistent step's weights are to be put before cod_exchange_publish(): by the host, or on a device by copies in its default
- * queue. What was published last is encoded from there, so that ends first.
- *
- * @param[out] snapshot [count + state_count] f32; the exchange's own
+ * queue. What was published last is encoded from there, so that ends first. All ranks of the group.
  */
-COD_MUST_CHECK cod_status cod_exchange_snapshot(cod_exchange *exchange, cod_buffer **snapshot);
+COD_MUST_CHECK cod_status cod_exchange_snapshot(cod_exchange *exchange, cod_exchange_part *part);
 
 /**
  * Begins to publish this rank's shard of the snapshot. All ranks of the group, with equal bits in it; `step` is a multiple
  * of the period, after the last one published. In deterministic mode it waits for the readers of the slot it reopens.
  *
+ * @param fingerprint  of all values of the model, however computed, where the snapshot is a part of them; else not read
  * @return COD_ERR_PEER when, in deterministic mode, a reader does not come within pull_timeout_s
  */
-COD_MUST_CHECK cod_status cod_exchange_publish(cod_exchange *exchange, int64_t step);
+COD_MUST_CHECK cod_status cod_exchange_publish(cod_exchange *exchange, int64_t step, uint64_t fingerprint);
 
 /** Encodes some chunks, moves the pull under way. Once a step; waits only in deterministic mode. */
 COD_MUST_CHECK cod_status cod_exchange_advance(cod_exchange *exchange, int64_t step);
@@ -261,13 +271,14 @@ typedef struct cod_exchange_array {
     char name[48];
     void *data;
     size_t bytes;
-    bool of_group; /**< equal on all ranks of the group: each saves its part */
+    bool of_group;  /**< equal on all ranks of the group: each saves its part */
+    bool held_once; /**< and the same memory on all of them */
 } cod_exchange_array;
 
 /**
  * The arrays that hold the exchange's state: published slots, held teachers, own decoded publications, versions. To save,
  * write them; to restore, fill them with what was written and call cod_exchange_restored(). A publication under way
- * is completed first. A pull under way is not part of the state; its version is proposed again.
+ * is completed first: then it is collective on the group. A pull under way is not part of the state; its version is proposed again.
  *
  * @param[out] arrays  borrowed until the next call of the exchange
  */

@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* Of the group; INTERVAL and NOW (its clock) are the first rank's. */
-enum { FLAG_INTERVAL, FLAG_NOW, FLAG_LEFT_OUT, FLAG_PRINT, FLAG_PRINT_SQUARE, GROUP_FLAGS };
+enum { FLAG_INTERVAL, FLAG_NOW, FLAG_LEFT_OUT, FLAG_PRINT, FLAG_PRINT_SQUARE, FLAG_WAITING, FLAG_UNFIT, GROUP_FLAGS };
 /* Of each pull; PEER, VERSION, LIFE (what it proposes) and PUBLISHED (the time of what is being pulled) are the first rank's. */
 enum { FLAG_PEER, FLAG_VERSION, FLAG_LIFE, FLAG_DONE, FLAG_LOST, FLAG_REFUSED, FLAG_BYTES, FLAG_PUBLISHED, PULL_FLAGS };
 _Static_assert((int)GROUP_FLAGS + (int)PULL_FLAGS * (int)COD_EXCHANGE_PULLS_MOST == (int)COD_EXCHANGE_FLAGS,
@@ -21,6 +21,8 @@ void cod_exchange_flags_out(const cod_exchange *e, double out[COD_EXCHANGE_FLAGS
     memset(out, 0, COD_EXCHANGE_FLAGS * sizeof *out);
     out[FLAG_PRINT] = (double)e->publisher.print_of;
     out[FLAG_PRINT_SQUARE] = out[FLAG_PRINT] * out[FLAG_PRINT];
+    out[FLAG_WAITING] = e->publisher.waiting;
+    out[FLAG_UNFIT] = e->publisher.waiting && e->publisher.unfit;
     if (exchange_waits(e))
         return;
     if (e->rank == 0) {
@@ -85,7 +87,7 @@ static cod_status act(cod_exchange *e, exchange_pull *pull, int64_t step, const 
         pull->peer->counters.rejected++;
     if (in[FLAG_LOST] > 0)
         exchange_give_up(e, pull, in[FLAG_REFUSED] > 0);
-    else if (all_done && pull->phase == PULLING && (e->size > 1 || e->on_device != NULL))
+    else if (all_done && pull->phase == PULLING && ((e->size > 1 && e->shared == NULL) || e->on_device != NULL))
         return exchange_start_gather(e, pull, step);
     else if (all_done)
         exchange_take_over(e, pull, step);
@@ -135,6 +137,9 @@ static cod_status compare_prints(cod_exchange *e, double sum, double squares)
 cod_status cod_exchange_flags_in(cod_exchange *e, int64_t step, const double in[COD_EXCHANGE_FLAGS])
 {
     COD_TRY(compare_prints(e, in[FLAG_PRINT], in[FLAG_PRINT_SQUARE]));
+    if (e->publisher.waiting &&
+        step - AGREEMENT_DELAY >= e->publisher.step) /* else it may be of the publication before */
+        exchange_end_waiting(e, in[FLAG_WAITING], in[FLAG_UNFIT]);
     if (exchange_waits(e))
         return COD_OK;
     exchange_note_left_out(&e->publisher, in[FLAG_LEFT_OUT]);

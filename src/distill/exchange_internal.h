@@ -7,6 +7,7 @@
 
 #include "codec/codec.h"
 #include "codec/coder.h"
+#include "comm/group_memory.h"
 #include "core/queue.h"
 #include "distill/exchange.h"
 #include "distill/transport.h"
@@ -43,11 +44,14 @@ static inline float *exchange_floats(const cod_buffer *buffer)
 typedef struct exchange_publisher {
     cod_codec encoder, mirror; /**< own shard into the slot; the others' round trip */
     cod_coder coder;           /**< of codec AUTO */
-    cod_buffer *snapshot;      /**< [total] f32; of coding on the host pinned memory, where there is a backend */
+    cod_buffer *
+        snapshot; /**< [count of exchange_snapshot_range()] f32; of coding on the host pinned memory, where there is a backend */
     own_version own[COD_EXCHANGE_OWN_KEPT];
     own_version *encoding; /**< under way, or NULL */
     unsigned char *room;
-    int encoded_shards;    /**< shards of the own group done */
+    int encoded_shards; /**< shards of the own group done, or passed over because another rank encodes them */
+    bool waiting,
+        unfit; /**< values held once: this rank's shard is done, the group's may not be; it held what is not finite */
     uint64_t version;      /**< last begun */
     uint64_t against;      /**< what that is a delta against; 0 = it is a key */
     uint64_t reference;    /**< the last complete one, in own[]; 0 = none that a delta may be against */
@@ -99,6 +103,9 @@ struct cod_exchange {
     uint64_t life; /**< of this process of the group, the same on all its ranks; exact as a double */
     cod_transport *transport;
     int rank, size; /**< in the group */
+    cod_group_memory *
+        shared; /**< holds own versions and peers' checkpoints once for all ranks of the group; NULL = each has its own */
+    size_t shared_used; /**< bytes given away */
 
     const cod_backend *backend; /**< as device: of cod_exchange_use_device(), where it has queues; else NULL */
     cod_device *device;
@@ -252,11 +259,22 @@ void exchange_note_print(exchange_publisher *publisher, uint64_t first, uint64_t
 void exchange_note_left_out(exchange_publisher *publisher, double count);
 /** Whether a publication is due after this step, were there no minimum interval. */
 bool exchange_is_publication_step(const cod_exchange *e, int64_t step);
-/** Encodes up to `chunks` more chunks of the publication under way, own shard and mirrors alike. */
+/** Encodes up to `chunks` more chunks of the publication under way: of the own shard and, unless values are held once, of the mirrors. */
 COD_MUST_CHECK cod_status exchange_encode_some(cod_exchange *e, uint64_t chunks);
+/** Values held once: what all ranks said of the version under way. @param unfit  ranks that met a value that is not finite */
+void exchange_end_waiting(cod_exchange *e, double waiting, double unfit);
+/** Encodes what is left of the publication under way, and waits for the group's other ranks where they hold values together. Collective then. */
+COD_MUST_CHECK cod_status exchange_finish_publication(cod_exchange *e);
+/** Values of the own model that this rank encodes, and of which it takes a snapshot: its shard where values are held once, else all. */
+cod_codec_range exchange_snapshot_range(const cod_exchange *e);
 
 /* What is held, and where: exchange_values.c. */
 
+/**
+ * Makes memory for own versions and peers' checkpoints that the group's ranks hold together, where they run on one node. Collective on
+ * the group; before exchange_make_values().
+ */
+COD_MUST_CHECK cod_status exchange_share_values(cod_exchange *e);
 /**
  * Makes the snapshot, own versions and peers' checkpoints: in the device's memory where it codes, else in the host's.
  * exchange_free_values() also after a failure.

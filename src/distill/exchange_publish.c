@@ -130,6 +130,25 @@ static void skip_publication(cod_exchange *e)
     e->publisher.encoding = NULL;
 }
 
+/** Values held once: all ranks have their shards, or one of them has none. */
+void exchange_end_waiting(cod_exchange *e, double waiting, double unfit)
+{
+    if ((int)waiting != e->size)
+        return;
+    e->publisher.waiting = false;
+    if (unfit > 0)
+        skip_publication(e);
+    else
+        end_publication(e);
+}
+
+/** This rank has done its part. */
+static void wait_for_group(exchange_publisher *p, bool unfit)
+{
+    p->waiting = true;
+    p->unfit = unfit;
+}
+
 /** Encodes a chunk of the shard that is next, of the own one to its bytes. */
 static cod_status encode_chunk(cod_exchange *e)
 {
@@ -140,7 +159,7 @@ static cod_status encode_chunk(cod_exchange *e)
     const cod_codec_key key = exchange_key(e, mine, e->publisher.version, exchange_life(e));
     if (codec->done == 0 || codec->range.first != range.first || codec->key.version != e->publisher.version)
         cod_codec_begin(codec, &range, &key);
-    const float *values = exchange_floats(e->publisher.snapshot) + range.first;
+    const float *values = exchange_floats(e->publisher.snapshot) + range.first - exchange_snapshot_range(e).first;
     const float *against = e->publisher.against > 0
                                ? exchange_floats(exchange_own_of(e, e->publisher.against)->values) + range.first
                                : NULL;
@@ -151,7 +170,9 @@ static cod_status encode_chunk(cod_exchange *e)
                                  decoded));
     else
         COD_TRY(cod_codec_round_trip(codec, values, against, 1, decoded));
-    exchange_note_print(&e->publisher, range.first + before, cod_fingerprint(decoded + before, codec->done - before));
+    if (e->shared == NULL)
+        exchange_note_print(&e->publisher, range.first + before,
+                            cod_fingerprint(decoded + before, codec->done - before));
     if (own && range.count > 0)
         COD_TRY(exchange_try_coders(e, before));
     if (!cod_codec_finished(codec))
@@ -159,7 +180,9 @@ static cod_status encode_chunk(cod_exchange *e)
     if (own)
         COD_TRY(end_shard(e));
     codec->done = 0;
-    if (++e->publisher.encoded_shards == e->size)
+    if (e->shared != NULL)
+        wait_for_group(&e->publisher, false);
+    else if (++e->publisher.encoded_shards == e->size)
         end_publication(e);
     return COD_OK;
 }
@@ -181,19 +204,35 @@ static cod_status seal_some(cod_exchange *e, uint64_t chunks)
 
 cod_status exchange_encode_some(cod_exchange *e, uint64_t chunks)
 {
-    if (e->publisher.encoding == NULL)
+    if (e->publisher.encoding == NULL || e->publisher.waiting)
         return COD_OK;
     COD_TRY(cod_event_wait(e->backend, e->copied));
     const double begin = cod_clock_s();
     cod_status status = e->on_device != NULL ? seal_some(e, chunks) : COD_OK;
-    for (; e->on_device == NULL && e->publisher.encoding != NULL && chunks > 0 && status == COD_OK; chunks--)
+    for (; e->on_device == NULL && e->publisher.encoding != NULL && !e->publisher.waiting && chunks > 0 &&
+           status == COD_OK;
+         chunks--)
         status = encode_chunk(e);
-    if (status == COD_ERR_NUMERIC) {
+    if (status == COD_ERR_NUMERIC && e->shared != NULL) {
+        wait_for_group(&e->publisher, true);
+        status = COD_OK;
+    } else if (status == COD_ERR_NUMERIC) {
         skip_publication(e);
         status = e->on_device != NULL ? exchange_device_skip(e) : COD_OK;
     }
     e->counters.encode_s += cod_clock_s() - begin;
     return status;
+}
+
+cod_status exchange_finish_publication(cod_exchange *e)
+{
+    COD_TRY(exchange_encode_some(e, UINT64_MAX));
+    if (!e->publisher.waiting)
+        return COD_OK;
+    double unfit = e->publisher.unfit;
+    COD_TRY(cod_group_reduce(e->group, &unfit, 1, COD_REDUCE_SUM));
+    exchange_end_waiting(e, e->size, unfit);
+    return COD_OK;
 }
 
 /** Deterministic, replay: waits until those who read this rank have taken what the next slot holds. */
@@ -236,13 +275,14 @@ static bool is_last(const cod_exchange *e, int64_t step)
     return !e->options.deterministic && e->options.last_step > 0 && step + e->options.period > e->options.last_step;
 }
 
-cod_status cod_exchange_snapshot(cod_exchange *e, cod_buffer **snapshot)
+cod_status cod_exchange_snapshot(cod_exchange *e, cod_exchange_part *part)
 {
-    *snapshot = e->publisher.snapshot;
-    return exchange_encode_some(e, UINT64_MAX);
+    const cod_codec_range range = exchange_snapshot_range(e);
+    *part = (cod_exchange_part){.values = e->publisher.snapshot, .first = range.first, .count = range.count};
+    return exchange_finish_publication(e);
 }
 
-cod_status cod_exchange_publish(cod_exchange *e, int64_t step)
+cod_status cod_exchange_publish(cod_exchange *e, int64_t step, uint64_t fingerprint)
 {
     const double begin = cod_clock_s();
     COD_REQUIRE(step > e->publisher.step && step % e->options.period == 0,
@@ -265,9 +305,9 @@ cod_status cod_exchange_publish(cod_exchange *e, int64_t step)
         COD_TRY(wait_for_readers(e));
     e->publisher.encoding = exchange_own_of(e, e->publisher.version);
     e->publisher.encoding->version = 0;
-    e->publisher.print = 0;
+    e->publisher.print = e->shared != NULL ? fingerprint : 0;
     e->publisher.chain_broken = false;
-    e->publisher.encoded_shards = 0;
+    e->publisher.encoded_shards = e->shared != NULL ? e->rank : 0;
     e->publisher.encoder.done = e->publisher.mirror.done = 0;
     e->publisher.published_s = cod_clock_s();
     e->publisher.published_ms = exchange_waits(e) ? 0 : exchange_wall_ms(); /* bytes that replay name no time */
@@ -276,7 +316,7 @@ cod_status cod_exchange_publish(cod_exchange *e, int64_t step)
     if (e->on_device != NULL)
         COD_TRY(exchange_device_quantise(e));
     if (e->options.deterministic)
-        COD_TRY(exchange_encode_some(e, UINT64_MAX));
+        COD_TRY(exchange_finish_publication(e));
     e->counters.seconds += cod_clock_s() - begin;
     return COD_OK;
 }

@@ -268,7 +268,7 @@ cod_status exchange_start_gather(cod_exchange *e, exchange_pull *pull, int64_t s
     pull->phase = GATHERING;
     pull->phase_since = step;
     pull->done = false;
-    return e->size > 1 ? share_shards(e, pull) : COD_OK;
+    return e->size > 1 && e->shared == NULL ? share_shards(e, pull) : COD_OK;
 }
 
 cod_status exchange_move_gather(cod_exchange *e, exchange_pull *pull)

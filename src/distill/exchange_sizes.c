@@ -34,6 +34,12 @@ cod_codec_range exchange_shard_range(const cod_exchange_model *model, int shard,
     return (cod_codec_range){.first = first, .count = last - first, .exact_from = model->count};
 }
 
+cod_codec_range exchange_snapshot_range(const cod_exchange *e)
+{
+    const cod_exchange_model *model = &e->models[cod_group_index(e->group)];
+    return e->shared != NULL ? exchange_shard_range(model, e->rank, e->size) : exchange_shard_range(model, 0, 1);
+}
+
 uint64_t exchange_slot_bytes(const cod_codec_options *codec, const cod_exchange_model *model, int shards)
 {
     uint64_t most = 0;
@@ -67,12 +73,13 @@ static uint64_t chunk_bytes(const cod_codec_options *codec, const cod_exchange_m
 }
 
 cod_exchange_sizes cod_exchange_plan(const cod_exchange_options *options, const cod_exchange_model *models,
-                                     const int *ranks, int groups, int mine)
+                                     const int *ranks, int groups, int mine, bool once)
 {
+    const uint64_t holders = once && ranks[mine] > 1 ? (uint64_t)ranks[mine] : 1;
     const cod_codec_options codec = exchange_codec_options(options);
     cod_slot_layout layout = {.slots = (uint32_t)options->slots, .groups = (uint32_t)groups};
     cod_exchange_sizes sizes = {.published = publication_bytes(&codec, &models[mine], ranks[mine])};
-    sizes.own_bytes = (1 + COD_EXCHANGE_OWN_KEPT) * total_of(&models[mine]) * sizeof(float);
+    sizes.own_bytes = (1 + COD_EXCHANGE_OWN_KEPT) * total_of(&models[mine]) * sizeof(float) / holders;
     uint64_t incoming = 0;
     for (int g = 0; g < groups; g++) {
         const uint64_t bytes = exchange_slot_bytes(&codec, &models[g], ranks[g]);
@@ -81,7 +88,7 @@ cod_exchange_sizes cod_exchange_plan(const cod_exchange_options *options, const 
             continue;
         sizes.peers++;
         sizes.pulled += publication_bytes(&codec, &models[g], ranks[g]);
-        sizes.held_bytes += 2 * total_of(&models[g]) * sizeof(float);
+        sizes.held_bytes += 2 * total_of(&models[g]) * sizeof(float) / holders;
         const uint64_t chunks = chunk_bytes(&codec, &models[g], ranks[g]);
         incoming = chunks > incoming ? chunks : incoming;
     }

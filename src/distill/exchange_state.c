@@ -39,6 +39,7 @@ static void add_array(cod_exchange *e, const char *name, int index, void *data, 
 {
     cod_exchange_array *array = &e->arrays[e->array_count++];
     *array = (cod_exchange_array){.data = data, .bytes = bytes, .of_group = of_group};
+    array->held_once = e->shared != NULL && of_group && data != e->numbers;
     snprintf(array->name, sizeof array->name, "exchange.%s.%d", name, index);
 }
 
@@ -48,7 +49,7 @@ cod_status cod_exchange_state(cod_exchange *e, const cod_exchange_array **arrays
     size_t slot_bytes;
     float **mirrors = NULL;
     const size_t numbers = 5 + COD_EXCHANGE_OWN_KEPT + 4 * (size_t)e->peer_count;
-    COD_TRY(exchange_encode_some(e, UINT64_MAX));
+    COD_TRY(exchange_finish_publication(e));
     if (e->arrays == NULL) {
         e->arrays = calloc(2 + COD_EXCHANGE_OWN_KEPT + (size_t)e->peer_count, sizeof *e->arrays);
         e->numbers = calloc(numbers, sizeof *e->numbers);
@@ -120,7 +121,7 @@ cod_status cod_exchange_load(cod_exchange *e, const cod_st_file *file)
     size_t count;
     COD_TRY(cod_group_agree(e->group, read_parts(e, file, &arrays, &count), NULL));
     for (size_t i = 0; i < count; i++)
-        if (arrays[i].of_group)
+        if (arrays[i].of_group && !arrays[i].held_once)
             COD_TRY(cod_checkpoint_complete(e->group, arrays[i].data, arrays[i].bytes));
     return cod_exchange_restored(e);
 }

@@ -1,17 +1,48 @@
-/* The buffers of what an exchange holds: of the device where it codes, else of the host's memory. */
+/* The buffers of what an exchange holds: of the device where it codes, else of the host's memory, of all ranks of the group together where they can. */
 #include "core/host_memory.h"
+#include "core/memory.h"
 #include "distill/exchange_internal.h"
+
+#include <stdlib.h>
+
+static uint64_t total_of(const cod_exchange_model *model)
+{
+    return model->count + model->state_count;
+}
+
+cod_status exchange_share_values(cod_exchange *e)
+{
+    size_t bytes = COD_EXCHANGE_OWN_KEPT * cod_align_up(e->total * sizeof(float));
+    for (int i = 0; i < e->peer_count; i++)
+        bytes += 2 * cod_align_up(total_of(&e->peers[i].model) * sizeof(float));
+    return e->size > 1 && e->peer_count > 0 ? cod_group_memory_create(e->group, bytes, &e->shared) : COD_OK;
+}
+
+/** The next part of what is held together: ranks make their buffers in one order. */
+static cod_status share_floats(cod_exchange *e, size_t bytes, cod_buffer **out)
+{
+    cod_buffer *buffer = malloc(sizeof *buffer);
+    COD_REQUIRE_MEMORY(buffer);
+    *buffer = (cod_buffer){.host = (char *)cod_group_memory_data(e->shared) + e->shared_used, .bytes = bytes};
+    e->shared_used += cod_align_up(bytes);
+    *out = buffer;
+    return COD_OK;
+}
 
 static cod_status floats_create(cod_exchange *e, uint64_t count, cod_buffer **out)
 {
     const size_t bytes = count * sizeof(float);
+    if (e->shared != NULL)
+        return share_floats(e, bytes, out);
     return e->on_device != NULL ? e->backend->buffer_create(e->device, bytes, out)
                                 : cod_host_buffer_create(NULL, bytes, out);
 }
 
 static void floats_destroy(cod_exchange *e, cod_buffer **buffer)
 {
-    if (*buffer != NULL && e->on_device != NULL)
+    if (e->shared != NULL)
+        free(*buffer);
+    else if (*buffer != NULL && e->on_device != NULL)
         e->backend->buffer_destroy(e->device, *buffer);
     else if (*buffer != NULL)
         cod_host_buffer_destroy(NULL, *buffer);
@@ -23,6 +54,8 @@ static cod_status snapshot_create(cod_exchange *e)
 {
     if (e->backend != NULL && e->on_device == NULL)
         return e->backend->host_buffer_create(e->device, e->total * sizeof(float), &e->publisher.snapshot);
+    if (e->shared != NULL)
+        return cod_host_buffer_create(NULL, exchange_snapshot_range(e).count * sizeof(float), &e->publisher.snapshot);
     return floats_create(e, e->total, &e->publisher.snapshot);
 }
 
@@ -33,7 +66,7 @@ cod_status exchange_make_values(cod_exchange *e)
         COD_TRY(floats_create(e, e->total, &e->publisher.own[i].values));
     for (int i = 0; i < e->peer_count; i++) {
         held_peer *peer = &e->peers[i];
-        const uint64_t total = peer->model.count + peer->model.state_count;
+        const uint64_t total = total_of(&peer->model);
         COD_TRY(floats_create(e, total, &peer->values));
         COD_TRY(floats_create(e, total, &peer->incoming));
     }
@@ -52,9 +85,14 @@ void exchange_free_values(cod_exchange *e)
         floats_destroy(e, &e->publisher.own[i].values);
     if (e->publisher.snapshot != NULL && e->backend != NULL && e->on_device == NULL)
         e->backend->host_buffer_destroy(e->device, e->publisher.snapshot);
+    else if (e->publisher.snapshot != NULL && e->shared != NULL)
+        cod_host_buffer_destroy(NULL, e->publisher.snapshot);
     else
         floats_destroy(e, &e->publisher.snapshot);
     e->publisher.snapshot = NULL;
+    cod_group_memory_destroy(e->shared);
+    e->shared = NULL;
+    e->shared_used = 0;
 }
 
 static void release(void *buffer)

@@ -1,5 +1,6 @@
 #include "nn/weights.h"
 
+#include "core/fingerprint.h"
 #include "core/rng.h"
 
 #include <stdlib.h>
@@ -209,32 +210,62 @@ cod_status cod_weights_copy_set(cod_weights *to, int to_set, const cod_weights *
 }
 
 /** Queues the copy of `count` values to byte *at of `target`, which moves on. */
-static cod_status copy_out(const cod_weights *weights, cod_buffer *target, size_t *at, cod_buffer *source,
-                           size_t offset, size_t count)
+/** Some of the values of cod_weights_download_sets(), which lie together. */
+typedef struct stretch {
+    cod_buffer *source;
+    size_t offset, count; /**< bytes; values */
+} stretch;
+
+enum { STRETCHES_MOST = 2 * COD_GRAPH_MAX_SETS };
+
+/** All of them in their order: trainable values by set, then states by set. @return how many */
+static int find_stretches(const cod_weights *weights, cod_sets sets, cod_buffer *const *averages,
+                          stretch out[STRETCHES_MOST])
 {
-    const size_t to = *at, bytes = count * cod_dtype_bytes(weights->dtype);
-    *at += bytes;
-    return bytes > 0 ? weights->backend->copy(weights->device, NULL, target, to, source, offset, bytes) : COD_OK;
+    const int set_count = (int)cod_graph_set_count(weights->graph);
+    int count = 0;
+    for (int s = 0; s < set_count; s++) {
+        const cod_set_range *range = &weights->sets[s].range;
+        if ((sets & cod_set_of(s)) != 0)
+            out[count++] =
+                (stretch){averages[s] != NULL ? averages[s] : weights->values,
+                          averages[s] != NULL ? 0 : range->first * cod_dtype_bytes(weights->dtype), range->count};
+    }
+    for (int s = 0; s < set_count; s++) {
+        stretch states = {.count = weights->sets[s].range.state_count};
+        states.source = cod_weights_states(weights, s, &states.offset);
+        if ((sets & cod_set_of(s)) != 0)
+            out[count++] = states;
+    }
+    return count;
 }
 
 cod_status cod_weights_copy_out(const cod_weights *weights, cod_sets sets, cod_buffer *const *averages,
-                                cod_buffer *target)
+                                cod_buffer *target, size_t first, size_t count)
 {
-    const int count = (int)cod_graph_set_count(weights->graph);
-    size_t at = 0, offset;
-    for (int s = 0; s < count; s++) {
-        const cod_set_range *range = &weights->sets[s].range;
-        offset = averages[s] != NULL ? 0 : range->first * cod_dtype_bytes(weights->dtype);
-        if ((sets & cod_set_of(s)) != 0)
-            COD_TRY(copy_out(weights, target, &at, averages[s] != NULL ? averages[s] : weights->values, offset,
-                             range->count));
-    }
-    for (int s = 0; s < count; s++) {
-        cod_buffer *states = cod_weights_states(weights, s, &offset);
-        if ((sets & cod_set_of(s)) != 0)
-            COD_TRY(copy_out(weights, target, &at, states, offset, weights->sets[s].range.state_count));
+    const size_t element = cod_dtype_bytes(weights->dtype), end = first + count;
+    stretch stretches[STRETCHES_MOST];
+    const int stretch_count = find_stretches(weights, sets, averages, stretches);
+    size_t at = 0;
+    for (int i = 0; i < stretch_count; at += stretches[i++].count) {
+        const size_t from = first > at ? first : at, to = end < at + stretches[i].count ? end : at + stretches[i].count;
+        if (from < to)
+            COD_TRY(weights->backend->copy(weights->device, NULL, target, (from - first) * element, stretches[i].source,
+                                           stretches[i].offset + (from - at) * element, (to - from) * element));
     }
     return COD_OK;
+}
+
+uint64_t cod_weights_fingerprint(const cod_weights *weights, cod_sets sets, cod_buffer *const *averages)
+{
+    stretch stretches[STRETCHES_MOST];
+    const int count = find_stretches(weights, sets, averages, stretches);
+    uint64_t sum = 0;
+    for (int i = 0; i < count; i++)
+        sum += cod_fingerprint((const float *)((const char *)stretches[i].source->host + stretches[i].offset),
+                               stretches[i].count) *
+               (2 * (uint64_t)i + 1);
+    return sum;
 }
 
 cod_status cod_weights_take(cod_weights *weights, int set, cod_buffer *source, size_t state)

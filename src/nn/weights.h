@@ -86,12 +86,16 @@ COD_MUST_CHECK cod_status cod_weights_copy_set(cod_weights *to, int to_set, cons
                                                cod_buffer *average);
 
 /**
- * Queues copies of some sets' values, in the layout of cod_weights_download_sets(), to a buffer, such as pinned memory.
+ * Queues copies of some sets' values to the start of a buffer, such as pinned memory: of `count` values from `first` on, as
+ * cod_weights_download_sets() counts them.
  *
  * @param averages  [COD_GRAPH_MAX_SETS] NULL, or what is copied in place of a set's trainable values: from a buffer's start on
  */
 COD_MUST_CHECK cod_status cod_weights_copy_out(const cod_weights *weights, cod_sets sets, cod_buffer *const *averages,
-                                               cod_buffer *target);
+                                               cod_buffer *target, size_t first, size_t count);
+
+/** Of all the values that cod_weights_copy_out() would copy, f32 in host memory: differs where one of them does. */
+uint64_t cod_weights_fingerprint(const cod_weights *weights, cod_sets sets, cod_buffer *const *averages);
 
 /**
  * Queues the copy of a set's values from a buffer, such as pinned memory: trainable ones from its start, states from element `state` on.

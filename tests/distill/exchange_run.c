@@ -273,14 +273,15 @@ static void note_waits(exchange_run *r, int64_t step, size_t before)
 
 void run_publish(exchange_run *r, const float *values, int64_t step)
 {
-    cod_buffer *snapshot;
-    must(cod_exchange_snapshot(r->exchange, &snapshot));
+    cod_exchange_part part;
+    must(cod_exchange_snapshot(r->exchange, &part));
     must(r->backend->upload(r->device, NULL, r->weights, 0, values, r->weights->bytes));
     if (r->late)
         cod_late_hold(r->device, true);
     const size_t waits = cod_late_crossings();
-    must(r->backend->copy(r->device, NULL, snapshot, 0, r->weights, 0, r->weights->bytes));
-    must(cod_exchange_publish(r->exchange, step));
+    must(r->backend->copy(r->device, NULL, part.values, 0, r->weights, part.first * sizeof(float),
+                          part.count * sizeof(float)));
+    must(cod_exchange_publish(r->exchange, step, cod_hash(values, r->weights->bytes, 0)));
     note_waits(r, step, waits);
 }
 

@@ -417,7 +417,10 @@ static void spoiled_bytes_are_refused_and_training_goes_on(void **state)
         run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
         const bool faulty = cod_group_index(r.group) == 0;
         if (faulty) {
+            const cod_exchange_array *arrays;
+            size_t count;
             run_until(&r, 20);
+            must(cod_exchange_state(r.exchange, &arrays, &count)); /* all ranks: the publication is complete */
             if (cod_group_rank(r.group) == 0)
                 spoil_first_slot(&r, how);
         }

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 enum { STEPS = 300, COUNT = 3000, STATE = 40, TOTAL = COUNT + STATE, RUN = 77, CHUNK = 256, MOST_GROUPS = 16 };
@@ -111,10 +112,12 @@ static cod_status train(const scenario *s, cod_group *group, cod_exchange *excha
         if (step > 2)
             COD_TRY(cod_exchange_flags_in(exchange, step, sums[now]));
         if (cod_exchange_publish_due(exchange, step)) {
-            cod_buffer *snapshot;
-            COD_TRY(cod_exchange_snapshot(exchange, &snapshot));
-            fill(snapshot->host, own, step);
-            COD_TRY(cod_exchange_publish(exchange, step));
+            cod_exchange_part part;
+            float values[TOTAL];
+            COD_TRY(cod_exchange_snapshot(exchange, &part));
+            fill(values, own, step);
+            memcpy(part.values->host, values + part.first, part.count * sizeof *values);
+            COD_TRY(cod_exchange_publish(exchange, step, 0));
         }
         COD_TRY(cod_exchange_advance(exchange, step));
         usleep(300); /* in place of training: without it one thread may be through before another begins */

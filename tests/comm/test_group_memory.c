@@ -1,0 +1,85 @@
+#include "comm/job.h"
+
+#include "comm/group.h"
+#include "comm/group_memory.h"
+
+#include <string.h>
+
+enum { COUNT = 5000, ROUNDS = 100 };
+
+/** Two groups of the ranks, or one. */
+static cod_group *make_group(int groups)
+{
+    cod_group *group = NULL;
+    const int size = cod_comm_size(job), sizes[] = {groups == 1 ? size : size / 2, size - size / 2};
+    check_ok(cod_group_create(job, sizes, (size_t)groups, &group));
+    return group;
+}
+
+/** Each writes its part, all read all, each writes again. */
+static bool writes_are_read(cod_group *group, int *data)
+{
+    const int rank = cod_group_rank(group), size = cod_group_size(group), base = 1000 * cod_group_index(group);
+    bool ok = true;
+    for (int i = 0; i < size * COUNT; i++)
+        ok = ok && data[i] == 0;
+    ok = cod_group_barrier(group) == COD_OK && ok;
+    for (int round = 1; round <= ROUNDS; round++) {
+        for (int i = 0; i < COUNT; i++)
+            data[rank * COUNT + i] = base + round * (rank + 1) + i;
+        ok = cod_group_barrier(group) == COD_OK && ok;
+        for (int r = 0; r < size; r++)
+            for (int i = 0; i < COUNT; i++)
+                ok = ok && data[r * COUNT + i] == base + round * (r + 1) + i;
+        ok = cod_group_barrier(group) == COD_OK && ok;
+    }
+    return ok;
+}
+
+static void ranks_read_what_others_wrote(void **state)
+{
+    (void)state;
+    for (int groups = 1; groups <= 2 && groups <= cod_comm_size(job); groups++) {
+        cod_group *group = make_group(groups);
+        cod_group_memory *memory = NULL;
+        check_ok(cod_group_memory_create(group, (size_t)cod_group_size(group) * COUNT * sizeof(int), &memory));
+        check_all(memory != NULL);
+        check_all(writes_are_read(group, cod_group_memory_data(memory)));
+        cod_group_memory_destroy(memory);
+        cod_group_destroy(group);
+    }
+}
+
+static void no_bytes_are_no_memory(void **state)
+{
+    (void)state;
+    cod_group_memory *memory = NULL;
+    check_ok(cod_group_memory_create(cod_comm_world(job), 0, &memory));
+    check_all(memory == NULL);
+    cod_group_memory_destroy(NULL);
+}
+
+/** Its pages are taken as they are written: more than the machine has can be made. */
+static void what_is_not_written_takes_no_memory(void **state)
+{
+    (void)state;
+    const size_t bytes = (size_t)1 << 36;
+    cod_group_memory *memory = NULL;
+    check_ok(cod_group_memory_create(cod_comm_world(job), bytes, &memory));
+    if (memory != NULL && cod_comm_rank(job) == 0)
+        memset((char *)cod_group_memory_data(memory) + bytes - 100, 1, 100);
+    const bool ok = cod_group_barrier(cod_comm_world(job)) == COD_OK &&
+                    (memory == NULL || ((char *)cod_group_memory_data(memory))[bytes - 1] == 1);
+    check_all(ok);
+    cod_group_memory_destroy(memory);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_read_what_others_wrote),
+        cmocka_unit_test(no_bytes_are_no_memory),
+        cmocka_unit_test(what_is_not_written_takes_no_memory),
+    };
+    return cmocka_run_group_tests(tests, job_setup, job_teardown);
+}
