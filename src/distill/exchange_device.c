@@ -340,8 +340,7 @@ static cod_status start_fetching(cod_exchange *e)
     COD_TRY(cod_event_record(e->backend, d->fetched, NULL));
     const int mine = cod_group_index(e->group);
     const cod_codec_range range = exchange_shard_range(&e->models[mine], e->rank, e->size);
-    const cod_codec_key key = exchange_key(e, mine, e->publisher.version, exchange_life(e));
-    cod_codec_begin(&e->publisher.encoder, &range, &key);
+    cod_codec_begin(&e->publisher.encoder, &range, &e->publisher.key);
     d->fetching = true;
     d->looks = 0;
     d->sealed = 0;

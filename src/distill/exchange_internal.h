@@ -26,6 +26,7 @@ typedef struct held_peer {
     int64_t step, pulled_at;
     uint64_t published_ms, incoming_ms; /**< of values and incoming, by the publisher's clock; 0 = not known */
     bool asked;                         /**< what it publishes, and it has not answered yet */
+    uint64_t asked_before;              /**< the pull of this number, as exchange_pull.begun counts */
     bool foreign;                       /**< publishes something else; said once */
     cod_exchange_peer_counters counters;
 } held_peer;
@@ -53,6 +54,7 @@ typedef struct exchange_publisher {
     bool waiting,
         unfit; /**< values held once: this rank's shard is done, the group's may not be; it held what is not finite */
     uint64_t version;      /**< last begun */
+    cod_codec_key key;     /**< of its chunks */
     uint64_t against;      /**< what that is a delta against; 0 = it is a key */
     uint64_t reference;    /**< the last complete one, in own[]; 0 = none that a delta may be against */
     uint64_t restored;     /**< own version at the checkpoint gone on from */
@@ -78,6 +80,7 @@ typedef struct exchange_pull {
     cod_codec decoder;
     exchange_phase phase;
     int64_t phase_since;
+    uint64_t begun;          /**< pulls so far */
     double polled_s, idle_s; /**< when the pull was last looked at; for how long it has not moved, as looks tell */
     held_peer *peer;         /**< being pulled */
     uint64_t version, life;  /**< all its shards are of that life; EXCHANGE_ANY_LIFE */

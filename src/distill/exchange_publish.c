@@ -156,9 +156,8 @@ static cod_status encode_chunk(cod_exchange *e)
     const cod_codec_range range = exchange_shard_range(&e->models[mine], e->publisher.encoded_shards, e->size);
     const bool own = e->publisher.encoded_shards == e->rank;
     cod_codec *codec = own ? &e->publisher.encoder : &e->publisher.mirror;
-    const cod_codec_key key = exchange_key(e, mine, e->publisher.version, exchange_life(e));
     if (codec->done == 0 || codec->range.first != range.first || codec->key.version != e->publisher.version)
-        cod_codec_begin(codec, &range, &key);
+        cod_codec_begin(codec, &range, &e->publisher.key);
     const float *values = exchange_floats(e->publisher.snapshot) + range.first - exchange_snapshot_range(e).first;
     const float *against = e->publisher.against > 0
                                ? exchange_floats(exchange_own_of(e, e->publisher.against)->values) + range.first
@@ -293,6 +292,7 @@ cod_status cod_exchange_publish(cod_exchange *e, int64_t step, uint64_t fingerpr
     if (e->on_device == NULL)
         COD_TRY(cod_event_record(e->backend, e->copied, NULL));
     e->publisher.version = (uint64_t)(step / e->options.period);
+    e->publisher.key = exchange_key(e, cod_group_index(e->group), e->publisher.version, exchange_life(e));
     e->publisher.step = step;
     /* The same on every rank of the group: all make the same publications of the same weights. */
     const bool key = !exchange_makes_deltas(&e->options) ||

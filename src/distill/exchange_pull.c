@@ -144,6 +144,7 @@ cod_status exchange_start_pull(cod_exchange *e, held_peer *peer, uint64_t versio
 {
     exchange_pull *pull = exchange_pull_of(e, peer);
     pull->phase = PULLING;
+    pull->begun++;
     pull->phase_since = step;
     pull->polled_s = cod_clock_s();
     pull->idle_s = 0;
@@ -353,18 +354,30 @@ static void note_foreign(cod_exchange *e, held_peer *peer)
     peer->foreign = true;
 }
 
+/** Asks a peer, or looks for its answer. */
+static cod_status ask(cod_exchange *e, const exchange_pull *pull, held_peer *peer, uint64_t *version, uint64_t *life)
+{
+    const cod_slot_identity expected = exchange_identity(e, peer->group, 0);
+    bool answered = false;
+    if (!peer->asked)
+        peer->asked_before = pull->begun;
+    const cod_status status =
+        e->transport->ops->offer(e->transport, &expected, cod_group_world_rank(e->group, peer->group, 0), peer->version,
+                                 peer->refused, newest_of_use(e, peer), &answered, version, life);
+    peer->asked = status == COD_OK && !answered;
+    return status;
+}
+
 /** Asks a peer, or looks for its answer, and proposes what is new. @param asking  whether to ask who has not been asked */
 static cod_status look_at(cod_exchange *e, exchange_pull *pull, held_peer *peer, bool asking)
 {
-    const cod_slot_identity expected = exchange_identity(e, peer->group, 0);
     uint64_t version = 0, life = 0;
-    bool answered = false;
     if (!asking && !peer->asked)
         return COD_OK;
-    const cod_status status =
-        e->transport->ops->offer(e->transport, &expected, cod_group_world_rank(e->group, peer->group, 0), peer->version,
-                                 peer->refused, newest_of_use(e, peer), &answered, &version, &life);
-    peer->asked = status == COD_OK && !answered;
+    cod_status status = ask(e, pull, peer, &version, &life);
+    /* An answer that came while another peer was pulled is old: what it offers may be replaced soon, or be no longer the newest. */
+    if (status == COD_OK && !peer->asked && peer->asked_before != pull->begun)
+        status = ask(e, pull, peer, &version, &life);
     if (is_bad_data(status)) {
         note_foreign(e, peer);
         return COD_OK;

@@ -47,6 +47,64 @@ static void all_peers_have_their_turn_within_a_period(void **state)
     check_all(all >= (GROUPS - 1) * VERSIONS / 2 && 10 * missed <= all);
 }
 
+/** The transport of the exchange that is watched, and when each group was asked what it publishes. */
+static const cod_transport_ops *watched_ops;
+static const exchange_run *watched;
+static int64_t asked_at[RUN_MAX_GROUPS];
+static bool is_asked[RUN_MAX_GROUPS];
+
+static cod_status offer_and_note(cod_transport *transport, const cod_slot_identity *expected, int world_rank,
+                                 uint64_t held, uint64_t after, uint64_t at_most, bool *answered, uint64_t *version,
+                                 uint64_t *life)
+{
+    if (!is_asked[expected->group])
+        asked_at[expected->group] = watched->step;
+    const cod_status status =
+        watched_ops->offer(transport, expected, world_rank, held, after, at_most, answered, version, life);
+    is_asked[expected->group] = !*answered;
+    return status;
+}
+
+/** Two pulls for three peers: who answered while the pull that it belongs to was taking another peer's version is asked again. */
+static void what_is_proposed_was_asked_after_the_last_pull(void **state)
+{
+    (void)state;
+    enum { GROUPS = 4, PERIOD = 40, VERSIONS = 12 };
+    static const int sizes[GROUPS] = {1, 1, 1, 1};
+    exchange_run r;
+    const cod_exchange_options options = run_options(PERIOD);
+    cod_transport_ops ops;
+    int64_t ended_at[COD_EXCHANGE_PULLS_MOST] = {0};
+    int proposals = 0, old = 0;
+    if (cod_comm_size(job) != GROUPS)
+        return;
+    run_open(&r, sizes, GROUPS, &options, RUN_NAME);
+    watched = &r;
+    watched_ops = r.exchange->transport->ops;
+    ops = *watched_ops;
+    ops.offer = offer_and_note;
+    r.exchange->transport->ops = &ops;
+    while (r.step < PERIOD * VERSIONS) {
+        exchange_pull before[COD_EXCHANGE_PULLS_MOST];
+        memcpy(before, r.exchange->pulls, (size_t)r.exchange->pull_count * sizeof *before);
+        run_until(&r, r.step + 1);
+        for (int k = 0; k < r.exchange->pull_count; k++) {
+            const exchange_pull *pull = &r.exchange->pulls[k];
+            if (before[k].phase != IDLE && pull->phase == IDLE)
+                ended_at[k] = r.step - 1;
+            if (pull->proposed == EXCHANGE_NO_PEER || before[k].proposed != EXCHANGE_NO_PEER)
+                continue;
+            proposals++;
+            old += asked_at[r.exchange->peers[pull->proposed].group] < ended_at[k];
+        }
+    }
+    const bool two = r.exchange->pull_count == 2;
+    r.exchange->transport->ops = watched_ops;
+    run_close(&r);
+    check_all(two && proposals > GROUPS);
+    check_all(old == 0);
+}
+
 /** Two groups. */
 typedef struct split {
     int ranks, sizes[2];
@@ -97,6 +155,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_peers_have_their_turn_within_a_period),
+        cmocka_unit_test(what_is_proposed_was_asked_after_the_last_pull),
         cmocka_unit_test(ranks_with_other_weights_are_named),
     };
     return cmocka_run_group_tests(tests, job_setup, job_teardown);
