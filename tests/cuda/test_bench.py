@@ -36,6 +36,15 @@ def serves():
     # A linear layer's product: 2 operations for each of N times I times O, and W, b, x and y are read or written once.
     layer = next(op for op in ops["ops"] if op["kind"] == "linear")
     assert abs(layer["gflop"] - 2e-9 * 4 * 16 * 16) < 1e-6, layer
+    done = bench("serve", *SRRESNET, lines="ops\n")
+    assert done.returncode == 0, done.stderr
+    ops = json.loads(done.stdout.splitlines()[1])["ops"]
+    gflop = {kind: sum(op["gflop"] for op in ops if op["kind"] == kind) for kind in ("conv2d", "conv2d_backward_weights")}
+    assert any(op["name"].endswith("and 2 more") for op in ops), "no weight gradients are one plan"
+    assert gflop["conv2d"] > 0 and abs(gflop["conv2d"] - gflop["conv2d_backward_weights"]) < 1e-8, gflop
+    # bf16 of 4x4 pixels with 16 channels: x, what it is normalised to, and y, beside f32 weights and parameters.
+    layer = next(op for op in ops if op["kind"] == "conv2d" and op["name"] == "norm + body.0.f.3 + norm")
+    assert abs(layer["gbyte"] - 1e-9 * (3 * 2 * 16 * 16 + 4 * 9 * 16 * 16 + 4 * 10 * 16 + 4)) < 2e-9, layer
 
 
 def steps():

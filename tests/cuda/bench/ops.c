@@ -9,18 +9,6 @@
 
 enum { RUNS = 10, ROUNDS = 5 };
 
-static double gbyte(const cod_op *op)
-{
-    double bytes = 0;
-    for (size_t i = 0; i < COD_OP_MAX_INPUTS; i++)
-        if (op->inputs[i].buffer != NULL)
-            bytes += (double)cod_shape_count(op->inputs[i].shape) * (double)cod_dtype_bytes(op->inputs[i].dtype);
-    for (size_t i = 0; i < COD_OP_MAX_OUTPUTS; i++)
-        if (op->outputs[i].buffer != NULL)
-            bytes += (double)cod_shape_count(op->outputs[i].shape) * (double)cod_dtype_bytes(op->outputs[i].dtype);
-    return 1e-9 * bytes;
-}
-
 static void print_row(const char *kind, const char *name, double ms, double gflop, double gbytes)
 {
     printf("{\"kind\": \"%s\", \"name\": \"%s\", \"ms\": %.6f, \"gflop\": %.9f, \"gbyte\": %.9f}", kind, name, ms,
@@ -96,7 +84,8 @@ cod_status bench_ops(bench *b)
     printf("{\"ops\": [");
     for (size_t i = 0; cod_program_op(program, i, &op); i++) {
         COD_TRY(time_op(b, program, i, &ms));
-        print_row(cod_op_kind_name(op.kind), op.name != NULL ? op.name : "", ms, 1e-9 * cod_op_flops(&op), gbyte(&op));
+        print_row(cod_op_kind_name(op.kind), op.name != NULL ? op.name : "", ms,
+                  1e-9 * cod_program_op_flops(program, i), 1e-9 * cod_program_op_bytes(program, i));
         printf(", ");
     }
     COD_TRY(time_rest(b, program, &pack_ms, &update_ms));
