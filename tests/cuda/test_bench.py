@@ -31,7 +31,7 @@ def serves():
     assert ready["batch"] == 4 and ready["first_step_s"] > 0 and ready["memory_mib"] > 0 and "emulated" in ready["device"]
     assert first["ms"] >= first["host_ms"] > 0 and second["ms"] > 0 and first["steps"] >= 1
     kinds = [op["kind"] for op in ops["ops"]]
-    assert kinds.count("linear") == 2 and kinds.count("linear_backward_weights") == 2 and kinds[-2:] == ["pack weights", "adam"], kinds
+    assert kinds.count("linear") == 2 and kinds.count("linear_backward_weights") == 2 and kinds[-2:] == ["pack weights", "sgd"], kinds
     assert all(op["ms"] > 0 and op["gbyte"] > 0 for op in ops["ops"])
     # A linear layer's product: 2 operations for each of N times I times O, and W, b, x and y are read or written once.
     layer = next(op for op in ops["ops"] if op["kind"] == "linear")
@@ -40,6 +40,7 @@ def serves():
     assert done.returncode == 0, done.stderr
     ops = json.loads(done.stdout.splitlines()[1])["ops"]
     gflop = {kind: sum(op["gflop"] for op in ops if op["kind"] == kind) for kind in ("conv2d", "conv2d_backward_weights")}
+    assert ops[-1]["kind"] == "adam" and json.loads(done.stdout.splitlines()[0])["optimiser"] == "adam", ops[-1]
     assert any(op["name"].endswith("and 2 more") for op in ops), "no weight gradients are one plan"
     assert gflop["conv2d"] > 0 and abs(gflop["conv2d"] - gflop["conv2d_backward_weights"]) < 1e-8, gflop
     # bf16 of 4x4 pixels with 16 channels: x, what it is normalised to, and y, beside f32 weights and parameters.

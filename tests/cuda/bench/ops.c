@@ -72,7 +72,13 @@ static cod_status time_rest(bench *b, cod_program *program, double *pack_ms, dou
     return COD_OK;
 }
 
-cod_status bench_ops(bench *b)
+/** Times an update reads or writes all weights: gradients and weights, and each moment both ways. */
+static double update_passes(cod_optimiser_kind kind)
+{
+    return kind == COD_OPT_SGD ? 5 : 7;
+}
+
+cod_status bench_ops(bench *b, const bench_case *which)
 {
     cod_program *program = cod_executable_program(b->net.executable, "step");
     cod_op op;
@@ -91,8 +97,7 @@ cod_status bench_ops(bench *b)
     COD_TRY(time_rest(b, program, &pack_ms, &update_ms));
     print_row("pack weights", "", pack_ms, 0, 1.5 * weights_gbyte); /* reads f32, writes bf16 */
     printf(", ");
-    print_row("adam", "", update_ms, 0,
-              7 * weights_gbyte); /* reads gradients, weights, two moments; writes the last three */
+    print_row(cod_optimiser_names[which->optimiser], "", update_ms, 0, update_passes(which->optimiser) * weights_gbyte);
     printf("]}\n");
     return COD_OK;
 }
