@@ -194,6 +194,19 @@ def memory(bench):
                                              "A smaller data.batch", result.err), f"{room} MB", result)
     result = bench.train(*SHORT, *wide, CUDA, "name=gpu", environment={"COD_CUDA_MEMORY_MB": "8"})
     check(result.code == 1 and "the GPU is out of memory: " in result.err and "training needs in the device's memory, in MB: weights" in result.err, "the GPU's words", result)
+    result = bench.train(*SHORT, CUDA, "name=graph", environment={"COD_CUDA_GRAPHS_FAIL": "1"})
+    check(result.code == 1 and re.search(r"CUDA: cudaGraphInstantiate.*: out of memory; training needs in the device's memory, in MB: weights [\d.]+, gradients [\d.]+, .*"
+                                         r"activations [\d.]+.* are free. A smaller data.batch", result.err), "the first step's recording", result)
+    # What is made later than the session: the weights of the first evaluation, and a teacher on integers, which is compiled behind its first prediction.
+    teacher = ["cluster.groups=2", "train.strategy=codistill", *SOON, "distill.teacher_precision=int8", "data.batch=8", "train.steps=20", "train.deterministic=true"]
+    for name, overrides, words in (("evaluated", [], ""), ("integers", teacher, "teacher on 8-bit integers: ")):
+        result = train_late(bench, *SHORT, *wide, CUDA, *overrides, f"name={name}")
+        told = re.search(r"memory of the device for a rank, MB: .*: ([\d.]+) in all", result.err)
+        check(result.code == 0 and told, "no plan of the memory", result)
+        room = str(int(float(told[1])) + 1)
+        result = train_late(bench, *SHORT, *wide, CUDA, *overrides, f"name={name}-short", environment={"COD_LATE_MEMORY_MB": room})
+        check(result.code == 1 and re.search(rf"{words}the late device is out of memory: [\d.]+ MB are needed, [\d.]+ are free; training needs in the device's "
+                                             rf"memory, in MB: weights [\d.]+, .*; [\d.]+ of {room}.0 are free", result.err), f"{name}: {room} MB", result)
     # An evaluation while training, and the commands that run models: on their first window, when the rest has its memory.
     bench.write("photos/a.png", png(300, 400))
     bench.trained(*SHORT, *wide, "train.backend=cpu", "name=wide")
