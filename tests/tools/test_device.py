@@ -237,6 +237,16 @@ def planned(bench):
         check(beside["none"] < beside["merged"] < beside["taught"], f"{beside}")
 
 
+def copies(bench):
+    """All ways to the GPU are timed; 10 s of work for the emulated one's kernels."""
+    result = bench.run("bench", "copy", "--batch", "1", "--patch", "4", "--mib", "1", "--repeats", "1", "--json", "--device", "cuda", "blocks=1", "channels=4",
+                       "head_kernel=3", "tail_kernel=3", timeout=170)
+    check(result.code == 0 and "device: cuda (GPU 0 (GPU-00000000): emulated GPU" in result.err, "bench copy", result)
+    figures = json.loads(result.out)
+    for way in ("pageable", "pinned", "mapped", "uint8"):
+        check(all(row[way] > 0 for row in figures["transfers"]) and figures["steps"][way]["step_ms"] > 0, f"bench copy, {way}: {figures}")
+
+
 def older(bench):
     """A run from before there was cluster.device, when the backend was cpu, is what it was."""
     bench.trained(*SHORT, "train.backend=cpu")
@@ -324,7 +334,7 @@ def direct(bench):
 
 
 CASES = {
-    "chosen": chosen, "commands": commands, "strategies": strategies, "mixed": mixed, "places": places, "memory": memory, "planned": planned, "older": older,
+    "chosen": chosen, "commands": commands, "strategies": strategies, "mixed": mixed, "places": places, "memory": memory, "planned": planned, "copies": copies, "older": older,
     "averages": averages, "direct": direct,
     # Two groups that code what they exchange on the GPU: killed once and resumed, they end with the bits of a run in one piece.
     "killed-2x1": killed("2x1", 1, None, CUDA, "checkpoint.every=4"),
