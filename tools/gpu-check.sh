@@ -152,6 +152,8 @@ elif [ $built -ne 0 ]; then
     echo "gpu-check: FAILED: build"
     exit 1
 fi
+wheels=$(tools/gpu-libraries.sh)
+export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}${wheels:+${LD_LIBRARY_PATH:+:}$wheels}"
 has_gpu || { echo "gpu-check: it builds; nvidia-smi finds no GPU here, so nothing was run"; exit 77; }
 
 # Runs a command for at most so many seconds, its output in a file, too. Lines `not measured: …` of it are collected. @return 124: cut off

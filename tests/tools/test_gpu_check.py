@@ -60,7 +60,8 @@ class Rehearsal:
         for name in ("tools", "bin", "out", "build", "cmake", "src", "tests"):
             (self.folder / name).mkdir()
         (self.folder / "CMakeLists.txt").touch()
-        shutil.copy(ROOT / "tools/gpu-check.sh", self.folder / "tools")
+        for name in ("gpu-check.sh", "gpu-libraries.sh"):
+            shutil.copy(ROOT / "tools" / name, self.folder / "tools" / name)
         for name, text in STANDINS.items():
             self.program(self.folder / "bin" / name, text)
 
@@ -167,7 +168,24 @@ def the_commit_is_told(r):
     expect(f"--commit {head} with changes" in r.log("steps")[0], "not in the results", r.log("steps"))
 
 
+def libraries_of_wheels_are_found(r):
+    """A bundle's command finds cuDNN and others in Python's wheels; the machine's own paths come first."""
+    wheels = r.folder / "site/nvidia"
+    for name in ("cudnn/lib", "cu13/lib", "cudnn/include"):
+        (wheels / name).mkdir(parents=True)
+    bundle = r.folder / "bundle"
+    bundle.mkdir()
+    shutil.copy(ROOT / "tools/gpu-whole.sh", bundle / "whole.sh")
+    shutil.copy(ROOT / "tools/gpu-libraries.sh", bundle / "libraries.sh")
+    r.program(bundle / "codistill", 'echo "libraries: $LD_LIBRARY_PATH"; exit 1\n')
+    for given, wanted in (({}, ""), ({"LD_LIBRARY_PATH": "/own"}, "/own:")):
+        environment = {**os.environ, "PYTHONPATH": str(r.folder / "site")}
+        environment.pop("LD_LIBRARY_PATH", None)
+        done = subprocess.run([bundle / "whole.sh", r.folder / "out"], env={**environment, **given}, capture_output=True, text=True)
+        expect(done.stdout.startswith(f"libraries: {wanted}{wheels}/cu13/lib:{wheels}/cudnn/lib"), "libraries", done)
+
+
 if __name__ == "__main__":
-    for case in (all_is_well, failures_are_named, missing_time_is_told, the_commit_is_told):
+    for case in (all_is_well, failures_are_named, missing_time_is_told, the_commit_is_told, libraries_of_wheels_are_found):
         with tempfile.TemporaryDirectory() as name:
             case(Rehearsal(pathlib.Path(name).resolve()))
