@@ -13,29 +13,6 @@ enum { EXTRA_ROWS = 2 }; /* packing, optimiser */
 
 static const char packing[] = "pack weights", optimiser[] = "optimiser (adam)";
 
-static double view_gbyte(const cod_view *view)
-{
-    return view->buffer == NULL ? 0
-                                : 1e-9 * (double)cod_shape_count(view->shape) * (double)cod_dtype_bytes(view->dtype);
-}
-
-/** What an op reads and writes. Of several that are one plan: without what one leaves in the next one's hands. */
-static double op_gbyte(const cod_program *program, size_t index)
-{
-    double gbyte = 0;
-    cod_view passed = {.buffer = NULL};
-    for (size_t part = 0; part < cod_program_op_parts(program, index); part++) {
-        cod_op op;
-        cod_program_op_part(program, index, part, &op);
-        for (size_t i = 0; i < COD_OP_MAX_INPUTS; i++)
-            gbyte += cod_view_equal(&op.inputs[i], &passed) ? 0 : view_gbyte(&op.inputs[i]);
-        for (size_t i = 0; i < COD_OP_MAX_OUTPUTS; i++)
-            gbyte += view_gbyte(&op.outputs[i]);
-        passed = op.outputs[0];
-    }
-    return gbyte;
-}
-
 /** Whether any of the op's views is bf16: then so are its products, where the processor has them. */
 static bool has_bf16(const cod_op *op)
 {
@@ -132,7 +109,7 @@ cod_status cod_bench_ops_measure(cod_bench_training *t, int repeats, cod_bench_o
         ops->ops[i] = (cod_bench_row){.kind = cod_op_kind_name(op.kind),
                                       .name = op.name != NULL ? op.name : "",
                                       .gflop = 1e-9 * cod_program_op_flops(t->program, i),
-                                      .gbyte = op_gbyte(t->program, i)};
+                                      .gbyte = 1e-9 * cod_program_op_bytes(t->program, i)};
     /* Adam reads gradients, weights and two moments, and writes all but the gradients; packing reads the weights again. */
     const double gbyte = 4e-9 * (double)t->session.weights.layout.trainable;
     ops->ops[count] = (cod_bench_row){.kind = packing, .name = "", .gbyte = gbyte};

@@ -69,6 +69,7 @@ fi
 
 cp -r configs "$bundle/"
 cp tools/gpu-whole.sh "$bundle/whole.sh"
+cp tools/gpu-libraries.sh "$bundle/libraries.sh"
 find "$data/photos" -name '*.jpg' | sort | awk -v most=$photos 'NR <= most' | xargs cp -t "$bundle/data/photos"
 cp "$data"/set5/*_HR.png "$bundle/data/set5/"
 cp "$data"/mnist/*.gz "$bundle/data/mnist/"

@@ -89,6 +89,9 @@ sys.exit(0 if size == wanted and len(png) > size[0] * size[1] / 20 else f"whole:
 PY
 }
 
+# Where the bundle was built they lay elsewhere.
+wheels=$("$here/libraries.sh")
+export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}${wheels:+${LD_LIBRARY_PATH:+:}$wheels}"
 "$here/codistill" --version || { echo "whole: the packed command does not start here"; exit 1; }
 train_demo
 compare_classes

@@ -14,7 +14,8 @@ extern "C" {
 #include <cstring>
 
 /* Seconds for an op, and for all of a device: beyond that, the cost model decides. */
-static const double op_budget_s = 5, device_budget_s = 120;
+static const double op_budget_s = 5;
+static const unsigned long default_budget_s = 120;
 
 static const unsigned long default_workspace_mb = 256;
 
@@ -55,16 +56,17 @@ void cuda_candidates_add(cuda_candidates *list, const char *name, const cuda_can
     list->count++;
 }
 
-static size_t workspace_limit()
+/** What the variable says; what it is by default where it says nothing, or nothing that makes sense. */
+static unsigned long setting(const char *variable, const char *unit, unsigned long usual)
 {
-    const char *text = getenv("COD_CUDA_WORKSPACE_MB");
+    enum { MOST = 1 << 20 };
+    const char *text = getenv(variable);
     char *end = nullptr;
     const unsigned long given = text != nullptr ? strtoul(text, &end, 10) : 0;
-    const bool valid = text != nullptr && text[0] >= '0' && text[0] <= '9' && *end == '\0' && given <= 1 << 20;
+    const bool valid = text != nullptr && text[0] >= '0' && text[0] <= '9' && *end == '\0' && given <= MOST;
     if (text != nullptr && text[0] != '\0' && !valid)
-        cod_log_warn("COD_CUDA_WORKSPACE_MB is '%s', which is no number of MiB up to 1048576; %lu holds", text,
-                     default_workspace_mb);
-    return (valid ? given : default_workspace_mb) << 20;
+        cod_log_warn("%s is '%s', which is no number of %s up to %d; %lu holds", variable, text, unit, MOST, usual);
+    return valid ? given : usual;
 }
 
 cod_status cuda_tuner_of(cod_device *device, cuda_tuner **out)
@@ -79,7 +81,8 @@ cod_status cuda_tuner_of(cod_device *device, cuda_tuner **out)
             free(tuner);
             return status;
         }
-        tuner->workspace_bytes = workspace_limit();
+        tuner->workspace_bytes = setting("COD_CUDA_WORKSPACE_MB", "MiB", default_workspace_mb) << 20;
+        tuner->budget_s = static_cast<double>(setting("COD_CUDA_TUNE_S", "seconds", default_budget_s));
         cuda_libraries_describe(tuner->libraries, sizeof tuner->libraries);
         device->tuner = tuner;
     }
@@ -162,8 +165,9 @@ static cod_status time_candidate(void *context, size_t candidate, double best_us
 {
     search *s = static_cast<search *>(context);
     const char *name = s->list->names[candidate];
-    if (s->plan->device->tuner->spent_s >= device_budget_s)
-        return cod_fail(COD_ERR_INTERRUPTED, "%.0f s were spent on other ops", device_budget_s);
+    const cuda_tuner *tuner = s->plan->device->tuner;
+    if (tuner->spent_s >= tuner->budget_s)
+        return cod_fail(COD_ERR_INTERRUPTED, "%.0f s were spent on other ops", tuner->budget_s);
     if (!s->begun) {
         s->begun = true; /* to be cleared where it fails half-way, too */
         COD_TRY(cuda_trial_init(&s->trial, s->plan));

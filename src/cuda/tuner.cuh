@@ -48,6 +48,7 @@ struct cuda_cublaslt;
 struct cuda_tuner {
     cuda_choices *choices;
     double spent_s;          /**< timing, of all plans */
+    double budget_s;         /**< most that may be spent so */
     size_t workspace_bytes;  /**< most that a library's implementation may have */
     cuda_cudnn *cudnn;       /**< NULL = not asked for yet, or absent */
     cuda_cublaslt *cublaslt; /**< likewise */

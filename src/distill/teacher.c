@@ -243,9 +243,10 @@ static cod_status observe(cod_teacher *teacher)
 static cod_status compile_rounded(cod_teacher *teacher)
 {
     const cod_status status = forward_init(teacher, teacher->ranges, &teacher->rounded);
-    if (status != COD_OK)
-        forward_clear(teacher, &teacher->rounded);
-    return status;
+    if (status == COD_OK)
+        return COD_OK;
+    forward_clear(teacher, &teacher->rounded);
+    return cod_fail_prefix(status, "teacher on 8-bit integers");
 }
 
 cod_status cod_teacher_run(cod_teacher *teacher, size_t slot)

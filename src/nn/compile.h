@@ -184,6 +184,11 @@ size_t cod_program_op_parts(const cod_program *program, size_t index);
 size_t cod_program_op_part(const cod_program *program, size_t index, size_t part, cod_op *out);
 /** cod_op_flops() of all of them. */
 double cod_program_op_flops(const cod_program *program, size_t index);
+/**
+ * Bytes that the plan reads and writes at least: each tensor of its ops once each way, but those that one of the ops
+ * makes are not read again.
+ */
+double cod_program_op_bytes(const cod_program *program, size_t index);
 /** Runs one op alone. */
 COD_MUST_CHECK cod_status cod_program_run_op(cod_program *program, size_t index);
 

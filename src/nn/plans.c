@@ -162,3 +162,42 @@ double cod_program_op_flops(const cod_program *program, size_t index)
         flops += cod_op_flops(&program->ops[program->entries[index] + i]);
     return flops;
 }
+
+static double view_bytes(const cod_view *view)
+{
+    return (double)cod_shape_count(view->shape) * (double)cod_dtype_bytes(view->dtype);
+}
+
+/** Whether the view is an output (else an input) of the first `count` ops, or one of the first `more` of the op behind them. */
+static bool is_among(const cod_view *view, const cod_op *ops, size_t count, size_t more, bool outputs)
+{
+    const size_t most = outputs ? COD_OP_MAX_OUTPUTS : COD_OP_MAX_INPUTS;
+    for (size_t i = 0; i <= count; i++)
+        for (size_t k = 0; k < (i < count ? most : more); k++)
+            if (cod_view_equal(outputs ? &ops[i].outputs[k] : &ops[i].inputs[k], view))
+                return true;
+    return false;
+}
+
+double cod_program_op_bytes(const cod_program *program, size_t index)
+{
+    const cod_op *ops = &program->ops[program->entries[index]];
+    double bytes = 0;
+    for (size_t i = 0; i < cod_program_op_parts(program, index); i++) {
+        for (size_t k = 0; k < COD_OP_MAX_INPUTS; k++) {
+            const cod_view *x = &ops[i].inputs[k];
+            if (x->buffer != NULL && !is_among(x, ops, i, 0, true) && !is_among(x, ops, i, k, false))
+                bytes += view_bytes(x);
+        }
+        for (size_t k = 0; k < COD_OP_MAX_OUTPUTS; k++) {
+            const cod_view *y = &ops[i].outputs[k];
+            const cod_output_role role = cod_op_output_role(ops[i].kind, k);
+            const bool added = role == COD_OUTPUT_UPDATED || (role == COD_OUTPUT_ACCUMULATED && ops[i].accumulate);
+            if (y->buffer == NULL || is_among(y, ops, i, k, true))
+                continue;
+            bytes += view_bytes(y);
+            bytes += added && !is_among(y, ops, i, COD_OP_MAX_INPUTS, false) ? view_bytes(y) : 0;
+        }
+    }
+    return bytes;
+}

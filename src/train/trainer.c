@@ -1,4 +1,5 @@
 /* The step loop. */
+#include "train/memory_plan.h"
 #include "train/trainer_internal.h"
 
 #include "core/log.h"
@@ -327,7 +328,7 @@ static cod_status one_step(trainer *t, agreement *slot, bool *stop)
     cod_train_context *context = &t->context;
     const double begin = cod_clock_s();
     COD_TRY(agree(t, slot, context->step - t->agreement_delay, stop));
-    COD_TRY(trainer_run_sub_steps(t));
+    COD_TRY(cod_memory_plan_explain(&t->session, trainer_run_sub_steps(t)));
     COD_TRY(STRATEGY(t, after_step, context));
     COD_TRY(tell(t, slot));
     context->step++;

@@ -20,7 +20,7 @@ static cod_status attach(trainer *t)
 cod_status trainer_refresh_eval(trainer *t)
 {
     const cod_train_session *session = &t->session;
-    COD_TRY(attach(t));
+    COD_TRY(cod_memory_plan_explain(session, attach(t)));
     cod_buffer *ema = t->config->eval.ema && t->context.step > 0 ? cod_optimiser_ema(session->optimisers[0]) : NULL;
     return cod_weights_copy_set(&t->eval_weights, 0, &session->weights, 0, ema);
 }

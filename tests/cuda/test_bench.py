@@ -3,10 +3,12 @@
 usage: test_bench.py BENCH CASE
 """
 import json
+import os
 import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 
 SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "tools/bench"
 sys.path.insert(0, str(SCRIPTS))
@@ -20,8 +22,9 @@ def bench(*arguments, lines=""):
     return subprocess.run([BENCH, *arguments], input=lines, capture_output=True, text=True)
 
 
-def script(name, *arguments):
-    return subprocess.run([sys.executable, "-B", str(SCRIPTS / name), "--bench", BENCH, *arguments], capture_output=True, text=True)
+def script(name, *arguments, program=BENCH, **variables):
+    return subprocess.run([sys.executable, "-B", str(SCRIPTS / name), "--bench", program, *arguments], capture_output=True, text=True,
+                          env={**os.environ, **variables})
 
 
 def serves():
@@ -31,27 +34,108 @@ def serves():
     assert ready["batch"] == 4 and ready["first_step_s"] > 0 and ready["memory_mib"] > 0 and "emulated" in ready["device"]
     assert first["ms"] >= first["host_ms"] > 0 and second["ms"] > 0 and first["steps"] >= 1
     kinds = [op["kind"] for op in ops["ops"]]
-    assert kinds.count("linear") == 2 and kinds.count("linear_backward_weights") == 2 and kinds[-2:] == ["pack weights", "adam"], kinds
+    assert kinds.count("linear") == 2 and kinds.count("linear_backward_weights") == 2 and kinds[-2:] == ["pack weights", "sgd"], kinds
     assert all(op["ms"] > 0 and op["gbyte"] > 0 for op in ops["ops"])
     # A linear layer's product: 2 operations for each of N times I times O, and W, b, x and y are read or written once.
     layer = next(op for op in ops["ops"] if op["kind"] == "linear")
     assert abs(layer["gflop"] - 2e-9 * 4 * 16 * 16) < 1e-6, layer
+    done = bench("serve", *SRRESNET, lines="ops\n")
+    assert done.returncode == 0, done.stderr
+    ops = json.loads(done.stdout.splitlines()[1])["ops"]
+    gflop = {kind: sum(op["gflop"] for op in ops if op["kind"] == kind) for kind in ("conv2d", "conv2d_backward_weights")}
+    assert ops[-1]["kind"] == "adam" and json.loads(done.stdout.splitlines()[0])["optimiser"] == "adam", ops[-1]
+    assert any(op["name"].endswith("and 2 more") for op in ops), "no weight gradients are one plan"
+    assert gflop["conv2d"] > 0 and abs(gflop["conv2d"] - gflop["conv2d_backward_weights"]) < 1e-8, gflop
+    # bf16 of 4x4 pixels with 16 channels: x, what it is normalised to, and y, beside f32 weights and parameters.
+    layer = next(op for op in ops if op["kind"] == "conv2d" and op["name"] == "norm + body.0.f.3 + norm")
+    assert abs(layer["gbyte"] - 1e-9 * (3 * 2 * 16 * 16 + 4 * 9 * 16 * 16 + 4 * 10 * 16 + 4)) < 2e-9, layer
 
 
 def steps():
     with tempfile.TemporaryDirectory() as folder:
-        report = pathlib.Path(folder) / "steps.json"
-        done = script("gpu_steps.py", "--cases", "tiny", "--forms", "", "--rounds", "2", "--codes", "3000", "--json", str(report))
+        report, summary = pathlib.Path(folder) / "steps.json", pathlib.Path(folder) / "summary.txt"
+        done = script("gpu_steps.py", "--cases", "tiny", "--forms", "", "--rounds", "2", "--codes", "30000", "--json", str(report), "--summary", str(summary),
+                      "--commit", "abc")
         assert done.returncode == 0, done.stderr
+        assert json.loads(report.read_text())["commit"] == "abc"
         (result,) = json.loads(report.read_text())["results"]
         assert len(result["ms"]["ours"]) == 2 and result["teacher"]["taught_ms"] > result["teacher"]["step_ms"] > 0, result["teacher"]
         lines = done.stdout.splitlines()
         head = next(i for i, line in enumerate(lines) if line.startswith("step, ms"))
         row = lines[head + 1].split()
         codes = lines[next(i for i, line in enumerate(lines) if "exchange, us" in line) + 1].split()
-        assert codes[:2] == ["0.00", "M"] and len(codes) == 9 and all(float(us) > 0 for us in codes[2:8]), codes
+        assert codes[:2] == ["0.03", "M"] and len(codes) == 9 and all(float(us) > 0 for us in codes[2:8]), codes
         assert row[0] == "tiny" and float(row[1]) > 0 and row[2] == "-" and row[-1] == "%", row
         assert result["first_again_s"] > 0 and "1 not measured" in lines[-1], lines[-1]  # memory, of PyTorch's that did not run
+        assert summary.read_text().splitlines() == lines[head:], "the table and the goals do not come last"
+
+
+BENCH_STAND_IN = """#!/bin/bash
+echo "$1 $2 $4 ${COD_CUDA_TUNE_S-none}" >>"$STAND_LOG"
+optimiser=sgd
+[ "$2" != srresnet ] || optimiser=adam
+[ "$1 $2 $4" != "$STAND_HANGS" ] || exec sleep 600
+case $1 in
+    teacher) echo '{"step_ms": 1.0, "taught_ms": 1.1}' ;;
+    codes) echo '{"weights": 1000000, "key_us": 1, "read_key_us": 1, "delta_us": 1, "read_delta_us": 1, "copy_key_us": 1, "copy_delta_us": 1, "copy_f32_us": 1}' ;;
+    serve)
+        echo "{\\"optimiser\\": \\"$optimiser\\", \\"first_step_s\\": 0.1, \\"memory_mib\\": 10, \\"device\\": \\"a stand-in\\"}"
+        while read -r word; do
+            [ "$word" = ops ] && echo '{"ops": [{"kind": "conv2d", "name": "", "ms": 0.98, "gflop": 1, "gbyte": 1}]}' || echo '{"ms": 1.0, "host_ms": 0.1}'
+        done ;;
+esac
+"""
+PYTORCH_STAND_IN = """
+import json, os, sys, time
+if sys.argv[1] == "limits":
+    print(json.dumps({"tflops": 700, "gbytes": 3000, "card": "a card", "version": "2", "cudnn": 9}))
+    sys.exit()
+if os.environ["STAND_SLEEPS"] == " ".join(sys.argv[4:7:2]):
+    time.sleep(600)
+optimiser = os.environ.get("STAND_OPTIMISER") or ("adam" if sys.argv[4] == "srresnet" else "sgd")
+forms = {name: {"first_s": 1, "peak_mib": 20, "optimiser": optimiser} for name in sys.argv[3].split(",")}
+print(json.dumps({"forms": forms}), flush=True)
+for line in sys.stdin:
+    print(json.dumps({"ms": 4.0}), flush=True)
+"""
+
+
+def budget():
+    """gpu_steps.py with made-up programs: what hangs does not take the others' time, and what was not measured is told."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        program, pytorch, log = folder / "bench", folder / "pytorch.py", folder / "log"
+        program.write_text(BENCH_STAND_IN)
+        program.chmod(0o755)
+        pytorch.write_text(PYTORCH_STAND_IN)
+        (folder / "torch.py").touch()
+
+        def run(seconds, cases, hangs="", sleeps="", optimiser=""):
+            log.write_text("")
+            begin = time.monotonic()
+            done = script("gpu_steps.py", "--pytorch", str(pytorch), "--cases", cases, "--rounds", "2", "--seconds", str(seconds), program=str(program),
+                          PYTHONPATH=str(folder), STAND_LOG=str(log), STAND_HANGS=hangs, STAND_SLEEPS=sleeps, STAND_OPTIMISER=optimiser)
+            return done, done.stdout.splitlines(), time.monotonic() - begin
+
+        done, lines, took = run(30, "srresnet-16,srresnet-256,mlp4-100,resnet50-64", "serve srresnet 256", "resnet50 64")
+        told = [line for line in lines if line.startswith("not measured: ")]
+        assert done.returncode == 3 and took < 60, (took, done)
+        assert len(told) == 2 and "resnet50-64: PyTorch's side: " in told[0] and told[1] == "not measured: srresnet-256: cut off", told
+        rows = lines[next(i for i, line in enumerate(lines) if line.startswith("step, ms")):]
+        assert rows[1].split()[:6] == ["srresnet-16", "1.0000", "4.0000", "4.0000", "4.0000", "4.00"] and rows[1].endswith("+10 %"), rows
+        assert rows[2].split() == ["srresnet-256", "not", "measured"] and rows[3].split()[5] == "4.00" and rows[4].split()[:5] == ["resnet50-64", "1.0000", "-", "-", "-"]
+        assert sum(line.startswith("srresnet-256 ") and line.endswith("not measured") for line in rows) == 6, rows
+        assert rows[-1] == "goals: 11 reached, 0 MISSED, 7 not measured", rows[-1]
+        # The first process of a case may tune for a part of its time, the second one, of which the first step is timed, not at all.
+        (first, second, teacher) = [line.split()[3] for line in log.read_text().splitlines() if " srresnet 16 " in line]
+        assert 1 <= int(first) <= 12 and second == "0" and 1 <= int(teacher) <= 12, (first, second, teacher)
+
+        done, lines, took = run(1, "srresnet-16,mlp4-100")
+        assert done.returncode == 3 and took < 30 and "not measured: mlp4-100: no time was left" in lines, (took, done)
+        assert lines[-1] == "goals: 0 reached, 0 MISSED, 9 not measured", lines[-1]
+
+        done, lines, _ = run(60, "mlp4-100", optimiser="adam")
+        assert done.returncode == 1 and "mlp4-100: eager trains with adam, ours with sgd" in done.stderr, done
 
 
 def goals():
@@ -87,6 +171,8 @@ def losses():
         assert 0 < answer["distances"]["cuda f32"]["mean"] < 1e-5, answer["distances"]
         done = script("gpu_losses.py", *common, "--f32", "1e-12")
         assert done.returncode == 1 and "tiny: cuda f32 is" in done.stderr and "more than 1e-12" in done.stderr, done.stderr
+        done = script("gpu_losses.py", *common, "--seconds", "0")
+        assert done.returncode == 3 and "not measured: losses of tiny on cuda in bf16" in done.stdout, done
 
 
 def exports():
@@ -130,4 +216,4 @@ def refusals():
 
 
 if __name__ == "__main__":
-    {"serves": serves, "steps": steps, "goals": goals, "losses": losses, "exports": exports, "refusals": refusals}[sys.argv[2]]()
+    {"serves": serves, "steps": steps, "budget": budget, "goals": goals, "losses": losses, "exports": exports, "refusals": refusals}[sys.argv[2]]()

@@ -20,12 +20,13 @@ extern "C" {
 #include "support/test.h" /* last: cmocka defines `fail` */
 }
 
-static int warnings, timed;
+static int warnings, timed, untimed;
 static char last_warning[512];
 
 static void watch_log(void *, cod_log_level level, const char *line)
 {
     timed += strstr(line, " timed, ") != nullptr;
+    untimed += strstr(line, " is not timed: ") != nullptr;
     if (level < COD_LOG_WARN)
         return;
     warnings++;
@@ -324,7 +325,7 @@ static void plan_once(const char *mode, bool no_autotune, bool deterministic, bo
 static int clean(void **)
 {
     unlink(cod_test_at("choices"));
-    warnings = timed = 0;
+    warnings = timed = untimed = 0;
     return 0;
 }
 
@@ -339,6 +340,24 @@ static void each_op_is_timed_once(void **)
     plan_once("auto", false, false, false); /* libraries count: another key */
     assert_int_equal(timed, 2);
     assert_int_equal(warnings, 0);
+}
+
+static void without_time_only_what_is_known_is_taken(void **)
+{
+    setenv("COD_CUDA_TUNE_S", "0", 1);
+    plan_once("own", false, false, false);
+    assert_int_equal(timed, 0);
+    assert_int_equal(untimed, 1);
+    assert_int_equal(cached_lines(), 0);
+    setenv("COD_CUDA_TUNE_S", "soon", 1);
+    plan_once("own", false, false, false);
+    assert_int_equal(timed, 1);
+    assert_int_equal(warnings, 1);
+    cod_test_assert_contains(last_warning, "COD_CUDA_TUNE_S is 'soon', which is no number of seconds");
+    setenv("COD_CUDA_TUNE_S", "0", 1);
+    plan_once("own", false, false, false);
+    assert_int_equal(untimed, 1);
+    unsetenv("COD_CUDA_TUNE_S");
 }
 
 static void fixed_choices_are_not_timed(void **)
@@ -556,6 +575,7 @@ int main()
         cmocka_unit_test_setup(every_candidate_of_a_gated_gradient_agrees, clean),
         cmocka_unit_test_setup(every_candidate_of_a_linear_layer_agrees, clean),
         cmocka_unit_test_setup(each_op_is_timed_once, clean),
+        cmocka_unit_test_setup(without_time_only_what_is_known_is_taken, clean),
         cmocka_unit_test_setup(fixed_choices_are_not_timed, clean),
         cmocka_unit_test_setup(a_key_tells_slopes_apart, clean),
         cmocka_unit_test_setup(an_unknown_mode_is_refused, clean),

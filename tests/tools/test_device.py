@@ -194,6 +194,19 @@ def memory(bench):
                                              "A smaller data.batch", result.err), f"{room} MB", result)
     result = bench.train(*SHORT, *wide, CUDA, "name=gpu", environment={"COD_CUDA_MEMORY_MB": "8"})
     check(result.code == 1 and "the GPU is out of memory: " in result.err and "training needs in the device's memory, in MB: weights" in result.err, "the GPU's words", result)
+    result = bench.train(*SHORT, CUDA, "name=graph", environment={"COD_CUDA_GRAPHS_FAIL": "1"})
+    check(result.code == 1 and re.search(r"CUDA: cudaGraphInstantiate.*: out of memory; training needs in the device's memory, in MB: weights [\d.]+, gradients [\d.]+, .*"
+                                         r"activations [\d.]+.* are free. A smaller data.batch", result.err), "the first step's recording", result)
+    # What is made later than the session: the weights of the first evaluation, and a teacher on integers, which is compiled behind its first prediction.
+    teacher = ["cluster.groups=2", "train.strategy=codistill", *SOON, "distill.teacher_precision=int8", "data.batch=8", "train.steps=20", "train.deterministic=true"]
+    for name, overrides, words in (("evaluated", [], ""), ("integers", teacher, "teacher on 8-bit integers: ")):
+        result = train_late(bench, *SHORT, *wide, CUDA, *overrides, f"name={name}")
+        told = re.search(r"memory of the device for a rank, MB: .*: ([\d.]+) in all", result.err)
+        check(result.code == 0 and told, "no plan of the memory", result)
+        room = str(int(float(told[1])) + 1)
+        result = train_late(bench, *SHORT, *wide, CUDA, *overrides, f"name={name}-short", environment={"COD_LATE_MEMORY_MB": room})
+        check(result.code == 1 and re.search(rf"{words}the late device is out of memory: [\d.]+ MB are needed, [\d.]+ are free; training needs in the device's "
+                                             rf"memory, in MB: weights [\d.]+, .*; [\d.]+ of {room}.0 are free", result.err), f"{name}: {room} MB", result)
     # An evaluation while training, and the commands that run models: on their first window, when the rest has its memory.
     bench.write("photos/a.png", png(300, 400))
     bench.trained(*SHORT, *wide, "train.backend=cpu", "name=wide")
@@ -222,6 +235,16 @@ def planned(bench):
             check(all(abs(size - parts["train"][part]) <= 0.3 for part, size in parts["plan"].items()), f"{name}: {parts}")
             beside[name] = parts["plan"]["teachers and exchange"]
         check(beside["none"] < beside["merged"] < beside["taught"], f"{beside}")
+
+
+def copies(bench):
+    """All ways to the GPU are timed; 10 s of work for the emulated one's kernels."""
+    result = bench.run("bench", "copy", "--batch", "1", "--patch", "4", "--mib", "1", "--repeats", "1", "--json", "--device", "cuda", "blocks=1", "channels=4",
+                       "head_kernel=3", "tail_kernel=3", timeout=170)
+    check(result.code == 0 and "device: cuda (GPU 0 (GPU-00000000): emulated GPU" in result.err, "bench copy", result)
+    figures = json.loads(result.out)
+    for way in ("pageable", "pinned", "mapped", "uint8"):
+        check(all(row[way] > 0 for row in figures["transfers"]) and figures["steps"][way]["step_ms"] > 0, f"bench copy, {way}: {figures}")
 
 
 def older(bench):
@@ -311,7 +334,7 @@ def direct(bench):
 
 
 CASES = {
-    "chosen": chosen, "commands": commands, "strategies": strategies, "mixed": mixed, "places": places, "memory": memory, "planned": planned, "older": older,
+    "chosen": chosen, "commands": commands, "strategies": strategies, "mixed": mixed, "places": places, "memory": memory, "planned": planned, "copies": copies, "older": older,
     "averages": averages, "direct": direct,
     # Two groups that code what they exchange on the GPU: killed once and resumed, they end with the bits of a run in one piece.
     "killed-2x1": killed("2x1", 1, None, CUDA, "checkpoint.every=4"),

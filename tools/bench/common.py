@@ -25,6 +25,20 @@ class Failure(Exception):
         self.said = said
 
 
+class OutOfTime(Exception):
+    """Says what was not measured."""
+
+
+class Budget:
+    """Seconds that something may take, from now on."""
+
+    def __init__(self, seconds):
+        self.end = time.monotonic() + seconds
+
+    def left(self):
+        return max(0.0, self.end - time.monotonic())
+
+
 def warn(text):
     print(f"warning: {text}", file=sys.stderr, flush=True)
 
@@ -121,7 +135,8 @@ def check_threads(arguments):
 class Server:
     """A process that does one piece of work when started and one for each line sent, answering each with a line of JSON."""
 
-    def __init__(self, command, threads, realtime, ready_s=1800, **variables):
+    def __init__(self, command, threads, realtime, ready_s=1800, budget=None, **variables):
+        self.budget = budget  # bounds every answer, the first one too; None = nothing does
         self.name = " ".join(map(str, command))
         self.errors = tempfile.TemporaryFile("w+")
         prefix = []
@@ -135,6 +150,7 @@ class Server:
         self.first_s = time.monotonic() - start
 
     def read(self, timeout_s=120):
+        timeout_s = min(timeout_s, self.budget.left()) if self.budget else timeout_s
         ready, _, _ = select.select([self.process.stdout], [], [], timeout_s)
         line = self.process.stdout.readline() if ready else ""
         if not line:
@@ -142,7 +158,7 @@ class Server:
             code = self.process.wait()
             self.errors.seek(0)
             said = " / ".join(self.errors.read().strip().splitlines()[-3:])
-            raise Failure(f"`{self.name}` {f'ended with {code}' if ready else f'gave no answer in {timeout_s} s'}: {said}", said)
+            raise Failure(f"`{self.name}` {f'ended with {code}' if ready else f'gave no answer in {timeout_s:.0f} s'}: {said}", said)
         try:
             return json.loads(line)
         except ValueError:
@@ -168,7 +184,7 @@ class Server:
     def __exit__(self, *_):
         self.process.stdin.close()
         try:
-            self.process.wait(20)
+            self.process.wait(min(20, 1 + self.budget.left()) if self.budget else 20)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -234,12 +250,11 @@ def process_of_rank(rank, folder):
 
 
 def run(main):
-    """The exit code of a comparison: 0 done, 1 failed, 130 interrupted."""
+    """The exit code of a comparison: 0 done, or what `main` returns, 1 failed, 130 interrupted."""
     try:
-        main(sys.argv[1:])
+        return main(sys.argv[1:]) or 0
     except Failure as failure:
         print(f"{pathlib.Path(sys.argv[0]).stem}: {failure}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
-    return 0

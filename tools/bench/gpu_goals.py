@@ -33,6 +33,11 @@ class Row:
         return f"{self.case:14} {self.what:38} {figure:>8}   {'>=' if self.least else '<='} {self.form.format(self.goal):>7}   {self.verdict()}"
 
 
+def step_ms(result):
+    """The median of our steps; NaN where none was timed."""
+    return statistics.median(result["ms"].get("ours") or [math.nan])
+
+
 def fastest(result):
     """PyTorch's fastest form as (name, median of its milliseconds); (None, NaN) where none was timed."""
     rivals = {name: statistics.median(times) for name, times in result["ms"].items() if name != "ours"}
@@ -42,14 +47,14 @@ def fastest(result):
 
 def idle(result):
     """The part of a step that the ops' times leave over. Each op was timed alone, so that it is an estimate; it is never below 0."""
-    return max(0.0, 1 - sum(op["ms"] for op in result["ops"]) / statistics.median(result["ms"]["ours"]))
+    return max(0.0, 1 - sum(op["ms"] for op in result["ops"]) / step_ms(result)) if "ops" in result else math.nan
 
 
 def memory_share(result):
     """Ours, of the peak of PyTorch's fastest form; NaN where that is not known."""
     name, _ = fastest(result)
     peak = result["forms"][name]["peak_mib"] if name else 0
-    return result["ours"]["memory_mib"] / peak if peak else math.nan
+    return result["ours"]["memory_mib"] / peak if peak and "ours" in result else math.nan
 
 
 def rows(result):
@@ -57,13 +62,13 @@ def rows(result):
     case, (_, rival) = result["case"], fastest(result)
     found = []
     if case in FASTER:
-        found.append(Row(case, "times as fast as PyTorch's fastest", rival / statistics.median(result["ms"]["ours"]), FASTER[case], "{:.2f}", True))
+        found.append(Row(case, "times as fast as PyTorch's fastest", rival / step_ms(result), FASTER[case], "{:.2f}", True))
     if case in TEACHER:
         taught = result.get("teacher")
         added = taught["taught_ms"] / taught["step_ms"] - 1 if taught else math.nan
         found.append(Row(case, "what a teacher adds", added, TEACHER[case], "{:.1%}"))
     return found + [Row(case, "idle, of a step", idle(result), IDLE, "{:.1%}"),
-                    Row(case, "first step, s, from the start", result["first_again_s"], FIRST_STEP_S, "{:.2f}"),
+                    Row(case, "first step, s, from the start", result.get("first_again_s", math.nan), FIRST_STEP_S, "{:.2f}"),
                     Row(case, "memory, of PyTorch's", memory_share(result), MEMORY, "{:.0%}")]
 
 

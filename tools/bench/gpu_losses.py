@@ -3,6 +3,7 @@
 
 PyTorch in f32 is what all are measured against. The comparison fails where our bf16 is more than twice as far from it as PyTorch's
 own autocast, or where what we compute in f32 is farther from it than --f32 allows. Without PyTorch, ref in f32 takes its place.
+Exit code 0: all were compared, 1: something failed, 3: nothing failed, but lines `not measured: …` say what is missing.
 """
 import argparse
 import concurrent.futures
@@ -24,6 +25,7 @@ CASES = {
     "srresnet": ("srresnet", "blocks=16 channels=64", (16, 24, 24, 3)),
     "tiny": ("srresnet", "blocks=1 channels=16", (2, 4, 4, 3)),
 }
+OURS = 0.7  # of all time, for our losses; the rest is PyTorch's
 WITHOUT_REF = {"srresnet"}  # takes ref many minutes
 FLOOR = {"largest": 1e-3, "mean": 3e-4}  # autocast may be nearer than that by chance
 WITHOUT_AUTOCAST = {"largest": 5e-2, "mean": 1e-2}  # about twice what autocast has on these networks
@@ -33,10 +35,13 @@ class Failed(Exception):
     """Of one of our runs."""
 
 
-def ours(arguments, case, backend, kind, folder):
+def ours(arguments, budget, case, backend, kind, folder):
     model, options, shape = CASES[case]
     command = [arguments.bench, "losses", model, options, *map(str, shape), backend, kind, str(arguments.steps), folder]
-    done = subprocess.run(command, capture_output=True, text=True)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=budget.left())
+    except subprocess.TimeoutExpired:
+        raise common.OutOfTime(f"losses of {case} on {backend} in {kind}") from None
     if done.returncode != 0:
         raise Failed(f"{case} on {backend} in {kind}: {done.stderr.strip() or f'exit code {done.returncode}'}")
     return json.loads(done.stdout)
@@ -48,7 +53,7 @@ def read(path, shape):
     return torch.frombuffer(data, dtype=torch.float32).reshape(shape).clone()
 
 
-def pytorch(case, folder, device, autocast, steps, rate, batches):
+def pytorch(case, folder, device, autocast, arguments, rate, batches):
     """The losses of PyTorch's twin on the weights and batches in `folder`."""
     import torch
 
@@ -71,7 +76,9 @@ def pytorch(case, folder, device, autocast, steps, rate, batches):
         data.append((x, y.to(device)))
     optimiser = torch.optim.Adam(net.parameters(), rate)
     losses = []
-    for step in range(steps):
+    for step in range(arguments.steps):
+        if arguments.budget.left() == 0:
+            raise common.OutOfTime(f"losses of {case} in PyTorch")
         x, y = data[step % batches]
         optimiser.zero_grad(set_to_none=True)
         with torch.autocast(device, torch.bfloat16, enabled=autocast):
@@ -101,16 +108,17 @@ def verdicts(case, far, f32_bound):
 
 
 def run_ours(arguments, root):
-    """Losses by (case, backend, type); those on ref side by side, since each has one thread."""
+    """Losses by (case, backend, type), what failed, and what was not measured; those on ref side by side, since each has one thread."""
     wanted = [(case, backend, kind) for case in arguments.cases for backend, kind in arguments.runs
               if not (backend == "ref" and case in WITHOUT_REF)]
-    found, failures = {}, []
+    found, failures, unmeasured = {}, [], []
+    budget = common.Budget(OURS * arguments.budget.left())
 
     def one(key):
         case, backend, kind = key
         folder = root / "-".join(key)
         folder.mkdir()
-        return key, ours(arguments, case, backend, kind, str(folder))
+        return key, ours(arguments, budget, case, backend, kind, str(folder))
 
     with concurrent.futures.ThreadPoolExecutor(max(1, (os.cpu_count() or 2) // 2)) as pool:
         on_ref = [pool.submit(one, key) for key in wanted if key[1] == "ref"]
@@ -120,7 +128,9 @@ def run_ours(arguments, root):
                 found[key] = answer
             except Failed as failure:
                 failures.append(str(failure))
-    return found, failures
+            except common.OutOfTime as cut:
+                unmeasured.append(str(cut))
+    return found, failures, unmeasured
 
 
 def compare(arguments, case, found, root, device):
@@ -132,8 +142,8 @@ def compare(arguments, case, found, root, device):
     losses = {name: entry[0]["losses"] for name, entry in mine.items()}
     base = losses.get("ref f32")
     if device:
-        base = pytorch(case, folder, device, False, arguments.steps, answer["rate"], answer["batches"])
-        losses["autocast"] = pytorch(case, folder, device, True, arguments.steps, answer["rate"], answer["batches"])
+        base = pytorch(case, folder, device, False, arguments, answer["rate"], answer["batches"])
+        losses["autocast"] = pytorch(case, folder, device, True, arguments, answer["rate"], answer["batches"])
     if base is None:
         return {}, None
     return {name: distance(values, base) for name, values in losses.items()}, (base[0], base[-1], losses)
@@ -157,7 +167,10 @@ def parse(argv):
     p.add_argument("--device", metavar="NAME", help="PyTorch's: cuda (where it finds one), cpu, or none = without PyTorch")
     p.add_argument("--f32", type=float, default=2e-3, metavar="X", help="largest mean distance in f32 (2e-3)")
     p.add_argument("--json", metavar="FILE", help="also writes all losses")
+    p.add_argument("--commit", default="", metavar="TEXT", help="what is measured, for --json")
+    p.add_argument("--seconds", type=float, default=190, metavar="S", help="for all of it; what has no time left is not compared (190)")
     arguments = p.parse_args(argv)
+    arguments.budget = common.Budget(arguments.seconds)
     arguments.cases = arguments.cases.split(",")
     arguments.runs = [tuple(run.split("-")) for run in arguments.runs.split(",")]
     if unknown := [case for case in arguments.cases if case not in CASES]:
@@ -169,13 +182,17 @@ def parse(argv):
 
 def main(argv):
     arguments = parse(argv)
-    device, everything = None if arguments.device == "none" else pytorch_device(arguments.device), {}
+    device, everything = None if arguments.device == "none" else pytorch_device(arguments.device), {"commit": arguments.commit}
     common.say(f"{'losses of ' + str(arguments.steps) + ' steps':24} {'run':10} largest and mean distance from {'PyTorch in f32' if device else 'ref'}")
     with tempfile.TemporaryDirectory() as name:
         root = pathlib.Path(name)
-        found, failures = run_ours(arguments, root)
+        found, failures, unmeasured = run_ours(arguments, root)
         for case in arguments.cases:
-            far, trained = compare(arguments, case, found, root, device)
+            try:
+                far, trained = compare(arguments, case, found, root, device)
+            except common.OutOfTime as cut:
+                unmeasured.append(str(cut))
+                continue
             for run, values in far.items():
                 common.say(f"{case:24} {run:10} {values['largest']:.1e} {values['mean']:.1e}")
             if trained:
@@ -184,10 +201,13 @@ def main(argv):
             failures += verdicts(case, far, arguments.f32)
     if arguments.json:
         pathlib.Path(arguments.json).write_text(json.dumps(everything))
+    for what in unmeasured:
+        common.say(f"not measured: {what}")
     if not device:
         common.say("without PyTorch: the losses were compared with ref's alone")
     if failures:
         raise common.Failure("\n".join(failures))
+    return 3 if unmeasured else 0
 
 
 if __name__ == "__main__":

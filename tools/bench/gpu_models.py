@@ -92,8 +92,11 @@ def loss_of(model, output, target):
     return F.l1_loss(output.float(), target) if model == "srresnet" else F.cross_entropy(output.float(), target)
 
 
-def adam(net, device):
-    return torch.optim.Adam(net.parameters(), 1e-4, fused=True, capturable=device == "cuda")
+def optimiser(model, net, device):
+    """Ours in the same steps: Adam of super-resolution networks, SGD with momentum of classifiers."""
+    if model == "srresnet":
+        return torch.optim.Adam(net.parameters(), 1e-4, fused=True, capturable=device == "cuda")
+    return torch.optim.SGD(net.parameters(), 1e-4, momentum=0.9, fused=True)
 
 
 def channels_last(x):

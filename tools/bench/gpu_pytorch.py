@@ -39,7 +39,8 @@ class Form:
         self.net.train()
         y = torch.rand(n, *shape[1:], device=device)
         target = gpu_models.channels_last(y) if y.dim() == 4 else torch.nn.functional.one_hot(y.argmax(1), y.shape[1]).float()
-        optimiser = gpu_models.adam(self.net, device)
+        optimiser = gpu_models.optimiser(model, self.net, device)
+        self.optimiser = type(optimiser).__name__.lower()
         forward = self.net if name == "eager" else torch.compile(self.net)
 
         def step():
@@ -97,7 +98,7 @@ def serve(device, names, model, options, *shape):
     for name in names.split(","):
         try:
             forms[name] = Form(name, device, model, options, [int(n) for n in shape])
-            ready[name] = {"first_s": round(forms[name].first_s, 2), "peak_mib": round(forms[name].peak_mib)}
+            ready[name] = {"first_s": round(forms[name].first_s, 2), "peak_mib": round(forms[name].peak_mib), "optimiser": forms[name].optimiser}
         except Exception as error:  # noqa: BLE001: one form that PyTorch cannot do must not hide the others
             ready[name] = {"error": f"{type(error).__name__}: {error}"[:300]}
     print(json.dumps({"forms": ready, "version": torch.__version__}), flush=True)

@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
-"""Times training steps (bf16, Adam) on a GPU beside PyTorch's, in turns: eager, compiled, and compiled inside one CUDA graph.
+"""Times training steps in bf16 on a GPU beside PyTorch's, in turns: eager, compiled, and compiled inside one CUDA graph.
 
-Also: each op's share of what the card reaches in a large bf16 product and in a copy, the host's part of a step, memory, and what a
-teacher adds. A short table comes last, and below it each goal of gpu_goals.py beside what was measured. A missed goal is no failure.
-Without PyTorch it times ours alone.
+Also: each op's share of what the card reaches in a large bf16 product and in a copy, the host's part of a step, memory, what a
+teacher adds, and what coding for other groups takes. A short table comes last, and below it each goal of gpu_goals.py beside what was
+measured. A missed goal is no failure. Without PyTorch it times ours alone. Exit code 0: all was measured, 1: something failed, 3: nothing
+failed, but lines `not measured: …` say what is missing.
 """
 import argparse
 import concurrent.futures
 import json
 import math
+import os
 import pathlib
 import statistics
 import subprocess
 import sys
-import time
 
 import common
 import gpu_goals
@@ -26,19 +27,25 @@ def mlp(layers):
     return f"height=28 width=28 channels=1 classes=10 hidden={','.join(['1024'] * layers)}"
 
 
+# In the order in which they are measured: first those that most goals are about; last ResNet-50, which has the most to compile and to tune.
 CASES = {
     "srresnet-16": ("srresnet", "blocks=16 channels=64", (16, 24, 24, 3)),
-    "srresnet-64": ("srresnet", "blocks=16 channels=64", (64, 24, 24, 3)),
     "srresnet-256": ("srresnet", "blocks=16 channels=64", (256, 24, 24, 3)),
-    "resnet50-64": ("resnet50", "height=224 width=224 channels=3 classes=1000", (64, 224, 224, 3)),
+    "srresnet-64": ("srresnet", "blocks=16 channels=64", (64, 24, 24, 3)),
     "mlp4-100": ("mlp", mlp(4), (100, 28, 28, 1)),
     "mlp4-10000": ("mlp", mlp(4), (10000, 28, 28, 1)),
     "mlp10-100": ("mlp", mlp(10), (100, 28, 28, 1)),
     "mlp10-10000": ("mlp", mlp(10), (10000, 28, 28, 1)),
+    "resnet50-64": ("resnet50", "height=224 width=224 channels=3 classes=1000", (64, 224, 224, 3)),
     "tiny": ("mlp", "height=1 width=1 channels=16 classes=4 hidden=16", (4, 1, 1, 16)),
 }
 TAUGHT = {"srresnet-16", "srresnet-256", "tiny"}
 OP_TABLES = {"srresnet-16", "srresnet-256", "resnet50-64", "tiny"}
+
+LEAST_S = 3.0  # in which nothing is begun any more
+LIMITS = 0.15  # of all time, for the card's limits
+READY = 0.45  # of the rest, for PyTorch's forms to be ready
+TUNING = 0.4  # of a case's time, for timing implementations
 
 
 def words(case):
@@ -46,61 +53,90 @@ def words(case):
     return [model, options, *map(str, shape)]
 
 
-def limits():
-    """What the card reaches, as PyTorch measures it; {} where it does not."""
-    done = subprocess.run([sys.executable, "-B", str(HERE / "gpu_pytorch.py"), "limits"], capture_output=True, text=True)
+def answer(command, budget, what, **variables):
+    """The last line that the command prints, which is JSON."""
+    try:
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=budget.left(), env={**os.environ, **variables})
+    except subprocess.TimeoutExpired:
+        raise common.OutOfTime(f"{what}: cut off") from None
+    lines = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines() or ["?"]
     if done.returncode != 0:
-        common.warn(f"the card's limits were not measured: {(done.stderr.strip().splitlines() or ['?'])[-1]}")
-        return {}
-    return json.loads(done.stdout.strip().splitlines()[-1])
+        raise common.Failure(f"{what}: {lines[-1]}")
+    return json.loads(lines[-1])
 
 
-def start_pytorch(arguments):
+def limits(arguments, budget, unmeasured):
+    """What the card reaches, as PyTorch measures it; {} where it does not."""
+    try:
+        return answer([sys.executable, "-B", arguments.pytorch, "limits"], common.Budget(LIMITS * budget.left()), "the card's limits")
+    except common.OutOfTime as cut:
+        unmeasured.append(str(cut))
+    except common.Failure as failure:
+        common.warn(str(failure))
+    return {}
+
+
+def start_pytorch(arguments, budget, unmeasured):
     """Servers by case, all made ready side by side, because compilation takes long; {} where there is no PyTorch."""
     if not common.imports(sys.executable, ["torch"]):
         common.warn(f"{sys.executable} has no PyTorch: only our steps are timed")
         return {}
+    ready_s = READY * budget.left()
 
     def start(case):
-        command = [sys.executable, "-B", HERE / "gpu_pytorch.py", "steps", arguments.device, ",".join(arguments.forms), *words(case)]
+        command = [sys.executable, "-B", arguments.pytorch, "steps", arguments.device, ",".join(arguments.forms), *words(case)]
         try:
-            return common.Server(command, 2, False, ready_s=0.6 * arguments.seconds, TORCHINDUCTOR_COMPILE_THREADS="2")
+            return common.Server(command, 2, False, ready_s=ready_s, TORCHINDUCTOR_COMPILE_THREADS="2")
         except common.Failure as failure:
-            common.warn(f"{case}: {failure}")
+            unmeasured.append(f"{case}: PyTorch's side: {failure}")
             return None
 
     with concurrent.futures.ThreadPoolExecutor(len(arguments.cases)) as pool:
         return {case: server for case, server in zip(arguments.cases, pool.map(start, arguments.cases)) if server}
 
 
-def measure(arguments, case, rival):
-    """Everything about one case; steps in turns, in changing order."""
-    result = {"case": case, "ms": {}, "forms": rival.answers[0]["forms"] if rival else {}}
-    with common.Server([arguments.bench, "serve", *words(case)], 2, False) as server:
+def check_optimisers(case, ours, forms):
+    """Both sides' steps end with the same update."""
+    for name, form in forms.items():
+        if form.get("optimiser", ours["optimiser"]) != ours["optimiser"]:
+            raise common.Failure(f"{case}: {name} trains with {form['optimiser']}, ours with {ours['optimiser']}")
+
+
+def take_turns(arguments, result, server, rival):
+    """Steps of both sides, in changing order."""
+    runners = {"ours": lambda: server.turn("step")}
+    for form in arguments.forms:
+        if "first_s" in result["forms"].get(form, {}):
+            runners[form] = lambda form=form: rival.turn(form)
+    answers = {name: [] for name in runners}
+    for r in range(-1, arguments.rounds):
+        for name in list(runners) if r % 2 == 0 else reversed(list(runners)):
+            given = runners[name]()
+            if r >= 0:
+                answers[name].append(given)
+    result["ms"] = {name: [given["ms"] for given in of_one] for name, of_one in answers.items()}
+    result["host_ms"] = statistics.median(given["host_ms"] for given in answers["ours"])
+
+
+def measure(arguments, result, rival, budget):
+    """Adds everything about one case to its result: the steps first, so that they are there where time ends."""
+    case = result["case"]
+    command = [arguments.bench, "serve", *words(case)]
+    if rival:
+        result["forms"] = rival.answers[0]["forms"]
+    tuning = str(int(TUNING * budget.left()))
+    with common.Server(command, 2, False, budget=budget, COD_CUDA_TUNE_S=tuning) as server:
         result["ours"] = server.answers[0]
-        runners = {"ours": lambda: server.turn("step")}
-        for form in arguments.forms:
-            if "first_s" in result["forms"].get(form, {}):
-                runners[form] = lambda form=form: rival.turn(form)
-        answers = {name: [] for name in runners}
-        for r in range(-1, arguments.rounds):
-            for name in list(runners) if r % 2 == 0 else reversed(list(runners)):
-                answer = runners[name]()
-                if r >= 0:
-                    answers[name].append(answer)
-        result["ms"] = {name: [answer["ms"] for answer in given] for name, given in answers.items()}
-        result["host_ms"] = statistics.median(answer["host_ms"] for answer in answers["ours"])
+        check_optimisers(case, result["ours"], result["forms"])
+        take_turns(arguments, result, server, rival)
         result["ops"] = server.turn("ops")["ops"]
-    # A second process finds the choices that the first one timed and kept: its first step is without autotuning. Python's clock has what
+    # A second process takes the choices that the first one timed and kept: its first step is without autotuning. Python's clock has what
     # comes before the step, too: the process's start and CUDA's context (and two steps more).
-    with common.Server([arguments.bench, "serve", *words(case)], 2, False) as again:
+    with common.Server(command, 2, False, budget=budget, COD_CUDA_TUNE_S="0") as again:
         result["first_again_s"] = again.first_s
     if case in TAUGHT:
-        done = subprocess.run([arguments.bench, "teacher", *words(case)], capture_output=True, text=True)
-        if done.returncode != 0:
-            raise common.Failure(f"{case}, with a teacher: {done.stderr.strip()}")
-        result["teacher"] = json.loads(done.stdout)
-    return result
+        tuning = str(int(TUNING * budget.left()))
+        result["teacher"] = answer([arguments.bench, "teacher", *words(case)], budget, f"{case}, with a teacher", COD_CUDA_TUNE_S=tuning)
 
 
 def by_kind(ops, card):
@@ -151,32 +187,38 @@ def print_spreads(results):
                 common.say(f"{result['case']:14} {name:8} failed: {form['error']}")
 
 
-def print_table(results, forms):
-    """Ratios above 1: ours is faster. Busy: the ops' times, of the step's; host: until a step is queued, of the step's."""
-    common.say(f"\n{'step, ms':14} {'ours':>9} " + " ".join(f"{form:>9}" for form in forms) +
-               f" {'best/ours':>9} {'busy':>7} {'host':>7} {'teacher':>8}")
+def table(results, forms):
+    """Lines of text. Ratios above 1: ours is faster. Busy: the ops' times, of the step's; host: until a step is queued, of the step's."""
+    lines = [f"{'step, ms':14} {'ours':>9} " + " ".join(f"{form:>9}" for form in forms) + f" {'best/ours':>9} {'busy':>7} {'host':>7} {'teacher':>8}"]
     for result in results:
+        if "ours" not in result["ms"]:
+            lines.append(f"{result['case']:14} not measured")
+            continue
         medians = {name: statistics.median(times) for name, times in result["ms"].items()}
         name, rival = gpu_goals.fastest(result)
         ratio = f"{rival / medians['ours']:.2f}" if name else "-"
         taught = result.get("teacher")
         added = f"{100 * (taught['taught_ms'] / taught['step_ms'] - 1):+.0f} %" if taught else "-"
-        busy = sum(op["ms"] for op in result["ops"])
-        common.say(f"{result['case']:14} {medians['ours']:9.4f} " +
-                   " ".join(f"{medians[form]:9.4f}" if form in medians else f"{'-':>9}" for form in forms) +
-                   f" {ratio:>9} {share(busy, medians['ours']):>7} {share(result['host_ms'], medians['ours']):>7} {added:>8}")
+        busy = sum(op["ms"] for op in result["ops"]) if "ops" in result else math.nan
+        lines.append(f"{result['case']:14} {medians['ours']:9.4f} " +
+                     " ".join(f"{medians[form]:9.4f}" if form in medians else f"{'-':>9}" for form in forms) +
+                     f" {ratio:>9} {share(busy, medians['ours']):>7} {share(result['host_ms'], medians['ours']):>7} {added:>8}")
+    return lines
 
 
-def print_codes(arguments):
+def measure_codes(arguments, budget):
     """What the exchange between groups takes on the device, in microseconds; without codes, the f32 weights would be copied."""
-    common.say(f"\n{'exchange, us':>14} {'code key':>9} {'read key':>9} {'delta':>9} {'read':>9} {'copied':>9} {'delta':>9} {'f32':>9}")
     for weights in arguments.codes:
-        done = subprocess.run([arguments.bench, "codes", str(weights)], capture_output=True, text=True)
-        if done.returncode != 0:
-            raise common.Failure(f"codes of {weights} weights: {done.stderr.strip()}")
-        row = json.loads(done.stdout)
+        if budget.left() < LEAST_S:
+            raise common.OutOfTime(f"what coding {weights} weights for other groups takes: no time was left")
+        yield answer([arguments.bench, "codes", weights], budget, f"what coding {weights} weights for other groups takes")
+
+
+def print_codes(rows):
+    common.say(f"\n{'exchange, us':>14} {'code key':>9} {'read key':>9} {'delta':>9} {'read':>9} {'copied':>9} {'delta':>9} {'f32':>9}")
+    for row in rows:
         keys = ("key_us", "read_key_us", "delta_us", "read_delta_us", "copy_key_us", "copy_delta_us", "copy_f32_us")
-        common.say(f"{1e-6 * weights:12.2f} M " + " ".join(f"{row[key]:9.1f}" for key in keys))
+        common.say(f"{1e-6 * row['weights']:12.2f} M " + " ".join(f"{row[key]:9.1f}" for key in keys))
 
 
 def parse(argv):
@@ -186,9 +228,12 @@ def parse(argv):
     p.add_argument("--cases", default=",".join(case for case in CASES if case != "tiny"), metavar="LIST", help=f"of {', '.join(CASES)}")
     p.add_argument("--forms", default=",".join(FORMS), metavar="LIST", help="PyTorch's; an empty list = none")
     p.add_argument("--device", default="cuda", metavar="NAME", help="PyTorch's (cuda)")
-    p.add_argument("--seconds", type=float, default=400, metavar="S", help="after so long no further case begins (400)")
+    p.add_argument("--pytorch", default=HERE / "gpu_pytorch.py", metavar="FILE", help="PyTorch's side")
+    p.add_argument("--seconds", type=float, default=400, metavar="S", help="for all of it; what has no time left is not measured (400)")
     p.add_argument("--codes", default="1550000,25000000", metavar="LIST", help="weights of models that groups exchange (%(default)s)")
     p.add_argument("--json", metavar="FILE", help="also writes everything measured")
+    p.add_argument("--summary", metavar="FILE", help="also writes the short table and the goals")
+    p.add_argument("--commit", default="", metavar="TEXT", help="what is measured, for --json")
     arguments = p.parse_args(argv)
     arguments.cases = arguments.cases.split(",")
     arguments.codes = [int(count) for count in arguments.codes.split(",") if count]
@@ -201,46 +246,78 @@ def parse(argv):
     return arguments
 
 
-def measure_all(arguments, card):
-    """What was measured, written down after each case, and what failed."""
-    results, failures, end = [], [], time.monotonic() + arguments.seconds
-    rivals = start_pytorch(arguments) if arguments.forms else {}
-    for case in arguments.cases:
-        try:
-            if time.monotonic() > end:
-                raise common.Failure(f"not begun, because {arguments.seconds:.0f} s are over")
-            results.append(measure(arguments, case, rivals.get(case)))
-            print(f"{case}: ours {statistics.median(results[-1]['ms']['ours']):.4f} ms", file=sys.stderr, flush=True)
-        except common.Failure as failure:
-            failures.append(f"{case}: {failure}")
-        if case in rivals:
-            rivals.pop(case).__exit__()
+def measure_case(arguments, result, rival, budget, cases_left):
+    """What failed and what was not measured, each a list."""
+    left, case = budget.left(), result["case"]
+    # Cases share what is left, so that one that hangs does not take all of it.
+    own = common.Budget(min(left, 1.5 * left / cases_left))
+    if rival:
+        rival.budget = own
+    try:
+        if left < LEAST_S:
+            raise common.OutOfTime(f"{case}: no time was left")
+        measure(arguments, result, rival, own)
+    except common.OutOfTime as cut:
+        return [], [str(cut)]
+    except common.Failure as failure:
+        if own.left() > 0:
+            return [f"{case}: {failure}"], []
+        done = " after its steps were timed" if "ours" in result["ms"] else ""
+        return [], [f"{case}: cut off{done}"]
+    finally:
+        if rival:
+            rival.__exit__()
+    return [], []
+
+
+def measure_all(arguments, card, budget, failures, unmeasured):
+    """Results of all cases, written down after each."""
+    results = [{"case": case, "ms": {}, "forms": {}} for case in arguments.cases]
+    rivals = start_pytorch(arguments, budget, unmeasured) if arguments.forms else {}
+    for i, result in enumerate(results):
+        failed, missing = measure_case(arguments, result, rivals.get(result["case"]), budget, len(results) - i)
+        failures += failed
+        unmeasured += missing
+        print(f"{result['case']}: ours {gpu_goals.step_ms(result):.4f} ms", file=sys.stderr, flush=True)
         if arguments.json:
-            pathlib.Path(arguments.json).write_text(json.dumps({"card": card, "results": results}))
-    return results, failures
+            pathlib.Path(arguments.json).write_text(json.dumps({"commit": arguments.commit, "card": card, "results": results}))
+    return results
 
 
 def main(argv):
     arguments = parse(argv)
-    card = limits() if arguments.forms and arguments.device == "cuda" else {}
+    budget = common.Budget(arguments.seconds)
+    failures, unmeasured = [], []
+    card = limits(arguments, budget, unmeasured) if arguments.forms and arguments.device == "cuda" else {}
     if card:
         common.say(f"{card['card']}: {card['tflops']} TFLOP/s in a product of bf16 matrices, {card['gbytes']} GB/s read and written in a copy; "
                    f"PyTorch {card['version']}, cuDNN {card['cudnn']}")
-    results, failures = measure_all(arguments, card)
-    if results:
-        common.say(f"ours: {results[0]['ours']['device']}")
-        for result in results:
-            if result["case"] in OP_TABLES:
-                print_ops(result, card)
-        print_spreads(results)
-        print_table(results, arguments.forms)
-        try:
-            print_codes(arguments)
-        except common.Failure as failure:
-            failures.append(str(failure))
-        common.say("\n" + "\n".join(gpu_goals.table(results)))
+    results = measure_all(arguments, card, budget, failures, unmeasured)
+    timed = [result for result in results if "ours" in result["ms"]]
+    codes = []
+    try:
+        codes.extend(measure_codes(arguments, budget))
+    except common.OutOfTime as cut:
+        unmeasured.append(str(cut))
+    except common.Failure as failure:
+        failures.append(str(failure))
+    if timed:
+        common.say(f"ours: {timed[0]['ours']['device']}")
+    for result in timed:
+        if result["case"] in OP_TABLES and "ops" in result:
+            print_ops(result, card)
+    print_spreads(timed)
+    if codes:
+        print_codes(codes)
+    for what in unmeasured:
+        common.say(f"not measured: {what}")
+    summary = "\n".join([*table(results, arguments.forms), "", *gpu_goals.table(results)])
+    common.say(f"\n{summary}")
+    if arguments.summary:
+        pathlib.Path(arguments.summary).write_text(f"{summary}\n")
     if failures:
         raise common.Failure("\n".join(failures))
+    return 3 if unmeasured else 0
 
 
 if __name__ == "__main__":

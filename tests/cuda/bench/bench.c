@@ -88,13 +88,14 @@ static cod_status fill(bench *b)
 
 cod_status bench_open(bench *b, const bench_case *which, bool taught)
 {
-    const cod_optimiser_options adam = {.kind = COD_OPT_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8};
+    const cod_optimiser_options options = {
+        .kind = which->optimiser, .momentum = 0.9, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8};
     *b = (bench){0};
     COD_TRY(net_model(which->model, which->options, &b->arena, &b->model));
     COD_TRY(compile(b, which, taught));
     COD_TRY(cod_weights_fill_initial(&b->net.weights, SEED));
     COD_TRY(fill(b));
-    return cod_optimiser_create(&b->net.weights, 0, &adam, &b->optimiser);
+    return cod_optimiser_create(&b->net.weights, 0, &options, &b->optimiser);
 }
 
 void bench_close(bench *b)

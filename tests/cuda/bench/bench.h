@@ -11,7 +11,8 @@
 typedef struct bench_case {
     const cod_backend *backend;
     cod_dtype activation;
-    const char *model, *options; /**< as net_model() takes them */
+    const char *model, *options;  /**< as net_model() takes them */
+    cod_optimiser_kind optimiser; /**< Adam, or SGD with a momentum of 0.9 */
     cod_shape input;
 } bench_case;
 
@@ -20,7 +21,7 @@ typedef struct bench {
     test_net net;
     cod_arena arena;
     cod_model model;
-    cod_optimiser *optimiser; /**< Adam, as torch.optim.Adam is by default */
+    cod_optimiser *optimiser; /**< as PyTorch's is by default */
     cod_value loss;           /**< L1 of pictures, cross-entropy of classes */
     cod_value lesson;         /**< loss toward the input "teacher": L1 of pictures, KL of classes; 0 = untaught */
     int64_t steps;            /**< done */
@@ -46,7 +47,7 @@ enum { BENCH_BATCHES = 4 };
  */
 COD_MUST_CHECK cod_status bench_batch(const bench *b, int number, double **input, double **target);
 
-/** Queues a training step of the program with Adam's update. */
+/** Queues a training step of the program with its update. */
 COD_MUST_CHECK cod_status bench_step(bench *b, const char *program, double rate);
 /** Waits until what was queued is done, for clocks. */
 COD_MUST_CHECK cod_status bench_finish(const bench *b);
@@ -62,6 +63,6 @@ COD_MUST_CHECK cod_status bench_losses(const bench_case *which, int steps, const
 /** Prints what coding so many weights for other groups takes, and copies of codes and of f32, in microseconds. */
 COD_MUST_CHECK cod_status bench_codes(const cod_backend *backend, size_t weights);
 /** Prints each op's time, arithmetic and traffic as one line. */
-COD_MUST_CHECK cod_status bench_ops(bench *b);
+COD_MUST_CHECK cod_status bench_ops(bench *b, const bench_case *which);
 
 #endif

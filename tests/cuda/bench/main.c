@@ -20,7 +20,8 @@ static const char help[] = "usage: bench_cuda_step serve   MODEL OPTIONS N H W C
                            "cuda or ref with activations of\n"
                            "TYPE f32 or bf16, and writes initial weights and batches to FOLDER, which must be there. "
                            "serve and teacher run on\n"
-                           "cuda in bf16. codes prints what coding so many weights for other groups takes.\n";
+                           "cuda in bf16, srresnet with Adam, others by SGD with momentum; losses are with Adam. codes "
+                           "prints what coding so many weights for other groups takes.\n";
 
 enum { SHAPE = 4, CASE_END = 4 + SHAPE, LOSSES_END = CASE_END + 3 };
 
@@ -36,6 +37,7 @@ static cod_status read_case(char **argv, bench_case *which)
 {
     int64_t *const sizes[SHAPE] = {&which->input.n, &which->input.h, &which->input.w, &which->input.c};
     *which = (bench_case){.backend = &cod_cuda_backend, .activation = COD_BF16, .model = argv[2], .options = argv[3]};
+    which->optimiser = strcmp(which->model, "srresnet") == 0 ? COD_OPT_ADAM : COD_OPT_SGD;
     for (int i = 0; i < SHAPE; i++)
         COD_TRY(number(argv[4 + i], sizes[i]));
     return COD_OK;
@@ -51,6 +53,7 @@ static cod_status losses(int argc, char **argv, bench_case *which)
     COD_TRY(number(argv[CASE_END + 2], &steps));
     which->backend = on_ref ? &cod_ref_backend : &cod_cuda_backend;
     which->activation = is_f32 ? COD_F32 : COD_BF16;
+    which->optimiser = COD_OPT_ADAM;
     return bench_losses(which, (int)steps, argc > LOSSES_END ? argv[LOSSES_END] : NULL);
 }
 

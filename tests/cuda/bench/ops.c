@@ -9,18 +9,6 @@
 
 enum { RUNS = 10, ROUNDS = 5 };
 
-static double gbyte(const cod_op *op)
-{
-    double bytes = 0;
-    for (size_t i = 0; i < COD_OP_MAX_INPUTS; i++)
-        if (op->inputs[i].buffer != NULL)
-            bytes += (double)cod_shape_count(op->inputs[i].shape) * (double)cod_dtype_bytes(op->inputs[i].dtype);
-    for (size_t i = 0; i < COD_OP_MAX_OUTPUTS; i++)
-        if (op->outputs[i].buffer != NULL)
-            bytes += (double)cod_shape_count(op->outputs[i].shape) * (double)cod_dtype_bytes(op->outputs[i].dtype);
-    return 1e-9 * bytes;
-}
-
 static void print_row(const char *kind, const char *name, double ms, double gflop, double gbytes)
 {
     printf("{\"kind\": \"%s\", \"name\": \"%s\", \"ms\": %.6f, \"gflop\": %.9f, \"gbyte\": %.9f}", kind, name, ms,
@@ -84,7 +72,13 @@ static cod_status time_rest(bench *b, cod_program *program, double *pack_ms, dou
     return COD_OK;
 }
 
-cod_status bench_ops(bench *b)
+/** Times an update reads or writes all weights: gradients and weights, and each moment both ways. */
+static double update_passes(cod_optimiser_kind kind)
+{
+    return kind == COD_OPT_SGD ? 5 : 7;
+}
+
+cod_status bench_ops(bench *b, const bench_case *which)
 {
     cod_program *program = cod_executable_program(b->net.executable, "step");
     cod_op op;
@@ -96,14 +90,14 @@ cod_status bench_ops(bench *b)
     printf("{\"ops\": [");
     for (size_t i = 0; cod_program_op(program, i, &op); i++) {
         COD_TRY(time_op(b, program, i, &ms));
-        print_row(cod_op_kind_name(op.kind), op.name != NULL ? op.name : "", ms, 1e-9 * cod_op_flops(&op), gbyte(&op));
+        print_row(cod_op_kind_name(op.kind), op.name != NULL ? op.name : "", ms,
+                  1e-9 * cod_program_op_flops(program, i), 1e-9 * cod_program_op_bytes(program, i));
         printf(", ");
     }
     COD_TRY(time_rest(b, program, &pack_ms, &update_ms));
     print_row("pack weights", "", pack_ms, 0, 1.5 * weights_gbyte); /* reads f32, writes bf16 */
     printf(", ");
-    print_row("adam", "", update_ms, 0,
-              7 * weights_gbyte); /* reads gradients, weights, two moments; writes the last three */
+    print_row(cod_optimiser_names[which->optimiser], "", update_ms, 0, update_passes(which->optimiser) * weights_gbyte);
     printf("]}\n");
     return COD_OK;
 }

@@ -36,11 +36,11 @@ static cod_status timed(bench *b, int steps, double *ms, double *host_ms)
     return COD_OK;
 }
 
-static cod_status answer(bench *b, const char *line, int steps)
+static cod_status answer(bench *b, const bench_case *which, const char *line, int steps)
 {
     double ms, host_ms;
     if (strcmp(line, "ops\n") == 0)
-        return bench_ops(b);
+        return bench_ops(b, which);
     COD_REQUIRE(strcmp(line, "step\n") == 0, "'%.*s' is neither step nor ops", (int)strcspn(line, "\n"), line);
     COD_TRY(timed(b, steps, &ms, &host_ms));
     printf("{\"ms\": %.5f, \"host_ms\": %.5f, \"steps\": %d}\n", ms, host_ms, steps);
@@ -60,11 +60,13 @@ static cod_status serve(bench *b, const bench_case *which)
     COD_TRY(timed(b, 2, &ms, &host_ms));
     const double wanted = 1e3 * turn_s / ms;
     const int steps = wanted < 1 ? 1 : wanted > MOST_STEPS ? MOST_STEPS : (int)wanted;
-    printf("{\"model\": \"%s\", \"batch\": %lld, \"first_step_s\": %.3f, \"memory_mib\": %.3f, \"device\": \"%s\"}\n",
-           which->model, (long long)which->input.n, ready_s, before - after, b->net.backend->describe(b->net.device));
+    printf("{\"model\": \"%s\", \"batch\": %lld, \"optimiser\": \"%s\", \"first_step_s\": %.3f, \"memory_mib\": %.3f, "
+           "\"device\": \"%s\"}\n",
+           which->model, (long long)which->input.n, cod_optimiser_names[which->optimiser], ready_s, before - after,
+           b->net.backend->describe(b->net.device));
     fflush(stdout);
     while (fgets(line, sizeof line, stdin) != NULL) {
-        COD_TRY(answer(b, line, steps));
+        COD_TRY(answer(b, which, line, steps));
         fflush(stdout);
     }
     return COD_OK;

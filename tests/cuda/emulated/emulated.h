@@ -48,7 +48,7 @@ int cod_emulated_ranges(char *names, size_t bytes);
 
 /**
  * Bytes of device memory that can be allocated at a time; beyond, cudaMalloc() fails. 0 = the default: COD_CUDA_MEMORY_MB of 10^6 bytes
- * each, else 4 GiB.
+ * each, else 4 GiB. With COD_CUDA_GRAPHS_FAIL set it is graphs that find no memory: cudaGraphInstantiate() fails.
  */
 void cod_emulated_set_memory(size_t bytes);
 

@@ -490,6 +490,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long)
 {
+    if (getenv("COD_CUDA_GRAPHS_FAIL") != nullptr)
+        return give(cudaErrorMemoryAllocation);
     *exec = new cod_emulated_graph(*graph);
     return cudaSuccess;
 }
