@@ -69,7 +69,7 @@ int fsync(int file)
     path_of(file, path);
     for (int i = unsafe_count; result == 0 && i-- > 0;)
         if (strcmp(unsafe[i], path) == 0 && i < --unsafe_count)
-            strcpy(unsafe[i], unsafe[unsafe_count]);
+            memcpy(unsafe[i], unsafe[unsafe_count], sizeof unsafe[i]);
     return result;
 }
 
