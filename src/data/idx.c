@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -81,6 +82,19 @@ static cod_status read_header(gzFile file, const char *path, int rank, cod_idx *
     return COD_OK;
 }
 
+/** Refuses a file that cannot hold its values, before anyone makes room for them. */
+static cod_status check_length(const char *path, const cod_idx *header)
+{
+    enum { MOST_UNPACKED = 1032 /**< bytes that one byte of deflate can stand for */ };
+    struct stat info;
+    if (stat(path, &info) != 0)
+        return cod_fail(COD_ERR_IO, "%s: %s", path, strerror(errno));
+    if (S_ISREG(info.st_mode) && header->bytes / MOST_UNPACKED > (uint64_t)info.st_size)
+        return cod_fail(COD_ERR_FORMAT, "%s: its header promises %zu values, which its %lld bytes cannot hold", path,
+                        header->bytes, (long long)info.st_size);
+    return COD_OK;
+}
+
 cod_status cod_idx_probe(const char *path, int rank, cod_idx *out)
 {
     gzFile file;
@@ -88,7 +102,7 @@ cod_status cod_idx_probe(const char *path, int rank, cod_idx *out)
     COD_TRY(open_file(path, &file));
     const cod_status status = read_header(file, path, rank, out);
     gzclose_r(file);
-    return status;
+    return status == COD_OK ? check_length(path, out) : status;
 }
 
 static cod_status read_values(gzFile file, const char *path, int rank, const cod_idx *header, uint8_t *values)

@@ -20,7 +20,8 @@ typedef struct cod_idx {
  * Reads the header.
  *
  * @param rank  dimensions that the file must have
- * @return COD_ERR_IO when it cannot be read; COD_ERR_FORMAT, with the place in the file, when it is none of that rank
+ * @return COD_ERR_IO when it cannot be read; COD_ERR_FORMAT, with the place in the file, when it is none of that rank, or too short
+ *         for what its header promises however it is compressed
  */
 COD_MUST_CHECK cod_status cod_idx_probe(const char *path, int rank, cod_idx *out);
 

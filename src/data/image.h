@@ -40,8 +40,8 @@ static inline size_t cod_image_bytes(const cod_image *image)
  *
  * @param[out] image  cleared by the caller; zeroed on failure
  * @return COD_ERR_IO when the file cannot be read, COD_ERR_FORMAT when it is damaged, truncated or no image,
- *         COD_ERR_UNSUPPORTED for a known format that is neither PNG nor JPEG or an image past the limits;
- *         the message names the file
+ *         COD_ERR_UNSUPPORTED for a known format that is neither PNG nor JPEG, a JPEG with arithmetic coding, or an image past
+ *         the limits; the message names the file
  */
 COD_MUST_CHECK cod_status cod_image_read(const char *path, cod_image *image);
 

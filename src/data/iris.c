@@ -70,14 +70,14 @@ static cod_status cut(table *t, cod_arena *arena)
 {
     const char *line[MAX_COLUMNS];
     char *rest = t->text;
-    size_t lines = 1;
+    size_t fields = 1; /* not lines times columns: empty lines have none, and each field of a line has its comma */
     for (const char *at = t->text; *at != '\0'; at++)
-        lines += *at == '\n' || *at == '\r';
+        fields += *at == ',' || *at == '\n' || *at == '\r';
     t->columns = cut_line(&rest, line);
     if (t->columns < 2)
         return cod_fail(COD_ERR_FORMAT, "%s:1: a header of at least two columns is wanted, with commas between them",
                         t->path);
-    t->fields = cod_arena_alloc(arena, lines * t->columns * sizeof *t->fields);
+    t->fields = cod_arena_alloc(arena, fields * sizeof *t->fields);
     COD_REQUIRE_MEMORY(t->fields);
     for (size_t number = 2; *rest != '\0'; number++) {
         const size_t found = cut_line(&rest, line);

@@ -7,6 +7,9 @@
 #include <jerror.h>
 #include <jpeglib.h>
 
+/** Huffman's codes spend a bit at least on a block of 64 samples, each of which is a pixel, or 16 where samples are fewest. */
+enum { MOST_PIXELS_A_BYTE = 8 * 64 * 16 };
+
 typedef struct jpeg_context {
     struct jpeg_error_mgr manager; /* first: libjpeg hands us back a pointer to it */
     jmp_buf jump;
@@ -76,12 +79,18 @@ static cod_status decode(struct jpeg_decompress_struct *jpeg, jpeg_context *cont
     jpeg_mem_src(jpeg, bytes, (unsigned long)count);
     jpeg_read_header(jpeg, TRUE);
     COD_TRY(cod_image_check_size(jpeg->image_width, jpeg->image_height));
+    /* Of these libjpeg does not notice what lacks before the end marker: a few bytes would be a picture of any size. */
+    if (jpeg->arith_code)
+        return cod_fail(COD_ERR_UNSUPPORTED, "JPEG with arithmetic coding is not supported; convert it");
     const int orientation = orientation_of(jpeg);
     if (header_only) {
         image->width = orientation < 5 ? jpeg->image_width : jpeg->image_height;
         image->height = orientation < 5 ? jpeg->image_height : jpeg->image_width;
         return COD_OK;
     }
+    if ((uint64_t)jpeg->image_width * jpeg->image_height / MOST_PIXELS_A_BYTE > count)
+        return cod_fail(COD_ERR_FORMAT, "damaged JPEG: %zu bytes cannot hold %ux%u pixels", count, jpeg->image_width,
+                        jpeg->image_height);
     const bool cmyk = jpeg->num_components == 4;
     jpeg->out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
     COD_TRY(cod_image_init(image, jpeg->image_width, jpeg->image_height, 3, 8));

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { REASON_BYTES = 160 };
+enum { REASON_BYTES = 160, MOST_UNPACKED = 1032 /**< bytes that one byte of deflate can stand for */ };
 
 /** What libpng's callbacks share with us. */
 typedef struct png_context {
@@ -70,6 +70,9 @@ static cod_status decode_rows(png_structp png, png_infop info, png_context *cont
     png_read_info(png, info);
     const int64_t width = png_get_image_width(png, info), height = png_get_image_height(png, info);
     const int bits = png_get_bit_depth(png, info) == 16 ? 16 : 8;
+    if ((uint64_t)height * png_get_rowbytes(png, info) / MOST_UNPACKED > context->count)
+        return cod_fail(COD_ERR_FORMAT, "damaged PNG: %zu bytes cannot hold %lldx%lld pixels", context->count,
+                        (long long)width, (long long)height);
     const int channels = normalise(png, info, bits);
     png_set_interlace_handling(png);
     png_read_update_info(png, info);

@@ -3,10 +3,14 @@
 #include "io/file.h"
 #include "io/json.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/** Larger numbers are not exact as doubles. */
+#define MOST 0x1p53
 
 /** One line; those of merges follow from the others and are passed over. */
 static cod_status read_event(const char *line, size_t bytes, cod_exchange_event *event, bool *wanted)
@@ -18,13 +22,13 @@ static cod_status read_event(const char *line, size_t bytes, cod_exchange_event 
     const double group = cod_json_get_number(cod_json_get(document, "peer"), NAN);
     const double version = cod_json_get_number(cod_json_get(document, "version"), NAN);
     const bool publication = strcmp(kind, "publish") == 0;
-    const bool good = step >= 0 && group >= 0 && version >= 1;
+    const bool good = step >= 0 && step <= MOST && group >= 0 && group <= INT_MAX && version >= 1 && version <= MOST;
     *wanted = publication || strcmp(kind, "switch") == 0;
     if (good)
         *event = (cod_exchange_event){
             .step = (int64_t)step, .group = publication ? -1 : (int)group, .version = (uint64_t)version};
     cod_json_free(document);
-    return good ? COD_OK : cod_fail(COD_ERR_FORMAT, "step, peer or version is missing");
+    return good ? COD_OK : cod_fail(COD_ERR_FORMAT, "step, peer or version is missing or too large");
 }
 
 static cod_status read_lines(const char *text, cod_exchange_event *events, size_t *count)

@@ -78,7 +78,12 @@ static cod_status open_data(const cod_json_value *document, const char *path, co
             options.kind = i;
     if (!cod_data_kind_is_labelled(options.kind))
         return cod_fail(COD_ERR_ARGUMENT, "the model was trained on data of kind '%s', which no folder holds", kind);
-    options.size = (int64_t)cod_json_get_number(cod_json_get(document, "size"), (double)options.size);
+    const cod_option *size = cod_option_find(&cod_data_option_table, "size");
+    const double side = cod_json_get_number(cod_json_get(document, "size"), (double)options.size);
+    if (!(side >= size->min && side <= size->max))
+        return cod_fail(COD_ERR_FORMAT, "metadata '%s': size: %g is not from %g to %g", COD_DATA_METADATA, side,
+                        size->min, size->max);
+    options.size = (int64_t)side;
     options.val_fraction = 0;
     options.path = (cod_string_list){1, &path};
     return cod_labelled_open(&options, &(cod_dataset_place){.groups = 1, .report = true}, out);

@@ -266,6 +266,19 @@ static cod_status keep_text(const cod_st_file *file, const char *key, cod_arena 
     return COD_OK;
 }
 
+/** Refuses a file that promises more than it holds before there is room for it; what little lacks is said by name. */
+static cod_status check_size(const cod_st_file *file, const cod_layout *layout)
+{
+    enum { LITTLE = 1 << 24, GAP = 16 /**< less than so many elements lie between two tensors */ };
+    const size_t wanted = layout->trainable + layout->state;
+    size_t held = GAP * cod_st_tensor_count(file);
+    for (size_t i = 0; i < cod_st_tensor_count(file); i++)
+        held += cod_st_count(cod_st_tensor_at(file, i));
+    if (wanted > LITTLE && wanted > held)
+        return cod_fail(COD_ERR_FORMAT, "the model that the metadata names has %zu values, the file %zu", wanted, held);
+    return COD_OK;
+}
+
 static cod_status load(const cod_st_file *file, cod_saved_model *saved)
 {
     const cod_model_kind *kind = NULL;
@@ -273,6 +286,7 @@ static cod_status load(const cod_st_file *file, cod_saved_model *saved)
     COD_TRY(kind_find(file, &saved->arena, &kind, &options));
     COD_TRY(cod_model_build(kind, options, &saved->model));
     saved->layout = cod_graph_layout(saved->model.graph);
+    COD_TRY(check_size(file, &saved->layout));
     COD_TRY(cod_aligned_alloc(&values, (saved->layout.trainable + saved->layout.state) * sizeof(float)));
     saved->values = values;
     COD_TRY(keep_text(file, COD_INT8_METADATA, &saved->arena, &saved->int8));

@@ -138,12 +138,7 @@ cod_status cod_file_writer_create(const char *path, cod_file_writer **out)
     const char *slash = strrchr(path, '/');
     const char *name = slash != NULL ? slash + 1 : path;
     COD_REQUIRE(name[0] != '\0', "'%s' names no file", path);
-    char *above = slash != NULL ? strndup(path, (size_t)(name - path)) : strdup(".");
-    COD_REQUIRE_MEMORY(above);
-    int folder = open(above, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder < 0 && errno == EACCES) /* files may be made in folders that may not be listed */
-        folder = open(above, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    free(above);
+    const int folder = cod_io_open_above(path);
     if (folder < 0)
         return cod_fail_system("create", path);
     return cod_io_writer_create(folder, path, name, 0, out);
@@ -222,10 +217,8 @@ static cod_status commit(cod_file_writer *writer, bool *made)
         cod_file_writer_abort(writer);
         return status;
     }
-    /* Makes the rename last through a power cut; file systems that cannot, and folders that may not be read, are taken as they are.
-       Network file systems report a full disk or quota by close(), but fsync() has asked them before. */
-    if (fsync(writer->folder) != 0 && errno != EINVAL && errno != ENOTSUP && errno != EBADF)
-        status = cod_fail_system("flush the folder of", writer->path);
+    /* Network file systems report a full disk or quota by close(), but fsync() has asked them before. */
+    status = cod_io_flush_folder(writer->folder, writer->path);
     writer_free(writer);
     return status;
 }

@@ -58,7 +58,7 @@ COD_MUST_CHECK cod_status cod_file_lock_share(const char *path, cod_file_lock **
 /** NULL is fine; the file stays. */
 void cod_file_lock_release(cod_file_lock *lock);
 
-/** Creates a folder and those above it; one that exists is fine. */
+/** Creates a folder and those above it, which last through a power cut then; one that exists is fine. */
 COD_MUST_CHECK cod_status cod_folder_create(const char *path);
 
 /**

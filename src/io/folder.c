@@ -3,14 +3,47 @@
 #include "io_internal.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+int cod_io_open_above(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *above = slash != NULL ? strndup(path, (size_t)(slash + 1 - path)) : strdup(".");
+    if (above == NULL)
+        return -1;
+    int folder = open(above, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0 && errno == EACCES) /* files may be made in folders that may not be listed */
+        folder = open(above, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    const int reason = errno;
+    free(above);
+    errno = reason;
+    return folder;
+}
+
+cod_status cod_io_flush_folder(int folder, const char *path)
+{
+    if (fsync(folder) != 0 && errno != EINVAL && errno != ENOTSUP && errno != EBADF)
+        return cod_fail_system("flush the folder of", path);
+    return COD_OK;
+}
+
+cod_status cod_io_flush_above(const char *path)
+{
+    const int folder = cod_io_open_above(path);
+    if (folder < 0)
+        return cod_fail_system("open the folder of", path);
+    const cod_status status = cod_io_flush_folder(folder, path);
+    close(folder);
+    return status;
+}
+
 static cod_status create_one(const char *path)
 {
     if (mkdir(path, 0777) == 0)
-        return COD_OK;
+        return cod_io_flush_above(path);
     const int reason = errno;
     struct stat info;
     if (stat(path, &info) == 0) {

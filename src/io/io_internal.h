@@ -28,6 +28,18 @@ COD_MUST_CHECK cod_status cod_io_read_open(int file, const char *path, size_t li
 COD_MUST_CHECK cod_status cod_io_writer_create(int folder, const char *path, const char *name, int links,
                                                cod_file_writer **out);
 
+/** Opens the folder that holds `path`, "." where that is a plain name. @return a descriptor, or -1 with errno set */
+int cod_io_open_above(const char *path);
+
+/**
+ * Makes the names in an open folder last through a power cut. File systems that cannot do that, and folders that may not be read,
+ * are taken as they are.
+ * @param path  of what was made there, for messages
+ */
+COD_MUST_CHECK cod_status cod_io_flush_folder(int folder, const char *path);
+/** The same of the folder that holds `path`. */
+COD_MUST_CHECK cod_status cod_io_flush_above(const char *path);
+
 /** Length of the UTF-8 character at `text`, of which `bytes` remain; 0 when it is none. */
 size_t cod_io_utf8_length(const char *text, size_t bytes);
 

@@ -18,17 +18,20 @@ struct cod_untrusted_folder {
 
 enum { PATH_BYTES = 4096, ONLY_OURS = 0700 };
 
+/** Makes a folder in an open one, unless it is there, to last through a power cut. @return -1 with errno set */
+static int make_below(int above, const char *name)
+{
+    if (mkdirat(above, name, ONLY_OURS) != 0)
+        return errno == EEXIST ? 0 : -1;
+    return (above == AT_FDCWD ? cod_io_flush_above(name) : cod_io_flush_folder(above, name)) == COD_OK ? 0 : -1;
+}
+
 /** Opens one folder of an open one; takes `above` (AT_FDCWD stays). @return -1 with errno set */
 static int open_below(int above, const char *name, int flags, cod_untrusted_absence absence)
 {
-    if (absence == COD_UNTRUSTED_CREATE && mkdirat(above, name, ONLY_OURS) != 0 && errno != EEXIST) {
-        const int reason = errno;
-        if (above != AT_FDCWD)
-            close(above);
-        errno = reason;
-        return -1;
-    }
-    const int folder = openat(above, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags);
+    int folder = absence == COD_UNTRUSTED_CREATE ? make_below(above, name) : 0;
+    if (folder == 0)
+        folder = openat(above, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags);
     const int reason = errno;
     if (above != AT_FDCWD)
         close(above);

@@ -198,6 +198,19 @@ static void what_is_no_picture_is_named(void **state)
     assert_fails(COD_ERR_UNSUPPORTED, "limit", cod_image_probe(below("huge.png"), &width, &height));
 }
 
+/** Of the fuzzer's corpus: headers within the limits whose pixels are not there, and what may lack pixels unnoticed. */
+static void what_cannot_hold_its_pixels_is_refused(void **state)
+{
+    (void)state;
+    cod_image image;
+    assert_fails(COD_ERR_FORMAT, "69 bytes cannot hold 65535x8192 pixels",
+                 cod_image_read(COD_TEST_DIR "/../fuzz/corpus/image/huge.png", &image));
+    assert_fails(COD_ERR_FORMAT, "914 bytes cannot hold 65500x8000 pixels",
+                 cod_image_read(COD_TEST_DIR "/../fuzz/corpus/image/huge.jpg", &image));
+    assert_fails(COD_ERR_UNSUPPORTED, "arithmetic coding",
+                 cod_image_read(COD_TEST_DIR "/../fuzz/corpus/image/arithmetic.jpg", &image));
+}
+
 static const char *const fuzzed[] = {"rgb8.png",  "palette8_trns.png", "rgba16_interlaced.png",
                                      "gray1.png", "baseline.jpg",      "progressive.jpg",
                                      "cmyk.jpg",  "orientation6.jpg"};
@@ -328,6 +341,7 @@ int main(void)
         cmocka_unit_test(every_kind_of_jpeg_is_read),
         cmocka_unit_test(every_orientation_is_turned_upright),
         cmocka_unit_test(what_is_no_picture_is_named),
+        cmocka_unit_test(what_cannot_hold_its_pixels_is_refused),
         cmocka_unit_test(a_truncated_picture_is_an_error),
         cmocka_unit_test(flipped_bytes_never_crash),
         cmocka_unit_test(written_pictures_read_back),

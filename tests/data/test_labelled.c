@@ -161,6 +161,10 @@ static void damaged_idx_files_are_refused(void **state)
     file.data[8] = 0xFF;
     write_bytes(plain, file.data, file.bytes);
     refuse(&options, COD_ERR_FORMAT, "byte 8: a side of 4278190086 cannot be right");
+    file.data[8] = 0;
+    file.data[5] = 1; /* 65,556 pictures */
+    write_bytes(plain, file.data, file.bytes);
+    refuse(&options, COD_ERR_FORMAT, "values, which its 516 bytes cannot hold");
     file = make_labels(TEST);
     write_bytes(plain, file.data, file.bytes);
     refuse(&options, COD_ERR_FORMAT, "is no IDX file of 3 dimensions: it begins with bytes 00 00 08 01");

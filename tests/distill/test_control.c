@@ -75,6 +75,8 @@ static void what_is_no_control_is_refused(void **state)
     assert_fails(COD_ERR_FORMAT, "it has no 'accuracy'", cod_control_read(folder, "accuracy", false, &control));
     write_metrics("{\"accuracy\": 30}\n");
     assert_fails(COD_ERR_FORMAT, "line 1: step is missing", cod_control_read(folder, "accuracy", false, &control));
+    write_metrics("{\"step\": 1e300}\n");
+    assert_fails(COD_ERR_FORMAT, "too large", cod_control_read(folder, "accuracy", false, &control));
     write_metrics("{\"step\": 5}\nnonsense\n");
     assert_fails(COD_ERR_FORMAT, "metrics.0.jsonl: line 2", cod_control_read(folder, "accuracy", false, &control));
     assert_fails(COD_ERR_IO, "metrics.0.jsonl", cod_control_read("/nowhere", "accuracy", false, &control));

@@ -212,6 +212,8 @@ static void foreign_and_damaged_files_are_refused(void **state)
         {"resnet", "{}", "unknown model 'resnet'; this version knows srresnet, msrresnet, compact, logistic, mlp"},
         {"srresnet", "{\"layers\": \"3\"}", "no option 'layers'"},
         {"srresnet", "{\"blocks\": \"0\"}", "option 'blocks': '0' is not"},
+        {"mlp", "{\"height\": 1, \"width\": 1, \"channels\": 1, \"classes\": 2, \"hidden\": [65536, 65536]}",
+         "the model that the metadata names has"},
         {"srresnet", "{\"blocks\": null}", "option 'blocks' is neither"},
         {"srresnet", "[3]", "not a JSON object"},
         {"srresnet", "{", "metadata 'codistill.options'"},

@@ -1,6 +1,8 @@
+#include "power_cut.h"
 #include "support/test.h"
 
 #include "io/file.h"
+#include "io/untrusted_folder.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -290,6 +292,20 @@ static void folders_are_created_and_listed(void **state)
     cod_arena_clear(&arena);
 }
 
+static void folders_that_were_made_outlast_a_power_cut(void **state)
+{
+    (void)state;
+    cod_untrusted_folder *opened;
+    cod_test_power_begin();
+    assert_ok(cod_folder_create(at("lasting/a/b")));
+    assert_int_equal(cod_test_power_made(), 3);
+    assert_int_equal(cod_test_power_unsafe(), 0);
+    assert_ok(cod_untrusted_folder_open(at("lasting/c/root"), "d/e", COD_UNTRUSTED_CREATE, &opened));
+    cod_untrusted_folder_close(opened);
+    assert_int_equal(cod_test_power_made(), 3 + 4);
+    assert_int_equal(cod_test_power_unsafe(), 0);
+}
+
 static void what_a_killed_writer_left_is_removed(void **state)
 {
     (void)state;
@@ -332,6 +348,7 @@ int main(void)
         cmocka_unit_test(a_lock_is_no_link),
         cmocka_unit_test(a_shared_lock_keeps_out_who_wants_it_alone),
         cmocka_unit_test(folders_are_created_and_listed),
+        cmocka_unit_test(folders_that_were_made_outlast_a_power_cut),
         cmocka_unit_test(what_a_killed_writer_left_is_removed),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -1,4 +1,5 @@
 /* Checkpoints: what is written is read, damage is found and named, and old ones go. */
+#include "../io/power_cut.h"
 #include "support/folder.h"
 #include "support/test.h"
 
@@ -254,6 +255,19 @@ static void pruning_keeps_the_newest_of_each_part(void **state)
 }
 
 /** A rank's part stays with its group's; groups that resume together keep the newest step that all have. */
+static void a_step_outlasts_a_power_cut_before_older_ones_go(void **state)
+{
+    (void)state;
+    write_step(10, "group-0");
+    cod_test_power_begin();
+    write_step(20, "group-0");
+    prune("group-0", "group-0", NULL, 1);
+    assert_string_equal(listed("group-0", NULL), "20");
+    assert_int_equal(cod_test_power_made(), 1);
+    assert_int_equal(cod_test_power_early(), 0);
+    assert_int_equal(cod_test_power_unsafe(), 0);
+}
+
 static void pruning_counts_steps_that_are_complete(void **state)
 {
     (void)state;
@@ -359,6 +373,7 @@ int main(void)
         IN_FOLDER(a_truncated_file_is_named_and_the_one_before_used),
         IN_FOLDER(a_file_without_checksum_is_refused),
         IN_FOLDER(pruning_keeps_the_newest_of_each_part),
+        IN_FOLDER(a_step_outlasts_a_power_cut_before_older_ones_go),
         IN_FOLDER(pruning_counts_steps_that_are_complete),
         IN_FOLDER(what_comes_after_a_step_is_discarded),
         IN_FOLDER(a_step_is_written_while_another_group_removes_its_folder),
