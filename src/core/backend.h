@@ -55,7 +55,7 @@
  * POOL_BACKWARD            dy, [index]                                 dx*
  * LOSS                     prediction, target, [weight f32 {1}]        value f32 {1}, [dprediction*], [dtarget*]
  * GRAD_NORM                grad                                        norm {1}, the Euclidean norm
- * OPTIMISER                grad, scalars f32 {4}, [norm]               param+, [m+], [v+]
+ * OPTIMISER                grad, scalars f32 {4}, [norm], [state]      param+, [m+], [v+], [ema+], [ema_state] = state
  * EMA                      param, scalars f32 {1}: decay               ema+ = decay·ema + (1-decay)·param
  * FILL                                                                 y = alpha
  * TURN                     x {N,H,W,C}, turns i32 [N], [table f32 {1,1,256,C}]  y {x's shape}: picture n of x, turned by turns[n]
@@ -105,8 +105,9 @@
  * DEQUANTISE trusts its headers and payloads: cod_codec_open() checks them. No views but these may have the type u8.
  * MIX replaces logits y by those of a mixture: y = T·log((1 - share)·softmax(y / T) + share·softmax(x / T)), T = attr.temperature,
  * so that softmax(y / T), and with it KL toward y, is by the weighted mean of what both predict.
- * OPTIMISER scalars: learning rate, 1 - beta1^t, 1 - beta2^t, 0; where `norm` is given and attr.max_norm > 0, gradients are
- * first scaled by min(1, max_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_.
+ * OPTIMISER scalars: learning rate, 1 - beta1^t, 1 - beta2^t, decay; where `norm` is given and attr.max_norm > 0, gradients are
+ * first scaled by min(1, max_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_. ema = decay·ema + (1-decay)·param is of the
+ * updated parameter and has the bits that EMA gives. `state` are statistics, which are averages already; it is given where ema_state is.
  */
 typedef enum cod_op_kind {
     COD_OP_CONV2D,
@@ -262,7 +263,7 @@ typedef struct cod_device_options {
 } cod_device_options;
 
 /** Of this struct; raised whenever one of its functions changes its meaning. */
-enum { COD_BACKEND_VERSION = 6, COD_COLLECTIVE_NAME_BYTES = 128 };
+enum { COD_BACKEND_VERSION = 7, COD_COLLECTIVE_NAME_BYTES = 128 };
 
 typedef struct cod_backend {
     int version;      /**< COD_BACKEND_VERSION of the headers that the backend was compiled with */

@@ -264,8 +264,9 @@ static bool shapes_fit(const cod_op *op)
     case COD_OP_GRAD_NORM:
         return present(&in[0]) && present(&out[0]) && cod_shape_count(out[0].shape) == 1;
     case COD_OP_OPTIMISER:
-        return same_shape(&in[0], &out[0]) && cod_shape_count(in[1].shape) == 4 &&
-               (!present(&out[1]) || same_shape(&in[0], &out[1])) && (!present(&out[2]) || same_shape(&in[0], &out[2]));
+        return same_shape(&in[0], &out[0]) && cod_shape_count(in[1].shape) == 4 && optional_like(&out[1], &in[0]) &&
+               optional_like(&out[2], &in[0]) && optional_like(&out[3], &in[0]) && optional_like(&out[4], &in[3]) &&
+               present(&in[3]) == present(&out[4]);
     case COD_OP_EMA:
         return same_shape(&in[0], &out[0]) && cod_shape_count(in[1].shape) == 1;
     case COD_OP_FILL:
@@ -354,6 +355,7 @@ cod_output_role cod_op_output_role(cod_op_kind kind, size_t output)
     case COD_OP_NORM_TRAIN:
         return output >= 3 ? COD_OUTPUT_UPDATED : COD_OUTPUT_WRITTEN;
     case COD_OP_OPTIMISER:
+        return output <= 3 ? COD_OUTPUT_UPDATED : COD_OUTPUT_WRITTEN;
     case COD_OP_EMA:
     case COD_OP_MIX:
         return COD_OUTPUT_UPDATED;

@@ -1,6 +1,7 @@
 #include "cpu/cpu_internal.h"
 
 #include <math.h>
+#include <string.h>
 
 /* What runs over flat f32 buffers: gradient norm, optimisers, moving averages. Pieces depend on the count alone. */
 
@@ -61,6 +62,7 @@ static void optimiser_piece(void *context, int64_t i, int thread)
     const update_run *run = context;
     const cod_op *op = &run->plan->op;
     const cpu_kernels *kernels = run->plan->device->kernels;
+    const float *scalars = cod_view_host(&op->inputs[1]);
     const int64_t count = piece_length(run->count, i);
     const float *grad = piece(&op->inputs[0], i);
     float *param = piece(&op->outputs[0], i), *m = piece(&op->outputs[1], i), *v = piece(&op->outputs[2], i);
@@ -68,6 +70,8 @@ static void optimiser_piece(void *context, int64_t i, int thread)
         kernels->sgd(&run->optimiser, grad, param, op->attr.momentum > 0 ? m : NULL, count);
     else
         kernels->adam(&run->optimiser, op->attr.optimiser == COD_OPT_ADAMW, grad, param, m, v, count);
+    if (cpu_present(&op->outputs[3])) /* while the piece is in the cache */
+        kernels->ema(param, piece(&op->outputs[3], i), scalars[3], count);
 }
 
 static cod_status optimiser_run(cod_plan *plan)
@@ -91,6 +95,8 @@ static cod_status optimiser_run(cod_plan *plan)
         run.optimiser.grad_scale = scale < 1 || isnan(scale) ? scale : 1;
     }
     cpu_parallel_for(plan->device, pieces(run.count), optimiser_piece, &run);
+    if (cpu_present(&op->outputs[4]))
+        memcpy(cod_view_host(&op->outputs[4]), cod_view_host(&op->inputs[3]), cod_view_span_bytes(&op->inputs[3]));
     return COD_OK;
 }
 

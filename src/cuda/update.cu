@@ -2,7 +2,7 @@
 
 /* What runs over flat f32 buffers: gradient norm, optimisers, moving averages. */
 
-enum { UPDATE_THREADS = 512, BLOCKS_A_PROCESSOR = 16, SUM_BLOCKS_A_PROCESSOR = 2, LANES = 4 };
+enum { UPDATE_THREADS = 512, BLOCKS_A_PROCESSOR = 16, SUM_BLOCKS_A_PROCESSOR = 2, LANES = 4, MOST_ARRAYS = 5 };
 
 /**
  * How a grid goes over arrays of `count` f32 that lie equally far from 16-byte boundaries: `head` elements before the first
@@ -13,12 +13,12 @@ struct update_walk {
     unsigned blocks;
 };
 
-static update_walk update_walk_of(const float *const (&arrays)[4], int64_t count, int64_t most_blocks)
+static update_walk update_walk_of(const float *const (&arrays)[MOST_ARRAYS], int64_t count, int64_t most_blocks)
 {
     update_walk walk = {};
     int64_t head = 0;
     bool alike = true;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < MOST_ARRAYS; i++) {
         const int64_t past = static_cast<int64_t>(reinterpret_cast<uintptr_t>(arrays[i]) % 16 / sizeof(float));
         if (arrays[i] == nullptr)
             continue;
@@ -61,7 +61,10 @@ static __device__ __forceinline__ void write4(float *array, int64_t at, const fl
 struct optimiser_work {
     update_walk walk;
     const float *grad, *scalars, *norm;
-    float *param, *m, *v; /**< m, v: NULL where the optimiser has none */
+    float *param, *m, *v, *average; /**< all but param: NULL where the optimiser has none */
+    const float *state;             /**< [state_count], copied to average_state */
+    float *average_state;
+    int64_t state_count;
     cod_optimiser_kind kind;
     float beta1, beta2, decay, epsilon, momentum, max_norm;
     bool nesterov;
@@ -69,7 +72,7 @@ struct optimiser_work {
 
 /** What does not depend on the element. */
 struct optimiser_step {
-    float lr, correction1, root_correction2, scale;
+    float lr, correction1, root_correction2, keep, scale;
 };
 
 static __device__ __forceinline__ optimiser_step step_of(const optimiser_work &work)
@@ -78,6 +81,7 @@ static __device__ __forceinline__ optimiser_step step_of(const optimiser_work &w
     step.lr = work.scalars[0];
     step.correction1 = work.scalars[1];
     step.root_correction2 = sqrtf(work.scalars[2]);
+    step.keep = work.scalars[3];
     step.scale = 1;
     if (work.norm != NULL && work.max_norm > 0) {
         const float ratio = work.max_norm / (work.norm[0] + 1e-6f);
@@ -119,6 +123,21 @@ static __device__ __forceinline__ void move(const optimiser_work &work, const op
         adam(work, step, grad, param, m, v);
 }
 
+static __device__ __forceinline__ float averaged(float keep, float average, float param)
+{
+    return exact_sum(exact_product(keep, average), exact_product(1 - keep, param)); /* the same bits in both kernels */
+}
+
+static __device__ __forceinline__ void average_vector(float *array, int64_t at, float keep, const float (&param)[LANES])
+{
+    float average[LANES];
+    read4(array, at, average);
+#pragma unroll
+    for (int i = 0; i < LANES; i++)
+        average[i] = averaged(keep, average[i], param[i]);
+    write4(array, at, average);
+}
+
 static __device__ __forceinline__ void move_vector(const optimiser_work &work, const optimiser_step &step, int64_t at)
 {
     float grad[LANES], param[LANES], m[LANES] = {}, v[LANES] = {};
@@ -136,16 +155,21 @@ static __device__ __forceinline__ void move_vector(const optimiser_work &work, c
         write4(work.m, at, m);
     if (work.v != NULL)
         write4(work.v, at, v);
+    if (work.average != NULL)
+        average_vector(work.average, at, step.keep, param);
 }
 
 static __device__ __forceinline__ void move_element(const optimiser_work &work, const optimiser_step &step, int64_t at)
 {
-    float m = work.m != NULL ? work.m[at] : 0, v = work.v != NULL ? work.v[at] : 0;
-    move(work, step, work.grad[at], work.param[at], m, v);
+    float param = work.param[at], m = work.m != NULL ? work.m[at] : 0, v = work.v != NULL ? work.v[at] : 0;
+    move(work, step, work.grad[at], param, m, v);
+    work.param[at] = param;
     if (work.m != NULL)
         work.m[at] = m;
     if (work.v != NULL)
         work.v[at] = v;
+    if (work.average != NULL)
+        work.average[at] = averaged(step.keep, work.average[at], param);
 }
 
 __global__ void __launch_bounds__(UPDATE_THREADS) optimiser_kernel(optimiser_work work)
@@ -156,6 +180,8 @@ __global__ void __launch_bounds__(UPDATE_THREADS) optimiser_kernel(optimiser_wor
         move_vector(work, step, work.walk.head + i * LANES);
     for (int64_t i = grid_first(); lone_element(work.walk, i) < work.walk.count; i += grid_step())
         move_element(work, step, lone_element(work.walk, i));
+    for (int64_t i = grid_first(); i < work.state_count; i += grid_step())
+        work.average_state[i] = work.state[i];
 }
 
 static cod_status optimiser_run(const cod_plan *plan, cudaStream_t stream)
@@ -167,13 +193,13 @@ static cod_status optimiser_run(const cod_plan *plan, cudaStream_t stream)
 /** Kernels of this file see arrays of f32. */
 static cod_status arrays_check(const cod_op *op)
 {
-    const cod_view *const views[] = {&op->inputs[0],  &op->inputs[1],  &op->inputs[2],
-                                     &op->outputs[0], &op->outputs[1], &op->outputs[2]};
-    for (const cod_view *view : views)
+    for (size_t i = 0; i < COD_OP_MAX_INPUTS + COD_OP_MAX_OUTPUTS; i++) {
+        const cod_view *view = i < COD_OP_MAX_INPUTS ? &op->inputs[i] : &op->outputs[i - COD_OP_MAX_INPUTS];
         if (view->buffer != nullptr &&
             (view->dtype != COD_F32 ||
              cod_view_span_bytes(view) != sizeof(float) * static_cast<size_t>(cod_shape_count(view->shape))))
             return cod_fail(COD_ERR_UNSUPPORTED, "parameters must be dense f32");
+    }
     return COD_OK;
 }
 
@@ -192,6 +218,10 @@ cod_status cuda_make_optimiser(cod_plan *plan)
     work->param = cuda_floats_of(&op->outputs[0]);
     work->m = has_m ? cuda_floats_of(&op->outputs[1]) : nullptr;
     work->v = has_v ? cuda_floats_of(&op->outputs[2]) : nullptr;
+    work->average = cuda_floats_of(&op->outputs[3]);
+    work->state = cuda_floats_of(&op->inputs[3]);
+    work->average_state = cuda_floats_of(&op->outputs[4]);
+    work->state_count = work->state != nullptr ? cod_shape_count(op->inputs[3].shape) : 0;
     work->kind = op->attr.optimiser;
     work->beta1 = op->attr.beta1;
     work->beta2 = op->attr.beta2;
@@ -200,8 +230,9 @@ cod_status cuda_make_optimiser(cod_plan *plan)
     work->momentum = op->attr.momentum;
     work->max_norm = op->attr.max_norm;
     work->nesterov = op->attr.nesterov;
-    work->walk = update_walk_of({work->grad, work->param, work->m, work->v}, cod_shape_count(op->inputs[0].shape),
-                                static_cast<int64_t>(plan->device->multiprocessors) * BLOCKS_A_PROCESSOR);
+    work->walk =
+        update_walk_of({work->grad, work->param, work->m, work->v, work->average}, cod_shape_count(op->inputs[0].shape),
+                       static_cast<int64_t>(plan->device->multiprocessors) * BLOCKS_A_PROCESSOR);
     plan->run = optimiser_run;
     return COD_OK;
 }
@@ -215,19 +246,15 @@ struct ema_work {
 __global__ void __launch_bounds__(UPDATE_THREADS) ema_kernel(ema_work work)
 {
     chain_wait();
-    const float keep = work.decay[0], take = 1 - keep;
+    const float keep = work.decay[0];
     for (int64_t i = grid_first(); i < work.walk.vectors; i += grid_step()) {
-        float param[LANES], average[LANES];
+        float param[LANES];
         read4(work.param, work.walk.head + i * LANES, param);
-        read4(work.average, work.walk.head + i * LANES, average);
-#pragma unroll
-        for (int lane = 0; lane < LANES; lane++)
-            average[lane] = keep * average[lane] + take * param[lane];
-        write4(work.average, work.walk.head + i * LANES, average);
+        average_vector(work.average, work.walk.head + i * LANES, keep, param);
     }
     for (int64_t i = grid_first(); lone_element(work.walk, i) < work.walk.count; i += grid_step()) {
         const int64_t at = lone_element(work.walk, i);
-        work.average[at] = keep * work.average[at] + take * work.param[at];
+        work.average[at] = averaged(keep, work.average[at], work.param[at]);
     }
 }
 
@@ -246,7 +273,7 @@ cod_status cuda_make_ema(cod_plan *plan)
     work->param = cuda_floats_of(&op->inputs[0]);
     work->decay = cuda_floats_of(&op->inputs[1]);
     work->average = cuda_floats_of(&op->outputs[0]);
-    work->walk = update_walk_of({work->param, work->average, nullptr, nullptr}, cod_shape_count(op->inputs[0].shape),
+    work->walk = update_walk_of({work->param, work->average}, cod_shape_count(op->inputs[0].shape),
                                 static_cast<int64_t>(plan->device->multiprocessors) * BLOCKS_A_PROCESSOR);
     plan->run = ema_run;
     return COD_OK;
@@ -325,7 +352,7 @@ cod_status cuda_make_grad_norm(cod_plan *plan)
     grad_norm_work *work = static_cast<grad_norm_work *>(plan->state);
     work->grad = cuda_floats_of(&op->inputs[0]);
     work->norm = cuda_floats_of(&op->outputs[0]);
-    work->walk = update_walk_of({work->grad, nullptr, nullptr, nullptr}, cod_shape_count(op->inputs[0].shape),
+    work->walk = update_walk_of({work->grad}, cod_shape_count(op->inputs[0].shape),
                                 static_cast<int64_t>(plan->device->multiprocessors) * SUM_BLOCKS_A_PROCESSOR);
     plan->run = grad_norm_run;
     return cuda_sums_create(plan, SIZES, work->walk.blocks, &work->sums);

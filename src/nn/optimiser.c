@@ -6,7 +6,7 @@
 const char *const cod_optimiser_names[] = {
     [COD_OPT_SGD] = "sgd", [COD_OPT_ADAM] = "adam", [COD_OPT_ADAMW] = "adamw", NULL};
 
-enum { MAX_PLANS = 4 };
+enum { MAX_PLANS = 2 };
 
 struct cod_optimiser {
     cod_weights *weights;
@@ -17,7 +17,7 @@ struct cod_optimiser {
     cod_buffer *norm; /**< of the gradient, {1} */
     cod_scalars *scalars;
     bool own_scalars;
-    size_t rates, decay; /**< scalars: {rate, 1-β1ᵗ, 1-β2ᵗ, 0}; the EMA's decay */
+    size_t rates; /**< scalars: {rate, 1-β1ᵗ, 1-β2ᵗ, the EMA's decay} */
     cod_plan *plans[MAX_PLANS];
     size_t plan_count;
     bool ema_started;
@@ -52,7 +52,6 @@ static cod_status make_scalars(cod_optimiser *optimiser)
     if (optimiser->own_scalars)
         COD_TRY(cod_scalars_create(weights->backend, weights->device, &optimiser->scalars));
     COD_TRY(cod_scalars_reserve(optimiser->scalars, RATES, &optimiser->rates));
-    COD_TRY(cod_scalars_reserve(optimiser->scalars, 1, &optimiser->decay));
     return weights->backend->buffer_create(weights->device, cod_dtype_bytes(weights->dtype), &optimiser->norm);
 }
 
@@ -119,41 +118,29 @@ static cod_status make_plans(cod_optimiser *optimiser)
                                               .inputs = {options->sum_squares != NULL ? grad : all},
                                               .outputs = {norm},
                                               .name = "grad_norm"}));
-    COD_TRY(
-        add_plan(optimiser, &(cod_op){.kind = COD_OP_OPTIMISER,
-                                      .attr = {.optimiser = options->kind,
-                                               .momentum = (float)options->momentum,
-                                               .nesterov = options->nesterov,
-                                               .beta1 = (float)options->beta1,
-                                               .beta2 = (float)options->beta2,
-                                               .epsilon = (float)options->epsilon,
-                                               .weight_decay = (float)options->weight_decay,
-                                               .max_norm = (float)options->clip_norm},
-                                      .inputs = {grad, cod_scalars_view(optimiser->scalars, optimiser->rates, RATES),
-                                                 options->clip_norm > 0 ? norm : (cod_view){0}},
-                                      .outputs = {vector_view(weights->values, offset, dtype, count),
-                                                  vector_view(optimiser->m, moment, dtype, count),
-                                                  vector_view(optimiser->v, moment, dtype, count)},
-                                      .name = "optimiser"}));
-    if (optimiser->ema == NULL)
-        return COD_OK;
-    COD_TRY(add_plan(optimiser,
-                     &(cod_op){.kind = COD_OP_EMA,
-                               .inputs = {vector_view(weights->values, offset, dtype, count),
-                                          cod_scalars_view(optimiser->scalars, optimiser->decay, 1)},
-                               .outputs = {vector_view(optimiser->ema, offset - range->first * element, dtype, count)},
-                               .name = "ema"}));
-    if (range->state_count == 0 || !has_states(optimiser))
-        return COD_OK;
-    /* Statistics are averages already: the EMA's are a copy of the model's. */
-    size_t from;
-    cod_buffer *states = cod_weights_states(weights, optimiser->set, &from);
-    return add_plan(optimiser, &(cod_op){.kind = COD_OP_ADD,
-                                         .attr = {.alpha = 1},
-                                         .inputs = {vector_view(states, from, dtype, range->state_count)},
-                                         .outputs = {vector_view(optimiser->ema, range->count * element, dtype,
-                                                                 range->state_count)},
-                                         .name = "ema_state"});
+    cod_op op = {.kind = COD_OP_OPTIMISER,
+                 .attr = {.optimiser = options->kind,
+                          .momentum = (float)options->momentum,
+                          .nesterov = options->nesterov,
+                          .beta1 = (float)options->beta1,
+                          .beta2 = (float)options->beta2,
+                          .epsilon = (float)options->epsilon,
+                          .weight_decay = (float)options->weight_decay,
+                          .max_norm = (float)options->clip_norm},
+                 .inputs = {grad, cod_scalars_view(optimiser->scalars, optimiser->rates, RATES),
+                            options->clip_norm > 0 ? norm : (cod_view){0}},
+                 .outputs = {vector_view(weights->values, offset, dtype, count),
+                             vector_view(optimiser->m, moment, dtype, count),
+                             vector_view(optimiser->v, moment, dtype, count),
+                             vector_view(optimiser->ema, offset - range->first * element, dtype, count)},
+                 .name = "optimiser"};
+    if (optimiser->ema != NULL && range->state_count > 0 && has_states(optimiser)) {
+        size_t from;
+        cod_buffer *states = cod_weights_states(weights, optimiser->set, &from);
+        op.inputs[3] = vector_view(states, from, dtype, range->state_count);
+        op.outputs[4] = vector_view(optimiser->ema, range->count * element, dtype, range->state_count);
+    }
+    return add_plan(optimiser, &op);
 }
 
 cod_status cod_optimiser_create(cod_weights *weights, int set, const cod_optimiser_options *options,
@@ -225,7 +212,7 @@ void cod_optimiser_set_rate(cod_optimiser *optimiser, double rate, int64_t step)
     cod_scalars_set(optimiser->scalars, optimiser->rates + 1, (float)(1 - pow(beta1, (double)step)));
     cod_scalars_set(optimiser->scalars, optimiser->rates + 2, (float)(1 - pow(beta2, (double)step)));
     /* A decay of 0 makes the first average a copy of the weights. */
-    cod_scalars_set(optimiser->scalars, optimiser->decay, optimiser->ema_started ? (float)options->ema_decay : 0);
+    cod_scalars_set(optimiser->scalars, optimiser->rates + 3, optimiser->ema_started ? (float)options->ema_decay : 0);
 }
 
 cod_status cod_optimiser_step(cod_optimiser *optimiser, double rate, int64_t step)

@@ -201,6 +201,21 @@ static cod_status plans_prepare(cod_device *device, cod_plan *const *plans, size
     return COD_OK;
 }
 
+static cod_status run_op(const cod_device *device, const cod_op *op);
+
+/** The average of an OPTIMISER, behind the rest of it: of the parameters as they were rounded when they were stored. */
+static cod_status run_average(const cod_device *device, const cod_op *op)
+{
+    const cod_view *scalars = &op->inputs[1];
+    const size_t decay = scalars->offset + 3 * cod_dtype_bytes(scalars->dtype);
+    const cod_op ema = {
+        .kind = COD_OP_EMA,
+        .inputs = {op->outputs[0], cod_view_dense(scalars->buffer, decay, scalars->dtype, (cod_shape){1, 1, 1, 1})},
+        .outputs = {op->outputs[3]},
+        .name = op->name};
+    return run_op(device, &ema);
+}
+
 static cod_status run_op(const cod_device *device, const cod_op *op)
 {
     ref_args args = {.attr = &op->attr};
@@ -236,7 +251,7 @@ static cod_status run_op(const cod_device *device, const cod_op *op)
         if (args.out[i] != NULL)
             ref_store(&op->outputs[i], args.out[i],
                       op->accumulate && cod_op_output_role(op->kind, i) == COD_OUTPUT_ACCUMULATED);
-    return COD_OK;
+    return op->kind == COD_OP_OPTIMISER && args.out[3] != NULL ? run_average(device, op) : COD_OK;
 }
 
 static cod_status plan_run(cod_plan *plan, cod_queue *queue)

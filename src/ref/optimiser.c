@@ -60,5 +60,7 @@ cod_status ref_optimiser(const ref_args *args)
         sgd(attr, scalars[0], scale, args);
     else
         adam(attr, scalars, scale, args);
+    for (int64_t i = 0; args->out[4] != NULL && i < cod_shape_count(args->in_shape[3]); i++)
+        args->out[4][i] = args->in[3][i];
     return COD_OK;
 }

@@ -143,6 +143,11 @@ int main(int argc, char **argv)
                      .inputs = {flat, scalars},
                      .outputs = {flat, flat, flat}},
             "adam 1.5 M");
+    time_op((cod_op){.kind = COD_OP_OPTIMISER,
+                     .attr = {.optimiser = COD_OPT_ADAM, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f},
+                     .inputs = {flat, scalars},
+                     .outputs = {flat, flat, flat, flat}},
+            "adam with average 1.5 M");
     time_op((cod_op){.kind = COD_OP_GRAD_NORM, .inputs = {flat}, .outputs = {one}}, "grad_norm 1.5 M");
     time_op((cod_op){.kind = COD_OP_EMA, .inputs = {flat, one}, .outputs = {flat}}, "ema 1.5 M");
     cod_cpu_backend.close(device);

@@ -264,6 +264,15 @@ static void copies_arrive(void **state)
     assert_int_equal(cod_paranoid_violations(NULL, 0), 0);
 }
 
+/** Of one piece and of several. */
+static void averages_have_the_bits_of_ema(void **state)
+{
+    (void)state;
+    static const int64_t counts[] = {1, 299, (1 << 15) + 5, 100003};
+    for (uint64_t seed = 0; seed < 20; seed++)
+        assert_ok(cod_test_average(test_cpu, counts[seed % 4], seed));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -274,6 +283,7 @@ int main(void)
         cmocka_unit_test(rows_of_odd_sizes_agree_with_ref),
         cmocka_unit_test(large_logits_agree_with_ref),
         cmocka_unit_test(losses_show_nan),
+        cmocka_unit_test(averages_have_the_bits_of_ema),
         cmocka_unit_test(copies_arrive),
         cmocka_unit_test(plans_touch_only_their_outputs),
         cmocka_unit_test(halves_of_normalisations_are_refused),

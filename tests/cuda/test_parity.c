@@ -426,6 +426,14 @@ static void sums_do_not_depend_on_the_order(void **state)
     }
 }
 
+static void averages_have_the_bits_of_ema(void **state)
+{
+    (void)state;
+    static const int64_t counts[] = {1, 30, 4990, 4993};
+    for (uint64_t seed = 0; seed < 20; seed++)
+        assert_ok(cod_test_average(test_cuda, counts[seed % 4], seed));
+}
+
 int main(void)
 {
     if (cod_test_absent(&cod_cuda_backend))
@@ -438,7 +446,7 @@ int main(void)
         cmocka_unit_test(large_means_keep_the_variance),   cmocka_unit_test(norms_of_any_size_agree_with_ref),
         cmocka_unit_test(large_logits_agree_with_ref),     cmocka_unit_test(losses_show_nan),
         cmocka_unit_test(sums_do_not_depend_on_the_order), cmocka_unit_test(turned_bytes_are_those_of_ref),
-        cmocka_unit_test(plans_read_pinned_memory),
+        cmocka_unit_test(plans_read_pinned_memory),        cmocka_unit_test(averages_have_the_bits_of_ema),
     };
     return cmocka_run_group_tests(tests, test_pair_open, test_pair_close);
 }

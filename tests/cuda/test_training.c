@@ -38,7 +38,7 @@ static const training trainings[] = {
      1e-3},
 };
 
-/** @param[out] losses  [STEPS] @param[out] values  new: the weights and statistics after them */
+/** @param[out] losses  [STEPS] @param[out] values  new: the weights and statistics after them, and their averages or zeros */
 static size_t train(const cod_backend *backend, cod_dtype activation, const training *which, float *losses,
                     double **values)
 {
@@ -63,13 +63,29 @@ static size_t train(const cod_backend *backend, cod_dtype activation, const trai
         assert_ok(cod_optimiser_step(optimiser, which->rate, step + 1));
     }
     const size_t count = cod_weights_count(&net.weights);
-    *values = net_new(count);
+    cod_buffer *average = cod_optimiser_ema(optimiser);
+    *values = net_new(2 * count);
     assert_ok(net_read_values(&net, *values));
+    if (average != NULL)
+        assert_ok(
+            net_read(&net, cod_view_dense(average, 0, COD_F32, (cod_shape){1, 1, 1, (int64_t)count}), *values + count));
     cod_optimiser_destroy(optimiser);
     net_clear(&net);
     cod_model_clear(&model);
     cod_arena_clear(&arena);
     return count;
+}
+
+static void compare_values(const char *kind, const char *what, const double *values, const double *expected,
+                           size_t count, double bound)
+{
+    double error = 0, length = 0;
+    for (size_t k = 0; k < count; k++) {
+        error += (values[k] - expected[k]) * (values[k] - expected[k]);
+        length += expected[k] * expected[k];
+    }
+    if (!(sqrt(error) <= bound * sqrt(length)))
+        fail_msg("%s: %s are off by %g of their length", kind, what, sqrt(error / length));
 }
 
 /**
@@ -80,7 +96,7 @@ static void compare(cod_dtype activation, double loss_bound, double value_bound)
 {
     for (size_t i = 0; i < sizeof trainings / sizeof trainings[0]; i++) {
         float expected[STEPS], losses[STEPS];
-        double *reference, *values, error = 0, length = 0;
+        double *reference, *values;
         char message[512];
         const size_t count = train(&cod_ref_backend, COD_F32, &trainings[i], expected, &reference);
         train(&cod_cuda_backend, activation, &trainings[i], losses, &values);
@@ -90,12 +106,8 @@ static void compare(cod_dtype activation, double loss_bound, double value_bound)
             if (!(fabsf(losses[step] - expected[step]) <= loss_bound * (double)expected[step]))
                 fail_msg("%s, step %d: loss %g, and %g on ref", trainings[i].kind, step, (double)losses[step],
                          (double)expected[step]);
-        for (size_t k = 0; k < count; k++) {
-            error += (values[k] - reference[k]) * (values[k] - reference[k]);
-            length += reference[k] * reference[k];
-        }
-        if (!(sqrt(error / length) <= value_bound))
-            fail_msg("%s: weights are off by %g of their length", trainings[i].kind, sqrt(error / length));
+        compare_values(trainings[i].kind, "weights", values, reference, count, value_bound);
+        compare_values(trainings[i].kind, "averages", values + count, reference + count, count, value_bound);
         free(reference);
         free(values);
     }

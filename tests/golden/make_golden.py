@@ -388,6 +388,25 @@ def mixtures():
                  {0: x, 1: torch.tensor([s])}, {0: mixed}, {0: y})
 
 
+def averages():
+    """Moving averages that the optimiser's op writes; numbers that need no generator."""
+    rate, beta1, beta2, epsilon, decay = map(f32, (0.05, 0.9, 0.999, 1e-8, 0.97))
+    follow = torch.optim.swa_utils.get_ema_avg_fn(decay)
+    makers = {"sgd": lambda p: torch.optim.SGD([p], rate), "adam": lambda p: torch.optim.Adam([p], rate, (beta1, beta2), epsilon),
+              "adamw": lambda p: torch.optim.AdamW([p], rate, (beta1, beta2), epsilon, 0)}
+    for number, (name, make) in enumerate(makers.items()):
+        for state in (None, torch.arange(5.0) / 4):
+            param, grad, old = (torch.arange(11.0) / 8 - 0.5).requires_grad_(), 1 - torch.arange(11.0) / 4, torch.arange(11.0) ** 2
+            before, param.grad, optimiser = param.detach().clone(), grad.clone(), make(param)
+            optimiser.step()
+            moments = {k: optimiser.state[param].get(moment) for k, moment in ((1, "exp_avg"), (2, "exp_avg_sq"))}
+            case(f"{name}, average" + (" and statistics" if state is not None else ""), "optimiser",
+                 {"optimiser": number, "beta1": beta1, "beta2": beta2, "epsilon": epsilon},
+                 {0: grad, 1: torch.tensor([rate, 1 - beta1, 1 - beta2, decay]), 3: state},
+                 {0: param, **moments, 3: follow(old, param.detach(), 0), 4: state},
+                 {0: before, **{k: torch.zeros(11) for k, m in moments.items() if m is not None}, 3: old})
+
+
 def text(value):
     data = value.encode()
     return struct.pack("<B", len(data)) + data
@@ -406,7 +425,7 @@ def encode(name, kind, accumulate, attr, tensors):
 
 if __name__ == "__main__":
     for family in (convolutions, linears, norms, activations, resizes, pools, losses, optimisers, elementwise,
-                   target_gradients, frozen_norms, turns, mixtures):
+                   target_gradients, frozen_norms, turns, mixtures, averages):
         family()
     data = b"CODG" + struct.pack("<II", 1, len(cases)) + b"".join(encode(*c) for c in cases)
     path = pathlib.Path(__file__).with_name("golden.bin")

@@ -202,3 +202,60 @@ cleanup:
         return cod_fail_prefix(status, "%s, seed %" PRIu64, cod_op_kind_name(description->kind), seed);
     return status;
 }
+
+enum { PARAM = COD_OP_MAX_INPUTS, AVERAGE = PARAM + 3, SCALARS = 1, RATES = 4 };
+
+/** What EMA makes of the parameters of `update`, which has run. */
+static cod_status average_behind(cod_test_op *update, const double *before, double decay, double *after)
+{
+    const cod_view param = update->op.outputs[0];
+    const cod_op description = {.kind = COD_OP_EMA,
+                                .inputs = {param, {.dtype = COD_F32, .shape = {1, 1, 1, 1}, .pixel_stride = 1}},
+                                .outputs = {param},
+                                .name = "ema"};
+    cod_test_op ema = {.plan = NULL};
+    cod_status status;
+    COD_TRY_GOTO(status, cleanup, cod_test_op_init(&ema, update->on, &description));
+    COD_TRY_GOTO(status, cleanup, cod_test_op_read(update, PARAM, after));
+    COD_TRY_GOTO(status, cleanup, cod_test_op_write(&ema, 0, after));
+    COD_TRY_GOTO(status, cleanup, cod_test_op_write(&ema, SCALARS, &decay));
+    COD_TRY_GOTO(status, cleanup, cod_test_op_write(&ema, PARAM, before));
+    COD_TRY_GOTO(status, cleanup, cod_test_op_run(&ema));
+    status = cod_test_op_read(&ema, PARAM, after);
+cleanup:
+    cod_test_op_clear(&ema);
+    return status;
+}
+
+cod_status cod_test_average(cod_test_device on, int64_t count, uint64_t seed)
+{
+    cod_op op = cod_test_random_op(COD_OP_OPTIMISER, COD_F32, COD_F32, seed);
+    cod_test_op with = {.plan = NULL}, without = {.plan = NULL};
+    double *before = calloc((size_t)count * 3, sizeof *before), scalars[RATES];
+    COD_REQUIRE_MEMORY(before);
+    double *const expected = before + count, *const actual = expected + count;
+    cod_status status;
+    op.outputs[3] = op.outputs[0];
+    for (size_t slot = 0; slot < COD_TEST_SLOTS; slot++)
+        if (slot == 0 || (slot >= PARAM && slot <= AVERAGE && cod_test_view(&op, slot)->shape.c > 0)) {
+            cod_test_view(&op, slot)->shape = (cod_shape){1, 1, 1, count};
+            cod_test_view(&op, slot)->pixel_stride = count;
+        }
+    COD_TRY_GOTO(status, cleanup, cod_test_op_init(&with, on, &op));
+    op.outputs[3] = (cod_view){.buffer = NULL};
+    COD_TRY_GOTO(status, cleanup, cod_test_op_init(&without, on, &op));
+    COD_TRY_GOTO(status, cleanup, cod_test_op_randomise(&with, seed, false));
+    COD_TRY_GOTO(status, cleanup, cod_test_op_randomise(&without, seed, false));
+    COD_TRY_GOTO(status, cleanup, cod_test_op_read(&with, AVERAGE, before));
+    COD_TRY_GOTO(status, cleanup, cod_test_op_read(&with, SCALARS, scalars));
+    COD_TRY_GOTO(status, cleanup, cod_test_op_run(&with));
+    COD_TRY_GOTO(status, cleanup, cod_test_op_run(&without));
+    COD_TRY_GOTO(status, cleanup, average_behind(&without, before, scalars[3], expected));
+    COD_TRY_GOTO(status, cleanup, cod_test_op_read(&with, AVERAGE, actual));
+    status = cod_test_compare("average", actual, expected, count, (cod_tolerance){0, 0});
+cleanup:
+    cod_test_op_clear(&with);
+    cod_test_op_clear(&without);
+    free(before);
+    return status == COD_OK ? status : cod_fail_prefix(status, "seed %" PRIu64, seed);
+}

@@ -83,4 +83,7 @@ COD_MUST_CHECK cod_status cod_test_compare(const char *what, const double *actua
 COD_MUST_CHECK cod_status cod_test_parity(cod_test_device expected, cod_test_device tested, const cod_op *description,
                                           uint64_t seed, cod_tolerance tolerance);
 
+/** COD_ERR_NUMERIC unless an OPTIMISER with an average has the bits of one without and EMA behind it. */
+COD_MUST_CHECK cod_status cod_test_average(cod_test_device on, int64_t count, uint64_t seed);
+
 #endif

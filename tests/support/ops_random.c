@@ -37,7 +37,7 @@ static const struct {
     [COD_OP_POOL_BACKWARD] = {"ai", "a"},
     [COD_OP_LOSS] = {"aaf", "faa"},
     [COD_OP_GRAD_NORM] = {"p", "p"},
-    [COD_OP_OPTIMISER] = {"pfp", "ppp"},
+    [COD_OP_OPTIMISER] = {"pfpp", "ppppp"},
     [COD_OP_EMA] = {"pf", "p"},
     [COD_OP_FILL] = {"", "a"},
     [COD_OP_MIX] = {"pf", "p"},
@@ -354,6 +354,12 @@ static void parameters(draw *d)
         out(d, 1, x);
     if (attr->optimiser != COD_OPT_SGD)
         out(d, 2, x);
+    if (chance(d))
+        out(d, 3, x);
+    if (chance(d)) {
+        const cod_shape state = vector(between(d, 1, 300));
+        in(d, 3, state), out(d, 4, state);
+    }
 }
 
 static void mixture(draw *d)
