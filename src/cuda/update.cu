@@ -1,24 +1,17 @@
+#include "cuda/update.cuh"
+
 #include "cuda/sums.cuh"
 
 /* What runs over flat f32 buffers: gradient norm, optimisers, moving averages. */
 
-enum { UPDATE_THREADS = 512, BLOCKS_A_PROCESSOR = 16, SUM_BLOCKS_A_PROCESSOR = 2, LANES = 4, MOST_ARRAYS = 5 };
+enum { BLOCKS_A_PROCESSOR = 16, SUM_BLOCKS_A_PROCESSOR = 2, LANES = UPDATE_LANES };
 
-/**
- * How a grid goes over arrays of `count` f32 that lie equally far from 16-byte boundaries: `head` elements before the first
- * boundary, vectors of four, and a tail. Arrays that do not are all tail.
- */
-struct update_walk {
-    int64_t count, head, vectors;
-    unsigned blocks;
-};
-
-static update_walk update_walk_of(const float *const (&arrays)[MOST_ARRAYS], int64_t count, int64_t most_blocks)
+update_walk cuda_update_walk_of(const float *const (&arrays)[UPDATE_ARRAYS], int64_t count, int64_t most_blocks)
 {
     update_walk walk = {};
     int64_t head = 0;
     bool alike = true;
-    for (int i = 0; i < MOST_ARRAYS; i++) {
+    for (int i = 0; i < UPDATE_ARRAYS; i++) {
         const int64_t past = static_cast<int64_t>(reinterpret_cast<uintptr_t>(arrays[i]) % 16 / sizeof(float));
         if (arrays[i] == nullptr)
             continue;
@@ -32,12 +25,6 @@ static update_walk update_walk_of(const float *const (&arrays)[MOST_ARRAYS], int
     const int64_t needed = cuda_divide_up(work, UPDATE_THREADS);
     walk.blocks = static_cast<unsigned>(needed < most_blocks ? needed : most_blocks);
     return walk;
-}
-
-/** The i-th element outside of vectors; `count` or more where there is none. */
-static __device__ __forceinline__ int64_t lone_element(const update_walk &walk, int64_t i)
-{
-    return i < walk.head ? i : i + walk.vectors * LANES;
 }
 
 static __device__ __forceinline__ void read4(const float *array, int64_t at, float (&out)[LANES])
@@ -230,9 +217,9 @@ cod_status cuda_make_optimiser(cod_plan *plan)
     work->momentum = op->attr.momentum;
     work->max_norm = op->attr.max_norm;
     work->nesterov = op->attr.nesterov;
-    work->walk =
-        update_walk_of({work->grad, work->param, work->m, work->v, work->average}, cod_shape_count(op->inputs[0].shape),
-                       static_cast<int64_t>(plan->device->multiprocessors) * BLOCKS_A_PROCESSOR);
+    work->walk = cuda_update_walk_of({work->grad, work->param, work->m, work->v, work->average},
+                                     cod_shape_count(op->inputs[0].shape),
+                                     static_cast<int64_t>(plan->device->multiprocessors) * BLOCKS_A_PROCESSOR);
     plan->run = optimiser_run;
     return COD_OK;
 }
@@ -273,8 +260,8 @@ cod_status cuda_make_ema(cod_plan *plan)
     work->param = cuda_floats_of(&op->inputs[0]);
     work->decay = cuda_floats_of(&op->inputs[1]);
     work->average = cuda_floats_of(&op->outputs[0]);
-    work->walk = update_walk_of({work->param, work->average}, cod_shape_count(op->inputs[0].shape),
-                                static_cast<int64_t>(plan->device->multiprocessors) * BLOCKS_A_PROCESSOR);
+    work->walk = cuda_update_walk_of({work->param, work->average}, cod_shape_count(op->inputs[0].shape),
+                                     static_cast<int64_t>(plan->device->multiprocessors) * BLOCKS_A_PROCESSOR);
     plan->run = ema_run;
     return COD_OK;
 }
@@ -352,8 +339,8 @@ cod_status cuda_make_grad_norm(cod_plan *plan)
     grad_norm_work *work = static_cast<grad_norm_work *>(plan->state);
     work->grad = cuda_floats_of(&op->inputs[0]);
     work->norm = cuda_floats_of(&op->outputs[0]);
-    work->walk = update_walk_of({work->grad}, cod_shape_count(op->inputs[0].shape),
-                                static_cast<int64_t>(plan->device->multiprocessors) * SUM_BLOCKS_A_PROCESSOR);
+    work->walk = cuda_update_walk_of({work->grad}, cod_shape_count(op->inputs[0].shape),
+                                     static_cast<int64_t>(plan->device->multiprocessors) * SUM_BLOCKS_A_PROCESSOR);
     plan->run = grad_norm_run;
     return cuda_sums_create(plan, SIZES, work->walk.blocks, &work->sums);
 }

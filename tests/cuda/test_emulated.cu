@@ -141,9 +141,76 @@ static void writes_beside_memory_are_found(void **)
     assert_int_equal(faulty_orders(message, 0, outside_kernel, out, 10), 8);
     assert_int_equal(faulty_orders(message, 0, outside_kernel, out, -1), 8);
     assert_non_null(strstr(message, "beside 40 bytes"));
+    assert_non_null(strstr(message, "outside_kernel(float*, int)"));
     assert_int_equal(faulty_orders(message, 128, shared_outside_kernel, 31), 0);
     assert_int_equal(faulty_orders(message, 128, shared_outside_kernel, 32), 8);
+    assert_int_equal(faulty_orders(message, 120, shared_outside_kernel, 30), 8); /* no fence is so near */
+    assert_non_null(strstr(message, "beside 120 bytes of shared memory"));
     cudaFree(out);
+}
+
+/** One thread reads what it should not, into shared memory that nobody looks at, as kernels may at the edges of a picture. */
+__global__ void hidden_read_kernel(const float *in, float *out, int place, bool wide, bool shared)
+{
+    if (shared)
+        in = shared_memory<float>();
+    const bool taken = blockIdx.x != 1 || threadIdx.x != 37;
+    float value = 1;
+    if (!taken && wide)
+        value = (float)reinterpret_cast<const bytes16 *>(in + place)->words[0];
+    else if (!taken)
+        value = in[place];
+    shared_memory<float>()[threadIdx.x] = value;
+    out[blockIdx.x * blockDim.x + threadIdx.x] = taken;
+}
+
+static void check_read(const float *in, float *out, int place, bool wide, bool shared, const char *told)
+{
+    char message[256];
+    const size_t shared_bytes = 256;
+    assert_int_equal(faulty_orders(message, shared_bytes, hidden_read_kernel, in, out, place, wide, shared),
+                     told != nullptr ? 8 : 0);
+    if (told == nullptr)
+        return;
+    assert_non_null(strstr(message, told));
+    assert_non_null(strstr(message, "in thread (37, 0, 0) of block (1, 0, 0) of hidden_read_kernel(float const*,"));
+    for (int i = 0; i < 2 * THREADS; i++) /* nothing of it is seen in what the kernel gives */
+        assert_true(out[i] == (float)(i != THREADS + 37));
+}
+
+static void reads_beside_memory_are_found(void **)
+{
+    cod_emulated_set_seed(1);
+    float *out = device_floats(2 * THREADS), *behind = device_floats(60);
+    cod_emulated_set_seed(4);
+    float *before = device_floats(60);
+    check_read(behind, out, 59, false, false, nullptr);
+    check_read(behind, out, 60, false, false, "a read beside 240 bytes of memory, of byte 240");
+    check_read(behind, out, 60, true, false, "a read beside 240 bytes of memory, of byte 240");
+    check_read(behind, out, 10000, false, false, "a read beside 240 bytes of memory, of byte 40000");
+    check_read(before, out, 0, false, false, nullptr);
+    check_read(before, out, -1, false, false, "a read beside 240 bytes of memory, of byte -4");
+    check_read(nullptr, out, 63, false, true, nullptr);
+    check_read(nullptr, out, 64, false, true, "a read beside 256 bytes of shared memory, of byte 256");
+    cudaFree(before);
+    cudaFree(behind);
+    cudaFree(out);
+}
+
+static void misaligned_accesses_are_found(void **)
+{
+#ifdef COD_CUDA_ALIGNMENT
+    char message[256];
+    float *in = device_floats(64), *out = device_floats(2 * THREADS);
+    assert_int_equal(faulty_orders(message, 256, hidden_read_kernel, in, out, 4, true, false), 0);
+    assert_int_equal(faulty_orders(message, 256, hidden_read_kernel, in, out, 5, true, false), 8);
+    assert_non_null(strstr(message, "bytes16' at an address that is no multiple of 16"));
+    assert_non_null(strstr(message, "in thread (37, 0, 0) of block (1, 0, 0) of hidden_read_kernel"));
+    cudaFree(in);
+    cudaFree(out);
+#else
+    skip(); /* UBSan ends the process */
+#endif
 }
 
 __global__ void empty_kernel(int) {}
@@ -181,6 +248,7 @@ __global__ void copy_kernel(const float *in, float *out, int what)
 static void copies_land_when_they_are_waited_for(void **)
 {
     const size_t count = 2 * THREADS * 4;
+    cod_emulated_set_seed(1);
     float *in = device_floats(count + 4), *out = device_floats(count);
     char message[256];
     for (size_t i = 0; i < count; i++)
@@ -197,6 +265,8 @@ static void copies_land_when_they_are_waited_for(void **)
     assert_non_null(strstr(message, "no multiple of 16"));
     assert_int_equal(faulty_orders(message, shared_bytes, copy_kernel, in, out, 4), 0);
     assert_true(out[0] == 0 && out[count - 1] == 0);
+    assert_int_equal(faulty_orders(message, shared_bytes, copy_kernel, in + 8, out, 4), 8); /* of no readable memory */
+    assert_non_null(strstr(message, "a read beside"));
     cudaFree(in);
     cudaFree(out);
 }
@@ -420,6 +490,8 @@ int main()
         cmocka_unit_test(threads_that_wait_for_ever_are_told),
         cmocka_unit_test(parts_of_a_block_wait_for_themselves),
         cmocka_unit_test(writes_beside_memory_are_found),
+        cmocka_unit_test(reads_beside_memory_are_found),
+        cmocka_unit_test(misaligned_accesses_are_found),
         cmocka_unit_test(copies_land_when_they_are_waited_for),
         cmocka_unit_test(products_and_their_fragments_agree),
         cmocka_unit_test(older_gpus_compute_alike),

@@ -31,11 +31,10 @@ cod_status cod_test_op_init(cod_test_op *test, cod_test_device on, const cod_op 
         view->buffer = NULL;
         if (cod_shape_count(view->shape) == 0)
             continue;
-        /* A slice begins inside its first pixel; 64 bytes before it, as a view of an arena has. */
+        /* A slice begins inside its first pixel; 64 bytes before it, as a view of an arena has; nothing behind its last element. */
         const size_t size = cod_dtype_bytes(view->dtype);
-        const int64_t pixels = cod_shape_count(view->shape) / view->shape.c;
         view->offset = 64 + (size_t)(view->pixel_stride - view->shape.c) / 2 * size;
-        const size_t bytes = 64 + (size_t)(pixels * view->pixel_stride) * size;
+        const size_t bytes = view->offset + cod_view_span_bytes(view);
         COD_TRY_GOTO(status, failed, on.backend->buffer_create(on.device, bytes, &test->buffers[slot]));
         view->buffer = test->buffers[slot];
     }

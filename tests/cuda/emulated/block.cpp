@@ -1,13 +1,14 @@
 /** Runs kernels: the blocks of a grid one after the other, the threads of a block as fibres. */
-#include "emulated_internal.h"
 #include "cuda/warp.cuh"
+#include "emulated_internal.h"
 #include "fibre.h"
 
+#include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <vector>
 
-enum { LANES = 32, MOST_THREADS = 1024, MOST_OPERAND = 64, GUARD = 1024, POISON = 0xFF, MOST_SHARED = 227 << 10, MOST_PARTS = 15 };
+enum { LANES = 32, MOST_THREADS = 1024, MOST_OPERAND = 64, POISON = 0xFF, MOST_SHARED = 227 << 10, MOST_PARTS = 15 };
 
 struct async_copy {
     unsigned char *target;
@@ -43,10 +44,11 @@ static struct {
     bool chained,
         watched; /**< launched with a programmatic edge; memory is forbidden until all threads are in chain_wait() */
     unsigned count, alive, current;
-    std::vector<unsigned char> shared;
+    unsigned char *shared;
     size_t shared_bytes;
-    bool broken;
     const std::function<void()> *body;
+    const void *kernel; /**< NULL = none runs */
+    bool in_thread;
 } run;
 
 dim3 threadIdx, blockIdx, blockDim, gridDim;
@@ -56,15 +58,22 @@ static thread_state *self()
     return &run.threads[run.current];
 }
 
-static unsigned char *shared_begin()
-{
-    const uintptr_t first = reinterpret_cast<uintptr_t>(run.shared.data()) + GUARD;
-    return reinterpret_cast<unsigned char *>((first + 127) / 128 * 128);
-}
-
 void *cod_emulated_shared()
 {
-    return shared_begin();
+    return run.shared;
+}
+
+void cod_emulated_where(char *text, size_t bytes)
+{
+    char name[320], thread[128] = "";
+    text[0] = '\0';
+    if (run.kernel == nullptr)
+        return;
+    cod_emulated_kernel_name(run.kernel, name, sizeof name);
+    if (run.in_thread)
+        snprintf(thread, sizeof thread, "thread (%u, %u, %u) of block (%u, %u, %u) of ", threadIdx.x, threadIdx.y,
+                 threadIdx.z, blockIdx.x, blockIdx.y, blockIdx.z);
+    snprintf(text, bytes, ", in %s%s", thread, name);
 }
 
 static void wait_for(const meeting *m, const char *at)
@@ -149,8 +158,8 @@ void cod_emulated_together(const char *name, const void *in, size_t in_bytes, vo
 
 static void in_shared(const void *address, size_t bytes, const char *what)
 {
-    const unsigned char *begin = shared_begin(), *at = static_cast<const unsigned char *>(address);
-    if (at < begin || at + bytes > begin + run.shared_bytes)
+    const unsigned char *at = static_cast<const unsigned char *>(address);
+    if (at < run.shared || at + bytes > run.shared + run.shared_bytes)
         cod_emulated_fault("%s outside the launch's %zu bytes of shared memory", what, run.shared_bytes);
 }
 
@@ -189,7 +198,7 @@ static void land(thread_state *thread, uint64_t end)
         const bool forbidden = copy.ahead && cod_emulated_memory_forbidden();
         if (forbidden)
             cod_emulated_forbid_memory(false);
-        memcpy(copy.target, copy.source, copy.bytes);
+        memcpy(copy.target, copy.source, 16); /* memory that may be read, whatever is taken of it */
         if (forbidden)
             cod_emulated_forbid_memory(true);
         memset(copy.target + copy.bytes, 0, 16 - copy.bytes);
@@ -307,11 +316,9 @@ void cod_emulated_act_load_transposed(const unsigned char *in, unsigned char *ou
 
 /* Blocks and their fibres. */
 
-static void thread_body()
+static void end_thread()
 {
-    (*run.body)();
     thread_state *thread = self();
-    land(thread, UINT64_MAX);
     thread->done = true;
     run.alive--;
     if (run.chained && !thread->chain_waited)
@@ -320,6 +327,21 @@ static void thread_body()
         open_chain();
     if (run.alive > 0 && run.block.arrived == run.alive)
         open_block_barrier();
+}
+
+static void thread_body()
+{
+    (*run.body)();
+    land(self(), UINT64_MAX);
+    end_thread();
+}
+
+void cod_emulated_leave_thread()
+{
+    if (!run.in_thread)
+        return;
+    end_thread();
+    cod_fibre_leave();
 }
 
 /** A permutation of 0 … count - 1 that the seed and `salt` choose; its numbers' order for seed 0. */
@@ -391,7 +413,9 @@ static bool resume(unsigned number)
     if (thread->done || (thread->waits_for != nullptr && *thread->waits_for == thread->seen))
         return false;
     threadIdx = thread->index;
+    run.in_thread = true;
     cod_fibre_resume(&thread->fibre);
+    run.in_thread = false;
     return true;
 }
 
@@ -428,23 +452,6 @@ static bool run_block(dim3 block_size, uint64_t salt)
     return true;
 }
 
-static void poison_shared(size_t bytes)
-{
-    run.shared_bytes = bytes;
-    run.shared.assign(bytes + 2 * GUARD + 128, POISON);
-}
-
-static void check_shared()
-{
-    const unsigned char *begin = run.shared.data(), *from = shared_begin(), *to = from + run.shared_bytes;
-    for (const unsigned char *at = begin; at < begin + run.shared.size(); at++)
-        if ((at < from || at >= to) && *at != POISON) {
-            cod_emulated_fault("a write %td bytes from the first of %zu bytes of shared memory", at - from,
-                               run.shared_bytes);
-            return;
-        }
-}
-
 /**
  * Whether memory is forbidden in this launch before chain_wait(): that takes time, so it is done now and then. COD_CUDA_UNWATCHED: never,
  * for processes in which MPI reads and writes this memory meanwhile.
@@ -471,28 +478,34 @@ cudaError_t cod_emulated_run(const cod_emulated_launch &launch, const std::funct
                            grid.y, grid.z, block.x, block.y, block.z, shared_bytes);
         return cudaErrorInvalidValue;
     }
+    cod_emulated_kernel_record(launch.kernel);
     run.body = &thread;
+    run.kernel = launch.kernel;
+    run.shared_bytes = shared_bytes;
     blockDim = block;
     gridDim = grid;
     const size_t before = cod_emulated_fault_count();
     const bool watched = is_watched(launch);
     const permutation order(blocks, blocks);
     run.chained = launch.chained;
+    cod_emulated_watch_memory(true);
     for (uint64_t i = 0; i < blocks; i++) {
         const uint64_t number = order(i);
         blockIdx = dim3(static_cast<unsigned>(number % grid.x), static_cast<unsigned>(number / grid.x % grid.y),
                         static_cast<unsigned>(number / grid.x / grid.y));
-        poison_shared(shared_bytes);
+        run.shared = cod_emulated_shared_begin(shared_bytes);
         run.watched = watched && (i == 0 || i + 1 == blocks);
         if (run.watched)
             cod_emulated_forbid_memory(true);
         const bool ended = run_block(block, number);
         cod_emulated_forbid_memory(false);
         run.watched = false;
-        check_shared();
+        cod_emulated_shared_check();
         if (!ended)
             break;
     }
+    cod_emulated_watch_memory(false);
     cod_emulated_check_memory();
+    run.kernel = nullptr;
     return cod_emulated_fault_count() == before ? cudaSuccess : cudaErrorLaunchFailure;
 }

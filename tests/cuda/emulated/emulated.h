@@ -13,13 +13,13 @@ extern "C" {
 #endif
 
 /**
- * How many faults there were since the last call, the first one's message in `first` (empty when none): writes beside what was
- * allocated, threads that wait for each other for ever or for different things, misaligned accesses, shared memory beyond a
- * launch's, launches that a GPU refuses (as of a kernel with more shared memory than it was allowed); and where a kernel was
- * launched with a programmatic edge: memory of the device that it reads or
- * writes before chain_wait() (but for copy16_ahead_start()), threads that end without having called it, and an edge from what is no kernel.
- * That memory is watched in some of the blocks alone: the first launches of each kernel, and every so many-th. A launch with a fault also
- * fails.
+ * How many faults there were since the last call; in `first` the first one's message (empty: none), with thread, block and
+ * kernel.
+ * Reads and writes beside what was allocated (memory.cpp) or a launch's shared memory; misaligned accesses; threads
+ * that wait for each other for ever or for different things; launches that a GPU refuses, as of a kernel with more shared
+ * memory than it was allowed. With a programmatic edge: memory of the device that is used before chain_wait() (but for
+ * copy16_ahead_start()), threads that end without having called it, and an edge from what is no kernel. That memory is watched
+ * in some of the blocks alone: the first launches of each kernel, and every so many-th. A launch with a fault also fails.
  */
 size_t cod_emulated_faults(char *first, size_t bytes);
 

@@ -5,15 +5,50 @@
 #ifndef COD_TESTS_CUDA_EMULATED_INTERNAL_H
 #define COD_TESTS_CUDA_EMULATED_INTERNAL_H
 
+#include "cuda_runtime.h"
+
 #include "emulated.h"
 
+#include <mutex>
+
+/** One for all threads of the process: blocks and fibres are the process's, too. */
+extern std::recursive_mutex cod_emulated_lock;
+typedef std::lock_guard<std::recursive_mutex> cod_emulated_locked;
+
+/** Counts a fault, and says of the first one in which kernel, block and thread it was. */
 void cod_emulated_fault(const char *format, ...) __attribute__((format(printf, 1, 2)));
 size_t cod_emulated_fault_count();
 uint64_t cod_emulated_seed();
+/** Keeps an error for cudaGetLastError(). */
+cudaError_t cod_emulated_give(cudaError_t error);
+
+/* block.cpp */
+/** Which thread of which kernel runs, such as " in thread 3 of block 1 of name(int)"; "" where none does. */
+void cod_emulated_where(char *text, size_t bytes);
+/** Ends the thread that runs, as if its kernel had returned; of the host's code, nothing. */
+void cod_emulated_leave_thread();
+
+/* kernels.cpp */
+/** As the compiler has it in the program's symbols, and as people write it; NULL where there is none. */
+const char *cod_emulated_kernel_symbol(const void *kernel);
+void cod_emulated_kernel_name(const void *kernel, char *name, size_t bytes);
+/** Writes the kernel's symbol to the file that COD_CUDA_KERNELS names, the first time that the process launches it. */
+void cod_emulated_kernel_record(const void *kernel);
+
+/* memory.cpp */
+size_t cod_emulated_whole_memory();
+/** Whether the range does not leave the allocation that it begins in; memory of the host that CUDA does not know is any. */
+bool cod_emulated_range_inside(const void *pointer, size_t bytes);
 /** Forbids all use of the device's memory, or allows it again. The first forbidden use is a fault, and allows it. */
 void cod_emulated_forbid_memory(bool forbid);
 bool cod_emulated_memory_forbidden();
+/** From begin to end, a use of the memory around allocations is a fault, and the thread goes on with poison in it. */
+void cod_emulated_watch_memory(bool begin);
 /** Finds writes beside what was allocated. */
 void cod_emulated_check_memory();
+/** The same memory for every block: `bytes` of poison at a 128-byte boundary, in front of memory that nobody may use. */
+unsigned char *cod_emulated_shared_begin(size_t bytes);
+/** Finds writes beside it. */
+void cod_emulated_shared_check();
 
 #endif

@@ -1,6 +1,4 @@
-/** CUDA's runtime without a GPU: memory between guards, streams that work at once, graphs as lists of work. */
-#include "cuda_runtime.h"
-
+/** CUDA's runtime without a GPU: faults, devices, streams that work at once, graphs as lists of work. */
 #include "emulated_internal.h"
 
 #include <chrono>
@@ -9,14 +7,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <mutex>
-#include <signal.h>
-#include <sys/mman.h>
 #include <vector>
 
-enum { GUARD = 512, POISON = 0xFF, PAGE = 4096, SHARED_AT_FIRST = 48 << 10, MOST_SHARED = 227 << 10 };
-
-static const size_t default_memory = static_cast<size_t>(4) << 30;
+enum { SHARED_AT_FIRST = 48 << 10, MOST_SHARED = 227 << 10 };
 
 struct cod_emulated_graph {
     std::vector<std::function<cudaError_t()>> work;
@@ -32,16 +25,8 @@ struct cod_emulated_event {
     std::chrono::steady_clock::time_point at;
 };
 
-struct allocation {
-    size_t bytes;
-    bool pinned;
-};
+std::recursive_mutex cod_emulated_lock;
 
-/** One for all threads of the process: blocks and fibres are the process's, too. */
-static std::recursive_mutex lock;
-typedef std::lock_guard<std::recursive_mutex> locked;
-
-static std::map<unsigned char *, allocation> allocations;
 static cod_emulated_machine default_machine()
 {
     const char *text = getenv("COD_CUDA_CAPABILITY");
@@ -49,13 +34,13 @@ static cod_emulated_machine default_machine()
 }
 
 static cod_emulated_machine machine = default_machine();
-static size_t memory_bytes, used_bytes, faults, seed_value, launches, chained_launches;
+static size_t faults, seed_value, launches, chained_launches;
 static std::map<const void *, size_t> allowed_shared; /**< by kernel */
-static bool seed_known, forbidden;
+static bool seed_known;
 static char first_fault[512];
 static cudaError_t last_error;
 
-static cudaError_t give(cudaError_t error)
+cudaError_t cod_emulated_give(cudaError_t error)
 {
     if (error != cudaSuccess)
         last_error = error;
@@ -66,8 +51,12 @@ void cod_emulated_fault(const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    if (faults++ == 0)
-        vsnprintf(first_fault, sizeof first_fault, format, arguments);
+    if (faults++ == 0) {
+        const int length = vsnprintf(first_fault, sizeof first_fault, format, arguments);
+        const size_t room = sizeof first_fault, used = length < 0 ? 0 : static_cast<size_t>(length);
+        if (used < room)
+            cod_emulated_where(first_fault + used, room - used);
+    }
     va_end(arguments);
 }
 
@@ -79,16 +68,16 @@ static int most_shared()
 
 cudaError_t cod_emulated_allow_shared(const void *kernel, int bytes)
 {
-    const locked held(lock);
+    const cod_emulated_locked held(cod_emulated_lock);
     if (bytes < 0 || bytes > most_shared())
-        return give(cudaErrorInvalidValue);
+        return cod_emulated_give(cudaErrorInvalidValue);
     allowed_shared[kernel] = static_cast<size_t>(bytes);
     return cudaSuccess;
 }
 
 bool cod_emulated_may_share(const void *kernel, size_t bytes)
 {
-    const locked held(lock);
+    const cod_emulated_locked held(cod_emulated_lock);
     const auto found = allowed_shared.find(kernel);
     size_t most = SHARED_AT_FIRST;
     if (found != allowed_shared.end() && found->second > most)
@@ -105,7 +94,7 @@ size_t cod_emulated_fault_count()
 
 size_t cod_emulated_faults(char *first, size_t bytes)
 {
-    const locked hold(lock);
+    const cod_emulated_locked held(cod_emulated_lock);
     cod_emulated_check_memory();
     const size_t count = faults;
     snprintf(first, bytes, "%s", first_fault);
@@ -116,7 +105,7 @@ size_t cod_emulated_faults(char *first, size_t bytes)
 
 size_t cod_emulated_launches(size_t *chained)
 {
-    const locked hold(lock);
+    const cod_emulated_locked held(cod_emulated_lock);
     const size_t count = launches;
     if (chained != nullptr)
         *chained = chained_launches;
@@ -139,21 +128,6 @@ uint64_t cod_emulated_seed()
     return seed_value;
 }
 
-void cod_emulated_set_memory(size_t bytes)
-{
-    const char *text = getenv("COD_CUDA_MEMORY_MB");
-    if (bytes == 0)
-        bytes = text != nullptr ? 1000000 * strtoull(text, nullptr, 10) : default_memory;
-    memory_bytes = bytes;
-}
-
-static size_t whole_memory()
-{
-    if (memory_bytes == 0)
-        cod_emulated_set_memory(0);
-    return memory_bytes;
-}
-
 void cod_emulated_set_machine(const cod_emulated_machine *wanted)
 {
     machine = wanted != nullptr ? *wanted : default_machine();
@@ -162,155 +136,6 @@ void cod_emulated_set_machine(const cod_emulated_machine *wanted)
 bool cod_emulated_is_older()
 {
     return machine.capability < 80;
-}
-
-/* Memory. */
-
-static bool guard_whole(const unsigned char *guard)
-{
-    for (size_t i = 0; i < GUARD; i++)
-        if (guard[i] != POISON)
-            return false;
-    return true;
-}
-
-static void check(unsigned char *memory, size_t bytes)
-{
-    if (guard_whole(memory - GUARD) && guard_whole(memory + bytes))
-        return;
-    cod_emulated_fault("a write beside %zu bytes of memory", bytes);
-    memset(memory - GUARD, POISON, GUARD);
-    memset(memory + bytes, POISON, GUARD);
-}
-
-void cod_emulated_check_memory()
-{
-    for (const auto &[memory, allocation] : allocations)
-        check(memory, allocation.bytes);
-}
-
-/** Of an allocation with its guards: pages of its own, so that they can be forbidden. */
-static size_t whole_pages(size_t bytes)
-{
-    return (bytes + 2 * GUARD + PAGE - 1) / PAGE * PAGE;
-}
-
-static void protect_memory(int protection)
-{
-    for (const auto &[memory, allocation] : allocations)
-        if (!allocation.pinned && mprotect(memory - GUARD, whole_pages(allocation.bytes), protection) != 0)
-            abort();
-}
-
-static struct sigaction earlier;
-
-/** A use of forbidden memory: it is told, and allowed. Anything else goes to whoever was there before. */
-static void used_forbidden(int, siginfo_t *info, void *)
-{
-    const unsigned char *at = static_cast<const unsigned char *>(info->si_addr);
-    for (const auto &[memory, allocation] : allocations) {
-        if (!forbidden || at < memory - GUARD || at >= memory - GUARD + whole_pages(allocation.bytes))
-            continue;
-        cod_emulated_fault("memory is used before chain_wait() in a kernel with a programmatic edge: byte %td of %zu",
-                           at - memory, allocation.bytes);
-        cod_emulated_forbid_memory(false);
-        return;
-    }
-    sigaction(SIGSEGV, &earlier, nullptr);
-}
-
-void cod_emulated_forbid_memory(bool forbid)
-{
-    if (forbid == forbidden)
-        return;
-    struct sigaction action = {};
-    action.sa_sigaction = used_forbidden;
-    action.sa_flags = SA_SIGINFO;
-    if (forbid)
-        sigaction(SIGSEGV, &action,
-                  &earlier); /* each time: a test's framework has a handler of its own for each test */
-    protect_memory(forbid ? PROT_NONE : PROT_READ | PROT_WRITE);
-    if (!forbid)
-        sigaction(SIGSEGV, &earlier, nullptr);
-    forbidden = forbid;
-}
-
-bool cod_emulated_memory_forbidden()
-{
-    return forbidden;
-}
-
-static cudaError_t allocate(void **memory, size_t bytes, bool pinned)
-{
-    const locked hold(lock);
-    if (!pinned && bytes > whole_memory() - used_bytes)
-        return give(cudaErrorMemoryAllocation);
-    const size_t whole = whole_pages(bytes);
-    unsigned char *base = static_cast<unsigned char *>(aligned_alloc(PAGE, whole));
-    if (base == nullptr)
-        return give(cudaErrorMemoryAllocation);
-    memset(base, POISON, whole);
-    *memory = base + GUARD;
-    allocations[base + GUARD] = {bytes, pinned};
-    used_bytes += pinned ? 0 : bytes;
-    return cudaSuccess;
-}
-
-static cudaError_t release(void *pointer, bool pinned)
-{
-    const locked hold(lock);
-    unsigned char *memory = static_cast<unsigned char *>(pointer);
-    if (memory == nullptr)
-        return cudaSuccess;
-    const auto found = allocations.find(memory);
-    if (found == allocations.end() || found->second.pinned != pinned) {
-        cod_emulated_fault("memory is freed that was not allocated so");
-        return give(cudaErrorInvalidValue);
-    }
-    check(memory, found->second.bytes);
-    used_bytes -= pinned ? 0 : found->second.bytes;
-    allocations.erase(found);
-    free(memory - GUARD);
-    return cudaSuccess;
-}
-
-/** Whether the range does not leave the allocation that it begins in; memory of the host that CUDA does not know is any. */
-static bool range_inside(const void *pointer, size_t bytes)
-{
-    unsigned char *at = const_cast<unsigned char *>(static_cast<const unsigned char *>(pointer));
-    auto after = allocations.upper_bound(at);
-    if (after == allocations.begin())
-        return true;
-    const auto &[memory, allocation] = *--after;
-    return at >= memory + allocation.bytes + GUARD || at + bytes <= memory + allocation.bytes;
-}
-
-cudaError_t cudaMalloc(void **memory, size_t bytes)
-{
-    return allocate(memory, bytes, false);
-}
-
-cudaError_t cudaFree(void *memory)
-{
-    return release(memory, false);
-}
-
-cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned)
-{
-    return allocate(memory, bytes, true);
-}
-
-cudaError_t cudaFreeHost(void *memory)
-{
-    return release(memory, true);
-}
-
-cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
-{
-    const locked hold(lock);
-    *free_bytes = whole_memory() - used_bytes;
-    *total_bytes = whole_memory();
-    return cudaSuccess;
 }
 
 /* Devices. */
@@ -363,17 +188,17 @@ cudaError_t cudaGetLastError()
 cudaError_t cudaGetDeviceCount(int *count)
 {
     *count = gpu_count();
-    return give(*count > 0 ? cudaSuccess : cudaErrorNoDevice);
+    return cod_emulated_give(*count > 0 ? cudaSuccess : cudaErrorNoDevice);
 }
 
 cudaError_t cudaSetDevice(int device)
 {
-    return give(device >= 0 && device < gpu_count() ? cudaSuccess : cudaErrorInvalidDevice);
+    return cod_emulated_give(device >= 0 && device < gpu_count() ? cudaSuccess : cudaErrorInvalidDevice);
 }
 
 cudaError_t cod_emulated_kernel_image()
 {
-    return give(machine.has_code ? cudaSuccess : cudaErrorNoKernelImageForDevice);
+    return cod_emulated_give(machine.has_code ? cudaSuccess : cudaErrorNoKernelImageForDevice);
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
@@ -385,7 +210,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
     properties->major = machine.capability / 10;
     properties->minor = machine.capability % 10;
     properties->multiProcessorCount = 4;
-    properties->totalGlobalMem = whole_memory();
+    properties->totalGlobalMem = cod_emulated_whole_memory();
     properties->sharedMemPerBlockOptin = static_cast<size_t>(most_shared());
     return cudaSuccess;
 }
@@ -407,7 +232,7 @@ cudaError_t cudaRuntimeGetVersion(int *version)
 cudaError_t cod_emulated_queue(cudaStream_t stream, const cod_emulated_launch *launch,
                                std::function<cudaError_t()> work)
 {
-    const locked hold(lock);
+    const cod_emulated_locked held(cod_emulated_lock);
     if (launch != nullptr) {
         launches++;
         chained_launches += launch->chained;
@@ -417,7 +242,7 @@ cudaError_t cod_emulated_queue(cudaStream_t stream, const cod_emulated_launch *l
     if (stream != nullptr)
         stream->behind_kernel = launch != nullptr;
     if (stream == nullptr || stream->capture == nullptr)
-        return give(work());
+        return cod_emulated_give(work());
     stream->capture->work.push_back(std::move(work));
     return cudaSuccess;
 }
@@ -425,7 +250,7 @@ cudaError_t cod_emulated_queue(cudaStream_t stream, const cod_emulated_launch *l
 cudaError_t cudaMemsetAsync(void *target, int value, size_t bytes, cudaStream_t stream)
 {
     return cod_emulated_queue(stream, nullptr, [=]() {
-        if (!range_inside(target, bytes))
+        if (!cod_emulated_range_inside(target, bytes))
             return cudaErrorInvalidValue;
         memset(target, value, bytes);
         return cudaSuccess;
@@ -435,7 +260,7 @@ cudaError_t cudaMemsetAsync(void *target, int value, size_t bytes, cudaStream_t 
 cudaError_t cudaMemcpyAsync(void *target, const void *source, size_t bytes, cudaMemcpyKind, cudaStream_t stream)
 {
     return cod_emulated_queue(stream, nullptr, [=]() {
-        if (!range_inside(target, bytes) || !range_inside(source, bytes))
+        if (!cod_emulated_range_inside(target, bytes) || !cod_emulated_range_inside(source, bytes))
             return cudaErrorInvalidValue;
         memcpy(target, source, bytes);
         return cudaSuccess;
@@ -459,7 +284,8 @@ static cudaError_t outside_capture(cudaStream_t stream)
 {
     if (stream != nullptr)
         stream->behind_kernel = false;
-    return give(stream != nullptr && stream->capture != nullptr ? cudaErrorStreamCaptureUnsupported : cudaSuccess);
+    return cod_emulated_give(stream != nullptr && stream->capture != nullptr ? cudaErrorStreamCaptureUnsupported
+                                                                             : cudaSuccess);
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
@@ -485,7 +311,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
     *graph = stream->capture;
     stream->capture = nullptr;
     stream->behind_kernel = false;
-    return give(*graph != nullptr ? cudaSuccess : cudaErrorInvalidValue);
+    return cod_emulated_give(*graph != nullptr ? cudaSuccess : cudaErrorInvalidValue);
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long)
@@ -512,11 +338,11 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 {
     if (outside_capture(stream) != cudaSuccess)
         return cudaErrorStreamCaptureUnsupported;
-    const locked hold(lock);
+    const cod_emulated_locked held(cod_emulated_lock);
     for (const auto &work : exec->work) {
         const cudaError_t error = work();
         if (error != cudaSuccess)
-            return give(error);
+            return cod_emulated_give(error);
     }
     return cudaSuccess;
 }
@@ -554,7 +380,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t)
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end)
 {
     if (!begin->timed || !begin->recorded || !end->timed || !end->recorded)
-        return give(cudaErrorInvalidValue);
+        return cod_emulated_give(cudaErrorInvalidValue);
     *ms = std::chrono::duration<float, std::milli>(end->at - begin->at).count();
     return cudaSuccess;
 }
