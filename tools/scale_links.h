@@ -22,8 +22,8 @@ COD_MUST_CHECK cod_status cod_scale_links_create(int nodes, size_t flows, double
 void cod_scale_links_destroy(cod_scale_links *links);
 
 /**
- * Starts a flow. Its rate is the least of `most_per_s` and of its parts of both links: bytes_per_s over the flows that share each. A
- * part that a flow cannot use is not given to others.
+ * Starts a flow. Its rate is the least of `most_per_s` and of its parts of both links: bytes_per_s over the flows that
+ * share each. A part that a flow cannot use is not given to others.
  *
  * @param flow  0 … flows - 1; not under way
  */
@@ -37,7 +37,7 @@ double cod_scale_links_next(const cod_scale_links *links, size_t *flow);
 /** Ends the flow that is done first, at its time. */
 void cod_scale_links_end_next(cod_scale_links *links);
 
-/** Bytes that have come to all nodes, as far as flows were looked at: what a flow brings counts when a link's flows change. */
+/** Bytes that have come to all nodes; what a flow brings counts when another begins or ends on one of its links. */
 double cod_scale_links_bytes(const cod_scale_links *links);
 /** The most bytes a second that came to one node in one window. */
 double cod_scale_links_peak(const cod_scale_links *links);

@@ -1,11 +1,11 @@
 /**
  * @file
- * A model of the exchange: groups that step, publish and pull as src/distill has them do, by its own decisions where these are functions
- * (who reads whom, how many pulls, steps of coding, slots and what they offer, memory), over links that share what moves. Nothing is
- * trained and no time passes; equal settings give equal results.
+ * A model of the exchange: groups that step, publish and pull as src/distill has them do, by its own decisions where
+ * these are functions (who reads whom, how many pulls, steps of coding, slots and what they offer, memory), over links
+ * that share what moves. Nothing is trained and no time passes; equal settings give equal results.
  *
- * What is left out: ranks of a group step together; a group is one node with one link; looks at headers take time but no part of a link;
- * what ranks of a group share among each other takes one step.
+ * What is simpler than it is: ranks of a group step together; a group is one node with one link; looks at headers take
+ * time but no part of a link; what ranks of a group share among each other takes one step.
  */
 #ifndef COD_TOOLS_SCALE_MODEL_H
 #define COD_TOOLS_SCALE_MODEL_H
@@ -36,8 +36,8 @@ typedef struct cod_scale_result {
     cod_exchange_sizes sizes; /**< of group 0 */
     int64_t publications;     /**< of a group */
     uint64_t taken, lost;     /**< versions that all groups took over; that they gave up */
-    double
-        used; /**< part of the peers' publications that was taken over, but for each peer's last two, which come as the run ends */
+    /** Part of the peers' publications that was taken over, without the last two: the run ends before their turn. */
+    double used;
     double staleness_median,
         staleness_most;         /**< own steps after a version's, over all steps that hold one; NaN = none */
     double bytes_a_step;        /**< that come to a group, mean */
@@ -50,8 +50,8 @@ typedef struct cod_scale_result {
 COD_MUST_CHECK cod_status cod_scale_run(const cod_scale_setting *setting, cod_scale_result *out);
 
 /**
- * Draws what steps compute: each group has a pace of its own, normal about `step_s` with the relative deviation `drift`, and each of its
- * steps differs from that by `jitter`; none takes less than a tenth of step_s.
+ * Draws what steps compute: each group has a pace of its own, normal about `step_s` with the relative deviation
+ * `drift`, and each of its steps differs from that by `jitter`; none takes less than a tenth of step_s.
  *
  * @param[out] out  [groups][steps]
  */
@@ -67,7 +67,8 @@ typedef struct cod_scale_rivals {
 } cod_scale_rivals;
 
 /**
- * A ring over the groups moves 2 (G-1)/G f32 weights in 2 (G-1) messages, each after the other, and all wait for the slowest.
+ * A ring over the groups moves 2 (G-1)/G f32 weights in 2 (G-1) messages, one after another, and all wait for the
+ * slowest.
  */
 void cod_scale_compare(const cod_scale_setting *setting, cod_scale_rivals *out);
 

@@ -44,10 +44,10 @@ static cod_scale_result result_of(const cod_scale_setting *setting)
 static double steps[MOST_GROUPS * STEPS];
 
 /**
- * A publication after step 50, of one chunk, is readable after step 51. Peers are asked after steps that 12 divides: after 60; the
- * answer is seen after 61, and acts in step 63, in which all bytes come. That it is here acts in step 65, after 64: 14 steps after it
- * was published. Every publication is used from 15 steps after it to 64, when the next takes its place; but the last one, which
- * nobody takes over any more.
+ * A publication after step 50, of one chunk, is readable after step 51. Peers are asked after steps that 12 divides:
+ * after 60; the answer is seen after 61, and acts in step 63, in which all bytes come. That it is here acts in step 65,
+ * after 64: 14 steps after it was published. Every publication is used from 15 steps after it to 64, when the next
+ * takes its place; but the last one, which nobody takes over any more.
  */
 static void two_groups_without_limits_use_all_as_the_protocol_says(void **state)
 {
@@ -79,7 +79,7 @@ static void staleness_is_exact_where_looks_are_even(void **state)
     assert_int_equal(r.lost, 0);
 }
 
-/** Of publications that are keys, where a pull takes its bytes' steps and eight more, as of two_groups_…(), with the next at once. */
+/** Of keys alone, where a pull takes its bytes' steps and eight more, and the next follows at once. */
 static double used_at(double transfer_steps)
 {
     return PERIOD / (transfer_steps + 8);
@@ -100,7 +100,7 @@ static void a_link_that_is_too_slow_leaves_publications_out(void **state)
     assert_true(r.peak_bytes_s <= setting.link_bytes_s * 1.0001);
     setting.link_bytes_s *= 2;
     assert_near(result_of(&setting).used, used_at(1.1 * PERIOD), 0.1 * used_at(1.1 * PERIOD));
-    /* Deltas are followed one by one: the reader falls behind until one is gone from its slot, and waits for the 17th, a key. */
+    /* Deltas are followed one by one: the reader falls behind until one is gone, and waits for the 17th, a key. */
     options.key_every = 16;
     setting.costs.ratio = setting.costs.key_ratio;
     setting.link_bytes_s /= 2;
@@ -184,7 +184,7 @@ static void overhead_is_what_coding_takes(void **state)
     const double period_s = PERIOD * step_s, all = 4e-9 * (double)setting.weights;
     const cod_scale_result r = result_of(&setting);
     assert_true(fabs(r.overhead - all / period_s) < 0.1 * all / period_s);
-    /* Of two ranks each decodes half of it, and copies what the other decoded; what the other publishes it mirrors for nothing. */
+    /* Of two ranks each decodes half, and copies what the other decoded; mirroring takes nothing here. */
     setting.ranks = 2;
     const double halves = 0.5e-9 + 0.5e-9 + 1e-9 + 1.5e-9;
     const double two = halves * (double)setting.weights / period_s;
