@@ -17,7 +17,8 @@ int cod_cmd_bench(int argc, char **argv)
         "  copy       ways of data to a device, such as a GPU, alone and beside training steps\n"
         "  codec      size, exactness and speed of the exchange's codings, on checkpoints\n"
         "  allreduce  bucketed, overlapped averaging against MPI's blocking all-reduce; under mpirun\n"
-        "  exchange   checkpoints between groups, under mpirun; with --net training over slow links\n\n"
+        "  exchange   checkpoints between groups, under mpirun; with --net training over slow links\n"
+        "  scale      the exchange of many groups and large models, by a model of it\n\n"
         "`codistill bench NAME --help` says more.\n";
     if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
         fputs(help, stdout);
@@ -39,9 +40,11 @@ int cod_cmd_bench(int argc, char **argv)
         return cod_bench_allreduce_command(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "exchange") == 0)
         return cod_bench_exchange(argc - 1, argv + 1);
-    return cod_cmd_usage(
-        "bench",
-        argc > 1 ? "there is no bench '%s'; there are: step, teacher, upscale, loader, copy, codec, allreduce, exchange"
-                 : "a name is missing%s",
-        argc > 1 ? argv[1] : "");
+    if (argc > 1 && strcmp(argv[1], "scale") == 0)
+        return cod_bench_scale(argc - 1, argv + 1);
+    return cod_cmd_usage("bench",
+                         argc > 1 ? "there is no bench '%s'; there are: step, teacher, upscale, loader, copy, codec, "
+                                    "allreduce, exchange, scale"
+                                  : "a name is missing%s",
+                         argc > 1 ? argv[1] : "");
 }

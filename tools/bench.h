@@ -21,5 +21,7 @@ int cod_bench_codec(int argc, char **argv);
 int cod_bench_allreduce_command(int argc, char **argv);
 /** Measures the exchange, alone or in training over slow links. */
 int cod_bench_exchange(int argc, char **argv);
+/** Computes the exchange of many groups by a model of it. */
+int cod_bench_scale(int argc, char **argv);
 
 #endif

@@ -62,7 +62,7 @@ static int run_script(int argc, char **argv)
     return cod_cmd_failed(cod_fail(COD_ERR_IO, "cannot start %s", path));
 }
 
-static cod_status set_option(cod_exchange_options *exchange, const char *text, cod_arena *arena)
+cod_status cod_bench_exchange_set(cod_exchange_options *exchange, const char *text, cod_arena *arena)
 {
     const char *equals = strchr(text, '=');
     COD_REQUIRE(equals != NULL, "'%s' is not option=value", text);
@@ -100,7 +100,7 @@ static int parse(int argc, char **argv, arguments *a, cod_arena *arena)
         return code;
     cod_status status = cod_options_set_defaults(&cod_exchange_option_table, &o->exchange, arena);
     for (int i = optind; i < argc && status == COD_OK; i++)
-        status = set_option(&o->exchange, argv[i], arena);
+        status = cod_bench_exchange_set(&o->exchange, argv[i], arena);
     o->exchange.period = period;
     o->exchange.anew = true;
     o->weights = weights;

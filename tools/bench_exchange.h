@@ -34,4 +34,7 @@ typedef struct cod_bench_exchange_result {
 COD_MUST_CHECK cod_status cod_bench_exchange_run(cod_comm *comm, const cod_bench_exchange_options *options,
                                                  cod_bench_exchange_result *out);
 
+/** Sets one option of the exchange from "option=value". @return COD_ERR_ARGUMENT for what is none */
+COD_MUST_CHECK cod_status cod_bench_exchange_set(cod_exchange_options *exchange, const char *text, cod_arena *arena);
+
 #endif

@@ -180,11 +180,16 @@ cod_status cod_exchange_destroy(cod_exchange *e)
     return status;
 }
 
+int64_t exchange_encoding_steps(const cod_exchange_options *options)
+{
+    return (options->period + ENCODING_PART - 1) / ENCODING_PART;
+}
+
 /** Chunks a step, so that the publication is through after its part of a period. */
 static uint64_t encoded_a_step(const cod_exchange *e)
 {
     const uint64_t chunks = exchange_snapshot_range(e).count / (uint64_t)e->options.chunk_values + 1,
-                   steps = (uint64_t)(e->options.period + ENCODING_PART - 1) / ENCODING_PART;
+                   steps = (uint64_t)exchange_encoding_steps(&e->options);
     return (chunks + steps - 1) / steps;
 }
 

@@ -12,6 +12,9 @@
 #include "distill/exchange.h"
 #include "distill/transport.h"
 
+/** Numbers that are saved: the period and the publisher's; and those of each peer. exchange_state.c. */
+enum { EXCHANGE_NUMBERS = 5 + COD_EXCHANGE_OWN_KEPT, EXCHANGE_PEER_NUMBERS = 4 };
+
 /** A published version as this group itself will be seen: what a merge subtracts. */
 typedef struct own_version {
     uint64_t version;   /**< 0 = empty or not complete yet */
@@ -262,6 +265,8 @@ void exchange_note_print(exchange_publisher *publisher, uint64_t first, uint64_t
 void exchange_note_left_out(exchange_publisher *publisher, double count);
 /** Whether a publication is due after this step, were there no minimum interval. */
 bool exchange_is_publication_step(const cod_exchange *e, int64_t step);
+/** Steps that encoding a publication is spread over. */
+int64_t exchange_encoding_steps(const cod_exchange_options *options);
 /** Encodes up to `chunks` more chunks of the publication under way: of the own shard and, unless values are held once, of the mirrors. */
 COD_MUST_CHECK cod_status exchange_encode_some(cod_exchange *e, uint64_t chunks);
 /** Values held once: what all ranks said of the version under way. @param unfit  ranks that met a value that is not finite */

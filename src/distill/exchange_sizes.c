@@ -72,6 +72,14 @@ static uint64_t chunk_bytes(const cod_codec_options *codec, const cod_exchange_m
     return chunks * (2 * COD_CHUNK_HEADER_BYTES + cod_codec_plain_room(codec));
 }
 
+/** What a rank saves of its slots: transport.h's state(). */
+static uint64_t saved_slot_bytes(const cod_exchange_options *options, const cod_slot_layout *layout)
+{
+    if (options->transport == COD_TRANSPORT_FILE) /* the newest version alone, and what it is */
+        return sizeof(cod_slot_header) + cod_slot_data_at(layout, 0) + layout->slot_bytes + sizeof(cod_slot_entry);
+    return sizeof(cod_slot_header) + cod_slot_window_bytes(layout);
+}
+
 cod_exchange_sizes cod_exchange_plan(const cod_exchange_options *options, const cod_exchange_model *models,
                                      const int *ranks, int groups, int mine, bool once)
 {
@@ -80,7 +88,7 @@ cod_exchange_sizes cod_exchange_plan(const cod_exchange_options *options, const 
     cod_slot_layout layout = {.slots = (uint32_t)options->slots, .groups = (uint32_t)groups};
     cod_exchange_sizes sizes = {.published = publication_bytes(&codec, &models[mine], ranks[mine])};
     sizes.own_bytes = (1 + COD_EXCHANGE_OWN_KEPT) * total_of(&models[mine]) * sizeof(float) / holders;
-    uint64_t incoming = 0;
+    uint64_t incoming = 0, saved_values = COD_EXCHANGE_OWN_KEPT * total_of(&models[mine]);
     for (int g = 0; g < groups; g++) {
         const uint64_t bytes = exchange_slot_bytes(&codec, &models[g], ranks[g]);
         layout.slot_bytes = bytes > layout.slot_bytes ? bytes : layout.slot_bytes;
@@ -88,6 +96,7 @@ cod_exchange_sizes cod_exchange_plan(const cod_exchange_options *options, const 
             continue;
         sizes.peers++;
         sizes.pulled += publication_bytes(&codec, &models[g], ranks[g]);
+        saved_values += total_of(&models[g]);
         sizes.held_bytes += 2 * total_of(&models[g]) * sizeof(float) / holders;
         const uint64_t chunks = chunk_bytes(&codec, &models[g], ranks[g]);
         incoming = chunks > incoming ? chunks : incoming;
@@ -96,7 +105,12 @@ cod_exchange_sizes cod_exchange_plan(const cod_exchange_options *options, const 
     const uint64_t published =
         options->transport == COD_TRANSPORT_FILE ? 3 * layout.slot_bytes : 2 * cod_slot_window_bytes(&layout);
     sizes.pulls = exchange_pulls_for(options, sizes.peers);
+    sizes.encoding_steps = exchange_encoding_steps(options);
+    sizes.decoding_steps = exchange_decoding_steps(options, sizes.peers);
     sizes.slot_bytes = published + (uint64_t)sizes.pulls * layout.slot_bytes;
+    const uint64_t numbers = EXCHANGE_NUMBERS + EXCHANGE_PEER_NUMBERS * (uint64_t)sizes.peers;
+    sizes.checkpoint_bytes = numbers * sizeof(uint64_t) + saved_values * sizeof(float) +
+                             (uint64_t)ranks[mine] * saved_slot_bytes(options, &layout);
     sizes.memory_bytes = sizes.held_bytes + sizes.own_bytes + sizes.slot_bytes;
     sizes.device_bytes = sizes.held_bytes + sizes.own_bytes + total_of(&models[mine]) * sizeof(float) +
                          chunk_bytes(&codec, &models[mine], ranks[mine]) + (uint64_t)sizes.pulls * incoming;

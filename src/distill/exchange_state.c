@@ -48,7 +48,7 @@ cod_status cod_exchange_state(cod_exchange *e, const cod_exchange_array **arrays
     void *slots;
     size_t slot_bytes;
     float **mirrors = NULL;
-    const size_t numbers = 5 + COD_EXCHANGE_OWN_KEPT + 4 * (size_t)e->peer_count;
+    const size_t numbers = EXCHANGE_NUMBERS + EXCHANGE_PEER_NUMBERS * (size_t)e->peer_count;
     COD_TRY(exchange_finish_publication(e));
     if (e->arrays == NULL) {
         e->arrays = calloc(2 + COD_EXCHANGE_OWN_KEPT + (size_t)e->peer_count, sizeof *e->arrays);

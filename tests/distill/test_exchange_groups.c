@@ -151,9 +151,37 @@ static void ranks_with_other_weights_are_named(void **state)
         }
 }
 
+/** `plan` says beforehand what a checkpoint will hold: all that the ranks of a group save, its equal arrays once. */
+static void a_checkpoint_is_as_long_as_planned(void **state)
+{
+    (void)state;
+    static const split splits[] = {{3, {2, 1}}, {4, {2, 2}}, {4, {1, 3}}};
+    for (const split *s = splits; s < splits + sizeof splits / sizeof splits[0]; s++) {
+        exchange_run r;
+        const cod_exchange_options options = run_options(20);
+        const cod_exchange_array *arrays;
+        size_t count;
+        double saved = 0;
+        if (s->ranks != cod_comm_size(job))
+            continue;
+        run_open(&r, s->sizes, 2, &options, RUN_NAME);
+        run_until(&r, 45);
+        must(cod_exchange_state(r.exchange, &arrays, &count));
+        for (size_t i = 0; i < count; i++)
+            saved += arrays[i].of_group && cod_group_rank(r.group) > 0 ? 0 : (double)arrays[i].bytes;
+        saved = run_sum(&r, saved);
+        const bool once = cod_exchange_is_held_once(r.exchange);
+        const cod_exchange_sizes planned =
+            cod_exchange_plan(&r.options, r.models, s->sizes, 2, cod_group_index(r.group), once);
+        run_close(&r);
+        check_all(saved == (double)planned.checkpoint_bytes);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_checkpoint_is_as_long_as_planned),
         cmocka_unit_test(all_peers_have_their_turn_within_a_period),
         cmocka_unit_test(what_is_proposed_was_asked_after_the_last_pull),
         cmocka_unit_test(ranks_with_other_weights_are_named),

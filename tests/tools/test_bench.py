@@ -136,6 +136,46 @@ def exchanges(folder):
     assert done.returncode == 1 and "which is in no folder above" in done.stderr, done.stderr
 
 
+def scales(folder):
+    given = ["--costs", "0.6,3,1.5,1.8,4", "--ratios", "4.3,12.9"]
+    small = ["scale", "--layouts", "4x4,8x1", "--weights", "1e5,1e6", "--step-ms", "5,10", "--links", "0.01,inf", "--publications", "6"]
+    text = bench(*small, *given, "--json")
+    assert text == bench(*small, *given, "--json"), "the same settings give other figures"
+    rows = json.loads(text)["rows"]
+    assert len(rows) == 2 * 2 * 2 * 2 and {row["peers_option"] for row in rows} == {"all", "ring"}
+    for row in rows:
+        all_peers = row["peers_option"] == "all"
+        assert row["peers"] == (row["groups"] - 1 if all_peers else 1) and row["publications"] == 6, row
+        assert row["memory_bytes"] > 4 * row["weights"] * (5 + 2 * row["peers"]) and row["checkpoint_bytes"] > 4 * row["weights"], row
+        assert row["link_gbit_s"] in (0.01, None) and row["with_exchange_s"] > row["step_s"] * 0.9, row
+        assert row["link_gbit_s"] is not None or row["used"] == 1, row
+    slow = [row for row in rows if row["link_gbit_s"] == 0.01 and row["groups"] == 8 and row["weights"] == 1e6]
+    assert slow[0]["used"] < slow[1]["used"] and slow[0]["allreduce_step_s"] > slow[0]["with_exchange_s"], slow
+    costs = json.loads(bench("scale", "--layouts", "2x1", "--weights", "1e5", "--publications", "3", "--json"))
+    assert costs["costs_measured"] and all(costs["costs_ns"][key] > 0 for key in ("copy", "encode", "mirror", "decode", "merge")), costs
+    assert 3 < costs["key_ratio"] < costs["ratio"] < 20, costs
+    text = bench(*small, *given)
+    assert "8x1" in text and "ns a weight, given" in text and len(text.splitlines()) == 5 + len(rows), text
+    # Steps as measured.
+    with open(f"{folder}/pace.json", "w") as file:
+        json.dump([[0.01] * 500, [0.02] * 500], file)
+    pace = ["scale", "--layouts", "2x1", "--weights", "1e5", "--links", "inf", "--peers", "all", *given, "--pace", f"{folder}/pace.json"]
+    row = json.loads(bench(*pace, "--publications", "10", "--json"))["rows"][0]
+    assert 0.015 < row["with_exchange_s"] < 0.0152, row
+    assert "500 seconds of group 0 are not those of 1000 steps" in bench(*pace, code=2)
+    assert "2 lists are not the seconds of 3 groups" in bench(*pace, "--layouts", "3x1", "--publications", "10", code=2)
+    with open(f"{folder}/pace.json", "w") as file:
+        json.dump([[0.01] * 500, [None] * 500], file)
+    assert "step 0 of group 1 does not take a number" in bench(*pace, "--publications", "10", code=2)
+    for arguments, message in ((["--layouts", "1x4"], "is not a list such as 16x1"), (["--layouts", "16"], "is not a list such as 16x1"),
+                               (["--weights", "0"], "--weights: '0' is not a list"), (["--links", "fast"], "--links: 'fast'"),
+                               (["--step-ms", "1,2"], "--step-ms: '1,2' is not one number"), (["--costs", "1,2"], "--costs: '1,2'"),
+                               (["--ratios", "4"], "--ratios: '4'"), (["--drift", "2"], "--drift: '2' is not a number from 0 to 1"),
+                               (["--publications", "2"], "2"), (["--peers", "some"], "peers"), (["codec=int8"], "the model is of exchange.codec=delta"),
+                               (["deterministic=true"], "the model is of exchange.codec=delta"), (["colour=blue"], "has no option 'colour'")):
+        assert message in bench("scale", *given, *arguments, code=2), arguments
+
+
 with tempfile.TemporaryDirectory(prefix="cod-bench-") as scratch:
     table()
     teaches()
@@ -147,3 +187,4 @@ with tempfile.TemporaryDirectory(prefix="cod-bench-") as scratch:
     os.mkdir(f"{scratch}/empty")
     loads(f"{scratch}/empty")
     exchanges(scratch)
+    scales(scratch)

@@ -54,6 +54,9 @@ expect 0 "usage: tools/bench/exchange_net.sh" env -C / "$PWD/tools/bench/exchang
 expect 2 "there are rates such as" tools/bench/exchange_net.sh --rates fast
 expect 1 "/nowhere/codistill is not there" tools/bench/exchange_net.sh --codistill /nowhere/codistill
 expect 2 "--groups is 2 or more" tools/bench/exchange_net.sh --groups 1
+expect 0 "usage: tools/bench/scale_measured.sh" env -C / "$PWD/tools/bench/scale_measured.sh" --help
+expect 2 "is not a list such as 8x1,4x4" tools/bench/scale_measured.sh --layouts 1x4
+expect 1 "/nowhere/codistill is not there" tools/bench/scale_measured.sh --codistill /nowhere/codistill
 expect 0 "usage: tools/bench/crossing.sh" env -C / "$PWD/tools/bench/crossing.sh" --help
 expect 2 "confirm needs --target" tools/bench/crossing.sh confirm
 expect 1 "crossing.sh quality" tools/bench/crossing.sh plot --quality /nowhere/quality.json

@@ -1,0 +1,552 @@
+/*
+ * Steps in the order of time, each as the trainer makes it (src/train/trainer.c): what was told two steps before acts,
+ * the step computes, the group publishes, encodes and moves its pulls, and tells. The phases of a pull are those of
+ * exchange_pull.c, exchange_agreement.c and rma.c.
+ */
+#include "tools/scale_model.h"
+
+#include "distill/slot.h"
+#include "tools/scale_links.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* As src/distill has them. */
+enum { AGREEMENT_DELAY = 2, LOOKS = 4, STUCK_LOOKS = 8, NO_PEER = -1 };
+/** Of a get of one rank, asked for ahead: src/comm/window_long.c. */
+static const double in_flight_bytes = 16 * 256 * 1024;
+
+typedef enum phase { IDLE, PULLING, GATHERING } phase;
+typedef enum transfer { HEADER, DATA, SEQUENCE, HERE } transfer;
+
+typedef struct peer {
+    int group;
+    uint64_t held;
+    bool asked;
+    double answer_s; /**< when the answer is there */
+    cod_slot_header answer;
+} peer;
+
+/** What was told of a pull in one step. */
+typedef struct told {
+    int proposed;
+    uint64_t version;
+    bool done, lost;
+} told;
+
+typedef struct pull {
+    int turn, proposed;
+    uint64_t proposed_version;
+    phase phase;
+    int64_t since;
+    bool look, done, lost;
+    peer *peer;
+    uint64_t version, sequence;
+    transfer transfer;
+    bool moving; /**< its bytes are under way */
+    double ready_s;
+    uint64_t chunks_left; /**< to be decoded */
+    double polled_s, idle_s;
+    told told[AGREEMENT_DELAY];
+} pull;
+
+typedef struct group {
+    int64_t step;          /**< done */
+    double ends_s, cost_s; /**< when the step under way computes no more; what the exchange takes of it */
+    peer *peers;
+    int peer_count;
+    pull pulls[COD_EXCHANGE_PULLS_MOST];
+    /** Of the first rank, whose header is asked for, and of the last, whose shard is encoded last. */
+    cod_slot_writer first, last;
+    uint32_t slot;
+    uint64_t version, reference, since_key, newest_own;
+    bool key, encoding;
+    uint64_t encoded; /**< chunks */
+    double published_s;
+    bool interval_passed, interval[AGREEMENT_DELAY];
+    int64_t published_step;
+} group;
+
+typedef struct model {
+    const cod_scale_setting *setting;
+    const cod_exchange_options *options;
+    cod_exchange_sizes sizes;
+    group *groups;
+    int pull_count;
+    uint64_t shard_chunks, encoded_a_step, decoded_a_step;
+    cod_scale_links *links;
+    unsigned char *windows;
+    uint64_t *staleness; /**< [steps + 1] how often */
+    uint64_t samples, taken, usable, lost;
+    double shared_bytes;
+} model;
+
+static double key_bytes(const model *m)
+{
+    return 4 * (double)m->setting->weights / m->setting->costs.key_ratio;
+}
+
+static double delta_bytes(const model *m)
+{
+    return 4 * (double)m->setting->weights / m->setting->costs.ratio;
+}
+
+/* Publishing. */
+
+static cod_status close_slot(const model *m, const group *g, cod_slot_writer *writer)
+{
+    const double bytes = (g->key ? key_bytes(m) : delta_bytes(m)) / m->setting->ranks;
+    const cod_slot_entry entry = {
+        .version = g->version, .bytes = (uint64_t)ceil(bytes), .reference = g->key ? 0 : g->reference};
+    return cod_slot_close(writer, g->slot, &entry);
+}
+
+/** Up to so many chunks more; each rank goes through all shards, its own and those of others. */
+static cod_status encode(model *m, group *g, uint64_t chunks)
+{
+    const cod_scale_setting *s = m->setting;
+    const uint64_t all = m->shard_chunks * (uint64_t)s->ranks, before = g->encoded;
+    if (!g->encoding)
+        return COD_OK;
+    g->encoded = chunks < all - before ? before + chunks : all;
+    const double cost = (s->costs.encode + (s->ranks - 1) * s->costs.mirror) / s->ranks;
+    g->cost_s += cost * (double)s->weights * (double)(g->encoded - before) / (double)all;
+    if (before < m->shard_chunks && g->encoded >= m->shard_chunks)
+        COD_TRY(close_slot(m, g, &g->first));
+    if (g->encoded < all)
+        return COD_OK;
+    g->encoding = false;
+    g->newest_own = g->reference = g->version;
+    g->since_key = g->key ? 0 : g->since_key + 1;
+    return close_slot(m, g, &g->last);
+}
+
+static cod_status publish(model *m, group *g, int64_t done, double now)
+{
+    const cod_exchange_options *o = m->options;
+    unsigned char *room;
+    uint64_t oldest;
+    if (done % o->period != 0 || g->peer_count == 0 || !g->interval_passed)
+        return COD_OK;
+    COD_TRY(encode(m, g, UINT64_MAX));
+    g->cost_s += m->setting->costs.copy * (double)m->setting->weights;
+    g->version = (uint64_t)(done / o->period);
+    g->key = g->reference == 0 || g->since_key + 1 >= (uint64_t)o->key_every || done + o->period > m->setting->steps;
+    g->slot = cod_slot_next(&g->first, &oldest);
+    g->encoding = true;
+    g->encoded = 0;
+    g->published_s = now;
+    g->published_step = done;
+    g->interval_passed = o->min_interval_ms == 0;
+    COD_TRY(cod_slot_open(&g->first, g->slot, &room));
+    return cod_slot_open(&g->last, g->slot, &room);
+}
+
+/* Pulling. */
+
+static size_t flow_of(const model *m, const group *g, const pull *p)
+{
+    return (size_t)((g - m->groups) * COD_EXCHANGE_PULLS_MOST + (p - g->pulls));
+}
+
+static void look_at(const model *m, const group *g, pull *p, peer *of, bool asking, double now)
+{
+    const bool merges = m->options->merge == COD_MERGE_DELAY_CORRECTED;
+    if (!of->asked && asking) {
+        of->asked = true;
+        of->answer_s = now + 2 * m->setting->latency_s;
+        of->answer = m->groups[of->group].first.header;
+    } else if (of->asked && now >= of->answer_s) {
+        const uint64_t version = cod_slot_offer(&of->answer, of->held, 0, merges ? g->newest_own + 1 : UINT64_MAX);
+        of->asked = false;
+        if (version <= of->held)
+            return;
+        p->proposed = (int)(of - g->peers);
+        p->proposed_version = version;
+    }
+}
+
+static void look_for_news(const model *m, group *g, pull *p, int64_t done, double now)
+{
+    const int place = (int)(p - g->pulls);
+    const int64_t each = m->options->period / LOOKS;
+    const bool asking = p->look || each <= 1 || done % each == 0;
+    p->look = false;
+    for (int k = 0; k < g->peer_count && p->proposed == NO_PEER; k += m->pull_count) {
+        look_at(m, g, p, &g->peers[p->turn], asking, now);
+        p->turn += m->pull_count;
+        if (p->turn >= g->peer_count)
+            p->turn = place;
+    }
+}
+
+static void ask_header(const model *m, pull *p, double now)
+{
+    p->transfer = HEADER;
+    p->ready_s = now + 2 * m->setting->latency_s;
+}
+
+static void start_pull(const model *m, pull *p, peer *of, uint64_t version, int64_t step, double now)
+{
+    p->phase = PULLING;
+    p->since = step;
+    p->peer = of;
+    p->version = version;
+    p->done = p->lost = false;
+    p->chunks_left = m->shard_chunks;
+    p->polled_s = now;
+    p->idle_s = 0;
+    ask_header(m, p, now);
+}
+
+static void start_bytes(model *m, const group *g, pull *p, const cod_slot_entry *entry, double now)
+{
+    const cod_scale_setting *s = m->setting;
+    const double bytes = (double)(entry->bytes * (uint64_t)s->ranks);
+    const int reader = (int)(g - m->groups);
+    p->sequence = entry->sequence;
+    p->transfer = DATA;
+    p->ready_s = now + 2 * s->latency_s;
+    p->moving = isfinite(s->link_bytes_s);
+    if (p->moving)
+        cod_scale_links_start(m->links, flow_of(m, g, p), p->peer->group, reader, bytes,
+                              s->ranks * in_flight_bytes / (2 * s->latency_s), now);
+    else
+        cod_scale_links_note(m->links, reader, bytes, now);
+}
+
+/** As far as it goes at once. */
+static void move_bytes(model *m, const group *g, pull *p, double now)
+{
+    const cod_slot_header *header = &m->groups[p->peer->group].last.header;
+    while (p->transfer != HERE && !p->lost && !p->moving && now >= p->ready_s) {
+        const int slot = cod_slot_find(header, p->version);
+        if (p->transfer == SEQUENCE) {
+            p->lost = slot < 0 || header->entries[slot].sequence != p->sequence;
+            p->transfer = HERE;
+        } else if (p->transfer == DATA) {
+            p->transfer = SEQUENCE;
+            p->ready_s = now + 2 * m->setting->latency_s;
+        } else if (slot >= 0) {
+            p->idle_s = 0;
+            start_bytes(m, g, p, &header->entries[slot], now);
+        } else if (cod_slot_newest(header) > p->version) {
+            p->lost = true;
+        } else { /* not there yet: asked for again */
+            ask_header(m, p, now);
+            return;
+        }
+    }
+}
+
+static void note_wait(const model *m, pull *p, double now)
+{
+    const double passed = now - p->polled_s, most = m->options->pull_timeout_s / STUCK_LOOKS;
+    p->idle_s = p->moving || p->transfer == HERE ? 0 : p->idle_s + fmin(passed, most);
+    p->polled_s = now;
+    p->lost = p->lost || (!p->done && p->idle_s > m->options->pull_timeout_s);
+}
+
+static void move_pull(model *m, group *g, pull *p, int64_t done, double now)
+{
+    const cod_scale_setting *s = m->setting;
+    if (p->phase == IDLE && p->proposed == NO_PEER)
+        look_for_news(m, g, p, done, now);
+    if (p->phase == GATHERING && done > p->since + 1)
+        p->done = true;
+    if (p->phase != PULLING || p->done || p->lost)
+        return;
+    move_bytes(m, g, p, now);
+    if (p->transfer == HERE && !p->lost) {
+        const uint64_t chunks = m->decoded_a_step < p->chunks_left ? m->decoded_a_step : p->chunks_left;
+        p->chunks_left -= chunks;
+        p->done = p->chunks_left == 0;
+        g->cost_s += s->costs.decode * (double)s->weights * (double)chunks / (double)m->shard_chunks / s->ranks;
+    }
+    note_wait(m, p, now);
+}
+
+/* Agreement. */
+
+static void take_over(model *m, group *g, pull *p)
+{
+    const cod_scale_setting *s = m->setting;
+    const double weights = (double)s->weights, from_others = weights * (s->ranks - 1) / s->ranks;
+    p->peer->held = p->version;
+    m->taken++;
+    m->usable += (int64_t)p->version + 2 <= s->steps / m->options->period;
+    m->shared_bytes += 4 * from_others;
+    g->cost_s += s->costs.copy * from_others;
+    if (m->options->merge != COD_MERGE_NONE)
+        g->cost_s += s->costs.merge * weights;
+    p->phase = IDLE;
+    p->look = true;
+}
+
+static void give_up(model *m, const group *g, pull *p, double now)
+{
+    cod_scale_links_stop(m->links, flow_of(m, g, p), now);
+    p->moving = false;
+    p->phase = IDLE;
+    p->look = true;
+    m->lost++;
+}
+
+static void act(model *m, group *g, pull *p, int64_t step, double now)
+{
+    const told heard = p->told[step % AGREEMENT_DELAY];
+    if (p->phase == IDLE) {
+        if (heard.proposed == NO_PEER)
+            return;
+        p->proposed = NO_PEER;
+        if (heard.version > g->peers[heard.proposed].held)
+            start_pull(m, p, &g->peers[heard.proposed], heard.version, step, now);
+        return;
+    }
+    if (step - AGREEMENT_DELAY < p->since)
+        return;
+    if (heard.lost) {
+        give_up(m, g, p, now);
+    } else if (heard.done && p->phase == PULLING && m->setting->ranks > 1) {
+        p->phase = GATHERING;
+        p->since = step;
+        p->done = false;
+    } else if (heard.done) {
+        take_over(m, g, p);
+    }
+}
+
+/** What was told two steps before the one that begins now. */
+static void hear(model *m, group *g, double now)
+{
+    const int64_t step = g->step;
+    if (step < AGREEMENT_DELAY)
+        return;
+    if (g->interval[step % AGREEMENT_DELAY] && step - AGREEMENT_DELAY > g->published_step)
+        g->interval_passed = true;
+    for (int k = 0; k < m->pull_count; k++)
+        act(m, g, &g->pulls[k], step, now);
+}
+
+static void tell(const model *m, group *g, double now)
+{
+    const int64_t at = g->step % AGREEMENT_DELAY;
+    g->interval[at] = 1e3 * (now - g->published_s) >= m->options->min_interval_ms;
+    for (int k = 0; k < m->pull_count; k++) {
+        pull *p = &g->pulls[k];
+        p->told[at] = (told){p->proposed, p->proposed_version, p->done, p->lost};
+    }
+}
+
+/* Steps. */
+
+static void sample(model *m, const group *g, int64_t done)
+{
+    for (int k = 0; k < g->peer_count; k++) {
+        const int64_t staleness = done - (int64_t)g->peers[k].held * m->options->period;
+        if (g->peers[k].held == 0)
+            continue;
+        m->samples++;
+        m->staleness[staleness > 0 ? staleness : 0]++; /* a peer may be ahead */
+    }
+}
+
+static double computing_s(const model *m, const group *g)
+{
+    return m->setting->step_s[(g - m->groups) * m->setting->steps + g->step];
+}
+
+static cod_status end_step(model *m, group *g)
+{
+    const double now = g->ends_s;
+    const int64_t done = g->step + 1;
+    g->cost_s = 0;
+    COD_TRY(publish(m, g, done, now));
+    if (done > g->published_step)
+        COD_TRY(encode(m, g, m->encoded_a_step));
+    for (int k = 0; k < m->pull_count; k++)
+        move_pull(m, g, &g->pulls[k], done, now);
+    tell(m, g, now);
+    sample(m, g, done);
+    g->step++;
+    hear(m, g, now);
+    g->ends_s = g->step < m->setting->steps ? now + g->cost_s + computing_s(m, g) : INFINITY;
+    return COD_OK;
+}
+
+static group *first_group(const model *m)
+{
+    group *first = m->groups;
+    for (int i = 1; i < m->setting->groups; i++)
+        first = m->groups[i].ends_s < first->ends_s ? &m->groups[i] : first;
+    return first;
+}
+
+/** @param[out] seconds  of all groups' steps */
+static cod_status run(model *m, double *seconds)
+{
+    *seconds = 0;
+    for (group *g = first_group(m); isfinite(g->ends_s); g = first_group(m)) {
+        size_t flow;
+        for (double at = cod_scale_links_next(m->links, &flow); at <= g->ends_s;
+             at = cod_scale_links_next(m->links, &flow)) {
+            pull *p = &m->groups[flow / COD_EXCHANGE_PULLS_MOST].pulls[flow % COD_EXCHANGE_PULLS_MOST];
+            p->moving = false;
+            p->ready_s = at + 2 * m->setting->latency_s;
+            cod_scale_links_end_next(m->links);
+        }
+        const double now = g->ends_s;
+        COD_TRY(end_step(m, g));
+        if (!isfinite(g->ends_s))
+            *seconds += now + g->cost_s;
+    }
+    return COD_OK;
+}
+
+/* The groups. */
+
+static cod_status no_sync(void *context)
+{
+    (void)context;
+    return COD_OK;
+}
+
+static cod_status make_group(model *m, int number, size_t window_bytes, const cod_slot_layout *layout)
+{
+    const cod_scale_setting *s = m->setting;
+    group *g = &m->groups[number];
+    const cod_slot_identity identity = {.group = (uint32_t)number};
+    unsigned char *window = m->windows + 2 * (size_t)number * window_bytes;
+    COD_TRY(cod_slot_writer_init(&g->first, window, &identity, layout, no_sync, NULL));
+    COD_TRY(cod_slot_writer_init(&g->last, window + window_bytes, &identity, layout, no_sync, NULL));
+    g->peers = calloc((size_t)s->groups, sizeof *g->peers);
+    COD_REQUIRE_MEMORY(g->peers);
+    for (int i = 1; i < s->groups; i++) {
+        const int other = (number + i) % s->groups;
+        if (cod_exchange_reads(m->options, s->groups, number, other))
+            g->peers[g->peer_count++].group = other;
+    }
+    for (int k = 0; k < m->pull_count; k++) {
+        pull *p = &g->pulls[k];
+        *p = (pull){.turn = k, .proposed = NO_PEER};
+        for (int i = 0; i < AGREEMENT_DELAY; i++)
+            p->told[i].proposed = NO_PEER;
+    }
+    g->interval_passed = true;
+    g->ends_s = computing_s(m, g);
+    return COD_OK;
+}
+
+static uint64_t rounded_up(uint64_t count, uint64_t unit)
+{
+    return (count + unit - 1) / unit;
+}
+
+static cod_status plan(model *m)
+{
+    const cod_scale_setting *s = m->setting;
+    const uint64_t chunk = (uint64_t)m->options->chunk_values, chunks = s->weights / chunk + 1;
+    cod_exchange_model *models = calloc((size_t)s->groups, sizeof *models);
+    int *ranks = calloc((size_t)s->groups, sizeof *ranks);
+    const cod_status status =
+        models != NULL && ranks != NULL ? COD_OK : cod_fail(COD_ERR_MEMORY, "no memory for %d groups", s->groups);
+    for (int g = 0; status == COD_OK && g < s->groups; g++) {
+        models[g] = (cod_exchange_model){.count = s->weights};
+        ranks[g] = s->ranks;
+    }
+    if (status == COD_OK)
+        m->sizes = cod_exchange_plan(m->options, models, ranks, s->groups, 0);
+    free(models);
+    free(ranks);
+    COD_TRY(status);
+    m->pull_count = m->sizes.pulls;
+    m->shard_chunks = rounded_up(rounded_up(s->weights, (uint64_t)s->ranks), chunk);
+    m->encoded_a_step = rounded_up(chunks, (uint64_t)m->sizes.encoding_steps);
+    m->decoded_a_step = rounded_up(chunks, (uint64_t)m->sizes.decoding_steps);
+    return COD_OK;
+}
+
+static cod_status make(model *m)
+{
+    const cod_scale_setting *s = m->setting;
+    enum { SLOT_BYTES = 64 }; /* nothing is written there */
+    const cod_slot_layout layout = {.slots = (uint32_t)m->options->slots, .slot_bytes = SLOT_BYTES};
+    const size_t window_bytes = (cod_slot_window_bytes(&layout) + SLOT_BYTES - 1) / SLOT_BYTES * SLOT_BYTES;
+    const double tenth_s = 0.1 * (double)m->options->period * s->step_s[0];
+    COD_TRY(plan(m));
+    m->groups = calloc((size_t)s->groups, sizeof *m->groups);
+    m->windows = calloc(2 * (size_t)s->groups, window_bytes);
+    m->staleness = calloc((size_t)s->steps + 1, sizeof *m->staleness);
+    COD_REQUIRE_MEMORY(m->groups);
+    COD_REQUIRE_MEMORY(m->windows);
+    COD_REQUIRE_MEMORY(m->staleness);
+    COD_TRY(cod_scale_links_create(s->groups, (size_t)s->groups * COD_EXCHANGE_PULLS_MOST, s->link_bytes_s, tenth_s,
+                                   &m->links));
+    for (int g = 0; g < s->groups; g++)
+        COD_TRY(make_group(m, g, window_bytes, &layout));
+    return COD_OK;
+}
+
+static void clear(model *m)
+{
+    for (int g = 0; m->groups != NULL && g < m->setting->groups; g++)
+        free(m->groups[g].peers);
+    free(m->groups);
+    free(m->windows);
+    free(m->staleness);
+    cod_scale_links_destroy(m->links);
+}
+
+static void read_staleness(const model *m, cod_scale_result *out)
+{
+    uint64_t before = 0;
+    out->staleness_median = out->staleness_most = NAN;
+    for (int64_t s = 0; s <= m->setting->steps; s++) {
+        if (2 * before < m->samples && 2 * (before + m->staleness[s]) >= m->samples)
+            out->staleness_median = (double)s;
+        before += m->staleness[s];
+        if (m->staleness[s] > 0)
+            out->staleness_most = (double)s;
+    }
+}
+
+static void read_result(const model *m, double seconds, cod_scale_result *out)
+{
+    const cod_scale_setting *s = m->setting;
+    const double steps = (double)s->groups * (double)s->steps;
+    double computing = 0, pairs = 0;
+    for (int64_t i = 0; i < s->groups * s->steps; i++)
+        computing += s->step_s[i];
+    for (int g = 0; g < s->groups; g++)
+        pairs += m->groups[g].peer_count;
+    *out = (cod_scale_result){.sizes = m->sizes,
+                              .publications = s->steps / m->options->period,
+                              .taken = m->taken,
+                              .lost = m->lost,
+                              .bytes_a_step = cod_scale_links_bytes(m->links) / steps,
+                              .peak_bytes_s = cod_scale_links_peak(m->links),
+                              .step_s = seconds / steps,
+                              .overhead = seconds / computing - 1,
+                              .shared_bytes_a_step = m->shared_bytes / steps};
+    out->used = out->publications > 2 ? (double)m->usable / (pairs * (double)(out->publications - 2)) : NAN;
+    read_staleness(m, out);
+}
+
+cod_status cod_scale_run(const cod_scale_setting *setting, cod_scale_result *out)
+{
+    const cod_exchange_options *o = setting->exchange;
+    COD_REQUIRE(o->codec == COD_EXCHANGE_DELTA && o->transport == COD_TRANSPORT_RMA && !o->deterministic,
+                "the model is of exchange.codec=delta, transport=rma, deterministic=false");
+    COD_REQUIRE(setting->groups >= 2 && setting->ranks >= 1 && setting->steps >= 1 && setting->weights >= 1,
+                "the model is of two groups at least");
+    model m = {.setting = setting, .options = o};
+    double seconds = 0;
+    cod_status status = make(&m);
+    if (status == COD_OK)
+        status = run(&m, &seconds);
+    if (status == COD_OK)
+        read_result(&m, seconds, out);
+    clear(&m);
+    return status;
+}
