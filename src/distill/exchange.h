@@ -269,6 +269,9 @@ const char *cod_exchange_entropy(const cod_exchange *exchange);
 
 void cod_exchange_read_counters(const cod_exchange *exchange, cod_exchange_counters *out);
 
+/** The array whose size is of what it holds: what has been published. */
+#define COD_EXCHANGE_SLOTS "exchange.slots.0"
+
 /** One array of a saved exchange. */
 typedef struct cod_exchange_array {
     char name[48];
@@ -280,15 +283,20 @@ typedef struct cod_exchange_array {
 
 /**
  * The arrays that hold the exchange's state: published slots, held teachers, own decoded publications, versions. To save,
- * write them; to restore, fill them with what was written and call cod_exchange_restored(). A publication under way
+ * write them; to restore, fill all but COD_EXCHANGE_SLOTS with what was written and call cod_exchange_restored(). A publication under way
  * is completed first: then it is collective on the group. A pull under way is not part of the state; its version is proposed again.
  *
  * @param[out] arrays  borrowed until the next call of the exchange
  */
 COD_MUST_CHECK cod_status cod_exchange_state(cod_exchange *exchange, const cod_exchange_array **arrays, size_t *count);
 
-/** Checks what was filled in and makes the slots readable again. @return COD_ERR_FORMAT when it is not of this run's shape */
-COD_MUST_CHECK cod_status cod_exchange_restored(cod_exchange *exchange);
+/**
+ * Checks what was filled in and makes the slots readable again.
+ *
+ * @param slots  what was written of COD_EXCHANGE_SLOTS, by this version or one before it; borrowed
+ * @return COD_ERR_FORMAT when it is not of this run's shape
+ */
+COD_MUST_CHECK cod_status cod_exchange_restored(cod_exchange *exchange, const void *slots, size_t slot_bytes);
 
 /** Adds the state to this rank's checkpoint. The exchange's memory is borrowed until it is written. */
 COD_MUST_CHECK cod_status cod_exchange_save(cod_exchange *exchange, cod_checkpoint *checkpoint);

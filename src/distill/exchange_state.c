@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /** The period, then versions and steps in a fixed order: own, what the next delta is against, one of each own version kept, four for each peer. */
 static void pack_numbers(cod_exchange *e, bool restore)
@@ -60,7 +61,7 @@ cod_status cod_exchange_state(cod_exchange *e, const cod_exchange_array **arrays
         COD_TRY(exchange_device_save(e, &mirrors));
     e->array_count = 0;
     pack_numbers(e, false);
-    e->transport->ops->state(e->transport, &slots, &slot_bytes);
+    COD_TRY(e->transport->ops->state(e->transport, &slots, &slot_bytes));
     add_array(e, "numbers", 0, e->numbers, numbers * sizeof *e->numbers, true);
     add_array(e, "slots", 0, slots, slot_bytes, false);
     for (int i = 0; i < COD_EXCHANGE_OWN_KEPT; i++)
@@ -75,7 +76,7 @@ cod_status cod_exchange_state(cod_exchange *e, const cod_exchange_array **arrays
     return COD_OK;
 }
 
-cod_status cod_exchange_restored(cod_exchange *e)
+cod_status cod_exchange_restored(cod_exchange *e, const void *slots, size_t slot_bytes)
 {
     COD_REQUIRE(e->numbers != NULL, "cod_exchange_restored() without cod_exchange_state() before");
     /* Versions are counted in periods: of another period they would all be older, or newer, than they are. */
@@ -88,7 +89,7 @@ cod_status cod_exchange_restored(cod_exchange *e)
         e->peers[i].refused = 0;
     if (e->on_device != NULL)
         COD_TRY(exchange_device_restore(e));
-    return e->transport->ops->restored(e->transport);
+    return e->transport->ops->restored(e->transport, slots, slot_bytes);
 }
 
 cod_status cod_exchange_save(cod_exchange *e, cod_checkpoint *checkpoint)
@@ -103,12 +104,18 @@ cod_status cod_exchange_save(cod_exchange *e, cod_checkpoint *checkpoint)
     return COD_OK;
 }
 
-/** All arrays as far as this rank saved them. */
-static cod_status read_parts(cod_exchange *e, const cod_st_file *file, const cod_exchange_array **arrays, size_t *count)
+/** All arrays as far as this rank saved them. @param[out] slots  of the file */
+static cod_status read_parts(cod_exchange *e, const cod_st_file *file, const cod_exchange_array **arrays, size_t *count,
+                             const cod_st_tensor **slots)
 {
+    *slots = cod_st_tensor_find(file, COD_EXCHANGE_SLOTS);
+    if (*slots == NULL)
+        return cod_fail(COD_ERR_FORMAT, "the checkpoint has no '" COD_EXCHANGE_SLOTS "'");
     COD_TRY(cod_exchange_state(e, arrays, count));
     for (size_t i = 0; i < *count; i++) {
         const cod_exchange_array *array = &(*arrays)[i];
+        if (strcmp(array->name, COD_EXCHANGE_SLOTS) == 0)
+            continue;
         COD_TRY(array->of_group ? cod_checkpoint_read_part(file, e->group, array->name, array->data, array->bytes)
                                 : cod_checkpoint_read(file, array->name, array->data, array->bytes));
     }
@@ -118,10 +125,11 @@ static cod_status read_parts(cod_exchange *e, const cod_st_file *file, const cod
 cod_status cod_exchange_load(cod_exchange *e, const cod_st_file *file)
 {
     const cod_exchange_array *arrays;
+    const cod_st_tensor *slots;
     size_t count;
-    COD_TRY(cod_group_agree(e->group, read_parts(e, file, &arrays, &count), NULL));
+    COD_TRY(cod_group_agree(e->group, read_parts(e, file, &arrays, &count, &slots), NULL));
     for (size_t i = 0; i < count; i++)
         if (arrays[i].of_group && !arrays[i].held_once)
             COD_TRY(cod_checkpoint_complete(e->group, arrays[i].data, arrays[i].bytes));
-    return cod_exchange_restored(e);
+    return cod_exchange_restored(e, slots->data, slots->bytes);
 }

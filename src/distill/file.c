@@ -204,37 +204,53 @@ static uint64_t failures(cod_transport *transport)
 
 /* Saved: the header's struct, the window without slots, the newest version (older ones are only files) and what it is. */
 
+/** All but the version. */
 static size_t saved_bytes(const file *t)
 {
-    return sizeof t->writer.header + t->window_bytes + t->layout.slot_bytes + sizeof t->last;
+    return sizeof t->writer.header + t->window_bytes + sizeof t->last;
 }
 
-static void state(cod_transport *transport, void **data, size_t *bytes)
+/** With the mutex held. */
+static cod_status save(file *t, size_t *bytes)
 {
-    file *t = (file *)transport;
-    pthread_mutex_lock(&t->mutex); /* not begun by this: a resume asks first where to put what it read */
+    *bytes = saved_bytes(t) + t->last.bytes;
+    free(t->saved);
+    t->saved = malloc(*bytes);
+    COD_REQUIRE_MEMORY(t->saved);
     unsigned char *at = t->saved;
-    if (t->begun)
-        await_stored(t);
     memcpy(at, &t->writer.header, sizeof t->writer.header);
     at += sizeof t->writer.header;
     memcpy(at, t->writer.memory, t->window_bytes);
     at += t->window_bytes;
-    memcpy(at, t->rooms[1 - t->room], t->layout.slot_bytes);
-    at += t->layout.slot_bytes;
+    memcpy(at, t->rooms[1 - t->room], t->last.bytes);
+    at += t->last.bytes;
     memcpy(at, &t->last, sizeof t->last);
-    *data = t->saved;
-    *bytes = saved_bytes(t);
-    pthread_mutex_unlock(&t->mutex);
+    return COD_OK;
 }
 
-/** Forgets saved versions whose files are gone: with more publications than slots since the checkpoint, that is all of them. */
-static cod_status keep_what_is_there(const file *t, cod_slot_header *header)
+static cod_status state(cod_transport *transport, void **data, size_t *bytes)
+{
+    file *t = (file *)transport;
+    pthread_mutex_lock(&t->mutex); /* not begun by this: a resume asks first what there is to fill in */
+    if (t->begun)
+        await_stored(t);
+    const cod_status status = save(t, bytes);
+    *data = t->saved;
+    pthread_mutex_unlock(&t->mutex);
+    return status;
+}
+
+/**
+ * Forgets saved versions whose files are gone: with more publications than slots since the checkpoint, that is all of them. An
+ * errand.
+ */
+static cod_status keep_what_is_there(file *t)
 {
     cod_untrusted_folder *folder = NULL;
-    COD_TRY(file_open_shard(t, header->identity.group, header->identity.shard, COD_UNTRUSTED_CREATE, &folder));
+    const cod_slot_identity *who = &t->resumed.identity;
+    COD_TRY(file_open_shard(t, who->group, who->shard, COD_UNTRUSTED_CREATE, &folder));
     for (uint32_t i = 0; i < t->layout.slots; i++) {
-        cod_slot_entry *entry = &header->entries[i];
+        cod_slot_entry *entry = &t->resumed.entries[i];
         char name[FILE_NAME_BYTES];
         file_version_name(entry->version, name);
         if (entry->version != 0 && (entry->version == t->last.version ||
@@ -245,34 +261,61 @@ static cod_status keep_what_is_there(const file *t, cod_slot_header *header)
     return COD_OK;
 }
 
-static cod_status restored(cod_transport *transport)
+/** Has an errand run; with the mutex held. @return COD_ERR_IO when storage does not answer; the errand may still be under way then */
+static cod_status run_on_thread(file *t, file_errand *errand)
+{
+    const struct timespec until = patience_ends(t);
+    t->errand = errand;
+    pthread_cond_broadcast(&t->changed);
+    while (t->errand != NULL)
+        if (pthread_cond_timedwait(&t->changed, &t->mutex, &until) == ETIMEDOUT && t->errand != NULL)
+            return cod_fail(COD_ERR_IO, "'%s' has not answered for %g s: does its file system hang?", t->own,
+                            t->patience_s);
+    return t->errand_status == COD_OK ? COD_OK : cod_fail(t->errand_status, "%s", t->errand_reason);
+}
+
+/** Takes over what was saved; of its header nothing counts yet. With the mutex held. */
+static cod_status unpack(file *t, const unsigned char *at, size_t bytes)
+{
+    cod_slot_entry last;
+    if (bytes < saved_bytes(t))
+        return cod_fail(COD_ERR_FORMAT, "the saved versions are cut off");
+    memcpy(&t->resumed, at, sizeof t->resumed);
+    if (!cod_slot_same_publisher(&t->resumed, &t->writer.header))
+        return cod_fail(COD_ERR_FORMAT, "the saved versions are of another run, model or exchange section");
+    memcpy(&last, at + bytes - sizeof last, sizeof last);
+    const size_t version_bytes = bytes - saved_bytes(t);
+    /* Once a slot's worth was saved, whatever the version took of it. */
+    if (last.bytes > t->layout.slot_bytes || (version_bytes != last.bytes && version_bytes != t->layout.slot_bytes))
+        return cod_fail(COD_ERR_FORMAT, "the saved version has %zu bytes, not those that its entry says",
+                        version_bytes);
+    at += sizeof t->resumed;
+    memcpy(t->writer.memory + COD_SLOT_HEADER_BYTES, at + COD_SLOT_HEADER_BYTES,
+           t->window_bytes - COD_SLOT_HEADER_BYTES);
+    memcpy(t->rooms[1 - t->room], at + t->window_bytes, last.bytes);
+    t->last = last;
+    return COD_OK;
+}
+
+static cod_status restored(cod_transport *transport, const void *data, size_t bytes)
 {
     file *t = (file *)transport;
-    const unsigned char *at = t->saved;
-    cod_slot_header header;
     pthread_mutex_lock(&t->mutex);
     if (t->begun)
         await_stored(t);
     if (t->storing || t->header_due)
         return leave(t, cod_fail(COD_ERR_IO, "'%s' does not answer", t->own));
-    memcpy(&header, at, sizeof header);
-    at += sizeof header;
-    if (!cod_slot_same_publisher(&header, &t->writer.header))
-        return leave(t, cod_fail(COD_ERR_FORMAT, "the saved versions are of another run, model or exchange section"));
-    memcpy(t->writer.memory + COD_SLOT_HEADER_BYTES, at + COD_SLOT_HEADER_BYTES,
-           t->window_bytes - COD_SLOT_HEADER_BYTES);
-    at += t->window_bytes;
-    memcpy(t->rooms[1 - t->room], at, t->layout.slot_bytes);
-    at += t->layout.slot_bytes;
-    memcpy(&t->last, at, sizeof t->last);
-    cod_status status = keep_what_is_there(t, &header);
+    cod_status status = unpack(t, data, bytes);
+    if (status == COD_OK)
+        status = run_on_thread(t, keep_what_is_there);
     if (status != COD_OK)
         return leave(t, status);
-    header.newest = t->left > header.newest ? t->left : header.newest; /* of what came after the checkpoint */
-    t->writer.header = header;
+    if (t->left > t->resumed.newest) /* of what came after the checkpoint */
+        t->resumed.newest = t->left;
+    t->writer.header = t->resumed;
     status = cod_slot_write_header(&t->writer);
     t->begun = true;
-    t->storing = t->last.version != 0 && t->last.bytes <= t->layout.slot_bytes;
+    t->storing = t->last.version != 0;
     t->header_due = !t->storing;
     return leave(t, status);
 }
@@ -294,27 +337,37 @@ static void release(file *t)
     free(t);
 }
 
-static cod_status destroy(cod_transport *transport)
+/**
+ * Ends the thread and frees, where storage answers in time; else the thread and what it uses are left to the process's end. An errand
+ * under way was waited for before. @return whether storage answered
+ */
+static bool end(file *t)
 {
-    file *t = (file *)transport;
     const struct timespec until = patience_ends(t);
     pthread_mutex_lock(&t->mutex);
     t->ending = true;
     for (int i = 0; i < t->pull_count; i++)
         t->pulls[i].ticket++;
     pthread_cond_broadcast(&t->changed);
-    while (!t->ended && pthread_cond_timedwait(&t->changed, &t->mutex, &until) == 0)
+    while (!t->ended && t->errand == NULL && pthread_cond_timedwait(&t->changed, &t->mutex, &until) == 0)
         ;
     const bool ended = t->ended;
+    if (!ended)
+        pthread_detach(t->thread);
     pthread_mutex_unlock(&t->mutex);
     if (ended) {
         pthread_join(t->thread, NULL);
         release(t);
-    } else { /* storage hangs: the thread and what it uses are left to the process's end */
-        pthread_detach(t->thread);
+    }
+    return ended;
+}
+
+static cod_status destroy(cod_transport *transport)
+{
+    file *t = (file *)transport;
+    if (!end(t))
         cod_log_warn("'%s' did not answer for %g s; the last publication may be missing there", t->folder,
                      t->patience_s);
-    }
     return COD_OK;
 }
 
@@ -352,8 +405,6 @@ static cod_status make_buffers(file *t, const cod_slot_identity *identity)
     COD_REQUIRE_MEMORY(t->pulls);
     for (int i = 0; i < t->pull_count; i++)
         COD_TRY(cod_aligned_alloc((void **)&t->pulls[i].pulled, t->layout.slot_bytes + COD_SEAL_BYTES));
-    t->saved = malloc(saved_bytes(t));
-    COD_REQUIRE_MEMORY(t->saved);
     COD_TRY(cod_aligned_alloc((void **)&memory, t->window_bytes));
     return cod_slot_writer_init(&t->writer, memory, identity, &t->layout, no_sync, NULL);
 }
@@ -387,16 +438,17 @@ static cod_status empty(file *t, const cod_untrusted_folder *folder)
     return status;
 }
 
-/** Creates the own folder, removes what a killed process left there, and with `anew` all versions. */
-static cod_status prepare_folder(file *t, const cod_slot_identity *identity, bool anew)
+/** Creates the own folder, removes what a killed process left there, and with `anew` all versions. An errand. */
+static cod_status prepare_folder(file *t)
 {
+    const cod_slot_identity who = t->writer.header.identity;
     cod_untrusted_folder *folder = NULL;
     cod_status status = COD_OK;
-    COD_TRY(file_open_shard(t, identity->group, identity->shard, COD_UNTRUSTED_CREATE, &folder));
+    COD_TRY(file_open_shard(t, who.group, who.shard, COD_UNTRUSTED_CREATE, &folder));
     COD_TRY_GOTO(status, cleanup, file_clean(folder));
     t->left = t->writer.header.newest = file_newest_left(t);
     COD_TRY_GOTO(status, cleanup, cod_slot_write_header(&t->writer));
-    if (anew)
+    if (t->anew)
         COD_TRY_GOTO(status, cleanup, empty(t, folder));
 cleanup:
     cod_untrusted_folder_close(folder);
@@ -415,6 +467,7 @@ cod_status cod_file_transport_create(const cod_file_options *options, const cod_
     pthread_cond_init(&t->changed, NULL);
     cod_status status = COD_OK;
     t->patience_s = options->patience_s;
+    t->anew = options->anew;
     t->pull_count = options->pulls;
     t->sealed = options->key_file != NULL && options->key_file[0] != '\0';
     if (t->sealed)
@@ -423,10 +476,15 @@ cod_status cod_file_transport_create(const cod_file_options *options, const cod_
         COD_TRY_GOTO(status, failed, cod_fail(COD_ERR_ARGUMENT, "exchange.directory is too long"));
     snprintf(t->own, sizeof t->own, "%s/group-%u/shard-%u", t->folder, identity->group, identity->shard);
     COD_TRY_GOTO(status, failed, make_buffers(t, identity));
-    COD_TRY_GOTO(status, failed, prepare_folder(t, identity, options->anew));
     COD_TRY_GOTO(status, failed, start(t));
-    *out = &t->base;
-    return COD_OK;
+    pthread_mutex_lock(&t->mutex);
+    status = run_on_thread(t, prepare_folder);
+    pthread_mutex_unlock(&t->mutex);
+    if (status == COD_OK)
+        *out = &t->base;
+    else
+        end(t);
+    return status;
 failed:
     release(t);
     return status;

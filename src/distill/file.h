@@ -12,7 +12,8 @@
  *
  * One thread does all reading and writing; the calls here only look at what it has done, so no slow storage holds a step. What
  * cannot be written is left out, counted and said once; the next publication tries again, and makes the folder anew if need be.
- * Storage that hangs is waited for once, `patience_s` at most: by a checkpoint, a deterministic publication or the end of the run.
+ * Storage that hangs is waited for once, `patience_s` at most: by a checkpoint, a deterministic publication or the end of the run. A
+ * start or a resume that it holds up fails after that time.
  *
  * Others may write in the folder: io/untrusted_folder.h says what they cannot do by that, docs/exchange.md who is trusted with what.
  */
@@ -31,7 +32,7 @@ typedef struct cod_file_options {
 } cod_file_options;
 
 /**
- * Opens the folder for one shard; of this rank alone.
+ * Opens the folder for one shard; of this rank alone. COD_ERR_IO when storage does not answer.
  *
  * @param[out] out  new; ops->destroy()
  */

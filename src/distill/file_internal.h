@@ -55,11 +55,16 @@ typedef struct file_pull {
     char reason[FILE_REASON_BYTES];
 } file_pull;
 
+struct file;
+/** What a caller waits for and storage may hold up: the thread does it, without the mutex, as nobody else is at work then. */
+typedef cod_status file_errand(struct file *t);
+
 typedef struct file {
     cod_transport base;
     char folder[FILE_PATH_BYTES - 128], own[FILE_PATH_BYTES - 64];
     cod_slot_layout layout;
     size_t window_bytes; /**< of a header file, without its seal */
+    bool anew;           /**< versions of an earlier run are removed */
     bool sealed;         /**< all files end with a seal of `key` */
     cod_seal_key key;
     double patience_s; /**< that storage has to answer where the caller waits for it */
@@ -69,6 +74,11 @@ typedef struct file {
     pthread_cond_t changed;
     bool begun, ending, ended;
     bool hung; /**< storage kept a caller waiting for all of `patience_s`, and has not answered since */
+
+    file_errand *errand; /**< wanted or under way; NULL = none */
+    cod_status errand_status;
+    char errand_reason[FILE_REASON_BYTES];
+    cod_slot_header resumed; /**< as saved, while it is compared with the files that there are */
 
     cod_slot_writer writer; /**< its memory is a window without slots */
     unsigned char *rooms[2];
@@ -83,7 +93,7 @@ typedef struct file {
     file_pull *pulls; /**< [pull_count] */
     int pull_count, pull_turn;
 
-    unsigned char *saved;
+    unsigned char *saved; /**< what state() told last */
 } file;
 
 /** Opens a shard's folder. @param[out] out  new; NULL where it is absent and COD_UNTRUSTED_NONE */

@@ -388,6 +388,18 @@ static uint32_t next_asked(const file *t)
     return group;
 }
 
+static void run_errand(file *t)
+{
+    file_errand *const errand = t->errand;
+    pthread_mutex_unlock(&t->mutex);
+    const cod_status status = errand(t);
+    pthread_mutex_lock(&t->mutex);
+    t->errand_status = status;
+    snprintf(t->errand_reason, sizeof t->errand_reason, "%s", status == COD_OK ? "" : cod_error_message());
+    t->errand = NULL;
+    pthread_cond_broadcast(&t->changed);
+}
+
 void *file_work(void *context)
 {
     file *t = context;
@@ -395,7 +407,9 @@ void *file_work(void *context)
     for (;;) {
         const uint32_t asked = next_asked(t);
         file_pull *wanted = NULL;
-        if (t->storing || t->header_due)
+        if (t->errand != NULL)
+            run_errand(t);
+        else if (t->storing || t->header_due)
             store(t);
         else if (t->ending)
             break;

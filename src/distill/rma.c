@@ -50,8 +50,7 @@ typedef struct rma {
 
     cod_request *ack;
     staging *ack_word;
-    void *saved; /**< the window's bytes behind the header, and the header struct */
-    size_t saved_bytes;
+    unsigned char *saved; /**< what state() told last */
 } rma;
 
 static cod_status staging_create(size_t bytes, staging **out)
@@ -262,27 +261,55 @@ static cod_status acknowledged(cod_transport *transport, const cod_slot_identity
     return COD_OK;
 }
 
-static void state(cod_transport *transport, void **data, size_t *bytes)
+/* Saved: the header's struct, the window in front of its slots, and of each slot what its entry says. */
+
+static cod_status state(cod_transport *transport, void **data, size_t *bytes)
 {
     rma *t = (rma *)transport;
-    memcpy(t->saved, &t->writer.header, sizeof t->writer.header);
-    memcpy((char *)t->saved + sizeof t->writer.header, t->writer.memory, cod_slot_window_bytes(&t->layout));
+    const cod_slot_header *header = &t->writer.header;
+    const size_t front = cod_slot_data_at(&t->layout, 0);
+    *bytes = sizeof *header + front + cod_slot_used_bytes(header);
+    free(t->saved);
+    t->saved = malloc(*bytes);
+    COD_REQUIRE_MEMORY(t->saved);
+    unsigned char *at = t->saved;
+    memcpy(at, header, sizeof *header);
+    at += sizeof *header;
+    memcpy(at, t->writer.memory, front);
+    at += front;
+    for (uint32_t i = 0; i < t->layout.slots; i++) {
+        memcpy(at, t->writer.memory + cod_slot_data_at(&t->layout, i), header->entries[i].bytes);
+        at += header->entries[i].bytes;
+    }
     *data = t->saved;
-    *bytes = t->saved_bytes;
+    return COD_OK;
 }
 
-static cod_status restored(cod_transport *transport)
+static cod_status restored(cod_transport *transport, const void *data, size_t bytes)
 {
     rma *t = (rma *)transport;
+    const unsigned char *saved = data;
     cod_slot_header header;
-    memcpy(&header, t->saved, sizeof header);
+    const size_t front = cod_slot_data_at(&t->layout, 0);
+    if (bytes < sizeof header + front)
+        return cod_fail(COD_ERR_FORMAT, "the saved slots are cut off");
+    memcpy(&header, saved, sizeof header);
+    saved += sizeof header;
     if (!cod_slot_same_publisher(&header, &t->writer.header))
         return cod_fail(COD_ERR_FORMAT, "the saved slots are of another run, model or exchange section");
+    /* Slots were saved whole once. When all are full that looks the same, and is. */
+    const uint64_t used = cod_slot_used_bytes(&header);
+    const bool whole = bytes == sizeof header + cod_slot_window_bytes(&t->layout);
+    if (used == UINT64_MAX || (!whole && bytes != sizeof header + front + used))
+        return cod_fail(COD_ERR_FORMAT, "the saved slots have %zu bytes, not those that their header says", bytes);
     t->writer.header = header;
     /* The header last, as ever: a peer that is up already must not find a version before its bytes. */
-    const char *saved = (const char *)t->saved + sizeof header;
-    memcpy(t->writer.memory + COD_SLOT_HEADER_BYTES, saved + COD_SLOT_HEADER_BYTES,
-           cod_slot_window_bytes(&t->layout) - COD_SLOT_HEADER_BYTES);
+    memcpy(t->writer.memory + COD_SLOT_HEADER_BYTES, saved + COD_SLOT_HEADER_BYTES, front - COD_SLOT_HEADER_BYTES);
+    const unsigned char *at = saved + front;
+    for (uint32_t i = 0; i < t->layout.slots; i++) {
+        memcpy(t->writer.memory + cod_slot_data_at(&t->layout, i), at, header.entries[i].bytes);
+        at += whole ? t->layout.slot_bytes : header.entries[i].bytes;
+    }
     COD_TRY(cod_window_sync(t->window));
     memcpy(t->writer.memory, saved, COD_SLOT_HEADER_BYTES);
     return cod_window_sync(t->window);
@@ -303,7 +330,7 @@ static cod_status destroy(cod_transport *transport)
         staging_release(t->pulls[i].pulled);
     free(t->pulls);
     staging_release(t->ack_word);
-    cod_aligned_free(t->saved);
+    free(t->saved);
     free(t->publishers);
     free(t);
     return status;
@@ -328,8 +355,6 @@ static cod_status make_buffers(rma *t)
 {
     t->publishers = calloc((size_t)cod_comm_size(t->comm), sizeof *t->publishers);
     COD_REQUIRE_MEMORY(t->publishers);
-    t->saved_bytes = sizeof t->writer.header + cod_slot_window_bytes(&t->layout);
-    COD_TRY(cod_aligned_alloc(&t->saved, t->saved_bytes));
     t->pulls = calloc((size_t)t->pull_count + 1, sizeof *t->pulls);
     COD_REQUIRE_MEMORY(t->pulls);
     for (int i = 0; i < t->pull_count; i++)

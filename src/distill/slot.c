@@ -151,6 +151,17 @@ bool cod_slot_same_publisher(const cod_slot_header *a, const cod_slot_header *b)
            a->layout.slot_bytes == b->layout.slot_bytes;
 }
 
+uint64_t cod_slot_used_bytes(const cod_slot_header *header)
+{
+    uint64_t used = 0;
+    for (uint32_t i = 0; i < header->layout.slots; i++) {
+        if (header->entries[i].bytes > header->layout.slot_bytes)
+            return UINT64_MAX;
+        used += header->entries[i].bytes;
+    }
+    return used;
+}
+
 int cod_slot_find(const cod_slot_header *header, uint64_t version)
 {
     for (uint32_t i = 0; i < header->layout.slots; i++)

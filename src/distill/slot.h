@@ -125,6 +125,8 @@ COD_MUST_CHECK cod_status cod_slot_read_header(const unsigned char *bytes, const
 /** Whether two headers are of one shard of one run, laid out alike. */
 bool cod_slot_same_publisher(const cod_slot_header *a, const cod_slot_header *b);
 
+/** What all slots together hold; UINT64_MAX where an entry, which may be of a file, says more than a slot has. */
+uint64_t cod_slot_used_bytes(const cod_slot_header *header);
 /** The slot that holds `version`, or -1. */
 int cod_slot_find(const cod_slot_header *header, uint64_t version);
 /** The life that `version` is of; 0 where it is not there. */

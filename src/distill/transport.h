@@ -63,9 +63,15 @@ typedef struct cod_transport_ops {
     uint64_t (*left)(cod_transport *transport);
     /** Publications that could not be made readable, though publish_end() took them; NULL = that never happens. */
     uint64_t (*failures)(cod_transport *transport);
-    /** This rank's slots as bytes, to be saved and, after having been filled in, shown to readers again. */
-    void (*state)(cod_transport *transport, void **data, size_t *bytes);
-    cod_status (*restored)(cod_transport *transport);
+    /** What this rank's slots hold, to be saved. @param[out] data  borrowed until the next call of state() */
+    cod_status (*state)(cod_transport *transport, void **data, size_t *bytes);
+    /**
+     * Shows readers again what was saved; also in the form of versions before this one, which saved slots whole.
+     *
+     * @param data  borrowed
+     * @return COD_ERR_FORMAT when it is of another run, model or layout, or cut off
+     */
+    cod_status (*restored)(cod_transport *transport, const void *data, size_t bytes);
     /** Collective on all ranks of the job; bounded. Taken. */
     cod_status (*destroy)(cod_transport *transport);
 } cod_transport_ops;

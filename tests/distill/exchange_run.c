@@ -401,6 +401,7 @@ run_saved run_save(exchange_run *r)
     run_saved saved = {0};
     must(cod_exchange_state(r->exchange, &arrays, &saved.count));
     for (size_t i = 0; i < saved.count; i++) {
+        saved.slots = strcmp(arrays[i].name, COD_EXCHANGE_SLOTS) == 0 ? i : saved.slots;
         saved.bytes[i] = arrays[i].bytes;
         saved.data[i] = malloc(arrays[i].bytes);
         memcpy(saved.data[i], arrays[i].data, arrays[i].bytes);
@@ -408,21 +409,30 @@ run_saved run_save(exchange_run *r)
     return saved;
 }
 
-void run_restore(exchange_run *r, run_saved *saved)
+cod_status run_fill(exchange_run *r, run_saved *saved)
 {
     const cod_exchange_array *arrays;
     size_t count;
     must(cod_exchange_state(r->exchange, &arrays, &count));
     must(count == saved->count ? COD_OK : cod_fail(COD_ERR_FORMAT, "another number of arrays"));
     for (size_t i = 0; i < count; i++) {
+        if (i == saved->slots)
+            continue;
         must(arrays[i].bytes == saved->bytes[i] ? COD_OK : cod_fail(COD_ERR_FORMAT, "%s changed", arrays[i].name));
         memcpy(arrays[i].data, saved->data[i], saved->bytes[i]);
-        free(saved->data[i]);
     }
-    must(cod_exchange_restored(r->exchange));
-    for (int i = 0; i < cod_exchange_peer_count(r->exchange); i++) {
+    const cod_status status = cod_exchange_restored(r->exchange, saved->data[saved->slots], saved->bytes[saved->slots]);
+    for (size_t i = 0; i < count; i++)
+        free(saved->data[i]);
+    for (int i = 0; status == COD_OK && i < cod_exchange_peer_count(r->exchange); i++) {
         cod_exchange_checkpoint c;
         cod_exchange_read_checkpoint(r->exchange, i, &c);
         r->held[cod_exchange_peer_group(r->exchange, i)] = c.version;
     }
+    return status;
+}
+
+void run_restore(exchange_run *r, run_saved *saved)
+{
+    must(run_fill(r, saved));
 }

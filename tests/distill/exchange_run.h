@@ -97,10 +97,13 @@ double run_sum(exchange_run *r, double value);
 typedef struct run_saved {
     void *data[16];
     size_t bytes[16], count;
+    size_t slots; /**< which of them is COD_EXCHANGE_SLOTS */
 } run_saved;
 
 run_saved run_save(exchange_run *r);
-/** Fills a new exchange with what was saved and frees it. */
+/** Fills a new exchange with what was saved and frees that. @return of cod_exchange_restored() */
+cod_status run_fill(exchange_run *r, run_saved *saved);
+/** As run_fill(), which must succeed. */
 void run_restore(exchange_run *r, run_saved *saved);
 
 /** Ends the job when the call fails: other ranks would wait for ever. */

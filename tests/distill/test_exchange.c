@@ -295,14 +295,7 @@ static void a_state_of_another_period_is_refused(void **state)
         run_close(&r);
         options.period = 20;
         run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
-        const cod_exchange_array *arrays;
-        size_t count;
-        must(cod_exchange_state(r.exchange, &arrays, &count));
-        for (size_t i = 0; i < count; i++) {
-            memcpy(arrays[i].data, saved.data[i], saved.bytes[i]);
-            free(saved.data[i]);
-        }
-        const cod_status status = cod_exchange_restored(r.exchange);
+        const cod_status status = run_fill(&r, &saved);
         const bool named = strstr(cod_error_message(), "exchange.period 10, not 20") != NULL;
         run_close(&r);
         check_all(status == COD_ERR_FORMAT && named);
@@ -385,7 +378,7 @@ static void spoil_first_slot(exchange_run *r, fault how)
     size_t count;
     must(cod_exchange_state(r->exchange, &arrays, &count));
     for (size_t i = 0; i < count; i++) {
-        if (strcmp(arrays[i].name, "exchange.slots.0") != 0)
+        if (strcmp(arrays[i].name, COD_EXCHANGE_SLOTS) != 0)
             continue;
         /* On files the slot is the newest version's, behind a window without slots. */
         cod_slot_header header;
@@ -400,8 +393,9 @@ static void spoil_first_slot(exchange_run *r, fault how)
             memset(slot + COD_CHUNK_HEADER_BYTES, 0xFF, 64);
         if (how == HALF)
             memset(slot + bytes / 2, 0, bytes - bytes / 2);
+        must(cod_exchange_restored(r->exchange, arrays[i].data, arrays[i].bytes));
+        break;
     }
-    must(cod_exchange_restored(r->exchange));
     must(cod_exchange_state(r->exchange, &arrays, &count)); /* waits until files are as restored */
 }
 

@@ -10,29 +10,12 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-/* The leak sanitizer, where there is one: between the two this thread allocates what it may lose. */
-void __lsan_disable(void) __attribute__((weak));
-void __lsan_enable(void) __attribute__((weak));
-
-/** Storage that hangs: while this is set, no file is flushed. */
-static atomic_bool stuck;
-
-/* In place of the C library's, in this program. */
-int fsync(int file)
-{
-    while (atomic_load(&stuck))
-        usleep(1000);
-    return (int)syscall(SYS_fsync, file);
-}
 
 static const char *at(const char *name)
 {
@@ -162,9 +145,9 @@ static void a_resumed_publisher_shows_what_is_still_there(void **state)
     cod_pull_state how;
     cod_pulled got;
     void *data;
-    size_t bytes, again;
+    size_t bytes;
     pair_open(&publisher, &reader, 3);
-    publisher->ops->state(publisher, &data, &bytes);
+    assert_ok(publisher->ops->state(publisher, &data, &bytes));
     void *saved = malloc(bytes);
     assert_non_null(saved);
     memcpy(saved, data, bytes);
@@ -173,11 +156,8 @@ static void a_resumed_publisher_shows_what_is_still_there(void **state)
     assert_int_equal(unlink(at("3.bin")), 0);
 
     publisher = pair_open_one(0, 1, false);
-    publisher->ops->state(publisher, &data, &again);
-    assert_int_equal(bytes, again);
-    memcpy(data, saved, bytes);
+    assert_ok(publisher->ops->restored(publisher, saved, bytes));
     free(saved);
-    assert_ok(publisher->ops->restored(publisher));
     publisher->ops->oldest(publisher);
     for (uint64_t v = 2; v <= 3; v++) {
         assert_ok(pair_pulled(reader, v, &how, &got));
@@ -337,52 +317,6 @@ static void who_begins_anew_and_is_killed_forgets_no_number(void **state)
     assert_ok(pair_offered(reader, 1, &version));
     assert_int_equal(version, 0);
     pair_close(NULL, reader);
-}
-
-/** A checkpoint and the end of a run come to an end while storage hangs, and the version that hung is in the checkpoint. */
-static void storage_that_hangs_holds_nobody(void **state)
-{
-    (void)state;
-    const cod_slot_identity who = pair_identity(0, 1);
-    const double patience_s = 0.2;
-    char folder[4096];
-    snprintf(folder, sizeof folder, "%s", cod_test_at("x"));
-    const cod_file_options options = {.folder = folder, .key_file = "", .patience_s = patience_s, .pulls = PULLS};
-    cod_transport *publisher = NULL, *reader = pair_open_one(1, 1, true);
-    void *data;
-    size_t bytes, again;
-    uint64_t version;
-    if (__lsan_disable != NULL)
-        __lsan_disable(); /* what hangs is left behind, with all that it uses */
-    assert_ok(cod_file_transport_create(&options, &who, &pair_layout, &publisher));
-    if (__lsan_enable != NULL)
-        __lsan_enable();
-    pair_publish(publisher, 1);
-    atomic_store(&stuck, true);
-    pair_publish(publisher, 2); /* returns, although it waits for storage */
-    unsigned char *room;
-    assert_ok(publisher->ops->publish_begin(publisher, &room));
-    assert_ok(publisher->ops->publish_end(publisher, &(cod_slot_entry){.version = 3, .bytes = 1}));
-    assert_int_equal(publisher->ops->failures(publisher), 1);
-    publisher->ops->state(publisher, &data, &bytes);
-    void *saved = malloc(bytes);
-    assert_non_null(saved);
-    memcpy(saved, data, bytes);
-    assert_fails(COD_ERR_IO, "does not answer", publisher->ops->restored(publisher));
-    assert_ok(publisher->ops->destroy(publisher));
-    atomic_store(&stuck, false);
-    usleep(100000); /* storage answers: its thread ends */
-
-    publisher = pair_open_one(0, 1, false);
-    publisher->ops->state(publisher, &data, &again);
-    assert_int_equal(bytes, again);
-    memcpy(data, saved, bytes);
-    free(saved);
-    assert_ok(publisher->ops->restored(publisher));
-    publisher->ops->oldest(publisher);
-    assert_ok(pair_offered(reader, PATIENCE_S, &version));
-    assert_int_equal(version, 2);
-    pair_close(publisher, reader);
 }
 
 /** What others put in a file's or a folder's place is neither waited for, nor followed, nor removed. */
@@ -555,7 +489,6 @@ int main(void)
         IN_FOLDER(an_older_header_is_refused),
         IN_FOLDER(who_begins_anew_and_is_killed_forgets_no_number),
         IN_FOLDER(a_resumed_publisher_shows_what_is_still_there),
-        IN_FOLDER(storage_that_hangs_holds_nobody),
         IN_FOLDER(links_and_fifos_are_refused),
         IN_FOLDER(folders_are_for_their_owner_alone),
         IN_FOLDER(what_another_key_sealed_is_refused),

@@ -1,0 +1,139 @@
+/* The file transport on storage that hangs. */
+#include "file_pair.h"
+#include "support/folder.h"
+#include "support/test.h"
+
+#include "core/trace.h"
+#include "distill/file.h"
+
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* The leak sanitizer, where there is one: between the two this thread allocates what it may lose. */
+void __lsan_disable(void) __attribute__((weak));
+void __lsan_enable(void) __attribute__((weak));
+
+/** Storage that hangs: while this is set, no file is flushed. */
+static atomic_bool stuck;
+
+/** While this is set, nothing below a folder is opened. */
+static atomic_bool stuck_opening;
+
+/* In place of the C library's, in this program. */
+int openat(int folder, const char *name, int flags, ...)
+{
+    va_list more;
+    va_start(more, flags);
+    const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(more, mode_t) : 0;
+    va_end(more);
+    while (atomic_load(&stuck_opening))
+        usleep(1000);
+    return (int)syscall(SYS_openat, folder, name, flags, mode);
+}
+
+int fsync(int file)
+{
+    while (atomic_load(&stuck))
+        usleep(1000);
+    return (int)syscall(SYS_fsync, file);
+}
+
+/** A checkpoint and the end of a run come to an end while storage hangs, and the version that hung is in the checkpoint. */
+static void storage_that_hangs_holds_nobody(void **state)
+{
+    (void)state;
+    const cod_slot_identity who = pair_identity(0, 1);
+    const double patience_s = 0.2;
+    char folder[4096];
+    snprintf(folder, sizeof folder, "%s", cod_test_at("x"));
+    const cod_file_options options = {.folder = folder, .key_file = "", .patience_s = patience_s, .pulls = PULLS};
+    cod_transport *publisher = NULL, *reader = pair_open_one(1, 1, true);
+    void *data;
+    size_t bytes;
+    uint64_t version;
+    if (__lsan_disable != NULL)
+        __lsan_disable(); /* what hangs is left behind, with all that it uses */
+    assert_ok(cod_file_transport_create(&options, &who, &pair_layout, &publisher));
+    if (__lsan_enable != NULL)
+        __lsan_enable();
+    pair_publish(publisher, 1);
+    atomic_store(&stuck, true);
+    pair_publish(publisher, 2); /* returns, although it waits for storage */
+    unsigned char *room;
+    assert_ok(publisher->ops->publish_begin(publisher, &room));
+    assert_ok(publisher->ops->publish_end(publisher, &(cod_slot_entry){.version = 3, .bytes = 1}));
+    assert_int_equal(publisher->ops->failures(publisher), 1);
+    assert_ok(publisher->ops->state(publisher, &data, &bytes));
+    void *saved = malloc(bytes);
+    assert_non_null(saved);
+    memcpy(saved, data, bytes);
+    assert_fails(COD_ERR_IO, "does not answer", publisher->ops->restored(publisher, saved, bytes));
+    assert_ok(publisher->ops->destroy(publisher));
+    atomic_store(&stuck, false);
+    usleep(100000); /* storage answers: its thread ends */
+
+    publisher = pair_open_one(0, 1, false);
+    assert_ok(publisher->ops->restored(publisher, saved, bytes));
+    free(saved);
+    publisher->ops->oldest(publisher);
+    assert_ok(pair_offered(reader, PATIENCE_S, &version));
+    assert_int_equal(version, 2);
+    pair_close(publisher, reader);
+}
+
+/** A start that storage holds up fails in time, and so does a resume; what hung does no harm when storage answers. */
+static void storage_that_hangs_at_the_start_is_named(void **state)
+{
+    (void)state;
+    const cod_slot_identity who = pair_identity(0, 1), other = pair_identity(1, 1);
+    char folder[4096];
+    snprintf(folder, sizeof folder, "%s", cod_test_at("x"));
+    const cod_file_options options = {.folder = folder, .key_file = "", .patience_s = 0.2, .pulls = PULLS};
+    cod_transport *publisher = NULL;
+    void *data;
+    size_t bytes;
+    uint64_t version;
+    if (__lsan_disable != NULL)
+        __lsan_disable(); /* what hangs is left behind, with all that it uses */
+    atomic_store(&stuck_opening, true);
+    double begin = cod_clock_s();
+    assert_fails(COD_ERR_IO, "group-1/shard-0' has not answered for 0.2 s",
+                 cod_file_transport_create(&options, &other, &pair_layout, &publisher));
+    assert_true(cod_clock_s() - begin < PATIENCE_S / 2.0);
+    assert_null(publisher);
+    atomic_store(&stuck_opening, false);
+    assert_ok(cod_file_transport_create(&options, &who, &pair_layout, &publisher));
+    pair_publish(publisher, 1);
+    assert_ok(publisher->ops->state(publisher, &data, &bytes));
+    atomic_store(&stuck_opening, true);
+    begin = cod_clock_s();
+    assert_fails(COD_ERR_IO, "group-0/shard-0' has not answered for 0.2 s",
+                 publisher->ops->restored(publisher, data, bytes));
+    assert_ok(publisher->ops->destroy(publisher));
+    assert_true(cod_clock_s() - begin < PATIENCE_S / 2.0);
+    atomic_store(&stuck_opening, false);
+    if (__lsan_enable != NULL)
+        __lsan_enable();
+    usleep(100000); /* storage answers: both threads end */
+    cod_transport *reader = pair_open_one(1, 1, true);
+    assert_ok(pair_offered(reader, PATIENCE_S, &version));
+    assert_int_equal(version, 1);
+    pair_close(NULL, reader);
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, cod_test_folder_make, cod_test_folder_remove)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(storage_that_hangs_holds_nobody),
+        IN_FOLDER(storage_that_hangs_at_the_start_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
