@@ -5,8 +5,18 @@
 #ifndef COD_TESTS_CUDA_EMULATED_INTERNAL_H
 #define COD_TESTS_CUDA_EMULATED_INTERNAL_H
 
+#include "cuda_runtime.h"
 #include "emulated.h"
 
+#include <mutex>
+
+/** One for all threads of the process: blocks and fibres are the process's, too. */
+extern std::recursive_mutex cod_emulated_lock;
+
+/** Keeps an error for cudaGetLastError(). @return the same */
+cudaError_t cod_emulated_give(cudaError_t error);
+/** Does all work that is queued. Under the lock. */
+void cod_emulated_finish();
 void cod_emulated_fault(const char *format, ...) __attribute__((format(printf, 1, 2)));
 size_t cod_emulated_fault_count();
 uint64_t cod_emulated_seed();

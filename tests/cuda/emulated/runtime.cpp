@@ -1,44 +1,26 @@
-/** CUDA's runtime without a GPU: memory between guards, streams that work at once, graphs as lists of work. */
+/** CUDA's runtime without a GPU: memory between guards, and the machine that is played. */
 #include "cuda_runtime.h"
 
 #include "emulated_internal.h"
 
-#include <chrono>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <mutex>
 #include <signal.h>
 #include <sys/mman.h>
-#include <vector>
 
 enum { GUARD = 512, POISON = 0xFF, PAGE = 4096, SHARED_AT_FIRST = 48 << 10, MOST_SHARED = 227 << 10 };
 
 static const size_t default_memory = static_cast<size_t>(4) << 30;
-
-struct cod_emulated_graph {
-    std::vector<std::function<cudaError_t()>> work;
-};
-
-struct cod_emulated_stream {
-    cod_emulated_graph *capture = nullptr;
-    bool behind_kernel = false; /**< its last work is a kernel */
-};
-
-struct cod_emulated_event {
-    bool timed = false, recorded = false;
-    std::chrono::steady_clock::time_point at;
-};
 
 struct allocation {
     size_t bytes;
     bool pinned;
 };
 
-/** One for all threads of the process: blocks and fibres are the process's, too. */
-static std::recursive_mutex lock;
+std::recursive_mutex cod_emulated_lock;
 typedef std::lock_guard<std::recursive_mutex> locked;
 
 static std::map<unsigned char *, allocation> allocations;
@@ -49,13 +31,13 @@ static cod_emulated_machine default_machine()
 }
 
 static cod_emulated_machine machine = default_machine();
-static size_t memory_bytes, used_bytes, faults, seed_value, launches, chained_launches;
+static size_t memory_bytes, used_bytes, faults, seed_value;
 static std::map<const void *, size_t> allowed_shared; /**< by kernel */
 static bool seed_known, forbidden;
 static char first_fault[512];
 static cudaError_t last_error;
 
-static cudaError_t give(cudaError_t error)
+cudaError_t cod_emulated_give(cudaError_t error)
 {
     if (error != cudaSuccess)
         last_error = error;
@@ -79,16 +61,16 @@ static int most_shared()
 
 cudaError_t cod_emulated_allow_shared(const void *kernel, int bytes)
 {
-    const locked held(lock);
+    const locked held(cod_emulated_lock);
     if (bytes < 0 || bytes > most_shared())
-        return give(cudaErrorInvalidValue);
+        return cod_emulated_give(cudaErrorInvalidValue);
     allowed_shared[kernel] = static_cast<size_t>(bytes);
     return cudaSuccess;
 }
 
 bool cod_emulated_may_share(const void *kernel, size_t bytes)
 {
-    const locked held(lock);
+    const locked held(cod_emulated_lock);
     const auto found = allowed_shared.find(kernel);
     size_t most = SHARED_AT_FIRST;
     if (found != allowed_shared.end() && found->second > most)
@@ -105,22 +87,12 @@ size_t cod_emulated_fault_count()
 
 size_t cod_emulated_faults(char *first, size_t bytes)
 {
-    const locked hold(lock);
+    const locked hold(cod_emulated_lock);
     cod_emulated_check_memory();
     const size_t count = faults;
     snprintf(first, bytes, "%s", first_fault);
     faults = 0;
     first_fault[0] = '\0';
-    return count;
-}
-
-size_t cod_emulated_launches(size_t *chained)
-{
-    const locked hold(lock);
-    const size_t count = launches;
-    if (chained != nullptr)
-        *chained = chained_launches;
-    launches = chained_launches = 0;
     return count;
 }
 
@@ -242,13 +214,13 @@ bool cod_emulated_memory_forbidden()
 
 static cudaError_t allocate(void **memory, size_t bytes, bool pinned)
 {
-    const locked hold(lock);
+    const locked hold(cod_emulated_lock);
     if (!pinned && bytes > whole_memory() - used_bytes)
-        return give(cudaErrorMemoryAllocation);
+        return cod_emulated_give(cudaErrorMemoryAllocation);
     const size_t whole = whole_pages(bytes);
     unsigned char *base = static_cast<unsigned char *>(aligned_alloc(PAGE, whole));
     if (base == nullptr)
-        return give(cudaErrorMemoryAllocation);
+        return cod_emulated_give(cudaErrorMemoryAllocation);
     memset(base, POISON, whole);
     *memory = base + GUARD;
     allocations[base + GUARD] = {bytes, pinned};
@@ -258,14 +230,15 @@ static cudaError_t allocate(void **memory, size_t bytes, bool pinned)
 
 static cudaError_t release(void *pointer, bool pinned)
 {
-    const locked hold(lock);
+    const locked hold(cod_emulated_lock);
+    cod_emulated_finish();
     unsigned char *memory = static_cast<unsigned char *>(pointer);
     if (memory == nullptr)
         return cudaSuccess;
     const auto found = allocations.find(memory);
     if (found == allocations.end() || found->second.pinned != pinned) {
         cod_emulated_fault("memory is freed that was not allocated so");
-        return give(cudaErrorInvalidValue);
+        return cod_emulated_give(cudaErrorInvalidValue);
     }
     check(memory, found->second.bytes);
     used_bytes -= pinned ? 0 : found->second.bytes;
@@ -307,10 +280,30 @@ cudaError_t cudaFreeHost(void *memory)
 
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 {
-    const locked hold(lock);
+    const locked hold(cod_emulated_lock);
     *free_bytes = whole_memory() - used_bytes;
     *total_bytes = whole_memory();
     return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void *target, int value, size_t bytes, cudaStream_t stream)
+{
+    return cod_emulated_queue(stream, nullptr, [=]() {
+        if (!range_inside(target, bytes))
+            return cudaErrorInvalidValue;
+        memset(target, value, bytes);
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaMemcpyAsync(void *target, const void *source, size_t bytes, cudaMemcpyKind, cudaStream_t stream)
+{
+    return cod_emulated_queue(stream, nullptr, [=]() {
+        if (!range_inside(target, bytes) || !range_inside(source, bytes))
+            return cudaErrorInvalidValue;
+        memcpy(target, source, bytes);
+        return cudaSuccess;
+    });
 }
 
 /* Devices. */
@@ -363,17 +356,17 @@ cudaError_t cudaGetLastError()
 cudaError_t cudaGetDeviceCount(int *count)
 {
     *count = gpu_count();
-    return give(*count > 0 ? cudaSuccess : cudaErrorNoDevice);
+    return cod_emulated_give(*count > 0 ? cudaSuccess : cudaErrorNoDevice);
 }
 
 cudaError_t cudaSetDevice(int device)
 {
-    return give(device >= 0 && device < gpu_count() ? cudaSuccess : cudaErrorInvalidDevice);
+    return cod_emulated_give(device >= 0 && device < gpu_count() ? cudaSuccess : cudaErrorInvalidDevice);
 }
 
 cudaError_t cod_emulated_kernel_image()
 {
-    return give(machine.has_code ? cudaSuccess : cudaErrorNoKernelImageForDevice);
+    return cod_emulated_give(machine.has_code ? cudaSuccess : cudaErrorNoKernelImageForDevice);
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
@@ -399,160 +392,5 @@ cudaError_t cudaDriverGetVersion(int *version)
 cudaError_t cudaRuntimeGetVersion(int *version)
 {
     *version = 13000;
-    return cudaSuccess;
-}
-
-/* Streams, events, graphs. */
-
-cudaError_t cod_emulated_queue(cudaStream_t stream, const cod_emulated_launch *launch,
-                               std::function<cudaError_t()> work)
-{
-    const locked hold(lock);
-    if (launch != nullptr) {
-        launches++;
-        chained_launches += launch->chained;
-        if (launch->chained && (stream == nullptr || !stream->behind_kernel))
-            cod_emulated_fault("a programmatic edge from what is no kernel");
-    }
-    if (stream != nullptr)
-        stream->behind_kernel = launch != nullptr;
-    if (stream == nullptr || stream->capture == nullptr)
-        return give(work());
-    stream->capture->work.push_back(std::move(work));
-    return cudaSuccess;
-}
-
-cudaError_t cudaMemsetAsync(void *target, int value, size_t bytes, cudaStream_t stream)
-{
-    return cod_emulated_queue(stream, nullptr, [=]() {
-        if (!range_inside(target, bytes))
-            return cudaErrorInvalidValue;
-        memset(target, value, bytes);
-        return cudaSuccess;
-    });
-}
-
-cudaError_t cudaMemcpyAsync(void *target, const void *source, size_t bytes, cudaMemcpyKind, cudaStream_t stream)
-{
-    return cod_emulated_queue(stream, nullptr, [=]() {
-        if (!range_inside(target, bytes) || !range_inside(source, bytes))
-            return cudaErrorInvalidValue;
-        memcpy(target, source, bytes);
-        return cudaSuccess;
-    });
-}
-
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
-{
-    *stream = new cod_emulated_stream;
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamDestroy(cudaStream_t stream)
-{
-    delete stream;
-    return cudaSuccess;
-}
-
-/** What a captured stream may not do. */
-static cudaError_t outside_capture(cudaStream_t stream)
-{
-    if (stream != nullptr)
-        stream->behind_kernel = false;
-    return give(stream != nullptr && stream->capture != nullptr ? cudaErrorStreamCaptureUnsupported : cudaSuccess);
-}
-
-cudaError_t cudaStreamSynchronize(cudaStream_t stream)
-{
-    return outside_capture(stream);
-}
-
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t, unsigned)
-{
-    return outside_capture(stream);
-}
-
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode)
-{
-    if (outside_capture(stream) != cudaSuccess)
-        return cudaErrorStreamCaptureUnsupported;
-    stream->capture = new cod_emulated_graph;
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
-{
-    *graph = stream->capture;
-    stream->capture = nullptr;
-    stream->behind_kernel = false;
-    return give(*graph != nullptr ? cudaSuccess : cudaErrorInvalidValue);
-}
-
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long)
-{
-    *exec = new cod_emulated_graph(*graph);
-    return cudaSuccess;
-}
-
-cudaError_t cudaGraphDestroy(cudaGraph_t graph)
-{
-    delete graph;
-    return cudaSuccess;
-}
-
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
-{
-    delete exec;
-    return cudaSuccess;
-}
-
-cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
-{
-    if (outside_capture(stream) != cudaSuccess)
-        return cudaErrorStreamCaptureUnsupported;
-    const locked hold(lock);
-    for (const auto &work : exec->work) {
-        const cudaError_t error = work();
-        if (error != cudaSuccess)
-            return give(error);
-    }
-    return cudaSuccess;
-}
-
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
-{
-    *event = new cod_emulated_event;
-    (*event)->timed = (flags & cudaEventDisableTiming) == 0;
-    return cudaSuccess;
-}
-
-cudaError_t cudaEventDestroy(cudaEvent_t event)
-{
-    delete event;
-    return cudaSuccess;
-}
-
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
-{
-    event->recorded = true;
-    event->at = std::chrono::steady_clock::now();
-    return outside_capture(stream);
-}
-
-cudaError_t cudaEventQuery(cudaEvent_t)
-{
-    return cudaSuccess;
-}
-
-cudaError_t cudaEventSynchronize(cudaEvent_t)
-{
-    return cudaSuccess;
-}
-
-cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end)
-{
-    if (!begin->timed || !begin->recorded || !end->timed || !end->recorded)
-        return give(cudaErrorInvalidValue);
-    *ms = std::chrono::duration<float, std::milli>(end->at - begin->at).count();
     return cudaSuccess;
 }
