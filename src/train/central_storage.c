@@ -56,17 +56,23 @@ static cod_status share(central_storage *c, cod_train_context *context, cod_divi
     return cod_weights_place(weights, &c->values, &c->gradients, first);
 }
 
-static cod_status start(cod_strategy *strategy, cod_train_context *context)
+static cod_status make_mirrors(central_storage *c)
 {
-    central_storage *c = (central_storage *)strategy;
-    const cod_weights *weights = &context->session->weights;
-    cod_buffer *average = cod_optimiser_ema(context->session->optimisers[0]);
-    c->context = context;
+    const cod_train_session *session = c->context->session;
+    const cod_weights *weights = &session->weights;
+    cod_buffer *average = cod_optimiser_ema(session->optimisers[0]);
     if (!c->on_device)
         return COD_OK;
     COD_TRY(cod_mirror_init(&c->values_here, weights->backend, weights->device, weights->values));
     COD_TRY(cod_mirror_init(&c->gradients_here, weights->backend, weights->device, weights->grads));
     return average != NULL ? cod_mirror_init(&c->average_here, weights->backend, weights->device, average) : COD_OK;
+}
+
+static cod_status start(cod_strategy *strategy, cod_train_context *context)
+{
+    central_storage *c = (central_storage *)strategy;
+    c->context = context;
+    return cod_group_agree(cod_comm_world(context->comm), make_mirrors(c), NULL);
 }
 
 /** Brings this rank's gradients to the node's memory. */
