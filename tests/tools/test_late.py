@@ -6,12 +6,13 @@ ends the run.
 """
 
 import json
+import signal
 import sys
 
 from test_classes import CONFIG as CLASSES
 from test_classes import csv
 from test_strategies import DILOCO, LOCAL_SGD, NOLOCO
-from test_train import SETUPS, killed, same_checkpoints
+from test_train import SETUPS, killed, not_a_number, replays, same_checkpoints, stops
 from train_support import check, png, run_cases
 
 STEPS, EVERY = 12, 4
@@ -67,6 +68,16 @@ def same(config, *overrides, backend="ref", device=()):
 def goes_on(setup, *overrides):
     """Once; before the first line of metrics, of step 10, there is a checkpoint to go on from."""
     return killed(setup, 1, LATE, "train.backend=ref", "checkpoint.every=4", *overrides)
+
+
+def on_late(case):
+    """A case of test_train.py, whose runs find a device around `cpu` by themselves."""
+    def late_case(bench):
+        bench.environment.update({**LATE, "COD_TEST_LATE": "cpu", "COD_LATE_DELAY_US": "5"})
+        result = bench.trained("name=seen", "train.strategy=single", "train.steps=1")
+        check("memory of the device for a rank" in result.err, "there is no device", result)
+        case(bench)
+    return late_case
 
 
 def transfers(bench):
@@ -191,6 +202,12 @@ CASES = {
     "killed-async": goes_on("allreduce", ASYNC, "cluster.ranks_per_group=3", BATCH_NORM, "async_parameter_server.push_codec=topk",
                             "async_parameter_server.pull_codec=int8"),
     "killed-central": goes_on("allreduce", CENTRAL, "cluster.ranks_per_group=2", BATCH_NORM, "train.ema=0.9"),
+    "killed-file": goes_on("2x1", "exchange.transport=file"),
+    "killed-local-sgd": goes_on("2x2", *LOCAL_SGD, BATCH_NORM),
+    "killed-diloco": goes_on("2x1", *DILOCO, "diloco.codec=int8"),
+    "replays": on_late(replays("3x1")),
+    "stops": on_late(stops("2x2", signal.SIGTERM)),
+    "nan": on_late(not_a_number),
     "commands": commands,
 }
 
