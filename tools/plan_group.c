@@ -123,7 +123,11 @@ static cod_status build(planned *p, int index)
     COD_TRY(config->strategy->create(config, &p->strategy));
     COD_TRY(cod_train_session_build(session, p->strategy));
     COD_TRY(cod_weights_fill_initial(&session->weights, 1));
-    COD_TRY(cod_train_session_compile(session, &(cod_division){0}));
+    if (config->strategy->plan != NULL)
+        config->strategy->plan(config, cod_weights_count(&session->weights), session->weights.layout.state,
+                               &p->meetings);
+    const cod_division division = {.only_part = p->meetings.part > 0, .count = p->meetings.part};
+    COD_TRY(cod_train_session_compile(session, &division));
     return cod_bench_fill_inputs(p->backend, p->device, session->executable, inputs, sizeof inputs / sizeof inputs[0]);
 }
 
@@ -275,8 +279,9 @@ static double copies_bytes(const planned *p)
 {
     const double slots = 2 * COD_SLOTS * batch_bytes(p),
                  gradients = p->ranks != 1 ? 4.0 * (double)p->session.weights.layout.trainable : 0,
+                 inside = p->meetings.host_bytes > 0 ? p->meetings.host_bytes : gradients,
                  checkpoints = p->teachers.count > 0 ? 0.5 * (double)p->sizes.held_bytes : 0;
-    return cod_backend_runs_at_once(p->backend) ? 0 : slots + gradients + checkpoints;
+    return cod_backend_runs_at_once(p->backend) ? 0 : slots + inside + checkpoints;
 }
 
 static bool is_coded(const planned *p)
@@ -312,7 +317,9 @@ static void print_memory(const planned *p)
     double updated = p->stage_count > 0 ? 0 : gradients;
     for (size_t i = 0; i < p->stage_count; i++)
         updated = fmax(updated, 4.0 * (double)p->stages[i].parameters);
-    const double moments = train->optimiser != COD_OPT_SGD ? 2 * updated : train->momentum != 0 ? updated : 0;
+    const bool moments_once = p->meetings.once_a_node, once = moments_once && cod_backend_runs_at_once(p->backend);
+    const double ranks = fmax(1, p->ranks), kept = moments_once ? updated / ranks : updated;
+    const double moments = train->optimiser != COD_OPT_SGD ? 2 * kept : train->momentum != 0 ? kept : 0;
     const double average = train->ema > 0 ? values : 0;
     double activations = p->stage_count > 0 ? 0 : (double)cod_executable_bytes(p->session.executable);
     for (size_t i = 0; i < p->stage_count; i++)
@@ -325,13 +332,12 @@ static void print_memory(const planned *p)
     const double batches = (data->threads > 0 ? (double)data->prefetch + 1 : 1) * batch_bytes(p);
     const double coding =
         is_coded(p) ? cod_coded_allreduce_memory_bytes(p->session.weights.layout.trainable, most_ranks(p)) : 0;
-    const bool once = p->meetings.once_a_node;
-    const double ranks = fmax(1, p->ranks), share = once ? 1 / ranks : 1;
+    const double share = once ? 1 / ranks : 1;
     const struct {
         const char *name;
         double bytes;
     } parts[] = {{"weights", share * values},     {"gradients", gradients},
-                 {"optimiser", share * moments},  {"moving average", share * average},
+                 {"optimiser", moments},          {"moving average", share * average},
                  {"activations", activations},    {"teachers", p->teachers.bytes},
                  {"exchange", exchange},          {"coded gradients", coding},
                  {"batches made ahead", batches}, {"copies to and from the device", copies_bytes(p)}};
@@ -346,8 +352,10 @@ static void print_memory(const planned *p)
     print_device_memory(p, merging);
     if (p->ranks > 1)
         printf("  weights, gradients, optimiser and moving average of %d ranks on one node: %.1f MB%s\n", p->ranks,
-               megabytes(ranks * (share * (values + moments + average) + gradients)),
-               once ? ", all but gradients once" : "");
+               megabytes(ranks * (share * (values + average) + moments + gradients)),
+               once           ? ", all but gradients once"
+               : moments_once ? ", moments once"
+                              : "");
     printf("  memory of a node: decoded pictures, at most %lld MiB (data.cache_mb)\n",
            (long long)p->config->data.cache_mb);
 }
@@ -480,9 +488,6 @@ static cod_status plan_all(planned *p, int index)
     COD_TRY(time_step(&p->session, &p->step_ms));
     if (p->exchange != NULL)
         COD_TRY(plan_exchange(p, index));
-    if (p->config->strategy->plan != NULL)
-        p->config->strategy->plan(p->config, cod_weights_count(&p->session.weights), p->session.weights.layout.state,
-                                  &p->meetings);
     if (p->config->strategy->plan_stages != NULL && p->ranks > 1)
         COD_TRY(p->config->strategy->plan_stages(&p->session, p->ranks, &p->stages, &p->stage_count));
     print_group(p);

@@ -109,6 +109,11 @@ cod_status cod_staged_test(const cod_staged *staged, bool *there)
     return staged != NULL ? cod_event_query(staged->staging->backend, staged->fetched, there) : COD_OK;
 }
 
+cod_status cod_staged_wait(const cod_staged *staged)
+{
+    return staged != NULL ? cod_event_wait(staged->staging->backend, staged->fetched) : COD_OK;
+}
+
 void *cod_staged_host(const cod_staged *staged)
 {
     return staged->pinned->host;

@@ -4,7 +4,7 @@
  *
  * Copies run in two queues of their own, one each way, so that they overlap with computing and with each other. Pinned
  * memory and events are kept: a range allocates only where more ranges of its size are under way than ever before. All
- * functions count as uses of the device (one thread at a time), but cod_staged_test() is for any thread.
+ * functions count as uses of the device (one thread at a time), but cod_staged_test() and cod_staged_wait() are for any thread.
  */
 #ifndef COD_CORE_STAGING_H
 #define COD_CORE_STAGING_H
@@ -33,7 +33,9 @@ COD_MUST_CHECK cod_status cod_staging_start(cod_staging *staging, cod_buffer *bu
                                             cod_event *ready, cod_staged **out);
 /** Whether the host may use the range; never blocks; from any thread. NULL is there. */
 COD_MUST_CHECK cod_status cod_staged_test(const cod_staged *staged, bool *there);
-/** [bytes] of the range, in pinned memory; not to be touched before cod_staged_test() says that they are there. */
+/** Blocks the host until it may use the range; from any thread. NULL is there. */
+COD_MUST_CHECK cod_status cod_staged_wait(const cod_staged *staged);
+/** [bytes] of the range, in pinned memory; not to be touched before cod_staged_test() or cod_staged_wait() says that they are there. */
 void *cod_staged_host(const cod_staged *staged);
 /**
  * Queues the copy of what the host left there back to the range; returns before it is done.

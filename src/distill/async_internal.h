@@ -9,6 +9,7 @@
 #define COD_DISTILL_ASYNC_INTERNAL_H
 
 #include "codec/gradient_codec.h"
+#include "train/mirror.h"
 #include "train/strategy.h"
 #include "train/transfers.h"
 
@@ -62,6 +63,11 @@ typedef struct async_strategy {
     int server;          /**< index of a server */
     size_t first, count; /**< its part */
 
+    /**
+     * Weights, gradients and, of a server, their moving average as the host has them. A worker's hold the weights that it pulled, a
+     * server's part those of its last update.
+     */
+    cod_mirror values, gradients, average;
     cod_gradient_codec push, pull; /**< a server's */
     float *change;                 /**< a server's, coded pulls: [count] */
     float *statistics;      /**< the first server's: [state] as the first worker pushed them, until that is applied */

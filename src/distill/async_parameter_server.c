@@ -85,7 +85,7 @@ static cod_status make_message(async_link *link, uint64_t push_bytes, uint64_t p
 static cod_status make_server(async_strategy *a)
 {
     const bool coded = a->options.pull_codec != COD_GRADIENT_NONE;
-    const float *values = (const float *)a->context->session->weights.values->host + a->first;
+    const float *values = a->values.host + a->first;
     const size_t bytes = a->count * sizeof(float);
     COD_TRY(make_codecs(a, a->count, &a->push, &a->pull));
     if (a->server == 0)
@@ -118,9 +118,23 @@ static cod_status make_worker(async_strategy *a)
     return COD_OK;
 }
 
+/** What coded pulls are the changes of is read from these before the first update. */
+static cod_status make_mirrors(async_strategy *a)
+{
+    cod_train_session *session = a->context->session;
+    const cod_weights *weights = &session->weights;
+    cod_buffer *average = a->serves ? cod_optimiser_ema(session->optimisers[0]) : NULL;
+    COD_TRY(cod_mirror_init(&a->values, weights->backend, weights->device, weights->values));
+    COD_TRY(cod_mirror_init(&a->gradients, weights->backend, weights->device, weights->grads));
+    if (average != NULL)
+        COD_TRY(cod_mirror_init(&a->average, weights->backend, weights->device, average));
+    return cod_mirror_fetch(&a->values, 0, weights->layout.trainable);
+}
+
 static cod_status make(async_strategy *a)
 {
     const cod_train_context *context = a->context;
+    COD_TRY(make_mirrors(a));
     a->link_count = (size_t)(a->serves ? a->workers : a->servers);
     a->links = calloc(a->link_count, sizeof *a->links);
     COD_REQUIRE_MEMORY(a->links);
@@ -193,7 +207,7 @@ static cod_status save(cod_strategy *strategy, cod_checkpoint *checkpoint)
     }
     if (a->residual != NULL)
         COD_TRY(cod_checkpoint_add_f32(checkpoint, "residual", a->residual, weights->layout.trainable));
-    return cod_checkpoint_add_f32(checkpoint, "weights", weights->values->host, weights->layout.trainable);
+    return cod_checkpoint_add_f32(checkpoint, "weights", a->values.host, weights->layout.trainable);
 }
 
 static cod_status load_server(async_strategy *a, const cod_st_file *file)
@@ -231,9 +245,9 @@ static cod_status load(cod_strategy *strategy, cod_train_context *context, const
     }
     if (a->residual != NULL)
         COD_TRY(cod_checkpoint_read(file, "residual", a->residual, bytes));
-    COD_TRY(cod_checkpoint_read(file, "weights", weights->values->host, bytes));
+    COD_TRY(cod_checkpoint_read(file, "weights", a->values.host, bytes));
     cod_weights_changed(weights, COD_ALL_SETS);
-    return COD_OK;
+    return cod_mirror_return(&a->values, 0, weights->layout.trainable);
 }
 
 static cod_status finish(cod_strategy *strategy, cod_train_context *context)
@@ -266,6 +280,9 @@ static void destroy(cod_strategy *strategy)
     free(a->links);
     cod_gradient_codec_clear(&a->push);
     cod_gradient_codec_clear(&a->pull);
+    cod_mirror_clear(&a->values);
+    cod_mirror_clear(&a->gradients);
+    cod_mirror_clear(&a->average);
     cod_aligned_free(a->change);
     cod_aligned_free(a->statistics);
     cod_aligned_free(a->residual);
@@ -344,12 +361,17 @@ static void plan(const cod_run_config *run, size_t values, size_t state, cod_str
                  pull = message_bytes(options, options->pull_codec, trainable);
     const double known = options->pull_codec != COD_GRADIENT_NONE ? (workers + 1) * f32 / servers : 0;
     const double served = workers * fmax(push, pull) / servers + known;
+    const size_t averages = run->train.ema > 0 ? values : 0;
+    size_t first, part;
+    async_part(trainable, (int)options->servers, 0, &first, &part);
     const double worked = (options->push_codec != COD_GRADIENT_NONE ? f32 : 0) + fmax(push, pull);
     *out = (cod_strategy_plan){.every_steps = 1,
                                .in_group = true,
                                .sent_bytes = push,
                                .received_bytes = pull,
-                               .memory_bytes = fmax(served, worked)};
+                               .memory_bytes = fmax(served, worked),
+                               .host_bytes = (double)(values + trainable + averages) * sizeof(float),
+                               .part = part};
     snprintf(out->what, sizeof out->what, "gradients to %lld server%s (%s), weights back (%s)",
              (long long)options->servers, options->servers == 1 ? "" : "s", codecs[options->push_codec],
              codecs[options->pull_codec]);
@@ -367,7 +389,6 @@ void cod_strategy_register_async_parameter_server(void)
         .tables = tables,
         .table_count = 1,
         .one_set = true,
-        .needs_host = true,
         .servers = count_servers,
         .check = check,
         .plan = plan,

@@ -41,12 +41,12 @@ static cod_status look(async_strategy *a, async_link *link)
                                  context->session->weights.layout.state * sizeof(float));
 }
 
-static void take_statistics(async_strategy *a)
+static cod_status take_statistics(async_strategy *a)
 {
     cod_weights *weights = &a->context->session->weights;
-    memcpy((float *)weights->values->host + weights->layout.trainable, a->statistics,
-           weights->layout.state * sizeof(float));
+    memcpy(a->values.host + weights->layout.trainable, a->statistics, weights->layout.state * sizeof(float));
     cod_weights_states_changed(weights, COD_ALL_SETS);
+    return cod_mirror_return(&a->values, weights->layout.trainable, weights->layout.state);
 }
 
 /** One update, by the gradient that has come. */
@@ -54,18 +54,20 @@ static cod_status apply(async_strategy *a, async_link *link)
 {
     cod_train_context *context = a->context;
     const async_header *header = &link->header;
-    float *gradients = (float *)context->session->weights.grads->host + a->first;
+    float *gradients = a->gradients.host + a->first;
     if (header->updates != link->updates + 1 || header->version > a->version || !isfinite(header->rate))
         return cod_fail(COD_ERR_FORMAT,
                         "rank %d pushed its update %llu of version %llu after update %llu, version %llu",
                         link->world_rank, (unsigned long long)header->updates, (unsigned long long)header->version,
                         (unsigned long long)link->updates, (unsigned long long)a->version);
     COD_TRY(cod_gradient_codec_decode(&a->push, link->message, header->updates, gradients));
+    COD_TRY(cod_mirror_return(&a->gradients, a->first, a->count));
     if (brings_statistics(a, link))
-        take_statistics(a);
+        COD_TRY(take_statistics(a));
     const uint64_t staleness = a->version - header->version;
     const double divisor = a->options.staleness_aware && staleness > 1 ? (double)staleness : 1;
     COD_TRY(cod_optimiser_step(context->session->optimisers[0], header->rate / divisor, (int64_t)++a->version));
+    COD_TRY(cod_mirror_fetch(&a->values, a->first, a->count)); /* a device is then done with the gradients, too */
     a->staleness += staleness;
     a->staleness_max = staleness > a->staleness_max ? staleness : a->staleness_max;
     link->updates++;
@@ -76,8 +78,8 @@ static cod_status apply(async_strategy *a, async_link *link)
 /** What the weights are, or changed by since this worker got some, into the message; both sides then know the same. */
 static cod_status code(async_strategy *a, async_link *link)
 {
-    const float *values = (const float *)a->context->session->weights.values->host + a->first;
-    float *decoded = (float *)a->context->session->weights.grads->host + a->first;
+    const float *values = a->values.host + a->first;
+    float *decoded = a->gradients.host + a->first;
     if (link->known == NULL)
         return cod_gradient_codec_encode(&a->pull, values, a->version, link->message, NULL);
     for (size_t i = 0; i < a->count; i++)
@@ -155,33 +157,46 @@ cod_status async_serve(async_strategy *a)
     return COD_OK;
 }
 
-static cod_status move_part(async_strategy *a, cod_transfers *list, int server, cod_buffer *buffer)
+static cod_status move_part(async_strategy *a, cod_transfers *list, int server, cod_mirror *mirror)
 {
     const cod_train_context *context = a->context;
     const int rank = cod_group_world_rank(context->group, cod_group_index(context->group), server);
     size_t first, count;
-    async_part(context->session->weights.layout.trainable, a->servers,
-               server == 0 ? cod_group_rank(context->group) : server, &first, &count);
-    float *part = (float *)buffer->host + first;
-    return server == 0 ? cod_transfers_send(list, context->comm, rank, ASYNC_TAG_PART, part, count * sizeof *part)
-                       : cod_transfers_receive(list, context->comm, rank, ASYNC_TAG_PART, part, count * sizeof *part);
+    if (server == 0) {
+        COD_TRY(cod_mirror_fetch(mirror, a->first, a->count));
+        return cod_transfers_send(list, context->comm, rank, ASYNC_TAG_PART, mirror->host + a->first,
+                                  a->count * sizeof(float));
+    }
+    async_part(context->session->weights.layout.trainable, a->servers, server, &first, &count);
+    COD_TRY(cod_mirror_wait(mirror));
+    return cod_transfers_receive(list, context->comm, rank, ASYNC_TAG_PART, mirror->host + first,
+                                 count * sizeof(float));
+}
+
+/** The other servers' parts, which have come, to the first one's device. */
+static cod_status return_parts(async_strategy *a, cod_mirror *mirror)
+{
+    const size_t end = a->first + a->count;
+    return cod_mirror_return(mirror, end, a->context->session->weights.layout.trainable - end);
 }
 
 cod_status async_gather(async_strategy *a)
 {
     cod_train_context *context = a->context;
-    cod_buffer *const buffers[] = {context->session->weights.values,
-                                   cod_optimiser_ema(context->session->optimisers[0])};
+    cod_mirror *const mirrors[] = {&a->values, &a->average};
     const bool first = a->server == 0;
     cod_transfers list = {0};
     cod_status status = COD_OK;
     const double trace = cod_trace_begin();
     for (int s = first ? 1 : 0; s < (first ? a->servers : 1) && status == COD_OK; s++)
         for (size_t b = 0; b < 2 && status == COD_OK; b++)
-            if (buffers[b] != NULL)
-                status = move_part(a, &list, s, buffers[b]);
+            if (mirrors[b]->host != NULL)
+                status = move_part(a, &list, s, mirrors[b]);
     if (status == COD_OK)
         status = cod_transfers_wait(&list);
+    for (size_t b = 0; b < 2 && status == COD_OK && first; b++)
+        if (mirrors[b]->host != NULL)
+            status = return_parts(a, mirrors[b]);
     cod_transfers_clear(&list);
     cod_weights_changed(&context->session->weights, COD_ALL_SETS);
     cod_trace_end(trace, "exchange", "gather");

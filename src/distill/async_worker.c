@@ -20,10 +20,13 @@ cod_status async_push(async_strategy *a)
     const cod_train_context *context = a->context;
     const cod_layout *layout = &context->session->weights.layout;
     const bool first = cod_group_rank(context->group) == a->servers;
-    float *statistics = (float *)context->session->weights.values->host + layout->trainable;
+    float *statistics = a->values.host + layout->trainable;
+    if (first)
+        COD_TRY(cod_mirror_fetch(&a->values, layout->trainable, layout->state));
+    COD_TRY(cod_mirror_fetch(&a->gradients, 0, layout->trainable));
     for (size_t s = 0; s < a->link_count; s++) {
         async_link *link = &a->links[s];
-        float *gradients = (float *)context->session->weights.grads->host + link->first;
+        float *gradients = a->gradients.host + link->first;
         link->updates = (uint64_t)context->step + 1;
         link->header = (async_header){.updates = link->updates,
                                       .version = link->version,
@@ -47,8 +50,8 @@ cod_status async_push(async_strategy *a)
 /** The weights move by what the server says that they moved by. */
 static cod_status take_over(async_strategy *a, async_link *link)
 {
-    float *values = (float *)a->context->session->weights.values->host + link->first;
-    float *change = (float *)a->context->session->weights.grads->host + link->first;
+    float *values = a->values.host + link->first;
+    float *change = a->gradients.host + link->first;
     link->version = link->header.version;
     if (a->options.pull_codec == COD_GRADIENT_NONE)
         return COD_OK;
@@ -61,10 +64,12 @@ static cod_status take_over(async_strategy *a, async_link *link)
 cod_status async_pull(async_strategy *a)
 {
     cod_train_context *context = a->context;
+    cod_weights *weights = &context->session->weights;
+    COD_TRY(cod_mirror_wait(&a->values));
     for (size_t s = 0; s < a->link_count; s++) {
         async_link *link = &a->links[s];
         const bool exact = a->options.pull_codec == COD_GRADIENT_NONE;
-        void *target = exact ? (void *)((float *)context->session->weights.values->host + link->first) : link->message;
+        void *target = exact ? (void *)(a->values.host + link->first) : link->message;
         COD_TRY(cod_transfers_receive(&link->moving, context->comm, link->world_rank, ASYNC_TAG_PULL, &link->header,
                                       sizeof link->header));
         COD_TRY(cod_transfers_receive(&link->moving, context->comm, link->world_rank, ASYNC_TAG_WEIGHTS, target,
@@ -74,6 +79,6 @@ cod_status async_pull(async_strategy *a)
         COD_TRY(cod_transfers_wait(&a->links[s].moving));
         COD_TRY(take_over(a, &a->links[s]));
     }
-    cod_weights_changed(&context->session->weights, COD_ALL_SETS);
-    return COD_OK;
+    cod_weights_changed(weights, COD_ALL_SETS);
+    return cod_mirror_return(&a->values, 0, weights->layout.trainable);
 }

@@ -3,6 +3,7 @@
 #include "comm/node_memory.h"
 #include "core/trace.h"
 #include "train/between.h"
+#include "train/mirror.h"
 #include "train/strategy.h"
 
 #include <stdlib.h>
@@ -14,9 +15,12 @@ typedef struct central_storage {
     cod_group *node; /**< ranks of this one's */
     cod_between between;
     int node_rank, node_size;
-    size_t trainable, first, count; /**< this rank's part */
-    cod_buffer values, gradients, average;
-    float **all; /**< [node_size] gradients */
+    size_t trainable, first, count;        /**< this rank's part */
+    cod_buffer values, gradients, average; /**< in the node's memory */
+    float **all;                           /**< [node_size] gradients */
+    bool on_device; /**< weights are also on each rank's device, which computes and updates there */
+    cod_mirror values_here, gradients_here, average_here; /**< on_device: the device's */
+    cod_train_context *context;
     double waited_s;
     uint64_t steps;
 } central_storage;
@@ -45,8 +49,64 @@ static cod_status share(central_storage *c, cod_train_context *context, cod_divi
     /* Of the statistics, each rank's own, the first rank's are averaged. */
     c->average =
         (cod_buffer){.host = shared + room(c->trainable), .bytes = (first ? count : c->trainable) * sizeof(float)};
+    c->on_device = weights->values->host == NULL;
+    if (c->on_device)
+        return COD_OK;
     division->average = averages ? &c->average : NULL;
     return cod_weights_place(weights, &c->values, &c->gradients, first);
+}
+
+static cod_status make_mirrors(central_storage *c)
+{
+    const cod_train_session *session = c->context->session;
+    const cod_weights *weights = &session->weights;
+    cod_buffer *average = cod_optimiser_ema(session->optimisers[0]);
+    if (!c->on_device)
+        return COD_OK;
+    COD_TRY(cod_mirror_init(&c->values_here, weights->backend, weights->device, weights->values));
+    COD_TRY(cod_mirror_init(&c->gradients_here, weights->backend, weights->device, weights->grads));
+    return average != NULL ? cod_mirror_init(&c->average_here, weights->backend, weights->device, average) : COD_OK;
+}
+
+static cod_status start(cod_strategy *strategy, cod_train_context *context)
+{
+    central_storage *c = (central_storage *)strategy;
+    c->context = context;
+    return cod_group_agree(cod_comm_world(context->comm), make_mirrors(c), NULL);
+}
+
+/** Brings this rank's gradients to the node's memory. */
+static cod_status bring_gradients(central_storage *c)
+{
+    if (!c->on_device)
+        return COD_OK;
+    COD_TRY(cod_mirror_fetch(&c->gradients_here, 0, c->trainable));
+    memcpy(c->gradients.host, c->gradients_here.host, c->trainable * sizeof(float));
+    return COD_OK;
+}
+
+/** Gives the device the mean of this rank's part, or of all where the update needs it. */
+static cod_status return_mean(central_storage *c, bool whole)
+{
+    const size_t first = whole ? 0 : c->first, count = whole ? c->trainable : c->count;
+    if (!c->on_device)
+        return COD_OK;
+    memcpy(c->gradients_here.host + first, (float *)c->gradients.host + first, count * sizeof(float));
+    return cod_mirror_return(&c->gradients_here, first, count);
+}
+
+/** Puts the ranks' parts of what each has on its device together, in the node's memory and then on every device. */
+static cod_status put_together(central_storage *c, cod_mirror *here, cod_buffer *shared)
+{
+    float *all = shared->host;
+    COD_TRY(cod_mirror_fetch(here, c->first, c->count));
+    if (c->count > 0)
+        memcpy(all + c->first, here->host + c->first, c->count * sizeof(float));
+    cod_node_memory_barrier(c->memory);
+    if (here->host == NULL) /* the moving average, on a rank without a part */
+        return COD_OK;
+    memcpy(here->host, all, c->trainable * sizeof(float));
+    return cod_mirror_return(here, 0, c->trainable);
 }
 
 static cod_status place(cod_strategy *strategy, cod_train_context *context, cod_division *division)
@@ -105,13 +165,16 @@ static cod_status before_update(cod_strategy *strategy, cod_train_context *conte
 {
     (void)set;
     central_storage *c = (central_storage *)strategy;
+    const bool clips = context->config->train.clip_norm > 0;
     const double begin = cod_clock_s(), trace = cod_trace_begin();
+    COD_TRY(bring_gradients(c));
     cod_node_memory_barrier(c->memory);
     COD_TRY(average_part(c, context));
-    if (context->config->train.clip_norm > 0) {
+    if (clips) {
         cod_node_memory_barrier(c->memory);
         complete(c);
     }
+    COD_TRY(return_mean(c, clips));
     cod_trace_end(trace, "exchange", "average");
     c->waited_s += cod_clock_s() - begin;
     return COD_OK;
@@ -123,11 +186,34 @@ static cod_status after_update(cod_strategy *strategy, cod_train_context *contex
     central_storage *c = (central_storage *)strategy;
     const double begin = cod_clock_s(), trace = cod_trace_begin();
     (void)context;
-    cod_node_memory_barrier(c->memory);
+    if (c->on_device)
+        COD_TRY(put_together(c, &c->values_here, &c->values));
+    else
+        cod_node_memory_barrier(c->memory);
     cod_trace_end(trace, "exchange", "meet");
     c->waited_s += cod_clock_s() - begin;
     c->steps++;
     return COD_OK;
+}
+
+/** What is evaluated and saved has the moving average of all parts. */
+static cod_status gather_average(central_storage *c)
+{
+    if (!c->on_device || c->context->config->train.ema == 0)
+        return COD_OK;
+    return put_together(c, &c->average_here, &c->average);
+}
+
+static cod_status after_step(cod_strategy *strategy, cod_train_context *context)
+{
+    const int64_t every = context->config->eval.every, done = context->step + 1;
+    return every > 0 && done % every == 0 ? gather_average((central_storage *)strategy) : COD_OK;
+}
+
+static cod_status save(cod_strategy *strategy, cod_checkpoint *checkpoint)
+{
+    (void)checkpoint;
+    return gather_average((central_storage *)strategy);
 }
 
 static void stats(cod_strategy *strategy, cod_strategy_stats *out)
@@ -139,6 +225,9 @@ static void stats(cod_strategy *strategy, cod_strategy_stats *out)
 static void destroy(cod_strategy *strategy)
 {
     central_storage *c = (central_storage *)strategy;
+    cod_mirror_clear(&c->values_here);
+    cod_mirror_clear(&c->gradients_here);
+    cod_mirror_clear(&c->average_here);
     cod_between_clear(&c->between);
     cod_group_destroy(c->node);
     cod_node_memory_destroy(c->memory);
@@ -150,8 +239,11 @@ static const cod_strategy_division division_ops = {.place = place};
 
 static const cod_strategy_ops ops = {
     .division = &division_ops,
+    .start = start,
     .before_update = before_update,
     .after_update = after_update,
+    .after_step = after_step,
+    .save = save,
     .stats = stats,
     .destroy = destroy,
 };
@@ -168,11 +260,16 @@ static cod_status create(const cod_run_config *run, cod_strategy **out)
 
 static void plan(const cod_run_config *run, size_t values, size_t state, cod_strategy_plan *out)
 {
-    (void)run;
+    const size_t trainable = values - state, averages = run->train.ema > 0 ? values : 0;
+    const int ranks = cod_run_config_ranks(run) > 1 ? cod_run_config_ranks(run) : 1;
+    const double pinned = (double)(values + trainable + averages),
+                 shared = (double)trainable + (double)(trainable + averages) / ranks;
     *out = (cod_strategy_plan){.what = "gradients summed in each node's memory, then between nodes",
                                .in_group = true,
                                .every_steps = 1,
-                               .sent_bytes = 2.0 * (double)(values - state) * sizeof(float),
+                               .sent_bytes = 2.0 * (double)trainable * sizeof(float),
+                               .host_bytes = (pinned + shared) * sizeof(float),
+                               .part = trainable / (size_t)ranks + (trainable % (size_t)ranks > 0),
                                .once_a_node = true};
 }
 
@@ -185,7 +282,6 @@ void cod_strategy_register_central_storage(void)
                                            .one_group = true,
                                            .keeps_state = true,
                                            .one_set = true,
-                                           .needs_host = true,
                                            .plan = plan,
                                            .create = create};
     cod_strategy_register(&kind);

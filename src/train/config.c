@@ -342,11 +342,8 @@ const cod_group_config *cod_run_config_group(const cod_run_config *run, int inde
 cod_device_choice cod_run_config_device(const cod_run_config *run, int index)
 {
     const cod_group_config *group = cod_run_config_group(run, index);
-    cod_device_choice choice = {
+    return (cod_device_choice){
         .device = (cod_device_kind)group->device, .backend = run->train.backend, .setting = group->device_setting};
-    if (run->strategy->needs_host)
-        choice.host_only = "the strategy moves weights in the host's memory";
-    return choice;
 }
 
 const char *cod_run_config_folder(const cod_run_config *run)

@@ -1,6 +1,9 @@
 #include "train/parameter_server.h"
 
+#include "core/queue.h"
+#include "core/staging.h"
 #include "core/trace.h"
+#include "train/mirror.h"
 #include "train/strategy.h"
 #include "train/transfers.h"
 
@@ -13,6 +16,12 @@ enum {
     TAG_GRADIENTS = 3,  /**< and above: of a bucket, from worker to server; buckets come in the order they are ready */
 };
 
+/** A bucket of a device's gradients on its way to pinned memory. */
+typedef struct bucket_staged {
+    int index;
+    cod_staged *range;
+} bucket_staged;
+
 typedef struct parameter_server {
     cod_strategy base;
     cod_comm *comm;
@@ -21,6 +30,10 @@ typedef struct parameter_server {
     cod_transfers moving;    /**< what the rank sends, and a worker's weights */
     cod_transfers *receives; /**< server: [workers] */
     float *gradients;        /**< server: [workers][trainable] as they came */
+    cod_mirror values, mean; /**< weights; server: gradients, too */
+    cod_staging *staging;    /**< worker on a device: of gradients, which leave bucket by bucket */
+    bucket_staged *staged;   /**< worker on a device: in the order in which they are complete */
+    size_t staged_count;
     double waited_s;
     uint64_t steps;
 } parameter_server;
@@ -30,14 +43,33 @@ static int world_rank(const cod_train_context *context, int rank)
     return cod_group_world_rank(context->group, cod_group_index(context->group), rank);
 }
 
+/** The program whose buckets the workers send. */
+static cod_program *last_program(const cod_train_context *context)
+{
+    const cod_train_session *session = context->session;
+    return cod_train_program(session->executable, session->programs[0].name, context->config->train.accumulate - 1);
+}
+
+static cod_status make_worker(parameter_server *p, const cod_train_context *context)
+{
+    const cod_weights *weights = &context->session->weights;
+    if (cod_backend_runs_at_once(weights->backend))
+        return COD_OK;
+    p->staged = calloc(cod_program_bucket_count(last_program(context)), sizeof *p->staged);
+    COD_REQUIRE_MEMORY(p->staged);
+    return cod_staging_create(weights->backend, weights->device, &p->staging);
+}
+
 static cod_status make(parameter_server *p, cod_train_context *context)
 {
     const cod_weights *weights = &context->session->weights;
     COD_REQUIRE(p->workers > 0,
                 "strategy 'parameter_server' needs a rank that serves and one at least that trains, but the job has 1 "
                 "rank; set cluster.ranks_per_group to 2 or more");
+    COD_TRY(cod_mirror_init(&p->values, weights->backend, weights->device, weights->values));
     if (!p->serves)
-        return COD_OK;
+        return make_worker(p, context);
+    COD_TRY(cod_mirror_init(&p->mean, weights->backend, weights->device, weights->grads));
     p->receives = calloc((size_t)p->workers, sizeof *p->receives);
     COD_REQUIRE_MEMORY(p->receives);
     return cod_aligned_alloc((void **)&p->gradients, (size_t)p->workers * weights->layout.trainable * sizeof(float));
@@ -50,13 +82,6 @@ static cod_status start(cod_strategy *strategy, cod_train_context *context)
     p->serves = cod_group_rank(context->group) == SERVER;
     p->workers = cod_group_size(context->group) - 1;
     return cod_group_agree(context->group, make(p, context), NULL);
-}
-
-/** The program whose buckets the workers send. */
-static cod_program *last_program(const cod_train_context *context)
-{
-    const cod_train_session *session = context->session;
-    return cod_train_program(session->executable, session->programs[0].name, context->config->train.accumulate - 1);
 }
 
 /**
@@ -78,7 +103,7 @@ static cod_status await_gradients(parameter_server *p, cod_train_context *contex
     }
     cod_weights_states_changed(weights, COD_ALL_SETS);
     return cod_transfers_receive(&p->receives[0], p->comm, world_rank(context, 1), TAG_STATISTICS,
-                                 (float *)weights->values->host + trainable, weights->layout.state * sizeof(float));
+                                 p->values.host + trainable, weights->layout.state * sizeof(float));
 }
 
 static cod_status before_step(cod_strategy *strategy, cod_train_context *context)
@@ -87,26 +112,38 @@ static cod_status before_step(cod_strategy *strategy, cod_train_context *context
     return p->serves ? await_gradients(p, context) : COD_OK;
 }
 
+static cod_status send_bucket(parameter_server *p, const cod_train_context *context, int index, const void *gradients)
+{
+    const size_t count = cod_program_bucket(last_program(context), (size_t)index).count;
+    return cod_transfers_send(&p->moving, p->comm, world_rank(context, SERVER), TAG_GRADIENTS + index, gradients,
+                              count * sizeof(float));
+}
+
 static cod_status gradient_ready(cod_strategy *strategy, cod_train_context *context, int set, cod_bucket bucket,
                                  cod_event *complete)
 {
-    (void)set, (void)complete; /* host memory: it is reached */
+    (void)set;
     parameter_server *p = (parameter_server *)strategy;
-    float *gradients = context->session->weights.grads->host;
+    cod_buffer *gradients = context->session->weights.grads;
     cod_program *program = last_program(context);
-    int index = 0;
-    while (cod_program_bucket(program, (size_t)index).first != bucket.first)
-        index++;
-    return cod_transfers_send(&p->moving, p->comm, world_rank(context, SERVER), TAG_GRADIENTS + index,
-                              gradients + bucket.first, bucket.count * sizeof(float));
+    bucket_staged staged = {0};
+    while (cod_program_bucket(program, (size_t)staged.index).first != bucket.first)
+        staged.index++;
+    if (p->staging == NULL)
+        return send_bucket(p, context, staged.index, (float *)gradients->host + bucket.first);
+    COD_TRY(cod_staging_start(p->staging, gradients, bucket.first * sizeof(float), bucket.count * sizeof(float),
+                              complete, &staged.range));
+    p->staged[p->staged_count++] = staged;
+    return COD_OK;
 }
 
 /** The mean of the workers' gradients, added up in their order. */
 static cod_status average(parameter_server *p, cod_train_context *context)
 {
-    const size_t trainable = context->session->weights.layout.trainable;
+    const cod_layout *layout = &context->session->weights.layout;
+    const size_t trainable = layout->trainable;
     const float scale = (float)(1.0 / p->workers);
-    float *mean = context->session->weights.grads->host;
+    float *mean = p->mean.host;
     for (int w = 0; w < p->workers; w++)
         COD_TRY(cod_transfers_wait(&p->receives[w]));
     for (size_t i = 0; i < trainable; i++) {
@@ -115,18 +152,27 @@ static cod_status average(parameter_server *p, cod_train_context *context)
             sum += p->gradients[(size_t)w * trainable + i];
         mean[i] = sum * scale;
     }
-    return COD_OK;
+    COD_TRY(cod_mirror_return(&p->mean, 0, trainable));
+    return cod_mirror_return(&p->values, trainable, layout->state);
 }
 
-/** The worker's gradients leave; the first one's statistics follow. */
+/** The worker's gradients leave, those of a device as they arrive from it; the first one's statistics follow. */
 static cod_status push(parameter_server *p, cod_train_context *context)
 {
     const cod_layout *layout = &context->session->weights.layout;
-    float *statistics = (float *)context->session->weights.values->host + layout->trainable;
-    if (cod_group_rank(context->group) == SERVER + 1)
-        COD_TRY(cod_transfers_send(&p->moving, p->comm, world_rank(context, SERVER), TAG_STATISTICS, statistics,
-                                   layout->state * sizeof(float)));
-    return cod_transfers_wait(&p->moving);
+    for (size_t i = 0; i < p->staged_count; i++) {
+        COD_TRY(cod_staged_wait(p->staged[i].range));
+        COD_TRY(send_bucket(p, context, p->staged[i].index, cod_staged_host(p->staged[i].range)));
+    }
+    if (cod_group_rank(context->group) == SERVER + 1) {
+        COD_TRY(cod_mirror_fetch(&p->values, layout->trainable, layout->state));
+        COD_TRY(cod_transfers_send(&p->moving, p->comm, world_rank(context, SERVER), TAG_STATISTICS,
+                                   p->values.host + layout->trainable, layout->state * sizeof(float)));
+    }
+    COD_TRY(cod_transfers_wait(&p->moving));
+    for (; p->staged_count > 0; p->staged_count--)
+        cod_staged_drop(p->staged[p->staged_count - 1].range);
+    return COD_OK;
 }
 
 static cod_status before_update(cod_strategy *strategy, cod_train_context *context, int set)
@@ -142,11 +188,10 @@ static cod_status before_update(cod_strategy *strategy, cod_train_context *conte
 /** Weights to every worker. */
 static cod_status serve(parameter_server *p, cod_train_context *context)
 {
-    cod_weights *weights = &context->session->weights;
-    float *values = weights->values->host;
-    const size_t trainable = weights->layout.trainable;
+    const size_t trainable = context->session->weights.layout.trainable;
+    COD_TRY(cod_mirror_fetch(&p->values, 0, trainable));
     for (int w = 1; w <= p->workers; w++)
-        COD_TRY(cod_transfers_send(&p->moving, p->comm, world_rank(context, w), TAG_WEIGHTS, values,
+        COD_TRY(cod_transfers_send(&p->moving, p->comm, world_rank(context, w), TAG_WEIGHTS, p->values.host,
                                    trainable * sizeof(float)));
     return cod_transfers_wait(&p->moving);
 }
@@ -154,11 +199,13 @@ static cod_status serve(parameter_server *p, cod_train_context *context)
 static cod_status fetch(parameter_server *p, cod_train_context *context)
 {
     cod_weights *weights = &context->session->weights;
-    COD_TRY(cod_transfers_receive(&p->moving, p->comm, world_rank(context, SERVER), TAG_WEIGHTS, weights->values->host,
-                                  weights->layout.trainable * sizeof(float)));
+    const size_t trainable = weights->layout.trainable;
+    COD_TRY(cod_mirror_wait(&p->values));
+    COD_TRY(cod_transfers_receive(&p->moving, p->comm, world_rank(context, SERVER), TAG_WEIGHTS, p->values.host,
+                                  trainable * sizeof(float)));
     COD_TRY(cod_transfers_wait(&p->moving));
     cod_weights_changed(weights, COD_ALL_SETS);
-    return COD_OK;
+    return cod_mirror_return(&p->values, 0, trainable);
 }
 
 static cod_status after_update(cod_strategy *strategy, cod_train_context *context, int set)
@@ -186,6 +233,10 @@ static void destroy(cod_strategy *strategy)
         cod_transfers_clear(&p->receives[w]);
     free(p->receives);
     cod_transfers_clear(&p->moving);
+    cod_mirror_clear(&p->values);
+    cod_mirror_clear(&p->mean);
+    cod_staging_destroy(p->staging);
+    free(p->staged);
     cod_aligned_free(p->gradients);
     free(p);
 }
@@ -233,6 +284,7 @@ static void plan(const cod_run_config *run, size_t values, size_t state, cod_str
                                .every_steps = 1,
                                .in_group = true,
                                .sent_bytes = (double)trainable * sizeof(float),
+                               .host_bytes = (double)(values + trainable) * sizeof(float),
                                .memory_bytes = workers > 0 ? (double)workers * (double)trainable * sizeof(float) : 0};
 }
 
@@ -243,7 +295,6 @@ void cod_strategy_register_parameter_server(void)
         .help = "rank 0 holds the main network and does not train; the others send it gradients and get weights back",
         .one_group = true,
         .one_set = true,
-        .needs_host = true,
         .servers = count_servers,
         .check = check,
         .plan = plan,

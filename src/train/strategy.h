@@ -175,7 +175,9 @@ typedef struct cod_strategy_plan {
     double sent_bytes;     /**< by a group (in_group: by a rank) at each, and as many received */
     double received_bytes; /**< where it is not as many; else 0 */
     double memory_bytes;   /**< of a rank */
-    bool once_a_node;      /**< weights, moments and moving average are kept once a node */
+    double host_bytes;     /**< of a rank whose device has memory of its own: the host's, for what goes between both */
+    size_t part;           /**< trainable values that a rank updates, where ranks update a part each; 0 = all */
+    bool once_a_node; /**< moments are kept once a node; in the host's memory also weights and their moving average */
 } cod_strategy_plan;
 
 /** One stage of a network that ranks hold together. */
@@ -195,7 +197,6 @@ typedef struct cod_strategy_kind {
     bool keeps_state; /**< save() and load() are of use: ranks write a part of their own */
     bool averages;    /**< gradients by the context's collective, if at all: train.allreduce_codec is of use */
     bool one_set;     /**< takes only recipes that train one network */
-    bool needs_host;  /**< reads and writes weights by the host's address: only on backends whose memory that is */
     /** Ranks of the group, the first, that hold the weights and update them; the others only train. NULL = all do both. */
     int (*servers)(const cod_run_config *run);
     /** Ranks that hold the network together, as place() will have it. NULL = 1. */

@@ -63,7 +63,7 @@ typedef struct state {
     cod_group *group;
     cod_coded_allreduce *coded;
     ordered_average ordered;
-    cod_collective *collective;
+    cod_collective *collective, *own; /**< own: the backend's */
     cod_queue *queues[QUEUES];
     cod_event *ready[BUCKETS];
     cod_buffer *source, *gradients, *sums, *aside[QUEUES], statistics;
@@ -76,12 +76,13 @@ static size_t bucket_first(size_t bucket)
     return (size_t)STEP_VALUES * bucket / BUCKETS;
 }
 
-/** to += 0.7 · from, in the range. */
+/** to += 0.7 · from, in the range; where backends may round this product or not, as a GPU does not, to += from. */
 static cod_status new_addition(const state *s, cod_buffer *from, cod_buffer *to, size_t first, size_t end,
                                cod_plan **out)
 {
     const cod_shape shape = {1, 1, 1, (int64_t)(end - first)};
-    cod_op op = {.kind = COD_OP_ADD, .accumulate = true, .attr.alpha = 0.7F, .name = "add"};
+    const float alpha = s->work->average == STEP_OWN ? 1 : 0.7F;
+    cod_op op = {.kind = COD_OP_ADD, .accumulate = true, .attr.alpha = alpha, .name = "add"};
     op.inputs[0] = cod_view_dense(from, first * sizeof(float), COD_F32, shape);
     op.outputs[0] = cod_view_dense(to, first * sizeof(float), COD_F32, shape);
     return s->backend->plan_create(s->device, &op, out);
@@ -92,10 +93,23 @@ bool device_steps_nodes_are_equal(int ranks)
     return ranks != 3;
 }
 
+static cod_status open_own(state *s)
+{
+    unsigned char name[COD_COLLECTIVE_NAME_BYTES] = {0};
+    const int rank = cod_group_rank(s->group);
+    COD_TRY(s->backend->collective_name(s->device, rank == 0 ? name : NULL));
+    COD_TRY(cod_group_broadcast(s->group, name, sizeof name, 0));
+    COD_TRY(s->backend->collective_create(s->device, name, rank, cod_group_size(s->group), &s->own));
+    s->collective = s->own;
+    return COD_OK;
+}
+
 /** Without copies through the host, or what must come out of them. */
 static cod_status open_direct(state *s)
 {
-    const int *nodes = s->work->average == STEP_DIRECT ? one_node : equal_node_of;
+    const int *nodes = s->work->average == STEP_DIRECT_BY_NODE ? equal_node_of : one_node;
+    if (s->work->average == STEP_OWN && s->backend->memory != NULL)
+        return open_own(s);
     if (s->backend->memory != NULL)
         return cod_group_average_direct(s->group, s->backend, s->device, nodes, &s->collective);
     s->collective = ordered_average_init(&s->ordered, s->group, nodes);
@@ -165,6 +179,8 @@ static void close_state(state *s)
     const cod_backend *b = s->backend;
     cod_coded_allreduce_destroy(s->coded);
     cod_group_leave_device(s->group);
+    if (s->own != NULL)
+        b->collective_destroy(s->device, s->own);
     for (size_t i = 0; i < BUCKETS; i++) {
         cod_event_destroy(b, s->ready[i]);
         b->plan_destroy(s->make[i]);

@@ -11,8 +11,18 @@
 
 enum { STEP_VALUES = 20011, STEP_STATISTICS = 37 };
 
-/** The last two: by cod_group_average_direct(); in host memory, sums in the order that its header promises. */
-typedef enum step_average { STEP_PLAIN, STEP_BY_NODE, STEP_CODED, STEP_DIRECT, STEP_DIRECT_BY_NODE } step_average;
+/**
+ * From STEP_DIRECT on, without the host's memory: by cod_group_average_direct(), and by the backend's own collective. In host memory these are
+ * sums in the order of the ranks, as the first one's header promises.
+ */
+typedef enum step_average {
+    STEP_PLAIN,
+    STEP_BY_NODE,
+    STEP_CODED,
+    STEP_DIRECT,
+    STEP_DIRECT_BY_NODE,
+    STEP_OWN
+} step_average;
 
 /** A mistake that `late` must find. The last one uses an average before it waits for it. */
 typedef enum step_mistake { STEP_RIGHT, STEP_NO_READY, STEP_OTHER_QUEUE, STEP_TOO_EARLY } step_mistake;

@@ -117,8 +117,6 @@ CASES = {
         (["train", "ok.yaml", "train.backend=gpu"], 2, "no backend 'gpu'"),
         (["train", "ok.yaml", "cluster.device=gpu"], 2, "cluster.device: 'gpu' is not one of: auto, cpu, cuda"),
         (["train", "ok.yaml", "train.strategy=codistill", "cluster.groups=[{ranks: 1, device: gpu}, {}]"], 2, "device: 'gpu' is not one of: auto, cpu, cuda"),
-        (["train", "ok.yaml", "train.strategy=parameter_server", "cluster.ranks_per_group=2", "cluster.device=cuda"], 2,
-         "set cluster.device=cpu, or another strategy"),
         (["train", "ok.yaml", "name=i", "cluster.device=cuda"], 1, "cluster.device: cuda: there is no NVIDIA driver on this machine; "),
         (["train", "ok.yaml", "train.strategy=central_storage", "train.allreduce_codec=int8"], 2, "int8 is for: single, allreduce, "),
         (["train", "ok.yaml", "train.max_time=soon"], 2, "'soon' is no time"),

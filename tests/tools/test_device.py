@@ -13,7 +13,7 @@ import sys
 
 from test_classes import CONFIG as CLASSES
 from test_classes import csv
-from test_strategies import DILOCO, LOCAL_SGD
+from test_strategies import DILOCO, LOCAL_SGD, NOLOCO
 from test_train import killed
 from train_support import MPIEXEC, check, png, read_safetensors, run_cases
 
@@ -64,8 +64,6 @@ def chosen(bench):
           "`cpu` computes without a GPU, and `auto` where there is none" in result.err, "not refused", result)
     result = bench.train(*SHORT, "train.precision=auto", "name=half")
     check(bench.summary("half")["precision"] == "bf16", "auto is not bf16", result)
-    result = bench.train(*SHORT, "train.strategy=parameter_server", "cluster.ranks_per_group=2", "name=server")
-    check(result.code == 0 and "device: cpu (the strategy moves weights in the host's memory)" in result.err, "a strategy of the host", result)
 
 
 def integers(done, gpu):
@@ -114,12 +112,37 @@ def commands(bench):
 
 
 def strategies(bench):
-    """The strategies that no other case has on the GPU."""
-    for name, *overrides in (["model_parallel", "cluster.ranks_per_group=2", "model_parallel.stages=2"],
-                             ["local_sgd", "cluster.groups=2", *LOCAL_SGD[1:], "local_sgd.period=2"],
-                             ["diloco", "cluster.groups=2", *DILOCO[1:], "diloco.period=2"]):
-        result = bench.trained(*SHORT, CUDA, f"train.strategy={name}", f"name={name}", *overrides)
+    """The strategies that no other case has on the GPU; those whose groups meet did so."""
+    fragments = ["diloco.period=4", "diloco.fragments=2", "diloco.overlap_steps=1"]
+    for strategy, name, meetings, *overrides in (
+            ["model_parallel", "stages", 0, "cluster.ranks_per_group=2", "model_parallel.stages=2"],
+            ["local_sgd", "local", 2, "cluster.groups=2", *LOCAL_SGD[1:], "local_sgd.period=2"],
+            ["diloco", "outer", 2, "cluster.groups=2", *DILOCO[1:], "diloco.period=2"],
+            ["diloco", "fragments", 2, "cluster.groups=2", *fragments],
+            ["noloco", "pairs", 2, "cluster.groups=2", *NOLOCO[1:], "noloco.period=2"]):
+        result = bench.trained(*SHORT, CUDA, f"train.strategy={strategy}", f"name={name}", *overrides)
         check(device_of(name, bench).startswith("GPU 0 (GPU-00000000): emulated GPU"), "another device", result)
+        merges = [group["merges"] for group in bench.summary(name)["group_results"]]
+        check(all(count >= meetings for count in merges), f"{name}: the groups met {merges} times")
+
+
+def servers(bench):
+    """Servers and what a node's ranks share, on the GPU: the bits of the strategies that they are equal to."""
+    fixed = [*SHORT, CUDA, "train.precision=f32", "train.allreduce=flat", "train.ema=0.9", "model.norm=batch", "train.bucket_kb=1"]
+    two = "cluster.ranks_per_group=2"
+    served = "async_parameter_server"
+    runs = {"allreduce": ["train.strategy=allreduce", two],
+            "central": ["train.strategy=central_storage", two],
+            "server": ["train.strategy=parameter_server", "cluster.ranks_per_group=3"],
+            "single": ["train.strategy=single"],
+            "async": [f"train.strategy={served}", "cluster.ranks_per_group=3", f"{served}.servers=2", f"{served}.max_delay=0"]}
+    for name, overrides in runs.items():
+        result = bench.trained(*fixed, *overrides, f"name={name}")
+        check(device_of(name, bench).startswith("GPU 0 (GPU-00000000): emulated GPU"), "another device", result)
+    models = {name: read_safetensors(bench.path("runs", name, "final.safetensors")) for name in runs}
+    for name, other in (("central", "allreduce"), ("server", "allreduce"), ("async", "single")):
+        check(models[name] == models[other], f"{name} has other weights than {other}")
+    check(models["single"] != models["allreduce"], "all runs are one: the case shows nothing")
 
 
 def taught(bench, name):
@@ -218,6 +241,19 @@ def memory(bench):
                                              r"are free. A smaller tile \(--tile\), or the processor \(--device cpu\), needs less", result.err), command[0], result)
 
 
+def planned_and_told(bench, run, *overrides):
+    """What `plan` says of a rank's memory on the device, by part; training says the same when it starts."""
+    parts = {}
+    for command, short in (("plan", []), ("train", SHORT)):
+        result = run(bench, command, "t.yaml", *overrides, *short)
+        told = re.search(r"(?:in the device's memory|group 0: memory of the device for a rank), MB: (.*): [\d.]+ in all", result.out + result.err)
+        check(result.code == 0 and told, f"{command} says no sizes", result)
+        parts[command] = {part: float(size) for part, size in (part.rsplit(" ", 1) for part in told[1].split(", "))}
+    check(parts["plan"].keys() == parts["train"].keys(), f"{overrides}: {parts}")
+    check(all(abs(size - parts["train"][part]) <= 0.3 for part, size in parts["plan"].items()), f"{overrides}: {parts}")
+    return parts["plan"]
+
+
 def planned(bench):
     """`plan` says what training says when it starts; teachers, and what the exchange has there, are counted in both."""
     setup = [CUDA, "cluster.groups=2", "train.strategy=codistill", *SOON]
@@ -225,16 +261,16 @@ def planned(bench):
     for run, sizes, prefix in ((on_late, wide, "late"), (type(bench).run, ["model.channels=32"], "coded")):
         beside = {}
         for name, overrides in (("none", ["distill.weight=0", "exchange.merge=none"]), ("merged", ["distill.weight=0"]), ("taught", [])):
-            parts = {}
-            for command, short in (("plan", []), ("train", SHORT)):
-                result = run(bench, command, "t.yaml", *setup, *sizes, *overrides, *short, f"name={prefix}-{name}")
-                told = re.search(r"(?:in the device's memory|group 0: memory of the device for a rank), MB: (.*): [\d.]+ in all", result.out + result.err)
-                check(result.code == 0 and told, f"{command} says no sizes", result)
-                parts[command] = {part: float(size) for part, size in (part.rsplit(" ", 1) for part in told[1].split(", "))}
-            check(parts["plan"].keys() == parts["train"].keys(), f"{name}: {parts}")
-            check(all(abs(size - parts["train"][part]) <= 0.3 for part, size in parts["plan"].items()), f"{name}: {parts}")
-            beside[name] = parts["plan"]["teachers and exchange"]
+            parts = planned_and_told(bench, run, *setup, *sizes, *overrides, f"name={prefix}-{name}")
+            beside[name] = parts["teachers and exchange"]
         check(beside["none"] < beside["merged"] < beside["taught"], f"{beside}")
+    # Where ranks update a part each, moments are of that.
+    wide, moments = ["model.channels=64", "model.blocks=4", "train.ema=0.9", "cluster.ranks_per_group=4", CUDA], {}
+    for name, *overrides in (["allreduce"], ["parameter_server"], ["central_storage"], ["async_parameter_server", "async_parameter_server.servers=3"]):
+        parts = planned_and_told(bench, on_late, *wide, f"train.strategy={name}", *overrides, f"name=part-{name}")
+        moments[name] = parts["moments"] / parts["weights"]
+    for name, expected in (("allreduce", 2), ("parameter_server", 2), ("central_storage", 2 / 4), ("async_parameter_server", 2 / 3)):
+        check(abs(moments[name] - expected) < 0.1, f"{moments}")
 
 
 def copies(bench):
@@ -334,7 +370,7 @@ def direct(bench):
 
 
 CASES = {
-    "chosen": chosen, "commands": commands, "strategies": strategies, "mixed": mixed, "places": places, "memory": memory, "planned": planned, "copies": copies, "older": older,
+    "chosen": chosen, "commands": commands, "strategies": strategies, "servers": servers, "mixed": mixed, "places": places, "memory": memory, "planned": planned, "copies": copies, "older": older,
     "averages": averages, "direct": direct,
     # Two groups that code what they exchange on the GPU: killed once and resumed, they end with the bits of a run in one piece.
     "killed-2x1": killed("2x1", 1, None, CUDA, "checkpoint.every=4"),

@@ -6,12 +6,13 @@ ends the run.
 """
 
 import json
+import signal
 import sys
 
 from test_classes import CONFIG as CLASSES
 from test_classes import csv
 from test_strategies import DILOCO, LOCAL_SGD, NOLOCO
-from test_train import SETUPS, killed, same_checkpoints
+from test_train import SETUPS, killed, not_a_number, replays, same_checkpoints, stops
 from train_support import check, png, run_cases
 
 STEPS, EVERY = 12, 4
@@ -21,6 +22,7 @@ FIXED = ["name=t", "train.deterministic=true", f"train.steps={STEPS}", "train.em
          f"eval.every={EVERY}", "log.every=1", "log.tensorboard=false", "log.samples=0"]
 SOON = ["local_sgd.period=3", "diloco.period=3", "noloco.period=3"]  # meetings
 BATCH_NORM = "model.norm=batch"
+SERVER, CENTRAL, ASYNC = (f"train.strategy={name}" for name in ("parameter_server", "central_storage", "async_parameter_server"))
 REF = ["--backend", "ref"]
 TOLD = ["psnr_y", "ssim_y", "accuracy", "lr", "distill_weight", "teacher_step", "staleness_steps", "merges", "published_bytes", "pulled_bytes"]
 
@@ -68,12 +70,14 @@ def goes_on(setup, *overrides):
     return killed(setup, 1, LATE, "train.backend=ref", "checkpoint.every=4", *overrides)
 
 
-def refused(bench):
-    """What moves weights in the host's memory says so, and another strategy."""
-    for strategy, ranks in (("parameter_server", 2), ("central_storage", 2), ("async_parameter_server", 2)):
-        result = bench.train(f"train.strategy={strategy}", f"cluster.ranks_per_group={ranks}", "train.backend=ref", environment=LATE)
-        check(result.code == 2 and f"strategy '{strategy}' moves weights in the host's memory, where those of backend 'ref' are not"
-              in result.err, strategy, result)
+def on_late(case):
+    """A case of test_train.py, whose runs find a device around `cpu` by themselves."""
+    def late_case(bench):
+        bench.environment.update({**LATE, "COD_TEST_LATE": "cpu", "COD_LATE_DELAY_US": "5"})
+        result = bench.trained("name=seen", "train.strategy=single", "train.steps=1")
+        check("memory of the device for a rank" in result.err, "there is no device", result)
+        case(bench)
+    return late_case
 
 
 def transfers(bench):
@@ -174,6 +178,12 @@ CASES = {
     "diloco": same(SR, *SETUPS["2x1"], *DILOCO, *SOON, "diloco.codec=int8"),
     "streaming": same(SR, *SETUPS["2x2"], "train.strategy=diloco", "diloco.period=4", "diloco.fragments=2", "diloco.overlap_steps=1", BATCH_NORM),
     "noloco": same(SR, *SETUPS["3x1"], *NOLOCO, *SOON, BATCH_NORM),
+    "server": same(SR, SERVER, "cluster.ranks_per_group=3", BATCH_NORM, "train.bucket_kb=4", "train.accumulate=2", "train.clip_norm=1"),
+    "async": same(SR, ASYNC, "cluster.ranks_per_group=4", "async_parameter_server.servers=2", BATCH_NORM, "train.accumulate=2"),
+    "async-coded": same(SR, ASYNC, "cluster.ranks_per_group=3", BATCH_NORM, "async_parameter_server.push_codec=int8",
+                        "async_parameter_server.pull_codec=topk", "train.clip_norm=1"),
+    "central": same(SR, CENTRAL, "cluster.ranks_per_group=3", BATCH_NORM, "train.accumulate=2"),
+    "central-clipped": same(SR, CENTRAL, "cluster.ranks_per_group=2", BATCH_NORM, "train.clip_norm=0.1"),
     "pipeline": same(SR, "train.strategy=model_parallel", "cluster.ranks_per_group=4", "model_parallel.stages=2", BATCH_NORM, "model.blocks=3",
                      "train.accumulate=3", "train.clip_norm=1"),
     "classes": same(C, "train.strategy=codistill", "cluster.groups=3", "data.placement=dirichlet", "data.alpha=0.1",
@@ -188,7 +198,16 @@ CASES = {
     "killed-2x2": goes_on("2x2", BATCH_NORM, "train.accumulate=2"),
     "killed-coded": goes_on("allreduce", "train.allreduce_codec=int8"),
     "killed-gated": goes_on("2x1", "distill.gate=true", "distill.every=1"),
-    "refused": refused,
+    "killed-server": goes_on("allreduce", SERVER, "cluster.ranks_per_group=3", BATCH_NORM),
+    "killed-async": goes_on("allreduce", ASYNC, "cluster.ranks_per_group=3", BATCH_NORM, "async_parameter_server.push_codec=topk",
+                            "async_parameter_server.pull_codec=int8"),
+    "killed-central": goes_on("allreduce", CENTRAL, "cluster.ranks_per_group=2", BATCH_NORM, "train.ema=0.9"),
+    "killed-file": goes_on("2x1", "exchange.transport=file"),
+    "killed-local-sgd": goes_on("2x2", *LOCAL_SGD, BATCH_NORM),
+    "killed-diloco": goes_on("2x1", *DILOCO, "diloco.codec=int8"),
+    "replays": on_late(replays("3x1")),
+    "stops": on_late(stops("2x2", signal.SIGTERM)),
+    "nan": on_late(not_a_number),
     "commands": commands,
 }
 

@@ -5,6 +5,7 @@
 #ifndef COD_TESTS_CUDA_EMULATED_H
 #define COD_TESTS_CUDA_EMULATED_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,6 +29,15 @@ size_t cod_emulated_launches(size_t *chained);
 
 /** The order of blocks and threads from now on; 0 = their numbers' order. Default: COD_CUDA_SEED, else 1. */
 void cod_emulated_set_seed(uint64_t seed);
+
+/**
+ * Late: work of streams is done when the host waits for something, and then in an order by chance (of the seed) among what streams and events
+ * allow; cudaEventQuery() says so, and does nothing. Else each work is done when it is queued. Does first all that is queued.
+ */
+void cod_emulated_set_late(bool late);
+
+/** Queues work of a library in a stream. @param work  returns 0, else the stream has failed */
+int cod_emulated_later(void *stream, int (*work)(void *argument), void *argument);
 
 /** The machine that is played from now on. */
 typedef struct cod_emulated_machine {

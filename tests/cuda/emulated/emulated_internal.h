@@ -35,6 +35,10 @@ void cod_emulated_kernel_name(const void *kernel, char *name, size_t bytes);
 /** Writes the kernel's symbol to the file that COD_CUDA_KERNELS names, the first time that the process launches it. */
 void cod_emulated_kernel_record(const void *kernel);
 
+/* streams.cpp */
+/** Does all work that is queued. Under the lock. */
+void cod_emulated_finish();
+
 /* memory.cpp */
 size_t cod_emulated_whole_memory();
 /** Whether the range does not leave the allocation that it begins in; memory of the host that CUDA does not know is any. */

@@ -215,6 +215,7 @@ static cudaError_t allocate(void **memory, size_t bytes, bool pinned)
 static cudaError_t release(void *pointer, bool pinned)
 {
     const cod_emulated_locked held(cod_emulated_lock);
+    cod_emulated_finish();
     unsigned char *memory = static_cast<unsigned char *>(pointer);
     if (memory == nullptr)
         return cudaSuccess;

@@ -1,29 +1,13 @@
-/** CUDA's runtime without a GPU: faults, devices, streams that work at once, graphs as lists of work. */
+/** CUDA's runtime without a GPU: faults, and the machine that is played. */
 #include "emulated_internal.h"
 
-#include <chrono>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <vector>
 
 enum { SHARED_AT_FIRST = 48 << 10, MOST_SHARED = 227 << 10 };
-
-struct cod_emulated_graph {
-    std::vector<std::function<cudaError_t()>> work;
-};
-
-struct cod_emulated_stream {
-    cod_emulated_graph *capture = nullptr;
-    bool behind_kernel = false; /**< its last work is a kernel */
-};
-
-struct cod_emulated_event {
-    bool timed = false, recorded = false;
-    std::chrono::steady_clock::time_point at;
-};
 
 std::recursive_mutex cod_emulated_lock;
 
@@ -34,7 +18,7 @@ static cod_emulated_machine default_machine()
 }
 
 static cod_emulated_machine machine = default_machine();
-static size_t faults, seed_value, launches, chained_launches;
+static size_t faults, seed_value;
 static std::map<const void *, size_t> allowed_shared; /**< by kernel */
 static bool seed_known;
 static char first_fault[512];
@@ -100,16 +84,6 @@ size_t cod_emulated_faults(char *first, size_t bytes)
     snprintf(first, bytes, "%s", first_fault);
     faults = 0;
     first_fault[0] = '\0';
-    return count;
-}
-
-size_t cod_emulated_launches(size_t *chained)
-{
-    const cod_emulated_locked held(cod_emulated_lock);
-    const size_t count = launches;
-    if (chained != nullptr)
-        *chained = chained_launches;
-    launches = chained_launches = 0;
     return count;
 }
 
@@ -224,163 +198,5 @@ cudaError_t cudaDriverGetVersion(int *version)
 cudaError_t cudaRuntimeGetVersion(int *version)
 {
     *version = 13000;
-    return cudaSuccess;
-}
-
-/* Streams, events, graphs. */
-
-cudaError_t cod_emulated_queue(cudaStream_t stream, const cod_emulated_launch *launch,
-                               std::function<cudaError_t()> work)
-{
-    const cod_emulated_locked held(cod_emulated_lock);
-    if (launch != nullptr) {
-        launches++;
-        chained_launches += launch->chained;
-        if (launch->chained && (stream == nullptr || !stream->behind_kernel))
-            cod_emulated_fault("a programmatic edge from what is no kernel");
-    }
-    if (stream != nullptr)
-        stream->behind_kernel = launch != nullptr;
-    if (stream == nullptr || stream->capture == nullptr)
-        return cod_emulated_give(work());
-    stream->capture->work.push_back(std::move(work));
-    return cudaSuccess;
-}
-
-cudaError_t cudaMemsetAsync(void *target, int value, size_t bytes, cudaStream_t stream)
-{
-    return cod_emulated_queue(stream, nullptr, [=]() {
-        if (!cod_emulated_range_inside(target, bytes))
-            return cudaErrorInvalidValue;
-        memset(target, value, bytes);
-        return cudaSuccess;
-    });
-}
-
-cudaError_t cudaMemcpyAsync(void *target, const void *source, size_t bytes, cudaMemcpyKind, cudaStream_t stream)
-{
-    return cod_emulated_queue(stream, nullptr, [=]() {
-        if (!cod_emulated_range_inside(target, bytes) || !cod_emulated_range_inside(source, bytes))
-            return cudaErrorInvalidValue;
-        memcpy(target, source, bytes);
-        return cudaSuccess;
-    });
-}
-
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
-{
-    *stream = new cod_emulated_stream;
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamDestroy(cudaStream_t stream)
-{
-    delete stream;
-    return cudaSuccess;
-}
-
-/** What a captured stream may not do. */
-static cudaError_t outside_capture(cudaStream_t stream)
-{
-    if (stream != nullptr)
-        stream->behind_kernel = false;
-    return cod_emulated_give(stream != nullptr && stream->capture != nullptr ? cudaErrorStreamCaptureUnsupported
-                                                                             : cudaSuccess);
-}
-
-cudaError_t cudaStreamSynchronize(cudaStream_t stream)
-{
-    return outside_capture(stream);
-}
-
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t, unsigned)
-{
-    return outside_capture(stream);
-}
-
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode)
-{
-    if (outside_capture(stream) != cudaSuccess)
-        return cudaErrorStreamCaptureUnsupported;
-    stream->capture = new cod_emulated_graph;
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
-{
-    *graph = stream->capture;
-    stream->capture = nullptr;
-    stream->behind_kernel = false;
-    return cod_emulated_give(*graph != nullptr ? cudaSuccess : cudaErrorInvalidValue);
-}
-
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long)
-{
-    if (getenv("COD_CUDA_GRAPHS_FAIL") != nullptr)
-        return give(cudaErrorMemoryAllocation);
-    *exec = new cod_emulated_graph(*graph);
-    return cudaSuccess;
-}
-
-cudaError_t cudaGraphDestroy(cudaGraph_t graph)
-{
-    delete graph;
-    return cudaSuccess;
-}
-
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
-{
-    delete exec;
-    return cudaSuccess;
-}
-
-cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
-{
-    if (outside_capture(stream) != cudaSuccess)
-        return cudaErrorStreamCaptureUnsupported;
-    const cod_emulated_locked held(cod_emulated_lock);
-    for (const auto &work : exec->work) {
-        const cudaError_t error = work();
-        if (error != cudaSuccess)
-            return cod_emulated_give(error);
-    }
-    return cudaSuccess;
-}
-
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
-{
-    *event = new cod_emulated_event;
-    (*event)->timed = (flags & cudaEventDisableTiming) == 0;
-    return cudaSuccess;
-}
-
-cudaError_t cudaEventDestroy(cudaEvent_t event)
-{
-    delete event;
-    return cudaSuccess;
-}
-
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
-{
-    event->recorded = true;
-    event->at = std::chrono::steady_clock::now();
-    return outside_capture(stream);
-}
-
-cudaError_t cudaEventQuery(cudaEvent_t)
-{
-    return cudaSuccess;
-}
-
-cudaError_t cudaEventSynchronize(cudaEvent_t)
-{
-    return cudaSuccess;
-}
-
-cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end)
-{
-    if (!begin->timed || !begin->recorded || !end->timed || !end->recorded)
-        return cod_emulated_give(cudaErrorInvalidValue);
-    *ms = std::chrono::duration<float, std::milli>(end->at - begin->at).count();
     return cudaSuccess;
 }

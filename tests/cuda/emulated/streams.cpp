@@ -1,0 +1,300 @@
+/** Streams, events and graphs without a GPU. Work is done at once or, late, when the host waits for it. */
+#include "emulated_internal.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <random>
+#include <vector>
+
+typedef std::function<cudaError_t()> work_done;
+
+/** How often an event was recorded so far, as the host asked for it and as streams have come to it. */
+struct progress {
+    uint64_t asked = 0, reached = 0;
+    std::chrono::steady_clock::time_point at;
+};
+
+struct cod_emulated_event {
+    bool timed = false;
+    std::shared_ptr<progress> records = std::make_shared<progress>();
+};
+
+struct cod_emulated_graph {
+    std::vector<work_done> work;
+};
+
+/** Work of a stream, which may begin once the event has come so far. */
+struct queued {
+    work_done work;
+    std::shared_ptr<progress> awaited;
+    uint64_t record;
+};
+
+struct cod_emulated_stream {
+    cod_emulated_graph *capture = nullptr;
+    bool behind_kernel = false; /**< its last work is a kernel */
+    std::deque<queued> pending;
+};
+
+static std::vector<cod_emulated_stream *>
+    streams; /**< in the order in which they were made: chance is the same in each run */
+static size_t launches, chained_launches;
+static bool late;
+static std::mt19937_64 chance;
+
+size_t cod_emulated_launches(size_t *chained)
+{
+    const cod_emulated_locked hold(cod_emulated_lock);
+    const size_t count = launches;
+    if (chained != nullptr)
+        *chained = chained_launches;
+    launches = chained_launches = 0;
+    return count;
+}
+
+/** Does the first work of a stream that may begin, which one is chance. @return false where there is none */
+static bool do_some(cudaError_t *error)
+{
+    std::vector<cod_emulated_stream *> able;
+    for (cod_emulated_stream *stream : streams)
+        if (!stream->pending.empty() && (stream->pending.front().awaited == nullptr ||
+                                         stream->pending.front().awaited->reached >= stream->pending.front().record))
+            able.push_back(stream);
+    if (able.empty())
+        return false;
+    cod_emulated_stream *stream = able[chance() % able.size()];
+    const queued first = std::move(stream->pending.front());
+    stream->pending.pop_front();
+    const cudaError_t status = cod_emulated_give(first.work());
+    if (*error == cudaSuccess)
+        *error = status;
+    return true;
+}
+
+/** Does work until `reached()`. */
+template <typename R> static cudaError_t do_until(R reached)
+{
+    cudaError_t error = cudaSuccess;
+    while (!reached())
+        if (!do_some(&error)) {
+            cod_emulated_fault("streams wait for each other for ever");
+            return cod_emulated_give(cudaErrorLaunchFailure);
+        }
+    return error;
+}
+
+void cod_emulated_finish()
+{
+    for (cod_emulated_stream *stream : streams)
+        do_until([=]() { return stream->pending.empty(); });
+}
+
+void cod_emulated_set_late(bool wanted)
+{
+    const cod_emulated_locked hold(cod_emulated_lock);
+    cod_emulated_finish();
+    late = wanted;
+    chance.seed(cod_emulated_seed());
+}
+
+/** Work of a stream that is not captured. */
+static cudaError_t put(cudaStream_t stream, work_done work, std::shared_ptr<progress> awaited = nullptr)
+{
+    if (!late || stream == nullptr)
+        return cod_emulated_give(work());
+    const uint64_t record = awaited != nullptr ? awaited->asked : 0;
+    stream->pending.push_back({std::move(work), std::move(awaited), record});
+    return cudaSuccess;
+}
+
+cudaError_t cod_emulated_queue(cudaStream_t stream, const cod_emulated_launch *launch, work_done work)
+{
+    const cod_emulated_locked hold(cod_emulated_lock);
+    if (launch != nullptr) {
+        launches++;
+        chained_launches += launch->chained;
+        if (launch->chained && (stream == nullptr || !stream->behind_kernel))
+            cod_emulated_fault("a programmatic edge from what is no kernel");
+    }
+    if (stream != nullptr)
+        stream->behind_kernel = launch != nullptr;
+    if (stream == nullptr || stream->capture == nullptr)
+        return put(stream, std::move(work));
+    stream->capture->work.push_back(std::move(work));
+    return cudaSuccess;
+}
+
+int cod_emulated_later(void *stream, int (*work)(void *argument), void *argument)
+{
+    return cod_emulated_queue(static_cast<cudaStream_t>(stream), nullptr,
+                              [=]() { return work(argument) == 0 ? cudaSuccess : cudaErrorLaunchFailure; });
+}
+
+cudaError_t cudaMemsetAsync(void *target, int value, size_t bytes, cudaStream_t stream)
+{
+    return cod_emulated_queue(stream, nullptr, [=]() {
+        if (!cod_emulated_range_inside(target, bytes))
+            return cudaErrorInvalidValue;
+        memset(target, value, bytes);
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaMemcpyAsync(void *target, const void *source, size_t bytes, cudaMemcpyKind, cudaStream_t stream)
+{
+    return cod_emulated_queue(stream, nullptr, [=]() {
+        if (!cod_emulated_range_inside(target, bytes) || !cod_emulated_range_inside(source, bytes))
+            return cudaErrorInvalidValue;
+        memcpy(target, source, bytes);
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
+{
+    const cod_emulated_locked hold(cod_emulated_lock);
+    *stream = new cod_emulated_stream;
+    streams.push_back(*stream);
+    return cudaSuccess;
+}
+
+/** What a captured stream may not do. */
+static cudaError_t outside_capture(cudaStream_t stream)
+{
+    if (stream != nullptr)
+        stream->behind_kernel = false;
+    return cod_emulated_give(stream != nullptr && stream->capture != nullptr ? cudaErrorStreamCaptureUnsupported
+                                                                             : cudaSuccess);
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+    const cod_emulated_locked hold(cod_emulated_lock);
+    if (outside_capture(stream) != cudaSuccess)
+        return cudaErrorStreamCaptureUnsupported;
+    return do_until([=]() { return stream == nullptr || stream->pending.empty(); });
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+    const cod_emulated_locked hold(cod_emulated_lock);
+    do_until([=]() { return stream->pending.empty(); });
+    std::erase(streams, stream);
+    delete stream;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
+{
+    const cod_emulated_locked hold(cod_emulated_lock);
+    if (outside_capture(stream) != cudaSuccess)
+        return cudaErrorStreamCaptureUnsupported;
+    return put(
+        stream, []() { return cudaSuccess; }, event->records);
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode)
+{
+    if (outside_capture(stream) != cudaSuccess)
+        return cudaErrorStreamCaptureUnsupported;
+    stream->capture = new cod_emulated_graph;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
+{
+    *graph = stream->capture;
+    stream->capture = nullptr;
+    stream->behind_kernel = false;
+    return cod_emulated_give(*graph != nullptr ? cudaSuccess : cudaErrorInvalidValue);
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long)
+{
+    if (getenv("COD_CUDA_GRAPHS_FAIL") != nullptr)
+        return cod_emulated_give(cudaErrorMemoryAllocation);
+    *exec = new cod_emulated_graph(*graph);
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph)
+{
+    delete graph;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
+{
+    delete exec;
+    return cudaSuccess;
+}
+
+static cudaError_t do_all(const std::vector<work_done> &list)
+{
+    for (const auto &work : list) {
+        const cudaError_t error = work();
+        if (error != cudaSuccess)
+            return error;
+    }
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
+{
+    if (outside_capture(stream) != cudaSuccess)
+        return cudaErrorStreamCaptureUnsupported;
+    const cod_emulated_locked hold(cod_emulated_lock);
+    if (!late)
+        return cod_emulated_give(do_all(exec->work));
+    return put(stream, [list = exec->work]() { return do_all(list); });
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
+{
+    *event = new cod_emulated_event;
+    (*event)->timed = (flags & cudaEventDisableTiming) == 0;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+    delete event;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+    const cod_emulated_locked hold(cod_emulated_lock);
+    if (outside_capture(stream) != cudaSuccess)
+        return cudaErrorStreamCaptureUnsupported;
+    const uint64_t record = ++event->records->asked;
+    return put(stream, [records = event->records, record]() {
+        records->reached = records->reached > record ? records->reached : record;
+        records->at = std::chrono::steady_clock::now();
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+    const cod_emulated_locked hold(cod_emulated_lock);
+    return event->records->reached >= event->records->asked ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+    const cod_emulated_locked hold(cod_emulated_lock);
+    const uint64_t record = event->records->asked;
+    return do_until([=]() { return event->records->reached >= record; });
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end)
+{
+    if (!begin->timed || begin->records->reached == 0 || !end->timed || end->records->reached == 0)
+        return cod_emulated_give(cudaErrorInvalidValue);
+    *ms = std::chrono::duration<float, std::milli>(end->records->at - begin->records->at).count();
+    return cudaSuccess;
+}

@@ -1,0 +1,88 @@
+/*
+ * Averages by src/cuda/nccl.cu, on the emulated GPU with the stand-in for NCCL, in the small steps of tests/comm: several ranges at a time, of odd
+ * sizes, on streams whose work is done late and in an order by chance.
+ */
+#include "comm/job.h"
+
+#include "comm/device_steps.h"
+#include "cuda/cuda.h"
+#include "emulated.h"
+#include "ref/ref.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { STEPS = 12, ORDERS = 3 };
+
+static device_steps *host; /**< what comes of sums in host memory, in the order of the ranks */
+
+static device_steps *new_steps(const cod_backend *backend, step_mistake mistake)
+{
+    device_steps *steps = calloc(1, sizeof *steps);
+    check_all(steps != NULL);
+    steps->backend = backend;
+    steps->average = STEP_OWN;
+    steps->mistake = mistake;
+    steps->steps = STEPS;
+    return steps;
+}
+
+static bool are_equal(const device_steps *a, const device_steps *b)
+{
+    return memcmp(a->gradients, b->gradients, sizeof a->gradients) == 0 &&
+           memcmp(a->sums, b->sums, sizeof a->sums) == 0 &&
+           memcmp(a->statistics, b->statistics, sizeof a->statistics) == 0;
+}
+
+/** Each rank's work has an order of its own. @return whether the bits are those of host memory */
+static bool run_late(step_mistake mistake, uint64_t order, bool *early)
+{
+    char fault[256];
+    device_steps *device = new_steps(&cod_cuda_backend, mistake);
+    if (host == NULL) {
+        host = new_steps(&cod_ref_backend, STEP_RIGHT);
+        check_ok(device_steps_run(job, host));
+    }
+    cod_emulated_set_seed(1 + order * 16 + (uint64_t)cod_comm_rank(job));
+    cod_emulated_set_late(true);
+    check_ok(device_steps_run(job, device));
+    cod_emulated_set_late(false);
+    const bool equal = are_equal(host, device);
+    *early = device->early;
+    check_all(cod_emulated_faults(fault, sizeof fault) == 0);
+    free(device);
+    return equal;
+}
+
+static void averages_have_the_bits_of_host_memory(void **state)
+{
+    (void)state;
+    for (uint64_t order = 0; order < ORDERS; order++) {
+        bool early;
+        check_all(run_late(STEP_RIGHT, order, &early));
+        check_all(!early); /* nothing was done before the host waited, and starting did not wait */
+    }
+}
+
+/** Gradients that are averaged before they are there, an average that another queue waits for, and one that is used before. */
+static void a_missing_wait_gives_other_bits(void **state)
+{
+    static const step_mistake mistakes[] = {STEP_NO_READY, STEP_OTHER_QUEUE, STEP_TOO_EARLY};
+    (void)state;
+    for (size_t i = 0; i < sizeof mistakes / sizeof mistakes[0]; i++) {
+        bool early;
+        const bool equal = run_late(mistakes[i], 0, &early);
+        check_all(!equal || cod_comm_size(job) == 1); /* the average of one rank's gradients is what they are */
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(averages_have_the_bits_of_host_memory),
+        cmocka_unit_test(a_missing_wait_gives_other_bits),
+    };
+    const int failed = cmocka_run_group_tests(tests, job_setup, job_teardown);
+    free(host);
+    return failed;
+}
