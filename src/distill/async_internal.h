@@ -91,6 +91,8 @@ COD_MUST_CHECK cod_status async_gather(async_strategy *a);
 /** Waits until all workers have what was sent to them. */
 COD_MUST_CHECK cod_status async_flush(async_strategy *a);
 
+/** Brings what a worker pushes to the host. Waits for the device. */
+COD_MUST_CHECK cod_status async_fetch(async_strategy *a);
 /** A worker's halves of a step. */
 COD_MUST_CHECK cod_status async_push(async_strategy *a);
 COD_MUST_CHECK cod_status async_pull(async_strategy *a);

@@ -15,15 +15,24 @@ static cod_status code(async_strategy *a, async_link *link, float *gradients)
     return COD_OK;
 }
 
+static bool brings_statistics(const async_strategy *a)
+{
+    return cod_group_rank(a->context->group) == a->servers;
+}
+
+cod_status async_fetch(async_strategy *a)
+{
+    const cod_layout *layout = &a->context->session->weights.layout;
+    if (brings_statistics(a))
+        COD_TRY(cod_mirror_fetch(&a->values, layout->trainable, layout->state));
+    return cod_mirror_fetch(&a->gradients, 0, layout->trainable);
+}
+
 cod_status async_push(async_strategy *a)
 {
     const cod_train_context *context = a->context;
     const cod_layout *layout = &context->session->weights.layout;
-    const bool first = cod_group_rank(context->group) == a->servers;
     float *statistics = a->values.host + layout->trainable;
-    if (first)
-        COD_TRY(cod_mirror_fetch(&a->values, layout->trainable, layout->state));
-    COD_TRY(cod_mirror_fetch(&a->gradients, 0, layout->trainable));
     for (size_t s = 0; s < a->link_count; s++) {
         async_link *link = &a->links[s];
         float *gradients = a->gradients.host + link->first;
@@ -38,7 +47,7 @@ cod_status async_push(async_strategy *a)
                                    sizeof link->header));
         COD_TRY(cod_transfers_send(&link->moving, context->comm, link->world_rank, ASYNC_TAG_GRADIENT, payload,
                                    (size_t)link->push.bytes));
-        if (first && s == 0)
+        if (brings_statistics(a) && s == 0)
             COD_TRY(cod_transfers_send(&link->moving, context->comm, link->world_rank, ASYNC_TAG_STATISTICS, statistics,
                                        layout->state * sizeof(float)));
     }

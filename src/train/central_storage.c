@@ -166,8 +166,8 @@ static cod_status before_update(cod_strategy *strategy, cod_train_context *conte
     (void)set;
     central_storage *c = (central_storage *)strategy;
     const bool clips = context->config->train.clip_norm > 0;
+    COD_TRY(bring_gradients(c)); /* waits for what computes, which is not the exchange's time */
     const double begin = cod_clock_s(), trace = cod_trace_begin();
-    COD_TRY(bring_gradients(c));
     cod_node_memory_barrier(c->memory);
     COD_TRY(average_part(c, context));
     if (clips) {

@@ -483,6 +483,48 @@ static void an_edge_from_a_copy_is_found(void **)
     cudaFree(out);
 }
 
+/** One stream fills memory that another copies from. @return how many orders of late work gave the copy something else */
+static int wrong_copies(bool waits)
+{
+    float *memory = device_floats(2);
+    int wrong = 0;
+    cudaStream_t first, second;
+    cudaEvent_t filled;
+    assert_int_equal(cudaStreamCreateWithFlags(&first, cudaStreamNonBlocking), cudaSuccess);
+    assert_int_equal(cudaStreamCreateWithFlags(&second, cudaStreamNonBlocking), cudaSuccess);
+    assert_int_equal(cudaEventCreateWithFlags(&filled, cudaEventDisableTiming), cudaSuccess);
+    for (uint64_t seed = 0; seed < 16; seed++) {
+        cod_emulated_set_seed(seed);
+        cod_emulated_set_late(true);
+        memory[0] = memory[1] = 1;
+        cudaMemsetAsync(memory, 0, sizeof *memory, first);
+        cudaEventRecord(filled, first);
+        assert_int_equal(cudaEventQuery(filled), cudaErrorNotReady);
+        assert_true(memory[0] == 1);
+        if (waits)
+            cudaStreamWaitEvent(second, filled, 0);
+        cudaMemcpyAsync(memory + 1, memory, sizeof *memory, cudaMemcpyDefault, second);
+        assert_int_equal(cudaStreamSynchronize(second), cudaSuccess);
+        wrong += memory[1] != 0;
+        assert_int_equal(cudaEventSynchronize(filled), cudaSuccess);
+        assert_true(memory[0] == 0 && cudaEventQuery(filled) == cudaSuccess);
+        cod_emulated_set_late(false);
+    }
+    cudaStreamDestroy(first);
+    cudaStreamDestroy(second);
+    cudaEventDestroy(filled);
+    cudaFree(memory);
+    return wrong;
+}
+
+static void late_streams_are_ordered_by_events_alone(void **state)
+{
+    (void)state;
+    assert_int_equal(wrong_copies(true), 0);
+    const int wrong = wrong_copies(false);
+    assert_true(wrong > 0 && wrong < 16);
+}
+
 int main()
 {
     const struct CMUnitTest tests[] = {
@@ -499,6 +541,7 @@ int main()
         cmocka_unit_test(shared_memory_must_be_allowed),
         cmocka_unit_test(what_comes_before_the_wait_is_found),
         cmocka_unit_test(an_edge_from_a_copy_is_found),
+        cmocka_unit_test(late_streams_are_ordered_by_events_alone),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
