@@ -214,8 +214,8 @@ static cod_status save(cod_strategy *strategy, cod_checkpoint *checkpoint)
 
 static cod_status load_server(async_strategy *a, const cod_st_file *file)
 {
-    double version;
-    COD_TRY(cod_checkpoint_number(file, "version", &version));
+    int64_t version;
+    COD_TRY(cod_checkpoint_whole(file, "version", 0, &version));
     a->version = a->first_version = (uint64_t)version;
     for (size_t w = 0; w < a->link_count; w++) {
         char name[32];
@@ -231,18 +231,18 @@ static cod_status load(cod_strategy *strategy, cod_train_context *context, const
     async_strategy *a = (async_strategy *)strategy;
     cod_weights *weights = &context->session->weights;
     const size_t bytes = weights->layout.trainable * sizeof(float);
-    double servers, version;
-    COD_TRY(cod_checkpoint_number(file, "servers", &servers));
-    if ((int)servers != a->servers)
+    int64_t servers, version;
+    COD_TRY(cod_checkpoint_whole(file, "servers", 1, &servers));
+    if (servers != a->servers)
         return cod_fail(COD_ERR_ARGUMENT,
-                        "it was written by %d servers, not %d; set async_parameter_server.servers as it was",
-                        (int)servers, a->servers);
+                        "it was written by %lld servers, not %d; set async_parameter_server.servers as it was",
+                        (long long)servers, a->servers);
     if (a->serves)
         return load_server(a, file);
     for (int s = 0; s < a->servers; s++) {
         char name[32];
         snprintf(name, sizeof name, "version.%d", s);
-        COD_TRY(cod_checkpoint_number(file, name, &version));
+        COD_TRY(cod_checkpoint_whole(file, name, 0, &version));
         a->links[s].version = (uint64_t)version;
     }
     if (a->residual != NULL)

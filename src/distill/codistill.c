@@ -457,12 +457,9 @@ static cod_status load(cod_strategy *strategy, cod_train_context *context, const
         return cod_fail(COD_ERR_UNSUPPORTED, "exchange.replay repeats a run from its beginning; it cannot be resumed");
     COD_TRY(cod_exchange_load(c->exchange, file));
     COD_TRY(cod_checkpoint_number(file, "student_loss", &c->teaching.student_loss));
-    double behind, off_step;
-    COD_TRY(cod_checkpoint_number(file, "behind", &behind));
-    COD_TRY(cod_checkpoint_number(file, "off_step", &off_step));
-    c->control.behind = (int64_t)behind;
-    c->teaching.off_step = (int64_t)off_step;
-    c->lost = off_step >= 0;
+    COD_TRY(cod_checkpoint_whole(file, "behind", 0, &c->control.behind));
+    COD_TRY(cod_checkpoint_whole(file, "off_step", -1, &c->teaching.off_step));
+    c->lost = c->teaching.off_step >= 0;
     return cod_peers_load(&c->peers, file);
 }
 

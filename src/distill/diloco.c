@@ -233,13 +233,13 @@ static cod_status save(cod_strategy *strategy, cod_checkpoint *checkpoint)
 static cod_status load_started(diloco *d, cod_train_context *context, const cod_st_file *file)
 {
     const size_t bytes = largest_fragment(d) * sizeof(float);
-    double started = -1;
-    cod_status status = cod_checkpoint_number(file, "fragment_started", &started);
+    int64_t started = -1;
+    cod_status status = cod_checkpoint_whole(file, "fragment_started", -1, &started);
     if (status == COD_OK)
         status = cod_checkpoint_read_part(file, context->group, "fragment", d->sent, bytes);
     COD_TRY(cod_group_agree(context->group, status, NULL));
     COD_TRY(cod_checkpoint_complete(context->group, d->sent, bytes));
-    d->started = (int64_t)started;
+    d->started = started;
     if (d->started < 0)
         return COD_OK;
     memcpy(d->moving, d->sent, bytes);

@@ -194,19 +194,19 @@ static cod_status save_counters(const cod_peers *peers, int index, cod_checkpoin
 
 static cod_status load_counters(cod_peer *p, int index, const cod_st_file *file)
 {
-    double numbers[COUNTERS];
-    for (int k = 0; k < COUNTERS; k++) {
-        char name[32];
+    int64_t numbers[COUNTERS - 1];
+    char name[32];
+    for (int k = 0; k < COUNTERS - 1; k++) {
         name_of(index, counter_names[k], name);
-        COD_TRY(cod_checkpoint_number(file, name, &numbers[k]));
+        COD_TRY(cod_checkpoint_whole(file, name, 0, &numbers[k]));
     }
     p->earlier = (cod_exchange_peer_counters){.pulled = (uint64_t)numbers[0],
                                               .rejected = (uint64_t)numbers[1],
                                               .lost = (uint64_t)numbers[2],
                                               .bytes = (uint64_t)numbers[3],
-                                              .timed_bytes = (uint64_t)numbers[4],
-                                              .timed_s = numbers[5]};
-    return COD_OK;
+                                              .timed_bytes = (uint64_t)numbers[4]};
+    name_of(index, counter_names[COUNTERS - 1], name);
+    return cod_checkpoint_number(file, name, &p->earlier.timed_s);
 }
 
 cod_status cod_peers_save(const cod_peers *peers, cod_checkpoint *checkpoint)
@@ -253,19 +253,19 @@ cod_status cod_peers_load(cod_peers *peers, const cod_st_file *file)
         cod_peer *p = &peers->items[i];
         cod_exchange_checkpoint checkpoint;
         char name[32];
-        double since, merged, merged_own;
+        int64_t since, merged, merged_own;
         name_of(i, "since", name);
-        COD_TRY(cod_checkpoint_number(file, name, &since));
+        COD_TRY(cod_checkpoint_whole(file, name, -1, &since));
         name_of(i, "merged", name);
-        COD_TRY(cod_checkpoint_number(file, name, &merged));
+        COD_TRY(cod_checkpoint_whole(file, name, 0, &merged));
         name_of(i, "merged_own", name);
-        COD_TRY(cod_checkpoint_number(file, name, &merged_own));
+        COD_TRY(cod_checkpoint_whole(file, name, 0, &merged_own));
         cod_exchange_read_checkpoint(peers->exchange, i, &checkpoint);
         if (checkpoint.values != NULL)
-            COD_TRY(adopt(peers, p, &checkpoint, (int64_t)since));
+            COD_TRY(adopt(peers, p, &checkpoint, since));
         COD_TRY(load_ranges(p->teacher, i, file));
         COD_TRY(load_counters(p, i, file));
-        p->age.since = (int64_t)since;
+        p->age.since = since;
         p->merged = (uint64_t)merged;
         p->merged_own = (uint64_t)merged_own;
     }

@@ -168,6 +168,17 @@ cod_status cod_checkpoint_number(const cod_st_file *file, const char *key, doubl
     return COD_OK;
 }
 
+cod_status cod_checkpoint_whole(const cod_st_file *file, const char *key, int64_t least, int64_t *value)
+{
+    double number = NAN;
+    COD_TRY(cod_checkpoint_number(file, key, &number));
+    if (!(number >= (double)least && number <= 0x1p53 && number == floor(number)))
+        return cod_fail(COD_ERR_FORMAT, "the checkpoint's '%s' is %g, no whole number of at least %lld", key, number,
+                        (long long)least);
+    *value = (int64_t)number;
+    return COD_OK;
+}
+
 static int by_step(const void *a, const void *b)
 {
     const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;

@@ -40,6 +40,9 @@ COD_MUST_CHECK cod_status cod_checkpoint_read(const cod_st_file *file, const cha
 /** A number among the texts; COD_ERR_FORMAT when absent. */
 COD_MUST_CHECK cod_status cod_checkpoint_number(const cod_st_file *file, const char *key, double *value);
 
+/** A whole number among the texts, from `least` to 2^53; COD_ERR_FORMAT when absent or another one. */
+COD_MUST_CHECK cod_status cod_checkpoint_whole(const cod_st_file *file, const char *key, int64_t least, int64_t *value);
+
 /**
  * The newest step before `before` for which all of `parts` exist and are sound; a warning names each damaged file on the way. Older steps
  * are not read.

@@ -397,31 +397,31 @@ static cod_status newest_step(trainer *t, int64_t *step)
 /** Ranks must be divided into groups as they were, where each has a state of its own. `group` is the one that wrote. */
 static cod_status check_same_layout(const trainer *t, int group, const cod_st_file *file)
 {
-    double world, groups, size;
+    int64_t world, groups, size;
     const char *strategy = t->config->strategy->name;
     const int now = cod_group_members_of(t->group, group).size;
     if (!trainer_keeps_state(t))
         return COD_OK;
     if (cod_st_metadata(file, "groups") != NULL) {
-        COD_TRY(cod_checkpoint_number(file, "groups", &groups));
-        if ((int)groups != cod_group_count(t->group))
+        COD_TRY(cod_checkpoint_whole(file, "groups", 1, &groups));
+        if (groups != cod_group_count(t->group))
             return cod_fail(COD_ERR_ARGUMENT,
-                            "it was written by %d groups, and strategy '%s' cannot go on with %d; set "
+                            "it was written by %lld groups, and strategy '%s' cannot go on with %d; set "
                             "cluster.groups as it was",
-                            (int)groups, strategy, cod_group_count(t->group));
+                            (long long)groups, strategy, cod_group_count(t->group));
     }
-    COD_TRY(cod_checkpoint_number(file, "group_size", &size));
-    if ((int)size != now)
+    COD_TRY(cod_checkpoint_whole(file, "group_size", 1, &size));
+    if (size != now)
         return cod_fail(
             COD_ERR_ARGUMENT,
-            "group %d had %d ranks, and strategy '%s' cannot go on with %d; set cluster.ranks_per_group, or "
+            "group %d had %lld ranks, and strategy '%s' cannot go on with %d; set cluster.ranks_per_group, or "
             "its ranks in cluster.groups, as they were",
-            group, (int)size, strategy, now);
-    COD_TRY(cod_checkpoint_number(file, "world_size", &world));
-    if ((int)world != trainer_ranks(t))
+            group, (long long)size, strategy, now);
+    COD_TRY(cod_checkpoint_whole(file, "world_size", 1, &world));
+    if (world != trainer_ranks(t))
         return cod_fail(COD_ERR_ARGUMENT,
-                        "it was written by %d ranks, and strategy '%s' cannot go on with %d; start as many", (int)world,
-                        strategy, trainer_ranks(t));
+                        "it was written by %lld ranks, and strategy '%s' cannot go on with %d; start as many",
+                        (long long)world, strategy, trainer_ranks(t));
     return COD_OK;
 }
 
@@ -458,7 +458,7 @@ static cod_status load_group(trainer *t, const cod_st_file *file)
 {
     cod_train_context *context = &t->context;
     char key[64];
-    double step;
+    int64_t step;
     COD_TRY(check_same_run(t, cod_group_index(t->group), file));
     COD_TRY(load_values(t, file));
     COD_TRY(load_states(t, false, file));
@@ -466,10 +466,10 @@ static cod_status load_group(trainer *t, const cod_st_file *file)
         if (t->session.optimisers[set] != NULL)
             cod_optimiser_mark_restored(t->session.optimisers[set]);
     COD_TRY(cod_checkpoint_number(file, best_key(t, key), &t->best_quality.values[0]));
-    COD_TRY(cod_checkpoint_number(file, "step", &step));
+    COD_TRY(cod_checkpoint_whole(file, "step", 0, &step));
     if (t->leader)
         COD_TRY(trainer_load_totals(file, t->earlier));
-    context->step = (int64_t)step;
+    context->step = step;
     return COD_OK;
 }
 

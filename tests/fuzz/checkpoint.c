@@ -49,6 +49,7 @@ static void read_checkpoint(const char *folder)
 {
     cod_st_file *file = NULL;
     double number;
+    int64_t whole;
     if (!fuzz_taken(cod_checkpoint_open(folder, STEP, "val-0", &file)))
         return;
     fuzz_kinds[0].taken++;
@@ -59,8 +60,12 @@ static void read_checkpoint(const char *folder)
         FUZZ_DEMAND(cod_checkpoint_read(file, t->name, copy, t->bytes + 1) == COD_ERR_FORMAT);
         free(copy);
     }
-    for (size_t i = 0; i < cod_st_metadata_count(file); i++)
-        (void)fuzz_taken(cod_checkpoint_number(file, cod_st_metadata_at(file, i)->key, &number));
+    for (size_t i = 0; i < cod_st_metadata_count(file); i++) {
+        const char *key = cod_st_metadata_at(file, i)->key;
+        const bool is_number = fuzz_taken(cod_checkpoint_number(file, key, &number));
+        if (fuzz_taken(cod_checkpoint_whole(file, key, 0, &whole)))
+            FUZZ_DEMAND(is_number && whole >= 0 && (double)whole == number);
+    }
     cod_st_close(file);
 }
 

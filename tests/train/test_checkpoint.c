@@ -122,6 +122,34 @@ static void numbers_keep_all_their_bits(void **state)
     cod_st_close(file);
 }
 
+/** A file with a sound checksum may still be another's: what cannot be a count is refused, not cast. */
+static void whole_numbers_are_those_that_an_integer_holds(void **state)
+{
+    (void)state;
+    static const double wrong[] = {-2, 0.5, 1e300, 0x1p53 + 2, 1.0 / 0.0, -1.0 / 0.0, 0.0 / 0.0},
+                        right[] = {-1, 0, 0x1p53};
+    cod_checkpoint checkpoint = {0};
+    cod_st_file *file = NULL;
+    char key[16];
+    for (int i = 0; i < 10; i++) {
+        snprintf(key, sizeof key, "n%d", i);
+        assert_ok(cod_checkpoint_add_number(&checkpoint, key, i < 7 ? wrong[i] : right[i - 7]));
+    }
+    assert_ok(cod_checkpoint_write(&checkpoint, cod_test_at(""), 1, "p"));
+    cod_checkpoint_clear(&checkpoint);
+    assert_ok(cod_checkpoint_open(cod_test_at(""), 1, "p", &file));
+    for (int i = 0; i < 10; i++) {
+        int64_t whole = 7;
+        snprintf(key, sizeof key, "n%d", i);
+        if (i < 7)
+            assert_fails(COD_ERR_FORMAT, "no whole number of at least -1", cod_checkpoint_whole(file, key, -1, &whole));
+        else
+            assert_ok(cod_checkpoint_whole(file, key, -1, &whole));
+        assert_int_equal(whole, i < 7 ? 7 : (int64_t)right[i - 7]);
+    }
+    cod_st_close(file);
+}
+
 static void steps_are_listed_newest_first_where_all_parts_are(void **state)
 {
     (void)state;
@@ -366,6 +394,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_FOLDER(what_is_written_is_read),
         IN_FOLDER(numbers_keep_all_their_bits),
+        IN_FOLDER(whole_numbers_are_those_that_an_integer_holds),
         IN_FOLDER(steps_are_listed_newest_first_where_all_parts_are),
         IN_FOLDER(an_absent_folder_has_no_checkpoints),
         IN_FOLDER(the_newest_is_found_without_reading_older_ones),
