@@ -27,6 +27,7 @@ static const char help[] =
     "  --step-ms LIST     of computing in a step, one for each of --weights or one for all (10,100,1000, or 10)\n"
     "  --links LIST       Gbit/s of a group, each way; inf = no limit (1,10,100)\n"
     "  --peers LIST       as exchange.peers (all,ring)\n"
+    "  --apart            ranks of a group run on several nodes, or on GPUs: each holds all values by itself\n"
     "  --latency-ms X     one way (0.1)\n"
     "  --publications N   of each group (20)\n"
     "  --drift X          deviation of groups' own paces, of a step (0.02)\n"
@@ -60,7 +61,7 @@ typedef struct scale {
     uint64_t seed;
     const char *pace;
     cod_scale_costs costs;
-    bool costs_given, ratios_given, as_json;
+    bool costs_given, ratios_given, as_json, apart;
     cod_json json;
 } scale;
 
@@ -206,7 +207,8 @@ static int parse(int argc, char **argv, scale *s, cod_arena *arena)
         {.name = "drift", .text = &t.drift},     {.name = "publications", .text = &t.publications},
         {.name = "jitter", .text = &t.jitter},   {.name = "pace", .text = &s->pace},
         {.name = "seed", .text = &t.seed},       {.name = "costs", .text = &t.costs},
-        {.name = "ratios", .text = &t.ratios},   {.name = "json", .flag = &s->as_json}};
+        {.name = "ratios", .text = &t.ratios},   {.name = "json", .flag = &s->as_json},
+        {.name = "apart", .flag = &s->apart}};
     int code = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], NULL, NULL);
     if (t.step_ms == NULL)
         t.step_ms = t.weights == NULL ? "10,100,1000" : "10";
@@ -293,7 +295,7 @@ static void print_row(const point *p)
     printf(" %9.3g %9s", 1e-6 * r->peak_bytes_s, longer);
     print_bytes((double)r->sizes.memory_bytes);
     print_bytes((double)r->sizes.memory_bytes * p->layout->ranks);
-    print_bytes((double)r->sizes.checkpoint_bytes * p->layout->groups);
+    print_bytes(r->checkpoint_bytes * p->layout->groups);
     printf(" %8.2f %8.2f\n", p->rivals.allreduce_step_s / p->step_s, p->rivals.local_step_s / p->step_s);
 }
 
@@ -337,7 +339,7 @@ static void write_row(cod_json *json, const point *p)
                    {"with_exchange_s", r->step_s},
                    {"overhead", r->overhead},
                    {"memory_bytes", (double)r->sizes.memory_bytes},
-                   {"checkpoint_bytes", (double)r->sizes.checkpoint_bytes},
+                   {"checkpoint_bytes", r->checkpoint_bytes},
                    {"allreduce_step_s", p->rivals.allreduce_step_s},
                    {"allreduce_bytes_a_step", p->rivals.allreduce_bytes},
                    {"local_sgd_step_s", p->rivals.local_step_s},
@@ -383,6 +385,7 @@ static cod_status run_model(scale *s, const layout *of, size_t model, int64_t co
             const cod_scale_setting setting = {.exchange = &s->exchange,
                                                .groups = of->groups,
                                                .ranks = of->ranks,
+                                               .once = !s->apart,
                                                .weights = (uint64_t)s->weights[model],
                                                .steps = count,
                                                .step_s = steps,

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { WEIGHTS = 1 << 21, NOISE_VALUES = 65521, REPEATS = 5 };
+enum { WEIGHTS = 1 << 23 /* past what caches hold */, NOISE_VALUES = 65521, REPEATS = 5 };
 
 /** How far weights move between publications, of their size: as in training (docs/exchange-measurements.md). */
 static const float movement = 0.03f;
@@ -133,7 +133,7 @@ static cod_status time_merges(cod_bench_training *training, cod_merger *merger, 
 
 static cod_status measure_merges(trial *t, double *out)
 {
-    char width[] = "width=448", height[] = "height=448", channels[] = "channels=1";
+    char width[] = "width=896", height[] = "height=896", channels[] = "channels=1";
     char *settings[] = {width, height, channels};
     const cod_bench_training_options options = {.model = "logistic",
                                                 .device = "cpu",

@@ -24,7 +24,8 @@ typedef struct peer {
     int group;
     uint64_t held;
     bool asked;
-    double answer_s; /**< when the answer is there */
+    uint64_t asked_before; /**< the pull of this number */
+    double answer_s;       /**< when the answer is there */
     cod_slot_header answer;
 } peer;
 
@@ -41,6 +42,7 @@ typedef struct pull {
     phase phase;
     int64_t since;
     bool look, done, lost;
+    uint64_t begun; /**< pulls so far */
     peer *peer;
     uint64_t version, sequence;
     transfer transfer;
@@ -62,7 +64,8 @@ typedef struct group {
     uint32_t slot;
     uint64_t version, reference, since_key, newest_own;
     bool key, encoding;
-    uint64_t encoded; /**< chunks */
+    uint64_t encoded;      /**< chunks, of all shards or of one that each rank has for itself */
+    int64_t complete_step; /**< in which ranks know that all have their shards; where they hold values together */
     double published_s;
     bool interval_passed, interval[AGREEMENT_DELAY];
     int64_t published_step;
@@ -74,6 +77,7 @@ typedef struct model {
     cod_exchange_sizes sizes;
     group *groups;
     int pull_count;
+    bool once; /**< ranks of a group hold values together */
     uint64_t shard_chunks, encoded_a_step, decoded_a_step;
     cod_scale_links *links;
     unsigned char *windows;
@@ -102,24 +106,42 @@ static cod_status close_slot(const model *m, const group *g, cod_slot_writer *wr
     return cod_slot_close(writer, g->slot, &entry);
 }
 
-/** Up to so many chunks more; each rank goes through all shards, its own and those of others. */
+static void end_publication(group *g)
+{
+    g->encoding = false;
+    g->newest_own = g->reference = g->version;
+    g->since_key = g->key ? 0 : g->since_key + 1;
+}
+
+/** Up to so many chunks more: of all shards, one after another, or of the own one where values are held together. */
 static cod_status encode(model *m, group *g, uint64_t chunks)
 {
     const cod_scale_setting *s = m->setting;
-    const uint64_t all = m->shard_chunks * (uint64_t)s->ranks, before = g->encoded;
-    if (!g->encoding)
+    const uint64_t all = m->shard_chunks * (m->once ? 1 : (uint64_t)s->ranks), before = g->encoded;
+    if (!g->encoding || before == all)
         return COD_OK;
     g->encoded = chunks < all - before ? before + chunks : all;
-    const double cost = (s->costs.encode + (s->ranks - 1) * s->costs.mirror) / s->ranks;
-    g->cost_s += cost * (double)s->weights * (double)(g->encoded - before) / (double)all;
+    const double mirrors = m->once ? 0 : (s->ranks - 1) * s->costs.mirror,
+                 cost = (s->costs.encode + mirrors) / s->ranks * (double)s->weights;
+    g->cost_s += cost * (double)(g->encoded - before) / (double)all;
     if (before < m->shard_chunks && g->encoded >= m->shard_chunks)
         COD_TRY(close_slot(m, g, &g->first));
     if (g->encoded < all)
         return COD_OK;
-    g->encoding = false;
-    g->newest_own = g->reference = g->version;
-    g->since_key = g->key ? 0 : g->since_key + 1;
-    return close_slot(m, g, &g->last);
+    COD_TRY(close_slot(m, g, &g->last));
+    g->complete_step = g->step + AGREEMENT_DELAY;
+    if (!m->once)
+        end_publication(g);
+    return COD_OK;
+}
+
+/** What is left, before the next. */
+static cod_status finish_publication(model *m, group *g)
+{
+    COD_TRY(encode(m, g, UINT64_MAX));
+    if (g->encoding)
+        end_publication(g);
+    return COD_OK;
 }
 
 static cod_status publish(model *m, group *g, int64_t done, double now)
@@ -129,13 +151,14 @@ static cod_status publish(model *m, group *g, int64_t done, double now)
     uint64_t oldest;
     if (done % o->period != 0 || g->peer_count == 0 || !g->interval_passed)
         return COD_OK;
-    COD_TRY(encode(m, g, UINT64_MAX));
-    g->cost_s += m->setting->costs.copy * (double)m->setting->weights;
+    COD_TRY(finish_publication(m, g));
+    g->cost_s += m->setting->costs.copy * (double)m->setting->weights / (m->once ? m->setting->ranks : 1);
     g->version = (uint64_t)(done / o->period);
     g->key = g->reference == 0 || g->since_key + 1 >= (uint64_t)o->key_every || done + o->period > m->setting->steps;
     g->slot = cod_slot_next(&g->first, &oldest);
     g->encoding = true;
     g->encoded = 0;
+    g->complete_step = 0;
     g->published_s = now;
     g->published_step = done;
     g->interval_passed = o->min_interval_ms == 0;
@@ -150,13 +173,21 @@ static size_t flow_of(const model *m, const group *g, const pull *p)
     return (size_t)((g - m->groups) * COD_EXCHANGE_PULLS_MOST + (p - g->pulls));
 }
 
+static void ask(const model *m, const pull *p, peer *of, double now)
+{
+    of->asked = true;
+    of->asked_before = p->begun;
+    of->answer_s = now + 2 * m->setting->latency_s;
+    of->answer = m->groups[of->group].first.header;
+}
+
 static void look_at(const model *m, const group *g, pull *p, peer *of, bool asking, double now)
 {
     const bool merges = m->options->merge == COD_MERGE_DELAY_CORRECTED;
     if (!of->asked && asking) {
-        of->asked = true;
-        of->answer_s = now + 2 * m->setting->latency_s;
-        of->answer = m->groups[of->group].first.header;
+        ask(m, p, of, now);
+    } else if (of->asked && now >= of->answer_s && of->asked_before != p->begun) {
+        ask(m, p, of, now); /* the answer is old */
     } else if (of->asked && now >= of->answer_s) {
         const uint64_t version = cod_slot_offer(&of->answer, of->held, 0, merges ? g->newest_own + 1 : UINT64_MAX);
         of->asked = false;
@@ -190,6 +221,7 @@ static void ask_header(const model *m, pull *p, double now)
 static void start_pull(const model *m, pull *p, peer *of, uint64_t version, int64_t step, double now)
 {
     p->phase = PULLING;
+    p->begun++;
     p->since = step;
     p->peer = of;
     p->version = version;
@@ -272,7 +304,7 @@ static void move_pull(model *m, group *g, pull *p, int64_t done, double now)
 static void take_over(model *m, group *g, pull *p)
 {
     const cod_scale_setting *s = m->setting;
-    const double weights = (double)s->weights, from_others = weights * (s->ranks - 1) / s->ranks;
+    const double weights = (double)s->weights, from_others = m->once ? 0 : weights * (s->ranks - 1) / s->ranks;
     p->peer->held = p->version;
     m->taken++;
     m->usable += (int64_t)p->version + 2 <= s->steps / m->options->period;
@@ -308,7 +340,7 @@ static void act(model *m, group *g, pull *p, int64_t step, double now)
         return;
     if (heard.lost) {
         give_up(m, g, p, now);
-    } else if (heard.done && p->phase == PULLING && m->setting->ranks > 1) {
+    } else if (heard.done && p->phase == PULLING && m->setting->ranks > 1 && !m->once) {
         p->phase = GATHERING;
         p->since = step;
         p->done = false;
@@ -325,6 +357,8 @@ static void hear(model *m, group *g, double now)
         return;
     if (g->interval[step % AGREEMENT_DELAY] && step - AGREEMENT_DELAY > g->published_step)
         g->interval_passed = true;
+    if (g->encoding && m->once && g->complete_step > 0 && step >= g->complete_step)
+        end_publication(g);
     for (int k = 0; k < m->pull_count; k++)
         act(m, g, &g->pulls[k], step, now);
 }
@@ -456,13 +490,14 @@ static cod_status plan(model *m)
         ranks[g] = s->ranks;
     }
     if (status == COD_OK)
-        m->sizes = cod_exchange_plan(m->options, models, ranks, s->groups, 0);
+        m->sizes = cod_exchange_plan(m->options, models, ranks, s->groups, 0, m->once);
     free(models);
     free(ranks);
     COD_TRY(status);
     m->pull_count = m->sizes.pulls;
-    m->shard_chunks = rounded_up(rounded_up(s->weights, (uint64_t)s->ranks), chunk);
-    m->encoded_a_step = rounded_up(chunks, (uint64_t)m->sizes.encoding_steps);
+    const uint64_t shard = rounded_up(s->weights, (uint64_t)s->ranks);
+    m->shard_chunks = rounded_up(shard, chunk);
+    m->encoded_a_step = rounded_up(m->once ? shard / chunk + 1 : chunks, (uint64_t)m->sizes.encoding_steps);
     m->decoded_a_step = rounded_up(chunks, (uint64_t)m->sizes.decoding_steps);
     return COD_OK;
 }
@@ -529,6 +564,10 @@ static void read_result(const model *m, double seconds, cod_scale_result *out)
                               .step_s = seconds / steps,
                               .overhead = seconds / computing - 1,
                               .shared_bytes_a_step = m->shared_bytes / steps};
+    const double keys = 1 / (double)m->options->key_every,
+                 published = keys * key_bytes(m) + (1 - keys) * delta_bytes(m);
+    out->checkpoint_bytes =
+        (double)m->sizes.checkpoint_bytes - (double)m->options->slots * ((double)m->sizes.published - published);
     out->used = out->publications > 2 ? (double)m->usable / (pairs * (double)(out->publications - 2)) : NAN;
     read_staleness(m, out);
 }
@@ -540,7 +579,7 @@ cod_status cod_scale_run(const cod_scale_setting *setting, cod_scale_result *out
                 "the model is of exchange.codec=delta, transport=rma, deterministic=false");
     COD_REQUIRE(setting->groups >= 2 && setting->ranks >= 1 && setting->steps >= 1 && setting->weights >= 1,
                 "the model is of two groups at least");
-    model m = {.setting = setting, .options = o};
+    model m = {.setting = setting, .options = o, .once = setting->once && setting->ranks > 1};
     double seconds = 0;
     cod_status status = make(&m);
     if (status == COD_OK)

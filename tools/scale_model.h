@@ -24,6 +24,7 @@ typedef struct cod_scale_costs {
 typedef struct cod_scale_setting {
     const cod_exchange_options *exchange; /**< codec DELTA, transport RMA, not deterministic */
     int groups, ranks;                    /**< ranks of each group */
+    bool once; /**< ranks of a group run on one node and compute on its processors: they hold values together */
     uint64_t weights;
     int64_t steps;
     const double *step_s; /**< [groups][steps] what each step computes, the exchange aside */
@@ -42,6 +43,7 @@ typedef struct cod_scale_result {
         staleness_most;         /**< own steps after a version's, over all steps that hold one; NaN = none */
     double bytes_a_step;        /**< that come to a group, mean */
     double peak_bytes_s;        /**< the most that came to a group in a tenth of a period */
+    double checkpoint_bytes;    /**< of a group, whose slots hold what was published */
     double step_s, overhead;    /**< mean, the exchange included; which part the exchange adds */
     double shared_bytes_a_step; /**< decoded weights that come to a rank from others of its group, mean */
 } cod_scale_result;

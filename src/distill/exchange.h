@@ -157,9 +157,10 @@ typedef struct cod_exchange_sizes {
     uint64_t memory_bytes; /**< of a rank: all three */
     uint64_t
         device_bytes; /**< of a rank, in the memory of a device that codes: the first two, and plain chunks of both ways */
-    uint64_t checkpoint_bytes; /**< of the group, all its ranks' parts: what cod_exchange_state() saves */
-    int64_t encoding_steps;    /**< that a publication's encoding is spread over */
-    int64_t decoding_steps;    /**< that the decoding of a peer's version is spread over */
+    uint64_t
+        checkpoint_bytes; /**< of all its ranks: what cod_exchange_state() saves, at most; less with an entropy coder */
+    int64_t encoding_steps; /**< that a publication's encoding is spread over */
+    int64_t decoding_steps; /**< that the decoding of a peer's version is spread over */
 } cod_exchange_sizes;
 
 /**

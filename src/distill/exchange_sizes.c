@@ -72,7 +72,7 @@ static uint64_t chunk_bytes(const cod_codec_options *codec, const cod_exchange_m
     return chunks * (2 * COD_CHUNK_HEADER_BYTES + cod_codec_plain_room(codec));
 }
 
-/** What a rank saves of its slots: transport.h's state(). */
+/** What a rank saves of its slots, were they full: transport.h's state(). */
 static uint64_t saved_slot_bytes(const cod_exchange_options *options, const cod_slot_layout *layout)
 {
     if (options->transport == COD_TRANSPORT_FILE) /* the newest version alone, and what it is */

@@ -164,6 +164,8 @@ static void memory_grows_with_peers_and_weights(void **state)
         const cod_exchange_sizes sizes = result_of(&setting).sizes;
         assert_int_equal(sizes.peers, groups - 1);
         assert_true(sizes.memory_bytes > before.memory_bytes && sizes.checkpoint_bytes > before.checkpoint_bytes);
+        const double saved = result_of(&setting).checkpoint_bytes;
+        assert_true(saved < (double)sizes.checkpoint_bytes && saved > 4 * (3 + groups) * (double)setting.weights);
         before = sizes;
         options.peers = COD_PEERS_RING;
         const cod_exchange_sizes ring = result_of(&setting).sizes;
@@ -189,6 +191,10 @@ static void overhead_is_what_coding_takes(void **state)
     const double halves = 0.5e-9 + 0.5e-9 + 1e-9 + 1.5e-9;
     const double two = halves * (double)setting.weights / period_s;
     assert_true(fabs(result_of(&setting).overhead - two) < 0.1 * two);
+    /* Held together, each copies and encodes its half, decodes half, and merges all. */
+    setting.once = true;
+    const double once = (0.5e-9 + 0.5e-9 + 0.5e-9 + 1e-9) * (double)setting.weights / period_s;
+    assert_true(fabs(result_of(&setting).overhead - once) < 0.1 * once);
 }
 
 /** The step in which ranks share what they decoded, and two in which they agree that all have it. */
@@ -204,6 +210,14 @@ static void ranks_share_what_they_decode(void **state)
     assert_near(r.used, 1, 0);
     const double taken = (double)r.taken / (2 * STEPS);
     assert_near(r.shared_bytes_a_step, taken * 3 * 40000, 1e-6);
+    /* Where they hold values together there is nothing to share, and a part of the memory suffices. */
+    setting.once = true;
+    const cod_scale_result once = result_of(&setting);
+    assert_int_equal(once.staleness_most, 64);
+    assert_near(once.used, 1, 0);
+    assert_near(once.shared_bytes_a_step, 0, 0);
+    assert_int_equal(once.sizes.held_bytes, r.sizes.held_bytes / 4);
+    assert_int_equal(once.sizes.checkpoint_bytes, r.sizes.checkpoint_bytes);
 }
 
 static void rivals_wait_for_the_slowest_and_the_link(void **state)
