@@ -1,6 +1,7 @@
 #include "tools/launch.h"
 
 #include "tools/cmd.h"
+#include "tools/deaths.h"
 #include "tools/display.h"
 #include "tools/launcher.h"
 
@@ -15,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MOST_TOLD = 4096 }; /**< ranks whose process ids are kept */
+enum { MOST_TOLD = COD_DEATHS_MOST }; /**< ranks whose process ids are kept */
 
 /** What has been read of a job's standard error. */
 typedef struct relay {
@@ -25,6 +26,8 @@ typedef struct relay {
     bool in_banner, spoken; /**< a rank has said why the job fails */
     int code;               /**< that the first rank told, or -1 */
     int pids[MOST_TOLD];    /**< of ranks, as they told; else 0 */
+    int told;               /**< ranks that did */
+    cod_deaths *deaths;
 } relay;
 
 static volatile sig_atomic_t child, asked;
@@ -57,8 +60,10 @@ static void detach(pid_t parent, int out)
 
 void cod_launch_tell_rank(int rank)
 {
-    if (cod_display_is_read() && rank < MOST_TOLD)
-        fprintf(stderr, "%cP%d %d\n", COD_DISPLAY_MARK, rank, (int)getpid());
+    if (!cod_display_is_read() || rank >= MOST_TOLD)
+        return;
+    cod_deaths_join();
+    fprintf(stderr, "%cP%d %d\n", COD_DISPLAY_MARK, rank, (int)getpid());
 }
 
 void cod_launch_tell_exit_code(int code)
@@ -98,7 +103,10 @@ static bool is_about_banners(const char *line)
                               strstr(line, "show_help.c"));
 }
 
-/** The launcher's word on a rank that a signal ended; Open MPI 5 breaks its lines, Hydra knows the process only. */
+/**
+ * The launcher's word on a rank that a signal ended; Open MPI 5 breaks its lines. Hydra knows the process only, and may name one that it
+ * killed itself when another had died.
+ */
 static void read_death(const relay *r, const char *text, cod_launch_ending *ending)
 {
     static const char open_mpi[] = "noticed that process rank ", hydra[] = "=   PID ", hydra_signal[] = "(signal ";
@@ -110,9 +118,11 @@ static void read_death(const relay *r, const char *text, cod_launch_ending *endi
         rank = -1;
     at = at == NULL ? strstr(text, hydra) : NULL;
     if (at != NULL && sscanf(at + sizeof hydra - 1, "%d RUNNING AT %63s", &pid, node) == 2 &&
-        (at = strstr(at, hydra_signal)) != NULL && sscanf(at + sizeof hydra_signal - 1, "%d", &signal) == 1)
-        for (int i = 0; i < MOST_TOLD; i++)
+        (at = strstr(at, hydra_signal)) != NULL && sscanf(at + sizeof hydra_signal - 1, "%d", &signal) == 1) {
+        rank = cod_deaths_first(r->deaths, r->told);
+        for (int i = 0; rank < 0 && i < MOST_TOLD; i++)
             rank = r->pids[i] == pid ? i : rank;
+    }
     if (rank < 0)
         return;
     ending->killed_rank = rank;
@@ -124,8 +134,11 @@ static void read_death(const relay *r, const char *text, cod_launch_ending *endi
 static void note_rank(relay *r, const char *text)
 {
     int rank, pid;
-    if (sscanf(text, "%d %d", &rank, &pid) == 2 && rank >= 0 && rank < MOST_TOLD)
-        r->pids[rank] = pid;
+    if (sscanf(text, "%d %d", &rank, &pid) != 2 || rank < 0 || rank >= MOST_TOLD)
+        return;
+    r->told += r->pids[rank] == 0;
+    r->pids[rank] = pid;
+    cod_deaths_note(r->deaths, rank, pid);
 }
 
 static void on_line(relay *r, char *line)
@@ -190,9 +203,9 @@ static pid_t start(char **args, int *from)
 }
 
 /** Shows the job's lines until it ends; what mpirun said of it only where nobody else has. */
-static void follow(pid_t pid, int from, cod_launch_ending *ending)
+static void follow(pid_t pid, int from, cod_deaths *deaths, cod_launch_ending *ending)
 {
-    relay r = {.code = -1};
+    relay r = {.code = -1, .deaths = deaths};
     int state = 0;
     child = pid;
     const int signals[] = {SIGINT, SIGTERM, SIGUSR1};
@@ -233,7 +246,9 @@ void cod_launch(const cod_run_config *config, int ranks, int argc, char **argv, 
     char **args = calloc((size_t)argc + COD_LAUNCHER_ARGUMENTS + 3, sizeof *args);
     pid_t pid = -1;
     int from = -1;
+    cod_deaths deaths;
     *ending = (cod_launch_ending){.code = COD_EXIT_FAILED, .killed_rank = -1};
+    cod_deaths_open(&deaths);
     if (length > 0 && args != NULL) {
         self[length] = '\0';
         int used =
@@ -245,8 +260,9 @@ void cod_launch(const cod_run_config *config, int ranks, int argc, char **argv, 
         pid = start(args, &from);
     }
     if (pid > 0)
-        follow(pid, from, ending);
+        follow(pid, from, &deaths, ending);
     else
         fprintf(stderr, "codistill: cannot prepare to start mpirun: %s\n", strerror(errno));
+    cod_deaths_close(&deaths);
     free(args);
 }

@@ -211,6 +211,27 @@ static void readers_follow_a_publisher_that_begins_anew(void **state)
     check_begun_anew(1);
 }
 
+/** As long as the reference of a delta may be a version of before to a reader, keys are published: one more than there were versions. */
+static void who_begins_anew_publishes_keys_up_to_its_old_newest(void **state)
+{
+    (void)state;
+    enum { BEFORE = 6, AFTER = 10 };
+    exchange_run publisher;
+    uint64_t keys = 0, last_key = 0;
+    begin(&publisher, PUBLISHER, true);
+    publish(&publisher, BEFORE, 1);
+    end(&publisher);
+    begin(&publisher, PUBLISHER, true);
+    for (uint64_t v = 1; v <= AFTER; v++) {
+        publish(&publisher, v, 2);
+        const bool key = publisher.exchange->publisher.against == 0;
+        keys += key;
+        last_key = key ? v : last_key;
+    }
+    end(&publisher);
+    check_all(keys == BEFORE + 1 && last_key == BEFORE + 1);
+}
+
 /** Publishes one version, which the last rank cannot write. */
 static void publish_but_on_the_last_rank(exchange_run *r, uint64_t version)
 {
@@ -356,6 +377,7 @@ int main(void)
         LIVES(readers_follow_a_publisher_through_deaths),
         LIVES(readers_follow_a_publisher_that_begins_anew),
         LIVES(readers_follow_a_publisher_that_hardly_begins_anew),
+        LIVES(who_begins_anew_publishes_keys_up_to_its_old_newest),
         LIVES(readers_go_on_after_an_older_header),
         LIVES(halves_of_two_lives_never_meet),
         LIVES(a_version_that_could_not_be_written_makes_a_key),

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Groups as jobs of their own (`train --group K`), which begin, die and come back alone: python3 test_jobs.py CODISTILL [CASE ...]"""
 
+import contextlib
 import os
 import random
 import re
@@ -322,6 +323,74 @@ def fifo(bench):
     check("header of group 1's shard 0 is damaged" in result.err, "the FIFO is not named", result)
 
 
+def eight(hurt):
+    """One of eight groups, each a job, is hurt and comes back. All others lose no step, and it is a teacher of all of them again."""
+    def case(bench):
+        # A period that eight groups on two processors follow with, and keys often: who comes back finds one soon.
+        fixed = ["name=e", *SHARED, *ENDLESS, "cluster.groups=8", "exchange.directory=x", "exchange.period=50", "exchange.key_every=4", "exchange.slots=16",
+                 "checkpoint.every=100"]
+        jobs = {group: start(bench, group, *fixed) for group in range(8)}
+
+        def lines(group):
+            return len(bench.metrics("e", group)) if os.path.exists(bench.path("runs", "e", f"metrics.{group}.jsonl")) else 0
+
+        def newest(reader, of):
+            return max((event["version"] for event in switches(bench, "e", reader) if event["peer"] == of), default=0)
+
+        def await_teacher(of, seen, what):
+            for reader in set(range(8)) - {of}:
+                wait_until(lambda: newest(reader, of) > seen.get(reader, 0), f"group {of} is a teacher of group {reader} {what}", jobs[reader])
+
+        def await_steps(groups, more):
+            before = {group: lines(group) for group in groups}
+            for group in groups:
+                wait_until(lambda: lines(group) >= before[group] + more, f"group {group} goes on", jobs[group])
+
+        for group in range(8):
+            wait_until(lambda: lines(group) > 0, f"group {group} begins", jobs[group])
+            await_teacher(group, {}, "at first")
+        hurt(bench, jobs, fixed, await_steps)
+        for of in range(8) if hurt is folder_gone else [VICTIM]:
+            await_teacher(of, {reader: newest(reader, of) for reader in range(8)}, "again")
+        for job in jobs.values():
+            job.send_signal(signal.SIGTERM)
+        for group, job in jobs.items():
+            finish(bench, job, group)
+            check_no_step_lost(bench, "e", group)
+    return case
+
+
+VICTIM = 5
+
+
+def one_killed(bench, jobs, fixed, await_steps):
+    kill_job(jobs[VICTIM])
+    bench.wait(jobs[VICTIM], arguments_of(VICTIM))
+    await_steps(set(range(8)) - {VICTIM}, 5)
+    jobs[VICTIM] = start(bench, VICTIM, *fixed)
+
+
+def one_stopped(bench, jobs, _fixed, await_steps):
+    stopped = [jobs[VICTIM].pid, *descendants(jobs[VICTIM].pid)]
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    await_steps(set(range(8)) - {VICTIM}, 5)
+    for pid in stopped:
+        os.kill(pid, signal.SIGCONT)
+
+
+def folder_gone(bench, jobs, _fixed, await_steps):
+    """With all that is in it; the groups may not make it anew for a while."""
+    os.rename(bench.path("x"), bench.path("gone"))
+    # A file in its place: not even root can write below it. A group that is faster has made the folder again.
+    while not os.path.isfile(bench.path("x")):
+        shutil.rmtree(bench.path("x"), ignore_errors=True)
+        with contextlib.suppress(OSError), open(bench.path("x"), "x", encoding="utf-8"):
+            pass
+    await_steps(jobs, 5)
+    os.remove(bench.path("x"))
+
+
 def refused(bench):
     def expect(code, phrase, *arguments, command=()):
         process = bench.start(*arguments, command=command)
@@ -377,6 +446,9 @@ CASES = {
     "strangers": strangers,
     "sealed": sealed,
     "fifo": fifo,
+    "eight-killed": eight(one_killed),
+    "eight-stopped": eight(one_stopped),
+    "eight-folder-gone": eight(folder_gone),
     "refused": refused,
 }
 

@@ -46,24 +46,35 @@ static void fill(float values[TOTAL], int group, int64_t step)
         values[i] = sinf((float)i * 0.37F + (float)step) * (float)(group + 1);
 }
 
-/** What a reader must get: each shard (bounds at multiples of 16) through the codec and back. */
+/** What a reader must get: each shard (bounds at multiples of 16) through the codec and back, deltas from their key on. */
 static cod_status expect(const scenario *s, int group, int64_t step, float decoded[TOTAL])
 {
-    const cod_codec_options options = {.coding = s->options.codec == CODEC_F32 ? COD_CHUNK_F32 : COD_CHUNK_INT8,
+    const bool deltas = s->options.codec == COD_EXCHANGE_DELTA;
+    const cod_codec_options options = {.coding = deltas                          ? COD_CHUNK_STEP
+                                                 : s->options.codec == CODEC_F32 ? COD_CHUNK_F32
+                                                                                 : COD_CHUNK_INT8,
                                        .entropy = (cod_codec_entropy)s->options.entropy,
                                        .bf16_scales = s->options.scales == 1,
-                                       .chunk_values = CHUNK};
+                                       .chunk_values = CHUNK,
+                                       .quality_db = s->options.quality_db,
+                                       .rounding = (float)s->options.rounding};
     float values[TOTAL];
     cod_codec codec;
     COD_TRY(cod_codec_init(&codec, &options));
-    fill(values, group, step);
     const uint64_t shards = (uint64_t)s->sizes[group], units = (TOTAL + 15) / 16;
-    for (uint64_t k = 0; k < shards; k++) {
-        const uint64_t first = units * k / shards * 16, end = units * (k + 1) / shards * 16;
-        const cod_codec_range range = {
-            .first = first, .count = (end < TOTAL ? end : TOTAL) - first, .exact_from = COUNT};
-        cod_codec_begin(&codec, &range, &(cod_codec_key){RUN, (uint64_t)group, 1});
-        COD_TRY(cod_codec_round_trip(&codec, values + first, NULL, UINT64_MAX, decoded + first));
+    /* The first publication is a key, and each key_every-th after it. */
+    const int64_t number = step / s->options.period - 1, after_key = deltas ? number % s->options.key_every : 0;
+    for (int64_t at = step - after_key * s->options.period; at <= step; at += s->options.period) {
+        fill(values, group, at);
+        const bool alone = at == step - after_key * s->options.period;
+        for (uint64_t k = 0; k < shards; k++) {
+            const uint64_t first = units * k / shards * 16, end = units * (k + 1) / shards * 16;
+            const cod_codec_range range = {
+                .first = first, .count = (end < TOTAL ? end : TOTAL) - first, .exact_from = COUNT};
+            cod_codec_begin(&codec, &range, &(cod_codec_key){RUN, (uint64_t)group, 1});
+            COD_TRY(cod_codec_round_trip(&codec, values + first, alone ? NULL : decoded + first, UINT64_MAX,
+                                         decoded + first));
+        }
     }
     cod_codec_clear(&codec);
     return COD_OK;
@@ -200,7 +211,7 @@ static void slots_reopened_while_read(void **state)
                    .may_lose_all = true});
 }
 
-/** Seven pulls at a time in each of sixteen groups. */
+/** Seven pulls at a time in each of sixteen groups, of versions that stand alone and of deltas, each against the one before. */
 static void sixteen_groups(void **state)
 {
     (void)state;
@@ -208,6 +219,15 @@ static void sixteen_groups(void **state)
     run((scenario){.sizes = sizes,
                    .groups = MOST_GROUPS,
                    .options = {.period = 50, .codec = CODEC_INT8, .scales = 1, .slots = 8}});
+    run((scenario){.sizes = sizes,
+                   .groups = MOST_GROUPS,
+                   .options = {.period = 50,
+                               .codec = COD_EXCHANGE_DELTA,
+                               .scales = 1,
+                               .slots = 8,
+                               .quality_db = 43,
+                               .rounding = 0.25,
+                               .key_every = 4}});
 }
 
 static void a_deterministic_ring(void **state)
