@@ -289,7 +289,7 @@ static conv_image narrow_of(const cod_op *op, const narrow_state &state)
 static bool choose(const cod_plan *plan, cod_dtype multiplied, narrow_state *state)
 {
     const cod_op *op = plan->ops;
-    if (multiplied != COD_BF16 || !describe(op, &state->shape, &state->filter))
+    if (multiplied != COD_BF16 || conv_is_joined(op) || !describe(op, &state->shape, &state->filter))
         return false;
     state->choice = narrow_choose(state->shape, plan->device->multiprocessors, plan->device->shared_bytes);
     return state->choice.cut.strips > 0 && reaches(op, state->shape.what, wide_of(op, *state));
