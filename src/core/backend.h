@@ -341,7 +341,9 @@ typedef struct cod_backend {
      *
      *   [NORM_APPLY] CONV2D [NORM_STATISTICS]                              y of the first is x of the second, and so on
      *   [NORM_BACKWARD_APPLY] CONV2D_BACKWARD_DATA [NORM_BACKWARD_REDUCE]  likewise, with dx and dy
-     *   LINEAR_BACKWARD_DATA ACTIVATION_BACKWARD                           the second in place; neither accumulates
+     *   CONV2D ACTIVATION                                                  y of the first is x of the second, which has a y of its own
+     *   CONV2D_BACKWARD_DATA ACTIVATION_BACKWARD                           the second in place; neither accumulates
+     *   LINEAR_BACKWARD_DATA ACTIVATION_BACKWARD                           likewise
      *   CONV2D_BACKWARD_WEIGHTS …  several with equal shapes, types, strides, attributes and `accumulate`; some may lack db
      *
      * op_fuses() says how many of the ops, from the first on, plan_create_fused() would take as one plan; 1 = the first

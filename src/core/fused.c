@@ -1,14 +1,16 @@
 #include "core/fused.h"
 
-/** A product with what may stand beside it: halves of normalisations, or an activation's gradient. */
+/** A product with what may stand beside it: halves of normalisations, an activation, or an activation's gradient. */
 typedef struct fused_pattern {
     cod_op_kind before, product, after; /**< before: the product's own kind where nothing may stand there */
-    size_t after_input;                 /**< of the half behind it: the input that the product makes */
+    size_t after_input;                 /**< of the op behind it: the input that the product makes */
 } fused_pattern;
 
 static const fused_pattern patterns[] = {
     {COD_OP_NORM_APPLY, COD_OP_CONV2D, COD_OP_NORM_STATISTICS, 0},
     {COD_OP_NORM_BACKWARD_APPLY, COD_OP_CONV2D_BACKWARD_DATA, COD_OP_NORM_BACKWARD_REDUCE, 1},
+    {COD_OP_CONV2D, COD_OP_CONV2D, COD_OP_ACTIVATION, 0},
+    {COD_OP_CONV2D_BACKWARD_DATA, COD_OP_CONV2D_BACKWARD_DATA, COD_OP_ACTIVATION_BACKWARD, 1},
     {COD_OP_LINEAR_BACKWARD_DATA, COD_OP_LINEAR_BACKWARD_DATA, COD_OP_ACTIVATION_BACKWARD, 1},
 };
 
@@ -107,7 +109,8 @@ cod_fused cod_fused_sequence(const cod_op *ops, size_t count)
         fused.product = &ops[fused.count - 1];
         if (continues(ops, fused.count, count, pattern->after, pattern->after_input))
             fused.after = &ops[fused.count++];
-        return fused.count > 1 ? fused : none;
+        if (fused.count > 1)
+            return fused;
     }
     return none;
 }

@@ -19,7 +19,7 @@ typedef struct cod_fused {
         *before; /**< NORM_APPLY or NORM_BACKWARD_APPLY; NULL = none, here and below; into the caller's array */
     const cod_op *product; /**< CONV2D, CONV2D_BACKWARD_DATA, LINEAR_BACKWARD_DATA, or the first of several
                               CONV2D_BACKWARD_WEIGHTS */
-    const cod_op *after;   /**< NORM_STATISTICS, NORM_BACKWARD_REDUCE or ACTIVATION_BACKWARD */
+    const cod_op *after;   /**< NORM_STATISTICS, NORM_BACKWARD_REDUCE, ACTIVATION or ACTIVATION_BACKWARD */
 } cod_fused;
 
 /**

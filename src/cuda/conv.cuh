@@ -14,8 +14,24 @@
 #define COD_CUDA_CONV_CUH
 
 #include "cuda/activation.cuh"
+#include "cuda/slopes.cuh"
 
 enum { CONV_PIECE = 16, CONV_PIECES = 8, CONV_CHUNK = CONV_PIECE * CONV_PIECES };
+
+/**
+ * Of a data gradient whose plan has an activation's gradient as well: the input that is the activation's x or y, the one
+ * that is its slope, and the output that is the slope's gradient. A CONV2D whose plan has an activation as well has the
+ * activation's output as output CONV_ACTIVATED. See conv_tune.cu.
+ */
+enum { CONV_SLOPE = 3, CONV_GATE = 4, CONV_DSLOPE = 1, CONV_ACTIVATED = 1 };
+
+/** Whether the op stands for two. */
+static inline bool conv_is_joined(const cod_op *op)
+{
+    const bool data = op->kind == COD_OP_CONV2D_BACKWARD_DATA || op->kind == COD_OP_LINEAR_BACKWARD_DATA;
+    return op->kind == COD_OP_CONV2D ? op->outputs[CONV_ACTIVATED].buffer != nullptr
+                                     : data && op->inputs[CONV_GATE].buffer != nullptr;
+}
 
 /**
  * A tensor as a convolution sees it: h x w pixels of factor² *cells* with `channels` channels each. Where the
@@ -92,13 +108,19 @@ static __device__ __forceinline__ int conv_output_of(int channel, int outputs, i
     return channel % channels * cells + channel / channels;
 }
 
-/** What a product does with its sums: target = activation(sum·factor + bias) [+ added], times `leak` where the gate is not positive. */
+/**
+ * What a product does with its sums: target = activation(sum·factor + bias) [+ added]. Two things may be otherwise:
+ * - with `activated`, the target gets what goes into the activation, and `activated` what comes out;
+ * - with `gate`, the activation is one of the ReLU family, and the target gets the gradient of what went into it.
+ * Neither is there with `added`.
+ */
 struct conv_store {
     conv_image target, added; /**< `added`: residual, or the target itself where it accumulates */
-    conv_image gate;          /**< ReLU's y, whose gradient this is; data NULL = none. Never with `added` */
-    float leak;
-    const float *bias;    /**< by conv_output_of() */
-    const float *factors; /**< by column */
+    conv_image activated;     /**< data NULL = none, here and below */
+    conv_image gate;          /**< the activation's x, or ReLU's y: the gradient passes where it is positive */
+    cuda_slopes slopes;       /**< what is gathered beside the gate */
+    const float *bias;        /**< by conv_output_of() */
+    const float *factors;     /**< by column */
     cuda_activation activation;
     int columns;
 };

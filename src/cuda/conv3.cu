@@ -89,9 +89,9 @@ static bool fits_reduce(const cod_op *op, const cod_op *conv)
 {
     const cod_view *y = &conv->outputs[0];
     if (conv->kind == COD_OP_CONV2D)
-        return true;
+        return op->kind == COD_OP_NORM_STATISTICS;
     const cod_view *x = &op->inputs[0], *g = &op->outputs[0];
-    return fits_tensor(x) && !cod_view_equal(x, y) &&
+    return op->kind == COD_OP_NORM_BACKWARD_REDUCE && fits_tensor(x) && !cod_view_equal(x, y) &&
            (g->buffer == nullptr || (fits_tensor(g) && !cod_view_equal(g, x))) && fits_activation(&op->attr);
 }
 

@@ -229,9 +229,21 @@ static __device__ __forceinline__ float finish(cod_activation kind, float x, flo
     return x > 0 ? x : slope * x;
 }
 
-/** Eight columns of one pixel that need not be channels of one cell. */
+/** The gradient of what went into an activation, from that of what came out; adds to the slope's. */
+static __device__ __forceinline__ float pass_gate(float x, float gradient, float slope, float *dslope)
+{
+    if (x > 0)
+        return gradient;
+    *dslope += gradient * x;
+    return gradient * slope;
+}
+
+/**
+ * Eight columns of one pixel that need not be channels of one cell. `slope` and `dslope` are of these columns, here and
+ * below.
+ */
 static __device__ __forceinline__ void store_columns(const conv_store &s, int pixel, int column,
-                                                     const float (&values)[8])
+                                                     const float (&values)[8], const float *slope, float (&dslope)[8])
 {
     const conv_image &to = s.target;
 #pragma unroll
@@ -241,13 +253,18 @@ static __device__ __forceinline__ void store_columns(const conv_store &s, int pi
         const int cell = to.factor == 1 ? 0 : (column + i) / to.channels, channel = column + i - cell * to.channels;
         const int64_t at = pixel + (int64_t)(cell / to.factor) * to.w * to.factor + cell % to.factor;
         const float added = s.added.data != NULL ? element_load(s.added, at * s.added.stride + channel) : 0;
-        const bool open = s.gate.data == NULL || element_load(s.gate, at * s.gate.stride + channel) > 0;
-        element_store(to, at * to.stride + channel, (values[i] + added) * (open ? 1 : s.leak));
+        float value = values[i] + added;
+        if (s.gate.data != NULL)
+            value = pass_gate(element_load(s.gate, at * s.gate.stride + channel), value, slope[i], &dslope[i]);
+        element_store(to, at * to.stride + channel, value);
+        if (s.activated.data != NULL)
+            element_store(s.activated, at * s.activated.stride + channel, finish(s.activation.kind, value, slope[i]));
     }
 }
 
 /** Eight channels of one cell. */
-static __device__ __forceinline__ void store_wide(const conv_store &s, int pixel, int column, float (&values)[8])
+static __device__ __forceinline__ void store_wide(const conv_store &s, int pixel, int column, float (&values)[8],
+                                                  const float *slope, float (&dslope)[8])
 {
     const conv_image &to = s.target;
     const int cell = to.factor == 1 ? 0 : column / to.channels, channel = column - cell * to.channels;
@@ -259,23 +276,39 @@ static __device__ __forceinline__ void store_wide(const conv_store &s, int pixel
             values[i] += added[i];
     }
     if (s.gate.data != NULL) {
-        float y[8];
-        load8(s.gate, at * s.gate.stride + channel, y);
+        float x[8];
+        load8(s.gate, at * s.gate.stride + channel, x);
         for (int i = 0; i < 8; i++)
-            values[i] *= y[i] > 0 ? 1 : s.leak;
+            values[i] = pass_gate(x[i], values[i], slope[i], &dslope[i]);
     }
     store8(to, at * to.stride + channel, values);
+    if (s.activated.data != NULL) {
+        for (int i = 0; i < 8; i++)
+            values[i] = finish(s.activation.kind, values[i], slope[i]);
+        store8(s.activated, at * s.activated.stride + channel, values);
+    }
 }
 
 /** Floats between the rows of a tile of sums in shared memory, so that four rows lie in different banks. */
 constexpr int CONV_GAP = 8;
 
-/** Writes a tile of sums {ROWS, COLUMNS}, which lies in shared memory, to the target. */
+/** Whether eight channels of the image can be written at once, or there is none. */
+static __device__ __forceinline__ bool is_wide(const conv_image &image)
+{
+    return image.data == NULL || image.wide;
+}
+
+/**
+ * Writes a tile of sums {ROWS, COLUMNS}, which lies in shared memory, to the target. `dslope`: of the thread's columns,
+ * which are those from 8·(threadIdx.x mod COLUMNS / 8) on.
+ */
 template <int ROWS, int COLUMNS, int THREADS>
 static __device__ __forceinline__ void store_tile(const conv_store &s, const float *tile, const int *targets,
-                                                  const conv_vectors<COLUMNS> *vectors, int first)
+                                                  const conv_vectors<COLUMNS> *vectors, int first, float (&dslope)[8])
 {
-    const bool wide = s.target.wide && (s.added.data == NULL || s.added.wide) && (s.gate.data == NULL || s.gate.wide);
+    static_assert(THREADS % (COLUMNS / 8) == 0, "a thread keeps its columns");
+    const bool wide = s.target.wide && is_wide(s.added) && is_wide(s.gate) && is_wide(s.activated);
+    const bool raw = s.activated.data != NULL || s.gate.data != NULL;
     for (int item = (int)threadIdx.x; item < ROWS * COLUMNS / 8; item += THREADS) {
         const int row = item / (COLUMNS / 8), at = item % (COLUMNS / 8) * 8, pixel = targets[row];
         if (pixel < 0 || first + at >= s.columns)
@@ -286,13 +319,15 @@ static __device__ __forceinline__ void store_tile(const conv_store &s, const flo
             for (int i = 0; i < 4; i++)
                 values[half * 4 + i] = sums.v[i];
         }
+        const float *slope = vectors->slope + at;
         for (int i = 0; i < 8; i++)
-            values[i] = finish(s.activation.kind, values[i] * vectors->factor[at + i] + vectors->bias[at + i],
-                               vectors->slope[at + i]);
+            values[i] = values[i] * vectors->factor[at + i] + vectors->bias[at + i];
+        for (int i = 0; i < 8 && !raw; i++)
+            values[i] = finish(s.activation.kind, values[i], slope[i]);
         if (wide)
-            store_wide(s, pixel, first + at, values);
+            store_wide(s, pixel, first + at, values, slope, dslope);
         else
-            store_columns(s, pixel, first + at, values);
+            store_columns(s, pixel, first + at, values, slope, dslope);
     }
 }
 

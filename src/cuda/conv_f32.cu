@@ -103,7 +103,8 @@ __global__ void __launch_bounds__(THREADS, 2) product_f32_kernel(const conv_prod
         *reinterpret_cast<floats4 *>(memory->tile + (tid / 16 * 4 + i) * (TILE + CONV_GAP) +
                                      tid % 16 * 4) = {{sums[i][0], sums[i][1], sums[i][2], sums[i][3]}};
     block_sync();
-    store_tile<TILE, TILE, THREADS>(p.store, memory->tile, memory->targets, &memory->vectors, column);
+    float unsummed[8] = {}; /* no plan in f32 has slopes to sum */
+    store_tile<TILE, TILE, THREADS>(p.store, memory->tile, memory->targets, &memory->vectors, column, unsummed);
 }
 
 struct f32_gradient_memory {

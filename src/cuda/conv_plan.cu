@@ -195,14 +195,32 @@ static void describe_product(const cod_op *op, product_state *state)
     p->store.columns = static_cast<int>(backward ? w->shape.c : w->shape.n);
     if (backward) {
         p->store.added = op->accumulate ? p->store.target : conv_image();
-        p->store.gate = conv_image_of(&op->inputs[CONV_GATE], 1);
-        p->store.leak = op->attr.activation == COD_ACT_LEAKY_RELU ? op->attr.leak : 0;
+        if (conv_is_joined(op)) {
+            p->store.gate = conv_image_of(&op->inputs[CONV_GATE], 1);
+            p->store.activation = cuda_activation_of(&attr, &op->inputs[CONV_SLOPE]);
+        }
         return;
     }
     p->store.bias = cuda_floats_of(&op->inputs[2]);
-    p->store.activation = cuda_activation_of(&attr, &op->inputs[3]);
-    if (op->kind == COD_OP_CONV2D)
+    p->store.activation = cuda_activation_of(&attr, &op->inputs[CONV_SLOPE]);
+    if (op->kind == COD_OP_CONV2D) {
         p->store.added = conv_image_of(&op->inputs[4], factor);
+        p->store.activated = conv_image_of(&op->outputs[CONV_ACTIVATED], factor);
+    }
+}
+
+/** For blocks in a grid without phases, each of `columns` columns. */
+static void take_slopes(const cod_op *op, dim3 blocks, int columns, conv_product *p, conv_memory *memory)
+{
+    const cod_view *dslope = &op->outputs[CONV_DSLOPE];
+    if (!is_backward_data(op->kind) || dslope->buffer == nullptr)
+        return;
+    const bool by_channel = cod_shape_count(dslope->shape) > 1;
+    const int series = by_channel ? p->column_tiles : 1, each = static_cast<int>(blocks.x) / series;
+    cuda_slopes *slopes = &p->store.slopes;
+    *slopes = {cuda_floats_of(dslope), by_channel ? columns : 1, nullptr, nullptr};
+    slopes->tickets = conv_take<unsigned>(memory, slope_tickets(series, each));
+    slopes->partials = conv_take<float>(memory, slope_floats(*slopes, series, each));
 }
 
 static void lay_out(const cod_plan *plan, product_state *state, conv_memory *memory)
@@ -227,14 +245,15 @@ static void lay_out(const cod_plan *plan, product_state *state, conv_memory *mem
         packing->scales = conv_take<float>(memory, p->store.columns);
         p->store.factors = packing->factors = conv_take<float>(memory, p->store.columns);
     }
-    packing->product = *p;
-    packing->tile_columns = kernel.columns;
-    packing->count = p->phase_bytes * phases / (dtype == COD_F32 ? 4 : CONV_PIECE);
-    packing->int8_range = state->operands.int8_range;
     const int64_t rows =
         (int64_t)state->operands.images * conv_axis_of(p->h, 0).outputs * conv_axis_of(p->w, 0).outputs;
     state->blocks =
         dim3(static_cast<unsigned>(cuda_divide_up(rows, kernel.rows) * column_tiles), static_cast<unsigned>(phases));
+    take_slopes(plan->ops, state->blocks, kernel.columns, p, memory);
+    packing->product = *p;
+    packing->tile_columns = kernel.columns;
+    packing->count = p->phase_bytes * phases / (dtype == COD_F32 ? 4 : CONV_PIECE);
+    packing->int8_range = state->operands.int8_range;
 }
 
 static cod_status product_run(const cod_plan *plan, cudaStream_t stream)

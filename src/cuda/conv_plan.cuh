@@ -13,9 +13,6 @@
 /** Numbers of own candidates beside those of kernels: by the cost model, between wide and narrow tensors, and by the kernel of 3x3. */
 enum { CONV_BY_COST = -1, CONV_NARROW = -2, CONV_THREE = -3 };
 
-/** Input of a linear layer's data gradient whose plan has ReLU's gradient as well: ReLU's y; see conv_tune.cu. */
-enum { CONV_GATE = 4 };
-
 /** What is multiplied, bf16, f32 or s8, of how many images; the range of s8. */
 struct conv_operands {
     cod_dtype dtype;

@@ -127,6 +127,43 @@ static __device__ __forceinline__ void keep_sums(const S (&sums)[MT][NT][4], flo
     }
 }
 
+/**
+ * The block's part of the slopes' gradient, of its threads' sums for their columns, which store_tile() gave. The tile is
+ * not needed any more.
+ */
+template <int COLUMNS, int THREADS>
+static __device__ __forceinline__ void sum_slopes(const conv_product &p, const float (&dslope)[8])
+{
+    constexpr int ROWS = THREADS * 8 / COLUMNS;
+    const cuda_slopes &slopes = p.store.slopes;
+    const int tiles = p.column_tiles, block = (int)blockIdx.x, tile = block % tiles;
+    const slope_place at = slopes.lists > 1 ? slope_place{tile, block / tiles, (int)gridDim.x / tiles}
+                                            : slope_place{0, block, (int)gridDim.x};
+    float *out = slope_partials(slopes, at);
+    if (slopes.lists == 1) {
+        float sum = 0;
+        for (int i = 0; i < 8; i++)
+            sum += dslope[i];
+        sum = block_sum(sum);
+        if (threadIdx.x == 0)
+            *out = sum;
+    } else {
+        float *shared = shared_memory<float>();
+        block_sync();
+        store_floats<4>(shared + threadIdx.x * 8, {dslope[0], dslope[1], dslope[2], dslope[3]});
+        store_floats<4>(shared + threadIdx.x * 8 + 4, {dslope[4], dslope[5], dslope[6], dslope[7]});
+        block_sync();
+        for (int c = (int)threadIdx.x; c < COLUMNS; c += THREADS) {
+            float sum = 0;
+            for (int row = 0; row < ROWS; row++)
+                sum += shared[row * COLUMNS + c];
+            out[c] = sum;
+        }
+    }
+    const int first = tile * COLUMNS, left = p.store.columns - first;
+    slopes_finish(slopes, at, first, slopes.lists == 1 ? 1 : left < COLUMNS ? left : COLUMNS);
+}
+
 /** What a block has in shared memory; its tile of sums takes the place of the stages. */
 template <int ROWS, int COLUMNS, int STAGES> struct product_memory {
     __align__(128) unsigned char stages[STAGES][(ROWS + COLUMNS) * CONV_CHUNK];
@@ -197,14 +234,20 @@ __global__ void __launch_bounds__(WARPS_M *WARPS_N *WARP_LANES, BLOCKS) product_
     float *tile = reinterpret_cast<float *>(memory->stages);
     keep_sums<sum, MT, NT, COLUMNS>(sums, tile + warp_row * (COLUMNS + CONV_GAP) + warp_column);
     block_sync();
-    store_tile<ROWS, COLUMNS, THREADS>(p.store, tile, memory->targets, &memory->vectors, (int)column_tile * COLUMNS);
+    float dslope[8] = {};
+    store_tile<ROWS, COLUMNS, THREADS>(p.store, tile, memory->targets, &memory->vectors, (int)column_tile * COLUMNS,
+                                       dslope);
+    if (p.store.slopes.dslope != NULL)
+        sum_slopes<COLUMNS, THREADS>(p, dslope);
 }
 
 /** A tile, the warps that share it, its stages, and how many blocks a multiprocessor is to have room for. */
 template <typename T, int ROWS, int COLUMNS, int WARPS_M, int WARPS_N, int STAGES, int BLOCKS>
 static conv_product_kernel kernel_of(float speed)
 {
+    constexpr int THREADS = WARPS_M * WARPS_N * WARP_LANES;
     static_assert(ROWS * (COLUMNS + CONV_GAP) * 4 <= STAGES * (ROWS + COLUMNS) * CONV_CHUNK, "a tile fits the stages");
+    static_assert(THREADS * 8 * 4 <= STAGES * (ROWS + COLUMNS) * CONV_CHUNK, "so do the threads' sums of slopes");
     return {ROWS,
             COLUMNS,
             CONV_CHUNK,

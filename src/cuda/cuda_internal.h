@@ -127,9 +127,9 @@ typedef cod_status cuda_maker(cod_plan *plan);
 cuda_maker cuda_make_convolution;
 /** Weight gradients of layers for which cuda_gradients_fuse() says that one plan has them all; or of one layer. */
 cuda_maker cuda_make_gradients;
-/** Whether the first two ops are a linear layer's data gradient and ReLU's behind it, for one plan: 2, else 1. */
-size_t cuda_gated_fuses(const cod_device *device, const cod_op *ops, size_t count);
-cuda_maker cuda_make_gated;
+/** Whether the first two ops are a product and an activation or its gradient behind it, for one plan: 2, else 1. */
+size_t cuda_joined_fuses(const cod_device *device, const cod_op *ops, size_t count);
+cuda_maker cuda_make_joined;
 /** How many of the ops, from the first on, are weight gradients that one plan computes; see op_fuses(). */
 size_t cuda_gradients_fuse(const cod_device *device, const cod_op *ops, size_t count);
 cuda_maker cuda_make_norm_train, cuda_make_norm_inference, cuda_make_norm_backward, cuda_make_norm_inference_backward,

@@ -1,8 +1,8 @@
 #include "cuda/library.cuh"
 
 #ifdef COD_HAVE_CUDNN
+#include "cuda/conv.cuh"
 #include "cuda/cudnn.cuh"
-#include "cuda/view.cuh"
 
 #include <cstdlib>
 
@@ -286,6 +286,8 @@ cod_status cudnn_fits(const cod_op *op)
         why = "it is on 8-bit integers";
     else if (cod_op_shuffle(&op->attr) > 1)
         why = "it shuffles pixels";
+    else if (conv_is_joined(op))
+        why = "an activation or its gradient is in it";
     else if (x->dtype != other->dtype ||
              (forward && op->inputs[4].buffer != nullptr && op->inputs[4].dtype != x->dtype))
         why = "its activations have two types";

@@ -9,7 +9,7 @@ struct fusion {
 
 static const fusion fusions[] = {
     {cuda_conv3_fuses, cuda_make_conv3, "3x3 convolution with normalisation"},
-    {cuda_gated_fuses, cuda_make_gated, "linear layer's data gradient with an activation's"},
+    {cuda_joined_fuses, cuda_make_joined, "product with an activation or its gradient"},
     {cuda_gradients_fuse, cuda_make_gradients, "weight gradients of several layers"},
 };
 

@@ -55,11 +55,13 @@ static __device__ __forceinline__ int64_t narrow_row(const conv_image &image, in
     return ((int64_t)picture * image.h + row) * image.w * image.stride;
 }
 
-/** What a gather or a spread does with its sums: target = activation(sum + bias) [+ added]. */
+/** What a gather or a spread does with its sums: target = activation(sum + bias) [+ added]; a spread, the rest of conv_store. */
 struct narrow_store {
     conv_image target, added; /**< `added`: residual, or the target itself where it accumulates */
     const float *bias;
     cuda_activation activation;
+    conv_image activated, gate;
+    cuda_slopes slopes;
 };
 
 /** Operands of a gather. The grid: units in x, groups in y. */

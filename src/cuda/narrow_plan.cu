@@ -146,36 +146,49 @@ static bool describe(const cod_op *op, narrow_shape *shape, narrow_filter *filte
     return true;
 }
 
+/** A tensor of the wide one's shape beside it, where the op stands for two: the activation's output, or its x or y. */
+static const cod_view *beside_of(const cod_op *op)
+{
+    return op->kind == COD_OP_CONV2D ? &op->outputs[CONV_ACTIVATED] : &op->inputs[CONV_GATE];
+}
+
 /**
  * Whether the kernels can read and write the wide tensor: in pieces of 16 bytes, and where they read it, as bf16. A spread has no
- * sigmoid and no tanh: no first layer has them.
+ * sigmoid and no tanh: no first layer has them. It alone has activations beside what it stores, or their gradients.
  */
 static bool reaches(const cod_op *op, narrow_computation what, const conv_image &wide)
 {
+    const bool joined = conv_is_joined(op);
     if (what != NARROW_SPREAD)
-        return wide.wide && wide.dtype == COD_BF16 && (int64_t)wide.w * wide.stride < INT_MAX;
-    return wide.wide && (op->kind != COD_OP_CONV2D || op->attr.activation < COD_ACT_SIGMOID);
+        return !joined && wide.wide && wide.dtype == COD_BF16 && (int64_t)wide.w * wide.stride < INT_MAX;
+    if (joined && !conv_image_of(beside_of(op), 1).wide)
+        return false;
+    return wide.wide && ((op->kind != COD_OP_CONV2D && !joined) || op->attr.activation < COD_ACT_SIGMOID);
 }
 
 static narrow_store store_of(const cod_op *op)
 {
     narrow_store store = {};
     store.target = conv_image_of(&op->outputs[0], 1);
+    if (op->kind == COD_OP_CONV2D || conv_is_joined(op))
+        store.activation = cuda_activation_of(&op->attr, &op->inputs[CONV_SLOPE]);
     if (op->kind != COD_OP_CONV2D) {
         store.added = op->accumulate ? store.target : conv_image();
+        store.gate = conv_image_of(&op->inputs[CONV_GATE], 1);
         return store;
     }
     store.bias = cuda_floats_of(&op->inputs[2]);
-    store.activation = cuda_activation_of(&op->attr, &op->inputs[3]);
     store.added = conv_image_of(&op->inputs[4], 1);
+    store.activated = conv_image_of(&op->outputs[CONV_ACTIVATED], 1);
     return store;
 }
 
-/** Gives the plan memory for the packed weights, and behind them for how they are packed. */
-static cod_status make_packing(cod_plan *plan, const narrow_filter &filter, int64_t count, size_t each, int depth)
+/** Gives the plan memory for the packed weights, behind them for how they are packed, and `more` bytes behind that. */
+static cod_status make_packing(cod_plan *plan, const narrow_filter &filter, int64_t count, size_t each, int depth,
+                               size_t more)
 {
     const size_t bytes = (static_cast<size_t>(count) * each + 15) / 16 * 16;
-    COD_TRY(cuda_plan_memory(plan, bytes + sizeof(narrow_packing)));
+    COD_TRY(cuda_plan_memory(plan, bytes + sizeof(narrow_packing) + more));
     const narrow_packing packing = {filter, plan->memory, count, depth};
     narrow_packing *how = reinterpret_cast<narrow_packing *>(static_cast<unsigned char *>(plan->memory) + bytes);
     plan->packing = narrow_packing_of(how, packing);
@@ -198,7 +211,7 @@ static cod_status make_gather(cod_plan *plan, narrow_state *state, const conv_im
     const narrow_choice &choice = state->choice;
     const int64_t columns = cuda_divide_up(NARROW_GROUP * shape.kernel, 8) * 8;
     COD_TRY(
-        make_packing(plan, state->filter, choice.groups * columns * shape.kernel * shape.wide, sizeof(uint16_t), 0));
+        make_packing(plan, state->filter, choice.groups * columns * shape.kernel * shape.wide, sizeof(uint16_t), 0, 0));
     state->gather = {wide,          choice.cut,   static_cast<const uint16_t *>(plan->memory),
                      choice.slices, choice.spans, store_of(plan->ops)};
     plan->run = gather_run;
@@ -214,15 +227,32 @@ static cod_status spread_run(const cod_plan *plan, cudaStream_t stream)
                                state->spread);
 }
 
+/** Without memory; `lists` is 0 where the op has none. */
+static cuda_slopes slopes_of(const cod_op *op)
+{
+    const cod_view *dslope = &op->outputs[CONV_DSLOPE];
+    if (op->kind == COD_OP_CONV2D || dslope->buffer == nullptr)
+        return {};
+    return {cuda_floats_of(dslope), static_cast<int>(cod_shape_count(dslope->shape)), nullptr, nullptr};
+}
+
 static cod_status make_spread(cod_plan *plan, narrow_state *state, const conv_image &narrow)
 {
     const narrow_shape &shape = state->shape;
     const narrow_choice &choice = state->choice;
     const narrow_kernel<narrow_spread> kernel = narrow_spread_kernel(shape.kernel, shape.narrow);
     const int64_t fragments = static_cast<int64_t>(choice.slices) * shape.kernel * kernel.depth;
-    COD_TRY(make_packing(plan, state->filter, fragments * WARP_LANES, sizeof(bytes16), kernel.depth));
+    const int blocks = static_cast<int>(choice.blocks);
+    cuda_slopes slopes = slopes_of(plan->ops);
+    const size_t tickets = slopes.lists > 0 ? static_cast<size_t>(slope_tickets(1, blocks)) : 0,
+                 more =
+                     tickets * sizeof(unsigned) + static_cast<size_t>(slope_floats(slopes, 1, blocks)) * sizeof(float);
+    COD_TRY(make_packing(plan, state->filter, fragments * WARP_LANES, sizeof(bytes16), kernel.depth, more));
+    slopes.tickets = reinterpret_cast<unsigned *>(static_cast<unsigned char *>(plan->memory) + (plan->bytes - more));
+    slopes.partials = reinterpret_cast<float *>(slopes.tickets + tickets);
     state->spread = {narrow, choice.cut, static_cast<const bytes16 *>(plan->memory),
                      narrow_spread_words(kernel.columns, shape.narrow, kernel.depth), store_of(plan->ops)};
+    state->spread.store.slopes = slopes;
     plan->run = spread_run;
     return cuda_allow_shared(kernel.run, plan->device->shared_bytes);
 }

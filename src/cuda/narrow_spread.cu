@@ -24,7 +24,9 @@ int narrow_spread_words(int columns, int channels, int depth)
 
 size_t narrow_spread_shared(int kernel, int rows, int line_words)
 {
-    return static_cast<size_t>(rows + kernel - 1) * static_cast<size_t>(line_words) * 2 * 4;
+    const size_t lines = static_cast<size_t>(rows + kernel - 1) * static_cast<size_t>(line_words) * 2 * 4,
+                 sums = THREADS * sizeof(float); /* of slopes, in the place of the lines */
+    return lines > sums ? lines : sums;
 }
 
 /** Copies the unit's part of the source, and F / 2 pixels around it, to shared memory. Zeros outside the picture. */
@@ -108,10 +110,39 @@ static __device__ __forceinline__ void multiply_line(float (&sums)[F][NT][4], co
     }
 }
 
+/** Two neighbouring channels of an image. */
+static __device__ __forceinline__ void load_pair(const conv_image &image, int64_t at, float (&pair)[2])
+{
+    if (image.dtype == COD_BF16) {
+        const uint32_t word = *reinterpret_cast<const uint32_t *>(image.data + at * 2);
+        pair[0] = f32_from_bf16((uint16_t)word);
+        pair[1] = f32_from_bf16((uint16_t)(word >> 16));
+    } else {
+        const floats2 loaded = *reinterpret_cast<const floats2 *>(image.data + at * 4);
+        pair[0] = loaded.x;
+        pair[1] = loaded.y;
+    }
+}
+
+static __device__ __forceinline__ void store_pair(const conv_image &image, int64_t at, const float (&pair)[2])
+{
+    if (image.dtype == COD_BF16)
+        *reinterpret_cast<uint32_t *>(image.data + at * 2) = bf16_pair(pair[0], pair[1]);
+    else
+        *reinterpret_cast<floats2 *>(image.data + at * 4) = {pair[0], pair[1]};
+}
+
+static __device__ __forceinline__ void activate_pair(const spread_part &part, float (&pair)[2])
+{
+#pragma unroll
+    for (int half = 0; half < 2; half++)
+        pair[half] = pair[half] > 0 ? pair[half] : part.slope[half] * pair[half];
+}
+
 /** Stores a row and clears its sums. `at`: the lane's first pixel in the target; `left`: pixels from there on in the row. */
 template <int NT>
 static __device__ __forceinline__ void store_row(float (&sums)[NT][4], const narrow_store &s, const spread_part &part,
-                                                 int64_t at, int left)
+                                                 int64_t at, int left, float (&dslope)[2])
 {
 #pragma unroll
     for (int i = 0; i < NT * 2; i++) {
@@ -120,27 +151,54 @@ static __device__ __forceinline__ void store_row(float (&sums)[NT][4], const nar
         sums[n][e] = sums[n][e + 2] = 0;
         if (pixel >= left)
             continue;
+        if (s.gate.data != NULL) {
+            float x[2];
+            load_pair(s.gate, (at + pixel) * s.gate.stride + part.channel, x);
 #pragma unroll
-        for (int half = 0; half < 2; half++)
-            pair[half] = pair[half] > 0 ? pair[half] : part.slope[half] * pair[half];
+            for (int half = 0; half < 2; half++)
+                pair[half] = pass_gate(x[half], pair[half], part.slope[half], &dslope[half]);
+        } else if (s.activated.data == NULL) {
+            activate_pair(part, pair);
+        }
         if (s.added.data != NULL) {
             const int64_t from = (at + pixel) * s.added.stride + part.channel;
             pair[0] += element_load(s.added, from);
             pair[1] += element_load(s.added, from + 1);
         }
-        const int64_t to = (at + pixel) * s.target.stride + part.channel;
-        if (s.target.dtype == COD_BF16)
-            *reinterpret_cast<uint32_t *>(s.target.data + to * 2) = bf16_pair(pair[0], pair[1]);
-        else
-            *reinterpret_cast<floats2 *>(s.target.data + to * 4) = {pair[0], pair[1]};
+        store_pair(s.target, (at + pixel) * s.target.stride + part.channel, pair);
+        if (s.activated.data != NULL) {
+            activate_pair(part, pair);
+            store_pair(s.activated, (at + pixel) * s.activated.stride + part.channel, pair);
+        }
     }
+}
+
+/** The block's part of the slopes' gradient, of its lanes' sums for their channels. */
+static __device__ __forceinline__ void sum_slopes(const cuda_slopes &slopes, int channel, const float (&dslope)[2])
+{
+    const slope_place at = {0, (int)blockIdx.x, (int)gridDim.x};
+    float *out = slope_partials(slopes, at);
+    if (slopes.lists == 1) {
+        const float sum = block_sum(dslope[0] + dslope[1]);
+        if (threadIdx.x == 0)
+            *out = sum;
+    } else {
+#pragma unroll
+        for (int half = 0; half < 2; half++) { /* four lanes have the same channels */
+            float sum = dslope[half] + shuffle_xor(dslope[half], 1);
+            sum += shuffle_xor(sum, 2);
+            if (threadIdx.x % 4 == 0)
+                out[channel + half] = sum;
+        }
+    }
+    slopes_finish(slopes, at, 0, slopes.lists);
 }
 
 /** Walks down a unit whose lines lie in shared memory. */
 template <int F, int KS, int NT>
 static __device__ __forceinline__ void spread_unit(float (&sums)[F][NT][4], const uint32_t (&weights)[F][KS][4],
                                                    const narrow_spread &p, const spread_part &part,
-                                                   const narrow_unit &unit, const uint32_t *lines)
+                                                   const narrow_unit &unit, const uint32_t *lines, float (&dslope)[2])
 {
     const conv_image &to = p.store.target;
     const int column = unit.column + part.pixel, above = unit.row - F / 2, channels = p.narrow.channels;
@@ -155,13 +213,21 @@ static __device__ __forceinline__ void spread_unit(float (&sums)[F][NT][4], cons
             if ((unsigned)(above + line) < (unsigned)p.narrow.h)
                 multiply_line<F, KS, NT>(sums, weights, part, line, turn, unit.rows, words, channels);
             if (line >= F - 1)
-                store_row<NT>(sums[(turn + 1) % F], p.store, part, first_pixel + (int64_t)line * to.w, to.w - column);
+                store_row<NT>(sums[(turn + 1) % F], p.store, part, first_pixel + (int64_t)line * to.w, to.w - column,
+                              dslope);
             words += 2 * p.line_words;
         }
     }
 }
 
-template <int F, int KS, int NT> __global__ void __launch_bounds__(THREADS) spread_kernel(const narrow_spread p)
+/**
+ * Threads of a block at most, as the compiler is told. The kernel of 9x9 and three channels would have 170 registers,
+ * with which two blocks of four warps share a multiprocessor: more threads than there ever are leave it 168, for three.
+ */
+template <int F, int KS> constexpr int spread_threads = F *KS == 18 ? 12 * WARP_LANES : THREADS;
+
+template <int F, int KS, int NT>
+__global__ void __launch_bounds__(spread_threads<F, KS>) spread_kernel(const narrow_spread p)
 {
     chain_wait();
     uint32_t *lines = shared_memory<uint32_t>();
@@ -176,14 +242,17 @@ template <int F, int KS, int NT> __global__ void __launch_bounds__(THREADS) spre
             weights[i / KS][i % KS][k] = fragment.words[k];
     }
     float sums[F][NT][4] = {}; /* zeros again after each unit */
+    float dslope[2] = {};
     const int units = (int)narrow_units(p.cut);
     for (int number = (int)blockIdx.x; number < units; number += (int)gridDim.x) {
         const narrow_unit unit = narrow_unit_at(p.cut, number);
         block_sync(); /* the lines may be in use */
         fill_lines<F, 8 * NT>(p, unit, reinterpret_cast<uint16_t *>(lines));
         block_sync();
-        spread_unit<F, KS, NT>(sums, weights, p, part, unit, lines);
+        spread_unit<F, KS, NT>(sums, weights, p, part, unit, lines, dslope);
     }
+    if (p.store.slopes.dslope != NULL)
+        sum_slopes(p.store.slopes, part.channel, dslope);
 }
 
 /** The kernel with `depth` steps for F · channels elements; NT as registers allow. */

@@ -94,13 +94,13 @@ static __device__ __forceinline__ float block_sum(float value)
     return total;
 }
 
-/** Whether this block is the last of its grid to come here; if so, it sees what the others wrote before. All threads call it. */
-static __device__ __forceinline__ bool block_is_last(unsigned *ticket)
+/** Whether this block is the last of `blocks` to come here; if so, it sees what the others wrote before. All threads call it. */
+static __device__ __forceinline__ bool block_is_last_of(unsigned *ticket, unsigned blocks)
 {
     unsigned *shared = shared_memory<unsigned>();
     block_sync();
     if (threadIdx.x == 0) {
-        shared[0] = ticket_take(ticket) == gridDim.x * gridDim.y * gridDim.z - 1;
+        shared[0] = ticket_take(ticket) == blocks - 1;
         if (shared[0])
             *ticket = 0; /* for the next run */
     }
@@ -108,6 +108,12 @@ static __device__ __forceinline__ bool block_is_last(unsigned *ticket)
     const bool last = shared[0] != 0;
     block_sync();
     return last;
+}
+
+/** The same of all blocks of the grid. */
+static __device__ __forceinline__ bool block_is_last(unsigned *ticket)
+{
+    return block_is_last_of(ticket, gridDim.x * gridDim.y * gridDim.z);
 }
 
 /** How many threads share the work on one of `lists` sums. */

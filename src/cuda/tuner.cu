@@ -1,7 +1,7 @@
 #include "cuda/tuner.cuh"
 
+#include "cuda/conv.cuh"
 #include "cuda/library.cuh"
-#include "cuda/view.cuh"
 
 extern "C" {
 #include "core/log.h"
@@ -142,7 +142,8 @@ void cuda_tuner_key(const cod_plan *plan, const char *libraries, char *key, size
     if (convolution)
         append(key, bytes, &length, "; stride %dx%d, pad %dx%d, shuffle %d", attr->stride_h, attr->stride_w,
                attr->pad_h, attr->pad_w, static_cast<int>(cod_op_shuffle(attr)));
-    const bool activated = forward || op->kind == COD_OP_LINEAR || op->kind == COD_OP_LINEAR_BACKWARD_DATA;
+    const bool linear = op->kind == COD_OP_LINEAR || op->kind == COD_OP_LINEAR_BACKWARD_DATA;
+    const bool activated = forward || linear || conv_is_joined(op);
     if (activated)
         append(key, bytes, &length, "; activation %d", static_cast<int>(attr->activation));
     if (activated && attr->activation == COD_ACT_LEAKY_RELU)

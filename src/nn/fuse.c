@@ -3,9 +3,9 @@
  *
  * First gradients of weights sink (sink.c). Then one walk over the instructions writes them anew: each joins the
  * sequence before it where the backend takes both as one plan. A normalisation that has a convolution to join on either
- * side is written as its two halves, and an activation's gradient that joins a linear layer's works in place. Gradients of weights, which stand between a normalisation's gradient and the
- * convolution's data gradient, and sums of gradients wait until the sequence is complete and then run behind it, where
- * they read and write the same there.
+ * side is written as its two halves, and an activation's gradient that joins the product before it works in place.
+ * Gradients of weights, which stand between a normalisation's gradient and the convolution's data gradient, and sums of
+ * gradients wait until the sequence is complete and then run behind it, where they read and write the same there.
  */
 #include "nn/fuse_internal.h"
 
@@ -261,16 +261,26 @@ static size_t fills_of_norm(const writing *w, size_t at, size_t end)
     return norm - at;
 }
 
-/** Writes an activation's gradient in the place of its dy, where that joins the linear layer that makes dy. @return whether */
+/** Whether the last instruction that was written, of the open sequence, is a product that makes the gradient `dx`. */
+static bool ends_with_gradient(const writing *w, int dx)
+{
+    if (w->open == w->count)
+        return false;
+    const ir_instr *last = &w->instrs[w->count - 1];
+    return (last->kind == COD_OP_LINEAR_BACKWARD_DATA || last->kind == COD_OP_CONV2D_BACKWARD_DATA) &&
+           last->outputs[0] == dx;
+}
+
+/** Writes an activation's gradient in the place of its dy, where that joins the layer that makes dy. @return whether */
 static bool write_activation_backward(writing *w, size_t at)
 {
     const ir_instr *instr = &w->old[at];
     const int dy = instr->inputs[1], dx = instr->outputs[0];
     const ir_tensor *from = &w->fuse->program->tensors[dy];
     ir_tensor *to = &w->fuse->program->tensors[dx];
-    if (instr->accumulate || w->open == w->count || w->instrs[w->count - 1].kind != COD_OP_LINEAR_BACKWARD_DATA ||
-        w->instrs[w->count - 1].outputs[0] != dy || from->root != dy || to->root != dx || to->place != IR_ARENA ||
-        from->dtype != to->dtype || !cod_shape_equal(from->shape, to->shape) || !is_last_use(w, dy, at))
+    if (instr->accumulate || !ends_with_gradient(w, dy) || from->root != dy || to->root != dx ||
+        to->place != IR_ARENA || from->dtype != to->dtype || !cod_shape_equal(from->shape, to->shape) ||
+        !is_last_use(w, dy, at))
         return false;
     to->root = dy;
     to->reshaped = true;

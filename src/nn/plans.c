@@ -72,7 +72,10 @@ static const char *group_name(cod_arena *arena, const cod_op *ops, size_t count)
     if (ops[0].kind == COD_OP_CONV2D_BACKWARD_WEIGHTS)
         snprintf(text, sizeof text, "%s and %zu more", name, count - 1);
     else
-        snprintf(text, sizeof text, "%s%s%s", at > 0 ? "norm + " : "", name, at + 1 < count ? " + norm" : "");
+        snprintf(text, sizeof text, "%s%s%s", at > 0 ? "norm + " : "", name,
+                 at + 1 == count                  ? ""
+                 : is_norm_half(ops[at + 1].kind) ? " + norm"
+                                                  : " + activation");
     return cod_arena_strdup(arena, text);
 }
 

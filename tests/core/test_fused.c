@@ -142,6 +142,63 @@ static void g_may_be_dy(void **state)
     check(ops, 3, 2);
 }
 
+static cod_op activation(void)
+{
+    return (cod_op){.kind = COD_OP_ACTIVATION,
+                    .attr = {.activation = COD_ACT_PRELU},
+                    .inputs = {at(2, picture), at(21, vector)},
+                    .outputs = {at(3, picture)}};
+}
+
+static void an_activation_joins_a_convolution_alone(void **state)
+{
+    (void)state;
+    cod_op ops[OPS];
+    forward(ops);
+    ops[REDUCE] = activation();
+    check(ops + 1, 2, 2);
+    assert_true(cod_fused_sequence(ops + 1, 2).after == &ops[REDUCE]);
+    check(ops, 3, 2); /* not where a normalisation is before */
+    ops[REDUCE].inputs[0] = at(7, picture);
+    check(ops + 1, 2, 1);
+    ops[REDUCE] = activation();
+    ops[REDUCE].outputs[0] = ops[REDUCE].inputs[0]; /* in the place of what backward reads */
+    check(ops + 1, 2, 1);
+    ops[REDUCE].outputs[0] = ops[PRODUCT].inputs[0]; /* which neighbouring pixels still need */
+    check(ops + 1, 2, 1);
+    forward(ops);
+    ops[APPLY] = ops[PRODUCT];
+    ops[PRODUCT] = activation();
+    check(ops, 3, 2); /* nothing joins behind it */
+}
+
+static void an_activations_gradient_joins_in_place(void **state)
+{
+    (void)state;
+    cod_op ops[OPS];
+    backward(ops);
+    ops[REDUCE] = (cod_op){.kind = COD_OP_ACTIVATION_BACKWARD,
+                           .attr = {.activation = COD_ACT_PRELU},
+                           .inputs = {at(4, picture), at(3, picture), at(15, vector)},
+                           .outputs = {at(3, picture), at(19, vector)}};
+    check(ops + 1, 2, 2);
+    assert_true(cod_fused_sequence(ops + 1, 2).product == &ops[PRODUCT]);
+    check(ops, 3, 2);
+    for (int which = 0; which < 4; which++) {
+        const cod_op product = ops[PRODUCT], gradient = ops[REDUCE];
+        if (which == 0)
+            ops[PRODUCT].accumulate = true;
+        else if (which == 1)
+            ops[REDUCE].accumulate = true;
+        else if (which == 2)
+            ops[REDUCE].outputs[0] = at(5, picture);
+        else
+            ops[REDUCE].inputs[1] = at(5, picture);
+        check(ops + 1, 2, 1);
+        ops[PRODUCT] = product, ops[REDUCE] = gradient;
+    }
+}
+
 /** Three gradients of weights: x at 3i, dy at 3i + 1, dw and db at 3i + 2. */
 static void gradients(cod_op ops[3])
 {
@@ -251,6 +308,8 @@ int main(void)
         cmocka_unit_test(ops_that_do_not_hand_on_are_none),
         cmocka_unit_test(ops_that_touch_each_others_tensors_are_none),
         cmocka_unit_test(g_may_be_dy),
+        cmocka_unit_test(an_activation_joins_a_convolution_alone),
+        cmocka_unit_test(an_activations_gradient_joins_in_place),
         cmocka_unit_test(equal_gradients_of_weights_are_a_sequence),
         cmocka_unit_test(unequal_gradients_of_weights_are_none),
         cmocka_unit_test(views_overlap_where_they_share_bytes),

@@ -295,7 +295,7 @@ static void a_training_step_takes_few_launches(void **state)
         snprintf(options, sizeof options, "blocks=%d channels=64", blocks);
         const step_launches seen = launches_of_step(options);
         assert_int_equal(seen.packing, 4);
-        assert_int_equal(seen.program, 30 + 4 * blocks);
+        assert_int_equal(seen.program, 25 + 4 * blocks);
         assert_int_equal(seen.chained, seen.program - 1);
         assert_int_equal(seen.update, 2 * 2); /* the norm; the rest, with averages and their statistics */
     }

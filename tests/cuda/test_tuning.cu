@@ -4,7 +4,6 @@
  * sums are exact in any order, so that results must be equal bit for bit.
  */
 #include "cuda/conv_library.cuh"
-#include "cuda/conv_plan.cuh"
 
 #include <cstdio>
 #include <cstdlib>
@@ -13,12 +12,10 @@
 
 extern "C" {
 #include "core/log.h"
-#include "core/rng.h"
-#include "emulated/emulated.h"
-#include "pair.h"
 #include "support/folder.h"
-#include "support/test.h" /* last: cmocka defines `fail` */
 }
+
+#include "candidates.cuh" /* last: cmocka defines `fail` */
 
 static int warnings, timed, untimed;
 static char last_warning[512];
@@ -31,187 +28,6 @@ static void watch_log(void *, cod_log_level level, const char *line)
         return;
     warnings++;
     snprintf(last_warning, sizeof last_warning, "%s", line);
-}
-
-/* Ops. */
-
-static cod_view view(cod_dtype dtype, cod_shape shape, int64_t gap)
-{
-    cod_view out = cod_view_dense(nullptr, 0, dtype, shape);
-    out.pixel_stride += gap;
-    return out;
-}
-
-struct layer {
-    int64_t n, h, w, in, out, kernel;
-    int stride;
-    int64_t gap;
-};
-
-enum { PLAIN, ACCUMULATED, ADDED }; /**< ADDED: with a residual, or accumulated */
-
-static cod_op convolution(const layer &l, cod_op_kind kind, cod_dtype dtype, cod_activation activation, int variant)
-{
-    const int pad = static_cast<int>(l.kernel / 2);
-    const cod_shape out = {l.n, (l.h + 2 * pad - l.kernel) / l.stride + 1, (l.w + 2 * pad - l.kernel) / l.stride + 1,
-                           l.out};
-    const cod_view x = view(dtype, {l.n, l.h, l.w, l.in}, l.gap), y = view(dtype, out, l.gap);
-    const cod_view w = view(COD_F32, {l.out, l.kernel, l.kernel, l.in}, 0), b = view(COD_F32, {1, 1, 1, l.out}, 0);
-    const bool data = kind == COD_OP_CONV2D_BACKWARD_DATA, weights = kind == COD_OP_CONV2D_BACKWARD_WEIGHTS;
-    cod_op op = {};
-    op.kind = kind;
-    op.name = "layer";
-    op.accumulate = variant != PLAIN && kind != COD_OP_CONV2D;
-    op.attr.stride_h = op.attr.stride_w = l.stride;
-    op.attr.pad_h = op.attr.pad_w = pad;
-    op.attr.activation = activation;
-    op.attr.leak = 0.25f;
-    op.inputs[0] = data ? y : x;
-    op.inputs[1] = weights ? y : w;
-    op.outputs[0] = data ? x : weights ? w : y;
-    if (weights)
-        op.outputs[1] = b;
-    if (kind == COD_OP_CONV2D && variant != PLAIN)
-        op.inputs[2] = b;
-    if (kind == COD_OP_CONV2D && variant == ADDED)
-        op.inputs[4] = y;
-    return op;
-}
-
-static cod_op linear(int64_t n, int64_t in, int64_t out, cod_op_kind kind, cod_dtype dtype, int variant)
-{
-    const cod_view x = view(dtype, {n, 1, 1, in}, 0), y = view(dtype, {n, 1, 1, out}, 0);
-    const cod_view w = view(COD_F32, {out, 1, 1, in}, 0), b = view(COD_F32, {1, 1, 1, out}, 0);
-    const bool data = kind == COD_OP_LINEAR_BACKWARD_DATA, weights = kind == COD_OP_LINEAR_BACKWARD_WEIGHTS;
-    cod_op op = {};
-    op.kind = kind;
-    op.name = "linear";
-    op.accumulate = variant != PLAIN && kind != COD_OP_LINEAR;
-    op.inputs[0] = data ? y : x;
-    op.inputs[1] = weights ? y : w;
-    op.outputs[0] = data ? x : weights ? w : y;
-    if (weights)
-        op.outputs[1] = b;
-    if (kind == COD_OP_LINEAR && variant != PLAIN) {
-        op.inputs[2] = b;
-        op.attr.activation = variant == ADDED ? COD_ACT_RELU : COD_ACT_NONE;
-    }
-    return op;
-}
-
-/* Running. */
-
-static void write_integers(cod_test_op *test, uint64_t seed)
-{
-    for (size_t slot = 0; slot < COD_TEST_SLOTS; slot++) {
-        if (test->buffers[slot] == nullptr)
-            continue;
-        const int64_t count = cod_shape_count(cod_test_view(&test->op, slot)->shape);
-        double *values = static_cast<double *>(calloc(static_cast<size_t>(count), sizeof *values));
-        assert_non_null(values);
-        cod_rng rng = cod_rng_open(seed, 3, 0, test->op.kind, COD_RNG_TEST, static_cast<uint32_t>(slot));
-        for (int64_t i = 0; i < count; i++)
-            values[i] = static_cast<double>(cod_rng_below(&rng, 5)) - 2;
-        assert_ok(cod_test_op_write(test, slot, values));
-        free(values);
-    }
-}
-
-/** What a plan with a gate gives, of what `ref` gives without: a linear layer's data gradient, then ReLU's by y. */
-static void apply_gate(cod_test_op *test)
-{
-    const cod_op *op = &test->op;
-    if (op->kind != COD_OP_LINEAR_BACKWARD_DATA || op->inputs[CONV_GATE].buffer == nullptr)
-        return;
-    const int64_t count = cod_shape_count(op->outputs[0].shape);
-    double *values = static_cast<double *>(calloc(static_cast<size_t>(count) * 2, sizeof *values));
-    assert_non_null(values);
-    assert_ok(cod_test_op_read(test, COD_OP_MAX_INPUTS, values));
-    assert_ok(cod_test_op_read(test, CONV_GATE, values + count));
-    for (int64_t i = 0; i < count; i++)
-        values[i] *= values[count + i] > 0 ? 1 : op->attr.activation == COD_ACT_LEAKY_RELU ? op->attr.leak : 0;
-    assert_ok(cod_test_op_write(test, COD_OP_MAX_INPUTS, values));
-    free(values);
-}
-
-static cod_status compare_outputs(cod_test_op *expected, cod_test_op *actual)
-{
-    for (size_t slot = COD_OP_MAX_INPUTS; slot < COD_TEST_SLOTS; slot++) {
-        if (expected->buffers[slot] == nullptr)
-            continue;
-        const int64_t count = cod_shape_count(cod_test_view(&expected->op, slot)->shape);
-        double *values = static_cast<double *>(calloc(static_cast<size_t>(count) * 2, sizeof *values));
-        assert_non_null(values);
-        assert_ok(cod_test_op_read(expected, slot, values));
-        assert_ok(cod_test_op_read(actual, slot, values + count));
-        const cod_status status = cod_test_compare("output", values + count, values, count, {0, 0});
-        free(values);
-        COD_TRY(status);
-    }
-    return COD_OK;
-}
-
-static void no_faults(const char *what)
-{
-    char message[512];
-    if (cod_emulated_faults(message, sizeof message) > 0)
-        fail_msg("%s: %s", what, message);
-}
-
-/** The candidates of an op on the GPU, asked as the tuner asks. */
-static void list_candidates(const cod_plan *plan, cuda_candidates *list)
-{
-    char key[CUDA_KEY_BYTES];
-    cuda_tuner *tuner = nullptr;
-    assert_ok(cuda_tuner_of(plan->device, &tuner));
-    cuda_tuner_key(plan, tuner->libraries, key, sizeof key);
-    *list = {};
-    conv_own_candidates(plan, list);
-    assert_true(list->count > 0);
-    cudnn_candidates(plan, key, list);
-    cublaslt_candidates(plan, list);
-}
-
-/** Replaces a test's plan, which was made for `op`, by one of the candidate. */
-static cod_status remake(cod_test_op *test, const cuda_candidate *candidate)
-{
-    cuda_plan_clear(test->plan);
-    return candidate->make(test->plan, candidate);
-}
-
-/** All candidates of the op give what `ref` gives. @return how many could */
-static int check_candidates(const cod_op *op, uint64_t seed)
-{
-    cod_test_op expected, actual;
-    cuda_candidates list;
-    int able = 0;
-    assert_ok(cod_test_op_init(&expected, test_ref, op));
-    assert_ok(cod_test_op_init(&actual, test_cuda, op));
-    write_integers(&expected, seed);
-    assert_ok(cod_test_op_run(&expected));
-    apply_gate(&expected);
-    list_candidates(actual.plan, &list);
-    for (size_t i = 0; i < list.count; i++) {
-        cod_status status = remake(&actual, &list.items[i]);
-        write_integers(&actual, seed);
-        if (status == COD_OK)
-            status = cod_test_op_run(&actual);
-        const bool own = strncmp(list.names[i], "own-", 4) == 0;
-        if (status != COD_OK && !own) { /* the tuner passes it over */
-            printf("    %s: %s\n", list.names[i], cod_error_message());
-            continue;
-        }
-        if (status == COD_OK)
-            status = compare_outputs(&expected, &actual);
-        no_faults(list.names[i]);
-        if (status != COD_OK)
-            fail_msg("%s, %s, seed %d: %s", cod_op_kind_name(op->kind), list.names[i], static_cast<int>(seed),
-                     cod_error_message());
-        able++;
-    }
-    cod_test_op_clear(&expected);
-    cod_test_op_clear(&actual);
-    return able;
 }
 
 static void every_candidate_of_a_convolution_agrees(void **)
@@ -268,6 +84,38 @@ static void every_candidate_of_a_gated_gradient_agrees(void **)
     }
     printf("    %d candidates of gated gradients\n", able);
     assert_true(able >= 20);
+}
+
+/** A convolution with PReLU behind it, or its data gradient with PReLU's. Slopes: 1 or of each channel. */
+static cod_op joined(const layer &l, bool backward, int64_t slopes)
+{
+    cod_op op = convolution(l, backward ? COD_OP_CONV2D_BACKWARD_DATA : COD_OP_CONV2D, COD_BF16, COD_ACT_PRELU, PLAIN);
+    op.inputs[CONV_SLOPE] = view(COD_F32, {1, 1, 1, slopes > 1 ? op.outputs[0].shape.c : 1}, 0);
+    if (backward) {
+        op.inputs[CONV_GATE] = op.outputs[0];
+        op.outputs[CONV_DSLOPE] = op.inputs[CONV_SLOPE];
+    } else {
+        op.outputs[CONV_ACTIVATED] = op.outputs[0];
+    }
+    return op;
+}
+
+static void every_candidate_of_a_joined_convolution_agrees(void **)
+{
+    static const layer layers[] = {
+        {2, 8, 9, 16, 24, 3, 1, 0}, {1, 40, 41, 136, 8, 1, 1, 8}, {1, 5, 8, 64, 64, 3, 1, 0}};
+    uint64_t seed = 1;
+    int able = 0;
+    for (const layer &l : layers) {
+        for (int backward = 0; backward < 2; backward++) {
+            for (int64_t slopes = 1; slopes < 3; slopes++, seed++) {
+                const cod_op op = joined(l, backward != 0, slopes);
+                able += check_candidates(&op, seed);
+            }
+        }
+    }
+    printf("    %d candidates of joined convolutions\n", able);
+    assert_true(able >= 50);
 }
 
 /* The tuner. */
@@ -553,7 +401,7 @@ static void a_key_tells_slopes_apart(void **)
 {
     static const layer l = {1, 5, 6, 16, 16, 3, 1, 0};
     enum { LEAKY, LEAKIER, RELU, RELU_TOO, COUNT };
-    char keys[COUNT][512];
+    char keys[COUNT][512], gradient_keys[COUNT][512];
     for (int i = 0; i < COUNT; i++) {
         cod_op op = convolution(l, COD_OP_CONV2D, COD_BF16, i < RELU ? COD_ACT_LEAKY_RELU : COD_ACT_RELU, PLAIN);
         op.attr.leak = i % 2 == 0 ? 0.25f : 0.1f;
@@ -563,6 +411,18 @@ static void a_key_tells_slopes_apart(void **)
         cod_test_op_clear(&test);
     }
     assert_string_not_equal(keys[LEAKY], keys[LEAKIER]);
+    for (int i = 0; i < COUNT; i++) { /* of a gradient with leaky ReLU's or ReLU's in it */
+        cod_op op = joined(l, true, 1);
+        op.attr.activation = i < RELU ? COD_ACT_LEAKY_RELU : COD_ACT_RELU;
+        op.attr.leak = i % 2 == 0 ? 0.25f : 0.1f;
+        cod_test_op test;
+        assert_ok(cod_test_op_init(&test, test_cuda, &op));
+        cuda_tuner_key(test.plan, "libraries", gradient_keys[i], sizeof gradient_keys[i]);
+        cod_test_op_clear(&test);
+    }
+    assert_string_not_equal(gradient_keys[LEAKY], gradient_keys[LEAKIER]);
+    assert_string_equal(gradient_keys[RELU], gradient_keys[RELU_TOO]);
+    assert_string_not_equal(gradient_keys[LEAKY], gradient_keys[RELU]);
     assert_string_equal(keys[RELU], keys[RELU_TOO]);
 }
 
@@ -573,6 +433,7 @@ int main()
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(every_candidate_of_a_convolution_agrees, clean),
         cmocka_unit_test_setup(every_candidate_of_a_gated_gradient_agrees, clean),
+        cmocka_unit_test_setup(every_candidate_of_a_joined_convolution_agrees, clean),
         cmocka_unit_test_setup(every_candidate_of_a_linear_layer_agrees, clean),
         cmocka_unit_test_setup(each_op_is_timed_once, clean),
         cmocka_unit_test_setup(without_time_only_what_is_known_is_taken, clean),

@@ -218,16 +218,16 @@ static void srresnet_has_the_plans_expected(void **state)
         assert_int_equal(net_count_kind(&net, program, COD_OP_NORM_APPLY), 5);
         assert_int_equal(net_count_kind(&net, program, COD_OP_NORM_BACKWARD_REDUCE), 5);
         assert_int_equal(net_count_kind(&net, program, COD_OP_NORM_BACKWARD_APPLY), 5);
-        /* Alone: head and last convolution of the tail. With a half: first of the body, and first of the tail. */
-        assert_int_equal(net_count_plans(&net, program, COD_OP_CONV2D, 1), 2);
-        assert_int_equal(net_count_plans(&net, program, COD_OP_CONV2D, 2), 2);
+        /* Alone: the tail's last. With a half: first of the body, and first of the tail. With its PReLU: the head. */
+        assert_int_equal(net_count_plans(&net, program, COD_OP_CONV2D, 1), 1);
+        assert_int_equal(net_count_plans(&net, program, COD_OP_CONV2D, 2), 3);
         assert_int_equal(net_count_plans(&net, program, COD_OP_CONV2D, 3), 4);
         /*
-         * Alone: the tail's last. With a half: the tail's first, and the body's first, behind which is no
-         * normalisation.
+         * With a half: the tail's first, and the body's first, behind which is no normalisation. The tail's last has
+         * PReLU's gradient in it, but for a program that adds to the slope's gradient: there it is alone.
          */
-        assert_int_equal(net_count_plans(&net, program, COD_OP_CONV2D_BACKWARD_DATA, 1), 1);
-        assert_int_equal(net_count_plans(&net, program, COD_OP_CONV2D_BACKWARD_DATA, 2), 2);
+        assert_int_equal(net_count_plans(&net, program, COD_OP_CONV2D_BACKWARD_DATA, 1), p);
+        assert_int_equal(net_count_plans(&net, program, COD_OP_CONV2D_BACKWARD_DATA, 2), 3 - p);
         assert_int_equal(net_count_plans(&net, program, COD_OP_CONV2D_BACKWARD_DATA, 3), 4);
         /* The body's in one plan; head and tail have other shapes. */
         assert_int_equal(net_count_plans(&net, program, COD_OP_CONV2D_BACKWARD_WEIGHTS, 5), 1);
@@ -316,7 +316,9 @@ static void a_plan_is_named_after_all_that_it_does(void **state)
     assert_true(has_name(&nets[0], "train", COD_OP_CONV2D, "norm + body.0.f.3 + norm"));
     assert_true(has_name(&nets[0], "train", COD_OP_CONV2D_BACKWARD_DATA, "norm + body.1.f.3 + norm"));
     assert_true(has_name(&nets[0], "train", COD_OP_CONV2D_BACKWARD_WEIGHTS, "body.2 and 4 more"));
-    assert_true(has_name(&nets[0], "train", COD_OP_CONV2D, "head.0"));
+    assert_true(has_name(&nets[0], "train", COD_OP_CONV2D, "head.0 + activation"));
+    assert_true(has_name(&nets[0], "train", COD_OP_CONV2D_BACKWARD_DATA, "tail.3 + activation"));
+    assert_true(has_name(&nets[0], "train", COD_OP_CONV2D, "tail.3"));
     assert_true(all_flops(&nets[0], "train") > 0);
     assert_true(fabs(all_flops(&nets[0], "train") / all_flops(&nets[1], "train") - 1) < 1e-12);
     assert_true(net_plans(&nets[0], "train") < net_plans(&nets[1], "train"));

@@ -130,25 +130,37 @@ static size_t weight_gradients(draw *d, const cod_op *first, cod_op ops[COD_TEST
     return count;
 }
 
-/** A linear layer's data gradient with an activation's behind it, in place. */
-static size_t linear_gradients(draw *d, const cod_op *first, cod_op ops[COD_TEST_SEQUENCE_OPS])
+/** A random activation of any kind but none. */
+static void any_activation(draw *d, cod_op *op)
 {
     static const cod_activation kinds[] = {COD_ACT_RELU, COD_ACT_LEAKY_RELU, COD_ACT_PRELU, COD_ACT_SIGMOID,
                                            COD_ACT_TANH};
-    cod_op *product = &ops[0], *gradient = &ops[1];
-    *product = *first;
-    product->accumulate = false;
-    number_views(d, product);
-    const cod_view *dx = &product->outputs[0];
-    *gradient = new_op(COD_OP_ACTIVATION_BACKWARD);
-    gradient->attr.activation = kinds[cod_rng_below(&d->rng, 5)];
-    gradient->attr.leak = 0.25f;
-    gradient->inputs[0] = like(d, dx), gradient->inputs[1] = *dx, gradient->outputs[0] = *dx;
-    if (gradient->attr.activation == COD_ACT_PRELU) {
-        gradient->inputs[2] = new_vector(d, chance(d) ? 1 : dx->shape.c);
-        gradient->outputs[1] = like(d, &gradient->inputs[2]);
+    op->attr.activation = kinds[cod_rng_below(&d->rng, 5)];
+    op->attr.leak = 0.25f;
+}
+
+/** ACTIVATION of what the product makes. */
+static cod_op activation_of(draw *d, const cod_view *x)
+{
+    cod_op op = new_op(COD_OP_ACTIVATION);
+    any_activation(d, &op);
+    op.inputs[0] = *x, op.outputs[0] = like(d, x);
+    if (op.attr.activation == COD_ACT_PRELU)
+        op.inputs[1] = new_vector(d, chance(d) ? 1 : x->shape.c);
+    return op;
+}
+
+/** ACTIVATION_BACKWARD in the place of the gradient that the product makes. */
+static cod_op activation_backward_of(draw *d, const cod_view *dx)
+{
+    cod_op op = new_op(COD_OP_ACTIVATION_BACKWARD);
+    any_activation(d, &op);
+    op.inputs[0] = like(d, dx), op.inputs[1] = *dx, op.outputs[0] = *dx;
+    if (op.attr.activation == COD_ACT_PRELU) {
+        op.inputs[2] = new_vector(d, chance(d) ? 1 : dx->shape.c);
+        op.outputs[1] = like(d, &op.inputs[2]);
     }
-    return 2;
+    return op;
 }
 
 size_t cod_test_random_sequence(cod_op_kind product, cod_dtype activation_type, cod_dtype parameter, uint64_t seed,
@@ -159,10 +171,15 @@ size_t cod_test_random_sequence(cod_op_kind product, cod_dtype activation_type, 
     const bool before = chance(&d), after = !before || chance(&d), forward = product == COD_OP_CONV2D;
     if (product == COD_OP_CONV2D_BACKWARD_WEIGHTS)
         return weight_gradients(&d, &op, ops);
-    if (product == COD_OP_LINEAR_BACKWARD_DATA)
-        return linear_gradients(&d, &op, ops);
+    const bool activated = product == COD_OP_LINEAR_BACKWARD_DATA || (!before && chance(&d));
     size_t count = 0;
+    op.accumulate = op.accumulate && !activated;
     number_views(&d, &op);
+    if (activated) {
+        ops[0] = op;
+        ops[1] = forward ? activation_of(&d, &op.outputs[0]) : activation_backward_of(&d, &op.outputs[0]);
+        return 2;
+    }
     if (before)
         ops[count++] = forward ? norm_apply(&d, &op.inputs[0]) : norm_backward_apply(&d, &op.inputs[0]);
     ops[count++] = op;
