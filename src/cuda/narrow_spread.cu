@@ -37,7 +37,7 @@ static __device__ __forceinline__ void fill_lines(const narrow_spread &p, const 
     for (int e = lane; e < halves; e += WARP_LANES) {
         const int pixel = e / channels, column = unit.column - F / 2 + pixel;
         const bool in = pixel < COLUMNS + F - 1 && (unsigned)column < (unsigned)p.narrow.w;
-        const int64_t at = (int64_t)column * p.narrow.stride + e - pixel * channels;
+        const int at = column * (int)p.narrow.stride + e - pixel * channels;
 #pragma unroll 4
         for (int line = warp; line < unit.rows + F - 1; line += warps) {
             const int row = unit.row - F / 2 + line;
@@ -111,7 +111,7 @@ static __device__ __forceinline__ void multiply_line(float (&sums)[F][NT][4], co
 /** Stores a row and clears its sums. `at`: the lane's first pixel in the target; `left`: pixels from there on in the row. */
 template <int NT>
 static __device__ __forceinline__ void store_row(float (&sums)[NT][4], const narrow_store &s, const spread_part &part,
-                                                 int64_t at, int left)
+                                                 int at, int left)
 {
 #pragma unroll
     for (int i = 0; i < NT * 2; i++) {
@@ -124,11 +124,11 @@ static __device__ __forceinline__ void store_row(float (&sums)[NT][4], const nar
         for (int half = 0; half < 2; half++)
             pair[half] = pair[half] > 0 ? pair[half] : part.slope[half] * pair[half];
         if (s.added.data != NULL) {
-            const int64_t from = (at + pixel) * s.added.stride + part.channel;
+            const int64_t from = (int64_t)(at + pixel) * s.added.stride + part.channel;
             pair[0] += element_load(s.added, from);
             pair[1] += element_load(s.added, from + 1);
         }
-        const int64_t to = (at + pixel) * s.target.stride + part.channel;
+        const int64_t to = (int64_t)(at + pixel) * s.target.stride + part.channel;
         if (s.target.dtype == COD_BF16)
             *reinterpret_cast<uint32_t *>(s.target.data + to * 2) = bf16_pair(pair[0], pair[1]);
         else
@@ -144,7 +144,7 @@ static __device__ __forceinline__ void spread_unit(float (&sums)[F][NT][4], cons
 {
     const conv_image &to = p.store.target;
     const int column = unit.column + part.pixel, above = unit.row - F / 2, channels = p.narrow.channels;
-    const int64_t first_pixel = ((int64_t)unit.image * to.h + unit.row - (F - 1)) * to.w + column;
+    const int first_pixel = (unit.image * to.h + unit.row - (F - 1)) * to.w + column;
     const uint32_t *words = lines + part.word;
     for (int first = 0; first < unit.rows + F - 1; first += F) {
 #pragma unroll
@@ -155,7 +155,7 @@ static __device__ __forceinline__ void spread_unit(float (&sums)[F][NT][4], cons
             if ((unsigned)(above + line) < (unsigned)p.narrow.h)
                 multiply_line<F, KS, NT>(sums, weights, part, line, turn, unit.rows, words, channels);
             if (line >= F - 1)
-                store_row<NT>(sums[(turn + 1) % F], p.store, part, first_pixel + (int64_t)line * to.w, to.w - column);
+                store_row<NT>(sums[(turn + 1) % F], p.store, part, first_pixel + line * to.w, to.w - column);
             words += 2 * p.line_words;
         }
     }
