@@ -100,18 +100,14 @@ static __device__ __forceinline__ void tile_compute(const conv3_work &work, cons
     const int own = column + lane % 4 * 4;
     const int64_t first = tile_first(work, tile, work.outputs) + blockIdx.y * COLUMNS + own;
     constexpr bool EARLY = STORE == CONV3_REDUCE && CHANNELS > 0 && NT < 8; /* registers are left for it */
-    conv3_pixels<MT> pixels;
     conv3_read<MT> x = {};
     float sums[MT][NT][4] = {}, count = 0;
     int a[MT];
     operands_of(work, row, a);
-    if constexpr (EARLY) {
-        pixels = pixels_of<MT>(work, tile, row);
-        x = read_pixels(work.store.x, pixels, first); /* comes while products are made */
-    }
+    if constexpr (EARLY) /* comes while products are made */
+        x = read_pixels(work.store.x, pixels_of<MT>(work, tile, row), first);
     multiply_tile<CHANNELS>(work, sums, loaded, a, b);
-    if constexpr (!EARLY)
-        pixels = pixels_of<MT>(work, tile, row);
+    const conv3_pixels<MT> pixels = pixels_of<MT>(work, tile, row); /* not before: the products need the registers */
     if constexpr (STORE == CONV3_STATISTICS)
         count = pixels_count(pixels);
 #pragma unroll

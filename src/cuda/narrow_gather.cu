@@ -245,15 +245,17 @@ template <int F> __global__ void __launch_bounds__(THREADS, F > 9 ? 1 : 2) gathe
         copy_commit();
     }
     float sums[TILES][NT][4] = {};
-    for (int t = 0, turn = 0; t < steps; t++, turn = turn == F - 1 ? 0 : turn + 1) {
+    for (int t = 0, turn = 0, now = 0; t < steps;
+         t++, turn = turn == F - 1 ? 0 : turn + 1, now = now == STAGES - 1 ? 0 : now + 1) {
         copy_wait<STAGES - 2>();
         block_sync();
         if (t + STAGES - 1 < steps)
-            start_row(p, copies, unit.image, first + t + STAGES - 1, ring + (t + STAGES - 1) % STAGES * sizes.stage);
+            start_row(p, copies, unit.image, first + t + STAGES - 1,
+                      ring + (now == 0 ? STAGES - 1 : now - 1) * sizes.stage);
         copy_commit();
         hand_over(p, unit, t - F, closed + (t + 1) % 2 * p.slices * row_floats);
         if ((unsigned)(first + t) < (unsigned)p.wide.h)
-            multiply_row<F, NT>(sums, p, sizes, part, turn, ring + t % STAGES * sizes.stage, weights);
+            multiply_row<F, NT>(sums, p, sizes, part, turn, ring + now * sizes.stage, weights);
         close_row<F, NT>(sums, turn,
                          closed + (t % 2 * p.slices + part.slice) * row_floats + part.span * SPAN * NARROW_GROUP);
     }

@@ -156,14 +156,15 @@ static const cod_view *beside_of(const cod_op *op)
  * Whether the kernels can read and write the wide tensor: in pieces of 16 bytes, and where they read it, as bf16. A spread has no
  * sigmoid and no tanh: no first layer has them. It alone has activations beside what it stores, or their gradients.
  */
-static bool reaches(const cod_op *op, narrow_computation what, const conv_image &wide)
+static bool reaches(const cod_op *op, narrow_computation what, const conv_image &wide, const conv_image &narrow)
 {
     const bool joined = conv_is_joined(op);
     if (what != NARROW_SPREAD)
         return !joined && wide.wide && wide.dtype == COD_BF16 && (int64_t)wide.w * wide.stride < INT_MAX;
     if (joined && !conv_image_of(beside_of(op), 1).wide)
         return false;
-    return wide.wide && ((op->kind != COD_OP_CONV2D && !joined) || op->attr.activation < COD_ACT_SIGMOID);
+    return wide.wide && (int64_t)narrow.w * narrow.stride < INT_MAX &&
+           ((op->kind != COD_OP_CONV2D && !joined) || op->attr.activation < COD_ACT_SIGMOID);
 }
 
 static narrow_store store_of(const cod_op *op)
@@ -322,7 +323,7 @@ static bool choose(const cod_plan *plan, cod_dtype multiplied, narrow_state *sta
     if (multiplied != COD_BF16 || !describe(op, &state->shape, &state->filter))
         return false;
     state->choice = narrow_choose(state->shape, plan->device->multiprocessors, plan->device->shared_bytes);
-    return state->choice.cut.strips > 0 && reaches(op, state->shape.what, wide_of(op, *state));
+    return state->choice.cut.strips > 0 && reaches(op, state->shape.what, wide_of(op, *state), narrow_of(op, *state));
 }
 
 bool narrow_fits(const cod_plan *plan, cod_dtype multiplied)

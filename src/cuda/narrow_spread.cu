@@ -39,7 +39,7 @@ static __device__ __forceinline__ void fill_lines(const narrow_spread &p, const 
     for (int e = lane; e < halves; e += WARP_LANES) {
         const int pixel = e / channels, column = unit.column - F / 2 + pixel;
         const bool in = pixel < COLUMNS + F - 1 && (unsigned)column < (unsigned)p.narrow.w;
-        const int64_t at = (int64_t)column * p.narrow.stride + e - pixel * channels;
+        const int at = column * (int)p.narrow.stride + e - pixel * channels;
 #pragma unroll 4
         for (int line = warp; line < unit.rows + F - 1; line += warps) {
             const int row = unit.row - F / 2 + line;
@@ -142,7 +142,7 @@ static __device__ __forceinline__ void activate_pair(const spread_part &part, fl
 /** Stores a row and clears its sums. `at`: the lane's first pixel in the target; `left`: pixels from there on in the row. */
 template <int NT>
 static __device__ __forceinline__ void store_row(float (&sums)[NT][4], const narrow_store &s, const spread_part &part,
-                                                 int64_t at, int left, float (&dslope)[2])
+                                                 int at, int left, float (&dslope)[2])
 {
 #pragma unroll
     for (int i = 0; i < NT * 2; i++) {
@@ -153,7 +153,7 @@ static __device__ __forceinline__ void store_row(float (&sums)[NT][4], const nar
             continue;
         if (s.gate.data != NULL) {
             float x[2];
-            load_pair(s.gate, (at + pixel) * s.gate.stride + part.channel, x);
+            load_pair(s.gate, (int64_t)(at + pixel) * s.gate.stride + part.channel, x);
 #pragma unroll
             for (int half = 0; half < 2; half++)
                 pair[half] = pass_gate(x[half], pair[half], part.slope[half], &dslope[half]);
@@ -161,14 +161,14 @@ static __device__ __forceinline__ void store_row(float (&sums)[NT][4], const nar
             activate_pair(part, pair);
         }
         if (s.added.data != NULL) {
-            const int64_t from = (at + pixel) * s.added.stride + part.channel;
+            const int64_t from = (int64_t)(at + pixel) * s.added.stride + part.channel;
             pair[0] += element_load(s.added, from);
             pair[1] += element_load(s.added, from + 1);
         }
-        store_pair(s.target, (at + pixel) * s.target.stride + part.channel, pair);
+        store_pair(s.target, (int64_t)(at + pixel) * s.target.stride + part.channel, pair);
         if (s.activated.data != NULL) {
             activate_pair(part, pair);
-            store_pair(s.activated, (at + pixel) * s.activated.stride + part.channel, pair);
+            store_pair(s.activated, (int64_t)(at + pixel) * s.activated.stride + part.channel, pair);
         }
     }
 }
@@ -202,7 +202,7 @@ static __device__ __forceinline__ void spread_unit(float (&sums)[F][NT][4], cons
 {
     const conv_image &to = p.store.target;
     const int column = unit.column + part.pixel, above = unit.row - F / 2, channels = p.narrow.channels;
-    const int64_t first_pixel = ((int64_t)unit.image * to.h + unit.row - (F - 1)) * to.w + column;
+    const int first_pixel = (unit.image * to.h + unit.row - (F - 1)) * to.w + column;
     const uint32_t *words = lines + part.word;
     for (int first = 0; first < unit.rows + F - 1; first += F) {
 #pragma unroll
@@ -213,8 +213,7 @@ static __device__ __forceinline__ void spread_unit(float (&sums)[F][NT][4], cons
             if ((unsigned)(above + line) < (unsigned)p.narrow.h)
                 multiply_line<F, KS, NT>(sums, weights, part, line, turn, unit.rows, words, channels);
             if (line >= F - 1)
-                store_row<NT>(sums[(turn + 1) % F], p.store, part, first_pixel + (int64_t)line * to.w, to.w - column,
-                              dslope);
+                store_row<NT>(sums[(turn + 1) % F], p.store, part, first_pixel + line * to.w, to.w - column, dslope);
             words += 2 * p.line_words;
         }
     }
