@@ -10,6 +10,7 @@ extern "C" {
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
+#include <vector>
 
 /* A second copy of the kernels, and of the plans that run them, where the barrier of this number is left out. */
 static int missing = -1;
@@ -151,12 +152,77 @@ static void tiles_follow_from_the_batch(void **)
     }
 }
 
+/** Nothing behind the convolution gathers sums: both kernels of the largest tiles, which have most registers. */
+static void large_tiles_store_without_sums(void **)
+{
+    static const int64_t channels[] = {64, 96};
+    for (const int64_t c_in : channels) {
+        sequence fused, apart;
+        char message[256];
+        sequence_case c = trunk();
+        conv3_ops ops;
+        conv3_choice choice;
+        c.from.c = c_in;
+        c.reduces = false;
+        cod_emulated_set_seed(1);
+        assert_ok(sequence_init(&fused, test_cuda, &c, true, 1));
+        assert_ok(sequence_init(&apart, test_cuda, &c, true, 1));
+        assert_true(read_ops(fused.ops, fused.count, &ops) > 1 && choose(test_cuda.device, &ops, &choice));
+        assert_int_equal(choice.kernel.rows, 192);
+        assert_ok(sequence_run_fused(&fused));
+        assert_ok(sequence_run_apart(&apart));
+        assert_int_equal(cod_emulated_faults(message, sizeof message), 0);
+        assert_ok(sequence_compare(&fused, &apart, {0, 0}, {2e-6, 2e-6}));
+        sequence_clear(&fused);
+        sequence_clear(&apart);
+    }
+}
+
+/** The weight gradient of a layer of small integers, whose sums are exact in any order, on a GPU with so much shared memory. */
+static void check_gradient(int64_t channels, size_t kilobytes)
+{
+    const cod_shape picture = {8, 24, 24, channels}, filter = {channels, 3, 3, channels};
+    const size_t all = test_cuda.device->shared_bytes, count = (size_t)cod_shape_count(filter);
+    cod_op op = {};
+    op.kind = COD_OP_CONV2D_BACKWARD_WEIGHTS;
+    op.attr.stride_h = op.attr.stride_w = op.attr.pad_h = op.attr.pad_w = 1;
+    op.inputs[0] = op.inputs[1] = cod_view_dense(nullptr, 0, COD_BF16, picture);
+    op.outputs[0] = cod_view_dense(nullptr, 0, COD_F32, filter);
+    cod_test_op tests[2] = {};
+    std::vector<double> gradients[2] = {std::vector<double>(count), std::vector<double>(count)};
+    test_cuda.device->shared_bytes = kilobytes << 10;
+    for (int i = 0; i < 2; i++) {
+        assert_ok(cod_test_op_init(&tests[i], i == 0 ? test_ref : test_cuda, &op));
+        for (size_t slot = 0; slot < 2; slot++) {
+            std::vector<double> values((size_t)cod_shape_count(picture));
+            for (size_t at = 0; at < values.size(); at++)
+                values[at] = (double)(at * at % (7 + 4 * slot)) - 3;
+            assert_ok(cod_test_op_write(&tests[i], slot, values.data()));
+        }
+        assert_ok(cod_test_op_run(&tests[i]));
+        assert_ok(cod_test_op_read(&tests[i], COD_OP_MAX_INPUTS, gradients[i].data()));
+        cod_test_op_clear(&tests[i]);
+    }
+    test_cuda.device->shared_bytes = all;
+    char message[256];
+    assert_int_equal(cod_emulated_faults(message, sizeof message), 0);
+    assert_true(gradients[0] == gradients[1]);
+}
+
+static void gradients_have_kernels_by_width_and_memory(void **)
+{
+    check_gradient(48, 227);
+    check_gradient(64, 99);
+}
+
 int main()
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_missing_barrier_is_found),
         cmocka_unit_test(less_shared_memory_has_other_kernels),
         cmocka_unit_test(tiles_follow_from_the_batch),
+        cmocka_unit_test(large_tiles_store_without_sums),
+        cmocka_unit_test(gradients_have_kernels_by_width_and_memory),
     };
     return cmocka_run_group_tests(tests, test_pair_open, test_pair_close);
 }
