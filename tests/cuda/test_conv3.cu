@@ -181,7 +181,7 @@ static void large_tiles_store_without_sums(void **)
 /** The weight gradient of a layer of small integers, whose sums are exact in any order, on a GPU with so much shared memory. */
 static void check_gradient(int64_t channels, size_t kilobytes)
 {
-    const cod_shape picture = {2, 13, 24, channels}, filter = {channels, 3, 3, channels};
+    const cod_shape picture = {8, 24, 24, channels}, filter = {channels, 3, 3, channels};
     const size_t all = test_cuda.device->shared_bytes, count = (size_t)cod_shape_count(filter);
     cod_op op = {};
     op.kind = COD_OP_CONV2D_BACKWARD_WEIGHTS;

@@ -1,6 +1,7 @@
 """The resources of GPU kernels, as tools/kernel_resources.py reads them out of machine code.
 
 usage: test_resources.py library LIBRARY        no kernel of it spills, and each fits
+       test_resources.py launched LIBRARY FOLDER PROGRAM...  tests launch each kernel of it, by what these programs last wrote into the folder
        test_resources.py planted NVCC [OPTION]...  faults that were planted are found, and the figures are those that the compiler gives
 """
 import pathlib
@@ -37,6 +38,37 @@ def library(path):
     names = {kernel.name for kernel in found}
     assert all(sum(kernel.name == name for kernel in found) == len({kernel.arch for kernel in found}) for name in names), \
         "a kernel is there for some architectures only"
+
+
+def unlaunched(built, launched, reasons):
+    """A line for each kernel that is not launched and has no reason, and for each reason that is not needed. By readable names."""
+    for name in sorted(built - launched - reasons):
+        yield f"{name}: no test of ops launches it; add one, or a line to tests/cuda/unlaunched.txt"
+    for name in sorted(reasons - (built - launched)):
+        yield f"{name}: is launched, or is no kernel; drop its line from tests/cuda/unlaunched.txt"
+
+
+def launched(path, folder, *programs):
+    records = {pathlib.Path(program): pathlib.Path(folder) / f"{pathlib.Path(program).name}.txt" for program in programs}
+    stale = [program.name for program, record in records.items()
+             if not program.exists() or not record.exists() or record.stat().st_mtime < program.stat().st_mtime]
+    if stale:
+        print(f"what these launch is not known; run them first: ctest -R '^({'|'.join(stale)})$'")
+        sys.exit(77)
+    symbols = {symbol for record in records.values() for symbol in record.read_text().split()}
+    assert "?" not in symbols, "a test program has no symbols, so nobody knows what it launches"
+    built = {kernel.name for kernel in kernel_resources.kernels(path)}
+    ran = {re.sub("^_ZL", "_Z", symbol) for symbol in symbols} & built  # kernels are static in the emulated library
+    title = kernel_resources.readable(sorted(built))
+    built, ran = {title[name] for name in built}, {title[name] for name in ran}
+    lines = [line for line in (HERE / "unlaunched.txt").read_text().splitlines() if not line.startswith("#")]
+    assert all(" # " in line for line in lines), "a line of unlaunched.txt is: NAME # REASON"
+    reasons = {line.partition(" # ")[0] for line in lines}
+    found = list(unlaunched(built, ran, reasons))
+    assert not found, "\n".join(found)
+    for name in ran:  # planted: each that is launched is missed without, and needs no reason
+        assert len(list(unlaunched(built, ran - {name}, reasons))) == 1 and len(list(unlaunched(built, ran, reasons | {name}))) == 1, name
+    print(f"{len(ran)} of {len(built)} kernels are launched, {len(reasons)} have a reason not to be")
 
 
 def compiled(nvcc, options, folder, name, *more):
@@ -121,4 +153,4 @@ def planted(nvcc, *options):
 
 
 if __name__ == "__main__":
-    {"library": library, "planted": planted}[sys.argv[1]](*sys.argv[2:])
+    {"library": library, "launched": launched, "planted": planted}[sys.argv[1]](*sys.argv[2:])
