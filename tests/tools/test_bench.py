@@ -96,7 +96,7 @@ def upscales(folder):
     assert "BUCKETS: '6x' is not a whole number" in bench("allreduce", "6.2", "6x", code=2)
     assert "one MODEL is wanted" in bench("upscale", code=2)
     assert "a CHECKPOINT is wanted" in bench("codec", code=2)
-    assert "--db: '60' is not a number from 20 to 48" in bench("codec", "x", "--db", "60", code=2)
+    assert "--db: '60' is not a number from 6 to 48" in bench("codec", "x", "--db", "60", code=2)
     assert "there is no model 'x'" in bench("step", "--model", "x", code=2)
     assert "has no option 'colour'" in bench("step", "colour=blue", code=2)
 
@@ -146,7 +146,7 @@ def scales(folder):
     for row in rows:
         all_peers = row["peers_option"] == "all"
         assert row["peers"] == (row["groups"] - 1 if all_peers else 1) and row["publications"] == 6, row
-        assert row["memory_bytes"] > 4 * row["weights"] * (5 + 2 * row["peers"]) and row["checkpoint_bytes"] > 4 * row["weights"], row
+        assert row["memory_bytes"] * row["ranks"] > 4 * row["weights"] * (5 + 2 * row["peers"]) and row["checkpoint_bytes"] > 4 * row["weights"], row
         assert row["link_gbit_s"] in (0.01, None) and row["with_exchange_s"] > row["step_s"] * 0.9, row
         assert row["link_gbit_s"] is not None or row["used"] == 1, row
     slow = [row for row in rows if row["link_gbit_s"] == 0.01 and row["groups"] == 8 and row["weights"] == 1e6]
@@ -174,6 +174,25 @@ def scales(folder):
                                (["--publications", "2"], "2"), (["--peers", "some"], "peers"), (["codec=int8"], "the model is of exchange.codec=delta"),
                                (["deterministic=true"], "the model is of exchange.codec=delta"), (["colour=blue"], "has no option 'colour'")):
         assert message in bench("scale", *given, *arguments, code=2), arguments
+
+    # What is drawn of it, and what is made of runs: two groups in step take over all publications but the last.
+    with open(f"{folder}/figures.json", "w") as file:
+        file.write(bench("scale", "--layouts", "2x1,4x1", "--weights", "1e5", "--links", "1", "--publications", "6", *given, "--json"))
+    scripts = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tools/bench")
+    subprocess.run([sys.executable, "-B", f"{scripts}/scale_plot.py", f"{folder}/figures.json", f"{folder}/figures.svg"], check=True)
+    with open(f"{folder}/figures.svg") as file:
+        assert file.read().count("<polyline") == 2 + 2 + 2 + 2
+    os.mkdir(f"{folder}/scale-2x1")
+    for group in range(2):
+        with open(f"{folder}/scale-2x1/metrics.{group}.jsonl", "w") as file:
+            for step in range(5, 205, 5):
+                peer = {"group": 1 - group, "version": step // 60, "staleness_steps": 30, "pulled": step // 60, "lost": 0}
+                print(json.dumps({"step": step, "trained_s": 0.01 * step, "peers": [peer]}), file=file)
+    with open(f"{folder}/scale-2x1/summary.json", "w") as file:
+        file.write("{}")
+    done = subprocess.run([sys.executable, "-B", f"{scripts}/scale_measured.py", "--codistill", PROGRAM, "--layouts", "2x1", "--output", folder],
+                          capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.splitlines()[-1].split()[:5] == ["2x1", "0.0", "75.0", "75.0", "+0.0"], done.stdout + done.stderr
 
 
 with tempfile.TemporaryDirectory(prefix="cod-bench-") as scratch:

@@ -12,11 +12,11 @@ def nice(number):
 class Panel:
     """Axes in logarithms; x from the slow link to the fast one."""
 
-    def __init__(self, x_at, title, x_range, y_range, unit):
-        self.x_at, self.x_range, self.y_range = x_at, x_range, y_range
+    def __init__(self, x_at, title, x_range, y_range, unit, x_label="link rate, Mbit/s", colours=COLOURS):
+        self.x_at, self.x_range, self.y_range, self.colours = x_at, x_range, y_range, colours
         self.parts = [f'<rect x="{x_at + LEFT}" y="{TOP}" width="{WIDTH}" height="{HEIGHT}" fill="none" stroke="#888"/>',
                       f'<text x="{x_at + LEFT + WIDTH / 2}" y="{TOP - 14}" text-anchor="middle" font-weight="bold">{title}</text>',
-                      f'<text x="{x_at + LEFT + WIDTH / 2}" y="{TOP + HEIGHT + 40}" text-anchor="middle">link rate, Mbit/s</text>']
+                      f'<text x="{x_at + LEFT + WIDTH / 2}" y="{TOP + HEIGHT + 40}" text-anchor="middle">{x_label}</text>']
         for exponent in range(math.floor(math.log10(y_range[0])), math.ceil(math.log10(y_range[1])) + 1):
             for factor in (1, 2, 5):
                 value = factor * 10.0**exponent
@@ -37,8 +37,8 @@ class Panel:
 
     def curve(self, strategy, points):
         joined = " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in points)
-        self.parts.append(f'<polyline points="{joined}" fill="none" stroke="{COLOURS[strategy]}" stroke-width="2"/>')
-        self.parts += [f'<circle cx="{self.x(x):.1f}" cy="{self.y(y):.1f}" r="3.5" fill="{COLOURS[strategy]}"/>' for x, y in points]
+        self.parts.append(f'<polyline points="{joined}" fill="none" stroke="{self.colours[strategy]}" stroke-width="2"/>')
+        self.parts += [f'<circle cx="{self.x(x):.1f}" cy="{self.y(y):.1f}" r="3.5" fill="{self.colours[strategy]}"/>' for x, y in points]
 
     def mark(self, value, text):
         at = self.x(value)
