@@ -191,7 +191,7 @@ COD_MUST_CHECK cod_status cod_exchange_create(cod_comm *comm, cod_group *group, 
  * Says where the weights lie, before the first step. Where the backend has queues, and ops QUANTISE and DEQUANTISE, everything that is
  * held stays in the device's memory: versions are coded there, and only coded bytes are copied between it and the host. Without these ops
  * snapshots go to pinned memory, and the host codes. Either way encoding begins in the third step after a publication, so that
- * the host need not wait for copies; in deterministic mode it does. Local.
+ * the host need not wait for copies; in deterministic mode it does. Collective on the group.
  *
  * @param backend,device  borrowed while the exchange lives
  */

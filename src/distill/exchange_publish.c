@@ -58,9 +58,16 @@ uint64_t exchange_wall_ms(void)
 
 cod_status cod_exchange_use_device(cod_exchange *e, const cod_backend *backend, cod_device *device)
 {
-    if (cod_backend_runs_at_once(backend))
+    const bool at_once = cod_backend_runs_at_once(backend);
+    double devices = !at_once;
+    /* One rank may have a device, and another could not open its own: then nobody shares. */
+    if (e->shared != NULL)
+        COD_TRY(cod_group_reduce(e->group, &devices, 1, COD_REDUCE_SUM));
+    if (devices == 0 || (at_once && e->shared == NULL))
         return COD_OK;
     exchange_free_values(e);
+    if (at_once)
+        return exchange_make_values(e);
     e->backend = backend;
     e->device = device;
     COD_TRY(cod_event_create(backend, device, &e->copied));
