@@ -206,6 +206,11 @@ int cod_group_world_rank(const cod_group *group, int index, int rank)
     return group->ranks[group->first[index] + rank];
 }
 
+int cod_group_node_of(const cod_group *group, int rank)
+{
+    return cod_comm_node_of(group->comm, cod_group_world_rank(group, group->index, rank) - group->job);
+}
+
 cod_collective *cod_group_collective(cod_group *group)
 {
     return &group->collective;

@@ -67,6 +67,8 @@ int cod_group_size(const cod_group *group);
 cod_group_members cod_group_members_of(const cod_group *group, int index);
 /** World rank of a rank of a group. */
 int cod_group_world_rank(const cod_group *group, int index, int rank);
+/** The node (cod_comm_node_of()) of a rank of this group, also where other groups are jobs of their own. */
+int cod_group_node_of(const cod_group *group, int rank);
 
 /**
  * The averaging of f32 ranges over the group: core/collective.h over MPI. Lives as long as the group. While one of its

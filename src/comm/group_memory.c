@@ -5,7 +5,6 @@
  */
 #include "comm/group_memory.h"
 
-#include "comm/group_internal.h"
 #include "core/log.h"
 
 #include <fcntl.h>
@@ -40,10 +39,8 @@ static bool is_meant(const invitation *from, int file)
 
 static bool is_on_one_node(const cod_group *group)
 {
-    const cod_comm *comm = group->comm;
     for (int r = 1; r < cod_group_size(group); r++)
-        if (cod_comm_node_of(comm, cod_group_world_rank(group, cod_group_index(group), r)) !=
-            cod_comm_node_of(comm, cod_group_world_rank(group, cod_group_index(group), 0)))
+        if (cod_group_node_of(group, r) != cod_group_node_of(group, 0))
             return false;
     return true;
 }

@@ -108,13 +108,12 @@ static void name_unlike(const cod_exchange *e, const rank_print *prints)
     for (int r = 1; r < e->size && used < sizeof names; r++)
         if (prints[r].print != prints[0].print)
             used += (size_t)snprintf(names + used, sizeof names - used, "%s%d (%s)", used > 0 ? ", " : "",
-                                     prints[r].world_rank,
-                                     cod_comm_node_name(e->comm, cod_comm_node_of(e->comm, prints[r].world_rank)));
+                                     prints[r].world_rank, cod_comm_node_name(e->comm, cod_group_node_of(e->group, r)));
     cod_log_warn(
         "group %d: the weights of rank %s are not those of rank %d (%s): ranks of a group must compute alike, on "
         "processors or GPUs of one kind, or with COD_CPU_CONVOLUTION=fixed; its peers pull a mixture",
         cod_group_index(e->group), names, prints[0].world_rank,
-        cod_comm_node_name(e->comm, cod_comm_node_of(e->comm, prints[0].world_rank)));
+        cod_comm_node_name(e->comm, cod_group_node_of(e->group, 0)));
 }
 
 /** All ranks hear the same sums: n numbers are equal where n times the sum of their squares is the square of their sum. */

@@ -10,8 +10,7 @@
 /** Whether two ranks of the group compute on one device. Collective on the group. */
 static cod_status share_a_device(const trainer *t, bool *shared)
 {
-    const cod_comm *comm = t->request->comm;
-    const int size = cod_group_size(t->group), group = cod_group_index(t->group);
+    const int size = cod_group_size(t->group);
     const uint64_t own = trainer_device_identity(t);
     uint64_t *all = calloc((size_t)size, sizeof *all);
     cod_status status = COD_OK;
@@ -22,9 +21,7 @@ static cod_status share_a_device(const trainer *t, bool *shared)
     COD_TRY_GOTO(status, cleanup, cod_group_gather(t->group, &own, sizeof own, all));
     for (int a = 0; a < size; a++)
         for (int b = 0; b < a; b++)
-            *shared =
-                *shared || (all[a] == all[b] && cod_comm_node_of(comm, cod_group_world_rank(t->group, group, a)) ==
-                                                    cod_comm_node_of(comm, cod_group_world_rank(t->group, group, b)));
+            *shared = *shared || (all[a] == all[b] && cod_group_node_of(t->group, a) == cod_group_node_of(t->group, b));
 cleanup:
     free(all);
     return status;

@@ -50,6 +50,21 @@ static void ranks_read_what_others_wrote(void **state)
     }
 }
 
+/** As where each group is a job of its own: world ranks count the other groups', nodes do not. */
+static void a_group_that_is_a_job_shares(void **state)
+{
+    (void)state;
+    const int sizes[] = {1000, cod_comm_size(job)};
+    cod_group *group = NULL;
+    cod_group_memory *memory = NULL;
+    check_ok(cod_group_create_part(job, sizes, 2, 1, &group));
+    check_ok(cod_group_memory_create(group, (size_t)cod_group_size(group) * COUNT * sizeof(int), &memory));
+    check_all(memory != NULL);
+    check_all(writes_are_read(group, cod_group_memory_data(memory)));
+    cod_group_memory_destroy(memory);
+    cod_group_destroy(group);
+}
+
 static void no_bytes_are_no_memory(void **state)
 {
     (void)state;
@@ -78,6 +93,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_read_what_others_wrote),
+        cmocka_unit_test(a_group_that_is_a_job_shares),
         cmocka_unit_test(no_bytes_are_no_memory),
         cmocka_unit_test(what_is_not_written_takes_no_memory),
     };
