@@ -134,7 +134,7 @@ cod_status cod_exchange_create(cod_comm *comm, cod_group *group, const cod_excha
     COD_REQUIRE_MEMORY(e->models);
     memcpy(e->models, models, groups * sizeof *models);
     const cod_exchange_model *mine = &models[cod_group_index(group)];
-    e->total = mine->count + mine->state_count;
+    e->total = exchange_total_of(mine);
     COD_TRY(cod_group_agree(cod_comm_world(comm), make_buffers(e), NULL));
     COD_TRY(cod_group_agree(cod_comm_world(comm), exchange_share_values(e), NULL));
     COD_TRY(cod_group_agree(cod_comm_world(comm), exchange_make_values(e), NULL));

@@ -87,7 +87,7 @@ static cod_status act(cod_exchange *e, exchange_pull *pull, int64_t step, const 
         pull->peer->counters.rejected++;
     if (in[FLAG_LOST] > 0)
         exchange_give_up(e, pull, in[FLAG_REFUSED] > 0);
-    else if (all_done && pull->phase == PULLING && ((e->size > 1 && e->shared == NULL) || e->on_device != NULL))
+    else if (all_done && pull->phase == PULLING && (exchange_sends_shards(e) || e->on_device != NULL))
         return exchange_start_gather(e, pull, step);
     else if (all_done)
         exchange_take_over(e, pull, step);

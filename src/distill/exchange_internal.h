@@ -48,8 +48,7 @@ static inline float *exchange_floats(const cod_buffer *buffer)
 typedef struct exchange_publisher {
     cod_codec encoder, mirror; /**< own shard into the slot; the others' round trip */
     cod_coder coder;           /**< of codec AUTO */
-    cod_buffer *
-        snapshot; /**< [count of exchange_snapshot_range()] f32; of coding on the host pinned memory, where there is a backend */
+    cod_buffer *snapshot;      /**< [of exchange_snapshot_range()] f32; pinned where the host codes for a device */
     own_version own[COD_EXCHANGE_OWN_KEPT];
     own_version *encoding; /**< under way, or NULL */
     unsigned char *room;
@@ -109,8 +108,8 @@ struct cod_exchange {
     uint64_t life; /**< of this process of the group, the same on all its ranks; exact as a double */
     cod_transport *transport;
     int rank, size; /**< in the group */
-    cod_group_memory *
-        shared; /**< holds own versions and peers' checkpoints once for all ranks of the group; NULL = each has its own */
+    cod_group_memory
+        *shared;        /**< own versions and peers' checkpoints, once for the group; NULL = each rank has its own */
     size_t shared_used; /**< bytes given away */
 
     const cod_backend *backend; /**< as device: of cod_exchange_use_device(), where it has queues; else NULL */
@@ -149,6 +148,11 @@ enum { EXCHANGE_PRINT_BITS = 16 };
 
 /** Steps after which what a step queued is known to be done on a device: the host has read a loss that was queued behind it. */
 enum { EXCHANGE_COPY_STEPS = 2 };
+
+static inline uint64_t exchange_total_of(const cod_exchange_model *model)
+{
+    return model->count + model->state_count;
+}
 
 cod_codec_options exchange_codec_options(const cod_exchange_options *options);
 static inline bool exchange_makes_deltas(const cod_exchange_options *options)
@@ -229,6 +233,11 @@ COD_MUST_CHECK cod_status exchange_start_pull(cod_exchange *e, held_peer *peer, 
                                               int64_t step);
 /** Moves the pull of the current shard, and decodes up to `chunks` chunks of it once it is here. */
 COD_MUST_CHECK cod_status exchange_move_pull(cod_exchange *e, exchange_pull *pull, uint64_t chunks);
+/** Whether ranks send each other the shards that each pulled: not where they hold them together. */
+static inline bool exchange_sends_shards(const cod_exchange *e)
+{
+    return e->size > 1 && e->shared == NULL;
+}
 /** Every rank has its shards: the group completes them, each rank's in turn. */
 COD_MUST_CHECK cod_status exchange_start_gather(cod_exchange *e, exchange_pull *pull, int64_t step);
 /** Moves that on; on a device all is decoded then. */
@@ -267,13 +276,20 @@ void exchange_note_left_out(exchange_publisher *publisher, double count);
 bool exchange_is_publication_step(const cod_exchange *e, int64_t step);
 /** Steps that encoding a publication is spread over. */
 int64_t exchange_encoding_steps(const cod_exchange_options *options);
-/** Encodes up to `chunks` more chunks of the publication under way: of the own shard and, unless values are held once, of the mirrors. */
+/** Encodes up to `chunks` more chunks of the publication: of the own shard and, unless values are held once, of the mirrors. */
 COD_MUST_CHECK cod_status exchange_encode_some(cod_exchange *e, uint64_t chunks);
-/** Values held once: what all ranks said of the version under way. @param unfit  ranks that met a value that is not finite */
+/**
+ * Values held once: acts on what all ranks said of the publication under way.
+ *
+ * @param waiting,unfit  how many ranks have encoded their shard; how many of them met a value that is not finite
+ */
 void exchange_end_waiting(cod_exchange *e, double waiting, double unfit);
-/** Encodes what is left of the publication under way, and waits for the group's other ranks where they hold values together. Collective then. */
+/**
+ * Encodes what is left of the publication under way. Where the group's ranks hold values together it also waits for the others, and
+ * is collective then.
+ */
 COD_MUST_CHECK cod_status exchange_finish_publication(cod_exchange *e);
-/** Values of the own model that this rank encodes, and of which it takes a snapshot: its shard where values are held once, else all. */
+/** Values of the own model that this rank takes a snapshot of, and encodes: its shard where values are held once, else all. */
 cod_codec_range exchange_snapshot_range(const cod_exchange *e);
 
 /* What is held, and where: exchange_values.c. */

@@ -137,7 +137,6 @@ static void skip_publication(cod_exchange *e)
     e->publisher.encoding = NULL;
 }
 
-/** Values held once: all ranks have their shards, or one of them has none. */
 void exchange_end_waiting(cod_exchange *e, double waiting, double unfit)
 {
     if ((int)waiting != e->size)
@@ -208,16 +207,20 @@ static cod_status seal_some(cod_exchange *e, uint64_t chunks)
     return COD_OK;
 }
 
+/** Whether this rank has some of the publication left to encode. */
+static bool is_encoding(const exchange_publisher *p)
+{
+    return p->encoding != NULL && !p->waiting;
+}
+
 cod_status exchange_encode_some(cod_exchange *e, uint64_t chunks)
 {
-    if (e->publisher.encoding == NULL || e->publisher.waiting)
+    if (!is_encoding(&e->publisher))
         return COD_OK;
     COD_TRY(cod_event_wait(e->backend, e->copied));
     const double begin = cod_clock_s();
     cod_status status = e->on_device != NULL ? seal_some(e, chunks) : COD_OK;
-    for (; e->on_device == NULL && e->publisher.encoding != NULL && !e->publisher.waiting && chunks > 0 &&
-           status == COD_OK;
-         chunks--)
+    for (; e->on_device == NULL && is_encoding(&e->publisher) && chunks > 0 && status == COD_OK; chunks--)
         status = encode_chunk(e);
     if (status == COD_ERR_NUMERIC && e->shared != NULL) {
         wait_for_group(&e->publisher, true);

@@ -269,7 +269,7 @@ cod_status exchange_start_gather(cod_exchange *e, exchange_pull *pull, int64_t s
     pull->phase = GATHERING;
     pull->phase_since = step;
     pull->done = false;
-    return e->size > 1 && e->shared == NULL ? share_shards(e, pull) : COD_OK;
+    return exchange_sends_shards(e) ? share_shards(e, pull) : COD_OK;
 }
 
 cod_status exchange_move_gather(cod_exchange *e, exchange_pull *pull)
@@ -368,14 +368,14 @@ static cod_status ask(cod_exchange *e, const exchange_pull *pull, held_peer *pee
     return status;
 }
 
-/** Asks a peer, or looks for its answer, and proposes what is new. @param asking  whether to ask who has not been asked */
+/** Proposes what a peer has that is new. @param asking  whether to ask where it has not been asked */
 static cod_status look_at(cod_exchange *e, exchange_pull *pull, held_peer *peer, bool asking)
 {
     uint64_t version = 0, life = 0;
     if (!asking && !peer->asked)
         return COD_OK;
     cod_status status = ask(e, pull, peer, &version, &life);
-    /* An answer that came while another peer was pulled is old: what it offers may be replaced soon, or be no longer the newest. */
+    /* An answer that came while another peer was pulled is old: what it offers may soon be replaced. */
     if (status == COD_OK && !peer->asked && peer->asked_before != pull->begun)
         status = ask(e, pull, peer, &version, &life);
     if (is_bad_data(status)) {

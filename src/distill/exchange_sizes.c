@@ -19,14 +19,9 @@ cod_codec_options exchange_codec_options(const cod_exchange_options *options)
                                .chunk_values = (uint32_t)options->chunk_values};
 }
 
-static uint64_t total_of(const cod_exchange_model *model)
-{
-    return model->count + model->state_count;
-}
-
 cod_codec_range exchange_shard_range(const cod_exchange_model *model, int shard, int shards)
 {
-    const uint64_t total = total_of(model);
+    const uint64_t total = exchange_total_of(model);
     const uint64_t unit = SHARD_ALIGNMENT, units = (total + unit - 1) / unit;
     const uint64_t first = units * (uint64_t)shard / (uint64_t)shards * unit;
     const uint64_t end = units * (uint64_t)(shard + 1) / (uint64_t)shards * unit;
@@ -87,8 +82,8 @@ cod_exchange_sizes cod_exchange_plan(const cod_exchange_options *options, const 
     const cod_codec_options codec = exchange_codec_options(options);
     cod_slot_layout layout = {.slots = (uint32_t)options->slots, .groups = (uint32_t)groups};
     cod_exchange_sizes sizes = {.published = publication_bytes(&codec, &models[mine], ranks[mine])};
-    sizes.own_bytes = (1 + COD_EXCHANGE_OWN_KEPT) * total_of(&models[mine]) * sizeof(float) / holders;
-    uint64_t incoming = 0, saved_values = COD_EXCHANGE_OWN_KEPT * total_of(&models[mine]);
+    sizes.own_bytes = (1 + COD_EXCHANGE_OWN_KEPT) * exchange_total_of(&models[mine]) * sizeof(float) / holders;
+    uint64_t incoming = 0, saved_values = COD_EXCHANGE_OWN_KEPT * exchange_total_of(&models[mine]);
     for (int g = 0; g < groups; g++) {
         const uint64_t bytes = exchange_slot_bytes(&codec, &models[g], ranks[g]);
         layout.slot_bytes = bytes > layout.slot_bytes ? bytes : layout.slot_bytes;
@@ -96,8 +91,8 @@ cod_exchange_sizes cod_exchange_plan(const cod_exchange_options *options, const 
             continue;
         sizes.peers++;
         sizes.pulled += publication_bytes(&codec, &models[g], ranks[g]);
-        saved_values += total_of(&models[g]);
-        sizes.held_bytes += 2 * total_of(&models[g]) * sizeof(float) / holders;
+        saved_values += exchange_total_of(&models[g]);
+        sizes.held_bytes += 2 * exchange_total_of(&models[g]) * sizeof(float) / holders;
         const uint64_t chunks = chunk_bytes(&codec, &models[g], ranks[g]);
         incoming = chunks > incoming ? chunks : incoming;
     }
@@ -112,7 +107,7 @@ cod_exchange_sizes cod_exchange_plan(const cod_exchange_options *options, const 
     sizes.checkpoint_bytes = numbers * sizeof(uint64_t) + saved_values * sizeof(float) +
                              (uint64_t)ranks[mine] * saved_slot_bytes(options, &layout);
     sizes.memory_bytes = sizes.held_bytes + sizes.own_bytes + sizes.slot_bytes;
-    sizes.device_bytes = sizes.held_bytes + sizes.own_bytes + total_of(&models[mine]) * sizeof(float) +
+    sizes.device_bytes = sizes.held_bytes + sizes.own_bytes + exchange_total_of(&models[mine]) * sizeof(float) +
                          chunk_bytes(&codec, &models[mine], ranks[mine]) + (uint64_t)sizes.pulls * incoming;
     return sizes;
 }

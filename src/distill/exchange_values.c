@@ -1,20 +1,18 @@
-/* The buffers of what an exchange holds: of the device where it codes, else of the host's memory, of all ranks of the group together where they can. */
+/*
+ * The buffers of what an exchange holds: of the device where it codes, else of the host's memory, which the group's ranks share where
+ * they can.
+ */
 #include "core/host_memory.h"
 #include "core/memory.h"
 #include "distill/exchange_internal.h"
 
 #include <stdlib.h>
 
-static uint64_t total_of(const cod_exchange_model *model)
-{
-    return model->count + model->state_count;
-}
-
 cod_status exchange_share_values(cod_exchange *e)
 {
     size_t bytes = COD_EXCHANGE_OWN_KEPT * cod_align_up(e->total * sizeof(float));
     for (int i = 0; i < e->peer_count; i++)
-        bytes += 2 * cod_align_up(total_of(&e->peers[i].model) * sizeof(float));
+        bytes += 2 * cod_align_up(exchange_total_of(&e->peers[i].model) * sizeof(float));
     return e->size > 1 && e->peer_count > 0 ? cod_group_memory_create(e->group, bytes, &e->shared) : COD_OK;
 }
 
@@ -66,7 +64,7 @@ cod_status exchange_make_values(cod_exchange *e)
         COD_TRY(floats_create(e, e->total, &e->publisher.own[i].values));
     for (int i = 0; i < e->peer_count; i++) {
         held_peer *peer = &e->peers[i];
-        const uint64_t total = total_of(&peer->model);
+        const uint64_t total = exchange_total_of(&peer->model);
         COD_TRY(floats_create(e, total, &peer->values));
         COD_TRY(floats_create(e, total, &peer->incoming));
     }
