@@ -11,6 +11,7 @@
 
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { BUCKETS = 10, QUEUES = 2, DETOUR = 6, RANKS = 4 };
 
@@ -298,4 +299,23 @@ cod_status device_steps_run(cod_comm *comm, device_steps *work)
     COD_TRY(read_results(&s));
     close_state(&s);
     return COD_OK;
+}
+
+device_steps *device_steps_create(const cod_backend *backend, step_average average, step_mistake mistake, int steps)
+{
+    device_steps *created = calloc(1, sizeof *created);
+    if (created != NULL) {
+        created->backend = backend;
+        created->average = average;
+        created->mistake = mistake;
+        created->steps = steps;
+    }
+    return created;
+}
+
+bool device_steps_are_equal(const device_steps *a, const device_steps *b)
+{
+    return memcmp(a->gradients, b->gradients, sizeof a->gradients) == 0 &&
+           memcmp(a->sums, b->sums, sizeof a->sums) == 0 &&
+           memcmp(a->statistics, b->statistics, sizeof a->statistics) == 0;
 }

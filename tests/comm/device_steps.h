@@ -44,6 +44,11 @@ typedef struct device_steps {
     size_t crossings, creations, allocations;
 } device_steps;
 
+/** Steps to be run. @return new, free() it; NULL = out of memory */
+device_steps *device_steps_create(const cod_backend *backend, step_average average, step_mistake mistake, int steps);
+/** Whether both left the same bits. */
+bool device_steps_are_equal(const device_steps *a, const device_steps *b);
+
 /** `late` around `ref`; counts the queues, events and pinned buffers that are made. Call it before ranks start. */
 const cod_backend *device_steps_late(void);
 

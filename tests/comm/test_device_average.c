@@ -26,24 +26,6 @@ static int setup(void **state)
     return 0;
 }
 
-static device_steps *new_steps(const cod_backend *backend, step_average average, step_mistake mistake)
-{
-    device_steps *steps = calloc(1, sizeof *steps);
-    check_all(steps != NULL);
-    steps->backend = backend;
-    steps->average = average;
-    steps->mistake = mistake;
-    steps->steps = STEPS;
-    return steps;
-}
-
-static bool are_equal(const device_steps *a, const device_steps *b)
-{
-    return memcmp(a->gradients, b->gradients, sizeof a->gradients) == 0 &&
-           memcmp(a->sums, b->sums, sizeof a->sums) == 0 &&
-           memcmp(a->statistics, b->statistics, sizeof a->statistics) == 0;
-}
-
 static void check_no_violation(void)
 {
     char message[512];
@@ -56,16 +38,18 @@ static void compare_with_host(step_average average, bool mixed)
 {
     static const unsigned delays_us[] = {0, 50, 1000};
     const int rank = cod_comm_rank(job);
-    device_steps *host = new_steps(&cod_ref_backend, average, STEP_RIGHT);
+    device_steps *host = device_steps_create(&cod_ref_backend, average, STEP_RIGHT, STEPS);
+    check_all(host != NULL);
     check_ok(device_steps_run(job, host));
     for (int k = 0; k < 3; k++) {
         const bool is_late = !mixed || rank % 2 == k % 2;
-        device_steps *device = new_steps(is_late ? late : &cod_ref_backend, average, STEP_RIGHT);
+        device_steps *device = device_steps_create(is_late ? late : &cod_ref_backend, average, STEP_RIGHT, STEPS);
+        check_all(device != NULL);
         device->holds = is_late && rank % 3 == k % 3;
         cod_late_set_delay(delays_us[k]);
         check_ok(device_steps_run(job, device));
         check_no_violation();
-        check_all(are_equal(host, device));
+        check_all(device_steps_are_equal(host, device));
         check_all(device->crossings == 0 && device->creations == 0 && device->allocations == 0);
         const int holder = mixed ? -1 : k; /* of mixed ranks, maybe none is held */
         check_all(holder < 0 || holder >= cod_comm_size(job) || !device->early);
@@ -114,7 +98,8 @@ static void a_missing_wait_is_found(void **state)
     for (int average = STEP_PLAIN; average <= STEP_CODED; average++)
         for (int mistake = STEP_NO_READY; mistake <= STEP_OTHER_QUEUE; mistake++) {
             char message[512];
-            device_steps *steps = new_steps(late, (step_average)average, (step_mistake)mistake);
+            device_steps *steps = device_steps_create(late, (step_average)average, (step_mistake)mistake, STEPS);
+            check_all(steps != NULL);
             check_ok(device_steps_run(job, steps));
             check_all(cod_late_violations(message, sizeof message) > 0 && strstr(message, "a missing event wait"));
             free(steps);
@@ -129,7 +114,8 @@ static void a_message_out_of_order_is_found(void **state)
     cod_late_set_delay(50);
     for (int k = 0; k < 2; k++) {
         char message[512];
-        device_steps *steps = new_steps(late, STEP_DIRECT, mistakes[k]);
+        device_steps *steps = device_steps_create(late, STEP_DIRECT, mistakes[k], STEPS);
+        check_all(steps != NULL);
         check_ok(device_steps_run(job, steps));
         check_all(cod_late_violations(message, sizeof message) > 0 && strstr(message, "a missing"));
         const bool of_mpi = strstr(message, "MPI reads") != NULL;

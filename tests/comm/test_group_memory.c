@@ -36,18 +36,22 @@ static bool writes_are_read(cod_group *group, int *data)
     return ok;
 }
 
+/** Destroys the group. */
+static void check_shares(cod_group *group)
+{
+    cod_group_memory *memory = NULL;
+    check_ok(cod_group_memory_create(group, (size_t)cod_group_size(group) * COUNT * sizeof(int), &memory));
+    check_all(memory != NULL);
+    check_all(writes_are_read(group, cod_group_memory_data(memory)));
+    cod_group_memory_destroy(memory);
+    cod_group_destroy(group);
+}
+
 static void ranks_read_what_others_wrote(void **state)
 {
     (void)state;
-    for (int groups = 1; groups <= 2 && groups <= cod_comm_size(job); groups++) {
-        cod_group *group = make_group(groups);
-        cod_group_memory *memory = NULL;
-        check_ok(cod_group_memory_create(group, (size_t)cod_group_size(group) * COUNT * sizeof(int), &memory));
-        check_all(memory != NULL);
-        check_all(writes_are_read(group, cod_group_memory_data(memory)));
-        cod_group_memory_destroy(memory);
-        cod_group_destroy(group);
-    }
+    for (int groups = 1; groups <= 2 && groups <= cod_comm_size(job); groups++)
+        check_shares(make_group(groups));
 }
 
 /** As where each group is a job of its own: world ranks count the other groups', nodes do not. */
@@ -56,13 +60,8 @@ static void a_group_that_is_a_job_shares(void **state)
     (void)state;
     const int sizes[] = {1000, cod_comm_size(job)};
     cod_group *group = NULL;
-    cod_group_memory *memory = NULL;
     check_ok(cod_group_create_part(job, sizes, 2, 1, &group));
-    check_ok(cod_group_memory_create(group, (size_t)cod_group_size(group) * COUNT * sizeof(int), &memory));
-    check_all(memory != NULL);
-    check_all(writes_are_read(group, cod_group_memory_data(memory)));
-    cod_group_memory_destroy(memory);
-    cod_group_destroy(group);
+    check_shares(group);
 }
 
 static void no_bytes_are_no_memory(void **state)

@@ -16,38 +16,22 @@ enum { STEPS = 12, ORDERS = 3 };
 
 static device_steps *host; /**< what comes of sums in host memory, in the order of the ranks */
 
-static device_steps *new_steps(const cod_backend *backend, step_mistake mistake)
-{
-    device_steps *steps = calloc(1, sizeof *steps);
-    check_all(steps != NULL);
-    steps->backend = backend;
-    steps->average = STEP_OWN;
-    steps->mistake = mistake;
-    steps->steps = STEPS;
-    return steps;
-}
-
-static bool are_equal(const device_steps *a, const device_steps *b)
-{
-    return memcmp(a->gradients, b->gradients, sizeof a->gradients) == 0 &&
-           memcmp(a->sums, b->sums, sizeof a->sums) == 0 &&
-           memcmp(a->statistics, b->statistics, sizeof a->statistics) == 0;
-}
-
 /** Each rank's work has an order of its own. @return whether the bits are those of host memory */
 static bool run_late(step_mistake mistake, uint64_t order, bool *early)
 {
     char fault[256];
-    device_steps *device = new_steps(&cod_cuda_backend, mistake);
+    device_steps *device = device_steps_create(&cod_cuda_backend, STEP_OWN, mistake, STEPS);
+    check_all(device != NULL);
     if (host == NULL) {
-        host = new_steps(&cod_ref_backend, STEP_RIGHT);
+        host = device_steps_create(&cod_ref_backend, STEP_OWN, STEP_RIGHT, STEPS);
+        check_all(host != NULL);
         check_ok(device_steps_run(job, host));
     }
     cod_emulated_set_seed(1 + order * 16 + (uint64_t)cod_comm_rank(job));
     cod_emulated_set_late(true);
     check_ok(device_steps_run(job, device));
     cod_emulated_set_late(false);
-    const bool equal = are_equal(host, device);
+    const bool equal = device_steps_are_equal(host, device);
     *early = device->early;
     check_all(cod_emulated_faults(fault, sizeof fault) == 0);
     free(device);
