@@ -9,9 +9,9 @@
 #ifdef COD_HAVE_CUDA
 #include "cuda/cuda.h"
 #endif
-#include "distill/strategies.h"
 #include "ref/ref.h"
 #include "tools/display.h"
+#include "tools/strategies.h"
 #include "train/recipe.h"
 
 #include <stdarg.h>

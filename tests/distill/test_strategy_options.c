@@ -2,12 +2,12 @@
 #include "support/folder.h"
 #include "support/test.h"
 
-#include "distill/async_parameter_server.h"
 #include "distill/codistill.h"
-#include "distill/diloco.h"
 #include "distill/exchange.h"
 #include "io/file.h"
 #include "ref/ref.h"
+#include "strategies/async_parameter_server.h"
+#include "strategies/diloco.h"
 #include "train/strategy.h"
 #include "train/task.h"
 

@@ -7,9 +7,9 @@
 #include "comm/comm.h"
 #include "core/log.h"
 #include "cpu/cpu.h"
-#include "distill/strategies.h"
 #include "ref/ref.h"
 #include "support/late.h"
+#include "tools/strategies.h"
 #include "toy_recipe.h"
 #include "train/train.h"
 

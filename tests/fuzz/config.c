@@ -1,7 +1,7 @@
 /* Configurations of runs, with the options of all strategies, recipes and models. */
 #include "fuzz.h"
 
-#include "distill/strategies.h"
+#include "tools/strategies.h"
 #include "train/config.h"
 #include "train/recipe.h"
 

@@ -65,6 +65,7 @@ PLANTED = [
     ("private-header", "src/nn/a.c", '#include "core/core_internal.h"\n'),
     ("levels", "cmake/modules.cmake", "cod_module(nn LINKS cod_core cod_train)\n"),
     ("levels", "cmake/modules.cmake", "cod_module(comm LINKS cod_core cod_nn)\n"),
+    ("levels", "cmake/modules.cmake", "cod_module(strategies LINKS cod_core cod_distill)\n"),
     ("levels", "cmake/modules.cmake", "cod_module(novelty LINKS cod_core)\n"),
     ("library-call", "src/nn/a.c", body("exit(1);")),
     ("library-call", "src/nn/a.c", body("_exit(1);")),

@@ -4,10 +4,10 @@
 
 #include "io/file.h"
 #include "ref/ref.h"
+#include "strategies/local_sgd.h"
+#include "strategies/local_steps.h"
+#include "strategies/model_parallel.h"
 #include "train/config.h"
-#include "train/local_sgd.h"
-#include "train/local_steps.h"
-#include "train/model_parallel.h"
 #include "train/strategy.h"
 
 #include <stdio.h>

@@ -7,7 +7,7 @@
 #include "listener.h"
 #include "pair.h"
 #include "ref/ref.h"
-#include "train/model_parallel.h"
+#include "strategies/model_parallel.h"
 
 #include <inprocess.h>
 

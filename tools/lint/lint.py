@@ -16,7 +16,7 @@ LEVELS = {
     "nn": 1, "ref": 1, "cpu": 1, "cuda": 1, "codec": 1, "comm": 1, "data": 1, "io": 1, "config": 1,
     "infer": 2,
     "train": 3,
-    "distill": 4, "gan": 4,
+    "strategies": 4, "distill": 4, "gan": 4,
 }
 
 # Header pattern -> where it may be included, below src/ and tools/. Tests are free.
