@@ -123,7 +123,7 @@ static cod_status time_merges(cod_bench_training *training, cod_merger *merger, 
     double all[REPEATS];
     for (int i = 0; i <= REPEATS; i++) {
         const double begin = processor_s();
-        COD_TRY(cod_merger_apply(merger, &peer, &own, 0.5, 0.5));
+        COD_TRY(cod_merger_apply(merger, &(cod_merge){&peer, &own, 0.5, 0.5}, 1));
         COD_TRY(cod_bench_training_finish(training));
         all[i > 0 ? i - 1 : 0] = processor_s() - begin; /* the first makes its plans */
     }

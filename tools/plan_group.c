@@ -324,10 +324,10 @@ static void print_memory(const planned *p)
     double activations = p->stage_count > 0 ? 0 : (double)cod_executable_bytes(p->session.executable);
     for (size_t i = 0; i < p->stage_count; i++)
         activations = fmax(activations, p->stages[i].memory_bytes);
-    /* Beside the exchange's own, where weights are merged: a copy on the host, and the change; on a device also own weights. */
+    /* Beside the exchange's own, where weights are merged on a device: a copy on the host, the change, and own weights. */
     const bool merges = p->exchange != NULL && p->exchange->merge != COD_MERGE_NONE;
-    const double merging = !merges ? 0 : cod_backend_runs_at_once(p->backend) ? values : 2 * values;
-    const double exchange = (double)p->sizes.memory_bytes + (merges ? values : 0) + merging + p->meetings.memory_bytes;
+    const double merging = merges && !cod_backend_runs_at_once(p->backend) ? 3 * values : 0;
+    const double exchange = (double)p->sizes.memory_bytes + merging + p->meetings.memory_bytes;
     const cod_data_options *data = &p->config->data;
     const double batches = (data->threads > 0 ? (double)data->prefetch + 1 : 1) * batch_bytes(p);
     const double coding =

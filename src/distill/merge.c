@@ -6,10 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** Values of the change, all of one set's trainable ones or of its states, and where they belong. */
+/** Values of one set, all its trainable ones or its states: where they lie in the layout, and where they belong. */
 typedef struct part {
-    cod_plan *subtract; /**< what the weights hold, from the change */
-    cod_plan *add;      /**< the change to the weights */
+    size_t first, count;
+    cod_buffer *target;
+    size_t offset;      /**< bytes in it */
+    cod_plan *subtract; /**< what the weights hold, from the change; NULL where the backend runs at once */
+    cod_plan *add;      /**< the change to the weights; likewise */
 } part;
 
 /** Multiplies the trainable values of the change, or the states, by a factor. */
@@ -23,12 +26,13 @@ typedef struct scaling {
 struct cod_merger {
     cod_weights *weights;
     cod_sets sets;
-    cod_layout layout;  /**< of these sets */
-    cod_buffer *host;   /**< [trainable + state] of them, pinned */
-    cod_event *copied;  /**< it may be written again */
-    cod_buffer *change; /**< the same on the device */
-    cod_buffer *own;    /**< [trainable] what a peer on the device is compared with; NULL = at-once backend */
-    cod_plan *compare;  /**< `own` from the change */
+    cod_layout layout; /**< of these sets */
+    /* Of a device with queues; a backend that runs at once needs none of it. */
+    cod_buffer *host;                   /**< [trainable + state] of them, pinned */
+    cod_event *copied;                  /**< it may be written again */
+    cod_buffer *change;                 /**< the same on the device */
+    cod_buffer *own;                    /**< [trainable] what a peer on the device is compared with */
+    cod_plan *compare;                  /**< `own` from the change */
     part parts[2 * COD_GRAPH_MAX_SETS]; /**< of trainable values, then of states */
     size_t trainable_parts, part_count;
     scaling *scalings; /**< made as factors come: a peer's are always the same */
@@ -51,33 +55,43 @@ static cod_view floats_of(cod_buffer *buffer, size_t offset, size_t count)
     return cod_view_dense(buffer, offset, COD_F32, (cod_shape){1, 1, 1, (int64_t)count});
 }
 
-/** Plans for `count` values of the change, from *first on, which moves on, and those of `target` from byte `offset` on. */
+/** The next `count` values of the layout belong to `target` from byte `offset` on. */
 static cod_status make_part(cod_merger *merger, size_t *first, size_t count, cod_buffer *target, size_t offset)
 {
-    const cod_view change = floats_of(merger->change, *first * sizeof(float), count),
-                   values = floats_of(target, offset, count);
     if (count == 0)
         return COD_OK;
-    *first += count;
     part *p = &merger->parts[merger->part_count++];
+    *p = (part){.first = *first, .count = count, .target = target, .offset = offset};
+    *first += count;
+    if (cod_backend_runs_at_once(merger->weights->backend))
+        return COD_OK;
+    const cod_view change = floats_of(merger->change, p->first * sizeof(float), count),
+                   values = floats_of(target, offset, count);
     COD_TRY(plan_add(merger, values, change, true, -1, &p->subtract));
     return plan_add(merger, change, values, true, 1, &p->add);
+}
+
+static cod_status make_change(cod_merger *merger)
+{
+    const cod_weights *weights = merger->weights;
+    const cod_backend *backend = weights->backend;
+    const size_t count = merger->layout.trainable, bytes = (count + merger->layout.state) * sizeof(float);
+    COD_TRY(backend->host_buffer_create(weights->device, bytes, &merger->host));
+    COD_TRY(cod_event_create(backend, weights->device, &merger->copied));
+    COD_TRY(backend->buffer_create(weights->device, bytes, &merger->change));
+    if (count == 0)
+        return COD_OK;
+    COD_TRY(backend->buffer_create(weights->device, count * sizeof(float), &merger->own));
+    return plan_add(merger, floats_of(merger->own, 0, count), floats_of(merger->change, 0, count), true, -1,
+                    &merger->compare);
 }
 
 static cod_status make(cod_merger *merger)
 {
     const cod_weights *weights = merger->weights;
-    const size_t bytes = (merger->layout.trainable + merger->layout.state) * sizeof(float);
     size_t first = 0, offset;
-    COD_TRY(weights->backend->host_buffer_create(weights->device, bytes, &merger->host));
-    COD_TRY(cod_event_create(weights->backend, weights->device, &merger->copied));
-    COD_TRY(weights->backend->buffer_create(weights->device, bytes, &merger->change));
-    if (!cod_backend_runs_at_once(weights->backend) && merger->layout.trainable > 0) {
-        const size_t count = merger->layout.trainable;
-        COD_TRY(weights->backend->buffer_create(weights->device, count * sizeof(float), &merger->own));
-        COD_TRY(plan_add(merger, floats_of(merger->own, 0, count), floats_of(merger->change, 0, count), true, -1,
-                         &merger->compare));
-    }
+    if (!cod_backend_runs_at_once(weights->backend))
+        COD_TRY(make_change(merger));
     for (int state = 0; state < 2; state++) {
         for (int s = 0; s < (int)cod_graph_set_count(weights->graph); s++) {
             const cod_set_range *range = &weights->sets[s].range;
@@ -189,8 +203,6 @@ static cod_status send(cod_merger *merger, const float *peer, const float *own, 
     const size_t trainable = merger->layout.trainable, state = merger->layout.state;
     const size_t bytes = (trainable + state) * sizeof(float);
     float *const host = merger->host->host;
-    if (own == NULL && cod_backend_runs_at_once(backend)) /* it copies in any case: not twice */
-        return backend->upload(weights->device, NULL, merger->change, 0, peer, bytes);
     COD_TRY(cod_event_wait(backend, merger->copied));
     for (size_t i = 0; i < trainable; i++)
         host[i] = own != NULL ? factor * (peer[i] - own[i]) : peer[i];
@@ -212,17 +224,65 @@ static cod_status compare_there(cod_merger *merger, cod_buffer *peer, cod_buffer
     return scale(merger, false, factor);
 }
 
-cod_status cod_merger_apply(cod_merger *merger, cod_buffer *peer, cod_buffer *own, double alpha, double share)
+static cod_status queue(cod_merger *merger, const cod_merge *merge)
+{
+    const float factor = (float)(merge->alpha * merge->share);
+    COD_TRY(merge->peer->host == NULL
+                ? compare_there(merger, merge->peer, merge->own, factor)
+                : send(merger, merge->peer->host, merge->own != NULL ? merge->own->host : NULL, factor));
+    if (merge->own == NULL)
+        COD_TRY(compare(merger, false, factor));
+    COD_TRY(compare(merger, true, (float)merge->share));
+    for (size_t i = 0; i < merger->part_count; i++)
+        COD_TRY(merger->weights->backend->plan_run(merger->parts[i].add, NULL));
+    return COD_OK;
+}
+
+static void add_difference(float *restrict values, const float *restrict peer, const float *restrict own, float factor,
+                           size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        values[i] += factor * (peer[i] - own[i]);
+}
+
+static void approach(float *restrict values, const float *restrict peer, float factor, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        values[i] += factor * (peer[i] - values[i]);
+}
+
+/**
+ * Adds all merges to values in the host's memory: to a block of them one after another, while caches hold it and what the merges'
+ * peers are measured from. The arithmetic of each value, and its order, are those of the queued plans.
+ */
+static void add_at_once(const part *p, bool states, const cod_merge *merges, size_t count)
+{
+    enum { BLOCK_VALUES = 2048 };
+    float *const values = (float *)(void *)((char *)p->target->host + p->offset);
+    for (size_t begin = 0; begin < p->count; begin += BLOCK_VALUES) {
+        const size_t left = p->count - begin, block = left < BLOCK_VALUES ? left : BLOCK_VALUES;
+        for (size_t k = 0; k < count; k++) {
+            const cod_merge *merge = &merges[k];
+            const float *peer = (const float *)merge->peer->host + p->first + begin;
+            const float factor = (float)(states ? merge->share : merge->alpha * merge->share);
+            if (states || merge->own == NULL)
+                approach(values + begin, peer, factor, block);
+            else
+                add_difference(values + begin, peer, (const float *)merge->own->host + p->first + begin, factor, block);
+        }
+    }
+}
+
+cod_status cod_merger_apply(cod_merger *merger, const cod_merge *merges, size_t count)
 {
     cod_weights *weights = merger->weights;
-    const float factor = (float)(alpha * share);
-    COD_TRY(peer->host == NULL ? compare_there(merger, peer, own, factor)
-                               : send(merger, peer->host, own != NULL ? own->host : NULL, factor));
-    if (own == NULL)
-        COD_TRY(compare(merger, false, factor));
-    COD_TRY(compare(merger, true, (float)share));
-    for (size_t i = 0; i < merger->part_count; i++)
-        COD_TRY(weights->backend->plan_run(merger->parts[i].add, NULL));
+    const bool at_once = cod_backend_runs_at_once(weights->backend);
+    if (count == 0)
+        return COD_OK;
+    for (size_t i = 0; at_once && i < merger->part_count; i++)
+        add_at_once(&merger->parts[i], i >= merger->trainable_parts, merges, count);
+    for (size_t k = 0; !at_once && k < count; k++)
+        COD_TRY(queue(merger, &merges[k]));
     cod_weights_changed(weights, merger->sets);
     cod_weights_states_changed(weights, merger->sets);
     return COD_OK;

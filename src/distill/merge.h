@@ -16,16 +16,24 @@ void cod_merger_destroy(cod_merger *merger);
 /** sin(π/(4d+2)): half of 2·sin(π/(4d+2)), below which a merge delayed by d of one's own publications stays stable. */
 double cod_merge_alpha(int64_t delay);
 
+/** One peer's version, to be merged. */
+typedef struct cod_merge {
+    cod_buffer *peer; /**< [cod_weights_layout_of()] f32, a decoded publication */
+    cod_buffer *
+        own; /**< likewise, one's own of the same version, which it is measured from; NULL = the weights as they are now, a
+                            plain average with a peer that may be stale */
+    double alpha;
+    double share; /**< the peer's part of the mean, by samples per step, such as 1/groups */
+} cod_merge;
+
 /**
- * Queues a merge; nothing comes from the device, so that the host does not wait for it.
+ * Queues merges; nothing comes from the device, so that the host does not wait for it.
  *
- * Trainable part: θ += alpha·share·(peer - own). Statistics: moved by `share` toward the peer's, a convex mean.
+ * Of each in turn, trainable part: θ += alpha·share·(peer - own). Statistics: moved by `share` toward the peer's, a convex mean. The bits are
+ * those of a call for each. In the host's memory they take one pass over the weights together, and one over each peer.
  *
- * @param peer, own  [cod_weights_layout_of()] f32, of the host's memory or both of the device's: decoded publications of the same version; own NULL = the weights as they are now, a plain
- *                   average with a peer that may be stale
- * @param share      the peer's part of the mean, by samples per step, such as 1/groups
+ * @param merges  [count] buffers of the host's memory, or all of the device's
  */
-COD_MUST_CHECK cod_status cod_merger_apply(cod_merger *merger, cod_buffer *peer, cod_buffer *own, double alpha,
-                                           double share);
+COD_MUST_CHECK cod_status cod_merger_apply(cod_merger *merger, const cod_merge *merges, size_t count);
 
 #endif

@@ -37,6 +37,8 @@ cod_status cod_peers_init(cod_peers *peers, cod_train_context *context, cod_exch
     peers->items = calloc((size_t)count + 1, sizeof *peers->items);
     COD_REQUIRE_MEMORY(peers->items);
     peers->count = count;
+    peers->merging = calloc((size_t)count + 1, sizeof *peers->merging);
+    COD_REQUIRE_MEMORY(peers->merging);
     if (teacher != NULL)
         COD_TRY(cod_branch_init(&peers->branch, context->session->backend, context->session->device));
     for (int i = 0; i < count; i++) {
@@ -61,6 +63,7 @@ void cod_peers_clear(cod_peers *peers)
         cod_teacher_destroy(peers->items[i].teacher);
     cod_branch_clear(&peers->branch);
     cod_merger_destroy(peers->merger);
+    free(peers->merging);
     free(peers->items);
     *peers = (cod_peers){0};
 }
@@ -80,15 +83,17 @@ static cod_status adopt(const cod_peers *peers, cod_peer *p, const cod_exchange_
     return p->teacher != NULL ? cod_teacher_load(p->teacher, checkpoint->values) : COD_OK;
 }
 
-/** Weights move toward the version, once. @param own  what it is measured from; NULL = the weights of now */
-static cod_status apply(cod_peers *peers, cod_peer *p, const cod_exchange_checkpoint *checkpoint, cod_buffer *own,
-                        double alpha, const cod_train_context *context)
+/** Weights will move toward the version, once. @param own  what it is measured from; NULL = the weights of now */
+static cod_status add_merge(cod_peers *peers, cod_peer *p, const cod_exchange_checkpoint *checkpoint, cod_buffer *own,
+                            double alpha, const cod_train_context *context)
 {
     p->merged = p->version;
     peers->merges++;
     alpha = peers->options->merge_alpha > 0 ? peers->options->merge_alpha : alpha;
     COD_TRY(tell(p, context, "merge", alpha));
-    return cod_merger_apply(peers->merger, checkpoint->values, own, alpha, p->share);
+    peers->merging[peers->merging_count++] =
+        (cod_merge){.peer = checkpoint->values, .own = own, .alpha = alpha, .share = p->share};
+    return COD_OK;
 }
 
 /**
@@ -101,16 +106,17 @@ static cod_status merge(cod_peers *peers, cod_peer *p, const cod_exchange_checkp
     if (p->share == 0 || p->merged == p->version)
         return COD_OK;
     if (peers->options->merge == COD_MERGE_AVERAGE)
-        return apply(peers, p, checkpoint, NULL, 1, context);
+        return add_merge(peers, p, checkpoint, NULL, 1, context);
     if (checkpoint->own == NULL || p->merged_own >= checkpoint->own_version)
         return COD_OK;
     const int64_t period = peers->options->period, late = context->step - (int64_t)checkpoint->own_version * period;
     p->merged_own = checkpoint->own_version;
-    return apply(peers, p, checkpoint, checkpoint->own, cod_merge_alpha(late > 0 ? late / period : 0), context);
+    return add_merge(peers, p, checkpoint, checkpoint->own, cod_merge_alpha(late > 0 ? late / period : 0), context);
 }
 
 cod_status cod_peers_take_over(cod_peers *peers, cod_train_context *context)
 {
+    peers->merging_count = 0;
     for (int i = 0; i < peers->count; i++) {
         cod_peer *p = &peers->items[i];
         cod_exchange_checkpoint checkpoint;
@@ -124,7 +130,7 @@ cod_status cod_peers_take_over(cod_peers *peers, cod_train_context *context)
         }
         COD_TRY(merge(peers, p, &checkpoint, context));
     }
-    return COD_OK;
+    return peers->merging_count > 0 ? cod_merger_apply(peers->merger, peers->merging, peers->merging_count) : COD_OK;
 }
 
 void cod_peers_grow_old(cod_peers *peers)

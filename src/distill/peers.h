@@ -33,6 +33,8 @@ typedef struct cod_peers {
     int count;
     cod_branch branch;  /**< in which teachers predict */
     cod_merger *merger; /**< NULL where nothing is merged */
+    cod_merge *merging; /**< [count] those of the step, which are applied together */
+    size_t merging_count;
     uint64_t switches, merges;
 } cod_peers;
 

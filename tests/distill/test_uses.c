@@ -417,11 +417,13 @@ static void check_merge_of(cod_merger *merger, cod_weights *weights, const float
                *own_there = on_device ? there(weights, own, count) : NULL;
     assert_ok(cod_weights_download(weights, before));
     const size_t crossings = cod_late_crossings();
-    assert_ok(cod_merger_apply(merger, on_device ? peer_there : &peer_here,
-                               on_device     ? own_there
-                               : own != NULL ? &own_here
-                                             : NULL,
-                               alpha, share));
+    const cod_merge merge = {.peer = on_device ? peer_there : &peer_here,
+                             .own = on_device     ? own_there
+                                    : own != NULL ? &own_here
+                                                  : NULL,
+                             .alpha = alpha,
+                             .share = share};
+    assert_ok(cod_merger_apply(merger, &merge, 1));
     assert_int_equal(cod_late_crossings(), crossings);
     assert_true(weights->sets[0].version > version && weights->sets[0].state_version > state_version);
     assert_ok(cod_weights_download(weights, after));
@@ -448,6 +450,28 @@ static void check_merge(cod_merger *merger, cod_weights *weights, const float *p
         check_merge_of(merger, weights, peer, own, alpha, share, true);
 }
 
+/** Merges of one call give the bits of a call for each; models are larger than a block of them. */
+static void check_merges_together(cod_merger *merger, cod_weights *weights, const float *peer, const float *own)
+{
+    const size_t count = cod_weights_count(weights);
+    float *before = floats_new(count), *together = floats_new(count), *alone = floats_new(count);
+    cod_buffer theirs = held(peer, count), ours = held(own, count);
+    const cod_merge merges[] = {{&theirs, &ours, 0.5, 1.0 / 3}, {&theirs, NULL, 1, 0.25}, {&ours, &theirs, 1, 0.5}};
+    assert_true(count > 5000);
+    assert_ok(cod_weights_download(weights, before));
+    assert_ok(cod_merger_apply(merger, merges, 3));
+    assert_ok(cod_weights_download(weights, together));
+    assert_ok(cod_weights_upload(weights, before));
+    for (int k = 0; k < 3; k++)
+        assert_ok(cod_merger_apply(merger, &merges[k], 1));
+    assert_ok(cod_weights_download(weights, alone));
+    assert_memory_equal(together, alone, count * sizeof *alone);
+    assert_ok(cod_weights_upload(weights, before));
+    free(before);
+    free(together);
+    free(alone);
+}
+
 static void a_merge_moves_weights_by_the_difference_and_statistics_toward_the_peer(void **state)
 {
     (void)state;
@@ -455,7 +479,7 @@ static void a_merge_moves_weights_by_the_difference_and_statistics_toward_the_pe
     for (size_t b = 0; b < 2; b++) {
         student s;
         cod_merger *merger;
-        student_open(&s, backends[b], SMALL);
+        student_open(&s, backends[b], LARGE);
         cod_weights *weights = &s.net.weights;
         const size_t count = cod_weights_count(weights), trainable = weights->layout.trainable;
         float *before = floats_new(count), *own = floats_new(count), *peer = floats_new(count),
@@ -474,17 +498,18 @@ static void a_merge_moves_weights_by_the_difference_and_statistics_toward_the_pe
         /* Without delay and coding, two groups meet at their mean; equal publications move nothing. */
         assert_ok(cod_weights_download(weights, before));
         cod_buffer theirs = held(peer, count), ours = held(before, count);
-        assert_ok(cod_merger_apply(merger, &theirs, &ours, 1, 0.5));
+        assert_ok(cod_merger_apply(merger, &(cod_merge){&theirs, &ours, 1, 0.5}, 1));
         assert_ok(cod_weights_download(weights, after));
         for (size_t i = 0; i < count; i++)
             assert_true(fabs((double)after[i] - 0.5 * ((double)before[i] + (double)peer[i])) <= 1e-5);
-        assert_ok(cod_merger_apply(merger, &theirs, &theirs, 1, 0.5));
+        assert_ok(cod_merger_apply(merger, &(cod_merge){&theirs, &theirs, 1, 0.5}, 1));
         assert_ok(cod_weights_download(weights, before));
         assert_memory_equal(after, before, trainable * sizeof(float));
         /* Without one's own publication it is a plain average. */
         check_merge(merger, weights, peer, NULL, 1, 0.25);
         check_merge(merger, weights, peer, NULL, 0.5, 1.0 / 3);
         check_merge(merger, weights, peer, NULL, 1, 0.25);
+        check_merges_together(merger, weights, peer, own);
         free(before);
         free(own);
         free(peer);
