@@ -26,7 +26,12 @@ static const char help[] =
     "DIR is data of the kind it was trained on (of MNIST the test files are taken).\n\n"
     "  --data DIR      pictures (PNG, JPEG), also in folders below; a classifier's examples\n"
     "  --scale N       must be the model's; for bicubic any from 1 to 16 (4)\n"
-    "  --json          {\"images\": [{\"file\", \"psnr_y\", \"ssim_y\", \"psnr_rgb\"}], \"mean\": {...}}, or of a\n"
+    "  --metrics LIST  of super-resolution, what is told: psnr, ssim, niqe (psnr,ssim). NIQE judges a picture without "
+    "its\n"
+    "                  original, by how natural its statistics are (lower is better); the original's stands beside it\n"
+    "  --niqe-model F  its model of natural pictures: niqe_pris_params.npz, as BasicSR has it\n"
+    "  --json          {\"images\": [{\"file\", \"psnr_y\", \"ssim_y\", \"psnr_rgb\"}], \"mean\": {...}} with what is "
+    "told, or of a\n"
     "                  classifier {\"accuracy\", \"cross_entropy\", \"calibration_error\", \"classes\": [...], "
     "\"confusion\": [...]}\n"
     "  --device D      what computes: auto, cpu or cuda; auto: a GPU where there is one (auto)\n"
@@ -38,7 +43,8 @@ static const char help[] =
     "  --help\n";
 
 typedef struct arguments {
-    const char *model, *data, *calibrate;
+    const char *model, *data, *calibrate, *metric_names, *niqe_model;
+    unsigned metrics;
     bool json;
     cod_session_options session;
 } arguments;
@@ -53,13 +59,17 @@ static void show_progress(void *context, size_t done, size_t total, const cod_ev
 static cod_status evaluate(const arguments *args, cod_evaluation *evaluation)
 {
     cod_session session;
+    cod_niqe_model niqe;
+    const cod_metrics_options metrics = {args->metrics, &niqe};
+    if ((args->metrics & COD_METRIC_NIQE) != 0)
+        COD_TRY(cod_niqe_model_load(args->niqe_model, &niqe));
     COD_TRY(cod_session_open(args->model, &args->session, &session));
     cod_status status = COD_OK;
     if (args->calibrate != NULL || cod_upscaler_needs_calibration(session.upscaler))
         status = cod_calibrate_folder(session.upscaler, args->calibrate ? args->calibrate : args->data, true);
     if (status == COD_OK)
-        status = cod_evaluate_folder(session.upscaler, args->data, isatty(STDERR_FILENO) ? show_progress : NULL, NULL,
-                                     evaluation);
+        status = cod_evaluate_folder(session.upscaler, args->data, &metrics,
+                                     isatty(STDERR_FILENO) ? show_progress : NULL, NULL, evaluation);
     cod_session_close(&session);
     return status;
 }
@@ -106,6 +116,8 @@ static int parse(int argc, char **argv, arguments *args, cod_arena *arena)
 {
     const cod_argument own[] = {{.name = "data", .text = &args->data},
                                 {.name = "calibrate", .text = &args->calibrate},
+                                {.name = "metrics", .text = &args->metric_names},
+                                {.name = "niqe-model", .text = &args->niqe_model},
                                 {.name = "json", .flag = &args->json}};
     const int code = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], &args->session, arena);
     if (code >= 0)
@@ -116,6 +128,11 @@ static int parse(int argc, char **argv, arguments *args, cod_arena *arena)
         return cod_cmd_usage(argv[0], "one MODEL is wanted, not also '%s'", argv[optind + 1]);
     if (args->data == NULL)
         return cod_cmd_usage(argv[0], "--data DIR is missing: the folder of pictures");
+    if (cod_metrics_parse(args->metric_names != NULL ? args->metric_names : "psnr,ssim", &args->metrics) != COD_OK)
+        return cod_cmd_usage(argv[0], "--metrics: %s", cod_error_message());
+    if ((args->metrics & COD_METRIC_NIQE) != 0 && args->niqe_model == NULL)
+        return cod_cmd_usage(argv[0],
+                             "--metrics niqe needs --niqe-model FILE: niqe_pris_params.npz, as BasicSR has it");
     args->model = argv[optind];
     return -1;
 }

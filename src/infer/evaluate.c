@@ -10,6 +10,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const struct {
+    const char *name;
+    cod_metric metric;
+} metric_names[] = {{"psnr", COD_METRIC_PSNR}, {"ssim", COD_METRIC_SSIM}, {"niqe", COD_METRIC_NIQE}};
+
+enum { METRICS = sizeof metric_names / sizeof metric_names[0] };
+
+cod_status cod_metrics_parse(const char *text, unsigned *metrics)
+{
+    *metrics = 0;
+    for (const char *at = text;; at++) {
+        const size_t length = strcspn(at, ",");
+        int i = 0;
+        while (i < METRICS &&
+               (strlen(metric_names[i].name) != length || strncmp(metric_names[i].name, at, length) != 0))
+            i++;
+        if (i == METRICS)
+            return cod_fail(COD_ERR_ARGUMENT, "unknown metric '%.*s'; known are psnr, ssim and niqe", (int)length, at);
+        *metrics |= metric_names[i].metric;
+        at += length;
+        if (*at == '\0')
+            return COD_OK;
+    }
+}
+
 void cod_evaluation_clear(cod_evaluation *evaluation)
 {
     if (evaluation == NULL)
@@ -76,16 +101,36 @@ static bool is_low_of_another(const cod_file_list *files, const char *name)
     return false;
 }
 
-static cod_status evaluate_file(cod_upscaler *upscaler, const cod_file *file, cod_quality *quality)
+/** NIQE of a picture and of the true one. Where either has too few blocks the file is named, and neither is known. */
+static cod_status compute_niqe(const cod_file *file, const cod_image *upscaled, const cod_image *truth, int64_t crop,
+                               const cod_niqe_model *model, cod_evaluated *image)
 {
-    cod_image truth;
+    cod_status status = cod_niqe(upscaled, crop, model, &image->niqe);
+    if (status == COD_OK)
+        status = cod_niqe(truth, crop, model, &image->niqe_truth);
+    if (status == COD_OK)
+        return COD_OK;
+    image->niqe = image->niqe_truth = NAN;
+    if (status == COD_ERR_ARGUMENT)
+        cod_log_warn("%s has no NIQE: %s", file->path, cod_error_message());
+    return status == COD_ERR_ARGUMENT ? COD_OK : status;
+}
+
+static cod_status evaluate_file(cod_upscaler *upscaler, const cod_file *file, const cod_metrics_options *options,
+                                cod_evaluated *image)
+{
+    cod_image truth, upscaled = {0};
     COD_TRY(cod_image_read(file->path, &truth));
     cod_status status = cod_image_to_rgb8(&truth);
+    image->niqe = image->niqe_truth = NAN;
     if (status == COD_OK) {
-        status = cod_evaluate_image(upscaler, &truth, quality, NULL);
+        status = cod_evaluate_image(upscaler, &truth, &image->quality, &upscaled);
         if (status != COD_OK)
             status = cod_fail_prefix(status, "%s", file->path);
     }
+    if (status == COD_OK && (options->metrics & COD_METRIC_NIQE) != 0)
+        status = compute_niqe(file, &upscaled, &truth, cod_upscaler_scale(upscaler), options->niqe, image);
+    cod_image_clear(&upscaled);
     cod_image_clear(&truth);
     return status;
 }
@@ -99,18 +144,25 @@ static bool is_files_fault(cod_status status)
 
 static void mean_compute(cod_evaluation *evaluation)
 {
-    cod_quality *mean = &evaluation->mean;
+    cod_quality *mean = &evaluation->mean.quality;
+    evaluation->mean.file = "mean";
     for (size_t i = 0; i < evaluation->count; i++) {
-        const cod_quality *quality = &evaluation->images[i].quality;
-        mean->psnr_y += quality->psnr_y / (double)evaluation->count;
-        mean->ssim_y += quality->ssim_y / (double)evaluation->count;
-        mean->psnr_rgb += quality->psnr_rgb / (double)evaluation->count;
-        mean->ssim_rgb += quality->ssim_rgb / (double)evaluation->count;
+        const cod_evaluated *image = &evaluation->images[i];
+        mean->psnr_y += image->quality.psnr_y / (double)evaluation->count;
+        mean->ssim_y += image->quality.ssim_y / (double)evaluation->count;
+        mean->psnr_rgb += image->quality.psnr_rgb / (double)evaluation->count;
+        mean->ssim_rgb += image->quality.ssim_rgb / (double)evaluation->count;
+        evaluation->without_niqe += isnan(image->niqe) ? 1 : 0;
+        evaluation->mean.niqe += isnan(image->niqe) ? 0 : image->niqe;
+        evaluation->mean.niqe_truth += isnan(image->niqe) ? 0 : image->niqe_truth;
     }
+    const double with_niqe = (double)(evaluation->count - evaluation->without_niqe);
+    evaluation->mean.niqe /= with_niqe;
+    evaluation->mean.niqe_truth /= with_niqe;
 }
 
-static cod_status evaluate_files(cod_upscaler *upscaler, const cod_file_list *files, cod_evaluation_progress progress,
-                                 void *context, cod_evaluation *evaluation)
+static cod_status evaluate_files(cod_upscaler *upscaler, const cod_file_list *files, const cod_metrics_options *options,
+                                 cod_evaluation_progress progress, void *context, cod_evaluation *evaluation)
 {
     size_t total = 0;
     for (size_t i = 0; i < files->count; i++)
@@ -122,7 +174,7 @@ static cod_status evaluate_files(cod_upscaler *upscaler, const cod_file_list *fi
         if (is_low_of_another(files, file->name))
             continue;
         cod_evaluated *image = &evaluation->images[evaluation->count];
-        const cod_status status = evaluate_file(upscaler, file, &image->quality);
+        const cod_status status = evaluate_file(upscaler, file, options, image);
         if (status != COD_OK) {
             if (!is_files_fault(status))
                 return status;
@@ -140,16 +192,19 @@ static cod_status evaluate_files(cod_upscaler *upscaler, const cod_file_list *fi
     return COD_OK;
 }
 
-cod_status cod_evaluate_folder(cod_upscaler *upscaler, const char *folder, cod_evaluation_progress progress,
-                               void *context, cod_evaluation *evaluation)
+cod_status cod_evaluate_folder(cod_upscaler *upscaler, const char *folder, const cod_metrics_options *options,
+                               cod_evaluation_progress progress, void *context, cod_evaluation *evaluation)
 {
+    const cod_metrics_options usual = {.metrics = COD_METRIC_PSNR | COD_METRIC_SSIM};
     cod_file_list files = {0};
-    *evaluation = (cod_evaluation){0};
+    options = options != NULL ? options : &usual;
+    *evaluation = (cod_evaluation){.metrics = options->metrics};
+    COD_REQUIRE((options->metrics & COD_METRIC_NIQE) == 0 || options->niqe != NULL, "NIQE needs its model");
     cod_status status = cod_files_find(&files, folder, 0);
     if (status == COD_OK && files.count == 0)
         status = cod_fail(COD_ERR_ARGUMENT, "%s: no pictures (PNG or JPEG) in it", folder);
     if (status == COD_OK)
-        status = evaluate_files(upscaler, &files, progress, context, evaluation);
+        status = evaluate_files(upscaler, &files, options, progress, context, evaluation);
     if (status == COD_OK && evaluation->count == 0)
         status = cod_fail(COD_ERR_ARGUMENT, "%s: none of the %zu pictures can be used; the last: %s", folder,
                           evaluation->skipped, cod_error_message());
@@ -159,11 +214,18 @@ cod_status cod_evaluate_folder(cod_upscaler *upscaler, const char *folder, cod_e
     return status;
 }
 
-static void quality_json(cod_json *json, const cod_quality *quality)
+static void evaluated_json(cod_json *json, unsigned metrics, const cod_evaluated *image)
 {
-    cod_json_number(json, "psnr_y", quality->psnr_y);
-    cod_json_number(json, "ssim_y", quality->ssim_y);
-    cod_json_number(json, "psnr_rgb", quality->psnr_rgb);
+    if ((metrics & COD_METRIC_PSNR) != 0)
+        cod_json_number(json, "psnr_y", image->quality.psnr_y);
+    if ((metrics & COD_METRIC_SSIM) != 0)
+        cod_json_number(json, "ssim_y", image->quality.ssim_y);
+    if ((metrics & COD_METRIC_PSNR) != 0)
+        cod_json_number(json, "psnr_rgb", image->quality.psnr_rgb);
+    if ((metrics & COD_METRIC_NIQE) != 0) {
+        cod_json_number(json, "niqe", image->niqe);
+        cod_json_number(json, "niqe_truth", image->niqe_truth);
+    }
 }
 
 cod_status cod_evaluation_json(const cod_evaluation *evaluation, char **text)
@@ -174,20 +236,53 @@ cod_status cod_evaluation_json(const cod_evaluation *evaluation, char **text)
     for (size_t i = 0; i < evaluation->count; i++) {
         cod_json_open(&json, NULL, '{');
         cod_json_string(&json, "file", evaluation->images[i].file);
-        quality_json(&json, &evaluation->images[i].quality);
+        evaluated_json(&json, evaluation->metrics, &evaluation->images[i]);
         cod_json_close(&json);
     }
     cod_json_close(&json);
     cod_json_open(&json, "mean", '{');
-    quality_json(&json, &evaluation->mean);
+    evaluated_json(&json, evaluation->metrics, &evaluation->mean);
     cod_json_close(&json);
     cod_json_close(&json);
     return cod_json_end(&json, text);
 }
 
-static void table_row(FILE *stream, int width, const char *name, const cod_quality *quality)
+static void table_head(FILE *stream, int width, unsigned metrics)
 {
-    fprintf(stream, "%-*s  %9.4f  %7.5f  %9.4f\n", width, name, quality->psnr_y, quality->ssim_y, quality->psnr_rgb);
+    fprintf(stream, "%-*s", width, "file");
+    if ((metrics & COD_METRIC_PSNR) != 0)
+        fprintf(stream, "  %9s", "PSNR-Y dB");
+    if ((metrics & COD_METRIC_SSIM) != 0)
+        fprintf(stream, "  %7s", "SSIM-Y");
+    if ((metrics & COD_METRIC_PSNR) != 0)
+        fprintf(stream, "  %9s", "PSNR-RGB");
+    if ((metrics & COD_METRIC_NIQE) != 0)
+        fprintf(stream, "  %7s  %12s", "NIQE", "the original");
+    fputc('\n', stream);
+}
+
+static void table_niqe(FILE *stream, int width, double niqe)
+{
+    if (isnan(niqe))
+        fprintf(stream, "  %*s", width, "-");
+    else
+        fprintf(stream, "  %*.4f", width, niqe);
+}
+
+static void table_row(FILE *stream, int width, unsigned metrics, const cod_evaluated *image)
+{
+    fprintf(stream, "%-*s", width, image->file);
+    if ((metrics & COD_METRIC_PSNR) != 0)
+        fprintf(stream, "  %9.4f", image->quality.psnr_y);
+    if ((metrics & COD_METRIC_SSIM) != 0)
+        fprintf(stream, "  %7.5f", image->quality.ssim_y);
+    if ((metrics & COD_METRIC_PSNR) != 0)
+        fprintf(stream, "  %9.4f", image->quality.psnr_rgb);
+    if ((metrics & COD_METRIC_NIQE) != 0) {
+        table_niqe(stream, 7, image->niqe);
+        table_niqe(stream, 12, image->niqe_truth);
+    }
+    fputc('\n', stream);
 }
 
 cod_status cod_evaluation_table(const cod_evaluation *evaluation, char **text)
@@ -197,10 +292,13 @@ cod_status cod_evaluation_table(const cod_evaluation *evaluation, char **text)
         width = strlen(evaluation->images[i].file) > width ? strlen(evaluation->images[i].file) : width;
     FILE *stream = open_memstream(text, &bytes);
     COD_REQUIRE_MEMORY(stream);
-    fprintf(stream, "%-*s  %9s  %7s  %9s\n", (int)width, "file", "PSNR-Y dB", "SSIM-Y", "PSNR-RGB");
+    table_head(stream, (int)width, evaluation->metrics);
     for (size_t i = 0; i < evaluation->count; i++)
-        table_row(stream, (int)width, evaluation->images[i].file, &evaluation->images[i].quality);
-    table_row(stream, (int)width, "mean", &evaluation->mean);
+        table_row(stream, (int)width, evaluation->metrics, &evaluation->images[i]);
+    table_row(stream, (int)width, evaluation->metrics, &evaluation->mean);
+    if ((evaluation->metrics & COD_METRIC_NIQE) != 0 && evaluation->without_niqe > 0)
+        fprintf(stream, "NIQE: without %zu of %zu pictures, which have too few blocks\n", evaluation->without_niqe,
+                evaluation->count);
     const bool failed = ferror(stream) != 0;
     if (fclose(stream) != 0 || failed) {
         free(*text);

@@ -9,11 +9,25 @@
 #define COD_INFER_EVALUATE_H
 
 #include "data/metrics.h"
+#include "infer/niqe_model.h"
 #include "infer/upscaler.h"
 
+/** What is computed of each picture; a set of these. */
+typedef enum cod_metric { COD_METRIC_PSNR = 1, COD_METRIC_SSIM = 2, COD_METRIC_NIQE = 4 } cod_metric;
+
+typedef struct cod_metrics_options {
+    unsigned metrics; /**< of cod_metric; PSNR and SSIM are computed in any case, and told where they are wanted */
+    const cod_niqe_model *niqe; /**< for COD_METRIC_NIQE; borrowed while a call lasts */
+} cod_metrics_options;
+
+/** Reads "psnr,ssim,niqe". @return COD_ERR_ARGUMENT for an unknown name, with those that are known */
+COD_MUST_CHECK cod_status cod_metrics_parse(const char *text, unsigned *metrics);
+
 typedef struct cod_evaluated {
-    const char *file; /**< relative to the folder */
+    const char *file; /**< relative to the folder; the mean's is "mean" */
     cod_quality quality;
+    double niqe,
+        niqe_truth; /**< of the upscaled picture and of the true one, inside the same border; NaN = not computed, or it has too few blocks */
 } cod_evaluated;
 
 typedef struct cod_evaluation {
@@ -21,7 +35,10 @@ typedef struct cod_evaluation {
     size_t count;
     cod_evaluated *images;
     size_t skipped; /**< files that are broken or too small, each named in a warning */
-    cod_quality mean;
+    size_t
+        without_niqe; /**< pictures that have none, though it is wanted; each is named in a warning, and the means leave them out */
+    unsigned metrics; /**< that are told */
+    cod_evaluated mean;
 } cod_evaluation;
 
 void cod_evaluation_clear(cod_evaluation *evaluation);
@@ -30,16 +47,17 @@ void cod_evaluation_clear(cod_evaluation *evaluation);
 typedef void (*cod_evaluation_progress)(void *context, size_t done, size_t total, const cod_evaluated *image);
 
 /**
- * Evaluates on every picture below `folder`. Where pictures are called …HR… beside others called …LR… (as data sets are
+ * Evaluates on every picture below `folder`. NIQE is of the picture that is compared: 8-bit RGB, without the border. Where pictures are called …HR… beside others called …LR… (as data sets are
  * shipped), only the former count.
  *
+ * @param[in]  options     NULL = PSNR and SSIM
  * @param[in]  progress    may be NULL
  * @param[out] evaluation  new; cod_evaluation_clear(); empty on failure
  * @return COD_ERR_ARGUMENT when no picture can be used
  */
 COD_MUST_CHECK cod_status cod_evaluate_folder(cod_upscaler *upscaler, const char *folder,
-                                              cod_evaluation_progress progress, void *context,
-                                              cod_evaluation *evaluation);
+                                              const cod_metrics_options *options, cod_evaluation_progress progress,
+                                              void *context, cod_evaluation *evaluation);
 
 /** Evaluates on one 8-bit RGB picture. @param[out] upscaled  new, the upscaler's result; may be NULL */
 COD_MUST_CHECK cod_status cod_evaluate_image(cod_upscaler *upscaler, const cod_image *truth, cod_quality *quality,
@@ -49,7 +67,7 @@ COD_MUST_CHECK cod_status cod_evaluate_image(cod_upscaler *upscaler, const cod_i
 COD_MUST_CHECK cod_status cod_evaluate_pair(cod_upscaler *upscaler, const cod_image *low, const cod_image *truth,
                                             cod_quality *quality, cod_image *upscaled);
 
-/** {"images": [{"file", "psnr_y", "ssim_y", "psnr_rgb"}], "mean": {…}}; an infinite PSNR is null. @param[out] text  new; free() */
+/** {"images": [{"file", "psnr_y", "ssim_y", "psnr_rgb", "niqe", "niqe_truth"}], "mean": {…}}, with what is told; an infinite PSNR and a NIQE that is not computed are null. @param[out] text  new; free() */
 COD_MUST_CHECK cod_status cod_evaluation_json(const cod_evaluation *evaluation, char **text);
 /** A table for people. @param[out] text  new; free() */
 COD_MUST_CHECK cod_status cod_evaluation_table(const cod_evaluation *evaluation, char **text);

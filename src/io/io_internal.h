@@ -19,6 +19,14 @@ COD_MUST_CHECK cod_status cod_io_reserve(void **data, size_t *capacity, size_t u
 COD_MUST_CHECK cod_status cod_io_read_open(int file, const char *path, size_t limit_bytes, void **data, size_t *bytes);
 
 /**
+ * Maps a regular file into memory, to be read.
+ *
+ * @param least     a shorter one fails with COD_ERR_FORMAT, as too short for a `what`
+ * @param[out] data  new; munmap()
+ */
+COD_MUST_CHECK cod_status cod_io_map(const char *path, size_t least, const char *what, void **data, size_t *size);
+
+/**
  * cod_file_writer_create() in an open folder.
  *
  * @param folder  a descriptor, taken, also after a failure

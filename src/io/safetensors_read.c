@@ -3,11 +3,8 @@
 #include "io/json.h"
 #include "io_internal.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 struct cod_st_file {
     const unsigned char *bytes; /**< the whole file */
@@ -170,36 +167,12 @@ cod_status cod_st_open_memory(const void *data, size_t bytes, cod_st_file **file
     return open_bytes(data, bytes, false, file);
 }
 
-static cod_status map_file(const char *path, void **data, size_t *size)
-{
-    const int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0)
-        return cod_fail_system("open", path);
-    cod_status status = COD_OK;
-    struct stat info;
-    if (fstat(file, &info) != 0)
-        status = cod_fail_system("examine", path);
-    else if (!S_ISREG(info.st_mode))
-        status = cod_fail(COD_ERR_IO, "cannot open '%s': no regular file", path);
-    else if (info.st_size < 8)
-        status = cod_fail(COD_ERR_FORMAT, "'%s': %lld bytes are too few for a safetensors file", path,
-                          (long long)info.st_size);
-    if (status == COD_OK) {
-        *size = (size_t)info.st_size;
-        *data = mmap(NULL, *size, PROT_READ, MAP_PRIVATE, file, 0);
-        if (*data == MAP_FAILED)
-            status = cod_fail_system("map", path);
-    }
-    close(file);
-    return status;
-}
-
 cod_status cod_st_open(const char *path, cod_st_file **file)
 {
     *file = NULL;
     void *data = NULL;
     size_t size = 0;
-    COD_TRY(map_file(path, &data, &size));
+    COD_TRY(cod_io_map(path, 8, "safetensors file", &data, &size));
     const cod_status status = open_bytes(data, size, true, file);
     return status == COD_OK ? COD_OK : cod_fail_prefix(status, "'%s'", path);
 }

@@ -298,8 +298,8 @@ static void a_picture_loses_little(void **state)
         open_file(&f, "cpu", path, (cod_upscaler_options){.precision = k ? COD_PRECISION_INT8 : COD_PRECISION_F32});
         if (k)
             assert_ok(cod_calibrate_folder(f.upscaler, folder, true));
-        assert_ok(cod_evaluate_folder(f.upscaler, folder, NULL, NULL, &evaluation));
-        psnr[k] = evaluation.mean.psnr_y;
+        assert_ok(cod_evaluate_folder(f.upscaler, folder, NULL, NULL, NULL, &evaluation));
+        psnr[k] = evaluation.mean.quality.psnr_y;
         cod_evaluation_clear(&evaluation);
         close_file(&f);
     }

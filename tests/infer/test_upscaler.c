@@ -363,14 +363,14 @@ static void bicubic_on_set5_gives_the_known_figures(void **state)
     cod_evaluation evaluation;
     char *text;
     assert_ok(cod_upscaler_create_bicubic(4, &bicubic));
-    assert_ok(cod_evaluate_folder(bicubic, folder, NULL, NULL, &evaluation));
+    assert_ok(cod_evaluate_folder(bicubic, folder, NULL, NULL, NULL, &evaluation));
     assert_int_equal(evaluation.count, 5);
     assert_int_equal(evaluation.skipped, 0);
     for (size_t i = 0; i < 5; i++)
         assert_true(fabs(evaluation.images[i].quality.psnr_y - psnr_y[i]) < 5.1e-5);
-    assert_true(fabs(evaluation.mean.psnr_y - 28.4290) < 5.1e-5);
-    assert_true(fabs(evaluation.mean.ssim_y - 0.81114) < 5.1e-6);
-    assert_true(fabs(evaluation.mean.psnr_rgb - 26.6921) < 5.1e-5);
+    assert_true(fabs(evaluation.mean.quality.psnr_y - 28.4290) < 5.1e-5);
+    assert_true(fabs(evaluation.mean.quality.ssim_y - 0.81114) < 5.1e-6);
+    assert_true(fabs(evaluation.mean.quality.psnr_rgb - 26.6921) < 5.1e-5);
 
     cod_json_value *json;
     assert_ok(cod_evaluation_json(&evaluation, &text));
@@ -378,7 +378,8 @@ static void bicubic_on_set5_gives_the_known_figures(void **state)
     assert_int_equal(cod_json_count(cod_json_get(json, "images")), 5);
     const cod_json_value *first = cod_json_first(cod_json_get(json, "images"));
     assert_string_equal(cod_json_get_string(cod_json_get(first, "file"), ""), "img_001_SRF_4_HR.png");
-    assert_true(cod_json_get_number(cod_json_get(cod_json_get(json, "mean"), "psnr_y"), 0) == evaluation.mean.psnr_y);
+    assert_true(cod_json_get_number(cod_json_get(cod_json_get(json, "mean"), "psnr_y"), 0) ==
+                evaluation.mean.quality.psnr_y);
     cod_json_free(json);
     free(text);
     assert_ok(cod_evaluation_table(&evaluation, &text));
@@ -386,6 +387,66 @@ static void bicubic_on_set5_gives_the_known_figures(void **state)
     free(text);
     cod_evaluation_clear(&evaluation);
     cod_upscaler_destroy(bicubic);
+}
+
+/** A picture that is too small for NIQE is told so, and left out of its mean alone. */
+static void niqe_is_told_beside_psnr(void **state)
+{
+    (void)state;
+    char folder[256], file[300], *text;
+    cod_upscaler *bicubic;
+    cod_evaluation evaluation;
+    cod_metrics_options options = {.metrics = COD_METRIC_PSNR | COD_METRIC_NIQE};
+    cod_niqe_model model = {{0}, {0}};
+    snprintf(folder, sizeof folder, "%s", test_path("natural"));
+    assert_ok(cod_folder_create(folder));
+    assert_ok(cod_upscaler_create_bicubic(2, &bicubic));
+    cod_image small = noise_image(40, 40, 3, 8, 19), large = noise_image(220, 210, 3, 8, 20);
+    snprintf(file, sizeof file, "%s/small.png", folder);
+    assert_ok(cod_image_write_png(file, &small));
+    snprintf(file, sizeof file, "%s/large.png", folder);
+    assert_ok(cod_image_write_png(file, &large));
+    assert_fails(COD_ERR_ARGUMENT, "NIQE needs its model",
+                 cod_evaluate_folder(bicubic, folder, &options, NULL, NULL, &evaluation));
+    options.niqe = &model;
+    assert_ok(cod_evaluate_folder(bicubic, folder, &options, NULL, NULL, &evaluation));
+    assert_true(evaluation.count == 2 && evaluation.without_niqe == 1);
+    const cod_evaluated *of_large = &evaluation.images[0], *of_small = &evaluation.images[1];
+    double niqe, truth;
+    cod_image result;
+    cod_quality quality;
+    assert_ok(cod_evaluate_image(bicubic, &large, &quality, &result));
+    assert_ok(cod_niqe(&result, 2, &model, &niqe));
+    assert_ok(cod_niqe(&large, 2, &model, &truth));
+    assert_true(of_large->niqe == niqe && of_large->niqe_truth == truth && niqe != truth);
+    assert_true(isnan(of_small->niqe) && isnan(of_small->niqe_truth) && of_small->quality.psnr_y > 0);
+    assert_true(evaluation.mean.niqe == niqe && evaluation.mean.niqe_truth == truth);
+    cod_json_value *json;
+    assert_ok(cod_evaluation_json(&evaluation, &text));
+    assert_ok(cod_json_parse(text, strlen(text), &json));
+    assert_true(cod_json_get_number(cod_json_get(cod_json_get(json, "mean"), "niqe"), 0) == niqe);
+    assert_null(cod_json_get(cod_json_get(json, "mean"), "ssim_y"));
+    cod_json_free(json);
+    free(text);
+    assert_ok(cod_evaluation_table(&evaluation, &text));
+    cod_test_assert_contains(text, "NIQE: without 1 of 2 pictures");
+    free(text);
+    cod_evaluation_clear(&evaluation);
+    cod_image_clear(&result);
+    cod_image_clear(&small);
+    cod_image_clear(&large);
+    cod_upscaler_destroy(bicubic);
+}
+
+static void metrics_are_known_by_name(void **state)
+{
+    (void)state;
+    unsigned metrics;
+    assert_ok(cod_metrics_parse("niqe,psnr", &metrics));
+    assert_int_equal(metrics, COD_METRIC_PSNR | COD_METRIC_NIQE);
+    assert_fails(COD_ERR_ARGUMENT, "unknown metric 'nique'; known are psnr, ssim and niqe",
+                 cod_metrics_parse("psnr,nique", &metrics));
+    assert_fails(COD_ERR_ARGUMENT, "unknown metric ''", cod_metrics_parse("psnr,", &metrics));
 }
 
 static void folders_with_bad_pictures_are_reported(void **state)
@@ -397,18 +458,19 @@ static void folders_with_bad_pictures_are_reported(void **state)
     snprintf(folder, sizeof folder, "%s", test_path("pictures"));
     assert_ok(cod_folder_create(folder));
     assert_ok(cod_upscaler_create_bicubic(4, &bicubic));
-    assert_fails(COD_ERR_ARGUMENT, "no pictures", cod_evaluate_folder(bicubic, folder, NULL, NULL, &evaluation));
-    assert_fails(COD_ERR_IO, "absent", cod_evaluate_folder(bicubic, test_path("absent"), NULL, NULL, &evaluation));
+    assert_fails(COD_ERR_ARGUMENT, "no pictures", cod_evaluate_folder(bicubic, folder, NULL, NULL, NULL, &evaluation));
+    assert_fails(COD_ERR_IO, "absent",
+                 cod_evaluate_folder(bicubic, test_path("absent"), NULL, NULL, NULL, &evaluation));
     cod_image small = noise_image(18, 40, 3, 8, 17), good = noise_image(43, 38, 4, 16, 18);
     snprintf(file, sizeof file, "%s/small.png", folder);
     assert_ok(cod_image_write_png(file, &small));
     assert_fails(COD_ERR_ARGUMENT, "18x40 pixels are too few; at least 20",
-                 cod_evaluate_folder(bicubic, folder, NULL, NULL, &evaluation));
+                 cod_evaluate_folder(bicubic, folder, NULL, NULL, NULL, &evaluation));
     snprintf(file, sizeof file, "%s/good.png", folder);
     assert_ok(cod_image_write_png(file, &good));
     snprintf(file, sizeof file, "%s/broken.jpg", folder);
     assert_ok(cod_file_write(file, "nothing", 7));
-    assert_ok(cod_evaluate_folder(bicubic, folder, NULL, NULL, &evaluation));
+    assert_ok(cod_evaluate_folder(bicubic, folder, NULL, NULL, NULL, &evaluation));
     assert_int_equal(evaluation.count, 1);
     assert_int_equal(evaluation.skipped, 2);
     assert_string_equal(evaluation.images[0].file, "good.png");
@@ -432,6 +494,8 @@ int main(void)
         cmocka_unit_test(models_without_a_halo_run_whole),
         cmocka_unit_test(sessions_open_what_is_named),
         cmocka_unit_test(bicubic_on_set5_gives_the_known_figures),
+        cmocka_unit_test(niqe_is_told_beside_psnr),
+        cmocka_unit_test(metrics_are_known_by_name),
         cmocka_unit_test(folders_with_bad_pictures_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,34 @@
+/**
+ * @file
+ * NIQE, how unnatural a picture looks without one to compare it with: the distance of its statistics from those of natural pictures.
+ *
+ * Mittal, Soundararajan & Bovik 2013, "Making a 'completely blind' image quality analyzer", by the steps of the authors' MATLAB release,
+ * computequality.m and what it calls. Lower is better; photographs have about 2 to 5.
+ */
+#ifndef COD_DATA_NIQE_H
+#define COD_DATA_NIQE_H
+
+#include "data/image.h"
+
+enum {
+    COD_NIQE_FEATURES = 36, /**< 18 of each block of the picture, then 18 of the same block at half the size */
+    COD_NIQE_BLOCK = 96     /**< pixels to a side */
+};
+
+/** A multivariate Gaussian fitted to the features of natural pictures: `mu_prisparam` and `cov_prisparam` of the release. */
+typedef struct cod_niqe_model {
+    double mean[COD_NIQE_FEATURES];
+    double covariance[COD_NIQE_FEATURES * COD_NIQE_FEATURES]; /**< symmetric */
+} cod_niqe_model;
+
+/**
+ * @param image  8-bit; alpha is ignored
+ * @param crop   pixels that are left out at each border
+ * @return COD_ERR_ARGUMENT where less than two blocks of COD_NIQE_BLOCK remain that have statistics
+ */
+COD_MUST_CHECK cod_status cod_niqe(const cod_image *image, int64_t crop, const cod_niqe_model *model, double *niqe);
+
+/** The picture's own features, of which NIQE is the distance: means over its blocks, and covariance (by the number of blocks less one). */
+COD_MUST_CHECK cod_status cod_niqe_features(const cod_image *image, int64_t crop, cod_niqe_model *features);
+
+#endif

@@ -1,0 +1,29 @@
+#include "io_internal.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+cod_status cod_io_map(const char *path, size_t least, const char *what, void **data, size_t *size)
+{
+    const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is refused, not waited for */
+    if (file < 0)
+        return cod_fail_system("open", path);
+    cod_status status = COD_OK;
+    struct stat info;
+    if (fstat(file, &info) != 0)
+        status = cod_fail_system("examine", path);
+    else if (!S_ISREG(info.st_mode))
+        status = cod_fail(COD_ERR_IO, "cannot open '%s': no regular file", path);
+    else if ((size_t)info.st_size < least)
+        status = cod_fail(COD_ERR_FORMAT, "'%s': %lld bytes are too few for a %s", path, (long long)info.st_size, what);
+    if (status == COD_OK) {
+        *size = (size_t)info.st_size;
+        *data = mmap(NULL, *size, PROT_READ, MAP_PRIVATE, file, 0);
+        if (*data == MAP_FAILED)
+            status = cod_fail_system("map", path);
+    }
+    close(file);
+    return status;
+}
