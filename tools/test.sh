@@ -8,7 +8,7 @@
 #   --mpi NAME       only tests that start ranks, built with another MPI: openmpi5 or mpich5, wheels that pip puts below ~/.cache/codistill;
 #                    the tree is build/release-NAME
 #   --no-setup       does not look for missing packages
-#   --jobs N         parallel compilations and tests; default: the number of processors
+#   --jobs N         parallel compilations, and one and a half times as many tests; default: the number of processors
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
@@ -86,10 +86,11 @@ for tree in "${trees[@]}"; do
     fi
 done
 
-# One ctest over all trees: a folder whose only content is the list of theirs. Sanitizers first: they take longest.
+# One ctest over all trees: a folder whose only content is the list of theirs. Sanitizers first: they take longest. More tests than
+# processors run at a time, because ranks that wait for each other left 40 to 49 % of both processors idle.
 for tree in "${built[@]}"; do printf 'subdirs("%s")\n' "$tree"; done >build/all/CTestTestfile.cmake
 say "tests"
-ctest --test-dir build/all --output-on-failure --no-tests=error --parallel "$jobs" "${filter[@]}" |
+ctest --test-dir build/all --output-on-failure --no-tests=error --parallel $((jobs + jobs / 2)) "${filter[@]}" |
     tee build/all/ctest.log
 [ "${PIPESTATUS[0]}" -eq 0 ] || failures+=("tests")
 
