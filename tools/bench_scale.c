@@ -27,7 +27,7 @@ static const char help[] =
     "  --step-ms LIST     of computing in a step, one for each of --weights or one for all (10,100,1000, or 10)\n"
     "  --links LIST       Gbit/s of a group, each way; inf = no limit (1,10,100)\n"
     "  --peers LIST       as exchange.peers (all,ring)\n"
-    "  --apart            ranks of a group run on several nodes, or on GPUs: each holds all values by itself\n"
+    "  --apart            ranks of a group run on a node each, or on GPUs: each holds all values by itself\n"
     "  --latency-ms X     one way (0.1)\n"
     "  --publications N   of each group (20)\n"
     "  --drift X          deviation of groups' own paces, of a step (0.02)\n"

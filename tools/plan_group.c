@@ -252,7 +252,8 @@ static cod_status plan_exchange(planned *p, int mine)
         ranks[g] = cod_run_config_group(p->config, g)->ranks;
     const cod_status status = cod_exchange_models_read(p->config, groups, &models);
     if (status == COD_OK)
-        p->sizes = cod_exchange_plan(p->exchange, models, ranks, groups, mine, cod_backend_runs_at_once(p->backend));
+        p->sizes = cod_exchange_plan(p->exchange, models, ranks, groups, mine,
+                                     cod_backend_runs_at_once(p->backend) ? ranks[mine] : 1);
     free(models);
     free(ranks);
     return status == COD_OK && p->distill->weight != 0 && p->exchange->codec != 0 ? measure_teachers(p, mine) : status;

@@ -490,7 +490,7 @@ static cod_status plan(model *m)
         ranks[g] = s->ranks;
     }
     if (status == COD_OK)
-        m->sizes = cod_exchange_plan(m->options, models, ranks, s->groups, 0, m->once);
+        m->sizes = cod_exchange_plan(m->options, models, ranks, s->groups, 0, m->once ? s->ranks : 1);
     free(models);
     free(ranks);
     COD_TRY(status);

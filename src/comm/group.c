@@ -449,7 +449,7 @@ cod_status cod_group_swap_start(cod_group *group, int lane, const cod_group_mess
 {
     const int size = cod_group_size(group), rank = cod_group_rank(group);
     cod_status status = COD_OK;
-    COD_REQUIRE(lane >= 0 && lane < COD_TAG_NEVER, "lane %d is out of range", lane);
+    COD_REQUIRE(lane >= 0 && lane < COD_TAG_NODES, "lane %d is out of range", lane);
     for (int r = 0; r < size; r++)
         COD_REQUIRE(r == rank || (sent[r].bytes <= INT_MAX && received[r].bytes <= INT_MAX),
                     "%zu bytes to rank %d and %zu from it are too many to swap", sent[r].bytes, r, received[r].bytes);

@@ -178,7 +178,7 @@ typedef struct cod_group_message {
  *
  * Unlike all else here, ranks need the same order only among the calls of one lane.
  *
- * @param lane     0 … 32766
+ * @param lane     0 … 32765
  * @param sent     [group size] by rank, one's own is not looked at; data are borrowed until it is done
  * @param received [group size] the same; as many bytes as that rank sends
  */

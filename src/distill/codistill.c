@@ -154,8 +154,8 @@ static cod_status tell_memory(const codistill *c, const cod_train_context *conte
     COD_REQUIRE_MEMORY(ranks);
     for (int g = 0; g < groups; g++)
         ranks[g] = cod_group_members_of(context->group, g).size;
-    const bool once = cod_exchange_is_held_once(c->exchange);
-    const cod_exchange_sizes sizes = cod_exchange_plan(exchange, models, ranks, groups, mine, once);
+    const int together = cod_exchange_holders(c->exchange);
+    const cod_exchange_sizes sizes = cod_exchange_plan(exchange, models, ranks, groups, mine, together);
     free(ranks);
     char advice[512];
     if (cod_comm_rank(context->comm) == 0 && cod_exchange_falls_behind(exchange, sizes.peers, advice, sizeof advice))
@@ -165,7 +165,8 @@ static cod_status tell_memory(const codistill *c, const cod_train_context *conte
                      "%.1f, encoded versions %.1f%s",
                      mine, 1e-6 * (double)sizes.memory_bytes, sizes.peers, sizes.peers == 1 ? "" : "s",
                      1e-6 * (double)sizes.held_bytes, 1e-6 * (double)sizes.own_bytes, 1e-6 * (double)sizes.slot_bytes,
-                     once ? "; the first two are its part of what the group's ranks hold together" : "");
+                     together > 1 ? "; the first two are its part of what the group's ranks of its node hold together"
+                                  : "");
     return COD_OK;
 }
 
@@ -368,7 +369,7 @@ static cod_status fill_snapshot(const codistill *c, const cod_train_session *ses
     cod_buffer *averages[COD_GRAPH_MAX_SETS] = {NULL};
     for (int s = 0; s < COD_GRAPH_MAX_SETS && c->configured->publish == COD_PUBLISH_EMA; s++)
         averages[s] = session->optimisers[s] != NULL ? cod_optimiser_ema(session->optimisers[s]) : NULL;
-    if (cod_exchange_is_held_once(c->exchange))
+    if (part->wants_fingerprint)
         *fingerprint = cod_weights_fingerprint(&session->weights, c->sets, averages);
     return cod_weights_copy_out(&session->weights, c->sets, averages, part->values, part->first, part->count);
 }

@@ -130,6 +130,7 @@ cod_status cod_exchange_create(cod_comm *comm, cod_group *group, const cod_excha
     e->run = run;
     e->rank = cod_group_rank(group);
     e->size = cod_group_size(group);
+    e->holders = (cod_group_holders){.first = e->rank, .count = 1};
     e->models = malloc(groups * sizeof *models);
     COD_REQUIRE_MEMORY(e->models);
     memcpy(e->models, models, groups * sizeof *models);

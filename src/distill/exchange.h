@@ -169,13 +169,14 @@ typedef struct cod_exchange_sizes {
  * @param models  [groups] what each group trains
  * @param ranks   [groups] ranks of each
  * @param mine    the group
- * @param once    whether its ranks hold values together, of which each has its part here: they run on one node, and compute on its processors
+ * @param together  its ranks that hold values together, of which each has its part here: those of one node, where all the group's
+ *                  ranks compute on processors; else 1
  */
 cod_exchange_sizes cod_exchange_plan(const cod_exchange_options *options, const cod_exchange_model *models,
-                                     const int *ranks, int groups, int mine, bool once);
+                                     const int *ranks, int groups, int mine, int together);
 
-/** Whether this exchange's group does. */
-bool cod_exchange_is_held_once(const cod_exchange *exchange);
+/** Ranks of this exchange's group that hold values together with this one, itself counted. */
+int cod_exchange_holders(const cod_exchange *exchange);
 
 /**
  * Makes the exchange and its transport. Collective on all ranks of the job, with equal arguments but for `group`.
@@ -227,7 +228,8 @@ bool cod_exchange_publish_due(const cod_exchange *exchange, int64_t step);
 typedef struct cod_exchange_part {
     cod_buffer *values; /**< [count] f32; the exchange's own */
     uint64_t first,
-        count; /**< of the model's count + state_count: all, or this rank's shard where the group's ranks hold values together */
+        count; /**< of the model's count + state_count: all, or this rank's part where ranks of a node hold values together */
+    bool wants_fingerprint; /**< cod_exchange_publish() reads one */
 } cod_exchange_part;
 
 /**
@@ -240,7 +242,7 @@ COD_MUST_CHECK cod_status cod_exchange_snapshot(cod_exchange *exchange, cod_exch
  * Begins to publish this rank's shard of the snapshot. All ranks of the group, with equal bits in it; `step` is a multiple
  * of the period, after the last one published. In deterministic mode it waits for the readers of the slot it reopens.
  *
- * @param fingerprint  of all values of the model, however computed, where the snapshot is a part of them; else not read
+ * @param fingerprint  of all values of the model, however computed, where the part wants one; else not read
  * @return COD_ERR_PEER when, in deterministic mode, a reader does not come within pull_timeout_s
  */
 COD_MUST_CHECK cod_status cod_exchange_publish(cod_exchange *exchange, int64_t step, uint64_t fingerprint);
@@ -279,7 +281,7 @@ typedef struct cod_exchange_array {
     void *data;
     size_t bytes;
     bool of_group;  /**< equal on all ranks of the group: each saves its part */
-    bool held_once; /**< and the same memory on all of them */
+    bool held_once; /**< and the same memory on all of them: they run on one node */
 } cod_exchange_array;
 
 /**

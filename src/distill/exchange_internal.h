@@ -52,7 +52,7 @@ typedef struct exchange_publisher {
     own_version own[COD_EXCHANGE_OWN_KEPT];
     own_version *encoding; /**< under way, or NULL */
     unsigned char *room;
-    int encoded_shards; /**< shards of the own group done, or passed over because another rank encodes them */
+    int encoded_shards; /**< shards of the own group done, or passed over because another rank of the node encodes them */
     bool waiting,
         unfit; /**< values held once: this rank's shard is done, the group's may not be; it held what is not finite */
     uint64_t version;      /**< last begun */
@@ -108,9 +108,11 @@ struct cod_exchange {
     uint64_t life; /**< of this process of the group, the same on all its ranks; exact as a double */
     cod_transport *transport;
     int rank, size; /**< in the group */
-    cod_group_memory
-        *shared;        /**< own versions and peers' checkpoints, once for the group; NULL = each rank has its own */
+    cod_group_memory *
+        shared; /**< snapshot, own versions and peers' checkpoints, once for the group's ranks of a node; NULL = each rank has its own */
     size_t shared_used; /**< bytes given away */
+    cod_group_holders
+        holders; /**< the ranks that share that with this one, and its place; this one alone where nobody shares */
 
     const cod_backend *backend; /**< as device: of cod_exchange_use_device(), where it has queues; else NULL */
     cod_device *device;
@@ -233,10 +235,10 @@ COD_MUST_CHECK cod_status exchange_start_pull(cod_exchange *e, held_peer *peer, 
                                               int64_t step);
 /** Moves the pull of the current shard, and decodes up to `chunks` chunks of it once it is here. */
 COD_MUST_CHECK cod_status exchange_move_pull(cod_exchange *e, exchange_pull *pull, uint64_t chunks);
-/** Whether ranks send each other the shards that each pulled: not where they hold them together. */
+/** Whether ranks send each other the shards that each pulled: not where all hold them together. */
 static inline bool exchange_sends_shards(const cod_exchange *e)
 {
-    return e->size > 1 && e->shared == NULL;
+    return e->holders.count < e->size;
 }
 /** Every rank has its shards: the group completes them, each rank's in turn. */
 COD_MUST_CHECK cod_status exchange_start_gather(cod_exchange *e, exchange_pull *pull, int64_t step);
@@ -276,7 +278,10 @@ void exchange_note_left_out(exchange_publisher *publisher, double count);
 bool exchange_is_publication_step(const cod_exchange *e, int64_t step);
 /** Steps that encoding a publication is spread over. */
 int64_t exchange_encoding_steps(const cod_exchange_options *options);
-/** Encodes up to `chunks` more chunks of the publication: of the own shard and, unless values are held once, of the mirrors. */
+/**
+ * Encodes up to `chunks` more chunks of the publication: of the own shard, and of the mirrors of all others. Ranks that hold values
+ * together divide the mirrors of other nodes' shards, and need none of their own.
+ */
 COD_MUST_CHECK cod_status exchange_encode_some(cod_exchange *e, uint64_t chunks);
 /**
  * Values held once: acts on what all ranks said of the publication under way.
@@ -289,14 +294,14 @@ void exchange_end_waiting(cod_exchange *e, double waiting, double unfit);
  * is collective then.
  */
 COD_MUST_CHECK cod_status exchange_finish_publication(cod_exchange *e);
-/** Values of the own model that this rank takes a snapshot of, and encodes: its shard where values are held once, else all. */
+/** Values of the own model that this rank takes a snapshot of: its part where ranks of a node hold values together, else all. */
 cod_codec_range exchange_snapshot_range(const cod_exchange *e);
 
 /* What is held, and where: exchange_values.c. */
 
 /**
- * Makes memory for own versions and peers' checkpoints that the group's ranks hold together, where they run on one node. Collective on
- * the group; before exchange_make_values().
+ * Makes memory for what is held, which the group's ranks of each node hold together. Collective on the group; before
+ * exchange_make_values().
  */
 COD_MUST_CHECK cod_status exchange_share_values(cod_exchange *e);
 /**
@@ -304,7 +309,7 @@ COD_MUST_CHECK cod_status exchange_share_values(cod_exchange *e);
  * exchange_free_values() also after a failure.
  */
 COD_MUST_CHECK cod_status exchange_make_values(cod_exchange *e);
-/** Waits for copies to the snapshot that are under way. */
+/** Waits for copies to the snapshot that are under way. What was shared is each rank's own from then on. */
 void exchange_free_values(cod_exchange *e);
 /** Leaves a gather that does not end to itself, with its memory. */
 void exchange_abandon_gather(cod_exchange *e, exchange_pull *pull);

@@ -155,6 +155,32 @@ static void wait_for_group(exchange_publisher *p, bool unfit)
     p->unfit = unfit;
 }
 
+static bool is_of_this_node(const cod_exchange *e, int shard)
+{
+    return cod_group_node_of(e->group, shard) == cod_group_node_of(e->group, e->rank);
+}
+
+/** Whether this rank encodes the shard: its own, and its part of the mirrors that its node needs. */
+static bool encodes(const cod_exchange *e, int shard)
+{
+    int mirrors = 0;
+    if (e->shared == NULL || shard == e->rank)
+        return true;
+    if (is_of_this_node(e, shard))
+        return false;
+    for (int k = 0; k < shard; k++)
+        mirrors += !is_of_this_node(e, k);
+    return mirrors % e->holders.count == e->holders.place;
+}
+
+/** From that shard on; of the own group. */
+static int next_encoded(const cod_exchange *e, int shard)
+{
+    while (shard < e->size && !encodes(e, shard))
+        shard++;
+    return shard;
+}
+
 /** Encodes a chunk of the shard that is next, of the own one to its bytes. */
 static cod_status encode_chunk(cod_exchange *e)
 {
@@ -185,9 +211,10 @@ static cod_status encode_chunk(cod_exchange *e)
     if (own)
         COD_TRY(end_shard(e));
     codec->done = 0;
-    if (e->shared != NULL)
+    e->publisher.encoded_shards = next_encoded(e, e->publisher.encoded_shards + 1);
+    if (e->publisher.encoded_shards == e->size && e->shared != NULL)
         wait_for_group(&e->publisher, false);
-    else if (++e->publisher.encoded_shards == e->size)
+    else if (e->publisher.encoded_shards == e->size)
         end_publication(e);
     return COD_OK;
 }
@@ -235,6 +262,8 @@ cod_status exchange_encode_some(cod_exchange *e, uint64_t chunks)
 
 cod_status exchange_finish_publication(cod_exchange *e)
 {
+    if (e->publisher.encoding != NULL && e->shared != NULL && exchange_sends_shards(e))
+        COD_TRY(cod_group_barrier(e->group)); /* mirrors are made of what other ranks put into the snapshot */
     COD_TRY(exchange_encode_some(e, UINT64_MAX));
     if (!e->publisher.waiting)
         return COD_OK;
@@ -287,7 +316,10 @@ static bool is_last(const cod_exchange *e, int64_t step)
 cod_status cod_exchange_snapshot(cod_exchange *e, cod_exchange_part *part)
 {
     const cod_codec_range range = exchange_snapshot_range(e);
-    *part = (cod_exchange_part){.values = e->publisher.snapshot, .first = range.first, .count = range.count};
+    *part = (cod_exchange_part){.values = e->publisher.snapshot,
+                                .first = range.first,
+                                .count = range.count,
+                                .wants_fingerprint = e->shared != NULL};
     return exchange_finish_publication(e);
 }
 
@@ -317,7 +349,7 @@ cod_status cod_exchange_publish(cod_exchange *e, int64_t step, uint64_t fingerpr
     e->publisher.encoding->version = 0;
     e->publisher.print = e->shared != NULL ? fingerprint : 0;
     e->publisher.chain_broken = false;
-    e->publisher.encoded_shards = e->shared != NULL ? e->rank : 0;
+    e->publisher.encoded_shards = next_encoded(e, 0);
     e->publisher.encoder.done = e->publisher.mirror.done = 0;
     e->publisher.published_s = cod_clock_s();
     e->publisher.published_ms = exchange_waits(e) ? 0 : exchange_wall_ms(); /* bytes that replay name no time */

@@ -258,8 +258,10 @@ static cod_status share_shards(cod_exchange *e, exchange_pull *pull)
         parts[k] = (cod_group_part){
             .root = k % e->size, .offset = range.first * sizeof(float), .bytes = range.count * sizeof(float)};
     }
+    float *incoming = exchange_floats(peer->incoming);
     const cod_status status =
-        cod_group_share_start(e->group, exchange_floats(peer->incoming), parts, (size_t)shards, &pull->gathering);
+        e->shared != NULL ? cod_group_share_by_node_start(e->group, incoming, parts, (size_t)shards, &pull->gathering)
+                          : cod_group_share_start(e->group, incoming, parts, (size_t)shards, &pull->gathering);
     free(parts);
     return status;
 }

@@ -16,9 +16,9 @@ uint64_t exchange_left_out(const cod_exchange *e)
     return e->transport->ops->failures != NULL ? e->transport->ops->failures(e->transport) : 0;
 }
 
-bool cod_exchange_is_held_once(const cod_exchange *e)
+int cod_exchange_holders(const cod_exchange *e)
 {
-    return e->shared != NULL;
+    return e->holders.count;
 }
 
 int cod_exchange_peer_count(const cod_exchange *e)

@@ -32,7 +32,7 @@ cod_codec_range exchange_shard_range(const cod_exchange_model *model, int shard,
 cod_codec_range exchange_snapshot_range(const cod_exchange *e)
 {
     const cod_exchange_model *model = &e->models[cod_group_index(e->group)];
-    return e->shared != NULL ? exchange_shard_range(model, e->rank, e->size) : exchange_shard_range(model, 0, 1);
+    return exchange_shard_range(model, e->holders.place, e->holders.count);
 }
 
 uint64_t exchange_slot_bytes(const cod_codec_options *codec, const cod_exchange_model *model, int shards)
@@ -76,9 +76,9 @@ static uint64_t saved_slot_bytes(const cod_exchange_options *options, const cod_
 }
 
 cod_exchange_sizes cod_exchange_plan(const cod_exchange_options *options, const cod_exchange_model *models,
-                                     const int *ranks, int groups, int mine, bool once)
+                                     const int *ranks, int groups, int mine, int together)
 {
-    const uint64_t holders = once && ranks[mine] > 1 ? (uint64_t)ranks[mine] : 1;
+    const uint64_t holders = together > 1 ? (uint64_t)together : 1;
     const cod_codec_options codec = exchange_codec_options(options);
     cod_slot_layout layout = {.slots = (uint32_t)options->slots, .groups = (uint32_t)groups};
     cod_exchange_sizes sizes = {.published = publication_bytes(&codec, &models[mine], ranks[mine])};

@@ -40,7 +40,7 @@ static void add_array(cod_exchange *e, const char *name, int index, void *data, 
 {
     cod_exchange_array *array = &e->arrays[e->array_count++];
     *array = (cod_exchange_array){.data = data, .bytes = bytes, .of_group = of_group};
-    array->held_once = e->shared != NULL && of_group && data != e->numbers;
+    array->held_once = e->holders.count == e->size && e->size > 1 && of_group && data != e->numbers;
     snprintf(array->name, sizeof array->name, "exchange.%s.%d", name, index);
 }
 

@@ -10,10 +10,14 @@
 
 cod_status exchange_share_values(cod_exchange *e)
 {
-    size_t bytes = COD_EXCHANGE_OWN_KEPT * cod_align_up(e->total * sizeof(float));
+    size_t bytes = (1 + COD_EXCHANGE_OWN_KEPT) * cod_align_up(e->total * sizeof(float));
     for (int i = 0; i < e->peer_count; i++)
         bytes += 2 * cod_align_up(exchange_total_of(&e->peers[i].model) * sizeof(float));
-    return e->size > 1 && e->peer_count > 0 ? cod_group_memory_create(e->group, bytes, &e->shared) : COD_OK;
+    if (e->size > 1 && e->peer_count > 0)
+        COD_TRY(cod_group_memory_create(e->group, bytes, &e->shared));
+    if (e->shared != NULL)
+        e->holders = cod_group_holders_of(e->group, e->rank);
+    return COD_OK;
 }
 
 /** The next part of what is held together: ranks make their buffers in one order. */
@@ -47,14 +51,20 @@ static void floats_destroy(cod_exchange *e, cod_buffer **buffer)
     *buffer = NULL;
 }
 
-/** Pinned where a device copies to it and the host codes. */
+/**
+ * Pinned where a device copies to it and the host codes. Where it is shared this rank has its part of it, and reads those of the others
+ * beside that.
+ */
 static cod_status snapshot_create(cod_exchange *e)
 {
+    const cod_codec_range range = exchange_snapshot_range(e);
     if (e->backend != NULL && e->on_device == NULL)
         return e->backend->host_buffer_create(e->device, e->total * sizeof(float), &e->publisher.snapshot);
+    COD_TRY(floats_create(e, e->total, &e->publisher.snapshot));
     if (e->shared != NULL)
-        return cod_host_buffer_create(NULL, exchange_snapshot_range(e).count * sizeof(float), &e->publisher.snapshot);
-    return floats_create(e, e->total, &e->publisher.snapshot);
+        *e->publisher.snapshot = (cod_buffer){.host = exchange_floats(e->publisher.snapshot) + range.first,
+                                              .bytes = range.count * sizeof(float)};
+    return COD_OK;
 }
 
 cod_status exchange_make_values(cod_exchange *e)
@@ -83,14 +93,13 @@ void exchange_free_values(cod_exchange *e)
         floats_destroy(e, &e->publisher.own[i].values);
     if (e->publisher.snapshot != NULL && e->backend != NULL && e->on_device == NULL)
         e->backend->host_buffer_destroy(e->device, e->publisher.snapshot);
-    else if (e->publisher.snapshot != NULL && e->shared != NULL)
-        cod_host_buffer_destroy(NULL, e->publisher.snapshot);
     else
         floats_destroy(e, &e->publisher.snapshot);
     e->publisher.snapshot = NULL;
     cod_group_memory_destroy(e->shared);
     e->shared = NULL;
     e->shared_used = 0;
+    e->holders = (cod_group_holders){.first = e->rank, .count = 1};
 }
 
 static void release(void *buffer)
@@ -98,11 +107,20 @@ static void release(void *buffer)
     cod_host_buffer_destroy(NULL, buffer);
 }
 
+static void release_shared(void *memory)
+{
+    cod_group_memory_destroy(memory);
+}
+
 void exchange_abandon_gather(cod_exchange *e, exchange_pull *pull)
 {
     if (e->on_device != NULL) {
         exchange_device_forget_gather(pull);
         cod_request_abandon(&pull->gathering, NULL, NULL);
+        return;
+    }
+    if (e->shared != NULL) {
+        cod_request_abandon(&pull->gathering, release_shared, cod_group_memory_keep(e->shared));
         return;
     }
     cod_request_abandon(&pull->gathering, release, pull->peer->incoming);

@@ -52,6 +52,8 @@ static cod_status take(cod_exchange *e, held_peer *peer, uint64_t version, int64
                             (unsigned long long)version, peer->group);
         sched_yield();
     }
+    if (e->shared != NULL && exchange_sends_shards(e))
+        COD_TRY(cod_group_barrier(e->group)); /* other ranks of the node receive parts of it, too */
     exchange_take_over(e, pull, step);
     return COD_OK;
 }

@@ -1,5 +1,6 @@
 #include "comm/job.h"
 
+#include "comm/comm_internal.h"
 #include "comm/group.h"
 #include "comm/group_memory.h"
 
@@ -64,6 +65,67 @@ static void a_group_that_is_a_job_shares(void **state)
     check_shares(group);
 }
 
+static uint64_t bytes_sent(void)
+{
+    cod_comm_counters counters;
+    cod_comm_read_counters(job, &counters);
+    return counters.group_bytes;
+}
+
+/** The job's ranks on two nodes, of which the second has the last rank alone, or its last two. */
+static void fake_nodes(int second)
+{
+    for (int r = 0; r < cod_comm_size(job); r++)
+        job->node_of[r] = r >= cod_comm_size(job) - second;
+}
+
+/** What one rank of each node wrote is nowhere else; then parts go to the other node once, whichever rank has them. */
+static bool moves_between_nodes(cod_group *group, cod_group_memory *memory)
+{
+    enum { PARTS = 7 };
+    const int rank = cod_group_rank(group), size = cod_group_size(group), node = cod_group_node_of(group, rank);
+    const cod_group_holders holders = cod_group_holders_of(group, rank);
+    int *data = cod_group_memory_data(memory);
+    cod_group_part parts[PARTS];
+    cod_request *request = NULL;
+    bool ok = true;
+    if (holders.place == 0)
+        data[0] = 100 + node;
+    ok = cod_group_barrier(group) == COD_OK && data[0] == 100 + node;
+    ok = cod_group_barrier(group) == COD_OK && ok;
+    for (int k = 0; k < PARTS; k++) {
+        parts[k] = (cod_group_part){k % size, (size_t)k * COUNT * sizeof(int), COUNT * sizeof(int)};
+        for (int i = 0; k % size == rank && i < COUNT; i++)
+            data[k * COUNT + i] = k * COUNT + i;
+    }
+    const uint64_t before = bytes_sent();
+    ok = cod_group_share_by_node_start(group, data, parts, PARTS, &request) == COD_OK && ok;
+    ok = cod_request_wait(&request, 30) == COD_OK && ok;
+    double sent = (double)(bytes_sent() - before);
+    ok = cod_group_reduce(group, &sent, 1, COD_REDUCE_SUM) == COD_OK && sent == PARTS * COUNT * sizeof(int) && ok;
+    for (int i = 0; i < PARTS * COUNT; i++)
+        ok = ok && data[i] == i;
+    return cod_group_barrier(group) == COD_OK && ok;
+}
+
+static void a_node_has_one_copy_and_gets_what_others_have_once(void **state)
+{
+    (void)state;
+    for (int second = 1; second <= 2 && second < cod_comm_size(job); second++) {
+        cod_group_memory *memory = NULL;
+        cod_group *group = make_group(1);
+        fake_nodes(second);
+        check_ok(cod_group_memory_create(group, (size_t)7 * COUNT * sizeof(int), &memory));
+        check_all((memory != NULL) == (cod_comm_size(job) > 2));
+        if (memory != NULL)
+            check_all(moves_between_nodes(group, memory));
+        cod_group_memory_destroy(cod_comm_size(job) > 2 ? cod_group_memory_keep(memory) : NULL);
+        cod_group_memory_destroy(memory);
+        fake_nodes(0);
+        cod_group_destroy(group);
+    }
+}
+
 static void no_bytes_are_no_memory(void **state)
 {
     (void)state;
@@ -93,6 +155,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_read_what_others_wrote),
         cmocka_unit_test(a_group_that_is_a_job_shares),
+        cmocka_unit_test(a_node_has_one_copy_and_gets_what_others_have_once),
         cmocka_unit_test(no_bytes_are_no_memory),
         cmocka_unit_test(what_is_not_written_takes_no_memory),
     };

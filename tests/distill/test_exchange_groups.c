@@ -1,6 +1,7 @@
 /* Exchanges of groups that are many, or whose ranks differ. */
 #include "comm/job.h"
 
+#include "comm/comm_internal.h"
 #include "core/log.h"
 #include "core/trace.h"
 #include "distill/exchange_internal.h"
@@ -186,19 +187,68 @@ static void a_checkpoint_is_no_longer_than_planned(void **state)
                 rest += cod_group_rank(r.group) > 0 ? 0 : (double)arrays[i].bytes;
         }
         rest = run_sum(&r, rest);
-        const bool once = cod_exchange_is_held_once(r.exchange);
+        const int together = cod_exchange_holders(r.exchange);
         const double full = full_slots(&r, s->sizes);
         const cod_exchange_sizes planned =
-            cod_exchange_plan(&r.options, r.models, s->sizes, 2, cod_group_index(r.group), once);
+            cod_exchange_plan(&r.options, r.models, s->sizes, 2, cod_group_index(r.group), together);
         const double ranks = s->sizes[cod_group_index(r.group)];
         run_close(&r);
         check_all(rest + ranks * full == (double)planned.checkpoint_bytes && slots <= full);
     }
 }
 
+/** Whether what this rank's node holds of the exchange is what cod_exchange_plan() counts, to the byte. */
+static bool holds_what_is_planned(const exchange_run *r, const int sizes[2])
+{
+    const cod_exchange *e = r->exchange;
+    const int mine = cod_group_index(r->group), together = cod_exchange_holders(e);
+    const cod_exchange_sizes planned = cod_exchange_plan(&r->options, r->models, sizes, 2, mine, together);
+    uint64_t held = 0;
+    for (int i = 0; i < COD_EXCHANGE_OWN_KEPT; i++)
+        held += e->publisher.own[i].values->bytes;
+    for (int i = 0; i < e->peer_count; i++)
+        held += e->peers[i].values->bytes + e->peers[i].incoming->bytes;
+    held += e->total * sizeof(float); /* the snapshot, of which each rank's buffer is a part */
+    const uint64_t count = (uint64_t)together, part = planned.own_bytes + planned.held_bytes;
+    return held >= count * part && held < count * (part + 2) && e->shared_used >= held && e->shared_used < held + 4096;
+}
+
+/** Two and two ranks of a group on two nodes, or two and one: each node has one copy, and the other node's shards once. */
+static void ranks_of_a_node_hold_values_together(void **state)
+{
+    (void)state;
+    enum { SECOND = 2 };
+    static const split splits[] = {{4, {3, 1}}, {5, {4, 1}}};
+    for (const split *s = splits; s < splits + sizeof splits / sizeof splits[0]; s++) {
+        exchange_run r;
+        cod_exchange_options options = run_options(20);
+        if (s->ranks != cod_comm_size(job))
+            continue;
+        options.codec = DELTA;
+        for (int k = 0; k < s->ranks; k++)
+            job->node_of[k] = k >= SECOND;
+        run_open(&r, s->sizes, 2, &options, RUN_NAME);
+        const int rank = cod_group_rank(r.group), several = cod_group_size(r.group) > 1;
+        const bool shared =
+            !several || (r.exchange->shared != NULL && exchange_sends_shards(r.exchange) &&
+                         cod_exchange_holders(r.exchange) == (rank < SECOND ? SECOND : s->sizes[0] - SECOND) &&
+                         holds_what_is_planned(&r, s->sizes));
+        r.pause_ms = 1;
+        run_until(&r, 20);
+        run_until_all_hold(&r, 4);
+        const bool right = r.wrong == 0 && r.takeovers >= 2 && r.publications >= 4;
+        run_close(&r);
+        for (int k = 0; k < s->ranks; k++)
+            job->node_of[k] = 0;
+        check_all(shared);
+        check_all(right);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_of_a_node_hold_values_together),
         cmocka_unit_test(a_checkpoint_is_no_longer_than_planned),
         cmocka_unit_test(all_peers_have_their_turn_within_a_period),
         cmocka_unit_test(what_is_proposed_was_asked_after_the_last_pull),

@@ -1,6 +1,7 @@
 /* What a checkpoint holds of the slots: no more than they do. */
 #include "comm/job.h"
 
+#include "comm/comm_internal.h"
 #include "distill/exchange_internal.h"
 #include "distill/exchange_run.h"
 
@@ -9,12 +10,12 @@
 
 enum { RUN_NAME = 7, PERIOD = 10, SAVED_AT = 33, STEPS = 58 };
 
-/** Two groups. */
+/** Two groups; ranks from `second` on run on another node; 0 = all on one. */
 typedef struct split {
-    int ranks, sizes[2];
+    int ranks, sizes[2], second;
 } split;
 
-static const split splits[] = {{2, {1, 1}}, {3, {2, 1}}};
+static const split splits[] = {{2, {1, 1}, 0}, {3, {2, 1}, 0}, {4, {3, 1}, 2}, {5, {4, 1}, 2}};
 
 typedef enum form { EXACT, WHOLE, CUT_OFF, TOO_LONG, FORMS } form;
 
@@ -25,7 +26,12 @@ static void begin(exchange_run *r, const split *s)
     options.deterministic = true;
     options.lag_steps = 7;
     options.slots = 8; /* three versions leave five of them empty */
+    for (int k = 0; k < s->ranks; k++)
+        job->node_of[k] = s->second > 0 && k >= s->second;
     run_open(r, s->sizes, 2, &options, RUN_NAME);
+    for (int k = 0; k < s->ranks && s->second > 0; k++)
+        check_all(cod_group_rank(r->group) != k || cod_group_size(r->group) == 1 ||
+                  cod_exchange_holders(r->exchange) == (k < 2 ? 2 : s->sizes[0] - 2));
 }
 
 static cod_slot_header header_of(const run_saved *saved)
@@ -124,7 +130,10 @@ static void saved_slots_take_what_they_hold(void **state)
         uint64_t first, again;
         if (s->ranks != cod_comm_size(job))
             continue;
+        split together = *s;
+        together.second = 0;
         check_all(go_on(s, FORMS, &first) == COD_OK);
+        check_all(go_on(&together, FORMS, &again) == COD_OK && again == first);
         check_all(go_on(s, EXACT, &again) == COD_OK && again == first);
         check_all(go_on(s, WHOLE, &again) == COD_OK && again == first);
         check_all(go_on(s, CUT_OFF, &again) == COD_ERR_FORMAT);
