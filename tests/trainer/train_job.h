@@ -54,8 +54,8 @@ extern _Thread_local job_rank *job_self;
 void job_note(const char *format, ...) COD_PRINTF(1, 2);
 
 /**
- * Registers `ref`, late where COD_TEST_LATE says so, the strategies of `train`, the supervised recipe and the fakes;
- * cmocka's set-up of a group of tests.
+ * Registers `ref`, late where COD_TEST_LATE says so, the strategies of `train`,
+ * `model_parallel`, the supervised recipe and the fakes; cmocka's set-up of a group of tests.
  */
 int job_set_up(void **state);
 
