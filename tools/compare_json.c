@@ -2,6 +2,7 @@
 #include "tools/compare.h"
 
 #include "core/processors.h"
+#include "core/whole.h"
 #include "io/file.h"
 #include "tools/cmd.h"
 #include "tools/report.h"
@@ -152,7 +153,8 @@ static cod_status read_points(const comparison *c, const compare_run *run, int g
         if (cod_json_parse(text, strlen(text), &line) != COD_OK)
             continue; /* torn by a crash */
         const double quality = cod_json_get_number(cod_json_get(line, c->task->figures[0].key), NAN);
-        if (!isnan(quality)) {
+        const double step = cod_json_get_number(cod_json_get(line, "step"), NAN);
+        if (!isnan(quality) && cod_is_whole(step, 0, COD_WHOLE_MOST)) {
             if (*count == capacity) {
                 capacity = 2 * capacity + 32;
                 point *moved = realloc(*points, capacity * sizeof *moved);
@@ -164,7 +166,7 @@ static cod_status read_points(const comparison *c, const compare_run *run, int g
                 *points = moved;
             }
             (*points)[(*count)++] = (point){
-                .step = (int64_t)cod_json_get_number(cod_json_get(line, "step"), 0),
+                .step = (int64_t)step,
                 .time_s = cod_json_get_number(cod_json_get(line, "trained_s"), NAN),
                 .bytes = cod_json_get_number(cod_json_get(line, "intergroup_bytes"), NAN) +
                          compare_crossing(c, run) * cod_json_get_number(cod_json_get(line, "intragroup_bytes"), NAN),

@@ -121,8 +121,8 @@ static void sort_into(const cod_predictions *p, bins *out)
 {
     for (size_t i = 0; i < p->count; i++) {
         const double confidence = (double)p->confidence[i];
-        int bin = (int)ceil(confidence * COD_CALIBRATION_BINS) - 1;
-        bin = bin < 0 ? 0 : bin >= COD_CALIBRATION_BINS ? COD_CALIBRATION_BINS - 1 : bin;
+        /* The file's confidence may be anything: fmax() takes 0 in the place of NaN. */
+        const int bin = (int)fmin(fmax(ceil(confidence * COD_CALIBRATION_BINS) - 1, 0), COD_CALIBRATION_BINS - 1);
         out->confidence[bin] += confidence;
         out->count[bin]++;
         out->right[bin] += p->predicted[i] == p->truth[i];

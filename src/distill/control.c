@@ -1,6 +1,7 @@
 #include "distill/control.h"
 
 #include "core/statistics.h"
+#include "core/whole.h"
 #include "io/file.h"
 #include "io/json.h"
 
@@ -18,8 +19,8 @@ static cod_status read_line(const char *line, size_t bytes, const char *key, cod
     const double step = cod_json_get_number(cod_json_get(document, "step"), NAN);
     const double figure = cod_json_get_number(cod_json_get(document, key), NAN);
     cod_json_free(document);
-    if (!(step >= 0 && step <= 0x1p53))
-        return cod_fail(COD_ERR_FORMAT, "step is missing or too large");
+    if (!cod_is_whole(step, 0, COD_WHOLE_MOST))
+        return cod_fail(COD_ERR_FORMAT, "step is missing, too large or no whole number");
     if (isfinite(figure))
         control->points[control->count++] = (cod_control_point){.step = (int64_t)step, .figure = figure};
     return COD_OK;

@@ -1,5 +1,6 @@
 #include "distill/replay.h"
 
+#include "core/whole.h"
 #include "io/file.h"
 #include "io/json.h"
 
@@ -8,9 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/** Larger numbers are not exact as doubles. */
-#define MOST 0x1p53
 
 /** One line; those of merges follow from the others and are passed over. */
 static cod_status read_event(const char *line, size_t bytes, cod_exchange_event *event, bool *wanted)
@@ -22,13 +20,14 @@ static cod_status read_event(const char *line, size_t bytes, cod_exchange_event 
     const double group = cod_json_get_number(cod_json_get(document, "peer"), NAN);
     const double version = cod_json_get_number(cod_json_get(document, "version"), NAN);
     const bool publication = strcmp(kind, "publish") == 0;
-    const bool good = step >= 0 && step <= MOST && group >= 0 && group <= INT_MAX && version >= 1 && version <= MOST;
+    const bool good = cod_is_whole(step, 0, COD_WHOLE_MOST) && cod_is_whole(group, 0, INT_MAX) &&
+                      cod_is_whole(version, 1, COD_WHOLE_MOST);
     *wanted = publication || strcmp(kind, "switch") == 0;
     if (good)
         *event = (cod_exchange_event){
             .step = (int64_t)step, .group = publication ? -1 : (int)group, .version = (uint64_t)version};
     cod_json_free(document);
-    return good ? COD_OK : cod_fail(COD_ERR_FORMAT, "step, peer or version is missing or too large");
+    return good ? COD_OK : cod_fail(COD_ERR_FORMAT, "step, peer or version is missing, too large or no whole number");
 }
 
 static cod_status read_lines(const char *text, cod_exchange_event *events, size_t *count)

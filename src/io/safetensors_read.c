@@ -1,5 +1,6 @@
 #include "safetensors_internal.h"
 
+#include "core/whole.h"
 #include "io/json.h"
 #include "io_internal.h"
 
@@ -22,10 +23,10 @@ struct cod_st_file {
 static bool whole(const cod_json_value *value, uint64_t *out)
 {
     const double number = cod_json_get_number(value, -1);
-    if (!(number >= 0 && number <= 0x1p53))
+    if (!cod_is_whole(number, 0, COD_WHOLE_MOST))
         return false;
     *out = (uint64_t)number;
-    return (double)*out == number;
+    return true;
 }
 
 static cod_status read_shape(const cod_json_value *shape, cod_st_tensor *tensor)

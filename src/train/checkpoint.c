@@ -2,6 +2,7 @@
 
 #include "core/hash.h"
 #include "core/log.h"
+#include "core/whole.h"
 #include "io/file.h"
 
 #include <errno.h>
@@ -172,7 +173,7 @@ cod_status cod_checkpoint_whole(const cod_st_file *file, const char *key, int64_
 {
     double number = NAN;
     COD_TRY(cod_checkpoint_number(file, key, &number));
-    if (!(number >= (double)least && number <= 0x1p53 && number == floor(number)))
+    if (!cod_is_whole(number, (double)least, COD_WHOLE_MOST))
         return cod_fail(COD_ERR_FORMAT, "the checkpoint's '%s' is %g, no whole number of at least %lld", key, number,
                         (long long)least);
     *value = (int64_t)number;

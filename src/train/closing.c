@@ -1,19 +1,22 @@
 /* A group's last word: what the summary needs of it, as a part of its last checkpoint. */
 #include "train/closing_internal.h"
 
+#include "core/whole.h"
+
 #include <stddef.h>
 #include <stdio.h>
 
 static const struct {
     const char *key;
     size_t offset;
+    bool whole; /**< it is cast to an integer where it is used */
 } numbers[] = {
-    {"baseline", offsetof(closing, baseline)},
-    {"elapsed_s", offsetof(closing, elapsed_s)},
-    {"resumed_from", offsetof(closing, resumed_from)},
-    {"parameters", offsetof(closing, parameters)},
-    {"fingerprint_high", offsetof(closing, fingerprint_high)},
-    {"fingerprint_low", offsetof(closing, fingerprint_low)},
+    {"baseline", offsetof(closing, baseline), false},
+    {"elapsed_s", offsetof(closing, elapsed_s), false},
+    {"resumed_from", offsetof(closing, resumed_from), true},
+    {"parameters", offsetof(closing, parameters), true},
+    {"fingerprint_high", offsetof(closing, fingerprint_high), false},
+    {"fingerprint_low", offsetof(closing, fingerprint_low), false},
 };
 enum { NUMBERS = sizeof numbers / sizeof numbers[0] };
 
@@ -58,8 +61,12 @@ cod_status closing_read(const trainer *t, int group, closing *out)
         key_of(i % 2, i / 2, key);
         status = cod_checkpoint_number(file, key, &(i % 2 ? &out->test : &out->held_out)->values[i / 2]);
     }
-    for (size_t i = 0; i < NUMBERS && status == COD_OK; i++)
-        status = cod_checkpoint_number(file, numbers[i].key, (double *)((char *)out + numbers[i].offset));
+    for (size_t i = 0; i < NUMBERS && status == COD_OK; i++) {
+        double *number = (double *)((char *)out + numbers[i].offset);
+        status = cod_checkpoint_number(file, numbers[i].key, number);
+        if (status == COD_OK && numbers[i].whole && !cod_is_whole(*number, 0, COD_WHOLE_MOST))
+            status = cod_fail(COD_ERR_FORMAT, "the checkpoint's '%s' is %g, no count", numbers[i].key, *number);
+    }
     const char *device = cod_st_metadata(file, "device"); /* checkpoints of older programs do not say it */
     snprintf(out->device, sizeof out->device, "%s", device != NULL ? device : "");
     cod_st_close(file);

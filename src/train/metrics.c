@@ -1,5 +1,6 @@
 #include "train/metrics.h"
 
+#include "core/whole.h"
 #include "io/file.h"
 #include "io/tensorboard.h"
 
@@ -18,7 +19,7 @@ struct cod_metrics {
 
 enum { METRICS_BYTES_MAX = 1 << 30 };
 
-/** Rewrites a file of lines without those behind `from_step`. @param[out] last_step  of the lines kept; -1 = none */
+/** Rewrites a file of lines without those behind `from_step` or without a step. @param[out] last_step  of the lines kept; -1 = none */
 static cod_status drop_later_lines(const char *path, int64_t from_step, int64_t *last_step)
 {
     void *data = NULL;
@@ -33,10 +34,10 @@ static cod_status drop_later_lines(const char *path, int64_t from_step, int64_t 
         const char *newline = memchr(text + at, '\n', bytes - at);
         const size_t length = newline ? (size_t)(newline - (text + at)) + 1 : bytes - at;
         cod_json_value *line = NULL;
-        double step = INFINITY;
+        double step = NAN;
         if (newline != NULL && cod_json_parse(text + at, length, &line) == COD_OK)
-            step = cod_json_get_number(cod_json_get(line, "step"), INFINITY);
-        if (step <= (double)from_step) {
+            step = cod_json_get_number(cod_json_get(line, "step"), NAN);
+        if (cod_is_whole(step, 0, (double)from_step)) {
             *last_step = (int64_t)step;
             memmove(text + kept, text + at, length);
             kept += length;

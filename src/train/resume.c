@@ -438,14 +438,14 @@ static cod_status check_same_recipe(const trainer *t, const cod_st_file *file)
 /** Whether a part that group `group` wrote is of this run, as it is configured now. */
 static cod_status check_same_run(const trainer *t, int group, const cod_st_file *file)
 {
-    double seed;
+    int64_t seed;
     const char *strategy = cod_st_metadata(file, "strategy"), *codec = cod_st_metadata(file, "allreduce_codec");
-    COD_TRY(cod_checkpoint_number(file, "seed", &seed));
+    COD_TRY(cod_checkpoint_whole(file, "seed", 0, &seed));
     COD_TRY(check_same_recipe(t, file));
     if (strategy == NULL || strcmp(strategy, t->config->strategy->name) != 0)
         return cod_fail(COD_ERR_ARGUMENT, "it was written by strategy '%s', not '%s'", strategy ? strategy : "?",
                         t->config->strategy->name);
-    if ((int64_t)seed != t->config->root.seed)
+    if (seed != t->config->root.seed)
         return cod_fail(COD_ERR_ARGUMENT, "it was written with seed %lld, not %lld", (long long)seed,
                         (long long)t->config->root.seed);
     if (strcmp(codec != NULL ? codec : "none", allreduce_codec(t)) != 0)

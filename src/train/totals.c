@@ -1,6 +1,8 @@
 /* What a run has done over all the processes that it took. */
 #include "train/trainer_internal.h"
 
+#include "core/whole.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -131,8 +133,12 @@ cod_status trainer_load_totals(const cod_st_file *file, double totals[TRAINER_TO
         char key[40];
         key_of(i, key);
         /* Older checkpoints have none. */
-        if (cod_st_metadata(file, key) != NULL)
-            COD_TRY(cod_checkpoint_number(file, key, &totals[i]));
+        if (cod_st_metadata(file, key) == NULL)
+            continue;
+        COD_TRY(cod_checkpoint_number(file, key, &totals[i]));
+        const bool counted = i >= TOTAL_PULLED_BYTES && i <= TOTAL_PUSH_STALENESS_MAX;
+        if (counted && !cod_is_whole(totals[i], 0, 0x1p63)) /* sums of bytes may pass what a double holds exactly */
+            return cod_fail(COD_ERR_FORMAT, "the checkpoint's '%s' is %g, no count", key, totals[i]);
     }
     return COD_OK;
 }

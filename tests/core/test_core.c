@@ -7,9 +7,11 @@
 #include "core/option.h"
 #include "core/rng.h"
 #include "core/statistics.h"
+#include "core/whole.h"
 
 #include <float.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /** Known answers published with Random123 (kat_vectors, philox4x32 10). */
@@ -297,6 +299,22 @@ static void the_median_is_the_middle_value(void **state)
     assert_true(isnan(cod_median(one, 0)));
 }
 
+static void whole_numbers_are_told_from_what_may_be_anything(void **state)
+{
+    (void)state;
+    static const double wrong[] = {-1, 0.5, 1e300, -1e300, 0x1p53 + 2, INFINITY, -INFINITY, NAN},
+                        right[] = {0, -0.0, 7, 0x1p53};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        if (cod_is_whole(wrong[i], 0, COD_WHOLE_MOST))
+            fail_msg("%g passes for a whole number from 0 to 2^53", wrong[i]);
+    for (size_t i = 0; i < sizeof right / sizeof right[0]; i++)
+        if (!cod_is_whole(right[i], 0, COD_WHOLE_MOST))
+            fail_msg("%g does not pass for a whole number from 0 to 2^53", right[i]);
+    /* The text of 2^53 + 1 reads as 2^53, a whole number, and no larger one. */
+    assert_true(strtod("9007199254740993", NULL) == COD_WHOLE_MOST);
+    assert_true(cod_is_whole(-1, -1, 0) && !cod_is_whole(3, 0, 2));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -316,6 +334,7 @@ int main(void)
         cmocka_unit_test(hash_is_xxh3),
         cmocka_unit_test(a_fingerprint_is_the_sum_of_its_pairs),
         cmocka_unit_test(the_median_is_the_middle_value),
+        cmocka_unit_test(whole_numbers_are_told_from_what_may_be_anything),
     };
     return cmocka_run_group_tests_name("core", tests, NULL, NULL);
 }

@@ -35,6 +35,22 @@ const char *fuzz_file(const void *data, size_t bytes)
     return path;
 }
 
+static const void *memory;
+static size_t memory_bytes;
+
+void fuzz_memory(const void *data, size_t bytes)
+{
+    memory = data;
+    memory_bytes = bytes;
+}
+
+const void *fuzz_memory_bytes(size_t *bytes)
+{
+    if (memory != NULL)
+        *bytes = memory_bytes;
+    return memory;
+}
+
 static int remove_one(const char *path, const struct stat *info, int type, struct FTW *place)
 {
     (void)info;
@@ -55,11 +71,4 @@ const char *fuzz_folder(void)
         FUZZ_DEMAND(mkdtemp(folder) != NULL && atexit(remove_folder) == 0);
     }
     return folder;
-}
-
-bool fuzz_link(const char *file, const char *name)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s/%s", fuzz_folder(), name);
-    return symlink(file, path) == 0;
 }

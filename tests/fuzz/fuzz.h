@@ -44,10 +44,12 @@ int fuzz_taken(cod_status status);
 
 /** Path of a file in memory that holds these bytes until the next call. */
 const char *fuzz_file(const void *data, size_t bytes);
+/** What readers that a target wraps (WRAPS in CMakeLists.txt) get in the place of any file from now on; borrowed. NULL = files. */
+void fuzz_memory(const void *data, size_t bytes);
+/** fuzz_memory()'s bytes. @param[out] bytes  set where there are any */
+const void *fuzz_memory_bytes(size_t *bytes);
+
 /** Path of an empty folder in memory, which goes with the program. */
 const char *fuzz_folder(void);
-
-/** Makes a link in that folder, so that a parser that is given the folder reads the file. @return whether it could */
-bool fuzz_link(const char *file, const char *name);
 
 #endif

@@ -37,12 +37,10 @@ static void read_metrics(const char *folder)
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t bytes)
 {
-    static bool linked;
-    const char *folder = fuzz_folder(), *file = fuzz_file(input, bytes);
-    linked = linked || (fuzz_link(file, "exchange.0.jsonl") && fuzz_link(file, "metrics.0.jsonl"));
-    FUZZ_DEMAND(linked);
-    read_events(folder);
-    read_metrics(folder);
+    fuzz_memory(input, bytes);
+    read_events("folder");
+    read_metrics("folder");
+    fuzz_memory(NULL, 0);
     return 0;
 }
 

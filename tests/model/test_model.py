@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The models of the exchange (slot.pml, deltas.pml, agreement.pml): spin finds no error in them, and finds the one planted by each macro.
+"""The models of the exchange (slot.pml, deltas.pml, agreement.pml, streams.pml): spin finds no error in them, and finds the one planted by each macro.
 
 usage: test_model.py [MACRO ...]    only these, with spin's shortest words on how the error comes about
 """
@@ -16,6 +16,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 SKIPPED = 77
 TORN, TOO_SOON, BLOCKED = "assertion violated right", "assertion violated ((passed+behind)>", "acceptance cycle"
 NOT_ALL_DONE, LEFT_ALONE, TAKEN = "assertion violated (((done[", "assertion violated ((phase[", "assertion violated 0"
+MIXED, TOO_SLOW, STARVED = "assertion violated whole[", "assertion violated ((elapsed[", "assertion violated (idle["
+STREAMED = "assertion violated (elapsed["
 OTHER_REFERENCE, STUCK = "assertion violated (window[k].against==held_weights)", "assertion violated (((window[k].reference>0)"
 
 # Model, macro, what spin must find (None: nothing), and whether the reader stops at any step while the publisher's progress is looked at.
@@ -42,6 +44,13 @@ RUNS = [
     ("agreement", "NO_PHASE_CHECK", NOT_ALL_DONE, False),
     ("agreement", "FLAGS_OF_ANOTHER_PULL", NOT_ALL_DONE, False),
     ("agreement", "DISTURBS_A_GATHER", LEFT_ALONE, False),
+    ("streams", "", None, False),
+    ("streams", "STREAMS", STREAMED, False),
+    ("streams", "NO_SECOND_LOOK_AT_STREAMS", MIXED, False),
+    ("streams", "GOES_ON_AFTER_A_LOSS", MIXED, False),
+    ("streams", "TIMES_THE_WHOLE_PULL", TOO_SLOW, False),
+    ("streams", "LONGER_KEY", STARVED, False),
+    ("streams", "CLOSE_KEYS", STARVED, False),
 ]
 
 

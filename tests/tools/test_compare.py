@@ -66,9 +66,14 @@ def arms(bench):
             check_run(bench, arm, run)
     effects = {arm["name"]: [summed(bench, run, key) for run in arm["runs"] for key in ("merges", "pulls")] for arm in found["arms"]}
     check(effects["neither"] == [0] * 4 and effects["distil"][0] == 0 and effects["merge"][0] > 0, f"{effects}")
+    # A line of a step that no integer holds, or of none, is no point of a curve.
+    run = runs(bench)["single"][0]
+    with open(bench.path("runs", os.path.basename(run["folder"]), "metrics.0.jsonl"), "a") as metrics:
+        metrics.writelines(f'{{"step": {step}, "accuracy": 50}}\n' for step in ("1e300", "-1e300", "-1", "30.5", "null"))
     # The same again is done already; without the section's arms there are those of the command line.
     again = compare(bench, "[single]", "compare.seeds=[1, 2]")
     check(again.err.count("done before") == 2 and list(runs(bench)) == ["single"], "not done before", again)
+    check(runs(bench)["single"][0]["curve"] == run["curve"], f"impossible steps: {runs(bench)['single'][0]['curve']}", again)
     compare(bench, "[single]", "--strategies", "codistill_rows", "--seeds", "2")
     check(list(runs(bench)) == listed[3:], f"{list(runs(bench))}")
     check(bench.run("train", "c.yaml", "name=plain", "train.steps=10").code == 0, "training with the section in the file")

@@ -6,7 +6,9 @@
 #include "core/log.h"
 #include "io/file.h"
 #include "train/checkpoint.h"
+#include "train/trainer_internal.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -148,6 +150,28 @@ static void whole_numbers_are_those_that_an_integer_holds(void **state)
         assert_int_equal(whole, i < 7 ? 7 : (int64_t)right[i - 7]);
     }
     cod_st_close(file);
+}
+
+/** What a run has counted so far is cast where it is reported: what is no count is refused on reading. */
+static void totals_that_are_no_counts_are_refused(void **state)
+{
+    (void)state;
+    static const double numbers[] = {-1, 0.5, 1e300, INFINITY, NAN, 0x1p53 + 2, 0};
+    double totals[TRAINER_TOTALS] = {0};
+    for (int i = 0; i < 7; i++) {
+        cod_checkpoint checkpoint = {0};
+        cod_st_file *file = NULL;
+        assert_ok(cod_checkpoint_add_number(&checkpoint, "total.pulls", numbers[i]));
+        assert_ok(cod_checkpoint_add_number(&checkpoint, "total.teacher_ms", NAN)); /* a time may be unknown */
+        assert_ok(cod_checkpoint_write(&checkpoint, cod_test_at(""), 1, "p"));
+        cod_checkpoint_clear(&checkpoint);
+        assert_ok(cod_checkpoint_open(cod_test_at(""), 1, "p", &file));
+        if (i < 5)
+            assert_fails(COD_ERR_FORMAT, "'total.pulls' is", trainer_load_totals(file, totals));
+        else
+            assert_ok(trainer_load_totals(file, totals));
+        cod_st_close(file);
+    }
 }
 
 static void steps_are_listed_newest_first_where_all_parts_are(void **state)
@@ -395,6 +419,7 @@ int main(void)
         IN_FOLDER(what_is_written_is_read),
         IN_FOLDER(numbers_keep_all_their_bits),
         IN_FOLDER(whole_numbers_are_those_that_an_integer_holds),
+        IN_FOLDER(totals_that_are_no_counts_are_refused),
         IN_FOLDER(steps_are_listed_newest_first_where_all_parts_are),
         IN_FOLDER(an_absent_folder_has_no_checkpoints),
         IN_FOLDER(the_newest_is_found_without_reading_older_ones),

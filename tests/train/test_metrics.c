@@ -173,6 +173,21 @@ static void a_torn_or_foreign_line_does_not_stay(void **state)
     assert_string_equal(steps(), "10 20 35");
 }
 
+/** A step may be any number that JSON can write: of those that an integer cannot hold no line stays. */
+static void a_line_of_an_impossible_step_does_not_stay(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"step\": 1e300}\n{\"step\": -1e300}\n{\"step\": 10}\n{\"step\": -1}\n{\"step\": 11.5}\n"
+        "{\"step\": 9007199254740993}\n{\"step\": null}\n{\"step\": \"10\"}\n";
+    cod_metrics *metrics = NULL;
+    assert_ok(cod_file_write(cod_test_at("metrics.0.jsonl"), text, strlen(text)));
+    assert_ok(cod_metrics_open(cod_test_at(""), 0, 25, false, &metrics));
+    assert_int_equal(cod_metrics_last_step(metrics), 10);
+    cod_metrics_close(metrics);
+    assert_string_equal(steps(), "10");
+}
+
 static void a_folder_that_is_none_is_named(void **state)
 {
     (void)state;
@@ -260,6 +275,7 @@ int main(void)
         IN_FOLDER(a_resume_drops_the_lines_past_its_step),
         IN_FOLDER(a_resume_between_two_lines_keeps_the_earlier),
         IN_FOLDER(a_run_that_starts_anew_drops_all_lines),
+        IN_FOLDER(a_line_of_an_impossible_step_does_not_stay),
         IN_FOLDER(a_torn_or_foreign_line_does_not_stay),
         IN_FOLDER(a_folder_that_is_none_is_named),
         IN_FOLDER(tensorboard_is_written_where_asked_for),
