@@ -1,28 +1,6 @@
 #include "cuda/conv_library.cuh"
 
-#include "cuda/pack.cuh"
-
-static __device__ __forceinline__ void round_item(const cuda_view &from, int64_t item, uint16_t *to)
-{
-    const int64_t pixel = item / from.channels;
-    to[item] = bf16_from_f32(view_load(from, pixel, (int)(item - pixel * from.channels)));
-}
-
-__global__ void __launch_bounds__(CUDA_THREADS) round_kernel(const cuda_pack_list list)
-{
-    const pack_place<library_packing> at = pack_place_of<library_packing>(list);
-    const library_packing &p = *at.how;
-    const int64_t in_bias = at.item - p.weights.count;
-    if (in_bias < 0)
-        round_item(p.weights, at.item, p.rounded_weights);
-    else if (in_bias < p.bias.count)
-        round_item(p.bias, in_bias, p.rounded_bias);
-}
-
-cuda_packing library_packing_of(const library_packing *how, const library_packing &packing)
-{
-    return {how, round_kernel, cuda_item_blocks(packing.weights.count + packing.bias.count), nullptr, 0};
-}
+#include "cuda/rounded.cuh"
 
 /* A block is a warp's width of channels and BIAS_ROWS rows, each of which takes every so many pixels. */
 enum { BIAS_ROWS = CUDA_THREADS / WARP_LANES, BIAS_PIXELS = 16 };
@@ -91,11 +69,6 @@ static size_t rounded_up(size_t bytes)
     return (bytes + 255) / 256 * 256;
 }
 
-static size_t rounded_bytes(const cuda_view &view)
-{
-    return rounded_up(static_cast<size_t>(view.count) * sizeof(uint16_t));
-}
-
 static void describe_gradient(const cod_plan *plan, library_bias *out)
 {
     const cod_op *op = plan->ops;
@@ -111,23 +84,13 @@ static void describe_gradient(const cod_plan *plan, library_bias *out)
 cod_status library_parts_create(cod_plan *plan, size_t workspace_bytes, const cod_view *weights, const cod_view *bias,
                                 library_parts *out)
 {
-    library_packing *packing = &out->packing;
-    if (weights != nullptr)
-        packing->weights = cuda_view_of(weights);
-    if (bias != nullptr)
-        packing->bias = cuda_view_of(bias);
+    const size_t partials_at = rounded_up(workspace_bytes);
     describe_gradient(plan, &out->gradient);
-    const size_t workspace = rounded_up(workspace_bytes), bias_at = workspace + rounded_bytes(packing->weights),
-                 how_at = bias_at + rounded_bytes(packing->bias), partials_at = how_at + rounded_up(sizeof *packing);
     const size_t partials = static_cast<size_t>(out->gradient.blocks * out->gradient.dy.channels) * sizeof(float);
     COD_TRY(cuda_plan_memory(plan, partials_at + partials));
     unsigned char *memory = static_cast<unsigned char *>(plan->memory);
-    out->workspace = workspace > 0 ? memory : nullptr;
+    out->workspace = workspace_bytes > 0 ? memory : nullptr;
     out->gradient.partials = reinterpret_cast<float *>(memory + partials_at);
-    packing->rounded_weights = weights != nullptr ? reinterpret_cast<uint16_t *>(memory + workspace) : nullptr;
-    packing->rounded_bias = bias != nullptr ? reinterpret_cast<uint16_t *>(memory + bias_at) : nullptr;
-    if (weights == nullptr && bias == nullptr)
-        return COD_OK;
-    plan->packing = library_packing_of(reinterpret_cast<library_packing *>(memory + how_at), *packing);
-    return cuda_plan_write(plan, memory + how_at, packing, sizeof *packing);
+    COD_TRY(cuda_rounded_take(plan, weights, &out->weights));
+    return cuda_rounded_take(plan, bias, &out->bias);
 }

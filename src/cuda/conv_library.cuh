@@ -7,15 +7,6 @@
 
 #include "cuda/view.cuh"
 
-/** Dense copies in bf16 of weights and a bias in f32, which plans_prepare() makes. */
-struct library_packing {
-    cuda_view weights, bias;                  /**< count 0 = read as they are */
-    uint16_t *rounded_weights, *rounded_bias; /**< NULL where they are read as they are */
-};
-
-/** For plans whose `packing` lies at `how`, in the device's memory. */
-cuda_packing library_packing_of(const library_packing *how, const library_packing &packing);
-
 /** db = the sum of dy over its pixels [+ db], in an order that depends on shapes alone. */
 struct library_bias {
     cuda_view dy;
@@ -31,13 +22,13 @@ COD_MUST_CHECK cod_status library_bias_run(cod_device *device, const library_bia
 
 /** What a plan has beside the library's own. */
 struct library_parts {
-    void *workspace; /**< NULL = the library wants none */
-    library_packing packing;
-    library_bias gradient; /**< of a weight gradient's op */
+    void *workspace;          /**< NULL = the library wants none */
+    uint16_t *weights, *bias; /**< rounded, which plans_prepare() does; NULL = read as they are */
+    library_bias gradient;    /**< of a weight gradient's op */
 };
 
 /**
- * Gives the plan its memory, and its packing where there is one.
+ * Gives the plan its memory, and its rounded weights (rounded.cuh).
  *
  * @param weights, bias  that the library reads in bf16; NULL = none
  * @param[in,out] out    zeros before

@@ -138,8 +138,8 @@ static cod_status make_by_algorithm(cod_plan *plan, const cuda_candidate *candid
     if (mask > 0)
         state->product.mask = state->gate.bits = static_cast<unsigned char *>(state->parts.workspace);
     if (state->product.packed)
-        state->product.a.data = state->parts.packing.rounded_weights;
-    const void *bias = state->parts.packing.rounded_bias;
+        state->product.a.data = state->parts.weights;
+    const void *bias = state->parts.bias;
     COD_TRY(linear_descriptors_create(cublaslt_of(plan->device)->calls, &state->product,
                                       bias != nullptr ? bias : state->product.bias, &state->descriptors));
     plan->run = state_run;

@@ -18,6 +18,7 @@ extern "C" {
 #define COD_CUDA(call) cuda_status((call), #call, __FILE__, __LINE__)
 
 struct cuda_tuner;
+struct cuda_rounded;
 
 struct cod_device {
     int ordinal, multiprocessors;
@@ -33,6 +34,8 @@ struct cod_device {
     /** Of the GPU's identity, as `nvidia-smi -L` begins it: GPUs are numbered anew in each process that sees a part of them. */
     unsigned char id[4];
     char description[1280];
+    cuda_rounded *rounded; /**< weights in bf16 that plans share (rounded.cuh) */
+    uint64_t preparations; /**< calls of plans_prepare() */
 };
 
 struct cod_queue {
@@ -79,6 +82,7 @@ struct cod_plan {
     void *state;                         /**< the maker's, of the host; free() */
     void *memory;                        /**< of the device, zeroed when the plan is made; NULL = none */
     size_t bytes;                        /**< of `memory` */
+    cuda_rounded *rounded[2];            /**< weights and a bias that plans_prepare() rounds for it; NULL = none */
 };
 
 /** a / b, rounded up; of positive integers. */
@@ -117,11 +121,23 @@ COD_MUST_CHECK cod_status cuda_plan_memory(cod_plan *plan, size_t bytes);
 void cuda_plan_clear(cod_plan *plan);
 /** Zeroed memory of the device; cudaFree(). */
 COD_MUST_CHECK cod_status cuda_memory_create(cod_device *device, size_t bytes, void **out);
+/** The same, counted as the device's; cuda_memory_give() ends it, and waits for work that uses it. */
+COD_MUST_CHECK cod_status cuda_memory_take(cod_device *device, size_t bytes, void **out);
+void cuda_memory_give(cod_device *device, void *memory, size_t bytes);
+/** Waits until it is written. */
+COD_MUST_CHECK cod_status cuda_memory_write(cod_device *device, void *target, const void *source, size_t bytes);
 /** Writes a part of the plan's memory, which kernels then only read; by the maker. Waits until it is written. */
 COD_MUST_CHECK cod_status cuda_plan_write(const cod_plan *plan, void *target, const void *source, size_t bytes);
 
-/** pack.cu: what plans_prepare() does. Queues the packing of all plans that have one, with a launch for each kernel that packs. */
+/**
+ * pack.cu: what plans_prepare() does. Queues the packing of all plans that have one, with a launch for each kernel that packs, and the
+ * rounding of weights.
+ */
 COD_MUST_CHECK cod_status cuda_pack_plans(cod_plan *const *plans, size_t count, cudaStream_t stream);
+/** rounded.cu: rounds what the plans read so, once for all that share it. */
+COD_MUST_CHECK cod_status cuda_rounded_prepare(cod_plan *const *plans, size_t count, cudaStream_t stream);
+/** rounded.cu: frees the copies that no other plan has. */
+void cuda_rounded_release(cod_plan *plan);
 
 typedef cod_status cuda_maker(cod_plan *plan);
 cuda_maker cuda_make_convolution;

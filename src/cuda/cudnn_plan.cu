@@ -89,11 +89,10 @@ static void gather_addresses(const cod_op *op, const cudnn_state *state, void *a
     addresses[CUDNN_Y - 1] = address_of(data ? &op->inputs[0] : weights ? &op->inputs[1] : &op->outputs[0]);
     addresses[CUDNN_BIAS - 1] = forward ? address_of(&op->inputs[2]) : nullptr;
     addresses[CUDNN_RESIDUAL - 1] = forward ? address_of(&op->inputs[4]) : nullptr;
-    const library_packing *packing = &state->parts.packing;
-    if (packing->rounded_weights != nullptr)
-        addresses[CUDNN_W - 1] = packing->rounded_weights;
-    if (packing->rounded_bias != nullptr)
-        addresses[CUDNN_BIAS - 1] = packing->rounded_bias;
+    if (state->parts.weights != nullptr)
+        addresses[CUDNN_W - 1] = state->parts.weights;
+    if (state->parts.bias != nullptr)
+        addresses[CUDNN_BIAS - 1] = state->parts.bias;
 }
 
 static cod_status bind_addresses(cod_plan *plan, void *workspace)

@@ -205,16 +205,14 @@ cod_status cuda_memory_create(cod_device *device, size_t bytes, void **out)
     return status;
 }
 
-/** Counts it; memory_destroy() ends it. */
-static cod_status memory_create(cod_device *device, size_t bytes, void **out)
+cod_status cuda_memory_take(cod_device *device, size_t bytes, void **out)
 {
     COD_TRY(cuda_memory_create(device, bytes, out));
     device->allocated += bytes;
     return COD_OK;
 }
 
-/** Waits for work that uses it. */
-static void memory_destroy(cod_device *device, void *memory, size_t bytes)
+void cuda_memory_give(cod_device *device, void *memory, size_t bytes)
 {
     device->allocated -= memory != nullptr ? bytes : 0;
     cudaFree(memory);
@@ -224,7 +222,7 @@ static cod_status buffer_create(cod_device *device, size_t bytes, cod_buffer **o
 {
     cuda_buffer *buffer = static_cast<cuda_buffer *>(calloc(1, sizeof *buffer));
     COD_REQUIRE_MEMORY(buffer);
-    const cod_status status = memory_create(device, bytes, &buffer->memory);
+    const cod_status status = cuda_memory_take(device, bytes, &buffer->memory);
     if (status != COD_OK) {
         free(buffer);
         return status;
@@ -239,7 +237,7 @@ static void buffer_destroy(cod_device *device, cod_buffer *base)
     cuda_buffer *buffer = reinterpret_cast<cuda_buffer *>(base);
     if (buffer == nullptr)
         return;
-    memory_destroy(device, buffer->memory, base->bytes);
+    cuda_memory_give(device, buffer->memory, base->bytes);
     free(buffer);
 }
 
@@ -324,15 +322,19 @@ cod_status cuda_plan_state(cod_plan *plan, size_t bytes)
 cod_status cuda_plan_memory(cod_plan *plan, size_t bytes)
 {
     plan->bytes = bytes;
-    return bytes > 0 ? memory_create(plan->device, bytes, &plan->memory) : COD_OK;
+    return bytes > 0 ? cuda_memory_take(plan->device, bytes, &plan->memory) : COD_OK;
+}
+
+cod_status cuda_memory_write(cod_device *device, void *target, const void *source, size_t bytes)
+{
+    cuda_chain_end(device);
+    COD_TRY(COD_CUDA(cudaMemcpyAsync(target, source, bytes, cudaMemcpyHostToDevice, device->stream)));
+    return COD_CUDA(cudaStreamSynchronize(device->stream));
 }
 
 cod_status cuda_plan_write(const cod_plan *plan, void *target, const void *source, size_t bytes)
 {
-    const cudaStream_t stream = plan->device->stream;
-    cuda_chain_end(plan->device);
-    COD_TRY(COD_CUDA(cudaMemcpyAsync(target, source, bytes, cudaMemcpyHostToDevice, stream)));
-    return COD_CUDA(cudaStreamSynchronize(stream));
+    return cuda_memory_write(plan->device, target, source, bytes);
 }
 
 static cuda_maker *maker_of(cod_op_kind kind)
@@ -419,7 +421,8 @@ cod_status cuda_types_check(const cod_op *op)
 
 void cuda_plan_clear(cod_plan *plan)
 {
-    memory_destroy(plan->device, plan->memory, plan->bytes);
+    cuda_memory_give(plan->device, plan->memory, plan->bytes);
+    cuda_rounded_release(plan);
     if (plan->clear != nullptr)
         plan->clear(plan);
     free(plan->state);

@@ -51,5 +51,6 @@ cod_status cuda_pack_plans(cod_plan *const *plans, size_t count, cudaStream_t st
     if (count > 0)
         cuda_chain_end(plans[0]->device);
     COD_TRY(pack_pass(true, plans, count, stream));
-    return pack_pass(false, plans, count, stream);
+    COD_TRY(pack_pass(false, plans, count, stream));
+    return cuda_rounded_prepare(plans, count, stream);
 }

@@ -315,28 +315,25 @@ static void expect_rounded(const cod_view *weights, const double *expected_weigh
                            const double *expected_bias)
 {
     cudaStream_t stream = test_cuda.device->stream;
-    library_packing packing = {cuda_view_of(weights), cuda_view_of(bias), nullptr, nullptr};
-    const int64_t split = packing.weights.count, count = split + packing.bias.count;
-    void *how = nullptr;
+    const int64_t split = cod_shape_count(weights->shape), count = split + cod_shape_count(bias->shape);
     uint16_t *copy = static_cast<uint16_t *>(calloc(static_cast<size_t>(count), 2));
-    assert_ok(COD_CUDA(cudaMalloc(&how, sizeof packing)));
-    assert_ok(
-        COD_CUDA(cudaMalloc(reinterpret_cast<void **>(&packing.rounded_weights), static_cast<size_t>(count) * 2)));
-    packing.rounded_bias = packing.rounded_weights + split;
-    assert_ok(COD_CUDA(cudaMemcpyAsync(how, &packing, sizeof packing, cudaMemcpyHostToDevice, stream)));
+    cod_op op = {};
     cod_plan plan = {};
     cod_plan *plans[] = {&plan};
+    library_parts parts = {};
     plan.device = test_cuda.device;
-    plan.packing = library_packing_of(static_cast<const library_packing *>(how), packing);
+    plan.ops = &op;
+    assert_ok(library_parts_create(&plan, 0, weights, bias, &parts));
     assert_ok(cuda_pack_plans(plans, 1, stream));
-    assert_ok(COD_CUDA(cudaMemcpyAsync(copy, packing.rounded_weights, static_cast<size_t>(count) * 2,
+    assert_ok(
+        COD_CUDA(cudaMemcpyAsync(copy, parts.weights, static_cast<size_t>(split) * 2, cudaMemcpyDeviceToHost, stream)));
+    assert_ok(COD_CUDA(cudaMemcpyAsync(copy + split, parts.bias, static_cast<size_t>(count - split) * 2,
                                        cudaMemcpyDeviceToHost, stream)));
     assert_ok(COD_CUDA(cudaStreamSynchronize(stream)));
     for (int64_t i = 0; i < count; i++)
         assert_true(static_cast<double>(cod_f32_from_bf16(copy[i])) ==
                     (i < split ? expected_weights[i] : expected_bias[i - split]));
-    cudaFree(packing.rounded_weights);
-    cudaFree(how);
+    cuda_plan_clear(&plan);
     free(copy);
 }
 
