@@ -7,7 +7,10 @@ import re
 import signal
 import struct
 import sys
+from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools/bench"))
+import peak_bytes
 from test_netlab import needs_a_laboratory
 from train_support import MPI, Skip, check, floats, read_safetensors, run_cases, steps_saved, wait_for_steps
 
@@ -388,6 +391,37 @@ def pictures(bench):
     check("disagreement" not in found["arms"][1]["runs"][0] and "reliability" not in found["arms"][0]["runs"][0], "of classes", result)
 
 
+PEAKS = """[allreduce, local_sgd, {name: waiting, strategy: diloco}, {name: stream, strategy: diloco, set: [diloco.fragments=5, diloco.overlap_steps=2]},
+    noloco, {name: merge, strategy: codistill, set: [distill.weight=0]}, {name: ring, strategy: codistill, set: [exchange.peers=ring]},
+    {name: key, strategy: codistill, set: [train.steps=40]},
+    {name: alone, strategy: codistill, set: [distill.weight=0, exchange.merge=none, exchange.codec=none]}]"""
+
+
+def peaks(bench):
+    """What tools/bench/peak_bytes.py says of a meeting's bytes, times the meetings, is what the groups counted."""
+    compare(bench, PEAKS, "cluster.groups=4", "model.hidden=[128, 128]", "train.deterministic=true", "exchange.period=20", "exchange.lag_steps=4",
+            "local_sgd.period=20", "diloco.period=20", "noloco.period=20", "eval.every=120")
+    found = report(bench)
+    for arm in found["arms"]:
+        for run in arm["runs"]:
+            run["folder"] = bench.path(run["folder"])
+    publication = peak_bytes.largest_publication(found)
+    weights = 4 * json.loads(bench.read("runs", "c-merge-seed1", "summary.json"))["parameters"]
+    ring = 2 * weights * 3 / 4
+    #            bytes of a meeting, steps that they may take, meetings in 120 steps (the last of `stream` is of all five fragments)
+    expected = {"allreduce": (ring, 1, 120), "local_sgd": (ring, 1, 6), "waiting": (ring, 1, 6), "stream": (ring / 5, 2, 29 + 5),
+                "noloco": (2 * weights, 1, 6), "key": (3 * publication, 4, 1), "merge": (3 * publication, 4, None),
+                "ring": (publication, 4, None), "alone": (0, 4, 0)}
+    for arm in found["arms"]:
+        data, steps, meetings = expected[arm["name"]]
+        total, peak = peak_bytes.columns(arm, arm["runs"][0], publication)
+        check(abs(peak * 1e3 - data / steps) < 1e-6 * weights, f"{arm['name']}: {peak} kB a step in place of {data / steps / 1e3}")
+        if meetings is None:  # deltas, which are shorter than the key, and five of them, as the sixth publication comes too late
+            check(data < total * 1e6 < 5 * data, f"{arm['name']}: {total} MB in all, {data} bytes a key")
+        else:
+            check(abs(total * 1e6 - meetings * data) < 0.02 * weights * max(1, meetings), f"{arm['name']}: {total * 1e6} bytes, not {meetings * data}")
+
+
 CASES = {
     "arms": arms,
     "churn": churn,
@@ -402,6 +436,7 @@ CASES = {
     "tunes-pilots": tunes_pilots,
     "refusals": refusals,
     "over-links": over_links,
+    "peaks": peaks,
     "pictures": pictures,
 }
 
