@@ -1,0 +1,83 @@
+/* What a publisher makes of what its group's ranks say, without transport and groups. */
+#include "support/test.h"
+
+#include "distill/exchange_internal.h"
+
+enum { RANKS = 3 };
+
+/** Version 5 is under way, a delta against version 4; this rank has encoded its shard and waits for the others. */
+static void await_version_5(cod_exchange *e)
+{
+    *e = (cod_exchange){.size = RANKS};
+    e->publisher.version = 5;
+    e->publisher.against = e->publisher.reference = 4;
+    exchange_own_of(e, 4)->version = 4;
+    e->publisher.encoding = exchange_own_of(e, 5);
+    e->publisher.waiting = true;
+}
+
+static void a_publication_ends_when_all_ranks_have_encoded(void **state)
+{
+    (void)state;
+    cod_exchange e;
+    await_version_5(&e);
+    own_version *made = exchange_own_of(&e, 5);
+    exchange_end_waiting(&e, RANKS - 1, 0);
+    assert_true(e.publisher.waiting && e.publisher.encoding == made && e.publisher.reference == 4);
+    exchange_end_waiting(&e, RANKS, 0);
+    assert_true(!e.publisher.waiting && e.publisher.encoding == NULL);
+    assert_true(made->version == 5 && e.publisher.reference == 5 && e.publisher.since_key == 1);
+}
+
+static void what_one_rank_could_not_encode_is_skipped_by_all(void **state)
+{
+    (void)state;
+    cod_exchange e;
+    await_version_5(&e);
+    exchange_end_waiting(&e, RANKS, 1);
+    assert_true(!e.publisher.waiting && e.publisher.encoding == NULL && e.counters.skipped == 1);
+    assert_true(e.publisher.reference == 4 && exchange_own_of(&e, 5)->version == 0);
+}
+
+static void what_storage_left_out_breaks_the_chain(void **state)
+{
+    (void)state;
+    exchange_publisher idle = {.reference = 4};
+    exchange_note_left_out(&idle, 0);
+    assert_true(idle.reference == 4);
+    exchange_note_left_out(&idle, 1);
+    assert_true(idle.reference == 0 && !idle.chain_broken); /* the next is a key, and deltas follow it */
+    idle.reference = 5;
+    exchange_note_left_out(&idle, 1); /* told again, of the same one */
+    assert_true(idle.reference == 5);
+
+    cod_exchange e;
+    await_version_5(&e);
+    exchange_note_left_out(&e.publisher, 1);
+    exchange_end_waiting(&e, RANKS, 0);
+    assert_true(e.publisher.reference == 0); /* version 5 may be a delta against what was left out */
+}
+
+static void a_fingerprint_knows_places_but_no_order(void **state)
+{
+    (void)state;
+    exchange_publisher one = {0}, other = {0}, moved = {0};
+    exchange_note_print(&one, 0, 11);
+    exchange_note_print(&one, 512, 22);
+    exchange_note_print(&other, 512, 22);
+    exchange_note_print(&other, 0, 11);
+    exchange_note_print(&moved, 0, 22);
+    exchange_note_print(&moved, 512, 11);
+    assert_true(one.print == other.print && one.print != moved.print);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_publication_ends_when_all_ranks_have_encoded),
+        cmocka_unit_test(what_one_rank_could_not_encode_is_skipped_by_all),
+        cmocka_unit_test(what_storage_left_out_breaks_the_chain),
+        cmocka_unit_test(a_fingerprint_knows_places_but_no_order),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
