@@ -1,6 +1,7 @@
 /*
- * A file in memory, which the group's first rank of each node makes and the others there open as /proc/PID/fd/N: it needs neither a component of the MPI
- * nor room in /dev/shm, which containers limit to 64 MB, and the system frees it with its last user, however that ends.
+ * A file in memory, which the group's first rank of each node makes and the others there open as /proc/PID/fd/N: it
+ * needs neither a component of the MPI nor room in /dev/shm, which containers limit to 64 MB, and the system frees it
+ * with its last user, however that ends.
  * Ranks that are threads of one process (a test's) share one mapping.
  */
 #include "comm/group_memory.h"
@@ -158,7 +159,11 @@ void *cod_group_memory_data(const cod_group_memory *memory)
 
 /* What other nodes have. */
 
-/** One range from the part's root to a rank of another node: pieces that MPI can count. @param[in,out] call  requests begun */
+/**
+ * One range from the part's root to a rank of another node, in pieces that MPI can count.
+ *
+ * @param[in,out] call  requests begun
+ */
 static cod_status move(cod_group *group, char *data, size_t bytes, int other, bool sends, cod_request *request,
                        int *call)
 {

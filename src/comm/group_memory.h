@@ -24,8 +24,9 @@ cod_group_holders cod_group_holders_of(const cod_group *group, int rank);
  * Collective on `group`, with equal arguments.
  *
  * @param bytes     of all; zeroed, and taken from the system as pages are first written
- * @param[out] out  new; end it with cod_group_memory_destroy(). NULL where each rank of several is alone on its node, or where the
- *                  system does not let one rank open another's memory (as in containers of their own): on all ranks alike
+ * @param[out] out  new; end it with cod_group_memory_destroy(). NULL where each of several ranks is alone on its
+ *                  node, or where the system does not let one rank open another's memory (as in containers of their
+ *                  own): on all ranks alike
  */
 COD_MUST_CHECK cod_status cod_group_memory_create(cod_group *group, size_t bytes, cod_group_memory **out);
 /** Local: the memory lives until its last rank has destroyed it. NULL does nothing. */
@@ -37,9 +38,9 @@ cod_group_memory *cod_group_memory_keep(cod_group_memory *memory);
 void *cod_group_memory_data(const cod_group_memory *memory);
 
 /**
- * As cod_group_share_start(), of a buffer in this memory: each part goes to every other node once, to one of the group's ranks there. A
- * rank may read all of it when the request has ended on all ranks of its node. Calls that are under way at a time begin in one order on
- * all ranks.
+ * As cod_group_share_start(), of a buffer in this memory: each part goes to every other node once, to one of the
+ * group's ranks there. A rank may read all of it when the request has ended on all ranks of its node. Calls that are
+ * under way at a time begin in one order on all ranks.
  */
 COD_MUST_CHECK cod_status cod_group_share_by_node_start(cod_group *group, void *buffer, const cod_group_part *parts,
                                                         size_t count, cod_request **request);

@@ -169,8 +169,8 @@ typedef struct cod_exchange_sizes {
  * @param models  [groups] what each group trains
  * @param ranks   [groups] ranks of each
  * @param mine    the group
- * @param together  its ranks that hold values together, of which each has its part here: those of one node, where all the group's
- *                  ranks compute on processors; else 1
+ * @param together  its ranks that hold values together, of which each has its part here: those of one node, where all
+ *                  the group's ranks compute on processors; else 1
  */
 cod_exchange_sizes cod_exchange_plan(const cod_exchange_options *options, const cod_exchange_model *models,
                                      const int *ranks, int groups, int mine, int together);
@@ -228,7 +228,7 @@ bool cod_exchange_publish_due(const cod_exchange *exchange, int64_t step);
 typedef struct cod_exchange_part {
     cod_buffer *values; /**< [count] f32; the exchange's own */
     uint64_t first,
-        count; /**< of the model's count + state_count: all, or this rank's part where ranks of a node hold values together */
+        count; /**< of the model's count + state_count: all, or a part where ranks of a node hold values together */
     bool wants_fingerprint; /**< cod_exchange_publish() reads one */
 } cod_exchange_part;
 

@@ -52,7 +52,7 @@ typedef struct exchange_publisher {
     own_version own[COD_EXCHANGE_OWN_KEPT];
     own_version *encoding; /**< under way, or NULL */
     unsigned char *room;
-    int encoded_shards; /**< shards of the own group done, or passed over because another rank of the node encodes them */
+    int encoded_shards; /**< shards of the own group done, or left to other ranks of the node */
     bool waiting,
         unfit; /**< values held once: this rank's shard is done, the group's may not be; it held what is not finite */
     uint64_t version;      /**< last begun */
@@ -107,10 +107,9 @@ struct cod_exchange {
     uint64_t run, total;
     uint64_t life; /**< of this process of the group, the same on all its ranks; exact as a double */
     cod_transport *transport;
-    int rank, size; /**< in the group */
-    cod_group_memory *
-        shared; /**< snapshot, own versions and peers' checkpoints, once for the group's ranks of a node; NULL = each rank has its own */
-    size_t shared_used; /**< bytes given away */
+    int rank, size;           /**< in the group */
+    cod_group_memory *shared; /**< what is held, once for the group's ranks of a node; NULL = each rank has its own */
+    size_t shared_used;       /**< bytes given away */
     cod_group_holders
         holders; /**< the ranks that share that with this one, and its place; this one alone where nobody shares */
 
@@ -279,8 +278,8 @@ bool exchange_is_publication_step(const cod_exchange *e, int64_t step);
 /** Steps that encoding a publication is spread over. */
 int64_t exchange_encoding_steps(const cod_exchange_options *options);
 /**
- * Encodes up to `chunks` more chunks of the publication: of the own shard, and of the mirrors of all others. Ranks that hold values
- * together divide the mirrors of other nodes' shards, and need none of their own.
+ * Encodes up to `chunks` more chunks of the publication: of the own shard, and of the mirrors of all others. Ranks that
+ * hold values together divide the mirrors of other nodes' shards, and need none of their own node's.
  */
 COD_MUST_CHECK cod_status exchange_encode_some(cod_exchange *e, uint64_t chunks);
 /**
@@ -294,7 +293,7 @@ void exchange_end_waiting(cod_exchange *e, double waiting, double unfit);
  * is collective then.
  */
 COD_MUST_CHECK cod_status exchange_finish_publication(cod_exchange *e);
-/** Values of the own model that this rank takes a snapshot of: its part where ranks of a node hold values together, else all. */
+/** Values of the own model that this rank copies: its part where ranks of a node hold values together, else all. */
 cod_codec_range exchange_snapshot_range(const cod_exchange *e);
 
 /* What is held, and where: exchange_values.c. */

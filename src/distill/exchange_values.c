@@ -52,8 +52,8 @@ static void floats_destroy(cod_exchange *e, cod_buffer **buffer)
 }
 
 /**
- * Pinned where a device copies to it and the host codes. Where it is shared this rank has its part of it, and reads those of the others
- * beside that.
+ * Pinned where a device copies to it and the host codes. Where it is shared this rank's buffer is its part of it; those
+ * of the other ranks lie beside that.
  */
 static cod_status snapshot_create(cod_exchange *e)
 {

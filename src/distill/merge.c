@@ -252,8 +252,8 @@ static void approach(float *restrict values, const float *restrict peer, float f
 }
 
 /**
- * Adds all merges to values in the host's memory: to a block of them one after another, while caches hold it and what the merges'
- * peers are measured from. The arithmetic of each value, and its order, are those of the queued plans.
+ * Adds all merges to values in the host's memory: to a block of them one after another, while caches hold the block
+ * and what peers are measured from. The arithmetic of each value, and its order, are those of the queued plans.
  */
 static void add_at_once(const part *p, bool states, const cod_merge *merges, size_t count)
 {

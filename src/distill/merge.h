@@ -19,9 +19,7 @@ double cod_merge_alpha(int64_t delay);
 /** One peer's version, to be merged. */
 typedef struct cod_merge {
     cod_buffer *peer; /**< [cod_weights_layout_of()] f32, a decoded publication */
-    cod_buffer *
-        own; /**< likewise, one's own of the same version, which it is measured from; NULL = the weights as they are now, a
-                            plain average with a peer that may be stale */
+    cod_buffer *own;  /**< one's own of the same version, likewise; NULL = the weights of now, a plain average */
     double alpha;
     double share; /**< the peer's part of the mean, by samples per step, such as 1/groups */
 } cod_merge;
@@ -29,8 +27,9 @@ typedef struct cod_merge {
 /**
  * Queues merges; nothing comes from the device, so that the host does not wait for it.
  *
- * Of each in turn, trainable part: θ += alpha·share·(peer - own). Statistics: moved by `share` toward the peer's, a convex mean. The bits are
- * those of a call for each. In the host's memory they take one pass over the weights together, and one over each peer.
+ * Of each in turn, trainable part: θ += alpha·share·(peer - own). Statistics: moved by `share` toward the peer's, a
+ * convex mean. The bits are those of a call for each. In the host's memory they take one pass over the weights together,
+ * and one over each peer.
  *
  * @param merges  [count] buffers of the host's memory, or all of the device's
  */

@@ -75,6 +75,10 @@ def memory(bench):
     check(set(parts) == {"weights", "gradients", "optimiser", "moving average", "activations", "teachers", "exchange",
                          "batches made ahead"}, f"{parts}", result)
     check(abs(sum(float(part) for part in parts.values()) - total) < 0.5, f"{parts}", result)
+    held = {ranks: re.search(r"own publications: ([\d.]+) MB, held together by the group's (\d) ranks", planned(
+        bench, *MODEL, "cluster.groups=2", f"cluster.ranks_per_group={ranks}").out) for ranks in (1, 2, 4)}
+    check(held[1] is None and [held[n][2] for n in (2, 4)] == ["2", "4"], f"{held}")
+    check(abs(float(held[2][1]) - float(held[4][1])) < 0.11 and float(held[2][1]) > 0, f"{held}")
     result = planned(bench, *MODEL, "cluster.groups=3", "distill.weight=0")
     check("teachers" not in result.out and "moving average" not in result.out, "unused parts", result)
 
