@@ -231,8 +231,8 @@ static cod_status choose(application *apply, const cod_config_node *top, size_t 
     while (selector->names[count] != NULL)
         count++;
     const char *name = before;
-    if (node != NULL && node->kind == COD_CONFIG_SCALAR && !node->null)
-        name = node->scalar;
+    if (node != NULL && node->kind == COD_CONFIG_SCALAR)
+        name = node->scalar; /* of no value, too: walk() sets that, and no table belongs to it */
     for (size_t i = 0; i < count; i++) {
         if (strcmp(selector->names[i], name) != 0)
             continue;

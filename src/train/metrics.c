@@ -19,7 +19,10 @@ struct cod_metrics {
 
 enum { METRICS_BYTES_MAX = 1 << 30 };
 
-/** Rewrites a file of lines without those behind `from_step` or without a step. @param[out] last_step  of the lines kept; -1 = none */
+/**
+ * Rewrites a file of lines without those behind `from_step` or without a step.
+ * @param[out] last_step  of the lines kept; -1 = none
+ */
 static cod_status drop_later_lines(const char *path, int64_t from_step, int64_t *last_step)
 {
     void *data = NULL;

@@ -1,4 +1,7 @@
-/* cod_file_read(), in the programs that are linked with --wrap: of fuzz_memory()'s bytes, without five calls of the system. */
+/*
+ * cod_file_read(), in the programs that are linked with --wrap: of fuzz_memory()'s bytes, without five calls of the
+ * system.
+ */
 #include "fuzz.h"
 
 #include "io/file.h"

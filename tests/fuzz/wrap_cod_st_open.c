@@ -1,4 +1,7 @@
-/* cod_st_open(), in the programs that are linked with --wrap: of fuzz_memory()'s bytes, whose end a sanitizer knows, unlike a mapping's. */
+/*
+ * cod_st_open(), in the programs that are linked with --wrap: of fuzz_memory()'s bytes, whose end a sanitizer knows,
+ * unlike a mapping's.
+ */
 #include "fuzz.h"
 
 #include "io/safetensors.h"

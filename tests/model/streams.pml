@@ -1,11 +1,13 @@
 /*
- * A model of keys that take longer than a period to cross (src/distill/rma.c, exchange_pull.c; docs/exchange-protocol.md) for spin: two
- * publishers, one reader that pulls from both at once over one link. test_model.py runs it, and the broken variants, which are macros here.
+ * A model of keys that take longer than a period to cross (src/distill/rma.c, exchange_pull.c;
+ * docs/exchange-protocol.md) for spin: two publishers, one reader that pulls from both at once over one link.
+ * test_model.py runs it, and the broken variants, which are macros here.
  *
- * Time goes in ticks, PERIOD of them from one publication to the next. A tick of the link carries one piece; pulls that have something to
- * fetch take turns. A publisher reopens its oldest slot at each publication, whoever reads there, and has encoded some ticks later. All bytes
- * of a slot are new as soon as it is reopened, so that a pull which comes later finds nothing of what it wants. Each pull begins to look
- * at a time of its own. Chunks have no checksum here: the second look at the slot's sequence word alone keeps mixtures out.
+ * Time goes in ticks, PERIOD of them from one publication to the next. A tick of the link carries one piece; pulls
+ * that have something to fetch take turns. A publisher reopens its oldest slot at each publication, whoever reads
+ * there, and has encoded some ticks later. All bytes of a slot are new as soon as it is reopened, so that a pull
+ * which comes later finds nothing of what it wants. Each pull begins to look at a time of its own. Chunks have no
+ * checksum here: the second look at the slot's sequence word alone keeps mixtures out.
  */
 #define PEERS 2
 #define SLOTS 5
@@ -138,7 +140,8 @@ inline finish(peer)
     :: else ->
         assert(whole[peer]); /* of one version, to the last piece */
 #ifdef STREAMS
-        assert(elapsed[peer] <= 2 * PERIOD); /* not a variant that is broken: it shows that keys which take longer are taken over */
+        /* Not a variant that is broken: it shows that keys which take longer are taken over. */
+        assert(elapsed[peer] <= 2 * PERIOD);
 #endif
         held[peer] = wanted[peer];
         idle[peer] = 0;
