@@ -1,6 +1,7 @@
 /* Plans of weight gradients, of one layer or of many equal ones: which kernel, how many splits, and the memory between. */
 #include "cuda/conv_gradient3.cuh"
 #include "cuda/conv_plan.cuh"
+#include "cuda/scratch.cuh"
 
 extern "C" {
 #include "core/fused.h"
@@ -17,8 +18,10 @@ struct gradient_state {
     conv_gradient_kernel kernel;
     gradient3_choice three; /**< where its kernel has channels, it is run in place of `kernel` */
     conv_join join;
-    conv_layer *table; /**< in the device's memory */
-    bool bias;         /**< some layer has db */
+    size_t partials_bytes;
+    cuda_scratch *scratch; /**< of partial sums */
+    conv_layer *table;     /**< in the device's memory */
+    bool bias;             /**< some layer has db */
     dim3 blocks;
     conv_staging *stagings; /**< of x and dy of each layer, behind this struct */
 };
@@ -252,12 +255,10 @@ static void lay_out(const cod_plan *plan, gradient_state *state, conv_layer *tab
         state->blocks = state->three.blocks;
     else
         split_pixels(plan->device, state);
-    g->partials = conv_take<float>(memory, g->partial_count * state->blocks.y * state->layers);
+    state->partials_bytes = static_cast<size_t>(g->partial_count * state->blocks.y * state->layers) * sizeof(float);
     state->three.operands.layers = state->table;
-    state->three.operands.partials = g->partials;
     conv_join *join = &state->join;
     join->layers = state->table;
-    join->partials = g->partials;
     join->partial_count = g->partial_count;
     join->splits = static_cast<int>(state->blocks.y);
     join->columns = g->columns;
@@ -272,13 +273,24 @@ static cod_status gradients_run(const cod_plan *plan, cudaStream_t stream)
     for (int i = 0; i < 2 * state->layers; i++)
         COD_TRY(conv_stage(plan->device, state->stagings[i], stream));
     const gradient3_choice *three = &state->three;
+    float *partials = cuda_scratch_use(state->scratch);
+    conv_gradient3 operands = three->operands;
+    conv_gradient gradient = state->gradient;
+    conv_join join = state->join;
+    operands.partials = gradient.partials = partials;
+    join.partials = partials;
     if (three->kernel.channels > 0)
         COD_TRY(cuda_launch_chained(plan->device, stream, three->kernel.run, state->blocks, three->kernel.threads,
-                                    three->shared_bytes, three->operands));
+                                    three->shared_bytes, operands));
     else
         COD_TRY(cuda_launch_chained(plan->device, stream, state->kernel.run, state->blocks, state->kernel.threads,
-                                    state->kernel.shared_bytes, state->gradient));
-    return conv_join_partials(plan->device, state->join, state->layers, state->bias, stream);
+                                    state->kernel.shared_bytes, gradient));
+    return conv_join_partials(plan->device, join, state->layers, state->bias, stream);
+}
+
+static void gradients_clear(const cod_plan *plan)
+{
+    cuda_scratch_leave(static_cast<const gradient_state *>(plan->state)->scratch);
 }
 
 static cod_status make_with_table(cod_plan *plan, gradient_state *state, conv_layer *table)
@@ -286,6 +298,8 @@ static cod_status make_with_table(cod_plan *plan, gradient_state *state, conv_la
     conv_memory memory = {};
     lay_out(plan, state, table, &memory); /* counts */
     COD_TRY(cuda_plan_memory(plan, memory.used));
+    plan->clear = gradients_clear;
+    COD_TRY(cuda_scratch_join(plan->device, plan->ops->inputs[1].buffer, state->partials_bytes, &state->scratch));
     memory = {reinterpret_cast<uintptr_t>(plan->memory), 0};
     lay_out(plan, state, table, &memory);
     return cuda_plan_write(plan, state->table, table, static_cast<size_t>(state->layers) * sizeof *table);

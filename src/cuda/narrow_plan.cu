@@ -1,5 +1,6 @@
 /* Plans of convolutions between wide and narrow tensors: which layers these kernels take, and how their pictures are divided. */
 #include "cuda/narrow.cuh"
+#include "cuda/scratch.cuh"
 
 #include <climits>
 
@@ -116,6 +117,7 @@ struct narrow_state {
     narrow_spread spread;
     narrow_gradient gradient;
     narrow_sum sum;
+    cuda_scratch *scratch; /**< of a gradient */
 };
 
 /** Whether the op is a convolution that these kernels know, all but its channels; `filter` gets the weights'. */
@@ -262,11 +264,18 @@ static cod_status gradient_run(const cod_plan *plan, cudaStream_t stream)
 {
     const narrow_state *state = static_cast<const narrow_state *>(plan->state);
     const narrow_choice &choice = state->choice;
+    narrow_gradient gradient = state->gradient;
+    narrow_sum sum = state->sum;
+    sum.partials = gradient.partials = cuda_scratch_use(state->scratch);
     COD_TRY(cuda_launch_chained(plan->device, stream, narrow_gradient_kernel(state->shape.kernel).run,
                                 dim3(choice.blocks, static_cast<unsigned>(choice.groups * choice.parts)),
-                                static_cast<unsigned>(choice.slices * WARP_LANES), choice.shared_bytes,
-                                state->gradient));
-    return narrow_sum_partials(plan->device, stream, state->sum);
+                                static_cast<unsigned>(choice.slices * WARP_LANES), choice.shared_bytes, gradient));
+    return narrow_sum_partials(plan->device, stream, sum);
+}
+
+static void gradient_clear(const cod_plan *plan)
+{
+    cuda_scratch_leave(static_cast<const narrow_state *>(plan->state)->scratch);
 }
 
 static cod_status make_gradient(cod_plan *plan, narrow_state *state, const conv_image &wide, const conv_image &narrow)
@@ -276,14 +285,16 @@ static cod_status make_gradient(cod_plan *plan, narrow_state *state, const conv_
     const narrow_filter &filter = state->filter;
     const int64_t bias_at = (int64_t)choice.groups * filter.kernel * NARROW_GROUP * filter.kernel * filter.wide;
     const int64_t partial_count = bias_at + (filter.narrow_is_output ? choice.groups * NARROW_GROUP : filter.wide);
-    COD_TRY(cuda_plan_memory(plan, static_cast<size_t>(partial_count * choice.blocks) * sizeof(float)));
-    float *partials = static_cast<float *>(plan->memory), *db = cuda_floats_of(&op->outputs[1]);
+    plan->clear = gradient_clear;
+    COD_TRY(cuda_scratch_join(plan->device, op->inputs[1].buffer,
+                              static_cast<size_t>(partial_count * choice.blocks) * sizeof(float), &state->scratch));
+    float *db = cuda_floats_of(&op->outputs[1]);
     const narrow_bias bias = db == nullptr             ? NARROW_NO_BIAS
                              : filter.narrow_is_output ? NARROW_BIAS_OF_NARROW
                                                        : NARROW_BIAS_OF_WIDE;
-    state->gradient = {wide, narrow, choice.cut, bias, partials, partial_count, bias_at, choice.parts};
+    state->gradient = {wide, narrow, choice.cut, bias, nullptr, partial_count, bias_at, choice.parts};
     state->sum = {filter,
-                  partials,
+                  nullptr,
                   partial_count,
                   bias_at,
                   static_cast<int>(choice.blocks),

@@ -282,6 +282,8 @@ static cod_status lower_program(cod_program *program, const cod_program_spec *sp
         return ir_make_bands(context, &program->ir);
     if (executable->options.no_fusion)
         return COD_OK;
+    if (weights->backend->op_fuses != NULL && spec->trains != NULL && !cod_stage_is_part(&spec->stage))
+        COD_TRY(ir_slice(&program->ir, executable->options.slices));
     if (weights->backend->op_fuses != NULL)
         COD_TRY(
             ir_fuse(context, weights->backend, weights->device, program->buckets, program->bucket_count, &program->ir));

@@ -58,7 +58,12 @@ typedef struct cod_compile_options {
     size_t input_count;
     size_t bucket_bytes; /**< gradients are signalled in ranges of about this size; 0 = one bucket */
     bool deterministic;
-    bool no_fusion;       /**< for checks: every node is an op of its own, and every op a plan */
+    bool no_fusion; /**< for checks: every node is an op of its own, and every op a plan */
+    /**
+     * In how many slices of the batch, at most, a training program runs what lies behind its last normalisation by the batch's
+     * statistics, if the backend fuses ops; see slices.c. 0 = up to 4, where the slices' tensors stay large.
+     */
+    int64_t slices;
     cod_scalars *scalars; /**< where the graph's scalars are kept, borrowed; NULL = some of its own */
     /**
      * Where all programs, and what prepares them, are queued, borrowed; NULL = the device's default queue. Whoever gives one orders

@@ -137,6 +137,13 @@ COD_MUST_CHECK cod_status ir_lower(ir_context *context, const cod_program_spec *
 COD_MUST_CHECK cod_status ir_make_bands(const ir_context *context, ir_program *program);
 
 /**
+ * Writes the instructions around the losses, as far as no picture of the batch depends on another, once for each of several slices of
+ * the batch. Gradients are then sums in another order.
+ * @param wanted  slices at most; 0 = as many as save memory and cost next to no time
+ */
+COD_MUST_CHECK cod_status ir_slice(ir_program *program, int64_t wanted);
+
+/**
  * Joins instructions that the backend runs as one plan; the order of the others may change with it. Not for programs in
  * bands.
  * @param buckets  of gradients, which are to be complete one after another

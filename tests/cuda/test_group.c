@@ -210,6 +210,95 @@ static void a_small_plan_takes_no_memory_from_a_large_one(void **state)
     layers_close(&first);
 }
 
+/** A plan of the op, and what the device allocated for it. */
+static cod_plan *plan_of(const cod_op *op, size_t *bytes)
+{
+    cod_plan *plan = NULL;
+    const size_t before = test_cuda.backend->allocated(test_cuda.device);
+    assert_ok(test_cuda.backend->plan_create(test_cuda.device, op, &plan));
+    *bytes = test_cuda.backend->allocated(test_cuda.device) - before;
+    return plan;
+}
+
+/** Runs the layer's plan and that of `ref`, which must agree. */
+static void require_run(cod_plan *plan, cod_test_op *test, cod_test_op *expected, int number)
+{
+    write_values(test, 1, true);
+    write_values(expected, 1, true);
+    assert_ok(cod_test_op_run(expected));
+    assert_ok(test_cuda.backend->plan_run(plan, NULL));
+    require_equal(expected, test, "pair", number, 0);
+    require_no_faults("pair", number, 1);
+}
+
+/**
+ * Plans whose dy lie in one buffer have one place for partial sums, which grows until one of them has run. One that needs more later has a
+ * place of its own, because the first one's run may have been recorded.
+ */
+static void check_partial_sums(const group *kinds, int number)
+{
+    enum { DY = 1, OTHERWISE = 1024 }; /* bytes that a plan has beside partial sums, at most */
+    const cod_backend *cuda = test_cuda.backend;
+    layers expected[2], l[2];
+    size_t alone[2], more;
+    cod_plan *plans[3];
+    for (int i = 0; i < 2; i++) {
+        expected[i] = layers_open(test_ref, &kinds[i], 1, false, true);
+        l[i] = layers_open(test_cuda, &kinds[i], 1, false, true);
+        cuda->plan_destroy(l[i].tests[0].plan);
+        l[i].tests[0].plan = NULL;
+    }
+    cod_test_op *small = &l[0].tests[0], *large = &l[1].tests[0];
+    cod_buffer *own = small->buffers[DY];
+    small->buffers[DY] = small->op.inputs[DY].buffer = large->buffers[DY];
+    for (int i = 0; i < 2; i++)
+        cuda->plan_destroy(plan_of(&l[i].tests[0].op, &alone[i]));
+    assert_true(alone[0] > 2 * OTHERWISE && alone[1] > alone[0] + OTHERWISE);
+    const size_t before = cuda->allocated(test_cuda.device);
+
+    plans[0] = plan_of(&small->op, &more);
+    plans[1] = plan_of(&large->op, &more);
+    assert_true(cuda->allocated(test_cuda.device) - before <= alone[1] + OTHERWISE);
+    require_run(plans[0], small, &expected[0].tests[0], number);
+    require_run(plans[1], large, &expected[1].tests[0], number);
+    plans[2] = plan_of(&large->op, &more);
+    assert_true(more <= OTHERWISE);
+    for (int i = 0; i < 3; i++)
+        cuda->plan_destroy(plans[i]);
+    assert_int_equal(cuda->allocated(test_cuda.device), before);
+
+    plans[0] = plan_of(&small->op, &more);
+    require_run(plans[0], small, &expected[0].tests[0], number);
+    plans[1] = plan_of(&large->op, &more);
+    assert_int_equal(more, alone[1]);
+    require_run(plans[1], large, &expected[1].tests[0], number);
+    require_run(plans[0], small, &expected[0].tests[0], number);
+    for (int i = 0; i < 2; i++)
+        cuda->plan_destroy(plans[i]);
+    assert_int_equal(cuda->allocated(test_cuda.device), before);
+    small->buffers[DY] = own;
+    for (int i = 0; i < 2; i++) {
+        layers_close(&expected[i]);
+        layers_close(&l[i]);
+    }
+}
+
+/** By the kernel of 3x3, of few channels, and by products. */
+static void plans_of_one_buffer_share_partial_sums(void **state)
+{
+    (void)state;
+    static const group kinds[][2] = {
+        {{1, 12, 24, 64, 64, 3, 1, 1, 1, 0, 0, COD_BF16, COD_BF16},
+         {1, 24, 24, 64, 128, 3, 1, 1, 1, 0, 0, COD_BF16, COD_BF16}},
+        {{1, 6, 24, 64, 3, 3, 1, 1, 1, 0, 0, COD_BF16, COD_BF16},
+         {1, 24, 24, 64, 3, 9, 1, 4, 1, 0, 0, COD_BF16, COD_BF16}},
+        {{1, 9, 12, 16, 16, 3, 1, 1, 1, 0, 0, COD_F32, COD_F32},
+         {1, 18, 24, 48, 64, 3, 1, 1, 1, 0, 0, COD_F32, COD_F32}},
+    };
+    for (int i = 0; i < (int)(sizeof kinds / sizeof kinds[0]); i++)
+        check_partial_sums(kinds[i], i);
+}
+
 /** Sums are added in one order, whatever the order of blocks and threads. */
 static void gradients_do_not_depend_on_the_order(void **state)
 {
@@ -325,6 +414,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_of_equal_layers_agree),
         cmocka_unit_test(a_small_plan_takes_no_memory_from_a_large_one),
+        cmocka_unit_test(plans_of_one_buffer_share_partial_sums),
         cmocka_unit_test(gradients_do_not_depend_on_the_order),
         cmocka_unit_test(unlike_layers_are_told_apart),
         cmocka_unit_test(packing_together_is_packing_each),

@@ -16,24 +16,28 @@ typedef struct model_case {
     const char *kind, *options;
     cod_shape input;   /**< zeros = {3,7,13,3} */
     double bf16_slack; /**< factor of the bounds in bf16; 0 = 1 */
+    int64_t slices;    /**< as in cod_compile_options; `ref` runs the batch whole */
 } model_case;
 
 static const model_case cases[] = {
-    {"srresnet", "blocks=2 channels=8", {0}, 0},
+    {"srresnet", "blocks=2 channels=8", {0}, 0, 0},
     {"srresnet",
      "blocks=2 channels=24 norm=none activation=relu skip=bicubic upsampler=once head_kernel=3 tail_kernel=3",
      {0},
+     0,
      0},
-    {"srresnet", "blocks=1 channels=65 scale=3 skip=nearest", {0}, 0},
-    {"msrresnet", "num_feat=16 num_block=2", {0}, 0},
-    {"compact", "num_feat=24 num_conv=2", {0}, 0},
-    {"logistic", "height=7 width=13 channels=3 classes=10", {0}, 0},
-    {"mlp", "height=7 width=13 channels=3 classes=10 hidden=65,64,5 activation=prelu", {0}, 0},
-    {"mlp", "height=1 width=1 channels=4 classes=3 hidden=30,20 activation=sigmoid output=sigmoid", {5, 1, 1, 4}, 0},
-    {"mlp", "height=1 width=1 channels=5 classes=65 hidden=7 activation=tanh", {1, 1, 1, 5}, 0},
-    {"cnn", "height=7 width=13 channels=3 classes=10 stages=16,65 hidden=31", {0}, 2},
-    {"cnn", "height=28 width=28 channels=1 classes=10 stages=8,16,5 norm=none halve=stride", {1, 28, 28, 1}, 0},
-    {"resnet18", "height=33 width=47 channels=3 classes=10 features=8", {4, 33, 47, 3}, 5},
+    {"srresnet", "blocks=1 channels=65 scale=3 skip=nearest", {0}, 0, 0},
+    {"msrresnet", "num_feat=16 num_block=2", {0}, 0, 0},
+    {"compact", "num_feat=24 num_conv=2", {0}, 0, 0},
+    {"logistic", "height=7 width=13 channels=3 classes=10", {0}, 0, 0},
+    {"mlp", "height=7 width=13 channels=3 classes=10 hidden=65,64,5 activation=prelu", {0}, 0, 0},
+    {"mlp", "height=1 width=1 channels=4 classes=3 hidden=30,20 activation=sigmoid output=sigmoid", {5, 1, 1, 4}, 0, 0},
+    {"mlp", "height=1 width=1 channels=5 classes=65 hidden=7 activation=tanh", {1, 1, 1, 5}, 0, 0},
+    {"cnn", "height=7 width=13 channels=3 classes=10 stages=16,65 hidden=31", {0}, 2, 0},
+    {"cnn", "height=28 width=28 channels=1 classes=10 stages=8,16,5 norm=none halve=stride", {1, 28, 28, 1}, 0, 0},
+    {"resnet18", "height=33 width=47 channels=3 classes=10 features=8", {4, 33, 47, 3}, 5, 0},
+    {"srresnet", "blocks=1 channels=24", {4, 7, 9, 3}, 0, 4},
+    {"srresnet", "blocks=2 channels=16 norm=none", {0}, 0, 3},
 };
 
 extern const cod_backend COD_TESTED;
@@ -58,7 +62,10 @@ static step_result run_step(const cod_backend *backend, cod_dtype activation, co
     const cod_loss_spec kind = {.kind = model.task == COD_TASK_CLASSIFICATION ? COD_LOSS_KL : COD_LOSS_MSE};
     const cod_value loss = cod_graph_loss(model.graph, "task", model.output, target, kind);
     const cod_input_shape input = {"input", which->input.n ? which->input : (cod_shape){3, 7, 13, 3}};
-    const cod_compile_options options = {.activation = activation, .inputs = &input, .input_count = 1};
+    const cod_compile_options options = {.activation = activation,
+                                         .inputs = &input,
+                                         .input_count = 1,
+                                         .slices = backend == &cod_ref_backend ? 1 : which->slices};
     const cod_program_spec specs[] = {
         {.name = "step", .trains = "model", .losses = {loss}, .outputs = {model.output}},
         {.name = "infer", .outputs = {model.output}},
