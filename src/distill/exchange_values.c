@@ -8,11 +8,30 @@
 
 #include <stdlib.h>
 
+/** What the i-th of the own versions that are kept is of. */
+static cod_exchange_range own_range(const cod_exchange *e, int i)
+{
+    return cod_exchange_fragment_range(&e->options, &e->models[cod_group_index(e->group)], i % e->fragments);
+}
+
+/** Of the largest fragment. */
+static uint64_t snapshot_count(const cod_exchange *e)
+{
+    uint64_t most = 0;
+    for (int f = 0; f < e->fragments; f++) {
+        const uint64_t count = exchange_snapshot_range(e, f).count;
+        most = count > most ? count : most;
+    }
+    return most;
+}
+
 cod_status exchange_share_values(cod_exchange *e)
 {
-    size_t bytes = COD_EXCHANGE_OWN_KEPT * cod_align_up(e->total * sizeof(float));
+    size_t bytes = 0;
+    for (int i = 0; i < e->publisher.own_count; i++)
+        bytes += cod_align_up(own_range(e, i).count * sizeof(float));
     for (int i = 0; i < e->peer_count; i++)
-        bytes += 2 * cod_align_up(exchange_total_of(&e->peers[i].model) * sizeof(float));
+        bytes += 2 * cod_align_up(e->peers[i].range.count * sizeof(float));
     return e->size > 1 && e->peer_count > 0 ? cod_group_memory_create(e->group, bytes, &e->shared) : COD_OK;
 }
 
@@ -51,22 +70,21 @@ static void floats_destroy(cod_exchange *e, cod_buffer **buffer)
 static cod_status snapshot_create(cod_exchange *e)
 {
     if (e->backend != NULL && e->on_device == NULL)
-        return e->backend->host_buffer_create(e->device, e->total * sizeof(float), &e->publisher.snapshot);
+        return e->backend->host_buffer_create(e->device, snapshot_count(e) * sizeof(float), &e->publisher.snapshot);
     if (e->shared != NULL)
-        return cod_host_buffer_create(NULL, exchange_snapshot_range(e).count * sizeof(float), &e->publisher.snapshot);
-    return floats_create(e, e->total, &e->publisher.snapshot);
+        return cod_host_buffer_create(NULL, snapshot_count(e) * sizeof(float), &e->publisher.snapshot);
+    return floats_create(e, snapshot_count(e), &e->publisher.snapshot);
 }
 
 cod_status exchange_make_values(cod_exchange *e)
 {
     COD_TRY(snapshot_create(e));
-    for (int i = 0; i < COD_EXCHANGE_OWN_KEPT; i++)
-        COD_TRY(floats_create(e, e->total, &e->publisher.own[i].values));
+    for (int i = 0; i < e->publisher.own_count; i++)
+        COD_TRY(floats_create(e, own_range(e, i).count, &e->publisher.own[i].values));
     for (int i = 0; i < e->peer_count; i++) {
         held_peer *peer = &e->peers[i];
-        const uint64_t total = exchange_total_of(&peer->model);
-        COD_TRY(floats_create(e, total, &peer->values));
-        COD_TRY(floats_create(e, total, &peer->incoming));
+        COD_TRY(floats_create(e, peer->range.count, &peer->values));
+        COD_TRY(floats_create(e, peer->range.count, &peer->incoming));
     }
     return COD_OK;
 }
@@ -79,7 +97,7 @@ void exchange_free_values(cod_exchange *e)
         floats_destroy(e, &e->peers[i].values);
         floats_destroy(e, &e->peers[i].incoming);
     }
-    for (int i = 0; i < COD_EXCHANGE_OWN_KEPT; i++)
+    for (int i = 0; e->publisher.own != NULL && i < e->publisher.own_count; i++)
         floats_destroy(e, &e->publisher.own[i].values);
     if (e->publisher.snapshot != NULL && e->backend != NULL && e->on_device == NULL)
         e->backend->host_buffer_destroy(e->device, e->publisher.snapshot);
