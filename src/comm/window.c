@@ -16,6 +16,7 @@ static void window_free(cod_window *window)
     free(window->bytes);
     free(window->shift);
     free(window->warm);
+    free(window->flows);
     free(window);
 }
 
@@ -116,7 +117,8 @@ cod_status cod_window_create(cod_comm *comm, size_t bytes, const int *sources, s
     window->bytes = calloc((size_t)comm->size, sizeof *window->bytes);
     window->shift = calloc((size_t)comm->size, sizeof *window->shift);
     window->warm = calloc((size_t)comm->size, sizeof *window->warm);
-    const bool made = window->bytes != NULL && window->shift != NULL && window->warm != NULL;
+    window->flows = calloc((size_t)comm->size, sizeof *window->flows);
+    const bool made = window->bytes != NULL && window->shift != NULL && window->warm != NULL && window->flows != NULL;
     for (int r = 0; made && sources == NULL && r < comm->size; r++)
         window->warm[r] = true;
     for (size_t i = 0; made && sources != NULL && i < source_count; i++)
@@ -151,6 +153,7 @@ cod_status cod_window_destroy(cod_window *window)
     status = COD_MPI(MPI_Win_unlock_all(window->mpi));
     if (status == COD_OK)
         status = COD_MPI(MPI_Win_free(&window->mpi));
+    long_gets_forget(window);
     comm_unlock(comm);
     window_free(window);
     return status;

@@ -1,20 +1,19 @@
 /* Gets of more than one piece: several pieces are in flight, and the progress thread asks for the next ones. */
 #include "comm/window_internal.h"
 
+#include "core/trace.h"
+
 #include <stdlib.h>
 
-/*
- * 4 MiB in flight keep links of 10 Gbit/s busy over the milliseconds between two looks. In shared memory MPI copies a piece as it is asked
- * for, under the lock, which others want meanwhile: so a look asks for a few alone.
- */
-enum { PIECE_BYTES = 256 * 1024, IN_FLIGHT = 16, ASKED_AT_ONCE = 4 };
+/** In shared memory MPI copies a piece as it is asked for, under the lock, which others want meanwhile: so a look copies no more. */
+enum { COPIED_AT_ONCE = 1024 * 1024, SHORT_BYTES = 128 * 1024 };
 
 struct window_long {
-    cod_window *window;
+    cod_window *window; /**< NULL = it has ended, and this get was given up */
     int world_rank;
     size_t offset, bytes, asked; /**< asked: of bytes, from the start */
     size_t arrived;
-    size_t pieces[IN_FLIGHT]; /**< length of what each MPI request reads */
+    window_piece pieces[WINDOW_FLOW_PIECES]; /**< what each MPI request reads */
     char *target;
     cod_status failed;
     struct cod_request *next; /**< in the job's list */
@@ -30,35 +29,63 @@ static void leave_list(cod_request *request)
         *at = request->long_get->next;
 }
 
+static window_flow *flow_of(const window_long *get)
+{
+    return &get->window->flows[get->world_rank];
+}
+
 static cod_status note_arrivals(cod_request *request)
 {
     window_long *get = request->long_get;
-    for (int i = 0; i < IN_FLIGHT; i++) {
+    for (int i = 0; i < WINDOW_FLOW_PIECES; i++) {
+        window_piece *piece = &get->pieces[i];
         int done = 0;
-        if (get->pieces[i] == 0)
+        if (piece->bytes == 0)
             continue;
         COD_TRY(COD_MPI(MPI_Testall(1, &request->parts[i], &done, MPI_STATUSES_IGNORE)));
         if (!done)
             continue;
-        get->arrived += get->pieces[i];
-        get->pieces[i] = 0;
+        get->arrived += piece->bytes;
+        if (get->window != NULL)
+            window_flow_arrived(flow_of(get), &get->window->all_flows, piece, cod_clock_s());
+        piece->bytes = 0;
     }
+    if (get->window != NULL)
+        window_flow_look(flow_of(get), &get->window->all_flows, cod_clock_s());
+    return COD_OK;
+}
+
+/** Asks for a piece. @param[out] copied  it is here already */
+static cod_status ask(cod_request *request, int place, size_t bytes, bool *copied)
+{
+    window_long *get = request->long_get;
+    int done = 0;
+    COD_TRY(window_rget(get->window, get->world_rank, get->offset + get->asked, get->target + get->asked, (int)bytes,
+                        &request->parts[place]));
+    get->asked += bytes;
+    COD_TRY(COD_MPI(MPI_Testall(1, &request->parts[place], &done, MPI_STATUSES_IGNORE)));
+    *copied = done != 0;
+    if (done) {
+        get->arrived += bytes;
+        return COD_OK;
+    }
+    window_flow_asked(flow_of(get), &get->window->all_flows, &get->pieces[place], bytes, cod_clock_s());
     return COD_OK;
 }
 
 static cod_status ask_more(cod_request *request)
 {
     window_long *get = request->long_get;
-    int asked = 0;
-    for (int i = 0; i < IN_FLIGHT && asked < ASKED_AT_ONCE && get->asked < get->bytes; i++) {
-        const size_t left = get->bytes - get->asked, piece = left < PIECE_BYTES ? left : PIECE_BYTES;
-        if (get->pieces[i] > 0)
-            continue;
-        COD_TRY(window_rget(get->window, get->world_rank, get->offset + get->asked, get->target + get->asked,
-                            (int)piece, &request->parts[i]));
-        get->pieces[i] = piece;
-        get->asked += piece;
-        asked++;
+    size_t copied_bytes = 0;
+    for (int i = 0; i < WINDOW_FLOW_PIECES && copied_bytes < COPIED_AT_ONCE; i++) {
+        bool copied = get->pieces[i].bytes == 0;
+        while (copied && copied_bytes < COPIED_AT_ONCE && get->asked < get->bytes) {
+            const size_t bytes = window_flow_next(flow_of(get), &get->window->all_flows, get->bytes - get->asked);
+            if (bytes == 0)
+                return COD_OK;
+            COD_TRY(ask(request, i, bytes, &copied));
+            copied_bytes += copied ? bytes : 0;
+        }
     }
     return COD_OK;
 }
@@ -98,7 +125,7 @@ cod_status long_get_start(cod_window *window, int world_rank, size_t offset, voi
                           cod_request **out)
 {
     cod_comm *comm = window->comm;
-    COD_TRY(comm_request_create(comm, IN_FLIGHT, out));
+    COD_TRY(comm_request_create(comm, WINDOW_FLOW_PIECES, out));
     cod_request *request = *out;
     window_long *get = calloc(1, sizeof *get);
     if (get == NULL)
@@ -117,9 +144,16 @@ cod_status long_get_start(cod_window *window, int world_rank, size_t offset, voi
     return comm_request_started(out, status);
 }
 
+void long_gets_forget(const cod_window *window)
+{
+    for (cod_request *request = window->comm->abandoned; request != NULL; request = request->next)
+        if (request->long_get != NULL && request->long_get->window == window)
+            request->long_get->window = NULL;
+}
+
 bool long_get_is(size_t bytes)
 {
-    return bytes > PIECE_BYTES;
+    return bytes > SHORT_BYTES;
 }
 
 size_t cod_window_get_arrived(const cod_request *request)

@@ -162,7 +162,7 @@ static cod_status tell_memory(const codistill *c, const cod_train_context *conte
         cod_log_warn("group %d: %s", mine, advice);
     if (cod_group_rank(context->group) == 0 && c->peers.count > 0)
         cod_log_info("group %d: a rank holds %.1f MB for the exchange: checkpoints of %d peer%s %.1f, own publications "
-                     "%.1f, encoded versions %.1f%s",
+                     "%.1f, encoded versions %.1f at most%s",
                      mine, 1e-6 * (double)sizes.memory_bytes, sizes.peers, sizes.peers == 1 ? "" : "s",
                      1e-6 * (double)sizes.held_bytes, 1e-6 * (double)sizes.own_bytes, 1e-6 * (double)sizes.slot_bytes,
                      once ? "; the first two are its part of what the group's ranks hold together" : "");

@@ -192,7 +192,7 @@ typedef struct cod_exchange_sizes {
     uint64_t pulled;       /**< bytes of one publication of each peer */
     uint64_t held_bytes;   /**< of a rank: the peers' checkpoints, one in use and one under way of each */
     uint64_t own_bytes;    /**< of a rank: the copy being published, and own publications as others see them */
-    uint64_t slot_bytes;   /**< of a rank: encoded versions, its own and those being pulled */
+    uint64_t slot_bytes;   /**< of a rank: encoded versions, its own and those being pulled, at most */
     uint64_t memory_bytes; /**< of a rank: all three */
     uint64_t
         device_bytes; /**< of a rank, in the memory of a device that codes: the first two, and plain chunks of both ways */
