@@ -33,7 +33,7 @@ typedef struct bench {
     long rounds; /**< of work in a step */
     float *values, *noise, *work;
     told told[AGREEMENT_DELAY];
-    uint64_t *held;                       /**< [groups] version */
+    uint64_t *held;                       /**< [groups * fragments] version */
     double *step_s;                       /**< [steps] */
     double *published_s;                  /**< [versions()] when each version was published; 0 = not */
     double *taken_s;                      /**< [groups][versions()] when it was taken over; 0 = not */
@@ -44,7 +44,7 @@ typedef struct bench {
 /** One more than the highest version. */
 static size_t versions(const bench *b)
 {
-    return (size_t)(b->steps / b->options->exchange.period) + 1;
+    return (size_t)(b->steps / cod_exchange_spacing(&b->options->exchange)) + 1;
 }
 
 static double processor_s(void)
@@ -84,7 +84,7 @@ static cod_status make_buffers(bench *b)
     b->published_s = calloc(versions(b), sizeof *b->published_s);
     b->taken_s = calloc(groups * versions(b), sizeof *b->taken_s);
     b->staleness = calloc(b->takeovers_capacity, sizeof *b->staleness);
-    b->held = calloc(groups, sizeof *b->held);
+    b->held = calloc(groups * (size_t)cod_exchange_fragments(&b->options->exchange), sizeof *b->held);
     COD_REQUIRE_MEMORY(b->step_s);
     COD_REQUIRE_MEMORY(b->published_s);
     COD_REQUIRE_MEMORY(b->taken_s);
@@ -102,7 +102,7 @@ static cod_status make_buffers(bench *b)
     return COD_OK;
 }
 
-/** Before a publication; not part of a step. */
+/** Once a period, before a publication; not part of a step. */
 static void move_weights(bench *b)
 {
     const size_t shift = (size_t)b->step * 7919;
@@ -113,13 +113,15 @@ static void move_weights(bench *b)
 /** Notes which versions were newly taken over. */
 static void look(bench *b)
 {
-    for (int i = 0; i < cod_exchange_peer_count(b->exchange); i++) {
-        const int group = cod_exchange_peer_group(b->exchange, i);
+    const int fragments = cod_exchange_fragments(&b->options->exchange);
+    for (int i = 0; i < cod_exchange_peer_count(b->exchange) * fragments; i++) {
+        const int group = cod_exchange_peer_group(b->exchange, i / fragments);
+        uint64_t *held = &b->held[group * fragments + i % fragments];
         cod_exchange_checkpoint c;
-        cod_exchange_read_checkpoint(b->exchange, i, &c);
-        if (c.version == b->held[group])
+        cod_exchange_read_checkpoint(b->exchange, i / fragments, i % fragments, &c);
+        if (c.version == *held)
             continue;
-        b->held[group] = c.version;
+        *held = c.version;
         b->taken_s[(size_t)group * versions(b) + c.version] = cod_clock_s();
         if (b->takeovers < b->takeovers_capacity)
             b->staleness[b->takeovers++] = (double)(c.pulled_at - c.step);
@@ -151,15 +153,15 @@ static cod_status one_step(bench *b)
 {
     const int64_t done = b->step + 1;
     const bool due = cod_exchange_publish_due(b->exchange, done);
-    if (due)
+    if (due && done % b->options->exchange.period == 0)
         move_weights(b);
     const double begin = cod_clock_s();
     COD_TRY(hear(b, b->step));
     compute(b);
     if (due) {
-        b->published_s[done / b->options->exchange.period] = cod_clock_s();
+        b->published_s[done / cod_exchange_spacing(&b->options->exchange)] = cod_clock_s();
         cod_exchange_part part;
-        COD_TRY(cod_exchange_snapshot(b->exchange, &part));
+        COD_TRY(cod_exchange_snapshot(b->exchange, done, &part));
         memcpy(part.values->host, b->values + part.first, part.count * sizeof(float));
         COD_TRY(cod_exchange_publish(b->exchange, done, 0));
     }
@@ -210,8 +212,9 @@ static cod_status run_exchange(bench *b, cod_bench_exchange_result *out)
     out->step_p99_ms = 1e3 * percentile(b->step_s, (size_t)b->steps, 0.99);
     out->step_ms = 1e3 * cod_median(b->step_s, (size_t)b->steps);
     out->published_bytes = (double)counters.published_bytes / steps;
-    out->ratio = 4.0 * (double)b->options->weights / cod_group_size(b->group) * (double)counters.published /
-                 (double)counters.published_bytes;
+    const double of_fragment = (double)b->options->weights / cod_exchange_fragments(&b->options->exchange);
+    out->ratio =
+        4.0 * of_fragment / cod_group_size(b->group) * (double)counters.published / (double)counters.published_bytes;
     out->published = (double)counters.published;
     out->taken = (double)counters.pulled;
     out->lost = (double)counters.lost;

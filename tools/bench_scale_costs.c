@@ -123,7 +123,7 @@ static cod_status time_merges(cod_bench_training *training, cod_merger *merger, 
     double all[REPEATS];
     for (int i = 0; i <= REPEATS; i++) {
         const double begin = processor_s();
-        COD_TRY(cod_merger_apply(merger, &(cod_merge){&peer, &own, 0.5, 0.5}, 1));
+        COD_TRY(cod_merger_apply(merger, &(cod_merge){.peer = &peer, .own = &own, .alpha = 0.5, .share = 0.5}, 1));
         COD_TRY(cod_bench_training_finish(training));
         all[i > 0 ? i - 1 : 0] = processor_s() - begin; /* the first makes its plans */
     }
@@ -149,7 +149,7 @@ static cod_status measure_merges(trial *t, double *out)
     cod_merger *merger = NULL;
     cod_status status = cod_bench_training_open(&options, &training);
     if (status == COD_OK)
-        status = cod_merger_create(&training.session.weights, COD_ALL_SETS, &merger);
+        status = cod_merger_create(&training.session.weights, COD_ALL_SETS, NULL, 0, &merger);
     if (status == COD_OK)
         status = time_merges(&training, merger, t, out);
     cod_merger_destroy(merger);

@@ -126,7 +126,7 @@ static cod_status time_steps(bench *b, cod_teacher *teacher, int period, double 
 static cod_status time_teacher(bench *b, row *r, int round)
 {
     const double begin = cod_clock_s(); /* after a step, which was waited for */
-    COD_TRY(cod_teacher_load(r->teacher, &b->checkpoint));
+    COD_TRY(cod_teacher_load(r->teacher, &b->checkpoint, 0));
     COD_TRY(predict_alone(b, r->teacher));
     COD_TRY(predict_alone(b, r->teacher));
     const double loaded = cod_clock_s();

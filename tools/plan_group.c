@@ -455,9 +455,10 @@ static void print_traffic(const planned *p)
     char at_a_time[32] = "", advice[512];
     if (p->sizes.pulls > 1)
         snprintf(at_a_time, sizeof at_a_time, ", %d at a time", p->sizes.pulls);
-    printf("  between groups, each %lld steps: a publication of at most %.2f MB (%s%s)", (long long)p->exchange->period,
-           megabytes((double)p->sizes.published), codecs[p->exchange->codec],
-           p->exchange->entropy > 0 ? " before compression" : "");
+    const char *what = cod_exchange_fragments(p->exchange) > 1 ? "fragment" : "publication";
+    printf("  between groups, each %lld steps: a %s of at most %.2f MB (%s%s)",
+           (long long)cod_exchange_spacing(p->exchange), what, megabytes((double)p->sizes.published),
+           codecs[p->exchange->codec], p->exchange->entropy > 0 ? " before compression" : "");
     if (p->sizes.peers > 0)
         printf("; %d peer%s pulled%s, %.2f MB", p->sizes.peers, p->sizes.peers > 1 ? "s" : "", at_a_time,
                megabytes((double)p->sizes.pulled));

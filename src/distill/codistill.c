@@ -198,7 +198,8 @@ static cod_status start(cod_strategy *strategy, cod_train_context *context)
     cod_group *world = cod_comm_world(context->comm);
     cod_status status = cod_exchange_models_read(context->config, cod_group_count(context->group), &models);
     status = cod_group_agree(world, status, NULL);
-    const uint64_t periods = (uint64_t)exchange.period << 40; /* versions count them: another period is another run */
+    /* Versions count them: another period is another run. */
+    const uint64_t periods = (uint64_t)cod_exchange_spacing(&exchange) << 40;
     uint64_t run = cod_hash(root->name, strlen(root->name), (uint64_t)root->seed ^ periods);
     /* What must repeat is of no run in particular: its bytes are those of every run of this configuration. */
     if (root->nonce[0] != '\0' && !exchange.deterministic && exchange.replay[0] == '\0')
@@ -370,7 +371,8 @@ static cod_status fill_snapshot(const codistill *c, const cod_train_session *ses
     for (int s = 0; s < COD_GRAPH_MAX_SETS && c->configured->publish == COD_PUBLISH_EMA; s++)
         averages[s] = session->optimisers[s] != NULL ? cod_optimiser_ema(session->optimisers[s]) : NULL;
     if (part->wants_fingerprint)
-        *fingerprint = cod_weights_fingerprint(&session->weights, c->sets, averages);
+        *fingerprint =
+            cod_weights_fingerprint(&session->weights, c->sets, averages, part->fragment.first, part->fragment.count);
     return cod_weights_copy_out(&session->weights, c->sets, averages, part->values, part->first, part->count);
 }
 
@@ -378,14 +380,16 @@ static cod_status publish(codistill *c, cod_train_context *context, int64_t done
 {
     cod_exchange_part part;
     uint64_t fingerprint = 0;
-    COD_TRY(cod_exchange_snapshot(c->exchange, &part));
-    COD_TRY(average_statistics(c, context));
+    COD_TRY(cod_exchange_snapshot(c->exchange, done, &part));
+    if (part.fragment.first + part.fragment.count >
+        cod_weights_layout_of(&context->session->weights, c->sets).trainable)
+        COD_TRY(average_statistics(c, context));
     COD_TRY(fill_snapshot(c, context->session, &part, &fingerprint));
     COD_TRY(cod_exchange_publish(c->exchange, done, fingerprint));
     c->stats.publications++;
     const cod_train_event event = {.kind = "publish",
                                    .peer = cod_group_index(context->group),
-                                   .version = (uint64_t)(done / c->configured->period),
+                                   .version = (uint64_t)(done / cod_exchange_spacing(c->configured)),
                                    .peer_step = done,
                                    .alpha = NAN};
     return cod_train_tell(context, &event);

@@ -92,9 +92,18 @@ void codistill_check(const cod_run_config *run, const cod_distill_options *d, co
     if (e->publish == COD_PUBLISH_EMA && run->train.ema == 0)
         cod_config_problem_key(run->config, "exchange.publish",
                                "the moving average can be published only where there is one: set train.ema above 0");
-    if ((e->deterministic || run->train.deterministic) && e->lag_steps >= e->period)
+    const int64_t spacing = cod_exchange_spacing(e);
+    if (e->period % e->fragments != 0)
+        cod_config_problem_key(run->config, "exchange.fragments", "%lld is no divisor of exchange.period, %lld",
+                               (long long)e->fragments, (long long)e->period);
+    else if ((e->deterministic || run->train.deterministic) && e->lag_steps >= spacing && e->fragments == 1)
         cod_config_problem_key(run->config, "exchange.lag_steps", "%lld steps are not below exchange.period, %lld",
                                (long long)e->lag_steps, (long long)e->period);
+    else if ((e->deterministic || run->train.deterministic) && e->lag_steps >= spacing)
+        cod_config_problem_key(run->config, "exchange.lag_steps",
+                               "a fragment must arrive before the next one is published, in %lld steps; set fewer than "
+                               "that",
+                               (long long)spacing);
     if (e->replay[0] != '\0' && (e->deterministic || run->train.deterministic))
         cod_config_problem_key(run->config, "exchange.replay",
                                "a deterministic run repeats itself; a record is for asynchronous ones");

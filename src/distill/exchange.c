@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/** The part of a period that encoding is spread over. */
+/** The part of the time between two publications that encoding is spread over. */
 enum { ENCODING_PART = 3 };
 enum { STORAGE_PATIENCE_S = 10 };
 
@@ -21,14 +21,15 @@ int exchange_shards_of(const cod_exchange *e, int group)
     return cod_group_members_of(e->group, group).size;
 }
 
-cod_slot_identity exchange_identity(const cod_exchange *e, int group, int shard)
+cod_slot_identity exchange_identity(const cod_exchange *e, int group, int fragment, int shard)
 {
-    const cod_codec_range range = exchange_shard_range(&e->models[group], shard, exchange_shards_of(e, group));
+    const int shards = exchange_shards_of(e, group);
+    const cod_codec_range range = exchange_shard_range(&e->options, &e->models[group], fragment, shard, shards);
     return (cod_slot_identity){.run = e->run,
                                .model = e->models[group].hash,
                                .group = (uint32_t)group,
-                               .shard = (uint32_t)shard,
-                               .shards = (uint32_t)exchange_shards_of(e, group),
+                               .shard = (uint32_t)(fragment * shards + shard),
+                               .shards = (uint32_t)(e->fragments * shards),
                                .first = range.first,
                                .count = range.count,
                                .exact_from = range.exact_from};
@@ -42,10 +43,9 @@ cod_codec_key exchange_key(const cod_exchange *e, int group, uint64_t version, u
 
 static cod_slot_layout common_layout(const cod_exchange *e)
 {
-    const cod_codec_options codec = exchange_codec_options(&e->options);
     cod_slot_layout layout = {.slots = (uint32_t)e->options.slots, .groups = (uint32_t)cod_group_count(e->group)};
     for (int g = 0; g < cod_group_count(e->group); g++) {
-        const uint64_t bytes = exchange_slot_bytes(&codec, &e->models[g], exchange_shards_of(e, g));
+        const uint64_t bytes = exchange_slot_bytes(&e->options, &e->models[g], exchange_shards_of(e, g));
         layout.slot_bytes = bytes > layout.slot_bytes ? bytes : layout.slot_bytes;
     }
     return layout;
@@ -54,23 +54,40 @@ static cod_slot_layout common_layout(const cod_exchange *e)
 static cod_status make_peers(cod_exchange *e)
 {
     const int groups = cod_group_count(e->group), mine = cod_group_index(e->group);
-    e->peers = calloc((size_t)groups, sizeof *e->peers);
+    e->peers = calloc((size_t)(groups * e->fragments), sizeof *e->peers);
     COD_REQUIRE_MEMORY(e->peers);
     for (int i = 1; i < groups; i++) {
         const int group = (mine + i) % groups;
         if (!cod_exchange_reads(&e->options, groups, mine, group))
             continue;
-        held_peer *peer = &e->peers[e->peer_count++];
-        peer->group = group;
-        peer->model = e->models[peer->group];
+        for (int f = 0; f < e->fragments; f++)
+            e->peers[e->peer_count++] =
+                (held_peer){.group = group,
+                            .fragment = f,
+                            .model = e->models[group],
+                            .range = cod_exchange_fragment_range(&e->options, &e->models[group], f)};
+    }
+    return COD_OK;
+}
+
+/** A fragment is one chunk at least. */
+static cod_status check_fragments(const cod_exchange *e)
+{
+    for (int g = 0; g < cod_group_count(e->group); g++) {
+        const uint64_t total = exchange_total_of(&e->models[g]),
+                       chunks = (total + (uint64_t)e->options.chunk_values - 1) / (uint64_t)e->options.chunk_values;
+        COD_REQUIRE(e->fragments == 1 || chunks >= (uint64_t)e->fragments,
+                    "exchange.fragments: the model of group %d has %llu chunks of %lld values, which do not make %d "
+                    "fragments: set fewer, or exchange.chunk_values lower",
+                    g, (unsigned long long)chunks, (long long)e->options.chunk_values, e->fragments);
     }
     return COD_OK;
 }
 
 static cod_status make_buffers(cod_exchange *e)
 {
-    const cod_codec_options codec = exchange_codec_options(&e->options);
-    COD_TRY(exchange_publisher_init(&e->publisher, &codec));
+    COD_TRY(check_fragments(e));
+    COD_TRY(exchange_publisher_init(&e->publisher, &e->options));
     COD_TRY(make_peers(e));
     return exchange_pulls_init(e);
 }
@@ -106,15 +123,45 @@ static cod_status find_sources(const cod_exchange *e, int **out, size_t *count)
     return COD_OK;
 }
 
-static cod_status make_window(cod_exchange *e, const cod_slot_identity *identity, const cod_slot_layout *layout)
+static cod_status make_window(cod_exchange *e, const cod_slot_identity *identity, const cod_slot_layout *layout,
+                              cod_transport **out)
 {
     int *sources = NULL;
     size_t count = 0;
     cod_status status = cod_group_agree(cod_comm_world(e->comm), find_sources(e, &sources, &count), NULL);
     if (status == COD_OK)
-        status = cod_rma_create(e->comm, identity, layout, e->pull_count, sources, count, &e->transport);
+        status = cod_rma_create(e->comm, identity, layout, e->pull_count, sources, count, out);
     free(sources);
     return status;
+}
+
+static cod_status open_folder(cod_exchange *e, const cod_slot_identity *identity, const cod_slot_layout *layout,
+                              cod_transport **out)
+{
+    const cod_exchange_options *options = &e->options;
+    const cod_file_options shared = {.folder = options->directory,
+                                     .key_file = options->key_file,
+                                     .patience_s = fmax(options->pull_timeout_s, STORAGE_PATIENCE_S),
+                                     .anew = options->anew,
+                                     .pulls = e->pull_count};
+    const cod_status status = cod_file_transport_create(&shared, identity, layout, out);
+    COD_TRY(cod_group_agree(cod_comm_world(e->comm), status, NULL));
+    double left = (double)(*out)->ops->left(*out);
+    COD_TRY(cod_group_reduce(e->group, &left, 1, COD_REDUCE_MAX));
+    if ((uint64_t)left > e->publisher.left)
+        e->publisher.left = (uint64_t)left;
+    return COD_OK;
+}
+
+static cod_status make_transports(cod_exchange *e)
+{
+    const cod_slot_layout layout = common_layout(e);
+    for (int f = 0; f < e->fragments; f++) {
+        const cod_slot_identity identity = exchange_identity(e, cod_group_index(e->group), f, e->rank);
+        COD_TRY(e->options.transport == COD_TRANSPORT_RMA ? make_window(e, &identity, &layout, &e->transports[f])
+                                                          : open_folder(e, &identity, &layout, &e->transports[f]));
+    }
+    return COD_OK;
 }
 
 cod_status cod_exchange_create(cod_comm *comm, cod_group *group, const cod_exchange_options *options,
@@ -136,25 +183,14 @@ cod_status cod_exchange_create(cod_comm *comm, cod_group *group, const cod_excha
     memcpy(e->models, models, groups * sizeof *models);
     const cod_exchange_model *mine = &models[cod_group_index(group)];
     e->total = exchange_total_of(mine);
+    e->fragments = cod_exchange_fragments(options);
+    e->transports = calloc((size_t)e->fragments, sizeof *e->transports);
+    COD_REQUIRE_MEMORY(e->transports);
     COD_TRY(cod_group_agree(cod_comm_world(comm), make_buffers(e), NULL));
     COD_TRY(cod_group_agree(cod_comm_world(comm), exchange_share_values(e), NULL));
     COD_TRY(cod_group_agree(cod_comm_world(comm), exchange_make_values(e), NULL));
     COD_TRY(draw_life(e));
-    const cod_slot_layout layout = common_layout(e);
-    const cod_slot_identity identity = exchange_identity(e, cod_group_index(group), e->rank);
-    if (options->transport == COD_TRANSPORT_RMA)
-        return make_window(e, &identity, &layout);
-    const cod_file_options shared = {.folder = options->directory,
-                                     .key_file = options->key_file,
-                                     .patience_s = fmax(options->pull_timeout_s, STORAGE_PATIENCE_S),
-                                     .anew = options->anew,
-                                     .pulls = e->pull_count};
-    const cod_status status = cod_file_transport_create(&shared, &identity, &layout, &e->transport);
-    COD_TRY(cod_group_agree(cod_comm_world(comm), status, NULL));
-    double left = (double)e->transport->ops->left(e->transport);
-    COD_TRY(cod_group_reduce(group, &left, 1, COD_REDUCE_MAX));
-    e->publisher.left = (uint64_t)left;
-    return COD_OK;
+    return make_transports(e);
 }
 
 cod_status cod_exchange_destroy(cod_exchange *e)
@@ -162,10 +198,14 @@ cod_status cod_exchange_destroy(cod_exchange *e)
     if (e == NULL)
         return COD_OK;
     cod_status status = exchange_pulls_end(e);
-    if (e->transport != NULL) {
-        const cod_status ended = e->transport->ops->destroy(e->transport);
+    /* Where other groups do not come to the end of one, they would be waited for as long at each of the others. */
+    bool came = true;
+    for (int f = 0; e->transports != NULL && f < e->fragments && came; f++) {
+        const cod_status ended = e->transports[f] != NULL ? e->transports[f]->ops->destroy(e->transports[f]) : COD_OK;
         status = status == COD_OK ? ended : status;
+        came = ended == COD_OK;
     }
+    free(e->transports);
     exchange_device_destroy(e);
     exchange_free_values(e);
     cod_event_destroy(e->backend, e->copied);
@@ -177,19 +217,21 @@ cod_status cod_exchange_destroy(cod_exchange *e)
     free(e->models);
     free(e->arrays);
     free(e->numbers);
+    free(e->slots);
     free(e);
     return status;
 }
 
 int64_t exchange_encoding_steps(const cod_exchange_options *options)
 {
-    return (options->period + ENCODING_PART - 1) / ENCODING_PART;
+    return (cod_exchange_spacing(options) + ENCODING_PART - 1) / ENCODING_PART;
 }
 
-/** Chunks a step, so that the publication is through after its part of a period. */
+/** Chunks a step, so that the publication is through after its part of the time until the next one. */
 static uint64_t encoded_a_step(const cod_exchange *e)
 {
-    const uint64_t chunks = exchange_snapshot_range(e).count / (uint64_t)e->options.chunk_values + 1,
+    const int fragment = exchange_fragment_of(e, e->publisher.version);
+    const uint64_t chunks = exchange_snapshot_range(e, fragment).count / (uint64_t)e->options.chunk_values + 1,
                    steps = (uint64_t)exchange_encoding_steps(&e->options);
     return (chunks + steps - 1) / steps;
 }

@@ -13,6 +13,10 @@
  * periods: version v is of step v * period in every group, whatever a group left out, so that a peer's v and one's own v
  * have seen equally many steps.
  *
+ * *Fragments*: a model may be cut into P ranges, of which one is published every period / P steps, in turn; versions are counted in these
+ * steps, and version v is of fragment v mod P. Each fragment is an exchange of its own: slots, keys and deltas, own versions and pulls
+ * know of no other fragment, so that what holds of a model holds of each of them.
+ *
  * In *deterministic* mode nothing depends on time: a publication at step s is encoded at once, and at step s + lag every
  * reader waits for it, from all peers; a publisher reopens a slot only when all its readers have acknowledged it.
  *
@@ -20,7 +24,7 @@
  *   cod_exchange_flags_in(t) with the sums of step t - 2: before anything of this step is said
  *   cod_exchange_publish_due(t) -> cod_exchange_snapshot(), the weights with averaged statistics there, cod_exchange_publish()
  *   cod_exchange_advance(t)
- *   cod_exchange_read_checkpoint(peer): looks whether its version changed
+ *   cod_exchange_read_checkpoint(peer, fragment): looks whether its version changed
  *   cod_exchange_flags_out() into the reduction of step t
  */
 #ifndef COD_DISTILL_EXCHANGE_H
@@ -37,7 +41,12 @@
 typedef struct cod_exchange cod_exchange;
 
 /** Pulls that a group has at a time, and numbers that ride in the reduction. */
-enum { COD_EXCHANGE_PULLS_MOST = 16, COD_EXCHANGE_FLAGS = 7 + 8 * COD_EXCHANGE_PULLS_MOST, COD_EXCHANGE_OWN_KEPT = 4 };
+enum {
+    COD_EXCHANGE_FRAGMENTS_MOST = 64,
+    COD_EXCHANGE_PULLS_MOST = 16,
+    COD_EXCHANGE_FLAGS = 7 + 8 * COD_EXCHANGE_PULLS_MOST,
+    COD_EXCHANGE_OWN_KEPT = 4
+};
 
 typedef enum cod_exchange_publish_kind { COD_PUBLISH_RAW, COD_PUBLISH_EMA } cod_exchange_publish_kind;
 typedef enum cod_exchange_codec {
@@ -55,12 +64,16 @@ typedef enum cod_exchange_merge_kind {
 } cod_exchange_merge_kind;
 typedef enum cod_exchange_peers { COD_PEERS_ALL, COD_PEERS_RING, COD_PEERS_RANDOM, COD_PEERS_AUTO } cod_exchange_peers;
 
+typedef enum cod_exchange_teacher_fragments { COD_TEACHER_MIXED, COD_TEACHER_WHOLE } cod_exchange_teacher_fragments;
+
 typedef enum cod_exchange_transport { COD_TRANSPORT_RMA, COD_TRANSPORT_FILE } cod_exchange_transport;
 
-/** Section "exchange" of a config. `publish`, `merge`, `merge_alpha` and `max_staleness_*` are read by the strategy. */
+/**
+ * Section "exchange" of a config. `publish`, `merge`, `merge_alpha`, `teacher_fragments` and `max_staleness_*` are read by the strategy.
+ */
 typedef struct cod_exchange_options {
-    int64_t period;
-    int codec; /**< cod_exchange_codec; NONE publishes nothing */
+    int64_t period, fragments; /**< cod_exchange_fragments(), cod_exchange_spacing() */
+    int codec;                 /**< cod_exchange_codec; NONE publishes nothing */
     double quality_db, rounding;
     int64_t key_every;
     int entropy; /**< cod_codec_entropy */
@@ -76,6 +89,7 @@ typedef struct cod_exchange_options {
     int64_t lag_steps;
     int merge; /**< cod_exchange_merge_kind */
     double merge_alpha;
+    int teacher_fragments; /**< cod_exchange_teacher_fragments */
     int peers;             /**< cod_choice_index(): cod_exchange_peers; cod_choice_argument(): peers of a random draw */
     const char *replay;    /**< folder of a run whose exchange is repeated; "" = none. Read by the strategy */
     int transport;         /**< cod_exchange_transport */
@@ -87,6 +101,18 @@ typedef struct cod_exchange_options {
 } cod_exchange_options;
 
 extern const cod_option_table cod_exchange_option_table;
+
+/** Ranges that a model is cut into, one of which is published at a time; 1 also in options that nobody has parsed. */
+static inline int cod_exchange_fragments(const cod_exchange_options *options)
+{
+    return options->fragments > 1 ? (int)options->fragments : 1;
+}
+
+/** Steps from one publication to the next one, of the next fragment. */
+static inline int64_t cod_exchange_spacing(const cod_exchange_options *options)
+{
+    return options->period / cod_exchange_fragments(options);
+}
 
 /**
  * Whether group `reader` of `groups` reads `publisher`'s checkpoints. A random draw is a function of the run's seed and the reader,
@@ -111,18 +137,31 @@ typedef struct cod_exchange_model {
     uint64_t hash;        /**< of the architecture; a peer whose hash is not the expected one is refused */
 } cod_exchange_model;
 
+/** Values of a model, among its count + state_count. */
+typedef struct cod_exchange_range {
+    uint64_t first, count;
+} cod_exchange_range;
+
 /**
- * A peer's model as this group holds it. Borrowed: valid until the next flags_in() or advance(), and for work that the device's default
+ * Fragment `fragment` of a model: whole chunks of `chunk_values`, so that their number decides how equal fragments are. Version v is of
+ * fragment v mod `fragments`.
+ */
+cod_exchange_range cod_exchange_fragment_range(const cod_exchange_options *options, const cod_exchange_model *model,
+                                               int fragment);
+
+/**
+ * A fragment of a peer's model as this group holds it. Borrowed: valid until the next flags_in() or advance(), and for work that the device's default
  * queue has by then. Buffers are of the device where the exchange codes there, else of the host's memory.
  */
 typedef struct cod_exchange_checkpoint {
-    cod_buffer *values;   /**< [count + state_count] f32 of the peer's model; NULL = none yet */
-    uint64_t version;     /**< the peer's step / period when it published; 0 = none yet */
-    int64_t step;         /**< the peer's step when it published */
-    int64_t pulled_at;    /**< own step when it was taken over */
-    double age_s;         /**< since its publisher copied its weights, by the clocks of both; NaN = not known */
-    cod_buffer *own;      /**< own decoded publication beside it; NULL while that is still to come */
-    uint64_t own_version; /**< of `own`: the same, or the newest where groups are too far apart for that */
+    cod_exchange_range range; /**< of the peer's model */
+    cod_buffer *values;       /**< [range.count] f32; NULL = none yet */
+    uint64_t version;         /**< the peer's step / spacing when it published; 0 = none yet */
+    int64_t step;             /**< the peer's step when it published */
+    int64_t pulled_at;        /**< own step when it was taken over */
+    double age_s;             /**< since its publisher copied its weights, by the clocks of both; NaN = not known */
+    cod_buffer *own;          /**< own decoded publication beside it; NULL while that is still to come */
+    uint64_t own_version;     /**< of `own`: the same, or the newest where groups are too far apart for that */
 } cod_exchange_checkpoint;
 
 /** This rank's, since the start (not restored by a resume). */
@@ -228,21 +267,24 @@ bool cod_exchange_publish_due(const cod_exchange *exchange, int64_t step);
 typedef struct cod_exchange_part {
     cod_buffer *values; /**< [count] f32; the exchange's own */
     uint64_t first,
-        count; /**< of the model's count + state_count: all, or a part where ranks of a node hold values together */
-    bool wants_fingerprint; /**< cod_exchange_publish() reads one */
+        count; /**< of the model's count + state_count: the fragment, or a part of it where ranks of a node hold values together */
+    cod_exchange_range fragment; /**< of all ranks */
+    bool wants_fingerprint;      /**< cod_exchange_publish() reads one, of the fragment */
 } cod_exchange_part;
 
 /**
  * Where a consistent step's weights are to be put before cod_exchange_publish(): by the host, or on a device by copies in its default
  * queue. What was published last is encoded from there, so that ends first. All ranks of the group.
+ *
+ * @param step  after which they will be published
  */
-COD_MUST_CHECK cod_status cod_exchange_snapshot(cod_exchange *exchange, cod_exchange_part *part);
+COD_MUST_CHECK cod_status cod_exchange_snapshot(cod_exchange *exchange, int64_t step, cod_exchange_part *part);
 
 /**
  * Begins to publish this rank's shard of the snapshot. All ranks of the group, with equal bits in it; `step` is a multiple
- * of the period, after the last one published. In deterministic mode it waits for the readers of the slot it reopens.
+ * of cod_exchange_spacing(), after the last one published. In deterministic mode it waits for the readers of the slot it reopens.
  *
- * @param fingerprint  of all values of the model, however computed, where the part wants one; else not read
+ * @param fingerprint  of all values of the fragment, however computed, where the part wants one; else not read
  * @return COD_ERR_PEER when, in deterministic mode, a reader does not come within pull_timeout_s
  */
 COD_MUST_CHECK cod_status cod_exchange_publish(cod_exchange *exchange, int64_t step, uint64_t fingerprint);
@@ -263,7 +305,8 @@ COD_MUST_CHECK cod_status cod_exchange_flags_in(cod_exchange *exchange, int64_t 
 /** Number of peers that this group reads, and the group that the i-th of them is. */
 int cod_exchange_peer_count(const cod_exchange *exchange);
 int cod_exchange_peer_group(const cod_exchange *exchange, int peer);
-void cod_exchange_read_checkpoint(const cod_exchange *exchange, int peer, cod_exchange_checkpoint *out);
+/** @param fragment  of the peer's model, below cod_exchange_fragments() */
+void cod_exchange_read_checkpoint(const cod_exchange *exchange, int peer, int fragment, cod_exchange_checkpoint *out);
 
 void cod_exchange_read_peer(const cod_exchange *exchange, int peer, cod_exchange_peer_counters *out);
 

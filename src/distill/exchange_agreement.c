@@ -26,7 +26,8 @@ void cod_exchange_flags_out(const cod_exchange *e, double out[COD_EXCHANGE_FLAGS
     if (exchange_waits(e))
         return;
     if (e->rank == 0) {
-        out[FLAG_INTERVAL] = 1e3 * (cod_clock_s() - e->publisher.published_s) >= e->options.min_interval_ms;
+        out[FLAG_INTERVAL] =
+            1e3 * (cod_clock_s() - e->publisher.published_s) >= e->options.min_interval_ms / e->fragments;
         out[FLAG_NOW] = (double)exchange_wall_ms();
     }
     out[FLAG_LEFT_OUT] = (double)exchange_left_out(e);

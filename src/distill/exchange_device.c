@@ -58,7 +58,7 @@ static cod_status chunk_table_init(const cod_exchange *e, int group, chunk_table
     table->first = calloc((size_t)table->shards + 1, sizeof *table->first);
     COD_REQUIRE_MEMORY(table->first);
     for (int s = 0; s < table->shards; s++) {
-        const cod_codec_range range = exchange_shard_range(&e->models[group], s, table->shards);
+        const cod_codec_range range = exchange_shard_range(&e->options, &e->models[group], 0, s, table->shards);
         table->first[s + 1] = table->first[s] + (size_t)cod_codec_chunk_count(&options, &range);
     }
     table->prints = calloc(table->first[table->shards] + 1, sizeof *table->prints);
@@ -82,7 +82,7 @@ static void plan_heads(const cod_exchange *e, int group, const chunk_table *tabl
 {
     const cod_codec_options options = exchange_codec_options(&e->options);
     for (int s = 0; s < table->shards; s++) {
-        const cod_codec_range range = exchange_shard_range(&e->models[group], s, table->shards);
+        const cod_codec_range range = exchange_shard_range(&e->options, &e->models[group], 0, s, table->shards);
         cod_codec_plan(&options, &range, heads + table->first[s] * COD_CHUNK_HEADER_BYTES);
     }
 }
@@ -228,7 +228,8 @@ bool cod_exchange_codes_on(const cod_backend *backend, cod_device *device)
 cod_status exchange_device_create(cod_exchange *e)
 {
     const cod_codec_options options = exchange_codec_options(&e->options);
-    if (e->options.codec == COD_EXCHANGE_NONE || e->peer_count == 0 || !cod_exchange_codes_on(e->backend, e->device))
+    if (e->options.codec == COD_EXCHANGE_NONE || e->peer_count == 0 || e->fragments > 1 ||
+        !cod_exchange_codes_on(e->backend, e->device))
         return exchange_make_values(e);
     exchange_device *d = calloc(1, sizeof *d);
     COD_REQUIRE_MEMORY(d);
@@ -295,7 +296,7 @@ void exchange_device_destroy(cod_exchange *e)
     cod_buffer *const others[] = {d->decoded, d->plan, d->heads, d->payloads};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         destroy_buffer(e, false, others[i]);
-    for (int i = 0; i < COD_EXCHANGE_OWN_KEPT + e->peer_count && d->mirrors != NULL; i++)
+    for (int i = 0; i < e->publisher.own_count + e->peer_count && d->mirrors != NULL; i++)
         free(d->mirrors[i]);
     free(d->mirrors);
     chunk_table_clear(&d->own);
@@ -339,7 +340,7 @@ static cod_status start_fetching(cod_exchange *e)
     COD_TRY(e->backend->copy(e->device, NULL, e->publisher.encoding->values, 0, d->decoded, 0, d->decoded->bytes));
     COD_TRY(cod_event_record(e->backend, d->fetched, NULL));
     const int mine = cod_group_index(e->group);
-    const cod_codec_range range = exchange_shard_range(&e->models[mine], e->rank, e->size);
+    const cod_codec_range range = exchange_shard_range(&e->options, &e->models[mine], 0, e->rank, e->size);
     cod_codec_begin(&e->publisher.encoder, &range, &e->publisher.key);
     d->fetching = true;
     d->looks = 0;
@@ -381,9 +382,10 @@ void exchange_device_end(cod_exchange *e)
 cod_status exchange_device_skip(cod_exchange *e)
 {
     exchange_device *d = e->on_device;
-    if (e->publisher.reference == 0)
+    const uint64_t reference = exchange_chain_now(e)->reference;
+    if (reference == 0)
         return COD_OK;
-    return e->backend->copy(e->device, NULL, d->decoded, 0, exchange_own_of(e, e->publisher.reference)->values, 0,
+    return e->backend->copy(e->device, NULL, d->decoded, 0, exchange_own_of(e, reference)->values, 0,
                             d->decoded->bytes);
 }
 
@@ -504,13 +506,13 @@ void exchange_device_take_over(cod_exchange *e, exchange_pull *pull)
 
 static cod_buffer *value_at(const cod_exchange *e, int i)
 {
-    return i < COD_EXCHANGE_OWN_KEPT ? e->publisher.own[i].values : e->peers[i - COD_EXCHANGE_OWN_KEPT].values;
+    return i < e->publisher.own_count ? e->publisher.own[i].values : e->peers[i - e->publisher.own_count].values;
 }
 
 cod_status exchange_device_save(cod_exchange *e, float ***values)
 {
     exchange_device *d = e->on_device;
-    const int count = COD_EXCHANGE_OWN_KEPT + e->peer_count;
+    const int count = e->publisher.own_count + e->peer_count;
     if (d->mirrors == NULL) {
         d->mirrors = calloc((size_t)count, sizeof *d->mirrors);
         COD_REQUIRE_MEMORY(d->mirrors);
@@ -529,17 +531,18 @@ cod_status exchange_device_save(cod_exchange *e, float ***values)
 cod_status exchange_device_restore(cod_exchange *e)
 {
     exchange_device *d = e->on_device;
-    for (int i = 0; i < COD_EXCHANGE_OWN_KEPT + e->peer_count; i++) {
+    for (int i = 0; i < e->publisher.own_count + e->peer_count; i++) {
         cod_buffer *value = value_at(e, i);
         COD_TRY(e->backend->upload(e->device, NULL, value, 0, d->mirrors[i], value->bytes));
     }
-    if (e->publisher.reference > 0) {
-        const float *values = d->mirrors[e->publisher.reference % COD_EXCHANGE_OWN_KEPT];
+    const uint64_t reference = e->publisher.chains[0].reference;
+    if (reference > 0) {
+        const float *values = d->mirrors[reference % (uint64_t)e->publisher.own_count];
         COD_TRY(e->backend->upload(e->device, NULL, d->decoded, 0, values, d->decoded->bytes));
         find_prints(e, cod_group_index(e->group), values, &d->own, d->heads_host->host);
     }
     for (int i = 0; i < e->peer_count; i++)
-        find_prints(e, e->peers[i].group, d->mirrors[COD_EXCHANGE_OWN_KEPT + i], &d->peers[i].chunks,
+        find_prints(e, e->peers[i].group, d->mirrors[e->publisher.own_count + i], &d->peers[i].chunks,
                     exchange_pull_of(e, &e->peers[i])->on_device->host->host);
     return COD_OK;
 }

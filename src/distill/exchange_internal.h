@@ -12,19 +12,32 @@
 #include "distill/exchange.h"
 #include "distill/transport.h"
 
-/** Numbers that are saved: the period and the publisher's; and those of each peer. exchange_state.c. */
-enum { EXCHANGE_NUMBERS = 5 + COD_EXCHANGE_OWN_KEPT, EXCHANGE_PEER_NUMBERS = 4 };
+/** Numbers that are saved: the period and the publisher's; and those of each fragment, and of each that is held. exchange_state.c. */
+enum {
+    EXCHANGE_PERIOD_BITS = 40,
+    EXCHANGE_NUMBERS = 3,
+    EXCHANGE_CHAIN_NUMBERS = 2 + COD_EXCHANGE_OWN_KEPT,
+    EXCHANGE_PEER_NUMBERS = 4
+};
 
 /** A published version as this group itself will be seen: what a merge subtracts. */
 typedef struct own_version {
     uint64_t version;   /**< 0 = empty or not complete yet */
-    cod_buffer *values; /**< [total] f32 */
+    cod_buffer *values; /**< [of the version's fragment] f32 */
 } own_version;
 
+/** What is published of one fragment: each version is a delta against the one before of the same, or a key. */
+typedef struct exchange_chain {
+    uint64_t reference; /**< the last complete version, in own[]; 0 = none that a delta may be against */
+    uint64_t since_key; /**< complete publications after the last key */
+} exchange_chain;
+
+/** A fragment of a peer's model, which is pulled and held by itself. */
 typedef struct held_peer {
-    int group;
+    int group, fragment;
     cod_exchange_model model;
-    cod_buffer *values, *incoming; /**< [total of the peer's model] f32 */
+    cod_exchange_range range;
+    cod_buffer *values, *incoming; /**< [range.count] f32 */
     uint64_t version, refused;     /**< held; the newest that was no use */
     int64_t step, pulled_at;
     uint64_t published_ms, incoming_ms; /**< of values and incoming, by the publisher's clock; 0 = not known */
@@ -48,8 +61,14 @@ static inline float *exchange_floats(const cod_buffer *buffer)
 typedef struct exchange_publisher {
     cod_codec encoder, mirror; /**< own shard into the slot; the others' round trip */
     cod_coder coder;           /**< of codec AUTO */
-    cod_buffer *snapshot;      /**< [of exchange_snapshot_range()] f32; pinned where the host codes for a device */
-    own_version own[COD_EXCHANGE_OWN_KEPT];
+    cod_buffer
+        *snapshot; /**< [of the largest exchange_snapshot_range()] f32; pinned where the host codes for a device */
+    float *
+        snapshot_of_node; /**< [of the largest fragment] where ranks of a node share it: snapshot is this rank's part; else NULL */
+    own_version *own;       /**< [own_count] version v at v mod own_count, which is of v's fragment */
+    int own_count;          /**< COD_EXCHANGE_OWN_KEPT of each fragment */
+    exchange_chain *chains; /**< [fragments] */
+    int fragments;
     own_version *encoding; /**< under way, or NULL */
     unsigned char *room;
     int encoded_shards; /**< shards of the own group done, or left to other ranks of the node */
@@ -58,10 +77,8 @@ typedef struct exchange_publisher {
     uint64_t version;      /**< last begun */
     cod_codec_key key;     /**< of its chunks */
     uint64_t against;      /**< what that is a delta against; 0 = it is a key */
-    uint64_t reference;    /**< the last complete one, in own[]; 0 = none that a delta may be against */
     uint64_t restored;     /**< own version at the checkpoint gone on from */
     uint64_t left;         /**< newest that readers may hold from a process before this one */
-    uint64_t since_key;    /**< complete publications after the last key */
     double left_out;       /**< publications of any rank that storage left out, as last told */
     uint64_t print;        /**< of the chunks encoded so far: a sum, so that their order does not matter */
     uint64_t print_of;     /**< EXCHANGE_PRINT_BITS of that of the last complete one */
@@ -105,8 +122,9 @@ struct cod_exchange {
     cod_exchange_options options;
     cod_exchange_model *models;
     uint64_t run, total;
-    uint64_t life; /**< of this process of the group, the same on all its ranks; exact as a double */
-    cod_transport *transport;
+    uint64_t life;              /**< of this process of the group, the same on all its ranks; exact as a double */
+    cod_transport **transports; /**< [fragments] each is a window, or a folder, of one fragment */
+    int fragments;
     int rank, size;           /**< in the group */
     cod_group_memory *shared; /**< what is held, once for the group's ranks of a node; NULL = each rank has its own */
     size_t shared_used;       /**< bytes given away */
@@ -119,7 +137,7 @@ struct cod_exchange {
     exchange_device *on_device; /**< coding there; NULL = on the host */
 
     exchange_publisher publisher;
-    held_peer *peers;
+    held_peer *peers; /**< [peer_count] all fragments of the first group that is read, then those of the next */
     int peer_count;
     exchange_pull *pulls; /**< [pull_count] */
     int pull_count;
@@ -132,11 +150,12 @@ struct cod_exchange {
     cod_exchange_counters counters;
     cod_exchange_array *arrays;
     size_t array_count;
-    uint64_t *numbers; /**< versions and steps, as saved */
+    uint64_t *numbers;    /**< versions and steps, as saved */
+    unsigned char *slots; /**< of all fragments, as saved last; NULL with one fragment */
 };
 
-/** The newest own publication that is complete; 0 = none. */
-uint64_t exchange_newest_own(const cod_exchange *e);
+/** The newest own publication of a fragment that is complete; 0 = none. */
+uint64_t exchange_newest_own(const cod_exchange *e, int fragment);
 /** Publications that storage left out, of this rank's shard. */
 uint64_t exchange_left_out(const cod_exchange *e);
 
@@ -161,12 +180,18 @@ static inline bool exchange_makes_deltas(const cod_exchange_options *options)
     return exchange_codec_options(options).coding == COD_CHUNK_STEP;
 }
 /** Room for any of a checkpoint's shards, encoded. */
-uint64_t exchange_slot_bytes(const cod_codec_options *codec, const cod_exchange_model *model, int shards);
-/** Part `shard` of `shards` of a checkpoint. */
-cod_codec_range exchange_shard_range(const cod_exchange_model *model, int shard, int shards);
+uint64_t exchange_slot_bytes(const cod_exchange_options *options, const cod_exchange_model *model, int shards);
+/** Part `shard` of `shards` of a fragment of a checkpoint. */
+cod_codec_range exchange_shard_range(const cod_exchange_options *options, const cod_exchange_model *model, int fragment,
+                                     int shard, int shards);
 int exchange_shards_of(const cod_exchange *e, int group);
-/** What a shard of a group says that it is. */
-cod_slot_identity exchange_identity(const cod_exchange *e, int group, int shard);
+/** The fragment that a version is of. */
+static inline int exchange_fragment_of(const cod_exchange *e, uint64_t version)
+{
+    return (int)(version % (uint64_t)e->fragments);
+}
+/** What a shard of a fragment of a group says that it is: shards of the first fragment are numbered first. */
+cod_slot_identity exchange_identity(const cod_exchange *e, int group, int fragment, int shard);
 /** A group's life is a run of its own to its chunks: what it made before its death and after it never passes for each other. */
 cod_codec_key exchange_key(const cod_exchange *e, int group, uint64_t version, uint64_t life);
 
@@ -215,7 +240,7 @@ bool exchange_replays_publication(const cod_exchange *e, int64_t step);
 
 /* A pull, from one step to the next: exchange_pull.c. */
 
-/** How many pulls a group has at a time, so that all its peers get their turn within a period. */
+/** How many pulls a group has at a time, so that all fragments of its peers get their turn within a period. */
 int exchange_pulls_for(const cod_exchange_options *options, int peers);
 /** Steps that decoding a version is spread over: fewer where pulls are fewer than peers. */
 int64_t exchange_decoding_steps(const cod_exchange_options *options, int peers);
@@ -264,7 +289,7 @@ COD_MUST_CHECK cod_status exchange_try_coders(cod_exchange *e, uint64_t before);
 /** Where an own version is kept. */
 own_version *exchange_own_of(cod_exchange *e, uint64_t version);
 /** Makes codecs, and says that nothing has been published. */
-COD_MUST_CHECK cod_status exchange_publisher_init(exchange_publisher *publisher, const cod_codec_options *options);
+COD_MUST_CHECK cod_status exchange_publisher_init(exchange_publisher *publisher, const cod_exchange_options *options);
 void exchange_publisher_clear(exchange_publisher *publisher);
 /** Adds the fingerprint of what readers will decode, of the chunk that begins at value `first`. */
 void exchange_note_print(exchange_publisher *publisher, uint64_t first, uint64_t fingerprint);
@@ -273,6 +298,10 @@ void exchange_note_print(exchange_publisher *publisher, uint64_t first, uint64_t
  * key, of all ranks. @param count  of all ranks since the start
  */
 void exchange_note_left_out(exchange_publisher *publisher, double count);
+/** Of the fragment that was begun last. */
+exchange_chain *exchange_chain_now(const cod_exchange *e);
+/** Where the own model's values of the fragment that was begun last begin. */
+uint64_t exchange_first_now(const cod_exchange *e);
 /** Whether a publication is due after this step, were there no minimum interval. */
 bool exchange_is_publication_step(const cod_exchange *e, int64_t step);
 /** Steps that encoding a publication is spread over. */
@@ -293,8 +322,8 @@ void exchange_end_waiting(cod_exchange *e, double waiting, double unfit);
  * is collective then.
  */
 COD_MUST_CHECK cod_status exchange_finish_publication(cod_exchange *e);
-/** Values of the own model that this rank copies: its part where ranks of a node hold values together, else all. */
-cod_codec_range exchange_snapshot_range(const cod_exchange *e);
+/** Values of a fragment of the own model that this rank copies: its part where ranks of a node hold values together, else all. */
+cod_codec_range exchange_snapshot_range(const cod_exchange *e, int fragment);
 
 /* What is held, and where: exchange_values.c. */
 
@@ -349,7 +378,7 @@ void exchange_device_take_over(cod_exchange *e, exchange_pull *pull);
 /**
  * Copies all values to the host, for a checkpoint; exchange_device_restore() copies them back.
  *
- * @param[out] values  [own kept + peers] of the host; the exchange's own, the same at every call
+ * @param[out] values  [own_count + peer_count] of the host; the exchange's own, the same at every call
  */
 COD_MUST_CHECK cod_status exchange_device_save(cod_exchange *e, float ***values);
 COD_MUST_CHECK cod_status exchange_device_restore(cod_exchange *e);

@@ -5,6 +5,7 @@ static const char *const entropies[] = {"none", "lz4", "zstd", NULL};
 static const char *const scales[] = {"f32", "bf16", NULL};
 static const char *const publish[] = {"raw", "ema", NULL};
 static const char *const merges[] = {"none", "delay_corrected", "average", NULL};
+static const char *const teacher_fragments[] = {"mixed", "whole", NULL};
 static const char *const peers[] = {"all", "ring", "random(k)", "auto", NULL};
 static const char *const transports[] = {"rma", "file", NULL};
 
@@ -12,6 +13,9 @@ static const char *const transports[] = {"rma", "file", NULL};
 static const cod_option options[] = {
     {"period", COD_OPTION_INT, FIELD(period), "50", 1, 1e9, NULL,
      "steps between two publications of a group's checkpoint"},
+    {"fragments", COD_OPTION_INT, FIELD(fragments), "1", 1, COD_EXCHANGE_FRAGMENTS_MOST, NULL,
+     "ranges that the weights are cut into, one of which is published every period/fragments steps, so that snapshots, "
+     "encoding, traffic and delay are of one at a time; a divisor of period"},
     {"codec", COD_OPTION_CHOICE, FIELD(codec), "delta", 0, 0, codecs,
      "coding of published weights: f32 exact, bf16 half, int8 a quarter of the bytes (43 dB), delta what changed since "
      "the "
@@ -52,6 +56,9 @@ static const cod_option options[] = {
      "gossip; or none"},
     {"merge_alpha", COD_OPTION_FLOAT, FIELD(merge_alpha), "0", 0, 1, NULL,
      "strength of the merge; 0 = from the delay: 1, 0.5, 0.31 for 0, 1, 2 publications; of plain averaging 1"},
+    {"teacher_fragments", COD_OPTION_CHOICE, FIELD(teacher_fragments), "mixed", 0, 0, teacher_fragments,
+     "when a teacher changes where publications are fragments: mixed, with each that comes; whole, when all fragments "
+     "of one round have come"},
     {"peers", COD_OPTION_CHOICE, FIELD(peers), "all", 1, 1e6, peers,
      "whom a group reads: all others, the next one in a ring, or k others, drawn once for each group from the seed; "
      "auto is all, or where that are more than the period allows to follow a draw of so many"},

@@ -6,21 +6,31 @@
 #include "core/trace.h"
 
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-cod_status exchange_publisher_init(exchange_publisher *p, const cod_codec_options *options)
+cod_status exchange_publisher_init(exchange_publisher *p, const cod_exchange_options *options)
 {
+    const cod_codec_options codec = exchange_codec_options(options);
+    p->fragments = cod_exchange_fragments(options);
+    p->own_count = COD_EXCHANGE_OWN_KEPT * p->fragments;
     p->interval_passed = true;
+    p->own = calloc((size_t)p->own_count, sizeof *p->own);
+    p->chains = calloc((size_t)p->fragments, sizeof *p->chains);
+    COD_REQUIRE_MEMORY(p->own);
+    COD_REQUIRE_MEMORY(p->chains);
     cod_coder_init(&p->coder);
-    COD_TRY(cod_codec_init(&p->encoder, options));
-    return cod_codec_init(&p->mirror, options);
+    COD_TRY(cod_codec_init(&p->encoder, &codec));
+    return cod_codec_init(&p->mirror, &codec);
 }
 
 void exchange_publisher_clear(exchange_publisher *p)
 {
     cod_codec_clear(&p->encoder);
     cod_codec_clear(&p->mirror);
+    free(p->own);
+    free(p->chains);
 }
 
 void exchange_note_print(exchange_publisher *p, uint64_t first, uint64_t fingerprint)
@@ -33,13 +43,14 @@ void exchange_note_left_out(exchange_publisher *p, double count)
     if (count <= p->left_out)
         return;
     p->left_out = count;
-    p->reference = 0;
+    for (int f = 0; f < p->fragments; f++) /* which of them was left out is not told */
+        p->chains[f].reference = 0;
     p->chain_broken = p->encoding != NULL; /* what is under way may be a delta against it */
 }
 
 bool exchange_is_publication_step(const cod_exchange *e, int64_t step)
 {
-    return e->options.codec != 0 && step > 0 && step % e->options.period == 0 && e->peer_count > 0;
+    return e->options.codec != 0 && step > 0 && step % cod_exchange_spacing(&e->options) == 0 && e->peer_count > 0;
 }
 
 bool cod_exchange_publish_due(const cod_exchange *e, int64_t step)
@@ -76,7 +87,25 @@ cod_status cod_exchange_use_device(cod_exchange *e, const cod_backend *backend, 
 
 own_version *exchange_own_of(cod_exchange *e, uint64_t version)
 {
-    return &e->publisher.own[version % COD_EXCHANGE_OWN_KEPT];
+    return &e->publisher.own[version % (uint64_t)e->publisher.own_count];
+}
+
+exchange_chain *exchange_chain_now(const cod_exchange *e)
+{
+    return &e->publisher.chains[exchange_fragment_of(e, e->publisher.version)];
+}
+
+uint64_t exchange_first_now(const cod_exchange *e)
+{
+    return cod_exchange_fragment_range(&e->options, &e->models[cod_group_index(e->group)],
+                                       exchange_fragment_of(e, e->publisher.version))
+        .first;
+}
+
+/** What moves the fragment that was begun last. */
+static cod_transport *transport_now(const cod_exchange *e)
+{
+    return e->transports[exchange_fragment_of(e, e->publisher.version)];
 }
 
 cod_status exchange_try_coders(cod_exchange *e, uint64_t before)
@@ -112,7 +141,7 @@ static cod_status end_shard(cod_exchange *e)
                                   .life = exchange_life(e),
                                   .bytes = e->publisher.encoder.bytes,
                                   .published_ms = e->publisher.published_ms};
-    COD_TRY(e->transport->ops->publish_end(e->transport, &entry));
+    COD_TRY(transport_now(e)->ops->publish_end(transport_now(e), &entry));
     e->counters.published++;
     e->counters.published_bytes += e->publisher.encoder.bytes;
     return COD_OK;
@@ -122,8 +151,9 @@ static cod_status end_shard(cod_exchange *e)
 static void end_publication(cod_exchange *e)
 {
     e->publisher.encoding->version = e->publisher.version;
-    e->publisher.reference = e->publisher.chain_broken ? 0 : e->publisher.version;
-    e->publisher.since_key = e->publisher.against > 0 ? e->publisher.since_key + 1 : 0;
+    exchange_chain *chain = exchange_chain_now(e);
+    chain->reference = e->publisher.chain_broken ? 0 : e->publisher.version;
+    chain->since_key = e->publisher.against > 0 ? chain->since_key + 1 : 0;
     e->publisher.encoding = NULL;
     e->publisher.print_of = e->publisher.print * UINT64_C(0x9E3779B97F4A7C15) >> (64 - EXCHANGE_PRINT_BITS);
 }
@@ -132,8 +162,9 @@ static void end_publication(cod_exchange *e)
 static void skip_publication(cod_exchange *e)
 {
     e->counters.skipped++;
-    if (e->publisher.reference > 0 && e->publisher.encoding == exchange_own_of(e, e->publisher.reference))
-        e->publisher.reference = 0; /* it was being replaced */
+    exchange_chain *chain = exchange_chain_now(e);
+    if (chain->reference > 0 && e->publisher.encoding == exchange_own_of(e, chain->reference))
+        chain->reference = 0; /* it was being replaced */
     e->publisher.encoding = NULL;
 }
 
@@ -185,16 +216,19 @@ static int next_encoded(const cod_exchange *e, int shard)
 static cod_status encode_chunk(cod_exchange *e)
 {
     const int mine = cod_group_index(e->group);
-    const cod_codec_range range = exchange_shard_range(&e->models[mine], e->publisher.encoded_shards, e->size);
+    const int fragment = exchange_fragment_of(e, e->publisher.version);
+    const cod_codec_range range =
+        exchange_shard_range(&e->options, &e->models[mine], fragment, e->publisher.encoded_shards, e->size);
+    const uint64_t at = range.first - exchange_first_now(e);
     const bool own = e->publisher.encoded_shards == e->rank;
     cod_codec *codec = own ? &e->publisher.encoder : &e->publisher.mirror;
     if (codec->done == 0 || codec->range.first != range.first || codec->key.version != e->publisher.version)
         cod_codec_begin(codec, &range, &e->publisher.key);
-    const float *values = exchange_floats(e->publisher.snapshot) + range.first - exchange_snapshot_range(e).first;
-    const float *against = e->publisher.against > 0
-                               ? exchange_floats(exchange_own_of(e, e->publisher.against)->values) + range.first
-                               : NULL;
-    float *decoded = exchange_floats(e->publisher.encoding->values) + range.first;
+    const float *values =
+        exchange_floats(e->publisher.snapshot) + range.first - exchange_snapshot_range(e, fragment).first;
+    const float *against =
+        e->publisher.against > 0 ? exchange_floats(exchange_own_of(e, e->publisher.against)->values) + at : NULL;
+    float *decoded = exchange_floats(e->publisher.encoding->values) + at;
     const uint64_t before = codec->done;
     if (own)
         COD_TRY(cod_codec_encode(codec, values, against, 1, e->publisher.room, cod_codec_bound(&codec->options, &range),
@@ -277,7 +311,9 @@ cod_status exchange_finish_publication(cod_exchange *e)
 static cod_status wait_for_readers(cod_exchange *e)
 {
     const int groups = cod_group_count(e->group), mine = cod_group_index(e->group);
-    const uint64_t oldest = e->transport->ops->oldest(e->transport);
+    const int fragment = exchange_fragment_of(e, e->publisher.version);
+    cod_transport *transport = transport_now(e);
+    const uint64_t oldest = transport->ops->oldest(transport);
     exchange_waiting waiting = exchange_wait_begin();
     for (int i = 1; i < groups; i++) {
         const int reader = (mine + groups - i) % groups;
@@ -285,9 +321,9 @@ static cod_status wait_for_readers(cod_exchange *e)
         if (!cod_exchange_reads(&e->options, groups, reader, mine))
             continue;
         while (taken < oldest) {
-            const cod_slot_identity identity = exchange_identity(e, reader, 0);
-            COD_TRY(e->transport->ops->acknowledged(e->transport, &identity, cod_group_world_rank(e->group, reader, 0),
-                                                    (uint32_t)mine, &taken));
+            const cod_slot_identity identity = exchange_identity(e, reader, fragment, 0);
+            COD_TRY(transport->ops->acknowledged(transport, &identity, cod_group_world_rank(e->group, reader, 0),
+                                                 (uint32_t)mine, &taken));
             if (exchange_wait_is_over(e, &waiting, reader, "take", oldest))
                 return cod_fail(COD_ERR_PEER,
                                 "group %d did not take version %llu within %.0f s, for which this group waits", reader,
@@ -313,34 +349,43 @@ static bool is_last(const cod_exchange *e, int64_t step)
     return !e->options.deterministic && e->options.last_step > 0 && step + e->options.period > e->options.last_step;
 }
 
-cod_status cod_exchange_snapshot(cod_exchange *e, cod_exchange_part *part)
+cod_status cod_exchange_snapshot(cod_exchange *e, int64_t step, cod_exchange_part *part)
 {
-    const cod_codec_range range = exchange_snapshot_range(e);
-    *part = (cod_exchange_part){.values = e->publisher.snapshot,
-                                .first = range.first,
-                                .count = range.count,
-                                .wants_fingerprint = e->shared != NULL};
-    return exchange_finish_publication(e);
+    const int fragment = exchange_fragment_of(e, (uint64_t)(step / cod_exchange_spacing(&e->options)));
+    const cod_codec_range range = exchange_snapshot_range(e, fragment);
+    *part = (cod_exchange_part){
+        .values = e->publisher.snapshot,
+        .first = range.first,
+        .count = range.count,
+        .fragment = cod_exchange_fragment_range(&e->options, &e->models[cod_group_index(e->group)], fragment),
+        .wants_fingerprint = e->shared != NULL};
+    COD_TRY(exchange_finish_publication(e));
+    if (e->shared != NULL) /* the other ranks' parts lie beside this one's */
+        *e->publisher.snapshot =
+            (cod_buffer){.host = e->publisher.snapshot_of_node + range.first - part->fragment.first,
+                         .bytes = range.count * sizeof(float)};
+    return COD_OK;
 }
 
 cod_status cod_exchange_publish(cod_exchange *e, int64_t step, uint64_t fingerprint)
 {
     const double begin = cod_clock_s();
-    COD_REQUIRE(step > e->publisher.step && step % e->options.period == 0,
-                "step %lld is no step to publish after: the last was %lld, the period is %lld", (long long)step,
-                (long long)e->publisher.step, (long long)e->options.period);
+    const int64_t spacing = cod_exchange_spacing(&e->options);
+    COD_REQUIRE(step > e->publisher.step && step % spacing == 0,
+                "step %lld is no step to publish after: the last was %lld, one comes every %lld", (long long)step,
+                (long long)e->publisher.step, (long long)spacing);
     COD_REQUIRE(e->publisher.encoding == NULL, "version %llu is still being encoded from the snapshot",
                 (unsigned long long)e->publisher.version);
     if (e->on_device == NULL)
         COD_TRY(cod_event_record(e->backend, e->copied, NULL));
-    e->publisher.version = (uint64_t)(step / e->options.period);
+    e->publisher.version = (uint64_t)(step / spacing);
     e->publisher.key = exchange_key(e, cod_group_index(e->group), e->publisher.version, exchange_life(e));
     e->publisher.step = step;
     /* The same on every rank of the group: all make the same publications of the same weights. */
-    const bool key = !exchange_makes_deltas(&e->options) ||
-                     e->publisher.since_key + 1 >= (uint64_t)e->options.key_every ||
-                     is_ambiguous(e, e->publisher.reference) || is_last(e, step);
-    e->publisher.against = key ? 0 : e->publisher.reference;
+    const exchange_chain *chain = exchange_chain_now(e);
+    const bool key = !exchange_makes_deltas(&e->options) || chain->since_key + 1 >= (uint64_t)e->options.key_every ||
+                     is_ambiguous(e, chain->reference) || is_last(e, step);
+    e->publisher.against = key ? 0 : chain->reference;
     if (key)
         choose_coder(e);
     if (exchange_waits(e))
@@ -354,7 +399,7 @@ cod_status cod_exchange_publish(cod_exchange *e, int64_t step, uint64_t fingerpr
     e->publisher.published_s = cod_clock_s();
     e->publisher.published_ms = exchange_waits(e) ? 0 : exchange_wall_ms(); /* bytes that replay name no time */
     e->publisher.interval_passed = e->options.min_interval_ms == 0;
-    COD_TRY(e->transport->ops->publish_begin(e->transport, &e->publisher.room));
+    COD_TRY(transport_now(e)->ops->publish_begin(transport_now(e), &e->publisher.room));
     if (e->on_device != NULL)
         COD_TRY(exchange_device_quantise(e));
     if (e->options.deterministic)

@@ -16,32 +16,33 @@
  * here, two to agree that all ranks have theirs, one and two more for ranks that share shards.
  */
 enum { STEPS_BESIDE_DECODING = 10 };
-/** The part of a period that decoding is spread over where every peer has a pull of its own. */
+/** The part of the time between two publications that decoding is spread over where every peer has a pull of its own. */
 enum { DECODING_PART = 4 };
 
 static int64_t longest_decoding(const cod_exchange_options *options)
 {
-    return (options->period + DECODING_PART - 1) / DECODING_PART;
+    return (cod_exchange_spacing(options) + DECODING_PART - 1) / DECODING_PART;
 }
 
 int exchange_pulls_for(const cod_exchange_options *options, int peers)
 {
     if (exchange_will_wait(options)) /* then versions are taken one after another */
         return peers > 0;
-    const int64_t steps = peers * (longest_decoding(options) + STEPS_BESIDE_DECODING),
+    const int held = peers * cod_exchange_fragments(options);
+    const int64_t steps = held * (longest_decoding(options) + STEPS_BESIDE_DECODING),
                   pulls = (steps + options->period - 1) / options->period;
-    const int most = peers < COD_EXCHANGE_PULLS_MOST ? peers : COD_EXCHANGE_PULLS_MOST;
+    const int most = held < COD_EXCHANGE_PULLS_MOST ? held : COD_EXCHANGE_PULLS_MOST;
     return pulls < most ? (int)pulls : most;
 }
 
 int64_t exchange_decoding_steps(const cod_exchange_options *options, int peers)
 {
     const int64_t longest = longest_decoding(options);
-    const int pulls = exchange_pulls_for(options, peers);
-    if (pulls == peers)
+    const int pulls = exchange_pulls_for(options, peers), held = peers * cod_exchange_fragments(options);
+    if (pulls == held)
         return longest;
     /* A tenth of a period is left over, for steps that a pull waits for others. */
-    const int64_t steps = 9 * options->period * pulls / (10 * peers) - STEPS_BESIDE_DECODING;
+    const int64_t steps = 9 * options->period * pulls / (10 * held) - STEPS_BESIDE_DECODING;
     return steps < 1 ? 1 : steps < longest ? steps : longest;
 }
 
@@ -51,7 +52,7 @@ enum { LEAST_STEPS_ALONE = 8, LEAST_STEPS = STEPS_BESIDE_DECODING + 1 };
 int cod_exchange_peers_allowed(const cod_exchange_options *options)
 {
     const int64_t period = options->period > LEAST_STEPS ? options->period : LEAST_STEPS,
-                  peers = COD_EXCHANGE_PULLS_MOST * period / LEAST_STEPS;
+                  peers = COD_EXCHANGE_PULLS_MOST * period / LEAST_STEPS / cod_exchange_fragments(options);
     return peers < INT_MAX ? (int)peers : INT_MAX;
 }
 
@@ -67,7 +68,8 @@ bool cod_exchange_falls_behind(const cod_exchange_options *options, int peers, c
             "of their publications are left out; exchange.peers=auto or random(%d) reads fewer, exchange.period=%d "
             "lets all have their turn",
             peers, (long long)options->period, allowed, allowed,
-            (peers * LEAST_STEPS + COD_EXCHANGE_PULLS_MOST - 1) / COD_EXCHANGE_PULLS_MOST);
+            (peers * cod_exchange_fragments(options) * LEAST_STEPS + COD_EXCHANGE_PULLS_MOST - 1) /
+                COD_EXCHANGE_PULLS_MOST);
         return true;
     }
     const int least = LEAST_STEPS_ALONE;
@@ -81,7 +83,7 @@ bool cod_exchange_falls_behind(const cod_exchange_options *options, int peers, c
 cod_status exchange_pulls_init(cod_exchange *e)
 {
     const cod_codec_options codec = exchange_codec_options(&e->options);
-    e->pull_count = exchange_pulls_for(&e->options, e->peer_count);
+    e->pull_count = exchange_pulls_for(&e->options, cod_exchange_peer_count(e));
     e->pulls = calloc((size_t)e->pull_count + 1, sizeof *e->pulls);
     COD_REQUIRE_MEMORY(e->pulls);
     for (int k = 0; k < e->pull_count; k++) {
@@ -135,9 +137,10 @@ static cod_status start_shard(cod_exchange *e, exchange_pull *pull, int from)
         pull->done = true;
         return COD_OK;
     }
-    const cod_slot_identity identity = exchange_identity(e, pull->peer->group, pull->shard);
-    return e->transport->ops->pull_start(e->transport, pull->place, &identity,
-                                         cod_group_world_rank(e->group, pull->peer->group, pull->shard), pull->version);
+    cod_transport *transport = e->transports[pull->peer->fragment];
+    const cod_slot_identity identity = exchange_identity(e, pull->peer->group, pull->peer->fragment, pull->shard);
+    return transport->ops->pull_start(transport, pull->place, &identity,
+                                      cod_group_world_rank(e->group, pull->peer->group, pull->shard), pull->version);
 }
 
 cod_status exchange_start_pull(cod_exchange *e, held_peer *peer, uint64_t version, uint64_t life, int64_t step)
@@ -190,7 +193,8 @@ static cod_status move_bytes(cod_exchange *e, exchange_pull *pull)
     const held_peer *peer = pull->peer;
     const uint64_t before = pull->pulled.bytes;
     cod_pull_state state;
-    COD_TRY(e->transport->ops->pull_poll(e->transport, pull->place, &state, &pull->pulled));
+    cod_transport *transport = e->transports[peer->fragment];
+    COD_TRY(transport->ops->pull_poll(transport, pull->place, &state, &pull->pulled));
     if (state == COD_PULL_LOST) {
         e->counters.lost++;
         pull->lost = true;
@@ -206,7 +210,8 @@ static cod_status move_bytes(cod_exchange *e, exchange_pull *pull)
                         "shard %d is of another life of its group than the version that was proposed: one of them was "
                         "made before its death, one after it",
                         pull->shard);
-    const cod_codec_range range = exchange_shard_range(&peer->model, pull->shard, exchange_shards_of(e, peer->group));
+    const cod_codec_range range = exchange_shard_range(&e->options, &peer->model, peer->fragment, pull->shard,
+                                                       exchange_shards_of(e, peer->group));
     const cod_codec_key key = exchange_key(e, peer->group, pull->version, pull->pulled.life);
     cod_codec_begin(&pull->decoder, &range, &key);
     return COD_OK;
@@ -216,7 +221,7 @@ static cod_status move_bytes(cod_exchange *e, exchange_pull *pull)
 static cod_status decode(cod_exchange *e, exchange_pull *pull, uint64_t chunks)
 {
     const held_peer *peer = pull->peer;
-    const uint64_t first = pull->decoder.range.first;
+    const uint64_t first = pull->decoder.range.first - peer->range.first;
     if (e->on_device != NULL)
         return exchange_device_open(e, pull, chunks);
     /* What a delta is against: the publisher's version that is held now, or its checksum does not fit. */
@@ -254,9 +259,10 @@ static cod_status share_shards(cod_exchange *e, exchange_pull *pull)
     cod_group_part *parts = malloc((size_t)shards * sizeof *parts);
     COD_REQUIRE_MEMORY(parts);
     for (int k = 0; k < shards; k++) {
-        const cod_codec_range range = exchange_shard_range(&peer->model, k, shards);
-        parts[k] = (cod_group_part){
-            .root = k % e->size, .offset = range.first * sizeof(float), .bytes = range.count * sizeof(float)};
+        const cod_codec_range range = exchange_shard_range(&e->options, &peer->model, peer->fragment, k, shards);
+        parts[k] = (cod_group_part){.root = k % e->size,
+                                    .offset = (range.first - peer->range.first) * sizeof(float),
+                                    .bytes = range.count * sizeof(float)};
     }
     float *incoming = exchange_floats(peer->incoming);
     const cod_status status =
@@ -302,7 +308,7 @@ void exchange_take_over(cod_exchange *e, exchange_pull *pull, int64_t step)
         exchange_device_take_over(e, pull);
     peer->version = pull->version;
     /* Not as the slot says: a rank that pulled no shard of a small peer has not seen it. */
-    peer->step = (int64_t)pull->version * e->options.period;
+    peer->step = (int64_t)pull->version * cod_exchange_spacing(&e->options);
     peer->pulled_at = step;
     peer->counters.pulled++;
     peer->published_ms = peer->incoming_ms;
@@ -317,7 +323,8 @@ void exchange_give_up(cod_exchange *e, exchange_pull *pull, bool useless)
 {
     if (useless)
         pull->peer->refused = pull->version;
-    e->transport->ops->pull_cancel(e->transport, pull->place);
+    cod_transport *transport = e->transports[pull->peer->fragment];
+    transport->ops->pull_cancel(transport, pull->place);
     pull->phase = IDLE;
     pull->look = true;
     pull->peer = NULL;
@@ -333,21 +340,41 @@ static uint64_t newest_of_use(const cod_exchange *e, const held_peer *peer)
 {
     if (e->options.merge != COD_MERGE_DELAY_CORRECTED || peer->model.hash != e->models[cod_group_index(e->group)].hash)
         return UINT64_MAX;
-    return exchange_newest_own(e) + 1;
+    return exchange_newest_own(e, peer->fragment) + (uint64_t)e->fragments;
 }
 
-/** Whether to ask for news after this step: some times a period. A question moves 0.75 kB over TCP with 8 slots. */
+/** Whether to ask for news after this step: some times from one publication to the next. A question moves 0.75 kB over TCP with 8 slots. */
 static bool is_looking_step(const cod_exchange *e, int64_t step)
 {
     enum { LOOKS = 4 };
-    const int64_t each = e->options.period / LOOKS;
+    const int64_t each = cod_exchange_spacing(&e->options) / LOOKS;
     return each <= 1 || step % each == 0;
+}
+
+/**
+ * Whether a fragment's next version comes before those of its peer's others, as they come in turn. The others are asked for once a
+ * period each: then one that was left out holds up none.
+ */
+static bool is_expected(const cod_exchange *e, const held_peer *peer, int64_t step)
+{
+    const held_peer *first = peer - peer->fragment;
+    const int64_t spacing = cod_exchange_spacing(&e->options);
+    if (step % spacing == 0 && step / spacing % e->fragments == peer->fragment)
+        return true;
+    for (int f = 0; f < e->fragments; f++)
+        if (first[f].version < peer->version)
+            return false;
+    return true;
 }
 
 /** What a peer says is of no use: said once. */
 static void note_foreign(cod_exchange *e, held_peer *peer)
 {
-    if (!peer->foreign) {
+    const held_peer *first = peer - peer->fragment;
+    bool said = false;
+    for (int f = 0; f < e->fragments; f++)
+        said = said || first[f].foreign;
+    if (!said) {
         cod_log_warn("group %d: group %d's checkpoints are of no use: %s", cod_group_index(e->group), peer->group,
                      cod_error_message());
         e->counters.rejected++;
@@ -359,13 +386,14 @@ static void note_foreign(cod_exchange *e, held_peer *peer)
 /** Asks a peer, or looks for its answer. */
 static cod_status ask(cod_exchange *e, const exchange_pull *pull, held_peer *peer, uint64_t *version, uint64_t *life)
 {
-    const cod_slot_identity expected = exchange_identity(e, peer->group, 0);
+    cod_transport *transport = e->transports[peer->fragment];
+    const cod_slot_identity expected = exchange_identity(e, peer->group, peer->fragment, 0);
     bool answered = false;
     if (!peer->asked)
         peer->asked_before = pull->begun;
     const cod_status status =
-        e->transport->ops->offer(e->transport, &expected, cod_group_world_rank(e->group, peer->group, 0), peer->version,
-                                 peer->refused, newest_of_use(e, peer), &answered, version, life);
+        transport->ops->offer(transport, &expected, cod_group_world_rank(e->group, peer->group, 0), peer->version,
+                              peer->refused, newest_of_use(e, peer), &answered, version, life);
     peer->asked = status == COD_OK && !answered;
     return status;
 }
@@ -400,7 +428,8 @@ static cod_status look_for_news(cod_exchange *e, exchange_pull *pull, int64_t st
     const bool asking = pull->look || is_looking_step(e, step);
     pull->look = false;
     for (int k = 0; k < e->peer_count && pull->proposed == EXCHANGE_NO_PEER; k += e->pull_count) {
-        COD_TRY(look_at(e, pull, &e->peers[pull->turn], asking));
+        const held_peer *peer = &e->peers[pull->turn];
+        COD_TRY(look_at(e, pull, &e->peers[pull->turn], asking && is_expected(e, peer, step)));
         pull->turn += e->pull_count;
         if (pull->turn >= e->peer_count)
             pull->turn = pull->place;
@@ -411,8 +440,9 @@ static cod_status look_for_news(cod_exchange *e, exchange_pull *pull, int64_t st
 /** Chunks a step, so that a peer's are through after so many steps. */
 static uint64_t chunks_a_step(const cod_exchange *e, const held_peer *peer)
 {
-    const uint64_t chunks = peer->model.count / (uint64_t)e->options.chunk_values + 1,
-                   steps = (uint64_t)exchange_decoding_steps(&e->options, e->peer_count);
+    const uint64_t values = e->fragments > 1 ? peer->range.count : peer->model.count,
+                   chunks = values / (uint64_t)e->options.chunk_values + 1,
+                   steps = (uint64_t)exchange_decoding_steps(&e->options, cod_exchange_peer_count(e));
     return (chunks + steps - 1) / steps;
 }
 

@@ -3,17 +3,21 @@
 
 #include <math.h>
 
-uint64_t exchange_newest_own(const cod_exchange *e)
+uint64_t exchange_newest_own(const cod_exchange *e, int fragment)
 {
     uint64_t newest = 0;
-    for (int i = 0; i < COD_EXCHANGE_OWN_KEPT; i++)
+    for (int i = fragment; i < e->publisher.own_count; i += e->fragments)
         newest = e->publisher.own[i].version > newest ? e->publisher.own[i].version : newest;
     return newest;
 }
 
 uint64_t exchange_left_out(const cod_exchange *e)
 {
-    return e->transport->ops->failures != NULL ? e->transport->ops->failures(e->transport) : 0;
+    uint64_t count = 0;
+    for (int f = 0; f < e->fragments; f++)
+        if (e->transports[f]->ops->failures != NULL)
+            count += e->transports[f]->ops->failures(e->transports[f]);
+    return count;
 }
 
 int cod_exchange_holders(const cod_exchange *e)
@@ -23,12 +27,12 @@ int cod_exchange_holders(const cod_exchange *e)
 
 int cod_exchange_peer_count(const cod_exchange *e)
 {
-    return e->peer_count;
+    return e->peer_count / e->fragments;
 }
 
 int cod_exchange_peer_group(const cod_exchange *e, int peer)
 {
-    return e->peers[peer].group;
+    return e->peers[peer * e->fragments].group;
 }
 
 /** A publisher's clock that is ahead makes its versions new, not younger than that; one that is behind makes them older. */
@@ -42,18 +46,19 @@ static double age_of(const cod_exchange *e, const held_peer *p)
 /** The own publication of the same version, or NULL while that comes next; of groups further apart the newest. */
 static const own_version *own_beside(const cod_exchange *e, uint64_t version)
 {
-    const own_version *own = &e->publisher.own[version % COD_EXCHANGE_OWN_KEPT];
-    const uint64_t newest = exchange_newest_own(e);
+    const uint64_t count = (uint64_t)e->publisher.own_count, each = (uint64_t)e->fragments,
+                   newest = exchange_newest_own(e, exchange_fragment_of(e, version));
+    const own_version *own = &e->publisher.own[version % count];
     if (own->version != version)
-        own = version == newest + 1 || newest == 0 ? NULL : &e->publisher.own[newest % COD_EXCHANGE_OWN_KEPT];
+        own = version == newest + each || newest == 0 ? NULL : &e->publisher.own[newest % count];
     return own;
 }
 
-void cod_exchange_read_checkpoint(const cod_exchange *e, int peer, cod_exchange_checkpoint *out)
+void cod_exchange_read_checkpoint(const cod_exchange *e, int peer, int fragment, cod_exchange_checkpoint *out)
 {
-    const held_peer *p = &e->peers[peer];
+    const held_peer *p = &e->peers[peer * e->fragments + fragment];
     *out = (cod_exchange_checkpoint){
-        .version = p->version, .step = p->step, .pulled_at = p->pulled_at, .age_s = age_of(e, p)};
+        .range = p->range, .version = p->version, .step = p->step, .pulled_at = p->pulled_at, .age_s = age_of(e, p)};
     if (p->version == 0)
         return;
     out->values = p->values;
@@ -66,7 +71,17 @@ void cod_exchange_read_checkpoint(const cod_exchange *e, int peer, cod_exchange_
 
 void cod_exchange_read_peer(const cod_exchange *e, int peer, cod_exchange_peer_counters *out)
 {
-    *out = e->peers[peer].counters;
+    const held_peer *first = &e->peers[peer * e->fragments];
+    *out = first->counters;
+    for (int f = 1; f < e->fragments; f++) {
+        const cod_exchange_peer_counters *more = &first[f].counters;
+        out->pulled += more->pulled;
+        out->rejected += more->rejected;
+        out->lost += more->lost;
+        out->bytes += more->bytes;
+        out->timed_bytes += more->timed_bytes;
+        out->timed_s += more->timed_s;
+    }
 }
 
 const char *cod_exchange_entropy(const cod_exchange *e)

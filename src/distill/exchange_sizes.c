@@ -19,52 +19,84 @@ cod_codec_options exchange_codec_options(const cod_exchange_options *options)
                                .chunk_values = (uint32_t)options->chunk_values};
 }
 
-cod_codec_range exchange_shard_range(const cod_exchange_model *model, int shard, int shards)
+/** Part `part` of `parts` of a range, cut between units. */
+static cod_exchange_range cut(cod_exchange_range range, uint64_t unit, uint64_t part, uint64_t parts)
 {
-    const uint64_t total = exchange_total_of(model);
-    const uint64_t unit = SHARD_ALIGNMENT, units = (total + unit - 1) / unit;
-    const uint64_t first = units * (uint64_t)shard / (uint64_t)shards * unit;
-    const uint64_t end = units * (uint64_t)(shard + 1) / (uint64_t)shards * unit;
-    const uint64_t last = end < total ? end : total;
-    return (cod_codec_range){.first = first, .count = last - first, .exact_from = model->count};
+    const uint64_t units = (range.count + unit - 1) / unit, first = units * part / parts * unit,
+                   end = units * (part + 1) / parts * unit;
+    return (cod_exchange_range){range.first + first, (end < range.count ? end : range.count) - first};
 }
 
-cod_codec_range exchange_snapshot_range(const cod_exchange *e)
+cod_exchange_range cod_exchange_fragment_range(const cod_exchange_options *options, const cod_exchange_model *model,
+                                               int fragment)
+{
+    const cod_exchange_range all = {.count = exchange_total_of(model)};
+    return cut(all, (uint64_t)options->chunk_values, (uint64_t)fragment, (uint64_t)cod_exchange_fragments(options));
+}
+
+cod_codec_range exchange_shard_range(const cod_exchange_options *options, const cod_exchange_model *model, int fragment,
+                                     int shard, int shards)
+{
+    const cod_exchange_range range =
+        cut(cod_exchange_fragment_range(options, model, fragment), SHARD_ALIGNMENT, (uint64_t)shard, (uint64_t)shards);
+    return (cod_codec_range){.first = range.first, .count = range.count, .exact_from = model->count};
+}
+
+cod_codec_range exchange_snapshot_range(const cod_exchange *e, int fragment)
 {
     const cod_exchange_model *model = &e->models[cod_group_index(e->group)];
-    return exchange_shard_range(model, e->holders.place, e->holders.count);
+    return exchange_shard_range(&e->options, model, fragment, e->holders.place, e->holders.count);
 }
 
-uint64_t exchange_slot_bytes(const cod_codec_options *codec, const cod_exchange_model *model, int shards)
+uint64_t exchange_slot_bytes(const cod_exchange_options *options, const cod_exchange_model *model, int shards)
 {
+    const cod_codec_options codec = exchange_codec_options(options);
     uint64_t most = 0;
-    for (int s = 0; s < shards; s++) {
-        const cod_codec_range range = exchange_shard_range(model, s, shards);
-        const uint64_t bytes = cod_align_up(cod_codec_bound(codec, &range));
+    for (int s = 0; s < shards * cod_exchange_fragments(options); s++) {
+        const cod_codec_range range = exchange_shard_range(options, model, s / shards, s % shards, shards);
+        const uint64_t bytes = cod_align_up(cod_codec_bound(&codec, &range));
         most = bytes > most ? bytes : most;
     }
     return most;
 }
 
-static uint64_t publication_bytes(const cod_codec_options *codec, const cod_exchange_model *model, int shards)
+/** Of the largest fragment. */
+static uint64_t publication_bytes(const cod_exchange_options *options, const cod_exchange_model *model, int shards)
 {
-    uint64_t bytes = 0;
-    for (int s = 0; s < shards; s++) {
-        const cod_codec_range range = exchange_shard_range(model, s, shards);
-        bytes += cod_codec_bound(codec, &range);
+    const cod_codec_options codec = exchange_codec_options(options);
+    uint64_t most = 0;
+    for (int f = 0; f < cod_exchange_fragments(options); f++) {
+        uint64_t bytes = 0;
+        for (int s = 0; s < shards; s++) {
+            const cod_codec_range range = exchange_shard_range(options, model, f, s, shards);
+            bytes += cod_codec_bound(&codec, &range);
+        }
+        most = bytes > most ? bytes : most;
     }
-    return bytes;
+    return most;
+}
+
+/** Bytes of the values of a model's largest fragment. */
+static uint64_t fragment_bytes(const cod_exchange_options *options, const cod_exchange_model *model)
+{
+    uint64_t most = 0;
+    for (int f = 0; f < cod_exchange_fragments(options); f++) {
+        const uint64_t count = cod_exchange_fragment_range(options, model, f).count;
+        most = count > most ? count : most;
+    }
+    return most * sizeof(float);
 }
 
 /** What a model's plain chunks take on a device. */
-static uint64_t chunk_bytes(const cod_codec_options *codec, const cod_exchange_model *model, int shards)
+static uint64_t chunk_bytes(const cod_exchange_options *options, const cod_exchange_model *model, int shards)
 {
+    const cod_codec_options codec = exchange_codec_options(options);
     uint64_t chunks = 0;
-    for (int s = 0; s < shards; s++) {
-        const cod_codec_range range = exchange_shard_range(model, s, shards);
-        chunks += cod_codec_chunk_count(codec, &range);
+    for (int s = 0; s < shards * cod_exchange_fragments(options); s++) {
+        const cod_codec_range range = exchange_shard_range(options, model, s / shards, s % shards, shards);
+        chunks += cod_codec_chunk_count(&codec, &range);
     }
-    return chunks * (2 * COD_CHUNK_HEADER_BYTES + cod_codec_plain_room(codec));
+    return chunks * (2 * COD_CHUNK_HEADER_BYTES + cod_codec_plain_room(&codec));
 }
 
 /** What a rank saves of its slots, were they full: transport.h's state(). */
@@ -79,35 +111,38 @@ cod_exchange_sizes cod_exchange_plan(const cod_exchange_options *options, const 
                                      const int *ranks, int groups, int mine, int together)
 {
     const uint64_t holders = together > 1 ? (uint64_t)together : 1;
-    const cod_codec_options codec = exchange_codec_options(options);
+    const uint64_t fragments = (uint64_t)cod_exchange_fragments(options);
     cod_slot_layout layout = {.slots = (uint32_t)options->slots, .groups = (uint32_t)groups};
-    cod_exchange_sizes sizes = {.published = publication_bytes(&codec, &models[mine], ranks[mine])};
-    sizes.own_bytes = (1 + COD_EXCHANGE_OWN_KEPT) * exchange_total_of(&models[mine]) * sizeof(float) / holders;
+    cod_exchange_sizes sizes = {.published = publication_bytes(options, &models[mine], ranks[mine])};
+    const uint64_t kept = COD_EXCHANGE_OWN_KEPT * exchange_total_of(&models[mine]) * sizeof(float);
+    sizes.own_bytes = (fragment_bytes(options, &models[mine]) + kept) / holders;
     uint64_t incoming = 0, saved_values = COD_EXCHANGE_OWN_KEPT * exchange_total_of(&models[mine]);
     for (int g = 0; g < groups; g++) {
-        const uint64_t bytes = exchange_slot_bytes(&codec, &models[g], ranks[g]);
+        const uint64_t bytes = exchange_slot_bytes(options, &models[g], ranks[g]);
         layout.slot_bytes = bytes > layout.slot_bytes ? bytes : layout.slot_bytes;
         if (!cod_exchange_reads(options, groups, mine, g))
             continue;
         sizes.peers++;
-        sizes.pulled += publication_bytes(&codec, &models[g], ranks[g]);
+        sizes.pulled += publication_bytes(options, &models[g], ranks[g]);
         saved_values += exchange_total_of(&models[g]);
         sizes.held_bytes += 2 * exchange_total_of(&models[g]) * sizeof(float) / holders;
-        const uint64_t chunks = chunk_bytes(&codec, &models[g], ranks[g]);
+        const uint64_t chunks = chunk_bytes(options, &models[g], ranks[g]);
         incoming = chunks > incoming ? chunks : incoming;
     }
-    /* The window and its copy for checkpoints, or two rooms and a copy of one; a slot of each pull. */
+    /* The window of each fragment and its copy for checkpoints, or two rooms and a copy of one; a slot of each pull. */
     const uint64_t published =
-        options->transport == COD_TRANSPORT_FILE ? 3 * layout.slot_bytes : 2 * cod_slot_window_bytes(&layout);
+        fragments *
+        (options->transport == COD_TRANSPORT_FILE ? 3 * layout.slot_bytes : 2 * cod_slot_window_bytes(&layout));
     sizes.pulls = exchange_pulls_for(options, sizes.peers);
     sizes.encoding_steps = exchange_encoding_steps(options);
     sizes.decoding_steps = exchange_decoding_steps(options, sizes.peers);
-    sizes.slot_bytes = published + (uint64_t)sizes.pulls * layout.slot_bytes;
-    const uint64_t numbers = EXCHANGE_NUMBERS + EXCHANGE_PEER_NUMBERS * (uint64_t)sizes.peers;
+    sizes.slot_bytes = published + fragments * (uint64_t)sizes.pulls * layout.slot_bytes;
+    const uint64_t numbers =
+        EXCHANGE_NUMBERS + fragments * (EXCHANGE_CHAIN_NUMBERS + EXCHANGE_PEER_NUMBERS * (uint64_t)sizes.peers);
     sizes.checkpoint_bytes = numbers * sizeof(uint64_t) + saved_values * sizeof(float) +
-                             (uint64_t)ranks[mine] * saved_slot_bytes(options, &layout);
+                             (uint64_t)ranks[mine] * fragments * saved_slot_bytes(options, &layout);
     sizes.memory_bytes = sizes.held_bytes + sizes.own_bytes + sizes.slot_bytes;
     sizes.device_bytes = sizes.held_bytes + sizes.own_bytes + exchange_total_of(&models[mine]) * sizeof(float) +
-                         chunk_bytes(&codec, &models[mine], ranks[mine]) + (uint64_t)sizes.pulls * incoming;
+                         chunk_bytes(options, &models[mine], ranks[mine]) + (uint64_t)sizes.pulls * incoming;
     return sizes;
 }

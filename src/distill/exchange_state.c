@@ -1,18 +1,28 @@
 /* Saving and restoring an exchange. */
 #include "distill/exchange_internal.h"
 
+#include "core/chunk_format.h"
 #include "train/checkpoint_parts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/** The period, then versions and steps in a fixed order: own, what the next delta is against, one of each own version kept, four for each peer. */
+/** What gives versions their meaning: the period, and above it fragments less one. */
+static uint64_t shape_of(const cod_exchange *e)
+{
+    return (uint64_t)e->options.period | (uint64_t)(e->fragments - 1) << EXCHANGE_PERIOD_BITS;
+}
+
+/**
+ * The period and, above it, fragments less one, then versions and steps in a fixed order: own, what the next deltas are against, one of
+ * each own version kept, four for each fragment of each peer.
+ */
 static void pack_numbers(cod_exchange *e, bool restore)
 {
     uint64_t *at = e->numbers + 1;
     if (!restore)
-        e->numbers[0] = (uint64_t)e->options.period;
+        e->numbers[0] = shape_of(e);
 #define NUMBER(field, type)                                                                                            \
     do {                                                                                                               \
         if (restore)                                                                                                   \
@@ -23,9 +33,11 @@ static void pack_numbers(cod_exchange *e, bool restore)
     } while (0)
     NUMBER(e->publisher.version, uint64_t);
     NUMBER(e->publisher.step, int64_t);
-    NUMBER(e->publisher.reference, uint64_t);
-    NUMBER(e->publisher.since_key, uint64_t);
-    for (int i = 0; i < COD_EXCHANGE_OWN_KEPT; i++)
+    for (int f = 0; f < e->fragments; f++) {
+        NUMBER(e->publisher.chains[f].reference, uint64_t);
+        NUMBER(e->publisher.chains[f].since_key, uint64_t);
+    }
+    for (int i = 0; i < e->publisher.own_count; i++)
         NUMBER(e->publisher.own[i].version, uint64_t);
     for (int i = 0; i < e->peer_count; i++) {
         NUMBER(e->peers[i].version, uint64_t);
@@ -34,6 +46,51 @@ static void pack_numbers(cod_exchange *e, bool restore)
         NUMBER(e->peers[i].published_ms, uint64_t);
     }
 #undef NUMBER
+}
+
+static size_t number_count(const cod_exchange *e)
+{
+    return EXCHANGE_NUMBERS + EXCHANGE_CHAIN_NUMBERS * (size_t)e->fragments +
+           EXCHANGE_PEER_NUMBERS * (size_t)e->peer_count;
+}
+
+/** What all fragments' slots hold: of one as its transport says, of several behind the bytes of each. */
+static cod_status gather_slots(cod_exchange *e, void **data, size_t *bytes)
+{
+    if (e->fragments == 1)
+        return e->transports[0]->ops->state(e->transports[0], data, bytes);
+    const size_t head = (size_t)e->fragments * sizeof(uint64_t);
+    *bytes = head;
+    for (int f = 0; f < e->fragments; f++) {
+        void *slots;
+        size_t more;
+        COD_TRY(e->transports[f]->ops->state(e->transports[f], &slots, &more));
+        unsigned char *grown = realloc(e->slots, *bytes + more);
+        COD_REQUIRE_MEMORY(grown);
+        e->slots = grown;
+        memcpy(grown + *bytes, slots, more);
+        cod_store_u64(grown + (size_t)f * sizeof(uint64_t), more);
+        *bytes += more;
+    }
+    *data = e->slots;
+    return COD_OK;
+}
+
+static cod_status restore_slots(cod_exchange *e, const void *slots, size_t bytes)
+{
+    if (e->fragments == 1)
+        return e->transports[0]->ops->restored(e->transports[0], slots, bytes);
+    const unsigned char *head = slots, *at = head + (size_t)e->fragments * sizeof(uint64_t);
+    if (bytes < (size_t)(at - head))
+        return cod_fail(COD_ERR_FORMAT, "the saved slots are cut off");
+    for (int f = 0; f < e->fragments; f++) {
+        const uint64_t next = cod_load_u64(head + (size_t)f * sizeof(uint64_t));
+        if (next > bytes - (size_t)(at - head))
+            return cod_fail(COD_ERR_FORMAT, "the saved slots of fragment %d are cut off", f);
+        COD_TRY(e->transports[f]->ops->restored(e->transports[f], at, (size_t)next));
+        at += next;
+    }
+    return COD_OK;
 }
 
 static void add_array(cod_exchange *e, const char *name, int index, void *data, size_t bytes, bool of_group)
@@ -49,10 +106,10 @@ cod_status cod_exchange_state(cod_exchange *e, const cod_exchange_array **arrays
     void *slots;
     size_t slot_bytes;
     float **mirrors = NULL;
-    const size_t numbers = EXCHANGE_NUMBERS + EXCHANGE_PEER_NUMBERS * (size_t)e->peer_count;
+    const size_t numbers = number_count(e);
     COD_TRY(exchange_finish_publication(e));
     if (e->arrays == NULL) {
-        e->arrays = calloc(2 + COD_EXCHANGE_OWN_KEPT + (size_t)e->peer_count, sizeof *e->arrays);
+        e->arrays = calloc(2 + (size_t)(e->publisher.own_count + e->peer_count), sizeof *e->arrays);
         e->numbers = calloc(numbers, sizeof *e->numbers);
         COD_REQUIRE_MEMORY(e->arrays);
         COD_REQUIRE_MEMORY(e->numbers);
@@ -61,15 +118,15 @@ cod_status cod_exchange_state(cod_exchange *e, const cod_exchange_array **arrays
         COD_TRY(exchange_device_save(e, &mirrors));
     e->array_count = 0;
     pack_numbers(e, false);
-    COD_TRY(e->transport->ops->state(e->transport, &slots, &slot_bytes));
+    COD_TRY(gather_slots(e, &slots, &slot_bytes));
     add_array(e, "numbers", 0, e->numbers, numbers * sizeof *e->numbers, true);
     add_array(e, "slots", 0, slots, slot_bytes, false);
-    for (int i = 0; i < COD_EXCHANGE_OWN_KEPT; i++)
+    for (int i = 0; i < e->publisher.own_count; i++)
         add_array(e, "own", i, mirrors != NULL ? mirrors[i] : exchange_floats(e->publisher.own[i].values),
                   e->publisher.own[i].values->bytes, true);
     for (int i = 0; i < e->peer_count; i++)
         add_array(e, "peer", i,
-                  mirrors != NULL ? mirrors[COD_EXCHANGE_OWN_KEPT + i] : exchange_floats(e->peers[i].values),
+                  mirrors != NULL ? mirrors[e->publisher.own_count + i] : exchange_floats(e->peers[i].values),
                   e->peers[i].values->bytes, true);
     *arrays = e->arrays;
     *count = e->array_count;
@@ -80,16 +137,21 @@ cod_status cod_exchange_restored(cod_exchange *e, const void *slots, size_t slot
 {
     COD_REQUIRE(e->numbers != NULL, "cod_exchange_restored() without cod_exchange_state() before");
     /* Versions are counted in periods: of another period they would all be older, or newer, than they are. */
-    if (e->numbers[0] != (uint64_t)e->options.period)
+    const uint64_t period = e->numbers[0] & ((UINT64_C(1) << EXCHANGE_PERIOD_BITS) - 1),
+                   fragments = (e->numbers[0] >> EXCHANGE_PERIOD_BITS) + 1;
+    if (period != (uint64_t)e->options.period)
         return cod_fail(COD_ERR_FORMAT, "the checkpoint is of a run with exchange.period %llu, not %lld: set it back",
-                        (unsigned long long)e->numbers[0], (long long)e->options.period);
+                        (unsigned long long)period, (long long)e->options.period);
+    if (fragments != (uint64_t)e->fragments)
+        return cod_fail(COD_ERR_FORMAT, "the checkpoint is of a run with exchange.fragments %llu, not %d: set it back",
+                        (unsigned long long)fragments, e->fragments);
     pack_numbers(e, true);
     e->publisher.restored = e->publisher.version;
     for (int i = 0; i < e->peer_count; i++)
         e->peers[i].refused = 0;
     if (e->on_device != NULL)
         COD_TRY(exchange_device_restore(e));
-    return e->transport->ops->restored(e->transport, slots, slot_bytes);
+    return restore_slots(e, slots, slot_bytes);
 }
 
 cod_status cod_exchange_save(cod_exchange *e, cod_checkpoint *checkpoint)

@@ -8,11 +8,30 @@
 
 #include <stdlib.h>
 
+/** What the i-th of the own versions that are kept is of. */
+static cod_exchange_range own_range(const cod_exchange *e, int i)
+{
+    return cod_exchange_fragment_range(&e->options, &e->models[cod_group_index(e->group)], i % e->fragments);
+}
+
+/** Values of the own model. */
+static uint64_t largest_fragment(const cod_exchange *e)
+{
+    uint64_t most = 0;
+    for (int f = 0; f < e->fragments; f++) {
+        const uint64_t count = own_range(e, f).count;
+        most = count > most ? count : most;
+    }
+    return most;
+}
+
 cod_status exchange_share_values(cod_exchange *e)
 {
-    size_t bytes = (1 + COD_EXCHANGE_OWN_KEPT) * cod_align_up(e->total * sizeof(float));
+    size_t bytes = cod_align_up(largest_fragment(e) * sizeof(float));
+    for (int i = 0; i < e->publisher.own_count; i++)
+        bytes += cod_align_up(own_range(e, i).count * sizeof(float));
     for (int i = 0; i < e->peer_count; i++)
-        bytes += 2 * cod_align_up(exchange_total_of(&e->peers[i].model) * sizeof(float));
+        bytes += 2 * cod_align_up(e->peers[i].range.count * sizeof(float));
     if (e->size > 1 && e->peer_count > 0)
         COD_TRY(cod_group_memory_create(e->group, bytes, &e->shared));
     if (e->shared != NULL)
@@ -51,32 +70,26 @@ static void floats_destroy(cod_exchange *e, cod_buffer **buffer)
     *buffer = NULL;
 }
 
-/**
- * Pinned where a device copies to it and the host codes. Where it is shared this rank's buffer is its part of it; those
- * of the other ranks lie beside that.
- */
+/** Pinned where a device copies to it and the host codes. Where it is shared, cod_exchange_snapshot() makes the buffer this rank's part. */
 static cod_status snapshot_create(cod_exchange *e)
 {
-    const cod_codec_range range = exchange_snapshot_range(e);
+    const uint64_t count = largest_fragment(e);
     if (e->backend != NULL && e->on_device == NULL)
-        return e->backend->host_buffer_create(e->device, e->total * sizeof(float), &e->publisher.snapshot);
-    COD_TRY(floats_create(e, e->total, &e->publisher.snapshot));
-    if (e->shared != NULL)
-        *e->publisher.snapshot = (cod_buffer){.host = exchange_floats(e->publisher.snapshot) + range.first,
-                                              .bytes = range.count * sizeof(float)};
+        return e->backend->host_buffer_create(e->device, count * sizeof(float), &e->publisher.snapshot);
+    COD_TRY(floats_create(e, count, &e->publisher.snapshot));
+    e->publisher.snapshot_of_node = e->shared != NULL ? exchange_floats(e->publisher.snapshot) : NULL;
     return COD_OK;
 }
 
 cod_status exchange_make_values(cod_exchange *e)
 {
     COD_TRY(snapshot_create(e));
-    for (int i = 0; i < COD_EXCHANGE_OWN_KEPT; i++)
-        COD_TRY(floats_create(e, e->total, &e->publisher.own[i].values));
+    for (int i = 0; i < e->publisher.own_count; i++)
+        COD_TRY(floats_create(e, own_range(e, i).count, &e->publisher.own[i].values));
     for (int i = 0; i < e->peer_count; i++) {
         held_peer *peer = &e->peers[i];
-        const uint64_t total = exchange_total_of(&peer->model);
-        COD_TRY(floats_create(e, total, &peer->values));
-        COD_TRY(floats_create(e, total, &peer->incoming));
+        COD_TRY(floats_create(e, peer->range.count, &peer->values));
+        COD_TRY(floats_create(e, peer->range.count, &peer->incoming));
     }
     return COD_OK;
 }
@@ -89,7 +102,7 @@ void exchange_free_values(cod_exchange *e)
         floats_destroy(e, &e->peers[i].values);
         floats_destroy(e, &e->peers[i].incoming);
     }
-    for (int i = 0; i < COD_EXCHANGE_OWN_KEPT; i++)
+    for (int i = 0; e->publisher.own != NULL && i < e->publisher.own_count; i++)
         floats_destroy(e, &e->publisher.own[i].values);
     if (e->publisher.snapshot != NULL && e->backend != NULL && e->on_device == NULL)
         e->backend->host_buffer_destroy(e->device, e->publisher.snapshot);

@@ -7,6 +7,11 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+/** How long a wait asks again at once, and how long it pauses from then on. */
+#define EAGER_S 1e-3
+enum { PAUSE_US = 100 };
 
 exchange_waiting exchange_wait_begin(void)
 {
@@ -24,6 +29,9 @@ bool exchange_wait_is_over(const cod_exchange *e, exchange_waiting *waiting, int
                      cod_group_index(e->group), now - waiting->since, group, what, (unsigned long long)version,
                      exchange_patience_s(e));
     }
+    /* Who asks without a pause may keep the file transport's thread from its mutex for minutes. */
+    if (now - waiting->since > EAGER_S)
+        usleep(PAUSE_US);
     return now - waiting->since > exchange_patience_s(e);
 }
 
@@ -60,25 +68,27 @@ static cod_status take(cod_exchange *e, held_peer *peer, uint64_t version, int64
 
 cod_status exchange_take_all(cod_exchange *e, int64_t step)
 {
-    for (int i = 0; i < e->peer_count; i++) {
+    const int fragment = exchange_fragment_of(e, e->publisher.version);
+    cod_transport *transport = e->transports[fragment];
+    for (int i = fragment; i < e->peer_count; i += e->fragments) {
         COD_TRY(take(e, &e->peers[i], e->publisher.version, step));
-        COD_TRY(e->transport->ops->acknowledge(e->transport, (uint32_t)e->peers[i].group, e->publisher.version));
+        COD_TRY(transport->ops->acknowledge(transport, (uint32_t)e->peers[i].group, e->publisher.version));
     }
     return COD_OK;
 }
 
 /* Replaying: a reader acknowledges what comes before the version that it needs next, and the publisher waits for that. */
 
-static cod_status acknowledge_until_next(cod_exchange *e, int group)
+static cod_status acknowledge_until_next(cod_exchange *e, int group, int fragment)
 {
     uint64_t version = UINT64_MAX / 2; /* none any more */
     for (size_t i = e->next_event; i < e->event_count; i++) {
-        if (e->events[i].group == group) {
+        if (e->events[i].group == group && exchange_fragment_of(e, e->events[i].version) == fragment) {
             version = e->events[i].version - 1;
             break;
         }
     }
-    return e->transport->ops->acknowledge(e->transport, (uint32_t)group, version);
+    return e->transports[fragment]->ops->acknowledge(e->transports[fragment], (uint32_t)group, version);
 }
 
 cod_status cod_exchange_replay(cod_exchange *e, const cod_exchange_event *events, size_t count)
@@ -88,7 +98,7 @@ cod_status cod_exchange_replay(cod_exchange *e, const cod_exchange_event *events
     memcpy(e->events, events, count * sizeof *events);
     e->event_count = count;
     for (int i = 0; i < e->peer_count; i++)
-        COD_TRY(acknowledge_until_next(e, e->peers[i].group));
+        COD_TRY(acknowledge_until_next(e, e->peers[i].group, e->peers[i].fragment));
     return COD_OK;
 }
 
@@ -106,14 +116,15 @@ cod_status exchange_replay_step(cod_exchange *e, int64_t step)
         const cod_exchange_event event = e->events[e->next_event++];
         held_peer *peer = NULL;
         for (int i = 0; i < e->peer_count; i++)
-            peer = e->peers[i].group == event.group ? &e->peers[i] : peer;
+            if (e->peers[i].group == event.group && e->peers[i].fragment == exchange_fragment_of(e, event.version))
+                peer = &e->peers[i];
         if (event.group < 0)
             continue;
         COD_REQUIRE(peer != NULL && event.step == step && event.version > peer->version,
                     "the record of step %lld, group %d, version %llu is not of this configuration",
                     (long long)event.step, event.group, (unsigned long long)event.version);
         COD_TRY(take(e, peer, event.version, step - 1));
-        COD_TRY(acknowledge_until_next(e, event.group));
+        COD_TRY(acknowledge_until_next(e, event.group, peer->fragment));
     }
     return COD_OK;
 }

@@ -22,7 +22,7 @@ typedef enum file_damage {
     FILE_UNSEALED /**< its seal is missing, or not of our key */
 } file_damage;
 
-/** What is known of a group's first shard, where news and acknowledgements are. */
+/** What is known of a group's first shard of a fragment, where news and acknowledgements are. */
 typedef struct publisher {
     bool asked;            /**< to be looked at */
     bool looked;           /**< that was done, and the answer has not been given to who asked */

@@ -348,8 +348,8 @@ static cod_status read_version(file *t, file_pull *p, const cod_slot_identity *w
 static void pull(file *t, file_pull *p)
 {
     const cod_slot_identity expected = p->expected;
-    const uint64_t ticket = p->ticket, version = p->version,
-                   newest = expected.shard == 0 ? t->publishers[expected.group].newest : 0;
+    const uint64_t ticket = p->ticket, version = p->version, first = t->publishers[expected.group].expected.shard,
+                   newest = expected.shard == first ? t->publishers[expected.group].newest : 0;
     cod_slot_entry entry = {0};
     pull_phase phase = PULL_ABSENT;
     const double begin = cod_clock_s();

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** Values of one set, all its trainable ones or its states: where they lie in the layout, and where they belong. */
+/** Values of one set, all its trainable ones or its states, that a range has: where they lie in it, and where they belong. */
 typedef struct part {
     size_t first, count;
     cod_buffer *target;
@@ -23,19 +23,26 @@ typedef struct scaling {
     struct scaling *next;
 } scaling;
 
+/** A range of the values, which is merged by itself. */
+typedef struct fragment {
+    size_t first, trainable, state;     /**< values of the layout from `first` on: trainable ones, then states */
+    cod_plan *compare;                  /**< `own` from the change; NULL = at-once backend, or none is trainable */
+    part parts[2 * COD_GRAPH_MAX_SETS]; /**< of trainable values, then of states */
+    size_t trainable_parts, part_count;
+    scaling *scalings; /**< made as factors come: a peer's are always the same */
+} fragment;
+
 struct cod_merger {
     cod_weights *weights;
     cod_sets sets;
     cod_layout layout; /**< of these sets */
     /* Of a device with queues; a backend that runs at once needs none of it. */
-    cod_buffer *host;                   /**< [trainable + state] of them, pinned */
-    cod_event *copied;                  /**< it may be written again */
-    cod_buffer *change;                 /**< the same on the device */
-    cod_buffer *own;                    /**< [trainable] what a peer on the device is compared with */
-    cod_plan *compare;                  /**< `own` from the change */
-    part parts[2 * COD_GRAPH_MAX_SETS]; /**< of trainable values, then of states */
-    size_t trainable_parts, part_count;
-    scaling *scalings; /**< made as factors come: a peer's are always the same */
+    cod_buffer *host;    /**< [of the largest fragment] pinned */
+    cod_event *copied;   /**< it may be written again */
+    cod_buffer *change;  /**< the same on the device */
+    cod_buffer *own;     /**< the same, what a peer on the device is compared with; NULL = at-once backend */
+    fragment *fragments; /**< [fragment_count] */
+    size_t fragment_count;
 };
 
 static cod_status plan_add(const cod_merger *merger, cod_view from, cod_view to, bool accumulate, float factor,
@@ -55,64 +62,93 @@ static cod_view floats_of(cod_buffer *buffer, size_t offset, size_t count)
     return cod_view_dense(buffer, offset, COD_F32, (cod_shape){1, 1, 1, (int64_t)count});
 }
 
-/** The next `count` values of the layout belong to `target` from byte `offset` on. */
-static cod_status make_part(cod_merger *merger, size_t *first, size_t count, cod_buffer *target, size_t offset)
+/**
+ * A fragment's part of `count` values of the layout, from *at on, which moves on; they lie in `target` from byte `offset` on.
+ */
+static cod_status make_part(const cod_merger *merger, fragment *f, size_t *at, size_t count, cod_buffer *target,
+                            size_t offset)
 {
-    if (count == 0)
+    const size_t begin = *at, end = f->first + f->trainable + f->state, from = f->first > begin ? f->first : begin,
+                 to = end < begin + count ? end : begin + count;
+    *at += count;
+    if (from >= to)
         return COD_OK;
-    part *p = &merger->parts[merger->part_count++];
-    *p = (part){.first = *first, .count = count, .target = target, .offset = offset};
-    *first += count;
+    part *p = &f->parts[f->part_count++];
+    *p = (part){.first = from - f->first,
+                .count = to - from,
+                .target = target,
+                .offset = offset + (from - begin) * sizeof(float)};
     if (cod_backend_runs_at_once(merger->weights->backend))
         return COD_OK;
-    const cod_view change = floats_of(merger->change, p->first * sizeof(float), count),
-                   values = floats_of(target, offset, count);
+    const cod_view change = floats_of(merger->change, p->first * sizeof(float), p->count),
+                   values = floats_of(target, p->offset, p->count);
     COD_TRY(plan_add(merger, values, change, true, -1, &p->subtract));
     return plan_add(merger, change, values, true, 1, &p->add);
 }
 
-static cod_status make_change(cod_merger *merger)
+static cod_status make_fragment(const cod_merger *merger, fragment *f)
 {
     const cod_weights *weights = merger->weights;
-    const cod_backend *backend = weights->backend;
-    const size_t count = merger->layout.trainable, bytes = (count + merger->layout.state) * sizeof(float);
-    COD_TRY(backend->host_buffer_create(weights->device, bytes, &merger->host));
-    COD_TRY(cod_event_create(backend, weights->device, &merger->copied));
-    COD_TRY(backend->buffer_create(weights->device, bytes, &merger->change));
-    if (count == 0)
-        return COD_OK;
-    COD_TRY(backend->buffer_create(weights->device, count * sizeof(float), &merger->own));
-    return plan_add(merger, floats_of(merger->own, 0, count), floats_of(merger->change, 0, count), true, -1,
-                    &merger->compare);
-}
-
-static cod_status make(cod_merger *merger)
-{
-    const cod_weights *weights = merger->weights;
-    size_t first = 0, offset;
-    if (!cod_backend_runs_at_once(weights->backend))
-        COD_TRY(make_change(merger));
+    size_t at = 0, offset;
+    if (merger->own != NULL && f->trainable > 0)
+        COD_TRY(plan_add(merger, floats_of(merger->own, 0, f->trainable), floats_of(merger->change, 0, f->trainable),
+                         true, -1, &f->compare));
     for (int state = 0; state < 2; state++) {
         for (int s = 0; s < (int)cod_graph_set_count(weights->graph); s++) {
             const cod_set_range *range = &weights->sets[s].range;
             cod_buffer *states = cod_weights_states(weights, s, &offset);
             if ((merger->sets & cod_set_of(s)) != 0)
-                COD_TRY(state ? make_part(merger, &first, range->state_count, states, offset)
-                              : make_part(merger, &first, range->count, weights->values, range->first * sizeof(float)));
+                COD_TRY(state ? make_part(merger, f, &at, range->state_count, states, offset)
+                              : make_part(merger, f, &at, range->count, weights->values, range->first * sizeof(float)));
         }
-        merger->trainable_parts = state ? merger->trainable_parts : merger->part_count;
+        f->trainable_parts = state ? f->trainable_parts : f->part_count;
     }
     return COD_OK;
 }
 
-cod_status cod_merger_create(cod_weights *weights, cod_sets sets, cod_merger **out)
+/** Cuts the layout's values into fragments. @return values of the largest */
+static size_t cut(cod_merger *merger, const size_t *ends)
+{
+    const size_t trainable = merger->layout.trainable, all = trainable + merger->layout.state;
+    size_t first = 0, largest = 0;
+    for (size_t i = 0; i < merger->fragment_count; i++) {
+        const size_t end = ends != NULL ? ends[i] : all, middle = trainable < first ? first
+                                                                  : trainable < end ? trainable
+                                                                                    : end;
+        merger->fragments[i] = (fragment){.first = first, .trainable = middle - first, .state = end - middle};
+        largest = end - first > largest ? end - first : largest;
+        first = end;
+    }
+    return largest;
+}
+
+static cod_status make(cod_merger *merger, const size_t *ends, size_t count)
+{
+    const cod_weights *weights = merger->weights;
+    merger->fragments = calloc(count, sizeof *merger->fragments);
+    COD_REQUIRE_MEMORY(merger->fragments);
+    merger->fragment_count = count;
+    const size_t bytes = cut(merger, ends) * sizeof(float);
+    if (!cod_backend_runs_at_once(weights->backend)) {
+        COD_TRY(weights->backend->host_buffer_create(weights->device, bytes, &merger->host));
+        COD_TRY(cod_event_create(weights->backend, weights->device, &merger->copied));
+        COD_TRY(weights->backend->buffer_create(weights->device, bytes, &merger->change));
+        if (merger->layout.trainable > 0)
+            COD_TRY(weights->backend->buffer_create(weights->device, bytes, &merger->own));
+    }
+    for (size_t i = 0; i < count; i++)
+        COD_TRY(make_fragment(merger, &merger->fragments[i]));
+    return COD_OK;
+}
+
+cod_status cod_merger_create(cod_weights *weights, cod_sets sets, const size_t *ends, size_t count, cod_merger **out)
 {
     cod_merger *merger = calloc(1, sizeof *merger);
     COD_REQUIRE_MEMORY(merger);
     merger->weights = weights;
     merger->sets = sets;
     merger->layout = cod_weights_layout_of(weights, sets);
-    const cod_status status = make(merger);
+    const cod_status status = make(merger, ends, ends != NULL ? count : 1);
     if (status != COD_OK) {
         cod_merger_destroy(merger);
         return status;
@@ -121,28 +157,35 @@ cod_status cod_merger_create(cod_weights *weights, cod_sets sets, cod_merger **o
     return COD_OK;
 }
 
+static void clear_fragment(const cod_backend *backend, fragment *f)
+{
+    for (size_t i = 0; i < f->part_count; i++) {
+        if (f->parts[i].subtract != NULL)
+            backend->plan_destroy(f->parts[i].subtract);
+        if (f->parts[i].add != NULL)
+            backend->plan_destroy(f->parts[i].add);
+    }
+    if (f->compare != NULL)
+        backend->plan_destroy(f->compare);
+    while (f->scalings != NULL) {
+        scaling *s = f->scalings;
+        f->scalings = s->next;
+        backend->plan_destroy(s->plan);
+        free(s);
+    }
+}
+
 void cod_merger_destroy(cod_merger *merger)
 {
     if (merger == NULL)
         return;
     const cod_weights *weights = merger->weights;
     const cod_backend *backend = weights->backend;
-    for (size_t i = 0; i < merger->part_count; i++) {
-        if (merger->parts[i].subtract != NULL)
-            backend->plan_destroy(merger->parts[i].subtract);
-        if (merger->parts[i].add != NULL)
-            backend->plan_destroy(merger->parts[i].add);
-    }
-    if (merger->compare != NULL)
-        backend->plan_destroy(merger->compare);
+    for (size_t i = 0; i < merger->fragment_count; i++)
+        clear_fragment(backend, &merger->fragments[i]);
+    free(merger->fragments);
     if (merger->own != NULL)
         backend->buffer_destroy(weights->device, merger->own);
-    while (merger->scalings != NULL) {
-        scaling *s = merger->scalings;
-        merger->scalings = s->next;
-        backend->plan_destroy(s->plan);
-        free(s);
-    }
     if (merger->change != NULL)
         backend->buffer_destroy(weights->device, merger->change);
     cod_event_destroy(backend, merger->copied);
@@ -156,11 +199,10 @@ double cod_merge_alpha(int64_t delay)
     return sin(3.14159265358979323846 / (4.0 * (double)delay + 2.0));
 }
 
-static cod_status make_scaling(cod_merger *merger, bool states, float factor)
+static cod_status make_scaling(const cod_merger *merger, fragment *f, bool states, float factor)
 {
-    const size_t trainable = merger->layout.trainable;
     const cod_view values =
-        floats_of(merger->change, states ? trainable * sizeof(float) : 0, states ? merger->layout.state : trainable);
+        floats_of(merger->change, states ? f->trainable * sizeof(float) : 0, states ? f->state : f->trainable);
     scaling *s = calloc(1, sizeof *s);
     COD_REQUIRE_MEMORY(s);
     const cod_status status = plan_add(merger, values, values, false, factor, &s->plan);
@@ -168,39 +210,38 @@ static cod_status make_scaling(cod_merger *merger, bool states, float factor)
         free(s);
         return status;
     }
-    *s = (scaling){.states = states, .factor = factor, .plan = s->plan, .next = merger->scalings};
-    merger->scalings = s;
+    *s = (scaling){.states = states, .factor = factor, .plan = s->plan, .next = f->scalings};
+    f->scalings = s;
     return COD_OK;
 }
 
-static cod_status scale(cod_merger *merger, bool states, float factor)
+static cod_status scale(const cod_merger *merger, fragment *f, bool states, float factor)
 {
-    const scaling *s = merger->scalings;
+    const scaling *s = f->scalings;
     while (s != NULL && (s->states != states || s->factor != factor))
         s = s->next;
     if (s == NULL) {
-        COD_TRY(make_scaling(merger, states, factor));
-        s = merger->scalings;
+        COD_TRY(make_scaling(merger, f, states, factor));
+        s = f->scalings;
     }
     return merger->weights->backend->plan_run(s->plan, NULL);
 }
 
 /** Makes of the peer's values, which the change holds, factor·(peer - weights): of trainable ones, or of states. */
-static cod_status compare(cod_merger *merger, bool states, float factor)
+static cod_status compare(const cod_merger *merger, fragment *f, bool states, float factor)
 {
-    const size_t first = states ? merger->trainable_parts : 0,
-                 end = states ? merger->part_count : merger->trainable_parts;
+    const size_t first = states ? f->trainable_parts : 0, end = states ? f->part_count : f->trainable_parts;
     for (size_t i = first; i < end; i++)
-        COD_TRY(merger->weights->backend->plan_run(merger->parts[i].subtract, NULL));
-    return end > first ? scale(merger, states, factor) : COD_OK;
+        COD_TRY(merger->weights->backend->plan_run(f->parts[i].subtract, NULL));
+    return end > first ? scale(merger, f, states, factor) : COD_OK;
 }
 
 /** Queues the copy of values of the host to the change; in place of trainable ones factor·(peer - own), where `own` is given. */
-static cod_status send(cod_merger *merger, const float *peer, const float *own, float factor)
+static cod_status send(const cod_merger *merger, const fragment *f, const float *peer, const float *own, float factor)
 {
     const cod_weights *weights = merger->weights;
     const cod_backend *backend = weights->backend;
-    const size_t trainable = merger->layout.trainable, state = merger->layout.state;
+    const size_t trainable = f->trainable, state = f->state;
     const size_t bytes = (trainable + state) * sizeof(float);
     float *const host = merger->host->host;
     COD_TRY(cod_event_wait(backend, merger->copied));
@@ -212,29 +253,31 @@ static cod_status send(cod_merger *merger, const float *peer, const float *own, 
 }
 
 /** The same of values in the device's memory, in the same steps of arithmetic. */
-static cod_status compare_there(cod_merger *merger, cod_buffer *peer, cod_buffer *own, float factor)
+static cod_status compare_there(const cod_merger *merger, fragment *f, cod_buffer *peer, cod_buffer *own, float factor)
 {
     const cod_weights *weights = merger->weights;
     const cod_backend *backend = weights->backend;
-    COD_TRY(backend->copy(weights->device, NULL, merger->change, 0, peer, 0, merger->change->bytes));
-    if (own == NULL || merger->own == NULL)
+    const size_t trainable = f->trainable * sizeof(float);
+    COD_TRY(backend->copy(weights->device, NULL, merger->change, 0, peer, 0, trainable + f->state * sizeof(float)));
+    if (own == NULL || f->compare == NULL)
         return COD_OK;
-    COD_TRY(backend->copy(weights->device, NULL, merger->own, 0, own, 0, merger->own->bytes));
-    COD_TRY(backend->plan_run(merger->compare, NULL));
-    return scale(merger, false, factor);
+    COD_TRY(backend->copy(weights->device, NULL, merger->own, 0, own, 0, trainable));
+    COD_TRY(backend->plan_run(f->compare, NULL));
+    return scale(merger, f, false, factor);
 }
 
 static cod_status queue(cod_merger *merger, const cod_merge *merge)
 {
+    fragment *f = &merger->fragments[merge->range];
     const float factor = (float)(merge->alpha * merge->share);
     COD_TRY(merge->peer->host == NULL
-                ? compare_there(merger, merge->peer, merge->own, factor)
-                : send(merger, merge->peer->host, merge->own != NULL ? merge->own->host : NULL, factor));
+                ? compare_there(merger, f, merge->peer, merge->own, factor)
+                : send(merger, f, merge->peer->host, merge->own != NULL ? merge->own->host : NULL, factor));
     if (merge->own == NULL)
-        COD_TRY(compare(merger, false, factor));
-    COD_TRY(compare(merger, true, (float)merge->share));
-    for (size_t i = 0; i < merger->part_count; i++)
-        COD_TRY(merger->weights->backend->plan_run(merger->parts[i].add, NULL));
+        COD_TRY(compare(merger, f, false, factor));
+    COD_TRY(compare(merger, f, true, (float)merge->share));
+    for (size_t i = 0; i < f->part_count; i++)
+        COD_TRY(merger->weights->backend->plan_run(f->parts[i].add, NULL));
     return COD_OK;
 }
 
@@ -252,10 +295,10 @@ static void approach(float *restrict values, const float *restrict peer, float f
 }
 
 /**
- * Adds all merges to values in the host's memory: to a block of them one after another, while caches hold the block
+ * Adds all merges of a range to values in the host's memory: to a block of them one after another, while caches hold the block
  * and what peers are measured from. The arithmetic of each value, and its order, are those of the queued plans.
  */
-static void add_at_once(const part *p, bool states, const cod_merge *merges, size_t count)
+static void add_at_once(const part *p, bool states, size_t range, const cod_merge *merges, size_t count)
 {
     enum { BLOCK_VALUES = 2048 };
     float *const values = (float *)(void *)((char *)p->target->host + p->offset);
@@ -263,6 +306,8 @@ static void add_at_once(const part *p, bool states, const cod_merge *merges, siz
         const size_t left = p->count - begin, block = left < BLOCK_VALUES ? left : BLOCK_VALUES;
         for (size_t k = 0; k < count; k++) {
             const cod_merge *merge = &merges[k];
+            if (merge->range != range)
+                continue;
             const float *peer = (const float *)merge->peer->host + p->first + begin;
             const float factor = (float)(states ? merge->share : merge->alpha * merge->share);
             if (states || merge->own == NULL)
@@ -279,8 +324,11 @@ cod_status cod_merger_apply(cod_merger *merger, const cod_merge *merges, size_t 
     const bool at_once = cod_backend_runs_at_once(weights->backend);
     if (count == 0)
         return COD_OK;
-    for (size_t i = 0; at_once && i < merger->part_count; i++)
-        add_at_once(&merger->parts[i], i >= merger->trainable_parts, merges, count);
+    for (size_t r = 0; at_once && r < merger->fragment_count; r++) {
+        const fragment *f = &merger->fragments[r];
+        for (size_t i = 0; i < f->part_count; i++)
+            add_at_once(&f->parts[i], i >= f->trainable_parts, r, merges, count);
+    }
     for (size_t k = 0; !at_once && k < count; k++)
         COD_TRY(queue(merger, &merges[k]));
     cod_weights_changed(weights, merger->sets);

@@ -1,6 +1,7 @@
 #include "distill/peers.h"
 
 #include "core/log.h"
+#include "train/checkpoint_parts.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -23,9 +24,16 @@ static cod_status make_merger(cod_peers *peers, cod_train_context *context, cons
     }
     for (int i = 0; i < peers->count; i++)
         peers->items[i].share /= ranks;
-    return ranks > own ? cod_merger_create(&context->session->weights, cod_recipe_travelling(&context->session->recipe),
-                                           &peers->merger)
-                       : COD_OK;
+    if (ranks == own)
+        return COD_OK;
+    size_t ends[COD_EXCHANGE_FRAGMENTS_MOST];
+    const int fragments = cod_exchange_fragments(peers->options);
+    for (int f = 0; f < fragments; f++) {
+        const cod_exchange_range range = cod_exchange_fragment_range(peers->options, &models[mine], f);
+        ends[f] = (size_t)(range.first + range.count);
+    }
+    return cod_merger_create(&context->session->weights, cod_recipe_travelling(&context->session->recipe), ends,
+                             (size_t)fragments, &peers->merger);
 }
 
 cod_status cod_peers_init(cod_peers *peers, cod_train_context *context, cod_exchange *exchange,
@@ -33,17 +41,19 @@ cod_status cod_peers_init(cod_peers *peers, cod_train_context *context, cod_exch
                           const cod_teacher_spec *teacher)
 {
     const int count = cod_exchange_peer_count(exchange);
-    *peers = (cod_peers){.exchange = exchange, .options = options};
+    *peers = (cod_peers){.exchange = exchange, .group = context->group, .options = options};
     peers->items = calloc((size_t)count + 1, sizeof *peers->items);
     COD_REQUIRE_MEMORY(peers->items);
     peers->count = count;
-    peers->merging = calloc((size_t)count + 1, sizeof *peers->merging);
+    peers->merging = calloc((size_t)(count * cod_exchange_fragments(options)) + 1, sizeof *peers->merging);
     COD_REQUIRE_MEMORY(peers->merging);
     if (teacher != NULL)
         COD_TRY(cod_branch_init(&peers->branch, context->session->backend, context->session->device));
     for (int i = 0; i < count; i++) {
         cod_peer *p = &peers->items[i];
         p->group = cod_exchange_peer_group(exchange, i);
+        p->fragments = calloc((size_t)cod_exchange_fragments(options), sizeof *p->fragments);
+        COD_REQUIRE_MEMORY(p->fragments);
         p->age.since = -1;
         p->teacher_loss = p->student_loss = NAN;
         if (teacher == NULL)
@@ -59,8 +69,11 @@ cod_status cod_peers_init(cod_peers *peers, cod_train_context *context, cod_exch
 
 void cod_peers_clear(cod_peers *peers)
 {
-    for (int i = 0; i < peers->count; i++)
+    for (int i = 0; i < peers->count; i++) {
         cod_teacher_destroy(peers->items[i].teacher);
+        free(peers->items[i].fragments);
+        free(peers->items[i].saved);
+    }
     cod_branch_clear(&peers->branch);
     cod_merger_destroy(peers->merger);
     free(peers->merging);
@@ -68,31 +81,67 @@ void cod_peers_clear(cod_peers *peers)
     *peers = (cod_peers){0};
 }
 
-static cod_status tell(const cod_peer *p, const cod_train_context *context, const char *kind, double alpha)
+static cod_status tell(const cod_peer *p, const cod_exchange_checkpoint *checkpoint, const cod_train_context *context,
+                       const char *kind, double alpha)
 {
     const cod_train_event event = {
-        .kind = kind, .peer = p->group, .version = p->version, .peer_step = p->age.step, .alpha = alpha};
+        .kind = kind, .peer = p->group, .version = checkpoint->version, .peer_step = checkpoint->step, .alpha = alpha};
     return cod_train_tell(context, &event);
 }
 
-/** A version that the exchange has newly decoded becomes the teacher. */
-static cod_status adopt(const cod_peers *peers, cod_peer *p, const cod_exchange_checkpoint *checkpoint, int64_t step)
+/** The oldest and the newest version of a peer's fragments; 0 where one has not come. */
+static void find_ends(const cod_peers *peers, const cod_peer *p, uint64_t *oldest, uint64_t *newest)
 {
-    p->version = checkpoint->version;
-    cod_teacher_age_renew(&p->age, peers->options, checkpoint->step, step);
-    return p->teacher != NULL ? cod_teacher_load(p->teacher, checkpoint->values) : COD_OK;
+    *oldest = UINT64_MAX;
+    *newest = 0;
+    for (int f = 0; f < cod_exchange_fragments(peers->options); f++) {
+        const uint64_t version = p->fragments[f].version;
+        *oldest = version < *oldest ? version : *oldest;
+        *newest = version > *newest ? version : *newest;
+    }
+}
+
+/**
+ * Whether fragments that have come are a teacher: mixed, as soon as there is one of each; whole, when each is newer than all that teach,
+ * and no other of the same is between them, so that they are of one round.
+ */
+static bool is_teacher(const cod_peers *peers, const cod_peer *p)
+{
+    uint64_t oldest, newest;
+    find_ends(peers, p, &oldest, &newest);
+    if (peers->options->teacher_fragments == COD_TEACHER_MIXED)
+        return oldest > 0;
+    return oldest > p->version && newest - oldest < (uint64_t)cod_exchange_fragments(peers->options);
+}
+
+/** What the exchange has newly decoded becomes the teacher, which is as old as its oldest fragment. */
+static cod_status adopt(const cod_peers *peers, int index, int64_t step)
+{
+    cod_peer *p = &peers->items[index];
+    uint64_t oldest;
+    find_ends(peers, p, &oldest, &p->version);
+    for (int f = 0; f < cod_exchange_fragments(peers->options); f++) {
+        cod_exchange_checkpoint checkpoint;
+        cod_exchange_read_checkpoint(peers->exchange, index, f, &checkpoint);
+        if (p->teacher != NULL && p->fragments[f].taught != checkpoint.version)
+            COD_TRY(cod_teacher_load(p->teacher, checkpoint.values, (size_t)checkpoint.range.first));
+        p->fragments[f].taught = checkpoint.version;
+        if (checkpoint.version == oldest)
+            cod_teacher_age_renew(&p->age, peers->options, checkpoint.step, step);
+    }
+    return COD_OK;
 }
 
 /** Weights will move toward the version, once. @param own  what it is measured from; NULL = the weights of now */
-static cod_status add_merge(cod_peers *peers, cod_peer *p, const cod_exchange_checkpoint *checkpoint, cod_buffer *own,
-                            double alpha, const cod_train_context *context)
+static cod_status add_merge(cod_peers *peers, cod_peer *p, int fragment, const cod_exchange_checkpoint *checkpoint,
+                            cod_buffer *own, double alpha, const cod_train_context *context)
 {
-    p->merged = p->version;
+    p->fragments[fragment].merged = checkpoint->version;
     peers->merges++;
     alpha = peers->options->merge_alpha > 0 ? peers->options->merge_alpha : alpha;
-    COD_TRY(tell(p, context, "merge", alpha));
-    peers->merging[peers->merging_count++] =
-        (cod_merge){.peer = checkpoint->values, .own = own, .alpha = alpha, .share = p->share};
+    COD_TRY(tell(p, checkpoint, context, "merge", alpha));
+    peers->merging[peers->merging_count++] = (cod_merge){
+        .range = (size_t)fragment, .peer = checkpoint->values, .own = own, .alpha = alpha, .share = p->share};
     return COD_OK;
 }
 
@@ -100,46 +149,73 @@ static cod_status add_merge(cod_peers *peers, cod_peer *p, const cod_exchange_ch
  * Merges each version once, beside an own one that has not stood beside an earlier: a faster peer's versions do not count more
  * for being many. Plain averaging takes each as it comes, however stale.
  */
-static cod_status merge(cod_peers *peers, cod_peer *p, const cod_exchange_checkpoint *checkpoint,
+static cod_status merge(cod_peers *peers, cod_peer *p, int number, const cod_exchange_checkpoint *checkpoint,
                         const cod_train_context *context)
 {
-    if (p->share == 0 || p->merged == p->version)
+    cod_peer_fragment *fragment = &p->fragments[number];
+    if (p->share == 0 || fragment->merged == checkpoint->version)
         return COD_OK;
     if (peers->options->merge == COD_MERGE_AVERAGE)
-        return add_merge(peers, p, checkpoint, NULL, 1, context);
-    if (checkpoint->own == NULL || p->merged_own >= checkpoint->own_version)
+        return add_merge(peers, p, number, checkpoint, NULL, 1, context);
+    if (checkpoint->own == NULL || fragment->merged_own >= checkpoint->own_version)
         return COD_OK;
-    const int64_t period = peers->options->period, late = context->step - (int64_t)checkpoint->own_version * period;
-    p->merged_own = checkpoint->own_version;
-    return add_merge(peers, p, checkpoint, checkpoint->own, cod_merge_alpha(late > 0 ? late / period : 0), context);
+    const int64_t period = peers->options->period,
+                  late = context->step - (int64_t)checkpoint->own_version * cod_exchange_spacing(peers->options);
+    fragment->merged_own = checkpoint->own_version;
+    return add_merge(peers, p, number, checkpoint, checkpoint->own, cod_merge_alpha(late > 0 ? late / period : 0),
+                     context);
+}
+
+static cod_status take_over(cod_peers *peers, int index, cod_train_context *context)
+{
+    cod_peer *p = &peers->items[index];
+    const int fragments = cod_exchange_fragments(peers->options);
+    cod_exchange_checkpoint checkpoint;
+    bool came = false;
+    for (int f = 0; f < fragments; f++) {
+        cod_exchange_read_checkpoint(peers->exchange, index, f, &checkpoint);
+        if (checkpoint.version == p->fragments[f].version)
+            continue;
+        p->fragments[f].version = checkpoint.version;
+        COD_TRY(tell(p, &checkpoint, context, "switch", NAN));
+        came = true;
+    }
+    if (came && is_teacher(peers, p)) {
+        COD_TRY(adopt(peers, index, context->step));
+        peers->switches++;
+    }
+    for (int f = 0; f < fragments; f++) {
+        cod_exchange_read_checkpoint(peers->exchange, index, f, &checkpoint);
+        if (checkpoint.values != NULL)
+            COD_TRY(merge(peers, p, f, &checkpoint, context));
+    }
+    return COD_OK;
 }
 
 cod_status cod_peers_take_over(cod_peers *peers, cod_train_context *context)
 {
     peers->merging_count = 0;
-    for (int i = 0; i < peers->count; i++) {
-        cod_peer *p = &peers->items[i];
-        cod_exchange_checkpoint checkpoint;
-        cod_exchange_read_checkpoint(peers->exchange, i, &checkpoint);
-        if (checkpoint.values == NULL)
-            continue;
-        if (checkpoint.version != p->version) {
-            COD_TRY(adopt(peers, p, &checkpoint, context->step));
-            COD_TRY(tell(p, context, "switch", NAN));
-            peers->switches++;
-        }
-        COD_TRY(merge(peers, p, &checkpoint, context));
-    }
+    for (int i = 0; i < peers->count; i++)
+        COD_TRY(take_over(peers, i, context));
     return peers->merging_count > 0 ? cod_merger_apply(peers->merger, peers->merging, peers->merging_count) : COD_OK;
+}
+
+/** Of the oldest fragment that is held. */
+static double age_of(const cod_peers *peers, int index)
+{
+    double oldest = NAN;
+    for (int f = 0; f < cod_exchange_fragments(peers->options); f++) {
+        cod_exchange_checkpoint checkpoint;
+        cod_exchange_read_checkpoint(peers->exchange, index, f, &checkpoint);
+        oldest = fmax(oldest, checkpoint.age_s);
+    }
+    return oldest;
 }
 
 void cod_peers_grow_old(cod_peers *peers)
 {
-    for (int i = 0; i < peers->count; i++) {
-        cod_exchange_checkpoint checkpoint;
-        cod_exchange_read_checkpoint(peers->exchange, i, &checkpoint);
-        peers->items[i].age.age_s = checkpoint.age_s;
-    }
+    for (int i = 0; i < peers->count; i++)
+        peers->items[i].age.age_s = age_of(peers, i);
 }
 
 /** Since the run began. */
@@ -161,12 +237,10 @@ void cod_peers_read(const cod_peers *peers, int index, cod_peer_stats *out)
 {
     const cod_peer *p = &peers->items[index];
     const cod_exchange_peer_counters counters = counters_of(peers, index);
-    cod_exchange_checkpoint checkpoint;
-    cod_exchange_read_checkpoint(peers->exchange, index, &checkpoint);
     *out = (cod_peer_stats){.group = p->group,
                             .version = p->version,
                             .step = p->age.step,
-                            .age_s = checkpoint.age_s,
+                            .age_s = age_of(peers, index),
                             .pulled = counters.pulled,
                             .rejected = counters.rejected,
                             .lost = counters.lost,
@@ -177,9 +251,20 @@ void cod_peers_read(const cod_peers *peers, int index, cod_peer_stats *out)
                             .student_loss = p->student_loss};
 }
 
-static void name_of(int index, const char *what, char name[32])
+enum { NAME_BYTES = 64 };
+
+static void name_of(int index, const char *what, char name[NAME_BYTES])
 {
-    snprintf(name, 32, "peer%d.%s", index, what);
+    snprintf(name, NAME_BYTES, "peer%d.%s", index, what);
+}
+
+/** The first fragment's is the name that a model has which is not cut. */
+static void name_of_fragment(int index, const char *what, int fragment, char name[NAME_BYTES])
+{
+    if (fragment == 0)
+        name_of(index, what, name);
+    else
+        snprintf(name, NAME_BYTES, "peer%d.%s.%d", index, what, fragment);
 }
 
 enum { COUNTERS = 6 };
@@ -191,7 +276,7 @@ static cod_status save_counters(const cod_peers *peers, int index, cod_checkpoin
     const double numbers[COUNTERS] = {(double)c.pulled, (double)c.rejected,    (double)c.lost,
                                       (double)c.bytes,  (double)c.timed_bytes, c.timed_s};
     for (int k = 0; k < COUNTERS; k++) {
-        char name[32];
+        char name[NAME_BYTES];
         name_of(index, counter_names[k], name);
         COD_TRY(cod_checkpoint_add_number(checkpoint, name, numbers[k]));
     }
@@ -201,7 +286,7 @@ static cod_status save_counters(const cod_peers *peers, int index, cod_checkpoin
 static cod_status load_counters(cod_peer *p, int index, const cod_st_file *file)
 {
     int64_t numbers[COUNTERS - 1];
-    char name[32];
+    char name[NAME_BYTES];
     for (int k = 0; k < COUNTERS - 1; k++) {
         name_of(index, counter_names[k], name);
         COD_TRY(cod_checkpoint_whole(file, name, 0, &numbers[k]));
@@ -215,18 +300,77 @@ static cod_status load_counters(cod_peer *p, int index, const cod_st_file *file)
     return cod_checkpoint_number(file, name, &p->earlier.timed_s);
 }
 
+/** A teacher that waits for a whole round has older fragments than those that are held. */
+static bool keeps_teachers(const cod_peers *peers)
+{
+    return peers->options->teacher_fragments == COD_TEACHER_WHOLE && cod_exchange_fragments(peers->options) > 1;
+}
+
+static cod_status save_teacher(const cod_peers *peers, int index, cod_checkpoint *checkpoint)
+{
+    cod_peer *p = &peers->items[index];
+    char name[NAME_BYTES];
+    name_of(index, "taught", name);
+    COD_TRY(cod_checkpoint_add_number(checkpoint, name, (double)p->version));
+    name_of(index, "taught_step", name);
+    COD_TRY(cod_checkpoint_add_number(checkpoint, name, (double)p->age.step));
+    if (p->teacher == NULL)
+        return COD_OK;
+    const size_t bytes = cod_teacher_count(p->teacher) * sizeof(float);
+    if (p->saved == NULL)
+        p->saved = malloc(bytes);
+    COD_REQUIRE_MEMORY(p->saved);
+    COD_TRY(cod_teacher_save(p->teacher, p->saved));
+    name_of(index, "teacher", name);
+    return cod_checkpoint_add_part(checkpoint, peers->group, name, p->saved, bytes);
+}
+
+static cod_status read_teacher(const cod_peers *peers, int index, const cod_st_file *file)
+{
+    cod_peer *p = &peers->items[index];
+    char name[NAME_BYTES];
+    int64_t version, step;
+    name_of(index, "taught", name);
+    COD_TRY(cod_checkpoint_whole(file, name, 0, &version));
+    name_of(index, "taught_step", name);
+    COD_TRY(cod_checkpoint_whole(file, name, 0, &step));
+    p->version = (uint64_t)version;
+    p->age.step = step;
+    if (p->teacher == NULL)
+        return COD_OK;
+    const size_t bytes = cod_teacher_count(p->teacher) * sizeof(float);
+    p->saved = p->saved != NULL ? p->saved : malloc(bytes);
+    COD_REQUIRE_MEMORY(p->saved);
+    name_of(index, "teacher", name);
+    return cod_checkpoint_read_part(file, peers->group, name, p->saved, bytes);
+}
+
+static cod_status load_teacher(const cod_peers *peers, int index, const cod_st_file *file)
+{
+    cod_peer *p = &peers->items[index];
+    COD_TRY(cod_group_agree(peers->group, read_teacher(peers, index, file), NULL));
+    if (p->teacher == NULL)
+        return COD_OK;
+    COD_TRY(cod_checkpoint_complete(peers->group, p->saved, cod_teacher_count(p->teacher) * sizeof(float)));
+    return cod_teacher_restore(p->teacher, p->saved);
+}
+
 cod_status cod_peers_save(const cod_peers *peers, cod_checkpoint *checkpoint)
 {
     for (int i = 0; i < peers->count; i++) {
         const cod_peer *p = &peers->items[i];
-        char name[32];
+        char name[NAME_BYTES];
         size_t count;
         name_of(i, "since", name);
         COD_TRY(cod_checkpoint_add_number(checkpoint, name, (double)p->age.since));
-        name_of(i, "merged", name);
-        COD_TRY(cod_checkpoint_add_number(checkpoint, name, (double)p->merged));
-        name_of(i, "merged_own", name);
-        COD_TRY(cod_checkpoint_add_number(checkpoint, name, (double)p->merged_own));
+        for (int f = 0; f < cod_exchange_fragments(peers->options); f++) {
+            name_of_fragment(i, "merged", f, name);
+            COD_TRY(cod_checkpoint_add_number(checkpoint, name, (double)p->fragments[f].merged));
+            name_of_fragment(i, "merged_own", f, name);
+            COD_TRY(cod_checkpoint_add_number(checkpoint, name, (double)p->fragments[f].merged_own));
+        }
+        if (keeps_teachers(peers))
+            COD_TRY(save_teacher(peers, i, checkpoint));
         COD_TRY(save_counters(peers, i, checkpoint));
         name_of(i, "ranges", name);
         const float *ranges = cod_teacher_ranges(p->teacher, &count);
@@ -239,7 +383,7 @@ cod_status cod_peers_save(const cod_peers *peers, cod_checkpoint *checkpoint)
 /** A teacher on integers goes on with the ranges it had; there are none where it was of another type. */
 static cod_status load_ranges(cod_teacher *teacher, int index, const cod_st_file *file)
 {
-    char name[32];
+    char name[NAME_BYTES];
     size_t count;
     name_of(index, "ranges", name);
     if (cod_teacher_ranges(teacher, &count) == NULL || cod_st_tensor_find(file, name) == NULL)
@@ -253,27 +397,40 @@ static cod_status load_ranges(cod_teacher *teacher, int index, const cod_st_file
     return status;
 }
 
+static cod_status load_fragments(cod_peers *peers, int index, const cod_st_file *file)
+{
+    for (int f = 0; f < cod_exchange_fragments(peers->options); f++) {
+        cod_peer_fragment *fragment = &peers->items[index].fragments[f];
+        cod_exchange_checkpoint checkpoint;
+        char name[NAME_BYTES];
+        int64_t merged, merged_own;
+        name_of_fragment(index, "merged", f, name);
+        COD_TRY(cod_checkpoint_whole(file, name, 0, &merged));
+        name_of_fragment(index, "merged_own", f, name);
+        COD_TRY(cod_checkpoint_whole(file, name, 0, &merged_own));
+        cod_exchange_read_checkpoint(peers->exchange, index, f, &checkpoint);
+        *fragment = (cod_peer_fragment){
+            .version = checkpoint.version, .merged = (uint64_t)merged, .merged_own = (uint64_t)merged_own};
+    }
+    return COD_OK;
+}
+
 cod_status cod_peers_load(cod_peers *peers, const cod_st_file *file)
 {
     for (int i = 0; i < peers->count; i++) {
         cod_peer *p = &peers->items[i];
-        cod_exchange_checkpoint checkpoint;
-        char name[32];
-        int64_t since, merged, merged_own;
+        char name[NAME_BYTES];
+        int64_t since;
         name_of(i, "since", name);
         COD_TRY(cod_checkpoint_whole(file, name, -1, &since));
-        name_of(i, "merged", name);
-        COD_TRY(cod_checkpoint_whole(file, name, 0, &merged));
-        name_of(i, "merged_own", name);
-        COD_TRY(cod_checkpoint_whole(file, name, 0, &merged_own));
-        cod_exchange_read_checkpoint(peers->exchange, i, &checkpoint);
-        if (checkpoint.values != NULL)
-            COD_TRY(adopt(peers, p, &checkpoint, since));
+        COD_TRY(load_fragments(peers, i, file));
+        if (keeps_teachers(peers))
+            COD_TRY(load_teacher(peers, i, file));
+        else if (is_teacher(peers, p))
+            COD_TRY(adopt(peers, i, since));
         COD_TRY(load_ranges(p->teacher, i, file));
         COD_TRY(load_counters(p, i, file));
         p->age.since = since;
-        p->merged = (uint64_t)merged;
-        p->merged_own = (uint64_t)merged_own;
     }
     return COD_OK;
 }

@@ -12,12 +12,20 @@
 #include "distill/teacher.h"
 #include "train/strategy.h"
 
+/** A fragment of a peer's model. */
+typedef struct cod_peer_fragment {
+    uint64_t version;    /**< that the exchange holds; 0 = none */
+    uint64_t taught;     /**< in the teacher */
+    uint64_t merged;     /**< the last one merged */
+    uint64_t merged_own; /**< the own version that stood beside it */
+} cod_peer_fragment;
+
 typedef struct cod_peer {
     int group;
-    cod_teacher *teacher; /**< NULL where nothing is distilled */
-    uint64_t version;     /**< loaded; 0 = none */
-    uint64_t merged;      /**< the last one merged */
-    uint64_t merged_own;  /**< the own version that stood beside it */
+    cod_peer_fragment *fragments; /**< [cod_exchange_fragments()] */
+    cod_teacher *teacher;         /**< NULL where nothing is distilled */
+    float *saved;                 /**< of the teacher, in a checkpoint under way */
+    uint64_t version;             /**< the newest of its fragments' in the teacher; 0 = not all of them have come */
     cod_teacher_age age;
     double weight;                      /**< when it last taught */
     double teacher_loss, student_loss;  /**< of the mini-batch where it was measured last; NaN = never */
@@ -28,12 +36,13 @@ typedef struct cod_peer {
 /** All that the group reads; in the caller's storage. */
 typedef struct cod_peers {
     cod_exchange *exchange;              /**< borrowed */
+    cod_group *group;                    /**< borrowed; the own one */
     const cod_exchange_options *options; /**< borrowed */
     cod_peer *items;
     int count;
     cod_branch branch;  /**< in which teachers predict */
     cod_merger *merger; /**< NULL where nothing is merged */
-    cod_merge *merging; /**< [count] those of the step, which are applied together */
+    cod_merge *merging; /**< [count * fragments] those of the step, which are applied together */
     size_t merging_count;
     uint64_t switches, merges;
 } cod_peers;

@@ -196,28 +196,50 @@ void cod_teacher_set_ranges(cod_teacher *teacher, const float *ranges)
     forward_clear(teacher, &teacher->rounded);
 }
 
-/** The model's values out of those of all networks that travel, through pinned memory: nobody waits for the device. */
-static cod_status load_values(cod_teacher *teacher, const float *values)
+/**
+ * Takes over what a part of a checkpoint, from value `first` on, has of `count` values that begin at value `at` of the checkpoint and at `to`
+ * of the weights: through pinned memory, where there is some, so that nobody waits for the device.
+ */
+static cod_status take(cod_teacher *teacher, cod_buffer *values, size_t first, size_t at, size_t count, size_t to)
 {
-    const cod_layout *layout = &teacher->weights.layout;
-    float *const own = teacher->pinned->host;
-    COD_TRY(cod_event_wait(teacher->backend, teacher->taken));
-    memcpy(own, values, layout->trainable * sizeof *own);
-    memcpy(own + layout->trainable, values + teacher->trainable, layout->state * sizeof *own);
-    COD_TRY(cod_weights_take(&teacher->weights, 0, teacher->pinned, layout->trainable));
-    return cod_event_record(teacher->backend, teacher->taken, NULL);
+    const size_t end = first + values->bytes / sizeof(float), from = first > at ? first : at,
+                 until = end < at + count ? end : at + count;
+    if (from >= until)
+        return COD_OK;
+    to += from - at;
+    if (values->host == NULL || teacher->pinned == NULL)
+        return cod_weights_take(&teacher->weights, to, until - from, values, from - first);
+    memcpy((float *)teacher->pinned->host + to, (const float *)values->host + (from - first),
+           (until - from) * sizeof(float));
+    return cod_weights_take(&teacher->weights, to, until - from, teacher->pinned, to);
 }
 
-cod_status cod_teacher_load(cod_teacher *teacher, cod_buffer *values)
+cod_status cod_teacher_load(cod_teacher *teacher, cod_buffer *values, size_t first)
 {
+    const cod_layout *layout = &teacher->weights.layout;
     if (teacher->ranges != NULL) {
         memset(teacher->ranges, 0, cod_graph_node_count(teacher->model.graph) * sizeof *teacher->ranges);
         forward_clear(teacher, &teacher->rounded);
     }
-    if (values->host == NULL) /* in the device's memory */
-        return cod_weights_take(&teacher->weights, 0, values, teacher->trainable);
-    return teacher->pinned == NULL ? cod_weights_upload(&teacher->weights, values->host)
-                                   : load_values(teacher, values->host);
+    COD_TRY(cod_event_wait(teacher->backend, teacher->taken));
+    COD_TRY(take(teacher, values, first, 0, layout->trainable, 0));
+    COD_TRY(take(teacher, values, first, teacher->trainable, layout->state, layout->trainable));
+    return cod_event_record(teacher->backend, teacher->taken, NULL);
+}
+
+size_t cod_teacher_count(const cod_teacher *teacher)
+{
+    return cod_weights_count(&teacher->weights);
+}
+
+cod_status cod_teacher_save(const cod_teacher *teacher, float *values)
+{
+    return cod_weights_download(&teacher->weights, values);
+}
+
+cod_status cod_teacher_restore(cod_teacher *teacher, const float *values)
+{
+    return cod_weights_upload(&teacher->weights, values);
 }
 
 static bool has_ranges(const cod_teacher *teacher)

@@ -39,10 +39,15 @@ COD_MUST_CHECK cod_status cod_teacher_create(const cod_train_session *session, c
 void cod_teacher_destroy(cod_teacher *teacher);
 
 /**
- * Takes over a checkpoint f32, of the host's memory or the device's: values that travel, then states (cod_teacher_spec); packed at the
- * next run.
+ * Takes over a part of a checkpoint, from value `first` on, or all of it: f32, of the host's memory or the device's, values that travel,
+ * then states (cod_teacher_spec); packed at the next run.
  */
-COD_MUST_CHECK cod_status cod_teacher_load(cod_teacher *teacher, cod_buffer *values);
+COD_MUST_CHECK cod_status cod_teacher_load(cod_teacher *teacher, cod_buffer *values, size_t first);
+
+/** Copies the model's values, [cod_teacher_count()], out and in, for who cannot load them again. */
+size_t cod_teacher_count(const cod_teacher *teacher);
+COD_MUST_CHECK cod_status cod_teacher_save(const cod_teacher *teacher, float *values);
+COD_MUST_CHECK cod_status cod_teacher_restore(cod_teacher *teacher, const float *values);
 
 /** The ranges in use, [count], to be saved; zeros where none were observed since the last checkpoint. Borrowed; NULL unless on integers. */
 const float *cod_teacher_ranges(const cod_teacher *teacher, size_t *count);

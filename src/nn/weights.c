@@ -256,31 +256,31 @@ cod_status cod_weights_copy_out(const cod_weights *weights, cod_sets sets, cod_b
     return COD_OK;
 }
 
-uint64_t cod_weights_fingerprint(const cod_weights *weights, cod_sets sets, cod_buffer *const *averages)
+uint64_t cod_weights_fingerprint(const cod_weights *weights, cod_sets sets, cod_buffer *const *averages, size_t first,
+                                 size_t count)
 {
     stretch stretches[STRETCHES_MOST];
-    const int count = find_stretches(weights, sets, averages, stretches);
+    const int stretch_count = find_stretches(weights, sets, averages, stretches);
+    const size_t end = first + count;
     uint64_t sum = 0;
-    for (int i = 0; i < count; i++)
-        sum += cod_fingerprint((const float *)((const char *)stretches[i].source->host + stretches[i].offset),
-                               stretches[i].count) *
-               (2 * (uint64_t)i + 1);
+    size_t at = 0;
+    for (int i = 0; i < stretch_count; at += stretches[i++].count) {
+        const size_t from = first > at ? first : at, to = end < at + stretches[i].count ? end : at + stretches[i].count;
+        const float *values = (const float *)((const char *)stretches[i].source->host + stretches[i].offset);
+        if (from < to)
+            sum += cod_fingerprint(values + (from - at), to - from) * (2 * (uint64_t)i + 1);
+    }
     return sum;
 }
 
-cod_status cod_weights_take(cod_weights *weights, int set, cod_buffer *source, size_t state)
+cod_status cod_weights_take(cod_weights *weights, size_t first, size_t count, cod_buffer *source, size_t from)
 {
-    const cod_set_range *range = &weights->sets[set].range;
-    const size_t element = cod_dtype_bytes(weights->dtype), bytes = range->count * element;
-    size_t offset;
-    cod_buffer *states = cod_weights_states(weights, set, &offset);
-    cod_weights_changed(weights, cod_set_of(set));
-    cod_weights_states_changed(weights, cod_set_of(set));
-    COD_TRY(weights->backend->copy(weights->device, NULL, weights->values, range->first * element, source, 0, bytes));
-    if (range->state_count == 0)
-        return COD_OK;
-    return weights->backend->copy(weights->device, NULL, states, offset, source, state * element,
-                                  range->state_count * element);
+    const size_t element = cod_dtype_bytes(weights->dtype);
+    COD_REQUIRE(weights->states == NULL, "states lie apart");
+    cod_weights_changed(weights, COD_ALL_SETS);
+    cod_weights_states_changed(weights, COD_ALL_SETS);
+    return weights->backend->copy(weights->device, NULL, weights->values, first * element, source, from * element,
+                                  count * element);
 }
 
 /** Calls for each element: index in our layout, index in PyTorch's. */

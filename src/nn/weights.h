@@ -94,14 +94,16 @@ COD_MUST_CHECK cod_status cod_weights_copy_set(cod_weights *to, int to_set, cons
 COD_MUST_CHECK cod_status cod_weights_copy_out(const cod_weights *weights, cod_sets sets, cod_buffer *const *averages,
                                                cod_buffer *target, size_t first, size_t count);
 
-/** Of all the values that cod_weights_copy_out() would copy, f32 in host memory: differs where one of them does. */
-uint64_t cod_weights_fingerprint(const cod_weights *weights, cod_sets sets, cod_buffer *const *averages);
+/** Of the values that cod_weights_copy_out() would copy, f32 in host memory: differs where one of them does. */
+uint64_t cod_weights_fingerprint(const cod_weights *weights, cod_sets sets, cod_buffer *const *averages, size_t first,
+                                 size_t count);
 
 /**
- * Queues the copy of a set's values from a buffer, such as pinned memory: trainable ones from its start, states from element `state` on.
- * Pinned memory may be written again once an event recorded behind the copy is reached.
+ * Queues the copy of `count` of the values of cod_weights_upload() from `first` on, from value `from` of a buffer on, such as pinned memory,
+ * which may be written again once an event recorded behind the copy is reached. Not for weights whose states lie apart.
  */
-COD_MUST_CHECK cod_status cod_weights_take(cod_weights *weights, int set, cod_buffer *source, size_t state);
+COD_MUST_CHECK cod_status cod_weights_take(cod_weights *weights, size_t first, size_t count, cod_buffer *source,
+                                           size_t from);
 
 /** The values of all sets, [cod_weights_count()]. */
 COD_MUST_CHECK static inline cod_status cod_weights_download(const cod_weights *weights, void *values)

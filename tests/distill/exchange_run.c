@@ -89,7 +89,7 @@ static bool is_key(const exchange_run *r, int group, int64_t version, int64_t nu
     return kind == 'k';
 }
 
-/** What a reader makes of it: each shard by itself through the codec and back, deltas from one publication to the next, but for the spoiled one. */
+/** What a reader makes of the fragment that is published after this step: each shard by itself through the codec and back, deltas from one publication to the next, but for the spoiled one. */
 static void known_decoded(const exchange_run *r, int group, int64_t step, float *out)
 {
     static const cod_chunk_coding codings[] = {COD_CHUNK_F32,  COD_CHUNK_F32,  COD_CHUNK_BF16,
@@ -100,26 +100,31 @@ static void known_decoded(const exchange_run *r, int group, int64_t step, float 
                                        .quality_db = r->options.quality_db,
                                        .rounding = (float)r->options.rounding};
     const bool deltas = options.coding == COD_CHUNK_STEP;
+    const int64_t spacing = cod_exchange_spacing(&r->options), fragments = cod_exchange_fragments(&r->options),
+                  fragment = step / spacing % fragments;
     int64_t number = 0;
-    const uint64_t shards = (uint64_t)cod_group_members_of(r->group, group).size, units = (total(r, group) + 15) / 16;
+    const cod_exchange_range part = cod_exchange_fragment_range(&r->options, &r->models[group], (int)fragment);
+    const uint64_t shards = (uint64_t)cod_group_members_of(r->group, group).size, units = (part.count + 15) / 16;
     const cod_codec_key key = {0};
     cod_codec codec;
     must(cod_codec_init(&codec, &options));
-    for (int64_t at = deltas ? r->options.period : step; at <= step; at += r->options.period) {
+    const int64_t begin = fragment > 0 ? fragment * spacing : r->options.period;
+    for (int64_t at = deltas ? begin : step; at <= step; at += r->options.period) {
         if (deltas && at == r->spoiled_step && group == r->spoiled_group)
             continue;
         bool made = true;
-        const bool alone = !deltas || is_key(r, group, at / r->options.period, number++, &made);
+        const bool alone = !deltas || is_key(r, group, at / spacing, number++, &made);
         if (!made)
             continue;
         known_values(r, group, at, r->values);
         for (uint64_t s = 0; s < shards; s++) {
             const uint64_t first = units * s / shards * 16, end = units * (s + 1) / shards * 16;
-            const cod_codec_range range = {.first = first,
-                                           .count = (end < total(r, group) ? end : total(r, group)) - first,
+            const cod_codec_range range = {.first = part.first + first,
+                                           .count = (end < part.count ? end : part.count) - first,
                                            .exact_from = r->models[group].count};
+            const float *values = r->values + range.first;
             cod_codec_begin(&codec, &range, &key);
-            must(cod_codec_round_trip(&codec, r->values + first, alone ? NULL : out + first, UINT64_MAX, out + first));
+            must(cod_codec_round_trip(&codec, values, alone ? NULL : out + first, UINT64_MAX, out + first));
         }
     }
     cod_codec_clear(&codec);
@@ -184,34 +189,40 @@ const float *run_read(exchange_run *r, cod_buffer *buffer)
 static bool is_known(exchange_run *r, int group, int64_t step, cod_buffer *held)
 {
     const float *values = run_read(r, held);
+    const uint64_t number = (uint64_t)(step / cod_exchange_spacing(&r->options)), count = r->models[group].count;
+    const cod_exchange_range range = cod_exchange_fragment_range(
+        &r->options, &r->models[group], (int)(number % (uint64_t)cod_exchange_fragments(&r->options)));
+    const uint64_t end = range.first + range.count, exact = range.first > count ? range.first : count;
     known_decoded(r, group, step, r->expected);
     /* `values` holds what was published by now; statistics are exact. */
-    return memcmp(values, r->expected, total(r, group) * sizeof(float)) == 0 &&
-           memcmp(values + r->models[group].count, r->values + r->models[group].count,
-                  r->models[group].state_count * sizeof(float)) == 0;
+    return held->bytes == range.count * sizeof(float) && memcmp(values, r->expected, held->bytes) == 0 &&
+           (end <= exact ||
+            memcmp(values + (exact - range.first), r->values + exact, (end - exact) * sizeof(float)) == 0);
 }
 
 /** Checks what was newly taken over. */
 static void look(exchange_run *r)
 {
-    for (int i = 0; i < cod_exchange_peer_count(r->exchange); i++) {
-        const int group = cod_exchange_peer_group(r->exchange, i);
+    const int fragments = cod_exchange_fragments(&r->options);
+    const int64_t spacing = cod_exchange_spacing(&r->options);
+    for (int i = 0; i < cod_exchange_peer_count(r->exchange) * fragments; i++) {
+        const int group = cod_exchange_peer_group(r->exchange, i / fragments), fragment = i % fragments;
         cod_exchange_checkpoint c;
-        cod_exchange_read_checkpoint(r->exchange, i, &c);
-        if (c.own_version == c.version && r->met[group] != c.version) {
-            r->met[group] = c.version;
+        cod_exchange_read_checkpoint(r->exchange, i / fragments, fragment, &c);
+        if (c.own_version == c.version && r->met[group][fragment] != c.version) {
+            r->met[group][fragment] = c.version;
             r->meetings++;
         }
-        if (c.version == r->held[group])
+        if (c.version == r->held[group][fragment])
             continue;
-        bool good = c.version > r->held[group] && c.step == (int64_t)c.version * r->options.period &&
-                    c.values != NULL && is_known(r, group, c.step, c.values);
+        bool good = c.version > r->held[group][fragment] && (int)(c.version % (uint64_t)fragments) == fragment &&
+                    c.step == (int64_t)c.version * spacing && c.values != NULL && is_known(r, group, c.step, c.values);
         const bool own = c.own != NULL && !r->is_odd;
         if (own)
-            good = good && is_known(r, cod_group_index(r->group), (int64_t)c.own_version * r->options.period, c.own);
+            good = good && is_known(r, cod_group_index(r->group), (int64_t)c.own_version * spacing, c.own);
         r->with_own += c.own_version == c.version;
         r->wrong += !good;
-        r->held[group] = c.version;
+        r->held[group][fragment] = c.version;
         r->seen[group] |= UINT64_C(1) << (c.version & 63);
         r->takeovers++;
         const uint64_t what[] = {(uint64_t)r->step, (uint64_t)group, c.version,
@@ -250,7 +261,8 @@ void run_use_device(exchange_run *r)
     must(r->backend->open(NULL, &r->device));
     must(r->backend->buffer_create(r->device, total(r, cod_group_index(r->group)) * sizeof(float), &r->weights));
     must(cod_exchange_use_device(r->exchange, r->backend, r->device));
-    must((r->exchange->on_device != NULL) == (r->late && r->exchange->peer_count > 0)
+    const bool codes = r->late && r->exchange->peer_count > 0 && cod_exchange_fragments(&r->options) == 1;
+    must((r->exchange->on_device != NULL) == codes
              ? COD_OK
              : cod_fail(COD_ERR_ARGUMENT, "the exchange codes elsewhere than it should"));
 }
@@ -274,7 +286,7 @@ static void note_waits(exchange_run *r, int64_t step, size_t before)
 void run_publish(exchange_run *r, const float *values, int64_t step)
 {
     cod_exchange_part part;
-    must(cod_exchange_snapshot(r->exchange, &part));
+    must(cod_exchange_snapshot(r->exchange, step, &part));
     must(r->backend->upload(r->device, NULL, r->weights, 0, values, r->weights->bytes));
     if (r->late)
         cod_late_hold(r->device, true);
@@ -325,7 +337,8 @@ void run_until(exchange_run *r, int64_t steps)
 static bool holds_all(const exchange_run *r, uint64_t version)
 {
     for (int i = 0; i < cod_exchange_peer_count(r->exchange); i++)
-        if (r->held[cod_exchange_peer_group(r->exchange, i)] < version)
+        if (run_held(r, cod_exchange_peer_group(r->exchange, i)) + (uint64_t)cod_exchange_fragments(&r->options) <=
+            version)
             return false;
     return true;
 }
@@ -385,7 +398,10 @@ void run_close(exchange_run *r)
 
 uint64_t run_held(const exchange_run *r, int group)
 {
-    return r->held[group];
+    uint64_t oldest = r->held[group][0];
+    for (int f = 1; f < cod_exchange_fragments(&r->options); f++)
+        oldest = r->held[group][f] < oldest ? r->held[group][f] : oldest;
+    return oldest;
 }
 
 cod_exchange_counters run_counters(const exchange_run *r)
@@ -424,10 +440,11 @@ cod_status run_fill(exchange_run *r, run_saved *saved)
     const cod_status status = cod_exchange_restored(r->exchange, saved->data[saved->slots], saved->bytes[saved->slots]);
     for (size_t i = 0; i < count; i++)
         free(saved->data[i]);
-    for (int i = 0; status == COD_OK && i < cod_exchange_peer_count(r->exchange); i++) {
+    const int fragments = cod_exchange_fragments(&r->options);
+    for (int i = 0; status == COD_OK && i < cod_exchange_peer_count(r->exchange) * fragments; i++) {
         cod_exchange_checkpoint c;
-        cod_exchange_read_checkpoint(r->exchange, i, &c);
-        r->held[cod_exchange_peer_group(r->exchange, i)] = c.version;
+        cod_exchange_read_checkpoint(r->exchange, i / fragments, i % fragments, &c);
+        r->held[cod_exchange_peer_group(r->exchange, i / fragments)][i % fragments] = c.version;
     }
     return status;
 }

@@ -8,7 +8,7 @@
 
 #include "distill/exchange.h"
 
-enum { RUN_MAX_GROUPS = 4, RUN_AGREEMENT_DELAY = 2 };
+enum { RUN_MAX_GROUPS = 4, RUN_MAX_FRAGMENTS = 8, RUN_AGREEMENT_DELAY = 2 };
 
 /** What the ranks of a group told each other in one step. */
 typedef struct run_told {
@@ -34,12 +34,12 @@ typedef struct exchange_run {
     bool is_odd;          /**< a rank of this group does: own publications are not looked at */
     int64_t step;         /**< steps done */
     run_told told[RUN_AGREEMENT_DELAY];
-    uint64_t held[RUN_MAX_GROUPS];  /**< version of each peer */
-    uint64_t seen[RUN_MAX_GROUPS];  /**< bit v: this version of the group was taken over */
+    uint64_t held[RUN_MAX_GROUPS][RUN_MAX_FRAGMENTS]; /**< version of each peer's fragments */
+    uint64_t seen[RUN_MAX_GROUPS];                    /**< bit v: this version of the group was taken over */
     bool waiting, satisfied, ended; /**< all ranks: asked whether they hold a version, answered, said in the group */
     double asked;
     cod_request *answer;
-    uint64_t met[RUN_MAX_GROUPS]; /**< the version last seen beside the own one of the same number */
+    uint64_t met[RUN_MAX_GROUPS][RUN_MAX_FRAGMENTS]; /**< the version last seen beside the own one of the same number */
     uint64_t takeovers, with_own, meetings, wrong;
     uint64_t digest;       /**< of all that was taken over, and when */
     uint64_t publications; /**< begun */
@@ -80,13 +80,13 @@ void run_open(exchange_run *r, const int *sizes, size_t groups, const cod_exchan
 /** Steps as the trainer's loop makes them, until `steps` are done. All ranks of the group. */
 void run_until(exchange_run *r, int64_t steps);
 
-/** Steps until every rank of the job holds version `version` of its peers, or a later one. All ranks. */
+/** Steps until every rank of the job holds version `version` of its peers, or a later one, and nothing that is a round older. All ranks. */
 void run_until_all_hold(exchange_run *r, uint64_t version);
 
 /** Ends what is under way, checks that the group's ranks agree on all that they took over, and frees. Collective. */
 void run_close(exchange_run *r);
 
-/** The version that is held of a group; 0 = none. */
+/** The oldest version that is held of a group's fragments; 0 = not all of them. */
 uint64_t run_held(const exchange_run *r, int group);
 
 cod_exchange_counters run_counters(const exchange_run *r);
@@ -95,8 +95,8 @@ double run_sum(exchange_run *r, double value);
 
 /** A copy of the exchange's arrays. */
 typedef struct run_saved {
-    void *data[16];
-    size_t bytes[16], count;
+    void *data[64];
+    size_t bytes[64], count;
     size_t slots; /**< which of them is COD_EXCHANGE_SLOTS */
 } run_saved;
 

@@ -68,7 +68,7 @@ static void groups_take_over_what_their_peers_published(void **state)
             cod_exchange_peer_counters peer;
             cod_exchange_checkpoint held;
             cod_exchange_read_peer(r.exchange, i, &peer);
-            cod_exchange_read_checkpoint(r.exchange, i, &held);
+            cod_exchange_read_checkpoint(r.exchange, i, 0, &held);
             from_peers += peer.pulled;
             told = told && peer.rejected == 0 && peer.bytes > 1000 * peer.pulled && held.age_s >= 0 && held.age_s < 60;
             told = told && (peer.timed_s > 0) == (peer.timed_bytes > 0);

@@ -81,10 +81,10 @@ static void what_is_proposed_was_asked_after_the_last_pull(void **state)
         return;
     run_open(&r, sizes, GROUPS, &options, RUN_NAME);
     watched = &r;
-    watched_ops = r.exchange->transport->ops;
+    watched_ops = r.exchange->transports[0]->ops;
     ops = *watched_ops;
     ops.offer = offer_and_note;
-    r.exchange->transport->ops = &ops;
+    r.exchange->transports[0]->ops = &ops;
     while (r.step < PERIOD * VERSIONS) {
         exchange_pull before[COD_EXCHANGE_PULLS_MOST];
         memcpy(before, r.exchange->pulls, (size_t)r.exchange->pull_count * sizeof *before);
@@ -100,7 +100,7 @@ static void what_is_proposed_was_asked_after_the_last_pull(void **state)
         }
     }
     const bool two = r.exchange->pull_count == 2;
-    r.exchange->transport->ops = watched_ops;
+    r.exchange->transports[0]->ops = watched_ops;
     run_close(&r);
     check_all(two && proposals > GROUPS);
     check_all(old == 0);
@@ -155,10 +155,9 @@ static void ranks_with_other_weights_are_named(void **state)
 /** A rank's slots as saved when they are full. */
 static double full_slots(const exchange_run *r, const int sizes[2])
 {
-    const cod_codec_options codec = exchange_codec_options(&r->options);
     cod_slot_layout layout = {.slots = (uint32_t)r->options.slots, .groups = 2};
     for (int g = 0; g < 2; g++) {
-        const uint64_t bytes = exchange_slot_bytes(&codec, &r->models[g], sizes[g]);
+        const uint64_t bytes = exchange_slot_bytes(&r->options, &r->models[g], sizes[g]);
         layout.slot_bytes = bytes > layout.slot_bytes ? bytes : layout.slot_bytes;
     }
     return (double)(sizeof(cod_slot_header) + cod_slot_window_bytes(&layout));

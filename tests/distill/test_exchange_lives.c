@@ -139,7 +139,7 @@ static cod_exchange_checkpoint read_until(exchange_run *r, uint64_t version)
         late = cod_clock_s() - since > PATIENCE_S;
         must(cod_group_reduce(r->group, &late, 1, COD_REDUCE_MAX));
         step(r);
-        cod_exchange_read_checkpoint(r->exchange, 0, &held);
+        cod_exchange_read_checkpoint(r->exchange, 0, 0, &held);
     }
     return held;
 }

@@ -3,14 +3,24 @@
 
 #include "distill/exchange_internal.h"
 
+#include <string.h>
+
 enum { RANKS = 3 };
 
-/** Version 5 is under way, a delta against version 4; this rank has encoded its shard and waits for the others. */
+static own_version own[COD_EXCHANGE_OWN_KEPT];
+static exchange_chain chain;
+
+/** Of an exchange in one fragment. Version 5 is under way, a delta against version 4; this rank has encoded its shard and waits for the others. */
 static void await_version_5(cod_exchange *e)
 {
-    *e = (cod_exchange){.size = RANKS};
+    memset(own, 0, sizeof own);
+    chain = (exchange_chain){.reference = 4};
+    *e =
+        (cod_exchange){.size = RANKS,
+                       .fragments = 1,
+                       .publisher = {.own = own, .own_count = COD_EXCHANGE_OWN_KEPT, .chains = &chain, .fragments = 1}};
     e->publisher.version = 5;
-    e->publisher.against = e->publisher.reference = 4;
+    e->publisher.against = 4;
     exchange_own_of(e, 4)->version = 4;
     e->publisher.encoding = exchange_own_of(e, 5);
     e->publisher.waiting = true;
@@ -23,10 +33,10 @@ static void a_publication_ends_when_all_ranks_have_encoded(void **state)
     await_version_5(&e);
     own_version *made = exchange_own_of(&e, 5);
     exchange_end_waiting(&e, RANKS - 1, 0);
-    assert_true(e.publisher.waiting && e.publisher.encoding == made && e.publisher.reference == 4);
+    assert_true(e.publisher.waiting && e.publisher.encoding == made && chain.reference == 4);
     exchange_end_waiting(&e, RANKS, 0);
     assert_true(!e.publisher.waiting && e.publisher.encoding == NULL);
-    assert_true(made->version == 5 && e.publisher.reference == 5 && e.publisher.since_key == 1);
+    assert_true(made->version == 5 && chain.reference == 5 && chain.since_key == 1);
 }
 
 static void what_one_rank_could_not_encode_is_skipped_by_all(void **state)
@@ -36,26 +46,28 @@ static void what_one_rank_could_not_encode_is_skipped_by_all(void **state)
     await_version_5(&e);
     exchange_end_waiting(&e, RANKS, 1);
     assert_true(!e.publisher.waiting && e.publisher.encoding == NULL && e.counters.skipped == 1);
-    assert_true(e.publisher.reference == 4 && exchange_own_of(&e, 5)->version == 0);
+    assert_true(chain.reference == 4 && exchange_own_of(&e, 5)->version == 0);
 }
 
 static void what_storage_left_out_breaks_the_chain(void **state)
 {
     (void)state;
-    exchange_publisher idle = {.reference = 4};
+    exchange_chain chains[2] = {{.reference = 4}, {.reference = 3}};
+    exchange_publisher idle = {.chains = chains, .fragments = 2};
     exchange_note_left_out(&idle, 0);
-    assert_true(idle.reference == 4);
+    assert_true(chains[0].reference == 4 && chains[1].reference == 3);
     exchange_note_left_out(&idle, 1);
-    assert_true(idle.reference == 0 && !idle.chain_broken); /* the next is a key, and deltas follow it */
-    idle.reference = 5;
+    /* The next of each fragment is a key, and deltas follow it. */
+    assert_true(chains[0].reference == 0 && chains[1].reference == 0 && !idle.chain_broken);
+    chains[0].reference = 5;
     exchange_note_left_out(&idle, 1); /* told again, of the same one */
-    assert_true(idle.reference == 5);
+    assert_true(chains[0].reference == 5);
 
     cod_exchange e;
     await_version_5(&e);
     exchange_note_left_out(&e.publisher, 1);
     exchange_end_waiting(&e, RANKS, 0);
-    assert_true(e.publisher.reference == 0); /* version 5 may be a delta against what was left out */
+    assert_true(chain.reference == 0); /* version 5 may be a delta against what was left out */
 }
 
 static void a_fingerprint_knows_places_but_no_order(void **state)

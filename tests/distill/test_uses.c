@@ -107,9 +107,9 @@ static cod_status load_teacher(cod_teacher *teacher, const cod_weights *weights,
     const size_t count = cod_weights_count(weights);
     cod_buffer here = held(values, count);
     if (cod_backend_runs_at_once(weights->backend) || turn++ % 2 == 0)
-        return cod_teacher_load(teacher, &here);
+        return cod_teacher_load(teacher, &here, 0);
     cod_buffer *copy = there(weights, values, count);
-    const cod_status status = cod_teacher_load(teacher, copy);
+    const cod_status status = cod_teacher_load(teacher, copy, 0);
     weights->backend->buffer_destroy(weights->device, copy);
     return status;
 }
@@ -456,7 +456,8 @@ static void check_merges_together(cod_merger *merger, cod_weights *weights, cons
     const size_t count = cod_weights_count(weights);
     float *before = floats_new(count), *together = floats_new(count), *alone = floats_new(count);
     cod_buffer theirs = held(peer, count), ours = held(own, count);
-    const cod_merge merges[] = {{&theirs, &ours, 0.5, 1.0 / 3}, {&theirs, NULL, 1, 0.25}, {&ours, &theirs, 1, 0.5}};
+    const cod_merge merges[] = {
+        {0, &theirs, &ours, 0.5, 1.0 / 3}, {0, &theirs, NULL, 1, 0.25}, {0, &ours, &theirs, 1, 0.5}};
     assert_true(count > 5000);
     assert_ok(cod_weights_download(weights, before));
     assert_ok(cod_merger_apply(merger, merges, 3));
@@ -485,7 +486,7 @@ static void a_merge_moves_weights_by_the_difference_and_statistics_toward_the_pe
         float *before = floats_new(count), *own = floats_new(count), *peer = floats_new(count),
               *after = floats_new(count);
         assert_true(weights->layout.state > 0);
-        assert_ok(cod_merger_create(weights, COD_ALL_SETS, &merger));
+        assert_ok(cod_merger_create(weights, COD_ALL_SETS, NULL, 0, &merger));
         for (int d = 0; d < 3; d++) {
             const double alpha = cod_merge_alpha(d), share = d == 0 ? 0.5 : 1.0 / 3;
             assert_ok(cod_weights_download(weights, before));
@@ -498,11 +499,11 @@ static void a_merge_moves_weights_by_the_difference_and_statistics_toward_the_pe
         /* Without delay and coding, two groups meet at their mean; equal publications move nothing. */
         assert_ok(cod_weights_download(weights, before));
         cod_buffer theirs = held(peer, count), ours = held(before, count);
-        assert_ok(cod_merger_apply(merger, &(cod_merge){&theirs, &ours, 1, 0.5}, 1));
+        assert_ok(cod_merger_apply(merger, &(cod_merge){.peer = &theirs, .own = &ours, .alpha = 1, .share = 0.5}, 1));
         assert_ok(cod_weights_download(weights, after));
         for (size_t i = 0; i < count; i++)
             assert_true(fabs((double)after[i] - 0.5 * ((double)before[i] + (double)peer[i])) <= 1e-5);
-        assert_ok(cod_merger_apply(merger, &(cod_merge){&theirs, &theirs, 1, 0.5}, 1));
+        assert_ok(cod_merger_apply(merger, &(cod_merge){.peer = &theirs, .own = &theirs, .alpha = 1, .share = 0.5}, 1));
         assert_ok(cod_weights_download(weights, before));
         assert_memory_equal(after, before, trainable * sizeof(float));
         /* Without one's own publication it is a plain average. */
@@ -519,9 +520,51 @@ static void a_merge_moves_weights_by_the_difference_and_statistics_toward_the_pe
     }
 }
 
+/** Ranges that are merged one after another make the merge of all, and each leaves what is outside it. */
+static void ranges_are_merged_by_themselves(void **state)
+{
+    (void)state;
+    student s;
+    cod_merger *whole, *cut;
+    student_open(&s, &cod_ref_backend, SMALL);
+    cod_weights *weights = &s.net.weights;
+    const size_t count = cod_weights_count(weights), trainable = weights->layout.trainable;
+    const size_t ends[] = {trainable / 3, trainable + 1, count};
+    float *before = floats_new(count), *own = floats_new(count), *peer = floats_new(count), *all = floats_new(count),
+          *after = floats_new(count);
+    assert_ok(cod_merger_create(weights, COD_ALL_SETS, NULL, 0, &whole));
+    assert_ok(cod_merger_create(weights, COD_ALL_SETS, ends, 3, &cut));
+    assert_ok(cod_weights_download(weights, before));
+    for (size_t i = 0; i < count; i++) {
+        own[i] = before[i] - 0.01f * (float)(i % 3);
+        peer[i] = 0.5f * before[i] + 0.02f * (float)(i % 11);
+    }
+    cod_buffer theirs = held(peer, count), ours = held(own, count);
+    assert_ok(cod_merger_apply(whole, &(cod_merge){.peer = &theirs, .own = &ours, .alpha = 0.5, .share = 0.25}, 1));
+    assert_ok(cod_weights_download(weights, all));
+    assert_ok(cod_weights_upload(weights, before));
+    for (size_t f = 0, first = 0; f < 3; first = ends[f++]) {
+        cod_buffer part = held(peer + first, ends[f] - first), beside = held(own + first, ends[f] - first);
+        assert_ok(cod_merger_apply(
+            cut, &(cod_merge){.range = f, .peer = &part, .own = &beside, .alpha = 0.5, .share = 0.25}, 1));
+        assert_ok(cod_weights_download(weights, after));
+        assert_memory_equal(after, all, ends[f] * sizeof(float));
+        assert_memory_equal(after + ends[f], before + ends[f], (count - ends[f]) * sizeof(float));
+    }
+    cod_merger_destroy(whole);
+    cod_merger_destroy(cut);
+    free(before);
+    free(own);
+    free(peer);
+    free(all);
+    free(after);
+    student_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranges_are_merged_by_themselves),
         cmocka_unit_test(a_teacher_predicts_as_its_checkpoint_infers),
         cmocka_unit_test(a_peer_of_another_architecture_teaches),
         cmocka_unit_test(several_teachers_predict_their_weighted_mean),

@@ -404,6 +404,11 @@ def refusals(bench):
                         ("set diloco.codec=f32 to overlap", "overlap_steps=1", "codec=int8")):
         result = bench.train("name=r", "train.strategy=diloco", *(f"diloco.{option}" for option in own))
         check(result.code == 2 and words in result.err, f"'{words}'", result)
+    for words, *own in (("3 is no divisor of exchange.period, 10", "fragments=3"), ("in 5 steps; set fewer", "fragments=2", "deterministic=true")):
+        result = bench.train("name=r", "train.strategy=codistill", *(f"exchange.{option}" for option in own))
+        check(result.code == 2 and words in result.err, f"'{words}'", result)
+    result = bench.train("name=r", "train.strategy=codistill", "cluster.groups=2", "exchange.period=50", "exchange.fragments=25")
+    check(result.code != 0 and "do not make 25 fragments" in result.err, "a fragment without a chunk", result)
 
 
 def compares(bench):
@@ -422,6 +427,7 @@ def compares(bench):
 DILOCO = ("train.strategy=diloco", "diloco.period=7")
 STREAMING = ("train.strategy=diloco", "diloco.period=8", "diloco.fragments=2", "diloco.overlap_steps=3")
 NOLOCO = ("train.strategy=noloco", "noloco.period=7")
+FRAGMENTS = ("exchange.period=8", "exchange.fragments=2", "exchange.lag_steps=3", "exchange.chunk_values=256")
 LOCAL_SGD = ("train.strategy=local_sgd", "local_sgd.period=7")
 CASES = {
     "local-sgd-2x1": trains("local_sgd", EQUAL),
@@ -449,6 +455,9 @@ CASES = {
     "server-stops": server_stops,
     "server-killed": killed("allreduce", 2, None, "train.strategy=parameter_server", "cluster.ranks_per_group=3"),
     "merge-shares": merge_shares, "gossip": gossip,
+    "fragments-mixed-killed": killed("2x2", 2, None, *FRAGMENTS),
+    "fragments-whole-killed": killed("3x1", 2, TCP, *FRAGMENTS, "exchange.teacher_fragments=whole"),
+    "fragments-files-killed": killed("2x1", 1, None, *FRAGMENTS, "exchange.transport=file"),
     "gossip-killed": killed("3x1", 2, None, "exchange.merge=average", "distill.weight=0", "exchange.peers=ring"),
     "mean": mean,
     "outer-steps": outer_steps,

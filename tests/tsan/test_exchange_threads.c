@@ -85,7 +85,7 @@ static cod_status check(const scenario *s, const cod_exchange *exchange, int pee
 {
     cod_exchange_checkpoint now;
     float decoded[TOTAL];
-    cod_exchange_read_checkpoint(exchange, peer, &now);
+    cod_exchange_read_checkpoint(exchange, peer, 0, &now);
     if (now.version == *seen)
         return COD_OK;
     CHECK(now.version > *seen);
@@ -125,7 +125,7 @@ static cod_status train(const scenario *s, cod_group *group, cod_exchange *excha
         if (cod_exchange_publish_due(exchange, step)) {
             cod_exchange_part part;
             float values[TOTAL];
-            COD_TRY(cod_exchange_snapshot(exchange, &part));
+            COD_TRY(cod_exchange_snapshot(exchange, step, &part));
             fill(values, own, step);
             memcpy(part.values->host, values + part.first, part.count * sizeof *values);
             COD_TRY(cod_exchange_publish(exchange, step, 0));

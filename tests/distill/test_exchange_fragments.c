@@ -1,0 +1,190 @@
+/* Publications of a fragment at a time: each is pulled, held and compared by itself. */
+#include "comm/job.h"
+
+#include "distill/exchange_internal.h"
+#include "distill/exchange_run.h"
+
+#include <string.h>
+
+enum { RUN_NAME = 9, PERIOD = 40, FRAGMENTS = 4, LAG = 7 };
+
+typedef struct split {
+    int ranks;
+    int sizes[RUN_MAX_GROUPS];
+    size_t groups;
+} split;
+
+static const split splits[] = {{2, {1, 1}, 2}, {3, {2, 1}, 2}, {4, {2, 2}, 2}};
+
+#define EACH_SPLIT(s)                                                                                                  \
+    for (const split *s = splits; s < splits + sizeof splits / sizeof splits[0]; s++)                                  \
+        if (s->ranks == cod_comm_size(job))
+
+static cod_exchange_options fragment_options(int64_t fragments)
+{
+    cod_exchange_options options = run_options(PERIOD);
+    options.codec = COD_EXCHANGE_DELTA;
+    options.slots = 8;
+    options.fragments = fragments;
+    options.lag_steps = LAG;
+    return options;
+}
+
+static void fragments_are_whole_chunks_and_all_of_the_model(void **state)
+{
+    (void)state;
+    const cod_exchange_model model = {.count = 5000, .state_count = 37};
+    for (int64_t fragments = 1; fragments <= 8; fragments++) {
+        const cod_exchange_options options = fragment_options(fragments);
+        uint64_t end = 0, least = UINT64_MAX, most = 0;
+        for (int f = 0; f < fragments; f++) {
+            const cod_exchange_range range = cod_exchange_fragment_range(&options, &model, f);
+            assert_true(range.first == end && range.first % (uint64_t)options.chunk_values == 0);
+            end = range.first + range.count;
+            least = range.count < least ? range.count : least;
+            most = range.count > most ? range.count : most;
+        }
+        assert_true(end == model.count + model.state_count);
+        assert_true(least > 0 && most < least + 2 * (uint64_t)options.chunk_values);
+    }
+}
+
+/** Values, versions, steps and own publications beside them are checked at each (exchange_run.c). */
+static void fragments_are_taken_over_as_their_peers_published_them(void **state)
+{
+    (void)state;
+    EACH_SPLIT(s)
+    {
+        exchange_run r;
+        const cod_exchange_options options = fragment_options(FRAGMENTS);
+        run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
+        run_until_all_hold(&r, 6 * FRAGMENTS);
+        const cod_exchange_counters counters = run_counters(&r);
+        const uint64_t takeovers = r.takeovers, due = (uint64_t)r.step / (PERIOD / FRAGMENTS), own = r.with_own;
+        const uint64_t publications = r.publications;
+        run_close(&r);
+        check_all(counters.rejected == 0 && counters.pulled == takeovers && own > 0);
+        check_all(publications == due && takeovers >= FRAGMENTS);
+    }
+}
+
+/** Bytes that a rank published by then. */
+static uint64_t published_bytes(const split *s, int64_t fragments)
+{
+    exchange_run r;
+    cod_exchange_options options = fragment_options(fragments);
+    options.codec = COD_EXCHANGE_F32;
+    options.entropy = COD_CODEC_PLAIN;
+    options.deterministic = true;
+    run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
+    r.pause_ms = 0;
+    run_until(&r, 4 * PERIOD + LAG);
+    const uint64_t bytes = run_counters(&r).published_bytes;
+    const bool all = r.takeovers == 4 * (uint64_t)fragments && r.with_own == r.takeovers;
+    run_close(&r);
+    check_all(all);
+    return bytes;
+}
+
+static void as_many_bytes_travel_in_fragments(void **state)
+{
+    (void)state;
+    EACH_SPLIT(s)
+    {
+        const uint64_t whole = published_bytes(s, 1), cut = published_bytes(s, FRAGMENTS);
+        /* Headers of chunks alone: a rank's shards are not whole chunks. */
+        check_all(cut >= whole && cut - whole <= 4 * FRAGMENTS * 2 * 64);
+    }
+}
+
+/** The digest of all that was taken over, and when. */
+static uint64_t digest_of(const split *s, int64_t restart_at, int round)
+{
+    exchange_run r;
+    cod_exchange_options options = fragment_options(FRAGMENTS);
+    options.deterministic = true;
+    run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
+    r.pause_ms = (cod_comm_rank(job) + round) % 2 ? 0.1 : 1;
+    if (restart_at > 0) {
+        run_until(&r, restart_at);
+        run_saved saved = run_save(&r);
+        const uint64_t digest = r.digest;
+        run_close(&r);
+        run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
+        run_restore(&r, &saved);
+        r.step = restart_at;
+        r.digest = digest;
+    }
+    run_until(&r, 6 * PERIOD);
+    const uint64_t digest = r.digest;
+    run_close(&r);
+    return digest;
+}
+
+static void deterministic_fragments_resume_bit_for_bit(void **state)
+{
+    (void)state;
+    EACH_SPLIT(s)
+    {
+        const uint64_t first = digest_of(s, 0, 0);
+        check_all(digest_of(s, 0, 1) == first);
+        /* In the middle of a round; between a publication and its use. */
+        check_all(digest_of(s, 2 * PERIOD + PERIOD / FRAGMENTS + LAG + 1, 0) == first);
+        check_all(digest_of(s, 3 * PERIOD + 2 * PERIOD / FRAGMENTS + 2, 1) == first);
+    }
+}
+
+static void a_state_of_other_fragments_is_refused(void **state)
+{
+    (void)state;
+    EACH_SPLIT(s)
+    {
+        exchange_run r;
+        const cod_exchange_options options = fragment_options(FRAGMENTS);
+        run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
+        run_until(&r, 2 * PERIOD);
+        run_saved saved = run_save(&r);
+        uint64_t *numbers = saved.data[0];
+        numbers[0] += UINT64_C(1) << EXCHANGE_PERIOD_BITS;
+        run_close(&r);
+        run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
+        const cod_status status = run_fill(&r, &saved);
+        const bool named = strstr(cod_error_message(), "exchange.fragments 5, not 4") != NULL;
+        run_close(&r);
+        check_all(status == COD_ERR_FORMAT && named);
+    }
+}
+
+/** A version that the reader has to give up: its fragment goes on at the next key, the others lose nothing. */
+static void a_fragment_that_is_lost_comes_again(void **state)
+{
+    (void)state;
+    enum { LOST = 1 };
+    EACH_SPLIT(s)
+    {
+        exchange_run r;
+        cod_exchange_options options = fragment_options(FRAGMENTS);
+        options.key_every = 4;
+        run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
+        run_until_all_hold(&r, FRAGMENTS);
+        /* As damaged bytes do: what is there of this fragment now is never asked for again. */
+        r.exchange->peers[LOST].refused = r.exchange->peers[LOST].version + FRAGMENTS;
+        run_until_all_hold(&r, 7 * FRAGMENTS);
+        const uint64_t wrong = r.wrong, rejected = run_counters(&r).rejected;
+        run_close(&r);
+        check_all(wrong == 0 && rejected == 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fragments_are_whole_chunks_and_all_of_the_model),
+        cmocka_unit_test(fragments_are_taken_over_as_their_peers_published_them),
+        cmocka_unit_test(as_many_bytes_travel_in_fragments),
+        cmocka_unit_test(deterministic_fragments_resume_bit_for_bit),
+        cmocka_unit_test(a_state_of_other_fragments_is_refused),
+        cmocka_unit_test(a_fragment_that_is_lost_comes_again),
+    };
+    return cmocka_run_group_tests(tests, job_setup, job_teardown);
+}
