@@ -1,6 +1,7 @@
 /* Publications of a fragment at a time: each is pulled, held and compared by itself. */
 #include "comm/job.h"
 
+#include "comm/comm_internal.h"
 #include "distill/exchange_internal.h"
 #include "distill/exchange_run.h"
 
@@ -134,6 +135,24 @@ static void deterministic_fragments_resume_bit_for_bit(void **state)
     }
 }
 
+/** Each rank of a node has its part of the snapshot of each fragment, and mirrors the other node's shards from their parts. */
+static void on_two_nodes_fragments_are_those_of_one(void **state)
+{
+    (void)state;
+    enum { RANKS = 4, SECOND = 2 };
+    static const split s = {RANKS, {3, 1}, 2};
+    if (cod_comm_size(job) != RANKS)
+        return;
+    const uint64_t on_one = digest_of(&s, 0, 0);
+    for (int k = SECOND; k < RANKS; k++)
+        job->node_of[k] = 1;
+    const uint64_t on_two = digest_of(&s, 0, 1);
+    const uint64_t resumed = digest_of(&s, 2 * PERIOD + PERIOD / FRAGMENTS + LAG + 1, 0);
+    for (int k = SECOND; k < RANKS; k++)
+        job->node_of[k] = 0;
+    check_all(on_two == on_one && resumed == on_one);
+}
+
 static void a_state_of_other_fragments_is_refused(void **state)
 {
     (void)state;
@@ -183,6 +202,7 @@ int main(void)
         cmocka_unit_test(fragments_are_taken_over_as_their_peers_published_them),
         cmocka_unit_test(as_many_bytes_travel_in_fragments),
         cmocka_unit_test(deterministic_fragments_resume_bit_for_bit),
+        cmocka_unit_test(on_two_nodes_fragments_are_those_of_one),
         cmocka_unit_test(a_state_of_other_fragments_is_refused),
         cmocka_unit_test(a_fragment_that_is_lost_comes_again),
     };
