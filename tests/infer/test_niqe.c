@@ -19,7 +19,7 @@ static cod_image pattern(int64_t width, int64_t height, int channels)
         for (int64_t x = 0; x < width; x++)
             for (int c = 0; c < channels; c++)
                 ((uint8_t *)image.pixels)[(y * width + x) * channels + c] =
-                    y < FLAT && x < FLAT ? 77 : (uint8_t)((x * x * 7 + y * 13 + x * y % 31 * 5 + c * 40) % 256);
+                    (uint8_t)(y < FLAT && x < FLAT ? 77 : (x * x * 7 + y * 13 + x * y % 31 * 5 + c * 40) % 256);
     return image;
 }
 
