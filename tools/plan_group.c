@@ -325,10 +325,11 @@ static void print_memory(const planned *p)
     double activations = p->stage_count > 0 ? 0 : (double)cod_executable_bytes(p->session.executable);
     for (size_t i = 0; i < p->stage_count; i++)
         activations = fmax(activations, p->stages[i].memory_bytes);
-    /* Beside the exchange's own, where weights are merged on a device: a copy on the host, the change, and own weights. */
-    const bool merges = p->exchange != NULL && p->exchange->merge != COD_MERGE_NONE;
-    const double merging = merges && !cod_backend_runs_at_once(p->backend) ? 3 * values : 0;
-    const double exchange = (double)p->sizes.memory_bytes + merging + p->meetings.memory_bytes;
+    /* Beside the exchange's own, where weights are merged on a device: the change and own weights there, and a copy on the host. */
+    const bool merges =
+        p->exchange != NULL && p->exchange->merge != COD_MERGE_NONE && !cod_backend_runs_at_once(p->backend);
+    const double merging = merges ? 2 * values : 0;
+    const double exchange = (double)p->sizes.memory_bytes + merging + (merges ? values : 0) + p->meetings.memory_bytes;
     const cod_data_options *data = &p->config->data;
     const double batches = (data->threads > 0 ? (double)data->prefetch + 1 : 1) * batch_bytes(p);
     const double coding =
