@@ -125,6 +125,8 @@ static void sums_decide_what_pulls_do(void **state)
     as = outcome(&r, false, false, false);
     hear_of(&r, &as, step += AGREED);
     done = done && pull->phase == PULLING; /* nobody has it yet */
+    cod_transport *transport = r.exchange->transports[0];
+    transport->ops->pull_cancel(transport, pull->place); /* of a pull that is done no get is under way */
     as = outcome(&r, true, false, false);
     hear_of(&r, &as, step += AGREED);
 
