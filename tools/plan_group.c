@@ -354,8 +354,7 @@ static void print_memory(const planned *p)
     print_device_memory(p, merging);
     if (p->exchange != NULL && p->ranks > 1 && cod_backend_runs_at_once(p->backend))
         printf("  peers' checkpoints and own publications: %.1f MB, held together by the group's %d ranks, where they "
-               "run on "
-               "one node; on several, each node holds as much\n",
+               "run on one node; on several, each node holds as much\n",
                megabytes(ranks * (double)(p->sizes.held_bytes + p->sizes.own_bytes)), p->ranks);
     if (p->ranks > 1)
         printf("  weights, gradients, optimiser and moving average of %d ranks on one node: %.1f MB%s\n", p->ranks,

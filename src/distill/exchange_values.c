@@ -14,7 +14,7 @@ static cod_exchange_range own_range(const cod_exchange *e, int i)
     return cod_exchange_fragment_range(&e->options, &e->models[cod_group_index(e->group)], i % e->fragments);
 }
 
-/** Values of the own model. */
+/** Values of the largest fragment of the own model. */
 static uint64_t largest_fragment(const cod_exchange *e)
 {
     uint64_t most = 0;
