@@ -41,6 +41,19 @@ static bool msrresnet_read(const cod_st_file *file, int64_t values[SETTINGS])
     return values[1] > 0;
 }
 
+/** BasicSR's RRDBNet: features from conv_first, blocks by counting, growth from a dense block's first convolution. */
+static bool rrdb_read(const cod_st_file *file, int64_t values[SETTINGS])
+{
+    const cod_st_tensor *first = convolution(file, "conv_first.weight"),
+                        *dense = convolution(file, "body.0.rdb1.conv1.weight");
+    if (first == NULL || dense == NULL || convolution(file, "conv_up2.weight") == NULL)
+        return false;
+    values[0] = first->shape[0];
+    values[1] = count_layers(file, "body.", ".rdb1.conv1.weight");
+    values[2] = dense->shape[0];
+    return true;
+}
+
 /** SRVGGNetCompact: convolution and PReLU in turn below "body", the scale from the last one's channels. */
 static bool compact_read(const cod_st_file *file, int64_t values[SETTINGS])
 {
@@ -63,6 +76,7 @@ cod_status cod_model_recognise(const cod_st_file *file, cod_arena *arena, const 
 {
     static const recogniser known[] = {
         {"msrresnet", {"num_feat", "num_block", "scale"}, msrresnet_read},
+        {"rrdb", {"num_feat", "num_block", "num_grow_ch"}, rrdb_read},
         {"compact", {"num_feat", "num_conv", "scale"}, compact_read},
     };
     *kind = NULL;

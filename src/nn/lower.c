@@ -106,10 +106,13 @@ static int op_that_makes(const lowering *lower, cod_value value)
 
 /**
  * Lets the parts of concatenations be written in place, as channel slices of the whole: walks backwards, so that a
- * concatenation within another is sliced first.
+ * concatenation within another is sliced first. Not in bands, where all slices of a tensor have its delay: a convolution that reads
+ * one slice and writes another would have to wait for itself.
  */
 static void reserve_concatenations(lowering *lower)
 {
+    if (lower->context->options->bands)
+        return;
     for (size_t i = cod_graph_node_count(lower->context->graph); i-- > 0;) {
         const cod_node *node = lower_node(lower, i);
         if (!lower->groups[i].live || node->kind != COD_NODE_CONCAT)

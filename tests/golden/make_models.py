@@ -79,6 +79,45 @@ class MSRResNet(nn.Module):
         return self.conv_last(lrelu(self.conv_hr(out))) + F.interpolate(x, scale_factor=4, mode="bilinear", align_corners=False)
 
 
+class DenseBlock(nn.Module):
+    def __init__(self, c, grow):
+        super().__init__()
+        for i in range(5):
+            setattr(self, f"conv{i + 1}", nn.Conv2d(c + i * grow, c if i == 4 else grow, 3, 1, 1))
+
+    def forward(self, x):
+        seen = [x]
+        for i in range(4):
+            seen.append(F.leaky_relu(getattr(self, f"conv{i + 1}")(torch.cat(seen, 1)), f32(0.2)))
+        return self.conv5(torch.cat(seen, 1)) * f32(0.2) + x
+
+
+class RRDB(nn.Module):
+    def __init__(self, c, grow):
+        super().__init__()
+        self.rdb1, self.rdb2, self.rdb3 = DenseBlock(c, grow), DenseBlock(c, grow), DenseBlock(c, grow)
+
+    def forward(self, x):
+        return self.rdb3(self.rdb2(self.rdb1(x))) * f32(0.2) + x
+
+
+class RRDBNet(nn.Module):
+    """BasicSR's, scale 4."""
+
+    def __init__(self, c=6, grow=4):
+        super().__init__()
+        self.conv_first, self.body = nn.Conv2d(3, c, 3, 1, 1), nn.Sequential(RRDB(c, grow))
+        self.conv_body, self.conv_up1, self.conv_up2, self.conv_hr = (nn.Conv2d(c, c, 3, 1, 1) for _ in range(4))
+        self.conv_last = nn.Conv2d(c, 3, 3, 1, 1)
+
+    def forward(self, x):
+        x = self.conv_first(x)
+        x = x + self.conv_body(self.body(x))
+        for up in (self.conv_up1, self.conv_up2):
+            x = F.leaky_relu(up(F.interpolate(x, scale_factor=2, mode="nearest")), f32(0.2))
+        return self.conv_last(F.leaky_relu(self.conv_hr(x), f32(0.2)))
+
+
 class MLP(nn.Module):
     def __init__(self, *layers):
         super().__init__()
@@ -293,6 +332,10 @@ case("resnet18", "resnet18", "height=37 width=43 channels=3 classes=3 features=2
 m = small_residual(ResNet(Bottleneck, (3, 4, 6, 3), 1, small=True, classes=3))
 case("resnet50", "resnet50", "height=24 width=17 channels=3 classes=3 features=1 stem=small", m, torch.rand(4, 3, 24, 17),
      one_hot(2, 0, 1, 0), "cross_entropy", "sgd", sgd(m), clip=f32(0.3))
+
+m = RRDBNet()
+case("rrdb", "rrdb", "num_feat=6 num_block=1 num_grow_ch=4", m, torch.rand(1, 3, 4, 3), torch.rand(1, 3, 16, 12), "l1",
+     "adam", adam(m))
 
 
 def text(value):

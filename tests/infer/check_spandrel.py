@@ -1,7 +1,7 @@
 """Opens our files with spandrel and compares what it computes with our own inference.
 
 check_spandrel.py EXPORT_FILES [BACKEND] -> exit 0 when all agree, 77 where spandrel is not installed. Of our models spandrel
-0.4.2, the newest when this was written, has "compact" (42 architectures, BasicSR's MSRResNet not among them); what a later
+0.4.2, the newest when this was written, has "compact" and "rrdb" (its ESRGAN; 42 architectures, BasicSR's MSRResNet not among them); what a later
 one has as well is compared too.
 """
 import sys
@@ -16,14 +16,14 @@ import exported
 
 def main(program, backend="ref"):
     folder, good = exported.export(program, backend), True
-    for name in [f"{kind}_{scale}" for kind in ("compact", "msrresnet") for scale in (2, 3, 4)]:
+    for name in ["rrdb"] + [f"{kind}_{scale}" for kind in ("compact", "msrresnet") for scale in (2, 3, 4)]:
         try:
             descriptor = spandrel.ModelLoader().load_from_file(f"{folder.name}/{name}.safetensors")
         except spandrel.UnsupportedModelError:
             print(f"spandrel {spandrel.__version__} has no architecture for {name}.safetensors")
-            good &= not name.startswith("compact")
+            good &= name.startswith("msrresnet")
             continue
-        good &= descriptor.scale == int(name[-1])
+        good &= descriptor.scale == (4 if name == "rrdb" else int(name[-1]))
         for x, expected in exported.cases(folder.name, name):
             with torch.no_grad():
                 y = descriptor.model.eval()(torch.from_numpy(np.ascontiguousarray(np.moveaxis(x, -1, 1))))

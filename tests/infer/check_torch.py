@@ -72,6 +72,47 @@ class MSRResNet(nn.Module):
         return self.conv_last(leaky(self.conv_hr(y))) + base
 
 
+class DenseBlock(nn.Module):
+    def __init__(self, c, grow):
+        super().__init__()
+        for i in range(5):
+            setattr(self, f"conv{i + 1}", nn.Conv2d(c + i * grow, c if i == 4 else grow, 3, padding=1))
+
+    def forward(self, x):
+        seen = [x]
+        for i in range(4):
+            seen.append(F.leaky_relu(getattr(self, f"conv{i + 1}")(torch.cat(seen, 1)), 0.2))
+        return self.conv5(torch.cat(seen, 1)) * 0.2 + x
+
+
+class RRDB(nn.Module):
+    def __init__(self, c, grow):
+        super().__init__()
+        self.rdb1, self.rdb2, self.rdb3 = DenseBlock(c, grow), DenseBlock(c, grow), DenseBlock(c, grow)
+
+    def forward(self, x):
+        return self.rdb3(self.rdb2(self.rdb1(x))) * 0.2 + x
+
+
+class RRDBNet(nn.Module):
+    """The names and the computation of BasicSR's, scale 4."""
+
+    def __init__(self, c, n, grow):
+        super().__init__()
+        self.conv_first = nn.Conv2d(3, c, 3, padding=1)
+        self.body = nn.Sequential(*[RRDB(c, grow) for _ in range(n)])
+        self.conv_body, self.conv_up1, self.conv_up2, self.conv_hr = (nn.Conv2d(c, c, 3, padding=1) for _ in range(4))
+        self.conv_last = nn.Conv2d(c, 3, 3, padding=1)
+
+    def forward(self, x):
+        leaky = lambda t: F.leaky_relu(t, 0.2)
+        y = self.conv_first(x)
+        y = y + self.conv_body(self.body(y))
+        for up in (self.conv_up1, self.conv_up2):
+            y = leaky(up(F.interpolate(y, scale_factor=2, mode="nearest")))
+        return self.conv_last(leaky(self.conv_hr(y)))
+
+
 class Compact(nn.Module):
     """The names and the computation of Real-ESRGAN's SRVGGNetCompact."""
 
@@ -91,6 +132,7 @@ def main(program, backend="ref"):
     models = {"srresnet.safetensors": SRResNet(16, 3, True), "srresnet.folded.safetensors": SRResNet(16, 3, False)}
     models |= {f"msrresnet_{scale}.safetensors": MSRResNet(12, 2, scale) for scale in (2, 3, 4)}
     models |= {f"compact_{scale}.safetensors": Compact(12, 3, scale) for scale in (2, 3, 4)}
+    models["rrdb.safetensors"] = RRDBNet(12, 2, 32)
     for name, model in models.items():
         # Strict; PyTorch itself forgives a missing num_batches_tracked.
         model.load_state_dict(load_file(f"{folder.name}/{name}"), strict=True)

@@ -90,6 +90,10 @@ static void everything_is_exported(void **state)
                                              {"num_feat", "12"}, {"num_conv", "3"}, {"scale", scales[i]}, {NULL, NULL}},
                                          7));
     }
+    export_upscaler("rrdb", test_model("rrdb",
+                                       (const cod_st_text[]){
+                                           {"num_feat", "12"}, {"num_block", "2"}, {"num_grow_ch", "32"}, {NULL, NULL}},
+                                       13));
     export_classifier("mlp", test_model("mlp", (const cod_st_text[]){TEST_SIZES(1, 1, 20, 5), {NULL, NULL}}, 5));
     export_classifier(
         "mlp_pictures",

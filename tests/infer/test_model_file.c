@@ -27,12 +27,14 @@ static void files_round_trip(void **state)
     static const cod_st_text mlp[] = {TEST_SIZES(3, 2, 4, 3), {NULL, NULL}};
     static const cod_st_text msr[] = {{"num_feat", "8"}, {"num_block", "2"}, {"scale", "3"}, {NULL, NULL}};
     static const cod_st_text compact[] = {{"num_feat", "8"}, {"num_conv", "2"}, {"scale", "2"}, {NULL, NULL}};
+    static const cod_st_text rrdb[] = {{"num_feat", "6"}, {"num_block", "2"}, {"num_grow_ch", "4"}, {NULL, NULL}};
     static const cod_st_text cnn[] = {TEST_SIZES(5, 6, 1, 3), {"hidden", "4"}, {NULL, NULL}};
     static const cod_st_text resnet[] = {TEST_SIZES(9, 8, 3, 3), {"features", "2"}, {"stem", "small"}, {NULL, NULL}};
     cod_saved_model models[] = {test_srresnet(1),
                                 test_model("mlp", mlp, 2),
                                 test_model("msrresnet", msr, 3),
                                 test_model("compact", compact, 4),
+                                test_model("rrdb", rrdb, 9),
                                 test_model("logistic", mlp, 5),
                                 test_model("cnn", cnn, 6),
                                 test_model("resnet18", resnet, 7),
@@ -47,7 +49,7 @@ static void files_round_trip(void **state)
         assert_memory_equal(loaded.values, models[i].values, value_count(&loaded) * sizeof(float));
         assert_int_equal(cod_model_scale(&loaded.model), cod_model_scale(&models[i].model));
         const cod_classifier_sizes *sizes = cod_model_sizes(loaded.model.kind, loaded.model.options);
-        assert_true((sizes != NULL) == (i != 0 && i != 2 && i != 3));
+        assert_true((sizes != NULL) == (i == 1 || i >= 5));
         if (sizes != NULL)
             assert_memory_equal(sizes, models[i].model.options, sizeof *sizes);
         cod_saved_model_clear(&loaded);
@@ -107,12 +109,16 @@ static void only_what_the_output_needs_is_saved(void **state)
 static void well_known_models_are_recognised_by_their_tensors(void **state)
 {
     (void)state;
-    static const char *const scales[] = {"2", "3", "4"};
-    for (int i = 0; i < 6; i++) {
-        const bool compact = i >= 3;
+    static const struct {
+        const char *kind, *layers, *last, *value;
+    } cases[] = {{"msrresnet", "num_block", "scale", "2"},  {"msrresnet", "num_block", "scale", "3"},
+                 {"msrresnet", "num_block", "scale", "4"},  {"compact", "num_conv", "scale", "2"},
+                 {"compact", "num_conv", "scale", "3"},     {"compact", "num_conv", "scale", "4"},
+                 {"rrdb", "num_block", "num_grow_ch", "5"}, {"rrdb", "num_block", "num_grow_ch", "32"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const cod_st_text settings[] = {
-            {"num_feat", "6"}, {compact ? "num_conv" : "num_block", "3"}, {"scale", scales[i % 3]}, {NULL, NULL}};
-        cod_saved_model saved = test_model(compact ? "compact" : "msrresnet", settings, 6), loaded;
+            {"num_feat", "6"}, {cases[i].layers, "3"}, {cases[i].last, cases[i].value}, {NULL, NULL}};
+        cod_saved_model saved = test_model(cases[i].kind, settings, 6), loaded;
         const char *path = test_path("foreign.safetensors");
         cod_st_file *file;
         save(path, &saved);
@@ -127,7 +133,7 @@ static void well_known_models_are_recognised_by_their_tensors(void **state)
         cod_st_close(file);
         assert_ok(cod_model_load(bare, &loaded));
         assert_ptr_equal(loaded.model.kind, saved.model.kind);
-        assert_int_equal(cod_model_scale(&loaded.model), 2 + i % 3);
+        assert_int_equal(cod_model_scale(&loaded.model), cod_model_scale(&saved.model));
         assert_memory_equal(loaded.values, saved.values, value_count(&saved) * sizeof(float));
         cod_saved_model_clear(&loaded);
         cod_saved_model_clear(&saved);
@@ -209,7 +215,8 @@ static void foreign_and_damaged_files_are_refused(void **state)
     static const struct {
         const char *kind, *options, *message;
     } cases[] = {
-        {"resnet", "{}", "unknown model 'resnet'; this version knows srresnet, msrresnet, compact, logistic, mlp"},
+        {"resnet", "{}",
+         "unknown model 'resnet'; this version knows srresnet, msrresnet, rrdb, compact, logistic, mlp"},
         {"srresnet", "{\"layers\": \"3\"}", "no option 'layers'"},
         {"srresnet", "{\"blocks\": \"0\"}", "option 'blocks': '0' is not"},
         {"mlp", "{\"height\": 1, \"width\": 1, \"channels\": 1, \"classes\": 2, \"hidden\": [65536, 65536]}",

@@ -56,6 +56,12 @@ static void msrresnet(cod_graph *graph, cod_arena *arena, cod_program_spec *spec
     build_kind(graph, arena, spec, "msrresnet", "num_feat=4 num_block=2 scale=4", (cod_loss_spec){.kind = COD_LOSS_L1});
 }
 
+static void rrdb(cod_graph *graph, cod_arena *arena, cod_program_spec *spec)
+{
+    build_kind(graph, arena, spec, "rrdb", "num_feat=3 num_block=1 num_grow_ch=2",
+               (cod_loss_spec){.kind = COD_LOSS_MSE});
+}
+
 static void compact(cod_graph *graph, cod_arena *arena, cod_program_spec *spec)
 {
     build_kind(graph, arena, spec, "compact", "num_feat=4 num_conv=2 scale=3", (cod_loss_spec){.kind = COD_LOSS_MSE});
@@ -169,6 +175,7 @@ static const test_network networks[] = {
     {"srresnet with normalisation", srresnet_paper, {2, 4, 3, 3}},
     {"srresnet without", srresnet_plain, {2, 4, 5, 3}},
     {"msrresnet", msrresnet, {1, 4, 4, 3}},
+    {"rrdb", rrdb, {2, 3, 2, 3}},
     {"compact", compact, {2, 4, 3, 3}},
     {"mlp", mlp, {5, 1, 1, 7}},
     {"mlp of pictures", mlp_of_pictures, {4, 3, 2, 2}},

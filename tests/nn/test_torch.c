@@ -284,7 +284,7 @@ static void run_all(cod_dtype dtype, double tolerance, const char *left_out)
     take(file, &count, 4);
     assert_memory_equal(magic, "CODM", 4);
     assert_int_equal(version, 2);
-    assert_int_equal(count, 11);
+    assert_int_equal(count, 12);
     for (uint32_t i = 0; i < count; i++) {
         take_case(file, &c);
         if (left_out == NULL || strcmp(c.kind, left_out) != 0)
