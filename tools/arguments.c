@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { MAX_OPTIONS = 24, HELP = 'h', SESSION = 256, OWN = 512 }; /* what getopt returns, beside letters */
 
@@ -77,6 +78,15 @@ int cod_argument_number(const char *command, const char *option, const char *tex
         return cod_cmd_usage(command, "--%s: '%s' is not a whole number from %ld to %ld", option, text, least, most);
     *out = number;
     return -1;
+}
+
+cod_status cod_check_output(const char *model, const char *output)
+{
+    struct stat first, second;
+    COD_REQUIRE(stat(model, &first) != 0 || stat(output, &second) != 0 || first.st_dev != second.st_dev ||
+                    first.st_ino != second.st_ino,
+                "%s: the output would replace the model itself; name another file", output);
+    return COD_OK;
 }
 
 /** Takes the option at argv[*i], and its value where it has one. @return -1 to go on, else the exit code */

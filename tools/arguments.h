@@ -36,6 +36,9 @@ int cod_arguments_parse(int argc, char **argv, const char *help, const cod_argum
  */
 int cod_argument_number(const char *command, const char *option, const char *text, long least, long most, long *out);
 
+/** Refuses an output that is the model file it would be made of. */
+COD_MUST_CHECK cod_status cod_check_output(const char *model, const char *output);
+
 /** A configuration and what overrides it; zeroed = none. */
 typedef struct cod_config_arguments {
     const char *path;

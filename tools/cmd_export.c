@@ -30,15 +30,6 @@ static bool ends_with(const char *text, const char *end)
     return length > suffix && strcmp(text + length - suffix, end) == 0;
 }
 
-static cod_status check_differ(const char *a, const char *b)
-{
-    struct stat first, second;
-    COD_REQUIRE(stat(a, &first) != 0 || stat(b, &second) != 0 || first.st_dev != second.st_dev ||
-                    first.st_ino != second.st_ino,
-                "%s: the output would replace the model itself; name another file", b);
-    return COD_OK;
-}
-
 /** @param[out] int8  new; free() */
 static cod_status calibrate(const char *path, const char *folder, cod_arena *arena, char **int8)
 {
@@ -60,7 +51,7 @@ static cod_status export_model(const char *path, const char *output, const char 
     cod_saved_model saved;
     bool loadable = true;
     char *int8 = NULL;
-    COD_TRY(check_differ(path, output));
+    COD_TRY(cod_check_output(path, output));
     COD_TRY(cod_model_load(path, &saved));
     cod_status status = COD_OK;
     if (calibration != NULL)

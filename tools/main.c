@@ -31,6 +31,7 @@ static const command commands[] = {
     {"eval", "measure a model's PSNR and SSIM on pictures", cod_cmd_eval},
     {"upscale", "upscale pictures with a model", cod_cmd_upscale},
     {"export", "write a model as ONNX or as folded safetensors", cod_cmd_export},
+    {"interpolate", "write a model between two of one architecture", cod_cmd_interpolate},
     {"models", "list the architectures and their options", cod_cmd_models},
     {"config", "list every option of a configuration", cod_cmd_config},
     {"bench", "measure this machine: a training step, a picture, crops, copies, an all-reduce", cod_cmd_bench},
@@ -41,7 +42,7 @@ static void print_help(FILE *out)
     fprintf(out, "usage: codistill COMMAND [ARGUMENTS]\n\n"
                  "Trains super-resolution networks by online distillation between groups of MPI ranks.\n\ncommands:\n");
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
-        fprintf(out, "  %-8s  %s\n", commands[i].name, commands[i].help);
+        fprintf(out, "  %-11s  %s\n", commands[i].name, commands[i].help);
     fprintf(out, "\n`codistill COMMAND --help` says more. Exit codes: 0 ok, 1 failed, 2 wrong usage.\n");
 }
 

@@ -44,8 +44,8 @@ COD_MUST_CHECK cod_status cod_model_save_weights(const char *path, const cod_mod
                                                  const cod_st_text *extra, size_t extra_count);
 
 /**
- * Reads a model file, every tensor of which must match; a file of BasicSR's MSRResNet or Real-ESRGAN's SRVGGNetCompact without our metadata is recognised
- * by its tensors, from which its size is inferred.
+ * Reads a model file, every tensor of which must match. A file without our metadata is recognised by its tensors, from which its size
+ * is inferred, if it is of BasicSR's MSRResNet or RRDBNet, or of Real-ESRGAN's SRVGGNetCompact.
  *
  * @param[out] saved  new; cod_saved_model_clear() ends it; empty on failure
  * @return COD_ERR_IO when it cannot be read, COD_ERR_FORMAT when it is damaged, no model, or its tensors do not fit,
