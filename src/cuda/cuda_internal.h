@@ -19,6 +19,7 @@ extern "C" {
 
 struct cuda_tuner;
 struct cuda_rounded;
+struct cuda_scratch;
 
 struct cod_device {
     int ordinal, multiprocessors;
@@ -34,8 +35,9 @@ struct cod_device {
     /** Of the GPU's identity, as `nvidia-smi -L` begins it: GPUs are numbered anew in each process that sees a part of them. */
     unsigned char id[4];
     char description[1280];
-    cuda_rounded *rounded; /**< weights in bf16 that plans share (rounded.cuh) */
-    uint64_t preparations; /**< calls of plans_prepare() */
+    cuda_rounded *rounded;   /**< weights in bf16 that plans share (rounded.cuh) */
+    cuda_scratch *scratches; /**< that gradients of weights share (scratch.cuh) */
+    uint64_t preparations;   /**< calls of plans_prepare() */
 };
 
 struct cod_queue {
