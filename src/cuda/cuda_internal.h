@@ -101,6 +101,14 @@ static inline cudaStream_t cuda_stream(const cod_device *device, const cod_queue
     return queue != nullptr ? queue->stream : device->stream;
 }
 
+/**
+ * describe.cu: sets the device's `gpu` and `id`.
+ *
+ * @param driver_file  where the driver's kernel module says its version, which is left out where it cannot be read: cudaDriverGetVersion()
+ *                     gives the CUDA version alone, which several drivers share
+ */
+void cuda_describe_gpu(cod_device *device, const cudaDeviceProp *properties, const char *driver_file);
+
 /* queue.cu: the backend's functions of queues, events and captures. */
 cod_status cuda_queue_create(cod_device *device, cod_queue **out);
 void cuda_queue_destroy(cod_queue *queue);
