@@ -19,8 +19,9 @@ if(NOT COD_CUDA)
 endif()
 
 # Code for A100 and its like, for Hopper with its own instructions, for Blackwell; PTX for what comes.
+set(COD_CUDA_USUAL_ARCHITECTURES 80-real 90a-real 100-real 100-virtual)
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 100-real 100-virtual)
+    set(CMAKE_CUDA_ARCHITECTURES ${COD_CUDA_USUAL_ARCHITECTURES})
 endif()
 # An older architecture is refused here rather than by nvcc, file by file. (src/cuda/warp_older.cuh is what those before 8.0 run.)
 foreach(architecture IN LISTS CMAKE_CUDA_ARCHITECTURES)

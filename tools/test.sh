@@ -2,11 +2,12 @@
 # Sets up, builds the release and sanitizer trees (build/release, build/asan, build/tsan), and runs the lint and all tests
 # of all trees in one ctest, whose summary is the last line. Exit code 0 only when everything built and passed.
 #
-# usage: tools/test.sh [--quick | --mpi NAME] [--filter REGEX] [--no-setup] [--jobs N] [--help]
+# usage: tools/test.sh [--quick | --mpi NAME] [--filter REGEX] [--every-gpu] [--no-setup] [--jobs N] [--help]
 #   --quick          the release tree only
 #   --filter REGEX   only tests whose name matches (sanitizer tests are named asan.… and tsan.…)
 #   --mpi NAME       only tests that start ranks, built with another MPI: openmpi5 or mpich5, wheels that pip puts below ~/.cache/codistill;
 #                    the tree is build/release-NAME
+#   --every-gpu      with GPU code for all architectures, where a tree was configured for fewer (CMAKE_CUDA_ARCHITECTURES)
 #   --no-setup       does not look for missing packages
 #   --jobs N         parallel compilations, and one and a half times as many tests; default: the number of processors
 set -uo pipefail
@@ -20,6 +21,7 @@ trees=(release asan tsan)
 filter=()
 jobs=$(nproc)
 with_setup=yes
+every_gpu=()
 wheel=
 while [ $# -gt 0 ]; do
     case $1 in
@@ -40,6 +42,7 @@ while [ $# -gt 0 ]; do
             [[ ${2-} =~ ^[1-9][0-9]*$ ]] || bad_usage "--jobs needs a number of at least 1"
             jobs=$2
             shift ;;
+        --every-gpu) every_gpu=(-UCMAKE_CUDA_ARCHITECTURES) ;;
         --no-setup) with_setup=no ;;
         -h | --help) usage; exit 0 ;;
         *) bad_usage "unknown option '$1'" ;;
@@ -71,7 +74,7 @@ built=()
 mkdir -p build/all
 for tree in "${trees[@]}"; do
     say "build $tree"
-    if cmake --preset "${tree%%-*}" "${setup[@]}" -DCMAKE_{C,CXX,CUDA}_COMPILER_LAUNCHER=ccache >"build/all/$tree.configure.log" 2>&1; then
+    if cmake --preset "${tree%%-*}" "${setup[@]}" "${every_gpu[@]}" -DCMAKE_{C,CXX,CUDA}_COMPILER_LAUNCHER=ccache >"build/all/$tree.configure.log" 2>&1; then
         what=(--preset "$tree")
         [ -z "$wheel" ] || what=("build/$tree" --target cod_mpi_tests)
         if cmake --build "${what[@]}" --parallel "$jobs" -- -k 0 >"build/all/$tree.build.log" 2>&1; then
@@ -95,6 +98,8 @@ ctest --test-dir build/all --output-on-failure --no-tests=error --parallel $((jo
 [ "${PIPESTATUS[0]}" -eq 0 ] || failures+=("tests")
 
 say "finished; full logs in build/all"
+fewer=$(sed -n 's/^CMAKE_CUDA_ARCHITECTURES:[A-Z]*=//p' build/release/CMakeCache.txt 2>/dev/null)
+[ -z "$fewer" ] || echo "test: build/release has GPU code for $fewer alone; --every-gpu builds all"
 for failure in "${failures[@]}"; do
     [ "$failure" = tests ] || echo "test: FAILED: $failure"
 done

@@ -362,6 +362,10 @@ typedef struct cod_backend {
      * plan_run() counts as a reader of all inputs. Fails with the first plan that fails; the others may be prepared or not.
      */
     cod_status (*plans_prepare)(cod_device *device, cod_plan *const *plans, size_t count, cod_queue *queue);
+    /**
+     * Gradients of weights (CONV2D_BACKWARD_WEIGHTS, LINEAR_BACKWARD_WEIGHTS) whose dy lie in one buffer are ordered, by one queue or by
+     * events, even where they only read it: their plans may share scratch memory, so two of them may not run at the same time.
+     */
     cod_status (*plan_run)(cod_plan *plan, cod_queue *queue);
     /** Waits for queued work of the plan. Not while a recording that holds it lives. */
     void (*plan_destroy)(cod_plan *plan);

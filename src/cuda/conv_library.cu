@@ -16,7 +16,7 @@ __global__ void bias_partials_kernel(library_bias bias)
     chain_wait();
     float *shared = shared_memory<float>();
     const int row = (int)threadIdx.x / WARP_LANES, lane = (int)threadIdx.x % WARP_LANES;
-    const int channel = (int)blockIdx.y * WARP_LANES + lane;
+    const int channel = grid_tile() * WARP_LANES + lane;
     const int64_t step = (int64_t)gridDim.x * BIAS_ROWS;
     float sum = 0;
     for (int64_t pixel = (int64_t)blockIdx.x * BIAS_ROWS + row; channel < bias.dy.channels && pixel < bias.dy.pixels;
@@ -57,8 +57,9 @@ cod_status library_bias_run(cod_device *device, const library_bias &bias, cudaSt
     if (bias.db == nullptr)
         return COD_OK;
     const unsigned groups = static_cast<unsigned>(cuda_divide_up(bias.dy.channels, WARP_LANES));
-    COD_TRY(cuda_launch_chained(device, stream, bias_partials_kernel, dim3(static_cast<unsigned>(bias.blocks), groups),
-                                CUDA_THREADS, CUDA_THREADS * sizeof(float), bias));
+    COD_TRY(cuda_launch_chained(device, stream, bias_partials_kernel,
+                                cuda_tile_grid(static_cast<unsigned>(bias.blocks), groups), CUDA_THREADS,
+                                CUDA_THREADS * sizeof(float), bias));
     if (bias.blocks == 1)
         return COD_OK;
     return cuda_launch_chained(device, stream, bias_sum_kernel, groups, WARP_LANES, 0, bias);

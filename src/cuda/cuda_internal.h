@@ -19,6 +19,7 @@ extern "C" {
 
 struct cuda_tuner;
 struct cuda_rounded;
+struct cuda_scratch;
 
 struct cod_device {
     int ordinal, multiprocessors;
@@ -34,8 +35,9 @@ struct cod_device {
     /** Of the GPU's identity, as `nvidia-smi -L` begins it: GPUs are numbered anew in each process that sees a part of them. */
     unsigned char id[4];
     char description[1280];
-    cuda_rounded *rounded; /**< weights in bf16 that plans share (rounded.cuh) */
-    uint64_t preparations; /**< calls of plans_prepare() */
+    cuda_rounded *rounded;   /**< weights in bf16 that plans share (rounded.cuh) */
+    cuda_scratch *scratches; /**< that gradients of weights share (scratch.cuh) */
+    uint64_t preparations;   /**< calls of plans_prepare() */
 };
 
 struct cod_queue {
@@ -98,6 +100,14 @@ static inline cudaStream_t cuda_stream(const cod_device *device, const cod_queue
 {
     return queue != nullptr ? queue->stream : device->stream;
 }
+
+/**
+ * describe.cu: sets the device's `gpu` and `id`.
+ *
+ * @param driver_file  where the driver's kernel module says its version, which is left out where it cannot be read: cudaDriverGetVersion()
+ *                     gives the CUDA version alone, which several drivers share
+ */
+void cuda_describe_gpu(cod_device *device, const cudaDeviceProp *properties, const char *driver_file);
 
 /* queue.cu: the backend's functions of queues, events and captures. */
 cod_status cuda_queue_create(cod_device *device, cod_queue **out);

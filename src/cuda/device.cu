@@ -90,19 +90,6 @@ static cod_status check_architecture(int ordinal, const cudaDeviceProp *properti
                     capability < 75 ? " and a CUDA 12 toolkit" : "");
 }
 
-static void describe_gpu(cod_device *device, const cudaDeviceProp *properties)
-{
-    int driver = 0, runtime = 0;
-    cudaDriverGetVersion(&driver);
-    cudaRuntimeGetVersion(&runtime);
-    memcpy(device->id, properties->uuid.bytes, sizeof device->id);
-    snprintf(device->gpu, sizeof device->gpu,
-             "%s, compute capability %d.%d, %d multiprocessors, %.1f GB; CUDA %d.%d, driver for %d.%d",
-             properties->name, properties->major, properties->minor, properties->multiProcessorCount,
-             1e-9 * static_cast<double>(properties->totalGlobalMem), runtime / 1000, runtime % 1000 / 10, driver / 1000,
-             driver % 1000 / 10);
-}
-
 /** Programmatic edges: from compute capability 9.0 on, and in captures from CUDA 12.3 on. */
 static bool can_chain(const cudaDeviceProp *properties)
 {
@@ -130,7 +117,7 @@ static cod_status device_open(const cod_device_options *options, cod_device **ou
     device->multiprocessors = properties.multiProcessorCount;
     device->shared_bytes = properties.sharedMemPerBlockOptin;
     device->chains = can_chain(&properties);
-    describe_gpu(device, &properties);
+    cuda_describe_gpu(device, &properties, "/proc/driver/nvidia/version");
     const cod_status status = COD_CUDA(cudaStreamCreateWithFlags(&device->stream, cudaStreamNonBlocking));
     if (status != COD_OK) {
         free(device);

@@ -219,5 +219,6 @@ cod_status cuda_make_loss(cod_plan *plan)
     work->vertical = share_of(shape.n * (shape.h - 1) * shape.w * shape.c);
     work->horizontal = share_of(shape.n * shape.h * (shape.w - 1) * shape.c);
     plan->run = variation ? variation_run : loss_run;
-    return cuda_sums_create(plan, 1, static_cast<int64_t>(work->walk.blocks) * work->walk.tiles, &work->sums);
+    const dim3 grid = cuda_walk_grid(work->walk);
+    return cuda_sums_create(plan, 1, static_cast<int64_t>(grid.x) * grid.y * grid.z, &work->sums);
 }

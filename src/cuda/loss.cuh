@@ -34,10 +34,10 @@ static __device__ __forceinline__ void loss_finish(const loss_work &work, float 
     chain_release();
     sum = block_sum(sum);
     if (threadIdx.x == 0)
-        work.sums.partials[blockIdx.x * gridDim.y + blockIdx.y] = sum;
+        work.sums.partials[(blockIdx.x * gridDim.z + blockIdx.z) * gridDim.y + blockIdx.y] = sum;
     if (!block_is_last(work.sums.ticket))
         return;
-    grid_totals(work.sums, gridDim.x * gridDim.y);
+    grid_totals(work.sums, gridDim.x * gridDim.y * gridDim.z);
     if (threadIdx.x == 0)
         work.value[0] = work.sums.totals[0] * work.mean;
 }

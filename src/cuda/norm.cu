@@ -24,7 +24,7 @@ template <int WIDTH> static __device__ __forceinline__ void write_moments(const 
     const float pixels = pixels_of(walk, blockIdx.x);
     float *out = work.sums.partials + (int64_t)blockIdx.x * work.sums.lists;
     for (int i = (int)threadIdx.x; i < span; i += (int)blockDim.x) {
-        const int channel = (int)blockIdx.y * span + i;
+        const int channel = grid_tile() * span + i;
         if (channel >= walk.channels)
             break;
         const float sum = shared[i], offset = sum / pixels;

@@ -55,7 +55,7 @@ static __device__ __forceinline__ void norm_vectors_share(const norm_work &work,
     float *shared = shared_memory<float>();
     const int span = walk.width * WIDTH;
     for (int i = (int)threadIdx.x; i < span; i += (int)blockDim.x) {
-        const int channel = (int)blockIdx.y * span + i;
+        const int channel = grid_tile() * span + i;
         if (channel >= walk.channels)
             break;
         const float inv_std = norm_inv_std(work, channel);

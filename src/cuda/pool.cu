@@ -132,8 +132,8 @@ __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) global_average_kern
     chain_release();
     const float *shared = block_columns(sums, work.walk);
     for (int i = (int)threadIdx.x; i < span; i += (int)blockDim.x)
-        if ((int)blockIdx.y * span + i < work.y.channels)
-            view_store(work.y, blockIdx.x, (int)blockIdx.y * span + i, shared[i] / (float)work.walk.share);
+        if (grid_tile() * span + i < work.y.channels)
+            view_store(work.y, blockIdx.x, grid_tile() * span + i, shared[i] / (float)work.walk.share);
 }
 
 static void (*const average_kernels[LANES_COUNT])(pool_work) = {

@@ -1,14 +1,12 @@
 /**
  * @file
- * Scratch memory of gradients of weights: plans whose `dy` lie in one buffer have it together. No two of them run at the same time,
- * because other ops of their program write that buffer between them.
+ * Scratch memory of gradients of weights: plans of a device whose `dy` lie in one buffer have it together, because no two of them run at
+ * the same time (core/backend.h, plan_run()).
  */
 #ifndef COD_CUDA_SCRATCH_CUH
 #define COD_CUDA_SCRATCH_CUH
 
 #include "cuda/cuda_internal.h"
-
-struct cuda_scratch;
 
 /**
  * Gives a plan whose dy is in `shared_by` at least `bytes`. What they hold is undefined before each run. Plans that come later may move them

@@ -69,7 +69,7 @@ static __device__ __forceinline__ const float *block_columns(const float (&sums)
 template <int KINDS, int WIDTH>
 static __device__ __forceinline__ void write_columns(const cuda_sums &sums, const cuda_walk &walk, const float *shared)
 {
-    const int span = walk.width * WIDTH, first = (int)blockIdx.y * span;
+    const int span = walk.width * WIDTH, first = grid_tile() * span;
     float *out = sums.partials + (int64_t)blockIdx.x * sums.lists;
     for (int i = (int)threadIdx.x; i < KINDS * span; i += (int)blockDim.x) {
         const int kind = i / span, channel = first + i - kind * span;

@@ -79,6 +79,19 @@ static __device__ __forceinline__ int64_t grid_step()
 /** Of a block; and how many blocks of a kernel shall fit on a multiprocessor: that leaves a thread 128 registers. */
 enum { CUDA_THREADS = 256, CUDA_BLOCKS = 2 };
 
+/** A grid of blocks in x for each of the tiles, which lie in y and, because that has 65535 at most, in z: the last ones may be past `tiles`. */
+static inline dim3 cuda_tile_grid(unsigned blocks, int64_t tiles)
+{
+    const int64_t most = 65535, layers = cuda_divide_up(tiles, most);
+    return dim3(blocks, static_cast<unsigned>(cuda_divide_up(tiles, layers)), static_cast<unsigned>(layers));
+}
+
+/** The block's tile in such a grid. */
+static __device__ __forceinline__ int grid_tile()
+{
+    return (int)(blockIdx.z * gridDim.y + blockIdx.y);
+}
+
 /** Blocks of CUDA_THREADS where each thread has one item, or none. */
 static inline unsigned cuda_item_blocks(int64_t items)
 {

@@ -14,7 +14,7 @@ struct cuda_walk {
     int64_t pixels, share;  /**< of all blocks; of one block, which has them one after the other */
     int channels, columns;  /**< of a pixel */
     int width, rows;        /**< of a block; threads past width·rows have nothing to do */
-    unsigned blocks, tiles; /**< of the grid in x, by pixels, and in y, by channels */
+    unsigned blocks, tiles; /**< of the grid, by pixels and by channels (cuda_walk_grid()) */
 };
 
 /** What an op allows. */
@@ -42,7 +42,7 @@ static inline int cuda_lanes_width(cuda_lanes lanes)
 
 static inline dim3 cuda_walk_grid(const cuda_walk &walk)
 {
-    return dim3(walk.blocks, walk.tiles, 1);
+    return cuda_tile_grid(walk.blocks, walk.tiles);
 }
 
 /** The pixels first, first + walk.rows, … below `end`, and the first of the channels of this thread. */
@@ -55,8 +55,7 @@ struct walk_part {
 template <cuda_lanes L> static __device__ __forceinline__ walk_part walk_begin(const cuda_walk &walk, unsigned block)
 {
     walk_part part;
-    const int row = (int)threadIdx.x / walk.width,
-              column = (int)blockIdx.y * walk.width + (int)threadIdx.x % walk.width;
+    const int row = (int)threadIdx.x / walk.width, column = grid_tile() * walk.width + (int)threadIdx.x % walk.width;
     part.first = block * walk.share + row;
     part.end = (block + 1) * walk.share < walk.pixels ? (block + 1) * walk.share : walk.pixels;
     if (row >= walk.rows || column >= walk.columns)

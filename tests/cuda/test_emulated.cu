@@ -229,6 +229,49 @@ static void shared_memory_must_be_allowed(void **)
     assert_int_equal(faulty_orders(message, allowed + 1, empty_kernel, 0), 8);
 }
 
+static void expect_launch(dim3 blocks, dim3 threads, bool taken)
+{
+    char message[256];
+    cudaLaunchConfig_t config = {};
+    config.gridDim = blocks;
+    config.blockDim = threads;
+    const cudaError_t error = cudaLaunchKernelEx(&config, empty_kernel, 0);
+    cudaGetLastError();
+    assert_int_equal(cod_emulated_faults(message, sizeof message), !taken);
+    assert_int_equal(error, taken ? cudaSuccess : cudaErrorInvalidValue);
+    if (!taken)
+        assert_non_null(strstr(message, "threads, which no GPU takes"));
+}
+
+/** Also where the launch is only recorded. */
+static void grids_and_blocks_have_limits(void **)
+{
+    expect_launch(dim3(1, 65535, 1), dim3(32), true);
+    expect_launch(dim3(1, 1, 65535), dim3(32), true);
+    expect_launch(dim3(70000), dim3(1024), true);
+    expect_launch(dim3(1), dim3(1, 1024, 1), true);
+    expect_launch(dim3(1), dim3(16, 1, 64), true);
+    expect_launch(dim3(1, 65536, 1), dim3(32), false);
+    expect_launch(dim3(1, 1, 65536), dim3(32), false);
+    expect_launch(dim3(0x80000000u), dim3(32), false);
+    expect_launch(dim3(0), dim3(32), false);
+    expect_launch(dim3(1, 0, 1), dim3(32), false);
+    expect_launch(dim3(1), dim3(1056), false);
+    expect_launch(dim3(1), dim3(2, 1, 128), false);
+    expect_launch(dim3(1), dim3(64, 32, 1), false);
+    expect_launch(dim3(1), dim3(0), false);
+    cudaStream_t stream = nullptr;
+    cudaGraph_t graph = nullptr;
+    assert_ok(COD_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking)));
+    assert_ok(COD_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal)));
+    assert_int_equal(cuda_launch(stream, empty_kernel, dim3(1, 65536, 1), 32, 0, 0), COD_ERR_BACKEND);
+    assert_ok(COD_CUDA(cudaStreamEndCapture(stream, &graph)));
+    cudaGraphDestroy(graph);
+    cudaStreamDestroy(stream);
+    char message[256];
+    assert_int_equal(cod_emulated_faults(message, sizeof message), 1);
+}
+
 /** Copies a block's part of `in` through shared memory. */
 __global__ void copy_kernel(const float *in, float *out, int what)
 {
@@ -539,6 +582,7 @@ int main()
         cmocka_unit_test(older_gpus_compute_alike),
         cmocka_unit_test(sums_of_a_warp_reach_all_lanes),
         cmocka_unit_test(shared_memory_must_be_allowed),
+        cmocka_unit_test(grids_and_blocks_have_limits),
         cmocka_unit_test(what_comes_before_the_wait_is_found),
         cmocka_unit_test(an_edge_from_a_copy_is_found),
         cmocka_unit_test(late_streams_are_ordered_by_events_alone),

@@ -1,9 +1,11 @@
 /** What plans decide on the host, for devices and sizes that are not here: tiles of products, walks over views and over flat arrays. */
+#include "cuda/conv_library.cuh"
 #include "cuda/conv_plan.cuh"
 #include "cuda/update.cuh"
 #include "cuda/walk.cuh"
 
 extern "C" {
+#include "pair.h"
 #include "support/test.h" /* last: cmocka defines `fail` */
 }
 
@@ -146,7 +148,10 @@ static cuda_walk walk_of(const cod_device &device, cuda_view a, cuda_view b, cud
     assert_true(static_cast<int64_t>(walk.tiles - 1) * walk.width < walk.columns);
     assert_true(walk.share >= walk.rows && walk.share % walk.rows == 0);
     assert_true(walk.blocks * walk.share >= walk.pixels && (walk.blocks - 1) * walk.share < walk.pixels);
-    assert_true(walk.blocks <= 0x7FFFFFFFu && walk.tiles <= 65535);
+    const dim3 grid = cuda_walk_grid(walk);
+    assert_true(grid.x == walk.blocks && grid.x <= 0x7FFFFFFFu && grid.y <= 65535 && grid.z <= 65535);
+    assert_true(static_cast<int64_t>(grid.y) * grid.z >= walk.tiles);
+    assert_true(walk.tiles > 65535 || grid.z == 1);
     return walk;
 }
 
@@ -217,6 +222,62 @@ static void walks_beyond_32_bits(void **)
     assert_true(walk_of_one(h100, pixels_of(COD_BF16, large, 3, 5), {.by_channel = true}).pixels == large);
 }
 
+static void walks_over_more_tiles_than_a_grid_has(void **)
+{
+    const cod_device h100 = device_of(132, 227);
+    for (const int channels : {2097120, 2097152, 16776960, 16777216, 1 << 30})
+        for (const bool sums : {false, true})
+            for (const int64_t gap : {0, 1}) /* vectors or not */
+                walk_of_one(h100, pixels_of(COD_F32, 2, channels, gap), {.by_channel = true, .sums = sums});
+}
+
+enum { MANY_CHANNELS = 65535 * 32 + 4 };
+
+/** Each of their 17 million threads is a fibre: half a minute, and minutes with a sanitizer. */
+static void skip_where_fibres_are_slow()
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    skip();
+#endif
+}
+
+/** Sums, and what is done with them, where a tile has 32 channels. */
+static void many_channels_are_those_of_ref(void **)
+{
+    cod_op op = {};
+    skip_where_fibres_are_slow();
+    op.kind = COD_OP_NORM_STATISTICS;
+    op.attr.epsilon = 1e-5f;
+    op.inputs[0] = {nullptr, 0, COD_F32, {2, 1, 1, MANY_CHANNELS}, MANY_CHANNELS};
+    op.outputs[0] = op.outputs[1] = {nullptr, 0, COD_F32, {1, 1, 1, MANY_CHANNELS}, MANY_CHANNELS};
+    assert_ok(cod_test_parity(test_ref, test_cuda, &op, 1, {1e-4, 1e-6}));
+}
+
+/** Gradients of biases beside a library's product: each channel of dy once. */
+static void many_biases_have_gradients(void **)
+{
+    cod_device *device = test_cuda.device;
+    skip_where_fibres_are_slow();
+    std::vector<float> values(MANY_CHANNELS);
+    void *memory = nullptr;
+    const size_t bytes = values.size() * sizeof values[0];
+    for (size_t i = 0; i < values.size(); i++)
+        values[i] = static_cast<float>(i);
+    assert_ok(cuda_memory_create(device, 2 * bytes, &memory));
+    assert_ok(cuda_memory_write(device, memory, values.data(), bytes));
+    library_bias bias = {};
+    bias.dy = pixels_of(COD_F32, 1, MANY_CHANNELS, 0);
+    bias.dy.data = static_cast<unsigned char *>(memory);
+    bias.db = static_cast<float *>(memory) + MANY_CHANNELS;
+    bias.blocks = library_bias_blocks(device, 1);
+    assert_ok(library_bias_run(device, bias, device->stream));
+    std::vector<float> sums(MANY_CHANNELS);
+    assert_ok(COD_CUDA(cudaMemcpyAsync(sums.data(), bias.db, bytes, cudaMemcpyDeviceToHost, device->stream)));
+    assert_ok(COD_CUDA(cudaStreamSynchronize(device->stream)));
+    assert_memory_equal(sums.data(), values.data(), bytes);
+    cudaFree(memory);
+}
+
 /* Walks over flat arrays. */
 
 static const float *place(int past)
@@ -278,8 +339,11 @@ int main()
         cmocka_unit_test(dense_views_become_rows_of_elements),
         cmocka_unit_test(walks_cover_each_pixel_once),
         cmocka_unit_test(walks_beyond_32_bits),
+        cmocka_unit_test(walks_over_more_tiles_than_a_grid_has),
+        cmocka_unit_test(many_channels_are_those_of_ref),
+        cmocka_unit_test(many_biases_have_gradients),
         cmocka_unit_test(updates_meet_each_element_once),
         cmocka_unit_test(updates_have_no_more_blocks_than_they_need),
     };
-    return cmocka_run_group_tests(tests, nullptr, nullptr);
+    return cmocka_run_group_tests(tests, test_pair_open, test_pair_close);
 }

@@ -1,6 +1,6 @@
 """The resources of GPU kernels, as tools/kernel_resources.py reads them out of machine code.
 
-usage: test_resources.py library LIBRARY        no kernel of it spills, and each fits
+usage: test_resources.py library LIBRARY BUILT USUAL  no kernel of it spills, and each fits, for all of CMake's list BUILT; a shorter one than USUAL is told
        test_resources.py launched LIBRARY FOLDER PROGRAM...  tests launch each kernel of it, by what these programs last wrote into the folder
        test_resources.py planted NVCC [OPTION]...  faults that were planted are found, and the figures are those that the compiler gives
 """
@@ -29,15 +29,34 @@ def tool(*arguments):
     return subprocess.run([sys.executable, str(ROOT / "tools/kernel_resources.py"), *map(str, arguments)], capture_output=True, text=True)
 
 
-def library(path):
+def real(architectures):
+    """Those of CMake's list that the library has machine code for: all but such as 100-virtual."""
+    words = [word for word in architectures.split(";") if not word.endswith("-virtual")]
+    return {int(re.match(r"\d+", word)[0]) for word in words}
+
+
+def missing(kernels, built):
+    """A line for each kernel and architecture of the list that the library has no code for, and for each that it should not have."""
+    wanted, found = real(built), {}
+    for kernel in kernels:
+        found.setdefault(kernel.name, set()).add(kernel.arch)
+    for name, has in sorted(found.items()):
+        yield from (f"{name}: not for sm_{arch}" for arch in sorted(wanted - has))
+        yield from (f"{name}: for sm_{arch}, which is not in '{built}'" for arch in sorted(has - wanted))
+    if not found:
+        yield "no kernel"
+
+
+def library(path, built, usual):
     done = tool("--table", "--allow", HERE / "spills.txt", path)
     print(done.stdout, done.stderr)
     assert done.returncode == 0, f"{path} has kernels that are not sound, see above"
     found = kernel_resources.kernels(path)
-    assert {kernel.arch for kernel in found} == set(ARCHITECTURES) or len({kernel.arch for kernel in found}) == 1, "architectures are missing"
-    names = {kernel.name for kernel in found}
-    assert all(sum(kernel.name == name for kernel in found) == len({kernel.arch for kernel in found}) for name in names), \
-        "a kernel is there for some architectures only"
+    lines = list(missing(found, built))
+    assert not lines, "\n".join(lines)
+    print(f"{len({kernel.name for kernel in found})} kernels for each of {built}")
+    if not real(usual) <= real(built):
+        print(f"this tree was configured with CMAKE_CUDA_ARCHITECTURES={built}: nothing is shown of the others of {usual}")
 
 
 def unlaunched(built, launched, reasons):
@@ -125,6 +144,17 @@ def check_allowances(path, folder):
     assert done.returncode == 2 and "allowed.txt:1: a line is" in done.stderr, done
 
 
+def check_architectures(path):
+    """Code that is missing for one architecture, for one kernel or all, and code for one too many are found."""
+    usual, kernels = "80-real;90a-real;100-real;100-virtual", list(kernel_resources.kernels(path))
+    assert not list(missing(kernels, usual))
+    assert list(missing([kernel for kernel in kernels if kernel.arch == 90], "90a-real")) == []
+    assert len(list(missing([kernel for kernel in kernels if kernel.arch == 90], usual))) == 2 * len(EXPECTED)
+    assert len(list(missing(kernels[1:], usual))) == 1
+    assert len(list(missing(kernels, "90a;100"))) == len(EXPECTED)
+    assert list(missing([], usual)) == ["no kernel"]
+
+
 def check_messages(folder):
     cases = {"text": b"not a program\n" * 8, "damaged": b"\x7fELF" + bytes(range(256)), "empty": b"!<arch>\n"}
     for name, content in cases.items():
@@ -142,6 +172,7 @@ def planted(nvcc, *options):
         plain, said = compiled(nvcc, [*options, *code], folder, "planted.o", "-Xptxas", "-v")
         check_figures(plain, said, len(code))
         check_findings(plain)
+        check_architectures(plain)
         check_allowances(plain, folder)
         subprocess.run(["ar", "rc", str(folder / "library.a"), str(plain)], check=True)
         check_figures(folder / "library.a", said, len(code))

@@ -423,6 +423,43 @@ static void a_key_tells_slopes_apart(void **)
     assert_string_equal(keys[RELU], keys[RELU_TOO]);
 }
 
+/** The words of the device that are in every key, where its driver's module says `line`; NULL = there is no such file. */
+static void expect_driver(const char *line, const char *words)
+{
+    char key[2048];
+    cudaDeviceProp properties = {};
+    cod_device device = *test_cuda.device;
+    if (line != nullptr) {
+        FILE *file = fopen(cod_test_at("version"), "w");
+        assert_non_null(file);
+        fputs(line, file);
+        fclose(file);
+    }
+    cuda_describe_gpu(&device, &properties, line != nullptr ? cod_test_at("version") : cod_test_at("absent"));
+    const cod_op op = linear(9, 17, 3, COD_OP_LINEAR, COD_BF16, PLAIN);
+    cod_test_op test;
+    assert_ok(cod_test_op_init(&test, test_cuda, &op));
+    cod_plan plan = *test.plan;
+    plan.device = &device;
+    cuda_tuner_key(&plan, "libraries", key, sizeof key);
+    cod_test_op_clear(&test);
+    if (strstr(key, words) == nullptr)
+        fail_msg("'%s' is not in '%s'", words, key);
+}
+
+/** Drivers for one version of CUDA may take other times, and libraries may find other implementations with them. */
+static void a_key_has_the_driver(void **)
+{
+    expect_driver("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 18:56:32 UTC 2023\nGCC "
+                  "version: 12.2.0\n",
+                  ", driver 535.129.03 for ");
+    expect_driver("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.82.07  Release Build  (a@b)\n",
+                  ", driver 580.82.07 for ");
+    expect_driver("", ", driver for ");
+    expect_driver("NVRM version: unknown\n", ", driver for ");
+    expect_driver(nullptr, ", driver for ");
+}
+
 int main()
 {
     if (cod_test_absent(&cod_cuda_backend))
@@ -436,6 +473,7 @@ int main()
         cmocka_unit_test_setup(without_time_only_what_is_known_is_taken, clean),
         cmocka_unit_test_setup(fixed_choices_are_not_timed, clean),
         cmocka_unit_test_setup(a_key_tells_slopes_apart, clean),
+        cmocka_unit_test_setup(a_key_has_the_driver, clean),
         cmocka_unit_test_setup(an_unknown_mode_is_refused, clean),
         cmocka_unit_test_setup(a_candidate_with_other_results_is_not_taken, clean),
         cmocka_unit_test_setup(a_candidate_with_other_nans_is_not_taken, clean),

@@ -248,6 +248,40 @@ static void packing_in_another_queue_is_found(void **state)
     late.backend->queue_destroy(queue);
 }
 
+/** Gradients of weights share scratch memory where their dy lie in one buffer, though they only read it. */
+static void gradients_that_share_scratch_are_ordered(void **state)
+{
+    (void)state;
+    const cod_backend *b = late.backend;
+    const cod_op description = cod_test_random_op(COD_OP_LINEAR_BACKWARD_WEIGHTS, COD_F32, COD_F32, 1);
+    for (int shared = 0; shared < 2; shared++) {
+        cod_test_op first, second;
+        cod_plan *plan;
+        cod_queue *queue = new_queue();
+        cod_event *event = new_event();
+        assert_ok(cod_test_op_init(&first, late, &description));
+        assert_ok(cod_test_op_init(&second, late, &description));
+        if (shared)
+            second.op.inputs[1] = first.op.inputs[1];
+        assert_ok(b->plan_create(late.device, &second.op, &plan));
+        assert_ok(b->plan_run(first.plan, NULL));
+        assert_ok(b->event_record(event, NULL));
+        assert_ok(b->queue_wait(queue, event));
+        assert_ok(b->plan_run(plan, queue));
+        expect_none();
+        assert_ok(b->plan_run(first.plan, NULL));
+        if (shared)
+            expect_violation("bytes 0 to 1 of scratch memory of gradients with a dy in one buffer");
+        else
+            expect_none();
+        b->plan_destroy(plan);
+        cod_test_op_clear(&second);
+        cod_test_op_clear(&first);
+        b->event_destroy(event);
+        b->queue_destroy(queue);
+    }
+}
+
 static void failures_of_queued_work_come_out(void **state)
 {
     const cod_backend *b = late.backend;
@@ -362,12 +396,18 @@ static void crossings_are_counted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_op_has_the_bits_of_ref),         cmocka_unit_test(copies_arrive),
-        cmocka_unit_test(a_loop_of_queues_has_the_bits_of_ref), cmocka_unit_test(memory_stays_bounded),
-        cmocka_unit_test(a_missing_event_wait_is_found),        cmocka_unit_test(the_host_and_third_queues_order_too),
-        cmocka_unit_test(packing_in_another_queue_is_found),    cmocka_unit_test(failures_of_queued_work_come_out),
-        cmocka_unit_test(events_are_asked_from_any_thread),     cmocka_unit_test(crossings_are_counted),
+        cmocka_unit_test(every_op_has_the_bits_of_ref),
+        cmocka_unit_test(copies_arrive),
+        cmocka_unit_test(a_loop_of_queues_has_the_bits_of_ref),
+        cmocka_unit_test(memory_stays_bounded),
+        cmocka_unit_test(a_missing_event_wait_is_found),
+        cmocka_unit_test(the_host_and_third_queues_order_too),
+        cmocka_unit_test(packing_in_another_queue_is_found),
+        cmocka_unit_test(failures_of_queued_work_come_out),
+        cmocka_unit_test(events_are_asked_from_any_thread),
+        cmocka_unit_test(crossings_are_counted),
         cmocka_unit_test(a_queue_of_another_device_is_found),
+        cmocka_unit_test(gradients_that_share_scratch_are_ordered),
     };
     return cmocka_run_group_tests_name("late", tests, open_late, close_late);
 }

@@ -194,6 +194,7 @@ static void unmake_buffer(cod_device *device, cod_buffer *base, bool pinned)
     (pinned ? late_inner->host_buffer_destroy : late_inner->buffer_destroy)(device->inner, buffer->inner);
     pthread_mutex_unlock(&device->inner_lock);
     free(buffer->uses.list);
+    free(buffer->gradients.list);
     free(buffer);
 }
 

@@ -75,6 +75,18 @@ static bool is_packed(cod_op_kind kind)
            kind == COD_OP_LINEAR_BACKWARD_DATA;
 }
 
+/** Gradients of weights whose dy lie in one buffer may share scratch memory. */
+static void scratch_use(cod_queue *queue, const cod_op *op, const char *work)
+{
+    enum { DY = 1 };
+    if (op->kind != COD_OP_CONV2D_BACKWARD_WEIGHTS && op->kind != COD_OP_LINEAR_BACKWARD_WEIGHTS)
+        return;
+    late_use use = {.end = 1, .write = true, .slot = queue->slot, .time = queue->clock.times[queue->slot]};
+    snprintf(use.work, sizeof use.work, "%s", work);
+    late_uses_add(&((late_buffer *)op->inputs[DY].buffer)->gradients,
+                  "scratch memory of gradients with a dy in one buffer", use, &queue->clock, &queue->device->host);
+}
+
 /** Uses of an op's views: those that plans_prepare() reads, or all. */
 static void op_use(cod_queue *queue, const cod_op *op, bool preparing, const char *work)
 {
@@ -105,6 +117,9 @@ void late_plan_use(cod_queue *queue, cod_plan *plan, late_kind kind)
     snprintf(own.work, sizeof own.work, "%s%s '%s'", preparing ? "plans_prepare() of " : "",
              cod_op_kind_name(first->kind), first->name != NULL ? first->name : "");
     late_uses_add(&plan->uses, "the plan's packed weights", own, &queue->clock, &queue->device->host);
-    for (size_t i = 0; i < plan->count; i++)
+    for (size_t i = 0; i < plan->count; i++) {
         op_use(queue, &plan->ops[i], preparing, own.work);
+        if (!preparing)
+            scratch_use(queue, &plan->ops[i], own.work);
+    }
 }

@@ -8,7 +8,7 @@
 #include <map>
 #include <vector>
 
-enum { LANES = 32, MOST_THREADS = 1024, MOST_OPERAND = 64, POISON = 0xFF, MOST_SHARED = 227 << 10, MOST_PARTS = 15 };
+enum { LANES = 32, MOST_THREADS = 1024, MOST_OPERAND = 64, POISON = 0xFF, MOST_PARTS = 15 };
 
 struct async_copy {
     unsigned char *target;
@@ -470,12 +470,10 @@ cudaError_t cod_emulated_run(const cod_emulated_launch &launch, const std::funct
 {
     const dim3 grid = launch.grid, block = launch.block;
     const size_t shared_bytes = launch.shared_bytes;
-    const uint64_t threads = static_cast<uint64_t>(block.x) * block.y * block.z;
     const uint64_t blocks = static_cast<uint64_t>(grid.x) * grid.y * grid.z;
-    if (threads == 0 || threads > MOST_THREADS || threads % LANES != 0 || blocks == 0 || grid.y > 65535 ||
-        grid.z > 65535 || shared_bytes > MOST_SHARED) {
-        cod_emulated_fault("a launch of %ux%ux%u blocks of %ux%ux%u threads with %zu bytes of shared memory", grid.x,
-                           grid.y, grid.z, block.x, block.y, block.z, shared_bytes);
+    if (block.x * block.y * block.z % LANES != 0) {
+        cod_emulated_fault("a launch of blocks of %ux%ux%u threads, which are no whole warps", block.x, block.y,
+                           block.z);
         return cudaErrorInvalidValue;
     }
     cod_emulated_kernel_record(launch.kernel);

@@ -144,8 +144,8 @@ cudaError_t cod_emulated_queue(cudaStream_t stream, const cod_emulated_launch *l
                                std::function<cudaError_t()> work);
 /** Lets launches of a kernel have so much dynamic shared memory; without, 48 KiB are the most. */
 cudaError_t cod_emulated_allow_shared(const void *kernel, int bytes);
-/** Whether a launch of it may have so much; else a fault. */
-bool cod_emulated_may_share(const void *kernel, size_t bytes);
+/** Whether a GPU takes the launch, its grid, its blocks and their shared memory; else a fault. */
+bool cod_emulated_may_launch(const cod_emulated_launch &launch);
 /** Runs a kernel: `thread` once in every thread of every block. */
 cudaError_t cod_emulated_run(const cod_emulated_launch &launch, const std::function<void()> &thread);
 
@@ -157,7 +157,7 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(
     for (unsigned i = 0; i < config->numAttrs; i++)
         if (config->attrs[i].id == cudaLaunchAttributeProgrammaticStreamSerialization)
             launch.chained = config->attrs[i].val.programmaticStreamSerializationAllowed != 0;
-    if (!cod_emulated_may_share(launch.kernel, launch.shared_bytes))
+    if (!cod_emulated_may_launch(launch))
         return cudaErrorInvalidValue;
     auto values = std::make_shared<std::tuple<P...>>(arguments...);
     return cod_emulated_queue(config->stream, &launch,

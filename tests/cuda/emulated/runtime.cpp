@@ -7,7 +7,7 @@
 #include <cstring>
 #include <map>
 
-enum { SHARED_AT_FIRST = 48 << 10, MOST_SHARED = 227 << 10 };
+enum { SHARED_AT_FIRST = 48 << 10, MOST_SHARED = 227 << 10, MOST_THREADS = 1024 };
 
 std::recursive_mutex cod_emulated_lock;
 
@@ -59,9 +59,8 @@ cudaError_t cod_emulated_allow_shared(const void *kernel, int bytes)
     return cudaSuccess;
 }
 
-bool cod_emulated_may_share(const void *kernel, size_t bytes)
+static bool may_share(const void *kernel, size_t bytes)
 {
-    const cod_emulated_locked held(cod_emulated_lock);
     const auto found = allowed_shared.find(kernel);
     size_t most = SHARED_AT_FIRST;
     if (found != allowed_shared.end() && found->second > most)
@@ -69,6 +68,26 @@ bool cod_emulated_may_share(const void *kernel, size_t bytes)
     if (bytes > most)
         cod_emulated_fault("a launch with %zu bytes of shared memory of a kernel that was allowed %zu", bytes, most);
     return bytes <= most;
+}
+
+static bool is_within(const dim3 &size, const dim3 &most)
+{
+    return size.x >= 1 && size.x <= most.x && size.y >= 1 && size.y <= most.y && size.z >= 1 && size.z <= most.z;
+}
+
+bool cod_emulated_may_launch(const cod_emulated_launch &launch)
+{
+    const cod_emulated_locked held(cod_emulated_lock);
+    /* CUDA C++ Programming Guide, technical specifications: the same for all compute capabilities from 5.0 on. */
+    const dim3 grid = launch.grid, block = launch.block, most_blocks(0x7FFFFFFF, 65535, 65535),
+               most_threads(1024, 1024, 64);
+    const uint64_t threads = static_cast<uint64_t>(block.x) * block.y * block.z;
+    if (!is_within(grid, most_blocks) || !is_within(block, most_threads) || threads > MOST_THREADS) {
+        cod_emulated_fault("a launch of %ux%ux%u blocks of %ux%ux%u threads, which no GPU takes", grid.x, grid.y,
+                           grid.z, block.x, block.y, block.z);
+        return false;
+    }
+    return may_share(launch.kernel, launch.shared_bytes);
 }
 
 size_t cod_emulated_fault_count()
