@@ -263,7 +263,7 @@ typedef struct cod_device_options {
 } cod_device_options;
 
 /** Of this struct; raised whenever one of its functions changes its meaning. */
-enum { COD_BACKEND_VERSION = 7, COD_COLLECTIVE_NAME_BYTES = 128 };
+enum { COD_BACKEND_VERSION = 8, COD_COLLECTIVE_NAME_BYTES = 128 };
 
 typedef struct cod_backend {
     int version;      /**< COD_BACKEND_VERSION of the headers that the backend was compiled with */
@@ -362,6 +362,11 @@ typedef struct cod_backend {
      * plan_run() counts as a reader of all inputs. Fails with the first plan that fails; the others may be prepared or not.
      */
     cod_status (*plans_prepare)(cod_device *device, cod_plan *const *plans, size_t count, cod_queue *queue);
+    /**
+     * As plans_prepare(), where the last work that wrote `w` and `b` of the plans was OPTIMISER plans, recorded or not: what these wrote
+     * for the plans, such as weights in the plans' own format, need not be made again. NULL = callers call plans_prepare().
+     */
+    cod_status (*plans_prepare_updated)(cod_device *device, cod_plan *const *plans, size_t count, cod_queue *queue);
     cod_status (*plan_run)(cod_plan *plan, cod_queue *queue);
     /** Waits for queued work of the plan. Not while a recording that holds it lives. */
     void (*plan_destroy)(cod_plan *plan);
