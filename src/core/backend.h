@@ -263,7 +263,7 @@ typedef struct cod_device_options {
 } cod_device_options;
 
 /** Of this struct; raised whenever one of its functions changes its meaning. */
-enum { COD_BACKEND_VERSION = 7, COD_COLLECTIVE_NAME_BYTES = 128 };
+enum { COD_BACKEND_VERSION = 8, COD_COLLECTIVE_NAME_BYTES = 128 };
 
 typedef struct cod_backend {
     int version;      /**< COD_BACKEND_VERSION of the headers that the backend was compiled with */
@@ -362,6 +362,11 @@ typedef struct cod_backend {
      * plan_run() counts as a reader of all inputs. Fails with the first plan that fails; the others may be prepared or not.
      */
     cod_status (*plans_prepare)(cod_device *device, cod_plan *const *plans, size_t count, cod_queue *queue);
+    /**
+     * As plans_prepare(), where the last work that wrote `w` and `b` of the plans was OPTIMISER plans, recorded or not: what these wrote
+     * for the plans, such as weights in the plans' own format, need not be made again. NULL = callers call plans_prepare().
+     */
+    cod_status (*plans_prepare_updated)(cod_device *device, cod_plan *const *plans, size_t count, cod_queue *queue);
     /**
      * Gradients of weights (CONV2D_BACKWARD_WEIGHTS, LINEAR_BACKWARD_WEIGHTS) whose dy lie in one buffer are ordered, by one queue or by
      * events, even where they only read it: their plans may share scratch memory, so two of them may not run at the same time.

@@ -20,6 +20,7 @@ extern "C" {
 struct cuda_tuner;
 struct cuda_rounded;
 struct cuda_scratch;
+struct rounded_list;
 
 struct cod_device {
     int ordinal, multiprocessors;
@@ -35,9 +36,10 @@ struct cod_device {
     /** Of the GPU's identity, as `nvidia-smi -L` begins it: GPUs are numbered anew in each process that sees a part of them. */
     unsigned char id[4];
     char description[1280];
-    cuda_rounded *rounded;   /**< weights in bf16 that plans share (rounded.cuh) */
-    cuda_scratch *scratches; /**< that gradients of weights share (scratch.cuh) */
-    uint64_t preparations;   /**< calls of plans_prepare() */
+    cuda_rounded *rounded;        /**< weights in bf16 that plans share (rounded.cuh) */
+    rounded_list *updated_copies; /**< those that updates write, in the device's memory; NULL until one is wanted */
+    cuda_scratch *scratches;      /**< that gradients of weights share (scratch.cuh) */
+    uint64_t preparations;        /**< calls of plans_prepare() */
 };
 
 struct cod_queue {
@@ -142,10 +144,12 @@ COD_MUST_CHECK cod_status cuda_plan_write(const cod_plan *plan, void *target, co
 /**
  * pack.cu: what plans_prepare() does. Queues the packing of all plans that have one, with a launch for each kernel that packs, and the
  * rounding of weights.
+ *
+ * @param updated  see plans_prepare_updated()
  */
-COD_MUST_CHECK cod_status cuda_pack_plans(cod_plan *const *plans, size_t count, cudaStream_t stream);
-/** rounded.cu: rounds what the plans read so, once for all that share it. */
-COD_MUST_CHECK cod_status cuda_rounded_prepare(cod_plan *const *plans, size_t count, cudaStream_t stream);
+COD_MUST_CHECK cod_status cuda_pack_plans(cod_plan *const *plans, size_t count, bool updated, cudaStream_t stream);
+/** rounded.cu: rounds what the plans read so, once for all that share it, and not what an update wrote. */
+COD_MUST_CHECK cod_status cuda_rounded_prepare(cod_plan *const *plans, size_t count, bool updated, cudaStream_t stream);
 /** rounded.cu: frees the copies that no other plan has. */
 void cuda_rounded_release(cod_plan *plan);
 

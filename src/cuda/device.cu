@@ -135,6 +135,7 @@ static void device_close(cod_device *device)
     cudaStreamSynchronize(device->stream);
     cuda_tuner_destroy(device->tuner);
     cudaStreamDestroy(device->stream);
+    cudaFree(device->updated_copies);
     free(device);
 }
 
@@ -468,7 +469,12 @@ static cod_status plan_create(cod_device *device, const cod_op *op, cod_plan **o
 
 static cod_status plans_prepare(cod_device *device, cod_plan *const *plans, size_t count, cod_queue *queue)
 {
-    return cuda_pack_plans(plans, count, cuda_stream(device, queue));
+    return cuda_pack_plans(plans, count, false, cuda_stream(device, queue));
+}
+
+static cod_status plans_prepare_updated(cod_device *device, cod_plan *const *plans, size_t count, cod_queue *queue)
+{
+    return cuda_pack_plans(plans, count, true, cuda_stream(device, queue));
 }
 
 static cod_status plan_run(cod_plan *plan, cod_queue *queue)
@@ -504,6 +510,7 @@ const cod_backend cod_cuda_backend = {
     .op_fuses = cuda_op_fuses,
     .plan_create_fused = cuda_plan_create_fused,
     .plans_prepare = plans_prepare,
+    .plans_prepare_updated = plans_prepare_updated,
     .plan_run = plan_run,
     .plan_destroy = plan_destroy,
     .queue_create = cuda_queue_create,

@@ -45,12 +45,12 @@ static cod_status pack_pass(bool scales, cod_plan *const *plans, size_t count, c
     return COD_OK;
 }
 
-cod_status cuda_pack_plans(cod_plan *const *plans, size_t count, cudaStream_t stream)
+cod_status cuda_pack_plans(cod_plan *const *plans, size_t count, bool updated, cudaStream_t stream)
 {
     static_assert(sizeof(cuda_pack_list) <= 4096, "what a launch of any GPU can take along");
     if (count > 0)
         cuda_chain_end(plans[0]->device);
     COD_TRY(pack_pass(true, plans, count, stream));
     COD_TRY(pack_pass(false, plans, count, stream));
-    return cuda_rounded_prepare(plans, count, stream);
+    return cuda_rounded_prepare(plans, count, updated, stream);
 }

@@ -3,6 +3,7 @@
 #include "cuda/pack.cuh"
 #include "cuda/vectors.cuh"
 
+#include <cstddef>
 #include <cstdlib>
 
 struct cuda_rounded {
@@ -10,8 +11,9 @@ struct cuda_rounded {
     rounded_work work; /**< `work.to` is followed by a copy of this, which kernels read */
     const rounded_work *on_device;
     size_t bytes;
+    bool listed;      /**< in the device's list, all its life */
     int users;        /**< plans; one that reads it twice counts twice */
-    uint64_t rounded; /**< the number of the preparation that wrote it last */
+    uint64_t rounded; /**< the number of the preparation that wrote it last; 0 = none has */
 };
 
 /** Elements of a thread. */
@@ -43,6 +45,64 @@ static bool is_same(const cuda_view &a, const cuda_view &b)
 {
     return a.data == b.data && a.count == b.count && a.channels == b.channels && a.stride == b.stride &&
            a.dtype == b.dtype;
+}
+
+static const float *floats_of(const cuda_rounded *rounded)
+{
+    return reinterpret_cast<const float *>(rounded->work.from.data);
+}
+
+/** Whether an update may write the copy: where another overlaps it, a value would have two places. */
+static bool may_list(const cod_device *device, const cuda_rounded *rounded)
+{
+    const cuda_view &from = rounded->work.from;
+    int count = 0;
+    for (const cuda_rounded *other = device->rounded; other != nullptr; other = other->next) {
+        const float *begin = floats_of(other);
+        if (other->listed && begin < floats_of(rounded) + from.count &&
+            floats_of(rounded) < begin + other->work.from.count)
+            return false;
+        count += other->listed;
+    }
+    return from.dtype == COD_F32 && from.stride == from.channels && count < ROUNDED_LISTED;
+}
+
+static int by_address(const void *a, const void *b)
+{
+    const float *first = static_cast<const rounded_listed *>(a)->from;
+    const float *second = static_cast<const rounded_listed *>(b)->from;
+    return first < second ? -1 : first > second;
+}
+
+cod_status cuda_rounded_list_of(cod_device *device, const rounded_list **out)
+{
+    void *memory = nullptr;
+    if (device->updated_copies == nullptr) {
+        COD_TRY(cuda_memory_create(device, sizeof(rounded_list), &memory));
+        device->updated_copies = static_cast<rounded_list *>(memory);
+    }
+    *out = device->updated_copies;
+    return COD_OK;
+}
+
+/** Writes the list anew. An update of any queue may be reading it: first all work is done. */
+static cod_status list_copies(cod_device *device)
+{
+    const rounded_list *list;
+    COD_TRY(cuda_rounded_list_of(device, &list));
+    rounded_list *now = static_cast<rounded_list *>(calloc(1, sizeof *now));
+    COD_REQUIRE_MEMORY(now);
+    for (const cuda_rounded *rounded = device->rounded; rounded != nullptr; rounded = rounded->next)
+        if (rounded->listed)
+            now->copies[now->count++] = {floats_of(rounded), floats_of(rounded) + rounded->work.from.count,
+                                         rounded->work.to};
+    qsort(now->copies, static_cast<size_t>(now->count), sizeof now->copies[0], by_address);
+    const size_t bytes = offsetof(rounded_list, copies) + static_cast<size_t>(now->count) * sizeof now->copies[0];
+    cod_status status = COD_CUDA(cudaDeviceSynchronize());
+    if (status == COD_OK)
+        status = cuda_memory_write(device, device->updated_copies, now, bytes);
+    free(now);
+    return status;
 }
 
 static cod_status rounded_create(cod_device *device, const cuda_view &from, cuda_rounded **out)
@@ -80,17 +140,20 @@ cod_status cuda_rounded_take(cod_plan *plan, const cod_view *view, uint16_t **co
     COD_REQUIRE(*slot == nullptr, "a plan has two rounded tensors at most");
     const cuda_view from = cuda_view_of(view);
     cuda_rounded *rounded = device->rounded;
+    bool fresh = false;
     while (rounded != nullptr && !is_same(rounded->work.from, from))
         rounded = rounded->next;
     if (rounded == nullptr) {
         COD_TRY(rounded_create(device, from, &rounded));
+        rounded->listed = may_list(device, rounded);
         rounded->next = device->rounded;
         device->rounded = rounded;
+        fresh = rounded->listed;
     }
     rounded->users++;
-    *slot = rounded;
+    *slot = rounded; /* which a failed plan releases */
     *copy = rounded->work.to;
-    return COD_OK;
+    return fresh ? list_copies(device) : COD_OK;
 }
 
 static void let_go(cod_device *device, cuda_rounded *rounded)
@@ -101,6 +164,8 @@ static void let_go(cod_device *device, cuda_rounded *rounded)
     while (*at != rounded)
         at = &(*at)->next;
     *at = rounded->next;
+    if (rounded->listed && list_copies(device) != COD_OK)
+        return; /* updates may still write it */
     cuda_memory_give(device, rounded->work.to, rounded->bytes);
     free(rounded);
 }
@@ -114,7 +179,7 @@ void cuda_rounded_release(cod_plan *plan)
     }
 }
 
-cod_status cuda_rounded_prepare(cod_plan *const *plans, size_t count, cudaStream_t stream)
+cod_status cuda_rounded_prepare(cod_plan *const *plans, size_t count, bool updated, cudaStream_t stream)
 {
     cuda_pack_list list = {};
     unsigned blocks = 0;
@@ -124,6 +189,8 @@ cod_status cuda_rounded_prepare(cod_plan *const *plans, size_t count, cudaStream
     for (size_t i = 0; i < count; i++) {
         for (cuda_rounded *rounded : plans[i]->rounded) {
             if (rounded == nullptr || rounded->rounded == now)
+                continue;
+            if (updated && rounded->listed && rounded->rounded > 0) /* the update wrote it */
                 continue;
             rounded->rounded = now;
             list.packings[list.count] = rounded->on_device;

@@ -4,6 +4,9 @@
  * the same view share one copy of it: a layer's forward pass, its data gradient, and both again in other programs. Where these run in
  * several queues, one may write a copy that another reads: then only what is there already, because whoever changes weights waits for all
  * plans that read them (core/backend.h).
+ *
+ * Optimisers write copies, too: update.cu finds them in the device's list of copies. A copy that is in the list since before it was first
+ * rounded is therefore right after any update of its weights, recorded or not, until something else writes them.
  */
 #ifndef COD_CUDA_ROUNDED_CUH
 #define COD_CUDA_ROUNDED_CUH
@@ -16,6 +19,36 @@ struct rounded_work {
     uint16_t *to; /**< [from.count] dense */
     bool wide;    /**< `from` is dense f32 that begins at a boundary of 16 bytes */
 };
+
+/** A copy that optimisers write, of dense f32. */
+struct rounded_listed {
+    const float *from, *end;
+    uint16_t *to;
+};
+
+/** The copies in the order of `from`, none of which overlap; in the device's memory, at one address for the device's life. */
+enum { ROUNDED_LISTED = 1024 };
+struct rounded_list {
+    int count;
+    rounded_listed copies[ROUNDED_LISTED];
+};
+
+/** The device's list, which is made where there is none yet. */
+COD_MUST_CHECK cod_status cuda_rounded_list_of(cod_device *device, const rounded_list **out);
+
+/** The first of `count` copies that ends behind `at`; `count` = there is none. */
+static __device__ __forceinline__ int rounded_find(const rounded_list *list, int count, const float *at)
+{
+    int first = 0, end = count;
+    while (first < end) {
+        const int middle = (first + end) / 2;
+        if (list->copies[middle].end > at)
+            end = middle;
+        else
+            first = middle + 1;
+    }
+    return first;
+}
 
 /**
  * Gives the plan the view's copy, which is made where no plan has it yet. cuda_pack_plans() writes it. The plan keeps it until

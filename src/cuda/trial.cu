@@ -247,7 +247,7 @@ static cod_status try_plan(cuda_trial *trial, const cuda_candidate *candidate, c
 {
     COD_TRY(candidate->make(plan, candidate));
     COD_TRY(fill(trial));
-    COD_TRY(cuda_pack_plans(&plan, 1, trial->stream));
+    COD_TRY(cuda_pack_plans(&plan, 1, false, trial->stream));
     COD_TRY(run_plan(plan, trial->stream, 1));
     COD_TRY(COD_CUDA(cudaStreamSynchronize(trial->stream)));
     COD_TRY(check_outputs(trial, name));

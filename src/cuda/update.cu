@@ -1,5 +1,6 @@
 #include "cuda/update.cuh"
 
+#include "cuda/rounded.cuh"
 #include "cuda/sums.cuh"
 
 /* What runs over flat f32 buffers: gradient norm, optimisers, moving averages. */
@@ -52,6 +53,7 @@ struct optimiser_work {
     const float *state;             /**< [state_count], copied to average_state */
     float *average_state;
     int64_t state_count;
+    const rounded_list *rounded; /**< of the device: copies in bf16 that are to follow the parameters */
     cod_optimiser_kind kind;
     float beta1, beta2, decay, epsilon, momentum, max_norm;
     bool nesterov;
@@ -60,6 +62,7 @@ struct optimiser_work {
 /** What does not depend on the element. */
 struct optimiser_step {
     float lr, correction1, root_correction2, keep, scale;
+    int copies; /**< in the list; it changes between runs, also between those of one recording */
 };
 
 static __device__ __forceinline__ optimiser_step step_of(const optimiser_work &work)
@@ -69,6 +72,7 @@ static __device__ __forceinline__ optimiser_step step_of(const optimiser_work &w
     step.correction1 = work.scalars[1];
     step.root_correction2 = sqrtf(work.scalars[2]);
     step.keep = work.scalars[3];
+    step.copies = work.rounded->count;
     step.scale = 1;
     if (work.norm != NULL && work.max_norm > 0) {
         const float ratio = work.max_norm / (work.norm[0] + 1e-6f);
@@ -125,6 +129,38 @@ static __device__ __forceinline__ void average_vector(float *array, int64_t at, 
     write4(array, at, average);
 }
 
+static __device__ __forceinline__ void round_element(const optimiser_work &work, const optimiser_step &step, int64_t at,
+                                                     float param)
+{
+    const float *place = work.param + at;
+    const int copy = rounded_find(work.rounded, step.copies, place);
+    if (copy < step.copies && work.rounded->copies[copy].from <= place)
+        work.rounded->copies[copy].to[place - work.rounded->copies[copy].from] = bf16_from_f32(param);
+}
+
+struct __align__(8) four_rounded
+{
+    uint32_t pairs[LANES / 2];
+};
+
+static __device__ __forceinline__ void round_vector(const optimiser_work &work, const optimiser_step &step, int64_t at,
+                                                    const float (&param)[LANES])
+{
+    const float *place = work.param + at;
+    const int copy = rounded_find(work.rounded, step.copies, place);
+    if (copy == step.copies)
+        return;
+    const rounded_listed found = work.rounded->copies[copy];
+    const int64_t first = place - found.from;
+    if (first >= 0 && first % LANES == 0 && place + LANES <= found.end) {
+        *reinterpret_cast<four_rounded *>(found.to +
+                                          first) = {{bf16_pair(param[0], param[1]), bf16_pair(param[2], param[3])}};
+        return;
+    }
+    for (int i = 0; i < LANES; i++) /* copies begin or end within the vector */
+        round_element(work, step, at + i, param[i]);
+}
+
 static __device__ __forceinline__ void move_vector(const optimiser_work &work, const optimiser_step &step, int64_t at)
 {
     float grad[LANES], param[LANES], m[LANES] = {}, v[LANES] = {};
@@ -138,6 +174,7 @@ static __device__ __forceinline__ void move_vector(const optimiser_work &work, c
     for (int i = 0; i < LANES; i++)
         move(work, step, grad[i], param[i], m[i], v[i]);
     write4(work.param, at, param);
+    round_vector(work, step, at, param);
     if (work.m != NULL)
         write4(work.m, at, m);
     if (work.v != NULL)
@@ -151,6 +188,7 @@ static __device__ __forceinline__ void move_element(const optimiser_work &work, 
     float param = work.param[at], m = work.m != NULL ? work.m[at] : 0, v = work.v != NULL ? work.v[at] : 0;
     move(work, step, work.grad[at], param, m, v);
     work.param[at] = param;
+    round_element(work, step, at, param);
     if (work.m != NULL)
         work.m[at] = m;
     if (work.v != NULL)
@@ -199,6 +237,7 @@ cod_status cuda_make_optimiser(cod_plan *plan)
     COD_TRY(arrays_check(op));
     COD_TRY(cuda_plan_state(plan, sizeof(optimiser_work)));
     optimiser_work *work = static_cast<optimiser_work *>(plan->state);
+    COD_TRY(cuda_rounded_list_of(plan->device, &work->rounded));
     work->grad = cuda_floats_of(&op->inputs[0]);
     work->scalars = cuda_floats_of(&op->inputs[1]);
     work->norm = cuda_floats_of(&op->inputs[2]);

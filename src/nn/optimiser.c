@@ -229,6 +229,8 @@ cod_status cod_optimiser_step(cod_optimiser *optimiser, double rate, int64_t ste
             COD_TRY(sum_norm(optimiser));
     }
     cod_weights_changed(weights, cod_set_of(optimiser->set));
+    if (!options->only_part) /* else somebody writes the other parts */
+        weights->sets[optimiser->set].updated = weights->sets[optimiser->set].version;
     return COD_OK;
 }
 

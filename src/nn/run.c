@@ -54,6 +54,38 @@ static bool depends_on(const cod_program *program, size_t index, const cod_sets 
     return ((program->depends[index][0] & changed[0]) | (program->depends[index][1] & changed[1])) != 0;
 }
 
+/** Sets whose values an optimiser wrote last, all of them; none where the backend makes no use of that. */
+static cod_sets sets_updated(const cod_program *program)
+{
+    const cod_weights *weights = program->executable->weights;
+    cod_sets updated = 0;
+    for (int s = 0; s < (int)cod_graph_set_count(weights->graph); s++)
+        updated |= weights->sets[s].updated == weights->sets[s].version ? cod_set_of(s) : 0;
+    return weights->backend->plans_prepare_updated != NULL ? updated : 0;
+}
+
+/** Whether a plan reads parameters of these sets as they are: not folded, nor others. */
+static bool reads_only(const cod_program *program, size_t index, cod_sets sets)
+{
+    return (program->depends[index][0] & ~sets) == 0 && program->depends[index][1] == 0;
+}
+
+/** Prepares the plans that depend on what has changed: of these those that read updated parameters alone, or the others. */
+static cod_status prepare_plans(const cod_program *program, const cod_sets changed[2], bool updated)
+{
+    const cod_weights *weights = program->executable->weights;
+    const cod_backend *backend = weights->backend;
+    const cod_sets sets = sets_updated(program);
+    size_t count = 0;
+    for (size_t i = 0; i < program->ir.instr_count; i++)
+        if (program->plans[i] != NULL && depends_on(program, i, changed) && reads_only(program, i, sets) == updated)
+            program->stale[count++] = program->plans[i];
+    if (count == 0)
+        return COD_OK;
+    return (updated ? backend->plans_prepare_updated : backend->plans_prepare)(weights->device, program->stale, count,
+                                                                               cod_program_queue(program));
+}
+
 cod_status cod_program_prepare(cod_program *program)
 {
     const cod_weights *weights = program->executable->weights;
@@ -63,12 +95,8 @@ cod_status cod_program_prepare(cod_program *program)
     for (size_t i = 0; i < program->ir.instr_count; i++)
         if (program->ir.instrs[i].prepare && depends_on(program, i, changed))
             COD_TRY(run_plan(program, i));
-    size_t count = 0;
-    for (size_t i = 0; i < program->ir.instr_count; i++)
-        if (program->plans[i] != NULL && depends_on(program, i, changed))
-            program->stale[count++] = program->plans[i];
-    if (count > 0)
-        COD_TRY(weights->backend->plans_prepare(weights->device, program->stale, count, cod_program_queue(program)));
+    COD_TRY(prepare_plans(program, changed, false));
+    COD_TRY(prepare_plans(program, changed, true));
     memcpy(program->prepared, weights->sets, sizeof program->prepared);
     return COD_OK;
 }

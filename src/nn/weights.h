@@ -12,6 +12,7 @@
 typedef struct cod_weights_set {
     cod_set_range range;
     uint64_t version;       /**< of the trainable values: programs pack them anew where it has changed */
+    uint64_t updated;       /**< the last version that one optimiser wrote by itself, all of it; 0 = none */
     uint64_t state_version; /**< of the states: programs fold them anew where it has changed */
 } cod_weights_set;
 

@@ -324,7 +324,7 @@ static void expect_rounded(const cod_view *weights, const double *expected_weigh
     plan.device = test_cuda.device;
     plan.ops = &op;
     assert_ok(library_parts_create(&plan, 0, weights, bias, &parts));
-    assert_ok(cuda_pack_plans(plans, 1, stream));
+    assert_ok(cuda_pack_plans(plans, 1, false, stream));
     assert_ok(
         COD_CUDA(cudaMemcpyAsync(copy, parts.weights, static_cast<size_t>(split) * 2, cudaMemcpyDeviceToHost, stream)));
     assert_ok(COD_CUDA(cudaMemcpyAsync(copy + split, parts.bias, static_cast<size_t>(count - split) * 2,

@@ -215,6 +215,77 @@ static void a_set_that_changes_leaves_the_others_packed(void **state)
     cod_graph_destroy(p.graph);
 }
 
+static int updated; /**< plans of plans_prepare_updated() */
+
+static cod_status count_updated(cod_device *device, cod_plan *const *plans, size_t count, cod_queue *queue)
+{
+    updated += (int)count;
+    return cod_ref_backend.plans_prepare(device, plans, count, queue);
+}
+
+/** Of the next preparation, how many plans a backend may take for updated; `all`: how many it gets. */
+static int updates(test_net *net, const char *program, int *all)
+{
+    prepared = updated = 0;
+    assert_ok(cod_program_prepare(cod_executable_program(net->executable, program)));
+    *all = prepared + updated;
+    return updated;
+}
+
+/** Only what a whole update wrote last counts as updated, and neither what is folded nor other sets. */
+static void a_backend_is_told_of_updates(void **state)
+{
+    (void)state;
+    cod_backend counting = cod_ref_backend;
+    counting.plans_prepare = count_prepare;
+    counting.plans_prepare_updated = count_updated;
+    const pair p = pair_graph();
+    const cod_program_spec specs[] = {model_spec(&p, 0), model_spec(&p, COD_ALL_SETS)};
+    const cod_compile_options options = options_of(false);
+    for (int batch = 0; batch < 2; batch++) {
+        test_net net;
+        cod_optimiser *optimisers[3];
+        int all;
+        assert_ok(net_init(&net, &counting, p.graph, &options, &specs[batch], 1, 4));
+        const cod_set_range *range = &net.weights.sets[MODEL].range;
+        const cod_optimiser_options whole = {.kind = COD_OPT_SGD};
+        const cod_optimiser_options part = {
+            .kind = COD_OPT_SGD, .only_part = true, .part_first = range->first, .part_count = range->count};
+        assert_ok(cod_optimiser_create(&net.weights, MODEL, &whole, &optimisers[0]));
+        assert_ok(cod_optimiser_create(&net.weights, CRITIC, &whole, &optimisers[1]));
+        assert_ok(cod_optimiser_create(&net.weights, MODEL, &part, &optimisers[2]));
+        assert_int_equal(updates(&net, "model", &all), 0);
+        assert_true(all > 0);
+        assert_ok(cod_optimiser_step(optimisers[0], 0.1, 1));
+        const int model = updates(&net, "model", &all);
+        assert_true(model > 0 && model == all);
+        assert_int_equal(updates(&net, "model", &all), 0);
+        assert_int_equal(all, 0);
+        assert_ok(cod_optimiser_step(optimisers[0], 0.1, 2));
+        assert_ok(cod_optimiser_step(optimisers[1], 0.1, 2));
+        const int both = updates(&net, "model", &all);
+        /* By running statistics, the critic's first convolution is folded with them: no optimiser wrote what it reads. */
+        assert_true(both > model && (batch ? both == all : both < all));
+        /* A merge of one set behind the last update of both: the other counts. */
+        assert_ok(cod_optimiser_step(optimisers[0], 0.1, 3));
+        assert_ok(cod_optimiser_step(optimisers[1], 0.1, 3));
+        cod_weights_changed(&net.weights, cod_set_of(MODEL));
+        const int critic = updates(&net, "model", &all);
+        assert_true(critic > 0 && critic < both);
+        cod_weights_changed(&net.weights, cod_set_of(CRITIC));
+        assert_int_equal(updates(&net, "model", &all), 0);
+        assert_true(all > 0);
+        /* Others may write what lies beside a part. */
+        assert_ok(cod_optimiser_step(optimisers[2], 0.1, 3));
+        assert_int_equal(updates(&net, "model", &all), 0);
+        assert_true(all > 0);
+        for (int i = 0; i < 3; i++)
+            cod_optimiser_destroy(optimisers[i]);
+        net_clear(&net);
+    }
+    cod_graph_destroy(p.graph);
+}
+
 static bool runs(test_net *net, const char *program, cod_op_kind kind)
 {
     return net_count_kind(net, program, kind) > 0;
@@ -366,6 +437,7 @@ int main(void)
         cmocka_unit_test(too_many_sets_are_refused),
         cmocka_unit_test(a_set_begins_as_it_would_alone),
         cmocka_unit_test(a_set_that_changes_leaves_the_others_packed),
+        cmocka_unit_test(a_backend_is_told_of_updates),
         cmocka_unit_test(a_frozen_set_passes_gradients_and_stays),
         cmocka_unit_test(a_program_is_given_what_another_has_left),
         cmocka_unit_test(an_optimiser_is_of_its_set_alone),

@@ -282,6 +282,60 @@ static void gradients_that_share_scratch_are_ordered(void **state)
     }
 }
 
+/** An update of `count` values of the buffer from the first on, by gradients and rates of zero. */
+static cod_plan *new_update(cod_buffer *values, cod_buffer *zeros, int64_t first, int64_t count)
+{
+    cod_op op = {.kind = COD_OP_OPTIMISER, .attr.optimiser = COD_OPT_SGD, .name = "sgd"};
+    cod_plan *plan;
+    op.inputs[0] = cod_view_dense(zeros, 0, COD_F32, (cod_shape){1, 1, 1, count});
+    op.inputs[1] = cod_view_dense(zeros, 0, COD_F32, (cod_shape){1, 1, 1, 4});
+    op.outputs[0] = cod_view_dense(values, (size_t)first * sizeof(float), COD_F32, (cod_shape){1, 1, 1, count});
+    assert_ok(late.backend->plan_create(late.device, &op, &plan));
+    return plan;
+}
+
+static void weights_that_no_update_wrote_last_are_found(void **state)
+{
+    (void)state;
+    enum { SIDE = 4, VALUES = SIDE * SIDE, HALF = VALUES / 2 };
+    const cod_backend *b = late.backend;
+    cod_buffer *values, *zeros, *x;
+    cod_plan *linear, *halves[2];
+    cod_recording *recording;
+    const float one = 1;
+    assert_ok(b->buffer_create(late.device, VALUES * sizeof(float), &values));
+    assert_ok(b->buffer_create(late.device, VALUES * sizeof(float), &zeros));
+    assert_ok(b->buffer_create(late.device, 2 * SIDE * sizeof(float), &x));
+    cod_op op = {.kind = COD_OP_LINEAR, .name = "layer"};
+    op.inputs[0] = cod_view_dense(x, 0, COD_F32, (cod_shape){1, 1, 1, SIDE});
+    op.inputs[1] = cod_view_dense(values, 0, COD_F32, (cod_shape){SIDE, 1, 1, SIDE});
+    op.outputs[0] = cod_view_dense(x, SIDE * sizeof(float), COD_F32, (cod_shape){1, 1, 1, SIDE});
+    assert_ok(b->plan_create(late.device, &op, &linear));
+    halves[0] = new_update(values, zeros, 0, HALF);
+    halves[1] = new_update(values, zeros, HALF, HALF);
+    assert_ok(b->plan_run(halves[1], NULL));
+    assert_ok(b->plans_prepare_updated(late.device, &linear, 1, NULL));
+    expect_violation("plans_prepare_updated() of linear 'layer'"); /* one half was never updated */
+    assert_ok(b->plan_run(halves[0], NULL));
+    assert_ok(b->plans_prepare_updated(late.device, &linear, 1, NULL));
+    expect_none();
+    for (size_t at = 0; at < VALUES; at += VALUES - 1) { /* what a merge, a load or an average does */
+        assert_ok(b->upload(late.device, NULL, values, at * sizeof one, &one, sizeof one));
+        assert_ok(b->plans_prepare_updated(late.device, &linear, 1, NULL));
+        expect_violation("what wrote bytes 0 to 64 of a buffer of 64 last was no update");
+        assert_ok(b->plans_prepare(late.device, &linear, 1, NULL));
+        assert_ok(b->capture_begin(late.device, NULL));
+        assert_ok(b->plan_run(halves[at > 0], NULL));
+        assert_ok(b->capture_end(late.device, NULL, &recording));
+        assert_ok(b->recording_run(recording, NULL));
+        assert_ok(b->plans_prepare_updated(late.device, &linear, 1, NULL));
+        expect_none();
+        b->recording_destroy(recording);
+    }
+    b->plan_destroy(linear), b->plan_destroy(halves[0]), b->plan_destroy(halves[1]);
+    b->buffer_destroy(late.device, values), b->buffer_destroy(late.device, zeros), b->buffer_destroy(late.device, x);
+}
+
 static void failures_of_queued_work_come_out(void **state)
 {
     const cod_backend *b = late.backend;
@@ -408,6 +462,7 @@ int main(void)
         cmocka_unit_test(crossings_are_counted),
         cmocka_unit_test(a_queue_of_another_device_is_found),
         cmocka_unit_test(gradients_that_share_scratch_are_ordered),
+        cmocka_unit_test(weights_that_no_update_wrote_last_are_found),
     };
     return cmocka_run_group_tests_name("late", tests, open_late, close_late);
 }

@@ -195,6 +195,7 @@ static void unmake_buffer(cod_device *device, cod_buffer *base, bool pinned)
     pthread_mutex_unlock(&device->inner_lock);
     free(buffer->uses.list);
     free(buffer->gradients.list);
+    free(buffer->updated.list);
     free(buffer);
 }
 
@@ -448,6 +449,16 @@ static cod_status plans_prepare(cod_device *device, cod_plan *const *plans, size
     return unlock(device, status);
 }
 
+/** The inner backend is not told: what it gives must be the same. */
+static cod_status plans_prepare_updated(cod_device *device, cod_plan *const *plans, size_t count, cod_queue *queue)
+{
+    lock(device);
+    for (size_t i = 0; i < count; i++)
+        late_updated_check(plans[i]);
+    unlock(device, COD_OK);
+    return plans_prepare(device, plans, count, queue);
+}
+
 static cod_status plan_run(cod_plan *plan, cod_queue *queue)
 {
     cod_device *device = plan->device;
@@ -521,6 +532,7 @@ const cod_backend *cod_late_wrap(const cod_backend *inner)
         .op_fuses = inner->op_fuses != NULL ? op_fuses : NULL,
         .plan_create_fused = inner->plan_create_fused != NULL ? plan_create_fused : NULL,
         .plans_prepare = plans_prepare,
+        .plans_prepare_updated = plans_prepare_updated,
         .plan_run = plan_run,
         .plan_destroy = plan_destroy,
     };

@@ -20,6 +20,9 @@
  * counts as the host's doing. Work of queues that conflicts, and that the host has not seen done, is a violation, as is such work that is
  * queued before cod_late_return().
  *
+ * Updates. A plan that plans_prepare_updated() gets although something other than an OPTIMISER plan wrote its parameters last is a
+ * violation.
+ *
  * Recordings. Destroying a buffer or a plan under a recording is a violation, as are an allocation by
  * cod_aligned_alloc() while a plan runs, calls of this backend from within queued work, and a plan's own memory that
  * moved after the plan was recorded (where cod_late_watch() lets it be seen). What the contract forbids within a

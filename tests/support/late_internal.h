@@ -33,6 +33,12 @@ typedef struct late_uses {
     size_t count, capacity;
 } late_uses;
 
+/** Ranges of bytes, none of which overlap. */
+typedef struct late_ranges {
+    size_t (*list)[2]; /**< begin, end */
+    size_t count, capacity;
+} late_ranges;
+
 /** `base` is what callers see. */
 typedef struct late_buffer {
     cod_buffer base;
@@ -40,6 +46,7 @@ typedef struct late_buffer {
     bool pinned;
     late_uses uses;
     late_uses gradients; /**< of scratch memory that gradients of weights with a dy in this buffer share, as one byte */
+    late_ranges updated; /**< what OPTIMISER plans wrote last */
     struct late_buffer *next;
 } late_buffer;
 
@@ -186,6 +193,8 @@ void late_clock_join(late_clock *clock, const late_clock *other);
 void late_uses_add(late_uses *uses, const char *what, late_use use, const late_clock *clock, const late_clock *host);
 /** The uses of a plan's views. */
 void late_plan_use(cod_queue *queue, cod_plan *plan, late_kind kind);
+/** Whether plans_prepare() may pack inputs 1 and 2 of this kind. */
+bool late_is_packed(cod_op_kind kind);
 void late_copy_use(cod_queue *queue, const late_range *range, const char *work);
 
 /** late_pinned.c */
@@ -205,6 +214,12 @@ void late_device_unknown(const cod_device *device);
 /** Reports a use by a queue that conflicts with what is lent. */
 void late_loans_check(const cod_device *device, const late_buffer *buffer, const late_use *use);
 void late_loans_free(cod_device *device);
+
+/** late_updated.c */
+/** The bytes were written: by an OPTIMISER plan, or by something else. */
+void late_updated_note(late_buffer *buffer, size_t begin, size_t end, bool by_optimiser);
+/** Reports a plan that plans_prepare_updated() gets although something else wrote parameters that it may pack. */
+void late_updated_check(const cod_plan *plan);
 
 /** late_queue.c */
 cod_status late_queue_open(cod_device *device, cod_queue **out);

@@ -90,6 +90,8 @@ void cod_late_lend(const void *address, size_t bytes, bool write, const void *ke
             const size_t begin = (size_t)((const char *)address - (const char *)buffer->inner->host);
             *loan = (late_loan){.buffer = buffer, .begin = begin, .end = begin + bytes, .write = write, .key = key};
             check_loan(device, loan);
+            if (write)
+                late_updated_note(buffer, loan->begin, loan->end, false);
             loan->next = device->loans;
             device->loans = loan;
         }

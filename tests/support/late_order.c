@@ -56,6 +56,8 @@ static void buffer_use(cod_queue *queue, late_buffer *buffer, size_t offset, siz
     snprintf(what, sizeof what, "a %s of %zu", buffer->pinned ? "pinned buffer" : "buffer", buffer->base.bytes);
     late_uses_add(&buffer->uses, what, use, &queue->clock, &queue->device->host);
     late_loans_check(queue->device, buffer, &use);
+    if (write)
+        late_updated_note(buffer, use.begin, use.end, false);
     if (buffer->pinned && !write)
         late_pinned_hold(queue, buffer, offset, bytes, work);
 }
@@ -68,8 +70,7 @@ void late_copy_use(cod_queue *queue, const late_range *range, const char *work)
         buffer_use(queue, range->target, range->target_offset, range->bytes, true, work);
 }
 
-/** Whether plans_prepare() may pack input 1 of this kind. */
-static bool is_packed(cod_op_kind kind)
+bool late_is_packed(cod_op_kind kind)
 {
     return kind == COD_OP_CONV2D || kind == COD_OP_CONV2D_BACKWARD_DATA || kind == COD_OP_LINEAR ||
            kind == COD_OP_LINEAR_BACKWARD_DATA;
@@ -94,7 +95,7 @@ static void op_use(cod_queue *queue, const cod_op *op, bool preparing, const cha
     for (int i = 0; i < COD_OP_MAX_INPUTS; i++) {
         const cod_view *view = &op->inputs[i];
         const bool parameter =
-            is_packed(op->kind) && (i == WEIGHT || (op->attr.int8_range > 0 && (i == BIAS || i == SLOPE)));
+            late_is_packed(op->kind) && (i == WEIGHT || (op->attr.int8_range > 0 && (i == BIAS || i == SLOPE)));
         if (view->buffer != NULL && (parameter || !preparing))
             buffer_use(queue, (late_buffer *)view->buffer, view->offset, cod_view_span_bytes(view), false, work);
     }
@@ -102,6 +103,11 @@ static void op_use(cod_queue *queue, const cod_op *op, bool preparing, const cha
         const cod_view *view = &op->outputs[i];
         if (view->buffer != NULL)
             buffer_use(queue, (late_buffer *)view->buffer, view->offset, cod_view_span_bytes(view), true, work);
+    }
+    if (op->kind == COD_OP_OPTIMISER && !preparing) {
+        const cod_view *param = &op->outputs[0];
+        late_updated_note((late_buffer *)param->buffer, param->offset, param->offset + cod_view_span_bytes(param),
+                          true);
     }
 }
 
@@ -111,7 +117,7 @@ void late_plan_use(cod_queue *queue, cod_plan *plan, late_kind kind)
     const bool preparing = kind == LATE_PREPARE;
     bool packs = false;
     for (size_t i = 0; i < plan->count; i++)
-        packs = packs || is_packed(plan->ops[i].kind);
+        packs = packs || late_is_packed(plan->ops[i].kind);
     late_use own = {
         .end = 1, .write = preparing && packs, .slot = queue->slot, .time = queue->clock.times[queue->slot]};
     snprintf(own.work, sizeof own.work, "%s%s '%s'", preparing ? "plans_prepare() of " : "",

@@ -1,6 +1,7 @@
 /** Streams, events and graphs without a GPU. Work is done at once or, late, when the host waits for it. */
 #include "emulated_internal.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -176,6 +177,17 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
     if (outside_capture(stream) != cudaSuccess)
         return cudaErrorStreamCaptureUnsupported;
     return do_until([=]() { return stream == nullptr || stream->pending.empty(); });
+}
+
+cudaError_t cudaDeviceSynchronize()
+{
+    const cod_emulated_locked hold(cod_emulated_lock);
+    for (cod_emulated_stream *stream : streams)
+        if (outside_capture(stream) != cudaSuccess)
+            return cudaErrorStreamCaptureUnsupported;
+    return do_until([=]() {
+        return std::all_of(streams.begin(), streams.end(), [](const auto *stream) { return stream->pending.empty(); });
+    });
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
