@@ -65,3 +65,34 @@ bool cod_backend_records(const cod_backend *backend)
 {
     return backend->capture_begin != NULL;
 }
+
+static cod_status record(const cod_backend *backend, cod_device *device, cod_queue *queue, cod_queue_work work,
+                         void *context, cod_recording **out)
+{
+    cod_recording *recording = NULL;
+    COD_TRY(backend->capture_begin(device, queue));
+    const cod_status status = work(context);
+    const cod_status ended = backend->capture_end(device, queue, &recording);
+    if (status != COD_OK || ended != COD_OK) {
+        cod_recording_destroy(backend, recording);
+        return status != COD_OK ? status : ended;
+    }
+    *out = recording;
+    return COD_OK;
+}
+
+cod_status cod_queue_replay(const cod_backend *backend, cod_device *device, cod_queue *queue, cod_queue_work work,
+                            void *context, cod_recording **recording)
+{
+    if (!cod_backend_records(backend))
+        return work(context);
+    if (*recording == NULL)
+        COD_TRY(record(backend, device, queue, work, context, recording));
+    return backend->recording_run(*recording, queue);
+}
+
+void cod_recording_destroy(const cod_backend *backend, cod_recording *recording)
+{
+    if (recording != NULL)
+        backend->recording_destroy(recording);
+}

@@ -36,4 +36,18 @@ bool cod_backend_runs_at_once(const cod_backend *backend);
 /** Whether the backend has captures: capture_begin() and what follows it. */
 bool cod_backend_records(const cod_backend *backend);
 
+/** Queues plans and copies in one queue and does nothing else, because a replay only repeats what was queued. */
+typedef cod_status (*cod_queue_work)(void *context);
+/**
+ * Queues work. Where the backend has captures, the first call records it, and all calls run the recording; elsewhere
+ * each call runs `work`.
+ *
+ * @param[in,out] recording  NULL before the first call; end it with cod_recording_destroy() before the plans and
+ *                           buffers that the work uses. It stays NULL where recording failed
+ */
+COD_MUST_CHECK cod_status cod_queue_replay(const cod_backend *backend, cod_device *device, cod_queue *queue,
+                                           cod_queue_work work, void *context, cod_recording **recording);
+/** NULL is fine. */
+void cod_recording_destroy(const cod_backend *backend, cod_recording *recording);
+
 #endif

@@ -373,7 +373,7 @@ void cod_executable_destroy(cod_executable *executable)
             cod_event_destroy(backend, program->segments[k].complete);
         }
         for (size_t k = 0; k < program->recorded_count; k++)
-            backend->recording_destroy(program->recorded[k].recording);
+            cod_recording_destroy(backend, program->recorded[k].recording);
         free(program->recorded);
         if (program->zeros != NULL)
             backend->buffer_destroy(executable->weights->device, program->zeros);

@@ -17,8 +17,8 @@ typedef struct segment {
 
 /** Segments that ran without interruption, recorded. */
 typedef struct recorded {
-    size_t first, end; /**< segments */
-    cod_recording *recording;
+    size_t first, end;        /**< segments */
+    cod_recording *recording; /**< NULL = not yet, or the backend makes none */
 } recorded;
 
 struct cod_program {

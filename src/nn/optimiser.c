@@ -1,5 +1,7 @@
 #include "nn/optimiser.h"
 
+#include "core/queue.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -20,6 +22,7 @@ struct cod_optimiser {
     size_t rates; /**< scalars: {rate, 1-β1ᵗ, 1-β2ᵗ, the EMA's decay} */
     cod_plan *plans[MAX_PLANS];
     size_t plan_count;
+    cod_recording *recording; /**< of the plans; NULL = none yet */
     bool ema_started;
 };
 
@@ -177,6 +180,7 @@ void cod_optimiser_destroy(cod_optimiser *optimiser)
     if (optimiser == NULL)
         return;
     const cod_weights *weights = optimiser->weights;
+    cod_recording_destroy(weights->backend, optimiser->recording);
     for (size_t i = 0; i < optimiser->plan_count; i++)
         weights->backend->plan_destroy(optimiser->plans[i]);
     cod_buffer *const own = optimiser->options.average != NULL ? NULL : optimiser->ema;
@@ -206,8 +210,10 @@ static cod_status sum_norm(cod_optimiser *optimiser)
 void cod_optimiser_set_rate(cod_optimiser *optimiser, double rate, int64_t step)
 {
     const cod_optimiser_options *options = &optimiser->options;
-    /* From the rounded decays that the op uses: 1 - 0.999 in f32 is off by 1e-5, and would not cancel. */
-    const double beta1 = (float)options->beta1, beta2 = (float)options->beta2;
+    /* From the rounded decays that the op uses: 1 - 0.999 in f32 is off by 1e-5, and would not cancel. SGD reads no corrections: they
+     * stay 1, so that nothing is copied to the device while the rate is the same. */
+    const bool corrects = options->kind != COD_OPT_SGD;
+    const double beta1 = corrects ? (float)options->beta1 : 0, beta2 = corrects ? (float)options->beta2 : 0;
     cod_scalars_set(optimiser->scalars, optimiser->rates, (float)rate);
     cod_scalars_set(optimiser->scalars, optimiser->rates + 1, (float)(1 - pow(beta1, (double)step)));
     cod_scalars_set(optimiser->scalars, optimiser->rates + 2, (float)(1 - pow(beta2, (double)step)));
@@ -215,19 +221,35 @@ void cod_optimiser_set_rate(cod_optimiser *optimiser, double rate, int64_t step)
     cod_scalars_set(optimiser->scalars, optimiser->rates + 3, optimiser->ema_started ? (float)options->ema_decay : 0);
 }
 
-cod_status cod_optimiser_step(cod_optimiser *optimiser, double rate, int64_t step)
+/** Queues the plans. Where norms are summed over parts the host acts between them, and this may not be recorded. */
+static cod_status run_plans(void *context)
 {
-    cod_weights *weights = optimiser->weights;
-    const cod_backend *backend = weights->backend;
+    cod_optimiser *optimiser = context;
     const cod_optimiser_options *options = &optimiser->options;
-    cod_optimiser_set_rate(optimiser, rate, step);
-    COD_TRY(cod_scalars_flush(optimiser->scalars, NULL));
-    optimiser->ema_started = optimiser->ema_started || optimiser->ema != NULL;
     for (size_t i = 0; i < optimiser->plan_count; i++) {
-        COD_TRY(backend->plan_run(optimiser->plans[i], NULL));
+        COD_TRY(optimiser->weights->backend->plan_run(optimiser->plans[i], NULL));
         if (i == 0 && options->clip_norm > 0 && options->sum_squares != NULL)
             COD_TRY(sum_norm(optimiser));
     }
+    return COD_OK;
+}
+
+/** Queues the plans by their recording, unless the host acts between them or there is but one, where that saves nothing. */
+static cod_status queue_plans(cod_optimiser *optimiser)
+{
+    const cod_weights *weights = optimiser->weights;
+    if (optimiser->plan_count < 2 || optimiser->options.sum_squares != NULL)
+        return run_plans(optimiser);
+    return cod_queue_replay(weights->backend, weights->device, NULL, run_plans, optimiser, &optimiser->recording);
+}
+
+cod_status cod_optimiser_step(cod_optimiser *optimiser, double rate, int64_t step)
+{
+    cod_weights *weights = optimiser->weights;
+    cod_optimiser_set_rate(optimiser, rate, step);
+    COD_TRY(cod_scalars_flush(optimiser->scalars, NULL));
+    optimiser->ema_started = optimiser->ema_started || optimiser->ema != NULL;
+    COD_TRY(queue_plans(optimiser));
     cod_weights_changed(weights, cod_set_of(optimiser->set));
     if (!options->only_part) /* else somebody writes the other parts */
         weights->sets[optimiser->set].updated = weights->sets[optimiser->set].version;

@@ -101,42 +101,50 @@ cod_status cod_program_prepare(cod_program *program)
     return COD_OK;
 }
 
+/** Some segments, as cod_queue_work has them. */
+typedef struct section {
+    cod_program *program;
+    size_t first, end;
+} section;
+
 /** Queues the instructions of some segments. */
-static cod_status run_instructions(cod_program *program, size_t first, size_t end)
+static cod_status run_instructions(void *context)
 {
-    for (size_t i = program->segments[first].first; i < program->segments[end - 1].end; i++)
+    const section *some = context;
+    cod_program *program = some->program;
+    for (size_t i = program->segments[some->first].first; i < program->segments[some->end - 1].end; i++)
         if (program->plans[i] != NULL && !program->ir.instrs[i].prepare)
             COD_TRY(run_plan(program, i));
     return COD_OK;
 }
 
-static cod_status record(cod_program *program, size_t first, size_t end, cod_recording **out)
+/** Where the recording of some segments is kept; one that is not made yet is NULL there. */
+static cod_status find_recording(cod_program *program, size_t first, size_t end, cod_recording ***out)
 {
-    const cod_weights *weights = program->executable->weights;
+    for (size_t i = 0; i < program->recorded_count; i++)
+        if (program->recorded[i].first == first && program->recorded[i].end == end) {
+            *out = &program->recorded[i].recording;
+            return COD_OK;
+        }
     recorded *more = realloc(program->recorded, (program->recorded_count + 1) * sizeof *more);
     COD_REQUIRE_MEMORY(more);
     program->recorded = more;
-    COD_TRY(weights->backend->capture_begin(weights->device, cod_program_queue(program)));
-    const cod_status status = run_instructions(program, first, end);
-    const cod_status ended = weights->backend->capture_end(weights->device, cod_program_queue(program), out);
-    if (ended == COD_OK)
-        program->recorded[program->recorded_count++] = (recorded){first, end, *out};
-    return status != COD_OK ? status : ended;
+    more[program->recorded_count] = (recorded){first, end, NULL};
+    *out = &more[program->recorded_count++].recording;
+    return COD_OK;
 }
 
 /** Queues segments, by their recording where the backend makes such. */
 static cod_status queue_segments(cod_program *program, size_t first, size_t end)
 {
-    const cod_backend *backend = program->executable->weights->backend;
-    cod_recording *recording = NULL;
-    if (!cod_backend_records(backend) || program->segments[first].first == program->segments[end - 1].end)
-        return run_instructions(program, first, end);
-    for (size_t i = 0; i < program->recorded_count && recording == NULL; i++)
-        if (program->recorded[i].first == first && program->recorded[i].end == end)
-            recording = program->recorded[i].recording;
-    if (recording == NULL)
-        COD_TRY(record(program, first, end, &recording));
-    return backend->recording_run(recording, cod_program_queue(program));
+    const cod_weights *weights = program->executable->weights;
+    section some = {program, first, end};
+    cod_recording **recording = NULL;
+    if (program->segments[first].first == program->segments[end - 1].end)
+        return COD_OK;
+    COD_TRY(find_recording(program, first, end, &recording));
+    return cod_queue_replay(weights->backend, weights->device, cod_program_queue(program), run_instructions, &some,
+                            recording);
 }
 
 static cod_status run_segments(cod_program *program, size_t first, size_t end)

@@ -243,43 +243,71 @@ static void kernels_of_few_channels_are_chained(void **state)
     cod_test_op_clear(&before);
 }
 
-/** What a training step launches; all but the first kernel of a program, of an update and of packing have a programmatic edge. */
-typedef struct step_launches {
-    size_t packing, program, chained, update;
-} step_launches;
-
-/** SRResNet of 64 channels with Adam. What is replayed is not counted, so the program's first run is looked at. */
-static step_launches launches_of_step(const char *options)
-{
-    const cod_optimiser_options adam = {
-        .kind = COD_OPT_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .clip_norm = 1, .ema_decay = 0.9};
-    step_launches seen = {0};
-    cod_arena arena = {0};
+/** SRResNet of 64 channels, with its optimiser. */
+typedef struct training {
+    cod_arena arena;
     cod_model model;
     test_net net;
     cod_optimiser *optimiser;
-    assert_ok(net_model("srresnet", options, &arena, &model));
-    const cod_value target = cod_graph_input_like(model.graph, "target", model.output);
+    int64_t steps;
+} training;
+
+static void training_open(training *t, const char *options, const cod_optimiser_options *optimiser)
+{
+    *t = (training){0};
+    assert_ok(net_model("srresnet", options, &t->arena, &t->model));
+    const cod_value target = cod_graph_input_like(t->model.graph, "target", t->model.output);
     const cod_value loss =
-        cod_graph_loss(model.graph, "task", model.output, target, (cod_loss_spec){.kind = COD_LOSS_L1});
+        cod_graph_loss(t->model.graph, "task", t->model.output, target, (cod_loss_spec){.kind = COD_LOSS_L1});
     const cod_input_shape input = {"input", {2, 8, 8, 3}};
     const cod_compile_options compile = {.activation = COD_BF16, .inputs = &input, .input_count = 1};
     const cod_program_spec spec = {.name = "step", .trains = "model", .losses = {loss}};
-    assert_ok(net_init(&net, &cod_cuda_backend, model.graph, &compile, &spec, 1, 5));
-    assert_ok(cod_optimiser_create(&net.weights, 0, &adam, &optimiser));
+    assert_ok(net_init(&t->net, &cod_cuda_backend, t->model.graph, &compile, &spec, 1, 5));
+    assert_ok(cod_optimiser_create(&t->net.weights, 0, optimiser, &t->optimiser));
+}
+
+static void training_close(training *t)
+{
+    cod_optimiser_destroy(t->optimiser);
+    net_clear(&t->net);
+    cod_model_clear(&t->model);
+    cod_arena_clear(&t->arena);
+}
+
+static void update(training *t, double rate)
+{
+    assert_ok(cod_optimiser_step(t->optimiser, rate, ++t->steps));
+}
+
+static void whole_step(training *t, double rate)
+{
+    assert_ok(net_run(&t->net, "step"));
+    update(t, rate);
+}
+
+static const cod_optimiser_options clipped_adam = {
+    .kind = COD_OPT_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .clip_norm = 1, .ema_decay = 0.9};
+
+/** What a training step launches; all but the first kernel of a program, of an update and of packing have a programmatic edge. */
+typedef struct step_launches {
+    size_t packing, program, chained, update, update_chained;
+} step_launches;
+
+/** With Adam. What is replayed is not counted, so the first run of the program and of the update is looked at. */
+static step_launches launches_of_step(const char *options)
+{
+    step_launches seen = {0};
+    training t;
+    training_open(&t, options, &clipped_adam);
     cod_emulated_launches(NULL);
-    assert_ok(net_run(&net, "step"));
+    assert_ok(net_run(&t.net, "step"));
     seen.program = cod_emulated_launches(&seen.chained);
-    assert_ok(cod_optimiser_step(optimiser, 1e-4, 1));
-    assert_ok(cod_optimiser_step(optimiser, 1e-4, 2)); /* the first one copies the weights to their average */
-    seen.update = cod_emulated_launches(NULL);
-    assert_ok(net_run(&net, "step"));
+    update(&t, 1e-4);
+    seen.update = cod_emulated_launches(&seen.update_chained);
+    assert_ok(net_run(&t.net, "step"));
     seen.packing = cod_emulated_launches(NULL);
     seen.program -= seen.packing;
-    cod_optimiser_destroy(optimiser);
-    net_clear(&net);
-    cod_model_clear(&model);
-    cod_arena_clear(&arena);
+    training_close(&t);
     return seen;
 }
 
@@ -297,7 +325,45 @@ static void a_training_step_takes_few_launches(void **state)
         assert_int_equal(seen.packing, 4);
         assert_int_equal(seen.program, 25 + 4 * blocks);
         assert_int_equal(seen.chained, seen.program - 1);
-        assert_int_equal(seen.update, 2 * 2); /* the norm; the rest, with averages and their statistics */
+        assert_int_equal(seen.update, 2); /* the norm; the rest, with averages and their statistics */
+        assert_int_equal(seen.update_chained, 1);
+    }
+}
+
+static void expect_queued(training *t, double rate, cod_emulated_queued expected)
+{
+    cod_emulated_take_queued();
+    whole_step(t, rate);
+    const cod_emulated_queued seen = cod_emulated_take_queued();
+    assert_int_equal(seen.kernels, expected.kernels);
+    assert_int_equal(seen.graphs, expected.graphs);
+    assert_int_equal(seen.nodes, expected.nodes);
+    assert_int_equal(seen.others, expected.others);
+}
+
+/**
+ * What the host queues in each later step, by which docs/gpu-status.md predicts idle time: the program's recording, packing, the update,
+ * which is a recording where it takes several launches, and the copy of the scalars where one has changed.
+ */
+static void later_steps_queue_little(void **state)
+{
+    (void)state;
+    const cod_optimiser_options sgd = {.kind = COD_OPT_SGD, .momentum = 0.9, .beta1 = 0.9, .beta2 = 0.999},
+                                *const all[] = {&clipped_adam, &sgd};
+    enum { PACKING = 4, PROGRAM = 29 };
+    for (int i = 0; i < 2; i++) {
+        const bool clips = all[i]->clip_norm > 0;
+        cod_emulated_queued expected = {.kernels = PACKING + !clips,
+                                        .graphs = 1 + clips,
+                                        .nodes = PROGRAM + (clips ? 2 : 0),
+                                        .others = all[i]->kind != COD_OPT_SGD};
+        training t;
+        training_open(&t, "blocks=1 channels=64", all[i]);
+        whole_step(&t, 1e-4);
+        expect_queued(&t, 1e-4, expected);
+        expected.others = 1;
+        expect_queued(&t, 1e-5, expected); /* another rate */
+        training_close(&t);
     }
 }
 
@@ -311,6 +377,7 @@ int main(void)
         cmocka_unit_test(kernels_of_all_kinds_are_chained),
         cmocka_unit_test(kernels_of_few_channels_are_chained),
         cmocka_unit_test(a_training_step_takes_few_launches),
+        cmocka_unit_test(later_steps_queue_little),
     };
     return cmocka_run_group_tests(tests, device_open, device_close);
 }

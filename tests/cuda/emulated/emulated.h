@@ -27,6 +27,17 @@ size_t cod_emulated_faults(char *first, size_t bytes);
 /** Kernels that were launched, or recorded, since the last call; in `chained` how many of them had a programmatic edge. */
 size_t cod_emulated_launches(size_t *chained);
 
+/** What the host gave streams to do, beside what it recorded. */
+typedef struct cod_emulated_queued {
+    size_t kernels; /**< launched by themselves */
+    size_t graphs;  /**< launched */
+    size_t nodes;   /**< kernels in these graphs */
+    size_t others;  /**< copies, fills and work of libraries, by themselves or in these graphs */
+} cod_emulated_queued;
+
+/** Since the last call. */
+cod_emulated_queued cod_emulated_take_queued(void);
+
 /** The order of blocks and threads from now on; 0 = their numbers' order. Default: COD_CUDA_SEED, else 1. */
 void cod_emulated_set_seed(uint64_t seed);
 

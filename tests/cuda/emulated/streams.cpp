@@ -25,6 +25,7 @@ struct cod_emulated_event {
 
 struct cod_emulated_graph {
     std::vector<work_done> work;
+    size_t kernels = 0; /**< of the work */
 };
 
 /** Work of a stream, which may begin once the event has come so far. */
@@ -43,6 +44,7 @@ struct cod_emulated_stream {
 static std::vector<cod_emulated_stream *>
     streams; /**< in the order in which they were made: chance is the same in each run */
 static size_t launches, chained_launches;
+static cod_emulated_queued queued_since;
 static bool late;
 static std::mt19937_64 chance;
 
@@ -54,6 +56,14 @@ size_t cod_emulated_launches(size_t *chained)
         *chained = chained_launches;
     launches = chained_launches = 0;
     return count;
+}
+
+cod_emulated_queued cod_emulated_take_queued(void)
+{
+    const cod_emulated_locked hold(cod_emulated_lock);
+    const cod_emulated_queued seen = queued_since;
+    queued_since = {};
+    return seen;
 }
 
 /** Does the first work of a stream that may begin, which one is chance. @return false where there is none */
@@ -122,9 +132,12 @@ cudaError_t cod_emulated_queue(cudaStream_t stream, const cod_emulated_launch *l
     }
     if (stream != nullptr)
         stream->behind_kernel = launch != nullptr;
-    if (stream == nullptr || stream->capture == nullptr)
+    if (stream == nullptr || stream->capture == nullptr) {
+        (launch != nullptr ? queued_since.kernels : queued_since.others)++;
         return put(stream, std::move(work));
+    }
     stream->capture->work.push_back(std::move(work));
+    stream->capture->kernels += launch != nullptr;
     return cudaSuccess;
 }
 
@@ -259,6 +272,9 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
     if (outside_capture(stream) != cudaSuccess)
         return cudaErrorStreamCaptureUnsupported;
     const cod_emulated_locked hold(cod_emulated_lock);
+    queued_since.graphs++;
+    queued_since.nodes += exec->kernels;
+    queued_since.others += exec->work.size() - exec->kernels;
     if (!late)
         return cod_emulated_give(do_all(exec->work));
     return put(stream, [list = exec->work]() { return do_all(list); });
