@@ -261,7 +261,7 @@ void run_use_device(exchange_run *r)
     must(r->backend->open(NULL, &r->device));
     must(r->backend->buffer_create(r->device, total(r, cod_group_index(r->group)) * sizeof(float), &r->weights));
     must(cod_exchange_use_device(r->exchange, r->backend, r->device));
-    const bool codes = r->late && r->exchange->peer_count > 0 && cod_exchange_fragments(&r->options) == 1;
+    const bool codes = r->late && r->exchange->peer_count > 0;
     must((r->exchange->on_device != NULL) == codes
              ? COD_OK
              : cod_fail(COD_ERR_ARGUMENT, "the exchange codes elsewhere than it should"));
