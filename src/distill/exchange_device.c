@@ -3,17 +3,19 @@
  * shortens, seals and checks them. What is shared in a group are a version's plain chunks, so that each of its ranks decodes all of it.
  */
 #include "core/fingerprint.h"
+#include "distill/chunk_table_internal.h"
 #include "distill/exchange_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/** The chunks of a model, shard after shard. */
-typedef struct chunk_table {
-    int shards;
-    size_t *first;    /**< [shards + 1] number of a shard's first chunk */
-    uint64_t *prints; /**< [first[shards]] fingerprints of the chunks of the version that is held */
-} chunk_table;
+/** What publications of one fragment need. */
+typedef struct own_coding {
+    chunk_table chunks;  /**< prints: of `decoded` */
+    cod_buffer *decoded; /**< [range.count] f32: what readers hold of it by now; its next delta's reference */
+    cod_buffer *plan;    /**< headers */
+    cod_plan *key, *delta;
+} own_coding;
 
 typedef struct peer_coding {
     chunk_table chunks;
@@ -25,12 +27,10 @@ struct exchange_device {
     size_t room; /**< of a payload */
 
     /* Publishing. */
-    chunk_table own;     /**< prints: of `decoded` */
-    cod_buffer *decoded; /**< [total] f32: what readers hold of the version coded last; the next delta's reference */
-    cod_buffer *plan, *heads, *payloads; /**< of all shards */
-    cod_buffer *heads_host;              /**< pinned: all headers */
-    cod_buffer *payloads_host;           /**< pinned: the own shard's payloads */
-    cod_plan *key, *delta;
+    own_coding *own;              /**< [fragments] */
+    cod_buffer *heads, *payloads; /**< of all shards of one fragment, with room for the largest */
+    cod_buffer *heads_host;       /**< pinned: all headers of one */
+    cod_buffer *payloads_host;    /**< pinned: the own shard's payloads of one */
     cod_event *fetched;
     bool fetching;
     int looks;     /**< at what is being fetched */
@@ -51,56 +51,10 @@ struct exchange_device_pull {
     size_t opened, packed; /**< chunks of the current shard, and the bytes of their payloads */
 };
 
-static cod_status chunk_table_init(const cod_exchange *e, int group, chunk_table *table)
+/** The values of a fragment, with which the buffer begins. */
+static cod_view vector_of(cod_buffer *buffer, const chunk_table *table)
 {
-    const cod_codec_options options = exchange_codec_options(&e->options);
-    table->shards = exchange_shards_of(e, group);
-    table->first = calloc((size_t)table->shards + 1, sizeof *table->first);
-    COD_REQUIRE_MEMORY(table->first);
-    for (int s = 0; s < table->shards; s++) {
-        const cod_codec_range range = exchange_shard_range(&e->options, &e->models[group], 0, s, table->shards);
-        table->first[s + 1] = table->first[s] + (size_t)cod_codec_chunk_count(&options, &range);
-    }
-    table->prints = calloc(table->first[table->shards] + 1, sizeof *table->prints);
-    COD_REQUIRE_MEMORY(table->prints);
-    return COD_OK;
-}
-
-static void chunk_table_clear(chunk_table *table)
-{
-    free(table->first);
-    free(table->prints);
-}
-
-static size_t chunks_of(const chunk_table *table)
-{
-    return table->first[table->shards];
-}
-
-/** Writes the headers of a model's chunks. @param[out] heads  [chunks] */
-static void plan_heads(const cod_exchange *e, int group, const chunk_table *table, unsigned char *heads)
-{
-    const cod_codec_options options = exchange_codec_options(&e->options);
-    for (int s = 0; s < table->shards; s++) {
-        const cod_codec_range range = exchange_shard_range(&e->options, &e->models[group], 0, s, table->shards);
-        cod_codec_plan(&options, &range, heads + table->first[s] * COD_CHUNK_HEADER_BYTES);
-    }
-}
-
-/** Fingerprints of values of the host. */
-static void find_prints(const cod_exchange *e, int group, const float *values, chunk_table *table, unsigned char *heads)
-{
-    plan_heads(e, group, table, heads);
-    for (size_t k = 0; k < chunks_of(table); k++) {
-        const unsigned char *head = heads + k * COD_CHUNK_HEADER_BYTES;
-        table->prints[k] =
-            cod_fingerprint(values + cod_load_u64(head + COD_CHUNK_AT_FIRST), cod_load_u32(head + COD_CHUNK_AT_COUNT));
-    }
-}
-
-static cod_view vector_of(cod_buffer *buffer)
-{
-    return cod_view_dense(buffer, 0, COD_F32, (cod_shape){1, 1, 1, (int64_t)(buffer->bytes / sizeof(float))});
+    return cod_view_dense(buffer, 0, COD_F32, (cod_shape){1, 1, 1, (int64_t)table->range.count});
 }
 
 static cod_view rows_of(cod_buffer *buffer, size_t rows, size_t bytes)
@@ -108,15 +62,15 @@ static cod_view rows_of(cod_buffer *buffer, size_t rows, size_t bytes)
     return cod_view_dense(buffer, 0, COD_U8, (cod_shape){1, 1, (int64_t)rows, (int64_t)bytes});
 }
 
-static cod_status plan_quantise(cod_exchange *e, bool delta, cod_plan **out)
+static cod_status plan_quantise(cod_exchange *e, const own_coding *own, bool delta, cod_plan **out)
 {
     const exchange_device *d = e->on_device;
-    const size_t chunks = chunks_of(&d->own);
-    const cod_view decoded = vector_of(d->decoded);
+    const size_t chunks = chunk_table_count(&own->chunks);
+    const cod_view decoded = vector_of(own->decoded, &own->chunks);
     const cod_op op = {
         .kind = COD_OP_QUANTISE,
         .attr = {.quality_db = e->options.quality_db, .rounding = (float)e->options.rounding},
-        .inputs = {vector_of(e->publisher.snapshot), rows_of(d->plan, chunks, COD_CHUNK_HEADER_BYTES),
+        .inputs = {vector_of(e->publisher.snapshot, &own->chunks), rows_of(own->plan, chunks, COD_CHUNK_HEADER_BYTES),
                    delta ? decoded : (cod_view){0}},
         .outputs = {rows_of(d->heads, chunks, COD_CHUNK_HEADER_BYTES), rows_of(d->payloads, chunks, d->room), decoded},
         .name = "publication"};
@@ -127,11 +81,12 @@ static cod_status plan_dequantise(cod_exchange *e, int peer, cod_buffer *held, c
 {
     const exchange_device *d = e->on_device;
     const exchange_device_pull *in = exchange_pull_of(e, &e->peers[peer])->on_device;
-    const size_t chunks = chunks_of(&d->peers[peer].chunks);
+    const chunk_table *table = &d->peers[peer].chunks;
+    const size_t chunks = chunk_table_count(table);
     const cod_op op = {.kind = COD_OP_DEQUANTISE,
                        .inputs = {rows_of(in->heads, chunks, COD_CHUNK_HEADER_BYTES),
-                                  rows_of(in->payloads, 1, chunks * d->room), vector_of(held)},
-                       .outputs = {vector_of(incoming), rows_of(in->prints, chunks, sizeof(uint64_t))},
+                                  rows_of(in->payloads, 1, chunks * d->room), vector_of(held, table)},
+                       .outputs = {vector_of(incoming, table), rows_of(in->prints, chunks, sizeof(uint64_t))},
                        .name = "checkpoint of a peer"};
     return e->backend->plan_create(e->device, &op, out);
 }
@@ -144,27 +99,49 @@ static cod_status buffer_of(const cod_exchange *e, bool pinned, size_t bytes, co
                   : e->backend->buffer_create(e->device, bytes, out);
 }
 
+/** Makes what publications of a fragment need. */
+static cod_status make_own(cod_exchange *e, int fragment, own_coding *own)
+{
+    COD_TRY(chunk_table_init(e, cod_group_index(e->group), fragment, &own->chunks));
+    const size_t heads = chunk_table_count(&own->chunks) * COD_CHUNK_HEADER_BYTES;
+    COD_TRY(buffer_of(e, false, own->chunks.range.count * sizeof(float), &own->decoded));
+    return buffer_of(e, false, heads, &own->plan);
+}
+
+static size_t own_shard_chunks(const cod_exchange *e, const own_coding *own)
+{
+    return own->chunks.first[e->rank + 1] - own->chunks.first[e->rank];
+}
+
 static cod_status make_publishing(cod_exchange *e)
 {
     exchange_device *d = e->on_device;
-    const int mine = cod_group_index(e->group);
-    COD_TRY(chunk_table_init(e, mine, &d->own));
-    const size_t chunks = chunks_of(&d->own), heads = chunks * COD_CHUNK_HEADER_BYTES;
-    const size_t own = d->own.first[e->rank + 1] - d->own.first[e->rank];
-    COD_TRY(buffer_of(e, false, e->total * sizeof(float), &d->decoded));
-    COD_TRY(buffer_of(e, false, heads, &d->plan));
-    COD_TRY(buffer_of(e, false, heads, &d->heads));
-    COD_TRY(buffer_of(e, false, chunks * d->room, &d->payloads));
-    COD_TRY(buffer_of(e, true, heads, &d->heads_host));
+    size_t all = 0, own = 0;
+    d->own = calloc((size_t)e->fragments, sizeof *d->own);
+    COD_REQUIRE_MEMORY(d->own);
+    for (int f = 0; f < e->fragments; f++) {
+        COD_TRY(make_own(e, f, &d->own[f]));
+        const size_t of_fragment = chunk_table_count(&d->own[f].chunks), of_shard = own_shard_chunks(e, &d->own[f]);
+        all = of_fragment > all ? of_fragment : all;
+        own = of_shard > own ? of_shard : own;
+    }
+    COD_TRY(buffer_of(e, false, all * COD_CHUNK_HEADER_BYTES, &d->heads));
+    COD_TRY(buffer_of(e, false, all * d->room, &d->payloads));
+    COD_TRY(buffer_of(e, true, all * COD_CHUNK_HEADER_BYTES, &d->heads_host));
     COD_TRY(buffer_of(e, true, own * d->room, &d->payloads_host));
     COD_TRY(cod_event_create(e->backend, e->device, &d->fetched));
-    plan_heads(e, mine, &d->own, d->heads_host->host);
-    COD_TRY(e->backend->upload(e->device, NULL, d->plan, 0, d->heads_host->host, heads));
-    COD_TRY(plan_quantise(e, false, &d->key));
-    return plan_quantise(e, true, &d->delta);
+    for (int f = 0; f < e->fragments; f++) {
+        own_coding *fragment = &d->own[f];
+        chunk_table_plan(e, &fragment->chunks, d->heads_host->host);
+        COD_TRY(e->backend->upload(e->device, NULL, fragment->plan, 0, d->heads_host->host,
+                                   chunk_table_count(&fragment->chunks) * COD_CHUNK_HEADER_BYTES));
+        COD_TRY(plan_quantise(e, fragment, false, &fragment->key));
+        COD_TRY(plan_quantise(e, fragment, true, &fragment->delta));
+    }
+    return COD_OK;
 }
 
-/** @param chunks  of the largest model that it pulls */
+/** @param chunks  of the largest fragment that it pulls */
 static cod_status make_pull(const cod_exchange *e, size_t chunks, exchange_device_pull *in)
 {
     const size_t heads = chunks * COD_CHUNK_HEADER_BYTES, payloads = chunks * e->on_device->room,
@@ -183,14 +160,14 @@ static cod_status make_pulling(cod_exchange *e)
     d->peers = calloc((size_t)e->peer_count + 1, sizeof *d->peers);
     COD_REQUIRE_MEMORY(d->peers);
     for (int i = 0; i < e->peer_count; i++)
-        COD_TRY(chunk_table_init(e, e->peers[i].group, &d->peers[i].chunks));
+        COD_TRY(chunk_table_init(e, e->peers[i].group, e->peers[i].fragment, &d->peers[i].chunks));
     for (int k = 0; k < e->pull_count; k++) {
         exchange_device_pull *in = calloc(1, sizeof *in);
         COD_REQUIRE_MEMORY(in);
         e->pulls[k].on_device = in;
         size_t most = 0;
         for (int i = k; i < e->peer_count; i += e->pull_count) {
-            const size_t chunks = chunks_of(&d->peers[i].chunks);
+            const size_t chunks = chunk_table_count(&d->peers[i].chunks);
             most = chunks > most ? chunks : most;
         }
         COD_TRY(make_pull(e, most, in));
@@ -228,8 +205,7 @@ bool cod_exchange_codes_on(const cod_backend *backend, cod_device *device)
 cod_status exchange_device_create(cod_exchange *e)
 {
     const cod_codec_options options = exchange_codec_options(&e->options);
-    if (e->options.codec == COD_EXCHANGE_NONE || e->peer_count == 0 || e->fragments > 1 ||
-        !cod_exchange_codes_on(e->backend, e->device))
+    if (e->options.codec == COD_EXCHANGE_NONE || e->peer_count == 0 || !cod_exchange_codes_on(e->backend, e->device))
         return exchange_make_values(e);
     exchange_device *d = calloc(1, sizeof *d);
     COD_REQUIRE_MEMORY(d);
@@ -284,8 +260,14 @@ void exchange_device_destroy(cod_exchange *e)
     destroy_event(e, d->fetched);
     for (int k = 0; k < e->pull_count; k++)
         destroy_pull(e, &e->pulls[k]);
-    destroy_plan(e, d->key);
-    destroy_plan(e, d->delta);
+    for (int f = 0; f < e->fragments && d->own != NULL; f++) {
+        destroy_plan(e, d->own[f].key);
+        destroy_plan(e, d->own[f].delta);
+        destroy_buffer(e, false, d->own[f].decoded);
+        destroy_buffer(e, false, d->own[f].plan);
+        chunk_table_clear(&d->own[f].chunks);
+    }
+    free(d->own);
     for (int i = 0; i < e->peer_count && d->peers != NULL; i++) {
         destroy_plan(e, d->peers[i].decode[0]);
         destroy_plan(e, d->peers[i].decode[1]);
@@ -293,13 +275,11 @@ void exchange_device_destroy(cod_exchange *e)
     }
     destroy_buffer(e, true, d->heads_host);
     destroy_buffer(e, true, d->payloads_host);
-    cod_buffer *const others[] = {d->decoded, d->plan, d->heads, d->payloads};
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        destroy_buffer(e, false, others[i]);
+    destroy_buffer(e, false, d->heads);
+    destroy_buffer(e, false, d->payloads);
     for (int i = 0; i < e->publisher.own_count + e->peer_count && d->mirrors != NULL; i++)
         free(d->mirrors[i]);
     free(d->mirrors);
-    chunk_table_clear(&d->own);
     free(d->peers);
 }
 
@@ -310,37 +290,48 @@ void exchange_device_forget_gather(exchange_pull *pull)
 
 /* Publishing. */
 
+/** Of the fragment that was begun last. */
+static own_coding *own_now(const cod_exchange *e)
+{
+    return &e->on_device->own[exchange_fragment_of(e, e->publisher.version)];
+}
+
 cod_status exchange_device_quantise(cod_exchange *e)
 {
     exchange_device *d = e->on_device;
+    const own_coding *own = own_now(e);
     d->fetching = false;
-    COD_TRY(e->backend->plan_run(e->publisher.against > 0 ? d->delta : d->key, NULL));
-    COD_TRY(e->backend->copy(e->device, NULL, d->heads_host, 0, d->heads, 0, d->heads->bytes));
+    COD_TRY(e->backend->plan_run(e->publisher.against > 0 ? own->delta : own->key, NULL));
+    COD_TRY(e->backend->copy(e->device, NULL, d->heads_host, 0, d->heads, 0,
+                             chunk_table_count(&own->chunks) * COD_CHUNK_HEADER_BYTES));
     return cod_event_record(e->backend, e->copied, NULL);
 }
 
-static const unsigned char *own_head(const cod_exchange *e, size_t k)
+static unsigned char *own_head(const cod_exchange *e, size_t k)
 {
-    const exchange_device *d = e->on_device;
-    return (const unsigned char *)d->heads_host->host + (d->own.first[e->rank] + k) * COD_CHUNK_HEADER_BYTES;
+    return (unsigned char *)e->on_device->heads_host->host +
+           (own_now(e)->chunks.first[e->rank] + k) * COD_CHUNK_HEADER_BYTES;
 }
 
 /** Queues the copies of the own shard's payloads, as long as they are, and of what readers will decode to where it is kept. */
 static cod_status start_fetching(cod_exchange *e)
 {
     exchange_device *d = e->on_device;
-    const size_t first = d->own.first[e->rank], count = d->own.first[e->rank + 1] - first;
+    const own_coding *own = own_now(e);
+    const size_t first = own->chunks.first[e->rank];
     const unsigned char *heads = d->heads_host->host;
-    for (size_t k = 0; k < chunks_of(&d->own); k++)
+    for (size_t k = 0; k < chunk_table_count(&own->chunks); k++)
         if (cod_load_u64(heads + k * COD_CHUNK_HEADER_BYTES + COD_CHUNK_AT_CHECKSUM) == COD_FINGERPRINT_NONE)
             return cod_fail(COD_ERR_NUMERIC, "a value to be published is NaN or infinity");
-    for (size_t k = 0; k < count; k++)
+    for (size_t k = 0; k < own_shard_chunks(e, own); k++) {
         COD_TRY(e->backend->copy(e->device, NULL, d->payloads_host, k * d->room, d->payloads, (first + k) * d->room,
                                  cod_load_u32(own_head(e, k) + COD_CHUNK_AT_STORED_BYTES)));
-    COD_TRY(e->backend->copy(e->device, NULL, e->publisher.encoding->values, 0, d->decoded, 0, d->decoded->bytes));
+        chunk_table_to_model(&own->chunks, own_head(e, k));
+    }
+    COD_TRY(e->backend->copy(e->device, NULL, e->publisher.encoding->values, 0, own->decoded, 0,
+                             own->chunks.range.count * sizeof(float)));
     COD_TRY(cod_event_record(e->backend, d->fetched, NULL));
-    const int mine = cod_group_index(e->group);
-    const cod_codec_range range = exchange_shard_range(&e->options, &e->models[mine], 0, e->rank, e->size);
+    const cod_codec_range range = chunk_table_range(e, &own->chunks, e->rank);
     cod_codec_begin(&e->publisher.encoder, &range, &e->publisher.key);
     d->fetching = true;
     d->looks = 0;
@@ -360,33 +351,34 @@ cod_status exchange_device_fetch(cod_exchange *e, bool at_once, bool *fetched)
 cod_status exchange_device_seal(cod_exchange *e)
 {
     exchange_device *d = e->on_device;
+    const chunk_table *table = &own_now(e)->chunks;
     const uint64_t before = e->publisher.encoder.done,
                    capacity = cod_codec_bound(&e->publisher.encoder.options, &e->publisher.encoder.range);
     const size_t k = d->sealed++;
     COD_TRY(cod_codec_seal(&e->publisher.encoder, own_head(e, k),
                            (const unsigned char *)d->payloads_host->host + k * d->room,
-                           d->own.prints[d->own.first[e->rank] + k], e->publisher.room, capacity));
+                           table->prints[table->first[e->rank] + k], e->publisher.room, capacity));
     return exchange_try_coders(e, before);
 }
 
 void exchange_device_end(cod_exchange *e)
 {
-    exchange_device *d = e->on_device;
-    const unsigned char *heads = d->heads_host->host;
-    for (size_t k = 0; k < chunks_of(&d->own); k++) {
-        d->own.prints[k] = cod_load_u64(heads + k * COD_CHUNK_HEADER_BYTES + COD_CHUNK_AT_CHECKSUM);
-        exchange_note_print(&e->publisher, k, d->own.prints[k]);
+    chunk_table *table = &own_now(e)->chunks;
+    const unsigned char *heads = e->on_device->heads_host->host;
+    for (size_t k = 0; k < chunk_table_count(table); k++) {
+        table->prints[k] = cod_load_u64(heads + k * COD_CHUNK_HEADER_BYTES + COD_CHUNK_AT_CHECKSUM);
+        exchange_note_print(&e->publisher, k, table->prints[k]);
     }
 }
 
 cod_status exchange_device_skip(cod_exchange *e)
 {
-    exchange_device *d = e->on_device;
+    const own_coding *own = own_now(e);
     const uint64_t reference = exchange_chain_now(e)->reference;
     if (reference == 0)
         return COD_OK;
-    return e->backend->copy(e->device, NULL, d->decoded, 0, exchange_own_of(e, reference)->values, 0,
-                            d->decoded->bytes);
+    return e->backend->copy(e->device, NULL, own->decoded, 0, exchange_own_of(e, reference)->values, 0,
+                            own->chunks.range.count * sizeof(float));
 }
 
 /* Pulling. */
@@ -399,7 +391,7 @@ static peer_coding *coding_of(const cod_exchange *e, const exchange_pull *pull)
 /** Byte of the host's room where a shard's payloads begin; those of all the peer's chunks lie behind the headers. */
 static size_t payloads_at(const cod_exchange *e, const chunk_table *chunks, size_t shard)
 {
-    return chunks_of(chunks) * COD_CHUNK_HEADER_BYTES + chunks->first[shard] * e->on_device->room;
+    return chunk_table_count(chunks) * COD_CHUNK_HEADER_BYTES + chunks->first[shard] * e->on_device->room;
 }
 
 cod_status exchange_device_begin(cod_exchange *e, exchange_pull *pull)
@@ -426,6 +418,7 @@ cod_status exchange_device_open(cod_exchange *e, exchange_pull *pull, uint64_t c
         COD_TRY(cod_codec_open(decoder, pull->pulled.data, pull->pulled.bytes,
                                pull->peer->version > 0 ? &table->prints[k] : NULL, head,
                                bytes + payloads_at(e, table, shard) + in->packed));
+        chunk_table_to_fragment(table, head);
         cod_store_u64(head + COD_CHUNK_AT_CHECKSUM, table->first[shard] * e->on_device->room + in->packed);
         in->packed += (size_t)cod_codec_plain_bytes(cod_load_u32(head + COD_CHUNK_AT_STORED_BYTES));
     }
@@ -460,8 +453,9 @@ static cod_status send(cod_exchange *e, exchange_pull *pull)
     const peer_coding *coding = coding_of(e, pull);
     const chunk_table *table = &coding->chunks;
     const unsigned char *heads = in->host->host;
-    const size_t prints = chunks_of(table) * sizeof(uint64_t);
-    COD_TRY(e->backend->copy(e->device, NULL, in->heads, 0, in->host, 0, chunks_of(table) * COD_CHUNK_HEADER_BYTES));
+    const size_t prints = chunk_table_count(table) * sizeof(uint64_t);
+    COD_TRY(e->backend->copy(e->device, NULL, in->heads, 0, in->host, 0,
+                             chunk_table_count(table) * COD_CHUNK_HEADER_BYTES));
     for (size_t s = 0; s < (size_t)table->shards; s++) {
         const size_t first = table->first[s], end = table->first[s + 1];
         if (first == end)
@@ -488,7 +482,7 @@ cod_status exchange_device_decode(cod_exchange *e, exchange_pull *pull, bool *do
     COD_TRY(cod_event_query(e->backend, in->decoded, &reached));
     if (!reached)
         return COD_OK;
-    for (size_t k = 0; k < chunks_of(&coding_of(e, pull)->chunks); k++)
+    for (size_t k = 0; k < chunk_table_count(&coding_of(e, pull)->chunks); k++)
         if (prints[k] == COD_FINGERPRINT_NONE)
             return cod_fail(COD_ERR_NUMERIC, "chunk %zu holds NaN or infinity", k);
     *done = true;
@@ -498,7 +492,8 @@ cod_status exchange_device_decode(cod_exchange *e, exchange_pull *pull, bool *do
 void exchange_device_take_over(cod_exchange *e, exchange_pull *pull)
 {
     peer_coding *coding = coding_of(e, pull);
-    memcpy(coding->chunks.prints, pull->on_device->prints_host->host, chunks_of(&coding->chunks) * sizeof(uint64_t));
+    memcpy(coding->chunks.prints, pull->on_device->prints_host->host,
+           chunk_table_count(&coding->chunks) * sizeof(uint64_t));
     coding->turn = 1 - coding->turn;
 }
 
@@ -535,14 +530,17 @@ cod_status exchange_device_restore(cod_exchange *e)
         cod_buffer *value = value_at(e, i);
         COD_TRY(e->backend->upload(e->device, NULL, value, 0, d->mirrors[i], value->bytes));
     }
-    const uint64_t reference = e->publisher.chains[0].reference;
-    if (reference > 0) {
+    for (int f = 0; f < e->fragments; f++) {
+        own_coding *own = &d->own[f];
+        const uint64_t reference = e->publisher.chains[f].reference;
+        if (reference == 0)
+            continue;
         const float *values = d->mirrors[reference % (uint64_t)e->publisher.own_count];
-        COD_TRY(e->backend->upload(e->device, NULL, d->decoded, 0, values, d->decoded->bytes));
-        find_prints(e, cod_group_index(e->group), values, &d->own, d->heads_host->host);
+        COD_TRY(e->backend->upload(e->device, NULL, own->decoded, 0, values, own->chunks.range.count * sizeof(float)));
+        chunk_table_find_prints(e, values, &own->chunks, d->heads_host->host);
     }
     for (int i = 0; i < e->peer_count; i++)
-        find_prints(e, e->peers[i].group, d->mirrors[e->publisher.own_count + i], &d->peers[i].chunks,
-                    exchange_pull_of(e, &e->peers[i])->on_device->host->host);
+        chunk_table_find_prints(e, d->mirrors[e->publisher.own_count + i], &d->peers[i].chunks,
+                                exchange_pull_of(e, &e->peers[i])->on_device->host->host);
     return COD_OK;
 }

@@ -87,16 +87,38 @@ static uint64_t fragment_bytes(const cod_exchange_options *options, const cod_ex
     return most * sizeof(float);
 }
 
-/** What a model's plain chunks take on a device. */
-static uint64_t chunk_bytes(const cod_exchange_options *options, const cod_exchange_model *model, int shards)
+/** Chunks of a model's fragment. */
+static uint64_t chunks_of(const cod_exchange_options *options, const cod_exchange_model *model, int fragment,
+                          int shards)
 {
     const cod_codec_options codec = exchange_codec_options(options);
     uint64_t chunks = 0;
-    for (int s = 0; s < shards * cod_exchange_fragments(options); s++) {
-        const cod_codec_range range = exchange_shard_range(options, model, s / shards, s % shards, shards);
+    for (int s = 0; s < shards; s++) {
+        const cod_codec_range range = exchange_shard_range(options, model, fragment, s, shards);
         chunks += cod_codec_chunk_count(&codec, &range);
     }
-    return chunks * (2 * COD_CHUNK_HEADER_BYTES + cod_codec_plain_room(&codec));
+    return chunks;
+}
+
+/** What the plain chunks of a model's largest fragment take on a device, each with its header and, of a peer's, its fingerprint. */
+static uint64_t chunk_bytes(const cod_exchange_options *options, const cod_exchange_model *model, int shards)
+{
+    const cod_codec_options codec = exchange_codec_options(options);
+    uint64_t most = 0;
+    for (int f = 0; f < cod_exchange_fragments(options); f++) {
+        const uint64_t chunks = chunks_of(options, model, f, shards);
+        most = chunks > most ? chunks : most;
+    }
+    return most * (COD_CHUNK_HEADER_BYTES + cod_codec_plain_room(&codec) + sizeof(uint64_t));
+}
+
+/** What the planned headers of all of a model's fragments take there. */
+static uint64_t planned_bytes(const cod_exchange_options *options, const cod_exchange_model *model, int shards)
+{
+    uint64_t chunks = 0;
+    for (int f = 0; f < cod_exchange_fragments(options); f++)
+        chunks += chunks_of(options, model, f, shards);
+    return chunks * COD_CHUNK_HEADER_BYTES;
 }
 
 /** What a rank saves of its slots, were they full: transport.h's state(). */
@@ -143,6 +165,7 @@ cod_exchange_sizes cod_exchange_plan(const cod_exchange_options *options, const 
                              (uint64_t)ranks[mine] * fragments * saved_slot_bytes(options, &layout);
     sizes.memory_bytes = sizes.held_bytes + sizes.own_bytes + sizes.slot_bytes;
     sizes.device_bytes = sizes.held_bytes + sizes.own_bytes + exchange_total_of(&models[mine]) * sizeof(float) +
+                         planned_bytes(options, &models[mine], ranks[mine]) +
                          chunk_bytes(options, &models[mine], ranks[mine]) + (uint64_t)sizes.pulls * incoming;
     return sizes;
 }

@@ -254,14 +254,25 @@ static void tell(exchange_run *r)
         must(cod_group_reduce_start(r->group, told->values, COD_EXCHANGE_FLAGS + 1, COD_REDUCE_SUM, &told->request));
 }
 
+/** Of a late device. */
+static size_t free_bytes(const exchange_run *r)
+{
+    size_t bytes = 0, all;
+    if (r->late)
+        must(r->backend->memory(r->device, &bytes, &all));
+    return bytes;
+}
+
 void run_use_device(exchange_run *r)
 {
     r->backend = cod_late_chosen(&cod_ref_backend);
     r->late = r->backend != &cod_ref_backend;
     must(r->backend->open(NULL, &r->device));
     must(r->backend->buffer_create(r->device, total(r, cod_group_index(r->group)) * sizeof(float), &r->weights));
+    const size_t before = free_bytes(r);
     must(cod_exchange_use_device(r->exchange, r->backend, r->device));
-    const bool codes = r->late && r->exchange->peer_count > 0 && cod_exchange_fragments(&r->options) == 1;
+    r->device_bytes = before - free_bytes(r);
+    const bool codes = r->late && r->exchange->peer_count > 0;
     must((r->exchange->on_device != NULL) == codes
              ? COD_OK
              : cod_fail(COD_ERR_ARGUMENT, "the exchange codes elsewhere than it should"));
@@ -418,6 +429,7 @@ run_saved run_save(exchange_run *r)
     must(cod_exchange_state(r->exchange, &arrays, &saved.count));
     for (size_t i = 0; i < saved.count; i++) {
         saved.slots = strcmp(arrays[i].name, COD_EXCHANGE_SLOTS) == 0 ? i : saved.slots;
+        memcpy(saved.name[i], arrays[i].name, sizeof saved.name[i]);
         saved.bytes[i] = arrays[i].bytes;
         saved.data[i] = malloc(arrays[i].bytes);
         memcpy(saved.data[i], arrays[i].data, arrays[i].bytes);

@@ -24,6 +24,7 @@ typedef struct exchange_run {
     cod_device *device;
     cod_buffer *weights; /**< of the own group, on the device */
     bool late;           /**< the device is */
+    size_t device_bytes; /**< of a late device, that the exchange takes from its beginning on */
     size_t waits;        /**< for the device, where none is due */
     cod_exchange_options options;
     cod_exchange_model models[RUN_MAX_GROUPS];
@@ -96,6 +97,7 @@ double run_sum(exchange_run *r, double value);
 /** A copy of the exchange's arrays. */
 typedef struct run_saved {
     void *data[64];
+    char name[64][48];
     size_t bytes[64], count;
     size_t slots; /**< which of them is COD_EXCHANGE_SLOTS */
 } run_saved;

@@ -4,7 +4,9 @@
 #include "comm/comm_internal.h"
 #include "distill/exchange_internal.h"
 #include "distill/exchange_run.h"
+#include "support/late.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { RUN_NAME = 9, PERIOD = 40, FRAGMENTS = 4, LAG = 7 };
@@ -50,6 +52,28 @@ static void fragments_are_whole_chunks_and_all_of_the_model(void **state)
     }
 }
 
+/** Of what is coded on a device, less than half of f32's bytes go between it and the host: a fragment each time. */
+static bool moves_codes(const exchange_run *r, size_t copied)
+{
+    uint64_t largest = 0;
+    for (int g = 0; g < RUN_MAX_GROUPS; g++)
+        for (int f = 0; f < FRAGMENTS; f++) {
+            const uint64_t count = cod_exchange_fragment_range(&r->options, &r->models[g], f).count;
+            largest = count > largest ? count : largest;
+        }
+    const uint64_t most = (r->publications + r->takeovers + (uint64_t)r->exchange->peer_count) * largest;
+    return !r->late || (copied > 0 && copied < most * sizeof(float) / 2);
+}
+
+/** Whether the memory of a device that an exchange takes is what cod_exchange_plan() counts, but for pulls of small fragments alone. */
+static bool takes_what_is_planned(const exchange_run *r, const split *s)
+{
+    const cod_exchange_sizes planned =
+        cod_exchange_plan(&r->options, r->models, s->sizes, (int)s->groups, cod_group_index(r->group), 1);
+    return !r->late || (r->device_bytes <= planned.device_bytes &&
+                        r->device_bytes >= planned.device_bytes - planned.device_bytes / 20);
+}
+
 /** Values, versions, steps and own publications beside them are checked at each (exchange_run.c). */
 static void fragments_are_taken_over_as_their_peers_published_them(void **state)
 {
@@ -58,14 +82,58 @@ static void fragments_are_taken_over_as_their_peers_published_them(void **state)
     {
         exchange_run r;
         const cod_exchange_options options = fragment_options(FRAGMENTS);
+        const size_t copied = cod_late_copied_bytes();
         run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
+        const bool planned = takes_what_is_planned(&r, s);
         run_until_all_hold(&r, 6 * FRAGMENTS);
+        const bool codes = moves_codes(&r, cod_late_copied_bytes() - copied);
         const cod_exchange_counters counters = run_counters(&r);
         const uint64_t takeovers = r.takeovers, due = (uint64_t)r.step / (PERIOD / FRAGMENTS), own = r.with_own;
         const uint64_t publications = r.publications;
         run_close(&r);
         check_all(counters.rejected == 0 && counters.pulled == takeovers && own > 0);
         check_all(publications == due && takeovers >= FRAGMENTS);
+        check_all(codes && planned);
+    }
+}
+
+/** A fragment's deltas are against its own last version: readers refuse them after a resume with another, and go on at its next key. */
+static void deltas_against_another_reference_are_refused(void **state)
+{
+    (void)state;
+    enum { CHANGED = 2, KEY_EVERY = 8 };
+    if (run_is_on_files()) /* a run does not know then which versions before a resume were keys */
+        return;
+    EACH_SPLIT(s)
+    {
+        exchange_run r;
+        cod_exchange_options options = fragment_options(FRAGMENTS);
+        options.key_every = KEY_EVERY;
+        run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
+        run_until_all_hold(&r, 2 * FRAGMENTS);
+        const exchange_chain *chain = &r.exchange->publisher.chains[CHANGED];
+        while (chain->since_key >= KEY_EVERY / 2)
+            run_until(&r, r.step + 1);
+        run_saved saved = run_save(&r);
+        const int64_t step = r.step;
+        char name[48];
+        snprintf(name, sizeof name, "exchange.own.%d",
+                 (int)(chain->reference % (uint64_t)r.exchange->publisher.own_count));
+        for (size_t i = 0; i < saved.count; i++)
+            if (strcmp(saved.name[i], name) == 0)
+                *(float *)saved.data[i] += 1;
+        run_close(&r);
+        run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
+        run_restore(&r, &saved);
+        r.step = step;
+        r.is_odd = true; /* own versions are not what they should be */
+        run_until(&r, step + 12 * PERIOD);
+        uint64_t rejected[FRAGMENTS] = {0};
+        for (int i = 0; i < r.exchange->peer_count; i++)
+            rejected[r.exchange->peers[i].fragment] += r.exchange->peers[i].counters.rejected;
+        run_close(&r);
+        for (int f = 0; f < FRAGMENTS; f++)
+            check_all((rejected[f] > 0) == (f == CHANGED));
     }
 }
 
@@ -200,6 +268,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fragments_are_whole_chunks_and_all_of_the_model),
         cmocka_unit_test(fragments_are_taken_over_as_their_peers_published_them),
+        cmocka_unit_test(deltas_against_another_reference_are_refused),
         cmocka_unit_test(as_many_bytes_travel_in_fragments),
         cmocka_unit_test(deterministic_fragments_resume_bit_for_bit),
         cmocka_unit_test(on_two_nodes_fragments_are_those_of_one),

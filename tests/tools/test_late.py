@@ -20,6 +20,7 @@ LATE = {"COD_TEST_LATE": "ref", "COD_LATE_ABORT": "1"}
 FIXED = ["name=t", "train.deterministic=true", f"train.steps={STEPS}", "train.ema=0.9", "exchange.period=3",
          "exchange.lag_steps=1", "distill.burn_in=3", "distill.ramp=2", f"checkpoint.every={EVERY}", "checkpoint.keep=9",
          f"eval.every={EVERY}", "log.every=1", "log.tensorboard=false", "log.samples=0"]
+FRAGMENTS = ["exchange.period=4", "exchange.fragments=2", "exchange.lag_steps=1", "exchange.codec=delta", "exchange.key_every=3", "exchange.chunk_values=256"]
 SOON = ["local_sgd.period=3", "diloco.period=3", "noloco.period=3"]  # meetings
 BATCH_NORM = "model.norm=batch"
 SERVER, CENTRAL, ASYNC = (f"train.strategy={name}" for name in ("parameter_server", "central_storage", "async_parameter_server"))
@@ -172,6 +173,8 @@ CASES = {
     "no-reference": same(SR, *SETUPS["2x1"], "distill.inputs=no_reference"),
     "int8-teacher": same(SR, *SETUPS["int8"], "distill.every=1"),
     "bf16-teacher": same(SR, *SETUPS["2x1"], "distill.teacher_precision=bf16"),
+    "fragments": same(SR, *SETUPS["2x2"], BATCH_NORM, *FRAGMENTS),
+    "fragments-whole": same(SR, *SETUPS["int8"], *FRAGMENTS, "exchange.teacher_fragments=whole", "distill.every=1"),
     "gossip": same(SR, *SETUPS["3x1"], "exchange.merge=average", "distill.weight=0", "exchange.peers=ring"),
     "unlike-groups": same(SR, "train.strategy=codistill", "cluster.groups=[{ranks: 1, model: {channels: 12}}, {ranks: 2}]"),
     "local-sgd": same(SR, *SETUPS["2x2"], *LOCAL_SGD, *SOON, BATCH_NORM),
@@ -197,6 +200,7 @@ CASES = {
     "transfers": transfers,
     "killed-2x2": goes_on("2x2", BATCH_NORM, "train.accumulate=2"),
     "killed-coded": goes_on("allreduce", "train.allreduce_codec=int8"),
+    "killed-fragments": goes_on("2x2", BATCH_NORM, *FRAGMENTS),
     "killed-gated": goes_on("2x1", "distill.gate=true", "distill.every=1"),
     "killed-server": goes_on("allreduce", SERVER, "cluster.ranks_per_group=3", BATCH_NORM),
     "killed-async": goes_on("allreduce", ASYNC, "cluster.ranks_per_group=3", BATCH_NORM, "async_parameter_server.push_codec=topk",

@@ -1,0 +1,38 @@
+/**
+ * @file
+ * The chunks of a fragment of a model, as coding on a device needs them: there a chunk's header counts values from the fragment's first
+ * one, where those that travel count from the model's.
+ */
+#ifndef COD_DISTILL_CHUNK_TABLE_INTERNAL_H
+#define COD_DISTILL_CHUNK_TABLE_INTERNAL_H
+
+#include "distill/exchange_internal.h"
+
+typedef struct chunk_table {
+    int group, fragment, shards;
+    cod_exchange_range range; /**< of the fragment */
+    size_t *first;            /**< [shards + 1] number of a shard's first chunk: shard after shard */
+    uint64_t *prints;         /**< [first[shards]] fingerprints of the chunks of the version that is held */
+} chunk_table;
+
+/** chunk_table_clear() also after a failure. */
+COD_MUST_CHECK cod_status chunk_table_init(const cod_exchange *e, int group, int fragment, chunk_table *table);
+void chunk_table_clear(chunk_table *table);
+/** Chunks of all shards. */
+size_t chunk_table_count(const chunk_table *table);
+/** Values of a shard, counted from the model's first one. */
+cod_codec_range chunk_table_range(const cod_exchange *e, const chunk_table *table, int shard);
+/** Writes the headers of the chunks as a device takes them. @param[out] heads  [chunks] */
+void chunk_table_plan(const cod_exchange *e, const chunk_table *table, unsigned char *heads);
+/** Makes a header that travels one of the device's; and the other way round. */
+void chunk_table_to_fragment(const chunk_table *table, unsigned char *head);
+void chunk_table_to_model(const chunk_table *table, unsigned char *head);
+/**
+ * Fills in `prints`.
+ *
+ * @param      values  [range.count] of the host
+ * @param[out] heads   [chunks] as chunk_table_plan() writes them
+ */
+void chunk_table_find_prints(const cod_exchange *e, const float *values, chunk_table *table, unsigned char *heads);
+
+#endif
