@@ -577,6 +577,9 @@ cod_status cod_scale_run(const cod_scale_setting *setting, cod_scale_result *out
     const cod_exchange_options *o = setting->exchange;
     COD_REQUIRE(o->codec == COD_EXCHANGE_DELTA && o->transport == COD_TRANSPORT_RMA && !o->deterministic,
                 "the model is of exchange.codec=delta, transport=rma, deterministic=false");
+    COD_REQUIRE(cod_exchange_fragments(o) == 1,
+                "the model is of whole publications, exchange.fragments=1, and knows nothing of %d fragments",
+                cod_exchange_fragments(o));
     COD_REQUIRE(setting->groups >= 2 && setting->ranks >= 1 && setting->steps >= 1 && setting->weights >= 1,
                 "the model is of two groups at least");
     model m = {.setting = setting, .options = o, .once = setting->once && setting->ranks > 1};

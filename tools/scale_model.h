@@ -22,7 +22,7 @@ typedef struct cod_scale_costs {
 } cod_scale_costs;
 
 typedef struct cod_scale_setting {
-    const cod_exchange_options *exchange; /**< codec DELTA, transport RMA, not deterministic */
+    const cod_exchange_options *exchange; /**< codec DELTA, transport RMA, one fragment, not deterministic */
     int groups, ranks;                    /**< ranks of each group */
     bool once; /**< ranks of a group run on one node and compute on its processors: they hold values together */
     uint64_t weights;

@@ -172,7 +172,8 @@ def scales(folder):
                                (["--step-ms", "1,2"], "--step-ms: '1,2' is not one number"), (["--costs", "1,2"], "--costs: '1,2'"),
                                (["--ratios", "4"], "--ratios: '4'"), (["--drift", "2"], "--drift: '2' is not a number from 0 to 1"),
                                (["--publications", "2"], "2"), (["--peers", "some"], "peers"), (["codec=int8"], "the model is of exchange.codec=delta"),
-                               (["deterministic=true"], "the model is of exchange.codec=delta"), (["colour=blue"], "has no option 'colour'")):
+                               (["deterministic=true"], "the model is of exchange.codec=delta"),
+                               (["fragments=5"], "knows nothing of 5 fragments"), (["colour=blue"], "has no option 'colour'")):
         assert message in bench("scale", *given, *arguments, code=2), arguments
 
     # What is drawn of it, and what is made of runs: two groups in step take over all publications but the last.
