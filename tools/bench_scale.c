@@ -1,6 +1,7 @@
 /* `codistill bench scale`: the exchange of many groups and large models, by a model of it. */
 #include "tools/bench_scale.h"
 
+#include "distill/slot.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "tools/arguments.h"
@@ -36,6 +37,7 @@ static const char help[] =
     "  --seed N           of paces and draws of peers (1)\n"
     "  --costs LIST       ns a weight of copying, encoding, mirroring, decoding, merging, in place of measuring them\n"
     "  --ratios LIST      f32 bytes over those of a key, of a delta (as measured)\n"
+    "  --deltas N         versions of a peer in one pull at most; the exchange takes 1 (1)\n"
     "  --json             one object\n"
     "  --help\n\n"
     "used: part of the peers' publications that was taken over; stale: own steps since the version that is held, "
@@ -57,7 +59,7 @@ typedef struct scale {
     const char *peer_names[MOST_ITEMS];
     size_t layout_count, weight_count, link_count, peer_count;
     double latency_s, drift, jitter;
-    int64_t publications;
+    int64_t publications, deltas;
     uint64_t seed;
     const char *pace;
     cod_scale_costs costs;
@@ -78,7 +80,7 @@ typedef struct point {
 
 typedef struct texts {
     const char *layouts, *weights, *step_ms, *links, *peers, *latency_ms, *publications, *drift, *jitter, *seed, *costs,
-        *ratios;
+        *ratios, *deltas;
 } texts;
 
 /** Reads a number, and what stands behind it up to the next comma. */
@@ -140,7 +142,7 @@ static cod_status read_peers(scale *s, const char *text, cod_arena *arena)
 static int read_numbers(const char *command, const texts *t, scale *s)
 {
     double single, costs[COSTS], ratios[2];
-    long publications = 20, seed = 1;
+    long publications = 20, seed = 1, deltas = 1;
     s->layout_count = read_layouts(t->layouts, s->layouts);
     if (s->layout_count == 0)
         return cod_cmd_usage(command,
@@ -182,7 +184,9 @@ static int read_numbers(const char *command, const texts *t, scale *s)
         return cod_cmd_usage(command, "--ratios: '%s' is not a list of 2 numbers from 1e-3 to 1e6", t->ratios);
     int code = cod_argument_number(command, "publications", t->publications, 3, 100000, &publications);
     code = code < 0 ? cod_argument_number(command, "seed", t->seed, 0, 1000000000, &seed) : code;
+    code = code < 0 ? cod_argument_number(command, "deltas", t->deltas, 1, COD_SLOT_MAX, &deltas) : code;
     s->publications = publications;
+    s->deltas = deltas;
     s->seed = (uint64_t)seed;
     if (s->ratios_given) {
         s->costs.key_ratio = ratios[0];
@@ -207,8 +211,8 @@ static int parse(int argc, char **argv, scale *s, cod_arena *arena)
         {.name = "drift", .text = &t.drift},     {.name = "publications", .text = &t.publications},
         {.name = "jitter", .text = &t.jitter},   {.name = "pace", .text = &s->pace},
         {.name = "seed", .text = &t.seed},       {.name = "costs", .text = &t.costs},
-        {.name = "ratios", .text = &t.ratios},   {.name = "json", .flag = &s->as_json},
-        {.name = "apart", .flag = &s->apart}};
+        {.name = "ratios", .text = &t.ratios},   {.name = "deltas", .text = &t.deltas},
+        {.name = "json", .flag = &s->as_json},   {.name = "apart", .flag = &s->apart}};
     int code = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], NULL, NULL);
     if (t.step_ms == NULL)
         t.step_ms = t.weights == NULL ? "10,100,1000" : "10";
@@ -329,7 +333,10 @@ static void write_row(cod_json *json, const point *p)
                    {"pulls", r->sizes.pulls},
                    {"publications", (double)r->publications},
                    {"taken", (double)r->taken},
+                   {"passed", (double)r->passed},
                    {"lost", (double)r->lost},
+                   {"merged", r->merged},
+                   {"strength", r->strength},
                    {"used", r->used},
                    {"staleness_median", r->staleness_median},
                    {"staleness_most", r->staleness_most},
@@ -387,6 +394,7 @@ static cod_status run_model(scale *s, const layout *of, size_t model, int64_t co
                                                .ranks = of->ranks,
                                                .once = !s->apart,
                                                .weights = (uint64_t)s->weights[model],
+                                               .deltas = s->deltas,
                                                .steps = count,
                                                .step_s = steps,
                                                .link_bytes_s = 1e9 / 8 * s->links[link],

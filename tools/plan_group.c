@@ -417,9 +417,35 @@ static void print_stages(const planned *p)
     }
 }
 
+/** Of groups that publish. */
+static void print_publications(const planned *p)
+{
+    const cod_exchange_options *exchange = p->exchange;
+    const char *codec = cod_option_find(&cod_exchange_option_table, "codec")->choices[exchange->codec],
+               *what = cod_exchange_fragments(exchange) > 1 ? "fragment" : "publication";
+    const bool shortened = exchange->entropy > 0 || exchange->codec == COD_EXCHANGE_AUTO,
+               waits = exchange->deterministic || exchange->replay[0] != '\0';
+    char at_a_time[32] = "", advice[512];
+    if (p->sizes.pulls > 1)
+        snprintf(at_a_time, sizeof at_a_time, ", %d at a time", p->sizes.pulls);
+    printf("  between groups, each %lld steps: a %s of at most %.2f MB (%s%s)",
+           (long long)cod_exchange_spacing(exchange), what, megabytes((double)p->sizes.published), codec,
+           shortened ? " before compression" : "");
+    if (p->sizes.peers > 0)
+        printf("; %d peer%s pulled%s, %.2f MB", p->sizes.peers, p->sizes.peers > 1 ? "s" : "", at_a_time,
+               megabytes((double)p->sizes.pulled));
+    else if (p->config->group_count == 0)
+        printf("; peers, one a node, are in none of these figures");
+    putchar('\n');
+    if (cod_exchange_falls_behind(exchange, p->sizes.peers, advice, sizeof advice))
+        printf("    %s\n", advice);
+    if (!waits)
+        printf("    with exchange.period %lld a group can follow about %d peers\n", (long long)exchange->period,
+               cod_exchange_peers_allowed(exchange));
+}
+
 static void print_traffic(const planned *p)
 {
-    static const char *const codecs[] = {"none", "f32", "bf16", "int8", "delta"};
     const double gradients = 4.0 * (double)p->session.weights.layout.trainable;
     const double sent = is_coded(p) ? cod_coded_allreduce_sent_bytes(p->session.weights.layout.trainable, most_ranks(p))
                                     : 2 * gradients * (most_ranks(p) - 1) / most_ranks(p);
@@ -452,21 +478,7 @@ static void print_traffic(const planned *p)
         puts("  between groups: nothing (exchange.codec: none)");
         return;
     }
-    char at_a_time[32] = "", advice[512];
-    if (p->sizes.pulls > 1)
-        snprintf(at_a_time, sizeof at_a_time, ", %d at a time", p->sizes.pulls);
-    const char *what = cod_exchange_fragments(p->exchange) > 1 ? "fragment" : "publication";
-    printf("  between groups, each %lld steps: a %s of at most %.2f MB (%s%s)",
-           (long long)cod_exchange_spacing(p->exchange), what, megabytes((double)p->sizes.published),
-           codecs[p->exchange->codec], p->exchange->entropy > 0 ? " before compression" : "");
-    if (p->sizes.peers > 0)
-        printf("; %d peer%s pulled%s, %.2f MB", p->sizes.peers, p->sizes.peers > 1 ? "s" : "", at_a_time,
-               megabytes((double)p->sizes.pulled));
-    else if (p->config->group_count == 0)
-        printf("; peers, one a node, are in none of these figures");
-    putchar('\n');
-    if (cod_exchange_falls_behind(p->exchange, p->sizes.peers, advice, sizeof advice))
-        printf("    %s\n", advice);
+    print_publications(p);
 }
 
 static void print_group(const planned *p)

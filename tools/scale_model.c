@@ -1,90 +1,12 @@
 /*
  * Steps in the order of time, each as the trainer makes it (src/train/trainer.c): what was told two steps before acts,
- * the step computes, the group publishes, encodes and moves its pulls, and tells. The phases of a pull are those of
- * exchange_pull.c, exchange_agreement.c and rma.c.
+ * the step computes, the group publishes, encodes and moves its pulls, and tells. Pulls are in scale_pull.c.
  */
-#include "tools/scale_model.h"
-
-#include "distill/slot.h"
-#include "tools/scale_links.h"
+#include "tools/scale_model_internal.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* As src/distill has them. */
-enum { AGREEMENT_DELAY = 2, LOOKS = 4, STUCK_LOOKS = 8, NO_PEER = -1 };
-/** Of a get of one rank, asked for ahead: src/comm/window_long.c. */
-static const double in_flight_bytes = 16 * 256 * 1024;
-
-typedef enum phase { IDLE, PULLING, GATHERING } phase;
-typedef enum transfer { HEADER, DATA, SEQUENCE, HERE } transfer;
-
-typedef struct peer {
-    int group;
-    uint64_t held;
-    bool asked;
-    uint64_t asked_before; /**< the pull of this number */
-    double answer_s;       /**< when the answer is there */
-    cod_slot_header answer;
-} peer;
-
-/** What was told of a pull in one step. */
-typedef struct told {
-    int proposed;
-    uint64_t version;
-    bool done, lost;
-} told;
-
-typedef struct pull {
-    int turn, proposed;
-    uint64_t proposed_version;
-    phase phase;
-    int64_t since;
-    bool look, done, lost;
-    uint64_t begun; /**< pulls so far */
-    peer *peer;
-    uint64_t version, sequence;
-    transfer transfer;
-    bool moving; /**< its bytes are under way */
-    double ready_s;
-    uint64_t chunks_left; /**< to be decoded */
-    double polled_s, idle_s;
-    told told[AGREEMENT_DELAY];
-} pull;
-
-typedef struct group {
-    int64_t step;          /**< done */
-    double ends_s, cost_s; /**< when the step under way computes no more; what the exchange takes of it */
-    peer *peers;
-    int peer_count;
-    pull pulls[COD_EXCHANGE_PULLS_MOST];
-    /** Of the first rank, whose header is asked for, and of the last, whose shard is encoded last. */
-    cod_slot_writer first, last;
-    uint32_t slot;
-    uint64_t version, reference, since_key, newest_own;
-    bool key, encoding;
-    uint64_t encoded;      /**< chunks, of all shards or of one that each rank has for itself */
-    int64_t complete_step; /**< in which ranks know that all have their shards; where they hold values together */
-    double published_s;
-    bool interval_passed, interval[AGREEMENT_DELAY];
-    int64_t published_step;
-} group;
-
-typedef struct model {
-    const cod_scale_setting *setting;
-    const cod_exchange_options *options;
-    cod_exchange_sizes sizes;
-    group *groups;
-    int pull_count;
-    bool once; /**< ranks of a group hold values together */
-    uint64_t shard_chunks, encoded_a_step, decoded_a_step;
-    cod_scale_links *links;
-    unsigned char *windows;
-    uint64_t *staleness; /**< [steps + 1] how often */
-    uint64_t samples, taken, usable, lost;
-    double shared_bytes;
-} model;
 
 static double key_bytes(const model *m)
 {
@@ -166,188 +88,7 @@ static cod_status publish(model *m, group *g, int64_t done, double now)
     return cod_slot_open(&g->last, g->slot, &room);
 }
 
-/* Pulling. */
-
-static size_t flow_of(const model *m, const group *g, const pull *p)
-{
-    return (size_t)((g - m->groups) * COD_EXCHANGE_PULLS_MOST + (p - g->pulls));
-}
-
-static void ask(const model *m, const pull *p, peer *of, double now)
-{
-    of->asked = true;
-    of->asked_before = p->begun;
-    of->answer_s = now + 2 * m->setting->latency_s;
-    of->answer = m->groups[of->group].first.header;
-}
-
-static void look_at(const model *m, const group *g, pull *p, peer *of, bool asking, double now)
-{
-    const bool merges = m->options->merge == COD_MERGE_DELAY_CORRECTED;
-    if (!of->asked && asking) {
-        ask(m, p, of, now);
-    } else if (of->asked && now >= of->answer_s && of->asked_before != p->begun) {
-        ask(m, p, of, now); /* the answer is old */
-    } else if (of->asked && now >= of->answer_s) {
-        const uint64_t version = cod_slot_offer(&of->answer, of->held, 0, merges ? g->newest_own + 1 : UINT64_MAX);
-        of->asked = false;
-        if (version <= of->held)
-            return;
-        p->proposed = (int)(of - g->peers);
-        p->proposed_version = version;
-    }
-}
-
-static void look_for_news(const model *m, group *g, pull *p, int64_t done, double now)
-{
-    const int place = (int)(p - g->pulls);
-    const int64_t each = m->options->period / LOOKS;
-    const bool asking = p->look || each <= 1 || done % each == 0;
-    p->look = false;
-    for (int k = 0; k < g->peer_count && p->proposed == NO_PEER; k += m->pull_count) {
-        look_at(m, g, p, &g->peers[p->turn], asking, now);
-        p->turn += m->pull_count;
-        if (p->turn >= g->peer_count)
-            p->turn = place;
-    }
-}
-
-static void ask_header(const model *m, pull *p, double now)
-{
-    p->transfer = HEADER;
-    p->ready_s = now + 2 * m->setting->latency_s;
-}
-
-static void start_pull(const model *m, pull *p, peer *of, uint64_t version, int64_t step, double now)
-{
-    p->phase = PULLING;
-    p->begun++;
-    p->since = step;
-    p->peer = of;
-    p->version = version;
-    p->done = p->lost = false;
-    p->chunks_left = m->shard_chunks;
-    p->polled_s = now;
-    p->idle_s = 0;
-    ask_header(m, p, now);
-}
-
-static void start_bytes(model *m, const group *g, pull *p, const cod_slot_entry *entry, double now)
-{
-    const cod_scale_setting *s = m->setting;
-    const double bytes = (double)(entry->bytes * (uint64_t)s->ranks);
-    const int reader = (int)(g - m->groups);
-    p->sequence = entry->sequence;
-    p->transfer = DATA;
-    p->ready_s = now + 2 * s->latency_s;
-    p->moving = isfinite(s->link_bytes_s);
-    if (p->moving)
-        cod_scale_links_start(m->links, flow_of(m, g, p), p->peer->group, reader, bytes,
-                              s->ranks * in_flight_bytes / (2 * s->latency_s), now);
-    else
-        cod_scale_links_note(m->links, reader, bytes, now);
-}
-
-/** As far as it goes at once. */
-static void move_bytes(model *m, const group *g, pull *p, double now)
-{
-    const cod_slot_header *header = &m->groups[p->peer->group].last.header;
-    while (p->transfer != HERE && !p->lost && !p->moving && now >= p->ready_s) {
-        const int slot = cod_slot_find(header, p->version);
-        if (p->transfer == SEQUENCE) {
-            p->lost = slot < 0 || header->entries[slot].sequence != p->sequence;
-            p->transfer = HERE;
-        } else if (p->transfer == DATA) {
-            p->transfer = SEQUENCE;
-            p->ready_s = now + 2 * m->setting->latency_s;
-        } else if (slot >= 0) {
-            p->idle_s = 0;
-            start_bytes(m, g, p, &header->entries[slot], now);
-        } else if (cod_slot_newest(header) > p->version) {
-            p->lost = true;
-        } else { /* not there yet: asked for again */
-            ask_header(m, p, now);
-            return;
-        }
-    }
-}
-
-static void note_wait(const model *m, pull *p, double now)
-{
-    const double passed = now - p->polled_s, most = m->options->pull_timeout_s / STUCK_LOOKS;
-    p->idle_s = p->moving || p->transfer == HERE ? 0 : p->idle_s + fmin(passed, most);
-    p->polled_s = now;
-    p->lost = p->lost || (!p->done && p->idle_s > m->options->pull_timeout_s);
-}
-
-static void move_pull(model *m, group *g, pull *p, int64_t done, double now)
-{
-    const cod_scale_setting *s = m->setting;
-    if (p->phase == IDLE && p->proposed == NO_PEER)
-        look_for_news(m, g, p, done, now);
-    if (p->phase == GATHERING && done > p->since + 1)
-        p->done = true;
-    if (p->phase != PULLING || p->done || p->lost)
-        return;
-    move_bytes(m, g, p, now);
-    if (p->transfer == HERE && !p->lost) {
-        const uint64_t chunks = m->decoded_a_step < p->chunks_left ? m->decoded_a_step : p->chunks_left;
-        p->chunks_left -= chunks;
-        p->done = p->chunks_left == 0;
-        g->cost_s += s->costs.decode * (double)s->weights * (double)chunks / (double)m->shard_chunks / s->ranks;
-    }
-    note_wait(m, p, now);
-}
-
 /* Agreement. */
-
-static void take_over(model *m, group *g, pull *p)
-{
-    const cod_scale_setting *s = m->setting;
-    const double weights = (double)s->weights, from_others = m->once ? 0 : weights * (s->ranks - 1) / s->ranks;
-    p->peer->held = p->version;
-    m->taken++;
-    m->usable += (int64_t)p->version + 2 <= s->steps / m->options->period;
-    m->shared_bytes += 4 * from_others;
-    g->cost_s += s->costs.copy * from_others;
-    if (m->options->merge != COD_MERGE_NONE)
-        g->cost_s += s->costs.merge * weights;
-    p->phase = IDLE;
-    p->look = true;
-}
-
-static void give_up(model *m, const group *g, pull *p, double now)
-{
-    cod_scale_links_stop(m->links, flow_of(m, g, p), now);
-    p->moving = false;
-    p->phase = IDLE;
-    p->look = true;
-    m->lost++;
-}
-
-static void act(model *m, group *g, pull *p, int64_t step, double now)
-{
-    const told heard = p->told[step % AGREEMENT_DELAY];
-    if (p->phase == IDLE) {
-        if (heard.proposed == NO_PEER)
-            return;
-        p->proposed = NO_PEER;
-        if (heard.version > g->peers[heard.proposed].held)
-            start_pull(m, p, &g->peers[heard.proposed], heard.version, step, now);
-        return;
-    }
-    if (step - AGREEMENT_DELAY < p->since)
-        return;
-    if (heard.lost) {
-        give_up(m, g, p, now);
-    } else if (heard.done && p->phase == PULLING && m->setting->ranks > 1 && !m->once) {
-        p->phase = GATHERING;
-        p->since = step;
-        p->done = false;
-    } else if (heard.done) {
-        take_over(m, g, p);
-    }
-}
 
 /** What was told two steps before the one that begins now. */
 static void hear(model *m, group *g, double now)
@@ -360,7 +101,7 @@ static void hear(model *m, group *g, double now)
     if (g->encoding && m->once && g->complete_step > 0 && step >= g->complete_step)
         end_publication(g);
     for (int k = 0; k < m->pull_count; k++)
-        act(m, g, &g->pulls[k], step, now);
+        scale_pull_act(m, g, &g->pulls[k], step, now);
 }
 
 static void tell(const model *m, group *g, double now)
@@ -369,7 +110,7 @@ static void tell(const model *m, group *g, double now)
     g->interval[at] = 1e3 * (now - g->published_s) >= m->options->min_interval_ms;
     for (int k = 0; k < m->pull_count; k++) {
         pull *p = &g->pulls[k];
-        p->told[at] = (told){p->proposed, p->proposed_version, p->done, p->lost};
+        p->told[at] = (told){p->proposed, p->proposed_version, p->proposed_last, p->done, p->lost};
     }
 }
 
@@ -400,7 +141,7 @@ static cod_status end_step(model *m, group *g)
     if (done > g->published_step)
         COD_TRY(encode(m, g, m->encoded_a_step));
     for (int k = 0; k < m->pull_count; k++)
-        move_pull(m, g, &g->pulls[k], done, now);
+        scale_pull_move(m, g, &g->pulls[k], done, now);
     tell(m, g, now);
     sample(m, g, done);
     g->step++;
@@ -429,6 +170,7 @@ static cod_status run(model *m, double *seconds)
             p->moving = false;
             p->ready_s = at + 2 * m->setting->latency_s;
             cod_scale_links_end_next(m->links);
+            scale_pull_follow(m, &m->groups[flow / COD_EXCHANGE_PULLS_MOST], p, at);
         }
         const double now = g->ends_s;
         COD_TRY(end_step(m, g));
@@ -558,7 +300,10 @@ static void read_result(const model *m, double seconds, cod_scale_result *out)
     *out = (cod_scale_result){.sizes = m->sizes,
                               .publications = s->steps / m->options->period,
                               .taken = m->taken,
+                              .passed = m->passed,
                               .lost = m->lost,
+                              .merged = (double)m->merged / (pairs * (double)(s->steps / m->options->period)),
+                              .strength = m->strength / (pairs * (double)(s->steps / m->options->period)),
                               .bytes_a_step = cod_scale_links_bytes(m->links) / steps,
                               .peak_bytes_s = cod_scale_links_peak(m->links),
                               .step_s = seconds / steps,
@@ -577,6 +322,9 @@ cod_status cod_scale_run(const cod_scale_setting *setting, cod_scale_result *out
     const cod_exchange_options *o = setting->exchange;
     COD_REQUIRE(o->codec == COD_EXCHANGE_DELTA && o->transport == COD_TRANSPORT_RMA && !o->deterministic,
                 "the model is of exchange.codec=delta, transport=rma, deterministic=false");
+    COD_REQUIRE(cod_exchange_fragments(o) == 1,
+                "the model is of whole publications, exchange.fragments=1, and knows nothing of %d fragments",
+                cod_exchange_fragments(o));
     COD_REQUIRE(setting->groups >= 2 && setting->ranks >= 1 && setting->steps >= 1 && setting->weights >= 1,
                 "the model is of two groups at least");
     model m = {.setting = setting, .options = o, .once = setting->once && setting->ranks > 1};

@@ -22,10 +22,11 @@ typedef struct cod_scale_costs {
 } cod_scale_costs;
 
 typedef struct cod_scale_setting {
-    const cod_exchange_options *exchange; /**< codec DELTA, transport RMA, not deterministic */
+    const cod_exchange_options *exchange; /**< codec DELTA, transport RMA, one fragment, not deterministic */
     int groups, ranks;                    /**< ranks of each group */
     bool once; /**< ranks of a group run on one node and compute on its processors: they hold values together */
     uint64_t weights;
+    int64_t deltas; /**< versions of a peer in one pull at most; 1 or 0 = what is built */
     int64_t steps;
     const double *step_s; /**< [groups][steps] what each step computes, the exchange aside */
     double link_bytes_s;  /**< of a group, each way; INFINITY = what moves is there at once */
@@ -36,9 +37,12 @@ typedef struct cod_scale_setting {
 typedef struct cod_scale_result {
     cod_exchange_sizes sizes; /**< of group 0 */
     int64_t publications;     /**< of a group */
-    uint64_t taken, lost;     /**< versions that all groups took over; that they gave up */
+    /** Versions that all groups took over; that came on the way to one that they took over; that they gave up. */
+    uint64_t taken, passed, lost;
     /** Part of the peers' publications that was taken over, without the last two: the run ends before their turn. */
     double used;
+    double merged;   /**< part of the peers' publications that was merged */
+    double strength; /**< mean of their alphas, 0 of those that were not */
     double staleness_median,
         staleness_most;         /**< own steps after a version's, over all steps that hold one; NaN = none */
     double bytes_a_step;        /**< that come to a group, mean */

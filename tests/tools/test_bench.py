@@ -156,6 +156,12 @@ def scales(folder):
     assert 3 < costs["key_ratio"] < costs["ratio"] < 20, costs
     text = bench(*small, *given)
     assert "8x1" in text and "ns a weight, given" in text and len(text.splitlines()) == 5 + len(rows), text
+    # 63 peers are too many for a period of 10 steps: several deltas in one pull let a group catch up.
+    many = ["scale", "--layouts", "64x1", "--weights", "1e4", "--links", "inf", "--peers", "all", *given, "period=10", "--json"]
+    one, chain = (json.loads(bench(*many, "--deltas", deltas))["rows"][0] for deltas in ("1", "8"))
+    assert one == json.loads(bench(*many))["rows"][0] and one["passed"] == 0 and one["lost"] > 0, one
+    assert chain["passed"] > 0 and chain["lost"] == 0 and chain["staleness_median"] < one["staleness_median"], chain
+    assert 0 < one["strength"] < one["merged"] < 1, one
     # Steps as measured.
     with open(f"{folder}/pace.json", "w") as file:
         json.dump([[0.01] * 500, [0.02] * 500], file)
@@ -172,7 +178,8 @@ def scales(folder):
                                (["--step-ms", "1,2"], "--step-ms: '1,2' is not one number"), (["--costs", "1,2"], "--costs: '1,2'"),
                                (["--ratios", "4"], "--ratios: '4'"), (["--drift", "2"], "--drift: '2' is not a number from 0 to 1"),
                                (["--publications", "2"], "2"), (["--peers", "some"], "peers"), (["codec=int8"], "the model is of exchange.codec=delta"),
-                               (["deterministic=true"], "the model is of exchange.codec=delta"), (["colour=blue"], "has no option 'colour'")):
+                               (["deterministic=true"], "the model is of exchange.codec=delta"),
+                               (["--deltas", "17"], "17"), (["fragments=5"], "knows nothing of 5 fragments"), (["colour=blue"], "has no option 'colour'")):
         assert message in bench("scale", *given, *arguments, code=2), arguments
 
     # What is drawn of it, and what is made of runs: two groups in step take over all publications but the last.

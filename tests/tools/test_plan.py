@@ -67,6 +67,31 @@ def traffic(bench):
         check(1 <= count <= 5 and abs(published - count * one) <= count * 5000, f"{published} bytes published, {one} planned", result)
 
 
+def followed(bench):
+    """How many peers a period allows is said of few peers and of many; not where groups wait for each other."""
+    two = [*MODEL, "cluster.groups=2"]
+    for period, fragments, allowed in ((10, 1, 16), (50, 1, 72), (50, 5, 14)):
+        result = planned(bench, *two, f"exchange.period={period}", f"exchange.fragments={fragments}")
+        check(re.findall(r"with exchange.period (\d+) a group can follow about (\d+) peers\n", result.out) == [(str(period), str(allowed))],
+              f"period {period}", result)
+    result = planned(bench, *MODEL, "cluster.groups=18")
+    check("a group reads 17 peers, and with exchange.period 10 about 16 have" in result.out and "can follow about 16 peers" in result.out,
+          "18 groups", result)
+    result = planned(bench, *two, "exchange.deterministic=true", "exchange.lag_steps=5")
+    check("can follow" not in result.out and "1 peer pulled" in result.out, "deterministic", result)
+
+
+def chosen_coder(bench):
+    """codec auto publishes what delta does; its entropy coder is its own, so that `entropy` says nothing of it."""
+    figures = {}
+    for codec, entropy in (("delta", "zstd"), ("auto", "zstd"), ("auto", "none")):
+        result = planned(bench, *MODEL, "cluster.groups=3", f"exchange.codec={codec}", f"exchange.entropy={entropy}")
+        told = re.search(rf"a publication of at most ([\d.]+) MB \({codec} before compression\); 2 peers pulled(?:, 2 at a time)?, ([\d.]+) MB", result.out)
+        check(told is not None, f"{codec} with entropy {entropy}", result)
+        figures[codec, entropy] = told.groups()
+    check(len(set(figures.values())) == 1 and float(told[2]) > float(told[1]) > 0, f"{figures}")
+
+
 def memory(bench):
     """The parts of a rank's memory are there when they are used, and add up."""
     result = planned(bench, *MODEL, "cluster.groups=3", "train.ema=0.99", "distill.weight=1")
@@ -112,8 +137,8 @@ def configs(bench):
         check(result.code == 0, f"{path.name}: exit code {result.code}", result)
 
 
-CASES = {"map": the_map, "cores": shared_cores, "by-node": by_node, "traffic": traffic, "memory": memory,
-         "unlike-groups": unlike_groups, "other-task": other_task, "configs": configs}
+CASES = {"map": the_map, "cores": shared_cores, "by-node": by_node, "traffic": traffic, "followed": followed,
+         "chosen-coder": chosen_coder, "memory": memory, "unlike-groups": unlike_groups, "other-task": other_task, "configs": configs}
 
 if __name__ == "__main__":
     sys.exit(run_cases(CASES, sys.argv[1], sys.argv[2:]))
