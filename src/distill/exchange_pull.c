@@ -449,12 +449,14 @@ static uint64_t chunks_a_step(const cod_exchange *e, const held_peer *peer)
 /**
  * Whether the pull has not moved for all of its patience. Between two looks at it lies a step of this rank, an evaluation or a pause of
  * the node, in which it cannot show that it moved: of each such time only a part counts, so that several looks must find it where it was.
+ * Time in which a pull waits for its turn does not count.
  */
 static bool is_stuck(const cod_exchange *e, exchange_pull *pull)
 {
     enum { LEAST_LOOKS = 8 };
     const double now = cod_clock_s(), passed = now - pull->polled_s, most = e->options.pull_timeout_s / LEAST_LOOKS;
-    pull->idle_s += passed < most ? passed : most;
+    if (!pull->pulled.queued)
+        pull->idle_s += passed < most ? passed : most;
     pull->polled_s = now;
     return pull->idle_s > e->options.pull_timeout_s;
 }

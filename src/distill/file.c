@@ -147,12 +147,13 @@ static cod_status pull_poll(cod_transport *transport, int place, cod_pull_state 
     file_pull *p = &t->pulls[place];
     cod_status status = COD_OK;
     *state = COD_PULL_BUSY;
-    *out = (cod_pulled){.bytes = p->arrived};
-    if (p->phase == PULL_ABSENT && cod_clock_s() - p->looked_s >= LOOK_S)
+    const double now = cod_clock_s();
+    *out = (cod_pulled){.bytes = p->arrived, .queued = p->phase == PULL_WANTED && now - t->moved_s < t->patience_s};
+    if (p->phase == PULL_ABSENT && now - p->looked_s >= LOOK_S)
         p->phase = PULL_WANTED;
     if (p->phase == PULL_HERE) {
         *state = COD_PULL_DONE;
-        *out = (cod_pulled){p->pulled, p->entry.bytes, p->entry.life, p->entry.published_ms, p->pull_s};
+        *out = (cod_pulled){p->pulled, p->entry.bytes, p->entry.life, p->entry.published_ms, p->pull_s, false};
     } else if (p->phase == PULL_GONE) {
         *state = COD_PULL_LOST;
     } else if (p->phase == PULL_BAD) {

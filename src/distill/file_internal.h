@@ -72,6 +72,7 @@ typedef struct file {
 
     pthread_mutex_t mutex; /**< guards all that follows; never held while storage is waited for */
     pthread_cond_t changed;
+    double moved_s; /**< when the thread last began something, or a piece of a pull came */
     bool begun, ending, ended;
     bool hung; /**< storage kept a caller waiting for all of `patience_s`, and has not answered since */
 

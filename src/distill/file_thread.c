@@ -310,6 +310,7 @@ static cod_status read_pieces(file *t, file_pull *p, int from, const char *name,
         pthread_mutex_lock(&t->mutex);
         wanted = ticket == p->ticket;
         p->arrived = wanted ? used : p->arrived;
+        t->moved_s = cod_clock_s();
         pthread_mutex_unlock(&t->mutex);
     }
     *phase = PULL_HERE;
@@ -407,6 +408,7 @@ void *file_work(void *context)
     for (;;) {
         const uint32_t asked = next_asked(t);
         file_pull *wanted = NULL;
+        t->moved_s = cod_clock_s();
         if (t->errand != NULL)
             run_errand(t);
         else if (t->storing || t->header_due)

@@ -221,7 +221,7 @@ static cod_status pull_poll(cod_transport *transport, int place, cod_pull_state 
                                                              : 0};
     if (p->phase == PULL_HERE) {
         *state = COD_PULL_DONE;
-        *out = (cod_pulled){p->pulled->data, p->entry.bytes, p->entry.life, p->entry.published_ms, p->data_s};
+        *out = (cod_pulled){p->pulled->data, p->entry.bytes, p->entry.life, p->entry.published_ms, p->data_s, false};
     }
     if (*state == COD_PULL_LOST)
         p->phase = PULL_NONE;

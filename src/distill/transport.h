@@ -26,6 +26,7 @@ typedef struct cod_pulled {
     uint64_t bytes;              /**< while it is under way, those that have come: it moves when they grow */
     uint64_t life, published_ms; /**< as its slot says */
     double seconds;              /**< that its bytes took, as far as the reader, who looks now and then, can tell */
+    bool queued; /**< no byte of it has been asked for: the transport is at work on something else, which moves */
 } cod_pulled;
 
 typedef struct cod_transport_ops {

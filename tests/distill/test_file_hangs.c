@@ -127,6 +127,44 @@ static void storage_that_hangs_at_the_start_is_named(void **state)
     pair_close(NULL, reader);
 }
 
+/** A pull that waits behind another is queued for as long as storage has to answer, and no longer; one whose version is absent is not. */
+static void a_pull_is_queued_while_others_move(void **state)
+{
+    (void)state;
+    const cod_slot_identity who = pair_identity(0, 1), reading = pair_identity(1, 1);
+    const double patience_s = 0.5;
+    char folder[4096];
+    snprintf(folder, sizeof folder, "%s", cod_test_at("x"));
+    const cod_file_options options = {.folder = folder, .key_file = "", .patience_s = patience_s, .pulls = PULLS};
+    cod_transport *publisher = pair_open_one(0, 1, true), *reader = NULL;
+    cod_pull_state how[2] = {COD_PULL_BUSY, COD_PULL_BUSY};
+    cod_pulled got[2];
+    assert_ok(cod_file_transport_create(&options, &reading, &pair_layout, &reader));
+    pair_publish(publisher, 1);
+    reader->ops->oldest(reader); /* its own header is written */
+    atomic_store(&stuck_opening, true);
+    for (int k = 0; k < 2; k++)
+        assert_ok(reader->ops->pull_start(reader, k, &who, 0, 1));
+    usleep(100000); /* the first is being read by now */
+    for (int k = 0; k < 2; k++)
+        assert_ok(reader->ops->pull_poll(reader, k, &how[k], &got[k]));
+    assert_true(!got[0].queued && got[1].queued);
+    usleep((useconds_t)(1e6 * patience_s));
+    assert_ok(reader->ops->pull_poll(reader, 1, &how[1], &got[1]));
+    assert_true(how[1] == COD_PULL_BUSY && !got[1].queued);
+    atomic_store(&stuck_opening, false);
+    const double begin = cod_clock_s();
+    while ((how[0] == COD_PULL_BUSY || how[1] == COD_PULL_BUSY) && cod_clock_s() - begin < PATIENCE_S)
+        for (int k = 0; k < 2; k++)
+            assert_ok(reader->ops->pull_poll(reader, k, &how[k], &got[k]));
+    assert_true(how[0] == COD_PULL_DONE && how[1] == COD_PULL_DONE);
+    assert_ok(reader->ops->pull_start(reader, 0, &who, 0, 2));
+    usleep(100000);
+    assert_ok(reader->ops->pull_poll(reader, 0, &how[0], &got[0]));
+    assert_true(how[0] == COD_PULL_BUSY && !got[0].queued);
+    pair_close(publisher, reader);
+}
+
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, cod_test_folder_make, cod_test_folder_remove)
 
 int main(void)
@@ -134,6 +172,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_FOLDER(storage_that_hangs_holds_nobody),
         IN_FOLDER(storage_that_hangs_at_the_start_is_named),
+        IN_FOLDER(a_pull_is_queued_while_others_move),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-from train_support import Skip, check, descendants, kill_job, png, rank_process, run_cases, steps_saved, wait_for_steps
+from train_support import Skip, check, descendants, hanging, kill_job, png, rank_process, run_cases, steps_saved, wait_for_steps
 
 SETUPS = {
     "single": ["train.strategy=single"],
@@ -247,6 +247,32 @@ def give_back(folder):
         os.remove(os.path.join(folder, f"group-{group}"))
 
 
+def exchange_hangs(number):
+    """The exchange's folder is on a server that hangs: training goes on, a signal ends it, and what it saved is good to go on from."""
+    def case(bench):
+        flag, arguments = bench.path("hangs"), ["train", "t.yaml", *ENDLESS, *ON_FILES]
+        environment = hanging(bench.path("shared"), COD_HANG_WHILE=flag)
+        with open(bench.path("err"), "wb") as err:
+            process = bench.start(*arguments, environment=environment, stderr=err)
+        for group in range(2):
+            wait_for_steps(bench, process, "f", 2, group)
+        bench.write("hangs", "")
+        wait_for_word(bench, process, "has not answered for 10 s", 40)  # at a checkpoint
+        for group in range(2):
+            goes_on(bench, process, group)
+        process.send_signal(number)
+        result = bench.wait(process, arguments, 40)  # beside the two waits for the groups' threads
+        err = bench.read("err").decode()
+        check(result.code == 0, f"exit code {result.code}:\n{err}")
+        stopped = [int(step) for step in re.findall(r"stopped and saved at step (\d+)", err)]
+        check(stopped and max(steps_saved(bench.path("runs", "f", "checkpoints"))) in stopped, f"nothing was saved:\n{err}")
+        os.remove(flag)
+        result = bench.trained(*ENDLESS, *ON_FILES, "train.max_time=2", "--resume", environment=environment)
+        check(f"resumed at step {max(stopped)}" in result.err, f"it did not go on from step {stopped}", result)
+        check(all(bench.metrics("f", group)[-1]["peers"][0]["pulled"] > 0 for group in range(2)), "nobody pulls", result)
+    return case
+
+
 def unprivileged(bench, *arguments):
     """Runs the command as the user nobody, who owns nothing here."""
     tool = shutil.which("setpriv")
@@ -303,6 +329,8 @@ CASES = {
     "disk-full": disk_full,
     "exchange-disk-full": storage_fails(fill, lambda folder: os.remove(os.path.join(folder, "filler")), "No space left on device"),
     "exchange-folder-gone": storage_fails(take_away, give_back, "cannot publish"),
+    "exchange-hangs-sigint": exchange_hangs(signal.SIGINT),
+    "exchange-hangs-sigterm": exchange_hangs(signal.SIGTERM),
     "read-only-single": read_only("single"),
     "read-only-2x1": read_only("2x1"),
 }

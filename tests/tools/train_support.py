@@ -186,6 +186,12 @@ def kill_job(process):
             os.kill(pid, signal.SIGKILL)
 
 
+def hanging(folder, **how):
+    """Variables of a run on storage that hangs or is slow below `folder`: hang.c."""
+    check("COD_TEST_HANG" in os.environ, "COD_TEST_HANG does not name libcod_hang.so")
+    return {"LD_PRELOAD": os.environ["COD_TEST_HANG"], "COD_HANG_FOLDER": folder, **how}
+
+
 def floats(data):
     return struct.unpack(f"<{len(data) // 4}f", data)
 
