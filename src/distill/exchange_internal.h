@@ -141,6 +141,7 @@ struct cod_exchange {
     int peer_count;
     exchange_pull *pulls; /**< [pull_count] */
     int pull_count;
+    cod_rooms rooms; /**< of the pulls, whichever fragment each is of */
     uint64_t now_ms; /**< wall clock of the group's first rank, as last told; 0 = not known */
 
     /* Replaying. */
@@ -246,7 +247,7 @@ int exchange_pulls_for(const cod_exchange_options *options, int peers);
 int64_t exchange_decoding_steps(const cod_exchange_options *options, int peers);
 /** Makes the pulls. exchange_pulls_clear() also after a failure. */
 COD_MUST_CHECK cod_status exchange_pulls_init(cod_exchange *e);
-/** Leaves a gather that does not end within `pull_timeout_s` to itself, with its memory. */
+/** Cancels what is being pulled. Leaves a gather that does not end within `pull_timeout_s` to itself, with its memory. */
 COD_MUST_CHECK cod_status exchange_pulls_end(cod_exchange *e);
 void exchange_pulls_clear(cod_exchange *e);
 /** The one that a peer belongs to. */
