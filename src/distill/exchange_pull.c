@@ -121,6 +121,18 @@ void exchange_pulls_clear(cod_exchange *e)
     free(e->pulls);
 }
 
+void exchange_peers_pack(held_peer *peers, int count, exchange_numbers *numbers)
+{
+    for (int i = 0; i < count; i++) {
+        exchange_pack_u64(numbers, &peers[i].version);
+        exchange_pack_i64(numbers, &peers[i].step);
+        exchange_pack_i64(numbers, &peers[i].pulled_at);
+        exchange_pack_u64(numbers, &peers[i].published_ms);
+        if (numbers->restoring)
+            peers[i].refused = 0;
+    }
+}
+
 exchange_pull *exchange_pull_of(const cod_exchange *e, const held_peer *peer)
 {
     return &e->pulls[(peer - e->peers) % e->pull_count];
