@@ -20,7 +20,7 @@ static const float movement = 0.03f;
 /** What the ranks of a group told each other in one step. */
 typedef struct told {
     bool pending;
-    double values[COD_EXCHANGE_FLAGS];
+    double values[COD_EXCHANGE_FLAGS_MOST];
     cod_request *request;
 } told;
 
@@ -146,7 +146,8 @@ static cod_status tell(bench *b)
     cod_exchange_flags_out(b->exchange, t->values);
     return cod_group_size(b->group) == 1
                ? COD_OK
-               : cod_group_reduce_start(b->group, t->values, COD_EXCHANGE_FLAGS, COD_REDUCE_SUM, &t->request);
+               : cod_group_reduce_start(b->group, t->values, cod_exchange_flag_count(b->exchange), COD_REDUCE_SUM,
+                                        &t->request);
 }
 
 static cod_status one_step(bench *b)

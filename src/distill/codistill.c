@@ -26,7 +26,8 @@
 #define WEIGHT_SCALAR   "distill_weight"
 
 enum { LOSS_TASK, LOSS_DISTILL, LOSSES };
-enum { TIMES_KEPT = 512, FLAG_OFF = COD_EXCHANGE_FLAGS, FLAGS };
+enum { TIMES_KEPT = 512 };
+enum { FLAG_OFF, OWN_FLAGS }; /* the exchange's are behind them */
 
 typedef struct codistill {
     cod_strategy base;
@@ -109,6 +110,7 @@ static cod_status add_losses(cod_strategy *strategy, cod_train_session *session)
 
 static cod_status make_peers(codistill *c, cod_train_context *context, const cod_exchange_model *models)
 {
+    c->base.flag_count = OWN_FLAGS + cod_exchange_flag_count(c->exchange);
     const cod_train_session *session = context->session;
     const cod_teacher_spec spec = {
         .target = CODISTILL_TEACHER_INPUT,
@@ -414,7 +416,7 @@ static cod_status after_step(cod_strategy *strategy, cod_train_context *context)
 static void flags_out(cod_strategy *strategy, double *out)
 {
     const codistill *c = (const codistill *)strategy;
-    cod_exchange_flags_out(c->exchange, out);
+    cod_exchange_flags_out(c->exchange, out + OWN_FLAGS);
     out[FLAG_OFF] = c->lost && c->distill.auto_off;
 }
 
@@ -423,7 +425,7 @@ static cod_status flags_in(cod_strategy *strategy, cod_train_context *context, c
     codistill *c = (codistill *)strategy;
     if (in[FLAG_OFF] > 0 && c->teaching.off_step < 0)
         c->teaching.off_step = context->step;
-    return cod_exchange_flags_in(c->exchange, context->step, in);
+    return cod_exchange_flags_in(c->exchange, context->step, in + OWN_FLAGS);
 }
 
 /** Before burn_in ends there is nothing that could have lost. */
@@ -534,7 +536,7 @@ static const cod_strategy_teaching teaching_ops = {
     .add_losses = add_losses, .choose = choose, .before_batch = before_batch};
 
 static const cod_strategy_peers peers_ops = {
-    .flag_count = FLAGS, .flags_out = flags_out, .flags_in = flags_in, .validated = validated, .stats = peer_stats};
+    .flags_out = flags_out, .flags_in = flags_in, .validated = validated, .stats = peer_stats};
 
 static const cod_strategy_ops ops = {
     .start = start,

@@ -89,7 +89,8 @@ static cod_status make_buffers(cod_exchange *e)
     COD_TRY(check_fragments(e));
     COD_TRY(exchange_publisher_init(&e->publisher, &e->options));
     COD_TRY(make_peers(e));
-    return exchange_pulls_init(e);
+    COD_TRY(exchange_pulls_init(e));
+    return cod_rooms_init(&e->rooms, e->pull_count, common_layout(e).slot_bytes);
 }
 
 /** Names this process of the group, all its ranks by what the first one drew. */
@@ -130,7 +131,7 @@ static cod_status make_window(cod_exchange *e, const cod_slot_identity *identity
     size_t count = 0;
     cod_status status = cod_group_agree(cod_comm_world(e->comm), find_sources(e, &sources, &count), NULL);
     if (status == COD_OK)
-        status = cod_rma_create(e->comm, identity, layout, e->pull_count, sources, count, out);
+        status = cod_rma_create(e->comm, identity, layout, &e->rooms, sources, count, out);
     free(sources);
     return status;
 }
@@ -143,7 +144,7 @@ static cod_status open_folder(cod_exchange *e, const cod_slot_identity *identity
                                      .key_file = options->key_file,
                                      .patience_s = fmax(options->pull_timeout_s, STORAGE_PATIENCE_S),
                                      .anew = options->anew,
-                                     .pulls = e->pull_count};
+                                     .rooms = &e->rooms};
     const cod_status status = cod_file_transport_create(&shared, identity, layout, out);
     COD_TRY(cod_group_agree(cod_comm_world(e->comm), status, NULL));
     double left = (double)(*out)->ops->left(*out);
@@ -212,6 +213,7 @@ cod_status cod_exchange_destroy(cod_exchange *e)
     free(e->on_device);
     exchange_publisher_clear(&e->publisher);
     exchange_pulls_clear(e);
+    cod_rooms_clear(&e->rooms);
     free(e->events);
     free(e->peers);
     free(e->models);

@@ -40,11 +40,11 @@
 
 typedef struct cod_exchange cod_exchange;
 
-/** Pulls that a group has at a time, and numbers that ride in the reduction. */
+/** At most: pulls that a group has at a time, and numbers that ride in the reduction. */
 enum {
     COD_EXCHANGE_FRAGMENTS_MOST = 64,
     COD_EXCHANGE_PULLS_MOST = 16,
-    COD_EXCHANGE_FLAGS = 7 + 8 * COD_EXCHANGE_PULLS_MOST,
+    COD_EXCHANGE_FLAGS_MOST = 7 + 8 * COD_EXCHANGE_PULLS_MOST,
     COD_EXCHANGE_OWN_KEPT = 4
 };
 
@@ -292,15 +292,19 @@ COD_MUST_CHECK cod_status cod_exchange_publish(cod_exchange *exchange, int64_t s
 /** Encodes some chunks, moves the pull under way. Once a step; waits only in deterministic mode. */
 COD_MUST_CHECK cod_status cod_exchange_advance(cod_exchange *exchange, int64_t step);
 
-/** This step's part of the reduction: to be *summed* over the group. */
-void cod_exchange_flags_out(const cod_exchange *exchange, double out[COD_EXCHANGE_FLAGS]);
+/** Numbers that ride in the reduction: some of the group and eight of each pull that it has at a time. The same on all its ranks. */
+size_t cod_exchange_flag_count(const cod_exchange *exchange);
+
+/** This step's part of the reduction: to be *summed* over the group. @param[out] out  [cod_exchange_flag_count()] */
+void cod_exchange_flags_out(const cod_exchange *exchange, double *out);
 
 /**
  * Acts on the sums made two steps ago; all ranks of the group call it at the same step, with equal numbers. Where ranks of the group
  * have published different weights, as those of mixed processors may, a warning names them, once.
+ *
+ * @param in  [cod_exchange_flag_count()]
  */
-COD_MUST_CHECK cod_status cod_exchange_flags_in(cod_exchange *exchange, int64_t step,
-                                                const double in[COD_EXCHANGE_FLAGS]);
+COD_MUST_CHECK cod_status cod_exchange_flags_in(cod_exchange *exchange, int64_t step, const double *in);
 
 /** Number of peers that this group reads, and the group that the i-th of them is. */
 int cod_exchange_peer_count(const cod_exchange *exchange);

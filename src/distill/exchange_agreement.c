@@ -12,13 +12,18 @@
 enum { FLAG_INTERVAL, FLAG_NOW, FLAG_LEFT_OUT, FLAG_PRINT, FLAG_PRINT_SQUARE, FLAG_WAITING, FLAG_UNFIT, GROUP_FLAGS };
 /* Of each pull; PEER, VERSION, LIFE (what it proposes) and PUBLISHED (the time of what is being pulled) are the first rank's. */
 enum { FLAG_PEER, FLAG_VERSION, FLAG_LIFE, FLAG_DONE, FLAG_LOST, FLAG_REFUSED, FLAG_BYTES, FLAG_PUBLISHED, PULL_FLAGS };
-_Static_assert((int)GROUP_FLAGS + (int)PULL_FLAGS * (int)COD_EXCHANGE_PULLS_MOST == (int)COD_EXCHANGE_FLAGS,
+_Static_assert((int)GROUP_FLAGS + (int)PULL_FLAGS * (int)COD_EXCHANGE_PULLS_MOST == (int)COD_EXCHANGE_FLAGS_MOST,
                "each flag has a number");
 enum { AGREEMENT_DELAY = 2 };
 
-void cod_exchange_flags_out(const cod_exchange *e, double out[COD_EXCHANGE_FLAGS])
+size_t cod_exchange_flag_count(const cod_exchange *e)
 {
-    memset(out, 0, COD_EXCHANGE_FLAGS * sizeof *out);
+    return GROUP_FLAGS + PULL_FLAGS * (size_t)e->pull_count;
+}
+
+void cod_exchange_flags_out(const cod_exchange *e, double *out)
+{
+    memset(out, 0, cod_exchange_flag_count(e) * sizeof *out);
     out[FLAG_PRINT] = (double)e->publisher.print_of;
     out[FLAG_PRINT_SQUARE] = out[FLAG_PRINT] * out[FLAG_PRINT];
     out[FLAG_WAITING] = e->publisher.waiting;
@@ -134,7 +139,7 @@ static cod_status compare_prints(cod_exchange *e, double sum, double squares)
     return status;
 }
 
-cod_status cod_exchange_flags_in(cod_exchange *e, int64_t step, const double in[COD_EXCHANGE_FLAGS])
+cod_status cod_exchange_flags_in(cod_exchange *e, int64_t step, const double *in)
 {
     COD_TRY(compare_prints(e, in[FLAG_PRINT], in[FLAG_PRINT_SQUARE]));
     if (e->publisher.waiting &&

@@ -12,13 +12,34 @@
 #include "distill/exchange.h"
 #include "distill/transport.h"
 
-/** Numbers that are saved: the period and the publisher's; and those of each fragment, and of each that is held. exchange_state.c. */
+/** Numbers that are saved: the shape and the publisher's; and those of each fragment, and of each that is held. exchange_state.c. */
 enum {
     EXCHANGE_PERIOD_BITS = 40,
     EXCHANGE_NUMBERS = 3,
     EXCHANGE_CHAIN_NUMBERS = 2 + COD_EXCHANGE_OWN_KEPT,
     EXCHANGE_PEER_NUMBERS = 4
 };
+
+/** Numbers of a checkpoint in a fixed order, being written or read. */
+typedef struct exchange_numbers {
+    uint64_t *next;
+    bool restoring;
+} exchange_numbers;
+
+static inline void exchange_pack_u64(exchange_numbers *numbers, uint64_t *field)
+{
+    if (numbers->restoring)
+        *field = *numbers->next++;
+    else
+        *numbers->next++ = *field;
+}
+
+static inline void exchange_pack_i64(exchange_numbers *numbers, int64_t *field)
+{
+    uint64_t bits = (uint64_t)*field;
+    exchange_pack_u64(numbers, &bits);
+    *field = (int64_t)bits;
+}
 
 /** A published version as this group itself will be seen: what a merge subtracts. */
 typedef struct own_version {
@@ -141,6 +162,7 @@ struct cod_exchange {
     int peer_count;
     exchange_pull *pulls; /**< [pull_count] */
     int pull_count;
+    cod_rooms rooms; /**< of the pulls, whichever fragment each is of */
     uint64_t now_ms; /**< wall clock of the group's first rank, as last told; 0 = not known */
 
     /* Replaying. */
@@ -246,9 +268,11 @@ int exchange_pulls_for(const cod_exchange_options *options, int peers);
 int64_t exchange_decoding_steps(const cod_exchange_options *options, int peers);
 /** Makes the pulls. exchange_pulls_clear() also after a failure. */
 COD_MUST_CHECK cod_status exchange_pulls_init(cod_exchange *e);
-/** Leaves a gather that does not end within `pull_timeout_s` to itself, with its memory. */
+/** Cancels what is being pulled. Leaves a gather that does not end within `pull_timeout_s` to itself, with its memory. */
 COD_MUST_CHECK cod_status exchange_pulls_end(cod_exchange *e);
 void exchange_pulls_clear(cod_exchange *e);
+/** Saves which versions are held of peers' fragments, or goes on from there. A pull under way is not saved. */
+void exchange_peers_pack(held_peer *peers, int count, exchange_numbers *numbers);
 /** The one that a peer belongs to. */
 exchange_pull *exchange_pull_of(const cod_exchange *e, const held_peer *peer);
 /** Moves all pulls by a step. */
@@ -291,6 +315,8 @@ own_version *exchange_own_of(cod_exchange *e, uint64_t version);
 /** Makes codecs, and says that nothing has been published. */
 COD_MUST_CHECK cod_status exchange_publisher_init(exchange_publisher *publisher, const cod_exchange_options *options);
 void exchange_publisher_clear(exchange_publisher *publisher);
+/** Saves what was published last, what the next deltas are against and which own versions are kept, or goes on from there. */
+void exchange_publisher_pack(exchange_publisher *publisher, exchange_numbers *numbers);
 /** Adds the fingerprint of what readers will decode, of the chunk that begins at value `first`. */
 void exchange_note_print(exchange_publisher *publisher, uint64_t first, uint64_t fingerprint);
 /**

@@ -33,6 +33,20 @@ void exchange_publisher_clear(exchange_publisher *p)
     free(p->chains);
 }
 
+void exchange_publisher_pack(exchange_publisher *p, exchange_numbers *numbers)
+{
+    exchange_pack_u64(numbers, &p->version);
+    exchange_pack_i64(numbers, &p->step);
+    for (int f = 0; f < p->fragments; f++) {
+        exchange_pack_u64(numbers, &p->chains[f].reference);
+        exchange_pack_u64(numbers, &p->chains[f].since_key);
+    }
+    for (int i = 0; i < p->own_count; i++)
+        exchange_pack_u64(numbers, &p->own[i].version);
+    if (numbers->restoring)
+        p->restored = p->version;
+}
+
 void exchange_note_print(exchange_publisher *p, uint64_t first, uint64_t fingerprint)
 {
     p->print += fingerprint * (2 * first + 1);

@@ -93,11 +93,19 @@ cod_status exchange_pulls_init(cod_exchange *e)
     return COD_OK;
 }
 
+static void cancel(const cod_exchange *e, const exchange_pull *pull)
+{
+    cod_transport *transport = e->transports[pull->peer->fragment];
+    transport->ops->pull_cancel(transport, pull->place);
+}
+
 cod_status exchange_pulls_end(cod_exchange *e)
 {
     cod_status status = COD_OK;
     for (int k = 0; k < e->pull_count; k++) {
         exchange_pull *pull = &e->pulls[k];
+        if (pull->phase == PULLING)
+            cancel(e, pull);
         const cod_status ended = cod_request_wait(&pull->gathering, e->options.pull_timeout_s);
         if (pull->gathering != NULL)
             exchange_abandon_gather(e, pull);
@@ -111,6 +119,18 @@ void exchange_pulls_clear(cod_exchange *e)
     for (int k = 0; e->pulls != NULL && k < e->pull_count; k++)
         cod_codec_clear(&e->pulls[k].decoder);
     free(e->pulls);
+}
+
+void exchange_peers_pack(held_peer *peers, int count, exchange_numbers *numbers)
+{
+    for (int i = 0; i < count; i++) {
+        exchange_pack_u64(numbers, &peers[i].version);
+        exchange_pack_i64(numbers, &peers[i].step);
+        exchange_pack_i64(numbers, &peers[i].pulled_at);
+        exchange_pack_u64(numbers, &peers[i].published_ms);
+        if (numbers->restoring)
+            peers[i].refused = 0;
+    }
 }
 
 exchange_pull *exchange_pull_of(const cod_exchange *e, const held_peer *peer)
@@ -323,8 +343,7 @@ void exchange_give_up(cod_exchange *e, exchange_pull *pull, bool useless)
 {
     if (useless)
         pull->peer->refused = pull->version;
-    cod_transport *transport = e->transports[pull->peer->fragment];
-    transport->ops->pull_cancel(transport, pull->place);
+    cancel(e, pull);
     pull->phase = IDLE;
     pull->look = true;
     pull->peer = NULL;

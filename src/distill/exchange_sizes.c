@@ -151,14 +151,14 @@ cod_exchange_sizes cod_exchange_plan(const cod_exchange_options *options, const 
         const uint64_t chunks = chunk_bytes(options, &models[g], ranks[g]);
         incoming = chunks > incoming ? chunks : incoming;
     }
-    /* The window of each fragment and its copy for checkpoints, or two rooms and a copy of one; a slot of each pull. */
+    /* The window of each fragment and its copy for checkpoints, or two rooms and a copy of one; a room of each pull. */
     const uint64_t published =
         fragments *
         (options->transport == COD_TRANSPORT_FILE ? 3 * layout.slot_bytes : 2 * cod_slot_window_bytes(&layout));
     sizes.pulls = exchange_pulls_for(options, sizes.peers);
     sizes.encoding_steps = exchange_encoding_steps(options);
     sizes.decoding_steps = exchange_decoding_steps(options, sizes.peers);
-    sizes.slot_bytes = published + fragments * (uint64_t)sizes.pulls * layout.slot_bytes;
+    sizes.slot_bytes = published + (uint64_t)sizes.pulls * layout.slot_bytes;
     const uint64_t numbers =
         EXCHANGE_NUMBERS + fragments * (EXCHANGE_CHAIN_NUMBERS + EXCHANGE_PEER_NUMBERS * (uint64_t)sizes.peers);
     sizes.checkpoint_bytes = numbers * sizeof(uint64_t) + saved_values * sizeof(float) +

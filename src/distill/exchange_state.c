@@ -14,38 +14,12 @@ static uint64_t shape_of(const cod_exchange *e)
     return (uint64_t)e->options.period | (uint64_t)(e->fragments - 1) << EXCHANGE_PERIOD_BITS;
 }
 
-/**
- * The period and, above it, fragments less one, then versions and steps in a fixed order: own, what the next deltas are against, one of
- * each own version kept, four for each fragment of each peer.
- */
-static void pack_numbers(cod_exchange *e, bool restore)
+/** Behind the shape: what the publisher says, then what is held of each fragment of each peer. */
+static void pack_numbers(cod_exchange *e, bool restoring)
 {
-    uint64_t *at = e->numbers + 1;
-    if (!restore)
-        e->numbers[0] = shape_of(e);
-#define NUMBER(field, type)                                                                                            \
-    do {                                                                                                               \
-        if (restore)                                                                                                   \
-            (field) = (type)*at;                                                                                       \
-        else                                                                                                           \
-            *at = (uint64_t)(field);                                                                                   \
-        at++;                                                                                                          \
-    } while (0)
-    NUMBER(e->publisher.version, uint64_t);
-    NUMBER(e->publisher.step, int64_t);
-    for (int f = 0; f < e->fragments; f++) {
-        NUMBER(e->publisher.chains[f].reference, uint64_t);
-        NUMBER(e->publisher.chains[f].since_key, uint64_t);
-    }
-    for (int i = 0; i < e->publisher.own_count; i++)
-        NUMBER(e->publisher.own[i].version, uint64_t);
-    for (int i = 0; i < e->peer_count; i++) {
-        NUMBER(e->peers[i].version, uint64_t);
-        NUMBER(e->peers[i].step, int64_t);
-        NUMBER(e->peers[i].pulled_at, int64_t);
-        NUMBER(e->peers[i].published_ms, uint64_t);
-    }
-#undef NUMBER
+    exchange_numbers numbers = {.next = e->numbers + 1, .restoring = restoring};
+    exchange_publisher_pack(&e->publisher, &numbers);
+    exchange_peers_pack(e->peers, e->peer_count, &numbers);
 }
 
 static size_t number_count(const cod_exchange *e)
@@ -117,6 +91,7 @@ cod_status cod_exchange_state(cod_exchange *e, const cod_exchange_array **arrays
     if (e->on_device != NULL)
         COD_TRY(exchange_device_save(e, &mirrors));
     e->array_count = 0;
+    e->numbers[0] = shape_of(e);
     pack_numbers(e, false);
     COD_TRY(gather_slots(e, &slots, &slot_bytes));
     add_array(e, "numbers", 0, e->numbers, numbers * sizeof *e->numbers, true);
@@ -146,9 +121,6 @@ cod_status cod_exchange_restored(cod_exchange *e, const void *slots, size_t slot
         return cod_fail(COD_ERR_FORMAT, "the checkpoint is of a run with exchange.fragments %llu, not %d: set it back",
                         (unsigned long long)fragments, e->fragments);
     pack_numbers(e, true);
-    e->publisher.restored = e->publisher.version;
-    for (int i = 0; i < e->peer_count; i++)
-        e->peers[i].refused = 0;
     if (e->on_device != NULL)
         COD_TRY(exchange_device_restore(e));
     return restore_slots(e, slots, slot_bytes);

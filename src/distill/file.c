@@ -132,7 +132,10 @@ static cod_status pull_start(cod_transport *transport, int place, const cod_slot
 {
     file *t = enter(transport);
     file_pull *p = &t->pulls[place];
+    const cod_status status = cod_rooms_take(t->pull_rooms, place, &p->room);
     (void)world_rank;
+    if (status != COD_OK)
+        return leave(t, status);
     p->ticket++;
     p->expected = *expected;
     p->version = version;
@@ -153,7 +156,7 @@ static cod_status pull_poll(cod_transport *transport, int place, cod_pull_state 
         p->phase = PULL_WANTED;
     if (p->phase == PULL_HERE) {
         *state = COD_PULL_DONE;
-        *out = (cod_pulled){p->pulled, p->entry.bytes, p->entry.life, p->entry.published_ms, p->pull_s, false};
+        *out = (cod_pulled){p->room->data, p->entry.bytes, p->entry.life, p->entry.published_ms, p->pull_s, false};
     } else if (p->phase == PULL_GONE) {
         *state = COD_PULL_LOST;
     } else if (p->phase == PULL_BAD) {
@@ -328,8 +331,6 @@ static void release(file *t)
     free(t->publishers);
     for (int i = 0; i < 2; i++)
         cod_aligned_free(t->rooms[i]);
-    for (int i = 0; t->pulls != NULL && i < t->pull_count; i++)
-        cod_aligned_free(t->pulls[i].pulled);
     free(t->pulls);
     cod_aligned_free(t->writer.memory);
     free(t->saved);
@@ -404,8 +405,6 @@ static cod_status make_buffers(file *t, const cod_slot_identity *identity)
         COD_TRY(cod_aligned_alloc((void **)&t->rooms[i], t->layout.slot_bytes));
     t->pulls = calloc((size_t)t->pull_count + 1, sizeof *t->pulls);
     COD_REQUIRE_MEMORY(t->pulls);
-    for (int i = 0; i < t->pull_count; i++)
-        COD_TRY(cod_aligned_alloc((void **)&t->pulls[i].pulled, t->layout.slot_bytes + COD_SEAL_BYTES));
     COD_TRY(cod_aligned_alloc((void **)&memory, t->window_bytes));
     return cod_slot_writer_init(&t->writer, memory, identity, &t->layout, no_sync, NULL);
 }
@@ -469,7 +468,8 @@ cod_status cod_file_transport_create(const cod_file_options *options, const cod_
     cod_status status = COD_OK;
     t->patience_s = options->patience_s;
     t->anew = options->anew;
-    t->pull_count = options->pulls;
+    t->pull_rooms = options->rooms;
+    t->pull_count = options->rooms->count;
     t->sealed = options->key_file != NULL && options->key_file[0] != '\0';
     if (t->sealed)
         COD_TRY_GOTO(status, failed, cod_seal_key_read(options->key_file, &t->key));

@@ -28,7 +28,7 @@ typedef struct cod_file_options {
         key_file; /**< of the seals that all files end with (io/seal.h); NULL or "" = none. What has no seal of it is refused */
     double patience_s; /**< longest that a call waits for storage */
     bool anew;         /**< removes what an earlier run left of this shard */
-    int pulls;         /**< that may be under way at a time; each has room for a slot */
+    cod_rooms *rooms;  /**< for the pulls that may be under way at a time; borrowed, may be of other transports, too */
 } cod_file_options;
 
 /**

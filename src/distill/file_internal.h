@@ -50,8 +50,8 @@ typedef struct file_pull {
     uint64_t version, arrived;
     double looked_s;
     cod_slot_entry entry;
-    double pull_s; /**< that reading it took */
-    unsigned char *pulled;
+    double pull_s;  /**< that reading it took */
+    cod_room *room; /**< borrowed; the thread keeps it while it reads */
     char reason[FILE_REASON_BYTES];
 } file_pull;
 
@@ -91,7 +91,8 @@ typedef struct file {
 
     publisher *publishers; /**< [groups] */
 
-    file_pull *pulls; /**< [pull_count] */
+    cod_rooms *pull_rooms; /**< of all fragments' transports */
+    file_pull *pulls;      /**< [pull_count] */
     int pull_count, pull_turn;
 
     unsigned char *saved; /**< what state() told last */

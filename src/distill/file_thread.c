@@ -290,14 +290,14 @@ static cod_status find_version(const file *t, const cod_slot_identity *expected,
 }
 
 /** Reads an open version, as long as the pull is wanted. */
-static cod_status read_pieces(file *t, file_pull *p, int from, const char *name, uint64_t ticket, uint64_t bytes,
-                              pull_phase *phase)
+static cod_status read_pieces(file *t, file_pull *p, unsigned char *to, int from, const char *name, uint64_t ticket,
+                              uint64_t bytes, pull_phase *phase)
 {
     uint64_t used = 0;
     bool wanted = true;
     while (used < bytes && wanted) {
         const uint64_t left = bytes - used;
-        const ssize_t got = pread(from, p->pulled + used, left < PIECE_BYTES ? left : PIECE_BYTES, (off_t)used);
+        const ssize_t got = pread(from, to + used, left < PIECE_BYTES ? left : PIECE_BYTES, (off_t)used);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0 && errno == ESTALE) {
@@ -317,8 +317,8 @@ static cod_status read_pieces(file *t, file_pull *p, int from, const char *name,
     return COD_OK;
 }
 
-static cod_status read_version(file *t, file_pull *p, const cod_slot_identity *who, uint64_t version, uint64_t ticket,
-                               uint64_t bytes, pull_phase *phase)
+static cod_status read_version(file *t, file_pull *p, unsigned char *to, const cod_slot_identity *who, uint64_t version,
+                               uint64_t ticket, uint64_t bytes, pull_phase *phase)
 {
     char name[FILE_NAME_BYTES], said[FILE_PATH_BYTES];
     cod_untrusted_folder *folder = NULL;
@@ -339,9 +339,9 @@ static cod_status read_version(file *t, file_pull *p, const cod_slot_identity *w
         status =
             cod_fail(COD_ERR_FORMAT, "'%s' has not the %llu bytes that its header says", said, (unsigned long long)all);
     else
-        status = read_pieces(t, p, from, said, ticket, all, phase);
+        status = read_pieces(t, p, to, from, said, ticket, all, phase);
     close(from);
-    if (status == COD_OK && *phase == PULL_HERE && !seal_fits(t, who, version, p->pulled, bytes))
+    if (status == COD_OK && *phase == PULL_HERE && !seal_fits(t, who, version, to, bytes))
         status = cod_fail(COD_ERR_FORMAT, "'%s' has no seal of exchange.key_file", said);
     return status;
 }
@@ -353,12 +353,15 @@ static void pull(file *t, file_pull *p)
                    newest = expected.shard == first ? t->publishers[expected.group].newest : 0;
     cod_slot_entry entry = {0};
     pull_phase phase = PULL_ABSENT;
+    cod_room *const room = p->room;
     const double begin = cod_clock_s();
     p->phase = PULL_READING;
+    cod_room_keep(room); /* once the pull is given up, another one may begin in its place */
     pthread_mutex_unlock(&t->mutex);
     cod_status status = find_version(t, &expected, version, newest, &phase, &entry);
     if (status == COD_OK && phase == PULL_READING)
-        status = read_version(t, p, &expected, version, ticket, entry.bytes, &phase);
+        status = read_version(t, p, room->data, &expected, version, ticket, entry.bytes, &phase);
+    cod_room_release(room);
     pthread_mutex_lock(&t->mutex);
     if (ticket != p->ticket)
         return;

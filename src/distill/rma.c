@@ -2,32 +2,22 @@
 
 #include "comm/group.h"
 #include "core/chunk_format.h"
-#include "core/memory.h"
 #include "core/trace.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-
-/** Memory that gets write to; shared with gets that were given up, and freed with the last of them. */
-typedef struct staging {
-    atomic_int users;
-    unsigned char header[COD_SLOT_HEADER_BYTES];
-    unsigned char word[8];
-    unsigned char data[];
-} staging;
 
 /** A question for one publisher's header. Each has its own, so that one that does not answer hides no other. */
 typedef struct publisher {
     cod_request *asking;
-    staging *asked; /**< NULL until first asked */
+    cod_room *asked; /**< NULL until first asked */
 } publisher;
 
 typedef enum pull_phase { PULL_NONE, PULL_HEADER, PULL_DATA, PULL_SEQUENCE, PULL_HERE } pull_phase;
 
 typedef struct pull {
     pull_phase phase;
-    staging *pulled; /**< NULL when the last was given up with a get outstanding */
+    cod_room *room; /**< borrowed */
     cod_slot_identity expected;
     int rank, slot;
     uint64_t version;
@@ -45,38 +35,21 @@ typedef struct rma {
     uint32_t open_slot;
 
     publisher *publishers; /**< [world size] */
-    pull *pulls;           /**< [pull_count] */
-    int pull_count;
+    cod_rooms *rooms;      /**< of all fragments' transports */
+    pull *pulls;           /**< [rooms->count] */
 
     cod_request *ack;
-    staging *ack_word;
+    cod_room *ack_word;
     unsigned char *saved; /**< what state() told last */
 } rma;
 
-static cod_status staging_create(size_t bytes, staging **out)
-{
-    staging *s = NULL;
-    COD_TRY(cod_aligned_alloc((void **)&s, sizeof *s + bytes));
-    atomic_init(&s->users, 1);
-    memset(s->header, 0, sizeof s->header);
-    *out = s;
-    return COD_OK;
-}
-
-static void staging_release(void *context)
-{
-    staging *s = context;
-    if (s != NULL && atomic_fetch_sub(&s->users, 1) == 1)
-        cod_aligned_free(s);
-}
-
 /** Gives a get up; its memory lives until it ends. */
-static void abandon(cod_request **request, staging *memory)
+static void abandon(cod_request **request, cod_room *memory)
 {
     if (*request == NULL)
         return;
-    atomic_fetch_add(&memory->users, 1);
-    cod_request_abandon(request, staging_release, memory);
+    cod_room_keep(memory);
+    cod_request_abandon(request, cod_room_release, memory);
 }
 
 static cod_status sync_window(void *context)
@@ -106,7 +79,7 @@ static cod_status publish_end(cod_transport *transport, const cod_slot_entry *en
 }
 
 /** Without the entries that the layout has no slots for: they are zero. */
-static cod_status get_header(rma *t, int world_rank, staging *to, cod_request **request)
+static cod_status get_header(rma *t, int world_rank, cod_room *to, cod_request **request)
 {
     return cod_window_get_start(t->window, world_rank, 0, to->header, cod_slot_header_bytes(&t->layout), request);
 }
@@ -121,7 +94,7 @@ static cod_status offer(cod_transport *transport, const cod_slot_identity *expec
     *answered = false;
     *version = *life = 0;
     if (who->asked == NULL)
-        COD_TRY(staging_create(0, &who->asked));
+        COD_TRY(cod_room_create(0, &who->asked));
     if (who->asking == NULL)
         return get_header(t, world_rank, who->asked, &who->asking);
     COD_TRY(cod_request_test(&who->asking, &done));
@@ -139,7 +112,7 @@ static cod_status offer(cod_transport *transport, const cod_slot_identity *expec
 static cod_status ask_header(rma *t, pull *p)
 {
     p->phase = PULL_HEADER;
-    return get_header(t, p->rank, p->pulled, &p->get);
+    return get_header(t, p->rank, p->room, &p->get);
 }
 
 static cod_status pull_start(cod_transport *transport, int place, const cod_slot_identity *expected, int world_rank,
@@ -150,8 +123,7 @@ static cod_status pull_start(cod_transport *transport, int place, const cod_slot
     p->expected = *expected;
     p->rank = world_rank;
     p->version = version;
-    if (p->pulled == NULL)
-        COD_TRY(staging_create(t->layout.slot_bytes, &p->pulled));
+    COD_TRY(cod_rooms_take(t->rooms, place, &p->room));
     return ask_header(t, p);
 }
 
@@ -160,7 +132,7 @@ static cod_status take_header(rma *t, pull *p, cod_pull_state *state)
 {
     cod_slot_header header;
     bool torn;
-    COD_TRY(cod_slot_read_header(p->pulled->header, &p->expected, &t->layout, &header, &torn));
+    COD_TRY(cod_slot_read_header(p->room->header, &p->expected, &t->layout, &header, &torn));
     if (torn)
         return ask_header(t, p);
     p->slot = cod_slot_find(&header, p->version);
@@ -174,7 +146,7 @@ static cod_status take_header(rma *t, pull *p, cod_pull_state *state)
     p->entry = header.entries[p->slot];
     p->data_s = cod_clock_s();
     p->phase = PULL_DATA;
-    return cod_window_get_start(t->window, p->rank, cod_slot_data_at(&t->layout, (uint32_t)p->slot), p->pulled->data,
+    return cod_window_get_start(t->window, p->rank, cod_slot_data_at(&t->layout, (uint32_t)p->slot), p->room->data,
                                 p->entry.bytes, &p->get);
 }
 
@@ -182,8 +154,8 @@ static cod_status take_data(rma *t, pull *p)
 {
     p->data_s = cod_clock_s() - p->data_s;
     p->phase = PULL_SEQUENCE;
-    return cod_window_get_start(t->window, p->rank, cod_slot_sequence_at(&t->layout, (uint32_t)p->slot),
-                                p->pulled->word, sizeof p->pulled->word, &p->get);
+    return cod_window_get_start(t->window, p->rank, cod_slot_sequence_at(&t->layout, (uint32_t)p->slot), p->room->word,
+                                sizeof p->room->word, &p->get);
 }
 
 static cod_status poll_phase(rma *t, pull *p, cod_pull_state *state)
@@ -198,7 +170,7 @@ static cod_status poll_phase(rma *t, pull *p, cod_pull_state *state)
         return take_header(t, p, state);
     if (p->phase == PULL_DATA)
         return take_data(t, p);
-    if (cod_load_u64(p->pulled->word) == p->entry.sequence)
+    if (cod_load_u64(p->room->word) == p->entry.sequence)
         p->phase = PULL_HERE;
     else
         *state = COD_PULL_LOST;
@@ -221,7 +193,7 @@ static cod_status pull_poll(cod_transport *transport, int place, cod_pull_state 
                                                              : 0};
     if (p->phase == PULL_HERE) {
         *state = COD_PULL_DONE;
-        *out = (cod_pulled){p->pulled->data, p->entry.bytes, p->entry.life, p->entry.published_ms, p->data_s, false};
+        *out = (cod_pulled){p->room->data, p->entry.bytes, p->entry.life, p->entry.published_ms, p->data_s, false};
     }
     if (*state == COD_PULL_LOST)
         p->phase = PULL_NONE;
@@ -232,12 +204,7 @@ static void pull_cancel(cod_transport *transport, int place)
 {
     pull *p = &((rma *)transport)->pulls[place];
     p->phase = PULL_NONE;
-    if (p->get == NULL)
-        return;
-    /* Late bytes may still arrive in the old memory: the next pull makes its own. */
-    abandon(&p->get, p->pulled);
-    staging_release(p->pulled);
-    p->pulled = NULL;
+    abandon(&p->get, p->room); /* late bytes may still arrive there */
 }
 
 static cod_status acknowledge(cod_transport *transport, uint32_t group, uint64_t version)
@@ -318,18 +285,16 @@ static cod_status restored(cod_transport *transport, const void *data, size_t by
 static cod_status destroy(cod_transport *transport)
 {
     rma *t = (rma *)transport;
-    for (int i = 0; i < t->pull_count; i++)
+    for (int i = 0; i < t->rooms->count; i++)
         pull_cancel(transport, i);
     abandon(&t->ack, t->ack_word);
     for (int r = 0; r < cod_comm_size(t->comm); r++)
         abandon(&t->publishers[r].asking, t->publishers[r].asked);
     const cod_status status = cod_window_destroy(t->window);
     for (int r = 0; r < cod_comm_size(t->comm); r++)
-        staging_release(t->publishers[r].asked);
-    for (int i = 0; i < t->pull_count; i++)
-        staging_release(t->pulls[i].pulled);
+        cod_room_release(t->publishers[r].asked);
     free(t->pulls);
-    staging_release(t->ack_word);
+    cod_room_release(t->ack_word);
     free(t->saved);
     free(t->publishers);
     free(t);
@@ -355,22 +320,20 @@ static cod_status make_buffers(rma *t)
 {
     t->publishers = calloc((size_t)cod_comm_size(t->comm), sizeof *t->publishers);
     COD_REQUIRE_MEMORY(t->publishers);
-    t->pulls = calloc((size_t)t->pull_count + 1, sizeof *t->pulls);
+    t->pulls = calloc((size_t)t->rooms->count + 1, sizeof *t->pulls);
     COD_REQUIRE_MEMORY(t->pulls);
-    for (int i = 0; i < t->pull_count; i++)
-        COD_TRY(staging_create(t->layout.slot_bytes, &t->pulls[i].pulled));
-    return staging_create(0, &t->ack_word);
+    return cod_room_create(0, &t->ack_word);
 }
 
-cod_status cod_rma_create(cod_comm *comm, const cod_slot_identity *identity, const cod_slot_layout *layout, int pulls,
-                          const int *sources, size_t source_count, cod_transport **out)
+cod_status cod_rma_create(cod_comm *comm, const cod_slot_identity *identity, const cod_slot_layout *layout,
+                          cod_rooms *rooms, const int *sources, size_t source_count, cod_transport **out)
 {
     rma *t = calloc(1, sizeof *t);
     COD_REQUIRE_MEMORY(t);
     t->base.ops = &ops;
     t->comm = comm;
     t->layout = *layout;
-    t->pull_count = pulls;
+    t->rooms = rooms;
     COD_TRY(cod_group_agree(cod_comm_world(comm), make_buffers(t), NULL));
     COD_TRY(cod_window_create(comm, cod_slot_window_bytes(layout), sources, source_count, &t->window));
     COD_TRY(cod_slot_writer_init(&t->writer, cod_window_memory(t->window), identity, layout, sync_window, t));

@@ -11,12 +11,12 @@
 /**
  * Makes the window. Collective on all ranks, with equal layouts.
  *
- * @param pulls     that this rank may have under way at a time; each has room for a slot
+ * @param rooms     for the pulls that this rank may have under way at a time; borrowed, may be of other windows, too
  * @param sources   [source_count] world ranks that this one reads; they may repeat
  * @param[out] out  new; ops->destroy()
  */
 COD_MUST_CHECK cod_status cod_rma_create(cod_comm *comm, const cod_slot_identity *identity,
-                                         const cod_slot_layout *layout, int pulls, const int *sources,
+                                         const cod_slot_layout *layout, cod_rooms *rooms, const int *sources,
                                          size_t source_count, cod_transport **out);
 
 #endif

@@ -5,7 +5,7 @@
 #ifndef COD_DISTILL_TRANSPORT_H
 #define COD_DISTILL_TRANSPORT_H
 
-#include "distill/slot.h"
+#include "distill/room.h"
 
 #include "core/status.h"
 
@@ -20,7 +20,7 @@ typedef enum cod_pull_state {
     COD_PULL_LOST, /**< its slot was reopened, or its file removed: a newer version replaces it */
 } cod_pull_state;
 
-/** A shard that has arrived; valid until the next pull in the same place. */
+/** A shard that has arrived; valid until the next pull in the same place, also of another transport that has the same rooms. */
 typedef struct cod_pulled {
     const unsigned char *data;   /**< NULL while it is under way */
     uint64_t bytes;              /**< while it is under way, those that have come: it moves when they grow */
@@ -49,7 +49,8 @@ typedef struct cod_transport_ops {
     /**
      * Starts pulling one version of a rank's shard.
      *
-     * @param place  0 … the number of pulls that the transport was made for, less 1; each has one pull at a time
+     * @param place  of the rooms that the transport was made with. Each has one pull at a time, whichever transport's: before the next
+     *               one there, the last has ended or was cancelled
      */
     cod_status (*pull_start)(cod_transport *transport, int place, const cod_slot_identity *expected, int world_rank,
                              uint64_t version);

@@ -294,9 +294,8 @@ static cod_status compile_locally(trainer *t, const cod_division *division)
 /** Two steps hide a reduction; ranks that run apart need as many more. */
 static cod_status make_agreements(trainer *t)
 {
-    const cod_strategy_peers *peers = t->strategy->ops->peers;
     t->agreement_delay = 1 + (t->strategy->agree_within > 1 ? t->strategy->agree_within : 1);
-    t->agreement_count = t->loss_count + 1 + (peers != NULL ? peers->flag_count : 0);
+    t->agreement_count = t->loss_count + 1 + t->strategy->flag_count;
     t->agreements = calloc((size_t)t->agreement_delay, sizeof *t->agreements);
     COD_REQUIRE_MEMORY(t->agreements);
     for (int64_t i = 0; i < t->agreement_delay; i++) {

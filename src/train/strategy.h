@@ -89,9 +89,8 @@ typedef struct cod_strategy_teaching {
 
 /** Of strategies that hold their group's ranks, which go on alone, to the same decisions about other groups. */
 typedef struct cod_strategy_peers {
-    size_t flag_count;
     /**
-     * Flags ride in the step's reduction of losses: `out` [flag_count] of step t, zeroed before, comes back summed over the group as
+     * Flags ride in the step's reduction of losses: `out` [strategy->flag_count] of step t, zeroed before, comes back summed over the group as
      * `in` when step t + 2 begins (t + 1 + agree_within where that is set), at the same step on every rank. Flags under way when a
      * run is killed are lost: what matters after a resume belongs in save().
      */
@@ -164,6 +163,7 @@ struct cod_strategy {
     const cod_strategy_ops *ops;
     /** Set by start() where groups wait for each other, to every how many steps: they then stop, and resume, at one step. */
     int64_t in_step_every;
+    size_t flag_count;    /**< Set by start(): numbers of flags_out() */
     int64_t agree_within; /**< Set by start(): ranks may be so many steps apart without waiting for each other; 0 = 1 */
 };
 

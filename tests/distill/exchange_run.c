@@ -240,7 +240,7 @@ static void hear(exchange_run *r, int64_t step)
         return;
     told->pending = false;
     must(cod_request_wait(&told->request, 60));
-    r->ended = r->ended || told->values[COD_EXCHANGE_FLAGS] == cod_group_size(r->group);
+    r->ended = r->ended || told->values[cod_exchange_flag_count(r->exchange)] == cod_group_size(r->group);
     must(cod_exchange_flags_in(r->exchange, r->step, told->values));
 }
 
@@ -249,9 +249,10 @@ static void tell(exchange_run *r)
     run_told *told = &r->told[r->step % RUN_AGREEMENT_DELAY];
     told->pending = true;
     cod_exchange_flags_out(r->exchange, told->values);
-    told->values[COD_EXCHANGE_FLAGS] = r->satisfied;
+    told->values[cod_exchange_flag_count(r->exchange)] = r->satisfied;
     if (cod_group_size(r->group) > 1)
-        must(cod_group_reduce_start(r->group, told->values, COD_EXCHANGE_FLAGS + 1, COD_REDUCE_SUM, &told->request));
+        must(cod_group_reduce_start(r->group, told->values, cod_exchange_flag_count(r->exchange) + 1, COD_REDUCE_SUM,
+                                    &told->request));
 }
 
 /** Of a late device. */

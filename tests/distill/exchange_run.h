@@ -13,7 +13,8 @@ enum { RUN_MAX_GROUPS = 4, RUN_MAX_FRAGMENTS = 8, RUN_AGREEMENT_DELAY = 2 };
 /** What the ranks of a group told each other in one step. */
 typedef struct run_told {
     bool pending;
-    double values[COD_EXCHANGE_FLAGS + 1]; /**< the last: this rank knows that all ranks have what they wait for */
+    double values[COD_EXCHANGE_FLAGS_MOST +
+                  1]; /**< behind the exchange's: this rank knows that all ranks have what they wait for */
     cod_request *request;
 } run_told;
 

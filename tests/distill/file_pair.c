@@ -9,11 +9,19 @@
 #include <string.h>
 #include <unistd.h>
 
-const cod_slot_layout pair_layout = {.slots = SLOTS, .groups = 2, .slot_bytes = BYTES};
+const cod_slot_layout pair_layout = {.slots = SLOTS, .groups = GROUPS, .slot_bytes = BYTES};
 
 cod_slot_identity pair_identity(uint32_t group, uint64_t run)
 {
     return (cod_slot_identity){.run = run, .model = 5, .group = group, .shards = 1, .count = 100, .exact_from = 100};
+}
+
+cod_rooms *pair_rooms(uint32_t group)
+{
+    static cod_rooms rooms[GROUPS];
+    if (rooms[group].count == 0)
+        assert_ok(cod_rooms_init(&rooms[group], PULLS, BYTES));
+    return &rooms[group];
 }
 
 cod_status pair_try_open(uint32_t group, uint64_t run, bool anew, const char *key_file, cod_transport **out)
@@ -22,7 +30,7 @@ cod_status pair_try_open(uint32_t group, uint64_t run, bool anew, const char *ke
     char folder[4096];
     snprintf(folder, sizeof folder, "%s", cod_test_at("x"));
     const cod_file_options options = {
-        .folder = folder, .key_file = key_file, .patience_s = PATIENCE_S, .anew = anew, .pulls = PULLS};
+        .folder = folder, .key_file = key_file, .patience_s = PATIENCE_S, .anew = anew, .rooms = pair_rooms(group)};
     return cod_file_transport_create(&options, &who, &pair_layout, out);
 }
 

@@ -7,11 +7,13 @@
 
 #include "distill/file.h"
 
-enum { SLOTS = 3, BYTES = 4096, PATIENCE_S = 20, PULLS = 3 };
+enum { SLOTS = 3, GROUPS = 2, BYTES = 4096, PATIENCE_S = 20, PULLS = 3 };
 
 extern const cod_slot_layout pair_layout;
 
 cod_slot_identity pair_identity(uint32_t group, uint64_t run);
+/** All transports of a group have the same; they are never freed. */
+cod_rooms *pair_rooms(uint32_t group);
 cod_status pair_try_open(uint32_t group, uint64_t run, bool anew, const char *key_file, cod_transport **out);
 cod_transport *pair_open_one(uint32_t group, uint64_t run, bool anew);
 /** Publishes BYTES - version bytes, all `version`, and waits until they are there or given up. */

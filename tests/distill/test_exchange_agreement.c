@@ -71,7 +71,7 @@ static void what_was_lost_is_asked_for_again(void **state)
 /** Sums as they come when the pull, proposal and outcome alike, stands so on the group's one rank. */
 static void hear_of(exchange_run *r, const exchange_pull *as, int64_t step)
 {
-    double sums[COD_EXCHANGE_FLAGS];
+    double sums[COD_EXCHANGE_FLAGS_MOST];
     exchange_pull *pull = &r->exchange->pulls[0];
     const exchange_pull now = *pull;
     *pull = *as;
@@ -145,9 +145,30 @@ static void sums_decide_what_pulls_do(void **state)
     check_all(refused);
 }
 
+/** Each step's reduction is as long as the run's pulls need, and nothing is written behind that. */
+static void as_much_is_told_as_pulls_need(void **state)
+{
+    (void)state;
+    enum { OF_GROUP = 7, OF_PULL = 8 };
+    static const double untouched = -1;
+    exchange_run r;
+    open_pair(&r);
+    double told[COD_EXCHANGE_FLAGS_MOST + 1];
+    for (size_t i = 0; i <= COD_EXCHANGE_FLAGS_MOST; i++)
+        told[i] = untouched;
+    cod_exchange_flags_out(r.exchange, told);
+    const size_t count = cod_exchange_flag_count(r.exchange);
+    const bool one = r.exchange->pull_count == 1 && count == OF_GROUP + OF_PULL;
+    const bool within = told[count - 1] != untouched && told[count] == untouched;
+    run_close(&r);
+    check_all(one);
+    check_all(within);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_was_lost_is_asked_for_again),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(as_much_is_told_as_pulls_need),
+                                       cmocka_unit_test(what_was_lost_is_asked_for_again),
                                        cmocka_unit_test(sums_decide_what_pulls_do)};
     return cmocka_run_group_tests(tests, job_setup, job_teardown);
 }

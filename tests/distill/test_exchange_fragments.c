@@ -166,6 +166,36 @@ static void as_many_bytes_travel_in_fragments(void **state)
     }
 }
 
+/** All fragments are pulled into one set of rooms, as large as `plan` says, and none is made beside it where no pull is given up. */
+static void fragments_are_pulled_into_the_same_rooms(void **state)
+{
+    (void)state;
+    EACH_SPLIT(s)
+    {
+        exchange_run r;
+        cod_exchange_options options = fragment_options(FRAGMENTS);
+        options.deterministic = true;
+        cod_slot_layout layout = {.slots = (uint32_t)options.slots, .groups = (uint32_t)s->groups};
+        run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
+        for (size_t g = 0; g < s->groups; g++) {
+            const uint64_t bytes = exchange_slot_bytes(&r.options, &r.models[g], s->sizes[g]);
+            layout.slot_bytes = bytes > layout.slot_bytes ? bytes : layout.slot_bytes;
+        }
+        const cod_rooms *rooms = &r.exchange->rooms;
+        const cod_room *room = rooms->rooms[0];
+        run_until(&r, 4 * PERIOD + LAG);
+        const bool same = rooms->count == 1 && rooms->rooms[0] == room && r.takeovers == 4 * FRAGMENTS;
+        const uint64_t published = run_is_on_files() ? 3 * layout.slot_bytes : 2 * cod_slot_window_bytes(&layout);
+        const cod_exchange_sizes planned = cod_exchange_plan(
+            &r.options, r.models, s->sizes, (int)s->groups, cod_group_index(r.group), cod_exchange_holders(r.exchange));
+        const bool as_planned = planned.slot_bytes == FRAGMENTS * published + layout.slot_bytes &&
+                                rooms->bytes >= layout.slot_bytes && rooms->bytes < layout.slot_bytes + 64;
+        run_close(&r);
+        check_all(same);
+        check_all(as_planned);
+    }
+}
+
 /** The digest of all that was taken over, and when. */
 static uint64_t digest_of(const split *s, int64_t restart_at, int round)
 {
@@ -270,6 +300,7 @@ int main(void)
         cmocka_unit_test(fragments_are_taken_over_as_their_peers_published_them),
         cmocka_unit_test(deltas_against_another_reference_are_refused),
         cmocka_unit_test(as_many_bytes_travel_in_fragments),
+        cmocka_unit_test(fragments_are_pulled_into_the_same_rooms),
         cmocka_unit_test(deterministic_fragments_resume_bit_for_bit),
         cmocka_unit_test(on_two_nodes_fragments_are_those_of_one),
         cmocka_unit_test(a_state_of_other_fragments_is_refused),

@@ -116,9 +116,9 @@ static void resume(exchange_run *r, const run_saved *saved, int64_t step)
 /** What rides in the trainer's reductions, told at once. */
 static void tell(exchange_run *r)
 {
-    double flags[COD_EXCHANGE_FLAGS];
+    double flags[COD_EXCHANGE_FLAGS_MOST];
     cod_exchange_flags_out(r->exchange, flags);
-    must(cod_group_reduce(r->group, flags, COD_EXCHANGE_FLAGS, COD_REDUCE_SUM));
+    must(cod_group_reduce(r->group, flags, cod_exchange_flag_count(r->exchange), COD_REDUCE_SUM));
     must(cod_exchange_flags_in(r->exchange, r->step + RUN_AGREEMENT_DELAY, flags));
 }
 

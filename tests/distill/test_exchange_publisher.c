@@ -83,12 +83,40 @@ static void a_fingerprint_knows_places_but_no_order(void **state)
     assert_true(one.print == other.print && one.print != moved.print);
 }
 
+/** Checkpoints have these numbers in this order. */
+static void a_publisher_goes_on_from_what_it_saved(void **state)
+{
+    (void)state;
+    static const uint64_t expected[] = {9, 90, 7, 1, 8, 2, 9, 8, 7, 6, 5, 4, 3, 2};
+    enum { FRAGMENTS = 2, OWN = FRAGMENTS * COD_EXCHANGE_OWN_KEPT, COUNT = sizeof expected / sizeof expected[0] };
+    _Static_assert((int)COUNT == EXCHANGE_NUMBERS - 1 + FRAGMENTS * EXCHANGE_CHAIN_NUMBERS,
+                   "each number has its place");
+    uint64_t saved[COUNT];
+    own_version kept[OWN], again[OWN] = {{0}};
+    exchange_chain chains[FRAGMENTS] = {{.reference = 7, .since_key = 1}, {.reference = 8, .since_key = 2}};
+    exchange_chain chains_again[FRAGMENTS] = {{0}};
+    for (int i = 0; i < OWN; i++)
+        kept[i] = (own_version){.version = 9 - (uint64_t)i};
+    exchange_publisher before = {.version = 9, .step = 90, .chains = chains, .fragments = FRAGMENTS, .own = kept};
+    exchange_publisher after = {.chains = chains_again, .fragments = FRAGMENTS, .own = again};
+    before.own_count = after.own_count = OWN;
+    exchange_numbers out = {.next = saved}, in = {.next = saved, .restoring = true};
+    exchange_publisher_pack(&before, &out);
+    assert_true(out.next == saved + COUNT && before.restored == 0);
+    assert_memory_equal(saved, expected, sizeof expected);
+    exchange_publisher_pack(&after, &in);
+    assert_true(in.next == saved + COUNT && after.version == 9 && after.step == 90 && after.restored == 9);
+    assert_memory_equal(chains_again, chains, sizeof chains);
+    assert_memory_equal(again, kept, sizeof kept);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_publication_ends_when_all_ranks_have_encoded),
         cmocka_unit_test(what_one_rank_could_not_encode_is_skipped_by_all),
         cmocka_unit_test(what_storage_left_out_breaks_the_chain),
+        cmocka_unit_test(a_publisher_goes_on_from_what_it_saved),
         cmocka_unit_test(a_fingerprint_knows_places_but_no_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -44,6 +44,19 @@ int fsync(int file)
     return (int)syscall(SYS_fsync, file);
 }
 
+static atomic_bool hold_reading, reading_held;
+
+/** The read of version 2 is held up before its bytes come. */
+ssize_t pread(int file, void *to, size_t bytes, off_t offset)
+{
+    if (bytes == BYTES - 2 && atomic_load(&hold_reading)) {
+        atomic_store(&reading_held, true);
+        while (atomic_load(&hold_reading))
+            usleep(1000);
+    }
+    return (ssize_t)syscall(SYS_pread64, file, to, bytes, offset);
+}
+
 /** A checkpoint and the end of a run come to an end while storage hangs, and the version that hung is in the checkpoint. */
 static void storage_that_hangs_holds_nobody(void **state)
 {
@@ -52,7 +65,8 @@ static void storage_that_hangs_holds_nobody(void **state)
     const double patience_s = 0.2;
     char folder[4096];
     snprintf(folder, sizeof folder, "%s", cod_test_at("x"));
-    const cod_file_options options = {.folder = folder, .key_file = "", .patience_s = patience_s, .pulls = PULLS};
+    const cod_file_options options = {
+        .folder = folder, .key_file = "", .patience_s = patience_s, .rooms = pair_rooms(0)};
     cod_transport *publisher = NULL, *reader = pair_open_one(1, 1, true);
     void *data;
     size_t bytes;
@@ -94,7 +108,7 @@ static void storage_that_hangs_at_the_start_is_named(void **state)
     const cod_slot_identity who = pair_identity(0, 1), other = pair_identity(1, 1);
     char folder[4096];
     snprintf(folder, sizeof folder, "%s", cod_test_at("x"));
-    const cod_file_options options = {.folder = folder, .key_file = "", .patience_s = 0.2, .pulls = PULLS};
+    const cod_file_options options = {.folder = folder, .key_file = "", .patience_s = 0.2, .rooms = pair_rooms(0)};
     cod_transport *publisher = NULL;
     void *data;
     size_t bytes;
@@ -135,7 +149,8 @@ static void a_pull_is_queued_while_others_move(void **state)
     const double patience_s = 0.5;
     char folder[4096];
     snprintf(folder, sizeof folder, "%s", cod_test_at("x"));
-    const cod_file_options options = {.folder = folder, .key_file = "", .patience_s = patience_s, .pulls = PULLS};
+    const cod_file_options options = {
+        .folder = folder, .key_file = "", .patience_s = patience_s, .rooms = pair_rooms(1)};
     cod_transport *publisher = pair_open_one(0, 1, true), *reader = NULL;
     cod_pull_state how[2] = {COD_PULL_BUSY, COD_PULL_BUSY};
     cod_pulled got[2];
@@ -165,12 +180,38 @@ static void a_pull_is_queued_while_others_move(void **state)
     pair_close(publisher, reader);
 }
 
+/** As those of a model's fragments do: what comes late for a pull that one gave up reaches no pull of the other in its place. */
+static void transports_share_their_rooms(void **state)
+{
+    (void)state;
+    const cod_slot_identity who = pair_identity(0, 1);
+    cod_transport *publisher, *reader, *other = pair_open_one(1, 1, true);
+    cod_pull_state how;
+    cod_pulled got = {0};
+    pair_open(&publisher, &reader, 3);
+    atomic_store(&hold_reading, true);
+    assert_ok(reader->ops->pull_start(reader, 0, &who, 0, 2));
+    const double begin = cod_clock_s();
+    while (!atomic_load(&reading_held) && cod_clock_s() - begin < PATIENCE_S)
+        usleep(1000);
+    assert_true(atomic_load(&reading_held));
+    reader->ops->pull_cancel(reader, 0);
+    assert_ok(pair_pulled(other, 3, &how, &got));
+    assert_int_equal(how, COD_PULL_DONE);
+    atomic_store(&hold_reading, false);
+    assert_ok(reader->ops->destroy(reader)); /* its thread has read all that it was going to */
+    for (uint64_t i = 0; i < got.bytes; i++)
+        assert_int_equal(got.data[i], 3);
+    pair_close(publisher, other);
+}
+
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, cod_test_folder_make, cod_test_folder_remove)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(storage_that_hangs_holds_nobody),
+        IN_FOLDER(transports_share_their_rooms),
         IN_FOLDER(storage_that_hangs_at_the_start_is_named),
         IN_FOLDER(a_pull_is_queued_while_others_move),
     };

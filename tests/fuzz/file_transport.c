@@ -90,8 +90,9 @@ static void look_and_pull(file *t, const uint8_t *version, size_t bytes)
     publisher *who = &t->publishers[identity.group];
     cod_slot_header header;
     *p = (file_pull){.phase = PULL_WANTED, .expected = identity, .version = VERSION};
-    p->pulled = malloc(SLOT_BYTES + COD_SEAL_BYTES);
-    FUZZ_DEMAND(p->pulled != NULL);
+    p->room = malloc(sizeof *p->room + SLOT_BYTES + COD_SEAL_BYTES); /* to the byte, unlike cod_room_create() */
+    FUZZ_DEMAND(p->room != NULL);
+    atomic_init(&p->room->users, 1);
     *who = (publisher){.expected = identity};
     pthread_mutex_lock(&t->mutex);
     look(t, identity.group);
@@ -105,10 +106,10 @@ static void look_and_pull(file *t, const uint8_t *version, size_t bytes)
     if (p->phase == PULL_HERE) {
         fuzz_kinds[t->sealed ? 2 : 1].taken++;
         FUZZ_DEMAND(sound && p->entry.version == VERSION && p->entry.bytes <= SLOT_BYTES &&
-                    file_sealed_bytes(t, p->entry.bytes) == bytes && memcmp(p->pulled, version, bytes) == 0);
+                    file_sealed_bytes(t, p->entry.bytes) == bytes && memcmp(p->room->data, version, bytes) == 0);
     }
     free(who->window);
-    free(p->pulled);
+    free(p->room);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t bytes)

@@ -110,6 +110,7 @@ static cod_status start(cod_strategy *strategy, cod_train_context *context)
     listener *l = (listener *)strategy;
     l->ranks = cod_group_size(context->group);
     l->covering = -1;
+    strategy->flag_count = FLAGS;
     l->covered = calloc(context->session->weights.layout.trainable, sizeof *l->covered);
     COD_REQUIRE_MEMORY(l->covered);
     COD_TRY(check(context->session->executable != NULL && context->loader == NULL && context->step == 0,
@@ -332,8 +333,7 @@ static void destroy(cod_strategy *strategy)
 }
 
 /* Without stats(): hooks that are NULL do nothing. */
-static const cod_strategy_peers peers = {
-    .flag_count = FLAGS, .flags_out = flags_out, .flags_in = flags_in, .validated = validated};
+static const cod_strategy_peers peers = {.flags_out = flags_out, .flags_in = flags_in, .validated = validated};
 static const cod_strategy_teaching teaching = {
     .add_losses = add_losses, .choose = choose, .before_batch = before_batch};
 static const cod_strategy_ops ops = {

@@ -111,7 +111,7 @@ static bool all_seen(const uint64_t *seen, int peers)
 /** The trainer's part: publishes, advances, and lets the sums of step t act at step t + 2. */
 static cod_status train(const scenario *s, cod_group *group, cod_exchange *exchange)
 {
-    double sums[2][COD_EXCHANGE_FLAGS];
+    double sums[2][COD_EXCHANGE_FLAGS_MOST];
     cod_request *reductions[2] = {NULL};
     const int own = cod_group_index(group), peers = cod_exchange_peer_count(exchange);
     uint64_t seen[MOST_GROUPS] = {0};
@@ -133,7 +133,8 @@ static cod_status train(const scenario *s, cod_group *group, cod_exchange *excha
         COD_TRY(cod_exchange_advance(exchange, step));
         usleep(300); /* in place of training: without it one thread may be through before another begins */
         cod_exchange_flags_out(exchange, sums[now]);
-        COD_TRY(cod_group_reduce_start(group, sums[now], COD_EXCHANGE_FLAGS, COD_REDUCE_SUM, &reductions[now]));
+        COD_TRY(cod_group_reduce_start(group, sums[now], cod_exchange_flag_count(exchange), COD_REDUCE_SUM,
+                                       &reductions[now]));
         for (int i = 0; i < peers; i++)
             COD_TRY(check(s, exchange, i, own, &seen[i]));
         if (step == STEPS / 2 && !s->options.deterministic) {
