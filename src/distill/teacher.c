@@ -15,6 +15,8 @@ typedef struct forward {
     cod_executable *executable;
     cod_program *program;
     cod_plan *copies[COPY_COUNT]; /**< between the student's inputs and the teacher's */
+    cod_recording *taking;        /**< of the copies from the student; NULL = none yet */
+    cod_recording *mixing;        /**< of the copy aside and of `mix`; NULL = none yet */
 } forward;
 
 struct cod_teacher {
@@ -37,7 +39,7 @@ struct cod_teacher {
     size_t share;
     bool mixes_probabilities;
     cod_plan *mix;
-    const forward *last;    /**< that has predicted */
+    forward *last;          /**< that has predicted */
     forward plain, rounded; /**< rounded: on integers, once ranges are known, which are part of it */
     float *ranges;          /**< [node count] on integers, else NULL; zeros = to be observed */
 };
@@ -57,6 +59,8 @@ static cod_status plan_copy(const cod_teacher *teacher, cod_view from, cod_view 
 
 static void forward_clear(cod_teacher *teacher, forward *f)
 {
+    cod_recording_destroy(teacher->backend, f->taking);
+    cod_recording_destroy(teacher->backend, f->mixing);
     for (int i = 0; i < COPY_COUNT; i++)
         if (f->copies[i] != NULL)
             teacher->backend->plan_destroy(f->copies[i]);
@@ -271,14 +275,32 @@ static cod_status compile_rounded(cod_teacher *teacher)
     return cod_fail_prefix(status, "teacher on 8-bit integers");
 }
 
+/** Two plans in the teacher's queue, one after the other. */
+typedef struct plan_pair {
+    const cod_teacher *teacher;
+    cod_plan *first, *second;
+} plan_pair;
+
+static cod_status run_pair(void *context)
+{
+    const plan_pair *pair = context;
+    COD_TRY(pair->teacher->backend->plan_run(pair->first, pair->teacher->queue));
+    return pair->teacher->backend->plan_run(pair->second, pair->teacher->queue);
+}
+
+static cod_status replay_pair(const cod_teacher *teacher, cod_plan *first, cod_plan *second, cod_recording **recording)
+{
+    plan_pair pair = {teacher, first, second};
+    return cod_queue_replay(teacher->backend, teacher->device, teacher->queue, run_pair, &pair, recording);
+}
+
 cod_status cod_teacher_run(cod_teacher *teacher, size_t slot)
 {
     const bool rounds = has_ranges(teacher);
-    const forward *f = rounds ? &teacher->rounded : &teacher->plain;
+    forward *f = rounds ? &teacher->rounded : &teacher->plain;
     if (f->executable == NULL)
         COD_TRY(compile_rounded(teacher));
-    COD_TRY(teacher->backend->plan_run(f->copies[COPY_INPUT], teacher->queue));
-    COD_TRY(teacher->backend->plan_run(f->copies[COPY_TRUTH], teacher->queue));
+    COD_TRY(replay_pair(teacher, f->copies[COPY_INPUT], f->copies[COPY_TRUTH], &f->taking));
     COD_TRY(teacher->ranges != NULL && !rounds ? observe(teacher) : cod_program_run(f->program, NULL, NULL));
     teacher->last = f;
     const cod_view loss = cod_executable_loss_view(f->executable, teacher->loss);
@@ -296,12 +318,11 @@ cod_status cod_teacher_loss(cod_teacher *teacher, size_t slot, double *loss)
 
 cod_status cod_teacher_give(cod_teacher *teacher, float share)
 {
-    const cod_backend *backend = teacher->backend;
+    forward *f = teacher->last;
     if (share == 1)
-        return backend->plan_run(teacher->last->copies[COPY_PREDICTION], teacher->queue);
+        return teacher->backend->plan_run(f->copies[COPY_PREDICTION], teacher->queue);
     COD_REQUIRE(teacher->mix != NULL, "this teacher mixes with none");
-    COD_TRY(backend->plan_run(teacher->last->copies[COPY_ASIDE], teacher->queue));
     cod_scalars_set(teacher->scalars, teacher->share, teacher->mixes_probabilities ? share : 1 - share);
     COD_TRY(cod_scalars_flush(teacher->scalars, teacher->queue));
-    return backend->plan_run(teacher->mix, teacher->queue);
+    return replay_pair(teacher, f->copies[COPY_ASIDE], teacher->mix, &f->mixing);
 }

@@ -210,8 +210,8 @@ static cod_status sum_norm(cod_optimiser *optimiser)
 void cod_optimiser_set_rate(cod_optimiser *optimiser, double rate, int64_t step)
 {
     const cod_optimiser_options *options = &optimiser->options;
-    /* From the rounded decays that the op uses: 1 - 0.999 in f32 is off by 1e-5, and would not cancel. SGD reads no corrections: they
-     * stay 1, so that nothing is copied to the device while the rate is the same. */
+    /* From the rounded decays that the op uses: 1 - 0.999 in f32 is off by 1e-5, and would not cancel. SGD reads no
+     * corrections: they stay 1, so that nothing is copied to the device while the rate is the same. */
     const bool corrects = options->kind != COD_OPT_SGD;
     const double beta1 = corrects ? (float)options->beta1 : 0, beta2 = corrects ? (float)options->beta2 : 0;
     cod_scalars_set(optimiser->scalars, optimiser->rates, (float)rate);
@@ -234,7 +234,7 @@ static cod_status run_plans(void *context)
     return COD_OK;
 }
 
-/** Queues the plans by their recording, unless the host acts between them or there is but one, where that saves nothing. */
+/** Queues the plans by their recording. One plan has none, as it would save nothing; nor where the host acts between them. */
 static cod_status queue_plans(cod_optimiser *optimiser)
 {
     const cod_weights *weights = optimiser->weights;
