@@ -457,6 +457,7 @@ CASES = {
     "merge-shares": merge_shares, "gossip": gossip,
     "fragments-mixed-killed": killed("2x2", 2, None, *FRAGMENTS),
     "fragments-whole-killed": killed("3x1", 2, TCP, *FRAGMENTS, "exchange.teacher_fragments=whole"),
+    "fragments-int8-killed": killed("int8", 2, None, *FRAGMENTS),
     "fragments-files-killed": killed("2x1", 1, None, *FRAGMENTS, "exchange.transport=file"),
     "gossip-killed": killed("3x1", 2, None, "exchange.merge=average", "distill.weight=0", "exchange.peers=ring"),
     "mean": mean,
