@@ -233,7 +233,7 @@ static void walks_over_more_tiles_than_a_grid_has(void **)
 
 enum { MANY_CHANNELS = 65535 * 32 + 4 };
 
-/** Each of their 17 million threads is a fibre: half a minute, and minutes with a sanitizer. */
+/** Each of their 17 million threads is a fibre: five seconds, and minutes with a sanitizer. */
 static void skip_where_fibres_are_slow()
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

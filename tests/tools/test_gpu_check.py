@@ -185,7 +185,42 @@ def libraries_of_wheels_are_found(r):
         expect(done.stdout.startswith(f"libraries: {wanted}{wheels}/cu13/lib:{wheels}/cudnn/lib"), "libraries", done)
 
 
+def bundle_of(r, photo_bytes, **standins):
+    """tools/gpu-bundle.sh around a small program, with one photograph of so many bytes and stand-ins for programs; xz packs nothing."""
+    folder, data = r.folder / "packing", r.folder / "data"
+    for path in (folder / "tools", folder / "configs", folder / "bin", data / "photos", data / "set5", data / "mnist"):
+        path.mkdir(parents=True, exist_ok=True)
+    for name in ("gpu-bundle.sh", "gpu-whole.sh", "gpu-libraries.sh"):
+        shutil.copy(ROOT / "tools" / name, folder / "tools" / name)
+    for name in ("set5/a_HR.png", "mnist/a.gz"):
+        (data / name).touch()
+    with open(data / "photos/a.jpg", "wb") as photo:
+        photo.truncate(photo_bytes)
+    for name, text in {"xz": "exec cat\n", **standins}.items():
+        r.program(folder / "bin" / name, text)
+    environment = {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "COD_DATA": str(data), "COD_BUNDLE_PROGRAM": shutil.which("tar")}
+    return subprocess.run([folder / "tools/gpu-bundle.sh"], env=environment, capture_output=True, text=True)
+
+
+def bundles_have_limits(r):
+    """What cannot travel is refused: more than 60 MB, and a program whose libraries are not here, which are named."""
+    if not shutil.which("ompi_info"):
+        print("without Open MPI nothing is packed")
+        return
+    done = bundle_of(r, 60_000_001)
+    expect(done.returncode == 1 and re.search(r"bundle.tar.xz has \d+ bytes, more than 60000000$", done.stderr.strip()), "a large bundle", done)
+    done = bundle_of(r, 1000, ldd="printf '\\tlibabsent.so.1 => not found\\n'\n")
+    expect(done.returncode == 1 and "lacks libraries here: \tlibabsent.so.1 => not found" in done.stderr, "a missing library", done)
+    (r.folder / "packing/bin/ldd").unlink()
+    done = bundle_of(r, 1000)
+    expect(done.returncode == 0 and re.search(r"^gpu-bundle: build/gpu-bundle, \d+ MB packed, \d+ MB unpacked, \d+ libraries$", done.stdout, re.M), "a small bundle", done)
+    listed = subprocess.run(["tar", "-t"], input=(r.folder / "packing/build/gpu-bundle/bundle.tar.xz").read_bytes(), capture_output=True)
+    names = set(listed.stdout.decode().splitlines())
+    needed = {f"codistill/{name}" for name in ("codistill", "bin/codistill", "whole.sh", "libraries.sh", "mpi/bin/mpirun", "data/photos/a.jpg", "data/set5/a_HR.png", "data/mnist/a.gz")}
+    expect(needed <= names, "what a bundle lacks", needed - names)
+
+
 if __name__ == "__main__":
-    for case in (all_is_well, failures_are_named, missing_time_is_told, the_commit_is_told, libraries_of_wheels_are_found):
+    for case in (all_is_well, failures_are_named, missing_time_is_told, the_commit_is_told, libraries_of_wheels_are_found, bundles_have_limits):
         with tempfile.TemporaryDirectory() as name:
             case(Rehearsal(pathlib.Path(name).resolve()))
