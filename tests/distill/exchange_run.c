@@ -450,6 +450,7 @@ cod_status run_fill(exchange_run *r, run_saved *saved)
         must(arrays[i].bytes == saved->bytes[i] ? COD_OK : cod_fail(COD_ERR_FORMAT, "%s changed", arrays[i].name));
         memcpy(arrays[i].data, saved->data[i], saved->bytes[i]);
     }
+    must(cod_group_barrier(r->group)); /* the ranks of a node have filled the same memory */
     const cod_status status = cod_exchange_restored(r->exchange, saved->data[saved->slots], saved->bytes[saved->slots]);
     for (size_t i = 0; i < count; i++)
         free(saved->data[i]);
