@@ -28,7 +28,7 @@
  * A view marked + is read and written. Outputs in bold print (*) obey `accumulate`.
  *
  * kind                     inputs                                      outputs
- * CONV2D                   x, w, [b], [slope], [residual]              y = activation(conv(x, w) + b) [+ residual]
+ * CONV2D                   x, w, [b], [slope], [residual], [range f32 {1}]  y = activation(conv(x, w) + b) [+ residual]
  * CONV2D_BACKWARD_DATA     dy, w                                       dx*
  * CONV2D_BACKWARD_WEIGHTS  x, dy                                       dw*, [db*]
  * LINEAR                   x {N,1,1,I}, w {O,1,1,I}, [b], [slope]      y {N,1,1,O} = activation(x wᵀ + b)
@@ -65,7 +65,8 @@
  *
  * CONV2D with attr.int8_range = r > 0 rounds x and w to integers in -127 … 127 (to nearest even, in f32, clamped; NaN in x counts as 0)
  * and sums them exactly: y = activation(f·Σ round(127/r·x)·round(127/a·w) + b) [+ residual] with f = r/127·a/127, a the output channel's largest |w|;
- * where f < 1e-30 its w count as zeros, where one of them is not finite its y is NaN. A backend that supports(device, COD_S8) has it.
+ * where f < 1e-30 its w count as zeros, where one of them is not finite its y is NaN. Where `range` is present, r is the value there (> 0)
+ * instead, which may change between runs. A backend that supports(device, COD_S8) has it.
  *
  * CONV2D and its gradients with attr.factor = r > 1 have the output's pixels shuffled, as PIXEL_SHUFFLE does it: w {C·r²,KH,KW,I}, b {C·r²},
  * y {N,rP,rQ,C}, slope 1 or C.
@@ -356,7 +357,7 @@ typedef struct cod_backend {
     cod_status (*plan_create_fused)(cod_device *device, const cod_op *ops, size_t count, cod_plan **out);
     /**
      * Does what depends on parameters alone (packing `w` and `b` of CONV2D and LINEAR and `w` of their BACKWARD_DATA; with
-     * attr.int8_range, `slope` too) for plans of the device, in no particular order, as work of the queue. Callers
+     * attr.int8_range, `slope` and `range` too) for plans of the device, in no particular order, as work of the queue. Callers
      * prepare a plan once after creation and again whenever these values may have changed, as many plans in one call as they can,
      * because a device then needs few launches; other inputs are read by plan_run() itself. Backends may do without packing, so
      * plan_run() counts as a reader of all inputs. Fails with the first plan that fails; the others may be prepared or not.

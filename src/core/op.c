@@ -103,6 +103,12 @@ static bool optional_like(const cod_view *view, const cod_view *like)
     return !present(view) || same_shape(view, like);
 }
 
+/** Of a convolution on 8-bit integers. */
+static bool range_fits(const cod_view *range, const cod_op_attr *attr)
+{
+    return !present(range) || (attr->int8_range > 0 && range->dtype == COD_F32 && cod_shape_count(range->shape) == 1);
+}
+
 static bool enlarged(const cod_view *small, const cod_view *large, int factor, int64_t channels)
 {
     return present(small) && factor >= 1 &&
@@ -192,7 +198,8 @@ static bool shapes_fit(const cod_op *op)
     switch (op->kind) {
     case COD_OP_CONV2D:
         return conv_fits(attr, &in[0], &in[1], &out[0]) && optional_vector(&in[2], in[1].shape.n) &&
-               slope_fits(&in[3], attr->activation, out[0].shape.c) && optional_like(&in[4], &out[0]);
+               slope_fits(&in[3], attr->activation, out[0].shape.c) && optional_like(&in[4], &out[0]) &&
+               range_fits(&in[5], attr);
     case COD_OP_CONV2D_BACKWARD_DATA:
         return conv_fits(attr, &out[0], &in[1], &in[0]);
     case COD_OP_CONV2D_BACKWARD_WEIGHTS:

@@ -9,9 +9,15 @@
 /** Of a channel whose sums are zeros: anything but 1, see avoid_one(). */
 static const float no_factor = 0.5f;
 
+static float range_of(const cod_op *op)
+{
+    const cod_view *range = &op->inputs[5];
+    return cpu_present(range) ? *(const float *)cod_view_host(range) : op->attr.int8_range;
+}
+
 float cpu_int8_input_factor(const cod_op *op)
 {
-    return 127 / op->attr.int8_range;
+    return 127 / range_of(op);
 }
 
 cod_status cpu_int8_create(const cod_plan *plan, cpu_int8 **out)
@@ -66,7 +72,7 @@ bool cpu_int8_round(const cod_plan *plan, cpu_int8 *int8, float *integers)
 {
     const cod_view *view = &plan->op.inputs[1], *slope = &plan->op.inputs[3];
     const int64_t outputs = view->shape.n, inner = cod_shape_count(view->shape) / outputs;
-    const float *w = cod_view_host(view), range = plan->op.attr.int8_range;
+    const float *w = cod_view_host(view), range = range_of(&plan->op);
     const float *bias = cpu_present(&plan->op.inputs[2]) ? cod_view_host(&plan->op.inputs[2]) : NULL;
     bool differs = cpu_present(slope) && replace(&int8->slope, *(const float *)cod_view_host(slope));
     for (int64_t o = 0; o < outputs; o++) {

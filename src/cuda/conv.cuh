@@ -24,6 +24,8 @@ enum { CONV_PIECE = 16, CONV_PIECES = 8, CONV_CHUNK = CONV_PIECE * CONV_PIECES }
  * activation's output as output CONV_ACTIVATED. See conv_tune.cu.
  */
 enum { CONV_SLOPE = 3, CONV_GATE = 4, CONV_DSLOPE = 1, CONV_ACTIVATED = 1 };
+/** Of a CONV2D on 8-bit integers: the input that is its range. */
+enum { CONV_RANGE = 5 };
 
 /** Whether the op stands for two. */
 static inline bool conv_is_joined(const cod_op *op)
@@ -141,8 +143,8 @@ struct conv_packing {
     conv_filter filter;
     conv_product product;
     int tile_columns;
-    int64_t count;    /**< of pieces; of elements in f32 */
-    float int8_range; /**< that int8_range of attr gave, and what follows from it: */
+    int64_t count;           /**< of pieces; of elements in f32 */
+    const float *int8_range; /**< in the device's memory, and what follows from it: */
     float *scales,
         *factors; /**< of each column in s8: what its weights are multiplied with before they are rounded, and what its sums are */
 };
@@ -190,8 +192,8 @@ struct conv_join {
 struct conv_staging {
     conv_image from, to; /**< data NULL = none */
     int64_t pieces;
-    conv_axis folded; /**< taps 0 = not folded */
-    float int8_factor;
+    conv_axis folded;        /**< taps 0 = not folded */
+    const float *int8_range; /**< in the device's memory; of s8 alone */
 };
 
 /** A kernel with the part of the result that its blocks give. */

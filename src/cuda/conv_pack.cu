@@ -56,6 +56,7 @@ template <int CHANNELS> __global__ void stage_kernel(conv_staging s)
 {
     chain_wait();
     const int groups = (int)(s.to.stride / CHANNELS);
+    const float factor = CHANNELS == 16 ? 127 / *s.int8_range : 1;
     const bool whole = s.folded.taps == 0 && s.from.factor == 1 && s.from.wide;
     for (int64_t piece = grid_first(); piece < s.pieces; piece += grid_step()) {
         const int64_t pixel = piece / groups, line = pixel / s.to.w, n = line / s.to.h;
@@ -72,7 +73,7 @@ template <int CHANNELS> __global__ void stage_kernel(conv_staging s)
             for (int i = 0; i < 8; i++) {
                 if (!whole)
                     eight[i] = staged_value(s, (int)n, row, column, channel + i);
-                values[part * 8 + i] = CHANNELS == 16 ? eight[i] * s.int8_factor : eight[i];
+                values[part * 8 + i] = CHANNELS == 16 ? eight[i] * factor : eight[i];
             }
         }
         reinterpret_cast<bytes16 *>(s.to.data)[piece] = piece_of(values);
@@ -184,7 +185,7 @@ __global__ void __launch_bounds__(WARP_LANES) scales_kernel(const cuda_pack_list
         largest = fmaxf(largest, size <= FLT_MAX ? size : INFINITY);
     }
     largest = warp_max(largest);
-    const float factor = packing.int8_range / 127 * (largest / 127);
+    const float factor = *packing.int8_range / 127 * (largest / 127);
     if (threadIdx.x == 0) {
         packing.scales[column] = factor < 1e-30f ? 0 : 127 / largest;
         packing.factors[column] = factor;

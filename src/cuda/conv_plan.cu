@@ -10,6 +10,7 @@ struct product_state {
     conv_product product;
     conv_product_kernel kernel;
     conv_packing packing, *packing_on_device;
+    float *own_range; /**< the attribute's, in the plan's memory; NULL = the op's input has it, or it is in floats */
     dim3 blocks;
 };
 
@@ -136,7 +137,7 @@ int conv_stage_image(const conv_operands &operands, conv_image *image, conv_side
     const int64_t groups = cuda_divide_up(copy.channels, piece);
     copy.stride = groups * piece;
     staging->pieces = (int64_t)operands.images * copy.h * copy.w * groups;
-    staging->int8_factor = dtype == COD_S8 ? 127 / operands.int8_range : 1;
+    staging->int8_range = operands.int8_range;
     copy.data = conv_take<unsigned char>(memory, staging->pieces * CONV_PIECE);
     staging->from = *image;
     staging->to = *image = copy;
@@ -228,6 +229,8 @@ static void lay_out(const cod_plan *plan, product_state *state, conv_memory *mem
     conv_product *p = &state->product;
     const cod_dtype dtype = state->operands.dtype;
     describe_product(plan->ops, state);
+    if (dtype == COD_S8 && plan->ops->inputs[CONV_RANGE].buffer == nullptr)
+        state->operands.int8_range = state->own_range = conv_take<float>(memory, 1);
     p->groups = conv_stage_image(state->operands, &p->source, &p->w, &state->stage_source, memory);
     const conv_product_kernel kernel = choose_product(plan->device, state);
     state->kernel = kernel;
@@ -270,7 +273,9 @@ static void state_init(const cod_plan *plan, int choice, product_state *state)
     const cod_op_attr attr = conv_attributes(op);
     *state = {};
     state->choice = choice;
-    state->operands = {conv_multiplied_type(op, &attr), static_cast<int>(op->outputs[0].shape.n), attr.int8_range};
+    const cod_view *range = &op->inputs[CONV_RANGE];
+    state->operands = {conv_multiplied_type(op, &attr), static_cast<int>(op->outputs[0].shape.n),
+                       attr.int8_range > 0 && range->buffer != nullptr ? cuda_floats_of(range) : nullptr};
     state->packing.filter =
         conv_filter_of(&op->inputs[1], static_cast<int>(cod_op_shuffle(&attr)), is_backward_data(op->kind));
 }
@@ -286,6 +291,8 @@ static cod_status make_product(cod_plan *plan, int choice)
     memory = {reinterpret_cast<uintptr_t>(plan->memory), 0};
     lay_out(plan, state, &memory);
     COD_TRY(cuda_plan_write(plan, state->packing_on_device, &state->packing, sizeof state->packing));
+    if (state->own_range != nullptr)
+        COD_TRY(cuda_plan_write(plan, state->own_range, &plan->ops->attr.int8_range, sizeof(float)));
     plan->packing = conv_packing_of(state->packing_on_device, state->packing, state->operands.dtype);
     plan->run = product_run;
     return cuda_allow_shared(state->kernel.run, state->kernel.shared_bytes);

@@ -13,11 +13,11 @@
 /** Numbers of own candidates beside those of kernels: by the cost model, between wide and narrow tensors, and by the kernel of 3x3. */
 enum { CONV_BY_COST = -1, CONV_NARROW = -2, CONV_THREE = -3 };
 
-/** What is multiplied, bf16, f32 or s8, of how many images; the range of s8. */
+/** What is multiplied, bf16, f32 or s8, of how many images; where the range of s8 lies in the device's memory. */
 struct conv_operands {
     cod_dtype dtype;
     int images;
-    float int8_range;
+    const float *int8_range;
 };
 
 /** Memory of a plan, given out from its first byte on; with base 0 only counted. */

@@ -40,8 +40,9 @@ struct cod_teacher {
     bool mixes_probabilities;
     cod_plan *mix;
     forward *last;          /**< that has predicted */
-    forward plain, rounded; /**< rounded: on integers, once ranges are known, which are part of it */
+    forward plain, rounded; /**< rounded: on integers, once ranges are known */
     float *ranges;          /**< [node count] on integers, else NULL; zeros = to be observed */
+    bool ranges_differ;     /**< from those that `rounded` has */
 };
 
 static cod_view first_of(cod_view view, int64_t pictures)
@@ -197,7 +198,7 @@ const float *cod_teacher_ranges(const cod_teacher *teacher, size_t *count)
 void cod_teacher_set_ranges(cod_teacher *teacher, const float *ranges)
 {
     memcpy(teacher->ranges, ranges, cod_graph_node_count(teacher->model.graph) * sizeof *ranges);
-    forward_clear(teacher, &teacher->rounded);
+    teacher->ranges_differ = true;
 }
 
 /**
@@ -221,10 +222,8 @@ static cod_status take(cod_teacher *teacher, cod_buffer *values, size_t first, s
 cod_status cod_teacher_load(cod_teacher *teacher, cod_buffer *values, size_t first)
 {
     const cod_layout *layout = &teacher->weights.layout;
-    if (teacher->ranges != NULL) {
+    if (teacher->ranges != NULL)
         memset(teacher->ranges, 0, cod_graph_node_count(teacher->model.graph) * sizeof *teacher->ranges);
-        forward_clear(teacher, &teacher->rounded);
-    }
     COD_TRY(cod_event_wait(teacher->backend, teacher->taken));
     COD_TRY(take(teacher, values, first, 0, layout->trainable, 0));
     COD_TRY(take(teacher, values, first, teacher->trainable, layout->state, layout->trainable));
@@ -263,15 +262,24 @@ static cod_status observe(cod_teacher *teacher)
     if (status == COD_OK)
         cod_int8_choose(observer, teacher->ranges);
     cod_int8_observer_destroy(observer);
+    teacher->ranges_differ = true;
     return status;
 }
 
-static cod_status compile_rounded(cod_teacher *teacher)
+/** Gives the program on integers the teacher's ranges; compiled where there is none yet or other layers have ranges. */
+static cod_status use_ranges(cod_teacher *teacher)
 {
-    const cod_status status = forward_init(teacher, teacher->ranges, &teacher->rounded);
+    forward *f = &teacher->rounded;
+    if (f->executable != NULL && cod_executable_set_int8_ranges(f->executable, teacher->ranges)) {
+        teacher->ranges_differ = false;
+        return COD_OK;
+    }
+    forward_clear(teacher, f);
+    const cod_status status = forward_init(teacher, teacher->ranges, f);
+    teacher->ranges_differ = status != COD_OK;
     if (status == COD_OK)
         return COD_OK;
-    forward_clear(teacher, &teacher->rounded);
+    forward_clear(teacher, f);
     return cod_fail_prefix(status, "teacher on 8-bit integers");
 }
 
@@ -298,8 +306,8 @@ cod_status cod_teacher_run(cod_teacher *teacher, size_t slot)
 {
     const bool rounds = has_ranges(teacher);
     forward *f = rounds ? &teacher->rounded : &teacher->plain;
-    if (f->executable == NULL)
-        COD_TRY(compile_rounded(teacher));
+    if (rounds && teacher->ranges_differ)
+        COD_TRY(use_ranges(teacher));
     COD_TRY(replay_pair(teacher, f->copies[COPY_INPUT], f->copies[COPY_TRUTH], &f->taking));
     COD_TRY(teacher->ranges != NULL && !rounds ? observe(teacher) : cod_program_run(f->program, NULL, NULL));
     teacher->last = f;

@@ -5,6 +5,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+/** Gives ranges on 8-bit integers their places among the scalars kept, side by side. */
+static cod_status assign_ranges(ir_context *context, cod_scalars *kept)
+{
+    const float *ranges = context->options->int8_ranges;
+    const size_t nodes = ranges != NULL ? cod_graph_node_count(context->graph) : 0;
+    size_t count = 0, first;
+    for (size_t i = 0; i < nodes; i++)
+        count += ranges[i] > 0;
+    COD_TRY(cod_scalars_reserve(kept, count, &first));
+    for (size_t i = 0; i < nodes; i++) {
+        if (!(ranges[i] > 0))
+            continue;
+        cod_scalars_set(kept, first, ranges[i]);
+        context->range_index[i] = first++;
+    }
+    return COD_OK;
+}
+
 /** Gives inputs, outputs and losses their fixed places, and scalars theirs among those kept. */
 static cod_status assign_io(ir_context *context, const cod_program_spec *specs, size_t count, cod_scalars *kept,
                             cod_arena *arena)
@@ -13,8 +31,8 @@ static cod_status assign_io(ir_context *context, const cod_program_spec *specs, 
     const size_t nodes = cod_graph_node_count(graph), scalars = cod_graph_scalar_count(graph);
     const size_t wide = cod_dtype_bytes(ir_wide_dtype(context));
     size_t **const tables[] = {&context->input_offset, &context->output_offset, &context->loss_offset,
-                               &context->scalar_index, &context->pass_offset};
-    const size_t lengths[] = {nodes, context->value_count, context->value_count, scalars, context->value_count};
+                               &context->scalar_index, &context->pass_offset,   &context->range_index};
+    const size_t lengths[] = {nodes, context->value_count, context->value_count, scalars, context->value_count, nodes};
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
         *tables[i] = cod_arena_alloc(arena, lengths[i] * sizeof(size_t));
         COD_REQUIRE_MEMORY(*tables[i]);
@@ -23,6 +41,7 @@ static cod_status assign_io(ir_context *context, const cod_program_spec *specs, 
     }
     for (size_t i = 0; i < scalars; i++)
         COD_TRY(cod_scalars_reserve(kept, 1, &context->scalar_index[i]));
+    COD_TRY(assign_ranges(context, kept));
     for (size_t i = 0; i < nodes; i++) {
         const cod_node *node = cod_graph_node(graph, i);
         if (node->kind == COD_NODE_LOSS) {
@@ -437,6 +456,21 @@ cod_status cod_executable_set_scalar(cod_executable *executable, const char *nam
         return COD_OK;
     }
     return cod_fail(COD_ERR_ARGUMENT, "the graph has no scalar '%s'", name);
+}
+
+bool cod_executable_set_int8_ranges(cod_executable *executable, const float *ranges)
+{
+    const ir_context *context = &executable->context;
+    const size_t nodes = cod_graph_node_count(context->graph);
+    for (size_t i = 0; i < nodes; i++)
+        if ((ranges[i] > 0) != (context->range_index[i] != SIZE_MAX))
+            return false;
+    for (size_t i = 0; i < nodes; i++)
+        if (ranges[i] > 0)
+            cod_scalars_set(executable->scalars, context->range_index[i], ranges[i]);
+    for (size_t i = 0; i < executable->program_count; i++)
+        memset(executable->programs[i].prepared, 0, sizeof executable->programs[i].prepared);
+    return true;
 }
 
 cod_view cod_executable_loss_view(const cod_executable *executable, cod_value loss)

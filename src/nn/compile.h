@@ -106,6 +106,13 @@ typedef struct cod_passing {
 
 /** Sets a named scalar (a loss weight); acts on programs run later. */
 COD_MUST_CHECK cod_status cod_executable_set_scalar(cod_executable *executable, const char *name, float value);
+/**
+ * Gives convolutions on 8-bit integers other ranges, [node count], for programs run later: as if compiled with them, but no
+ * plan, buffer or recording is made.
+ *
+ * @return false, and nothing is done, where other nodes have ranges > 0 than cod_compile() was given
+ */
+COD_MUST_CHECK bool cod_executable_set_int8_ranges(cod_executable *executable, const float *ranges);
 /** Reads a loss's unweighted value of the last program run that computed it; waits for that run. See nn/readback.h for steps. */
 COD_MUST_CHECK cod_status cod_executable_loss(cod_executable *executable, cod_value loss, float *out);
 /** Where a loss's unweighted value lies: f32 {1}, f64 in f64 programs; view.buffer is NULL where it is no loss. */

@@ -204,6 +204,17 @@ static int residual_tensor(const lowering *lower, const lower_group *group)
     return group->residual != 0 ? lower->tensor[group->residual] : 0;
 }
 
+/** On 8-bit integers where the node has a range, which lies among the scalars, as it may change. */
+static void use_range(lowering *lower, size_t node, ir_instr *instr)
+{
+    const ir_context *context = lower->context;
+    if (context->range_index[node] == SIZE_MAX)
+        return;
+    instr->attr.int8_range = context->options->int8_ranges[node];
+    instr->inputs[5] = lower_placed_tensor(lower, (cod_shape){1, 1, 1, 1}, COD_F32, IR_SCALARS,
+                                           context->range_index[node] * sizeof(float));
+}
+
 static void forward_dense(lowering *lower, const cod_node *node, lower_group *group)
 {
     int weight = lower_param(lower, node->params[0]), bias = lower_param(lower, node->params[1]);
@@ -216,9 +227,8 @@ static void forward_dense(lowering *lower, const cod_node *node, lower_group *gr
                       .inputs = {group->pre_x, weight, bias, 0, residual_tensor(lower, group)},
                       .outputs = {output_tensor(lower, group->output)},
                       .name = node->name};
-    const float *ranges = lower->context->options->int8_ranges;
-    if (ranges != NULL && instr.kind == COD_OP_CONV2D && !lower->training)
-        instr.attr.int8_range = ranges[group - lower->groups];
+    if (instr.kind == COD_OP_CONV2D && !lower->training)
+        use_range(lower, (size_t)(group - lower->groups), &instr);
     if (group->shuffle >= 0)
         instr.attr.factor = lower_node(lower, (size_t)group->shuffle)->attr.factor;
     use_activation(lower, group, &instr, 3);

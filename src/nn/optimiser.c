@@ -251,7 +251,7 @@ cod_status cod_optimiser_step(cod_optimiser *optimiser, double rate, int64_t ste
     optimiser->ema_started = optimiser->ema_started || optimiser->ema != NULL;
     COD_TRY(queue_plans(optimiser));
     cod_weights_changed(weights, cod_set_of(optimiser->set));
-    if (!options->only_part) /* else somebody writes the other parts */
+    if (!optimiser->options.only_part) /* else somebody writes the other parts */
         weights->sets[optimiser->set].updated = weights->sets[optimiser->set].version;
     return COD_OK;
 }

@@ -90,6 +90,7 @@ cod_status cod_program_prepare(cod_program *program)
 {
     const cod_weights *weights = program->executable->weights;
     const cod_sets changed[2] = {sets_changed(program, false), sets_changed(program, true)};
+    COD_TRY(cod_scalars_flush(program->executable->scalars, cod_program_queue(program))); /* packing reads ranges */
     if ((changed[0] | changed[1]) == 0)
         return COD_OK;
     for (size_t i = 0; i < program->ir.instr_count; i++)
@@ -184,7 +185,6 @@ static cod_status begin(cod_program *program)
     cod_executable *executable = program->executable;
     COD_TRY(cod_program_prepare(program));
     cod_weights_states_changed(executable->weights, program->moved);
-    COD_TRY(cod_scalars_flush(executable->scalars, cod_program_queue(program)));
     return program->awaited_by == SIZE_MAX ? await(program) : COD_OK;
 }
 
@@ -255,7 +255,6 @@ cod_status cod_program_run_band(cod_program *program, int64_t step, int64_t heig
 {
     COD_REQUIRE(program->ir.band > 0, "program '%s' does not run in bands", program->name);
     COD_TRY(cod_program_prepare(program));
-    COD_TRY(cod_scalars_flush(program->executable->scalars, cod_program_queue(program)));
     if (step == 0)
         COD_TRY(begin_picture(program));
     for (size_t i = 0; i < program->ir.instr_count; i++) {
@@ -270,6 +269,5 @@ cod_status cod_program_run_band(cod_program *program, int64_t step, int64_t heig
 cod_status cod_program_run_op(cod_program *program, size_t index)
 {
     COD_TRY(cod_program_prepare(program));
-    COD_TRY(cod_scalars_flush(program->executable->scalars, cod_program_queue(program)));
     return run_plan(program, program->entries[index]);
 }

@@ -120,7 +120,7 @@ static void convolve_int8(const ref_args *args, double *transposed, double *y)
     const cod_shape x = args->in_shape[0], w = args->in_shape[1];
     const int64_t weights = cod_shape_count(w), inner = weights / w.n;
     double *qw = transposed + weights, *factor = qw + weights, *qx = factor + w.n;
-    const float range = args->attr->int8_range;
+    const float range = args->in[5] != NULL ? (float)args->in[5][0] : args->attr->int8_range;
     quantise(args->in[0], 127 / range, qx, cod_shape_count(x));
     for (int64_t o = 0; o < w.n; o++)
         factor[o] = quantise_weights(args->in[1] + o * inner, range, qw + o * inner, inner);

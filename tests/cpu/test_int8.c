@@ -270,6 +270,13 @@ static void a_range_that_is_none_is_refused(void **state)
         assert_fails(COD_ERR_ARGUMENT, "int8_range", cod_test_op_init(&test, test_ref, &op));
         assert_fails(COD_ERR_ARGUMENT, "int8_range", cod_test_op_init(&test, test_cpu, &op));
     }
+    cod_op floats = layer_op(&layers[0], 0), two = floats; /* a range of a layer that is in floats; two ranges */
+    cod_test_op test;
+    floats.attr.int8_range = 0;
+    floats.inputs[5] = view_of(COD_F32, (cod_shape){1, 1, 1, 1}, 0);
+    two.inputs[5] = view_of(COD_F32, (cod_shape){1, 1, 1, 2}, 0);
+    assert_fails(COD_ERR_ARGUMENT, "shapes", cod_test_op_init(&test, test_ref, &floats));
+    assert_fails(COD_ERR_ARGUMENT, "shapes", cod_test_op_init(&test, test_cpu, &two));
 }
 
 int main(void)

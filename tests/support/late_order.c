@@ -91,11 +91,11 @@ static void scratch_use(cod_queue *queue, const cod_op *op, const char *work)
 /** Uses of an op's views: those that plans_prepare() reads, or all. */
 static void op_use(cod_queue *queue, const cod_op *op, bool preparing, const char *work)
 {
-    enum { WEIGHT = 1, BIAS = 2, SLOPE = 3 };
+    enum { WEIGHT = 1, BIAS = 2, SLOPE = 3, RANGE = 5 };
     for (int i = 0; i < COD_OP_MAX_INPUTS; i++) {
         const cod_view *view = &op->inputs[i];
-        const bool parameter =
-            late_is_packed(op->kind) && (i == WEIGHT || (op->attr.int8_range > 0 && (i == BIAS || i == SLOPE)));
+        const bool of_integers = op->attr.int8_range > 0 && (i == BIAS || i == SLOPE || i == RANGE);
+        const bool parameter = late_is_packed(op->kind) && (i == WEIGHT || of_integers);
         if (view->buffer != NULL && (parameter || !preparing))
             buffer_use(queue, (late_buffer *)view->buffer, view->offset, cod_view_span_bytes(view), false, work);
     }
