@@ -120,8 +120,7 @@ static bool is_made(const cod_op &op, cod_dtype multiplied)
     plan.count = 1;
     assert_ok(narrow_make(&plan, multiplied, &made));
     assert_true(made == (plan.run != nullptr));
-    cudaFree(plan.memory);
-    free(plan.state);
+    cuda_plan_clear(&plan);
     cod_test_op_clear(&test);
     return made;
 }
