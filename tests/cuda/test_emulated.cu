@@ -248,7 +248,7 @@ static void grids_and_blocks_have_limits(void **)
 {
     expect_launch(dim3(1, 65535, 1), dim3(32), true);
     expect_launch(dim3(1, 1, 65535), dim3(32), true);
-    expect_launch(dim3(70000), dim3(1024), true);
+    expect_launch(dim3(65536), dim3(32), true);
     expect_launch(dim3(1), dim3(1, 1024, 1), true);
     expect_launch(dim3(1), dim3(16, 1, 64), true);
     expect_launch(dim3(1, 65536, 1), dim3(32), false);
