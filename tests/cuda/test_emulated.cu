@@ -229,10 +229,12 @@ static void shared_memory_must_be_allowed(void **)
     assert_int_equal(faulty_orders(message, allowed + 1, empty_kernel, 0), 8);
 }
 
-static void expect_launch(dim3 blocks, dim3 threads, bool taken)
+/** @param stream  one that records, for grids that would take long to run; NULL = the default stream */
+static void expect_launch(cudaStream_t stream, dim3 blocks, dim3 threads, bool taken)
 {
     char message[256];
     cudaLaunchConfig_t config = {};
+    config.stream = stream;
     config.gridDim = blocks;
     config.blockDim = threads;
     const cudaError_t error = cudaLaunchKernelEx(&config, empty_kernel, 0);
@@ -246,30 +248,30 @@ static void expect_launch(dim3 blocks, dim3 threads, bool taken)
 /** Also where the launch is only recorded. */
 static void grids_and_blocks_have_limits(void **)
 {
-    expect_launch(dim3(1, 65535, 1), dim3(32), true);
-    expect_launch(dim3(1, 1, 65535), dim3(32), true);
-    expect_launch(dim3(65536), dim3(32), true);
-    expect_launch(dim3(1), dim3(1, 1024, 1), true);
-    expect_launch(dim3(1), dim3(16, 1, 64), true);
-    expect_launch(dim3(1, 65536, 1), dim3(32), false);
-    expect_launch(dim3(1, 1, 65536), dim3(32), false);
-    expect_launch(dim3(0x80000000u), dim3(32), false);
-    expect_launch(dim3(0), dim3(32), false);
-    expect_launch(dim3(1, 0, 1), dim3(32), false);
-    expect_launch(dim3(1), dim3(1056), false);
-    expect_launch(dim3(1), dim3(2, 1, 128), false);
-    expect_launch(dim3(1), dim3(64, 32, 1), false);
-    expect_launch(dim3(1), dim3(0), false);
     cudaStream_t stream = nullptr;
     cudaGraph_t graph = nullptr;
     assert_ok(COD_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking)));
     assert_ok(COD_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal)));
+    expect_launch(stream, dim3(1, 65535, 1), dim3(32), true);
+    expect_launch(stream, dim3(1, 1, 65535), dim3(32), true);
+    expect_launch(stream, dim3(70000), dim3(1024), true);
     assert_int_equal(cuda_launch(stream, empty_kernel, dim3(1, 65536, 1), 32, 0, 0), COD_ERR_BACKEND);
     assert_ok(COD_CUDA(cudaStreamEndCapture(stream, &graph)));
     cudaGraphDestroy(graph);
     cudaStreamDestroy(stream);
     char message[256];
     assert_int_equal(cod_emulated_faults(message, sizeof message), 1);
+    expect_launch(nullptr, dim3(1), dim3(1, 1024, 1), true);
+    expect_launch(nullptr, dim3(1), dim3(16, 1, 64), true);
+    expect_launch(nullptr, dim3(1, 65536, 1), dim3(32), false);
+    expect_launch(nullptr, dim3(1, 1, 65536), dim3(32), false);
+    expect_launch(nullptr, dim3(0x80000000u), dim3(32), false);
+    expect_launch(nullptr, dim3(0), dim3(32), false);
+    expect_launch(nullptr, dim3(1, 0, 1), dim3(32), false);
+    expect_launch(nullptr, dim3(1), dim3(1056), false);
+    expect_launch(nullptr, dim3(1), dim3(2, 1, 128), false);
+    expect_launch(nullptr, dim3(1), dim3(64, 32, 1), false);
+    expect_launch(nullptr, dim3(1), dim3(0), false);
 }
 
 /** Copies a block's part of `in` through shared memory. */
