@@ -36,6 +36,9 @@ int cod_arguments_parse(int argc, char **argv, const char *help, const cod_argum
  */
 int cod_argument_number(const char *command, const char *option, const char *text, long least, long most, long *out);
 
+/** Refuses a name for a model that does not end with .safetensors. @return as cod_argument_number() */
+int cod_argument_model_name(const char *command, const char *path);
+
 /** Refuses an output that is the model file it would be made of. */
 COD_MUST_CHECK cod_status cod_check_output(const char *model, const char *output);
 

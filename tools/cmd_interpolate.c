@@ -66,10 +66,10 @@ static cod_status interpolate(const char *paths[2], double alpha, const char *ou
 
 int cod_cmd_interpolate(int argc, char **argv)
 {
-    const char *output = NULL, *text = NULL, *const end = ".safetensors";
+    const char *output = NULL, *text = NULL;
     char *after;
     const cod_argument own[] = {{.name = "output", .letter = 'o', .text = &output}, {.name = "alpha", .text = &text}};
-    const int code = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], NULL, NULL);
+    int code = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], NULL, NULL);
     if (code >= 0)
         return code;
     if (argc - optind != 2)
@@ -81,7 +81,8 @@ int cod_cmd_interpolate(int argc, char **argv)
         return cod_cmd_usage(argv[0], "--alpha: '%s' is not a number from 0 to 1", text);
     if (output == NULL)
         return cod_cmd_usage(argv[0], "-o is missing: the .safetensors file to write");
-    if (strlen(output) <= strlen(end) || strcmp(output + strlen(output) - strlen(end), end) != 0)
-        return cod_cmd_usage(argv[0], "%s: the name must end with .safetensors", output);
+    code = cod_argument_model_name(argv[0], output);
+    if (code >= 0)
+        return code;
     return cod_cmd_end(interpolate((const char *[2]){argv[optind], argv[optind + 1]}, alpha, output));
 }

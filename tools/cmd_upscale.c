@@ -3,6 +3,7 @@
 
 #include "core/trace.h"
 #include "data/files.h"
+#include "data/resize.h"
 #include "infer/calibrate.h"
 #include "infer/session.h"
 #include "io/file.h"
@@ -12,20 +13,28 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 static const char help[] =
     "usage: codistill upscale MODEL IN... -o OUT [options]\n\n"
-    "Upscales pictures (PNG, JPEG; files, or folders with all below) with MODEL, a .safetensors file or `bicubic`.\n"
-    "OUT is a .png for one picture, else a folder, made if need be. Alpha and 16 bits are kept; gray stays gray.\n"
+    "Upscales pictures (PNG, JPEG, WebP, TIFF, BMP; files, or folders with all below) with MODEL, a .safetensors file "
+    "or\n"
+    "`bicubic`. OUT is a .png, .jpg or .webp for one picture, else a folder, made if need be. PNG keeps alpha and 16 "
+    "bits,\n"
+    "WebP alpha; gray stays gray. What exists is not replaced, unless --force is given.\n"
     "Large pictures run through the network in bands from top to bottom, so that memory beyond the picture and its "
     "result\n"
     "is bounded by its width; or, with --tile, in tiles that see as far beyond their edge as the network does. Neither "
     "leaves\n"
     "seams. The line printed for each picture states the memory.\n\n"
-    "  -o, --output OUT  a .png file or a folder\n"
+    "  -o, --output OUT  a .png, .jpg or .webp file, or a folder\n"
+    "  --format F        in a folder: png, jpg or webp (png)\n"
+    "  --quality N       of JPEG and WebP: 1 to 100, which for WebP means lossless (95)\n"
+    "  --outscale X      how many times the input's size the result shall have, from 0.1 to 16: what the model made is "
+    "resized\n"
+    "                    by bicubic interpolation (the model's own scale)\n"
+    "  --force           replace results that exist\n"
     "  --tile N          tiles instead of bands, low-resolution pixels to a side, at least 8; less takes less memory\n"
     "  --scale N         must be the model's; for bicubic any from 1 to 16 (4)\n"
     "  --device D        what computes: auto, cpu or cuda; auto: a GPU where there is one (auto)\n"
@@ -35,11 +44,16 @@ static const char help[] =
     "  --quiet           no progress and no line for each picture\n"
     "  --help\n";
 
+enum { DEFAULT_QUALITY = 95 };
+
 typedef struct arguments {
     const char *model, *output, *calibrate;
     char *const *inputs;
     size_t input_count;
-    bool quiet;
+    cod_image_format format; /**< of results in a folder */
+    long quality;
+    double outscale; /**< 0 = the model's */
+    bool quiet, force;
     cod_session_options session;
 } arguments;
 
@@ -63,24 +77,29 @@ static const char *extension(const char *path)
     return dot != NULL && dot != name ? dot : "";
 }
 
+static const char *const format_names[COD_IMAGE_FORMATS] = {
+    [COD_IMAGE_PNG] = "png", [COD_IMAGE_JPEG] = "jpg", [COD_IMAGE_WEBP] = "webp"};
+
 /** "OUT/NAME.png" in place of NAME's own extension. */
-static const char *output_in_folder(const char *folder, const char *name, cod_arena *arena)
+static const char *output_in_folder(const arguments *args, const char *name, cod_arena *arena)
 {
     const int stem = (int)(strlen(name) - strlen(extension(name)));
-    const size_t bytes = strlen(name) + sizeof ".png";
-    char *png = cod_arena_alloc(arena, bytes);
-    if (png == NULL)
+    const size_t bytes = strlen(name) + sizeof ".webp";
+    char *file = cod_arena_alloc(arena, bytes);
+    if (file == NULL)
         return NULL;
-    snprintf(png, bytes, "%.*s.png", stem, name);
-    return cod_path_join(arena, folder, png);
+    snprintf(file, bytes, "%.*s.%s", stem, name, format_names[args->format]);
+    return cod_path_join(arena, args->output, file);
 }
 
-static cod_status check_output(const picture_work *work, size_t index)
+static cod_status check_output(const picture_work *work, size_t index, bool force)
 {
     struct stat in, out;
     const char *output = work->outputs[index], *input = work->files.items[index].path;
-    COD_REQUIRE(stat(output, &out) != 0 || stat(input, &in) != 0 || in.st_dev != out.st_dev || in.st_ino != out.st_ino,
+    const bool exists = stat(output, &out) == 0;
+    COD_REQUIRE(!exists || stat(input, &in) != 0 || in.st_dev != out.st_dev || in.st_ino != out.st_ino,
                 "%s: the output would replace the input; choose another -o", input);
+    COD_REQUIRE(!exists || force || !S_ISREG(out.st_mode), "%s: exists already; --force replaces it", output);
     for (size_t i = 0; i < index; i++)
         COD_REQUIRE(strcmp(output, work->outputs[i]) != 0, "%s and %s would both be written to %s",
                     work->files.items[i].path, input, output);
@@ -93,12 +112,13 @@ static cod_status work_find(const arguments *args, picture_work *work)
     for (size_t i = 0; i < args->input_count; i++) {
         const size_t before = work->files.count;
         COD_TRY(cod_files_find(&work->files, args->inputs[i], i));
-        COD_REQUIRE(work->files.count > before, "%s: no pictures (PNG or JPEG) in it", args->inputs[i]);
+        COD_REQUIRE(work->files.count > before, "%s: no pictures (PNG, JPEG, WebP, TIFF or BMP) in it",
+                    args->inputs[i]);
     }
     const bool one_file = args->input_count == 1 && !is_folder(args->inputs[0]);
     const bool to_file = one_file && !is_folder(args->output) && *extension(args->output) != '\0';
-    COD_REQUIRE(!to_file || strcasecmp(extension(args->output), ".png") == 0,
-                "%s: results are written as PNG; name it .png, or name a folder", args->output);
+    COD_REQUIRE(!to_file || cod_image_format_of(args->output) != COD_IMAGE_FORMATS,
+                "%s: results are written as .png, .jpg or .webp; name it so, or name a folder", args->output);
     struct stat info;
     COD_REQUIRE(to_file || is_folder(args->output) || stat(args->output, &info) != 0,
                 "%s: is a file, but several pictures need a folder", args->output);
@@ -108,9 +128,9 @@ static cod_status work_find(const arguments *args, picture_work *work)
         const char *path = work->files.items[i].path, *slash = strrchr(path, '/');
         const char *name =
             is_folder(args->inputs[work->files.items[i].root]) ? work->files.items[i].name : (slash ? slash + 1 : path);
-        work->outputs[i] = to_file ? args->output : output_in_folder(args->output, name, &work->arena);
+        work->outputs[i] = to_file ? args->output : output_in_folder(args, name, &work->arena);
         COD_REQUIRE_MEMORY(work->outputs[i]);
-        COD_TRY(check_output(work, i));
+        COD_TRY(check_output(work, i, args->force));
     }
     return COD_OK;
 }
@@ -148,13 +168,28 @@ static void report(const cod_session *session, const char *output, const cod_ima
     fflush(stdout);
 }
 
-static cod_status upscale_picture(const cod_session *session, const char *input, const cod_image *in,
-                                  const char *output, bool quiet)
+/** Resizes what a model made to `outscale` times the input's size. */
+static cod_status resize(const cod_image *in, double outscale, cod_image *image)
+{
+    cod_image resized;
+    const double scale = outscale * (double)in->width / (double)image->width;
+    if (outscale == 0 || scale == 1)
+        return COD_OK;
+    COD_TRY(cod_image_resize(image, scale, &resized));
+    cod_image_clear(image);
+    *image = resized;
+    return COD_OK;
+}
+
+static cod_status upscale_picture(const cod_session *session, const arguments *args, const char *input,
+                                  const cod_image *in, const char *output)
 {
     cod_image out = {0};
-    const bool progress = !quiet && isatty(STDERR_FILENO);
+    const bool progress = !args->quiet && isatty(STDERR_FILENO);
     const double start = cod_clock_s();
     cod_status status = cod_upscaler_run(session->upscaler, in, progress ? show_progress : NULL, (void *)input, &out);
+    if (status == COD_OK)
+        status = resize(in, args->outscale, &out);
     const double seconds = cod_clock_s() - start;
     if (progress)
         fputs("\r\033[K", stderr);
@@ -163,15 +198,15 @@ static cod_status upscale_picture(const cod_session *session, const char *input,
     if (status == COD_OK)
         status = folder_prepare(output);
     if (status == COD_OK)
-        status = cod_image_write_png(output, &out);
-    if (status == COD_OK && !quiet)
+        status = cod_image_write(output, &out, cod_image_format_of(output), (int)args->quality);
+    if (status == COD_OK && !args->quiet)
         report(session, output, in, &out, seconds);
     cod_image_clear(&out);
     return status;
 }
 
 /** A picture that is broken or too large does not keep the others waiting; anything else, a full disk say, ends the run. */
-static int upscale_all(const cod_session *session, const picture_work *work, bool quiet)
+static int upscale_all(const cod_session *session, const picture_work *work, const arguments *args)
 {
     size_t failed = 0;
     for (size_t i = 0; i < work->files.count; i++) {
@@ -180,7 +215,7 @@ static int upscale_all(const cod_session *session, const picture_work *work, boo
         cod_status status = cod_image_read(input, &in);
         bool pictures_fault = status != COD_OK;
         if (status == COD_OK) {
-            status = upscale_picture(session, input, &in, work->outputs[i], quiet);
+            status = upscale_picture(session, args, input, &in, work->outputs[i]);
             pictures_fault = status == COD_ERR_UNSUPPORTED || status == COD_ERR_ARGUMENT;
             cod_image_clear(&in);
         }
@@ -207,28 +242,51 @@ static int run(const arguments *args)
         status = cod_calibrate_folder(session.upscaler, args->calibrate, false);
     else if (status == COD_OK && cod_upscaler_needs_calibration(session.upscaler))
         status = cod_calibrate_files(session.upscaler, &work.files, false);
-    const int code = status == COD_OK ? upscale_all(&session, &work, args->quiet) : cod_cmd_failed(status);
+    const int code = status == COD_OK ? upscale_all(&session, &work, args) : cod_cmd_failed(status);
     cod_session_close(&session);
     cod_files_clear(&work.files);
     cod_arena_clear(&work.arena);
     return code;
 }
 
+static cod_image_format format_called(const char *name)
+{
+    int format = 0;
+    while (format < COD_IMAGE_FORMATS && strcmp(name, format_names[format]) != 0)
+        format++;
+    return (cod_image_format)format;
+}
+
 /** Reads the options; returns the exit code, or -1 to go on. */
 static int parse(int argc, char **argv, arguments *args, cod_arena *arena)
 {
+    const char *quality = NULL, *format = format_names[COD_IMAGE_PNG], *outscale = NULL;
+    char *end = NULL;
     const cod_argument own[] = {{.name = "output", .letter = 'o', .text = &args->output},
+                                {.name = "format", .text = &format},
+                                {.name = "quality", .text = &quality},
+                                {.name = "outscale", .text = &outscale},
+                                {.name = "force", .flag = &args->force},
                                 {.name = "calibrate", .text = &args->calibrate},
                                 {.name = "quiet", .flag = &args->quiet}};
-    const int code = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], &args->session, arena);
+    int code = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], &args->session, arena);
+    args->quality = DEFAULT_QUALITY;
+    if (code < 0)
+        code = cod_argument_number(argv[0], "quality", quality, 1, COD_IMAGE_BEST_QUALITY, &args->quality);
     if (code >= 0)
         return code;
+    args->format = format_called(format);
+    if (args->format == COD_IMAGE_FORMATS)
+        return cod_cmd_usage(argv[0], "--format: '%s' is none of png, jpg and webp", format);
+    args->outscale = outscale != NULL ? strtod(outscale, &end) : 0;
+    if (outscale != NULL && (end == outscale || *end != '\0' || !(args->outscale >= 0.1 && args->outscale <= 16)))
+        return cod_cmd_usage(argv[0], "--outscale: '%s' is not a number from 0.1 to 16", outscale);
     if (argc == optind)
         return cod_cmd_usage(argv[0], "MODEL is missing");
     if (argc - optind < 2)
         return cod_cmd_usage(argv[0], "IN is missing: a picture or a folder of pictures");
     if (args->output == NULL)
-        return cod_cmd_usage(argv[0], "-o OUT is missing: a .png file or a folder");
+        return cod_cmd_usage(argv[0], "-o OUT is missing: a .png, .jpg or .webp file, or a folder");
     args->model = argv[optind];
     args->inputs = argv + optind + 1;
     args->input_count = (size_t)(argc - optind - 1);

@@ -11,7 +11,7 @@ usage: tools/demo.sh [--data DIR] [--steps N] [--out DIR] [--no-setup] [--help]
 Sets up and builds Codistill, takes photographs (Debian's mate-backgrounds, fetched and unpacked below build/, not
 installed; or those of --data DIR), trains configs/sr-demo.yaml on them with two groups of one rank, and shows what came out.
 
-  --data DIR   your own photographs (PNG or JPEG); a quarter is held out
+  --data DIR   your own photographs (PNG, JPEG, WebP, TIFF or BMP); a quarter is held out
   --steps N    training steps (2500: about 2 minutes on 2 cores)
   --out DIR    where everything goes (build/demo of this checkout)
   --no-setup   do not look for missing packages
@@ -102,7 +102,7 @@ echo "ours:" && "$codistill" eval "$run/final.safetensors" --data "$out/test"
 say "export and upscaling"
 "$codistill" export "$run/final.safetensors" -o "$out/sr-demo.onnx"
 unseen=$(find "$out/test" -mindepth 1 | sort | head -n 1)
-"$codistill" upscale "$run/final.safetensors" "$unseen" -o "$out/upscaled"
+"$codistill" upscale "$run/final.safetensors" "$unseen" -o "$out/upscaled" --force
 
 python3 - "$run/summary.json" <<'PY' 2>/dev/null || cat "$run/summary.json"
 import json, sys

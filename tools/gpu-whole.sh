@@ -73,7 +73,7 @@ upscale_picture() {
     say "a picture upscaled"
     local picture
     picture=$(find "$here/data/photos" -name '*.jpg' | sort | tail -n 1)
-    run upscale upscale "$out/sr-demo/final.safetensors" "$picture" -o "$out/upscaled.png" --device "$device" || return
+    run upscale upscale "$out/sr-demo/final.safetensors" "$picture" -o "$out/upscaled.png" --force --device "$device" || return
     python3 - "$out/upscaled.png" "$picture" <<'PY' || failures+=("the upscaled picture")
 import struct, sys
 def jpeg_size(data):

@@ -107,7 +107,8 @@ static cod_status find_files(const char *key, const cod_string_list *roots, cons
             snprintf(folder, sizeof folder, "%s/%s", roots->items[r], out->class_names[k]);
             COD_TRY(cod_files_find(&out->files, folder, k));
             if (out->files.count == before)
-                return cod_fail(COD_ERR_ARGUMENT, "data.%s: the class folder '%s' holds no photographs (PNG or JPEG)",
+                return cod_fail(COD_ERR_ARGUMENT,
+                                "data.%s: the class folder '%s' holds no photographs (PNG, JPEG, WebP, TIFF or BMP)",
                                 key, folder);
         }
     }

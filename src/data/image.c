@@ -82,56 +82,52 @@ static cod_status read_file(const char *path, size_t limit, uint8_t **bytes, siz
     return status;
 }
 
-typedef enum format { FORMAT_UNKNOWN, FORMAT_PNG, FORMAT_JPEG, FORMAT_FOREIGN } format;
-
-static format detect(const uint8_t *bytes, size_t count, const char **foreign)
+/** @return NULL = none of ours; then *foreign is the name of a format that is known, or NULL */
+static cod_image_decoder detect(const uint8_t *bytes, size_t count, const char **foreign)
 {
     static const struct {
         const char *name, *magic;
         size_t offset, length;
-        format format;
+        cod_image_decoder decode;
     } known[] = {
-        {"PNG", "\x89PNG\r\n\x1a\n", 0, 8, FORMAT_PNG},
-        {"JPEG", "\xff\xd8\xff", 0, 3, FORMAT_JPEG},
-        {"GIF", "GIF8", 0, 4, FORMAT_FOREIGN},
-        {"WebP", "WEBP", 8, 4, FORMAT_FOREIGN},
-        {"BMP", "BM", 0, 2, FORMAT_FOREIGN},
-        {"TIFF", "II*\0", 0, 4, FORMAT_FOREIGN},
-        {"TIFF", "MM\0*", 0, 4, FORMAT_FOREIGN},
-        {"JPEG 2000", "jP  ", 4, 4, FORMAT_FOREIGN},
-        {"HEIF or AVIF", "ftyp", 4, 4, FORMAT_FOREIGN},
-        {"JPEG XL", "\xff\x0a", 0, 2, FORMAT_FOREIGN},
+        {"PNG", "\x89PNG\r\n\x1a\n", 0, 8, cod_png_decode},
+        {"JPEG", "\xff\xd8\xff", 0, 3, cod_jpeg_decode},
+        {"WebP", "WEBP", 8, 4, cod_webp_decode},
+        {"TIFF", "II*\0", 0, 4, cod_tiff_decode},
+        {"TIFF", "MM\0*", 0, 4, cod_tiff_decode},
+        {"BMP", "BM", 0, 2, cod_bmp_decode},
+        {"GIF", "GIF8", 0, 4, NULL},
+        {"JPEG 2000", "jP  ", 4, 4, NULL},
+        {"HEIF or AVIF", "ftyp", 4, 4, NULL},
+        {"JPEG XL", "\xff\x0a", 0, 2, NULL},
     };
+    *foreign = NULL;
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         const size_t end = known[i].offset + known[i].length;
         if (count >= end && memcmp(bytes + known[i].offset, known[i].magic, known[i].length) == 0) {
             *foreign = known[i].name;
-            return known[i].format;
+            return known[i].decode;
         }
     }
-    return FORMAT_UNKNOWN;
+    return NULL;
 }
 
-/** The four ways of not being a PNG or a JPEG. */
-static cod_status refuse(format found, const char *foreign, size_t count)
+static cod_status decode(const uint8_t *bytes, size_t count, bool header_only, cod_image *image)
 {
-    if (found == FORMAT_FOREIGN)
-        return cod_fail(COD_ERR_UNSUPPORTED, "%s is not supported; convert it to PNG or JPEG", foreign);
-    return cod_fail(COD_ERR_FORMAT, count == 0 ? "the file is empty" : "neither a PNG nor a JPEG");
+    const char *foreign;
+    const cod_image_decoder decoder = detect(bytes, count, &foreign);
+    if (decoder != NULL)
+        return decoder(bytes, count, header_only, image);
+    if (foreign != NULL)
+        return cod_fail(COD_ERR_UNSUPPORTED, "%s is not supported; convert it to PNG, JPEG or WebP", foreign);
+    return cod_fail(COD_ERR_FORMAT,
+                    count == 0 ? "the file is empty" : "not a picture: none of PNG, JPEG, WebP, TIFF and BMP");
 }
 
 cod_status cod_image_decode(const void *bytes, size_t count, const char *name, cod_image *image)
 {
     *image = (cod_image){0};
-    const char *foreign = NULL;
-    const format found = detect(bytes, count, &foreign);
-    cod_status status;
-    if (found == FORMAT_PNG)
-        status = cod_png_decode(bytes, count, image);
-    else if (found == FORMAT_JPEG)
-        status = cod_jpeg_decode(bytes, count, false, image);
-    else
-        status = refuse(found, foreign, count);
+    const cod_status status = decode(bytes, count, false, image);
     if (status == COD_OK)
         return COD_OK;
     cod_image_clear(image);
@@ -151,39 +147,18 @@ cod_status cod_image_read(const char *path, cod_image *image)
     return status;
 }
 
-static int64_t big_endian_32(const uint8_t *bytes)
-{
-    return (int64_t)bytes[0] << 24 | (int64_t)bytes[1] << 16 | (int64_t)bytes[2] << 8 | (int64_t)bytes[3];
-}
-
-static cod_status probe(const uint8_t *bytes, size_t count, cod_image *image)
-{
-    const char *foreign = NULL;
-    const format found = detect(bytes, count, &foreign);
-    if (found == FORMAT_JPEG)
-        return cod_jpeg_decode(bytes, count, true, image);
-    if (found != FORMAT_PNG)
-        return refuse(found, foreign, count);
-    /* The signature, then the header chunk: length, "IHDR", width, height. */
-    if (count < 24 || memcmp(bytes + 12, "IHDR", 4) != 0)
-        return cod_fail(COD_ERR_FORMAT, "a PNG without a header");
-    image->width = big_endian_32(bytes + 16);
-    image->height = big_endian_32(bytes + 20);
-    return cod_image_check_size(image->width, image->height);
-}
-
 cod_status cod_image_probe(const char *path, int64_t *width, int64_t *height)
 {
     cod_image image = {0};
     cod_status status = COD_OK;
-    /* Long comments, profiles and previews may push a JPEG's frame header far back: then the whole file is read. */
+    /* Long comments, profiles and previews may push a header far back, and a TIFF may have its own at the end: then all is read. */
     static const size_t limits[] = {PROBE_BYTES, FILE_LIMIT};
     for (size_t i = 0; i < 2; i++) {
         uint8_t *bytes;
         size_t count;
         status = read_file(path, limits[i], &bytes, &count);
         if (status == COD_OK) {
-            status = probe(bytes, count, &image);
+            status = decode(bytes, count, true, &image);
             free(bytes);
         }
         if (status == COD_OK || count < limits[i])
@@ -196,21 +171,27 @@ cod_status cod_image_probe(const char *path, int64_t *width, int64_t *height)
     return COD_OK;
 }
 
+cod_status cod_image_narrow(const cod_image *image, int channels, cod_image *copy)
+{
+    COD_TRY(cod_image_init(copy, image->width, image->height, channels, 8));
+    const size_t pixels = (size_t)image->width * (size_t)image->height, given = (size_t)image->channels;
+    const uint8_t *narrow = image->pixels;
+    const uint16_t *wide = image->pixels;
+    uint8_t *out = copy->pixels;
+    for (size_t p = 0; p < pixels; p++)
+        for (size_t c = 0; c < (size_t)channels; c++) {
+            const size_t at = p * given + c;
+            *out++ = image->bits == 8 ? narrow[at] : (uint8_t)((wide[at] * 255u + 32767u) / 65535u);
+        }
+    return COD_OK;
+}
+
 cod_status cod_image_to_rgb8(cod_image *image)
 {
     if (image->channels == 3 && image->bits == 8)
         return COD_OK;
     cod_image rgb;
-    COD_TRY(cod_image_init(&rgb, image->width, image->height, 3, 8));
-    const size_t pixels = (size_t)image->width * (size_t)image->height, channels = (size_t)image->channels;
-    const uint8_t *narrow = image->pixels;
-    const uint16_t *wide = image->pixels;
-    uint8_t *out = rgb.pixels;
-    for (size_t p = 0; p < pixels; p++)
-        for (size_t c = 0; c < 3; c++) {
-            const size_t at = p * channels + c;
-            out[p * 3 + c] = image->bits == 8 ? narrow[at] : (uint8_t)((wide[at] * 255u + 32767u) / 65535u);
-        }
+    COD_TRY(cod_image_narrow(image, 3, &rgb));
     cod_image_clear(image);
     *image = rgb;
     return COD_OK;
@@ -218,5 +199,8 @@ cod_status cod_image_to_rgb8(cod_image *image)
 
 void cod_image_libraries(char *text, size_t bytes)
 {
-    snprintf(text, bytes, "libpng %s, %s", cod_png_version(), cod_jpeg_library());
+    char webp[48], tiff[48];
+    cod_webp_version(webp, sizeof webp);
+    cod_tiff_version(tiff, sizeof tiff);
+    snprintf(text, bytes, "libpng %s, %s, %s, %s", cod_png_version(), cod_jpeg_library(), webp, tiff);
 }

@@ -1,6 +1,6 @@
 /**
  * @file
- * Image files: PNG and JPEG, told apart by content, to and from plain pixels. The only reader and writer of pictures.
+ * Image files: PNG, JPEG, WebP, TIFF and BMP, told apart by content, to and from plain pixels. The only reader and writer of pictures.
  */
 #ifndef COD_DATA_IMAGE_H
 #define COD_DATA_IMAGE_H
@@ -12,6 +12,7 @@
 enum {
     COD_IMAGE_MAX_SIDE = 65535,               /**< pixels */
     COD_IMAGE_MAX_PIXELS = 512 * 1024 * 1024, /**< width * height; keeps a hostile header from taking all memory */
+    COD_IMAGE_BEST_QUALITY = 100,
 };
 
 /** A picture: [height, width, channels], row-major, no padding. */
@@ -33,15 +34,16 @@ static inline size_t cod_image_bytes(const cod_image *image)
 }
 
 /**
- * Reads a PNG (any bit depth, gray, palette, transparency, interlaced) or a JPEG (baseline, progressive, gray, CMYK).
+ * Reads a PNG (any bit depth, gray, palette, transparency, interlaced), a JPEG (baseline, progressive, gray, CMYK), a WebP (one picture),
+ * a TIFF (its first picture; what libtiff knows, but floats) or a BMP (without compression).
  *
  * Gray becomes RGB with equal channels, a palette its colours, tRNS an alpha channel; less than 8 bits widen to 8;
  * EXIF orientation is applied. Colour profiles and gamma are left alone: values are those of the file.
  *
  * @param[out] image  cleared by the caller; zeroed on failure
  * @return COD_ERR_IO when the file cannot be read, COD_ERR_FORMAT when it is damaged, truncated or no image,
- *         COD_ERR_UNSUPPORTED for a known format that is neither PNG nor JPEG, a JPEG with arithmetic coding, or an image past
- *         the limits; the message names the file
+ *         COD_ERR_UNSUPPORTED for a known format that is none of these, a JPEG with arithmetic coding, a WebP with moving pictures, or
+ *         an image past the limits; the message names the file
  */
 COD_MUST_CHECK cod_status cod_image_read(const char *path, cod_image *image);
 
@@ -54,14 +56,24 @@ COD_MUST_CHECK cod_status cod_image_probe(const char *path, int64_t *width, int6
 /** Turns any image into 8-bit RGB in place: alpha is dropped, 16 bits are rounded to 8. */
 COD_MUST_CHECK cod_status cod_image_to_rgb8(cod_image *image);
 
+typedef enum cod_image_format { COD_IMAGE_PNG, COD_IMAGE_JPEG, COD_IMAGE_WEBP, COD_IMAGE_FORMATS } cod_image_format;
+
+/** The format that is written under a name, by its ending (.png, .jpg, .jpeg, .webp); COD_IMAGE_FORMATS = none. */
+cod_image_format cod_image_format_of(const char *path);
+
 /**
- * Writes an 8- or 16-bit RGB or RGBA PNG, whole or not at all: a temporary file beside `path`, fsync, rename.
+ * Writes a picture, whole or not at all: a temporary file beside `path`, fsync, rename. PNG keeps all of an 8- or 16-bit RGB or RGBA
+ * picture; WebP rounds 16 bits to 8; JPEG also drops alpha.
  *
- * @return COD_ERR_IO with the file and the system's reason
+ * @param quality  of JPEG, without subsampling of colours, and of WebP: 1 … COD_IMAGE_BEST_QUALITY, which for WebP is lossless
+ * @return COD_ERR_IO with the file and the reason; COD_ERR_UNSUPPORTED for a picture that is too large for WebP
  */
+COD_MUST_CHECK cod_status cod_image_write(const char *path, const cod_image *image, cod_image_format format,
+                                          int quality);
+/** cod_image_write() as PNG. */
 COD_MUST_CHECK cod_status cod_image_write_png(const char *path, const cod_image *image);
 
-/** The libraries behind it and their versions, such as "libpng 1.6.39, libjpeg-turbo 2.1.5". */
+/** The libraries behind it and their versions, such as "libpng 1.6.39, libjpeg-turbo 2.1.5, libwebp 1.2.4, libtiff 4.5.0". */
 void cod_image_libraries(char *text, size_t bytes);
 
 #endif

@@ -122,6 +122,44 @@ cod_status cod_jpeg_decode(const uint8_t *bytes, size_t count, bool header_only,
     return status;
 }
 
+/** The part that libjpeg may leave by longjmp. Colours are not subsampled: what a network made of them would be lost. */
+static cod_status encode(struct jpeg_compress_struct *jpeg, jpeg_context *context, FILE *file, const cod_image *image,
+                         int quality)
+{
+    if (setjmp(context->jump) != 0)
+        return cod_fail(COD_ERR_IO, "cannot write: %s", context->reason);
+    jpeg_create_compress(jpeg);
+    jpeg_stdio_dest(jpeg, file);
+    jpeg->image_width = (JDIMENSION)image->width;
+    jpeg->image_height = (JDIMENSION)image->height;
+    jpeg->input_components = 3;
+    jpeg->in_color_space = JCS_RGB;
+    jpeg_set_defaults(jpeg);
+    jpeg_set_quality(jpeg, quality, TRUE);
+    jpeg->optimize_coding = TRUE;
+    for (int c = 0; c < jpeg->num_components; c++)
+        jpeg->comp_info[c].h_samp_factor = jpeg->comp_info[c].v_samp_factor = 1;
+    jpeg_start_compress(jpeg, TRUE);
+    while (jpeg->next_scanline < jpeg->image_height) {
+        JSAMPROW row = (JSAMPROW)image->pixels + (size_t)jpeg->next_scanline * jpeg->image_width * 3;
+        jpeg_write_scanlines(jpeg, &row, 1);
+    }
+    jpeg_finish_compress(jpeg);
+    return COD_OK;
+}
+
+cod_status cod_jpeg_encode(FILE *file, const cod_image *image, int quality)
+{
+    struct jpeg_compress_struct jpeg = {0};
+    jpeg_context context = {.reason = ""};
+    jpeg.err = jpeg_std_error(&context.manager);
+    context.manager.error_exit = on_error;
+    context.manager.output_message = on_output;
+    const cod_status status = encode(&jpeg, &context, file, image, quality);
+    jpeg_destroy_compress(&jpeg);
+    return status;
+}
+
 const char *cod_jpeg_library(void)
 {
 #ifdef LIBJPEG_TURBO_VERSION

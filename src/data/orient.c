@@ -2,14 +2,6 @@
 
 #include <string.h>
 
-static uint32_t tiff_number(const uint8_t *bytes, int length, bool little)
-{
-    uint32_t value = 0;
-    for (int i = 0; i < length; i++)
-        value = value << 8 | bytes[little ? length - 1 - i : i];
-    return value;
-}
-
 int cod_exif_orientation(const uint8_t *bytes, size_t count)
 {
     enum { TAG_ORIENTATION = 0x0112, ENTRY_BYTES = 12 };
@@ -20,17 +12,17 @@ int cod_exif_orientation(const uint8_t *bytes, size_t count)
     const bool little = memcmp(tiff, "II", 2) == 0;
     if (!little && memcmp(tiff, "MM", 2) != 0)
         return 1;
-    const size_t directory = tiff_number(tiff + 4, 4, little);
+    const size_t directory = cod_image_number(tiff + 4, 4, little);
     if (directory > size - 2)
         return 1;
-    const size_t entries = tiff_number(tiff + directory, 2, little);
+    const size_t entries = cod_image_number(tiff + directory, 2, little);
     for (size_t i = 0; i < entries; i++) {
         const size_t at = directory + 2 + i * ENTRY_BYTES;
         if (at + ENTRY_BYTES > size)
             break;
-        if (tiff_number(tiff + at, 2, little) != TAG_ORIENTATION)
+        if (cod_image_number(tiff + at, 2, little) != TAG_ORIENTATION)
             continue;
-        const uint32_t value = tiff_number(tiff + at + 8, 2, little);
+        const uint32_t value = cod_image_number(tiff + at + 8, 2, little);
         return value >= 1 && value <= 8 ? (int)value : 1;
     }
     return 1;

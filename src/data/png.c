@@ -1,14 +1,11 @@
 #include "data/image_internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <png.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { REASON_BYTES = 160, MOST_UNPACKED = 1032 /**< bytes that one byte of deflate can stand for */ };
 
@@ -89,8 +86,16 @@ static cod_status decode_rows(png_structp png, png_infop info, png_context *cont
     return COD_OK;
 }
 
-cod_status cod_png_decode(const uint8_t *bytes, size_t count, cod_image *image)
+cod_status cod_png_decode(const uint8_t *bytes, size_t count, bool header_only, cod_image *image)
 {
+    if (header_only) {
+        /* The signature, then the header chunk: length, "IHDR", width, height. */
+        if (count < 24 || memcmp(bytes + 12, "IHDR", 4) != 0)
+            return cod_fail(COD_ERR_FORMAT, "a PNG without a header");
+        image->width = cod_image_number(bytes + 16, 4, false);
+        image->height = cod_image_number(bytes + 20, 4, false);
+        return cod_image_check_size(image->width, image->height);
+    }
     png_context context = {.bytes = bytes, .count = count};
     png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &context, on_error, on_warning);
     png_infop info = png ? png_create_info_struct(png) : NULL;
@@ -125,89 +130,16 @@ static cod_status encode_rows(png_structp png, png_infop info, png_context *cont
     return COD_OK;
 }
 
-static cod_status write_file(FILE *file, const cod_image *image)
+cod_status cod_png_encode(FILE *file, const cod_image *image, int quality)
 {
+    (void)quality;
     png_context context = {.reason = "unknown reason"};
     png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, &context, on_error, on_warning);
     png_infop info = png ? png_create_info_struct(png) : NULL;
     const cod_status status =
         info ? encode_rows(png, info, &context, file, image) : cod_fail(COD_ERR_MEMORY, "libpng has no memory");
     png_destroy_write_struct(&png, &info);
-    COD_TRY(status);
-    if (fflush(file) != 0 || (fsync(fileno(file)) != 0 && errno != EINVAL))
-        return cod_fail(COD_ERR_IO, "cannot write: %s", strerror(errno));
-    return COD_OK;
-}
-
-/** Creates "folder/.name.PID-N.tmp" with the rights of any new file; N steps over what a crashed process left. */
-static int create_temporary(const char *path, size_t folder_length, char *temporary, size_t room)
-{
-    enum { ATTEMPTS = 1000 };
-    int file = -1;
-    for (int n = 0; n < ATTEMPTS && file < 0; n++) {
-        snprintf(temporary, room, "%.*s.%s.%ld-%d.tmp", (int)folder_length, path, path + folder_length, (long)getpid(),
-                 n);
-        file = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (file < 0 && errno != EEXIST)
-            break;
-    }
-    return file;
-}
-
-/** Makes a rename last through a power cut, where the file system can; `folder` is "" for the working directory. */
-static cod_status sync_folder(const char *folder)
-{
-    const int file = open(folder[0] ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (file < 0)
-        return errno == EACCES ? COD_OK : cod_fail(COD_ERR_IO, "cannot open the folder: %s", strerror(errno));
-    const bool failed = fsync(file) != 0 && errno != EINVAL && errno != ENOTSUP;
-    const cod_status status = failed ? cod_fail(COD_ERR_IO, "cannot flush the folder: %s", strerror(errno)) : COD_OK;
-    close(file);
     return status;
-}
-
-static cod_status write_whole(const char *path, size_t folder_length, char *temporary, size_t room,
-                              const cod_image *image)
-{
-    const int descriptor = create_temporary(path, folder_length, temporary, room);
-    if (descriptor < 0)
-        return cod_fail(COD_ERR_IO, "cannot create: %s", strerror(errno));
-    FILE *file = fdopen(descriptor, "wb");
-    cod_status status = COD_OK;
-    if (file == NULL) {
-        status = cod_fail(COD_ERR_IO, "cannot write: %s", strerror(errno));
-        close(descriptor);
-    } else {
-        status = write_file(file, image);
-        if (fclose(file) != 0 && status == COD_OK)
-            status = cod_fail(COD_ERR_IO, "cannot write: %s", strerror(errno));
-    }
-    if (status == COD_OK && rename(temporary, path) != 0)
-        status = cod_fail(COD_ERR_IO, "cannot replace: %s", strerror(errno));
-    if (status != COD_OK) {
-        unlink(temporary);
-        return status;
-    }
-    temporary[folder_length] = '\0';
-    return sync_folder(temporary);
-}
-
-cod_status cod_image_write_png(const char *path, const cod_image *image)
-{
-    COD_REQUIRE(image->pixels != NULL && image->width > 0 && image->height > 0, "%s: no picture to write", path);
-    const char *slash = strrchr(path, '/');
-    const size_t folder_length = slash ? (size_t)(slash - path) + 1 : 0, room = strlen(path) + 64;
-    COD_REQUIRE(path[folder_length] != '\0', "'%s' names no file", path);
-    /* Renaming over a device or a folder would replace it. */
-    struct stat info;
-    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
-        return cod_fail(COD_ERR_IO, "%s: cannot write: it is %s", path,
-                        S_ISDIR(info.st_mode) ? "a folder" : "no regular file");
-    char *temporary = malloc(room);
-    COD_REQUIRE_MEMORY(temporary);
-    const cod_status status = write_whole(path, folder_length, temporary, room, image);
-    free(temporary);
-    return status == COD_OK ? COD_OK : cod_fail_prefix(status, "%s", path);
 }
 
 const char *cod_png_version(void)

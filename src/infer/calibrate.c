@@ -47,7 +47,7 @@ cod_status cod_calibrate_folder(cod_upscaler *upscaler, const char *folder, bool
     cod_file_list files = {0};
     cod_status status = cod_files_find(&files, folder, 0);
     if (status == COD_OK && files.count == 0)
-        status = cod_fail(COD_ERR_ARGUMENT, "%s: no pictures (PNG or JPEG) to calibrate on", folder);
+        status = cod_fail(COD_ERR_ARGUMENT, "%s: no pictures (PNG, JPEG, WebP, TIFF or BMP) to calibrate on", folder);
     if (status == COD_OK)
         status = cod_calibrate_files(upscaler, &files, reduce);
     cod_files_clear(&files);

@@ -202,7 +202,7 @@ cod_status cod_evaluate_folder(cod_upscaler *upscaler, const char *folder, const
     COD_REQUIRE((options->metrics & COD_METRIC_NIQE) == 0 || options->niqe != NULL, "NIQE needs its model");
     cod_status status = cod_files_find(&files, folder, 0);
     if (status == COD_OK && files.count == 0)
-        status = cod_fail(COD_ERR_ARGUMENT, "%s: no pictures (PNG or JPEG) in it", folder);
+        status = cod_fail(COD_ERR_ARGUMENT, "%s: no pictures (PNG, JPEG, WebP, TIFF or BMP) in it", folder);
     if (status == COD_OK)
         status = evaluate_files(upscaler, &files, options, progress, context, evaluation);
     if (status == COD_OK && evaluation->count == 0)

@@ -167,7 +167,7 @@ static void what_cannot_be_used_is_counted_and_named(void **state)
         assert_true(logged("small.png: is smaller than one crop of 96x96"));
         assert_true(logged("tiny.png: is smaller"));
         assert_true(logged("empty.jpg: the file is empty"));
-        assert_true(logged("web.webp: WebP is not supported"));
+        assert_true(logged("web.webp: damaged WebP: the file ends too early"));
         assert_true(logged("cut.png: damaged PNG: the file ends too early"));
         assert_true(logged("link.png: cannot open: No such file"));
         cod_dataset_close(dataset);
