@@ -31,6 +31,7 @@ static const command commands[] = {
     {"eval", "measure a model's PSNR and SSIM on pictures", cod_cmd_eval},
     {"upscale", "upscale pictures with a model", cod_cmd_upscale},
     {"export", "write a model as ONNX or as folded safetensors", cod_cmd_export},
+    {"import", "write the tensors of a PyTorch file as safetensors", cod_cmd_import},
     {"interpolate", "write a model between two of one architecture", cod_cmd_interpolate},
     {"models", "list the architectures and their options", cod_cmd_models},
     {"config", "list every option of a configuration", cod_cmd_config},
