@@ -13,6 +13,7 @@ typedef struct cod_bench_exchange_options {
     int64_t weights, publications; /**< the last publication ends the run and is not used */
     int groups;                    /**< of the job's ranks, all of one size */
     double step_ms;                /**< of computing, in place of a training step */
+    bool one_clock;                /**< ranks may lie on several hosts that have one clock */
 } cod_bench_exchange_options;
 
 /** Medians over ranks; of one rank, where it says so. NaN = nothing was taken over. */
@@ -30,7 +31,7 @@ typedef struct cod_bench_exchange_result {
     double published, taken, lost, rejected; /**< by all ranks */
 } cod_bench_exchange_result;
 
-/** Collective on all ranks, which lie on one host: their clocks are compared. @return COD_ERR_ARGUMENT when ranks do not divide into groups */
+/** Collective on all ranks, which lie on one host, or on several with one clock: times are compared. @return COD_ERR_ARGUMENT when ranks do not divide into groups */
 COD_MUST_CHECK cod_status cod_bench_exchange_run(cod_comm *comm, const cod_bench_exchange_options *options,
                                                  cod_bench_exchange_result *out);
 

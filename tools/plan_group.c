@@ -170,7 +170,8 @@ static cod_status time_step(const cod_train_session *session, double *ms)
         const cod_sub_step *sub_step = &session->recipe.steps[s];
         double one;
         COD_TRY(time_sub_step(session, &sub_step->program, &one));
-        *ms += one / (double)(sub_step->every > 1 ? sub_step->every : 1);
+        const int64_t steps = session->config->train.steps;
+        *ms += one * (double)cod_sub_step_times_due(sub_step, steps) / (double)steps;
     }
     return COD_OK;
 }

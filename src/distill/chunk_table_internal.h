@@ -6,7 +6,7 @@
 #ifndef COD_DISTILL_CHUNK_TABLE_INTERNAL_H
 #define COD_DISTILL_CHUNK_TABLE_INTERNAL_H
 
-#include "distill/exchange_internal.h"
+#include "distill/exchange_setup_internal.h"
 
 typedef struct chunk_table {
     int group, fragment, shards;
@@ -16,14 +16,14 @@ typedef struct chunk_table {
 } chunk_table;
 
 /** chunk_table_clear() also after a failure. */
-COD_MUST_CHECK cod_status chunk_table_init(const cod_exchange *e, int group, int fragment, chunk_table *table);
+COD_MUST_CHECK cod_status chunk_table_init(const exchange_setup *setup, int group, int fragment, chunk_table *table);
 void chunk_table_clear(chunk_table *table);
 /** Chunks of all shards. */
 size_t chunk_table_count(const chunk_table *table);
 /** Values of a shard, counted from the model's first one. */
-cod_codec_range chunk_table_range(const cod_exchange *e, const chunk_table *table, int shard);
+cod_codec_range chunk_table_range(const exchange_setup *setup, const chunk_table *table, int shard);
 /** Writes the headers of the chunks as a device takes them. @param[out] heads  [chunks] */
-void chunk_table_plan(const cod_exchange *e, const chunk_table *table, unsigned char *heads);
+void chunk_table_plan(const exchange_setup *setup, const chunk_table *table, unsigned char *heads);
 /** Makes a header that travels one of the device's; and the other way round. */
 void chunk_table_to_fragment(const chunk_table *table, unsigned char *head);
 void chunk_table_to_model(const chunk_table *table, unsigned char *head);
@@ -33,6 +33,7 @@ void chunk_table_to_model(const chunk_table *table, unsigned char *head);
  * @param      values  [range.count] of the host
  * @param[out] heads   [chunks] as chunk_table_plan() writes them
  */
-void chunk_table_find_prints(const cod_exchange *e, const float *values, chunk_table *table, unsigned char *heads);
+void chunk_table_find_prints(const exchange_setup *setup, const float *values, chunk_table *table,
+                             unsigned char *heads);
 
 #endif

@@ -1,4 +1,4 @@
-/* The exchange as a whole; its publisher, its pulls and what the ranks of a group agree on have files of their own. */
+/* The exchange as a whole: makes its parts, and does with its publisher and its pulls what the agreement decides. */
 #include "distill/exchange_internal.h"
 
 #include "core/hash.h"
@@ -16,70 +16,17 @@
 enum { ENCODING_PART = 3 };
 enum { STORAGE_PATIENCE_S = 10 };
 
-int exchange_shards_of(const cod_exchange *e, int group)
-{
-    return cod_group_members_of(e->group, group).size;
-}
-
-cod_slot_identity exchange_identity(const cod_exchange *e, int group, int fragment, int shard)
-{
-    const int shards = exchange_shards_of(e, group);
-    const cod_codec_range range = exchange_shard_range(&e->options, &e->models[group], fragment, shard, shards);
-    return (cod_slot_identity){.run = e->run,
-                               .model = e->models[group].hash,
-                               .group = (uint32_t)group,
-                               .shard = (uint32_t)(fragment * shards + shard),
-                               .shards = (uint32_t)(e->fragments * shards),
-                               .first = range.first,
-                               .count = range.count,
-                               .exact_from = range.exact_from};
-}
-
-cod_codec_key exchange_key(const cod_exchange *e, int group, uint64_t version, uint64_t life)
-{
-    const uint64_t run = life == 0 ? e->run : cod_hash(&life, sizeof life, e->run);
-    return (cod_codec_key){.run = run, .publisher = (uint64_t)group, .version = version};
-}
-
-static cod_slot_layout common_layout(const cod_exchange *e)
-{
-    cod_slot_layout layout = {.slots = (uint32_t)e->options.slots, .groups = (uint32_t)cod_group_count(e->group)};
-    for (int g = 0; g < cod_group_count(e->group); g++) {
-        const uint64_t bytes = exchange_slot_bytes(&e->options, &e->models[g], exchange_shards_of(e, g));
-        layout.slot_bytes = bytes > layout.slot_bytes ? bytes : layout.slot_bytes;
-    }
-    return layout;
-}
-
-static cod_status make_peers(cod_exchange *e)
-{
-    const int groups = cod_group_count(e->group), mine = cod_group_index(e->group);
-    e->peers = calloc((size_t)(groups * e->fragments), sizeof *e->peers);
-    COD_REQUIRE_MEMORY(e->peers);
-    for (int i = 1; i < groups; i++) {
-        const int group = (mine + i) % groups;
-        if (!cod_exchange_reads(&e->options, groups, mine, group))
-            continue;
-        for (int f = 0; f < e->fragments; f++)
-            e->peers[e->peer_count++] =
-                (held_peer){.group = group,
-                            .fragment = f,
-                            .model = e->models[group],
-                            .range = cod_exchange_fragment_range(&e->options, &e->models[group], f)};
-    }
-    return COD_OK;
-}
-
 /** A fragment is one chunk at least. */
 static cod_status check_fragments(const cod_exchange *e)
 {
-    for (int g = 0; g < cod_group_count(e->group); g++) {
-        const uint64_t total = exchange_total_of(&e->models[g]),
-                       chunks = (total + (uint64_t)e->options.chunk_values - 1) / (uint64_t)e->options.chunk_values;
-        COD_REQUIRE(e->fragments == 1 || chunks >= (uint64_t)e->fragments,
+    for (int g = 0; g < e->setup.groups; g++) {
+        const uint64_t total = exchange_total_of(&e->setup.models[g]),
+                       chunks = (total + (uint64_t)e->setup.options.chunk_values - 1) /
+                                (uint64_t)e->setup.options.chunk_values;
+        COD_REQUIRE(e->setup.fragments == 1 || chunks >= (uint64_t)e->setup.fragments,
                     "exchange.fragments: the model of group %d has %llu chunks of %lld values, which do not make %d "
                     "fragments: set fewer, or exchange.chunk_values lower",
-                    g, (unsigned long long)chunks, (long long)e->options.chunk_values, e->fragments);
+                    g, (unsigned long long)chunks, (long long)e->setup.options.chunk_values, e->setup.fragments);
     }
     return COD_OK;
 }
@@ -87,18 +34,17 @@ static cod_status check_fragments(const cod_exchange *e)
 static cod_status make_buffers(cod_exchange *e)
 {
     COD_TRY(check_fragments(e));
-    COD_TRY(exchange_publisher_init(&e->publisher, &e->options));
-    COD_TRY(make_peers(e));
-    COD_TRY(exchange_pulls_init(e));
-    return cod_rooms_init(&e->rooms, e->pull_count, common_layout(e).slot_bytes);
+    COD_TRY(exchange_publisher_init(&e->publisher, &e->setup.options));
+    COD_TRY(exchange_puller_init(&e->puller, &e->setup, &e->publisher.coder));
+    return exchange_agreement_init(&e->agreement, &e->setup, e->puller.pull_count);
 }
 
 /** Names this process of the group, all its ranks by what the first one drew. */
 static cod_status draw_life(cod_exchange *e)
 {
     const uint64_t drawn[] = {exchange_wall_ms(), (uint64_t)getpid(), (uint64_t)(1e9 * cod_clock_s())};
-    e->life = (cod_hash(drawn, sizeof drawn, e->run) & EXCHANGE_LIFE_MASK) | 1;
-    return cod_group_broadcast(e->group, &e->life, sizeof e->life, 0);
+    e->setup.life = (cod_hash(drawn, sizeof drawn, e->setup.run) & EXCHANGE_LIFE_MASK) | 1;
+    return cod_group_broadcast(e->setup.group, &e->setup.life, sizeof e->setup.life, 0);
 }
 
 /**
@@ -107,19 +53,19 @@ static cod_status draw_life(cod_exchange *e)
  */
 static cod_status find_sources(const cod_exchange *e, int **out, size_t *count)
 {
-    const int groups = cod_group_count(e->group), mine = cod_group_index(e->group);
-    const bool waits = exchange_will_wait(&e->options);
-    int *sources = calloc((size_t)cod_comm_size(e->comm) + (size_t)groups, sizeof *sources);
+    const int groups = e->setup.groups, mine = e->setup.mine;
+    const bool waits = exchange_will_wait(&e->setup.options);
+    int *sources = calloc((size_t)cod_comm_size(e->setup.comm) + (size_t)groups, sizeof *sources);
     COD_REQUIRE_MEMORY(sources);
     *out = sources;
     *count = 0;
     for (int g = 0; g < groups; g++) {
-        const bool read = cod_exchange_reads(&e->options, groups, mine, g),
-                   reader = waits && cod_exchange_reads(&e->options, groups, g, mine);
+        const bool read = cod_exchange_reads(&e->setup.options, groups, mine, g),
+                   reader = waits && cod_exchange_reads(&e->setup.options, groups, g, mine);
         if (read || reader)
-            sources[(*count)++] = cod_group_world_rank(e->group, g, 0);
-        for (int k = e->rank; read && k < exchange_shards_of(e, g); k += e->size)
-            sources[(*count)++] = cod_group_world_rank(e->group, g, k);
+            sources[(*count)++] = exchange_world_rank(&e->setup, g, 0);
+        for (int k = e->setup.rank; read && k < exchange_shards_of(&e->setup, g); k += e->setup.size)
+            sources[(*count)++] = exchange_world_rank(&e->setup, g, k);
     }
     return COD_OK;
 }
@@ -129,9 +75,9 @@ static cod_status make_window(cod_exchange *e, const cod_slot_identity *identity
 {
     int *sources = NULL;
     size_t count = 0;
-    cod_status status = cod_group_agree(cod_comm_world(e->comm), find_sources(e, &sources, &count), NULL);
+    cod_status status = cod_group_agree(cod_comm_world(e->setup.comm), find_sources(e, &sources, &count), NULL);
     if (status == COD_OK)
-        status = cod_rma_create(e->comm, identity, layout, &e->rooms, sources, count, out);
+        status = cod_rma_create(e->setup.comm, identity, layout, &e->puller.rooms, sources, count, out);
     free(sources);
     return status;
 }
@@ -139,16 +85,16 @@ static cod_status make_window(cod_exchange *e, const cod_slot_identity *identity
 static cod_status open_folder(cod_exchange *e, const cod_slot_identity *identity, const cod_slot_layout *layout,
                               cod_transport **out)
 {
-    const cod_exchange_options *options = &e->options;
+    const cod_exchange_options *options = &e->setup.options;
     const cod_file_options shared = {.folder = options->directory,
                                      .key_file = options->key_file,
                                      .patience_s = fmax(options->pull_timeout_s, STORAGE_PATIENCE_S),
                                      .anew = options->anew,
-                                     .rooms = &e->rooms};
+                                     .rooms = &e->puller.rooms};
     const cod_status status = cod_file_transport_create(&shared, identity, layout, out);
-    COD_TRY(cod_group_agree(cod_comm_world(e->comm), status, NULL));
+    COD_TRY(cod_group_agree(cod_comm_world(e->setup.comm), status, NULL));
     double left = (double)(*out)->ops->left(*out);
-    COD_TRY(cod_group_reduce(e->group, &left, 1, COD_REDUCE_MAX));
+    COD_TRY(cod_group_reduce(e->setup.group, &left, 1, COD_REDUCE_MAX));
     if ((uint64_t)left > e->publisher.left)
         e->publisher.left = (uint64_t)left;
     return COD_OK;
@@ -156,11 +102,12 @@ static cod_status open_folder(cod_exchange *e, const cod_slot_identity *identity
 
 static cod_status make_transports(cod_exchange *e)
 {
-    const cod_slot_layout layout = common_layout(e);
-    for (int f = 0; f < e->fragments; f++) {
-        const cod_slot_identity identity = exchange_identity(e, cod_group_index(e->group), f, e->rank);
-        COD_TRY(e->options.transport == COD_TRANSPORT_RMA ? make_window(e, &identity, &layout, &e->transports[f])
-                                                          : open_folder(e, &identity, &layout, &e->transports[f]));
+    const cod_slot_layout layout = exchange_layout(&e->setup);
+    for (int f = 0; f < e->setup.fragments; f++) {
+        const cod_slot_identity identity = exchange_identity(&e->setup, e->setup.mine, f, e->setup.rank);
+        COD_TRY(e->setup.options.transport == COD_TRANSPORT_RMA
+                    ? make_window(e, &identity, &layout, &e->setup.transports[f])
+                    : open_folder(e, &identity, &layout, &e->setup.transports[f]));
     }
     return COD_OK;
 }
@@ -171,22 +118,7 @@ cod_status cod_exchange_create(cod_comm *comm, cod_group *group, const cod_excha
     cod_exchange *e = calloc(1, sizeof *e);
     COD_REQUIRE_MEMORY(e);
     *out = e;
-    const size_t groups = (size_t)cod_group_count(group);
-    e->comm = comm;
-    e->group = group;
-    e->options = *options;
-    e->run = run;
-    e->rank = cod_group_rank(group);
-    e->size = cod_group_size(group);
-    e->holders = (cod_group_holders){.first = e->rank, .count = 1};
-    e->models = malloc(groups * sizeof *models);
-    COD_REQUIRE_MEMORY(e->models);
-    memcpy(e->models, models, groups * sizeof *models);
-    const cod_exchange_model *mine = &models[cod_group_index(group)];
-    e->total = exchange_total_of(mine);
-    e->fragments = cod_exchange_fragments(options);
-    e->transports = calloc((size_t)e->fragments, sizeof *e->transports);
-    COD_REQUIRE_MEMORY(e->transports);
+    COD_TRY(exchange_setup_init(&e->setup, comm, group, options, models, run));
     COD_TRY(cod_group_agree(cod_comm_world(comm), make_buffers(e), NULL));
     COD_TRY(cod_group_agree(cod_comm_world(comm), exchange_share_values(e), NULL));
     COD_TRY(cod_group_agree(cod_comm_world(comm), exchange_make_values(e), NULL));
@@ -194,29 +126,52 @@ cod_status cod_exchange_create(cod_comm *comm, cod_group *group, const cod_excha
     return make_transports(e);
 }
 
+cod_status cod_exchange_use_device(cod_exchange *e, const cod_backend *backend, cod_device *device)
+{
+    const bool at_once = cod_backend_runs_at_once(backend);
+    double devices = !at_once;
+    /* One rank may have a device, and another could not open its own: then nobody shares. */
+    if (e->setup.shared != NULL)
+        COD_TRY(cod_group_reduce(e->setup.group, &devices, 1, COD_REDUCE_SUM));
+    if (devices == 0 || (at_once && e->setup.shared == NULL))
+        return COD_OK;
+    exchange_free_values(e);
+    if (at_once)
+        return exchange_make_values(e);
+    e->setup.backend = backend;
+    e->setup.device = device;
+    COD_TRY(cod_event_create(backend, device, &e->copied));
+    e->setup.codes_on_device = e->setup.options.codec != COD_EXCHANGE_NONE && e->puller.peer_count > 0 &&
+                               cod_exchange_codes_on(backend, device);
+    COD_TRY(exchange_make_values(e));
+    if (!e->setup.codes_on_device)
+        return COD_OK;
+    COD_TRY(exchange_device_create(e));
+    return exchange_puller_use_device(&e->puller);
+}
+
 cod_status cod_exchange_destroy(cod_exchange *e)
 {
     if (e == NULL)
         return COD_OK;
-    cod_status status = exchange_pulls_end(e);
+    cod_status status = exchange_puller_end(&e->puller);
     /* Where other groups do not come to the end of one, they would be waited for as long at each of the others. */
     bool came = true;
-    for (int f = 0; e->transports != NULL && f < e->fragments && came; f++) {
-        const cod_status ended = e->transports[f] != NULL ? e->transports[f]->ops->destroy(e->transports[f]) : COD_OK;
+    for (int f = 0; e->setup.transports != NULL && f < e->setup.fragments && came; f++) {
+        const cod_status ended =
+            e->setup.transports[f] != NULL ? e->setup.transports[f]->ops->destroy(e->setup.transports[f]) : COD_OK;
         status = status == COD_OK ? ended : status;
         came = ended == COD_OK;
     }
-    free(e->transports);
+    exchange_puller_leave_device(&e->puller);
     exchange_device_destroy(e);
     exchange_free_values(e);
-    cod_event_destroy(e->backend, e->copied);
-    free(e->on_device);
+    cod_event_destroy(e->setup.backend, e->copied);
     exchange_publisher_clear(&e->publisher);
-    exchange_pulls_clear(e);
-    cod_rooms_clear(&e->rooms);
+    exchange_puller_clear(&e->puller);
+    exchange_agreement_clear(&e->agreement);
     free(e->events);
-    free(e->peers);
-    free(e->models);
+    exchange_setup_clear(&e->setup);
     free(e->arrays);
     free(e->numbers);
     free(e->slots);
@@ -232,17 +187,45 @@ int64_t exchange_encoding_steps(const cod_exchange_options *options)
 /** Chunks a step, so that the publication is through after its part of the time until the next one. */
 static uint64_t encoded_a_step(const cod_exchange *e)
 {
-    const int fragment = exchange_fragment_of(e, e->publisher.version);
-    const uint64_t chunks = exchange_snapshot_range(e, fragment).count / (uint64_t)e->options.chunk_values + 1,
-                   steps = (uint64_t)exchange_encoding_steps(&e->options);
+    const int fragment = exchange_fragment_of(&e->setup, e->publisher.version);
+    const uint64_t chunks =
+                       exchange_snapshot_range(&e->setup, fragment).count / (uint64_t)e->setup.options.chunk_values + 1,
+                   steps = (uint64_t)exchange_encoding_steps(&e->setup.options);
     return (chunks + steps - 1) / steps;
+}
+
+/** The first rank looks for something to propose. */
+static cod_status look_for_news(cod_exchange *e, exchange_pull *pull, int64_t step, exchange_proposal *proposal)
+{
+    uint64_t newest_own[COD_EXCHANGE_FRAGMENTS_MOST];
+    if (e->setup.rank != 0 || proposal->peer != EXCHANGE_NO_PEER)
+        return COD_OK;
+    for (int f = 0; f < e->setup.fragments; f++)
+        newest_own[f] = exchange_newest_own(e, f);
+    return exchange_puller_look(&e->puller, pull, step, newest_own, proposal);
+}
+
+/** Moves all pulls by a step. */
+static cod_status move_pulls(cod_exchange *e, int64_t step)
+{
+    for (int k = 0; k < e->puller.pull_count; k++) {
+        exchange_pull *pull = &e->puller.pulls[k];
+        exchange_agreed_pull *agreed = &e->agreement.pulls[k];
+        if (agreed->phase == EXCHANGE_IDLE)
+            COD_TRY(look_for_news(e, pull, step, &agreed->proposal));
+        else if (agreed->phase == EXCHANGE_PULLING)
+            COD_TRY(exchange_puller_move(&e->puller, pull));
+        else
+            COD_TRY(exchange_puller_move_gather(&e->puller, pull));
+    }
+    return COD_OK;
 }
 
 cod_status cod_exchange_advance(cod_exchange *e, int64_t step)
 {
     const double begin = cod_clock_s();
-    if (e->options.deterministic) {
-        if (e->publisher.version > 0 && step == e->publisher.step + e->options.lag_steps)
+    if (e->setup.options.deterministic) {
+        if (e->publisher.version > 0 && step == e->publisher.step + e->setup.options.lag_steps)
             COD_TRY(exchange_take_all(e, step));
     } else {
         e->counters.skipped += exchange_is_publication_step(e, step) && e->publisher.step != step;
@@ -252,10 +235,57 @@ cod_status cod_exchange_advance(cod_exchange *e, int64_t step)
          * not asked: encoding must take the same steps on all ranks of the group, as its end decides what is merged when. Where the
          * ranks hold values together, one that is behind may in these steps still read the own version that is written over.
          */
-        if (step > e->publisher.step + (e->copied != NULL || e->shared != NULL ? EXCHANGE_COPY_STEPS : 0))
+        if (step > e->publisher.step + (e->copied != NULL || e->setup.shared != NULL ? EXCHANGE_COPY_STEPS : 0))
             COD_TRY(exchange_encode_some(e, encoded_a_step(e)));
-        COD_TRY(e->events != NULL ? exchange_replay_step(e, step) : exchange_move_pulls(e, step));
+        COD_TRY(e->events != NULL ? exchange_replay_step(e, step) : move_pulls(e, step));
     }
     e->counters.seconds += cod_clock_s() - begin;
+    return COD_OK;
+}
+
+size_t cod_exchange_flag_count(const cod_exchange *e)
+{
+    return exchange_agreement_count(&e->agreement);
+}
+
+void cod_exchange_flags_out(const cod_exchange *e, double *out)
+{
+    const exchange_publication publication = exchange_publication_of(e);
+    exchange_standing pulls[COD_EXCHANGE_PULLS_MOST];
+    for (int k = 0; k < e->puller.pull_count; k++)
+        pulls[k] = e->puller.pulls[k].standing;
+    exchange_agreement_tell(&e->agreement, &publication, pulls, out);
+}
+
+/** Does with a pull what all ranks decide by these sums. */
+static cod_status act(cod_exchange *e, exchange_pull *pull, int64_t step, const double *in)
+{
+    exchange_proposal proposal;
+    exchange_outcome outcome;
+    const exchange_decision decision =
+        exchange_agreement_decide(&e->agreement, pull->place, step, in, &proposal, &outcome);
+    if (decision == EXCHANGE_GO_ON || (decision == EXCHANGE_BEGIN && !exchange_puller_wants(&e->puller, &proposal)))
+        return COD_OK;
+    if (decision == EXCHANGE_BEGIN) {
+        exchange_agreement_begin(&e->agreement, pull->place, step);
+        return exchange_puller_start(&e->puller, &e->puller.peers[proposal.peer], proposal.version, proposal.life);
+    }
+    exchange_puller_note_outcome(pull, &outcome);
+    if (decision == EXCHANGE_GATHER)
+        return exchange_puller_gather(&e->puller, pull);
+    if (decision == EXCHANGE_TAKE_OVER)
+        exchange_puller_take_over(&e->puller, pull, step);
+    else
+        exchange_puller_give_up(&e->puller, pull, outcome.refused);
+    return COD_OK;
+}
+
+cod_status cod_exchange_flags_in(cod_exchange *e, int64_t step, const double *in)
+{
+    exchange_publications publications;
+    COD_TRY(exchange_agreement_hear(&e->agreement, step, e->publisher.print_of, in, &publications));
+    exchange_hear_publications(e, &publications);
+    for (int k = 0; k < e->puller.pull_count && !e->setup.waits; k++)
+        COD_TRY(act(e, &e->puller.pulls[k], step, in));
     return COD_OK;
 }

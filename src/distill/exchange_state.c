@@ -11,7 +11,7 @@
 /** What gives versions their meaning: the period, and above it fragments less one. */
 static uint64_t shape_of(const cod_exchange *e)
 {
-    return (uint64_t)e->options.period | (uint64_t)(e->fragments - 1) << EXCHANGE_PERIOD_BITS;
+    return (uint64_t)e->setup.options.period | (uint64_t)(e->setup.fragments - 1) << EXCHANGE_PERIOD_BITS;
 }
 
 /** Behind the shape: what the publisher says, then what is held of each fragment of each peer. */
@@ -19,49 +19,63 @@ static void pack_numbers(cod_exchange *e, bool restoring)
 {
     exchange_numbers numbers = {.next = e->numbers + 1, .restoring = restoring};
     exchange_publisher_pack(&e->publisher, &numbers);
-    exchange_peers_pack(e->peers, e->peer_count, &numbers);
+    exchange_puller_pack(&e->puller, &numbers);
 }
 
 static size_t number_count(const cod_exchange *e)
 {
-    return EXCHANGE_NUMBERS + EXCHANGE_CHAIN_NUMBERS * (size_t)e->fragments +
-           EXCHANGE_PEER_NUMBERS * (size_t)e->peer_count;
+    return EXCHANGE_NUMBERS + EXCHANGE_CHAIN_NUMBERS * (size_t)e->setup.fragments +
+           EXCHANGE_PEER_NUMBERS * (size_t)e->puller.peer_count;
 }
 
-/** What all fragments' slots hold: of one as its transport says, of several behind the bytes of each. */
-static cod_status gather_slots(cod_exchange *e, void **data, size_t *bytes)
+/** Puts what a fragment's slots hold behind the `*bytes` bytes of e->slots. */
+static cod_status append_slots(cod_exchange *e, int fragment, size_t *bytes)
 {
-    if (e->fragments == 1)
-        return e->transports[0]->ops->state(e->transports[0], data, bytes);
-    const size_t head = (size_t)e->fragments * sizeof(uint64_t);
-    *bytes = head;
-    for (int f = 0; f < e->fragments; f++) {
-        void *slots;
-        size_t more;
-        COD_TRY(e->transports[f]->ops->state(e->transports[f], &slots, &more));
-        unsigned char *grown = realloc(e->slots, *bytes + more);
-        COD_REQUIRE_MEMORY(grown);
+    cod_transport *transport = e->setup.transports[fragment];
+    void *slots;
+    size_t more;
+    COD_TRY(transport->ops->state(transport, &slots, &more));
+    unsigned char *grown = realloc(e->slots, *bytes + more);
+    if (grown != NULL) {
         e->slots = grown;
         memcpy(grown + *bytes, slots, more);
-        cod_store_u64(grown + (size_t)f * sizeof(uint64_t), more);
+        cod_store_u64(grown + (size_t)fragment * sizeof(uint64_t), more);
         *bytes += more;
     }
-    *data = e->slots;
+    free(slots);
+    COD_REQUIRE_MEMORY(grown);
+    return COD_OK;
+}
+
+/** What all fragments' slots hold, in e->slots: of one as its transport says, of several behind the bytes of each. */
+static cod_status gather_slots(cod_exchange *e, size_t *bytes)
+{
+    free(e->slots);
+    e->slots = NULL;
+    if (e->setup.fragments == 1) {
+        void *slots;
+        COD_TRY(e->setup.transports[0]->ops->state(e->setup.transports[0], &slots, bytes));
+        e->slots = slots;
+        return COD_OK;
+    }
+    *bytes = (size_t)e->setup.fragments * sizeof(uint64_t);
+    for (int f = 0; f < e->setup.fragments; f++)
+        COD_TRY(append_slots(e, f, bytes));
     return COD_OK;
 }
 
 static cod_status restore_slots(cod_exchange *e, const void *slots, size_t bytes)
 {
-    if (e->fragments == 1)
-        return e->transports[0]->ops->restored(e->transports[0], slots, bytes);
-    const unsigned char *head = slots, *at = head + (size_t)e->fragments * sizeof(uint64_t);
+    if (e->setup.fragments == 1)
+        return e->setup.transports[0]->ops->restored(e->setup.transports[0], slots, bytes);
+    const unsigned char *head = slots, *at = head + (size_t)e->setup.fragments * sizeof(uint64_t);
     if (bytes < (size_t)(at - head))
         return cod_fail(COD_ERR_FORMAT, "the saved slots are cut off");
-    for (int f = 0; f < e->fragments; f++) {
+    for (int f = 0; f < e->setup.fragments; f++) {
         const uint64_t next = cod_load_u64(head + (size_t)f * sizeof(uint64_t));
         if (next > bytes - (size_t)(at - head))
             return cod_fail(COD_ERR_FORMAT, "the saved slots of fragment %d are cut off", f);
-        COD_TRY(e->transports[f]->ops->restored(e->transports[f], at, (size_t)next));
+        COD_TRY(e->setup.transports[f]->ops->restored(e->setup.transports[f], at, (size_t)next));
         at += next;
     }
     return COD_OK;
@@ -71,38 +85,36 @@ static void add_array(cod_exchange *e, const char *name, int index, void *data, 
 {
     cod_exchange_array *array = &e->arrays[e->array_count++];
     *array = (cod_exchange_array){.data = data, .bytes = bytes, .of_group = of_group};
-    array->held_once = e->holders.count == e->size && e->size > 1 && of_group && data != e->numbers;
+    array->held_once = e->setup.holders.count == e->setup.size && e->setup.size > 1 && of_group && data != e->numbers;
     snprintf(array->name, sizeof array->name, "exchange.%s.%d", name, index);
 }
 
 cod_status cod_exchange_state(cod_exchange *e, const cod_exchange_array **arrays, size_t *count)
 {
-    void *slots;
     size_t slot_bytes;
-    float **mirrors = NULL;
     const size_t numbers = number_count(e);
     COD_TRY(exchange_finish_publication(e));
     if (e->arrays == NULL) {
-        e->arrays = calloc(2 + (size_t)(e->publisher.own_count + e->peer_count), sizeof *e->arrays);
+        e->arrays = calloc(2 + (size_t)(e->publisher.own_count + e->puller.peer_count), sizeof *e->arrays);
         e->numbers = calloc(numbers, sizeof *e->numbers);
         COD_REQUIRE_MEMORY(e->arrays);
         COD_REQUIRE_MEMORY(e->numbers);
     }
-    if (e->on_device != NULL)
-        COD_TRY(exchange_device_save(e, &mirrors));
+    if (e->setup.codes_on_device)
+        COD_TRY(exchange_device_save(e));
+    COD_TRY(exchange_puller_save(&e->puller));
     e->array_count = 0;
     e->numbers[0] = shape_of(e);
     pack_numbers(e, false);
-    COD_TRY(gather_slots(e, &slots, &slot_bytes));
+    COD_TRY(gather_slots(e, &slot_bytes));
     add_array(e, "numbers", 0, e->numbers, numbers * sizeof *e->numbers, true);
-    add_array(e, "slots", 0, slots, slot_bytes, false);
+    add_array(e, "slots", 0, e->slots, slot_bytes, false);
     for (int i = 0; i < e->publisher.own_count; i++)
-        add_array(e, "own", i, mirrors != NULL ? mirrors[i] : exchange_floats(e->publisher.own[i].values),
+        add_array(e, "own", i,
+                  e->setup.codes_on_device ? exchange_device_saved(e, i) : exchange_floats(e->publisher.own[i].values),
                   e->publisher.own[i].values->bytes, true);
-    for (int i = 0; i < e->peer_count; i++)
-        add_array(e, "peer", i,
-                  mirrors != NULL ? mirrors[e->publisher.own_count + i] : exchange_floats(e->peers[i].values),
-                  e->peers[i].values->bytes, true);
+    for (int i = 0; i < e->puller.peer_count; i++)
+        add_array(e, "peer", i, exchange_puller_saved(&e->puller, i), e->puller.peers[i].values->bytes, true);
     *arrays = e->arrays;
     *count = e->array_count;
     return COD_OK;
@@ -114,15 +126,16 @@ cod_status cod_exchange_restored(cod_exchange *e, const void *slots, size_t slot
     /* Versions are counted in periods: of another period they would all be older, or newer, than they are. */
     const uint64_t period = e->numbers[0] & ((UINT64_C(1) << EXCHANGE_PERIOD_BITS) - 1),
                    fragments = (e->numbers[0] >> EXCHANGE_PERIOD_BITS) + 1;
-    if (period != (uint64_t)e->options.period)
+    if (period != (uint64_t)e->setup.options.period)
         return cod_fail(COD_ERR_FORMAT, "the checkpoint is of a run with exchange.period %llu, not %lld: set it back",
-                        (unsigned long long)period, (long long)e->options.period);
-    if (fragments != (uint64_t)e->fragments)
+                        (unsigned long long)period, (long long)e->setup.options.period);
+    if (fragments != (uint64_t)e->setup.fragments)
         return cod_fail(COD_ERR_FORMAT, "the checkpoint is of a run with exchange.fragments %llu, not %d: set it back",
-                        (unsigned long long)fragments, e->fragments);
+                        (unsigned long long)fragments, e->setup.fragments);
     pack_numbers(e, true);
-    if (e->on_device != NULL)
+    if (e->setup.codes_on_device)
         COD_TRY(exchange_device_restore(e));
+    COD_TRY(exchange_puller_restored(&e->puller));
     return restore_slots(e, slots, slot_bytes);
 }
 
@@ -132,9 +145,10 @@ cod_status cod_exchange_save(cod_exchange *e, cod_checkpoint *checkpoint)
     size_t count;
     COD_TRY(cod_exchange_state(e, &arrays, &count));
     for (size_t i = 0; i < count; i++)
-        COD_TRY(arrays[i].of_group
-                    ? cod_checkpoint_add_part(checkpoint, e->group, arrays[i].name, arrays[i].data, arrays[i].bytes)
-                    : cod_checkpoint_add_bytes(checkpoint, arrays[i].name, arrays[i].data, arrays[i].bytes));
+        COD_TRY(
+            arrays[i].of_group
+                ? cod_checkpoint_add_part(checkpoint, e->setup.group, arrays[i].name, arrays[i].data, arrays[i].bytes)
+                : cod_checkpoint_add_bytes(checkpoint, arrays[i].name, arrays[i].data, arrays[i].bytes));
     return COD_OK;
 }
 
@@ -150,7 +164,7 @@ static cod_status read_parts(cod_exchange *e, const cod_st_file *file, const cod
         const cod_exchange_array *array = &(*arrays)[i];
         if (strcmp(array->name, COD_EXCHANGE_SLOTS) == 0)
             continue;
-        COD_TRY(array->of_group ? cod_checkpoint_read_part(file, e->group, array->name, array->data, array->bytes)
+        COD_TRY(array->of_group ? cod_checkpoint_read_part(file, e->setup.group, array->name, array->data, array->bytes)
                                 : cod_checkpoint_read(file, array->name, array->data, array->bytes));
     }
     return COD_OK;
@@ -161,9 +175,9 @@ cod_status cod_exchange_load(cod_exchange *e, const cod_st_file *file)
     const cod_exchange_array *arrays;
     const cod_st_tensor *slots;
     size_t count;
-    COD_TRY(cod_group_agree(e->group, read_parts(e, file, &arrays, &count, &slots), NULL));
+    COD_TRY(cod_group_agree(e->setup.group, read_parts(e, file, &arrays, &count, &slots), NULL));
     for (size_t i = 0; i < count; i++)
         if (arrays[i].of_group && !arrays[i].held_once)
-            COD_TRY(cod_checkpoint_complete(e->group, arrays[i].data, arrays[i].bytes));
+            COD_TRY(cod_checkpoint_complete(e->setup.group, arrays[i].data, arrays[i].bytes));
     return cod_exchange_restored(e, slots->data, slots->bytes);
 }

@@ -11,14 +11,14 @@
 /** What the i-th of the own versions that are kept is of. */
 static cod_exchange_range own_range(const cod_exchange *e, int i)
 {
-    return cod_exchange_fragment_range(&e->options, &e->models[cod_group_index(e->group)], i % e->fragments);
+    return cod_exchange_fragment_range(&e->setup.options, exchange_own_model(&e->setup), i % e->setup.fragments);
 }
 
 /** Values of the largest fragment of the own model. */
 static uint64_t largest_fragment(const cod_exchange *e)
 {
     uint64_t most = 0;
-    for (int f = 0; f < e->fragments; f++) {
+    for (int f = 0; f < e->setup.fragments; f++) {
         const uint64_t count = own_range(e, f).count;
         most = count > most ? count : most;
     }
@@ -30,12 +30,12 @@ cod_status exchange_share_values(cod_exchange *e)
     size_t bytes = cod_align_up(largest_fragment(e) * sizeof(float));
     for (int i = 0; i < e->publisher.own_count; i++)
         bytes += cod_align_up(own_range(e, i).count * sizeof(float));
-    for (int i = 0; i < e->peer_count; i++)
-        bytes += 2 * cod_align_up(e->peers[i].range.count * sizeof(float));
-    if (e->size > 1 && e->peer_count > 0)
-        COD_TRY(cod_group_memory_create(e->group, bytes, &e->shared));
-    if (e->shared != NULL)
-        e->holders = cod_group_holders_of(e->group, e->rank);
+    for (int i = 0; i < e->puller.peer_count; i++)
+        bytes += 2 * cod_align_up(e->puller.peers[i].range.count * sizeof(float));
+    if (e->setup.size > 1 && e->puller.peer_count > 0)
+        COD_TRY(cod_group_memory_create(e->setup.group, bytes, &e->setup.shared));
+    if (e->setup.shared != NULL)
+        e->setup.holders = cod_group_holders_of(e->setup.group, e->setup.rank);
     return COD_OK;
 }
 
@@ -44,7 +44,7 @@ static cod_status share_floats(cod_exchange *e, size_t bytes, cod_buffer **out)
 {
     cod_buffer *buffer = malloc(sizeof *buffer);
     COD_REQUIRE_MEMORY(buffer);
-    *buffer = (cod_buffer){.host = (char *)cod_group_memory_data(e->shared) + e->shared_used, .bytes = bytes};
+    *buffer = (cod_buffer){.host = (char *)cod_group_memory_data(e->setup.shared) + e->shared_used, .bytes = bytes};
     e->shared_used += cod_align_up(bytes);
     *out = buffer;
     return COD_OK;
@@ -53,18 +53,18 @@ static cod_status share_floats(cod_exchange *e, size_t bytes, cod_buffer **out)
 static cod_status floats_create(cod_exchange *e, uint64_t count, cod_buffer **out)
 {
     const size_t bytes = count * sizeof(float);
-    if (e->shared != NULL)
+    if (e->setup.shared != NULL)
         return share_floats(e, bytes, out);
-    return e->on_device != NULL ? e->backend->buffer_create(e->device, bytes, out)
-                                : cod_host_buffer_create(NULL, bytes, out);
+    return e->setup.codes_on_device ? e->setup.backend->buffer_create(e->setup.device, bytes, out)
+                                    : cod_host_buffer_create(NULL, bytes, out);
 }
 
 static void floats_destroy(cod_exchange *e, cod_buffer **buffer)
 {
-    if (e->shared != NULL)
+    if (e->setup.shared != NULL)
         free(*buffer);
-    else if (*buffer != NULL && e->on_device != NULL)
-        e->backend->buffer_destroy(e->device, *buffer);
+    else if (*buffer != NULL && e->setup.codes_on_device)
+        e->setup.backend->buffer_destroy(e->setup.device, *buffer);
     else if (*buffer != NULL)
         cod_host_buffer_destroy(NULL, *buffer);
     *buffer = NULL;
@@ -74,10 +74,10 @@ static void floats_destroy(cod_exchange *e, cod_buffer **buffer)
 static cod_status snapshot_create(cod_exchange *e)
 {
     const uint64_t count = largest_fragment(e);
-    if (e->backend != NULL && e->on_device == NULL)
-        return e->backend->host_buffer_create(e->device, count * sizeof(float), &e->publisher.snapshot);
+    if (e->setup.backend != NULL && !e->setup.codes_on_device)
+        return e->setup.backend->host_buffer_create(e->setup.device, count * sizeof(float), &e->publisher.snapshot);
     COD_TRY(floats_create(e, count, &e->publisher.snapshot));
-    e->publisher.snapshot_of_node = e->shared != NULL ? exchange_floats(e->publisher.snapshot) : NULL;
+    e->publisher.snapshot_of_node = e->setup.shared != NULL ? exchange_floats(e->publisher.snapshot) : NULL;
     return COD_OK;
 }
 
@@ -86,8 +86,8 @@ cod_status exchange_make_values(cod_exchange *e)
     COD_TRY(snapshot_create(e));
     for (int i = 0; i < e->publisher.own_count; i++)
         COD_TRY(floats_create(e, own_range(e, i).count, &e->publisher.own[i].values));
-    for (int i = 0; i < e->peer_count; i++) {
-        held_peer *peer = &e->peers[i];
+    for (int i = 0; i < e->puller.peer_count; i++) {
+        held_peer *peer = &e->puller.peers[i];
         COD_TRY(floats_create(e, peer->range.count, &peer->values));
         COD_TRY(floats_create(e, peer->range.count, &peer->incoming));
     }
@@ -96,46 +96,21 @@ cod_status exchange_make_values(cod_exchange *e)
 
 void exchange_free_values(cod_exchange *e)
 {
-    const cod_status ended = cod_event_wait(e->backend, e->copied);
+    const cod_status ended = cod_event_wait(e->setup.backend, e->copied);
     (void)ended; /* a device that failed has said so to whoever used it */
-    for (int i = 0; i < e->peer_count; i++) {
-        floats_destroy(e, &e->peers[i].values);
-        floats_destroy(e, &e->peers[i].incoming);
+    for (int i = 0; i < e->puller.peer_count; i++) {
+        floats_destroy(e, &e->puller.peers[i].values);
+        floats_destroy(e, &e->puller.peers[i].incoming);
     }
     for (int i = 0; e->publisher.own != NULL && i < e->publisher.own_count; i++)
         floats_destroy(e, &e->publisher.own[i].values);
-    if (e->publisher.snapshot != NULL && e->backend != NULL && e->on_device == NULL)
-        e->backend->host_buffer_destroy(e->device, e->publisher.snapshot);
+    if (e->publisher.snapshot != NULL && e->setup.backend != NULL && !e->setup.codes_on_device)
+        e->setup.backend->host_buffer_destroy(e->setup.device, e->publisher.snapshot);
     else
         floats_destroy(e, &e->publisher.snapshot);
     e->publisher.snapshot = NULL;
-    cod_group_memory_destroy(e->shared);
-    e->shared = NULL;
+    cod_group_memory_destroy(e->setup.shared);
+    e->setup.shared = NULL;
     e->shared_used = 0;
-    e->holders = (cod_group_holders){.first = e->rank, .count = 1};
-}
-
-static void release(void *buffer)
-{
-    cod_host_buffer_destroy(NULL, buffer);
-}
-
-static void release_shared(void *memory)
-{
-    cod_group_memory_destroy(memory);
-}
-
-void exchange_abandon_gather(cod_exchange *e, exchange_pull *pull)
-{
-    if (e->on_device != NULL) {
-        exchange_device_forget_gather(pull);
-        cod_request_abandon(&pull->gathering, NULL, NULL);
-        return;
-    }
-    if (e->shared != NULL) {
-        cod_request_abandon(&pull->gathering, release_shared, cod_group_memory_keep(e->shared));
-        return;
-    }
-    cod_request_abandon(&pull->gathering, release, pull->peer->incoming);
-    pull->peer->incoming = NULL;
+    e->setup.holders = (cod_group_holders){.first = e->setup.rank, .count = 1};
 }

@@ -1,78 +1,49 @@
 /* Exchanges that wait for each other's versions: in deterministic mode, and where an earlier run is repeated. */
 #include "distill/exchange_internal.h"
 
-#include "core/log.h"
-#include "core/trace.h"
-
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-/** How long a wait asks again at once, and how long it pauses from then on. */
-#define EAGER_S 1e-3
-enum { PAUSE_US = 100 };
-
-exchange_waiting exchange_wait_begin(void)
-{
-    const double now = cod_clock_s();
-    return (exchange_waiting){.since = now, .told = now};
-}
-
-bool exchange_wait_is_over(const cod_exchange *e, exchange_waiting *waiting, int group, const char *what,
-                           uint64_t version)
-{
-    const double now = cod_clock_s();
-    if (now - waiting->told > e->options.pull_timeout_s) {
-        waiting->told = now;
-        cod_log_info("group %d has waited %.3g s for group %d to %s version %llu; after %.3g s it gives up",
-                     cod_group_index(e->group), now - waiting->since, group, what, (unsigned long long)version,
-                     exchange_patience_s(e));
-    }
-    /* Who asks without a pause may keep the file transport's thread from its mutex for minutes. */
-    if (now - waiting->since > EAGER_S)
-        usleep(PAUSE_US);
-    return now - waiting->since > exchange_patience_s(e);
-}
 
 /** Deterministic, replay: takes one version of a peer, waiting for it. `step`: of the agreement that it stands for. */
 static cod_status take(cod_exchange *e, held_peer *peer, uint64_t version, int64_t step)
 {
-    exchange_pull *pull = exchange_pull_of(e, peer);
+    exchange_pull *pull = exchange_pull_of(&e->puller, peer);
     exchange_waiting waiting = exchange_wait_begin();
-    COD_TRY(exchange_start_pull(e, peer, version, EXCHANGE_ANY_LIFE, step));
-    while (!pull->done) {
-        COD_TRY(exchange_move_pull(e, pull, UINT64_MAX));
-        if (pull->lost || exchange_wait_is_over(e, &waiting, peer->group, "publish", version))
+    COD_TRY(exchange_puller_start(&e->puller, peer, version, EXCHANGE_ANY_LIFE));
+    while (!pull->standing.done) {
+        COD_TRY(exchange_puller_move_some(&e->puller, pull, UINT64_MAX));
+        if (pull->standing.lost || exchange_wait_is_over(&e->setup, &waiting, peer->group, "publish", version))
             return cod_fail(COD_ERR_PEER, "version %llu of group %d, for which this group waits, %s",
-                            (unsigned long long)version, peer->group, pull->lost ? "was lost" : "did not come in time");
+                            (unsigned long long)version, peer->group,
+                            pull->standing.lost ? "was lost" : "did not come in time");
         sched_yield();
     }
-    double bytes = (double)pull->bytes;
-    COD_TRY(cod_group_reduce(e->group, &bytes, 1, COD_REDUCE_SUM));
+    double bytes = (double)pull->standing.bytes;
+    COD_TRY(cod_group_reduce(e->setup.group, &bytes, 1, COD_REDUCE_SUM));
     peer->counters.bytes += (uint64_t)bytes;
-    COD_TRY(exchange_start_gather(e, pull, step));
-    COD_TRY(cod_request_wait(&pull->gathering, exchange_patience_s(e)));
-    while (!pull->done) {
-        COD_TRY(exchange_move_gather(e, pull));
-        if (pull->lost)
+    COD_TRY(exchange_puller_gather(&e->puller, pull));
+    COD_TRY(cod_request_wait(&pull->gathering, exchange_patience_s(&e->setup)));
+    while (!pull->standing.done) {
+        COD_TRY(exchange_puller_move_gather(&e->puller, pull));
+        if (pull->standing.lost)
             return cod_fail(COD_ERR_PEER, "version %llu of group %d, for which this group waits, was lost",
                             (unsigned long long)version, peer->group);
         sched_yield();
     }
-    if (e->shared != NULL && exchange_sends_shards(e))
-        COD_TRY(cod_group_barrier(e->group)); /* other ranks of the node receive parts of it, too */
-    exchange_take_over(e, pull, step);
+    if (e->setup.shared != NULL && exchange_sends_shards(&e->setup))
+        COD_TRY(cod_group_barrier(e->setup.group)); /* other ranks of the node receive parts of it, too */
+    exchange_puller_take_over(&e->puller, pull, step);
     return COD_OK;
 }
 
 cod_status exchange_take_all(cod_exchange *e, int64_t step)
 {
-    const int fragment = exchange_fragment_of(e, e->publisher.version);
-    cod_transport *transport = e->transports[fragment];
-    for (int i = fragment; i < e->peer_count; i += e->fragments) {
-        COD_TRY(take(e, &e->peers[i], e->publisher.version, step));
-        COD_TRY(transport->ops->acknowledge(transport, (uint32_t)e->peers[i].group, e->publisher.version));
+    const int fragment = exchange_fragment_of(&e->setup, e->publisher.version);
+    cod_transport *transport = e->setup.transports[fragment];
+    for (int i = fragment; i < e->puller.peer_count; i += e->setup.fragments) {
+        COD_TRY(take(e, &e->puller.peers[i], e->publisher.version, step));
+        COD_TRY(transport->ops->acknowledge(transport, (uint32_t)e->puller.peers[i].group, e->publisher.version));
     }
     return COD_OK;
 }
@@ -83,12 +54,12 @@ static cod_status acknowledge_until_next(cod_exchange *e, int group, int fragmen
 {
     uint64_t version = UINT64_MAX / 2; /* none any more */
     for (size_t i = e->next_event; i < e->event_count; i++) {
-        if (e->events[i].group == group && exchange_fragment_of(e, e->events[i].version) == fragment) {
+        if (e->events[i].group == group && exchange_fragment_of(&e->setup, e->events[i].version) == fragment) {
             version = e->events[i].version - 1;
             break;
         }
     }
-    return e->transports[fragment]->ops->acknowledge(e->transports[fragment], (uint32_t)group, version);
+    return e->setup.transports[fragment]->ops->acknowledge(e->setup.transports[fragment], (uint32_t)group, version);
 }
 
 cod_status cod_exchange_replay(cod_exchange *e, const cod_exchange_event *events, size_t count)
@@ -97,8 +68,9 @@ cod_status cod_exchange_replay(cod_exchange *e, const cod_exchange_event *events
     COD_REQUIRE_MEMORY(e->events);
     memcpy(e->events, events, count * sizeof *events);
     e->event_count = count;
-    for (int i = 0; i < e->peer_count; i++)
-        COD_TRY(acknowledge_until_next(e, e->peers[i].group, e->peers[i].fragment));
+    e->setup.waits = true;
+    for (int i = 0; i < e->puller.peer_count; i++)
+        COD_TRY(acknowledge_until_next(e, e->puller.peers[i].group, e->puller.peers[i].fragment));
     return COD_OK;
 }
 
@@ -115,9 +87,10 @@ cod_status exchange_replay_step(cod_exchange *e, int64_t step)
     while (e->next_event < e->event_count && e->events[e->next_event].step <= step) {
         const cod_exchange_event event = e->events[e->next_event++];
         held_peer *peer = NULL;
-        for (int i = 0; i < e->peer_count; i++)
-            if (e->peers[i].group == event.group && e->peers[i].fragment == exchange_fragment_of(e, event.version))
-                peer = &e->peers[i];
+        for (int i = 0; i < e->puller.peer_count; i++)
+            if (e->puller.peers[i].group == event.group &&
+                e->puller.peers[i].fragment == exchange_fragment_of(&e->setup, event.version))
+                peer = &e->puller.peers[i];
         if (event.group < 0)
             continue;
         COD_REQUIRE(peer != NULL && event.step == step && event.version > peer->version,

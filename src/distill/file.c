@@ -215,13 +215,12 @@ static size_t saved_bytes(const file *t)
 }
 
 /** With the mutex held. */
-static cod_status save(file *t, size_t *bytes)
+static cod_status save(const file *t, void **data, size_t *bytes)
 {
     *bytes = saved_bytes(t) + t->last.bytes;
-    free(t->saved);
-    t->saved = malloc(*bytes);
-    COD_REQUIRE_MEMORY(t->saved);
-    unsigned char *at = t->saved;
+    unsigned char *at = malloc(*bytes);
+    COD_REQUIRE_MEMORY(at);
+    *data = at;
     memcpy(at, &t->writer.header, sizeof t->writer.header);
     at += sizeof t->writer.header;
     memcpy(at, t->writer.memory, t->window_bytes);
@@ -238,8 +237,7 @@ static cod_status state(cod_transport *transport, void **data, size_t *bytes)
     pthread_mutex_lock(&t->mutex); /* not begun by this: a resume asks first what there is to fill in */
     if (t->begun)
         await_stored(t);
-    const cod_status status = save(t, bytes);
-    *data = t->saved;
+    const cod_status status = save(t, data, bytes);
     pthread_mutex_unlock(&t->mutex);
     return status;
 }
@@ -333,7 +331,6 @@ static void release(file *t)
         cod_aligned_free(t->rooms[i]);
     free(t->pulls);
     cod_aligned_free(t->writer.memory);
-    free(t->saved);
     pthread_mutex_destroy(&t->mutex);
     pthread_cond_destroy(&t->changed);
     free(t);

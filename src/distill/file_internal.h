@@ -95,7 +95,6 @@ typedef struct file {
     file_pull *pulls;      /**< [pull_count] */
     int pull_count, pull_turn;
 
-    unsigned char *saved; /**< what state() told last */
 } file;
 
 /** Opens a shard's folder. @param[out] out  new; NULL where it is absent and COD_UNTRUSTED_NONE */

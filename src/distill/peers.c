@@ -359,8 +359,9 @@ cod_status cod_peers_save(const cod_peers *peers, cod_checkpoint *checkpoint)
 {
     for (int i = 0; i < peers->count; i++) {
         const cod_peer *p = &peers->items[i];
+        const size_t count = cod_teacher_range_count(p->teacher);
+        const float *ranges;
         char name[NAME_BYTES];
-        size_t count;
         name_of(i, "since", name);
         COD_TRY(cod_checkpoint_add_number(checkpoint, name, (double)p->age.since));
         for (int f = 0; f < cod_exchange_fragments(peers->options); f++) {
@@ -373,9 +374,10 @@ cod_status cod_peers_save(const cod_peers *peers, cod_checkpoint *checkpoint)
             COD_TRY(save_teacher(peers, i, checkpoint));
         COD_TRY(save_counters(peers, i, checkpoint));
         name_of(i, "ranges", name);
-        const float *ranges = cod_teacher_ranges(p->teacher, &count);
-        if (ranges != NULL)
+        if (count > 0) {
+            COD_TRY(cod_teacher_ranges(p->teacher, &ranges));
             COD_TRY(cod_checkpoint_add_bytes(checkpoint, name, ranges, count * sizeof *ranges));
+        }
     }
     return COD_OK;
 }
@@ -383,16 +385,16 @@ cod_status cod_peers_save(const cod_peers *peers, cod_checkpoint *checkpoint)
 /** A teacher on integers goes on with the ranges it had; there are none where it was of another type. */
 static cod_status load_ranges(cod_teacher *teacher, int index, const cod_st_file *file)
 {
+    const size_t count = cod_teacher_range_count(teacher);
     char name[NAME_BYTES];
-    size_t count;
     name_of(index, "ranges", name);
-    if (cod_teacher_ranges(teacher, &count) == NULL || cod_st_tensor_find(file, name) == NULL)
+    if (count == 0 || cod_st_tensor_find(file, name) == NULL)
         return COD_OK;
     float *ranges = malloc(count * sizeof *ranges);
     COD_REQUIRE_MEMORY(ranges);
-    const cod_status status = cod_checkpoint_read(file, name, ranges, count * sizeof *ranges);
+    cod_status status = cod_checkpoint_read(file, name, ranges, count * sizeof *ranges);
     if (status == COD_OK)
-        cod_teacher_set_ranges(teacher, ranges);
+        status = cod_teacher_set_ranges(teacher, ranges);
     free(ranges);
     return status;
 }

@@ -40,7 +40,6 @@ typedef struct rma {
 
     cod_request *ack;
     cod_room *ack_word;
-    unsigned char *saved; /**< what state() told last */
 } rma;
 
 /** Gives a get up; its memory lives until it ends. */
@@ -236,10 +235,9 @@ static cod_status state(cod_transport *transport, void **data, size_t *bytes)
     const cod_slot_header *header = &t->writer.header;
     const size_t front = cod_slot_data_at(&t->layout, 0);
     *bytes = sizeof *header + front + cod_slot_used_bytes(header);
-    free(t->saved);
-    t->saved = malloc(*bytes);
-    COD_REQUIRE_MEMORY(t->saved);
-    unsigned char *at = t->saved;
+    unsigned char *at = malloc(*bytes);
+    COD_REQUIRE_MEMORY(at);
+    *data = at;
     memcpy(at, header, sizeof *header);
     at += sizeof *header;
     memcpy(at, t->writer.memory, front);
@@ -248,7 +246,6 @@ static cod_status state(cod_transport *transport, void **data, size_t *bytes)
         memcpy(at, t->writer.memory + cod_slot_data_at(&t->layout, i), header->entries[i].bytes);
         at += header->entries[i].bytes;
     }
-    *data = t->saved;
     return COD_OK;
 }
 
@@ -295,7 +292,6 @@ static cod_status destroy(cod_transport *transport)
         cod_room_release(t->publishers[r].asked);
     free(t->pulls);
     cod_room_release(t->ack_word);
-    free(t->saved);
     free(t->publishers);
     free(t);
     return status;

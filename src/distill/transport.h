@@ -65,7 +65,7 @@ typedef struct cod_transport_ops {
     uint64_t (*left)(cod_transport *transport);
     /** Publications that could not be made readable, though publish_end() took them; NULL = that never happens. */
     uint64_t (*failures)(cod_transport *transport);
-    /** What this rank's slots hold, to be saved. @param[out] data  borrowed until the next call of state() */
+    /** What this rank's slots hold, to be saved. @param[out] data  new; free() */
     cod_status (*state)(cod_transport *transport, void **data, size_t *bytes);
     /**
      * Shows readers again what was saved; also in the form of versions before this one, which saved slots whole.

@@ -52,53 +52,58 @@ static void what_was_lost_is_asked_for_again(void **state)
     exchange_run r;
     open_pair(&r);
     const int peer = 1 - cod_group_index(r.group);
-    cod_transport_ops ops = *(real_ops = r.exchange->transports[0]->ops);
+    cod_transport_ops ops = *(real_ops = r.exchange->setup.transports[0]->ops);
     ops.pull_start = count_start;
     ops.pull_poll = lose_first;
     losing = 2;
     starts = 0;
     take(&r, 1);
     const bool first = run_held(&r, peer) == 1;
-    r.exchange->transports[0]->ops = &ops;
+    r.exchange->setup.transports[0]->ops = &ops;
     take(&r, 2);
-    r.exchange->transports[0]->ops = real_ops;
+    r.exchange->setup.transports[0]->ops = real_ops;
     const bool again = starts == 2 && run_counters(&r).lost == 1 && run_held(&r, peer) == 2;
     run_close(&r);
     check_all(first);
     check_all(again);
 }
 
-/** Sums as they come when the pull, proposal and outcome alike, stands so on the group's one rank. */
-static void hear_of(exchange_run *r, const exchange_pull *as, int64_t step)
+/** Sums as they come when the group's one rank proposes that, and its pull stands so. */
+static void hear_of(exchange_run *r, const exchange_proposal *proposal, const exchange_standing *as, int64_t step)
 {
     double sums[COD_EXCHANGE_FLAGS_MOST];
-    exchange_pull *pull = &r->exchange->pulls[0];
-    const exchange_pull now = *pull;
-    *pull = *as;
+    exchange_proposal *proposes = &r->exchange->agreement.pulls[0].proposal;
+    exchange_standing *stands = &r->exchange->puller.pulls[0].standing;
+    const exchange_proposal proposed = *proposes;
+    const exchange_standing stood = *stands;
+    *proposes = *proposal;
+    *stands = *as;
     cod_exchange_flags_out(r->exchange, sums);
-    *pull = now;
+    *proposes = proposed;
+    *stands = stood;
     must(cod_exchange_flags_in(r->exchange, step, sums));
 }
 
 /** Proposes the version. @return whether a pull of it began */
 static bool propose(exchange_run *r, uint64_t version, int64_t step)
 {
-    exchange_pull proposal = r->exchange->pulls[0];
-    proposal.proposed = 0;
-    proposal.proposed_version = version;
-    hear_of(r, &proposal, step);
-    const exchange_pull *pull = &r->exchange->pulls[0];
-    return pull->phase == PULLING && pull->version == version && pull->phase_since == step;
+    const exchange_proposal proposal = {.version = version};
+    const exchange_standing stands = r->exchange->puller.pulls[0].standing;
+    hear_of(r, &proposal, &stands, step);
+    const exchange_agreed_pull *agreed = &r->exchange->agreement.pulls[0];
+    return agreed->phase == EXCHANGE_PULLING && agreed->since == step &&
+           r->exchange->puller.pulls[0].version == version;
 }
 
-/** How the pull that is under way stands on a rank. */
-static exchange_pull outcome(const exchange_run *r, bool done, bool lost, bool refused)
+/** Hears that the pull which is under way stands so. */
+static void hear_outcome(exchange_run *r, bool done, bool lost, bool refused, int64_t step)
 {
-    exchange_pull pull = r->exchange->pulls[0];
-    pull.done = done;
-    pull.lost = lost;
-    pull.refused = refused;
-    return pull;
+    static const exchange_proposal none = {.peer = EXCHANGE_NO_PEER};
+    exchange_standing as = r->exchange->puller.pulls[0].standing;
+    as.done = done;
+    as.lost = lost;
+    as.refused = refused;
+    hear_of(r, &none, &as, step);
 }
 
 static void sums_decide_what_pulls_do(void **state)
@@ -108,34 +113,30 @@ static void sums_decide_what_pulls_do(void **state)
     exchange_run r;
     open_pair(&r);
     take(&r, HELD);
-    const held_peer *peer = &r.exchange->peers[0];
-    const exchange_pull *pull = &r.exchange->pulls[0];
+    const held_peer *peer = &r.exchange->puller.peers[0];
+    const exchange_agreed_pull *pull = &r.exchange->agreement.pulls[0];
     int64_t step = r.step;
 
-    const bool known = pull->phase == IDLE && peer->version == HELD && !propose(&r, HELD, step);
+    const bool known = pull->phase == EXCHANGE_IDLE && peer->version == HELD && !propose(&r, HELD, step);
 
     bool lost = propose(&r, NEXT, ++step);
-    exchange_pull as = outcome(&r, false, true, false);
-    hear_of(&r, &as, step + AGREED - 1); /* sent before the pull began */
-    lost = lost && pull->phase == PULLING;
-    hear_of(&r, &as, step += AGREED);
-    lost = lost && pull->phase == IDLE && peer->refused == 0 && peer->counters.lost == 1;
+    hear_outcome(&r, false, true, false, step + AGREED - 1); /* sent before the pull began */
+    lost = lost && pull->phase == EXCHANGE_PULLING;
+    hear_outcome(&r, false, true, false, step += AGREED);
+    lost = lost && pull->phase == EXCHANGE_IDLE && peer->refused == 0 && peer->counters.lost == 1;
 
     bool done = propose(&r, NEXT, ++step);
-    as = outcome(&r, false, false, false);
-    hear_of(&r, &as, step += AGREED);
-    done = done && pull->phase == PULLING; /* nobody has it yet */
-    cod_transport *transport = r.exchange->transports[0];
-    transport->ops->pull_cancel(transport, pull->place); /* of a pull that is done no get is under way */
-    as = outcome(&r, true, false, false);
-    hear_of(&r, &as, step += AGREED);
+    hear_outcome(&r, false, false, false, step += AGREED);
+    done = done && pull->phase == EXCHANGE_PULLING; /* nobody has it yet */
+    cod_transport *transport = r.exchange->setup.transports[0];
+    transport->ops->pull_cancel(transport, 0); /* of a pull that is done no get is under way */
+    hear_outcome(&r, true, false, false, step += AGREED);
 
-    done = done && pull->phase == IDLE && peer->version == NEXT && peer->counters.pulled == 2;
+    done = done && pull->phase == EXCHANGE_IDLE && peer->version == NEXT && peer->counters.pulled == 2;
 
     bool refused = propose(&r, LATER, ++step);
-    as = outcome(&r, false, true, true);
-    hear_of(&r, &as, step += AGREED);
-    refused = refused && pull->phase == IDLE && peer->refused == LATER && peer->counters.rejected == 1;
+    hear_outcome(&r, false, true, true, step += AGREED);
+    refused = refused && pull->phase == EXCHANGE_IDLE && peer->refused == LATER && peer->counters.rejected == 1;
     refused = refused && peer->counters.lost == 1 && !propose(&r, LATER, ++step);
 
     run_close(&r);
@@ -158,7 +159,7 @@ static void as_much_is_told_as_pulls_need(void **state)
         told[i] = untouched;
     cod_exchange_flags_out(r.exchange, told);
     const size_t count = cod_exchange_flag_count(r.exchange);
-    const bool one = r.exchange->pull_count == 1 && count == OF_GROUP + OF_PULL;
+    const bool one = r.exchange->puller.pull_count == 1 && count == OF_GROUP + OF_PULL;
     const bool within = told[count - 1] != untouched && told[count] == untouched;
     run_close(&r);
     check_all(one);

@@ -61,7 +61,7 @@ static bool moves_codes(const exchange_run *r, size_t copied)
             const uint64_t count = cod_exchange_fragment_range(&r->options, &r->models[g], f).count;
             largest = count > largest ? count : largest;
         }
-    const uint64_t most = (r->publications + r->takeovers + (uint64_t)r->exchange->peer_count) * largest;
+    const uint64_t most = (r->publications + r->takeovers + (uint64_t)r->exchange->puller.peer_count) * largest;
     return !r->late || (copied > 0 && copied < most * sizeof(float) / 2);
 }
 
@@ -129,8 +129,8 @@ static void deltas_against_another_reference_are_refused(void **state)
         r.is_odd = true; /* own versions are not what they should be */
         run_until(&r, step + 12 * PERIOD);
         uint64_t rejected[FRAGMENTS] = {0};
-        for (int i = 0; i < r.exchange->peer_count; i++)
-            rejected[r.exchange->peers[i].fragment] += r.exchange->peers[i].counters.rejected;
+        for (int i = 0; i < r.exchange->puller.peer_count; i++)
+            rejected[r.exchange->puller.peers[i].fragment] += r.exchange->puller.peers[i].counters.rejected;
         run_close(&r);
         for (int f = 0; f < FRAGMENTS; f++)
             check_all((rejected[f] > 0) == (f == CHANGED));
@@ -181,7 +181,7 @@ static void fragments_are_pulled_into_the_same_rooms(void **state)
             const uint64_t bytes = exchange_slot_bytes(&r.options, &r.models[g], s->sizes[g]);
             layout.slot_bytes = bytes > layout.slot_bytes ? bytes : layout.slot_bytes;
         }
-        const cod_rooms *rooms = &r.exchange->rooms;
+        const cod_rooms *rooms = &r.exchange->puller.rooms;
         const cod_room *room = rooms->rooms[0];
         run_until(&r, 4 * PERIOD + LAG);
         const bool same = rooms->count == 1 && rooms->rooms[0] == room && r.takeovers == 4 * FRAGMENTS;
@@ -285,7 +285,7 @@ static void a_fragment_that_is_lost_comes_again(void **state)
         run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
         run_until_all_hold(&r, FRAGMENTS);
         /* As damaged bytes do: what is there of this fragment now is never asked for again. */
-        r.exchange->peers[LOST].refused = r.exchange->peers[LOST].version + FRAGMENTS;
+        r.exchange->puller.peers[LOST].refused = r.exchange->puller.peers[LOST].version + FRAGMENTS;
         run_until_all_hold(&r, 7 * FRAGMENTS);
         const uint64_t wrong = r.wrong, rejected = run_counters(&r).rejected;
         run_close(&r);

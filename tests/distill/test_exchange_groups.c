@@ -27,7 +27,7 @@ static void all_peers_have_their_turn_within_a_period(void **state)
     options.codec = DELTA; /* each is against the one before: who misses one must wait for a key */
     options.slots = 8;
     run_open(&r, sizes, GROUPS, &options, RUN_NAME);
-    r.pause_ms = 2;
+    r.pause_ms = 6; /* so that what decides is steps, not how many processes share the processors */
     run_until(&r, PERIOD * VERSIONS);
     for (int g = 0; g < GROUPS; g++) {
         int64_t first = 0, last = 0;
@@ -81,26 +81,26 @@ static void what_is_proposed_was_asked_after_the_last_pull(void **state)
         return;
     run_open(&r, sizes, GROUPS, &options, RUN_NAME);
     watched = &r;
-    watched_ops = r.exchange->transports[0]->ops;
+    watched_ops = r.exchange->setup.transports[0]->ops;
     ops = *watched_ops;
     ops.offer = offer_and_note;
-    r.exchange->transports[0]->ops = &ops;
+    r.exchange->setup.transports[0]->ops = &ops;
     while (r.step < PERIOD * VERSIONS) {
-        exchange_pull before[COD_EXCHANGE_PULLS_MOST];
-        memcpy(before, r.exchange->pulls, (size_t)r.exchange->pull_count * sizeof *before);
+        exchange_agreed_pull before[COD_EXCHANGE_PULLS_MOST];
+        memcpy(before, r.exchange->agreement.pulls, (size_t)r.exchange->puller.pull_count * sizeof *before);
         run_until(&r, r.step + 1);
-        for (int k = 0; k < r.exchange->pull_count; k++) {
-            const exchange_pull *pull = &r.exchange->pulls[k];
-            if (before[k].phase != IDLE && pull->phase == IDLE)
+        for (int k = 0; k < r.exchange->puller.pull_count; k++) {
+            const exchange_agreed_pull *pull = &r.exchange->agreement.pulls[k];
+            if (before[k].phase != EXCHANGE_IDLE && pull->phase == EXCHANGE_IDLE)
                 ended_at[k] = r.step - 1;
-            if (pull->proposed == EXCHANGE_NO_PEER || before[k].proposed != EXCHANGE_NO_PEER)
+            if (pull->proposal.peer == EXCHANGE_NO_PEER || before[k].proposal.peer != EXCHANGE_NO_PEER)
                 continue;
             proposals++;
-            old += asked_at[r.exchange->peers[pull->proposed].group] < ended_at[k];
+            old += asked_at[r.exchange->puller.peers[pull->proposal.peer].group] < ended_at[k];
         }
     }
-    const bool two = r.exchange->pull_count == 2;
-    r.exchange->transports[0]->ops = watched_ops;
+    const bool two = r.exchange->puller.pull_count == 2;
+    r.exchange->setup.transports[0]->ops = watched_ops;
     run_close(&r);
     check_all(two && proposals > GROUPS);
     check_all(old == 0);
@@ -205,9 +205,10 @@ static bool holds_what_is_planned(const exchange_run *r, const int sizes[2])
     uint64_t held = 0;
     for (int i = 0; i < COD_EXCHANGE_OWN_KEPT; i++)
         held += e->publisher.own[i].values->bytes;
-    for (int i = 0; i < e->peer_count; i++)
-        held += e->peers[i].values->bytes + e->peers[i].incoming->bytes;
-    held += e->total * sizeof(float); /* the snapshot, of which each rank's buffer is a part */
+    for (int i = 0; i < e->puller.peer_count; i++)
+        held += e->puller.peers[i].values->bytes + e->puller.peers[i].incoming->bytes;
+    held += exchange_total_of(exchange_own_model(&e->setup)) *
+            sizeof(float); /* the snapshot, of which each rank's buffer is a part */
     const uint64_t count = (uint64_t)together, part = planned.own_bytes + planned.held_bytes;
     return held >= count * part && held < count * (part + 2) && e->shared_used >= held && e->shared_used < held + 4096;
 }
@@ -229,7 +230,7 @@ static void ranks_of_a_node_hold_values_together(void **state)
         run_open(&r, s->sizes, 2, &options, RUN_NAME);
         const int rank = cod_group_rank(r.group), several = cod_group_size(r.group) > 1;
         const bool shared =
-            !several || (r.exchange->shared != NULL && exchange_sends_shards(r.exchange) &&
+            !several || (r.exchange->setup.shared != NULL && exchange_sends_shards(&r.exchange->setup) &&
                          cod_exchange_holders(r.exchange) == (rank < SECOND ? SECOND : s->sizes[0] - SECOND) &&
                          holds_what_is_planned(&r, s->sizes));
         r.pause_ms = 1;

@@ -332,8 +332,9 @@ static void readers_go_on_after_an_older_header(void **state)
 /** Ranks of the reader that have theirs of a version, which is not complete. */
 static int halves_of(exchange_run *r, uint64_t version)
 {
-    const exchange_pull *pull = &r->exchange->pulls[0];
-    return (int)run_sum(r, pull->phase == PULLING && pull->version == version && pull->done);
+    const exchange_pull *pull = &r->exchange->puller.pulls[0];
+    return (int)run_sum(r, r->exchange->agreement.pulls[0].phase == EXCHANGE_PULLING && pull->version == version &&
+                               pull->standing.done);
 }
 
 /**

@@ -16,8 +16,7 @@ static void await_version_5(cod_exchange *e)
     memset(own, 0, sizeof own);
     chain = (exchange_chain){.reference = 4};
     *e =
-        (cod_exchange){.size = RANKS,
-                       .fragments = 1,
+        (cod_exchange){.setup = {.size = RANKS, .fragments = 1},
                        .publisher = {.own = own, .own_count = COD_EXCHANGE_OWN_KEPT, .chains = &chain, .fragments = 1}};
     e->publisher.version = 5;
     e->publisher.against = 4;

@@ -1,103 +1,227 @@
-/* What pulls and the group's sums do with a peer's version, without MPI. */
+/* A puller by itself: it pulls what a codec and the file transport's publisher put into a folder, one version after another. */
+#include "support/folder.h"
 #include "support/test.h"
 
-#include "distill/exchange_internal.h"
+#include "core/host_memory.h"
+#include "core/trace.h"
+#include "distill/exchange_puller_internal.h"
+#include "distill/file.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { RANKS = 2, PERIOD = 50, BEGUN = 100, AGREED = 2 };
+enum { MINE, PEER, GROUPS };
+enum { VALUES = 1000, STATES = 10, TOTAL = VALUES + STATES, PERIOD = 50, LOOKS_AT = 48, LIFE = 9, PUBLISHED_MS = 77 };
+static const double PATIENCE_S = 20;
 
-static int cancelled; /**< the place where a pull was cancelled last; -1 = none */
+/** The puller of group 0, and what group 1 publishes. */
+typedef struct fixture {
+    exchange_setup setup;
+    cod_exchange_model models[GROUPS];
+    cod_group_members members[GROUPS];
+    cod_transport *reader, *publisher;
+    cod_rooms unused; /**< of the publisher, which pulls nothing */
+    cod_codec encoder;
+    exchange_puller puller;
+    float values[TOTAL];
+} fixture;
 
-static void note_cancelled(cod_transport *transport, int place)
+static cod_transport *open_transport(fixture *f, int group, cod_rooms *rooms)
 {
-    (void)transport;
-    cancelled = place;
+    char folder[4096];
+    snprintf(folder, sizeof folder, "%s", cod_test_at("x"));
+    const cod_slot_layout layout = exchange_layout(&f->setup);
+    const cod_slot_identity identity = exchange_identity(&f->setup, group, 0, 0);
+    const cod_file_options options = {
+        .folder = folder, .key_file = "", .patience_s = PATIENCE_S, .anew = true, .rooms = rooms};
+    cod_transport *transport = NULL;
+    assert_ok(cod_file_transport_create(&options, &identity, &layout, &transport));
+    return transport;
 }
 
-/** Two ranks of one node, which hold version 4 of their one peer and pull version 5. */
-typedef struct puller {
-    cod_exchange exchange;
-    cod_transport_ops ops;
-    cod_transport transport, *transports[1];
-    cod_buffer values, incoming;
-    held_peer peer;
-    exchange_pull pull;
-} puller;
-
-static void pull_version_5(puller *p)
+static void open_fixture(fixture *f)
 {
-    memset(p, 0, sizeof *p);
-    cancelled = -1;
-    p->ops.pull_cancel = note_cancelled;
-    p->transport.ops = &p->ops;
-    p->transports[0] = &p->transport;
-    p->peer = (held_peer){.group = 1, .version = 4, .step = 4 * PERIOD, .values = &p->values, .incoming = &p->incoming};
-    p->pull = (exchange_pull){.phase = PULLING, .phase_since = BEGUN, .peer = &p->peer, .version = 5};
-    p->pull.proposed = EXCHANGE_NO_PEER;
-    p->exchange = (cod_exchange){.size = RANKS,
-                                 .rank = 1,
-                                 .fragments = 1,
-                                 .holders = {.count = RANKS},
-                                 .transports = p->transports,
-                                 .peers = &p->peer,
-                                 .peer_count = 1,
-                                 .pulls = &p->pull,
-                                 .pull_count = 1};
-    p->exchange.options.period = PERIOD;
+    static const int world_ranks[] = {0, 1};
+    memset(f, 0, sizeof *f);
+    for (int g = 0; g < GROUPS; g++) {
+        f->models[g] = (cod_exchange_model){.count = VALUES, .state_count = STATES, .hash = 5};
+        f->members[g] = (cod_group_members){.size = 1, .world_ranks = &world_ranks[g]};
+    }
+    f->setup = (exchange_setup){.options = {.period = PERIOD,
+                                            .codec = COD_EXCHANGE_F32,
+                                            .chunk_values = 256,
+                                            .slots = 4,
+                                            .pull_timeout_s = PATIENCE_S},
+                                .groups = GROUPS,
+                                .mine = MINE,
+                                .size = 1,
+                                .holders = {.count = 1},
+                                .models = f->models,
+                                .members = f->members,
+                                .run = 3,
+                                .fragments = 1,
+                                .transports = &f->reader};
+    assert_ok(exchange_puller_init(&f->puller, &f->setup, NULL));
+    assert_true(f->puller.peer_count == 1 && f->puller.pull_count == 1 && f->puller.peers[0].group == PEER);
+    assert_ok(cod_host_buffer_create(NULL, TOTAL * sizeof(float), &f->puller.peers[0].values));
+    assert_ok(cod_host_buffer_create(NULL, TOTAL * sizeof(float), &f->puller.peers[0].incoming));
+    f->reader = open_transport(f, MINE, &f->puller.rooms);
+    f->publisher = open_transport(f, PEER, &f->unused);
+    const cod_codec_options codec = exchange_codec_options(&f->setup.options);
+    assert_ok(cod_codec_init(&f->encoder, &codec));
 }
 
-/** Acts on this rank's flags with those of another, whose pull stands so. */
-static void hear(puller *p, exchange_pull other, int64_t step)
+static void close_fixture(fixture *f)
 {
-    double sums[COD_EXCHANGE_FLAGS_MOST], more[COD_EXCHANGE_FLAGS_MOST];
-    const exchange_pull mine = p->pull;
-    cod_exchange_flags_out(&p->exchange, sums);
-    p->pull = other;
-    cod_exchange_flags_out(&p->exchange, more);
-    p->pull = mine;
-    for (size_t i = 0; i < cod_exchange_flag_count(&p->exchange); i++)
-        sums[i] += more[i];
-    assert_ok(cod_exchange_flags_in(&p->exchange, step, sums));
+    assert_ok(exchange_puller_end(&f->puller));
+    assert_ok(f->reader->ops->destroy(f->reader));
+    assert_ok(f->publisher->ops->destroy(f->publisher));
+    cod_codec_clear(&f->encoder);
+    cod_host_buffer_destroy(NULL, f->puller.peers[0].values);
+    cod_host_buffer_destroy(NULL, f->puller.peers[0].incoming);
+    exchange_puller_clear(&f->puller);
 }
 
-static void a_version_is_held_when_all_ranks_have_it(void **state)
+/** @param damaged  the byte that is turned behind the publisher's back; -1 = none */
+static void publish(fixture *f, uint64_t version, int damaged)
+{
+    static float decoded[TOTAL];
+    unsigned char *room;
+    for (int i = 0; i < TOTAL; i++)
+        f->values[i] = (float)(1000 * (int)version + i);
+    const cod_codec_range range = exchange_range_of(&f->setup, PEER, 0, 0);
+    const cod_codec_key key = exchange_key(&f->setup, PEER, version, LIFE);
+    cod_codec_begin(&f->encoder, &range, &key);
+    assert_ok(f->publisher->ops->publish_begin(f->publisher, &room));
+    assert_ok(cod_codec_encode(&f->encoder, f->values, NULL, UINT64_MAX, room,
+                               cod_codec_bound(&f->encoder.options, &range), decoded));
+    if (damaged >= 0)
+        room[damaged] ^= 1;
+    const cod_slot_entry entry = {
+        .version = version, .life = LIFE, .bytes = f->encoder.bytes, .published_ms = PUBLISHED_MS};
+    assert_ok(f->publisher->ops->publish_end(f->publisher, &entry));
+    f->publisher->ops->oldest(f->publisher); /* waits until it is there */
+}
+
+/** Looks until there is something new, or for a while. */
+static exchange_proposal look(fixture *f, uint64_t newest_own, double patience_s)
+{
+    exchange_proposal found = {.peer = EXCHANGE_NO_PEER};
+    for (const double begin = cod_clock_s(); found.peer == EXCHANGE_NO_PEER && cod_clock_s() - begin < patience_s;
+         usleep(1000))
+        assert_ok(exchange_puller_look(&f->puller, &f->puller.pulls[0], LOOKS_AT, &newest_own, &found));
+    return found;
+}
+
+/** Pulls until it is done or lost. */
+static exchange_standing pull(fixture *f, uint64_t version, uint64_t life)
+{
+    exchange_pull *p = &f->puller.pulls[0];
+    assert_ok(exchange_puller_start(&f->puller, &f->puller.peers[0], version, life));
+    assert_true(!p->standing.done && !p->standing.lost && p->standing.bytes == 0);
+    while (!p->standing.done && !p->standing.lost)
+        assert_ok(exchange_puller_move(&f->puller, p));
+    return p->standing;
+}
+
+static void a_new_version_is_found_pulled_and_held(void **state)
 {
     (void)state;
-    puller p;
-    pull_version_5(&p);
-    exchange_pull other = p.pull;
-    p.pull.done = true;
-    p.pull.bytes = 10;
-    hear(&p, other, BEGUN + AGREED);
-    assert_true(p.pull.phase == PULLING && p.peer.version == 4 && p.peer.values == &p.values);
-    other.done = true;
-    other.bytes = 20;
-    hear(&p, other, BEGUN + AGREED - 1); /* sent before the pull began */
-    assert_true(p.pull.phase == PULLING && p.peer.version == 4);
-    hear(&p, other, BEGUN + AGREED);
-    assert_true(p.pull.phase == IDLE && p.pull.look && p.pull.peer == NULL && cancelled == -1);
-    assert_true(p.peer.version == 5 && p.peer.step == 5 * PERIOD && p.peer.pulled_at == BEGUN + AGREED);
-    assert_true(p.peer.values == &p.incoming && p.peer.incoming == &p.values);
-    assert_true(p.peer.counters.pulled == 1 && p.peer.counters.bytes == 30 && p.exchange.counters.pulled == 1);
+    static const float nothing[TOTAL];
+    fixture f;
+    open_fixture(&f);
+    exchange_pull *p = &f.puller.pulls[0];
+    held_peer *peer = &f.puller.peers[0];
+    cod_buffer *held = peer->values, *incoming = peer->incoming;
+    publish(&f, 1, -1);
+    const exchange_proposal found = look(&f, UINT64_MAX - 1, PATIENCE_S);
+    assert_true(found.peer == 0 && found.version == 1 && found.life == LIFE);
+    const exchange_standing standing = pull(&f, found.version, found.life);
+    assert_true(standing.done && !standing.lost && standing.published_ms == PUBLISHED_MS);
+    assert_true(standing.bytes == f.encoder.bytes && f.puller.counters.pulled_bytes == f.encoder.bytes);
+    /* Until the group says so, nothing else is held than before. */
+    assert_true(peer->version == 0 && peer->values == held && p->peer == peer);
+    assert_memory_equal(held->host, nothing, sizeof nothing);
+    const exchange_outcome outcome = {.bytes = 3 * standing.bytes, .published_ms = standing.published_ms};
+    exchange_puller_note_outcome(p, &outcome);
+    exchange_puller_take_over(&f.puller, p, 64);
+    assert_true(peer->version == 1 && peer->step == PERIOD && peer->pulled_at == 64 && peer->values == incoming);
+    assert_memory_equal(peer->values->host, f.values, sizeof f.values);
+    assert_true(peer->published_ms == PUBLISHED_MS && peer->counters.bytes == 3 * standing.bytes);
+    assert_true(peer->counters.pulled == 1 && f.puller.counters.pulled == 1 && p->peer == NULL && p->look);
+    assert_true(!exchange_puller_wants(&f.puller, &found) && look(&f, UINT64_MAX - 1, 0.2).peer == EXCHANGE_NO_PEER);
+    close_fixture(&f);
 }
 
-static void what_one_rank_lost_is_given_up_by_all(void **state)
+/** A byte of a chunk's header, of its values, and of the last chunk. */
+static void what_is_damaged_is_refused_and_never_found_again(void **state)
 {
     (void)state;
-    for (int refused = 0; refused <= 1; refused++) {
-        puller p;
-        pull_version_5(&p);
-        exchange_pull other = p.pull;
-        p.pull.done = true;
-        other.lost = true;
-        other.refused = refused;
-        hear(&p, other, BEGUN + AGREED);
-        assert_true(p.pull.phase == IDLE && p.pull.look && cancelled == p.pull.place);
-        assert_true(p.peer.version == 4 && p.peer.values == &p.values);
-        /* What is damaged is not asked for again; what was only lost is. */
-        assert_int_equal(p.peer.refused, refused ? 5 : 0);
-        assert_true(p.peer.counters.rejected == (uint64_t)refused && p.peer.counters.lost == !refused);
+    static const int damaged[] = {0, 100, 4 * TOTAL};
+    for (size_t k = 0; k < sizeof damaged / sizeof damaged[0]; k++) {
+        fixture f;
+        open_fixture(&f);
+        held_peer *peer = &f.puller.peers[0];
+        publish(&f, 1, damaged[k]);
+        const exchange_standing standing = pull(&f, 1, LIFE);
+        assert_true(standing.lost && standing.refused && !standing.done && f.puller.counters.rejected == 1);
+        exchange_puller_note_outcome(&f.puller.pulls[0], &(exchange_outcome){.lost = true, .refused = true});
+        exchange_puller_give_up(&f.puller, &f.puller.pulls[0], true);
+        assert_true(peer->version == 0 && peer->refused == 1 && f.puller.pulls[0].peer == NULL);
+        assert_true(peer->counters.rejected == 1 && peer->counters.lost == 0 && f.puller.counters.lost == 0);
+        assert_true(!exchange_puller_wants(&f.puller, &(exchange_proposal){.version = 1}));
+        assert_int_equal(look(&f, UINT64_MAX - 1, 0.2).peer, EXCHANGE_NO_PEER);
+        publish(&f, 2, -1);
+        assert_int_equal(look(&f, UINT64_MAX - 1, PATIENCE_S).version, 2);
+        assert_true(pull(&f, 2, LIFE).done);
+        close_fixture(&f);
+    }
+}
+
+static void another_life_than_was_proposed_is_refused(void **state)
+{
+    (void)state;
+    fixture f;
+    open_fixture(&f);
+    publish(&f, 1, -1);
+    const exchange_standing standing = pull(&f, 1, LIFE + 1);
+    assert_true(standing.lost && standing.refused);
+    exchange_puller_give_up(&f.puller, &f.puller.pulls[0], false);
+    assert_true(pull(&f, 1, EXCHANGE_ANY_LIFE).done); /* where groups resume together */
+    close_fixture(&f);
+}
+
+/** Its slot was taken by a later version; what is only lost is asked for as long as it is there. */
+static void what_is_gone_is_lost_but_not_refused(void **state)
+{
+    (void)state;
+    fixture f;
+    open_fixture(&f);
+    held_peer *peer = &f.puller.peers[0];
+    for (uint64_t version = 1; version <= 5; version++)
+        publish(&f, version, -1);
+    const exchange_standing standing = pull(&f, 1, LIFE);
+    assert_true(standing.lost && !standing.refused && f.puller.counters.lost == 1);
+    exchange_puller_note_outcome(&f.puller.pulls[0], &(exchange_outcome){.lost = true});
+    exchange_puller_give_up(&f.puller, &f.puller.pulls[0], false);
+    assert_true(peer->refused == 0 && peer->counters.lost == 1 && peer->counters.rejected == 0);
+    assert_true(exchange_puller_wants(&f.puller, &(exchange_proposal){.version = 1}));
+    close_fixture(&f);
+}
+
+/** Where weights are merged, a group that is behind pulls what its own publications reach next. */
+static void a_version_is_of_use_when_own_ones_have_reached_it(void **state)
+{
+    (void)state;
+    for (int merges = 0; merges <= 1; merges++) {
+        fixture f;
+        open_fixture(&f);
+        f.setup.options.merge = merges ? COD_MERGE_DELAY_CORRECTED : COD_MERGE_NONE;
+        for (uint64_t version = 1; version <= 3; version++)
+            publish(&f, version, -1);
+        assert_int_equal(look(&f, 1, PATIENCE_S).version, merges ? 2 : 3);
+        close_fixture(&f);
     }
 }
 
@@ -109,26 +233,32 @@ static void peers_go_on_from_what_was_saved(void **state)
     enum { PEERS = 2, COUNT = sizeof expected / sizeof expected[0] };
     _Static_assert((int)COUNT == PEERS * EXCHANGE_PEER_NUMBERS, "each number has its place");
     uint64_t saved[COUNT];
-    held_peer before[PEERS] = {
+    held_peer saved_of[PEERS] = {
         {.group = 1, .version = 4, .step = 200, .pulled_at = 230, .published_ms = 77, .refused = 5},
         {.group = 2, .version = 6, .step = 300, .pulled_at = 310, .published_ms = 88}};
-    held_peer after[PEERS] = {{.group = 1, .refused = 9}, {.group = 2}};
+    held_peer again[PEERS] = {{.group = 1, .refused = 9}, {.group = 2}};
+    exchange_puller before = {.peers = saved_of, .peer_count = PEERS}, after = {.peers = again, .peer_count = PEERS};
     exchange_numbers out = {.next = saved}, in = {.next = saved, .restoring = true};
-    exchange_peers_pack(before, PEERS, &out);
-    assert_true(out.next == saved + COUNT && before[0].refused == 5);
+    exchange_puller_pack(&before, &out);
+    assert_true(out.next == saved + COUNT && saved_of[0].refused == 5);
     assert_memory_equal(saved, expected, sizeof expected);
-    exchange_peers_pack(after, PEERS, &in);
-    assert_true(in.next == saved + COUNT && after[0].refused == 0);
+    exchange_puller_pack(&after, &in);
+    assert_true(in.next == saved + COUNT && again[0].refused == 0);
     for (int i = 0; i < PEERS; i++)
-        assert_true(after[i].version == before[i].version && after[i].step == before[i].step &&
-                    after[i].pulled_at == before[i].pulled_at && after[i].published_ms == before[i].published_ms);
+        assert_true(again[i].version == saved_of[i].version && again[i].step == saved_of[i].step &&
+                    again[i].pulled_at == saved_of[i].pulled_at && again[i].published_ms == saved_of[i].published_ms);
 }
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, cod_test_folder_make, cod_test_folder_remove)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_version_is_held_when_all_ranks_have_it),
-        cmocka_unit_test(what_one_rank_lost_is_given_up_by_all),
+        IN_FOLDER(a_new_version_is_found_pulled_and_held),
+        IN_FOLDER(what_is_damaged_is_refused_and_never_found_again),
+        IN_FOLDER(another_life_than_was_proposed_is_refused),
+        IN_FOLDER(what_is_gone_is_lost_but_not_refused),
+        IN_FOLDER(a_version_is_of_use_when_own_ones_have_reached_it),
         cmocka_unit_test(peers_go_on_from_what_was_saved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

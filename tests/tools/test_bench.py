@@ -193,8 +193,8 @@ def scales(folder):
     for group in range(2):
         with open(f"{folder}/scale-2x1/metrics.{group}.jsonl", "w") as file:
             for step in range(5, 205, 5):
-                peer = {"group": 1 - group, "version": step // 60, "staleness_steps": 30, "pulled": step // 60, "lost": 0}
-                print(json.dumps({"step": step, "trained_s": 0.01 * step, "peers": [peer]}), file=file)
+                peer = {"group": 1 - group, "version": step // 60, "staleness_steps": 30, "pulled": step // 60, "pulled_bytes": 250000 * (step // 60), "lost": 0}
+                print(json.dumps({"step": step, "trained_s": 0.01 * step, "exchange_share": 0.01, "peers": [peer]}), file=file)
     with open(f"{folder}/scale-2x1/summary.json", "w") as file:
         file.write("{}")
     done = subprocess.run([sys.executable, "-B", f"{scripts}/scale_measured.py", "--codistill", PROGRAM, "--layouts", "2x1", "--output", folder],

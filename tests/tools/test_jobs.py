@@ -11,7 +11,7 @@ import struct
 import sys
 import time
 
-from train_support import check, descendants, kill_job, rank_process, run_cases, steps_saved, wait_for_steps
+from train_support import check, descendants, hanging, kill_job, rank_process, run_cases, steps_saved, wait_for_steps
 
 SHARED = ["train.strategy=codistill", "exchange.transport=file", "log.tensorboard=false", "log.samples=0"]
 TWO = [*SHARED, "cluster.groups=2"]
@@ -195,6 +195,40 @@ def rank_killed(bench):
     check_no_step_lost(bench, "r", 0)
 
 
+def fragments(bench):
+    """Groups of two ranks publish two fragments in turn, as deltas: both fragments of each reach the other, also after one was killed and came back."""
+    fixed = ["name=g", *TWO, *ENDLESS, "cluster.ranks_per_group=2", "exchange.fragments=2", "exchange.chunk_values=256", "exchange.key_every=4", "exchange.slots=16"]
+
+    def newest(reader):
+        """The newest version of each fragment that the reader took over: version v is of fragment v mod 2."""
+        taken = [event["version"] for event in switches(bench, "g", reader)]
+        return [max((version for version in taken if version % 2 == fragment), default=0) for fragment in (0, 1)]
+
+    def await_both(jobs, seen, what):
+        for reader in (0, 1):
+            wait_until(lambda: all(now > before for now, before in zip(newest(reader), seen[reader])), f"group {reader} takes over both fragments {what}", jobs[reader])
+
+    jobs = [start(bench, group, *fixed) for group in (0, 1)]
+    for group in (0, 1):
+        wait_for_steps(bench, jobs[group], "g", 1, group)
+    await_both(jobs, [[0, 0], [0, 0]], "at first")
+    kill_job(jobs[1])
+    bench.wait(jobs[1], arguments_of(1))
+    lines = len(bench.metrics("g", 0))
+    wait_until(lambda: len(bench.metrics("g", 0)) > lines + 2, "the survivor goes on alone", jobs[0])
+    seen = [newest(0), newest(1)]
+    jobs[1] = start(bench, 1, *fixed)
+    await_both(jobs, seen, "again")
+    for job in jobs:
+        job.send_signal(signal.SIGTERM)
+    results = [finish(bench, job, group) for group, job in enumerate(jobs)]
+    check("group 1: resumed at step" in results[1].err, "the killed group began anew", results[1])
+    for group in (0, 1):
+        check_no_step_lost(bench, "g", group)
+    peer = bench.metrics("g", 1)[-1]["peers"][0]
+    check(peer["rejected"] == 0, f"versions of the group that did not die were refused: {peer}")
+
+
 def frozen(bench):
     """A group that hangs delays nobody: the other goes on to its end, and ends."""
     fixed = ["name=f", *TWO, "train.schedule=constant", "checkpoint.every=100"]
@@ -232,6 +266,46 @@ def storage(bench):
         finish(bench, job, group)
         check_no_step_lost(bench, "s", group)
     shutil.rmtree(bench.path("gone"))
+
+
+def own_storage_hangs(bench):
+    """A group's own folder hangs, for that group alone: what it publishes then is left out, its checkpoints are saved, SIGTERM ends it. The other goes on."""
+    fixed = ["name=w", *TWO, *ENDLESS, "exchange.directory=x", "exchange.key_every=4", "exchange.slots=16"]
+    flag, folder = bench.path("hangs"), bench.path("runs", "w", "checkpoints")
+    slow = hanging(bench.path("x", "group-0"), COD_HANG_WHILE=flag)
+
+    def started(group):
+        return bench.start(*arguments_of(group, *fixed), environment=slow if group == 0 else None)
+
+    def newest(reader):
+        return max((event["version"] for event in switches(bench, "w", reader)), default=0)
+
+    def saved():
+        return max(step for step in steps_saved(folder) if os.path.exists(os.path.join(folder, f"step-{step:09d}", "group-0.safetensors")))
+
+    jobs = [started(group) for group in (0, 1)]
+    for group in (0, 1):
+        wait_until(lambda: newest(group) > 0, f"group {group} has a teacher", jobs[group])
+    bench.write("hangs", "")
+    before = saved()
+    wait_until(lambda: saved() > before + 100, "checkpoints are saved", jobs[0], 20)  # ten of them: only the first one waits, for 10 s
+    published, lines = newest(1), len(bench.metrics("w", 1))
+    wait_until(lambda: len(bench.metrics("w", 1)) > lines + 20, "the other goes on", jobs[1])
+    check(newest(1) == published, "a version came from storage that hangs")
+    jobs[0].send_signal(signal.SIGTERM)
+    result = finish(bench, jobs[0], 0, timeout=20)
+    for words in ("has not answered for 10 s", "the publication before is still being written", f"stopped and saved at step {saved()}"):
+        check(words in result.err, f"'{words}' is not said", result)
+    os.remove(flag)
+    seen = [newest(reader) for reader in (0, 1)]
+    jobs[0] = started(0)
+    for reader in (0, 1):
+        wait_until(lambda: newest(reader) > seen[reader] + 1, f"group {reader} has a teacher again", jobs[reader])
+    for job in jobs:
+        job.send_signal(signal.SIGTERM)
+    for group, job in enumerate(jobs):
+        finish(bench, job, group)
+        check_no_step_lost(bench, "w", group)
 
 
 def old_header(bench):
@@ -440,8 +514,10 @@ CASES = {
     "last-ends-first": one_by_one(1),
     "killed": killed,
     "rank-killed": rank_killed,
+    "fragments": fragments,
     "frozen": frozen,
     "storage": storage,
+    "own-storage-hangs": own_storage_hangs,
     "old-header": old_header,
     "strangers": strangers,
     "sealed": sealed,

@@ -136,6 +136,25 @@ def all_strategies(bench):
         check(off < 1e-4, f"{strategy}: off by {off}")
 
 
+def long_keys(bench):
+    """A key takes the link for longer than a period: it streams meanwhile, deltas follow, and none is lost."""
+    weights, publications, bytes_per_s = 3000000, 16, 10e6 / 8
+    command = ["mpirun", "-n", "2", bench.program, "bench", "exchange", "--one-clock", "--weights", str(weights), "--period", "50", "--step-ms", "15",
+               "--publications", str(publications), "--json"]
+    code, out = Laboratory(bench, "--rate", "10mbit", "--", *command).end()
+    check(code == 0, f"exit code {code}\n{out}")
+    lines = out.splitlines()
+    told = json.loads("\n".join(lines[lines.index("{"):lines.index("}") + 1]))
+    period_s, key_s = 0.05 * told["step_ms"], 4 * weights / 4.3 / bytes_per_s
+    if period_s > 0.9 * key_s:
+        raise Skip(f"a period takes {period_s:.2f} s on this busy machine, a key {key_s:.2f} s")
+    print(f"a key takes {key_s / period_s:.2f} periods; {told['takeovers']} of {told['publications']} used")
+    check(told["lost"] == 0 and told["rejected"] == 0, f"versions were lost: {told}")
+    # A key and two deltas for each group; deltas are followed one by one, and the next key is the 17th publication.
+    check(told["takeovers"] >= 6, f"versions were left out: {told}")
+    check(told["publication_to_use_p99_ms"] > 900 * key_s, f"a key came sooner than its bytes can: {told}")
+
+
 def hosts_differ(bench):
     """Names, addresses and shared memory are each host's own; nothing leads outside."""
     script = ("hostname >$0.$(hostname); ip -4 -o address show eth0 >>$0.$(hostname); ip route >>$0.$(hostname);"
@@ -194,6 +213,7 @@ CASES = {
     "trains": trains,
     "by-node": averages_by_node,
     "all-strategies": all_strategies,
+    "long-keys": long_keys,
     "hosts-differ": hosts_differ,
     "ctrl-c": ended_by("ctrl-c"),
     "sigterm": ended_by(signal.SIGTERM),

@@ -67,6 +67,26 @@ def traffic(bench):
         check(1 <= count <= 5 and abs(published - count * one) <= count * 5000, f"{published} bytes published, {one} planned", result)
 
 
+def fragments(bench):
+    """How large a fragment is, how often there is one and what the exchange holds: as the run says and does, in groups of two ranks."""
+    fixed = [*MODEL, "model.channels=48", "cluster.groups=2", "cluster.ranks_per_group=2", "exchange.codec=f32", "exchange.entropy=none", "exchange.chunk_values=256"]
+    held = {}
+    for count, what, every in ((1, "publication", 10), (5, "fragment", 2)):
+        overrides = [*fixed, f"exchange.fragments={count}"]
+        result = bench.run("plan", "t.yaml", *overrides)
+        told = re.search(rf"each {every} steps: a {what} of at most ([\d.]+) MB \(f32\); 1 peer pulled(?:, {count} at a time)?, ([\d.]+) MB", result.out)
+        check(told is not None and told[1] == told[2], f"{count} fragments", result)
+        held[count] = re.search(r", exchange ([\d.]+)", result.out)[1]
+        run = bench.trained(f"name=f{count}", *overrides, "train.steps=60", "eval.every=0", "checkpoint.every=0")
+        publications = sum(event["kind"] == "publish" for event in bench.events(f"f{count}", 0))
+        # Of the first of two ranks; the last publication may not be encoded when the run ends. Fragments differ by a chunk.
+        most, bytes_told = publications * 1e6 * float(told[1]) / 2, bench.metrics(f"f{count}", 0)[-1]["published_bytes"]
+        check(publications > 60 // every - 3 and 0.85 * (most - most / publications) <= bytes_told <= 1.02 * most,
+              f"{publications} publications of {bytes_told} bytes, {most} planned", run)
+        check(f"a rank holds {held[count]} MB for the exchange" in run.err, f"plan says {held[count]} MB", run)
+    check(float(held[5]) < float(held[1]), f"{held} MB")
+
+
 def followed(bench):
     """How many peers a period allows is said of few peers and of many; not where groups wait for each other."""
     two = [*MODEL, "cluster.groups=2"]
@@ -133,11 +153,13 @@ def configs(bench):
         own = [f"data.path={data / kinds[kind[1] if kind else 'pictures']}", "data.test_path=[]"]
         if kind and kind[1] == "folder":
             own.append(f"data.val_path={data / 'insects/val'}")
+        if "perceptual_file:" in path.read_text():
+            own.append(f"gan.perceptual_file={data / 'weights/vgg19_conv1_1_to_conv3_4.safetensors'}")
         result = bench.run("plan", str(path), *own)
         check(result.code == 0, f"{path.name}: exit code {result.code}", result)
 
 
-CASES = {"map": the_map, "cores": shared_cores, "by-node": by_node, "traffic": traffic, "followed": followed,
+CASES = {"map": the_map, "cores": shared_cores, "by-node": by_node, "traffic": traffic, "fragments": fragments, "followed": followed,
          "chosen-coder": chosen_coder, "memory": memory, "unlike-groups": unlike_groups, "other-task": other_task, "configs": configs}
 
 if __name__ == "__main__":

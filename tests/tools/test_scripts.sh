@@ -56,6 +56,7 @@ expect 1 "/nowhere/codistill is not there" tools/bench/exchange_net.sh --codisti
 expect 2 "--groups is 2 or more" tools/bench/exchange_net.sh --groups 1
 expect 0 "usage: tools/bench/scale_measured.sh" env -C / "$PWD/tools/bench/scale_measured.sh" --help
 expect 2 "is not a list such as 8x1,4x4" tools/bench/scale_measured.sh --layouts 1x4
+expect 1 "/nowhere/codistill is not there" tools/bench/scale_measured.sh --memory --codistill /nowhere/codistill
 expect 1 "/nowhere/codistill is not there" tools/bench/scale_measured.sh --codistill /nowhere/codistill
 expect 0 "usage: tools/bench/crossing.sh" env -C / "$PWD/tools/bench/crossing.sh" --help
 expect 2 "confirm needs --target" tools/bench/crossing.sh confirm

@@ -12,7 +12,16 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { STEPS = 300, COUNT = 3000, STATE = 40, TOTAL = COUNT + STATE, RUN = 77, CHUNK = 256, MOST_GROUPS = 16 };
+enum {
+    STEPS = 300,
+    COUNT = 3000,
+    STATE = 40,
+    TOTAL = COUNT + STATE,
+    RUN = 77,
+    CHUNK = 256,
+    MOST_GROUPS = 16,
+    MOST_FRAGMENTS = 4
+};
 enum { CODEC_F32 = 1, CODEC_INT8 = 3 };
 
 typedef struct scenario {
@@ -46,8 +55,9 @@ static void fill(float values[TOTAL], int group, int64_t step)
         values[i] = sinf((float)i * 0.37F + (float)step) * (float)(group + 1);
 }
 
-/** What a reader must get: each shard (bounds at multiples of 16) through the codec and back, deltas from their key on. */
-static cod_status expect(const scenario *s, int group, int64_t step, float decoded[TOTAL])
+/** What a reader must get of the fragment published at `step`: each shard (bounds at multiples of 16) through the codec and back, deltas from their key on. */
+static cod_status expect(const scenario *s, const cod_exchange_model *model, int group, int64_t step,
+                         float decoded[TOTAL])
 {
     const bool deltas = s->options.codec == COD_EXCHANGE_DELTA;
     const cod_codec_options options = {.coding = deltas                          ? COD_CHUNK_STEP
@@ -61,18 +71,23 @@ static cod_status expect(const scenario *s, int group, int64_t step, float decod
     float values[TOTAL];
     cod_codec codec;
     COD_TRY(cod_codec_init(&codec, &options));
-    const uint64_t shards = (uint64_t)s->sizes[group], units = (TOTAL + 15) / 16;
-    /* The first publication is a key, and each key_every-th after it. */
-    const int64_t number = step / s->options.period - 1, after_key = deltas ? number % s->options.key_every : 0;
-    for (int64_t at = step - after_key * s->options.period; at <= step; at += s->options.period) {
+    const int64_t period = s->options.period, spacing = cod_exchange_spacing(&s->options),
+                  fragment = step / spacing % cod_exchange_fragments(&s->options),
+                  begin = fragment > 0 ? fragment * spacing : period;
+    const cod_exchange_range part = cod_exchange_fragment_range(&s->options, model, (int)fragment);
+    const uint64_t shards = (uint64_t)s->sizes[group], units = (part.count + 15) / 16;
+    /* The first publication of a fragment is a key, and each key_every-th after it. */
+    const int64_t after_key = deltas ? (step - begin) / period % s->options.key_every : 0;
+    for (int64_t at = step - after_key * period; at <= step; at += period) {
         fill(values, group, at);
-        const bool alone = at == step - after_key * s->options.period;
+        const bool alone = at == step - after_key * period;
         for (uint64_t k = 0; k < shards; k++) {
             const uint64_t first = units * k / shards * 16, end = units * (k + 1) / shards * 16;
-            const cod_codec_range range = {
-                .first = first, .count = (end < TOTAL ? end : TOTAL) - first, .exact_from = COUNT};
+            const cod_codec_range range = {.first = part.first + first,
+                                           .count = (end < part.count ? end : part.count) - first,
+                                           .exact_from = COUNT};
             cod_codec_begin(&codec, &range, &(cod_codec_key){RUN, (uint64_t)group, 1});
-            COD_TRY(cod_codec_round_trip(&codec, values + first, alone ? NULL : decoded + first, UINT64_MAX,
+            COD_TRY(cod_codec_round_trip(&codec, values + range.first, alone ? NULL : decoded + first, UINT64_MAX,
                                          decoded + first));
         }
     }
@@ -80,44 +95,48 @@ static cod_status expect(const scenario *s, int group, int64_t step, float decod
     return COD_OK;
 }
 
-/** A peer's checkpoint is new: every value, and the own publication kept beside it, must be exact. */
-static cod_status check(const scenario *s, const cod_exchange *exchange, int peer, int own, uint64_t *seen)
+/** A fragment of a peer is new: every value, and the own publication kept beside it, must be exact. */
+static cod_status check(const scenario *s, const cod_exchange *exchange, const cod_exchange_model *models, int peer,
+                        int fragment, int own, uint64_t *seen)
 {
+    const int64_t spacing = cod_exchange_spacing(&s->options);
+    const int of = cod_exchange_peer_group(exchange, peer);
     cod_exchange_checkpoint now;
     float decoded[TOTAL];
-    cod_exchange_read_checkpoint(exchange, peer, 0, &now);
+    cod_exchange_read_checkpoint(exchange, peer, fragment, &now);
     if (now.version == *seen)
         return COD_OK;
-    CHECK(now.version > *seen);
+    CHECK(now.version > *seen && now.step == (int64_t)now.version * spacing);
     *seen = now.version;
-    COD_TRY(expect(s, cod_exchange_peer_group(exchange, peer), now.step, decoded));
-    for (int i = 0; i < TOTAL; i++)
+    COD_TRY(expect(s, &models[of], of, now.step, decoded));
+    for (uint64_t i = 0; i < now.range.count; i++)
         CHECK(((const float *)now.values->host)[i] == decoded[i]);
     if (now.own != NULL) {
-        COD_TRY(expect(s, own, (int64_t)now.own_version * s->options.period, decoded));
-        for (int i = 0; i < TOTAL; i++)
+        COD_TRY(expect(s, &models[own], own, (int64_t)now.own_version * spacing, decoded));
+        for (uint64_t i = 0; i < now.range.count; i++)
             CHECK(((const float *)now.own->host)[i] == decoded[i]);
     }
     return COD_OK;
 }
 
-static bool all_seen(const uint64_t *seen, int peers)
+static bool all_seen(const uint64_t *seen, int count)
 {
-    while (peers > 0 && seen[peers - 1] > 0)
-        peers--;
-    return peers == 0;
+    while (count > 0 && seen[count - 1] > 0)
+        count--;
+    return count == 0;
 }
 
 /** The trainer's part: publishes, advances, and lets the sums of step t act at step t + 2. */
-static cod_status train(const scenario *s, cod_group *group, cod_exchange *exchange)
+static cod_status train(const scenario *s, cod_group *group, cod_exchange *exchange, const cod_exchange_model *models)
 {
     double sums[2][COD_EXCHANGE_FLAGS_MOST];
     cod_request *reductions[2] = {NULL};
-    const int own = cod_group_index(group), peers = cod_exchange_peer_count(exchange);
-    uint64_t seen[MOST_GROUPS] = {0};
+    const int own = cod_group_index(group), fragments = cod_exchange_fragments(&s->options),
+              held = cod_exchange_peer_count(exchange) * fragments;
+    uint64_t seen[MOST_GROUPS * MOST_FRAGMENTS] = {0};
     /* Each pull may be lost to a publisher that is faster: longer, then. A version is taken at one step by all ranks of a group. */
     const bool must_see = !s->may_lose_all;
-    for (int64_t step = 1; step <= STEPS || (must_see && step <= 20 * STEPS && !all_seen(seen, peers)); step++) {
+    for (int64_t step = 1; step <= STEPS || (must_see && step <= 20 * STEPS && !all_seen(seen, held)); step++) {
         const size_t now = (size_t)step % 2; /* where the sums of step - 2 are */
         COD_TRY(cod_request_wait(&reductions[now], INFINITY));
         if (step > 2)
@@ -135,8 +154,8 @@ static cod_status train(const scenario *s, cod_group *group, cod_exchange *excha
         cod_exchange_flags_out(exchange, sums[now]);
         COD_TRY(cod_group_reduce_start(group, sums[now], cod_exchange_flag_count(exchange), COD_REDUCE_SUM,
                                        &reductions[now]));
-        for (int i = 0; i < peers; i++)
-            COD_TRY(check(s, exchange, i, own, &seen[i]));
+        for (int i = 0; i < held; i++)
+            COD_TRY(check(s, exchange, models, i / fragments, i % fragments, own, &seen[i]));
         if (step == STEPS / 2 && !s->options.deterministic) {
             const cod_exchange_array *arrays;
             size_t count;
@@ -145,7 +164,7 @@ static cod_status train(const scenario *s, cod_group *group, cod_exchange *excha
     }
     for (size_t i = 0; i < 2; i++)
         COD_TRY(cod_request_wait(&reductions[i], INFINITY));
-    CHECK(!must_see || all_seen(seen, peers));
+    CHECK(!must_see || all_seen(seen, held));
     return COD_OK;
 }
 
@@ -159,7 +178,7 @@ static cod_status exchange_for_a_while(cod_comm *comm, void *context)
         models[g] = (cod_exchange_model){.count = COUNT, .state_count = STATE, .hash = 9};
     COD_TRY(cod_group_create(comm, s->sizes, s->groups, &group));
     COD_TRY(cod_exchange_create(comm, group, &s->options, models, RUN, &exchange));
-    COD_TRY(train(s, group, exchange));
+    COD_TRY(train(s, group, exchange, models));
     cod_exchange_counters counters;
     cod_exchange_read_counters(exchange, &counters);
     CHECK(counters.rejected == 0);
@@ -231,6 +250,24 @@ static void sixteen_groups(void **state)
                                .key_every = 4}});
 }
 
+/** Four groups of two ranks that hold values together, of models in fragments; with three ranks a group each runs on two nodes. */
+static void ranks_and_fragments(void **state)
+{
+    (void)state;
+    const cod_exchange_options options = {.period = 40,
+                                          .codec = COD_EXCHANGE_DELTA,
+                                          .scales = 1,
+                                          .slots = 8,
+                                          .quality_db = 43,
+                                          .rounding = 0.25,
+                                          .key_every = 4};
+    cod_exchange_options fragments = options;
+    fragments.fragments = MOST_FRAGMENTS;
+    run((scenario){.sizes = (const int[]){2, 2, 2, 2}, .groups = 4, .options = options});
+    run((scenario){.sizes = (const int[]){2, 2, 2, 2}, .groups = 4, .options = fragments});
+    run((scenario){.sizes = (const int[]){3, 3}, .groups = 2, .options = fragments});
+}
+
 static void a_deterministic_ring(void **state)
 {
     (void)state;
@@ -249,7 +286,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_single_ranks),          cmocka_unit_test(unequal_groups),
         cmocka_unit_test(slots_reopened_while_read), cmocka_unit_test(sixteen_groups),
-        cmocka_unit_test(a_deterministic_ring),
+        cmocka_unit_test(ranks_and_fragments),       cmocka_unit_test(a_deterministic_ring),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,7 @@ import sys
 import tempfile
 
 import common
+import scale_memory
 from common import Failure, say
 
 CONFIG = common.ROOT / "configs/evidence/sweep-groups.yaml"
@@ -23,6 +24,8 @@ def parse(argv):
     p.add_argument("--layouts", default="8x1,16x1,4x4", metavar="LIST", help="groups x ranks of each run (8x1,16x1,4x4)")
     p.add_argument("--data", default=str(common.ROOT / "../shared/data/mnist"), metavar="FOLDER", help="MNIST (../shared/data/mnist)")
     p.add_argument("--output", metavar="FOLDER", help="keeps the runs there; what lies there already is not run again")
+    p.add_argument("--memory", action="store_true",
+                   help="in place of paces: what the exchange takes of each rank's memory (Pss, less that of a run without) beside `codistill plan`")
     p.add_argument("--json", metavar="FILE", help="also writes the figures")
     arguments = p.parse_args(argv)
     if not re.fullmatch(r"\d+x[1-9]\d*(,\d+x[1-9]\d*)*", arguments.layouts) or min(groups for groups, _ in layouts_of(arguments)) < 2:
@@ -64,17 +67,18 @@ def measured(folder, groups):
     stale = [max(0, peer["staleness_steps"]) for line in itertools.chain(*lines) for peer in line["peers"] if peer["version"] > 0]
     last = [peer for group in lines for peer in group[-1]["peers"]]
     ends = [sum(pace(group)) for group in lines]
-    return {"taken": sum(peer["pulled"] for peer in last), "lost": sum(peer["lost"] for peer in last),
+    return {"share": statistics.mean(group[-1]["exchange_share"] for group in lines),
+            "bytes_a_step": sum(peer["pulled_bytes"] for peer in last) / min(steps) / groups, "taken": sum(peer["pulled"] for peer in last), "lost": sum(peer["lost"] for peer in last),
             "staleness_median": statistics.median(stale), "staleness_most": max(stale), "steps": min(steps),
             "drift": statistics.pstdev(ends) / statistics.mean(ends), "pace": [pace(group) for group in lines]}
 
 
-def modelled(program, groups, ranks, run):
+def modelled(program, groups, ranks, run, *costs):
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(run["pace"], file)
         file.flush()
         command = [str(program), "bench", "scale", "--layouts", f"{groups}x{ranks}", "--weights", str(WEIGHTS), "--links", "inf", "--latency-ms",
-                   "0", "--peers", "all", "--pace", file.name, "--publications", str(run["steps"] // PERIOD), "--costs", "0,0,0,0,0",
+                   "0", "--peers", "all", "--pace", file.name, "--publications", str(run["steps"] // PERIOD), *costs,
                    "--ratios", "4.3,12.9", "--json", f"period={PERIOD}"]
         done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
@@ -82,27 +86,34 @@ def modelled(program, groups, ranks, run):
     return json.loads(done.stdout)["rows"][0]
 
 
-def main(argv):
-    arguments, program = parse(argv)
+def compare_paces(arguments, program):
     rows = []
     with tempfile.TemporaryDirectory(prefix="cod-scale-") as scratch:
         output = pathlib.Path(arguments.output or scratch).absolute()
-        say(f"{'':7} {'drift':>6} {'of all, taken over':^24} {'stale, median steps':^21} {'most':^13} {'lost':^13}\n"
+        say(f"{'':7} {'drift':>6} {'of all, taken over':^24} {'stale, median steps':^21} {'most':^13} {'lost':^13} {'kB to a group a step':^23} {'of a step, %':^15}\n"
             f"{'layout':7} {'%':>6} {'measured':>9} {'model':>7} {'off %':>6} {'measured':>9} {'model':>7}     "
-            f"{'meas.':>6} {'model':>6} {'meas.':>6} {'model':>6}")
+            f"{'meas.':>6} {'model':>6} {'meas.':>6} {'model':>6} {'measured':>9} {'model':>6} {'off %':>6} {'measured':>9} {'model':>5}")
         for groups, ranks in layouts_of(arguments):
             folder = output / f"scale-{groups}x{ranks}"
             if not (folder / "summary.json").exists():
                 train(program, groups, ranks, arguments, folder)
             run = measured(folder, groups)
-            model = modelled(program, groups, ranks, run)
+            model = modelled(program, groups, ranks, run, "--costs", "0,0,0,0,0")  # the steps as measured have them
+            model["overhead"] = modelled(program, groups, ranks, run)["overhead"]  # of what coding takes here on one thread
             offered = groups * (groups - 1) * model["publications"]
             used, expected = run["taken"] / offered, model["taken"] / offered
             say(f"{groups}x{ranks:<5} {100 * run['drift']:6.1f} {100 * used:9.1f} {100 * expected:7.1f} {100 * (expected / used - 1):+6.1f} "
                 f"{run['staleness_median']:9.0f} {model['staleness_median']:7.0f}     {run['staleness_most']:6.0f} {model['staleness_most']:6.0f} "
-                f"{run['lost']:6} {model['lost']:6.0f}")
+                f"{run['lost']:6} {model['lost']:6.0f} {1e-3 * run['bytes_a_step']:9.1f} {1e-3 * model['bytes_a_step']:6.1f} "
+                f"{100 * (model['bytes_a_step'] / run['bytes_a_step'] - 1):+6.1f} {100 * run['share']:9.1f} {100 * model['overhead']:5.1f}")
             del run["pace"]
             rows.append({"groups": groups, "ranks": ranks, "measured": run, "model": model})
+    return rows
+
+
+def main(argv):
+    arguments, program = parse(argv)
+    rows = scale_memory.compare(program, arguments, layouts_of(arguments)) if arguments.memory else compare_paces(arguments, program)
     if arguments.json:
         pathlib.Path(arguments.json).write_text(json.dumps(rows, indent=2) + "\n")
 

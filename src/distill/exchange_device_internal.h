@@ -1,0 +1,30 @@
+/**
+ * @file
+ * What coding on a device needs on both ways: buffers, plans and events of the setup's device.
+ */
+#ifndef COD_DISTILL_EXCHANGE_DEVICE_INTERNAL_H
+#define COD_DISTILL_EXCHANGE_DEVICE_INTERNAL_H
+
+#include "core/queue.h"
+#include "distill/chunk_table_internal.h"
+
+/** The values of a fragment, with which the buffer begins. */
+static inline cod_view device_vector_of(cod_buffer *buffer, const chunk_table *table)
+{
+    return cod_view_dense(buffer, 0, COD_F32, (cod_shape){1, 1, 1, (int64_t)table->range.count});
+}
+
+static inline cod_view device_rows_of(cod_buffer *buffer, size_t rows, size_t bytes)
+{
+    return cod_view_dense(buffer, 0, COD_U8, (cod_shape){1, 1, (int64_t)rows, (int64_t)bytes});
+}
+
+/** A buffer of the device, or pinned memory; no chunks take a little, too. */
+COD_MUST_CHECK cod_status device_buffer_of(const exchange_setup *setup, bool pinned, size_t bytes, cod_buffer **out);
+/* NULL does nothing. */
+void device_plan_destroy(const exchange_setup *setup, cod_plan *plan);
+void device_buffer_destroy(const exchange_setup *setup, bool pinned, cod_buffer *buffer);
+/** Waits for it first. */
+void device_event_destroy(const exchange_setup *setup, cod_event *event);
+
+#endif

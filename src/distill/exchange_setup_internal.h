@@ -1,0 +1,167 @@
+/**
+ * @file
+ * What all parts of an exchange know from its beginning on: who publishes what and how, how it is cut, and where it is held.
+ *
+ * The exchange fills it in before the first step and gives it to its parts (exchange_publisher_internal.h, exchange_puller_internal.h,
+ * exchange_agreement_internal.h), which only read it.
+ */
+#ifndef COD_DISTILL_EXCHANGE_SETUP_INTERNAL_H
+#define COD_DISTILL_EXCHANGE_SETUP_INTERNAL_H
+
+#include "codec/codec.h"
+#include "comm/group_memory.h"
+#include "distill/exchange.h"
+#include "distill/transport.h"
+
+typedef struct exchange_setup {
+    cod_comm *comm;
+    cod_group *group;
+    cod_exchange_options options;
+    int groups, mine;           /**< how many there are, and which is the own one */
+    int rank, size;             /**< in that */
+    cod_exchange_model *models; /**< [groups] what each trains */
+    cod_group_members *members; /**< [groups] */
+    uint64_t run;
+    uint64_t life;              /**< of this process of the group, the same on all its ranks; exact as a double */
+    cod_transport **transports; /**< [fragments] each is a window, or a folder, of one fragment */
+    int fragments;
+    bool waits;               /**< groups wait for each other: deterministic, or repeating a run */
+    cod_group_memory *shared; /**< what is held, once for the group's ranks of a node; NULL = each rank has its own */
+    cod_group_holders
+        holders; /**< the ranks that share that with this one, and its place; this one alone where nobody shares */
+    const cod_backend *backend; /**< as device: of cod_exchange_use_device(), where it has queues; else NULL */
+    cod_device *device;
+    bool codes_on_device; /**< what is held lies there, and is coded there */
+} exchange_setup;
+
+/** Copies what is told and says who is in which group; nothing is shared yet. exchange_setup_clear() also after a failure. */
+COD_MUST_CHECK cod_status exchange_setup_init(exchange_setup *setup, cod_comm *comm, cod_group *group,
+                                              const cod_exchange_options *options, const cod_exchange_model *models,
+                                              uint64_t run);
+void exchange_setup_clear(exchange_setup *setup);
+
+/** A life is exact as a double, in which it rides in the reductions. */
+#define EXCHANGE_LIFE_MASK (UINT64_MAX >> 11)
+
+/** Steps after which what a step queued is known to be done on a device: the host has read a loss that was queued behind it. */
+enum { EXCHANGE_COPY_STEPS = 2 };
+
+/* How a checkpoint is cut: exchange_sizes.c. */
+
+static inline uint64_t exchange_total_of(const cod_exchange_model *model)
+{
+    return model->count + model->state_count;
+}
+cod_codec_options exchange_codec_options(const cod_exchange_options *options);
+static inline bool exchange_makes_deltas(const cod_exchange_options *options)
+{
+    return exchange_codec_options(options).coding == COD_CHUNK_STEP;
+}
+/** Room for any of a checkpoint's shards, encoded. */
+uint64_t exchange_slot_bytes(const cod_exchange_options *options, const cod_exchange_model *model, int shards);
+/** Part `shard` of `shards` of a fragment of a checkpoint. */
+cod_codec_range exchange_shard_range(const cod_exchange_options *options, const cod_exchange_model *model, int fragment,
+                                     int shard, int shards);
+
+/* Who publishes what. */
+
+static inline int exchange_shards_of(const exchange_setup *setup, int group)
+{
+    return setup->members[group].size;
+}
+/** Of the rank that publishes a shard of a group. */
+static inline int exchange_world_rank(const exchange_setup *setup, int group, int shard)
+{
+    return setup->members[group].world_ranks[shard];
+}
+/** What the own group trains. */
+static inline const cod_exchange_model *exchange_own_model(const exchange_setup *setup)
+{
+    return &setup->models[setup->mine];
+}
+/** The fragment that a version is of. */
+static inline int exchange_fragment_of(const exchange_setup *setup, uint64_t version)
+{
+    return (int)(version % (uint64_t)setup->fragments);
+}
+/** Values of a shard of a fragment of a group's model. */
+static inline cod_codec_range exchange_range_of(const exchange_setup *setup, int group, int fragment, int shard)
+{
+    return exchange_shard_range(&setup->options, &setup->models[group], fragment, shard,
+                                exchange_shards_of(setup, group));
+}
+/** Values of a fragment of the own model that this rank copies: its part where ranks of a node hold values together, else all. */
+cod_codec_range exchange_snapshot_range(const exchange_setup *setup, int fragment);
+/** What a shard of a fragment of a group says that it is: shards of the first fragment are numbered first. */
+cod_slot_identity exchange_identity(const exchange_setup *setup, int group, int fragment, int shard);
+/** A group's life is a run of its own to its chunks: what it made before its death and after it never passes for each other. */
+cod_codec_key exchange_key(const exchange_setup *setup, int group, uint64_t version, uint64_t life);
+/** Of slots that hold any shard of any group. */
+cod_slot_layout exchange_layout(const exchange_setup *setup);
+
+/** Whether ranks send each other the shards that each pulled: not where all hold them together. */
+static inline bool exchange_sends_shards(const exchange_setup *setup)
+{
+    return setup->holders.count < setup->size;
+}
+/** Values in the host's memory. */
+static inline float *exchange_floats(const cod_buffer *buffer)
+{
+    return buffer->host;
+}
+
+/* Groups that wait for each other. */
+
+/** Whether they will, by what is configured: deterministic, or repeating a run. */
+static inline bool exchange_will_wait(const cod_exchange_options *options)
+{
+    return options->deterministic || (options->replay != NULL && options->replay[0] != '\0');
+}
+/**
+ * How long they wait: one group may evaluate for minutes while another does not, and groups of a run that is repeated may
+ * have been far apart.
+ */
+static inline double exchange_patience_s(const exchange_setup *setup)
+{
+    enum { TIMES = 60 };
+    return TIMES * setup->options.pull_timeout_s;
+}
+/** A wait for another group, on the stack. */
+typedef struct exchange_waiting {
+    double since, told;
+} exchange_waiting;
+exchange_waiting exchange_wait_begin(void);
+/**
+ * Whether the wait has taken longer than exchange_patience_s(). Until then it logs every pull_timeout_s that this group waits for
+ * `group` to do `what` with the version: "publish", "take".
+ */
+bool exchange_wait_is_over(const exchange_setup *setup, exchange_waiting *waiting, int group, const char *what,
+                           uint64_t version);
+
+/** Milliseconds since 1970. */
+uint64_t exchange_wall_ms(void);
+
+/* What is saved. */
+
+/** Numbers of a checkpoint in a fixed order, being written or read. */
+typedef struct exchange_numbers {
+    uint64_t *next;
+    bool restoring;
+} exchange_numbers;
+
+static inline void exchange_pack_u64(exchange_numbers *numbers, uint64_t *field)
+{
+    if (numbers->restoring)
+        *field = *numbers->next++;
+    else
+        *numbers->next++ = *field;
+}
+
+static inline void exchange_pack_i64(exchange_numbers *numbers, int64_t *field)
+{
+    uint64_t bits = (uint64_t)*field;
+    exchange_pack_u64(numbers, &bits);
+    *field = (int64_t)bits;
+}
+
+#endif
