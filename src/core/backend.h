@@ -62,11 +62,13 @@
  * MIX                      x {N,1,1,K}, share f32 {1}                  y+ {x's shape}, logits of a mean of two predictions
  * QUANTISE                 x f32 {1,1,1,V}, plan u8 {1,1,K,32}, [reference f32 {1,1,1,V}]  heads u8 {1,1,K,32}, payloads u8 {1,1,K,R}, y f32 {1,1,1,V}
  * DEQUANTISE               heads u8 {1,1,K,32}, payloads u8 {1,1,1,B}, [reference f32 {1,1,1,V}]  y f32 {1,1,1,V}, prints u8 {1,1,K,8}
+ * MAGNITUDES               x                                           counts i32 {1,1,1,32768}*
+ * RANGES                   counts i32 {1,L,1,32768}                    ranges f32 {1,1,1,L}
  *
  * CONV2D with attr.int8_range = r > 0 rounds x and w to integers in -127 … 127 (to nearest even, in f32, clamped; NaN in x counts as 0)
  * and sums them exactly: y = activation(f·Σ round(127/r·x)·round(127/a·w) + b) [+ residual] with f = r/127·a/127, a the output channel's largest |w|;
  * where f < 1e-30 its w count as zeros, where one of them is not finite its y is NaN. Where `range` is present, r is the value there (> 0)
- * instead, which may change between runs. A backend that supports(device, COD_S8) has it.
+ * instead, which may change between runs; where it is NaN, so are all sums. A backend that supports(device, COD_S8) has it.
  *
  * CONV2D and its gradients with attr.factor = r > 1 have the output's pixels shuffled, as PIXEL_SHUFFLE does it: w {C·r²,KH,KW,I}, b {C·r²},
  * y {N,rP,rQ,C}, slope 1 or C.
@@ -77,7 +79,8 @@
  * gradient of a fused activation recomputes the pre-activation from x, mean, inv_std, gamma and beta; the residual's gradient is dy.
  * Slopes (PReLU) have 1 or C elements. Gradients at zero: ReLU family 0 side (x > 0 passes), L1 zero, max pooling first maximum.
  * NORM_STATISTICS followed by NORM_APPLY is NORM_TRAIN, and NORM_BACKWARD_REDUCE followed by NORM_BACKWARD_APPLY is NORM_BACKWARD; they are
- * apart so that each half can be fused with a convolution beside it. With x^ = (x-mean)·inv_std and M = N·H·W: g is the gradient at
+ * apart so that each half can be fused with a convolution beside it. NORM_APPLY with the statistics that NORM_TRAIN stored gives the bits of its
+ * y, so that the backward pass may make y again; every backend has NORM_APPLY, and those with op_fuses() have the other halves. With x^ = (x-mean)·inv_std and M = N·H·W: g is the gradient at
  * gamma·x^ + beta, which is dy times the activation's derivative; sums has the batch's sum of g in row 0 and of g·x^ in row 1 (whatever
  * `accumulate` says, which obliges dgamma, dbeta and dslope alone); dx = gamma·inv_std·(g - sums[0]/M - x^·sums[1]/M). g may be absent where
  * there is no activation, because it is dy then, and may be the view dy: the op then works in place.
@@ -104,6 +107,10 @@
  * checksum. y is what the chunk decodes to; `reference`, which STEP may be a delta against, and y may be one
  * view. A header of `heads`, or the 8 bytes of `prints`, says by COD_FINGERPRINT_NONE that a value of y is not finite.
  * DEQUANTISE trusts its headers and payloads: cod_codec_open() checks them. No views but these may have the type u8.
+ * MAGNITUDES counts, as unsigned numbers, how many elements of x have each magnitude: element m of `counts` is of those whose |x|, rounded to
+ * the nearest bf16, to even, has the bits m. Zeros are not counted, and what becomes infinite or is NaN counts as infinite (0x7F80). RANGES
+ * gives the range for CONV2D of each row of counts, by the rule of core/int8_range.h: NaN where an element was not finite, 1 where all were
+ * zeros, else above 0. Backends that support(device, COD_S8) have both, equal to the bit.
  * MIX replaces logits y by those of a mixture: y = T·log((1 - share)·softmax(y / T) + share·softmax(x / T)), T = attr.temperature,
  * so that softmax(y / T), and with it KL toward y, is by the weighted mean of what both predict.
  * OPTIMISER scalars: learning rate, 1 - beta1^t, 1 - beta2^t, decay; where `norm` is given and attr.max_norm > 0, gradients are
@@ -145,6 +152,8 @@ typedef enum cod_op_kind {
     COD_OP_MIX,
     COD_OP_QUANTISE,
     COD_OP_DEQUANTISE,
+    COD_OP_MAGNITUDES,
+    COD_OP_RANGES,
     COD_OP_KIND_COUNT
 } cod_op_kind;
 
@@ -264,7 +273,7 @@ typedef struct cod_device_options {
 } cod_device_options;
 
 /** Of this struct; raised whenever one of its functions changes its meaning. */
-enum { COD_BACKEND_VERSION = 8, COD_COLLECTIVE_NAME_BYTES = 128 };
+enum { COD_BACKEND_VERSION = 11, COD_COLLECTIVE_NAME_BYTES = 128, COD_PUT_BYTES = 1024 };
 
 typedef struct cod_backend {
     int version;      /**< COD_BACKEND_VERSION of the headers that the backend was compiled with */
@@ -315,6 +324,13 @@ typedef struct cod_backend {
      */
     cod_status (*upload)(cod_device *device, cod_queue *queue, cod_buffer *target, size_t offset, const void *source,
                          size_t bytes);
+    /**
+     * As upload(), but never blocks, for the few numbers that a step needs: at most COD_PUT_BYTES, which are taken
+     * before it returns and travel with the work itself, such as among a kernel's parameters. `offset` and `bytes` are
+     * multiples of 4.
+     */
+    cod_status (*put)(cod_device *device, cod_queue *queue, cod_buffer *target, size_t offset, const void *source,
+                      size_t bytes);
     /** Device to host, after all earlier work of the queue; blocks until the data is there. For what is rare, too. */
     cod_status (*download)(cod_device *device, cod_queue *queue, void *target, cod_buffer *source, size_t offset,
                            size_t bytes);
@@ -396,10 +412,11 @@ typedef struct cod_backend {
     /**
      * Captures may be NULL, all together; only a backend with queues has them.
      *
-     * Records plan_run() and copy() of the queue instead of doing them, until capture_end(). From then on the recorded
-     * buffers, and what the plans keep for themselves (scratch, packed weights), stay where they are: plans made later,
-     * and plans_prepare(), may not move them. No upload(), download(), plans_prepare() or recording_run() of that queue
-     * within a capture.
+     * Records plan_run(), plans_prepare(), plans_prepare_updated() and copy() of the queue instead of doing them, until
+     * capture_end(). From then on the recorded buffers, and what the plans keep for themselves (scratch, packed
+     * weights), stay where they are: plans made later, and plans_prepare(), may not move them. What
+     * plans_prepare_updated() asks for must hold in each replay. No upload(), put(), download() or recording_run() of
+     * that queue within a capture.
      */
     cod_status (*capture_begin)(cod_device *device, cod_queue *queue);
     cod_status (*capture_end)(cod_device *device, cod_queue *queue, cod_recording **out);

@@ -1,5 +1,6 @@
 #include "core/backend.h"
 #include "core/chunk_format.h"
+#include "core/int8_range.h"
 
 #include <float.h>
 
@@ -40,6 +41,8 @@ const char *cod_op_kind_name(cod_op_kind kind)
         "mix",
         "quantise",
         "dequantise",
+        "magnitudes",
+        "ranges",
     };
     return (size_t)kind < COD_OP_KIND_COUNT ? names[kind] : "unknown";
 }
@@ -101,6 +104,12 @@ static bool optional_vector(const cod_view *view, int64_t channels)
 static bool optional_like(const cod_view *view, const cod_view *like)
 {
     return !present(view) || same_shape(view, like);
+}
+
+/** Counts of the magnitudes of so many tensors. */
+static bool counts_fit(const cod_view *counts, int64_t tensors)
+{
+    return is_shape(counts, 1, tensors, 1, COD_MAGNITUDES) && counts->dtype == COD_I32 && cod_view_is_dense(counts);
 }
 
 /** Of a convolution on 8-bit integers. */
@@ -290,6 +299,11 @@ static bool shapes_fit(const cod_op *op)
     case COD_OP_DEQUANTISE:
         return chunks_fit(&in[0], &in[1], 1) && is_shape(&out[1], 1, 1, in[0].shape.w, sizeof(uint64_t)) &&
                values_fit(&out[0], &out[0], &in[2]);
+    case COD_OP_MAGNITUDES:
+        return present(&in[0]) && counts_fit(&out[0], 1);
+    case COD_OP_RANGES:
+        return counts_fit(&in[0], in[0].shape.h) && is_shape(&out[0], 1, 1, 1, in[0].shape.h) &&
+               out[0].dtype == COD_F32;
     case COD_OP_KIND_COUNT:
         break;
     }
@@ -350,6 +364,7 @@ cod_output_role cod_op_output_role(cod_op_kind kind, size_t output)
     case COD_OP_PIXEL_UNSHUFFLE:
     case COD_OP_RESIZE_BACKWARD:
     case COD_OP_POOL_BACKWARD:
+    case COD_OP_MAGNITUDES:
         return COD_OUTPUT_ACCUMULATED;
     case COD_OP_LOSS:
         return output == 1 || output == 2 ? COD_OUTPUT_ACCUMULATED : COD_OUTPUT_WRITTEN;

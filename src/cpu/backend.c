@@ -117,6 +117,7 @@ static cod_status check_types(const cod_op *op)
         [COD_OP_LINEAR_BACKWARD_WEIGHTS] = {3, 0},
         [COD_OP_NORM_TRAIN] = {1 | 1u << 4, 1},
         [COD_OP_NORM_INFERENCE] = {1 | 1u << 6, 1},
+        [COD_OP_NORM_APPLY] = {1 | 1u << 6, 1},
         [COD_OP_NORM_BACKWARD] = {3, 1},
         [COD_OP_NORM_INFERENCE_BACKWARD] = {3, 1},
         [COD_OP_ACTIVATION] = {1, 1},
@@ -132,6 +133,7 @@ static cod_status check_types(const cod_op *op)
         [COD_OP_LOSS] = {3, 6},
         [COD_OP_FILL] = {0, 1},
         [COD_OP_TURN] = {1, 1},
+        [COD_OP_MAGNITUDES] = {1, 0},
     };
     for (size_t i = 0; i < COD_OP_MAX_INPUTS + COD_OP_MAX_OUTPUTS; i++) {
         const bool output = i >= COD_OP_MAX_INPUTS;
@@ -139,8 +141,10 @@ static cod_status check_types(const cod_op *op)
         const cod_view *view = output ? &op->outputs[k] : &op->inputs[k];
         if (!cpu_present(view))
             continue;
+        const bool counts = k == 0 && op->kind == (output ? COD_OP_MAGNITUDES : COD_OP_RANGES);
         const bool integer =
-            k == 1 && (output ? op->kind == COD_OP_POOL : op->kind == COD_OP_POOL_BACKWARD || op->kind == COD_OP_TURN);
+            counts || (k == 1 && (output ? op->kind == COD_OP_POOL
+                                         : op->kind == COD_OP_POOL_BACKWARD || op->kind == COD_OP_TURN));
         const bool activation = (activations[op->kind][output] >> k & 1u) != 0;
         const bool fits = integer      ? view->dtype == COD_I32
                           : activation ? view->dtype == COD_F32 || view->dtype == COD_BF16
@@ -166,7 +170,8 @@ static cod_status cpu_plan_create(cod_device *device, const cod_op *op, cod_plan
         [COD_OP_LINEAR_BACKWARD_DATA] = cpu_plan_conv,
         [COD_OP_LINEAR_BACKWARD_WEIGHTS] = cpu_plan_conv,
         [COD_OP_NORM_TRAIN] = cpu_plan_norm_train,
-        [COD_OP_NORM_INFERENCE] = cpu_plan_norm_inference,
+        [COD_OP_NORM_INFERENCE] = cpu_plan_norm_apply,
+        [COD_OP_NORM_APPLY] = cpu_plan_norm_apply,
         [COD_OP_NORM_BACKWARD] = cpu_plan_norm_backward,
         [COD_OP_NORM_INFERENCE_BACKWARD] = cpu_plan_norm_inference_backward,
         [COD_OP_FOLD_NORM] = cpu_plan_fold_norm,
@@ -187,6 +192,8 @@ static cod_status cpu_plan_create(cod_device *device, const cod_op *op, cod_plan
         [COD_OP_FILL] = cpu_plan_fill,
         [COD_OP_TURN] = cpu_plan_turn,
         [COD_OP_MIX] = cpu_plan_mix,
+        [COD_OP_MAGNITUDES] = cpu_plan_magnitudes,
+        [COD_OP_RANGES] = cpu_plan_ranges,
     };
     COD_TRY(cod_op_check(op));
     if (constructors[op->kind] == NULL)
@@ -240,6 +247,7 @@ const cod_backend cod_cpu_backend = {
     .host_buffer_destroy = cod_host_buffer_destroy,
     .maps_host_buffers = true,
     .upload = cod_host_upload,
+    .put = cod_host_upload,
     .download = cod_host_download,
     .copy = cod_host_copy,
     .plan_create = cpu_plan_create,

@@ -71,7 +71,7 @@ bool cpu_winograd_fits(const cod_device *device, const cod_op *op);
 /** Whether cpu_plan_narrow() can do it, and it has so few channels on one side that it should. */
 bool cpu_narrow_fits(const cod_device *device, const cod_op *op);
 cod_status cpu_plan_norm_train(cod_plan *plan);
-cod_status cpu_plan_norm_inference(cod_plan *plan);
+cod_status cpu_plan_norm_apply(cod_plan *plan);
 cod_status cpu_plan_norm_backward(cod_plan *plan);
 cod_status cpu_plan_norm_inference_backward(cod_plan *plan);
 cod_status cpu_plan_fold_norm(cod_plan *plan);
@@ -90,6 +90,8 @@ cod_status cpu_plan_grad_norm(cod_plan *plan);
 cod_status cpu_plan_optimiser(cod_plan *plan);
 cod_status cpu_plan_ema(cod_plan *plan);
 cod_status cpu_plan_fill(cod_plan *plan);
+cod_status cpu_plan_magnitudes(cod_plan *plan);
+cod_status cpu_plan_ranges(cod_plan *plan);
 
 /** What a CONV2D with attr.int8_range takes from its parameters when it is prepared. */
 typedef struct cpu_int8 {

@@ -126,24 +126,26 @@ cod_status cpu_plan_norm_train(cod_plan *plan)
     return norm_create(plan, norm_train_run);
 }
 
-static cod_status norm_inference_run(cod_plan *plan)
+/** NORM_APPLY and NORM_INFERENCE, which differ in what their fifth input is: 1 / the deviation, or the variance. */
+static cod_status norm_apply_run(cod_plan *plan)
 {
     const cod_op *op = &plan->op;
     norm_run run = norm_begin(plan, &op->inputs[5]);
     run.residual = cpu_rows_of(&op->inputs[6]);
     const int64_t padded = run.state->padded;
-    const float *gamma = cod_view_host(&op->inputs[1]), *variance = cod_view_host(&op->inputs[4]);
+    const float *gamma = cod_view_host(&op->inputs[1]), *spread = cod_view_host(&op->inputs[4]);
     for (int64_t c = 0; c < run.state->channels; c++)
-        run.parameters[SCALE * padded + c] = gamma[c] / sqrtf(variance[c] + op->attr.epsilon);
+        run.parameters[SCALE * padded + c] =
+            op->kind == COD_OP_NORM_APPLY ? gamma[c] * spread[c] : gamma[c] / sqrtf(spread[c] + op->attr.epsilon);
     cpu_fill_vector(run.parameters + MEAN * padded, run.state->channels, &op->inputs[3]);
     cpu_fill_vector(run.parameters + OFFSET * padded, run.state->channels, &op->inputs[2]);
     cpu_parallel_for(plan->device, run.state->chunks.count, affine_chunk, &run);
     return COD_OK;
 }
 
-cod_status cpu_plan_norm_inference(cod_plan *plan)
+cod_status cpu_plan_norm_apply(cod_plan *plan)
 {
-    return norm_create(plan, norm_inference_run);
+    return norm_create(plan, norm_apply_run);
 }
 
 static void backward_sums_chunk(void *context, int64_t i, int thread)

@@ -86,7 +86,8 @@ cod_status library_parts_create(cod_plan *plan, size_t workspace_bytes, const co
                                 library_parts *out)
 {
     const size_t partials_at = rounded_up(workspace_bytes);
-    describe_gradient(plan, &out->gradient);
+    if (!out->library_sums)
+        describe_gradient(plan, &out->gradient);
     const size_t partials = static_cast<size_t>(out->gradient.blocks * out->gradient.dy.channels) * sizeof(float);
     COD_TRY(cuda_plan_memory(plan, partials_at + partials));
     unsigned char *memory = static_cast<unsigned char *>(plan->memory);

@@ -24,14 +24,15 @@ COD_MUST_CHECK cod_status library_bias_run(cod_device *device, const library_bia
 struct library_parts {
     void *workspace;          /**< NULL = the library wants none */
     uint16_t *weights, *bias; /**< rounded, which plans_prepare() does; NULL = read as they are */
-    library_bias gradient;    /**< of a weight gradient's op */
+    library_bias gradient;    /**< of a weight gradient's op; zeros where the library sums it */
+    bool library_sums;        /**< set by the caller: the library sums the bias gradient */
 };
 
 /**
  * Gives the plan its memory, and its rounded weights (rounded.cuh).
  *
  * @param weights, bias  that the library reads in bf16; NULL = none
- * @param[in,out] out    zeros before
+ * @param[in,out] out    zeros before, but for `library_sums`
  */
 COD_MUST_CHECK cod_status library_parts_create(cod_plan *plan, size_t workspace_bytes, const cod_view *weights,
                                                const cod_view *bias, library_parts *out);

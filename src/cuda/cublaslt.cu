@@ -69,6 +69,7 @@ cod_status linear_describe(const cod_op *op, linear_product *out)
     out->a = matrix_of(&op->inputs[0], false);
     out->b = matrix_of(&op->inputs[1], true);
     out->d = matrix_of(&op->outputs[0], false);
+    out->bias_gradient = op->accumulate ? nullptr : cuda_floats_of(&op->outputs[1]);
     return COD_OK;
 }
 
@@ -101,6 +102,10 @@ static cod_status set_epilogue(const cublaslt_calls *calls, const linear_product
         COD_TRY(set(calls, operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_DRELU));
         COD_TRY(set(calls, operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, product->mask_leading));
         return set(calls, operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, product->mask);
+    }
+    if (product->sums_bias) { /* in the type of d, which is f32 */
+        COD_TRY(set(calls, operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BGRADB));
+        return set(calls, operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, product->bias_gradient);
     }
     const cublasLtEpilogue_t epilogue = biased ? product->relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS
                                         : product->relu ? CUBLASLT_EPILOGUE_RELU

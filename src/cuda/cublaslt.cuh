@@ -19,7 +19,7 @@ struct linear_matrix {
     bool transposed;
 };
 
-/** d = a·b [+ d], with d's bias and ReLU. What an op is, without a device. */
+/** d = a·b [+ d], with d's bias and ReLU, or the sums of b's columns. What an op is, without a device. */
 struct linear_product {
     linear_matrix a, b, d;
     bool accumulate, relu;
@@ -30,6 +30,9 @@ struct linear_product {
     bool packed;       /**< the weights are a dense copy in bf16, whose address is set later */
     bool rounded_bias; /**< so is the bias */
     const float *bias; /**< NULL = none */
+    /** Where a weight gradient's db lies, which the library can sum in its product. NULL = none, or one to add to. */
+    float *bias_gradient;
+    bool sums_bias; /**< the library sums it; set later */
 };
 
 /** Fails with COD_ERR_UNSUPPORTED where cuBLASLt cannot do the op: types or activation. */

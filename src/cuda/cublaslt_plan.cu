@@ -106,8 +106,11 @@ static void state_clear(const cod_plan *plan)
 
 /* Making. */
 
-/** Who multiplies by ReLU's derivative: the numbers of candidates. */
-enum { GATE_BEHIND, GATE_INSIDE };
+/**
+ * The numbers of candidates: whether what an op has beside its product, ReLU's gradient of a data gradient or the bias
+ * gradient beside a weight gradient, is done by our kernels behind the library's product or by the product's epilogue.
+ */
+enum { REST_BEHIND, REST_INSIDE };
 
 /** Its mask, where the library reads one, lies in front of the workspace. @return bytes of the mask */
 static size_t describe_gate(const cod_op *op, bool inside, linear_state *state)
@@ -130,7 +133,10 @@ static cod_status make_by_algorithm(cod_plan *plan, const cuda_candidate *candid
     state->algorithm = algorithm->algorithm;
     state->workspace_bytes = algorithm->workspace_bytes;
     const cod_op *op = plan->ops;
-    const size_t mask = describe_gate(op, candidate->number == GATE_INSIDE, state);
+    const bool inside = candidate->number == REST_INSIDE;
+    state->product.sums_bias = inside && state->product.bias_gradient != nullptr;
+    state->parts.library_sums = state->product.sums_bias;
+    const size_t mask = describe_gate(op, inside, state);
     COD_TRY(library_parts_create(plan, mask + state->workspace_bytes, state->product.packed ? &op->inputs[1] : nullptr,
                                  state->product.rounded_bias ? &op->inputs[2] : nullptr, &state->parts));
     state->workspace =
@@ -197,8 +203,14 @@ static cod_status ask_heuristics(const cuda_tuner *tuner, const linear_product *
     return status;
 }
 
+/** What the names of a product's algorithms begin with. */
+static const char *family_of(const linear_product *product)
+{
+    return product->mask != nullptr ? "cublaslt-drelu" : product->sums_bias ? "cublaslt-bgradb" : "cublaslt";
+}
+
 /** "cublaslt-66-20-35-1-0-0-0-2", or "cublaslt-drelu-66-…": the settings that make an algorithm, as in the next table. */
-static cod_status name_algorithm(const cublaslt_calls *calls, const cublasLtMatmulAlgo_t *algorithm, bool gated,
+static cod_status name_algorithm(const cublaslt_calls *calls, const cublasLtMatmulAlgo_t *algorithm, const char *family,
                                  char *name)
 {
     static const struct {
@@ -215,7 +227,7 @@ static cod_status name_algorithm(const cublaslt_calls *calls, const cublasLtMatm
         {CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, 2},
         {CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, 2},
     };
-    int length = snprintf(name, CUDA_NAME_BYTES, gated ? "cublaslt-drelu" : "cublaslt");
+    int length = snprintf(name, CUDA_NAME_BYTES, "%s", family);
     for (const auto &setting : settings) {
         uint32_t value = 0; /* of little-endian machines: two bytes land in its low half */
         size_t written = 0;
@@ -228,10 +240,10 @@ static cod_status name_algorithm(const cublaslt_calls *calls, const cublasLtMatm
 
 /** NULL where memory is short or the algorithm cannot be named: then it is no candidate. */
 static linear_algorithm *keep_algorithm(cuda_cublaslt *cublaslt, const cublasLtMatmulHeuristicResult_t *result,
-                                        bool gated)
+                                        const char *family)
 {
     linear_algorithm *kept = static_cast<linear_algorithm *>(calloc(1, sizeof *kept));
-    if (kept == nullptr || name_algorithm(cublaslt->calls, &result->algo, gated, kept->name) != COD_OK) {
+    if (kept == nullptr || name_algorithm(cublaslt->calls, &result->algo, family, kept->name) != COD_OK) {
         free(kept);
         return nullptr;
     }
@@ -242,8 +254,7 @@ static linear_algorithm *keep_algorithm(cuda_cublaslt *cublaslt, const cublasLtM
     return kept;
 }
 
-/** Adds algorithms of a product, which has a mask where `gate` is GATE_INSIDE. */
-static void add_algorithms(const cod_plan *plan, const linear_product *product, int gate, cuda_candidates *list)
+static void add_algorithms(const cod_plan *plan, const linear_product *product, int number, cuda_candidates *list)
 {
     cuda_tuner *tuner = plan->device->tuner;
     cublasLtMatmulHeuristicResult_t results[MOST_ALGORITHMS];
@@ -255,10 +266,10 @@ static void add_algorithms(const cod_plan *plan, const linear_product *product, 
     }
     for (int i = 0; i < count; i++) {
         linear_algorithm *kept = results[i].state == CUBLAS_STATUS_SUCCESS
-                                     ? keep_algorithm(tuner->cublaslt, &results[i], gate == GATE_INSIDE)
+                                     ? keep_algorithm(tuner->cublaslt, &results[i], family_of(product))
                                      : nullptr;
         if (kept != nullptr)
-            cuda_candidates_add(list, kept->name, {make_by_algorithm, kept, gate});
+            cuda_candidates_add(list, kept->name, {make_by_algorithm, kept, number});
     }
 }
 
@@ -278,12 +289,14 @@ void cublaslt_candidates(const cod_plan *plan, cuda_candidates *list)
     }
     if (tuner->cublaslt == nullptr)
         return;
-    add_algorithms(plan, &product, GATE_BEHIND, list);
-    if (!product.gated || plan->ops[0].attr.activation != COD_ACT_RELU)
-        return;
-    product.mask = aligned;
-    product.mask_leading = cuda_gate_of(&plan->ops[0].inputs[CONV_GATE], &plan->ops[0].outputs[0], 0).leading;
-    add_algorithms(plan, &product, GATE_INSIDE, list);
+    add_algorithms(plan, &product, REST_BEHIND, list);
+    product.sums_bias = product.bias_gradient != nullptr;
+    if (product.gated && plan->ops[0].attr.activation == COD_ACT_RELU) {
+        product.mask = aligned;
+        product.mask_leading = cuda_gate_of(&plan->ops[0].inputs[CONV_GATE], &plan->ops[0].outputs[0], 0).leading;
+    }
+    if (product.sums_bias || product.mask != nullptr)
+        add_algorithms(plan, &product, REST_INSIDE, list);
 }
 
 #endif

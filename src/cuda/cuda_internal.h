@@ -169,7 +169,7 @@ cuda_maker cuda_make_norm_statistics, cuda_make_norm_apply, cuda_make_norm_backw
 cuda_maker cuda_make_activation, cuda_make_activation_backward, cuda_make_add, cuda_make_fill, cuda_make_mean;
 cuda_maker cuda_make_turn, cuda_make_mix, cuda_make_pixel_shuffle, cuda_make_pixel_unshuffle, cuda_make_resize,
     cuda_make_resize_backward, cuda_make_pool, cuda_make_pool_backward;
-cuda_maker cuda_make_quantise, cuda_make_dequantise;
+cuda_maker cuda_make_quantise, cuda_make_dequantise, cuda_make_magnitudes, cuda_make_ranges;
 cuda_maker cuda_make_loss, cuda_make_grad_norm, cuda_make_optimiser, cuda_make_ema;
 
 /** Fails with words for a user unless every present view has a type that kernels know. */

@@ -1,6 +1,7 @@
 #include "cuda/library.cuh"
 #include "cuda/nccl.cuh"
 #include "cuda/tuner.cuh"
+#include "cuda/view.cuh"
 
 extern "C" {
 #include "core/memory.h"
@@ -278,6 +279,32 @@ static cod_status upload(cod_device *device, cod_queue *queue, cod_buffer *targe
     return COD_CUDA(cudaStreamSynchronize(cuda_stream(device, queue)));
 }
 
+/** What put() writes, among the kernel's parameters. */
+struct put_words {
+    uint32_t words[COD_PUT_BYTES / sizeof(uint32_t)];
+};
+
+__global__ void put_kernel(uint32_t *target, const put_words source, int count)
+{
+    for (int i = (int)threadIdx.x; i < count; i += (int)blockDim.x)
+        target[i] = source.words[i];
+}
+
+static cod_status put(cod_device *device, cod_queue *queue, cod_buffer *target, size_t offset, const void *source,
+                      size_t bytes)
+{
+    unsigned char *memory = nullptr;
+    put_words words = {};
+    COD_REQUIRE(bytes <= sizeof words && bytes % 4 == 0 && offset % 4 == 0, "put() of %zu bytes at offset %zu", bytes,
+                offset);
+    cuda_chain_end(device);
+    COD_TRY(range_of(target, offset, bytes, &memory));
+    memcpy(&words, source, bytes);
+    return bytes == 0 ? COD_OK
+                      : cuda_launch(cuda_stream(device, queue), put_kernel, 1, CUDA_THREADS, 0,
+                                    reinterpret_cast<uint32_t *>(memory), words, static_cast<int>(bytes / 4));
+}
+
 static cod_status download(cod_device *device, cod_queue *queue, void *target, cod_buffer *source, size_t offset,
                            size_t bytes)
 {
@@ -391,6 +418,10 @@ static cuda_maker *maker_of(cod_op_kind kind)
         return cuda_make_quantise;
     case COD_OP_DEQUANTISE:
         return cuda_make_dequantise;
+    case COD_OP_MAGNITUDES:
+        return cuda_make_magnitudes;
+    case COD_OP_RANGES:
+        return cuda_make_ranges;
     default:
         return nullptr;
     }
@@ -504,6 +535,7 @@ const cod_backend cod_cuda_backend = {
         true, /* with unified addresses, which every GPU here has, pinned memory is mapped where it is */
     .buffer_address = buffer_address,
     .upload = upload,
+    .put = put,
     .download = download,
     .copy = copy,
     .plan_create = plan_create,

@@ -195,6 +195,7 @@ static cod_status make_forward(cod_plan *plan, const cod_view *slope, const cod_
     work->beta = cuda_floats_of(&op->inputs[2]);
     work->activation = cuda_activation_of(&op->attr, slope);
     work->epsilon = op->attr.epsilon;
+    work->shifts = work->x.dtype == COD_BF16; /* whose rounding hides that of a mean far from zero */
     cuda_view absent = {};
     work->walk = cuda_walk_of(plan->device, {&work->x, &work->residual, &work->y, &absent}, {.by_channel = true});
     *out = work;

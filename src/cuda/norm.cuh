@@ -16,6 +16,7 @@ struct norm_work {
     cuda_view g;               /**< where the pass that sums a gradient keeps it; may be absent */
     const float *gamma, *beta, *mean, *spread;
     bool spread_is_variance; /**< else `spread` is inv_std */
+    bool shifts;             /**< z is x·scale + (beta - mean·scale), as conv3_load.cuh has it, to the bits */
     float epsilon;
     cuda_activation activation;
     cuda_sums sums;         /**< [2][C] moments; [2 or 3][C] sums of the gradient */
@@ -59,9 +60,11 @@ static __device__ __forceinline__ void norm_vectors_share(const norm_work &work,
         if (channel >= walk.channels)
             break;
         const float inv_std = norm_inv_std(work, channel);
-        shared[NORM_MEAN * span + i] = work.mean[channel];
-        shared[NORM_SCALE * span + i] = work.gamma[channel] * inv_std;
-        shared[NORM_OFFSET * span + i] = work.beta != NULL ? work.beta[channel] : 0;
+        const float mean = work.mean[channel], scale = work.gamma[channel] * inv_std;
+        const float beta = work.beta != NULL ? work.beta[channel] : 0;
+        shared[NORM_MEAN * span + i] = work.shifts ? 0 : mean;
+        shared[NORM_SCALE * span + i] = scale;
+        shared[NORM_OFFSET * span + i] = work.shifts ? beta - mean * scale : beta;
         shared[NORM_SLOPE * span + i] = activation_slope(work.activation, channel);
         if (!means)
             continue;

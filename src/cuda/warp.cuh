@@ -188,6 +188,11 @@ static __device__ __forceinline__ void atomic_add(unsigned long long *target, un
     atomicAdd(target, value);
 }
 
+static __device__ __forceinline__ void atomic_add(uint32_t *target, uint32_t value)
+{
+    atomicAdd(target, value);
+}
+
 /** The block that comes last gets `blocks` - 1, and sees what the others wrote before they came. One thread of a block calls it. */
 static __device__ __forceinline__ unsigned ticket_take(unsigned *ticket)
 {
@@ -230,6 +235,16 @@ static __device__ __forceinline__ float exact_product(float a, float b)
 static __device__ __forceinline__ float exact_sum(float a, float b)
 {
     return __fadd_rn(a, b);
+}
+
+static __device__ __forceinline__ double exact_product(double a, double b)
+{
+    return __dmul_rn(a, b);
+}
+
+static __device__ __forceinline__ double exact_sum(double a, double b)
+{
+    return __dadd_rn(a, b);
 }
 
 #endif

@@ -2,7 +2,6 @@
 
 #include "core/hash.h"
 #include "core/log.h"
-#include "core/queue.h"
 #include "core/statistics.h"
 #include "core/trace.h"
 #include "distill/control.h"
@@ -591,6 +590,7 @@ void cod_strategy_register_codistill(void)
         .help = "groups exchange compressed checkpoints by one-sided gets, merge them and distil from them",
         .keeps_state = true,
         .averages = true,
+        .only_averages = true,
         .tables = tables,
         .table_count = 2,
         .check = check,

@@ -5,19 +5,11 @@
 #include "nn/readback.h"
 #include "train/prior.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { COPY_INPUT, COPY_TRUTH, COPY_PREDICTION, COPY_ASIDE, COPY_COUNT };
-
-/** The model compiled. Zeroed = not. */
-typedef struct forward {
-    cod_executable *executable;
-    cod_program *program;
-    cod_plan *copies[COPY_COUNT]; /**< between the student's inputs and the teacher's */
-    cod_recording *taking;        /**< of the copies from the student; NULL = none yet */
-    cod_recording *mixing;        /**< of the copy aside and of `mix`; NULL = none yet */
-} forward;
 
 struct cod_teacher {
     const cod_backend *backend;
@@ -39,10 +31,16 @@ struct cod_teacher {
     size_t share;
     bool mixes_probabilities;
     cod_plan *mix;
-    forward *last;          /**< that has predicted */
-    forward plain, rounded; /**< rounded: on integers, once ranges are known */
-    float *ranges;          /**< [node count] on integers, else NULL; zeros = to be observed */
-    bool ranges_differ;     /**< from those that `rounded` has */
+    cod_executable *executable;
+    cod_program *plain, *rounded; /**< rounded: on integers, by ranges that `plain` observes; NULL = none */
+    cod_plan *copies[COPY_COUNT]; /**< between the student's inputs and the teacher's */
+    cod_recording *taking;        /**< of the copies from the student; NULL = none yet */
+    cod_recording *mixing;        /**< of the copy aside and of `mix`; NULL = none yet */
+    bool observed;                /**< these weights' ranges */
+    float *ranges; /**< [node count] of these weights, zeros = not observed, or not come yet; NULL = not on integers */
+    cod_buffer *observing; /**< pinned, where observed ranges come to */
+    cod_event *come;
+    bool coming; /**< nobody has looked at them yet */
 };
 
 static cod_view first_of(cod_view view, int64_t pictures)
@@ -58,44 +56,54 @@ static cod_status plan_copy(const cod_teacher *teacher, cod_view from, cod_view 
     return teacher->backend->plan_create(teacher->device, &op, plan);
 }
 
-static void forward_clear(cod_teacher *teacher, forward *f)
-{
-    cod_recording_destroy(teacher->backend, f->taking);
-    cod_recording_destroy(teacher->backend, f->mixing);
-    for (int i = 0; i < COPY_COUNT; i++)
-        if (f->copies[i] != NULL)
-            teacher->backend->plan_destroy(f->copies[i]);
-    cod_executable_destroy(f->executable);
-    *f = (forward){0};
-}
-
 static cod_view aside_of(const cod_teacher *teacher)
 {
     return cod_view_dense(teacher->aside, 0, COD_F32, teacher->target.shape);
 }
 
-static cod_status forward_init(cod_teacher *teacher, const float *ranges, forward *f)
+static cod_status plan_copies(cod_teacher *teacher)
+{
+    cod_executable *executable = teacher->executable;
+    COD_TRY(plan_copy(teacher, teacher->input, cod_executable_input(executable, COD_INPUT_DATA),
+                      &teacher->copies[COPY_INPUT]));
+    COD_TRY(plan_copy(teacher, teacher->truth, cod_executable_input(executable, COD_INPUT_TRUTH),
+                      &teacher->copies[COPY_TRUTH]));
+    const cod_view prediction = cod_executable_output(executable, teacher->model.output);
+    COD_TRY(plan_copy(teacher, prediction, teacher->target, &teacher->copies[COPY_PREDICTION]));
+    return teacher->aside != NULL ? plan_copy(teacher, prediction, aside_of(teacher), &teacher->copies[COPY_ASIDE])
+                                  : COD_OK;
+}
+
+static cod_status compile(cod_teacher *teacher)
 {
     const cod_value output = teacher->model.output;
+    const bool rounds = teacher->ranges != NULL && cod_int8_layers(teacher->model.graph, teacher->ranges);
     const cod_input_shape input = {COD_INPUT_DATA, teacher->input.shape};
     const cod_compile_options options = {.activation = teacher->activation,
                                          .inputs = &input,
                                          .input_count = 1,
                                          .deterministic = teacher->deterministic,
                                          .queue = teacher->queue,
-                                         .int8_ranges = ranges};
-    const cod_program_spec spec = {.name = "teacher", .losses = {teacher->loss}, .outputs = {output}};
-    COD_TRY(cod_compile(teacher->model.graph, &teacher->weights, &options, &spec, 1, &f->executable));
-    f->program = cod_executable_program(f->executable, spec.name);
-    COD_TRY(cod_prior_write(teacher->backend, teacher->device, teacher->queue,
-                            cod_executable_input(f->executable, COD_PRIOR_INPUT), teacher->prior));
-    COD_TRY(plan_copy(teacher, teacher->input, cod_executable_input(f->executable, COD_INPUT_DATA),
-                      &f->copies[COPY_INPUT]));
-    COD_TRY(plan_copy(teacher, teacher->truth, cod_executable_input(f->executable, COD_INPUT_TRUTH),
-                      &f->copies[COPY_TRUTH]));
-    const cod_view prediction = cod_executable_output(f->executable, output);
-    COD_TRY(plan_copy(teacher, prediction, teacher->target, &f->copies[COPY_PREDICTION]));
-    return teacher->aside != NULL ? plan_copy(teacher, prediction, aside_of(teacher), &f->copies[COPY_ASIDE]) : COD_OK;
+                                         .int8_ranges = rounds ? teacher->ranges : NULL};
+    const cod_program_spec specs[] = {
+        {.name = "teacher", .losses = {teacher->loss}, .outputs = {output}, .observes = rounds},
+        {.name = "teacher_int8", .losses = {teacher->loss}, .outputs = {output}}};
+    COD_TRY(
+        cod_compile(teacher->model.graph, &teacher->weights, &options, specs, rounds ? 2 : 1, &teacher->executable));
+    teacher->plain = cod_executable_program(teacher->executable, specs[0].name);
+    teacher->rounded = cod_executable_program(teacher->executable, specs[1].name);
+    return cod_prior_write(teacher->backend, teacher->device, teacher->queue,
+                           cod_executable_input(teacher->executable, COD_PRIOR_INPUT), teacher->prior);
+}
+
+/** Where the ranges of the program on integers come to the host. */
+static cod_status observing_init(cod_teacher *teacher)
+{
+    const cod_view ranges = cod_executable_int8_view(teacher->executable);
+    if (ranges.buffer == NULL)
+        return COD_OK;
+    COD_TRY(cod_event_create(teacher->backend, teacher->device, &teacher->come));
+    return teacher->backend->host_buffer_create(teacher->device, cod_view_span_bytes(&ranges), &teacher->observing);
 }
 
 /** Sums of outputs with weights of the moment are what an exponential average does to a buffer, by the others' share. */
@@ -113,6 +121,14 @@ static cod_status mix_init(cod_teacher *teacher, float temperature)
                        .outputs = {teacher->target},
                        .name = "teacher_mix"};
     return teacher->backend->plan_create(teacher->device, &op, &teacher->mix);
+}
+
+/** The weights are others: their ranges are to be observed. */
+static void forget_ranges(cod_teacher *teacher)
+{
+    if (teacher->ranges != NULL)
+        memset(teacher->ranges, 0, cod_graph_node_count(teacher->model.graph) * sizeof *teacher->ranges);
+    teacher->observed = teacher->coming = false;
 }
 
 static cod_status build(cod_teacher *teacher, const cod_train_session *session, const cod_teacher_spec *spec)
@@ -148,7 +164,10 @@ static cod_status build(cod_teacher *teacher, const cod_train_session *session, 
         cod_readback_create(teacher->backend, teacher->device, teacher->queue, COD_TEACHER_SLOTS, 1, &teacher->losses));
     if (spec->mixes)
         COD_TRY(mix_init(teacher, spec->temperature));
-    return forward_init(teacher, NULL, &teacher->plain);
+    COD_TRY(compile(teacher));
+    forget_ranges(teacher);
+    COD_TRY(plan_copies(teacher));
+    return observing_init(teacher);
 }
 
 cod_status cod_teacher_create(const cod_train_session *session, const cod_teacher_spec *spec, cod_teacher **out)
@@ -171,8 +190,15 @@ void cod_teacher_destroy(cod_teacher *teacher)
 {
     if (teacher == NULL)
         return;
-    forward_clear(teacher, &teacher->rounded);
-    forward_clear(teacher, &teacher->plain);
+    cod_recording_destroy(teacher->backend, teacher->taking);
+    cod_recording_destroy(teacher->backend, teacher->mixing);
+    for (int i = 0; i < COPY_COUNT; i++)
+        if (teacher->copies[i] != NULL)
+            teacher->backend->plan_destroy(teacher->copies[i]);
+    cod_executable_destroy(teacher->executable); /* waits for copies of ranges to the pinned memory */
+    cod_event_destroy(teacher->backend, teacher->come);
+    if (teacher->observing != NULL)
+        teacher->backend->host_buffer_destroy(teacher->device, teacher->observing);
     if (teacher->mix != NULL)
         teacher->backend->plan_destroy(teacher->mix);
     if (teacher->aside != NULL)
@@ -189,16 +215,48 @@ void cod_teacher_destroy(cod_teacher *teacher)
     free(teacher);
 }
 
-const float *cod_teacher_ranges(const cod_teacher *teacher, size_t *count)
+size_t cod_teacher_range_count(const cod_teacher *teacher)
 {
-    *count = teacher != NULL && teacher->ranges != NULL ? cod_graph_node_count(teacher->model.graph) : 0;
-    return *count > 0 ? teacher->ranges : NULL;
+    return teacher != NULL && teacher->rounded != NULL ? cod_graph_node_count(teacher->model.graph) : 0;
 }
 
-void cod_teacher_set_ranges(cod_teacher *teacher, const float *ranges)
+/** Looks at observed ranges that have come. @return COD_ERR_NUMERIC where what a layer met is not finite */
+static cod_status read_ranges(cod_teacher *teacher)
 {
-    memcpy(teacher->ranges, ranges, cod_graph_node_count(teacher->model.graph) * sizeof *ranges);
-    teacher->ranges_differ = true;
+    bool come = false;
+    if (teacher->coming)
+        COD_TRY(cod_event_query(teacher->backend, teacher->come, &come));
+    if (!come)
+        return COD_OK;
+    teacher->coming = false;
+    cod_executable_int8_table(teacher->executable, teacher->observing->host, teacher->ranges);
+    for (size_t i = 0; i < cod_graph_node_count(teacher->model.graph); i++)
+        if (isnan(teacher->ranges[i]))
+            return cod_fail(COD_ERR_NUMERIC, "the input of '%s' is not finite",
+                            cod_graph_node(teacher->model.graph, i)->name);
+    return COD_OK;
+}
+
+cod_status cod_teacher_ranges(cod_teacher *teacher, const float **ranges)
+{
+    if (teacher->coming)
+        COD_TRY(cod_event_wait(teacher->backend, teacher->come));
+    *ranges = teacher->ranges;
+    return read_ranges(teacher);
+}
+
+cod_status cod_teacher_set_ranges(cod_teacher *teacher, const float *ranges)
+{
+    bool any = false;
+    for (size_t i = 0; i < cod_teacher_range_count(teacher); i++)
+        any = any || ranges[i] > 0;
+    forget_ranges(teacher);
+    if (!any)
+        return COD_OK;
+    COD_TRY(cod_executable_set_int8_ranges(teacher->executable, ranges));
+    memcpy(teacher->ranges, ranges, cod_teacher_range_count(teacher) * sizeof *ranges);
+    teacher->observed = true;
+    return COD_OK;
 }
 
 /**
@@ -222,8 +280,7 @@ static cod_status take(cod_teacher *teacher, cod_buffer *values, size_t first, s
 cod_status cod_teacher_load(cod_teacher *teacher, cod_buffer *values, size_t first)
 {
     const cod_layout *layout = &teacher->weights.layout;
-    if (teacher->ranges != NULL)
-        memset(teacher->ranges, 0, cod_graph_node_count(teacher->model.graph) * sizeof *teacher->ranges);
+    forget_ranges(teacher);
     COD_TRY(cod_event_wait(teacher->backend, teacher->taken));
     COD_TRY(take(teacher, values, first, 0, layout->trainable, 0));
     COD_TRY(take(teacher, values, first, teacher->trainable, layout->state, layout->trainable));
@@ -245,44 +302,6 @@ cod_status cod_teacher_restore(cod_teacher *teacher, const float *values)
     return cod_weights_upload(&teacher->weights, values);
 }
 
-static bool has_ranges(const cod_teacher *teacher)
-{
-    for (size_t i = 0; teacher->ranges != NULL && i < cod_graph_node_count(teacher->model.graph); i++)
-        if (teacher->ranges[i] > 0)
-            return true;
-    return false;
-}
-
-/** Runs the plain program and chooses ranges for later runs by what it meets. */
-static cod_status observe(cod_teacher *teacher)
-{
-    cod_int8_observer *observer;
-    COD_TRY(cod_int8_observer_create(teacher->model.graph, &observer));
-    const cod_status status = cod_int8_observe(observer, &teacher->weights, teacher->plain.program);
-    if (status == COD_OK)
-        cod_int8_choose(observer, teacher->ranges);
-    cod_int8_observer_destroy(observer);
-    teacher->ranges_differ = true;
-    return status;
-}
-
-/** Gives the program on integers the teacher's ranges; compiled where there is none yet or other layers have ranges. */
-static cod_status use_ranges(cod_teacher *teacher)
-{
-    forward *f = &teacher->rounded;
-    if (f->executable != NULL && cod_executable_set_int8_ranges(f->executable, teacher->ranges)) {
-        teacher->ranges_differ = false;
-        return COD_OK;
-    }
-    forward_clear(teacher, f);
-    const cod_status status = forward_init(teacher, teacher->ranges, f);
-    teacher->ranges_differ = status != COD_OK;
-    if (status == COD_OK)
-        return COD_OK;
-    forward_clear(teacher, f);
-    return cod_fail_prefix(status, "teacher on 8-bit integers");
-}
-
 /** Two plans in the teacher's queue, one after the other. */
 typedef struct plan_pair {
     const cod_teacher *teacher;
@@ -302,16 +321,27 @@ static cod_status replay_pair(const cod_teacher *teacher, cod_plan *first, cod_p
     return cod_queue_replay(teacher->backend, teacher->device, teacher->queue, run_pair, &pair, recording);
 }
 
+/** Runs the program on integers or, where these weights' ranges are not known, the one that observes them. */
+static cod_status predict(cod_teacher *teacher)
+{
+    if (teacher->observed)
+        return cod_program_run(teacher->rounded, NULL, NULL);
+    COD_TRY(cod_program_run(teacher->plain, NULL, NULL));
+    if (teacher->rounded == NULL)
+        return COD_OK;
+    const cod_view ranges = cod_executable_int8_view(teacher->executable);
+    COD_TRY(teacher->backend->copy(teacher->device, teacher->queue, teacher->observing, 0, ranges.buffer, ranges.offset,
+                                   cod_view_span_bytes(&ranges)));
+    teacher->observed = teacher->coming = true;
+    return cod_event_record(teacher->backend, teacher->come, teacher->queue);
+}
+
 cod_status cod_teacher_run(cod_teacher *teacher, size_t slot)
 {
-    const bool rounds = has_ranges(teacher);
-    forward *f = rounds ? &teacher->rounded : &teacher->plain;
-    if (rounds && teacher->ranges_differ)
-        COD_TRY(use_ranges(teacher));
-    COD_TRY(replay_pair(teacher, f->copies[COPY_INPUT], f->copies[COPY_TRUTH], &f->taking));
-    COD_TRY(teacher->ranges != NULL && !rounds ? observe(teacher) : cod_program_run(f->program, NULL, NULL));
-    teacher->last = f;
-    const cod_view loss = cod_executable_loss_view(f->executable, teacher->loss);
+    COD_TRY(replay_pair(teacher, teacher->copies[COPY_INPUT], teacher->copies[COPY_TRUTH], &teacher->taking));
+    COD_TRY(predict(teacher));
+    COD_TRY(read_ranges(teacher));
+    const cod_view loss = cod_executable_loss_view(teacher->executable, teacher->loss);
     if (slot == COD_TEACHER_NO_SLOT)
         return COD_OK;
     cod_readback_open(teacher->losses, slot);
@@ -321,16 +351,16 @@ cod_status cod_teacher_run(cod_teacher *teacher, size_t slot)
 
 cod_status cod_teacher_loss(cod_teacher *teacher, size_t slot, double *loss)
 {
-    return cod_readback_get(teacher->losses, slot, 0, loss);
+    COD_TRY(cod_readback_get(teacher->losses, slot, 0, loss));
+    return read_ranges(teacher);
 }
 
 cod_status cod_teacher_give(cod_teacher *teacher, float share)
 {
-    forward *f = teacher->last;
     if (share == 1)
-        return teacher->backend->plan_run(f->copies[COPY_PREDICTION], teacher->queue);
+        return teacher->backend->plan_run(teacher->copies[COPY_PREDICTION], teacher->queue);
     COD_REQUIRE(teacher->mix != NULL, "this teacher mixes with none");
     cod_scalars_set(teacher->scalars, teacher->share, teacher->mixes_probabilities ? share : 1 - share);
     COD_TRY(cod_scalars_flush(teacher->scalars, teacher->queue));
-    return replay_pair(teacher, f->copies[COPY_ASIDE], teacher->mix, &f->mixing);
+    return replay_pair(teacher, teacher->copies[COPY_ASIDE], teacher->mix, &teacher->mixing);
 }

@@ -4,7 +4,9 @@
  * is kept for backward, so it costs one inference.
  *
  * On 8-bit integers a checkpoint's first run is not rounded: from what its convolutions meet come the ranges (infer/int8.h) of all
- * later ones. So these are a function of the weights and of one mini-batch, and a run that is resumed needs them back.
+ * later ones, chosen on the device. So these are a function of the weights and of one mini-batch, and a run that is resumed needs them
+ * back. The host looks at them when they have come, and whichever call of the teacher finds what a layer met not finite fails with
+ * COD_ERR_NUMERIC: on a device a step later.
  */
 #ifndef COD_DISTILL_TEACHER_H
 #define COD_DISTILL_TEACHER_H
@@ -49,10 +51,16 @@ size_t cod_teacher_count(const cod_teacher *teacher);
 COD_MUST_CHECK cod_status cod_teacher_save(const cod_teacher *teacher, float *values);
 COD_MUST_CHECK cod_status cod_teacher_restore(cod_teacher *teacher, const float *values);
 
-/** The ranges in use, [count], to be saved; zeros where none were observed since the last checkpoint. Borrowed; NULL unless on integers. */
-const float *cod_teacher_ranges(const cod_teacher *teacher, size_t *count);
+/** How many ranges a teacher has; 0 = it does not run on integers. NULL has none. */
+size_t cod_teacher_range_count(const cod_teacher *teacher);
+/**
+ * The ranges in use, to be saved; zeros where none were observed since the last checkpoint. Waits for those that were.
+ *
+ * @param[out] ranges  borrowed, [cod_teacher_range_count()]
+ */
+COD_MUST_CHECK cod_status cod_teacher_ranges(cod_teacher *teacher, const float **ranges);
 /** After cod_teacher_load(), puts saved ranges back: zeros are observed anew. */
-void cod_teacher_set_ranges(cod_teacher *teacher, const float *ranges);
+COD_MUST_CHECK cod_status cod_teacher_set_ranges(cod_teacher *teacher, const float *ranges);
 
 /** Steps whose losses a teacher keeps for those who read them late. */
 enum { COD_TEACHER_SLOTS = 2, COD_TEACHER_NO_SLOT = COD_TEACHER_SLOTS };

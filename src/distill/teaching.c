@@ -16,6 +16,7 @@ cod_status cod_teaching_init(cod_teaching *teaching, const cod_distill_options *
     *teaching = (cod_teaching){.options = options,
                                .peers = peers,
                                .off_step = -1,
+                               .lesson = lesson,
                                .lesson_every = lesson != NULL && lesson->every > 1 ? lesson->every : 1,
                                .delay = late ? 1 : 0};
     for (int i = 0; i < COD_TEACHER_SLOTS; i++) {

@@ -24,11 +24,12 @@ typedef struct cod_teaching {
     struct {
         cod_peer **peers; /**< [count] */
         int count;
-    } ran[COD_TEACHER_SLOTS]; /**< on the mini-batch of the last lessons */
-    int64_t lesson_every; /**< steps between two lessons: runs of the sub-step that the recipe marks for distilling */
-    int64_t delay;        /**< lessons after which losses are read: 1 on a device, which nobody then waits for */
-    double student_loss;  /**< running mean, for the gate; 0 = none yet */
-    int64_t off_step;     /**< from which on the weights fall to zero, over options->ramp; -1 = they do not */
+    } ran[COD_TEACHER_SLOTS];   /**< on the mini-batch of the last lessons */
+    const cod_sub_step *lesson; /**< that the recipe marks for distilling; NULL = none */
+    int64_t lesson_every;       /**< steps between two lessons: runs of it */
+    int64_t delay;              /**< lessons after which losses are read: 1 on a device, which nobody then waits for */
+    double student_loss;        /**< running mean, for the gate; 0 = none yet */
+    int64_t off_step;           /**< from which on the weights fall to zero, over options->ramp; -1 = they do not */
 } cod_teaching;
 
 COD_MUST_CHECK cod_status cod_teaching_init(cod_teaching *teaching, const cod_distill_options *options,
@@ -40,7 +41,7 @@ void cod_teaching_begin(cod_teaching *teaching);
 /** Whether the sub-step that distils runs in this step. */
 static inline bool cod_teaching_is_due(const cod_teaching *teaching, int64_t step)
 {
-    return step % teaching->lesson_every == 0;
+    return teaching->lesson == NULL || cod_sub_step_is_due(teaching->lesson, step);
 }
 
 /**

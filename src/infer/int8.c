@@ -1,5 +1,6 @@
 #include "infer/int8.h"
 
+#include "core/int8_range.h"
 #include "io/json.h"
 
 #include <float.h>
@@ -26,11 +27,9 @@ static int find_named(const cod_graph *graph, const char *name)
     return -1;
 }
 
-enum { MAGNITUDES = 0x8000, INFINITE = 0x7F80 }; /* of bf16 */
-
 struct cod_int8_observer {
     const cod_graph *graph;
-    uint32_t **counts; /**< [node][MAGNITUDES]; NULL where no layer begins that can run on integers */
+    uint32_t **counts; /**< [node][COD_MAGNITUDES]; NULL where no layer begins that can run on integers */
 };
 
 cod_status cod_int8_observer_create(const cod_graph *graph, cod_int8_observer **out)
@@ -44,7 +43,7 @@ cod_status cod_int8_observer_create(const cod_graph *graph, cod_int8_observer **
     for (size_t i = 0; i < nodes && !failed; i++) {
         if (!is_eligible(graph, i) || find_named(graph, cod_graph_node(graph, i)->name) != (int)i)
             continue;
-        observer->counts[i] = calloc(MAGNITUDES, sizeof **observer->counts);
+        observer->counts[i] = calloc(COD_MAGNITUDES, sizeof **observer->counts);
         failed = observer->counts[i] == NULL;
     }
     if (failed) {
@@ -83,7 +82,7 @@ static cod_status count_view(const cod_weights *weights, cod_queue *queue, const
     for (int64_t i = 0; i < cod_shape_count(view->shape) && status == COD_OK; i++) {
         const float value = element(data, view->dtype, i / channels * view->pixel_stride + i % channels);
         const uint16_t magnitude = cod_bf16_from_f32(fabsf(value));
-        if (magnitude >= INFINITE)
+        if (magnitude >= COD_MAGNITUDE_INFINITE)
             status = cod_fail(COD_ERR_NUMERIC, "the input of '%s' is not finite", name);
         counts[magnitude] += counts[magnitude] < UINT32_MAX;
     }
@@ -103,39 +102,6 @@ cod_status cod_int8_observe(cod_int8_observer *observer, const cod_weights *weig
     return COD_OK;
 }
 
-/** Sum of squared errors with this range; a rounding error is taken to be uniform within half a step. */
-static double squared_error(const uint32_t *counts, double range)
-{
-    const double rounding = range / 127 * (range / 127) / 12;
-    double sum = 0;
-    for (int i = 1; i < INFINITE; i++) {
-        if (counts[i] == 0)
-            continue;
-        const double value = (double)cod_f32_from_bf16((uint16_t)i), beyond = value - range;
-        sum += counts[i] * (beyond > 0 ? beyond * beyond : fmin(rounding, value * value));
-    }
-    return sum;
-}
-
-/** Not the best range but the largest that is nearly as good: pictures not observed may reach further. */
-static float choose_range(const uint32_t *counts)
-{
-    enum { STEPS = 64 };
-    const double slack = 1.25;
-    double errors[STEPS + 1], least = INFINITY;
-    int last = INFINITE - 1, chosen = STEPS;
-    while (last > 0 && counts[last] == 0)
-        last--;
-    const double largest = (double)cod_f32_from_bf16((uint16_t)last);
-    for (int i = 1; i <= STEPS; i++) {
-        errors[i] = squared_error(counts, largest * i / STEPS);
-        least = fmin(least, errors[i]);
-    }
-    while (errors[chosen] > slack * least)
-        chosen--;
-    return (float)(largest * chosen / STEPS);
-}
-
 /** The first of many layers: all others see its error, and it costs a small part of the time. -1 where there are few. */
 static int find_first_of_many(const cod_graph *graph)
 {
@@ -150,15 +116,25 @@ static int find_first_of_many(const cod_graph *graph)
     return count >= MANY ? first : -1;
 }
 
+bool cod_int8_layers(const cod_graph *graph, float *ranges)
+{
+    const int left_out = find_first_of_many(graph);
+    bool any = false;
+    for (size_t i = 0; i < cod_graph_node_count(graph); i++) {
+        const int first = is_eligible(graph, i) ? find_named(graph, cod_graph_node(graph, i)->name) : -1;
+        ranges[i] = first >= 0 && first != left_out ? 1 : 0;
+        any = any || ranges[i] > 0;
+    }
+    return any;
+}
+
 void cod_int8_choose(const cod_int8_observer *observer, float *ranges)
 {
-    const int left_out = find_first_of_many(observer->graph);
+    (void)cod_int8_layers(observer->graph, ranges);
     for (size_t i = 0; i < cod_graph_node_count(observer->graph); i++) {
-        const int first = is_eligible(observer->graph, i)
-                              ? find_named(observer->graph, cod_graph_node(observer->graph, i)->name)
-                              : -1;
-        const bool stays = first < 0 || first == left_out;
-        ranges[i] = stays ? 0 : first < (int)i ? ranges[first] : choose_range(observer->counts[i]);
+        const int first = ranges[i] > 0 ? find_named(observer->graph, cod_graph_node(observer->graph, i)->name) : -1;
+        if (first >= 0)
+            ranges[i] = first < (int)i ? ranges[first] : cod_int8_range_choose(observer->counts[i]);
     }
 }
 

@@ -14,6 +14,9 @@
 /** Where a model file's metadata keeps the table. */
 #define COD_INT8_METADATA "codistill.int8"
 
+/** Marks the layers that run on integers with a range of 1, others with 0. @param[out] ranges  [node count]. @return whether there are any */
+bool cod_int8_layers(const cod_graph *graph, float *ranges);
+
 /** What convolutions' inputs are like: how often each magnitude, to 8 bits, occurs. */
 typedef struct cod_int8_observer cod_int8_observer;
 
@@ -30,11 +33,7 @@ void cod_int8_observer_destroy(cod_int8_observer *observer);
 COD_MUST_CHECK cod_status cod_int8_observe(cod_int8_observer *observer, const cod_weights *weights,
                                            cod_program *program);
 
-/**
- * The largest ranges whose mean squared error, of rounding within them and of what is cut off beyond, is at most 1.25 times the least.
- *
- * @param[out] ranges  [node count]
- */
+/** Ranges by the rule of core/int8_range.h. @param[out] ranges  [node count] */
 void cod_int8_choose(const cod_int8_observer *observer, float *ranges);
 
 /** The table as a JSON object from layer names to ranges. @param[out] text  new; free() */

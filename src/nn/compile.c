@@ -5,24 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** Gives ranges on 8-bit integers their places among the scalars kept, side by side. */
-static cod_status assign_ranges(ir_context *context, cod_scalars *kept)
-{
-    const float *ranges = context->options->int8_ranges;
-    const size_t nodes = ranges != NULL ? cod_graph_node_count(context->graph) : 0;
-    size_t count = 0, first;
-    for (size_t i = 0; i < nodes; i++)
-        count += ranges[i] > 0;
-    COD_TRY(cod_scalars_reserve(kept, count, &first));
-    for (size_t i = 0; i < nodes; i++) {
-        if (!(ranges[i] > 0))
-            continue;
-        cod_scalars_set(kept, first, ranges[i]);
-        context->range_index[i] = first++;
-    }
-    return COD_OK;
-}
-
 /** Gives inputs, outputs and losses their fixed places, and scalars theirs among those kept. */
 static cod_status assign_io(ir_context *context, const cod_program_spec *specs, size_t count, cod_scalars *kept,
                             cod_arena *arena)
@@ -41,7 +23,7 @@ static cod_status assign_io(ir_context *context, const cod_program_spec *specs, 
     }
     for (size_t i = 0; i < scalars; i++)
         COD_TRY(cod_scalars_reserve(kept, 1, &context->scalar_index[i]));
-    COD_TRY(assign_ranges(context, kept));
+    compile_assign_ranges(context);
     for (size_t i = 0; i < nodes; i++) {
         const cod_node *node = cod_graph_node(graph, i);
         if (node->kind == COD_NODE_LOSS) {
@@ -306,6 +288,8 @@ static cod_status lower_program(cod_program *program, const cod_program_spec *sp
     if (weights->backend->op_fuses != NULL)
         COD_TRY(
             ir_fuse(context, weights->backend, weights->device, program->buckets, program->bucket_count, &program->ir));
+    if (executable->options.recompute && spec->trains != NULL)
+        COD_TRY(ir_recompute(context, &program->ir));
     return ir_work_in_place(&program->ir);
 }
 
@@ -334,6 +318,7 @@ static cod_status compile_programs(cod_executable *executable, const cod_program
         COD_REQUIRE_MEMORY(program->name);
         COD_REQUIRE(specs[i].trains == NULL || executable->weights->grads != NULL,
                     "program '%s' needs a gradient buffer", specs[i].name);
+        program->observes = specs[i].observes;
         COD_TRY(lower_program(program, &specs[i]));
         COD_TRY(ir_plan_memory(&program->ir));
         arena_bytes = program->ir.arena_bytes > arena_bytes ? program->ir.arena_bytes : arena_bytes;
@@ -342,6 +327,7 @@ static cod_status compile_programs(cod_executable *executable, const cod_program
         *executable->options.memory = (cod_compile_memory){arena_bytes, context->io_bytes};
     COD_TRY(backend->buffer_create(executable->weights->device, arena_bytes, &executable->arena));
     COD_TRY(backend->buffer_create(executable->weights->device, context->io_bytes, &executable->io));
+    COD_TRY(compile_write_ranges(executable, executable->options.int8_ranges));
     for (size_t i = 0; i < count; i++) {
         executable->programs[i].awaited_by = find_reader(&executable->programs[i], specs[i].awaited);
         COD_TRY(make_segments(&executable->programs[i]));
@@ -391,9 +377,7 @@ void cod_executable_destroy(cod_executable *executable)
         for (size_t k = 0; k < program->segment_count; k++) {
             cod_event_destroy(backend, program->segments[k].complete);
         }
-        for (size_t k = 0; k < program->recorded_count; k++)
-            cod_recording_destroy(backend, program->recorded[k].recording);
-        free(program->recorded);
+        cod_recordings_clear(backend, &program->recordings);
         if (program->zeros != NULL)
             backend->buffer_destroy(executable->weights->device, program->zeros);
         for (size_t k = 0; program->plans != NULL && k < program->ir.instr_count; k++)
@@ -456,21 +440,6 @@ cod_status cod_executable_set_scalar(cod_executable *executable, const char *nam
         return COD_OK;
     }
     return cod_fail(COD_ERR_ARGUMENT, "the graph has no scalar '%s'", name);
-}
-
-bool cod_executable_set_int8_ranges(cod_executable *executable, const float *ranges)
-{
-    const ir_context *context = &executable->context;
-    const size_t nodes = cod_graph_node_count(context->graph);
-    for (size_t i = 0; i < nodes; i++)
-        if ((ranges[i] > 0) != (context->range_index[i] != SIZE_MAX))
-            return false;
-    for (size_t i = 0; i < nodes; i++)
-        if (ranges[i] > 0)
-            cod_scalars_set(executable->scalars, context->range_index[i], ranges[i]);
-    for (size_t i = 0; i < executable->program_count; i++)
-        memset(executable->programs[i].prepared, 0, sizeof executable->programs[i].prepared);
-    return true;
 }
 
 cod_view cod_executable_loss_view(const cod_executable *executable, cod_value loss)

@@ -4,11 +4,12 @@
  *
  * A program computes the given outputs and losses and, when it trains a parameter set, the gradients of the weighted
  * sum of its losses with respect to that set. Passes: liveness of nodes, fusion of nodes, lowering, autodiff, fusion of
- * ops (where the backend has op_fuses()), memory plan, plans.
+ * ops (where the backend has op_fuses()), recomputing, memory plan, plans.
  */
 #ifndef COD_NN_COMPILE_H
 #define COD_NN_COMPILE_H
 
+#include "core/queue.h"
 #include "nn/scalars.h"
 #include "nn/stage.h"
 #include "nn/weights.h"
@@ -37,6 +38,11 @@ typedef struct cod_program_spec {
      */
     cod_value given[COD_PROGRAM_MAX_GIVEN];
     const char *awaited; /**< an input that cod_program_await() may be called for; NULL = none */
+    /**
+     * Computes in floats what other programs compute on 8-bit integers, and gives these, for their later runs, the ranges of what its own
+     * convolutions met, on the device. Not for training, nor in bands.
+     */
+    bool observes;
     cod_stage
         stage; /**< only what these nodes do of it, by cod_program_run_forward() and _backward(); all zero = all of it */
 } cod_program_spec;
@@ -64,6 +70,10 @@ typedef struct cod_compile_options {
      * statistics, if the backend fuses ops; see slices.c. 0 = up to 4, where the slices' tensors stay large.
      */
     int64_t slices;
+    /** Bytes that weight gradients may keep to become one plan, if the backend fuses ops; see sink.c. 0 = 80 MiB. */
+    size_t gradient_bytes;
+    /** Training programs make values of cheap ops again in their backward pass where that lowers their memory; see recompute.c. */
+    bool recompute;
     cod_scalars *scalars; /**< where the graph's scalars are kept, borrowed; NULL = some of its own */
     /**
      * Where all programs, and what prepares them, are queued, borrowed; NULL = the device's default queue. Whoever gives one orders
@@ -73,7 +83,7 @@ typedef struct cod_compile_options {
     bool bands; /**< the input is a band of a picture, and programs are for cod_program_run_band() */
     /**
      * [node count], borrowed during cod_compile(); NULL = none. Where a CONV2D's is > 0, programs that use running statistics compute
-     * it on 8-bit integers that stand for its input from -range to range.
+     * it on 8-bit integers that stand for its input from -range to range. Nodes that share weights share a range.
      */
     const float *int8_ranges;
     cod_compile_memory
@@ -108,11 +118,15 @@ typedef struct cod_passing {
 COD_MUST_CHECK cod_status cod_executable_set_scalar(cod_executable *executable, const char *name, float value);
 /**
  * Gives convolutions on 8-bit integers other ranges, [node count], for programs run later: as if compiled with them, but no
- * plan, buffer or recording is made.
+ * plan, buffer or recording is made. An upload, so not for steps: programs that observe set ranges there.
  *
- * @return false, and nothing is done, where other nodes have ranges > 0 than cod_compile() was given
+ * @return COD_ERR_ARGUMENT, and nothing is done, where other nodes have ranges > 0 than cod_compile() was given
  */
-COD_MUST_CHECK bool cod_executable_set_int8_ranges(cod_executable *executable, const float *ranges);
+COD_MUST_CHECK cod_status cod_executable_set_int8_ranges(cod_executable *executable, const float *ranges);
+/** Where these ranges lie, f32 {1,1,1,ranges}, for those who copy them to the host; view.buffer is NULL where there are none. */
+cod_view cod_executable_int8_view(const cod_executable *executable);
+/** Such a copy as a table. @param[out] ranges  [node count]; 0 = not on integers */
+void cod_executable_int8_table(const cod_executable *executable, const float *copied, float *ranges);
 /** Reads a loss's unweighted value of the last program run that computed it; waits for that run. See nn/readback.h for steps. */
 COD_MUST_CHECK cod_status cod_executable_loss(cod_executable *executable, cod_value loss, float *out);
 /** Where a loss's unweighted value lies: f32 {1}, f64 in f64 programs; view.buffer is NULL where it is no loss. */
@@ -141,6 +155,25 @@ typedef cod_status (*cod_bucket_ready)(void *context, size_t index, cod_event *c
  * @param ready  may be NULL
  */
 COD_MUST_CHECK cod_status cod_program_run(cod_program *program, cod_bucket_ready ready, void *context);
+
+/** Segments of programs that were recorded. */
+typedef struct cod_recordings {
+    struct cod_recorded *list;
+    size_t count;
+} cod_recordings;
+
+void cod_recordings_clear(const cod_backend *backend, cod_recordings *recordings);
+
+/** Work that follows each run of a program, such as an update, and is recorded with the last of its instructions. */
+typedef struct cod_sequel {
+    cod_queue_work work;
+    void *context;
+    cod_recordings
+        recordings; /**< zeroed before; cod_recordings_clear() ends them, before the program and what `work` uses */
+} cod_sequel;
+
+/** As cod_program_run() with nobody who hears of buckets; then the sequel's work is queued, where the program is. */
+COD_MUST_CHECK cod_status cod_program_run_followed(cod_program *program, cod_sequel *sequel);
 
 /**
  * The program's next run waits, on the device, for an event that is recorded behind what writes its awaited input: just before the

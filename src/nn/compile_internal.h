@@ -16,10 +16,12 @@ typedef struct segment {
 } segment;
 
 /** Segments that ran without interruption, recorded. */
-typedef struct recorded {
+struct cod_recorded {
+    const cod_program *program;
     size_t first, end;        /**< segments */
+    cod_sets packed;          /**< sets whose updated weights are packed before them */
     cod_recording *recording; /**< NULL = not yet, or the backend makes none */
-} recorded;
+};
 
 struct cod_program {
     const char *name;
@@ -33,8 +35,7 @@ struct cod_program {
     size_t entry_count;
     segment *segments;
     size_t segment_count;
-    recorded *recorded; /**< [recorded_count] */
-    size_t recorded_count;
+    cod_recordings recordings;
     size_t awaited_by;  /**< the first instruction that reads the awaited input; SIZE_MAX = none */
     cod_event *awaited; /**< of the next run; NULL = none */
     cod_bucket *buckets;
@@ -42,7 +43,9 @@ struct cod_program {
     cod_passing *taken, *handed; /**< [ir.taken_count], [ir.handed_count] */
     cod_sets (*depends)[2]; /**< [instr] sets of which its plan reads parameters; states, or what is folded with them */
     cod_sets moved;         /**< the set whose states it moves */
+    bool observes;          /**< writes the executable's ranges */
     cod_weights_set prepared[COD_GRAPH_MAX_SETS]; /**< the versions that plans are prepared for; 0 = not yet */
+    cod_sets unpacked;                            /**< sets whose updated weights the next recording packs first */
     cod_buffer *zeros;                            /**< in bands: as large as any tensor */
 };
 
@@ -58,6 +61,12 @@ struct cod_executable {
     cod_arena memory;
 };
 
+/** Gives ranges on 8-bit integers their places, side by side; nodes that share weights have one. */
+void compile_assign_ranges(ir_context *context);
+/** Uploads a table of them. @param[in] ranges  [node count]; may be NULL where there are none */
+COD_MUST_CHECK cod_status compile_write_ranges(cod_executable *executable, const float *ranges);
+/** Ranges on 8-bit integers are others now: plans that packed weights by them are to be prepared again. */
+void compile_ranges_changed(cod_executable *executable);
 /** Where a tensor lies once memory is planned. */
 cod_view compile_view(const cod_executable *executable, const ir_program *ir, int tensor);
 /** Makes the program's plans, one for each group of instructions. */

@@ -138,6 +138,49 @@ static size_t first_gap(const ir_program *program, const lifetime *placed, size_
     return offset;
 }
 
+/** Whether the memory plan gives the tensor a place; what lasts from run to run has one all the time. */
+static bool takes_place(const ir_program *program, lifetime *life)
+{
+    const ir_tensor *t = &program->tensors[life->tensor];
+    if (t->place != IR_ARENA || t->root != life->tensor || life->first < 0)
+        return false;
+    if (t->lasting) {
+        life->first = 0;
+        life->last = (int)program->instr_count;
+    }
+    life->bytes = cod_align_up((size_t)cod_shape_count(t->shape) * cod_dtype_bytes(t->dtype));
+    return true;
+}
+
+cod_status ir_find_peak(const ir_program *program, size_t *peak, size_t *at)
+{
+    lifetime *lives = malloc((program->tensor_count + 1) * sizeof *lives);
+    size_t *begins = calloc(2 * (program->instr_count + 2), sizeof *begins), *ends = begins + program->instr_count + 2;
+    if (lives == NULL || begins == NULL) {
+        free(lives);
+        free(begins);
+        return cod_fail(COD_ERR_MEMORY, "out of memory while planning memory");
+    }
+    find_lifetimes(program, lives);
+    for (size_t t = 1; t < program->tensor_count; t++)
+        if (takes_place(program, &lives[t])) {
+            begins[lives[t].first] += lives[t].bytes;
+            ends[lives[t].last + 1] += lives[t].bytes;
+        }
+    *peak = *at = 0;
+    for (size_t i = 0, live = 0; i < program->instr_count; i++) {
+        live += begins[i];
+        live -= ends[i];
+        if (live > *peak) {
+            *peak = live;
+            *at = i;
+        }
+    }
+    free(lives);
+    free(begins);
+    return COD_OK;
+}
+
 cod_status ir_plan_memory(ir_program *program)
 {
     /* Largest first, each at the lowest free offset: Pisarchyk & Lee 2020, "Greedy by Size". */
@@ -145,17 +188,9 @@ cod_status ir_plan_memory(ir_program *program)
     COD_REQUIRE_MEMORY(lives);
     find_lifetimes(program, lives);
     size_t count = 0;
-    for (size_t i = 1; i < program->tensor_count; i++) {
-        const ir_tensor *tensor = &program->tensors[i];
-        if (tensor->place != IR_ARENA || tensor->root != (int)i || lives[i].first < 0)
-            continue;
-        if (tensor->lasting) {
-            lives[i].first = 0;
-            lives[i].last = (int)program->instr_count;
-        }
-        lives[i].bytes = cod_align_up((size_t)cod_shape_count(tensor->shape) * cod_dtype_bytes(tensor->dtype));
-        lives[count++] = lives[i];
-    }
+    for (size_t i = 1; i < program->tensor_count; i++)
+        if (takes_place(program, &lives[i]))
+            lives[count++] = lives[i];
     qsort(lives, count, sizeof *lives, larger_first);
     program->arena_bytes = 0;
     for (size_t i = 0; i < count; i++) {

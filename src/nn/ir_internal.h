@@ -92,10 +92,11 @@ typedef struct ir_context {
     size_t *output_offset; /**< [value]; SIZE_MAX: no output */
     size_t *loss_offset;   /**< [value] of losses */
     size_t *scalar_index;  /**< [scalar] among the executable's */
-    size_t *range_index;   /**< [node] its range on 8-bit integers among the executable's scalars; SIZE_MAX: none */
+    size_t *range_index;   /**< [node] its range on 8-bit integers among the executable's; SIZE_MAX: none */
     size_t *pass_offset;   /**< [value] that passes a cut, and then its gradient; SIZE_MAX: not yet placed */
     size_t value_count;
     size_t io_bytes;
+    size_t range_count, range_offset; /**< where these ranges lie in the io buffer */
 } ir_context;
 
 /** Type of inputs, outputs and loss operands: full precision of the program. */
@@ -152,8 +153,17 @@ COD_MUST_CHECK cod_status ir_slice(ir_program *program, int64_t wanted);
 COD_MUST_CHECK cod_status ir_fuse(const ir_context *context, const cod_backend *backend, cod_device *device,
                                   const cod_bucket *buckets, size_t bucket_count, ir_program *program);
 
+/**
+ * Repeats cheap ops of the forward pass in the backward pass, where that lowers the most bytes that are live at once; see recompute.c.
+ * The order of the other instructions stays. Before ir_work_in_place().
+ */
+COD_MUST_CHECK cod_status ir_recompute(const ir_context *context, ir_program *program);
+
 /** Lets ops that may do so write where they read for the last time. Not for programs in bands. */
 COD_MUST_CHECK cod_status ir_work_in_place(ir_program *program);
+
+/** The most bytes of arena tensors that are live at once, and the first instruction where they are. */
+COD_MUST_CHECK cod_status ir_find_peak(const ir_program *program, size_t *peak, size_t *at);
 
 /** Gives every arena tensor an offset, so that tensors alive at the same time do not overlap. */
 COD_MUST_CHECK cod_status ir_plan_memory(ir_program *program);

@@ -1,6 +1,8 @@
 /* From graph to instructions: the forward pass. */
 #include "nn/lower_internal.h"
 
+#include "core/int8_range.h"
+
 int lower_new_tensor(lowering *lower, cod_shape shape, cod_dtype dtype)
 {
     const int tensor = ir_add_tensor(lower->program, (ir_tensor){.shape = shape, .dtype = dtype});
@@ -204,15 +206,60 @@ static int residual_tensor(const lowering *lower, const lower_group *group)
     return group->residual != 0 ? lower->tensor[group->residual] : 0;
 }
 
-/** On 8-bit integers where the node has a range, which lies among the scalars, as it may change. */
+/** The executable's ranges from `first` on. */
+static int range_tensor(lowering *lower, size_t first, size_t count)
+{
+    const ir_context *context = lower->context;
+    return lower_placed_tensor(lower, (cod_shape){1, 1, 1, (int64_t)count}, COD_F32, IR_IO,
+                               context->range_offset + first * sizeof(float));
+}
+
+/** Counts the magnitudes of what a convolution reads, together with those of others that share its range. */
+static void observe(lowering *lower, size_t range, int x)
+{
+    const cod_shape all = {1, (int64_t)lower->context->range_count, 1, COD_MAGNITUDES}, one = {1, 1, 1, COD_MAGNITUDES};
+    const bool another = lower->range_counts[range] != 0;
+    if (lower->counts == 0)
+        lower->counts = lower_new_tensor(lower, all, COD_I32);
+    if (!another) {
+        const int row = lower->range_counts[range] = lower_view(lower, lower->counts, 0, one, false);
+        lower->program->tensors[row].row = (int64_t)range;
+    }
+    lower_emit(lower, (ir_instr){.kind = COD_OP_MAGNITUDES,
+                                 .accumulate = another,
+                                 .inputs = {x},
+                                 .outputs = {lower->range_counts[range]},
+                                 .name = "magnitudes"});
+}
+
+/** A convolution that has a range is computed on 8-bit integers or, where the program observes, what it reads is counted. */
 static void use_range(lowering *lower, size_t node, ir_instr *instr)
 {
     const ir_context *context = lower->context;
-    if (context->range_index[node] == SIZE_MAX)
+    const size_t range = context->range_index[node];
+    if (range == SIZE_MAX)
         return;
+    if (lower->spec->observes) {
+        observe(lower, range, instr->inputs[0]);
+        return;
+    }
     instr->attr.int8_range = context->options->int8_ranges[node];
-    instr->inputs[5] = lower_placed_tensor(lower, (cod_shape){1, 1, 1, 1}, COD_F32, IR_SCALARS,
-                                           context->range_index[node] * sizeof(float));
+    instr->inputs[5] = range_tensor(lower, range, 1);
+}
+
+/** Chooses all ranges, when all convolutions have been counted. */
+static cod_status choose_ranges(lowering *lower)
+{
+    const size_t count = lower->context->range_count;
+    for (size_t i = 0; i < count; i++)
+        COD_REQUIRE(lower->range_counts[i] != 0, "program '%s' observes ranges, but not those of all convolutions",
+                    lower->spec->name);
+    if (count > 0)
+        lower_emit(lower, (ir_instr){.kind = COD_OP_RANGES,
+                                     .inputs = {lower->counts},
+                                     .outputs = {range_tensor(lower, 0, count)},
+                                     .name = "ranges"});
+    return COD_OK;
 }
 
 static void forward_dense(lowering *lower, const cod_node *node, lower_group *group)
@@ -342,8 +389,8 @@ static cod_status allocate_tables(lowering *lower)
         *flags[i] = cod_arena_alloc(&lower->arena, values + nodes);
         COD_REQUIRE_MEMORY(*flags[i]);
     }
-    int **const tables[] = {&lower->tensor, &lower->cast,       &lower->grad,
-                            &lower->param,  &lower->param_grad, &lower->pass_grad};
+    int **const tables[] = {&lower->tensor,     &lower->cast,      &lower->grad,        &lower->param,
+                            &lower->param_grad, &lower->pass_grad, &lower->range_counts};
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
         *tables[i] = cod_arena_alloc(&lower->arena, (values + params) * sizeof(int));
         COD_REQUIRE_MEMORY(*tables[i]);
@@ -380,9 +427,14 @@ static cod_status lower_all(lowering *lower)
     COD_TRY(lower_place_passing(lower));
     place_given(lower);
     reserve_concatenations(lower);
-    for (lower->node = 0; lower->node < cod_graph_node_count(lower->context->graph); lower->node++)
-        if (lower->groups[lower->node].live)
-            forward_node(lower, lower->node);
+    const size_t nodes = cod_graph_node_count(lower->context->graph);
+    for (size_t i = 0; i < nodes; i++) {
+        lower->node = i;
+        if (lower->groups[i].live)
+            forward_node(lower, i);
+    }
+    if (lower->spec->observes)
+        COD_TRY(choose_ranges(lower));
     lower->program->backward = lower->program->instr_count;
     lower_backward(lower);
     return lower->out_of_memory ? cod_fail(COD_ERR_MEMORY, "out of memory while compiling '%s'", lower->spec->name)
@@ -392,6 +444,8 @@ static cod_status lower_all(lowering *lower)
 cod_status ir_lower(ir_context *context, const cod_program_spec *spec, ir_program *out)
 {
     lowering lower = {.context = context, .spec = spec, .program = out, .set = -1};
+    COD_REQUIRE(!spec->observes || (spec->trains == NULL && !context->options->bands),
+                "program '%s' observes ranges: it cannot train, nor run in bands", spec->name);
     if (spec->trains != NULL) {
         lower.set = cod_graph_set_index(context->graph, spec->trains);
         COD_REQUIRE(lower.set >= 0, "program '%s' trains '%s', which is no parameter set of the graph", spec->name,

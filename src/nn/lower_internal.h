@@ -44,6 +44,8 @@ typedef struct lowering {
     int *grad;           /**< [value] */
     int *param;          /**< [param] */
     int *param_grad;     /**< [param] */
+    int counts;          /**< of magnitudes, of all ranges that the program observes */
+    int *range_counts;   /**< [range] its row of them; 0 = no convolution yet */
     cod_arena arena;
     bool out_of_memory;
 } lowering;

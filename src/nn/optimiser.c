@@ -22,7 +22,8 @@ struct cod_optimiser {
     size_t rates; /**< scalars: {rate, 1-β1ᵗ, 1-β2ᵗ, the EMA's decay} */
     cod_plan *plans[MAX_PLANS];
     size_t plan_count;
-    cod_recording *recording; /**< of the plans; NULL = none yet */
+    cod_recording *recording; /**< of the plans alone; NULL = none yet */
+    cod_sequel sequel;        /**< the plans behind a program */
     bool ema_started;
 };
 
@@ -181,6 +182,7 @@ void cod_optimiser_destroy(cod_optimiser *optimiser)
         return;
     const cod_weights *weights = optimiser->weights;
     cod_recording_destroy(weights->backend, optimiser->recording);
+    cod_recordings_clear(weights->backend, &optimiser->sequel.recordings);
     for (size_t i = 0; i < optimiser->plan_count; i++)
         weights->backend->plan_destroy(optimiser->plans[i]);
     cod_buffer *const own = optimiser->options.average != NULL ? NULL : optimiser->ema;
@@ -243,16 +245,42 @@ static cod_status queue_plans(cod_optimiser *optimiser)
     return cod_queue_replay(weights->backend, weights->device, NULL, run_plans, optimiser, &optimiser->recording);
 }
 
-cod_status cod_optimiser_step(cod_optimiser *optimiser, double rate, int64_t step)
+/** Before the plans are queued. */
+static cod_status begin_step(cod_optimiser *optimiser, double rate, int64_t step)
+{
+    cod_optimiser_set_rate(optimiser, rate, step);
+    optimiser->ema_started = optimiser->ema_started || optimiser->ema != NULL;
+    return cod_scalars_flush(optimiser->scalars, NULL);
+}
+
+/** The plans are queued. */
+static void end_step(const cod_optimiser *optimiser)
 {
     cod_weights *weights = optimiser->weights;
-    cod_optimiser_set_rate(optimiser, rate, step);
-    COD_TRY(cod_scalars_flush(optimiser->scalars, NULL));
-    optimiser->ema_started = optimiser->ema_started || optimiser->ema != NULL;
-    COD_TRY(queue_plans(optimiser));
     cod_weights_changed(weights, cod_set_of(optimiser->set));
     if (!optimiser->options.only_part) /* else somebody writes the other parts */
         weights->sets[optimiser->set].updated = weights->sets[optimiser->set].version;
+}
+
+cod_status cod_optimiser_step(cod_optimiser *optimiser, double rate, int64_t step)
+{
+    COD_TRY(begin_step(optimiser, rate, step));
+    COD_TRY(queue_plans(optimiser));
+    end_step(optimiser);
+    return COD_OK;
+}
+
+cod_status cod_optimiser_run(cod_optimiser *optimiser, cod_program *program, double rate, int64_t step)
+{
+    if (optimiser->options.sum_squares != NULL || cod_program_queue(program) != NULL) {
+        COD_TRY(cod_program_run(program, NULL, NULL));
+        return cod_optimiser_step(optimiser, rate, step);
+    }
+    optimiser->sequel.work = run_plans;
+    optimiser->sequel.context = optimiser;
+    COD_TRY(begin_step(optimiser, rate, step));
+    COD_TRY(cod_program_run_followed(program, &optimiser->sequel));
+    end_step(optimiser);
     return COD_OK;
 }
 

@@ -5,8 +5,7 @@
 #ifndef COD_NN_OPTIMISER_H
 #define COD_NN_OPTIMISER_H
 
-#include "nn/scalars.h"
-#include "nn/weights.h"
+#include "nn/compile.h"
 
 /** Of each cod_optimiser_kind, NULL at their end. */
 extern const char *const cod_optimiser_names[];
@@ -52,6 +51,13 @@ void cod_optimiser_memory(const cod_set_range *range, const cod_optimiser_option
 void cod_optimiser_set_rate(cod_optimiser *optimiser, double rate, int64_t step);
 /** Queues the update of the weights from their gradients; `step` counts from 1 (Adam's bias correction). Raises the set's version. */
 COD_MUST_CHECK cod_status cod_optimiser_step(cod_optimiser *optimiser, double rate, int64_t step);
+
+/**
+ * Runs a program of the set's gradients, of which nobody hears, and the update behind it: as cod_program_run() and
+ * cod_optimiser_step(), but where the backend records, both are one recording, unless the host acts between them. The
+ * optimiser keeps such recordings: it is to be destroyed before the program.
+ */
+COD_MUST_CHECK cod_status cod_optimiser_run(cod_optimiser *optimiser, cod_program *program, double rate, int64_t step);
 
 /**
  * A named state buffer ("momentum" or "adam_m", "adam_v", "ema"), for checkpoints; false past the last. Moments are those of

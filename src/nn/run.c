@@ -46,7 +46,7 @@ static cod_sets sets_changed(const cod_program *program, bool states)
         const bool differs = states ? now->state_version != before->state_version : now->version != before->version;
         changed |= differs ? cod_set_of(s) : 0;
     }
-    return changed;
+    return states ? changed : changed | program->unpacked;
 }
 
 static bool depends_on(const cod_program *program, size_t index, const cod_sets changed[2])
@@ -90,7 +90,7 @@ cod_status cod_program_prepare(cod_program *program)
 {
     const cod_weights *weights = program->executable->weights;
     const cod_sets changed[2] = {sets_changed(program, false), sets_changed(program, true)};
-    COD_TRY(cod_scalars_flush(program->executable->scalars, cod_program_queue(program))); /* packing reads ranges */
+    COD_TRY(cod_scalars_flush(program->executable->scalars, cod_program_queue(program)));
     if ((changed[0] | changed[1]) == 0)
         return COD_OK;
     for (size_t i = 0; i < program->ir.instr_count; i++)
@@ -99,65 +99,115 @@ cod_status cod_program_prepare(cod_program *program)
     COD_TRY(prepare_plans(program, changed, false));
     COD_TRY(prepare_plans(program, changed, true));
     memcpy(program->prepared, weights->sets, sizeof program->prepared);
+    program->unpacked = 0;
     return COD_OK;
+}
+
+/** Whether what has changed calls only for packing weights that updates wrote last: a recording can begin with that. */
+static bool only_packs(const cod_program *program, const cod_sets changed[2])
+{
+    const cod_sets sets = sets_updated(program);
+    bool packs = false;
+    if (!cod_backend_records(program->executable->weights->backend))
+        return false;
+    for (size_t i = 0; i < program->ir.instr_count; i++) {
+        if (program->plans[i] == NULL || !depends_on(program, i, changed))
+            continue;
+        if (program->ir.instrs[i].prepare || !reads_only(program, i, sets))
+            return false;
+        packs = true;
+    }
+    return packs;
+}
+
+/** As cod_program_prepare(), but leaves packing to the recording that is queued next where it can be a part of that. */
+static cod_status prepare_run(cod_program *program)
+{
+    const cod_weights *weights = program->executable->weights;
+    const cod_sets changed[2] = {sets_changed(program, false), sets_changed(program, true)};
+    if (!only_packs(program, changed))
+        return cod_program_prepare(program);
+    program->unpacked = changed[0];
+    memcpy(program->prepared, weights->sets, sizeof program->prepared);
+    return cod_scalars_flush(program->executable->scalars, cod_program_queue(program));
 }
 
 /** Some segments, as cod_queue_work has them. */
 typedef struct section {
     cod_program *program;
     size_t first, end;
+    cod_sets unpacked;  /**< sets whose updated weights are packed first */
+    cod_sequel *sequel; /**< of the last segments; NULL = none */
 } section;
 
-/** Queues the instructions of some segments. */
+/** Queues the instructions of some segments, before them what packs weights, and behind them the sequel. */
 static cod_status run_instructions(void *context)
 {
     const section *some = context;
     cod_program *program = some->program;
+    const cod_sets unpacked[2] = {some->unpacked, 0};
+    if (some->unpacked != 0)
+        COD_TRY(prepare_plans(program, unpacked, true));
     for (size_t i = program->segments[some->first].first; i < program->segments[some->end - 1].end; i++)
         if (program->plans[i] != NULL && !program->ir.instrs[i].prepare)
             COD_TRY(run_plan(program, i));
-    return COD_OK;
+    return some->sequel != NULL ? some->sequel->work(some->sequel->context) : COD_OK;
 }
 
 /** Where the recording of some segments is kept; one that is not made yet is NULL there. */
-static cod_status find_recording(cod_program *program, size_t first, size_t end, cod_recording ***out)
+static cod_status find_recording(const section *some, cod_recording ***out)
 {
-    for (size_t i = 0; i < program->recorded_count; i++)
-        if (program->recorded[i].first == first && program->recorded[i].end == end) {
-            *out = &program->recorded[i].recording;
-            return COD_OK;
-        }
-    recorded *more = realloc(program->recorded, (program->recorded_count + 1) * sizeof *more);
+    cod_recordings *all = some->sequel != NULL ? &some->sequel->recordings : &some->program->recordings;
+    for (size_t i = 0; i < all->count; i++) {
+        const struct cod_recorded *recorded = &all->list[i];
+        if (recorded->program != some->program || recorded->first != some->first || recorded->end != some->end ||
+            recorded->packed != some->unpacked)
+            continue;
+        *out = &all->list[i].recording;
+        return COD_OK;
+    }
+    struct cod_recorded *more = realloc(all->list, (all->count + 1) * sizeof *more);
     COD_REQUIRE_MEMORY(more);
-    program->recorded = more;
-    more[program->recorded_count] = (recorded){first, end, NULL};
-    *out = &more[program->recorded_count++].recording;
+    all->list = more;
+    more[all->count] = (struct cod_recorded){some->program, some->first, some->end, some->unpacked, NULL};
+    *out = &more[all->count++].recording;
     return COD_OK;
 }
 
-/** Queues segments, by their recording where the backend makes such. */
-static cod_status queue_segments(cod_program *program, size_t first, size_t end)
+void cod_recordings_clear(const cod_backend *backend, cod_recordings *recordings)
 {
-    const cod_weights *weights = program->executable->weights;
-    section some = {program, first, end};
-    cod_recording **recording = NULL;
-    if (program->segments[first].first == program->segments[end - 1].end)
-        return COD_OK;
-    COD_TRY(find_recording(program, first, end, &recording));
-    return cod_queue_replay(weights->backend, weights->device, cod_program_queue(program), run_instructions, &some,
-                            recording);
+    for (size_t i = 0; i < recordings->count; i++)
+        cod_recording_destroy(backend, recordings->list[i].recording);
+    free(recordings->list);
+    *recordings = (cod_recordings){0};
 }
 
-static cod_status run_segments(cod_program *program, size_t first, size_t end)
+/** Queues segments, by their recording where the backend makes such. */
+static cod_status queue_segments(cod_program *program, size_t first, size_t end, cod_sequel *sequel)
+{
+    const cod_weights *weights = program->executable->weights;
+    section some = {program, first, end, program->unpacked, sequel};
+    cod_recording **recording = NULL;
+    if (program->segments[first].first == program->segments[end - 1].end && sequel == NULL)
+        return COD_OK;
+    COD_TRY(find_recording(&some, &recording));
+    COD_TRY(cod_queue_replay(weights->backend, weights->device, cod_program_queue(program), run_instructions, &some,
+                             recording));
+    program->unpacked = 0;
+    return COD_OK;
+}
+
+static cod_status run_segments(cod_program *program, size_t first, size_t end, cod_sequel *sequel)
 {
     cod_trace_range_begin(program->name);
-    const cod_status status = queue_segments(program, first, end);
+    const cod_status status = queue_segments(program, first, end, sequel);
     cod_trace_range_end();
     return status;
 }
 
-/** Runs the segments between two instructions, and signals every bucket where there is somebody to hear it. */
-static cod_status run_between(cod_program *program, size_t from, size_t until, cod_bucket_ready ready, void *context)
+/** Runs the segments between two instructions, and signals every bucket where somebody hears it; then the sequel. */
+static cod_status run_between(cod_program *program, size_t from, size_t until, cod_bucket_ready ready, void *context,
+                              cod_sequel *sequel)
 {
     const cod_backend *backend = program->executable->weights->backend;
     const segment *segments = program->segments;
@@ -170,7 +220,7 @@ static cod_status run_between(cod_program *program, size_t from, size_t until, c
             end++;
         if (segments[first].awaits)
             COD_TRY(await(program));
-        COD_TRY(run_segments(program, first, end));
+        COD_TRY(run_segments(program, first, end, end == program->segment_count ? sequel : NULL));
         if (segments[end - 1].bucket < 0 || ready == NULL)
             continue;
         COD_TRY(cod_event_record(backend, segments[end - 1].complete, cod_program_queue(program)));
@@ -183,7 +233,7 @@ static cod_status run_between(cod_program *program, size_t from, size_t until, c
 static cod_status begin(cod_program *program)
 {
     cod_executable *executable = program->executable;
-    COD_TRY(cod_program_prepare(program));
+    COD_TRY(prepare_run(program));
     cod_weights_states_changed(executable->weights, program->moved);
     return program->awaited_by == SIZE_MAX ? await(program) : COD_OK;
 }
@@ -191,18 +241,26 @@ static cod_status begin(cod_program *program)
 cod_status cod_program_run(cod_program *program, cod_bucket_ready ready, void *context)
 {
     COD_TRY(begin(program));
-    return run_between(program, 0, program->ir.instr_count, ready, context);
+    if (program->observes)
+        compile_ranges_changed(program->executable);
+    return run_between(program, 0, program->ir.instr_count, ready, context, NULL);
+}
+
+cod_status cod_program_run_followed(cod_program *program, cod_sequel *sequel)
+{
+    COD_TRY(begin(program));
+    return run_between(program, 0, program->ir.instr_count, NULL, NULL, sequel);
 }
 
 cod_status cod_program_run_forward(cod_program *program)
 {
     COD_TRY(begin(program));
-    return run_between(program, 0, program->ir.backward, NULL, NULL);
+    return run_between(program, 0, program->ir.backward, NULL, NULL, NULL);
 }
 
 cod_status cod_program_run_backward(cod_program *program, cod_bucket_ready ready, void *context)
 {
-    return run_between(program, program->ir.backward, program->ir.instr_count, ready, context);
+    return run_between(program, program->ir.backward, program->ir.instr_count, ready, context, NULL);
 }
 
 int64_t cod_program_delay(const cod_program *program)

@@ -1,33 +1,18 @@
 #include "nn/scalars.h"
 
-#include "core/queue.h"
-
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLOTS = 4 /**< copies under way */, GROUP = 4 /**< scalars begin at multiples of 16 bytes */ };
+enum { GROUP = 4 /**< scalars begin at multiples of 16 bytes */ };
 
 struct cod_scalars {
     const cod_backend *backend;
     cod_device *device;
-    cod_buffer *buffer;       /**< [COD_SCALARS_MAX] on the device */
-    cod_buffer *pinned;       /**< [SLOTS][COD_SCALARS_MAX] */
-    cod_event *copied[SLOTS]; /**< the slot may be written again */
-    uint64_t copies;
+    cod_buffer *buffer; /**< [COD_SCALARS_MAX] on the device */
     float values[COD_SCALARS_MAX];
     size_t count;
     bool changed;
 };
-
-static cod_status make(cod_scalars *scalars)
-{
-    const size_t bytes = sizeof scalars->values;
-    COD_TRY(scalars->backend->buffer_create(scalars->device, bytes, &scalars->buffer));
-    COD_TRY(scalars->backend->host_buffer_create(scalars->device, SLOTS * bytes, &scalars->pinned));
-    for (int i = 0; i < SLOTS; i++)
-        COD_TRY(cod_event_create(scalars->backend, scalars->device, &scalars->copied[i]));
-    return COD_OK;
-}
 
 cod_status cod_scalars_create(const cod_backend *backend, cod_device *device, cod_scalars **out)
 {
@@ -35,9 +20,9 @@ cod_status cod_scalars_create(const cod_backend *backend, cod_device *device, co
     COD_REQUIRE_MEMORY(scalars);
     scalars->backend = backend;
     scalars->device = device;
-    const cod_status status = make(scalars);
+    const cod_status status = backend->buffer_create(device, sizeof scalars->values, &scalars->buffer);
     if (status != COD_OK) {
-        cod_scalars_destroy(scalars);
+        free(scalars);
         return status;
     }
     *out = scalars;
@@ -48,12 +33,7 @@ void cod_scalars_destroy(cod_scalars *scalars)
 {
     if (scalars == NULL)
         return;
-    for (int i = 0; i < SLOTS; i++)
-        cod_event_destroy(scalars->backend, scalars->copied[i]);
-    if (scalars->buffer != NULL) /* waits for the copies, which read the pinned memory */
-        scalars->backend->buffer_destroy(scalars->device, scalars->buffer);
-    if (scalars->pinned != NULL)
-        scalars->backend->host_buffer_destroy(scalars->device, scalars->pinned);
+    scalars->backend->buffer_destroy(scalars->device, scalars->buffer);
     free(scalars);
 }
 
@@ -80,14 +60,14 @@ void cod_scalars_set(cod_scalars *scalars, size_t index, float value)
 
 cod_status cod_scalars_flush(cod_scalars *scalars, cod_queue *queue)
 {
-    const size_t slot = scalars->copies % SLOTS, offset = slot * sizeof scalars->values;
     const size_t bytes = scalars->count * sizeof(float);
     if (!scalars->changed)
         return COD_OK;
-    COD_TRY(cod_event_wait(scalars->backend, scalars->copied[slot]));
-    memcpy((char *)scalars->pinned->host + offset, scalars->values, bytes);
-    COD_TRY(scalars->backend->copy(scalars->device, queue, scalars->buffer, 0, scalars->pinned, offset, bytes));
-    scalars->copies++;
+    for (size_t at = 0; at < bytes; at += COD_PUT_BYTES) {
+        const size_t rest = bytes - at, piece = rest < COD_PUT_BYTES ? rest : COD_PUT_BYTES;
+        COD_TRY(
+            scalars->backend->put(scalars->device, queue, scalars->buffer, at, (char *)scalars->values + at, piece));
+    }
     scalars->changed = false;
-    return cod_event_record(scalars->backend, scalars->copied[slot], queue);
+    return COD_OK;
 }

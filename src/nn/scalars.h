@@ -2,8 +2,8 @@
  * @file
  * Small numbers that the host gives to programs and optimisers on a device: rates, loss weights, decays.
  *
- * The host sets them at any time; whatever reads them flushes them first. They travel together, in one copy from pinned memory,
- * and only where one has changed: once a step, where all of a step's are set at its beginning.
+ * The host sets them at any time; whatever reads them flushes them first. They travel together, by put() of the
+ * backend, and only where one has changed: once a step, where all of a step's are set at its beginning.
  */
 #ifndef COD_NN_SCALARS_H
 #define COD_NN_SCALARS_H
@@ -25,7 +25,10 @@ COD_MUST_CHECK cod_status cod_scalars_reserve(cod_scalars *scalars, size_t count
 cod_view cod_scalars_view(const cod_scalars *scalars, size_t first, size_t count);
 
 void cod_scalars_set(cod_scalars *scalars, size_t index, float value);
-/** Queues the copy to the device where one has changed; what is queued later in this queue reads what was set. Always in one queue. */
+/**
+ * Queues what brings them to the device where one has changed; what is queued later in this queue reads what was set.
+ * Always in one queue.
+ */
 COD_MUST_CHECK cod_status cod_scalars_flush(cod_scalars *scalars, cod_queue *queue);
 
 #endif

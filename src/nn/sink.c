@@ -4,12 +4,19 @@
  * Each of them may run anywhere from where it stands to the end of its gradient bucket, unless something before that
  * overwrites what it reads or touches what it writes. The earliest of these ends is a place that some gradient needs;
  * all equal ones that have begun by then join it there, and so on with those that are left. That gives the fewest
- * plans, and no gradient sinks past the last one of its bucket.
+ * plans, and no gradient sinks past the last one of its bucket. What the gradients of a plan read is kept until it has
+ * run: where that is many bytes, the first of them are a plan of their own, as early as they can be.
  */
 #include "nn/fuse_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+/**
+ * Bytes that the gradients of one plan may keep, unless the options say otherwise: the plan then has work enough for a device's
+ * multiprocessors, and more layers in it would save little more than their launches.
+ */
+static const size_t usual_bytes = (size_t)80 << 20;
 
 /** A gradient of weights, which may run right behind any of the instructions from `at` to `limit`. */
 typedef struct candidate {
@@ -80,43 +87,58 @@ static candidate *most_urgent(const sinking *s)
     return first;
 }
 
-/** Collects `urgent` and its equals that have begun where it ends, those that end first in front. @return how many */
-static size_t pick_equals(sinking *s, const candidate *urgent)
+/** Bytes of x and dy, which are kept until the gradient has run. */
+static size_t kept_bytes(const sinking *s, const candidate *c)
+{
+    const cod_op op = fuse_op(s->fuse, &s->fuse->program->instrs[c->at]);
+    size_t bytes = 0;
+    for (size_t k = 0; k < 2; k++)
+        bytes += (size_t)cod_shape_count(op.inputs[k].shape) * cod_dtype_bytes(op.inputs[k].dtype);
+    return bytes;
+}
+
+/**
+ * Collects `urgent` and its equals that have begun where it ends, in their order.
+ *
+ * @param[out] full  whether no more of them may wait together: then `urgent` may be missing
+ *
+ * @return how many
+ */
+static size_t pick_equals(sinking *s, const candidate *urgent, bool *full)
 {
     cod_op pair[2] = {fuse_op(s->fuse, &s->fuse->program->instrs[urgent->at])};
+    const size_t wanted = s->fuse->context->options->gradient_bytes, most = wanted > 0 ? wanted : usual_bytes;
+    const size_t bytes = kept_bytes(s, urgent), fit = most > bytes ? most / bytes : 1;
     size_t count = 0;
-    s->picked[count++] = (size_t)(urgent - s->candidates);
-    for (size_t i = 0; i < s->count; i++) {
+    for (size_t i = 0; i < s->count && count < fit; i++) {
         const candidate *c = &s->candidates[i];
-        if (c == urgent || c->settled || c->at > urgent->limit)
+        if (c->settled || c->at > urgent->limit)
             continue;
         pair[1] = fuse_op(s->fuse, &s->fuse->program->instrs[c->at]);
-        if (cod_fused_sequence(pair, 2).count < 2)
-            continue;
-        size_t at = count++;
-        for (; at > 1 && s->candidates[s->picked[at - 1]].limit > c->limit; at--)
-            s->picked[at] = s->picked[at - 1];
-        s->picked[at] = i;
+        if (c == urgent || cod_fused_sequence(pair, 2).count == 2)
+            s->picked[count++] = i;
     }
+    *full = count == fit;
     return count;
 }
 
 static void settle(sinking *s)
 {
     for (candidate *urgent = most_urgent(s); urgent != NULL; urgent = most_urgent(s)) {
-        const size_t picked = pick_equals(s, urgent);
+        bool full;
+        const size_t picked = pick_equals(s, urgent, &full);
         for (size_t i = 0; i < picked; i++)
             s->ops[i] = fuse_op(s->fuse, &s->fuse->program->instrs[s->candidates[s->picked[i]].at]);
         const size_t joined = fuse_ask(s->fuse, s->ops, picked);
-        urgent->settled = true;
-        if (joined < 2)
-            continue;
+        const size_t target = full ? s->candidates[s->picked[joined - 1]].at : urgent->limit;
         for (size_t i = 0; i < joined; i++) {
             candidate *member = &s->candidates[s->picked[i]];
             member->settled = true;
+            if (joined < 2)
+                break; /* it stays where it is */
             member->order = i;
             member->group = s->groups;
-            member->target = urgent->limit;
+            member->target = target;
         }
         s->groups++;
     }

@@ -26,7 +26,6 @@ static ref_kernel *const kernels[COD_OP_KIND_COUNT] = {
     [COD_OP_LINEAR] = ref_linear,
     [COD_OP_LINEAR_BACKWARD_DATA] = ref_linear_backward_data,
     [COD_OP_LINEAR_BACKWARD_WEIGHTS] = ref_linear_backward_weights,
-    [COD_OP_NORM_TRAIN] = ref_norm_train,
     [COD_OP_NORM_INFERENCE] = ref_norm_inference,
     [COD_OP_NORM_BACKWARD] = ref_norm_backward,
     [COD_OP_NORM_INFERENCE_BACKWARD] = ref_norm_inference_backward,
@@ -57,6 +56,8 @@ static ref_kernel *const kernels[COD_OP_KIND_COUNT] = {
 static ref_direct_kernel *const direct_kernels[COD_OP_KIND_COUNT] = {
     [COD_OP_QUANTISE] = ref_quantise,
     [COD_OP_DEQUANTISE] = ref_dequantise,
+    [COD_OP_MAGNITUDES] = ref_magnitudes,
+    [COD_OP_RANGES] = ref_ranges,
 };
 
 static cod_status device_open(const cod_device_options *options, cod_device **out)
@@ -216,6 +217,24 @@ static cod_status run_average(const cod_device *device, const cod_op *op)
     return run_op(device, &ema);
 }
 
+/** Both halves, one after the other: y is made of the statistics as they were rounded when they were stored. */
+static cod_status run_norm_train(const cod_device *device, const cod_op *op)
+{
+    const cod_view *in = op->inputs, *out = op->outputs;
+    const cod_op statistics = {.kind = COD_OP_NORM_STATISTICS,
+                               .attr = op->attr,
+                               .inputs = {in[0]},
+                               .outputs = {out[1], out[2], out[3], out[4]},
+                               .name = op->name};
+    const cod_op apply = {.kind = COD_OP_NORM_APPLY,
+                          .attr = op->attr,
+                          .inputs = {in[0], in[1], in[2], out[1], out[2], in[3], in[4]},
+                          .outputs = {out[0]},
+                          .name = op->name};
+    COD_TRY(run_op(device, &statistics));
+    return run_op(device, &apply);
+}
+
 static cod_status run_op(const cod_device *device, const cod_op *op)
 {
     ref_args args = {.attr = &op->attr};
@@ -224,6 +243,8 @@ static cod_status run_op(const cod_device *device, const cod_op *op)
         direct_kernels[op->kind](op);
         return COD_OK;
     }
+    if (op->kind == COD_OP_NORM_TRAIN)
+        return run_norm_train(device, op);
     for (size_t i = 0; i < COD_OP_MAX_INPUTS; i++) {
         const cod_view *view = &op->inputs[i];
         if (view->buffer == NULL)
@@ -280,6 +301,7 @@ const cod_backend cod_ref_backend = {
     .host_buffer_destroy = cod_host_buffer_destroy,
     .maps_host_buffers = true,
     .upload = cod_host_upload,
+    .put = cod_host_upload,
     .download = cod_host_download,
     .copy = cod_host_copy,
     .plan_create = plan_create,

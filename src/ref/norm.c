@@ -64,17 +64,6 @@ cod_status ref_norm_apply(const ref_args *args)
     return COD_OK;
 }
 
-cod_status ref_norm_train(const ref_args *args)
-{
-    const norm_statistics statistics = {args->out[1], args->out[2], args->out[3], args->out[4]};
-    gather_statistics(args->attr, args->in[0], args->in_shape[0], &statistics);
-    const ref_activator act = ref_activator_open(args->attr, args->in[3], args->in_shape[3]);
-    normalise(args->in[0], cod_shape_count(args->in_shape[0]), args->in_shape[0].c,
-              (const double *const[]){statistics.mean, statistics.inv_std, args->in[1], args->in[2]}, &act, args->in[4],
-              args->out[0]);
-    return COD_OK;
-}
-
 cod_status ref_norm_inference(const ref_args *args)
 {
     const cod_shape shape = args->in_shape[0];

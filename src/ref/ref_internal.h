@@ -24,7 +24,7 @@ typedef cod_status ref_kernel(const ref_args *args);
 
 ref_kernel ref_conv2d, ref_conv2d_backward_data, ref_conv2d_backward_weights;
 ref_kernel ref_linear, ref_linear_backward_data, ref_linear_backward_weights;
-ref_kernel ref_norm_train, ref_norm_inference, ref_norm_backward, ref_norm_inference_backward, ref_fold_norm;
+ref_kernel ref_norm_inference, ref_norm_backward, ref_norm_inference_backward, ref_fold_norm;
 ref_kernel ref_norm_statistics, ref_norm_apply, ref_norm_backward_reduce, ref_norm_backward_apply;
 ref_kernel ref_activation, ref_activation_backward;
 ref_kernel ref_add, ref_mean, ref_fill, ref_pixel_shuffle, ref_pixel_unshuffle, ref_turn;
@@ -35,7 +35,7 @@ ref_kernel ref_grad_norm, ref_optimiser, ref_ema;
 
 /** Ops on the bits of their views, which are not loaded. */
 typedef void ref_direct_kernel(const cod_op *op);
-ref_direct_kernel ref_quantise, ref_dequantise;
+ref_direct_kernel ref_quantise, ref_dequantise, ref_magnitudes, ref_ranges;
 
 /** Whether views may have this type. */
 bool ref_dtype_known(cod_dtype dtype);

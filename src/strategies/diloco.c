@@ -342,6 +342,7 @@ void cod_strategy_register_diloco(void)
             "steps, for which they wait",
         .keeps_state = true,
         .averages = true,
+        .only_averages = true,
         .tables = tables,
         .table_count = 1,
         .check = check,

@@ -62,6 +62,7 @@ void cod_strategy_register_local_sgd(void)
         .help = "groups train alone and average their weights every so many steps, for which they wait",
         .keeps_state = true, /* none but how ranks are divided into groups, which a resumed run must find as it was */
         .averages = true,
+        .only_averages = true,
         .tables = tables,
         .table_count = 1,
         .check = cod_local_steps_check,

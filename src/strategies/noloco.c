@@ -214,6 +214,7 @@ void cod_strategy_register_noloco(void)
                 "also draws them together",
         .keeps_state = true,
         .averages = true,
+        .only_averages = true,
         .tables = tables,
         .table_count = 1,
         .check = cod_local_steps_check,

@@ -91,7 +91,8 @@ cod_status cod_memory_plan_explain(const cod_train_session *session, cod_status 
     return cod_fail(
         status,
         "%s; training needs in the device's memory, in MB: %s%s; %.1f of %.1f are free. A smaller data.batch, "
-        "with train.accumulate in return, train.precision=bf16 or fewer ranks on the device need less",
+        "with train.accumulate in return, %strain.precision=bf16 or fewer ranks on the device need less",
         cod_error_message(), parts, plan.plans == 0 ? ", and what plans keep for themselves" : "",
-        megabytes(plan.free_bytes), megabytes(plan.total_bytes));
+        megabytes(plan.free_bytes), megabytes(plan.total_bytes),
+        session->config->train.recompute == COD_RECOMPUTE_NONE ? "train.recompute=cheap, " : "");
 }

@@ -43,11 +43,13 @@ const cod_option_table cod_model_option_table = {"model", "The network that is t
 static const char *const losses[] = {"auto", "l1", "mse", "charbonnier", "cross_entropy", NULL};
 const char *const cod_allreduce_names[] = {"auto", "flat", "hierarchical", "nccl", "direct", NULL};
 const char *const cod_allreduce_codec_names[] = {"none", "int8", NULL};
+static const char *const recomputes[] = {"none", "cheap", NULL};
 static const char *const schedules[] = {"constant", "step", "cosine", NULL};
 #define FIELD(name) offsetof(cod_train_options, name)
 static const cod_option train_options[] = {
     {"recipe", COD_OPTION_STRING, FIELD(recipe), "supervised", 0, 0, NULL,
-     "what a step computes: supervised, one network trained by the loss between its output and the truth"},
+     "what a step computes: supervised, one network trained by the loss between its output and the truth; srgan, "
+     "super-resolution with a discriminator, see section gan"},
     {"strategy", COD_OPTION_STRING, FIELD(strategy), "codistill", 0, 0, NULL,
      "how ranks co-operate: single, allreduce, central_storage, parameter_server, async_parameter_server, "
      "model_parallel, local_sgd, diloco, noloco or codistill"},
@@ -93,6 +95,11 @@ static const cod_option train_options[] = {
      "results do not depend on timing: runs replay bit for bit; exchanges then wait for each other"},
     {"autotune", COD_OPTION_BOOL, FIELD(autotune), "true", 0, 0, NULL,
      "times implementations once and takes the fastest; false, or deterministic: fixed ones"},
+    {"recompute", COD_OPTION_CHOICE, FIELD(recompute), "none", 0, 0, recomputes,
+     "activation checkpointing (rematerialisation): cheap does not keep what normalisations, activations and sums made "
+     "in the forward pass, but computes it again in the backward pass, wherever that lowers the peak of memory; "
+     "results have the same bits. Unlike torch.utils.checkpoint it chooses the layers itself and never repeats a "
+     "convolution. none keeps everything, which is fastest"},
     {"allreduce", COD_OPTION_CHOICE, FIELD(allreduce), "auto", 0, 0, cod_allreduce_names,
      "averaging inside a group: flat, one ring of all ranks in the host's memory; hierarchical, inside nodes first and "
      "then between one rank of each, in the host's memory, too; nccl, between the GPUs themselves, by NVIDIA's NCCL; "

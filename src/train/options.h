@@ -35,10 +35,13 @@ typedef struct cod_train_options {
     double gamma, final_factor;
     const char *max_time;
     bool deterministic, autotune;
+    int recompute; /**< cod_train_recompute */
     int64_t bucket_kb;
     int allreduce;       /**< cod_train_allreduce */
     int allreduce_codec; /**< cod_train_allreduce_codec */
 } cod_train_options;
+
+typedef enum cod_train_recompute { COD_RECOMPUTE_NONE, COD_RECOMPUTE_CHEAP } cod_train_recompute;
 
 typedef enum cod_train_allreduce {
     COD_ALLREDUCE_AUTO,

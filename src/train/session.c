@@ -72,6 +72,7 @@ static cod_status compile_apart(const cod_train_session *session, cod_weights *w
                                          .input_count = 1,
                                          .bucket_bytes = session->averages ? (size_t)train->bucket_kb * 1024 : 0,
                                          .deterministic = train->deterministic,
+                                         .recompute = train->recompute == COD_RECOMPUTE_CHEAP,
                                          .scalars = session->scalars,
                                          .memory = memory};
     if (status == COD_OK)

@@ -82,13 +82,18 @@ static cod_status plain_create(const cod_run_config *run, cod_strategy **out)
 
 void cod_strategies_register_basic(void)
 {
-    static const cod_strategy_kind single = {
-        .name = "single", .help = "one rank, alone", .single_rank = true, .averages = true, .create = plain_create};
+    static const cod_strategy_kind single = {.name = "single",
+                                             .help = "one rank, alone",
+                                             .single_rank = true,
+                                             .averages = true,
+                                             .only_averages = true,
+                                             .create = plain_create};
     static const cod_strategy_kind allreduce = {
         .name = "allreduce",
         .help = "all ranks are one group and average their gradients every step, overlapped with backward",
         .one_group = true,
         .averages = true,
+        .only_averages = true,
         .create = plain_create};
     cod_strategy_register(&single);
     cod_strategy_register(&allreduce);

@@ -196,7 +196,13 @@ typedef struct cod_strategy_kind {
     bool single_rank; /**< needs a world of one rank */
     bool keeps_state; /**< save() and load() are of use: ranks write a part of their own */
     bool averages;    /**< gradients by the context's collective, if at all: train.allreduce_codec is of use */
-    bool one_set;     /**< takes only recipes that train one network */
+    /**
+     * Between gradients and update it does nothing but average them over the group. In a group of one rank the update
+     * is therefore queued together with the program of its gradients: gradient_ready() is not called, and
+     * before_update() is called behind the update.
+     */
+    bool only_averages;
+    bool one_set; /**< takes only recipes that train one network */
     /** Ranks of the group, the first, that hold the weights and update them; the others only train. NULL = all do both. */
     int (*servers)(const cod_run_config *run);
     /** Ranks that hold the network together, as place() will have it. NULL = 1. */

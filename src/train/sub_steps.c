@@ -55,9 +55,28 @@ cod_status trainer_get_losses(trainer *t, int64_t step, double *losses)
     return COD_OK;
 }
 
-/** Queues a sub-step's program for mini-batch `batch`, which is on the device. */
-static cod_status run_sub_step(trainer *t, const cod_sub_step *sub_step, int64_t batch, const char *distilling)
+/** Whether neither other ranks nor the strategy act between gradients and update: both are one recording. */
+static bool joins_update(const trainer *t)
 {
+    return t->config->strategy->only_averages && !t->session.averages;
+}
+
+/** Queues the optimiser of sub-step `index`'s set. @param program  to be run before, in one recording; NULL = it was */
+static cod_status optimise(const trainer *t, size_t index, cod_program *program)
+{
+    const cod_train_session *session = &t->session;
+    const int64_t step = t->context.step;
+    const int set = trained_set(t, &session->recipe.steps[index]);
+    const double rate = cod_train_session_rate(session, set, step);
+    const int64_t number = cod_recipe_updates(&session->recipe, set, step, index) + 1;
+    return program != NULL ? cod_optimiser_run(session->optimisers[set], program, rate, number)
+                           : cod_optimiser_step(session->optimisers[set], rate, number);
+}
+
+/** Queues sub-step `index`'s program for mini-batch `batch`, which is on the device; with the update if they join. */
+static cod_status run_sub_step(trainer *t, size_t index, int64_t batch, const char *distilling)
+{
+    const cod_sub_step *sub_step = &t->session.recipe.steps[index];
     const char *name = sub_step->distils ? distilling : sub_step->program.name;
     const bool reduces = sub_step->program.trains != NULL && batch == t->batches.count - 1;
     cod_program *program = cod_train_program(t->session.executable, name, batch);
@@ -67,7 +86,10 @@ static cod_status run_sub_step(trainer *t, const cod_sub_step *sub_step, int64_t
         COD_TRY(STRATEGY_PART(t, teaching, before_batch, &t->context));
     t->running = program;
     t->running_set = trained_set(t, sub_step);
-    COD_TRY(cod_program_run(program, reduces ? bucket_ready : NULL, t));
+    if (reduces && joins_update(t))
+        COD_TRY(optimise(t, index, program));
+    else
+        COD_TRY(cod_program_run(program, reduces ? bucket_ready : NULL, t));
     return put_losses(t, sub_step, batch);
 }
 
@@ -81,15 +103,13 @@ static bool updates_here(const trainer *t)
 static cod_status update(trainer *t, size_t index)
 {
     cod_train_context *context = &t->context;
-    const cod_train_session *session = &t->session;
     const cod_strategy_division *division = t->strategy->ops->division;
-    const int set = trained_set(t, &session->recipe.steps[index]);
+    const int set = trained_set(t, &t->session.recipe.steps[index]);
     COD_TRY(STRATEGY(t, before_update, context, set));
     if (division != NULL && division->update != NULL)
         COD_TRY(division->update(t->strategy, context));
-    else if (updates_here(t))
-        COD_TRY(cod_optimiser_step(session->optimisers[set], cod_train_session_rate(session, set, context->step),
-                                   cod_recipe_updates(&session->recipe, set, context->step, index) + 1));
+    else if (updates_here(t) && !joins_update(t)) /* else the program's run did */
+        COD_TRY(optimise(t, index, NULL));
     return STRATEGY(t, after_update, context, set);
 }
 
@@ -103,7 +123,7 @@ static cod_status run_round(trainer *t, size_t first, size_t last, const char *d
         t->context.mini_batch = t->batches.host;
         for (size_t i = first; i <= last; i++)
             if (cod_sub_step_is_due(&steps[i], t->context.step))
-                COD_TRY(run_sub_step(t, &steps[i], batch, distilling));
+                COD_TRY(run_sub_step(t, i, batch, distilling));
     }
     return updates ? update(t, last) : COD_OK;
 }

@@ -191,13 +191,17 @@ static void run_pixel(cod_test_device on, float range, const double *x, const do
 {
     const layer l = {1, 1, 1, 4, 2, 1, 1, 0};
     cod_op op = layer_op(&l, 0);
-    op.attr.int8_range = range;
+    op.attr.int8_range = isnan(range) ? 1 : range;
+    if (isnan(range))
+        op.inputs[5] = cod_view_dense(NULL, 0, COD_F32, (cod_shape){1, 1, 1, 1});
     op.inputs[2] = view_of(COD_F32, (cod_shape){1, 1, 1, 2}, 0);
     cod_test_op test;
     assert_ok(cod_test_op_init(&test, on, &op));
     assert_ok(cod_test_op_write(&test, 0, x));
     assert_ok(cod_test_op_write(&test, 1, w));
     assert_ok(cod_test_op_write(&test, 2, bias));
+    if (isnan(range))
+        assert_ok(cod_test_op_write(&test, 5, &(double){NAN}));
     assert_ok(cod_test_op_run(&test));
     assert_ok(cod_test_op_read(&test, COD_OP_MAX_INPUTS, y));
     cod_test_op_clear(&test);
@@ -225,6 +229,8 @@ static void extremes(cod_test_device on)
     assert_true(y[0] == 3 && y[1] == -2);
     /* A model that diverged shows it. */
     run_pixel(on, 1, (const double[]){1, 1, 1, 1}, (const double[]){1, NAN, 1, 1, INFINITY, 1, 1, 1}, bias, y);
+    assert_true(isnan(y[0]) && isnan(y[1]));
+    run_pixel(on, NAN, (const double[]){1, 0, 1, 1}, (const double[]){1, 2, 3, 4, 0, 0, 0, 0}, bias, y);
     assert_true(isnan(y[0]) && isnan(y[1]));
 }
 

@@ -337,12 +337,16 @@ static void run_pixel(float range, const double *x, const double *w, const doubl
 {
     const layer l = {1, 1, 1, 4, 2, 1, 1, 0};
     cod_op op = layer_op(&l, COD_OP_CONV2D, X_F32 | Y_F32);
-    op.attr.int8_range = range;
+    op.attr.int8_range = isnan(range) ? 1 : range;
+    if (isnan(range))
+        op.inputs[5] = cod_view_dense(NULL, 0, COD_F32, (cod_shape){1, 1, 1, 1});
     cod_test_op test;
     assert_ok(cod_test_op_init(&test, test_cuda, &op));
     assert_ok(cod_test_op_write(&test, 0, x));
     assert_ok(cod_test_op_write(&test, 1, w));
     assert_ok(cod_test_op_write(&test, 2, bias));
+    if (isnan(range))
+        assert_ok(cod_test_op_write(&test, 5, &(double){NAN}));
     assert_ok(cod_test_op_run(&test));
     assert_ok(cod_test_op_read(&test, COD_OP_MAX_INPUTS, y));
     cod_test_op_clear(&test);
@@ -363,6 +367,8 @@ static void extremes_of_integers_are_as_specified(void **state)
     run_pixel(127, (const double[]){1, 2, 3, -4}, (const double[]){127, 0, 1, 2, 127, 1, 1, 0}, bias, y);
     assert_true(fabs(y[0] - (3 + 127 + 3 - 8)) < 1e-4 && fabs(y[1] - (-2 + 127 + 2 + 3)) < 1e-4);
     run_pixel(1, (const double[]){1, 1, 1, 1}, (const double[]){1, NAN, 1, 1, INFINITY, 1, 1, 1}, bias, y);
+    assert_true(isnan(y[0]) && isnan(y[1]));
+    run_pixel(NAN, (const double[]){1, 0, 1, 1}, (const double[]){1, 2, 3, 4, 0, 0, 0, 0}, bias, y);
     assert_true(isnan(y[0]) && isnan(y[1]));
 }
 

@@ -279,8 +279,13 @@ static void update(training *t, double rate)
     assert_ok(cod_optimiser_step(t->optimiser, rate, ++t->steps));
 }
 
-static void whole_step(training *t, double rate)
+/** @param joined  by one call, cod_optimiser_run() */
+static void whole_step(training *t, bool joined, double rate)
 {
+    if (joined) {
+        assert_ok(cod_optimiser_run(t->optimiser, cod_executable_program(t->net.executable, "step"), rate, ++t->steps));
+        return;
+    }
     assert_ok(net_run(&t->net, "step"));
     update(t, rate);
 }
@@ -288,12 +293,12 @@ static void whole_step(training *t, double rate)
 static const cod_optimiser_options clipped_adam = {
     .kind = COD_OPT_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .clip_norm = 1, .ema_decay = 0.9};
 
-/** What a training step launches; all but the first kernel of a program, of an update and of packing have a programmatic edge. */
+/** What a step launches. All but packing and the first kernels of program and update have programmatic edges. */
 typedef struct step_launches {
     size_t packing, program, chained, update, update_chained;
 } step_launches;
 
-/** With Adam. What is replayed is not counted, so the first run of the program and of the update is looked at. */
+/** With Adam. What is replayed is not counted, so the first runs of the program and of the update are looked at. */
 static step_launches launches_of_step(const char *options)
 {
     step_launches seen = {0};
@@ -305,7 +310,11 @@ static step_launches launches_of_step(const char *options)
     update(&t, 1e-4);
     seen.update = cod_emulated_launches(&seen.update_chained);
     assert_ok(net_run(&t.net, "step"));
+    const size_t recorded = cod_emulated_launches(NULL);
+    cod_weights_changed(&t.net.weights, COD_ALL_SETS);
+    assert_ok(net_run(&t.net, "step"));
     seen.packing = cod_emulated_launches(NULL);
+    assert_int_equal(recorded, seen.program); /* packing behind an update is a part of the program's recording */
     seen.program -= seen.packing;
     training_close(&t);
     return seen;
@@ -325,15 +334,16 @@ static void a_training_step_takes_few_launches(void **state)
         assert_int_equal(seen.packing, 4);
         assert_int_equal(seen.program, 25 + 4 * blocks);
         assert_int_equal(seen.chained, seen.program - 1);
-        assert_int_equal(seen.update, 2); /* the norm; the rest, with averages and their statistics */
+        /* What brings the scalars; the norm; the rest, with averages and their statistics. */
+        assert_int_equal(seen.update, 3);
         assert_int_equal(seen.update_chained, 1);
     }
 }
 
-static void expect_queued(training *t, double rate, cod_emulated_queued expected)
+static void expect_queued(training *t, bool joined, double rate, cod_emulated_queued expected)
 {
     cod_emulated_take_queued();
-    whole_step(t, rate);
+    whole_step(t, joined, rate);
     const cod_emulated_queued seen = cod_emulated_take_queued();
     assert_int_equal(seen.kernels, expected.kernels);
     assert_int_equal(seen.graphs, expected.graphs);
@@ -342,8 +352,9 @@ static void expect_queued(training *t, double rate, cod_emulated_queued expected
 }
 
 /**
- * What the host queues in each later step, by which docs/gpu-status.md predicts idle time: the program's recording, packing, the update,
- * which is a recording where it takes several launches, and the copy of the scalars where one has changed.
+ * What the host queues in each later step, by which docs/gpu-status.md predicts idle time: one recording of packing,
+ * the program and the update; or two, of which that of the update is a launch where it takes one; and a launch that
+ * brings the scalars where one has changed.
  */
 static void later_steps_queue_little(void **state)
 {
@@ -351,20 +362,51 @@ static void later_steps_queue_little(void **state)
     const cod_optimiser_options sgd = {.kind = COD_OPT_SGD, .momentum = 0.9, .beta1 = 0.9, .beta2 = 0.999},
                                 *const all[] = {&clipped_adam, &sgd};
     enum { PACKING = 4, PROGRAM = 29 };
-    for (int i = 0; i < 2; i++) {
-        const bool clips = all[i]->clip_norm > 0;
-        cod_emulated_queued expected = {.kernels = PACKING + !clips,
-                                        .graphs = 1 + clips,
-                                        .nodes = PROGRAM + (clips ? 2 : 0),
-                                        .others = all[i]->kind != COD_OPT_SGD};
+    for (int i = 0; i < 4; i++) {
+        const cod_optimiser_options *options = all[i % 2];
+        const bool clips = options->clip_norm > 0, joined = i >= 2, corrects = options->kind != COD_OPT_SGD;
+        const size_t update = clips ? 2 : 1, alone = !joined && !clips;
+        const cod_emulated_queued expected = {.kernels = alone + corrects,
+                                              .graphs = joined || alone ? 1 : 2,
+                                              .nodes = PACKING + PROGRAM + update - alone};
+        cod_emulated_queued changed = expected;
+        changed.kernels = alone + 1;
         training t;
-        training_open(&t, "blocks=1 channels=64", all[i]);
-        whole_step(&t, 1e-4);
-        expect_queued(&t, 1e-4, expected);
-        expected.others = 1;
-        expect_queued(&t, 1e-5, expected); /* another rate */
+        training_open(&t, "blocks=1 channels=64", options);
+        whole_step(&t, joined, 1e-4);
+        whole_step(&t, joined, 1e-4); /* its recording begins with packing */
+        expect_queued(&t, joined, 1e-4, expected);
+        expect_queued(&t, joined, 1e-5, changed); /* another rate */
         training_close(&t);
     }
+}
+
+/** As many bytes as it may have at most, and four; they are taken at once, and nothing waits. */
+static void small_uploads_are_launches(void **state)
+{
+    (void)state;
+    enum { WORDS = COD_PUT_BYTES / 4 };
+    const cod_backend *b = cuda.backend;
+    cod_buffer *buffer;
+    uint32_t words[WORDS + 1], found[2 * WORDS];
+    assert_ok(b->buffer_create(cuda.device, sizeof found, &buffer));
+    cod_emulated_take_queued();
+    for (uint32_t i = 0; i <= WORDS; i++)
+        words[i] = i + 1;
+    assert_ok(b->put(cuda.device, NULL, buffer, 0, words, COD_PUT_BYTES));
+    assert_ok(b->put(cuda.device, NULL, buffer, COD_PUT_BYTES + 8, words, 4));
+    assert_ok(b->put(cuda.device, NULL, buffer, 0, words, 0));
+    const cod_emulated_queued seen = cod_emulated_take_queued();
+    assert_int_equal(seen.kernels, 2);
+    assert_int_equal(seen.others, 0);
+    assert_ok(b->download(cuda.device, NULL, found, buffer, 0, sizeof found));
+    for (uint32_t i = 0; i < 2 * WORDS; i++)
+        assert_int_equal(found[i], i < WORDS ? i + 1 : i == WORDS + 2);
+    assert_fails(COD_ERR_ARGUMENT, "put() of 1028 bytes at offset 0",
+                 b->put(cuda.device, NULL, buffer, 0, words, 1028));
+    assert_fails(COD_ERR_ARGUMENT, "put() of 4 bytes at offset 2", b->put(cuda.device, NULL, buffer, 2, words, 4));
+    assert_fails(COD_ERR_ARGUMENT, "reach past a buffer", b->put(cuda.device, NULL, buffer, sizeof found, words, 4));
+    b->buffer_destroy(cuda.device, buffer);
 }
 
 int main(void)
@@ -378,6 +420,7 @@ int main(void)
         cmocka_unit_test(kernels_of_few_channels_are_chained),
         cmocka_unit_test(a_training_step_takes_few_launches),
         cmocka_unit_test(later_steps_queue_little),
+        cmocka_unit_test(small_uploads_are_launches),
     };
     return cmocka_run_group_tests(tests, device_open, device_close);
 }

@@ -9,6 +9,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <dlfcn.h>
 
 extern "C" {
 #include "support/test.h" /* last: cmocka defines `fail` */
@@ -265,6 +266,27 @@ static float expected_at(cod_op_kind kind, const cod_view &x, const cod_view &w,
     return sum;
 }
 
+/** cuBLASLt's epilogue sums the columns of b: they must be dy's channels. It cannot add to what is there. */
+static void check_bias_gradient(cod_op op, const linear_product &p, const cod_view &dy)
+{
+    linear_product described;
+    for (int64_t channel = 0; channel < O; channel++) {
+        float sum = 0, expected = 0;
+        for (int64_t n = 0; n < N; n++) {
+            sum += element(p.b, n, channel);
+            expected += value_at(dy, n, channel);
+        }
+        assert_true(sum == expected);
+    }
+    assert_null(p.bias_gradient);
+    op.outputs[1] = view(COD_F32, {1, 1, 1, O}, 0);
+    assert_ok(linear_describe(&op, &described));
+    assert_ptr_equal(described.bias_gradient, nowhere.memory);
+    op.accumulate = true;
+    assert_ok(linear_describe(&op, &described));
+    assert_null(described.bias_gradient);
+}
+
 static void products_are_those_of_the_ops(void **)
 {
     float values[3][64];
@@ -286,6 +308,8 @@ static void products_are_those_of_the_ops(void **)
         assert_ok(linear_describe(&op, &p));
         assert_true(p.d.rows == target->shape.c && p.d.columns == target->shape.n);
         assert_true(rows_of(p.a) == p.d.rows && columns_of(p.b) == p.d.columns && columns_of(p.a) == rows_of(p.b));
+        if (kind == COD_OP_LINEAR_BACKWARD_WEIGHTS)
+            check_bias_gradient(op, p, y);
         assert_ptr_equal(p.d.data, values[kind == COD_OP_LINEAR ? 2 : kind == COD_OP_LINEAR_BACKWARD_DATA ? 0 : 1]);
         for (int64_t row = 0; row < target->shape.n; row++) {
             for (int64_t channel = 0; channel < target->shape.c; channel++) {
@@ -324,6 +348,51 @@ static void descriptors_are_what_cublaslt_takes(void **)
             linear_descriptors_destroy(calls, &descriptors);
             assert_null(descriptors.operation);
         }
+    }
+}
+
+/** An attribute of a descriptor, read by a function that the backend itself has no use for. */
+template <typename T>
+static T attribute_of(const cublaslt_calls *calls, cublasLtMatmulDesc_t operation,
+                      cublasLtMatmulDescAttributes_t attribute)
+{
+    Dl_info info;
+    T value = {};
+    size_t written = 0;
+    assert_int_not_equal(dladdr(reinterpret_cast<void *>(calls->cublasLtCreate), &info), 0);
+    void *handle = dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+    assert_non_null(handle);
+    const auto get =
+        reinterpret_cast<decltype(&::cublasLtMatmulDescGetAttribute)>(dlsym(handle, "cublasLtMatmulDescGetAttribute"));
+    assert_non_null(get);
+    assert_int_equal(get(operation, attribute, &value, sizeof value, &written), CUBLAS_STATUS_SUCCESS);
+    dlclose(handle);
+    return value;
+}
+
+/** A weight gradient with db: the library sums it where it is told to, else nothing stands behind the product. */
+static void bias_gradients_are_described(void **)
+{
+    const cublaslt_calls *calls = cublaslt_library();
+    const cod_view x = view(COD_BF16, {100, 1, 1, 784}, 0), w = view(COD_F32, {10, 1, 1, 784}, 0),
+                   y = view(COD_BF16, {100, 1, 1, 10}, 0);
+    cod_op op = linear(COD_OP_LINEAR_BACKWARD_WEIGHTS, x, w, y);
+    linear_product product;
+    linear_descriptors descriptors;
+    if (calls->absent[0] != '\0')
+        skip();
+    op.outputs[1] = view(COD_F32, {1, 1, 1, 10}, 0);
+    assert_ok(linear_describe(&op, &product));
+    assert_false(product.sums_bias);
+    for (int sums = 0; sums < 2; sums++) {
+        product.sums_bias = sums != 0;
+        assert_ok(linear_descriptors_create(calls, &product, nullptr, &descriptors));
+        const auto epilogue =
+            attribute_of<cublasLtEpilogue_t>(calls, descriptors.operation, CUBLASLT_MATMUL_DESC_EPILOGUE);
+        const auto *target = attribute_of<void *>(calls, descriptors.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER);
+        assert_int_equal(epilogue, sums ? CUBLASLT_EPILOGUE_BGRADB : CUBLASLT_EPILOGUE_DEFAULT);
+        assert_ptr_equal(target, sums ? nowhere.memory : nullptr);
+        linear_descriptors_destroy(calls, &descriptors);
     }
 }
 
@@ -430,6 +499,7 @@ int main()
         cmocka_unit_test(products_are_those_of_the_ops),
         cmocka_unit_test(descriptors_are_what_cublaslt_takes),
         cmocka_unit_test(gated_gradients_are_described),
+        cmocka_unit_test(bias_gradients_are_described),
         cmocka_unit_test(linear_layers_that_do_not_fit_are_named),
         cmocka_unit_test(versions_are_told),
     };

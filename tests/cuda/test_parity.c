@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 /** Random ops of each kind against `ref`; on the emulated GPU in several orders of threads and blocks. */
 
@@ -434,6 +435,32 @@ static void averages_have_the_bits_of_ema(void **state)
         assert_ok(cod_test_average(test_cuda, counts[seed % 4], seed));
 }
 
+/** put() writes its words behind the queue's work, and nothing beside them. */
+static void put_writes_its_words_alone(void **state)
+{
+    (void)state;
+    enum { ROOM = 2 * COD_PUT_BYTES, OFFSET = 52 };
+    static const size_t sizes[] = {0, 4, 36, COD_PUT_BYTES - 4, COD_PUT_BYTES};
+    const cod_backend *backend = test_cuda.backend;
+    unsigned char before[ROOM], source[COD_PUT_BYTES], after[ROOM];
+    cod_buffer *buffer = NULL;
+    assert_ok(backend->buffer_create(test_cuda.device, ROOM, &buffer));
+    memset(before, 0xA5, sizeof before);
+    for (size_t i = 0; i < sizeof source; i++)
+        source[i] = (unsigned char)(i * 7 + 1);
+    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+        assert_ok(backend->upload(test_cuda.device, NULL, buffer, 0, before, ROOM));
+        assert_ok(backend->put(test_cuda.device, NULL, buffer, OFFSET, source, sizes[s]));
+        assert_ok(backend->download(test_cuda.device, NULL, after, buffer, 0, ROOM));
+        assert_memory_equal(after, before, OFFSET);
+        assert_memory_equal(after + OFFSET, source, sizes[s]);
+        assert_memory_equal(after + OFFSET + sizes[s], before, ROOM - OFFSET - sizes[s]);
+    }
+    assert_fails(COD_ERR_ARGUMENT, "put() of 6 bytes", backend->put(test_cuda.device, NULL, buffer, 0, source, 6));
+    assert_fails(COD_ERR_ARGUMENT, "at offset 2", backend->put(test_cuda.device, NULL, buffer, 2, source, 4));
+    backend->buffer_destroy(test_cuda.device, buffer);
+}
+
 int main(void)
 {
     if (cod_test_absent(&cod_cuda_backend))
@@ -447,6 +474,7 @@ int main(void)
         cmocka_unit_test(large_logits_agree_with_ref),     cmocka_unit_test(losses_show_nan),
         cmocka_unit_test(sums_do_not_depend_on_the_order), cmocka_unit_test(turned_bytes_are_those_of_ref),
         cmocka_unit_test(plans_read_pinned_memory),        cmocka_unit_test(averages_have_the_bits_of_ema),
+        cmocka_unit_test(put_writes_its_words_alone),
     };
     return cmocka_run_group_tests(tests, test_pair_open, test_pair_close);
 }

@@ -5,119 +5,13 @@
 #include "core/queue.h"
 #include "cpu/cpu.h"
 #include "distill/merge.h"
-#include "distill/teacher.h"
-#include "nn/net.h"
 #include "ref/ref.h"
+#include "student.h"
 #include "support/late.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/** A small student with batch normalisation, compiled as the codistill strategy compiles it. */
-typedef struct student {
-    cod_arena arena;
-    cod_model model;
-    cod_run_config config;
-    cod_train_session session; /**< of the net's parts */
-    test_net net;
-} student;
-
-#define SMALL "blocks=1 channels=8 scale=2 head_kernel=3 tail_kernel=3"
-#define LARGE "blocks=2 channels=12 scale=2 head_kernel=3 tail_kernel=5"
-
-#define CLASSES "height=6 width=6 channels=3 classes=5 hidden=7"
-
-static void student_open(student *s, const cod_backend *backend, const char *architecture)
-{
-    *s = (student){0};
-    const bool classifies = strcmp(architecture, CLASSES) == 0;
-    assert_ok(net_model(classifies ? "mlp" : "srresnet", architecture, &s->arena, &s->model));
-    cod_graph *graph = s->model.graph;
-    const cod_value target = cod_graph_input_like(graph, "target", s->model.output);
-    const cod_value task =
-        cod_graph_loss(graph, "task", s->model.output, target, (cod_loss_spec){.kind = COD_LOSS_L1, .weight = 1});
-    const cod_value teacher = cod_graph_input_like(graph, "teacher", s->model.output);
-    const cod_value distill =
-        cod_graph_loss(graph, "distill", s->model.output, teacher,
-                       (cod_loss_spec){.kind = COD_LOSS_L1, .weight = 1, .scalar = "distill_weight"});
-    const cod_program_spec specs[] = {
-        {.name = "distill", .trains = "model", .losses = {task, distill}},
-        {.name = "infer", .losses = {task}, .outputs = {s->model.output}},
-    };
-    const cod_input_shape input = {"input", {2, 6, 6, 3}};
-    const cod_compile_options options = {.activation = COD_F32, .inputs = &input, .input_count = 1};
-    assert_ok(net_init(&s->net, backend, graph, &options, specs, 2, 3));
-    s->session = (cod_train_session){.config = &s->config,
-                                     .backend = s->net.backend,
-                                     .device = s->net.device,
-                                     .activation = COD_F32,
-                                     .recipe = {.model = s->model, .task_loss = task},
-                                     .executable = s->net.executable,
-                                     .input = cod_executable_input(s->net.executable, "input"),
-                                     .truth = cod_executable_input(s->net.executable, "target")};
-}
-
-static void student_close(student *s)
-{
-    net_clear(&s->net);
-    cod_model_clear(&s->model);
-    cod_arena_clear(&s->arena);
-}
-
-/** Predicts, and waits for the loss. */
-static cod_status run_teacher(cod_teacher *teacher, float *loss)
-{
-    double value;
-    *loss = NAN;
-    COD_TRY(cod_teacher_run(teacher, 1));
-    COD_TRY(cod_teacher_loss(teacher, 1, &value));
-    *loss = (float)value;
-    return COD_OK;
-}
-
-static float *floats_new(size_t count)
-{
-    float *values = calloc(count, sizeof *values);
-    assert_non_null(values);
-    return values;
-}
-
-/** Values of the host as a buffer. */
-static cod_buffer held(const float *values, size_t count)
-{
-    return (cod_buffer){.host = (float *)values, .bytes = count * sizeof *values};
-}
-
-/** A copy of values of the host in the device's memory; NULL of NULL. */
-static cod_buffer *there(const cod_weights *weights, const float *values, size_t count)
-{
-    cod_buffer *buffer = NULL;
-    if (values == NULL)
-        return NULL;
-    assert_ok(weights->backend->buffer_create(weights->device, count * sizeof *values, &buffer));
-    assert_ok(weights->backend->upload(weights->device, NULL, buffer, 0, values, buffer->bytes));
-    return buffer;
-}
-
-/** Loads from the host's memory or, where the backend has memory of its own, every second time from there. */
-static cod_status load_teacher(cod_teacher *teacher, const cod_weights *weights, const float *values)
-{
-    static unsigned turn;
-    const size_t count = cod_weights_count(weights);
-    cod_buffer here = held(values, count);
-    if (cod_backend_runs_at_once(weights->backend) || turn++ % 2 == 0)
-        return cod_teacher_load(teacher, &here, 0);
-    cod_buffer *copy = there(weights, values, count);
-    const cod_status status = cod_teacher_load(teacher, copy, 0);
-    weights->backend->buffer_destroy(weights->device, copy);
-    return status;
-}
-
-static cod_group_config architecture_of(const student *s)
-{
-    return (cod_group_config){.kind = s->model.kind, .architecture = s->model.options};
-}
 
 /** The teacher of `s`, holding the peer's `values`, must predict what the peer itself would infer with them. */
 static void check_teacher_of(student *s, cod_teacher *teacher, student *peer, const float *values)
@@ -302,99 +196,6 @@ static void several_teachers_predict_their_weighted_mean(void **state)
     }
 }
 
-#define WIDE "blocks=2 channels=16 scale=2 head_kernel=3 tail_kernel=3"
-
-/** Runs the teacher on the student's batch. @return its prediction; free() */
-static float *predict(student *s, cod_teacher *teacher)
-{
-    const cod_view given = cod_executable_input(s->net.executable, "teacher");
-    const size_t count = (size_t)cod_shape_count(given.shape);
-    float loss, *predicted = floats_new(count);
-    assert_ok(run_teacher(teacher, &loss));
-    assert_ok(cod_teacher_give(teacher, 1));
-    assert_true(isfinite(loss));
-    assert_ok(
-        s->net.backend->download(s->net.device, NULL, predicted, given.buffer, given.offset, count * sizeof(float)));
-    return predicted;
-}
-
-static double relative_error(const float *exact, const float *rounded, size_t count)
-{
-    double error = 0, power = 0;
-    for (size_t i = 0; i < count; i++) {
-        error += pow((double)exact[i] - (double)rounded[i], 2);
-        power += pow((double)exact[i], 2);
-    }
-    return sqrt(error / power);
-}
-
-/** Predicts with new ranges, puts the same ones back, and predicts the same bits. @return relative error against `exact` */
-static double check_rounded(student *s, cod_teacher *teacher, const float *values, const float *exact, size_t count)
-{
-    size_t nodes;
-    assert_ok(load_teacher(teacher, &s->net.weights, values));
-    float *first = predict(s, teacher), *rounded = predict(s, teacher);
-    assert_true(relative_error(exact, first, count) < 1e-6); /* the run that observes does not round */
-    float *ranges = floats_new(cod_graph_node_count(s->model.graph));
-    const float *used = cod_teacher_ranges(teacher, &nodes);
-    assert_true(nodes > 0 && nodes <= cod_graph_node_count(s->model.graph));
-    memcpy(ranges, used, nodes * sizeof *ranges);
-    assert_ok(load_teacher(teacher, &s->net.weights, values));
-    cod_teacher_set_ranges(teacher, ranges);
-    float *again = predict(s, teacher);
-    assert_memory_equal(again, rounded, count * sizeof *again);
-    const double error = relative_error(exact, rounded, count);
-    free(ranges);
-    free(first);
-    free(rounded);
-    free(again);
-    return error;
-}
-
-/** Weights are random, and so less forgiving than trained ones. */
-static void a_teacher_on_integers_rounds_by_ranges_of_its_own(void **state)
-{
-    (void)state;
-    const cod_backend *const backends[] = {&cod_ref_backend, &cod_cpu_backend};
-    for (size_t b = 0; b < 2; b++) {
-        student s;
-        cod_teacher *exact, *rounded;
-        student_open(&s, backends[b], WIDE);
-        const cod_group_config peer = architecture_of(&s);
-        const cod_teacher_spec spec = {
-            .peer = &peer, .target = "teacher", .pictures = 2, .precision = COD_PRECISION_INT8};
-        if (!s.net.backend->supports(s.net.device, COD_S8)) {
-            assert_int_equal(cod_teacher_create(&s.session, &spec, &rounded), COD_ERR_UNSUPPORTED);
-            student_close(&s);
-            continue;
-        }
-        assert_ok(cod_teacher_create(&s.session, &spec, &rounded));
-        const cod_precision plain =
-            s.net.backend->supports(s.net.device, COD_BF16) ? COD_PRECISION_BF16 : COD_PRECISION_F32;
-        assert_ok(cod_teacher_create(
-            &s.session, &(cod_teacher_spec){.peer = &peer, .target = "teacher", .pictures = 2, .precision = plain},
-            &exact));
-        const size_t count = (size_t)cod_shape_count(cod_executable_input(s.net.executable, "teacher").shape);
-        float *values = floats_new(cod_weights_count(&s.net.weights));
-        assert_ok(cod_weights_download(&s.net.weights, values));
-        /* Other weights need other ranges: those of the first would cut nearly all off. */
-        for (int round = 0; round < 2; round++) {
-            assert_ok(load_teacher(exact, &s.net.weights, values));
-            float *expected = predict(&s, exact);
-            const double error = check_rounded(&s, rounded, values, expected, count);
-            if (!(error > 0 && error < 0.05))
-                fail_msg("%s, checkpoint %d: relative error %g", backends[b]->name, round, error);
-            free(expected);
-            for (size_t i = 0; i < s.net.weights.layout.trainable; i++)
-                values[i] *= 4;
-        }
-        free(values);
-        cod_teacher_destroy(exact);
-        cod_teacher_destroy(rounded);
-        student_close(&s);
-    }
-}
-
 static void the_strength_of_a_merge_falls_with_its_delay(void **state)
 {
     (void)state;
@@ -568,7 +369,6 @@ int main(void)
         cmocka_unit_test(a_teacher_predicts_as_its_checkpoint_infers),
         cmocka_unit_test(a_peer_of_another_architecture_teaches),
         cmocka_unit_test(several_teachers_predict_their_weighted_mean),
-        cmocka_unit_test(a_teacher_on_integers_rounds_by_ranges_of_its_own),
         cmocka_unit_test(the_strength_of_a_merge_falls_with_its_delay),
         cmocka_unit_test(a_merge_moves_weights_by_the_difference_and_statistics_toward_the_peer),
     };

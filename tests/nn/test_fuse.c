@@ -158,6 +158,33 @@ static void fused_plans_give_what_single_ones_give(void **state)
     }
 }
 
+/** The body's five gradients of weights in plans of two, two and one, with the bits of one plan, where two may wait. */
+static void few_gradients_wait_where_they_keep_much(void **state)
+{
+    (void)state;
+    network n;
+    test_net net;
+    size_t count;
+    const cod_input_shape shape = {"input", models[SRRESNET].input};
+    cod_compile_options options = {.activation = COD_F64, .inputs = &shape, .input_count = 1};
+    network_open(&n, &models[SRRESNET]);
+    double *all = results(&n, &models[SRRESNET], &cod_ref_backend, COD_F64, 0, false, &count);
+    assert_ok(net_init(&net, &cod_ref_backend, n.model.graph, &options, n.specs, PROGRAMS, 5));
+    cod_op op;
+    for (size_t at = 0; cod_program_op(cod_executable_program(net.executable, "train"), at, &op); at++)
+        if (strcmp(op.name, "body.2 and 4 more") == 0)
+            break;
+    options.gradient_bytes = 5 * 8 * (size_t)cod_shape_count(op.inputs[0].shape);
+    net_clear(&net);
+    assert_ok(net_init(&net, &cod_ref_backend, n.model.graph, &options, n.specs, PROGRAMS, 5));
+    assert_int_equal(net_count_plans(&net, "train", COD_OP_CONV2D_BACKWARD_WEIGHTS, 2), 2);
+    double *few = run_all(&net, &n, &count);
+    assert_close("few wait", few, all, count, 0);
+    free(all), free(few);
+    net_clear(&net);
+    network_close(&n);
+}
+
 /**
  * The halves of a normalisation pass on rounded statistics, sums and gradients, which deep networks on tiny pictures
  * amplify, as they do all rounding: fused plans may be hardly further from f64 than single ones are.
@@ -555,6 +582,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fused_plans_give_what_single_ones_give),
+        cmocka_unit_test(few_gradients_wait_where_they_keep_much),
         cmocka_unit_test(fused_plans_round_hardly_more),
         cmocka_unit_test(fused_plans_touch_only_their_outputs),
         cmocka_unit_test(srresnet_has_the_plans_expected),

@@ -1,6 +1,7 @@
 /*
  * Random graphs: values shared at will, nested concatenations, sums of anything, means, stops, losses between two values. Fused and op by op they give the
- * same gradients, which differences confirm, and the paranoid backend sees no op read or write what it should not.
+ * same gradients, which differences confirm, and the paranoid backend sees no op read or write what it should not. Where values are recomputed, or
+ * few gradients of weights wait for each other, gradients are the same to the bits.
  */
 #include "support/test.h"
 
@@ -165,50 +166,91 @@ static void assert_writes_apart(test_net *net, const char *program, uint64_t see
     }
 }
 
-/** Gradients [*count] of one way to compile; new. */
-static double *gradients(cod_graph *graph, const cod_program_spec *spec, const cod_backend *backend, bool no_fusion,
-                         bool differences, uint64_t seed, size_t *count)
+/** What one way to compile gives. */
+typedef struct results {
+    double *grads; /**< [count]; new */
+    size_t count, plans;
+    cod_compile_memory memory;
+} results;
+
+/** @param options  the way; the rest is filled in here */
+static results gradients(cod_graph *graph, const cod_program_spec *spec, const cod_backend *backend,
+                         cod_compile_options options, bool differences, uint64_t seed)
 {
     const cod_input_shape shape = {"input", {2, 3, 4, 2}};
-    const cod_compile_options options = {
-        .activation = COD_F64, .inputs = &shape, .input_count = 1, .no_fusion = no_fusion};
+    results r = {0};
     test_net net;
     net_check check;
+    options.activation = COD_F64;
+    options.inputs = &shape;
+    options.input_count = 1;
+    options.memory = &r.memory;
     assert_ok(net_init(&net, backend, graph, &options, spec, 1, seed));
     assert_writes_apart(&net, spec->name, seed);
     if (differences)
         assert_ok(net_check_gradients(&net, spec, seed, &check));
     assert_ok(net_run(&net, spec->name));
-    *count = net.weights.layout.trainable;
-    double *grads = net_new(*count);
-    assert_ok(net_read_grads(&net, grads));
+    r.count = net.weights.layout.trainable;
+    r.plans = net_plans(&net, spec->name);
+    r.grads = net_new(r.count);
+    assert_ok(net_read_grads(&net, r.grads));
     net_clear(&net);
-    return grads;
+    return r;
+}
+
+static void require_no_violation(uint64_t seed)
+{
+    char first[512];
+    if (cod_paranoid_violations(first, sizeof first) > 0)
+        fail_msg("seed %llu: %s", (unsigned long long)seed, first);
+}
+
+/** The same bits in less memory, or in as much with nothing made again. @return whether in less */
+static bool check_recomputing(cod_graph *graph, const cod_program_spec *spec, const results *kept, uint64_t seed)
+{
+    const cod_compile_options options = {.recompute = true, .gradient_bytes = seed % 3 == 0 ? 0 : 1 + seed % 5000};
+    const cod_compile_options waiting = {.gradient_bytes = options.gradient_bytes};
+    results few = gradients(graph, spec, cod_paranoid_wrap(&cod_ref_backend), waiting, false, seed);
+    require_no_violation(seed);
+    results again = gradients(graph, spec, cod_paranoid_wrap(&cod_ref_backend), options, seed < CHECKED, seed);
+    require_no_violation(seed);
+    for (size_t i = 0; i < kept->count; i++)
+        if (!(kept->grads[i] == few.grads[i] && few.grads[i] == again.grads[i]))
+            fail_msg("seed %llu, gradient %zu: %.17g, where few gradients wait %.17g, recomputed %.17g",
+                     (unsigned long long)seed, i, kept->grads[i], few.grads[i], again.grads[i]);
+    const bool less = again.plans > few.plans;
+    if (again.memory.arena > few.memory.arena || (!less && again.memory.arena != few.memory.arena))
+        fail_msg("seed %llu: %zu bytes of %zu plans, recomputed %zu of %zu", (unsigned long long)seed, few.memory.arena,
+                 few.plans, again.memory.arena, again.plans);
+    free(few.grads), free(again.grads);
+    return less;
 }
 
 static void random_graphs_have_right_gradients(void **state)
 {
     (void)state;
+    size_t recomputed = 0;
     for (uint64_t seed = 0; seed < GRAPHS; seed++) {
         cod_program_spec spec = {.name = "train", .trains = "model"};
         cod_graph *graph = random_graph_build(seed, &spec);
-        size_t count;
-        char first[512];
-        double *fused = gradients(graph, &spec, cod_paranoid_wrap(&cod_ref_backend), false, false, seed, &count);
-        if (cod_paranoid_violations(first, sizeof first) > 0)
-            fail_msg("seed %llu: %s", (unsigned long long)seed, first);
-        double *plain = gradients(graph, &spec, &cod_ref_backend, true, seed < CHECKED, seed, &count);
+        results fused =
+            gradients(graph, &spec, cod_paranoid_wrap(&cod_ref_backend), (cod_compile_options){0}, false, seed);
+        require_no_violation(seed);
+        results plain =
+            gradients(graph, &spec, &cod_ref_backend, (cod_compile_options){.no_fusion = true}, seed < CHECKED, seed);
         double largest = 0;
-        for (size_t i = 0; i < count; i++)
-            largest = fmax(largest, fabs(plain[i]));
-        for (size_t i = 0; i < count; i++)
-            if (!(fabs(fused[i] - plain[i]) <= 1e-11 * (1 + largest)))
-                fail_msg("seed %llu, gradient %zu: fused %.15g, op by op %.15g", (unsigned long long)seed, i, fused[i],
-                         plain[i]);
-        free(fused), free(plain);
+        for (size_t i = 0; i < plain.count; i++)
+            largest = fmax(largest, fabs(plain.grads[i]));
+        for (size_t i = 0; i < plain.count; i++)
+            if (!(fabs(fused.grads[i] - plain.grads[i]) <= 1e-11 * (1 + largest)))
+                fail_msg("seed %llu, gradient %zu: fused %.15g, op by op %.15g", (unsigned long long)seed, i,
+                         fused.grads[i], plain.grads[i]);
+        recomputed += check_recomputing(graph, &spec, &fused, seed);
+        free(fused.grads), free(plain.grads);
         cod_graph_destroy(graph);
     }
     assert_true(replaced > 0);
+    assert_true(recomputed > GRAPHS / 4);
 }
 
 int main(void)

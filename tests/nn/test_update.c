@@ -13,13 +13,25 @@ enum { STEPS = 8, NETS = 2, STATES = 3 };
 
 static const cod_backend *late;
 static cod_backend counting; /**< late, which counts */
-static size_t plans, captures, replays;
+static size_t plans, packings, captures, replays;
 static size_t summed; /**< calls of double_squares() */
 
 static cod_status count_plan(cod_plan *plan, cod_queue *queue)
 {
     plans++;
     return late->plan_run(plan, queue);
+}
+
+static cod_status count_packing(cod_device *device, cod_plan *const *some, size_t count, cod_queue *queue)
+{
+    packings++;
+    return late->plans_prepare(device, some, count, queue);
+}
+
+static cod_status count_packing_updated(cod_device *device, cod_plan *const *some, size_t count, cod_queue *queue)
+{
+    packings++;
+    return late->plans_prepare_updated(device, some, count, queue);
 }
 
 static cod_status count_capture(cod_device *device, cod_queue *queue)
@@ -39,6 +51,8 @@ static const cod_backend *backend_at(size_t i)
     late = cod_late_wrap(&cod_ref_backend);
     counting = *late;
     counting.plan_run = count_plan;
+    counting.plans_prepare = count_packing;
+    counting.plans_prepare_updated = count_packing_updated;
     counting.capture_begin = count_capture;
     counting.recording_run = count_replay;
     return i == 0 ? &cod_ref_backend : &counting;
@@ -75,10 +89,15 @@ static void training_close(training *t)
     cod_arena_clear(&t->arena);
 }
 
-static void step(training *t, int number, double rate)
+static void step(training *t, bool joined, int number, double rate)
 {
     assert_ok(net_random_inputs(&t->net, (uint64_t)number));
-    plans = captures = replays = 0;
+    plans = packings = captures = replays = 0;
+    if (joined) {
+        cod_program *program = cod_executable_program(t->net.executable, "train");
+        assert_ok(cod_optimiser_run(t->optimiser, program, rate, number));
+        return;
+    }
     assert_ok(net_run(&t->net, "train"));
     assert_ok(cod_optimiser_step(t->optimiser, rate, number));
 }
@@ -126,8 +145,14 @@ static void resume(training *t)
     cod_optimiser_mark_restored(t->optimiser);
 }
 
+/** Whether something other than an update writes weights before a step: load() or merge(). */
+static bool writes_by_others(int number)
+{
+    return number == 4 || number == 5;
+}
+
 /** What comes between steps; a rate of its own for each. */
-static void meddled_step(training *t, int number)
+static void meddled_step(training *t, bool joined, int number)
 {
     if (number == 3)
         assert_ok(cod_executable_set_scalar(t->net.executable, "w", 0.25f));
@@ -137,7 +162,7 @@ static void meddled_step(training *t, int number)
         merge(t);
     if (number == 6)
         resume(t);
-    step(t, number, 0.02 / number);
+    step(t, joined, number, 0.02 / number);
 }
 
 static void assert_same(const training both[NETS])
@@ -169,21 +194,27 @@ static void assert_same(const training both[NETS])
     free(values[0]), free(values[1]);
 }
 
-/** What late queues in each step but the first: runs of plans outside of recordings, and replays. */
-static void check(const cod_optimiser_options *options, size_t plans_by_themselves, size_t recordings)
+/**
+ * What late queues in each step but the first: runs of plans outside of recordings, and replays.
+ *
+ * @param joined  a step is one call, else two
+ */
+static void check(const cod_optimiser_options *options, bool joined, size_t plans_by_themselves, size_t recordings)
 {
     training both[NETS];
     char message[512];
     for (size_t i = 0; i < NETS; i++) {
         training_open(&both[i], backend_at(i), options);
         for (int s = 1; s <= STEPS; s++) {
-            meddled_step(&both[i], s);
+            meddled_step(&both[i], joined && i > 0, s);
             if (i == 0)
                 continue;
-            assert_int_equal(captures, s == 1 ? recordings : 0);
+            /* In the second step the program is recorded once more, with the packing of what the first update wrote. */
+            assert_int_equal(captures, s == 1 ? recordings : s == 2);
             assert_int_equal(replays, recordings);
-            if (s > 1)
+            if (s > 2)
                 assert_int_equal(plans, plans_by_themselves);
+            assert_int_equal(packings, s <= 2 || writes_by_others(s));
         }
     }
     assert_same(both);
@@ -199,15 +230,26 @@ static void a_replayed_update_has_the_bits_of_ref(void **state)
     check(
         &(cod_optimiser_options){
             .kind = COD_OPT_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .clip_norm = 0.1, .ema_decay = 0.9},
-        0, 2);
-    check(&(cod_optimiser_options){.kind = COD_OPT_SGD, .momentum = 0.9, .clip_norm = 0.1}, 0, 2);
+        false, 0, 2);
+    check(&(cod_optimiser_options){.kind = COD_OPT_SGD, .momentum = 0.9, .clip_norm = 0.1}, false, 0, 2);
 }
 
 /** One plan is one launch, of which a recording saves nothing. */
 static void an_update_of_one_plan_is_not_recorded(void **state)
 {
     (void)state;
-    check(&(cod_optimiser_options){.kind = COD_OPT_SGD, .momentum = 0.9}, 1, 1);
+    check(&(cod_optimiser_options){.kind = COD_OPT_SGD, .momentum = 0.9}, false, 1, 1);
+}
+
+/** Program and update by one call are one recording; the other network's step is two calls. */
+static void a_step_by_one_call_is_one_recording(void **state)
+{
+    (void)state;
+    check(&(cod_optimiser_options){.kind = COD_OPT_SGD, .momentum = 0.9}, true, 0, 1);
+    check(
+        &(cod_optimiser_options){
+            .kind = COD_OPT_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .clip_norm = 0.1, .ema_decay = 0.9},
+        true, 0, 1);
 }
 
 static cod_status double_squares(void *context, double *squares)
@@ -217,18 +259,50 @@ static cod_status double_squares(void *context, double *squares)
     return COD_OK;
 }
 
-/** The host acts between the norm and the rest. */
+/** The host acts between the norm and the rest, so that a step by one call is no other than by two. */
 static void norms_over_parts_are_summed_in_each_step(void **state)
 {
     (void)state;
-    summed = 0;
-    check(&(cod_optimiser_options){.kind = COD_OPT_SGD,
-                                   .momentum = 0.9,
-                                   .clip_norm = 0.1,
-                                   .sum_squares = double_squares,
-                                   .sum_context = &summed},
-          2, 1);
-    assert_int_equal(summed, NETS * STEPS);
+    for (int joined = 0; joined < 2; joined++) {
+        summed = 0;
+        check(&(cod_optimiser_options){.kind = COD_OPT_SGD,
+                                       .momentum = 0.9,
+                                       .clip_norm = 0.1,
+                                       .sum_squares = double_squares,
+                                       .sum_context = &summed},
+              joined, 2, 1);
+        assert_int_equal(summed, NETS * STEPS);
+    }
+}
+
+/** More than put() takes at a time; the host sets them again at once. */
+static void many_scalars_reach_the_device(void **state)
+{
+    (void)state;
+    enum { COUNT = 2 * COD_PUT_BYTES / sizeof(float) + 3 };
+    for (size_t i = 0; i < NETS; i++) {
+        const cod_backend *backend = backend_at(i);
+        cod_device *device;
+        cod_scalars *scalars;
+        float found[COUNT];
+        size_t first;
+        assert_ok(backend->open(NULL, &device));
+        assert_ok(cod_scalars_create(backend, device, &scalars));
+        assert_ok(cod_scalars_reserve(scalars, COUNT, &first));
+        const size_t crossings = cod_late_crossings();
+        for (int round = 1; round <= 3; round++) {
+            for (size_t k = 0; k < COUNT; k++)
+                cod_scalars_set(scalars, first + k, (float)(k + 1) * (float)round);
+            assert_ok(cod_scalars_flush(scalars, NULL));
+        }
+        assert_int_equal(cod_late_crossings(), crossings);
+        const cod_view view = cod_scalars_view(scalars, first, COUNT);
+        assert_ok(backend->download(device, NULL, found, view.buffer, view.offset, sizeof found));
+        for (size_t k = 0; k < COUNT; k++)
+            assert_true(found[k] == 3 * (float)(k + 1));
+        cod_scalars_destroy(scalars);
+        backend->close(device);
+    }
 }
 
 int main(void)
@@ -236,7 +310,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_replayed_update_has_the_bits_of_ref),
         cmocka_unit_test(an_update_of_one_plan_is_not_recorded),
+        cmocka_unit_test(a_step_by_one_call_is_one_recording),
         cmocka_unit_test(norms_over_parts_are_summed_in_each_step),
+        cmocka_unit_test(many_scalars_reach_the_device),
     };
     return cmocka_run_group_tests_name("nn_update", tests, NULL, NULL);
 }

@@ -200,6 +200,8 @@ static void a_missing_event_wait_is_found(void **state)
         /* A copy to memory that the default queue wrote. */
         assert_ok(b->upload(late.device, NULL, p.buffers[0], 0, p.pinned->host, BYTES));
         expect_violation("upload() in queue 0 writes bytes 0 to 256 of a buffer of 256, and add 'first'");
+        assert_ok(b->put(late.device, p.queues[1], p.buffers[0], 4, p.pinned->host, 8));
+        expect_violation("put() in queue 2 writes bytes 4 to 12 of a buffer of 256, and ");
         pair_close(&p);
         expect_none();
     }
@@ -332,6 +334,17 @@ static void weights_that_no_update_wrote_last_are_found(void **state)
         expect_none();
         b->recording_destroy(recording);
     }
+    /* Recorded, it is checked in each replay. */
+    assert_ok(b->capture_begin(late.device, NULL));
+    assert_ok(b->plans_prepare_updated(late.device, &linear, 1, NULL));
+    assert_ok(b->plan_run(linear, NULL));
+    assert_ok(b->capture_end(late.device, NULL, &recording));
+    assert_ok(b->recording_run(recording, NULL));
+    expect_none();
+    assert_ok(b->upload(late.device, NULL, values, 0, &one, sizeof one));
+    assert_ok(b->recording_run(recording, NULL));
+    expect_violation("what wrote bytes 0 to 64 of a buffer of 64 last was no update");
+    b->recording_destroy(recording);
     b->plan_destroy(linear), b->plan_destroy(halves[0]), b->plan_destroy(halves[1]);
     b->buffer_destroy(late.device, values), b->buffer_destroy(late.device, zeros), b->buffer_destroy(late.device, x);
 }
@@ -429,6 +442,7 @@ static void crossings_are_counted(void **state)
     while (!reached)
         assert_ok(b->event_query(p.event, &reached));
     assert_ok(b->event_wait(p.event));
+    assert_ok(b->put(late.device, p.queues[0], p.buffers[0], 0, values, BYTES));
     assert_int_equal(cod_late_crossings(), start);
     assert_ok(b->upload(late.device, p.queues[0], p.buffers[0], 0, values, BYTES));
     assert_ok(b->download(late.device, p.queues[0], values, p.buffers[0], 0, BYTES));

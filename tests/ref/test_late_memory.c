@@ -217,10 +217,10 @@ static void captures_refuse_what_blocks(void **state)
     assert_ok(b->capture_begin(late.device, p.queues[0]));
     assert_fails(COD_ERR_ARGUMENT, "upload() within a capture",
                  b->upload(late.device, p.queues[0], p.buffers[0], 0, values, BYTES));
+    assert_fails(COD_ERR_ARGUMENT, "put() within a capture",
+                 b->put(late.device, p.queues[0], p.buffers[0], 0, values, BYTES));
     assert_fails(COD_ERR_ARGUMENT, "download() within a capture",
                  b->download(late.device, p.queues[0], values, p.buffers[0], 0, BYTES));
-    assert_fails(COD_ERR_ARGUMENT, "plans_prepare() within a capture",
-                 b->plans_prepare(late.device, &p.first, 1, p.queues[0]));
     assert_fails(COD_ERR_ARGUMENT, "event_record() within a capture", b->event_record(p.event, p.queues[0]));
     assert_fails(COD_ERR_ARGUMENT, "queue_wait() within a capture", b->queue_wait(p.queues[0], p.event));
     assert_fails(COD_ERR_ARGUMENT, "recording_run() within a capture", b->recording_run(recording, p.queues[0]));

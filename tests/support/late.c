@@ -231,15 +231,19 @@ static cod_status device_range(const cod_device *device, const cod_buffer *base,
     return COD_OK;
 }
 
-static cod_status upload_locked(cod_queue *queue, cod_buffer *target, size_t offset, const void *source, size_t bytes)
+/** @param meets  the host waits: upload(), not put() */
+static cod_status upload_locked(cod_queue *queue, cod_buffer *target, size_t offset, const void *source, size_t bytes,
+                                bool meets)
 {
+    const char *name = meets ? "upload()" : "put()";
     late_work *work = late_new(sizeof *work);
     late_range *range = &work->range;
     cod_status status;
-    COD_TRY_GOTO(status, unused, no_capture(queue, "upload()"));
+    COD_TRY_GOTO(status, unused, no_capture(queue, name));
     COD_TRY_GOTO(status, unused, device_range(queue->device, target, offset, bytes, &range->target));
     COD_TRY_GOTO(status, unused, late_failure(queue->device));
-    late_crossing();
+    if (meets)
+        late_crossing();
     if (bytes == 0) /* nothing is used that a destroyer would wait for */
         goto unused;
     work->kind = LATE_UPLOAD;
@@ -249,7 +253,7 @@ static cod_status upload_locked(cod_queue *queue, cod_buffer *target, size_t off
     range->target_offset = offset;
     range->bytes = bytes;
     late_queue_tick(queue);
-    late_copy_use(queue, range, "upload()");
+    late_copy_use(queue, range, name);
     late_queue_add(queue, work);
     return COD_OK;
 unused:
@@ -263,7 +267,17 @@ static cod_status upload(cod_device *device, cod_queue *queue, cod_buffer *targe
 {
     COD_TRY(late_outside_queues("upload()"));
     lock(device);
-    return unlock(device, upload_locked(late_queue_of(device, queue), target, offset, source, bytes));
+    return unlock(device, upload_locked(late_queue_of(device, queue), target, offset, source, bytes, true));
+}
+
+static cod_status put(cod_device *device, cod_queue *queue, cod_buffer *target, size_t offset, const void *source,
+                      size_t bytes)
+{
+    COD_TRY(late_outside_queues("put()"));
+    COD_REQUIRE(bytes <= COD_PUT_BYTES && bytes % 4 == 0 && offset % 4 == 0, "late: put() of %zu bytes at offset %zu",
+                bytes, offset);
+    lock(device);
+    return unlock(device, upload_locked(late_queue_of(device, queue), target, offset, source, bytes, false));
 }
 
 static cod_status download_locked(cod_queue *queue, void *target, cod_buffer *source, size_t offset, size_t bytes)
@@ -438,45 +452,52 @@ void late_queue_plan(cod_queue *queue, cod_plan *plan, late_kind kind, const lat
     late_queue_add(queue, work);
 }
 
-static cod_status plans_prepare(cod_device *device, cod_plan *const *plans, size_t count, cod_queue *queue)
+/** Queues what is to be done with a plan, or records it. */
+static void do_plan(cod_device *device, cod_plan *plan, late_kind kind, bool updated, cod_queue *queue)
 {
-    COD_TRY(late_outside_queues("plans_prepare()"));
+    late_step step = {.plan = plan, .kind = kind, .updated = updated};
     lock(device);
     queue = late_queue_of(device, queue);
-    const cod_status status = no_capture(queue, "plans_prepare()");
-    for (size_t i = 0; i < count && status == COD_OK; i++)
-        late_queue_plan(queue, plans[i], LATE_PREPARE, NULL);
-    return unlock(device, status);
+    const bool capturing = queue->capture != NULL;
+    if (!capturing && updated)
+        late_updated_check(plan);
+    if (!capturing)
+        late_queue_plan(queue, plan, kind, NULL);
+    unlock(device, COD_OK);
+    if (!capturing)
+        return;
+    pthread_mutex_lock(&device->inner_lock);
+    step.place = late_place(plan->inner);
+    pthread_mutex_unlock(&device->inner_lock);
+    lock(device);
+    late_capture_add(queue, &step);
+    unlock(device, COD_OK);
+}
+
+static cod_status prepare(cod_device *device, cod_plan *const *plans, size_t count, bool updated, cod_queue *queue)
+{
+    COD_TRY(late_outside_queues("plans_prepare()"));
+    for (size_t i = 0; i < count; i++)
+        do_plan(device, plans[i], LATE_PREPARE, updated, queue);
+    return COD_OK;
+}
+
+static cod_status plans_prepare(cod_device *device, cod_plan *const *plans, size_t count, cod_queue *queue)
+{
+    return prepare(device, plans, count, false, queue);
 }
 
 /** The inner backend is not told: what it gives must be the same. */
 static cod_status plans_prepare_updated(cod_device *device, cod_plan *const *plans, size_t count, cod_queue *queue)
 {
-    lock(device);
-    for (size_t i = 0; i < count; i++)
-        late_updated_check(plans[i]);
-    unlock(device, COD_OK);
-    return plans_prepare(device, plans, count, queue);
+    return prepare(device, plans, count, true, queue);
 }
 
 static cod_status plan_run(cod_plan *plan, cod_queue *queue)
 {
-    cod_device *device = plan->device;
     COD_TRY(late_outside_queues("plan_run()"));
-    lock(device);
-    queue = late_queue_of(device, queue);
-    const bool capturing = queue->capture != NULL;
-    if (!capturing)
-        late_queue_plan(queue, plan, LATE_RUN, NULL);
-    unlock(device, COD_OK);
-    if (!capturing)
-        return COD_OK;
-    pthread_mutex_lock(&device->inner_lock);
-    const uint64_t place = late_place(plan->inner);
-    pthread_mutex_unlock(&device->inner_lock);
-    lock(device);
-    late_capture_add(queue, &(late_step){.plan = plan, .place = place});
-    return unlock(device, COD_OK);
+    do_plan(plan->device, plan, LATE_RUN, false, queue);
+    return COD_OK;
 }
 
 static void plan_destroy(cod_plan *plan)
@@ -526,6 +547,7 @@ const cod_backend *cod_late_wrap(const cod_backend *inner)
         .maps_host_buffers = inner->maps_host_buffers,
         .buffer_address = buffer_address,
         .upload = upload,
+        .put = put,
         .download = download,
         .copy = copy,
         .plan_create = plan_create,

@@ -74,8 +74,10 @@ cod_status late_recording_run(cod_recording *recording, cod_queue *queue)
     COD_REQUIRE(!recording->broken, "late: something of the recording was destroyed");
     for (size_t i = 0; i < recording->count; i++) {
         const late_step *step = &recording->steps[i];
+        if (step->updated)
+            late_updated_check(step->plan);
         if (step->plan != NULL)
-            late_queue_plan(queue, step->plan, LATE_RUN, step);
+            late_queue_plan(queue, step->plan, step->kind, step);
         else
             late_queue_copy(queue, &step->range);
     }

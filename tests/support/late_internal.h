@@ -137,9 +137,11 @@ struct cod_plan {
     cod_op ops[]; /**< [count]; their views name late buffers */
 };
 
-/** One step of a recording: a plan, or else a copy. */
+/** One step of a recording: a plan, which is run or prepared, or else a copy. */
 typedef struct late_step {
     cod_plan *plan;
+    late_kind kind; /**< of a plan: LATE_RUN or LATE_PREPARE */
+    bool updated;   /**< by plans_prepare_updated() */
     uint64_t place;
     late_range range;
 } late_step;

@@ -201,6 +201,14 @@ static cod_status upload(cod_device *device, cod_queue *queue, cod_buffer *targe
                                  bytes);
 }
 
+static cod_status put(cod_device *device, cod_queue *queue, cod_buffer *target, size_t offset, const void *source,
+                      size_t bytes)
+{
+    COD_TRY(range_check(target, offset, bytes));
+    return inner_backend->put(device->inner, queue, ((paranoid_buffer *)target)->inner, GUARD_BYTES + offset, source,
+                              bytes);
+}
+
 static cod_status download(cod_device *device, cod_queue *queue, void *target, cod_buffer *source, size_t offset,
                            size_t bytes)
 {
@@ -559,6 +567,7 @@ const cod_backend *cod_paranoid_wrap(const cod_backend *inner)
         .host_buffer_create = host_buffer_create,
         .host_buffer_destroy = host_buffer_destroy,
         .upload = upload,
+        .put = put,
         .download = download,
         .copy = copy,
         .plan_create = plan_create,

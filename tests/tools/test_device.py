@@ -220,15 +220,15 @@ def memory(bench):
     result = bench.train(*SHORT, CUDA, "name=graph", environment={"COD_CUDA_GRAPHS_FAIL": "1"})
     check(result.code == 1 and re.search(r"CUDA: cudaGraphInstantiate.*: out of memory; training needs in the device's memory, in MB: weights [\d.]+, gradients [\d.]+, .*"
                                          r"activations [\d.]+.* are free. A smaller data.batch", result.err), "the first step's recording", result)
-    # What is made later than the session: the weights of the first evaluation, and a teacher on integers, which is compiled behind its first prediction.
+    # What is made later than the session: the weights of the first evaluation. A teacher on integers is compiled, and counted, before the first step.
     teacher = ["cluster.groups=2", "train.strategy=codistill", *SOON, "distill.teacher_precision=int8", "data.batch=8", "train.steps=20", "train.deterministic=true"]
-    for name, overrides, words in (("evaluated", [], ""), ("integers", teacher, "teacher on 8-bit integers: ")):
+    for name, overrides in (("evaluated", []), ("integers", teacher)):
         result = train_late(bench, *SHORT, *wide, CUDA, *overrides, f"name={name}")
         told = re.search(r"memory of the device for a rank, MB: .*: ([\d.]+) in all", result.err)
         check(result.code == 0 and told, "no plan of the memory", result)
         room = str(int(float(told[1])) + 1)
         result = train_late(bench, *SHORT, *wide, CUDA, *overrides, f"name={name}-short", environment={"COD_LATE_MEMORY_MB": room})
-        check(result.code == 1 and re.search(rf"{words}the late device is out of memory: [\d.]+ MB are needed, [\d.]+ are free; training needs in the device's "
+        check(result.code == 1 and re.search(r"the late device is out of memory: [\d.]+ MB are needed, [\d.]+ are free; training needs in the device's "
                                              rf"memory, in MB: weights [\d.]+, .*; [\d.]+ of {room}.0 are free", result.err), f"{name}: {room} MB", result)
     # An evaluation while training, and the commands that run models: on their first window, when the rest has its memory.
     bench.write("photos/a.png", png(300, 400))
@@ -271,6 +271,23 @@ def planned(bench):
         moments[name] = parts["moments"] / parts["weights"]
     for name, expected in (("allreduce", 2), ("parameter_server", 2), ("central_storage", 2 / 4), ("async_parameter_server", 2 / 3)):
         check(abs(moments[name] - expected) < 0.1, f"{moments}")
+
+
+def recomputed(bench):
+    """train.recompute=cheap: plan and training say the same smaller size of the activations, weights keep their bits, and who has too little memory hears of it."""
+    sizes = ["model.norm=batch", "model.blocks=6", "model.channels=16", "data.batch=4", "train.strategy=single"]
+    for run, device, prefix in ((on_late, CUDA, "late"), (type(bench).run, CUDA, "emulated")):
+        activations, models = {}, {}
+        for choice in ("none", "cheap"):
+            name = f"{prefix}-{choice}"
+            parts = planned_and_told(bench, run, *sizes, device, f"train.recompute={choice}", f"name={name}")
+            activations[choice] = parts["activations"]
+            models[choice] = read_safetensors(bench.path("runs", name, "final.safetensors"))
+        check(activations["cheap"] < 0.9 * activations["none"], f"{prefix}: {activations}")
+        check(models["cheap"] == models["none"], f"{prefix}: other weights")
+    for choice, hint in (("none", "train.recompute=cheap, train.precision=bf16"), ("cheap", "in return, train.precision=bf16")):
+        result = train_late(bench, *SHORT, *sizes, CUDA, f"train.recompute={choice}", f"name=short-{choice}", environment={"COD_LATE_MEMORY_MB": "1"})
+        check(result.code == 1 and hint in result.err, f"too little memory, {choice}", result)
 
 
 def copies(bench):
@@ -369,9 +386,17 @@ def direct(bench):
     check(models["direct"] == models["flat"], "other weights on a late device")
 
 
+def without_cuda(bench):
+    """For the command without CUDA, in the place of CODISTILL_EMULATED: auto takes the processor and says why, cuda is refused."""
+    result = bench.trained("cluster.device=auto", "train.steps=4", "name=auto")
+    check("group 0: device: cpu (this build has no CUDA)" in result.err, "why it is the processor", result)
+    result = bench.train("cluster.device=cuda", "train.steps=4", "name=cuda")
+    check(result.code == 1 and "cluster.device: cuda: this build has no CUDA" in result.err, "not refused", result)
+
+
 CASES = {
-    "chosen": chosen, "commands": commands, "strategies": strategies, "servers": servers, "mixed": mixed, "places": places, "memory": memory, "planned": planned, "copies": copies, "older": older,
-    "averages": averages, "direct": direct,
+    "chosen": chosen, "commands": commands, "strategies": strategies, "servers": servers, "mixed": mixed, "places": places, "memory": memory, "planned": planned, "recomputed": recomputed,
+    "copies": copies, "older": older, "averages": averages, "direct": direct, "without-cuda": without_cuda,
     # Two groups that code what they exchange on the GPU: killed once and resumed, they end with the bits of a run in one piece.
     "killed-2x1": killed("2x1", 1, None, CUDA, "checkpoint.every=4"),
     "killed-2x2": killed("2x2", 1, None, CUDA, "checkpoint.every=4", "model.norm=batch")}

@@ -220,7 +220,30 @@ def bundles_have_limits(r):
     expect(needed <= names, "what a bundle lacks", needed - names)
 
 
+def a_real_bundle_is_rehearsed(r, program):
+    """Packed from the release build, quickly; unpacked and run elsewhere on the CPU, without what this environment says."""
+    data = pathlib.Path(os.environ.get("COD_DATA", ROOT / "../shared/data"))
+    if not shutil.which("ompi_info") or not (data / "mnist").is_dir():
+        print("without Open MPI and data there is no real bundle")
+        return
+    for name in ("gpu-bundle.sh", "gpu-whole.sh"):
+        shutil.copy(ROOT / "tools" / name, r.folder / "tools" / name)
+    shutil.copytree(ROOT / "configs", r.folder / "configs")
+    for name in ("python3", "nvidia-smi"):
+        (r.folder / "bin" / name).unlink()
+    r.program(r.folder / "bin" / "xz", f'[ "$1" = -d ] || set -- -T 2 -0\nexec {shutil.which("xz")} "$@"\n')
+    environment = {"PATH": f"{r.folder / 'bin'}:{os.environ['PATH']}", "HOME": str(r.folder), "COD_DATA": str(data), "COD_BUNDLE_PROGRAM": program,
+                   **{name: value for name, value in os.environ.items() if name.startswith("OMPI_")}}
+    for arguments, told in ((["--bundle"], "MB packed"), (["--whole", "--rehearse"], "gpu-check: all of it passed")):
+        done = subprocess.run(["tools/gpu-check.sh", *arguments], cwd=r.folder, env=environment, capture_output=True, text=True)
+        expect(done.returncode == 0 and told in done.stdout, f"{arguments}: {done.stdout}{done.stderr}")
+
+
 if __name__ == "__main__":
+    if len(sys.argv) > 1:  # the command that is packed
+        with tempfile.TemporaryDirectory() as name:
+            a_real_bundle_is_rehearsed(Rehearsal(pathlib.Path(name).resolve()), os.path.abspath(sys.argv[1]))
+        sys.exit(0)
     for case in (all_is_well, failures_are_named, missing_time_is_told, the_commit_is_told, libraries_of_wheels_are_found, bundles_have_limits):
         with tempfile.TemporaryDirectory() as name:
             case(Rehearsal(pathlib.Path(name).resolve()))

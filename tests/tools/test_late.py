@@ -148,7 +148,7 @@ def commands(bench):
     model = "runs/sr/final.safetensors"
     for more in ([], ["--tile", "8"], ["--precision", "bf16"], ["--precision", "int8"]):
         check(evaluate(model, "--data", "photos", *more)["mean"]["psnr_y"] > 5, "no picture")
-    both(bench, "upscale", model, "photos", "-o", "big", *REF, files=["big/a.png", "big/b.png"])
+    both(bench, "upscale", model, "photos", "-o", "big", "--force", *REF, files=["big/a.png", "big/b.png"])
     for name in ("m.onnx", "m.safetensors"):
         both(bench, "export", model, "-o", name, files=[name])
     outs = both(bench, "bench", "step", "--batch", "2", "--patch", "8", "--repeats", "1", "--json", *REF, "blocks=1", "channels=8")

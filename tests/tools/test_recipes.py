@@ -2,6 +2,7 @@
 """A recipe of two networks under every strategy that takes it, end to end: python3 test_recipes.py TOY_JOB [CASE ...]"""
 
 import json
+import math
 import os
 import re
 import sys
@@ -224,6 +225,59 @@ def on_a_device(bench):
         check(taught == [True] * 6, f"not every peer has taught: {results}")
 
 
+# What the emulated GPU trains: sub-steps of both networks or of one alone, each frozen while the other is trained, and what teachers and meetings add.
+GPU_SETUPS = {
+    "single": (1, ["train.strategy=single", "toy.critic_every=2"]),
+    "codistill": (2, ["train.strategy=codistill", *TWO]),
+    "seldom": (1, ["train.strategy=single", "toy.model_every=2", "train.accumulate=2", "train.clip_norm=1"]),
+    "allreduce": SETUPS["allreduce"],
+    "distill": (2, ["train.strategy=codistill", *TWO, "exchange.merge=none", "distill.inputs=mixup", "train.accumulate=2"]),
+    "local-sgd": SETUPS["local-sgd"],
+}
+SET_WEIGHTS = ("values", "ema", "critic.values", "critic.ema")
+SET_STATES = ("adam_m", "adam_v", "critic.momentum")
+
+
+def check_near(name, expected, actual, bound):
+    off = math.dist(expected, actual) / math.hypot(*expected)
+    check(off <= bound, f"{name}: off by {off:.2g} of its length, at most {bound} is right")
+
+
+def near_ref(bench, name, groups, bounds):
+    """Each set's weights, averages and optimiser's states, and each loss of each step; `bounds` names what is compared."""
+    for group in range(groups):
+        where = f"{name}, group {group}"
+        right, ours = (checkpoint(bench, f"{name}-{device}", STEPS, f"group-{group}") for device in ("ref", "cuda"))
+        for tensor in [tensor for tensor in (*SET_WEIGHTS, *SET_STATES) if tensor in bounds]:
+            check_near(f"{where}: '{tensor}'", floats(right[tensor]), floats(ours[tensor]), bounds[tensor])
+        right, ours = (metrics(bench, f"{name}-{device}", group) for device in ("ref", "cuda"))
+        for key in ("distill_loss", *(f"loss.{loss}" for loss in LOSSES)):
+            first, second = ([line[key] for line in lines] for lines in (right[:-2], ours[1:-1]))  # a device's losses are told a step later
+            check([loss is None for loss in first] == [loss is None for loss in second], f"{where}: {key} is {second}, not {first}")
+            for step, (expected, actual) in enumerate(zip(first, second), 1):
+                if key in bounds and expected:
+                    check_near(f"{where}, step {step}: {key}", [expected], [actual], bounds[key])
+        taught = any(line["distill_loss"] for line in ours)
+        check(taught == (groups == 2 and name != "local-sgd"), f"{where}: the teacher's loss is {[line['distill_loss'] for line in ours]}")
+
+
+def on_a_gpu(setups, precision, bounds):
+    def case(bench):
+        for name in setups:
+            ranks, overrides = GPU_SETUPS[name]
+            for output, *device in ((f"{name}-ref", "train.backend=ref"), (f"{name}-cuda", "cluster.device=cuda", f"train.precision={precision}")):
+                trained(bench, output, ranks, *overrides, "eval.every=0", *device)
+            check(summary_of(bench, f"{name}-cuda")["device"].startswith("GPU 0 (GPU-00000000): emulated GPU"), f"{name}: another device")
+            near_ref(bench, name, groups_of(overrides), bounds)
+    return case
+
+
+# In f32 sums are rounded in another order, 1e-7 of each; the critic's gradients and the loss toward a teacher are small differences of larger terms.
+F32_BOUNDS = {**dict.fromkeys(SET_WEIGHTS, 2e-5), **dict.fromkeys(SET_STATES, 5e-4), **{f"loss.{loss}": 5e-6 for loss in LOSSES}, "distill_loss": 2e-4}
+# In bf16 activations have 8 bits, and Adam's first steps go by the signs of gradients. The differences named above are not compared.
+BF16_BOUNDS = {**dict.fromkeys(SET_WEIGHTS, 0.15), **{f"loss.{loss}": 3e-2 for loss in LOSSES}}
+
+
 def crossings(bench, output, ranks, *overrides):
     """How often rank 0 met its device in each step but the first and the last ones."""
     environment = {"TOY_CROSSINGS": "1", "COD_LATE_DELAY_US": "100", "COD_LATE_ABORT": "1"}
@@ -236,13 +290,18 @@ def crossings(bench, output, ranks, *overrides):
 
 
 def waits_where_bytes_leave(bench):
-    """A step that publishes, adopts a teacher or merges meets the device once, as any other does: where losses are read. One of
-    a pipeline, where a message leaves."""
+    """A step that publishes, adopts a teacher, also one on 8-bit integers, or merges meets the device once, as any other does: where
+    losses are read. One of a pipeline, where a message leaves."""
     for merge in ("delay_corrected", "average"):
         each = crossings(bench, merge, 2, "train.strategy=codistill", *TWO, "train.deterministic=false", f"exchange.merge={merge}")
         check(max(each) <= 1, f"merge={merge}: met the device so often in each step: {each}")
         results = results_of(bench, merge)
         check(all(r["publications"] > 5 and r["merges"] > 0 and r["teacher_switches"] > 0 for r in results), f"{results}")
+    each = crossings(bench, "int8", 2, "train.strategy=codistill", *TWO, "train.deterministic=false", "exchange.merge=none",
+                     "model.stages=[16, 16]", "distill.teacher_precision=int8")
+    check(max(each) <= 1, f"a teacher on integers: met the device so often in each step: {each}")
+    results = results_of(bench, "int8")
+    check(all(r["publications"] > 5 and r["teacher_switches"] > 3 for r in results), f"{results}")
     each = crossings(bench, "pipeline", 3, *PIPELINE, "train.clip_norm=0")
     # Now and then once more: the last gradients of a step come into memory that is still being copied from.
     check(0 < sorted(each)[len(each) // 2] <= 4, f"met the device so often in each step of 4 mini-batches: {each}")
@@ -269,6 +328,8 @@ CASES = {
     "learns": learns,
     "leaves-the-model-alone": leaves_the_model_alone,
     "late": on_a_device,
+    "cuda": on_a_gpu(GPU_SETUPS, "f32", F32_BOUNDS),
+    "cuda-bf16": on_a_gpu(["single", "codistill"], "bf16", BF16_BOUNDS),
     "late-waits": waits_where_bytes_leave,
     "refusals": refusals,
     **{f"killed-{setup}": goes_on(setup) for setup in SETUPS},

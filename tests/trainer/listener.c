@@ -19,6 +19,7 @@ typedef struct listener {
     int64_t step, heard; /**< heard: steps that it was told of, over all processes */
     int ranks;
     uint64_t before[COD_GRAPH_MAX_SETS]; /**< hashes of the sets */
+    uint64_t joined;                     /**< of the set that was updated with its gradients, behind that */
     int64_t updates[COD_GRAPH_MAX_SETS]; /**< in this process */
     int64_t first_step;                  /**< of this process */
     bool *covered;                       /**< [trainable] */
@@ -66,6 +67,19 @@ static cod_status hash_set(const cod_train_context *context, int set, uint64_t *
     *hash = cod_hash(values, bytes, 0);
     free(values);
     return status;
+}
+
+static cod_status hash_sets(const cod_train_context *context, uint64_t *hashes)
+{
+    for (int s = 0; s < (int)cod_graph_set_count(context->session->weights.graph); s++)
+        COD_TRY(hash_set(context, s, &hashes[s]));
+    return COD_OK;
+}
+
+/** Whether a set's update is queued with the program of its gradients: of `bystander`, alone in its group. */
+static bool is_joined(const listener *l, const cod_train_context *context)
+{
+    return context->config->strategy->only_averages && l->ranks == 1;
 }
 
 /** Changes one of a set's trainable values, counted from its end where below zero. */
@@ -131,6 +145,8 @@ static cod_status before_step(cod_strategy *strategy, cod_train_context *context
         const int64_t due = cod_recipe_updates(recipe, s, l->step, 0) - cod_recipe_updates(recipe, s, l->first_step, 0);
         COD_TRY(check(l->updates[s] == due, "optimisers count the updates that there were", l->step));
     }
+    if (is_joined(l, context))
+        COD_TRY(hash_sets(context, l->before));
     return hear_number(l, "before_step", context->step);
 }
 
@@ -197,13 +213,16 @@ static cod_status before_update(cod_strategy *strategy, cod_train_context *conte
     const cod_weights *weights = &context->session->weights;
     const cod_set_range *range = &weights->sets[set].range;
     COD_TRY(hear(l, "before_update", set_name(context, set)));
+    if (is_joined(l, context)) {
+        COD_TRY(hash_set(context, set, &l->joined));
+        return check(l->joined != l->before[set], "the update is done with the gradients", l->step);
+    }
     COD_TRY(check(l->covering == set, "the set's gradients have come", l->step));
     for (size_t i = 0; i < range->count; i++)
         COD_TRY(check(l->covered[range->first + i], "buckets cover the set", l->step));
     memset(l->covered, 0, weights->layout.trainable * sizeof *l->covered);
     l->covering = -1;
-    for (int s = 0; s < (int)cod_graph_set_count(weights->graph); s++)
-        COD_TRY(hash_set(context, s, &l->before[s]));
+    COD_TRY(hash_sets(context, l->before));
     return cod_group_average_wait(&l->average, context);
 }
 
@@ -215,6 +234,8 @@ static cod_status after_update(cod_strategy *strategy, cod_train_context *contex
     for (int s = 0; s < (int)cod_graph_set_count(context->session->weights.graph); s++) {
         uint64_t hash;
         COD_TRY(hash_set(context, s, &hash));
+        if (s == set && is_joined(l, context))
+            COD_TRY(check(hash == l->joined, "a set is updated once", l->step));
         const bool frozen = l->plan->spoils != NULL && hash == l->before[s]; /* NaN stays NaN */
         COD_TRY(check(frozen || (hash != l->before[s]) == (s == set), "the set that it is of changes, and no other",
                       l->step));
@@ -368,7 +389,13 @@ void listener_register(void)
 {
     static const cod_strategy_kind kinds[] = {
         {.name = "listener", .help = "listens", .keeps_state = true, .averages = true, .create = create},
-        {.name = "eavesdropper", .help = "listens", .keeps_state = true, .averages = true, .create = create}};
-    cod_strategy_register(&kinds[0]);
-    cod_strategy_register(&kinds[1]);
+        {.name = "eavesdropper", .help = "listens", .keeps_state = true, .averages = true, .create = create},
+        {.name = "bystander",
+         .help = "listens",
+         .keeps_state = true,
+         .averages = true,
+         .only_averages = true,
+         .create = create}};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        cod_strategy_register(&kinds[i]);
 }

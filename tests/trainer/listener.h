@@ -31,7 +31,10 @@ typedef struct listener_plan {
     int64_t agree_within, in_step_every; /**< see cod_strategy */
 } listener_plan;
 
-/** `listener`, with state of its own on each rank, and `eavesdropper`, the same under another name. */
+/**
+ * `listener`, with state of its own on each rank; `eavesdropper`, the same under another name; and `bystander`, which
+ * lets updates be queued with their gradients (only_averages).
+ */
 void listener_register(void);
 
 #endif

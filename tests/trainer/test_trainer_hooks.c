@@ -33,6 +33,25 @@ static void one_set_is_updated_each_step(void **state)
                                   "plain") "save(4) \nflags_in(2) flags_in(3) finish destroy");
 }
 
+/** The strategy lets the update be queued with its gradients: a single rank does so, two average in between. */
+static void an_update_joins_the_gradients_of_a_single_rank(void **state)
+{
+    (void)state;
+#define BYSTANDER(hooks)                                                                                               \
+    "choose(plain) before_batch " hooks "before_update(model) after_update(model) after_step flags_out\n"
+#define BYSTANDERS(hooks)                                                                                              \
+    START "before_step(0) " BYSTANDER(hooks) "before_step(1) " BYSTANDER(                                              \
+        hooks) "save(2) \nflags_in(0) flags_in(1) finish destroy"
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        const train_job job = {.ranks = ranks,
+                               .settings = {"train.strategy=bystander", "train.steps=2", "checkpoint.resume=never",
+                                            ranks == 1 ? "cluster.ranks_per_group=1" : "cluster.ranks_per_group=2"}};
+        const job_report *report = job_run_ok(&job);
+        for (int r = 0; r < ranks; r++)
+            expect_notes(report, r, ranks == 1 ? BYSTANDERS("") : BYSTANDERS("gradient_ready(model) "));
+    }
+}
+
 static void programs_of_the_strategy_run_in_the_marked_sub_step(void **state)
 {
     (void)state;
@@ -220,11 +239,17 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, cod_test_folder_make, cod_test_folder_remove)
-        TEST(one_set_is_updated_each_step),           TEST(programs_of_the_strategy_run_in_the_marked_sub_step),
-        TEST(sets_are_updated_one_after_the_other),   TEST(gradients_come_with_the_last_mini_batch),
-        TEST(two_groups_keep_to_themselves),          TEST(flags_take_as_long_as_ranks_may_be_apart),
-        TEST(each_round_sees_the_same_mini_batches),  TEST(mini_batches_are_parts_of_one),
-        TEST(a_hook_that_fails_is_agreed_on),         TEST(a_hook_that_fails_ends_the_job),
+        TEST(one_set_is_updated_each_step),
+        TEST(an_update_joins_the_gradients_of_a_single_rank),
+        TEST(programs_of_the_strategy_run_in_the_marked_sub_step),
+        TEST(sets_are_updated_one_after_the_other),
+        TEST(gradients_come_with_the_last_mini_batch),
+        TEST(two_groups_keep_to_themselves),
+        TEST(flags_take_as_long_as_ranks_may_be_apart),
+        TEST(each_round_sees_the_same_mini_batches),
+        TEST(mini_batches_are_parts_of_one),
+        TEST(a_hook_that_fails_is_agreed_on),
+        TEST(a_hook_that_fails_ends_the_job),
         TEST(a_program_that_is_not_there_is_refused),
     };
     return cmocka_run_group_tests_name("trainer_hooks", tests, job_set_up, NULL);

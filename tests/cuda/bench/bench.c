@@ -109,8 +109,9 @@ void bench_close(bench *b)
 
 cod_status bench_step(bench *b, const char *program, double rate)
 {
-    COD_TRY(net_run(&b->net, program));
-    return cod_optimiser_step(b->optimiser, rate, ++b->steps);
+    cod_program *found = cod_executable_program(b->net.executable, program);
+    COD_REQUIRE(found != NULL, "no program '%s'", program);
+    return cod_optimiser_run(b->optimiser, found, rate, ++b->steps);
 }
 
 cod_status bench_finish(const bench *b)

@@ -54,7 +54,7 @@ static cod_status time_op(bench *b, cod_program *program, size_t index, double *
     return status;
 }
 
-/** Packing, and the update: as in steps they are queued one by one. */
+/** Packing, and the update: launched by themselves, while in steps they are a part of the recording. */
 static cod_status time_rest(bench *b, cod_program *program, double *pack_ms, double *update_ms)
 {
     double begin = cod_clock_s();

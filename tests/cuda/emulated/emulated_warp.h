@@ -163,6 +163,11 @@ static inline void atomic_add(unsigned long long *target, unsigned long long val
     *target += value;
 }
 
+static inline void atomic_add(uint32_t *target, uint32_t value)
+{
+    *target += value;
+}
+
 static inline unsigned ticket_take(unsigned *ticket)
 {
     return (*ticket)++;
@@ -191,6 +196,16 @@ static inline float exact_product(float a, float b)
 }
 
 static inline float exact_sum(float a, float b)
+{
+    return a + b;
+}
+
+static inline double exact_product(double a, double b)
+{
+    return a * b;
+}
+
+static inline double exact_sum(double a, double b)
 {
     return a + b;
 }

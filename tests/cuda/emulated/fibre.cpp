@@ -29,18 +29,18 @@ asm(".text\n.globl cod_fibre_switch\n.type cod_fibre_switch,@function\ncod_fibre
 #error "the emulated GPU switches stacks on x86-64 alone"
 #endif
 
-/** The sanitizer is told of the switch before and after it; `last`: nothing of this stack is used again. */
-static void switch_to(cod_fibre *from, cod_fibre *to, bool last)
+/** The sanitizer is told of the switch before and after it. */
+static void switch_to(cod_fibre *from, cod_fibre *to)
 {
 #if defined(__SANITIZE_ADDRESS__)
     const bool to_host = to == &host;
-    __sanitizer_start_switch_fiber(last ? nullptr : &from->fake_stack, to_host ? host_bottom : to->stack,
+    __sanitizer_start_switch_fiber(&from->fake_stack, to_host ? host_bottom : to->stack,
                                    to_host ? host_bytes : stack_bytes);
     cod_fibre_switch(&from->stack_pointer, to->stack_pointer);
     __sanitizer_finish_switch_fiber(from->fake_stack, from == &host ? nullptr : &host_bottom,
                                     from == &host ? nullptr : &host_bytes);
 #else
-    (void)last, (void)host_bottom, (void)host_bytes;
+    (void)host_bottom, (void)host_bytes;
     cod_fibre_switch(&from->stack_pointer, to->stack_pointer);
 #endif
 }
@@ -50,7 +50,7 @@ static void (*entry_body)();
 static void enter()
 {
 #if defined(__SANITIZE_ADDRESS__)
-    __sanitizer_finish_switch_fiber(nullptr, &host_bottom, &host_bytes);
+    __sanitizer_finish_switch_fiber(running->fake_stack, &host_bottom, &host_bytes);
 #endif
     entry_body();
     cod_fibre_leave();
@@ -74,23 +74,22 @@ void cod_fibre_start(cod_fibre *fibre, void (*body)())
     top[0] = reinterpret_cast<void *>(enter);
     memset(top - 6, 0, 6 * sizeof *top);
     fibre->stack_pointer = top - 6;
-    fibre->fake_stack = nullptr;
 }
 
 void cod_fibre_resume(cod_fibre *fibre)
 {
     running = fibre;
-    switch_to(&host, fibre, false);
+    switch_to(&host, fibre);
 }
 
 void cod_fibre_yield()
 {
-    switch_to(running, &host, false);
+    switch_to(running, &host);
 }
 
 void cod_fibre_leave()
 {
-    switch_to(running, &host, true);
+    switch_to(running, &host);
     abort();
 }
 
