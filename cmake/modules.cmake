@@ -58,6 +58,7 @@ cod_module(train LINKS cod_core cod_nn cod_comm cod_data cod_io cod_config cod_i
 # L4
 cod_module(strategies LINKS cod_core cod_codec cod_nn cod_comm cod_train)
 cod_module(distill LINKS cod_core cod_codec cod_nn cod_comm cod_io cod_infer cod_train PRIVATE_LINKS Threads::Threads)
+cod_module(gan LINKS cod_core cod_nn cod_io cod_train)
 
 # L5
 file(GLOB tool_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tools/*.c ${CMAKE_CURRENT_SOURCE_DIR}/tools/*/*.c)
@@ -77,7 +78,7 @@ if(tool_sources AND COD_MPI STREQUAL library)
     else()
         message(STATUS "librsvg-2.0 is not there (Debian: librsvg2-dev): reports come without PNG plots")
     endif()
-    target_link_libraries(codistill PRIVATE cod_flags cod_distill cod_strategies cod_train cod_infer cod_config cod_io cod_data cod_comm cod_codec
+    target_link_libraries(codistill PRIVATE cod_flags cod_distill cod_gan cod_strategies cod_train cod_infer cod_config cod_io cod_data cod_comm cod_codec
                           cod_cpu cod_ref cod_nn cod_core mpi_layer m)
     if(COD_CUDA)
         target_compile_definitions(codistill PRIVATE COD_HAVE_CUDA=1)

@@ -9,6 +9,7 @@
 #ifdef COD_HAVE_CUDA
 #include "cuda/cuda.h"
 #endif
+#include "gan/srgan.h"
 #include "ref/ref.h"
 #include "tools/display.h"
 #include "tools/strategies.h"
@@ -84,6 +85,7 @@ static cod_status register_all(void)
     COD_TRY(cod_backend_register(&cod_cuda_backend));
 #endif
     cod_recipe_register_supervised();
+    cod_recipe_register_srgan();
     cod_strategies_register_all();
     return COD_OK;
 }

@@ -338,3 +338,48 @@ cod_status cod_model_load_weights(const char *path, const cod_model *model, cod_
     cod_aligned_free(values);
     return status;
 }
+
+static cod_status set_load(const cod_st_file *file, const cod_graph *graph, int set, float *values)
+{
+    cod_arena arena = {0};
+    const size_t count = cod_graph_param_count(graph);
+    graph_part part = {.params = cod_arena_alloc(&arena, count * sizeof *part.params)};
+    name_lists lists = {0};
+    name_list held = {0};
+    size_t loaded = 0;
+    COD_REQUIRE_MEMORY(part.params);
+    for (size_t i = 0; i < count; i++) {
+        const cod_param *param = cod_graph_param(graph, i);
+        part.params[i] = param->set == set && param->start == NULL;
+    }
+    const cod_status status = params_load(file, graph, &part, values, &loaded, &lists);
+    cod_arena_clear(&arena);
+    COD_TRY(status);
+    if (lists.missing.count + lists.misshapen.count == 0)
+        return COD_OK;
+    for (size_t i = 0; i < cod_st_tensor_count(file); i++)
+        name_list_add(&held, cod_st_tensor_at(file, i)->name, "");
+    char text[1200] = "";
+    describe(text, sizeof text, "missing", &lists.missing);
+    describe(text, sizeof text, "of another shape", &lists.misshapen);
+    describe(text, sizeof text, "in the file", &held);
+    return cod_fail(COD_ERR_FORMAT, "the tensors do not fit the network '%s': %zu match%s",
+                    cod_graph_set_name(graph, set), loaded, text);
+}
+
+cod_status cod_set_load_weights(const char *path, int set, cod_weights *weights)
+{
+    cod_st_file *file = NULL;
+    void *values = NULL;
+    COD_TRY(cod_st_open(path, &file));
+    cod_status status = host_values(weights, &values);
+    if (status == COD_OK)
+        status = cod_weights_download(weights, values);
+    if (status == COD_OK)
+        status = set_load(file, weights->graph, set, values);
+    if (status == COD_OK)
+        status = cod_weights_upload(weights, values);
+    cod_aligned_free(values);
+    cod_st_close(file);
+    return status == COD_OK ? COD_OK : cod_fail_prefix(status, "%s", path);
+}

@@ -81,4 +81,12 @@ COD_MUST_CHECK cod_status cod_model_load_values(const char *path, const cod_mode
 COD_MUST_CHECK cod_status cod_model_load_weights(const char *path, const cod_model *model, cod_load_mode mode,
                                                  cod_weights *weights, cod_load_counts *counts);
 
+/**
+ * Loads a parameter set from a file that holds all its tensors, perhaps beside others. Parameters whose starting values the graph
+ * gives (cod_param.start) keep them.
+ *
+ * @return COD_ERR_FORMAT, listing the first tensors at fault, when one is missing or of another shape
+ */
+COD_MUST_CHECK cod_status cod_set_load_weights(const char *path, int set, cod_weights *weights);
+
 #endif

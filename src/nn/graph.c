@@ -226,6 +226,21 @@ static int vector_use(cod_graph *graph, const char *layer, const char *suffix, i
     return param_use(graph, (param_spec){layer, suffix, {1, 1, 1, channels}, 1, is_state, {COD_INIT_CONSTANT, value}});
 }
 
+/** Copies what a parameter starts at; NULL = it stays as its `init` says. */
+static void param_start(cod_graph *graph, int param, const double *values)
+{
+    if (param < 0 || values == NULL)
+        return;
+    const size_t count = (size_t)cod_shape_count(graph->params[param].shape);
+    double *start = cod_arena_alloc(&graph->arena, count * sizeof *start);
+    if (start == NULL) {
+        cod_graph_fail(graph, COD_ERR_MEMORY);
+        return;
+    }
+    memcpy(start, values, count * sizeof *start);
+    graph->params[param].start = start;
+}
+
 /** Programs find inputs by their names. */
 static cod_value input_add(cod_graph *graph, cod_node node, const char *name)
 {
@@ -273,6 +288,8 @@ cod_value cod_graph_conv2d(cod_graph *graph, const char *name, cod_value x, cod_
         graph, (param_spec){name, "weight", {spec.out_channels, spec.kernel, spec.kernel, in}, 4, false, weight});
     if (!spec.no_bias)
         node.params[1] = param_use(graph, (param_spec){name, "bias", {1, 1, 1, spec.out_channels}, 1, false, bias});
+    param_start(graph, node.params[0], spec.weights);
+    param_start(graph, node.params[1], spec.biases);
     return node_add(graph, node, name);
 }
 

@@ -54,7 +54,8 @@ typedef struct cod_param {
     bool is_state;    /**< lies behind the trainable ones, is not trained */
     int set;          /**< index of its parameter set */
     cod_init init;
-    size_t offset; /**< elements from the start of the flat buffer; valid after cod_graph_layout() */
+    const double *start; /**< [elements of `shape`] what it starts at; NULL = as `init` says */
+    size_t offset;       /**< elements from the start of the flat buffer; valid after cod_graph_layout() */
     cod_shape
         flattened; /**< linear after a flatten: the H, W, C of its input, for conversion to PyTorch's C, H, W order */
 } cod_param;
@@ -121,6 +122,8 @@ typedef struct cod_conv2d_spec {
     bool zero_init; /**< weight and bias start at zero */
     double
         init_gain; /**< > 0: weight is normal with deviation gain·sqrt(2/fan_in) and bias zero (Kaiming normal); 0: PyTorch's default */
+    const double *weights; /**< {O,KH,KW,I} what the weight starts at, copied; NULL = random as above */
+    const double *biases;  /**< {O} likewise */
 } cod_conv2d_spec;
 
 /** Makes "NAME.weight" and "NAME.bias"; a name used before in the set shares its parameters, which must have the same shape. */

@@ -102,7 +102,7 @@ cod_status cod_weights_fill_initial(cod_weights *weights, uint64_t seed)
         const cod_param *param = cod_graph_param(weights->graph, i);
         cod_rng rng = cod_rng_open(seed, (uint32_t)param->set, 0, 0, COD_RNG_INIT, used[param->set]++);
         for (size_t k = 0; k < (size_t)cod_shape_count(param->shape); k++) {
-            const double value = draw(&rng, param->init);
+            const double value = param->start != NULL ? param->start[k] : draw(&rng, param->init);
             if (weights->dtype == COD_F64)
                 ((double *)values)[param->offset + k] = value;
             else

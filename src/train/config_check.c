@@ -264,6 +264,8 @@ void config_check_files(cod_run_config *run)
         check_paths(run, "data.val_low_path", &data->val_low_path);
         check_paths(run, "data.test_path", &data->test_path);
     }
+    if (run->recipe != NULL && run->recipe->check_files != NULL)
+        run->recipe->check_files(run);
     check_init_file(run, &run->whole, "model.init");
     for (size_t i = 0; i < run->group_count; i++) {
         char key[64];

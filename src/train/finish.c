@@ -255,7 +255,8 @@ static void summarise_recipe(const trainer *t, cod_json *json)
     cod_json_string(json, "recipe", recipe->kind->name);
     cod_json_open(json, "losses", '[');
     for (size_t i = 0; i < t->loss_count; i++)
-        cod_json_string(json, NULL, t->losses[i].name);
+        if (!t->losses[i].is_figure)
+            cod_json_string(json, NULL, t->losses[i].name);
     cod_json_close(json);
     cod_json_open(json, "sets", '[');
     for (size_t s = 0; s < cod_graph_set_count(recipe->model.graph); s++) {

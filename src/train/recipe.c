@@ -30,11 +30,41 @@ const cod_recipe_kind *cod_recipe_at(size_t index)
     return index < MAX_RECIPES ? kinds[index] : NULL;
 }
 
-/** Whether `earlier` runs in every step that `later` runs in. */
-static bool is_due_with(const cod_sub_step *earlier, const cod_sub_step *later)
+/** Whether step `at` lies between the first and the last one that a sub-step may run in. */
+static bool is_within(const cod_sub_step *sub_step, int64_t at)
+{
+    return at >= sub_step->first && (sub_step->end == 0 || at < sub_step->end);
+}
+
+/** Whether `earlier` runs, around step `at`, in every step that `later` runs in. */
+static bool is_due_with(const cod_sub_step *earlier, const cod_sub_step *later, int64_t at)
 {
     const int64_t every = later->every > 1 ? later->every : 1;
-    return earlier->every <= 1 || every % earlier->every == 0;
+    return is_within(earlier, at) && (earlier->every <= 1 || every % earlier->every == 0);
+}
+
+/** Whether an earlier sub-step leaves `value` to sub-step `step` in steps around `at`. */
+static bool is_left(const cod_recipe *recipe, size_t step, cod_value value, int64_t at, bool accumulates)
+{
+    const cod_sub_step *const steps = recipe->steps;
+    for (size_t s = step; s-- > 0 && !(accumulates && steps[s].program.trains != NULL);)
+        for (size_t o = 0; o < COD_PROGRAM_MAX_OUTPUTS; o++)
+            if (steps[s].program.outputs[o] == value && is_due_with(&steps[s], &steps[step], at))
+                return true;
+    return false;
+}
+
+/** The same in all steps that sub-step `step` runs in: what holds in one holds until a sub-step begins or ends. */
+static bool is_always_left(const cod_recipe *recipe, size_t step, cod_value value, bool accumulates)
+{
+    const cod_sub_step *taker = &recipe->steps[step];
+    bool left = is_left(recipe, step, value, taker->first, accumulates);
+    for (size_t s = 0; s < step; s++) {
+        const int64_t changes[] = {recipe->steps[s].first, recipe->steps[s].end};
+        for (int i = 0; i < 2; i++)
+            left = left && (!is_within(taker, changes[i]) || is_left(recipe, step, value, changes[i], accumulates));
+    }
+    return left;
 }
 
 /**
@@ -43,14 +73,10 @@ static bool is_due_with(const cod_sub_step *earlier, const cod_sub_step *later)
  */
 static cod_status check_given(const cod_recipe *recipe, size_t step, bool accumulates)
 {
-    const cod_sub_step *const steps = recipe->steps, *const taker = &steps[step];
+    const cod_sub_step *const taker = &recipe->steps[step];
     for (size_t g = 0; g < COD_PROGRAM_MAX_GIVEN && taker->program.given[g] != 0; g++) {
-        bool found = false;
-        for (size_t s = step; s-- > 0 && !(accumulates && steps[s].program.trains != NULL);)
-            for (size_t o = 0; o < COD_PROGRAM_MAX_OUTPUTS; o++)
-                found =
-                    found || (steps[s].program.outputs[o] == taker->program.given[g] && is_due_with(&steps[s], taker));
-        COD_REQUIRE(found, "recipe '%s': '%s' can be given only what earlier sub-steps have left in the same step%s",
+        COD_REQUIRE(is_always_left(recipe, step, taker->program.given[g], accumulates),
+                    "recipe '%s': '%s' can be given only what earlier sub-steps have left in the same step%s",
                     recipe->kind->name, taker->program.name,
                     accumulates ? ", with train.accumulate above 1 since the last update" : "");
     }
@@ -71,6 +97,19 @@ static cod_status check_loss(const cod_recipe *recipe, size_t step, size_t loss)
     return COD_OK;
 }
 
+static cod_status check_figure(const cod_recipe *recipe, size_t step, size_t figure)
+{
+    const cod_sub_step *sub_step = &recipe->steps[step];
+    const cod_value value = sub_step->figures[figure];
+    bool is_output = value == 0;
+    for (size_t i = 0; i < COD_PROGRAM_MAX_OUTPUTS; i++)
+        is_output = is_output || sub_step->program.outputs[i] == value;
+    COD_REQUIRE(is_output && (sub_step->figure_names[figure] != NULL) == (value != 0),
+                "recipe '%s': figure %zu of '%s' needs a name and must be an output of its program", recipe->kind->name,
+                figure, sub_step->program.name);
+    return COD_OK;
+}
+
 static cod_status check_step(const cod_recipe *recipe, size_t index)
 {
     const char *name = recipe->kind->name;
@@ -81,6 +120,8 @@ static cod_status check_step(const cod_recipe *recipe, size_t index)
                     "recipe '%s': two sub-steps are called '%s'", name, step->program.name);
     for (size_t i = 0; i < COD_PROGRAM_MAX_LOSSES; i++)
         COD_TRY(check_loss(recipe, index, i));
+    for (size_t i = 0; i < COD_PROGRAM_MAX_OUTPUTS; i++)
+        COD_TRY(check_figure(recipe, index, i));
     if (step->program.trains == NULL)
         return COD_OK;
     const int set = cod_graph_set_index(recipe->model.graph, step->program.trains);
@@ -168,7 +209,14 @@ const cod_sub_step *cod_recipe_distilling(const cod_recipe *recipe)
 
 bool cod_sub_step_is_due(const cod_sub_step *sub_step, int64_t step)
 {
-    return sub_step->every <= 1 || step % sub_step->every == 0;
+    return is_within(sub_step, step) && (sub_step->every <= 1 || step % sub_step->every == 0);
+}
+
+int64_t cod_sub_step_times_due(const cod_sub_step *sub_step, int64_t steps)
+{
+    const int64_t every = sub_step->every > 1 ? sub_step->every : 1, first = sub_step->first;
+    const int64_t end = sub_step->end > 0 && sub_step->end < steps ? sub_step->end : steps;
+    return end > first ? (end + every - 1) / every - (first + every - 1) / every : 0;
 }
 
 int64_t cod_recipe_updates(const cod_recipe *recipe, int set, int64_t step, size_t index)
@@ -176,9 +224,8 @@ int64_t cod_recipe_updates(const cod_recipe *recipe, int set, int64_t step, size
     int64_t updates = 0;
     for (size_t i = 0; i < recipe->step_count; i++) {
         const cod_sub_step *s = &recipe->steps[i];
-        const int64_t every = s->every > 1 ? s->every : 1;
         if (s->program.trains != NULL && cod_graph_set_index(recipe->model.graph, s->program.trains) == set)
-            updates += (step + every - 1) / every + (i < index && cod_sub_step_is_due(s, step));
+            updates += cod_sub_step_times_due(s, step) + (i < index && cod_sub_step_is_due(s, step));
     }
     return updates;
 }

@@ -24,6 +24,8 @@ typedef struct cod_recipe_set {
     const char *name;
     bool travels; /**< between groups, which average, publish and merge it; false = each group keeps its own */
     bool trained; /**< has an optimiser */
+    /** Safetensors file that holds what its parameters start at, by their names, perhaps beside others; NULL = as the graph says. */
+    const char *file;
     cod_optimiser_options optimiser;
     cod_schedule schedule;
 } cod_recipe_set;
@@ -33,7 +35,11 @@ typedef struct cod_sub_step {
     cod_program_spec program; /**< `trains` NULL: nothing is updated. Later ones of a step may be given its outputs */
     const char *losses[COD_PROGRAM_MAX_LOSSES]; /**< names of program.losses in metrics and messages, all different */
     int64_t every;                              /**< runs in steps s with s % every == 0, counted from 0; 0 = in each */
-    bool distils;                               /**< a strategy may add losses to it; at most one of the sub-steps */
+    int64_t first, end;                         /**< and only in steps first ≤ s < end; end 0 = to the last */
+    /** Outputs of the program whose first elements go into metrics under these names, all different, as means over ranks. */
+    cod_value figures[COD_PROGRAM_MAX_OUTPUTS];
+    const char *figure_names[COD_PROGRAM_MAX_OUTPUTS];
+    bool distils; /**< a strategy may add losses to it; at most one of the sub-steps */
 } cod_sub_step;
 
 /** An input that is filled once. */
@@ -73,6 +79,8 @@ struct cod_recipe_kind {
     size_t table_count;
     /** Checks options that concern each other; adds problems to run->config. NULL = there are none. */
     void (*check)(const cod_run_config *run);
+    /** Likewise for files that a run which trains has to find. NULL = there are none. */
+    void (*check_files)(const cod_run_config *run);
     /** Fills `recipe`, zeroed but for its kind. Texts are literals or live as long as the configuration. */
     cod_status (*build)(const cod_recipe_setting *setting, cod_recipe *recipe);
 };
@@ -96,6 +104,8 @@ bool cod_recipe_reads_statistics(const cod_recipe *recipe);
 const cod_sub_step *cod_recipe_distilling(const cod_recipe *recipe);
 /** Whether a sub-step is among those of step `step`. */
 bool cod_sub_step_is_due(const cod_sub_step *sub_step, int64_t step);
+/** In how many of the steps 0 … `steps` - 1 a sub-step runs. */
+int64_t cod_sub_step_times_due(const cod_sub_step *sub_step, int64_t steps);
 /** Updates that a set has had before sub-step `index` of step `step`: optimisers count them. */
 int64_t cod_recipe_updates(const cod_recipe *recipe, int set, int64_t step, size_t index);
 

@@ -68,6 +68,9 @@ static cod_status init_weights(trainer *t)
     if (own)
         seed += 0x9E3779B97F4A7C15u * (uint64_t)(1 + cod_group_index(t->group));
     COD_TRY(cod_weights_fill_initial(&session->weights, seed));
+    for (int s = 0; s < COD_GRAPH_MAX_SETS; s++)
+        if (session->recipe.sets[s].file != NULL)
+            COD_TRY(cod_set_load_weights(session->recipe.sets[s].file, s, &session->weights));
     if (own || strcmp(options->init, "shared") == 0)
         return COD_OK;
     cod_load_counts counts;
@@ -99,13 +102,17 @@ static cod_status check_sets(const trainer *t)
 static cod_status make_losses(trainer *t)
 {
     const cod_recipe *recipe = &t->session.recipe;
-    t->losses = calloc(recipe->step_count * COD_PROGRAM_MAX_LOSSES, sizeof *t->losses);
+    t->losses = calloc(recipe->step_count * (COD_PROGRAM_MAX_LOSSES + COD_PROGRAM_MAX_OUTPUTS), sizeof *t->losses);
     COD_REQUIRE_MEMORY(t->losses);
-    for (size_t i = 0; i < recipe->step_count; i++)
-        for (size_t k = 0; k < COD_PROGRAM_MAX_LOSSES && recipe->steps[i].losses[k] != NULL; k++)
-            t->losses[t->loss_count++] = (trainer_loss){.name = recipe->steps[i].losses[k],
-                                                        .value = recipe->steps[i].program.losses[k],
-                                                        .sub_step = &recipe->steps[i]};
+    for (size_t i = 0; i < recipe->step_count; i++) {
+        const cod_sub_step *step = &recipe->steps[i];
+        for (size_t k = 0; k < COD_PROGRAM_MAX_LOSSES && step->losses[k] != NULL; k++)
+            t->losses[t->loss_count++] =
+                (trainer_loss){.name = step->losses[k], .value = step->program.losses[k], .sub_step = step};
+        for (size_t k = 0; k < COD_PROGRAM_MAX_OUTPUTS && step->figure_names[k] != NULL; k++)
+            t->losses[t->loss_count++] = (trainer_loss){
+                .name = step->figure_names[k], .value = step->figures[k], .sub_step = step, .is_figure = true};
+    }
     return COD_OK;
 }
 
@@ -279,8 +286,11 @@ static cod_status compile_locally(trainer *t, const cod_division *division)
 {
     const cod_train_session *session = &t->session;
     COD_TRY(cod_train_session_compile(&t->session, division));
-    for (size_t i = 0; i < t->loss_count; i++)
-        t->losses[i].view = cod_executable_loss_view(session->executable, t->losses[i].value);
+    for (size_t i = 0; i < t->loss_count; i++) {
+        trainer_loss *loss = &t->losses[i];
+        loss->view = loss->is_figure ? cod_executable_output(session->executable, loss->value)
+                                     : cod_executable_loss_view(session->executable, loss->value);
+    }
     t->loss_delay = !cod_backend_runs_at_once(session->backend) && !trainer_leaves_computing(t) ? 1 : 0;
     COD_TRY(cod_readback_create(session->backend, session->device, NULL, (size_t)t->loss_delay + 1,
                                 t->loss_count * (size_t)t->config->train.accumulate, &t->readback));

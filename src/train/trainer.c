@@ -67,7 +67,7 @@ static cod_status take_loss(trainer *t, trainer_loss *loss, double sum, int64_t 
     if (step < t->first_step || !cod_sub_step_is_due(loss->sub_step, step))
         return COD_OK;
     if (t->loss_count > 1)
-        snprintf(what, sizeof what, "loss '%s'", loss->name);
+        snprintf(what, sizeof what, "%s '%s'", loss->is_figure ? "figure" : "loss", loss->name);
     if (!isfinite(sum)) {
         const cod_status status = trainer_report_not_finite(t, what, step);
         return t->leader ? status : cod_fail_said_elsewhere(status);
@@ -229,7 +229,7 @@ static cod_status read_peers(const trainer *t, cod_peer_stats **peers, size_t *c
     return COD_OK;
 }
 
-/** The losses and rates of a recipe of several, each by its name. @param[out] more  new; free() */
+/** The losses, figures and rates of a recipe of several, each by its name. @param[out] more  new; free() */
 static cod_status more_numbers(const trainer *t, cod_metrics_number **more, size_t *count)
 {
     const cod_recipe *recipe = &t->session.recipe;
@@ -238,7 +238,7 @@ static cod_status more_numbers(const trainer *t, cod_metrics_number **more, size
     COD_REQUIRE_MEMORY(*more);
     for (size_t i = 0; i < t->loss_count && t->loss_count > 1; i++) {
         cod_metrics_number *number = &(*more)[(*count)++];
-        snprintf(number->key, sizeof number->key, "loss.%s", t->losses[i].name);
+        snprintf(number->key, sizeof number->key, "%s%s", t->losses[i].is_figure ? "" : "loss.", t->losses[i].name);
         number->value = mean_loss(&t->losses[i]);
     }
     for (int s = 1; s < COD_GRAPH_MAX_SETS; s++) {

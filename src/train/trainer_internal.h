@@ -17,10 +17,11 @@
 
 enum { STEP_TIMES = 4096 };
 
-/** A loss of the recipe. */
+/** A loss or a figure of the recipe. */
 typedef struct trainer_loss {
     const char *name;
     cod_value value;
+    bool is_figure;               /**< no loss: the first element of an output */
     const cod_sub_step *sub_step; /**< that computes it */
     cod_view view;                /**< on the device */
     double computed;              /**< by a strategy that computes in the trainer's place: of the step under way */

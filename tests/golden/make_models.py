@@ -23,6 +23,8 @@ import torch.nn as nn
 import torch.nn.functional as F
 import torchvision
 
+from gan_networks import VGG, Discriminator, f32
+
 torch.set_default_dtype(torch.float64)
 torch.manual_seed(20240229)
 
@@ -221,7 +223,21 @@ def check_against_torchvision():
         assert torch.equal(ours.eval()(x), theirs.eval()(x)) or torch.allclose(ours(x), theirs(x), rtol=1e-9)
 
 
-LOSSES = {"mse": F.mse_loss, "l1": F.l1_loss, "cross_entropy": F.cross_entropy}
+def check_vgg_against_torchvision():
+    """That VGG has torchvision's tensors, and computes what its network computes of normalised pictures."""
+    ours, theirs = VGG(64, 36).eval(), torchvision.models.vgg19().features[:36].eval()
+    assert list(ours.features.state_dict()) == list(theirs.state_dict())
+    ours.features.load_state_dict(theirs.state_dict())
+    x = torch.rand(1, 3, 32, 32)
+    normalised = torchvision.transforms.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])(x)
+    assert torch.allclose(ours(x), theirs(normalised), rtol=1e-9)
+
+
+def bce(logits, target):
+    return F.binary_cross_entropy_with_logits(logits, target)
+
+
+LOSSES = {"mse": F.mse_loss, "l1": F.l1_loss, "cross_entropy": F.cross_entropy, "bce": bce}
 
 
 def case(name, kind, options, model, x, target, loss_name, optimiser_name, optimiser, clip=0):
@@ -269,11 +285,6 @@ def case(name, kind, options, model, x, target, loss_name, optimiser_name, optim
 
 def one_hot(*labels):
     return F.one_hot(torch.tensor(labels)).double()
-
-
-def f32(value):
-    """What the ops' attributes make of a number."""
-    return float(np.float32(value))
 
 
 def adam(model, kind=torch.optim.Adam, **more):
@@ -336,6 +347,18 @@ case("resnet50", "resnet50", "height=24 width=17 channels=3 classes=3 features=1
 m = RRDBNet()
 case("rrdb", "rrdb", "num_feat=6 num_block=1 num_grow_ch=4", m, torch.rand(1, 3, 4, 3), torch.rand(1, 3, 16, 12), "l1",
      "adam", adam(m))
+
+# These draw from the generator last, so that the cases before them keep their bytes.
+m = Discriminator(19, 17, 2, 5)
+case("srgan discriminator", "srgan_discriminator", "height=19 width=17 features=2 hidden=5", m, torch.rand(3, 3, 19, 17),
+     torch.tensor([[0.9], [0.0], [1.0]]), "bce", "sgd", sgd(m), clip=f32(0.3))
+check_vgg_against_torchvision()
+m = VGG(3, 9)
+case("vgg19 to conv2_2", "vgg19", "block=2 convolution=2 before=0 input=0 channels=3", m, torch.rand(2, 3, 7, 6),
+     torch.rand(2, 6, 3, 3), "mse", "adam", adam(m))
+m = VGG(2, 31, caffe=True)
+case("vgg19 to conv5_2, before its activation", "vgg19", "block=5 convolution=2 before=1 input=1 channels=2", m,
+     torch.rand(1, 3, 17, 34), torch.rand(1, 16, 1, 2), "l1", "adam", adam(m))
 
 
 def text(value):

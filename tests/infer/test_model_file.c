@@ -4,6 +4,7 @@
 #include "infer/onnx.h"
 #include "io/file.h"
 #include "models.h"
+#include "ref/ref.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -104,6 +105,76 @@ static void only_what_the_output_needs_is_saved(void **state)
     free(values);
     cod_saved_model_clear(&loaded);
     cod_saved_model_clear(&saved);
+}
+
+/** Two layers of one set: "known" begins as the graph says. @param weights  zeroed */
+static cod_graph *set_graph(cod_weights *weights, cod_device **device)
+{
+    static const double start[] = {5, 6, 7, 8};
+    cod_graph *graph;
+    assert_ok(cod_graph_create(&graph));
+    const cod_value x = cod_graph_input(graph, "input", 2);
+    cod_graph_conv2d(graph, "layer", x, (cod_conv2d_spec){.out_channels = 2, .kernel = 1});
+    cod_graph_use_set(graph, "frozen");
+    const cod_value y = cod_graph_conv2d(
+        graph, "known", x, (cod_conv2d_spec){.out_channels = 2, .kernel = 1, .no_bias = true, .weights = start});
+    cod_graph_conv2d(graph, "layer", y, (cod_conv2d_spec){.out_channels = 2, .kernel = 1});
+    assert_ok(cod_graph_status(graph));
+    assert_ok(cod_ref_backend.open(NULL, device));
+    assert_ok(cod_weights_init(weights, &cod_ref_backend, *device, graph, COD_F32, false));
+    assert_ok(cod_weights_fill_initial(weights, 3));
+    return graph;
+}
+
+static void a_set_starts_from_a_file_that_holds_more(void **state)
+{
+    (void)state;
+    enum { FROZEN = 1, VALUES = 96 };
+    static const float weight[] = {1, 2, 3, 4}, bias[] = {-1, -2};
+    const cod_st_tensor tensors[] = {
+        {.name = "layer.weight", .dtype = COD_ST_F32, .rank = 4, .shape = {2, 2, 1, 1}, .data = weight},
+        {.name = "layer.bias", .dtype = COD_ST_F32, .rank = 1, .shape = {2}, .data = bias},
+        {.name = "known.weight", .dtype = COD_ST_F32, .rank = 1, .shape = {2}, .data = bias},
+        {.name = "other", .dtype = COD_ST_F32, .rank = 1, .shape = {2}, .data = bias}};
+    cod_st_tensor reshaped[2] = {tensors[0], tensors[1]};
+    reshaped[0].rank = 2;
+    cod_weights weights = {0};
+    cod_device *device;
+    cod_graph *graph = set_graph(&weights, &device);
+    float before[VALUES], after[VALUES];
+    assert_true(cod_weights_count(&weights) <= VALUES);
+    assert_ok(cod_weights_download(&weights, before));
+    const char *path = test_path("set.safetensors");
+    assert_fails(COD_ERR_IO, "set.safetensors", cod_set_load_weights(path, FROZEN, &weights));
+    assert_ok(cod_st_write(path, tensors + 1, 3, NULL, 0));
+    assert_fails(
+        COD_ERR_FORMAT,
+        "the tensors do not fit the network 'frozen': 1 match; 1 missing: 'layer.weight'; 3 in the file: 'layer.bias'",
+        cod_set_load_weights(path, FROZEN, &weights));
+    assert_ok(cod_st_write(path, reshaped, 2, NULL, 0));
+    assert_fails(COD_ERR_FORMAT, "1 of another shape: 'layer.weight' [2, 2] in place of [2, 2, 1, 1]",
+                 cod_set_load_weights(path, FROZEN, &weights));
+    assert_ok(cod_weights_download(&weights, after));
+    assert_memory_equal(before, after, cod_weights_count(&weights) * sizeof(float)); /* a failure changes nothing */
+    assert_ok(cod_st_write(path, tensors, 4, NULL, 0));
+    assert_ok(cod_set_load_weights(path, FROZEN, &weights));
+    assert_ok(cod_weights_download(&weights, after));
+    const float expected[] = {5, 6, 7, 8};
+    size_t checked = 0;
+    for (size_t i = 0; i < cod_graph_param_count(graph); i++) {
+        const cod_param *param = cod_graph_param(graph, i);
+        const bool known = strncmp(param->name, "known", 5) == 0, is_weight = param->rank == 4;
+        const float *wanted = param->set != FROZEN ? before + param->offset
+                              : known              ? expected
+                              : is_weight          ? weight
+                                                   : bias;
+        assert_memory_equal(after + param->offset, wanted, (size_t)cod_shape_count(param->shape) * sizeof(float));
+        checked++;
+    }
+    assert_int_equal(checked, 5);
+    cod_weights_clear(&weights);
+    cod_ref_backend.close(device);
+    cod_graph_destroy(graph);
 }
 
 static void well_known_models_are_recognised_by_their_tensors(void **state)
@@ -366,6 +437,7 @@ int main(void)
         cmocka_unit_test(files_round_trip),
         cmocka_unit_test(tensors_have_pytorchs_names_and_layout),
         cmocka_unit_test(only_what_the_output_needs_is_saved),
+        cmocka_unit_test(a_set_starts_from_a_file_that_holds_more),
         cmocka_unit_test(well_known_models_are_recognised_by_their_tensors),
         cmocka_unit_test(strict_names_what_differs_and_partial_counts_it),
         cmocka_unit_test(numbers_that_are_none_are_refused),

@@ -4,10 +4,14 @@
  */
 #include "support/test.h"
 
+#include "nn/discriminator.h"
 #include "nn/net.h"
 #include "nn/optimiser.h"
+#include "nn/torch_case.h"
+#include "nn/vgg.h"
 #include "ref/ref.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,85 +19,8 @@
 
 #define MODELS_FILE COD_TEST_DIR "/../golden/models.bin"
 
-enum { MAX_TENSORS = 1024 };
-
-typedef struct tensor {
-    char name[256];
-    uint32_t rank, dims[4];
-    size_t count;
-    float *values;
-} tensor;
-
-typedef struct model_case {
-    char name[256], kind[256], options[256], loss[256], optimiser[256];
-    uint32_t tensor_count;
-    tensor tensors[MAX_TENSORS];
-} model_case;
-
-static void take(FILE *file, void *target, size_t bytes)
-{
-    if (fread(target, 1, bytes, file) != bytes)
-        fail_msg("%s ends early", MODELS_FILE);
-}
-
-static void take_text(FILE *file, char text[256])
-{
-    unsigned char length;
-    take(file, &length, 1);
-    take(file, text, length);
-    text[length] = 0;
-}
-
-static void take_case(FILE *file, model_case *c)
-{
-    take_text(file, c->name);
-    take_text(file, c->kind);
-    take_text(file, c->options);
-    take_text(file, c->loss);
-    take_text(file, c->optimiser);
-    take(file, &c->tensor_count, 4);
-    assert_true(c->tensor_count <= MAX_TENSORS);
-    for (uint32_t i = 0; i < c->tensor_count; i++) {
-        tensor *t = &c->tensors[i];
-        take_text(file, t->name);
-        take(file, &t->rank, 4);
-        assert_true(t->rank <= 4);
-        take(file, t->dims, t->rank * sizeof *t->dims);
-        t->count = 1;
-        for (uint32_t k = 0; k < t->rank; k++)
-            t->count *= t->dims[k];
-        t->values = calloc(t->count + 1, sizeof *t->values);
-        assert_non_null(t->values);
-        take(file, t->values, t->count * sizeof *t->values);
-    }
-}
-
-static const tensor *find(const model_case *c, const char *prefix, const char *name)
-{
-    char wanted[600];
-    snprintf(wanted, sizeof wanted, "%s%s", prefix, name);
-    for (uint32_t i = 0; i < c->tensor_count; i++)
-        if (strcmp(c->tensors[i].name, wanted) == 0)
-            return &c->tensors[i];
-    fail_msg("%s: PyTorch's model has no '%s'", c->name, wanted);
-    return NULL;
-}
-
-/** Largest difference allowed: `tolerance` of the tensor's largest element. */
-static void compare(const model_case *c, const char *what, const float *actual, const tensor *expected,
-                    double tolerance)
-{
-    double largest = 0;
-    for (size_t i = 0; i < expected->count; i++)
-        largest = fmax(largest, fabs((double)expected->values[i]));
-    for (size_t i = 0; i < expected->count; i++)
-        if (!(fabs((double)actual[i] - (double)expected->values[i]) <= tolerance * (largest + 1e-6)))
-            fail_msg("%s, %s, %s[%zu]: %.9g, PyTorch has %.9g", c->name, what, expected->name, i, (double)actual[i],
-                     (double)expected->values[i]);
-}
-
 /** `values`: the flat buffer; every parameter of the graph against PREFIX.NAME. */
-static void compare_params(const model_case *c, const test_net *net, const char *prefix, const double *values,
+static void compare_params(const torch_case *c, const test_net *net, const char *prefix, const double *values,
                            bool states, bool trainable, double tolerance)
 {
     size_t compared = 0, present = 0;
@@ -101,7 +28,7 @@ static void compare_params(const model_case *c, const test_net *net, const char 
         const cod_param *param = cod_graph_param(net->graph, i);
         if (param->is_state ? !states : !trainable)
             continue;
-        const tensor *expected = find(c, prefix, param->name);
+        const torch_tensor *expected = torch_case_find(c, prefix, param->name);
         float *ours = calloc(expected->count + 1, sizeof *ours), *torch = calloc(expected->count + 1, sizeof *torch);
         int64_t dims[4];
         assert_int_equal(expected->count, cod_shape_count(param->shape));
@@ -111,7 +38,7 @@ static void compare_params(const model_case *c, const test_net *net, const char 
         assert_int_equal(expected->rank, param->rank);
         for (int k = 0; k < param->rank; k++)
             assert_int_equal(dims[k], expected->dims[k]);
-        compare(c, prefix, torch, expected, tolerance);
+        torch_case_compare(c, prefix, torch, expected, tolerance);
         free(ours), free(torch);
         compared++;
     }
@@ -120,12 +47,34 @@ static void compare_params(const model_case *c, const test_net *net, const char 
     assert_int_equal(compared, present); /* nothing of PyTorch's is missing in ours */
 }
 
-static void load_start(const model_case *c, test_net *net)
+/** Parameters whose starting values the graph gives start where PyTorch's do. */
+static void compare_given_starts(const torch_case *c, test_net *net)
+{
+    double *values = net_new(cod_weights_count(&net->weights));
+    assert_ok(cod_weights_fill_initial(&net->weights, 1));
+    assert_ok(net_read_values(net, values));
+    for (size_t i = 0; i < cod_graph_param_count(net->graph); i++) {
+        const cod_param *param = cod_graph_param(net->graph, i);
+        if (param->start == NULL)
+            continue;
+        const torch_tensor *start = torch_case_find(c, "start.", param->name);
+        float *ours = calloc(start->count + 1, sizeof *ours), *torch = calloc(start->count + 1, sizeof *torch);
+        int64_t dims[4];
+        for (size_t k = 0; k < start->count; k++)
+            ours[k] = (float)values[param->offset + k];
+        cod_param_to_torch(param, ours, torch, dims);
+        torch_case_compare(c, "start", torch, start, 1e-7);
+        free(ours), free(torch);
+    }
+    free(values);
+}
+
+static void load_start(const torch_case *c, test_net *net)
 {
     double *values = net_new(cod_weights_count(&net->weights));
     for (size_t i = 0; i < cod_graph_param_count(net->graph); i++) {
         const cod_param *param = cod_graph_param(net->graph, i);
-        const tensor *start = find(c, "start.", param->name);
+        const torch_tensor *start = torch_case_find(c, "start.", param->name);
         float *ours = calloc(start->count + 1, sizeof *ours);
         assert_int_equal(start->count, cod_shape_count(param->shape));
         cod_param_from_torch(param, start->values, ours);
@@ -137,24 +86,9 @@ static void load_start(const model_case *c, test_net *net)
     free(values);
 }
 
-/** Copies between NCHW floats and an NHWC view. */
-static void set_input(test_net *net, const char *name, const tensor *from)
+static void compare_output(const torch_case *c, test_net *net, cod_value output, double tolerance)
 {
-    const cod_view view = cod_executable_input(net->executable, name);
-    const cod_shape s = view.shape;
-    double *values = net_new(from->count);
-    assert_int_equal(cod_shape_count(s), from->count);
-    for (int64_t i = 0; i < cod_shape_count(s); i++) {
-        const int64_t channel = i % s.c, x = i / s.c % s.w, y = i / s.c / s.w % s.h, n = i / s.c / s.w / s.h;
-        values[i] = (double)from->values[((n * s.c + channel) * s.h + y) * s.w + x];
-    }
-    assert_ok(net_write(net, view, values));
-    free(values);
-}
-
-static void compare_output(const model_case *c, test_net *net, cod_value output, double tolerance)
-{
-    const tensor *expected = find(c, "output", "");
+    const torch_tensor *expected = torch_case_find(c, "output", "");
     const cod_view view = cod_executable_output(net->executable, output);
     const cod_shape s = view.shape;
     double *values = net_new(expected->count);
@@ -165,7 +99,7 @@ static void compare_output(const model_case *c, test_net *net, cod_value output,
         const int64_t channel = i % s.c, x = i / s.c % s.w, y = i / s.c / s.w % s.h, n = i / s.c / s.w / s.h;
         nchw[((n * s.c + channel) * s.h + y) * s.w + x] = (float)values[i];
     }
-    compare(c, "inference", nchw, expected, tolerance);
+    torch_case_compare(c, "inference", nchw, expected, tolerance);
     free(values), free(nchw);
 }
 
@@ -178,24 +112,50 @@ static cod_value build_flat(cod_graph *graph, cod_value x)
     return cod_graph_linear(graph, "out", cod_graph_flatten(graph, x, 3, 2), 5, false);
 }
 
+/** Networks that are no models of their own. @return 0 where the case is a model */
+static cod_value build_function(const torch_case *c, cod_graph *graph, cod_value x)
+{
+    if (strcmp(c->kind, "flat") == 0)
+        return build_flat(graph, x);
+    if (strcmp(c->kind, "srgan_discriminator") == 0) {
+        cod_srgan_discriminator_spec spec;
+        assert_int_equal(sscanf(c->options, "height=%" SCNd64 " width=%" SCNd64 " features=%" SCNd64 " hidden=%" SCNd64,
+                                &spec.height, &spec.width, &spec.features, &spec.hidden),
+                         4);
+        return cod_srgan_discriminator(graph, x, spec);
+    }
+    if (strcmp(c->kind, "vgg19") == 0) {
+        cod_vgg_spec spec;
+        int before, input;
+        assert_int_equal(sscanf(c->options, "block=%d convolution=%d before=%d input=%d channels=%" SCNd64,
+                                &spec.layer.block, &spec.layer.convolution, &before, &input, &spec.channels),
+                         5);
+        spec.before_activation = before != 0;
+        spec.input = (cod_vgg_input)input;
+        return cod_vgg_features(graph, x, spec);
+    }
+    return 0;
+}
+
 typedef struct trained {
     cod_graph *graph;
     cod_value output, loss;
 } trained;
 
-static trained build_case(const model_case *c, cod_arena *arena)
+static trained build_case(const torch_case *c, cod_arena *arena)
 {
     trained built;
     cod_model model;
-    if (strcmp(c->kind, "flat") == 0) {
-        assert_ok(cod_graph_create(&built.graph));
-        built.output = build_flat(built.graph, cod_graph_input(built.graph, "input", 3));
-    } else {
+    assert_ok(cod_graph_create(&built.graph));
+    built.output = build_function(c, built.graph, cod_graph_input(built.graph, "input", 3));
+    if (built.output == 0) {
+        cod_graph_destroy(built.graph);
         assert_ok(net_model(c->kind, c->options, arena, &model));
         built = (trained){.graph = model.graph, .output = model.output};
     }
     const cod_loss_kind kind = strcmp(c->loss, "cross_entropy") == 0 ? COD_LOSS_CROSS_ENTROPY
                                : strcmp(c->loss, "l1") == 0          ? COD_LOSS_L1
+                               : strcmp(c->loss, "bce") == 0         ? COD_LOSS_BCE
                                                                      : COD_LOSS_MSE;
     const cod_value target = cod_graph_input_like(built.graph, "target", built.output);
     built.loss = cod_graph_loss(built.graph, "loss", built.output, target, (cod_loss_spec){.kind = kind});
@@ -203,7 +163,7 @@ static trained build_case(const model_case *c, cod_arena *arena)
 }
 
 /** As the optimisers at the end of make_models.py. */
-static double make_optimiser(const model_case *c, test_net *net, cod_optimiser **out)
+static double make_optimiser(const torch_case *c, test_net *net, cod_optimiser **out)
 {
     cod_optimiser_options options = {.kind = COD_OPT_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8};
     if (strcmp(c->optimiser, "adamw") == 0) {
@@ -217,17 +177,18 @@ static double make_optimiser(const model_case *c, test_net *net, cod_optimiser *
     return options.kind == COD_OPT_SGD ? 0.1 : 1e-3;
 }
 
-static void train_case(const model_case *c, test_net *net, const trained *built, double tolerance)
+static void train_case(const torch_case *c, test_net *net, const trained *built, double tolerance)
 {
-    const tensor *losses = find(c, "losses", "");
+    const torch_tensor *losses = torch_case_find(c, "losses", "");
     const size_t count = cod_weights_count(&net->weights);
     double *values = net_new(count), *grads = net_new(count);
     float seen[3];
     cod_optimiser *optimiser;
     const double rate = make_optimiser(c, net, &optimiser);
+    compare_given_starts(c, net);
     load_start(c, net);
-    set_input(net, "input", find(c, "input", ""));
-    set_input(net, "target", find(c, "target", ""));
+    torch_case_write_input(net, "input", torch_case_find(c, "input", ""));
+    torch_case_write_input(net, "target", torch_case_find(c, "target", ""));
     for (int step = 0; step < 3; step++) {
         assert_ok(net_run(net, "train"));
         assert_ok(cod_executable_loss(net->executable, built->loss, &seen[step]));
@@ -239,7 +200,7 @@ static void train_case(const model_case *c, test_net *net, const trained *built,
         }
         assert_ok(cod_optimiser_step(optimiser, rate, step + 1));
     }
-    compare(c, "training", seen, losses, tolerance);
+    torch_case_compare(c, "training", seen, losses, tolerance);
     assert_ok(net_read_values(net, values));
     compare_params(c, net, "end.", values, true, true, tolerance);
     assert_ok(net_run(net, "infer"));
@@ -248,11 +209,11 @@ static void train_case(const model_case *c, test_net *net, const trained *built,
     free(values), free(grads);
 }
 
-static void run_case(const model_case *c, cod_dtype dtype, double tolerance)
+static void run_case(const torch_case *c, cod_dtype dtype, double tolerance)
 {
     cod_arena arena = {0};
     const trained built = build_case(c, &arena);
-    const tensor *input = find(c, "input", "");
+    const torch_tensor *input = torch_case_find(c, "input", "");
     const cod_shape shape = input->rank == 4
                                 ? (cod_shape){input->dims[0], input->dims[2], input->dims[3], input->dims[1]}
                                 : (cod_shape){input->dims[0], 1, 1, input->dims[1]};
@@ -274,26 +235,14 @@ static void run_case(const model_case *c, cod_dtype dtype, double tolerance)
 /** @param[in] left_out  a kind; NULL = none */
 static void run_all(cod_dtype dtype, double tolerance, const char *left_out)
 {
-    static model_case c;
-    char magic[4];
-    uint32_t version, count;
-    FILE *file = fopen(MODELS_FILE, "rb");
-    assert_non_null(file);
-    take(file, magic, 4);
-    take(file, &version, 4);
-    take(file, &count, 4);
-    assert_memory_equal(magic, "CODM", 4);
-    assert_int_equal(version, 2);
-    assert_int_equal(count, 12);
-    for (uint32_t i = 0; i < count; i++) {
-        take_case(file, &c);
+    static torch_case c;
+    torch_file file = torch_file_open(MODELS_FILE);
+    assert_int_equal(file.count, 15);
+    while (torch_file_next(&file, &c)) {
         if (left_out == NULL || strcmp(c.kind, left_out) != 0)
             run_case(&c, dtype, tolerance);
-        for (uint32_t k = 0; k < c.tensor_count; k++)
-            free(c.tensors[k].values);
+        torch_case_clear(&c);
     }
-    assert_int_equal(fgetc(file), EOF);
-    fclose(file);
 }
 
 /** The file's numbers are rounded to f32: 6e-8 of each; learning rate and Adam's epsilon too. */

@@ -9,6 +9,8 @@ The table of what was tried and printed is docs/bad-inputs.md; the test fails wh
 import contextlib
 import difflib
 import gzip
+import json
+import math
 import os
 import re
 import struct
@@ -79,6 +81,14 @@ def make_files(program, folder):
     write("truncated.safetensors", struct.pack("<Q", 1000) + b'{"a":')
     write("garbage.safetensors", bytes(255 - i for i in range(256)))
     write("foreign.safetensors", struct.pack("<Q", 64) + b'{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'.ljust(64) + b"\0" * 4)
+    shapes = {"features.0.weight": [64, 3, 3, 3], "features.0.bias": [64]}
+    header, data = {}, b""
+    for tensor, shape in shapes.items():
+        size = 4 * math.prod(shape)
+        header[tensor] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + size]}
+        data += bytes(size)
+    header = json.dumps(header).encode()
+    write("vgg.safetensors", struct.pack("<Q", len(header)) + header + data)
     subprocess.run([program, "train", "ok.yaml", "train.steps=10", "eval.every=0"], cwd=folder, check=True,
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     os.chmod(os.path.join(folder, "runs"), 0o755)
@@ -90,6 +100,7 @@ TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "do
 IMAGES = ["train", "ok.yaml", "name=i", "data.kind=pictures"]
 FILES = ["train", "ok.yaml", "train.strategy=codistill", "exchange.transport=file"]
 CLASSES = ["train", "classes.yaml", "name=i"]
+GAN = ["train", "ok.yaml", "name=i", "train.recipe=srgan"]
 FULL_DISK = "full disk"
 
 # what is wrong: [(arguments, exit code, part of the message)]; a command that is started otherwise is given whole
@@ -131,6 +142,16 @@ CASES = {
         (["train", "ok.yaml", "name=n", "model.init=absent.safetensors"], 2, "model.init: there is no 'absent.safetensors'"),
         (["train", "ok.yaml", "name=n", "data.kind=pictures", "data.path=photos/good", "data.weights=[1, 2]"], 2, "data.weights: 2 given"),
     ],
+    "adversarial training": [
+        ([*GAN, "gan.content=vgg22"], 2, "gan.content: 'vgg22' compares features of VGG-19: name its weights in gan.perceptual_file"),
+        ([*GAN, "gan.content=vgg22", "gan.perceptual_file=absent.safetensors"], 2, "absent.safetensors"),
+        ([*GAN, "gan.content=vgg22", "gan.perceptual_file=foreign.safetensors"], 2, "holds no layer of VGG-19"),
+        ([*GAN, "gan.content=vgg54", "gan.perceptual_file=vgg.safetensors"], 2, "from conv1_1 to conv1_1, but conv5_4 is compared"),
+        ([*GAN, "gan.content=vgg99"], 2, "gan.content: 'vgg99' is not one of"),
+        ([*GAN, "gan.pixel_weight=1"], 2, "compares pixels already"),
+        ([*GAN, "gan.warm_up=60"], 2, "leave nothing of 60 steps"),
+        ([*CLASSES, "train.recipe=srgan"], 2, "judges pictures; model 'mlp' makes none"),
+    ],
     "comparison": [
         (["compare", "ok.yaml", "compare.arms=[singel]"], 2, "did you mean 'single'?"),
         (["compare", "ok.yaml", "compare.arms=[{nam: a}]"], 2, "unknown key 'nam' in an arm; did you mean 'name'?"),
@@ -161,12 +182,20 @@ CASES = {
         (["eval"], 2, "codistill eval"),
         (["upscale", MODEL, "photos/good/a.png"], 2, "-o"),
         (["upscale", MODEL, "photos/good/a.png", "-o", "out", "--tile", "1"], 2, "tile"),
+        (["upscale", MODEL, "photos/good/a.png", "-o", "out.tif"], 2, "written as .png, .jpg or .webp"),
+        (["upscale", MODEL, "photos/good/a.png", "-o", "out", "--format", "gif"], 2, "none of png, jpg and webp"),
+        (["upscale", MODEL, "photos/good/a.png", "-o", "a.jpg", "--quality", "101"], 2, "not a whole number from 1 to 100"),
+        (["upscale", MODEL, "photos/good/a.png", "-o", "a.png", "--outscale", "20"], 2, "not a number from 0.1 to 16"),
         (["eval", MODEL, "--data", "photos/good", "--device", "gpu"], 2, "--device: 'gpu' is not one of: auto, cpu, cuda"),
         (["eval", MODEL, "--data", "photos/good", "--metrics", "psnr,nice"], 2, "unknown metric 'nice'; known are psnr, ssim and niqe"),
         (["eval", MODEL, "--data", "photos/good", "--metrics", "niqe"], 2, "--metrics niqe needs --niqe-model FILE"),
         (["eval", MODEL, "--data", "photos/good", "--metrics", "niqe", "--niqe-model", "photos/good/a.png"], 1, "no ZIP archive"),
         (["eval", MODEL, "--data", "photos/good", "--device", "cuda"], 1, "--device: cuda: there is no NVIDIA driver on this machine; "),
         (["export", MODEL, "-o", "x.tflite"], 2, "x.tflite"),
+        (["import", "absent.pth", "-o", "x.safetensors"], 1, "absent.pth"),
+        (["import", MODEL, "-o", "x.safetensors"], 1, "no ZIP archive"),
+        (["import", "photo.pth"], 2, "either -o with the .safetensors file to write, or --list"),
+        (["import", "photo.pth", "-o", "x.onnx"], 2, "must end with .safetensors"),
         (["interpolate", MODEL, "-o", "x.safetensors"], 2, "two models are wanted"),
         (["interpolate", MODEL, MODEL, "--alpha", "1.5", "-o", "x.safetensors"], 2, "--alpha: '1.5' is not a number from 0 to 1"),
         (["interpolate", MODEL, MODEL, "--alpha", "0.5", "-o", MODEL], 2, "would replace the model itself"),

@@ -112,6 +112,55 @@ static void give_before_it_is_left(cod_recipe *recipe)
     recipe->steps[FORWARD] = critic;
 }
 
+/** Until step 6 `forward` leaves the output, from then on `model` does. */
+static void begin_later(cod_recipe *recipe)
+{
+    const cod_sub_step critic = recipe->steps[CRITIC];
+    recipe->steps[CRITIC] = recipe->steps[MODEL];
+    recipe->steps[MODEL] = critic;
+    recipe->steps[FORWARD].end = 6;
+    recipe->steps[CRITIC].first = 6;
+    recipe->steps[CRITIC].program.outputs[0] = recipe->model.output;
+}
+
+static void begin_too_late(cod_recipe *recipe)
+{
+    begin_later(recipe);
+    recipe->steps[CRITIC].first = 7;
+}
+
+static void end_too_early(cod_recipe *recipe)
+{
+    begin_later(recipe);
+    recipe->steps[CRITIC].end = 9;
+}
+
+/** In the steps without an output the critic does not run. */
+static void begin_together(cod_recipe *recipe)
+{
+    end_too_early(recipe);
+    recipe->steps[MODEL].first = 2;
+    recipe->steps[MODEL].end = 9;
+}
+
+static void tell_a_figure(cod_recipe *recipe)
+{
+    recipe->steps[FORWARD].figures[0] = recipe->model.output;
+    recipe->steps[FORWARD].figure_names[0] = "first_output";
+}
+
+static void tell_no_output(cod_recipe *recipe)
+{
+    tell_a_figure(recipe);
+    recipe->steps[FORWARD].figures[0] = recipe->target;
+}
+
+static void leave_a_figure_without_name(cod_recipe *recipe)
+{
+    tell_a_figure(recipe);
+    recipe->steps[FORWARD].figure_names[0] = NULL;
+}
+
 static void give_across_an_update(cod_recipe *recipe)
 {
     recipe->steps[MODEL].program.given[0] = recipe->model.output;
@@ -136,6 +185,14 @@ static void mistakes_are_told(void **state)
     assert_ok(builds(rest_together, 1));
     assert_fails(COD_ERR_ARGUMENT, given, builds(look_away_every_second_step, 1));
     assert_fails(COD_ERR_ARGUMENT, given, builds(give_before_it_is_left, 1));
+    assert_ok(builds(begin_later, 1));
+    assert_ok(builds(begin_together, 1));
+    assert_fails(COD_ERR_ARGUMENT, "'critic' can be given only", builds(begin_too_late, 1));
+    assert_fails(COD_ERR_ARGUMENT, "'critic' can be given only", builds(end_too_early, 1));
+    assert_ok(builds(tell_a_figure, 1));
+    assert_fails(COD_ERR_ARGUMENT, "figure 0 of 'forward' needs a name and must be an output",
+                 builds(tell_no_output, 1));
+    assert_fails(COD_ERR_ARGUMENT, "figure 0 of 'forward' needs a name", builds(leave_a_figure_without_name, 1));
     assert_ok(builds(give_across_an_update, 1));
     assert_fails(COD_ERR_ARGUMENT, "with train.accumulate above 1 since the last update",
                  builds(give_across_an_update, 2));
@@ -167,9 +224,32 @@ static void running_statistics_that_move_are_seen(void **state)
     assert_false(reads_statistics(0, false));
 }
 
+/** The counts that optimisers go by are those of looking at each step. */
+static void updates_are_counted_as_they_come(void **state)
+{
+    (void)state;
+    static const cod_sub_step cases[] = {{.every = 0},
+                                         {.every = 3},
+                                         {.every = 3, .first = 4},
+                                         {.every = 3, .first = 6},
+                                         {.first = 5, .end = 9},
+                                         {.every = 4, .first = 5, .end = 13},
+                                         {.every = 2, .end = 7},
+                                         {.every = 7, .first = 8, .end = 10}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int64_t times = 0;
+        for (int64_t step = 0; step < 40; step++) {
+            assert_int_equal(cod_sub_step_times_due(&cases[i], step), times);
+            times += cod_sub_step_is_due(&cases[i], step);
+        }
+        assert_true(times > 0 || i == 7);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(mistakes_are_told),
+                                       cmocka_unit_test(updates_are_counted_as_they_come),
                                        cmocka_unit_test(running_statistics_that_move_are_seen)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,114 @@
+#include "gan/perceptual.h"
+
+#include "io/safetensors.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *const cod_perceptual_input_names[] = {"auto", "torchvision", "caffe", NULL};
+
+/** The layer behind `layer`; block COD_VGG_BLOCKS + 1 behind the last one. */
+static cod_vgg_layer next_layer(cod_vgg_layer layer)
+{
+    if (layer.convolution < cod_vgg_convolutions(layer.block))
+        return (cod_vgg_layer){layer.block, layer.convolution + 1};
+    return (cod_vgg_layer){layer.block + 1, 1};
+}
+
+static const cod_st_tensor *find(const cod_st_file *file, cod_vgg_layer layer, const char *what)
+{
+    char name[48];
+    snprintf(name, sizeof name, "features.%d.%s", cod_vgg_index(layer), what);
+    return cod_st_tensor_find(file, name);
+}
+
+static bool has(const cod_st_file *file, cod_vgg_layer layer)
+{
+    return find(file, layer, "weight") != NULL && find(file, layer, "bias") != NULL;
+}
+
+static cod_status check_shape(const cod_st_tensor *tensor, int rank, const int64_t shape[4])
+{
+    char found[128] = "", wanted[128] = "";
+    bool equal = tensor->rank == rank;
+    for (int i = 0; i < tensor->rank; i++) {
+        equal = equal && tensor->shape[i] == shape[i];
+        snprintf(found + strlen(found), sizeof found - strlen(found), "%s%lld", i ? ", " : "",
+                 (long long)tensor->shape[i]);
+    }
+    for (int i = 0; i < rank; i++)
+        snprintf(wanted + strlen(wanted), sizeof wanted - strlen(wanted), "%s%lld", i ? ", " : "", (long long)shape[i]);
+    return equal ? COD_OK
+                 : cod_fail(COD_ERR_FORMAT, "tensor '%s' is [%s], VGG-19's is [%s]", tensor->name, found, wanted);
+}
+
+/** Channels of a layer's output. */
+static int64_t channels_of(cod_vgg_layer layer)
+{
+    return layer.block <= 4 ? (int64_t)COD_VGG_CHANNELS << (layer.block - 1) : 8 * COD_VGG_CHANNELS;
+}
+
+static cod_status check_shapes(const cod_st_file *file, cod_vgg_layer last)
+{
+    int64_t before = 3;
+    for (cod_vgg_layer at = {1, 1}; cod_vgg_index(at) <= cod_vgg_index(last); at = next_layer(at)) {
+        const int64_t channels = channels_of(at), shape[4] = {channels, before, 3, 3};
+        COD_TRY(check_shape(find(file, at, "weight"), 4, shape));
+        COD_TRY(check_shape(find(file, at, "bias"), 1, shape));
+        before = channels;
+    }
+    return COD_OK;
+}
+
+static cod_status check_layers(const cod_st_file *file, cod_vgg_layer last)
+{
+    cod_vgg_layer missing = {1, 1}, held = {0, 0};
+    while (missing.block <= COD_VGG_BLOCKS && has(file, missing)) {
+        held = missing;
+        missing = next_layer(missing);
+    }
+    if (held.block == 0)
+        return cod_fail(COD_ERR_FORMAT, "the file holds no layer of VGG-19 under torchvision's names: "
+                                        "'features.0.weight' and 'features.0.bias' would be the first");
+    if (missing.block <= COD_VGG_BLOCKS && cod_vgg_index(missing) <= cod_vgg_index(last))
+        return cod_fail(COD_ERR_FORMAT,
+                        "the file holds VGG-19 from conv1_1 to conv%d_%d, but conv%d_%d is compared; conv%d_%d would "
+                        "be 'features.%d.weight' and 'features.%d.bias'",
+                        held.block, held.convolution, last.block, last.convolution, missing.block, missing.convolution,
+                        cod_vgg_index(missing), cod_vgg_index(missing));
+    return check_shapes(file, last);
+}
+
+static cod_status find_input(const cod_st_file *file, cod_vgg_input *input)
+{
+    const char *said = cod_st_metadata(file, "input");
+    for (int i = 0; said != NULL && cod_vgg_input_names[i] != NULL; i++)
+        if (strcmp(said, cod_vgg_input_names[i]) == 0) {
+            *input = (cod_vgg_input)i;
+            return COD_OK;
+        }
+    if (said != NULL)
+        return cod_fail(COD_ERR_FORMAT,
+                        "the metadata say that pictures are presented as '%.40s'; torchvision and "
+                        "caffe are known",
+                        said);
+    *input = COD_VGG_TORCHVISION;
+    for (size_t i = 0; i < cod_st_metadata_count(file); i++)
+        if (strstr(cod_st_metadata_at(file, i)->value, "103.939") != NULL)
+            *input = COD_VGG_CAFFE;
+    return COD_OK;
+}
+
+cod_status cod_perceptual_examine(const char *path, cod_vgg_layer layer, int wanted, cod_vgg_input *input)
+{
+    cod_st_file *file = NULL;
+    COD_TRY(cod_st_open(path, &file));
+    cod_status status = check_layers(file, layer);
+    if (status == COD_OK && wanted == COD_PERCEPTUAL_INPUT_AUTO)
+        status = find_input(file, input);
+    else if (status == COD_OK)
+        *input = (cod_vgg_input)(wanted - COD_PERCEPTUAL_INPUT_FIRST);
+    cod_st_close(file);
+    return status == COD_OK ? COD_OK : cod_fail_prefix(status, "%s", path);
+}

@@ -1,0 +1,29 @@
+/**
+ * @file
+ * The frozen network whose features perceptual losses compare: VGG-19 from the user's safetensors file, by torchvision's names.
+ */
+#ifndef COD_GAN_PERCEPTUAL_H
+#define COD_GAN_PERCEPTUAL_H
+
+#include "core/status.h"
+#include "nn/vgg.h"
+
+/** How pictures are presented to the network, as an option says it: as the file says, or one of cod_vgg_input. */
+enum { COD_PERCEPTUAL_INPUT_AUTO, COD_PERCEPTUAL_INPUT_FIRST };
+
+/** "auto", then cod_vgg_input_names. */
+extern const char *const cod_perceptual_input_names[];
+
+/**
+ * Checks that a file holds VGG-19 up to a layer, and finds how pictures are to be presented to it.
+ *
+ * The file says it by the text "input" of its metadata, "torchvision" or "caffe"; else one of its texts may name 103.939, the blue mean of
+ * Caffe's convention; else it is torchvision's.
+ *
+ * @param wanted  COD_PERCEPTUAL_INPUT_AUTO, or COD_PERCEPTUAL_INPUT_FIRST + a cod_vgg_input
+ * @return COD_ERR_IO or COD_ERR_FORMAT with a message that says which layers the file has, or which shape differs
+ */
+COD_MUST_CHECK cod_status cod_perceptual_examine(const char *path, cod_vgg_layer layer, int wanted,
+                                                 cod_vgg_input *input);
+
+#endif

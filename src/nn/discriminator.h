@@ -1,0 +1,33 @@
+/**
+ * @file
+ * Discriminators: networks that tell pictures of the data from those that a generator made. Functions that add them to a graph; they
+ * are no models of their own, since a recipe trains them beside one.
+ */
+#ifndef COD_NN_DISCRIMINATOR_H
+#define COD_NN_DISCRIMINATOR_H
+
+#include "nn/graph.h"
+
+typedef struct cod_srgan_discriminator_spec {
+    int64_t height, width; /**< of the pictures that it judges, pixels: its fully connected layers are for one size */
+    int64_t features;      /**< channels of the first two convolutions; the published network has 64 */
+    int64_t hidden;        /**< width of the first fully connected layer; the published network has 1024 */
+} cod_srgan_discriminator_spec;
+
+/**
+ * SRGAN's discriminator (Ledig et al., "Photo-Realistic Single Image Super-Resolution Using a GAN", CVPR 2017, figure 4), to logits that
+ * a picture is of the data: {N,H,W,C} -> {N,1,1,1}.
+ *
+ * Eight 3x3 convolutions with 1, 1, 2, 2, 4, 4, 8 and 8 times `features` channels, of which every second one halves height and width
+ * (rounded up); batch normalisation behind all but the first; leaky ReLU of slope 0.2; two fully connected layers. The sigmoid of the
+ * paper is part of the loss (COD_LOSS_BCE). Parameters have the names that two nn.Sequential give them in PyTorch:
+ *
+ *     features.0                                  the first convolution, with a bias
+ *     features.2, .5, .8, .11, .14, .17, .20      the others, without a bias, and their normalisations at the next number
+ *     classifier.0, classifier.2                  the fully connected layers, on channels, rows and columns in PyTorch's order
+ *
+ * A second call in the same set of the graph judges other pictures with the same parameters.
+ */
+cod_value cod_srgan_discriminator(cod_graph *graph, cod_value pictures, cod_srgan_discriminator_spec spec);
+
+#endif

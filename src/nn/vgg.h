@@ -1,0 +1,50 @@
+/**
+ * @file
+ * Features of VGG-19 (Simonyan & Zisserman, "Very Deep Convolutional Networks for Large-Scale Image Recognition", ICLR 2015), on which
+ * perceptual losses compare pictures (Johnson et al. 2016; Ledig et al. 2017).
+ *
+ * Layers are called convB_C: convolution C of block B, both from 1. Parameters have torchvision's names: conv1_1 is "features.0.weight"
+ * and "features.0.bias", conv5_4 "features.34".
+ */
+#ifndef COD_NN_VGG_H
+#define COD_NN_VGG_H
+
+#include "nn/graph.h"
+
+enum { COD_VGG_BLOCKS = 5, COD_VGG_CHANNELS = 64 };
+
+/** How the pictures were presented that the weights were trained on. Pictures come as RGB in 0 … 1, whatever this is. */
+typedef enum cod_vgg_input {
+    COD_VGG_TORCHVISION, /**< (RGB - (0.485, 0.456, 0.406)) / (0.229, 0.224, 0.225) */
+    COD_VGG_CAFFE        /**< 255·BGR - (103.939, 116.779, 123.68), as Keras has it, too */
+} cod_vgg_input;
+
+/** "torchvision", "caffe". */
+extern const char *const cod_vgg_input_names[];
+
+typedef struct cod_vgg_layer {
+    int block, convolution;
+} cod_vgg_layer;
+
+/** Convolutions of blocks 1 … 5: 2, 2, 4, 4, 4. */
+int cod_vgg_convolutions(int block);
+/** Number of a layer's convolution in torchvision's `features`: 34 for conv5_4. */
+int cod_vgg_index(cod_vgg_layer layer);
+
+typedef struct cod_vgg_spec {
+    cod_vgg_layer layer; /**< the last one */
+    bool before_activation;
+    cod_vgg_input input;
+    int64_t
+        channels; /**< of block 1, COD_VGG_CHANNELS in the published network; the blocks after it have 2, 4, 8, 8 times as many */
+} cod_vgg_spec;
+
+/**
+ * What the layer makes of pictures {N,H,W,3}: {N,H',W',C} with H' and W' halved, rounded down, for each block before the layer's.
+ *
+ * Pictures are brought to `input` by a 1x1 convolution of their own, "normalise", whose values are set from the start. It is not folded
+ * into conv1_1, because that pads with zeros after the normalisation.
+ */
+cod_value cod_vgg_features(cod_graph *graph, cod_value pictures, cod_vgg_spec spec);
+
+#endif

@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""The recipe srgan, end to end: python3 test_srgan.py CODISTILL [CASE ...]; cases that begin with `late` take codistill_late."""
+
+import json
+import math
+import random
+import struct
+import sys
+
+from test_late import goes_on, same
+from test_train import SETUPS, killed
+from train_support import check, parse_safetensors, read_safetensors, run_cases
+
+GAN = ["train.recipe=srgan", "model.norm=batch", "gan.content=vgg11", "gan.pixel_weight=1", "gan.content_weight=0.1", "gan.features=3",
+       "gan.hidden=5", "gan.perceptual_file=vgg.safetensors"]
+WARM = ["gan.warm_up=7", "gan.label_smoothing=0.1", "gan.rate=1e-4", "gan.schedule=step", "gan.milestones=20"]
+ACCUMULATE = ["train.accumulate=2", "gan.warm_up=4"]
+
+
+def write_vgg(bench):
+    """The first layer of VGG-19."""
+    draw, header, data = random.Random(3), {}, b""
+    for name, shape in (("features.0.weight", [64, 3, 3, 3]), ("features.0.bias", [64])):
+        count = math.prod(shape)
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + 4 * count]}
+        data += struct.pack(f"<{count}f", *(draw.gauss(0, 0.2) for _ in range(count)))
+    header = json.dumps(header).encode()
+    bench.write("vgg.safetensors", struct.pack("<Q", len(header)) + header + data)
+
+
+def with_vgg(case):
+    def run(bench):
+        write_vgg(bench)
+        case(bench)
+    return run
+
+
+def trains(bench):
+    """Losses, rates and the discriminator's means are told; the generator rests at first; the model file is the generator alone."""
+    write_vgg(bench)
+    bench.trained("output=runs/a", "log.every=1", "train.schedule=constant", *SETUPS["single"], *GAN, *WARM)
+    lines, summary = bench.metrics("a/t", 0), bench.summary("a/t")
+    check(len(lines) == 60, f"{len(lines)} lines")
+    for line in lines[3:]:
+        rests = line["step"] - 3 < 7  # losses are known two steps late
+        for name in ("content", "adversarial", "pixel"):
+            check((line[f"loss.{name}"] is None) == rests, f"step {line['step']}: loss.{name} is {line[f'loss.{name}']}")
+        check(line["loss.content"] == line["task_loss"], f"{line}")
+        check(line["loss.d_real"] > 0 and line["loss.d_fake"] > 0, f"{line}")
+        # ln(1 + e^x) is convex: the loss is at least that of the mean logit.
+        check(line["loss.d_fake"] >= math.log1p(math.exp(line["logit.fake"])) - 1e-6, f"{line}")
+        check(abs(line["lr.discriminator"] - (1e-4 if line["step"] <= 20 else 5e-5)) < 1e-12 and line["lr"] == 1e-3, f"{line}")
+    check(sum(line["loss.content"] for line in lines[-10:]) < sum(line["loss.content"] for line in lines[9:19]), "the content was not learnt")
+    check(summary["losses"] == ["content", "adversarial", "pixel", "d_real", "d_fake"], f"{summary['losses']}")
+    sets = [(s["name"], s.get("optimiser"), s["travels"]) for s in summary["sets"]]
+    check(sets == [("model", "adam", True), ("discriminator", "adam", False), ("perceptual", None, False)], f"{sets}")
+    header, _ = parse_safetensors(bench.path("runs", "a", "t", "final.safetensors"))
+    check("head.0.weight" in header and not any(name.startswith(("features", "classifier", "normalise")) for name in header), f"{header}")
+    saved = [read_safetensors(bench.path("runs", "a", "t", "checkpoints", f"step-0000000{step}", "group-0.safetensors")) for step in (50, 60)]
+    check(saved[0]["perceptual.values"] == saved[1]["perceptual.values"], "the frozen network moved")
+    check(saved[0]["discriminator.values"] != saved[1]["discriminator.values"], "the discriminator stood still")
+
+
+def judges(bench):
+    """A discriminator that learns alone comes to tell the truth from what the generator gives."""
+    bench.trained("output=runs/a", "train.recipe=srgan", "gan.features=8", "gan.hidden=16", "gan.rate=1e-3", "gan.warm_up=149",
+                  "train.strategy=single", "train.schedule=constant", "train.steps=150", "data.batch=8", "train.deterministic=true")
+    lines = bench.metrics("a/t", 0)
+    check(lines[-1]["logit.real"] > lines[-1]["logit.fake"] + 1, f"{lines[-1]}")
+    check(lines[-1]["loss.d_real"] + lines[-1]["loss.d_fake"] < 0.8 * 2 * math.log(2), f"{lines[-1]}")
+
+
+def groups(bench):
+    """Two groups: generators meet and teach each other, each discriminator stays at home."""
+    write_vgg(bench)
+    bench.trained("output=runs/a", "train.deterministic=true", *SETUPS["2x1"], *GAN, *WARM)
+    saved = [read_safetensors(bench.path("runs", "a", "t", "checkpoints", "step-000000060", f"group-{g}.safetensors")) for g in range(2)]
+    check(saved[0]["discriminator.values"] != saved[1]["discriminator.values"], "the discriminators are one")
+    check(saved[0]["perceptual.values"] == saved[1]["perceptual.values"], "the perceptual networks differ")
+    results = bench.summary("a/t")["group_results"]
+    check(all(r["merges"] > 0 and r["teacher_switches"] > 0 for r in results), f"{results}")
+    check(any(line["distill_loss"] for line in bench.metrics("a/t", 1)), "nothing was taught")
+
+
+CASES = {"trains": trains, "judges": judges, "groups": groups,
+         "killed-single": with_vgg(killed("single", 2, None, *GAN, *WARM)),
+         "killed-accumulate": with_vgg(killed("allreduce", 2, None, *GAN, *ACCUMULATE)),
+         "killed-2x1": with_vgg(killed("2x1", 2, None, *GAN, *WARM)),
+         "late-single": with_vgg(same("t.yaml", *SETUPS["single"], *GAN)),
+         "late-2x1": with_vgg(same("t.yaml", *SETUPS["2x1"], *GAN)),
+         "late-killed": with_vgg(goes_on("single", *GAN, *WARM))}
+
+if __name__ == "__main__":
+    sys.exit(run_cases(CASES, sys.argv[1], sys.argv[2:]))
