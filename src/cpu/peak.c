@@ -69,6 +69,15 @@ typedef struct tile_config {
     uint8_t rows[16];
 } tile_config;
 
+/**
+ * GCC 12 believes that _tile_loadconfig() and _tile_storeconfig() use the first 8 bytes alone, and leaves out what is
+ * stored behind them; a configuration without rows is then a general protection fault.
+ */
+static inline void in_memory(tile_config *config)
+{
+    __asm__ volatile("" : : "r"(config) : "memory");
+}
+
 #define AMX_LOOP(name, set, instruction)                                                                               \
     __attribute__((target("amx-tile," set))) static void name(int64_t rounds)                                          \
     {                                                                                                                  \
@@ -77,6 +86,7 @@ typedef struct tile_config {
             ours.row_bytes[i] = 64;                                                                                    \
             ours.rows[i] = 16;                                                                                         \
         }                                                                                                              \
+        in_memory(&ours), in_memory(&before);                                                                          \
         _tile_storeconfig(&before);                                                                                    \
         _tile_loadconfig(&ours); /* zeroes the tiles */                                                                \
         for (int64_t i = 0; i < rounds; i++) {                                                                         \
