@@ -250,8 +250,8 @@ static cod_status int8_prepare(cod_plan *plan, conv_state *state)
     /* oneDNN may choose another implementation, as its cache of primitives holds a one by one image for equal to a strided one. */
     const size_t packed_bytes = state->info.packed_bytes, scratch_bytes = state->info.scratch_bytes;
     state->info = cpu_conv_get_info(state->conv);
-    if (state->info.scratch_bytes > scratch_bytes)
-        return cod_fail(COD_ERR_BACKEND, "oneDNN's %s needs more scratch than foreseen", state->info.implementation);
+    if (state->info.scratch_bytes > scratch_bytes) /* as AMX's do */
+        COD_TRY(lay_out_scratch(plan, state, CPU_CONV_FORWARD));
     if (state->info.packed_bytes == packed_bytes)
         return COD_OK;
     cod_aligned_free(state->packed);
