@@ -28,6 +28,8 @@ static const char help[] = "usage: mpirun -n RANKS codistill bench exchange [opt
                            "  --publications N  of each group (20)\n"
                            "  --groups N        (2)\n"
                            "  --step-ms X       computing in a step (10)\n"
+                           "  --sleep           a step sleeps as long in place of computing, as a host does whose GPU "
+                           "computes\n"
                            "  --one-clock       ranks may be on several hosts, whose clocks are one: those of "
                            "tools/netlab.sh\n"
                            "  --json            one object\n"
@@ -84,10 +86,10 @@ static int parse(int argc, char **argv, arguments *a, cod_arena *arena)
     enum { MOST_WEIGHTS = 1000000000, MOST_PERIOD = 1000000, MOST_PUBLICATIONS = 100000, MOST_GROUPS = 4096 };
     cod_bench_exchange_options *o = &a->options;
     const cod_argument own[] = {
-        {.name = "weights", .text = &a->weights},    {.name = "period", .text = &a->period},
-        {.name = "groups", .text = &a->groups},      {.name = "publications", .text = &a->publications},
-        {.name = "json", .flag = &a->json},          {.name = "step-ms", .text = &a->step_ms},
-        {.name = "one-clock", .flag = &o->one_clock}};
+        {.name = "weights", .text = &a->weights},     {.name = "period", .text = &a->period},
+        {.name = "groups", .text = &a->groups},       {.name = "publications", .text = &a->publications},
+        {.name = "json", .flag = &a->json},           {.name = "step-ms", .text = &a->step_ms},
+        {.name = "one-clock", .flag = &o->one_clock}, {.name = "sleep", .flag = &o->sleep}};
     long weights = 1500000, period = 50, publications = 20, groups = 2;
     int code = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], NULL, NULL);
     code = code < 0 ? cod_argument_number(argv[0], "weights", a->weights, 1, MOST_WEIGHTS, &weights) : code;

@@ -14,6 +14,7 @@ typedef struct cod_bench_exchange_options {
     int groups;                    /**< of the job's ranks, all of one size */
     double step_ms;                /**< of computing, in place of a training step */
     bool one_clock;                /**< ranks may lie on several hosts that have one clock */
+    bool sleep;                    /**< steps sleep in place of computing: other programs do not make them longer */
 } cod_bench_exchange_options;
 
 /** Medians over ranks; of one rank, where it says so. NaN = nothing was taken over. */

@@ -62,6 +62,16 @@ static __attribute__((noinline)) void compute(bench *b)
             b->work[i] = b->work[i] * 0.999f + 0.001f;
 }
 
+/** What stands for a training step. */
+static void work(bench *b)
+{
+    const long ns = lround(1e6 * b->options->step_ms), second = 1000000000;
+    if (b->options->sleep)
+        nanosleep(&(struct timespec){.tv_sec = ns / second, .tv_nsec = ns % second}, NULL);
+    else
+        compute(b);
+}
+
 /** Finds how many rounds take step_ms where nobody disturbs. */
 static void calibrate(bench *b)
 {
@@ -158,7 +168,7 @@ static cod_status one_step(bench *b)
         move_weights(b);
     const double begin = cod_clock_s();
     COD_TRY(hear(b, b->step));
-    compute(b);
+    work(b);
     if (due) {
         b->published_s[done / cod_exchange_spacing(&b->options->exchange)] = cod_clock_s();
         cod_exchange_part part;
@@ -186,7 +196,7 @@ static cod_status run_alone(bench *b, cod_bench_exchange_result *out)
     COD_TRY(cod_group_barrier(cod_comm_world(b->comm)));
     for (size_t i = 0; i < ALONE_STEPS; i++) {
         const double begin = cod_clock_s();
-        compute(b);
+        work(b);
         times[i] = cod_clock_s() - begin;
     }
     out->alone_p99_ms = 1e3 * percentile(times, ALONE_STEPS, 0.99);
