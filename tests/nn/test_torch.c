@@ -130,14 +130,17 @@ static cod_value build_function(const torch_case *c, cod_graph *graph, cod_value
         return cod_unet_discriminator(graph, x, features);
     }
     if (strcmp(c->kind, "vgg19") == 0) {
-        cod_vgg_spec spec;
+        cod_vgg_layer layer;
+        cod_vgg_spec spec = {.layers = &layer, .layer_count = 1};
+        cod_value features;
         int before, input;
         assert_int_equal(sscanf(c->options, "block=%d convolution=%d before=%d input=%d channels=%" SCNd64,
-                                &spec.layer.block, &spec.layer.convolution, &before, &input, &spec.channels),
+                                &layer.block, &layer.convolution, &before, &input, &spec.channels),
                          5);
         spec.before_activation = before != 0;
         spec.input = (cod_vgg_input)input;
-        return cod_vgg_features(graph, x, spec);
+        cod_vgg_features(graph, x, spec, &features);
+        return features;
     }
     return 0;
 }
