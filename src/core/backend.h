@@ -60,6 +60,8 @@
  * FILL                                                                 y = alpha
  * TURN                     x {N,H,W,C}, turns i32 [N], [table f32 {1,1,256,C}]  y {x's shape}: picture n of x, turned by turns[n]
  * MIX                      x {N,1,1,K}, share f32 {1}                  y+ {x's shape}, logits of a mean of two predictions
+ * SPECTRAL_NORM            w {O,KH,KW,I}, u {O}                        y {w's shape}, sigma {1}, u' {O}, v {1,KH,KW,I}
+ * SPECTRAL_NORM_BACKWARD   dy, y, sigma, u', v                         dw*
  * QUANTISE                 x f32 {1,1,1,V}, plan u8 {1,1,K,32}, [reference f32 {1,1,1,V}]  heads u8 {1,1,K,32}, payloads u8 {1,1,K,R}, y f32 {1,1,1,V}
  * DEQUANTISE               heads u8 {1,1,K,32}, payloads u8 {1,1,1,B}, [reference f32 {1,1,1,V}]  y f32 {1,1,1,V}, prints u8 {1,1,K,8}
  * MAGNITUDES               x                                           counts i32 {1,1,1,32768}*
@@ -113,6 +115,10 @@
  * zeros, else above 0. Backends that support(device, COD_S8) have both, equal to the bit.
  * MIX replaces logits y by those of a mixture: y = T·log((1 - share)·softmax(y / T) + share·softmax(x / T)), T = attr.temperature,
  * so that softmax(y / T), and with it KL toward y, is by the weighted mean of what both predict.
+ * SPECTRAL_NORM divides a weight by its largest singular value, as one step of the power iteration estimates it (Miyato et al. 2018,
+ * algorithm 1): with W the matrix {O, KH·KW·I}, v = Wᵀu / |Wᵀu|, sigma = |W v|, u' = W v / sigma, y = w / sigma; lengths below 1e-12
+ * count as 1e-12. u' may be the view u: the op then moves it. The gradient takes u' and v for constants, as PyTorch's spectral_norm does:
+ * dw = (dy - sum(dy·y)·u' vᵀ) / sigma.
  * OPTIMISER scalars: learning rate, 1 - beta1^t, 1 - beta2^t, decay; where `norm` is given and attr.max_norm > 0, gradients are
  * first scaled by min(1, max_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_. ema = decay·ema + (1-decay)·param is of the
  * updated parameter and has the bits that EMA gives. `state` are statistics, which are averages already; it is given where ema_state is.
@@ -150,6 +156,8 @@ typedef enum cod_op_kind {
     COD_OP_FILL,
     COD_OP_TURN,
     COD_OP_MIX,
+    COD_OP_SPECTRAL_NORM,
+    COD_OP_SPECTRAL_NORM_BACKWARD,
     COD_OP_QUANTISE,
     COD_OP_DEQUANTISE,
     COD_OP_MAGNITUDES,
@@ -273,7 +281,7 @@ typedef struct cod_device_options {
 } cod_device_options;
 
 /** Of this struct; raised whenever one of its functions changes its meaning. */
-enum { COD_BACKEND_VERSION = 11, COD_COLLECTIVE_NAME_BYTES = 128, COD_PUT_BYTES = 1024 };
+enum { COD_BACKEND_VERSION = 12, COD_COLLECTIVE_NAME_BYTES = 128, COD_PUT_BYTES = 1024 };
 
 typedef struct cod_backend {
     int version;      /**< COD_BACKEND_VERSION of the headers that the backend was compiled with */

@@ -39,6 +39,8 @@ const char *cod_op_kind_name(cod_op_kind kind)
         "fill",
         "turn",
         "mix",
+        "spectral_norm",
+        "spectral_norm_backward",
         "quantise",
         "dequantise",
         "magnitudes",
@@ -185,6 +187,13 @@ static bool is_vector(const cod_view *view, cod_dtype dtype)
     return present(view) && view->dtype == dtype && is_shape(view, 1, 1, 1, view->shape.c) && cod_view_is_dense(view);
 }
 
+/** What spectral normalisation knows of a weight: sigma, u and v. */
+static bool spectrum_fits(const cod_view *w, const cod_view *sigma, const cod_view *u, const cod_view *v)
+{
+    return present(w) && present(sigma) && cod_shape_count(sigma->shape) == 1 && is_shape(u, 1, 1, 1, w->shape.n) &&
+           is_shape(v, 1, w->shape.h, w->shape.w, w->shape.c);
+}
+
 /** Headers and payloads of plain chunks, these in so many rows. */
 static bool chunks_fit(const cod_view *heads, const cod_view *payloads, int64_t rows)
 {
@@ -293,6 +302,12 @@ static bool shapes_fit(const cod_op *op)
     case COD_OP_MIX:
         return is_shape(&in[0], in[0].shape.n, 1, 1, in[0].shape.c) && same_shape(&in[0], &out[0]) &&
                cod_shape_count(in[1].shape) == 1;
+    case COD_OP_SPECTRAL_NORM:
+        return same_shape(&in[0], &out[0]) && is_shape(&in[1], 1, 1, 1, in[0].shape.n) &&
+               spectrum_fits(&in[0], &out[1], &out[2], &out[3]);
+    case COD_OP_SPECTRAL_NORM_BACKWARD:
+        return same_shape(&in[0], &in[1]) && same_shape(&in[0], &out[0]) &&
+               spectrum_fits(&in[0], &in[2], &in[3], &in[4]);
     case COD_OP_QUANTISE:
         return chunks_fit(&in[1], &out[1], in[1].shape.w) && same_shape(&in[1], &out[0]) &&
                values_fit(&in[0], &out[2], &in[2]);
@@ -364,6 +379,7 @@ cod_output_role cod_op_output_role(cod_op_kind kind, size_t output)
     case COD_OP_PIXEL_UNSHUFFLE:
     case COD_OP_RESIZE_BACKWARD:
     case COD_OP_POOL_BACKWARD:
+    case COD_OP_SPECTRAL_NORM_BACKWARD:
     case COD_OP_MAGNITUDES:
         return COD_OUTPUT_ACCUMULATED;
     case COD_OP_LOSS:

@@ -192,6 +192,8 @@ static cod_status cpu_plan_create(cod_device *device, const cod_op *op, cod_plan
         [COD_OP_FILL] = cpu_plan_fill,
         [COD_OP_TURN] = cpu_plan_turn,
         [COD_OP_MIX] = cpu_plan_mix,
+        [COD_OP_SPECTRAL_NORM] = cpu_plan_spectral_norm,
+        [COD_OP_SPECTRAL_NORM_BACKWARD] = cpu_plan_spectral_norm_backward,
         [COD_OP_MAGNITUDES] = cpu_plan_magnitudes,
         [COD_OP_RANGES] = cpu_plan_ranges,
     };

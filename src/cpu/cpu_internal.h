@@ -86,6 +86,8 @@ cod_status cpu_plan_pool(cod_plan *plan);
 cod_status cpu_plan_pool_backward(cod_plan *plan);
 cod_status cpu_plan_loss(cod_plan *plan);
 cod_status cpu_plan_mix(cod_plan *plan);
+cod_status cpu_plan_spectral_norm(cod_plan *plan);
+cod_status cpu_plan_spectral_norm_backward(cod_plan *plan);
 cod_status cpu_plan_grad_norm(cod_plan *plan);
 cod_status cpu_plan_optimiser(cod_plan *plan);
 cod_status cpu_plan_ema(cod_plan *plan);

@@ -182,7 +182,7 @@ typedef struct cpu_kernels {
     double (*loss)(const cpu_loss_pass *pass, int64_t pixels, int64_t channels);
     /** Returns the sum over `count` elements from x on. */
     double (*variation)(const cpu_variation *v, int64_t count);
-    double (*sum_squares)(const float *x, int64_t count);
+    double (*dot)(const float *a, const float *b, int64_t count);
     void (*sgd)(const cpu_optimiser *o, const float *grad, float *param, float *m, int64_t count);
     void (*adam)(const cpu_optimiser *o, bool decoupled, const float *grad, float *param, float *m, float *v,
                  int64_t count);

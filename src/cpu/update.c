@@ -33,8 +33,8 @@ static void squares_piece(void *context, int64_t i, int thread)
 {
     (void)thread;
     const update_run *run = context;
-    run->sums[i] =
-        run->plan->device->kernels->sum_squares(piece(&run->plan->op.inputs[0], i), piece_length(run->count, i));
+    const float *grad = piece(&run->plan->op.inputs[0], i);
+    run->sums[i] = run->plan->device->kernels->dot(grad, grad, piece_length(run->count, i));
 }
 
 static cod_status grad_norm_run(cod_plan *plan)

@@ -167,6 +167,7 @@ cuda_maker cuda_make_norm_train, cuda_make_norm_inference, cuda_make_norm_backwa
 cuda_maker cuda_make_norm_statistics, cuda_make_norm_apply, cuda_make_norm_backward_reduce,
     cuda_make_norm_backward_apply;
 cuda_maker cuda_make_activation, cuda_make_activation_backward, cuda_make_add, cuda_make_fill, cuda_make_mean;
+cuda_maker cuda_make_spectral_norm, cuda_make_spectral_norm_backward;
 cuda_maker cuda_make_turn, cuda_make_mix, cuda_make_pixel_shuffle, cuda_make_pixel_unshuffle, cuda_make_resize,
     cuda_make_resize_backward, cuda_make_pool, cuda_make_pool_backward;
 cuda_maker cuda_make_quantise, cuda_make_dequantise, cuda_make_magnitudes, cuda_make_ranges;

@@ -414,6 +414,10 @@ static cuda_maker *maker_of(cod_op_kind kind)
         return cuda_make_turn;
     case COD_OP_MIX:
         return cuda_make_mix;
+    case COD_OP_SPECTRAL_NORM:
+        return cuda_make_spectral_norm;
+    case COD_OP_SPECTRAL_NORM_BACKWARD:
+        return cuda_make_spectral_norm_backward;
     case COD_OP_QUANTISE:
         return cuda_make_quantise;
     case COD_OP_DEQUANTISE:

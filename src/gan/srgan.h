@@ -9,7 +9,8 @@
  *
  * The generator comes first, so that the discriminator judges pictures that were computed already, those from before the generator's
  * update, as in BasicSR's SRGANModel. `forward` computes them where the generator does not: in steps of gan.warm_up, in which only the
- * discriminator learns, and for the several mini-batches of train.accumulate, whose pictures nobody keeps.
+ * discriminator learns, and behind the generator's update with train.accumulate, whose mini-batches' pictures nobody keeps, and with
+ * gan.every, where the generator rests in some steps.
  *
  * Every network normalises by the mini-batch in all sub-steps. The discriminator's running statistics move with its own update alone, once
  * for the truth and once for the generator's pictures; nothing reads them.

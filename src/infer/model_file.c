@@ -117,7 +117,7 @@ static void shape_text(char *text, size_t bytes, const int64_t *dims, int rank)
 static int torch_dims(const cod_param *param, int64_t dims[4])
 {
     const cod_shape s = param->shape;
-    const int64_t all[3][4] = {{s.c, 0, 0, 0}, {s.n, s.c, 0, 0}, {s.n, s.c, s.h, s.w}};
+    const int64_t all[3][4] = {{cod_shape_count(s), 0, 0, 0}, {s.n, s.c, 0, 0}, {s.n, s.c, s.h, s.w}};
     memcpy(dims, all[param->rank == 4 ? 2 : param->rank - 1], 4 * sizeof *dims);
     return param->rank;
 }

@@ -131,10 +131,34 @@ static cod_shape param_shape(const lowering *lower, int param)
     return cod_graph_param(lower->context->graph, (size_t)param)->shape;
 }
 
+/** Emits a layer's gradients of weight and bias; that of a spectrally normalised weight is computed from the quotient's. */
+static void emit_weight_gradients(lowering *lower, const cod_node *node, ir_instr weights)
+{
+    bool adds[COD_OP_MAX_OUTPUTS] = {false};
+    const lower_spectrum *spectrum = node->params[2] >= 0 ? &lower->spectra[node->params[0]] : NULL;
+    const int dw = param_contribution(lower, node->params[0], &adds[0]);
+    weights.outputs[1] = param_contribution(lower, node->params[1], &adds[1]);
+    if (dw == 0)
+        return;
+    if (spectrum == NULL) {
+        weights.outputs[0] = dw;
+        emit_gradients(lower, weights, adds);
+        return;
+    }
+    weights.outputs[0] = lower_new_tensor(lower, param_shape(lower, node->params[0]), lower->context->param_dtype);
+    emit_gradients(lower, weights, (const bool[COD_OP_MAX_OUTPUTS]){false, adds[1]});
+    emit_gradients(
+        lower,
+        (ir_instr){.kind = COD_OP_SPECTRAL_NORM_BACKWARD,
+                   .inputs = {weights.outputs[0], spectrum->weight, spectrum->sigma, spectrum->u, spectrum->v},
+                   .outputs = {dw},
+                   .name = node->name},
+        (const bool[COD_OP_MAX_OUTPUTS]){adds[0]});
+}
+
 static void backward_dense(lowering *lower, const cod_node *node, const lower_group *group, int dy)
 {
     const bool conv = node->kind == COD_NODE_CONV2D;
-    bool adds[COD_OP_MAX_OUTPUTS] = {false};
     cod_op_attr attr = node->attr;
     if (group->shuffle >= 0)
         attr.factor = lower_node(lower, (size_t)group->shuffle)->attr.factor;
@@ -148,14 +172,11 @@ static void backward_dense(lowering *lower, const cod_node *node, const lower_gr
                                      .name = node->name});
         dy = pre;
     }
-    ir_instr weights = {.kind = conv ? COD_OP_CONV2D_BACKWARD_WEIGHTS : COD_OP_LINEAR_BACKWARD_WEIGHTS,
-                        .attr = attr,
-                        .inputs = {group->pre_x, dy},
-                        .name = node->name};
-    weights.outputs[0] = param_contribution(lower, node->params[0], &adds[0]);
-    weights.outputs[1] = param_contribution(lower, node->params[1], &adds[1]);
-    if (weights.outputs[0] != 0)
-        emit_gradients(lower, weights, adds);
+    emit_weight_gradients(lower, node,
+                          (ir_instr){.kind = conv ? COD_OP_CONV2D_BACKWARD_WEIGHTS : COD_OP_LINEAR_BACKWARD_WEIGHTS,
+                                     .attr = attr,
+                                     .inputs = {group->pre_x, dy},
+                                     .name = node->name});
     if (!lower->needs_grad[node->inputs[0]])
         return;
     bool data_adds;

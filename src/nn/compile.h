@@ -14,7 +14,7 @@
 #include "nn/stage.h"
 #include "nn/weights.h"
 
-enum { COD_PROGRAM_MAX_LOSSES = 8, COD_PROGRAM_MAX_OUTPUTS = 8, COD_PROGRAM_MAX_GIVEN = 8 };
+enum { COD_PROGRAM_MAX_LOSSES = 16, COD_PROGRAM_MAX_OUTPUTS = 16, COD_PROGRAM_MAX_GIVEN = 8 };
 
 typedef struct cod_program_spec {
     const char *name;

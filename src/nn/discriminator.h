@@ -30,4 +30,20 @@ typedef struct cod_srgan_discriminator_spec {
  */
 cod_value cod_srgan_discriminator(cod_graph *graph, cod_value pictures, cod_srgan_discriminator_spec spec);
 
+/** Height and width of pictures for cod_unet_discriminator() are multiples of this. */
+enum { COD_UNET_DISCRIMINATOR_MULTIPLE = 8 };
+
+/**
+ * Real-ESRGAN's discriminator (Wang et al., "Real-ESRGAN: Training Real-World Blind Super-Resolution with Pure Synthetic Data", ICCV
+ * workshops 2021, figure 6), to logits that each pixel is of the data: {N,H,W,C} -> {N,H,W,1}.
+ *
+ * A U-Net: three 4x4 convolutions that halve height and width, to 2, 4 and 8 times `features` channels; three times an enlargement by
+ * two (bilinear), a 3x3 convolution and the sum with what the same size had on the way down; three 3x3 convolutions. Leaky ReLU of
+ * slope 0.2 behind all but the last. Layers are called conv0 … conv9, as in BasicSR's UNetDiscriminatorSN; conv1 … conv8 are
+ * spectrally normalised and have no bias.
+ *
+ * @param features  channels of the first convolution; the published network has 64
+ */
+cod_value cod_unet_discriminator(cod_graph *graph, cod_value pictures, int64_t features);
+
 #endif

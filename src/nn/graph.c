@@ -265,6 +265,15 @@ cod_value cod_graph_input_like(cod_graph *graph, const char *name, cod_value lik
     return like ? input_add(graph, node, name) : 0;
 }
 
+/** The singular vectors of a weight's largest singular value, as far as they are known; they start anywhere. */
+static void use_spectrum(cod_graph *graph, const char *layer, cod_shape weight, cod_node *node)
+{
+    const cod_init anywhere = {COD_INIT_NORMAL, 1};
+    node->params[2] = param_use(graph, (param_spec){layer, "weight_u", {1, 1, 1, weight.n}, 1, true, anywhere});
+    node->params[3] =
+        param_use(graph, (param_spec){layer, "weight_v", {1, weight.h, weight.w, weight.c}, 1, true, anywhere});
+}
+
 cod_value cod_graph_conv2d(cod_graph *graph, const char *name, cod_value x, cod_conv2d_spec spec)
 {
     const int64_t in = channels_of(graph, x), fan_in = in * spec.kernel * spec.kernel;
@@ -284,10 +293,13 @@ cod_value cod_graph_conv2d(cod_graph *graph, const char *name, cod_value x, cod_
     node.channels = spec.out_channels;
     const int stride = spec.stride ? spec.stride : 1;
     node.attr = (cod_op_attr){.stride_h = stride, .stride_w = stride, .pad_h = spec.padding, .pad_w = spec.padding};
-    node.params[0] = param_use(
-        graph, (param_spec){name, "weight", {spec.out_channels, spec.kernel, spec.kernel, in}, 4, false, weight});
+    const cod_shape shape = {spec.out_channels, spec.kernel, spec.kernel, in};
+    node.params[0] =
+        param_use(graph, (param_spec){name, spec.spectral_norm ? "weight_orig" : "weight", shape, 4, false, weight});
     if (!spec.no_bias)
         node.params[1] = param_use(graph, (param_spec){name, "bias", {1, 1, 1, spec.out_channels}, 1, false, bias});
+    if (spec.spectral_norm)
+        use_spectrum(graph, name, shape, &node);
     param_start(graph, node.params[0], spec.weights);
     param_start(graph, node.params[1], spec.biases);
     return node_add(graph, node, name);

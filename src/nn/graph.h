@@ -68,7 +68,10 @@ typedef struct cod_node {
     cod_op_attr attr;
     int input_count;
     cod_value inputs[COD_NODE_MAX_INPUTS]; /**< LOSS: prediction, target (total variation: prediction) */
-    /** Indices of parameters or -1. CONV2D, LINEAR: weight, bias. NORM: gamma, beta, mean, var. ACTIVATION: slope. */
+    /**
+     * Indices of parameters or -1. CONV2D, LINEAR: weight, bias; CONV2D also u and v of spectral normalisation. NORM: gamma, beta,
+     * mean, var. ACTIVATION: slope.
+     */
     int params[COD_NODE_MAX_PARAMS];
     cod_value output;
     int64_t channels;    /**< of the output */
@@ -122,11 +125,20 @@ typedef struct cod_conv2d_spec {
     bool zero_init; /**< weight and bias start at zero */
     double
         init_gain; /**< > 0: weight is normal with deviation gain·sqrt(2/fan_in) and bias zero (Kaiming normal); 0: PyTorch's default */
+    /**
+     * The weight divided by its largest singular value (Miyato et al. 2018), under the names of torch.nn.utils.spectral_norm: parameter
+     * "NAME.weight_orig", states "NAME.weight_u" and "NAME.weight_v". A run of a program that trains the set moves u and v by one step
+     * of the power iteration, however often the program uses the layer; other programs take that step from u without keeping it.
+     */
+    bool spectral_norm;
     const double *weights; /**< {O,KH,KW,I} what the weight starts at, copied; NULL = random as above */
     const double *biases;  /**< {O} likewise */
 } cod_conv2d_spec;
 
-/** Makes "NAME.weight" and "NAME.bias"; a name used before in the set shares its parameters, which must have the same shape. */
+/**
+ * Makes "NAME.weight" and "NAME.bias", unless `spec` says otherwise; a name used before in the set shares its parameters, which
+ * must have the same shape.
+ */
 cod_value cod_graph_conv2d(cod_graph *graph, const char *name, cod_value x, cod_conv2d_spec spec);
 cod_value cod_graph_linear(cod_graph *graph, const char *name, cod_value x, int64_t out_features, bool no_bias);
 /** Batch normalisation with PyTorch's names weight, bias, running_mean, running_var; epsilon 1e-5, momentum 0.1. */

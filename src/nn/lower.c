@@ -174,31 +174,57 @@ static int set_of(const lowering *lower, int param)
     return cod_graph_param(lower->context->graph, (size_t)param)->set;
 }
 
+/** A tensor that lasts until the parameters and states that it is made of change. */
+static int prepared_tensor(lowering *lower, cod_shape shape, cod_sets sets)
+{
+    ir_context *context = lower->context;
+    const int tensor = lower_placed_tensor(lower, shape, context->param_dtype, IR_IO, context->io_bytes);
+    lower->program->tensors[tensor].sets = sets;
+    lower->program->tensors[tensor].of_states = true;
+    context->io_bytes += cod_align_up((size_t)cod_shape_count(shape) * cod_dtype_bytes(context->param_dtype));
+    return tensor;
+}
+
+/**
+ * The spectrally normalised weight. In a program that trains it the states move in every run, because each run lets the next one see
+ * that they have; in others they stay.
+ */
+static int normalised_weight(lowering *lower, const cod_node *node)
+{
+    const cod_graph *graph = lower->context->graph;
+    lower_spectrum *spectrum = &lower->spectra[node->params[0]];
+    if (spectrum->weight != 0)
+        return spectrum->weight;
+    const int set = set_of(lower, node->params[0]), u = lower_param(lower, node->params[2]);
+    const bool moves = set == lower->set;
+    const cod_sets sets = cod_set_of(set);
+    spectrum->weight = prepared_tensor(lower, cod_graph_param(graph, (size_t)node->params[0])->shape, sets);
+    spectrum->sigma = prepared_tensor(lower, (cod_shape){1, 1, 1, 1}, sets);
+    spectrum->u = moves ? u : prepared_tensor(lower, cod_graph_param(graph, (size_t)node->params[2])->shape, sets);
+    spectrum->v = moves ? lower_param(lower, node->params[3])
+                        : prepared_tensor(lower, cod_graph_param(graph, (size_t)node->params[3])->shape, sets);
+    lower_emit(lower, (ir_instr){.kind = COD_OP_SPECTRAL_NORM,
+                                 .prepare = true,
+                                 .inputs = {lower_param(lower, node->params[0]), u},
+                                 .outputs = {spectrum->weight, spectrum->sigma, spectrum->u, spectrum->v},
+                                 .name = node->name});
+    return spectrum->weight;
+}
+
 /** Weights and bias with a normalisation folded in, computed when the parameters change. */
 static void fold_norm(lowering *lower, const cod_node *conv, const cod_node *norm, int *weight, int *bias)
 {
-    ir_context *context = lower->context;
-    const cod_dtype dtype = context->param_dtype;
-    const cod_shape shapes[2] = {cod_graph_param(context->graph, (size_t)conv->params[0])->shape,
-                                 {1, 1, 1, conv->channels}};
     const cod_sets sets = cod_set_of(set_of(lower, conv->params[0])) | cod_set_of(set_of(lower, norm->params[0]));
-    int folded[2];
-    for (int i = 0; i < 2; i++) {
-        folded[i] = lower_placed_tensor(lower, shapes[i], dtype, IR_IO, context->io_bytes);
-        lower->program->tensors[folded[i]].sets = sets;
-        lower->program->tensors[folded[i]].of_states = true;
-        context->io_bytes += cod_align_up((size_t)cod_shape_count(shapes[i]) * cod_dtype_bytes(dtype));
-    }
+    *weight = prepared_tensor(lower, cod_graph_param(lower->context->graph, (size_t)conv->params[0])->shape, sets);
+    *bias = prepared_tensor(lower, (cod_shape){1, 1, 1, conv->channels}, sets);
     lower_emit(lower, (ir_instr){.kind = COD_OP_FOLD_NORM,
                                  .attr = norm->attr,
                                  .prepare = true,
                                  .inputs = {lower_param(lower, conv->params[0]), lower_param(lower, conv->params[1]),
                                             lower_param(lower, norm->params[0]), lower_param(lower, norm->params[1]),
                                             lower_param(lower, norm->params[2]), lower_param(lower, norm->params[3])},
-                                 .outputs = {folded[0], folded[1]},
+                                 .outputs = {*weight, *bias},
                                  .name = norm->name});
-    *weight = folded[0];
-    *bias = folded[1];
 }
 
 static int residual_tensor(const lowering *lower, const lower_group *group)
@@ -264,7 +290,8 @@ static cod_status choose_ranges(lowering *lower)
 
 static void forward_dense(lowering *lower, const cod_node *node, lower_group *group)
 {
-    int weight = lower_param(lower, node->params[0]), bias = lower_param(lower, node->params[1]);
+    int weight = node->params[2] >= 0 ? normalised_weight(lower, node) : lower_param(lower, node->params[0]);
+    int bias = lower_param(lower, node->params[1]);
     if (group->norm >= 0)
         fold_norm(lower, node, lower_node(lower, (size_t)group->norm), &weight, &bias);
     group->pre_x = lower_narrow(lower, node->inputs[0]);
@@ -395,7 +422,9 @@ static cod_status allocate_tables(lowering *lower)
         *tables[i] = cod_arena_alloc(&lower->arena, (values + params) * sizeof(int));
         COD_REQUIRE_MEMORY(*tables[i]);
     }
+    lower->spectra = cod_arena_alloc(&lower->arena, params * sizeof *lower->spectra);
     COD_REQUIRE_MEMORY(lower->groups);
+    COD_REQUIRE_MEMORY(lower->spectra);
     return COD_OK;
 }
 

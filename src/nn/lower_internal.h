@@ -20,6 +20,11 @@ typedef struct lower_group {
     int mean, inv_std, index; /**< saved for backward */
 } lower_group;
 
+/** Tensors of a spectrally normalised weight, see COD_OP_SPECTRAL_NORM. */
+typedef struct lower_spectrum {
+    int weight, sigma, u, v;
+} lower_spectrum;
+
 typedef struct lowering {
     ir_context *context;
     const cod_program_spec *spec;
@@ -46,6 +51,8 @@ typedef struct lowering {
     int *param_grad;     /**< [param] */
     int counts;          /**< of magnitudes, of all ranges that the program observes */
     int *range_counts;   /**< [range] its row of them; 0 = no convolution yet */
+    /** [param] of weights that are normalised; `weight` 0 = not yet */
+    lower_spectrum *spectra;
     cod_arena arena;
     bool out_of_memory;
 } lowering;

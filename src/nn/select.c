@@ -40,7 +40,7 @@ bool lower_uses_batch(const lowering *lower, const cod_node *norm)
 static bool may_fold(const lowering *lower, const cod_node *conv, int reader)
 {
     const cod_node *norm = reader >= 0 ? lower_node(lower, (size_t)reader) : NULL;
-    return conv->kind == COD_NODE_CONV2D && norm != NULL && norm->kind == COD_NODE_NORM &&
+    return conv->kind == COD_NODE_CONV2D && conv->params[2] < 0 && norm != NULL && norm->kind == COD_NODE_NORM &&
            !lower_uses_batch(lower, norm) &&
            cod_graph_param(lower->context->graph, (size_t)conv->params[0])->set != lower->set;
 }

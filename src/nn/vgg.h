@@ -32,7 +32,8 @@ int cod_vgg_convolutions(int block);
 int cod_vgg_index(cod_vgg_layer layer);
 
 typedef struct cod_vgg_spec {
-    cod_vgg_layer layer; /**< the last one */
+    const cod_vgg_layer *layers; /**< [layer_count ≥ 1] whose features are wanted; all different, in any order */
+    size_t layer_count;
     bool before_activation;
     cod_vgg_input input;
     int64_t
@@ -40,11 +41,13 @@ typedef struct cod_vgg_spec {
 } cod_vgg_spec;
 
 /**
- * What the layer makes of pictures {N,H,W,3}: {N,H',W',C} with H' and W' halved, rounded down, for each block before the layer's.
+ * What the layers make of pictures {N,H,W,3}: {N,H',W',C} with H' and W' halved, rounded down, for each block before a layer's.
  *
  * Pictures are brought to `input` by a 1x1 convolution of their own, "normalise", whose values are set from the start. It is not folded
- * into conv1_1, because that pads with zeros after the normalisation.
+ * into conv1_1, because that pads with zeros after the normalisation. The network ends at the last of the layers.
+ *
+ * @param[out] features  [spec.layer_count] in the order of the layers
  */
-cod_value cod_vgg_features(cod_graph *graph, cod_value pictures, cod_vgg_spec spec);
+void cod_vgg_features(cod_graph *graph, cod_value pictures, cod_vgg_spec spec, cod_value *features);
 
 #endif

@@ -304,7 +304,7 @@ void cod_param_to_torch(const cod_param *param, const float *ours, float *torch,
     else if (param->rank == 2)
         dims[0] = param->shape.n, dims[1] = param->shape.c;
     else
-        dims[0] = param->shape.c;
+        dims[0] = cod_shape_count(param->shape);
     FOR_EACH_ELEMENT(param, i, k)
     torch[k] = ours[i];
 }

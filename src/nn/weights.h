@@ -119,7 +119,8 @@ COD_MUST_CHECK static inline cod_status cod_weights_upload(cod_weights *weights,
 
 /**
  * Converts one parameter between our layout (as in the flat buffer) and PyTorch's: OHWI <-> OIHW, and the columns of a
- * linear layer behind a flatten from H,W,C to C,H,W order. `dims` [param->rank] receives PyTorch's dimensions.
+ * linear layer behind a flatten, or a weight's singular vector, from H,W,C to C,H,W order. `dims` [param->rank] receives
+ * PyTorch's dimensions.
  */
 void cod_param_to_torch(const cod_param *param, const float *ours, float *torch, int64_t dims[4]);
 void cod_param_from_torch(const cod_param *param, const float *torch, float *ours);

@@ -51,6 +51,8 @@ static ref_kernel *const kernels[COD_OP_KIND_COUNT] = {
     [COD_OP_FILL] = ref_fill,
     [COD_OP_TURN] = ref_turn,
     [COD_OP_MIX] = ref_mix,
+    [COD_OP_SPECTRAL_NORM] = ref_spectral_norm,
+    [COD_OP_SPECTRAL_NORM_BACKWARD] = ref_spectral_norm_backward,
 };
 
 static ref_direct_kernel *const direct_kernels[COD_OP_KIND_COUNT] = {

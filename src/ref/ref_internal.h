@@ -31,6 +31,7 @@ ref_kernel ref_add, ref_mean, ref_fill, ref_pixel_shuffle, ref_pixel_unshuffle, 
 ref_kernel ref_resize, ref_resize_backward;
 ref_kernel ref_pool, ref_pool_backward;
 ref_kernel ref_loss, ref_mix;
+ref_kernel ref_spectral_norm, ref_spectral_norm_backward;
 ref_kernel ref_grad_norm, ref_optimiser, ref_ema;
 
 /** Ops on the bits of their views, which are not loaded. */

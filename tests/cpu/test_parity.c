@@ -33,6 +33,8 @@ static cod_tolerance tolerance_of(cod_op_kind kind, cod_dtype dtype)
     case COD_OP_NORM_BACKWARD:
     case COD_OP_NORM_INFERENCE_BACKWARD:
     case COD_OP_MEAN: /* of numbers of both signs */
+    case COD_OP_SPECTRAL_NORM:
+    case COD_OP_SPECTRAL_NORM_BACKWARD:
         return f32 ? (cod_tolerance){2e-5, 2e-5} : (cod_tolerance){8e-3, 2e-5};
     case COD_OP_ACTIVATION:
     case COD_OP_ACTIVATION_BACKWARD:

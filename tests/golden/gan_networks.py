@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 import torch.nn as nn
+import torch.nn.functional as F
 
 
 def f32(value):
@@ -26,6 +27,33 @@ class Discriminator(nn.Module):
 
     def forward(self, x):
         return self.classifier(self.features(x).flatten(1))
+
+
+class UNetDiscriminator(nn.Module):
+    """BasicSR's UNetDiscriminatorSN (Wang et al. 2021), spectrally normalised by PyTorch."""
+
+    def __init__(self, c):
+        super().__init__()
+        self.conv0, self.conv9 = nn.Conv2d(3, c, 3, 1, 1), nn.Conv2d(c, 1, 3, 1, 1)
+        for i, (inputs, outputs) in enumerate(((1, 2), (2, 4), (4, 8), (8, 4), (4, 2), (2, 1), (1, 1), (1, 1)), 1):
+            down = i < 4
+            conv = nn.Conv2d(inputs * c, outputs * c, 4 if down else 3, 2 if down else 1, 1, bias=False)
+            setattr(self, f"conv{i}", nn.utils.spectral_norm(conv))
+
+    def eval(self):
+        """Our programs that do not train take a step of the power iteration, too, which PyTorch does in training mode alone."""
+        return self
+
+    def forward(self, x):
+        def lrelu(t):
+            return F.leaky_relu(t, f32(0.2))
+        x0 = lrelu(self.conv0(x))
+        x1 = lrelu(self.conv1(x0))
+        x2 = lrelu(self.conv2(x1))
+        x = lrelu(self.conv3(x2))
+        for conv, skip in ((self.conv4, x2), (self.conv5, x1), (self.conv6, x0)):
+            x = lrelu(conv(F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False))) + skip
+        return self.conv9(lrelu(self.conv8(lrelu(self.conv7(x)))))
 
 
 class VGG(nn.Module):

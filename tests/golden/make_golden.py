@@ -407,6 +407,22 @@ def averages():
                  {0: before, **{k: torch.zeros(11) for k, m in moments.items() if m is not None}, 3: old})
 
 
+def spectral_norms():
+    """By torch.nn.utils.spectral_norm in training mode; v in the order of our weights, I last."""
+    for o, i, kh, kw in ((5, 3, 2, 3), (2, 7, 1, 1), (1, 1, 1, 1)):
+        conv = torch.nn.utils.spectral_norm(torch.nn.Conv2d(i, o, (kh, kw), bias=False))
+        w, u = conv.weight_orig, conv.weight_u.clone()
+        conv(torch.zeros(1, i, kh, kw))
+        y, dy, old = conv.weight, torch.randn_like(w), torch.randn_like(w)
+        known = {"u": conv.weight_u, "v": conv.weight_v.reshape(1, i, kh, kw)}
+        sigma = (w / y).mean().reshape(1)
+        case(f"{o}x{i}x{kh}x{kw}", "spectral_norm", {}, {0: w, 1: u}, {0: y, 1: sigma, 2: known["u"], 3: known["v"]})
+        dw, = torch.autograd.grad(y, w, dy)
+        for accumulate in (False, True):
+            case(f"{o}x{i}x{kh}x{kw}", "spectral_norm_backward", {}, {0: dy, 1: y, 2: sigma, 3: known["u"], 4: known["v"]},
+                 {0: dw + old if accumulate else dw}, {0: old} if accumulate else None, accumulate)
+
+
 def text(value):
     data = value.encode()
     return struct.pack("<B", len(data)) + data
@@ -425,7 +441,7 @@ def encode(name, kind, accumulate, attr, tensors):
 
 if __name__ == "__main__":
     for family in (convolutions, linears, norms, activations, resizes, pools, losses, optimisers, elementwise,
-                   target_gradients, frozen_norms, turns, mixtures, averages):
+                   target_gradients, frozen_norms, turns, mixtures, averages, spectral_norms):
         family()
     data = b"CODG" + struct.pack("<II", 1, len(cases)) + b"".join(encode(*c) for c in cases)
     path = pathlib.Path(__file__).with_name("golden.bin")

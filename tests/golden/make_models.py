@@ -23,7 +23,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 import torchvision
 
-from gan_networks import VGG, Discriminator, f32
+from gan_networks import VGG, Discriminator, UNetDiscriminator, f32
 
 torch.set_default_dtype(torch.float64)
 torch.manual_seed(20240229)
@@ -359,6 +359,9 @@ case("vgg19 to conv2_2", "vgg19", "block=2 convolution=2 before=0 input=0 channe
 m = VGG(2, 31, caffe=True)
 case("vgg19 to conv5_2, before its activation", "vgg19", "block=5 convolution=2 before=1 input=1 channels=2", m,
      torch.rand(1, 3, 17, 34), torch.rand(1, 16, 1, 2), "l1", "adam", adam(m))
+m = UNetDiscriminator(3)
+case("unet discriminator", "unet_discriminator", "features=3", m, torch.rand(2, 3, 16, 8), torch.rand(2, 1, 16, 8), "bce", "adam",
+     adam(m))
 
 
 def text(value):

@@ -124,15 +124,23 @@ static cod_value build_function(const torch_case *c, cod_graph *graph, cod_value
                          4);
         return cod_srgan_discriminator(graph, x, spec);
     }
+    if (strcmp(c->kind, "unet_discriminator") == 0) {
+        int64_t features;
+        assert_int_equal(sscanf(c->options, "features=%" SCNd64, &features), 1);
+        return cod_unet_discriminator(graph, x, features);
+    }
     if (strcmp(c->kind, "vgg19") == 0) {
-        cod_vgg_spec spec;
+        cod_vgg_layer layer;
+        cod_vgg_spec spec = {.layers = &layer, .layer_count = 1};
+        cod_value features;
         int before, input;
         assert_int_equal(sscanf(c->options, "block=%d convolution=%d before=%d input=%d channels=%" SCNd64,
-                                &spec.layer.block, &spec.layer.convolution, &before, &input, &spec.channels),
+                                &layer.block, &layer.convolution, &before, &input, &spec.channels),
                          5);
         spec.before_activation = before != 0;
         spec.input = (cod_vgg_input)input;
-        return cod_vgg_features(graph, x, spec);
+        cod_vgg_features(graph, x, spec, &features);
+        return features;
     }
     return 0;
 }
@@ -237,7 +245,7 @@ static void run_all(cod_dtype dtype, double tolerance, const char *left_out)
 {
     static torch_case c;
     torch_file file = torch_file_open(MODELS_FILE);
-    assert_int_equal(file.count, 15);
+    assert_int_equal(file.count, 16);
     while (torch_file_next(&file, &c)) {
         if (left_out == NULL || strcmp(c.kind, left_out) != 0)
             run_case(&c, dtype, tolerance);

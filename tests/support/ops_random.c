@@ -41,6 +41,8 @@ static const struct {
     [COD_OP_EMA] = {"pf", "p"},
     [COD_OP_FILL] = {"", "a"},
     [COD_OP_MIX] = {"pf", "p"},
+    [COD_OP_SPECTRAL_NORM] = {"pp", "pppp"},
+    [COD_OP_SPECTRAL_NORM_BACKWARD] = {"ppppp", "p"},
     [COD_OP_TURN] = {"aif", "a"}, /* the table is never drawn: not all backends have it */
 };
 
@@ -369,6 +371,19 @@ static void mixture(draw *d)
     d->op.attr.temperature = chance(d) ? 2.5f : 0;
 }
 
+static void spectrum(draw *d)
+{
+    cod_shape w = image(d);
+    w.n = channels(d);
+    const cod_shape v = {1, w.h, w.w, w.c};
+    if (d->op.kind == COD_OP_SPECTRAL_NORM) {
+        in(d, 0, w), in(d, 1, vector(w.n));
+        out(d, 0, w), out(d, 1, vector(1)), out(d, 2, vector(w.n)), out(d, 3, v);
+    } else {
+        in(d, 0, w), in(d, 1, w), in(d, 2, vector(1)), in(d, 3, vector(w.n)), in(d, 4, v), out(d, 0, w);
+    }
+}
+
 static cod_dtype slot_dtype(const cod_op *op, size_t slot, cod_dtype activation_type, cod_dtype parameter)
 {
     switch (cod_test_slot_class(op->kind, slot)) {
@@ -404,6 +419,8 @@ cod_op cod_test_random_op(cod_op_kind kind, cod_dtype activation_type, cod_dtype
         turns(&d);
     else if (kind == COD_OP_MIX)
         mixture(&d);
+    else if (kind == COD_OP_SPECTRAL_NORM || kind == COD_OP_SPECTRAL_NORM_BACKWARD)
+        spectrum(&d);
     else
         parameters(&d);
     for (size_t slot = 0; slot < COD_TEST_SLOTS; slot++) {
@@ -442,7 +459,7 @@ static bool is_positive(cod_op_kind kind, size_t slot)
            (kind == COD_OP_NORM_STATISTICS && slot == outputs + 3) || (kind == COD_OP_NORM_APPLY && slot == 4) ||
            (kind == COD_OP_NORM_BACKWARD_REDUCE && slot == 5) || (kind == COD_OP_NORM_BACKWARD_APPLY && slot == 4) ||
            (kind == COD_OP_OPTIMISER && (slot == 1 || slot == 2 || slot == outputs + 2)) || kind == COD_OP_EMA ||
-           (kind == COD_OP_MIX && slot == 1);
+           (kind == COD_OP_MIX && slot == 1) || (kind == COD_OP_SPECTRAL_NORM_BACKWARD && slot == 2);
 }
 
 /** A position of the window that lies inside the image, for element `at` of y. */

@@ -51,7 +51,7 @@ def trains(bench):
         check(line["loss.d_fake"] >= math.log1p(math.exp(line["logit.fake"])) - 1e-6, f"{line}")
         check(abs(line["lr.discriminator"] - (1e-4 if line["step"] <= 20 else 5e-5)) < 1e-12 and line["lr"] == 1e-3, f"{line}")
     check(sum(line["loss.content"] for line in lines[-10:]) < sum(line["loss.content"] for line in lines[9:19]), "the content was not learnt")
-    check(summary["losses"] == ["content", "adversarial", "pixel", "d_real", "d_fake"], f"{summary['losses']}")
+    check(summary["losses"] == ["adversarial", "content", "pixel", "d_real", "d_fake"], f"{summary['losses']}")
     sets = [(s["name"], s.get("optimiser"), s["travels"]) for s in summary["sets"]]
     check(sets == [("model", "adam", True), ("discriminator", "adam", False), ("perceptual", None, False)], f"{sets}")
     header, _ = parse_safetensors(bench.path("runs", "a", "t", "final.safetensors"))

@@ -31,14 +31,24 @@ static const affine normalisations[] = {
     [COD_VGG_CAFFE] = {{0, 0, 255, 0, 255, 0, 255, 0, 0}, {-103.939, -116.779, -123.68}},
 };
 
-cod_value cod_vgg_features(cod_graph *graph, cod_value pictures, cod_vgg_spec spec)
+/** Where a layer lies among those that are wanted; layer_count where it does not. */
+static size_t find_wanted(const cod_vgg_spec *spec, cod_vgg_layer layer)
+{
+    size_t i = 0;
+    while (i < spec->layer_count && cod_vgg_index(spec->layers[i]) != cod_vgg_index(layer))
+        i++;
+    return i;
+}
+
+void cod_vgg_features(cod_graph *graph, cod_value pictures, cod_vgg_spec spec, cod_value *features)
 {
     static const int64_t widths[COD_VGG_BLOCKS] = {1, 2, 4, 8, 8};
     const affine *normal = &normalisations[spec.input];
     cod_value x = cod_graph_conv2d(
         graph, "normalise", pictures,
         (cod_conv2d_spec){.out_channels = COLOURS, .kernel = 1, .weights = normal->weights, .biases = normal->biases});
-    for (cod_vgg_layer at = {1, 1}; x != 0; at.convolution++) {
+    size_t found = 0;
+    for (cod_vgg_layer at = {1, 1}; found < spec.layer_count; at.convolution++) {
         char name[32];
         if (at.convolution > cod_vgg_convolutions(at.block)) {
             at = (cod_vgg_layer){at.block + 1, 1};
@@ -48,11 +58,12 @@ cod_value cod_vgg_features(cod_graph *graph, cod_value pictures, cod_vgg_spec sp
         x = cod_graph_conv2d(
             graph, name, x,
             (cod_conv2d_spec){.out_channels = spec.channels * widths[at.block - 1], .kernel = 3, .padding = 1});
-        const bool last = at.block == spec.layer.block && at.convolution == spec.layer.convolution;
-        if (!last || !spec.before_activation)
+        const size_t wanted = find_wanted(&spec, at);
+        const cod_value before = x;
+        found += wanted < spec.layer_count;
+        if (found < spec.layer_count || !spec.before_activation)
             x = cod_graph_activation(graph, x, COD_ACT_RELU, 0);
-        if (last)
-            break;
+        if (wanted < spec.layer_count)
+            features[wanted] = spec.before_activation ? before : x;
     }
-    return x;
 }

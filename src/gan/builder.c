@@ -1,0 +1,174 @@
+#include "gan/builder_internal.h"
+
+#include "gan/perceptual.h"
+#include "train/task.h"
+
+cod_status gan_begin(const cod_recipe_setting *setting, const gan_published *published, cod_recipe *recipe,
+                     gan_builder *b)
+{
+    const cod_group_config *group = cod_run_config_group(setting->config, setting->group);
+    *b = (gan_builder){
+        .setting = setting,
+        .recipe = recipe,
+        .generator = {.program = {.name = "generator", .trains = "model", .batch_statistics = COD_ALL_SETS}},
+        .discriminator = {
+            .program = {.name = "discriminator", .trains = "discriminator", .batch_statistics = COD_ALL_SETS}}};
+    COD_TRY(gan_settle(setting->config, published, &b->settings));
+    COD_TRY(cod_model_build(group->kind, group->architecture, &recipe->model));
+    b->graph = recipe->model.graph;
+    b->made = recipe->model.output;
+    b->truth = recipe->target = cod_graph_input_like(b->graph, COD_INPUT_TRUTH, b->made);
+    cod_graph_use_set(b->graph, "discriminator");
+    return COD_OK;
+}
+
+cod_value gan_labels(gan_builder *b, const char *name, cod_value like, double value)
+{
+    b->recipe->constants[b->recipe->constant_count++] = (cod_recipe_constant){name, (float)value};
+    return cod_graph_input_like(b->graph, name, like);
+}
+
+void gan_add_loss(gan_builder *b, cod_sub_step *step, const char *name, cod_value prediction, cod_value target,
+                  cod_loss_spec spec, double weight)
+{
+    size_t count = 0;
+    while (step->losses[count] != NULL)
+        count++;
+    spec.weight = (float)weight * b->setting->loss_factor;
+    step->losses[count] = name;
+    step->program.losses[count] = cod_graph_loss(b->graph, name, prediction, target, spec);
+}
+
+void gan_add_figure(gan_builder *b, const char *name, cod_value value)
+{
+    cod_sub_step *step = &b->discriminator;
+    size_t count = 0;
+    while (step->figure_names[count] != NULL)
+        count++;
+    step->figure_names[count] = name;
+    step->figures[count] = step->program.outputs[count] = value;
+}
+
+void gan_add_means(gan_builder *b, cod_value real, cod_value fake)
+{
+    gan_add_figure(b, "logit.real", cod_graph_mean(b->graph, real));
+    gan_add_figure(b, "logit.fake", cod_graph_mean(b->graph, fake));
+}
+
+void gan_add_plain_losses(gan_builder *b, cod_value real, cod_value fake)
+{
+    const cod_loss_spec bce = {.kind = COD_LOSS_BCE};
+    const gan_settings *s = &b->settings;
+    const cod_value zeros = gan_labels(b, "zeros", fake, 0), ones = gan_labels(b, "ones", fake, 1),
+                    trues = gan_labels(b, "trues", real, 1 - s->options->label_smoothing);
+    gan_add_loss(b, &b->discriminator, "d_real", real, trues, bce, 1);
+    gan_add_loss(b, &b->discriminator, "d_fake", fake, zeros, bce, 1);
+    gan_add_loss(b, &b->generator, "adversarial", fake, ones, bce, s->adversarial_weight);
+    gan_add_means(b, real, fake);
+}
+
+static void add_pixels(gan_builder *b, const char *name, double weight)
+{
+    gan_add_loss(b, &b->generator, name, b->made, b->truth, cod_train_loss(b->setting->config, b->recipe->model.task),
+                 weight);
+}
+
+static cod_status add_features(gan_builder *b)
+{
+    const gan_settings *s = &b->settings;
+    const gan_options *o = s->options;
+    const cod_loss_spec loss = {.kind = s->feature_loss};
+    cod_vgg_layer layers[GAN_MAX_LAYERS];
+    cod_value made[GAN_MAX_LAYERS], truth[GAN_MAX_LAYERS];
+    cod_vgg_spec spec = {.layers = layers,
+                         .layer_count = s->layer_count,
+                         .before_activation = s->before_activation,
+                         .channels = COD_VGG_CHANNELS};
+    for (size_t i = 0; i < s->layer_count; i++)
+        layers[i] = s->layers[i].layer;
+    COD_TRY(cod_perceptual_examine(o->perceptual_file, gan_last_layer(s), o->perceptual_input, &spec.input));
+    cod_graph_use_set(b->graph, "perceptual");
+    cod_vgg_features(b->graph, b->made, spec, made);
+    cod_vgg_features(b->graph, b->truth, spec, truth);
+    for (size_t i = 0; i < s->layer_count; i++)
+        gan_add_loss(b, &b->generator, s->layer_count == 1 ? "content" : s->layers[i].loss, made[i], truth[i], loss,
+                     o->content_weight * s->layers[i].weight);
+    return COD_OK;
+}
+
+/** The loss that was added to the generator's last. */
+static cod_value last_loss(const gan_builder *b)
+{
+    size_t count = 0;
+    while (b->generator.losses[count] != NULL)
+        count++;
+    return b->generator.program.losses[count - 1];
+}
+
+cod_status gan_add_content(gan_builder *b)
+{
+    const gan_settings *s = &b->settings;
+    if (s->layer_count > 0)
+        COD_TRY(add_features(b));
+    else
+        add_pixels(b, "content", s->options->content_weight);
+    b->recipe->task_loss = last_loss(b);
+    if (s->pixel_weight > 0)
+        add_pixels(b, "pixel", s->pixel_weight);
+    return COD_OK;
+}
+
+static void add_sets(gan_builder *b)
+{
+    const cod_run_config *config = b->setting->config;
+    const gan_options *o = b->settings.options;
+    cod_recipe_set *sets = b->recipe->sets;
+    cod_recipe_set *const discriminator = &sets[cod_graph_set_index(b->graph, "discriminator")];
+    const int perceptual = cod_graph_set_index(b->graph, "perceptual");
+    sets[0] = (cod_recipe_set){.travels = true,
+                               .trained = true,
+                               .optimiser = cod_recipe_optimiser(config),
+                               .schedule = cod_recipe_schedule(config)};
+    *discriminator = sets[0];
+    discriminator->travels = false;
+    discriminator->optimiser.ema_decay = 0; /* nobody evaluates it */
+    discriminator->schedule.kind = b->settings.schedule;
+    if (o->rate > 0)
+        discriminator->schedule.rate = o->rate;
+    if (o->milestones.count > 0)
+        discriminator->schedule.milestones = o->milestones;
+    if (perceptual >= 0)
+        sets[perceptual].file = o->perceptual_file;
+}
+
+static void add_step(cod_recipe *recipe, const cod_sub_step *step)
+{
+    recipe->steps[recipe->step_count++] = *step;
+}
+
+static void add_steps(gan_builder *b)
+{
+    const gan_options *o = b->settings.options;
+    /* The generator leaves its pictures to the discriminator where it runs in each step, on one mini-batch. */
+    const bool leaves = b->setting->config->train.accumulate == 1 && o->every == 1;
+    const cod_sub_step forward = {
+        .program = {.name = "forward", .batch_statistics = COD_ALL_SETS, .outputs = {b->made}},
+        .end = leaves ? o->warm_up : 0};
+    b->generator.first = o->warm_up;
+    b->generator.every = o->every;
+    b->generator.distils = true;
+    b->generator.program.outputs[0] = leaves ? b->made : 0;
+    b->discriminator.program.given[0] = b->made;
+    if (leaves && o->warm_up > 0)
+        add_step(b->recipe, &forward);
+    add_step(b->recipe, &b->generator);
+    if (!leaves)
+        add_step(b->recipe, &forward);
+    add_step(b->recipe, &b->discriminator);
+}
+
+void gan_end(gan_builder *b)
+{
+    add_sets(b);
+    add_steps(b);
+}

@@ -1,0 +1,54 @@
+/**
+ * @file
+ * What all adversarial recipes build alike: the generator, the content loss, the sets and the sub-steps. A recipe's build function
+ * is gan_begin(), its discriminator on `truth` and `made`, the losses on what that says, gan_add_content(), gan_end().
+ */
+#ifndef COD_GAN_BUILDER_INTERNAL_H
+#define COD_GAN_BUILDER_INTERNAL_H
+
+#include "gan/options_internal.h"
+#include "train/recipe.h"
+
+typedef struct gan_builder {
+    const cod_recipe_setting *setting;
+    gan_settings settings;
+    cod_recipe *recipe;
+    cod_graph *graph;
+    cod_value truth, made;      /**< pictures: the data's and the generator's; {N,H,W,3} */
+    cod_sub_step generator;     /**< losses are added to it until gan_end() */
+    cod_sub_step discriminator; /**< likewise, and figures */
+} gan_builder;
+
+/** Builds the group's model and the input of the truth. The set in use is then "discriminator". */
+COD_MUST_CHECK cod_status gan_begin(const cod_recipe_setting *setting, const gan_published *published,
+                                    cod_recipe *recipe, gan_builder *b);
+
+/** An input of `like`'s shape that holds `value` everywhere. @param name  a literal */
+cod_value gan_labels(gan_builder *b, const char *name, cod_value like, double value);
+
+/** Adds a loss to a sub-step, with `weight` in its sum. @param name  a literal, for metrics */
+void gan_add_loss(gan_builder *b, cod_sub_step *step, const char *name, cod_value prediction, cod_value target,
+                  cod_loss_spec spec, double weight);
+
+/** Adds a value, whose first element goes into metrics, to the discriminator's sub-step. @param name  a literal */
+void gan_add_figure(gan_builder *b, const char *name, cod_value value);
+
+/** Adds the figures that all recipes have: the means of the discriminator's logits. */
+void gan_add_means(gan_builder *b, cod_value real, cod_value fake);
+
+/**
+ * Adds the losses of Goodfellow et al. 2014 with the generator's non-saturating one, each a binary cross entropy of logits: `d_real`,
+ * `d_fake` and `adversarial`, and the figures.
+ */
+void gan_add_plain_losses(gan_builder *b, cod_value real, cod_value fake);
+
+/**
+ * Adds the content losses, and that between pixels, with the perceptual network where features are compared. The recipe's task loss is
+ * that of the last layer listed.
+ */
+COD_MUST_CHECK cod_status gan_add_content(gan_builder *b);
+
+/** Completes the recipe: sets and sub-steps. */
+void gan_end(gan_builder *b);
+
+#endif

@@ -1,0 +1,195 @@
+#include "gan/options_internal.h"
+
+#include "gan/perceptual.h"
+#include "train/recipe.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CONTENT "content."
+/** Of the layers in their order; vggBC stands for convB_C. A layer's own name lies behind "content.". */
+static const char *const content_losses[] = {CONTENT "vgg11", CONTENT "vgg12", CONTENT "vgg21", CONTENT "vgg22",
+                                             CONTENT "vgg31", CONTENT "vgg32", CONTENT "vgg33", CONTENT "vgg34",
+                                             CONTENT "vgg41", CONTENT "vgg42", CONTENT "vgg43", CONTENT "vgg44",
+                                             CONTENT "vgg51", CONTENT "vgg52", CONTENT "vgg53", CONTENT "vgg54"};
+enum { LAYERS = sizeof content_losses / sizeof content_losses[0], PREFIX = sizeof CONTENT - 1 };
+
+enum { AUTO, FIRST };
+static const char *const switches[] = {"auto", "false", "true", NULL};
+static const char *const feature_losses[] = {"auto", "mse", "l1", NULL};
+static const cod_loss_kind feature_loss_kinds[] = {COD_LOSS_MSE, COD_LOSS_L1};
+static const char *const schedules[] = {"train", "constant", "step", "cosine", NULL};
+
+#define FIELD(name) offsetof(gan_options, name)
+static const cod_option option_list[] = {
+    {"content", COD_OPTION_STRING_LIST, FIELD(content), "auto", 0, 0, NULL,
+     "what the content loss compares: pixel, by train.loss, or features of VGG-19: a list of vggBC, behind convolution "
+     "C of block B, each with a weight before it if that is not 1, such as [0.1*vgg12, vgg34]; auto: pixel in srgan "
+     "(Ledig et al. also use vgg22 and vgg54)"},
+    {"content_weight", COD_OPTION_FLOAT, FIELD(content_weight), "1", 1e-30, 1e9, NULL,
+     "factor of the content loss; Ledig et al. scale features by 1/12.75, which is 0.00615 for mse"},
+    {"before_activation", COD_OPTION_CHOICE, FIELD(before_activation), "auto", 0, 0, switches,
+     "compare features before the activation behind the convolution; auto: false in srgan"},
+    {"feature_loss", COD_OPTION_CHOICE, FIELD(feature_loss), "auto", 0, 0, feature_losses,
+     "how features are compared; auto: mse in srgan"},
+    {"pixel_weight", COD_OPTION_FLOAT, FIELD(pixel_weight), "auto", 0, 1e9, cod_option_auto,
+     "factor of a loss between pixels, by train.loss, beside that between features; 0 = none; auto: 0 in srgan"},
+    {"adversarial_weight", COD_OPTION_FLOAT, FIELD(adversarial_weight), "auto", 1e-30, 1e9, cod_option_auto,
+     "factor of the adversarial loss; auto: 0.001 in srgan"},
+    {"perceptual_file", COD_OPTION_STRING, FIELD(perceptual_file), "", 0, 0, NULL,
+     "safetensors file with VGG-19's weights up to the last compared layer, by torchvision's names"},
+    {"perceptual_input", COD_OPTION_CHOICE, FIELD(perceptual_input), "auto", 0, 0, cod_perceptual_input_names,
+     "how pictures were presented to VGG-19 when it was trained: torchvision (RGB, mean 0.485 0.456 0.406, deviation "
+     "0.229 0.224 0.225), caffe (BGR from 0 to 255, mean 103.939 116.779 123.68), or auto, as the file's metadata say"},
+    {"features", COD_OPTION_INT, FIELD(features), "64", 1, 1024, NULL,
+     "channels of the discriminator's first convolution; its widest have eight times as many"},
+    {"hidden", COD_OPTION_INT, FIELD(hidden), "0", 0, 65536, NULL,
+     "width of the discriminator's first fully connected layer; 0 = as published: 1024 in srgan"},
+    {"rate", COD_OPTION_FLOAT, FIELD(rate), "0", 0, 1e3, NULL,
+     "learning rate of the discriminator, before its schedule; 0 = train.rate"},
+    {"schedule", COD_OPTION_CHOICE, FIELD(schedule), "train", 0, 0, schedules,
+     "learning rate of the discriminator over the run; train: as train.schedule has it"},
+    {"milestones", COD_OPTION_INT_LIST, FIELD(milestones), "", 1, 1e12, NULL,
+     "schedule step: steps at which the discriminator's rate is multiplied by train.gamma; empty = train.milestones"},
+    {"warm_up", COD_OPTION_INT, FIELD(warm_up), "0", 0, 1e12, NULL,
+     "steps at the start in which the discriminator learns alone"},
+    {"every", COD_OPTION_INT, FIELD(every), "1", 1, 1e6, NULL,
+     "the generator learns in one of so many steps, the discriminator in each"},
+    {"label_smoothing", COD_OPTION_FLOAT, FIELD(label_smoothing), "0", 0, 0.49, NULL,
+     "the discriminator is to say 1 less this of the truth (one-sided, Salimans et al. 2016)"},
+};
+#undef FIELD
+const cod_option_table gan_option_table = {"gan", "A generator and its discriminator: recipe srgan", option_list,
+                                           sizeof option_list / sizeof option_list[0], sizeof(gan_options)};
+
+static cod_vgg_layer layer_at(int index)
+{
+    cod_vgg_layer layer = {1, index + 1};
+    for (; layer.convolution > cod_vgg_convolutions(layer.block); layer.block++)
+        layer.convolution -= cod_vgg_convolutions(layer.block);
+    return layer;
+}
+
+/** The index of "vggBC", or -1. */
+static int find_layer(const char *name)
+{
+    for (int i = 0; i < LAYERS; i++)
+        if (strcmp(content_losses[i] + PREFIX, name) == 0)
+            return i;
+    return -1;
+}
+
+static cod_status unknown_layer(const char *item)
+{
+    char names[16 * LAYERS] = "";
+    for (int i = 0; i < LAYERS; i++)
+        snprintf(names + strlen(names), sizeof names - strlen(names), ", %s", content_losses[i] + PREFIX);
+    return cod_fail(COD_ERR_ARGUMENT, "'%s' is not one of: pixel%s, nor a number, * and one of these layers", item,
+                    names);
+}
+
+/** Reads "vgg54" or "0.1*vgg12" as the next layer. */
+static cod_status add_layer(gan_settings *settings, const char *item)
+{
+    const char *star = strchr(item, '*'), *name = star != NULL ? star + 1 : item;
+    char *end = NULL;
+    const double weight = star != NULL ? strtod(item, &end) : 1;
+    const int index = find_layer(name);
+    if (index < 0 || (star != NULL && (end == item || end != star)))
+        return unknown_layer(item);
+    if (!(weight > 0) || !isfinite(weight))
+        return cod_fail(COD_ERR_ARGUMENT, "'%s': the weight of a layer is a number above 0", item);
+    for (size_t i = 0; i < settings->layer_count; i++)
+        if (strcmp(settings->layers[i].name, name) == 0)
+            return cod_fail(COD_ERR_ARGUMENT, "'%s' is listed twice", name);
+    if (settings->layer_count == GAN_MAX_LAYERS)
+        return cod_fail(COD_ERR_ARGUMENT, "at most %d layers are compared", GAN_MAX_LAYERS);
+    settings->layers[settings->layer_count++] = (gan_layer){.layer = layer_at(index),
+                                                            .weight = weight,
+                                                            .name = content_losses[index] + PREFIX,
+                                                            .loss = content_losses[index]};
+    return COD_OK;
+}
+
+static cod_status read_content(const cod_string_list *given, const gan_published *published, gan_settings *settings)
+{
+    const bool is_auto = given->count == 1 && strcmp(given->items[0], "auto") == 0;
+    const char *const *items = is_auto ? published->content : given->items;
+    size_t count = given->count;
+    for (count = is_auto ? 0 : count; is_auto && items[count] != NULL;)
+        count++;
+    if (count == 0)
+        return cod_fail(COD_ERR_ARGUMENT, "an empty list compares nothing; pixel compares pixels");
+    if (count == 1 && strcmp(items[0], "pixel") == 0)
+        return COD_OK;
+    for (size_t i = 0; i < count; i++)
+        COD_TRY(add_layer(settings, items[i]));
+    return COD_OK;
+}
+
+cod_status gan_settle(const cod_run_config *run, const gan_published *published, gan_settings *out)
+{
+    const gan_options *o = cod_run_config_section(run, &gan_option_table);
+    *out = (gan_settings){
+        .options = o,
+        .before_activation =
+            o->before_activation == AUTO ? published->before_activation : (bool)(o->before_activation - FIRST),
+        .feature_loss = o->feature_loss == AUTO ? published->feature_loss : feature_loss_kinds[o->feature_loss - FIRST],
+        .adversarial_weight = isnan(o->adversarial_weight) ? published->adversarial_weight : o->adversarial_weight,
+        .hidden = o->hidden == 0 ? published->hidden : o->hidden,
+        .schedule = o->schedule == AUTO ? cod_recipe_schedule(run).kind : (cod_schedule_kind)(o->schedule - FIRST)};
+    COD_TRY(read_content(&o->content, published, out));
+    out->pixel_weight = !isnan(o->pixel_weight) ? o->pixel_weight : out->layer_count > 0 ? published->pixel_weight : 0;
+    return COD_OK;
+}
+
+cod_vgg_layer gan_last_layer(const gan_settings *settings)
+{
+    cod_vgg_layer last = settings->layers[0].layer;
+    for (size_t i = 1; i < settings->layer_count; i++)
+        if (cod_vgg_index(settings->layers[i].layer) > cod_vgg_index(last))
+            last = settings->layers[i].layer;
+    return last;
+}
+
+static void check_content(const cod_run_config *run, const gan_published *published)
+{
+    gan_settings settings;
+    if (gan_settle(run, published, &settings) != COD_OK)
+        cod_config_problem_key(run->config, "gan.content", "%s", cod_error_message());
+    else if (settings.layer_count > 0 && settings.options->perceptual_file[0] == '\0')
+        cod_config_problem_key(run->config, "gan.content",
+                               "'%s' compares features of VGG-19: name its weights in gan.perceptual_file",
+                               settings.layers[0].name);
+    else if (settings.layer_count == 0 && settings.pixel_weight > 0)
+        cod_config_problem_key(run->config, "gan.pixel_weight",
+                               "the content loss compares pixels already: set gan.content_weight");
+}
+
+void gan_check(const cod_run_config *run, const gan_published *published)
+{
+    const gan_options *o = cod_run_config_section(run, &gan_option_table);
+    const cod_model_kind *kind = run->whole.kind;
+    if (kind != NULL && kind->task != COD_TASK_SUPER_RESOLUTION)
+        cod_config_problem_key(run->config, "train.recipe",
+                               "the discriminator of recipe '%s' judges pictures; model '%s' makes none",
+                               run->recipe->name, kind->name);
+    check_content(run, published);
+    if (o->warm_up >= run->train.steps)
+        cod_config_problem_key(run->config, "gan.warm_up",
+                               "%lld steps of the discriminator alone leave nothing of %lld steps",
+                               (long long)o->warm_up, (long long)run->train.steps);
+}
+
+void gan_check_files(const cod_run_config *run, const gan_published *published)
+{
+    gan_settings settings;
+    cod_vgg_input input;
+    if (gan_settle(run, published, &settings) == COD_OK && settings.layer_count > 0 &&
+        settings.options->perceptual_file[0] != '\0' &&
+        cod_perceptual_examine(settings.options->perceptual_file, gan_last_layer(&settings),
+                               settings.options->perceptual_input, &input) != COD_OK)
+        cod_config_problem_key(run->config, "gan.perceptual_file", "%s", cod_error_message());
+}

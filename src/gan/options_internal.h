@@ -1,0 +1,71 @@
+/**
+ * @file
+ * Section `gan`, which all adversarial recipes share.
+ */
+#ifndef COD_GAN_OPTIONS_INTERNAL_H
+#define COD_GAN_OPTIONS_INTERNAL_H
+
+#include "nn/schedule.h"
+#include "nn/vgg.h"
+#include "train/config.h"
+
+enum { GAN_MAX_LAYERS = 8 };
+
+/** What options left at `auto` mean in a recipe: what its paper, or its authors' code, has. */
+typedef struct gan_published {
+    const char *content[GAN_MAX_LAYERS + 1]; /**< as gan.content lists them; NULL-terminated */
+    bool before_activation;
+    cod_loss_kind feature_loss;
+    double pixel_weight; /**< beside a content loss between features */
+    double adversarial_weight;
+    int64_t hidden; /**< 0 = its discriminator has no fully connected layer */
+} gan_published;
+
+typedef struct gan_options {
+    cod_string_list content;
+    int before_activation, feature_loss;
+    double content_weight, pixel_weight, adversarial_weight;
+    const char *perceptual_file;
+    int perceptual_input;
+    int64_t features, hidden;
+    double rate;
+    int schedule;
+    cod_int_list milestones;
+    int64_t warm_up, every;
+    double label_smoothing;
+} gan_options;
+
+extern const cod_option_table gan_option_table;
+
+/** One convolution of VGG-19 whose features are compared. */
+typedef struct gan_layer {
+    cod_vgg_layer layer;
+    double weight;
+    const char *name; /**< "vgg54"; a literal */
+    const char *loss; /**< "content.vgg54"; a literal */
+} gan_layer;
+
+/** The options of a run without `auto`. */
+typedef struct gan_settings {
+    const gan_options *options; /**< those that every recipe reads as they are; borrowed */
+    gan_layer layers[GAN_MAX_LAYERS];
+    size_t layer_count; /**< 0 = the content loss compares pixels */
+    bool before_activation;
+    cod_loss_kind feature_loss;
+    double pixel_weight; /**< 0 = no loss between pixels beside the content loss */
+    double adversarial_weight;
+    int64_t hidden;
+    cod_schedule_kind schedule; /**< of the discriminator */
+} gan_settings;
+
+/** @return COD_ERR_ARGUMENT where gan.content names no layers */
+COD_MUST_CHECK cod_status gan_settle(const cod_run_config *run, const gan_published *published, gan_settings *out);
+
+/** The last layer that is compared; layer_count > 0. */
+cod_vgg_layer gan_last_layer(const gan_settings *settings);
+
+/** For cod_recipe_kind.check and .check_files. */
+void gan_check(const cod_run_config *run, const gan_published *published);
+void gan_check_files(const cod_run_config *run, const gan_published *published);
+
+#endif
