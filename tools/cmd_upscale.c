@@ -8,6 +8,7 @@
 #include "infer/session.h"
 #include "io/file.h"
 #include "tools/arguments.h"
+#include "tools/shipped_model.h"
 
 #include <getopt.h> /* optind */
 #include <stdio.h>
@@ -17,10 +18,11 @@
 #include <unistd.h>
 
 static const char help[] =
-    "usage: codistill upscale MODEL IN... -o OUT [options]\n\n"
+    "usage: codistill upscale [MODEL] IN... -o OUT [options]\n\n"
     "Upscales pictures (PNG, JPEG, WebP, TIFF, BMP; files, or folders with all below) with MODEL, a .safetensors file "
     "or\n"
-    "`bicubic`. OUT is a .png, .jpg or .webp for one picture, else a folder, made if need be. PNG keeps alpha and 16 "
+    "`bicubic`; without MODEL with the one that comes with the program. OUT is a .png, .jpg or .webp for one picture, "
+    "else a folder, made if need be. PNG keeps alpha and 16 "
     "bits,\n"
     "WebP alpha; gray stays gray. What exists is not replaced, unless --force is given.\n"
     "Large pictures run through the network in bands from top to bottom, so that memory beyond the picture and its "
@@ -47,7 +49,8 @@ static const char help[] =
 enum { DEFAULT_QUALITY = 95 };
 
 typedef struct arguments {
-    const char *model, *output, *calibrate;
+    const char *model; /**< NULL = the one that comes with the program */
+    const char *output, *calibrate;
     char *const *inputs;
     size_t input_count;
     cod_image_format format; /**< of results in a folder */
@@ -68,6 +71,12 @@ static bool is_folder(const char *path)
 {
     struct stat info;
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+/** Whether an operand is a picture or a folder, so that it is no model. */
+static bool is_input(const char *operand)
+{
+    return is_folder(operand) || cod_file_is_called_image(operand);
 }
 
 /** The part after the last dot of the last component, dot included; "" when there is none. */
@@ -235,9 +244,12 @@ static int run(const arguments *args)
 {
     picture_work work = {0};
     cod_session session = {0};
+    const char *model = args->model;
     cod_status status = work_find(args, &work);
+    if (status == COD_OK && model == NULL)
+        status = cod_shipped_model_find(&work.arena, &model);
     if (status == COD_OK)
-        status = cod_session_open(args->model, &args->session, &session);
+        status = cod_session_open(model, &args->session, &session);
     if (status == COD_OK && args->calibrate != NULL)
         status = cod_calibrate_folder(session.upscaler, args->calibrate, false);
     else if (status == COD_OK && cod_upscaler_needs_calibration(session.upscaler))
@@ -281,15 +293,13 @@ static int parse(int argc, char **argv, arguments *args, cod_arena *arena)
     args->outscale = outscale != NULL ? strtod(outscale, &end) : 0;
     if (outscale != NULL && (end == outscale || *end != '\0' || !(args->outscale >= 0.1 && args->outscale <= 16)))
         return cod_cmd_usage(argv[0], "--outscale: '%s' is not a number from 0.1 to 16", outscale);
+    args->model = argc > optind && !is_input(argv[optind]) ? argv[optind++] : NULL;
     if (argc == optind)
-        return cod_cmd_usage(argv[0], "MODEL is missing");
-    if (argc - optind < 2)
         return cod_cmd_usage(argv[0], "IN is missing: a picture or a folder of pictures");
     if (args->output == NULL)
         return cod_cmd_usage(argv[0], "-o OUT is missing: a .png, .jpg or .webp file, or a folder");
-    args->model = argv[optind];
-    args->inputs = argv + optind + 1;
-    args->input_count = (size_t)(argc - optind - 1);
+    args->inputs = argv + optind;
+    args->input_count = (size_t)(argc - optind);
     return -1;
 }
 

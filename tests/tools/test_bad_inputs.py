@@ -181,6 +181,8 @@ CASES = {
         (["report", "older"], 1, 'its format is "codistill-compare-0"'),
         (["eval"], 2, "codistill eval"),
         (["upscale", MODEL, "photos/good/a.png"], 2, "-o"),
+        (["upscale", MODEL, "-o", "a.png"], 2, "IN is missing"),
+        (["COD_MODELS=photos", "codistill", "upscale", "photos/good/a.png", "-o", "a.png"], 2, "where COD_MODELS says that it is"),
         (["upscale", MODEL, "photos/good/a.png", "-o", "out", "--tile", "1"], 2, "tile"),
         (["upscale", MODEL, "photos/good/a.png", "-o", "out.tif"], 2, "written as .png, .jpg or .webp"),
         (["upscale", MODEL, "photos/good/a.png", "-o", "out", "--format", "gif"], 2, "none of png, jpg and webp"),
