@@ -1,4 +1,4 @@
-/* `codistill upscale`: pictures to larger pictures. */
+/* `codistill upscale`: pictures and videos to larger ones. */
 #include "tools/cmd.h"
 
 #include "core/trace.h"
@@ -8,6 +8,8 @@
 #include "infer/session.h"
 #include "io/file.h"
 #include "tools/arguments.h"
+#include "tools/shipped_model.h"
+#include "tools/video.h"
 
 #include <getopt.h> /* optind */
 #include <stdio.h>
@@ -17,23 +19,29 @@
 #include <unistd.h>
 
 static const char help[] =
-    "usage: codistill upscale MODEL IN... -o OUT [options]\n\n"
+    "usage: codistill upscale [MODEL] IN... -o OUT [options]\n\n"
     "Upscales pictures (PNG, JPEG, WebP, TIFF, BMP; files, or folders with all below) with MODEL, a .safetensors file "
     "or\n"
-    "`bicubic`. OUT is a .png, .jpg or .webp for one picture, else a folder, made if need be. PNG keeps alpha and 16 "
+    "`bicubic`; without MODEL with the one that comes with the program. OUT is a .png, .jpg or .webp for one picture, "
+    "else a folder, made if need be. PNG keeps alpha and 16 "
     "bits,\n"
     "WebP alpha; gray stays gray. What exists is not replaced, unless --force is given.\n"
     "Large pictures run through the network in bands from top to bottom, so that memory beyond the picture and its "
     "result\n"
     "is bounded by its width; or, with --tile, in tiles that see as far beyond their edge as the network does. Neither "
     "leaves\n"
-    "seams. The line printed for each picture states the memory.\n\n"
-    "  -o, --output OUT  a .png, .jpg or .webp file, or a folder\n"
+    "seams. The line printed for each picture states the memory.\n"
+    "A video is upscaled frame by frame through ffmpeg, where that is installed, to a .mp4, .mov, .mkv or .webm file; "
+    "its "
+    "frame\n"
+    "rate and its sound are kept, subtitles are not.\n\n"
+    "  -o, --output OUT  a .png, .jpg or .webp file, or a folder; of a video a .mp4, .mov, .mkv or .webm file\n"
     "  --format F        in a folder: png, jpg or webp (png)\n"
     "  --quality N       of JPEG and WebP: 1 to 100, which for WebP means lossless (95)\n"
     "  --outscale X      how many times the input's size the result shall have, from 0.1 to 16: what the model made is "
     "resized\n"
     "                    by bicubic interpolation (the model's own scale)\n"
+    "  --crf N           of videos, the encoder's constant rate factor: 0 (lossless) to 51 (18)\n"
     "  --force           replace results that exist\n"
     "  --tile N          tiles instead of bands, low-resolution pixels to a side, at least 8; less takes less memory\n"
     "  --scale N         must be the model's; for bicubic any from 1 to 16 (4)\n"
@@ -47,11 +55,12 @@ static const char help[] =
 enum { DEFAULT_QUALITY = 95 };
 
 typedef struct arguments {
-    const char *model, *output, *calibrate;
+    const char *model; /**< NULL = the one that comes with the program */
+    const char *output, *calibrate;
     char *const *inputs;
     size_t input_count;
     cod_image_format format; /**< of results in a folder */
-    long quality;
+    long quality, crf;
     double outscale; /**< 0 = the model's */
     bool quiet, force;
     cod_session_options session;
@@ -68,6 +77,12 @@ static bool is_folder(const char *path)
 {
     struct stat info;
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+/** Whether an operand is a picture, a video or a folder, so that it is no model. */
+static bool is_input(const char *operand)
+{
+    return is_folder(operand) || cod_file_is_called_image(operand) || cod_video_is_called(operand);
 }
 
 /** The part after the last dot of the last component, dot included; "" when there is none. */
@@ -92,17 +107,13 @@ static const char *output_in_folder(const arguments *args, const char *name, cod
     return cod_path_join(arena, args->output, file);
 }
 
-static cod_status check_output(const picture_work *work, size_t index, bool force)
+static cod_status check_output(const char *input, const char *output, bool force)
 {
     struct stat in, out;
-    const char *output = work->outputs[index], *input = work->files.items[index].path;
     const bool exists = stat(output, &out) == 0;
     COD_REQUIRE(!exists || stat(input, &in) != 0 || in.st_dev != out.st_dev || in.st_ino != out.st_ino,
                 "%s: the output would replace the input; choose another -o", input);
     COD_REQUIRE(!exists || force || !S_ISREG(out.st_mode), "%s: exists already; --force replaces it", output);
-    for (size_t i = 0; i < index; i++)
-        COD_REQUIRE(strcmp(output, work->outputs[i]) != 0, "%s and %s would both be written to %s",
-                    work->files.items[i].path, input, output);
     return COD_OK;
 }
 
@@ -110,6 +121,8 @@ static cod_status check_output(const picture_work *work, size_t index, bool forc
 static cod_status work_find(const arguments *args, picture_work *work)
 {
     for (size_t i = 0; i < args->input_count; i++) {
+        COD_REQUIRE(!cod_video_is_called(args->inputs[i]),
+                    "%s: a video is upscaled alone, without others and without pictures", args->inputs[i]);
         const size_t before = work->files.count;
         COD_TRY(cod_files_find(&work->files, args->inputs[i], i));
         COD_REQUIRE(work->files.count > before, "%s: no pictures (PNG, JPEG, WebP, TIFF or BMP) in it",
@@ -130,7 +143,10 @@ static cod_status work_find(const arguments *args, picture_work *work)
             is_folder(args->inputs[work->files.items[i].root]) ? work->files.items[i].name : (slash ? slash + 1 : path);
         work->outputs[i] = to_file ? args->output : output_in_folder(args, name, &work->arena);
         COD_REQUIRE_MEMORY(work->outputs[i]);
-        COD_TRY(check_output(work, i, args->force));
+        COD_TRY(check_output(path, work->outputs[i], args->force));
+        for (size_t k = 0; k < i; k++)
+            COD_REQUIRE(strcmp(work->outputs[k], work->outputs[i]) != 0, "%s and %s would both be written to %s",
+                        work->files.items[k].path, path, work->outputs[i]);
     }
     return COD_OK;
 }
@@ -231,13 +247,81 @@ static int upscale_all(const cod_session *session, const picture_work *work, con
     return failed > 0 ? COD_EXIT_FAILED : COD_EXIT_OK;
 }
 
+static cod_status open_model(const arguments *args, cod_arena *arena, cod_session *session)
+{
+    const char *model = args->model;
+    if (model == NULL)
+        COD_TRY(cod_shipped_model_find(arena, &model));
+    return cod_session_open(model, &args->session, session);
+}
+
+/** A session on a video: calibrated, where need be, on the first frame. */
+typedef struct video_work {
+    const arguments *args;
+    cod_session session;
+} video_work;
+
+static cod_status upscale_frame(void *context, const cod_image *in, cod_image *out)
+{
+    const video_work *work = context;
+    cod_upscaler *upscaler = work->session.upscaler;
+    if (cod_upscaler_needs_calibration(upscaler))
+        COD_TRY(cod_upscaler_calibrate(upscaler, in));
+    COD_TRY(cod_upscaler_run(upscaler, in, NULL, NULL, out));
+    return resize(in, work->args->outscale, out);
+}
+
+static void report_video(const video_work *work, const cod_video_result *done)
+{
+    printf("%s: %zu frames at %s a second, %lldx%lld -> %lldx%lld, %.2f s, %.2f frames/s", work->args->output,
+           done->frames, done->rate, (long long)done->width, (long long)done->height, (long long)done->out_width,
+           (long long)done->out_height, done->seconds, (double)done->frames / done->seconds);
+    if (work->session.device != NULL)
+        printf(", %s", cod_upscaler_precision(work->session.upscaler));
+    printf("\n");
+    fflush(stdout);
+}
+
+static cod_status upscale_video(video_work *work, cod_arena *arena)
+{
+    const arguments *args = work->args;
+    const cod_video_job job = {.input = args->inputs[0],
+                               .output = args->output,
+                               .crf = (int)args->crf,
+                               .progress = !args->quiet && isatty(STDERR_FILENO),
+                               .map = upscale_frame,
+                               .context = work};
+    cod_video_result done;
+    COD_REQUIRE(cod_video_is_writable(args->output) && !is_folder(args->output),
+                "%s: a video is written as a .mp4, .mov, .mkv or .webm file; name it so", args->output);
+    COD_TRY(check_output(args->inputs[0], args->output, args->force));
+    COD_TRY(open_model(args, arena, &work->session));
+    if (args->calibrate != NULL)
+        COD_TRY(cod_calibrate_folder(work->session.upscaler, args->calibrate, false));
+    COD_TRY(folder_prepare(args->output));
+    COD_TRY(cod_video_run(&job, &done));
+    if (!args->quiet)
+        report_video(work, &done);
+    return COD_OK;
+}
+
+static int run_video(const arguments *args)
+{
+    video_work work = {.args = args};
+    cod_arena arena = {0};
+    const int code = cod_cmd_end(upscale_video(&work, &arena));
+    cod_session_close(&work.session);
+    cod_arena_clear(&arena);
+    return code;
+}
+
 static int run(const arguments *args)
 {
     picture_work work = {0};
     cod_session session = {0};
     cod_status status = work_find(args, &work);
     if (status == COD_OK)
-        status = cod_session_open(args->model, &args->session, &session);
+        status = open_model(args, &work.arena, &session);
     if (status == COD_OK && args->calibrate != NULL)
         status = cod_calibrate_folder(session.upscaler, args->calibrate, false);
     else if (status == COD_OK && cod_upscaler_needs_calibration(session.upscaler))
@@ -260,19 +344,23 @@ static cod_image_format format_called(const char *name)
 /** Reads the options; returns the exit code, or -1 to go on. */
 static int parse(int argc, char **argv, arguments *args, cod_arena *arena)
 {
-    const char *quality = NULL, *format = format_names[COD_IMAGE_PNG], *outscale = NULL;
+    const char *quality = NULL, *crf = NULL, *format = format_names[COD_IMAGE_PNG], *outscale = NULL;
     char *end = NULL;
     const cod_argument own[] = {{.name = "output", .letter = 'o', .text = &args->output},
                                 {.name = "format", .text = &format},
                                 {.name = "quality", .text = &quality},
+                                {.name = "crf", .text = &crf},
                                 {.name = "outscale", .text = &outscale},
                                 {.name = "force", .flag = &args->force},
                                 {.name = "calibrate", .text = &args->calibrate},
                                 {.name = "quiet", .flag = &args->quiet}};
     int code = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], &args->session, arena);
     args->quality = DEFAULT_QUALITY;
+    args->crf = COD_VIDEO_CRF;
     if (code < 0)
         code = cod_argument_number(argv[0], "quality", quality, 1, COD_IMAGE_BEST_QUALITY, &args->quality);
+    if (code < 0)
+        code = cod_argument_number(argv[0], "crf", crf, 0, COD_VIDEO_CRF_MOST, &args->crf);
     if (code >= 0)
         return code;
     args->format = format_called(format);
@@ -281,15 +369,15 @@ static int parse(int argc, char **argv, arguments *args, cod_arena *arena)
     args->outscale = outscale != NULL ? strtod(outscale, &end) : 0;
     if (outscale != NULL && (end == outscale || *end != '\0' || !(args->outscale >= 0.1 && args->outscale <= 16)))
         return cod_cmd_usage(argv[0], "--outscale: '%s' is not a number from 0.1 to 16", outscale);
+    args->model = argc > optind && !is_input(argv[optind]) ? argv[optind++] : NULL;
     if (argc == optind)
-        return cod_cmd_usage(argv[0], "MODEL is missing");
-    if (argc - optind < 2)
-        return cod_cmd_usage(argv[0], "IN is missing: a picture or a folder of pictures");
+        return cod_cmd_usage(argv[0], "IN is missing: a picture, a folder of pictures or a video");
     if (args->output == NULL)
-        return cod_cmd_usage(argv[0], "-o OUT is missing: a .png, .jpg or .webp file, or a folder");
-    args->model = argv[optind];
-    args->inputs = argv + optind + 1;
-    args->input_count = (size_t)(argc - optind - 1);
+        return cod_cmd_usage(
+            argv[0],
+            "-o OUT is missing: a .png, .jpg or .webp file, or a folder; of a video a .mp4, .mov, .mkv or .webm file");
+    args->inputs = argv + optind;
+    args->input_count = (size_t)(argc - optind);
     return -1;
 }
 
@@ -299,7 +387,9 @@ int cod_cmd_upscale(int argc, char **argv)
     cod_arena arena = {0};
     int code = parse(argc, argv, &args, &arena);
     if (code < 0)
-        code = run(&args);
+        code = args.input_count == 1 && cod_video_is_called(args.inputs[0]) && !is_folder(args.inputs[0])
+                   ? run_video(&args)
+                   : run(&args);
     cod_arena_clear(&arena);
     return code;
 }

@@ -3,9 +3,9 @@
 
 #include "core/backend.h"
 #include "data/dataset.h"
-#include "data/metrics.h"
 #include "infer/session.h"
 #include "io/file.h"
+#include "tools/crop.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -31,29 +31,6 @@ static void clear_crop(crop *one)
     cod_image_clear(&one->truth);
 }
 
-/** A rectangle of an 8-bit RGB picture. @param[out] out  new */
-static cod_status cut(const uint8_t *pixels, int64_t stride, int64_t left, int64_t top, int64_t width, int64_t height,
-                      cod_image *out)
-{
-    COD_TRY(cod_image_init(out, width, height, 3, 8));
-    for (int64_t y = 0; y < height; y++)
-        memcpy((uint8_t *)out->pixels + 3 * y * width, pixels + 3 * ((top + y) * stride + left), 3 * (size_t)width);
-    return COD_OK;
-}
-
-/** Variance of the luma: where there is something to see. */
-static double liveliness(const cod_pair *pair, int64_t left, int64_t top, int64_t width, int64_t height)
-{
-    double sum = 0, squares = 0;
-    for (int64_t y = top; y < top + height; y++)
-        for (int64_t x = left; x < left + width; x++) {
-            const double luma = cod_luma(pair->low + 3 * (y * pair->low_width + x));
-            sum += luma, squares += luma * luma;
-        }
-    const double count = (double)(width * height);
-    return squares / count - sum / count * (sum / count);
-}
-
 static int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
@@ -63,21 +40,15 @@ static int64_t least(int64_t a, int64_t b)
 static cod_status choose(const cod_pair *pair, int scale, crop *out)
 {
     const int64_t width = least(SIDE, pair->low_width), height = least(SIDE, pair->low_height);
-    int64_t left = 0, top = 0;
-    double most = -1;
-    for (int64_t y = 0; y + height <= pair->low_height; y += SIDE / 2)
-        for (int64_t x = 0; x + width <= pair->low_width; x += SIDE / 2) {
-            const double value = liveliness(pair, x, y, width, height);
-            if (value > most)
-                most = value, left = x, top = y;
-        }
+    int64_t left, top;
+    cod_crop_find(pair->low, pair->low_width, pair->low_height, width, height, &left, &top);
     const int64_t x = left > MARGIN ? left - MARGIN : 0, y = top > MARGIN ? top - MARGIN : 0;
     const int64_t end_x = least(left + width + MARGIN, pair->low_width),
                   end_y = least(top + height + MARGIN, pair->low_height);
     out->left = left - x, out->top = top - y, out->width = width, out->height = height;
-    COD_TRY(cut(pair->low, pair->low_width, x, y, end_x - x, end_y - y, &out->low));
-    return cut(pair->high, pair->low_width * scale, left * scale, top * scale, width * scale, height * scale,
-               &out->truth);
+    COD_TRY(cod_crop_cut(pair->low, pair->low_width, x, y, end_x - x, end_y - y, &out->low));
+    return cod_crop_cut(pair->high, pair->low_width * scale, left * scale, top * scale, width * scale, height * scale,
+                        &out->truth);
 }
 
 /** 10·log10 of peak² over the mean square error of all channels. */
@@ -122,8 +93,8 @@ static cod_status write_enlarged(const crop *one, int scale, const char *model, 
     if (status == COD_OK)
         status = cod_upscaler_run(session.upscaler, &one->low, NULL, NULL, &large);
     if (status == COD_OK)
-        status = cut(large.pixels, large.width, one->left * scale, one->top * scale, one->width * scale,
-                     one->height * scale, &part);
+        status = cod_crop_cut(large.pixels, large.width, one->left * scale, one->top * scale, one->width * scale,
+                              one->height * scale, &part);
     if (status == COD_OK)
         status = write_image(json, folder, file, label, &part, psnr_of(&part, &one->truth));
     cod_image_clear(&large);

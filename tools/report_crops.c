@@ -13,20 +13,6 @@ enum {
     NARROW = 160
 }; /* pixels that a crop should take on a desktop and on a phone */
 
-static void write_base64(FILE *out, const unsigned char *data, size_t bytes)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for (size_t i = 0; i < bytes; i += 3) {
-        const unsigned long block = (unsigned long)data[i] << 16 |
-                                    (i + 1 < bytes ? (unsigned long)data[i + 1] << 8 : 0) |
-                                    (i + 2 < bytes ? data[i + 2] : 0);
-        fputc(digits[block >> 18 & 63], out);
-        fputc(digits[block >> 12 & 63], out);
-        fputc(i + 1 < bytes ? digits[block >> 6 & 63] : '=', out);
-        fputc(i + 2 < bytes ? digits[block & 63] : '=', out);
-    }
-}
-
 static unsigned long big_endian(const unsigned char *data)
 {
     return (unsigned long)data[0] << 24 | (unsigned long)data[1] << 16 | (unsigned long)data[2] << 8 | data[3];
@@ -73,7 +59,7 @@ static cod_status embed(cod_report *report, const char *name, const char *label)
                 height, whole_scale(width, WIDE), whole_scale(width, NARROW), width, height);
         cod_markup(report->out, label);
         fputs("\" src=\"data:image/png;base64,", report->out);
-        write_base64(report->out, data, bytes);
+        cod_markup_base64(report->out, data, bytes);
         fputs("\">", report->out);
     }
     free(data);

@@ -79,6 +79,21 @@ void cod_markup(FILE *out, const char *text)
     cod_markup_part(out, text, COD_MARKUP_ALL);
 }
 
+void cod_markup_base64(FILE *out, const void *bytes, size_t count)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const unsigned char *data = bytes;
+    for (size_t i = 0; i < count; i += 3) {
+        const unsigned long block = (unsigned long)data[i] << 16 |
+                                    (i + 1 < count ? (unsigned long)data[i + 1] << 8 : 0) |
+                                    (i + 2 < count ? data[i + 2] : 0);
+        fputc(digits[block >> 18 & 63], out);
+        fputc(digits[block >> 12 & 63], out);
+        fputc(i + 1 < count ? digits[block >> 6 & 63] : '=', out);
+        fputc(i + 2 < count ? digits[block & 63] : '=', out);
+    }
+}
+
 cod_short cod_number_text(double value, int digits)
 {
     cod_short out = {"–"};

@@ -23,6 +23,9 @@ void cod_markup_part(FILE *out, const char *text, size_t most);
 /** Columns of a UTF-8 text: its characters, those of East Asia twice. */
 size_t cod_markup_length(const char *text);
 
+/** Bytes in base64 (RFC 4648), for data URLs. */
+void cod_markup_base64(FILE *out, const void *bytes, size_t count);
+
 /** With so many digits behind the point, a true minus, and thousands set apart from 10 000 on; "–" for NaN. */
 cod_short cod_number_text(double value, int digits);
 /** The same, with its sign also when it is positive. */

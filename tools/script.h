@@ -1,13 +1,24 @@
 /**
  * @file
- * Scripts of the source tree that this program was built in.
+ * Files of the source tree that this program was built in, or of the folders that it was installed in.
  */
 #ifndef COD_TOOLS_SCRIPT_H
 #define COD_TOOLS_SCRIPT_H
 
 #include "core/status.h"
 
+#include <stdbool.h>
+
 enum { COD_SCRIPT_PATH = 8192 };
+
+/**
+ * Looks for `file`, such as "share/models/sr-x4.safetensors", in each folder above this program, the nearest first.
+ *
+ * @param      mode  of access(): R_OK, X_OK
+ * @param[out] path  of the file, where there is one
+ * @param[out] self  of this program
+ */
+bool cod_file_find_above(const char *file, int mode, char path[COD_SCRIPT_PATH], char self[4096]);
 
 /**
  * Finds `script`, such as "tools/netlab.sh", in a folder above this program.

@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -15,10 +14,10 @@ typedef struct folder {
     ino_t inode;
 } folder;
 
-static bool called_image(const char *name)
+bool cod_file_is_called_image(const char *path)
 {
     static const char *const endings[] = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff"};
-    const char *ending = strrchr(name, '.');
+    const char *ending = strrchr(path, '.');
     for (size_t i = 0; ending != NULL && i < sizeof endings / sizeof endings[0]; i++)
         if (strcasecmp(ending, endings[i]) == 0)
             return true;
@@ -72,7 +71,7 @@ static cod_status enter(cod_file_list *files, const char *path, size_t prefix, s
         const bool found = stat(child, &info) == 0;
         if (found && S_ISDIR(info.st_mode))
             status = enter(files, child, prefix, root, &here);
-        else if (called_image(entry->d_name)) /* a dangling link too: reading it says what is wrong */
+        else if (cod_file_is_called_image(entry->d_name)) /* a dangling link too: reading it says what is wrong */
             status = append(files, child, child + prefix, root, found ? &info : &(struct stat){0});
     }
     closedir(directory);

@@ -7,6 +7,7 @@
 
 #include "core/memory.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct cod_file {
@@ -33,5 +34,8 @@ typedef struct cod_file_list {
  */
 COD_MUST_CHECK cod_status cod_files_find(cod_file_list *files, const char *root, size_t root_index);
 void cod_files_clear(cod_file_list *files);
+
+/** Whether a path is called as an image is. */
+bool cod_file_is_called_image(const char *path);
 
 #endif

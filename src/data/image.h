@@ -70,6 +70,9 @@ cod_image_format cod_image_format_of(const char *path);
  */
 COD_MUST_CHECK cod_status cod_image_write(const char *path, const cod_image *image, cod_image_format format,
                                           int quality);
+/** The bytes that cod_image_write() writes. @param[out] bytes  new; free() */
+COD_MUST_CHECK cod_status cod_image_encode(const cod_image *image, cod_image_format format, int quality, void **bytes,
+                                           size_t *count);
 /** cod_image_write() as PNG. */
 COD_MUST_CHECK cod_status cod_image_write_png(const char *path, const cod_image *image);
 

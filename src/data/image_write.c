@@ -27,7 +27,7 @@ cod_image_format cod_image_format_of(const char *path)
     return COD_IMAGE_FORMATS;
 }
 
-static cod_status write_file(FILE *file, const cod_image *image, cod_image_format format, int quality)
+static cod_status encode(FILE *file, const cod_image *image, cod_image_format format, int quality)
 {
     cod_image copy = {0};
     const int channels = format == COD_IMAGE_JPEG ? 3 : image->channels;
@@ -36,7 +36,28 @@ static cod_status write_file(FILE *file, const cod_image *image, cod_image_forma
     if (status == COD_OK)
         status = formats[format].encode(file, as_it_is ? image : &copy, quality);
     cod_image_clear(&copy);
-    COD_TRY(status);
+    return status;
+}
+
+cod_status cod_image_encode(const cod_image *image, cod_image_format format, int quality, void **bytes, size_t *count)
+{
+    char *text = NULL;
+    *bytes = NULL;
+    FILE *file = open_memstream(&text, count);
+    COD_REQUIRE_MEMORY(file);
+    cod_status status = encode(file, image, format, quality);
+    if (fclose(file) != 0 && status == COD_OK)
+        status = cod_fail(COD_ERR_MEMORY, "no memory for a picture's file");
+    if (status == COD_OK)
+        *bytes = text;
+    else
+        free(text);
+    return status;
+}
+
+static cod_status write_file(FILE *file, const cod_image *image, cod_image_format format, int quality)
+{
+    COD_TRY(encode(file, image, format, quality));
     if (fflush(file) != 0 || (fsync(fileno(file)) != 0 && errno != EINVAL))
         return cod_fail(COD_ERR_IO, "cannot write: %s", strerror(errno));
     return COD_OK;

@@ -85,8 +85,7 @@ cod_status cod_evaluate_image(cod_upscaler *upscaler, const cod_image *truth, co
     return status;
 }
 
-/** Whether some other file is called like this one with HR in place of its last LR. */
-static bool is_low_of_another(const cod_file_list *files, const char *name)
+bool cod_evaluation_is_low(const cod_file_list *files, const char *name)
 {
     const char *mark = NULL;
     for (const char *at = strstr(name, "LR"); at != NULL; at = strstr(at + 1, "LR"))
@@ -166,12 +165,12 @@ static cod_status evaluate_files(cod_upscaler *upscaler, const cod_file_list *fi
 {
     size_t total = 0;
     for (size_t i = 0; i < files->count; i++)
-        total += !is_low_of_another(files, files->items[i].name);
+        total += !cod_evaluation_is_low(files, files->items[i].name);
     evaluation->images = cod_arena_alloc(&evaluation->arena, total * sizeof *evaluation->images);
     COD_REQUIRE_MEMORY(evaluation->images);
     for (size_t i = 0; i < files->count; i++) {
         const cod_file *file = &files->items[i];
-        if (is_low_of_another(files, file->name))
+        if (cod_evaluation_is_low(files, file->name))
             continue;
         cod_evaluated *image = &evaluation->images[evaluation->count];
         const cod_status status = evaluate_file(upscaler, file, options, image);

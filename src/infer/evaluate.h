@@ -8,6 +8,7 @@
 #ifndef COD_INFER_EVALUATE_H
 #define COD_INFER_EVALUATE_H
 
+#include "data/files.h"
 #include "data/metrics.h"
 #include "infer/niqe_model.h"
 #include "infer/upscaler.h"
@@ -58,6 +59,9 @@ typedef void (*cod_evaluation_progress)(void *context, size_t done, size_t total
 COD_MUST_CHECK cod_status cod_evaluate_folder(cod_upscaler *upscaler, const char *folder,
                                               const cod_metrics_options *options, cod_evaluation_progress progress,
                                               void *context, cod_evaluation *evaluation);
+
+/** Whether some other file is called like this one with HR in place of its last LR, so that this one is not evaluated. */
+bool cod_evaluation_is_low(const cod_file_list *files, const char *name);
 
 /** Evaluates on one 8-bit RGB picture. @param[out] upscaled  new, the upscaler's result; may be NULL */
 COD_MUST_CHECK cod_status cod_evaluate_image(cod_upscaler *upscaler, const cod_image *truth, cod_quality *quality,

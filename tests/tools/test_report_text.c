@@ -130,12 +130,32 @@ static void markup_is_escaped_and_cut_between_characters(void **state)
     assert_int_equal(cod_markup_length("一二"), 4);
 }
 
+static void base64_is_that_of_the_rfc(void **state)
+{
+    static const char *const coded[] = {"", "Zg==", "Zm8=", "Zm9v", "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"};
+    (void)state;
+    for (size_t bytes = 0; bytes <= 6; bytes++) {
+        char *text = NULL;
+        size_t length = 0;
+        FILE *out = open_memstream(&text, &length);
+        assert_non_null(out);
+        cod_markup_base64(out, "foobar", bytes);
+        fclose(out);
+        assert_string_equal(text, coded[bytes]);
+        free(text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(linear_ticks_are_round),       cmocka_unit_test(linear_ticks_fit),
-        cmocka_unit_test(logarithmic_ticks_are_powers), cmocka_unit_test(ranges_without_ticks_have_none),
-        cmocka_unit_test(numbers_read_alike),           cmocka_unit_test(markup_is_escaped_and_cut_between_characters),
+        cmocka_unit_test(base64_is_that_of_the_rfc),
+        cmocka_unit_test(linear_ticks_are_round),
+        cmocka_unit_test(linear_ticks_fit),
+        cmocka_unit_test(logarithmic_ticks_are_powers),
+        cmocka_unit_test(ranges_without_ticks_have_none),
+        cmocka_unit_test(numbers_read_alike),
+        cmocka_unit_test(markup_is_escaped_and_cut_between_characters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

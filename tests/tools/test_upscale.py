@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """`codistill upscale` as files go in and come out: python3 test_upscale.py CODISTILL [CASE ...]"""
 
+import json
 import os
 import pathlib
 import struct
 import sys
 
-from train_support import check, png, run_cases
+from train_support import Skip, check, png, run_cases
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+SHIPPED, BICUBIC_ON_SET5 = "sr-x4.safetensors", 28.43
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "data" / "golden"
 
 
@@ -56,7 +59,32 @@ def sizes(bench):
         check(result.code == 0 and size_of(bench, "big.png") == size, f"--outscale {scale}", result)
 
 
-CASES = {"formats": formats, "keeps": keeps, "sizes": sizes}
+def shipped(bench):
+    """Without a model the one of COD_MODELS is taken, or the message says where it was looked for."""
+    bench.write("a.png", png(12, 10, 1))
+    bench.trained("train.steps=2")
+    os.makedirs(bench.path("models"))
+    here = {"COD_MODELS": bench.path("models")}
+    result = bench.run("upscale", "a.png", "-o", "big.png", environment=here)
+    check(result.code == 2 and f"no '{here['COD_MODELS']}/{SHIPPED}', where COD_MODELS says" in result.err, "no message", result)
+    os.rename(bench.path("runs/t/final.safetensors"), bench.path("models", SHIPPED))
+    for name, words in (("named.png", [f"models/{SHIPPED}"]), ("unnamed.png", [])):
+        result = bench.run("upscale", *words, "a.png", "-o", name, environment=here)
+        check(result.code == 0, name, result)
+    check(bench.read("named.png") == bench.read("unnamed.png"), "another model was taken")
+
+
+def shipped_quality(bench):
+    """The model that comes with the program is small, and better than bicubic on pictures that it has not seen."""
+    path, data = ROOT / "share" / "models" / SHIPPED, pathlib.Path(os.environ.get("COD_DATA", ROOT.parent / "shared" / "data")) / "set5"
+    if not path.exists() or not data.exists():
+        raise Skip(f"there is no {path if not path.exists() else data}")
+    check(path.stat().st_size <= 2 << 20, f"{path.stat().st_size} bytes")
+    result = bench.run("eval", str(path), "--data", str(data), "--json")
+    check(result.code == 0 and json.loads(result.out)["mean"]["psnr_y"] > BICUBIC_ON_SET5 + 0.9, "quality on Set5", result)
+
+
+CASES = {"formats": formats, "keeps": keeps, "sizes": sizes, "shipped": shipped, "shipped-quality": shipped_quality}
 
 if __name__ == "__main__":
     sys.exit(run_cases(CASES, sys.argv[1], sys.argv[2:]))

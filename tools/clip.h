@@ -1,0 +1,28 @@
+/**
+ * @file
+ * What a video says of itself, by ffprobe.
+ */
+#ifndef COD_TOOLS_CLIP_H
+#define COD_TOOLS_CLIP_H
+
+#include "core/status.h"
+
+#include <stdbool.h>
+
+typedef struct cod_clip {
+    char rate[48];         /**< frames a second, as a fraction; the mean where it varies */
+    double frames;         /**< that there should be; 0 = unknown */
+    double late_s;         /**< how much later than the earliest stream its pictures begin */
+    char sample_ratio[48]; /**< of a pixel's width to its height, as ffmpeg's filter takes it; "" = square */
+    bool assume_bt709;     /**< it is HD and does not say how colours are coded */
+} cod_clip;
+
+/**
+ * Asks ffprobe about the first stream of moving pictures.
+ *
+ * @return COD_ERR_UNSUPPORTED where ffprobe is not installed, COD_ERR_IO with its words when it cannot read the file, COD_ERR_FORMAT when
+ *         there are no moving pictures
+ */
+COD_MUST_CHECK cod_status cod_clip_probe(const char *path, cod_clip *clip);
+
+#endif

@@ -1,0 +1,44 @@
+#include "tools/crop.h"
+
+#include "data/metrics.h"
+
+#include <string.h>
+
+enum { RGB = 3 };
+
+/** Variance of the luma. */
+static double liveliness(const uint8_t *pixels, int64_t stride, int64_t left, int64_t top, int64_t width,
+                         int64_t height)
+{
+    double sum = 0, squares = 0;
+    for (int64_t y = top; y < top + height; y++)
+        for (int64_t x = left; x < left + width; x++) {
+            const double luma = cod_luma(pixels + RGB * (y * stride + x));
+            sum += luma, squares += luma * luma;
+        }
+    const double count = (double)(width * height);
+    return squares / count - sum / count * (sum / count);
+}
+
+void cod_crop_find(const uint8_t *pixels, int64_t width, int64_t height, int64_t crop_width, int64_t crop_height,
+                   int64_t *left, int64_t *top)
+{
+    double most = -1;
+    *left = *top = 0;
+    for (int64_t y = 0; y + crop_height <= height; y += (crop_height + 1) / 2)
+        for (int64_t x = 0; x + crop_width <= width; x += (crop_width + 1) / 2) {
+            const double value = liveliness(pixels, width, x, y, crop_width, crop_height);
+            if (value > most)
+                most = value, *left = x, *top = y;
+        }
+}
+
+cod_status cod_crop_cut(const uint8_t *pixels, int64_t width, int64_t left, int64_t top, int64_t crop_width,
+                        int64_t crop_height, cod_image *out)
+{
+    COD_TRY(cod_image_init(out, crop_width, crop_height, RGB, 8));
+    for (int64_t y = 0; y < crop_height; y++)
+        memcpy((uint8_t *)out->pixels + RGB * y * crop_width, pixels + RGB * ((top + y) * width + left),
+               (size_t)(RGB * crop_width));
+    return COD_OK;
+}
