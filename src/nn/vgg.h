@@ -22,6 +22,12 @@ typedef enum cod_vgg_input {
 /** "torchvision", "caffe". */
 extern const char *const cod_vgg_input_names[];
 
+/**
+ * RGB pictures {N,H,W,3} in 0 … 1 as the network was shown them: by a 1x1 convolution of its own, "normalise", whose values are set from the
+ * start. It is not folded into the first convolution, because that may pad with zeros after the normalisation.
+ */
+cod_value cod_vgg_present(cod_graph *graph, cod_value pictures, cod_vgg_input input);
+
 typedef struct cod_vgg_layer {
     int block, convolution;
 } cod_vgg_layer;
@@ -41,9 +47,7 @@ typedef struct cod_vgg_spec {
 
 /**
  * What the layer makes of pictures {N,H,W,3}: {N,H',W',C} with H' and W' halved, rounded down, for each block before the layer's.
- *
- * Pictures are brought to `input` by a 1x1 convolution of their own, "normalise", whose values are set from the start. It is not folded
- * into conv1_1, because that pads with zeros after the normalisation.
+ * Pictures are brought to `input` by cod_vgg_present().
  */
 cod_value cod_vgg_features(cod_graph *graph, cod_value pictures, cod_vgg_spec spec);
 

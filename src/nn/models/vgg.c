@@ -31,13 +31,18 @@ static const affine normalisations[] = {
     [COD_VGG_CAFFE] = {{0, 0, 255, 0, 255, 0, 255, 0, 0}, {-103.939, -116.779, -123.68}},
 };
 
+cod_value cod_vgg_present(cod_graph *graph, cod_value pictures, cod_vgg_input input)
+{
+    const affine *normal = &normalisations[input];
+    return cod_graph_conv2d(
+        graph, "normalise", pictures,
+        (cod_conv2d_spec){.out_channels = COLOURS, .kernel = 1, .weights = normal->weights, .biases = normal->biases});
+}
+
 cod_value cod_vgg_features(cod_graph *graph, cod_value pictures, cod_vgg_spec spec)
 {
     static const int64_t widths[COD_VGG_BLOCKS] = {1, 2, 4, 8, 8};
-    const affine *normal = &normalisations[spec.input];
-    cod_value x = cod_graph_conv2d(
-        graph, "normalise", pictures,
-        (cod_conv2d_spec){.out_channels = COLOURS, .kernel = 1, .weights = normal->weights, .biases = normal->biases});
+    cod_value x = cod_vgg_present(graph, pictures, spec.input);
     for (cod_vgg_layer at = {1, 1}; x != 0; at.convolution++) {
         char name[32];
         if (at.convolution > cod_vgg_convolutions(at.block)) {
