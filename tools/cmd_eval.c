@@ -89,9 +89,8 @@ static cod_status evaluate(const arguments *args, cod_evaluation *evaluation)
 {
     cod_session session = {0}, own = {0};
     cod_niqe_model niqe;
-    const int64_t threads = args->session.threads;
-    cod_metrics_options metrics = {
-        .metrics = args->metrics, .niqe = &niqe, .threads = threads > 0 ? (int)threads : cod_usable_threads()};
+    const int threads = args->session.threads > 0 ? (int)args->session.threads : cod_usable_threads();
+    cod_metrics_options metrics = {.metrics = args->metrics, .niqe = &niqe, .threads = threads > 1 ? threads : 0};
     if ((args->metrics & COD_METRICS_OF_NIQE) != 0)
         COD_TRY(cod_niqe_model_load(args->niqe_model, &niqe));
     COD_TRY(cod_session_open(args->model, &args->session, &session));

@@ -103,7 +103,7 @@ cod_status cod_staged_run(const cod_staged *work, size_t count, int threads)
 {
     if (count == 0)
         return COD_OK;
-    int wanted = threads <= 1 ? 0 : threads < COD_STAGED_THREADS_MAX ? threads : COD_STAGED_THREADS_MAX, started = 0;
+    int wanted = threads < COD_STAGED_THREADS_MAX ? threads : COD_STAGED_THREADS_MAX, started = 0;
     wanted = (size_t)wanted < count ? wanted : (int)count;
     run r = {.work = work,
              .count = count,

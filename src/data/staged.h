@@ -21,7 +21,7 @@ enum { COD_STAGED_THREADS_MAX = 16 };
 /**
  * Does all items. At most `threads` + 2 of them are under way at once, so that memory is bounded.
  *
- * @param threads  beside the calling one, at most COD_STAGED_THREADS_MAX are used; 0 or 1 = the calling thread does everything
+ * @param threads  beside the calling one, at most COD_STAGED_THREADS_MAX are used; 0 = the calling thread does everything
  * @return the failure of the first item that failed; later items may not have been begun then
  */
 COD_MUST_CHECK cod_status cod_staged_run(const cod_staged *work, size_t count, int threads);

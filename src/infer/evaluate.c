@@ -17,7 +17,8 @@ cod_status cod_metrics_parse(const char *text, unsigned *metrics)
 {
     *metrics = 0;
     for (const char *at = text;; at++) {
-        const size_t length = strcspn(at, ",");
+        at += strspn(at, " ");
+        const size_t length = strcspn(at, ", ");
         int i = 0;
         while (cod_metric_names[i] != NULL &&
                (strlen(cod_metric_names[i]) != length || strncmp(cod_metric_names[i], at, length) != 0))
@@ -26,7 +27,7 @@ cod_status cod_metrics_parse(const char *text, unsigned *metrics)
             return cod_fail(COD_ERR_ARGUMENT, "unknown metric '%.*s'; known are psnr, ssim, niqe, pi and lpips",
                             (int)length, at);
         *metrics |= 1u << i;
-        at += length;
+        at += length + strspn(at + length, " ");
         if (*at == '\0')
             return COD_OK;
     }
@@ -99,7 +100,7 @@ static cod_status too_small(cod_status status, const char *name, const char *met
     if (status == COD_OK)
         return COD_OK;
     *a = *b = NAN;
-    if (status == COD_ERR_ARGUMENT)
+    if (status == COD_ERR_ARGUMENT && name != NULL)
         cod_log_warn("%s has no %s: %s", name, metric, cod_error_message());
     return status == COD_ERR_ARGUMENT ? COD_OK : status;
 }

@@ -34,7 +34,7 @@ typedef struct cod_metrics_options {
     int threads; /**< of a folder: pictures are read and judged by so many beside the caller's, which upscales; 0 = none */
 } cod_metrics_options;
 
-/** Reads "psnr,ssim,niqe". @return COD_ERR_ARGUMENT for an unknown name, with those that are known */
+/** Reads "psnr, ssim, niqe". @return COD_ERR_ARGUMENT for an unknown name, with those that are known */
 COD_MUST_CHECK cod_status cod_metrics_parse(const char *text, unsigned *metrics);
 
 /** Figures of a picture. NaN = not computed, or the picture is too small for it. */
@@ -95,7 +95,7 @@ cod_evaluated cod_evaluated_unknown(const char *file);
 /**
  * Judges an upscaled 8-bit RGB picture by all figures but LPIPS, on any thread. Where it is too small for one, a warning names it.
  *
- * @param name  of the picture, for the warning
+ * @param name  of the picture, for the warning; NULL = none
  * @param crop  pixels that are left out at each border
  * @param with_truth  also compute niqe_truth
  */
