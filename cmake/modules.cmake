@@ -58,7 +58,7 @@ cod_module(train LINKS cod_core cod_nn cod_comm cod_data cod_io cod_config cod_i
 # L4
 cod_module(strategies LINKS cod_core cod_codec cod_nn cod_comm cod_train)
 cod_module(distill LINKS cod_core cod_codec cod_nn cod_comm cod_io cod_infer cod_train PRIVATE_LINKS Threads::Threads)
-cod_module(gan LINKS cod_core cod_nn cod_io cod_train)
+cod_module(gan LINKS cod_core cod_nn cod_io cod_infer cod_train)
 
 # L5
 file(GLOB tool_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tools/*.c ${CMAKE_CURRENT_SOURCE_DIR}/tools/*/*.c)

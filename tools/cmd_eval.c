@@ -1,6 +1,7 @@
 /* `codistill eval`: how well a model restores pictures that MATLAB's bicubic brought down, or tells classes. */
 #include "tools/cmd.h"
 
+#include "core/processors.h"
 #include "infer/calibrate.h"
 #include "infer/evaluate.h"
 #include "infer/session.h"
@@ -26,10 +27,18 @@ static const char help[] =
     "DIR is data of the kind it was trained on (of MNIST the test files are taken).\n\n"
     "  --data DIR      pictures (PNG, JPEG), also in folders below; a classifier's examples\n"
     "  --scale N       must be the model's; for bicubic any from 1 to 16 (4)\n"
-    "  --metrics LIST  of super-resolution, what is told: psnr, ssim, niqe (psnr,ssim). NIQE judges a picture without "
-    "its\n"
-    "                  original, by how natural its statistics are (lower is better); the original's stands beside it\n"
-    "  --niqe-model F  its model of natural pictures: niqe_pris_params.npz, as BasicSR has it\n"
+    "  --metrics LIST  of super-resolution, what is told (psnr,ssim); of all but psnr and ssim, lower is better:\n"
+    "                  niqe   how natural a picture's statistics are, without its original, whose own stands beside "
+    "it\n"
+    "                  pi     the perceptual index of PIRM 2018, here its part NIQE of the Y channel, without Ma's "
+    "score;\n"
+    "                         beside it the RMSE of Y, and which of PIRM's regions 1, 2 and 3 that is\n"
+    "                  lpips  how far features of SqueezeNet 1.1 are from the original's\n"
+    "  --niqe-model F  niqe, pi: model of natural pictures: niqe_pris_params.npz, as BasicSR has it\n"
+    "  --lpips-network F  lpips: SqueezeNet 1.1's features, safetensors, by torchvision's or Caffe's names\n"
+    "  --lpips-weights F  lpips: linear weights, safetensors, by the package lpips' names (lin0.model.1.weight ...); "
+    "without\n"
+    "                  them every channel has weight 1, and the result is called unweighted\n"
     "  --json          {\"images\": [{\"file\", \"psnr_y\", \"ssim_y\", \"psnr_rgb\"}], \"mean\": {...}} with what is "
     "told, or of a\n"
     "                  classifier {\"accuracy\", \"cross_entropy\", \"calibration_error\", \"classes\": [...], "
@@ -43,7 +52,7 @@ static const char help[] =
     "  --help\n";
 
 typedef struct arguments {
-    const char *model, *data, *calibrate, *metric_names, *niqe_model;
+    const char *model, *data, *calibrate, *metric_names, *niqe_model, *lpips_network, *lpips_weights;
     unsigned metrics;
     bool json;
     cod_session_options session;
@@ -56,20 +65,40 @@ static void show_progress(void *context, size_t done, size_t total, const cod_ev
             done == total ? "\n" : "");
 }
 
+/** Opens the network of LPIPS, on the model's device; bicubic has none, so that one is opened in `own`. */
+static cod_status open_lpips(const arguments *args, const cod_session *session, cod_session *own, cod_lpips **lpips)
+{
+    if ((args->metrics & COD_METRIC_LPIPS) == 0)
+        return COD_OK;
+    if (session->device == NULL)
+        COD_TRY(cod_session_open_device(&args->session, own));
+    const cod_session *with = session->device != NULL ? session : own;
+    return cod_lpips_create(args->lpips_network, args->lpips_weights, with->backend, with->device, lpips);
+}
+
+static cod_status evaluate_on(const arguments *args, const cod_session *session, cod_metrics_options *metrics,
+                              cod_evaluation *evaluation)
+{
+    if (args->calibrate != NULL || cod_upscaler_needs_calibration(session->upscaler))
+        COD_TRY(cod_calibrate_folder(session->upscaler, args->calibrate ? args->calibrate : args->data, true));
+    return cod_evaluate_folder(session->upscaler, args->data, metrics, isatty(STDERR_FILENO) ? show_progress : NULL,
+                               NULL, evaluation);
+}
+
 static cod_status evaluate(const arguments *args, cod_evaluation *evaluation)
 {
-    cod_session session;
+    cod_session session = {0}, own = {0};
     cod_niqe_model niqe;
-    const cod_metrics_options metrics = {args->metrics, &niqe};
-    if ((args->metrics & COD_METRIC_NIQE) != 0)
+    const int threads = args->session.threads > 0 ? (int)args->session.threads : cod_usable_threads();
+    cod_metrics_options metrics = {.metrics = args->metrics, .niqe = &niqe, .threads = threads > 1 ? threads : 0};
+    if ((args->metrics & COD_METRICS_OF_NIQE) != 0)
         COD_TRY(cod_niqe_model_load(args->niqe_model, &niqe));
     COD_TRY(cod_session_open(args->model, &args->session, &session));
-    cod_status status = COD_OK;
-    if (args->calibrate != NULL || cod_upscaler_needs_calibration(session.upscaler))
-        status = cod_calibrate_folder(session.upscaler, args->calibrate ? args->calibrate : args->data, true);
+    cod_status status = open_lpips(args, &session, &own, &metrics.lpips);
     if (status == COD_OK)
-        status = cod_evaluate_folder(session.upscaler, args->data, &metrics,
-                                     isatty(STDERR_FILENO) ? show_progress : NULL, NULL, evaluation);
+        status = evaluate_on(args, &session, &metrics, evaluation);
+    cod_lpips_destroy(metrics.lpips);
+    cod_session_close(&own);
     cod_session_close(&session);
     return status;
 }
@@ -118,6 +147,8 @@ static int parse(int argc, char **argv, arguments *args, cod_arena *arena)
                                 {.name = "calibrate", .text = &args->calibrate},
                                 {.name = "metrics", .text = &args->metric_names},
                                 {.name = "niqe-model", .text = &args->niqe_model},
+                                {.name = "lpips-network", .text = &args->lpips_network},
+                                {.name = "lpips-weights", .text = &args->lpips_weights},
                                 {.name = "json", .flag = &args->json}};
     const int code = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], &args->session, arena);
     if (code >= 0)
@@ -130,9 +161,12 @@ static int parse(int argc, char **argv, arguments *args, cod_arena *arena)
         return cod_cmd_usage(argv[0], "--data DIR is missing: the folder of pictures");
     if (cod_metrics_parse(args->metric_names != NULL ? args->metric_names : "psnr,ssim", &args->metrics) != COD_OK)
         return cod_cmd_usage(argv[0], "--metrics: %s", cod_error_message());
-    if ((args->metrics & COD_METRIC_NIQE) != 0 && args->niqe_model == NULL)
+    if ((args->metrics & COD_METRICS_OF_NIQE) != 0 && args->niqe_model == NULL)
+        return cod_cmd_usage(argv[0], "--metrics %s needs --niqe-model FILE: niqe_pris_params.npz, as BasicSR has it",
+                             (args->metrics & COD_METRIC_NIQE) != 0 ? "niqe" : "pi");
+    if ((args->metrics & COD_METRIC_LPIPS) != 0 && args->lpips_network == NULL)
         return cod_cmd_usage(argv[0],
-                             "--metrics niqe needs --niqe-model FILE: niqe_pris_params.npz, as BasicSR has it");
+                             "--metrics lpips needs --lpips-network FILE: the features of SqueezeNet 1.1, safetensors");
     args->model = argv[optind];
     return -1;
 }

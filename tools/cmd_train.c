@@ -68,8 +68,7 @@ static void format_progress(const cod_train_progress *progress, double loss, dou
         ADD("  loss %.5f", loss);
     const cod_task_figure *figure = &line->task->figures[0];
     if (!isnan(quality))
-        ADD("  %s %.*f%s%s", figure->label, figure->digits, quality, strcmp(figure->unit, "%") == 0 ? "" : " ",
-            figure->unit);
+        ADD("  %s %.*f%s%s", figure->label, figure->digits, quality, cod_task_figure_gap(figure), figure->unit);
     if (!isnan(line->step_ms))
         ADD("  %.*f ms  %.0f images/s", line->step_ms < 10, line->step_ms, line->images_per_s);
     const long eta = (long)(progress->eta_s + 0.5);

@@ -440,7 +440,7 @@ static cod_status check_arms(comparison *c)
 cod_status compare_read(comparison *c, const char *strategies, const char *seeds)
 {
     COD_TRY(cod_run_config_resolved(&c->config, false, &c->config_text));
-    c->task = cod_train_task_find(c->config.whole.kind->task);
+    c->task = c->config.task;
     COD_TRY(read_arms(c, strategies));
     COD_TRY(read_seeds(c, seeds));
     COD_TRY(compare_read_tune(c));

@@ -32,7 +32,7 @@ static int name_width(const comparison *c)
 
 static void print_runs(const comparison *c)
 {
-    const char *figure = c->task->figures[0].key, *baseline = c->task->baseline.key;
+    const char *figure = c->task->figures[0].key, *baseline = c->task->figures[0].baseline;
     const int wide = name_width(c);
     printf("%-*s %*s %*s %12s %10s %14s %14s %9s\n", wide, "run", width_of(figure), figure, width_of(baseline),
            baseline, "samples", "core-s", "between, MB", "inside, MB", "wall, s");

@@ -224,6 +224,7 @@ typedef struct cod_op_attr {
     int factor;        /**< PIXEL_*, RESIZE* */
     cod_resize_mode resize;
     cod_pool_kind pool;
+    bool pool_ceil; /**< POOL* of COD_POOL_MAX: a last window may stand over the edge; see cod_pool_outputs() */
     cod_loss_kind loss;
     float temperature; /**< KL, MIX; 0 means 1 */
     float smoothing;   /**< CROSS_ENTROPY: share of each target that is spread over all classes */
@@ -248,6 +249,12 @@ typedef struct cod_op {
 
 /** Checks that an op's views have the shapes its kind demands; every backend calls it first in plan_create(). */
 COD_MUST_CHECK cod_status cod_op_check(const cod_op *op);
+
+/**
+ * Outputs of a pooling along one side. With `ceil` as many as it takes for no element to be left out, but none whose window begins behind the
+ * last element: as PyTorch's ceil_mode. 0 = the window does not fit.
+ */
+int64_t cod_pool_outputs(int64_t size, int kernel, int stride, int padding, bool ceil);
 
 /** How much a convolution's shuffle enlarges its output. */
 static inline int64_t cod_op_shuffle(const cod_op_attr *attr)

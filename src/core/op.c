@@ -126,6 +126,15 @@ static bool enlarged(const cod_view *small, const cod_view *large, int factor, i
            is_shape(large, small->shape.n, small->shape.h * factor, small->shape.w * factor, channels);
 }
 
+int64_t cod_pool_outputs(int64_t size, int kernel, int stride, int padding, bool ceil)
+{
+    const int64_t room = size + 2 * (int64_t)padding - kernel;
+    int64_t outputs = (room + (ceil ? stride - 1 : 0)) / stride + 1;
+    if (ceil && (outputs - 1) * stride >= size + padding)
+        outputs--;
+    return room < 0 ? 0 : outputs;
+}
+
 static bool pool_fits(const cod_op_attr *attr, const cod_view *x, const cod_view *y)
 {
     if (!present(x) || !present(y))
@@ -133,12 +142,12 @@ static bool pool_fits(const cod_op_attr *attr, const cod_view *x, const cod_view
     if (attr->pool == COD_POOL_GLOBAL_AVERAGE)
         return is_shape(y, x->shape.n, 1, 1, x->shape.c);
     if (attr->stride_h < 1 || attr->stride_w < 1 || attr->kernel_h < 1 || attr->kernel_w < 1 ||
-        2 * attr->pad_h > attr->kernel_h || 2 * attr->pad_w > attr->kernel_w)
+        2 * attr->pad_h > attr->kernel_h || 2 * attr->pad_w > attr->kernel_w ||
+        (attr->pool_ceil && attr->pool != COD_POOL_MAX))
         return false;
-    const int64_t h = (x->shape.h + 2 * attr->pad_h - attr->kernel_h) / attr->stride_h + 1;
-    const int64_t w = (x->shape.w + 2 * attr->pad_w - attr->kernel_w) / attr->stride_w + 1;
-    return x->shape.h + 2 * attr->pad_h >= attr->kernel_h && x->shape.w + 2 * attr->pad_w >= attr->kernel_w &&
-           is_shape(y, x->shape.n, h, w, x->shape.c);
+    const int64_t h = cod_pool_outputs(x->shape.h, attr->kernel_h, attr->stride_h, attr->pad_h, attr->pool_ceil);
+    const int64_t w = cod_pool_outputs(x->shape.w, attr->kernel_w, attr->stride_w, attr->pad_w, attr->pool_ceil);
+    return h > 0 && w > 0 && is_shape(y, x->shape.n, h, w, x->shape.c);
 }
 
 static bool loss_fits(const cod_op *op)

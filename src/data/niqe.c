@@ -3,6 +3,7 @@
 #include "data/resize.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,12 +26,21 @@ static double shape_of(int i)
     return 0.2 + 0.001 * i;
 }
 
-static void fill_shapes(shape_table *shapes)
+static shape_table all_shapes;
+static pthread_once_t all_shapes_once = PTHREAD_ONCE_INIT;
+
+static void fill_shapes(void)
 {
     for (int i = 0; i < SHAPES; i++) {
         const double s = shape_of(i);
-        shapes->ratio[i] = exp(2 * lgamma(2 / s) - lgamma(1 / s) - lgamma(3 / s));
+        all_shapes.ratio[i] = exp(2 * lgamma(2 / s) - lgamma(1 / s) - lgamma(3 / s));
     }
+}
+
+static const shape_table *get_shapes(void)
+{
+    pthread_once(&all_shapes_once, fill_shapes);
+    return &all_shapes;
 }
 
 /** The shape whose ratio is nearest; the smaller one of two that are equally near. */
@@ -231,11 +241,9 @@ static cod_status halve(plane *p)
 static cod_status all_features(plane *p, size_t blocks, double *features)
 {
     const int64_t columns = p->width / COD_NIQE_BLOCK;
-    shape_table *shapes = malloc(sizeof *shapes);
+    const shape_table *shapes = get_shapes();
     plane normal = {.values = malloc((size_t)(p->height * p->width) * sizeof(double))};
-    cod_status status = shapes != NULL && normal.values != NULL ? COD_OK : cod_fail(COD_ERR_MEMORY, "out of memory");
-    if (status == COD_OK)
-        fill_shapes(shapes);
+    cod_status status = normal.values != NULL ? COD_OK : cod_fail(COD_ERR_MEMORY, "out of memory");
     for (int scale = 0; status == COD_OK && scale < SCALES; scale++) {
         const int64_t size = COD_NIQE_BLOCK >> scale;
         if (scale > 0)
@@ -249,7 +257,6 @@ static cod_status all_features(plane *p, size_t blocks, double *features)
                            features + b * COD_NIQE_FEATURES + scale * OF_SCALE);
     }
     free(normal.values);
-    free(shapes);
     return status;
 }
 

@@ -129,7 +129,7 @@ static cod_status make_peers(codistill *c, cod_train_context *context, const cod
 
 static cod_status read_control(codistill *c, const cod_train_context *context)
 {
-    const cod_task_figure *figure = &cod_train_task_find(context->session->recipe.model.task)->figures[0];
+    const cod_task_figure *figure = &context->session->config->task->figures[0];
     if (c->loss == 0 || c->distill.control[0] == '\0' || cod_group_rank(context->group) != 0)
         return COD_OK;
     const cod_status status = cod_control_read(c->distill.control, figure->key, figure->less_is_better, &c->control);
@@ -431,7 +431,7 @@ static cod_status flags_in(cod_strategy *strategy, cod_train_context *context, c
 static cod_status validated(cod_strategy *strategy, cod_train_context *context, double figure)
 {
     codistill *c = (codistill *)strategy;
-    const cod_task_figure *kind = &cod_train_task_find(context->session->recipe.model.task)->figures[0];
+    const cod_task_figure *kind = &context->session->config->task->figures[0];
     if (c->control.count == 0 || c->lost || context->step <= c->distill.burn_in ||
         !cod_control_note(&c->control, context->step, figure))
         return COD_OK;

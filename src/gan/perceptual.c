@@ -1,6 +1,6 @@
 #include "gan/perceptual.h"
 
-#include "io/safetensors.h"
+#include "infer/perceptual_input.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -80,33 +80,13 @@ static cod_status check_layers(const cod_st_file *file, cod_vgg_layer last)
     return check_shapes(file, last);
 }
 
-static cod_status find_input(const cod_st_file *file, cod_vgg_input *input)
-{
-    const char *said = cod_st_metadata(file, "input");
-    for (int i = 0; said != NULL && cod_vgg_input_names[i] != NULL; i++)
-        if (strcmp(said, cod_vgg_input_names[i]) == 0) {
-            *input = (cod_vgg_input)i;
-            return COD_OK;
-        }
-    if (said != NULL)
-        return cod_fail(COD_ERR_FORMAT,
-                        "the metadata say that pictures are presented as '%.40s'; torchvision and "
-                        "caffe are known",
-                        said);
-    *input = COD_VGG_TORCHVISION;
-    for (size_t i = 0; i < cod_st_metadata_count(file); i++)
-        if (strstr(cod_st_metadata_at(file, i)->value, "103.939") != NULL)
-            *input = COD_VGG_CAFFE;
-    return COD_OK;
-}
-
 cod_status cod_perceptual_examine(const char *path, cod_vgg_layer layer, int wanted, cod_vgg_input *input)
 {
     cod_st_file *file = NULL;
     COD_TRY(cod_st_open(path, &file));
     cod_status status = check_layers(file, layer);
     if (status == COD_OK && wanted == COD_PERCEPTUAL_INPUT_AUTO)
-        status = find_input(file, input);
+        status = cod_perceptual_input_find(file, input);
     else if (status == COD_OK)
         *input = (cod_vgg_input)(wanted - COD_PERCEPTUAL_INPUT_FIRST);
     cod_st_close(file);

@@ -17,8 +17,7 @@ extern const char *const cod_perceptual_input_names[];
 /**
  * Checks that a file holds VGG-19 up to a layer, and finds how pictures are to be presented to it.
  *
- * The file says it by the text "input" of its metadata, "torchvision" or "caffe"; else one of its texts may name 103.939, the blue mean of
- * Caffe's convention; else it is torchvision's.
+ * What the file says of that is found by infer/perceptual_input.h.
  *
  * @param wanted  COD_PERCEPTUAL_INPUT_AUTO, or COD_PERCEPTUAL_INPUT_FIRST + a cod_vgg_input
  * @return COD_ERR_IO or COD_ERR_FORMAT with a message that says which layers the file has, or which shape differs

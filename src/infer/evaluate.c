@@ -2,34 +2,32 @@
 
 #include "core/log.h"
 #include "data/files.h"
+#include "data/perceptual_index.h"
 #include "data/resize.h"
-#include "io/json.h"
+#include "data/staged.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const struct {
-    const char *name;
-    cod_metric metric;
-} metric_names[] = {{"psnr", COD_METRIC_PSNR}, {"ssim", COD_METRIC_SSIM}, {"niqe", COD_METRIC_NIQE}};
-
-enum { METRICS = sizeof metric_names / sizeof metric_names[0] };
+const char *const cod_metric_names[] = {"psnr", "ssim", "niqe", "pi", "lpips", NULL};
 
 cod_status cod_metrics_parse(const char *text, unsigned *metrics)
 {
     *metrics = 0;
     for (const char *at = text;; at++) {
-        const size_t length = strcspn(at, ",");
+        at += strspn(at, " ");
+        const size_t length = strcspn(at, ", ");
         int i = 0;
-        while (i < METRICS &&
-               (strlen(metric_names[i].name) != length || strncmp(metric_names[i].name, at, length) != 0))
+        while (cod_metric_names[i] != NULL &&
+               (strlen(cod_metric_names[i]) != length || strncmp(cod_metric_names[i], at, length) != 0))
             i++;
-        if (i == METRICS)
-            return cod_fail(COD_ERR_ARGUMENT, "unknown metric '%.*s'; known are psnr, ssim and niqe", (int)length, at);
-        *metrics |= metric_names[i].metric;
-        at += length;
+        if (cod_metric_names[i] == NULL)
+            return cod_fail(COD_ERR_ARGUMENT, "unknown metric '%.*s'; known are psnr, ssim, niqe, pi and lpips",
+                            (int)length, at);
+        *metrics |= 1u << i;
+        at += length + strspn(at + length, " ");
         if (*at == '\0')
             return COD_OK;
     }
@@ -67,22 +65,103 @@ static cod_status cut_to_multiple(const cod_image *image, int scale, cod_image *
     return COD_OK;
 }
 
-cod_status cod_evaluate_image(cod_upscaler *upscaler, const cod_image *truth, cod_quality *quality, cod_image *upscaled)
+/** What an upscaler is given of a picture, and what it is compared with. */
+static cod_status bring_down(const cod_image *picture, int scale, cod_image *truth, cod_image *low)
 {
     enum { SSIM_WINDOW = 11 };
-    const int scale = cod_upscaler_scale(upscaler), least = SSIM_WINDOW + 2 * scale;
+    const int least = SSIM_WINDOW + 2 * scale;
+    COD_REQUIRE(picture->channels == 3 && picture->bits == 8, "only 8-bit RGB pictures are evaluated");
+    COD_REQUIRE(picture->width / scale * scale >= least && picture->height / scale * scale >= least,
+                "%lldx%lld pixels are too few; at least %d to a side are needed at scale %d", (long long)picture->width,
+                (long long)picture->height, (least + scale - 1) / scale * scale, scale);
+    COD_TRY(cut_to_multiple(picture, scale, truth));
+    return cod_image_resize(truth, 1.0 / scale, low);
+}
+
+cod_status cod_evaluate_image(cod_upscaler *upscaler, const cod_image *truth, cod_quality *quality, cod_image *upscaled)
+{
     cod_image cut = {0}, low = {0};
-    COD_REQUIRE(truth->channels == 3 && truth->bits == 8, "only 8-bit RGB pictures are evaluated");
-    COD_REQUIRE(truth->width / scale * scale >= least && truth->height / scale * scale >= least,
-                "%lldx%lld pixels are too few; at least %d to a side are needed at scale %d", (long long)truth->width,
-                (long long)truth->height, (least + scale - 1) / scale * scale, scale);
-    COD_TRY(cut_to_multiple(truth, scale, &cut));
-    cod_status status = cod_image_resize(&cut, 1.0 / scale, &low);
+    cod_status status = bring_down(truth, cod_upscaler_scale(upscaler), &cut, &low);
     if (status == COD_OK)
         status = cod_evaluate_pair(upscaler, &low, &cut, quality, upscaled);
     cod_image_clear(&low);
     cod_image_clear(&cut);
     return status;
+}
+
+cod_evaluated cod_evaluated_unknown(const char *file)
+{
+    return (cod_evaluated){file, {NAN, NAN, NAN, NAN}, NAN, NAN, NAN, NAN, NAN};
+}
+
+/** Leaves figures unknown that a picture is too small for, with a warning; other failures are passed on. */
+static cod_status too_small(cod_status status, const char *name, const char *metric, double *a, double *b)
+{
+    if (status == COD_OK)
+        return COD_OK;
+    *a = *b = NAN;
+    if (status == COD_ERR_ARGUMENT && name != NULL)
+        cod_log_warn("%s has no %s: %s", name, metric, cod_error_message());
+    return status == COD_ERR_ARGUMENT ? COD_OK : status;
+}
+
+cod_status cod_evaluate_upscaled(const cod_metrics_options *options, const char *name, const cod_image *upscaled,
+                                 const cod_image *truth, int64_t crop, bool with_truth, cod_evaluated *image)
+{
+    COD_TRY(cod_image_compare(upscaled, truth, crop, &image->quality));
+    if ((options->metrics & COD_METRIC_NIQE) != 0) {
+        cod_status status = cod_niqe(upscaled, crop, options->niqe, &image->niqe);
+        if (status == COD_OK && with_truth)
+            status = cod_niqe(truth, crop, options->niqe, &image->niqe_truth);
+        COD_TRY(too_small(status, name, "NIQE", &image->niqe, &image->niqe_truth));
+    }
+    if ((options->metrics & COD_METRIC_PI) == 0)
+        return COD_OK;
+    COD_TRY(cod_rmse_y(upscaled, truth, crop, &image->rmse_y));
+    return too_small(cod_perceptual_index(upscaled, crop, options->niqe, &image->pi), name, "perceptual index",
+                     &image->pi, &image->pi);
+}
+
+cod_status cod_evaluate_features(const cod_metrics_options *options, const char *name, const cod_image *upscaled,
+                                 const cod_image *truth, int64_t crop, cod_evaluated *image)
+{
+    if ((options->metrics & COD_METRIC_LPIPS) == 0)
+        return COD_OK;
+    return too_small(cod_lpips_compare(options->lpips, upscaled, truth, crop, &image->lpips), name, "LPIPS",
+                     &image->lpips, &image->lpips);
+}
+
+#define FIGURE(metric, key, label, width, digits, field)                                                               \
+    {                                                                                                                  \
+        metric, key, label, width, digits, offsetof(cod_evaluated, field)                                              \
+    }
+const cod_evaluated_figure cod_evaluated_figures[] = {
+    FIGURE(COD_METRIC_PSNR, "psnr_y", "PSNR-Y dB", 9, 4, quality.psnr_y),
+    FIGURE(COD_METRIC_SSIM, "ssim_y", "SSIM-Y", 7, 5, quality.ssim_y),
+    FIGURE(COD_METRIC_PSNR, "psnr_rgb", "PSNR-RGB", 9, 4, quality.psnr_rgb),
+    FIGURE(COD_METRIC_NIQE, "niqe", "NIQE", 7, 4, niqe),
+    FIGURE(COD_METRIC_NIQE, "niqe_truth", "the original", 12, 4, niqe_truth),
+    FIGURE(COD_METRIC_PI, "pi", "PI", 7, 4, pi),
+    FIGURE(COD_METRIC_PI, "rmse_y", "RMSE-Y", 8, 4, rmse_y),
+    FIGURE(COD_METRIC_LPIPS, "lpips", "LPIPS", 7, 4, lpips),
+    {0},
+};
+
+void cod_evaluated_mean(cod_evaluated *images, size_t count, cod_evaluated *mean)
+{
+    *mean = cod_evaluated_unknown(mean->file);
+    for (const cod_evaluated_figure *f = cod_evaluated_figures; f->key != NULL; f++) {
+        const bool square = f->offset == offsetof(cod_evaluated, rmse_y);
+        double sum = 0;
+        size_t known = 0;
+        for (size_t i = 0; i < count; i++) {
+            const double value = *cod_evaluated_value(f, &images[i]);
+            known += isnan(value) ? 0 : 1;
+            sum += isnan(value) ? 0 : square ? value * value : value;
+        }
+        if (known > 0)
+            *cod_evaluated_value(f, mean) = square ? sqrt(sum / (double)known) : sum / (double)known;
+    }
 }
 
 bool cod_evaluation_is_low(const cod_file_list *files, const char *name)
@@ -100,95 +179,137 @@ bool cod_evaluation_is_low(const cod_file_list *files, const char *name)
     return false;
 }
 
-/** NIQE of a picture and of the true one. Where either has too few blocks the file is named, and neither is known. */
-static cod_status compute_niqe(const cod_file *file, const cod_image *upscaled, const cod_image *truth, int64_t crop,
-                               const cod_niqe_model *model, cod_evaluated *image)
+/** A picture of the folder on its way. */
+typedef struct folder_item {
+    const cod_file *file;
+    cod_image truth, low, upscaled;
+    cod_evaluated result;
+    cod_status status; /**< why it is left out */
+    char message[512];
+} folder_item;
+
+typedef struct folder_work {
+    cod_upscaler *upscaler;
+    const cod_metrics_options *options;
+    folder_item *items;
+    size_t total;
+    cod_evaluation *evaluation;
+    cod_evaluation_progress progress;
+    void *progress_context;
+} folder_work;
+
+/** What is the file's own fault leaves it out, so that the others can go on without it. */
+static cod_status leave_out(folder_item *item, cod_status status)
 {
-    cod_status status = cod_niqe(upscaled, crop, model, &image->niqe);
-    if (status == COD_OK)
-        status = cod_niqe(truth, crop, model, &image->niqe_truth);
-    if (status == COD_OK)
-        return COD_OK;
-    image->niqe = image->niqe_truth = NAN;
-    if (status == COD_ERR_ARGUMENT)
-        cod_log_warn("%s has no NIQE: %s", file->path, cod_error_message());
-    return status == COD_ERR_ARGUMENT ? COD_OK : status;
+    const bool files_fault =
+        status == COD_ERR_IO || status == COD_ERR_FORMAT || status == COD_ERR_UNSUPPORTED || status == COD_ERR_ARGUMENT;
+    item->status = status;
+    if (status != COD_OK)
+        snprintf(item->message, sizeof item->message, "%s", cod_error_message());
+    return files_fault ? COD_OK : status;
 }
 
-static cod_status evaluate_file(cod_upscaler *upscaler, const cod_file *file, const cod_metrics_options *options,
-                                cod_evaluated *image)
+static cod_status prepare_file(void *context, size_t index)
 {
-    cod_image truth, upscaled = {0};
-    COD_TRY(cod_image_read(file->path, &truth));
-    cod_status status = cod_image_to_rgb8(&truth);
-    image->niqe = image->niqe_truth = NAN;
+    const folder_work *work = context;
+    folder_item *item = &work->items[index];
+    cod_image picture = {0};
+    cod_status status = cod_image_read(item->file->path, &picture);
     if (status == COD_OK) {
-        status = cod_evaluate_image(upscaler, &truth, &image->quality, &upscaled);
+        status = cod_image_to_rgb8(&picture);
+        if (status == COD_OK)
+            status = bring_down(&picture, cod_upscaler_scale(work->upscaler), &item->truth, &item->low);
         if (status != COD_OK)
-            status = cod_fail_prefix(status, "%s", file->path);
+            status = cod_fail_prefix(status, "%s", item->file->path);
     }
-    if (status == COD_OK && (options->metrics & COD_METRIC_NIQE) != 0)
-        status = compute_niqe(file, &upscaled, &truth, cod_upscaler_scale(upscaler), options->niqe, image);
-    cod_image_clear(&upscaled);
-    cod_image_clear(&truth);
+    cod_image_clear(&picture);
+    return leave_out(item, status);
+}
+
+static cod_status upscale_file(void *context, size_t index)
+{
+    const folder_work *work = context;
+    folder_item *item = &work->items[index];
+    if (item->status != COD_OK)
+        return COD_OK;
+    cod_status status = cod_upscaler_run(work->upscaler, &item->low, NULL, NULL, &item->upscaled);
+    if (status == COD_OK)
+        status = cod_evaluate_features(work->options, item->file->path, &item->upscaled, &item->truth,
+                                       cod_upscaler_scale(work->upscaler), &item->result);
+    return leave_out(item, status == COD_OK ? COD_OK : cod_fail_prefix(status, "%s", item->file->path));
+}
+
+static void clear_item(folder_item *item)
+{
+    cod_image_clear(&item->truth);
+    cod_image_clear(&item->low);
+    cod_image_clear(&item->upscaled);
+}
+
+static cod_status judge_file(void *context, size_t index)
+{
+    const folder_work *work = context;
+    folder_item *item = &work->items[index];
+    cod_status status = COD_OK;
+    if (item->status == COD_OK) {
+        status = cod_evaluate_upscaled(work->options, item->file->path, &item->upscaled, &item->truth,
+                                       cod_upscaler_scale(work->upscaler), true, &item->result);
+        status = leave_out(item, status == COD_OK ? COD_OK : cod_fail_prefix(status, "%s", item->file->path));
+    }
+    clear_item(item);
     return status;
 }
 
-/** Whether the file is to blame, so that the others can go on without it. */
-static bool is_files_fault(cod_status status)
+static void take_file(void *context, size_t index)
 {
-    return status == COD_ERR_IO || status == COD_ERR_FORMAT || status == COD_ERR_UNSUPPORTED ||
-           status == COD_ERR_ARGUMENT;
-}
-
-static void mean_compute(cod_evaluation *evaluation)
-{
-    cod_quality *mean = &evaluation->mean.quality;
-    evaluation->mean.file = "mean";
-    for (size_t i = 0; i < evaluation->count; i++) {
-        const cod_evaluated *image = &evaluation->images[i];
-        mean->psnr_y += image->quality.psnr_y / (double)evaluation->count;
-        mean->ssim_y += image->quality.ssim_y / (double)evaluation->count;
-        mean->psnr_rgb += image->quality.psnr_rgb / (double)evaluation->count;
-        mean->ssim_rgb += image->quality.ssim_rgb / (double)evaluation->count;
-        evaluation->without_niqe += isnan(image->niqe) ? 1 : 0;
-        evaluation->mean.niqe += isnan(image->niqe) ? 0 : image->niqe;
-        evaluation->mean.niqe_truth += isnan(image->niqe) ? 0 : image->niqe_truth;
+    const folder_work *work = context;
+    const folder_item *item = &work->items[index];
+    cod_evaluation *evaluation = work->evaluation;
+    if (item->status != COD_OK) {
+        cod_log_warn("left out: %s", item->message);
+        evaluation->skipped++;
+        return;
     }
-    const double with_niqe = (double)(evaluation->count - evaluation->without_niqe);
-    evaluation->mean.niqe /= with_niqe;
-    evaluation->mean.niqe_truth /= with_niqe;
+    evaluation->images[evaluation->count++] = item->result;
+    if (work->progress != NULL)
+        work->progress(work->progress_context, index + 1, work->total, &item->result);
 }
 
-static cod_status evaluate_files(cod_upscaler *upscaler, const cod_file_list *files, const cod_metrics_options *options,
-                                 cod_evaluation_progress progress, void *context, cod_evaluation *evaluation)
+static cod_status evaluate_files(folder_work *work, const cod_file_list *files)
 {
-    size_t total = 0;
-    for (size_t i = 0; i < files->count; i++)
-        total += !cod_evaluation_is_low(files, files->items[i].name);
-    evaluation->images = cod_arena_alloc(&evaluation->arena, total * sizeof *evaluation->images);
-    COD_REQUIRE_MEMORY(evaluation->images);
+    const cod_staged staged = {work, prepare_file, upscale_file, judge_file, take_file};
+    cod_evaluation *evaluation = work->evaluation;
     for (size_t i = 0; i < files->count; i++) {
-        const cod_file *file = &files->items[i];
-        if (cod_evaluation_is_low(files, file->name))
+        if (cod_evaluation_is_low(files, files->items[i].name))
             continue;
-        cod_evaluated *image = &evaluation->images[evaluation->count];
-        const cod_status status = evaluate_file(upscaler, file, options, image);
-        if (status != COD_OK) {
-            if (!is_files_fault(status))
-                return status;
-            cod_log_warn("left out: %s", cod_error_message());
-            evaluation->skipped++;
-            continue;
-        }
-        image->file = cod_arena_strdup(&evaluation->arena, file->name);
-        COD_REQUIRE_MEMORY(image->file);
-        evaluation->count++;
-        if (progress != NULL)
-            progress(context, evaluation->count + evaluation->skipped, total, image);
+        const char *name = cod_arena_strdup(&evaluation->arena, files->items[i].name);
+        COD_REQUIRE_MEMORY(name);
+        work->items[work->total++] = (folder_item){.file = &files->items[i], .result = cod_evaluated_unknown(name)};
     }
-    mean_compute(evaluation);
+    const cod_status status = cod_staged_run(&staged, work->total, work->options->threads);
+    for (size_t i = 0; i < work->total; i++)
+        clear_item(&work->items[i]);
+    COD_TRY(status);
+    if (evaluation->count == 0)
+        return cod_fail(COD_ERR_ARGUMENT, "none of the %zu pictures can be used; the last: %s", evaluation->skipped,
+                        work->items[work->total - 1].message);
+    evaluation->mean.file = "mean";
+    cod_evaluated_mean(evaluation->images, evaluation->count, &evaluation->mean);
     return COD_OK;
+}
+
+static cod_status evaluate_found(folder_work *work, const char *folder, const cod_file_list *files)
+{
+    cod_evaluation *evaluation = work->evaluation;
+    if (files->count == 0)
+        return cod_fail(COD_ERR_ARGUMENT, "%s: no pictures (PNG, JPEG, WebP, TIFF or BMP) in it", folder);
+    evaluation->images = cod_arena_alloc(&evaluation->arena, files->count * sizeof *evaluation->images);
+    work->items = calloc(files->count, sizeof *work->items);
+    COD_REQUIRE_MEMORY(evaluation->images);
+    COD_REQUIRE_MEMORY(work->items);
+    const cod_status status = evaluate_files(work, files);
+    free(work->items);
+    return status == COD_ERR_ARGUMENT ? cod_fail_prefix(status, "%s", folder) : status;
 }
 
 cod_status cod_evaluate_folder(cod_upscaler *upscaler, const char *folder, const cod_metrics_options *options,
@@ -197,111 +318,20 @@ cod_status cod_evaluate_folder(cod_upscaler *upscaler, const char *folder, const
     const cod_metrics_options usual = {.metrics = COD_METRIC_PSNR | COD_METRIC_SSIM};
     cod_file_list files = {0};
     options = options != NULL ? options : &usual;
+    folder_work work = {.upscaler = upscaler,
+                        .options = options,
+                        .evaluation = evaluation,
+                        .progress = progress,
+                        .progress_context = context};
     *evaluation = (cod_evaluation){.metrics = options->metrics};
-    COD_REQUIRE((options->metrics & COD_METRIC_NIQE) == 0 || options->niqe != NULL, "NIQE needs its model");
+    COD_REQUIRE((options->metrics & COD_METRICS_OF_NIQE) == 0 || options->niqe != NULL, "NIQE needs its model");
+    COD_REQUIRE((options->metrics & COD_METRIC_LPIPS) == 0 || options->lpips != NULL, "LPIPS needs its network");
+    evaluation->lpips_weighted = options->lpips != NULL && cod_lpips_is_weighted(options->lpips);
     cod_status status = cod_files_find(&files, folder, 0);
-    if (status == COD_OK && files.count == 0)
-        status = cod_fail(COD_ERR_ARGUMENT, "%s: no pictures (PNG, JPEG, WebP, TIFF or BMP) in it", folder);
     if (status == COD_OK)
-        status = evaluate_files(upscaler, &files, options, progress, context, evaluation);
-    if (status == COD_OK && evaluation->count == 0)
-        status = cod_fail(COD_ERR_ARGUMENT, "%s: none of the %zu pictures can be used; the last: %s", folder,
-                          evaluation->skipped, cod_error_message());
+        status = evaluate_found(&work, folder, &files);
     cod_files_clear(&files);
     if (status != COD_OK)
         cod_evaluation_clear(evaluation);
     return status;
-}
-
-static void evaluated_json(cod_json *json, unsigned metrics, const cod_evaluated *image)
-{
-    if ((metrics & COD_METRIC_PSNR) != 0)
-        cod_json_number(json, "psnr_y", image->quality.psnr_y);
-    if ((metrics & COD_METRIC_SSIM) != 0)
-        cod_json_number(json, "ssim_y", image->quality.ssim_y);
-    if ((metrics & COD_METRIC_PSNR) != 0)
-        cod_json_number(json, "psnr_rgb", image->quality.psnr_rgb);
-    if ((metrics & COD_METRIC_NIQE) != 0) {
-        cod_json_number(json, "niqe", image->niqe);
-        cod_json_number(json, "niqe_truth", image->niqe_truth);
-    }
-}
-
-cod_status cod_evaluation_json(const cod_evaluation *evaluation, char **text)
-{
-    cod_json json = {.indent = 2};
-    cod_json_open(&json, NULL, '{');
-    cod_json_open(&json, "images", '[');
-    for (size_t i = 0; i < evaluation->count; i++) {
-        cod_json_open(&json, NULL, '{');
-        cod_json_string(&json, "file", evaluation->images[i].file);
-        evaluated_json(&json, evaluation->metrics, &evaluation->images[i]);
-        cod_json_close(&json);
-    }
-    cod_json_close(&json);
-    cod_json_open(&json, "mean", '{');
-    evaluated_json(&json, evaluation->metrics, &evaluation->mean);
-    cod_json_close(&json);
-    cod_json_close(&json);
-    return cod_json_end(&json, text);
-}
-
-static void table_head(FILE *stream, int width, unsigned metrics)
-{
-    fprintf(stream, "%-*s", width, "file");
-    if ((metrics & COD_METRIC_PSNR) != 0)
-        fprintf(stream, "  %9s", "PSNR-Y dB");
-    if ((metrics & COD_METRIC_SSIM) != 0)
-        fprintf(stream, "  %7s", "SSIM-Y");
-    if ((metrics & COD_METRIC_PSNR) != 0)
-        fprintf(stream, "  %9s", "PSNR-RGB");
-    if ((metrics & COD_METRIC_NIQE) != 0)
-        fprintf(stream, "  %7s  %12s", "NIQE", "the original");
-    fputc('\n', stream);
-}
-
-static void table_niqe(FILE *stream, int width, double niqe)
-{
-    if (isnan(niqe))
-        fprintf(stream, "  %*s", width, "-");
-    else
-        fprintf(stream, "  %*.4f", width, niqe);
-}
-
-static void table_row(FILE *stream, int width, unsigned metrics, const cod_evaluated *image)
-{
-    fprintf(stream, "%-*s", width, image->file);
-    if ((metrics & COD_METRIC_PSNR) != 0)
-        fprintf(stream, "  %9.4f", image->quality.psnr_y);
-    if ((metrics & COD_METRIC_SSIM) != 0)
-        fprintf(stream, "  %7.5f", image->quality.ssim_y);
-    if ((metrics & COD_METRIC_PSNR) != 0)
-        fprintf(stream, "  %9.4f", image->quality.psnr_rgb);
-    if ((metrics & COD_METRIC_NIQE) != 0) {
-        table_niqe(stream, 7, image->niqe);
-        table_niqe(stream, 12, image->niqe_truth);
-    }
-    fputc('\n', stream);
-}
-
-cod_status cod_evaluation_table(const cod_evaluation *evaluation, char **text)
-{
-    size_t bytes = 0, width = 4;
-    for (size_t i = 0; i < evaluation->count; i++)
-        width = strlen(evaluation->images[i].file) > width ? strlen(evaluation->images[i].file) : width;
-    FILE *stream = open_memstream(text, &bytes);
-    COD_REQUIRE_MEMORY(stream);
-    table_head(stream, (int)width, evaluation->metrics);
-    for (size_t i = 0; i < evaluation->count; i++)
-        table_row(stream, (int)width, evaluation->metrics, &evaluation->images[i]);
-    table_row(stream, (int)width, evaluation->metrics, &evaluation->mean);
-    if ((evaluation->metrics & COD_METRIC_NIQE) != 0 && evaluation->without_niqe > 0)
-        fprintf(stream, "NIQE: without %zu of %zu pictures, which have too few blocks\n", evaluation->without_niqe,
-                evaluation->count);
-    const bool failed = ferror(stream) != 0;
-    if (fclose(stream) != 0 || failed) {
-        free(*text);
-        return cod_fail(COD_ERR_MEMORY, "out of memory for the table");
-    }
-    return COD_OK;
 }

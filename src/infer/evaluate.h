@@ -1,6 +1,6 @@
 /**
  * @file
- * How well an upscaler restores pictures that were brought down by MATLAB's bicubic: PSNR and SSIM per picture and mean.
+ * How well an upscaler restores pictures that were brought down by MATLAB's bicubic: figures of each picture and their means.
  *
  * The convention of the literature: the truth is cut to a multiple of the scale, brought down to 8 bits, upscaled, clipped
  * and rounded to 8 bits, and compared with `scale` pixels left out at each border, on the unrounded luma of the 8-bit RGB.
@@ -10,46 +10,76 @@
 
 #include "data/files.h"
 #include "data/metrics.h"
+#include "infer/lpips.h"
 #include "infer/niqe_model.h"
 #include "infer/upscaler.h"
 
 /** What is computed of each picture; a set of these. */
-typedef enum cod_metric { COD_METRIC_PSNR = 1, COD_METRIC_SSIM = 2, COD_METRIC_NIQE = 4 } cod_metric;
+typedef enum cod_metric {
+    COD_METRIC_PSNR = 1,
+    COD_METRIC_SSIM = 2,
+    COD_METRIC_NIQE = 4,
+    COD_METRIC_PI = 8, /**< the perceptual index, and the RMSE beside it (data/perceptual_index.h) */
+    COD_METRIC_LPIPS = 16
+} cod_metric;
+
+enum { COD_METRICS_OF_NIQE = COD_METRIC_NIQE | COD_METRIC_PI /**< those that need NIQE's model */ };
+
+/** Their names, NULL at the end: "psnr", "ssim", "niqe", "pi", "lpips". */
+extern const char *const cod_metric_names[];
 
 typedef struct cod_metrics_options {
     unsigned metrics; /**< of cod_metric; PSNR and SSIM are computed in any case, and told where they are wanted */
-    const cod_niqe_model *niqe; /**< for COD_METRIC_NIQE; borrowed while a call lasts */
+    const cod_niqe_model *niqe; /**< for COD_METRICS_OF_NIQE; borrowed while a call lasts, as the next */
+    cod_lpips *lpips;           /**< for COD_METRIC_LPIPS */
+    int threads; /**< of a folder: pictures are read and judged by so many beside the caller's, which upscales; 0 = none */
 } cod_metrics_options;
 
-/** Reads "psnr,ssim,niqe". @return COD_ERR_ARGUMENT for an unknown name, with those that are known */
+/** Reads "psnr, ssim, niqe". @return COD_ERR_ARGUMENT for an unknown name, with those that are known */
 COD_MUST_CHECK cod_status cod_metrics_parse(const char *text, unsigned *metrics);
 
+/** Figures of a picture. NaN = not computed, or the picture is too small for it. */
 typedef struct cod_evaluated {
     const char *file; /**< relative to the folder; the mean's is "mean" */
     cod_quality quality;
-    double niqe,
-        niqe_truth; /**< of the upscaled picture and of the true one, inside the same border; NaN = not computed, or it has too few blocks */
+    double niqe, niqe_truth; /**< of the upscaled picture and of the true one, inside the same border */
+    double pi, rmse_y;       /**< the mean's RMSE is of the mean squared error, as PIRM has it */
+    double lpips;
 } cod_evaluated;
+
+/** One of them, as it is told; a table that ends with key NULL. */
+typedef struct cod_evaluated_figure {
+    cod_metric metric;
+    const char *key, *label; /**< in JSON; above a column */
+    int width, digits;
+    size_t offset; /**< in cod_evaluated */
+} cod_evaluated_figure;
+
+extern const cod_evaluated_figure cod_evaluated_figures[];
+
+static inline double *cod_evaluated_value(const cod_evaluated_figure *figure, cod_evaluated *image)
+{
+    return (double *)(void *)((char *)image + figure->offset);
+}
 
 typedef struct cod_evaluation {
     cod_arena arena;
     size_t count;
     cod_evaluated *images;
-    size_t skipped; /**< files that are broken or too small, each named in a warning */
-    size_t
-        without_niqe; /**< pictures that have none, though it is wanted; each is named in a warning, and the means leave them out */
+    size_t skipped;   /**< files that are broken or too small, each named in a warning */
     unsigned metrics; /**< that are told */
-    cod_evaluated mean;
+    bool lpips_weighted;
+    cod_evaluated mean; /**< over the pictures that have the figure */
 } cod_evaluation;
 
 void cod_evaluation_clear(cod_evaluation *evaluation);
 
-/** Called after each picture. */
+/** Called after each picture, in their order. */
 typedef void (*cod_evaluation_progress)(void *context, size_t done, size_t total, const cod_evaluated *image);
 
 /**
- * Evaluates on every picture below `folder`. NIQE is of the picture that is compared: 8-bit RGB, without the border. Where pictures are called …HR… beside others called …LR… (as data sets are
- * shipped), only the former count.
+ * Evaluates on every picture below `folder`. All figures are of the picture that is compared: 8-bit RGB, without the border. Where pictures
+ * are called …HR… beside others called …LR… (as data sets are shipped), only the former count.
  *
  * @param[in]  options     NULL = PSNR and SSIM
  * @param[in]  progress    may be NULL
@@ -63,6 +93,27 @@ COD_MUST_CHECK cod_status cod_evaluate_folder(cod_upscaler *upscaler, const char
 /** Whether some other file is called like this one with HR in place of its last LR, so that this one is not evaluated. */
 bool cod_evaluation_is_low(const cod_file_list *files, const char *name);
 
+/** All figures NaN. */
+cod_evaluated cod_evaluated_unknown(const char *file);
+
+/**
+ * Judges an upscaled 8-bit RGB picture by all figures but LPIPS, on any thread. Where it is too small for one, a warning names it.
+ *
+ * @param name  of the picture, for the warning; NULL = none
+ * @param crop  pixels that are left out at each border
+ * @param with_truth  also compute niqe_truth
+ */
+COD_MUST_CHECK cod_status cod_evaluate_upscaled(const cod_metrics_options *options, const char *name,
+                                                const cod_image *upscaled, const cod_image *truth, int64_t crop,
+                                                bool with_truth, cod_evaluated *image);
+/** Judges it by LPIPS, where that is wanted, on the thread that has the device. */
+COD_MUST_CHECK cod_status cod_evaluate_features(const cod_metrics_options *options, const char *name,
+                                                const cod_image *upscaled, const cod_image *truth, int64_t crop,
+                                                cod_evaluated *image);
+
+/** The means of `count` pictures' figures, each over those that have it; NaN where none has. `mean->file` stays. */
+void cod_evaluated_mean(cod_evaluated *images, size_t count, cod_evaluated *mean);
+
 /** Evaluates on one 8-bit RGB picture. @param[out] upscaled  new, the upscaler's result; may be NULL */
 COD_MUST_CHECK cod_status cod_evaluate_image(cod_upscaler *upscaler, const cod_image *truth, cod_quality *quality,
                                              cod_image *upscaled);
@@ -71,7 +122,11 @@ COD_MUST_CHECK cod_status cod_evaluate_image(cod_upscaler *upscaler, const cod_i
 COD_MUST_CHECK cod_status cod_evaluate_pair(cod_upscaler *upscaler, const cod_image *low, const cod_image *truth,
                                             cod_quality *quality, cod_image *upscaled);
 
-/** {"images": [{"file", "psnr_y", "ssim_y", "psnr_rgb", "niqe", "niqe_truth"}], "mean": {…}}, with what is told; an infinite PSNR and a NIQE that is not computed are null. @param[out] text  new; free() */
+/**
+ * {"images": [{"file", "psnr_y", "ssim_y", "psnr_rgb", "niqe", "niqe_truth", "pi", "rmse_y", "lpips"}], "mean": {…}}, with what is told; an
+ * infinite PSNR and what is not computed are null. Behind it, where they are told, "pi_is" and "pirm_region" (null = none), and "lpips_is":
+ * "weighted" or "unweighted". @param[out] text  new; free()
+ */
 COD_MUST_CHECK cod_status cod_evaluation_json(const cod_evaluation *evaluation, char **text);
 /** A table for people. @param[out] text  new; free() */
 COD_MUST_CHECK cod_status cod_evaluation_table(const cod_evaluation *evaluation, char **text);

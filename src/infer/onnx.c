@@ -299,6 +299,8 @@ static void pool(exporter *e, const cod_node *node)
     }
     if (attr->pool == COD_POOL_AVERAGE)
         attr_int(e->proto, "count_include_pad", 1);
+    if (attr->pool_ceil)
+        attr_int(e->proto, "ceil_mode", 1);
     cod_proto_close(e->proto);
 }
 

@@ -418,6 +418,18 @@ cod_value cod_graph_pool(cod_graph *graph, cod_value x, cod_pool_kind kind, int 
     return node_add(graph, node, NULL);
 }
 
+cod_value cod_graph_max_pool_ceil(cod_graph *graph, cod_value x, int kernel, int stride)
+{
+    cod_node node = unary(graph, COD_NODE_POOL, x);
+    node.attr = (cod_op_attr){.pool = COD_POOL_MAX,
+                              .pool_ceil = true,
+                              .kernel_h = kernel,
+                              .kernel_w = kernel,
+                              .stride_h = stride,
+                              .stride_w = stride};
+    return node_add(graph, node, NULL);
+}
+
 cod_value cod_graph_global_pool(cod_graph *graph, cod_value x)
 {
     cod_node node = unary(graph, COD_NODE_POOL, x);

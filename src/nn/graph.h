@@ -154,6 +154,8 @@ cod_value cod_graph_concat(cod_graph *graph, const cod_value *parts, int count);
 cod_value cod_graph_pixel_shuffle(cod_graph *graph, cod_value x, int factor);
 cod_value cod_graph_resize(cod_graph *graph, cod_value x, int factor, cod_resize_mode mode);
 cod_value cod_graph_pool(cod_graph *graph, cod_value x, cod_pool_kind kind, int kernel, int stride, int padding);
+/** Max pooling without padding, whose last window may stand over the edge, so that no pixel is left out: PyTorch's ceil_mode, and Caffe's. */
+cod_value cod_graph_max_pool_ceil(cod_graph *graph, cod_value x, int kernel, int stride);
 cod_value cod_graph_global_pool(cod_graph *graph, cod_value x);
 /** `h` and `w` are the input's, which must be known to size the linear layer after it. */
 cod_value cod_graph_flatten(cod_graph *graph, cod_value x, int64_t h, int64_t w);

@@ -67,7 +67,10 @@ static cod_status node_shape(const ir_context *context, const cod_node *node, co
             return COD_OK;
         }
         COD_TRY(window_size(node, x.h, kernel_h, attr->pad_h, attr->stride_h, &out->h));
-        return window_size(node, x.w, kernel_w, attr->pad_w, attr->stride_w, &out->w);
+        COD_TRY(window_size(node, x.w, kernel_w, attr->pad_w, attr->stride_w, &out->w));
+        out->h = cod_pool_outputs(x.h, attr->kernel_h, attr->stride_h, attr->pad_h, attr->pool_ceil);
+        out->w = cod_pool_outputs(x.w, attr->kernel_w, attr->stride_w, attr->pad_w, attr->pool_ceil);
+        return COD_OK;
     case COD_NODE_LINEAR:
         COD_REQUIRE(x.h == 1 && x.w == 1,
                     "'%s': a linear layer takes vectors, not %lldx%lld images; flatten them first", node->name,

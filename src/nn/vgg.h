@@ -22,6 +22,12 @@ typedef enum cod_vgg_input {
 /** "torchvision", "caffe". */
 extern const char *const cod_vgg_input_names[];
 
+/**
+ * RGB pictures {N,H,W,3} in 0 … 1 as the network was shown them: by a 1x1 convolution of its own, "normalise", whose values are set from the
+ * start. It is not folded into the first convolution, because that may pad with zeros after the normalisation.
+ */
+cod_value cod_vgg_present(cod_graph *graph, cod_value pictures, cod_vgg_input input);
+
 typedef struct cod_vgg_layer {
     int block, convolution;
 } cod_vgg_layer;
@@ -43,8 +49,7 @@ typedef struct cod_vgg_spec {
 /**
  * What the layers make of pictures {N,H,W,3}: {N,H',W',C} with H' and W' halved, rounded down, for each block before a layer's.
  *
- * Pictures are brought to `input` by a 1x1 convolution of their own, "normalise", whose values are set from the start. It is not folded
- * into conv1_1, because that pads with zeros after the normalisation. The network ends at the last of the layers.
+ * Pictures are brought to `input` by cod_vgg_present(). The network ends at the last of the layers.
  *
  * @param[out] features  [spec.layer_count] in the order of the layers
  */

@@ -14,6 +14,7 @@
 
 struct cod_strategy_kind;
 struct cod_recipe_kind;
+struct cod_train_task_kind;
 
 /** What a group trains, and on how many ranks. */
 typedef struct cod_group_config {
@@ -40,7 +41,8 @@ typedef struct cod_run_config {
     size_t section_count;
     const struct cod_recipe_kind *recipe;
     const struct cod_strategy_kind *strategy;
-    double max_time_s; /**< 0 = none */
+    const struct cod_train_task_kind *task; /**< with the figures that this run computes; see cod_train_task_of() */
+    double max_time_s;                      /**< 0 = none */
     cod_group_config
         whole; /**< section `model`: of runs with one group, and of groups that name no model of their own */
     cod_group_config *groups; /**< [group_count] those asked for */

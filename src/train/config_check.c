@@ -1,9 +1,12 @@
 #include "train/config_internal.h"
 
 #include "core/queue.h"
+#include "infer/lpips.h"
+#include "infer/niqe_model.h"
 #include "io/file.h"
 #include "train/checkpoint.h"
 #include "train/strategy.h"
+#include "train/task.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -210,6 +213,7 @@ static void check_models(cod_run_config *run)
         return;
     check_model(run, &run->whole, -1);
     check_task(run);
+    run->task = cod_train_task_of(run);
     for (size_t i = 0; i < run->group_count; i++)
         if (run->groups[i].architecture != run->whole.architecture)
             check_model(run, &run->groups[i], (int)i);
@@ -242,6 +246,17 @@ static void check_init_file(cod_run_config *run, const cod_group_config *group, 
         cod_config_problem_key(run->config, key, "there is no '%s'", group->model.init);
 }
 
+/** Files of metrics that are named, whether they are wanted or not. */
+static void check_metric_files(cod_run_config *run)
+{
+    const cod_eval_options *eval = &run->eval;
+    cod_niqe_model niqe;
+    if (eval->niqe_model[0] != '\0' && cod_niqe_model_load(eval->niqe_model, &niqe) != COD_OK)
+        cod_config_problem_key(run->config, "eval.niqe_model", "%s", cod_error_message());
+    if (eval->lpips_network[0] != '\0' && cod_lpips_check_files(eval->lpips_network, eval->lpips_weights) != COD_OK)
+        cod_config_problem_key(run->config, "eval.lpips_network", "%s", cod_error_message());
+}
+
 static void check_resume(cod_run_config *run)
 {
     cod_arena arena = {0};
@@ -266,6 +281,7 @@ void config_check_files(cod_run_config *run)
     }
     if (run->recipe != NULL && run->recipe->check_files != NULL)
         run->recipe->check_files(run);
+    check_metric_files(run);
     check_init_file(run, &run->whole, "model.init");
     for (size_t i = 0; i < run->group_count; i++) {
         char key[64];

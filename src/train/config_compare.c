@@ -53,7 +53,9 @@ static bool is_shared(const char *key)
                                          "exchange.slots",
                                          "exchange.chunk_values",
                                          "exchange.entropy",
-                                         "exchange.scales"};
+                                         "exchange.scales",
+                                         "eval.metrics",
+                                         "eval.best"};
     bool found = strncmp(key, "model.", 6) == 0;
     for (size_t i = 0; i < sizeof shared / sizeof shared[0]; i++)
         found = found || strcmp(key, shared[i]) == 0;

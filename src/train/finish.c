@@ -277,6 +277,7 @@ static cod_status write_summary(trainer *t, const closing *all, const final_mode
     const cod_train_context *context = &t->context;
     const cod_train_session *session = &t->session;
     const cod_run_config *config = t->config;
+    const cod_task_figure *judge = &t->task->kind->figures[0];
     const int ranks = trainer_ranks(t), groups = cod_group_count(t->group);
     const int first_size = cod_group_members_of(t->group, 0).size;
     double inter = 0, intra = 0, wall = 0, core = 0, elapsed = 0;
@@ -321,10 +322,10 @@ static cod_status write_summary(trainer *t, const closing *all, const final_mode
     cod_json_number(&json, "intragroup_bytes", intra);
     cod_json_number(&json, "allreduce_intergroup_bytes", allreduce_between);
     cod_json_string(&json, "task", cod_task_name(t->task->kind->task));
-    cod_json_string(&json, "figure", t->task->kind->figures[0].key);
+    cod_json_string(&json, "figure", judge->key);
     summarise_quality(t, &json, &final->held_out, &final->test);
-    cod_json_number(&json, t->task->kind->baseline.key, all[0].baseline);
-    cod_json_string(&json, "baseline", t->task->kind->baseline.key);
+    cod_json_number(&json, judge->baseline, all[0].baseline);
+    cod_json_string(&json, "baseline", judge->baseline);
     cod_json_string(&json, "final_is", final->is);
     summarise_groups(t, &json, all);
     cod_json_close(&json);
@@ -358,7 +359,7 @@ static void tell_quality(const trainer *t, const final_model *final, double base
 {
     const cod_train_task_kind *kind = t->task->kind;
     const cod_task_figure *f = &kind->figures[0];
-    const char *space = strcmp(f->unit, "%") == 0 ? "" : " ";
+    const char *space = cod_task_figure_gap(f);
     char test[80] = "";
     if (t->task->sizes[COD_SPLIT_TEST] > 0)
         snprintf(test, sizeof test, ", %.*f%s%s on the test %s", f->digits, final->test.values[0], space, f->unit,
@@ -368,8 +369,8 @@ static void tell_quality(const trainer *t, const final_model *final, double base
                      test);
     else
         cod_log_info("final.safetensors is %s: %.*f%s%s on the held-out %s, %s %.*f%s%s%s", final->is, f->digits,
-                     final->held_out.values[0], space, f->unit, kind->items, kind->baseline.label, f->digits, baseline,
-                     space, f->unit, test);
+                     final->held_out.values[0], space, f->unit, kind->items, kind->baseline, f->digits, baseline, space,
+                     f->unit, test);
 }
 
 /** The run's part, by the first rank: of the job of all groups, or of the group's that ends last. */

@@ -117,6 +117,7 @@ static const cod_option train_options[] = {
 const cod_option_table cod_train_option_table = {"train", "Training", train_options, COUNT(train_options),
                                                  sizeof(cod_train_options)};
 
+static const char *const bests[] = {"auto", "psnr", "ssim", "niqe", "pi", "lpips", NULL};
 static const cod_option eval_options[] = {
     {"every", COD_OPTION_INT, offsetof(cod_eval_options, every), "500", 0, 1e12, NULL,
      "steps between evaluations on the held-out pictures; 0 = only at the end"},
@@ -127,6 +128,22 @@ static const cod_option eval_options[] = {
     {"predictions", COD_OPTION_BOOL, offsetof(cod_eval_options, predictions), "false", 0, 0, NULL,
      "classification: keep what each group's model says of each held-out example at each evaluation, and of each test "
      "example at the end, in predictions/"},
+    {"metrics", COD_OPTION_STRING, offsetof(cod_eval_options, metrics), "psnr, ssim", 0, 0, NULL,
+     "super-resolution: figures of the held-out pictures, of psnr, ssim, niqe, pi (perceptual index: here NIQE of the "
+     "Y "
+     "channel, without Ma's score, and beside it the RMSE of Y) and lpips, as `codistill eval --metrics` has them"},
+    {"best", COD_OPTION_CHOICE, offsetof(cod_eval_options, best), "auto", 0, 0, bests,
+     "super-resolution: the figure by which the best model is chosen: the checkpoint called best, the group or mean "
+     "that "
+     "becomes final.safetensors, and what `codistill compare` judges by; it is computed also where eval.metrics leaves "
+     "it out. auto: the first one of psnr, ssim, niqe, pi, lpips that eval.metrics names"},
+    {"niqe_model", COD_OPTION_STRING, offsetof(cod_eval_options, niqe_model), "", 0, 0, NULL,
+     "niqe, pi: file with the model of natural pictures, niqe_pris_params.npz as BasicSR has it"},
+    {"lpips_network", COD_OPTION_STRING, offsetof(cod_eval_options, lpips_network), "", 0, 0, NULL,
+     "lpips: safetensors file with SqueezeNet 1.1's features, by torchvision's or Caffe's names"},
+    {"lpips_weights", COD_OPTION_STRING, offsetof(cod_eval_options, lpips_weights), "", 0, 0, NULL,
+     "lpips: safetensors file with the linear weights, by the package lpips' names; empty = unweighted, every channel "
+     "counts alike"},
 };
 const cod_option_table cod_eval_option_table = {"eval", "Evaluation while training", eval_options, COUNT(eval_options),
                                                 sizeof(cod_eval_options)};

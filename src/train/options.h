@@ -66,6 +66,9 @@ enum {
 typedef struct cod_eval_options {
     int64_t every, images;
     bool ema, predictions;
+    const char *metrics; /**< of super-resolution, as cod_metrics_parse() reads it */
+    int best;            /**< 0 auto, else 1 + index in cod_metric_names */
+    const char *niqe_model, *lpips_network, *lpips_weights;
 } cod_eval_options;
 
 typedef struct cod_checkpoint_options {

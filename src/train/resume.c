@@ -465,7 +465,9 @@ static cod_status load_group(trainer *t, const cod_st_file *file)
     for (int set = 0; set < set_count(t); set++)
         if (t->session.optimisers[set] != NULL)
             cod_optimiser_mark_restored(t->session.optimisers[set]);
-    COD_TRY(cod_checkpoint_number(file, best_key(t, key), &t->best_quality.values[0]));
+    if (cod_st_metadata(file, best_key(t, key)) !=
+        NULL) /* else eval.best was another figure: no model is the best by this one yet */
+        COD_TRY(cod_checkpoint_number(file, key, &t->best_quality.values[0]));
     COD_TRY(cod_checkpoint_whole(file, "step", 0, &step));
     if (t->leader)
         COD_TRY(trainer_load_totals(file, t->earlier));

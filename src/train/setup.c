@@ -142,7 +142,7 @@ static cod_status open_data(trainer *t)
         .all = config->strategy->one_group,
         .report = cod_comm_rank(t->request->comm) == 0,
     };
-    const cod_train_task_kind *kind = cod_train_task_find(cod_run_config_group(config, place.group)->kind->task);
+    const cod_train_task_kind *kind = config->task;
     COD_TRY(kind->open(t->config, &place, &t->task));
     const cod_train_task *task = t->task;
     if (!t->leader)

@@ -20,17 +20,19 @@ typedef struct cod_task_figure {
     const char *label, *unit; /**< for people: "psnr", "dB"; no unit is "" */
     int digits;               /**< behind the point, for people */
     bool less_is_better;
+    const char *baseline; /**< key of what trivial means reach by it, "bicubic_psnr_y"; NULL = nobody measures that */
 } cod_task_figure;
+
+/** What stands between a figure's value and its unit: "26.31 dB", "90.2%". */
+static inline const char *cod_task_figure_gap(const cod_task_figure *figure)
+{
+    return figure->unit[0] == '\0' || figure->unit[0] == '%' ? "" : " ";
+}
 
 /** Values of a task's figures, in its order; NaN = not known. */
 typedef struct cod_task_quality {
     double values[COD_TASK_MAX_FIGURES];
 } cod_task_quality;
-
-/** What trivial means reach on the same data, by the first figure. */
-typedef struct cod_task_baseline {
-    const char *key, *label; /**< "bicubic_psnr_y", "bicubic" */
-} cod_task_baseline;
 
 /** What is to be evaluated. */
 typedef struct cod_task_evaluation {
@@ -51,7 +53,7 @@ typedef struct cod_train_task_kind {
     cod_task_figure
         figures[COD_TASK_MAX_FIGURES]; /**< [figure_count]; the first decides which of two models is better */
     int figure_count;
-    cod_task_baseline baseline;
+    const char *baseline;  /**< what trivial means are called: "bicubic" */
     const char *items;     /**< what data are made of: "pictures" */
     cod_loss_kind loss;    /**< of train.loss: auto */
     cod_loss_kind distill; /**< of distill.loss: auto */
@@ -62,7 +64,7 @@ typedef struct cod_train_task_kind {
     /** Makes ready to evaluate a model with `weights`, which are read whenever evaluate() is called; both are borrowed. */
     cod_status (*attach)(cod_train_task *task, const cod_model *model, cod_weights *weights, cod_dtype activation);
     cod_status (*evaluate)(cod_train_task *task, const cod_task_evaluation *what, cod_task_quality *mean);
-    /** The baseline's value on the split; after attach(). */
+    /** The baseline's first figure on the split; after attach(). */
     cod_status (*measure_baseline)(cod_train_task *task, cod_split split, double *value);
     void (*close)(cod_train_task *task);
 } cod_train_task_kind;
@@ -78,8 +80,16 @@ struct cod_train_task {
     float *priors; /**< [groups, classes] as cod_train_session has them */
 };
 
-/** The kind of a task. */
+/** The kind of a task, with all figures there are of it; a run's own is cod_run_config.task. */
 const cod_train_task_kind *cod_train_task_find(cod_task task);
+
+/**
+ * The task as a run has it: of the figures those that eval.metrics and eval.best ask for, that of eval.best first. What is wrong with these
+ * options becomes a problem of the configuration. Once its model is known.
+ *
+ * @return in the configuration's arena
+ */
+const cod_train_task_kind *cod_train_task_of(cod_run_config *config);
 
 /** Where the first figure stands: above zero when `a` is better than `b`. Unknown quality is the worst. */
 double cod_task_compare(const cod_train_task_kind *kind, const cod_task_quality *a, const cod_task_quality *b);

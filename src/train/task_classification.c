@@ -61,7 +61,7 @@ static cod_status open_task(cod_run_config *config, const cod_dataset_place *pla
 {
     classification *c = calloc(1, sizeof *c);
     COD_REQUIRE_MEMORY(c);
-    c->base.kind = &cod_task_classification;
+    c->base.kind = config->task;
     const cod_status status = open_data(config, place, c);
     if (status != COD_OK) {
         close_task(&c->base);
@@ -108,11 +108,11 @@ static cod_status measure_baseline(cod_train_task *task, cod_split split, double
 const cod_train_task_kind cod_task_classification = {
     .task = COD_TASK_CLASSIFICATION,
     .figures =
-        {{.key = "accuracy", .label = "accuracy", .unit = "%", .digits = 2},
+        {{.key = "accuracy", .label = "accuracy", .unit = "%", .digits = 2, .baseline = "majority_accuracy"},
          {.key = "cross_entropy", .label = "cross-entropy", .unit = "nats", .digits = 4, .less_is_better = true},
          {.key = "calibration_error", .label = "calibration error", .unit = "%", .digits = 2, .less_is_better = true}},
     .figure_count = 3,
-    .baseline = {"majority_accuracy", "always the most frequent class"},
+    .baseline = "always the most frequent class",
     .items = "examples",
     .loss = COD_LOSS_CROSS_ENTROPY,
     .distill = COD_LOSS_KL,

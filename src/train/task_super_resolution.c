@@ -1,5 +1,7 @@
-/* Super-resolution: PSNR and SSIM on held-out pictures, and pictures to look at. */
+/* Super-resolution: figures of held-out pictures, and pictures to look at. */
+#include "core/log.h"
 #include "data/crops.h"
+#include "data/staged.h"
 #include "infer/evaluate.h"
 #include "io/file.h"
 #include "train/metrics.h"
@@ -15,6 +17,12 @@ typedef struct super_resolution {
     cod_dataset *data;
     cod_crops crops;
     cod_upscaler *upscaler, *bicubic;
+    const cod_eval_options *eval;
+    cod_metrics_options metrics; /**< with the next two */
+    cod_niqe_model niqe;
+    cod_lpips *lpips;
+    int threads; /**< that read and judge held-out pictures: as many as read those for training */
+    bool warned;
 } super_resolution;
 
 static void close_task(cod_train_task *task)
@@ -22,6 +30,7 @@ static void close_task(cod_train_task *task)
     super_resolution *s = (super_resolution *)task;
     cod_upscaler_destroy(s->upscaler);
     cod_upscaler_destroy(s->bicubic);
+    cod_lpips_destroy(s->lpips);
     cod_dataset_close(s->data);
     free(s);
 }
@@ -46,7 +55,9 @@ static cod_status open_task(cod_run_config *config, const cod_dataset_place *pla
 {
     super_resolution *s = calloc(1, sizeof *s);
     COD_REQUIRE_MEMORY(s);
-    s->base.kind = &cod_task_super_resolution;
+    s->base.kind = config->task;
+    s->eval = &config->eval;
+    s->threads = (int)config->data.threads;
     const cod_status status = open_data(config, place, s);
     if (status != COD_OK) {
         close_task(&s->base);
@@ -56,12 +67,32 @@ static cod_status open_task(cod_run_config *config, const cod_dataset_place *pla
     return COD_OK;
 }
 
+/** What the run's figures are computed with; the network of LPIPS on the weights' device. */
+static cod_status open_metrics(super_resolution *s, const cod_weights *weights)
+{
+    const cod_train_task_kind *kind = s->base.kind;
+    s->metrics.metrics = 0;
+    for (int i = 0; i < kind->figure_count; i++)
+        for (const cod_evaluated_figure *f = cod_evaluated_figures; f->key != NULL; f++)
+            if (strcmp(f->key, kind->figures[i].key) == 0)
+                s->metrics.metrics |= f->metric;
+    s->metrics.niqe = &s->niqe;
+    if ((s->metrics.metrics & COD_METRICS_OF_NIQE) != 0)
+        COD_TRY(cod_niqe_model_load(s->eval->niqe_model, &s->niqe));
+    if ((s->metrics.metrics & COD_METRIC_LPIPS) != 0)
+        COD_TRY(cod_lpips_create(s->eval->lpips_network, s->eval->lpips_weights, weights->backend, weights->device,
+                                 &s->lpips));
+    s->metrics.lpips = s->lpips;
+    return COD_OK;
+}
+
 static cod_status attach(cod_train_task *task, const cod_model *model, cod_weights *weights, cod_dtype activation)
 {
     super_resolution *s = (super_resolution *)task;
     const cod_upscaler_options options = {.precision = activation == COD_BF16 ? COD_PRECISION_BF16 : COD_PRECISION_F32};
     COD_TRY(cod_upscaler_create(model, weights, &options, &s->upscaler));
-    return cod_upscaler_create_bicubic(cod_dataset_scale(s->data), &s->bicubic);
+    COD_TRY(cod_upscaler_create_bicubic(cod_dataset_scale(s->data), &s->bicubic));
+    return open_metrics(s, weights);
 }
 
 /** Copies `from` into columns of `sheet` from `column` on, each pixel `factor` times as large. */
@@ -108,21 +139,92 @@ end:
     return status;
 }
 
-/** Quality on one picture. @param show  also write it to samples/; NULL = no */
-static cod_status evaluate_one(super_resolution *s, cod_upscaler *upscaler, cod_split split, size_t index,
-                               const cod_task_evaluation *show, cod_quality *quality)
-{
+/** A held-out picture on its way. */
+typedef struct eval_item {
     cod_pair pair;
-    cod_image ours = {0};
-    const int scale = cod_dataset_scale(s->data);
-    COD_TRY(cod_dataset_read(s->data, split, index, &pair));
-    const cod_image low = {pair.low_width, pair.low_height, 3, 8, (void *)(uintptr_t)pair.low};
-    const cod_image truth = {pair.low_width * scale, pair.low_height * scale, 3, 8, (void *)(uintptr_t)pair.high};
-    cod_status status = cod_evaluate_pair(upscaler, &low, &truth, quality, &ours);
-    if (status == COD_OK && show != NULL)
-        status = write_sample(s, show, index, &low, &ours, &truth);
-    cod_image_clear(&ours);
-    cod_pair_clear(&pair);
+    cod_image low, truth; /**< of the pair's memory */
+    cod_image ours;
+} eval_item;
+
+typedef struct eval_work {
+    super_resolution *s;
+    cod_upscaler *upscaler;
+    cod_split split;
+    const cod_task_evaluation *show; /**< whose `shown` pictures go to samples/; NULL = none */
+    eval_item *items;
+    cod_evaluated *results;
+} eval_work;
+
+static cod_status read_picture(void *context, size_t index)
+{
+    const eval_work *w = context;
+    eval_item *item = &w->items[index];
+    const int scale = cod_dataset_scale(w->s->data);
+    COD_TRY(cod_dataset_read(w->s->data, w->split, index, &item->pair));
+    const cod_pair *pair = &item->pair;
+    item->low = (cod_image){pair->low_width, pair->low_height, 3, 8, (void *)(uintptr_t)pair->low};
+    item->truth = (cod_image){pair->low_width * scale, pair->low_height * scale, 3, 8, (void *)(uintptr_t)pair->high};
+    return COD_OK;
+}
+
+static cod_status upscale_picture(void *context, size_t index)
+{
+    const eval_work *w = context;
+    eval_item *item = &w->items[index];
+    COD_TRY(cod_upscaler_run(w->upscaler, &item->low, NULL, NULL, &item->ours));
+    if (w->show != NULL && (int64_t)index < w->show->shown)
+        COD_TRY(write_sample(w->s, w->show, index, &item->low, &item->ours, &item->truth));
+    return cod_evaluate_features(&w->s->metrics, NULL, &item->ours, &item->truth, cod_upscaler_scale(w->upscaler),
+                                 &w->results[index]);
+}
+
+static void clear_picture(eval_item *item)
+{
+    cod_image_clear(&item->ours);
+    cod_pair_clear(&item->pair);
+}
+
+static cod_status judge_picture(void *context, size_t index)
+{
+    const eval_work *w = context;
+    eval_item *item = &w->items[index];
+    const cod_status status = cod_evaluate_upscaled(&w->s->metrics, NULL, &item->ours, &item->truth,
+                                                    cod_upscaler_scale(w->upscaler), false, &w->results[index]);
+    clear_picture(item);
+    return status;
+}
+
+/** The run's figures, of a picture's or a mean. */
+static void take_figures(const cod_train_task_kind *kind, cod_evaluated *mean, cod_task_quality *out)
+{
+    for (int i = 0; i < kind->figure_count; i++)
+        for (const cod_evaluated_figure *f = cod_evaluated_figures; f->key != NULL; f++)
+            if (strcmp(f->key, kind->figures[i].key) == 0)
+                out->values[i] = *cod_evaluated_value(f, mean);
+}
+
+/** Means over the first `count` pictures of a split. */
+static cod_status evaluate_pictures(eval_work *w, size_t count, cod_task_quality *mean)
+{
+    const cod_staged staged = {w, read_picture, upscale_picture, judge_picture, NULL};
+    super_resolution *s = w->s;
+    cod_evaluated all = cod_evaluated_unknown("mean");
+    w->items = calloc(count, sizeof *w->items);
+    w->results = calloc(count, sizeof *w->results);
+    cod_status status = w->items != NULL && w->results != NULL ? COD_OK : cod_fail(COD_ERR_MEMORY, "out of memory");
+    for (size_t i = 0; status == COD_OK && i < count; i++)
+        w->results[i] = cod_evaluated_unknown(NULL);
+    if (status == COD_OK) {
+        status = cod_staged_run(&staged, count, s->threads);
+        for (size_t i = 0; i < count; i++)
+            clear_picture(&w->items[i]);
+    }
+    if (status == COD_OK) {
+        cod_evaluated_mean(w->results, count, &all);
+        take_figures(s->base.kind, &all, mean);
+    }
+    free(w->items);
+    free(w->results);
     return status;
 }
 
@@ -131,14 +233,17 @@ static cod_status evaluate(cod_train_task *task, const cod_task_evaluation *what
     super_resolution *s = (super_resolution *)task;
     const size_t available = s->base.sizes[what->split];
     const size_t count = what->limit > 0 && (size_t)what->limit < available ? (size_t)what->limit : available;
-    *mean = count > 0 ? (cod_task_quality){{0}} : cod_task_quality_unknown();
-    for (size_t i = 0; i < count; i++) {
-        cod_quality one;
-        const bool shown = (int64_t)i < what->shown;
-        COD_TRY(evaluate_one(s, s->upscaler, what->split, i, shown ? what : NULL, &one));
-        mean->values[0] += one.psnr_y / (double)count;
-        mean->values[1] += one.ssim_y / (double)count;
-        mean->values[2] += one.psnr_rgb / (double)count;
+    eval_work work = {.s = s, .upscaler = s->upscaler, .split = what->split, .show = what};
+    *mean = cod_task_quality_unknown();
+    if (count == 0)
+        return COD_OK;
+    COD_TRY(evaluate_pictures(&work, count, mean));
+    if (isnan(mean->values[0]) && !s->warned) {
+        cod_log_warn(
+            "group %d: none of %zu held-out pictures has a value of %s, by which the best model is chosen: each "
+            "is too small for it, or what the model made of it is flat",
+            what->group, count, s->base.kind->figures[0].label);
+        s->warned = true;
     }
     return COD_OK;
 }
@@ -147,22 +252,43 @@ static cod_status measure_baseline(cod_train_task *task, cod_split split, double
 {
     super_resolution *s = (super_resolution *)task;
     const size_t count = s->base.sizes[split];
-    *value = count > 0 ? 0 : NAN;
-    for (size_t i = 0; i < count; i++) {
-        cod_quality quality;
-        COD_TRY(evaluate_one(s, s->bicubic, split, i, NULL, &quality));
-        *value += quality.psnr_y / (double)count;
-    }
+    eval_work work = {.s = s, .upscaler = s->bicubic, .split = split};
+    cod_task_quality mean = cod_task_quality_unknown();
+    if (count > 0)
+        COD_TRY(evaluate_pictures(&work, count, &mean));
+    *value = mean.values[0];
     return COD_OK;
 }
 
 const cod_train_task_kind cod_task_super_resolution = {
     .task = COD_TASK_SUPER_RESOLUTION,
-    .figures = {{.key = "psnr_y", .label = "psnr", .unit = "dB", .digits = 2},
-                {.key = "ssim_y", .label = "ssim", .unit = "", .digits = 4},
-                {.key = "psnr_rgb", .label = "psnr of rgb", .unit = "dB", .digits = 2}},
-    .figure_count = 3,
-    .baseline = {"bicubic_psnr_y", "bicubic"},
+    .figures =
+        {
+            {.key = "psnr_y", .label = "psnr", .unit = "dB", .digits = 2, .baseline = "bicubic_psnr_y"},
+            {.key = "ssim_y", .label = "ssim", .unit = "", .digits = 4, .baseline = "bicubic_ssim_y"},
+            {.key = "psnr_rgb", .label = "psnr of rgb", .unit = "dB", .digits = 2},
+            {.key = "niqe",
+             .label = "niqe",
+             .unit = "",
+             .digits = 3,
+             .less_is_better = true,
+             .baseline = "bicubic_niqe"},
+            {.key = "pi",
+             .label = "pi (niqe alone)",
+             .unit = "",
+             .digits = 3,
+             .less_is_better = true,
+             .baseline = "bicubic_pi"},
+            {.key = "rmse_y", .label = "rmse of y", .unit = "", .digits = 2, .less_is_better = true},
+            {.key = "lpips",
+             .label = "lpips",
+             .unit = "",
+             .digits = 4,
+             .less_is_better = true,
+             .baseline = "bicubic_lpips"},
+        },
+    .figure_count = 7,
+    .baseline = "bicubic",
     .items = "pictures",
     .loss = COD_LOSS_L1,
     .distill = COD_LOSS_L1,

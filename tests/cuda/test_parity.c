@@ -155,10 +155,8 @@ static void pools_of_vectors_agree_with_ref(void **state)
         const bool backward = seed / 2 % 2;
         cod_op op = cod_test_random_op(backward ? COD_OP_POOL_BACKWARD : COD_OP_POOL, dtype, COD_F32, seed);
         const cod_op_attr *attr = &op.attr;
-        const bool whole = attr->pool == COD_POOL_GLOBAL_AVERAGE;
         const cod_shape x = {3, 7, 13, channels[seed % 3]};
-        const cod_shape y = {x.n, whole ? 1 : (x.h + 2 * attr->pad_h - attr->kernel_h) / attr->stride_h + 1,
-                             whole ? 1 : (x.w + 2 * attr->pad_w - attr->kernel_w) / attr->stride_w + 1, x.c};
+        const cod_shape y = cod_test_pooled(attr, x);
         const int64_t gap = gap_of(seed / 4);
         set_shape(&op.inputs[0], backward ? y : x, gap);
         set_shape(&op.inputs[1], y, gap);

@@ -1,5 +1,6 @@
 #include "support/test.h"
 
+#include "data/perceptual_index.h"
 #include "infer/niqe_model.h"
 #include "io/file.h"
 
@@ -45,11 +46,18 @@ static void compare(const char *name, int crop, double niqe, double expected)
         fail_msg("%s, border %d: %.12g, not %.12g", name, crop, niqe, expected);
 }
 
-/** golden/niqe.txt: values of a second implementation, in NumPy. */
+static double index_of(const cod_image *image, int64_t crop, const cod_niqe_model *model)
+{
+    double pi = NAN;
+    assert_ok(cod_perceptual_index(image, crop, model, &pi));
+    return pi;
+}
+
+/** golden/niqe.txt: values of a second implementation, in NumPy. "pi:" stands before those that are in the perceptual index's place. */
 static void values_are_those_of_numpy(void **state)
 {
     (void)state;
-    char name[64];
+    char line[64];
     int crop, pictures = 0;
     double expected;
     cod_niqe_model natural;
@@ -59,7 +67,9 @@ static void values_are_those_of_numpy(void **state)
         assert_ok(cod_niqe_model_load(path, &natural));
     FILE *golden = fopen(COD_TEST_DIR "/golden/niqe.txt", "r");
     assert_non_null(golden);
-    while (fscanf(golden, "%63s %d %lf", name, &crop, &expected) == 3) {
+    while (fscanf(golden, "%63s %d %lf", line, &crop, &expected) == 3) {
+        const bool index = strncmp(line, "pi:", 3) == 0;
+        const char *name = line + (index ? 3 : 0);
         const bool made = strcmp(name, "pattern") == 0;
         const cod_niqe_model model = made ? plain_model() : natural;
         cod_image image;
@@ -71,12 +81,12 @@ static void values_are_those_of_numpy(void **state)
             assert_ok(cod_image_read(cod_test_data(name), &image));
             assert_ok(cod_image_to_rgb8(&image));
         }
-        compare(name, crop, niqe_of(&image, crop, &model), expected);
+        compare(line, crop, (index ? index_of : niqe_of)(&image, crop, &model), expected);
         cod_image_clear(&image);
         pictures++;
     }
     fclose(golden);
-    assert_int_equal(pictures, with_data ? 11 : 1);
+    assert_int_equal(pictures, with_data ? 17 : 2);
 }
 
 /** A border is left out, alpha is ignored, and what lies beyond the last whole block does not count. */
@@ -100,6 +110,36 @@ static void only_the_blocks_inside_the_border_count(void **state)
     cod_image_clear(&rgba);
     cod_image_clear(&inner);
     cod_image_clear(&larger);
+}
+
+/** White against black is 219 apart on the Y channel; a border and alpha do not count. */
+static void rmse_is_of_the_luma(void **state)
+{
+    (void)state;
+    cod_image a, b;
+    double rmse;
+    assert_ok(cod_image_init(&a, 4, 3, 3, 8));
+    assert_ok(cod_image_init(&b, 4, 3, 4, 8));
+    assert_ok(cod_rmse_y(&a, &b, 0, &rmse));
+    assert_true(rmse == 0);
+    memset((uint8_t *)b.pixels + 4 * 5, 255, 4); /* one of two pixels inside a border of 1 */
+    assert_ok(cod_rmse_y(&a, &b, 1, &rmse));
+    assert_true(fabs(rmse - 219 / sqrt(2)) < 1e-12);
+    memset(b.pixels, 255, 4); /* in the border */
+    assert_ok(cod_rmse_y(&a, &b, 1, &rmse));
+    assert_true(fabs(rmse - 219 / sqrt(2)) < 1e-12);
+    assert_fails(COD_ERR_ARGUMENT, "nothing of 4x3 pixels remains inside a border of 2", cod_rmse_y(&a, &b, 2, &rmse));
+    cod_image_clear(&b);
+    assert_ok(cod_image_init(&b, 3, 4, 3, 8));
+    assert_fails(COD_ERR_ARGUMENT, "only 8-bit pictures of equal size", cod_rmse_y(&a, &b, 0, &rmse));
+    cod_image_clear(&a);
+    cod_image_clear(&b);
+    static const double limits[] = {11.5, 12.5, 16};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(cod_pirm_region(limits[i]), i + 1);
+        assert_int_equal(cod_pirm_region(limits[i] + 1e-9), i < 2 ? i + 2 : 0);
+    }
+    assert_int_equal(cod_pirm_region(NAN), 0);
 }
 
 static void pictures_without_enough_blocks_are_refused(void **state)
@@ -176,6 +216,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_are_those_of_numpy),
         cmocka_unit_test(only_the_blocks_inside_the_border_count),
+        cmocka_unit_test(rmse_is_of_the_luma),
         cmocka_unit_test(pictures_without_enough_blocks_are_refused),
         cmocka_unit_test(a_direction_without_variance_is_left_out),
         cmocka_unit_test(damaged_models_are_refused),

@@ -189,6 +189,30 @@ static void averages_have_the_bits_of_ema(void **state)
         assert_ok(cod_test_average(ref, counts[seed % 4], seed));
 }
 
+/** Sizes of torch.nn.MaxPool2d with ceil_mode. */
+static void sizes_of_pools_are_those_of_pytorch(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t size;
+        int kernel, stride, padding;
+        int64_t floor, ceil;
+    } cases[] = {{6, 3, 2, 0, 2, 3}, {7, 3, 2, 0, 3, 3}, {3, 3, 2, 0, 1, 1}, {2, 3, 2, 0, 0, 0},
+                 {5, 1, 3, 0, 2, 2}, {5, 2, 2, 1, 3, 3}, {8, 3, 3, 1, 3, 3}, {4, 2, 3, 0, 1, 2}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (int ceil = 0; ceil < 2; ceil++) {
+            const int64_t outputs =
+                cod_pool_outputs(cases[i].size, cases[i].kernel, cases[i].stride, cases[i].padding, ceil != 0);
+            if (outputs != (ceil ? cases[i].ceil : cases[i].floor))
+                fail_msg("case %zu, ceil %d: %lld outputs", i, ceil, (long long)outputs);
+        }
+    cod_op op = {.kind = COD_OP_POOL, .name = "average"};
+    op.attr = (cod_op_attr){.pool = COD_POOL_AVERAGE, .kernel_h = 1, .kernel_w = 1, .stride_h = 1, .stride_w = 1};
+    op.inputs[0] = op.outputs[0] = cod_view_dense(NULL, 0, COD_F32, (cod_shape){1, 1, 1, 1});
+    op.attr.pool_ceil = true;
+    assert_fails(COD_ERR_ARGUMENT, "pool 'average': shapes do not fit", cod_op_check(&op));
+}
+
 static void what_cannot_be_done_is_refused(void **state)
 {
     (void)state;
@@ -334,6 +358,7 @@ int main(void)
         cmocka_unit_test(in_place_works),
         cmocka_unit_test(nan_passes_through),
         cmocka_unit_test(averages_have_the_bits_of_ema),
+        cmocka_unit_test(sizes_of_pools_are_those_of_pytorch),
         cmocka_unit_test(what_cannot_be_done_is_refused),
         cmocka_unit_test(bytes_are_looked_up_and_turned),
         cmocka_unit_test(copies_arrive),

@@ -48,6 +48,8 @@ char cod_test_slot_class(cod_op_kind kind, size_t slot);
  * seed. Scalars and losses are f32, or f64 where `parameter` is.
  */
 cod_op cod_test_random_op(cod_op_kind kind, cod_dtype activation, cod_dtype parameter, uint64_t seed);
+/** The shape of a pooling's output. */
+cod_shape cod_test_pooled(const cod_op_attr *attr, cod_shape x);
 
 /** Whether the kind is half of a normalisation, which only backends that fuse need to have. */
 bool cod_test_is_norm_half(cod_op_kind kind);

@@ -295,6 +295,14 @@ static void turns(draw *d)
     in(d, 0, x), in(d, 1, vector(x.n)), out(d, 0, x);
 }
 
+cod_shape cod_test_pooled(const cod_op_attr *attr, cod_shape x)
+{
+    if (attr->pool == COD_POOL_GLOBAL_AVERAGE)
+        return (cod_shape){x.n, 1, 1, x.c};
+    return (cod_shape){x.n, cod_pool_outputs(x.h, attr->kernel_h, attr->stride_h, attr->pad_h, attr->pool_ceil),
+                       cod_pool_outputs(x.w, attr->kernel_w, attr->stride_w, attr->pad_w, attr->pool_ceil), x.c};
+}
+
 static void pooling(draw *d)
 {
     cod_op_attr *attr = &d->op.attr;
@@ -303,8 +311,8 @@ static void pooling(draw *d)
     attr->stride_h = (int)between(d, 1, 3), attr->stride_w = (int)between(d, 1, 3);
     attr->kernel_h = (int)between(d, 1, x.h < 3 ? x.h : 3), attr->kernel_w = (int)between(d, 1, x.w < 3 ? x.w : 3);
     attr->pad_h = (int)between(d, 0, attr->kernel_h / 2), attr->pad_w = (int)between(d, 0, attr->kernel_w / 2);
-    const cod_shape y = attr->pool == COD_POOL_GLOBAL_AVERAGE ? (cod_shape){x.n, 1, 1, x.c}
-                                                              : window(d, x, attr->kernel_h, attr->kernel_w, x.c);
+    attr->pool_ceil = attr->pool == COD_POOL_MAX && chance(d);
+    const cod_shape y = cod_test_pooled(attr, x);
     const bool backward = d->op.kind == COD_OP_POOL_BACKWARD;
     in(d, 0, backward ? y : x), out(d, 0, backward ? x : y);
     if (attr->pool == COD_POOL_MAX)

@@ -31,6 +31,14 @@ static const affine normalisations[] = {
     [COD_VGG_CAFFE] = {{0, 0, 255, 0, 255, 0, 255, 0, 0}, {-103.939, -116.779, -123.68}},
 };
 
+cod_value cod_vgg_present(cod_graph *graph, cod_value pictures, cod_vgg_input input)
+{
+    const affine *normal = &normalisations[input];
+    return cod_graph_conv2d(
+        graph, "normalise", pictures,
+        (cod_conv2d_spec){.out_channels = COLOURS, .kernel = 1, .weights = normal->weights, .biases = normal->biases});
+}
+
 /** Where a layer lies among those that are wanted; layer_count where it does not. */
 static size_t find_wanted(const cod_vgg_spec *spec, cod_vgg_layer layer)
 {
@@ -43,10 +51,7 @@ static size_t find_wanted(const cod_vgg_spec *spec, cod_vgg_layer layer)
 void cod_vgg_features(cod_graph *graph, cod_value pictures, cod_vgg_spec spec, cod_value *features)
 {
     static const int64_t widths[COD_VGG_BLOCKS] = {1, 2, 4, 8, 8};
-    const affine *normal = &normalisations[spec.input];
-    cod_value x = cod_graph_conv2d(
-        graph, "normalise", pictures,
-        (cod_conv2d_spec){.out_channels = COLOURS, .kernel = 1, .weights = normal->weights, .biases = normal->biases});
+    cod_value x = cod_vgg_present(graph, pictures, spec.input);
     size_t found = 0;
     for (cod_vgg_layer at = {1, 1}; found < spec.layer_count; at.convolution++) {
         char name[32];

@@ -55,9 +55,17 @@ def block_features(block):
     return features
 
 
-def picture_features(rgb, crop):
-    rgb = rgb[crop:rgb.shape[0] - crop, crop:rgb.shape[1] - crop].astype(float)
-    plane = np.floor(rgb @ np.array([0.298936021293775, 0.587043074451121, 0.114020904255103]) + 0.5)
+def gray(rgb):
+    return np.floor(rgb @ np.array([0.298936021293775, 0.587043074451121, 0.114020904255103]) + 0.5)
+
+
+def luma(rgb):
+    """MATLAB's rgb2ycbcr of 8 bits, its first channel: what PIRM 2018 takes NIQE of."""
+    return np.floor(rgb @ np.array([65.481, 128.553, 24.966]) / 255 + 16 + 0.5)
+
+
+def picture_features(plane, crop):
+    plane = plane[crop:plane.shape[0] - crop, crop:plane.shape[1] - crop]
     rows, columns = plane.shape[0] // 96, plane.shape[1] // 96
     plane = plane[:rows * 96, :columns * 96]
     y, x = np.mgrid[-3:4, -3:4]
@@ -77,8 +85,8 @@ def picture_features(rgb, crop):
     return np.nanmean(features, 0), np.cov(whole, rowvar=False)
 
 
-def niqe(rgb, mean, covariance, crop=0):
-    own_mean, own_covariance = picture_features(rgb, crop)
+def niqe(plane, mean, covariance, crop=0):
+    own_mean, own_covariance = picture_features(plane, crop)
     difference = mean - own_mean
     return float(np.sqrt(difference @ np.linalg.pinv((covariance + own_covariance) / 2) @ difference))
 
@@ -93,12 +101,15 @@ def pattern(height, width):
 
 def main():
     data = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[4] / "shared/data")
-    lines = [f"pattern 0 {niqe(pattern(200, 300), np.zeros(36), np.eye(36)):.12g}"]
+    made = pattern(200, 300).astype(float)
+    lines = [f"{of}pattern 0 {niqe(plane(made), np.zeros(36), np.eye(36)):.12g}" for of, plane in (("", gray), ("pi:", luma))]
     model = scipy.io.loadmat(data / "niqe/modelparameters.mat")
     for name in [f"set5/img_{i:03}_SRF_4_HR.png" for i in range(1, 6)]:
         rgb = np.asarray(Image.open(data / name).convert("RGB"))
-        for crop in (0, 4):
-            lines.append(f"{name} {crop} {niqe(rgb, model['mu_prisparam'].ravel(), model['cov_prisparam'], crop):.12g}")
+        rgb = rgb.astype(float)
+        for of, plane, crop in (("", gray, 0), ("", gray, 4), ("pi:", luma, 4)):
+            value = niqe(plane(rgb), model["mu_prisparam"].ravel(), model["cov_prisparam"], crop)
+            lines.append(f"{of}{name} {crop} {value:.12g}")
     pathlib.Path(__file__).with_suffix(".txt").write_text("\n".join(lines) + "\n")
 
 

@@ -1,0 +1,28 @@
+/**
+ * @file
+ * The figures of the PIRM 2018 challenge on perceptual super-resolution (Blau et al., "The 2018 PIRM challenge on perceptual image
+ * super-resolution", ECCV workshops 2018), by the steps of the organisers' evaluate_results.m: both are of the Y channel of 8-bit pictures
+ * (MATLAB's rgb2ycbcr, rounded to 8 bits).
+ *
+ * The perceptual index is ((10 - Ma) + NIQE) / 2. Ma et al.'s score needs a model that may not be passed on and is not computed here:
+ * what stands in the index's place is its part NIQE, and whoever shows it says so (COD_PI_IS).
+ */
+#ifndef COD_DATA_PERCEPTUAL_INDEX_H
+#define COD_DATA_PERCEPTUAL_INDEX_H
+
+#include "data/niqe.h"
+
+/** What stands in the place of the perceptual index. */
+#define COD_PI_IS "NIQE of the Y channel alone, without Ma's score"
+
+/** @param[out] pi  lower is better. @return as cod_niqe() */
+COD_MUST_CHECK cod_status cod_perceptual_index(const cod_image *image, int64_t crop, const cod_niqe_model *model,
+                                               double *pi);
+
+/** Root of the mean squared error of the Y channel, 0 … 219, of two 8-bit pictures of equal size, `crop` pixels left out at each border. */
+COD_MUST_CHECK cod_status cod_rmse_y(const cod_image *image, const cod_image *truth, int64_t crop, double *rmse);
+
+/** The challenge's region of an RMSE: 1 up to 11.5, 2 up to 12.5, 3 up to 16, beyond that 0, none. */
+int cod_pirm_region(double rmse);
+
+#endif
