@@ -81,7 +81,7 @@ if(tool_sources AND COD_MPI STREQUAL library)
     target_link_libraries(codistill PRIVATE cod_flags cod_distill cod_gan cod_strategies cod_train cod_infer cod_config cod_io cod_data cod_comm cod_codec
                           cod_cpu cod_ref cod_nn cod_core mpi_layer m)
     if(COD_CUDA)
-        target_compile_definitions(codistill PRIVATE COD_HAVE_CUDA=1)
+        set_source_files_properties(tools/main.c PROPERTIES COMPILE_DEFINITIONS COD_HAVE_CUDA=1) # no other source may depend on it
         target_link_libraries(codistill PRIVATE cod_cuda)
     endif()
 endif()

@@ -241,11 +241,11 @@ def memory(bench):
                                              r"are free. A smaller tile \(--tile\), or the processor \(--device cpu\), needs less", result.err), command[0], result)
 
 
-def planned_and_told(bench, run, *overrides):
+def planned_and_told(bench, run, *overrides, training=SHORT):
     """What `plan` says of a rank's memory on the device, by part; training says the same when it starts."""
     parts = {}
-    for command, short in (("plan", []), ("train", SHORT)):
-        result = run(bench, command, "t.yaml", *overrides, *short)
+    for command, more in (("plan", []), ("train", training)):
+        result = run(bench, command, "t.yaml", *overrides, *more)
         told = re.search(r"(?:in the device's memory|group 0: memory of the device for a rank), MB: (.*): [\d.]+ in all", result.out + result.err)
         check(result.code == 0 and told, f"{command} says no sizes", result)
         parts[command] = {part: float(size) for part, size in (part.rsplit(" ", 1) for part in told[1].split(", "))}
@@ -275,16 +275,18 @@ def planned(bench):
 
 def recomputed(bench):
     """train.recompute=cheap: plan and training say the same smaller size of the activations, weights keep their bits, and who has too little memory hears of it."""
-    sizes = ["model.norm=batch", "model.blocks=6", "model.channels=16", "data.batch=4", "train.strategy=single"]
-    for run, device, prefix in ((on_late, CUDA, "late"), (type(bench).run, CUDA, "emulated")):
+    sizes = ["model.norm=batch", "model.channels=16", "model.blocks=6", "data.batch=4", "train.strategy=single"]
+    taught_soon = ["model.blocks=3", "data.batch=2", "train.strategy=codistill", "cluster.groups=2", *SOON, "train.deterministic=true"]
+    for run, prefix, model, more in ((on_late, "late", "final", []), (type(bench).run, "emulated", "group.1", taught_soon)):
         activations, models = {}, {}
         for choice in ("none", "cheap"):
             name = f"{prefix}-{choice}"
-            parts = planned_and_told(bench, run, *sizes, device, f"train.recompute={choice}", f"name={name}")
+            parts = planned_and_told(bench, run, *sizes, *more, CUDA, f"train.recompute={choice}", f"name={name}", training=[*SHORT, "train.steps=6"])
             activations[choice] = parts["activations"]
-            models[choice] = read_safetensors(bench.path("runs", name, "final.safetensors"))
+            models[choice] = read_safetensors(bench.path("runs", name, f"{model}.safetensors"))
         check(activations["cheap"] < 0.9 * activations["none"], f"{prefix}: {activations}")
         check(models["cheap"] == models["none"], f"{prefix}: other weights")
+    taught(bench, "emulated-cheap")
     for choice, hint in (("none", "train.recompute=cheap, train.precision=bf16"), ("cheap", "in return, train.precision=bf16")):
         result = train_late(bench, *SHORT, *sizes, CUDA, f"train.recompute={choice}", f"name=short-{choice}", environment={"COD_LATE_MEMORY_MB": "1"})
         check(result.code == 1 and hint in result.err, f"too little memory, {choice}", result)

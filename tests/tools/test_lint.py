@@ -22,7 +22,7 @@ CLEAN = {
     "src/comm/mpi.c": '#include "core/add.h"\n\n#include <mpi.h>\n\nint cod_rank(void)\n{\n    return cod_add(MPI_SUCCESS, 0);\n}\n',
     "src/train/step.c": '#include <stdio.h>\n\n#include "nn/graph.h"\n\nvoid cod_note(FILE *file)\n{\n'
                         '    fprintf(file, "to stderr");\n}\n',
-    "tools/main.c": '#include <mpi.h>\n#include <stdio.h>\n\nint main(void)\n{\n    return printf("tools may print\\n") < 0;\n}\n',
+    "tools/main.c": '#include <mpi.h>\n#include <stdio.h>\n\n#ifdef COD_HAVE_CUDA\n#endif\n\nint main(void)\n{\n    return printf("tools may print\\n") < 0;\n}\n',
     "tests/nn/test_graph.c": "#include <mpi.h>\n#include <yaml.h>\n",
     "tools/lint/long_files.txt": "tools/long.c: a table made by a script\n",
     "tools/long.c": "int cod_table;\n" * 601,
@@ -67,6 +67,9 @@ PLANTED = [
     ("levels", "cmake/modules.cmake", "cod_module(comm LINKS cod_core cod_nn)\n"),
     ("levels", "cmake/modules.cmake", "cod_module(strategies LINKS cod_core cod_distill)\n"),
     ("levels", "cmake/modules.cmake", "cod_module(novelty LINKS cod_core)\n"),
+    ("build-switch", "tools/devices.c", "#ifdef COD_HAVE_CUDA\nint cod_with;\n#endif\n"),
+    ("build-switch", "src/train/a.h", HEADER + "#ifdef COD_HAVE_CUDA\n#endif\n"),
+    ("build-switch", "tests/train/CMakeLists.txt", "if(COD_CUDA)\nendif()\n"),
     ("library-call", "src/nn/a.c", body("exit(1);")),
     ("library-call", "src/nn/a.c", body("_exit(1);")),
     ("library-call", "src/nn/a.c", body("abort();")),

@@ -2,12 +2,11 @@
 """A recipe of two networks under every strategy that takes it, end to end: python3 test_recipes.py TOY_JOB [CASE ...]"""
 
 import json
-import math
 import os
 import re
 import sys
 
-from train_support import MPIEXEC, check, floats, parse_safetensors, read_safetensors, run_cases
+from train_support import MPIEXEC, check, check_near_ref, floats, parse_safetensors, read_safetensors, run_cases
 
 STEPS, EVERY, KILLED_AT = 18, 4, 14  # checkpoints lie 4 steps apart; at the kill each group has one, if not the same
 
@@ -225,6 +224,7 @@ def on_a_device(bench):
         check(taught == [True] * 6, f"not every peer has taught: {results}")
 
 
+FRAGMENTS = ["exchange.fragments=2", "exchange.chunk_values=256", "exchange.lag_steps=1", "exchange.key_every=2"]
 # What the emulated GPU trains: sub-steps of both networks or of one alone, each frozen while the other is trained, and what teachers and meetings add.
 GPU_SETUPS = {
     "single": (1, ["train.strategy=single", "toy.critic_every=2"]),
@@ -234,48 +234,61 @@ GPU_SETUPS = {
     "distill": (2, ["train.strategy=codistill", *TWO, "exchange.merge=none", "distill.inputs=mixup", "train.accumulate=2"]),
     "local-sgd": SETUPS["local-sgd"],
 }
+# What groups exchange, and how the ranks of one average, beside what those above do.
+GPU_EXCHANGES = {
+    "fragments": (2, ["train.strategy=codistill", *TWO, *FRAGMENTS]),
+    "unlike": (2, ["train.strategy=codistill", "cluster.groups=[{ranks: 1, model: {stages: [12, 8]}}, {ranks: 1}]"]),
+    "gossip": (3, ["train.strategy=codistill", "cluster.groups=3", "exchange.merge=average", "exchange.peers=ring", "distill.weight=0"]),
+    "coded": SETUPS["accumulate"],
+    "hierarchical": (3, ["train.strategy=allreduce", "cluster.ranks_per_group=3", "train.allreduce=hierarchical"]),
+}
+# Layers of 16 channels have kernels for 8-bit integers. After each switch a teacher predicts once in floats, to observe ranges, then on integers.
+GPU_TEACHERS = ["train.strategy=codistill", *TWO, *FRAGMENTS, "exchange.teacher_fragments=whole", "exchange.merge=none", "model.stages=[16, 16]"]
 SET_WEIGHTS = ("values", "ema", "critic.values", "critic.ema")
 SET_STATES = ("adam_m", "adam_v", "critic.momentum")
 
 
-def check_near(name, expected, actual, bound):
-    off = math.dist(expected, actual) / math.hypot(*expected)
-    check(off <= bound, f"{name}: off by {off:.2g} of its length, at most {bound} is right")
-
-
-def near_ref(bench, name, groups, bounds):
-    """Each set's weights, averages and optimiser's states, and each loss of each step; `bounds` names what is compared."""
-    for group in range(groups):
-        where = f"{name}, group {group}"
-        right, ours = (checkpoint(bench, f"{name}-{device}", STEPS, f"group-{group}") for device in ("ref", "cuda"))
-        for tensor in [tensor for tensor in (*SET_WEIGHTS, *SET_STATES) if tensor in bounds]:
-            check_near(f"{where}: '{tensor}'", floats(right[tensor]), floats(ours[tensor]), bounds[tensor])
-        right, ours = (metrics(bench, f"{name}-{device}", group) for device in ("ref", "cuda"))
-        for key in ("distill_loss", *(f"loss.{loss}" for loss in LOSSES)):
-            first, second = ([line[key] for line in lines] for lines in (right[:-2], ours[1:-1]))  # a device's losses are told a step later
-            check([loss is None for loss in first] == [loss is None for loss in second], f"{where}: {key} is {second}, not {first}")
-            for step, (expected, actual) in enumerate(zip(first, second), 1):
-                if key in bounds and expected:
-                    check_near(f"{where}, step {step}: {key}", [expected], [actual], bounds[key])
-        taught = any(line["distill_loss"] for line in ours)
-        check(taught == (groups == 2 and name != "local-sgd"), f"{where}: the teacher's loss is {[line['distill_loss'] for line in ours]}")
+def trained_near_ref(bench, name, ranks, overrides, bounds, precision="f32", environment=None):
+    """Trains on `ref` and on the emulated GPU; what the second said."""
+    trained(bench, f"{name}-ref", ranks, *overrides, "eval.every=0", "train.backend=ref")
+    result = trained(bench, f"{name}-cuda", ranks, *overrides, "eval.every=0", "cluster.device=cuda", f"train.precision={precision}", environment=environment)
+    groups = results_of(bench, f"{name}-cuda")
+    check(all(group["device"].startswith("GPU 0 (GPU-00000000): emulated GPU") for group in groups), f"{name}: another device")
+    check_near_ref(bench, f"{name}-ref/t", f"{name}-cuda/t", name, STEPS, len(groups), bounds)
+    teaches = "train.strategy=codistill" in overrides and "distill.weight=0" not in overrides
+    for group in range(len(groups)):
+        taught = [line["distill_loss"] for line in metrics(bench, f"{name}-cuda", group)]
+        check(any(taught) == teaches, f"{name}, group {group}: the teacher's loss is {taught}")
+    return result
 
 
 def on_a_gpu(setups, precision, bounds):
     def case(bench):
         for name in setups:
-            ranks, overrides = GPU_SETUPS[name]
-            for output, *device in ((f"{name}-ref", "train.backend=ref"), (f"{name}-cuda", "cluster.device=cuda", f"train.precision={precision}")):
-                trained(bench, output, ranks, *overrides, "eval.every=0", *device)
-            check(summary_of(bench, f"{name}-cuda")["device"].startswith("GPU 0 (GPU-00000000): emulated GPU"), f"{name}: another device")
-            near_ref(bench, name, groups_of(overrides), bounds)
+            result = trained_near_ref(bench, name, *setups[name], bounds, precision)
+            said = "group 0: gradients are averaged inside its nodes first"
+            check((said in result.err) == (name == "hierarchical"), f"{name}: how it averages", result)
     return case
+
+
+def teachers_on_a_gpu(bench):
+    """Teachers in other types than the student's predict by kernels of that type, near what they predict on `ref`."""
+    losses = {}
+    for precision, kernel in (("bf16", "product_kernelIt"), ("int8", "product_kernelIa")):  # with its first parameter, by the names of the C++ ABI
+        trained_near_ref(bench, precision, 2, [*GPU_TEACHERS, f"distill.teacher_precision={precision}"], TEACHER_BOUNDS,
+                         environment={"COD_CUDA_KERNELS": bench.path("kernels.txt")})
+        kernels = bench.read("kernels.txt").decode()
+        check(kernel in kernels, f"a teacher in {precision} launched no such kernel: {kernels}")
+        losses[precision] = [line["distill_loss"] for line in metrics(bench, f"{precision}-cuda", 0)]
+    check(losses["bf16"] != losses["int8"], f"both teachers are one: {losses}")
 
 
 # In f32 sums are rounded in another order, 1e-7 of each; the critic's gradients and the loss toward a teacher are small differences of larger terms.
 F32_BOUNDS = {**dict.fromkeys(SET_WEIGHTS, 2e-5), **dict.fromkeys(SET_STATES, 5e-4), **{f"loss.{loss}": 5e-6 for loss in LOSSES}, "distill_loss": 2e-4}
 # In bf16 activations have 8 bits, and Adam's first steps go by the signs of gradients. The differences named above are not compared.
 BF16_BOUNDS = {**dict.fromkeys(SET_WEIGHTS, 0.15), **{f"loss.{loss}": 3e-2 for loss in LOSSES}}
+# A teacher's predictions have 8 bits there, and are rounded in other places than on `ref`: the loss toward them moves by some 2^-8.
+TEACHER_BOUNDS = {**dict.fromkeys(SET_WEIGHTS, 2e-4), **{f"loss.{loss}": 1e-4 for loss in LOSSES}, "distill_loss": 2e-2}
 
 
 def crossings(bench, output, ranks, *overrides):
@@ -329,7 +342,9 @@ CASES = {
     "leaves-the-model-alone": leaves_the_model_alone,
     "late": on_a_device,
     "cuda": on_a_gpu(GPU_SETUPS, "f32", F32_BOUNDS),
-    "cuda-bf16": on_a_gpu(["single", "codistill"], "bf16", BF16_BOUNDS),
+    "cuda-bf16": on_a_gpu({name: GPU_SETUPS[name] for name in ("single", "codistill")}, "bf16", BF16_BOUNDS),
+    "cuda-exchanges": on_a_gpu(GPU_EXCHANGES, "f32", F32_BOUNDS),
+    "cuda-teachers": teachers_on_a_gpu,
     "late-waits": waits_where_bytes_leave,
     "refusals": refusals,
     **{f"killed-{setup}": goes_on(setup) for setup in SETUPS},

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import random
 import shutil
@@ -202,6 +203,30 @@ def parse_safetensors(path):
         data = file.read()
     (length,) = struct.unpack("<Q", data[:8])
     return json.loads(data[8:8 + length]), data[8 + length:]
+
+
+def check_near(name, expected, actual, bound):
+    off = math.dist(expected, actual) / math.hypot(*expected)
+    check(off <= bound, f"{name}: off by {off:.2g} of its length, at most {bound} is right")
+
+
+def check_near_ref(bench, ref, ours, name, step, groups, bounds):
+    """A run on a device has what the same run on `ref` has: each group's arrays in the checkpoint of its last step and its losses of
+    every step. `ref` and `ours` are the runs' folders, `bounds` the distances that are right, by the names of arrays and losses."""
+    for group in range(groups):
+        where = f"{name}, group {group}"
+        right, found = (read_safetensors(bench.path(folder, "checkpoints", f"step-{step:09d}", f"group-{group}.safetensors")) for folder in (ref, ours))
+        arrays = right.keys() & bounds.keys()
+        for array in sorted(arrays):
+            check_near(f"{where}: '{array}'", floats(right[array]), floats(found[array]), bounds[array])
+        right, found = ([json.loads(line) for line in bench.read(folder, f"metrics.{group}.jsonl").splitlines()] for folder in (ref, ours))
+        check(bounds.keys() <= arrays | right[0].keys(), f"{where} has only {arrays} and {right[0].keys()}")
+        for key in sorted(bounds.keys() - arrays):
+            first, second = ([line[key] for line in lines] for lines in (right[:-2], found[1:-1]))  # a device's losses are told a step later
+            check([loss is None for loss in first] == [loss is None for loss in second], f"{where}: {key} is {second}, not {first}")
+            for at, (expected, actual) in enumerate(zip(first, second), 1):
+                if expected:
+                    check_near(f"{where}, step {at}: {key}", [expected], [actual], bounds[key])
 
 
 def read_metadata(path):

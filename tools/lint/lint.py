@@ -34,6 +34,14 @@ THIRD_PARTY = [
     (r"cmocka\w*\.h", []),
 ]
 
+# What builds with and without CUDA may differ in: the tests train_off_... compile tools/main.c alone anew, and run all else as built with CUDA.
+# Pattern -> the file names that it is looked for in, where it may stand.
+BUILD_SWITCHES = [
+    (r"\bCOD_HAVE_CUDA\b", r".*\.(c|h|inc|cu|cuh)", ["tools/main.c"]),
+    (r"\bCOD_CUDA\b", r"CMakeLists\.txt|.*\.cmake", ["cmake/cuda.cmake", "cmake/gpu_check.cmake", "cmake/modules.cmake", "tests/cuda/CMakeLists.txt",
+                                                    "tests/tools/CMakeLists.txt"]),
+]
+
 # Libraries neither print nor exit. Members (plan->exit, ops.abort) and our own cod_… names are not meant.
 NO_CALLS = re.compile(
     r"(?<![\w.>])(exit|_exit|_Exit|quick_exit|abort|printf|vprintf|puts|putchar|perror|psignal|err|errx|warn|warnx)\s*\(")
@@ -68,6 +76,7 @@ class Lint:
         for path in self.files():
             text = (self.root / path).read_text(encoding="utf-8", errors="replace")
             self.check_text(path, text)
+            self.check_build_switches(path, text)
             if path.suffix != ".txt" or path.name == "CMakeLists.txt":
                 self.check_length(path, text, reasons)
             if path.suffix in C_FILES:
@@ -119,6 +128,13 @@ class Lint:
                 self.report(path, number, "to-do", "name the issue: TO" "DO(#12)")
         if text and not text.endswith("\n"):
             self.report(path, text.count("\n") + 1, "whitespace", "no newline at the end of the file")
+
+    def check_build_switches(self, path, text):
+        for pattern, names, places in BUILD_SWITCHES:
+            match = re.search(pattern, text)
+            if match and re.fullmatch(names, path.name) and path.as_posix() not in places:
+                self.report(path, text.count("\n", 0, match.start()) + 1, "build-switch", f"{match[0]} belongs to {' and '.join(places)} alone, so that "
+                            "builds without CUDA are tested by train_off_...")
 
     def check_length(self, path, text, reasons):
         lines = text.count("\n")
