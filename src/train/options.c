@@ -127,6 +127,10 @@ static const cod_option eval_options[] = {
     {"predictions", COD_OPTION_BOOL, offsetof(cod_eval_options, predictions), "false", 0, 0, NULL,
      "classification: keep what each group's model says of each held-out example at each evaluation, and of each test "
      "example at the end, in predictions/"},
+    {"degraded", COD_OPTION_BOOL, offsetof(cod_eval_options, degraded), "false", 0, 0, NULL,
+     "super-resolution with data.degradation: real_esrgan: validate on pictures that are degraded as those trained on, "
+     "each "
+     "in one way that is the same in all evaluations and runs; false: on those that MATLAB's bicubic made"},
 };
 const cod_option_table cod_eval_option_table = {"eval", "Evaluation while training", eval_options, COUNT(eval_options),
                                                 sizeof(cod_eval_options)};

@@ -65,7 +65,7 @@ enum {
 
 typedef struct cod_eval_options {
     int64_t every, images;
-    bool ema, predictions;
+    bool ema, predictions, degraded;
 } cod_eval_options;
 
 typedef struct cod_checkpoint_options {

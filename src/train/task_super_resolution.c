@@ -14,6 +14,8 @@ typedef struct super_resolution {
     cod_train_task base;
     cod_dataset *data;
     cod_crops crops;
+    cod_degrader *degrader; /**< NULL = low pictures are the data set's */
+    bool validates_degraded;
     cod_upscaler *upscaler, *bicubic;
 } super_resolution;
 
@@ -23,6 +25,7 @@ static void close_task(cod_train_task *task)
     cod_upscaler_destroy(s->upscaler);
     cod_upscaler_destroy(s->bicubic);
     cod_dataset_close(s->data);
+    cod_degrader_destroy(s->degrader);
     free(s);
 }
 
@@ -39,6 +42,10 @@ static cod_status open_data(cod_run_config *config, const cod_dataset_place *pla
     s->base.unfit = counts.small;
     cod_crops_init(&s->crops, s->data, config->data.patch, config->data.augment);
     s->base.samples = cod_crops_samples(&s->crops);
+    if (config->data.degradation == COD_DEGRADATION_REAL_ESRGAN)
+        COD_TRY(cod_degrader_create(&config->degradation, scaled.scale, &s->degrader));
+    s->crops.degrader = s->degrader;
+    s->validates_degraded = config->eval.degraded;
     return COD_OK;
 }
 
@@ -108,20 +115,46 @@ end:
     return status;
 }
 
+/** The low picture that is enlarged: the pair's, or its true one degraded in a way that follows from its number. */
+static cod_status make_low(super_resolution *s, size_t index, const cod_pair *pair, cod_degraded *degraded,
+                           cod_image *low)
+{
+    const int scale = cod_dataset_scale(s->data);
+    const cod_sample_place place = {.position = index};
+    const cod_degrade_region whole = {.picture = pair->high,
+                                      .picture_width = pair->low_width * scale,
+                                      .picture_height = pair->low_height * scale,
+                                      .low_width = pair->low_width,
+                                      .low_height = pair->low_height};
+    const uint8_t *pixels = pair->low;
+    cod_degradation degradation;
+    *degraded = (cod_degraded){0};
+    if (s->validates_degraded) {
+        cod_degradation_draw(cod_degrader_options(s->degrader), &place, &degradation);
+        COD_TRY(cod_degrade(s->degrader, &degradation, &place, &whole, degraded));
+        pixels = degraded->pixels;
+    }
+    *low = (cod_image){pair->low_width, pair->low_height, 3, 8, (void *)(uintptr_t)pixels};
+    return COD_OK;
+}
+
 /** Quality on one picture. @param show  also write it to samples/; NULL = no */
 static cod_status evaluate_one(super_resolution *s, cod_upscaler *upscaler, cod_split split, size_t index,
                                const cod_task_evaluation *show, cod_quality *quality)
 {
     cod_pair pair;
-    cod_image ours = {0};
+    cod_degraded degraded;
+    cod_image low, ours = {0};
     const int scale = cod_dataset_scale(s->data);
     COD_TRY(cod_dataset_read(s->data, split, index, &pair));
-    const cod_image low = {pair.low_width, pair.low_height, 3, 8, (void *)(uintptr_t)pair.low};
     const cod_image truth = {pair.low_width * scale, pair.low_height * scale, 3, 8, (void *)(uintptr_t)pair.high};
-    cod_status status = cod_evaluate_pair(upscaler, &low, &truth, quality, &ours);
+    cod_status status = make_low(s, index, &pair, &degraded, &low);
+    if (status == COD_OK)
+        status = cod_evaluate_pair(upscaler, &low, &truth, quality, &ours);
     if (status == COD_OK && show != NULL)
         status = write_sample(s, show, index, &low, &ours, &truth);
     cod_image_clear(&ours);
+    cod_degraded_clear(&degraded);
     cod_pair_clear(&pair);
     return status;
 }
