@@ -1,5 +1,7 @@
 #include "core/rng.h"
 
+#include "core/wide.h"
+
 #include <math.h>
 
 static uint32_t multiply_high(uint32_t a, uint32_t b, uint32_t *low)
@@ -59,7 +61,7 @@ uint32_t cod_rng_u32(cod_rng *rng)
 /** So many blocks at once, lane by lane, so that compilers use vectors. */
 enum { LANES = 16 };
 
-static void philox_lanes(cod_rng *rng, uint32_t *out)
+COD_WIDE static void philox_lanes(cod_rng *rng, uint32_t *out)
 {
     uint32_t c0[LANES], c1[LANES], c2[LANES], c3[LANES], k0 = rng->key[0], k1 = rng->key[1];
     for (uint32_t l = 0; l < LANES; l++)

@@ -2,8 +2,8 @@
 
 #include <math.h>
 
-/** Sum of the weights' magnitudes that may be left out: 1/100 of a step of 8 bits. */
-static const double negligible = 0.01 / 255;
+/** Sum of the weights' magnitudes that may be left out: 1/20 of a step of 8 bits. */
+static const double negligible = 0.05 / 255;
 
 const char *const cod_blur_family_names[COD_BLUR_FAMILIES + 1] = {
     "iso", "aniso", "generalized_iso", "generalized_aniso", "plateau_iso", "plateau_aniso", "sinc", NULL};

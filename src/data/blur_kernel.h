@@ -54,7 +54,7 @@ typedef struct cod_blur_kernel {
  */
 void cod_blur_weights(const cod_blur *blur, double *weights);
 
-/** The same, to filter with: rings of weights at its rim are left out that together move no 8-bit pixel by 1/100. */
+/** The same, to filter with: rings of weights at its rim are left out that together move no 8-bit pixel by 1/20. */
 void cod_blur_kernel_init(cod_blur_kernel *kernel, const cod_blur *blur);
 
 #endif

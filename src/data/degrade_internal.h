@@ -7,17 +7,10 @@
 #define COD_DATA_DEGRADE_INTERNAL_H
 
 #include "core/rng.h"
+#include "core/wide.h"
 #include "data/blur_kernel.h"
 
 #include <stdint.h>
-
-/** A function that is compiled for wider vectors too, and chosen when the program is loaded (the thread sanitizer starts too late for that). */
-#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__) &&                           \
-    !defined(__SANITIZE_THREAD__)
-#define COD_WIDE __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define COD_WIDE
-#endif
 
 enum { COD_RGB = 3 };
 

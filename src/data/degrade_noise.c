@@ -1,8 +1,6 @@
 /* Gaussian and Poisson noise. */
 #include "data/degrade_internal.h"
 
-#include "core/memory.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,10 +52,15 @@ COD_WIDE static void make_normal(const uint32_t *restrict random, float *restric
     }
 }
 
-COD_WIDE static void add_scaled(float *restrict pixels, const float *restrict normal, float sigma, int64_t count)
+/** Adds noise to values, or with gray to all channels of pixels. */
+COD_WIDE static void add_noise(float *restrict pixels, const float *restrict noise, float strength, bool gray,
+                               int64_t count)
 {
-    for (int64_t i = 0; i < count; i++)
-        pixels[i] += sigma * normal[i];
+    for (int64_t i = 0; !gray && i < count; i++)
+        pixels[i] += strength * noise[i];
+    for (int64_t i = 0; gray && i < count; i++)
+        for (int c = 0; c < COD_RGB; c++)
+            pixels[COD_RGB * i + c] += strength * noise[i];
 }
 
 void cod_add_gaussian(cod_floats *picture, double sigma, bool gray, cod_rng *rng)
@@ -70,118 +73,139 @@ void cod_add_gaussian(cod_floats *picture, double sigma, bool gray, cod_rng *rng
         float *pixels = picture->pixels + i * depth;
         cod_rng_fill(rng, random, CHUNK);
         make_normal(random, normal);
-        if (!gray)
-            add_scaled(pixels, normal, (float)sigma, some);
-        for (int64_t n = 0; gray && n < some; n++)
-            for (int c = 0; c < COD_RGB; c++)
-                pixels[n * COD_RGB + c] += (float)sigma * normal[n];
+        add_noise(pixels, normal, (float)sigma, gray, some);
     }
     cod_floats_clamp(picture);
 }
 
-/** LEVELS: numbers of different values that are told apart, 1, 2, … 256. GUIDE: where to begin to look, by the top bits. */
-enum { LEVELS = 9, VALUES = 256, GUIDE_BITS = 6, GUIDE = 1 << GUIDE_BITS };
+/** LEVELS: numbers of different values that are told apart, 1, 2, … 256. */
+enum { LEVELS = 9, VALUES = 256, COLUMNS = 256 };
 
-/** One distribution: `first + k` is drawn where cumulative[k - 1] < random number <= cumulative[k]. */
+/**
+ * A distribution by Walker's alias method (1977): the top 8 bits of a random number choose a column, which is kept where the other 24 are
+ * below the threshold in its upper bits, and else exchanged for the column in its lower 8. Column k stands for `first + k`.
+ */
 typedef struct distribution {
-    uint32_t first;
-    uint16_t guide[GUIDE];
-    const uint32_t *cumulative;
+    int32_t first[VALUES];
+    uint32_t columns[VALUES * COLUMNS];
 } distribution;
 
 struct cod_poisson {
-    distribution tables[LEVELS][VALUES];
-    cod_arena arena;
+    distribution levels[LEVELS];
 };
 
-static cod_status fill(cod_poisson *poisson, double mean, distribution *out)
+/** The probabilities of COLUMNS numbers around the mean; beyond them lies less than one of 2^32. @return the first number */
+static int32_t poisson(double mean, double probabilities[COLUMNS])
 {
-    const double spread = 7 * sqrt(mean) + 12; /* beyond it lies less than one of 2^32 */
-    const int64_t first = mean > spread ? (int64_t)(mean - spread) : 0;
-    const size_t count = (size_t)(mean + spread - (double)first) + 1;
-    uint32_t *cumulative = cod_arena_alloc(&poisson->arena, count * sizeof *cumulative);
-    COD_REQUIRE_MEMORY(cumulative);
-    double term = exp(-mean + (double)first * (mean > 0 ? log(mean) : 0) - lgamma((double)first + 1)), sum = 0;
-    for (size_t k = 0; k < count; k++) {
-        sum += term;
-        term *= mean / (double)(first + (int64_t)k + 1);
-        cumulative[k] = k + 1 == count || sum >= 1 ? UINT32_MAX : (uint32_t)(sum * 0x1p32);
+    const int32_t first = mean > COLUMNS / 2 ? (int32_t)mean - COLUMNS / 2 : 0;
+    const double log_mean = mean > 0 ? log(mean) : 0;
+    double term = exp(-mean + first * log_mean - lgamma(first + 1.0)), sum = 0;
+    for (int k = 0; k < COLUMNS; k++) {
+        sum += probabilities[k] = term;
+        term *= mean / (first + k + 1);
     }
-    *out = (distribution){.first = (uint32_t)first, .cumulative = cumulative};
-    for (uint32_t g = 0, k = 0; g < GUIDE; g++) {
-        while (cumulative[k] < g << (32 - GUIDE_BITS))
-            k++;
-        out->guide[g] = (uint16_t)k;
+    for (int k = 0; k < COLUMNS; k++)
+        probabilities[k] /= sum;
+    return first;
+}
+
+/** Gives each column that lacks probability, against 1/COLUMNS, what it lacks from one that has too much. */
+static void make_columns(double probabilities[COLUMNS], uint32_t columns[COLUMNS])
+{
+    int lacking[COLUMNS], rich[COLUMNS], lacking_count = 0, rich_count = 0;
+    for (int k = 0; k < COLUMNS; k++) {
+        probabilities[k] *= COLUMNS;
+        columns[k] = 0xFFFFFF00u | (uint32_t)k;
+        if (probabilities[k] < 1)
+            lacking[lacking_count++] = k;
+        else
+            rich[rich_count++] = k;
     }
-    return COD_OK;
+    while (lacking_count > 0 && rich_count > 0) {
+        const int poor = lacking[--lacking_count], giver = rich[rich_count - 1];
+        columns[poor] = (uint32_t)(probabilities[poor] * 0x1p24) << 8 | (uint32_t)giver;
+        probabilities[giver] -= 1 - probabilities[poor];
+        if (probabilities[giver] < 1) {
+            rich_count--;
+            lacking[lacking_count++] = giver;
+        }
+    }
 }
 
 cod_status cod_poisson_create(cod_poisson **out)
 {
-    cod_status status = COD_OK;
-    cod_poisson *poisson = calloc(1, sizeof *poisson);
-    COD_REQUIRE_MEMORY(poisson);
+    double probabilities[COLUMNS];
+    *out = malloc(sizeof **out);
+    COD_REQUIRE_MEMORY(*out);
     for (int level = 0; level < LEVELS; level++)
-        for (int value = 0; value < VALUES && status == COD_OK; value++)
-            status = fill(poisson, value / 255.0 * (1 << level), &poisson->tables[level][value]);
-    if (status != COD_OK) {
-        cod_poisson_destroy(poisson);
-        poisson = NULL;
-    }
-    *out = poisson;
-    return status;
+        for (int value = 0; value < VALUES; value++) {
+            distribution *d = &(*out)->levels[level];
+            d->first[value] = poisson(value / 255.0 * (1 << level), probabilities);
+            make_columns(probabilities, d->columns + value * COLUMNS);
+        }
+    return COD_OK;
 }
 
 void cod_poisson_destroy(cod_poisson *poisson)
 {
-    if (poisson != NULL)
-        cod_arena_clear(&poisson->arena);
     free(poisson);
 }
 
-static inline uint32_t draw(const distribution *d, uint32_t random)
+/** Values in 8 bits, or with gray the lumas of pixels. */
+COD_WIDE static void take_bytes(const float *restrict p, bool gray, int64_t count, int32_t *restrict bytes)
 {
-    uint32_t k = d->guide[random >> (32 - GUIDE_BITS)];
-    while (random > d->cumulative[k])
-        k++;
-    return d->first + k;
-}
-
-/** Value `i` of the picture, or the luma of pixel `i`, in 8 bits. */
-static inline int byte_at(const cod_floats *picture, bool gray, int64_t i)
-{
-    const float *p = picture->pixels + (gray ? i * COD_RGB : i);
-    const float value = gray ? 0.2989f * p[0] + 0.587f * p[1] + 0.114f * p[2] : p[0];
-    return (int)((value > 0 ? value < 255 ? value : 255 : 0) + 0.5f);
+    for (int64_t i = 0; i < count; i++) {
+        const float value = gray ? 0.2989f * p[3 * i] + 0.587f * p[3 * i + 1] + 0.114f * p[3 * i + 2] : p[i];
+        const float raised = value > 0 ? value : 0;
+        bytes[i] = (int32_t)((raised < 255 ? raised : 255) + 0.5f);
+    }
 }
 
 /** The exponent of the number of different values, raised to a power of two. */
 static int count_levels(const cod_floats *picture, bool gray, int64_t count)
 {
     bool seen[VALUES] = {false};
+    int32_t bytes[CHUNK];
     int different = 0, level = 0;
-    for (int64_t i = 0; i < count; i++)
-        seen[byte_at(picture, gray, i)] = true;
-    for (int v = 0; v < VALUES; v++)
-        different += seen[v];
+    for (int64_t i = 0; i < count && 2 * different <= VALUES; i += CHUNK) {
+        const int64_t some = count - i < CHUNK ? count - i : CHUNK;
+        take_bytes(picture->pixels + i * (gray ? COD_RGB : 1), gray, some, bytes);
+        for (int64_t n = 0; n < some; n++) {
+            different += !seen[bytes[n]];
+            seen[bytes[n]] = true;
+        }
+    }
     while (1 << level < different)
         level++;
     return level;
 }
 
+/** What a draw in the place of each value changes. @param step  of the values that one more drawn stands for */
+COD_WIDE static void draw_changes(const distribution *d, const int32_t *restrict bytes, const uint32_t *restrict random,
+                                  float step, float *restrict changes)
+{
+    const uint32_t *columns = d->columns;
+    for (int i = 0; i < CHUNK; i++) {
+        const uint32_t number = random[i], own = number >> 24, column = columns[bytes[i] * COLUMNS + (int32_t)own];
+        const uint32_t k = (number & 0xFFFFFF) < column >> 8 ? own : column & 0xFF;
+        changes[i] = (float)(d->first[bytes[i]] + (int32_t)k) * step - (float)bytes[i];
+    }
+}
+
 void cod_add_poisson(const cod_poisson *poisson, cod_floats *picture, double scale, bool gray, cod_rng *rng)
 {
     uint32_t random[CHUNK];
+    int32_t bytes[CHUNK] = {0};
+    float changes[CHUNK];
     const int64_t depth = gray ? COD_RGB : 1, count = cod_floats_count(picture) / depth;
     const int level = count_levels(picture, gray, count);
-    const float step = 255.0f / (float)(1 << level), strength = (float)scale;
-    for (int64_t i = 0; i < count; i++) {
-        if (i % CHUNK == 0)
-            cod_rng_fill(rng, random, CHUNK);
-        const int value = byte_at(picture, gray, i);
-        const float drawn = (float)draw(&poisson->tables[level][value], random[i % CHUNK]) * step;
-        for (int64_t c = 0; c < depth; c++)
-            picture->pixels[i * depth + c] += strength * (drawn - (float)value);
+    for (int64_t i = 0; i < count; i += CHUNK) {
+        const int64_t some = count - i < CHUNK ? count - i : CHUNK;
+        float *pixels = picture->pixels + i * depth;
+        take_bytes(pixels, gray, some, bytes);
+        cod_rng_fill(rng, random, CHUNK);
+        draw_changes(&poisson->levels[level], bytes, random, 255.0f / (float)(1 << level), changes);
+        add_noise(pixels, changes, (float)scale, gray, some);
     }
     cod_floats_clamp(picture);
 }
