@@ -62,7 +62,7 @@ static const cod_option options[] = {
     {"degradation", COD_OPTION_CHOICE, FIELD(degradation), "bicubic", 0, 0, degradations,
      "kind pictures: what low-resolution training crops are. bicubic: cut out of what low_path gives, or out of the "
      "picture brought down by MATLAB's bicubic. real_esrgan: blurred, resized, made noisy and compressed at random, "
-     "as section degradation says. Validation is on the former in any case but where eval.degradation says otherwise."},
+     "as section degradation says. Validation is on the former, unless eval.degraded is set."},
     {"augment", COD_OPTION_BOOL, FIELD(augment), "true", 0, 0, NULL,
      "Whether training varies at random what it takes: pictures by the 8 flips and rotations, photographs of kind "
      "folder "
