@@ -141,6 +141,8 @@ CASES = {
         (["train", "ok.yaml", "name=n", "train.strategy=codistill", "distill.average=probabilities"], 2, "with loss auto: set auto or outputs"),
         (["train", "ok.yaml", "name=n", "model.init=absent.safetensors"], 2, "model.init: there is no 'absent.safetensors'"),
         (["train", "ok.yaml", "name=n", "data.kind=pictures", "data.path=photos/good", "data.weights=[1, 2]"], 2, "data.weights: 2 given"),
+        (["train", "ok.yaml", "data.scales=[1, 2]"], 2, "'2' is not a list of numbers from 0.05 to 1"),
+        (["train", "ok.yaml", "name=i", "data.scales=[1, 0.1]"], 2, "brought down to 0.1 of its size, holds a crop of 32x32 pixels"),
         (["train", "ok.yaml", "degradation.blur_kernel_size=8"], 2, "degradation.blur_kernel_size: 8 is even"),
         (["train", "ok.yaml", "degradation.kernel_list=[iso, anso]"], 2, "'anso' is no blur kernel; did you mean 'aniso'?"),
         (["train", "ok.yaml", "degradation.jpeg_range=[95, 30]"], 2, "degradation.jpeg_range: 95, the least, is above 30, the most"),
