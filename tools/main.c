@@ -9,6 +9,7 @@
 #ifdef COD_HAVE_CUDA
 #include "cuda/cuda.h"
 #endif
+#include "gan/esrgan.h"
 #include "gan/srgan.h"
 #include "ref/ref.h"
 #include "tools/display.h"
@@ -87,6 +88,7 @@ static cod_status register_all(void)
 #endif
     cod_recipe_register_supervised();
     cod_recipe_register_srgan();
+    cod_recipe_register_esrgan();
     cod_strategies_register_all();
     return COD_OK;
 }

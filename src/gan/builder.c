@@ -49,10 +49,10 @@ void gan_add_figure(gan_builder *b, const char *name, cod_value value)
     step->figures[count] = step->program.outputs[count] = value;
 }
 
-void gan_add_means(gan_builder *b, cod_value real, cod_value fake)
+void gan_add_means(gan_builder *b, cod_value mean_real, cod_value mean_fake)
 {
-    gan_add_figure(b, "logit.real", cod_graph_mean(b->graph, real));
-    gan_add_figure(b, "logit.fake", cod_graph_mean(b->graph, fake));
+    gan_add_figure(b, "logit.real", mean_real);
+    gan_add_figure(b, "logit.fake", mean_fake);
 }
 
 void gan_add_plain_losses(gan_builder *b, cod_value real, cod_value fake)
@@ -64,7 +64,7 @@ void gan_add_plain_losses(gan_builder *b, cod_value real, cod_value fake)
     gan_add_loss(b, &b->discriminator, "d_real", real, trues, bce, 1);
     gan_add_loss(b, &b->discriminator, "d_fake", fake, zeros, bce, 1);
     gan_add_loss(b, &b->generator, "adversarial", fake, ones, bce, s->adversarial_weight);
-    gan_add_means(b, real, fake);
+    gan_add_means(b, cod_graph_mean(b->graph, real), cod_graph_mean(b->graph, fake));
 }
 
 static void add_pixels(gan_builder *b, const char *name, double weight)
@@ -130,7 +130,8 @@ static void add_sets(gan_builder *b)
                                .optimiser = cod_recipe_optimiser(config),
                                .schedule = cod_recipe_schedule(config)};
     *discriminator = sets[0];
-    discriminator->travels = false;
+    discriminator->travels = o->discriminator_travels;
+    discriminator->file = o->discriminator_init[0] != '\0' ? o->discriminator_init : NULL;
     discriminator->optimiser.ema_decay = 0; /* nobody evaluates it */
     discriminator->schedule.kind = b->settings.schedule;
     if (o->rate > 0)

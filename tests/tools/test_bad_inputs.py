@@ -101,6 +101,7 @@ IMAGES = ["train", "ok.yaml", "name=i", "data.kind=pictures"]
 FILES = ["train", "ok.yaml", "train.strategy=codistill", "exchange.transport=file"]
 CLASSES = ["train", "classes.yaml", "name=i"]
 GAN = ["train", "ok.yaml", "name=i", "train.recipe=srgan"]
+ESRGAN = ["train", "ok.yaml", "name=i", "train.recipe=esrgan"]
 FULL_DISK = "full disk"
 
 # what is wrong: [(arguments, exit code, part of the message)]; a command that is started otherwise is given whole
@@ -157,6 +158,13 @@ CASES = {
         ([*GAN, "gan.content=vgg22", "gan.perceptual_file=foreign.safetensors"], 2, "holds no layer of VGG-19"),
         ([*GAN, "gan.content=vgg54", "gan.perceptual_file=vgg.safetensors"], 2, "from conv1_1 to conv1_1, but conv5_4 is compared"),
         ([*GAN, "gan.content=vgg99"], 2, "gan.content: 'vgg99' is not one of"),
+        ([*GAN, "gan.content=[vgg22, 2*vgg22]"], 2, "gan.content: 'vgg22' is listed twice"),
+        ([*GAN, "gan.content=[vgg22*2]"], 2, "gan.content: 'vgg22*2' is not one of"),
+        ([*GAN, "gan.discriminator_init=absent.safetensors"], 2, "gan.discriminator_init: there is no 'absent.safetensors'"),
+        ([*GAN, "gan.discriminator_init=vgg.safetensors"], 1, "the tensors do not fit the network 'discriminator'"),
+        ([*ESRGAN, "gan.perceptual_file=vgg.safetensors"], 2, "from conv1_1 to conv1_1, but conv5_4 is compared"),
+        ([*ESRGAN, "gan.content=pixel", "data.patch=12"], 2, "is 48 pixels a side, but the discriminator of recipe 'esrgan' judges 16, 32"),
+        ([*ESRGAN, "gan.content=pixel", "data.patch=16", "model.scale=2", "model.init=runs/t/final.safetensors"], 1, "final.safetensors"),
         ([*GAN, "gan.pixel_weight=1"], 2, "compares pixels already"),
         ([*GAN, "gan.warm_up=60"], 2, "leave nothing of 60 steps"),
         ([*CLASSES, "train.recipe=srgan"], 2, "judges pictures; model 'mlp' makes none"),
