@@ -12,6 +12,7 @@
 #include "nn/readback.h"
 #include "train/batches.h"
 #include "train/coded_allreduce.h"
+#include "train/guards.h"
 #include "train/task.h"
 #include "train/train.h"
 
@@ -86,6 +87,7 @@ typedef struct trainer {
     cod_metrics *metrics;
     trainer_loss *losses; /**< [loss_count] */
     size_t loss_count;
+    cod_guards guards;
     cod_readback *readback; /**< [loss][mini-batch] of the steps whose losses are on their way */
     int64_t loss_delay; /**< steps after which losses are told: 1 on a device that the trainer then need not wait for */
     cod_batches batches;
@@ -205,7 +207,7 @@ COD_MUST_CHECK cod_status trainer_load_totals(const cod_st_file *file, double to
 /** The group's model, and with the last group to end final.safetensors and summary.json. Collective on all ranks. */
 COD_MUST_CHECK cod_status trainer_finish(trainer *t);
 
-/** The failure of step `step` (NaN, infinity), naming the tensor and the last checkpoint from before it. */
+/** The failure of step `step` (NaN, infinity), naming the first tensor of each set and the last checkpoint from before it. */
 COD_MUST_CHECK cod_status trainer_report_not_finite(trainer *t, const char *what, int64_t step);
 
 #endif

@@ -3,7 +3,9 @@
 #include "train/memory_plan.h"
 #include "train/trainer_internal.h"
 
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 /** The model alone, without the losses and the other networks of the step. */
 static cod_status attach(trainer *t)
@@ -54,7 +56,18 @@ cod_status trainer_evaluate_own(trainer *t, cod_split split, int64_t limit, int6
 
 cod_status trainer_save_model(trainer *t, const char *path)
 {
-    return cod_model_save_weights(path, &t->eval_model, &t->eval_weights, t->task->metadata, t->task->metadata_count);
+    const size_t count = cod_weights_count(&t->eval_weights);
+    float *values = malloc(count * sizeof *values);
+    COD_REQUIRE_MEMORY(values);
+    cod_status status = cod_weights_download(&t->eval_weights, values);
+    /* The group learns of a bad loss two steps late: what it spoiled must not be taken for a model. */
+    for (size_t i = 0; i < count && status == COD_OK; i++)
+        if (!isfinite(values[i]))
+            status = trainer_report_not_finite(t, "weights", t->context.step);
+    if (status == COD_OK)
+        status = cod_model_save(path, &t->eval_model, values, t->task->metadata, t->task->metadata_count);
+    free(values);
+    return status;
 }
 
 cod_status trainer_validate(trainer *t, int64_t limit, cod_task_quality *mean)
@@ -62,7 +75,7 @@ cod_status trainer_validate(trainer *t, int64_t limit, cod_task_quality *mean)
     COD_TRY(trainer_refresh_eval(t));
     COD_TRY(trainer_evaluate_own(t, COD_SPLIT_VAL, limit, t->config->log.samples, mean));
     t->last_quality = *mean;
-    if (cod_task_compare(t->task->kind, mean, &t->best_quality) <= 0)
+    if (cod_guards_spoilt(&t->guards) != NULL || cod_task_compare(t->task->kind, mean, &t->best_quality) <= 0)
         return COD_OK;
     t->best_quality = *mean;
     char path[4096];
