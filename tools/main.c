@@ -30,6 +30,7 @@ static const command commands[] = {
     {"compare", "train a configuration with several strategies and compare them", cod_cmd_compare},
     {"report", "write the report of a comparison anew", cod_cmd_report},
     {"plan", "show what a configuration would run where, without running it", cod_cmd_plan},
+    {"data", "show samples that a configuration would train on", cod_cmd_data},
     {"eval", "measure a model's PSNR and SSIM on pictures", cod_cmd_eval},
     {"upscale", "upscale pictures with a model", cod_cmd_upscale},
     {"export", "write a model as ONNX or as folded safetensors", cod_cmd_export},

@@ -7,6 +7,7 @@
 
 const char *const cod_data_kind_names[] = {"pictures", "mnist", "iris", "folder", "synthetic", NULL};
 const char *const cod_data_transfer_names[] = {"auto", "pinned", "mapped", "uint8", NULL};
+static const char *const degradations[] = {"bicubic", "real_esrgan", NULL};
 static const char *const placements[] = {"shared", "disjoint", "dirichlet", NULL};
 
 static const cod_option options[] = {
@@ -58,6 +59,10 @@ static const cod_option options[] = {
      "kind folder: side of what is trained on, in pixels; a photograph is brought to an eighth more on its shorter "
      "side."},
     {"batch", COD_OPTION_INT, FIELD(batch), "16", 1, 65536, NULL, "Crops or examples each rank trains on in one step."},
+    {"degradation", COD_OPTION_CHOICE, FIELD(degradation), "bicubic", 0, 0, degradations,
+     "kind pictures: what low-resolution training crops are. bicubic: cut out of what low_path gives, or out of the "
+     "picture brought down by MATLAB's bicubic. real_esrgan: blurred, resized, made noisy and compressed at random, "
+     "as section degradation says. Validation is on the former, unless eval.degraded is set."},
     {"augment", COD_OPTION_BOOL, FIELD(augment), "true", 0, 0, NULL,
      "Whether training varies at random what it takes: pictures by the 8 flips and rotations, photographs of kind "
      "folder "
@@ -121,6 +126,11 @@ static void examine_kind(const examination *e, const cod_data_options *o)
         complain(e, o->low_path.count > 0 ? "low_path" : "val_low_path", "is for kind pictures, not %s", kind);
     if (!pictures && o->weights.count > 0)
         complain(e, "weights", "is for kind pictures, not %s", kind);
+    if (o->degradation != COD_DEGRADATION_BICUBIC && !pictures && o->kind != COD_DATA_SYNTHETIC)
+        complain(e, "degradation", "%s is for kind pictures, not %s", degradations[o->degradation], kind);
+    if (o->degradation != COD_DEGRADATION_BICUBIC && o->low_path.count > 0)
+        complain(e, "degradation", "%s makes the low-resolution pictures that low_path gives: leave one of them out",
+                 degradations[o->degradation]);
     if (o->kind != COD_DATA_FOLDER && o->test_path.count > 0)
         complain(e, "test_path", "is for kind folder, not %s", kind);
     if ((o->kind == COD_DATA_MNIST || o->kind == COD_DATA_IRIS) && o->val_path.count > 0)
