@@ -17,6 +17,7 @@ int cod_cmd_plan(int argc, char **argv);
 int cod_cmd_data(int argc, char **argv);
 int cod_cmd_eval(int argc, char **argv);
 int cod_cmd_upscale(int argc, char **argv);
+int cod_cmd_gallery(int argc, char **argv);
 int cod_cmd_export(int argc, char **argv);
 int cod_cmd_import(int argc, char **argv);
 int cod_cmd_interpolate(int argc, char **argv);

@@ -45,7 +45,8 @@ typedef struct cod_data_options {
     double alpha;
     int64_t items_per_group;
     int64_t patch, size, batch;
-    int degradation; /**< cod_data_degradation */
+    cod_float_list scales; /**< of training pictures, relative to what they are; none = 1 */
+    int degradation;       /**< cod_data_degradation */
     bool augment;
     int64_t shift;
     int64_t cache_mb, threads, prefetch;
