@@ -10,6 +10,7 @@
 #include "cuda/cuda.h"
 #endif
 #include "gan/esrgan.h"
+#include "gan/real_esrgan.h"
 #include "gan/srgan.h"
 #include "ref/ref.h"
 #include "tools/display.h"
@@ -90,6 +91,7 @@ static cod_status register_all(void)
     cod_recipe_register_supervised();
     cod_recipe_register_srgan();
     cod_recipe_register_esrgan();
+    cod_recipe_register_real_esrgan();
     cod_strategies_register_all();
     return COD_OK;
 }

@@ -49,7 +49,8 @@ static const char *const schedules[] = {"constant", "step", "cosine", NULL};
 static const cod_option train_options[] = {
     {"recipe", COD_OPTION_STRING, FIELD(recipe), "supervised", 0, 0, NULL,
      "what a step computes: supervised, one network trained by the loss between its output and the truth; srgan, "
-     "super-resolution with a discriminator, esrgan, with a relativistic one, see section gan"},
+     "super-resolution with a discriminator; esrgan, with a relativistic one; real_esrgan, with one that judges each "
+     "pixel; see section gan"},
     {"strategy", COD_OPTION_STRING, FIELD(strategy), "codistill", 0, 0, NULL,
      "how ranks co-operate: single, allreduce, central_storage, parameter_server, async_parameter_server, "
      "model_parallel, local_sgd, diloco, noloco or codistill"},

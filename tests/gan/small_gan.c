@@ -90,11 +90,13 @@ static void fill_constants(small_gan *gan)
 {
     for (size_t i = 0; i < gan->recipe.constant_count; i++) {
         const cod_view view = cod_executable_input(gan->net.executable, gan->recipe.constants[i].input);
-        double values[SMALL_GAN_PICTURES];
-        assert_int_equal(cod_shape_count(view.shape), SMALL_GAN_PICTURES);
-        for (int n = 0; n < SMALL_GAN_PICTURES; n++)
-            values[n] = (double)gan->recipe.constants[i].value;
+        const size_t count = (size_t)cod_shape_count(view.shape);
+        double *values = net_new(count);
+        assert_int_equal(view.shape.n, SMALL_GAN_PICTURES);
+        for (size_t k = 0; k < count; k++)
+            values[k] = (double)gan->recipe.constants[i].value;
         assert_ok(net_write(&gan->net, view, values));
+        free(values);
     }
 }
 
@@ -227,9 +229,11 @@ static void run_step(const torch_case *c, small_gan *gan, cod_optimiser *const *
             assert_ok(
                 cod_executable_loss(gan->net.executable, s->program.losses[k], &losses[find_loss(c, s->losses[k])]));
         for (int k = 0; s->figures[0] != 0 && k < 2; k++) {
-            double mean[SMALL_GAN_PICTURES];
-            assert_ok(net_read(&gan->net, cod_executable_output(gan->net.executable, s->figures[k]), mean));
+            const cod_view view = cod_executable_output(gan->net.executable, s->figures[k]);
+            double *mean = net_new((size_t)cod_shape_count(view.shape));
+            assert_ok(net_read(&gan->net, view, mean));
             logits[k] = (float)mean[0];
+            free(mean);
         }
         if (s->program.trains == NULL)
             continue;

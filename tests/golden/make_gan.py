@@ -18,7 +18,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-from gan_networks import VGG, Discriminator, VGGStyleDiscriminator, f32
+from gan_networks import VGG, Discriminator, UNetDiscriminator, VGGStyleDiscriminator, f32
 
 torch.set_default_dtype(torch.float64)
 
@@ -111,8 +111,9 @@ def weighted(losses):
     return sum(f32(weight) * loss for weight, loss in losses.values())
 
 
-def case(name, recipe, low, options, content, adversarial, discriminator, warm_up=0, every=1, smoothing=0.0, milestone=None):
-    """content: {name: (weight, function of the made pictures and the truth)}; adversarial: Plain or Relativistic; discriminator: makes one."""
+def case(name, recipe, low, options, content, adversarial, discriminator, warm_up=0, every=1, smoothing=0.0, milestone=None, together=False):
+    """content: {name: (weight, function of the made pictures and the truth)}; adversarial: Plain or Relativistic; discriminator: makes one;
+    together: it judges both kinds of pictures in one pass, with one step of its power iteration."""
     tensors = {}
 
     def put(key, tensor):
@@ -153,7 +154,7 @@ def case(name, recipe, low, options, content, adversarial, discriminator, warm_u
             with Frozen(g), torch.no_grad():
                 fake = g(x)
         optimisers[1].zero_grad()
-        real, judged = d(y), d(fake.detach())
+        real, judged = d(torch.cat([y, fake.detach()])).chunk(2) if together else (d(y), d(fake.detach()))
         losses = adversarial.discriminator(real, judged, smoothing)
         weighted(losses).backward()
         optimisers[1].step()
@@ -200,11 +201,23 @@ def esrgan():
         weight=0.1, every=2, warm_up=3, smoothing=0.1)
 
 
+def real_esrgan():
+    def one(name, options, content, weight=0.1, **more):
+        case(name, "real_esrgan", 6, options, content, Plain(weight), lambda: UNetDiscriminator(2), together=True, **more)
+
+    first, second = known_vgg(3), known_vgg(8)
+    one("as published, but for the layers", "gan.content=[0.1*vgg12,vgg22]",
+        {"content.vgg12": (0.1, lambda fake, y: F.l1_loss(first(fake), first(y))),
+         "content.vgg22": (1, lambda fake, y: F.l1_loss(second(fake), second(y))), "pixel": (1, F.l1_loss)})
+    one("pixels, and a generator that rests", "gan.content=pixel gan.every=2 gan.warm_up=3 gan.label_smoothing=0.1",
+        {"content": (1, F.l1_loss)}, every=2, warm_up=3, smoothing=0.1)
+
+
 def text(value):
     return struct.pack("<B", len(value)) + value.encode()
 
 
-RECIPES = {"srgan": srgan, "esrgan": esrgan}
+RECIPES = {"srgan": srgan, "esrgan": esrgan, "real_esrgan": real_esrgan}
 for recipe in sys.argv[1:] or RECIPES:
     cases = []
     torch.manual_seed(20260924)

@@ -102,6 +102,7 @@ FILES = ["train", "ok.yaml", "train.strategy=codistill", "exchange.transport=fil
 CLASSES = ["train", "classes.yaml", "name=i"]
 GAN = ["train", "ok.yaml", "name=i", "train.recipe=srgan"]
 ESRGAN = ["train", "ok.yaml", "name=i", "train.recipe=esrgan"]
+REAL_ESRGAN = ["train", "ok.yaml", "name=i", "train.recipe=real_esrgan"]
 FULL_DISK = "full disk"
 
 # what is wrong: [(arguments, exit code, part of the message)]; a command that is started otherwise is given whole
@@ -165,6 +166,10 @@ CASES = {
         ([*ESRGAN, "gan.perceptual_file=vgg.safetensors"], 2, "from conv1_1 to conv1_1, but conv5_4 is compared"),
         ([*ESRGAN, "gan.content=pixel", "data.patch=12"], 2, "is 48 pixels a side, but the discriminator of recipe 'esrgan' judges 16, 32"),
         ([*ESRGAN, "gan.content=pixel", "data.patch=16", "model.scale=2", "model.init=runs/t/final.safetensors"], 1, "final.safetensors"),
+        ([*REAL_ESRGAN, "gan.perceptual_file=vgg.safetensors"], 2, "from conv1_1 to conv1_1, but conv5_4 is compared"),
+        ([*REAL_ESRGAN, "gan.content=pixel", "data.patch=10", "model.scale=3"], 2, "30 pixels a side, but the discriminator of recipe 'real_esrgan'"),
+        ([*REAL_ESRGAN, "gan.content=pixel", "gan.hidden=100"], 2, "gan.hidden: the discriminator of recipe 'real_esrgan' has no fully connected"),
+        ([*REAL_ESRGAN, "gan.content=pixel", "gan.discriminator_init=vgg.safetensors"], 1, "the tensors do not fit the network 'discriminator'"),
         ([*GAN, "gan.pixel_weight=1"], 2, "compares pixels already"),
         ([*GAN, "gan.warm_up=60"], 2, "leave nothing of 60 steps"),
         ([*CLASSES, "train.recipe=srgan"], 2, "judges pictures; model 'mlp' makes none"),
