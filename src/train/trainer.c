@@ -165,6 +165,7 @@ static cod_metrics_line make_line(const trainer *t)
     trainer_read_stats(t, &line.strategy);
     trainer_read_totals(t, totals);
     line.trained_s = totals[TOTAL_STEPS_S];
+    line.processor_s = t->processor_s;
     line.between_bytes = group_bytes(t, totals, TOTAL_INTERGROUP_BYTES);
     line.inside_bytes = group_bytes(t, totals, TOTAL_INTRAGROUP_BYTES);
     line.exchange_share = trainer_exchange_share(t, &line.strategy);
@@ -326,7 +327,7 @@ static cod_status after_step(trainer *t)
 static cod_status one_step(trainer *t, agreement *slot, bool *stop)
 {
     cod_train_context *context = &t->context;
-    const double begin = cod_clock_s();
+    const double begin = cod_clock_s(), processor = cod_clock_process_s();
     COD_TRY(agree(t, slot, context->step - t->agreement_delay, stop));
     COD_TRY(cod_memory_plan_explain(&t->session, trainer_run_sub_steps(t)));
     COD_TRY(STRATEGY(t, after_step, context));
@@ -334,6 +335,7 @@ static cod_status one_step(trainer *t, agreement *slot, bool *stop)
     context->step++;
     const double step_s = cod_clock_s() - begin;
     t->steps_s += step_s;
+    t->processor_s += cod_clock_process_s() - processor;
     t->step_ms[t->step_count++ % STEP_TIMES] = (float)(1e3 * step_s);
     return COD_OK;
 }

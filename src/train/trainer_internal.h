@@ -104,6 +104,7 @@ typedef struct trainer {
     float step_ms[STEP_TIMES]; /**< of the last steps done by this process, in a ring, for the median */
     size_t step_count;
     double steps_s;                 /**< that they took together */
+    double processor_s;             /**< that the process computed in them */
     double agreeing_s;              /**< of it for what other ranks say of a step */
     double earlier[TRAINER_TOTALS]; /**< leader: of the group in the processes before this one */
     bool finished_before;           /**< nothing is left to do */
@@ -197,7 +198,10 @@ COD_MUST_CHECK cod_status trainer_log_line(trainer *t);
 
 /** The strategy's figures; on the leader those of the processes before this one are added. */
 void trainer_read_stats(const trainer *t, cod_strategy_stats *out);
-/** Totals of this rank; on the leader those of the group in earlier processes are added. */
+/**
+ * Totals of this rank; on the leader those of the group in earlier processes are added. Memory is that of earlier processes: to look
+ * takes milliseconds, which a line of metrics is not to cost.
+ */
 void trainer_read_totals(const trainer *t, double out[TRAINER_TOTALS]);
 /** The group's: bytes and core seconds of all its ranks, all else of its leader. Collective on the group. */
 COD_MUST_CHECK cod_status trainer_sum_totals(trainer *t, double out[TRAINER_TOTALS]);
