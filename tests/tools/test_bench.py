@@ -61,6 +61,29 @@ def serves(folder):
     assert sorted(os.listdir(folder)) == ["batch.safetensors", "model.safetensors"]
 
 
+def adversarial(folder):
+    """A recipe of two networks: all of its programs, and the weights of both."""
+    small = ["step", *TINY, "--recipe", "srgan", "gan.features=4", "gan.hidden=8"]
+    result = json.loads(bench(*small, "--json"))
+    programs = [op["program"] for op in result["ops"]]
+    assert result["recipe"] == "srgan" and programs == sorted(programs, key=["generator", "discriminator"].index), programs
+    for program in ("generator", "discriminator"):
+        kinds = [op["kind"] for op in result["ops"] if op["program"] == program]
+        assert kinds[0] == "pack weights" and kinds[-1] == "optimiser (adam)" and "conv2d_backward_data" in kinds, kinds
+    assert "discriminator: linear_backward_weights classifier.0" in bench(*small, "--ops")
+    # With gan.warm_up the first step is the discriminator's alone; the generator's pictures are made without training it.
+    programs = {op["program"] for op in json.loads(bench(*small, "gan.warm_up=1", "--json"))["ops"]}
+    assert programs == {"forward", "discriminator"}, programs
+    answers = [json.loads(line) for line in bench(*small, "--serve", "--export", folder, stdin="go\ngo\n").splitlines()]
+    assert sorted(answers[0]["losses"]) == ["adversarial", "content", "d_fake", "d_real"], answers
+    assert answers[2]["loss"] == answers[2]["losses"]["content"] < answers[0]["losses"]["content"], answers
+    assert answers[2]["losses"]["d_real"] < answers[0]["losses"]["d_real"], answers
+    assert sorted(os.listdir(folder)) == ["batch.safetensors", "discriminator.safetensors", "model.safetensors"]
+    assert "there is no recipe 'gam'" in bench("step", "--recipe", "gam", code=2)
+    assert "unknown key 'colour' in 'gan'" in bench(*small, "gan.colour=blue", code=2)
+    assert "has no option 'gan.hidden'" in bench("step", "gan.hidden=8", code=2)
+
+
 def teaches():
     text = bench("teacher", *TINY, "--batch-fraction", "0.5")
     assert "a teacher predicts 1 picture\n" in text and "step without a teacher" in text and "\nf32 " in text, text
@@ -208,6 +231,7 @@ with tempfile.TemporaryDirectory(prefix="cod-bench-") as scratch:
     numbers()
     classifiers()
     serves(scratch)
+    adversarial(f"{scratch}/gan")
     codes(scratch)
     upscales(scratch)
     os.mkdir(f"{scratch}/empty")
