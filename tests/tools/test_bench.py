@@ -124,6 +124,21 @@ def upscales(folder):
     assert "has no option 'colour'" in bench("step", "colour=blue", code=2)
 
 
+def judges():
+    assert "--niqe-model FILE is wanted" in bench("niqe", "a.png", code=2)
+    assert "a PICTURE is wanted" in bench("niqe", "--niqe-model", "model.npz", code=2)
+    assert "--repeats: '0' is not a whole number" in bench("niqe", "a.png", "--niqe-model", "model.npz", "--repeats", "0", code=2)
+    assert "NIQE's model" in bench("niqe", "a.png", "--niqe-model", "/nowhere/model.npz", code=1)
+    data = os.environ.get("COD_DATA", "")
+    model, picture = f"{data}/niqe/niqe_pris_params.npz", f"{data}/set5/img_003_SRF_4_HR.png"
+    if not os.path.exists(model):
+        return
+    assert "256x256" in bench("niqe", picture, "--niqe-model", model, "--repeats", "1")
+    answers = [json.loads(line) for line in bench("niqe", picture, picture, "--niqe-model", model, "--serve", stdin="go\n").splitlines()]
+    assert len(answers) == 2 and all(abs(value - 5.142268) < 1e-5 for answer in answers for value in answer["niqe"]), answers
+    assert "nowhere.png" in bench("niqe", "nowhere.png", "--niqe-model", model, code=1)
+
+
 def loads(folder):
     text = bench("loader", "patch=8", "batch=2", "synthetic_count=4")
     assert "3 samples to train on" in text and "a second of a core; memcpy" in text, text
@@ -234,6 +249,7 @@ with tempfile.TemporaryDirectory(prefix="cod-bench-") as scratch:
     adversarial(f"{scratch}/gan")
     codes(scratch)
     upscales(scratch)
+    judges()
     os.mkdir(f"{scratch}/empty")
     loads(f"{scratch}/empty")
     exchanges(scratch)
