@@ -174,7 +174,7 @@ COD_MUST_CHECK cod_status trainer_save_checkpoint(trainer *t);
 /** Loads the newest usable checkpoint, if the configuration wants that. Collective on all ranks. */
 COD_MUST_CHECK cod_status trainer_resume(trainer *t);
 
-/** Copies the model's weights (or their moving average) to where they are evaluated and saved from; leader. */
+/** Copies the model's weights (or their moving average), which must be finite, to where they are evaluated and saved from; leader. */
 COD_MUST_CHECK cod_status trainer_refresh_eval(trainer *t);
 /** Quality of what eval_weights hold, on at most `limit` items (0 = all), of which `shown` go to samples/; leader. */
 COD_MUST_CHECK cod_status trainer_evaluate(trainer *t, cod_split split, int64_t limit, int64_t shown,
