@@ -24,7 +24,7 @@ static void pack_numbers(cod_exchange *e, bool restoring)
 
 static size_t number_count(const cod_exchange *e)
 {
-    return EXCHANGE_NUMBERS + EXCHANGE_CHAIN_NUMBERS * (size_t)e->setup.fragments +
+    return EXCHANGE_SHAPE_NUMBERS + EXCHANGE_PUBLISHER_NUMBERS + EXCHANGE_CHAIN_NUMBERS * (size_t)e->setup.fragments +
            EXCHANGE_PEER_NUMBERS * (size_t)e->puller.peer_count;
 }
 
@@ -93,15 +93,14 @@ cod_status cod_exchange_state(cod_exchange *e, const cod_exchange_array **arrays
 {
     size_t slot_bytes;
     const size_t numbers = number_count(e);
-    COD_TRY(exchange_finish_publication(e));
+    COD_TRY(exchange_publisher_finish(&e->publisher));
     if (e->arrays == NULL) {
         e->arrays = calloc(2 + (size_t)(e->publisher.own_count + e->puller.peer_count), sizeof *e->arrays);
         e->numbers = calloc(numbers, sizeof *e->numbers);
         COD_REQUIRE_MEMORY(e->arrays);
         COD_REQUIRE_MEMORY(e->numbers);
     }
-    if (e->setup.codes_on_device)
-        COD_TRY(exchange_device_save(e));
+    COD_TRY(exchange_publisher_save(&e->publisher));
     COD_TRY(exchange_puller_save(&e->puller));
     e->array_count = 0;
     e->numbers[0] = shape_of(e);
@@ -110,9 +109,7 @@ cod_status cod_exchange_state(cod_exchange *e, const cod_exchange_array **arrays
     add_array(e, "numbers", 0, e->numbers, numbers * sizeof *e->numbers, true);
     add_array(e, "slots", 0, e->slots, slot_bytes, false);
     for (int i = 0; i < e->publisher.own_count; i++)
-        add_array(e, "own", i,
-                  e->setup.codes_on_device ? exchange_device_saved(e, i) : exchange_floats(e->publisher.own[i].values),
-                  e->publisher.own[i].values->bytes, true);
+        add_array(e, "own", i, exchange_publisher_saved(&e->publisher, i), e->publisher.own[i].values->bytes, true);
     for (int i = 0; i < e->puller.peer_count; i++)
         add_array(e, "peer", i, exchange_puller_saved(&e->puller, i), e->puller.peers[i].values->bytes, true);
     *arrays = e->arrays;
@@ -133,8 +130,7 @@ cod_status cod_exchange_restored(cod_exchange *e, const void *slots, size_t slot
         return cod_fail(COD_ERR_FORMAT, "the checkpoint is of a run with exchange.fragments %llu, not %d: set it back",
                         (unsigned long long)fragments, e->setup.fragments);
     pack_numbers(e, true);
-    if (e->setup.codes_on_device)
-        COD_TRY(exchange_device_restore(e));
+    COD_TRY(exchange_publisher_restored(&e->publisher));
     COD_TRY(exchange_puller_restored(&e->puller));
     return restore_slots(e, slots, slot_bytes);
 }

@@ -96,7 +96,7 @@ cod_status exchange_make_values(cod_exchange *e)
 
 void exchange_free_values(cod_exchange *e)
 {
-    const cod_status ended = cod_event_wait(e->setup.backend, e->copied);
+    const cod_status ended = cod_event_wait(e->setup.backend, e->publisher.copied);
     (void)ended; /* a device that failed has said so to whoever used it */
     for (int i = 0; i < e->puller.peer_count; i++) {
         floats_destroy(e, &e->puller.peers[i].values);

@@ -274,7 +274,7 @@ void run_use_device(exchange_run *r)
     must(cod_exchange_use_device(r->exchange, r->backend, r->device));
     r->device_bytes = before - free_bytes(r);
     const bool codes = r->late && r->exchange->puller.peer_count > 0;
-    must((r->exchange->on_device != NULL) == codes
+    must((r->exchange->publisher.on_device != NULL) == codes
              ? COD_OK
              : cod_fail(COD_ERR_ARGUMENT, "the exchange codes elsewhere than it should"));
 }
