@@ -14,6 +14,7 @@
 #include "train/coded_allreduce.h"
 #include "train/task.h"
 #include "train/train.h"
+#include "train/watchdog_internal.h"
 
 enum { STEP_TIMES = 4096 };
 
@@ -74,6 +75,7 @@ typedef struct trainer {
     char part[32], closing_part[32];  /**< "group-G", "closing-G" */
     cod_file_lock *lock, *group_lock; /**< of the folder, and of a group that is a job of its own; first rank */
     cod_trace_file *trace;
+    trainer_watchdog *watchdog;
     cod_group *group;
     cod_collective *between_devices; /**< of the group's devices; NULL = gradients are averaged by MPI */
     cod_coded_allreduce *coded;      /**< NULL = gradients travel as they are */
