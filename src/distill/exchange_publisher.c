@@ -286,14 +286,17 @@ static cod_status encode_chunk(exchange_publisher *p)
     return COD_OK;
 }
 
-/** What QUANTISE made: fetched first, then each chunk of the own shard is sealed. */
+/**
+ * What QUANTISE made: fetched first, then each chunk of the own shard is sealed. The publication ends on all ranks of the
+ * group in the same step, because own versions that are complete decide what is merged.
+ */
 static cod_status seal_some(exchange_publisher *p, uint64_t chunks)
 {
     bool fetched;
     COD_TRY(exchange_publisher_device_fetch(p, chunks == UINT64_MAX, &fetched));
-    for (; fetched && chunks > 0 && !cod_codec_finished(&p->encoder); chunks--)
+    for (; fetched && chunks > 0 && !exchange_publisher_device_sealed(p); chunks--)
         COD_TRY(exchange_publisher_device_seal(p));
-    if (!fetched || !cod_codec_finished(&p->encoder))
+    if (!fetched || !exchange_publisher_device_sealed(p))
         return COD_OK;
     COD_TRY(end_shard(p));
     exchange_publisher_device_end(p);

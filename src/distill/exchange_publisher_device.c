@@ -15,6 +15,7 @@ typedef struct own_coding {
     cod_buffer *decoded; /**< [range.count] f32: what readers hold of it by now; its next delta's reference */
     cod_buffer *plan;    /**< headers */
     cod_plan *key, *delta;
+    size_t longest; /**< chunks of the group's longest shard */
 } own_coding;
 
 struct exchange_publisher_device {
@@ -27,7 +28,7 @@ struct exchange_publisher_device {
     cod_event *fetched;
     bool fetching;
     int looks;     /**< at what is being fetched */
-    size_t sealed; /**< chunks of the own shard */
+    size_t sealed; /**< calls of exchange_publisher_device_seal() */
 
     float **mirrors; /**< [own_count] of the host, for checkpoints; NULL = none yet */
 };
@@ -53,6 +54,10 @@ static cod_status make_own(exchange_publisher *p, int fragment, own_coding *own)
 {
     COD_TRY(chunk_table_init(p->setup, p->setup->mine, fragment, &own->chunks));
     const size_t heads = chunk_table_count(&own->chunks) * COD_CHUNK_HEADER_BYTES;
+    for (int s = 0; s < own->chunks.shards; s++) {
+        const size_t chunks = own->chunks.first[s + 1] - own->chunks.first[s];
+        own->longest = chunks > own->longest ? chunks : own->longest;
+    }
     COD_TRY(device_buffer_of(p->setup, false, own->chunks.range.count * sizeof(float), &own->decoded));
     return device_buffer_of(p->setup, false, heads, &own->plan);
 }
@@ -195,9 +200,16 @@ cod_status exchange_publisher_device_seal(exchange_publisher *p)
     const chunk_table *table = &own_now(p)->chunks;
     const uint64_t before = p->encoder.done, capacity = cod_codec_bound(&p->encoder.options, &p->encoder.range);
     const size_t k = d->sealed++;
+    if (cod_codec_finished(&p->encoder))
+        return COD_OK;
     COD_TRY(cod_codec_seal(&p->encoder, own_head(p, k), (const unsigned char *)d->payloads_host->host + k * d->room,
                            table->prints[table->first[p->setup->rank] + k], p->room, capacity));
     return exchange_try_coders(p, before);
+}
+
+bool exchange_publisher_device_sealed(const exchange_publisher *p)
+{
+    return p->on_device->sealed == own_now(p)->longest;
 }
 
 void exchange_publisher_device_end(exchange_publisher *p)

@@ -171,8 +171,13 @@ COD_MUST_CHECK cod_status exchange_publisher_device_quantise(exchange_publisher 
  * @return COD_ERR_NUMERIC when a value of the snapshot is not finite
  */
 COD_MUST_CHECK cod_status exchange_publisher_device_fetch(exchange_publisher *publisher, bool at_once, bool *fetched);
-/** Seals the own shard's next chunk. */
+/** Seals the own shard's next chunk; does nothing where the own shard has no more. */
 COD_MUST_CHECK cod_status exchange_publisher_device_seal(exchange_publisher *publisher);
+/**
+ * Whether chunks have been sealed as often as the group's longest shard has chunks: in the same step on all ranks, whose
+ * shards may differ by some chunks.
+ */
+bool exchange_publisher_device_sealed(const exchange_publisher *publisher);
 /** What was coded is what the next delta is against. */
 void exchange_publisher_device_end(exchange_publisher *publisher);
 /** What was coded counts for nothing. */
