@@ -101,7 +101,7 @@ static cod_status open_folder(cod_exchange *e, const cod_slot_identity *identity
 static cod_status make_transports(cod_exchange *e)
 {
     const cod_slot_layout layout = exchange_layout(&e->setup);
-    for (int f = 0; f < e->setup.fragments; f++) {
+    for (int f = 0; e->setup.publishes && f < e->setup.fragments; f++) {
         const cod_slot_identity identity = exchange_identity(&e->setup, e->setup.mine, f, e->setup.rank);
         COD_TRY(e->setup.options.transport == COD_TRANSPORT_RMA
                     ? make_window(e, &identity, &layout, &e->setup.transports[f])
@@ -128,6 +128,8 @@ cod_status cod_exchange_use_device(cod_exchange *e, const cod_backend *backend, 
 {
     const bool at_once = cod_backend_runs_at_once(backend);
     double devices = !at_once;
+    if (!e->setup.publishes)
+        return COD_OK;
     /* One rank may have a device, and another could not open its own: then nobody shares. */
     if (e->setup.shared != NULL)
         COD_TRY(cod_group_reduce(e->setup.group, &devices, 1, COD_REDUCE_SUM));
@@ -139,7 +141,7 @@ cod_status cod_exchange_use_device(cod_exchange *e, const cod_backend *backend, 
     e->setup.backend = backend;
     e->setup.device = device;
     COD_TRY(cod_event_create(backend, device, &e->publisher.copied));
-    e->setup.codes_on_device = e->setup.publishes && cod_exchange_codes_on(backend, device);
+    e->setup.codes_on_device = cod_exchange_codes_on(backend, device);
     COD_TRY(exchange_make_values(e));
     if (!e->setup.codes_on_device)
         return COD_OK;

@@ -73,7 +73,7 @@ cod_codec_key exchange_key(const exchange_setup *setup, int group, uint64_t vers
 uint64_t exchange_left_out(const exchange_setup *setup)
 {
     uint64_t count = 0;
-    for (int f = 0; f < setup->fragments; f++)
+    for (int f = 0; setup->publishes && f < setup->fragments; f++)
         if (setup->transports[f]->ops->failures != NULL)
             count += setup->transports[f]->ops->failures(setup->transports[f]);
     return count;

@@ -23,9 +23,9 @@ typedef struct exchange_setup {
     cod_group_members *members; /**< [groups] */
     uint64_t run;
     uint64_t life;              /**< of this process of the group, the same on all its ranks; exact as a double */
-    cod_transport **transports; /**< [fragments] each is a window, or a folder, of one fragment */
+    cod_transport **transports; /**< [fragments] a window, or a folder, of each; NULL where nothing is published */
     int fragments;
-    bool publishes;           /**< the groups publish: there are several, and a codec */
+    bool publishes;           /**< the groups publish: there are several, and a codec; else nothing is held */
     bool waits;               /**< groups wait for each other: deterministic, or repeating a run */
     cod_group_memory *shared; /**< what is held, once for the group's ranks of a node; NULL = each rank has its own */
     cod_group_holders

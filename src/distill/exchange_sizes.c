@@ -205,6 +205,8 @@ cod_exchange_sizes cod_exchange_plan(const cod_exchange_options *options, const 
     const uint64_t holders = together > 1 ? (uint64_t)together : 1;
     const uint64_t fragments = (uint64_t)cod_exchange_fragments(options);
     cod_slot_layout layout = {.slots = (uint32_t)options->slots, .groups = (uint32_t)groups};
+    if (options->codec == COD_EXCHANGE_NONE)
+        return (cod_exchange_sizes){0};
     cod_exchange_sizes sizes = {.published = publication_bytes(options, &models[mine], ranks[mine])};
     const uint64_t kept = COD_EXCHANGE_OWN_KEPT * exchange_total_of(&models[mine]) * sizeof(float);
     sizes.own_bytes = (fragment_bytes(options, &models[mine]) + kept) / holders;

@@ -93,6 +93,10 @@ cod_status cod_exchange_state(cod_exchange *e, const cod_exchange_array **arrays
 {
     size_t slot_bytes;
     const size_t numbers = number_count(e);
+    *arrays = NULL;
+    *count = 0;
+    if (!e->setup.publishes)
+        return COD_OK;
     COD_TRY(exchange_publisher_finish(&e->publisher));
     if (e->arrays == NULL) {
         e->arrays = calloc(2 + (size_t)(e->publisher.own_count + e->puller.peer_count), sizeof *e->arrays);
@@ -148,13 +152,25 @@ cod_status cod_exchange_save(cod_exchange *e, cod_checkpoint *checkpoint)
     return COD_OK;
 }
 
+/** Whether the checkpoint holds an exchange's state where this run has one; an earlier version saved one of a single group. */
+static cod_status check_saved(const cod_exchange *e, const cod_st_file *file)
+{
+    const bool saved = cod_st_tensor_find(file, COD_EXCHANGE_SLOTS) != NULL;
+    if (saved == e->setup.publishes || e->setup.groups == 1)
+        return COD_OK;
+    return saved
+               ? cod_fail(COD_ERR_ARGUMENT, "the checkpoint is of a run whose groups exchanged, and with "
+                                            "exchange.codec=none they do not: set exchange.codec back")
+               : cod_fail(COD_ERR_ARGUMENT, "the checkpoint is of a run with exchange.codec=none, whose groups did not "
+                                            "exchange: set it back");
+}
+
 /** All arrays as far as this rank saved them. @param[out] slots  of the file */
 static cod_status read_parts(cod_exchange *e, const cod_st_file *file, const cod_exchange_array **arrays, size_t *count,
                              const cod_st_tensor **slots)
 {
+    COD_TRY(check_saved(e, file));
     *slots = cod_st_tensor_find(file, COD_EXCHANGE_SLOTS);
-    if (*slots == NULL)
-        return cod_fail(COD_ERR_FORMAT, "the checkpoint has no '" COD_EXCHANGE_SLOTS "'");
     COD_TRY(cod_exchange_state(e, arrays, count));
     for (size_t i = 0; i < *count; i++) {
         const cod_exchange_array *array = &(*arrays)[i];
@@ -169,9 +185,11 @@ static cod_status read_parts(cod_exchange *e, const cod_st_file *file, const cod
 cod_status cod_exchange_load(cod_exchange *e, const cod_st_file *file)
 {
     const cod_exchange_array *arrays;
-    const cod_st_tensor *slots;
+    const cod_st_tensor *slots = NULL;
     size_t count;
     COD_TRY(cod_group_agree(e->setup.group, read_parts(e, file, &arrays, &count, &slots), NULL));
+    if (!e->setup.publishes)
+        return COD_OK;
     for (size_t i = 0; i < count; i++)
         if (arrays[i].of_group && !arrays[i].held_once)
             COD_TRY(cod_checkpoint_complete(e->setup.group, arrays[i].data, arrays[i].bytes));
