@@ -133,6 +133,7 @@ CASES = {
         (["train", "ok.yaml", "name=i", "cluster.device=cuda"], 1, "cluster.device: cuda: there is no NVIDIA driver on this machine; "),
         (["train", "ok.yaml", "train.strategy=central_storage", "train.allreduce_codec=int8"], 2, "int8 is for: single, allreduce, "),
         (["train", "ok.yaml", "train.max_time=soon"], 2, "'soon' is no time"),
+        (["train", "ok.yaml", "checkpoint.write_timeout_s=0"], 2, "is not a number from 0.1 to 1000000"),
         (["train", "ok.yaml", "name=a/b"], 2, "cannot be a folder's name"),
         (["train", "ok.yaml", "model.init=start"], 2, "`shared`, `own`"),
         (["train", "ok.yaml", "train.warmup=100"], 2, "leave nothing"),
