@@ -12,6 +12,7 @@
 #include "nn/readback.h"
 #include "train/batches.h"
 #include "train/coded_allreduce.h"
+#include "train/guards.h"
 #include "train/task.h"
 #include "train/train.h"
 
@@ -86,6 +87,7 @@ typedef struct trainer {
     cod_metrics *metrics;
     trainer_loss *losses; /**< [loss_count] */
     size_t loss_count;
+    cod_guards guards;
     cod_readback *readback; /**< [loss][mini-batch] of the steps whose losses are on their way */
     int64_t loss_delay; /**< steps after which losses are told: 1 on a device that the trainer then need not wait for */
     cod_batches batches;
@@ -172,7 +174,7 @@ COD_MUST_CHECK cod_status trainer_save_checkpoint(trainer *t);
 /** Loads the newest usable checkpoint, if the configuration wants that. Collective on all ranks. */
 COD_MUST_CHECK cod_status trainer_resume(trainer *t);
 
-/** Copies the model's weights (or their moving average) to where they are evaluated and saved from; leader. */
+/** Copies the model's weights (or their moving average), which must be finite, to where they are evaluated and saved from; leader. */
 COD_MUST_CHECK cod_status trainer_refresh_eval(trainer *t);
 /** Quality of what eval_weights hold, on at most `limit` items (0 = all), of which `shown` go to samples/; leader. */
 COD_MUST_CHECK cod_status trainer_evaluate(trainer *t, cod_split split, int64_t limit, int64_t shown,
@@ -209,7 +211,7 @@ COD_MUST_CHECK cod_status trainer_load_totals(const cod_st_file *file, double to
 /** The group's model, and with the last group to end final.safetensors and summary.json. Collective on all ranks. */
 COD_MUST_CHECK cod_status trainer_finish(trainer *t);
 
-/** The failure of step `step` (NaN, infinity), naming the tensor and the last checkpoint from before it. */
+/** The failure of step `step` (NaN, infinity), naming the first tensor of each set and the last checkpoint from before it. */
 COD_MUST_CHECK cod_status trainer_report_not_finite(trainer *t, const char *what, int64_t step);
 
 #endif

@@ -61,6 +61,29 @@ def serves(folder):
     assert sorted(os.listdir(folder)) == ["batch.safetensors", "model.safetensors"]
 
 
+def adversarial(folder):
+    """A recipe of two networks: all of its programs, and the weights of both."""
+    small = ["step", *TINY, "--recipe", "srgan", "gan.features=4", "gan.hidden=8"]
+    result = json.loads(bench(*small, "--json"))
+    programs = [op["program"] for op in result["ops"]]
+    assert result["recipe"] == "srgan" and programs == sorted(programs, key=["generator", "discriminator"].index), programs
+    for program in ("generator", "discriminator"):
+        kinds = [op["kind"] for op in result["ops"] if op["program"] == program]
+        assert kinds[0] == "pack weights" and kinds[-1] == "optimiser (adam)" and "conv2d_backward_data" in kinds, kinds
+    assert "discriminator: linear_backward_weights classifier.0" in bench(*small, "--ops")
+    # With gan.warm_up the first step is the discriminator's alone; the generator's pictures are made without training it.
+    programs = {op["program"] for op in json.loads(bench(*small, "gan.warm_up=1", "--json"))["ops"]}
+    assert programs == {"forward", "discriminator"}, programs
+    answers = [json.loads(line) for line in bench(*small, "--serve", "--export", folder, stdin="go\ngo\n").splitlines()]
+    assert sorted(answers[0]["losses"]) == ["adversarial", "content", "d_fake", "d_real"], answers
+    assert answers[2]["loss"] == answers[2]["losses"]["content"] < answers[0]["losses"]["content"], answers
+    assert answers[2]["losses"]["d_real"] < answers[0]["losses"]["d_real"], answers
+    assert sorted(os.listdir(folder)) == ["batch.safetensors", "discriminator.safetensors", "model.safetensors"]
+    assert "there is no recipe 'gam'" in bench("step", "--recipe", "gam", code=2)
+    assert "unknown key 'colour' in 'gan'" in bench(*small, "gan.colour=blue", code=2)
+    assert "has no option 'gan.hidden'" in bench("step", "gan.hidden=8", code=2)
+
+
 def teaches():
     text = bench("teacher", *TINY, "--batch-fraction", "0.5")
     assert "a teacher predicts 1 picture\n" in text and "step without a teacher" in text and "\nf32 " in text, text
@@ -99,6 +122,21 @@ def upscales(folder):
     assert "--db: '60' is not a number from 6 to 48" in bench("codec", "x", "--db", "60", code=2)
     assert "there is no model 'x'" in bench("step", "--model", "x", code=2)
     assert "has no option 'colour'" in bench("step", "colour=blue", code=2)
+
+
+def judges():
+    assert "--niqe-model FILE is wanted" in bench("niqe", "a.png", code=2)
+    assert "a PICTURE is wanted" in bench("niqe", "--niqe-model", "model.npz", code=2)
+    assert "--repeats: '0' is not a whole number" in bench("niqe", "a.png", "--niqe-model", "model.npz", "--repeats", "0", code=2)
+    assert "NIQE's model" in bench("niqe", "a.png", "--niqe-model", "/nowhere/model.npz", code=1)
+    data = os.environ.get("COD_DATA", "")
+    model, picture = f"{data}/niqe/niqe_pris_params.npz", f"{data}/set5/img_003_SRF_4_HR.png"
+    if not os.path.exists(model):
+        return
+    assert "256x256" in bench("niqe", picture, "--niqe-model", model, "--repeats", "1")
+    answers = [json.loads(line) for line in bench("niqe", picture, picture, "--niqe-model", model, "--serve", stdin="go\n").splitlines()]
+    assert len(answers) == 2 and all(abs(value - 5.142268) < 1e-5 for answer in answers for value in answer["niqe"]), answers
+    assert "nowhere.png" in bench("niqe", "nowhere.png", "--niqe-model", model, code=1)
 
 
 def loads(folder):
@@ -219,8 +257,10 @@ with tempfile.TemporaryDirectory(prefix="cod-bench-") as scratch:
     numbers()
     classifiers()
     serves(scratch)
+    adversarial(f"{scratch}/gan")
     codes(scratch)
     upscales(scratch)
+    judges()
     os.mkdir(f"{scratch}/empty")
     loads(f"{scratch}/empty")
     exchanges(scratch)
