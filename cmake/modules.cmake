@@ -35,7 +35,7 @@ cod_module(core)
 # L1
 cod_module(nn LINKS cod_core)
 cod_module(ref LINKS cod_core)
-cod_module(cpu LINKS cod_core PRIVATE_LINKS ${DNNL_LIBRARY} Threads::Threads OpenMP::OpenMP_C)
+cod_module(cpu LINKS cod_core PRIVATE_LINKS ${DNNL_LIBRARY} Threads::Threads OpenMP::OpenMP_C ${CMAKE_DL_LIBS})
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64") # one source, compiled per instruction set, chosen at run time
     set(avx512 -mfma -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512)
     set_source_files_properties(src/cpu/kernels/avx2.c PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma")
@@ -49,6 +49,7 @@ endif()
 cod_module(codec LINKS cod_core PRIVATE_LINKS PkgConfig::LZ4 PkgConfig::ZSTD)
 cod_module(comm LINKS cod_core PRIVATE_LINKS mpi_layer Threads::Threads)
 cod_module(data LINKS cod_core PRIVATE_LINKS PkgConfig::PNG PkgConfig::JPEG PkgConfig::WEBP PkgConfig::TIFF PkgConfig::ZLIB Threads::Threads)
+set_source_files_properties(src/data/degrade_noise.c PROPERTIES COMPILE_OPTIONS -fno-math-errno) # else no vectors of sqrtf
 cod_module(io LINKS cod_core PRIVATE_LINKS PkgConfig::CJSON PkgConfig::SODIUM)
 cod_module(config LINKS cod_core PRIVATE_LINKS PkgConfig::YAML)
 # L2

@@ -6,18 +6,19 @@
 
 enum { RGB = 3 };
 
-/** Variance of the luma. */
+/** Sum of the squares of what neighbours differ by in luma. */
 static double liveliness(const uint8_t *pixels, int64_t stride, int64_t left, int64_t top, int64_t width,
                          int64_t height)
 {
-    double sum = 0, squares = 0;
-    for (int64_t y = top; y < top + height; y++)
-        for (int64_t x = left; x < left + width; x++) {
-            const double luma = cod_luma(pixels + RGB * (y * stride + x));
-            sum += luma, squares += luma * luma;
+    double sum = 0;
+    for (int64_t y = top; y + 1 < top + height; y++)
+        for (int64_t x = left; x + 1 < left + width; x++) {
+            const uint8_t *pixel = pixels + RGB * (y * stride + x);
+            const double luma = cod_luma(pixel), right = cod_luma(pixel + RGB) - luma,
+                         below = cod_luma(pixel + RGB * stride) - luma;
+            sum += right * right + below * below;
         }
-    const double count = (double)(width * height);
-    return squares / count - sum / count * (sum / count);
+    return sum;
 }
 
 void cod_crop_find(const uint8_t *pixels, int64_t width, int64_t height, int64_t crop_width, int64_t crop_height,

@@ -8,7 +8,7 @@
 #include "data/image.h"
 
 /**
- * Finds the part in which the luma varies most, because there is something to see, at steps of half its size.
+ * Finds the part in which neighbouring pixels differ most in luma, at steps of half its size: there is detail to be seen.
  *
  * @param crop_width, crop_height  at most the picture's
  */

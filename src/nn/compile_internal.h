@@ -19,7 +19,7 @@ typedef struct segment {
 struct cod_recorded {
     const cod_program *program;
     size_t first, end;        /**< segments */
-    cod_sets packed;          /**< sets whose updated weights are packed before them */
+    cod_sets changed[2];      /**< sets: what depends on their values and states is prepared before them */
     cod_recording *recording; /**< NULL = not yet, or the backend makes none */
 };
 
@@ -45,8 +45,9 @@ struct cod_program {
     cod_sets moved;         /**< the set whose states it moves */
     bool observes;          /**< writes the executable's ranges */
     cod_weights_set prepared[COD_GRAPH_MAX_SETS]; /**< the versions that plans are prepared for; 0 = not yet */
-    cod_sets unpacked;                            /**< sets whose updated weights the next recording packs first */
-    cod_buffer *zeros;                            /**< in bands: as large as any tensor */
+    /** Sets whose values and states have changed, and whose preparation the next recording begins with. */
+    cod_sets unprepared[2];
+    cod_buffer *zeros; /**< in bands: as large as any tensor */
 };
 
 struct cod_executable {

@@ -65,7 +65,7 @@ enum {
 
 typedef struct cod_eval_options {
     int64_t every, images;
-    bool ema, predictions;
+    bool ema, predictions, degraded;
     const char *metrics; /**< of super-resolution, as cod_metrics_parse() reads it */
     int best;            /**< 0 auto, else 1 + index in cod_metric_names */
     const char *niqe_model, *lpips_network, *lpips_weights;

@@ -101,6 +101,8 @@ IMAGES = ["train", "ok.yaml", "name=i", "data.kind=pictures"]
 FILES = ["train", "ok.yaml", "train.strategy=codistill", "exchange.transport=file"]
 CLASSES = ["train", "classes.yaml", "name=i"]
 GAN = ["train", "ok.yaml", "name=i", "train.recipe=srgan"]
+ESRGAN = ["train", "ok.yaml", "name=i", "train.recipe=esrgan"]
+REAL_ESRGAN = ["train", "ok.yaml", "name=i", "train.recipe=real_esrgan"]
 FULL_DISK = "full disk"
 
 # what is wrong: [(arguments, exit code, part of the message)]; a command that is started otherwise is given whole
@@ -141,6 +143,15 @@ CASES = {
         (["train", "ok.yaml", "name=n", "train.strategy=codistill", "distill.average=probabilities"], 2, "with loss auto: set auto or outputs"),
         (["train", "ok.yaml", "name=n", "model.init=absent.safetensors"], 2, "model.init: there is no 'absent.safetensors'"),
         (["train", "ok.yaml", "name=n", "data.kind=pictures", "data.path=photos/good", "data.weights=[1, 2]"], 2, "data.weights: 2 given"),
+        (["train", "ok.yaml", "data.scales=[1, 2]"], 2, "'2' is not a list of numbers from 0.05 to 1"),
+        (["train", "ok.yaml", "name=i", "data.scales=[1, 0.1]"], 2, "brought down to 0.1 of its size, holds a crop of 32x32 pixels"),
+        (["train", "ok.yaml", "degradation.blur_kernel_size=8"], 2, "degradation.blur_kernel_size: 8 is even"),
+        (["train", "ok.yaml", "degradation.kernel_list=[iso, anso]"], 2, "'anso' is no blur kernel; did you mean 'aniso'?"),
+        (["train", "ok.yaml", "degradation.jpeg_range=[95, 30]"], 2, "degradation.jpeg_range: 95, the least, is above 30, the most"),
+        (["train", "ok.yaml", "eval.degraded=true"], 2, "where data.degradation is real_esrgan, and it is bicubic"),
+        (["train", "classes.yaml", "data.kind=iris", "data.path=flowers.csv", "data.degradation=real_esrgan"], 2, "real_esrgan is for kind pictures, not iris"),
+        (["train", "ok.yaml", "data.kind=pictures", "data.path=photos/good", "data.low_path=photos/good", "data.degradation=real_esrgan"], 2,
+         "makes the low-resolution pictures that low_path gives"),
     ],
     "adversarial training": [
         ([*GAN, "gan.content=vgg22"], 2, "gan.content: 'vgg22' compares features of VGG-19: name its weights in gan.perceptual_file"),
@@ -148,6 +159,17 @@ CASES = {
         ([*GAN, "gan.content=vgg22", "gan.perceptual_file=foreign.safetensors"], 2, "holds no layer of VGG-19"),
         ([*GAN, "gan.content=vgg54", "gan.perceptual_file=vgg.safetensors"], 2, "from conv1_1 to conv1_1, but conv5_4 is compared"),
         ([*GAN, "gan.content=vgg99"], 2, "gan.content: 'vgg99' is not one of"),
+        ([*GAN, "gan.content=[vgg22, 2*vgg22]"], 2, "gan.content: 'vgg22' is listed twice"),
+        ([*GAN, "gan.content=[vgg22*2]"], 2, "gan.content: 'vgg22*2' is not one of"),
+        ([*GAN, "gan.discriminator_init=absent.safetensors"], 2, "gan.discriminator_init: there is no 'absent.safetensors'"),
+        ([*GAN, "gan.discriminator_init=vgg.safetensors"], 1, "the tensors do not fit the network 'discriminator'"),
+        ([*ESRGAN, "gan.perceptual_file=vgg.safetensors"], 2, "from conv1_1 to conv1_1, but conv5_4 is compared"),
+        ([*ESRGAN, "gan.content=pixel", "data.patch=12"], 2, "is 48 pixels a side, but the discriminator of recipe 'esrgan' judges 16, 32"),
+        ([*ESRGAN, "gan.content=pixel", "data.patch=16", "model.scale=2", "model.init=runs/t/final.safetensors"], 1, "final.safetensors"),
+        ([*REAL_ESRGAN, "gan.perceptual_file=vgg.safetensors"], 2, "from conv1_1 to conv1_1, but conv5_4 is compared"),
+        ([*REAL_ESRGAN, "gan.content=pixel", "data.patch=10", "model.scale=3"], 2, "30 pixels a side, but the discriminator of recipe 'real_esrgan'"),
+        ([*REAL_ESRGAN, "gan.content=pixel", "gan.hidden=100"], 2, "gan.hidden: the discriminator of recipe 'real_esrgan' has no fully connected"),
+        ([*REAL_ESRGAN, "gan.content=pixel", "gan.discriminator_init=vgg.safetensors"], 1, "the tensors do not fit the network 'discriminator'"),
         ([*GAN, "gan.pixel_weight=1"], 2, "compares pixels already"),
         ([*GAN, "gan.warm_up=60"], 2, "leave nothing of 60 steps"),
         ([*CLASSES, "train.recipe=srgan"], 2, "judges pictures; model 'mlp' makes none"),
@@ -176,6 +198,11 @@ CASES = {
         (["train"], 2, "configuration file is missing"),
         (["train", "ok.yaml", "--fast"], 2, "no option '--fast'"),
         (["plan", "ok.yaml", "train.steps"], 2, "neither an option nor key=value"),
+        (["data", "ok.yaml"], 2, "--show names the folder"),
+        (["data", "ok.yaml", "--show", "samples", "--count", "0"], 2, "not a whole number from 1 to 10000"),
+        (["data", "ok.yaml", "--show", "flowers.csv"], 1, "flowers.csv"),
+        (["data", "classes.yaml", "--show", "samples"], 2, "samples of super-resolution can be shown"),
+        (["data", "ok.yaml", "--show", "samples", "data.kind=pictures", "data.path=photos/none"], 2, "no pictures in 'photos/none'"),
         (["report", "absent"], 2, "there is no folder 'absent'"),
         (["report", "photos"], 1, "compare.json"),
         (["report", "older"], 1, 'its format is "codistill-compare-0"'),
@@ -192,6 +219,11 @@ CASES = {
         (["upscale", MODEL, "clip.mp4", "-o", "a.png"], 2, "a video is written as a .mp4, .mov, .mkv or .webm file"),
         (["upscale", MODEL, "clip.mp4", "photos/good", "-o", "a.mp4"], 2, "a video is upscaled alone"),
         (["PATH=photos", "codistill", "upscale", MODEL, "clip.mp4", "-o", "a.mp4"], 1, "videos need ffmpeg and ffprobe (Debian: apt-get install ffmpeg)"),
+        (["gallery", MODEL, "-o", "a.html"], 2, "--data DIR is missing"),
+        (["gallery", MODEL, "--data", "photos/good"], 2, "-o OUT.html is missing"),
+        (["gallery", MODEL, "--data", "photos/good", "-o", "a.htm"], 2, "a.htm: the page's name must end with .html"),
+        (["gallery", MODEL, "--data", "photos/good", "-o", "a.html", "--side", "10"], 2, "--side: '10' is not a whole number from 64"),
+        (["COD_MODELS=photos", "codistill", "gallery", "--data", "photos/good", "-o", "a.html"], 2, "where COD_MODELS says that it is"),
         (["eval", MODEL, "--data", "photos/good", "--device", "gpu"], 2, "--device: 'gpu' is not one of: auto, cpu, cuda"),
         (["eval", MODEL, "--data", "photos/good", "--metrics", "psnr,nice"], 2, "unknown metric 'nice'; known are psnr, ssim, niqe, pi and lpips"),
         (["eval", MODEL, "--data", "photos/good", "--metrics", "niqe"], 2, "--metrics niqe needs --niqe-model FILE"),
@@ -246,6 +278,10 @@ CASES = {
         ([*IMAGES, "data.path=photos/small"], 2, "photos/small"),
         (["eval", MODEL, "--data", "photos/absent"], 1, "photos/absent"),
         (["upscale", MODEL, "photos/broken/a.png", "-o", "out"], 1, "photos/broken/a.png"),
+        (["gallery", MODEL, "--data", "photos/absent", "-o", "a.html"], 1, "photos/absent"),
+        (["gallery", MODEL, "--data", "photos/none", "-o", "a.html"], 2, "photos/none"),
+        (["gallery", MODEL, "--data", "photos/broken", "-o", "a.html"], 2, "photos/broken"),
+        (["gallery", MODEL, "--data", "photos/small", "-o", "a.html"], 2, "photos/small"),
     ],
     "classes": [
         ([*CLASSES, "data.folds=5", "data.fold=5"], 2, "data.fold: 5 is not one of 5 folds"),

@@ -206,6 +206,16 @@ def scales(folder):
     pace = ["scale", "--layouts", "2x1", "--weights", "1e5", "--links", "inf", "--peers", "all", *given, "--pace", f"{folder}/pace.json"]
     row = json.loads(bench(*pace, "--publications", "10", "--json"))["rows"][0]
     assert 0.015 < row["with_exchange_s"] < 0.0152, row
+    # Two ranks of 10 and 20 ms on one core: 20 ms a step, and 30 when the first has ended.
+    row = json.loads(bench(*pace, "--publications", "10", "--json", "--cores", "1"))["rows"][0]
+    assert 0.025 < row["with_exchange_s"] < 0.0252, row
+    # Publications as measured.
+    with open(f"{folder}/bytes.json", "w") as file:
+        json.dump([[1000] * 10, [3000] * 10], file)
+    sizes = ["--bytes", f"{folder}/bytes.json"]
+    row = json.loads(bench(*pace, "--publications", "10", "--json", *sizes))["rows"][0]
+    assert row["taken"] == 9 + 4 and abs(row["bytes_a_step"] * 1000 - (9 * 1000 + 4 * 3000)) < 1e-6, row  # the second is half as far at the end
+    assert "10 bytes of group 0 are not those of 9 publications" in bench("scale", *given, "--layouts", "2x1", "--publications", "9", *sizes, code=2)
     assert "500 seconds of group 0 are not those of 1000 steps" in bench(*pace, code=2)
     assert "2 lists are not the seconds of 3 groups" in bench(*pace, "--layouts", "3x1", "--publications", "10", code=2)
     with open(f"{folder}/pace.json", "w") as file:
@@ -217,7 +227,7 @@ def scales(folder):
                                (["--ratios", "4"], "--ratios: '4'"), (["--drift", "2"], "--drift: '2' is not a number from 0 to 1"),
                                (["--publications", "2"], "2"), (["--peers", "some"], "peers"), (["codec=int8"], "the model is of exchange.codec=delta"),
                                (["deterministic=true"], "the model is of exchange.codec=delta"),
-                               (["--deltas", "17"], "17"), (["fragments=5"], "knows nothing of 5 fragments"), (["colour=blue"], "has no option 'colour'")):
+                               (["--deltas", "17"], "17"), (["--cores", "0"], "--cores: '0' is not a whole number from 1 to"), (["fragments=5"], "knows nothing of 5 fragments"), (["colour=blue"], "has no option 'colour'")):
         assert message in bench("scale", *given, *arguments, code=2), arguments
 
     # What is drawn of it, and what is made of runs: two groups in step take over all publications but the last.
@@ -232,7 +242,8 @@ def scales(folder):
         with open(f"{folder}/scale-2x1/metrics.{group}.jsonl", "w") as file:
             for step in range(5, 205, 5):
                 peer = {"group": 1 - group, "version": step // 60, "staleness_steps": 30, "pulled": step // 60, "pulled_bytes": 250000 * (step // 60), "lost": 0}
-                print(json.dumps({"step": step, "trained_s": 0.01 * step, "exchange_share": 0.01, "peers": [peer]}), file=file)
+                print(json.dumps({"step": step, "trained_s": 0.01 * step, "processor_s": 0.01 * step, "exchange_processor_s": 1e-4 * step,
+                                  "published_bytes": 250000 * (step // 50), "peers": [peer]}), file=file)
     with open(f"{folder}/scale-2x1/summary.json", "w") as file:
         file.write("{}")
     done = subprocess.run([sys.executable, "-B", f"{scripts}/scale_measured.py", "--codistill", PROGRAM, "--layouts", "2x1", "--output", folder],
