@@ -251,6 +251,8 @@ CASES = {
         (["bench", "speed"], 2, "no bench 'speed'"),
         (["bench", "step", "--device", "gpu"], 2, "--device: 'gpu' is none of auto, cpu, cuda"),
         (["bench", "step", "--batch", "5x"], 2, "--batch: '5x' is not a whole number"),
+        (["bench", "step", "--recipe", "gam"], 2, "there is no recipe 'gam'"),
+        (["bench", "niqe", "photos/good/a.png"], 2, "--niqe-model FILE is wanted"),
     ],
     "ranks": [
         (["mpirun", "-n", "3", "codistill", "train", "ok.yaml", "train.strategy=codistill", "cluster.groups=2"], 2,
