@@ -70,6 +70,7 @@ static reach node_reach(const cod_graph *graph, const cod_node *node, reach wide
     case COD_NODE_NORM:
     case COD_NODE_ACTIVATION:
     case COD_NODE_ADD:
+    case COD_NODE_AFFINE:
     case COD_NODE_CONCAT:
     case COD_NODE_STOP_GRADIENT:
     case COD_NODE_INPUT:

@@ -250,6 +250,20 @@ static void add(exporter *e, const cod_node *node)
     cod_proto_close(e->proto);
 }
 
+static cod_status affine(exporter *e, const cod_node *node)
+{
+    const char *shift = derived_name(e, e->names[node->output], "shift");
+    const char *inputs[2] = {scaled(e, node, 0, node->attr.alpha), shift};
+    float *values = cod_arena_alloc(&e->arena, (size_t)node->channels * sizeof *values);
+    COD_REQUIRE_MEMORY(values);
+    for (int64_t c = 0; c < node->channels; c++)
+        values[c] = (float)node->shift[c];
+    initializer(e, shift, (const int64_t[]){node->channels, 1, 1}, 3, values);
+    node_open(e, "Add", node->name, e->names[node->output], inputs, 2);
+    cod_proto_close(e->proto);
+    return COD_OK;
+}
+
 static void concat(exporter *e, const cod_node *node)
 {
     const char *inputs[COD_NODE_MAX_INPUTS];
@@ -327,6 +341,8 @@ static cod_status node_write(exporter *e, const cod_node *node)
     case COD_NODE_ADD:
         add(e, node);
         return COD_OK;
+    case COD_NODE_AFFINE:
+        return affine(e, node);
     case COD_NODE_CONCAT:
         concat(e, node);
         return COD_OK;

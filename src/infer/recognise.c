@@ -54,6 +54,19 @@ static bool rrdb_read(const cod_st_file *file, int64_t values[SETTINGS])
     return true;
 }
 
+/** BasicSR's EDSR: features from conv_first, blocks by counting, the scale from the shuffled convolutions; its colours and scales are the usual ones. */
+static bool edsr_read(const cod_st_file *file, int64_t values[SETTINGS])
+{
+    const cod_st_tensor *first = convolution(file, "conv_first.weight"), *up = convolution(file, "upsample.0.weight");
+    if (first == NULL || up == NULL || convolution(file, "conv_after_body.weight") == NULL ||
+        convolution(file, "conv_last.weight") == NULL)
+        return false;
+    values[0] = first->shape[0];
+    values[1] = count_layers(file, "body.", ".conv1.weight");
+    values[2] = cod_st_tensor_find(file, "upsample.2.weight") != NULL ? 4 : up->shape[0] == 9 * values[0] ? 3 : 2;
+    return values[1] > 0;
+}
+
 /** SRVGGNetCompact: convolution and PReLU in turn below "body", the scale from the last one's channels. */
 static bool compact_read(const cod_st_file *file, int64_t values[SETTINGS])
 {
@@ -77,6 +90,7 @@ cod_status cod_model_recognise(const cod_st_file *file, cod_arena *arena, const 
     static const recogniser known[] = {
         {"msrresnet", {"num_feat", "num_block", "scale"}, msrresnet_read},
         {"rrdb", {"num_feat", "num_block", "num_grow_ch"}, rrdb_read},
+        {"edsr", {"num_feat", "num_block", "scale"}, edsr_read},
         {"compact", {"num_feat", "num_conv", "scale"}, compact_read},
     };
     *kind = NULL;

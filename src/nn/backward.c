@@ -319,6 +319,9 @@ static void backward_node(lowering *lower, size_t index)
         contribute_tensor(lower, node->inputs[0], dy, node->attr.alpha);
         contribute_tensor(lower, node->inputs[1], dy, node->attr.beta);
         break;
+    case COD_NODE_AFFINE:
+        contribute_tensor(lower, node->inputs[0], dy, node->attr.alpha);
+        break;
     case COD_NODE_MEAN: /* a symmetric map */
         backward_plain(lower, node, COD_OP_MEAN, dy, 0);
         break;

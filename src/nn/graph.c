@@ -226,19 +226,22 @@ static int vector_use(cod_graph *graph, const char *layer, const char *suffix, i
     return param_use(graph, (param_spec){layer, suffix, {1, 1, 1, channels}, 1, is_state, {COD_INIT_CONSTANT, value}});
 }
 
+/** Copies numbers for the graph's life; NULL when memory is short. */
+static const double *keep(cod_graph *graph, const double *values, size_t count)
+{
+    double *kept = cod_arena_alloc(&graph->arena, count * sizeof *kept);
+    if (kept == NULL)
+        cod_graph_fail(graph, COD_ERR_MEMORY);
+    else
+        memcpy(kept, values, count * sizeof *kept);
+    return kept;
+}
+
 /** Copies what a parameter starts at; NULL = it stays as its `init` says. */
 static void param_start(cod_graph *graph, int param, const double *values)
 {
-    if (param < 0 || values == NULL)
-        return;
-    const size_t count = (size_t)cod_shape_count(graph->params[param].shape);
-    double *start = cod_arena_alloc(&graph->arena, count * sizeof *start);
-    if (start == NULL) {
-        cod_graph_fail(graph, COD_ERR_MEMORY);
-        return;
-    }
-    memcpy(start, values, count * sizeof *start);
-    graph->params[param].start = start;
+    if (param >= 0 && values != NULL)
+        graph->params[param].start = keep(graph, values, (size_t)cod_shape_count(graph->params[param].shape));
 }
 
 /** Programs find inputs by their names. */
@@ -367,6 +370,14 @@ cod_value cod_graph_scaled_add(cod_graph *graph, float alpha, cod_value a, float
     node.input_count = 2;
     node.inputs[1] = b;
     node.attr = (cod_op_attr){.alpha = alpha, .beta = beta};
+    return node_add(graph, node, NULL);
+}
+
+cod_value cod_graph_affine(cod_graph *graph, cod_value x, double scale, const double *shift)
+{
+    cod_node node = unary(graph, COD_NODE_AFFINE, x);
+    node.attr.alpha = (float)scale;
+    node.shift = keep(graph, shift, (size_t)node.channels);
     return node_add(graph, node, NULL);
 }
 

@@ -93,6 +93,7 @@ typedef struct ir_context {
     size_t *loss_offset;   /**< [value] of losses */
     size_t *scalar_index;  /**< [scalar] among the executable's */
     size_t *range_index;   /**< [node] its range on 8-bit integers among the executable's; SIZE_MAX: none */
+    size_t *affine_offset; /**< [node] of AFFINE nodes: their constants in the io buffer */
     size_t *pass_offset;   /**< [value] that passes a cut, and then its gradient; SIZE_MAX: not yet placed */
     size_t value_count;
     size_t io_bytes;

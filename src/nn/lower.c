@@ -379,6 +379,9 @@ static void forward_node(lowering *lower, size_t index)
     case COD_NODE_ADD:
         forward_plain(lower, node, group, COD_OP_ADD);
         return;
+    case COD_NODE_AFFINE:
+        lower_affine(lower, node, lower->tensor[node->inputs[0]], output_tensor(lower, group->output));
+        return;
     case COD_NODE_MEAN:
         forward_plain(lower, node, group, COD_OP_MEAN);
         return;

@@ -5,9 +5,9 @@
 #include <string.h>
 
 /** The registry: one line a kind. */
-static const cod_model_kind *const kinds[] = {&cod_model_srresnet, &cod_model_msrresnet, &cod_model_rrdb,
-                                              &cod_model_compact,  &cod_model_logistic,  &cod_model_mlp,
-                                              &cod_model_cnn,      &cod_model_resnet18,  &cod_model_resnet50};
+static const cod_model_kind *const kinds[] = {
+    &cod_model_srresnet, &cod_model_msrresnet, &cod_model_rrdb, &cod_model_edsr,     &cod_model_compact,
+    &cod_model_logistic, &cod_model_mlp,       &cod_model_cnn,  &cod_model_resnet18, &cod_model_resnet50};
 
 const char *cod_task_name(cod_task task)
 {

@@ -98,6 +98,7 @@ static cod_status node_shape(const ir_context *context, const cod_node *node, co
     case COD_NODE_INPUT:
     case COD_NODE_NORM:
     case COD_NODE_ACTIVATION:
+    case COD_NODE_AFFINE:
     case COD_NODE_STOP_GRADIENT:
     case COD_NODE_MEAN:
         return COD_OK;

@@ -113,6 +113,34 @@ class RRDBNet(nn.Module):
         return self.conv_last(leaky(self.conv_hr(y)))
 
 
+class ScaledBlock(nn.Module):
+    def __init__(self, c, scale):
+        super().__init__()
+        self.conv1, self.conv2, self.scale = nn.Conv2d(c, c, 3, padding=1), nn.Conv2d(c, c, 3, padding=1), scale
+
+    def forward(self, x):
+        return x + self.conv2(F.relu(self.conv1(x))) * self.scale
+
+
+class EDSR(nn.Module):
+    """The names and the computation of BasicSR's."""
+
+    def __init__(self, c, n, scale, res_scale):
+        super().__init__()
+        self.conv_first = nn.Conv2d(3, c, 3, padding=1)
+        self.body = nn.Sequential(*[ScaledBlock(c, res_scale) for _ in range(n)])
+        self.conv_after_body = nn.Conv2d(c, c, 3, padding=1)
+        factor = 3 if scale == 3 else 2
+        stage = lambda: [nn.Conv2d(c, factor ** 2 * c, 3, padding=1), nn.PixelShuffle(factor)]
+        self.upsample = nn.Sequential(*stage(), *(stage() if scale == 4 else []))
+        self.conv_last = nn.Conv2d(c, 3, 3, padding=1)
+
+    def forward(self, x):
+        mean = torch.tensor((0.4488, 0.4371, 0.4040)).view(1, 3, 1, 1)
+        y = self.conv_first((x - mean) * 255)
+        return self.conv_last(self.upsample(y + self.conv_after_body(self.body(y)))) / 255 + mean
+
+
 class Compact(nn.Module):
     """The names and the computation of Real-ESRGAN's SRVGGNetCompact."""
 
@@ -132,6 +160,7 @@ def main(program, backend="ref"):
     models = {"srresnet.safetensors": SRResNet(16, 3, True), "srresnet.folded.safetensors": SRResNet(16, 3, False)}
     models |= {f"msrresnet_{scale}.safetensors": MSRResNet(12, 2, scale) for scale in (2, 3, 4)}
     models |= {f"compact_{scale}.safetensors": Compact(12, 3, scale) for scale in (2, 3, 4)}
+    models |= {f"edsr_{scale}.safetensors": EDSR(12, 2, scale, 0.1) for scale in (2, 3, 4)}
     models["rrdb.safetensors"] = RRDBNet(12, 2, 32)
     for name, model in models.items():
         # Strict; PyTorch itself forgives a missing num_batches_tracked.

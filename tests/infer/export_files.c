@@ -84,6 +84,14 @@ static void everything_is_exported(void **state)
             test_model(
                 "msrresnet",
                 (const cod_st_text[]){{"num_feat", "12"}, {"num_block", "2"}, {"scale", scales[i]}, {NULL, NULL}}, 4));
+        snprintf(name, sizeof name, "edsr_%s", scales[i]);
+        export_upscaler(
+            name,
+            test_model(
+                "edsr",
+                (const cod_st_text[]){
+                    {"num_feat", "12"}, {"num_block", "2"}, {"scale", scales[i]}, {"res_scale", "0.1"}, {NULL, NULL}},
+                14));
         snprintf(name, sizeof name, "compact_%s", scales[i]);
         export_upscaler(name, test_model("compact",
                                          (const cod_st_text[]){

@@ -110,6 +110,8 @@ static const struct {
     {"srresnet", "blocks=3 channels=16 scale=2 skip=nearest head_kernel=9 tail_kernel=9"},
     {"msrresnet", "num_feat=4 num_block=2 scale=4"},
     {"rrdb", "num_feat=4 num_block=1 num_grow_ch=3"},
+    {"edsr", "num_feat=4 num_block=2 scale=4"},
+    {"edsr", "num_feat=4 num_block=1 scale=3 res_scale=0.3"},
     {"compact", "num_feat=4 num_conv=2 scale=3"},
 };
 enum { MODELS = sizeof models / sizeof models[0] };

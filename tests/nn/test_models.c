@@ -62,6 +62,12 @@ static void rrdb(cod_graph *graph, cod_arena *arena, cod_program_spec *spec)
                (cod_loss_spec){.kind = COD_LOSS_MSE});
 }
 
+static void edsr(cod_graph *graph, cod_arena *arena, cod_program_spec *spec)
+{
+    build_kind(graph, arena, spec, "edsr", "num_feat=3 num_block=2 scale=4 res_scale=0.5 img_range=2",
+               (cod_loss_spec){.kind = COD_LOSS_MSE});
+}
+
 static void compact(cod_graph *graph, cod_arena *arena, cod_program_spec *spec)
 {
     build_kind(graph, arena, spec, "compact", "num_feat=4 num_conv=2 scale=3", (cod_loss_spec){.kind = COD_LOSS_MSE});
@@ -176,6 +182,7 @@ static const test_network networks[] = {
     {"srresnet without", srresnet_plain, {2, 4, 5, 3}},
     {"msrresnet", msrresnet, {1, 4, 4, 3}},
     {"rrdb", rrdb, {2, 3, 2, 3}},
+    {"edsr", edsr, {2, 3, 2, 3}},
     {"compact", compact, {2, 4, 3, 3}},
     {"mlp", mlp, {5, 1, 1, 7}},
     {"mlp of pictures", mlp_of_pictures, {4, 3, 2, 2}},

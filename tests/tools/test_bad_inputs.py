@@ -123,6 +123,7 @@ CASES = {
         (["train", "binary.yaml"], 2, "binary.yaml"),
         (["train", "other_model.yaml"], 2, "num_block"),
         (["train", "model.yaml"], 2, "did you mean 'srresnet'?"),
+        (["train", "ok.yaml", "name=i", "model={name: edsr, rgb_mean: [0.5]}"], 2, "rgb_mean: wants three numbers"),
         (["train", "groups.yaml"], 2, "unknown key 'rank' in a group"),
         (["train", "ok.yaml", "train.stepz=3"], 2, "did you mean 'steps'?"),
         (["train", "ok.yaml", "train.strategy=alreduce"], 2, "did you mean 'allreduce'?"),
