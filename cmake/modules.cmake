@@ -35,7 +35,7 @@ cod_module(core)
 # L1
 cod_module(nn LINKS cod_core)
 cod_module(ref LINKS cod_core)
-cod_module(cpu LINKS cod_core PRIVATE_LINKS ${DNNL_LIBRARY} Threads::Threads OpenMP::OpenMP_C)
+cod_module(cpu LINKS cod_core PRIVATE_LINKS ${DNNL_LIBRARY} Threads::Threads OpenMP::OpenMP_C ${CMAKE_DL_LIBS})
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64") # one source, compiled per instruction set, chosen at run time
     set(avx512 -mfma -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512)
     set_source_files_properties(src/cpu/kernels/avx2.c PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma")

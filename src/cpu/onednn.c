@@ -2,6 +2,7 @@
 
 #include "core/memory.h"
 
+#include <dlfcn.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <stdio.h>
 #include <string.h>
@@ -130,7 +131,11 @@ static cod_status plain_weights_desc(const cpu_conv_problem *p, dnnl_memory_desc
 {
     const int64_t inputs = p->x.shape.c;
     const dnnl_dims_t dims = {p->y.shape.c, inputs, p->kernel_h, p->kernel_w};
-    const dnnl_dims_t strides = {p->kernel_h * p->kernel_w * inputs, 1, p->kernel_w * inputs, inputs};
+    dnnl_dims_t strides = {p->kernel_h * p->kernel_w * inputs, 1, p->kernel_w * inputs, inputs};
+    if (p->transposed) {
+        strides[0] = 1;
+        strides[1] = p->y.shape.c;
+    }
     return COD_DNNL(dnnl_memory_desc_init_by_strides(out, 4, dims, dnnl_f32, strides));
 }
 
@@ -175,7 +180,23 @@ done:
     return status;
 }
 
-/** Whether the implementation of this name is wrong for the problem in oneDNN 2.6.3; test_convolution.c shows each. */
+/**
+ * Whether malloc() is glibc's, which keeps a size behind every array, so that 8 bytes there can be read. A sanitizer's or another
+ * allocator may end its mapping with an array.
+ */
+static bool heap_is_glibc(void)
+{
+#ifdef __GLIBC__
+    Dl_info heap, libc;
+    const void *of_heap = dlsym(RTLD_DEFAULT, "malloc"), *of_libc = dlsym(RTLD_DEFAULT, "gnu_get_libc_version");
+    return of_heap != NULL && of_libc != NULL && dladdr(of_heap, &heap) != 0 && dladdr(of_libc, &libc) != 0 &&
+           heap.dli_fbase == libc.dli_fbase;
+#else
+    return false;
+#endif
+}
+
+/** Whether the implementation of this name is wrong for the problem in oneDNN 2.6.3; test_convolution.c and test_heap.c show each. */
 static bool is_faulty(const cpu_conv_problem *p, const char *name)
 {
     const bool jit = strncmp(name, "jit", 3) == 0;
@@ -187,6 +208,10 @@ static bool is_faulty(const cpu_conv_problem *p, const char *name)
         if (jit && strstr(name, "1x1") && p->x.shape.c < 16 && (p->stride_h > 1 || p->stride_w > 1))
             return true;
     }
+    /* While it generates code it reads the word behind an array of its own and does not use it. The next, jit:avx512_core_amx, does
+     * not, but takes 12 to 54 % longer for 3x3 convolutions of 64 to 256 channels. */
+    if (strncmp(name, "brgconv:avx512_core_amx", strlen("brgconv:avx512_core_amx")) == 0 && !heap_is_glibc())
+        return true;
     /* Faults where a pixel does not begin at a multiple of 16 bytes. */
     return strstr(name, "sse41") && (p->x.pixel_stride != p->x.shape.c || p->y.pixel_stride != p->y.shape.c);
 }

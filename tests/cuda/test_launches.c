@@ -253,13 +253,13 @@ typedef struct training {
     int64_t steps;
 } training;
 
-/** Of the network that is in t->model. */
-static void training_begin(training *t, const cod_optimiser_options *optimiser)
+/** Of the network that is in t->model, on one picture. */
+static void training_begin(training *t, int64_t size, const cod_optimiser_options *optimiser)
 {
     const cod_value target = cod_graph_input_like(t->model.graph, "target", t->model.output);
     const cod_value loss =
         cod_graph_loss(t->model.graph, "task", t->model.output, target, (cod_loss_spec){.kind = COD_LOSS_L1});
-    const cod_input_shape input = {"input", {2, 8, 8, 3}};
+    const cod_input_shape input = {"input", {1, size, size, 3}};
     const cod_compile_options compile = {.activation = COD_BF16, .inputs = &input, .input_count = 1};
     const cod_program_spec spec = {.name = "step", .trains = "model", .losses = {loss}};
     assert_ok(net_init(&t->net, &cod_cuda_backend, t->model.graph, &compile, &spec, 1, 5));
@@ -271,7 +271,7 @@ static void training_open(training *t, const char *options, const cod_optimiser_
 {
     *t = (training){0};
     assert_ok(net_model("srresnet", options, &t->arena, &t->model));
-    training_begin(t, optimiser);
+    training_begin(t, 4, optimiser);
 }
 
 static void training_close(training *t)
@@ -400,7 +400,7 @@ static void a_discriminators_step_is_one_recording(void **state)
     training t = {0};
     assert_ok(cod_graph_create(&t.model.graph));
     t.model.output = cod_unet_discriminator(t.model.graph, cod_graph_input(t.model.graph, "input", 3), 4);
-    training_begin(&t, &sgd);
+    training_begin(&t, COD_UNET_DISCRIMINATOR_MULTIPLE, &sgd);
     whole_step(&t, true, 1e-4);
     cod_emulated_launches(NULL);
     whole_step(&t, true, 1e-4);

@@ -37,6 +37,7 @@ def trains(bench):
             expected = math.log1p(math.exp(sign * lead))
             check(abs(line[f"loss.{name}"] - expected) < 1e-4 * (1 + expected), f"{name}: {expected} in {line}")
     check(sum(line["loss.content"] for line in lines[-10:]) < sum(line["loss.content"] for line in lines[3:13]), "the content was not learnt")
+    check(all(line["guard.pictures_noisy"] == 0 and line["detail.fake"] > 0 for line in lines[3:]), "details")
     header, _ = parse_safetensors(bench.path("runs", "a", "t", "final.safetensors"))
     check("head.0.weight" in header and not any(name.startswith(("conv", "bn", "linear", "features")) for name in header), f"{header}")
 
@@ -60,12 +61,15 @@ def write_discriminator(bench, value):
 
 
 def begins(bench):
-    """A discriminator begins with a file's weights."""
+    """A discriminator begins with a file's weights; NaN among them is refused."""
     write_discriminator(bench, 0.5)
     bench.trained("output=runs/a", *SETUPS["single"], *SMALL, "gan.content=pixel", "gan.discriminator_init=net_d.safetensors",
                   "gan.rate=1e-12", "train.steps=10")
     values = floats(saved(bench, "a", 10)["discriminator.values"])
     check(sum(abs(v - 0.5) < 1e-5 for v in values) > 4000, f"{values[:20]} of {len(values)}")
+    write_discriminator(bench, math.nan)
+    result = bench.train("output=runs/b", *SETUPS["single"], *SMALL, "gan.content=pixel", "gan.discriminator_init=net_d.safetensors")
+    check(result.code == 1 and "net_d.safetensors: tensor 'conv0_0.weight' holds NaN" in result.err, "NaN was taken", result)
 
 
 def travels(bench):
@@ -87,14 +91,27 @@ def diverges(bench):
     result = bench.train("output=runs/a", *SETUPS["single"], *SMALL, "gan.content=pixel", "train.optimiser=sgd", "train.schedule=constant",
                          "train.rate=1e-3", "gan.rate=1000", "train.steps=1000", "checkpoint.every=1")
     check(result.code == 1 and "became NaN or infinite at step" in result.err, "it went on", result)
-    check("first bad weight: " in result.err, "not said", result)
+    check("first bad weight: " in result.err and "try a lower train.rate or gan.rate" in result.err, "not said", result)
     check("; the last good checkpoint" in result.err or "; no checkpoint" in result.err, "not said", result)
     check(not os.path.exists(bench.path("runs", "a", "t", "final.safetensors")), "a model was exported")
     for step in steps_saved(bench.path("runs", "a", "t", "checkpoints")):
         check(all(math.isfinite(v) for v in floats(saved(bench, "a", step)["discriminator.values"])), f"step {step} was saved")
 
 
-CASES = {"trains": trains, "begins": begins, "travels": travels, "diverges": diverges,
+def wild(bench):
+    """Guards warn of a generator that makes noise, and nothing of it is kept: neither as the best nor at the end."""
+    result = bench.train("output=runs/a", *SETUPS["single"], *SMALL, "gan.content=pixel", "train.rate=0.3", "train.schedule=constant",
+                         "log.every=5", "eval.every=20", "checkpoint.every=20")
+    lines = bench.metrics("a/t", 0)
+    check(result.code == 1 and "the model has diverged and is neither saved nor exported: detail.fake - detail.real is" in result.err, "not told", result)
+    check(result.err.count("guard pictures_noisy: ") == 1, "not one warning", result)
+    check(lines[-1]["guard.pictures_noisy"] == 1 and lines[-1]["detail.fake"] > lines[-1]["detail.real"] + 0.4, f"{lines[-1]}")
+    check(steps_saved(bench.path("runs", "a", "t", "checkpoints")) == [], "a checkpoint was saved")
+    for name in ("final.safetensors", "group.0.safetensors", "checkpoints/best.group-0.safetensors"):
+        check(not os.path.exists(bench.path("runs", "a", "t", name)), f"{name} was written")
+
+
+CASES = {"trains": trains, "begins": begins, "travels": travels, "diverges": diverges, "wild": wild,
          "killed-2x1": with_vgg(killed("2x1", 2, None, *GAN, "gan.every=2", "gan.discriminator_travels=true")),
          "late-2x1": with_vgg(same("t.yaml", *SETUPS["2x1"], *GAN, "gan.discriminator_travels=true"))}
 
