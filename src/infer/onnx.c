@@ -282,6 +282,23 @@ static void pixel_shuffle(exporter *e, const cod_node *node)
     cod_proto_close(e->proto);
 }
 
+/** A convolution that picks pixels: SpaceToDepth would order channels otherwise. */
+static cod_status pixel_unshuffle(exporter *e, const cod_node *node)
+{
+    const int64_t r = node->attr.factor, outputs = node->channels, inputs = outputs / (r * r);
+    const char *output = e->names[node->output], *weight = derived_name(e, output, "picks");
+    float *picks = cod_arena_alloc(&e->arena, (size_t)(outputs * outputs) * sizeof *picks);
+    COD_REQUIRE_MEMORY(picks);
+    for (int64_t o = 0; o < outputs; o++) /* [o, c, y, x] with o = c·r² + y·r + x */
+        picks[o * outputs + o] = 1;
+    initializer(e, weight, (const int64_t[]){outputs, inputs, r, r}, 4, picks);
+    node_open(e, "Conv", node->name, output, (const char *const[]){e->names[node->inputs[0]], weight}, 2);
+    attr_ints(e->proto, "kernel_shape", (const int64_t[]){r, r}, 2);
+    attr_ints(e->proto, "strides", (const int64_t[]){r, r}, 2);
+    cod_proto_close(e->proto);
+    return COD_OK;
+}
+
 static void resize(exporter *e, const cod_node *node)
 {
     static const char *const modes[] = {"nearest", "linear", "cubic"};
@@ -349,6 +366,8 @@ static cod_status node_write(exporter *e, const cod_node *node)
     case COD_NODE_PIXEL_SHUFFLE:
         pixel_shuffle(e, node);
         return COD_OK;
+    case COD_NODE_PIXEL_UNSHUFFLE:
+        return pixel_unshuffle(e, node);
     case COD_NODE_RESIZE:
         resize(e, node);
         return COD_OK;

@@ -3,9 +3,9 @@
 
 #include <stdio.h>
 
-enum { SETTINGS = 3 };
+enum { SETTINGS = 4 };
 
-/** Reads what an architecture's options were, in the order of its keys, or returns false: it is another's file. */
+/** Reads what an architecture's options were, in the order of its keys, of which the last may be NULL, or returns false: it is another's file. */
 typedef struct recogniser {
     const char *kind, *keys[SETTINGS];
     bool (*read)(const cod_st_file *file, int64_t values[SETTINGS]);
@@ -41,7 +41,7 @@ static bool msrresnet_read(const cod_st_file *file, int64_t values[SETTINGS])
     return values[1] > 0;
 }
 
-/** BasicSR's RRDBNet: features from conv_first, blocks by counting, growth from a dense block's first convolution. */
+/** BasicSR's RRDBNet: features and scale from conv_first, blocks by counting, growth from a dense block's first convolution. */
 static bool rrdb_read(const cod_st_file *file, int64_t values[SETTINGS])
 {
     const cod_st_tensor *first = convolution(file, "conv_first.weight"),
@@ -51,6 +51,7 @@ static bool rrdb_read(const cod_st_file *file, int64_t values[SETTINGS])
     values[0] = first->shape[0];
     values[1] = count_layers(file, "body.", ".rdb1.conv1.weight");
     values[2] = dense->shape[0];
+    values[3] = first->shape[1] == 3 ? 4 : first->shape[1] == 3 * 4 ? 2 : 1;
     return true;
 }
 
@@ -89,7 +90,7 @@ cod_status cod_model_recognise(const cod_st_file *file, cod_arena *arena, const 
 {
     static const recogniser known[] = {
         {"msrresnet", {"num_feat", "num_block", "scale"}, msrresnet_read},
-        {"rrdb", {"num_feat", "num_block", "num_grow_ch"}, rrdb_read},
+        {"rrdb", {"num_feat", "num_block", "num_grow_ch", "scale"}, rrdb_read},
         {"edsr", {"num_feat", "num_block", "scale"}, edsr_read},
         {"compact", {"num_feat", "num_conv", "scale"}, compact_read},
     };
@@ -100,13 +101,14 @@ cod_status cod_model_recognise(const cod_st_file *file, cod_arena *arena, const 
         cod_st_text settings[SETTINGS];
         if (!known[k].read(file, values))
             continue;
-        for (int i = 0; i < SETTINGS; i++) {
-            snprintf(texts[i], sizeof texts[i], "%lld", (long long)values[i]);
-            settings[i] = (cod_st_text){known[k].keys[i], texts[i]};
+        size_t count = 0;
+        for (; count < SETTINGS && known[k].keys[count] != NULL; count++) {
+            snprintf(texts[count], sizeof texts[count], "%lld", (long long)values[count]);
+            settings[count] = (cod_st_text){known[k].keys[count], texts[count]};
         }
         *kind = cod_model_kind_find(known[k].kind);
         COD_REQUIRE(*kind != NULL, "this version lacks the model '%s'", known[k].kind);
-        return cod_model_options(*kind, settings, SETTINGS, arena, options);
+        return cod_model_options(*kind, settings, count, arena, options);
     }
     return COD_OK;
 }

@@ -409,6 +409,18 @@ cod_value cod_graph_pixel_shuffle(cod_graph *graph, cod_value x, int factor)
     return node_add(graph, node, NULL);
 }
 
+cod_value cod_graph_pixel_unshuffle(cod_graph *graph, cod_value x, int factor)
+{
+    if (factor < 1) {
+        GRAPH_FAIL(graph, "pixel unshuffle by %d", factor);
+        return 0;
+    }
+    cod_node node = unary(graph, COD_NODE_PIXEL_UNSHUFFLE, x);
+    node.channels *= (int64_t)factor * factor;
+    node.attr.factor = factor;
+    return node_add(graph, node, NULL);
+}
+
 cod_value cod_graph_resize(cod_graph *graph, cod_value x, int factor, cod_resize_mode mode)
 {
     cod_node node = unary(graph, COD_NODE_RESIZE, x);

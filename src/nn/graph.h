@@ -27,6 +27,7 @@ typedef enum cod_node_kind {
     COD_NODE_AFFINE, /**< alpha·x + a constant for each channel */
     COD_NODE_CONCAT, /**< along channels */
     COD_NODE_PIXEL_SHUFFLE,
+    COD_NODE_PIXEL_UNSHUFFLE,
     COD_NODE_RESIZE,
     COD_NODE_POOL,
     COD_NODE_FLATTEN,       /**< {N,H,W,C} -> {N,1,1,H·W·C}, in NHWC order */
@@ -156,6 +157,8 @@ cod_value cod_graph_scaled_add(cod_graph *graph, float alpha, cod_value a, float
 cod_value cod_graph_affine(cod_graph *graph, cod_value x, double scale, const double *shift);
 cod_value cod_graph_concat(cod_graph *graph, const cod_value *parts, int count);
 cod_value cod_graph_pixel_shuffle(cod_graph *graph, cod_value x, int factor);
+/** The inverse: squares of factor x factor pixels become channels; height and width are to be multiples of `factor`. */
+cod_value cod_graph_pixel_unshuffle(cod_graph *graph, cod_value x, int factor);
 cod_value cod_graph_resize(cod_graph *graph, cod_value x, int factor, cod_resize_mode mode);
 cod_value cod_graph_pool(cod_graph *graph, cod_value x, cod_pool_kind kind, int kernel, int stride, int padding);
 /** Max pooling without padding, whose last window may stand over the edge, so that no pixel is left out: PyTorch's ceil_mode, and Caffe's. */

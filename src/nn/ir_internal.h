@@ -34,8 +34,8 @@ typedef struct ir_tensor {
 
 /** A tensor of a program that runs in bands; see bands.c. */
 typedef struct ir_image {
-    int64_t rows, scale; /**< new rows in each step, and for each row of the input; rows 0: no picture */
-    int64_t delay;       /**< input rows that it is behind */
+    int64_t rows, scale; /**< new rows in each step, and for each unit; rows 0: no picture */
+    int64_t delay;       /**< units that it is behind */
     int64_t kept;        /**< rows before the new ones */
     int64_t overlap;     /**< of a resize: rows above and below the new ones, of no use */
     bool repeats;        /**< outside of the picture its border, not zeros */
@@ -76,7 +76,8 @@ typedef struct ir_program {
     size_t arena_bytes;
     ir_passing *taken, *handed; /**< by value */
     size_t taken_count, handed_count;
-    int64_t band;     /**< rows of the input in a band; 0 = runs whole */
+    int64_t band;     /**< units in a band; 0 = runs whole. A unit is a row of the least high picture */
+    int64_t unit;     /**< rows of the input in a unit */
     ir_image *images; /**< [tensor, before bands were made]; NULL where it runs whole */
     /** [param] last instruction that writes the parameter's gradient, or -1. */
     int *grad_ready;

@@ -388,6 +388,9 @@ static void forward_node(lowering *lower, size_t index)
     case COD_NODE_PIXEL_SHUFFLE:
         forward_plain(lower, node, group, COD_OP_PIXEL_SHUFFLE);
         return;
+    case COD_NODE_PIXEL_UNSHUFFLE:
+        forward_plain(lower, node, group, COD_OP_PIXEL_UNSHUFFLE);
+        return;
     case COD_NODE_RESIZE:
         forward_plain(lower, node, group, COD_OP_RESIZE);
         return;

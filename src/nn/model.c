@@ -89,6 +89,11 @@ int64_t cod_model_input_channels(const cod_model_kind *kind, const void *options
     return sizes != NULL ? sizes->channels : 3;
 }
 
+int cod_model_multiple(const cod_model_kind *kind, const void *options)
+{
+    return kind->multiple != NULL ? kind->multiple(options) : 1;
+}
+
 int cod_model_scale(const cod_model *model)
 {
     return model->kind->scale != NULL ? model->kind->scale(model->options) : 1;

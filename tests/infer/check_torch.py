@@ -95,18 +95,19 @@ class RRDB(nn.Module):
 
 
 class RRDBNet(nn.Module):
-    """The names and the computation of BasicSR's, scale 4."""
+    """The names and the computation of BasicSR's."""
 
-    def __init__(self, c, n, grow):
+    def __init__(self, c, n, grow, scale=4):
         super().__init__()
-        self.conv_first = nn.Conv2d(3, c, 3, padding=1)
+        self.squares = 4 // scale
+        self.conv_first = nn.Conv2d(3 * self.squares ** 2, c, 3, padding=1)
         self.body = nn.Sequential(*[RRDB(c, grow) for _ in range(n)])
         self.conv_body, self.conv_up1, self.conv_up2, self.conv_hr = (nn.Conv2d(c, c, 3, padding=1) for _ in range(4))
         self.conv_last = nn.Conv2d(c, 3, 3, padding=1)
 
     def forward(self, x):
         leaky = lambda t: F.leaky_relu(t, 0.2)
-        y = self.conv_first(x)
+        y = self.conv_first(F.pixel_unshuffle(x, self.squares))
         y = y + self.conv_body(self.body(y))
         for up in (self.conv_up1, self.conv_up2):
             y = leaky(up(F.interpolate(y, scale_factor=2, mode="nearest")))
@@ -161,7 +162,7 @@ def main(program, backend="ref"):
     models |= {f"msrresnet_{scale}.safetensors": MSRResNet(12, 2, scale) for scale in (2, 3, 4)}
     models |= {f"compact_{scale}.safetensors": Compact(12, 3, scale) for scale in (2, 3, 4)}
     models |= {f"edsr_{scale}.safetensors": EDSR(12, 2, scale, 0.1) for scale in (2, 3, 4)}
-    models["rrdb.safetensors"] = RRDBNet(12, 2, 32)
+    models |= {"rrdb.safetensors": RRDBNet(12, 2, 32), "rrdb_2.safetensors": RRDBNet(12, 1, 8, 2)}
     for name, model in models.items():
         # Strict; PyTorch itself forgives a missing num_batches_tracked.
         model.load_state_dict(load_file(f"{folder.name}/{name}"), strict=True)

@@ -209,12 +209,13 @@ static void well_known_models_are_recognised_by_their_tensors(void **state)
     (void)state;
     static const struct {
         const char *kind, *layers, *last, *value;
-    } cases[] = {{"msrresnet", "num_block", "scale", "2"},  {"msrresnet", "num_block", "scale", "3"},
-                 {"msrresnet", "num_block", "scale", "4"},  {"compact", "num_conv", "scale", "2"},
-                 {"compact", "num_conv", "scale", "3"},     {"compact", "num_conv", "scale", "4"},
-                 {"edsr", "num_block", "scale", "2"},       {"edsr", "num_block", "scale", "3"},
-                 {"edsr", "num_block", "scale", "4"},       {"rrdb", "num_block", "num_grow_ch", "5"},
-                 {"rrdb", "num_block", "num_grow_ch", "32"}};
+    } cases[] = {{"msrresnet", "num_block", "scale", "2"},   {"msrresnet", "num_block", "scale", "3"},
+                 {"msrresnet", "num_block", "scale", "4"},   {"compact", "num_conv", "scale", "2"},
+                 {"compact", "num_conv", "scale", "3"},      {"compact", "num_conv", "scale", "4"},
+                 {"edsr", "num_block", "scale", "2"},        {"edsr", "num_block", "scale", "3"},
+                 {"edsr", "num_block", "scale", "4"},        {"rrdb", "num_block", "num_grow_ch", "5"},
+                 {"rrdb", "num_block", "num_grow_ch", "32"}, {"rrdb", "num_block", "scale", "2"},
+                 {"rrdb", "num_block", "scale", "1"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const cod_st_text settings[] = {
             {"num_feat", "6"}, {cases[i].layers, "3"}, {cases[i].last, cases[i].value}, {NULL, NULL}};

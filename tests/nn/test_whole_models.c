@@ -32,6 +32,7 @@ static const model_case cases[] = {
     {"rrdb", "num_feat=12 num_block=1 num_grow_ch=5", {0}, 0, 0},
     {"edsr", "num_feat=16 num_block=2 scale=4", {0}, 0, 0},
     {"edsr", "num_feat=12 num_block=1 scale=3 res_scale=0.1 img_range=1", {0}, 0, 0},
+    {"rrdb", "num_feat=12 num_block=1 num_grow_ch=5 scale=2", {2, 6, 10, 3}, 0, 0},
     {"compact", "num_feat=24 num_conv=2", {0}, 0, 0},
     {"logistic", "height=7 width=13 channels=3 classes=10", {0}, 0, 0},
     {"mlp", "height=7 width=13 channels=3 classes=10 hidden=65,64,5 activation=prelu", {0}, 0, 0},

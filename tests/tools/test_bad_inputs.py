@@ -70,6 +70,7 @@ def make_files(program, folder):
         write(f"insects/{place}/a.png", png(20, 20))
     write("binary.yaml", bytes(range(256)))
     write("other_model.yaml", base.replace("blocks: 1", "num_block: 1"))
+    write("even.yaml", "model: {name: rrdb, scale: 2}\ndata: {kind: synthetic, patch: 15}\n")
     write("model.yaml", base.replace("name: srresnet", "name: srresnett"))
     write("groups.yaml", base.replace("threads: 1, t", "groups: [{rank: 2}], t"))
     write("photos/small/a.png", png(16, 16))
@@ -144,6 +145,7 @@ CASES = {
         (["train", "ok.yaml", "name=n", "train.strategy=codistill", "distill.loss=kl"], 2, "compares classes"),
         (["train", "ok.yaml", "name=n", "train.strategy=codistill", "distill.average=probabilities"], 2, "with loss auto: set auto or outputs"),
         (["train", "ok.yaml", "name=n", "model.init=absent.safetensors"], 2, "model.init: there is no 'absent.safetensors'"),
+        (["train", "even.yaml", "name=n"], 2, "data.patch: model 'rrdb' takes sides that are multiples of 2, not 15"),
         (["train", "ok.yaml", "name=n", "data.kind=pictures", "data.path=photos/good", "data.weights=[1, 2]"], 2, "data.weights: 2 given"),
         (["train", "ok.yaml", "data.scales=[1, 2]"], 2, "'2' is not a list of numbers from 0.05 to 1"),
         (["train", "ok.yaml", "name=i", "data.scales=[1, 0.1]"], 2, "brought down to 0.1 of its size, holds a crop of 32x32 pixels"),
