@@ -1,7 +1,5 @@
 #include "nn/graph.h"
 
-#include "core/hash.h"
-
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -588,17 +586,4 @@ cod_set_range cod_graph_set_range(const cod_graph *graph, int set)
                            .count = end[0] - begin[0],
                            .state_first = has_states ? begin[1] : last[0],
                            .state_count = end[1] - begin[1]};
-}
-
-uint64_t cod_graph_fingerprint(const cod_graph *graph, cod_sets sets)
-{
-    uint64_t print = 0;
-    for (size_t i = 0; i < graph->param_count; i++) {
-        const cod_param *param = &graph->params[i];
-        if ((sets & cod_set_of(param->set)) == 0)
-            continue;
-        print = cod_hash(param->name, strlen(param->name), print);
-        print = cod_hash(&param->shape, sizeof param->shape, print);
-    }
-    return print;
 }
