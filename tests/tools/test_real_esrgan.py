@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The recipe real_esrgan, end to end: python3 test_real_esrgan.py CODISTILL [CASE ...]; cases that begin with `late` take codistill_late."""
+"""The recipe real_esrgan, end to end: python3 test_real_esrgan.py CODISTILL [CASE ...]; cases that begin with `late` take codistill_late, `cuda` codistill_emulated."""
 
 import math
 import sys
 
 from test_esrgan import floats, saved
 from test_late import same
-from test_srgan import with_vgg, write_vgg
+from test_srgan import near_ref, with_vgg, write_vgg
 from test_train import SETUPS, killed
 from train_support import check, parse_safetensors, run_cases
 
@@ -34,7 +34,12 @@ def trains(bench):
     check("head.0.weight" in header and not any(name.startswith(("conv", "features", "normalise")) for name in header), f"{header}")
 
 
-CASES = {"trains": trains,
+def on_a_gpu(bench):
+    """Two groups on the emulated GPU, which merge and teach, end near those on `ref`: normalised weights within recordings."""
+    near_ref(bench, "2x1", 2, GAN)
+
+
+CASES = {"trains": trains, "cuda-2x1": on_a_gpu,
          "killed-2x1": with_vgg(killed("2x1", 2, None, *GAN, "gan.every=2", "gan.discriminator_travels=true")),
          "late-2x1": with_vgg(same("t.yaml", *SETUPS["2x1"], *GAN, "gan.discriminator_travels=true"))}
 

@@ -96,14 +96,14 @@ BOUNDS = {"values": 5e-5, "adam_m": 3e-3, "adam_v": 5e-4, "discriminator.values"
           **dict.fromkeys(("loss.adversarial", "loss.d_real", "loss.d_fake"), 5e-4), "logit.real": 2e-3, "logit.fake": 2e-3}
 
 
-def near_ref(bench, setup, groups):
+def near_ref(bench, setup, groups, gan=GAN, bounds=BOUNDS):
     """A run on the emulated GPU that ends near the same run on `ref`."""
     write_vgg(bench)
     for output, device in (("ref", "train.backend=ref"), ("cuda", "cluster.device=cuda")):
-        bench.trained(f"output=runs/{output}", *SETUPS[setup], *GAN, *SMALL, device)
+        bench.trained(f"output=runs/{output}", *SETUPS[setup], *gan, *SMALL, device)
     for result in bench.summary("cuda/t")["group_results"]:
         check(result["device"].startswith("GPU 0 (GPU-00000000): emulated GPU"), f"another device: {result['device']}")
-    check_near_ref(bench, "runs/ref/t", "runs/cuda/t", setup, GPU_STEPS, groups, BOUNDS)
+    check_near_ref(bench, "runs/ref/t", "runs/cuda/t", setup, GPU_STEPS, groups, bounds)
 
 
 def on_a_gpu(bench):
