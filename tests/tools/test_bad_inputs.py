@@ -70,6 +70,7 @@ def make_files(program, folder):
         write(f"insects/{place}/a.png", png(20, 20))
     write("binary.yaml", bytes(range(256)))
     write("other_model.yaml", base.replace("blocks: 1", "num_block: 1"))
+    write("even.yaml", "model: {name: rrdb, scale: 2}\ndata: {kind: synthetic, patch: 15}\n")
     write("model.yaml", base.replace("name: srresnet", "name: srresnett"))
     write("groups.yaml", base.replace("threads: 1, t", "groups: [{rank: 2}], t"))
     write("photos/small/a.png", png(16, 16))
@@ -123,6 +124,7 @@ CASES = {
         (["train", "binary.yaml"], 2, "binary.yaml"),
         (["train", "other_model.yaml"], 2, "num_block"),
         (["train", "model.yaml"], 2, "did you mean 'srresnet'?"),
+        (["train", "ok.yaml", "name=i", "model={name: edsr, rgb_mean: [0.5]}"], 2, "rgb_mean: wants three numbers"),
         (["train", "groups.yaml"], 2, "unknown key 'rank' in a group"),
         (["train", "ok.yaml", "train.stepz=3"], 2, "did you mean 'steps'?"),
         (["train", "ok.yaml", "train.strategy=alreduce"], 2, "did you mean 'allreduce'?"),
@@ -143,6 +145,7 @@ CASES = {
         (["train", "ok.yaml", "name=n", "train.strategy=codistill", "distill.loss=kl"], 2, "compares classes"),
         (["train", "ok.yaml", "name=n", "train.strategy=codistill", "distill.average=probabilities"], 2, "with loss auto: set auto or outputs"),
         (["train", "ok.yaml", "name=n", "model.init=absent.safetensors"], 2, "model.init: there is no 'absent.safetensors'"),
+        (["train", "even.yaml", "name=n"], 2, "data.patch: model 'rrdb' takes sides that are multiples of 2, not 15"),
         (["train", "ok.yaml", "name=n", "data.kind=pictures", "data.path=photos/good", "data.weights=[1, 2]"], 2, "data.weights: 2 given"),
         (["train", "ok.yaml", "data.scales=[1, 2]"], 2, "'2' is not a list of numbers from 0.05 to 1"),
         (["train", "ok.yaml", "name=i", "data.scales=[1, 0.1]"], 2, "brought down to 0.1 of its size, holds a crop of 32x32 pixels"),
@@ -251,6 +254,8 @@ CASES = {
         (["bench", "speed"], 2, "no bench 'speed'"),
         (["bench", "step", "--device", "gpu"], 2, "--device: 'gpu' is none of auto, cpu, cuda"),
         (["bench", "step", "--batch", "5x"], 2, "--batch: '5x' is not a whole number"),
+        (["bench", "step", "--recipe", "gam"], 2, "there is no recipe 'gam'"),
+        (["bench", "niqe", "photos/good/a.png"], 2, "--niqe-model FILE is wanted"),
     ],
     "ranks": [
         (["mpirun", "-n", "3", "codistill", "train", "ok.yaml", "train.strategy=codistill", "cluster.groups=2"], 2,

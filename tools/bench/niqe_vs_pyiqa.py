@@ -14,7 +14,7 @@ Times NIQE of pictures against pyiqa on this machine, and compares the values. O
 --threads says. Both take turns, all pictures in each, decoded before, each in a process of its own.
 
 pyiqa differs from the authors' MATLAB release in two things. Its gray is by 0.299, 0.587 and 0.114, MATLAB's rgb2gray by 0.298936, 0.587043
-and 0.114021, so that one pixel in about 300 is another. Its window is rounded to f32, so that what flat windows (white margins, black) keep
+and 0.114021, so that up to one pixel in 200 is another. Its window is rounded to f32, so that what flat windows (white margins, black) keep
 of their value is counted, with one sign. MATLAB's flat windows keep the rest of sums in f64, whose signs depend on the order of sums; we count
 them as 0. pyiqa's own code with these three steps as ours must give our values (difference 1e-3), else the comparison fails.
 
