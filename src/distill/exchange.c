@@ -46,8 +46,8 @@ static cod_status draw_life(cod_exchange *e)
 }
 
 /**
- * The ranks that this one reads: first shards, where news are, and the shards that it pulls; where groups wait for each other also
- * the first rank of each reader, which says what it has taken. @param[out] out  new; free() it
+ * The ranks that this one reads: first shards, where news are, and the shards that it pulls; where groups wait for each
+ * other also the first rank of each reader, which says what it has taken. @param[out] out  new; free() it
  */
 static cod_status find_sources(const cod_exchange *e, int **out, size_t *count)
 {

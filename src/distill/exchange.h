@@ -2,27 +2,29 @@
  * @file
  * The exchange: publishes this group's checkpoints and pulls its peers', without waiting for any other group.
  *
- * How one pull goes. Each rank publishes a shard of its group's model. The group's rank 0 watches the peers; when one has a
- * new version it proposes (peer, version): the newest key, else the delta against the version that is held; but where weights are merged one that own versions have reached or
- * reach next, as long as the peer's slots still hold one. Rank j of n pulls the peer's shards k with k mod n = j, all of exactly that
- * version; when all ranks hold theirs, the group gathers them; when all have everything, all take the checkpoint over, at
- * the same step. What the ranks tell each other (proposed, done, lost) rides in the trainer's per-step reduction and acts
- * two steps later, so nothing waits. As many peers are pulled at a time as let each have its turn within a period. A version that any
- * rank lost (its slot was reopened, bytes were damaged, or time ran out) is given up by all; what is there when the peers are asked
- * again is proposed, but never a version that was damaged. Versions are counted in
- * periods: version v is of step v * period in every group, whatever a group left out, so that a peer's v and one's own v
- * have seen equally many steps.
+ * How one pull goes. Each rank publishes a shard of its group's model. The group's rank 0 watches the peers; when one
+ * has a new version it proposes (peer, version): the newest key, else the delta against the version that is held; but
+ * where weights are merged one that own versions have reached or reach next, as long as the peer's slots still hold
+ * one. Rank j of n pulls the peer's shards k with k mod n = j, all of exactly that version; when all ranks hold theirs,
+ * the group gathers them; when all have everything, all take the checkpoint over, at the same step. What the ranks tell
+ * each other (proposed, done, lost) rides in the trainer's per-step reduction and acts two steps later, so nothing
+ * waits. As many peers are pulled at a time as let each have its turn within a period. A version that any rank lost
+ * (its slot was reopened, bytes were damaged, or time ran out) is given up by all; what is there when the peers are
+ * asked again is proposed, but never a version that was damaged. Versions are counted in periods: version v is of step
+ * v * period in every group, whatever a group left out, so that a peer's v and one's own v have seen equally many
+ * steps.
  *
- * *Fragments*: a model may be cut into P ranges, of which one is published every period / P steps, in turn; versions are counted in these
- * steps, and version v is of fragment v mod P. Each fragment is an exchange of its own: slots, keys and deltas, own versions and pulls
- * know of no other fragment, so that what holds of a model holds of each of them.
+ * *Fragments*: a model may be cut into P ranges, of which one is published every period / P steps, in turn; versions
+ * are counted in these steps, and version v is of fragment v mod P. Each fragment is an exchange of its own: slots,
+ * keys and deltas, own versions and pulls know of no other fragment, so that what holds of a model holds of each of
+ * them.
  *
- * In *deterministic* mode nothing depends on time: a publication at step s is encoded at once, and at step s + lag every
- * reader waits for it, from all peers; a publisher reopens a slot only when all its readers have acknowledged it.
+ * In *deterministic* mode nothing depends on time: a publication at step s is encoded at once, and at step s + lag
+ * every reader waits for it, from all peers; a publisher reopens a slot only when all its readers have acknowledged it.
  *
  * The caller, each step t, on every rank of the group, in this order:
  *   cod_exchange_flags_in(t) with the sums of step t - 2: before anything of this step is said
- *   cod_exchange_publish_due(t) -> cod_exchange_snapshot(), the weights with averaged statistics there, cod_exchange_publish()
+ *   cod_exchange_publish_due(t) -> cod_exchange_snapshot(), the weights copied there, cod_exchange_publish()
  *   cod_exchange_advance(t)
  *   cod_exchange_read_checkpoint(peer, fragment): looks whether its version changed
  *   cod_exchange_flags_out() into the reduction of step t
@@ -69,7 +71,8 @@ typedef enum cod_exchange_teacher_fragments { COD_TEACHER_MIXED, COD_TEACHER_WHO
 typedef enum cod_exchange_transport { COD_TRANSPORT_RMA, COD_TRANSPORT_FILE } cod_exchange_transport;
 
 /**
- * Section "exchange" of a config. `publish`, `merge`, `merge_alpha`, `teacher_fragments` and `max_staleness_*` are read by the strategy.
+ * Section "exchange" of a config. `publish`, `merge`, `merge_alpha`, `teacher_fragments` and `max_staleness_*` are read
+ * by the strategy.
  */
 typedef struct cod_exchange_options {
     int64_t period, fragments; /**< cod_exchange_fragments(), cod_exchange_spacing() */
@@ -115,20 +118,24 @@ static inline int64_t cod_exchange_spacing(const cod_exchange_options *options)
 }
 
 /**
- * Whether group `reader` of `groups` reads `publisher`'s checkpoints: none does with COD_EXCHANGE_NONE. A random draw is
- * a function of the run's seed and the reader, made once for the whole run: a teacher's program, the memory of its
+ * Whether group `reader` of `groups` reads `publisher`'s checkpoints: none does with COD_EXCHANGE_NONE. A random draw
+ * is a function of the run's seed and the reader, made once for the whole run: a teacher's program, the memory of its
  * checkpoint and the versions that deltas are against belong to a peer, so that drawing anew would throw all three
  * away; and every rank, also after a resume, knows who reads whom.
  */
 bool cod_exchange_reads(const cod_exchange_options *options, int groups, int reader, int publisher);
 
 /**
- * How many peers have their turn as often as one alone would: a pull takes 11 steps at least, and 16 go on at a time. COD_PEERS_AUTO is
- * COD_PEERS_ALL up to so many, and a draw of so many else.
+ * How many peers have their turn as often as one alone would: a pull takes 11 steps at least, and 16 go on at a time.
+ * COD_PEERS_AUTO is COD_PEERS_ALL up to so many, and a draw of so many else.
  */
 int cod_exchange_peers_allowed(const cod_exchange_options *options);
 
-/** Whether a group with so many peers uses fewer of their publications than it could. @param[out] advice  why, and what to do */
+/**
+ * Whether a group with so many peers uses fewer of their publications than it could.
+ *
+ * @param[out] advice  why, and what to do
+ */
 bool cod_exchange_falls_behind(const cod_exchange_options *options, int peers, char *advice, size_t bytes);
 
 /** What a group trains; groups may train different models. */
@@ -144,15 +151,16 @@ typedef struct cod_exchange_range {
 } cod_exchange_range;
 
 /**
- * Fragment `fragment` of a model: whole chunks of `chunk_values`, so that their number decides how equal fragments are. Version v is of
- * fragment v mod `fragments`.
+ * Fragment `fragment` of a model: whole chunks of `chunk_values`, so that their number decides how equal fragments are.
+ * Version v is of fragment v mod `fragments`.
  */
 cod_exchange_range cod_exchange_fragment_range(const cod_exchange_options *options, const cod_exchange_model *model,
                                                int fragment);
 
 /**
- * A fragment of a peer's model as this group holds it. Borrowed: valid until the next flags_in() or advance(), and for work that the device's default
- * queue has by then. Buffers are of the device where the exchange codes there, else of the host's memory.
+ * A fragment of a peer's model as this group holds it. Borrowed: valid until the next flags_in() or advance(), and for
+ * work that the device's default queue has by then. Buffers are of the device where the exchange codes there, else of
+ * the host's memory.
  */
 typedef struct cod_exchange_checkpoint {
     cod_exchange_range range; /**< of the peer's model */
@@ -177,7 +185,10 @@ typedef struct cod_exchange_counters {
     double encode_s, decode_s;
 } cod_exchange_counters;
 
-/** What became of one peer's versions since the start (not restored by a resume); of all the group's ranks, but for the last two. */
+/**
+ * What became of one peer's versions since the start (not restored by a resume); of all the group's ranks, but for the
+ * last two.
+ */
 typedef struct cod_exchange_peer_counters {
     uint64_t pulled, rejected,
         lost;             /**< taken over; damaged, not finite, foreign; reopened while being read, or too slow */
@@ -195,8 +206,7 @@ typedef struct cod_exchange_sizes {
     uint64_t own_bytes;    /**< of a rank: the copy being published, and own publications as others see them */
     uint64_t slot_bytes;   /**< of a rank: encoded versions, its own and those being pulled, at most */
     uint64_t memory_bytes; /**< of a rank: all three */
-    uint64_t
-        device_bytes; /**< of a rank, in the memory of a device that codes: the first two, and plain chunks of both ways */
+    uint64_t device_bytes; /**< of a rank, in the memory of a device that codes: the first two, and chunks both ways */
     uint64_t
         checkpoint_bytes; /**< of all its ranks: what cod_exchange_state() saves, at most; less with an entropy coder */
     int64_t encoding_steps; /**< that a publication's encoding is spread over */
@@ -229,10 +239,11 @@ COD_MUST_CHECK cod_status cod_exchange_create(cod_comm *comm, cod_group *group, 
                                               const cod_exchange_model *models, uint64_t run, cod_exchange **out);
 
 /**
- * Says where the weights lie, before the first step. Where the backend has queues, and ops QUANTISE and DEQUANTISE, everything that is
- * held stays in the device's memory: versions are coded there, and only coded bytes are copied between it and the host. Without these ops
- * snapshots go to pinned memory, and the host codes. Either way encoding begins in the third step after a publication, so that
- * the host need not wait for copies; in deterministic mode it does. Collective on the group.
+ * Says where the weights lie, before the first step. Where the backend has queues, and ops QUANTISE and DEQUANTISE,
+ * everything that is held stays in the device's memory: versions are coded there, and only coded bytes are copied
+ * between it and the host. Without these ops snapshots go to pinned memory, and the host codes. Either way encoding
+ * begins in the third step after a publication, so that the host need not wait for copies; in deterministic mode it
+ * does. Collective on the group.
  *
  * @param backend,device  borrowed while the exchange lives
  */
@@ -242,7 +253,10 @@ COD_MUST_CHECK cod_status cod_exchange_use_device(cod_exchange *exchange, const 
 /** Whether an exchange would code on this device: it has memory of its own, and the ops. */
 bool cod_exchange_codes_on(const cod_backend *backend, cod_device *device);
 
-/** Collective on all ranks of the job, bounded by the teardown timeout; peers may read until then. Taken; NULL does nothing. */
+/**
+ * Collective on all ranks of the job, bounded by the teardown timeout; peers may read until then. Taken; NULL does
+ * nothing.
+ */
 COD_MUST_CHECK cod_status cod_exchange_destroy(cod_exchange *exchange);
 
 /** Something that an asynchronous exchange did after a step. */
@@ -253,9 +267,9 @@ typedef struct cod_exchange_event {
 } cod_exchange_event;
 
 /**
- * Repeats what an earlier run of the same configuration did, whenever it happened: publishes after these steps only, and after
- * these steps takes over exactly these versions, waiting for them. All ranks, before the first step; the run must be replayed from
- * its beginning.
+ * Repeats what an earlier run of the same configuration did, whenever it happened: publishes after these steps only,
+ * and after these steps takes over exactly these versions, waiting for them. All ranks, before the first step; the run
+ * must be replayed from its beginning.
  *
  * @param events  in the order of their steps, the same on all ranks of the group; copied
  */
@@ -268,22 +282,23 @@ bool cod_exchange_publish_due(const cod_exchange *exchange, int64_t step);
 typedef struct cod_exchange_part {
     cod_buffer *values; /**< [count] f32; the exchange's own */
     uint64_t first,
-        count; /**< of the model's count + state_count: the fragment, or a part of it where ranks of a node hold values together */
+        count; /**< of the model's count + state_count: the fragment, or its part where a node's ranks share values */
     cod_exchange_range fragment; /**< of all ranks */
     bool wants_fingerprint;      /**< cod_exchange_publish() reads one, of the fragment */
 } cod_exchange_part;
 
 /**
- * Where a consistent step's weights are to be put before cod_exchange_publish(): by the host, or on a device by copies in its default
- * queue. What was published last is encoded from there, so that ends first. All ranks of the group.
+ * Where a consistent step's weights are to be put before cod_exchange_publish(): by the host, or on a device by copies
+ * in its default queue. What was published last is encoded from there, so that ends first. All ranks of the group.
  *
  * @param step  after which they will be published
  */
 COD_MUST_CHECK cod_status cod_exchange_snapshot(cod_exchange *exchange, int64_t step, cod_exchange_part *part);
 
 /**
- * Begins to publish this rank's shard of the snapshot. All ranks of the group, with equal bits in it; `step` is a multiple
- * of cod_exchange_spacing(), after the last one published. In deterministic mode it waits for the readers of the slot it reopens.
+ * Begins to publish this rank's shard of the snapshot. All ranks of the group, with equal bits in it; `step` is a
+ * multiple of cod_exchange_spacing(), after the last one published. In deterministic mode it waits for the readers of
+ * the slot it reopens.
  *
  * @param fingerprint  of all values of the fragment, however computed, where the part wants one; else not read
  * @return COD_ERR_PEER when, in deterministic mode, a reader does not come within pull_timeout_s
@@ -293,15 +308,18 @@ COD_MUST_CHECK cod_status cod_exchange_publish(cod_exchange *exchange, int64_t s
 /** Encodes some chunks, moves the pull under way. Once a step; waits only in deterministic mode. */
 COD_MUST_CHECK cod_status cod_exchange_advance(cod_exchange *exchange, int64_t step);
 
-/** Numbers that ride in the reduction: some of the group and eight of each pull that it has at a time. The same on all its ranks. */
+/**
+ * Numbers that ride in the reduction: some of the group and eight of each pull that it has at a time. The same on all
+ * its ranks.
+ */
 size_t cod_exchange_flag_count(const cod_exchange *exchange);
 
 /** This step's part of the reduction: to be *summed* over the group. @param[out] out  [cod_exchange_flag_count()] */
 void cod_exchange_flags_out(const cod_exchange *exchange, double *out);
 
 /**
- * Acts on the sums made two steps ago; all ranks of the group call it at the same step, with equal numbers. Where ranks of the group
- * have published different weights, as those of mixed processors may, a warning names them, once.
+ * Acts on the sums made two steps ago; all ranks of the group call it at the same step, with equal numbers. Where ranks
+ * of the group have published different weights, as those of mixed processors may, a warning names them, once.
  *
  * @param in  [cod_exchange_flag_count()]
  */
@@ -356,8 +374,8 @@ COD_MUST_CHECK cod_status cod_exchange_save(cod_exchange *exchange, cod_checkpoi
 /**
  * Reads it back, and restores. Collective on the group.
  *
- * @return COD_ERR_ARGUMENT when the groups of the run that saved it exchanged and those of this one do not, or the other
- *         way round
+ * @return COD_ERR_ARGUMENT when the groups of the run that saved it exchanged and those of this one do not, or vice
+ *         versa
  */
 COD_MUST_CHECK cod_status cod_exchange_load(cod_exchange *exchange, const cod_st_file *file);
 

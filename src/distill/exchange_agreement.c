@@ -8,7 +8,10 @@
 
 /* Of the group; INTERVAL and NOW (its clock) are the first rank's. */
 enum { FLAG_INTERVAL, FLAG_NOW, FLAG_LEFT_OUT, FLAG_PRINT, FLAG_PRINT_SQUARE, FLAG_WAITING, FLAG_UNFIT, GROUP_FLAGS };
-/* Of each pull; PEER, VERSION, LIFE (what it proposes) and PUBLISHED (the time of what is being pulled) are the first rank's. */
+/*
+ * Of each pull; PEER, VERSION, LIFE (what it proposes) and PUBLISHED (the time of what is being pulled) are the first
+ * rank's.
+ */
 enum { FLAG_PEER, FLAG_VERSION, FLAG_LIFE, FLAG_DONE, FLAG_LOST, FLAG_REFUSED, FLAG_BYTES, FLAG_PUBLISHED, PULL_FLAGS };
 _Static_assert((int)GROUP_FLAGS + (int)PULL_FLAGS * (int)COD_EXCHANGE_PULLS_MOST == (int)COD_EXCHANGE_FLAGS_MOST,
                "each flag has a number");
@@ -88,7 +91,9 @@ static void name_unlike(const exchange_setup *setup, const rank_print *prints)
         setup->mine, names, prints[0].world_rank, cod_comm_node_name(setup->comm, cod_group_node_of(setup->group, 0)));
 }
 
-/** All ranks hear the same sums: n numbers are equal where n times the sum of their squares is the square of their sum. */
+/**
+ * All ranks hear the same sums: n numbers are equal where n times the sum of their squares is the square of their sum.
+ */
 static cod_status compare_prints(exchange_agreement *a, uint64_t print, double sum, double squares)
 {
     const exchange_setup *setup = a->setup;

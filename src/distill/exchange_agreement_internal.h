@@ -1,15 +1,16 @@
 /**
  * @file
- * What the ranks of a group agree on: numbers of each rank ride in the trainer's per-step reduction, and two steps later all ranks decide
- * alike by their sums.
+ * What the ranks of a group agree on: numbers of each rank ride in the trainer's per-step reduction, and two steps
+ * later all ranks decide alike by their sums.
  *
- * The exchange calls it: it tells how this rank's publication and pulls stand, hears the sums, and then does with its publisher and its
- * puller what was agreed on. The agreement knows neither of them: a pull is a place here, and a peer a number.
+ * The exchange calls it: it tells how this rank's publication and pulls stand, hears the sums, and then does with its
+ * publisher and its puller what was agreed on. The agreement knows neither of them: a pull is a place here, and a peer
+ * a number.
  *
  * A pull is in one phase on all ranks, which they enter at the same step:
- *   idle       until the sums hold a version that the group's first rank proposed; the exchange says whether it is begun
+ *   idle       until the sums hold a version that the first rank proposed; the exchange says whether it is begun
  *   pulling    until all ranks have their shards, or one lost its own
- *   gathering  until all ranks have all shards, or one refused them; where each rank can use what the others pulled, this is left out
+ *   gathering  until all ranks have all shards, or one refused them; left out where ranks share what they pull
  */
 #ifndef COD_DISTILL_EXCHANGE_AGREEMENT_INTERNAL_H
 #define COD_DISTILL_EXCHANGE_AGREEMENT_INTERNAL_H
@@ -58,7 +59,8 @@ size_t exchange_agreement_count(const exchange_agreement *agreement);
 void exchange_agreement_tell(const exchange_agreement *agreement, const exchange_publication *publication,
                              const exchange_standing *pulls, double *out);
 /**
- * Hears the sums that act at `step`. Ranks that published different weights are named, once: then it is collective on the group.
+ * Hears the sums that act at `step`. Ranks that published different weights are named, once: then it is collective on
+ * the group.
  *
  * @param print     this rank's
  * @param in        [exchange_agreement_count()]

@@ -106,13 +106,13 @@ static bool chooses_coder(const exchange_publisher *p)
     return p->setup->options.codec == COD_EXCHANGE_AUTO && !p->setup->waits;
 }
 
-/** What is published is of this life: of none where bytes must repeat. */
+/** The life that chunks are sealed with: 0 where a repeated run must publish the same bytes. */
 static uint64_t life_of(const exchange_publisher *p)
 {
     return p->setup->waits ? 0 : p->setup->life;
 }
 
-/** What moves the fragment that was begun last. */
+/** Of the fragment that was begun last. */
 static cod_transport *transport_now(const exchange_publisher *p)
 {
     return p->setup->transports[exchange_fragment_now(p)];
@@ -130,7 +130,9 @@ cod_status exchange_try_coders(exchange_publisher *p, uint64_t before)
     return COD_OK;
 }
 
-/** Before a key: readers may come from anywhere then, and what follows is alike. */
+/**
+ * Changes the entropy coder where measurements ask for it: before a key, so that a key and its deltas have one coder.
+ */
 static void choose_coder(exchange_publisher *p)
 {
     if (!chooses_coder(p) || !cod_coder_decide(&p->coder))
@@ -142,7 +144,7 @@ static void choose_coder(exchange_publisher *p)
     p->encoder.options.entropy = p->coder.current;
 }
 
-/** The own shard is encoded: readers may have it. */
+/** The own shard is encoded: readers may pull it. */
 static cod_status end_shard(exchange_publisher *p)
 {
     const cod_slot_entry entry = {.version = p->version,
@@ -156,7 +158,7 @@ static cod_status end_shard(exchange_publisher *p)
     return COD_OK;
 }
 
-/** What readers decode is known of all of the model. */
+/** All shards are encoded: own_version holds what readers will decode. */
 static void end_publication(exchange_publisher *p)
 {
     p->encoding->version = p->version;
@@ -215,7 +217,7 @@ void exchange_publisher_hear(exchange_publisher *p, const exchange_publications 
         p->interval_passed = true;
 }
 
-/** This rank has done its part. */
+/** This rank has encoded its shards; exchange_publisher_hear() ends the publication when all ranks have. */
 static void wait_for_group(exchange_publisher *p, bool unfit)
 {
     p->waiting = true;
@@ -240,7 +242,9 @@ static bool encodes(const exchange_publisher *p, int shard)
     return mirrors % p->setup->holders.count == p->setup->holders.place;
 }
 
-/** From that shard on; of the own group. */
+/**
+ * The first shard of the own group, from `shard` on, that this rank encodes; the number of shards where there is none.
+ */
 static int next_encoded(const exchange_publisher *p, int shard)
 {
     while (shard < p->setup->size && !encodes(p, shard))
@@ -287,8 +291,8 @@ static cod_status encode_chunk(exchange_publisher *p)
 }
 
 /**
- * What QUANTISE made: fetched first, then each chunk of the own shard is sealed. The publication ends on all ranks of the
- * group in the same step, because own versions that are complete decide what is merged.
+ * What QUANTISE made: fetched first, then each chunk of the own shard is sealed. The publication ends on all ranks of
+ * the group in the same step, because own versions that are complete decide what is merged.
  */
 static cod_status seal_some(exchange_publisher *p, uint64_t chunks)
 {
@@ -353,7 +357,10 @@ static bool is_ambiguous(const exchange_publisher *p, uint64_t version)
     return !p->setup->waits && version > p->restored && version <= p->left;
 }
 
-/** What nothing follows must stand alone: who begins later has no delta's reference. */
+/**
+ * Whether this is the run's last publication, which is a key: readers that begin after it have no reference for a
+ * delta.
+ */
 static bool is_last(const exchange_publisher *p, int64_t step)
 {
     return !p->setup->options.deterministic && p->setup->options.last_step > 0 &&

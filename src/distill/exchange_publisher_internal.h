@@ -153,7 +153,7 @@ void exchange_publisher_pack(exchange_publisher *publisher, exchange_numbers *nu
 COD_MUST_CHECK cod_status exchange_publisher_save(exchange_publisher *publisher);
 /** An own version's values to be written, or filled in; after exchange_publisher_save(). */
 float *exchange_publisher_saved(const exchange_publisher *publisher, int own);
-/** What was filled in is kept. */
+/** Goes on from the values that were filled in. */
 COD_MUST_CHECK cod_status exchange_publisher_restored(exchange_publisher *publisher);
 
 /* Publishing from a device: exchange_publisher_device.c. All work goes into the device's default queue. */
@@ -174,13 +174,13 @@ COD_MUST_CHECK cod_status exchange_publisher_device_fetch(exchange_publisher *pu
 /** Seals the own shard's next chunk; does nothing where the own shard has no more. */
 COD_MUST_CHECK cod_status exchange_publisher_device_seal(exchange_publisher *publisher);
 /**
- * Whether chunks have been sealed as often as the group's longest shard has chunks: in the same step on all ranks, whose
- * shards may differ by some chunks.
+ * Whether chunks have been sealed as often as the group's longest shard has chunks: in the same step on all ranks,
+ * whose shards may differ by some chunks.
  */
 bool exchange_publisher_device_sealed(const exchange_publisher *publisher);
-/** What was coded is what the next delta is against. */
+/** The version that was coded is complete: it is the reference of the fragment's next delta. */
 void exchange_publisher_device_end(exchange_publisher *publisher);
-/** What was coded counts for nothing. */
+/** Drops the version that was coded: the fragment's next delta is against the one before. */
 COD_MUST_CHECK cod_status exchange_publisher_device_skip(exchange_publisher *publisher);
 COD_MUST_CHECK cod_status exchange_publisher_device_save(exchange_publisher *publisher);
 float *exchange_publisher_device_saved(const exchange_publisher *publisher, int own);

@@ -234,9 +234,9 @@ static uint64_t chunks_a_step(const exchange_puller *p, const held_peer *peer)
 }
 
 /**
- * Whether the pull has not moved for all of its patience. Between two looks at it lies a step of this rank, an evaluation or a pause of
- * the node, in which it cannot show that it moved: of each such time only a part counts, so that several looks must find it where it was.
- * Time in which a pull waits for its turn does not count.
+ * Whether the pull has not moved for all of its patience. Between two looks at it lies a step of this rank, an
+ * evaluation or a pause of the node, in which it cannot show that it moved: of each such time only a part counts, so
+ * that several looks must find it where it was. Time in which a pull waits for its turn does not count.
  */
 static bool is_stuck(const exchange_puller *p, exchange_pull *pull)
 {

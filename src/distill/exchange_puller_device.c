@@ -1,6 +1,6 @@
 /*
- * Pulling on a device: versions stay in its memory, decoded there by op DEQUANTISE. What is shared in a group are a version's plain chunks,
- * so that each of its ranks decodes all of it.
+ * Pulling on a device: versions stay in its memory, decoded there by op DEQUANTISE. What is shared in a group are a
+ * version's plain chunks, so that each of its ranks decodes all of it.
  */
 #include "core/fingerprint.h"
 #include "distill/exchange_device_internal.h"

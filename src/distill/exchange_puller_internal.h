@@ -1,10 +1,11 @@
 /**
  * @file
- * What a group holds of its peers, and how new versions of it come: pulled through transports into rooms, decoded a few chunks a step,
- * and put in the place of what was held.
+ * What a group holds of its peers, and how new versions of it come: pulled through transports into rooms, decoded a few
+ * chunks a step, and put in the place of what was held.
  *
- * The exchange calls it, with what the group has agreed on or, where groups wait for each other, with what it waits for. The puller
- * knows neither the agreement nor the publisher: which own versions there are is told to it where it looks for news.
+ * The exchange calls it, with what the group has agreed on or, where groups wait for each other, with what it waits
+ * for. The puller knows neither the agreement nor the publisher: which own versions there are is told to it where it
+ * looks for news.
  *
  * One pull, on each rank:
  *   exchange_puller_look()     the first rank finds something new, which the exchange proposes to the group
@@ -78,14 +79,22 @@ typedef struct exchange_puller {
     exchange_puller_device *on_device; /**< decoding there; NULL = on the host */
 } exchange_puller;
 
-/** How many pulls a group has at a time, so that all fragments of its peers get their turn within a period. exchange_sizes.c. */
+/**
+ * How many pulls a group has at a time, so that all fragments of its peers get their turn within a period.
+ * exchange_sizes.c.
+ */
 int exchange_pulls_for(const cod_exchange_options *options, int peers);
 /** Steps that decoding a version is spread over: fewer where pulls are fewer than peers. exchange_sizes.c. */
 int64_t exchange_decoding_steps(const cod_exchange_options *options, int peers);
 
-/** Finds the peers and makes pulls and rooms; values are made by the exchange. exchange_puller_clear() also after a failure. */
+/**
+ * Finds the peers and makes pulls and rooms; values are made by the exchange. exchange_puller_clear() also after a
+ * failure.
+ */
 COD_MUST_CHECK cod_status exchange_puller_init(exchange_puller *puller, const exchange_setup *setup, cod_coder *coder);
-/** Cancels what is being pulled. Leaves a gather that does not end within `pull_timeout_s` to itself, with its memory. */
+/**
+ * Cancels what is being pulled. Leaves a gather that does not end within `pull_timeout_s` to itself, with its memory.
+ */
 COD_MUST_CHECK cod_status exchange_puller_end(exchange_puller *puller);
 void exchange_puller_clear(exchange_puller *puller);
 
@@ -103,9 +112,10 @@ static inline bool exchange_is_bad_data(cod_status status)
 /** Whether a version is newer than what is held, and has not been refused. */
 bool exchange_puller_wants(const exchange_puller *puller, const exchange_proposal *proposal);
 /**
- * Asks the pull's peers what they have, some times a period and whenever the pull has ended, and takes what answers have come.
+ * Asks the pull's peers what they have, some times a period and whenever the pull has ended, and takes what answers
+ * have come.
  *
- * @param newest_own  [fragments] own versions: where weights are merged, later ones than the next of these are of no use yet
+ * @param newest_own  [fragments] own versions: where weights are merged, peers' versions after the next of these wait
  * @param[out] out    set where there is something new
  */
 COD_MUST_CHECK cod_status exchange_puller_look(exchange_puller *puller, exchange_pull *pull, int64_t step,
@@ -141,7 +151,7 @@ void exchange_puller_pack(exchange_puller *puller, exchange_numbers *numbers);
 COD_MUST_CHECK cod_status exchange_puller_save(exchange_puller *puller);
 /** A peer's values [range.count] to be written, or filled in; after exchange_puller_save(). */
 float *exchange_puller_saved(const exchange_puller *puller, int peer);
-/** What was filled in is held. */
+/** Goes on from the values that were filled in. */
 COD_MUST_CHECK cod_status exchange_puller_restored(exchange_puller *puller);
 
 /* Decoding on a device: exchange_puller_device.c. All work goes into the device's default queue. */

@@ -10,8 +10,8 @@ bool exchange_puller_wants(const exchange_puller *p, const exchange_proposal *pr
 }
 
 /**
- * How new a version is of use: where weights are merged, one whose own counterpart is there or comes next. A group that is
- * behind would else be given versions that its own never meet.
+ * How new a version is of use: where weights are merged, one whose own counterpart is there or comes next. A group that
+ * is behind would else be given versions that its own never meet.
  */
 static uint64_t newest_of_use(const exchange_puller *p, const held_peer *peer, const uint64_t *newest_own)
 {
@@ -20,7 +20,10 @@ static uint64_t newest_of_use(const exchange_puller *p, const held_peer *peer, c
     return newest_own[peer->fragment] + (uint64_t)p->setup->fragments;
 }
 
-/** Whether to ask for news after this step: some times from one publication to the next. A question moves 0.75 kB over TCP with 8 slots. */
+/**
+ * Whether to ask for news after this step: some times from one publication to the next. A question moves 0.75 kB over
+ * TCP with 8 slots.
+ */
 static bool is_looking_step(const exchange_puller *p, int64_t step)
 {
     enum { LOOKS = 4 };
@@ -29,8 +32,8 @@ static bool is_looking_step(const exchange_puller *p, int64_t step)
 }
 
 /**
- * Whether a fragment's next version comes before those of its peer's others, as they come in turn. The others are asked for once a
- * period each: then one that was left out holds up none.
+ * Whether a fragment's next version comes before those of its peer's others, as they come in turn. The others are asked
+ * for once a period each: then one that was left out holds up none.
  */
 static bool is_expected(const exchange_puller *p, const held_peer *peer, int64_t step)
 {

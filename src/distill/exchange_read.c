@@ -18,7 +18,9 @@ int cod_exchange_peer_group(const cod_exchange *e, int peer)
     return e->puller.peers[peer * e->setup.fragments].group;
 }
 
-/** A publisher's clock that is ahead makes its versions new, not younger than that; one that is behind makes them older. */
+/**
+ * A publisher's clock that is ahead makes its versions new, not younger than that; one that is behind makes them older.
+ */
 static double age_of(const cod_exchange *e, const held_peer *p)
 {
     if (p->published_ms == 0 || e->agreement.now_ms == 0)

@@ -1,7 +1,7 @@
 /**
  * @file
- * What the parts of an exchange report, plain values that the exchange carries from one part to another: how a publication and a pull
- * stand on this rank, and what all ranks of the group said of them.
+ * What the parts of an exchange report, plain values that the exchange carries from one part to another: how a
+ * publication and a pull stand on this rank, and what all ranks of the group said of them.
  */
 #ifndef COD_DISTILL_EXCHANGE_REPORTS_INTERNAL_H
 #define COD_DISTILL_EXCHANGE_REPORTS_INTERNAL_H

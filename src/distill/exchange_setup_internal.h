@@ -1,9 +1,10 @@
 /**
  * @file
- * What all parts of an exchange know from its beginning on: who publishes what and how, how it is cut, and where it is held.
+ * What all parts of an exchange know from its beginning on: who publishes what and how, how it is cut, and where it is
+ * held.
  *
- * The exchange fills it in before the first step and gives it to its parts (exchange_publisher_internal.h, exchange_puller_internal.h,
- * exchange_agreement_internal.h), which only read it.
+ * The exchange fills it in before the first step and gives it to its parts (exchange_publisher_internal.h,
+ * exchange_puller_internal.h, exchange_agreement_internal.h), which only read it.
  */
 #ifndef COD_DISTILL_EXCHANGE_SETUP_INTERNAL_H
 #define COD_DISTILL_EXCHANGE_SETUP_INTERNAL_H
@@ -35,7 +36,7 @@ typedef struct exchange_setup {
     bool codes_on_device; /**< what is held lies there, and is coded there */
 } exchange_setup;
 
-/** Copies what is told and says who is in which group; nothing is shared yet. exchange_setup_clear() also after a failure. */
+/** Copies its arguments and finds the members of each group. exchange_setup_clear() also after a failure. */
 COD_MUST_CHECK cod_status exchange_setup_init(exchange_setup *setup, cod_comm *comm, cod_group *group,
                                               const cod_exchange_options *options, const cod_exchange_model *models,
                                               uint64_t run);
@@ -44,7 +45,10 @@ void exchange_setup_clear(exchange_setup *setup);
 /** A life is exact as a double, in which it rides in the reductions. */
 #define EXCHANGE_LIFE_MASK (UINT64_MAX >> 11)
 
-/** Steps after which what a step queued is known to be done on a device: the host has read a loss that was queued behind it. */
+/**
+ * Steps after which what a step queued is known to be done on a device: the host has read a loss that was queued behind
+ * it.
+ */
 enum { EXCHANGE_COPY_STEPS = 2 };
 
 /* How a checkpoint is cut: exchange_sizes.c. */
@@ -91,15 +95,24 @@ static inline cod_codec_range exchange_range_of(const exchange_setup *setup, int
     return exchange_shard_range(&setup->options, &setup->models[group], fragment, shard,
                                 exchange_shards_of(setup, group));
 }
-/** Values of a fragment of the own model that this rank copies: its part where ranks of a node hold values together, else all. */
+/**
+ * Values of a fragment of the own model that this rank copies: its part where ranks of a node hold values together,
+ * else all.
+ */
 cod_codec_range exchange_snapshot_range(const exchange_setup *setup, int fragment);
-/** What a shard of a fragment of a group says that it is: shards of the first fragment are numbered first. */
+/**
+ * What names a shard of a fragment of a group in its slots. Shards are numbered through all fragments, the first one's
+ * first.
+ */
 cod_slot_identity exchange_identity(const exchange_setup *setup, int group, int fragment, int shard);
-/** A group's life is a run of its own to its chunks: what it made before its death and after it never passes for each other. */
+/**
+ * Seeds the checksums of a version's chunks. Each life of a group has seeds of its own, so that chunks made before a
+ * restart never pass for those made after it.
+ */
 cod_codec_key exchange_key(const exchange_setup *setup, int group, uint64_t version, uint64_t life);
 /** Publications that storage left out, of this rank's shard. */
 uint64_t exchange_left_out(const exchange_setup *setup);
-/** Of slots that hold any shard of any group. */
+/** Slots with room for any shard of any group. */
 cod_slot_layout exchange_layout(const exchange_setup *setup);
 
 /** Whether ranks send each other the shards that each pulled: not where all hold them together. */
@@ -121,8 +134,8 @@ static inline bool exchange_will_wait(const cod_exchange_options *options)
     return options->deterministic || (options->replay != NULL && options->replay[0] != '\0');
 }
 /**
- * How long they wait: one group may evaluate for minutes while another does not, and groups of a run that is repeated may
- * have been far apart.
+ * How long they wait: one group may evaluate for minutes while another does not, and groups of a run that is repeated
+ * may have been far apart.
  */
 static inline double exchange_patience_s(const exchange_setup *setup)
 {
@@ -135,8 +148,8 @@ typedef struct exchange_waiting {
 } exchange_waiting;
 exchange_waiting exchange_wait_begin(void);
 /**
- * Whether the wait has taken longer than exchange_patience_s(). Until then it logs every pull_timeout_s that this group waits for
- * `group` to do `what` with the version: "publish", "take".
+ * Whether the wait has taken longer than exchange_patience_s(). Until then it logs every pull_timeout_s that this group
+ * waits for `group` to do `what` with the version: "publish", "take".
  */
 bool exchange_wait_is_over(const exchange_setup *setup, exchange_waiting *waiting, int group, const char *what,
                            uint64_t version);

@@ -60,11 +60,13 @@ uint64_t exchange_slot_bytes(const cod_exchange_options *options, const cod_exch
 /* How many pulls a group has at a time, and how long each takes. */
 
 /*
- * Steps from one pull to the next, decoding aside: a question and its answer, two to agree on what is pulled, one until its bytes are
- * here, two to agree that all ranks have theirs, one and two more for ranks that share shards.
+ * Steps from one pull to the next, decoding aside: a question and its answer, two to agree on what is pulled, one until
+ * its bytes are here, two to agree that all ranks have theirs, one and two more for ranks that share shards.
  */
 enum { STEPS_BESIDE_DECODING = 10 };
-/** The part of the time between two publications that decoding is spread over where every peer has a pull of its own. */
+/**
+ * The part of the time between two publications that decoding is spread over where every peer has a pull of its own.
+ */
 enum { DECODING_PART = 4 };
 
 static int64_t longest_decoding(const cod_exchange_options *options)
@@ -170,7 +172,10 @@ static uint64_t chunks_of(const cod_exchange_options *options, const cod_exchang
     return chunks;
 }
 
-/** What the plain chunks of a model's largest fragment take on a device, each with its header and, of a peer's, its fingerprint. */
+/**
+ * What the plain chunks of a model's largest fragment take on a device, each with its header and, of a peer's, its
+ * fingerprint.
+ */
 static uint64_t chunk_bytes(const cod_exchange_options *options, const cod_exchange_model *model, int shards)
 {
     const cod_codec_options codec = exchange_codec_options(options);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** What gives versions their meaning: the period, and above it fragments less one. */
+/** What versions are counted in: the period, and in the bits above it the number of fragments less one. */
 static uint64_t shape_of(const cod_exchange *e)
 {
     return (uint64_t)e->setup.options.period | (uint64_t)(e->setup.fragments - 1) << EXCHANGE_PERIOD_BITS;
@@ -152,7 +152,10 @@ cod_status cod_exchange_save(cod_exchange *e, cod_checkpoint *checkpoint)
     return COD_OK;
 }
 
-/** Whether the checkpoint holds an exchange's state where this run has one; an earlier version saved one of a single group. */
+/**
+ * Whether the checkpoint holds an exchange's state where this run has one; an earlier version saved one of a single
+ * group.
+ */
 static cod_status check_saved(const cod_exchange *e, const cod_st_file *file)
 {
     const bool saved = cod_st_tensor_find(file, COD_EXCHANGE_SLOTS) != NULL;

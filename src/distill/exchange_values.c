@@ -1,6 +1,6 @@
 /*
- * The buffers of what an exchange holds: of the device where it codes, else of the host's memory, which the group's ranks share where
- * they can.
+ * The buffers of what an exchange holds: of the device where it codes, else of the host's memory, which the group's
+ * ranks share where they can.
  */
 #include "core/host_memory.h"
 #include "core/memory.h"
@@ -70,7 +70,10 @@ static void floats_destroy(cod_exchange *e, cod_buffer **buffer)
     *buffer = NULL;
 }
 
-/** Pinned where a device copies to it and the host codes. Where it is shared, cod_exchange_snapshot() makes the buffer this rank's part. */
+/**
+ * Pinned where a device copies to it and the host codes. Where it is shared, cod_exchange_snapshot() makes the buffer
+ * this rank's part.
+ */
 static cod_status snapshot_create(cod_exchange *e)
 {
     const uint64_t count = largest_fragment(e);

@@ -73,7 +73,9 @@ cod_status exchange_take_all(cod_exchange *e, int64_t step)
     return COD_OK;
 }
 
-/* Replaying: a reader acknowledges what comes before the version that it needs next, and the publisher waits for that. */
+/*
+ * Replaying: a reader acknowledges what comes before the version that it needs next, and the publisher waits for that.
+ */
 
 static cod_status acknowledge_until_next(cod_exchange *e, int group, int fragment)
 {
