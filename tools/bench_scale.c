@@ -397,7 +397,7 @@ static void write_head(scale *s)
 typedef struct figures {
     int64_t count;
     double *steps; /**< [groups][count] what they compute */
-    double *bytes; /**< [groups][publications]; NULL = by ratios */
+    double *bytes; /**< [groups][publications], where --bytes gives them */
 } figures;
 
 static cod_status read_figures(const scale *s, const layout *of, double step_s, const figures *f)
