@@ -251,7 +251,7 @@ static cod_status kind_find(const cod_st_file *file, cod_arena *arena, const cod
     return cod_fail(
         COD_ERR_FORMAT,
         "not a model of ours: no 'codistill.model' in its metadata, and its %zu tensors (the first: '%.64s' "
-        "%s) are not those of an msrresnet, rrdb or compact",
+        "%s) are not those of an msrresnet, rrdb, edsr or compact",
         cod_st_tensor_count(file), first->name, shape);
 }
 

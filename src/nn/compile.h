@@ -208,7 +208,7 @@ int64_t cod_program_delay(const cod_program *program);
  * Afterwards the output's view holds the rows kR - delay … (k + 1)R - delay, R of them, of the whole picture's output; those
  * outside of it are of no use.
  *
- * @param height of the picture, rows
+ * @param height  of the picture, rows; as a picture run whole, a multiple of what its pixel unshuffles divide by
  */
 COD_MUST_CHECK cod_status cod_program_run_band(cod_program *program, int64_t step, int64_t height);
 

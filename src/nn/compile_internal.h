@@ -68,6 +68,10 @@ void compile_assign_ranges(ir_context *context);
 COD_MUST_CHECK cod_status compile_write_ranges(cod_executable *executable, const float *ranges);
 /** Ranges on 8-bit integers are others now: plans that packed weights by them are to be prepared again. */
 void compile_ranges_changed(cod_executable *executable);
+/** Gives the constants of AFFINE nodes their places. */
+void compile_assign_constants(ir_context *context);
+/** Uploads them. */
+COD_MUST_CHECK cod_status compile_write_constants(cod_executable *executable);
 /** Where a tensor lies once memory is planned. */
 cod_view compile_view(const cod_executable *executable, const ir_program *ir, int tensor);
 /** Makes the program's plans, one for each group of instructions. */

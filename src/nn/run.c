@@ -307,7 +307,8 @@ static cod_status run_rows(cod_program *program, size_t index, int64_t step, int
 {
     const int tensor = ir_root(&program->ir, program->ir.instrs[index].outputs[0]);
     const ir_image *image = &program->ir.images[tensor];
-    const int64_t top = (step * program->ir.band - image->delay) * image->scale, end = height * image->scale;
+    const int64_t top = (step * program->ir.band - image->delay) * image->scale,
+                  end = height / program->ir.unit * image->scale;
     const int64_t above = top < 0 ? -top : 0, below = top + image->rows > end ? top + image->rows - end : 0;
     const int64_t first = image->kept + image->overlap, last = first + image->rows;
     if (image->repeats)

@@ -195,6 +195,10 @@ static void check_model(cod_run_config *run, const cod_group_config *group, int 
         snprintf(key, sizeof key, "%smodel.init", place);
         cod_config_problem_key(config, key, "'%s' is not `shared`, `own` or a .safetensors file", init);
     }
+    const int multiple = cod_model_multiple(group->kind, group->architecture);
+    if (run->data.patch % multiple != 0 && !cod_config_has_problem(config, "data.patch"))
+        cod_config_problem_key(config, "data.patch", "model '%s' takes sides that are multiples of %d, not %lld",
+                               group->kind->name, multiple, (long long)run->data.patch);
     if (index >= 0)
         check_alike(run, group, index);
 }

@@ -163,6 +163,9 @@ static const cod_option checkpoint_options[] = {
      "auto: go on from the newest checkpoint if there is one; never: start anew, without the checkpoints that are "
      "there; "
      "must: fail without one"},
+    {"write_timeout_s", COD_OPTION_FLOAT, offsetof(cod_checkpoint_options, write_timeout_s), "20", 0.1, 1e6, NULL,
+     "seconds that a file operation in the run's folder (checkpoint, metrics, log) may take before a warning names the "
+     "file; a run that is asked to end while storage hangs then ends without it, so many seconds after it was asked"},
 };
 const cod_option_table cod_checkpoint_option_table = {"checkpoint", "Saving and resuming", checkpoint_options,
                                                       COUNT(checkpoint_options), sizeof(cod_checkpoint_options)};

@@ -74,6 +74,7 @@ typedef struct cod_eval_options {
 typedef struct cod_checkpoint_options {
     int64_t every, keep;
     int resume; /**< 0 auto, 1 never, 2 must */
+    double write_timeout_s;
 } cod_checkpoint_options;
 
 enum { COD_RESUME_AUTO, COD_RESUME_NEVER, COD_RESUME_MUST };

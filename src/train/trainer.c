@@ -81,7 +81,7 @@ static cod_status tell_losses(trainer *t, int64_t step, double *losses)
 /** Tells the group about this step; done in the background. */
 static cod_status tell(trainer *t, agreement *slot)
 {
-    const volatile int *signal = t->request->stop_signal;
+    const atomic_int *signal = t->request->stop_signal;
     const bool late = t->config->max_time_s > 0 && cod_clock_s() - t->start_s > t->config->max_time_s;
     const cod_strategy_peers *peers = t->strategy->ops->peers;
     double *const asked_to_stop = &slot->values[t->loss_count];
@@ -387,6 +387,7 @@ static cod_status run(trainer *t, cod_train_ending *ending)
 {
     COD_TRY(trainer_set_up(t));
     t->start_s = cod_clock_s();
+    trainer_watchdog_note_start(t->watchdog, t->context.step);
     *ending = COD_TRAIN_FINISHED;
     if (!t->finished_before)
         COD_TRY(step_loop(t, ending));
@@ -414,13 +415,18 @@ cod_status cod_train_run(const cod_train_request *request, cod_train_ending *end
     COD_REQUIRE_MEMORY(t);
     t->request = request;
     t->config = request->config;
-    const cod_status status = run(t, ending);
-    if (status != COD_OK) {
+    cod_status status = trainer_watchdog_begin(request, &t->watchdog);
+    if (status == COD_OK)
+        status = run(t, ending);
+    if (status == COD_OK) {
+        trainer_clear(t);
+    } else {
         /* Peers may be anywhere: nothing collective, and the process is about to end. */
         cod_metrics_close(t->metrics);
-        return add_checkpoint(t, status);
+        status = add_checkpoint(t, status);
     }
-    trainer_clear(t);
-    free(t);
-    return COD_OK;
+    trainer_watchdog_end(t->watchdog);
+    if (status == COD_OK)
+        free(t);
+    return status;
 }

@@ -15,6 +15,7 @@
 #include "train/guards.h"
 #include "train/task.h"
 #include "train/train.h"
+#include "train/watchdog_internal.h"
 
 enum { STEP_TIMES = 4096 };
 
@@ -75,6 +76,7 @@ typedef struct trainer {
     char part[32], closing_part[32];  /**< "group-G", "closing-G" */
     cod_file_lock *lock, *group_lock; /**< of the folder, and of a group that is a job of its own; first rank */
     cod_trace_file *trace;
+    trainer_watchdog *watchdog;
     cod_group *group;
     cod_collective *between_devices; /**< of the group's devices; NULL = gradients are averaged by MPI */
     cod_coded_allreduce *coded;      /**< NULL = gradients travel as they are */

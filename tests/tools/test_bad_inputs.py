@@ -70,6 +70,7 @@ def make_files(program, folder):
         write(f"insects/{place}/a.png", png(20, 20))
     write("binary.yaml", bytes(range(256)))
     write("other_model.yaml", base.replace("blocks: 1", "num_block: 1"))
+    write("even.yaml", "model: {name: rrdb, scale: 2}\ndata: {kind: synthetic, patch: 15}\n")
     write("model.yaml", base.replace("name: srresnet", "name: srresnett"))
     write("groups.yaml", base.replace("threads: 1, t", "groups: [{rank: 2}], t"))
     write("photos/small/a.png", png(16, 16))
@@ -123,6 +124,7 @@ CASES = {
         (["train", "binary.yaml"], 2, "binary.yaml"),
         (["train", "other_model.yaml"], 2, "num_block"),
         (["train", "model.yaml"], 2, "did you mean 'srresnet'?"),
+        (["train", "ok.yaml", "name=i", "model={name: edsr, rgb_mean: [0.5]}"], 2, "rgb_mean: wants three numbers"),
         (["train", "groups.yaml"], 2, "unknown key 'rank' in a group"),
         (["train", "ok.yaml", "train.stepz=3"], 2, "did you mean 'steps'?"),
         (["train", "ok.yaml", "train.strategy=alreduce"], 2, "did you mean 'allreduce'?"),
@@ -133,6 +135,7 @@ CASES = {
         (["train", "ok.yaml", "name=i", "cluster.device=cuda"], 1, "cluster.device: cuda: there is no NVIDIA driver on this machine; "),
         (["train", "ok.yaml", "train.strategy=central_storage", "train.allreduce_codec=int8"], 2, "int8 is for: single, allreduce, "),
         (["train", "ok.yaml", "train.max_time=soon"], 2, "'soon' is no time"),
+        (["train", "ok.yaml", "checkpoint.write_timeout_s=0"], 2, "is not a number from 0.1 to 1000000"),
         (["train", "ok.yaml", "name=a/b"], 2, "cannot be a folder's name"),
         (["train", "ok.yaml", "model.init=start"], 2, "`shared`, `own`"),
         (["train", "ok.yaml", "train.warmup=100"], 2, "leave nothing"),
@@ -142,6 +145,7 @@ CASES = {
         (["train", "ok.yaml", "name=n", "train.strategy=codistill", "distill.loss=kl"], 2, "compares classes"),
         (["train", "ok.yaml", "name=n", "train.strategy=codistill", "distill.average=probabilities"], 2, "with loss auto: set auto or outputs"),
         (["train", "ok.yaml", "name=n", "model.init=absent.safetensors"], 2, "model.init: there is no 'absent.safetensors'"),
+        (["train", "even.yaml", "name=n"], 2, "data.patch: model 'rrdb' takes sides that are multiples of 2, not 15"),
         (["train", "ok.yaml", "name=n", "data.kind=pictures", "data.path=photos/good", "data.weights=[1, 2]"], 2, "data.weights: 2 given"),
         (["train", "ok.yaml", "data.scales=[1, 2]"], 2, "'2' is not a list of numbers from 0.05 to 1"),
         (["train", "ok.yaml", "name=i", "data.scales=[1, 0.1]"], 2, "brought down to 0.1 of its size, holds a crop of 32x32 pixels"),
