@@ -10,10 +10,9 @@
 enum {
     MOST_ROWS = 32,
     LEAST_WEIGHTS = 1 << 20,
-    OUTPUTS_AT_ONCE = 48, /**< of a thread */
-    COLUMNS_AT_ONCE =
-        4096,          /**< of dx and a thread: several pages of each line of weights, which is then fetched ahead */
-    LINES_AT_ONCE = 16 /**< of the weights, of which dx is summed: with 32, a product takes 17 ms instead of 10 */
+    OUTPUTS_AT_ONCE = 48,   /**< of a thread */
+    COLUMNS_AT_ONCE = 4096, /**< of dx, of a thread: pages of weights that are read in order */
+    LINES_AT_ONCE = 16      /**< of the weights, of which dx is summed: with 32 a product takes 17 ms, not 10 */
 };
 
 typedef struct linear_state {

@@ -19,8 +19,8 @@ static void unknown_name(cod_run_config *run, const char *key, const char *what,
     char list[512] = "";
     for (size_t i = 0; i < count; i++)
         snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "", names[i]);
-    cod_config_problem_key(run->config, key, "there is no %s '%s'; %s%s%s %s are: %s", what, name,
-                           near ? "did you mean '" : "", near ? near : "", near ? "'?" : "", plural, list);
+    cod_config_problem_key(run->config, key, "there is no %s '%s'; %s%s%s%s are: %s", what, name,
+                           near ? "did you mean '" : "", near ? near : "", near ? "'? " : "", plural, list);
 }
 
 enum { MAX_NAMES = 64 };
