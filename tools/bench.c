@@ -13,6 +13,7 @@ int cod_cmd_bench(int argc, char **argv)
         "  step       a training step, op by op, beside what the processor can do\n"
         "  teacher    what a teacher adds to a training step\n"
         "  upscale    a model on a whole picture\n"
+        "  niqe       a picture's statistics beside those of natural ones\n"
         "  loader     crops that a core makes, beside copying\n"
         "  copy       ways of data to a device, such as a GPU, alone and beside training steps\n"
         "  codec      size, exactness and speed of the exchange's codings, on checkpoints\n"
@@ -30,6 +31,8 @@ int cod_cmd_bench(int argc, char **argv)
         return cod_bench_teacher(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "upscale") == 0)
         return cod_bench_upscale(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "niqe") == 0)
+        return cod_bench_niqe(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "loader") == 0)
         return cod_bench_loader(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "copy") == 0)
@@ -43,8 +46,9 @@ int cod_cmd_bench(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "scale") == 0)
         return cod_bench_scale(argc - 1, argv + 1);
     return cod_cmd_usage("bench",
-                         argc > 1 ? "there is no bench '%s'; there are: step, teacher, upscale, loader, copy, codec, "
-                                    "allreduce, exchange, scale"
-                                  : "a name is missing%s",
+                         argc > 1
+                             ? "there is no bench '%s'; there are: step, teacher, upscale, niqe, loader, copy, codec, "
+                               "allreduce, exchange, scale"
+                             : "a name is missing%s",
                          argc > 1 ? argv[1] : "");
 }

@@ -11,6 +11,8 @@ int cod_bench_step(int argc, char **argv);
 int cod_bench_teacher(int argc, char **argv);
 /** Times a model on a whole picture. */
 int cod_bench_upscale(int argc, char **argv);
+/** Times NIQE of pictures. */
+int cod_bench_niqe(int argc, char **argv);
 /** Counts the crops that a core makes. */
 int cod_bench_loader(int argc, char **argv);
 /** Compares the ways of data to a device. */

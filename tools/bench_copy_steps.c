@@ -134,7 +134,7 @@ static cod_status time_steps(feeding *f, cod_copy_way way, bool steps, double *m
         if (!steps)
             continue;
         COD_TRY(cod_program_run(t->program, NULL, NULL));
-        COD_TRY(cod_bench_training_update(t));
+        COD_TRY(cod_bench_training_update(t, 0));
         COD_TRY(cod_event_record(backend, f->done[i % AHEAD], NULL));
         COD_TRY(cod_event_wait(backend, f->done[(i + 1) % AHEAD])); /* the step before: as training does */
     }

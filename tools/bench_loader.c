@@ -23,7 +23,8 @@ static const char help[] =
     "  FOLDER     of pictures; without it generated ones\n"
     "  KEY=VALUE  an option of section data, such as threads=2, batch=16, patch=24, cache_mb=0, kind=mnist "
     "path=DIR,\n"
-    "             or transfer=uint8 for batches as they travel to a device in 8 bits\n";
+    "             transfer=uint8 for batches as they travel to a device in 8 bits, or degradation=real_esrgan;\n"
+    "             degradation.KEY=VALUE is an option of section degradation\n";
 
 static double processor_s(void)
 {
@@ -82,16 +83,24 @@ static cod_status copy(size_t bytes, int64_t samples_at_once, double *samples_pe
     return status;
 }
 
+/** What is measured. */
+typedef struct bench_options {
+    cod_data_options data;
+    cod_degrade_options degradation;
+} bench_options;
+
 /** What is drawn from: crops of pictures, or labelled examples. */
 typedef struct drawn {
     cod_dataset *pictures;
     cod_crops crops;
+    cod_degrader *degrader;
     cod_labelled *labelled;
     cod_samples samples;
 } drawn;
 
-static cod_status open_data(const cod_data_options *options, drawn *d)
+static cod_status open_data(const bench_options *o, drawn *d)
 {
+    const cod_data_options *options = &o->data;
     const cod_dataset_place place = {.scale = SCALE, .groups = 1, .report = true};
     if (cod_data_kind_is_labelled(options->kind)) {
         COD_TRY(cod_labelled_open(options, &place, &d->labelled));
@@ -101,6 +110,9 @@ static cod_status open_data(const cod_data_options *options, drawn *d)
     COD_TRY(cod_dataset_open(options, &place, &d->pictures));
     cod_crops_init(&d->crops, d->pictures, options->patch, options->augment);
     d->samples = cod_crops_samples(&d->crops);
+    if (options->degradation == COD_DEGRADATION_REAL_ESRGAN)
+        COD_TRY(cod_degrader_create(&o->degradation, SCALE, &d->degrader));
+    d->crops.degrader = d->degrader;
     return COD_OK;
 }
 
@@ -115,8 +127,9 @@ static void print_data(const cod_data_options *options, const drawn *d, double o
         printf("%zu pictures are decoded on each use\n", cod_dataset_count(d->pictures).uncached);
 }
 
-static cod_status measure(const cod_data_options *options)
+static cod_status measure(const bench_options *o)
 {
+    const cod_data_options *options = &o->data;
     const cod_loader_options loading = {.batch = options->batch,
                                         .ranks = 1,
                                         .threads = (int)options->threads,
@@ -128,7 +141,7 @@ static cod_status measure(const cod_data_options *options)
     rates made = {0};
     double copied = 0;
     const double begin_s = cod_clock_s();
-    cod_status status = open_data(options, &data);
+    cod_status status = open_data(o, &data);
     const double opened_s = cod_clock_s() - begin_s;
     if (status == COD_OK)
         status = cod_loader_create(&data.samples, &loading, 0, &loader);
@@ -145,14 +158,16 @@ static cod_status measure(const cod_data_options *options)
         printf("%.0f samples/s, %.0f a second of a core; memcpy %.0f (%.2f of it)\n", made.samples_per_s,
                made.samples_per_core_s, copied, made.samples_per_core_s / copied);
     }
+    cod_degrader_destroy(data.degrader);
     cod_dataset_close(data.pictures);
     cod_labelled_close(data.labelled);
     return status;
 }
 
 /** Takes KEY=VALUE or a folder. */
-static cod_status set(cod_data_options *options, char *argument, cod_arena *arena)
+static cod_status set(bench_options *options, char *argument, cod_arena *arena)
 {
+    static const char other[] = "degradation.";
     char *sign = strchr(argument, '=');
     const char *key = "path", *value = argument;
     if (sign != NULL) {
@@ -160,23 +175,28 @@ static cod_status set(cod_data_options *options, char *argument, cod_arena *aren
         key = argument;
         value = sign + 1;
     } else {
-        options->kind = COD_DATA_PICTURES;
+        options->data.kind = COD_DATA_PICTURES;
     }
-    const cod_option *option = cod_option_find(&cod_data_option_table, key);
-    COD_REQUIRE(option != NULL, "data has no option '%s'", key);
-    return cod_option_set(option, options, &value, 1, arena);
+    const bool degrades = strncmp(key, other, strlen(other)) == 0;
+    const cod_option_table *table = degrades ? &cod_degrade_option_table : &cod_data_option_table;
+    const cod_option *option = cod_option_find(table, degrades ? key + strlen(other) : key);
+    COD_REQUIRE(option != NULL, "%s has no option '%s'", table->section, degrades ? key + strlen(other) : key);
+    void *values = degrades ? (void *)&options->degradation : &options->data;
+    return cod_option_set(option, values, &value, 1, arena);
 }
 
 int cod_bench_loader(int argc, char **argv)
 {
     cod_arena arena = {0};
-    cod_data_options options;
+    bench_options options;
     if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
         fputs(help, stdout);
         return COD_EXIT_OK;
     }
-    cod_status status = cod_options_set_defaults(&cod_data_option_table, &options, &arena);
-    options.kind = COD_DATA_SYNTHETIC;
+    cod_status status = cod_options_set_defaults(&cod_data_option_table, &options.data, &arena);
+    if (status == COD_OK)
+        status = cod_options_set_defaults(&cod_degrade_option_table, &options.degradation, &arena);
+    options.data.kind = COD_DATA_SYNTHETIC;
     for (int i = 1; i < argc && status == COD_OK; i++)
         status = set(&options, argv[i], &arena);
     if (status == COD_OK)

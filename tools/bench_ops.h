@@ -16,6 +16,8 @@ typedef struct cod_bench_peak {
 /** One op, or all of one kind. */
 typedef struct cod_bench_row {
     const char *kind, *name; /**< name: NULL for a whole kind */
+    const char *program;     /**< the sub-step's; NULL for a whole kind, or where a step has one alone */
+    bool bf16;               /**< multiplies in bf16 where the processor does */
     int calls;
     double ms, gflop, gbyte;
     double floor_ms; /**< at peak: of arithmetic where the op multiplies, else of memory; 0 = unknown */
@@ -24,7 +26,8 @@ typedef struct cod_bench_row {
 /** Zeroed = empty. */
 typedef struct cod_bench_ops {
     cod_arena arena;
-    cod_bench_row *ops; /**< [op_count], in order; then packing the weights, and the optimiser */
+    cod_bench_row
+        *ops; /**< [op_count] of each sub-step in its order: packing its weights, its ops, and the optimiser */
     size_t op_count;
     cod_bench_row *kinds; /**< [kind_count], in the order of appearance */
     size_t kind_count;
@@ -42,7 +45,7 @@ COD_MUST_CHECK cod_status cod_bench_ops_measure(cod_bench_training *training, in
 void cod_bench_ops_clear(cod_bench_ops *ops);
 
 /** Fills in every row's floor_ms. */
-void cod_bench_ops_compare(cod_bench_ops *ops, const cod_bench_training *training, const cod_bench_peak *peak);
+void cod_bench_ops_compare(cod_bench_ops *ops, const cod_bench_peak *peak);
 
 /** Prints the table by kind, before it the one by op where `each`. */
 void cod_bench_ops_print(const cod_bench_ops *ops, bool each);

@@ -34,6 +34,8 @@ static const char help[] =
     "  --drift X          deviation of groups' own paces, of a step (0.02)\n"
     "  --jitter X         deviation of a group's steps, of a step (0.05)\n"
     "  --pace FILE        steps as measured, in place of those three: JSON, a list of seconds for each group\n"
+    "  --cores N          of one machine, which the ranks of all groups share; a core for each rank without it\n"
+    "  --bytes FILE       of publications as measured, in place of --ratios: JSON, a list of bytes for each group\n"
     "  --seed N           of paces and draws of peers (1)\n"
     "  --costs LIST       ns a weight of copying, encoding, mirroring, decoding, merging, in place of measuring them\n"
     "  --ratios LIST      f32 bytes over those of a key, of a delta (as measured)\n"
@@ -61,7 +63,8 @@ typedef struct scale {
     double latency_s, drift, jitter;
     int64_t publications, deltas;
     uint64_t seed;
-    const char *pace;
+    const char *pace, *bytes;
+    int cores;
     cod_scale_costs costs;
     bool costs_given, ratios_given, as_json, apart;
     cod_json json;
@@ -80,7 +83,7 @@ typedef struct point {
 
 typedef struct texts {
     const char *layouts, *weights, *step_ms, *links, *peers, *latency_ms, *publications, *drift, *jitter, *seed, *costs,
-        *ratios, *deltas;
+        *ratios, *deltas, *cores;
 } texts;
 
 /** Reads a number, and what stands behind it up to the next comma. */
@@ -142,7 +145,7 @@ static cod_status read_peers(scale *s, const char *text, cod_arena *arena)
 static int read_numbers(const char *command, const texts *t, scale *s)
 {
     double single, costs[COSTS], ratios[2];
-    long publications = 20, seed = 1, deltas = 1;
+    long publications = 20, seed = 1, deltas = 1, cores = 0;
     s->layout_count = read_layouts(t->layouts, s->layouts);
     if (s->layout_count == 0)
         return cod_cmd_usage(command,
@@ -185,7 +188,9 @@ static int read_numbers(const char *command, const texts *t, scale *s)
     int code = cod_argument_number(command, "publications", t->publications, 3, 100000, &publications);
     code = code < 0 ? cod_argument_number(command, "seed", t->seed, 0, 1000000000, &seed) : code;
     code = code < 0 ? cod_argument_number(command, "deltas", t->deltas, 1, COD_SLOT_MAX, &deltas) : code;
+    code = code < 0 ? cod_argument_number(command, "cores", t->cores, 1, 1000000, &cores) : code;
     s->publications = publications;
+    s->cores = (int)cores;
     s->deltas = deltas;
     s->seed = (uint64_t)seed;
     if (s->ratios_given) {
@@ -212,6 +217,7 @@ static int parse(int argc, char **argv, scale *s, cod_arena *arena)
         {.name = "jitter", .text = &t.jitter},   {.name = "pace", .text = &s->pace},
         {.name = "seed", .text = &t.seed},       {.name = "costs", .text = &t.costs},
         {.name = "ratios", .text = &t.ratios},   {.name = "deltas", .text = &t.deltas},
+        {.name = "cores", .text = &t.cores},     {.name = "bytes", .text = &s->bytes},
         {.name = "json", .flag = &s->as_json},   {.name = "apart", .flag = &s->apart}};
     int code = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], NULL, NULL);
     if (t.step_ms == NULL)
@@ -230,39 +236,47 @@ static int parse(int argc, char **argv, scale *s, cod_arena *arena)
     return status == COD_OK ? -1 : cod_cmd_failed(status);
 }
 
-/* Paces that were measured. */
+/* Steps and publications that were measured. */
 
-static cod_status fill_pace(const cod_json_value *root, int groups, int64_t steps, double *out)
+/** What a file holds: `what` of each of so many `items`, which take 0 or more each. */
+typedef struct measured {
+    const char *path, *what, *item;
+    int groups;
+    int64_t items;
+} measured;
+
+static cod_status fill_measured(const cod_json_value *root, const measured *m, double *out)
 {
     const cod_json_value *group = cod_json_first(root);
-    COD_REQUIRE(cod_json_count(root) == (size_t)groups, "%zu lists are not the seconds of %d groups",
-                cod_json_count(root), groups);
-    for (int g = 0; g < groups; g++, group = cod_json_next(group)) {
-        const cod_json_value *step = cod_json_first(group);
-        COD_REQUIRE(cod_json_count(group) == (size_t)steps, "%zu seconds of group %d are not those of %lld steps",
-                    cod_json_count(group), g, (long long)steps);
-        for (int64_t i = 0; i < steps; i++, step = cod_json_next(step)) {
-            out[g * steps + i] = cod_json_get_number(step, -1);
-            COD_REQUIRE(out[g * steps + i] >= 0, "step %lld of group %d does not take a number of seconds",
-                        (long long)i, g);
+    COD_REQUIRE(cod_json_count(root) == (size_t)m->groups, "%zu lists are not the %s of %d groups",
+                cod_json_count(root), m->what, m->groups);
+    for (int g = 0; g < m->groups; g++, group = cod_json_next(group)) {
+        const cod_json_value *value = cod_json_first(group);
+        COD_REQUIRE(cod_json_count(group) == (size_t)m->items, "%zu %s of group %d are not those of %lld %ss",
+                    cod_json_count(group), m->what, g, (long long)m->items, m->item);
+        for (int64_t i = 0; i < m->items; i++, value = cod_json_next(value)) {
+            out[g * m->items + i] = cod_json_get_number(value, -1);
+            COD_REQUIRE(out[g * m->items + i] >= 0, "%s %lld of group %d does not take a number of %s", m->item,
+                        (long long)i, g, m->what);
         }
     }
     return COD_OK;
 }
 
-static cod_status read_pace(const char *path, int groups, int64_t steps, double *out)
+/** @param[out] out  [groups][items] */
+static cod_status read_measured(const measured *m, double *out)
 {
     enum { MOST_BYTES = 1 << 30 };
     cod_json_value *root = NULL;
     void *text = NULL;
     size_t bytes;
-    COD_TRY(cod_file_read(path, MOST_BYTES, &text, &bytes));
+    COD_TRY(cod_file_read(m->path, MOST_BYTES, &text, &bytes));
     cod_status status = cod_json_parse(text, bytes, &root);
     if (status == COD_OK)
-        status = fill_pace(root, groups, steps, out);
+        status = fill_measured(root, m, out);
     cod_json_free(root);
     free(text);
-    return status == COD_OK ? status : cod_fail_prefix(status, "%s", path);
+    return status == COD_OK ? status : cod_fail_prefix(status, "%s", m->path);
 }
 
 /* Rows. */
@@ -379,14 +393,29 @@ static void write_head(scale *s)
     cod_json_open(&s->json, "rows", '[');
 }
 
-/** A layout and a model, over all links and with all peers. @param steps  [groups][steps] for what they compute */
-static cod_status run_model(scale *s, const layout *of, size_t model, int64_t count, double *steps)
+/** Room for a layout's figures. */
+typedef struct figures {
+    int64_t count;
+    double *steps; /**< [groups][count] what they compute */
+    double *bytes; /**< [groups][publications]; NULL = by ratios */
+} figures;
+
+static cod_status read_figures(const scale *s, const layout *of, double step_s, const figures *f)
+{
+    const measured pace = {s->pace, "seconds", "step", of->groups, f->count},
+                   bytes = {s->bytes, "bytes", "publication", of->groups, s->publications};
+    if (s->pace != NULL)
+        COD_TRY(read_measured(&pace, f->steps));
+    else
+        cod_scale_draw_steps(s->seed, of->groups, f->count, step_s, s->drift, s->jitter, f->steps);
+    return s->bytes != NULL ? read_measured(&bytes, f->bytes) : COD_OK;
+}
+
+/** A layout and a model, over all links and with all peers. */
+static cod_status run_model(scale *s, const layout *of, size_t model, const figures *f)
 {
     const double step_s = 1e-3 * s->step_ms[model];
-    if (s->pace != NULL)
-        COD_TRY(read_pace(s->pace, of->groups, count, steps));
-    else
-        cod_scale_draw_steps(s->seed, of->groups, count, step_s, s->drift, s->jitter, steps);
+    COD_TRY(read_figures(s, of, step_s, f));
     for (size_t link = 0; link < s->link_count; link++) {
         for (size_t i = 0; i < s->peer_count; i++) {
             const cod_scale_setting setting = {.exchange = &s->exchange,
@@ -395,8 +424,10 @@ static cod_status run_model(scale *s, const layout *of, size_t model, int64_t co
                                                .once = !s->apart,
                                                .weights = (uint64_t)s->weights[model],
                                                .deltas = s->deltas,
-                                               .steps = count,
-                                               .step_s = steps,
+                                               .steps = f->count,
+                                               .step_s = f->steps,
+                                               .cores = s->cores,
+                                               .published_bytes = s->bytes != NULL ? f->bytes : NULL,
                                                .link_bytes_s = 1e9 / 8 * s->links[link],
                                                .latency_s = s->latency_s,
                                                .costs = s->costs};
@@ -421,29 +452,35 @@ static cod_status run_model(scale *s, const layout *of, size_t model, int64_t co
 static cod_status run(scale *s)
 {
     const int64_t count = s->publications * s->exchange.period;
-    cod_scale_costs measured = {0};
+    cod_scale_costs here = {0};
     if (!s->costs_given || !s->ratios_given)
-        COD_TRY(cod_bench_scale_costs(&s->exchange, &measured));
+        COD_TRY(cod_bench_scale_costs(&s->exchange, &here));
     if (!s->ratios_given) {
-        s->costs.key_ratio = measured.key_ratio;
-        s->costs.ratio = measured.ratio;
+        s->costs.key_ratio = here.key_ratio;
+        s->costs.ratio = here.ratio;
     }
     if (!s->costs_given) {
-        measured.key_ratio = s->costs.key_ratio;
-        measured.ratio = s->costs.ratio;
-        s->costs = measured;
+        here.key_ratio = s->costs.key_ratio;
+        here.ratio = s->costs.ratio;
+        s->costs = here;
     }
     if (s->as_json)
         write_head(s);
     else
         print_head(s);
     for (size_t l = 0; l < s->layout_count; l++) {
-        double *steps = calloc((size_t)s->layouts[l].groups * (size_t)count, sizeof *steps);
-        COD_REQUIRE_MEMORY(steps);
-        cod_status status = COD_OK;
+        const size_t groups = (size_t)s->layouts[l].groups;
+        const figures f = {.count = count,
+                           .steps = calloc(groups * (size_t)count, sizeof(double)),
+                           .bytes = calloc(groups * (size_t)s->publications, sizeof(double))};
+        cod_status status =
+            f.steps != NULL && f.bytes != NULL
+                ? COD_OK
+                : cod_fail(COD_ERR_MEMORY, "no memory for %lld steps of %zu groups", (long long)count, groups);
         for (size_t m = 0; m < s->weight_count && status == COD_OK; m++)
-            status = run_model(s, &s->layouts[l], m, count, steps);
-        free(steps);
+            status = run_model(s, &s->layouts[l], m, &f);
+        free(f.steps);
+        free(f.bytes);
         COD_TRY(status);
     }
     if (!s->as_json)

@@ -20,6 +20,7 @@
 static const char help[] =
     "usage: codistill bench step [options] [model option=value ...]\n\n"
     "Times one training step (forward, backward, Adam) on random data, op by op.\n\n"
+    "  --recipe NAME      what a step computes, as train.recipe has it; all its sub-steps (supervised)\n"
     "  --model NAME       architecture (srresnet)\n"
     "  --batch N          pictures a step (16)\n"
     "  --patch N          side of the low-resolution crop, or of a classifier's pictures (24)\n"
@@ -32,7 +33,10 @@ static const char help[] =
     "  --json             everything as one object, each op included\n"
     "  --export DIR       first writes the weights and the batch to DIR as safetensors, for comparison with others\n"
     "  --serve            no tables: a step at once and then one for each line read, each answered by a line of JSON\n"
-    "Model options as in a configuration's section model, such as blocks=16 channels=64.\n\n"
+    "Model options as in a configuration's section model, such as blocks=16 channels=64. A recipe's with their "
+    "section's "
+    "name,\n"
+    "such as gan.content=vgg22.\n\n"
     "Share of peak: of arithmetic where an op multiplies (f32, or bf16 where a picture is bf16), else of memory. Both "
     "are\n"
     "measured here, with as many threads. What works on data still in a cache, or with fewer multiplications than the\n"
@@ -87,13 +91,14 @@ static cod_status time_convolutions(const cod_bench_training *t, int repeats, do
 {
     cod_op op;
     *ms = 0;
-    for (size_t i = 0; cod_program_op(t->program, i, &op); i++) {
-        double one = 0;
-        if (op.kind == COD_OP_CONV2D || op.kind == COD_OP_CONV2D_BACKWARD_DATA ||
-            op.kind == COD_OP_CONV2D_BACKWARD_WEIGHTS)
-            COD_TRY(cod_cpu_bench_convolution(t->session.device, &op, repeats, &one));
-        *ms += one;
-    }
+    for (size_t s = 0; s < t->step_count; s++)
+        for (size_t i = 0; cod_program_op(t->steps[s].program, i, &op); i++) {
+            double one = 0;
+            if (op.kind == COD_OP_CONV2D || op.kind == COD_OP_CONV2D_BACKWARD_DATA ||
+                op.kind == COD_OP_CONV2D_BACKWARD_WEIGHTS)
+                COD_TRY(cod_cpu_bench_convolution(t->session.device, &op, repeats, &one));
+            *ms += one;
+        }
     *ms = *ms > 0 ? *ms : NAN;
     return COD_OK;
 }
@@ -108,7 +113,7 @@ static cod_status measure(const step_options *options, cod_bench_training *t, st
     COD_TRY(cod_bench_ops_measure(t, options->repeats, &result->ops));
     result->peak_rss_mib = peak_rss_mib();
     COD_TRY(cod_bench_peak_measure(t, &result->peak));
-    cod_bench_ops_compare(&result->ops, t, &result->peak);
+    cod_bench_ops_compare(&result->ops, &result->peak);
     return t->session.backend == &cod_cpu_backend ? time_convolutions(t, options->repeats, &result->convolutions_ms)
                                                   : COD_OK;
 }
@@ -119,10 +124,10 @@ static void print_result(const step_options *options, cod_bench_training *t, con
     const cod_bench_peak *peak = &result->peak;
     const double step = result->ops.total.ms;
     const cod_shape batch = cod_executable_input(t->session.executable, "input").shape;
-    printf("%s, batch %lld of %lldx%lld, %s, %d thread%s, %zu parameters\n%s\n", t->session.recipe.model.kind->name,
-           (long long)batch.n, (long long)batch.h, (long long)batch.w, cod_dtype_name(t->session.activation),
-           o->threads, o->threads == 1 ? "" : "s", t->session.weights.layout.trainable,
-           t->session.backend->describe(t->session.device));
+    printf("%s, %s, batch %lld of %lldx%lld, %s, %d thread%s, %zu parameters\n%s\n", t->session.recipe.kind->name,
+           t->session.recipe.model.kind->name, (long long)batch.n, (long long)batch.h, (long long)batch.w,
+           cod_dtype_name(t->session.activation), o->threads, o->threads == 1 ? "" : "s",
+           t->session.weights.layout.trainable, t->session.backend->describe(t->session.device));
     if (peak->f32_gflops > 0)
         printf("peak, measured now: f32 %.1f GFLOP/s, memory %.1f GB/s", peak->f32_gflops, peak->memory_gbytes);
     if (peak->bf16_gflops > 0)
@@ -153,6 +158,7 @@ static cod_status print_json(const step_options *options, cod_bench_training *t,
     cod_json_open(&json, NULL, '{');
     cod_json_string(&json, "version", cod_version);
     cod_json_string(&json, "device", t->session.backend->describe(t->session.device));
+    cod_json_string(&json, "recipe", t->session.recipe.kind->name);
     cod_json_string(&json, "model", t->session.recipe.model.kind->name);
     cod_json_integer(&json, "parameters", (int64_t)t->session.weights.layout.trainable);
     cod_json_integer(&json, "batch", options->training.batch);
@@ -181,6 +187,25 @@ static cod_status print_json(const step_options *options, cod_bench_training *t,
     return COD_OK;
 }
 
+/** {"content": 0.5, …}: the losses of all sub-steps before their last updates. */
+static cod_status print_losses(const cod_bench_training *t)
+{
+    const cod_recipe *recipe = &t->session.recipe;
+    const char *comma = "";
+    printf("{");
+    for (size_t i = 0; i < recipe->step_count; i++) {
+        const cod_sub_step *step = &recipe->steps[i];
+        for (size_t k = 0; k < COD_PROGRAM_MAX_LOSSES && step->losses[k] != NULL; k++) {
+            float value;
+            COD_TRY(cod_executable_loss(t->session.executable, step->program.losses[k], &value));
+            printf("%s\"%s\": %.9g", comma, step->losses[k], (double)value);
+            comma = ", ";
+        }
+    }
+    printf("}");
+    return COD_OK;
+}
+
 static cod_status serve(cod_bench_training *t)
 {
     char line[64];
@@ -190,8 +215,10 @@ static cod_status serve(cod_bench_training *t)
         COD_TRY(cod_bench_training_step(t));
         const double ms = 1e3 * (cod_clock_s() - begin);
         COD_TRY(cod_bench_training_loss(t, &loss));
-        printf("{\"ms\": %.4f, \"loss\": %.9g, \"precision\": \"%s\"}\n", ms, (double)loss,
+        printf("{\"ms\": %.4f, \"loss\": %.9g, \"precision\": \"%s\", \"losses\": ", ms, (double)loss,
                cod_dtype_name(t->session.activation));
+        COD_TRY(print_losses(t));
+        printf("}\n");
         fflush(stdout);
     } while (fgets(line, sizeof line, stdin) != NULL);
     return COD_OK;
@@ -235,19 +262,14 @@ static int parse(int argc, char **argv, step_options *options)
     cod_bench_training_options *training = &options->training;
     cod_bench_numbers numbers = {0};
     const char *precision = "auto";
-    const cod_argument own[] = {{.name = "model", .text = &training->model},
-                                {.name = "batch", .text = &numbers.batch},
-                                {.name = "patch", .text = &numbers.patch},
-                                {.name = "precision", .text = &precision},
-                                {.name = "threads", .text = &numbers.threads},
-                                {.name = "repeats", .text = &numbers.repeats},
-                                {.name = "device", .text = &training->device},
-                                {.name = "backend", .text = &training->backend},
-                                {.name = "no-autotune", .flag = &training->no_autotune},
-                                {.name = "ops", .flag = &options->each_op},
-                                {.name = "json", .flag = &options->json},
-                                {.name = "export", .text = &options->export_folder},
-                                {.name = "serve", .flag = &options->serve}};
+    const cod_argument own[] = {
+        {.name = "model", .text = &training->model},         {.name = "recipe", .text = &training->recipe},
+        {.name = "batch", .text = &numbers.batch},           {.name = "patch", .text = &numbers.patch},
+        {.name = "precision", .text = &precision},           {.name = "threads", .text = &numbers.threads},
+        {.name = "repeats", .text = &numbers.repeats},       {.name = "device", .text = &training->device},
+        {.name = "backend", .text = &training->backend},     {.name = "no-autotune", .flag = &training->no_autotune},
+        {.name = "ops", .flag = &options->each_op},          {.name = "json", .flag = &options->json},
+        {.name = "export", .text = &options->export_folder}, {.name = "serve", .flag = &options->serve}};
     int code = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], NULL, NULL);
     code = code < 0 ? cod_bench_device_check(argv[0], training) : code;
     code = code < 0 ? cod_bench_numbers_read(argv[0], &numbers, training, &options->repeats) : code;

@@ -109,7 +109,7 @@ static cod_status step(bench *b, cod_teacher *teacher)
     COD_TRY(predict(b, teacher, &predicted));
     cod_program_await(t->distil, predicted);
     COD_TRY(cod_program_run(t->distil, NULL, NULL));
-    COD_TRY(cod_bench_training_update(t));
+    COD_TRY(cod_bench_training_update(t, 0));
     return cod_bench_training_finish(t);
 }
 

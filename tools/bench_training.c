@@ -41,6 +41,18 @@ int cod_bench_device_check(const char *command, const cod_bench_training_options
 static const char *const batch_names[] = {COD_INPUT_DATA, COD_INPUT_TRUTH};
 enum { BATCH_PARTS = 2 };
 
+/** Whether a setting is "section.option=value" of a section that the recipe reads. */
+static bool is_of_recipe(const char *recipe_name, const char *setting)
+{
+    const cod_recipe_kind *recipe = cod_recipe_find(recipe_name);
+    for (size_t i = 0; recipe != NULL && i < recipe->table_count; i++) {
+        const char *section = recipe->tables[i]->section;
+        if (strncmp(setting, section, strlen(section)) == 0 && setting[strlen(section)] == '.')
+            return true;
+    }
+    return false;
+}
+
 static cod_status set_model_option(cod_bench_training *t, const cod_model_kind *kind, void *options, const char *text)
 {
     const char *equals = strchr(text, '=');
@@ -79,7 +91,8 @@ static cod_status choose_model(cod_bench_training *t, const cod_bench_training_o
     COD_REQUIRE_MEMORY(values);
     COD_TRY(cod_options_set_defaults(group->kind->table, values, &t->arena));
     for (int i = 0; i < options->setting_count; i++)
-        COD_TRY(set_model_option(t, group->kind, values, options->settings[i]));
+        if (!is_of_recipe(t->config.recipe->name, options->settings[i]))
+            COD_TRY(set_model_option(t, group->kind, values, options->settings[i]));
     group->architecture = group->configured = values;
     for (size_t g = 0; g < t->config.group_count; g++)
         t->config.groups[g].architecture = t->config.groups[g].configured = values;
@@ -89,10 +102,14 @@ static cod_status choose_model(cod_bench_training *t, const cod_bench_training_o
 /** A run's configuration but for data: what a step computes, and with what. */
 static cod_status configure(cod_bench_training *t, const cod_bench_training_options *options)
 {
-    enum { OVERRIDES = 10 };
-    const char *texts[OVERRIDES];
-    char fraction[32];
+    enum { OVERRIDES = 12 };
+    const char **texts = cod_arena_alloc(&t->arena, (OVERRIDES + (size_t)options->setting_count) * sizeof *texts);
+    char fraction[32], patch[32];
+    size_t count = 0;
     const bool pictures = cod_model_kind_find(options->model)->task == COD_TASK_SUPER_RESOLUTION;
+    const char *recipe = options->recipe != NULL ? options->recipe : "supervised";
+    COD_REQUIRE_MEMORY(texts);
+    snprintf(patch, sizeof patch, "%lld", (long long)options->patch);
     snprintf(fraction, sizeof fraction, "%.17g",
              options->taught > 0 ? (double)options->taught / (double)options->batch : 1.0);
     const struct {
@@ -104,17 +121,24 @@ static cod_status configure(cod_bench_training *t, const cod_bench_training_opti
                               {"train.backend", options->backend},
                               {"train.precision", cod_upscaler_precision_names[options->precision]},
                               {"train.autotune", options->no_autotune ? "false" : "true"},
+                              {"train.recipe", recipe},
                               {"train.strategy", options->taught > 0 ? "codistill" : "single"},
+                              {"data.patch", pictures ? patch : NULL},
                               {"distill.batch_fraction", fraction},
                               {"train.clip_norm", "0"}};
+    for (int i = 0; i < options->setting_count; i++)
+        if (is_of_recipe(recipe, options->settings[i]))
+            texts[count++] = options->settings[i];
     for (int i = 0; i < OVERRIDES; i++) {
+        if (overrides[i].value == NULL)
+            continue;
         const size_t bytes = strlen(overrides[i].key) + strlen(overrides[i].value) + 2;
         char *text = cod_arena_alloc(&t->arena, bytes);
         COD_REQUIRE_MEMORY(text);
         snprintf(text, bytes, "%s=%s", overrides[i].key, overrides[i].value);
-        texts[i] = text;
+        texts[count++] = text;
     }
-    COD_TRY(cod_run_config_load(NULL, texts, OVERRIDES, &t->config));
+    COD_TRY(cod_run_config_load(NULL, texts, count, &t->config));
     return choose_model(t, options);
 }
 
@@ -148,6 +172,31 @@ static cod_status open_device(const cod_bench_training_options *options, cod_tra
     return COD_OK;
 }
 
+/** Initial values of all sets, some from the files that the recipe names. */
+static cod_status fill_weights(cod_train_session *session)
+{
+    COD_TRY(cod_weights_fill_initial(&session->weights, 1));
+    for (int s = 0; s < COD_GRAPH_MAX_SETS; s++)
+        if (session->recipe.sets[s].file != NULL)
+            COD_TRY(cod_set_load_weights(session->recipe.sets[s].file, s, &session->weights));
+    return COD_OK;
+}
+
+static void find_programs(cod_bench_training *t)
+{
+    const cod_recipe *recipe = &t->session.recipe;
+    for (size_t i = 0; i < recipe->step_count; i++) {
+        const cod_program_spec *spec = &recipe->steps[i].program;
+        if (cod_sub_step_is_due(&recipe->steps[i], 0))
+            t->steps[t->step_count++] = (cod_bench_sub_step){
+                .name = spec->name,
+                .program = cod_executable_program(t->session.executable, spec->name),
+                .set = spec->trains != NULL ? cod_graph_set_index(recipe->model.graph, spec->trains) : -1};
+    }
+    t->program = t->steps[0].program;
+    t->distil = cod_executable_program(t->session.executable, "distill");
+}
+
 cod_status cod_bench_training_open(const cod_bench_training_options *options, cod_bench_training *t)
 {
     cod_train_session *session = &t->session;
@@ -161,10 +210,9 @@ cod_status cod_bench_training_open(const cod_bench_training_options *options, co
     if (options->taught > 0)
         COD_TRY(t->config.strategy->create(&t->config, &t->strategy));
     COD_TRY(cod_train_session_build(session, t->strategy));
-    COD_TRY(cod_weights_fill_initial(&session->weights, 1));
+    COD_TRY(fill_weights(session));
     COD_TRY(cod_train_session_compile(session, &(cod_division){0}));
-    t->program = cod_executable_program(session->executable, session->programs[0].name);
-    t->distil = cod_executable_program(session->executable, "distill");
+    find_programs(t);
     return cod_bench_fill_inputs(session->backend, session->device, session->executable, batch_names, BATCH_PARTS);
 }
 
@@ -182,15 +230,18 @@ void cod_bench_training_close(cod_bench_training *t)
     *t = (cod_bench_training){0};
 }
 
-cod_status cod_bench_training_update(cod_bench_training *t)
+cod_status cod_bench_training_update(cod_bench_training *t, int set)
 {
-    return cod_optimiser_step(t->session.optimisers[0], 1e-4, ++t->steps);
+    return cod_optimiser_step(t->session.optimisers[set], 1e-4, ++t->updates[set]);
 }
 
 cod_status cod_bench_training_step(cod_bench_training *t)
 {
-    COD_TRY(cod_program_run(t->program, NULL, NULL));
-    COD_TRY(cod_bench_training_update(t));
+    for (size_t i = 0; i < t->step_count; i++) {
+        COD_TRY(cod_program_run(t->steps[i].program, NULL, NULL));
+        if (t->steps[i].set >= 0)
+            COD_TRY(cod_bench_training_update(t, t->steps[i].set));
+    }
     return cod_bench_training_finish(t);
 }
 
@@ -233,11 +284,21 @@ static cod_status export_batch(cod_bench_training *t, const char *path)
 
 cod_status cod_bench_training_export(cod_bench_training *t, const char *folder)
 {
+    const cod_recipe *recipe = &t->session.recipe;
     char *model = cod_path_join(&t->arena, folder, "model.safetensors");
     char *batch = cod_path_join(&t->arena, folder, "batch.safetensors");
     COD_REQUIRE_MEMORY(model);
     COD_REQUIRE_MEMORY(batch);
     COD_TRY(cod_folder_create(folder));
-    COD_TRY(cod_model_save_weights(model, &t->session.recipe.model, &t->session.weights, NULL, 0));
+    COD_TRY(cod_model_save_weights(model, &recipe->model, &t->session.weights, NULL, 0));
+    for (int s = 1; s < COD_GRAPH_MAX_SETS; s++) {
+        char name[64];
+        if (!recipe->sets[s].trained)
+            continue;
+        snprintf(name, sizeof name, "%s.safetensors", recipe->sets[s].name);
+        char *path = cod_path_join(&t->arena, folder, name);
+        COD_REQUIRE_MEMORY(path);
+        COD_TRY(cod_set_save_weights(path, s, &t->session.weights));
+    }
     return export_batch(t, batch);
 }

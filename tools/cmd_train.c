@@ -31,7 +31,7 @@ static const char help[] =
     "SIGINT, SIGTERM and SIGUSR1 save and end; the same command goes on from there. A finished run stays as it is.\n"
     "To a mpirun of your own send SIGUSR1: SIGTERM and SIGINT make it kill its ranks after one second.\n";
 
-static volatile int stop_signal;
+static atomic_int stop_signal;
 
 static void ask_to_stop(int signal)
 {
@@ -155,6 +155,11 @@ static _Noreturn void end_job(const cod_comm *comm, cod_status status)
     cod_comm_abort(code);
 }
 
+static void give_up(void *comm, cod_status why)
+{
+    end_job(comm, why);
+}
+
 static int train_joined(const train_arguments *arguments)
 {
     cod_comm *comm = NULL;
@@ -187,7 +192,9 @@ static int train_joined(const train_arguments *arguments)
                                        .report_context = &log,
                                        .between_s = cod_display_shows_groups() ? 0.5 : 0,
                                        .stop_signal = &stop_signal,
-                                       .version = cod_version};
+                                       .version = cod_version,
+                                       .give_up = give_up,
+                                       .give_up_context = comm};
     cod_train_ending ending = COD_TRAIN_FINISHED;
     status = cod_train_run(&request, &ending);
     cod_file_log_close(log.file);

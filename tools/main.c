@@ -9,6 +9,8 @@
 #ifdef COD_HAVE_CUDA
 #include "cuda/cuda.h"
 #endif
+#include "gan/esrgan.h"
+#include "gan/real_esrgan.h"
 #include "gan/srgan.h"
 #include "ref/ref.h"
 #include "tools/display.h"
@@ -29,6 +31,7 @@ static const command commands[] = {
     {"compare", "train a configuration with several strategies and compare them", cod_cmd_compare},
     {"report", "write the report of a comparison anew", cod_cmd_report},
     {"plan", "show what a configuration would run where, without running it", cod_cmd_plan},
+    {"data", "show samples that a configuration would train on", cod_cmd_data},
     {"eval", "measure a model's PSNR and SSIM on pictures", cod_cmd_eval},
     {"upscale", "upscale pictures and videos with a model", cod_cmd_upscale},
     {"gallery", "write a page that shows what models make of pictures", cod_cmd_gallery},
@@ -87,6 +90,8 @@ static cod_status register_all(void)
 #endif
     cod_recipe_register_supervised();
     cod_recipe_register_srgan();
+    cod_recipe_register_esrgan();
+    cod_recipe_register_real_esrgan();
     cod_strategies_register_all();
     return COD_OK;
 }

@@ -46,6 +46,12 @@ typedef struct planned {
     float *priors; /**< [groups, classes]; NULL = not corrected for */
 } planned;
 
+/** Whether groups publish. */
+static bool exchanges(const planned *p)
+{
+    return p->exchange != NULL && p->exchange->codec != COD_EXCHANGE_NONE && p->config->group_count != 1;
+}
+
 static bool trains_alike(const cod_run_config *config, int a, int b)
 {
     const cod_group_config *first = cod_run_config_group(config, a), *second = cod_run_config_group(config, b);
@@ -257,7 +263,7 @@ static cod_status plan_exchange(planned *p, int mine)
                                      cod_backend_runs_at_once(p->backend) ? ranks[mine] : 1);
     free(models);
     free(ranks);
-    return status == COD_OK && p->distill->weight != 0 && p->exchange->codec != 0 ? measure_teachers(p, mine) : status;
+    return status == COD_OK && p->distill->weight != 0 ? measure_teachers(p, mine) : status;
 }
 
 static double megabytes(double bytes)
@@ -327,8 +333,7 @@ static void print_memory(const planned *p)
     for (size_t i = 0; i < p->stage_count; i++)
         activations = fmax(activations, p->stages[i].memory_bytes);
     /* Beside the exchange's own, where weights are merged on a device: the change and own weights there, and a copy on the host. */
-    const bool merges =
-        p->exchange != NULL && p->exchange->merge != COD_MERGE_NONE && !cod_backend_runs_at_once(p->backend);
+    const bool merges = exchanges(p) && p->exchange->merge != COD_MERGE_NONE && !cod_backend_runs_at_once(p->backend);
     const double merging = merges ? 2 * values : 0;
     const double exchange = (double)p->sizes.memory_bytes + merging + (merges ? values : 0) + p->meetings.memory_bytes;
     const cod_data_options *data = &p->config->data;
@@ -353,7 +358,7 @@ static void print_memory(const planned *p)
             printf("%s %s %.1f", i ? "," : "", parts[i].name, megabytes(parts[i].bytes));
     putchar('\n');
     print_device_memory(p, merging);
-    if (p->exchange != NULL && p->ranks > 1 && cod_backend_runs_at_once(p->backend))
+    if (exchanges(p) && p->ranks > 1 && cod_backend_runs_at_once(p->backend))
         printf("  peers' checkpoints and own publications: %.1f MB, held together by the group's %d ranks, where they "
                "run on one node; on several, each node holds as much\n",
                megabytes(ranks * (double)(p->sizes.held_bytes + p->sizes.own_bytes)), p->ranks);
@@ -473,13 +478,11 @@ static void print_traffic(const planned *p)
         else
             printf(", %.2f MB sent and received by each group, which waits for all\n", megabytes(meetings->sent_bytes));
     }
-    if (p->exchange == NULL)
-        return;
-    if (p->exchange->codec == 0) {
-        puts("  between groups: nothing (exchange.codec: none)");
-        return;
-    }
-    print_publications(p);
+    if (exchanges(p))
+        print_publications(p);
+    else if (p->exchange != NULL)
+        printf("  between groups: nothing (%s)\n",
+               p->config->group_count == 1 ? "there is one group" : "exchange.codec: none");
 }
 
 static void print_group(const planned *p)
@@ -506,7 +509,7 @@ static cod_status plan_all(planned *p, int index)
 {
     COD_TRY(build(p, index));
     COD_TRY(time_step(&p->session, &p->step_ms));
-    if (p->exchange != NULL)
+    if (exchanges(p))
         COD_TRY(plan_exchange(p, index));
     if (p->config->strategy->plan_stages != NULL && p->ranks > 1)
         COD_TRY(p->config->strategy->plan_stages(&p->session, p->ranks, &p->stages, &p->stage_count));

@@ -20,9 +20,17 @@ static double delta_bytes(const model *m)
 
 /* Publishing. */
 
+static double bytes_of(const model *m, const group *g)
+{
+    const cod_scale_setting *s = m->setting;
+    if (s->published_bytes != NULL)
+        return s->published_bytes[(g - m->groups) * (s->steps / m->options->period) + (int64_t)g->version - 1];
+    return g->key ? key_bytes(m) : delta_bytes(m);
+}
+
 static cod_status close_slot(const model *m, const group *g, cod_slot_writer *writer)
 {
-    const double bytes = (g->key ? key_bytes(m) : delta_bytes(m)) / m->setting->ranks;
+    const double bytes = bytes_of(m, g) / m->setting->ranks;
     const cod_slot_entry entry = {
         .version = g->version, .bytes = (uint64_t)ceil(bytes), .reference = g->key ? 0 : g->reference};
     return cod_slot_close(writer, g->slot, &entry);
@@ -134,7 +142,7 @@ static double computing_s(const model *m, const group *g)
 
 static cod_status end_step(model *m, group *g)
 {
-    const double now = g->ends_s;
+    const double now = m->now_s;
     const int64_t done = g->step + 1;
     g->cost_s = 0;
     COD_TRY(publish(m, g, done, now));
@@ -146,7 +154,8 @@ static cod_status end_step(model *m, group *g)
     sample(m, g, done);
     g->step++;
     hear(m, g, now);
-    g->ends_s = g->step < m->setting->steps ? now + g->cost_s + computing_s(m, g) : INFINITY;
+    m->cost_s += g->cost_s;
+    g->ends_s = g->step < m->setting->steps ? g->ends_s + g->cost_s + computing_s(m, g) : INFINITY;
     return COD_OK;
 }
 
@@ -158,24 +167,34 @@ static group *first_group(const model *m)
     return first;
 }
 
+/** How many times longer than on a core of its own a rank computes now. */
+static double stretch(const model *m)
+{
+    const double ranks_a_core = m->setting->cores > 0 ? (double)m->computing / m->setting->cores : 1;
+    return ranks_a_core > 1 ? ranks_a_core : 1;
+}
+
 /** @param[out] seconds  of all groups' steps */
 static cod_status run(model *m, double *seconds)
 {
     *seconds = 0;
     for (group *g = first_group(m); isfinite(g->ends_s); g = first_group(m)) {
+        const double now = m->now_s + (g->ends_s - m->core_s) * stretch(m);
         size_t flow;
-        for (double at = cod_scale_links_next(m->links, &flow); at <= g->ends_s;
-             at = cod_scale_links_next(m->links, &flow)) {
+        for (double at = cod_scale_links_next(m->links, &flow); at <= now; at = cod_scale_links_next(m->links, &flow)) {
             pull *p = &m->groups[flow / COD_EXCHANGE_PULLS_MOST].pulls[flow % COD_EXCHANGE_PULLS_MOST];
             p->moving = false;
             p->ready_s = at + 2 * m->setting->latency_s;
             cod_scale_links_end_next(m->links);
             scale_pull_follow(m, &m->groups[flow / COD_EXCHANGE_PULLS_MOST], p, at);
         }
-        const double now = g->ends_s;
+        m->now_s = now;
+        m->core_s = g->ends_s;
         COD_TRY(end_step(m, g));
-        if (!isfinite(g->ends_s))
-            *seconds += now + g->cost_s;
+        if (isfinite(g->ends_s))
+            continue;
+        *seconds += now + g->cost_s * stretch(m);
+        m->computing -= m->setting->ranks;
     }
     return COD_OK;
 }
@@ -250,7 +269,8 @@ static cod_status make(model *m)
     enum { SLOT_BYTES = 64 }; /* nothing is written there */
     const cod_slot_layout layout = {.slots = (uint32_t)m->options->slots, .slot_bytes = SLOT_BYTES};
     const size_t window_bytes = (cod_slot_window_bytes(&layout) + SLOT_BYTES - 1) / SLOT_BYTES * SLOT_BYTES;
-    const double tenth_s = 0.1 * (double)m->options->period * s->step_s[0];
+    m->computing = (int64_t)s->groups * s->ranks;
+    const double tenth_s = 0.1 * (double)m->options->period * s->step_s[0] * stretch(m);
     COD_TRY(plan(m));
     m->groups = calloc((size_t)s->groups, sizeof *m->groups);
     m->windows = calloc(2 * (size_t)s->groups, window_bytes);
@@ -307,7 +327,7 @@ static void read_result(const model *m, double seconds, cod_scale_result *out)
                               .bytes_a_step = cod_scale_links_bytes(m->links) / steps,
                               .peak_bytes_s = cod_scale_links_peak(m->links),
                               .step_s = seconds / steps,
-                              .overhead = seconds / computing - 1,
+                              .overhead = m->cost_s / computing,
                               .shared_bytes_a_step = m->shared_bytes / steps};
     const double keys = 1 / (double)m->options->key_every,
                  published = keys * key_bytes(m) + (1 - keys) * delta_bytes(m);

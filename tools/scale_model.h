@@ -5,7 +5,8 @@
  * that share what moves. Nothing is trained and no time passes; equal settings give equal results.
  *
  * What is simpler than it is: ranks of a group step together; a group is one node with one link; looks at headers take
- * time but no part of a link; what ranks of a group share among each other takes one step.
+ * time but no part of a link; what ranks of a group share among each other takes one step. Each rank has a core, or all
+ * ranks share those of one machine in equal parts, as if turns took no time.
  */
 #ifndef COD_TOOLS_SCALE_MODEL_H
 #define COD_TOOLS_SCALE_MODEL_H
@@ -28,9 +29,12 @@ typedef struct cod_scale_setting {
     uint64_t weights;
     int64_t deltas; /**< versions of a peer in one pull at most; 1 or 0 = what is built */
     int64_t steps;
-    const double *step_s; /**< [groups][steps] what each step computes, the exchange aside */
-    double link_bytes_s;  /**< of a group, each way; INFINITY = what moves is there at once */
-    double latency_s;     /**< one way */
+    const double *step_s; /**< [groups][steps] what each step of a rank computes, the exchange aside */
+    int cores;            /**< that the ranks of all groups share; 0 = each has one */
+    /** [groups][publications] bytes of each, all ranks' shards together; NULL = by the ratios of `costs`. */
+    const double *published_bytes;
+    double link_bytes_s; /**< of a group, each way; INFINITY = what moves is there at once */
+    double latency_s;    /**< one way */
     cod_scale_costs costs;
 } cod_scale_setting;
 
@@ -48,7 +52,8 @@ typedef struct cod_scale_result {
     double bytes_a_step;        /**< that come to a group, mean */
     double peak_bytes_s;        /**< the most that came to a group in a tenth of a period */
     double checkpoint_bytes;    /**< of a group, whose slots hold what was published */
-    double step_s, overhead;    /**< mean, the exchange included; which part the exchange adds */
+    double step_s;              /**< mean, the exchange and what others have of shared cores included */
+    double overhead;            /**< what a rank computes for the exchange, of what its steps compute */
     double shared_bytes_a_step; /**< decoded weights that come to a rank from others of its group, mean */
 } cod_scale_result;
 

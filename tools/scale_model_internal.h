@@ -49,7 +49,7 @@ typedef struct pull {
 
 typedef struct group {
     int64_t step;          /**< done */
-    double ends_s, cost_s; /**< when the step under way computes no more; what the exchange takes of it */
+    double ends_s, cost_s; /**< model.core_s when the step under way computes no more; what the exchange takes of it */
     peer *peers;
     int peer_count;
     pull pulls[COD_EXCHANGE_PULLS_MOST];
@@ -74,6 +74,9 @@ typedef struct model {
     bool once; /**< ranks of a group hold values together */
     uint64_t shard_chunks, encoded_a_step, decoded_a_step;
     cod_scale_links *links;
+    double now_s, core_s; /**< time; what a rank that computes all the time has had of a core until then */
+    double cost_s;        /**< what the exchange took, a rank of each group */
+    int64_t computing;    /**< ranks of groups that have steps left */
     unsigned char *windows;
     uint64_t *staleness; /**< [steps + 1] how often */
     uint64_t samples, taken, usable, passed, lost, merged;

@@ -36,7 +36,7 @@ static cod_status set_option(application *apply, const char *full, const cod_con
                              const cod_option *option, void *values)
 {
     cod_config *config = apply->config;
-    const bool list = option->type == COD_OPTION_INT_LIST || option->type == COD_OPTION_STRING_LIST;
+    const bool list = cod_option_is_list(option);
     const char *expected = cod_option_expectation(option, &config->arena);
     if (expected == NULL)
         return COD_ERR_MEMORY;

@@ -40,7 +40,7 @@ cod_status cod_options_set_defaults(const cod_option_table *table, void *values,
         const cod_option *option = &table->options[i];
         const char **items = &(const char *){option->default_text};
         size_t count = 1;
-        if (option->type == COD_OPTION_INT_LIST || option->type == COD_OPTION_STRING_LIST)
+        if (cod_option_is_list(option))
             COD_TRY(split_default(option->default_text, arena, &items, &count));
         if (cod_option_set(option, values, items, count, arena) != COD_OK)
             return cod_fail_prefix(COD_ERR_ARGUMENT, "default of %s.%s", table->section, option->key);
@@ -131,8 +131,7 @@ cod_status cod_option_set(const cod_option *option, void *values, const char *co
                           cod_arena *arena)
 {
     void *target = field(option, values);
-    const bool list = option->type == COD_OPTION_INT_LIST || option->type == COD_OPTION_STRING_LIST;
-    if (!list && count != 1)
+    if (!cod_option_is_list(option) && count != 1)
         return cod_fail(COD_ERR_ARGUMENT, "a list of %zu items is not %s", count,
                         cod_option_expectation(option, arena));
     double number = 0;
@@ -165,6 +164,14 @@ cod_status cod_option_set(const cod_option *option, void *values, const char *co
             numbers[i] = (int64_t)number;
         }
         *(cod_int_list *)target = (cod_int_list){.count = count, .items = numbers};
+        return COD_OK;
+    }
+    case COD_OPTION_FLOAT_LIST: {
+        double *numbers = cod_arena_alloc(arena, count * sizeof *numbers);
+        COD_REQUIRE_MEMORY(numbers);
+        for (size_t i = 0; i < count; i++)
+            COD_TRY(parse_number(option, items[i], false, &numbers[i]));
+        *(cod_float_list *)target = (cod_float_list){.count = count, .items = numbers};
         return COD_OK;
     }
     case COD_OPTION_STRING_LIST: {
@@ -228,10 +235,25 @@ static const char *format_choice(const cod_option *option, int value, cod_arena 
     return cod_arena_strdup(arena, text);
 }
 
+enum { NUMBER_TEXT = 64 };
+
+/** Whole numbers of ordinary size in full; else the shortest text that reads back as the same number. */
+static void format_float(double value, char text[NUMBER_TEXT])
+{
+    snprintf(text, NUMBER_TEXT, "%.0f", value);
+    if (fabs(value) < 1e6 && strtod(text, NULL) == value)
+        return;
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(text, NUMBER_TEXT, "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            return;
+    }
+}
+
 const char *cod_option_format(const cod_option *option, const void *values, cod_arena *arena)
 {
     const void *source = (const char *)values + option->offset;
-    char number[64];
+    char number[NUMBER_TEXT];
     switch (option->type) {
     case COD_OPTION_BOOL:
         return *(const bool *)source ? "true" : "false";
@@ -241,15 +263,7 @@ const char *cod_option_format(const cod_option *option, const void *values, cod_
     case COD_OPTION_FLOAT:
         if (isnan(*(const double *)source))
             return cod_option_auto[0];
-        /* Whole numbers of ordinary size in full; else the shortest text that reads back as the same number. */
-        snprintf(number, sizeof number, "%.0f", *(const double *)source);
-        if (fabs(*(const double *)source) < 1e6 && strtod(number, NULL) == *(const double *)source)
-            return cod_arena_strdup(arena, number);
-        for (int digits = 1; digits <= 17; digits++) {
-            snprintf(number, sizeof number, "%.*g", digits, *(const double *)source);
-            if (strtod(number, NULL) == *(const double *)source)
-                break;
-        }
+        format_float(*(const double *)source, number);
         return cod_arena_strdup(arena, number);
     case COD_OPTION_STRING:
         return quoted(*(const char *const *)source, arena);
@@ -261,6 +275,16 @@ const char *cod_option_format(const cod_option *option, const void *values, cod_
         for (size_t i = 0; i < list->count && text != NULL; i++) {
             snprintf(number, sizeof number, "%s%lld", i ? ", " : "", (long long)list->items[i]);
             text = append(arena, text, number);
+        }
+        return text ? append(arena, text, "]") : NULL;
+    }
+    case COD_OPTION_FLOAT_LIST: {
+        const cod_float_list *list = source;
+        char *text = append(arena, NULL, "[");
+        for (size_t i = 0; i < list->count && text != NULL; i++) {
+            format_float(list->items[i], number);
+            text = append(arena, text, i ? ", " : "");
+            text = text ? append(arena, text, number) : NULL;
         }
         return text ? append(arena, text, "]") : NULL;
     }
@@ -280,15 +304,17 @@ const char *cod_option_format(const cod_option *option, const void *values, cod_
 
 const char *cod_option_expectation(const cod_option *option, cod_arena *arena)
 {
-    const bool list = option->type == COD_OPTION_INT_LIST;
+    const bool list = cod_option_is_list(option);
+    const bool whole = option->type == COD_OPTION_INT || option->type == COD_OPTION_INT_LIST;
     char text[160];
     switch (option->type) {
     case COD_OPTION_BOOL:
         return "true or false";
     case COD_OPTION_INT:
     case COD_OPTION_FLOAT:
-    case COD_OPTION_INT_LIST: {
-        const char *kind = option->type == COD_OPTION_FLOAT ? "number" : "whole number";
+    case COD_OPTION_INT_LIST:
+    case COD_OPTION_FLOAT_LIST: {
+        const char *kind = whole ? "whole number" : "number";
         const char *article = list ? "a list of " : "a ", *plural = list ? "s" : "";
         if (option->min == 0 && option->max == 0)
             snprintf(text, sizeof text, "%s%s%s", article, kind, plural);

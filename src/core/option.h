@@ -18,6 +18,7 @@ typedef enum cod_option_type {
     COD_OPTION_STRING,      /**< const char *, never NULL */
     COD_OPTION_CHOICE,      /**< int: index into `choices`; see cod_choice_argument() for those that take a number */
     COD_OPTION_INT_LIST,    /**< cod_int_list; a lone value is a list of one */
+    COD_OPTION_FLOAT_LIST,  /**< cod_float_list; a lone value is a list of one */
     COD_OPTION_STRING_LIST, /**< cod_string_list; a lone value is a list of one */
 } cod_option_type;
 
@@ -25,6 +26,11 @@ typedef struct cod_int_list {
     size_t count;
     int64_t *items;
 } cod_int_list;
+
+typedef struct cod_float_list {
+    size_t count;
+    double *items;
+} cod_float_list;
 
 typedef struct cod_string_list {
     size_t count;
@@ -36,7 +42,7 @@ typedef struct cod_option {
     cod_option_type type;
     size_t offset;              /**< of the field in the table's struct */
     const char *default_text;   /**< as a user would write it; lists comma-separated, "" = empty */
-    double min, max;            /**< INT, FLOAT, items of INT_LIST, a CHOICE's argument; both 0 = any */
+    double min, max;            /**< INT, FLOAT, items of their lists, a CHOICE's argument; both 0 = any */
     const char *const *choices; /**< CHOICE: NULL-terminated, "name(k)" takes a whole number; or cod_option_auto */
     const char *help;           /**< one sentence, with the unit */
 } cod_option;
@@ -48,6 +54,12 @@ typedef struct cod_option_table {
     size_t count;
     size_t struct_bytes;
 } cod_option_table;
+
+static inline bool cod_option_is_list(const cod_option *option)
+{
+    return option->type == COD_OPTION_INT_LIST || option->type == COD_OPTION_FLOAT_LIST ||
+           option->type == COD_OPTION_STRING_LIST;
+}
 
 /** Choices of a FLOAT that follows from other settings unless it is given. */
 extern const char *const cod_option_auto[];

@@ -1,5 +1,7 @@
 #include "core/rng.h"
 
+#include "core/wide.h"
+
 #include <math.h>
 
 static uint32_t multiply_high(uint32_t a, uint32_t b, uint32_t *low)
@@ -54,6 +56,41 @@ uint32_t cod_rng_u32(cod_rng *rng)
         rng->used = 0;
     }
     return rng->block[rng->used++];
+}
+
+/** So many blocks at once, lane by lane, so that compilers use vectors. */
+enum { LANES = 16 };
+
+COD_WIDE static void philox_lanes(cod_rng *rng, uint32_t *out)
+{
+    uint32_t c0[LANES], c1[LANES], c2[LANES], c3[LANES], k0 = rng->key[0], k1 = rng->key[1];
+    for (uint32_t l = 0; l < LANES; l++)
+        c0[l] = rng->counter[0] + l, c1[l] = rng->counter[1], c2[l] = rng->counter[2], c3[l] = rng->counter[3];
+    for (int round = 0; round < 10; round++) {
+        for (int l = 0; l < LANES; l++) {
+            const uint64_t product0 = (uint64_t)0xD2511F53u * c0[l], product1 = (uint64_t)0xCD9E8D57u * c2[l];
+            c0[l] = (uint32_t)(product1 >> 32) ^ c1[l] ^ k0;
+            c1[l] = (uint32_t)product1;
+            c2[l] = (uint32_t)(product0 >> 32) ^ c3[l] ^ k1;
+            c3[l] = (uint32_t)product0;
+        }
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    for (int l = 0; l < LANES; l++)
+        out[4 * l] = c0[l], out[4 * l + 1] = c1[l], out[4 * l + 2] = c2[l], out[4 * l + 3] = c3[l];
+    rng->counter[0] += LANES;
+}
+
+void cod_rng_fill(cod_rng *rng, uint32_t *numbers, size_t count)
+{
+    size_t i = 0;
+    for (; i < count && rng->used < 4; i++)
+        numbers[i] = cod_rng_u32(rng);
+    for (; i + 4 * LANES <= count; i += 4 * LANES)
+        philox_lanes(rng, numbers + i);
+    for (; i < count; i++)
+        numbers[i] = cod_rng_u32(rng);
 }
 
 uint32_t cod_rng_below(cod_rng *rng, uint32_t bound)

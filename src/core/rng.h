@@ -22,6 +22,7 @@ typedef enum cod_rng_purpose {
     COD_RNG_PEER,      /**< choice of peers */
     COD_RNG_TEST,
     COD_RNG_PICTURE, /**< generated pictures; step = picture */
+    COD_RNG_DEGRADE, /**< degradation of a crop; item = what of it, see data/degrade.h */
 } cod_rng_purpose;
 
 typedef struct cod_rng {
@@ -39,6 +40,8 @@ cod_rng cod_rng_open(uint64_t seed, uint32_t group, uint32_t rank, uint64_t step
 void cod_philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 
 uint32_t cod_rng_u32(cod_rng *rng);
+/** Fills `numbers` with what `count` calls of cod_rng_u32() would give, faster. */
+void cod_rng_fill(cod_rng *rng, uint32_t *numbers, size_t count);
 /** Uniform over 0 … bound-1 without bias; bound > 0. */
 uint32_t cod_rng_below(cod_rng *rng, uint32_t bound);
 /** Uniform over [0, 1) with 53 bits. */

@@ -12,11 +12,26 @@ void cod_trace_set_sink(cod_trace_sink sink, void *context)
     trace_context = context;
 }
 
-double cod_clock_s(void)
+static double read_clock(clockid_t clock)
 {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+double cod_clock_s(void)
+{
+    return read_clock(CLOCK_MONOTONIC);
+}
+
+double cod_clock_thread_s(void)
+{
+    return read_clock(CLOCK_THREAD_CPUTIME_ID);
+}
+
+double cod_clock_process_s(void)
+{
+    return read_clock(CLOCK_PROCESS_CPUTIME_ID);
 }
 
 double cod_trace_begin(void)

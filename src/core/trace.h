@@ -21,6 +21,10 @@ void cod_trace_set_sink(cod_trace_sink sink, void *context);
 
 /** Seconds of a monotonic clock. */
 double cod_clock_s(void);
+/** Seconds that the calling thread has computed: time in which it waits, or others have its core, does not count. */
+double cod_clock_thread_s(void);
+/** Those of all threads of the process. */
+double cod_clock_process_s(void);
 
 /** Start of a traced interval: the clock when a sink is set, else a negative number at no cost. */
 double cod_trace_begin(void);

@@ -154,6 +154,7 @@ static cpu_conv_problem flip(const cpu_conv_problem *p, bool accumulate)
     flipped.pad_h = p->kernel_h - 1 - p->pad_h;
     flipped.pad_w = p->kernel_w - 1 - p->pad_w;
     flipped.sum = accumulate;
+    flipped.transposed = p->kernel_h * p->kernel_w == 1; /* oneDNN then turns them while it packs */
     return flipped;
 }
 
@@ -228,14 +229,36 @@ static cod_status lay_out_scratch(cod_plan *plan, conv_state *state, cpu_conv_di
     return cpu_plan_need_scratch(plan, used);
 }
 
-/** w[o][y][x][i] -> flipped[i][KH-1-y][KW-1-x][o]. */
-static void flip_weights(const float *w, float *flipped, cod_shape shape)
+/** What threads flip: one tile of outputs and inputs each, all its taps. */
+typedef struct flip_run {
+    const float *from;
+    float *to;
+    cod_shape shape;
+    int64_t tiles; /**< of inputs */
+} flip_run;
+
+enum { FLIP_TILE = 16 }; /* floats in a cache line: larger strides than a page would else miss it for each value */
+
+static void flip_tile(void *context, int64_t index, int thread)
 {
-    const int64_t taps = shape.h * shape.w;
-    for (int64_t o = 0; o < shape.n; o++)
-        for (int64_t t = 0; t < taps; t++)
-            for (int64_t i = 0; i < shape.c; i++)
-                flipped[(i * taps + taps - 1 - t) * shape.n + o] = w[(o * taps + t) * shape.c + i];
+    (void)thread;
+    const flip_run *run = context;
+    const cod_shape shape = run->shape;
+    const int64_t taps = shape.h * shape.w, first_o = index / run->tiles * FLIP_TILE;
+    const int64_t first_i = index % run->tiles * FLIP_TILE;
+    const int64_t end_o = first_o + FLIP_TILE < shape.n ? first_o + FLIP_TILE : shape.n;
+    const int64_t end_i = first_i + FLIP_TILE < shape.c ? first_i + FLIP_TILE : shape.c;
+    for (int64_t t = 0; t < taps; t++)
+        for (int64_t i = first_i; i < end_i; i++)
+            for (int64_t o = first_o; o < end_o; o++)
+                run->to[(i * taps + taps - 1 - t) * shape.n + o] = run->from[(o * taps + t) * shape.c + i];
+}
+
+/** w[o][y][x][i] -> flipped[i][KH-1-y][KW-1-x][o]. */
+static void flip_weights(const cod_device *device, const float *w, float *flipped, cod_shape shape)
+{
+    flip_run run = {w, flipped, shape, (shape.c + FLIP_TILE - 1) / FLIP_TILE};
+    cpu_parallel_for(device, (shape.n + FLIP_TILE - 1) / FLIP_TILE * run.tiles, flip_tile, &run);
 }
 
 /** Rounds the weights, and makes the convolution anew where its factors or its slope are others. */
@@ -265,8 +288,8 @@ static cod_status conv_prepare(cod_plan *plan)
     const cod_view *w = &plan->op.inputs[1];
     if (state->int8 != NULL)
         COD_TRY(int8_prepare(plan, state));
-    else if (state->flips)
-        flip_weights(cod_view_host(w), state->changed, w->shape);
+    else if (state->changed != NULL)
+        flip_weights(plan->device, cod_view_host(w), state->changed, w->shape);
     return cpu_conv_pack(state->conv, state->changed ? state->changed : cod_view_host(w), state->packed);
 }
 
@@ -455,9 +478,10 @@ cod_status cpu_plan_conv(cod_plan *plan)
     const cod_status status = create_conv(plan, state, direction);
     COD_TRY(cpu_use_threads(plan->device->threads));
     COD_TRY(status);
-    if (state->flips || state->int8 != NULL) {
+    const cod_shape w = op->inputs[1].shape;
+    if ((state->flips && w.h * w.w > 1) || state->int8 != NULL) {
         void *memory;
-        COD_TRY(cod_aligned_alloc(&memory, (size_t)cod_shape_count(op->inputs[1].shape) * sizeof(float)));
+        COD_TRY(cod_aligned_alloc(&memory, (size_t)cod_shape_count(w) * sizeof(float)));
         state->changed = memory;
     }
     if (direction != CPU_CONV_BACKWARD_WEIGHTS) {

@@ -61,6 +61,7 @@ static inline char *cpu_thread_scratch(const cod_plan *plan, size_t shared_bytes
 /** Constructors: look at plan->op (checked and copied already), set the plan's functions, state and scratch. */
 cod_status cpu_plan_convolution(cod_plan *plan); /**< chooses among the next four, without a residual */
 cod_status cpu_plan_conv(cod_plan *plan);        /**< by oneDNN; linear layers too */
+cod_status cpu_plan_linear(cod_plan *plan);      /**< large layers on few rows by itself, others by cpu_plan_conv() */
 cod_status cpu_plan_narrow(cod_plan *plan);
 cod_status cpu_plan_winograd(cod_plan *plan);
 cod_status cpu_plan_shuffled(cod_plan *plan); /**< by another plan, and a pass over its output */
@@ -117,7 +118,7 @@ COD_MUST_CHECK cod_status cpu_tune(cod_device *device, const cod_op *op, const c
                                    size_t count, const cpu_candidate **chosen);
 void cpu_tune_clear(cod_device *device);
 
-/** Sums dy of a CONV2D_BACKWARD_WEIGHTS over its pixels into db; takes 3 padded vectors of scratch. */
+/** Sums dy of a CONV2D_BACKWARD_WEIGHTS or LINEAR_BACKWARD_WEIGHTS over its pixels into db; takes 3 padded vectors of scratch. */
 void cpu_bias_gradient(const cod_plan *plan);
 
 /** The kernels' instruction set and oneDNN's, as found or as COD_CPU_ISA says; see cpu.h. */

@@ -131,7 +131,11 @@ static cod_status plain_weights_desc(const cpu_conv_problem *p, dnnl_memory_desc
 {
     const int64_t inputs = p->x.shape.c;
     const dnnl_dims_t dims = {p->y.shape.c, inputs, p->kernel_h, p->kernel_w};
-    const dnnl_dims_t strides = {p->kernel_h * p->kernel_w * inputs, 1, p->kernel_w * inputs, inputs};
+    dnnl_dims_t strides = {p->kernel_h * p->kernel_w * inputs, 1, p->kernel_w * inputs, inputs};
+    if (p->transposed) {
+        strides[0] = 1;
+        strides[1] = p->y.shape.c;
+    }
     return COD_DNNL(dnnl_memory_desc_init_by_strides(out, 4, dims, dnnl_f32, strides));
 }
 

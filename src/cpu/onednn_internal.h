@@ -34,6 +34,7 @@ typedef struct cpu_conv_problem {
     int64_t kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w;
     bool bias;                 /**< FORWARD: added; BACKWARD_WEIGHTS: its gradient is computed */
     bool sum;                  /**< FORWARD only: adds to y before the activation */
+    bool transposed;           /**< FORWARD, 1x1 only: weights are to be packed from f32 IO, not OI */
     cod_activation activation; /**< FORWARD only; not PRELU */
     float leak;
     const float *factors; /**< [O] where x is s8; not kept */

@@ -19,15 +19,15 @@
 enum { CONV_PIECE = 16, CONV_PIECES = 8, CONV_CHUNK = CONV_PIECE * CONV_PIECES };
 
 /**
- * Of a data gradient whose plan has an activation's gradient as well: the input that is the activation's x or y, the one
- * that is its slope, and the output that is the slope's gradient. A CONV2D whose plan has an activation as well has the
- * activation's output as output CONV_ACTIVATED. See conv_tune.cu.
+ * Places of views in an op that two ops were joined to (conv_tune.cu). A data gradient with an activation's gradient: input
+ * CONV_GATE is the activation's x or y, input CONV_SLOPE its slope, output CONV_DSLOPE the slope's gradient. A CONV2D with an
+ * activation: output CONV_ACTIVATED is the activation's output.
  */
 enum { CONV_SLOPE = 3, CONV_GATE = 4, CONV_DSLOPE = 1, CONV_ACTIVATED = 1 };
-/** Of a CONV2D on 8-bit integers: the input that is its range. */
+/** Which input of a CONV2D on 8-bit integers is its range. */
 enum { CONV_RANGE = 5 };
 
-/** Whether the op stands for two. */
+/** Whether the op is a product with an activation, or an activation's gradient, joined to it (cuda_make_joined()). */
 static inline bool conv_is_joined(const cod_op *op)
 {
     const bool data = op->kind == COD_OP_CONV2D_BACKWARD_DATA || op->kind == COD_OP_LINEAR_BACKWARD_DATA;
@@ -185,9 +185,9 @@ struct conv_join {
 };
 
 /**
- * A dense copy of an image whose channels fill whole pieces, in bf16 or s8: where the image itself cannot be read in
- * pieces, or where its few channels would leave most of a piece empty. Then a kernel's row is folded into the channels:
- * those of position k at column j are the source's at j·step + origin + direction·k.
+ * A dense copy of an image in bf16 or s8 whose channels fill whole pieces, made where the image itself cannot be read in pieces,
+ * or where its few channels would leave most of a piece empty. In the second case a row of the kernel is folded into the copy's
+ * channels: those of position k at column j are the source's at column j·step + origin + direction·k.
  */
 struct conv_staging {
     conv_image from, to; /**< data NULL = none */
@@ -196,7 +196,7 @@ struct conv_staging {
     const float *int8_range; /**< in the device's memory; of s8 alone */
 };
 
-/** A kernel with the part of the result that its blocks give. */
+/** A kernel, and the part of the result that one of its blocks computes. */
 template <typename P> struct conv_kernel {
     int rows, columns; /**< of a block's tile */
     int depth;         /**< of a chunk: pixels of a gradient's, bytes of a product's */

@@ -1,12 +1,12 @@
 /**
  * @file
- * Weights and biases rounded to bf16 in the order that they have in f32, for plans on libraries (conv_library.cuh). All plans that read
- * the same view share one copy of it: a layer's forward pass, its data gradient, and both again in other programs. Where these run in
- * several queues, one may write a copy that another reads: then only what is there already, because whoever changes weights waits for all
- * plans that read them (core/backend.h).
+ * Weights and biases rounded to bf16, in their order in f32, for plans on libraries (conv_library.cuh). All plans that read the same view
+ * share one copy of it: a layer's forward pass, its data gradient, and both again in other programs. Programs of several queues may write
+ * a copy while another one reads it. They then write the values that it holds already, because whoever changes weights waits for all plans
+ * that read them (core/backend.h).
  *
- * Optimisers write copies, too: update.cu finds them in the device's list of copies. A copy that is in the list since before it was first
- * rounded is therefore right after any update of its weights, recorded or not, until something else writes them.
+ * Optimisers write copies, too: update.cu finds them in the device's list. A copy that was listed before it was first rounded is therefore
+ * right after every update of its weights, recorded or not, until something else writes the weights.
  */
 #ifndef COD_CUDA_ROUNDED_CUH
 #define COD_CUDA_ROUNDED_CUH
@@ -26,17 +26,17 @@ struct rounded_listed {
     uint16_t *to;
 };
 
-/** The copies in the order of `from`, none of which overlap; in the device's memory, at one address for the device's life. */
+/** The copies in the order of `from`, without overlaps. It lies in the device's memory, at one address as long as the device lives. */
 enum { ROUNDED_LISTED = 1024 };
 struct rounded_list {
     int count;
     rounded_listed copies[ROUNDED_LISTED];
 };
 
-/** The device's list, which is made where there is none yet. */
+/** The device's list; the first call makes it. */
 COD_MUST_CHECK cod_status cuda_rounded_list_of(cod_device *device, const rounded_list **out);
 
-/** The first of `count` copies that ends behind `at`; `count` = there is none. */
+/** Index of the first of `count` copies whose `end` is past `at`; `count` where there is none. */
 static __device__ __forceinline__ int rounded_find(const rounded_list *list, int count, const float *at)
 {
     int first = 0, end = count;
@@ -51,11 +51,11 @@ static __device__ __forceinline__ int rounded_find(const rounded_list *list, int
 }
 
 /**
- * Gives the plan the view's copy, which is made where no plan has it yet. cuda_pack_plans() writes it. The plan keeps it until
+ * Gives the plan the view's copy, and makes it where no other plan has it. cuda_pack_plans() writes it. The plan keeps it until
  * cuda_rounded_release().
  *
- * @param view       NULL = nothing is wanted
- * @param[out] copy  at a boundary of 256 bytes; NULL = nothing was wanted
+ * @param view       NULL = the plan needs no copy
+ * @param[out] copy  at a 256-byte boundary; NULL where `view` is
  */
 COD_MUST_CHECK cod_status cuda_rounded_take(cod_plan *plan, const cod_view *view, uint16_t **copy);
 

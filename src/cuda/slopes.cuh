@@ -1,10 +1,10 @@
 /**
  * @file
- * Gradients of slopes (PReLU) in the store of a product: from the sums of its blocks to those of the launch, in an order that depends on
- * the launch alone.
+ * Gradients of PReLU's slopes, summed where a product is stored: from the sums of its blocks to those of the launch, in an order that
+ * depends on the launch alone.
  *
- * The blocks that sum for the same slopes are a *series*. The last of each SLOPE_GROUP of them adds up their sums, and the last of these
- * those of the groups: one block for all would read for longer than the product takes.
+ * The blocks that sum for the same slopes are a *series*, cut into groups of SLOPE_GROUP blocks. The last block of a group to finish adds up
+ * the group's sums; the last group to finish adds up those of the groups. A single block would read them for longer than the product takes.
  */
 #ifndef COD_CUDA_SLOPES_CUH
 #define COD_CUDA_SLOPES_CUH
@@ -14,7 +14,7 @@
 enum { SLOPE_GROUP = 64 };
 
 struct cuda_slopes {
-    float *dslope;     /**< [1] or [channels]; NULL = none is wanted */
+    float *dslope;     /**< [1] or [channels]; NULL = not computed */
     int lists;         /**< slopes of a series: 1 = one for all channels, else those of a block's channels */
     unsigned *tickets; /**< of each series: of its groups, and of itself; zero between runs */
     float *partials;   /**< of each series: [block][lists], then [group][lists] */
@@ -30,7 +30,7 @@ static __host__ __device__ __forceinline__ int slope_groups(int blocks)
     return (blocks + SLOPE_GROUP - 1) / SLOPE_GROUP;
 }
 
-/** Tickets and floats of so many series of equal length. */
+/** How many tickets and floats that many series of equal length need. */
 static inline int64_t slope_tickets(int series, int blocks)
 {
     return static_cast<int64_t>(series) * (slope_groups(blocks) + 1);

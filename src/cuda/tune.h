@@ -27,18 +27,18 @@ typedef struct cuda_tuning {
     void *context;
 } cuda_tuning;
 
-/** How it was found. */
+/** What cuda_tune() chose, and how. */
 typedef struct cuda_tuned {
     size_t chosen;
-    bool remembered;     /**< nothing was timed */
+    bool remembered;     /**< it was found among earlier choices, and nothing was timed */
     double us, first_us; /**< of the chosen and of the first candidate; first_us 1e30 where that could not do it */
     size_t timed, unfit; /**< candidates that were timed, and those that could not do the op */
-    double seconds;      /**< that it took */
+    double seconds;      /**< that the search took */
 } cuda_tuned;
 
 /**
- * The candidate that is remembered for the key, if it is among these; else the fastest, which is then remembered. Of
- * two that take equally long the first.
+ * Chooses the candidate that is remembered for the key, if it is among these; else times them, and chooses and remembers the
+ * fastest, the first of equals.
  *
  * @return COD_ERR_UNSUPPORTED where no candidate could be timed
  */

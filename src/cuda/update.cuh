@@ -19,10 +19,10 @@ struct update_walk {
     unsigned blocks;
 };
 
-/** Of arrays, absent ones NULL but for the first; no more than `most_blocks` blocks. */
+/** The walk over these arrays, with at most `most_blocks` blocks. Arrays may be NULL, except the first. */
 update_walk cuda_update_walk_of(const float *const (&arrays)[UPDATE_ARRAYS], int64_t count, int64_t most_blocks);
 
-/** The i-th element outside of vectors; `count` or more where there is none. */
+/** Index of the i-th element that no vector holds; `count` or more past the last. */
 static __device__ __forceinline__ int64_t lone_element(const update_walk &walk, int64_t i)
 {
     return i < walk.head ? i : i + walk.vectors * UPDATE_LANES;

@@ -38,12 +38,56 @@ typedef struct drawn {
     cod_pair pair;
     int64_t left, top;
     uint32_t turn;
+    cod_degraded degraded;
+    const uint8_t *low; /**< the picture that the low crop is cut out of, and where */
+    int64_t low_width, low_left, low_top;
 } drawn;
 
-/** @param[out] d  new: end it with cod_pair_clear() of its pair */
+static void drawn_clear(drawn *d)
+{
+    cod_degraded_clear(&d->degraded);
+    cod_pair_clear(&d->pair);
+}
+
+/** Where what is degraded begins: `before` pixels ahead of the crop, but inside the picture where it is large enough. */
+static int64_t begin(int64_t crop, int64_t before, int64_t side, int64_t whole)
+{
+    const int64_t wanted = crop - before, last = whole - side;
+    return last < 0 ? wanted : wanted < 0 ? 0 : wanted > last ? last : wanted;
+}
+
+/** Degrades the crop's surroundings. @param corner  goes on after the crop's own corner */
+static cod_status degrade(const cod_crops *crops, const cod_sample_place *place, cod_rng *corner, drawn *d)
+{
+    const int64_t scale = cod_dataset_scale(crops->dataset);
+    const cod_degrade_options *options = cod_degrader_options(crops->degrader);
+    const int64_t side = crops->patch + options->context;
+    const int64_t across = cod_rng_below(corner, (uint32_t)options->context + 1);
+    const int64_t down = cod_rng_below(corner, (uint32_t)options->context + 1);
+    const int64_t left = begin(d->left, across, side, d->pair.low_width);
+    const int64_t top = begin(d->top, down, side, d->pair.low_height);
+    const cod_degrade_region region = {.picture = d->pair.high,
+                                       .picture_width = d->pair.low_width * scale,
+                                       .picture_height = d->pair.low_height * scale,
+                                       .left = left * scale,
+                                       .top = top * scale,
+                                       .low_width = side,
+                                       .low_height = side};
+    cod_degradation degradation;
+    cod_degradation_draw(options, place, &degradation);
+    COD_TRY(cod_degrade(crops->degrader, &degradation, place, &region, &d->degraded));
+    d->low = d->degraded.pixels;
+    d->low_width = side;
+    d->low_left = d->left - left;
+    d->low_top = d->top - top;
+    return COD_OK;
+}
+
+/** @param[out] d  new: drawn_clear() */
 static cod_status choose(const cod_crops *crops, size_t index, const cod_sample_place *place, drawn *d)
 {
     const int64_t patch = crops->patch;
+    *d = (drawn){0};
     COD_TRY(cod_dataset_read(crops->dataset, COD_SPLIT_TRAIN, index, &d->pair));
     if (d->pair.low_width < patch || d->pair.low_height < patch) {
         cod_pair_clear(&d->pair);
@@ -55,7 +99,14 @@ static cod_status choose(const cod_crops *crops, size_t index, const cod_sample_
     d->top = cod_rng_below(&corner, (uint32_t)(d->pair.low_height - patch + 1));
     cod_rng augment = cod_sample_rng(place, COD_RNG_AUGMENT);
     d->turn = crops->augment ? cod_rng_below(&augment, TURNS) : 0;
-    return COD_OK;
+    d->low = d->pair.low;
+    d->low_width = d->pair.low_width;
+    d->low_left = d->left;
+    d->low_top = d->top;
+    const cod_status status = crops->degrader != NULL ? degrade(crops, place, &corner, d) : COD_OK;
+    if (status != COD_OK)
+        drawn_clear(d);
+    return status;
 }
 
 static cod_status draw(const void *context, size_t index, const cod_sample_place *place, float *input, float *target)
@@ -64,10 +115,10 @@ static cod_status draw(const void *context, size_t index, const cod_sample_place
     const int64_t patch = crops->patch, scale = cod_dataset_scale(crops->dataset);
     drawn d;
     COD_TRY(choose(crops, index, place, &d));
-    copy_crop(crops->unit, d.pair.low, d.pair.low_width, d.left, d.top, patch, d.turn, input);
+    copy_crop(crops->unit, d.low, d.low_width, d.low_left, d.low_top, patch, d.turn, input);
     copy_crop(crops->unit, d.pair.high, d.pair.low_width * scale, d.left * scale, d.top * scale, patch * scale, d.turn,
               target);
-    cod_pair_clear(&d.pair);
+    drawn_clear(&d);
     return COD_OK;
 }
 
@@ -87,10 +138,10 @@ static cod_status draw_bytes(const void *context, size_t index, const cod_sample
     const int64_t patch = crops->patch, scale = cod_dataset_scale(crops->dataset);
     drawn d;
     COD_TRY(choose(crops, index, place, &d));
-    copy_bytes(d.pair.low, d.pair.low_width, d.left, d.top, patch, input);
+    copy_bytes(d.low, d.low_width, d.low_left, d.low_top, patch, input);
     copy_bytes(d.pair.high, d.pair.low_width * scale, d.left * scale, d.top * scale, patch * scale, target);
     *turn = turn_of(d.turn);
-    cod_pair_clear(&d.pair);
+    drawn_clear(&d);
     return COD_OK;
 }
 

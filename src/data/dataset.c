@@ -54,8 +54,8 @@ static void judge(opening *o)
 {
     cod_dataset *dataset = o->dataset;
     const int64_t patch = o->options->patch, scale = o->place->scale;
-    dataset->counts.files = dataset->sources.count;
-    for (size_t i = 0; i < dataset->sources.count; i++) {
+    dataset->counts.files = dataset->sources.found;
+    for (size_t i = 0; i < dataset->sources.found; i++) {
         const cod_stored *picture = &dataset->store.pictures[i];
         if (picture->broken) {
             dataset->counts.broken++;
@@ -75,6 +75,35 @@ static void judge(opening *o)
     dataset->counts.cached_bytes = dataset->store.pixel_bytes;
 }
 
+/** Sorts out copies by data.scales that are smaller than one crop. */
+static cod_status judge_copies(opening *o)
+{
+    cod_dataset *dataset = o->dataset;
+    const cod_source_list *sources = &dataset->sources;
+    const cod_float_list *scales = &o->options->scales;
+    const int64_t patch = o->options->patch, side = patch * o->place->scale;
+    for (size_t s = 0; s < scales->count; s++) {
+        size_t wanted = 0, fit = 0;
+        for (size_t i = 0; i < sources->trained && scales->items[s] != 1; i++) {
+            const size_t at = cod_source_at_scale(sources, scales, i, s);
+            const cod_stored *copy = &dataset->store.pictures[at];
+            o->usable[at] = o->usable[i] && !copy->broken && copy->low_width >= patch && copy->low_height >= patch;
+            dataset->counts.uncached += o->usable[at] && copy->offset == 0;
+            wanted += o->usable[i];
+            fit += o->usable[at];
+        }
+        COD_REQUIRE(
+            wanted == 0 || fit > 0,
+            "data.scales: none of %zu pictures, brought down to %g of its size, holds a crop of %lldx%lld pixels",
+            wanted, scales->items[s], (long long)side, (long long)side);
+        if (fit < wanted && o->place->report)
+            cod_log_warn("data.scales: %zu of %zu pictures are left out at %g of their size: smaller than one crop of "
+                         "%lldx%lld pixels",
+                         wanted - fit, wanted, scales->items[s], (long long)side, (long long)side);
+    }
+    return COD_OK;
+}
+
 static const char *root_name(const cod_data_options *options, size_t root)
 {
     const size_t roots = options->path.count;
@@ -89,12 +118,12 @@ static cod_status check_roots(const opening *o)
         return COD_OK;
     const size_t roots = o->options->path.count + o->options->val_path.count;
     for (size_t root = 0, i = 0; root < roots; root++) {
-        size_t found = 0, usable = 0, broken = 0, first = sources->count;
-        for (; i < sources->count && sources->items[i].root == root; i++) {
+        size_t found = 0, usable = 0, broken = 0, first = sources->found;
+        for (; i < sources->found && sources->items[i].root == root; i++) {
             found++;
             usable += o->usable[i];
             broken += o->dataset->store.pictures[i].broken != 0;
-            if (first == sources->count && o->dataset->store.pictures[i].broken)
+            if (first == sources->found && o->dataset->store.pictures[i].broken)
                 first = i;
         }
         const char *key = root < o->options->path.count ? "path" : "val_path";
@@ -117,16 +146,16 @@ static cod_status hold_out(opening *o)
     const cod_source_list *sources = &o->dataset->sources;
     const cod_data_options *options = o->options;
     index_list *val = &o->dataset->samples[COD_SPLIT_VAL], all;
-    COD_TRY(index_list_init(val, sources->count));
-    COD_TRY(index_list_init(&o->train, sources->count));
+    COD_TRY(index_list_init(val, sources->found));
+    COD_TRY(index_list_init(&o->train, sources->found));
     if (options->kind == COD_DATA_PICTURES && options->val_path.count > 0) {
-        for (size_t i = 0; i < sources->count; i++)
+        for (size_t i = 0; i < sources->found; i++)
             if (o->usable[i])
                 append(sources->items[i].root < options->path.count ? &o->train : val, i);
         return COD_OK;
     }
-    COD_TRY(index_list_init(&all, sources->count));
-    for (size_t i = 0; i < sources->count; i++)
+    COD_TRY(index_list_init(&all, sources->found));
+    for (size_t i = 0; i < sources->found; i++)
         if (o->usable[i])
             append(&all, i);
     const size_t held_out = cod_held_out_count(options, all.count);
@@ -164,7 +193,20 @@ static cod_status place(opening *o)
     return status;
 }
 
-/** Repeats each training picture as often as its folder's weight says. */
+/** Adds training picture `index` at each of data.scales. */
+static void append_scales(const opening *o, index_list *samples, size_t index)
+{
+    const cod_float_list *scales = &o->options->scales;
+    if (scales->count == 0)
+        append(samples, index);
+    for (size_t s = 0; s < scales->count; s++) {
+        const size_t at = cod_source_at_scale(&o->dataset->sources, scales, index, s);
+        if (o->usable[at])
+            append(samples, at);
+    }
+}
+
+/** Repeats each training picture at all its sizes as often as its folder's weight says. */
 static cod_status weigh(opening *o)
 {
     const cod_source *sources = o->dataset->sources.items;
@@ -173,6 +215,7 @@ static cod_status weigh(opening *o)
     size_t total = 0;
     for (size_t i = 0; i < o->train.count; i++)
         total += weighted ? (size_t)weights->items[sources[o->train.items[i]].root] : 1;
+    total *= o->options->scales.count > 1 ? o->options->scales.count : 1;
     COD_REQUIRE(total <= UINT32_MAX, "data.weights: an epoch of %zu samples is too long", total);
     index_list *samples = &o->dataset->samples[COD_SPLIT_TRAIN];
     COD_TRY(index_list_init(samples, total));
@@ -180,8 +223,10 @@ static cod_status weigh(opening *o)
         const size_t index = o->train.items[i];
         const int64_t weight = weighted ? weights->items[sources[index].root] : 1;
         for (int64_t n = 0; n < weight; n++)
-            append(samples, index);
+            append_scales(o, samples, index);
     }
+    COD_REQUIRE(samples->count > 0 || o->train.count == 0,
+                "data.scales: no picture of group %d holds a crop at any of these sizes", o->place->group);
     o->dataset->counts.train = o->train.count;
     o->dataset->counts.val = o->dataset->samples[COD_SPLIT_VAL].count;
     return COD_OK;
@@ -196,6 +241,7 @@ static cod_status open_dataset(opening *o)
     COD_REQUIRE_MEMORY(o->usable);
     judge(o);
     COD_TRY(check_roots(o));
+    COD_TRY(judge_copies(o));
     COD_TRY(hold_out(o));
     COD_TRY(place(o));
     return weigh(o);

@@ -36,7 +36,8 @@ typedef struct cod_pair {
  * Opens the data set of one group.
  *
  * A broken file is left out and counted, and under place->report named in a warning. The low-resolution picture is
- * MATLAB's bicubic (8 bits) of the high one, cut to a multiple of the scale, unless low_path gives it.
+ * MATLAB's bicubic (8 bits) of the high one, cut to a multiple of the scale, unless low_path gives it. What training
+ * pictures become by data.scales is brought down in the same way first; what is held out is never trained on at any size.
  *
  * @param options  borrowed during the call
  * @param[out] out  new; cod_dataset_close() ends it
@@ -50,8 +51,8 @@ cod_dataset_counts cod_dataset_count(const cod_dataset *dataset);
 int cod_dataset_scale(const cod_dataset *dataset);
 
 /**
- * Number of samples of a split; in training every picture counts as often as the weight of its folder says. An epoch of a
- * group is this many crops.
+ * Number of samples of a split; in training every picture counts, at each of data.scales, as often as the weight of its
+ * folder says. An epoch of a group is this many crops.
  */
 size_t cod_dataset_size(const cod_dataset *dataset, cod_split split);
 

@@ -7,6 +7,7 @@
 
 const char *const cod_data_kind_names[] = {"pictures", "mnist", "iris", "folder", "synthetic", NULL};
 const char *const cod_data_transfer_names[] = {"auto", "pinned", "mapped", "uint8", NULL};
+static const char *const degradations[] = {"bicubic", "real_esrgan", NULL};
 static const char *const placements[] = {"shared", "disjoint", "dirichlet", NULL};
 
 static const cod_option options[] = {
@@ -58,6 +59,14 @@ static const cod_option options[] = {
      "kind folder: side of what is trained on, in pixels; a photograph is brought to an eighth more on its shorter "
      "side."},
     {"batch", COD_OPTION_INT, FIELD(batch), "16", 1, 65536, NULL, "Crops or examples each rank trains on in one step."},
+    {"scales", COD_OPTION_FLOAT_LIST, FIELD(scales), "1", 0.05, 1, NULL,
+     "kind pictures: sizes at which each training picture is used, relative to its own: [1, 0.75, 0.5] also crops from "
+     "two copies brought down by MATLAB's bicubic, which are held in memory. An epoch has every picture at every size; "
+     "a size named twice counts twice. Copies smaller than one crop are left out."},
+    {"degradation", COD_OPTION_CHOICE, FIELD(degradation), "bicubic", 0, 0, degradations,
+     "kind pictures: what low-resolution training crops are. bicubic: cut out of what low_path gives, or out of the "
+     "picture brought down by MATLAB's bicubic. real_esrgan: blurred, resized, made noisy and compressed at random, "
+     "as section degradation says. Validation is on the former, unless eval.degraded is set."},
     {"augment", COD_OPTION_BOOL, FIELD(augment), "true", 0, 0, NULL,
      "Whether training varies at random what it takes: pictures by the 8 flips and rotations, photographs of kind "
      "folder "
@@ -117,10 +126,20 @@ static void examine_kind(const examination *e, const cod_data_options *o)
 {
     const char *kind = cod_data_kind_names[o->kind];
     const bool pictures = o->kind == COD_DATA_PICTURES;
+    const bool scaled = o->scales.count > 1 || (o->scales.count == 1 && o->scales.items[0] != 1);
     if (!pictures && o->low_path.count + o->val_low_path.count > 0)
         complain(e, o->low_path.count > 0 ? "low_path" : "val_low_path", "is for kind pictures, not %s", kind);
     if (!pictures && o->weights.count > 0)
         complain(e, "weights", "is for kind pictures, not %s", kind);
+    if (o->degradation != COD_DEGRADATION_BICUBIC && !pictures && o->kind != COD_DATA_SYNTHETIC)
+        complain(e, "degradation", "%s is for kind pictures, not %s", degradations[o->degradation], kind);
+    if (o->degradation != COD_DEGRADATION_BICUBIC && o->low_path.count > 0)
+        complain(e, "degradation", "%s makes the low-resolution pictures that low_path gives: leave one of them out",
+                 degradations[o->degradation]);
+    if (scaled && !pictures && o->kind != COD_DATA_SYNTHETIC)
+        complain(e, "scales", "is for kind pictures, not %s", kind);
+    if (scaled && o->low_path.count > 0)
+        complain(e, "scales", "low_path gives low-resolution pictures of one size: leave one of them out");
     if (o->kind != COD_DATA_FOLDER && o->test_path.count > 0)
         complain(e, "test_path", "is for kind folder, not %s", kind);
     if ((o->kind == COD_DATA_MNIST || o->kind == COD_DATA_IRIS) && o->val_path.count > 0)

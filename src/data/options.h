@@ -22,6 +22,9 @@ typedef enum cod_data_placement {
     COD_PLACEMENT_DIRICHLET,
 } cod_data_placement;
 
+/** What low-resolution training pictures are made of. */
+typedef enum cod_data_degradation { COD_DEGRADATION_BICUBIC, COD_DEGRADATION_REAL_ESRGAN } cod_data_degradation;
+
 /** How mini-batches reach a device that has memory of its own. */
 typedef enum cod_data_transfer {
     COD_TRANSFER_AUTO,
@@ -42,6 +45,8 @@ typedef struct cod_data_options {
     double alpha;
     int64_t items_per_group;
     int64_t patch, size, batch;
+    cod_float_list scales; /**< of training pictures, relative to what they are; none = 1 */
+    int degradation;       /**< cod_data_degradation */
     bool augment;
     int64_t shift;
     int64_t cache_mb, threads, prefetch;

@@ -127,19 +127,43 @@ static cod_status find_synthetic(const cod_data_options *options, cod_source_lis
     for (; list->count < (size_t)options->synthetic_count; list->count++) {
         char name[32];
         snprintf(name, sizeof name, "synthetic/%06zu", list->count);
+        list->items[list->count].of = list->count;
         list->items[list->count].path = cod_arena_strdup(&list->high.arena, name);
         COD_REQUIRE_MEMORY(list->items[list->count].path);
     }
     return COD_OK;
 }
 
-cod_status cod_sources_find(const cod_data_options *options, int scale, cod_source_list *list)
+/** Adds copies of all pictures that may be trained on, for each scale other than 1. */
+static cod_status add_copies(const cod_float_list *scales, cod_source_list *list)
 {
-    *list = (cod_source_list){.scale = scale};
-    const int64_t numbers[2] = {KEY_VERSION, scale};
-    list->key = cod_hash(numbers, sizeof numbers, 0);
-    if (options->kind == COD_DATA_SYNTHETIC)
-        return find_synthetic(options, list);
+    cod_source *items = realloc(list->items, (list->found + scales->count * list->trained + 1) * sizeof *items);
+    COD_REQUIRE_MEMORY(items);
+    list->items = items;
+    for (size_t s = 0; s < scales->count; s++) {
+        if (scales->items[s] == 1)
+            continue;
+        list->key = cod_hash(&scales->items[s], sizeof scales->items[s], list->key);
+        for (size_t i = 0; i < list->trained; i++) {
+            items[list->count] = items[i];
+            items[list->count++].scale = scales->items[s];
+        }
+    }
+    return COD_OK;
+}
+
+size_t cod_source_at_scale(const cod_source_list *list, const cod_float_list *scales, size_t index, size_t which)
+{
+    if (scales->items[which] == 1)
+        return index;
+    size_t copies = 0;
+    for (size_t s = 0; s < which; s++)
+        copies += scales->items[s] != 1;
+    return list->found + copies * list->trained + index;
+}
+
+static cod_status find_files(const cod_data_options *options, cod_source_list *list)
+{
     const size_t roots = options->path.count;
     for (size_t r = 0; r < roots + options->val_path.count; r++) {
         const char *root = r < roots ? options->path.items[r] : options->val_path.items[r - roots];
@@ -149,10 +173,26 @@ cod_status cod_sources_find(const cod_data_options *options, int scale, cod_sour
     COD_REQUIRE_MEMORY(list->items);
     for (; list->count < list->high.count; list->count++) {
         const cod_file *file = &list->high.items[list->count];
-        list->items[list->count] = (cod_source){.path = file->path, .root = file->root};
+        list->items[list->count] = (cod_source){.path = file->path, .root = file->root, .of = list->count};
+        list->trained += file->root < roots;
     }
     COD_TRY(pair_low(list, &options->low_path, 0));
     return pair_low(list, &options->val_low_path, roots);
+}
+
+cod_status cod_sources_find(const cod_data_options *options, int scale, cod_source_list *list)
+{
+    *list = (cod_source_list){.scale = scale};
+    const int64_t numbers[2] = {KEY_VERSION, scale};
+    list->key = cod_hash(numbers, sizeof numbers, 0);
+    if (options->kind == COD_DATA_SYNTHETIC) {
+        COD_TRY(find_synthetic(options, list));
+        list->trained = list->count;
+    } else {
+        COD_TRY(find_files(options, list));
+    }
+    list->found = list->count;
+    return add_copies(&options->scales, list);
 }
 
 void cod_sources_clear(cod_source_list *list)
@@ -166,13 +206,15 @@ void cod_sources_clear(cod_source_list *list)
 cod_status cod_source_probe(const cod_source_list *list, size_t index, int64_t *low_width, int64_t *low_height)
 {
     const cod_source *source = &list->items[index];
-    *low_width = *low_height = list->synthetic_side;
-    if (list->synthetic_side != 0)
-        return COD_OK;
     if (source->problem != NULL)
         return cod_fail(COD_ERR_ARGUMENT, "%s: %s", source->path, source->problem);
-    int64_t width, height;
-    COD_TRY(cod_image_probe(source->path, &width, &height));
+    int64_t width = list->synthetic_side * list->scale, height = width;
+    if (list->synthetic_side == 0)
+        COD_TRY(cod_image_probe(source->path, &width, &height));
+    if (source->scale != 0) {
+        width = cod_resized_size(width, source->scale);
+        height = cod_resized_size(height, source->scale);
+    }
     *low_width = width / list->scale;
     *low_height = height / list->scale;
     if (source->low_path != NULL) {
@@ -197,14 +239,40 @@ static void copy_corner(const cod_image *image, int64_t width, int64_t height, u
         memcpy(out + (size_t)y * bytes, (const uint8_t *)image->pixels + (size_t)y * stride, bytes);
 }
 
-/** Reads a picture of which the top left [height, width] is wanted. */
-static cod_status load_file(const char *path, int64_t width, int64_t height, uint8_t *out)
+/** Replaces an image by a copy of another size. */
+static cod_status rescale(cod_image *image, double scale)
+{
+    cod_image copy;
+    COD_TRY(cod_image_resize(image, scale, &copy));
+    cod_image_clear(image);
+    *image = copy;
+    return COD_OK;
+}
+
+/** Reads a picture of which, at `scale` (0 = as it is), the top left [height, width] is wanted. */
+static cod_status load_file(const char *path, double scale, int64_t width, int64_t height, uint8_t *out)
 {
     cod_image image;
     COD_TRY(cod_image_read(path, &image));
     cod_status status = cod_image_to_rgb8(&image);
+    if (status == COD_OK && scale != 0)
+        status = rescale(&image, scale);
     if (status == COD_OK && (image.width < width || image.height < height))
         status = cod_fail(COD_ERR_FORMAT, "%s: the picture has changed its size since it was found", path);
+    if (status == COD_OK)
+        copy_corner(&image, width, height, out);
+    cod_image_clear(&image);
+    return status;
+}
+
+static cod_status load_synthetic(const cod_source_list *list, size_t index, int64_t width, int64_t height, uint8_t *out)
+{
+    const cod_source *source = &list->items[index];
+    const int64_t side = list->synthetic_side * list->scale;
+    cod_image image;
+    COD_TRY(cod_image_init(&image, side, side, 3, 8));
+    cod_synthetic_draw(source->of, side, image.pixels);
+    const cod_status status = source->scale != 0 ? rescale(&image, source->scale) : COD_OK;
     if (status == COD_OK)
         copy_corner(&image, width, height, out);
     cod_image_clear(&image);
@@ -217,11 +285,11 @@ cod_status cod_source_load(const cod_source_list *list, size_t index, int64_t lo
     const cod_source *source = &list->items[index];
     const int64_t width = low_width * list->scale, height = low_height * list->scale;
     if (list->synthetic_side != 0)
-        cod_synthetic_draw(index, width, high);
+        COD_TRY(load_synthetic(list, index, width, height, high));
     else
-        COD_TRY(load_file(source->path, width, height, high));
+        COD_TRY(load_file(source->path, source->scale, width, height, high));
     if (source->low_path != NULL)
-        return load_file(source->low_path, low_width, low_height, low);
+        return load_file(source->low_path, 0, low_width, low_height, low);
     const cod_image whole = {.width = width, .height = height, .channels = 3, .bits = 8, .pixels = high};
     cod_image small;
     COD_TRY(cod_image_resize(&whole, 1.0 / list->scale, &small));

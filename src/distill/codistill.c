@@ -24,8 +24,7 @@
 #define PROGRAM_TASK    "task" /**< what the recipe computes, added to the gradients of distilling on other inputs */
 #define WEIGHT_SCALAR   "distill_weight"
 
-enum { LOSS_TASK, LOSS_DISTILL, LOSSES };
-enum { TIMES_KEPT = 512 };
+enum { LOSS_TASK, LOSS_DISTILL, LOSSES, TIMES_KEPT = 512 };
 enum { FLAG_OFF, OWN_FLAGS }; /* the exchange's are behind them */
 
 typedef struct codistill {
@@ -401,13 +400,14 @@ static cod_status after_step(cod_strategy *strategy, cod_train_context *context)
     codistill *c = (codistill *)strategy;
     const int64_t done = context->step + 1;
     COD_TRY(note_losses(c, context));
-    const double begin = cod_clock_s(), trace = cod_trace_begin();
+    const double begin = cod_clock_s(), processor = cod_clock_thread_s(), trace = cod_trace_begin();
     if (cod_exchange_publish_due(c->exchange, done))
         COD_TRY(publish(c, context, done));
     COD_TRY(cod_exchange_advance(c->exchange, done));
     COD_TRY(cod_peers_take_over(&c->peers, context));
     cod_trace_end(trace, "exchange", "advance");
     c->exchange_s += cod_clock_s() - begin;
+    c->stats.exchange_processor_s += cod_clock_thread_s() - processor;
     c->steps++;
     return COD_OK;
 }

@@ -12,8 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/** The part of the time between two publications that encoding is spread over. */
-enum { ENCODING_PART = 3 };
 enum { STORAGE_PATIENCE_S = 10 };
 
 /** A fragment is one chunk at least. */
@@ -34,7 +32,7 @@ static cod_status check_fragments(const cod_exchange *e)
 static cod_status make_buffers(cod_exchange *e)
 {
     COD_TRY(check_fragments(e));
-    COD_TRY(exchange_publisher_init(&e->publisher, &e->setup.options));
+    COD_TRY(exchange_publisher_init(&e->publisher, &e->setup));
     COD_TRY(exchange_puller_init(&e->puller, &e->setup, &e->publisher.coder));
     return exchange_agreement_init(&e->agreement, &e->setup, e->puller.pull_count);
 }
@@ -103,7 +101,7 @@ static cod_status open_folder(cod_exchange *e, const cod_slot_identity *identity
 static cod_status make_transports(cod_exchange *e)
 {
     const cod_slot_layout layout = exchange_layout(&e->setup);
-    for (int f = 0; f < e->setup.fragments; f++) {
+    for (int f = 0; e->setup.publishes && f < e->setup.fragments; f++) {
         const cod_slot_identity identity = exchange_identity(&e->setup, e->setup.mine, f, e->setup.rank);
         COD_TRY(e->setup.options.transport == COD_TRANSPORT_RMA
                     ? make_window(e, &identity, &layout, &e->setup.transports[f])
@@ -130,6 +128,8 @@ cod_status cod_exchange_use_device(cod_exchange *e, const cod_backend *backend, 
 {
     const bool at_once = cod_backend_runs_at_once(backend);
     double devices = !at_once;
+    if (!e->setup.publishes)
+        return COD_OK;
     /* One rank may have a device, and another could not open its own: then nobody shares. */
     if (e->setup.shared != NULL)
         COD_TRY(cod_group_reduce(e->setup.group, &devices, 1, COD_REDUCE_SUM));
@@ -140,13 +140,12 @@ cod_status cod_exchange_use_device(cod_exchange *e, const cod_backend *backend, 
         return exchange_make_values(e);
     e->setup.backend = backend;
     e->setup.device = device;
-    COD_TRY(cod_event_create(backend, device, &e->copied));
-    e->setup.codes_on_device = e->setup.options.codec != COD_EXCHANGE_NONE && e->puller.peer_count > 0 &&
-                               cod_exchange_codes_on(backend, device);
+    COD_TRY(cod_event_create(backend, device, &e->publisher.copied));
+    e->setup.codes_on_device = cod_exchange_codes_on(backend, device);
     COD_TRY(exchange_make_values(e));
     if (!e->setup.codes_on_device)
         return COD_OK;
-    COD_TRY(exchange_device_create(e));
+    COD_TRY(exchange_publisher_use_device(&e->publisher));
     return exchange_puller_use_device(&e->puller);
 }
 
@@ -164,9 +163,9 @@ cod_status cod_exchange_destroy(cod_exchange *e)
         came = ended == COD_OK;
     }
     exchange_puller_leave_device(&e->puller);
-    exchange_device_destroy(e);
+    exchange_publisher_leave_device(&e->publisher);
     exchange_free_values(e);
-    cod_event_destroy(e->setup.backend, e->copied);
+    cod_event_destroy(e->setup.backend, e->publisher.copied);
     exchange_publisher_clear(&e->publisher);
     exchange_puller_clear(&e->puller);
     exchange_agreement_clear(&e->agreement);
@@ -179,21 +178,6 @@ cod_status cod_exchange_destroy(cod_exchange *e)
     return status;
 }
 
-int64_t exchange_encoding_steps(const cod_exchange_options *options)
-{
-    return (cod_exchange_spacing(options) + ENCODING_PART - 1) / ENCODING_PART;
-}
-
-/** Chunks a step, so that the publication is through after its part of the time until the next one. */
-static uint64_t encoded_a_step(const cod_exchange *e)
-{
-    const int fragment = exchange_fragment_of(&e->setup, e->publisher.version);
-    const uint64_t chunks =
-                       exchange_snapshot_range(&e->setup, fragment).count / (uint64_t)e->setup.options.chunk_values + 1,
-                   steps = (uint64_t)exchange_encoding_steps(&e->setup.options);
-    return (chunks + steps - 1) / steps;
-}
-
 /** The first rank looks for something to propose. */
 static cod_status look_for_news(cod_exchange *e, exchange_pull *pull, int64_t step, exchange_proposal *proposal)
 {
@@ -201,7 +185,7 @@ static cod_status look_for_news(cod_exchange *e, exchange_pull *pull, int64_t st
     if (e->setup.rank != 0 || proposal->peer != EXCHANGE_NO_PEER)
         return COD_OK;
     for (int f = 0; f < e->setup.fragments; f++)
-        newest_own[f] = exchange_newest_own(e, f);
+        newest_own[f] = exchange_newest_own(&e->publisher, f);
     return exchange_puller_look(&e->puller, pull, step, newest_own, proposal);
 }
 
@@ -221,6 +205,32 @@ static cod_status move_pulls(cod_exchange *e, int64_t step)
     return COD_OK;
 }
 
+bool cod_exchange_publish_due(const cod_exchange *e, int64_t step)
+{
+    if (e->events != NULL)
+        return exchange_replays_publication(e, step);
+    return exchange_publisher_is_due(&e->publisher, step) &&
+           (e->setup.options.deterministic || e->publisher.interval_passed);
+}
+
+cod_status cod_exchange_snapshot(cod_exchange *e, int64_t step, cod_exchange_part *part)
+{
+    return exchange_publisher_snapshot(&e->publisher, step, part);
+}
+
+cod_status cod_exchange_publish(cod_exchange *e, int64_t step, uint64_t fingerprint)
+{
+    const double begin = cod_clock_s();
+    const uint64_t version = (uint64_t)(step / cod_exchange_spacing(&e->setup.options));
+    if (e->setup.waits)
+        COD_TRY(exchange_wait_for_readers(&e->setup, exchange_fragment_of(&e->setup, version)));
+    COD_TRY(exchange_publisher_begin(&e->publisher, step, fingerprint));
+    if (e->setup.options.deterministic)
+        COD_TRY(exchange_publisher_finish(&e->publisher));
+    e->seconds += cod_clock_s() - begin;
+    return COD_OK;
+}
+
 cod_status cod_exchange_advance(cod_exchange *e, int64_t step)
 {
     const double begin = cod_clock_s();
@@ -228,18 +238,10 @@ cod_status cod_exchange_advance(cod_exchange *e, int64_t step)
         if (e->publisher.version > 0 && step == e->publisher.step + e->setup.options.lag_steps)
             COD_TRY(exchange_take_all(e, step));
     } else {
-        e->counters.skipped += exchange_is_publication_step(e, step) && e->publisher.step != step;
-        /*
-         * Not in the step that made the snapshot. On a device it has only queued the copy; at the end of the second step after it the
-         * host reads a loss that was queued behind the copy, so that from the third on it does not wait. Whether the copy is done is
-         * not asked: encoding must take the same steps on all ranks of the group, as its end decides what is merged when. Where the
-         * ranks hold values together, one that is behind may in these steps still read the own version that is written over.
-         */
-        if (step > e->publisher.step + (e->copied != NULL || e->setup.shared != NULL ? EXCHANGE_COPY_STEPS : 0))
-            COD_TRY(exchange_encode_some(e, encoded_a_step(e)));
+        COD_TRY(exchange_publisher_advance(&e->publisher, step));
         COD_TRY(e->events != NULL ? exchange_replay_step(e, step) : move_pulls(e, step));
     }
-    e->counters.seconds += cod_clock_s() - begin;
+    e->seconds += cod_clock_s() - begin;
     return COD_OK;
 }
 
@@ -250,7 +252,7 @@ size_t cod_exchange_flag_count(const cod_exchange *e)
 
 void cod_exchange_flags_out(const cod_exchange *e, double *out)
 {
-    const exchange_publication publication = exchange_publication_of(e);
+    const exchange_publication publication = exchange_publisher_report(&e->publisher);
     exchange_standing pulls[COD_EXCHANGE_PULLS_MOST];
     for (int k = 0; k < e->puller.pull_count; k++)
         pulls[k] = e->puller.pulls[k].standing;
@@ -284,7 +286,7 @@ cod_status cod_exchange_flags_in(cod_exchange *e, int64_t step, const double *in
 {
     exchange_publications publications;
     COD_TRY(exchange_agreement_hear(&e->agreement, step, e->publisher.print_of, in, &publications));
-    exchange_hear_publications(e, &publications);
+    exchange_publisher_hear(&e->publisher, &publications);
     for (int k = 0; k < e->puller.pull_count && !e->setup.waits; k++)
         COD_TRY(act(e, &e->puller.pulls[k], step, in));
     return COD_OK;

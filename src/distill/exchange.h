@@ -73,7 +73,7 @@ typedef enum cod_exchange_transport { COD_TRANSPORT_RMA, COD_TRANSPORT_FILE } co
  */
 typedef struct cod_exchange_options {
     int64_t period, fragments; /**< cod_exchange_fragments(), cod_exchange_spacing() */
-    int codec;                 /**< cod_exchange_codec; NONE publishes nothing */
+    int codec;                 /**< cod_exchange_codec; NONE publishes, reads and holds nothing */
     double quality_db, rounding;
     int64_t key_every;
     int entropy; /**< cod_codec_entropy */
@@ -115,9 +115,10 @@ static inline int64_t cod_exchange_spacing(const cod_exchange_options *options)
 }
 
 /**
- * Whether group `reader` of `groups` reads `publisher`'s checkpoints. A random draw is a function of the run's seed and the reader,
- * made once for the whole run: a teacher's program, the memory of its checkpoint and the versions that deltas are against belong to a
- * peer, so that drawing anew would throw all three away; and every rank, also after a resume, knows who reads whom.
+ * Whether group `reader` of `groups` reads `publisher`'s checkpoints: none does with COD_EXCHANGE_NONE. A random draw is
+ * a function of the run's seed and the reader, made once for the whole run: a teacher's program, the memory of its
+ * checkpoint and the versions that deltas are against belong to a peer, so that drawing anew would throw all three
+ * away; and every rank, also after a resume, knows who reads whom.
  */
 bool cod_exchange_reads(const cod_exchange_options *options, int groups, int reader, int publisher);
 
@@ -203,7 +204,7 @@ typedef struct cod_exchange_sizes {
 } cod_exchange_sizes;
 
 /**
- * Computes them without making an exchange.
+ * Computes them without making an exchange; all are 0 with COD_EXCHANGE_NONE.
  *
  * @param models  [groups] what each group trains
  * @param ranks   [groups] ranks of each
@@ -332,9 +333,10 @@ typedef struct cod_exchange_array {
 } cod_exchange_array;
 
 /**
- * The arrays that hold the exchange's state: published slots, held teachers, own decoded publications, versions. To save,
- * write them; to restore, fill all but COD_EXCHANGE_SLOTS with what was written and call cod_exchange_restored(). A publication under way
- * is completed first: then it is collective on the group. A pull under way is not part of the state; its version is proposed again.
+ * The arrays that hold the exchange's state: published slots, held teachers, own decoded publications, versions; none
+ * where groups do not publish. To save, write them; to restore, fill all but COD_EXCHANGE_SLOTS with what was written
+ * and call cod_exchange_restored(). A publication under way is completed first: then it is collective on the group. A
+ * pull under way is not part of the state; its version is proposed again.
  *
  * @param[out] arrays  borrowed until the next call of the exchange
  */
@@ -351,7 +353,12 @@ COD_MUST_CHECK cod_status cod_exchange_restored(cod_exchange *exchange, const vo
 /** Adds the state to this rank's checkpoint. The exchange's memory is borrowed until it is written. */
 COD_MUST_CHECK cod_status cod_exchange_save(cod_exchange *exchange, cod_checkpoint *checkpoint);
 
-/** Reads it back, and restores. Collective on the group. */
+/**
+ * Reads it back, and restores. Collective on the group.
+ *
+ * @return COD_ERR_ARGUMENT when the groups of the run that saved it exchanged and those of this one do not, or the other
+ *         way round
+ */
 COD_MUST_CHECK cod_status cod_exchange_load(cod_exchange *exchange, const cod_st_file *file);
 
 #endif

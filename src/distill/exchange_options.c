@@ -18,10 +18,9 @@ static const cod_option options[] = {
      "encoding, traffic and delay are of one at a time; a divisor of period"},
     {"codec", COD_OPTION_CHOICE, FIELD(codec), "delta", 0, 0, codecs,
      "coding of published weights: f32 exact, bf16 half, int8 a quarter of the bytes (43 dB), delta what changed since "
-     "the "
-     "last one, about a twelfth; auto is delta with an entropy coder that each rank chooses, at keys, by how fast "
-     "coders "
-     "and pulls were so far (not the default: what it measures may mislead it); none publishes nothing"},
+     "the last one, about a twelfth; auto is delta with an entropy coder that each rank chooses, at keys, by how fast "
+     "coders and pulls were so far (not the default: what it measures may mislead it); none publishes, reads and "
+     "holds nothing"},
     {"quality_db", COD_OPTION_FLOAT, FIELD(quality_db), "43", 6, 48, NULL,
      "delta: decibels of the weights; 6 fewer save a bit a weight"},
     {"rounding", COD_OPTION_FLOAT, FIELD(rounding), "0.5", 0.01, 0.5, NULL,

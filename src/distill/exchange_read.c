@@ -3,23 +3,6 @@
 
 #include <math.h>
 
-uint64_t exchange_newest_own(const cod_exchange *e, int fragment)
-{
-    uint64_t newest = 0;
-    for (int i = fragment; i < e->publisher.own_count; i += e->setup.fragments)
-        newest = e->publisher.own[i].version > newest ? e->publisher.own[i].version : newest;
-    return newest;
-}
-
-uint64_t exchange_left_out(const cod_exchange *e)
-{
-    uint64_t count = 0;
-    for (int f = 0; f < e->setup.fragments; f++)
-        if (e->setup.transports[f]->ops->failures != NULL)
-            count += e->setup.transports[f]->ops->failures(e->setup.transports[f]);
-    return count;
-}
-
 int cod_exchange_holders(const cod_exchange *e)
 {
     return e->setup.holders.count;
@@ -43,17 +26,6 @@ static double age_of(const cod_exchange *e, const held_peer *p)
     return e->agreement.now_ms > p->published_ms ? 1e-3 * (double)(e->agreement.now_ms - p->published_ms) : 0;
 }
 
-/** The own publication of the same version, or NULL while that comes next; of groups further apart the newest. */
-static const own_version *own_beside(const cod_exchange *e, uint64_t version)
-{
-    const uint64_t count = (uint64_t)e->publisher.own_count, each = (uint64_t)e->setup.fragments,
-                   newest = exchange_newest_own(e, exchange_fragment_of(&e->setup, version));
-    const own_version *own = &e->publisher.own[version % count];
-    if (own->version != version)
-        own = version == newest + each || newest == 0 ? NULL : &e->publisher.own[newest % count];
-    return own;
-}
-
 void cod_exchange_read_checkpoint(const cod_exchange *e, int peer, int fragment, cod_exchange_checkpoint *out)
 {
     const held_peer *p = &e->puller.peers[peer * e->setup.fragments + fragment];
@@ -62,7 +34,7 @@ void cod_exchange_read_checkpoint(const cod_exchange *e, int peer, int fragment,
     if (p->version == 0)
         return;
     out->values = p->values;
-    const own_version *own = own_beside(e, p->version);
+    const own_version *own = exchange_own_beside(&e->publisher, p->version);
     if (own != NULL) {
         out->own = own->values;
         out->own_version = own->version;
@@ -86,18 +58,22 @@ void cod_exchange_read_peer(const cod_exchange *e, int peer, cod_exchange_peer_c
 
 const char *cod_exchange_entropy(const cod_exchange *e)
 {
-    const bool publishes = e->setup.options.codec != COD_EXCHANGE_NONE && e->puller.peer_count > 0;
-    return publishes ? cod_coder_name(e->publisher.encoder.options.entropy) : NULL;
+    return e->setup.publishes ? cod_coder_name(e->publisher.encoder.options.entropy) : NULL;
 }
 
 void cod_exchange_read_counters(const cod_exchange *e, cod_exchange_counters *out)
 {
+    const exchange_publisher_counters *publications = &e->publisher.counters;
     const exchange_puller_counters *pulls = &e->puller.counters;
-    *out = e->counters;
-    out->pulled = out->switches = pulls->pulled;
-    out->pulled_bytes = pulls->pulled_bytes;
-    out->rejected = pulls->rejected;
-    out->lost = pulls->lost;
-    out->decode_s = pulls->decode_s;
-    out->skipped += exchange_left_out(e);
+    *out = (cod_exchange_counters){.published = publications->published,
+                                   .pulled = pulls->pulled,
+                                   .published_bytes = publications->published_bytes,
+                                   .pulled_bytes = pulls->pulled_bytes,
+                                   .rejected = pulls->rejected,
+                                   .lost = pulls->lost,
+                                   .skipped = publications->skipped + exchange_left_out(&e->setup),
+                                   .switches = pulls->pulled,
+                                   .seconds = e->seconds,
+                                   .encode_s = publications->encode_s,
+                                   .decode_s = pulls->decode_s};
 }

@@ -22,6 +22,7 @@ cod_status exchange_setup_init(exchange_setup *setup, cod_comm *comm, cod_group 
                               .size = cod_group_size(group),
                               .run = run,
                               .fragments = fragments,
+                              .publishes = groups > 1 && options->codec != COD_EXCHANGE_NONE,
                               .waits = options->deterministic};
     setup->holders = (cod_group_holders){.first = setup->rank, .count = 1};
     setup->members = calloc((size_t)groups, sizeof *setup->members);
@@ -67,6 +68,15 @@ cod_codec_key exchange_key(const exchange_setup *setup, int group, uint64_t vers
 {
     const uint64_t run = life == 0 ? setup->run : cod_hash(&life, sizeof life, setup->run);
     return (cod_codec_key){.run = run, .publisher = (uint64_t)group, .version = version};
+}
+
+uint64_t exchange_left_out(const exchange_setup *setup)
+{
+    uint64_t count = 0;
+    for (int f = 0; setup->publishes && f < setup->fragments; f++)
+        if (setup->transports[f]->ops->failures != NULL)
+            count += setup->transports[f]->ops->failures(setup->transports[f]);
+    return count;
 }
 
 cod_slot_layout exchange_layout(const exchange_setup *setup)

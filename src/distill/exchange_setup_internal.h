@@ -23,8 +23,9 @@ typedef struct exchange_setup {
     cod_group_members *members; /**< [groups] */
     uint64_t run;
     uint64_t life;              /**< of this process of the group, the same on all its ranks; exact as a double */
-    cod_transport **transports; /**< [fragments] each is a window, or a folder, of one fragment */
+    cod_transport **transports; /**< [fragments] a window, or a folder, of each; NULL where nothing is published */
     int fragments;
+    bool publishes;           /**< the groups publish: there are several, and a codec; else nothing is held */
     bool waits;               /**< groups wait for each other: deterministic, or repeating a run */
     cod_group_memory *shared; /**< what is held, once for the group's ranks of a node; NULL = each rank has its own */
     cod_group_holders
@@ -96,6 +97,8 @@ cod_codec_range exchange_snapshot_range(const exchange_setup *setup, int fragmen
 cod_slot_identity exchange_identity(const exchange_setup *setup, int group, int fragment, int shard);
 /** A group's life is a run of its own to its chunks: what it made before its death and after it never passes for each other. */
 cod_codec_key exchange_key(const exchange_setup *setup, int group, uint64_t version, uint64_t life);
+/** Publications that storage left out, of this rank's shard. */
+uint64_t exchange_left_out(const exchange_setup *setup);
 /** Of slots that hold any shard of any group. */
 cod_slot_layout exchange_layout(const exchange_setup *setup);
 

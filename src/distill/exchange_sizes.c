@@ -205,6 +205,8 @@ cod_exchange_sizes cod_exchange_plan(const cod_exchange_options *options, const 
     const uint64_t holders = together > 1 ? (uint64_t)together : 1;
     const uint64_t fragments = (uint64_t)cod_exchange_fragments(options);
     cod_slot_layout layout = {.slots = (uint32_t)options->slots, .groups = (uint32_t)groups};
+    if (options->codec == COD_EXCHANGE_NONE)
+        return (cod_exchange_sizes){0};
     cod_exchange_sizes sizes = {.published = publication_bytes(options, &models[mine], ranks[mine])};
     const uint64_t kept = COD_EXCHANGE_OWN_KEPT * exchange_total_of(&models[mine]) * sizeof(float);
     sizes.own_bytes = (fragment_bytes(options, &models[mine]) + kept) / holders;
@@ -229,8 +231,8 @@ cod_exchange_sizes cod_exchange_plan(const cod_exchange_options *options, const 
     sizes.encoding_steps = exchange_encoding_steps(options);
     sizes.decoding_steps = exchange_decoding_steps(options, sizes.peers);
     sizes.slot_bytes = published + (uint64_t)sizes.pulls * layout.slot_bytes;
-    const uint64_t numbers =
-        EXCHANGE_NUMBERS + fragments * (EXCHANGE_CHAIN_NUMBERS + EXCHANGE_PEER_NUMBERS * (uint64_t)sizes.peers);
+    const uint64_t numbers = EXCHANGE_SHAPE_NUMBERS + EXCHANGE_PUBLISHER_NUMBERS +
+                             fragments * (EXCHANGE_CHAIN_NUMBERS + EXCHANGE_PEER_NUMBERS * (uint64_t)sizes.peers);
     sizes.checkpoint_bytes = numbers * sizeof(uint64_t) + saved_values * sizeof(float) +
                              (uint64_t)ranks[mine] * fragments * saved_slot_bytes(options, &layout);
     sizes.memory_bytes = sizes.held_bytes + sizes.own_bytes + sizes.slot_bytes;

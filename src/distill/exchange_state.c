@@ -24,7 +24,7 @@ static void pack_numbers(cod_exchange *e, bool restoring)
 
 static size_t number_count(const cod_exchange *e)
 {
-    return EXCHANGE_NUMBERS + EXCHANGE_CHAIN_NUMBERS * (size_t)e->setup.fragments +
+    return EXCHANGE_SHAPE_NUMBERS + EXCHANGE_PUBLISHER_NUMBERS + EXCHANGE_CHAIN_NUMBERS * (size_t)e->setup.fragments +
            EXCHANGE_PEER_NUMBERS * (size_t)e->puller.peer_count;
 }
 
@@ -93,15 +93,18 @@ cod_status cod_exchange_state(cod_exchange *e, const cod_exchange_array **arrays
 {
     size_t slot_bytes;
     const size_t numbers = number_count(e);
-    COD_TRY(exchange_finish_publication(e));
+    *arrays = NULL;
+    *count = 0;
+    if (!e->setup.publishes)
+        return COD_OK;
+    COD_TRY(exchange_publisher_finish(&e->publisher));
     if (e->arrays == NULL) {
         e->arrays = calloc(2 + (size_t)(e->publisher.own_count + e->puller.peer_count), sizeof *e->arrays);
         e->numbers = calloc(numbers, sizeof *e->numbers);
         COD_REQUIRE_MEMORY(e->arrays);
         COD_REQUIRE_MEMORY(e->numbers);
     }
-    if (e->setup.codes_on_device)
-        COD_TRY(exchange_device_save(e));
+    COD_TRY(exchange_publisher_save(&e->publisher));
     COD_TRY(exchange_puller_save(&e->puller));
     e->array_count = 0;
     e->numbers[0] = shape_of(e);
@@ -110,9 +113,7 @@ cod_status cod_exchange_state(cod_exchange *e, const cod_exchange_array **arrays
     add_array(e, "numbers", 0, e->numbers, numbers * sizeof *e->numbers, true);
     add_array(e, "slots", 0, e->slots, slot_bytes, false);
     for (int i = 0; i < e->publisher.own_count; i++)
-        add_array(e, "own", i,
-                  e->setup.codes_on_device ? exchange_device_saved(e, i) : exchange_floats(e->publisher.own[i].values),
-                  e->publisher.own[i].values->bytes, true);
+        add_array(e, "own", i, exchange_publisher_saved(&e->publisher, i), e->publisher.own[i].values->bytes, true);
     for (int i = 0; i < e->puller.peer_count; i++)
         add_array(e, "peer", i, exchange_puller_saved(&e->puller, i), e->puller.peers[i].values->bytes, true);
     *arrays = e->arrays;
@@ -133,8 +134,7 @@ cod_status cod_exchange_restored(cod_exchange *e, const void *slots, size_t slot
         return cod_fail(COD_ERR_FORMAT, "the checkpoint is of a run with exchange.fragments %llu, not %d: set it back",
                         (unsigned long long)fragments, e->setup.fragments);
     pack_numbers(e, true);
-    if (e->setup.codes_on_device)
-        COD_TRY(exchange_device_restore(e));
+    COD_TRY(exchange_publisher_restored(&e->publisher));
     COD_TRY(exchange_puller_restored(&e->puller));
     return restore_slots(e, slots, slot_bytes);
 }
@@ -152,13 +152,25 @@ cod_status cod_exchange_save(cod_exchange *e, cod_checkpoint *checkpoint)
     return COD_OK;
 }
 
+/** Whether the checkpoint holds an exchange's state where this run has one; an earlier version saved one of a single group. */
+static cod_status check_saved(const cod_exchange *e, const cod_st_file *file)
+{
+    const bool saved = cod_st_tensor_find(file, COD_EXCHANGE_SLOTS) != NULL;
+    if (saved == e->setup.publishes || e->setup.groups == 1)
+        return COD_OK;
+    return saved
+               ? cod_fail(COD_ERR_ARGUMENT, "the checkpoint is of a run whose groups exchanged, and with "
+                                            "exchange.codec=none they do not: set exchange.codec back")
+               : cod_fail(COD_ERR_ARGUMENT, "the checkpoint is of a run with exchange.codec=none, whose groups did not "
+                                            "exchange: set it back");
+}
+
 /** All arrays as far as this rank saved them. @param[out] slots  of the file */
 static cod_status read_parts(cod_exchange *e, const cod_st_file *file, const cod_exchange_array **arrays, size_t *count,
                              const cod_st_tensor **slots)
 {
+    COD_TRY(check_saved(e, file));
     *slots = cod_st_tensor_find(file, COD_EXCHANGE_SLOTS);
-    if (*slots == NULL)
-        return cod_fail(COD_ERR_FORMAT, "the checkpoint has no '" COD_EXCHANGE_SLOTS "'");
     COD_TRY(cod_exchange_state(e, arrays, count));
     for (size_t i = 0; i < *count; i++) {
         const cod_exchange_array *array = &(*arrays)[i];
@@ -173,9 +185,11 @@ static cod_status read_parts(cod_exchange *e, const cod_st_file *file, const cod
 cod_status cod_exchange_load(cod_exchange *e, const cod_st_file *file)
 {
     const cod_exchange_array *arrays;
-    const cod_st_tensor *slots;
+    const cod_st_tensor *slots = NULL;
     size_t count;
     COD_TRY(cod_group_agree(e->setup.group, read_parts(e, file, &arrays, &count, &slots), NULL));
+    if (!e->setup.publishes)
+        return COD_OK;
     for (size_t i = 0; i < count; i++)
         if (arrays[i].of_group && !arrays[i].held_once)
             COD_TRY(cod_checkpoint_complete(e->setup.group, arrays[i].data, arrays[i].bytes));

@@ -32,7 +32,7 @@ cod_status exchange_share_values(cod_exchange *e)
         bytes += cod_align_up(own_range(e, i).count * sizeof(float));
     for (int i = 0; i < e->puller.peer_count; i++)
         bytes += 2 * cod_align_up(e->puller.peers[i].range.count * sizeof(float));
-    if (e->setup.size > 1 && e->puller.peer_count > 0)
+    if (e->setup.size > 1 && e->setup.publishes)
         COD_TRY(cod_group_memory_create(e->setup.group, bytes, &e->setup.shared));
     if (e->setup.shared != NULL)
         e->setup.holders = cod_group_holders_of(e->setup.group, e->setup.rank);
@@ -83,6 +83,8 @@ static cod_status snapshot_create(cod_exchange *e)
 
 cod_status exchange_make_values(cod_exchange *e)
 {
+    if (!e->setup.publishes)
+        return COD_OK;
     COD_TRY(snapshot_create(e));
     for (int i = 0; i < e->publisher.own_count; i++)
         COD_TRY(floats_create(e, own_range(e, i).count, &e->publisher.own[i].values));
@@ -96,7 +98,7 @@ cod_status exchange_make_values(cod_exchange *e)
 
 void exchange_free_values(cod_exchange *e)
 {
-    const cod_status ended = cod_event_wait(e->setup.backend, e->copied);
+    const cod_status ended = cod_event_wait(e->setup.backend, e->publisher.copied);
     (void)ended; /* a device that failed has said so to whoever used it */
     for (int i = 0; i < e->puller.peer_count; i++) {
         floats_destroy(e, &e->puller.peers[i].values);

@@ -5,6 +5,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+cod_status exchange_wait_for_readers(const exchange_setup *setup, int fragment)
+{
+    const int groups = setup->groups, mine = setup->mine;
+    cod_transport *transport = setup->transports[fragment];
+    const uint64_t oldest = transport->ops->oldest(transport);
+    exchange_waiting waiting = exchange_wait_begin();
+    for (int i = 1; i < groups; i++) {
+        const int reader = (mine + groups - i) % groups;
+        uint64_t taken = 0;
+        if (!cod_exchange_reads(&setup->options, groups, reader, mine))
+            continue;
+        const cod_slot_identity identity = exchange_identity(setup, reader, fragment, 0);
+        while (taken < oldest) {
+            COD_TRY(transport->ops->acknowledged(transport, &identity, exchange_world_rank(setup, reader, 0),
+                                                 (uint32_t)mine, &taken));
+            if (exchange_wait_is_over(setup, &waiting, reader, "take", oldest))
+                return cod_fail(COD_ERR_PEER,
+                                "group %d did not take version %llu within %.0f s, for which this group waits", reader,
+                                (unsigned long long)oldest, exchange_patience_s(setup));
+            sched_yield();
+        }
+    }
+    return COD_OK;
+}
+
 /** Deterministic, replay: takes one version of a peer, waiting for it. `step`: of the agreement that it stands for. */
 static cod_status take(cod_exchange *e, held_peer *peer, uint64_t version, int64_t step)
 {
@@ -39,7 +64,7 @@ static cod_status take(cod_exchange *e, held_peer *peer, uint64_t version, int64
 
 cod_status exchange_take_all(cod_exchange *e, int64_t step)
 {
-    const int fragment = exchange_fragment_of(&e->setup, e->publisher.version);
+    const int fragment = exchange_fragment_now(&e->publisher);
     cod_transport *transport = e->setup.transports[fragment];
     for (int i = fragment; i < e->puller.peer_count; i += e->setup.fragments) {
         COD_TRY(take(e, &e->puller.peers[i], e->publisher.version, step));

@@ -24,7 +24,7 @@ static bool is_drawn(const cod_exchange_options *options, int groups, int reader
 
 bool cod_exchange_reads(const cod_exchange_options *options, int groups, int reader, int publisher)
 {
-    if (reader == publisher)
+    if (reader == publisher || options->codec == COD_EXCHANGE_NONE)
         return false;
     switch ((cod_exchange_peers)cod_choice_index(options->peers)) {
     case COD_PEERS_RING:

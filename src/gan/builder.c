@@ -3,6 +3,8 @@
 #include "gan/perceptual.h"
 #include "train/task.h"
 
+#include <math.h>
+
 cod_status gan_begin(const cod_recipe_setting *setting, const gan_published *published, cod_recipe *recipe,
                      gan_builder *b)
 {
@@ -49,10 +51,58 @@ void gan_add_figure(gan_builder *b, const char *name, cod_value value)
     step->figures[count] = step->program.outputs[count] = value;
 }
 
-void gan_add_means(gan_builder *b, cod_value real, cod_value fake)
+static void add_guard(gan_builder *b, cod_recipe_guard guard)
 {
-    gan_add_figure(b, "logit.real", cod_graph_mean(b->graph, real));
-    gan_add_figure(b, "logit.fake", cod_graph_mean(b->graph, fake));
+    b->recipe->guards[b->recipe->guard_count++] = guard;
+}
+
+void gan_add_means(gan_builder *b, cod_value mean_real, cod_value mean_fake)
+{
+    gan_add_figure(b, "logit.real", mean_real);
+    gan_add_figure(b, "logit.fake", mean_fake);
+    const cod_recipe_guard won = {
+        .name = "discriminator_won",
+        .figure = "logit.real",
+        .other = "logit.fake",
+        .relation = COD_GUARD_DIFFERENCE,
+        .least = -INFINITY,
+        .most = 10, /* logits of ±5: it is 99.3 % sure of both */
+        .advice = "the discriminator is nearly sure of every picture, so the generator learns little from it; try a "
+                  "lower gan.rate, a shorter gan.warm_up, or gan.label_smoothing=0.1"};
+    cod_recipe_guard lost = won;
+    lost.name = "discriminator_lost";
+    lost.least = -1, lost.most = INFINITY;
+    lost.advice = "the discriminator takes the generator's pictures for the truth rather than the truth itself; try a "
+                  "higher gan.rate, a lower train.rate, or gan.warm_up";
+    add_guard(b, won);
+    add_guard(b, lost);
+}
+
+/** How much neighbouring pixels differ (total variation), in the truth and in what the generator made of it. */
+static void add_details(gan_builder *b)
+{
+    const cod_loss_spec variation = {.kind = COD_LOSS_TV};
+    gan_add_figure(b, "detail.real", cod_graph_loss(b->graph, "detail.real", b->truth, 0, variation));
+    gan_add_figure(b, "detail.fake", cod_graph_loss(b->graph, "detail.fake", b->made, 0, variation));
+    const cod_recipe_guard flat = {
+        .name = "pictures_flat",
+        .figure = "detail.fake",
+        .other = "detail.real",
+        .relation = COD_GUARD_RATIO,
+        .least = 0.1,
+        .most = INFINITY,
+        .advice =
+            "the generator's pictures have next to no detail: it is not trained yet, or has collapsed; begin with "
+            "a trained generator (model.init), or try a lower gan.adversarial_weight"};
+    cod_recipe_guard noise = flat;
+    noise.name = "pictures_noisy";
+    noise.relation = COD_GUARD_DIFFERENCE;     /* a ratio to a smooth truth would be large without noise */
+    noise.least = -INFINITY, noise.most = 0.4; /* white noise from 0 to 1 varies by 0.67, photographs by 0.1 */
+    noise.advice = "the generator's pictures are noise; go on from the last good checkpoint with a lower train.rate, "
+                   "gan.rate or gan.adversarial_weight";
+    noise.spoils = true;
+    add_guard(b, flat);
+    add_guard(b, noise);
 }
 
 void gan_add_plain_losses(gan_builder *b, cod_value real, cod_value fake)
@@ -64,7 +114,7 @@ void gan_add_plain_losses(gan_builder *b, cod_value real, cod_value fake)
     gan_add_loss(b, &b->discriminator, "d_real", real, trues, bce, 1);
     gan_add_loss(b, &b->discriminator, "d_fake", fake, zeros, bce, 1);
     gan_add_loss(b, &b->generator, "adversarial", fake, ones, bce, s->adversarial_weight);
-    gan_add_means(b, real, fake);
+    gan_add_means(b, cod_graph_mean(b->graph, real), cod_graph_mean(b->graph, fake));
 }
 
 static void add_pixels(gan_builder *b, const char *name, double weight)
@@ -130,11 +180,13 @@ static void add_sets(gan_builder *b)
                                .optimiser = cod_recipe_optimiser(config),
                                .schedule = cod_recipe_schedule(config)};
     *discriminator = sets[0];
-    discriminator->travels = false;
+    discriminator->travels = o->discriminator_travels;
+    discriminator->file = o->discriminator_init[0] != '\0' ? o->discriminator_init : NULL;
     discriminator->optimiser.ema_decay = 0; /* nobody evaluates it */
     discriminator->schedule.kind = b->settings.schedule;
     if (o->rate > 0)
         discriminator->schedule.rate = o->rate;
+    discriminator->rate_option = "gan.rate";
     if (o->milestones.count > 0)
         discriminator->schedule.milestones = o->milestones;
     if (perceptual >= 0)
@@ -169,6 +221,7 @@ static void add_steps(gan_builder *b)
 
 void gan_end(gan_builder *b)
 {
+    add_details(b);
     add_sets(b);
     add_steps(b);
 }

@@ -33,8 +33,11 @@ void gan_add_loss(gan_builder *b, cod_sub_step *step, const char *name, cod_valu
 /** Adds a value, whose first element goes into metrics, to the discriminator's sub-step. @param name  a literal */
 void gan_add_figure(gan_builder *b, const char *name, cod_value value);
 
-/** Adds the figures that all recipes have: the means of the discriminator's logits. */
-void gan_add_means(gan_builder *b, cod_value real, cod_value fake);
+/**
+ * Adds the figures that all recipes have, the means (cod_graph_mean()) of the discriminator's logits, and the guards of their
+ * difference.
+ */
+void gan_add_means(gan_builder *b, cod_value mean_real, cod_value mean_fake);
 
 /**
  * Adds the losses of Goodfellow et al. 2014 with the generator's non-saturating one, each a binary cross entropy of logits: `d_real`,
@@ -48,7 +51,7 @@ void gan_add_plain_losses(gan_builder *b, cod_value real, cod_value fake);
  */
 COD_MUST_CHECK cod_status gan_add_content(gan_builder *b);
 
-/** Completes the recipe: sets and sub-steps. */
+/** Completes the recipe: sets, sub-steps, and the guards of the generator's pictures. */
 void gan_end(gan_builder *b);
 
 #endif

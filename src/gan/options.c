@@ -1,6 +1,7 @@
 #include "gan/options_internal.h"
 
 #include "gan/perceptual.h"
+#include "io/file.h"
 #include "train/recipe.h"
 
 #include <math.h>
@@ -27,17 +28,20 @@ static const cod_option option_list[] = {
     {"content", COD_OPTION_STRING_LIST, FIELD(content), "auto", 0, 0, NULL,
      "what the content loss compares: pixel, by train.loss, or features of VGG-19: a list of vggBC, behind convolution "
      "C of block B, each with a weight before it if that is not 1, such as [0.1*vgg12, vgg34]; auto: pixel in srgan "
-     "(Ledig et al. also use vgg22 and vgg54)"},
+     "(Ledig et al. also use vgg22 and vgg54), vgg54 in esrgan, [0.1*vgg12, 0.1*vgg22, vgg34, vgg44, vgg54] in "
+     "real_esrgan"},
     {"content_weight", COD_OPTION_FLOAT, FIELD(content_weight), "1", 1e-30, 1e9, NULL,
      "factor of the content loss; Ledig et al. scale features by 1/12.75, which is 0.00615 for mse"},
     {"before_activation", COD_OPTION_CHOICE, FIELD(before_activation), "auto", 0, 0, switches,
-     "compare features before the activation behind the convolution; auto: false in srgan"},
+     "compare features before the activation behind the convolution; auto: false in srgan, true in esrgan and "
+     "real_esrgan"},
     {"feature_loss", COD_OPTION_CHOICE, FIELD(feature_loss), "auto", 0, 0, feature_losses,
-     "how features are compared; auto: mse in srgan"},
+     "how features are compared; auto: mse in srgan, l1 in esrgan and real_esrgan"},
     {"pixel_weight", COD_OPTION_FLOAT, FIELD(pixel_weight), "auto", 0, 1e9, cod_option_auto,
-     "factor of a loss between pixels, by train.loss, beside that between features; 0 = none; auto: 0 in srgan"},
+     "factor of a loss between pixels, by train.loss, beside that between features; 0 = none; auto: 0 in srgan, 0.01 "
+     "in esrgan, 1 in real_esrgan"},
     {"adversarial_weight", COD_OPTION_FLOAT, FIELD(adversarial_weight), "auto", 1e-30, 1e9, cod_option_auto,
-     "factor of the adversarial loss; auto: 0.001 in srgan"},
+     "factor of the adversarial loss; auto: 0.001 in srgan, 0.005 in esrgan, 0.1 in real_esrgan"},
     {"perceptual_file", COD_OPTION_STRING, FIELD(perceptual_file), "", 0, 0, NULL,
      "safetensors file with VGG-19's weights up to the last compared layer, by torchvision's names"},
     {"perceptual_input", COD_OPTION_CHOICE, FIELD(perceptual_input), "auto", 0, 0, cod_perceptual_input_names,
@@ -46,7 +50,8 @@ static const cod_option option_list[] = {
     {"features", COD_OPTION_INT, FIELD(features), "64", 1, 1024, NULL,
      "channels of the discriminator's first convolution; its widest have eight times as many"},
     {"hidden", COD_OPTION_INT, FIELD(hidden), "0", 0, 65536, NULL,
-     "width of the discriminator's first fully connected layer; 0 = as published: 1024 in srgan"},
+     "width of the discriminator's first fully connected layer; 0 = as published: 1024 in srgan, 100 in esrgan; "
+     "real_esrgan has no such layer"},
     {"rate", COD_OPTION_FLOAT, FIELD(rate), "0", 0, 1e3, NULL,
      "learning rate of the discriminator, before its schedule; 0 = train.rate"},
     {"schedule", COD_OPTION_CHOICE, FIELD(schedule), "train", 0, 0, schedules,
@@ -59,10 +64,17 @@ static const cod_option option_list[] = {
      "the generator learns in one of so many steps, the discriminator in each"},
     {"label_smoothing", COD_OPTION_FLOAT, FIELD(label_smoothing), "0", 0, 0.49, NULL,
      "the discriminator is to say 1 less this of the truth (one-sided, Salimans et al. 2016)"},
+    {"discriminator_init", COD_OPTION_STRING, FIELD(discriminator_init), "", 0, 0, NULL,
+     "safetensors file of the discriminator's first weights, such as a net_d of BasicSR's (codistill import makes one "
+     "of its file); empty = random"},
+    {"discriminator_travels", COD_OPTION_BOOL, FIELD(discriminator_travels), "false", 0, 0, NULL,
+     "discriminators are published, averaged and merged between groups with the generators; false = each group keeps "
+     "its own"},
 };
 #undef FIELD
-const cod_option_table gan_option_table = {"gan", "A generator and its discriminator: recipe srgan", option_list,
-                                           sizeof option_list / sizeof option_list[0], sizeof(gan_options)};
+const cod_option_table gan_option_table = {
+    "gan", "A generator and its discriminator: recipes srgan, esrgan and real_esrgan", option_list,
+    sizeof option_list / sizeof option_list[0], sizeof(gan_options)};
 
 static cod_vgg_layer layer_at(int index)
 {
@@ -177,6 +189,9 @@ void gan_check(const cod_run_config *run, const gan_published *published)
                                "the discriminator of recipe '%s' judges pictures; model '%s' makes none",
                                run->recipe->name, kind->name);
     check_content(run, published);
+    if (o->hidden > 0 && published->hidden == 0)
+        cod_config_problem_key(run->config, "gan.hidden",
+                               "the discriminator of recipe '%s' has no fully connected layer", run->recipe->name);
     if (o->warm_up >= run->train.steps)
         cod_config_problem_key(run->config, "gan.warm_up",
                                "%lld steps of the discriminator alone leave nothing of %lld steps",
@@ -187,8 +202,12 @@ void gan_check_files(const cod_run_config *run, const gan_published *published)
 {
     gan_settings settings;
     cod_vgg_input input;
-    if (gan_settle(run, published, &settings) == COD_OK && settings.layer_count > 0 &&
-        settings.options->perceptual_file[0] != '\0' &&
+    if (gan_settle(run, published, &settings) != COD_OK)
+        return;
+    const char *init = settings.options->discriminator_init;
+    if (init[0] != '\0' && !cod_file_exists(init))
+        cod_config_problem_key(run->config, "gan.discriminator_init", "there is no '%s'", init);
+    if (settings.layer_count > 0 && settings.options->perceptual_file[0] != '\0' &&
         cod_perceptual_examine(settings.options->perceptual_file, gan_last_layer(&settings),
                                settings.options->perceptual_input, &input) != COD_OK)
         cod_config_problem_key(run->config, "gan.perceptual_file", "%s", cod_error_message());

@@ -33,6 +33,8 @@ typedef struct gan_options {
     cod_int_list milestones;
     int64_t warm_up, every;
     double label_smoothing;
+    const char *discriminator_init;
+    bool discriminator_travels;
 } gan_options;
 
 extern const cod_option_table gan_option_table;

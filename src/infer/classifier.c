@@ -86,8 +86,8 @@ void cod_classifier_destroy(cod_classifier *classifier)
 static void calibration_add(calibration *c, double confidence, bool right)
 {
     /* Bins are (b/B, (b + 1)/B], as in the paper. */
-    int bin = (int)ceil(confidence * COD_CALIBRATION_BINS) - 1;
-    bin = bin < 0 ? 0 : bin >= COD_CALIBRATION_BINS ? COD_CALIBRATION_BINS - 1 : bin;
+    const double place = ceil(confidence * COD_CALIBRATION_BINS) - 1; /* NaN is counted in the first bin */
+    const int bin = !(place > 0) ? 0 : place < COD_CALIBRATION_BINS ? (int)place : COD_CALIBRATION_BINS - 1;
     c->confidence[bin] += confidence;
     c->count[bin]++;
     c->right[bin] += right;

@@ -67,9 +67,14 @@ static reach node_reach(const cod_graph *graph, const cod_node *node, reach wide
         out.scale *= factor;
         return out;
     }
+    case COD_NODE_PIXEL_UNSHUFFLE: /* of centres of a square and of its outermost pixels */
+        out.pixels += (node->attr.factor - 1) / 2.0 / out.scale;
+        out.scale /= node->attr.factor;
+        return out;
     case COD_NODE_NORM:
     case COD_NODE_ACTIVATION:
     case COD_NODE_ADD:
+    case COD_NODE_AFFINE:
     case COD_NODE_CONCAT:
     case COD_NODE_STOP_GRADIENT:
     case COD_NODE_INPUT:

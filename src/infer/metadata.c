@@ -9,7 +9,7 @@
 
 static const char KIND_KEY[] = "codistill.model", OPTIONS_KEY[] = "codistill.options";
 
-/** Adds an option to the JSON object; lists as lists of texts, all else as one text. */
+/** Adds an option to the JSON object; lists as lists of texts or numbers, all else as one text. */
 static cod_status option_write(cod_json *json, const cod_option *option, const void *options, cod_arena *arena)
 {
     const void *field = (const char *)options + option->offset;
@@ -23,6 +23,12 @@ static cod_status option_write(cod_json *json, const cod_option *option, const v
             snprintf(number, sizeof number, "%lld", (long long)list->items[i]);
             cod_json_string(json, NULL, number);
         }
+        cod_json_close(json);
+    } else if (option->type == COD_OPTION_FLOAT_LIST) {
+        const cod_float_list *list = field;
+        cod_json_open(json, option->key, '[');
+        for (size_t i = 0; i < list->count; i++)
+            cod_json_number(json, NULL, list->items[i]);
         cod_json_close(json);
     } else if (option->type == COD_OPTION_STRING_LIST) {
         const cod_string_list *list = field;

@@ -251,7 +251,7 @@ static cod_status kind_find(const cod_st_file *file, cod_arena *arena, const cod
     return cod_fail(
         COD_ERR_FORMAT,
         "not a model of ours: no 'codistill.model' in its metadata, and its %zu tensors (the first: '%.64s' "
-        "%s) are not those of an msrresnet, rrdb or compact",
+        "%s) are not those of an msrresnet, rrdb, edsr or compact",
         cod_st_tensor_count(file), first->name, shape);
 }
 
@@ -382,4 +382,31 @@ cod_status cod_set_load_weights(const char *path, int set, cod_weights *weights)
     cod_aligned_free(values);
     cod_st_close(file);
     return status == COD_OK ? COD_OK : cod_fail_prefix(status, "%s", path);
+}
+
+static cod_status set_save(const char *path, int set, const cod_graph *graph, const float *values)
+{
+    cod_arena arena = {0};
+    size_t count = 0;
+    named_tensor *tensors = cod_arena_alloc(&arena, cod_graph_param_count(graph) * sizeof *tensors);
+    COD_REQUIRE_MEMORY(tensors);
+    for (size_t i = 0; i < cod_graph_param_count(graph); i++) {
+        const cod_param *param = cod_graph_param(graph, i);
+        if (param->set == set)
+            tensors[count++] = (named_tensor){*param, values + param->offset};
+    }
+    const cod_status status = cod_tensors_write(path, tensors, count, NULL, 0);
+    cod_arena_clear(&arena);
+    return status;
+}
+
+cod_status cod_set_save_weights(const char *path, int set, const cod_weights *weights)
+{
+    void *values = NULL;
+    COD_TRY(host_values(weights, &values));
+    cod_status status = cod_weights_download(weights, values);
+    if (status == COD_OK)
+        status = set_save(path, set, weights->graph, values);
+    cod_aligned_free(values);
+    return status;
 }

@@ -89,4 +89,7 @@ COD_MUST_CHECK cod_status cod_model_load_weights(const char *path, const cod_mod
  */
 COD_MUST_CHECK cod_status cod_set_load_weights(const char *path, int set, cod_weights *weights);
 
+/** Writes all tensors of a parameter set, under their names and in PyTorch's layout, without metadata. */
+COD_MUST_CHECK cod_status cod_set_save_weights(const char *path, int set, const cod_weights *weights);
+
 #endif

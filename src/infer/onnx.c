@@ -250,6 +250,20 @@ static void add(exporter *e, const cod_node *node)
     cod_proto_close(e->proto);
 }
 
+static cod_status affine(exporter *e, const cod_node *node)
+{
+    const char *shift = derived_name(e, e->names[node->output], "shift");
+    const char *inputs[2] = {scaled(e, node, 0, node->attr.alpha), shift};
+    float *values = cod_arena_alloc(&e->arena, (size_t)node->channels * sizeof *values);
+    COD_REQUIRE_MEMORY(values);
+    for (int64_t c = 0; c < node->channels; c++)
+        values[c] = (float)node->shift[c];
+    initializer(e, shift, (const int64_t[]){node->channels, 1, 1}, 3, values);
+    node_open(e, "Add", node->name, e->names[node->output], inputs, 2);
+    cod_proto_close(e->proto);
+    return COD_OK;
+}
+
 static void concat(exporter *e, const cod_node *node)
 {
     const char *inputs[COD_NODE_MAX_INPUTS];
@@ -266,6 +280,23 @@ static void pixel_shuffle(exporter *e, const cod_node *node)
     attr_int(e->proto, "blocksize", node->attr.factor);
     attr_string(e->proto, "mode", "CRD"); /* channels outermost, as PyTorch's PixelShuffle */
     cod_proto_close(e->proto);
+}
+
+/** A convolution that picks pixels: SpaceToDepth would order channels otherwise. */
+static cod_status pixel_unshuffle(exporter *e, const cod_node *node)
+{
+    const int64_t r = node->attr.factor, outputs = node->channels, inputs = outputs / (r * r);
+    const char *output = e->names[node->output], *weight = derived_name(e, output, "picks");
+    float *picks = cod_arena_alloc(&e->arena, (size_t)(outputs * outputs) * sizeof *picks);
+    COD_REQUIRE_MEMORY(picks);
+    for (int64_t o = 0; o < outputs; o++) /* [o, c, y, x] with o = c·r² + y·r + x */
+        picks[o * outputs + o] = 1;
+    initializer(e, weight, (const int64_t[]){outputs, inputs, r, r}, 4, picks);
+    node_open(e, "Conv", node->name, output, (const char *const[]){e->names[node->inputs[0]], weight}, 2);
+    attr_ints(e->proto, "kernel_shape", (const int64_t[]){r, r}, 2);
+    attr_ints(e->proto, "strides", (const int64_t[]){r, r}, 2);
+    cod_proto_close(e->proto);
+    return COD_OK;
 }
 
 static void resize(exporter *e, const cod_node *node)
@@ -327,12 +358,16 @@ static cod_status node_write(exporter *e, const cod_node *node)
     case COD_NODE_ADD:
         add(e, node);
         return COD_OK;
+    case COD_NODE_AFFINE:
+        return affine(e, node);
     case COD_NODE_CONCAT:
         concat(e, node);
         return COD_OK;
     case COD_NODE_PIXEL_SHUFFLE:
         pixel_shuffle(e, node);
         return COD_OK;
+    case COD_NODE_PIXEL_UNSHUFFLE:
+        return pixel_unshuffle(e, node);
     case COD_NODE_RESIZE:
         resize(e, node);
         return COD_OK;

@@ -3,9 +3,9 @@
 
 #include <stdio.h>
 
-enum { SETTINGS = 3 };
+enum { SETTINGS = 4 };
 
-/** Reads what an architecture's options were, in the order of its keys, or returns false: it is another's file. */
+/** Reads what an architecture's options were, in the order of its keys, of which the last may be NULL, or returns false: it is another's file. */
 typedef struct recogniser {
     const char *kind, *keys[SETTINGS];
     bool (*read)(const cod_st_file *file, int64_t values[SETTINGS]);
@@ -41,7 +41,7 @@ static bool msrresnet_read(const cod_st_file *file, int64_t values[SETTINGS])
     return values[1] > 0;
 }
 
-/** BasicSR's RRDBNet: features from conv_first, blocks by counting, growth from a dense block's first convolution. */
+/** BasicSR's RRDBNet: features and scale from conv_first, blocks by counting, growth from a dense block's first convolution. */
 static bool rrdb_read(const cod_st_file *file, int64_t values[SETTINGS])
 {
     const cod_st_tensor *first = convolution(file, "conv_first.weight"),
@@ -51,7 +51,21 @@ static bool rrdb_read(const cod_st_file *file, int64_t values[SETTINGS])
     values[0] = first->shape[0];
     values[1] = count_layers(file, "body.", ".rdb1.conv1.weight");
     values[2] = dense->shape[0];
+    values[3] = first->shape[1] == 3 ? 4 : first->shape[1] == 3 * 4 ? 2 : 1;
     return true;
+}
+
+/** BasicSR's EDSR: features from conv_first, blocks by counting, the scale from the shuffled convolutions; its colours and scales are the usual ones. */
+static bool edsr_read(const cod_st_file *file, int64_t values[SETTINGS])
+{
+    const cod_st_tensor *first = convolution(file, "conv_first.weight"), *up = convolution(file, "upsample.0.weight");
+    if (first == NULL || up == NULL || convolution(file, "conv_after_body.weight") == NULL ||
+        convolution(file, "conv_last.weight") == NULL)
+        return false;
+    values[0] = first->shape[0];
+    values[1] = count_layers(file, "body.", ".conv1.weight");
+    values[2] = cod_st_tensor_find(file, "upsample.2.weight") != NULL ? 4 : up->shape[0] == 9 * values[0] ? 3 : 2;
+    return values[1] > 0;
 }
 
 /** SRVGGNetCompact: convolution and PReLU in turn below "body", the scale from the last one's channels. */
@@ -76,7 +90,8 @@ cod_status cod_model_recognise(const cod_st_file *file, cod_arena *arena, const 
 {
     static const recogniser known[] = {
         {"msrresnet", {"num_feat", "num_block", "scale"}, msrresnet_read},
-        {"rrdb", {"num_feat", "num_block", "num_grow_ch"}, rrdb_read},
+        {"rrdb", {"num_feat", "num_block", "num_grow_ch", "scale"}, rrdb_read},
+        {"edsr", {"num_feat", "num_block", "scale"}, edsr_read},
         {"compact", {"num_feat", "num_conv", "scale"}, compact_read},
     };
     *kind = NULL;
@@ -86,13 +101,14 @@ cod_status cod_model_recognise(const cod_st_file *file, cod_arena *arena, const 
         cod_st_text settings[SETTINGS];
         if (!known[k].read(file, values))
             continue;
-        for (int i = 0; i < SETTINGS; i++) {
-            snprintf(texts[i], sizeof texts[i], "%lld", (long long)values[i]);
-            settings[i] = (cod_st_text){known[k].keys[i], texts[i]};
+        size_t count = 0;
+        for (; count < SETTINGS && known[k].keys[count] != NULL; count++) {
+            snprintf(texts[count], sizeof texts[count], "%lld", (long long)values[count]);
+            settings[count] = (cod_st_text){known[k].keys[count], texts[count]};
         }
         *kind = cod_model_kind_find(known[k].kind);
         COD_REQUIRE(*kind != NULL, "this version lacks the model '%s'", known[k].kind);
-        return cod_model_options(*kind, settings, SETTINGS, arena, options);
+        return cod_model_options(*kind, settings, count, arena, options);
     }
     return COD_OK;
 }

@@ -4,6 +4,7 @@
 #include "infer/int8.h"
 #include "infer/stream.h"
 #include "infer_internal.h"
+#include "tiles_internal.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -18,9 +19,9 @@ const char *const cod_precision_names[] = {"auto", "f32", "bf16", NULL};
 const char *const cod_upscaler_precision_names[] = {"auto", "f32", "bf16", "int8", NULL};
 
 struct cod_upscaler {
-    int scale;
-    bool banded;        /**< pictures run in bands of rows, else in tiles */
-    int64_t tile, halo; /**< low-resolution pixels; halo < 0: the picture is run whole */
+    int scale, multiple; /**< sides of what the network takes are multiples of that */
+    bool banded;         /**< pictures run in bands of rows, else in tiles */
+    int64_t tile, halo;  /**< low-resolution pixels; halo < 0: the picture is run whole */
     cod_dtype dtype;
     const cod_model *model; /**< NULL: bicubic */
     cod_weights *weights;
@@ -46,38 +47,9 @@ typedef struct upscale_job {
     bool gray; /**< the picture's channels are equal: the result's shall be too */
 } upscale_job;
 
-/** One axis of the picture, cut into windows of one length that overlap. */
-typedef struct tile_axis {
-    int64_t length, window, tile, halo;
-    size_t count;
-} tile_axis;
-
-/** A window and the part of it, in the picture's coordinates, that it is there for. */
-typedef struct tile_span {
-    int64_t start, first, last;
-} tile_span;
-
-static tile_axis axis_make(int64_t length, int64_t tile, int64_t halo)
+static int64_t least(int64_t a, int64_t b)
 {
-    const int64_t wanted = tile + 2 * halo;
-    if (halo < 0 || length <= wanted)
-        return (tile_axis){.length = length, .window = length, .tile = length, .count = 1};
-    /* As few windows as there must be, and those as short as they can be. */
-    const int64_t count = 1 + (length - wanted + tile - 1) / tile;
-    const int64_t window = (length + 2 * halo * (count - 1) + count - 1) / count;
-    return (tile_axis){
-        .length = length, .window = window, .tile = window - 2 * halo, .halo = halo, .count = (size_t)count};
-}
-
-/** Windows stay within the picture, so the network meets its border exactly where it does when run whole. */
-static tile_span axis_span(const tile_axis *axis, size_t index)
-{
-    const int64_t at = (int64_t)index * axis->tile, latest = axis->length - axis->window;
-    return (tile_span){
-        .start = at < latest ? at : latest,
-        .first = index == 0 ? 0 : at + axis->halo,
-        .last = index + 1 == axis->count ? axis->length : at + axis->tile + axis->halo,
-    };
+    return a < b ? a : b;
 }
 
 cod_status cod_precision_dtype(cod_precision precision, const cod_backend *backend, cod_device *device,
@@ -106,8 +78,11 @@ static cod_status upscaler_init(cod_upscaler *upscaler, const cod_model *model, 
                 "tile is %lld pixels; at least %d, or 0 for bands", (long long)options->tile, COD_UPSCALER_TILE_MIN);
     COD_TRY(cod_precision_dtype(options->precision, weights->backend, weights->device, &upscaler->dtype));
     const cod_status status = cod_graph_part_find(model, &arena, &part);
+    upscaler->multiple = cod_model_multiple(model->kind, model->options);
     if (status == COD_OK)
         upscaler->halo = cod_model_halo(model, &part);
+    if (upscaler->halo > 0)
+        upscaler->halo = infer_round_up(upscaler->halo, upscaler->multiple);
     cod_arena_clear(&arena);
     if (options->precision == COD_PRECISION_INT8) {
         upscaler->int8_ranges = calloc(cod_graph_node_count(model->graph), sizeof(float));
@@ -168,7 +143,7 @@ cod_status cod_upscaler_create_bicubic(int scale, cod_upscaler **out)
     COD_REQUIRE(scale >= 1 && scale <= 16, "scale is %d; 1 to 16", scale);
     *out = calloc(1, sizeof **out);
     COD_REQUIRE_MEMORY(*out);
-    **out = (cod_upscaler){.scale = scale, .dtype = COD_F32, .halo = -1};
+    **out = (cod_upscaler){.scale = scale, .multiple = 1, .dtype = COD_F32, .halo = -1};
     return COD_OK;
 }
 
@@ -224,9 +199,15 @@ size_t cod_upscaler_bytes(const cod_upscaler *upscaler)
 static int64_t band_rows(const cod_upscaler *upscaler, int64_t width, int64_t height)
 {
     enum { PIXELS = 6144, LEAST = 8, MOST = 64, FEW = 3 };
-    const int64_t fitting = PIXELS / width / 2 * 2;
+    const int64_t step = infer_round_up(2, upscaler->multiple), fitting = PIXELS / width / step * step;
     const int64_t rows = fitting < LEAST ? LEAST : fitting > MOST ? MOST : fitting;
     return upscaler->banded && height > FEW * rows ? rows : 0;
+}
+
+/** The tiles of one side of a picture. */
+static infer_axis tiles_of(const cod_upscaler *upscaler, int64_t length)
+{
+    return infer_tiles(infer_round_up(length, upscaler->multiple), upscaler->tile, upscaler->halo, upscaler->multiple);
 }
 
 size_t cod_upscaler_parts(const cod_upscaler *upscaler, int64_t width, int64_t height)
@@ -234,8 +215,7 @@ size_t cod_upscaler_parts(const cod_upscaler *upscaler, int64_t width, int64_t h
     const int64_t band = band_rows(upscaler, width, height);
     if (band > 0)
         return (size_t)((height + upscaler->delay + band - 1) / band);
-    return axis_make(width, upscaler->tile, upscaler->halo).count *
-           axis_make(height, upscaler->tile, upscaler->halo).count;
+    return tiles_of(upscaler, width).count * tiles_of(upscaler, height).count;
 }
 
 void cod_upscaler_describe_parts(const cod_upscaler *upscaler, int64_t width, int64_t height, char text[64])
@@ -308,25 +288,34 @@ static size_t element(int64_t width, int channels, int64_t y, int64_t x)
     return ((size_t)y * (size_t)width + (size_t)x) * (size_t)channels;
 }
 
-/** Below the picture its last row is repeated. */
+/** Reads `count` pixels from (y, x) on. */
+static void row_load(const upscale_job *job, float *row, int64_t y, int64_t x, int64_t count)
+{
+    if (job->low != NULL) {
+        memcpy(row, job->low + element(job->width, RGB, y, x), (size_t)count * RGB * sizeof *row);
+        return;
+    }
+    const int channels = job->in->channels;
+    const size_t from = element(job->width, channels, y, x);
+    const uint8_t *bytes = job->in->pixels;
+    const uint16_t *words = job->in->pixels;
+    for (int64_t i = 0; i < count; i++)
+        for (int c = 0; c < RGB; c++) {
+            const size_t at = from + (size_t)i * (size_t)channels + (size_t)c;
+            row[i * RGB + c] = job->in->bits == 8 ? (float)bytes[at] / 255 : (float)words[at] / 65535;
+        }
+}
+
+/** Below the picture its last row is repeated, to its right its last pixel. */
 static void window_load(const upscale_job *job, float *low, int64_t y0, int64_t x0, int64_t height, int64_t width)
 {
+    const int64_t there = least(width, job->width - x0);
     for (int64_t i = 0; i < height; i++) {
         float *row = low + element(width, RGB, i, 0);
-        const int64_t y = y0 + i < job->height ? y0 + i : job->height - 1;
-        if (job->low != NULL) {
-            memcpy(row, job->low + element(job->width, RGB, y, x0), (size_t)width * RGB * sizeof *row);
-            continue;
-        }
-        const int channels = job->in->channels;
-        const size_t from = element(job->width, channels, y, x0);
-        const uint8_t *bytes = job->in->pixels;
-        const uint16_t *words = job->in->pixels;
-        for (int64_t x = 0; x < width; x++)
-            for (int c = 0; c < RGB; c++) {
-                const size_t at = from + (size_t)x * (size_t)channels + (size_t)c;
-                row[x * RGB + c] = job->in->bits == 8 ? (float)bytes[at] / 255 : (float)words[at] / 65535;
-            }
+        const int64_t y = least(y0 + i, job->height - 1);
+        row_load(job, row, y, x0, there);
+        for (int64_t x = there; x < width; x++)
+            memcpy(row + x * RGB, row + (there - 1) * RGB, RGB * sizeof *row);
     }
 }
 
@@ -365,8 +354,8 @@ typedef struct job_steps {
     cod_upscaler *upscaler;
     cod_program *program;
     const upscale_job *job;
-    tile_axis rows, columns; /**< of tiles */
-    size_t count;            /**< windows */
+    infer_axis rows, columns; /**< of tiles */
+    size_t count;             /**< windows */
     cod_upscaler_progress progress;
     void *context; /**< of `progress` */
 } job_steps;
@@ -387,8 +376,8 @@ static void step_report(const job_steps *steps, size_t step)
 static cod_status tile_fill(void *context, size_t step, float *low)
 {
     const job_steps *steps = context;
-    window_load(steps->job, low, axis_span(&steps->rows, step / steps->columns.count).start,
-                axis_span(&steps->columns, step % steps->columns.count).start, steps->rows.window,
+    window_load(steps->job, low, infer_tile(&steps->rows, step / steps->columns.count).start,
+                infer_tile(&steps->columns, step % steps->columns.count).start, steps->rows.window,
                 steps->columns.window);
     return COD_OK;
 }
@@ -404,10 +393,11 @@ static cod_status tile_store(void *context, size_t step, const float *high)
 {
     const job_steps *steps = context;
     const int scale = steps->upscaler->scale;
-    const tile_span rows = axis_span(&steps->rows, step / steps->columns.count);
-    const tile_span columns = axis_span(&steps->columns, step % steps->columns.count);
-    const int64_t x = columns.first * scale, count = (columns.last - columns.first) * scale;
-    for (int64_t y = rows.first * scale; y < rows.last * scale; y++)
+    const infer_span rows = infer_tile(&steps->rows, step / steps->columns.count);
+    const infer_span columns = infer_tile(&steps->columns, step % steps->columns.count);
+    const int64_t bottom = least(rows.last, steps->job->height), right = least(columns.last, steps->job->width);
+    const int64_t x = columns.first * scale, count = (right - columns.first) * scale;
+    for (int64_t y = rows.first * scale; y < bottom * scale; y++)
         pixels_store(steps->job,
                      high +
                          element(steps->columns.window * scale, RGB, y - rows.start * scale, x - columns.start * scale),
@@ -426,14 +416,15 @@ static cod_status band_fill(void *context, size_t step, float *low)
 {
     const job_steps *steps = context;
     const int64_t band = steps->upscaler->window_height;
-    window_load(steps->job, low, (int64_t)step * band, 0, band, steps->job->width);
+    window_load(steps->job, low, (int64_t)step * band, 0, band, steps->upscaler->window_width);
     return COD_OK;
 }
 
 static cod_status band_run(void *context, size_t step)
 {
     const job_steps *steps = context;
-    return cod_program_run_band(steps->program, (int64_t)step, steps->job->height);
+    return cod_program_run_band(steps->program, (int64_t)step,
+                                infer_round_up(steps->job->height, steps->upscaler->multiple));
 }
 
 static cod_status band_store(void *context, size_t step, const float *high)
@@ -444,7 +435,7 @@ static cod_status band_store(void *context, size_t step, const float *high)
     const int64_t width = steps->job->width * scale, rows = upscaler->window_height * scale;
     const int64_t top = (int64_t)step * rows - upscaler->delay * scale, left = steps->job->height * scale - top;
     for (int64_t y = top < 0 ? -top : 0; y < rows && y < left; y++)
-        pixels_store(steps->job, high + element(width, RGB, y, 0), top + y, 0, width, scale);
+        pixels_store(steps->job, high + element(upscaler->window_width * scale, RGB, y, 0), top + y, 0, width, scale);
     step_report(steps, step);
     return COD_OK;
 }
@@ -463,7 +454,7 @@ static cod_status job_run(cod_upscaler *upscaler, const upscale_job *job, cod_up
     job_steps steps = {.upscaler = upscaler, .job = job, .progress = progress, .context = context};
     const int64_t band = band_rows(upscaler, job->width, job->height);
     if (band > 0) {
-        const cod_status status = window_prepare(upscaler, job->width, band, true);
+        const cod_status status = window_prepare(upscaler, infer_round_up(job->width, upscaler->multiple), band, true);
         steps.program = status == COD_OK ? cod_executable_program(upscaler->executable, PROGRAM) : NULL;
         if (status == COD_OK)
             return bands_run(&steps);
@@ -471,8 +462,8 @@ static cod_status job_run(cod_upscaler *upscaler, const upscale_job *job, cod_up
             return status;
         upscaler->banded = false; /* a network that only tiles can cut */
     }
-    steps.rows = axis_make(job->height, upscaler->tile, upscaler->halo);
-    steps.columns = axis_make(job->width, upscaler->tile, upscaler->halo);
+    steps.rows = tiles_of(upscaler, job->height);
+    steps.columns = tiles_of(upscaler, job->width);
     COD_TRY(window_prepare(upscaler, steps.columns.window, steps.rows.window, false));
     steps.program = cod_executable_program(upscaler->executable, PROGRAM);
     return tiles_run(&steps);
@@ -484,7 +475,9 @@ static cod_status middle_fill(void *context, size_t step, float *low)
     const upscale_job *job = steps->job;
     const int64_t width = steps->upscaler->window_width, height = steps->upscaler->window_height;
     (void)step;
-    window_load(job, low, (job->height - height) / 2, (job->width - width) / 2, height, width);
+    const int64_t multiple = steps->upscaler->multiple;
+    window_load(job, low, (infer_round_up(job->height, multiple) - height) / 2,
+                (infer_round_up(job->width, multiple) - width) / 2, height, width);
     return COD_OK;
 }
 
@@ -505,7 +498,8 @@ cod_status cod_upscaler_calibrate(cod_upscaler *upscaler, const cod_image *low)
 {
     enum { SIDE = 128 };
     COD_REQUIRE(upscaler->int8_ranges != NULL, "only precision int8 is calibrated");
-    const int64_t width = low->width < SIDE ? low->width : SIDE, height = low->height < SIDE ? low->height : SIDE;
+    const int64_t width = least(infer_round_up(low->width, upscaler->multiple), SIDE),
+                  height = least(infer_round_up(low->height, upscaler->multiple), SIDE);
     const upscale_job job = {.width = low->width, .height = low->height, .in = low};
     job_steps steps = {.upscaler = upscaler, .job = &job};
     cod_status status = COD_OK;

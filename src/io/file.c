@@ -10,6 +10,7 @@
 
 cod_status cod_io_read_open(int file, const char *path, size_t limit_bytes, void **data, size_t *bytes)
 {
+    COD_IO_CALL("read", path);
     cod_status status = COD_OK;
     void *buffer = NULL;
     size_t used = 0, capacity = 0;
@@ -46,6 +47,7 @@ cod_status cod_file_read(const char *path, size_t limit_bytes, void **data, size
 {
     *data = NULL;
     *bytes = 0;
+    COD_IO_CALL("open", path);
     const int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0)
         return cod_fail_system("open", path);
@@ -79,6 +81,7 @@ void cod_file_writer_abort(cod_file_writer *writer)
 {
     if (writer == NULL)
         return;
+    COD_IO_CALL("remove", writer->path);
     if (writer->file >= 0)
         unlinkat(writer->folder, writer->temporary, 0);
     writer_free(writer);
@@ -135,6 +138,7 @@ failed:
 cod_status cod_file_writer_create(const char *path, cod_file_writer **out)
 {
     *out = NULL;
+    COD_IO_CALL("create", path);
     const char *slash = strrchr(path, '/');
     const char *name = slash != NULL ? slash + 1 : path;
     COD_REQUIRE(name[0] != '\0', "'%s' names no file", path);
@@ -146,8 +150,10 @@ cod_status cod_file_writer_create(const char *path, cod_file_writer **out)
 
 static cod_status write_all(cod_file_writer *writer, const char *data, size_t bytes)
 {
+    enum { MOST = 1 << 24 }; /* at a time, so that who watches sees a slow disk go on */
     while (bytes > 0) {
-        const ssize_t put = write(writer->file, data, bytes);
+        COD_IO_CALL("write", writer->path);
+        const ssize_t put = write(writer->file, data, bytes < MOST ? bytes : MOST);
         if (put < 0 && errno == EINTR)
             continue;
         if (put < 0)
@@ -207,6 +213,7 @@ static cod_status take_name(cod_file_writer *writer, bool *made)
 
 static cod_status commit(cod_file_writer *writer, bool *made)
 {
+    COD_IO_CALL("flush", writer->path);
     cod_status status = writer_flush(writer);
     if (status == COD_OK && fsync(writer->file) != 0 && errno != EINVAL)
         status = cod_fail_system("flush", writer->path);

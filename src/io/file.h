@@ -77,6 +77,8 @@ bool cod_file_is_temporary(const char *entry, const char *name);
 COD_MUST_CHECK cod_status cod_file_clean(const char *path);
 
 bool cod_file_exists(const char *path);
+/** 0 where there is none. */
+int64_t cod_file_bytes(const char *path);
 /** Removes a file; one that is absent is fine. */
 COD_MUST_CHECK cod_status cod_file_remove(const char *path);
 

@@ -45,6 +45,7 @@ static cod_status claim(int file, const char *path, bool shared)
 static cod_status acquire(const char *path, bool shared, cod_file_lock **lock)
 {
     *lock = NULL;
+    COD_IO_CALL("lock", path);
     const int file = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
     if (file < 0)
         return cod_fail_system("open", path);

@@ -44,6 +44,7 @@ static cod_status cut_torn_line(const cod_file_log *log)
 cod_status cod_file_log_open(const char *path, cod_file_log **out)
 {
     *out = NULL;
+    COD_IO_CALL("open", path);
     cod_file_log *log = malloc(sizeof *log);
     COD_REQUIRE_MEMORY(log);
     *log = (cod_file_log){.file = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666), .path = strdup(path)};
@@ -60,6 +61,7 @@ cod_status cod_file_log_open(const char *path, cod_file_log **out)
 
 cod_status cod_file_log_line(cod_file_log *log, const char *line)
 {
+    COD_IO_CALL("append to", log->path);
     struct stat before;
     if (fstat(log->file, &before) != 0)
         return cod_fail_system("examine", log->path);
@@ -85,6 +87,7 @@ void cod_file_log_close(cod_file_log *log)
 {
     if (log == NULL)
         return;
+    COD_IO_CALL("close", log->path != NULL ? log->path : "");
     if (log->file >= 0)
         close(log->file);
     free(log->path);

@@ -25,6 +25,7 @@ int cod_io_open_above(const char *path)
 
 cod_status cod_io_flush_folder(int folder, const char *path)
 {
+    COD_IO_CALL("flush the folder of", path);
     if (fsync(folder) != 0 && errno != EINVAL && errno != ENOTSUP && errno != EBADF)
         return cod_fail_system("flush the folder of", path);
     return COD_OK;
@@ -42,6 +43,7 @@ cod_status cod_io_flush_above(const char *path)
 
 static cod_status create_one(const char *path)
 {
+    COD_IO_CALL("create folder", path);
     if (mkdir(path, 0777) == 0)
         return cod_io_flush_above(path);
     const int reason = errno;
@@ -89,6 +91,7 @@ cod_status cod_folder_list(const char *path, const char *prefix, const char *suf
                            cod_string_list *names)
 {
     *names = (cod_string_list){0};
+    COD_IO_CALL("list folder", path);
     DIR *folder = opendir(path);
     if (folder == NULL)
         return cod_fail_system("list folder", path);
@@ -136,6 +139,7 @@ bool cod_file_is_temporary(const char *entry, const char *name)
 
 static cod_status clean(const char *path, const char *name)
 {
+    COD_IO_CALL("list folder", path);
     DIR *folder = opendir(path);
     if (folder == NULL)
         return name[0] != '\0' && errno == ENOENT ? COD_OK : cod_fail_system("list folder", path);
@@ -165,11 +169,20 @@ cod_status cod_file_clean(const char *path)
 
 bool cod_file_exists(const char *path)
 {
+    COD_IO_CALL("look for", path);
     return access(path, F_OK) == 0;
+}
+
+int64_t cod_file_bytes(const char *path)
+{
+    COD_IO_CALL("look at", path);
+    struct stat info;
+    return stat(path, &info) == 0 ? (int64_t)info.st_size : 0;
 }
 
 cod_status cod_file_remove(const char *path)
 {
+    COD_IO_CALL("remove", path);
     return unlink(path) == 0 || errno == ENOENT ? COD_OK : cod_fail_system("remove", path);
 }
 

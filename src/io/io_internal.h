@@ -4,6 +4,7 @@
 
 #include "core/status.h"
 #include "io/file.h"
+#include "io/file_watch.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -11,6 +12,17 @@
 
 /** Fails with COD_ERR_IO, the path and the system's reason: cod_fail_system("write", path). */
 #define cod_fail_system(action, path) cod_fail(COD_ERR_IO, "cannot %s '%s': %s", (action), (path), strerror(errno))
+
+/** Of COD_IO_CALL. @return `verb` */
+const char *cod_io_call_begin(const char *verb, const char *path);
+void cod_io_call_end(const char *const *verb);
+
+/**
+ * Where the thread is watched (file_watch.h), notes that from here to the end of the block it does `verb` to the file at `path`, such
+ * as "flush"; blocks inside it may note their own.
+ */
+#define COD_IO_CALL(verb, path)                                                                                        \
+    __attribute__((cleanup(cod_io_call_end))) const char *const noted_call = cod_io_call_begin(verb, path)
 
 /** Makes room for `more` bytes behind `used` in a buffer of malloc. */
 COD_MUST_CHECK cod_status cod_io_reserve(void **data, size_t *capacity, size_t used, size_t more);

@@ -7,6 +7,7 @@
 
 cod_status cod_io_map(const char *path, size_t least, const char *what, void **data, size_t *size)
 {
+    COD_IO_CALL("open", path);
     const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is refused, not waited for */
     if (file < 0)
         return cod_fail_system("open", path);

@@ -53,6 +53,7 @@ static void store(unsigned char *out, uint64_t value, size_t bytes)
 /** One record: length, its checksum, the event, its checksum; wholly or not at all. */
 static cod_status write_record(cod_tensorboard *board, const unsigned char *event, size_t bytes)
 {
+    COD_IO_CALL("append to", board->path);
     const size_t total = 12 + bytes + 4;
     unsigned char *record = malloc(total);
     COD_REQUIRE_MEMORY(record);
@@ -105,6 +106,7 @@ static cod_status create_file(cod_tensorboard *board, const char *folder)
     const int length = snprintf(board->path, sizeof board->path, "%s/events.out.tfevents.%010lld.%s.%ld.%u", folder,
                                 (long long)time(NULL), host, (long)getpid(), atomic_fetch_add(&counter, 1));
     COD_REQUIRE(length > 0 && (size_t)length < sizeof board->path, "the path of '%s' is too long", folder);
+    COD_IO_CALL("create", board->path);
     board->file = open(board->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     return board->file < 0 ? cod_fail_system("create", board->path) : COD_OK;
 }

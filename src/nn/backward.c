@@ -257,6 +257,18 @@ static void backward_activation(lowering *lower, const cod_node *node, int dy)
     emit_gradients(lower, instr, adds);
 }
 
+/** Shuffling pixels adds to nothing: where a gradient is there already, into a tensor of its own, which is added. */
+static void backward_unshuffle(lowering *lower, const cod_node *node, int dy)
+{
+    const cod_value x = node->inputs[0];
+    const int dx = lower_new_tensor(lower, lower->context->shapes[x], lower->context->options->activation);
+    lower_emit(
+        lower,
+        (ir_instr){
+            .kind = COD_OP_PIXEL_SHUFFLE, .attr = node->attr, .inputs = {dy}, .outputs = {dx}, .name = node->name});
+    contribute_tensor(lower, x, dx, 1);
+}
+
 static void backward_plain(lowering *lower, const cod_node *node, cod_op_kind kind, int dy, int index)
 {
     bool adds;
@@ -319,11 +331,17 @@ static void backward_node(lowering *lower, size_t index)
         contribute_tensor(lower, node->inputs[0], dy, node->attr.alpha);
         contribute_tensor(lower, node->inputs[1], dy, node->attr.beta);
         break;
+    case COD_NODE_AFFINE:
+        contribute_tensor(lower, node->inputs[0], dy, node->attr.alpha);
+        break;
     case COD_NODE_MEAN: /* a symmetric map */
         backward_plain(lower, node, COD_OP_MEAN, dy, 0);
         break;
     case COD_NODE_PIXEL_SHUFFLE:
         backward_plain(lower, node, COD_OP_PIXEL_UNSHUFFLE, dy, 0);
+        break;
+    case COD_NODE_PIXEL_UNSHUFFLE:
+        backward_unshuffle(lower, node, dy);
         break;
     case COD_NODE_RESIZE:
         backward_plain(lower, node, COD_OP_RESIZE_BACKWARD, dy, 0);

@@ -1,11 +1,12 @@
 /*
  * Running a picture in bands from top to bottom, each op band by band, so that memory is bounded by the band and nothing is computed twice.
  *
- * With input bands of B rows, a tensor of s rows to an input row gets R = s·B new rows in each step. An op that sees p rows up and down
- * can only make rows for which the lower ones are there: its output is *delayed*. In step k a tensor delayed by d input rows gets
- * the rows kR - sd … (k + 1)R - sd of the picture, and before them it keeps the last rows that its readers still need. Rows outside of
- * the picture are zeros, which is what padding means; a resize wants the border repeated instead, so what it reads of the input is a
- * copy of its own, and it makes rows above and below that nobody reads.
+ * Heights are counted in units: rows of the input, or of what PIXEL_UNSHUFFLE made of it. With bands of B units, a tensor of s rows to a
+ * unit gets R = s·B new rows in each step. An op that sees p rows up and down can only make rows for which the lower ones are there:
+ * its output is *delayed*. In step k a tensor delayed by d units gets the rows kR - sd … (k + 1)R - sd of the picture, and before them
+ * it keeps the last rows that its readers still need. Rows outside of the picture are zeros, which is what padding means; a resize
+ * wants the border repeated instead, so what it reads of the input is a copy of its own, and it makes rows above and below that nobody
+ * reads.
  */
 #include "nn/ir_internal.h"
 
@@ -40,6 +41,7 @@ static cod_status check_instr(const ir_program *program, const ir_instr *instr)
     case COD_OP_ACTIVATION:
     case COD_OP_NORM_INFERENCE:
     case COD_OP_PIXEL_SHUFFLE:
+    case COD_OP_PIXEL_UNSHUFFLE:
     case COD_OP_RESIZE:
         return COD_OK;
     default:
@@ -58,7 +60,7 @@ static int64_t divide_up(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-/** The delay that an instruction's output has at least, in input rows. */
+/** The delay that an instruction's output has at least, in units. */
 static int64_t least_delay(const ir_program *program, const ir_instr *instr)
 {
     int64_t delay = 0;
@@ -263,6 +265,17 @@ static cod_status find_input(const ir_context *context, const ir_program *progra
     return COD_OK;
 }
 
+/** Rows of the least high picture, the input of `rows` among them. */
+static int64_t least_height(const ir_program *program, int64_t rows)
+{
+    for (size_t i = 0; i < program->instr_count; i++)
+        if (program->instrs[i].kind == COD_OP_PIXEL_UNSHUFFLE) {
+            const int64_t made = program->tensors[program->instrs[i].outputs[0]].shape.h;
+            rows = made < rows ? made : rows;
+        }
+    return rows;
+}
+
 /** What was added comes before what was there. */
 static cod_status move_to_front(ir_program *program, size_t original)
 {
@@ -281,7 +294,11 @@ cod_status ir_make_bands(const ir_context *context, ir_program *program)
     const size_t original = program->instr_count;
     int input, copies[2];
     COD_TRY(find_input(context, program, &input));
-    program->band = program->tensors[input].shape.h;
+    const int64_t rows = program->tensors[input].shape.h;
+    program->band = least_height(program, rows);
+    COD_REQUIRE(rows % program->band == 0, "bands of %lld rows for units of %lld", (long long)rows,
+                (long long)program->band);
+    program->unit = rows / program->band;
     COD_TRY(copy_input(program, input, copies));
     const size_t tensors = program->tensor_count;
     program->images = calloc(tensors, sizeof *program->images);
@@ -289,7 +306,8 @@ cod_status ir_make_bands(const ir_context *context, ir_program *program)
     COD_TRY(find_images(program, original));
     for (int repeats = 0; repeats < 2; repeats++)
         if (copies[repeats] != 0)
-            program->images[copies[repeats]] = (ir_image){.rows = program->band, .scale = 1, .repeats = repeats == 1};
+            program->images[copies[repeats]] =
+                (ir_image){.rows = rows, .scale = program->unit, .repeats = repeats == 1};
     find_delays(program);
     for (size_t i = 0; i < original; i++) {
         const ir_instr *instr = &program->instrs[i];
@@ -310,7 +328,7 @@ cod_status ir_make_bands(const ir_context *context, ir_program *program)
         const int copy = copies[repeats];
         if (copy == 0)
             continue;
-        COD_TRY(add_copy(program, input, rows_of(program, copy, program->images[copy].kept, program->band), IR_EACH));
+        COD_TRY(add_copy(program, input, rows_of(program, copy, program->images[copy].kept, rows), IR_EACH));
         if (repeats == 1)
             COD_TRY(add_border(program, copy));
     }

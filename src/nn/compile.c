@@ -13,8 +13,10 @@ static cod_status assign_io(ir_context *context, const cod_program_spec *specs, 
     const size_t nodes = cod_graph_node_count(graph), scalars = cod_graph_scalar_count(graph);
     const size_t wide = cod_dtype_bytes(ir_wide_dtype(context));
     size_t **const tables[] = {&context->input_offset, &context->output_offset, &context->loss_offset,
-                               &context->scalar_index, &context->pass_offset,   &context->range_index};
-    const size_t lengths[] = {nodes, context->value_count, context->value_count, scalars, context->value_count, nodes};
+                               &context->scalar_index, &context->pass_offset,   &context->range_index,
+                               &context->affine_offset};
+    const size_t lengths[] = {nodes, context->value_count, context->value_count, scalars, context->value_count, nodes,
+                              nodes};
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
         *tables[i] = cod_arena_alloc(arena, lengths[i] * sizeof(size_t));
         COD_REQUIRE_MEMORY(*tables[i]);
@@ -24,6 +26,7 @@ static cod_status assign_io(ir_context *context, const cod_program_spec *specs, 
     for (size_t i = 0; i < scalars; i++)
         COD_TRY(cod_scalars_reserve(kept, 1, &context->scalar_index[i]));
     compile_assign_ranges(context);
+    compile_assign_constants(context);
     for (size_t i = 0; i < nodes; i++) {
         const cod_node *node = cod_graph_node(graph, i);
         if (node->kind == COD_NODE_LOSS) {
@@ -328,6 +331,7 @@ static cod_status compile_programs(cod_executable *executable, const cod_program
     COD_TRY(backend->buffer_create(executable->weights->device, arena_bytes, &executable->arena));
     COD_TRY(backend->buffer_create(executable->weights->device, context->io_bytes, &executable->io));
     COD_TRY(compile_write_ranges(executable, executable->options.int8_ranges));
+    COD_TRY(compile_write_constants(executable));
     for (size_t i = 0; i < count; i++) {
         executable->programs[i].awaited_by = find_reader(&executable->programs[i], specs[i].awaited);
         COD_TRY(make_segments(&executable->programs[i]));

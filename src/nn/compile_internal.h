@@ -19,7 +19,7 @@ typedef struct segment {
 struct cod_recorded {
     const cod_program *program;
     size_t first, end;        /**< segments */
-    cod_sets packed;          /**< sets whose updated weights are packed before them */
+    cod_sets changed[2];      /**< sets: what depends on their values and states is prepared before them */
     cod_recording *recording; /**< NULL = not yet, or the backend makes none */
 };
 
@@ -45,8 +45,9 @@ struct cod_program {
     cod_sets moved;         /**< the set whose states it moves */
     bool observes;          /**< writes the executable's ranges */
     cod_weights_set prepared[COD_GRAPH_MAX_SETS]; /**< the versions that plans are prepared for; 0 = not yet */
-    cod_sets unpacked;                            /**< sets whose updated weights the next recording packs first */
-    cod_buffer *zeros;                            /**< in bands: as large as any tensor */
+    /** Sets whose values and states have changed, and whose preparation the next recording begins with. */
+    cod_sets unprepared[2];
+    cod_buffer *zeros; /**< in bands: as large as any tensor */
 };
 
 struct cod_executable {
@@ -67,6 +68,10 @@ void compile_assign_ranges(ir_context *context);
 COD_MUST_CHECK cod_status compile_write_ranges(cod_executable *executable, const float *ranges);
 /** Ranges on 8-bit integers are others now: plans that packed weights by them are to be prepared again. */
 void compile_ranges_changed(cod_executable *executable);
+/** Gives the constants of AFFINE nodes their places. */
+void compile_assign_constants(ir_context *context);
+/** Uploads them. */
+COD_MUST_CHECK cod_status compile_write_constants(cod_executable *executable);
 /** Where a tensor lies once memory is planned. */
 cod_view compile_view(const cod_executable *executable, const ir_program *ir, int tensor);
 /** Makes the program's plans, one for each group of instructions. */

@@ -226,19 +226,22 @@ static int vector_use(cod_graph *graph, const char *layer, const char *suffix, i
     return param_use(graph, (param_spec){layer, suffix, {1, 1, 1, channels}, 1, is_state, {COD_INIT_CONSTANT, value}});
 }
 
+/** Copies numbers for the graph's life; NULL when memory is short. */
+static const double *keep(cod_graph *graph, const double *values, size_t count)
+{
+    double *kept = cod_arena_alloc(&graph->arena, count * sizeof *kept);
+    if (kept == NULL)
+        cod_graph_fail(graph, COD_ERR_MEMORY);
+    else
+        memcpy(kept, values, count * sizeof *kept);
+    return kept;
+}
+
 /** Copies what a parameter starts at; NULL = it stays as its `init` says. */
 static void param_start(cod_graph *graph, int param, const double *values)
 {
-    if (param < 0 || values == NULL)
-        return;
-    const size_t count = (size_t)cod_shape_count(graph->params[param].shape);
-    double *start = cod_arena_alloc(&graph->arena, count * sizeof *start);
-    if (start == NULL) {
-        cod_graph_fail(graph, COD_ERR_MEMORY);
-        return;
-    }
-    memcpy(start, values, count * sizeof *start);
-    graph->params[param].start = start;
+    if (param >= 0 && values != NULL)
+        graph->params[param].start = keep(graph, values, (size_t)cod_shape_count(graph->params[param].shape));
 }
 
 /** Programs find inputs by their names. */
@@ -370,6 +373,14 @@ cod_value cod_graph_scaled_add(cod_graph *graph, float alpha, cod_value a, float
     return node_add(graph, node, NULL);
 }
 
+cod_value cod_graph_affine(cod_graph *graph, cod_value x, double scale, const double *shift)
+{
+    cod_node node = unary(graph, COD_NODE_AFFINE, x);
+    node.attr.alpha = (float)scale;
+    node.shift = keep(graph, shift, (size_t)node.channels);
+    return node_add(graph, node, NULL);
+}
+
 cod_value cod_graph_concat(cod_graph *graph, const cod_value *parts, int count)
 {
     if (count < 1 || count > COD_NODE_MAX_INPUTS) {
@@ -394,6 +405,18 @@ cod_value cod_graph_pixel_shuffle(cod_graph *graph, cod_value x, int factor)
     }
     cod_node node = unary(graph, COD_NODE_PIXEL_SHUFFLE, x);
     node.channels = channels / ((int64_t)factor * factor);
+    node.attr.factor = factor;
+    return node_add(graph, node, NULL);
+}
+
+cod_value cod_graph_pixel_unshuffle(cod_graph *graph, cod_value x, int factor)
+{
+    if (factor < 1) {
+        GRAPH_FAIL(graph, "pixel unshuffle by %d", factor);
+        return 0;
+    }
+    cod_node node = unary(graph, COD_NODE_PIXEL_UNSHUFFLE, x);
+    node.channels *= (int64_t)factor * factor;
     node.attr.factor = factor;
     return node_add(graph, node, NULL);
 }

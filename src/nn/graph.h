@@ -24,8 +24,10 @@ typedef enum cod_node_kind {
     COD_NODE_NORM,
     COD_NODE_ACTIVATION,
     COD_NODE_ADD,    /**< alpha·a + beta·b */
+    COD_NODE_AFFINE, /**< alpha·x + a constant for each channel */
     COD_NODE_CONCAT, /**< along channels */
     COD_NODE_PIXEL_SHUFFLE,
+    COD_NODE_PIXEL_UNSHUFFLE,
     COD_NODE_RESIZE,
     COD_NODE_POOL,
     COD_NODE_FLATTEN,       /**< {N,H,W,C} -> {N,1,1,H·W·C}, in NHWC order */
@@ -75,6 +77,7 @@ typedef struct cod_node {
     int params[COD_NODE_MAX_PARAMS];
     cod_value output;
     int64_t channels;    /**< of the output */
+    const double *shift; /**< AFFINE: [channels] */
     cod_value like;      /**< INPUT: has the shape of this value; 0 = given at compilation */
     int weight_scalar;   /**< LOSS: index of the scalar its gradient is multiplied with, or -1 */
     int64_t first_items; /**< LOSS: how many of the batch it looks at; 0 = all */
@@ -150,8 +153,12 @@ cod_value cod_graph_prelu(cod_graph *graph, const char *name, cod_value x, bool 
 cod_value cod_graph_add(cod_graph *graph, cod_value a, cod_value b);
 /** alpha·a + beta·b. */
 cod_value cod_graph_scaled_add(cod_graph *graph, float alpha, cod_value a, float beta, cod_value b);
+/** scale·x + shift[c] in each channel c, which nothing trains or saves. @param shift  [channels of x], copied */
+cod_value cod_graph_affine(cod_graph *graph, cod_value x, double scale, const double *shift);
 cod_value cod_graph_concat(cod_graph *graph, const cod_value *parts, int count);
 cod_value cod_graph_pixel_shuffle(cod_graph *graph, cod_value x, int factor);
+/** The inverse: squares of factor x factor pixels become channels; height and width are to be multiples of `factor`. */
+cod_value cod_graph_pixel_unshuffle(cod_graph *graph, cod_value x, int factor);
 cod_value cod_graph_resize(cod_graph *graph, cod_value x, int factor, cod_resize_mode mode);
 cod_value cod_graph_pool(cod_graph *graph, cod_value x, cod_pool_kind kind, int kernel, int stride, int padding);
 /** Max pooling without padding, whose last window may stand over the edge, so that no pixel is left out: PyTorch's ceil_mode, and Caffe's. */

@@ -34,8 +34,8 @@ typedef struct ir_tensor {
 
 /** A tensor of a program that runs in bands; see bands.c. */
 typedef struct ir_image {
-    int64_t rows, scale; /**< new rows in each step, and for each row of the input; rows 0: no picture */
-    int64_t delay;       /**< input rows that it is behind */
+    int64_t rows, scale; /**< new rows in each step, and for each unit; rows 0: no picture */
+    int64_t delay;       /**< units that it is behind */
     int64_t kept;        /**< rows before the new ones */
     int64_t overlap;     /**< of a resize: rows above and below the new ones, of no use */
     bool repeats;        /**< outside of the picture its border, not zeros */
@@ -76,7 +76,8 @@ typedef struct ir_program {
     size_t arena_bytes;
     ir_passing *taken, *handed; /**< by value */
     size_t taken_count, handed_count;
-    int64_t band;     /**< rows of the input in a band; 0 = runs whole */
+    int64_t band;     /**< units in a band; 0 = runs whole. A unit is a row of the least high picture */
+    int64_t unit;     /**< rows of the input in a unit */
     ir_image *images; /**< [tensor, before bands were made]; NULL where it runs whole */
     /** [param] last instruction that writes the parameter's gradient, or -1. */
     int *grad_ready;
@@ -93,6 +94,7 @@ typedef struct ir_context {
     size_t *loss_offset;   /**< [value] of losses */
     size_t *scalar_index;  /**< [scalar] among the executable's */
     size_t *range_index;   /**< [node] its range on 8-bit integers among the executable's; SIZE_MAX: none */
+    size_t *affine_offset; /**< [node] of AFFINE nodes: their constants in the io buffer */
     size_t *pass_offset;   /**< [value] that passes a cut, and then its gradient; SIZE_MAX: not yet placed */
     size_t value_count;
     size_t io_bytes;

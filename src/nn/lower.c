@@ -379,11 +379,17 @@ static void forward_node(lowering *lower, size_t index)
     case COD_NODE_ADD:
         forward_plain(lower, node, group, COD_OP_ADD);
         return;
+    case COD_NODE_AFFINE:
+        lower_affine(lower, node, lower->tensor[node->inputs[0]], output_tensor(lower, group->output));
+        return;
     case COD_NODE_MEAN:
         forward_plain(lower, node, group, COD_OP_MEAN);
         return;
     case COD_NODE_PIXEL_SHUFFLE:
         forward_plain(lower, node, group, COD_OP_PIXEL_SHUFFLE);
+        return;
+    case COD_NODE_PIXEL_UNSHUFFLE:
+        forward_plain(lower, node, group, COD_OP_PIXEL_UNSHUFFLE);
         return;
     case COD_NODE_RESIZE:
         forward_plain(lower, node, group, COD_OP_RESIZE);

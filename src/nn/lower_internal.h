@@ -97,6 +97,8 @@ int lower_new_tensor(lowering *lower, cod_shape shape, cod_dtype dtype);
 int lower_view(lowering *lower, int root, int64_t channel, cod_shape shape, bool reshaped);
 void lower_copy(lowering *lower, int from, int to);
 int lower_param(lowering *lower, int param);
+/** Runs an AFFINE node as an op. */
+void lower_affine(lowering *lower, const cod_node *node, int x, int y);
 void lower_emit(lowering *lower, ir_instr instr);
 /** The value's tensor in the activation type, cast once if it is wide. */
 int lower_narrow(lowering *lower, cod_value value);

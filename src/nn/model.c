@@ -5,9 +5,9 @@
 #include <string.h>
 
 /** The registry: one line a kind. */
-static const cod_model_kind *const kinds[] = {&cod_model_srresnet, &cod_model_msrresnet, &cod_model_rrdb,
-                                              &cod_model_compact,  &cod_model_logistic,  &cod_model_mlp,
-                                              &cod_model_cnn,      &cod_model_resnet18,  &cod_model_resnet50};
+static const cod_model_kind *const kinds[] = {
+    &cod_model_srresnet, &cod_model_msrresnet, &cod_model_rrdb, &cod_model_edsr,     &cod_model_compact,
+    &cod_model_logistic, &cod_model_mlp,       &cod_model_cnn,  &cod_model_resnet18, &cod_model_resnet50};
 
 const char *cod_task_name(cod_task task)
 {
@@ -87,6 +87,11 @@ int64_t cod_model_input_channels(const cod_model_kind *kind, const void *options
 {
     const cod_classifier_sizes *sizes = cod_model_sizes(kind, options);
     return sizes != NULL ? sizes->channels : 3;
+}
+
+int cod_model_multiple(const cod_model_kind *kind, const void *options)
+{
+    return kind->multiple != NULL ? kind->multiple(options) : 1;
 }
 
 int cod_model_scale(const cod_model *model)

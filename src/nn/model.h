@@ -30,6 +30,8 @@ typedef struct cod_model_kind {
     cod_value (*build)(cod_graph *graph, cod_value input, const void *options);
     /** Factor from input to output size for super-resolution; NULL for other tasks. */
     int (*scale)(const void *options);
+    /** Height and width of its input are to be multiples of this; NULL = any. */
+    int (*multiple)(const void *options);
     /** Whether the output is PyTorch-loadable by a well-known architecture of this name; for messages. */
     const char *compatible_with;
 } cod_model_kind;
@@ -69,5 +71,8 @@ int64_t cod_model_input_channels(const cod_model_kind *kind, const void *options
 
 /** 1 for tasks without a scale. */
 int cod_model_scale(const cod_model *model);
+
+/** Height and width of a model's input are to be multiples of this. */
+int cod_model_multiple(const cod_model_kind *kind, const void *options);
 
 #endif

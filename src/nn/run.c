@@ -36,17 +36,16 @@ static cod_status run_plan(cod_program *program, size_t index)
     return COD_OK;
 }
 
-/** Sets whose values, or states, are not those that the program's plans were prepared for. */
-static cod_sets sets_changed(const cod_program *program, bool states)
+/** Sets whose values [0] and states [1] are not those that the program's plans were prepared for. */
+static void find_changed(const cod_program *program, cod_sets changed[2])
 {
     const cod_weights *weights = program->executable->weights;
-    cod_sets changed = 0;
+    memcpy(changed, program->unprepared, sizeof program->unprepared);
     for (int s = 0; s < (int)cod_graph_set_count(weights->graph); s++) {
         const cod_weights_set *now = &weights->sets[s], *before = &program->prepared[s];
-        const bool differs = states ? now->state_version != before->state_version : now->version != before->version;
-        changed |= differs ? cod_set_of(s) : 0;
+        changed[0] |= now->version != before->version ? cod_set_of(s) : 0;
+        changed[1] |= now->state_version != before->state_version ? cod_set_of(s) : 0;
     }
-    return states ? changed : changed | program->unpacked;
 }
 
 static bool depends_on(const cod_program *program, size_t index, const cod_sets changed[2])
@@ -86,48 +85,60 @@ static cod_status prepare_plans(const cod_program *program, const cod_sets chang
                                                                                cod_program_queue(program));
 }
 
-cod_status cod_program_prepare(cod_program *program)
+/** Queues all that depends on parameters alone and on what has changed: ops that make weights of others, then packing. */
+static cod_status queue_preparation(cod_program *program, const cod_sets changed[2])
 {
-    const cod_weights *weights = program->executable->weights;
-    const cod_sets changed[2] = {sets_changed(program, false), sets_changed(program, true)};
-    COD_TRY(cod_scalars_flush(program->executable->scalars, cod_program_queue(program)));
     if ((changed[0] | changed[1]) == 0)
         return COD_OK;
     for (size_t i = 0; i < program->ir.instr_count; i++)
         if (program->ir.instrs[i].prepare && depends_on(program, i, changed))
             COD_TRY(run_plan(program, i));
     COD_TRY(prepare_plans(program, changed, false));
-    COD_TRY(prepare_plans(program, changed, true));
+    return prepare_plans(program, changed, true);
+}
+
+cod_status cod_program_prepare(cod_program *program)
+{
+    const cod_weights *weights = program->executable->weights;
+    cod_sets changed[2];
+    find_changed(program, changed);
+    COD_TRY(cod_scalars_flush(program->executable->scalars, cod_program_queue(program)));
+    COD_TRY(queue_preparation(program, changed));
     memcpy(program->prepared, weights->sets, sizeof program->prepared);
-    program->unpacked = 0;
+    memset(program->unprepared, 0, sizeof program->unprepared);
     return COD_OK;
 }
 
-/** Whether what has changed calls only for packing weights that updates wrote last: a recording can begin with that. */
-static bool only_packs(const cod_program *program, const cod_sets changed[2])
+/**
+ * Whether a recording can begin with what the changes call for, because a step of training calls for the same each time: what
+ * reads values that updates wrote last and, in a program that trains, states.
+ */
+static bool prepares_in_recording(const cod_program *program, const cod_sets changed[2])
 {
     const cod_sets sets = sets_updated(program);
-    bool packs = false;
+    bool prepares = false;
     if (!cod_backend_records(program->executable->weights->backend))
         return false;
     for (size_t i = 0; i < program->ir.instr_count; i++) {
+        const cod_sets *depends = program->depends[i];
         if (program->plans[i] == NULL || !depends_on(program, i, changed))
             continue;
-        if (program->ir.instrs[i].prepare || !reads_only(program, i, sets))
+        if ((depends[0] & ~sets) != 0 || (depends[1] != 0 && program->moved == 0))
             return false;
-        packs = true;
+        prepares = true;
     }
-    return packs;
+    return prepares;
 }
 
-/** As cod_program_prepare(), but leaves packing to the recording that is queued next where it can be a part of that. */
+/** As cod_program_prepare(), but leaves to the recording that is queued next what can be a part of it. */
 static cod_status prepare_run(cod_program *program)
 {
     const cod_weights *weights = program->executable->weights;
-    const cod_sets changed[2] = {sets_changed(program, false), sets_changed(program, true)};
-    if (!only_packs(program, changed))
+    cod_sets changed[2];
+    find_changed(program, changed);
+    if (!prepares_in_recording(program, changed))
         return cod_program_prepare(program);
-    program->unpacked = changed[0];
+    memcpy(program->unprepared, changed, sizeof program->unprepared);
     memcpy(program->prepared, weights->sets, sizeof program->prepared);
     return cod_scalars_flush(program->executable->scalars, cod_program_queue(program));
 }
@@ -136,18 +147,16 @@ static cod_status prepare_run(cod_program *program)
 typedef struct section {
     cod_program *program;
     size_t first, end;
-    cod_sets unpacked;  /**< sets whose updated weights are packed first */
-    cod_sequel *sequel; /**< of the last segments; NULL = none */
+    cod_sets changed[2]; /**< sets whose values and states were changed: what depends on them is prepared first */
+    cod_sequel *sequel;  /**< of the last segments; NULL = none */
 } section;
 
-/** Queues the instructions of some segments, before them what packs weights, and behind them the sequel. */
+/** Queues the instructions of some segments, before them what prepares weights, and behind them the sequel. */
 static cod_status run_instructions(void *context)
 {
     const section *some = context;
     cod_program *program = some->program;
-    const cod_sets unpacked[2] = {some->unpacked, 0};
-    if (some->unpacked != 0)
-        COD_TRY(prepare_plans(program, unpacked, true));
+    COD_TRY(queue_preparation(program, some->changed));
     for (size_t i = program->segments[some->first].first; i < program->segments[some->end - 1].end; i++)
         if (program->plans[i] != NULL && !program->ir.instrs[i].prepare)
             COD_TRY(run_plan(program, i));
@@ -161,7 +170,7 @@ static cod_status find_recording(const section *some, cod_recording ***out)
     for (size_t i = 0; i < all->count; i++) {
         const struct cod_recorded *recorded = &all->list[i];
         if (recorded->program != some->program || recorded->first != some->first || recorded->end != some->end ||
-            recorded->packed != some->unpacked)
+            memcmp(recorded->changed, some->changed, sizeof some->changed) != 0)
             continue;
         *out = &all->list[i].recording;
         return COD_OK;
@@ -169,7 +178,8 @@ static cod_status find_recording(const section *some, cod_recording ***out)
     struct cod_recorded *more = realloc(all->list, (all->count + 1) * sizeof *more);
     COD_REQUIRE_MEMORY(more);
     all->list = more;
-    more[all->count] = (struct cod_recorded){some->program, some->first, some->end, some->unpacked, NULL};
+    more[all->count] =
+        (struct cod_recorded){some->program, some->first, some->end, {some->changed[0], some->changed[1]}, NULL};
     *out = &more[all->count++].recording;
     return COD_OK;
 }
@@ -186,14 +196,14 @@ void cod_recordings_clear(const cod_backend *backend, cod_recordings *recordings
 static cod_status queue_segments(cod_program *program, size_t first, size_t end, cod_sequel *sequel)
 {
     const cod_weights *weights = program->executable->weights;
-    section some = {program, first, end, program->unpacked, sequel};
+    section some = {program, first, end, {program->unprepared[0], program->unprepared[1]}, sequel};
     cod_recording **recording = NULL;
     if (program->segments[first].first == program->segments[end - 1].end && sequel == NULL)
         return COD_OK;
     COD_TRY(find_recording(&some, &recording));
     COD_TRY(cod_queue_replay(weights->backend, weights->device, cod_program_queue(program), run_instructions, &some,
                              recording));
-    program->unpacked = 0;
+    memset(program->unprepared, 0, sizeof program->unprepared);
     return COD_OK;
 }
 
@@ -297,7 +307,8 @@ static cod_status run_rows(cod_program *program, size_t index, int64_t step, int
 {
     const int tensor = ir_root(&program->ir, program->ir.instrs[index].outputs[0]);
     const ir_image *image = &program->ir.images[tensor];
-    const int64_t top = (step * program->ir.band - image->delay) * image->scale, end = height * image->scale;
+    const int64_t top = (step * program->ir.band - image->delay) * image->scale,
+                  end = height / program->ir.unit * image->scale;
     const int64_t above = top < 0 ? -top : 0, below = top + image->rows > end ? top + image->rows - end : 0;
     const int64_t first = image->kept + image->overlap, last = first + image->rows;
     if (image->repeats)

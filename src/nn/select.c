@@ -166,7 +166,7 @@ static void mark_wide(lowering *lower)
         /* A sum of full precision needs terms of full precision; a view has its original's. */
         const bool passes = node->kind == COD_NODE_ADD || node->kind == COD_NODE_FLATTEN ||
                             node->kind == COD_NODE_STOP_GRADIENT || node->kind == COD_NODE_CONCAT ||
-                            node->kind == COD_NODE_MEAN;
+                            node->kind == COD_NODE_MEAN || node->kind == COD_NODE_AFFINE;
         for (int k = 0; k < node->input_count; k++)
             if (node->kind == COD_NODE_LOSS || (passes && lower->wide[node->output]))
                 lower->wide[node->inputs[k]] = true;

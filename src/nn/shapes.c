@@ -86,6 +86,13 @@ static cod_status node_shape(const ir_context *context, const cod_node *node, co
         out->h *= attr->factor;
         out->w *= attr->factor;
         return COD_OK;
+    case COD_NODE_PIXEL_UNSHUFFLE:
+        COD_REQUIRE(x.h % attr->factor == 0 && x.w % attr->factor == 0,
+                    "'%s': sides of %lldx%lld pixels are no multiples of %d", node->name, (long long)x.h,
+                    (long long)x.w, attr->factor);
+        out->h /= attr->factor;
+        out->w /= attr->factor;
+        return COD_OK;
     case COD_NODE_FLATTEN:
         COD_REQUIRE(x.h == attr->kernel_h && x.w == attr->kernel_w,
                     "'%s': the image is %lldx%lld, but the model was built for %dx%d", node->name, (long long)x.h,
@@ -98,6 +105,7 @@ static cod_status node_shape(const ir_context *context, const cod_node *node, co
     case COD_NODE_INPUT:
     case COD_NODE_NORM:
     case COD_NODE_ACTIVATION:
+    case COD_NODE_AFFINE:
     case COD_NODE_STOP_GRADIENT:
     case COD_NODE_MEAN:
         return COD_OK;

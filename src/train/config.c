@@ -90,6 +90,7 @@ static void make_schema(run_schema *schema, cod_run_config *run, model_place *pl
     add_table(schema, &cod_comm_option_table, &run->cluster);
     add_table(schema, &cod_model_option_table, &run->whole.model);
     add_table(schema, &cod_data_option_table, &run->data);
+    add_table(schema, &cod_degrade_option_table, &run->degradation);
     add_table(schema, &cod_train_option_table, &run->train);
     for (size_t i = 0; i < run->section_count; i++)
         add_table(schema, run->sections[i].table, run->sections[i].values);

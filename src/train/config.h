@@ -8,7 +8,7 @@
 #include "comm/comm.h"
 #include "config/config.h"
 #include "core/device.h"
-#include "data/options.h"
+#include "data/degrade_options.h"
 #include "nn/model.h"
 #include "train/options.h"
 
@@ -32,6 +32,7 @@ typedef struct cod_run_config {
     cod_root_options root;
     cod_comm_options cluster;
     cod_data_options data;
+    cod_degrade_options degradation;
     cod_train_options train;
     cod_eval_options eval;
     cod_checkpoint_options checkpoint;

@@ -120,13 +120,33 @@ static void check_train(cod_run_config *run)
     check_transfer(run);
 }
 
-static void add_data_problem(void *context, const char *key, const char *text)
+static void add_problem(cod_run_config *run, const char *section, const char *key, const char *text)
 {
-    cod_run_config *run = context;
-    char full[64];
-    snprintf(full, sizeof full, "data.%s", key);
+    char full[96];
+    snprintf(full, sizeof full, "%s.%s", section, key);
     if (!cod_config_has_problem(run->config, full))
         cod_config_problem_key(run->config, full, "%s", text);
+}
+
+static void add_data_problem(void *context, const char *key, const char *text)
+{
+    add_problem(context, "data", key, text);
+}
+
+static void add_degradation_problem(void *context, const char *key, const char *text)
+{
+    add_problem(context, "degradation", key, text);
+}
+
+static void check_data(cod_run_config *run)
+{
+    if (!cod_config_has_problem(run->config, "data.kind"))
+        cod_data_options_examine(&run->data, add_data_problem, run);
+    cod_degrade_options_examine(&run->degradation, add_degradation_problem, run);
+    if (run->eval.degraded && run->data.degradation == COD_DEGRADATION_BICUBIC &&
+        !cod_config_has_problem(run->config, "data.degradation"))
+        cod_config_problem_key(run->config, "eval.degraded",
+                               "pictures are degraded where data.degradation is real_esrgan, and it is bicubic");
 }
 
 static bool is_init_file(const char *init)
@@ -175,6 +195,10 @@ static void check_model(cod_run_config *run, const cod_group_config *group, int 
         snprintf(key, sizeof key, "%smodel.init", place);
         cod_config_problem_key(config, key, "'%s' is not `shared`, `own` or a .safetensors file", init);
     }
+    const int multiple = cod_model_multiple(group->kind, group->architecture);
+    if (run->data.patch % multiple != 0 && !cod_config_has_problem(config, "data.patch"))
+        cod_config_problem_key(config, "data.patch", "model '%s' takes sides that are multiples of %d, not %lld",
+                               group->kind->name, multiple, (long long)run->data.patch);
     if (index >= 0)
         check_alike(run, group, index);
 }
@@ -226,8 +250,7 @@ void config_check_together(cod_run_config *run)
     check_strategy(run);
     check_backend(run);
     check_train(run);
-    if (!cod_config_has_problem(run->config, "data.kind"))
-        cod_data_options_examine(&run->data, add_data_problem, run);
+    check_data(run);
     if (name[0] == '\0' || strchr(name, '/') != NULL || strcmp(name, "..") == 0 || strcmp(name, ".") == 0)
         cod_config_problem_key(run->config, "name", "'%s' cannot be a folder's name", name);
     check_models(run);

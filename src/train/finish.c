@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 static void group_model_path(const trainer *t, int group, char path[4096])
 {
@@ -52,9 +51,8 @@ static int64_t bytes_recorded(const trainer *t)
     int64_t bytes = 0;
     for (int i = 0; i < 2 * cod_group_count(t->group); i++) {
         char path[4096];
-        struct stat file;
         snprintf(path, sizeof path, "%s/%s.%d.jsonl", t->folder, i % 2 ? "exchange" : "metrics", i / 2);
-        bytes += stat(path, &file) == 0 ? (int64_t)file.st_size : 0;
+        bytes += cod_file_bytes(path);
     }
     return bytes;
 }

@@ -186,6 +186,8 @@ static void collect(const cod_metrics_line *line, number_list *list)
     add(list, "merges", (double)s->merges);
     add(list, "exchange_share", line->exchange_share);
     add(list, "trained_s", line->trained_s);
+    add(list, "processor_s", line->processor_s);
+    add(list, "exchange_processor_s", s->exchange_processor_s);
     add(list, "intergroup_bytes", line->between_bytes);
     add(list, "intragroup_bytes", line->inside_bytes);
     if (s->pushes == 0)

@@ -49,7 +49,8 @@ static const char *const schedules[] = {"constant", "step", "cosine", NULL};
 static const cod_option train_options[] = {
     {"recipe", COD_OPTION_STRING, FIELD(recipe), "supervised", 0, 0, NULL,
      "what a step computes: supervised, one network trained by the loss between its output and the truth; srgan, "
-     "super-resolution with a discriminator, see section gan"},
+     "super-resolution with a discriminator; esrgan, with a relativistic one; real_esrgan, with one that judges each "
+     "pixel; see section gan"},
     {"strategy", COD_OPTION_STRING, FIELD(strategy), "codistill", 0, 0, NULL,
      "how ranks co-operate: single, allreduce, central_storage, parameter_server, async_parameter_server, "
      "model_parallel, local_sgd, diloco, noloco or codistill"},
@@ -144,6 +145,10 @@ static const cod_option eval_options[] = {
     {"lpips_weights", COD_OPTION_STRING, offsetof(cod_eval_options, lpips_weights), "", 0, 0, NULL,
      "lpips: safetensors file with the linear weights, by the package lpips' names; empty = unweighted, every channel "
      "counts alike"},
+    {"degraded", COD_OPTION_BOOL, offsetof(cod_eval_options, degraded), "false", 0, 0, NULL,
+     "super-resolution with data.degradation: real_esrgan: validate on pictures that are degraded as those trained on, "
+     "each "
+     "in one way that is the same in all evaluations and runs; false: on those that MATLAB's bicubic made"},
 };
 const cod_option_table cod_eval_option_table = {"eval", "Evaluation while training", eval_options, COUNT(eval_options),
                                                 sizeof(cod_eval_options)};
@@ -158,6 +163,9 @@ static const cod_option checkpoint_options[] = {
      "auto: go on from the newest checkpoint if there is one; never: start anew, without the checkpoints that are "
      "there; "
      "must: fail without one"},
+    {"write_timeout_s", COD_OPTION_FLOAT, offsetof(cod_checkpoint_options, write_timeout_s), "20", 0.1, 1e6, NULL,
+     "seconds that a file operation in the run's folder (checkpoint, metrics, log) may take before a warning names the "
+     "file; a run that is asked to end while storage hangs then ends without it, so many seconds after it was asked"},
 };
 const cod_option_table cod_checkpoint_option_table = {"checkpoint", "Saving and resuming", checkpoint_options,
                                                       COUNT(checkpoint_options), sizeof(cod_checkpoint_options)};

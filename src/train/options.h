@@ -65,7 +65,7 @@ enum {
 
 typedef struct cod_eval_options {
     int64_t every, images;
-    bool ema, predictions;
+    bool ema, predictions, degraded;
     const char *metrics; /**< of super-resolution, as cod_metrics_parse() reads it */
     int best;            /**< 0 auto, else 1 + index in cod_metric_names */
     const char *niqe_model, *lpips_network, *lpips_weights;
@@ -74,6 +74,7 @@ typedef struct cod_eval_options {
 typedef struct cod_checkpoint_options {
     int64_t every, keep;
     int resume; /**< 0 auto, 1 never, 2 must */
+    double write_timeout_s;
 } cod_checkpoint_options;
 
 enum { COD_RESUME_AUTO, COD_RESUME_NEVER, COD_RESUME_MUST };

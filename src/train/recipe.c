@@ -138,6 +138,33 @@ static bool has_loss(const cod_recipe *recipe, cod_value loss)
     return false;
 }
 
+/** Whether metrics have a loss or a figure of this name. */
+static bool has_name(const cod_recipe *recipe, const char *name)
+{
+    for (size_t s = 0; s < recipe->step_count; s++) {
+        for (size_t i = 0; i < COD_PROGRAM_MAX_LOSSES && recipe->steps[s].losses[i] != NULL; i++)
+            if (strcmp(recipe->steps[s].losses[i], name) == 0)
+                return true;
+        for (size_t i = 0; i < COD_PROGRAM_MAX_OUTPUTS && recipe->steps[s].figure_names[i] != NULL; i++)
+            if (strcmp(recipe->steps[s].figure_names[i], name) == 0)
+                return true;
+    }
+    return false;
+}
+
+static cod_status check_guard(const cod_recipe *recipe, const cod_recipe_guard *guard)
+{
+    const char *const names[] = {guard->figure, guard->other};
+    COD_REQUIRE((guard->other == NULL) == (guard->relation == COD_GUARD_ALONE) && guard->least < guard->most,
+                "recipe '%s': guard '%s' needs a band, and a second figure for a relation alone", recipe->kind->name,
+                guard->name);
+    for (int i = 0; i < 2; i++)
+        COD_REQUIRE(names[i] == NULL || has_name(recipe, names[i]),
+                    "recipe '%s': guard '%s' watches '%s', which no sub-step has", recipe->kind->name, guard->name,
+                    names[i]);
+    return COD_OK;
+}
+
 static cod_status check(const cod_recipe *recipe, bool accumulates)
 {
     const char *name = recipe->kind->name;
@@ -148,6 +175,8 @@ static cod_status check(const cod_recipe *recipe, bool accumulates)
         distilling += recipe->steps[i].distils;
         training += recipe->steps[i].program.trains != NULL;
     }
+    for (size_t i = 0; i < recipe->guard_count; i++)
+        COD_TRY(check_guard(recipe, &recipe->guards[i]));
     COD_REQUIRE(training > 0, "recipe '%s' trains nothing", name);
     COD_REQUIRE(recipe->sets[0].trained, "recipe '%s' does not train its model", name);
     COD_REQUIRE(distilling <= 1, "recipe '%s': %zu sub-steps distil; at most one can", name, distilling);

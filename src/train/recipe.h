@@ -13,7 +13,7 @@
 #include "nn/schedule.h"
 #include "train/config.h"
 
-enum { COD_RECIPE_MAX_STEPS = 16, COD_RECIPE_MAX_CONSTANTS = 8 };
+enum { COD_RECIPE_MAX_STEPS = 16, COD_RECIPE_MAX_CONSTANTS = 8, COD_RECIPE_MAX_GUARDS = 8 };
 
 /** Inputs of the graph that each mini-batch fills. */
 #define COD_INPUT_DATA  "input"
@@ -28,6 +28,7 @@ typedef struct cod_recipe_set {
     const char *file;
     cod_optimiser_options optimiser;
     cod_schedule schedule;
+    const char *rate_option; /**< the option that sets its rate, for messages; NULL = train.rate */
 } cod_recipe_set;
 
 /** A program that a step runs, and the set that is updated after it. */
@@ -48,6 +49,24 @@ typedef struct cod_recipe_constant {
     float value;
 } cod_recipe_constant;
 
+/** How a guard's value is made of losses or figures. */
+typedef enum cod_guard_relation {
+    COD_GUARD_ALONE,      /**< figure */
+    COD_GUARD_DIFFERENCE, /**< figure - other */
+    COD_GUARD_RATIO       /**< figure / other */
+} cod_guard_relation;
+
+/** A band that a loss, a figure, or two of them are expected to stay in: training that goes wrong is told (guards.h). */
+typedef struct cod_recipe_guard {
+    const char *name;   /**< one word; metrics have it as "guard.NAME" */
+    const char *figure; /**< a loss or a figure, by its name */
+    const char *other;  /**< likewise; NULL = the relation is COD_GUARD_ALONE */
+    cod_guard_relation relation;
+    double least, most; /**< the band; -INFINITY and INFINITY leave it open */
+    const char *advice; /**< for the warning: what a value outside means, and what to do */
+    bool spoils;        /**< a model from outside the band is neither saved nor kept as the best nor exported */
+} cod_recipe_guard;
+
 typedef struct cod_recipe_kind cod_recipe_kind;
 
 /** A recipe as it was built for a configuration. */
@@ -62,6 +81,8 @@ typedef struct cod_recipe {
     size_t step_count;
     cod_recipe_constant constants[COD_RECIPE_MAX_CONSTANTS];
     size_t constant_count;
+    cod_recipe_guard guards[COD_RECIPE_MAX_GUARDS];
+    size_t guard_count;
 } cod_recipe;
 
 /** What a recipe is built for. All members are borrowed. */

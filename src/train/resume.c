@@ -345,6 +345,7 @@ cod_status trainer_save_checkpoint(trainer *t)
     if (trainer_keeps_state(t))
         COD_TRY(cod_group_agree(t->group, save_rank(t), NULL));
     COD_TRY(save_whole(t, totals));
+    trainer_watchdog_note_checkpoint(t->watchdog, t->context.step);
     return cod_group_agree(t->group, prune(t), NULL);
 }
 

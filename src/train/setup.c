@@ -113,6 +113,7 @@ static cod_status make_losses(trainer *t)
             t->losses[t->loss_count++] = (trainer_loss){
                 .name = step->figure_names[k], .value = step->figures[k], .sub_step = step, .is_figure = true};
     }
+    cod_guards_init(&t->guards, recipe);
     return COD_OK;
 }
 

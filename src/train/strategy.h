@@ -53,12 +53,13 @@ typedef struct cod_strategy_stats {
     int64_t staleness_steps;                /**< of a teacher; negative = its group is ahead */
     uint64_t pulled_bytes, published_bytes; /**< this rank's, since this process started, as all the next */
     uint64_t pulls, publications, rejected, teacher_switches, merges;
-    double teacher_ms;   /**< median of the teacher's forward */
-    double exchange_ms;  /**< mean a step of the host's work for the exchange */
-    double teacher_s;    /**< all teachers' forwards together */
-    double waited_s;     /**< for gradients to be averaged over the group, once backward was done */
-    const char *entropy; /**< coder of what this rank publishes; NULL = nothing */
-    uint64_t pushes;     /**< gradients that a server has applied, each an update; 0 = it is none */
+    double teacher_ms;           /**< median of the teacher's forward */
+    double exchange_ms;          /**< mean a step of the host's work for the exchange */
+    double exchange_processor_s; /**< that the training thread computed for the exchange; codistill alone tells it */
+    double teacher_s;            /**< all teachers' forwards together */
+    double waited_s;             /**< for gradients to be averaged over the group, once backward was done */
+    const char *entropy;         /**< coder of what this rank publishes; NULL = nothing */
+    uint64_t pushes;             /**< gradients that a server has applied, each an update; 0 = it is none */
     /** Updates by others between a worker's getting the weights and its gradients' being applied: summed over pushes, and most. */
     uint64_t push_staleness, push_staleness_max;
 } cod_strategy_stats;

@@ -16,6 +16,8 @@ typedef struct super_resolution {
     cod_train_task base;
     cod_dataset *data;
     cod_crops crops;
+    cod_degrader *degrader; /**< NULL = low pictures are the data set's */
+    bool validates_degraded;
     cod_upscaler *upscaler, *bicubic;
     const cod_eval_options *eval;
     cod_metrics_options metrics; /**< with the next two */
@@ -32,6 +34,7 @@ static void close_task(cod_train_task *task)
     cod_upscaler_destroy(s->bicubic);
     cod_lpips_destroy(s->lpips);
     cod_dataset_close(s->data);
+    cod_degrader_destroy(s->degrader);
     free(s);
 }
 
@@ -48,6 +51,10 @@ static cod_status open_data(cod_run_config *config, const cod_dataset_place *pla
     s->base.unfit = counts.small;
     cod_crops_init(&s->crops, s->data, config->data.patch, config->data.augment);
     s->base.samples = cod_crops_samples(&s->crops);
+    if (config->data.degradation == COD_DEGRADATION_REAL_ESRGAN)
+        COD_TRY(cod_degrader_create(&config->degradation, scaled.scale, &s->degrader));
+    s->crops.degrader = s->degrader;
+    s->validates_degraded = config->eval.degraded;
     return COD_OK;
 }
 
@@ -139,10 +146,34 @@ end:
     return status;
 }
 
+/** The low picture that is enlarged: the pair's, or its true one degraded in a way that follows from its number. */
+static cod_status make_low(super_resolution *s, size_t index, const cod_pair *pair, cod_degraded *degraded,
+                           cod_image *low)
+{
+    const int scale = cod_dataset_scale(s->data);
+    const cod_sample_place place = {.position = index};
+    const cod_degrade_region whole = {.picture = pair->high,
+                                      .picture_width = pair->low_width * scale,
+                                      .picture_height = pair->low_height * scale,
+                                      .low_width = pair->low_width,
+                                      .low_height = pair->low_height};
+    const uint8_t *pixels = pair->low;
+    cod_degradation degradation;
+    *degraded = (cod_degraded){0};
+    if (s->validates_degraded) {
+        cod_degradation_draw(cod_degrader_options(s->degrader), &place, &degradation);
+        COD_TRY(cod_degrade(s->degrader, &degradation, &place, &whole, degraded));
+        pixels = degraded->pixels;
+    }
+    *low = (cod_image){pair->low_width, pair->low_height, 3, 8, (void *)(uintptr_t)pixels};
+    return COD_OK;
+}
+
 /** A held-out picture on its way. */
 typedef struct eval_item {
     cod_pair pair;
-    cod_image low, truth; /**< of the pair's memory */
+    cod_degraded degraded; /**< with eval.degraded: the low picture's memory */
+    cod_image low, truth;
     cod_image ours;
 } eval_item;
 
@@ -162,7 +193,7 @@ static cod_status read_picture(void *context, size_t index)
     const int scale = cod_dataset_scale(w->s->data);
     COD_TRY(cod_dataset_read(w->s->data, w->split, index, &item->pair));
     const cod_pair *pair = &item->pair;
-    item->low = (cod_image){pair->low_width, pair->low_height, 3, 8, (void *)(uintptr_t)pair->low};
+    COD_TRY(make_low(w->s, index, pair, &item->degraded, &item->low));
     item->truth = (cod_image){pair->low_width * scale, pair->low_height * scale, 3, 8, (void *)(uintptr_t)pair->high};
     return COD_OK;
 }
@@ -181,6 +212,7 @@ static cod_status upscale_picture(void *context, size_t index)
 static void clear_picture(eval_item *item)
 {
     cod_image_clear(&item->ours);
+    cod_degraded_clear(&item->degraded);
     cod_pair_clear(&item->pair);
 }
 

@@ -89,7 +89,7 @@ void trainer_read_totals(const trainer *t, double out[TRAINER_TOTALS])
     out[TOTAL_REJECTED] = (double)stats.rejected;
     out[TOTAL_SWITCHES] = (double)stats.teacher_switches;
     out[TOTAL_MERGES] = (double)stats.merges;
-    out[TOTAL_MEMORY_BYTES] = stepped ? memory_bytes() : earlier[TOTAL_MEMORY_BYTES];
+    out[TOTAL_MEMORY_BYTES] = earlier[TOTAL_MEMORY_BYTES];
     out[TOTAL_PUSHES] = (double)stats.pushes;
     out[TOTAL_PUSH_STALENESS] = (double)stats.push_staleness;
     out[TOTAL_PUSH_STALENESS_MAX] = (double)stats.push_staleness_max;
@@ -106,6 +106,8 @@ void trainer_read_totals(const trainer *t, double out[TRAINER_TOTALS])
 cod_status trainer_sum_totals(trainer *t, double out[TRAINER_TOTALS])
 {
     trainer_read_totals(t, out);
+    if (t->step_count > 0)
+        out[TOTAL_MEMORY_BYTES] = memory_bytes();
     for (int i = 0; i < TRAINER_TOTALS && !t->leader; i++)
         if (i != TOTAL_CORE_S && i != TOTAL_INTERGROUP_BYTES && i != TOTAL_INTRAGROUP_BYTES && i != TOTAL_MEMORY_BYTES)
             out[i] = 0;

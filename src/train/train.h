@@ -8,6 +8,8 @@
 #include "train/metrics.h"
 #include "train/strategy.h"
 
+#include <stdatomic.h>
+
 /** What a progress line shows; reported by the first rank of each group. */
 typedef struct cod_train_progress {
     int group, groups;
@@ -31,8 +33,16 @@ typedef struct cod_train_request {
     void *report_context;
     double
         between_s; /**< also report where the last report is so old, for a terminal; 0 = only with lines of metrics */
-    const volatile int *stop_signal; /**< nonzero: save and end; may be NULL */
-    const char *version;             /**< of the program, for summary.json */
+    const atomic_int *stop_signal; /**< nonzero: save and end; set by a signal handler or any thread; may be NULL */
+    const char *version;           /**< of the program, for summary.json */
+    /**
+     * Ends the process and does not return. Called by a thread of its own when the run was asked to end but this rank waits for a
+     * file that does not answer (checkpoint.write_timeout_s). NULL = the run then waits on.
+     *
+     * @param why  a failure whose message is the calling thread's cod_error_message()
+     */
+    void (*give_up)(void *context, cod_status why);
+    void *give_up_context;
 } cod_train_request;
 
 /**

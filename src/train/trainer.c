@@ -11,42 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** The first tensor with a value that is no number, for the message. */
-static const char *find_bad_tensor(trainer *t, bool gradients)
-{
-    const cod_weights *weights = &t->session.weights;
-    const char *name = NULL;
-    const size_t count = gradients ? weights->layout.trainable : cod_weights_count(weights);
-    float *values = malloc(count * sizeof *values);
-    if (values == NULL)
-        return NULL;
-    if ((gradients
-             ? weights->backend->download(weights->device, NULL, values, weights->grads, 0, count * sizeof *values)
-             : cod_weights_download(weights, values)) == COD_OK) {
-        for (size_t p = 0; p < cod_graph_param_count(weights->graph) && name == NULL; p++) {
-            const cod_param *param = cod_graph_param(weights->graph, p);
-            for (size_t i = 0; i < (size_t)cod_shape_count(param->shape) && param->offset + i < count && name == NULL;
-                 i++)
-                if (!isfinite(values[param->offset + i]))
-                    name = param->name;
-        }
-    }
-    free(values);
-    return name;
-}
-
-cod_status trainer_report_not_finite(trainer *t, const char *what, int64_t step)
-{
-    const char *weight = find_bad_tensor(t, false);
-    const char *grad = find_bad_tensor(t, true);
-    char good[80];
-    cod_train_describe_checkpoint(t->config, cod_group_index(t->group), step, good);
-    return cod_fail(COD_ERR_NUMERIC,
-                    "the %s became NaN or infinite at step %lld (first bad weight: %s; first bad gradient: %s); %s; "
-                    "try a lower train.rate, train.clip_norm, or train.warmup",
-                    what, (long long)step, weight ? weight : "none", grad ? grad : "none", good);
-}
-
 /** Steps from one word of all groups on whether to stop to the next; 0 = each group stops by itself. */
 static int64_t in_step_every(const trainer *t)
 {
@@ -117,7 +81,7 @@ static cod_status tell_losses(trainer *t, int64_t step, double *losses)
 /** Tells the group about this step; done in the background. */
 static cod_status tell(trainer *t, agreement *slot)
 {
-    const volatile int *signal = t->request->stop_signal;
+    const atomic_int *signal = t->request->stop_signal;
     const bool late = t->config->max_time_s > 0 && cod_clock_s() - t->start_s > t->config->max_time_s;
     const cod_strategy_peers *peers = t->strategy->ops->peers;
     double *const asked_to_stop = &slot->values[t->loss_count];
@@ -164,6 +128,16 @@ static double mean_loss(const trainer_loss *loss)
     return loss->steps > 0 ? loss->sum / (double)loss->steps : NAN;
 }
 
+/** For cod_guards_look(): of the loss or the figure of this name. */
+static double mean_by_name(const void *context, const char *name)
+{
+    const trainer *t = context;
+    for (size_t i = 0; i < t->loss_count; i++)
+        if (strcmp(t->losses[i].name, name) == 0)
+            return mean_loss(&t->losses[i]);
+    return NAN;
+}
+
 static double task_loss(const trainer *t)
 {
     for (size_t i = 0; i < t->loss_count; i++)
@@ -191,6 +165,7 @@ static cod_metrics_line make_line(const trainer *t)
     trainer_read_stats(t, &line.strategy);
     trainer_read_totals(t, totals);
     line.trained_s = totals[TOTAL_STEPS_S];
+    line.processor_s = t->processor_s;
     line.between_bytes = group_bytes(t, totals, TOTAL_INTERGROUP_BYTES);
     line.inside_bytes = group_bytes(t, totals, TOTAL_INTRAGROUP_BYTES);
     line.exchange_share = trainer_exchange_share(t, &line.strategy);
@@ -229,12 +204,12 @@ static cod_status read_peers(const trainer *t, cod_peer_stats **peers, size_t *c
     return COD_OK;
 }
 
-/** The losses, figures and rates of a recipe of several, each by its name. @param[out] more  new; free() */
+/** The losses, figures and rates of a recipe of several, each by its name, and which guards are out. @param[out] more  new; free() */
 static cod_status more_numbers(const trainer *t, cod_metrics_number **more, size_t *count)
 {
     const cod_recipe *recipe = &t->session.recipe;
     *count = 0;
-    *more = calloc(t->loss_count + COD_GRAPH_MAX_SETS, sizeof **more);
+    *more = calloc(t->loss_count + COD_GRAPH_MAX_SETS + recipe->guard_count, sizeof **more);
     COD_REQUIRE_MEMORY(*more);
     for (size_t i = 0; i < t->loss_count && t->loss_count > 1; i++) {
         cod_metrics_number *number = &(*more)[(*count)++];
@@ -247,6 +222,11 @@ static cod_status more_numbers(const trainer *t, cod_metrics_number **more, size
         cod_metrics_number *number = &(*more)[(*count)++];
         snprintf(number->key, sizeof number->key, "lr.%s", recipe->sets[s].name);
         number->value = last_rate(t, s);
+    }
+    for (size_t i = 0; i < recipe->guard_count; i++) {
+        cod_metrics_number *number = &(*more)[(*count)++];
+        snprintf(number->key, sizeof number->key, "guard.%s", recipe->guards[i].name);
+        number->value = t->guards.since[i] > 0;
     }
     return COD_OK;
 }
@@ -299,12 +279,33 @@ cod_status trainer_gather(trainer *t, float *const *moments)
     return STRATEGY_PART(t, division, gather, &t->context, moments);
 }
 
+/** Ends a run whose model has diverged by the recipe's guards, so that it is not taken for a good one. */
+static cod_status refuse_spoilt(trainer *t)
+{
+    const cod_recipe_guard *guard = cod_guards_spoilt(&t->guards);
+    char why[1024], good[80];
+    if (guard == NULL)
+        return COD_OK;
+    cod_guards_describe(&t->guards, guard, why, sizeof why);
+    cod_train_describe_checkpoint(t->config, cod_group_index(t->group),
+                                  t->guards.since[guard - t->session.recipe.guards], good);
+    const cod_status status =
+        cod_fail(COD_ERR_NUMERIC, "the model has diverged and is neither saved nor exported: %s; %s", why, good);
+    return t->leader ? status : cod_fail_said_elsewhere(status);
+}
+
 /** What happens between steps: figures, evaluation, checkpoint. context->step steps are done. */
 static cod_status after_step(trainer *t)
 {
     const cod_train_context *context = &t->context;
     const bool last = context->step == context->steps;
     const bool evaluates = is_due(context->step, t->config->eval.every) && !last;
+    const bool logs = is_due(context->step, t->config->log.every) && !last;
+    const bool saves = is_due(context->step, t->config->checkpoint.every) || last;
+    if (evaluates || logs || saves)
+        cod_guards_look(&t->guards, context->step, t->leader ? cod_group_index(t->group) : -1, mean_by_name, t);
+    if (last)
+        COD_TRY(refuse_spoilt(t));
     if (evaluates)
         COD_TRY(trainer_gather(t, NULL));
     if (evaluates && t->leader) {
@@ -314,11 +315,11 @@ static cod_status after_step(trainer *t)
         COD_TRY(STRATEGY_PART(t, peers, validated, &t->context, mean.values[0]));
     }
     /* The last line waits for the final evaluation. */
-    if (is_due(context->step, t->config->log.every) && !last)
+    if (logs)
         COD_TRY(trainer_log_line(t));
     else
         report_between(t);
-    if (is_due(context->step, t->config->checkpoint.every) || last)
+    if (saves && cod_guards_spoilt(&t->guards) == NULL)
         COD_TRY(trainer_save_checkpoint(t));
     return COD_OK;
 }
@@ -326,7 +327,7 @@ static cod_status after_step(trainer *t)
 static cod_status one_step(trainer *t, agreement *slot, bool *stop)
 {
     cod_train_context *context = &t->context;
-    const double begin = cod_clock_s();
+    const double begin = cod_clock_s(), processor = cod_clock_process_s();
     COD_TRY(agree(t, slot, context->step - t->agreement_delay, stop));
     COD_TRY(cod_memory_plan_explain(&t->session, trainer_run_sub_steps(t)));
     COD_TRY(STRATEGY(t, after_step, context));
@@ -334,6 +335,7 @@ static cod_status one_step(trainer *t, agreement *slot, bool *stop)
     context->step++;
     const double step_s = cod_clock_s() - begin;
     t->steps_s += step_s;
+    t->processor_s += cod_clock_process_s() - processor;
     t->step_ms[t->step_count++ % STEP_TIMES] = (float)(1e3 * step_s);
     return COD_OK;
 }
@@ -372,6 +374,7 @@ static cod_status step_loop(trainer *t, cod_train_ending *ending)
     COD_TRY(drain(t, &late));
     *ending = t->context.step < t->context.steps ? COD_TRAIN_STOPPED : COD_TRAIN_FINISHED;
     if (*ending == COD_TRAIN_STOPPED) {
+        COD_TRY(refuse_spoilt(t));
         COD_TRY(trainer_save_checkpoint(t));
         if (t->leader)
             cod_log_info("group %d: stopped and saved at step %lld of %lld", cod_group_index(t->group),
@@ -384,6 +387,7 @@ static cod_status run(trainer *t, cod_train_ending *ending)
 {
     COD_TRY(trainer_set_up(t));
     t->start_s = cod_clock_s();
+    trainer_watchdog_note_start(t->watchdog, t->context.step);
     *ending = COD_TRAIN_FINISHED;
     if (!t->finished_before)
         COD_TRY(step_loop(t, ending));
@@ -411,13 +415,18 @@ cod_status cod_train_run(const cod_train_request *request, cod_train_ending *end
     COD_REQUIRE_MEMORY(t);
     t->request = request;
     t->config = request->config;
-    const cod_status status = run(t, ending);
-    if (status != COD_OK) {
+    cod_status status = trainer_watchdog_begin(request, &t->watchdog);
+    if (status == COD_OK)
+        status = run(t, ending);
+    if (status == COD_OK) {
+        trainer_clear(t);
+    } else {
         /* Peers may be anywhere: nothing collective, and the process is about to end. */
         cod_metrics_close(t->metrics);
-        return add_checkpoint(t, status);
+        status = add_checkpoint(t, status);
     }
-    trainer_clear(t);
-    free(t);
-    return COD_OK;
+    trainer_watchdog_end(t->watchdog);
+    if (status == COD_OK)
+        free(t);
+    return status;
 }

@@ -12,8 +12,10 @@
 #include "nn/readback.h"
 #include "train/batches.h"
 #include "train/coded_allreduce.h"
+#include "train/guards.h"
 #include "train/task.h"
 #include "train/train.h"
+#include "train/watchdog_internal.h"
 
 enum { STEP_TIMES = 4096 };
 
@@ -74,6 +76,7 @@ typedef struct trainer {
     char part[32], closing_part[32];  /**< "group-G", "closing-G" */
     cod_file_lock *lock, *group_lock; /**< of the folder, and of a group that is a job of its own; first rank */
     cod_trace_file *trace;
+    trainer_watchdog *watchdog;
     cod_group *group;
     cod_collective *between_devices; /**< of the group's devices; NULL = gradients are averaged by MPI */
     cod_coded_allreduce *coded;      /**< NULL = gradients travel as they are */
@@ -86,6 +89,7 @@ typedef struct trainer {
     cod_metrics *metrics;
     trainer_loss *losses; /**< [loss_count] */
     size_t loss_count;
+    cod_guards guards;
     cod_readback *readback; /**< [loss][mini-batch] of the steps whose losses are on their way */
     int64_t loss_delay; /**< steps after which losses are told: 1 on a device that the trainer then need not wait for */
     cod_batches batches;
@@ -102,6 +106,7 @@ typedef struct trainer {
     float step_ms[STEP_TIMES]; /**< of the last steps done by this process, in a ring, for the median */
     size_t step_count;
     double steps_s;                 /**< that they took together */
+    double processor_s;             /**< that the process computed in them */
     double agreeing_s;              /**< of it for what other ranks say of a step */
     double earlier[TRAINER_TOTALS]; /**< leader: of the group in the processes before this one */
     bool finished_before;           /**< nothing is left to do */
@@ -171,7 +176,7 @@ COD_MUST_CHECK cod_status trainer_save_checkpoint(trainer *t);
 /** Loads the newest usable checkpoint, if the configuration wants that. Collective on all ranks. */
 COD_MUST_CHECK cod_status trainer_resume(trainer *t);
 
-/** Copies the model's weights (or their moving average) to where they are evaluated and saved from; leader. */
+/** Copies the model's weights (or their moving average), which must be finite, to where they are evaluated and saved from; leader. */
 COD_MUST_CHECK cod_status trainer_refresh_eval(trainer *t);
 /** Quality of what eval_weights hold, on at most `limit` items (0 = all), of which `shown` go to samples/; leader. */
 COD_MUST_CHECK cod_status trainer_evaluate(trainer *t, cod_split split, int64_t limit, int64_t shown,
@@ -195,7 +200,10 @@ COD_MUST_CHECK cod_status trainer_log_line(trainer *t);
 
 /** The strategy's figures; on the leader those of the processes before this one are added. */
 void trainer_read_stats(const trainer *t, cod_strategy_stats *out);
-/** Totals of this rank; on the leader those of the group in earlier processes are added. */
+/**
+ * Totals of this rank; on the leader those of the group in earlier processes are added. Memory is that of earlier processes: to look
+ * takes milliseconds, which a line of metrics is not to cost.
+ */
 void trainer_read_totals(const trainer *t, double out[TRAINER_TOTALS]);
 /** The group's: bytes and core seconds of all its ranks, all else of its leader. Collective on the group. */
 COD_MUST_CHECK cod_status trainer_sum_totals(trainer *t, double out[TRAINER_TOTALS]);
@@ -205,7 +213,7 @@ COD_MUST_CHECK cod_status trainer_load_totals(const cod_st_file *file, double to
 /** The group's model, and with the last group to end final.safetensors and summary.json. Collective on all ranks. */
 COD_MUST_CHECK cod_status trainer_finish(trainer *t);
 
-/** The failure of step `step` (NaN, infinity), naming the tensor and the last checkpoint from before it. */
+/** The failure of step `step` (NaN, infinity), naming the first tensor of each set and the last checkpoint from before it. */
 COD_MUST_CHECK cod_status trainer_report_not_finite(trainer *t, const char *what, int64_t step);
 
 #endif

@@ -3,7 +3,9 @@
 #include "train/memory_plan.h"
 #include "train/trainer_internal.h"
 
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 /** The model alone, without the losses and the other networks of the step. */
 static cod_status attach(trainer *t)
@@ -17,12 +19,27 @@ static cod_status attach(trainer *t)
     return t->task->kind->attach(t->task, &t->eval_model, &t->eval_weights, session->activation);
 }
 
+/** The group learns of a bad loss two steps late: what it spoiled must be taken for no model. */
+static cod_status check_finite(trainer *t)
+{
+    const size_t count = cod_weights_count(&t->eval_weights);
+    float *values = malloc(count * sizeof *values);
+    COD_REQUIRE_MEMORY(values);
+    cod_status status = cod_weights_download(&t->eval_weights, values);
+    for (size_t i = 0; i < count && status == COD_OK; i++)
+        if (!isfinite(values[i]))
+            status = trainer_report_not_finite(t, "weights", t->context.step);
+    free(values);
+    return status;
+}
+
 cod_status trainer_refresh_eval(trainer *t)
 {
     const cod_train_session *session = &t->session;
     COD_TRY(cod_memory_plan_explain(session, attach(t)));
     cod_buffer *ema = t->config->eval.ema && t->context.step > 0 ? cod_optimiser_ema(session->optimisers[0]) : NULL;
-    return cod_weights_copy_set(&t->eval_weights, 0, &session->weights, 0, ema);
+    COD_TRY(cod_weights_copy_set(&t->eval_weights, 0, &session->weights, 0, ema));
+    return check_finite(t);
 }
 
 static cod_status evaluate(trainer *t, cod_split split, int64_t limit, int64_t shown, bool predictions,
@@ -62,7 +79,7 @@ cod_status trainer_validate(trainer *t, int64_t limit, cod_task_quality *mean)
     COD_TRY(trainer_refresh_eval(t));
     COD_TRY(trainer_evaluate_own(t, COD_SPLIT_VAL, limit, t->config->log.samples, mean));
     t->last_quality = *mean;
-    if (cod_task_compare(t->task->kind, mean, &t->best_quality) <= 0)
+    if (cod_guards_spoilt(&t->guards) != NULL || cod_task_compare(t->task->kind, mean, &t->best_quality) <= 0)
         return COD_OK;
     t->best_quality = *mean;
     char path[4096];

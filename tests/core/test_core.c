@@ -48,6 +48,20 @@ static void streams_replay_and_differ(void **state)
     assert_true(equal < 3);
 }
 
+static void filling_gives_the_numbers_of_single_calls(void **state)
+{
+    (void)state;
+    enum { MOST = 400 };
+    uint32_t filled[MOST];
+    cod_rng a = cod_rng_open(7, 1, 2, 3, COD_RNG_TEST, 4), b = a;
+    for (size_t count = 0; count < MOST; count += 37) {
+        cod_rng_fill(&a, filled, count);
+        for (size_t i = 0; i < count; i++)
+            assert_int_equal(filled[i], cod_rng_u32(&b));
+    }
+    assert_int_equal(cod_rng_u32(&a), cod_rng_u32(&b));
+}
+
 static void distributions_have_their_moments(void **state)
 {
     (void)state;
@@ -153,6 +167,7 @@ typedef struct sample_options {
     cod_int_list sizes;
     cod_string_list roots;
     double weight;
+    cod_float_list shares;
 } sample_options;
 
 static const char *const modes[] = {"fast", "exact", NULL};
@@ -165,8 +180,9 @@ static const cod_option sample_table_options[] = {
     {"sizes", COD_OPTION_INT_LIST, offsetof(sample_options, sizes), "8, 16", 1, 64, NULL, "sizes"},
     {"roots", COD_OPTION_STRING_LIST, offsetof(sample_options, roots), "", 0, 0, NULL, "roots"},
     {"weight", COD_OPTION_FLOAT, offsetof(sample_options, weight), "auto", 0, 9, cod_option_auto, "weight"},
+    {"shares", COD_OPTION_FLOAT_LIST, offsetof(sample_options, shares), "0.2, 1", 0, 1, NULL, "shares"},
 };
-static const cod_option_table sample_table = {"sample", "a sample", sample_table_options, 8, sizeof(sample_options)};
+static const cod_option_table sample_table = {"sample", "a sample", sample_table_options, 9, sizeof(sample_options)};
 
 static void options_default_format_and_read_back(void **state)
 {
@@ -186,6 +202,8 @@ static void options_default_format_and_read_back(void **state)
     assert_string_equal(cod_option_format(&sample_table_options[7], &options, &arena), "auto");
     assert_ok(cod_option_set(&sample_table_options[7], &options, (const char *[]){"0.5"}, 1, &arena));
     assert_true(options.weight == 0.5);
+    assert_true(options.shares.count == 2 && options.shares.items[0] == 0.2 && options.shares.items[1] == 1);
+    assert_string_equal(cod_option_format(&sample_table_options[8], &options, &arena), "[0.2, 1]");
     cod_arena_clear(&arena);
 }
 
@@ -206,6 +224,7 @@ static void options_refuse_what_does_not_fit(void **state)
     assert_fails(COD_ERR_ARGUMENT, "one of: fast, exact", TRY("mode", "zzzzzzzz"));
     assert_fails(COD_ERR_ARGUMENT, "true or false", TRY("flag", "maybe"));
     assert_fails(COD_ERR_ARGUMENT, "a list of whole numbers from 1 to 64", TRY("sizes", "65"));
+    assert_fails(COD_ERR_ARGUMENT, "'1.1' is not a list of numbers from 0 to 1", TRY("shares", "1.1"));
 #undef TRY
     assert_int_equal(options.steps, 100);
     cod_arena_clear(&arena);
@@ -320,6 +339,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(philox_gives_the_published_numbers),
         cmocka_unit_test(streams_replay_and_differ),
+        cmocka_unit_test(filling_gives_the_numbers_of_single_calls),
         cmocka_unit_test(distributions_have_their_moments),
         cmocka_unit_test(permutation_holds_every_index_once),
         cmocka_unit_test(bf16_rounds_to_even_and_keeps_nan),

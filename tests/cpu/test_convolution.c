@@ -67,11 +67,20 @@ static bool has_residual(const cod_op *op)
     return op->kind == COD_OP_CONV2D && op->inputs[RESIDUAL].shape.n > 0;
 }
 
+/** Whether the backend takes the weights as they are: of large linear layers on few rows (linear.c). */
+static bool is_large(const cod_op *op)
+{
+    const bool linear = op->kind == COD_OP_LINEAR || op->kind == COD_OP_LINEAR_BACKWARD_DATA;
+    return linear && cod_shape_count(op->inputs[1].shape) >= 1 << 20;
+}
+
 /** The type in which the second input enters the products. */
 static cod_dtype multiplied_type(const cod_op *op)
 {
     if (!has_weights(op->kind))
         return op->inputs[1].dtype;
+    if (is_large(op))
+        return COD_F32;
     return op->inputs[0].dtype == COD_BF16 && test_cpu.backend->supports(test_cpu.device, COD_BF16) ? COD_BF16
                                                                                                     : COD_F32;
 }
@@ -391,6 +400,39 @@ static void layers_agree_in_bf16(void **state)
     check_layers(COD_BF16);
 }
 
+static cod_op large_linear_op(cod_op_kind kind, cod_dtype dtype, int64_t rows, bool gaps, bool bias)
+{
+    enum { INPUTS = 1040, OUTPUTS = 1030 }; /* neither is a multiple of what a thread takes at once */
+    const cod_view x = view_of(dtype, (cod_shape){rows, 1, 1, INPUTS}, gaps ? 5 : 0);
+    const cod_view y = view_of(dtype, (cod_shape){rows, 1, 1, OUTPUTS}, gaps ? 3 : 0);
+    const cod_view w = view_of(COD_F32, (cod_shape){OUTPUTS, 1, 1, INPUTS}, 0);
+    const cod_view b = view_of(COD_F32, (cod_shape){1, 1, 1, OUTPUTS}, 0), none = {.buffer = NULL};
+    const bool data = kind == COD_OP_LINEAR_BACKWARD_DATA, weights = kind == COD_OP_LINEAR_BACKWARD_WEIGHTS;
+    cod_op op = {.kind = kind, .inputs = {data ? y : x, weights ? y : w}, .outputs = {data ? x : weights ? w : y}};
+    op.inputs[2] = bias && kind == COD_OP_LINEAR ? b : none;
+    op.outputs[1] = bias && weights ? b : none;
+    if (kind == COD_OP_LINEAR && bias) {
+        op.attr.activation = COD_ACT_LEAKY_RELU;
+        op.attr.leak = 0.2f;
+    }
+    return op;
+}
+
+/** Layers whose weights do not fit in the caches, on few rows. */
+static void large_linear_layers_agree(void **state)
+{
+    (void)state;
+    static const int64_t rows[] = {1, 13, 16, 32};
+    for (int kind = COD_OP_LINEAR; kind <= COD_OP_LINEAR_BACKWARD_WEIGHTS; kind++)
+        for (int i = 0; i < 4; i++) {
+            const cod_dtype dtype = i % 2 ? COD_BF16 : COD_F32;
+            cod_op op = large_linear_op((cod_op_kind)kind, dtype, rows[i], i % 2 == 1, i > 0);
+            op.accumulate = kind != COD_OP_LINEAR && i > 1;
+            if (check_layer(&op, (uint64_t)i) != COD_OK)
+                fail_msg("%s, %d rows: %s", cod_op_kind_name(op.kind), (int)rows[i], cod_error_message());
+        }
+}
+
 static void check_random(cod_test_device tested, uint64_t seeds)
 {
     char message[256];
@@ -437,6 +479,7 @@ int main(void)
         cmocka_unit_test(layers_agree_in_f32),
         cmocka_unit_test(layers_agree_in_bf16),
         cmocka_unit_test(residuals_are_added),
+        cmocka_unit_test(large_linear_layers_agree),
         cmocka_unit_test(random_convolutions_agree),
         cmocka_unit_test(plans_touch_only_their_outputs),
         cmocka_unit_test(planted_errors_are_noticed),

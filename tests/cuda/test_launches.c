@@ -2,6 +2,7 @@
 
 #include "cuda/cuda.h"
 #include "emulated/emulated.h"
+#include "nn/discriminator.h"
 #include "nn/net.h"
 #include "nn/optimiser.h"
 #include "support/ops.h"
@@ -243,7 +244,7 @@ static void kernels_of_few_channels_are_chained(void **state)
     cod_test_op_clear(&before);
 }
 
-/** SRResNet of 64 channels, with its optimiser. */
+/** A network with its optimiser, its weights trained by one program. */
 typedef struct training {
     cod_arena arena;
     cod_model model;
@@ -252,18 +253,25 @@ typedef struct training {
     int64_t steps;
 } training;
 
-static void training_open(training *t, const char *options, const cod_optimiser_options *optimiser)
+/** Of the network that is in t->model, on one picture. */
+static void training_begin(training *t, int64_t size, const cod_optimiser_options *optimiser)
 {
-    *t = (training){0};
-    assert_ok(net_model("srresnet", options, &t->arena, &t->model));
     const cod_value target = cod_graph_input_like(t->model.graph, "target", t->model.output);
     const cod_value loss =
         cod_graph_loss(t->model.graph, "task", t->model.output, target, (cod_loss_spec){.kind = COD_LOSS_L1});
-    const cod_input_shape input = {"input", {2, 8, 8, 3}};
+    const cod_input_shape input = {"input", {1, size, size, 3}};
     const cod_compile_options compile = {.activation = COD_BF16, .inputs = &input, .input_count = 1};
     const cod_program_spec spec = {.name = "step", .trains = "model", .losses = {loss}};
     assert_ok(net_init(&t->net, &cod_cuda_backend, t->model.graph, &compile, &spec, 1, 5));
     assert_ok(cod_optimiser_create(&t->net.weights, 0, optimiser, &t->optimiser));
+}
+
+/** SRResNet of 64 channels. */
+static void training_open(training *t, const char *options, const cod_optimiser_options *optimiser)
+{
+    *t = (training){0};
+    assert_ok(net_model("srresnet", options, &t->arena, &t->model));
+    training_begin(t, 4, optimiser);
 }
 
 static void training_close(training *t)
@@ -381,6 +389,26 @@ static void later_steps_queue_little(void **state)
     }
 }
 
+/**
+ * The weights of eight layers of this network are spectrally normalised in each step, by three kernels each, from states that the
+ * step before moved: the recording of a step has them, too.
+ */
+static void a_discriminators_step_is_one_recording(void **state)
+{
+    (void)state;
+    const cod_optimiser_options sgd = {.kind = COD_OPT_SGD, .momentum = 0.9};
+    training t = {0};
+    assert_ok(cod_graph_create(&t.model.graph));
+    t.model.output = cod_unet_discriminator(t.model.graph, cod_graph_input(t.model.graph, "input", 3), 4);
+    training_begin(&t, COD_UNET_DISCRIMINATOR_MULTIPLE, &sgd);
+    whole_step(&t, true, 1e-4);
+    cod_emulated_launches(NULL);
+    whole_step(&t, true, 1e-4);
+    const size_t recorded = cod_emulated_launches(NULL);
+    expect_queued(&t, true, 1e-4, (cod_emulated_queued){.graphs = 1, .nodes = recorded});
+    training_close(&t);
+}
+
 /** As many bytes as it may have at most, and four; they are taken at once, and nothing waits. */
 static void small_uploads_are_launches(void **state)
 {
@@ -420,6 +448,7 @@ int main(void)
         cmocka_unit_test(kernels_of_few_channels_are_chained),
         cmocka_unit_test(a_training_step_takes_few_launches),
         cmocka_unit_test(later_steps_queue_little),
+        cmocka_unit_test(a_discriminators_step_is_one_recording),
         cmocka_unit_test(small_uploads_are_launches),
     };
     return cmocka_run_group_tests(tests, device_open, device_close);

@@ -3,6 +3,7 @@
 
 #include "cuda/cuda.h"
 #include "emulated/emulated.h"
+#include "nn/discriminator.h"
 #include "nn/net.h"
 #include "nn/optimiser.h"
 #include "ref/ref.h"
@@ -14,7 +15,7 @@
 enum { STEPS = 12, SEED = 5 };
 
 typedef struct training {
-    const char *kind, *options;
+    const char *kind, *options; /**< options NULL: cod_unet_discriminator() */
     cod_shape input;
     cod_optimiser_options optimiser;
     double rate;
@@ -36,7 +37,24 @@ static const training trainings[] = {
      {10, 1, 1, 16},
      {.kind = COD_OPT_ADAMW, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-8, .weight_decay = 1e-2},
      1e-3},
+    {"unet_discriminator",
+     NULL,
+     {2, 8, 8, 3},
+     {.kind = COD_OPT_ADAM, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-8},
+     1e-4},
 };
+
+/** A kind of model, or the discriminator with spectrally normalised layers, whose states u and v move in each step. */
+static void open_model(const training *which, cod_arena *arena, cod_model *model)
+{
+    if (which->options != NULL) {
+        assert_ok(net_model(which->kind, which->options, arena, model));
+        return;
+    }
+    *model = (cod_model){0};
+    assert_ok(cod_graph_create(&model->graph));
+    model->output = cod_unet_discriminator(model->graph, cod_graph_input(model->graph, "input", 3), 4);
+}
 
 /** @param[out] losses  [STEPS] @param[out] values  new: the weights and statistics after them, and their averages or zeros */
 static size_t train(const cod_backend *backend, cod_dtype activation, const training *which, float *losses,
@@ -46,7 +64,7 @@ static size_t train(const cod_backend *backend, cod_dtype activation, const trai
     cod_model model;
     test_net net;
     cod_optimiser *optimiser;
-    assert_ok(net_model(which->kind, which->options, &arena, &model));
+    open_model(which, &arena, &model);
     const cod_value target = cod_graph_input_like(model.graph, "target", model.output);
     const cod_loss_spec kind = {.kind = model.task == COD_TASK_CLASSIFICATION ? COD_LOSS_KL : COD_LOSS_L1};
     const cod_value loss = cod_graph_loss(model.graph, "task", model.output, target, kind);

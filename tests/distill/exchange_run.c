@@ -232,6 +232,14 @@ static void look(exchange_run *r)
     }
 }
 
+/** A merge subtracts an own version once that is complete: in the same step on all ranks, or their weights part. */
+static void note_own(exchange_run *r)
+{
+    const exchange_publisher *publisher = &r->exchange->publisher;
+    for (int i = 0; i < publisher->own_count; i++)
+        r->own_digest = cod_hash(&publisher->own[i].version, sizeof publisher->own[i].version, r->own_digest);
+}
+
 /** Acts on what was told two steps ago. */
 static void hear(exchange_run *r, int64_t step)
 {
@@ -274,7 +282,7 @@ void run_use_device(exchange_run *r)
     must(cod_exchange_use_device(r->exchange, r->backend, r->device));
     r->device_bytes = before - free_bytes(r);
     const bool codes = r->late && r->exchange->puller.peer_count > 0;
-    must((r->exchange->on_device != NULL) == codes
+    must((r->exchange->publisher.on_device != NULL) == codes
              ? COD_OK
              : cod_fail(COD_ERR_ARGUMENT, "the exchange codes elsewhere than it should"));
 }
@@ -335,6 +343,7 @@ static void one_step(exchange_run *r)
     note_waits(r, done, waits);
     spent += cod_clock_s() - begin;
     look(r);
+    note_own(r);
     tell(r);
     r->slowest_s = spent > r->slowest_s ? spent : r->slowest_s;
     r->step++;
@@ -383,16 +392,23 @@ static void drain(exchange_run *r)
         hear(r, r->step + i);
 }
 
+/** Whether all ranks of the group have this number. */
+static bool is_equal(exchange_run *r, uint64_t number)
+{
+    const int size = cod_group_size(r->group);
+    uint64_t *numbers = calloc((size_t)size, sizeof *numbers);
+    must(cod_group_gather(r->group, &number, sizeof number, numbers));
+    bool equal = true;
+    for (int i = 0; i < size; i++)
+        equal = equal && numbers[i] == number;
+    free(numbers);
+    return equal;
+}
+
 void run_close(exchange_run *r)
 {
     drain(r);
-    const int size = cod_group_size(r->group);
-    uint64_t *digests = calloc((size_t)size, sizeof *digests);
-    must(cod_group_gather(r->group, &r->digest, sizeof r->digest, digests));
-    bool equal = true;
-    for (int i = 0; i < size; i++)
-        equal = equal && digests[i] == r->digest;
-    free(digests);
+    const bool equal = is_equal(r, r->digest), own_equal = is_equal(r, r->own_digest);
     const uint64_t wrong = r->wrong;
     must(cod_group_barrier(cod_comm_world(job)));
     must(cod_exchange_destroy(r->exchange));
@@ -403,6 +419,7 @@ void run_close(exchange_run *r)
     cod_aligned_free(r->values);
     cod_aligned_free(r->expected);
     cod_aligned_free(r->read);
+    check_all(own_equal);
     check_all(equal);
     check_all(wrong == 0);
     check_all(r->waits == 0);

@@ -44,6 +44,7 @@ typedef struct exchange_run {
     uint64_t met[RUN_MAX_GROUPS][RUN_MAX_FRAGMENTS]; /**< the version last seen beside the own one of the same number */
     uint64_t takeovers, with_own, meetings, wrong;
     uint64_t digest;       /**< of all that was taken over, and when */
+    uint64_t own_digest;   /**< of the own versions that were complete after each step */
     uint64_t publications; /**< begun */
     int kinds;             /**< file that says which publications are keys; -1 = each key_every-th is */
     double slowest_s;      /**< the longest that one step spent in the exchange */

@@ -282,6 +282,35 @@ static void a_minimum_interval_leaves_publications_out(void **state)
     }
 }
 
+/** No values, rooms, slots or state; the groups' steps go on. */
+static void what_publishes_nothing_holds_nothing(void **state)
+{
+    (void)state;
+    enum { PERIOD = 10 };
+    EACH_SPLIT(s)
+    {
+        exchange_run r;
+        cod_exchange_options options = run_options(PERIOD);
+        options.codec = COD_EXCHANGE_NONE;
+        run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
+        run_until(&r, 3 * PERIOD);
+        const bool saves_none = run_save(&r).count == 0;
+        const cod_exchange *e = r.exchange;
+        const bool holds_none = e->publisher.snapshot == NULL && e->publisher.own[0].values == NULL &&
+                                e->setup.transports[0] == NULL && e->setup.shared == NULL &&
+                                e->puller.rooms.count == 0 && r.device_bytes == 0;
+        const bool reads_none = cod_exchange_peer_count(e) == 0 && cod_exchange_entropy(e) == NULL;
+        const cod_exchange_counters counters = run_counters(&r);
+        const cod_exchange_sizes planned =
+            cod_exchange_plan(&r.options, r.models, s->sizes, (int)s->groups, cod_group_index(r.group), 1);
+        run_close(&r);
+        check_all(holds_none);
+        check_all(reads_none && saves_none);
+        check_all(planned.memory_bytes == 0 && planned.checkpoint_bytes == 0 && planned.peers == 0);
+        check_all(counters.published == 0 && counters.skipped == 0 && r.publications == 0 && r.takeovers == 0);
+    }
+}
+
 static void a_state_of_another_period_is_refused(void **state)
 {
     (void)state;
@@ -525,6 +554,7 @@ int main(void)
         cmocka_unit_test(what_must_repeat_keeps_its_coder),
         cmocka_unit_test(every_coding_travels),
         cmocka_unit_test(a_minimum_interval_leaves_publications_out),
+        cmocka_unit_test(what_publishes_nothing_holds_nothing),
         cmocka_unit_test(a_state_of_another_period_is_refused),
         cmocka_unit_test(a_deterministic_exchange_replays_bit_for_bit),
         cmocka_unit_test(a_slow_group_does_not_end_a_deterministic_run),

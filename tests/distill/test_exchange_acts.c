@@ -41,7 +41,8 @@ static void pull_version_5(fixture *p)
         .setup = {.size = RANKS, .rank = 1, .fragments = 1, .holders = {.count = RANKS}, .transports = p->transports},
         .puller = {.peers = &p->peer, .peer_count = 1, .pulls = &p->pull, .pull_count = 1},
         .agreement = {.pulls = &p->agreed, .pull_count = 1}};
-    p->exchange.agreement.setup = p->exchange.puller.setup = &p->exchange.setup;
+    const exchange_setup *setup = &p->exchange.setup;
+    p->exchange.publisher.setup = p->exchange.puller.setup = p->exchange.agreement.setup = setup;
     p->exchange.setup.options.period = PERIOD;
 }
 

@@ -17,16 +17,19 @@ static int read_by(const cod_exchange_options *options, int reader)
 
 static cod_exchange_options drawing(int k, uint64_t seed)
 {
-    return (cod_exchange_options){.peers = COD_PEERS_RANDOM + 256 * k, .seed = seed};
+    return (cod_exchange_options){.peers = COD_PEERS_RANDOM + 256 * k, .codec = COD_EXCHANGE_DELTA, .seed = seed};
 }
 
 static void all_and_ring_read_whom_they_say(void **state)
 {
     (void)state;
-    const cod_exchange_options all = {.peers = COD_PEERS_ALL}, ring = {.peers = COD_PEERS_RING};
+    const cod_exchange_options all = {.peers = COD_PEERS_ALL, .codec = COD_EXCHANGE_DELTA},
+                               ring = {.peers = COD_PEERS_RING, .codec = COD_EXCHANGE_DELTA},
+                               none = {.peers = COD_PEERS_ALL, .codec = COD_EXCHANGE_NONE};
     for (int reader = 0; reader < GROUPS; reader++) {
         assert_int_equal(read_by(&all, reader), GROUPS - 1);
         assert_int_equal(read_by(&ring, reader), 1);
+        assert_int_equal(read_by(&none, reader), 0);
         assert_true(cod_exchange_reads(&ring, GROUPS, reader, (reader + 1) % GROUPS));
         assert_false(cod_exchange_reads(&all, GROUPS, reader, reader));
     }

@@ -56,6 +56,30 @@ class UNetDiscriminator(nn.Module):
         return self.conv9(lrelu(self.conv8(lrelu(self.conv7(x)))))
 
 
+class VGGStyleDiscriminator(nn.Module):
+    """BasicSR's, which has it for 128 and 256 pixels a side, for any size that halvings lead to 4."""
+
+    def __init__(self, side, features, hidden):
+        super().__init__()
+        i, self.blocks = 3, (side // 4).bit_length() - 1
+        for b in range(self.blocks):
+            o = features << min(b, 3)
+            setattr(self, f"conv{b}_0", nn.Conv2d(i, o, 3, 1, 1, bias=b == 0))
+            if b > 0:
+                setattr(self, f"bn{b}_0", nn.BatchNorm2d(o))
+            setattr(self, f"conv{b}_1", nn.Conv2d(o, o, 4, 2, 1, bias=False))
+            setattr(self, f"bn{b}_1", nn.BatchNorm2d(o))
+            i = o
+        self.linear1, self.linear2 = nn.Linear(i * 16, hidden), nn.Linear(hidden, 1)
+
+    def forward(self, x):
+        for b in range(self.blocks):
+            for k in range(2):
+                x = getattr(self, f"conv{b}_{k}")(x)
+                x = F.leaky_relu(getattr(self, f"bn{b}_{k}")(x) if b + k > 0 else x, f32(0.2))
+        return self.linear2(F.leaky_relu(self.linear1(x.flatten(1)), f32(0.2)))
+
+
 class VGG(nn.Module):
     """torchvision's VGG-19 up to `layers` of its features; `caffe`: pictures as 255 BGR less the mean."""
 

@@ -1,28 +1,28 @@
 #!/usr/bin/env python3
-"""Writes gan.bin: twenty steps of SRGAN trained by PyTorch in f64, for tests/gan/test_srgan.c.
+"""Writes RECIPE.bin for each adversarial recipe: twenty steps trained by PyTorch in f64, for tests/gan/small_gan.c.
 
-    /opt/codvenv/bin/python tests/golden/make_gan.py
+    python3 tests/golden/make_gan.py [RECIPE ...]
 
-The format is that of models.bin (make_models.py). A case's options are "key=value …" of a run's configuration. Tensors: "input.B" and
-"target.B" of the batches, which come in turn; "start.SET.NAME" and "end.SET.NAME" of both networks; "losses" {steps, 4}: content,
-adversarial, d_real and d_fake, 0 where the generator rests; "logits" {steps, 2}: means of real and fake.
-Weights of the perceptual network are not stored: both sides make them by known_values().
+The format is that of models.bin (make_models.py). A case's kind is the recipe, its options are "key=value …" of a run's configuration,
+its loss is the names of the losses, separated by blanks. Tensors: "input.B" and "target.B" of the batches, which come in turn;
+"start.SET.NAME" and "end.SET.NAME" of both networks; "losses" {steps, names}, 0 where the generator rests; "logits" {steps, 2}: means of
+real and fake. Weights of the perceptual network are not stored: both sides make them by known_values().
 """
 
 import pathlib
 import struct
+import sys
 
 import numpy as np
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-from gan_networks import VGG, Discriminator, f32
+from gan_networks import VGG, Discriminator, UNetDiscriminator, VGGStyleDiscriminator, f32
 
 torch.set_default_dtype(torch.float64)
-torch.manual_seed(20260924)
 
-STEPS, BATCHES, N, LOW, HIGH = 20, 4, 3, 6, 24
+STEPS, BATCHES, N = 20, 4, 3
 
 
 class Generator(nn.Module):
@@ -80,15 +80,48 @@ def bce(logits, label):
     return F.binary_cross_entropy_with_logits(logits, torch.full_like(logits, f32(label)))
 
 
-def case(name, options, content, warm_up=0, smoothing=0.0, milestone=None, pixel_weight=0.0, adversarial_weight=1e-3):
+class Plain:
+    """Losses of Ledig et al. 2017."""
+
+    def __init__(self, weight):
+        self.weight = weight
+
+    def generator(self, d, real, fake):
+        return {"adversarial": (self.weight, bce(d(fake), 1))}
+
+    def discriminator(self, real, fake, smoothing):
+        return {"d_real": (1, bce(real, 1 - smoothing)), "d_fake": (1, bce(fake, 0))}
+
+
+class Relativistic:
+    """Losses of BasicSR's ESRGANModel."""
+
+    def __init__(self, weight):
+        self.weight = weight / 2
+
+    def generator(self, d, real, fake):
+        real, fake = d(real).detach(), d(fake)
+        return {"adversarial.real": (self.weight, bce(real - fake.mean(), 0)), "adversarial.fake": (self.weight, bce(fake - real.mean(), 1))}
+
+    def discriminator(self, real, fake, smoothing):
+        return {"d_real": (0.5, bce(real - fake.mean().detach(), 1 - smoothing)), "d_fake": (0.5, bce(fake - real.mean().detach(), 0))}
+
+
+def weighted(losses):
+    return sum(f32(weight) * loss for weight, loss in losses.values())
+
+
+def case(name, recipe, low, options, content, adversarial, discriminator, warm_up=0, every=1, smoothing=0.0, milestone=None, together=False):
+    """content: {name: (weight, function of the made pictures and the truth)}; adversarial: Plain or Relativistic; discriminator: makes one;
+    together: it judges both kinds of pictures in one pass, with one step of its power iteration."""
     tensors = {}
 
     def put(key, tensor):
         tensors[key] = tensor.detach().to(torch.float32).numpy().copy()
 
-    nets = {"model": Generator(), "discriminator": Discriminator(HIGH, HIGH, 2, 4)}
+    nets = {"model": Generator(), "discriminator": discriminator()}
     g, d = nets.values()
-    batches = [(torch.rand(N, 3, LOW, LOW).float().double(), torch.rand(N, 3, HIGH, HIGH).float().double()) for _ in range(BATCHES)]
+    batches = [(torch.rand(N, 3, low, low).float().double(), torch.rand(N, 3, 4 * low, 4 * low).float().double()) for _ in range(BATCHES)]
     for b, (x, y) in enumerate(batches):
         put(f"input.{b}", x)
         put(f"target.{b}", y)
@@ -102,60 +135,96 @@ def case(name, options, content, warm_up=0, smoothing=0.0, milestone=None, pixel
                     value.copy_(value.float().double())
                     put(f"start.{key}.{parameter}", value)
     optimisers = [torch.optim.Adam(net.parameters(), lr=1, betas=(f32(0.9), f32(0.999)), eps=f32(1e-8)) for net in (g, d)]
-    losses, logits = [], []
+    rows, logits = [], []
     for step in range(STEPS):
         x, y = batches[step % BATCHES]
+        row = {}
         optimisers[0].param_groups[0]["lr"] = f32(1e-3)
         optimisers[1].param_groups[0]["lr"] = f32(5e-4 * (0.5 if milestone is not None and step >= milestone else 1))
-        row = [0.0, 0.0]
-        if step < warm_up:
-            with Frozen(g), torch.no_grad():
-                fake = g(x)
-        else:
+        if step >= warm_up and step % every == 0:
             optimisers[0].zero_grad()
             fake = g(x)
             with Frozen(d):
-                loss, adversarial = content(fake, y), bce(d(fake), 1)
-                total = loss + f32(adversarial_weight) * adversarial
-                if pixel_weight:
-                    total = total + f32(pixel_weight) * F.l1_loss(fake, y)
-                total.backward()
+                losses = {key: (weight, function(fake, y)) for key, (weight, function) in content.items()}
+                losses |= adversarial.generator(d, y, fake)
+                weighted(losses).backward()
             optimisers[0].step()
-            row = [loss.item(), adversarial.item()]
+            row |= losses
+        if step < warm_up or every > 1:
+            with Frozen(g), torch.no_grad():
+                fake = g(x)
         optimisers[1].zero_grad()
-        real, judged = d(y), d(fake.detach())
-        d_real, d_fake = bce(real, 1 - smoothing), bce(judged, 0)
-        (d_real + d_fake).backward()
+        real, judged = d(torch.cat([y, fake.detach()])).chunk(2) if together else (d(y), d(fake.detach()))
+        losses = adversarial.discriminator(real, judged, smoothing)
+        weighted(losses).backward()
         optimisers[1].step()
-        losses.append(row + [d_real.item(), d_fake.item()])
+        rows.append(row | losses)
         logits.append([real.mean().item(), judged.mean().item()])
-    put("losses", torch.tensor(losses))
+    names = list(rows[-1 - (STEPS - 1) % every])
+    put("losses", torch.tensor([[row[n][1].item() if n in row else 0.0 for n in names] for row in rows]))
     put("logits", torch.tensor(logits))
     for key, net in nets.items():
         for parameter, value in net.state_dict().items():
             if value.is_floating_point():
                 put(f"end.{key}.{parameter}", value)
-    cases.append((name, "srgan", options, "", "", tensors))
+    cases.append((name, recipe, options, " ".join(names), "", tensors))
 
 
-cases = []
-case("pixels", "gan.adversarial_weight=0.1", F.l1_loss, adversarial_weight=0.1)
-case("warm-up, smoothed labels, a schedule", "gan.warm_up=3 gan.label_smoothing=0.1 gan.schedule=step gan.milestones=8 train.loss=mse",
-     F.mse_loss, warm_up=3, smoothing=0.1, milestone=8)
-vgg = known_vgg(9)
-case("features and pixels", "gan.content=vgg22 gan.pixel_weight=0.01", lambda fake, y: F.mse_loss(vgg(fake), vgg(y)), pixel_weight=0.01)
-early = known_vgg(3)
-case("features before their activation", "gan.content=vgg12 gan.before_activation=true gan.feature_loss=l1",
-     lambda fake, y: F.l1_loss(early(fake), early(y)))
+def srgan():
+    def one(name, options, content, weight=1e-3, **more):
+        case(name, "srgan", 6, options, content, Plain(weight), lambda: Discriminator(24, 24, 2, 4), **more)
+
+    one("pixels", "gan.adversarial_weight=0.1", {"content": (1, F.l1_loss)}, weight=0.1)
+    one("warm-up, smoothed labels, a schedule",
+        "gan.warm_up=3 gan.label_smoothing=0.1 gan.schedule=step gan.milestones=8 train.loss=mse", {"content": (1, F.mse_loss)},
+        warm_up=3, smoothing=0.1, milestone=8)
+    vgg = known_vgg(9)
+    one("features and pixels", "gan.content=vgg22 gan.pixel_weight=0.01",
+        {"content": (1, lambda fake, y: F.mse_loss(vgg(fake), vgg(y))), "pixel": (0.01, F.l1_loss)})
+    early = known_vgg(3)
+    one("features before their activation", "gan.content=vgg12 gan.before_activation=true gan.feature_loss=l1",
+        {"content": (1, lambda fake, y: F.l1_loss(early(fake), early(y)))})
+
+
+def esrgan():
+    def one(name, options, content, weight=5e-3, **more):
+        case(name, "esrgan", 4, options, content, Relativistic(weight), lambda: VGGStyleDiscriminator(16, 2, 4), **more)
+
+    first, second, last = known_vgg(1), known_vgg(3), known_vgg(8)
+    one("as published, but for the layer", "gan.content=vgg12",
+        {"content": (1, lambda fake, y: F.l1_loss(second(fake), second(y))), "pixel": (0.01, F.l1_loss)})
+    one("layers with weights, and a generator that rests",
+        "gan.content=[vgg22,0.1*vgg11] gan.content_weight=0.5 gan.pixel_weight=0 gan.adversarial_weight=0.1 gan.every=2 gan.warm_up=3 "
+        "gan.label_smoothing=0.1",
+        {"content.vgg22": (0.5, lambda fake, y: F.l1_loss(last(fake), last(y))),
+         "content.vgg11": (0.5 * 0.1, lambda fake, y: F.l1_loss(first(fake), first(y)))},
+        weight=0.1, every=2, warm_up=3, smoothing=0.1)
+
+
+def real_esrgan():
+    def one(name, options, content, weight=0.1, **more):
+        case(name, "real_esrgan", 6, options, content, Plain(weight), lambda: UNetDiscriminator(2), together=True, **more)
+
+    first, second = known_vgg(3), known_vgg(8)
+    one("as published, but for the layers", "gan.content=[0.1*vgg12,vgg22]",
+        {"content.vgg12": (0.1, lambda fake, y: F.l1_loss(first(fake), first(y))),
+         "content.vgg22": (1, lambda fake, y: F.l1_loss(second(fake), second(y))), "pixel": (1, F.l1_loss)})
+    one("pixels, and a generator that rests", "gan.content=pixel gan.every=2 gan.warm_up=3 gan.label_smoothing=0.1",
+        {"content": (1, F.l1_loss)}, every=2, warm_up=3, smoothing=0.1)
 
 
 def text(value):
     return struct.pack("<B", len(value)) + value.encode()
 
 
-with open(pathlib.Path(__file__).parent / "gan.bin", "wb") as file:
-    file.write(b"CODM" + struct.pack("<II", 2, len(cases)))
-    for name, kind, options, loss_name, optimiser_name, tensors in cases:
-        file.write(b"".join(map(text, (name, kind, options, loss_name, optimiser_name))) + struct.pack("<I", len(tensors)))
-        for key, array in tensors.items():
-            file.write(text(key) + struct.pack(f"<I{array.ndim}I", array.ndim, *array.shape) + array.astype("<f4").tobytes())
+RECIPES = {"srgan": srgan, "esrgan": esrgan, "real_esrgan": real_esrgan}
+for recipe in sys.argv[1:] or RECIPES:
+    cases = []
+    torch.manual_seed(20260924)
+    RECIPES[recipe]()
+    with open(pathlib.Path(__file__).parent / f"{recipe}.bin", "wb") as file:
+        file.write(b"CODM" + struct.pack("<II", 2, len(cases)))
+        for name, kind, options, loss_name, optimiser_name, tensors in cases:
+            file.write(b"".join(map(text, (name, kind, options, loss_name, optimiser_name))) + struct.pack("<I", len(tensors)))
+            for key, array in tensors.items():
+                file.write(text(key) + struct.pack(f"<I{array.ndim}I", array.ndim, *array.shape) + array.astype("<f4").tobytes())

@@ -81,6 +81,27 @@ class MSRResNet(nn.Module):
         return self.conv_last(lrelu(self.conv_hr(out))) + F.interpolate(x, scale_factor=4, mode="bilinear", align_corners=False)
 
 
+class ScaledBlock(ResidualBlockNoBN):
+    def forward(self, x):
+        return x + self.conv2(F.relu(self.conv1(x))) * 0.5
+
+
+class EDSR(nn.Module):
+    """BasicSR's, scale 4, with res_scale 0.5."""
+
+    def __init__(self, c=6, blocks=2):
+        super().__init__()
+        self.conv_first, self.body = nn.Conv2d(3, c, 3, 1, 1), nn.Sequential(*[ScaledBlock(c) for _ in range(blocks)])
+        self.conv_after_body = nn.Conv2d(c, c, 3, 1, 1)
+        self.upsample = nn.Sequential(nn.Conv2d(c, 4 * c, 3, 1, 1), nn.PixelShuffle(2), nn.Conv2d(c, 4 * c, 3, 1, 1), nn.PixelShuffle(2))
+        self.conv_last = nn.Conv2d(c, 3, 3, 1, 1)
+
+    def forward(self, x):
+        mean = torch.tensor((0.4488, 0.4371, 0.4040)).view(1, 3, 1, 1)
+        x = self.conv_first((x - mean) * 255)
+        return self.conv_last(self.upsample(x + self.conv_after_body(self.body(x)))) * f32(1 / 255) + mean
+
+
 class DenseBlock(nn.Module):
     def __init__(self, c, grow):
         super().__init__()
@@ -104,16 +125,17 @@ class RRDB(nn.Module):
 
 
 class RRDBNet(nn.Module):
-    """BasicSR's, scale 4."""
+    """BasicSR's; before it enlarges by 4, it makes channels of squares."""
 
-    def __init__(self, c=6, grow=4):
+    def __init__(self, c=6, grow=4, scale=4):
         super().__init__()
-        self.conv_first, self.body = nn.Conv2d(3, c, 3, 1, 1), nn.Sequential(RRDB(c, grow))
+        self.squares = 4 // scale
+        self.conv_first, self.body = nn.Conv2d(3 * self.squares ** 2, c, 3, 1, 1), nn.Sequential(RRDB(c, grow))
         self.conv_body, self.conv_up1, self.conv_up2, self.conv_hr = (nn.Conv2d(c, c, 3, 1, 1) for _ in range(4))
         self.conv_last = nn.Conv2d(c, 3, 3, 1, 1)
 
     def forward(self, x):
-        x = self.conv_first(x)
+        x = self.conv_first(F.pixel_unshuffle(x, self.squares))
         x = x + self.conv_body(self.body(x))
         for up in (self.conv_up1, self.conv_up2):
             x = F.leaky_relu(up(F.interpolate(x, scale_factor=2, mode="nearest")), f32(0.2))
@@ -362,6 +384,13 @@ case("vgg19 to conv5_2, before its activation", "vgg19", "block=5 convolution=2 
 m = UNetDiscriminator(3)
 case("unet discriminator", "unet_discriminator", "features=3", m, torch.rand(2, 3, 16, 8), torch.rand(2, 1, 16, 8), "bce", "adam",
      adam(m))
+m = EDSR()
+case("edsr", "edsr", "num_feat=6 num_block=2 scale=4 res_scale=0.5", m, torch.rand(1, 3, 4, 5), torch.rand(1, 3, 16, 20), "l1",
+     "adam", adam(m))
+torch.manual_seed(20261125)
+m = RRDBNet(5, 3, 2)
+case("rrdb by 2", "rrdb", "num_feat=5 num_block=1 num_grow_ch=3 scale=2", m, torch.rand(2, 3, 4, 8), torch.rand(2, 3, 8, 16), "l1",
+     "adam", adam(m))
 
 
 def text(value):

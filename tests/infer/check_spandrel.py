@@ -16,14 +16,14 @@ import exported
 
 def main(program, backend="ref"):
     folder, good = exported.export(program, backend), True
-    for name in ["rrdb"] + [f"{kind}_{scale}" for kind in ("compact", "msrresnet") for scale in (2, 3, 4)]:
+    for name in ["rrdb", "rrdb_2"] + [f"{kind}_{scale}" for kind in ("compact", "msrresnet") for scale in (2, 3, 4)]:
         try:
             descriptor = spandrel.ModelLoader().load_from_file(f"{folder.name}/{name}.safetensors")
         except spandrel.UnsupportedModelError:
             print(f"spandrel {spandrel.__version__} has no architecture for {name}.safetensors")
             good &= name.startswith("msrresnet")
             continue
-        good &= descriptor.scale == (4 if name == "rrdb" else int(name[-1]))
+        good &= descriptor.scale == int((name + "_4").split("_")[1])
         for x, expected in exported.cases(folder.name, name):
             with torch.no_grad():
                 y = descriptor.model.eval()(torch.from_numpy(np.ascontiguousarray(np.moveaxis(x, -1, 1))))

@@ -95,22 +95,51 @@ class RRDB(nn.Module):
 
 
 class RRDBNet(nn.Module):
-    """The names and the computation of BasicSR's, scale 4."""
+    """The names and the computation of BasicSR's."""
 
-    def __init__(self, c, n, grow):
+    def __init__(self, c, n, grow, scale=4):
         super().__init__()
-        self.conv_first = nn.Conv2d(3, c, 3, padding=1)
+        self.squares = 4 // scale
+        self.conv_first = nn.Conv2d(3 * self.squares ** 2, c, 3, padding=1)
         self.body = nn.Sequential(*[RRDB(c, grow) for _ in range(n)])
         self.conv_body, self.conv_up1, self.conv_up2, self.conv_hr = (nn.Conv2d(c, c, 3, padding=1) for _ in range(4))
         self.conv_last = nn.Conv2d(c, 3, 3, padding=1)
 
     def forward(self, x):
         leaky = lambda t: F.leaky_relu(t, 0.2)
-        y = self.conv_first(x)
+        y = self.conv_first(F.pixel_unshuffle(x, self.squares))
         y = y + self.conv_body(self.body(y))
         for up in (self.conv_up1, self.conv_up2):
             y = leaky(up(F.interpolate(y, scale_factor=2, mode="nearest")))
         return self.conv_last(leaky(self.conv_hr(y)))
+
+
+class ScaledBlock(nn.Module):
+    def __init__(self, c, scale):
+        super().__init__()
+        self.conv1, self.conv2, self.scale = nn.Conv2d(c, c, 3, padding=1), nn.Conv2d(c, c, 3, padding=1), scale
+
+    def forward(self, x):
+        return x + self.conv2(F.relu(self.conv1(x))) * self.scale
+
+
+class EDSR(nn.Module):
+    """The names and the computation of BasicSR's."""
+
+    def __init__(self, c, n, scale, res_scale):
+        super().__init__()
+        self.conv_first = nn.Conv2d(3, c, 3, padding=1)
+        self.body = nn.Sequential(*[ScaledBlock(c, res_scale) for _ in range(n)])
+        self.conv_after_body = nn.Conv2d(c, c, 3, padding=1)
+        factor = 3 if scale == 3 else 2
+        stage = lambda: [nn.Conv2d(c, factor ** 2 * c, 3, padding=1), nn.PixelShuffle(factor)]
+        self.upsample = nn.Sequential(*stage(), *(stage() if scale == 4 else []))
+        self.conv_last = nn.Conv2d(c, 3, 3, padding=1)
+
+    def forward(self, x):
+        mean = torch.tensor((0.4488, 0.4371, 0.4040)).view(1, 3, 1, 1)
+        y = self.conv_first((x - mean) * 255)
+        return self.conv_last(self.upsample(y + self.conv_after_body(self.body(y)))) / 255 + mean
 
 
 class Compact(nn.Module):
@@ -132,7 +161,8 @@ def main(program, backend="ref"):
     models = {"srresnet.safetensors": SRResNet(16, 3, True), "srresnet.folded.safetensors": SRResNet(16, 3, False)}
     models |= {f"msrresnet_{scale}.safetensors": MSRResNet(12, 2, scale) for scale in (2, 3, 4)}
     models |= {f"compact_{scale}.safetensors": Compact(12, 3, scale) for scale in (2, 3, 4)}
-    models["rrdb.safetensors"] = RRDBNet(12, 2, 32)
+    models |= {f"edsr_{scale}.safetensors": EDSR(12, 2, scale, 0.1) for scale in (2, 3, 4)}
+    models |= {"rrdb.safetensors": RRDBNet(12, 2, 32), "rrdb_2.safetensors": RRDBNet(12, 1, 8, 2)}
     for name, model in models.items():
         # Strict; PyTorch itself forgives a missing num_batches_tracked.
         model.load_state_dict(load_file(f"{folder.name}/{name}"), strict=True)

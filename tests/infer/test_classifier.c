@@ -158,6 +158,7 @@ static void calibration_compares_confidence_with_being_right(void **state)
     assert_true(fabs(cod_calibration_error(confidence, right, 5) - (0.02 + 0.18 + 1) / 5) < 1e-6);
     assert_true(fabs(cod_calibration_error(confidence, right, 2) - 0.01) < 1e-6);
     assert_true(isnan(cod_calibration_error(confidence, right, 0)));
+    assert_true(isnan(cod_calibration_error(&(const float){NAN}, right, 1)));
 }
 
 static void a_model_file_remembers_its_data(void **state)

@@ -22,6 +22,14 @@ static void save(const char *path, const cod_saved_model *saved)
     assert_ok(cod_model_save(path, &saved->model, saved->values, NULL, 0));
 }
 
+static void same_options(cod_saved_model *a, const cod_saved_model *b)
+{
+    const cod_option_table *table = b->model.kind->table;
+    for (size_t i = 0; i < table->count; i++)
+        assert_string_equal(cod_option_format(&table->options[i], a->model.options, &a->arena),
+                            cod_option_format(&table->options[i], b->model.options, &a->arena));
+}
+
 static void files_round_trip(void **state)
 {
     (void)state;
@@ -29,6 +37,8 @@ static void files_round_trip(void **state)
     static const cod_st_text msr[] = {{"num_feat", "8"}, {"num_block", "2"}, {"scale", "3"}, {NULL, NULL}};
     static const cod_st_text compact[] = {{"num_feat", "8"}, {"num_conv", "2"}, {"scale", "2"}, {NULL, NULL}};
     static const cod_st_text rrdb[] = {{"num_feat", "6"}, {"num_block", "2"}, {"num_grow_ch", "4"}, {NULL, NULL}};
+    static const cod_st_text edsr[] = {
+        {"num_feat", "6"}, {"num_block", "2"}, {"scale", "3"}, {"res_scale", "0.1"}, {NULL, NULL}};
     static const cod_st_text cnn[] = {TEST_SIZES(5, 6, 1, 3), {"hidden", "4"}, {NULL, NULL}};
     static const cod_st_text resnet[] = {TEST_SIZES(9, 8, 3, 3), {"features", "2"}, {"stem", "small"}, {NULL, NULL}};
     cod_saved_model models[] = {test_srresnet(1),
@@ -36,6 +46,7 @@ static void files_round_trip(void **state)
                                 test_model("msrresnet", msr, 3),
                                 test_model("compact", compact, 4),
                                 test_model("rrdb", rrdb, 9),
+                                test_model("edsr", edsr, 10),
                                 test_model("logistic", mlp, 5),
                                 test_model("cnn", cnn, 6),
                                 test_model("resnet18", resnet, 7),
@@ -49,8 +60,9 @@ static void files_round_trip(void **state)
         assert_memory_equal(&loaded.layout, &models[i].layout, sizeof loaded.layout);
         assert_memory_equal(loaded.values, models[i].values, value_count(&loaded) * sizeof(float));
         assert_int_equal(cod_model_scale(&loaded.model), cod_model_scale(&models[i].model));
+        same_options(&loaded, &models[i]);
         const cod_classifier_sizes *sizes = cod_model_sizes(loaded.model.kind, loaded.model.options);
-        assert_true((sizes != NULL) == (i == 1 || i >= 5));
+        assert_true((sizes != NULL) == (i == 1 || i >= 6));
         if (sizes != NULL)
             assert_memory_equal(sizes, models[i].model.options, sizeof *sizes);
         cod_saved_model_clear(&loaded);
@@ -172,6 +184,21 @@ static void a_set_starts_from_a_file_that_holds_more(void **state)
         checked++;
     }
     assert_int_equal(checked, 5);
+    /* Saved, changed and loaded it is the same again; what begins as the graph says stays as it is. */
+    const char *saved = test_path("saved.safetensors");
+    assert_ok(cod_set_save_weights(saved, FROZEN, &weights));
+    memcpy(before, after, sizeof before);
+    for (size_t i = 0; i < cod_weights_count(&weights); i++)
+        before[i] += 1;
+    assert_ok(cod_weights_upload(&weights, before));
+    assert_ok(cod_set_load_weights(saved, FROZEN, &weights));
+    assert_ok(cod_weights_download(&weights, before));
+    for (size_t i = 0; i < cod_graph_param_count(graph); i++) {
+        const cod_param *param = cod_graph_param(graph, i);
+        const float added = param->set == FROZEN && param->start == NULL ? 0 : 1;
+        for (int64_t k = 0; k < cod_shape_count(param->shape); k++)
+            assert_true(before[param->offset + (size_t)k] == after[param->offset + (size_t)k] + added);
+    }
     cod_weights_clear(&weights);
     cod_ref_backend.close(device);
     cod_graph_destroy(graph);
@@ -182,10 +209,13 @@ static void well_known_models_are_recognised_by_their_tensors(void **state)
     (void)state;
     static const struct {
         const char *kind, *layers, *last, *value;
-    } cases[] = {{"msrresnet", "num_block", "scale", "2"},  {"msrresnet", "num_block", "scale", "3"},
-                 {"msrresnet", "num_block", "scale", "4"},  {"compact", "num_conv", "scale", "2"},
-                 {"compact", "num_conv", "scale", "3"},     {"compact", "num_conv", "scale", "4"},
-                 {"rrdb", "num_block", "num_grow_ch", "5"}, {"rrdb", "num_block", "num_grow_ch", "32"}};
+    } cases[] = {{"msrresnet", "num_block", "scale", "2"},   {"msrresnet", "num_block", "scale", "3"},
+                 {"msrresnet", "num_block", "scale", "4"},   {"compact", "num_conv", "scale", "2"},
+                 {"compact", "num_conv", "scale", "3"},      {"compact", "num_conv", "scale", "4"},
+                 {"edsr", "num_block", "scale", "2"},        {"edsr", "num_block", "scale", "3"},
+                 {"edsr", "num_block", "scale", "4"},        {"rrdb", "num_block", "num_grow_ch", "5"},
+                 {"rrdb", "num_block", "num_grow_ch", "32"}, {"rrdb", "num_block", "scale", "2"},
+                 {"rrdb", "num_block", "scale", "1"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const cod_st_text settings[] = {
             {"num_feat", "6"}, {cases[i].layers, "3"}, {cases[i].last, cases[i].value}, {NULL, NULL}};
@@ -287,7 +317,7 @@ static void foreign_and_damaged_files_are_refused(void **state)
         const char *kind, *options, *message;
     } cases[] = {
         {"resnet", "{}",
-         "unknown model 'resnet'; this version knows srresnet, msrresnet, rrdb, compact, logistic, mlp"},
+         "unknown model 'resnet'; this version knows srresnet, msrresnet, rrdb, edsr, compact, logistic, mlp"},
         {"srresnet", "{\"layers\": \"3\"}", "no option 'layers'"},
         {"srresnet", "{\"blocks\": \"0\"}", "option 'blocks': '0' is not"},
         {"mlp", "{\"height\": 1, \"width\": 1, \"channels\": 1, \"classes\": 2, \"hidden\": [65536, 65536]}",

@@ -133,6 +133,43 @@ static void check_parts_equal_whole(const char *backend, cod_precision precision
     }
 }
 
+/** Of a network that takes even sides, for pictures of odd sides: as for the picture whose last row and column are repeated. */
+static void borders_are_repeated_up_to_what_the_network_takes(void **state)
+{
+    (void)state;
+    static const cod_st_text settings[] = {
+        {"num_feat", "4"}, {"num_block", "1"}, {"num_grow_ch", "3"}, {"scale", "2"}, {NULL, NULL}};
+    static const int64_t sizes[][2] = {{41, 231}, {187, 31}, {1, 1}}, tiles[] = {512, 9, 0}; /* 0: the first in bands */
+    for (size_t s = 0; s < 3; s++) {
+        const int64_t width = sizes[s][0], height = sizes[s][1], even_width = width + width % 2,
+                      even_height = height + height % 2;
+        float *low = test_noise((size_t)(width * height) * 3, s),
+              *even = calloc((size_t)(even_width * even_height) * 3, sizeof *even),
+              *high = calloc((size_t)(width * height) * 12, sizeof *high);
+        for (int64_t i = 0; i < even_width * even_height; i++) {
+            const int64_t y = i / even_width, x = i % even_width;
+            memcpy(even + i * 3, low + ((y < height ? y : height - 1) * width + (x < width ? x : width - 1)) * 3,
+                   3 * sizeof *even);
+        }
+        cod_saved_model saved = test_model("rrdb", settings, 3);
+        cod_shape out;
+        float *expected = test_run("ref", COD_F32, &saved, (cod_shape){1, even_height, even_width, 3}, even, &out);
+        cod_saved_model_clear(&saved);
+        for (size_t t = 0; t < sizeof tiles / sizeof tiles[0]; t++) {
+            fixture f;
+            fixture_open(&f, "ref", test_model("rrdb", settings, 3),
+                         (cod_upscaler_options){COD_PRECISION_F32, tiles[t]});
+            assert_ok(cod_upscaler_run_f32(f.upscaler, low, width, height, high));
+            assert_int_equal(cod_upscaler_parts(f.upscaler, width, height) > 1,
+                             tiles[t] == 0 ? s == 0 : tiles[t] == 9 && s < 2);
+            for (int64_t y = 0; y < 2 * height; y++)
+                assert_memory_equal(high + y * width * 6, expected + y * out.w * 3, (size_t)width * 6 * sizeof *high);
+            fixture_close(&f);
+        }
+        free(low), free(even), free(high), free(expected);
+    }
+}
+
 static void tiled_equals_whole(void **state)
 {
     (void)state;
@@ -485,6 +522,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(halo_is_the_receptive_field),
         cmocka_unit_test(tiled_equals_whole),
+        cmocka_unit_test(borders_are_repeated_up_to_what_the_network_takes),
         cmocka_unit_test(tiled_equals_whole_in_bf16),
         cmocka_unit_test(upscaling_is_what_the_graph_computes),
         cmocka_unit_test(pictures_keep_bits_alpha_and_gray),

@@ -104,13 +104,18 @@ static void compare(const fixture *f, const char *name, double tolerance)
 
 static const struct {
     const char *kind, *options;
+    int multiple; /**< of heights, that it takes */
 } models[] = {
-    {"srresnet", "blocks=2 channels=4 scale=4 head_kernel=5 tail_kernel=3"},
-    {"srresnet", "blocks=1 channels=4 scale=3 norm=none skip=bicubic upsampler=once head_kernel=3 tail_kernel=3"},
-    {"srresnet", "blocks=3 channels=16 scale=2 skip=nearest head_kernel=9 tail_kernel=9"},
-    {"msrresnet", "num_feat=4 num_block=2 scale=4"},
-    {"rrdb", "num_feat=4 num_block=1 num_grow_ch=3"},
-    {"compact", "num_feat=4 num_conv=2 scale=3"},
+    {"srresnet", "blocks=2 channels=4 scale=4 head_kernel=5 tail_kernel=3", 1},
+    {"srresnet", "blocks=1 channels=4 scale=3 norm=none skip=bicubic upsampler=once head_kernel=3 tail_kernel=3", 1},
+    {"srresnet", "blocks=3 channels=16 scale=2 skip=nearest head_kernel=9 tail_kernel=9", 1},
+    {"msrresnet", "num_feat=4 num_block=2 scale=4", 1},
+    {"rrdb", "num_feat=4 num_block=1 num_grow_ch=3", 1},
+    {"rrdb", "num_feat=4 num_block=1 num_grow_ch=3 scale=2", 2},
+    {"rrdb", "num_feat=3 num_block=1 num_grow_ch=2 scale=1", 4},
+    {"compact", "num_feat=4 num_conv=2 scale=3", 1},
+    {"edsr", "num_feat=4 num_block=2 scale=4", 1},
+    {"edsr", "num_feat=4 num_block=1 scale=3 res_scale=0.3", 1},
 };
 enum { MODELS = sizeof models / sizeof models[0] };
 
@@ -123,7 +128,9 @@ static void check_models(const cod_backend *backend, cod_dtype dtype, double tol
 {
     for (int m = 0; m < MODELS; m++) {
         for (int s = 0; s < SIZES; s++) {
-            fixture f = {.width = 6, .height = sizes[s].height, .band = sizes[s].band};
+            const int64_t multiple = models[m].multiple;
+            fixture f = {
+                .width = multiple > 1 ? 8 : 6, .height = sizes[s].height * multiple, .band = sizes[s].band * multiple};
             assert_ok(net_model(models[m].kind, models[m].options, &f.arena, &f.model));
             open_model(&f, backend, dtype);
             compare(&f, models[m].kind, tolerance);

@@ -62,6 +62,34 @@ static void rrdb(cod_graph *graph, cod_arena *arena, cod_program_spec *spec)
                (cod_loss_spec){.kind = COD_LOSS_MSE});
 }
 
+static void edsr(cod_graph *graph, cod_arena *arena, cod_program_spec *spec)
+{
+    build_kind(graph, arena, spec, "edsr", "num_feat=3 num_block=2 scale=4 res_scale=0.5 img_range=2",
+               (cod_loss_spec){.kind = COD_LOSS_MSE});
+}
+
+static void rrdb_by_two(cod_graph *graph, cod_arena *arena, cod_program_spec *spec)
+{
+    build_kind(graph, arena, spec, "rrdb", "num_feat=3 num_block=1 num_grow_ch=2 scale=2",
+               (cod_loss_spec){.kind = COD_LOSS_MSE});
+}
+
+/** What three ops read, two of which are unshuffles: its gradient has a part from each. */
+static void unshuffled_twice(cod_graph *graph, cod_arena *arena, cod_program_spec *spec)
+{
+    (void)arena;
+    const cod_value input = cod_graph_input(graph, "input", 3);
+    const cod_value x = cod_graph_conv2d(graph, "c", input, (cod_conv2d_spec){.out_channels = 2, .kernel = 1});
+    const cod_value first = cod_graph_pixel_unshuffle(graph, x, 2), second = cod_graph_pixel_unshuffle(graph, x, 2);
+    const cod_value strided =
+        cod_graph_conv2d(graph, "d", x, (cod_conv2d_spec){.out_channels = 8, .kernel = 2, .stride = 2});
+    const cod_value sum = cod_graph_scaled_add(graph, 1, cod_graph_add(graph, first, strided), 0.5f, second);
+    const cod_value y = cod_graph_activation(graph, sum, COD_ACT_TANH, 0);
+    const cod_value target = cod_graph_input_like(graph, "target", y);
+    spec->losses[0] = spec->outputs[0] =
+        cod_graph_loss(graph, "loss", y, target, (cod_loss_spec){.kind = COD_LOSS_MSE});
+}
+
 static void compact(cod_graph *graph, cod_arena *arena, cod_program_spec *spec)
 {
     build_kind(graph, arena, spec, "compact", "num_feat=4 num_conv=2 scale=3", (cod_loss_spec){.kind = COD_LOSS_MSE});
@@ -176,6 +204,9 @@ static const test_network networks[] = {
     {"srresnet without", srresnet_plain, {2, 4, 5, 3}},
     {"msrresnet", msrresnet, {1, 4, 4, 3}},
     {"rrdb", rrdb, {2, 3, 2, 3}},
+    {"edsr", edsr, {2, 3, 2, 3}},
+    {"rrdb by two", rrdb_by_two, {2, 4, 2, 3}},
+    {"unshuffled twice", unshuffled_twice, {2, 4, 6, 3}},
     {"compact", compact, {2, 4, 3, 3}},
     {"mlp", mlp, {5, 1, 1, 7}},
     {"mlp of pictures", mlp_of_pictures, {4, 3, 2, 2}},

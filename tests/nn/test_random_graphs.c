@@ -1,5 +1,5 @@
 /*
- * Random graphs: values shared at will, nested concatenations, sums of anything, means, stops, losses between two values. Fused and op by op they give the
+ * Random graphs: values shared at will, nested concatenations, sums of anything, means, shifts, stops, losses between two values. Fused and op by op they give the
  * same gradients, which differences confirm, and the paranoid backend sees no op read or write what it should not. Where values are recomputed, or
  * few gradients of weights wait for each other, gradients are the same to the bits.
  */
@@ -56,6 +56,15 @@ static cod_value random_concat(random_graph *r, int64_t *channels)
     return cod_graph_concat(r->graph, parts, count);
 }
 
+static cod_value random_affine(random_graph *r, cod_value x, int64_t channels)
+{
+    double shift[64];
+    assert_true(channels <= 64);
+    for (int64_t c = 0; c < channels; c++)
+        shift[c] = cod_rng_uniform(&r->rng) - 0.5;
+    return cod_graph_affine(r->graph, x, cod_rng_below(&r->rng, 2) ? 1 : -0.5, shift);
+}
+
 static void add_node(random_graph *r)
 {
     char name[16];
@@ -92,7 +101,7 @@ static void add_node(random_graph *r)
                                  r->values[pick_like(r, at)]);
         break;
     case 8:
-        y = cod_graph_mean(r->graph, x);
+        y = r->count % 2 == 0 ? cod_graph_mean(r->graph, x) : random_affine(r, x, channels);
         break;
     case 9:
         if (r->stops && cod_rng_below(&r->rng, 4) == 0) {

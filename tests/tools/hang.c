@@ -1,7 +1,7 @@
 /*
  * Preloaded into a run: storage that hangs, or is slow. It is what lies below $COD_HANG_FOLDER, an absolute path. While the file
- * $COD_HANG_WHILE is there, nothing below is opened, read or flushed; a read takes $COD_HANG_READ_MS longer than else, a flush
- * $COD_HANG_SYNC_MS.
+ * $COD_HANG_WHILE is there, nothing below is opened, read, flushed or appended to (by writev); a read takes $COD_HANG_READ_MS longer
+ * than else, a flush $COD_HANG_SYNC_MS.
  */
 #include <fcntl.h>
 #include <stdarg.h>
@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 enum { PATH_BYTES = 4096 };
@@ -81,6 +82,14 @@ ssize_t pread(int file, void *data, size_t bytes, off_t offset)
     path_of(file, path);
     hold_up(path, "COD_HANG_READ_MS");
     return syscall(SYS_pread64, file, data, bytes, offset);
+}
+
+ssize_t writev(int file, const struct iovec *parts, int count)
+{
+    char path[PATH_BYTES];
+    path_of(file, path);
+    hold_up(path, NULL);
+    return syscall(SYS_writev, file, parts, count);
 }
 
 int fsync(int file)

@@ -70,6 +70,7 @@ def make_files(program, folder):
         write(f"insects/{place}/a.png", png(20, 20))
     write("binary.yaml", bytes(range(256)))
     write("other_model.yaml", base.replace("blocks: 1", "num_block: 1"))
+    write("even.yaml", "model: {name: rrdb, scale: 2}\ndata: {kind: synthetic, patch: 15}\n")
     write("model.yaml", base.replace("name: srresnet", "name: srresnett"))
     write("groups.yaml", base.replace("threads: 1, t", "groups: [{rank: 2}], t"))
     write("photos/small/a.png", png(16, 16))
@@ -101,6 +102,8 @@ IMAGES = ["train", "ok.yaml", "name=i", "data.kind=pictures"]
 FILES = ["train", "ok.yaml", "train.strategy=codistill", "exchange.transport=file"]
 CLASSES = ["train", "classes.yaml", "name=i"]
 GAN = ["train", "ok.yaml", "name=i", "train.recipe=srgan"]
+ESRGAN = ["train", "ok.yaml", "name=i", "train.recipe=esrgan"]
+REAL_ESRGAN = ["train", "ok.yaml", "name=i", "train.recipe=real_esrgan"]
 FULL_DISK = "full disk"
 
 # what is wrong: [(arguments, exit code, part of the message)]; a command that is started otherwise is given whole
@@ -121,6 +124,7 @@ CASES = {
         (["train", "binary.yaml"], 2, "binary.yaml"),
         (["train", "other_model.yaml"], 2, "num_block"),
         (["train", "model.yaml"], 2, "did you mean 'srresnet'?"),
+        (["train", "ok.yaml", "name=i", "model={name: edsr, rgb_mean: [0.5]}"], 2, "rgb_mean: wants three numbers"),
         (["train", "groups.yaml"], 2, "unknown key 'rank' in a group"),
         (["train", "ok.yaml", "train.stepz=3"], 2, "did you mean 'steps'?"),
         (["train", "ok.yaml", "train.strategy=alreduce"], 2, "did you mean 'allreduce'?"),
@@ -131,6 +135,7 @@ CASES = {
         (["train", "ok.yaml", "name=i", "cluster.device=cuda"], 1, "cluster.device: cuda: there is no NVIDIA driver on this machine; "),
         (["train", "ok.yaml", "train.strategy=central_storage", "train.allreduce_codec=int8"], 2, "int8 is for: single, allreduce, "),
         (["train", "ok.yaml", "train.max_time=soon"], 2, "'soon' is no time"),
+        (["train", "ok.yaml", "checkpoint.write_timeout_s=0"], 2, "is not a number from 0.1 to 1000000"),
         (["train", "ok.yaml", "name=a/b"], 2, "cannot be a folder's name"),
         (["train", "ok.yaml", "model.init=start"], 2, "`shared`, `own`"),
         (["train", "ok.yaml", "train.warmup=100"], 2, "leave nothing"),
@@ -140,7 +145,17 @@ CASES = {
         (["train", "ok.yaml", "name=n", "train.strategy=codistill", "distill.loss=kl"], 2, "compares classes"),
         (["train", "ok.yaml", "name=n", "train.strategy=codistill", "distill.average=probabilities"], 2, "with loss auto: set auto or outputs"),
         (["train", "ok.yaml", "name=n", "model.init=absent.safetensors"], 2, "model.init: there is no 'absent.safetensors'"),
+        (["train", "even.yaml", "name=n"], 2, "data.patch: model 'rrdb' takes sides that are multiples of 2, not 15"),
         (["train", "ok.yaml", "name=n", "data.kind=pictures", "data.path=photos/good", "data.weights=[1, 2]"], 2, "data.weights: 2 given"),
+        (["train", "ok.yaml", "data.scales=[1, 2]"], 2, "'2' is not a list of numbers from 0.05 to 1"),
+        (["train", "ok.yaml", "name=i", "data.scales=[1, 0.1]"], 2, "brought down to 0.1 of its size, holds a crop of 32x32 pixels"),
+        (["train", "ok.yaml", "degradation.blur_kernel_size=8"], 2, "degradation.blur_kernel_size: 8 is even"),
+        (["train", "ok.yaml", "degradation.kernel_list=[iso, anso]"], 2, "'anso' is no blur kernel; did you mean 'aniso'?"),
+        (["train", "ok.yaml", "degradation.jpeg_range=[95, 30]"], 2, "degradation.jpeg_range: 95, the least, is above 30, the most"),
+        (["train", "ok.yaml", "eval.degraded=true"], 2, "where data.degradation is real_esrgan, and it is bicubic"),
+        (["train", "classes.yaml", "data.kind=iris", "data.path=flowers.csv", "data.degradation=real_esrgan"], 2, "real_esrgan is for kind pictures, not iris"),
+        (["train", "ok.yaml", "data.kind=pictures", "data.path=photos/good", "data.low_path=photos/good", "data.degradation=real_esrgan"], 2,
+         "makes the low-resolution pictures that low_path gives"),
     ],
     "adversarial training": [
         ([*GAN, "gan.content=vgg22"], 2, "gan.content: 'vgg22' compares features of VGG-19: name its weights in gan.perceptual_file"),
@@ -148,6 +163,17 @@ CASES = {
         ([*GAN, "gan.content=vgg22", "gan.perceptual_file=foreign.safetensors"], 2, "holds no layer of VGG-19"),
         ([*GAN, "gan.content=vgg54", "gan.perceptual_file=vgg.safetensors"], 2, "from conv1_1 to conv1_1, but conv5_4 is compared"),
         ([*GAN, "gan.content=vgg99"], 2, "gan.content: 'vgg99' is not one of"),
+        ([*GAN, "gan.content=[vgg22, 2*vgg22]"], 2, "gan.content: 'vgg22' is listed twice"),
+        ([*GAN, "gan.content=[vgg22*2]"], 2, "gan.content: 'vgg22*2' is not one of"),
+        ([*GAN, "gan.discriminator_init=absent.safetensors"], 2, "gan.discriminator_init: there is no 'absent.safetensors'"),
+        ([*GAN, "gan.discriminator_init=vgg.safetensors"], 1, "the tensors do not fit the network 'discriminator'"),
+        ([*ESRGAN, "gan.perceptual_file=vgg.safetensors"], 2, "from conv1_1 to conv1_1, but conv5_4 is compared"),
+        ([*ESRGAN, "gan.content=pixel", "data.patch=12"], 2, "is 48 pixels a side, but the discriminator of recipe 'esrgan' judges 16, 32"),
+        ([*ESRGAN, "gan.content=pixel", "data.patch=16", "model.scale=2", "model.init=runs/t/final.safetensors"], 1, "final.safetensors"),
+        ([*REAL_ESRGAN, "gan.perceptual_file=vgg.safetensors"], 2, "from conv1_1 to conv1_1, but conv5_4 is compared"),
+        ([*REAL_ESRGAN, "gan.content=pixel", "data.patch=10", "model.scale=3"], 2, "30 pixels a side, but the discriminator of recipe 'real_esrgan'"),
+        ([*REAL_ESRGAN, "gan.content=pixel", "gan.hidden=100"], 2, "gan.hidden: the discriminator of recipe 'real_esrgan' has no fully connected"),
+        ([*REAL_ESRGAN, "gan.content=pixel", "gan.discriminator_init=vgg.safetensors"], 1, "the tensors do not fit the network 'discriminator'"),
         ([*GAN, "gan.pixel_weight=1"], 2, "compares pixels already"),
         ([*GAN, "gan.warm_up=60"], 2, "leave nothing of 60 steps"),
         ([*CLASSES, "train.recipe=srgan"], 2, "judges pictures; model 'mlp' makes none"),
@@ -176,6 +202,11 @@ CASES = {
         (["train"], 2, "configuration file is missing"),
         (["train", "ok.yaml", "--fast"], 2, "no option '--fast'"),
         (["plan", "ok.yaml", "train.steps"], 2, "neither an option nor key=value"),
+        (["data", "ok.yaml"], 2, "--show names the folder"),
+        (["data", "ok.yaml", "--show", "samples", "--count", "0"], 2, "not a whole number from 1 to 10000"),
+        (["data", "ok.yaml", "--show", "flowers.csv"], 1, "flowers.csv"),
+        (["data", "classes.yaml", "--show", "samples"], 2, "samples of super-resolution can be shown"),
+        (["data", "ok.yaml", "--show", "samples", "data.kind=pictures", "data.path=photos/none"], 2, "no pictures in 'photos/none'"),
         (["report", "absent"], 2, "there is no folder 'absent'"),
         (["report", "photos"], 1, "compare.json"),
         (["report", "older"], 1, 'its format is "codistill-compare-0"'),
@@ -223,6 +254,8 @@ CASES = {
         (["bench", "speed"], 2, "no bench 'speed'"),
         (["bench", "step", "--device", "gpu"], 2, "--device: 'gpu' is none of auto, cpu, cuda"),
         (["bench", "step", "--batch", "5x"], 2, "--batch: '5x' is not a whole number"),
+        (["bench", "step", "--recipe", "gam"], 2, "there is no recipe 'gam'"),
+        (["bench", "niqe", "photos/good/a.png"], 2, "--niqe-model FILE is wanted"),
     ],
     "ranks": [
         (["mpirun", "-n", "3", "codistill", "train", "ok.yaml", "train.strategy=codistill", "cluster.groups=2"], 2,

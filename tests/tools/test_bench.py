@@ -61,6 +61,29 @@ def serves(folder):
     assert sorted(os.listdir(folder)) == ["batch.safetensors", "model.safetensors"]
 
 
+def adversarial(folder):
+    """A recipe of two networks: all of its programs, and the weights of both."""
+    small = ["step", *TINY, "--recipe", "srgan", "gan.features=4", "gan.hidden=8"]
+    result = json.loads(bench(*small, "--json"))
+    programs = [op["program"] for op in result["ops"]]
+    assert result["recipe"] == "srgan" and programs == sorted(programs, key=["generator", "discriminator"].index), programs
+    for program in ("generator", "discriminator"):
+        kinds = [op["kind"] for op in result["ops"] if op["program"] == program]
+        assert kinds[0] == "pack weights" and kinds[-1] == "optimiser (adam)" and "conv2d_backward_data" in kinds, kinds
+    assert "discriminator: linear_backward_weights classifier.0" in bench(*small, "--ops")
+    # With gan.warm_up the first step is the discriminator's alone; the generator's pictures are made without training it.
+    programs = {op["program"] for op in json.loads(bench(*small, "gan.warm_up=1", "--json"))["ops"]}
+    assert programs == {"forward", "discriminator"}, programs
+    answers = [json.loads(line) for line in bench(*small, "--serve", "--export", folder, stdin="go\ngo\n").splitlines()]
+    assert sorted(answers[0]["losses"]) == ["adversarial", "content", "d_fake", "d_real"], answers
+    assert answers[2]["loss"] == answers[2]["losses"]["content"] < answers[0]["losses"]["content"], answers
+    assert answers[2]["losses"]["d_real"] < answers[0]["losses"]["d_real"], answers
+    assert sorted(os.listdir(folder)) == ["batch.safetensors", "discriminator.safetensors", "model.safetensors"]
+    assert "there is no recipe 'gam'" in bench("step", "--recipe", "gam", code=2)
+    assert "unknown key 'colour' in 'gan'" in bench(*small, "gan.colour=blue", code=2)
+    assert "has no option 'gan.hidden'" in bench("step", "gan.hidden=8", code=2)
+
+
 def teaches():
     text = bench("teacher", *TINY, "--batch-fraction", "0.5")
     assert "a teacher predicts 1 picture\n" in text and "step without a teacher" in text and "\nf32 " in text, text
@@ -99,6 +122,21 @@ def upscales(folder):
     assert "--db: '60' is not a number from 6 to 48" in bench("codec", "x", "--db", "60", code=2)
     assert "there is no model 'x'" in bench("step", "--model", "x", code=2)
     assert "has no option 'colour'" in bench("step", "colour=blue", code=2)
+
+
+def judges():
+    assert "--niqe-model FILE is wanted" in bench("niqe", "a.png", code=2)
+    assert "a PICTURE is wanted" in bench("niqe", "--niqe-model", "model.npz", code=2)
+    assert "--repeats: '0' is not a whole number" in bench("niqe", "a.png", "--niqe-model", "model.npz", "--repeats", "0", code=2)
+    assert "NIQE's model" in bench("niqe", "a.png", "--niqe-model", "/nowhere/model.npz", code=1)
+    data = os.environ.get("COD_DATA", "")
+    model, picture = f"{data}/niqe/niqe_pris_params.npz", f"{data}/set5/img_003_SRF_4_HR.png"
+    if not os.path.exists(model):
+        return
+    assert "256x256" in bench("niqe", picture, "--niqe-model", model, "--repeats", "1")
+    answers = [json.loads(line) for line in bench("niqe", picture, picture, "--niqe-model", model, "--serve", stdin="go\n").splitlines()]
+    assert len(answers) == 2 and all(abs(value - 5.142268) < 1e-5 for answer in answers for value in answer["niqe"]), answers
+    assert "nowhere.png" in bench("niqe", "nowhere.png", "--niqe-model", model, code=1)
 
 
 def loads(folder):
@@ -168,6 +206,16 @@ def scales(folder):
     pace = ["scale", "--layouts", "2x1", "--weights", "1e5", "--links", "inf", "--peers", "all", *given, "--pace", f"{folder}/pace.json"]
     row = json.loads(bench(*pace, "--publications", "10", "--json"))["rows"][0]
     assert 0.015 < row["with_exchange_s"] < 0.0152, row
+    # Two ranks of 10 and 20 ms on one core: 20 ms a step, and 30 when the first has ended.
+    row = json.loads(bench(*pace, "--publications", "10", "--json", "--cores", "1"))["rows"][0]
+    assert 0.025 < row["with_exchange_s"] < 0.0252, row
+    # Publications as measured.
+    with open(f"{folder}/bytes.json", "w") as file:
+        json.dump([[1000] * 10, [3000] * 10], file)
+    sizes = ["--bytes", f"{folder}/bytes.json"]
+    row = json.loads(bench(*pace, "--publications", "10", "--json", *sizes))["rows"][0]
+    assert row["taken"] == 9 + 4 and abs(row["bytes_a_step"] * 1000 - (9 * 1000 + 4 * 3000)) < 1e-6, row  # the second is half as far at the end
+    assert "10 bytes of group 0 are not those of 9 publications" in bench("scale", *given, "--layouts", "2x1", "--publications", "9", *sizes, code=2)
     assert "500 seconds of group 0 are not those of 1000 steps" in bench(*pace, code=2)
     assert "2 lists are not the seconds of 3 groups" in bench(*pace, "--layouts", "3x1", "--publications", "10", code=2)
     with open(f"{folder}/pace.json", "w") as file:
@@ -179,7 +227,7 @@ def scales(folder):
                                (["--ratios", "4"], "--ratios: '4'"), (["--drift", "2"], "--drift: '2' is not a number from 0 to 1"),
                                (["--publications", "2"], "2"), (["--peers", "some"], "peers"), (["codec=int8"], "the model is of exchange.codec=delta"),
                                (["deterministic=true"], "the model is of exchange.codec=delta"),
-                               (["--deltas", "17"], "17"), (["fragments=5"], "knows nothing of 5 fragments"), (["colour=blue"], "has no option 'colour'")):
+                               (["--deltas", "17"], "17"), (["--cores", "0"], "--cores: '0' is not a whole number from 1 to"), (["fragments=5"], "knows nothing of 5 fragments"), (["colour=blue"], "has no option 'colour'")):
         assert message in bench("scale", *given, *arguments, code=2), arguments
 
     # What is drawn of it, and what is made of runs: two groups in step take over all publications but the last.
@@ -194,7 +242,8 @@ def scales(folder):
         with open(f"{folder}/scale-2x1/metrics.{group}.jsonl", "w") as file:
             for step in range(5, 205, 5):
                 peer = {"group": 1 - group, "version": step // 60, "staleness_steps": 30, "pulled": step // 60, "pulled_bytes": 250000 * (step // 60), "lost": 0}
-                print(json.dumps({"step": step, "trained_s": 0.01 * step, "exchange_share": 0.01, "peers": [peer]}), file=file)
+                print(json.dumps({"step": step, "trained_s": 0.01 * step, "processor_s": 0.01 * step, "exchange_processor_s": 1e-4 * step,
+                                  "published_bytes": 250000 * (step // 50), "peers": [peer]}), file=file)
     with open(f"{folder}/scale-2x1/summary.json", "w") as file:
         file.write("{}")
     done = subprocess.run([sys.executable, "-B", f"{scripts}/scale_measured.py", "--codistill", PROGRAM, "--layouts", "2x1", "--output", folder],
@@ -208,8 +257,10 @@ with tempfile.TemporaryDirectory(prefix="cod-bench-") as scratch:
     numbers()
     classifiers()
     serves(scratch)
+    adversarial(f"{scratch}/gan")
     codes(scratch)
     upscales(scratch)
+    judges()
     os.mkdir(f"{scratch}/empty")
     loads(f"{scratch}/empty")
     exchanges(scratch)

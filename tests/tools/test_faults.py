@@ -186,9 +186,10 @@ def goes_on(bench, process, group, seconds=20):
         time.sleep(0.01)
 
 
-def wait_for_word(bench, process, word, seconds=20):
+def wait_for_word(bench, process, word, seconds=60, since=0):
+    """@param since  bytes that were said before"""
     begin = time.monotonic()
-    while word not in bench.read("err").decode():
+    while word not in bench.read("err")[since:].decode():
         check(process.poll() is None and time.monotonic() - begin < seconds, f"'{word}' is not said:\n{bench.read('err').decode()}")
         time.sleep(0.01)
 
@@ -273,6 +274,49 @@ def exchange_hangs(number):
     return case
 
 
+HANGS = "It goes on when storage answers"
+
+
+def good_step(message):
+    return int(message.rsplit("the last good checkpoint is of step ", 1)[1].split()[0])
+
+
+def output_hangs(setup, file, how):
+    """A file of the run's own folder hangs: the run names it, goes on when it answers, and ends without it where it is asked to meanwhile."""
+    def case(bench):
+        flag = bench.path("hangs")
+        fixed = [*ENDLESS, *SETUPS[setup], "checkpoint.write_timeout_s=1", *(["train.max_time=4s"] if how == "max_time" else [])]
+        arguments = ["train", "t.yaml", *fixed]
+        environment = hanging(bench.path("runs", "f", file), COD_HANG_WHILE=flag)
+        with open(bench.path("err"), "wb") as err:
+            process = bench.start(*arguments, environment=environment, stderr=err)
+        groups = 2 if setup == "2x1" else 1
+        for group in range(groups):
+            wait_for_steps(bench, process, "f", 2, group)
+        bench.write("hangs", "")
+        wait_for_word(bench, process, HANGS)
+        if how != "max_time":
+            said = len(bench.read("err"))
+            os.remove(flag)
+            wait_for_word(bench, process, "storage answers again: ", since=said)
+            for group in range(groups):
+                goes_on(bench, process, group, 60)
+            said = len(bench.read("err"))
+            bench.write("hangs", "")
+            wait_for_word(bench, process, HANGS, since=said)
+            if groups == 2:
+                goes_on(bench, process, 0, 60)  # it is group 1's file
+            process.send_signal(how)
+        result = bench.wait(process, arguments, 60)
+        result.err = bench.read("err").decode()
+        message = check_end(result, f"'runs/f/{file}", "the run was asked to end", rank=1 if groups == 2 else None)
+        check(good_step(message) in steps_saved(bench.path("runs", "f", "checkpoints")) + [0], f"the message names another step: {message}")
+        os.remove(flag)
+        result = bench.trained(*ENDLESS, *SETUPS[setup], "train.max_time=0.5", "--resume")
+        check(f"group {groups - 1}: resumed at step {good_step(message)}" in result.err, f"it did not go on after '{message}'", result)
+    return case
+
+
 def unprivileged(bench, *arguments):
     """Runs the command as the user nobody, who owns nothing here."""
     tool = shutil.which("setpriv")
@@ -331,6 +375,9 @@ CASES = {
     "exchange-folder-gone": storage_fails(take_away, give_back, "cannot publish"),
     "exchange-hangs-sigint": exchange_hangs(signal.SIGINT),
     "exchange-hangs-sigterm": exchange_hangs(signal.SIGTERM),
+    "output-hangs-checkpoint": output_hangs("single", "checkpoints", signal.SIGINT),
+    "output-hangs-metrics": output_hangs("2x1", "metrics.1.jsonl", signal.SIGTERM),
+    "output-hangs-log": output_hangs("single", "log.0.txt", "max_time"),
     "read-only-single": read_only("single"),
     "read-only-2x1": read_only("2x1"),
 }

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """`codistill import` on files that PyTorch wrote (tests/io/golden/torch/write.py): python3 test_import.py CODISTILL [CASE ...]"""
 
+import math
 import os
 import pathlib
+import struct
 import sys
 
-from train_support import check, png, read_safetensors, run_cases
+from train_support import check, floats, png, read_safetensors, run_cases
 
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "io" / "golden" / "torch"
 
@@ -27,6 +29,22 @@ def names_generators(bench):
     bench.write("photo.png", png(8, 6, 1))
     result = bench.run("upscale", "first.safetensors", "photo.png", "-o", "big.png")
     check(result.code == 0 and os.path.exists(bench.path("big.png")), "the generator upscales", result)
+
+
+def names_edsr(bench):
+    """BasicSR's EDSR is recognised, upscales, trains on and is exported."""
+    result = imported(bench, "edsr.pth", "edsr.safetensors")
+    check("16 tensors" in result.out and "model edsr" in result.out, "what it is", result)
+    bench.write("photo.png", png(8, 6, 1))
+    result = bench.run("upscale", "edsr.safetensors", "photo.png", "-o", "big.png")
+    check(result.code == 0 and bench.read("big.png")[16:24] == struct.pack(">II", 24, 18), "it upscales three times", result)
+    bench.trained("name=t", "model={name: edsr, num_feat: 4, num_block: 2, scale: 3, init: edsr.safetensors}", "train.steps=3", "train.rate=1e-9",
+                  "eval.every=0")
+    before, after = read_safetensors(bench.path("edsr.safetensors")), read_safetensors(bench.path("runs", "t", "final.safetensors"))
+    check(before.keys() == after.keys() and all(math.dist(floats(before[name]), floats(after[name])) < 1e-6 for name in before),
+          "training began with other weights")
+    result = bench.run("export", "runs/t/final.safetensors", "-o", "edsr.onnx")
+    check(result.code == 0 and os.path.exists(bench.path("edsr.onnx")), "it is exported", result)
 
 
 def chooses(bench):
@@ -56,7 +74,7 @@ def refuses(bench):
         check(not os.path.exists(bench.path("x.safetensors")) and not os.path.exists("/tmp/harmed"), f"{name} did something")
 
 
-CASES = {"names-generators": names_generators, "chooses": chooses, "lists": lists, "refuses": refuses}
+CASES = {"names-generators": names_generators, "names-edsr": names_edsr, "chooses": chooses, "lists": lists, "refuses": refuses}
 
 if __name__ == "__main__":
     sys.exit(run_cases(CASES, sys.argv[1], sys.argv[2:]))

@@ -54,7 +54,9 @@ def traffic(bench):
         result = planned(bench, *overrides)
         check("publication" not in result.out and "exchange" not in result.out.split("\n", 1)[1], "nothing is exchanged", result)
     result = planned(bench, *MODEL, "cluster.groups=2", "exchange.codec=none")
-    check("nothing (exchange.codec: none)" in result.out, "codec none", result)
+    check("nothing (exchange.codec: none)" in result.out and not re.search(r"^    weights .*, exchange ", result.out, re.MULTILINE), "codec none", result)
+    result = planned(bench, *MODEL, "cluster.groups=1")
+    check("nothing (there is one group)" in result.out and ", exchange " not in result.out, "one group", result)
     for codec in ("f32", "int8"):
         overrides = [*MODEL, "cluster.groups=2", f"exchange.codec={codec}", "exchange.entropy=none"]
         result = bench.run("plan", "t.yaml", *overrides)

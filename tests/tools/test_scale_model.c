@@ -198,6 +198,51 @@ static void overhead_is_what_coding_takes(void **state)
     assert_true(fabs(result_of(&setting).overhead - once) < 0.1 * once);
 }
 
+/** Four ranks on two cores compute half of the time; on five each has one. What a rank computes does not change. */
+static void ranks_share_cores_in_equal_parts(void **state)
+{
+    cod_exchange_options options = options_of(*state);
+    cod_scale_setting setting = even(&options, 2, steps);
+    setting.ranks = 2;
+    setting.weights = 1000000;
+    setting.costs.encode = setting.costs.decode = 1e-9;
+    const cod_scale_result alone = result_of(&setting);
+    setting.cores = 2;
+    const cod_scale_result shared = result_of(&setting);
+    assert_near(shared.step_s, 2 * alone.step_s, 1e-9);
+    assert_near(shared.overhead, alone.overhead, 1e-12);
+    assert_int_equal(shared.taken, alone.taken);
+    setting.cores = 5;
+    const cod_scale_result spare = result_of(&setting);
+    assert_memory_equal(&spare, &alone, sizeof alone);
+}
+
+/** Of one rank with twice as much to compute: alone on the only core for the second half of its time. */
+static void a_core_is_free_when_a_group_has_ended(void **state)
+{
+    cod_exchange_options options = options_of(*state);
+    cod_scale_setting setting = even(&options, 2, steps);
+    for (int64_t i = 0; i < STEPS; i++)
+        steps[STEPS + i] = 2 * step_s;
+    setting.cores = 1;
+    /* The first has its steps' time twice; the second that, and the half of its own that was left. */
+    assert_near(result_of(&setting).step_s, (2 * step_s + 3 * step_s) / 2, 1e-9);
+}
+
+/** Bytes as measured, in place of ratios: all but those of the last publication come once to the one reader. */
+static void publications_have_the_bytes_that_are_given(void **state)
+{
+    cod_exchange_options options = options_of(*state);
+    cod_scale_setting setting = even(&options, 2, steps);
+    double bytes[2 * PUBLICATIONS], come = 0;
+    for (int i = 0; i < 2 * PUBLICATIONS; i++) {
+        bytes[i] = 1000 + i;
+        come += i % PUBLICATIONS < PUBLICATIONS - 1 ? bytes[i] : 0;
+    }
+    setting.published_bytes = bytes;
+    assert_near(result_of(&setting).bytes_a_step, come / (2 * STEPS), 1e-6);
+}
+
 /** The step in which ranks share what they decoded, and two in which they agree that all have it. */
 static void ranks_share_what_they_decode(void **state)
 {
@@ -372,6 +417,9 @@ int main(void)
         cmocka_unit_test(the_same_settings_give_the_same_figures),
         cmocka_unit_test(memory_grows_with_peers_and_weights),
         cmocka_unit_test(overhead_is_what_coding_takes),
+        cmocka_unit_test(ranks_share_cores_in_equal_parts),
+        cmocka_unit_test(a_core_is_free_when_a_group_has_ended),
+        cmocka_unit_test(publications_have_the_bytes_that_are_given),
         cmocka_unit_test(ranks_share_what_they_decode),
         cmocka_unit_test(merges_weaken_with_the_delay),
         cmocka_unit_test(a_chain_is_one_version_for_who_keeps_up),

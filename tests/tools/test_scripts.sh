@@ -43,7 +43,7 @@ expect 2 "usage: whole.sh" tools/gpu-whole.sh
 expect 2 "unknown option '--frobnicate'" tools/gpu-whole.sh --frobnicate .
 
 # The comparisons, from another folder.
-for script in step_vs_pytorch upscale_vs_onnxruntime; do
+for script in step_vs_pytorch gan_vs_pytorch upscale_vs_onnxruntime niqe_vs_pyiqa; do
     path=$PWD/tools/bench/$script.sh
     expect 0 "usage: tools/bench/$script.sh" env -C / "$path" --help
     expect 2 "unrecognized arguments: --frobnicate" "$path" --frobnicate
@@ -66,6 +66,9 @@ expect 2 "'3' is no list of two groups' ranks or more" tools/soak.sh --groups 3
 expect 2 "not allowed with argument" tools/soak.sh --kills 1 --minutes 1
 expect 1 "soak: /nowhere/codistill is not there" tools/soak.sh --codistill /nowhere/codistill
 expect 2 "there is no variant f64-eager" tools/bench/step_vs_pytorch.sh --codistill /bin/true --variants f64-eager
+expect 2 "there is no variant f64-eager" tools/bench/gan_vs_pytorch.sh --codistill /bin/true --variants f64-eager
+expect 1 "/nowhere/vgg is not there" tools/bench/gan_vs_pytorch.sh --codistill /bin/true --vgg /nowhere/vgg
+expect 1 "/nowhere holds no PNG or JPEG pictures" tools/bench/niqe_vs_pyiqa.sh --codistill /bin/true --data /nowhere
 expect 2 "--data needs --model" tools/bench/upscale_vs_onnxruntime.sh --codistill /bin/true --data .
 expect 2 "is no WIDTHxHEIGHT" tools/bench/upscale_vs_onnxruntime.sh --codistill /bin/true --size 3
 

@@ -411,6 +411,24 @@ def refusals(bench):
     check(result.code != 0 and "do not make 25 fragments" in result.err, "a fragment without a chunk", result)
 
 
+def other_exchange(bench):
+    """Groups that do not exchange hold and save nothing of an exchange, and a resume neither begins one nor ends one."""
+    sizes = {}
+    for codec, other, words in (("none", "f32", "exchange.codec=none, whose groups did not exchange: set it back"),
+                                ("f32", "none", "whose groups exchanged, and with exchange.codec=none they do not")):
+        fixed = [f"name={codec}", "train.strategy=codistill", "cluster.groups=2", "train.schedule=constant"]
+        result = bench.trained(*fixed, f"exchange.codec={codec}", "train.steps=20")
+        check(("MB for the exchange" in result.err) == (codec == "f32"), "memory", result)
+        check(("peers" in bench.summary(codec)["group_results"][0]) == (codec == "f32"), f"{bench.summary(codec)}")
+        step = bench.path("runs", codec, "checkpoints", "step-000000020")
+        sizes[codec] = sum(os.path.getsize(os.path.join(step, name)) for name in os.listdir(step))
+        result = bench.train(*fixed, f"exchange.codec={other}", "train.steps=40")
+        check(result.code == 2 and words in result.err and "cannot resume from step 20" in result.err, f"from {codec} to {other}", result)
+        result = bench.trained(*fixed, f"exchange.codec={codec}", "train.steps=40")
+        check(result.err.count("resumed at step 20") == 2, "it did not go on", result)
+    check(sizes["none"] < 0.5 * sizes["f32"], f"bytes of a checkpoint: {sizes}")
+
+
 def compares(bench):
     result = bench.run("compare", "t.yaml", "--strategies", "parameter_server,local_sgd,diloco", "cluster.groups=2", "train.steps=20",
                        "local_sgd.period=10", "diloco.period=10")
@@ -466,6 +484,7 @@ CASES = {
     "data-of-all": data_of_all,
     "ends-together": ends_together,
     "refusals": refusals,
+    "other-exchange": other_exchange,
     "compares": compares,
 }
 

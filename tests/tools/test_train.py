@@ -10,7 +10,7 @@ import struct
 import sys
 import time
 
-from train_support import (MPIEXEC, TCP, Skip, check, floats, kill_job, met_by_half, png, rank_process, read_metadata, read_safetensors,
+from train_support import (MPIEXEC, TCP, Skip, check, floats, kill_job, met_by_half, parts_saved, png, rank_process, read_metadata, read_safetensors,
                            run_cases, steps_saved, wait_for_steps)
 
 # Ranks of the groups -> overrides. Four ranks on two cores take turns: fewer steps.
@@ -119,6 +119,8 @@ def killed(setup, kills=3, environment=None, *overrides):
         fixed = [*SETUPS[setup], *overrides, "train.deterministic=true", "train.ema=0.9", "log.tensorboard=false", "log.samples=0",
                  "checkpoint.keep=1"]
         bench.trained("name=t", "output=A", *fixed, environment=environment)
+        whole, folder = bench.path("A", "t", "checkpoints"), bench.path("B", "t", "checkpoints")
+        parts = parts_saved(whole, max(steps_saved(whole)))
         resumed = []
         arguments = ["train", "t.yaml", "name=t", "output=B", *fixed]
         for _ in range(kills):
@@ -135,7 +137,8 @@ def killed(setup, kills=3, environment=None, *overrides):
             time.sleep(chance.random() * 0.01)
             kill_job(process)
             process.communicate()
-            resumed.append(max(steps_saved(bench.path("B", "t", "checkpoints")), default=0))
+            # One that a kill left without some of its parts counts for nothing: where it is the first, the run begins anew.
+            resumed.append(max((step for step in steps_saved(folder) if parts_saved(folder, step) == parts), default=0))
         print(f"newest checkpoints at the kills: {resumed}", flush=True)
         result = bench.trained("name=t", "output=B", *fixed, environment=environment)
         check((max(resumed) == 0 or "resumed at step" in result.err), "it started anew", result)
@@ -388,9 +391,9 @@ def commands(bench):
         check(part in version, f"--version does not name {part}:\n{version}")
     expect(2, "usage", *[])
     expect(2, "did you mean 'train'", "trian")
-    for command in ("train", "compare", "plan", "eval", "upscale", "export", "import", "interpolate", "models", "config", "bench"):
+    for command in ("train", "compare", "plan", "data", "eval", "upscale", "export", "import", "interpolate", "models", "config", "bench"):
         expect(0, f"usage: codistill {command}", command, "--help")
-    for command in ("train", "compare", "plan", "eval", "upscale", "export", "import", "interpolate", "bench"):
+    for command in ("train", "compare", "plan", "data", "eval", "upscale", "export", "import", "interpolate", "bench"):
         expect(2, f"codistill {command}", command)
     expect(0, "srresnet", "models")
     expect(0, "train.steps", "config")

@@ -261,6 +261,11 @@ def steps_saved(folder):
     return sorted(int(name[5:]) for name in os.listdir(folder) if name.startswith("step-")) if os.path.isdir(folder) else []
 
 
+def parts_saved(folder, step):
+    """Of the groups and ranks that have saved their part of a checkpoint."""
+    return {name for name in os.listdir(os.path.join(folder, f"step-{step:09d}")) if name.startswith(("group-", "rank-"))}
+
+
 def png(width, height, seed=0):
     """A small PNG of smooth noise."""
     noise = random.Random(seed)

@@ -19,6 +19,7 @@ static cod_metrics_line line_of(int64_t step)
                               .step_ms = 4,
                               .images_per_s = 500,
                               .trained_s = 1.5,
+                              .processor_s = 2.5,
                               .between_bytes = 1e12,
                               .inside_bytes = 20,
                               .task = cod_train_task_find(COD_TASK_SUPER_RESOLUTION),
@@ -73,7 +74,8 @@ static void a_line_holds_every_number_and_null_for_none(void **state)
                                          .teacher_step = 100,
                                          .staleness_steps = 23,
                                          .pulled_bytes = 1ull << 40,
-                                         .published_bytes = 7};
+                                         .published_bytes = 7,
+                                         .exchange_processor_s = 0.125};
     assert_ok(cod_metrics_open(cod_test_at(""), 3, 0, false, &metrics));
     assert_ok(cod_metrics_write(metrics, &line));
     cod_metrics_close(metrics);
@@ -98,6 +100,8 @@ static void a_line_holds_every_number_and_null_for_none(void **state)
                    {"pulled_bytes", 0x1p40},
                    {"published_bytes", 7},
                    {"trained_s", 1.5},
+                   {"processor_s", 2.5},
+                   {"exchange_processor_s", 0.125},
                    {"intergroup_bytes", 1e12},
                    {"intragroup_bytes", 20}};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)

@@ -161,6 +161,31 @@ static void leave_a_figure_without_name(cod_recipe *recipe)
     recipe->steps[FORWARD].figure_names[0] = NULL;
 }
 
+static void guard(cod_recipe *recipe)
+{
+    recipe->guards[0] = (cod_recipe_guard){
+        .name = "far", .figure = "task", .other = "judgement", .relation = COD_GUARD_RATIO, .least = 1, .most = 2};
+    recipe->guard_count = 1;
+}
+
+static void guard_what_nobody_computes(cod_recipe *recipe)
+{
+    guard(recipe);
+    recipe->guards[0].other = "judgment";
+}
+
+static void guard_without_a_band(cod_recipe *recipe)
+{
+    guard(recipe);
+    recipe->guards[0].most = 1;
+}
+
+static void guard_a_ratio_to_nothing(cod_recipe *recipe)
+{
+    guard(recipe);
+    recipe->guards[0].other = NULL;
+}
+
 static void give_across_an_update(cod_recipe *recipe)
 {
     recipe->steps[MODEL].program.given[0] = recipe->model.output;
@@ -193,6 +218,11 @@ static void mistakes_are_told(void **state)
     assert_fails(COD_ERR_ARGUMENT, "figure 0 of 'forward' needs a name and must be an output",
                  builds(tell_no_output, 1));
     assert_fails(COD_ERR_ARGUMENT, "figure 0 of 'forward' needs a name", builds(leave_a_figure_without_name, 1));
+    assert_ok(builds(guard, 1));
+    assert_fails(COD_ERR_ARGUMENT, "recipe 'pair': guard 'far' watches 'judgment', which no sub-step has",
+                 builds(guard_what_nobody_computes, 1));
+    assert_fails(COD_ERR_ARGUMENT, "guard 'far' needs a band", builds(guard_without_a_band, 1));
+    assert_fails(COD_ERR_ARGUMENT, "guard 'far' needs a band", builds(guard_a_ratio_to_nothing, 1));
     assert_ok(builds(give_across_an_update, 1));
     assert_fails(COD_ERR_ARGUMENT, "with train.accumulate above 1 since the last update",
                  builds(give_across_an_update, 2));

@@ -3,6 +3,7 @@
 #include "train/recipe.h"
 #include "train/task.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { LOOK, CRITIC, MODEL };
@@ -28,6 +29,8 @@ typedef struct pair_options {
     int flaw;
     const char *distils;
     int64_t every;
+    double most;
+    bool spoils;
 } pair_options;
 
 static const cod_option option_list[] = {
@@ -35,6 +38,10 @@ static const cod_option option_list[] = {
     {"distils", COD_OPTION_STRING, offsetof(pair_options, distils), "model", 0, 0, NULL, "the sub-step that distils"},
     {"every", COD_OPTION_INT, offsetof(pair_options, every), "0", 0, 100, NULL,
      "steps from one of the critic's to the next"},
+    {"most", COD_OPTION_FLOAT, offsetof(pair_options, most), "0", 0, 100, NULL,
+     "a guard expects the task's loss to be at most this; 0 = there is no guard"},
+    {"spoils", COD_OPTION_BOOL, offsetof(pair_options, spoils), "false", 0, 0, NULL,
+     "the model is no good outside that band"},
 };
 static const cod_option_table table = {"pair", "Two networks", option_list, sizeof option_list / sizeof option_list[0],
                                        sizeof(pair_options)};
@@ -129,6 +136,13 @@ static cod_status build(const cod_recipe_setting *setting, cod_recipe *recipe)
                                        .optimiser = {.kind = COD_OPT_SGD, .momentum = 0.5},
                                        .schedule = {.kind = COD_SCHEDULE_CONSTANT, .rate = 0.1}};
     add_steps(options, setting->loss_factor, recipe);
+    if (options->most > 0)
+        recipe->guards[recipe->guard_count++] = (cod_recipe_guard){.name = "far",
+                                                                   .figure = "task",
+                                                                   .least = -INFINITY,
+                                                                   .most = options->most,
+                                                                   .advice = "train it",
+                                                                   .spoils = options->spoils};
     spoil((flaw)options->flaw, recipe);
     return COD_OK;
 }

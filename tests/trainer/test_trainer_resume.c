@@ -222,7 +222,7 @@ static void a_loss_that_is_no_number_is_named_with_its_step(void **state)
         {"critic", "train.recipe=pair", 1,
          "the loss 'fool' became NaN or infinite at step 3 (first bad weight: layers.0.weight"},
         {"critic", "train.recipe=pair", 0,
-         "the loss 'fool' became NaN or infinite at step 3 (first bad weight: layers.0.weight"},
+         "the loss 'fool' became NaN or infinite at step 3 (first bad weight: layers.0.weight, critic.score.weight;"},
         {"model", "train.recipe=pair", 1, "the loss 'task' became NaN or infinite at step 3"},
         {"model", "train.recipe=supervised", 0, "the loss became NaN or infinite at step 3"},
     };
@@ -253,6 +253,57 @@ static void spoiled_weights_are_not_saved(void **state)
         "gradient: layers.0.weight); the last good checkpoint is of step 2");
     cod_test_assert_contains(job_run_ok(&rest)->log, "resumed at step 2");
     expect_equal("whole", "run", 8, parts_of_two, 3);
+}
+
+/** The evaluation comes before the checkpoint that would find it. */
+static void a_spoiled_model_is_not_kept_as_the_best(void **state)
+{
+    (void)state;
+    const listener_plan spoils = {.spoils = "model", .spoil_rank = 0, .spoil_after = 4};
+    const train_job job = {.ranks = 1,
+                           .settings = {PAIR, "name=spoiled", "train.ema=0", "eval.every=4", "checkpoint.every=4"},
+                           .plan = &spoils};
+    const job_report *report = job_run(&job);
+    job_assert_agreed_failure(report, 1, 0, COD_ERR_NUMERIC, "the weights became NaN or infinite at step 4");
+    assert_false(cod_file_exists(cod_test_at("spoiled/checkpoints/best.group-0.safetensors")));
+}
+
+#define GUARDED PAIR, TWO, "log.every=2", "eval.every=2", "checkpoint.every=2", "checkpoint.keep=9", "pair.most=0.001"
+
+static void a_guard_warns_and_training_goes_on(void **state)
+{
+    (void)state;
+    const train_job job = {.ranks = 2, .settings = {GUARDED}};
+    const job_report *report = job_run_ok(&job);
+    const char *warning = strstr(report->log, "guard far: task is ");
+    assert_non_null(warning);
+    cod_test_assert_contains(warning, ", expected at most 0.001, since step 4: train it");
+    assert_null(strstr(warning + 1, "guard far"));
+    assert_true(cod_file_exists(path_of("run", 8, "group-0")));
+    assert_true(cod_file_exists(cod_test_at("run/final.safetensors")));
+    void *metrics = NULL;
+    size_t bytes;
+    assert_ok(cod_file_read(cod_test_at("run/metrics.0.jsonl"), 1 << 20, &metrics, &bytes));
+    cod_test_assert_contains(metrics, "\"guard.far\": 1");
+    free(metrics);
+}
+
+static void a_diverged_model_is_neither_saved_nor_exported(void **state)
+{
+    (void)state;
+    const train_job job = {.ranks = 2, .settings = {GUARDED, "pair.spoils=true"}};
+    const train_job stops = {
+        .ranks = 2, .settings = {GUARDED, "pair.spoils=true", "name=stops"}, .plan = &(listener_plan){.stop_after = 5}};
+    static const char message[] = "the model has diverged and is neither saved nor exported: task is ";
+    const job_report *report = job_run(&job);
+    job_assert_agreed_failure(report, 2, 0, COD_ERR_NUMERIC, message);
+    cod_test_assert_contains(report->ranks[0].message, "; the last good checkpoint is of step 2");
+    assert_true(cod_file_exists(path_of("run", 2, "group-0")));
+    for (int64_t step = 4; step <= 8; step += 2)
+        assert_false(cod_file_exists(path_of("run", step, "group-0")));
+    assert_false(cod_file_exists(cod_test_at("run/group.0.safetensors")));
+    assert_false(cod_file_exists(cod_test_at("run/final.safetensors")));
+    job_assert_agreed_failure(job_run(&stops), 2, 0, COD_ERR_NUMERIC, message);
 }
 
 /* Old checkpoints. */
@@ -316,6 +367,9 @@ int main(void)
         TEST(a_truncated_file_is_passed_over),
         TEST(a_loss_that_is_no_number_is_named_with_its_step),
         TEST(spoiled_weights_are_not_saved),
+        TEST(a_spoiled_model_is_not_kept_as_the_best),
+        TEST(a_guard_warns_and_training_goes_on),
+        TEST(a_diverged_model_is_neither_saved_nor_exported),
         TEST(the_newest_complete_checkpoints_are_kept),
         TEST(groups_in_step_keep_what_all_can_resume_from),
         TEST(a_failed_save_keeps_the_checkpoint_before),

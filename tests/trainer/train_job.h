@@ -44,7 +44,7 @@ typedef struct job_rank {
     const train_job *job;
     int rank;
     rank_report *report;
-    int stop; /**< the rank's stop_signal */
+    atomic_int stop; /**< the rank's stop_signal */
 } job_rank;
 
 /** Of the calling thread: the one that a rank trains on. */

@@ -1,4 +1,7 @@
-"""Real runs of several groups beside the model of `codistill bench scale`, which is given what their steps took."""
+"""Real runs of several groups beside the model of `codistill bench scale`.
+
+Of versions and bytes: the model is given what each group's steps took and the bytes of each publication. Of steps: it is given what each rank
+computes in a step without the exchange, and the cores that all ranks share; what coding takes it measures on one thread."""
 import argparse
 import itertools
 import json
@@ -23,6 +26,7 @@ def parse(argv):
     p.add_argument("--codistill", metavar="FILE", help="the command to run (build/release/codistill)")
     p.add_argument("--layouts", default="8x1,16x1,4x4", metavar="LIST", help="groups x ranks of each run (8x1,16x1,4x4)")
     p.add_argument("--data", default=str(common.ROOT / "../shared/data/mnist"), metavar="FOLDER", help="MNIST (../shared/data/mnist)")
+    p.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)), metavar="N", help="that the runs have or had (those of this machine)")
     p.add_argument("--output", metavar="FOLDER", help="keeps the runs there; what lies there already is not run again")
     p.add_argument("--memory", action="store_true",
                    help="in place of paces: what the exchange takes of each rank's memory (Pss, less that of a run without) beside `codistill plan`")
@@ -49,17 +53,28 @@ def train(program, groups, ranks, arguments, folder):
         raise Failure(f"{groups}x{ranks} ended with {done.returncode}", done.stdout)
 
 
-def pace(lines):
+def pace(lines, total=lambda line: line["trained_s"]):
     """Seconds of each step: those from one line to the next, in equal parts."""
     seconds, step, at = [], 0, 0.0
     for line in lines:
         count = line["step"] - step
-        seconds += [(line["trained_s"] - at) / count] * count
-        step, at = line["step"], line["trained_s"]
+        seconds += [max(0.0, total(line) - at) / count] * count
+        step, at = line["step"], total(line)
     return seconds
 
 
-def measured(folder, groups):
+def computed(line):
+    """Processor seconds of a rank's steps, the exchange aside."""
+    return line["processor_s"] - line["exchange_processor_s"]
+
+
+def publications(lines, ranks):
+    """Bytes of each: encoding ends long before the next begins, and that of the last one with the run."""
+    ends = [line["published_bytes"] for line in lines if (line["step"] + LOG_EVERY) % PERIOD == 0][1:] + [lines[-1]["published_bytes"]]
+    return [ranks * (end - begin) for begin, end in zip([0, *ends], ends)]
+
+
+def measured(folder, groups, ranks):
     lines = [[json.loads(line) for line in (folder / f"metrics.{g}.jsonl").read_text().splitlines()] for g in range(groups)]
     steps = {group[-1]["step"] for group in lines}
     if len(steps) != 1 or min(steps) < 3 * PERIOD:
@@ -67,19 +82,33 @@ def measured(folder, groups):
     stale = [max(0, peer["staleness_steps"]) for line in itertools.chain(*lines) for peer in line["peers"] if peer["version"] > 0]
     last = [peer for group in lines for peer in group[-1]["peers"]]
     ends = [sum(pace(group)) for group in lines]
-    return {"share": statistics.mean(group[-1]["exchange_share"] for group in lines),
+    share = statistics.mean(group[-1]["exchange_processor_s"] / group[-1]["processor_s"] for group in lines)
+    return {"share": share, "step_s": statistics.mean(ends) / min(steps), "computed": [pace(group, computed) for group in lines],
+            "publications": [publications(group, ranks) for group in lines],
             "bytes_a_step": sum(peer["pulled_bytes"] for peer in last) / min(steps) / groups, "taken": sum(peer["pulled"] for peer in last), "lost": sum(peer["lost"] for peer in last),
             "staleness_median": statistics.median(stale), "staleness_most": max(stale), "steps": min(steps),
             "drift": statistics.pstdev(ends) / statistics.mean(ends), "pace": [pace(group) for group in lines]}
 
 
-def modelled(program, groups, ranks, run, *costs):
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump(run["pace"], file)
-        file.flush()
+def measure_costs(program):
+    """Of coding and merging a weight on one thread, ns."""
+    done = subprocess.run([str(program), "bench", "scale", "--layouts", "2x1", "--weights", str(WEIGHTS), "--publications", "3", "--json"],
+                          capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Failure(f"bench scale ended with {done.returncode}", done.stderr)
+    costs = json.loads(done.stdout)["costs_ns"]
+    return ",".join(f"{costs[key]:.3g}" for key in ("copy", "encode", "mirror", "decode", "merge"))
+
+
+def modelled(program, groups, ranks, run, steps, *more):
+    """@param steps  seconds of each group's steps"""
+    with tempfile.TemporaryDirectory(prefix="cod-scale-") as folder:
+        for name, lists in (("pace", steps), ("bytes", run["publications"])):
+            with open(f"{folder}/{name}.json", "w") as file:
+                json.dump(lists, file)
         command = [str(program), "bench", "scale", "--layouts", f"{groups}x{ranks}", "--weights", str(WEIGHTS), "--links", "inf", "--latency-ms",
-                   "0", "--peers", "all", "--pace", file.name, "--publications", str(run["steps"] // PERIOD), *costs,
-                   "--ratios", "4.3,12.9", "--json", f"period={PERIOD}"]
+                   "0", "--peers", "all", "--pace", f"{folder}/pace.json", "--bytes", f"{folder}/bytes.json", "--publications", str(run["steps"] // PERIOD),
+                   "--ratios", "4.3,12.9", "--json", *more, f"period={PERIOD}"]
         done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         raise Failure(f"bench scale ended with {done.returncode}", done.stderr)
@@ -90,24 +119,27 @@ def compare_paces(arguments, program):
     rows = []
     with tempfile.TemporaryDirectory(prefix="cod-scale-") as scratch:
         output = pathlib.Path(arguments.output or scratch).absolute()
-        say(f"{'':7} {'drift':>6} {'of all, taken over':^24} {'stale, median steps':^21} {'most':^13} {'lost':^13} {'kB to a group a step':^23} {'of a step, %':^15}\n"
-            f"{'layout':7} {'%':>6} {'measured':>9} {'model':>7} {'off %':>6} {'measured':>9} {'model':>7}     "
-            f"{'meas.':>6} {'model':>6} {'meas.':>6} {'model':>6} {'measured':>9} {'model':>6} {'off %':>6} {'measured':>9} {'model':>5}")
+        costs = measure_costs(program)
+        say(f"{'':7} {'drift':>6} {'taken over, % of all':^24} {'stale: median, most':^25} {'lost':^13} {'kB to a group a step':^24} {'a step, ms':^24} {'exchange, % of it':^22}\n"
+            f"{'layout':7} {'%':>6} {'measured':>9} {'model':>7} {'off %':>6} {'measured':>12} {'model':>12} {'meas.':>6} {'model':>6}"
+            + f" {'measured':>10} {'model':>6} {'off %':>6}" * 3)
         for groups, ranks in layouts_of(arguments):
             folder = output / f"scale-{groups}x{ranks}"
             if not (folder / "summary.json").exists():
                 train(program, groups, ranks, arguments, folder)
-            run = measured(folder, groups)
-            model = modelled(program, groups, ranks, run, "--costs", "0,0,0,0,0")  # the steps as measured have them
-            model["overhead"] = modelled(program, groups, ranks, run)["overhead"]  # of what coding takes here on one thread
+            run = measured(folder, groups, ranks)
+            model = modelled(program, groups, ranks, run, run["pace"], "--costs", "0,0,0,0,0")  # the steps as measured have them
+            alone = modelled(program, groups, ranks, run, run["computed"], "--costs", costs, "--cores", str(arguments.cores))
+            model |= {"share": alone["overhead"] / (1 + alone["overhead"]), "step_s": alone["with_exchange_s"]}
             offered = groups * (groups - 1) * model["publications"]
-            used, expected = run["taken"] / offered, model["taken"] / offered
-            say(f"{groups}x{ranks:<5} {100 * run['drift']:6.1f} {100 * used:9.1f} {100 * expected:7.1f} {100 * (expected / used - 1):+6.1f} "
-                f"{run['staleness_median']:9.0f} {model['staleness_median']:7.0f}     {run['staleness_most']:6.0f} {model['staleness_most']:6.0f} "
-                f"{run['lost']:6} {model['lost']:6.0f} {1e-3 * run['bytes_a_step']:9.1f} {1e-3 * model['bytes_a_step']:6.1f} "
-                f"{100 * (model['bytes_a_step'] / run['bytes_a_step'] - 1):+6.1f} {100 * run['share']:9.1f} {100 * model['overhead']:5.1f}")
-            del run["pace"]
-            rows.append({"groups": groups, "ranks": ranks, "measured": run, "model": model})
+            run["used"], model["used"] = 100 * run["taken"] / offered, 100 * model["taken"] / offered
+            figures = [f"{scale * run[key]:10.{digits}f} {scale * model[key]:6.{digits}f} {100 * (model[key] / run[key] - 1):+6.1f}"
+                       for key, scale, digits in (("bytes_a_step", 1e-3, 1), ("step_s", 1e3, 2), ("share", 100, 1))]
+            say(f"{groups}x{ranks:<5} {100 * run['drift']:6.1f} {run['used']:9.1f} {model['used']:7.1f} {100 * (model['used'] / run['used'] - 1):+6.1f} "
+                f"{run['staleness_median']:6.0f},{run['staleness_most']:5.0f} {model['staleness_median']:6.0f},{model['staleness_most']:5.0f} "
+                f"{run['lost']:6} {model['lost']:6.0f} {' '.join(figures)}")
+            del run["pace"], run["computed"]
+            rows.append({"groups": groups, "ranks": ranks, "costs_ns": costs, "measured": run, "model": model})
     return rows
 
 

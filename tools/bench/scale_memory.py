@@ -16,7 +16,7 @@ SAVED = PERIOD * (SLOTS + 1)  # all slots hold a version, and the checkpoint's c
 READ = SAVED + PERIOD
 F32 = ["exchange.codec=f32", "exchange.entropy=none"]  # fills its slots
 EXCHANGES = {"delta": ["exchange.codec=delta"], "f32": F32, "f32, 2 fragments": [*F32, "exchange.fragments=2"]}
-WITHOUT = ["train.strategy=allreduce"]  # of one group: with exchange.codec=none everything is held, and nothing moves
+WITHOUT = ["train.strategy=allreduce"]  # of one group
 # Mappings whose names say what they are; the second is a window of Open MPI, the third what all ranks of a node share of the data.
 PARTS = {"versions": "/memfd:codistill", "slots": "/dev/shm/osc_rdma"}
 PICTURES = "/dev/shm/codistill-"

@@ -10,6 +10,7 @@
 extern const cod_model_kind cod_model_srresnet;
 extern const cod_model_kind cod_model_msrresnet;
 extern const cod_model_kind cod_model_rrdb;
+extern const cod_model_kind cod_model_edsr;
 extern const cod_model_kind cod_model_compact;
 extern const cod_model_kind cod_model_logistic;
 extern const cod_model_kind cod_model_mlp;

@@ -1,20 +1,24 @@
 /*
  * RRDBNet, the generator of ESRGAN (Wang et al., "ESRGAN: Enhanced Super-Resolution Generative Adversarial Networks", ECCV workshops
  * 2018, figure 4), which enlarges four times, in the layout and with the tensor names of BasicSR's RRDBNet, so that its files go both
- * ways.
+ * ways. To enlarge by two or one, it first makes channels of squares of two or four pixels a side, as in Real-ESRGAN.
  */
 #include "nn/models/models_internal.h"
 
 #include <stdio.h>
 
-enum { SCALE = 4, DENSE_BLOCKS = 3, CONVOLUTIONS = 5 };
+enum { ENLARGEMENT = 4, DENSE_BLOCKS = 3, CONVOLUTIONS = 5 };
 
 /** What each dense block and each group of three adds to its input is scaled by this. */
 static const float residual_scale = 0.2f;
 
 typedef struct rrdb_options {
     int64_t num_feat, num_block, num_grow_ch;
+    int scale; /**< index in `scales` */
 } rrdb_options;
+
+static const char *const scales[] = {"1", "2", "4", NULL};
+static const int scale_values[] = {1, 2, 4};
 
 #define FIELD(name) offsetof(rrdb_options, name)
 static const cod_option options_table[] = {
@@ -22,11 +26,14 @@ static const cod_option options_table[] = {
     {"num_block", COD_OPTION_INT, FIELD(num_block), "23", 1, 256, NULL, "residual blocks, of three dense blocks each"},
     {"num_grow_ch", COD_OPTION_INT, FIELD(num_grow_ch), "32", 1, 1024, NULL,
      "channels that each convolution of a dense block adds to what the next ones read"},
+    {"scale", COD_OPTION_CHOICE, FIELD(scale), "4", 0, 0, scales,
+     "upscaling factor; by 2 and by 1 squares of 2 and of 4 pixels a side are made channels first, so that data.patch "
+     "has to be a multiple of that"},
 };
 #undef FIELD
 
 static const cod_option_table table = {"model",
-                                       "BasicSR's RRDBNet, the generator of ESRGAN: enlarges four times, "
+                                       "BasicSR's RRDBNet, the generator of ESRGAN and Real-ESRGAN, "
                                        "file-compatible with BasicSR",
                                        options_table, sizeof options_table / sizeof options_table[0],
                                        sizeof(rrdb_options)};
@@ -74,10 +81,22 @@ static cod_value residual_block(cod_graph *graph, const rrdb_options *o, int64_t
     return cod_graph_scaled_add(graph, residual_scale, f, 1, x);
 }
 
+static int scale_of(const void *options)
+{
+    return scale_values[((const rrdb_options *)options)->scale];
+}
+
+static int multiple_of(const void *options)
+{
+    return ENLARGEMENT / scale_of(options);
+}
+
 static cod_value build(cod_graph *graph, cod_value input, const void *options)
 {
     const rrdb_options *o = options;
-    const cod_value features = conv(graph, "conv_first", input, o->num_feat, 0);
+    const int squares = multiple_of(options);
+    const cod_value taken = squares > 1 ? cod_graph_pixel_unshuffle(graph, input, squares) : input;
+    const cod_value features = conv(graph, "conv_first", taken, o->num_feat, 0);
     cod_value x = features;
     for (int64_t i = 0; i < o->num_block; i++)
         x = residual_block(graph, o, i, x);
@@ -90,11 +109,9 @@ static cod_value build(cod_graph *graph, cod_value input, const void *options)
     return conv(graph, "conv_last", x, 3, 0);
 }
 
-static int scale_of(const void *options)
-{
-    (void)options;
-    return SCALE;
-}
-
-const cod_model_kind cod_model_rrdb = {
-    .name = "rrdb", .table = &table, .build = build, .scale = scale_of, .compatible_with = "BasicSR RRDBNet"};
+const cod_model_kind cod_model_rrdb = {.name = "rrdb",
+                                       .table = &table,
+                                       .build = build,
+                                       .scale = scale_of,
+                                       .multiple = multiple_of,
+                                       .compatible_with = "BasicSR RRDBNet"};

@@ -74,6 +74,14 @@ class RRDB:
         return result
 
 
+def edsr():
+    """BasicSR's EDSR with num_feat 4, num_block 2 and upscale 3, as it saves itself."""
+    layers = {"conv_first": (3, 4), **{f"body.{i}.conv{k}": (4, 4) for i in range(2) for k in (1, 2)}, "conv_after_body": (4, 4),
+              "upsample.0": (4, 36), "conv_last": (4, 3)}
+    modules = torch.nn.ModuleDict({name.replace(".", "/"): torch.nn.Conv2d(*sizes, 3) for name, sizes in layers.items()})
+    return {"params": collections.OrderedDict((name.replace("/", "."), tensor) for name, tensor in modules.state_dict().items())}
+
+
 torch.manual_seed(1)
 save("mixed.pth", mixed())
 save("mixed-old.pth", mixed(), _use_new_zipfile_serialization=False)
@@ -91,3 +99,4 @@ save("tensor.pth", count(2))
 save("rrdb-basicsr.pth", {"params": RRDB.tensors("basicsr"), "params_ema": RRDB.tensors("basicsr")})
 save("rrdb-esrgan.pth", {"module." + name: tensor for name, tensor in RRDB.tensors("esrgan").items()})
 save("rrdb-first.pth", RRDB.tensors("first"), _use_new_zipfile_serialization=False)
+save("edsr.pth", edsr())

@@ -1,0 +1,66 @@
+#include "gan/real_esrgan.h"
+
+#include "gan/builder_internal.h"
+#include "nn/discriminator.h"
+
+static const gan_published published = {.content = {"0.1*vgg12", "0.1*vgg22", "vgg34", "vgg44", "vgg54"},
+                                        .before_activation = true,
+                                        .feature_loss = COD_LOSS_L1,
+                                        .pixel_weight = 1,
+                                        .adversarial_weight = 0.1};
+
+static cod_status build(const cod_recipe_setting *setting, cod_recipe *recipe)
+{
+    gan_builder b;
+    COD_TRY(gan_begin(setting, &published, recipe, &b));
+    const cod_value real = cod_unet_discriminator(b.graph, b.truth, b.settings.options->features);
+    const cod_value fake = cod_unet_discriminator(b.graph, b.made, b.settings.options->features);
+    gan_add_plain_losses(&b, real, fake);
+    COD_TRY(gan_add_content(&b));
+    gan_end(&b);
+    return COD_OK;
+}
+
+/** The discriminator halves pictures three times and enlarges them again. */
+static void check_patch(const cod_run_config *run)
+{
+    enum { MULTIPLE = COD_UNET_DISCRIMINATOR_MULTIPLE };
+    const cod_model_kind *kind = run->whole.kind;
+    if (kind == NULL || kind->scale == NULL || run->whole.architecture == NULL ||
+        cod_config_has_problem(run->config, "data.patch"))
+        return;
+    const int scale = kind->scale(run->whole.architecture);
+    const int64_t patch = run->data.patch, side = patch * scale;
+    int64_t fitting = patch;
+    while (fitting * scale % MULTIPLE != 0)
+        fitting++;
+    if (fitting != patch)
+        cod_config_problem_key(run->config, "data.patch",
+                               "a patch of %lld enlarged %d times is %lld pixels a side, but the discriminator of "
+                               "recipe 'real_esrgan' judges multiples of %d; %lld would fit",
+                               (long long)patch, scale, (long long)side, MULTIPLE, (long long)fitting);
+}
+
+static void check(const cod_run_config *run)
+{
+    gan_check(run, &published);
+    check_patch(run);
+}
+
+static void check_files(const cod_run_config *run)
+{
+    gan_check_files(run, &published);
+}
+
+void cod_recipe_register_real_esrgan(void)
+{
+    static const cod_option_table *const tables[] = {&gan_option_table};
+    static const cod_recipe_kind kind = {.name = "real_esrgan",
+                                         .help = "super-resolution with a discriminator that judges each pixel",
+                                         .tables = tables,
+                                         .table_count = 1,
+                                         .check = check,
+                                         .check_files = check_files,
+                                         .build = build};
+    cod_recipe_register(&kind);
+}

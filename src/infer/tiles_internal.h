@@ -1,0 +1,36 @@
+/**
+ * @file
+ * How one side of a picture is cut into windows of one length, which overlap by what the network sees beyond a pixel.
+ */
+#ifndef COD_INFER_TILES_INTERNAL_H
+#define COD_INFER_TILES_INTERNAL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct infer_axis {
+    int64_t length, window, tile, halo;
+    size_t count;
+} infer_axis;
+
+/** A window and the part of it, in the picture's coordinates, that it is there for. */
+typedef struct infer_span {
+    int64_t start, first, last;
+} infer_span;
+
+static inline int64_t infer_round_up(int64_t value, int64_t multiple)
+{
+    return (value + multiple - 1) / multiple * multiple;
+}
+
+/**
+ * Windows for tiles of `tile` at most; as few as there must be, and those as short as they can be.
+ *
+ * @param length, halo  multiples of `multiple`, as windows and where they begin are then, too; halo < 0: one window
+ */
+infer_axis infer_tiles(int64_t length, int64_t tile, int64_t halo, int64_t multiple);
+
+/** Windows stay within the picture, so the network meets its border exactly where it does when run whole. */
+infer_span infer_tile(const infer_axis *axis, size_t index);
+
+#endif

@@ -1,0 +1,74 @@
+/* AFFINE nodes, alpha·x + shift, as ops that normalise by a mean of 0 and a deviation of 1, whose vectors lie in the io buffer. */
+#include "nn/compile_internal.h"
+#include "nn/lower_internal.h"
+
+#include <stdlib.h>
+
+/** The vectors of a node, one behind another. */
+enum { ZEROS, SCALE, SHIFT, VECTORS };
+
+static size_t vector_bytes(const ir_context *context, const cod_node *node)
+{
+    return cod_align_up((size_t)node->channels * cod_dtype_bytes(context->param_dtype));
+}
+
+void compile_assign_constants(ir_context *context)
+{
+    for (size_t i = 0; i < cod_graph_node_count(context->graph); i++) {
+        const cod_node *node = cod_graph_node(context->graph, i);
+        if (node->kind != COD_NODE_AFFINE)
+            continue;
+        context->affine_offset[i] = context->io_bytes;
+        context->io_bytes += VECTORS * vector_bytes(context, node);
+    }
+}
+
+static void write_number(void *vector, cod_dtype dtype, int64_t index, double value)
+{
+    if (dtype == COD_F64)
+        ((double *)vector)[index] = value;
+    else
+        ((float *)vector)[index] = (float)value;
+}
+
+static cod_status write_vectors(cod_executable *executable, const cod_node *node, size_t offset)
+{
+    const ir_context *context = &executable->context;
+    const cod_weights *weights = executable->weights;
+    const size_t bytes = vector_bytes(context, node);
+    char *vectors = calloc(VECTORS, bytes);
+    COD_REQUIRE_MEMORY(vectors);
+    for (int64_t c = 0; c < node->channels; c++) {
+        write_number(vectors + SCALE * bytes, context->param_dtype, c, (double)node->attr.alpha);
+        write_number(vectors + SHIFT * bytes, context->param_dtype, c, node->shift[c]);
+    }
+    const cod_status status = weights->backend->upload(weights->device, executable->options.queue, executable->io,
+                                                       offset, vectors, VECTORS * bytes);
+    free(vectors);
+    return status;
+}
+
+cod_status compile_write_constants(cod_executable *executable)
+{
+    const ir_context *context = &executable->context;
+    for (size_t i = 0; i < cod_graph_node_count(context->graph); i++)
+        if (context->affine_offset[i] != SIZE_MAX)
+            COD_TRY(write_vectors(executable, cod_graph_node(context->graph, i), context->affine_offset[i]));
+    return COD_OK;
+}
+
+void lower_affine(lowering *lower, const cod_node *node, int x, int y)
+{
+    const ir_context *context = lower->context;
+    const size_t offset = context->affine_offset[node - cod_graph_node(context->graph, 0)];
+    int vectors[VECTORS];
+    for (size_t i = 0; i < VECTORS; i++)
+        vectors[i] = lower_placed_tensor(lower, (cod_shape){1, 1, 1, node->channels}, context->param_dtype, IR_IO,
+                                         offset + i * vector_bytes(context, node));
+    /* The variance is 0, and epsilon 1. */
+    lower_emit(lower, (ir_instr){.kind = COD_OP_NORM_INFERENCE,
+                                 .attr = {.epsilon = 1},
+                                 .inputs = {x, vectors[SCALE], vectors[SHIFT], vectors[ZEROS], vectors[ZEROS]},
+                                 .outputs = {y},
+                                 .name = "affine"});
+}

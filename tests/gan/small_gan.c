@@ -1,0 +1,289 @@
+#include "gan/small_gan.h"
+
+#include "support/folder.h"
+#include "support/test.h"
+
+#include "gan/known_vgg.h"
+#include "infer/model_file.h"
+#include "nn/optimiser.h"
+#include "nn/torch_case.h"
+#include "ref/ref.h"
+#include "train/strategy.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STEPS = 20, BATCHES = 4, MAX_LOSSES = 16 };
+
+int small_gan_set_up(void **state)
+{
+    assert_ok(cod_backend_register(&cod_ref_backend));
+    cod_recipe_register_supervised();
+    cod_strategies_register_basic();
+    if (cod_test_folder_make(state) != 0)
+        return -1;
+    known_vgg_write(cod_test_at("vgg.safetensors"), (cod_vgg_layer){2, 2}, KNOWN_WHOLE, NULL, NULL);
+    return 0;
+}
+
+cod_status small_gan_configure(const char *words, cod_run_config *config)
+{
+    static const char *const fixed[] = {"train.strategy=single", "train.backend=ref",   "data.kind=synthetic",
+                                        "model.name=srresnet",   "model.blocks=1",      "model.channels=4",
+                                        "model.scale=4",         "model.head_kernel=3", "model.tail_kernel=3",
+                                        "train.steps=20",        "train.rate=1e-3",     "train.schedule=constant",
+                                        "gan.rate=5e-4",         "gan.features=2",      "gan.hidden=4"};
+    enum { FIXED = sizeof fixed / sizeof fixed[0], MOST = FIXED + 16 };
+    const char *overrides[MOST];
+    char copy[512], file[512];
+    size_t count = FIXED;
+    memcpy(overrides, fixed, sizeof fixed);
+    snprintf(file, sizeof file, "gan.perceptual_file=%s", cod_test_at("vgg.safetensors"));
+    overrides[count++] = file;
+    snprintf(copy, sizeof copy, "%s", words);
+    for (char *word = strtok(copy, " "); word != NULL && count < MOST; word = strtok(NULL, " "))
+        overrides[count++] = word;
+    return cod_run_config_load(NULL, overrides, count, config);
+}
+
+void small_gan_refuse(const char *words, const char *message)
+{
+    cod_run_config config;
+    if (small_gan_configure(words, &config) == COD_OK) {
+        cod_run_config_clear(&config);
+        fail_msg("accepted: %s", words);
+    }
+    cod_test_assert_contains(cod_error_message(), message);
+}
+
+void small_gan_build(const char *words, small_gan *gan)
+{
+    *gan = (small_gan){0};
+    assert_ok(small_gan_configure(words, &gan->config));
+    const cod_recipe_setting setting = {.config = &gan->config, .loss_factor = 1};
+    assert_ok(cod_recipe_build(&setting, &gan->recipe));
+}
+
+/** The values of parameter sets that start as the graph or a file says. */
+static void start_frozen(const small_gan *gan, double *values)
+{
+    cod_weights start;
+    assert_ok(cod_weights_init(&start, &cod_ref_backend, gan->net.device, gan->net.graph, COD_F32, false));
+    float *f32 = calloc(cod_weights_count(&start), sizeof *f32);
+    assert_non_null(f32);
+    assert_ok(cod_weights_fill_initial(&start, 1));
+    for (int s = 0; s < (int)cod_graph_set_count(gan->net.graph); s++)
+        if (gan->recipe.sets[s].file != NULL)
+            assert_ok(cod_set_load_weights(gan->recipe.sets[s].file, s, &start));
+    assert_ok(cod_weights_download(&start, f32));
+    for (size_t i = 0; i < cod_graph_param_count(gan->net.graph); i++) {
+        const cod_param *param = cod_graph_param(gan->net.graph, i);
+        for (size_t k = 0; gan->recipe.sets[param->set].file != NULL && k < (size_t)cod_shape_count(param->shape); k++)
+            values[param->offset + k] = (double)f32[param->offset + k];
+    }
+    free(f32);
+    cod_weights_clear(&start);
+}
+
+static void fill_constants(small_gan *gan)
+{
+    for (size_t i = 0; i < gan->recipe.constant_count; i++) {
+        const cod_view view = cod_executable_input(gan->net.executable, gan->recipe.constants[i].input);
+        const size_t count = (size_t)cod_shape_count(view.shape);
+        double *values = net_new(count);
+        assert_int_equal(view.shape.n, SMALL_GAN_PICTURES);
+        for (size_t k = 0; k < count; k++)
+            values[k] = (double)gan->recipe.constants[i].value;
+        assert_ok(net_write(&gan->net, view, values));
+        free(values);
+    }
+}
+
+void small_gan_compile(small_gan *gan, const cod_program_spec *more, size_t count)
+{
+    cod_program_spec specs[COD_RECIPE_MAX_STEPS + 1];
+    const int64_t patch = gan->config.data.patch;
+    const cod_input_shape input = {COD_INPUT_DATA, {SMALL_GAN_PICTURES, patch, patch, 3}};
+    const cod_compile_options options = {.activation = COD_F64, .inputs = &input, .input_count = 1};
+    const size_t steps = gan->recipe.step_count;
+    assert_true(count <= 1);
+    for (size_t i = 0; i < steps + count; i++) {
+        cod_program_spec *spec = &specs[i];
+        size_t outputs = 0;
+        *spec = i < steps ? gan->recipe.steps[i].program : more[i - steps];
+        while (spec->outputs[outputs] != 0)
+            outputs++;
+        for (size_t k = 0; spec->losses[k] != 0; k++) { /* differences read them there */
+            assert_true(outputs < COD_PROGRAM_MAX_OUTPUTS);
+            spec->outputs[outputs++] = spec->losses[k];
+        }
+    }
+    assert_ok(net_init(&gan->net, &cod_ref_backend, gan->recipe.model.graph, &options, specs, steps + count, 5));
+    fill_constants(gan);
+    double *values = net_new(cod_weights_count(&gan->net.weights));
+    assert_ok(net_read_values(&gan->net, values));
+    start_frozen(gan, values);
+    assert_ok(net_write_values(&gan->net, values));
+    free(values);
+}
+
+void small_gan_clear(small_gan *gan)
+{
+    net_clear(&gan->net);
+    cod_recipe_clear(&gan->recipe);
+    cod_run_config_clear(&gan->config);
+}
+
+const cod_sub_step *small_gan_step(const small_gan *gan, const char *name)
+{
+    for (size_t i = 0; i < gan->recipe.step_count; i++)
+        if (strcmp(gan->recipe.steps[i].program.name, name) == 0)
+            return &gan->recipe.steps[i];
+    fail_msg("there is no sub-step '%s'", name);
+    return NULL;
+}
+
+size_t small_gan_passes(const small_gan *gan, int64_t step)
+{
+    enum { SHUFFLES = 2 }; /* of the generator, which alone has any */
+    size_t shuffles = 0;
+    for (size_t i = 0; i < gan->recipe.step_count; i++)
+        if (cod_sub_step_is_due(&gan->recipe.steps[i], step))
+            shuffles += net_count_kind(&gan->net, gan->recipe.steps[i].program.name, COD_OP_PIXEL_SHUFFLE);
+    return shuffles / SHUFFLES;
+}
+
+static void start_as(const torch_case *c, small_gan *gan)
+{
+    double *values = net_new(cod_weights_count(&gan->net.weights));
+    assert_ok(net_read_values(&gan->net, values));
+    for (size_t i = 0; i < cod_graph_param_count(gan->net.graph); i++) {
+        const cod_param *param = cod_graph_param(gan->net.graph, i);
+        char prefix[64];
+        if (!gan->recipe.sets[param->set].trained)
+            continue;
+        snprintf(prefix, sizeof prefix, "start.%s.", gan->recipe.sets[param->set].name);
+        const torch_tensor *start = torch_case_find(c, prefix, param->name);
+        float *ours = calloc(start->count + 1, sizeof *ours);
+        assert_int_equal(start->count, cod_shape_count(param->shape));
+        cod_param_from_torch(param, start->values, ours);
+        for (size_t k = 0; k < start->count; k++)
+            values[param->offset + k] = (double)ours[k];
+        free(ours);
+    }
+    assert_ok(net_write_values(&gan->net, values));
+    free(values);
+}
+
+static void compare_end(const torch_case *c, const small_gan *gan, double tolerance)
+{
+    double *values = net_new(cod_weights_count(&gan->net.weights));
+    size_t compared = 0, present = 0;
+    assert_ok(net_read_values(&gan->net, values));
+    for (size_t i = 0; i < cod_graph_param_count(gan->net.graph); i++) {
+        const cod_param *param = cod_graph_param(gan->net.graph, i);
+        char prefix[64];
+        if (!gan->recipe.sets[param->set].trained)
+            continue;
+        snprintf(prefix, sizeof prefix, "end.%s.", gan->recipe.sets[param->set].name);
+        const torch_tensor *expected = torch_case_find(c, prefix, param->name);
+        float *ours = calloc(expected->count + 1, sizeof *ours), *torch = calloc(expected->count + 1, sizeof *torch);
+        int64_t dims[4];
+        for (size_t k = 0; k < expected->count; k++)
+            ours[k] = (float)values[param->offset + k];
+        cod_param_to_torch(param, ours, torch, dims);
+        torch_case_compare(c, "weights", torch, expected, tolerance);
+        free(ours), free(torch);
+        compared++;
+    }
+    for (uint32_t i = 0; i < c->tensor_count; i++)
+        present += strncmp(c->tensors[i].name, "end.", 4) == 0;
+    assert_int_equal(compared, present);
+    free(values);
+}
+
+/** Where a loss stands among the case's; the test fails where it does not. */
+static size_t find_loss(const torch_case *c, const char *name)
+{
+    char copy[256];
+    size_t at = 0;
+    snprintf(copy, sizeof copy, "%s", c->loss);
+    for (char *word = strtok(copy, " "); word != NULL; word = strtok(NULL, " "), at++)
+        if (strcmp(word, name) == 0)
+            return at;
+    fail_msg("%s: PyTorch has no loss '%s'", c->name, name);
+    return 0;
+}
+
+/** Runs a step's sub-steps and updates as the trainer does; writes its losses in the case's order, and the mean logits. */
+static void run_step(const torch_case *c, small_gan *gan, cod_optimiser *const *optimisers, int64_t step, float *losses,
+                     float logits[2])
+{
+    for (size_t i = 0; i < gan->recipe.step_count; i++) {
+        const cod_sub_step *s = &gan->recipe.steps[i];
+        if (!cod_sub_step_is_due(s, step))
+            continue;
+        assert_ok(net_run(&gan->net, s->program.name));
+        for (size_t k = 0; s->losses[k] != NULL; k++)
+            assert_ok(
+                cod_executable_loss(gan->net.executable, s->program.losses[k], &losses[find_loss(c, s->losses[k])]));
+        for (int k = 0; s->figures[0] != 0 && k < 2; k++) {
+            const cod_view view = cod_executable_output(gan->net.executable, s->figures[k]);
+            double *mean = net_new((size_t)cod_shape_count(view.shape));
+            assert_ok(net_read(&gan->net, view, mean));
+            logits[k] = (float)mean[0];
+            free(mean);
+        }
+        if (s->program.trains == NULL)
+            continue;
+        const int set = cod_graph_set_index(gan->net.graph, s->program.trains);
+        assert_ok(cod_optimiser_step(optimisers[set], cod_schedule_rate(&gan->recipe.sets[set].schedule, step),
+                                     cod_recipe_updates(&gan->recipe, set, step, i) + 1));
+    }
+}
+
+static void train_case(const torch_case *c, const char *base, double tolerance)
+{
+    small_gan gan;
+    cod_optimiser *optimisers[2];
+    char words[512];
+    const torch_tensor *expected = torch_case_find(c, "losses", "");
+    const size_t columns = expected->dims[1];
+    float losses[STEPS * MAX_LOSSES] = {0}, logits[STEPS][2];
+    assert_true(expected->dims[0] == STEPS && columns <= MAX_LOSSES);
+    snprintf(words, sizeof words, "%s %s", base, c->options);
+    small_gan_build(words, &gan);
+    small_gan_compile(&gan, NULL, 0);
+    start_as(c, &gan);
+    for (int set = 0; set < 2; set++)
+        assert_ok(cod_optimiser_create(&gan.net.weights, set, &gan.recipe.sets[set].optimiser, &optimisers[set]));
+    for (int64_t step = 0; step < STEPS; step++) {
+        char batch[8];
+        snprintf(batch, sizeof batch, "%d", (int)(step % BATCHES));
+        torch_case_write_input(&gan.net, COD_INPUT_DATA, torch_case_find(c, "input.", batch));
+        torch_case_write_input(&gan.net, COD_INPUT_TRUTH, torch_case_find(c, "target.", batch));
+        run_step(c, &gan, optimisers, step, losses + (size_t)step * columns, logits[step]);
+    }
+    torch_case_compare(c, "losses", losses, expected, tolerance);
+    torch_case_compare(c, "logits", logits[0], torch_case_find(c, "logits", ""), tolerance);
+    compare_end(c, &gan, tolerance);
+    for (int set = 0; set < 2; set++)
+        cod_optimiser_destroy(optimisers[set]);
+    small_gan_clear(&gan);
+}
+
+/** Rounding of learning rates, labels and batches to f32 grows in twenty steps of two networks that chase each other. */
+void small_gan_compare(const char *recipe, const char *base, uint32_t cases)
+{
+    static torch_case c;
+    char path[512];
+    snprintf(path, sizeof path, "%s/../golden/%s.bin", COD_TEST_DIR, recipe);
+    torch_file file = torch_file_open(path);
+    assert_int_equal(file.count, cases);
+    while (torch_file_next(&file, &c)) {
+        assert_string_equal(c.kind, recipe);
+        train_case(&c, base, 2e-6);
+        torch_case_clear(&c);
+    }
+}
