@@ -198,7 +198,7 @@ static cod_status add_picture(gallery *g, const cod_file *file)
     return status == COD_OK ? COD_OK : cod_fail_prefix(status, "%s", file->path);
 }
 
-/** Writes the sections of args->count pictures, evenly spread over those of `files`; names a broken or too small one and leaves it out. */
+/** Writes args->count sections, evenly spread over `files`; names a broken or too small picture and leaves it out. */
 static cod_status add_pictures(gallery *g, const cod_file_list *files)
 {
     const bool progress = !g->args->quiet && isatty(STDERR_FILENO);

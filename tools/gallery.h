@@ -1,6 +1,6 @@
 /**
  * @file
- * A gallery: one self-contained page with what several models made of the same pictures, to be compared by eye and by figures.
+ * A gallery: one self-contained page with what several models made of the same pictures, to compare by eye and figures.
  */
 #ifndef COD_TOOLS_GALLERY_H
 #define COD_TOOLS_GALLERY_H

@@ -181,8 +181,8 @@ done:
 }
 
 /**
- * Whether malloc() is glibc's, which keeps a size behind every array, so that 8 bytes there can be read. A sanitizer's or another
- * allocator may end its mapping with an array.
+ * Whether malloc() is glibc's, which keeps a size behind every array, so that 8 bytes there can be read. A sanitizer's
+ * or another allocator may end its mapping with an array.
  */
 static bool heap_is_glibc(void)
 {
@@ -208,8 +208,9 @@ static bool is_faulty(const cpu_conv_problem *p, const char *name)
         if (jit && strstr(name, "1x1") && p->x.shape.c < 16 && (p->stride_h > 1 || p->stride_w > 1))
             return true;
     }
-    /* While it generates code it reads the word behind an array of its own and does not use it. The next, jit:avx512_core_amx, does
-     * not, but takes 12 to 54 % longer for 3x3 convolutions of 64 to 256 channels. */
+    /* While it generates code it reads the word behind an array of its own and does not use it. The next implementation
+     * in the list, jit:avx512_core_amx, does not read there, but takes 12 to 54 % longer for 3x3 convolutions of 64 to
+     * 256 channels. */
     if (strncmp(name, "brgconv:avx512_core_amx", strlen("brgconv:avx512_core_amx")) == 0 && !heap_is_glibc())
         return true;
     /* Faults where a pixel does not begin at a multiple of 16 bytes. */

@@ -1,6 +1,7 @@
 /**
  * @file
- * A heap whose arrays end, while it is on, where no byte can be read: what reads behind one dies. Linked, it replaces malloc().
+ * A heap whose arrays end, while it is on, where no byte can be read: reading behind one is a segmentation fault.
+ * A program that links guard_heap.c has it in place of malloc().
  */
 #ifndef COD_TESTS_CPU_GUARD_HEAP_H
 #define COD_TESTS_CPU_GUARD_HEAP_H

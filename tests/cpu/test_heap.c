@@ -57,7 +57,7 @@ static void check_taken(cpu_onednn *onednn, cpu_image x, cpu_image y, const char
     cpu_conv_destroy(conv);
 }
 
-/** brgconv, the fastest, reads a word behind an array while it is made: it is taken where glibc's heap has room for that. */
+/** brgconv, the fastest, reads a word behind an array while it is made. It is taken where that can be read. */
 static void amx_needs_readable_words(void **state)
 {
     (void)state;
