@@ -291,14 +291,14 @@ BF16_BOUNDS = {**dict.fromkeys(SET_WEIGHTS, 0.15), **{f"loss.{loss}": 3e-2 for l
 TEACHER_BOUNDS = {**dict.fromkeys(SET_WEIGHTS, 2e-4), **{f"loss.{loss}": 1e-4 for loss in LOSSES}, "distill_loss": 2e-2}
 
 
-def crossings(bench, output, ranks, *overrides):
+def crossings(bench, output, ranks, *overrides, steps=60):
     """How often rank 0 met its device in each step but the first and the last ones."""
     environment = {"TOY_CROSSINGS": "1", "COD_LATE_DELAY_US": "100", "COD_LATE_ABORT": "1"}
-    fixed = ["train.backend=late", "train.steps=60", "exchange.period=8", "eval.every=0", "checkpoint.every=1000"]
+    fixed = ["train.backend=late", f"train.steps={steps}", "exchange.period=8", "eval.every=0", "checkpoint.every=1000"]
     result = job(bench, output, ranks, *fixed, *overrides, environment=environment)
     check(result.code == 0, "training failed", result)
     told = [int(count) for count in re.findall(r"^crossings \d+ (\d+)$", result.err, re.M)]
-    check(len(told) == 60, "no counts", result)
+    check(len(told) == steps, "no counts", result)
     return [after - before for before, after in zip(told[2:], told[3:-1])]
 
 
@@ -311,7 +311,7 @@ def waits_where_bytes_leave(bench):
         results = results_of(bench, merge)
         check(all(r["publications"] > 5 and r["merges"] > 0 and r["teacher_switches"] > 0 for r in results), f"{results}")
     each = crossings(bench, "int8", 2, "train.strategy=codistill", *TWO, "train.deterministic=false", "exchange.merge=none",
-                     "model.stages=[16, 16]", "distill.teacher_precision=int8")
+                     "model.stages=[16, 16]", "distill.teacher_precision=int8", steps=180)
     check(max(each) <= 1, f"a teacher on integers: met the device so often in each step: {each}")
     results = results_of(bench, "int8")
     check(all(r["publications"] > 5 and r["teacher_switches"] > 3 for r in results), f"{results}")
