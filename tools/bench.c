@@ -13,7 +13,7 @@ int cod_cmd_bench(int argc, char **argv)
         "  step       a training step, op by op, beside what the processor can do\n"
         "  teacher    what a teacher adds to a training step\n"
         "  upscale    a model on a whole picture\n"
-        "  niqe       a picture's statistics beside those of natural ones\n"
+        "  niqe       how long NIQE of pictures takes, and what it is\n"
         "  loader     crops that a core makes, beside copying\n"
         "  copy       ways of data to a device, such as a GPU, alone and beside training steps\n"
         "  codec      size, exactness and speed of the exchange's codings, on checkpoints\n"

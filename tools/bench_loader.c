@@ -24,7 +24,7 @@ static const char help[] =
     "  KEY=VALUE  an option of section data, such as threads=2, batch=16, patch=24, cache_mb=0, kind=mnist "
     "path=DIR,\n"
     "             transfer=uint8 for batches as they travel to a device in 8 bits, or degradation=real_esrgan;\n"
-    "             degradation.KEY=VALUE is an option of section degradation\n";
+    "             degradation.KEY=VALUE is an option of section degradation; lists are \"[30, 95]\"\n";
 
 static double processor_s(void)
 {
@@ -164,6 +164,24 @@ static cod_status measure(const bench_options *o)
     return status;
 }
 
+/** Sets an option; a list is "[A, B]", or one item as it stands. */
+static cod_status set_value(const cod_option *option, void *values, const char *text, cod_arena *arena)
+{
+    char *copy = cod_arena_strdup(arena, text);
+    const char **items = cod_arena_alloc(arena, (strlen(text) + 1) * sizeof *items);
+    size_t count = 0;
+    COD_REQUIRE_MEMORY(copy);
+    COD_REQUIRE_MEMORY(items);
+    if (cod_option_is_list(option) && text[0] == '[')
+        for (char *rest = NULL, *item = strtok_r(copy, "[], ", &rest); item; item = strtok_r(NULL, "[], ", &rest))
+            items[count++] = item;
+    else
+        items[count++] = text;
+    if (cod_option_set(option, values, items, count, arena) != COD_OK)
+        return cod_fail_prefix(COD_ERR_ARGUMENT, "%s", option->key);
+    return COD_OK;
+}
+
 /** Takes KEY=VALUE or a folder. */
 static cod_status set(bench_options *options, char *argument, cod_arena *arena)
 {
@@ -182,7 +200,7 @@ static cod_status set(bench_options *options, char *argument, cod_arena *arena)
     const cod_option *option = cod_option_find(table, degrades ? key + strlen(other) : key);
     COD_REQUIRE(option != NULL, "%s has no option '%s'", table->section, degrades ? key + strlen(other) : key);
     void *values = degrades ? (void *)&options->degradation : &options->data;
-    return cod_option_set(option, values, &value, 1, arena);
+    return set_value(option, values, value, arena);
 }
 
 int cod_bench_loader(int argc, char **argv)

@@ -105,7 +105,7 @@ static cod_status open_and_show(cod_run_config *config, const arguments *args)
                                      .report = true};
     cod_train_task *task;
     COD_REQUIRE(group->kind->task == COD_TASK_SUPER_RESOLUTION,
-                "model '%s' is for %s; samples of super-resolution can be shown", group->kind->name,
+                "model '%s' is for %s; only samples of super-resolution can be shown", group->kind->name,
                 cod_task_name(group->kind->task));
     COD_TRY(cod_train_task_find(group->kind->task)->open(config, &place, &task));
     const cod_status status = show(config, &task->samples, args);

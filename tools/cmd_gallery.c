@@ -40,7 +40,7 @@ static const char help[] =
     "  --quiet         no progress, and no line at the end\n"
     "  --help\n";
 
-enum { MOST_MODELS = 16, COUNT = 8, SIDE = 1024, LEAST_SIDE = 64, CROP = 96, RGB = 3 };
+enum { MOST_MODELS = 16, COUNT = 8, SIDE = 1024, LEAST_SIDE = 64, MOST_SIDE = 16383 /* of WebP */, CROP = 96 };
 
 typedef struct arguments {
     const char *data, *output, *title, *niqe_model;
@@ -61,7 +61,7 @@ typedef struct gallery {
     int scale;
     cod_niqe_model niqe;
     gallery_view means[MOST_MODELS + 1]; /**< sums, until all pictures are in `body` */
-    size_t pictures;
+    size_t pictures, judged;             /**< in the means; those of them with NIQE, which alone are in its mean */
     FILE *body;
 } gallery;
 
@@ -166,14 +166,18 @@ static cod_status make_views(const gallery *g, const cod_image *truth, gallery_v
 
 static void add_means(gallery *g, const gallery_view *views)
 {
+    bool judged = true;
+    for (size_t i = 0; i <= g->models; i++)
+        judged = judged && !isnan(views[i].niqe);
     for (size_t i = 0; i <= g->models; i++) {
         gallery_view *mean = &g->means[i];
         mean->name = views[i].name;
         mean->quality.psnr_y += views[i].quality.psnr_y;
         mean->quality.ssim_y += views[i].quality.ssim_y;
-        mean->niqe += views[i].niqe;
+        mean->niqe += judged ? views[i].niqe : 0;
     }
     g->pictures++;
+    g->judged += judged;
 }
 
 static cod_status add_picture(gallery *g, const cod_file *file)
@@ -236,11 +240,16 @@ static void write_page(gallery *g, FILE *out, const char *body, size_t bytes)
     for (size_t i = 0; i <= g->models; i++) {
         g->means[i].quality.psnr_y /= (double)g->pictures;
         g->means[i].quality.ssim_y /= (double)g->pictures;
-        g->means[i].niqe /= (double)g->pictures;
+        g->means[i].niqe = g->judged > 0 ? g->means[i].niqe / (double)g->judged : NAN;
     }
-    snprintf(about, sizeof about,
-             "%zu picture%s of %s, each scaled down to 1/%d by bicubic interpolation and enlarged again by each model.",
-             g->pictures, plural(g->pictures), g->args->data, g->scale);
+    const int length = snprintf(
+        about, sizeof about,
+        "%zu picture%s of %s, each scaled down to 1/%d by bicubic interpolation and enlarged again by each model.",
+        g->pictures, plural(g->pictures), g->args->data, g->scale);
+    if (g->args->niqe_model != NULL && g->judged < g->pictures && (size_t)length < sizeof about)
+        snprintf(about + length, sizeof about - (size_t)length,
+                 " NIQE's mean is of %zu picture%s; the others are too small or too flat for it.", g->judged,
+                 plural(g->judged));
     gallery_write_head(out, &(gallery_head){.title = g->args->title,
                                             .about = about,
                                             .means = g->means,
@@ -314,7 +323,7 @@ static int parse(int argc, char **argv, arguments *args, cod_arena *arena)
     if (code < 0)
         code = cod_argument_number(argv[0], "count", count, 1, 1000, &args->count);
     if (code < 0)
-        code = cod_argument_number(argv[0], "side", side, LEAST_SIDE, COD_IMAGE_MAX_SIDE, &args->side);
+        code = cod_argument_number(argv[0], "side", side, LEAST_SIDE, MOST_SIDE, &args->side);
     if (code >= 0)
         return code;
     args->models = argv + optind;

@@ -8,9 +8,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/** Bytes of one call of the system: calls are watched one by one, so that a slow disk is not taken for one that hangs. */
+enum { MOST_AT_ONCE = 1 << 24 };
+
 cod_status cod_io_read_open(int file, const char *path, size_t limit_bytes, void **data, size_t *bytes)
 {
-    COD_IO_CALL("read", path);
     cod_status status = COD_OK;
     void *buffer = NULL;
     size_t used = 0, capacity = 0;
@@ -22,7 +24,9 @@ cod_status cod_io_read_open(int file, const char *path, size_t limit_bytes, void
                      cod_fail(COD_ERR_FORMAT, "'%s' has %zu bytes; at most %zu are read", path, hint, limit_bytes));
     COD_TRY_GOTO(status, cleanup, cod_io_reserve(&buffer, &capacity, 0, hint + 2));
     for (;;) {
-        const ssize_t got = read(file, (char *)buffer + used, capacity - used - 1);
+        COD_IO_CALL("read", path);
+        const size_t room = capacity - used - 1;
+        const ssize_t got = read(file, (char *)buffer + used, room < MOST_AT_ONCE ? room : MOST_AT_ONCE);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
@@ -150,10 +154,9 @@ cod_status cod_file_writer_create(const char *path, cod_file_writer **out)
 
 static cod_status write_all(cod_file_writer *writer, const char *data, size_t bytes)
 {
-    enum { MOST = 1 << 24 }; /* at a time, so that who watches sees a slow disk go on */
     while (bytes > 0) {
         COD_IO_CALL("write", writer->path);
-        const ssize_t put = write(writer->file, data, bytes < MOST ? bytes : MOST);
+        const ssize_t put = write(writer->file, data, bytes < MOST_AT_ONCE ? bytes : MOST_AT_ONCE);
         if (put < 0 && errno == EINTR)
             continue;
         if (put < 0)

@@ -144,6 +144,11 @@ def loads(folder):
     assert "3 samples to train on" in text and "a second of a core; memcpy" in text, text
     text = bench("loader", "patch=8", "batch=2", "synthetic_count=4", "transfer=uint8")
     assert "8x8x3 and 32x32x3 as bytes" in text and "a second of a core; memcpy" in text, text
+    degraded = ["loader", "patch=8", "batch=2", "synthetic_count=4", "degradation=real_esrgan"]
+    assert "a second of a core; memcpy" in bench(*degraded, "degradation.jpeg_range=[30, 95]", "scales=[1, 0.75]")
+    assert "degradation.jpeg_range: 95, the least, is above 30, the most" in bench(*degraded, "degradation.jpeg_range=[95,30]", code=2)
+    assert "jpeg_range: '0' is not" in bench(*degraded, "degradation.jpeg_range=[0, 30]", code=2)
+    assert "degradation has no option 'colour'" in bench("loader", "degradation.colour=blue", code=2)
     assert "data has no option 'colour'" in bench("loader", "colour=blue", code=2)
     assert "no pictures in" in bench("loader", folder, code=2)
 

@@ -63,6 +63,22 @@ def page(bench):
     check(result.code == 0 and "1 picture by 2 models" in result.out and 'width="64" height="64"' in bench.read("out.html").decode(), "--count, --side", result)
 
 
+def judges(bench):
+    """NIQE of all that are large enough for it; its mean is of these."""
+    model = os.path.join(os.environ.get("COD_DATA", "/nowhere"), "niqe", "niqe_pris_params.npz")
+    if not os.path.exists(model):
+        raise Skip(f"{model} is not there")
+    for name, side in (("a", 208), ("b", 208), ("c", 80)):
+        bench.write(f"photos/{name}.png", png(side, side, ord(name)))
+    result = bench.run("gallery", "bicubic", "--data", "photos", "-o", "out.html", "--niqe-model", model)
+    check(result.code == 0, "it is written", result)
+    text = bench.read("out.html").decode()
+    values = [float(value) for value in re.findall(r"NIQE\u00a0([\d.]+)", text)]  # of each picture: bicubic's, the truth's
+    means = [float(row[-1]) for row in (re.findall(r">([\d.]+)</td>", row) for row in text.split("<tr>")[2:4])]
+    check(len(values) == 4 and "mean is of 2 pictures; the others are too small" in text, f"{values}")
+    check(all(abs(mean - (a + b) / 2) < 0.011 for mean, a, b in zip(means, values[:2], values[2:], strict=True)), f"{means} of {values}")
+
+
 def refuses(bench):
     """Models of unlike scales, too many of them, too small pictures; tests/tools/test_bad_inputs.py has the rest."""
     models = make(bench)
@@ -171,7 +187,7 @@ def in_browser(bench):
         view.close()
 
 
-CASES = {"page": page, "refuses": refuses, "browser": in_browser}
+CASES = {"page": page, "judges": judges, "refuses": refuses, "browser": in_browser}
 
 if __name__ == "__main__":
     sys.exit(run_cases(CASES, sys.argv[1], sys.argv[2:]))

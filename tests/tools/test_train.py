@@ -391,9 +391,9 @@ def commands(bench):
         check(part in version, f"--version does not name {part}:\n{version}")
     expect(2, "usage", *[])
     expect(2, "did you mean 'train'", "trian")
-    for command in ("train", "compare", "plan", "data", "eval", "upscale", "export", "import", "interpolate", "models", "config", "bench"):
+    for command in ("train", "compare", "plan", "data", "eval", "upscale", "gallery", "export", "import", "interpolate", "models", "config", "bench"):
         expect(0, f"usage: codistill {command}", command, "--help")
-    for command in ("train", "compare", "plan", "data", "eval", "upscale", "export", "import", "interpolate", "bench"):
+    for command in ("train", "compare", "plan", "data", "eval", "upscale", "gallery", "export", "import", "interpolate", "bench"):
         expect(2, f"codistill {command}", command)
     expect(0, "srresnet", "models")
     expect(0, "train.steps", "config")

@@ -120,7 +120,7 @@ def compare_paces(arguments, program):
     with tempfile.TemporaryDirectory(prefix="cod-scale-") as scratch:
         output = pathlib.Path(arguments.output or scratch).absolute()
         costs = measure_costs(program)
-        say(f"{'':7} {'drift':>6} {'taken over, % of all':^24} {'stale: median, most':^25} {'lost':^13} {'kB to a group a step':^24} {'a step, ms':^24} {'exchange, % of it':^22}\n"
+        say(f"{'':7} {'drift':>6} {'taken over, % of all':^24} {'stale: median, most':^25} {'lost':^13} {'kB to a group a step':^24} {'a step, ms':^24} {'exchange, % of computing':^24}\n"
             f"{'layout':7} {'%':>6} {'measured':>9} {'model':>7} {'off %':>6} {'measured':>12} {'model':>12} {'meas.':>6} {'model':>6}"
             + f" {'measured':>10} {'model':>6} {'off %':>6}" * 3)
         for groups, ranks in layouts_of(arguments):
