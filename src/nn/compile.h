@@ -208,7 +208,8 @@ int64_t cod_program_delay(const cod_program *program);
  * Afterwards the output's view holds the rows kR - delay … (k + 1)R - delay, R of them, of the whole picture's output; those
  * outside of it are of no use.
  *
- * @param height  of the picture, rows; as a picture run whole, a multiple of what its pixel unshuffles divide by
+ * @param height  of the picture, rows: a multiple of the factors of all pixel unshuffles
+ * @return COD_ERR_ARGUMENT when it is none
  */
 COD_MUST_CHECK cod_status cod_program_run_band(cod_program *program, int64_t step, int64_t height);
 

@@ -323,6 +323,8 @@ static cod_status run_rows(cod_program *program, size_t index, int64_t step, int
 cod_status cod_program_run_band(cod_program *program, int64_t step, int64_t height)
 {
     COD_REQUIRE(program->ir.band > 0, "program '%s' does not run in bands", program->name);
+    COD_REQUIRE(height % program->ir.unit == 0, "program '%s': a picture of %lld rows; wants a multiple of %lld",
+                program->name, (long long)height, (long long)program->ir.unit);
     COD_TRY(cod_program_prepare(program));
     if (step == 0)
         COD_TRY(begin_picture(program));
