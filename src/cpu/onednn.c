@@ -196,7 +196,10 @@ static bool heap_is_glibc(void)
 #endif
 }
 
-/** Whether the implementation of this name is wrong for the problem in oneDNN 2.6.3; test_convolution.c and test_heap.c show each. */
+/**
+ * Whether the implementation of this name is wrong for the problem in oneDNN 2.6.3; test_convolution.c and test_heap.c
+ * show each fault.
+ */
 static bool is_faulty(const cpu_conv_problem *p, const char *name)
 {
     const bool jit = strncmp(name, "jit", 3) == 0;

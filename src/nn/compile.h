@@ -148,9 +148,10 @@ cod_bucket cod_program_bucket(const cod_program *program, size_t index);
 typedef cod_status (*cod_bucket_ready)(void *context, size_t index, cod_event *complete);
 
 /**
- * Queues a program; first what prepares weights of sets that have changed (packing, folding, spectral normalisation), and the scalars
- * that were set. Where the backend records, instructions between which the host has nothing to do are recorded together in the first
- * run, and replayed later: all of a program where no bucket is signalled and no event awaited.
+ * Queues a program; before it what prepares weights of sets that have changed (packing, folding, spectral
+ * normalisation), and the scalars that were set. Where the backend records, instructions between which the host has
+ * nothing to do are recorded together in the first run, and replayed later: all of a program where no bucket is
+ * signalled and no event awaited.
  *
  * @param ready  may be NULL
  */
