@@ -181,8 +181,9 @@ done:
 }
 
 /**
- * Whether malloc() is glibc's, which keeps a size behind every array, so that 8 bytes there can be read. A sanitizer's
- * or another allocator may end its mapping with an array.
+ * Whether malloc() is glibc's. It keeps a size behind every array, so that 8 bytes there can be read, except for large
+ * ones (128 KiB), which have mappings of their own. A sanitizer's or another allocator may end its mapping with a small
+ * array.
  */
 static bool heap_is_glibc(void)
 {
