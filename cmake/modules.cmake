@@ -49,7 +49,8 @@ endif()
 cod_module(codec LINKS cod_core PRIVATE_LINKS PkgConfig::LZ4 PkgConfig::ZSTD)
 cod_module(comm LINKS cod_core PRIVATE_LINKS mpi_layer Threads::Threads)
 cod_module(data LINKS cod_core PRIVATE_LINKS PkgConfig::PNG PkgConfig::JPEG PkgConfig::WEBP PkgConfig::TIFF PkgConfig::ZLIB Threads::Threads)
-set_source_files_properties(src/data/degrade_noise.c PROPERTIES COMPILE_OPTIONS -fno-math-errno) # else no vectors of sqrtf
+# GCC makes no vectors of sqrtf() while that may have to set errno.
+set_source_files_properties(src/data/degrade_noise.c PROPERTIES COMPILE_OPTIONS -fno-math-errno)
 cod_module(io LINKS cod_core PRIVATE_LINKS PkgConfig::CJSON PkgConfig::SODIUM)
 cod_module(config LINKS cod_core PRIVATE_LINKS PkgConfig::YAML)
 # L2

@@ -1,13 +1,14 @@
 /**
  * @file
- * Functions for the vectors that a processor has.
+ * Functions compiled for several instruction sets, of which the processor's widest runs.
  */
 #ifndef COD_CORE_WIDE_H
 #define COD_CORE_WIDE_H
 
 /**
- * Before a function: compiles it for AVX-512, AVX2 and the baseline; which one runs is chosen when the program is loaded. All give the same
- * bits, as C11 neither contracts nor reorders sums. Elsewhere, and under the thread sanitizer, which starts too late for that, it says nothing.
+ * Stands before a function and compiles it for AVX-512, AVX2 and the baseline. Which one runs is chosen when the
+ * program is loaded. All give the same bits, because C11 allows neither contracting nor reordering of sums. It has no
+ * effect on other processors, nor under the thread sanitizer, which starts after that choice.
  */
 #if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__) &&                           \
     !defined(__SANITIZE_THREAD__)

@@ -118,7 +118,10 @@ COD_MUST_CHECK cod_status cpu_tune(cod_device *device, const cod_op *op, const c
                                    size_t count, const cpu_candidate **chosen);
 void cpu_tune_clear(cod_device *device);
 
-/** Sums dy of a CONV2D_BACKWARD_WEIGHTS or LINEAR_BACKWARD_WEIGHTS over its pixels into db; takes 3 padded vectors of scratch. */
+/**
+ * Sums dy of a CONV2D_BACKWARD_WEIGHTS or LINEAR_BACKWARD_WEIGHTS over its pixels into db; uses 3 padded vectors at the
+ * start of the scratch memory.
+ */
 void cpu_bias_gradient(const cod_plan *plan);
 
 /** The kernels' instruction set and oneDNN's, as found or as COD_CPU_ISA says; see cpu.h. */

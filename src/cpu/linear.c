@@ -1,6 +1,7 @@
 /*
- * Linear layers whose weights do not fit in the caches, on a few rows: reading the weights is then what takes time, so they are read
- * once, as they are. Packing them for oneDNN would read and write them first, at every update, for each plan anew.
+ * Linear layers whose weights do not fit in the caches, on a few rows. Most of their time goes into reading the
+ * weights, so these are used in the layout that they have. Packing them for oneDNN would read and write all of them
+ * after each update, for each plan.
  */
 #include "core/memory.h"
 #include "cpu/cpu_internal.h"
@@ -12,12 +13,12 @@ enum {
     LEAST_WEIGHTS = 1 << 20,
     OUTPUTS_AT_ONCE = 48,   /**< of a thread */
     COLUMNS_AT_ONCE = 4096, /**< of dx, of a thread: pages of weights that are read in order */
-    LINES_AT_ONCE = 16      /**< of the weights, of which dx is summed: with 32 a product takes 17 ms, not 10 */
+    LINES_AT_ONCE = 16      /**< of the weights, which one product adds to dx: with 32 it takes 17 ms, not 10 */
 };
 
 typedef struct linear_state {
     int64_t rows, padded_rows, inputs, outputs;
-    /** Byte offsets in scratch, all f32: x or dx, y or dy; forward also x and y with rows side by side. */
+    /** Byte offsets in scratch, all f32: x or dx, y or dy; forward also the transposes of x and y, rows padded. */
     size_t at_x, at_y, at_turned, at_turned_y;
 } linear_state;
 

@@ -181,8 +181,9 @@ done:
 }
 
 /**
- * Whether malloc() is glibc's, which keeps a size behind every array, so that 8 bytes there can be read. A sanitizer's
- * or another allocator may end its mapping with an array.
+ * Whether malloc() is glibc's. It keeps a size behind every array, so that 8 bytes there can be read, except for large
+ * ones (128 KiB), which have mappings of their own. A sanitizer's or another allocator may end its mapping with a small
+ * array.
  */
 static bool heap_is_glibc(void)
 {
@@ -196,7 +197,10 @@ static bool heap_is_glibc(void)
 #endif
 }
 
-/** Whether the implementation of this name is wrong for the problem in oneDNN 2.6.3; test_convolution.c and test_heap.c show each. */
+/**
+ * Whether the implementation of this name is wrong for the problem in oneDNN 2.6.3; test_convolution.c and test_heap.c
+ * show each fault.
+ */
 static bool is_faulty(const cpu_conv_problem *p, const char *name)
 {
     const bool jit = strncmp(name, "jit", 3) == 0;

@@ -258,7 +258,7 @@ static cod_status affine(exporter *e, const cod_node *node)
     COD_REQUIRE_MEMORY(values);
     for (int64_t c = 0; c < node->channels; c++)
         values[c] = (float)node->shift[c];
-    initializer(e, shift, (const int64_t[]){node->channels, 1, 1}, 3, values);
+    initializer(e, shift, (const int64_t[]){node->channels, 1, 1}, e->flat[node->inputs[0]] ? 1 : 3, values);
     node_open(e, "Add", node->name, e->names[node->output], inputs, 2);
     cod_proto_close(e->proto);
     return COD_OK;

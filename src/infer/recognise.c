@@ -5,7 +5,10 @@
 
 enum { SETTINGS = 4 };
 
-/** Reads what an architecture's options were, in the order of its keys, of which the last may be NULL, or returns false: it is another's file. */
+/**
+ * Reads what an architecture's options were, in the order of its keys, of which the last may be NULL. Returns false
+ * where the file holds another architecture.
+ */
 typedef struct recogniser {
     const char *kind, *keys[SETTINGS];
     bool (*read)(const cod_st_file *file, int64_t values[SETTINGS]);
@@ -41,7 +44,10 @@ static bool msrresnet_read(const cod_st_file *file, int64_t values[SETTINGS])
     return values[1] > 0;
 }
 
-/** BasicSR's RRDBNet: features and scale from conv_first, blocks by counting, growth from a dense block's first convolution. */
+/**
+ * BasicSR's RRDBNet: features and scale from conv_first, blocks by counting, growth from a dense block's first
+ * convolution.
+ */
 static bool rrdb_read(const cod_st_file *file, int64_t values[SETTINGS])
 {
     const cod_st_tensor *first = convolution(file, "conv_first.weight"),
@@ -55,7 +61,10 @@ static bool rrdb_read(const cod_st_file *file, int64_t values[SETTINGS])
     return true;
 }
 
-/** BasicSR's EDSR: features from conv_first, blocks by counting, the scale from the shuffled convolutions; its colours and scales are the usual ones. */
+/**
+ * BasicSR's EDSR: features from conv_first, blocks by counting, the upscaling factor from the convolutions before the
+ * pixel shuffles. The file does not tell res_scale, img_range and rgb_mean: they are taken to be the defaults.
+ */
 static bool edsr_read(const cod_st_file *file, int64_t values[SETTINGS])
 {
     const cod_st_tensor *first = convolution(file, "conv_first.weight"), *up = convolution(file, "upsample.0.weight");

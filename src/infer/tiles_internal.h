@@ -24,9 +24,11 @@ static inline int64_t infer_round_up(int64_t value, int64_t multiple)
 }
 
 /**
- * Windows for tiles of `tile` at most; as few as there must be, and those as short as they can be.
+ * Cuts a side into as few windows as tiles of `tile` pixels allow, and makes these windows as short as they can be.
  *
- * @param length, halo  multiples of `multiple`, as windows and where they begin are then, too; halo < 0: one window
+ * @param length, halo  multiples of `multiple`; the lengths and the starts of windows are then multiples of it, too.
+ *                      halo < 0: one window
+ * @param multiple      tiles may be longer than `tile` by less than this
  */
 infer_axis infer_tiles(int64_t length, int64_t tile, int64_t halo, int64_t multiple);
 

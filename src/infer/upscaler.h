@@ -11,7 +11,8 @@
  * is computed from when the picture is run whole, and tiled equals whole but for rounding in another order.
  * All tiles of a picture have one size, so memory is bounded by the tile, not by the picture.
  *
- * Where the network takes sides that are multiples of a number, the picture's last row and column are repeated up to that.
+ * Where the network only takes sides that are multiples of a number, the picture is extended to such sides by repeating
+ * its last row and its last column, and the result is cropped.
  *
  * Precision int8 computes convolutions on 8-bit integers (int8.h) and everything else as `auto` does. It needs the ranges of their
  * inputs: from the model file, or from cod_upscaler_calibrate(). They are fixed then, so that tiled equals whole as before.

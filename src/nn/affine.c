@@ -1,10 +1,13 @@
-/* AFFINE nodes, alpha·x + shift, as ops that normalise by a mean of 0 and a deviation of 1, whose vectors lie in the io buffer. */
+/*
+ * AFFINE nodes, alpha·x + shift. They become ops that normalise by a mean of 0 and a deviation of 1. The vectors of
+ * such an op are constants and lie in the io buffer.
+ */
 #include "nn/compile_internal.h"
 #include "nn/lower_internal.h"
 
 #include <stdlib.h>
 
-/** The vectors of a node, one behind another. */
+/** The vectors of a node, which lie one behind another. ZEROS is the mean and the variance. */
 enum { ZEROS, SCALE, SHIFT, VECTORS };
 
 static size_t vector_bytes(const ir_context *context, const cod_node *node)
@@ -65,7 +68,7 @@ void lower_affine(lowering *lower, const cod_node *node, int x, int y)
     for (size_t i = 0; i < VECTORS; i++)
         vectors[i] = lower_placed_tensor(lower, (cod_shape){1, 1, 1, node->channels}, context->param_dtype, IR_IO,
                                          offset + i * vector_bytes(context, node));
-    /* The variance is 0, and epsilon 1. */
+    /* A variance of 0 and an epsilon of 1 make a deviation of exactly 1. */
     lower_emit(lower, (ir_instr){.kind = COD_OP_NORM_INFERENCE,
                                  .attr = {.epsilon = 1},
                                  .inputs = {x, vectors[SCALE], vectors[SHIFT], vectors[ZEROS], vectors[ZEROS]},

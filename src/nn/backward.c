@@ -257,7 +257,7 @@ static void backward_activation(lowering *lower, const cod_node *node, int dy)
     emit_gradients(lower, instr, adds);
 }
 
-/** Shuffling pixels adds to nothing: where a gradient is there already, into a tensor of its own, which is added. */
+/** PIXEL_SHUFFLE cannot add to its output: it writes a tensor of its own, which is then added to what is there. */
 static void backward_unshuffle(lowering *lower, const cod_node *node, int dy)
 {
     const cod_value x = node->inputs[0];

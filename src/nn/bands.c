@@ -1,11 +1,13 @@
 /*
- * Running a picture in bands from top to bottom, each op band by band, so that memory is bounded by the band and nothing is computed twice.
+ * Running a picture in bands from top to bottom, each op band by band, so that memory is bounded by the band and
+ * nothing is computed twice.
  *
- * Heights are counted in units: rows of the input, or of what PIXEL_UNSHUFFLE made of it. With bands of B units, a tensor of s rows to a
- * unit gets R = s·B new rows in each step. An op that sees p rows up and down can only make rows for which the lower ones are there:
- * its output is *delayed*. In step k a tensor delayed by d units gets the rows kR - sd … (k + 1)R - sd of the picture, and before them
- * it keeps the last rows that its readers still need. Rows outside of the picture are zeros, which is what padding means; a resize
- * wants the border repeated instead, so what it reads of the input is a copy of its own, and it makes rows above and below that nobody
+ * Heights are counted in units. A unit is a row of the input or, where PIXEL_UNSHUFFLE makes a smaller picture, a row
+ * of the smallest one. With bands of B units, a tensor of s rows to a unit gets R = s·B new rows in each step. An op
+ * that sees p rows up and down can only make rows for which the lower ones are there: its output is *delayed*. In step
+ * k a tensor delayed by d units gets the rows kR - sd … (k + 1)R - sd of the picture, and before them it keeps the last
+ * rows that its readers still need. Rows outside of the picture are zeros, which is what padding means. A resize wants
+ * the border repeated instead: it reads a copy of the input of its own, and makes rows above and below that nobody
  * reads.
  */
 #include "nn/ir_internal.h"
@@ -265,7 +267,7 @@ static cod_status find_input(const ir_context *context, const ir_program *progra
     return COD_OK;
 }
 
-/** Rows of the least high picture, the input of `rows` among them. */
+/** Height of the smallest picture: the input, of `rows`, or an output of PIXEL_UNSHUFFLE. */
 static int64_t least_height(const ir_program *program, int64_t rows)
 {
     for (size_t i = 0; i < program->instr_count; i++)

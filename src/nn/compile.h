@@ -148,9 +148,10 @@ cod_bucket cod_program_bucket(const cod_program *program, size_t index);
 typedef cod_status (*cod_bucket_ready)(void *context, size_t index, cod_event *complete);
 
 /**
- * Queues a program; first what prepares weights of sets that have changed (packing, folding, spectral normalisation), and the scalars
- * that were set. Where the backend records, instructions between which the host has nothing to do are recorded together in the first
- * run, and replayed later: all of a program where no bucket is signalled and no event awaited.
+ * Queues a program; before it what prepares weights of sets that have changed (packing, folding, spectral
+ * normalisation), and the scalars that were set. Where the backend records, instructions between which the host has
+ * nothing to do are recorded together in the first run, and replayed later: all of a program where no bucket is
+ * signalled and no event awaited.
  *
  * @param ready  may be NULL
  */
@@ -208,7 +209,8 @@ int64_t cod_program_delay(const cod_program *program);
  * Afterwards the output's view holds the rows kR - delay … (k + 1)R - delay, R of them, of the whole picture's output; those
  * outside of it are of no use.
  *
- * @param height  of the picture, rows; as a picture run whole, a multiple of what its pixel unshuffles divide by
+ * @param height  of the picture, rows: a multiple of the factors of all pixel unshuffles
+ * @return COD_ERR_ARGUMENT when it is none
  */
 COD_MUST_CHECK cod_status cod_program_run_band(cod_program *program, int64_t step, int64_t height);
 

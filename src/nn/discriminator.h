@@ -46,7 +46,7 @@ enum { COD_UNET_DISCRIMINATOR_MULTIPLE = 8 };
  */
 cod_value cod_unet_discriminator(cod_graph *graph, cod_value pictures, int64_t features);
 
-/** It halves pictures until so many pixels a side are left, in at least and at most so many blocks. */
+/** cod_vgg_discriminator() halves pictures until END pixels a side are left, in MIN_BLOCKS to MAX_BLOCKS blocks. */
 enum { COD_VGG_DISCRIMINATOR_END = 4, COD_VGG_DISCRIMINATOR_MIN_BLOCKS = 2, COD_VGG_DISCRIMINATOR_MAX_BLOCKS = 7 };
 
 typedef struct cod_vgg_discriminator_spec {
@@ -59,12 +59,14 @@ typedef struct cod_vgg_discriminator_spec {
 bool cod_vgg_discriminator_fits(int64_t side);
 
 /**
- * ESRGAN's discriminator (Wang et al., "ESRGAN: Enhanced Super-Resolution Generative Adversarial Networks", ECCV workshops 2018), in
- * the layout and with the names of BasicSR's VGGStyleDiscriminator, to logits that a picture is of the data: {N,H,W,C} -> {N,1,1,1}.
+ * ESRGAN's discriminator (Wang et al., "ESRGAN: Enhanced Super-Resolution Generative Adversarial Networks", ECCV
+ * workshops 2018), in the layout and with the names of BasicSR's VGGStyleDiscriminator, to logits that a picture is of
+ * the data: {N,H,W,C} -> {N,1,1,1}.
  *
- * Each block has a 3x3 convolution and one of 4x4 that halves the picture, both with 1, 2, 4, 8, 8 … times `features` channels; batch
- * normalisation behind all but the first; leaky ReLU of slope 0.2; two fully connected layers. BasicSR has it for 128 (five blocks) and
- * 256 pixels (six); smaller and larger pictures take fewer and more blocks.
+ * Each block has a 3x3 convolution and one of 4x4 that halves the picture, both with 1, 2, 4, 8, 8 … times `features`
+ * channels. Batch normalisation follows all but the first convolution, then leaky ReLU of slope 0.2. Two fully
+ * connected layers end it. BasicSR has it for 128 (five blocks) and 256 pixels (six); smaller and larger pictures take
+ * fewer and more blocks.
  *
  *     conv0_0               the first convolution, with a bias
  *     convB_0, convB_1      those of block B, without a bias, and their normalisations bnB_0, bnB_1

@@ -76,7 +76,7 @@ typedef struct ir_program {
     size_t arena_bytes;
     ir_passing *taken, *handed; /**< by value */
     size_t taken_count, handed_count;
-    int64_t band;     /**< units in a band; 0 = runs whole. A unit is a row of the least high picture */
+    int64_t band;     /**< units in a band; 0 = runs whole; see bands.c */
     int64_t unit;     /**< rows of the input in a unit */
     ir_image *images; /**< [tensor, before bands were made]; NULL where it runs whole */
     /** [param] last instruction that writes the parameter's gradient, or -1. */

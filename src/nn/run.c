@@ -85,7 +85,7 @@ static cod_status prepare_plans(const cod_program *program, const cod_sets chang
                                                                                cod_program_queue(program));
 }
 
-/** Queues all that depends on parameters alone and on what has changed: ops that make weights of others, then packing. */
+/** Queues all that depends on changed parameters alone: first ops that make weights of other weights, then packing. */
 static cod_status queue_preparation(cod_program *program, const cod_sets changed[2])
 {
     if ((changed[0] | changed[1]) == 0)
@@ -110,8 +110,8 @@ cod_status cod_program_prepare(cod_program *program)
 }
 
 /**
- * Whether a recording can begin with what the changes call for, because a step of training calls for the same each time: what
- * reads values that updates wrote last and, in a program that trains, states.
+ * Whether a recording can begin with all preparation that the changes call for. That is so where each step of training
+ * calls for the same: it reads values that an update wrote last and, in a program that moves states itself, states.
  */
 static bool prepares_in_recording(const cod_program *program, const cod_sets changed[2])
 {
@@ -130,7 +130,7 @@ static bool prepares_in_recording(const cod_program *program, const cod_sets cha
     return prepares;
 }
 
-/** As cod_program_prepare(), but leaves to the recording that is queued next what can be a part of it. */
+/** As cod_program_prepare(), but leaves it to the recording that is queued next where that can begin with it. */
 static cod_status prepare_run(cod_program *program)
 {
     const cod_weights *weights = program->executable->weights;
@@ -323,6 +323,8 @@ static cod_status run_rows(cod_program *program, size_t index, int64_t step, int
 cod_status cod_program_run_band(cod_program *program, int64_t step, int64_t height)
 {
     COD_REQUIRE(program->ir.band > 0, "program '%s' does not run in bands", program->name);
+    COD_REQUIRE(height % program->ir.unit == 0, "program '%s': a picture of %lld rows; wants a multiple of %lld",
+                program->name, (long long)height, (long long)program->ir.unit);
     COD_TRY(cod_program_prepare(program));
     if (step == 0)
         COD_TRY(begin_picture(program));

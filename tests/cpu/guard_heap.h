@@ -8,7 +8,10 @@
 
 #include <stdbool.h>
 
-/** Not to be called while another thread allocates. Memory is given back as usual, whether it is on or off by then. */
+/**
+ * Turns it on or off. No other thread may allocate during this call, nor while it is on. Memory from either heap may be
+ * freed at any time.
+ */
 void guard_heap(bool on);
 
 #endif

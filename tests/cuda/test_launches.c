@@ -390,8 +390,8 @@ static void later_steps_queue_little(void **state)
 }
 
 /**
- * The weights of eight layers of this network are spectrally normalised in each step, by three kernels each, from states that the
- * step before moved: the recording of a step has them, too.
+ * The weights of eight layers of this network are spectrally normalised in each step, by three kernels each, from
+ * states that the step before moved. The recording of a step contains these kernels.
  */
 static void a_discriminators_step_is_one_recording(void **state)
 {

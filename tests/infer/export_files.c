@@ -59,7 +59,7 @@ static void export_classifier(const char *name, cod_saved_model saved)
     cod_saved_model_clear(&saved);
 }
 
-static void everything_is_exported(void **state)
+static void upscalers_are_exported(void **state)
 {
     (void)state;
     export_upscaler(
@@ -109,6 +109,11 @@ static void everything_is_exported(void **state)
                    (const cod_st_text[]){
                        {"num_feat", "12"}, {"num_block", "1"}, {"num_grow_ch", "8"}, {"scale", "2"}, {NULL, NULL}},
                    14));
+}
+
+static void classifiers_are_exported(void **state)
+{
+    (void)state;
     export_classifier("mlp", test_model("mlp", (const cod_st_text[]){TEST_SIZES(1, 1, 20, 5), {NULL, NULL}}, 5));
     export_classifier(
         "mlp_pictures",
@@ -131,6 +136,11 @@ static void everything_is_exported(void **state)
         test_model("resnet50",
                    (const cod_st_text[]){TEST_SIZES(17, 14, 3, 4), {"features", "4"}, {"stem", "small"}, {NULL, NULL}},
                    13));
+}
+
+static void what_models_seldom_have_is_exported(void **state)
+{
+    (void)state;
     cod_saved_model odd = test_odd_model(6);
     assert_ok(cod_onnx_write(file_of("odd", ".onnx"), &odd.model, odd.values));
     run_write("odd", &odd, 2, 12, 8);
@@ -139,7 +149,11 @@ static void everything_is_exported(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(everything_is_exported)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(upscalers_are_exported),
+        cmocka_unit_test(classifiers_are_exported),
+        cmocka_unit_test(what_models_seldom_have_is_exported),
+    };
     if (argc != 3) {
         fprintf(stderr, "usage: %s FOLDER BACKEND\n", argv[0]);
         return 2;

@@ -133,7 +133,7 @@ static void check_parts_equal_whole(const char *backend, cod_precision precision
     }
 }
 
-/** Of a network that takes even sides, for pictures of odd sides: as for the picture whose last row and column are repeated. */
+/** A network that takes even sides gives, for odd ones, what it gives when the last row and column are repeated. */
 static void borders_are_repeated_up_to_what_the_network_takes(void **state)
 {
     (void)state;

@@ -217,12 +217,26 @@ static void what_cannot_run_so_is_refused(void **state)
     }
 }
 
+static void heights_that_unshuffling_cannot_divide_are_refused(void **state)
+{
+    (void)state;
+    fixture f = {.width = 8, .height = 12, .band = 4};
+    assert_ok(net_model("rrdb", "num_feat=3 num_block=1 num_grow_ch=2 scale=1", &f.arena, &f.model));
+    open_model(&f, &cod_ref_backend, COD_F64);
+    assert_fails(COD_ERR_ARGUMENT, "a picture of 10 rows; wants a multiple of 4",
+                 cod_program_run_band(cod_executable_program(f.banded.executable, PROGRAM), 0, 10));
+    close_model(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bands_equal_the_whole),         cmocka_unit_test(bands_equal_the_whole_on_cpu),
-        cmocka_unit_test(bands_write_where_they_may),    cmocka_unit_test(branches_meet),
+        cmocka_unit_test(bands_equal_the_whole),
+        cmocka_unit_test(bands_equal_the_whole_on_cpu),
+        cmocka_unit_test(bands_write_where_they_may),
+        cmocka_unit_test(branches_meet),
         cmocka_unit_test(what_cannot_run_so_is_refused),
+        cmocka_unit_test(heights_that_unshuffling_cannot_divide_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,8 @@
 /*
- * Random graphs: values shared at will, nested concatenations, sums of anything, means, shifts, stops, losses between two values. Fused and op by op they give the
- * same gradients, which differences confirm, and the paranoid backend sees no op read or write what it should not. Where values are recomputed, or
- * few gradients of weights wait for each other, gradients are the same to the bits.
+ * Random graphs: values shared at will, nested concatenations, sums of anything, means, shifts, stops, losses between
+ * two values. Fused and op by op they give the same gradients, which differences confirm, and the paranoid backend sees
+ * no op read or write what it should not. Where values are recomputed, or few gradients of weights wait for each other,
+ * gradients are the same to the bits.
  */
 #include "support/test.h"
 

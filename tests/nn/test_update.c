@@ -58,7 +58,7 @@ static const cod_backend *backend_at(size_t i)
     return i == 0 ? &cod_ref_backend : &counting;
 }
 
-/** What is trained: a generator, or a discriminator of spectrally normalised layers, whose weights ops make of parameters. */
+/** What is trained: a generator, or a discriminator whose layers use spectrally normalised copies of their weights. */
 typedef enum network { GENERATOR, DISCRIMINATOR } network;
 enum { NORMALISED_LAYERS = 2 };
 
@@ -229,7 +229,7 @@ static void check(network which, const cod_optimiser_options *options, bool join
             meddled_step(&both[i], joined && i > 0, s);
             if (i == 0)
                 continue;
-            /* In the second step the program is recorded once more, with the preparation of what the first update wrote. */
+            /* The second step records the program once more, with the preparation of what the first update wrote. */
             assert_int_equal(captures, s == 1 ? recordings : s == 2);
             assert_int_equal(replays, recordings);
             if (s > 2)

@@ -1,6 +1,7 @@
 /*
- * EDSR (Lim et al., "Enhanced Deep Residual Networks for Single Image Super-Resolution", CVPR workshops 2017), in the layout and with the
- * tensor names of BasicSR's EDSR, so that its files go both ways: residual blocks without normalisation, on pictures less the mean colour.
+ * EDSR (Lim et al., "Enhanced Deep Residual Networks for Single Image Super-Resolution", CVPR workshops 2017): residual
+ * blocks without normalisation, on pictures less the mean colour. Layout and tensor names are those of BasicSR's EDSR,
+ * so that its files go both ways.
  */
 #include "nn/models/models_internal.h"
 

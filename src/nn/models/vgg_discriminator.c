@@ -14,7 +14,7 @@ bool cod_vgg_discriminator_fits(int64_t side)
     return false;
 }
 
-/** Convolution `index` of block `block`: 3x3 first, then one of 4x4 that halves the picture; normalised, but for the very first. */
+/** Convolution `index` of a block: 3x3, then 4x4, which halves the picture. All but the very first are normalised. */
 static cod_value convolution(cod_graph *graph, cod_value x, int block, int index, int64_t channels)
 {
     char name[32];
