@@ -283,7 +283,9 @@ static void options_that_do_not_fit_are_refused(void **state)
         {"blur_sigma", "3,0.2", "degradation.blur_sigma: 3, the least, is above 0.2, the most"},
         {"blur_sigma2", "1", "degradation.blur_sigma2: wants two numbers"},
         {"resize_prob", "0.5,0.5", "degradation.resize_prob: wants three numbers, for up, down and keep, not 2"},
-        {"resize_range", "1.2,1.5", "degradation.resize_range: goes from below 1 to above 1"},
+        {"resize_range", "1.2,1.5", "degradation.resize_range: must contain 1, but goes from 1.2 to 1.5"},
+        {"betag_range2", "0.5,0.9", "degradation.betag_range2: must contain 1, but goes from 0.5 to 0.9"},
+        {"betap_range", "2,4", "degradation.betap_range: must contain 1, but goes from 2 to 4"},
         {"jpeg_range2", "95,30", "degradation.jpeg_range2: 95, the least, is above 30, the most"},
     };
     cod_arena arena = {0};
