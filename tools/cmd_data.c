@@ -21,7 +21,7 @@ static const char help[] =
     "  --force      replace samples that exist\n"
     "  --help\n";
 
-enum { GAP = 8, PATH_BYTES = 4096, TEXT_BYTES = 1024 };
+enum { GAP = 8, PATH_BYTES = 4096, TEXT_BYTES = COD_DEGRADATION_TEXT_BYTES };
 
 typedef struct arguments {
     const char *folder;
@@ -62,7 +62,7 @@ static void describe(const cod_run_config *config, uint64_t position, char text[
         return;
     }
     cod_degradation_draw(&config->degradation, &place, &degradation);
-    cod_degradation_describe(&degradation, text, TEXT_BYTES);
+    cod_degradation_describe(&degradation, text);
 }
 
 static cod_status path_of(const arguments *args, long index, char path[PATH_BYTES])

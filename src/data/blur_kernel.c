@@ -11,8 +11,7 @@ const char *const cod_blur_family_names[COD_BLUR_FAMILIES + 1] = {
 /** The inverse of Σ = U diag(sx², sy²) Uᵀ, U the rotation by theta: xx, xy and yy of the symmetric matrix. */
 static void invert(const cod_blur *blur, double out[3])
 {
-    const bool turned = blur->family == COD_BLUR_ANISO || blur->family == COD_BLUR_GENERALIZED_ANISO ||
-                        blur->family == COD_BLUR_PLATEAU_ANISO;
+    const bool turned = cod_blur_is_anisotropic(blur->family);
     const double sx = blur->sigma_x, sy = turned ? blur->sigma_y : blur->sigma_x, theta = turned ? blur->theta : 0;
     const double c = cos(theta), s = sin(theta), px = 1 / (sx * sx), py = 1 / (sy * sy);
     out[0] = c * c * px + s * s * py;
@@ -75,10 +74,8 @@ void cod_blur_kernel_init(cod_blur_kernel *kernel, const cod_blur *blur)
     while (radius > 0 && (left -= ring(weights, whole, radius)) > 0)
         radius--;
     const int side = 2 * radius + 1, cut = whole - radius;
-    *kernel = (cod_blur_kernel){.radius = radius,
-                                .flips = blur->family != COD_BLUR_ANISO && blur->family != COD_BLUR_GENERALIZED_ANISO &&
-                                         blur->family != COD_BLUR_PLATEAU_ANISO,
-                                .separable = blur->family == COD_BLUR_ISO};
+    *kernel = (cod_blur_kernel){
+        .radius = radius, .flips = !cod_blur_is_anisotropic(blur->family), .separable = blur->family == COD_BLUR_ISO};
     for (int y = 0; y < side; y++)
         for (int x = 0; x < side; x++)
             kernel->weights[y * side + x] = (float)weights[(y + cut) * (2 * whole + 1) + x + cut];

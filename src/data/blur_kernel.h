@@ -30,6 +30,12 @@ typedef enum cod_blur_family {
 /** BasicSR's names, as in `kernel_list`: iso, aniso, …; the last is sinc, which is chosen by probabilities of its own. */
 extern const char *const cod_blur_family_names[COD_BLUR_FAMILIES + 1];
 
+/** Whether a family's kernels have two standard deviations and an angle. */
+static inline bool cod_blur_is_anisotropic(cod_blur_family family)
+{
+    return family == COD_BLUR_ANISO || family == COD_BLUR_GENERALIZED_ANISO || family == COD_BLUR_PLATEAU_ANISO;
+}
+
 typedef struct cod_blur {
     cod_blur_family family;
     int side;                /**< pixels, odd, at most COD_BLUR_MAX_SIDE */

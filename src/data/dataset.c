@@ -94,7 +94,7 @@ static cod_status judge_copies(opening *o)
         }
         COD_REQUIRE(
             wanted == 0 || fit > 0,
-            "data.scales: none of %zu pictures, brought down to %g of its size, holds a crop of %lldx%lld pixels",
+            "data.scales: none of %zu pictures, brought down to %g of their size, holds a crop of %lldx%lld pixels",
             wanted, scales->items[s], (long long)side, (long long)side);
         if (fit < wanted && o->place->report)
             cod_log_warn("data.scales: %zu of %zu pictures are left out at %g of their size: smaller than one crop of "

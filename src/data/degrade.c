@@ -140,12 +140,10 @@ static size_t describe_blur(const cod_blur *blur, char *text, size_t bytes)
 {
     size_t used =
         (size_t)snprintf(text, bytes, "%s %dx%d", cod_blur_family_names[blur->family], blur->side, blur->side);
-    const bool turned = blur->family == COD_BLUR_ANISO || blur->family == COD_BLUR_GENERALIZED_ANISO ||
-                        blur->family == COD_BLUR_PLATEAU_ANISO;
     if (blur->family == COD_BLUR_SINC)
         return used + (size_t)snprintf(text + used, bytes - used, " cutoff %.2f", blur->cutoff);
     used += (size_t)snprintf(text + used, bytes - used, " sigma %.2f", blur->sigma_x);
-    if (turned)
+    if (cod_blur_is_anisotropic(blur->family))
         used += (size_t)snprintf(text + used, bytes - used, " and %.2f at %.0f degrees", blur->sigma_y,
                                  blur->theta * 180 / pi);
     if (blur->family != COD_BLUR_ISO && blur->family != COD_BLUR_ANISO)
@@ -167,9 +165,10 @@ static size_t describe_pass(const cod_degradation_pass *pass, bool second, char 
                                    pass->poisson ? "Poisson" : "Gaussian", pass->noise);
 }
 
-void cod_degradation_describe(const cod_degradation *d, char *text, size_t bytes)
+void cod_degradation_describe(const cod_degradation *d, char text[COD_DEGRADATION_TEXT_BYTES])
 {
-    char ends[2][128], jpeg[32];
+    const size_t bytes = COD_DEGRADATION_TEXT_BYTES; /* more than twice the longest */
+    char ends[2][128];
     const cod_degradation_pass *last = &d->passes[d->count - 1];
     size_t used = describe_pass(&d->passes[0], false, text, bytes);
     if (d->count > 1) {
@@ -181,8 +180,7 @@ void cod_degradation_describe(const cod_degradation *d, char *text, size_t bytes
         length += (size_t)snprintf(ends[0] + length, sizeof ends[0] - length, ", ");
         describe_blur(&d->final, ends[0] + length, sizeof ends[0] - length);
     }
-    snprintf(jpeg, sizeof jpeg, "JPEG %d", last->quality);
-    snprintf(ends[1], sizeof ends[1], "%s", jpeg);
+    snprintf(ends[1], sizeof ends[1], "JPEG %d", last->quality);
     snprintf(text + used, bytes - used, "; %s; %s", ends[!d->jpeg_last], ends[d->jpeg_last]);
 }
 

@@ -15,6 +15,8 @@
 
 typedef struct cod_degrader cod_degrader;
 
+enum { COD_DEGRADATION_TEXT_BYTES = 1024 };
+
 /** What one pass does. */
 typedef struct cod_degradation_pass {
     bool blurs;
@@ -66,8 +68,12 @@ const cod_degrade_options *cod_degrader_options(const cod_degrader *degrader);
 /** What happens to the sample at a place; any thread. */
 void cod_degradation_draw(const cod_degrade_options *options, const cod_sample_place *place, cod_degradation *out);
 
-/** In words: "blur aniso 15x15, sigma 2.10 and 0.70, at 31 degrees; resize 0.53 by area; …". */
-void cod_degradation_describe(const cod_degradation *degradation, char *text, size_t bytes);
+/**
+ * In words: "blur aniso 15x15 sigma 2.10 and 0.70 at 31 degrees, resize 0.53 area, gray Gaussian noise 2.50, JPEG 40; …".
+ *
+ * @param[out] text  of at least COD_DEGRADATION_TEXT_BYTES
+ */
+void cod_degradation_describe(const cod_degradation *degradation, char text[COD_DEGRADATION_TEXT_BYTES]);
 
 /**
  * Degrades a part of a picture; any thread. Memory is kept for the next call.

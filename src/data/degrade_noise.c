@@ -99,7 +99,8 @@ static int32_t poisson(double mean, double probabilities[COLUMNS])
 {
     const int32_t first = mean > COLUMNS / 2 ? (int32_t)mean - COLUMNS / 2 : 0;
     const double log_mean = mean > 0 ? log(mean) : 0;
-    double term = exp(-mean + first * log_mean - lgamma(first + 1.0)), sum = 0;
+    int sign; /* lgamma() stores it in a global variable: a data race where two threads make tables at once */
+    double term = exp(-mean + first * log_mean - lgamma_r(first + 1.0, &sign)), sum = 0;
     for (int k = 0; k < COLUMNS; k++) {
         sum += probabilities[k] = term;
         term *= mean / (first + k + 1);

@@ -125,6 +125,15 @@ static void examine_floats(const examination *e, const char *key, const cod_floa
     examine_range(e, key, range->count, whole ? range->items[0] : 0, whole ? range->items[1] : 0);
 }
 
+/** Of a range below and above 1 of which numbers are drawn separately. */
+static void examine_around_one(const examination *e, const char *key, const cod_float_list *range)
+{
+    examine_floats(e, key, range);
+    if (range->count == 2 && (range->items[0] > 1 || range->items[1] < 1))
+        complain(e, key, "must contain 1, but goes from %g to %g: numbers below 1 and above 1 are drawn separately",
+                 range->items[0], range->items[1]);
+}
+
 static void examine_shares(const examination *e, const char *key, const cod_float_list *shares)
 {
     double sum = 0;
@@ -163,17 +172,13 @@ static void examine_pass(const examination *e, const cod_degrade_pass_options *p
                  (long long)pass->blur_kernel_size, COD_BLUR_MIN_SIDE, COD_BLUR_MAX_SIDE);
     examine_kernels(e, pass);
     examine_floats(e, "blur_sigma", &pass->blur_sigma);
-    examine_floats(e, "betag_range", &pass->betag_range);
-    examine_floats(e, "betap_range", &pass->betap_range);
+    examine_around_one(e, "betag_range", &pass->betag_range);
+    examine_around_one(e, "betap_range", &pass->betap_range);
     if (pass->resize_prob.count != 3)
         complain(e, "resize_prob", "wants three numbers, for up, down and keep, not %zu", pass->resize_prob.count);
     else
         examine_shares(e, "resize_prob", &pass->resize_prob);
-    examine_floats(e, "resize_range", &pass->resize_range);
-    if (pass->resize_range.count == 2 && (pass->resize_range.items[0] > 1 || pass->resize_range.items[1] < 1))
-        complain(e, "resize_range",
-                 "goes from below 1 to above 1: pictures are made smaller by the one, enlarged by "
-                 "the other");
+    examine_around_one(e, "resize_range", &pass->resize_range);
     examine_floats(e, "noise_range", &pass->noise_range);
     examine_floats(e, "poisson_scale_range", &pass->poisson_scale_range);
     examine_range(e, "jpeg_range", pass->jpeg_range.count, whole ? (double)pass->jpeg_range.items[0] : 0,

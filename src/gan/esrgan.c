@@ -53,13 +53,9 @@ static cod_status build(const cod_recipe_setting *setting, cod_recipe *recipe)
 /** The discriminator's fully connected layers are for pictures of one size, which its halvings must lead to. */
 static void check_patch(const cod_run_config *run)
 {
-    const cod_model_kind *kind = run->whole.kind;
+    const int scale = gan_scale(run);
     const int64_t patch = run->data.patch;
-    if (kind == NULL || kind->scale == NULL || run->whole.architecture == NULL ||
-        cod_config_has_problem(run->config, "data.patch"))
-        return;
-    const int scale = kind->scale(run->whole.architecture);
-    if (cod_vgg_discriminator_fits(patch * scale))
+    if (scale == 0 || cod_vgg_discriminator_fits(patch * scale))
         return;
     char fitting[128] = "";
     for (int64_t side = 1; side <= 1024; side *= 2)

@@ -180,6 +180,15 @@ static void check_content(const cod_run_config *run, const gan_published *publis
                                "the content loss compares pixels already: set gan.content_weight");
 }
 
+int gan_scale(const cod_run_config *run)
+{
+    const cod_model_kind *kind = run->whole.kind;
+    if (kind == NULL || kind->scale == NULL || run->whole.architecture == NULL ||
+        cod_config_has_problem(run->config, "data.patch"))
+        return 0;
+    return kind->scale(run->whole.architecture);
+}
+
 void gan_check(const cod_run_config *run, const gan_published *published)
 {
     const gan_options *o = cod_run_config_section(run, &gan_option_table);

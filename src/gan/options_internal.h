@@ -66,6 +66,9 @@ COD_MUST_CHECK cod_status gan_settle(const cod_run_config *run, const gan_publis
 /** The last layer that is compared; layer_count > 0. */
 cod_vgg_layer gan_last_layer(const gan_settings *settings);
 
+/** The factor by which the run's generator enlarges data.patch; 0 = not known, because a problem of one of them was told already. */
+int gan_scale(const cod_run_config *run);
+
 /** For cod_recipe_kind.check and .check_files. */
 void gan_check(const cod_run_config *run, const gan_published *published);
 void gan_check_files(const cod_run_config *run, const gan_published *published);

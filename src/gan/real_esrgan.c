@@ -25,20 +25,16 @@ static cod_status build(const cod_recipe_setting *setting, cod_recipe *recipe)
 static void check_patch(const cod_run_config *run)
 {
     enum { MULTIPLE = COD_UNET_DISCRIMINATOR_MULTIPLE };
-    const cod_model_kind *kind = run->whole.kind;
-    if (kind == NULL || kind->scale == NULL || run->whole.architecture == NULL ||
-        cod_config_has_problem(run->config, "data.patch"))
-        return;
-    const int scale = kind->scale(run->whole.architecture);
-    const int64_t patch = run->data.patch, side = patch * scale;
+    const int scale = gan_scale(run);
+    const int64_t patch = run->data.patch;
     int64_t fitting = patch;
-    while (fitting * scale % MULTIPLE != 0)
+    while (scale > 0 && fitting * scale % MULTIPLE != 0)
         fitting++;
     if (fitting != patch)
         cod_config_problem_key(run->config, "data.patch",
                                "a patch of %lld enlarged %d times is %lld pixels a side, but the discriminator of "
                                "recipe 'real_esrgan' judges multiples of %d; %lld would fit",
-                               (long long)patch, scale, (long long)side, MULTIPLE, (long long)fitting);
+                               (long long)patch, scale, (long long)patch * scale, MULTIPLE, (long long)fitting);
 }
 
 static void check(const cod_run_config *run)

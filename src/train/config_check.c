@@ -147,6 +147,9 @@ static void check_data(cod_run_config *run)
         !cod_config_has_problem(run->config, "data.degradation"))
         cod_config_problem_key(run->config, "eval.degraded",
                                "pictures are degraded where data.degradation is real_esrgan, and it is bicubic");
+    else if (run->eval.degraded && run->data.val_low_path.count > 0)
+        cod_config_problem_key(run->config, "eval.degraded",
+                               "makes the low-resolution pictures that data.val_low_path gives: leave one of them out");
 }
 
 static bool is_init_file(const char *init)

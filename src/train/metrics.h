@@ -21,9 +21,9 @@ typedef struct cod_metrics_line {
     int64_t step; /**< updates done */
     double loss;  /**< the task's, with the weighted distillation loss; further losses of a recipe are in `more` */
     double task_loss, rate, step_ms, images_per_s;
-    double exchange_share;              /**< of the steps' time */
-    double trained_s;                   /**< that all steps took, evaluations and checkpoints left out */
-    double processor_s;                 /**< that the first rank computed in them, by all of its threads */
+    double exchange_share; /**< of the steps' time */
+    double trained_s;      /**< that all steps took, evaluations and checkpoints left out */
+    double processor_s;    /**< that the first rank computed in those of this process, by all of its threads */
     double between_bytes, inside_bytes; /**< received by the group so far, from other groups and inside it */
     const cod_train_task_kind *task;
     cod_task_quality quality;       /**< on held-out items; not known unless they were evaluated since the last line */

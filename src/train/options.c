@@ -147,8 +147,7 @@ static const cod_option eval_options[] = {
      "counts alike"},
     {"degraded", COD_OPTION_BOOL, offsetof(cod_eval_options, degraded), "false", 0, 0, NULL,
      "super-resolution with data.degradation: real_esrgan: validate on pictures that are degraded as those trained on, "
-     "each "
-     "in one way that is the same in all evaluations and runs; false: on those that MATLAB's bicubic made"},
+     "each in one way that is the same in all evaluations and runs; false: on those that MATLAB's bicubic made"},
 };
 const cod_option_table cod_eval_option_table = {"eval", "Evaluation while training", eval_options, COUNT(eval_options),
                                                 sizeof(cod_eval_options)};

@@ -156,8 +156,9 @@ static cod_status check_guard(const cod_recipe *recipe, const cod_recipe_guard *
 {
     const char *const names[] = {guard->figure, guard->other};
     COD_REQUIRE((guard->other == NULL) == (guard->relation == COD_GUARD_ALONE) && guard->least < guard->most,
-                "recipe '%s': guard '%s' needs a band, and a second figure for a relation alone", recipe->kind->name,
-                guard->name);
+                "recipe '%s': guard '%s' needs a band whose least is below its most, and a second figure if and only "
+                "if it relates two",
+                recipe->kind->name, guard->name);
     for (int i = 0; i < 2; i++)
         COD_REQUIRE(names[i] == NULL || has_name(recipe, names[i]),
                     "recipe '%s': guard '%s' watches '%s', which no sub-step has", recipe->kind->name, guard->name,

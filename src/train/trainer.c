@@ -279,6 +279,11 @@ cod_status trainer_gather(trainer *t, float *const *moments)
     return STRATEGY_PART(t, division, gather, &t->context, moments);
 }
 
+static void look_at_guards(trainer *t)
+{
+    cod_guards_look(&t->guards, t->context.step, t->leader ? cod_group_index(t->group) : -1, mean_by_name, t);
+}
+
 /** Ends a run whose model has diverged by the recipe's guards, so that it is not taken for a good one. */
 static cod_status refuse_spoilt(trainer *t)
 {
@@ -303,7 +308,7 @@ static cod_status after_step(trainer *t)
     const bool logs = is_due(context->step, t->config->log.every) && !last;
     const bool saves = is_due(context->step, t->config->checkpoint.every) || last;
     if (evaluates || logs || saves)
-        cod_guards_look(&t->guards, context->step, t->leader ? cod_group_index(t->group) : -1, mean_by_name, t);
+        look_at_guards(t);
     if (last)
         COD_TRY(refuse_spoilt(t));
     if (evaluates)
@@ -374,6 +379,7 @@ static cod_status step_loop(trainer *t, cod_train_ending *ending)
     COD_TRY(drain(t, &late));
     *ending = t->context.step < t->context.steps ? COD_TRAIN_STOPPED : COD_TRAIN_FINISHED;
     if (*ending == COD_TRAIN_STOPPED) {
+        look_at_guards(t); /* the last look may be many steps ago */
         COD_TRY(refuse_spoilt(t));
         COD_TRY(trainer_save_checkpoint(t));
         if (t->leader)

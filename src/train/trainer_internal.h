@@ -106,7 +106,7 @@ typedef struct trainer {
     float step_ms[STEP_TIMES]; /**< of the last steps done by this process, in a ring, for the median */
     size_t step_count;
     double steps_s;                 /**< that they took together */
-    double processor_s;             /**< that the process computed in them */
+    double processor_s;             /**< that the process computed in them; not that of earlier processes */
     double agreeing_s;              /**< of it for what other ranks say of a step */
     double earlier[TRAINER_TOTALS]; /**< leader: of the group in the processes before this one */
     bool finished_before;           /**< nothing is left to do */

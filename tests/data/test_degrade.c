@@ -130,7 +130,7 @@ static void choices_follow_their_probabilities(void **state)
 static void a_degradation_says_what_it_is(void **state)
 {
     (void)state;
-    char text[1024];
+    char text[COD_DEGRADATION_TEXT_BYTES];
     cod_degradation d = {.count = 2, .sinc = true, .mode = COD_AREA, .jpeg_last = true};
     d.final = (cod_blur){.family = COD_BLUR_SINC, .side = 9, .cutoff = 1.5};
     d.passes[0] = (cod_degradation_pass){.blurs = true, .factor = 1, .noise = 2.5, .gray = true, .quality = 40};
@@ -138,14 +138,14 @@ static void a_degradation_says_what_it_is(void **state)
         .family = COD_BLUR_GENERALIZED_ANISO, .side = 7, .sigma_x = 1, .sigma_y = 2, .theta = 0.7853981634, .beta = 3};
     d.passes[1] =
         (cod_degradation_pass){.factor = 0.5, .mode = COD_BICUBIC, .noise = 0.5, .poisson = true, .quality = 9};
-    cod_degradation_describe(&d, text, sizeof text);
+    cod_degradation_describe(&d, text);
     assert_string_equal(
         text,
         "blur generalized_aniso 7x7 sigma 1.00 and 2.00 at 45 degrees beta 3.00, gray Gaussian noise 2.50, JPEG 40; "
         "resize 0.50 bicubic, colour Poisson noise 0.50; to 1/scale area, sinc 9x9 cutoff 1.50; JPEG 9");
     d.count = 1;
     d.sinc = d.jpeg_last = false;
-    cod_degradation_describe(&d, text, sizeof text);
+    cod_degradation_describe(&d, text);
     assert_string_equal(
         text, "blur generalized_aniso 7x7 sigma 1.00 and 2.00 at 45 degrees beta 3.00, gray Gaussian noise 2.50; "
               "JPEG 40; to 1/scale area");
@@ -283,7 +283,9 @@ static void options_that_do_not_fit_are_refused(void **state)
         {"blur_sigma", "3,0.2", "degradation.blur_sigma: 3, the least, is above 0.2, the most"},
         {"blur_sigma2", "1", "degradation.blur_sigma2: wants two numbers"},
         {"resize_prob", "0.5,0.5", "degradation.resize_prob: wants three numbers, for up, down and keep, not 2"},
-        {"resize_range", "1.2,1.5", "degradation.resize_range: goes from below 1 to above 1"},
+        {"resize_range", "1.2,1.5", "degradation.resize_range: must contain 1, but goes from 1.2 to 1.5"},
+        {"betag_range2", "0.5,0.9", "degradation.betag_range2: must contain 1, but goes from 0.5 to 0.9"},
+        {"betap_range", "2,4", "degradation.betap_range: must contain 1, but goes from 2 to 4"},
         {"jpeg_range2", "95,30", "degradation.jpeg_range2: 95, the least, is above 30, the most"},
     };
     cod_arena arena = {0};

@@ -111,7 +111,8 @@ static void scales_that_do_not_fit_are_refused(void **state)
     cod_dataset *dataset;
     cod_data_options options = options_of(make_pictures("unscaled", 3, 0));
     set_option(&options, "scales", "1,0.5");
-    assert_fails(COD_ERR_ARGUMENT, "none of 3 pictures, brought down to 0.5 of its size, holds a crop of 96x96 pixels",
+    assert_fails(COD_ERR_ARGUMENT,
+                 "none of 3 pictures, brought down to 0.5 of their size, holds a crop of 96x96 pixels",
                  cod_dataset_open(&options, &alone, &dataset));
     set_option(&options, "low_path", "lr");
     assert_fails(COD_ERR_ARGUMENT, "scales: low_path gives low-resolution pictures of one size",

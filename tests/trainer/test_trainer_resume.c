@@ -306,6 +306,18 @@ static void a_diverged_model_is_neither_saved_nor_exported(void **state)
     job_assert_agreed_failure(job_run(&stops), 2, 0, COD_ERR_NUMERIC, message);
 }
 
+/** A stop saves nothing bad, even where no line of metrics was due. */
+static void a_stop_looks_at_guards_before_it_saves(void **state)
+{
+    (void)state;
+    const train_job job = {.ranks = 2,
+                           .settings = {PAIR, TWO, "log.every=100", "pair.most=0.001", "pair.spoils=true"},
+                           .plan = &(listener_plan){.stop_after = 5}};
+    const job_report *report = job_run(&job);
+    job_assert_agreed_failure(report, 2, 0, COD_ERR_NUMERIC, "the model has diverged and is neither saved");
+    assert_null(strstr(report->log, "stopped and saved"));
+}
+
 /* Old checkpoints. */
 
 static void the_newest_complete_checkpoints_are_kept(void **state)
@@ -370,6 +382,7 @@ int main(void)
         TEST(a_spoiled_model_is_not_kept_as_the_best),
         TEST(a_guard_warns_and_training_goes_on),
         TEST(a_diverged_model_is_neither_saved_nor_exported),
+        TEST(a_stop_looks_at_guards_before_it_saves),
         TEST(the_newest_complete_checkpoints_are_kept),
         TEST(groups_in_step_keep_what_all_can_resume_from),
         TEST(a_failed_save_keeps_the_checkpoint_before),

@@ -1,4 +1,4 @@
-"""Writes degrade.txt beside this file: blur kernels and resampled pictures that test_degrade.c compares with. Needs numpy, scipy and opencv-python.
+"""Writes degrade.txt beside this file: blur kernels and resampled pictures that test_degrade_parts.c compares with. Needs numpy, scipy and opencv-python.
 
 Kernels follow the formulas in src/data/blur_kernel.h; bilinear and bicubic are OpenCV's, whose conventions are PyTorch's.
 """
