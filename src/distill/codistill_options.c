@@ -122,6 +122,11 @@ void codistill_check(const cod_run_config *run, const cod_distill_options *d, co
     bool own = strcmp(run->whole.model.init, "own") == 0;
     for (size_t i = 0; i < run->group_count; i++)
         own = own || strcmp(run->groups[i].model.init, "own") == 0;
+    if (e->merge_against == COD_AGAINST_EXACT && e->merge != COD_MERGE_DELAY_CORRECTED)
+        cod_config_problem_key(
+            run->config, "exchange.merge_against",
+            "only merges corrected for delay subtract own weights: set exchange.merge=delay_corrected, "
+            "or leave this out");
     if (e->merge != COD_MERGE_NONE && own)
         cod_config_problem_key(run->config, "model.init",
                                "merging weights needs a common start: `shared` or a file, or exchange.merge: none");

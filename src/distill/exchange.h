@@ -64,6 +64,8 @@ typedef enum cod_exchange_merge_kind {
     COD_MERGE_DELAY_CORRECTED,
     COD_MERGE_AVERAGE
 } cod_exchange_merge_kind;
+/** What a merge subtracts: the own publication as readers decode it, or the own weights that were published. */
+typedef enum cod_exchange_merge_against { COD_AGAINST_DECODED, COD_AGAINST_EXACT } cod_exchange_merge_against;
 typedef enum cod_exchange_peers { COD_PEERS_ALL, COD_PEERS_RING, COD_PEERS_RANDOM, COD_PEERS_AUTO } cod_exchange_peers;
 
 typedef enum cod_exchange_teacher_fragments { COD_TEACHER_MIXED, COD_TEACHER_WHOLE } cod_exchange_teacher_fragments;
@@ -92,6 +94,7 @@ typedef struct cod_exchange_options {
     int64_t lag_steps;
     int merge; /**< cod_exchange_merge_kind */
     double merge_alpha;
+    int merge_against;     /**< cod_exchange_merge_against */
     int teacher_fragments; /**< cod_exchange_teacher_fragments */
     int peers;             /**< cod_choice_index(): cod_exchange_peers; cod_choice_argument(): peers of a random draw */
     const char *replay;    /**< folder of a run whose exchange is repeated; "" = none. Read by the strategy */
@@ -169,7 +172,7 @@ typedef struct cod_exchange_checkpoint {
     int64_t step;             /**< the peer's step when it published */
     int64_t pulled_at;        /**< own step when it was taken over */
     double age_s;             /**< since its publisher copied its weights, by the clocks of both; NaN = not known */
-    cod_buffer *own;          /**< own decoded publication beside it; NULL while that is still to come */
+    cod_buffer *own;          /**< own publication beside it, decoded or exact; NULL while that is still to come */
     uint64_t own_version;     /**< of `own`: the same, or the newest where groups are too far apart for that */
 } cod_exchange_checkpoint;
 
@@ -203,7 +206,7 @@ typedef struct cod_exchange_sizes {
     uint64_t published;    /**< bytes of one publication at most; less with an entropy coder */
     uint64_t pulled;       /**< bytes of one publication of each peer */
     uint64_t held_bytes;   /**< of a rank: the peers' checkpoints, one in use and one under way of each */
-    uint64_t own_bytes;    /**< of a rank: the copy being published, and own publications as others see them */
+    uint64_t own_bytes;    /**< of a rank: the copy being published, and own publications */
     uint64_t slot_bytes;   /**< of a rank: encoded versions, its own and those being pulled, at most */
     uint64_t memory_bytes; /**< of a rank: all three */
     uint64_t device_bytes; /**< of a rank, in the memory of a device that codes: the first two, and chunks both ways */
@@ -351,8 +354,8 @@ typedef struct cod_exchange_array {
 } cod_exchange_array;
 
 /**
- * The arrays that hold the exchange's state: published slots, held teachers, own decoded publications, versions; none
- * where groups do not publish. To save, write them; to restore, fill all but COD_EXCHANGE_SLOTS with what was written
+ * The arrays that hold the exchange's state: published slots, held teachers, own publications, versions; none where
+ * groups do not publish. To save, write them; to restore, fill all but COD_EXCHANGE_SLOTS with what was written
  * and call cod_exchange_restored(). A publication under way is completed first: then it is collective on the group. A
  * pull under way is not part of the state; its version is proposed again.
  *

@@ -6,6 +6,7 @@
 #include "core/trace.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /** The part of the time between two publications that encoding is spread over. */
 enum { ENCODING_PART = 3 };
@@ -95,6 +96,22 @@ const own_version *exchange_own_beside(const exchange_publisher *p, uint64_t ver
     return version == newest + next || newest == 0 ? NULL : exchange_own_of(p, newest);
 }
 
+cod_buffer *exchange_decoded_of(const exchange_publisher *p, uint64_t version)
+{
+    cod_buffer *decoded = p->chains[exchange_fragment_of(p->setup, version)].decoded;
+    return decoded != NULL ? decoded : exchange_own_of(p, version)->values;
+}
+
+int exchange_publisher_held_count(const exchange_publisher *p)
+{
+    return p->own_count + (exchange_keeps_exact(&p->setup->options) ? p->setup->fragments : 0);
+}
+
+cod_buffer **exchange_publisher_held(const exchange_publisher *p, int i)
+{
+    return i < p->own_count ? &p->own[i].values : &p->chains[i - p->own_count].decoded;
+}
+
 exchange_chain *exchange_chain_now(const exchange_publisher *p)
 {
     return &p->chains[exchange_fragment_now(p)];
@@ -158,7 +175,7 @@ static cod_status end_shard(exchange_publisher *p)
     return COD_OK;
 }
 
-/** All shards are encoded: own_version holds what readers will decode. */
+/** All shards are encoded: readers may decode the version, and a merge may subtract it. */
 static void end_publication(exchange_publisher *p)
 {
     p->encoding->version = p->version;
@@ -174,8 +191,8 @@ static void skip_publication(exchange_publisher *p)
 {
     p->counters.skipped++;
     exchange_chain *chain = exchange_chain_now(p);
-    if (chain->reference > 0 && p->encoding == exchange_own_of(p, chain->reference))
-        chain->reference = 0; /* it was being replaced */
+    if (chain->reference > 0 && (chain->decoded != NULL || p->encoding == exchange_own_of(p, chain->reference)))
+        chain->reference = 0; /* what readers hold of it was being replaced */
     p->encoding = NULL;
 }
 
@@ -265,14 +282,17 @@ static cod_status encode_chunk(exchange_publisher *p)
         cod_codec_begin(codec, &range, &p->key);
     const float *values =
         exchange_floats(p->snapshot) + range.first - exchange_snapshot_range(p->setup, fragment).first;
-    const float *against = p->against > 0 ? exchange_floats(exchange_own_of(p, p->against)->values) + at : NULL;
-    float *decoded = exchange_floats(p->encoding->values) + at;
+    const float *against = p->against > 0 ? exchange_floats(exchange_decoded_of(p, p->against)) + at : NULL;
+    float *decoded = exchange_floats(exchange_decoded_of(p, p->version)) + at;
     const uint64_t before = codec->done;
     if (own)
         COD_TRY(
             cod_codec_encode(codec, values, against, 1, p->room, cod_codec_bound(&codec->options, &range), decoded));
     else
         COD_TRY(cod_codec_round_trip(codec, values, against, 1, decoded));
+    if (exchange_keeps_exact(&p->setup->options))
+        memcpy(exchange_floats(p->encoding->values) + at + before, values + before,
+               (codec->done - before) * sizeof *values);
     if (p->setup->shared == NULL)
         exchange_note_print(p, range.first + before, cod_fingerprint(decoded + before, codec->done - before));
     if (own && range.count > 0)
@@ -451,9 +471,10 @@ cod_status exchange_publisher_save(exchange_publisher *p)
     return p->setup->codes_on_device ? exchange_publisher_device_save(p) : COD_OK;
 }
 
-float *exchange_publisher_saved(const exchange_publisher *p, int own)
+float *exchange_publisher_saved(const exchange_publisher *p, int i)
 {
-    return p->setup->codes_on_device ? exchange_publisher_device_saved(p, own) : exchange_floats(p->own[own].values);
+    return p->setup->codes_on_device ? exchange_publisher_device_saved(p, i)
+                                     : exchange_floats(*exchange_publisher_held(p, i));
 }
 
 cod_status exchange_publisher_restored(exchange_publisher *p)

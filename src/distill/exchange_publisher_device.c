@@ -11,9 +11,10 @@
 
 /** What publications of one fragment need. */
 typedef struct own_coding {
-    chunk_table chunks;  /**< prints: of `decoded` */
-    cod_buffer *decoded; /**< [range.count] f32: what readers hold of it by now; its next delta's reference */
-    cod_buffer *plan;    /**< headers */
+    chunk_table chunks; /**< prints: of `decoded` */
+    /** [range.count] f32: what readers hold of it by now; its next delta's reference. The chain's, where that has one. */
+    cod_buffer *decoded;
+    cod_buffer *plan; /**< headers */
     cod_plan *key, *delta;
     size_t longest; /**< chunks of the group's longest shard */
 } own_coding;
@@ -30,7 +31,7 @@ struct exchange_publisher_device {
     int looks;     /**< at what is being fetched */
     size_t sealed; /**< calls of exchange_publisher_device_seal() */
 
-    float **mirrors; /**< [own_count] of the host, for checkpoints; NULL = none yet */
+    float **mirrors; /**< [exchange_publisher_held_count()] of the host, for checkpoints; NULL = none yet */
 };
 
 static cod_status plan_quantise(exchange_publisher *p, const own_coding *own, bool delta, cod_plan **out)
@@ -58,7 +59,9 @@ static cod_status make_own(exchange_publisher *p, int fragment, own_coding *own)
         const size_t chunks = own->chunks.first[s + 1] - own->chunks.first[s];
         own->longest = chunks > own->longest ? chunks : own->longest;
     }
-    COD_TRY(device_buffer_of(p->setup, false, own->chunks.range.count * sizeof(float), &own->decoded));
+    own->decoded = p->chains[fragment].decoded;
+    if (own->decoded == NULL)
+        COD_TRY(device_buffer_of(p->setup, false, own->chunks.range.count * sizeof(float), &own->decoded));
     return device_buffer_of(p->setup, false, heads, &own->plan);
 }
 
@@ -114,7 +117,8 @@ void exchange_publisher_leave_device(exchange_publisher *p)
     for (int f = 0; f < p->setup->fragments && d->own != NULL; f++) {
         device_plan_destroy(p->setup, d->own[f].key);
         device_plan_destroy(p->setup, d->own[f].delta);
-        device_buffer_destroy(p->setup, false, d->own[f].decoded);
+        if (p->chains[f].decoded == NULL)
+            device_buffer_destroy(p->setup, false, d->own[f].decoded);
         device_buffer_destroy(p->setup, false, d->own[f].plan);
         chunk_table_clear(&d->own[f].chunks);
     }
@@ -123,7 +127,7 @@ void exchange_publisher_leave_device(exchange_publisher *p)
     device_buffer_destroy(p->setup, true, d->payloads_host);
     device_buffer_destroy(p->setup, false, d->heads);
     device_buffer_destroy(p->setup, false, d->payloads);
-    for (int i = 0; i < p->own_count && d->mirrors != NULL; i++)
+    for (int i = 0; i < exchange_publisher_held_count(p) && d->mirrors != NULL; i++)
         free(d->mirrors[i]);
     free(d->mirrors);
     free(d);
@@ -156,8 +160,8 @@ static unsigned char *own_head(const exchange_publisher *p, size_t k)
 }
 
 /**
- * Queues the copies of the own shard's payloads, as long as they are, and of what readers will decode to where it
- * is kept.
+ * Queues the copies of the own shard's payloads, as long as they are, and of what a merge subtracts to where it is
+ * kept.
  */
 static cod_status start_fetching(exchange_publisher *p)
 {
@@ -174,7 +178,8 @@ static cod_status start_fetching(exchange_publisher *p)
                                         cod_load_u32(own_head(p, k) + COD_CHUNK_AT_STORED_BYTES)));
         chunk_table_to_model(&own->chunks, own_head(p, k));
     }
-    COD_TRY(p->setup->backend->copy(p->setup->device, NULL, p->encoding->values, 0, own->decoded, 0,
+    cod_buffer *kept = exchange_keeps_exact(&p->setup->options) ? p->snapshot : own->decoded;
+    COD_TRY(p->setup->backend->copy(p->setup->device, NULL, p->encoding->values, 0, kept, 0,
                                     own->chunks.range.count * sizeof(float)));
     COD_TRY(cod_event_record(p->setup->backend, d->fetched, NULL));
     const cod_codec_range range = chunk_table_range(p->setup, &own->chunks, p->setup->rank);
@@ -237,13 +242,13 @@ cod_status exchange_publisher_device_skip(exchange_publisher *p)
 cod_status exchange_publisher_device_save(exchange_publisher *p)
 {
     exchange_publisher_device *d = p->on_device;
-    const int count = p->own_count;
+    const int count = exchange_publisher_held_count(p);
     if (d->mirrors == NULL) {
         d->mirrors = calloc((size_t)count, sizeof *d->mirrors);
         COD_REQUIRE_MEMORY(d->mirrors);
     }
     for (int i = 0; i < count; i++) {
-        cod_buffer *value = p->own[i].values;
+        cod_buffer *value = *exchange_publisher_held(p, i);
         if (d->mirrors[i] == NULL)
             d->mirrors[i] = malloc(value->bytes);
         COD_REQUIRE_MEMORY(d->mirrors[i]);
@@ -252,16 +257,16 @@ cod_status exchange_publisher_device_save(exchange_publisher *p)
     return COD_OK;
 }
 
-float *exchange_publisher_device_saved(const exchange_publisher *p, int own)
+float *exchange_publisher_device_saved(const exchange_publisher *p, int i)
 {
-    return p->on_device->mirrors[own];
+    return p->on_device->mirrors[i];
 }
 
 cod_status exchange_publisher_device_restored(exchange_publisher *p)
 {
     exchange_publisher_device *d = p->on_device;
-    for (int i = 0; i < p->own_count; i++) {
-        cod_buffer *value = p->own[i].values;
+    for (int i = 0; i < exchange_publisher_held_count(p); i++) {
+        cod_buffer *value = *exchange_publisher_held(p, i);
         COD_TRY(p->setup->backend->upload(p->setup->device, NULL, value, 0, d->mirrors[i], value->bytes));
     }
     for (int f = 0; f < p->setup->fragments; f++) {
@@ -269,7 +274,8 @@ cod_status exchange_publisher_device_restored(exchange_publisher *p)
         const uint64_t reference = p->chains[f].reference;
         if (reference == 0)
             continue;
-        const float *values = d->mirrors[reference % (uint64_t)p->own_count];
+        const bool apart = p->chains[f].decoded != NULL;
+        const float *values = d->mirrors[apart ? (uint64_t)(p->own_count + f) : reference % (uint64_t)p->own_count];
         COD_TRY(p->setup->backend->upload(p->setup->device, NULL, own->decoded, 0, values,
                                           own->chunks.range.count * sizeof(float)));
         chunk_table_find_prints(p->setup, values, &own->chunks, d->heads_host->host);

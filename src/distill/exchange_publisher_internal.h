@@ -1,6 +1,7 @@
 /**
  * @file
- * What a group publishes: a copy of its weights, encoded a few chunks a step, and kept as readers will decode it.
+ * What a group publishes: a copy of its weights, encoded a few chunks a step, and kept as readers will decode it, or as
+ * it was.
  *
  * The exchange calls it. The publisher knows neither the puller nor the agreement: it reports to the exchange how
  * this rank's publication stands, and hears from it what all ranks of the group said.
@@ -19,7 +20,7 @@
 #include "distill/exchange_reports_internal.h"
 #include "distill/exchange_setup_internal.h"
 
-/** A published version as this group itself will be seen: what a merge subtracts. */
+/** A published version, as readers decode it, or exact where exchange_keeps_exact(): what a merge subtracts. */
 typedef struct own_version {
     uint64_t version;   /**< 0 = empty or not complete yet */
     cod_buffer *values; /**< [of the version's fragment] f32 */
@@ -27,8 +28,9 @@ typedef struct own_version {
 
 /** What is published of one fragment: each version is a delta against the one before of the same, or a key. */
 typedef struct exchange_chain {
-    uint64_t reference; /**< the last complete version, in own[]; 0 = none that a delta may be against */
-    uint64_t since_key; /**< complete publications after the last key */
+    uint64_t reference;  /**< the last complete version, in own[]; 0 = none that a delta may be against */
+    uint64_t since_key;  /**< complete publications after the last key */
+    cod_buffer *decoded; /**< [of the fragment] f32 what readers hold, coded in place; NULL = own[] holds that */
 } exchange_chain;
 
 /** What coding on a device needs: exchange_publisher_device.c. */
@@ -123,6 +125,14 @@ uint64_t exchange_newest_own(const exchange_publisher *publisher, int fragment);
  * Where groups are further apart, the newest own version.
  */
 const own_version *exchange_own_beside(const exchange_publisher *publisher, uint64_t version);
+/** Where what readers hold of a version is kept, while that is under way or the reference of the next delta. */
+cod_buffer *exchange_decoded_of(const exchange_publisher *publisher, uint64_t version);
+/**
+ * How many buffers of values are held beside the snapshot, and where the i-th is: each own version, then each fragment's
+ * `decoded` where there are such. The i-th is of fragment i mod `fragments`.
+ */
+int exchange_publisher_held_count(const exchange_publisher *publisher);
+cod_buffer **exchange_publisher_held(const exchange_publisher *publisher, int i);
 /** The fragment that was begun last. */
 static inline int exchange_fragment_now(const exchange_publisher *publisher)
 {
@@ -149,10 +159,10 @@ void exchange_note_print(exchange_publisher *publisher, uint64_t first, uint64_t
 enum { EXCHANGE_PUBLISHER_NUMBERS = 2, EXCHANGE_CHAIN_NUMBERS = 2 + COD_EXCHANGE_OWN_KEPT };
 /** Saves or restores what was published last, what the next deltas are against and which own versions are kept. */
 void exchange_publisher_pack(exchange_publisher *publisher, exchange_numbers *numbers);
-/** Brings own versions to the host, where they are not. */
+/** Brings what is held to the host, where it is not. */
 COD_MUST_CHECK cod_status exchange_publisher_save(exchange_publisher *publisher);
-/** An own version's values to be written, or filled in; after exchange_publisher_save(). */
-float *exchange_publisher_saved(const exchange_publisher *publisher, int own);
+/** The values of exchange_publisher_held() to be written, or filled in; after exchange_publisher_save(). */
+float *exchange_publisher_saved(const exchange_publisher *publisher, int i);
 /** Goes on from the values that were filled in. */
 COD_MUST_CHECK cod_status exchange_publisher_restored(exchange_publisher *publisher);
 
@@ -180,10 +190,10 @@ COD_MUST_CHECK cod_status exchange_publisher_device_seal(exchange_publisher *pub
 bool exchange_publisher_device_sealed(const exchange_publisher *publisher);
 /** The version that was coded is complete: it is the reference of the fragment's next delta. */
 void exchange_publisher_device_end(exchange_publisher *publisher);
-/** Drops the version that was coded: the fragment's next delta is against the one before. */
+/** Drops the version that was coded: the fragment's next delta, if one may follow, is against the one before. */
 COD_MUST_CHECK cod_status exchange_publisher_device_skip(exchange_publisher *publisher);
 COD_MUST_CHECK cod_status exchange_publisher_device_save(exchange_publisher *publisher);
-float *exchange_publisher_device_saved(const exchange_publisher *publisher, int own);
+float *exchange_publisher_device_saved(const exchange_publisher *publisher, int i);
 COD_MUST_CHECK cod_status exchange_publisher_device_restored(exchange_publisher *publisher);
 
 #endif

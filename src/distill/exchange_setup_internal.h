@@ -62,6 +62,11 @@ static inline bool exchange_makes_deltas(const cod_exchange_options *options)
 {
     return exchange_codec_options(options).coding == COD_CHUNK_STEP;
 }
+/** Whether own versions are kept as they were published, not as readers decode them. */
+static inline bool exchange_keeps_exact(const cod_exchange_options *options)
+{
+    return options->merge_against == COD_AGAINST_EXACT;
+}
 /** Room for any of a checkpoint's shards, encoded. */
 uint64_t exchange_slot_bytes(const cod_exchange_options *options, const cod_exchange_model *model, int shards);
 /** Part `shard` of `shards` of a fragment of a checkpoint. */

@@ -213,9 +213,10 @@ cod_exchange_sizes cod_exchange_plan(const cod_exchange_options *options, const 
     if (options->codec == COD_EXCHANGE_NONE)
         return (cod_exchange_sizes){0};
     cod_exchange_sizes sizes = {.published = publication_bytes(options, &models[mine], ranks[mine])};
-    const uint64_t kept = COD_EXCHANGE_OWN_KEPT * exchange_total_of(&models[mine]) * sizeof(float);
-    sizes.own_bytes = (fragment_bytes(options, &models[mine]) + kept) / holders;
-    uint64_t incoming = 0, saved_values = COD_EXCHANGE_OWN_KEPT * exchange_total_of(&models[mine]);
+    const uint64_t total = exchange_total_of(&models[mine]),
+                   kept = (COD_EXCHANGE_OWN_KEPT + exchange_keeps_exact(options)) * total;
+    sizes.own_bytes = (fragment_bytes(options, &models[mine]) + kept * sizeof(float)) / holders;
+    uint64_t incoming = 0, saved_values = kept;
     for (int g = 0; g < groups; g++) {
         const uint64_t bytes = exchange_slot_bytes(options, &models[g], ranks[g]);
         layout.slot_bytes = bytes > layout.slot_bytes ? bytes : layout.slot_bytes;
@@ -241,7 +242,9 @@ cod_exchange_sizes cod_exchange_plan(const cod_exchange_options *options, const 
     sizes.checkpoint_bytes = numbers * sizeof(uint64_t) + saved_values * sizeof(float) +
                              (uint64_t)ranks[mine] * fragments * saved_slot_bytes(options, &layout);
     sizes.memory_bytes = sizes.held_bytes + sizes.own_bytes + sizes.slot_bytes;
-    sizes.device_bytes = sizes.held_bytes + sizes.own_bytes + exchange_total_of(&models[mine]) * sizeof(float) +
+    /* There the last publication as readers hold it is kept either way. */
+    const uint64_t decoded = exchange_keeps_exact(options) ? 0 : total * sizeof(float);
+    sizes.device_bytes = sizes.held_bytes + sizes.own_bytes + decoded +
                          planned_bytes(options, &models[mine], ranks[mine]) +
                          chunk_bytes(options, &models[mine], ranks[mine]) + (uint64_t)sizes.pulls * incoming;
     return sizes;

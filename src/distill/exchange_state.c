@@ -93,13 +93,16 @@ cod_status cod_exchange_state(cod_exchange *e, const cod_exchange_array **arrays
 {
     size_t slot_bytes;
     const size_t numbers = number_count(e);
+    const exchange_publisher *publisher = &e->publisher;
+    const int own = publisher->own_count;
     *arrays = NULL;
     *count = 0;
     if (!e->setup.publishes)
         return COD_OK;
+    const int held = exchange_publisher_held_count(publisher);
     COD_TRY(exchange_publisher_finish(&e->publisher));
     if (e->arrays == NULL) {
-        e->arrays = calloc(2 + (size_t)(e->publisher.own_count + e->puller.peer_count), sizeof *e->arrays);
+        e->arrays = calloc(2 + (size_t)(held + e->puller.peer_count), sizeof *e->arrays);
         e->numbers = calloc(numbers, sizeof *e->numbers);
         COD_REQUIRE_MEMORY(e->arrays);
         COD_REQUIRE_MEMORY(e->numbers);
@@ -112,8 +115,9 @@ cod_status cod_exchange_state(cod_exchange *e, const cod_exchange_array **arrays
     COD_TRY(gather_slots(e, &slot_bytes));
     add_array(e, "numbers", 0, e->numbers, numbers * sizeof *e->numbers, true);
     add_array(e, "slots", 0, e->slots, slot_bytes, false);
-    for (int i = 0; i < e->publisher.own_count; i++)
-        add_array(e, "own", i, exchange_publisher_saved(&e->publisher, i), e->publisher.own[i].values->bytes, true);
+    for (int i = 0; i < held; i++)
+        add_array(e, i < own ? "own" : "decoded", i < own ? i : i - own, exchange_publisher_saved(publisher, i),
+                  (*exchange_publisher_held(publisher, i))->bytes, true);
     for (int i = 0; i < e->puller.peer_count; i++)
         add_array(e, "peer", i, exchange_puller_saved(&e->puller, i), e->puller.peers[i].values->bytes, true);
     *arrays = e->arrays;
@@ -158,7 +162,11 @@ cod_status cod_exchange_save(cod_exchange *e, cod_checkpoint *checkpoint)
  */
 static cod_status check_saved(const cod_exchange *e, const cod_st_file *file)
 {
-    const bool saved = cod_st_tensor_find(file, COD_EXCHANGE_SLOTS) != NULL;
+    const bool saved = cod_st_tensor_find(file, COD_EXCHANGE_SLOTS) != NULL,
+               exact = cod_st_tensor_find(file, "exchange.decoded.0") != NULL;
+    if (saved && e->setup.publishes && exact != exchange_keeps_exact(&e->setup.options))
+        return cod_fail(COD_ERR_ARGUMENT, "the checkpoint is of a run with exchange.merge_against=%s: set it back",
+                        exact ? "exact" : "decoded");
     if (saved == e->setup.publishes || e->setup.groups == 1)
         return COD_OK;
     return saved

@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-/** What the i-th of the own versions that are kept is of. */
+/** What the i-th of exchange_publisher_held() is of. */
 static cod_exchange_range own_range(const cod_exchange *e, int i)
 {
     return cod_exchange_fragment_range(&e->setup.options, exchange_own_model(&e->setup), i % e->setup.fragments);
@@ -28,7 +28,7 @@ static uint64_t largest_fragment(const cod_exchange *e)
 cod_status exchange_share_values(cod_exchange *e)
 {
     size_t bytes = cod_align_up(largest_fragment(e) * sizeof(float));
-    for (int i = 0; i < e->publisher.own_count; i++)
+    for (int i = 0; i < exchange_publisher_held_count(&e->publisher); i++)
         bytes += cod_align_up(own_range(e, i).count * sizeof(float));
     for (int i = 0; i < e->puller.peer_count; i++)
         bytes += 2 * cod_align_up(e->puller.peers[i].range.count * sizeof(float));
@@ -89,8 +89,8 @@ cod_status exchange_make_values(cod_exchange *e)
     if (!e->setup.publishes)
         return COD_OK;
     COD_TRY(snapshot_create(e));
-    for (int i = 0; i < e->publisher.own_count; i++)
-        COD_TRY(floats_create(e, own_range(e, i).count, &e->publisher.own[i].values));
+    for (int i = 0; i < exchange_publisher_held_count(&e->publisher); i++)
+        COD_TRY(floats_create(e, own_range(e, i).count, exchange_publisher_held(&e->publisher, i)));
     for (int i = 0; i < e->puller.peer_count; i++) {
         held_peer *peer = &e->puller.peers[i];
         COD_TRY(floats_create(e, peer->range.count, &peer->values));
@@ -107,8 +107,8 @@ void exchange_free_values(cod_exchange *e)
         floats_destroy(e, &e->puller.peers[i].values);
         floats_destroy(e, &e->puller.peers[i].incoming);
     }
-    for (int i = 0; e->publisher.own != NULL && i < e->publisher.own_count; i++)
-        floats_destroy(e, &e->publisher.own[i].values);
+    for (int i = 0; e->publisher.chains != NULL && i < exchange_publisher_held_count(&e->publisher); i++)
+        floats_destroy(e, exchange_publisher_held(&e->publisher, i));
     if (e->publisher.snapshot != NULL && e->setup.backend != NULL && !e->setup.codes_on_device)
         e->setup.backend->host_buffer_destroy(e->setup.device, e->publisher.snapshot);
     else

@@ -200,6 +200,21 @@ static bool is_known(exchange_run *r, int group, int64_t step, cod_buffer *held)
             memcmp(values + (exact - range.first), r->values + exact, (end - exact) * sizeof(float)) == 0);
 }
 
+/** Whether the own version of this step is what a merge is to subtract. */
+static bool is_own(exchange_run *r, int64_t step, cod_buffer *own)
+{
+    const int mine = cod_group_index(r->group);
+    if (r->options.merge_against != COD_AGAINST_EXACT)
+        return is_known(r, mine, step, own);
+    const uint64_t fragments = (uint64_t)cod_exchange_fragments(&r->options),
+                   version = (uint64_t)(step / cod_exchange_spacing(&r->options));
+    const cod_exchange_range range =
+        cod_exchange_fragment_range(&r->options, &r->models[mine], (int)(version % fragments));
+    known_values(r, mine, step, r->values);
+    return own->bytes == range.count * sizeof(float) &&
+           memcmp(run_read(r, own), r->values + range.first, own->bytes) == 0;
+}
+
 /** Checks what was newly taken over. */
 static void look(exchange_run *r)
 {
@@ -219,7 +234,7 @@ static void look(exchange_run *r)
                     c.step == (int64_t)c.version * spacing && c.values != NULL && is_known(r, group, c.step, c.values);
         const bool own = c.own != NULL && !r->is_odd;
         if (own)
-            good = good && is_known(r, cod_group_index(r->group), (int64_t)c.own_version * spacing, c.own);
+            good = good && is_own(r, (int64_t)c.own_version * spacing, c.own);
         r->with_own += c.own_version == c.version;
         r->wrong += !good;
         r->held[group][fragment] = c.version;

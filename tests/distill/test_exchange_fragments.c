@@ -75,13 +75,13 @@ static bool takes_what_is_planned(const exchange_run *r, const split *s)
 }
 
 /** Values, versions, steps and own publications beside them are checked at each (exchange_run.c). */
-static void fragments_are_taken_over_as_their_peers_published_them(void **state)
+static void fragments_are_taken_over(int merge_against)
 {
-    (void)state;
     EACH_SPLIT(s)
     {
         exchange_run r;
-        const cod_exchange_options options = fragment_options(FRAGMENTS);
+        cod_exchange_options options = fragment_options(FRAGMENTS);
+        options.merge_against = merge_against;
         const size_t copied = cod_late_copied_bytes();
         run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
         const bool planned = takes_what_is_planned(&r, s);
@@ -96,6 +96,18 @@ static void fragments_are_taken_over_as_their_peers_published_them(void **state)
         check_all(publications == due);
         check_all(codes && planned);
     }
+}
+
+static void fragments_are_taken_over_as_their_peers_published_them(void **state)
+{
+    (void)state;
+    fragments_are_taken_over(COD_AGAINST_DECODED);
+}
+
+static void exact_own_fragments_stand_beside_what_is_taken_over(void **state)
+{
+    (void)state;
+    fragments_are_taken_over(COD_AGAINST_EXACT);
 }
 
 /** A fragment's deltas are against its own last version: readers refuse them after a resume with another, and go on at its next key. */
@@ -198,11 +210,12 @@ static void fragments_are_pulled_into_the_same_rooms(void **state)
 }
 
 /** The digest of all that was taken over, and when. */
-static uint64_t digest_of(const split *s, int64_t restart_at, int round)
+static uint64_t digest_of(const split *s, int merge_against, int64_t restart_at, int round)
 {
     exchange_run r;
     cod_exchange_options options = fragment_options(FRAGMENTS);
     options.deterministic = true;
+    options.merge_against = merge_against;
     run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
     r.pause_ms = (cod_comm_rank(job) + round) % 2 ? 0.1 : 1;
     if (restart_at > 0) {
@@ -228,11 +241,14 @@ static void deterministic_fragments_resume_bit_for_bit(void **state)
     (void)state;
     EACH_SPLIT(s)
     {
-        const uint64_t first = digest_of(s, 0, 0);
-        check_all(digest_of(s, 0, 1) == first);
+        const uint64_t first = digest_of(s, COD_AGAINST_DECODED, 0, 0);
+        check_all(digest_of(s, COD_AGAINST_DECODED, 0, 1) == first);
         /* In the middle of a round; between a publication and its use. */
-        check_all(digest_of(s, 2 * PERIOD + PERIOD / FRAGMENTS + LAG + 1, 0) == first);
-        check_all(digest_of(s, 3 * PERIOD + 2 * PERIOD / FRAGMENTS + 2, 1) == first);
+        check_all(digest_of(s, COD_AGAINST_DECODED, 2 * PERIOD + PERIOD / FRAGMENTS + LAG + 1, 0) == first);
+        check_all(digest_of(s, COD_AGAINST_DECODED, 3 * PERIOD + 2 * PERIOD / FRAGMENTS + 2, 1) == first);
+        const uint64_t exact = digest_of(s, COD_AGAINST_EXACT, 0, 0);
+        check_all(exact != first);
+        check_all(digest_of(s, COD_AGAINST_EXACT, 3 * PERIOD + 2 * PERIOD / FRAGMENTS + 2, 1) == exact);
     }
 }
 
@@ -244,14 +260,16 @@ static void on_two_nodes_fragments_are_those_of_one(void **state)
     static const split s = {RANKS, {3, 1}, 2};
     if (cod_comm_size(job) != RANKS)
         return;
-    const uint64_t on_one = digest_of(&s, 0, 0);
-    for (int k = SECOND; k < RANKS; k++)
-        job->node_of[k] = 1;
-    const uint64_t on_two = digest_of(&s, 0, 1);
-    const uint64_t resumed = digest_of(&s, 2 * PERIOD + PERIOD / FRAGMENTS + LAG + 1, 0);
-    for (int k = SECOND; k < RANKS; k++)
-        job->node_of[k] = 0;
-    check_all(on_two == on_one && resumed == on_one);
+    for (int against = COD_AGAINST_DECODED; against <= COD_AGAINST_EXACT; against++) {
+        const uint64_t on_one = digest_of(&s, against, 0, 0);
+        for (int k = SECOND; k < RANKS; k++)
+            job->node_of[k] = 1;
+        const uint64_t on_two = digest_of(&s, against, 0, 1);
+        const uint64_t resumed = digest_of(&s, against, 2 * PERIOD + PERIOD / FRAGMENTS + LAG + 1, 0);
+        for (int k = SECOND; k < RANKS; k++)
+            job->node_of[k] = 0;
+        check_all(on_two == on_one && resumed == on_one);
+    }
 }
 
 static void a_state_of_other_fragments_is_refused(void **state)
@@ -301,6 +319,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fragments_are_whole_chunks_and_all_of_the_model),
         cmocka_unit_test(fragments_are_taken_over_as_their_peers_published_them),
+        cmocka_unit_test(exact_own_fragments_stand_beside_what_is_taken_over),
         cmocka_unit_test(deltas_against_another_reference_are_refused),
         cmocka_unit_test(as_many_bytes_travel_in_fragments),
         cmocka_unit_test(fragments_are_pulled_into_the_same_rooms),

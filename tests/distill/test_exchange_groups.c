@@ -170,12 +170,13 @@ static void a_checkpoint_is_no_longer_than_planned(void **state)
     static const split splits[] = {{3, {2, 1}}, {4, {2, 2}}, {4, {1, 3}}};
     for (const split *s = splits; s < splits + sizeof splits / sizeof splits[0]; s++) {
         exchange_run r;
-        const cod_exchange_options options = run_options(20);
+        cod_exchange_options options = run_options(20);
         const cod_exchange_array *arrays;
         size_t count;
         double slots = 0, rest = 0;
         if (s->ranks != cod_comm_size(job))
             continue;
+        options.merge_against = s->sizes[0] == 2 ? COD_AGAINST_EXACT : COD_AGAINST_DECODED;
         run_open(&r, s->sizes, 2, &options, RUN_NAME);
         run_until(&r, 45);
         must(cod_exchange_state(r.exchange, &arrays, &count));
@@ -203,8 +204,8 @@ static bool holds_what_is_planned(const exchange_run *r, const int sizes[2])
     const int mine = cod_group_index(r->group), together = cod_exchange_holders(e);
     const cod_exchange_sizes planned = cod_exchange_plan(&r->options, r->models, sizes, 2, mine, together);
     uint64_t held = 0;
-    for (int i = 0; i < COD_EXCHANGE_OWN_KEPT; i++)
-        held += e->publisher.own[i].values->bytes;
+    for (int i = 0; i < exchange_publisher_held_count(&e->publisher); i++)
+        held += (*exchange_publisher_held(&e->publisher, i))->bytes;
     for (int i = 0; i < e->puller.peer_count; i++)
         held += e->puller.peers[i].values->bytes + e->puller.peers[i].incoming->bytes;
     held += exchange_total_of(exchange_own_model(&e->setup)) *
@@ -225,6 +226,7 @@ static void ranks_of_a_node_hold_values_together(void **state)
         if (s->ranks != cod_comm_size(job))
             continue;
         options.codec = DELTA;
+        options.merge_against = s->ranks == 5 ? COD_AGAINST_EXACT : COD_AGAINST_DECODED;
         for (int k = 0; k < s->ranks; k++)
             job->node_of[k] = k >= SECOND;
         run_open(&r, s->sizes, 2, &options, RUN_NAME);

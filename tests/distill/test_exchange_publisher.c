@@ -97,15 +97,15 @@ static void open_fixture(fixture *f, const cod_exchange_options *options)
     exchange_publisher *p = &f->publisher;
     assert_ok(exchange_publisher_init(p, &f->setup));
     assert_ok(cod_host_buffer_create(NULL, TOTAL * sizeof(float), &p->snapshot));
-    for (int i = 0; i < p->own_count; i++)
-        assert_ok(cod_host_buffer_create(NULL, TOTAL * sizeof(float), &p->own[i].values));
+    for (int i = 0; i < exchange_publisher_held_count(p); i++)
+        assert_ok(cod_host_buffer_create(NULL, TOTAL * sizeof(float), exchange_publisher_held(p, i)));
 }
 
 static void close_fixture(fixture *f)
 {
     cod_host_buffer_destroy(NULL, f->publisher.snapshot);
-    for (int i = 0; i < f->publisher.own_count; i++)
-        cod_host_buffer_destroy(NULL, f->publisher.own[i].values);
+    for (int i = 0; i < exchange_publisher_held_count(&f->publisher); i++)
+        cod_host_buffer_destroy(NULL, *exchange_publisher_held(&f->publisher, i));
     exchange_publisher_clear(&f->publisher);
 }
 
@@ -152,7 +152,21 @@ static bool readers_hold_what_is_kept(fixture *f, uint64_t version)
     memcpy(f->readers + range.first, decoded, range.count * sizeof(float));
     const own_version *own = exchange_own_of(&f->publisher, version);
     return t->entry.version == version && own->version == version &&
-           memcmp(decoded, exchange_floats(own->values), range.count * sizeof(float)) == 0;
+           memcmp(decoded, exchange_floats(exchange_decoded_of(&f->publisher, version)), range.count * sizeof(float)) ==
+               0;
+}
+
+/** Whether the own version is kept as it was published, to the bit. */
+static bool is_kept_exact(const fixture *f, uint64_t version)
+{
+    const cod_exchange_range range =
+        cod_exchange_fragment_range(&f->setup.options, &f->models[MINE], exchange_fragment_of(&f->setup, version));
+    const own_version *own = exchange_own_of(&f->publisher, version);
+    bool same = own->version == version;
+    for (uint64_t i = 0; i < range.count; i++)
+        same = same && exchange_floats(own->values)[i] ==
+                           weight_of((int64_t)version * cod_exchange_spacing(&f->setup.options), range.first + i);
+    return same;
 }
 
 static void readers_decode_what_a_merge_subtracts(void **state)
@@ -174,6 +188,46 @@ static void readers_decode_what_a_merge_subtracts(void **state)
     }
     const exchange_publisher_counters *counters = &f.publisher.counters;
     assert_true(counters->published == 6 && counters->published_bytes == bytes && counters->skipped == 0);
+    close_fixture(&f);
+}
+
+/** Deltas are still against what readers hold, which is kept besides. */
+static void a_merge_may_subtract_what_was_published(void **state)
+{
+    (void)state;
+    cod_exchange_options options = options_of(COD_EXCHANGE_DELTA);
+    options.merge_against = COD_AGAINST_EXACT;
+    options.fragments = FRAGMENTS;
+    options.quality_db = 18;
+    fixture f;
+    open_fixture(&f, &options);
+    assert_int_equal(exchange_publisher_held_count(&f.publisher), f.publisher.own_count + FRAGMENTS);
+    for (uint64_t v = 1; v <= 12; v++) {
+        publish_at(&f, (int64_t)v * PERIOD / FRAGMENTS);
+        const bool is_key = (v - v % 2) / FRAGMENTS % 4 == 1 - v % 2; /* key_every, of each fragment */
+        assert_int_equal(f.transports[v % FRAGMENTS].entry.reference, is_key ? 0 : v - FRAGMENTS);
+        assert_true(readers_hold_what_is_kept(&f, v));
+        for (uint64_t kept = v; kept > 0 && kept + COD_EXCHANGE_OWN_KEPT * FRAGMENTS > v; kept--)
+            assert_true(is_kept_exact(&f, kept));
+    }
+    close_fixture(&f);
+}
+
+/** What readers hold of the version before is overwritten chunk by chunk, so that no delta may follow a skipped one. */
+static void what_follows_a_skipped_exact_version_is_a_key(void **state)
+{
+    (void)state;
+    cod_exchange_options options = options_of(COD_EXCHANGE_DELTA);
+    options.merge_against = COD_AGAINST_EXACT;
+    fixture f;
+    open_fixture(&f, &options);
+    publish_at(&f, PERIOD);
+    begin_at(&f, 2 * PERIOD);
+    exchange_floats(f.publisher.snapshot)[TOTAL / 2] = NAN;
+    assert_ok(exchange_publisher_finish(&f.publisher));
+    assert_true(f.publisher.counters.skipped == 1 && is_kept_exact(&f, 1) && exchange_newest_own(&f.publisher, 0) == 1);
+    publish_at(&f, 3 * PERIOD);
+    assert_true(f.transports[0].entry.reference == 0 && readers_hold_what_is_kept(&f, 3) && is_kept_exact(&f, 3));
     close_fixture(&f);
 }
 
@@ -476,6 +530,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(readers_decode_what_a_merge_subtracts),
+        cmocka_unit_test(a_merge_may_subtract_what_was_published),
+        cmocka_unit_test(what_follows_a_skipped_exact_version_is_a_key),
         cmocka_unit_test(encoding_is_spread_over_steps),
         cmocka_unit_test(what_is_not_finite_is_skipped),
         cmocka_unit_test(only_steps_between_which_a_period_lies_are_due),

@@ -118,6 +118,8 @@ CASES = {
         (["train", "peers.yaml"], 2, "one of: all, ring, random(k)"),
         (["train", "draw.yaml"], 2, "random(1) at most"),
         (["train", "ok.yaml", "train.strategy=codistill", "exchange.key_file=key"], 2, "set exchange.transport=file"),
+        (["train", "ok.yaml", "train.strategy=codistill", "exchange.merge=average", "exchange.merge_against=exact"], 2,
+         "set exchange.merge=delay_corrected"),
         (["train", "twice.yaml"], 2, "name"),
         (["train", "syntax.yaml"], 2, "syntax.yaml:"),
         (["train", "many.yaml"], 2, "'0' is not a whole number from 1 to 1e+12\nmany.yaml:6:23: unknown key 'rampp'"),

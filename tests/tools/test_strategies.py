@@ -429,6 +429,25 @@ def other_exchange(bench):
     check(sizes["none"] < 0.5 * sizes["f32"], f"bytes of a checkpoint: {sizes}")
 
 
+def exact_merges(bench):
+    """Own weights in place of what peers decode of them: another run, which goes on from what it saved; no resume changes which."""
+    fixed = ["train.strategy=codistill", EQUAL, "train.schedule=constant", "train.deterministic=true", "distill.weight=0", "exchange.period=8",
+             "exchange.lag_steps=3", "exchange.key_every=4", "exchange.quality_db=18", *QUIET]
+    exact = [*fixed, "exchange.merge_against=exact"]
+    bench.trained("name=d", *fixed, "train.steps=20")
+    bench.trained("name=e", *exact, "train.steps=20")
+    bench.trained("name=whole", *exact, "train.steps=40")
+    check(model(bench, "d") != model(bench, "e"), "the weights are those of merges against decoded publications")
+    apart = {name: [array for array in saved(bench, name, 20, 0, "rank") if array.startswith("exchange.decoded.")] for name in "de"}
+    check(apart == {"d": [], "e": ["exchange.decoded.0"]}, f"saved: {apart}")
+    for name, overrides, words in (("d", exact, "exchange.merge_against=decoded: set it back"),
+                                   ("e", fixed, "exchange.merge_against=exact: set it back")):
+        result = bench.train(f"name={name}", *overrides, "train.steps=40")
+        check(result.code == 2 and words in result.err, f"'{words}'", result)
+    result = bench.trained("name=e", *exact, "train.steps=40")
+    check("resumed at step 20" in result.err and model(bench, "e") == model(bench, "whole"), "it went another way", result)
+
+
 def compares(bench):
     result = bench.run("compare", "t.yaml", "--strategies", "parameter_server,local_sgd,diloco", "cluster.groups=2", "train.steps=20",
                        "local_sgd.period=10", "diloco.period=10")
@@ -485,6 +504,7 @@ CASES = {
     "ends-together": ends_together,
     "refusals": refusals,
     "other-exchange": other_exchange,
+    "exact-merges": exact_merges,
     "compares": compares,
 }
 
