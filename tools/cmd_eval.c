@@ -30,11 +30,12 @@ static const char help[] =
     "  --metrics LIST  of super-resolution, what is told (psnr,ssim); of all but psnr and ssim, lower is better:\n"
     "                  niqe   how natural a picture's statistics are, without its original, whose own stands beside "
     "it\n"
-    "                  pi     the perceptual index of PIRM 2018, here its part NIQE of the Y channel, without Ma's "
-    "score;\n"
+    "                  pi     the perceptual index of PIRM 2018, without --ma-model its part NIQE of the Y channel;\n"
     "                         beside it the RMSE of Y, and which of PIRM's regions 1, 2 and 3 that is\n"
     "                  lpips  how far features of SqueezeNet 1.1 are from the original's\n"
     "  --niqe-model F  niqe, pi: model of natural pictures: niqe_pris_params.npz, as BasicSR has it\n"
+    "  --ma-model F    pi: forests of Ma's score, safetensors, which tools/ma_model.py makes of the authors' "
+    "model.mat\n"
     "  --lpips-network F  lpips: SqueezeNet 1.1's features, safetensors, by torchvision's or Caffe's names\n"
     "  --lpips-weights F  lpips: linear weights, safetensors, by the package lpips' names (lin0.model.1.weight ...); "
     "without\n"
@@ -52,7 +53,7 @@ static const char help[] =
     "  --help\n";
 
 typedef struct arguments {
-    const char *model, *data, *calibrate, *metric_names, *niqe_model, *lpips_network, *lpips_weights;
+    const char *model, *data, *calibrate, *metric_names, *niqe_model, *ma_model, *lpips_network, *lpips_weights;
     unsigned metrics;
     bool json;
     cod_session_options session;
@@ -85,28 +86,41 @@ static cod_status evaluate_on(const arguments *args, const cod_session *session,
                                NULL, evaluation);
 }
 
-static cod_status evaluate(const arguments *args, cod_evaluation *evaluation)
+static cod_status evaluate(const arguments *args, cod_metrics_options *metrics, cod_evaluation *evaluation)
 {
     cod_session session = {0}, own = {0};
+    COD_TRY(cod_session_open(args->model, &args->session, &session));
+    cod_status status = open_lpips(args, &session, &own, &metrics->lpips);
+    if (status == COD_OK)
+        status = evaluate_on(args, &session, metrics, evaluation);
+    cod_lpips_destroy(metrics->lpips);
+    cod_session_close(&own);
+    cod_session_close(&session);
+    return status;
+}
+
+/** Evaluates with the models of NIQE and of Ma's score, where they are wanted. */
+static cod_status evaluate_with_models(const arguments *args, cod_evaluation *evaluation)
+{
     cod_niqe_model niqe;
+    cod_ma_model ma = {0};
     const int threads = args->session.threads > 0 ? (int)args->session.threads : cod_usable_threads();
     cod_metrics_options metrics = {.metrics = args->metrics, .niqe = &niqe, .threads = threads > 1 ? threads : 0};
     if ((args->metrics & COD_METRICS_OF_NIQE) != 0)
         COD_TRY(cod_niqe_model_load(args->niqe_model, &niqe));
-    COD_TRY(cod_session_open(args->model, &args->session, &session));
-    cod_status status = open_lpips(args, &session, &own, &metrics.lpips);
-    if (status == COD_OK)
-        status = evaluate_on(args, &session, &metrics, evaluation);
-    cod_lpips_destroy(metrics.lpips);
-    cod_session_close(&own);
-    cod_session_close(&session);
+    if (args->ma_model != NULL) {
+        COD_TRY(cod_ma_model_load(args->ma_model, &ma));
+        metrics.ma = &ma;
+    }
+    const cod_status status = evaluate(args, &metrics, evaluation);
+    cod_ma_model_clear(&ma);
     return status;
 }
 
 static cod_status evaluate_pictures(const arguments *args, char **text)
 {
     cod_evaluation evaluation;
-    COD_TRY(evaluate(args, &evaluation));
+    COD_TRY(evaluate_with_models(args, &evaluation));
     const cod_status status =
         args->json ? cod_evaluation_json(&evaluation, text) : cod_evaluation_table(&evaluation, text);
     cod_evaluation_clear(&evaluation);
@@ -147,6 +161,7 @@ static int parse(int argc, char **argv, arguments *args, cod_arena *arena)
                                 {.name = "calibrate", .text = &args->calibrate},
                                 {.name = "metrics", .text = &args->metric_names},
                                 {.name = "niqe-model", .text = &args->niqe_model},
+                                {.name = "ma-model", .text = &args->ma_model},
                                 {.name = "lpips-network", .text = &args->lpips_network},
                                 {.name = "lpips-weights", .text = &args->lpips_weights},
                                 {.name = "json", .flag = &args->json}};
@@ -164,6 +179,8 @@ static int parse(int argc, char **argv, arguments *args, cod_arena *arena)
     if ((args->metrics & COD_METRICS_OF_NIQE) != 0 && args->niqe_model == NULL)
         return cod_cmd_usage(argv[0], "--metrics %s needs --niqe-model FILE: niqe_pris_params.npz, as BasicSR has it",
                              (args->metrics & COD_METRIC_NIQE) != 0 ? "niqe" : "pi");
+    if ((args->metrics & COD_METRIC_PI) == 0 && args->ma_model != NULL)
+        return cod_cmd_usage(argv[0], "--ma-model is for --metrics pi, which is not wanted");
     if ((args->metrics & COD_METRIC_LPIPS) != 0 && args->lpips_network == NULL)
         return cod_cmd_usage(argv[0],
                              "--metrics lpips needs --lpips-network FILE: the features of SqueezeNet 1.1, safetensors");

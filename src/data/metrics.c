@@ -44,7 +44,12 @@ static void filter_columns(const double *a, const double *b, int64_t y, int64_t 
     }
 }
 
-static double ssim_at(const double *moments, int64_t width, int64_t x, const double weights[WINDOW])
+/** SSIM of a window, and its factor of contrast and structure. */
+typedef struct window_ssim {
+    double both, structure;
+} window_ssim;
+
+static window_ssim ssim_at(const double *moments, int64_t width, int64_t x, const double weights[WINDOW])
 {
     const double c1 = 0.01 * 255 * 0.01 * 255, c2 = 0.03 * 255 * 0.03 * 255;
     double m[MOMENTS] = {0};
@@ -52,10 +57,14 @@ static double ssim_at(const double *moments, int64_t width, int64_t x, const dou
         for (int t = 0; t < WINDOW; t++)
             m[k] += weights[t] * moments[k * width + x + t];
     const double aa = m[MEAN_A] * m[MEAN_A], bb = m[MEAN_B] * m[MEAN_B], ab = m[MEAN_A] * m[MEAN_B];
-    return (2 * ab + c1) * (2 * (m[PRODUCT] - ab) + c2) / ((aa + bb + c1) * (m[SQUARE_A] - aa + m[SQUARE_B] - bb + c2));
+    const double means = 2 * ab + c1, structure = 2 * (m[PRODUCT] - ab) + c2;
+    const double mean_powers = aa + bb + c1, variances = m[SQUARE_A] - aa + m[SQUARE_B] - bb + c2;
+    return (window_ssim){means * structure / (mean_powers * variances), structure / variances};
 }
 
-cod_status cod_ssim(const double *a, const double *b, int64_t height, int64_t width, double *ssim)
+/** Means over all windows of SSIM, and of its factor of contrast and structure. */
+static cod_status mean_ssim(const double *a, const double *b, int64_t height, int64_t width, double *ssim,
+                            double *structure)
 {
     COD_REQUIRE(height >= WINDOW && width >= WINDOW, "SSIM needs at least %dx%d pixels, not %lldx%lld", WINDOW, WINDOW,
                 (long long)width, (long long)height);
@@ -63,15 +72,32 @@ cod_status cod_ssim(const double *a, const double *b, int64_t height, int64_t wi
     gaussian(weights);
     double *moments = malloc((size_t)(MOMENTS * width) * sizeof *moments);
     COD_REQUIRE_MEMORY(moments);
-    double sum = 0;
+    double both = 0, structures = 0;
     for (int64_t y = 0; y + WINDOW <= height; y++) {
         filter_columns(a, b, y, width, weights, moments);
-        for (int64_t x = 0; x + WINDOW <= width; x++)
-            sum += ssim_at(moments, width, x, weights);
+        for (int64_t x = 0; x + WINDOW <= width; x++) {
+            const window_ssim at = ssim_at(moments, width, x, weights);
+            both += at.both;
+            structures += at.structure;
+        }
     }
     free(moments);
-    *ssim = sum / (double)((height - WINDOW + 1) * (width - WINDOW + 1));
+    const double windows = (double)((height - WINDOW + 1) * (width - WINDOW + 1));
+    *ssim = both / windows;
+    *structure = structures / windows;
     return COD_OK;
+}
+
+cod_status cod_ssim(const double *a, const double *b, int64_t height, int64_t width, double *ssim)
+{
+    double structure;
+    return mean_ssim(a, b, height, width, ssim, &structure);
+}
+
+cod_status cod_ssim_structure(const double *a, const double *b, int64_t height, int64_t width, double *structure)
+{
+    double ssim;
+    return mean_ssim(a, b, height, width, &ssim, structure);
 }
 
 /** One channel 0 … 2, or luma for 3, of what is left of the image inside the border. */

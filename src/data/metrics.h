@@ -7,6 +7,8 @@
 
 #include "data/image.h"
 
+#include <math.h>
+
 /** Quality of one picture; SSIM is at most 1, PSNR in dB is infinite for equal pictures. */
 typedef struct cod_quality {
     double psnr_y, ssim_y;     /**< of the unrounded luma (MATLAB's rgb2ycbcr, 16 … 235) */
@@ -27,6 +29,12 @@ static inline double cod_luma(const uint8_t rgb[3])
     return 16 + (65.481 * rgb[0] + 128.553 * rgb[1] + 24.966 * rgb[2]) / 255;
 }
 
+/** Gray as MATLAB's rgb2gray, rounded to 8 bits as it does for 8-bit pictures. */
+static inline double cod_gray(const uint8_t rgb[3])
+{
+    return floor(0.298936021293775 * rgb[0] + 0.587043074451121 * rgb[1] + 0.114020904255103 * rgb[2] + 0.5);
+}
+
 /** 10 log10(peak² / mean square error) of `count` values; infinite when equal. */
 double cod_psnr(const double *a, const double *b, size_t count, double peak);
 
@@ -35,5 +43,9 @@ double cod_psnr(const double *a, const double *b, size_t count, double peak);
  * it fits whole, K1 = 0.01, K2 = 0.03.
  */
 COD_MUST_CHECK cod_status cod_ssim(const double *a, const double *b, int64_t height, int64_t width, double *ssim);
+
+/** The same without the factor of means: the mean of (2 covariance + C2) / (variance a + variance b + C2), of planes of any range. */
+COD_MUST_CHECK cod_status cod_ssim_structure(const double *a, const double *b, int64_t height, int64_t width,
+                                             double *structure);
 
 #endif

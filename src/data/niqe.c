@@ -1,6 +1,8 @@
 #include "data/niqe.h"
 
+#include "data/metrics.h"
 #include "data/resize.h"
+#include "data/symmetric_internal.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -199,12 +201,6 @@ static cod_status normalise(const plane *p, double *out)
     return COD_OK;
 }
 
-/** Gray as MATLAB's rgb2gray, rounded to 8 bits as it does for 8-bit pictures. */
-static double gray_of(const uint8_t rgb[3])
-{
-    return floor(0.298936021293775 * rgb[0] + 0.587043074451121 * rgb[1] + 0.114020904255103 * rgb[2] + 0.5);
-}
-
 /** What is left inside the border, cut to whole blocks. */
 static cod_status take_gray(const cod_image *image, int64_t crop, plane *p)
 {
@@ -221,7 +217,7 @@ static cod_status take_gray(const cod_image *image, int64_t crop, plane *p)
     for (int64_t y = 0; y < p->height; y++) {
         const uint8_t *pixel = (const uint8_t *)image->pixels + ((crop + y) * image->width + crop) * image->channels;
         for (int64_t x = 0; x < p->width; x++, pixel += image->channels)
-            p->values[y * p->width + x] = gray_of(pixel);
+            p->values[y * p->width + x] = cod_gray(pixel);
     }
     return COD_OK;
 }
@@ -317,50 +313,6 @@ cod_status cod_niqe_features(const cod_image *image, int64_t crop, cod_niqe_mode
     return status;
 }
 
-/**
- * Eigenvalues and eigenvectors of a symmetric matrix by cyclic Jacobi rotations (Golub & Van Loan, Matrix Computations, 8.5).
- *
- * @param[in,out] a        its diagonal becomes the eigenvalues
- * @param[out]    vectors  one in each column
- */
-static void diagonalise(double a[COD_NIQE_FEATURES * COD_NIQE_FEATURES],
-                        double vectors[COD_NIQE_FEATURES * COD_NIQE_FEATURES])
-{
-    enum { F = COD_NIQE_FEATURES, SWEEPS = 60 };
-    memset(vectors, 0, F * F * sizeof *vectors);
-    for (int i = 0; i < F; i++)
-        vectors[i * F + i] = 1;
-    for (int sweep = 0; sweep < SWEEPS; sweep++) {
-        double off = 0;
-        for (int p = 0; p < F; p++)
-            for (int q = p + 1; q < F; q++) {
-                const double apq = a[p * F + q];
-                if (apq == 0)
-                    continue;
-                off += fabs(apq);
-                const double theta = (a[q * F + q] - a[p * F + p]) / (2 * apq);
-                const double t = copysign(1, theta) / (fabs(theta) + sqrt(theta * theta + 1));
-                const double c = 1 / sqrt(t * t + 1), s = t * c;
-                for (int k = 0; k < F; k++) {
-                    const double akp = a[k * F + p], akq = a[k * F + q];
-                    a[k * F + p] = c * akp - s * akq;
-                    a[k * F + q] = s * akp + c * akq;
-                }
-                for (int k = 0; k < F; k++) {
-                    const double apk = a[p * F + k], aqk = a[q * F + k];
-                    a[p * F + k] = c * apk - s * aqk;
-                    a[q * F + k] = s * apk + c * aqk;
-                    const double vkp = vectors[k * F + p], vkq = vectors[k * F + q];
-                    vectors[k * F + p] = c * vkp - s * vkq;
-                    vectors[k * F + q] = s * vkp + c * vkq;
-                }
-                a[p * F + q] = a[q * F + p] = 0;
-            }
-        if (off == 0)
-            return;
-    }
-}
-
 cod_status cod_niqe(const cod_image *image, int64_t crop, const cod_niqe_model *model, double *niqe)
 {
     enum { F = COD_NIQE_FEATURES };
@@ -369,11 +321,11 @@ cod_status cod_niqe(const cod_image *image, int64_t crop, const cod_niqe_model *
     COD_TRY(cod_niqe_features(image, crop, &own));
     for (int i = 0; i < F * F; i++)
         sum[i] = (model->covariance[i] + own.covariance[i]) / 2;
-    diagonalise(sum, vectors);
+    cod_diagonalise(F, sum, vectors);
     for (int i = 0; i < F; i++)
         largest = fmax(largest, fabs(sum[i * F + i]));
     /* The pseudo-inverse: eigenvalues below MATLAB's tolerance of pinv() count as 0, and their directions are left out. */
-    const double least = F * (nextafter(largest, INFINITY) - largest);
+    const double least = cod_pinv_tolerance(F, largest);
     for (int k = 0; k < F; k++) {
         double along = 0;
         for (int i = 0; i < F; i++)

@@ -21,11 +21,23 @@ static cod_status take_luma(const cod_image *image, cod_image *out)
     return COD_OK;
 }
 
-cod_status cod_perceptual_index(const cod_image *image, int64_t crop, const cod_niqe_model *model, double *pi)
+const char *cod_pi_is(bool with_ma)
+{
+    return with_ma ? "((10 - Ma) + NIQE) / 2, both of the Y channel"
+                   : "NIQE of the Y channel alone, without Ma's score";
+}
+
+cod_status cod_perceptual_index(const cod_image *image, int64_t crop, const cod_niqe_model *niqe,
+                                const cod_ma_model *ma, double *pi)
 {
     cod_image luma;
+    double score = 0;
     COD_TRY(take_luma(image, &luma));
-    const cod_status status = cod_niqe(&luma, crop, model, pi);
+    cod_status status = cod_niqe(&luma, crop, niqe, pi);
+    if (status == COD_OK && ma != NULL) {
+        status = cod_ma(&luma, crop, ma, &score);
+        *pi = (10 - score + *pi) / 2;
+    }
     cod_image_clear(&luma);
     return status;
 }

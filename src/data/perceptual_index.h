@@ -4,20 +4,25 @@
  * super-resolution", ECCV workshops 2018), by the steps of the organisers' evaluate_results.m: both are of the Y channel of 8-bit pictures
  * (MATLAB's rgb2ycbcr, rounded to 8 bits).
  *
- * The perceptual index is ((10 - Ma) + NIQE) / 2. Ma et al.'s score needs a model that may not be passed on and is not computed here:
- * what stands in the index's place is its part NIQE, and whoever shows it says so (COD_PI_IS).
+ * The perceptual index is ((10 - Ma) + NIQE) / 2. The model of Ma's score may not be passed on: without a user's own (infer/ma_model.h), what
+ * stands in the index's place is its part NIQE, and whoever shows it says so (cod_pi_is()).
  */
 #ifndef COD_DATA_PERCEPTUAL_INDEX_H
 #define COD_DATA_PERCEPTUAL_INDEX_H
 
+#include "data/ma.h"
 #include "data/niqe.h"
 
-/** What stands in the place of the perceptual index. */
-#define COD_PI_IS "NIQE of the Y channel alone, without Ma's score"
+/** What stands in the place of the perceptual index, with Ma's score or without it. */
+const char *cod_pi_is(bool with_ma);
 
-/** @param[out] pi  lower is better. @return as cod_niqe() */
-COD_MUST_CHECK cod_status cod_perceptual_index(const cod_image *image, int64_t crop, const cod_niqe_model *model,
-                                               double *pi);
+/**
+ * @param[in]  ma  NULL = NIQE alone
+ * @param[out] pi  lower is better
+ * @return as cod_niqe() and cod_ma()
+ */
+COD_MUST_CHECK cod_status cod_perceptual_index(const cod_image *image, int64_t crop, const cod_niqe_model *niqe,
+                                               const cod_ma_model *ma, double *pi);
 
 /** Root of the mean squared error of the Y channel, 0 … 219, of two 8-bit pictures of equal size, `crop` pixels left out at each border. */
 COD_MUST_CHECK cod_status cod_rmse_y(const cod_image *image, const cod_image *truth, int64_t crop, double *rmse);

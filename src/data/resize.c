@@ -47,10 +47,10 @@ static void filter_clear(filter *f)
     *f = (filter){0};
 }
 
-static cod_status filter_init(filter *f, int64_t in_size, double scale)
+static cod_status filter_init(filter *f, int64_t in_size, int64_t out_size, double scale)
 {
     const double stretch = scale < 1 ? scale : 1, width = 4 / stretch;
-    f->size = cod_resized_size(in_size, scale);
+    f->size = out_size;
     f->taps = (int64_t)ceil(width) + 2;
     const size_t count = (size_t)(f->size * f->taps);
     f->index = malloc(count * sizeof *f->index);
@@ -118,21 +118,31 @@ static void store_row(sample_type type, const double *row, size_t count, void *o
     }
 }
 
+/** A side before and after, and how much larger it is: MATLAB's own figure where a scale was asked for, not a size. */
+typedef struct side {
+    int64_t in, out;
+    double scale;
+} side;
+
+static side scaled_side(int64_t size, double scale)
+{
+    return (side){size, cod_resized_size(size, scale), scale};
+}
+
 /** Row by row, so that nothing of the picture's size is held between the passes. */
-static cod_status resample(sample_type type, const void *in, int64_t height, int64_t width, int channels, double scale,
-                           void *out)
+static cod_status resample(sample_type type, const void *in, side height, side width, int channels, void *out)
 {
     const double top = type == SAMPLE_U8 ? 255 : 65535;
     const bool integers = type != SAMPLE_F64;
     filter down = {0}, across = {0};
-    const size_t in_count = (size_t)(width * channels), depth = (size_t)channels;
-    const size_t out_count = (size_t)(cod_resized_size(width, scale) * channels);
+    const size_t in_count = (size_t)(width.in * channels), depth = (size_t)channels;
+    const size_t out_count = (size_t)(width.out * channels);
     double *rows = malloc((in_count + out_count) * sizeof *rows);
     cod_status status = rows ? COD_OK : cod_fail(COD_ERR_MEMORY, "out of memory for a row of %zu samples", in_count);
     if (status == COD_OK)
-        status = filter_init(&down, height, scale);
+        status = filter_init(&down, height.in, height.out, height.scale);
     if (status == COD_OK)
-        status = filter_init(&across, width, scale);
+        status = filter_init(&across, width.in, width.out, width.scale);
     for (int64_t y = 0; status == COD_OK && y < down.size; y++) {
         double *tall = rows, *done = rows + in_count;
         memset(tall, 0, in_count * sizeof *tall);
@@ -163,7 +173,16 @@ cod_status cod_resize_f64(const double *in, int64_t height, int64_t width, int c
 {
     COD_REQUIRE(height > 0 && width > 0 && channels > 0, "cannot resize an empty picture");
     COD_REQUIRE(isfinite(scale) && scale > 0, "cannot resize by %g", scale);
-    return resample(SAMPLE_F64, in, height, width, channels, scale, out);
+    return resample(SAMPLE_F64, in, scaled_side(height, scale), scaled_side(width, scale), channels, out);
+}
+
+cod_status cod_resize_f64_to(const double *in, int64_t height, int64_t width, int channels, int64_t out_height,
+                             int64_t out_width, double *out)
+{
+    COD_REQUIRE(height > 0 && width > 0 && channels > 0, "cannot resize an empty picture");
+    COD_REQUIRE(out_height > 0 && out_width > 0, "cannot resize to an empty picture");
+    return resample(SAMPLE_F64, in, (side){height, out_height, (double)out_height / (double)height},
+                    (side){width, out_width, (double)out_width / (double)width}, channels, out);
 }
 
 cod_status cod_image_resize(const cod_image *in, double scale, cod_image *out)
@@ -174,8 +193,9 @@ cod_status cod_image_resize(const cod_image *in, double scale, cod_image *out)
     cod_image resized;
     COD_TRY(cod_image_init(&resized, cod_resized_size(in->width, scale), cod_resized_size(in->height, scale),
                            in->channels, in->bits));
-    const cod_status status = resample(in->bits == 8 ? SAMPLE_U8 : SAMPLE_U16, in->pixels, in->height, in->width,
-                                       in->channels, scale, resized.pixels);
+    const cod_status status =
+        resample(in->bits == 8 ? SAMPLE_U8 : SAMPLE_U16, in->pixels, scaled_side(in->height, scale),
+                 scaled_side(in->width, scale), in->channels, resized.pixels);
     if (status != COD_OK)
         cod_image_clear(&resized);
     *out = resized;

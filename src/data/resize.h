@@ -20,6 +20,10 @@ int64_t cod_resized_size(int64_t size, double scale);
 COD_MUST_CHECK cod_status cod_resize_f64(const double *in, int64_t height, int64_t width, int channels, double scale,
                                          double *out);
 
+/** The same to a size, each side by its own scale: [height, width, channels] to [out_height, out_width, channels]. */
+COD_MUST_CHECK cod_status cod_resize_f64_to(const double *in, int64_t height, int64_t width, int channels,
+                                            int64_t out_height, int64_t out_width, double *out);
+
 /**
  * Resamples an 8- or 16-bit image; like MATLAB for integer classes it rounds and saturates after each of the two passes.
  *

@@ -118,8 +118,8 @@ cod_status cod_evaluate_upscaled(const cod_metrics_options *options, const char 
     if ((options->metrics & COD_METRIC_PI) == 0)
         return COD_OK;
     COD_TRY(cod_rmse_y(upscaled, truth, crop, &image->rmse_y));
-    return too_small(cod_perceptual_index(upscaled, crop, options->niqe, &image->pi), name, "perceptual index",
-                     &image->pi, &image->pi);
+    return too_small(cod_perceptual_index(upscaled, crop, options->niqe, options->ma, &image->pi), name,
+                     "perceptual index", &image->pi, &image->pi);
 }
 
 cod_status cod_evaluate_features(const cod_metrics_options *options, const char *name, const cod_image *upscaled,
@@ -326,6 +326,7 @@ cod_status cod_evaluate_folder(cod_upscaler *upscaler, const char *folder, const
     *evaluation = (cod_evaluation){.metrics = options->metrics};
     COD_REQUIRE((options->metrics & COD_METRICS_OF_NIQE) == 0 || options->niqe != NULL, "NIQE needs its model");
     COD_REQUIRE((options->metrics & COD_METRIC_LPIPS) == 0 || options->lpips != NULL, "LPIPS needs its network");
+    evaluation->pi_with_ma = options->ma != NULL;
     evaluation->lpips_weighted = options->lpips != NULL && cod_lpips_is_weighted(options->lpips);
     cod_status status = cod_files_find(&files, folder, 0);
     if (status == COD_OK)

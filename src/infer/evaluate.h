@@ -11,6 +11,7 @@
 #include "data/files.h"
 #include "data/metrics.h"
 #include "infer/lpips.h"
+#include "infer/ma_model.h"
 #include "infer/niqe_model.h"
 #include "infer/upscaler.h"
 
@@ -30,7 +31,8 @@ extern const char *const cod_metric_names[];
 
 typedef struct cod_metrics_options {
     unsigned metrics; /**< of cod_metric; PSNR and SSIM are computed in any case, and told where they are wanted */
-    const cod_niqe_model *niqe; /**< for COD_METRICS_OF_NIQE; borrowed while a call lasts, as the next */
+    const cod_niqe_model *niqe; /**< for COD_METRICS_OF_NIQE; borrowed while a call lasts, as the next two */
+    const cod_ma_model *ma;     /**< for COD_METRIC_PI; NULL = NIQE stands in its place */
     cod_lpips *lpips;           /**< for COD_METRIC_LPIPS */
     int threads; /**< of a folder: pictures are read and judged by so many beside the caller's, which upscales; 0 = none */
 } cod_metrics_options;
@@ -68,7 +70,7 @@ typedef struct cod_evaluation {
     cod_evaluated *images;
     size_t skipped;   /**< files that are broken or too small, each named in a warning */
     unsigned metrics; /**< that are told */
-    bool lpips_weighted;
+    bool pi_with_ma, lpips_weighted;
     cod_evaluated mean; /**< over the pictures that have the figure */
 } cod_evaluation;
 

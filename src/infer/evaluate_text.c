@@ -33,7 +33,7 @@ cod_status cod_evaluation_json(const cod_evaluation *evaluation, char **text)
     cod_json_close(&json);
     if ((evaluation->metrics & COD_METRIC_PI) != 0) {
         const int region = cod_pirm_region(evaluation->mean.rmse_y);
-        cod_json_string(&json, "pi_is", COD_PI_IS);
+        cod_json_string(&json, "pi_is", cod_pi_is(evaluation->pi_with_ma));
         if (region > 0)
             cod_json_integer(&json, "pirm_region", region);
         else
@@ -84,7 +84,7 @@ static void table_notes(FILE *stream, const cod_evaluation *evaluation)
                     evaluation->count);
     }
     if ((evaluation->metrics & COD_METRIC_PI) != 0) {
-        fprintf(stream, "PI: %s\nRMSE of all pictures %.4f: ", COD_PI_IS, rmse);
+        fprintf(stream, "PI: %s\nRMSE of all pictures %.4f: ", cod_pi_is(evaluation->pi_with_ma), rmse);
         if (region > 0)
             fprintf(stream, "region %d of PIRM 2018\n", region);
         else

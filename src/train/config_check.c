@@ -2,6 +2,7 @@
 
 #include "core/queue.h"
 #include "infer/lpips.h"
+#include "infer/ma_model.h"
 #include "infer/niqe_model.h"
 #include "io/file.h"
 #include "train/checkpoint.h"
@@ -277,8 +278,12 @@ static void check_metric_files(cod_run_config *run)
 {
     const cod_eval_options *eval = &run->eval;
     cod_niqe_model niqe;
+    cod_ma_model ma = {0};
     if (eval->niqe_model[0] != '\0' && cod_niqe_model_load(eval->niqe_model, &niqe) != COD_OK)
         cod_config_problem_key(run->config, "eval.niqe_model", "%s", cod_error_message());
+    if (eval->ma_model[0] != '\0' && cod_ma_model_load(eval->ma_model, &ma) != COD_OK)
+        cod_config_problem_key(run->config, "eval.ma_model", "%s", cod_error_message());
+    cod_ma_model_clear(&ma);
     if (eval->lpips_network[0] != '\0' && cod_lpips_check_files(eval->lpips_network, eval->lpips_weights) != COD_OK)
         cod_config_problem_key(run->config, "eval.lpips_network", "%s", cod_error_message());
 }

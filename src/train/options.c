@@ -130,9 +130,9 @@ static const cod_option eval_options[] = {
      "classification: keep what each group's model says of each held-out example at each evaluation, and of each test "
      "example at the end, in predictions/"},
     {"metrics", COD_OPTION_STRING, offsetof(cod_eval_options, metrics), "psnr, ssim", 0, 0, NULL,
-     "super-resolution: figures of the held-out pictures, of psnr, ssim, niqe, pi (perceptual index: here NIQE of the "
-     "Y "
-     "channel, without Ma's score, and beside it the RMSE of Y) and lpips, as `codistill eval --metrics` has them"},
+     "super-resolution: figures of the held-out pictures, of psnr, ssim, niqe, pi (perceptual index: without "
+     "eval.ma_model NIQE of the Y channel alone; beside it the RMSE of Y) and lpips, as `codistill eval --metrics` has "
+     "them"},
     {"best", COD_OPTION_CHOICE, offsetof(cod_eval_options, best), "auto", 0, 0, bests,
      "super-resolution: the figure by which the best model is chosen: the checkpoint called best, the group or mean "
      "that "
@@ -140,6 +140,9 @@ static const cod_option eval_options[] = {
      "it out. auto: the first one of psnr, ssim, niqe, pi, lpips that eval.metrics names"},
     {"niqe_model", COD_OPTION_STRING, offsetof(cod_eval_options, niqe_model), "", 0, 0, NULL,
      "niqe, pi: file with the model of natural pictures, niqe_pris_params.npz as BasicSR has it"},
+    {"ma_model", COD_OPTION_STRING, offsetof(cod_eval_options, ma_model), "", 0, 0, NULL,
+     "pi: safetensors file with the forests of Ma's score, which tools/ma_model.py makes of the authors' model.mat; "
+     "empty = NIQE of the Y channel stands in the index's place"},
     {"lpips_network", COD_OPTION_STRING, offsetof(cod_eval_options, lpips_network), "", 0, 0, NULL,
      "lpips: safetensors file with SqueezeNet 1.1's features, by torchvision's or Caffe's names"},
     {"lpips_weights", COD_OPTION_STRING, offsetof(cod_eval_options, lpips_weights), "", 0, 0, NULL,

@@ -68,7 +68,7 @@ typedef struct cod_eval_options {
     bool ema, predictions, degraded;
     const char *metrics; /**< of super-resolution, as cod_metrics_parse() reads it */
     int best;            /**< 0 auto, else 1 + index in cod_metric_names */
-    const char *niqe_model, *lpips_network, *lpips_weights;
+    const char *niqe_model, *ma_model, *lpips_network, *lpips_weights;
 } cod_eval_options;
 
 typedef struct cod_checkpoint_options {

@@ -62,9 +62,12 @@ const cod_train_task_kind *cod_train_task_of(cod_run_config *config)
     for (int i = 0; i < kind->figure_count; i++)
         if (i != judge && (metrics & metric_of(&kind->figures[i])) != 0)
             own->figures[own->figure_count++] = kind->figures[i];
-    for (int i = 0; i < own->figure_count; i++)
+    for (int i = 0; i < own->figure_count; i++) {
         if (metric_of(&own->figures[i]) == COD_METRIC_LPIPS && config->eval.lpips_weights[0] == '\0')
             own->figures[i].label = "lpips (unweighted)";
+        if (strcmp(own->figures[i].key, "pi") == 0 && config->eval.ma_model[0] == '\0')
+            own->figures[i].label = "pi (niqe alone)";
+    }
     return own;
 }
 

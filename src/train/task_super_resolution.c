@@ -20,8 +20,9 @@ typedef struct super_resolution {
     bool validates_degraded;
     cod_upscaler *upscaler, *bicubic;
     const cod_eval_options *eval;
-    cod_metrics_options metrics; /**< with the next two */
+    cod_metrics_options metrics; /**< with the next three */
     cod_niqe_model niqe;
+    cod_ma_model ma;
     cod_lpips *lpips;
     int threads; /**< that read and judge held-out pictures: as many as read those for training */
     bool warned;
@@ -33,6 +34,7 @@ static void close_task(cod_train_task *task)
     cod_upscaler_destroy(s->upscaler);
     cod_upscaler_destroy(s->bicubic);
     cod_lpips_destroy(s->lpips);
+    cod_ma_model_clear(&s->ma);
     cod_dataset_close(s->data);
     cod_degrader_destroy(s->degrader);
     free(s);
@@ -86,6 +88,10 @@ static cod_status open_metrics(super_resolution *s, const cod_weights *weights)
     s->metrics.niqe = &s->niqe;
     if ((s->metrics.metrics & COD_METRICS_OF_NIQE) != 0)
         COD_TRY(cod_niqe_model_load(s->eval->niqe_model, &s->niqe));
+    if ((s->metrics.metrics & COD_METRIC_PI) != 0 && s->eval->ma_model[0] != '\0') {
+        COD_TRY(cod_ma_model_load(s->eval->ma_model, &s->ma));
+        s->metrics.ma = &s->ma;
+    }
     if ((s->metrics.metrics & COD_METRIC_LPIPS) != 0)
         COD_TRY(cod_lpips_create(s->eval->lpips_network, s->eval->lpips_weights, weights->backend, weights->device,
                                  &s->lpips));
@@ -305,12 +311,7 @@ const cod_train_task_kind cod_task_super_resolution = {
              .digits = 3,
              .less_is_better = true,
              .baseline = "bicubic_niqe"},
-            {.key = "pi",
-             .label = "pi (niqe alone)",
-             .unit = "",
-             .digits = 3,
-             .less_is_better = true,
-             .baseline = "bicubic_pi"},
+            {.key = "pi", .label = "pi", .unit = "", .digits = 3, .less_is_better = true, .baseline = "bicubic_pi"},
             {.key = "rmse_y", .label = "rmse of y", .unit = "", .digits = 2, .less_is_better = true},
             {.key = "lpips",
              .label = "lpips",

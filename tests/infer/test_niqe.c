@@ -49,7 +49,7 @@ static void compare(const char *name, int crop, double niqe, double expected)
 static double index_of(const cod_image *image, int64_t crop, const cod_niqe_model *model)
 {
     double pi = NAN;
-    assert_ok(cod_perceptual_index(image, crop, model, &pi));
+    assert_ok(cod_perceptual_index(image, crop, model, NULL, &pi));
     return pi;
 }
 

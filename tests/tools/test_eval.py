@@ -2,6 +2,7 @@
 """Figures of pictures, by `codistill eval` and while training: python3 test_eval.py CODISTILL [CASE ...]."""
 
 import io
+import itertools
 import json
 import math
 import pathlib
@@ -51,12 +52,13 @@ def write_niqe_model(bench):
     bench.write("niqe.npz", archive.getvalue())
 
 
-def write_tensors(bench, name, tensors):
+def write_tensors(bench, name, tensors, kinds="f"):
+    """Tensors of F32, or each of its own kind."""
     header, data, at = {}, [], 0
-    for key, shape, values in tensors:
-        header[key] = {"dtype": "F32", "shape": shape, "data_offsets": [at, at + 4 * len(values)]}
-        data.append(struct.pack(f"<{len(values)}f", *values))
-        at += 4 * len(values)
+    for (key, shape, values), kind in zip(tensors, itertools.cycle(kinds)):
+        data.append(struct.pack(f"<{len(values)}{kind}", *values))
+        header[key] = {"dtype": {"f": "F32", "d": "F64", "i": "I32"}[kind], "shape": shape, "data_offsets": [at, at + len(data[-1])]}
+        at += len(data[-1])
     header = json.dumps(header).encode()
     bench.write(name, struct.pack("<Q", len(header)) + header + b"".join(data))
 
@@ -80,11 +82,21 @@ def write_network(bench):
     write_tensors(bench, "linear.safetensors", [(f"lin{i}.model.1.weight", [1, c, 1, 1], [0.5] * c) for i, c in enumerate(CHANNELS)])
 
 
+def write_ma_model(bench):
+    """One tree a forest, each a single leaf, so that every picture's score is 1 + 0.5 * 2 + 0.25 * 4 + 0.125 * 8 = 4."""
+    tensors, kinds = [("linear", [4], [1, 0.5, 0.25, 0.125])], "d"
+    for group, leaf in (("blocks", 2), ("bands", 4), ("patches", 8)):
+        tensors += [(f"{group}.value", [1], [leaf]), (f"{group}.roots", [1], [0]), (f"{group}.feature", [1], [-1]), (f"{group}.left", [1], [0])]
+        kinds += "diii"
+    write_tensors(bench, "ma.safetensors", tensors, kinds)
+
+
 def prepare(bench):
     for i in range(3):
         write_picture(bench, f"photos/{i}.png", 208, 112, i)
     write_niqe_model(bench)
     write_network(bench)
+    write_ma_model(bench)
 
 
 def evaluate(bench, model, *options):
@@ -114,6 +126,10 @@ def tells(bench):
     weighted = json.loads(evaluate(bench, "bicubic", "--metrics", "lpips", "--json", "--lpips-weights", "linear.safetensors").out)
     check(weighted["lpips_is"] == "weighted" and set(weighted["mean"]) == {"lpips"}, f"{weighted}")
     check(abs(weighted["mean"]["lpips"] - said["mean"]["lpips"] / 2) < 1e-6, "weights of a half do not halve LPIPS")
+    of_both = json.loads(evaluate(bench, "bicubic", "--metrics", "pi", "--json", "--ma-model", "ma.safetensors").out)
+    check("(10 - Ma) + NIQE" in of_both["pi_is"], f"{of_both}")
+    for alone, both in zip(large + [said["mean"]], of_both["images"][:3] + [of_both["mean"]]):
+        check(abs(both["pi"] - (10 - 4 + alone["pi"]) / 2) < 1e-9, f"{both}, not half of 6 + {alone['pi']}")
     table = evaluate(bench, "bicubic", "--metrics", METRICS)
     for part in ("NIQE: without 1 of 4 pictures", "PI: NIQE of the Y channel alone", "PIRM 2018", "LPIPS: on SqueezeNet 1.1, unweighted"):
         check(part in table.out, f"'{part}' is not said", table)

@@ -1,0 +1,24 @@
+/** @file Parts of Ma's score; what they compute stands at the fields of cod_ma_features. */
+#ifndef COD_DATA_MA_INTERNAL_H
+#define COD_DATA_MA_INTERNAL_H
+
+#include "data/ma.h"
+#include "data/steerable_internal.h"
+
+enum { COD_MA_SCALES = 3 };
+
+/**
+ * The shape of the generalised Gaussian whose ratio of variance and squared mean absolute deviation is nearest to that of the values
+ * (Sharifi & Leon-Garcia 1995), among 0.03, 0.031, … 10.
+ */
+double cod_ma_shape(const double *values, size_t count);
+
+/** @param[in] gray  0 … 1, its half and its quarter */
+COD_MUST_CHECK cod_status cod_ma_block_features(const cod_plane gray[COD_MA_SCALES],
+                                                double features[COD_MA_BLOCK_FEATURES]);
+COD_MUST_CHECK cod_status cod_ma_patch_features(const cod_plane gray[COD_MA_SCALES],
+                                                double features[COD_MA_PATCH_FEATURES]);
+/** @param[in] gray  0 … 255 */
+COD_MUST_CHECK cod_status cod_ma_band_features(const cod_plane *gray, double features[COD_MA_BAND_FEATURES]);
+
+#endif

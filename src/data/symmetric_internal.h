@@ -1,0 +1,19 @@
+/**
+ * @file
+ * Eigenvalues and eigenvectors of small symmetric matrices.
+ */
+#ifndef COD_DATA_SYMMETRIC_INTERNAL_H
+#define COD_DATA_SYMMETRIC_INTERNAL_H
+
+/**
+ * Diagonalises a symmetric matrix by cyclic Jacobi rotations (Golub & Van Loan, Matrix Computations, 8.5).
+ *
+ * @param[in,out] a        [size, size]; its diagonal becomes the eigenvalues, in no order
+ * @param[out]    vectors  [size, size], one in each column
+ */
+void cod_diagonalise(int size, double *a, double *vectors);
+
+/** The least eigenvalue that MATLAB's pinv() does not take for 0, of a matrix with eigenvalues up to `largest` in size. */
+double cod_pinv_tolerance(int size, double largest);
+
+#endif
