@@ -17,9 +17,8 @@ static bool winograd_fits(const cod_device *device, const cod_op *op)
 
 /** In the order of what is best where nothing was timed. */
 static const cpu_candidate candidates[] = {
-    {"narrow", cpu_narrow_fits, cpu_plan_narrow, false},
-    {"winograd", winograd_fits, cpu_plan_winograd, true},
-    {"shuffled", cpu_shuffled_fits, cpu_plan_shuffled, false},
+    {"tiles", cpu_tiles_fits, cpu_plan_tiles, false},     {"narrow", cpu_narrow_fits, cpu_plan_narrow, false},
+    {"winograd", winograd_fits, cpu_plan_winograd, true}, {"shuffled", cpu_shuffled_fits, cpu_plan_shuffled, false},
     {"onednn", is_plain, cpu_plan_conv, false},
 };
 enum { CANDIDATES = sizeof candidates / sizeof candidates[0] };
@@ -36,7 +35,8 @@ cod_status cpu_convolution_force(cod_device *device)
     return device->forced != NULL || strcmp(name, "fixed") == 0
                ? COD_OK
                : cod_fail(COD_ERR_ARGUMENT,
-                          "COD_CPU_CONVOLUTION is '%s'; it must be auto, fixed, narrow, winograd or onednn", name);
+                          "COD_CPU_CONVOLUTION is '%s'; it must be auto, fixed, tiles, narrow, winograd or onednn",
+                          name);
 }
 
 static cod_status choose(cod_device *device, const cod_op *op, const cpu_candidate **chosen)

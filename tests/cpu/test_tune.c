@@ -105,7 +105,7 @@ static void an_unknown_name_is_refused(void **state)
     (void)state;
     cod_device *device = NULL;
     setenv("COD_CPU_CONVOLUTION", "fastest", 1);
-    assert_fails(COD_ERR_ARGUMENT, "must be auto, fixed, narrow, winograd or onednn",
+    assert_fails(COD_ERR_ARGUMENT, "must be auto, fixed, tiles, narrow, winograd or onednn",
                  cod_cpu_backend.open(NULL, &device));
     unsetenv("COD_CPU_CONVOLUTION");
 }
