@@ -1,4 +1,8 @@
-/* Weight gradients on AMX's tiles: chunks of lines are laid out as tiles want them, line by line, then multiplied, tap by tap. */
+/*
+ * Weight gradients on AMX's tiles: lines of x and dy are copied to scratch as tiles take them, a chunk that fits the
+ * second-level cache at a time, and multiplied there. One task adds up all products of a sum, in an order that shapes
+ * alone decide, so results are the same for any number of threads.
+ */
 #include "core/memory.h"
 #include "cpu/cpu_internal.h"
 #include "cpu/tiles_internal.h"
@@ -15,14 +19,14 @@ typedef struct tiles_state {
     const cod_view *x, *dy;
     int64_t kernel_h, kernel_w;
     int64_t top, margin;     /**< lines above dy and zeros left of it: as the last tap of a direction wants them */
-    int64_t pitch;           /**< pixels of a line; even, so that pairs begin with a line */
+    int64_t pitch;           /**< pixels of a line; even, so that no pair has pixels of two lines */
     int64_t lines;           /**< of x in a chunk */
     int64_t inputs, outputs; /**< tiles of 16 channels */
     bool by_column;          /**< rows of the first operand are columns of the kernel, not outputs */
-    int64_t groups,
-        taps;      /**< blocks of outputs and positions of the kernel; by column: outputs and lines of the kernel */
-    int64_t parts; /**< that a group's taps are cut into, so that all threads have work */
-    int64_t block_bytes; /**< of a block of x's channels */
+    int64_t groups;          /**< blocks of outputs; by column: outputs */
+    int64_t taps;            /**< positions of the kernel; by column: its lines */
+    int64_t parts;           /**< that a group's taps are cut into, so that all threads have work */
+    int64_t block_bytes;     /**< of a block of x's channels */
     int64_t plane_bytes;
     size_t at_pairs, at_planes; /**< in scratch, behind the sums */
 } tiles_state;
@@ -64,7 +68,10 @@ static int64_t steps_of(const tiles_run *run)
     return (run->lines * run->s->pitch + CPU_TILE_PIXELS - 1) / CPU_TILE_PIXELS;
 }
 
-/** Task i: line i of the planes, and of x where the chunk has one. The last of either also clears what steps read behind it. */
+/**
+ * Task i: line i of the planes, and of x where the chunk has one. The last of both also clear what steps read behind
+ * them.
+ */
 static void layout_task(void *context, int64_t i, int thread)
 {
     (void)thread;
@@ -124,7 +131,10 @@ static void multiply(const tiles_run *run, int64_t group, int64_t tap, int64_t i
     cpu_tile_multiply(&product);
 }
 
-/** Task i: a part of the taps of a group, for two blocks of inputs. What STEPS steps read stays in the first-level cache for all taps. */
+/**
+ * Task i: a part of the taps of a group, for two blocks of inputs. The inner loop is over taps, so that what STEPS
+ * steps read comes from the first-level cache for all taps but the first.
+ */
 static void multiply_task(void *context, int64_t i, int thread)
 {
     (void)thread;

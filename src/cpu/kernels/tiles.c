@@ -18,7 +18,8 @@ void cpu_tile_begin(int rows)
         config.row_bytes[i] = 64;
         config.rows[i] = (uint8_t)(i < 6 ? rows : CPU_TILE);
     }
-    __asm__ volatile("" : : "r"(&config) : "memory"); /* GCC 12 believes that the next uses its first 8 bytes alone */
+    /* GCC 12 believes that _tile_loadconfig() reads 8 bytes, and leaves out what is stored behind them. */
+    __asm__ volatile("" : : "r"(&config) : "memory");
     _tile_loadconfig(&config);
 }
 
@@ -137,7 +138,7 @@ static inline void transpose(__m512i r[16])
     }
 }
 
-/** 32 pixels of 32 channels; `room` elements of each plane are written, of `planes` planes. */
+/** Writes 32 pixels of 32 channels to the first `planes` planes, at most 32: the elements `room` of each. */
 static void plane_block(const char *dy, int64_t pixel_bytes, int64_t pixels, __mmask32 channels, char *out,
                         int64_t plane_bytes, int64_t planes, __mmask32 room)
 {
