@@ -84,14 +84,14 @@ void cpu_tile_multiply(const cpu_tile_product *p)
     store_sums(p);
 }
 
-static inline __mmask16 first_of(int64_t count)
-{
-    return count >= 16 ? 0xFFFF : count <= 0 ? 0 : (__mmask16)((1U << count) - 1);
-}
-
 static inline __mmask32 first_of_32(int64_t count)
 {
     return count >= 32 ? 0xFFFFFFFF : count <= 0 ? 0 : (1U << count) - 1;
+}
+
+static inline __mmask16 first_of(int64_t count)
+{
+    return (__mmask16)first_of_32(count < 16 ? count : 16);
 }
 
 void cpu_tile_pairs(const char *x, int64_t pixel_bytes, int64_t pixels, int64_t pitch, int64_t channels, char *pairs,
