@@ -15,12 +15,19 @@ static bool winograd_fits(const cod_device *device, const cod_op *op)
     return !(op->kind == COD_OP_CONV2D && op->attr.int8_range > 0) && cpu_winograd_fits(device, op);
 }
 
+/** Up to here our kernel on tiles beats oneDNN's, most often by far; beyond, either is faster (docs/performance.md). */
+static bool has_few_outputs(const cod_op *op)
+{
+    return op->outputs[0].shape.n <= 128;
+}
+
 /** In the order of what is best where nothing was timed. */
 static const cpu_candidate candidates[] = {
-    {"narrow", cpu_narrow_fits, cpu_plan_narrow, false},
-    {"winograd", winograd_fits, cpu_plan_winograd, true},
-    {"shuffled", cpu_shuffled_fits, cpu_plan_shuffled, false},
-    {"onednn", is_plain, cpu_plan_conv, false},
+    {.name = "tiles", .fits = cpu_tiles_fits, .preferred = has_few_outputs, .create = cpu_plan_tiles},
+    {.name = "narrow", .fits = cpu_narrow_fits, .create = cpu_plan_narrow},
+    {.name = "winograd", .fits = winograd_fits, .create = cpu_plan_winograd, .adds_residual = true},
+    {.name = "shuffled", .fits = cpu_shuffled_fits, .create = cpu_plan_shuffled},
+    {.name = "onednn", .fits = is_plain, .create = cpu_plan_conv},
 };
 enum { CANDIDATES = sizeof candidates / sizeof candidates[0] };
 
@@ -36,23 +43,27 @@ cod_status cpu_convolution_force(cod_device *device)
     return device->forced != NULL || strcmp(name, "fixed") == 0
                ? COD_OK
                : cod_fail(COD_ERR_ARGUMENT,
-                          "COD_CPU_CONVOLUTION is '%s'; it must be auto, fixed, narrow, winograd or onednn", name);
+                          "COD_CPU_CONVOLUTION is '%s'; it must be auto, fixed, tiles, narrow, winograd or onednn",
+                          name);
 }
 
 static cod_status choose(cod_device *device, const cod_op *op, const cpu_candidate **chosen)
 {
     const cpu_candidate *fitting[CANDIDATES];
     size_t count = 0;
-    for (size_t i = 0; i < CANDIDATES; i++)
-        if (candidates[i].fits(device, op))
-            fitting[count++] = &candidates[i];
-    /* Storing shuffled saves a pass, so one that can needs no comparison, but with AMX, which only oneDNN uses. */
+    *chosen = NULL;
+    for (size_t i = 0; i < CANDIDATES; i++) {
+        if (!candidates[i].fits(device, op))
+            continue;
+        fitting[count++] = &candidates[i];
+        if (*chosen == NULL && (candidates[i].preferred == NULL || candidates[i].preferred(op)))
+            *chosen = &candidates[i];
+    }
+    /* Storing shuffled saves a pass, so one that can needs no comparison, unless it lacks the AMX that oneDNN has. */
     const bool stores_shuffled = op->attr.factor > 1 && count > 1 && !device->amx;
     if (device->forced != NULL)
         *chosen = device->forced->fits(device, op) ? device->forced : fitting[count - 1];
-    else if (count == 1 || stores_shuffled || device->no_autotune || op->deterministic)
-        *chosen = fitting[0];
-    else
+    else if (count > 1 && !stores_shuffled && !device->no_autotune && !op->deterministic)
         return cpu_tune(device, op, fitting, count, chosen);
     return COD_OK;
 }

@@ -18,12 +18,13 @@
  *
  * Opening fails with COD_ERR_ARGUMENT for another value, with COD_ERR_UNSUPPORTED where the processor lacks the set. Where the
  * table says f32, supports() denies bf16, so that precision `auto` is f32 and bf16 by name is refused (oneDNN's emulation on AVX512
- * takes three times f32's time); a plan with bf16 views is right all the same. AMX is used by oneDNN's convolutions alone. Our
- * kernels neither use nor disturb its tiles and treat packed weights as opaque bytes; the parity tests run on it where ctest finds it.
+ * takes three times f32's time); a plan with bf16 views is right all the same. AMX is used by oneDNN's convolutions
+ * and by ours for weight gradients of bf16 views with stride 1, which configures a thread's tiles for each of its tasks and releases them.
+ * Packed weights are opaque bytes; the parity tests run on AMX where ctest finds it.
  *
  * Convolutions. Several implementations may be able to do one; which is fastest on this processor is timed when a plan is made, for
  * at most a second in all, and remembered in ~/.cache/codistill/convolutions.txt (XDG_CACHE_HOME). Deterministic plans, and all with
- * cod_device_options.no_autotune, take a fixed choice. COD_CPU_CONVOLUTION=narrow|winograd|onednn forces one wherever it fits,
+ * cod_device_options.no_autotune, take a fixed choice. COD_CPU_CONVOLUTION=tiles|narrow|winograd|onednn forces one wherever it fits,
  * `fixed` is no_autotune, `auto` the default. Winograd's rounds bf16 twice as coarsely as a direct one (see test_winograd.c).
  *
  * Convolutions with attr.int8_range run on AVX512-VNNI or AMX, and are refused without; supports(COD_S8) tells. oneDNN computes them near

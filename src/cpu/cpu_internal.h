@@ -13,6 +13,7 @@
 typedef struct cpu_candidate {
     const char *name;
     bool (*fits)(const cod_device *device, const cod_op *op);
+    bool (*preferred)(const cod_op *op); /**< where it fits: whether it is taken untimed; NULL = always */
     cod_status (*create)(cod_plan *plan);
     bool adds_residual; /**< as it stores; others need a pass more */
 } cpu_candidate;
@@ -21,7 +22,7 @@ typedef struct cpu_tuned cpu_tuned;
 
 struct cod_device {
     int threads;
-    bool amx; /**< oneDNN may use it */
+    bool amx; /**< may be used: oneDNN has asked the kernel for it */
     bool native_bf16, native_int8;
     const cpu_kernels *kernels;
     cpu_onednn *onednn;
@@ -59,14 +60,17 @@ static inline char *cpu_thread_scratch(const cod_plan *plan, size_t shared_bytes
 }
 
 /** Constructors: look at plan->op (checked and copied already), set the plan's functions, state and scratch. */
-cod_status cpu_plan_convolution(cod_plan *plan); /**< chooses among the next four, without a residual */
+cod_status cpu_plan_convolution(cod_plan *plan); /**< chooses among the next five, without a residual */
 cod_status cpu_plan_conv(cod_plan *plan);        /**< by oneDNN; linear layers too */
 cod_status cpu_plan_linear(cod_plan *plan);      /**< large layers on few rows by itself, others by cpu_plan_conv() */
 cod_status cpu_plan_narrow(cod_plan *plan);
 cod_status cpu_plan_winograd(cod_plan *plan);
+cod_status cpu_plan_tiles(cod_plan *plan);    /**< weight gradients on AMX */
 cod_status cpu_plan_shuffled(cod_plan *plan); /**< by another plan, and a pass over its output */
 cod_status cpu_plan_added(cod_plan *plan);    /**< by the chosen one, and a pass that adds the residual */
 bool cpu_shuffled_fits(const cod_device *device, const cod_op *op);
+/** Whether cpu_plan_tiles() can do it. */
+bool cpu_tiles_fits(const cod_device *device, const cod_op *op);
 /** Whether cpu_plan_winograd() can do it. */
 bool cpu_winograd_fits(const cod_device *device, const cod_op *op);
 /** Whether cpu_plan_narrow() can do it, and it has so few channels on one side that it should. */
@@ -113,7 +117,10 @@ float cpu_int8_input_factor(const cod_op *op);
 /** Reads COD_CPU_CONVOLUTION; see cpu.h. */
 COD_MUST_CHECK cod_status cpu_convolution_force(cod_device *device);
 
-/** The fastest of the candidates, as known or timed; the first where the time for timing is spent. */
+/**
+ * The fastest of the candidates, as known or timed.
+ * @param[in,out] chosen  in: what is taken where the time for timing is spent
+ */
 COD_MUST_CHECK cod_status cpu_tune(cod_device *device, const cod_op *op, const cpu_candidate *const *candidates,
                                    size_t count, const cpu_candidate **chosen);
 void cpu_tune_clear(cod_device *device);

@@ -67,7 +67,7 @@ cod_status cpu_isa_choose(cpu_isa *kernels, cpu_isa *library)
     *library = cpu_onednn_isa();
     if (!wish.set)
         return COD_OK;
-    /* Of AMX our kernels use nothing, and only oneDNN knows whether the kernel lets a process have it. */
+    /* The kernel lets a process have AMX when it asks, which oneDNN does; cpu_kernels have no variant for it. */
     const cpu_isa widest = *kernels == CPU_ISA_AVX512_BF16 && *library == CPU_ISA_AMX ? CPU_ISA_AMX : *kernels;
     if (wish.isa > widest)
         return cod_fail(COD_ERR_UNSUPPORTED, "COD_CPU_ISA: this processor has no %s; its widest is %s", wish.text,

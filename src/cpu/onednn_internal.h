@@ -56,7 +56,7 @@ typedef enum cpu_isa {
     CPU_ISA_AVX2,
     CPU_ISA_AVX512,
     CPU_ISA_AVX512_BF16,
-    CPU_ISA_AMX /**< used by oneDNN alone */
+    CPU_ISA_AMX /**< used by oneDNN and tiles.c; others take AVX512-BF16 */
 } cpu_isa;
 
 const char *cpu_isa_name(cpu_isa isa);

@@ -1,6 +1,7 @@
 /*
- * The autotuner: times the implementations that can do a convolution on its shape, once, and remembers the fastest in a file of the
- * user's cache, one line for each shape, processor, instruction set, number of threads and library version.
+ * The autotuner: times the implementations that can do a convolution on its shape, once, and remembers the fastest in
+ * a file of the user's cache, one line for each shape, choice of implementations, processor, instruction set, number
+ * of threads and library version.
  */
 #include "cpu/cpu_internal.h"
 
@@ -107,15 +108,26 @@ static const char *processor(void)
     return name;
 }
 
-static void describe(const cod_device *device, const cod_op *op, char *text, size_t bytes)
+/**
+ * The candidates' names are part of it, so that a new implementation is timed where an older version knew the best of
+ * fewer.
+ */
+static void describe(const cod_device *device, const cod_op *op, const cpu_candidate *const *candidates, size_t count,
+                     char *text, size_t bytes)
 {
+    char names[128] = "";
+    size_t length = 0;
+    for (size_t i = 0; i < count && length < sizeof names; i++)
+        length +=
+            (size_t)snprintf(names + length, sizeof names - length, "%s%s", i > 0 ? ", " : "", candidates[i]->name);
     const cod_view *a = &op->inputs[0], *b = &op->inputs[1], *c = &op->outputs[0];
 #define VIEW(v) (v)->shape.n, (v)->shape.h, (v)->shape.w, (v)->shape.c, (v)->pixel_stride, cod_dtype_name((v)->dtype)
 #define FORMAT  "%" PRId64 "x%" PRId64 "x%" PRId64 "x%" PRId64 "/%" PRId64 " %s"
-    snprintf(text, bytes, "%s " FORMAT ", " FORMAT " -> " FORMAT ", stride %dx%d, pad %dx%d%s%s; %s; %s",
+    snprintf(text, bytes, "%s " FORMAT ", " FORMAT " -> " FORMAT ", stride %dx%d, pad %dx%d%s%s; of %s; %s; %s",
              cod_op_kind_name(op->kind), VIEW(a), VIEW(b), VIEW(c), op->attr.stride_h, op->attr.stride_w,
              op->attr.pad_h, op->attr.pad_w, op->accumulate ? ", added" : "",
-             op->kind == COD_OP_CONV2D && op->attr.int8_range > 0 ? ", int8" : "", device->description, processor());
+             op->kind == COD_OP_CONV2D && op->attr.int8_range > 0 ? ", int8" : "", names, device->description,
+             processor());
 #undef FORMAT
 #undef VIEW
 }
@@ -243,9 +255,8 @@ cod_status cpu_tune(cod_device *device, const cod_op *op, const cpu_candidate *c
                     const cpu_candidate **chosen)
 {
     char text[1024];
-    describe(device, op, text, sizeof text);
+    describe(device, op, candidates, count, text, sizeof text);
     const uint64_t key = cod_hash(text, strlen(text), 0);
-    *chosen = candidates[0];
     if (!device->tune_read) {
         device->tune_read = true;
         read_cache(device);

@@ -67,6 +67,20 @@ static void each_shape_is_timed_once(void **state)
     assert_int_equal(cached_lines(), 2);
 }
 
+/** The key is a hash of what stands behind it: among others, more or fewer of them, the choice is made anew. */
+static void candidates_are_part_of_the_key(void **state)
+{
+    (void)state;
+    char line[600];
+    unlink(cache_file());
+    plan_once(false, false, 8);
+    FILE *file = fopen(cache_file(), "r");
+    assert_non_null(file);
+    assert_non_null(fgets(line, sizeof line, file));
+    fclose(file);
+    cod_test_assert_contains(line, "; of winograd, onednn; ");
+}
+
 static void fixed_choices_are_not_timed(void **state)
 {
     (void)state;
@@ -105,7 +119,7 @@ static void an_unknown_name_is_refused(void **state)
     (void)state;
     cod_device *device = NULL;
     setenv("COD_CPU_CONVOLUTION", "fastest", 1);
-    assert_fails(COD_ERR_ARGUMENT, "must be auto, fixed, narrow, winograd or onednn",
+    assert_fails(COD_ERR_ARGUMENT, "must be auto, fixed, tiles, narrow, winograd or onednn",
                  cod_cpu_backend.open(NULL, &device));
     unsetenv("COD_CPU_CONVOLUTION");
 }
@@ -121,9 +135,9 @@ static int set_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_shape_is_timed_once),       cmocka_unit_test(fixed_choices_are_not_timed),
-        cmocka_unit_test(a_damaged_cache_is_passed_over), cmocka_unit_test(no_cache_is_no_error),
-        cmocka_unit_test(an_unknown_name_is_refused),
+        cmocka_unit_test(each_shape_is_timed_once),    cmocka_unit_test(candidates_are_part_of_the_key),
+        cmocka_unit_test(fixed_choices_are_not_timed), cmocka_unit_test(a_damaged_cache_is_passed_over),
+        cmocka_unit_test(no_cache_is_no_error),        cmocka_unit_test(an_unknown_name_is_refused),
     };
     return cmocka_run_group_tests_name("autotuner", tests, set_up, cod_test_folder_remove);
 }

@@ -1,0 +1,175 @@
+#include "cpu/tiles_internal.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#include <string.h>
+
+typedef struct tile_config {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+} tile_config;
+
+/* Sums are tiles 0 to 3, the first operands 4 and 5, the second 6 and 7. */
+void cpu_tile_begin(int rows)
+{
+    tile_config config = {.palette = 1};
+    for (int i = 0; i < 8; i++) {
+        config.row_bytes[i] = 64;
+        config.rows[i] = (uint8_t)(i < 6 ? rows : CPU_TILE);
+    }
+    /* GCC 12 believes that _tile_loadconfig() reads 8 bytes, and leaves out what is stored behind them. */
+    __asm__ volatile("" : : "r"(&config) : "memory");
+    _tile_loadconfig(&config);
+}
+
+void cpu_tile_end(void)
+{
+    _tile_release();
+}
+
+enum { SUM_BYTES = 64 };
+
+static void load_sums(const cpu_tile_product *p)
+{
+    _tile_loadd(0, p->sums[0][0], SUM_BYTES);
+    if (p->pairs[1] != NULL)
+        _tile_loadd(1, p->sums[0][1], SUM_BYTES);
+    if (p->planes[1] != NULL)
+        _tile_loadd(2, p->sums[1][0], SUM_BYTES);
+    if (p->planes[1] != NULL && p->pairs[1] != NULL)
+        _tile_loadd(3, p->sums[1][1], SUM_BYTES);
+}
+
+static void store_sums(const cpu_tile_product *p)
+{
+    _tile_stored(0, p->sums[0][0], SUM_BYTES);
+    if (p->pairs[1] != NULL)
+        _tile_stored(1, p->sums[0][1], SUM_BYTES);
+    if (p->planes[1] != NULL)
+        _tile_stored(2, p->sums[1][0], SUM_BYTES);
+    if (p->planes[1] != NULL && p->pairs[1] != NULL)
+        _tile_stored(3, p->sums[1][1], SUM_BYTES);
+}
+
+void cpu_tile_multiply(const cpu_tile_product *p)
+{
+    const int64_t stride = p->row_bytes;
+    const char *a0 = p->planes[0], *a1 = p->planes[1], *b0 = p->pairs[0], *b1 = p->pairs[1];
+    const bool two_a = a1 != NULL, two_b = b1 != NULL;
+    if (p->accumulate) {
+        load_sums(p);
+    } else {
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+    }
+    for (int64_t k = 0; k < p->steps; k++) {
+        const int64_t a = k * CPU_TILE_PIXELS * 2, b = k * CPU_TILE_BYTES;
+        _tile_loadd(6, b0 + b, 64);
+        _tile_loadd(4, a0 + a, stride);
+        _tile_dpbf16ps(0, 4, 6);
+        if (two_b) {
+            _tile_loadd(7, b1 + b, 64);
+            _tile_dpbf16ps(1, 4, 7);
+        }
+        if (two_a) {
+            _tile_loadd(5, a1 + a, stride);
+            _tile_dpbf16ps(2, 5, 6);
+            if (two_b)
+                _tile_dpbf16ps(3, 5, 7);
+        }
+    }
+    store_sums(p);
+}
+
+static inline __mmask32 first_of_32(int64_t count)
+{
+    return count >= 32 ? 0xFFFFFFFF : count <= 0 ? 0 : (1U << count) - 1;
+}
+
+static inline __mmask16 first_of(int64_t count)
+{
+    return (__mmask16)first_of_32(count < 16 ? count : 16);
+}
+
+void cpu_tile_pairs(const char *x, int64_t pixel_bytes, int64_t pixels, int64_t pitch, int64_t channels, char *pairs,
+                    int64_t block_bytes, int64_t first_pair)
+{
+    for (int64_t block = 0; block * CPU_TILE < channels; block++) {
+        const __mmask16 mask = first_of(channels - block * CPU_TILE);
+        const char *from = x + block * CPU_TILE * 2;
+        char *to = pairs + block * block_bytes + first_pair * 64;
+        for (int64_t p = 0; p < pitch; p += 2, to += 64) {
+            const __m256i even = _mm256_maskz_loadu_epi16(p < pixels ? mask : 0, from + p * pixel_bytes);
+            const __m256i odd = _mm256_maskz_loadu_epi16(p + 1 < pixels ? mask : 0, from + (p + 1) * pixel_bytes);
+            const __m512i high = _mm512_slli_epi32(_mm512_cvtepu16_epi32(odd), 16);
+            _mm512_storeu_si512(to, _mm512_or_si512(_mm512_cvtepu16_epi32(even), high));
+        }
+    }
+}
+
+/** Transposes 16 x 16 words. */
+static inline void transpose(__m512i r[16])
+{
+    __m512i t[16];
+    for (int i = 0; i < 16; i += 2) {
+        t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
+        t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+    }
+    for (int i = 0; i < 16; i += 4) {
+        r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+        r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+        r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+        r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+    }
+    for (int i = 0; i < 4; i++) {
+        t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
+        t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xDD);
+        t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
+        t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xDD);
+    }
+    for (int i = 0; i < 4; i++) {
+        r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
+        r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xDD);
+        r[i + 4] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0x88);
+        r[i + 12] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0xDD);
+    }
+}
+
+/** Writes 32 pixels of 32 channels to the first `planes` planes, at most 32: the elements `room` of each. */
+static void plane_block(const char *dy, int64_t pixel_bytes, int64_t pixels, __mmask32 channels, char *out,
+                        int64_t plane_bytes, int64_t planes, __mmask32 room)
+{
+    __m512i low[16], high[16],
+        words = _mm512_setr_epi32(0x00020000, 0x00060004, 0x000A0008, 0x000E000C, 0x00120010, 0x00160014, 0x001A0018,
+                                  0x001E001C, 0x00220020, 0x00260024, 0x002A0028, 0x002E002C, 0x00320030, 0x00360034,
+                                  0x003A0038, 0x003E003C);
+    const __m512i odd_words = _mm512_add_epi16(words, _mm512_set1_epi16(1));
+    for (int64_t i = 0; i < 16; i++) {
+        low[i] = _mm512_maskz_loadu_epi16(i < pixels ? channels : 0, dy + i * pixel_bytes);
+        high[i] = _mm512_maskz_loadu_epi16(i + 16 < pixels ? channels : 0, dy + (i + 16) * pixel_bytes);
+    }
+    transpose(low);
+    transpose(high);
+    for (int64_t i = 0; 2 * i < planes && i < 16; i++) {
+        char *to = out + 2 * i * plane_bytes;
+        _mm512_mask_storeu_epi16(to, room, _mm512_permutex2var_epi16(low[i], words, high[i]));
+        _mm512_mask_storeu_epi16(to + plane_bytes, room, _mm512_permutex2var_epi16(low[i], odd_words, high[i]));
+    }
+}
+
+void cpu_tile_planes(const char *dy, int64_t pixel_bytes, int64_t pixels, int64_t margin, int64_t pitch,
+                     int64_t channels, char *planes, int64_t plane_bytes)
+{
+    const int64_t padded = (channels + CPU_TILE - 1) / CPU_TILE * CPU_TILE;
+    for (int64_t c = 0; c < padded; c++)
+        memset(planes + c * plane_bytes, 0, (size_t)margin * 2);
+    for (int64_t p = 0; p < pitch - margin; p += 32)
+        for (int64_t c = 0; c < padded; c += 32)
+            plane_block(dy + p * pixel_bytes + c * 2, pixel_bytes, pixels - p, first_of_32(channels - c),
+                        planes + c * plane_bytes + (margin + p) * 2, plane_bytes, padded - c,
+                        first_of_32(pitch - margin - p));
+}
+#endif

@@ -1,0 +1,239 @@
+/* Weight gradients on AMX's tiles (tiles.c) against `ref`: sums of small integers, so that every bit can be compared. */
+#include "support/test.h"
+
+#include "cpu/cpu.h"
+#include "cpu/cpu_internal.h"
+#include "devices.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct layer {
+    int64_t n, h, w, in, out, kernel_h, kernel_w;
+    int pad_h, pad_w;
+} layer;
+
+static const layer layers[] = {
+    {1, 1, 1, 1, 1, 3, 3, 1, 1},      {2, 5, 7, 16, 16, 3, 3, 1, 1},
+    {3, 7, 13, 65, 65, 3, 3, 0, 0}, /* no padding, one channel more than whole tiles have */
+    {1, 4, 5, 5, 33, 3, 3, 2, 2},     {2, 8, 9, 40, 30, 4, 6, 0, 5},  /* as much padding as it takes */
+    {2, 6, 20, 31, 47, 1, 2, 0, 0},   {2, 6, 20, 15, 16, 2, 1, 1, 0}, /* lines and columns */
+    {1, 7, 13, 64, 3, 9, 9, 4, 4},    {3, 9, 11, 17, 2, 1, 16, 0, 8}, /* tiles of columns of the kernel */
+    {1, 17, 700, 20, 20, 3, 3, 1, 1},                                 /* chunks of 8, 8 and 1 lines */
+    {1, 7, 3100, 33, 3, 5, 5, 2, 2}, /* chunks of 5 and 2 lines, which is the least of 5 lines of a kernel */
+};
+enum { LAYERS = sizeof layers / sizeof layers[0], PARAMETERS = COD_OP_MAX_INPUTS };
+
+static cod_view view_of(cod_dtype dtype, cod_shape shape, int64_t gap)
+{
+    cod_view view = cod_view_dense(NULL, 0, dtype, shape);
+    view.pixel_stride += gap;
+    return view;
+}
+
+static cod_op gradient(const layer *l, bool gaps)
+{
+    const cod_shape y = {l->n, l->h + 2 * l->pad_h - l->kernel_h + 1, l->w + 2 * l->pad_w - l->kernel_w + 1, l->out};
+    return (cod_op){.kind = COD_OP_CONV2D_BACKWARD_WEIGHTS,
+                    .accumulate = gaps,
+                    .attr = {.stride_h = 1, .stride_w = 1, .pad_h = l->pad_h, .pad_w = l->pad_w},
+                    .inputs = {view_of(COD_BF16, (cod_shape){l->n, l->h, l->w, l->in}, gaps ? 5 : 0),
+                               view_of(COD_BF16, y, gaps ? 3 : 0)},
+                    .outputs = {view_of(COD_F32, (cod_shape){l->out, l->kernel_h, l->kernel_w, l->in}, 0),
+                                view_of(COD_F32, (cod_shape){1, 1, 1, l->out}, 0)}};
+}
+
+/** New array of whole numbers from -2 to 2. */
+static double *integers(int64_t count, uint32_t seed)
+{
+    double *values = calloc((size_t)count, sizeof *values);
+    uint32_t state = seed * 2654435761U + 1;
+    assert_non_null(values);
+    for (int64_t i = 0; i < count; i++) {
+        state = state * 1664525U + 1013904223U;
+        values[i] = (double)(state >> 16) / 13108 - 2.5;
+        values[i] = round(values[i]);
+    }
+    return values;
+}
+
+/** New array of the weights' gradients; `poison` replaces one element of x's channel 3 and one of dy's channel 5. */
+static double *run(cod_test_device on, cod_op op, double poison)
+{
+    cod_test_op test;
+    if (on.backend == test_ref.backend) {
+        cod_test_make_dense(&op);
+        for (size_t slot = 0; slot < COD_TEST_SLOTS; slot++)
+            cod_test_view(&op, slot)->dtype = COD_F64;
+    }
+    assert_ok(cod_test_op_init(&test, on, &op));
+    for (uint32_t slot = 0; slot < COD_TEST_SLOTS; slot++) {
+        if (test.buffers[slot] == NULL)
+            continue;
+        double *values = integers(cod_shape_count(cod_test_view(&op, slot)->shape), slot);
+        if (slot < 2 && poison != 0)
+            values[slot == 0 ? 3 : 5] = poison;
+        assert_ok(cod_test_op_write(&test, slot, values));
+        free(values);
+    }
+    assert_ok(test_scratch_arm(on));
+    assert_ok(cod_test_op_run(&test));
+    assert_ok(test_scratch_check(on));
+    double *result = calloc((size_t)cod_shape_count(op.outputs[0].shape), sizeof *result);
+    assert_non_null(result);
+    assert_ok(cod_test_op_read(&test, PARAMETERS, result));
+    cod_test_op_clear(&test);
+    return result;
+}
+
+/** Dense, and with gaps between pixels and added to what was there. */
+static void layers_have_refs_bits(void **state)
+{
+    (void)state;
+    for (int i = 0; i < LAYERS; i++) {
+        for (int gaps = 0; gaps < 2; gaps++) {
+            const cod_op op = gradient(&layers[i], gaps != 0);
+            assert_true(cpu_tiles_fits(test_cpu.device, &op));
+            double *expected = run(test_ref, op, 0), *actual = run(test_cpu, op, 0);
+            for (int64_t k = 0; k < cod_shape_count(op.outputs[0].shape); k++)
+                if (!(actual[k] == expected[k]))
+                    fail_msg("layer %d%s: element %d is %g, not %g", i, gaps ? ", with gaps" : "", (int)k, actual[k],
+                             expected[k]);
+            free(expected);
+            free(actual);
+        }
+    }
+}
+
+/** Numbers that are not finite reach the gradients of their own channels alone, and all of those that `ref` has there. */
+static void infinite_values_stay_in_their_channels(void **state)
+{
+    (void)state;
+    static const layer l = {2, 5, 7, 20, 18, 3, 3, 1, 1};
+    static const double poisons[] = {NAN, INFINITY};
+    const cod_op op = gradient(&l, false);
+    for (int p = 0; p < 2; p++) {
+        double *expected = run(test_ref, op, poisons[p]), *actual = run(test_cpu, op, poisons[p]);
+        for (int64_t k = 0; k < cod_shape_count(op.outputs[0].shape); k++) {
+            const bool poisoned = k % l.in == 3 || k / l.in / 9 == 5;
+            if (poisoned ? !isfinite(expected[k]) && isfinite(actual[k]) : !(actual[k] == expected[k]))
+                fail_msg("%g: element %d is %g, not %g", poisons[p], (int)k, actual[k], expected[k]);
+        }
+        free(expected);
+        free(actual);
+    }
+}
+
+/** Sums that round: who adds what does not depend on how many threads there are. */
+static void threads_do_not_change_bits(void **state)
+{
+    (void)state;
+    static const layer shapes[] = {{2, 9, 400, 33, 20, 3, 3, 1, 1}, {1, 7, 13, 64, 3, 9, 9, 4, 4}};
+    for (int i = 0; i < 2; i++) {
+        const cod_op op = gradient(&shapes[i], false);
+        const int64_t count = cod_shape_count(op.outputs[0].shape);
+        double *results = calloc((size_t)(3 * count), sizeof *results);
+        assert_non_null(results);
+        for (int threads = 1; threads <= 3; threads++) {
+            cod_test_device on = {.backend = &cod_cpu_backend};
+            cod_test_op test;
+            assert_ok(on.backend->open(&(cod_device_options){.threads = threads}, &on.device));
+            assert_ok(cod_test_op_init(&test, on, &op));
+            assert_ok(cod_test_op_randomise(&test, 1, false));
+            assert_ok(cod_test_op_run(&test));
+            assert_ok(cod_test_op_read(&test, PARAMETERS, results + (threads - 1) * count));
+            cod_test_op_clear(&test);
+            on.backend->close(on.device);
+        }
+        for (int threads = 2; threads <= 3; threads++)
+            assert_memory_equal(results, results + (threads - 1) * count, (size_t)count * sizeof *results);
+        free(results);
+    }
+}
+
+static void assert_refused(const cod_op *op)
+{
+    assert_false(cpu_tiles_fits(test_cpu.device, op));
+}
+
+static void what_does_not_fit_is_refused(void **state)
+{
+    (void)state;
+    static const layer fits = {2, 20, 40, 32, 32, 3, 3, 1, 1};
+    const cod_op op = gradient(&fits, false);
+    assert_true(cpu_tiles_fits(test_cpu.device, &op));
+    cod_device without = *test_cpu.device;
+    without.amx = false;
+    assert_false(cpu_tiles_fits(&without, &op));
+
+    cod_op other = op;
+    other.attr.stride_h = 2;
+    assert_refused(&other);
+    other = op, other.attr.stride_w = 2;
+    assert_refused(&other);
+    other = op, other.attr.pad_h = 3;
+    assert_refused(&other);
+    other = op, other.attr.pad_w = 3;
+    assert_refused(&other);
+    other = op, other.attr.factor = 2;
+    assert_refused(&other);
+    other = op, other.inputs[0].dtype = COD_F32;
+    assert_refused(&other);
+    other = op, other.inputs[1].dtype = COD_F32;
+    assert_refused(&other);
+    other = op, other.kind = COD_OP_CONV2D_BACKWARD_DATA;
+    assert_refused(&other);
+    other = op, other.outputs[0].shape.w = 17;
+    assert_refused(&other);
+    other = op, other.outputs[0].shape.h = other.outputs[0].shape.w = 1, other.attr.pad_h = other.attr.pad_w = 0;
+    assert_refused(&other);
+}
+
+/** A plan's function, which tells implementations apart. */
+typedef cod_status (*runner)(cod_plan *plan);
+
+static runner runner_of(const cod_op *op, const char *convolution)
+{
+    cod_test_device on = {.backend = &cod_cpu_backend};
+    cod_test_op test;
+    setenv("COD_CPU_CONVOLUTION", convolution, 1);
+    assert_ok(on.backend->open(&(cod_device_options){.threads = 1}, &on.device));
+    assert_ok(cod_test_op_init(&test, on, op));
+    const runner found = test.plan->run;
+    cod_test_op_clear(&test);
+    on.backend->close(on.device);
+    return found;
+}
+
+/** Up to 128 outputs the kernel is taken untimed, beyond them oneDNN's is. */
+static void outputs_decide_where_nothing_is_timed(void **state)
+{
+    (void)state;
+    static const layer few = {1, 3, 4, 16, 128, 3, 3, 1, 1}, many = {1, 3, 4, 16, 129, 3, 3, 1, 1};
+    const cod_op of_few = gradient(&few, false), of_many = gradient(&many, false);
+    const runner tiles = runner_of(&of_few, "tiles"), onednn = runner_of(&of_few, "onednn");
+    assert_true(tiles != onednn);
+    assert_true(runner_of(&of_few, "fixed") == tiles);
+    assert_true(runner_of(&of_many, "fixed") == onednn);
+    assert_true(runner_of(&of_many, "tiles") == tiles);
+}
+
+static int set_up(void **state)
+{
+    return setenv("COD_CPU_CONVOLUTION", "tiles", 1) || test_devices_open(state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(layers_have_refs_bits),
+        cmocka_unit_test(infinite_values_stay_in_their_channels),
+        cmocka_unit_test(threads_do_not_change_bits),
+        cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(outputs_decide_where_nothing_is_timed),
+    };
+    if (cod_test_absent(&cod_cpu_backend))
+        return 77;
+    return cmocka_run_group_tests_name("weight gradients on tiles", tests, set_up, test_devices_close);
+}
