@@ -83,6 +83,9 @@ static reach node_reach(const cod_graph *graph, const cod_node *node, reach wide
     case COD_NODE_POOL:
     case COD_NODE_FLATTEN:
     case COD_NODE_MEAN:
+    case COD_NODE_CONV2D_BACKWARD:
+    case COD_NODE_ACTIVATION_BACKWARD:
+    case COD_NODE_RESIZE_BACKWARD:
     case COD_NODE_LOSS:
         break;
     }

@@ -383,6 +383,10 @@ static cod_status node_write(exporter *e, const cod_node *node)
         return COD_OK;
     case COD_NODE_MEAN:
         return cod_fail(COD_ERR_UNSUPPORTED, "ONNX export: '%s' is a mean over the batch", node->name);
+    case COD_NODE_CONV2D_BACKWARD:
+    case COD_NODE_ACTIVATION_BACKWARD:
+    case COD_NODE_RESIZE_BACKWARD:
+        return cod_fail(COD_ERR_UNSUPPORTED, "ONNX export: '%s' is a gradient", node->name);
     case COD_NODE_LOSS:
         break;
     }

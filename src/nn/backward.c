@@ -257,16 +257,44 @@ static void backward_activation(lowering *lower, const cod_node *node, int dy)
     emit_gradients(lower, instr, adds);
 }
 
-/** Shuffling pixels adds to nothing: where a gradient is there already, into a tensor of its own, which is added. */
-static void backward_unshuffle(lowering *lower, const cod_node *node, int dy)
+/**
+ * A gradient by an op of the forward pass, which adds to nothing: where there is one already, into a tensor of its own, which is added.
+ * The op also reads `weight`, unless that is 0.
+ */
+static void backward_by_forward(lowering *lower, const cod_node *node, cod_op_kind kind, int dy, int weight)
 {
     const cod_value x = node->inputs[0];
+    if (!lower->needs_grad[x])
+        return;
     const int dx = lower_new_tensor(lower, lower->context->shapes[x], lower->context->options->activation);
     lower_emit(
         lower,
-        (ir_instr){
-            .kind = COD_OP_PIXEL_SHUFFLE, .attr = node->attr, .inputs = {dy}, .outputs = {dx}, .name = node->name});
+        (ir_instr){.kind = kind, .attr = node->attr, .inputs = {dy, weight}, .outputs = {dx}, .name = node->name});
     contribute_tensor(lower, x, dx, 1);
+}
+
+/** Of dx = wᵀ dy, whose gradient is `g`: by w it is that of a convolution whose input is g, and by dy the convolution of g. */
+static void backward_conv_backward(lowering *lower, const cod_node *node, const lower_group *group, int g)
+{
+    emit_weight_gradients(lower, node,
+                          (ir_instr){.kind = COD_OP_CONV2D_BACKWARD_WEIGHTS,
+                                     .attr = node->attr,
+                                     .inputs = {g, group->pre_x},
+                                     .name = node->name});
+    backward_by_forward(lower, node, COD_OP_CONV2D, g, group->weight);
+}
+
+/** The derivative of the activation is a constant: the same op takes the gradient back. */
+static void backward_activation_backward(lowering *lower, const cod_node *node, int g)
+{
+    bool adds;
+    const int dx = contribution(lower, node->inputs[0], &adds);
+    lower_emit(lower, (ir_instr){.kind = COD_OP_ACTIVATION_BACKWARD,
+                                 .attr = node->attr,
+                                 .accumulate = adds,
+                                 .inputs = {lower->tensor[node->inputs[1]], g},
+                                 .outputs = {dx},
+                                 .name = node->name});
 }
 
 static void backward_plain(lowering *lower, const cod_node *node, cod_op_kind kind, int dy, int index)
@@ -341,7 +369,7 @@ static void backward_node(lowering *lower, size_t index)
         backward_plain(lower, node, COD_OP_PIXEL_UNSHUFFLE, dy, 0);
         break;
     case COD_NODE_PIXEL_UNSHUFFLE:
-        backward_unshuffle(lower, node, dy);
+        backward_by_forward(lower, node, COD_OP_PIXEL_SHUFFLE, dy, 0);
         break;
     case COD_NODE_RESIZE:
         backward_plain(lower, node, COD_OP_RESIZE_BACKWARD, dy, 0);
@@ -352,6 +380,15 @@ static void backward_node(lowering *lower, size_t index)
     case COD_NODE_CONCAT:
     case COD_NODE_FLATTEN:
         backward_views(lower, node, dy);
+        break;
+    case COD_NODE_CONV2D_BACKWARD:
+        backward_conv_backward(lower, node, group, dy);
+        break;
+    case COD_NODE_ACTIVATION_BACKWARD:
+        backward_activation_backward(lower, node, dy);
+        break;
+    case COD_NODE_RESIZE_BACKWARD:
+        backward_by_forward(lower, node, COD_OP_RESIZE, dy, 0);
         break;
     case COD_NODE_INPUT:
     case COD_NODE_STOP_GRADIENT:

@@ -1,4 +1,4 @@
-#include "nn/graph.h"
+#include "nn/graph_internal.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -129,7 +129,7 @@ int cod_graph_set_index(const cod_graph *graph, const char *name)
     return -1;
 }
 
-static cod_value node_add(cod_graph *graph, cod_node node, const char *name)
+cod_value graph_add_node(cod_graph *graph, cod_node node, const char *name)
 {
     if (graph->status != COD_OK)
         return 0;
@@ -251,7 +251,7 @@ static cod_value input_add(cod_graph *graph, cod_node node, const char *name)
             return 0;
         }
     }
-    return node_add(graph, node, name);
+    return graph_add_node(graph, node, name);
 }
 
 cod_value cod_graph_input(cod_graph *graph, const char *name, int64_t channels)
@@ -303,7 +303,7 @@ cod_value cod_graph_conv2d(cod_graph *graph, const char *name, cod_value x, cod_
         use_spectrum(graph, name, shape, &node);
     param_start(graph, node.params[0], spec.weights);
     param_start(graph, node.params[1], spec.biases);
-    return node_add(graph, node, name);
+    return graph_add_node(graph, node, name);
 }
 
 cod_value cod_graph_linear(cod_graph *graph, const char *name, cod_value x, int64_t out_features, bool no_bias)
@@ -319,7 +319,7 @@ cod_value cod_graph_linear(cod_graph *graph, const char *name, cod_value x, int6
     if (before != NULL && before->kind == COD_NODE_FLATTEN && node.params[0] >= 0)
         graph->params[node.params[0]].flattened =
             (cod_shape){1, before->attr.kernel_h, before->attr.kernel_w, channels_of(graph, before->inputs[0])};
-    return node_add(graph, node, name);
+    return graph_add_node(graph, node, name);
 }
 
 cod_value cod_graph_norm(cod_graph *graph, const char *name, cod_value x)
@@ -330,7 +330,7 @@ cod_value cod_graph_norm(cod_graph *graph, const char *name, cod_value x)
     node.params[1] = vector_use(graph, name, "bias", node.channels, 0, false);
     node.params[2] = vector_use(graph, name, "running_mean", node.channels, 0, true);
     node.params[3] = vector_use(graph, name, "running_var", node.channels, 1, true);
-    return node_add(graph, node, name);
+    return graph_add_node(graph, node, name);
 }
 
 cod_value cod_graph_activation(cod_graph *graph, cod_value x, cod_activation activation, float leak)
@@ -341,7 +341,7 @@ cod_value cod_graph_activation(cod_graph *graph, cod_value x, cod_activation act
     }
     cod_node node = unary(graph, COD_NODE_ACTIVATION, x);
     node.attr = (cod_op_attr){.activation = activation, .leak = leak};
-    return node_add(graph, node, NULL);
+    return graph_add_node(graph, node, NULL);
 }
 
 cod_value cod_graph_prelu(cod_graph *graph, const char *name, cod_value x, bool per_channel)
@@ -349,7 +349,7 @@ cod_value cod_graph_prelu(cod_graph *graph, const char *name, cod_value x, bool 
     cod_node node = unary(graph, COD_NODE_ACTIVATION, x);
     node.attr.activation = COD_ACT_PRELU;
     node.params[0] = vector_use(graph, name, "weight", per_channel ? node.channels : 1, 0.25, false);
-    return node_add(graph, node, name);
+    return graph_add_node(graph, node, name);
 }
 
 cod_value cod_graph_add(cod_graph *graph, cod_value a, cod_value b)
@@ -368,7 +368,7 @@ cod_value cod_graph_scaled_add(cod_graph *graph, float alpha, cod_value a, float
     node.input_count = 2;
     node.inputs[1] = b;
     node.attr = (cod_op_attr){.alpha = alpha, .beta = beta};
-    return node_add(graph, node, NULL);
+    return graph_add_node(graph, node, NULL);
 }
 
 cod_value cod_graph_affine(cod_graph *graph, cod_value x, double scale, const double *shift)
@@ -376,7 +376,7 @@ cod_value cod_graph_affine(cod_graph *graph, cod_value x, double scale, const do
     cod_node node = unary(graph, COD_NODE_AFFINE, x);
     node.attr.alpha = (float)scale;
     node.shift = keep(graph, shift, (size_t)node.channels);
-    return node_add(graph, node, NULL);
+    return graph_add_node(graph, node, NULL);
 }
 
 cod_value cod_graph_concat(cod_graph *graph, const cod_value *parts, int count)
@@ -390,7 +390,7 @@ cod_value cod_graph_concat(cod_graph *graph, const cod_value *parts, int count)
         node.inputs[node.input_count++] = parts[i];
         node.channels += channels_of(graph, parts[i]);
     }
-    return node_add(graph, node, NULL);
+    return graph_add_node(graph, node, NULL);
 }
 
 cod_value cod_graph_pixel_shuffle(cod_graph *graph, cod_value x, int factor)
@@ -404,7 +404,7 @@ cod_value cod_graph_pixel_shuffle(cod_graph *graph, cod_value x, int factor)
     cod_node node = unary(graph, COD_NODE_PIXEL_SHUFFLE, x);
     node.channels = channels / ((int64_t)factor * factor);
     node.attr.factor = factor;
-    return node_add(graph, node, NULL);
+    return graph_add_node(graph, node, NULL);
 }
 
 cod_value cod_graph_pixel_unshuffle(cod_graph *graph, cod_value x, int factor)
@@ -416,14 +416,14 @@ cod_value cod_graph_pixel_unshuffle(cod_graph *graph, cod_value x, int factor)
     cod_node node = unary(graph, COD_NODE_PIXEL_UNSHUFFLE, x);
     node.channels *= (int64_t)factor * factor;
     node.attr.factor = factor;
-    return node_add(graph, node, NULL);
+    return graph_add_node(graph, node, NULL);
 }
 
 cod_value cod_graph_resize(cod_graph *graph, cod_value x, int factor, cod_resize_mode mode)
 {
     cod_node node = unary(graph, COD_NODE_RESIZE, x);
     node.attr = (cod_op_attr){.factor = factor, .resize = mode};
-    return node_add(graph, node, NULL);
+    return graph_add_node(graph, node, NULL);
 }
 
 cod_value cod_graph_pool(cod_graph *graph, cod_value x, cod_pool_kind kind, int kernel, int stride, int padding)
@@ -436,7 +436,7 @@ cod_value cod_graph_pool(cod_graph *graph, cod_value x, cod_pool_kind kind, int 
                               .stride_w = stride,
                               .pad_h = padding,
                               .pad_w = padding};
-    return node_add(graph, node, NULL);
+    return graph_add_node(graph, node, NULL);
 }
 
 cod_value cod_graph_max_pool_ceil(cod_graph *graph, cod_value x, int kernel, int stride)
@@ -448,14 +448,14 @@ cod_value cod_graph_max_pool_ceil(cod_graph *graph, cod_value x, int kernel, int
                               .kernel_w = kernel,
                               .stride_h = stride,
                               .stride_w = stride};
-    return node_add(graph, node, NULL);
+    return graph_add_node(graph, node, NULL);
 }
 
 cod_value cod_graph_global_pool(cod_graph *graph, cod_value x)
 {
     cod_node node = unary(graph, COD_NODE_POOL, x);
     node.attr.pool = COD_POOL_GLOBAL_AVERAGE;
-    return node_add(graph, node, NULL);
+    return graph_add_node(graph, node, NULL);
 }
 
 cod_value cod_graph_flatten(cod_graph *graph, cod_value x, int64_t h, int64_t w)
@@ -463,17 +463,17 @@ cod_value cod_graph_flatten(cod_graph *graph, cod_value x, int64_t h, int64_t w)
     cod_node node = unary(graph, COD_NODE_FLATTEN, x);
     node.channels *= h * w;
     node.attr = (cod_op_attr){.kernel_h = (int)h, .kernel_w = (int)w};
-    return node_add(graph, node, NULL);
+    return graph_add_node(graph, node, NULL);
 }
 
 cod_value cod_graph_stop_gradient(cod_graph *graph, cod_value x)
 {
-    return node_add(graph, unary(graph, COD_NODE_STOP_GRADIENT, x), NULL);
+    return graph_add_node(graph, unary(graph, COD_NODE_STOP_GRADIENT, x), NULL);
 }
 
 cod_value cod_graph_mean(cod_graph *graph, cod_value x)
 {
-    return node_add(graph, unary(graph, COD_NODE_MEAN, x), NULL);
+    return graph_add_node(graph, unary(graph, COD_NODE_MEAN, x), NULL);
 }
 
 /** Fails the graph where a loss's target does not suit its kind. */
@@ -505,7 +505,7 @@ cod_value cod_graph_loss(cod_graph *graph, const char *name, cod_value predictio
     node.target_gradient = spec.target_gradient;
     if (spec.scalar != NULL)
         node.weight_scalar = intern(graph, &graph->scalars, &graph->scalar_count, &graph->scalar_capacity, spec.scalar);
-    return node_add(graph, node, name);
+    return graph_add_node(graph, node, name);
 }
 
 size_t cod_graph_node_count(const cod_graph *graph)

@@ -30,9 +30,12 @@ typedef enum cod_node_kind {
     COD_NODE_PIXEL_UNSHUFFLE,
     COD_NODE_RESIZE,
     COD_NODE_POOL,
-    COD_NODE_FLATTEN,       /**< {N,H,W,C} -> {N,1,1,H·W·C}, in NHWC order */
-    COD_NODE_STOP_GRADIENT, /**< the value, as a constant */
-    COD_NODE_MEAN,          /**< each channel's mean over N, H and W, at every pixel */
+    COD_NODE_FLATTEN,             /**< {N,H,W,C} -> {N,1,1,H·W·C}, in NHWC order */
+    COD_NODE_STOP_GRADIENT,       /**< the value, as a constant */
+    COD_NODE_MEAN,                /**< each channel's mean over N, H and W, at every pixel */
+    COD_NODE_CONV2D_BACKWARD,     /**< dy -> dx; see cod_graph_gradient() */
+    COD_NODE_ACTIVATION_BACKWARD, /**< dy, y -> dx */
+    COD_NODE_RESIZE_BACKWARD,     /**< dy -> dx */
     COD_NODE_LOSS,
 } cod_node_kind;
 
@@ -71,14 +74,14 @@ typedef struct cod_node {
     int input_count;
     cod_value inputs[COD_NODE_MAX_INPUTS]; /**< LOSS: prediction, target (total variation: prediction) */
     /**
-     * Indices of parameters or -1. CONV2D, LINEAR: weight, bias; CONV2D also u and v of spectral normalisation. NORM: gamma, beta,
+     * Indices of parameters or -1. CONV2D, CONV2D_BACKWARD, LINEAR: weight, bias; CONV2D also u and v of spectral normalisation. NORM: gamma, beta,
      * mean, var. ACTIVATION: slope.
      */
     int params[COD_NODE_MAX_PARAMS];
     cod_value output;
     int64_t channels;    /**< of the output */
     const double *shift; /**< AFFINE: [channels] */
-    cod_value like;      /**< INPUT: has the shape of this value; 0 = given at compilation */
+    cod_value like;      /**< INPUT, *_BACKWARD: has the shape of this value; 0 = given at compilation */
     int weight_scalar;   /**< LOSS: index of the scalar its gradient is multiplied with, or -1 */
     int64_t first_items; /**< LOSS: how many of the batch it looks at; 0 = all */
     /** LOSS: gradient flows to the target too. */
@@ -194,6 +197,16 @@ typedef struct cod_loss_spec {
  */
 cod_value cod_graph_loss(cod_graph *graph, const char *name, cod_value prediction, cod_value target,
                          cod_loss_spec spec);
+
+/**
+ * The gradient by `x` of a loss whose gradient by `y` is `dy`, as a value of x's shape that losses can read; with ones for dy, the
+ * gradient of the sum of y's elements. The gradient of such a loss flows to dy and to the weights of convolutions between x and y. It
+ * does not flow to what activations made: their slopes are constants almost everywhere.
+ *
+ * Fails the graph, naming the operation, where others are between x and y than convolutions, ReLU, leaky ReLU (slope above 0),
+ * enlargements and sums without factors; and where y does not depend on x.
+ */
+cod_value cod_graph_gradient(cod_graph *graph, cod_value y, cod_value dy, cod_value x);
 
 /** Reading a graph. */
 size_t cod_graph_node_count(const cod_graph *graph);

@@ -288,9 +288,15 @@ static cod_status choose_ranges(lowering *lower)
     return COD_OK;
 }
 
+/** The weight of a convolution or linear layer as ops read it. */
+static int layer_weight(lowering *lower, const cod_node *node)
+{
+    return node->params[2] >= 0 ? normalised_weight(lower, node) : lower_param(lower, node->params[0]);
+}
+
 static void forward_dense(lowering *lower, const cod_node *node, lower_group *group)
 {
-    int weight = node->params[2] >= 0 ? normalised_weight(lower, node) : lower_param(lower, node->params[0]);
+    int weight = layer_weight(lower, node);
     int bias = lower_param(lower, node->params[1]);
     if (group->norm >= 0)
         fold_norm(lower, node, lower_node(lower, (size_t)group->norm), &weight, &bias);
@@ -356,6 +362,23 @@ static void forward_plain(lowering *lower, const cod_node *node, lower_group *gr
     lower_emit(lower, instr);
 }
 
+/** A gradient as a value of the graph. */
+static void forward_gradient(lowering *lower, const cod_node *node, lower_group *group, cod_op_kind kind)
+{
+    const bool conv = kind == COD_OP_CONV2D_BACKWARD_DATA, slopes = kind == COD_OP_ACTIVATION_BACKWARD;
+    const int dy = conv ? lower_narrow(lower, node->inputs[0]) : lower->tensor[node->inputs[0]];
+    group->pre_x = dy;
+    group->weight = conv ? layer_weight(lower, node) : 0;
+    ir_instr instr = {.kind = kind,
+                      .attr = node->attr,
+                      .inputs = {dy, group->weight},
+                      .outputs = {output_tensor(lower, group->output)},
+                      .name = node->name};
+    if (slopes)
+        instr.inputs[0] = lower->tensor[node->inputs[1]], instr.inputs[1] = dy;
+    lower_emit(lower, instr);
+}
+
 static void forward_node(lowering *lower, size_t index)
 {
     const cod_node *node = lower_node(lower, index);
@@ -403,6 +426,15 @@ static void forward_node(lowering *lower, size_t index)
     case COD_NODE_FLATTEN:
     case COD_NODE_STOP_GRADIENT:
         forward_alias(lower, node);
+        return;
+    case COD_NODE_CONV2D_BACKWARD:
+        forward_gradient(lower, node, group, COD_OP_CONV2D_BACKWARD_DATA);
+        return;
+    case COD_NODE_ACTIVATION_BACKWARD:
+        forward_gradient(lower, node, group, COD_OP_ACTIVATION_BACKWARD);
+        return;
+    case COD_NODE_RESIZE_BACKWARD:
+        forward_gradient(lower, node, group, COD_OP_RESIZE_BACKWARD);
         return;
     case COD_NODE_LOSS: /* emitted with the backward pass: a loss and its gradient are one op */
         return;

@@ -192,7 +192,9 @@ static void mark_gradients(lowering *lower)
                 node->params[k] >= 0 ? cod_graph_param(lower->context->graph, (size_t)node->params[k]) : NULL;
             wanted = wanted || (param != NULL && !param->is_state && param->set == lower->set);
         }
-        const int differentiable = node->kind == COD_NODE_LOSS && !node->target_gradient ? 1 : node->input_count;
+        const bool first_alone =
+            (node->kind == COD_NODE_LOSS && !node->target_gradient) || node->kind == COD_NODE_ACTIVATION_BACKWARD;
+        const int differentiable = first_alone ? 1 : node->input_count;
         for (int k = 0; k < differentiable; k++)
             wanted = wanted || lower->needs_grad[node->inputs[k]];
         lower->needs_grad[node->output] = wanted;

@@ -102,6 +102,11 @@ static cod_status node_shape(const ir_context *context, const cod_node *node, co
     case COD_NODE_LOSS:
         *out = (cod_shape){1, 1, 1, 1};
         return COD_OK;
+    case COD_NODE_CONV2D_BACKWARD:
+    case COD_NODE_ACTIVATION_BACKWARD:
+    case COD_NODE_RESIZE_BACKWARD:
+        *out = context->shapes[node->like];
+        return COD_OK;
     case COD_NODE_INPUT:
     case COD_NODE_NORM:
     case COD_NODE_ACTIVATION:
