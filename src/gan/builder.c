@@ -13,8 +13,10 @@ cod_status gan_begin(const cod_recipe_setting *setting, const gan_published *pub
         .setting = setting,
         .recipe = recipe,
         .generator = {.program = {.name = "generator", .trains = "model", .batch_statistics = COD_ALL_SETS}},
-        .discriminator = {
-            .program = {.name = "discriminator", .trains = "discriminator", .batch_statistics = COD_ALL_SETS}}};
+        .discriminator = {.program = {.name = "discriminator",
+                                      .trains = "discriminator",
+                                      .batch_statistics = COD_ALL_SETS}},
+        .penalty = {.program = {.name = "r1", .trains = "discriminator", .batch_statistics = COD_ALL_SETS}}};
     COD_TRY(gan_settle(setting->config, published, &b->settings));
     COD_TRY(cod_model_build(group->kind, group->architecture, &recipe->model));
     b->graph = recipe->model.graph;
@@ -114,7 +116,21 @@ void gan_add_plain_losses(gan_builder *b, cod_value real, cod_value fake)
     gan_add_loss(b, &b->discriminator, "d_real", real, trues, bce, 1);
     gan_add_loss(b, &b->discriminator, "d_fake", fake, zeros, bce, 1);
     gan_add_loss(b, &b->generator, "adversarial", fake, ones, bce, s->adversarial_weight);
+    b->ones = ones;
     gan_add_means(b, cod_graph_mean(b->graph, real), cod_graph_mean(b->graph, fake));
+}
+
+void gan_add_r1(gan_builder *b, cod_value real)
+{
+    const gan_options *o = b->settings.options;
+    const double side = (double)(b->setting->config->data.patch * cod_model_scale(&b->recipe->model));
+    const double elements = side * side * (double)cod_graph_producer(b->graph, b->truth)->channels;
+    const cod_value gradient = cod_graph_gradient(b->graph, real, b->ones, b->truth);
+    const cod_value flat = gan_labels(b, "flat", gradient, 0);
+    const bool lazy = o->r1_every > 1;
+    b->penalty.every = o->r1_every;
+    gan_add_loss(b, lazy ? &b->penalty : &b->discriminator, "r1", gradient, flat, (cod_loss_spec){.kind = COD_LOSS_MSE},
+                 o->r1 / 2 * elements * (double)o->r1_every);
 }
 
 static void add_pixels(gan_builder *b, const char *name, double weight)
@@ -217,6 +233,8 @@ static void add_steps(gan_builder *b)
     if (!leaves)
         add_step(b->recipe, &forward);
     add_step(b->recipe, &b->discriminator);
+    if (b->penalty.losses[0] != NULL)
+        add_step(b->recipe, &b->penalty);
 }
 
 void gan_end(gan_builder *b)

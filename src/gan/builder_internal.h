@@ -17,6 +17,8 @@ typedef struct gan_builder {
     cod_value truth, made;      /**< pictures: the data's and the generator's; {N,H,W,3} */
     cod_sub_step generator;     /**< losses are added to it until gan_end() */
     cod_sub_step discriminator; /**< likewise, and figures */
+    cod_sub_step penalty; /**< an update of the discriminator for its penalty alone; without losses there is none */
+    cod_value ones;       /**< labels of gan_add_plain_losses(), of the logits' shape */
 } gan_builder;
 
 /** Builds the group's model and the input of the truth. The set in use is then "discriminator". */
@@ -44,6 +46,16 @@ void gan_add_means(gan_builder *b, cod_value mean_real, cod_value mean_fake);
  * `d_fake` and `adversarial`, and the figures.
  */
 void gan_add_plain_losses(gan_builder *b, cod_value real, cod_value fake);
+
+/**
+ * Adds the R1 penalty (Mescheder, Geiger & Nowozin, "Which Training Methods for GANs do actually Converge?", ICML 2018, equation 9) of
+ * the truth as loss `r1`: gan.r1 / 2 times the mean over pictures of |g|², g being the gradient of a picture's summed logits `real` by
+ * its elements. The loss is reported as the mean of g² over elements. After gan_add_plain_losses().
+ *
+ * Where gan.r1_every is 1 it is part of the discriminator's sub-step, else of one of its own, with gan.r1_every times the weight (Karras
+ * et al., "Analyzing and Improving the Image Quality of StyleGAN", CVPR 2020, appendix B).
+ */
+void gan_add_r1(gan_builder *b, cod_value real);
 
 /**
  * Adds the content losses, and that between pixels, with the perceptual network where features are compared. The recipe's task loss is

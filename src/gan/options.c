@@ -64,6 +64,13 @@ static const cod_option option_list[] = {
      "the generator learns in one of so many steps, the discriminator in each"},
     {"label_smoothing", COD_OPTION_FLOAT, FIELD(label_smoothing), "0", 0, 0.49, NULL,
      "the discriminator is to say 1 less this of the truth (one-sided, Salimans et al. 2016)"},
+    {"r1", COD_OPTION_FLOAT, FIELD(r1), "0", 0, 1e9, NULL,
+     "gamma of the R1 penalty (Mescheder et al. 2018): gamma/2 times the mean over true pictures of |g|^2, g being the "
+     "gradient of the discriminator's summed logits by the picture; 0 = none; recipe real_esrgan only"},
+    {"r1_every", COD_OPTION_INT, FIELD(r1_every), "1", 1, 1e6, NULL,
+     "the R1 penalty is computed in one of so many steps, with so many times its weight; above 1 the discriminator "
+     "gets "
+     "an update of its own for it (Karras et al. 2020)"},
     {"discriminator_init", COD_OPTION_STRING, FIELD(discriminator_init), "", 0, 0, NULL,
      "safetensors file of the discriminator's first weights, such as a net_d of BasicSR's (codistill import makes one "
      "of its file); empty = random"},
@@ -192,6 +199,11 @@ void gan_check(const cod_run_config *run, const gan_published *published)
     if (o->hidden > 0 && published->hidden == 0)
         cod_config_problem_key(run->config, "gan.hidden",
                                "the discriminator of recipe '%s' has no fully connected layer", run->recipe->name);
+    if (o->r1 > 0 && !published->piecewise_linear)
+        cod_config_problem_key(run->config, "gan.r1",
+                               "the R1 penalty is for discriminators without batch normalisation, and that of recipe "
+                               "'%s' has it; recipe real_esrgan can have the penalty",
+                               run->recipe->name);
     if (o->warm_up >= run->train.steps)
         cod_config_problem_key(run->config, "gan.warm_up",
                                "%lld steps of the discriminator alone leave nothing of %lld steps",

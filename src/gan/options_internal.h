@@ -18,7 +18,8 @@ typedef struct gan_published {
     cod_loss_kind feature_loss;
     double pixel_weight; /**< beside a content loss between features */
     double adversarial_weight;
-    int64_t hidden; /**< 0 = its discriminator has no fully connected layer */
+    int64_t hidden;        /**< 0 = its discriminator has no fully connected layer */
+    bool piecewise_linear; /**< cod_graph_gradient() has its discriminator's gradient */
 } gan_published;
 
 typedef struct gan_options {
@@ -33,6 +34,8 @@ typedef struct gan_options {
     cod_int_list milestones;
     int64_t warm_up, every;
     double label_smoothing;
+    double r1;
+    int64_t r1_every;
     const char *discriminator_init;
     bool discriminator_travels;
 } gan_options;

@@ -7,7 +7,8 @@ static const gan_published published = {.content = {"0.1*vgg12", "0.1*vgg22", "v
                                         .before_activation = true,
                                         .feature_loss = COD_LOSS_L1,
                                         .pixel_weight = 1,
-                                        .adversarial_weight = 0.1};
+                                        .adversarial_weight = 0.1,
+                                        .piecewise_linear = true};
 
 static cod_status build(const cod_recipe_setting *setting, cod_recipe *recipe)
 {
@@ -16,6 +17,8 @@ static cod_status build(const cod_recipe_setting *setting, cod_recipe *recipe)
     const cod_value real = cod_unet_discriminator(b.graph, b.truth, b.settings.options->features);
     const cod_value fake = cod_unet_discriminator(b.graph, b.made, b.settings.options->features);
     gan_add_plain_losses(&b, real, fake);
+    if (b.settings.options->r1 > 0)
+        gan_add_r1(&b, real);
     COD_TRY(gan_add_content(&b));
     gan_end(&b);
     return COD_OK;

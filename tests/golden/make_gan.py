@@ -80,6 +80,12 @@ def bce(logits, label):
     return F.binary_cross_entropy_with_logits(logits, torch.full_like(logits, f32(label)))
 
 
+def r1_penalty(truth, logits, gamma):
+    """Mescheder et al. 2018, as a mean over elements with its weight."""
+    gradient, = torch.autograd.grad(logits.sum(), truth, create_graph=True)
+    return {"r1": (gamma / 2 * truth[0].numel(), gradient.pow(2).mean())}
+
+
 class Plain:
     """Losses of Ledig et al. 2017."""
 
@@ -111,9 +117,10 @@ def weighted(losses):
     return sum(f32(weight) * loss for weight, loss in losses.values())
 
 
-def case(name, recipe, low, options, content, adversarial, discriminator, warm_up=0, every=1, smoothing=0.0, milestone=None, together=False):
+def case(name, recipe, low, options, content, adversarial, discriminator, warm_up=0, every=1, smoothing=0.0, milestone=None, together=False, r1=0.0, r1_every=1):
     """content: {name: (weight, function of the made pictures and the truth)}; adversarial: Plain or Relativistic; discriminator: makes one;
-    together: it judges both kinds of pictures in one pass, with one step of its power iteration."""
+    together: it judges both kinds of pictures in one pass, with one step of its power iteration; r1, r1_every: the penalty, which has an
+    update of its own unless it counts in each step."""
     tensors = {}
 
     def put(key, tensor):
@@ -154,13 +161,23 @@ def case(name, recipe, low, options, content, adversarial, discriminator, warm_u
             with Frozen(g), torch.no_grad():
                 fake = g(x)
         optimisers[1].zero_grad()
-        real, judged = d(torch.cat([y, fake.detach()])).chunk(2) if together else (d(y), d(fake.detach()))
+        truth = y.clone().requires_grad_(r1 > 0)
+        real, judged = d(torch.cat([truth, fake.detach()])).chunk(2) if together else (d(truth), d(fake.detach()))
         losses = adversarial.discriminator(real, judged, smoothing)
+        if r1 > 0 and r1_every == 1:
+            losses |= r1_penalty(truth, real, r1)
         weighted(losses).backward()
         optimisers[1].step()
+        if r1 > 0 and r1_every > 1 and step % r1_every == 0:
+            optimisers[1].zero_grad()
+            again = d(truth)
+            penalty = r1_penalty(truth, again, r1 * r1_every)
+            (weighted(penalty) + 0 * again.sum()).backward()  # biases have a gradient of 0, not none, as in BasicSR
+            optimisers[1].step()
+            losses |= penalty
         rows.append(row | losses)
         logits.append([real.mean().item(), judged.mean().item()])
-    names = list(rows[-1 - (STEPS - 1) % every])
+    names = list(max(rows, key=len))
     put("losses", torch.tensor([[row[n][1].item() if n in row else 0.0 for n in names] for row in rows]))
     put("logits", torch.tensor(logits))
     for key, net in nets.items():
@@ -211,6 +228,8 @@ def real_esrgan():
          "content.vgg22": (1, lambda fake, y: F.l1_loss(second(fake), second(y))), "pixel": (1, F.l1_loss)})
     one("pixels, and a generator that rests", "gan.content=pixel gan.every=2 gan.warm_up=3 gan.label_smoothing=0.1",
         {"content": (1, F.l1_loss)}, every=2, warm_up=3, smoothing=0.1)
+    one("the R1 penalty", "gan.content=pixel gan.r1=2", {"content": (1, F.l1_loss)}, r1=2)
+    one("the R1 penalty in one of three steps", "gan.content=pixel gan.r1=0.5 gan.r1_every=3", {"content": (1, F.l1_loss)}, r1=0.5, r1_every=3)
 
 
 def text(value):

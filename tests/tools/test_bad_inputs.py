@@ -176,6 +176,7 @@ CASES = {
         ([*REAL_ESRGAN, "gan.content=pixel", "gan.discriminator_init=vgg.safetensors"], 1, "the tensors do not fit the network 'discriminator'"),
         ([*GAN, "gan.pixel_weight=1"], 2, "compares pixels already"),
         ([*GAN, "gan.warm_up=60"], 2, "leave nothing of 60 steps"),
+        ([*GAN, "gan.r1=10"], 2, "gan.r1: the R1 penalty is for discriminators without batch normalisation"),
         ([*CLASSES, "train.recipe=srgan"], 2, "judges pictures; model 'mlp' makes none"),
     ],
     "comparison": [
