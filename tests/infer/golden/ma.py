@@ -188,8 +188,8 @@ def pattern(height, width):
 def main():
     data = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[4] / "shared/data")
     pictures = {"pattern": (pattern(84, 128), 0), "pattern-cropped": (pattern(120, 97), 5)}
-    for name in ("set5/img_002_SRF_4_HR.png", "set5/img_005_SRF_4_HR.png"):
-        pictures[name] = (np.asarray(Image.open(data / name).convert("RGB")).astype(float), 4)
+    butterfly = "set5/img_003_SRF_4_HR.png"
+    pictures[butterfly] = (np.asarray(Image.open(data / butterfly).convert("RGB")).astype(float), 4)
     lines = []
     for name, (rgb, crop) in pictures.items():
         lines.append(f"{name} {crop}")
