@@ -3,8 +3,7 @@
 
 usage: python3 tools/ma_model.py model.mat ma.safetensors
 
-model.mat lies in github.com/chaoma99/sr-metric; its authors allow research only, so that it is not shipped here. src/infer/ma_model.h says what
-the file holds. Needs numpy and scipy.
+model.mat lies in github.com/chaoma99/sr-metric. src/infer/ma_model.h says what the file holds. Needs numpy and scipy.
 """
 import json
 import struct

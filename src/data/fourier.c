@@ -7,7 +7,7 @@
 static const double pi = 3.14159265358979323846;
 
 /**
- * Transforms rows of one length. Where the length is no power of two, by a convolution whose length is one (Bluestein 1970).
+ * Transforms rows of one length; where that is no power of two, by a convolution of a length that is (Bluestein 1970).
  */
 typedef struct line {
     int64_t length;

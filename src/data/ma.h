@@ -1,19 +1,25 @@
 /**
  * @file
- * Ma's score, how good an upscaled picture looks without one to compare it with: three random forests on three groups of features.
+ * Ma's score: how good an upscaled picture looks, without one to compare it with. Higher is better; viewers' scores from
+ * 0 to 10 trained it.
  *
- * Ma, Yang, Yang & Yang 2017, "Learning a no-reference quality metric for single-image super-resolution", by the steps of the authors'
- * MATLAB release (github.com/chaoma99/sr-metric). Higher is better; the forests were trained on viewers' scores from 0 to 10.
+ * Ma, Yang, Yang & Yang 2017, "Learning a no-reference quality metric for single-image super-resolution", by the steps of
+ * the authors' MATLAB release (github.com/chaoma99/sr-metric): three groups of features, a random forest for each, and a
+ * linear combination of the three predictions.
  *
- * Known for certain, from the release's own text as its copies have it (feature_all.m, block_dct.m, global_gsm.m, gama_gen_gauss.m,
- * oriented*_dct_rho_config3.m, quality_predict.m; norm_sender_normalized.m and ssim_index_new.m of DIIVINE; buildSFpyr.m of matlabPyrTools;
- * regRF_predict.m of randomforest-matlab): every step and constant below. Three ports agree on the shape parameter: the nearest of the table,
- * not the interval search of BLIINDS-II, whose code the release took over. They do not agree on the parents: pyiqa gives one to all six
- * bands of the first level; the release's condition `nband < Nband - Nor` gives none to the last one, and so do we.
+ * What is certain: every step and constant stands in public copies of the release and of what it calls. These are
+ * feature_all.m, block_dct.m, gama_gen_gauss.m, global_gsm.m and quality_predict.m, norm_sender_normalized.m and
+ * ssim_index_new.m (from DIIVINE), buildSFpyr.m (matlabPyrTools) and regRF_predict.m (randomforest-matlab).
  *
- * Not certain: nothing here was compared with MATLAB, for want of it and of the release's model. The tests compare with a second
- * implementation in NumPy, written from the same sources. Singular values are roots of eigenvalues here, accurate to about 1e-8 of the largest
- * one; a feature beside a threshold of a tree may fall to its other side, which moves the mean of 2000 trees by less than 0.01.
+ * Where copies or ports differ:
+ * - The shape parameter: some copies of gama_gen_gauss.m search an interval, as BLIINDS-II does; others take the nearest
+ *   entry of the table. Three ports of the release take the nearest one, and so do we.
+ * - The parents in the divisive normalisation: the condition `nband < Nband - Nor` gives a parent to five of the first
+ *   level's six bands. We follow it; pyiqa (nrqm_arch.py) gives one to all six.
+ *
+ * What is not certain: no value was compared with MATLAB or with the authors' forests, neither of which is at hand. The
+ * tests compare with a second implementation in NumPy, written from the same sources. Singular values are square roots of
+ * eigenvalues here, so that one that is 1e-8 of the largest one or less is not accurate.
  */
 #ifndef COD_DATA_MA_H
 #define COD_DATA_MA_H
@@ -28,7 +34,7 @@ enum {
     COD_MA_BAND_FEATURES = 45,
     COD_MA_PATCH_FEATURES = 75,
     COD_MA_FEATURES_MAX = COD_MA_PATCH_FEATURES,
-    COD_MA_SIDE = 84 /**< the least pixels to a side: the quarter has 25 patches then, one for each singular value */
+    COD_MA_SIDE = 84 /**< least pixels to a side, with which the quarter has 25 patches, one for each singular value */
 };
 
 /** "blocks", "bands", "patches". */
@@ -37,19 +43,23 @@ extern const int cod_ma_feature_counts[COD_MA_GROUPS];
 
 typedef struct cod_ma_features {
     /**
-     * Of the gray picture in 0 … 1, its half and its quarter (each filtered by a 3x3 Gaussian of sigma 0.5 with zeros beyond the border, of
-     * which every second pixel from the second one on stays): the DCT of 7x7 windows every 3 pixels, without its first coefficient.
-     * The shape of a generalised Gaussian: mean of the least tenth of windows, mean of all. The deviation of absolute values by their mean: mean
-     * of the greatest tenth, mean of all. The variance of that figure over three orientations: mean of the greatest tenth, mean of all.
+     * Six of each of three pictures: the gray one in 0 … 1, its half and its quarter. A half is the picture filtered by a
+     * 3x3 Gaussian of sigma 0.5, with zeros beyond the border, of which every second pixel stays, from the second one on.
+     *
+     * Three figures of the DCT of each 7x7 window, every 3 pixels, without its first coefficient: the shape of a
+     * generalised Gaussian; the coefficient of variation of absolute values; the variance of that coefficient over
+     * three orientations. Features are the mean over the tenth of windows with the least shape and over all windows, then
+     * of both other figures the mean over the tenth with the greatest and over all.
      */
     double blocks[COD_MA_BLOCK_FEATURES];
     /**
-     * Of the 12 bands of a steerable pyramid of the gray picture in 0 … 255, divisively normalised: the shape of each band's values, the
-     * shape of both levels' values of each orientation; the contrast and structure of SSIM between the band of high frequencies and each band before
-     * normalisation; the same between each two normalised bands of the first level.
+     * Of a steerable pyramid of the gray picture in 0 … 255, with two levels of six orientations: the shape of the values
+     * of each divisively normalised band (12); the shape of both levels' values of each orientation (6); the contrast and
+     * structure of SSIM between the band of high frequencies and each band before it is normalised (12); the same
+     * between each two normalised bands of the first level (15).
      */
     double bands[COD_MA_BAND_FEATURES];
-    /** Of the same three pictures as `blocks`: the 25 singular values, falling, of the matrix of 5x5 patches side by side. */
+    /** Of the same three pictures as `blocks`: the 25 singular values, falling, of the matrix of their 5x5 patches. */
     double patches[COD_MA_PATCH_FEATURES];
 } cod_ma_features;
 
@@ -73,7 +83,11 @@ typedef struct cod_ma_model {
         [1 + COD_MA_GROUPS]; /**< the score is linear[0] + the sum of linear[1 + g] times the prediction of forest g */
 } cod_ma_model;
 
-/** @return COD_ERR_FORMAT where a node leads nowhere, or backwards, or asks for a feature that the group does not have */
+/**
+ * Whether all trees can be walked.
+ *
+ * @return COD_ERR_FORMAT where a node leads out of the forest or backwards, or asks for a feature that its group lacks
+ */
 COD_MUST_CHECK cod_status cod_ma_model_check(const cod_ma_model *model);
 
 /** The mean of a forest's trees. @param[in] features  of the forest's group */
@@ -84,7 +98,7 @@ double cod_ma_predict(const cod_ma_model *model, const cod_ma_features *features
 /**
  * @param image  8-bit RGB; alpha is ignored, the gray is that of MATLAB's rgb2gray
  * @param crop   pixels that are left out at each border
- * @return COD_ERR_ARGUMENT unless COD_MA_SIDE pixels to a side remain that are not flat
+ * @return COD_ERR_ARGUMENT where less than COD_MA_SIDE pixels to a side remain, or a flat picture
  */
 COD_MUST_CHECK cod_status cod_ma_features_of(const cod_image *image, int64_t crop, cod_ma_features *features);
 

@@ -1,4 +1,4 @@
-/* Ma's score: statistics of the bands of a steerable pyramid, divisively normalised as DIIVINE does (Moorthy & Bovik 2011, II). */
+/* Ma's score: statistics of a steerable pyramid's bands, divisively normalised as in DIIVINE (Moorthy & Bovik 2011). */
 #include "data/ma_internal.h"
 #include "data/metrics.h"
 #include "data/resize.h"
@@ -16,7 +16,7 @@ enum {
     GUARD = 16 /**< values that are left out at each border, half of it at the second level */
 };
 
-/** Where the neighbours of a value lie: values[row][column] of each belong to the value at row + 1, column + 1 of the band. */
+/** Where neighbours lie: values[row][column] of each is a neighbour of the band's value at row + 1, column + 1. */
 typedef struct neighbourhood {
     int count;
     int64_t height, width;            /**< of the values that have all neighbours */
@@ -38,8 +38,8 @@ static void row_of(const neighbourhood *n, int64_t y, const double *row[NEIGHBOU
 }
 
 /**
- * The pseudo-inverse of the neighbours' second moments. Negative eigenvalues, which rounding leaves, are 0, and the others are scaled such that
- * their sum remains.
+ * The pseudo-inverse of the neighbours' second moments. Negative eigenvalues, which only rounding makes, count as 0; the
+ * others are scaled so that the sum of all remains.
  */
 static void invert_covariance(neighbourhood *n)
 {
@@ -139,7 +139,7 @@ static cod_status normalise_beside(const cod_steerable *pyramid, int level, int 
     return divide(&n, own, guard, divisor, out);
 }
 
-/** Divisive normalisation. Bands of the first level have a parent, but for the last one, as in the release (data/ma.h). */
+/** Normalises a band divisively. Those of the first level have parents, but for the last one (data/ma.h says why). */
 static cod_status normalise(const cod_steerable *pyramid, int level, int band, cod_plane *out)
 {
     if (level + 1 == LEVELS || band + 1 == BANDS)

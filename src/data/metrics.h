@@ -44,7 +44,7 @@ double cod_psnr(const double *a, const double *b, size_t count, double peak);
  */
 COD_MUST_CHECK cod_status cod_ssim(const double *a, const double *b, int64_t height, int64_t width, double *ssim);
 
-/** The same without the factor of means: the mean of (2 covariance + C2) / (variance a + variance b + C2), of planes of any range. */
+/** The same without the factor of means: the mean of (2 covariance + C2) / (variance a + variance b + C2). */
 COD_MUST_CHECK cod_status cod_ssim_structure(const double *a, const double *b, int64_t height, int64_t width,
                                              double *structure);
 

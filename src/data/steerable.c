@@ -53,7 +53,7 @@ static double radial(const double values[RADII], int octaves, double log_radius)
     return look_up((table){-257.0 / 256 - octaves, 1.0 / 256, RADII, values}, log_radius);
 }
 
-/** The filter of a band, without its angular part: the low-pass filters of the levels before, and the level's own high-pass filter. */
+/** The radial part of a level's filters: its own high-pass filter, and all low-pass filters up to it. */
 static double radial_of_level(const filters *f, int level, double log_radius)
 {
     double factor = radial(f->rising, level + 1, log_radius);

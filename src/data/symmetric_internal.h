@@ -13,7 +13,7 @@
  */
 void cod_diagonalise(int size, double *a, double *vectors);
 
-/** The least eigenvalue that MATLAB's pinv() does not take for 0, of a matrix with eigenvalues up to `largest` in size. */
+/** Eigenvalues up to this one count as 0 in MATLAB's pinv(); `largest` is the largest absolute one. */
 double cod_pinv_tolerance(int size, double largest);
 
 #endif

@@ -2,8 +2,8 @@
  * @file
  * The file with the forests of Ma's score.
  *
- * The authors publish them as model.mat of MATLAB (github.com/chaoma99/sr-metric) and allow research only, so that they are not shipped here.
- * `tools/ma_model.py model.mat ma.safetensors` makes the file of it:
+ * The authors publish them as model.mat of MATLAB (github.com/chaoma99/sr-metric). It is not shipped here.
+ * `tools/ma_model.py model.mat ma.safetensors` makes this file of it:
  *
  * | tensor | |
  * |---|---|

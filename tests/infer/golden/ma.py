@@ -1,4 +1,4 @@
-"""Writes ma.txt, the values that test_ma.c compares with: the features of Ma's score by NumPy and Pillow, by the steps of the authors' MATLAB release.
+"""Writes ma.txt, which test_ma.c compares with: the features of Ma's score by NumPy, by the steps of the authors' MATLAB release.
 
 usage: python3 ma.py [DATA]     DATA: the shared data (../../../../shared/data); needs numpy, scipy and pillow
 """
