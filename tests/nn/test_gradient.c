@@ -153,6 +153,7 @@ static void gradients_agree_with_differences(void **state)
         test_net net;
         net_check check;
         make_net(&p, &cod_ref_backend, variants[v / 2], &net);
+        assert_int_equal(net_count_kind(&net, "alone", COD_OP_LOSS), variants[v / 2].slices > 0 ? N : 1);
         settle(&net);
         check_values(&p, &net);
         cod_program_spec spec = {.name = "alone", .trains = "critic", .losses = {p.penalty}};
@@ -212,7 +213,7 @@ static void cpu_agrees_with_ref(void **state)
     static const struct {
         cod_dtype dtype;
         double tolerance;
-    } cases[] = {{COD_F64, 0}, {COD_F32, 1e-5}, {COD_BF16, 5e-2}};
+    } cases[] = {{COD_F64, 0}, {COD_F32, 1e-5}, {COD_BF16, 2e-2}};
     const penalised p = make_unet();
     double *expected = NULL;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
