@@ -74,8 +74,8 @@ typedef struct cod_node {
     int input_count;
     cod_value inputs[COD_NODE_MAX_INPUTS]; /**< LOSS: prediction, target (total variation: prediction) */
     /**
-     * Indices of parameters or -1. CONV2D, CONV2D_BACKWARD, LINEAR: weight, bias; CONV2D also u and v of spectral normalisation. NORM: gamma, beta,
-     * mean, var. ACTIVATION: slope.
+     * Indices of parameters or -1. CONV2D, LINEAR: weight, bias; CONV2D also u and v of spectral normalisation.
+     * CONV2D_BACKWARD: those of its CONV2D, but the bias. NORM: gamma, beta, mean, var. ACTIVATION: slope.
      */
     int params[COD_NODE_MAX_PARAMS];
     cod_value output;
