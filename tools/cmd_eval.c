@@ -7,6 +7,7 @@
 #include "infer/session.h"
 #include "tools/arguments.h"
 #include "tools/eval_classes.h"
+#include "tools/shipped_model.h"
 
 #include <getopt.h> /* optind */
 #include <stdio.h>
@@ -16,9 +17,9 @@
 
 static const char help[] =
     "usage: codistill eval MODEL --data DIR [options]\n\n"
-    "MODEL for super-resolution (a .safetensors file, or `bicubic`): brings every picture of DIR down by MATLAB's "
-    "bicubic,\n"
-    "upscales it and prints PSNR and SSIM against the original, each picture's and the mean: Y channel (not rounded) "
+    "MODEL for super-resolution (a .safetensors file, `bicubic`, or sr-x4 or sr-x4-gan, which come with the program):\n"
+    "brings every picture of DIR down by MATLAB's bicubic, upscales it and prints PSNR and SSIM against the original, "
+    "each picture's and the mean: Y channel (not rounded) "
     "and\n"
     "RGB, as many pixels left out at each border as the scale. Of pairs named ...HR... and ...LR..., the former are "
     "taken.\n"
@@ -141,10 +142,12 @@ static cod_status evaluate_model(const arguments *args, char **text)
     return status;
 }
 
-static int run(const arguments *args)
+static int run(arguments *args, cod_arena *arena)
 {
     char *text = NULL;
-    const cod_status status = evaluate_model(args, &text);
+    cod_status status = cod_shipped_model_find(arena, args->model, &args->model);
+    if (status == COD_OK)
+        status = evaluate_model(args, &text);
     if (status != COD_OK)
         return cod_cmd_failed(status);
     printf("%s%s", text, args->json ? "\n" : "");
@@ -194,7 +197,7 @@ int cod_cmd_eval(int argc, char **argv)
     cod_arena arena = {0};
     int code = parse(argc, argv, &args, &arena);
     if (code < 0)
-        code = run(&args);
+        code = run(&args, &arena);
     cod_arena_clear(&arena);
     return code;
 }

@@ -25,8 +25,8 @@ static const char help[] =
     "Writes one self-contained HTML page that compares models by eye: for each picture a slider between any two\n"
     "results, the same crop of all results enlarged, and their PSNR and SSIM. Each picture of DIR is the truth: it is\n"
     "scaled down by MATLAB's bicubic first, as `codistill eval` does it. Of pairs named ...HR... and ...LR..., the HR\n"
-    "picture is taken. Bicubic interpolation is always among the results. MODEL is a .safetensors file; the default\n"
-    "is the model that comes with the program. All models must have the same scale.\n\n"
+    "picture is taken. Bicubic interpolation is always among the results. MODEL is a .safetensors file, or one of the\n"
+    "two models that come with the program: sr-x4, the default, and sr-x4-gan. All must have the same scale.\n\n"
     "  --data DIR      pictures (PNG, JPEG, WebP, TIFF, BMP), also in subfolders\n"
     "  -o, --output F  the page, a .html file\n"
     "  --title TEXT    the page's heading (Gallery)\n"
@@ -81,10 +81,12 @@ static const char *label(const char *path, cod_arena *arena)
     return slash != NULL ? slash + 1 : text;
 }
 
-static cod_status add_model(gallery *g, const char *path)
+static cod_status add_model(gallery *g, const char *named)
 {
     const arguments *args = g->args;
     cod_session *session = &g->sessions[g->models];
+    const char *path;
+    COD_TRY(cod_shipped_model_find(&g->arena, named, &path));
     const char *name = strcmp(path, COD_BICUBIC) == 0 ? path : label(path, &g->arena);
     COD_REQUIRE_MEMORY(name);
     for (size_t i = 0; i < g->models; i++)
@@ -104,15 +106,12 @@ static cod_status add_model(gallery *g, const char *path)
 static cod_status open_models(gallery *g)
 {
     const arguments *args = g->args;
-    const char *shipped;
     g->names[g->models++] = COD_BICUBIC;
     for (size_t i = 0; i < args->model_count; i++)
         if (strcmp(args->models[i], COD_BICUBIC) != 0)
             COD_TRY(add_model(g, args->models[i]));
-    if (args->model_count == 0) {
-        COD_TRY(cod_shipped_model_find(&g->arena, &shipped));
-        COD_TRY(add_model(g, shipped));
-    }
+    if (args->model_count == 0)
+        COD_TRY(add_model(g, NULL));
     cod_session_options bicubic = args->session;
     bicubic.scale = g->scale > 0 ? g->scale : bicubic.scale;
     COD_TRY(cod_session_open(COD_BICUBIC, &bicubic, &g->sessions[0]));

@@ -3,6 +3,7 @@
 
 #include "infer/model_file.h"
 #include "tools/arguments.h"
+#include "tools/shipped_model.h"
 
 #include <getopt.h> /* optind */
 #include <stdio.h>
@@ -15,7 +16,8 @@ static const char help[] =
     "between a network trained for PSNR and the same network trained on from it with an adversarial loss, X chooses\n"
     "how much texture is invented. A and B must be one architecture, and one should have been trained from the other:\n"
     "between networks that began apart lies nothing of use. Running statistics of normalisations are mixed "
-    "likewise.\n\n"
+    "likewise.\n"
+    "The models that come with the program are such a pair: codistill interpolate sr-x4 sr-x4-gan --alpha 0.5 -o M\n\n"
     "  --alpha X          from 0 (A) to 1 (B)\n"
     "  -o, --output FILE  what to write; an existing file is replaced once the new one is complete\n"
     "  --help\n";
@@ -84,5 +86,13 @@ int cod_cmd_interpolate(int argc, char **argv)
     code = cod_argument_model_name(argv[0], output);
     if (code >= 0)
         return code;
-    return cod_cmd_end(interpolate((const char *[2]){argv[optind], argv[optind + 1]}, alpha, output));
+    cod_arena arena = {0};
+    const char *paths[2];
+    cod_status status = COD_OK;
+    for (int i = 0; i < 2 && status == COD_OK; i++)
+        status = cod_shipped_model_find(&arena, argv[optind + i], &paths[i]);
+    if (status == COD_OK)
+        status = interpolate(paths, alpha, output);
+    cod_arena_clear(&arena);
+    return cod_cmd_end(status);
 }

@@ -20,12 +20,11 @@
 
 static const char help[] =
     "usage: codistill upscale [MODEL] IN... -o OUT [options]\n\n"
-    "Upscales pictures (PNG, JPEG, WebP, TIFF, BMP; files, or folders with all below) with MODEL, a .safetensors file "
-    "or\n"
-    "`bicubic`; without MODEL with the one that comes with the program. OUT is a .png, .jpg or .webp for one picture, "
-    "else a folder, made if need be. PNG keeps alpha and 16 "
-    "bits,\n"
-    "WebP alpha; gray stays gray. What exists is not replaced, unless --force is given.\n"
+    "Upscales pictures (PNG, JPEG, WebP, TIFF, BMP; files, or folders with all below) four times with the model that\n"
+    "comes with the program, sr-x4, or with MODEL: sr-x4-gan, which comes with it too and makes sharper pictures that\n"
+    "are less true to the original; a .safetensors file; or `bicubic`. OUT is a .png, .jpg or .webp for one picture,\n"
+    "else a folder, made if need be. PNG keeps alpha and 16 bits, WebP alpha; gray stays gray. What exists is not\n"
+    "replaced, unless --force is given.\n"
     "Large pictures run through the network in bands from top to bottom, so that memory beyond the picture and its "
     "result\n"
     "is bounded by its width; or, with --tile, in tiles that see as far beyond their edge as the network does. Neither "
@@ -249,9 +248,8 @@ static int upscale_all(const cod_session *session, const picture_work *work, con
 
 static cod_status open_model(const arguments *args, cod_arena *arena, cod_session *session)
 {
-    const char *model = args->model;
-    if (model == NULL)
-        COD_TRY(cod_shipped_model_find(arena, &model));
+    const char *model;
+    COD_TRY(cod_shipped_model_find(arena, args->model, &model));
     return cod_session_open(model, &args->session, session);
 }
 
