@@ -35,7 +35,7 @@ class Copy:
     def __init__(self, folder, build, patch):
         self.folder, self.build, self.patch = folder, build, patch
         for name in ("src", "tools", "tests"):
-            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("golden", "corpus", "*.cu", "*.cuh"))
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("golden", "corpus"))
         run(["git", "apply", "-p1", str(patch)], folder, "the patch does not apply; make it anew from the tree as it is")
         for module in (folder / "src").iterdir():
             (folder / "include" / module.name).mkdir(parents=True)
