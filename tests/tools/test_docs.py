@@ -96,6 +96,22 @@ def unknown_options(name, text, known):
                     yield f"{name}:{number}: there is no option '{section}.{key}'"
 
 
+def missing_paths(name, text):
+    """Files of the tree that a page names and that are not there. Words in capitals, as in src/nn/models/NAME.c, stand for others."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for path in re.findall(r"(?<![\w./-])(?:src|tools|tests|configs|cmake|docs)/[\w./-]*\.(?:md|h|c|cu|cuh|py|sh|yaml|cmake|txt|svg|diff|sbatch)\b", line):
+            if not re.search(r"[A-Z]{2}", path.removesuffix("CMakeLists.txt")) and not (ROOT / path).exists():
+                yield f"{name}:{number}: there is no '{path}'"
+
+
+def unknown_commands(name, text, known):
+    """`codistill WORD` that is no command."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for word in re.findall(r"(?:^|[`/ ])codistill ([a-z]\w*)(?![\w/])", line) if line.startswith("    ") else re.findall(r"`(?:[\w./-]*/)?codistill ([a-z]\w*)", line):
+            if word not in known:
+                yield f"{name}:{number}: there is no command 'codistill {word}'"
+
+
 def literals():
     """All text in quotes of the sources, adjacent literals as one, with what printf() puts in as an ellipsis."""
     parts = []
@@ -141,6 +157,15 @@ class Docs(unittest.TestCase):
         self.assertEqual([fault for page in PAGES if page.name not in ("config.md", "bad-inputs.md")
                           for fault in unknown_options(page.name, page.read_text(), known)], [])
 
+    def test_paths(self):
+        self.assertEqual([fault for page in PAGES for fault in missing_paths(page.name, page.read_text())], [])
+
+    def test_commands(self):
+        known = set(re.findall(r'^    \{"(\w+)", "', (ROOT / "tools/main.c").read_text(), re.M))
+        self.assertTrue({"train", "eval"} < known)
+        self.assertEqual([fault for page in PAGES if page.name != "bad-inputs.md"
+                          for fault in unknown_commands(page.name, page.read_text(), known)], [])
+
     def test_messages(self):
         self.assertEqual(list(unknown_messages((ROOT / "docs/troubleshooting.md").read_text(), literals())), [])
 
@@ -160,6 +185,8 @@ class Docs(unittest.TestCase):
         self.assertEqual(len(list(broken_links(page, "[a](nowhere.md) [b](config.md#nothing) [c](config.md#train) `[d](e.md)`"))), 2)
         self.assertEqual(len(list(unknown_options("p", "`train.rate=1` `train.rat` `train/x.h` `config.md`", sections()))), 1)
         self.assertEqual(len(list(unknown_messages("| `a sharp … b` | c |\n| `nobody … it` | c |", "\na sharp … b\n"))), 1)
+        self.assertEqual(len(list(missing_paths("p", "`tools/main.c` `src/nn/models/NAME.c` tools/nothing.c"))), 1)
+        self.assertEqual(len(list(unknown_commands("p", "    codistill train x\n    ./codistill trian x\nsay `codistill evil`", {"train"}))), 2)
         self.assertEqual([number for number, _ in prose("a\n    b\n| c |\n```\nd\n```\ne")], [1, 7])
 
 
