@@ -25,7 +25,8 @@ READ = ["README.md", "docs/concepts.md", "docs/extending.md"]
 
 # Pages whose prose is at most 120 columns; tables, code, formulas and pictures may be wider.
 NARROW = ["index.md", "concepts.md", "glossary.md", "troubleshooting.md", "extending.md", "architecture.md", "evidence.md", "strategies.md",
-          "classification.md", "clusters.md", "compare.md", "environment.md", "fuzzing.md", "report.md", "scale.md"]
+          "classification.md", "clusters.md", "compare.md", "environment.md", "exchange.md", "fuzzing.md", "report.md",
+          "scale.md"]
 MAX_COLUMNS = 120
 
 
