@@ -35,6 +35,24 @@ int cod_cmd_models(int argc, char **argv)
     return COD_EXIT_OK;
 }
 
+/** What docs/config.md says before its tables. */
+static const char *const introduction =
+    "# Options\n\n"
+    "Every option of a configuration, section by section: its key, its default, what it takes and what it means.\n\n"
+    "A configuration is a YAML file in which each section is a mapping, such as `train: {rate: 1.0e-3}`; the files in\n"
+    "[configs/](../configs/) are commented examples. Only `data.path` has to be set: what is left out has its\n"
+    "default. On the command line any option can be set as `section.key=value`, such as `train.rate=1e-3`, which\n"
+    "overrides the file. `config.yaml` in a run's folder has every option as that run used it. An unknown key, a value "
+    "out\n"
+    "of range and options that do not go together are refused with their line and column, all at once\n"
+    "([bad-inputs.md](bad-inputs.md)); `codistill plan` checks a configuration without running it. Environment "
+    "variables\n"
+    "are on a page of their own, [environment.md](environment.md), and words on another, "
+    "[glossary.md](glossary.md).\n\n"
+    "This page is printed by `codistill config --markdown` from the tables that also parse and check the options;\n"
+    "`codistill config` prints them for a terminal.\n\n"
+    "## Sections\n\n";
+
 int cod_cmd_config(int argc, char **argv)
 {
     if (wants_help(argc, argv)) {
@@ -50,6 +68,8 @@ int cod_cmd_config(int argc, char **argv)
     const cod_status status = cod_run_config_document(markdown ? COD_CONFIG_MARKDOWN : COD_CONFIG_PLAIN, &text);
     if (status != COD_OK)
         return cod_cmd_failed(status);
+    if (markdown)
+        fputs(introduction, stdout);
     fputs(text, stdout);
     free(text);
     return COD_EXIT_OK;

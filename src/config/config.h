@@ -154,7 +154,7 @@ COD_MUST_CHECK cod_status cod_config_resolved(const cod_config *config, const co
                                               char **text);
 
 typedef enum cod_config_style {
-    COD_CONFIG_MARKDOWN, /**< docs/config.md: a heading and a table for each section */
+    COD_CONFIG_MARKDOWN, /**< docs/config.md: a list of the sections, then a heading and a table for each */
     COD_CONFIG_PLAIN,    /**< `codistill config`: for a terminal of 100 columns */
 } cod_config_style;
 

@@ -104,8 +104,62 @@ static cod_status document_choices(const cod_config_schema *schema, const char *
     return COD_OK;
 }
 
+/** The heading as its anchor has it: dots are left out. */
+static void add_anchor(cod_text *text, const char *words)
+{
+    for (; *words != '\0'; words++)
+        if (*words != '.')
+            cod_text_add(text, "%c", *words);
+}
+
+/** Links to the tables that selectors can add to `section`. */
+static void list_choices(const cod_config_schema *schema, const char *section, cod_text *text)
+{
+    for (size_t i = 0; i < schema->selector_count; i++) {
+        const cod_config_selector *selector = &schema->selectors[i];
+        const char *before = "  Also, by";
+        for (const char *const *name = selector->names; *name != NULL && strcmp(selector->section, section) == 0;
+             name++) {
+            if (selector->select(selector->context, *name, NULL) == NULL)
+                continue;
+            cod_text_add(text, strcmp(before, ",") == 0 ? "," : "%s `%s`:", before, selector->key);
+            cod_text_add(text, "\n  [%s](#", *name);
+            add_anchor(text, section);
+            cod_text_add(text, "-with-%s-%s)", selector->key, *name);
+            before = ",";
+        }
+        if (strcmp(before, ",") == 0)
+            cod_text_add(text, "\n");
+    }
+}
+
+/** A list of the sections, each once, with links. */
+static void list_sections(const cod_config_schema *schema, cod_text *text)
+{
+    for (size_t i = 0; i < schema->count; i++) {
+        const cod_option_table *table = schema->tables[i].table;
+        bool first = true;
+        for (size_t j = 0; j < i; j++)
+            first = first && strcmp(schema->tables[j].table->section, table->section) != 0;
+        if (!first)
+            continue;
+        if (table->section[0] == '\0') {
+            cod_text_add(text, "- [top level](#top-level)");
+        } else {
+            cod_text_add(text, "- [`%s`](#", table->section);
+            add_anchor(text, table->section);
+            cod_text_add(text, ")");
+        }
+        cod_text_add(text, table->help != NULL && table->help[0] != '\0' ? ": %s\n" : "\n", table->help);
+        list_choices(schema, table->section, text);
+    }
+    cod_text_add(text, "\n");
+}
+
 static cod_status document(const cod_config_schema *schema, cod_config_style style, cod_text *text)
 {
+    if (style == COD_CONFIG_MARKDOWN)
+        list_sections(schema, text);
     for (size_t i = 0; i < schema->count; i++) {
         const cod_option_table *table = schema->tables[i].table;
         COD_TRY(document_table(text, table->section, NULL, NULL, table, style));

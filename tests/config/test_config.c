@@ -414,6 +414,9 @@ static void documents_name_every_option(void **state)
     cod_test_assert_contains(text, "| `rate` | `0.001` | a number from 0 to 1 | learning rate \\| per step |");
     cod_test_assert_contains(text, "### `model` with `name: mlp`");
     cod_test_assert_contains(text, "| `precision` | `auto` | one of: auto, bf16, f32 | precision |");
+    cod_test_assert_contains(text, "- [`train`](#train): The step loop.\n");
+    cod_test_assert_contains(text, "\n  [mlp](#model-with-name-mlp)");
+    cod_test_assert_contains(text, "- [`distill.exchange`](#distillexchange)");
     free(text);
     assert_ok(cod_config_document(&s.schema, COD_CONFIG_PLAIN, &text));
     cod_test_assert_contains(text, "  distill.exchange.period: 50  (a whole number from 1 to 1000000)\n      steps\n");
