@@ -2,9 +2,9 @@
 #include "tools/cmd.h"
 
 #include "io/file.h"
+#include "report/report.h"
 #include "tools/compare.h"
 #include "tools/display.h"
-#include "tools/report.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,9 +3,9 @@
 
 #include "core/backend.h"
 #include "data/dataset.h"
+#include "data/detail.h"
 #include "infer/session.h"
 #include "io/file.h"
-#include "tools/crop.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -41,14 +41,14 @@ static cod_status choose(const cod_pair *pair, int scale, crop *out)
 {
     const int64_t width = least(SIDE, pair->low_width), height = least(SIDE, pair->low_height);
     int64_t left, top;
-    cod_crop_find(pair->low, pair->low_width, pair->low_height, width, height, &left, &top);
+    cod_detail_find(pair->low, pair->low_width, pair->low_height, width, height, &left, &top);
     const int64_t x = left > MARGIN ? left - MARGIN : 0, y = top > MARGIN ? top - MARGIN : 0;
     const int64_t end_x = least(left + width + MARGIN, pair->low_width),
                   end_y = least(top + height + MARGIN, pair->low_height);
     out->left = left - x, out->top = top - y, out->width = width, out->height = height;
-    COD_TRY(cod_crop_cut(pair->low, pair->low_width, x, y, end_x - x, end_y - y, &out->low));
-    return cod_crop_cut(pair->high, pair->low_width * scale, left * scale, top * scale, width * scale, height * scale,
-                        &out->truth);
+    COD_TRY(cod_detail_cut(pair->low, pair->low_width, x, y, end_x - x, end_y - y, &out->low));
+    return cod_detail_cut(pair->high, pair->low_width * scale, left * scale, top * scale, width * scale, height * scale,
+                          &out->truth);
 }
 
 /** 10·log10 of peak² over the mean square error of all channels. */
@@ -93,8 +93,8 @@ static cod_status write_enlarged(const crop *one, int scale, const char *model, 
     if (status == COD_OK)
         status = cod_upscaler_run(session.upscaler, &one->low, NULL, NULL, &large);
     if (status == COD_OK)
-        status = cod_crop_cut(large.pixels, large.width, one->left * scale, one->top * scale, one->width * scale,
-                              one->height * scale, &part);
+        status = cod_detail_cut(large.pixels, large.width, one->left * scale, one->top * scale, one->width * scale,
+                                one->height * scale, &part);
     if (status == COD_OK)
         status = write_image(json, folder, file, label, &part, psnr_of(&part, &one->truth));
     cod_image_clear(&large);

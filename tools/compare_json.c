@@ -1,11 +1,11 @@
 /* compare.json: all that is known of the runs of a comparison. */
 #include "tools/compare.h"
 
+#include "core/compare_format.h"
 #include "core/processors.h"
 #include "core/whole.h"
 #include "io/file.h"
 #include "tools/cmd.h"
-#include "tools/report.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -22,7 +22,7 @@ THIRD_PARTY = [
     (r"xxh(ash|3)\.h", ["src/core/"]),
     (r"(cjson/)?cJSON\w*\.h", ["src/io/"]),
     (r"sodium.*\.h", ["src/io/"]),
-    (r"(librsvg/)?rsvg[^/]*\.h|(cairo/)?cairo[^/]*\.h|glib[^/]*(/.*)?|gio/.*|gdk-pixbuf/.*", ["tools/report_png.c"]),
+    (r"(librsvg/)?rsvg[^/]*\.h|(cairo/)?cairo[^/]*\.h|glib[^/]*(/.*)?|gio/.*|gdk-pixbuf/.*", ["src/report/png.c"]),
     (r"cmocka\w*\.h", []),
 ]
 
