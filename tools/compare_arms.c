@@ -1,5 +1,5 @@
 /* The section `compare`: arms, seeds, rates and the baseline. */
-#include "tools/compare.h"
+#include "tools/compare_internal.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -21,18 +21,18 @@ static const struct {
 };
 enum { ROW_COUNT = sizeof rows / sizeof rows[0] };
 
-static cod_arena *arena_of(const comparison *c)
+static cod_arena *arena_of(const cod_comparison *c)
 {
     return cod_config_arena(c->config.config);
 }
 
 /** A problem at `node`; of the file as a whole where there is none. */
-static void complain(comparison *c, const cod_config_node *node, const char *text)
+static void complain(cod_comparison *c, const cod_config_node *node, const char *text)
 {
     cod_config_problem(c->config.config, node, "%s", text);
 }
 
-static void complain_of_strategy(comparison *c, const cod_config_node *node, const char *name)
+static void complain_of_strategy(cod_comparison *c, const cod_config_node *node, const char *name)
 {
     const char *names[64];
     char known[512] = "", text[1024];
@@ -50,27 +50,27 @@ static void complain_of_strategy(comparison *c, const cod_config_node *node, con
 }
 
 /** Room for one more arm. @return NULL when memory is short */
-static compare_arm *new_arm(comparison *c)
+static cod_compare_arm *new_arm(cod_comparison *c)
 {
     if (c->arm_count == c->arm_capacity) {
         const size_t capacity = 2 * c->arm_capacity + 16;
-        compare_arm *moved = realloc(c->arms, capacity * sizeof *moved);
+        cod_compare_arm *moved = realloc(c->arms, capacity * sizeof *moved);
         if (moved == NULL)
             return NULL;
         c->arms = moved;
         c->arm_capacity = capacity;
     }
-    compare_arm *arm = &c->arms[c->arm_count++];
-    *arm = (compare_arm){0};
+    cod_compare_arm *arm = &c->arms[c->arm_count++];
+    *arm = (cod_compare_arm){0};
     return arm;
 }
 
-static cod_status add_arm(comparison *c, const cod_config_node *node, const char *name, const cod_strategy_kind *kind,
-                          const char *const *set, size_t count)
+static cod_status add_arm(cod_comparison *c, const cod_config_node *node, const char *name,
+                          const cod_strategy_kind *kind, const char *const *set, size_t count)
 {
-    compare_arm *arm = new_arm(c);
+    cod_compare_arm *arm = new_arm(c);
     COD_REQUIRE_MEMORY(arm);
-    *arm = (compare_arm){.name = cod_arena_strdup(arena_of(c), name), .kind = kind, .node = node};
+    *arm = (cod_compare_arm){.name = cod_arena_strdup(arena_of(c), name), .kind = kind, .node = node};
     arm->set = cod_arena_alloc(arena_of(c), (count + 1) * sizeof *arm->set);
     COD_REQUIRE_MEMORY(arm->name);
     COD_REQUIRE_MEMORY(arm->set);
@@ -84,7 +84,7 @@ static cod_status add_arm(comparison *c, const cod_config_node *node, const char
     return COD_OK;
 }
 
-static cod_status add_rows(comparison *c, const cod_config_node *node)
+static cod_status add_rows(cod_comparison *c, const cod_config_node *node)
 {
     for (size_t i = 0; i < ROW_COUNT; i++) {
         size_t count = 0;
@@ -96,7 +96,7 @@ static cod_status add_rows(comparison *c, const cod_config_node *node)
 }
 
 /** A strategy by its name alone, or the four rows. */
-static cod_status add_plain(comparison *c, const cod_config_node *node, const char *name)
+static cod_status add_plain(cod_comparison *c, const cod_config_node *node, const char *name)
 {
     const cod_strategy_kind *kind = cod_strategy_find(name);
     if (strcmp(name, ROWS) == 0)
@@ -109,7 +109,7 @@ static cod_status add_plain(comparison *c, const cod_config_node *node, const ch
 }
 
 /** The command line's list; one rank alone also gets as many times the steps as there are groups. */
-static cod_status add_list(comparison *c, const char *list)
+static cod_status add_list(cod_comparison *c, const char *list)
 {
     char *text = cod_arena_strdup(arena_of(c), list), steps[64];
     COD_REQUIRE_MEMORY(text);
@@ -130,20 +130,21 @@ static cod_status add_list(comparison *c, const char *list)
 static const struct {
     const char *form, *refusal, *starts[16];
 } setters[] = {
-    [COMPARE_ARM_SETS] = {"set takes key.path=value, or a list of such; quote a value that is a list itself",
-                          "an arm cannot set name, output, seed, train.strategy or section compare; it has a name and "
-                          "a strategy of its own, and seeds are for all arms",
-                          {"name=", "output=", "seed=", "train.strategy=", "compare."}},
-    [COMPARE_CANDIDATE_SETS] = {"a candidate is key.path=value, or a list of such; quote a value that is a list itself",
-                                "a candidate cannot set name, output, seed, train.strategy, train.steps, "
-                                "train.accumulate, train.max_time, or sections cluster, compare, data and eval: what "
-                                "is trained, on what and for how long is no matter of tuning",
-                                {"name=", "output=", "seed=", "train.strategy=", "train.steps=", "train.accumulate=",
-                                 "train.max_time=", "cluster.", "cluster=", "compare.", "compare=", "data.",
-                                 "data=", "eval.", "eval="}},
+    [COD_COMPARE_ARM_SETS] =
+        {"set takes key.path=value, or a list of such; quote a value that is a list itself",
+         "an arm cannot set name, output, seed, train.strategy or section compare; it has a name and "
+         "a strategy of its own, and seeds are for all arms",
+         {"name=", "output=", "seed=", "train.strategy=", "compare."}},
+    [COD_COMPARE_CANDIDATE_SETS] =
+        {"a candidate is key.path=value, or a list of such; quote a value that is a list itself",
+         "a candidate cannot set name, output, seed, train.strategy, train.steps, "
+         "train.accumulate, train.max_time, or sections cluster, compare, data and eval: what "
+         "is trained, on what and for how long is no matter of tuning",
+         {"name=", "output=", "seed=", "train.strategy=", "train.steps=", "train.accumulate=", "train.max_time=",
+          "cluster.", "cluster=", "compare.", "compare=", "data.", "data=", "eval.", "eval="}},
 };
 
-static bool is_refused(const char *text, compare_setter setter)
+static bool is_refused(const char *text, cod_compare_setter setter)
 {
     const char *const *start = setters[setter].starts;
     while (*start != NULL && strncmp(text, *start, strlen(*start)) != 0)
@@ -151,8 +152,8 @@ static bool is_refused(const char *text, compare_setter setter)
     return *start != NULL;
 }
 
-cod_status compare_read_set(comparison *c, const cod_config_node *node, compare_setter setter, const char ***set,
-                            size_t *count)
+cod_status cod_compare_read_set(cod_comparison *c, const cod_config_node *node, cod_compare_setter setter,
+                                const char ***set, size_t *count)
 {
     const bool list = node->kind == COD_CONFIG_LIST;
     const cod_config_node *item = list ? node->first : node;
@@ -179,7 +180,7 @@ static bool is_name(const char *text)
 }
 
 /** The text at `node`, or NULL with a problem. */
-static const char *read_text(comparison *c, const cod_config_node *node)
+static const char *read_text(cod_comparison *c, const cod_config_node *node)
 {
     if (node->kind == COD_CONFIG_SCALAR && !node->null)
         return node->scalar;
@@ -187,7 +188,7 @@ static const char *read_text(comparison *c, const cod_config_node *node)
     return NULL;
 }
 
-static void complain_of_key(comparison *c, const cod_config_node *node)
+static void complain_of_key(cod_comparison *c, const cod_config_node *node)
 {
     static const char *const keys[] = {"name", "strategy", "set"};
     char text[256];
@@ -197,7 +198,7 @@ static void complain_of_key(comparison *c, const cod_config_node *node)
     complain(c, node, text);
 }
 
-static cod_status read_arm(comparison *c, const cod_config_node *item)
+static cod_status read_arm(cod_comparison *c, const cod_config_node *item)
 {
     const char *name = NULL, *strategy = NULL, **set = NULL;
     const cod_config_node *named = item;
@@ -208,7 +209,7 @@ static cod_status read_arm(comparison *c, const cod_config_node *item)
         else if (strcmp(key->key, "strategy") == 0)
             strategy = read_text(c, named = key);
         else if (strcmp(key->key, "set") == 0)
-            COD_TRY(compare_read_set(c, key, COMPARE_ARM_SETS, &set, &count));
+            COD_TRY(cod_compare_read_set(c, key, COD_COMPARE_ARM_SETS, &set, &count));
         else
             complain_of_key(c, key);
     }
@@ -228,7 +229,7 @@ static cod_status read_arm(comparison *c, const cod_config_node *item)
     return COD_OK;
 }
 
-static cod_status read_arms(comparison *c, const char *strategies)
+static cod_status read_arms(cod_comparison *c, const char *strategies)
 {
     const cod_config_node *node = cod_config_find(c->config.config, "compare.arms");
     if (strategies[0] != '\0')
@@ -253,7 +254,7 @@ static cod_status read_arms(comparison *c, const char *strategies)
     return COD_OK;
 }
 
-static void check_names(comparison *c)
+static void check_names(cod_comparison *c)
 {
     for (size_t i = 0; i < c->arm_count; i++) {
         bool again = false;
@@ -266,7 +267,7 @@ static void check_names(comparison *c)
     }
 }
 
-static cod_status read_seeds(comparison *c, const char *text)
+static cod_status read_seeds(cod_comparison *c, const char *text)
 {
     const cod_int_list *list = &c->config.compare.seeds;
     char *copy = cod_arena_strdup(arena_of(c), text);
@@ -306,7 +307,7 @@ static bool is_rate(const char *text)
     return strcmp(text, "none") == 0;
 }
 
-static void read_rates(comparison *c)
+static void read_rates(cod_comparison *c)
 {
     static const char *const none[] = {"none"};
     const cod_string_list *list = &c->config.compare.rates;
@@ -330,7 +331,7 @@ static void read_rates(comparison *c)
                                "with equally many ranks");
 }
 
-static void check_budget(comparison *c)
+static void check_budget(cod_comparison *c)
 {
     const double value = c->config.compare.budget_value;
     const int kind = c->config.compare.budget;
@@ -343,12 +344,12 @@ static void check_budget(comparison *c)
                                "of groups, or another budget");
 }
 
-static void read_baseline(comparison *c)
+static void read_baseline(cod_comparison *c)
 {
-    const char *wanted = c->config.compare.baseline, *names[COMPARE_MAX_RUNS];
+    const char *wanted = c->config.compare.baseline, *names[COD_COMPARE_MAX_RUNS];
     size_t count = 0;
     c->baseline = 0;
-    for (size_t i = 0; i < c->arm_count && count < COMPARE_MAX_RUNS; i++) {
+    for (size_t i = 0; i < c->arm_count && count < COD_COMPARE_MAX_RUNS; i++) {
         names[count++] = c->arms[i].name;
         if (strcmp(c->arms[i].name, wanted[0] != '\0' ? wanted : "allreduce") == 0) {
             c->baseline = i;
@@ -362,7 +363,7 @@ static void read_baseline(comparison *c)
                                near ? "'?" : "");
 }
 
-static void describe_arm(const cod_run_config *config, compare_arm *arm)
+static void describe_arm(const cod_run_config *config, cod_compare_arm *arm)
 {
     const int servers = cod_run_config_servers(config);
     const int stages = cod_run_config_stages(config);
@@ -374,7 +375,7 @@ static void describe_arm(const cod_run_config *config, compare_arm *arm)
         arm->slots = config->groups[g].ranks == arm->slots ? arm->slots : 0;
     arm->steps = config->train.steps;
     arm->samples_per_step = config->data.batch * config->train.accumulate * ((arm->ranks - servers) / stages);
-    compare_describe_traffic(config, arm);
+    cod_compare_describe_traffic(config, arm);
 }
 
 /** Without the words that point to the command line, which the user has not used. */
@@ -385,29 +386,29 @@ static void drop_place(char *message)
         memmove(at, at + sizeof place - 1, strlen(at + sizeof place - 1) + 1);
 }
 
-cod_status compare_describe_arm(comparison *c, size_t arm)
+cod_status cod_compare_describe_arm(cod_comparison *c, size_t arm)
 {
-    const compare_run run = {.arm = arm, .seed = c->seeds[0], .name = "compare"};
+    const cod_compare_run run = {.arm = arm, .seed = c->seeds[0], .name = "compare"};
     cod_run_config config;
-    COD_TRY(compare_load(c, &run, &config));
+    COD_TRY(cod_compare_load(c, &run, &config));
     describe_arm(&config, &c->arms[arm]);
     cod_run_config_clear(&config);
     return COD_OK;
 }
 
 /** Whether a candidate's settings, too, are possible in an arm. */
-static cod_status load_candidate(const comparison *c, size_t arm, const compare_candidate *candidate)
+static cod_status load_candidate(const cod_comparison *c, size_t arm, const cod_compare_candidate *candidate)
 {
-    const compare_run run = {.arm = arm, .seed = c->seeds[0], .candidate = candidate, .name = "compare"};
+    const cod_compare_run run = {.arm = arm, .seed = c->seeds[0], .candidate = candidate, .name = "compare"};
     cod_run_config config;
-    COD_TRY(compare_load(c, &run, &config));
+    COD_TRY(cod_compare_load(c, &run, &config));
     cod_run_config_clear(&config);
     return COD_OK;
 }
 
 /** A failure to load an arm, with a candidate where there is one, becomes a problem. */
-static cod_status complain_of_load(comparison *c, cod_status status, const compare_arm *arm,
-                                   const compare_candidate *candidate)
+static cod_status complain_of_load(cod_comparison *c, cod_status status, const cod_compare_arm *arm,
+                                   const cod_compare_candidate *candidate)
 {
     if (status != COD_ERR_ARGUMENT)
         return status;
@@ -420,10 +421,10 @@ static cod_status complain_of_load(comparison *c, cod_status status, const compa
 }
 
 /** What the arms set must be possible, and what they try. */
-static cod_status check_arms(comparison *c)
+static cod_status check_arms(cod_comparison *c)
 {
     for (size_t i = 0; i < c->arm_count; i++)
-        COD_TRY(complain_of_load(c, compare_describe_arm(c, i), &c->arms[i], NULL));
+        COD_TRY(complain_of_load(c, cod_compare_describe_arm(c, i), &c->arms[i], NULL));
     if (cod_config_problem_count(c->config.config) > 0)
         return COD_OK;
     for (size_t k = 0; k < c->candidate_count; k++) {
@@ -437,13 +438,13 @@ static cod_status check_arms(comparison *c)
     return COD_OK;
 }
 
-cod_status compare_read(comparison *c, const char *strategies, const char *seeds)
+cod_status cod_compare_read(cod_comparison *c)
 {
     COD_TRY(cod_run_config_resolved(&c->config, false, &c->config_text));
     c->task = c->config.task;
-    COD_TRY(read_arms(c, strategies));
-    COD_TRY(read_seeds(c, seeds));
-    COD_TRY(compare_read_tune(c));
+    COD_TRY(read_arms(c, c->arguments->strategies));
+    COD_TRY(read_seeds(c, c->arguments->seeds));
+    COD_TRY(cod_compare_read_tune(c));
     check_names(c);
     read_rates(c);
     check_budget(c);
@@ -451,6 +452,6 @@ cod_status compare_read(comparison *c, const char *strategies, const char *seeds
     if (cod_config_problem_count(c->config.config) == 0)
         COD_TRY(check_arms(c));
     const size_t trainings = c->seed_count * c->rate_count + c->candidate_count;
-    COD_REQUIRE(c->arm_count * trainings <= COMPARE_MAX_RUNS, "more than %d runs", COMPARE_MAX_RUNS);
+    COD_REQUIRE(c->arm_count * trainings <= COD_COMPARE_MAX_RUNS, "more than %d runs", COD_COMPARE_MAX_RUNS);
     return cod_config_check(c->config.config);
 }

@@ -1,5 +1,5 @@
 /* What is equal for all arms, and how many steps that leaves each of them. */
-#include "tools/compare.h"
+#include "tools/compare_internal.h"
 
 #include "io/file.h"
 
@@ -8,20 +8,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-const compare_run *compare_finished_run(const comparison *c, size_t arm)
+const cod_compare_run *cod_compare_finished_run(const cod_comparison *c, size_t arm)
 {
     for (size_t i = 0; i < c->run_count; i++)
-        if (c->runs[i].arm == arm && c->runs[i].state == COMPARE_FINISHED)
+        if (c->runs[i].arm == arm && c->runs[i].state == COD_COMPARE_FINISHED)
             return &c->runs[i];
     return NULL;
 }
 
-double compare_number(const compare_run *run, const char *key)
+double cod_compare_number(const cod_compare_run *run, const char *key)
 {
     return cod_json_get_number(cod_json_get(run->summary, key), NAN);
 }
 
-double compare_group_number(const compare_run *run, int group, const char *key)
+double cod_compare_group_number(const cod_compare_run *run, int group, const char *key)
 {
     const cod_json_value *one = cod_json_first(cod_json_get(run->summary, "group_results"));
     for (; one != NULL && group > 0; group--)
@@ -29,36 +29,36 @@ double compare_group_number(const compare_run *run, int group, const char *key)
     return cod_json_get_number(cod_json_get(one, key), NAN);
 }
 
-int compare_groups(const compare_run *run)
+int cod_compare_groups(const cod_compare_run *run)
 {
     return (int)cod_json_count(cod_json_get(run->summary, "group_results"));
 }
 
-double compare_mean_of_groups(const compare_run *run, const char *key)
+double cod_compare_mean_of_groups(const cod_compare_run *run, const char *key)
 {
-    const int groups = compare_groups(run);
+    const int groups = cod_compare_groups(run);
     double sum = 0;
     for (int g = 0; g < groups; g++)
-        sum += compare_group_number(run, g, key);
+        sum += cod_compare_group_number(run, g, key);
     return groups > 0 ? sum / groups : NAN;
 }
 
 /** Of a finished run, what the budget counts: seconds or bytes. */
-static double used_by(const comparison *c, const compare_run *run)
+static double used_by(const cod_comparison *c, const cod_compare_run *run)
 {
-    return c->config.compare.budget == COD_BUDGET_TIME ? compare_mean_of_groups(run, "trained_s")
-                                                       : compare_between_bytes(c, run);
+    return c->config.compare.budget == COD_BUDGET_TIME ? cod_compare_mean_of_groups(run, "trained_s")
+                                                       : cod_compare_between_bytes(c, run);
 }
 
-static cod_status fail_run(compare_run *run, const char *message)
+static cod_status fail_run(cod_compare_run *run, const char *message)
 {
-    run->state = COMPARE_FAILED;
+    run->state = COD_COMPARE_FAILED;
     snprintf(run->message, sizeof run->message, "%s", message);
     return COD_OK;
 }
 
 /** The first arm's run with the first seed at the same rate: what the others are measured against. */
-static compare_run *first_run(const comparison *c, const compare_run *run)
+static cod_compare_run *first_run(const cod_comparison *c, const cod_compare_run *run)
 {
     for (size_t i = 0; i < c->run_count; i++)
         if (c->runs[i].arm == 0 && c->runs[i].rate == run->rate && c->runs[i].seed == c->seeds[0])
@@ -67,11 +67,11 @@ static compare_run *first_run(const comparison *c, const compare_run *run)
 }
 
 /** The last line of a pilot's metrics, which a time limit may have ended: its step and seconds. */
-static cod_status read_pace(const comparison *c, const compare_run *pilot, double *steps, double *seconds)
+static cod_status read_pace(const cod_comparison *c, const cod_compare_run *pilot, double *steps, double *seconds)
 {
-    char path[COMPARE_PATH];
+    char path[COD_COMPARE_PATH];
     cod_json_value *line = NULL;
-    compare_run_path(c, pilot, "", path);
+    cod_compare_run_path(c, pilot, "", path);
     COD_TRY(cod_metrics_read_last(path, 0, &line));
     *steps = cod_json_get_number(cod_json_get(line, "step"), NAN);
     *seconds = cod_json_get_number(cod_json_get(line, "trained_s"), NAN);
@@ -80,7 +80,7 @@ static cod_status read_pace(const comparison *c, const compare_run *pilot, doubl
 }
 
 /** Whether a pilot that was ended by its time limit has told its pace. */
-static bool has_told(const comparison *c, const compare_run *pilot)
+static bool has_told(const cod_comparison *c, const cod_compare_run *pilot)
 {
     double steps, seconds;
     return pilot->max_time_s > 0 && read_pace(c, pilot, &steps, &seconds) == COD_OK && steps > 0 &&
@@ -88,42 +88,42 @@ static bool has_told(const comparison *c, const compare_run *pilot)
 }
 
 /** Trains what measures the arm's need of a step: the arm as it is, for as long as the budget allows at most. */
-static cod_status run_pilot(const comparison *c, compare_run *pilot)
+static cod_status run_pilot(const cod_comparison *c, cod_compare_run *pilot)
 {
-    COD_TRY(compare_look_at(c, pilot));
-    if (pilot->state == COMPARE_FINISHED || has_told(c, pilot))
+    COD_TRY(cod_compare_look_at(c, pilot));
+    if (pilot->state == COD_COMPARE_FINISHED || has_told(c, pilot))
         return COD_OK;
-    fprintf(stderr, "== %s: how much a step of arm '%s' uses\n", pilot->name, c->arms[pilot->arm].name);
-    const cod_status status = compare_train(c, pilot);
-    if (status == COD_ERR_INTERRUPTED && !compare_is_asked() && has_told(c, pilot))
+    cod_compare_say(c, "== %s: how much a step of arm '%s' uses", pilot->name, c->arms[pilot->arm].name);
+    const cod_status status = cod_compare_train(c, pilot);
+    if (status == COD_ERR_INTERRUPTED && !c->host->is_asked(c->host->context) && has_told(c, pilot))
         return COD_OK;
     return status;
 }
 
 /** What a step of the run's arm uses, by a pilot; NaN and a FAILED run when that failed. */
-static cod_status measure_step(const comparison *c, compare_run *run, double budget, double *used)
+static cod_status measure_step(const cod_comparison *c, cod_compare_run *run, double budget, double *used)
 {
-    const compare_arm *arm = &c->arms[run->arm];
+    const cod_compare_arm *arm = &c->arms[run->arm];
     const char *rate = c->rates[run->rate];
     const bool time = c->config.compare.budget == COD_BUDGET_TIME;
-    const bool plain = !compare_is_in_laboratory(c, run);
-    compare_run pilot = {.arm = run->arm,
-                         .rate = run->rate,
-                         .seed = c->seeds[0],
-                         .steps = arm->steps,
-                         .pilot = true,
-                         .max_time_s = time ? budget : 0};
+    const bool plain = !cod_compare_is_in_laboratory(c, run);
+    cod_compare_run pilot = {.arm = run->arm,
+                             .rate = run->rate,
+                             .seed = c->seeds[0],
+                             .steps = arm->steps,
+                             .pilot = true,
+                             .max_time_s = time ? budget : 0};
     snprintf(pilot.name, sizeof pilot.name, "%s-%s%s%s-pilot", c->config.root.name, arm->name, plain ? "" : "-",
              plain ? "" : rate);
     *used = NAN;
     COD_TRY(run_pilot(c, &pilot));
-    if (pilot.state == COMPARE_FAILED)
+    if (pilot.state == COD_COMPARE_FAILED)
         return fail_run(run, pilot.message);
     double steps = (double)pilot.steps, amount = NAN;
     if (time)
         COD_TRY(read_pace(c, &pilot, &steps, &amount));
     else
-        COD_TRY(compare_read_summary(c, &pilot));
+        COD_TRY(cod_compare_read_summary(c, &pilot));
     if (!time)
         amount = used_by(c, &pilot);
     cod_json_free(pilot.summary);
@@ -132,9 +132,9 @@ static cod_status measure_step(const comparison *c, compare_run *run, double bud
 }
 
 /** Steps that use up `budget` seconds or bytes. */
-static cod_status scale_steps(comparison *c, compare_run *run, double budget)
+static cod_status scale_steps(cod_comparison *c, cod_compare_run *run, double budget)
 {
-    compare_arm *arm = &c->arms[run->arm];
+    cod_compare_arm *arm = &c->arms[run->arm];
     double used;
     for (size_t i = 0; i < c->run_count; i++)
         if (c->runs[i].arm == run->arm && c->runs[i].rate == run->rate && c->runs[i].steps > 0)
@@ -142,7 +142,7 @@ static cod_status scale_steps(comparison *c, compare_run *run, double budget)
     if (run->steps > 0)
         return COD_OK;
     COD_TRY(measure_step(c, run, budget, &used));
-    if (run->state == COMPARE_FAILED)
+    if (run->state == COD_COMPARE_FAILED)
         return COD_OK;
     if (used > 0) {
         run->steps = (int64_t)fmin(fmax(1, floor(budget / used)), 1e12);
@@ -155,18 +155,18 @@ static cod_status scale_steps(comparison *c, compare_run *run, double budget)
 }
 
 /** Time and bytes: measured on the first arm unless the configuration says how much. */
-static cod_status decide_measured(comparison *c, compare_run *run)
+static cod_status decide_measured(cod_comparison *c, cod_compare_run *run)
 {
     double budget = c->config.compare.budget_value;
     if (budget == 0) {
-        const compare_run *first = first_run(c, run);
+        const cod_compare_run *first = first_run(c, run);
         if (first->seed == run->seed && run->arm == 0) {
             run->steps = c->arms[0].steps;
             return COD_OK;
         }
         if (first->same != NULL)
             first = first->same;
-        if (first->state != COMPARE_FINISHED)
+        if (first->state != COD_COMPARE_FINISHED)
             return fail_run(run, "there is no budget to keep to: the first arm's run failed");
         budget = used_by(c, first);
         COD_REQUIRE(budget > 0,
@@ -180,9 +180,9 @@ static cod_status decide_measured(comparison *c, compare_run *run)
     return run->steps > 0 ? COD_OK : scale_steps(c, run, budget);
 }
 
-cod_status compare_decide_steps(comparison *c, compare_run *run)
+cod_status cod_compare_decide_steps(cod_comparison *c, cod_compare_run *run)
 {
-    const compare_arm *arm = &c->arms[run->arm], *first = &c->arms[0];
+    const cod_compare_arm *arm = &c->arms[run->arm], *first = &c->arms[0];
     const double value = c->config.compare.budget_value;
     const int kind = c->config.compare.budget;
     if (run->steps > 0 || run->same != NULL)
@@ -204,7 +204,7 @@ cod_status compare_decide_steps(comparison *c, compare_run *run)
     return COD_OK;
 }
 
-void compare_describe_budget(const comparison *c, char *text, size_t bytes)
+void cod_compare_describe_budget(const cod_comparison *c, char *text, size_t bytes)
 {
     const double value = c->budget;
     switch (c->config.compare.budget) {
@@ -221,7 +221,7 @@ void compare_describe_budget(const comparison *c, char *text, size_t bytes)
         snprintf(text, bytes, "%.3g MB between groups each", 1e-6 * value);
     }
     for (size_t i = 0; i < c->arm_count; i++) {
-        const compare_arm *arm = &c->arms[i];
+        const cod_compare_arm *arm = &c->arms[i];
         const size_t used = strlen(text);
         if (arm->own_steps && used < bytes)
             snprintf(text + used, bytes - used, "; %s has %lld steps, as it asks for", arm->name,

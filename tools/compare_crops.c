@@ -1,5 +1,5 @@
 /* Parts of held-out pictures, the same for every arm: the truth, bicubic, and what each arm's first group makes of it. */
-#include "tools/compare.h"
+#include "tools/compare_internal.h"
 
 #include "core/backend.h"
 #include "data/dataset.h"
@@ -65,7 +65,7 @@ static double psnr_of(const cod_image *image, const cod_image *truth)
 static cod_status write_image(cod_json *json, const char *folder, const char *file, const char *label,
                               const cod_image *image, double psnr)
 {
-    char path[COMPARE_PATH];
+    char path[COD_COMPARE_PATH];
     snprintf(path, sizeof path, "%s/%s", folder, file);
     COD_TRY(cod_image_write_png(path, image));
     cod_json_open(json, NULL, '{');
@@ -104,7 +104,7 @@ static cod_status write_enlarged(const crop *one, int scale, const char *model, 
     return status;
 }
 
-static cod_status write_crop(const comparison *c, const char *folder, const crop *one, int index, int scale,
+static cod_status write_crop(const cod_comparison *c, const char *folder, const crop *one, int index, int scale,
                              cod_json *json)
 {
     char file[64];
@@ -121,11 +121,11 @@ static cod_status write_crop(const comparison *c, const char *folder, const crop
     snprintf(file, sizeof file, "crops/%d-bicubic.png", index);
     COD_TRY(write_enlarged(one, scale, COD_BICUBIC, "bicubic", folder, file, json));
     for (size_t i = 0; i < c->arm_count; i++) {
-        const compare_run *run = compare_finished_run(c, i);
-        char model[COMPARE_PATH];
+        const cod_compare_run *run = cod_compare_finished_run(c, i);
+        char model[COD_COMPARE_PATH];
         if (run == NULL)
             continue;
-        compare_run_path(c, run, "group.0.safetensors", model);
+        cod_compare_run_path(c, run, "group.0.safetensors", model);
         snprintf(file, sizeof file, "crops/%d-%zu.png", index, i);
         COD_TRY(write_enlarged(one, scale, model, c->arms[i].name, folder, file, json));
     }
@@ -134,7 +134,7 @@ static cod_status write_crop(const comparison *c, const char *folder, const crop
     return COD_OK;
 }
 
-static cod_status write_all(const comparison *c, const cod_dataset *data, const char *folder, cod_json *json)
+static cod_status write_all(const cod_comparison *c, const cod_dataset *data, const char *folder, cod_json *json)
 {
     const size_t held = cod_dataset_count(data).val, count = held < CROPS ? held : CROPS;
     const int scale = cod_dataset_scale(data);
@@ -153,14 +153,14 @@ static cod_status write_all(const comparison *c, const cod_dataset *data, const 
     return COD_OK;
 }
 
-cod_status compare_write_crops(const comparison *c, const char *folder, cod_json *json)
+cod_status cod_compare_write_crops(const cod_comparison *c, const char *folder, cod_json *json)
 {
     const cod_group_config *whole = &c->config.whole;
-    char path[COMPARE_PATH];
+    char path[COD_COMPARE_PATH];
     cod_dataset *data = NULL;
     bool any = false;
     for (size_t i = 0; i < c->arm_count; i++)
-        any = any || compare_finished_run(c, i) != NULL;
+        any = any || cod_compare_finished_run(c, i) != NULL;
     if (c->task->task != COD_TASK_SUPER_RESOLUTION || !any)
         return COD_OK;
     snprintf(path, sizeof path, "%s/crops", folder);

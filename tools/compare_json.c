@@ -1,11 +1,10 @@
 /* compare.json: all that is known of the runs of a comparison. */
-#include "tools/compare.h"
+#include "tools/compare_internal.h"
 
 #include "core/compare_format.h"
 #include "core/processors.h"
 #include "core/whole.h"
 #include "io/file.h"
-#include "tools/cmd.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -15,14 +14,14 @@
 
 enum { METRICS_BYTES = 1 << 30 };
 
-const char *const compare_state_names[] = {"missing", "finished", "failed"};
+const char *const cod_compare_state_names[] = {"missing", "finished", "failed"};
 
-void compare_metric_key(const comparison *c, char key[64])
+void cod_compare_metric_key(const cod_comparison *c, char key[64])
 {
     const char *figure = c->task->figures[0].key;
     snprintf(key, 64, "test_%s", figure);
     for (size_t i = 0; i < c->run_count; i++)
-        if (c->runs[i].state == COMPARE_FINISHED) {
+        if (c->runs[i].state == COD_COMPARE_FINISHED) {
             const cod_json_value *group = cod_json_first(cod_json_get(c->runs[i].summary, "group_results"));
             if (cod_json_get(group, key) == NULL)
                 snprintf(key, 64, "%s", figure);
@@ -31,17 +30,17 @@ void compare_metric_key(const comparison *c, char key[64])
     snprintf(key, 64, "%s", figure);
 }
 
-void compare_describe_figure(const comparison *c, bool test, char text[128])
+void cod_compare_describe_figure(const cod_comparison *c, bool test, char text[128])
 {
     snprintf(text, 128, "%s on the %s%s", c->task->figures[0].label, test ? "test " : "held-out ", c->task->items);
 }
 
-static void write_metric(const comparison *c, cod_json *json)
+static void write_metric(const cod_comparison *c, cod_json *json)
 {
     const cod_task_figure *figure = &c->task->figures[0];
     char key[64], label[128];
-    compare_metric_key(c, key);
-    compare_describe_figure(c, strncmp(key, "test_", 5) == 0, label);
+    cod_compare_metric_key(c, key);
+    cod_compare_describe_figure(c, strncmp(key, "test_", 5) == 0, label);
     cod_json_open(json, "metric", '{');
     cod_json_string(json, "name", key);
     cod_json_string(json, "label", label);
@@ -51,10 +50,10 @@ static void write_metric(const comparison *c, cod_json *json)
     cod_json_close(json);
 }
 
-static void write_budget(const comparison *c, cod_json *json)
+static void write_budget(const cod_comparison *c, cod_json *json)
 {
     char text[2048];
-    compare_describe_budget(c, text, sizeof text);
+    cod_compare_describe_budget(c, text, sizeof text);
     cod_json_open(json, "budget", '{');
     cod_json_string(json, "kind", cod_budget_names[c->config.compare.budget]);
     cod_json_number(json, "value", c->budget);
@@ -101,25 +100,25 @@ static void write_known(cod_json *json, const char *key, double value)
         cod_json_number(json, key, value);
 }
 
-static void write_metrics(const comparison *c, const compare_run *run, cod_json *json)
+static void write_metrics(const cod_comparison *c, const cod_compare_run *run, cod_json *json)
 {
     cod_json_open(json, "metrics", '{');
     for (int i = 0; i < 2 * c->task->figure_count; i++) {
         char key[80];
         snprintf(key, sizeof key, "%s%s", i < c->task->figure_count ? "test_" : "",
                  c->task->figures[i % c->task->figure_count].key);
-        write_known(json, key, compare_mean_of_groups(run, key));
+        write_known(json, key, cod_compare_mean_of_groups(run, key));
     }
     cod_json_close(json);
 }
 
 /** Where a step's time goes: mean over the groups; what is neither teaching, waiting nor exchange is computing. */
-static void write_times(const compare_run *run, cod_json *json)
+static void write_times(const cod_compare_run *run, cod_json *json)
 {
-    const double total = compare_mean_of_groups(run, "step_ms_mean");
-    const double teacher = compare_mean_of_groups(run, "teacher_ms_mean");
-    const double wait = compare_mean_of_groups(run, "wait_ms_mean");
-    const double exchange = compare_mean_of_groups(run, "exchange_ms_mean");
+    const double total = cod_compare_mean_of_groups(run, "step_ms_mean");
+    const double teacher = cod_compare_mean_of_groups(run, "teacher_ms_mean");
+    const double wait = cod_compare_mean_of_groups(run, "wait_ms_mean");
+    const double exchange = cod_compare_mean_of_groups(run, "exchange_ms_mean");
     if (isnan(total))
         return;
     cod_json_open(json, "step_ms", '{');
@@ -138,15 +137,16 @@ typedef struct point {
 } point;
 
 /** Reads a group's points. @param[out] points  new; free() */
-static cod_status read_points(const comparison *c, const compare_run *run, int group, point **points, size_t *count)
+static cod_status read_points(const cod_comparison *c, const cod_compare_run *run, int group, point **points,
+                              size_t *count)
 {
-    char path[COMPARE_PATH], file[40];
+    char path[COD_COMPARE_PATH], file[40];
     void *data = NULL;
     size_t bytes = 0, capacity = 0;
     *points = NULL;
     *count = 0;
     snprintf(file, sizeof file, "metrics.%d.jsonl", group);
-    compare_run_path(c, run, file, path);
+    cod_compare_run_path(c, run, file, path);
     COD_TRY(cod_file_read(path, METRICS_BYTES, &data, &bytes));
     for (char *rest = NULL, *text = strtok_r(data, "\n", &rest); text != NULL; text = strtok_r(NULL, "\n", &rest)) {
         cod_json_value *line = NULL;
@@ -165,12 +165,13 @@ static cod_status read_points(const comparison *c, const compare_run *run, int g
                 }
                 *points = moved;
             }
-            (*points)[(*count)++] = (point){
-                .step = (int64_t)step,
-                .time_s = cod_json_get_number(cod_json_get(line, "trained_s"), NAN),
-                .bytes = cod_json_get_number(cod_json_get(line, "intergroup_bytes"), NAN) +
-                         compare_crossing(c, run) * cod_json_get_number(cod_json_get(line, "intragroup_bytes"), NAN),
-                .quality = quality};
+            (*points)[(*count)++] =
+                (point){.step = (int64_t)step,
+                        .time_s = cod_json_get_number(cod_json_get(line, "trained_s"), NAN),
+                        .bytes = cod_json_get_number(cod_json_get(line, "intergroup_bytes"), NAN) +
+                                 cod_compare_crossing(c, run) *
+                                     cod_json_get_number(cod_json_get(line, "intragroup_bytes"), NAN),
+                        .quality = quality};
         }
         cod_json_free(line);
     }
@@ -195,9 +196,9 @@ static void join_points(point *sum, size_t *count, const point *more, size_t mor
 }
 
 /** Quality on held-out data at each evaluation: means over the groups; bytes of all. */
-static cod_status write_curve(const comparison *c, const compare_run *run, cod_json *json)
+static cod_status write_curve(const cod_comparison *c, const cod_compare_run *run, cod_json *json)
 {
-    const int groups = compare_groups(run);
+    const int groups = cod_compare_groups(run);
     point *sum = NULL;
     size_t count = 0;
     cod_status status = read_points(c, run, 0, &sum, &count);
@@ -222,54 +223,54 @@ static cod_status write_curve(const comparison *c, const compare_run *run, cod_j
     return status;
 }
 
-static cod_status write_finished(const comparison *c, const compare_run *run, cod_json *json)
+static cod_status write_finished(const cod_comparison *c, const cod_compare_run *run, cod_json *json)
 {
     char key[64];
-    const int groups = compare_groups(run);
-    compare_metric_key(c, key);
-    cod_json_number(json, "steps", compare_number(run, "steps"));
-    cod_json_number(json, "samples", compare_number(run, "samples_per_group") * groups);
-    cod_json_number(json, "wall_s", compare_number(run, "wall_s"));
-    cod_json_number(json, "core_s", compare_number(run, "core_s"));
-    cod_json_number(json, "trained_s", compare_mean_of_groups(run, "trained_s"));
-    cod_json_number(json, "quality", compare_mean_of_groups(run, key));
+    const int groups = cod_compare_groups(run);
+    cod_compare_metric_key(c, key);
+    cod_json_number(json, "steps", cod_compare_number(run, "steps"));
+    cod_json_number(json, "samples", cod_compare_number(run, "samples_per_group") * groups);
+    cod_json_number(json, "wall_s", cod_compare_number(run, "wall_s"));
+    cod_json_number(json, "core_s", cod_compare_number(run, "core_s"));
+    cod_json_number(json, "trained_s", cod_compare_mean_of_groups(run, "trained_s"));
+    cod_json_number(json, "quality", cod_compare_mean_of_groups(run, key));
     cod_json_open(json, "group_quality", '[');
     for (int g = 0; g < groups; g++)
-        cod_json_number(json, NULL, compare_group_number(run, g, key));
+        cod_json_number(json, NULL, cod_compare_group_number(run, g, key));
     cod_json_close(json);
     write_metrics(c, run, json);
     write_times(run, json);
     cod_json_open(json, "bytes", '{');
-    cod_json_number(json, "inside", compare_inside_bytes(c, run));
-    cod_json_number(json, "between", compare_between_bytes(c, run));
+    cod_json_number(json, "inside", cod_compare_inside_bytes(c, run));
+    cod_json_number(json, "between", cod_compare_between_bytes(c, run));
     cod_json_close(json);
     COD_TRY(write_curve(c, run, json));
-    COD_TRY(compare_write_disagreement(c, run, json));
-    return compare_write_reliability(c, run, json);
+    COD_TRY(cod_compare_write_disagreement(c, run, json));
+    return cod_compare_write_reliability(c, run, json);
 }
 
-static cod_status write_run(const comparison *c, const compare_run *run, cod_json *json)
+static cod_status write_run(const cod_comparison *c, const cod_compare_run *run, cod_json *json)
 {
-    char folder[COMPARE_PATH];
+    char folder[COD_COMPARE_PATH];
     cod_status status = COD_OK;
-    compare_run_path(c, run, "", folder);
+    cod_compare_run_path(c, run, "", folder);
     cod_json_open(json, NULL, '{');
     cod_json_integer(json, "seed", run->seed);
     cod_json_string(json, "rate", c->rates[run->rate]);
     cod_json_string(json, "folder", folder);
-    cod_json_string(json, "state", compare_state_names[run->state]);
-    if (run->state == COMPARE_FAILED)
+    cod_json_string(json, "state", cod_compare_state_names[run->state]);
+    if (run->state == COD_COMPARE_FAILED)
         cod_json_string(json, "message", run->message);
-    if (run->state == COMPARE_FINISHED)
+    if (run->state == COD_COMPARE_FINISHED)
         status = write_finished(c, run, json);
     cod_json_close(json);
     return status;
 }
 
-static cod_status write_arm(const comparison *c, size_t index, cod_json *json)
+static cod_status write_arm(const cod_comparison *c, size_t index, cod_json *json)
 {
-    const compare_arm *arm = &c->arms[index];
-    const compare_run *known = compare_finished_run(c, index);
+    const cod_compare_arm *arm = &c->arms[index];
+    const cod_compare_run *known = cod_compare_finished_run(c, index);
     cod_status status = COD_OK;
     cod_json_open(json, NULL, '{');
     cod_json_string(json, "name", arm->name);
@@ -278,9 +279,9 @@ static cod_status write_arm(const comparison *c, size_t index, cod_json *json)
     for (size_t i = 0; i < arm->set_count; i++)
         cod_json_string(json, NULL, arm->set[i]);
     cod_json_close(json);
-    compare_write_tuned(c, arm, json);
-    cod_json_number(json, "groups", known != NULL ? compare_number(known, "groups") : arm->groups);
-    cod_json_number(json, "ranks", known != NULL ? compare_number(known, "ranks") : arm->ranks);
+    cod_compare_write_tuned(c, arm, json);
+    cod_json_number(json, "groups", known != NULL ? cod_compare_number(known, "groups") : arm->groups);
+    cod_json_number(json, "ranks", known != NULL ? cod_compare_number(known, "ranks") : arm->ranks);
     cod_json_open(json, "runs", '[');
     for (size_t i = 0; i < c->run_count && status == COD_OK; i++)
         if (c->runs[i].arm == index)
@@ -290,21 +291,21 @@ static cod_status write_arm(const comparison *c, size_t index, cod_json *json)
     return status;
 }
 
-static cod_status write_all(const comparison *c, const char *folder, cod_json *json)
+static cod_status write_all(const cod_comparison *c, const char *folder, cod_json *json)
 {
     cod_status status = COD_OK;
     cod_json_open(json, NULL, '{');
     cod_json_string(json, "format", COD_COMPARE_FORMAT);
     cod_json_string(json, "title", c->config.root.name);
-    cod_json_string(json, "config", c->arguments.path);
+    cod_json_string(json, "config", c->arguments->path);
     cod_json_string(json, "config_text", c->config_text);
     write_now(json);
-    cod_json_string(json, "version", cod_version);
+    cod_json_string(json, "version", c->host->version);
     write_machine(json);
     cod_json_string(json, "baseline", c->arms[c->baseline].name);
     write_metric(c, json);
     write_budget(c, json);
-    compare_write_tuning(c, json);
+    cod_compare_write_tuning(c, json);
     cod_json_open(json, "rates", '[');
     for (size_t i = 0; i < c->rate_count; i++)
         cod_json_string(json, NULL, c->rates[i]);
@@ -314,17 +315,17 @@ static cod_status write_all(const comparison *c, const char *folder, cod_json *j
         status = write_arm(c, i, json);
     cod_json_close(json);
     if (status == COD_OK)
-        status = compare_write_churn(c, json);
+        status = cod_compare_write_churn(c, json);
     if (status == COD_OK)
-        status = compare_write_crops(c, folder, json);
+        status = cod_compare_write_crops(c, folder, json);
     cod_json_close(json);
     return status;
 }
 
-cod_status compare_write_json(const comparison *c, const char *folder)
+cod_status cod_compare_write_json(const cod_comparison *c, const char *folder)
 {
     cod_json json = {.indent = 1};
-    char path[COMPARE_PATH], *text = NULL;
+    char path[COD_COMPARE_PATH], *text = NULL;
     cod_status status = write_all(c, folder, &json);
     if (status != COD_OK) {
         cod_json_clear(&json);

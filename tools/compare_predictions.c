@@ -1,5 +1,5 @@
 /* Example by example: how far groups and retrainings disagree, and whether they are as sure as they are right. */
-#include "tools/compare.h"
+#include "tools/compare_internal.h"
 
 #include "train/predictions.h"
 
@@ -35,12 +35,12 @@ static cod_status read_all(const char *folder, cod_split split, int groups, int6
 }
 
 /** The models that the groups ended with, on test data or, where there are none, on the held-out ones; empty = not kept. */
-static cod_status read_last(const comparison *c, const compare_run *run, statements *out)
+static cod_status read_last(const cod_comparison *c, const cod_compare_run *run, statements *out)
 {
-    char folder[COMPARE_PATH];
-    const int groups = compare_groups(run);
+    char folder[COD_COMPARE_PATH];
+    const int groups = cod_compare_groups(run);
     *out = (statements){0};
-    compare_run_path(c, run, "", folder);
+    cod_compare_run_path(c, run, "", folder);
     for (int i = 0; i < 2 && out->count == 0 && groups > 0; i++) {
         const cod_split split = i == 0 ? COD_SPLIT_TEST : COD_SPLIT_VAL;
         cod_arena arena = {0};
@@ -83,13 +83,13 @@ static double between_runs(const statements *a, const statements *b)
     return a->count == b->count && a->count > 0 ? sum / a->count : NAN;
 }
 
-cod_status compare_write_disagreement(const comparison *c, const compare_run *run, cod_json *json)
+cod_status cod_compare_write_disagreement(const cod_comparison *c, const cod_compare_run *run, cod_json *json)
 {
-    char folder[COMPARE_PATH];
+    char folder[COD_COMPARE_PATH];
     cod_arena arena = {0};
     cod_int_list steps;
-    const int groups = compare_groups(run);
-    compare_run_path(c, run, "", folder);
+    const int groups = cod_compare_groups(run);
+    cod_compare_run_path(c, run, "", folder);
     cod_status status = groups > 1 ? cod_predictions_steps(folder, COD_SPLIT_VAL, groups, &arena, &steps) : COD_OK;
     const size_t count = groups > 1 && status == COD_OK ? steps.count : 0;
     if (count > 0)
@@ -129,7 +129,7 @@ static void sort_into(const cod_predictions *p, bins *out)
     }
 }
 
-cod_status compare_write_reliability(const comparison *c, const compare_run *run, cod_json *json)
+cod_status cod_compare_write_reliability(const cod_comparison *c, const cod_compare_run *run, cod_json *json)
 {
     statements s;
     bins b = {0};
@@ -154,12 +154,12 @@ cod_status compare_write_reliability(const comparison *c, const compare_run *run
 }
 
 /** An arm's finished runs at the first rate. @param[out] all  [seed_count]; clear() each */
-static cod_status read_arm(const comparison *c, size_t arm, statements *all, size_t *count)
+static cod_status read_arm(const cod_comparison *c, size_t arm, statements *all, size_t *count)
 {
     *count = 0;
     for (size_t i = 0; i < c->run_count; i++) {
-        const compare_run *run = &c->runs[i];
-        if (run->arm != arm || run->rate != 0 || run->state != COMPARE_FINISHED)
+        const cod_compare_run *run = &c->runs[i];
+        if (run->arm != arm || run->rate != 0 || run->state != COD_COMPARE_FINISHED)
             continue;
         COD_TRY(read_last(c, run, &all[*count]));
         if (all[*count].count > 0)
@@ -172,7 +172,7 @@ typedef struct churn {
     double seeds, groups; /**< percent; NaN = not known */
 } churn;
 
-static cod_status measure(const comparison *c, size_t arm, churn *out)
+static cod_status measure(const cod_comparison *c, size_t arm, churn *out)
 {
     statements *all = calloc(c->seed_count, sizeof *all);
     size_t count = 0;
@@ -192,7 +192,7 @@ static cod_status measure(const comparison *c, size_t arm, churn *out)
     return status;
 }
 
-static void write_list(const comparison *c, const churn *all, bool seeds, cod_json *json)
+static void write_list(const cod_comparison *c, const churn *all, bool seeds, cod_json *json)
 {
     cod_json_open(json, seeds ? "between_seeds" : "between_groups", '[');
     for (size_t i = 0; i < c->arm_count; i++) {
@@ -207,7 +207,7 @@ static void write_list(const comparison *c, const churn *all, bool seeds, cod_js
     cod_json_close(json);
 }
 
-cod_status compare_write_churn(const comparison *c, cod_json *json)
+cod_status cod_compare_write_churn(const cod_comparison *c, cod_json *json)
 {
     churn *all = calloc(c->arm_count, sizeof *all);
     COD_REQUIRE_MEMORY(all);

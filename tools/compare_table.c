@@ -1,5 +1,5 @@
-/* What `codistill compare` prints. */
-#include "tools/compare.h"
+/* The tables of runs and arms. */
+#include "tools/compare_internal.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -13,16 +13,16 @@ static int width_of(const char *heading)
 }
 
 /** In a column; "none" where there is nothing to tell. */
-static void print_number(int width, int digits, double value)
+static void print_number(FILE *out, int width, int digits, double value)
 {
     if (isnan(value))
-        printf(" %*s", width, "none");
+        fprintf(out, " %*s", width, "none");
     else
-        printf(" %*.*f", width, digits, value);
+        fprintf(out, " %*.*f", width, digits, value);
 }
 
 /** Longest name of a run, for its column. */
-static int name_width(const comparison *c)
+static int name_width(const cod_comparison *c)
 {
     size_t width = 24;
     for (size_t i = 0; i < c->run_count; i++)
@@ -30,42 +30,42 @@ static int name_width(const comparison *c)
     return (int)width;
 }
 
-static void print_runs(const comparison *c)
+static void print_runs(const cod_comparison *c, FILE *out)
 {
     const char *figure = c->task->figures[0].key, *baseline = c->task->figures[0].baseline;
     const int wide = name_width(c);
-    printf("%-*s %*s %*s %12s %10s %14s %14s %9s\n", wide, "run", width_of(figure), figure, width_of(baseline),
-           baseline, "samples", "core-s", "between, MB", "inside, MB", "wall, s");
+    fprintf(out, "%-*s %*s %*s %12s %10s %14s %14s %9s\n", wide, "run", width_of(figure), figure, width_of(baseline),
+            baseline, "samples", "core-s", "between, MB", "inside, MB", "wall, s");
     for (size_t i = 0; i < c->run_count; i++) {
-        const compare_run *run = &c->runs[i];
+        const cod_compare_run *run = &c->runs[i];
         if (run->same != NULL)
             continue;
-        printf("%-*s", wide, run->name);
-        if (run->state != COMPARE_FINISHED) {
-            printf(" failed: %s\n", run->message);
+        fprintf(out, "%-*s", wide, run->name);
+        if (run->state != COD_COMPARE_FINISHED) {
+            fprintf(out, " failed: %s\n", run->message);
             continue;
         }
-        print_number(width_of(figure), 3, compare_number(run, figure));
-        print_number(width_of(baseline), 3, compare_number(run, baseline));
-        print_number(12, 0, compare_number(run, "samples_per_group") * compare_number(run, "groups"));
-        print_number(10, 0, compare_number(run, "core_s"));
-        print_number(14, 3, compare_between_bytes(c, run) / 1e6);
-        print_number(14, 1, compare_inside_bytes(c, run) / 1e6);
-        print_number(9, 1, compare_number(run, "wall_s"));
-        printf("\n");
+        print_number(out, width_of(figure), 3, cod_compare_number(run, figure));
+        print_number(out, width_of(baseline), 3, cod_compare_number(run, baseline));
+        print_number(out, 12, 0, cod_compare_number(run, "samples_per_group") * cod_compare_number(run, "groups"));
+        print_number(out, 10, 0, cod_compare_number(run, "core_s"));
+        print_number(out, 14, 3, cod_compare_between_bytes(c, run) / 1e6);
+        print_number(out, 14, 1, cod_compare_inside_bytes(c, run) / 1e6);
+        print_number(out, 9, 1, cod_compare_number(run, "wall_s"));
+        fprintf(out, "\n");
     }
 }
 
 /** Mean and deviation of an arm's finished runs at a rate. @return how many */
-static int sum_up(const comparison *c, size_t arm, size_t rate, const char *key, double *mean, double *deviation)
+static int sum_up(const cod_comparison *c, size_t arm, size_t rate, const char *key, double *mean, double *deviation)
 {
     double sum = 0, squares = 0;
     int count = 0;
     for (size_t i = 0; i < c->run_count; i++) {
-        const compare_run *run = &c->runs[i];
-        if (run->arm != arm || run->rate != rate || run->state != COMPARE_FINISHED)
+        const cod_compare_run *run = &c->runs[i];
+        if (run->arm != arm || run->rate != rate || run->state != COD_COMPARE_FINISHED)
             continue;
-        const double value = compare_mean_of_groups(run, key);
+        const double value = cod_compare_mean_of_groups(run, key);
         sum += value, squares += value * value;
         count++;
     }
@@ -74,20 +74,20 @@ static int sum_up(const comparison *c, size_t arm, size_t rate, const char *key,
     return count;
 }
 
-void compare_print_table(const comparison *c)
+void cod_compare_print_table(const cod_comparison *c, FILE *out)
 {
     char key[64];
-    compare_metric_key(c, key);
-    print_runs(c);
-    printf("\n%-24s %-8s %6s %*s %10s   the groups' own models, mean over seeds\n", "arm", "rate", "runs",
-           width_of(key), key, "deviation");
+    cod_compare_metric_key(c, key);
+    print_runs(c, out);
+    fprintf(out, "\n%-24s %-8s %6s %*s %10s   the groups' own models, mean over seeds\n", "arm", "rate", "runs",
+            width_of(key), key, "deviation");
     for (size_t i = 0; i < c->arm_count; i++)
         for (size_t r = 0; r < c->rate_count; r++) {
             double mean, deviation;
             const int count = sum_up(c, i, r, key, &mean, &deviation);
-            printf("%-24s %-8s %6d", c->arms[i].name, c->rates[r], count);
-            print_number(width_of(key), c->task->figures[0].digits + 1, mean);
-            print_number(10, c->task->figures[0].digits + 1, deviation);
-            printf("\n");
+            fprintf(out, "%-24s %-8s %6d", c->arms[i].name, c->rates[r], count);
+            print_number(out, width_of(key), c->task->figures[0].digits + 1, mean);
+            print_number(out, 10, c->task->figures[0].digits + 1, deviation);
+            fprintf(out, "\n");
         }
 }

@@ -1,5 +1,5 @@
 /* Bytes between groups, also of strategies that know one group only. */
-#include "tools/compare.h"
+#include "tools/compare_internal.h"
 
 /** The group that a rank would belong to, were it not for the strategy. */
 static size_t configured_group(const cod_run_config *config, int rank)
@@ -42,7 +42,7 @@ static double crossing_of_stages(const cod_run_config *config, int ranks, int st
     return all > 0 ? (double)pairs / all : 0;
 }
 
-void compare_describe_traffic(const cod_run_config *config, compare_arm *arm)
+void cod_compare_describe_traffic(const cod_run_config *config, cod_compare_arm *arm)
 {
     const cod_strategy_kind *kind = config->strategy;
     const int ranks = cod_run_config_ranks(config), groups = (int)config->group_count;
@@ -69,18 +69,19 @@ void compare_describe_traffic(const cod_run_config *config, compare_arm *arm)
     arm->crossing_hosts = by_node ? (double)(groups - 1) / (ranks - 1) : arm->crossing;
 }
 
-double compare_crossing(const comparison *c, const compare_run *run)
+double cod_compare_crossing(const cod_comparison *c, const cod_compare_run *run)
 {
-    const compare_arm *arm = &c->arms[run->arm];
-    return compare_is_in_laboratory(c, run) ? arm->crossing_hosts : arm->crossing;
+    const cod_compare_arm *arm = &c->arms[run->arm];
+    return cod_compare_is_in_laboratory(c, run) ? arm->crossing_hosts : arm->crossing;
 }
 
-double compare_between_bytes(const comparison *c, const compare_run *run)
+double cod_compare_between_bytes(const cod_comparison *c, const cod_compare_run *run)
 {
-    return compare_number(run, "intergroup_bytes") + compare_crossing(c, run) * compare_number(run, "intragroup_bytes");
+    return cod_compare_number(run, "intergroup_bytes") +
+           cod_compare_crossing(c, run) * cod_compare_number(run, "intragroup_bytes");
 }
 
-double compare_inside_bytes(const comparison *c, const compare_run *run)
+double cod_compare_inside_bytes(const cod_comparison *c, const cod_compare_run *run)
 {
-    return (1 - compare_crossing(c, run)) * compare_number(run, "intragroup_bytes");
+    return (1 - cod_compare_crossing(c, run)) * cod_compare_number(run, "intragroup_bytes");
 }

@@ -1,23 +1,24 @@
 /* What tuning tried and chose, for compare.json and for the terminal. */
-#include "tools/compare.h"
+#include "tools/compare_internal.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-void compare_describe_candidate(const compare_arm *arm, const compare_candidate *candidate, char *text, size_t bytes)
+void cod_compare_describe_candidate(const cod_compare_arm *arm, const cod_compare_candidate *candidate, char *text,
+                                    size_t bytes)
 {
     size_t used = 0;
     text[0] = '\0';
     for (size_t i = 0; i < candidate->set_count && used < bytes; i++)
-        if (!compare_is_own(arm, candidate->set[i]))
+        if (!cod_compare_is_own(arm, candidate->set[i]))
             used += (size_t)snprintf(text + used, bytes - used, "%s%s", used > 0 ? " " : "", candidate->set[i]);
     if (used == 0)
         snprintf(text, bytes, "no change");
 }
 
-static bool is_chosen(const compare_arm *arm, const compare_trial *trial)
+static bool is_chosen(const cod_compare_arm *arm, const cod_compare_trial *trial)
 {
     return arm->chosen == trial->run.candidate;
 }
@@ -32,7 +33,7 @@ static double value_of(const char *text)
 }
 
 /** Whether candidates, also those that failed, have a lower or a higher number for what `text` sets. */
-static void find_beyond(const comparison *c, const char *text, bool *lower, bool *higher)
+static void find_beyond(const cod_comparison *c, const char *text, bool *lower, bool *higher)
 {
     const size_t key = strcspn(text, "=") + 1;
     *lower = *higher = false;
@@ -45,7 +46,7 @@ static void find_beyond(const comparison *c, const char *text, bool *lower, bool
 }
 
 /** Says which chosen numbers are the lowest or highest that were tried; "" = none. */
-static void describe_edge(const comparison *c, const compare_arm *arm, char *text, size_t bytes)
+static void describe_edge(const cod_comparison *c, const cod_compare_arm *arm, char *text, size_t bytes)
 {
     size_t used = 0;
     text[0] = '\0';
@@ -53,7 +54,7 @@ static void describe_edge(const comparison *c, const compare_arm *arm, char *tex
         const char *chosen = arm->chosen->set[i];
         bool lower, higher;
         find_beyond(c, chosen, &lower, &higher);
-        if (lower != higher && !compare_is_own(arm, chosen))
+        if (lower != higher && !cod_compare_is_own(arm, chosen))
             used += (size_t)snprintf(text + used, bytes - used, "%s%s is the %s tried", used > 0 ? ", " : "", chosen,
                                      lower ? "highest" : "lowest");
     }
@@ -62,7 +63,7 @@ static void describe_edge(const comparison *c, const compare_arm *arm, char *tex
 }
 
 /** Says what the arm sets itself, so that it is not tuned; "" = nothing. */
-static void describe_own(const comparison *c, const compare_arm *arm, char *text, size_t bytes)
+static void describe_own(const cod_comparison *c, const cod_compare_arm *arm, char *text, size_t bytes)
 {
     size_t used = 0;
     text[0] = '\0';
@@ -70,7 +71,7 @@ static void describe_own(const comparison *c, const compare_arm *arm, char *text
         bool tuned = false;
         for (size_t k = 0; k < c->candidate_count; k++)
             for (size_t n = 0; n < c->candidates[k].set_count; n++)
-                tuned = tuned || compare_overlap(arm->set[i], c->candidates[k].set[n]);
+                tuned = tuned || cod_compare_overlap(arm->set[i], c->candidates[k].set[n]);
         if (tuned)
             used += (size_t)snprintf(text + used, bytes - used, "%s%s", used > 0 ? ", " : "", arm->set[i]);
     }
@@ -78,40 +79,41 @@ static void describe_own(const comparison *c, const compare_arm *arm, char *text
         snprintf(text + used, bytes - used, " is set by the arm itself");
 }
 
-void compare_write_tuning(const comparison *c, cod_json *json)
+void cod_compare_write_tuning(const cod_comparison *c, cod_json *json)
 {
     char label[128];
     if (c->candidate_count == 0)
         return;
-    compare_describe_figure(c, false, label);
+    cod_compare_describe_figure(c, false, label);
     cod_json_open(json, "tuning", '{');
     cod_json_integer(json, "seed", c->config.compare.tune_seed);
     cod_json_string(json, "label", label);
     cod_json_close(json);
 }
 
-static void write_trial(const comparison *c, const compare_arm *arm, const compare_trial *trial, cod_json *json)
+static void write_trial(const cod_comparison *c, const cod_compare_arm *arm, const cod_compare_trial *trial,
+                        cod_json *json)
 {
-    const compare_run *run = &trial->run;
-    char folder[COMPARE_PATH];
-    compare_run_path(c, run, "", folder);
+    const cod_compare_run *run = &trial->run;
+    char folder[COD_COMPARE_PATH];
+    cod_compare_run_path(c, run, "", folder);
     cod_json_open(json, NULL, '{');
     cod_json_open(json, "set", '[');
     for (size_t i = 0; i < run->candidate->set_count; i++)
-        if (!compare_is_own(arm, run->candidate->set[i]))
+        if (!cod_compare_is_own(arm, run->candidate->set[i]))
             cod_json_string(json, NULL, run->candidate->set[i]);
     cod_json_close(json);
     cod_json_bool(json, "chosen", is_chosen(arm, trial));
-    cod_json_string(json, "state", compare_state_names[run->state]);
+    cod_json_string(json, "state", cod_compare_state_names[run->state]);
     cod_json_string(json, "folder", folder);
-    if (run->state == COMPARE_FAILED)
+    if (run->state == COD_COMPARE_FAILED)
         cod_json_string(json, "message", run->message);
     if (!isnan(trial->quality))
         cod_json_number(json, "quality", trial->quality);
     cod_json_close(json);
 }
 
-void compare_write_tuned(const comparison *c, const compare_arm *arm, cod_json *json)
+void cod_compare_write_tuned(const cod_comparison *c, const cod_compare_arm *arm, cod_json *json)
 {
     char note[512];
     if (arm->trials == NULL)
@@ -131,35 +133,35 @@ void compare_write_tuned(const comparison *c, const compare_arm *arm, cod_json *
     cod_json_close(json);
 }
 
-static void print_trial(const comparison *c, const compare_arm *arm, const compare_trial *trial)
+static void print_trial(const cod_comparison *c, const cod_compare_arm *arm, const cod_compare_trial *trial, FILE *out)
 {
     char text[512], note[512];
-    compare_describe_candidate(arm, trial->run.candidate, text, sizeof text);
-    printf("%-24s ", arm->name);
-    if (trial->run.state == COMPARE_FAILED)
-        printf("%9s  %s failed: %s", "none", text, trial->run.message);
+    cod_compare_describe_candidate(arm, trial->run.candidate, text, sizeof text);
+    fprintf(out, "%-24s ", arm->name);
+    if (trial->run.state == COD_COMPARE_FAILED)
+        fprintf(out, "%9s  %s failed: %s", "none", text, trial->run.message);
     else if (isnan(trial->quality))
-        printf("%9s  %s", "none", text);
+        fprintf(out, "%9s  %s", "none", text);
     else
-        printf("%9.*f  %s", c->task->figures[0].digits + 1, trial->quality, text);
+        fprintf(out, "%9.*f  %s", c->task->figures[0].digits + 1, trial->quality, text);
     if (is_chosen(arm, trial)) {
-        printf(" (chosen)");
+        fprintf(out, " (chosen)");
         describe_own(c, arm, note, sizeof note);
-        printf("%s%s", note[0] != '\0' ? "; " : "", note);
+        fprintf(out, "%s%s", note[0] != '\0' ? "; " : "", note);
         describe_edge(c, arm, note, sizeof note);
-        printf("%s%s", note[0] != '\0' ? "; " : "", note);
+        fprintf(out, "%s%s", note[0] != '\0' ? "; " : "", note);
     }
-    printf("\n");
+    fprintf(out, "\n");
 }
 
-void compare_print_tuned(const comparison *c)
+void cod_compare_print_tuned(const cod_comparison *c, FILE *out)
 {
     if (c->candidate_count == 0)
         return;
-    printf("\n%-24s %9s  tried with seed %lld, on held-out data, mean of the groups\n", "arm", c->task->figures[0].key,
-           (long long)c->config.compare.tune_seed);
+    fprintf(out, "\n%-24s %9s  tried with seed %lld, on held-out data, mean of the groups\n", "arm",
+            c->task->figures[0].key, (long long)c->config.compare.tune_seed);
     for (size_t a = 0; a < c->arm_count; a++)
         for (size_t k = 0; k < c->candidate_count; k++)
             if (c->arms[a].trials[k].run.same == NULL)
-                print_trial(c, &c->arms[a], &c->arms[a].trials[k]);
+                print_trial(c, &c->arms[a], &c->arms[a].trials[k], out);
 }
