@@ -57,6 +57,7 @@ cod_module(train LEVEL 3 LINKS cod_core cod_nn cod_comm cod_data cod_io cod_conf
 cod_module(strategies LEVEL 4 LINKS cod_core cod_codec cod_nn cod_comm cod_train)
 cod_module(distill LEVEL 4 LINKS cod_core cod_codec cod_nn cod_comm cod_io cod_infer cod_train PRIVATE_LINKS Threads::Threads)
 cod_module(gan LEVEL 4 LINKS cod_core cod_nn cod_io cod_infer cod_train)
+cod_module(compare LEVEL 5 LINKS cod_core cod_config cod_data cod_io cod_infer cod_train)
 cod_module(report LEVEL 5 LINKS cod_core cod_data cod_io)
 if(RSVG_FOUND)
     set_source_files_properties(src/report/png.c PROPERTIES COMPILE_DEFINITIONS COD_HAVE_RSVG=1)
@@ -77,7 +78,7 @@ if(tool_sources AND COD_MPI STREQUAL library)
     # Ranks are started by the launcher of the MPI that they are linked with.
     set_source_files_properties(tools/launcher.c PROPERTIES COMPILE_DEFINITIONS "COD_MPIEXEC=\"${MPIEXEC_EXECUTABLE}\"")
     target_include_directories(codistill PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
-    target_link_libraries(codistill PRIVATE cod_flags cod_report cod_distill cod_gan cod_strategies cod_train cod_infer cod_config cod_io cod_data cod_comm cod_codec
+    target_link_libraries(codistill PRIVATE cod_flags cod_compare cod_report cod_distill cod_gan cod_strategies cod_train cod_infer cod_config cod_io cod_data cod_comm cod_codec
                           cod_cpu cod_ref cod_nn cod_core mpi_layer m)
     if(COD_CUDA)
         set_source_files_properties(tools/main.c PROPERTIES COMPILE_DEFINITIONS COD_HAVE_CUDA=1) # no other source may depend on it

@@ -2,10 +2,10 @@
 #include "tools/bench_exchange.h"
 
 #include "io/json.h"
+#include "io/script.h"
 #include "tools/arguments.h"
 #include "tools/bench.h"
 #include "tools/cmd.h"
-#include "tools/script.h"
 
 #include <errno.h>
 #include <getopt.h> /* optind */

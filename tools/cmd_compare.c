@@ -1,9 +1,9 @@
 /* `codistill compare`: one configuration trained in several ways, side by side. */
 #include "tools/cmd.h"
 
+#include "compare/compare.h"
 #include "report/report.h"
 #include "tools/arguments.h"
-#include "tools/compare.h"
 #include "tools/display.h"
 
 #include <fcntl.h>

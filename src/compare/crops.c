@@ -1,5 +1,5 @@
 /* Parts of held-out pictures, the same for every arm: the truth, bicubic, and what each arm's first group makes of it. */
-#include "tools/compare_internal.h"
+#include "compare/compare_internal.h"
 
 #include "core/backend.h"
 #include "data/dataset.h"

@@ -1,5 +1,5 @@
 /* The tables of runs and arms. */
-#include "tools/compare_internal.h"
+#include "compare/compare_internal.h"
 
 #include <math.h>
 #include <stdio.h>

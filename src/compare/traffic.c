@@ -1,5 +1,5 @@
 /* Bytes between groups, also of strategies that know one group only. */
-#include "tools/compare_internal.h"
+#include "compare/compare_internal.h"
 
 /** The group that a rank would belong to, were it not for the strategy. */
 static size_t configured_group(const cod_run_config *config, int rank)

@@ -1,5 +1,5 @@
 /* compare.json: all that is known of the runs of a comparison. */
-#include "tools/compare_internal.h"
+#include "compare/compare_internal.h"
 
 #include "core/compare_format.h"
 #include "core/processors.h"

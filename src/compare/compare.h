@@ -6,8 +6,8 @@
  * rate; one such training is a *run*, a process of `codistill train` with a folder of its own. Runs that are finished already
  * are not repeated.
  */
-#ifndef COD_TOOLS_COMPARE_H
-#define COD_TOOLS_COMPARE_H
+#ifndef COD_COMPARE_COMPARE_H
+#define COD_COMPARE_COMPARE_H
 
 #include "core/status.h"
 

@@ -1,5 +1,5 @@
 /* What tuning tried and chose, for compare.json and for the terminal. */
-#include "tools/compare_internal.h"
+#include "compare/compare_internal.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
-#include "tools/compare.h"
+#include "compare/compare.h"
 
+#include "compare/compare_internal.h"
 #include "io/file.h"
-#include "tools/compare_internal.h"
 
 #include <stdarg.h>
 #include <stdlib.h>

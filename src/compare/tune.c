@@ -1,5 +1,5 @@
 /* compare.tune: each arm is trained with each candidate, and its runs have the one that is best on held-out data. */
-#include "tools/compare_internal.h"
+#include "compare/compare_internal.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Example by example: how far groups and retrainings disagree, and whether they are as sure as they are right. */
-#include "tools/compare_internal.h"
+#include "compare/compare_internal.h"
 
 #include "train/predictions.h"
 

@@ -1,5 +1,5 @@
 /* What is equal for all arms, and how many steps that leaves each of them. */
-#include "tools/compare_internal.h"
+#include "compare/compare_internal.h"
 
 #include "io/file.h"
 

@@ -1,9 +1,9 @@
 /** What the parts of a comparison share: its arms, the runs that they make, and what is read from the folders of these. */
-#ifndef COD_TOOLS_COMPARE_INTERNAL_H
-#define COD_TOOLS_COMPARE_INTERNAL_H
+#ifndef COD_COMPARE_COMPARE_INTERNAL_H
+#define COD_COMPARE_COMPARE_INTERNAL_H
 
+#include "compare/compare.h"
 #include "io/json.h"
-#include "tools/compare.h"
 #include "train/config.h"
 #include "train/metrics.h"
 #include "train/strategy.h"
@@ -80,7 +80,7 @@ struct cod_comparison {
 /** Shows a line of what goes on. */
 void cod_compare_say(const cod_comparison *c, const char *fmt, ...) COD_PRINTF(2, 3);
 
-/** compare_arms.c: reads the section, and what the arguments have in its place; all problems come in one message. */
+/** arms.c: reads the section, and what the arguments have in its place; all problems come in one message. */
 COD_MUST_CHECK cod_status cod_compare_read(cod_comparison *c);
 /** Who sets something: an arm, or a candidate of tuning, which leaves data, ranks and budget alone too. */
 typedef enum cod_compare_setter { COD_COMPARE_ARM_SETS, COD_COMPARE_CANDIDATE_SETS } cod_compare_setter;
@@ -91,7 +91,7 @@ COD_MUST_CHECK cod_status cod_compare_read_set(cod_comparison *c, const cod_conf
 /** Finds out again what an arm's configuration makes of it, once something was chosen. */
 COD_MUST_CHECK cod_status cod_compare_describe_arm(cod_comparison *c, size_t arm);
 
-/** compare_tune.c: reads compare.tune; problems are kept for cod_compare_read(), which has the seeds by then. */
+/** tune.c: reads compare.tune; problems are kept for cod_compare_read(), which has the seeds by then. */
 COD_MUST_CHECK cod_status cod_compare_read_tune(cod_comparison *c);
 /**
  * Trains each arm with each candidate and chooses by the quality on held-out data; runs of an arm that none can be
@@ -104,7 +104,7 @@ bool cod_compare_overlap(const char *a, const char *b);
 /** Whether the arm itself sets what `text`, a "key.path=value" of a candidate, sets: then the arm's counts. */
 bool cod_compare_is_own(const cod_compare_arm *arm, const char *text);
 
-/** compare_tuned.c: "train.rate=1e-3 train.warmup=10", what of a candidate holds in an arm. */
+/** tuned.c: "train.rate=1e-3 train.warmup=10", what of a candidate holds in an arm. */
 void cod_compare_describe_candidate(const cod_compare_arm *arm, const cod_compare_candidate *candidate, char *text,
                                     size_t bytes);
 /** "tuning" of all arms, "tuned" of an arm; nothing where nothing is tuned. */
@@ -113,7 +113,7 @@ void cod_compare_write_tuned(const cod_comparison *c, const cod_compare_arm *arm
 /** What was tried and chosen. */
 void cod_compare_print_tuned(const cod_comparison *c, FILE *out);
 
-/** compare_process.c: the configuration of a run. @param[out] config  new; cod_run_config_clear() */
+/** run.c: the configuration of a run. @param[out] config  new; cod_run_config_clear() */
 COD_MUST_CHECK cod_status cod_compare_load(const cod_comparison *c, const cod_compare_run *run, cod_run_config *config);
 void cod_compare_run_path(const cod_comparison *c, const cod_compare_run *run, const char *file,
                           char path[COD_COMPARE_PATH]);
@@ -134,12 +134,12 @@ COD_MUST_CHECK cod_status cod_compare_read_summary(const cod_comparison *c, cod_
 /** Whether a run's ranks lie on hosts of a laboratory. */
 bool cod_compare_is_in_laboratory(const cod_comparison *c, const cod_compare_run *run);
 
-/** compare_budget.c: decides run->steps; may train a pilot for it. A run that cannot be given any is FAILED. */
+/** budget.c: decides run->steps; may train a pilot for it. A run that cannot be given any is FAILED. */
 COD_MUST_CHECK cod_status cod_compare_decide_steps(cod_comparison *c, cod_compare_run *run);
 /** For people: "1000 steps each". */
 void cod_compare_describe_budget(const cod_comparison *c, char *text, size_t bytes);
 
-/** compare_traffic.c: what crosses from one configured group to another where the strategy makes all ranks one group. */
+/** traffic.c: what crosses from one configured group to another where the strategy makes all ranks one group. */
 void cod_compare_describe_traffic(const cod_run_config *config, cod_compare_arm *arm);
 double cod_compare_crossing(const cod_comparison *c, const cod_compare_run *run);
 /** Bytes of a finished run, of all ranks. */
@@ -159,23 +159,23 @@ double cod_compare_mean_of_groups(const cod_compare_run *run, const char *key);
 /** Key, in summary.json, of the figure that arms are judged by: on test data where there are any, else on held-out ones. */
 void cod_compare_metric_key(const cod_comparison *c, char key[64]);
 
-/** compare_predictions.c: "disagreement" and "reliability" of a run, "churn" of all; nothing where no predictions are. */
+/** predictions.c: "disagreement" and "reliability" of a run, "churn" of all; nothing where no predictions are. */
 COD_MUST_CHECK cod_status cod_compare_write_disagreement(const cod_comparison *c, const cod_compare_run *run,
                                                          cod_json *json);
 COD_MUST_CHECK cod_status cod_compare_write_reliability(const cod_comparison *c, const cod_compare_run *run,
                                                         cod_json *json);
 COD_MUST_CHECK cod_status cod_compare_write_churn(const cod_comparison *c, cod_json *json);
 
-/** compare_crops.c: "crops": the same parts of held-out pictures by every arm, PNG files in FOLDER/crops. */
+/** crops.c: "crops": the same parts of held-out pictures by every arm, PNG files in FOLDER/crops. */
 COD_MUST_CHECK cod_status cod_compare_write_crops(const cod_comparison *c, const char *folder, cod_json *json);
 
 /** For people: "accuracy on the held-out images". */
 void cod_compare_describe_figure(const cod_comparison *c, bool test, char text[128]);
 
-/** compare_json.c: FOLDER/compare.json, all that is known (docs/compare.md). */
+/** json.c: FOLDER/compare.json, all that is known (docs/compare.md). */
 COD_MUST_CHECK cod_status cod_compare_write_json(const cod_comparison *c, const char *folder);
 
-/** compare_table.c: runs, and arms over their runs. */
+/** table.c: runs, and arms over their runs. */
 void cod_compare_print_table(const cod_comparison *c, FILE *out);
 
 #endif

@@ -1,5 +1,5 @@
 /* The section `compare`: arms, seeds, rates and the baseline. */
-#include "tools/compare_internal.h"
+#include "compare/compare_internal.h"
 
 #include <ctype.h>
 #include <math.h>

@@ -2,8 +2,8 @@
  * @file
  * Files of the source tree that this program was built in, or of the folders that it was installed in.
  */
-#ifndef COD_TOOLS_SCRIPT_H
-#define COD_TOOLS_SCRIPT_H
+#ifndef COD_IO_SCRIPT_H
+#define COD_IO_SCRIPT_H
 
 #include "core/status.h"
 

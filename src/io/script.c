@@ -1,4 +1,4 @@
-#include "tools/script.h"
+#include "io/script.h"
 
 #include <stdio.h>
 #include <string.h>

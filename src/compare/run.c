@@ -1,8 +1,8 @@
 /* A run of a comparison: its configuration, its process, and how it ended. */
-#include "tools/compare_internal.h"
+#include "compare/compare_internal.h"
 
 #include "io/file.h"
-#include "tools/script.h"
+#include "io/script.h"
 #include "train/train.h"
 
 #include <math.h>
