@@ -1,6 +1,6 @@
 /* What steps compute, and what training without an exchange makes of them. */
 #include "core/rng.h"
-#include "tools/scale_model.h"
+#include "tools/bench/scale_model.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* `codistill bench allreduce`. */
 #include "comm/bench.h"
-#include "tools/bench.h"
+#include "tools/bench/bench.h"
 #include "tools/cmd.h"
 
 #include <stdio.h>

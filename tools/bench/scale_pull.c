@@ -1,5 +1,5 @@
 /* How a group pulls: the phases of exchange_pull.c, exchange_agreement.c and rma.c. */
-#include "tools/scale_model_internal.h"
+#include "tools/bench/scale_model_internal.h"
 
 #include "distill/merge.h"
 

@@ -1,11 +1,11 @@
 /* `codistill bench copy`: whether data should reach a device by copies from pinned memory, or in another way. */
-#include "tools/bench_copy.h"
+#include "tools/bench/copy.h"
 
 #include "core/queue.h"
 #include "io/json.h"
 #include "tools/arguments.h"
-#include "tools/bench.h"
-#include "tools/bench_ops.h"
+#include "tools/bench/bench.h"
+#include "tools/bench/ops.h"
 #include "tools/cmd.h"
 
 #include <getopt.h> /* optind */

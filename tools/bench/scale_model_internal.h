@@ -1,10 +1,10 @@
 /* What the files of the model share: groups, their pulls and what the ranks of a group agree on. */
-#ifndef COD_TOOLS_SCALE_MODEL_INTERNAL_H
-#define COD_TOOLS_SCALE_MODEL_INTERNAL_H
+#ifndef COD_TOOLS_BENCH_SCALE_MODEL_INTERNAL_H
+#define COD_TOOLS_BENCH_SCALE_MODEL_INTERNAL_H
 
 #include "distill/slot.h"
-#include "tools/scale_links.h"
-#include "tools/scale_model.h"
+#include "tools/bench/scale_links.h"
+#include "tools/bench/scale_model.h"
 
 /* As src/distill has them. */
 enum { AGREEMENT_DELAY = 2, NO_PEER = -1 };

@@ -1,5 +1,5 @@
 /* `codistill bench teacher`: what a teacher of each precision adds to a training step, and what changing it takes. */
-#include "tools/bench.h"
+#include "tools/bench/bench.h"
 
 #include "core/branch.h"
 #include "core/queue.h"
@@ -7,7 +7,7 @@
 #include "core/trace.h"
 #include "distill/teacher.h"
 #include "tools/arguments.h"
-#include "tools/bench_ops.h"
+#include "tools/bench/ops.h"
 #include "tools/cmd.h"
 
 #include <getopt.h> /* optind */

@@ -1,4 +1,4 @@
-#include "tools/bench_ops.h"
+#include "tools/bench/ops.h"
 
 #include "core/statistics.h"
 #include "core/trace.h"

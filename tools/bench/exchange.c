@@ -1,10 +1,10 @@
 /* `codistill bench exchange`: the exchange alone in shared memory, or by a script training over slow links. */
-#include "tools/bench_exchange.h"
+#include "tools/bench/exchange.h"
 
 #include "io/json.h"
 #include "io/script.h"
 #include "tools/arguments.h"
-#include "tools/bench.h"
+#include "tools/bench/bench.h"
 #include "tools/cmd.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* `codistill bench`: chooses among the benches. */
-#include "tools/bench.h"
-
 #include "tools/cmd.h"
+
+#include "tools/bench/bench.h"
 
 #include <stdio.h>
 #include <string.h>

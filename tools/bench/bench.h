@@ -2,8 +2,8 @@
  * @file
  * The parts of `codistill bench`.
  */
-#ifndef COD_TOOLS_BENCH_H
-#define COD_TOOLS_BENCH_H
+#ifndef COD_TOOLS_BENCH_BENCH_H
+#define COD_TOOLS_BENCH_BENCH_H
 
 /** Times a training step op by op. */
 int cod_bench_step(int argc, char **argv);

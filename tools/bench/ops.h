@@ -6,7 +6,7 @@
 #define COD_TOOLS_BENCH_OPS_H
 
 #include "io/json.h"
-#include "tools/bench_training.h"
+#include "tools/bench/training.h"
 
 /** What the device's threads give at most; 0 = unknown. */
 typedef struct cod_bench_peak {

@@ -1,5 +1,5 @@
 /* Steps that compute for a given time, and exchange weights that move as those of training do. */
-#include "tools/bench_exchange.h"
+#include "tools/bench/exchange.h"
 
 #include "comm/group.h"
 #include "core/memory.h"

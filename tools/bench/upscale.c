@@ -1,5 +1,5 @@
 /* `codistill bench upscale`: how long a model takes for one whole picture. */
-#include "tools/bench.h"
+#include "tools/bench/bench.h"
 
 #include "core/memory.h"
 #include "core/rng.h"

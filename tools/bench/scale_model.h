@@ -8,8 +8,8 @@
  * time but no part of a link; what ranks of a group share among each other takes one step. Each rank has a core, or all
  * ranks share those of one machine in equal parts, as if turns took no time.
  */
-#ifndef COD_TOOLS_SCALE_MODEL_H
-#define COD_TOOLS_SCALE_MODEL_H
+#ifndef COD_TOOLS_BENCH_SCALE_MODEL_H
+#define COD_TOOLS_BENCH_SCALE_MODEL_H
 
 #include "distill/exchange.h"
 

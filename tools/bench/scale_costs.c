@@ -1,5 +1,5 @@
 /* What the exchange takes of a step here, a weight: codec, copies and merges themselves, on weights made up. */
-#include "tools/bench_scale.h"
+#include "tools/bench/scale.h"
 
 #include "codec/codec.h"
 #include "core/fingerprint.h"
@@ -8,7 +8,7 @@
 #include "core/statistics.h"
 #include "core/trace.h"
 #include "distill/merge.h"
-#include "tools/bench_training.h"
+#include "tools/bench/training.h"
 
 #include <string.h>
 

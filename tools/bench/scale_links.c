@@ -1,4 +1,4 @@
-#include "tools/scale_links.h"
+#include "tools/bench/scale_links.h"
 
 #include <math.h>
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 /* `codistill bench codec`: bytes, exactness and speed of the exchange's codings, on checkpoints of real training. */
-#include "tools/bench.h"
+#include "tools/bench/bench.h"
 
 #include "codec/codec.h"
 #include "core/memory.h"

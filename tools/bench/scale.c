@@ -1,12 +1,12 @@
 /* `codistill bench scale`: the exchange of many groups and large models, by a model of it. */
-#include "tools/bench_scale.h"
+#include "tools/bench/scale.h"
 
 #include "distill/slot.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "tools/arguments.h"
-#include "tools/bench.h"
-#include "tools/bench_exchange.h"
+#include "tools/bench/bench.h"
+#include "tools/bench/exchange.h"
 #include "tools/cmd.h"
 
 #include <getopt.h> /* optind */
@@ -17,7 +17,8 @@
 
 static const char help[] =
     "usage: codistill bench scale [options] [option=value ...]\n\n"
-    "Computes what the exchange of so many groups does, by a model of its protocol (tools/scale_model.h): a row for "
+    "Computes what the exchange of so many groups does, by a model of its protocol (tools/bench/scale_model.h): a row "
+    "for "
     "each layout,\n"
     "model, link and choice of peers, and what allreduce and local SGD take over the same link. Nothing is trained; "
     "only what coding,\n"

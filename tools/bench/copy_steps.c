@@ -1,11 +1,11 @@
 /* Training steps that are fed in each of the ways, beside steps on a mini-batch that stays. */
-#include "tools/bench_copy.h"
+#include "tools/bench/copy.h"
 
 #include "core/queue.h"
 #include "core/rng.h"
 #include "core/statistics.h"
 #include "core/trace.h"
-#include "tools/bench_ops.h"
+#include "tools/bench/ops.h"
 #include "train/feed.h"
 
 #include <math.h>

@@ -1,11 +1,11 @@
 /* Transfers to a device of several sizes, in each way that data.transfer knows and from pageable memory. */
-#include "tools/bench_copy.h"
+#include "tools/bench/copy.h"
 
 #include "core/memory.h"
 #include "core/queue.h"
 #include "core/statistics.h"
 #include "core/trace.h"
-#include "tools/bench_ops.h"
+#include "tools/bench/ops.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,8 +2,8 @@
  * @file
  * Links of a model: what moves between nodes shares each node's link, both ways apart, in equal parts.
  */
-#ifndef COD_TOOLS_SCALE_LINKS_H
-#define COD_TOOLS_SCALE_LINKS_H
+#ifndef COD_TOOLS_BENCH_SCALE_LINKS_H
+#define COD_TOOLS_BENCH_SCALE_LINKS_H
 
 #include "core/status.h"
 

@@ -1,5 +1,5 @@
 /* `codistill bench niqe`: what NIQE of pictures takes, on one core. */
-#include "tools/bench.h"
+#include "tools/bench/bench.h"
 
 #include "core/statistics.h"
 #include "core/trace.h"

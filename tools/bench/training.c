@@ -1,4 +1,4 @@
-#include "tools/bench_training.h"
+#include "tools/bench/training.h"
 
 #include "core/queue.h"
 #include "core/rng.h"
@@ -6,7 +6,7 @@
 #include "io/file.h"
 #include "io/safetensors.h"
 #include "tools/arguments.h"
-#include "tools/bench_ops.h"
+#include "tools/bench/ops.h"
 #include "tools/cmd.h"
 
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #ifndef COD_TOOLS_BENCH_COPY_H
 #define COD_TOOLS_BENCH_COPY_H
 
-#include "tools/bench_training.h"
+#include "tools/bench/training.h"
 
 /** From pageable memory by upload(), for which the host waits; the others as data.transfer has them. */
 typedef enum cod_copy_way {

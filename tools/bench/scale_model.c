@@ -2,7 +2,7 @@
  * Steps in the order of time, each as the trainer makes it (src/train/trainer.c): what was told two steps before acts,
  * the step computes, the group publishes, encodes and moves its pulls, and tells. Pulls are in scale_pull.c.
  */
-#include "tools/scale_model_internal.h"
+#include "tools/bench/scale_model_internal.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,11 +1,11 @@
 /* `codistill bench step`: where the time of a training step goes, op by op, and what its convolutions take alone. */
-#include "tools/bench.h"
+#include "tools/bench/bench.h"
 
 #include "core/trace.h"
 #include "cpu/bench.h"
 #include "cpu/cpu.h"
 #include "tools/arguments.h"
-#include "tools/bench_ops.h"
+#include "tools/bench/ops.h"
 #include "tools/cmd.h"
 
 #include <getopt.h> /* optind */

@@ -1,5 +1,5 @@
 /* `codistill bench loader`: how many samples a core makes, beside copying as many bytes. */
-#include "tools/bench.h"
+#include "tools/bench/bench.h"
 
 #include "core/memory.h"
 #include "core/trace.h"
