@@ -1,8 +1,8 @@
 #include "train/options.h"
 
 #include "core/device.h"
-#include "infer/upscaler.h"
 #include "nn/optimiser.h"
+#include "nn/precision.h"
 
 #include <ctype.h>
 #include <math.h>

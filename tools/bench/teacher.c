@@ -169,7 +169,7 @@ static void print(bench *b, const teacher_options *options)
         row *r = &b->rows[p];
         if (r->teacher == NULL)
             continue;
-        printf("%-8s %10.1f", cod_upscaler_precision_names[precisions[p]], cod_median(r->forward_ms, rounds));
+        printf("%-8s %10.1f", cod_precision_names_with_int8[precisions[p]], cod_median(r->forward_ms, rounds));
         for (int i = 0; i < PERIODS; i++) {
             const double ms = cod_median(r->step_ms[i], rounds);
             printf("  %12.1f %+6.1f %%", ms, 100 * (ms / plain - 1));

@@ -119,7 +119,7 @@ static cod_status configure(cod_bench_training *t, const cod_bench_training_opti
                               {"data.path", "."}, /* one is asked for, and none is opened */
                               {"cluster.device", options->device},
                               {"train.backend", options->backend},
-                              {"train.precision", cod_upscaler_precision_names[options->precision]},
+                              {"train.precision", cod_precision_names_with_int8[options->precision]},
                               {"train.autotune", options->no_autotune ? "false" : "true"},
                               {"train.recipe", recipe},
                               {"train.strategy", options->taught > 0 ? "codistill" : "single"},
