@@ -126,51 +126,6 @@ static cod_status add_list(cod_comparison *c, const char *list)
     return COD_OK;
 }
 
-/** What may not be set, by their beginnings: it is an arm's strategy's, its run's, or all arms'. */
-static const struct {
-    const char *form, *refusal, *starts[16];
-} setters[] = {
-    [COD_COMPARE_ARM_SETS] =
-        {"set takes key.path=value, or a list of such; quote a value that is a list itself",
-         "an arm cannot set name, output, seed, train.strategy or section compare; it has a name and "
-         "a strategy of its own, and seeds are for all arms",
-         {"name=", "output=", "seed=", "train.strategy=", "compare."}},
-    [COD_COMPARE_CANDIDATE_SETS] =
-        {"a candidate is key.path=value, or a list of such; quote a value that is a list itself",
-         "a candidate cannot set name, output, seed, train.strategy, train.steps, "
-         "train.accumulate, train.max_time, or sections cluster, compare, data and eval: what "
-         "is trained, on what and for how long is no matter of tuning",
-         {"name=", "output=", "seed=", "train.strategy=", "train.steps=", "train.accumulate=", "train.max_time=",
-          "cluster.", "cluster=", "compare.", "compare=", "data.", "data=", "eval.", "eval="}},
-};
-
-static bool is_refused(const char *text, cod_compare_setter setter)
-{
-    const char *const *start = setters[setter].starts;
-    while (*start != NULL && strncmp(text, *start, strlen(*start)) != 0)
-        start++;
-    return *start != NULL;
-}
-
-cod_status cod_compare_read_set(cod_comparison *c, const cod_config_node *node, cod_compare_setter setter,
-                                const char ***set, size_t *count)
-{
-    const bool list = node->kind == COD_CONFIG_LIST;
-    const cod_config_node *item = list ? node->first : node;
-    *count = 0;
-    *set = cod_arena_alloc(arena_of(c), ((list ? node->count : 1) + 1) * sizeof **set);
-    COD_REQUIRE_MEMORY(*set);
-    for (; item != NULL; item = list ? item->next : NULL) {
-        if (item->kind != COD_CONFIG_SCALAR || strchr(item->scalar, '=') == NULL)
-            complain(c, item, setters[setter].form);
-        else if (is_refused(item->scalar, setter))
-            complain(c, item, setters[setter].refusal);
-        else
-            (*set)[(*count)++] = item->scalar;
-    }
-    return COD_OK;
-}
-
 static bool is_name(const char *text)
 {
     for (const char *at = text; *at != '\0'; at++)

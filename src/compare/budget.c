@@ -5,43 +5,7 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-const cod_compare_run *cod_compare_finished_run(const cod_comparison *c, size_t arm)
-{
-    for (size_t i = 0; i < c->run_count; i++)
-        if (c->runs[i].arm == arm && c->runs[i].state == COD_COMPARE_FINISHED)
-            return &c->runs[i];
-    return NULL;
-}
-
-double cod_compare_number(const cod_compare_run *run, const char *key)
-{
-    return cod_json_get_number(cod_json_get(run->summary, key), NAN);
-}
-
-double cod_compare_group_number(const cod_compare_run *run, int group, const char *key)
-{
-    const cod_json_value *one = cod_json_first(cod_json_get(run->summary, "group_results"));
-    for (; one != NULL && group > 0; group--)
-        one = cod_json_next(one);
-    return cod_json_get_number(cod_json_get(one, key), NAN);
-}
-
-int cod_compare_groups(const cod_compare_run *run)
-{
-    return (int)cod_json_count(cod_json_get(run->summary, "group_results"));
-}
-
-double cod_compare_mean_of_groups(const cod_compare_run *run, const char *key)
-{
-    const int groups = cod_compare_groups(run);
-    double sum = 0;
-    for (int g = 0; g < groups; g++)
-        sum += cod_compare_group_number(run, g, key);
-    return groups > 0 ? sum / groups : NAN;
-}
 
 /** Of a finished run, what the budget counts: seconds or bytes. */
 static double used_by(const cod_comparison *c, const cod_compare_run *run)

@@ -3,21 +3,8 @@
 #include "compare/compare_internal.h"
 #include "io/file.h"
 
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { MAX_LINE = 2048 };
-
-void cod_compare_say(const cod_comparison *c, const char *fmt, ...)
-{
-    char line[MAX_LINE];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(line, sizeof line, fmt, args);
-    va_end(args);
-    c->host->say(c->host->context, line);
-}
 
 static cod_status add_runs(cod_comparison *c)
 {

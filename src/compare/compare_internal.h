@@ -77,46 +77,45 @@ struct cod_comparison {
     double budget; /**< as found for the first rate: steps, samples, seconds or bytes */
 };
 
-/** Shows a line of what goes on. */
-void cod_compare_say(const cod_comparison *c, const char *fmt, ...) COD_PRINTF(2, 3);
+/* The parts, each of which calls only those above it. */
 
-/** arms.c: reads the section, and what the arguments have in its place; all problems come in one message. */
-COD_MUST_CHECK cod_status cod_compare_read(cod_comparison *c);
+/** results.c: path of a file in a run's folder; of the folder itself where `file` is "". */
+void cod_compare_run_path(const cod_comparison *c, const cod_compare_run *run, const char *file,
+                          char path[COD_COMPARE_PATH]);
+/** An arm's first run that is finished; NULL = none is. */
+const cod_compare_run *cod_compare_finished_run(const cod_comparison *c, size_t arm);
+/** A number of a finished run's summary; NaN = it is not there. */
+double cod_compare_number(const cod_compare_run *run, const char *key);
+/** The same of a group's part. */
+double cod_compare_group_number(const cod_compare_run *run, int group, const char *key);
+/** Groups that a finished run had. */
+int cod_compare_groups(const cod_compare_run *run);
+/** The mean of all groups' own; NaN when one is not known. */
+double cod_compare_mean_of_groups(const cod_compare_run *run, const char *key);
+/** Key, in summary.json, of the figure that arms are judged by: on test data where there are any, else on held-out ones. */
+void cod_compare_metric_key(const cod_comparison *c, char key[64]);
+/** For people: "accuracy on the held-out images". */
+void cod_compare_describe_figure(const cod_comparison *c, bool test, char text[128]);
+
 /** Who sets something: an arm, or a candidate of tuning, which leaves data, ranks and budget alone too. */
 typedef enum cod_compare_setter { COD_COMPARE_ARM_SETS, COD_COMPARE_CANDIDATE_SETS } cod_compare_setter;
-/** The "key.path=value" at `node`, a list or one text. @param[out] set  [count] in the configuration's arena */
+/** settings.c: the "key.path=value" at `node`, a list or one text. @param[out] set  [count] in the configuration's arena */
 COD_MUST_CHECK cod_status cod_compare_read_set(cod_comparison *c, const cod_config_node *node,
                                                cod_compare_setter setter, const char ***set, size_t *count);
-
-/** Finds out again what an arm's configuration makes of it, once something was chosen. */
-COD_MUST_CHECK cod_status cod_compare_describe_arm(cod_comparison *c, size_t arm);
-
-/** tune.c: reads compare.tune; problems are kept for cod_compare_read(), which has the seeds by then. */
+/** Reads compare.tune; problems are kept for cod_compare_read(), which has the seeds by then. */
 COD_MUST_CHECK cod_status cod_compare_read_tune(cod_comparison *c);
-/**
- * Trains each arm with each candidate and chooses by the quality on held-out data; runs of an arm that none can be
- * chosen for are FAILED.
- * @return COD_ERR_INTERRUPTED when it was asked to stop
- */
-COD_MUST_CHECK cod_status cod_compare_tune(cod_comparison *c);
 /** Whether one of the keys, which end at '=', is the other or lies below it. */
 bool cod_compare_overlap(const char *a, const char *b);
 /** Whether the arm itself sets what `text`, a "key.path=value" of a candidate, sets: then the arm's counts. */
 bool cod_compare_is_own(const cod_compare_arm *arm, const char *text);
-
-/** tuned.c: "train.rate=1e-3 train.warmup=10", what of a candidate holds in an arm. */
+/** "train.rate=1e-3 train.warmup=10", what of a candidate holds in an arm. */
 void cod_compare_describe_candidate(const cod_compare_arm *arm, const cod_compare_candidate *candidate, char *text,
                                     size_t bytes);
-/** "tuning" of all arms, "tuned" of an arm; nothing where nothing is tuned. */
-void cod_compare_write_tuning(const cod_comparison *c, cod_json *json);
-void cod_compare_write_tuned(const cod_comparison *c, const cod_compare_arm *arm, cod_json *json);
-/** What was tried and chosen. */
-void cod_compare_print_tuned(const cod_comparison *c, FILE *out);
 
-/** run.c: the configuration of a run. @param[out] config  new; cod_run_config_clear() */
+/** run.c: shows a line of what goes on. */
+void cod_compare_say(const cod_comparison *c, const char *fmt, ...) COD_PRINTF(2, 3);
+/** The configuration of a run. @param[out] config  new; cod_run_config_clear() */
 COD_MUST_CHECK cod_status cod_compare_load(const cod_comparison *c, const cod_compare_run *run, cod_run_config *config);
-void cod_compare_run_path(const cod_comparison *c, const cod_compare_run *run, const char *file,
-                          char path[COD_COMPARE_PATH]);
 /** How a run's folder differs from its configuration; "" = not, or there is none yet. */
 COD_MUST_CHECK cod_status cod_compare_find_difference(const cod_comparison *c, const cod_compare_run *run,
                                                       char difference[256]);
@@ -130,14 +129,8 @@ COD_MUST_CHECK cod_status cod_compare_train(const cod_comparison *c, cod_compare
 /** The failure that says how far a run is. */
 cod_status cod_compare_stopped(const cod_comparison *c, const cod_compare_run *run);
 COD_MUST_CHECK cod_status cod_compare_read_summary(const cod_comparison *c, cod_compare_run *run);
-
 /** Whether a run's ranks lie on hosts of a laboratory. */
 bool cod_compare_is_in_laboratory(const cod_comparison *c, const cod_compare_run *run);
-
-/** budget.c: decides run->steps; may train a pilot for it. A run that cannot be given any is FAILED. */
-COD_MUST_CHECK cod_status cod_compare_decide_steps(cod_comparison *c, cod_compare_run *run);
-/** For people: "1000 steps each". */
-void cod_compare_describe_budget(const cod_comparison *c, char *text, size_t bytes);
 
 /** traffic.c: what crosses from one configured group to another where the strategy makes all ranks one group. */
 void cod_compare_describe_traffic(const cod_run_config *config, cod_compare_arm *arm);
@@ -146,18 +139,28 @@ double cod_compare_crossing(const cod_comparison *c, const cod_compare_run *run)
 double cod_compare_between_bytes(const cod_comparison *c, const cod_compare_run *run);
 double cod_compare_inside_bytes(const cod_comparison *c, const cod_compare_run *run);
 
-/** An arm's first run that is finished; NULL = none is. */
-const cod_compare_run *cod_compare_finished_run(const cod_comparison *c, size_t arm);
-/** A number of a finished run's summary; NaN = it is not there. */
-double cod_compare_number(const cod_compare_run *run, const char *key);
-/** The same of a group's part. */
-double cod_compare_group_number(const cod_compare_run *run, int group, const char *key);
-/** Groups that a finished run had. */
-int cod_compare_groups(const cod_compare_run *run);
-/** The mean of all groups' own; NaN when one is not known. */
-double cod_compare_mean_of_groups(const cod_compare_run *run, const char *key);
-/** Key, in summary.json, of the figure that arms are judged by: on test data where there are any, else on held-out ones. */
-void cod_compare_metric_key(const cod_comparison *c, char key[64]);
+/** arms.c: reads the section, and what the arguments have in its place; all problems come in one message. */
+COD_MUST_CHECK cod_status cod_compare_read(cod_comparison *c);
+/** Finds out again what an arm's configuration makes of it, once something was chosen. */
+COD_MUST_CHECK cod_status cod_compare_describe_arm(cod_comparison *c, size_t arm);
+
+/** budget.c: decides run->steps; may train a pilot for it. A run that cannot be given any is FAILED. */
+COD_MUST_CHECK cod_status cod_compare_decide_steps(cod_comparison *c, cod_compare_run *run);
+/** For people: "1000 steps each". */
+void cod_compare_describe_budget(const cod_comparison *c, char *text, size_t bytes);
+
+/**
+ * tune.c: trains each arm with each candidate and chooses by the quality on held-out data; runs of an arm that none can be
+ * chosen for are FAILED.
+ * @return COD_ERR_INTERRUPTED when it was asked to stop
+ */
+COD_MUST_CHECK cod_status cod_compare_tune(cod_comparison *c);
+
+/** tuned.c: "tuning" of all arms, "tuned" of an arm; nothing where nothing is tuned. */
+void cod_compare_write_tuning(const cod_comparison *c, cod_json *json);
+void cod_compare_write_tuned(const cod_comparison *c, const cod_compare_arm *arm, cod_json *json);
+/** What was tried and chosen. */
+void cod_compare_print_tuned(const cod_comparison *c, FILE *out);
 
 /** predictions.c: "disagreement" and "reliability" of a run, "churn" of all; nothing where no predictions are. */
 COD_MUST_CHECK cod_status cod_compare_write_disagreement(const cod_comparison *c, const cod_compare_run *run,
@@ -168,9 +171,6 @@ COD_MUST_CHECK cod_status cod_compare_write_churn(const cod_comparison *c, cod_j
 
 /** crops.c: "crops": the same parts of held-out pictures by every arm, PNG files in FOLDER/crops. */
 COD_MUST_CHECK cod_status cod_compare_write_crops(const cod_comparison *c, const char *folder, cod_json *json);
-
-/** For people: "accuracy on the held-out images". */
-void cod_compare_describe_figure(const cod_comparison *c, bool test, char text[128]);
 
 /** json.c: FOLDER/compare.json, all that is known (docs/compare.md). */
 COD_MUST_CHECK cod_status cod_compare_write_json(const cod_comparison *c, const char *folder);

@@ -14,27 +14,6 @@
 
 enum { METRICS_BYTES = 1 << 30 };
 
-const char *const cod_compare_state_names[] = {"missing", "finished", "failed"};
-
-void cod_compare_metric_key(const cod_comparison *c, char key[64])
-{
-    const char *figure = c->task->figures[0].key;
-    snprintf(key, 64, "test_%s", figure);
-    for (size_t i = 0; i < c->run_count; i++)
-        if (c->runs[i].state == COD_COMPARE_FINISHED) {
-            const cod_json_value *group = cod_json_first(cod_json_get(c->runs[i].summary, "group_results"));
-            if (cod_json_get(group, key) == NULL)
-                snprintf(key, 64, "%s", figure);
-            return;
-        }
-    snprintf(key, 64, "%s", figure);
-}
-
-void cod_compare_describe_figure(const cod_comparison *c, bool test, char text[128])
-{
-    snprintf(text, 128, "%s on the %s%s", c->task->figures[0].label, test ? "test " : "held-out ", c->task->items);
-}
-
 static void write_metric(const cod_comparison *c, cod_json *json)
 {
     const cod_task_figure *figure = &c->task->figures[0];

@@ -6,19 +6,23 @@
 #include "train/train.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { OWN_OVERRIDES = 12, OWN_BYTES = 320, LABORATORY_ARGUMENTS = 8 };
+enum { OWN_OVERRIDES = 12, OWN_BYTES = 320, LABORATORY_ARGUMENTS = 8, MAX_LINE = 2048 };
 
-void cod_compare_run_path(const cod_comparison *c, const cod_compare_run *run, const char *file,
-                          char path[COD_COMPARE_PATH])
+void cod_compare_say(const cod_comparison *c, const char *fmt, ...)
 {
-    const char *name = run->same != NULL ? run->same->name : run->name;
-    snprintf(path, COD_COMPARE_PATH, "%s/%s%s%s", c->config.root.output, name, file[0] != '\0' ? "/" : "", file);
+    char line[MAX_LINE];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(line, sizeof line, fmt, args);
+    va_end(args);
+    c->host->say(c->host->context, line);
 }
 
 /** Steps between lines of metrics, so that there is one with each evaluation: the curves are made of them. */

@@ -3,71 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-static cod_status read_candidate(cod_comparison *c, const cod_config_node *item)
-{
-    cod_compare_candidate *candidate = &c->candidates[c->candidate_count];
-    if (item->kind == COD_CONFIG_LIST && item->count == 0) {
-        cod_config_problem(c->config.config, item,
-                           "an empty candidate; for the configuration as it stands repeat a value that it has");
-        return COD_OK;
-    }
-    candidate->node = item;
-    COD_TRY(cod_compare_read_set(c, item, COD_COMPARE_CANDIDATE_SETS, &candidate->set, &candidate->set_count));
-    c->candidate_count += candidate->set_count > 0;
-    return COD_OK;
-}
-
-static void check_tune(cod_comparison *c)
-{
-    cod_config *config = c->config.config;
-    const cod_data_options *data = &c->config.data;
-    for (size_t i = 0; i < c->seed_count; i++)
-        if (c->seeds[i] == c->config.compare.tune_seed)
-            cod_config_problem_key(config, "compare.tune_seed",
-                                   "%lld is one of the seeds that arms are compared with; take one that is not",
-                                   (long long)c->seeds[i]);
-    if (data->val_count == 0 && data->val_fraction == 0 && data->val_path.count == 0 && data->folds == 0)
-        cod_config_problem_key(config, "compare.tune",
-                               "no data are held out to choose by; set data.val_fraction or data.val_count");
-}
-
-cod_status cod_compare_read_tune(cod_comparison *c)
-{
-    const cod_config_node *node = cod_config_find(c->config.config, "compare.tune");
-    const bool none = node == NULL || (node->kind == COD_CONFIG_SCALAR && node->scalar[0] == '\0') ||
-                      (node->kind == COD_CONFIG_LIST && node->count == 0);
-    if (none)
-        return COD_OK;
-    if (node->kind != COD_CONFIG_LIST || node->count < 2) {
-        cod_config_problem(c->config.config, node,
-                           "compare.tune is a list of two or more candidates, each key.path=value or a list of such");
-        return COD_OK;
-    }
-    c->candidates = cod_arena_alloc(cod_config_arena(c->config.config), node->count * sizeof *c->candidates);
-    COD_REQUIRE_MEMORY(c->candidates);
-    for (const cod_config_node *item = node->first; item != NULL; item = item->next)
-        COD_TRY(read_candidate(c, item));
-    check_tune(c);
-    return COD_OK;
-}
-
-bool cod_compare_overlap(const char *a, const char *b)
-{
-    const size_t length_a = strcspn(a, "="), length_b = strcspn(b, "=");
-    const size_t length = length_a < length_b ? length_a : length_b;
-    return strncmp(a, b, length) == 0 && strchr("=.", a[length]) != NULL && strchr("=.", b[length]) != NULL;
-}
-
-bool cod_compare_is_own(const cod_compare_arm *arm, const char *text)
-{
-    for (size_t i = 0; i < arm->set_count; i++)
-        if (cod_compare_overlap(arm->set[i], text))
-            return true;
-    return false;
-}
 
 /** The next of a candidate's texts from `at` on that the arm leaves to it; NULL = there is none. */
 static const char *next_text(const cod_compare_arm *arm, const cod_compare_candidate *candidate, size_t *at)

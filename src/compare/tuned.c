@@ -6,18 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-void cod_compare_describe_candidate(const cod_compare_arm *arm, const cod_compare_candidate *candidate, char *text,
-                                    size_t bytes)
-{
-    size_t used = 0;
-    text[0] = '\0';
-    for (size_t i = 0; i < candidate->set_count && used < bytes; i++)
-        if (!cod_compare_is_own(arm, candidate->set[i]))
-            used += (size_t)snprintf(text + used, bytes - used, "%s%s", used > 0 ? " " : "", candidate->set[i]);
-    if (used == 0)
-        snprintf(text, bytes, "no change");
-}
-
 static bool is_chosen(const cod_compare_arm *arm, const cod_compare_trial *trial)
 {
     return arm->chosen == trial->run.candidate;
