@@ -1,4 +1,4 @@
-# The house (docs/architecture.md): level by level; a module links only what lies below it.
+# The house (docs/architecture.md), level by level. tools/lint/lint.py reads this file: a module may link only modules of lower levels.
 pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
 pkg_check_modules(LZ4 REQUIRED IMPORTED_TARGET liblz4)
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
@@ -30,12 +30,10 @@ else()
     target_link_libraries(mpi_layer INTERFACE MPI::MPI_C)
 endif()
 
-# L0
-cod_module(core)
-# L1
-cod_module(nn LINKS cod_core)
-cod_module(ref LINKS cod_core)
-cod_module(cpu LINKS cod_core PRIVATE_LINKS ${DNNL_LIBRARY} Threads::Threads OpenMP::OpenMP_C ${CMAKE_DL_LIBS})
+cod_module(core LEVEL 0)
+cod_module(nn LEVEL 1 LINKS cod_core)
+cod_module(ref LEVEL 1 LINKS cod_core)
+cod_module(cpu LEVEL 1 LINKS cod_core PRIVATE_LINKS ${DNNL_LIBRARY} Threads::Threads OpenMP::OpenMP_C ${CMAKE_DL_LIBS})
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64") # one source, compiled per instruction set, chosen at run time
     set(avx512 -mfma -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512)
     set_source_files_properties(src/cpu/kernels/avx2.c PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma")
@@ -44,26 +42,31 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64") # one source, compiled per ins
     set_source_files_properties(src/cpu/kernels/tiles.c PROPERTIES COMPILE_OPTIONS "${avx512};-mamx-tile;-mamx-bf16")
 endif()
 if(COD_CUDA)
-    cod_module(cuda LINKS cod_core PRIVATE_LINKS CUDA::cudart_static)
+    cod_module(cuda LEVEL 1 LINKS cod_core PRIVATE_LINKS CUDA::cudart_static)
     cod_cuda_libraries(cod_cuda)
 endif()
-cod_module(codec LINKS cod_core PRIVATE_LINKS PkgConfig::LZ4 PkgConfig::ZSTD)
-cod_module(comm LINKS cod_core PRIVATE_LINKS mpi_layer Threads::Threads)
-cod_module(data LINKS cod_core PRIVATE_LINKS PkgConfig::PNG PkgConfig::JPEG PkgConfig::WEBP PkgConfig::TIFF PkgConfig::ZLIB Threads::Threads)
+cod_module(codec LEVEL 1 LINKS cod_core PRIVATE_LINKS PkgConfig::LZ4 PkgConfig::ZSTD)
+cod_module(comm LEVEL 1 LINKS cod_core PRIVATE_LINKS mpi_layer Threads::Threads)
+cod_module(data LEVEL 1 LINKS cod_core PRIVATE_LINKS PkgConfig::PNG PkgConfig::JPEG PkgConfig::WEBP PkgConfig::TIFF PkgConfig::ZLIB Threads::Threads)
 # GCC makes no vectors of sqrtf() while that may have to set errno.
 set_source_files_properties(src/data/degrade_noise.c PROPERTIES COMPILE_OPTIONS -fno-math-errno)
-cod_module(io LINKS cod_core PRIVATE_LINKS PkgConfig::CJSON PkgConfig::SODIUM)
-cod_module(config LINKS cod_core PRIVATE_LINKS PkgConfig::YAML)
-# L2
-cod_module(infer LINKS cod_core cod_nn cod_data cod_io)
-# L3
-cod_module(train LINKS cod_core cod_nn cod_comm cod_data cod_io cod_config cod_infer PRIVATE_LINKS Threads::Threads)
-# L4
-cod_module(strategies LINKS cod_core cod_codec cod_nn cod_comm cod_train)
-cod_module(distill LINKS cod_core cod_codec cod_nn cod_comm cod_io cod_infer cod_train PRIVATE_LINKS Threads::Threads)
-cod_module(gan LINKS cod_core cod_nn cod_io cod_infer cod_train)
+cod_module(io LEVEL 1 LINKS cod_core PRIVATE_LINKS PkgConfig::CJSON PkgConfig::SODIUM)
+cod_module(config LEVEL 1 LINKS cod_core PRIVATE_LINKS PkgConfig::YAML)
+cod_module(infer LEVEL 2 LINKS cod_core cod_nn cod_data cod_io)
+cod_module(train LEVEL 3 LINKS cod_core cod_nn cod_comm cod_data cod_io cod_config cod_infer PRIVATE_LINKS Threads::Threads)
+cod_module(strategies LEVEL 4 LINKS cod_core cod_codec cod_nn cod_comm cod_train)
+cod_module(distill LEVEL 4 LINKS cod_core cod_codec cod_nn cod_comm cod_io cod_infer cod_train PRIVATE_LINKS Threads::Threads)
+cod_module(gan LEVEL 4 LINKS cod_core cod_nn cod_io cod_infer cod_train)
+cod_module(compare LEVEL 5 LINKS cod_core cod_config cod_data cod_io cod_infer cod_train)
+cod_module(report LEVEL 5 LINKS cod_core cod_data cod_io)
+if(RSVG_FOUND)
+    set_source_files_properties(src/report/png.c PROPERTIES COMPILE_DEFINITIONS COD_HAVE_RSVG=1)
+    target_link_libraries(cod_report PRIVATE PkgConfig::RSVG)
+else()
+    message(STATUS "librsvg-2.0 is not there (Debian: librsvg2-dev): reports come without PNG plots")
+endif()
 
-# L5
+# Above all of them, the command.
 file(GLOB tool_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tools/*.c ${CMAKE_CURRENT_SOURCE_DIR}/tools/*/*.c)
 if(tool_sources AND COD_MPI STREQUAL library)
     # Looked at by every build: a commit does not make cmake configure anew.
@@ -75,13 +78,7 @@ if(tool_sources AND COD_MPI STREQUAL library)
     # Ranks are started by the launcher of the MPI that they are linked with.
     set_source_files_properties(tools/launcher.c PROPERTIES COMPILE_DEFINITIONS "COD_MPIEXEC=\"${MPIEXEC_EXECUTABLE}\"")
     target_include_directories(codistill PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
-    if(RSVG_FOUND)
-        set_source_files_properties(tools/report_png.c PROPERTIES COMPILE_DEFINITIONS COD_HAVE_RSVG=1)
-        target_link_libraries(codistill PRIVATE PkgConfig::RSVG)
-    else()
-        message(STATUS "librsvg-2.0 is not there (Debian: librsvg2-dev): reports come without PNG plots")
-    endif()
-    target_link_libraries(codistill PRIVATE cod_flags cod_distill cod_gan cod_strategies cod_train cod_infer cod_config cod_io cod_data cod_comm cod_codec
+    target_link_libraries(codistill PRIVATE cod_flags cod_compare cod_report cod_distill cod_gan cod_strategies cod_train cod_infer cod_config cod_io cod_data cod_comm cod_codec
                           cod_cpu cod_ref cod_nn cod_core mpi_layer m)
     if(COD_CUDA)
         set_source_files_properties(tools/main.c PROPERTIES COMPILE_DEFINITIONS COD_HAVE_CUDA=1) # no other source may depend on it

@@ -1,14 +1,20 @@
 /* `codistill compare`: one configuration trained in several ways, side by side. */
 #include "tools/cmd.h"
 
-#include "io/file.h"
-#include "tools/compare.h"
+#include "compare/compare.h"
+#include "report/report.h"
+#include "tools/arguments.h"
 #include "tools/display.h"
-#include "tools/report.h"
 
+#include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static const char help[] =
     "usage: codistill compare CONFIG.yaml [--strategies LIST] [--seeds LIST] [key.path=value ...]\n\n"
@@ -28,86 +34,103 @@ static const char help[] =
     "                     are groups (single_long)\n"
     "  --seeds LIST       instead of compare.seeds: such as 1,2,3\n";
 
-static cod_status add_runs(comparison *c)
+static volatile sig_atomic_t child, asked, in_laboratory;
+
+/** To the run under way, except what the terminal has told it already; the laboratory knows one signal only. */
+static void pass_on(int signal, siginfo_t *info, void *context)
 {
-    c->runs = calloc(c->arm_count * c->seed_count * c->rate_count + 1, sizeof *c->runs);
-    COD_REQUIRE_MEMORY(c->runs);
-    for (size_t r = 0; r < c->rate_count; r++)
-        for (size_t s = 0; s < c->seed_count; s++)
-            for (size_t a = 0; a < c->arm_count; a++) {
-                compare_run *run = &c->runs[c->run_count];
-                const bool alone = c->arms[a].kind->single_rank;
-                *run = (compare_run){.arm = a, .rate = r, .seed = c->seeds[s]};
-                const bool plain = !compare_is_in_laboratory(c, run);
-                snprintf(run->name, sizeof run->name, "%s-%s%s%s-seed%lld", c->config.root.name, c->arms[a].name,
-                         plain ? "" : "-", plain ? "" : c->rates[r], (long long)run->seed);
-                if (alone && r > 0)
-                    run->same = &c->runs[s * c->arm_count + a];
-                c->run_count++;
-            }
-    return COD_OK;
+    (void)context;
+    asked = 1;
+    if (child > 0 && info->si_code <= 0)
+        kill((pid_t)child, in_laboratory ? SIGTERM : signal);
 }
 
-/** Before anything is trained: folders of other configurations, as far as steps are known by then. */
-static cod_status look_at_all(comparison *c)
+static void catch_signals(void)
 {
-    const int kind = c->config.compare.budget;
-    for (size_t i = 0; i < c->run_count; i++) {
-        compare_run *run = &c->runs[i];
-        const bool known = kind == COD_BUDGET_STEPS || kind == COD_BUDGET_SAMPLES || c->arms[run->arm].own_steps;
-        if (!known || run->state == COMPARE_FAILED)
-            continue;
-        COD_TRY(compare_decide_steps(c, run));
-        COD_TRY(compare_look_at(c, run));
-    }
-    return COD_OK;
+    const int signals[] = {SIGINT, SIGTERM, SIGUSR1};
+    for (size_t i = 0; i < 3; i++)
+        sigaction(signals[i], &(struct sigaction){.sa_sigaction = pass_on, .sa_flags = SA_RESTART | SA_SIGINFO}, NULL);
 }
 
-static cod_status train_one(comparison *c, compare_run *run, size_t number)
+static bool is_asked(void *context)
 {
-    if (run->same != NULL) {
-        run->state = run->same->state;
-        memcpy(run->message, run->same->message, sizeof run->message);
-        return run->state == COMPARE_FINISHED ? compare_read_summary(c, run) : COD_OK;
-    }
-    if (run->steps == 0 && run->state != COMPARE_FAILED) {
-        COD_TRY(compare_decide_steps(c, run));
-        if (run->state != COMPARE_FAILED)
-            COD_TRY(compare_look_at(c, run));
-    }
-    if (compare_is_asked() && run->state == COMPARE_MISSING)
-        return compare_stopped(c, run);
-    fprintf(stderr, "== %s (%zu of %zu)%s\n", run->name, number, c->run_count,
-            run->state == COMPARE_FINISHED ? ": done before" : "");
-    if (run->state == COMPARE_MISSING)
-        COD_TRY(compare_train(c, run));
-    if (run->state == COMPARE_FINISHED)
-        return compare_read_summary(c, run);
-    fprintf(stderr, "== %s failed: %s\n", run->name, run->message);
-    return COD_OK;
+    (void)context;
+    return asked != 0;
 }
 
-/** The failure that tells of the runs that failed, if there are any. */
-static cod_status report_failures(const comparison *c)
+/** Shows what the process says, and keeps what it gives as the reason of a failure. */
+static void relay(int from, char message[COD_COMPARE_MESSAGE])
 {
-    size_t failed = 0;
-    const compare_run *first = NULL;
-    for (size_t i = 0; i < c->run_count; i++)
-        if (c->runs[i].state != COMPARE_FINISHED) {
-            first = failed++ == 0 ? &c->runs[i] : first;
+    static const char *const marks[] = {"codistill: ", "netlab: error: "};
+    FILE *in = fdopen(from, "r");
+    char *line = NULL, *end = NULL;
+    size_t capacity = 0;
+    for (ssize_t length; in != NULL && (length = getline(&line, &capacity, in)) > 0;) {
+        if (line[length - 1] == '\n')
+            line[length - 1] = '\0';
+        for (size_t i = 0; i < 2; i++)
+            if (strncmp(line, marks[i], strlen(marks[i])) == 0)
+                snprintf(message, COD_COMPARE_MESSAGE, "%s", line + strlen(marks[i]));
+        if (line[0] != COD_DISPLAY_MARK) {
+            cod_display_line(line);
+        } else if (line[1] == 'S') {
+            const long group = strtol(line + 2, &end, 10);
+            cod_display_group((int)group, *end == ' ' ? end + 1 : end);
         }
-    if (failed == 0)
-        return COD_OK;
-    return cod_fail(COD_ERR_PEER, "%zu of %zu runs failed, the first '%s': %s; the same command tries them again",
-                    failed, c->run_count, first->name, first->message);
+    }
+    free(line);
+    if (in != NULL)
+        fclose(in);
+    cod_display_close();
 }
 
-static cod_status write_result(const comparison *c)
+/** Hands signals on to it. */
+static int run_process(void *context, const char *const *args, bool laboratory, char message[COD_COMPARE_MESSAGE])
 {
-    char folder[COMPARE_PATH];
-    snprintf(folder, sizeof folder, "%s/%s-compare", c->config.root.output, c->config.root.name);
-    COD_TRY(cod_folder_create(folder));
-    COD_TRY(compare_write_json(c, folder));
+    (void)context;
+    in_laboratory = laboratory;
+    sigset_t signals, before;
+    int state = 0, ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return -1;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGUSR1);
+    sigprocmask(SIG_BLOCK, &signals, &before); /* none may come while it is not known whom to hand it to */
+    const pid_t parent = getpid(), pid = fork();
+    if (pid == 0) {
+        sigprocmask(SIG_SETMASK, &before, NULL);
+        prctl(PR_SET_PDEATHSIG, SIGTERM);
+        dup2(ends[1], STDERR_FILENO);
+        setenv(COD_DISPLAY_VARIABLE, cod_display_shows_groups() ? "terminal" : "plain", 1);
+        if (getppid() == parent)
+            execv(args[0], (char *const *)(uintptr_t)args);
+        _exit(127);
+    }
+    child = pid;
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    close(ends[1]);
+    if (pid > 0)
+        relay(ends[0], message);
+    else
+        close(ends[0]);
+    while (pid > 0 && waitpid(pid, &state, 0) < 0)
+        ;
+    child = 0;
+    return pid > 0 ? state : -1;
+}
+
+static void say(void *context, const char *line)
+{
+    (void)context;
+    cod_display_line(line);
+}
+
+static cod_status write_result(const cod_comparison *c)
+{
+    char folder[COD_COMPARE_PATH];
+    COD_TRY(cod_comparison_write(c, folder));
     printf("\nwritten to %s/compare.json\n", folder);
     COD_TRY(cod_report_write(folder));
     printf("the report: %s/report.html\n", folder);
@@ -115,51 +138,50 @@ static cod_status write_result(const comparison *c)
 }
 
 /** What is there so far, after an interruption, which stays the failure. */
-static cod_status write_part(const comparison *c)
+static cod_status write_part(const cod_comparison *c)
 {
-    char interruption[COMPARE_MESSAGE];
+    char interruption[COD_COMPARE_MESSAGE];
     snprintf(interruption, sizeof interruption, "%s", cod_error_message());
     COD_TRY(write_result(c));
     return cod_fail(COD_ERR_INTERRUPTED, "%s", interruption);
 }
 
-static cod_status compare(comparison *c, const char *strategies, const char *seeds)
+static cod_status train_and_tell(cod_comparison *c)
 {
-    COD_TRY(cod_run_config_load(c->arguments.path, c->arguments.overrides, c->arguments.count, &c->config));
-    COD_TRY(compare_read(c, strategies, seeds));
-    COD_TRY(add_runs(c));
-    compare_catch_signals();
-    cod_status status = compare_tune(c);
-    if (status == COD_OK)
-        status = look_at_all(c);
-    for (size_t i = 0; i < c->run_count && status == COD_OK; i++)
-        status = train_one(c, &c->runs[i], i + 1);
+    catch_signals();
+    const cod_status status = cod_comparison_train(c);
     if (status == COD_ERR_INTERRUPTED)
         return write_part(c);
     COD_TRY(status);
-    compare_print_table(c);
-    compare_print_tuned(c);
+    cod_comparison_print(c, stdout);
     COD_TRY(write_result(c));
-    return report_failures(c);
+    return cod_comparison_check(c);
+}
+
+static cod_status compare(const cod_compare_arguments *arguments)
+{
+    const cod_compare_host host = {.version = cod_version, .say = say, .is_asked = is_asked, .run = run_process};
+    cod_comparison *c;
+    COD_TRY(cod_comparison_create(arguments, &host, &c));
+    const cod_status status = train_and_tell(c);
+    cod_comparison_destroy(c);
+    return status;
 }
 
 int cod_cmd_compare(int argc, char **argv)
 {
-    comparison c = {0};
-    const char *strategies = "", *seeds = "";
-    const cod_argument own[] = {{.name = "strategies", .text = &strategies}, {.name = "seeds", .text = &seeds}};
-    int code = cod_config_arguments_parse(argc, argv, help, own, 2, &c.arguments);
+    cod_config_arguments config;
+    cod_compare_arguments arguments = {.strategies = "", .seeds = ""};
+    const cod_argument own[] = {{.name = "strategies", .text = &arguments.strategies},
+                                {.name = "seeds", .text = &arguments.seeds}};
+    int code = cod_config_arguments_parse(argc, argv, help, own, 2, &config);
     if (code < 0) {
+        arguments.path = config.path;
+        arguments.overrides = config.overrides;
+        arguments.count = config.count;
         cod_display_open();
-        const cod_status status = compare(&c, strategies, seeds);
-        code = cod_cmd_end(status);
+        code = cod_cmd_end(compare(&arguments));
     }
-    for (size_t i = 0; i < c.run_count; i++)
-        cod_json_free(c.runs[i].summary);
-    free(c.runs);
-    free(c.arms);
-    free(c.config_text);
-    cod_run_config_clear(&c.config);
-    cod_config_arguments_clear(&c.arguments);
+    cod_config_arguments_clear(&config);
     return code;
 }

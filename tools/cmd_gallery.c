@@ -1,16 +1,16 @@
 /* `codistill gallery`: one page that compares what models make of the same pictures. */
 #include "tools/cmd.h"
 
+#include "data/detail.h"
 #include "data/files.h"
 #include "data/resize.h"
 #include "infer/calibrate.h"
 #include "infer/evaluate.h"
 #include "infer/session.h"
 #include "io/file.h"
+#include "report/gallery.h"
+#include "report/markup.h"
 #include "tools/arguments.h"
-#include "tools/crop.h"
-#include "tools/gallery.h"
-#include "tools/report_markup.h"
 #include "tools/shipped_model.h"
 
 #include <getopt.h> /* optind */
@@ -60,8 +60,8 @@ typedef struct gallery {
     size_t models;
     int scale;
     cod_niqe_model niqe;
-    gallery_view means[MOST_MODELS + 1]; /**< sums, until all pictures are in `body` */
-    size_t pictures, judged;             /**< in the means; those of them with NIQE, which alone are in its mean */
+    cod_gallery_view means[MOST_MODELS + 1]; /**< sums, until all pictures are in `body` */
+    size_t pictures, judged;                 /**< in the means; those of them with NIQE, which alone are in its mean */
     FILE *body;
 } gallery;
 
@@ -133,14 +133,14 @@ static cod_status read_truth(const gallery *g, const char *path, cod_image *trut
         status = cod_fail(COD_ERR_ARGUMENT, "%s: %lldx%lld pixels are too few; at least %d to a side are needed", path,
                           (long long)whole.width, (long long)whole.height, LEAST_SIDE);
     if (status == COD_OK)
-        status = cod_crop_cut(whole.pixels, whole.width, (whole.width - width) / 2, (whole.height - height) / 2, width,
-                              height, truth);
+        status = cod_detail_cut(whole.pixels, whole.width, (whole.width - width) / 2, (whole.height - height) / 2,
+                                width, height, truth);
     cod_image_clear(&whole);
     return status;
 }
 
 /** Computes NIQE where it is wanted and the picture is large enough for it; NaN otherwise. */
-static cod_status judge(const gallery *g, gallery_view *view)
+static cod_status judge(const gallery *g, cod_gallery_view *view)
 {
     view->niqe = NAN;
     if (g->args->niqe_model == NULL)
@@ -149,27 +149,27 @@ static cod_status judge(const gallery *g, gallery_view *view)
     return status == COD_ERR_ARGUMENT ? COD_OK : status;
 }
 
-static cod_status make_views(const gallery *g, const cod_image *truth, gallery_view *views)
+static cod_status make_views(const gallery *g, const cod_image *truth, cod_gallery_view *views)
 {
     for (size_t i = 0; i <= g->models; i++) {
-        gallery_view *view = &views[i];
+        cod_gallery_view *view = &views[i];
         view->name = g->names[i];
         if (i < g->models)
             COD_TRY(cod_evaluate_image(g->sessions[i].upscaler, truth, &view->quality, &view->image));
         else
-            COD_TRY(cod_crop_cut(truth->pixels, truth->width, 0, 0, truth->width, truth->height, &view->image));
+            COD_TRY(cod_detail_cut(truth->pixels, truth->width, 0, 0, truth->width, truth->height, &view->image));
         COD_TRY(judge(g, view));
     }
     return COD_OK;
 }
 
-static void add_means(gallery *g, const gallery_view *views)
+static void add_means(gallery *g, const cod_gallery_view *views)
 {
     bool judged = true;
     for (size_t i = 0; i <= g->models; i++)
         judged = judged && !isnan(views[i].niqe);
     for (size_t i = 0; i <= g->models; i++) {
-        gallery_view *mean = &g->means[i];
+        cod_gallery_view *mean = &g->means[i];
         mean->name = views[i].name;
         mean->quality.psnr_y += views[i].quality.psnr_y;
         mean->quality.ssim_y += views[i].quality.ssim_y;
@@ -181,18 +181,19 @@ static void add_means(gallery *g, const gallery_view *views)
 
 static cod_status add_picture(gallery *g, const cod_file *file)
 {
-    gallery_view views[MOST_MODELS + 1] = {0};
+    cod_gallery_view views[MOST_MODELS + 1] = {0};
     cod_image truth;
     COD_TRY(read_truth(g, file->path, &truth));
-    gallery_picture picture = {.title = file->name,
-                               .views = views,
-                               .view_count = g->models + 1,
-                               .width = truth.width < CROP ? truth.width : CROP,
-                               .height = truth.height < CROP ? truth.height : CROP};
-    cod_crop_find(truth.pixels, truth.width, truth.height, picture.width, picture.height, &picture.left, &picture.top);
+    cod_gallery_picture picture = {.title = file->name,
+                                   .views = views,
+                                   .view_count = g->models + 1,
+                                   .width = truth.width < CROP ? truth.width : CROP,
+                                   .height = truth.height < CROP ? truth.height : CROP};
+    cod_detail_find(truth.pixels, truth.width, truth.height, picture.width, picture.height, &picture.left,
+                    &picture.top);
     cod_status status = make_views(g, &truth, views);
     if (status == COD_OK)
-        status = gallery_write_picture(g->body, &picture);
+        status = cod_gallery_write_picture(g->body, &picture);
     if (status == COD_OK)
         add_means(g, views);
     for (size_t i = 0; i <= g->models; i++)
@@ -249,13 +250,13 @@ static void write_page(gallery *g, FILE *out, const char *body, size_t bytes)
         snprintf(about + length, sizeof about - (size_t)length,
                  " NIQE's mean is of %zu picture%s; the others are too small or too flat for it.", g->judged,
                  plural(g->judged));
-    gallery_write_head(out, &(gallery_head){.title = g->args->title,
-                                            .about = about,
-                                            .means = g->means,
-                                            .mean_count = g->models + 1,
-                                            .with_niqe = g->args->niqe_model != NULL});
+    cod_gallery_write_head(out, &(cod_gallery_head){.title = g->args->title,
+                                                    .about = about,
+                                                    .means = g->means,
+                                                    .mean_count = g->models + 1,
+                                                    .with_niqe = g->args->niqe_model != NULL});
     fwrite(body, 1, bytes, out);
-    gallery_write_end(out);
+    cod_gallery_write_end(out);
 }
 
 /** Writes the page around the pictures' sections. */

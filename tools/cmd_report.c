@@ -1,8 +1,8 @@
 /* `codistill report`: the page of a comparison, written anew. */
 #include "tools/cmd.h"
 
+#include "report/report.h"
 #include "tools/arguments.h"
-#include "tools/report.h"
 
 #include <getopt.h> /* optind */
 #include <stdio.h>

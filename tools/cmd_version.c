@@ -9,7 +9,7 @@
 #include "core/processors.h"
 #include "data/image.h"
 #include "io/json.h"
-#include "tools/report.h"
+#include "report/report.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 #include "distill/codistill.h"
 #include "distill/models.h"
 #include "nn/optimiser.h"
-#include "tools/bench_training.h"
+#include "tools/bench/training.h"
 #include "train/coded_allreduce.h"
 #include "train/memory_plan.h"
 #include "train/strategy.h"

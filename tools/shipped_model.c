@@ -1,7 +1,7 @@
 #include "tools/shipped_model.h"
 
 #include "io/file.h"
-#include "tools/script.h"
+#include "io/script.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,30 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-cod_config_node *cod_config_node_new(cod_config *config, cod_config_kind kind, const char *override, size_t line,
-                                     size_t column)
-{
-    if (config->nodes == COD_CONFIG_NODES_MAX) {
-        (void)cod_fail(COD_ERR_ARGUMENT, "more than %d values, aliases expanded", COD_CONFIG_NODES_MAX);
-        return NULL;
-    }
-    cod_config_node *node = cod_arena_alloc(&config->arena, sizeof *node);
-    if (node == NULL)
-        return NULL;
-    config->nodes++;
-    *node = (cod_config_node){.kind = kind, .override = override, .line = line, .column = column};
-    return node;
-}
-
-void cod_config_node_append(cod_config_node *parent, cod_config_node *child)
-{
-    cod_config_node **link = parent->last != NULL ? &parent->last->next : &parent->first;
-    *link = child;
-    child->next = NULL;
-    parent->last = child;
-    parent->count++;
-}
-
 /** Reads at most COD_CONFIG_BYTES_MAX bytes into `text`, which has room for one more. */
 static cod_status read_file(const char *path, char *text, size_t *bytes)
 {
@@ -131,32 +107,4 @@ void cod_config_destroy(cod_config *config)
 cod_arena *cod_config_arena(cod_config *config)
 {
     return &config->arena;
-}
-
-const cod_config_node *cod_config_child(const cod_config_node *mapping, const char *key)
-{
-    if (mapping == NULL || mapping->kind != COD_CONFIG_MAPPING)
-        return NULL;
-    for (const cod_config_node *child = mapping->first; child != NULL; child = child->next)
-        if (strcmp(child->key, key) == 0)
-            return child;
-    return NULL;
-}
-
-const cod_config_node *cod_config_find(const cod_config *config, const char *key)
-{
-    const cod_config_node *node = config->root;
-    while (key[0] != '\0' && node != NULL) {
-        const size_t length = strcspn(key, ".");
-        char *end = NULL;
-        size_t index = strtoul(key, &end, 10);
-        const bool list = node->kind == COD_CONFIG_LIST && key[0] >= '0' && key[0] <= '9' && end == key + length;
-        const cod_config_node *child = list || node->kind == COD_CONFIG_MAPPING ? node->first : NULL;
-        while (child != NULL &&
-               (list ? index-- > 0 : strncmp(child->key, key, length) != 0 || child->key[length] != '\0'))
-            child = child->next;
-        node = child;
-        key += length + (key[length] == '.');
-    }
-    return node;
 }

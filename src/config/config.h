@@ -44,6 +44,12 @@ typedef struct cod_config_selector {
     void *context;
 } cod_config_selector;
 
+/** What a text option may be, where that is kept elsewhere than in its table: for the documentation. The caller refuses other names. */
+typedef struct cod_config_names {
+    const char *section, *key;
+    const char *const *names; /**< NULL-terminated */
+} cod_config_names;
+
 typedef struct cod_config_schema {
     const cod_config_table *tables;
     size_t count;
@@ -55,6 +61,8 @@ typedef struct cod_config_schema {
      * otherwise.
      */
     const char *const *raw;
+    const cod_config_names *names;
+    size_t name_count;
 } cod_config_schema;
 
 typedef enum cod_config_kind { COD_CONFIG_SCALAR, COD_CONFIG_LIST, COD_CONFIG_MAPPING } cod_config_kind;

@@ -23,7 +23,7 @@ struct cod_config {
     bool incomplete; /**< a complaint was lost for want of memory */
 };
 
-/** A new node in the tree; NULL when memory is short or the tree too large, with the reason recorded. */
+/** node.c: a new node in the tree; NULL when memory is short or the tree too large, with the reason recorded. */
 cod_config_node *cod_config_node_new(cod_config *config, cod_config_kind kind, const char *override, size_t line,
                                      size_t column);
 

@@ -33,8 +33,31 @@ static void add_cell(cod_text *text, const char *words)
         cod_text_add(text, *words == '|' ? "\\%c" : "%c", *words);
 }
 
-static cod_status document_options(cod_text *text, const char *section, const cod_option_table *table,
-                                   cod_config_style style)
+/** The names that an option may have by a selector or by the caller; NULL = its table says what it takes. */
+static const char *const *find_names(const cod_config_schema *schema, const char *section, const char *key)
+{
+    for (size_t i = 0; i < schema->selector_count; i++)
+        if (strcmp(schema->selectors[i].section, section) == 0 && strcmp(schema->selectors[i].key, key) == 0)
+            return schema->selectors[i].names;
+    for (size_t i = 0; i < schema->name_count; i++)
+        if (strcmp(schema->names[i].section, section) == 0 && strcmp(schema->names[i].key, key) == 0)
+            return schema->names[i].names;
+    return NULL;
+}
+
+/** What an option takes; in `arena`, or NULL when memory is short. */
+static const char *describe_values(const cod_config_schema *schema, const char *section, const cod_option *option,
+                                   cod_arena *arena)
+{
+    const char *const *names = find_names(schema, section, option->key);
+    if (names == NULL)
+        return cod_option_expectation(option, arena);
+    const cod_option choice = {.type = COD_OPTION_CHOICE, .choices = names};
+    return cod_option_expectation(&choice, arena);
+}
+
+static cod_status document_options(cod_text *text, const cod_config_schema *schema, const char *section,
+                                   const cod_option_table *table, cod_config_style style)
 {
     cod_arena arena = {0};
     void *values = NULL;
@@ -46,7 +69,7 @@ static cod_status document_options(cod_text *text, const char *section, const co
     for (size_t i = 0; i < table->count; i++) {
         const cod_option *option = &table->options[i];
         const char *value = cod_option_format(option, values, &arena);
-        const char *takes = cod_option_expectation(option, &arena);
+        const char *takes = describe_values(schema, section, option, &arena);
         if (value == NULL || takes == NULL)
             COD_TRY_GOTO(status, cleanup, COD_ERR_MEMORY);
         if (style == COD_CONFIG_MARKDOWN) {
@@ -70,8 +93,8 @@ cleanup:
 }
 
 /** `key` and `choice`: of the selector that adds the table, or NULL. */
-static cod_status document_table(cod_text *text, const char *section, const char *key, const char *choice,
-                                 const cod_option_table *table, cod_config_style style)
+static cod_status document_table(cod_text *text, const cod_config_schema *schema, const char *section, const char *key,
+                                 const char *choice, const cod_option_table *table, cod_config_style style)
 {
     const bool markdown = style == COD_CONFIG_MARKDOWN;
     const char *title = section[0] != '\0' ? section : "top level";
@@ -85,7 +108,7 @@ static cod_status document_table(cod_text *text, const char *section, const char
         cod_text_add(text, markdown ? "%s\n\n" : ": %s\n", table->help);
     else if (!markdown)
         cod_text_add(text, "\n");
-    return document_options(text, section, table, style);
+    return document_options(text, schema, section, table, style);
 }
 
 /** The tables that selectors can add to `section`, one for each choice that has options of its own. */
@@ -98,7 +121,7 @@ static cod_status document_choices(const cod_config_schema *schema, const char *
              name++) {
             const cod_option_table *own = selector->select(selector->context, *name, NULL);
             if (own != NULL)
-                COD_TRY(document_table(text, section, selector->key, *name, own, style));
+                COD_TRY(document_table(text, schema, section, selector->key, *name, own, style));
         }
     }
     return COD_OK;
@@ -162,7 +185,7 @@ static cod_status document(const cod_config_schema *schema, cod_config_style sty
         list_sections(schema, text);
     for (size_t i = 0; i < schema->count; i++) {
         const cod_option_table *table = schema->tables[i].table;
-        COD_TRY(document_table(text, table->section, NULL, NULL, table, style));
+        COD_TRY(document_table(text, schema, table->section, NULL, NULL, table, style));
         bool last = true;
         for (size_t j = i + 1; j < schema->count; j++)
             last = last && strcmp(schema->tables[j].table->section, table->section) != 0;

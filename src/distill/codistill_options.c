@@ -1,7 +1,7 @@
 /* The section `distill`, and what must hold between sections. */
 #include "distill/codistill_internal.h"
 
-#include "infer/upscaler.h"
+#include "nn/precision.h"
 
 #include <string.h>
 
@@ -33,7 +33,7 @@ static const cod_option options[] = {
      "of the true pictures taken for low-resolution ones, which the student sees turned or inverted. The last two cost "
      "a "
      "forward and a backward of the student more in each step that distils"},
-    {"teacher_precision", COD_OPTION_CHOICE, FIELD(teacher_precision), "auto", 0, 0, cod_upscaler_precision_names,
+    {"teacher_precision", COD_OPTION_CHOICE, FIELD(teacher_precision), "auto", 0, 0, cod_precision_names_with_int8,
      "type of a teacher's activations: auto is train.precision's; int8 computes convolutions on 8-bit integers, with "
      "ranges "
      "observed on a mini-batch at each switch"},

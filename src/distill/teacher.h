@@ -11,7 +11,7 @@
 #ifndef COD_DISTILL_TEACHER_H
 #define COD_DISTILL_TEACHER_H
 
-#include "infer/upscaler.h"
+#include "nn/precision.h"
 #include "train/session.h"
 
 typedef struct cod_teacher cod_teacher;

@@ -13,7 +13,7 @@ static const cod_option options_table[] = {
     {"backend", COD_OPTION_STRING, FIELD(backend), COD_BACKEND_AUTO, 0, 0, NULL,
      "a backend by its name, whatever `device` says; auto: as `device` says"},
     {"threads", COD_OPTION_INT, FIELD(threads), "0", 0, 1024, NULL, "threads; 0 = as many as the process may use"},
-    {"precision", COD_OPTION_CHOICE, FIELD(precision), "auto", 0, 0, cod_upscaler_precision_names,
+    {"precision", COD_OPTION_CHOICE, FIELD(precision), "auto", 0, 0, cod_precision_names_with_int8,
      "auto, f32, bf16: activations' type; auto takes bf16 where the processor is fast at it. int8: convolutions on "
      "8-bit integers"},
     {"tile", COD_OPTION_INT, FIELD(tile), "0", 0, COD_IMAGE_MAX_SIDE, NULL,

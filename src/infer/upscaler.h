@@ -22,25 +22,12 @@
 
 #include "data/image.h"
 #include "infer/model_file.h"
+#include "nn/precision.h"
 
 typedef struct cod_upscaler cod_upscaler;
 
 /** The name that stands for MATLAB's bicubic wherever a model file may be named. */
 #define COD_BICUBIC "bicubic"
-
-typedef enum cod_precision {
-    COD_PRECISION_AUTO, /**< bf16 where the device says that it pays, else f32 */
-    COD_PRECISION_F32,
-    COD_PRECISION_BF16,
-    COD_PRECISION_INT8 /**< upscaling and teachers only */
-} cod_precision;
-
-/** NULL-terminated names in the order of cod_precision, for option tables and arguments: of training, and with int8. */
-extern const char *const cod_precision_names[], *const cod_upscaler_precision_names[];
-
-/** The activation type that `precision` means on this device; COD_ERR_UNSUPPORTED when it has no bf16, or no 8-bit integers. */
-COD_MUST_CHECK cod_status cod_precision_dtype(cod_precision precision, const cod_backend *backend, cod_device *device,
-                                              cod_dtype *dtype);
 
 typedef struct cod_upscaler_options {
     cod_precision precision;

@@ -7,14 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_TABLES = 32, MAX_MODELS = 32, MAX_GROUPS = 4096 };
+enum { MAX_TABLES = 32, MAX_MODELS = 32, MAX_KINDS = 32, MAX_GROUPS = 4096 };
 
 /** The schema of a run, with the memory that it points to. */
 typedef struct run_schema {
     cod_config_schema schema;
     cod_config_table tables[MAX_TABLES];
     cod_config_selector selector;
-    const char *model_names[MAX_MODELS + 1];
+    cod_config_names names[2];
+    const char *model_names[MAX_MODELS + 1], *recipe_names[MAX_KINDS + 1], *strategy_names[MAX_KINDS + 1];
 } run_schema;
 
 /** Where the chosen model's options go. */
@@ -105,6 +106,14 @@ static void make_schema(run_schema *schema, cod_run_config *run, model_place *pl
     schema->schema.selectors = &schema->selector;
     schema->schema.selector_count = 1;
     schema->schema.raw = raw_keys;
+    for (size_t i = 0; i < MAX_KINDS && cod_recipe_at(i) != NULL; i++)
+        schema->recipe_names[i] = cod_recipe_at(i)->name;
+    for (size_t i = 0; i < MAX_KINDS && cod_strategy_at(i) != NULL; i++)
+        schema->strategy_names[i] = cod_strategy_at(i)->name;
+    schema->names[0] = (cod_config_names){"train", "recipe", schema->recipe_names};
+    schema->names[1] = (cod_config_names){"train", "strategy", schema->strategy_names};
+    schema->schema.names = schema->names;
+    schema->schema.name_count = 2;
 }
 
 static bool parse_count(const cod_config_node *node, int *out)

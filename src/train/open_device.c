@@ -3,7 +3,7 @@
 
 #include "core/hash.h"
 #include "core/log.h"
-#include "infer/upscaler.h"
+#include "nn/precision.h"
 #include "train/memory_plan.h"
 
 #include <stdio.h>

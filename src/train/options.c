@@ -1,8 +1,8 @@
 #include "train/options.h"
 
 #include "core/device.h"
-#include "infer/upscaler.h"
 #include "nn/optimiser.h"
+#include "nn/precision.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -52,11 +52,10 @@ static const cod_option train_options[] = {
      "super-resolution with a discriminator; esrgan, with a relativistic one; real_esrgan, with one that judges each "
      "pixel; see section gan"},
     {"strategy", COD_OPTION_STRING, FIELD(strategy), "codistill", 0, 0, NULL,
-     "how ranks co-operate: single, allreduce, central_storage, parameter_server, async_parameter_server, "
-     "model_parallel, local_sgd, diloco, noloco or codistill"},
+     "how ranks co-operate; docs/strategies.md says what each does"},
     {"steps", COD_OPTION_INT, FIELD(steps), "10000", 1, 1e12, NULL, "updates of the weights"},
     {"backend", COD_OPTION_STRING, FIELD(backend), COD_BACKEND_AUTO, 0, 0, NULL,
-     "for checks, a backend by its name, whatever cluster.device says: cpu, ref (plain C, slow) or cuda; auto: as "
+     "for checks, a backend by its name, whatever cluster.device says; `codistill --version` lists them. auto: as "
      "cluster.device says"},
     {"precision", COD_OPTION_CHOICE, FIELD(precision), "auto", 0, 0, cod_precision_names,
      "type of activations; weights and sums are always f32. auto: bf16 where the device has it, as all GPUs do"},

@@ -21,7 +21,7 @@ typedef struct cod_model_options {
 
 typedef struct cod_train_options {
     const char *recipe, *strategy, *backend;
-    int precision; /**< cod_precision of infer */
+    int precision; /**< cod_precision */
     int64_t steps, accumulate;
     int loss; /**< COD_TRAIN_LOSS_… */
     double label_smoothing;

@@ -5,7 +5,6 @@
 #include "infer/model_file.h"
 #include "train/memory_plan.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -207,44 +206,6 @@ static cod_status open_trace(trainer *t)
     COD_TRY(cod_trace_file_open(path, rank, name, 2000000, &t->trace));
     cod_trace_set_sink(cod_trace_file_sink, t->trace);
     return COD_OK;
-}
-
-int trainer_rank(const trainer *t)
-{
-    return cod_group_world_rank(t->group, cod_group_index(t->group), cod_group_rank(t->group));
-}
-
-int trainer_servers(const trainer *t)
-{
-    return cod_run_config_servers(t->config);
-}
-
-int trainer_stages(const trainer *t)
-{
-    return t->session.division.stages > 1 ? t->session.division.stages : 1;
-}
-
-int trainer_replicas(const trainer *t)
-{
-    return (cod_group_size(t->group) - trainer_servers(t)) / trainer_stages(t);
-}
-
-bool trainer_trains(const trainer *t)
-{
-    return cod_group_rank(t->group) >= trainer_servers(t);
-}
-
-int trainer_ranks(const trainer *t)
-{
-    int ranks = 0;
-    for (int g = 0; g < cod_group_count(t->group); g++)
-        ranks += cod_group_members_of(t->group, g).size;
-    return ranks;
-}
-
-void trainer_closing_part(int group, char part[32])
-{
-    snprintf(part, 32, "closing-%d", group);
 }
 
 /** In place of the group's own average of gradients. */

@@ -29,12 +29,6 @@ static cod_status put_losses(trainer *t, const cod_sub_step *sub_step, int64_t b
     return COD_OK;
 }
 
-bool trainer_leaves_computing(const trainer *t)
-{
-    const cod_strategy_division *division = t->strategy->ops->division;
-    return division != NULL && division->compute != NULL;
-}
-
 cod_status trainer_get_losses(trainer *t, int64_t step, double *losses)
 {
     for (size_t i = 0; i < t->loss_count; i++) {

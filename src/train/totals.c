@@ -1,6 +1,7 @@
 /* What a run has done over all the processes that it took. */
 #include "train/trainer_internal.h"
 
+#include "core/statistics.h"
 #include "core/whole.h"
 
 #include <math.h>
@@ -32,6 +33,20 @@ static const char *const names[TRAINER_TOTALS] = {
     [TOTAL_WAIT_S] = "wait_s",
     [TOTAL_EXCHANGE_S] = "exchange_s",
 };
+
+double trainer_median_ms(const trainer *t, size_t last)
+{
+    const size_t kept = t->step_count < STEP_TIMES ? t->step_count : STEP_TIMES, count = kept < last ? kept : last;
+    double sorted[STEP_TIMES];
+    for (size_t i = 0; i < count; i++)
+        sorted[i] = t->step_ms[(t->step_count - count + i) % STEP_TIMES];
+    return cod_median(sorted, count);
+}
+
+double trainer_exchange_share(const trainer *t, const cod_strategy_stats *stats)
+{
+    return t->step_count > 0 ? 1e-3 * stats->exchange_ms * (double)t->step_count / t->steps_s : NAN;
+}
 
 void trainer_read_stats(const trainer *t, cod_strategy_stats *out)
 {

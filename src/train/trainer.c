@@ -3,26 +3,12 @@
 #include "train/trainer_internal.h"
 
 #include "core/log.h"
-#include "core/statistics.h"
 #include "core/trace.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/** Steps from one word of all groups on whether to stop to the next; 0 = each group stops by itself. */
-static int64_t in_step_every(const trainer *t)
-{
-    if (cod_group_count(t->group) == 1)
-        return 0;
-    return t->config->train.deterministic ? 1 : t->strategy->in_step_every;
-}
-
-bool trainer_in_step(const trainer *t)
-{
-    return in_step_every(t) > 0;
-}
 
 /** Takes note of a loss of step `step`, summed over the group: NaN where it was not finite on one of the ranks. */
 static cod_status take_loss(trainer *t, trainer_loss *loss, double sum, int64_t step)
@@ -91,7 +77,7 @@ static cod_status tell(trainer *t, agreement *slot)
     *asked_to_stop = late || (signal != NULL && *signal != 0);
     if (peers != NULL && peers->flags_out != NULL)
         peers->flags_out(t->strategy, asked_to_stop + 1);
-    const int64_t every = in_step_every(t);
+    const int64_t every = trainer_in_step_every(t);
     const bool together = every > 0 && (t->context.step + 1) % every == 0;
     slot->world_stop = together ? *asked_to_stop : 0;
     if (together)
@@ -102,186 +88,14 @@ static cod_status tell(trainer *t, agreement *slot)
     return cod_group_reduce_start(t->group, slot->values, t->agreement_count, COD_REDUCE_SUM, &slot->request);
 }
 
-double trainer_median_ms(const trainer *t, size_t last)
-{
-    const size_t kept = t->step_count < STEP_TIMES ? t->step_count : STEP_TIMES, count = kept < last ? kept : last;
-    double sorted[STEP_TIMES];
-    for (size_t i = 0; i < count; i++)
-        sorted[i] = t->step_ms[(t->step_count - count + i) % STEP_TIMES];
-    return cod_median(sorted, count);
-}
-
-double trainer_exchange_share(const trainer *t, const cod_strategy_stats *stats)
-{
-    return t->step_count > 0 ? 1e-3 * stats->exchange_ms * (double)t->step_count / t->steps_s : NAN;
-}
-
-/** Of the group so far, as its leader sees it: its ranks move about as much as each other. */
-static double group_bytes(const trainer *t, const double totals[TRAINER_TOTALS], int which)
-{
-    return t->earlier[which] + (totals[which] - t->earlier[which]) * cod_group_size(t->group);
-}
-
-/** The group's mean of a loss since the last line of metrics. */
-static double mean_loss(const trainer_loss *loss)
-{
-    return loss->steps > 0 ? loss->sum / (double)loss->steps : NAN;
-}
-
-/** For cod_guards_look(): of the loss or the figure of this name. */
-static double mean_by_name(const void *context, const char *name)
-{
-    const trainer *t = context;
-    for (size_t i = 0; i < t->loss_count; i++)
-        if (strcmp(t->losses[i].name, name) == 0)
-            return mean_loss(&t->losses[i]);
-    return NAN;
-}
-
-static double task_loss(const trainer *t)
-{
-    for (size_t i = 0; i < t->loss_count; i++)
-        if (t->losses[i].value == t->session.recipe.task_loss)
-            return mean_loss(&t->losses[i]);
-    return NAN;
-}
-
-/** The rate of the last step. */
-static double last_rate(const trainer *t, int set)
-{
-    return t->context.step > 0 ? cod_train_session_rate(&t->session, set, t->context.step - 1) : 0;
-}
-
-static cod_metrics_line make_line(const trainer *t)
-{
-    const cod_train_context *context = &t->context;
-    cod_metrics_line line = {.step = context->step,
-                             .task_loss = task_loss(t),
-                             .rate = last_rate(t, 0),
-                             .step_ms = trainer_median_ms(t, (size_t)t->config->log.every),
-                             .task = t->task->kind,
-                             .quality = t->last_quality};
-    double totals[TRAINER_TOTALS];
-    trainer_read_stats(t, &line.strategy);
-    trainer_read_totals(t, totals);
-    line.trained_s = totals[TOTAL_STEPS_S];
-    line.processor_s = t->processor_s;
-    line.between_bytes = group_bytes(t, totals, TOTAL_INTERGROUP_BYTES);
-    line.inside_bytes = group_bytes(t, totals, TOTAL_INTRAGROUP_BYTES);
-    line.exchange_share = trainer_exchange_share(t, &line.strategy);
-    line.loss = line.task_loss +
-                (isnan(line.strategy.distill_loss) ? 0 : line.strategy.distill_weight * line.strategy.distill_loss);
-    const double images = (double)(t->session.sample.n * t->config->train.accumulate * trainer_replicas(t));
-    line.images_per_s = images / line.step_ms * 1e3;
-    return line;
-}
-
-static void report(trainer *t, const cod_metrics_line *line, bool between)
-{
-    const cod_train_context *context = &t->context;
-    const double done = fmax(1, (double)(context->step - t->first_step));
-    t->last_report_s = cod_clock_s();
-    const cod_train_progress progress = {.group = cod_group_index(t->group),
-                                         .groups = cod_group_count(t->group),
-                                         .between = between,
-                                         .steps = context->steps,
-                                         .eta_s = (t->last_report_s - t->start_s) / done *
-                                                  (double)(context->steps - context->step),
-                                         .line = line};
-    if (t->request->report != NULL)
-        t->request->report(t->request->report_context, &progress);
-}
-
-/** What the strategy says of each peer. @param[out] peers  new; free() */
-static cod_status read_peers(const trainer *t, cod_peer_stats **peers, size_t *count)
-{
-    const cod_strategy_peers *hooks = t->strategy->ops->peers;
-    *count = 0;
-    *peers = calloc((size_t)cod_group_count(t->group), sizeof **peers);
-    COD_REQUIRE_MEMORY(*peers);
-    while (hooks != NULL && hooks->stats != NULL && hooks->stats(t->strategy, (int)*count, &(*peers)[*count]))
-        ++*count;
-    return COD_OK;
-}
-
-/** The losses, figures and rates of a recipe of several, each by its name, and which guards are out. @param[out] more  new; free() */
-static cod_status more_numbers(const trainer *t, cod_metrics_number **more, size_t *count)
-{
-    const cod_recipe *recipe = &t->session.recipe;
-    *count = 0;
-    *more = calloc(t->loss_count + COD_GRAPH_MAX_SETS + recipe->guard_count, sizeof **more);
-    COD_REQUIRE_MEMORY(*more);
-    for (size_t i = 0; i < t->loss_count && t->loss_count > 1; i++) {
-        cod_metrics_number *number = &(*more)[(*count)++];
-        snprintf(number->key, sizeof number->key, "%s%s", t->losses[i].is_figure ? "" : "loss.", t->losses[i].name);
-        number->value = mean_loss(&t->losses[i]);
-    }
-    for (int s = 1; s < COD_GRAPH_MAX_SETS; s++) {
-        if (!recipe->sets[s].trained)
-            continue;
-        cod_metrics_number *number = &(*more)[(*count)++];
-        snprintf(number->key, sizeof number->key, "lr.%s", recipe->sets[s].name);
-        number->value = last_rate(t, s);
-    }
-    for (size_t i = 0; i < recipe->guard_count; i++) {
-        cod_metrics_number *number = &(*more)[(*count)++];
-        snprintf(number->key, sizeof number->key, "guard.%s", recipe->guards[i].name);
-        number->value = t->guards.since[i] > 0;
-    }
-    return COD_OK;
-}
-
-cod_status trainer_log_line(trainer *t)
-{
-    cod_metrics_line line = make_line(t);
-    cod_metrics_number *more = NULL;
-    cod_peer_stats *peers = NULL;
-    cod_status status = COD_OK;
-    if (t->leader)
-        status = more_numbers(t, &more, &line.more_count);
-    for (size_t i = 0; i < t->loss_count; i++)
-        t->losses[i].sum = 0, t->losses[i].steps = 0;
-    if (!t->leader)
-        return COD_OK;
-    if (status == COD_OK)
-        status = read_peers(t, &peers, &line.peer_count);
-    line.more = more;
-    line.peers = peers;
-    if (status == COD_OK)
-        status = cod_metrics_write(t->metrics, &line);
-    free(more);
-    free(peers);
-    line.more = NULL;
-    line.peers = NULL;
-    line.more_count = line.peer_count = 0;
-    COD_TRY(status);
-    t->last_quality = cod_task_quality_unknown();
-    report(t, &line, false);
-    return COD_OK;
-}
-
-/** For who watches a terminal, while no line of metrics is due. */
-static void report_between(trainer *t)
-{
-    if (!t->leader || t->request->between_s == 0 || cod_clock_s() - t->last_report_s < t->request->between_s)
-        return;
-    const cod_metrics_line line = make_line(t);
-    report(t, &line, true);
-}
-
 static bool is_due(int64_t step, int64_t every)
 {
     return every > 0 && step % every == 0;
 }
 
-cod_status trainer_gather(trainer *t, float *const *moments)
-{
-    return STRATEGY_PART(t, division, gather, &t->context, moments);
-}
-
 static void look_at_guards(trainer *t)
 {
-    cod_guards_look(&t->guards, t->context.step, t->leader ? cod_group_index(t->group) : -1, mean_by_name, t);
+    cod_guards_look(&t->guards, t->context.step, t->leader ? cod_group_index(t->group) : -1, trainer_mean_by_name, t);
 }
 
 /** Ends a run whose model has diverged by the recipe's guards, so that it is not taken for a good one. */
@@ -323,7 +137,7 @@ static cod_status after_step(trainer *t)
     if (logs)
         COD_TRY(trainer_log_line(t));
     else
-        report_between(t);
+        trainer_report_between(t);
     if (saves && cod_guards_spoilt(&t->guards) == NULL)
         COD_TRY(trainer_save_checkpoint(t));
     return COD_OK;

@@ -123,10 +123,29 @@ typedef struct trainer {
          ? (trainer)->strategy->ops->part->hook((trainer)->strategy, __VA_ARGS__)                                      \
          : COD_OK)
 
-/** Queues all sub-steps of context->step, with their updates. */
-COD_MUST_CHECK cod_status trainer_run_sub_steps(trainer *t);
+/** place.c: this rank's number in the run: that in a job of all groups, also where they are jobs of their own. */
+int trainer_rank(const trainer *t);
+/** Ranks of the group that serve and do not train, the first. */
+int trainer_servers(const trainer *t);
+/** Whether this rank trains; the others serve. */
+bool trainer_trains(const trainer *t);
+/** Ranks that hold a network together, and networks of the group that train. */
+int trainer_stages(const trainer *t);
+int trainer_replicas(const trainer *t);
+/** The run's ranks. */
+int trainer_ranks(const trainer *t);
+void trainer_closing_part(int group, char part[32]);
+/** Steps from one word of all groups on whether to stop to the next; 0 = each group stops by itself. */
+int64_t trainer_in_step_every(const trainer *t);
+/** Whether groups wait for each other anyway: then they also stop, and resume, at one step. */
+bool trainer_in_step(const trainer *t);
 /** Whether the strategy does a step's passes in place of the trainer; it then has the loss at their end. */
 bool trainer_leaves_computing(const trainer *t);
+/** Makes the leader hold what ranks update a part each of; see gather(). Collective on the group. */
+COD_MUST_CHECK cod_status trainer_gather(trainer *t, float *const *moments);
+
+/** Queues all sub-steps of context->step, with their updates. */
+COD_MUST_CHECK cod_status trainer_run_sub_steps(trainer *t);
 /** This rank's losses of a step: means of its mini-batches, 0 where a sub-step was not due. @param[out] losses  [loss_count] */
 COD_MUST_CHECK cod_status trainer_get_losses(trainer *t, int64_t step, double *losses);
 
@@ -137,17 +156,6 @@ void trainer_clear(trainer *t);
 COD_MUST_CHECK cod_status trainer_open_device(trainer *t);
 /** Logs what a rank of the group holds in its device's memory; leader. */
 void trainer_tell_memory(const trainer *t);
-
-/** This rank's number in the run: that in a job of all groups, also where they are jobs of their own. */
-int trainer_rank(const trainer *t);
-/** Whether this rank trains; the others serve. */
-bool trainer_trains(const trainer *t);
-/** Ranks that hold a network together, and networks of the group that train. */
-int trainer_stages(const trainer *t);
-int trainer_replicas(const trainer *t);
-/** The run's ranks. */
-int trainer_ranks(const trainer *t);
-void trainer_closing_part(int group, char part[32]);
 
 /** Creates the run's folder, claims it for this job and removes what a killed one left half written. Collective on all ranks. */
 COD_MUST_CHECK cod_status trainer_open_folder(trainer *t);
@@ -162,14 +170,6 @@ COD_MUST_CHECK cod_status trainer_claim_folder(trainer *t);
 /** Whether all steps are done and the summary was written. Collective on all ranks. */
 COD_MUST_CHECK cod_status trainer_look_whether_finished(trainer *t);
 
-/** Whether groups wait for each other anyway: then they also stop, and resume, at one step. */
-bool trainer_in_step(const trainer *t);
-
-/** Ranks of the group that serve and do not train, the first. */
-int trainer_servers(const trainer *t);
-
-/** Makes the leader hold what ranks update a part each of; see gather(). Collective on the group. */
-COD_MUST_CHECK cod_status trainer_gather(trainer *t, float *const *moments);
 /** Whether each rank writes a part of checkpoints of its own. */
 bool trainer_keeps_state(const trainer *t);
 COD_MUST_CHECK cod_status trainer_save_checkpoint(trainer *t);
@@ -197,6 +197,10 @@ double trainer_exchange_share(const trainer *t, const cod_strategy_stats *stats)
 
 /** Writes and reports a line of metrics, as far as this rank does that, and starts the next one's mean loss. */
 COD_MUST_CHECK cod_status trainer_log_line(trainer *t);
+/** Reports to those who watch a terminal, while no line of metrics is due. */
+void trainer_report_between(trainer *t);
+/** For cod_guards_look(): the mean, since the last line of metrics, of the loss or the figure of this name; `context` is a trainer. */
+double trainer_mean_by_name(const void *context, const char *name);
 
 /** The strategy's figures; on the leader those of the processes before this one are added. */
 void trainer_read_stats(const trainer *t, cod_strategy_stats *out);

@@ -120,7 +120,8 @@ static void sample_init(sample *s)
                                        {&model_table, &s->model},     {&cluster_table, &s->cluster}};
     memcpy(s->tables, tables, sizeof tables);
     s->selector = (cod_config_selector){"model", "name", model_names, select_model, s};
-    s->schema = (cod_config_schema){s->tables, 6, &s->selector, 1, raw_keys};
+    s->schema = (cod_config_schema){
+        .tables = s->tables, .count = 6, .selectors = &s->selector, .selector_count = 1, .raw = raw_keys};
 }
 
 static cod_status load(sample *s, const char *text, const char *const *overrides, size_t count, cod_config **config)
@@ -337,7 +338,8 @@ static void groups_are_read_raw_and_vary_the_base(void **state)
         sample own = s;
         own.tables[0] = (cod_config_table){&model_table, &own.model};
         own.selector.context = &own;
-        own.schema = (cod_config_schema){own.tables, 1, &own.selector, 1, ranks_key};
+        own.schema = (cod_config_schema){
+            .tables = own.tables, .count = 1, .selectors = &own.selector, .selector_count = 1, .raw = ranks_key};
         assert_ok(cod_config_apply_node(config, group, &own.schema));
         if (group == groups->first)
             assert_true(own.srresnet.blocks == 5 && own.model.scale == 2);
@@ -408,8 +410,14 @@ static void documents_name_every_option(void **state)
     (void)state;
     sample s;
     sample_init(&s);
+    static const char *const verbs[] = {"run", "walk", NULL};
+    const cod_config_names names[] = {{"", "name", verbs}};
+    s.schema.names = names;
+    s.schema.name_count = 1;
     char *text = NULL;
     assert_ok(cod_config_document(&s.schema, COD_CONFIG_MARKDOWN, &text));
+    cod_test_assert_contains(text, "| `name` | `run` | one of: run, walk | name of the run |");
+    cod_test_assert_contains(text, "| `name` | `srresnet` | one of: srresnet, mlp, plain | model |");
     cod_test_assert_contains(text, "## `train`\n\nThe step loop.\n\n| key | default | takes | meaning |");
     cod_test_assert_contains(text, "| `rate` | `0.001` | a number from 0 to 1 | learning rate \\| per step |");
     cod_test_assert_contains(text, "### `model` with `name: mlp`");

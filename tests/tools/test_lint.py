@@ -12,9 +12,13 @@ LINT = ROOT / "tools/lint/lint.py"
 
 HEADER = "/**\n * @file\n * Adds.\n */\nint cod_add(int a, int b);\n"
 SOURCE = '#include "core/add.h"\n\nint cod_add(int a, int b)\n{\n    return a + b; /* no printf("x") here */\n}\n'
+MODULES = "cod_module(core LEVEL 0)\ncod_module(nn LEVEL 1 LINKS cod_core)\ncod_module(cpu LEVEL 1 LINKS cod_core)\n" \
+          "cod_module(comm LEVEL 1 LINKS cod_core)\ncod_module(train LEVEL 3 LINKS cod_core cod_nn cod_comm)\n"
+TABLE = "| level | module |\n| --- | --- |\n| 0 | `core` | status |\n| 1 | `nn` | graph |\n| 1 | `cpu` | |\n| 1 | `comm` | |\n" \
+        "| 3 | `train` | |\n| 4 | `tools` | |\n"
 CLEAN = {
-    "cmake/modules.cmake": "cod_module(core)\ncod_module(nn LINKS cod_core)\ncod_module(cpu LINKS cod_core)\n"
-                           "cod_module(comm LINKS cod_core)\ncod_module(train LINKS cod_core cod_nn cod_comm)\n",
+    "cmake/modules.cmake": MODULES,
+    "docs/architecture.md": TABLE,
     "src/core/add.h": HEADER,
     "src/core/add.c": SOURCE,
     "src/core/core_internal.h": "int cod_private(void);\n",
@@ -54,8 +58,8 @@ PLANTED = [
     ("third-party", "src/train/a.c", "#include <cjson/cJSON.h>\n"),
     ("third-party", "src/train/a.c", "#include <cmocka.h>\n"),
     ("third-party", "tools/a.c", "#include <librsvg/rsvg.h>\n"),
-    ("third-party", "tools/report_page.c", "#include <cairo.h>\n"),
-    ("third-party", "tools/report_page.c", "#include <glib.h>\n"),
+    ("third-party", "src/report/page.c", "#include <cairo.h>\n"),
+    ("third-party", "src/report/page.c", "#include <glib.h>\n"),
     ("upward-include", "src/core/a.c", '#include "nn/graph.h"\n'),
     ("upward-include", "src/nn/a.c", '#include "train/step.h"\n'),
     ("upward-include", "src/nn/a.c", '#include "comm/group.h"\n'),
@@ -63,10 +67,16 @@ PLANTED = [
     ("upward-include", "src/nn/a.c", '#include "tools/main.h"\n'),
     ("upward-include", "src/nn/a.c", '#include "../comm/group.h"\n'),
     ("private-header", "src/nn/a.c", '#include "core/core_internal.h"\n'),
-    ("levels", "cmake/modules.cmake", "cod_module(nn LINKS cod_core cod_train)\n"),
-    ("levels", "cmake/modules.cmake", "cod_module(comm LINKS cod_core cod_nn)\n"),
-    ("levels", "cmake/modules.cmake", "cod_module(strategies LINKS cod_core cod_distill)\n"),
-    ("levels", "cmake/modules.cmake", "cod_module(novelty LINKS cod_core)\n"),
+    ("private-header", "tools/cmd_train.c", '#include "core/core_internal.h"\n'),
+    ("private-header", "tools/bench/step.c", '#include "core/core_internal.h"\n'),
+    ("levels", "cmake/modules.cmake", MODULES + "cod_module(gan LEVEL 1 LINKS cod_core cod_train)\n"), # up
+    ("levels", "cmake/modules.cmake", MODULES + "cod_module(gan LEVEL 3 LINKS cod_core cod_train)\n"), # aside
+    ("levels", "cmake/modules.cmake", MODULES + "cod_module(gan LEVEL 4 LINKS cod_core cod_unknown)\n"),
+    ("levels", "cmake/modules.cmake", MODULES + "cod_module(gan LINKS cod_core)\n"),
+    ("levels", "docs/architecture.md", TABLE.replace("| 3 | `train`", "| 2 | `train`")),
+    ("levels", "docs/architecture.md", TABLE.replace("| 1 | `comm` | |\n", "")),
+    ("levels", "docs/architecture.md", TABLE + "| 1 | `nn` | again |\n"),
+    ("levels", "docs/architecture.md", TABLE.replace("| 4 | `tools`", "| 3 | `tools`")),
     ("build-switch", "tools/devices.c", "#ifdef COD_HAVE_CUDA\nint cod_with;\n#endif\n"),
     ("build-switch", "src/train/a.h", HEADER + "#ifdef COD_HAVE_CUDA\n#endif\n"),
     ("build-switch", "tests/train/CMakeLists.txt", "if(COD_CUDA)\nendif()\n"),

@@ -2,8 +2,8 @@
 #include "support/test.h"
 
 #include "distill/merge.h"
-#include "tools/scale_links.h"
-#include "tools/scale_model.h"
+#include "tools/bench/scale_links.h"
+#include "tools/bench/scale_model.h"
 
 #include <math.h>
 #include <stdlib.h>

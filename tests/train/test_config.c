@@ -453,6 +453,16 @@ static void runs_of_several_strategies_keep_their_options(void **state)
     cod_run_config_clear(&two);
 }
 
+static void documents_name_what_is_registered(void **state)
+{
+    (void)state;
+    char *text;
+    assert_ok(cod_run_config_document(COD_CONFIG_PLAIN, &text));
+    cod_test_assert_contains(text, "train.recipe: supervised  (one of: supervised)");
+    cod_test_assert_contains(text, "train.strategy: codistill  (one of: single, allreduce, local_sgd, model_parallel");
+    free(text);
+}
+
 static void times_are_read(void **state)
 {
     (void)state;
@@ -497,6 +507,7 @@ int main(void)
         cmocka_unit_test(one_group_of_several_can_be_chosen),
         cmocka_unit_test(runs_of_one_strategy_keep_their_options),
         cmocka_unit_test(runs_of_several_strategies_keep_their_options),
+        cmocka_unit_test(documents_name_what_is_registered),
         cmocka_unit_test(times_are_read),
     };
     return cmocka_run_group_tests_name("config of a run", tests, set_up, cod_test_folder_remove);

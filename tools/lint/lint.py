@@ -11,14 +11,6 @@ import re
 import subprocess
 import sys
 
-LEVELS = {
-    "core": 0,
-    "nn": 1, "ref": 1, "cpu": 1, "cuda": 1, "codec": 1, "comm": 1, "data": 1, "io": 1, "config": 1,
-    "infer": 2,
-    "train": 3,
-    "strategies": 4, "distill": 4, "gan": 4,
-}
-
 # Header pattern -> where it may be included, below src/ and tools/. Tests are free.
 THIRD_PARTY = [
     (r"mpi(-ext)?\.h|mpi/.*", ["src/comm/", "tools/main.c"]),
@@ -30,7 +22,7 @@ THIRD_PARTY = [
     (r"xxh(ash|3)\.h", ["src/core/"]),
     (r"(cjson/)?cJSON\w*\.h", ["src/io/"]),
     (r"sodium.*\.h", ["src/io/"]),
-    (r"(librsvg/)?rsvg[^/]*\.h|(cairo/)?cairo[^/]*\.h|glib[^/]*(/.*)?|gio/.*|gdk-pixbuf/.*", ["tools/report_png.c"]),
+    (r"(librsvg/)?rsvg[^/]*\.h|(cairo/)?cairo[^/]*\.h|glib[^/]*(/.*)?|gio/.*|gdk-pixbuf/.*", ["src/report/png.c"]),
     (r"cmocka\w*\.h", []),
 ]
 
@@ -70,7 +62,8 @@ class Lint:
         return sorted(p.relative_to(self.root) for p in found if p.suffix in TEXT_FILES)
 
     def run(self, with_format):
-        modules = self.module_links()
+        modules, levels = self.module_links()
+        self.check_level_table(levels)
         reasons = self.long_file_reasons()
         c_files = []
         for path in self.files():
@@ -92,19 +85,38 @@ class Lint:
     def module_links(self):
         """What each module may include, read from cmake/modules.cmake: the build and the lint agree by construction."""
         path = pathlib.Path("cmake/modules.cmake")
-        modules = {}
+        modules, levels = {}, {}
         for number, line in enumerate((self.root / path).read_text().splitlines(), 1):
             match = re.match(r"\s*cod_module\((\w+)(.*)", line)
             if not match:
                 continue
-            name, links = match[1], re.findall(r"\bcod_(\w+)", match[2])
-            if name not in LEVELS:
-                self.report(path, number, "levels", f"module '{name}' has no level in tools/lint/lint.py")
+            name, links, level = match[1], re.findall(r"\bcod_(\w+)", match[2]), re.search(r"\bLEVEL (\d+)", match[2])
+            if not level:
+                self.report(path, number, "levels", f"module '{name}' has no level; write cod_module({name} LEVEL n …)")
+            levels[name] = int(level[1]) if level else 0
             for link in links:
-                if LEVELS.get(link, 99) >= LEVELS.get(name, 0):
+                if levels.get(link, 99) >= levels[name]:
                     self.report(path, number, "levels", f"'{name}' links '{link}', which is not below it")
             modules[name] = set(links).union(*(modules.get(link, set()) for link in links))
-        return modules
+        return modules, levels
+
+    def check_level_table(self, levels):
+        """The table of docs/architecture.md has every module, with the level that it has in cmake/modules.cmake, and `tools` above them all."""
+        path = pathlib.Path("docs/architecture.md")
+        if not (self.root / path).exists():
+            return
+        wanted, last = {**levels, "tools": max(levels.values()) + 1}, 1
+        for number, line in enumerate((self.root / path).read_text().splitlines(), 1):
+            match = re.match(r"\| (\d+) \| `(\w+)` \|", line)
+            if not match:
+                continue
+            level, name, last = int(match[1]), match[2], number
+            if wanted.get(name) != level:
+                self.report(path, number, "levels", f"'{name}' has level {wanted[name]} in cmake/modules.cmake" if name in wanted else
+                            f"'{name}' is no module of cmake/modules.cmake, or stands here twice")
+            wanted.pop(name, None)
+        for name, level in wanted.items():
+            self.report(path, last, "levels", f"the table has no line for '{name}' of level {level}")
 
     def long_file_reasons(self):
         path = self.root / "tools/lint/long_files.txt"
@@ -149,14 +161,16 @@ class Lint:
             header, number = match[1] or match[2], text.count("\n", 0, match.start()) + 1
             if path.parts[0] != "tests":
                 self.check_third_party(path, number, header)
+            target = header.split("/")[0] if "/" in header else None
+            if path.parts[0] == "tools" and target in modules and header.endswith("_internal.h"):
+                self.report(path, number, "private-header", f"{header} is private to '{target}'")
             if not module:
                 continue
-            target = header.split("/")[0] if "/" in header else None
             if target in ("tools", "tests", "src", "..", "support"):
                 self.report(path, number, "upward-include", f"src may not include '{header}'")
-            elif target in LEVELS and target != module and target not in modules.get(module, set()):
+            elif target in modules and target != module and target not in modules.get(module, set()):
                 self.report(path, number, "upward-include", f"'{module}' may not see '{target}' ({header})")
-            elif target in LEVELS and target != module and header.endswith("_internal.h"):
+            elif target in modules and target != module and header.endswith("_internal.h"):
                 self.report(path, number, "private-header", f"{header} is private to '{target}'")
 
     def check_third_party(self, path, number, header):

@@ -1,0 +1,135 @@
+#include "compare/compare.h"
+
+#include "compare/compare_internal.h"
+#include "io/file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static cod_status add_runs(cod_comparison *c)
+{
+    c->runs = calloc(c->arm_count * c->seed_count * c->rate_count + 1, sizeof *c->runs);
+    COD_REQUIRE_MEMORY(c->runs);
+    for (size_t r = 0; r < c->rate_count; r++)
+        for (size_t s = 0; s < c->seed_count; s++)
+            for (size_t a = 0; a < c->arm_count; a++) {
+                cod_compare_run *run = &c->runs[c->run_count];
+                const bool alone = c->arms[a].kind->single_rank;
+                *run = (cod_compare_run){.arm = a, .rate = r, .seed = c->seeds[s]};
+                const bool plain = !cod_compare_is_in_laboratory(c, run);
+                snprintf(run->name, sizeof run->name, "%s-%s%s%s-seed%lld", c->config.root.name, c->arms[a].name,
+                         plain ? "" : "-", plain ? "" : c->rates[r], (long long)run->seed);
+                if (alone && r > 0)
+                    run->same = &c->runs[s * c->arm_count + a];
+                c->run_count++;
+            }
+    return COD_OK;
+}
+
+/** Before anything is trained: folders of other configurations, as far as steps are known by then. */
+static cod_status look_at_all(cod_comparison *c)
+{
+    const int kind = c->config.compare.budget;
+    for (size_t i = 0; i < c->run_count; i++) {
+        cod_compare_run *run = &c->runs[i];
+        const bool known = kind == COD_BUDGET_STEPS || kind == COD_BUDGET_SAMPLES || c->arms[run->arm].own_steps;
+        if (!known || run->state == COD_COMPARE_FAILED)
+            continue;
+        COD_TRY(cod_compare_decide_steps(c, run));
+        COD_TRY(cod_compare_look_at(c, run));
+    }
+    return COD_OK;
+}
+
+static cod_status train_one(cod_comparison *c, cod_compare_run *run, size_t number)
+{
+    if (run->same != NULL) {
+        run->state = run->same->state;
+        memcpy(run->message, run->same->message, sizeof run->message);
+        return run->state == COD_COMPARE_FINISHED ? cod_compare_read_summary(c, run) : COD_OK;
+    }
+    if (run->steps == 0 && run->state != COD_COMPARE_FAILED) {
+        COD_TRY(cod_compare_decide_steps(c, run));
+        if (run->state != COD_COMPARE_FAILED)
+            COD_TRY(cod_compare_look_at(c, run));
+    }
+    if (c->host->is_asked(c->host->context) && run->state == COD_COMPARE_MISSING)
+        return cod_compare_stopped(c, run);
+    cod_compare_say(c, "== %s (%zu of %zu)%s", run->name, number, c->run_count,
+                    run->state == COD_COMPARE_FINISHED ? ": done before" : "");
+    if (run->state == COD_COMPARE_MISSING)
+        COD_TRY(cod_compare_train(c, run));
+    if (run->state == COD_COMPARE_FINISHED)
+        return cod_compare_read_summary(c, run);
+    cod_compare_say(c, "== %s failed: %s", run->name, run->message);
+    return COD_OK;
+}
+
+cod_status cod_comparison_check(const cod_comparison *c)
+{
+    size_t failed = 0;
+    const cod_compare_run *first = NULL;
+    for (size_t i = 0; i < c->run_count; i++)
+        if (c->runs[i].state != COD_COMPARE_FINISHED) {
+            first = failed++ == 0 ? &c->runs[i] : first;
+        }
+    if (failed == 0)
+        return COD_OK;
+    return cod_fail(COD_ERR_PEER, "%zu of %zu runs failed, the first '%s': %s; the same command tries them again",
+                    failed, c->run_count, first->name, first->message);
+}
+
+cod_status cod_comparison_create(const cod_compare_arguments *arguments, const cod_compare_host *host,
+                                 cod_comparison **out)
+{
+    cod_comparison *c = calloc(1, sizeof *c);
+    COD_REQUIRE_MEMORY(c);
+    c->arguments = arguments;
+    c->host = host;
+    cod_status status = cod_run_config_load(arguments->path, arguments->overrides, arguments->count, &c->config);
+    if (status == COD_OK)
+        status = cod_compare_read(c);
+    if (status == COD_OK)
+        status = add_runs(c);
+    if (status != COD_OK) {
+        cod_comparison_destroy(c);
+        return status;
+    }
+    *out = c;
+    return COD_OK;
+}
+
+void cod_comparison_destroy(cod_comparison *c)
+{
+    if (c == NULL)
+        return;
+    for (size_t i = 0; i < c->run_count; i++)
+        cod_json_free(c->runs[i].summary);
+    free(c->runs);
+    free(c->arms);
+    free(c->config_text);
+    cod_run_config_clear(&c->config);
+    free(c);
+}
+
+cod_status cod_comparison_train(cod_comparison *c)
+{
+    COD_TRY(cod_compare_tune(c));
+    COD_TRY(look_at_all(c));
+    for (size_t i = 0; i < c->run_count; i++)
+        COD_TRY(train_one(c, &c->runs[i], i + 1));
+    return COD_OK;
+}
+
+void cod_comparison_print(const cod_comparison *c, FILE *out)
+{
+    cod_compare_print_table(c, out);
+    cod_compare_print_tuned(c, out);
+}
+
+cod_status cod_comparison_write(const cod_comparison *c, char folder[COD_COMPARE_PATH])
+{
+    snprintf(folder, COD_COMPARE_PATH, "%s/%s-compare", c->config.root.output, c->config.root.name);
+    COD_TRY(cod_folder_create(folder));
+    return cod_compare_write_json(c, folder);
+}

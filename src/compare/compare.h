@@ -1,0 +1,75 @@
+/**
+ * @file
+ * A comparison: one configuration trained in several ways, side by side, as its section `compare` says (docs/compare.md).
+ *
+ * An *arm* is one way to train the configuration: a strategy and overrides. Each arm is trained once for each seed and link
+ * rate; one such training is a *run*, a process of `codistill train` with a folder of its own. Runs that are finished already
+ * are not repeated.
+ */
+#ifndef COD_COMPARE_COMPARE_H
+#define COD_COMPARE_COMPARE_H
+
+#include "core/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+enum { COD_COMPARE_PATH = 4096, COD_COMPARE_MESSAGE = 1024 };
+
+/** What is compared. */
+typedef struct cod_compare_arguments {
+    const char *path;             /**< the configuration's file */
+    const char *const *overrides; /**< [count] "key.path=value" */
+    size_t count;
+    const char *strategies; /**< in place of compare.arms: "single,allreduce"; "" = none */
+    const char *seeds;      /**< in place of compare.seeds: "1,2,3"; "" = none */
+} cod_compare_arguments;
+
+/** What a comparison needs of the program that makes it: a library neither prints nor starts processes by itself. */
+typedef struct cod_compare_host {
+    void *context;       /**< first argument of the functions */
+    const char *version; /**< of the program, for compare.json */
+    /** Shows a line that says what goes on; it has no newline at its end. */
+    void (*say)(void *context, const char *line);
+    /** Whether somebody has asked to stop. No run is begun any more then. */
+    bool (*is_asked)(void *context);
+    /**
+     * Runs a program to its end.
+     *
+     * @param      args           ends with NULL; args[0] is the program's path
+     * @param      in_laboratory  the program is tools/netlab.sh, whose hosts the ranks lie on
+     * @param[out] message        the reason that it gave for a failure; "" = none
+     * @return what waitpid() tells, or -1 when it could not be started
+     */
+    int (*run)(void *context, const char *const *args, bool in_laboratory, char message[COD_COMPARE_MESSAGE]);
+} cod_compare_host;
+
+typedef struct cod_comparison cod_comparison;
+
+/**
+ * Reads the configuration and finds what is to be trained.
+ *
+ * @param      arguments, host  borrowed until the end of the comparison
+ * @param[out] out              new; cod_comparison_destroy()
+ * @return COD_ERR_ARGUMENT with all problems of the section in one message
+ */
+COD_MUST_CHECK cod_status cod_comparison_create(const cod_compare_arguments *arguments, const cod_compare_host *host,
+                                                cod_comparison **out);
+void cod_comparison_destroy(cod_comparison *comparison);
+
+/**
+ * Tunes where the configuration asks for it, and trains every run that is not finished. A run that fails is noted, and the others go on.
+ *
+ * @return COD_ERR_INTERRUPTED when it was asked to stop; COD_ERR_ARGUMENT when a run's folder is of another configuration
+ */
+COD_MUST_CHECK cod_status cod_comparison_train(cod_comparison *comparison);
+
+/** Writes tables for people: runs, arms over their runs, and what tuning tried and chose. */
+void cod_comparison_print(const cod_comparison *comparison, FILE *out);
+/** Writes FOLDER/compare.json and pictures of the arms. @param[out] folder  of the comparison, which is made */
+COD_MUST_CHECK cod_status cod_comparison_write(const cod_comparison *comparison, char folder[COD_COMPARE_PATH]);
+/** The failure that tells of the runs that failed. @return COD_ERR_PEER; COD_OK when all are finished */
+COD_MUST_CHECK cod_status cod_comparison_check(const cod_comparison *comparison);
+
+#endif

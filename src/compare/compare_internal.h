@@ -1,0 +1,181 @@
+/** What the parts of a comparison share: its arms, the runs that they make, and what is read from the folders of these. */
+#ifndef COD_COMPARE_COMPARE_INTERNAL_H
+#define COD_COMPARE_COMPARE_INTERNAL_H
+
+#include "compare/compare.h"
+#include "io/json.h"
+#include "train/config.h"
+#include "train/metrics.h"
+#include "train/strategy.h"
+
+enum { COD_COMPARE_MAX_RUNS = 4096 };
+
+/** One of compare.tune: what all arms try. */
+typedef struct cod_compare_candidate {
+    const char **set; /**< [set_count] "key.path=value" */
+    size_t set_count;
+    const cod_config_node *node; /**< for messages */
+} cod_compare_candidate;
+
+/** Rows of the report. */
+typedef struct cod_compare_arm {
+    const char *name;
+    const cod_strategy_kind *kind;
+    const char **set; /**< [set_count] "key.path=value" */
+    size_t set_count;
+    const cod_config_node *node; /**< for messages; NULL = it was not in the file */
+    bool own_steps;              /**< it sets train.steps, which then is not of the budget */
+    /* Of its configuration: */
+    int64_t steps, samples_per_step;
+    int groups, ranks;
+    int hosts, slots; /**< of the laboratory: groups as configured and ranks of each; slots 0 = they are unequal */
+    /** Share of the bytes counted inside a group that go from one configured group to another: on this machine, between hosts. */
+    double crossing, crossing_hosts;
+    char note[256];                      /**< why its budget is not that of the others; "" = it is */
+    struct cod_compare_trial *trials;    /**< [candidate_count]; NULL = nothing is tuned */
+    const cod_compare_candidate *chosen; /**< what its runs train with; NULL = none is chosen, or not yet */
+} cod_compare_arm;
+
+typedef enum cod_compare_state { COD_COMPARE_MISSING, COD_COMPARE_FINISHED, COD_COMPARE_FAILED } cod_compare_state;
+extern const char *const cod_compare_state_names[]; /**< in compare.json */
+
+typedef struct cod_compare_run {
+    size_t arm, rate;
+    int64_t seed, steps;                    /**< steps 0 = not yet known */
+    bool pilot;                             /**< only measures what a step needs */
+    double max_time_s;                      /**< of a pilot; 0 = none */
+    const cod_compare_candidate *candidate; /**< what a run of tuning tries; NULL = it is none */
+    char name[256];
+    const struct cod_compare_run
+        *same; /**< of one rank alone, which no link concerns: the run that is trained; else NULL */
+    cod_compare_state state;
+    char message[COD_COMPARE_MESSAGE]; /**< FAILED: why */
+    cod_json_value *summary;           /**< FINISHED */
+} cod_compare_run;
+
+/** A candidate trained in an arm. */
+typedef struct cod_compare_trial {
+    cod_compare_run run; /**< `same`: the trial that differs from it in nothing, since the arm sets the rest itself */
+    double quality;      /**< on held-out data at the end, mean over the groups; NaN = not known */
+} cod_compare_trial;
+
+struct cod_comparison {
+    const cod_compare_arguments *arguments;
+    const cod_compare_host *host;
+    cod_run_config config;
+    const cod_train_task_kind *task;
+    char *config_text; /**< resolved */
+    cod_compare_arm *arms;
+    size_t arm_count, arm_capacity, baseline;
+    const int64_t *seeds;
+    const char *const *rates; /**< [rate_count] "none" or a link's rate */
+    size_t seed_count, rate_count;
+    cod_compare_candidate *candidates; /**< [candidate_count] of compare.tune */
+    size_t candidate_count;
+    cod_compare_run *runs; /**< [run_count], in the order in which they are trained: rates, seeds, arms */
+    size_t run_count;
+    double budget; /**< as found for the first rate: steps, samples, seconds or bytes */
+};
+
+/* The parts, each of which calls only those above it. */
+
+/** results.c: path of a file in a run's folder; of the folder itself where `file` is "". */
+void cod_compare_run_path(const cod_comparison *c, const cod_compare_run *run, const char *file,
+                          char path[COD_COMPARE_PATH]);
+/** An arm's first run that is finished; NULL = none is. */
+const cod_compare_run *cod_compare_finished_run(const cod_comparison *c, size_t arm);
+/** A number of a finished run's summary; NaN = it is not there. */
+double cod_compare_number(const cod_compare_run *run, const char *key);
+/** The same of a group's part. */
+double cod_compare_group_number(const cod_compare_run *run, int group, const char *key);
+/** Groups that a finished run had. */
+int cod_compare_groups(const cod_compare_run *run);
+/** The mean of all groups' own; NaN when one is not known. */
+double cod_compare_mean_of_groups(const cod_compare_run *run, const char *key);
+/** Key, in summary.json, of the figure that arms are judged by: on test data where there are any, else on held-out ones. */
+void cod_compare_metric_key(const cod_comparison *c, char key[64]);
+/** For people: "accuracy on the held-out images". */
+void cod_compare_describe_figure(const cod_comparison *c, bool test, char text[128]);
+
+/** Who sets something: an arm, or a candidate of tuning, which leaves data, ranks and budget alone too. */
+typedef enum cod_compare_setter { COD_COMPARE_ARM_SETS, COD_COMPARE_CANDIDATE_SETS } cod_compare_setter;
+/** settings.c: the "key.path=value" at `node`, a list or one text. @param[out] set  [count] in the configuration's arena */
+COD_MUST_CHECK cod_status cod_compare_read_set(cod_comparison *c, const cod_config_node *node,
+                                               cod_compare_setter setter, const char ***set, size_t *count);
+/** Reads compare.tune; problems are kept for cod_compare_read(), which has the seeds by then. */
+COD_MUST_CHECK cod_status cod_compare_read_tune(cod_comparison *c);
+/** Whether one of the keys, which end at '=', is the other or lies below it. */
+bool cod_compare_overlap(const char *a, const char *b);
+/** Whether the arm itself sets what `text`, a "key.path=value" of a candidate, sets: then the arm's counts. */
+bool cod_compare_is_own(const cod_compare_arm *arm, const char *text);
+/** "train.rate=1e-3 train.warmup=10", what of a candidate holds in an arm. */
+void cod_compare_describe_candidate(const cod_compare_arm *arm, const cod_compare_candidate *candidate, char *text,
+                                    size_t bytes);
+
+/** run.c: shows a line of what goes on. */
+void cod_compare_say(const cod_comparison *c, const char *fmt, ...) COD_PRINTF(2, 3);
+/** The configuration of a run. @param[out] config  new; cod_run_config_clear() */
+COD_MUST_CHECK cod_status cod_compare_load(const cod_comparison *c, const cod_compare_run *run, cod_run_config *config);
+/** How a run's folder differs from its configuration; "" = not, or there is none yet. */
+COD_MUST_CHECK cod_status cod_compare_find_difference(const cod_comparison *c, const cod_compare_run *run,
+                                                      char difference[256]);
+/** Finds whether the run is done already. @return COD_ERR_ARGUMENT when its folder is of another configuration */
+COD_MUST_CHECK cod_status cod_compare_look_at(const cod_comparison *c, cod_compare_run *run);
+/**
+ * Trains, in a process of its own; run->state says how that ended.
+ * @return COD_ERR_INTERRUPTED where it was asked to stop, or its time was up, before the last step
+ */
+COD_MUST_CHECK cod_status cod_compare_train(const cod_comparison *c, cod_compare_run *run);
+/** The failure that says how far a run is. */
+cod_status cod_compare_stopped(const cod_comparison *c, const cod_compare_run *run);
+COD_MUST_CHECK cod_status cod_compare_read_summary(const cod_comparison *c, cod_compare_run *run);
+/** Whether a run's ranks lie on hosts of a laboratory. */
+bool cod_compare_is_in_laboratory(const cod_comparison *c, const cod_compare_run *run);
+
+/** traffic.c: what crosses from one configured group to another where the strategy makes all ranks one group. */
+void cod_compare_describe_traffic(const cod_run_config *config, cod_compare_arm *arm);
+double cod_compare_crossing(const cod_comparison *c, const cod_compare_run *run);
+/** Bytes of a finished run, of all ranks. */
+double cod_compare_between_bytes(const cod_comparison *c, const cod_compare_run *run);
+double cod_compare_inside_bytes(const cod_comparison *c, const cod_compare_run *run);
+
+/** arms.c: reads the section, and what the arguments have in its place; all problems come in one message. */
+COD_MUST_CHECK cod_status cod_compare_read(cod_comparison *c);
+/** Finds out again what an arm's configuration makes of it, once something was chosen. */
+COD_MUST_CHECK cod_status cod_compare_describe_arm(cod_comparison *c, size_t arm);
+
+/** budget.c: decides run->steps; may train a pilot for it. A run that cannot be given any is FAILED. */
+COD_MUST_CHECK cod_status cod_compare_decide_steps(cod_comparison *c, cod_compare_run *run);
+/** For people: "1000 steps each". */
+void cod_compare_describe_budget(const cod_comparison *c, char *text, size_t bytes);
+
+/**
+ * tune.c: trains each arm with each candidate and chooses by the quality on held-out data; runs of an arm that none can be
+ * chosen for are FAILED.
+ * @return COD_ERR_INTERRUPTED when it was asked to stop
+ */
+COD_MUST_CHECK cod_status cod_compare_tune(cod_comparison *c);
+
+/** tuned.c: "tuning" of all arms, "tuned" of an arm; nothing where nothing is tuned. */
+void cod_compare_write_tuning(const cod_comparison *c, cod_json *json);
+void cod_compare_write_tuned(const cod_comparison *c, const cod_compare_arm *arm, cod_json *json);
+/** What was tried and chosen. */
+void cod_compare_print_tuned(const cod_comparison *c, FILE *out);
+
+/** predictions.c: "disagreement" and "reliability" of a run, "churn" of all; nothing where no predictions are. */
+COD_MUST_CHECK cod_status cod_compare_write_disagreement(const cod_comparison *c, const cod_compare_run *run,
+                                                         cod_json *json);
+COD_MUST_CHECK cod_status cod_compare_write_reliability(const cod_comparison *c, const cod_compare_run *run,
+                                                        cod_json *json);
+COD_MUST_CHECK cod_status cod_compare_write_churn(const cod_comparison *c, cod_json *json);
+
+/** crops.c: "crops": the same parts of held-out pictures by every arm, PNG files in FOLDER/crops. */
+COD_MUST_CHECK cod_status cod_compare_write_crops(const cod_comparison *c, const char *folder, cod_json *json);
+
+/** json.c: FOLDER/compare.json, all that is known (docs/compare.md). */
+COD_MUST_CHECK cod_status cod_compare_write_json(const cod_comparison *c, const char *folder);
+
+/** table.c: runs, and arms over their runs. */
+void cod_compare_print_table(const cod_comparison *c, FILE *out);
+
+#endif

@@ -1,0 +1,106 @@
+/* The same crops from every arm, side by side, embedded in the page. */
+#include "report/report_internal.h"
+
+#include "io/file.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MAX_PNG_BYTES = 1 << 24,
+    WIDE = 200,
+    NARROW = 160
+}; /* pixels that a crop should take on a desktop and on a phone */
+
+static unsigned long big_endian(const unsigned char *data)
+{
+    return (unsigned long)data[0] << 24 | (unsigned long)data[1] << 16 | (unsigned long)data[2] << 8 | data[3];
+}
+
+/** Size from the header of a PNG (ISO/IEC 15948, 11.2.2). */
+static cod_status read_size(const unsigned char *data, size_t bytes, unsigned long *width, unsigned long *height)
+{
+    static const unsigned char signature[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
+    if (bytes < 33 || memcmp(data, signature, sizeof signature) != 0 || memcmp(data + 12, "IHDR", 4) != 0)
+        return cod_fail(COD_ERR_FORMAT, "no PNG");
+    *width = big_endian(data + 16);
+    *height = big_endian(data + 20);
+    if (*width == 0 || *height == 0 || *width > 4096 || *height > 4096)
+        return cod_fail(COD_ERR_FORMAT, "%lu x %lu pixels", *width, *height);
+    return COD_OK;
+}
+
+/** Pictures come from the comparison's own folder only. */
+static bool is_inside(const char *name)
+{
+    return name[0] != '\0' && name[0] != '/' && strstr(name, "..") == NULL;
+}
+
+static unsigned long whole_scale(unsigned long pixels, unsigned long wanted)
+{
+    return pixels < wanted ? wanted / pixels : 1;
+}
+
+static cod_status embed(cod_report *report, const char *name, const char *label)
+{
+    void *data = NULL;
+    size_t bytes = 0;
+    unsigned long width = 0, height = 0;
+    if (!is_inside(name))
+        return cod_fail(COD_ERR_FORMAT, "'%s' lies outside the folder", name);
+    const char *path = cod_path_join(report->arena, report->folder, name);
+    COD_REQUIRE_MEMORY(path);
+    COD_TRY(cod_file_read(path, MAX_PNG_BYTES, &data, &bytes));
+    const cod_status status = read_size(data, bytes, &width, &height);
+    if (status == COD_OK) {
+        fprintf(report->out,
+                "<img style=\"--w:%lu;--h:%lu;--wide:%lu;--narrow:%lu\" width=\"%lu\" height=\"%lu\" alt=\"", width,
+                height, whole_scale(width, WIDE), whole_scale(width, NARROW), width, height);
+        cod_markup(report->out, label);
+        fputs("\" src=\"data:image/png;base64,", report->out);
+        cod_markup_base64(report->out, data, bytes);
+        fputs("\">", report->out);
+    }
+    free(data);
+    return status;
+}
+
+static void write_image(cod_report *report, const cod_json_value *image)
+{
+    const char *label = cod_json_get_string(cod_json_get(image, "label"), "");
+    const double psnr = cod_json_get_number(cod_json_get(image, "psnr"), NAN);
+    fputs("<figure class=\"crop\">", report->out);
+    if (embed(report, cod_json_get_string(cod_json_get(image, "png"), ""), label) != COD_OK) {
+        fputs("<p class=\"warning\">The picture is missing: ", report->out);
+        cod_markup(report->out, cod_error_message());
+        fputs("</p>", report->out);
+    }
+    fputs("<figcaption>", report->out);
+    cod_markup(report->out, label);
+    if (!isnan(psnr))
+        fprintf(report->out, "<br>%s dB", cod_number_text(psnr, 2).text);
+    fputs("</figcaption></figure>\n", report->out);
+}
+
+cod_status cod_report_crops(cod_report *report)
+{
+    const cod_json_value *crops = cod_json_get(report->data->document, "crops");
+    if (cod_json_count(crops) == 0)
+        return COD_OK;
+    fputs("<section id=\"crops\">\n<h2>Pictures</h2>\n<p class=\"note\">The same crop from each arm, each pixel shown "
+          "as a "
+          "square; PSNR of the crop, higher is closer to the truth.</p>\n",
+          report->out);
+    for (const cod_json_value *crop = cod_json_first(crops); crop != NULL; crop = cod_json_next(crop)) {
+        fputs("<h3>", report->out);
+        cod_markup(report->out, cod_json_get_string(cod_json_get(crop, "title"), "(no title)"));
+        fputs("</h3>\n<div class=\"crops\">\n", report->out);
+        const cod_json_value *images = cod_json_get(crop, "images");
+        for (const cod_json_value *image = cod_json_first(images); image != NULL; image = cod_json_next(image))
+            write_image(report, image);
+        fputs("</div>\n", report->out);
+    }
+    fputs("</section>\n", report->out);
+    return COD_OK;
+}

@@ -1,0 +1,41 @@
+/**
+ * @file
+ * A gallery: one self-contained page with what several models made of the same pictures, to compare by eye and figures.
+ */
+#ifndef COD_REPORT_GALLERY_H
+#define COD_REPORT_GALLERY_H
+
+#include "data/metrics.h"
+
+#include <stdio.h>
+
+/** A picture as one model has it; the last view is the truth, without quality. */
+typedef struct cod_gallery_view {
+    const char *name;
+    cod_image image;     /**< 8-bit RGB */
+    cod_quality quality; /**< means, in the table */
+    double niqe;         /**< NaN = not computed */
+} cod_gallery_view;
+
+/** What a section shows. All views are of one size. */
+typedef struct cod_gallery_picture {
+    const char *title;
+    const cod_gallery_view *views; /**< [view_count] */
+    size_t view_count;
+    int64_t left, top, width, height; /**< of the part that is shown enlarged */
+} cod_gallery_picture;
+
+/** What stands above the pictures. */
+typedef struct cod_gallery_head {
+    const char *title, *about;
+    const cod_gallery_view *means; /**< [mean_count], truth last; images are not looked at */
+    size_t mean_count;
+    bool with_niqe;
+} cod_gallery_head;
+
+/** Writes the page from its beginning to the first picture, a picture's section, and the end. */
+void cod_gallery_write_head(FILE *out, const cod_gallery_head *head);
+COD_MUST_CHECK cod_status cod_gallery_write_picture(FILE *out, const cod_gallery_picture *picture);
+void cod_gallery_write_end(FILE *out);
+
+#endif

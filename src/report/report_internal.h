@@ -1,0 +1,92 @@
+/** What the sections of the report share. Each section writes itself into the page, or nothing where its figures are absent. */
+#ifndef COD_REPORT_REPORT_INTERNAL_H
+#define COD_REPORT_REPORT_INTERNAL_H
+
+#include "report/data_internal.h"
+#include "report/markup.h"
+#include "report/plot_internal.h"
+#include "report/significance.h"
+
+typedef struct cod_report {
+    const cod_report_data *data;
+    const char *folder;
+    FILE *out; /**< the page */
+    cod_arena *arena;
+    int drawings;  /**< how many there are so far */
+    double target; /**< the best quality that all runs reach while training; NaN = it cannot be told */
+} cod_report;
+
+/**
+ * Writes a plot to the page and as FOLDER/`file`.png, with a caption (HTML).
+ *
+ * @param drawn    what drawing it came to; a failure is handed back
+ * @param drawing  taken, also on failure
+ */
+COD_MUST_CHECK cod_status cod_report_add_figure(cod_report *report, cod_status drawn, cod_drawing *drawing,
+                                                const char *file, const char *caption);
+/** Removes the PNG files that an earlier page of this report names and the new one does not: nobody would write them anew. */
+COD_MUST_CHECK cod_status cod_report_remove_stale(const cod_report *report, const char *earlier, const char *page);
+/** "" with one rate, else what tells a plot's title or a heading which rate it is of: ", 20 Mbit/s"; in the arena. */
+const char *cod_report_rate_suffix(const cod_report *report, size_t rate);
+/** "20 Mbit/s", "no limit", or the name itself where it is no rate. */
+const char *cod_report_rate_label(const cod_report *report, size_t rate);
+/** `base` for the first rate, else `base`-RATE, of characters that file names take everywhere; in the arena. */
+const char *cod_report_file_name(const cod_report *report, const char *base, size_t rate);
+/** Whether a run of the arm at this rate has finished. */
+bool cod_report_has_runs(const cod_report_arm *arm, size_t rate);
+/** printf into the arena; "" when memory is short. */
+const char *cod_report_text(const cod_report *report, const char *fmt, ...) COD_PRINTF(2, 3);
+
+/** The best quality that every finished run reaches while it trains, a little less where digits are cut; NaN = none. */
+double cod_report_find_target(const cod_report_data *data);
+
+typedef struct cod_report_goal {
+    const cod_report_metric *metric;
+    double target;
+} cod_report_goal;
+
+/** Seconds until a run reaches its goal at `context`, between two evaluations by a straight line; NaN = it does not. */
+double cod_report_time_to(const cod_report_run *run, const void *context);
+
+/** Whether and by how much an arm differs from another. */
+typedef struct cod_contest {
+    cod_t_test test;
+    double p; /**< adjusted for all comparisons with the same arm at the same rate; NaN = no test */
+} cod_contest;
+
+/** Compares all arms with `base` at a rate. @param[out] contests  [arm_count] */
+COD_MUST_CHECK cod_status cod_report_compare(const cod_report *report, size_t rate, size_t base, cod_contest *contests);
+
+COD_MUST_CHECK cod_status cod_report_verdict(cod_report *report);
+/** Items of a list: which arm reaches the target sooner than the baseline at which link rates. Nothing with one rate. */
+COD_MUST_CHECK cod_status cod_report_speed_words(cod_report *report);
+COD_MUST_CHECK cod_status cod_report_arms(cod_report *report);
+COD_MUST_CHECK cod_status cod_report_tuning(cod_report *report);
+COD_MUST_CHECK cod_status cod_report_curves(cod_report *report);
+COD_MUST_CHECK cod_status cod_report_rates(cod_report *report);
+COD_MUST_CHECK cod_status cod_report_costs(cod_report *report);
+COD_MUST_CHECK cod_status cod_report_agreement(cod_report *report);
+COD_MUST_CHECK cod_status cod_report_crops(cod_report *report);
+COD_MUST_CHECK cod_status cod_report_failures(cod_report *report);
+
+/** What numbers are multiplied by to be handy, and their unit then. */
+typedef struct cod_scaling {
+    double factor;
+    const char *unit;
+} cod_scaling;
+
+/** For byte counts of this size. */
+cod_scaling cod_report_bytes_unit(double bytes);
+
+/** A line of each arm over its evaluations, mean and deviation over seeds; see curves.c. */
+typedef enum cod_curve_axis { COD_CURVE_STEP, COD_CURVE_TIME, COD_CURVE_BYTES, COD_CURVE_DISAGREEMENT } cod_curve_axis;
+/** @param[out] line  in the arena; count 0 = the arm has nothing to show */
+COD_MUST_CHECK cod_status cod_report_curve(const cod_report *report, size_t arm, size_t rate, cod_curve_axis axis,
+                                           double scale, cod_line *line);
+
+/** Whether this build draws PNG files. */
+bool cod_report_png_available(void);
+/** Draws an SVG as a PNG file, twice as large. @return COD_ERR_UNSUPPORTED in a build that cannot */
+COD_MUST_CHECK cod_status cod_report_png_write(const char *svg, size_t bytes, const char *path);
+
+#endif

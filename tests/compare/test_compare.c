@@ -1,0 +1,172 @@
+/* Which runs a comparison asks its program for, what it says of them, and how it goes on after one that failed. */
+#include "support/folder.h"
+#include "support/test.h"
+
+#include "compare/compare.h"
+#include "io/file.h"
+#include "ref/ref.h"
+#include "train/recipe.h"
+#include "train/strategy.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char config[] =
+    "name: c\n"
+    "cluster: {groups: 2}\n"
+    "model: {name: mlp, hidden: [4]}\n"
+    "data: {kind: synthetic, synthetic_count: 60, synthetic_shape: [2, 3, 4], synthetic_classes: 3, batch: 4}\n"
+    "train: {strategy: single, steps: 10, backend: ref}\n"
+    "compare: {arms: [single, allreduce], seeds: [1, 2]}\n";
+
+/** A program that trains nothing: it notes what it is asked for and leaves a summary. */
+typedef struct program {
+    char said[2048], runs[512];
+    const char *fails; /**< part of the names of runs that fail; NULL = none */
+    int begun, most;   /**< runs; after so many somebody asks to stop */
+} program;
+
+static void say(void *context, const char *line)
+{
+    program *p = context;
+    const size_t used = strlen(p->said);
+    snprintf(p->said + used, sizeof p->said - used, "%s\n", line);
+}
+
+static bool is_asked(void *context)
+{
+    const program *p = context;
+    return p->begun >= p->most;
+}
+
+/** The value of an override, the last of which counts. */
+static const char *value_of(const char *const *args, const char *key)
+{
+    const char *value = "";
+    for (; *args != NULL; args++)
+        value = strncmp(*args, key, strlen(key)) == 0 ? *args + strlen(key) : value;
+    return value;
+}
+
+static int run(void *context, const char *const *args, bool in_laboratory, char message[COD_COMPARE_MESSAGE])
+{
+    static const char summary[] = "{\"steps\": 10, \"group_results\": [{\"accuracy\": 50}]}";
+    program *p = context;
+    const char *name = value_of(args, "name=");
+    const size_t used = strlen(p->runs);
+    char path[1024];
+    assert_false(in_laboratory);
+    assert_string_equal(args[1], "train");
+    p->begun++;
+    snprintf(p->runs + used, sizeof p->runs - used, "%s by %s, ", name, value_of(args, "train.strategy="));
+    if (p->fails != NULL && strstr(name, p->fails) != NULL) {
+        snprintf(message, COD_COMPARE_MESSAGE, "no reason at all");
+        return 1 << 8; /* as waitpid() tells of exit code 1 */
+    }
+    snprintf(path, sizeof path, "%s/%s", value_of(args, "output="), name);
+    assert_ok(cod_folder_create(path));
+    snprintf(path, sizeof path, "%s/%s/summary.json", value_of(args, "output="), name);
+    assert_ok(cod_file_write(path, summary, strlen(summary)));
+    return 0;
+}
+
+/** Compares in a folder of its own. @param[out] tables  new; free() */
+static cod_status compare(const char *folder, program *p, char **tables)
+{
+    char output[1024];
+    size_t bytes;
+    snprintf(output, sizeof output, "output=%s", cod_test_at(folder));
+    const char *const overrides[] = {output};
+    const cod_compare_arguments arguments = {
+        .path = cod_test_at("c.yaml"), .overrides = overrides, .count = 1, .strategies = "", .seeds = ""};
+    const cod_compare_host host = {.context = p, .version = "test", .say = say, .is_asked = is_asked, .run = run};
+    cod_comparison *c;
+    *tables = NULL;
+    COD_TRY(cod_comparison_create(&arguments, &host, &c));
+    cod_status status = cod_comparison_train(c);
+    FILE *out = open_memstream(tables, &bytes);
+    if (status == COD_OK)
+        cod_comparison_print(c, out);
+    fclose(out);
+    if (status == COD_OK)
+        status = cod_comparison_check(c);
+    cod_comparison_destroy(c);
+    return status;
+}
+
+static int set_up(void **state)
+{
+    assert_ok(cod_backend_register(&cod_ref_backend));
+    cod_recipe_register_supervised();
+    cod_strategies_register_basic();
+    const int made = cod_test_folder_make(state);
+    assert_ok(cod_file_write(cod_test_at("c.yaml"), config, strlen(config)));
+    return made;
+}
+
+static void a_run_for_each_seed_and_arm(void **state)
+{
+    (void)state;
+    program p = {.most = 100};
+    char *tables;
+    assert_ok(compare("first", &p, &tables));
+    assert_string_equal(p.runs, "c-single-seed1 by single, c-allreduce-seed1 by allreduce, "
+                                "c-single-seed2 by single, c-allreduce-seed2 by allreduce, ");
+    cod_test_assert_contains(p.said, "== c-allreduce-seed2 (4 of 4)\n");
+    cod_test_assert_contains(tables, "\nc-single-seed1 ");
+    cod_test_assert_contains(tables, "\nallreduce                none          2    50.000");
+    free(tables);
+
+    program again = {.most = 100};
+    assert_ok(compare("first", &again, &tables));
+    assert_string_equal(again.runs, "");
+    cod_test_assert_contains(again.said, "== c-single-seed1 (1 of 4): done before\n");
+    free(tables);
+}
+
+static void others_go_on_after_one_that_failed(void **state)
+{
+    (void)state;
+    program p = {.most = 100, .fails = "single-seed1"};
+    char *tables;
+    assert_fails(COD_ERR_PEER, "1 of 4 runs failed, the first 'c-single-seed1': no reason at all",
+                 compare("failing", &p, &tables));
+    assert_int_equal(p.begun, 4);
+    cod_test_assert_contains(p.said, "== c-single-seed1 failed: no reason at all\n");
+    cod_test_assert_contains(tables, " failed: no reason at all\n");
+    free(tables);
+}
+
+static void no_run_is_begun_once_asked_to_stop(void **state)
+{
+    (void)state;
+    program p = {.most = 2};
+    char *tables;
+    assert_fails(COD_ERR_INTERRUPTED, "run 'c-single-seed2' stopped at step 0 of 10", compare("stopped", &p, &tables));
+    assert_int_equal(p.begun, 2);
+    free(tables);
+}
+
+static void problems_of_the_section_are_said(void **state)
+{
+    (void)state;
+    program p = {.most = 100};
+    const cod_compare_arguments arguments = {.path = cod_test_at("c.yaml"), .strategies = "sinle", .seeds = ""};
+    const cod_compare_host host = {.context = &p, .say = say, .is_asked = is_asked, .run = run};
+    cod_comparison *c;
+    assert_fails(COD_ERR_ARGUMENT, "there is no strategy 'sinle'; did you mean 'single'?",
+                 cod_comparison_create(&arguments, &host, &c));
+    assert_int_equal(p.begun, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_run_for_each_seed_and_arm),
+        cmocka_unit_test(others_go_on_after_one_that_failed),
+        cmocka_unit_test(no_run_is_begun_once_asked_to_stop),
+        cmocka_unit_test(problems_of_the_section_are_said),
+    };
+    return cmocka_run_group_tests(tests, set_up, cod_test_folder_remove);
+}
