@@ -16,7 +16,8 @@
 
 static const char help[] =
     "usage: codistill eval MODEL --data DIR [options]\n\n"
-    "MODEL for super-resolution (a .safetensors file, or `bicubic`): brings every picture of DIR down by MATLAB's "
+    "MODEL for super-resolution (a .safetensors file, also a checkpoint's, or `bicubic`): brings every picture of DIR "
+    "down by MATLAB's "
     "bicubic,\n"
     "upscales it and prints PSNR and SSIM against the original, each picture's and the mean: Y channel (not rounded) "
     "and\n"

@@ -20,9 +20,10 @@
 
 static const char help[] =
     "usage: codistill upscale [MODEL] IN... -o OUT [options]\n\n"
-    "Upscales pictures (PNG, JPEG, WebP, TIFF, BMP; files, or folders with all below) with MODEL, a .safetensors file "
-    "or\n"
-    "`bicubic`; without MODEL with the one that comes with the program. OUT is a .png, .jpg or .webp for one picture, "
+    "Upscales pictures (PNG, JPEG, WebP, TIFF, BMP; files, or folders with all below) with MODEL, a .safetensors file, "
+    "also\n"
+    "a checkpoint's, or `bicubic`; without MODEL with the one that comes with the program. OUT is a .png, .jpg or "
+    ".webp for one picture, "
     "else a folder, made if need be. PNG keeps alpha and 16 "
     "bits,\n"
     "WebP alpha; gray stays gray. What exists is not replaced, unless --force is given.\n"

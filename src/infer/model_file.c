@@ -65,7 +65,7 @@ static cod_status save(const char *path, const cod_model *model, const float *va
     COD_TRY(cod_graph_part_find(model, arena, &part));
     const size_t param_count = cod_graph_param_count(model->graph);
     named_tensor *tensors = cod_arena_alloc(arena, param_count * sizeof *tensors);
-    cod_st_text *metadata = cod_arena_alloc(arena, (MODEL_METADATA_COUNT + extra_count) * sizeof *metadata);
+    cod_st_text *metadata = cod_arena_alloc(arena, (COD_MODEL_METADATA_COUNT + extra_count) * sizeof *metadata);
     COD_REQUIRE_MEMORY(tensors);
     COD_REQUIRE_MEMORY(metadata);
     size_t count = 0;
@@ -76,8 +76,8 @@ static cod_status save(const char *path, const cod_model *model, const float *va
     }
     COD_TRY(cod_model_metadata(model->kind, model->options, arena, metadata));
     if (extra_count > 0)
-        memcpy(metadata + MODEL_METADATA_COUNT, extra, extra_count * sizeof *extra);
-    return cod_tensors_write(path, tensors, count, metadata, MODEL_METADATA_COUNT + extra_count);
+        memcpy(metadata + COD_MODEL_METADATA_COUNT, extra, extra_count * sizeof *extra);
+    return cod_tensors_write(path, tensors, count, metadata, COD_MODEL_METADATA_COUNT + extra_count);
 }
 
 cod_status cod_model_save(const char *path, const cod_model *model, const float *values, const cod_st_text *extra,
@@ -230,7 +230,13 @@ cod_status cod_model_load_values(const char *path, const cod_model *model, cod_l
     cod_st_file *file = NULL;
     COD_TRY(cod_st_open(path, &file));
     cod_graph_layout(model->graph);
-    const cod_status status = values_load(file, model, mode, values, counts);
+    cod_status status = COD_OK;
+    if (cod_st_metadata(file, COD_VALUES_METADATA) != NULL)
+        status =
+            cod_fail(COD_ERR_FORMAT, "is a checkpoint of a run, not a model file: name the run's final.safetensors, "
+                                     "group.G.safetensors or checkpoints/best.group-G.safetensors");
+    else
+        status = values_load(file, model, mode, values, counts);
     cod_st_close(file);
     return status == COD_OK ? COD_OK : cod_fail_prefix(status, "%s", path);
 }
@@ -279,8 +285,21 @@ static cod_status check_size(const cod_st_file *file, const cod_layout *layout)
     return COD_OK;
 }
 
+/** The values of a checkpoint, which lie in one array as the layout says. */
+static cod_status array_load(const cod_st_file *file, const char *name, const cod_layout *layout, float *values)
+{
+    const cod_st_tensor *array = cod_st_tensor_find(file, name);
+    const size_t wanted = layout->trainable + layout->state, held = array != NULL ? cod_st_count(array) : 0;
+    if (held != wanted)
+        return cod_fail(COD_ERR_FORMAT, "the checkpoint's array '%.64s' has %zu values, its model %zu", name, held,
+                        wanted);
+    COD_TRY(cod_st_to_f32(array, values, wanted));
+    return check_finite(name, values, wanted);
+}
+
 static cod_status load(const cod_st_file *file, cod_saved_model *saved)
 {
+    const char *array = cod_st_metadata(file, COD_VALUES_METADATA);
     const cod_model_kind *kind = NULL;
     void *options = NULL, *values = NULL;
     COD_TRY(kind_find(file, &saved->arena, &kind, &options));
@@ -291,7 +310,8 @@ static cod_status load(const cod_st_file *file, cod_saved_model *saved)
     saved->values = values;
     COD_TRY(keep_text(file, COD_INT8_METADATA, &saved->arena, &saved->int8));
     COD_TRY(keep_text(file, COD_DATA_METADATA, &saved->arena, &saved->data));
-    return values_load(file, &saved->model, COD_LOAD_STRICT, saved->values, NULL);
+    return array != NULL ? array_load(file, array, &saved->layout, saved->values)
+                         : values_load(file, &saved->model, COD_LOAD_STRICT, saved->values, NULL);
 }
 
 cod_status cod_model_load(const char *path, cod_saved_model *saved)
