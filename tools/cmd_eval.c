@@ -26,7 +26,7 @@ static const char help[] =
     "A classifier: prints accuracy, cross-entropy and calibration error, each class's accuracy and what was taken for "
     "what;\n"
     "DIR is data of the kind it was trained on (of MNIST the test files are taken).\n\n"
-    "  --data DIR      pictures (PNG, JPEG), also in folders below; a classifier's examples\n"
+    "  --data DIR      pictures (PNG, JPEG, WebP, TIFF, BMP), also in folders below; a classifier's examples\n"
     "  --scale N       must be the model's; for bicubic any from 1 to 16 (4)\n"
     "  --metrics LIST  of super-resolution, what is told (psnr,ssim); of all but psnr and ssim, lower is better:\n"
     "                  niqe   how natural a picture's statistics are, without its original, whose own stands beside "
