@@ -82,8 +82,9 @@ static const cod_option option_list[] = {
      "gets "
      "an update of its own for it (Karras et al. 2020)"},
     {"discriminator_init", COD_OPTION_STRING, FIELD(discriminator_init), "", 0, 0, NULL,
-     "safetensors file of the discriminator's first weights, such as a net_d of BasicSR's (codistill import makes one "
-     "of its file); empty = random"},
+     "safetensors file of the discriminator's first weights: an earlier run's discriminator.GROUP.safetensors, or a "
+     "net_d "
+     "of BasicSR's (codistill import makes one of its file); empty = random"},
     {"discriminator_travels", COD_OPTION_BOOL, FIELD(discriminator_travels), "false", 0, 0, NULL,
      "discriminators are published, averaged and merged between groups with the generators; false = each group keeps "
      "its own"},
