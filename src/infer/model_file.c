@@ -197,6 +197,31 @@ static void describe(char *text, size_t bytes, const char *what, const name_list
                  list->count > 3 ? ", …" : "");
 }
 
+/** In what the file's model differs, as far as the file says what it holds: "; the file's model has scale 4, not 2". */
+static void describe_other_model(char *text, size_t bytes, const cod_st_file *file, const cod_model *model)
+{
+    cod_arena arena = {0};
+    const cod_model_kind *kind = NULL;
+    void *options = NULL;
+    size_t length = strlen(text), differing = 0;
+    if (model->options == NULL)
+        return;
+    if (cod_model_metadata_read(file, &arena, &kind, &options) == COD_OK && kind == NULL &&
+        cod_model_recognise(file, &arena, &kind, &options) != COD_OK)
+        kind = NULL;
+    if (kind != NULL && kind != model->kind)
+        snprintf(text + length, bytes - length, "; the file holds the model '%s'", kind->name);
+    for (size_t i = 0; kind != NULL && kind == model->kind && i < kind->table->count && length < bytes; i++) {
+        const cod_option *option = &kind->table->options[i];
+        const char *theirs = cod_option_format(option, options, &arena),
+                   *ours = cod_option_format(option, model->options, &arena);
+        if (theirs != NULL && ours != NULL && strcmp(theirs, ours) != 0)
+            length += (size_t)snprintf(text + length, bytes - length, "%s%s %.64s, not %.64s",
+                                       differing++ > 0 ? ", " : "; the file's model has ", option->key, theirs, ours);
+    }
+    cod_arena_clear(&arena);
+}
+
 static cod_status values_load(const cod_st_file *file, const cod_model *model, cod_load_mode mode, float *values,
                               cod_load_counts *counts)
 {
@@ -216,10 +241,11 @@ static cod_status values_load(const cod_st_file *file, const cod_model *model, c
     const bool differs = lists.missing.count + lists.unexpected.count + lists.misshapen.count > 0;
     if (mode == COD_LOAD_STRICT ? !differs : loaded > 0)
         return COD_OK;
-    char text[1200] = "";
+    char text[2048] = "";
     describe(text, sizeof text, "missing", &lists.missing);
     describe(text, sizeof text, "of another shape", &lists.misshapen);
     describe(text, sizeof text, "unexpected", &lists.unexpected);
+    describe_other_model(text, sizeof text, file, model);
     return cod_fail(COD_ERR_FORMAT, "the tensors do not fit the model '%s': %zu match%s", model->kind->name, loaded,
                     text);
 }

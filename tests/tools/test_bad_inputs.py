@@ -181,7 +181,7 @@ CASES = {
         ([*GAN, "gan.discriminator_init=vgg.safetensors"], 1, "the tensors do not fit the network 'discriminator'"),
         ([*ESRGAN, "gan.perceptual_file=vgg.safetensors"], 2, "from conv1_1 to conv1_1, but conv5_4 is compared"),
         ([*ESRGAN, "gan.content=pixel", "data.patch=12"], 2, "is 48 pixels a side, but the discriminator of recipe 'esrgan' judges 16, 32"),
-        ([*ESRGAN, "gan.content=pixel", "data.patch=16", "model.scale=2", "model.init=runs/t/final.safetensors"], 1, "final.safetensors"),
+        ([*ESRGAN, "gan.content=pixel", "data.patch=16", "model.scale=2", "model.init=runs/t/final.safetensors"], 1, "; the file's model has scale 4, not 2"),
         ([*REAL_ESRGAN, "gan.perceptual_file=vgg.safetensors"], 2, "from conv1_1 to conv1_1, but conv5_4 is compared"),
         ([*REAL_ESRGAN, "gan.content=pixel", "data.patch=10", "model.scale=3"], 2, "30 pixels a side, but the discriminator of recipe 'real_esrgan'"),
         ([*REAL_ESRGAN, "gan.content=pixel", "gan.hidden=100"], 2, "gan.hidden: the discriminator of recipe 'real_esrgan' has no fully connected"),
