@@ -9,10 +9,9 @@
 #include "distill/models.h"
 #include "distill/replay.h"
 #include "distill/teaching.h"
+#include "distill/toward.h"
 #include "io/file.h"
-#include "nn/readback.h"
 #include "train/group_average.h"
-#include "train/prior.h"
 #include "train/task.h"
 
 #include <math.h>
@@ -36,12 +35,8 @@ typedef struct codistill {
     cod_group_average average;
     cod_exchange *exchange;
     cod_peers peers;
-    cod_sets sets; /**< that travel */
-    struct {
-        cod_value loss;
-        double weight;
-    } toward[COD_RECIPE_MAX_FEATURES]; /**< [toward_count] losses between the student's predictions and teachers' */
-    size_t toward_count;               /**< 0 = nothing is distilled */
+    cod_sets sets;                          /**< that travel */
+    cod_toward toward;                      /**< none = nothing is distilled */
     const cod_exchange_options *configured; /**< section `exchange`; start() completes a copy */
     cod_distill_options distill;            /**< as configured, but for what is auto */
     int64_t taught;                         /**< pictures of the mini-batch */
@@ -66,9 +61,9 @@ static cod_status add_programs(const codistill *c, cod_train_session *session, c
     if (c->distill.inputs == COD_DISTILL_INPUTS_BATCH) {
         while (losses < COD_PROGRAM_MAX_LOSSES && distill.losses[losses] != 0)
             losses++;
-        COD_REQUIRE(losses + c->toward_count <= COD_PROGRAM_MAX_LOSSES,
+        COD_REQUIRE(losses + c->toward.count <= COD_PROGRAM_MAX_LOSSES,
                     "'%s' has %zu losses and distilling %zu, but a program %d at most", marked->name, losses,
-                    c->toward_count, COD_PROGRAM_MAX_LOSSES);
+                    c->toward.count, COD_PROGRAM_MAX_LOSSES);
         distill.awaited = CODISTILL_TEACHER_INPUT;
     } else {
         COD_REQUIRE(
@@ -81,54 +76,18 @@ static cod_status add_programs(const codistill *c, cod_train_session *session, c
         task.accumulate = true;
         COD_TRY(cod_train_session_add(session, &task));
     }
-    for (size_t i = 0; i < c->toward_count; i++)
-        distill.losses[losses++] = c->toward[i].loss;
+    for (size_t i = 0; i < c->toward.count; i++)
+        distill.losses[losses++] = c->toward.items[i].loss;
     return cod_train_session_add(session, &distill);
-}
-
-static void add_loss(codistill *c, cod_value loss, double weight)
-{
-    c->toward[c->toward_count].loss = loss;
-    c->toward[c->toward_count++].weight = weight;
-}
-
-/** What the recipe's frozen network makes of teachers' predictions and of the student's is compared as the recipe compares it with the truth's. */
-static cod_status add_feature_losses(codistill *c, const cod_train_session *session, cod_value teacher,
-                                     cod_loss_spec spec)
-{
-    const cod_recipe *recipe = &session->recipe;
-    const cod_recipe_setting setting = {.config = session->config,
-                                        .group = session->group,
-                                        .priors = session->priors,
-                                        .loss_factor = session->loss_factor};
-    cod_value features[COD_RECIPE_MAX_FEATURES];
-    COD_REQUIRE(recipe->feature_count > 0,
-                "distill.loss: features: the content loss of recipe '%s' compares pixels, so that there is no network "
-                "whose features could be compared: set gan.content, or distill.loss: l1",
-                recipe->kind->name);
-    COD_TRY(recipe->kind->add_features(&setting, recipe, teacher, features));
-    for (size_t i = 0; i < recipe->feature_count; i++) {
-        const cod_recipe_feature *feature = &recipe->features[i];
-        spec.kind = feature->loss;
-        spec.weight = (float)feature->weight * session->loss_factor;
-        add_loss(c, cod_graph_loss(recipe->model.graph, "distill", feature->made, features[i], spec), feature->weight);
-    }
-    return COD_OK;
 }
 
 static cod_status add_losses(cod_strategy *strategy, cod_train_session *session)
 {
     codistill *c = (codistill *)strategy;
-    static const cod_loss_kind kinds[] = {[COD_DISTILL_LOSS_L1] = COD_LOSS_L1,
-                                          [COD_DISTILL_LOSS_MSE] = COD_LOSS_MSE,
-                                          [COD_DISTILL_LOSS_CHARBONNIER] = COD_LOSS_CHARBONNIER,
-                                          [COD_DISTILL_LOSS_KL] = COD_LOSS_KL,
-                                          [COD_DISTILL_LOSS_FEATURES] = COD_LOSS_L1};
     const cod_model *model = &session->recipe.model;
     const cod_sub_step *marked = cod_recipe_distilling(&session->recipe);
     const cod_train_task_kind *task = cod_train_task_find(model->task);
-    const int choice = c->distill.loss;
-    const cod_loss_kind kind = choice == COD_DISTILL_LOSS_AUTO ? task->distill : kinds[choice];
+    const cod_loss_kind kind = cod_toward_kind(c->distill.loss, task->distill);
     if (isnan(c->distill.weight))
         c->distill.weight = task->distill_weight;
     if (c->distill.average == COD_DISTILL_AVERAGE_AUTO)
@@ -137,15 +96,12 @@ static cod_status add_losses(cod_strategy *strategy, cod_train_session *session)
         return COD_OK;
     const cod_value teacher = cod_graph_input_like(model->graph, CODISTILL_TEACHER_INPUT, model->output);
     c->taught = (int64_t)ceil(c->distill.batch_fraction * (double)session->sample.n);
-    const cod_loss_spec spec = {.kind = kind,
-                                .temperature = (float)c->distill.temperature,
-                                .weight = session->loss_factor,
-                                .scalar = WEIGHT_SCALAR,
-                                .first_items = c->taught};
-    if (choice == COD_DISTILL_LOSS_FEATURES)
-        COD_TRY(add_feature_losses(c, session, teacher, spec));
+    const cod_loss_spec spec = {
+        .kind = kind, .temperature = (float)c->distill.temperature, .scalar = WEIGHT_SCALAR, .first_items = c->taught};
+    if (c->distill.loss == COD_DISTILL_LOSS_FEATURES)
+        COD_TRY(cod_toward_add_features(&c->toward, session, teacher, spec));
     else
-        add_loss(c, cod_prior_distill_loss(session->priors, model->graph, "distill", model->output, teacher, spec), 1);
+        cod_toward_add_outputs(&c->toward, session, teacher, spec);
     return add_programs(c, session, &marked->program);
 }
 
@@ -160,11 +116,11 @@ static cod_status make_peers(codistill *c, cod_train_context *context, const cod
         .mixes = c->distill.teachers_per_step > 1,
         .temperature = c->distill.average == COD_DISTILL_AVERAGE_PROBABILITIES ? (float)c->distill.temperature : 0};
     COD_TRY(cod_exchange_use_device(c->exchange, session->backend, session->device));
-    COD_TRY(cod_peers_init(&c->peers, context, c->exchange, c->configured, models, c->toward_count > 0 ? &spec : NULL));
-    if (c->toward_count > 0)
+    COD_TRY(cod_peers_init(&c->peers, context, c->exchange, c->configured, models, c->toward.count > 0 ? &spec : NULL));
+    if (c->toward.count > 0)
         COD_TRY(cod_readback_create(session->backend, session->device, NULL, COD_TEACHER_SLOTS,
-                                    LOSS_DISTILL + c->toward_count, &c->losses));
-    if (c->toward_count > 0)
+                                    LOSS_DISTILL + c->toward.count, &c->losses));
+    if (c->toward.count > 0)
         COD_TRY(cod_distill_inputs_init(&c->inputs, c->distill.inputs, session,
                                         cod_executable_input(session->executable, CODISTILL_TEACHER_INPUT)));
     return cod_teaching_init(&c->teaching, &c->distill, &c->peers, context);
@@ -173,7 +129,7 @@ static cod_status make_peers(codistill *c, cod_train_context *context, const cod
 static cod_status read_control(codistill *c, const cod_train_context *context)
 {
     const cod_task_figure *figure = &context->session->config->task->figures[0];
-    if (c->toward_count == 0 || c->distill.control[0] == '\0' || cod_group_rank(context->group) != 0)
+    if (c->toward.count == 0 || c->distill.control[0] == '\0' || cod_group_rank(context->group) != 0)
         return COD_OK;
     const cod_status status = cod_control_read(c->distill.control, figure->key, figure->less_is_better, &c->control);
     return status == COD_OK ? COD_OK : cod_fail_prefix(status, "distill.control");
@@ -271,7 +227,7 @@ static cod_status before_step(cod_strategy *strategy, cod_train_context *context
     codistill *c = (codistill *)strategy;
     c->now = context->step;
     c->mini_batch = 0;
-    if (c->toward_count > 0)
+    if (c->toward.count > 0)
         cod_teaching_begin(&c->teaching);
     return COD_OK;
 }
@@ -279,7 +235,7 @@ static cod_status before_step(cod_strategy *strategy, cod_train_context *context
 static cod_status choose(cod_strategy *strategy, cod_train_context *context, const char **program)
 {
     codistill *c = (codistill *)strategy;
-    if (c->toward_count == 0)
+    if (c->toward.count == 0)
         return COD_OK;
     cod_teaching_choose(&c->teaching, context);
     if (c->teaching.count > 0)
@@ -329,7 +285,7 @@ static cod_status teach_elsewhere(codistill *c, cod_train_context *context)
 static cod_status before_batch(cod_strategy *strategy, cod_train_context *context)
 {
     codistill *c = (codistill *)strategy;
-    if (c->toward_count == 0)
+    if (c->toward.count == 0)
         return COD_OK;
     COD_TRY(cod_teaching_measure(&c->teaching, context->step));
     if (c->teaching.count == 0)
@@ -350,40 +306,28 @@ static cod_status before_update(cod_strategy *strategy, cod_train_context *conte
     return cod_group_average_wait(&((codistill *)strategy)->average, context);
 }
 
-/** Queues what brings the lesson's losses. */
-static cod_status put_losses(const codistill *c, const cod_train_session *session, size_t slot)
-{
-    const cod_view task = cod_executable_loss_view(session->executable, cod_recipe_compared_loss(&session->recipe));
-    cod_readback_open(c->losses, slot);
-    COD_TRY(cod_readback_put(c->losses, slot, LOSS_TASK, &task));
-    for (size_t i = 0; i < c->toward_count && c->teaching.count > 0; i++) {
-        const cod_view toward = cod_executable_loss_view(session->executable, c->toward[i].loss);
-        COD_TRY(cod_readback_put(c->losses, slot, LOSS_DISTILL + i, &toward));
-    }
-    return cod_readback_close(c->losses, slot);
-}
-
 /** Queues what brings the lesson's losses, and takes note of those that have come: on a device, the lesson's before. */
 static cod_status note_losses(codistill *c, const cod_train_context *context)
 {
+    const cod_train_session *session = context->session;
     const cod_teaching *teaching = &c->teaching;
     const int64_t step = context->step, read = step - teaching->delay * teaching->lesson_every;
-    const size_t come = cod_teaching_slot(teaching, read);
-    double student, sum = 0;
+    const size_t slot = cod_teaching_slot(teaching, step), come = cod_teaching_slot(teaching, read);
+    const cod_view task = cod_executable_loss_view(session->executable, cod_recipe_compared_loss(&session->recipe));
+    double student;
     c->stats.distill_loss = NAN;
-    if (c->toward_count == 0 || !cod_teaching_is_due(teaching, step))
+    if (c->toward.count == 0 || !cod_teaching_is_due(teaching, step))
         return COD_OK;
-    COD_TRY(put_losses(c, context->session, cod_teaching_slot(teaching, step)));
+    cod_readback_open(c->losses, slot);
+    COD_TRY(cod_readback_put(c->losses, slot, LOSS_TASK, &task));
+    if (teaching->count > 0)
+        COD_TRY(cod_toward_put(&c->toward, session, c->losses, slot, LOSS_DISTILL));
+    COD_TRY(cod_readback_close(c->losses, slot));
     cod_teaching_remember(&c->teaching, step);
     if (c->lessons++ < (uint64_t)teaching->delay) /* nothing has come in this process */
         return COD_OK;
     COD_TRY(cod_readback_get(c->losses, come, LOSS_TASK, &student));
-    for (size_t i = 0; i < c->toward_count; i++) {
-        double value;
-        COD_TRY(cod_readback_get(c->losses, come, LOSS_DISTILL + i, &value));
-        sum += c->toward[i].weight * value;
-    }
-    c->stats.distill_loss = sum;
+    COD_TRY(cod_toward_get(&c->toward, c->losses, come, LOSS_DISTILL, &c->stats.distill_loss));
     return cod_teaching_note(&c->teaching, read, student);
 }
 

@@ -2,7 +2,6 @@
 #include "train/trainer_internal.h"
 
 #include "core/log.h"
-#include "infer/model_file.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -173,20 +172,6 @@ static const char *allreduce_codec(const trainer *t)
     return cod_allreduce_codec_names[t->config->train.allreduce_codec];
 }
 
-/** What the model is, and which array is what the run evaluates, so that the file can be used as a model (infer/model_file.h). */
-static cod_status save_identity(const trainer *t, cod_checkpoint *checkpoint)
-{
-    const cod_model *model = &t->session.recipe.model;
-    const bool averages = t->config->eval.ema && cod_optimiser_ema(t->session.optimisers[0]) != NULL;
-    cod_st_text texts[COD_MODEL_METADATA_COUNT];
-    COD_TRY(cod_model_metadata(model->kind, model->options, &checkpoint->arena, texts));
-    for (size_t i = 0; i < COD_MODEL_METADATA_COUNT; i++)
-        COD_TRY(cod_checkpoint_add_text(checkpoint, texts[i].key, texts[i].value));
-    for (size_t i = 0; i < t->task->metadata_count; i++)
-        COD_TRY(cod_checkpoint_add_text(checkpoint, t->task->metadata[i].key, t->task->metadata[i].value));
-    return cod_checkpoint_add_text(checkpoint, COD_VALUES_METADATA, averages ? "ema" : "values");
-}
-
 /** Weights, optimiser and figures of the group: equal on all its ranks but for statistics, so the first one writes them. */
 static cod_status save_group(trainer *t, float *const *moments, const double totals[TRAINER_TOTALS])
 {
@@ -205,7 +190,7 @@ static cod_status save_group(trainer *t, float *const *moments, const double tot
     COD_TRY_GOTO(status, end, cod_checkpoint_add_text(&checkpoint, "recipe", t->config->recipe->name));
     COD_TRY_GOTO(status, end, cod_checkpoint_add_text(&checkpoint, "strategy", t->config->strategy->name));
     COD_TRY_GOTO(status, end, cod_checkpoint_add_text(&checkpoint, "allreduce_codec", allreduce_codec(t)));
-    COD_TRY_GOTO(status, end, save_identity(t, &checkpoint));
+    COD_TRY_GOTO(status, end, trainer_save_identity(t, &checkpoint));
     COD_TRY_GOTO(status, end, trainer_save_totals(&checkpoint, totals));
     status = cod_checkpoint_write(&checkpoint, t->checkpoints, context->step, t->part);
 end:
