@@ -23,11 +23,8 @@
 #define PROGRAM_TASK    "task" /**< what the recipe computes, added to the gradients of distilling on other inputs */
 #define WEIGHT_SCALAR   "distill_weight"
 
-enum {
-    LOSS_TASK,
-    LOSS_DISTILL,
-    TIMES_KEPT = 512
-};                            /* of several losses toward teachers each has a place from LOSS_DISTILL on */
+enum { LOSS_TASK, LOSS_DISTILL }; /* read back; losses toward teachers from the second on */
+enum { TIMES_KEPT = 512 };
 enum { FLAG_OFF, OWN_FLAGS }; /* the exchange's are behind them */
 
 typedef struct codistill {
