@@ -15,7 +15,8 @@
 
 static const char help[] =
     "usage: codistill export MODEL -o OUT.onnx|OUT.safetensors [--calibrate DIR]\n\n"
-    "Writes MODEL (a .safetensors file) with normalisation folded into the convolutions.\n"
+    "Writes MODEL (a .safetensors file, or a checkpoint's group-G.safetensors) with normalisation folded into the "
+    "convolutions.\n"
     "  .onnx         opset 17; input \"input\" and output \"output\", f32, NCHW, RGB in 0 ... 1; batch, height and "
     "width open\n"
     "  .safetensors  PyTorch's names and layout; `codistill` reads it too\n\n"

@@ -115,18 +115,48 @@ static cod_status write_section(const cod_torch_file *file, const char *section,
     return status;
 }
 
+/** What a file holds that is no model but has its use; NULL = nothing that is known. */
+static const char *use_of(const char *path)
+{
+    static const struct {
+        const char *tensors[2], *use;
+    } uses[] = {
+        {{"conv1.weight_orig", "conv9.weight"},
+         "a discriminator: gan.discriminator_init of recipe real_esrgan takes it"},
+        {{"conv0_0.weight", "linear2.weight"}, "a discriminator: gan.discriminator_init of recipe esrgan takes it"},
+        {{"lin0.model.1.weight", "lin6.model.1.weight"}, "the linear weights of LPIPS: --lpips-weights takes them"},
+        {{"features.0.weight", "features.2.weight"}, "features of VGG-19, perhaps: gan.perceptual_file takes them"},
+        {{"features.0.weight", "features.3.squeeze.weight"},
+         "features of SqueezeNet 1.1: gan.perceptual_file and --lpips-network take them"}};
+    cod_st_file *file = NULL;
+    const char *use = NULL;
+    if (cod_st_open(path, &file) != COD_OK)
+        return NULL;
+    for (size_t i = 0; i < sizeof uses / sizeof uses[0] && use == NULL; i++)
+        if (cod_st_tensor_find(file, uses[i].tensors[0]) != NULL &&
+            cod_st_tensor_find(file, uses[i].tensors[1]) != NULL)
+            use = uses[i].use;
+    cod_st_close(file);
+    return use;
+}
+
 /** Says what the tensors are, or that no architecture has them. */
 static void describe(const char *output, size_t count, const char *section)
 {
     cod_saved_model saved;
     const bool known = cod_model_load(output, &saved) == COD_OK;
+    const char *use = known ? NULL : use_of(output);
     printf("%s: %zu tensors", output, count);
     if (*section != '\0')
         printf(" of '%s'", section);
-    printf(known ? ", model %s\n" : "\n", known ? saved.model.kind->name : "");
+    if (known)
+        printf(", model %s", saved.model.kind->name);
+    else if (use != NULL)
+        printf(", %s", use);
+    printf("\n");
     if (known)
         cod_saved_model_clear(&saved);
-    else
+    else if (use == NULL)
         fprintf(stderr, "codistill: the tensors are written, but they are no model that can be run as it is: %s\n",
                 cod_error_message());
 }

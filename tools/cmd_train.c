@@ -27,7 +27,8 @@ static const char help[] =
     "                  own that begins, dies and comes back alone. Needs exchange.transport=file and one run's folder\n"
     "                  that all jobs see; the last group to end writes final.safetensors and summary.json\n\n"
     "The run's folder, OUTPUT/NAME, receives config.yaml, log.GROUP.txt, metrics.GROUP.jsonl, exchange.GROUP.jsonl,\n"
-    "tensorboard/, checkpoints/, samples/, group.GROUP.safetensors, final.safetensors and summary.json.\n"
+    "tensorboard/, checkpoints/, samples/, group.GROUP.safetensors, final.safetensors and summary.json;\n"
+    "of adversarial recipes also discriminator.GROUP.safetensors.\n"
     "SIGINT, SIGTERM and SIGUSR1 save and end; the same command goes on from there. A finished run stays as it is.\n"
     "To a mpirun of your own send SIGUSR1: SIGTERM and SIGINT make it kill its ranks after one second.\n";
 

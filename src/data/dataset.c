@@ -127,7 +127,8 @@ static cod_status check_roots(const opening *o)
                 first = i;
         }
         const char *key = root < o->options->path.count ? "path" : "val_path";
-        COD_REQUIRE(found > 0, "data.%s: no pictures in '%s'; PNG and JPEG files are read, subfolders too", key,
+        COD_REQUIRE(found > 0,
+                    "data.%s: no pictures in '%s'; PNG, JPEG, WebP, TIFF and BMP files are read, subfolders too", key,
                     root_name(o->options, root));
         COD_REQUIRE(usable > 0,
                     "data.%s: none of the %zu pictures in '%s' can be used: %zu broken, %zu smaller than one crop of "

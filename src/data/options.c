@@ -12,7 +12,8 @@ static const char *const placements[] = {"shared", "disjoint", "dirichlet", NULL
 
 static const cod_option options[] = {
     {"kind", COD_OPTION_CHOICE, FIELD(kind), "pictures", 0, 0, cod_data_kind_names,
-     "What `path` holds. For super-resolution pictures (PNG and JPEG files). For classification mnist (its four IDX "
+     "What `path` holds. For super-resolution pictures (PNG, JPEG, WebP, TIFF or BMP files). For classification mnist "
+     "(its four IDX "
      "files, plain or .gz; also Fashion-MNIST and the like), iris (a CSV file with a header, the class in the last "
      "column), or folder (photographs, one subfolder a class). synthetic: generated, for trials and benchmarks without "
      "any files."},

@@ -9,10 +9,9 @@
 #include "distill/models.h"
 #include "distill/replay.h"
 #include "distill/teaching.h"
+#include "distill/toward.h"
 #include "io/file.h"
-#include "nn/readback.h"
 #include "train/group_average.h"
-#include "train/prior.h"
 #include "train/task.h"
 
 #include <math.h>
@@ -24,7 +23,8 @@
 #define PROGRAM_TASK    "task" /**< what the recipe computes, added to the gradients of distilling on other inputs */
 #define WEIGHT_SCALAR   "distill_weight"
 
-enum { LOSS_TASK, LOSS_DISTILL, LOSSES, TIMES_KEPT = 512 };
+enum { LOSS_TASK, LOSS_DISTILL }; /* read back; losses toward teachers from the second on */
+enum { TIMES_KEPT = 512 };
 enum { FLAG_OFF, OWN_FLAGS }; /* the exchange's are behind them */
 
 typedef struct codistill {
@@ -32,8 +32,8 @@ typedef struct codistill {
     cod_group_average average;
     cod_exchange *exchange;
     cod_peers peers;
-    cod_sets sets; /**< that travel */
-    cod_value loss;
+    cod_sets sets;                          /**< that travel */
+    cod_toward toward;                      /**< none = nothing is distilled */
     const cod_exchange_options *configured; /**< section `exchange`; start() completes a copy */
     cod_distill_options distill;            /**< as configured, but for what is auto */
     int64_t taught;                         /**< pictures of the mini-batch */
@@ -49,7 +49,7 @@ typedef struct codistill {
     int64_t now; /**< the step under way */
 } codistill;
 
-/** Programs for the marked sub-step, with the recipe's losses and the one toward teachers. */
+/** Programs for the marked sub-step, with the recipe's losses and those toward teachers. */
 static cod_status add_programs(const codistill *c, cod_train_session *session, const cod_program_spec *marked)
 {
     cod_program_spec distill = *marked, task = *marked;
@@ -58,37 +58,33 @@ static cod_status add_programs(const codistill *c, cod_train_session *session, c
     if (c->distill.inputs == COD_DISTILL_INPUTS_BATCH) {
         while (losses < COD_PROGRAM_MAX_LOSSES && distill.losses[losses] != 0)
             losses++;
-        COD_REQUIRE(losses < COD_PROGRAM_MAX_LOSSES, "'%s' has %zu losses, with none left for distilling", marked->name,
-                    losses);
-        distill.losses[losses] = c->loss;
+        COD_REQUIRE(losses + c->toward.count <= COD_PROGRAM_MAX_LOSSES,
+                    "'%s' has %zu losses and distilling %zu, but a program %d at most", marked->name, losses,
+                    c->toward.count, COD_PROGRAM_MAX_LOSSES);
         distill.awaited = CODISTILL_TEACHER_INPUT;
-        return cod_train_session_add(session, &distill);
+    } else {
+        COD_REQUIRE(
+            marked->given[0] == 0,
+            "distill.inputs: '%s' is given what was computed from the mini-batch, so it cannot be distilled on other "
+            "inputs; set distill.inputs=batch",
+            marked->name);
+        memset(distill.losses, 0, sizeof distill.losses);
+        task.name = PROGRAM_TASK;
+        task.accumulate = true;
+        COD_TRY(cod_train_session_add(session, &task));
     }
-    COD_REQUIRE(
-        marked->given[0] == 0,
-        "distill.inputs: '%s' is given what was computed from the mini-batch, so it cannot be distilled on other "
-        "inputs; set distill.inputs=batch",
-        marked->name);
-    memset(distill.losses, 0, sizeof distill.losses);
-    distill.losses[0] = c->loss;
-    task.name = PROGRAM_TASK;
-    task.accumulate = true;
-    COD_TRY(cod_train_session_add(session, &task));
+    for (size_t i = 0; i < c->toward.count; i++)
+        distill.losses[losses++] = c->toward.items[i].loss;
     return cod_train_session_add(session, &distill);
 }
 
 static cod_status add_losses(cod_strategy *strategy, cod_train_session *session)
 {
     codistill *c = (codistill *)strategy;
-    static const cod_loss_kind kinds[] = {[COD_DISTILL_LOSS_L1] = COD_LOSS_L1,
-                                          [COD_DISTILL_LOSS_MSE] = COD_LOSS_MSE,
-                                          [COD_DISTILL_LOSS_CHARBONNIER] = COD_LOSS_CHARBONNIER,
-                                          [COD_DISTILL_LOSS_KL] = COD_LOSS_KL};
     const cod_model *model = &session->recipe.model;
     const cod_sub_step *marked = cod_recipe_distilling(&session->recipe);
     const cod_train_task_kind *task = cod_train_task_find(model->task);
-    const int choice = c->distill.loss;
-    const cod_loss_kind kind = choice == COD_DISTILL_LOSS_AUTO ? task->distill : kinds[choice];
+    const cod_loss_kind kind = cod_toward_kind(c->distill.loss, task->distill);
     if (isnan(c->distill.weight))
         c->distill.weight = task->distill_weight;
     if (c->distill.average == COD_DISTILL_AVERAGE_AUTO)
@@ -97,12 +93,12 @@ static cod_status add_losses(cod_strategy *strategy, cod_train_session *session)
         return COD_OK;
     const cod_value teacher = cod_graph_input_like(model->graph, CODISTILL_TEACHER_INPUT, model->output);
     c->taught = (int64_t)ceil(c->distill.batch_fraction * (double)session->sample.n);
-    c->loss = cod_prior_distill_loss(session->priors, model->graph, "distill", model->output, teacher,
-                                     (cod_loss_spec){.kind = kind,
-                                                     .temperature = (float)c->distill.temperature,
-                                                     .weight = session->loss_factor,
-                                                     .scalar = WEIGHT_SCALAR,
-                                                     .first_items = c->taught});
+    const cod_loss_spec spec = {
+        .kind = kind, .temperature = (float)c->distill.temperature, .scalar = WEIGHT_SCALAR, .first_items = c->taught};
+    if (c->distill.loss == COD_DISTILL_LOSS_FEATURES)
+        COD_TRY(cod_toward_add_features(&c->toward, session, teacher, spec));
+    else
+        cod_toward_add_outputs(&c->toward, session, teacher, spec);
     return add_programs(c, session, &marked->program);
 }
 
@@ -117,10 +113,11 @@ static cod_status make_peers(codistill *c, cod_train_context *context, const cod
         .mixes = c->distill.teachers_per_step > 1,
         .temperature = c->distill.average == COD_DISTILL_AVERAGE_PROBABILITIES ? (float)c->distill.temperature : 0};
     COD_TRY(cod_exchange_use_device(c->exchange, session->backend, session->device));
-    COD_TRY(cod_peers_init(&c->peers, context, c->exchange, c->configured, models, c->loss != 0 ? &spec : NULL));
-    if (c->loss != 0)
-        COD_TRY(cod_readback_create(session->backend, session->device, NULL, COD_TEACHER_SLOTS, LOSSES, &c->losses));
-    if (c->loss != 0)
+    COD_TRY(cod_peers_init(&c->peers, context, c->exchange, c->configured, models, c->toward.count > 0 ? &spec : NULL));
+    if (c->toward.count > 0)
+        COD_TRY(cod_readback_create(session->backend, session->device, NULL, COD_TEACHER_SLOTS,
+                                    LOSS_DISTILL + c->toward.count, &c->losses));
+    if (c->toward.count > 0)
         COD_TRY(cod_distill_inputs_init(&c->inputs, c->distill.inputs, session,
                                         cod_executable_input(session->executable, CODISTILL_TEACHER_INPUT)));
     return cod_teaching_init(&c->teaching, &c->distill, &c->peers, context);
@@ -129,7 +126,7 @@ static cod_status make_peers(codistill *c, cod_train_context *context, const cod
 static cod_status read_control(codistill *c, const cod_train_context *context)
 {
     const cod_task_figure *figure = &context->session->config->task->figures[0];
-    if (c->loss == 0 || c->distill.control[0] == '\0' || cod_group_rank(context->group) != 0)
+    if (c->toward.count == 0 || c->distill.control[0] == '\0' || cod_group_rank(context->group) != 0)
         return COD_OK;
     const cod_status status = cod_control_read(c->distill.control, figure->key, figure->less_is_better, &c->control);
     return status == COD_OK ? COD_OK : cod_fail_prefix(status, "distill.control");
@@ -227,7 +224,7 @@ static cod_status before_step(cod_strategy *strategy, cod_train_context *context
     codistill *c = (codistill *)strategy;
     c->now = context->step;
     c->mini_batch = 0;
-    if (c->loss != 0)
+    if (c->toward.count > 0)
         cod_teaching_begin(&c->teaching);
     return COD_OK;
 }
@@ -235,7 +232,7 @@ static cod_status before_step(cod_strategy *strategy, cod_train_context *context
 static cod_status choose(cod_strategy *strategy, cod_train_context *context, const char **program)
 {
     codistill *c = (codistill *)strategy;
-    if (c->loss == 0)
+    if (c->toward.count == 0)
         return COD_OK;
     cod_teaching_choose(&c->teaching, context);
     if (c->teaching.count > 0)
@@ -285,7 +282,7 @@ static cod_status teach_elsewhere(codistill *c, cod_train_context *context)
 static cod_status before_batch(cod_strategy *strategy, cod_train_context *context)
 {
     codistill *c = (codistill *)strategy;
-    if (c->loss == 0)
+    if (c->toward.count == 0)
         return COD_OK;
     COD_TRY(cod_teaching_measure(&c->teaching, context->step));
     if (c->teaching.count == 0)
@@ -313,22 +310,21 @@ static cod_status note_losses(codistill *c, const cod_train_context *context)
     const cod_teaching *teaching = &c->teaching;
     const int64_t step = context->step, read = step - teaching->delay * teaching->lesson_every;
     const size_t slot = cod_teaching_slot(teaching, step), come = cod_teaching_slot(teaching, read);
-    const cod_view task = cod_executable_loss_view(session->executable, session->recipe.task_loss),
-                   distill = cod_executable_loss_view(session->executable, c->loss);
+    const cod_view task = cod_executable_loss_view(session->executable, cod_recipe_compared_loss(&session->recipe));
     double student;
     c->stats.distill_loss = NAN;
-    if (c->loss == 0 || !cod_teaching_is_due(teaching, step))
+    if (c->toward.count == 0 || !cod_teaching_is_due(teaching, step))
         return COD_OK;
     cod_readback_open(c->losses, slot);
     COD_TRY(cod_readback_put(c->losses, slot, LOSS_TASK, &task));
     if (teaching->count > 0)
-        COD_TRY(cod_readback_put(c->losses, slot, LOSS_DISTILL, &distill));
+        COD_TRY(cod_toward_put(&c->toward, session, c->losses, slot, LOSS_DISTILL));
     COD_TRY(cod_readback_close(c->losses, slot));
     cod_teaching_remember(&c->teaching, step);
     if (c->lessons++ < (uint64_t)teaching->delay) /* nothing has come in this process */
         return COD_OK;
     COD_TRY(cod_readback_get(c->losses, come, LOSS_TASK, &student));
-    COD_TRY(cod_readback_get(c->losses, come, LOSS_DISTILL, &c->stats.distill_loss));
+    COD_TRY(cod_toward_get(&c->toward, c->losses, come, LOSS_DISTILL, &c->stats.distill_loss));
     return cod_teaching_note(&c->teaching, read, student);
 }
 

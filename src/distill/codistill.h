@@ -19,6 +19,7 @@ enum {
     COD_DISTILL_LOSS_MSE,
     COD_DISTILL_LOSS_CHARBONNIER,
     COD_DISTILL_LOSS_KL,
+    COD_DISTILL_LOSS_FEATURES, /**< as the recipe compares features of its frozen network (cod_recipe_feature) */
 };
 
 enum { COD_DISTILL_AVERAGE_AUTO, COD_DISTILL_AVERAGE_OUTPUTS, COD_DISTILL_AVERAGE_PROBABILITIES };

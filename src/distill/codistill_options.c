@@ -2,10 +2,11 @@
 #include "distill/codistill_internal.h"
 
 #include "nn/precision.h"
+#include "train/recipe.h"
 
 #include <string.h>
 
-static const char *const losses[] = {"auto", "l1", "mse", "charbonnier", "kl", NULL};
+static const char *const losses[] = {"auto", "l1", "mse", "charbonnier", "kl", "features", NULL};
 static const char *const averages[] = {"auto", "outputs", "probabilities", NULL};
 static const char *const inputs[] = {"batch", "mixup", "no_reference", NULL};
 #define FIELD(name) offsetof(cod_distill_options, name)
@@ -15,8 +16,8 @@ static const cod_option options[] = {
      "probabilities, 0.1 of pictures (docs/evidence.md)"},
     {"loss", COD_OPTION_CHOICE, FIELD(loss), "auto", 0, 0, losses,
      "distance between the teacher's output and the student's; auto: l1 of pictures, kl (Kullback-Leibler divergence) "
-     "of "
-     "class probabilities"},
+     "of class probabilities; features: as the content loss of an adversarial recipe, between features of its frozen "
+     "network, with the layers and weights of section gan"},
     {"temperature", COD_OPTION_FLOAT, FIELD(temperature), "2", 0.1, 100, NULL,
      "kl: what logits are divided by before they become probabilities; the loss is multiplied by its square (Hinton et "
      "al. 2015)"},
@@ -63,6 +64,12 @@ void codistill_check(const cod_run_config *run, const cod_distill_options *d, co
     if (d->loss == COD_DISTILL_LOSS_KL && model != NULL && model->task != COD_TASK_CLASSIFICATION)
         cod_config_problem_key(run->config, "distill.loss", "kl compares classes; model '%s' is for %s", model->name,
                                cod_task_name(model->task));
+    if (d->loss == COD_DISTILL_LOSS_FEATURES && run->recipe != NULL && run->recipe->add_features == NULL)
+        cod_config_problem_key(
+            run->config, "distill.loss",
+            "recipe '%s' has no frozen network whose features could be compared; train.recipe: srgan, "
+            "esrgan and real_esrgan can have one",
+            run->recipe->name);
     if (d->inputs == COD_DISTILL_INPUTS_NO_REFERENCE && model != NULL && model->task != COD_TASK_SUPER_RESOLUTION)
         cod_config_problem_key(run->config, "distill.inputs",
                                "no_reference takes crops of true pictures; model '%s' is for %s", model->name,

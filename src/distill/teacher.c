@@ -134,7 +134,7 @@ static void forget_ranges(cod_teacher *teacher)
 static cod_status build(cod_teacher *teacher, const cod_train_session *session, const cod_teacher_spec *spec)
 {
     const cod_recipe *recipe = &session->recipe;
-    const cod_node *task = cod_graph_producer(recipe->model.graph, recipe->task_loss);
+    const cod_node *task = cod_graph_producer(recipe->model.graph, cod_recipe_compared_loss(recipe));
     cod_model *model = &teacher->model;
     teacher->input = first_of(session->input, spec->pictures);
     teacher->truth = first_of(session->truth, spec->pictures);

@@ -1,6 +1,6 @@
 #include "gan/builder_internal.h"
 
-#include "gan/perceptual.h"
+#include "gan/features_internal.h"
 #include "train/task.h"
 
 #include <math.h>
@@ -142,23 +142,30 @@ static void add_pixels(gan_builder *b, const char *name, double weight)
 static cod_status add_features(gan_builder *b)
 {
     const gan_settings *s = &b->settings;
-    const gan_options *o = s->options;
-    const cod_loss_spec loss = {.kind = s->feature_loss};
-    cod_vgg_layer layers[GAN_MAX_LAYERS];
     cod_value made[GAN_MAX_LAYERS], truth[GAN_MAX_LAYERS];
-    cod_vgg_spec spec = {.layers = layers,
-                         .layer_count = s->layer_count,
-                         .before_activation = s->before_activation,
-                         .channels = COD_VGG_CHANNELS};
-    for (size_t i = 0; i < s->layer_count; i++)
-        layers[i] = s->layers[i].layer;
-    COD_TRY(cod_perceptual_examine(o->perceptual_file, gan_last_layer(s), o->perceptual_input, &spec.input));
-    cod_graph_use_set(b->graph, "perceptual");
-    cod_vgg_features(b->graph, b->made, spec, made);
-    cod_vgg_features(b->graph, b->truth, spec, truth);
-    for (size_t i = 0; i < s->layer_count; i++)
+    gan_network network;
+    COD_TRY(gan_network_examine(s, &network));
+    gan_network_add(b->graph, s, &network, b->made, made);
+    gan_network_add(b->graph, s, &network, b->truth, truth);
+    for (size_t i = 0; i < s->layer_count; i++) {
+        const cod_loss_spec loss = {.kind = s->feature_loss};
+        const double weight = s->options->content_weight * s->layers[i].weight;
         gan_add_loss(b, &b->generator, s->layer_count == 1 ? "content" : s->layers[i].loss, made[i], truth[i], loss,
-                     o->content_weight * s->layers[i].weight);
+                     weight);
+        b->recipe->features[b->recipe->feature_count++] =
+            (cod_recipe_feature){.made = made[i], .loss = loss.kind, .weight = weight};
+    }
+    return COD_OK;
+}
+
+cod_status gan_add_features_of(const cod_recipe_setting *setting, const gan_published *published,
+                               const cod_recipe *recipe, cod_value pictures, cod_value *features)
+{
+    gan_settings settings;
+    gan_network network;
+    COD_TRY(gan_settle(setting->config, published, &settings));
+    COD_TRY(gan_network_examine(&settings, &network));
+    gan_network_add(recipe->model.graph, &settings, &network, pictures, features);
     return COD_OK;
 }
 
@@ -171,6 +178,17 @@ static cod_value last_loss(const gan_builder *b)
     return b->generator.program.losses[count - 1];
 }
 
+/** What teachers are held against where the content loss compares features: a loss between pixels, if only as a figure. */
+static cod_value pixel_loss(gan_builder *b)
+{
+    if (b->settings.pixel_weight > 0)
+        return last_loss(b);
+    const cod_value loss =
+        cod_graph_loss(b->graph, "pixel", b->made, b->truth, cod_train_loss(b->setting->config, b->recipe->model.task));
+    b->generator.program.outputs[0] = loss;
+    return loss;
+}
+
 cod_status gan_add_content(gan_builder *b)
 {
     const gan_settings *s = &b->settings;
@@ -181,6 +199,8 @@ cod_status gan_add_content(gan_builder *b)
     b->recipe->task_loss = last_loss(b);
     if (s->pixel_weight > 0)
         add_pixels(b, "pixel", s->pixel_weight);
+    if (s->layer_count > 0)
+        b->recipe->compared_loss = pixel_loss(b);
     return COD_OK;
 }
 
@@ -225,7 +245,8 @@ static void add_steps(gan_builder *b)
     b->generator.first = o->warm_up;
     b->generator.every = o->every;
     b->generator.distils = true;
-    b->generator.program.outputs[0] = leaves ? b->made : 0;
+    if (leaves)
+        b->generator.program.outputs[b->generator.program.outputs[0] != 0] = b->made;
     b->discriminator.program.given[0] = b->made;
     if (leaves && o->warm_up > 0)
         add_step(b->recipe, &forward);

@@ -63,6 +63,10 @@ void gan_add_r1(gan_builder *b, cod_value real);
  */
 COD_MUST_CHECK cod_status gan_add_content(gan_builder *b);
 
+/** For cod_recipe_kind.add_features, where the content loss compares features. */
+COD_MUST_CHECK cod_status gan_add_features_of(const cod_recipe_setting *setting, const gan_published *published,
+                                              const cod_recipe *recipe, cod_value pictures, cod_value *features);
+
 /** Completes the recipe: sets, sub-steps, and the guards of the generator's pictures. */
 void gan_end(gan_builder *b);
 

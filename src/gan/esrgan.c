@@ -80,6 +80,12 @@ static void check_files(const cod_run_config *run)
     gan_check_files(run, &published);
 }
 
+static cod_status add_features(const cod_recipe_setting *setting, const cod_recipe *recipe, cod_value pictures,
+                               cod_value *features)
+{
+    return gan_add_features_of(setting, &published, recipe, pictures, features);
+}
+
 void cod_recipe_register_esrgan(void)
 {
     static const cod_option_table *const tables[] = {&gan_option_table};
@@ -89,6 +95,7 @@ void cod_recipe_register_esrgan(void)
                                          .table_count = 1,
                                          .check = check,
                                          .check_files = check_files,
-                                         .build = build};
+                                         .build = build,
+                                         .add_features = add_features};
     cod_recipe_register(&kind);
 }

@@ -1,5 +1,6 @@
 #include "gan/options_internal.h"
 
+#include "gan/features_internal.h"
 #include "gan/perceptual.h"
 #include "io/file.h"
 #include "train/recipe.h"
@@ -10,12 +11,18 @@
 #include <string.h>
 
 #define CONTENT "content."
-/** Of the layers in their order; vggBC stands for convB_C. A layer's own name lies behind "content.". */
-static const char *const content_losses[] = {CONTENT "vgg11", CONTENT "vgg12", CONTENT "vgg21", CONTENT "vgg22",
-                                             CONTENT "vgg31", CONTENT "vgg32", CONTENT "vgg33", CONTENT "vgg34",
-                                             CONTENT "vgg41", CONTENT "vgg42", CONTENT "vgg43", CONTENT "vgg44",
-                                             CONTENT "vgg51", CONTENT "vgg52", CONTENT "vgg53", CONTENT "vgg54"};
-enum { LAYERS = sizeof content_losses / sizeof content_losses[0], PREFIX = sizeof CONTENT - 1 };
+/** Of the layers in their order; vggBC stands for convB_C, squeezeN for layer N. A layer's own name lies behind "content.". */
+static const char *const content_losses[] = {
+    CONTENT "vgg11",    CONTENT "vgg12",    CONTENT "vgg21",    CONTENT "vgg22",    CONTENT "vgg31",
+    CONTENT "vgg32",    CONTENT "vgg33",    CONTENT "vgg34",    CONTENT "vgg41",    CONTENT "vgg42",
+    CONTENT "vgg43",    CONTENT "vgg44",    CONTENT "vgg51",    CONTENT "vgg52",    CONTENT "vgg53",
+    CONTENT "vgg54",    CONTENT "squeeze1", CONTENT "squeeze2", CONTENT "squeeze3", CONTENT "squeeze4",
+    CONTENT "squeeze5", CONTENT "squeeze6", CONTENT "squeeze7", CONTENT "squeeze8", CONTENT "squeeze9"};
+enum {
+    LAYERS = sizeof content_losses / sizeof content_losses[0],
+    VGG_LAYERS = LAYERS - COD_SQUEEZENET_LAYERS,
+    PREFIX = sizeof CONTENT - 1
+};
 
 enum { AUTO, FIRST };
 static const char *const switches[] = {"auto", "false", "true", NULL};
@@ -27,9 +34,10 @@ static const char *const schedules[] = {"train", "constant", "step", "cosine", N
 static const cod_option option_list[] = {
     {"content", COD_OPTION_STRING_LIST, FIELD(content), "auto", 0, 0, NULL,
      "what the content loss compares: pixel, by train.loss, or features of VGG-19: a list of vggBC, behind convolution "
-     "C of block B, each with a weight before it if that is not 1, such as [0.1*vgg12, vgg34]; auto: pixel in srgan "
-     "(Ledig et al. also use vgg22 and vgg54), vgg54 in esrgan, [0.1*vgg12, 0.1*vgg22, vgg34, vgg44, vgg54] in "
-     "real_esrgan"},
+     "C of block B, each with a weight before it if that is not 1, such as [0.1*vgg12, vgg34]; or of SqueezeNet 1.1, "
+     "all of which takes a twentieth of vgg22's multiplications: a list of squeezeN, behind its first convolution "
+     "(squeeze1) or fire module N (2 to 9); auto: pixel in srgan (Ledig et al. also use vgg22 and vgg54), vgg54 in "
+     "esrgan, [0.1*vgg12, 0.1*vgg22, vgg34, vgg44, vgg54] in real_esrgan"},
     {"content_weight", COD_OPTION_FLOAT, FIELD(content_weight), "1", 1e-30, 1e9, NULL,
      "factor of the content loss; Ledig et al. scale features by 1/12.75, which is 0.00615 for mse"},
     {"before_activation", COD_OPTION_CHOICE, FIELD(before_activation), "auto", 0, 0, switches,
@@ -43,9 +51,11 @@ static const cod_option option_list[] = {
     {"adversarial_weight", COD_OPTION_FLOAT, FIELD(adversarial_weight), "auto", 1e-30, 1e9, cod_option_auto,
      "factor of the adversarial loss; auto: 0.001 in srgan, 0.005 in esrgan, 0.1 in real_esrgan"},
     {"perceptual_file", COD_OPTION_STRING, FIELD(perceptual_file), "", 0, 0, NULL,
-     "safetensors file with VGG-19's weights up to the last compared layer, by torchvision's names"},
+     "safetensors file with the weights up to the last compared layer: VGG-19's by torchvision's names, SqueezeNet "
+     "1.1's by torchvision's or Caffe's"},
     {"perceptual_input", COD_OPTION_CHOICE, FIELD(perceptual_input), "auto", 0, 0, cod_perceptual_input_names,
-     "how pictures were presented to VGG-19 when it was trained: torchvision (RGB, mean 0.485 0.456 0.406, deviation "
+     "how pictures were presented to that network when it was trained: torchvision (RGB, mean 0.485 0.456 0.406, "
+     "deviation "
      "0.229 0.224 0.225), caffe (BGR from 0 to 255, mean 103.939 116.779 123.68), or auto, as the file's metadata say"},
     {"features", COD_OPTION_INT, FIELD(features), "64", 1, 1024, NULL,
      "channels of the discriminator's first convolution; its widest have eight times as many"},
@@ -72,8 +82,9 @@ static const cod_option option_list[] = {
      "gets "
      "an update of its own for it (Karras et al. 2020)"},
     {"discriminator_init", COD_OPTION_STRING, FIELD(discriminator_init), "", 0, 0, NULL,
-     "safetensors file of the discriminator's first weights, such as a net_d of BasicSR's (codistill import makes one "
-     "of its file); empty = random"},
+     "safetensors file of the discriminator's first weights: an earlier run's discriminator.GROUP.safetensors, or a "
+     "net_d "
+     "of BasicSR's (codistill import makes one of its file); empty = random"},
     {"discriminator_travels", COD_OPTION_BOOL, FIELD(discriminator_travels), "false", 0, 0, NULL,
      "discriminators are published, averaged and merged between groups with the generators; false = each group keeps "
      "its own"},
@@ -83,6 +94,7 @@ const cod_option_table gan_option_table = {
     "gan", "A generator and its discriminator: recipes srgan, esrgan and real_esrgan", option_list,
     sizeof option_list / sizeof option_list[0], sizeof(gan_options)};
 
+/** Of VGG-19. */
 static cod_vgg_layer layer_at(int index)
 {
     cod_vgg_layer layer = {1, index + 1};
@@ -91,7 +103,7 @@ static cod_vgg_layer layer_at(int index)
     return layer;
 }
 
-/** The index of "vggBC", or -1. */
+/** The index of "vggBC" or "squeezeN", or -1. */
 static int find_layer(const char *name)
 {
     for (int i = 0; i < LAYERS; i++)
@@ -123,12 +135,20 @@ static cod_status add_layer(gan_settings *settings, const char *item)
     for (size_t i = 0; i < settings->layer_count; i++)
         if (strcmp(settings->layers[i].name, name) == 0)
             return cod_fail(COD_ERR_ARGUMENT, "'%s' is listed twice", name);
+    if (settings->layer_count > 0 && (settings->layers[0].squeezenet > 0) != (index >= VGG_LAYERS))
+        return cod_fail(
+            COD_ERR_ARGUMENT,
+            "'%s' and '%s' are of two networks, but gan.perceptual_file holds one: list layers of VGG-19 or "
+            "of SqueezeNet",
+            settings->layers[0].name, name);
     if (settings->layer_count == GAN_MAX_LAYERS)
         return cod_fail(COD_ERR_ARGUMENT, "at most %d layers are compared", GAN_MAX_LAYERS);
-    settings->layers[settings->layer_count++] = (gan_layer){.layer = layer_at(index),
-                                                            .weight = weight,
-                                                            .name = content_losses[index] + PREFIX,
-                                                            .loss = content_losses[index]};
+    gan_layer *layer = &settings->layers[settings->layer_count++];
+    *layer = (gan_layer){.weight = weight, .name = content_losses[index] + PREFIX, .loss = content_losses[index]};
+    if (index < VGG_LAYERS)
+        layer->vgg = layer_at(index);
+    else
+        layer->squeezenet = index - VGG_LAYERS + 1;
     return COD_OK;
 }
 
@@ -164,15 +184,6 @@ cod_status gan_settle(const cod_run_config *run, const gan_published *published,
     return COD_OK;
 }
 
-cod_vgg_layer gan_last_layer(const gan_settings *settings)
-{
-    cod_vgg_layer last = settings->layers[0].layer;
-    for (size_t i = 1; i < settings->layer_count; i++)
-        if (cod_vgg_index(settings->layers[i].layer) > cod_vgg_index(last))
-            last = settings->layers[i].layer;
-    return last;
-}
-
 static void check_content(const cod_run_config *run, const gan_published *published)
 {
     gan_settings settings;
@@ -180,8 +191,8 @@ static void check_content(const cod_run_config *run, const gan_published *publis
         cod_config_problem_key(run->config, "gan.content", "%s", cod_error_message());
     else if (settings.layer_count > 0 && settings.options->perceptual_file[0] == '\0')
         cod_config_problem_key(run->config, "gan.content",
-                               "'%s' compares features of VGG-19: name its weights in gan.perceptual_file",
-                               settings.layers[0].name);
+                               "'%s' compares features of %s: name its weights in gan.perceptual_file",
+                               settings.layers[0].name, gan_network_name(&settings));
     else if (settings.layer_count == 0 && settings.pixel_weight > 0)
         cod_config_problem_key(run->config, "gan.pixel_weight",
                                "the content loss compares pixels already: set gan.content_weight");
@@ -196,6 +207,24 @@ int gan_scale(const cod_run_config *run)
     return kind->scale(run->whole.architecture);
 }
 
+/** Layers that halve sides need pictures of some. */
+static void check_side(const cod_run_config *run, const gan_published *published)
+{
+    gan_settings settings;
+    const char *layer = NULL;
+    const int64_t patch = run->data.patch, scale = gan_scale(run);
+    if (scale == 0 || gan_settle(run, published, &settings) != COD_OK || settings.layer_count == 0)
+        return;
+    const int64_t side = gan_network_side(&settings, &layer);
+    if (patch * scale < side)
+        cod_config_problem_key(
+            run->config, "data.patch",
+            "a patch of %lld enlarged %lld times is %lld pixels a side, but '%s' of gan.content needs "
+            "%lld; a patch of %lld would do",
+            (long long)patch, (long long)scale, (long long)(patch * scale), layer, (long long)side,
+            (long long)((side + scale - 1) / scale));
+}
+
 void gan_check(const cod_run_config *run, const gan_published *published)
 {
     const gan_options *o = cod_run_config_section(run, &gan_option_table);
@@ -205,6 +234,7 @@ void gan_check(const cod_run_config *run, const gan_published *published)
                                "the discriminator of recipe '%s' judges pictures; model '%s' makes none",
                                run->recipe->name, kind->name);
     check_content(run, published);
+    check_side(run, published);
     if (o->hidden > 0 && published->hidden == 0)
         cod_config_problem_key(run->config, "gan.hidden",
                                "the discriminator of recipe '%s' has no fully connected layer", run->recipe->name);
@@ -222,14 +252,13 @@ void gan_check(const cod_run_config *run, const gan_published *published)
 void gan_check_files(const cod_run_config *run, const gan_published *published)
 {
     gan_settings settings;
-    cod_vgg_input input;
+    gan_network network;
     if (gan_settle(run, published, &settings) != COD_OK)
         return;
     const char *init = settings.options->discriminator_init;
     if (init[0] != '\0' && !cod_file_exists(init))
         cod_config_problem_key(run->config, "gan.discriminator_init", "there is no '%s'", init);
     if (settings.layer_count > 0 && settings.options->perceptual_file[0] != '\0' &&
-        cod_perceptual_examine(settings.options->perceptual_file, gan_last_layer(&settings),
-                               settings.options->perceptual_input, &input) != COD_OK)
+        gan_network_examine(&settings, &network) != COD_OK)
         cod_config_problem_key(run->config, "gan.perceptual_file", "%s", cod_error_message());
 }

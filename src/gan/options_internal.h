@@ -42,9 +42,10 @@ typedef struct gan_options {
 
 extern const cod_option_table gan_option_table;
 
-/** One convolution of VGG-19 whose features are compared. */
+/** A layer of a perceptual network whose features are compared. */
 typedef struct gan_layer {
-    cod_vgg_layer layer;
+    cod_vgg_layer vgg; /**< of VGG-19 */
+    int squeezenet;    /**< layer of SqueezeNet 1.1; 0 = it is of VGG-19 */
     double weight;
     const char *name; /**< "vgg54"; a literal */
     const char *loss; /**< "content.vgg54"; a literal */
@@ -52,9 +53,9 @@ typedef struct gan_layer {
 
 /** The options of a run without `auto`. */
 typedef struct gan_settings {
-    const gan_options *options; /**< those that every recipe reads as they are; borrowed */
-    gan_layer layers[GAN_MAX_LAYERS];
-    size_t layer_count; /**< 0 = the content loss compares pixels */
+    const gan_options *options;       /**< those that every recipe reads as they are; borrowed */
+    gan_layer layers[GAN_MAX_LAYERS]; /**< all of one network */
+    size_t layer_count;               /**< 0 = the content loss compares pixels */
     bool before_activation;
     cod_loss_kind feature_loss;
     double pixel_weight; /**< 0 = no loss between pixels beside the content loss */
@@ -65,9 +66,6 @@ typedef struct gan_settings {
 
 /** @return COD_ERR_ARGUMENT where gan.content names no layers */
 COD_MUST_CHECK cod_status gan_settle(const cod_run_config *run, const gan_published *published, gan_settings *out);
-
-/** The last layer that is compared; layer_count > 0. */
-cod_vgg_layer gan_last_layer(const gan_settings *settings);
 
 /** The factor by which the run's generator enlarges data.patch; 0 = not known, because a problem of one of them was told already. */
 int gan_scale(const cod_run_config *run);

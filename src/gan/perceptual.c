@@ -4,7 +4,8 @@
 
 #include <stdbool.h>
 #include <stdio.h>
-#include <string.h>
+
+#define NETWORK "VGG-19"
 
 const char *const cod_perceptual_input_names[] = {"auto", "torchvision", "caffe", NULL};
 
@@ -28,21 +29,6 @@ static bool has(const cod_st_file *file, cod_vgg_layer layer)
     return find(file, layer, "weight") != NULL && find(file, layer, "bias") != NULL;
 }
 
-static cod_status check_shape(const cod_st_tensor *tensor, int rank, const int64_t shape[4])
-{
-    char found[128] = "", wanted[128] = "";
-    bool equal = tensor->rank == rank;
-    for (int i = 0; i < tensor->rank; i++) {
-        equal = equal && tensor->shape[i] == shape[i];
-        snprintf(found + strlen(found), sizeof found - strlen(found), "%s%lld", i ? ", " : "",
-                 (long long)tensor->shape[i]);
-    }
-    for (int i = 0; i < rank; i++)
-        snprintf(wanted + strlen(wanted), sizeof wanted - strlen(wanted), "%s%lld", i ? ", " : "", (long long)shape[i]);
-    return equal ? COD_OK
-                 : cod_fail(COD_ERR_FORMAT, "tensor '%s' is [%s], VGG-19's is [%s]", tensor->name, found, wanted);
-}
-
 /** Channels of a layer's output. */
 static int64_t channels_of(cod_vgg_layer layer)
 {
@@ -54,8 +40,8 @@ static cod_status check_shapes(const cod_st_file *file, cod_vgg_layer last)
     int64_t before = 3;
     for (cod_vgg_layer at = {1, 1}; cod_vgg_index(at) <= cod_vgg_index(last); at = next_layer(at)) {
         const int64_t channels = channels_of(at), shape[4] = {channels, before, 3, 3};
-        COD_TRY(check_shape(find(file, at, "weight"), 4, shape));
-        COD_TRY(check_shape(find(file, at, "bias"), 1, shape));
+        COD_TRY(cod_perceptual_check_shape(find(file, at, "weight"), NETWORK, 4, shape));
+        COD_TRY(cod_perceptual_check_shape(find(file, at, "bias"), NETWORK, 1, shape));
         before = channels;
     }
     return COD_OK;

@@ -1,6 +1,7 @@
 /**
  * @file
- * The frozen network whose features perceptual losses compare: VGG-19 from the user's safetensors file, by torchvision's names.
+ * VGG-19 as a frozen network whose features perceptual losses compare, from the user's safetensors file, by torchvision's names. The
+ * other such network is SqueezeNet 1.1 (infer/squeezenet_file.h).
  */
 #ifndef COD_GAN_PERCEPTUAL_H
 #define COD_GAN_PERCEPTUAL_H

@@ -120,7 +120,7 @@ static cod_status ranges_translate(const model_twin *twin, cod_arena *arena, cha
 static cod_status twin_write(const char *path, model_twin *twin, cod_arena *arena, bool *loadable)
 {
     const void *options = options_without_norm(twin->from, arena);
-    cod_st_text metadata[MODEL_METADATA_COUNT + 1];
+    cod_st_text metadata[COD_MODEL_METADATA_COUNT + 1];
     if (options == NULL || cod_model_build(twin->from->kind, options, &twin->to) != COD_OK)
         return COD_OK;
     const size_t count = cod_graph_param_count(twin->to.graph);
@@ -135,9 +135,9 @@ static cod_status twin_write(const char *path, model_twin *twin, cod_arena *aren
     char *int8 = NULL;
     if (twin->int8 != NULL)
         COD_TRY(ranges_translate(twin, arena, &int8));
-    metadata[MODEL_METADATA_COUNT] = (cod_st_text){COD_INT8_METADATA, int8};
+    metadata[COD_MODEL_METADATA_COUNT] = (cod_st_text){COD_INT8_METADATA, int8};
     const cod_status status =
-        cod_tensors_write(path, twin->tensors, count, metadata, MODEL_METADATA_COUNT + (int8 != NULL));
+        cod_tensors_write(path, twin->tensors, count, metadata, COD_MODEL_METADATA_COUNT + (int8 != NULL));
     free(int8);
     *loadable = status == COD_OK;
     return status;

@@ -35,11 +35,6 @@ typedef struct named_tensor {
 COD_MUST_CHECK cod_status cod_tensors_write(const char *path, const named_tensor *tensors, size_t count,
                                             const cod_st_text *metadata, size_t metadata_count);
 
-/** {"codistill.model", "codistill.options", "format"} of a model; texts in `arena`. */
-enum { MODEL_METADATA_COUNT = 3 };
-COD_MUST_CHECK cod_status cod_model_metadata(const cod_model_kind *kind, const void *options, cod_arena *arena,
-                                             cod_st_text metadata[MODEL_METADATA_COUNT]);
-
 /** Kind and options named by the file's metadata; *kind is NULL when it names none. */
 COD_MUST_CHECK cod_status cod_model_metadata_read(const cod_st_file *file, cod_arena *arena,
                                                   const cod_model_kind **kind, void **options);

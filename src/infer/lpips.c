@@ -1,7 +1,7 @@
 #include "infer/lpips.h"
 
 #include "infer/infer_internal.h"
-#include "infer/perceptual_input.h"
+#include "infer/squeezenet_file.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ struct cod_lpips {
 
 static cod_status read_linear(const cod_st_file *file, int stage, float *values)
 {
-    const int64_t channels = cod_squeezenet_channels[stage];
+    const int64_t channels = cod_squeezenet_channels(cod_squeezenet_stages[stage]);
     char name[32];
     snprintf(name, sizeof name, "lin%d.model.1.weight", stage);
     const cod_st_tensor *tensor = cod_st_tensor_find(file, name);
@@ -57,26 +57,10 @@ static cod_status read_weights(const char *path, float linear[STAGES][CHANNELS_M
     return status == COD_OK ? COD_OK : cod_fail_prefix(status, "the linear weights of LPIPS");
 }
 
-/** How the file calls its layers, and how pictures were presented. */
-static cod_status examine(const char *path, cod_squeezenet_spec *spec)
-{
-    cod_st_file *file = NULL;
-    COD_TRY(cod_st_open(path, &file));
-    const bool caffe = cod_st_tensor_find(file, "conv1.weight") != NULL;
-    spec->names = caffe ? COD_SQUEEZENET_CAFFE : COD_SQUEEZENET_TORCHVISION;
-    cod_status status = cod_perceptual_input_find(file, &spec->input);
-    if (status == COD_OK && !caffe && cod_st_tensor_find(file, "features.0.weight") == NULL)
-        status =
-            cod_fail(COD_ERR_FORMAT, "the file holds no layer of SqueezeNet 1.1: 'features.0.weight' (torchvision) or "
-                                     "'conv1.weight' (Caffe) would be the first");
-    cod_st_close(file);
-    return status == COD_OK ? COD_OK : cod_fail_prefix(status, "%s", path);
-}
-
 static cod_status load_network(cod_lpips *l, const char *path, const cod_backend *backend, cod_device *device)
 {
-    cod_squeezenet_spec spec;
-    COD_TRY(examine(path, &spec));
+    cod_squeezenet_spec spec = {.layers = cod_squeezenet_stages, .layer_count = STAGES};
+    COD_TRY(cod_squeezenet_examine(path, COD_SQUEEZENET_LAYERS, &spec.names, &spec.input));
     COD_TRY(cod_graph_create(&l->graph));
     cod_graph_use_set(l->graph, NETWORK);
     const cod_value pictures = cod_graph_input(l->graph, "pictures", COLOURS);
@@ -205,9 +189,10 @@ static cod_status check_pictures(const cod_image *a, const cod_image *b, int64_t
                 (long long)a->height, (long long)b->width, (long long)b->height);
     COD_REQUIRE(a->bits == 8 && b->bits == 8 && a->channels >= COLOURS && b->channels >= COLOURS,
                 "LPIPS compares 8-bit RGB pictures");
-    COD_REQUIRE(crop >= 0 && a->width - 2 * crop >= COD_SQUEEZENET_SIDE && a->height - 2 * crop >= COD_SQUEEZENET_SIDE,
+    const int side = cod_squeezenet_side(COD_SQUEEZENET_LAYERS);
+    COD_REQUIRE(crop >= 0 && a->width - 2 * crop >= side && a->height - 2 * crop >= side,
                 "%lldx%lld pixels are too few for LPIPS: %dx%d must remain inside a border of %lld",
-                (long long)a->width, (long long)a->height, COD_SQUEEZENET_SIDE, COD_SQUEEZENET_SIDE, (long long)crop);
+                (long long)a->width, (long long)a->height, side, side, (long long)crop);
     return COD_OK;
 }
 
@@ -233,8 +218,9 @@ cod_status cod_lpips_compare(cod_lpips *lpips, const cod_image *a, const cod_ima
 
 cod_status cod_lpips_check_files(const char *features, const char *weights)
 {
-    cod_squeezenet_spec spec;
+    cod_squeezenet_names names;
+    cod_vgg_input input;
     float linear[STAGES][CHANNELS_MAX];
-    COD_TRY(examine(features, &spec));
+    COD_TRY(cod_squeezenet_examine(features, COD_SQUEEZENET_LAYERS, &names, &input));
     return weights != NULL && weights[0] != '\0' ? read_weights(weights, linear) : COD_OK;
 }

@@ -38,7 +38,7 @@ bool cod_lpips_is_weighted(const cod_lpips *lpips);
  * Compares two 8-bit pictures of equal size, of three channels or more, alpha ignored.
  *
  * @param crop  pixels that are left out at each border
- * @return COD_ERR_ARGUMENT unless sizes agree and COD_SQUEEZENET_SIDE pixels to a side remain
+ * @return COD_ERR_ARGUMENT unless sizes agree and 25 pixels to a side remain (cod_squeezenet_side())
  */
 COD_MUST_CHECK cod_status cod_lpips_compare(cod_lpips *lpips, const cod_image *a, const cod_image *b, int64_t crop,
                                             double *distance);

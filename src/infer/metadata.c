@@ -45,7 +45,7 @@ static cod_status option_write(cod_json *json, const cod_option *option, const v
 }
 
 cod_status cod_model_metadata(const cod_model_kind *kind, const void *options, cod_arena *arena,
-                              cod_st_text metadata[MODEL_METADATA_COUNT])
+                              cod_st_text metadata[COD_MODEL_METADATA_COUNT])
 {
     cod_json json = {0};
     char *text = NULL;

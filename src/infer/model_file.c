@@ -65,7 +65,7 @@ static cod_status save(const char *path, const cod_model *model, const float *va
     COD_TRY(cod_graph_part_find(model, arena, &part));
     const size_t param_count = cod_graph_param_count(model->graph);
     named_tensor *tensors = cod_arena_alloc(arena, param_count * sizeof *tensors);
-    cod_st_text *metadata = cod_arena_alloc(arena, (MODEL_METADATA_COUNT + extra_count) * sizeof *metadata);
+    cod_st_text *metadata = cod_arena_alloc(arena, (COD_MODEL_METADATA_COUNT + extra_count) * sizeof *metadata);
     COD_REQUIRE_MEMORY(tensors);
     COD_REQUIRE_MEMORY(metadata);
     size_t count = 0;
@@ -76,8 +76,8 @@ static cod_status save(const char *path, const cod_model *model, const float *va
     }
     COD_TRY(cod_model_metadata(model->kind, model->options, arena, metadata));
     if (extra_count > 0)
-        memcpy(metadata + MODEL_METADATA_COUNT, extra, extra_count * sizeof *extra);
-    return cod_tensors_write(path, tensors, count, metadata, MODEL_METADATA_COUNT + extra_count);
+        memcpy(metadata + COD_MODEL_METADATA_COUNT, extra, extra_count * sizeof *extra);
+    return cod_tensors_write(path, tensors, count, metadata, COD_MODEL_METADATA_COUNT + extra_count);
 }
 
 cod_status cod_model_save(const char *path, const cod_model *model, const float *values, const cod_st_text *extra,
@@ -197,6 +197,31 @@ static void describe(char *text, size_t bytes, const char *what, const name_list
                  list->count > 3 ? ", …" : "");
 }
 
+/** In what the file's model differs, as far as the file says what it holds: "; the file's model has scale 4, not 2". */
+static void describe_other_model(char *text, size_t bytes, const cod_st_file *file, const cod_model *model)
+{
+    cod_arena arena = {0};
+    const cod_model_kind *kind = NULL;
+    void *options = NULL;
+    size_t length = strlen(text), differing = 0;
+    if (model->options == NULL)
+        return;
+    if (cod_model_metadata_read(file, &arena, &kind, &options) == COD_OK && kind == NULL &&
+        cod_model_recognise(file, &arena, &kind, &options) != COD_OK)
+        kind = NULL;
+    if (kind != NULL && kind != model->kind)
+        snprintf(text + length, bytes - length, "; the file holds the model '%s'", kind->name);
+    for (size_t i = 0; kind != NULL && kind == model->kind && i < kind->table->count && length < bytes; i++) {
+        const cod_option *option = &kind->table->options[i];
+        const char *theirs = cod_option_format(option, options, &arena),
+                   *ours = cod_option_format(option, model->options, &arena);
+        if (theirs != NULL && ours != NULL && strcmp(theirs, ours) != 0)
+            length += (size_t)snprintf(text + length, bytes - length, "%s%s %.64s, not %.64s",
+                                       differing++ > 0 ? ", " : "; the file's model has ", option->key, theirs, ours);
+    }
+    cod_arena_clear(&arena);
+}
+
 static cod_status values_load(const cod_st_file *file, const cod_model *model, cod_load_mode mode, float *values,
                               cod_load_counts *counts)
 {
@@ -216,10 +241,11 @@ static cod_status values_load(const cod_st_file *file, const cod_model *model, c
     const bool differs = lists.missing.count + lists.unexpected.count + lists.misshapen.count > 0;
     if (mode == COD_LOAD_STRICT ? !differs : loaded > 0)
         return COD_OK;
-    char text[1200] = "";
+    char text[2048] = "";
     describe(text, sizeof text, "missing", &lists.missing);
     describe(text, sizeof text, "of another shape", &lists.misshapen);
     describe(text, sizeof text, "unexpected", &lists.unexpected);
+    describe_other_model(text, sizeof text, file, model);
     return cod_fail(COD_ERR_FORMAT, "the tensors do not fit the model '%s': %zu match%s", model->kind->name, loaded,
                     text);
 }
@@ -230,7 +256,13 @@ cod_status cod_model_load_values(const char *path, const cod_model *model, cod_l
     cod_st_file *file = NULL;
     COD_TRY(cod_st_open(path, &file));
     cod_graph_layout(model->graph);
-    const cod_status status = values_load(file, model, mode, values, counts);
+    cod_status status = COD_OK;
+    if (cod_st_metadata(file, COD_VALUES_METADATA) != NULL)
+        status =
+            cod_fail(COD_ERR_FORMAT, "is a checkpoint of a run, not a model file: name the run's final.safetensors, "
+                                     "group.G.safetensors or checkpoints/best.group-G.safetensors");
+    else
+        status = values_load(file, model, mode, values, counts);
     cod_st_close(file);
     return status == COD_OK ? COD_OK : cod_fail_prefix(status, "%s", path);
 }
@@ -279,8 +311,21 @@ static cod_status check_size(const cod_st_file *file, const cod_layout *layout)
     return COD_OK;
 }
 
+/** The values of a checkpoint, which lie in one array as the layout says. */
+static cod_status array_load(const cod_st_file *file, const char *name, const cod_layout *layout, float *values)
+{
+    const cod_st_tensor *array = cod_st_tensor_find(file, name);
+    const size_t wanted = layout->trainable + layout->state, held = array != NULL ? cod_st_count(array) : 0;
+    if (held != wanted)
+        return cod_fail(COD_ERR_FORMAT, "the checkpoint's array '%.64s' has %zu values, its model %zu", name, held,
+                        wanted);
+    COD_TRY(cod_st_to_f32(array, values, wanted));
+    return check_finite(name, values, wanted);
+}
+
 static cod_status load(const cod_st_file *file, cod_saved_model *saved)
 {
+    const char *array = cod_st_metadata(file, COD_VALUES_METADATA);
     const cod_model_kind *kind = NULL;
     void *options = NULL, *values = NULL;
     COD_TRY(kind_find(file, &saved->arena, &kind, &options));
@@ -291,7 +336,8 @@ static cod_status load(const cod_st_file *file, cod_saved_model *saved)
     saved->values = values;
     COD_TRY(keep_text(file, COD_INT8_METADATA, &saved->arena, &saved->int8));
     COD_TRY(keep_text(file, COD_DATA_METADATA, &saved->arena, &saved->data));
-    return values_load(file, &saved->model, COD_LOAD_STRICT, saved->values, NULL);
+    return array != NULL ? array_load(file, array, &saved->layout, saved->values)
+                         : values_load(file, &saved->model, COD_LOAD_STRICT, saved->values, NULL);
 }
 
 cod_status cod_model_load(const char *path, cod_saved_model *saved)

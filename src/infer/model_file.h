@@ -16,6 +16,8 @@
 #include "nn/weights.h"
 
 #define COD_DATA_METADATA "codistill.data"
+/** In a checkpoint of a run: the name of the array that holds the model's values, [trainable + state]. */
+#define COD_VALUES_METADATA "codistill.values"
 
 /** A model with its values, in host memory. Zeroed = empty. */
 typedef struct cod_saved_model {
@@ -28,6 +30,11 @@ typedef struct cod_saved_model {
 } cod_saved_model;
 
 void cod_saved_model_clear(cod_saved_model *saved);
+
+/** {"codistill.model", "codistill.options", "format"}: what a file says of the model that it holds; texts in `arena`. */
+enum { COD_MODEL_METADATA_COUNT = 3 };
+COD_MUST_CHECK cod_status cod_model_metadata(const cod_model_kind *kind, const void *options, cod_arena *arena,
+                                             cod_st_text metadata[COD_MODEL_METADATA_COUNT]);
 
 /**
  * Writes `path` atomically.
@@ -44,8 +51,9 @@ COD_MUST_CHECK cod_status cod_model_save_weights(const char *path, const cod_mod
                                                  const cod_st_text *extra, size_t extra_count);
 
 /**
- * Reads a model file, every tensor of which must match. A file without our metadata is recognised by its tensors, from which its size
- * is inferred, if it is of BasicSR's MSRResNet or RRDBNet, or of Real-ESRGAN's SRVGGNetCompact.
+ * Reads a model file, every tensor of which must match, or a group's part of a checkpoint (train/checkpoint.h). A file without our metadata is
+ * recognised by its tensors, from which its size is inferred, if it is of BasicSR's MSRResNet, RRDBNet or EDSR, or of Real-ESRGAN's
+ * SRVGGNetCompact.
  *
  * @param[out] saved  new; cod_saved_model_clear() ends it; empty on failure
  * @return COD_ERR_IO when it cannot be read, COD_ERR_FORMAT when it is damaged, no model, or its tensors do not fit,

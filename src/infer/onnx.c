@@ -481,7 +481,7 @@ static cod_status graph_write(exporter *e)
 
 static cod_status model_write(exporter *e)
 {
-    cod_st_text metadata[MODEL_METADATA_COUNT];
+    cod_st_text metadata[COD_MODEL_METADATA_COUNT];
     COD_TRY(cod_graph_part_find(e->model, &e->arena, &e->part));
     COD_TRY(cod_model_metadata(e->model->kind, e->model->options, &e->arena, metadata));
     cod_proto_int(e->proto, MODEL_IR_VERSION, IR_VERSION);

@@ -1,17 +1,25 @@
 /**
  * @file
- * Features of SqueezeNet 1.1 (Iandola et al., "SqueezeNet: AlexNet-level accuracy with 50x fewer parameters", 2016), on which LPIPS compares
- * pictures: a light perceptual network of 0.7 million parameters.
+ * Features of SqueezeNet 1.1 (Iandola et al., "SqueezeNet: AlexNet-level accuracy with 50x fewer parameters", 2016): a light perceptual
+ * network of 0.7 million parameters, on which LPIPS compares pictures, and perceptual losses may.
+ *
+ * Layers have numbers: 1 is the first convolution, 2 to 9 are the fire modules.
  */
 #ifndef COD_NN_SQUEEZENET_H
 #define COD_NN_SQUEEZENET_H
 
 #include "nn/vgg.h"
 
-enum { COD_SQUEEZENET_STAGES = 7 };
+enum { COD_SQUEEZENET_LAYERS = 9, COD_SQUEEZENET_STAGES = 7 };
 
-/** Channels of each stage: 64, 128, 256, 384, 384, 512, 512. */
-extern const int64_t cod_squeezenet_channels[COD_SQUEEZENET_STAGES];
+/** The layers whose outputs LPIPS reads: 1, 3, 5, 6, 7, 8, 9. */
+extern const int cod_squeezenet_stages[COD_SQUEEZENET_STAGES];
+
+/** Channels of a layer's output: 64, 128, 128, 256, 256, 384, 384, 512, 512. */
+int64_t cod_squeezenet_channels(int layer);
+
+/** The least side, in pixels, of pictures that a layer has an output of: 3 for layer 1, 25 for layers 6 to 9. */
+int cod_squeezenet_side(int layer);
 
 /** How the file's parameters are called. */
 typedef enum cod_squeezenet_names {
@@ -19,19 +27,35 @@ typedef enum cod_squeezenet_names {
     COD_SQUEEZENET_CAFFE /**< "conv1.weight", "fire2/squeeze1x1.weight", "fire2/expand1x1.weight", …; Keras has these, too */
 } cod_squeezenet_names;
 
+/** One convolution of a layer: layer 1 has one, a fire module three. */
+typedef struct cod_squeezenet_part {
+    char name
+        [48]; /**< its weight is "NAME.weight", of PyTorch's shape [outputs, inputs, kernel, kernel]; its bias "NAME.bias" */
+    int64_t outputs, inputs;
+    int kernel;
+} cod_squeezenet_part;
+
+enum { COD_SQUEEZENET_PARTS = 3 };
+
+/** @param[out] parts  in the order of execution, but that the last two of a fire module run side by side @return how many */
+int cod_squeezenet_parts(cod_squeezenet_names names, int layer, cod_squeezenet_part parts[COD_SQUEEZENET_PARTS]);
+
 typedef struct cod_squeezenet_spec {
     cod_vgg_input input;
     cod_squeezenet_names names;
+    const int *layers; /**< [layer_count ≥ 1] whose features are wanted; all different, in any order */
+    size_t layer_count;
+    bool before_activation;
 } cod_squeezenet_spec;
 
 /**
- * What the seven stages that LPIPS reads make of pictures {N,H,W,3}, RGB in 0 … 1: behind conv1 and behind fire modules 3, 5, 6, 7, 8 and 9.
- * A side of H pixels becomes (H - 3) / 2 + 1, then of the second, third and fourth stage about half of the side before, rounded up.
+ * What the layers make of pictures {N,H,W,3}, RGB in 0 … 1, of at least cod_squeezenet_side() to a side.
  *
- * @param[out] features  [COD_SQUEEZENET_STAGES] {N,H',W',cod_squeezenet_channels}; pictures of at least COD_SQUEEZENET_SIDE to a side
+ * Layer 1 makes (H - 3) / 2 + 1 of a side of H pixels; before layers 2, 4 and 6 sides become about a half, rounded up. The network ends
+ * at the last of the layers.
+ *
+ * @param[out] features  [spec.layer_count] {N,H',W',cod_squeezenet_channels()} in the order of the layers
  */
 void cod_squeezenet_features(cod_graph *graph, cod_value pictures, cod_squeezenet_spec spec, cod_value *features);
-
-enum { COD_SQUEEZENET_SIDE = 25 };
 
 #endif

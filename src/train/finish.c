@@ -14,6 +14,22 @@ static void group_model_path(const trainer *t, int group, char path[4096])
     snprintf(path, 4096, "%s/group.%d.safetensors", t->folder, group);
 }
 
+/** Other networks that were trained, such as a discriminator, for a run that begins with them: "SET.GROUP.safetensors". */
+static cod_status save_other_sets(const trainer *t)
+{
+    const cod_train_session *session = &t->session;
+    for (int s = 1; s < (int)cod_graph_set_count(session->recipe.model.graph); s++) {
+        char path[4096];
+        if (!session->recipe.sets[s].trained)
+            continue;
+        snprintf(path, sizeof path, "%s/%s.%d.safetensors", t->folder, session->recipe.sets[s].name,
+                 cod_group_index(t->group));
+        COD_TRY(cod_file_clean(path));
+        COD_TRY(cod_set_save_weights(path, s, &session->weights));
+    }
+    return COD_OK;
+}
+
 /** The leader's part: evaluate on all held-out and test data, write the last line of metrics and save the group's model. */
 static cod_status evaluate_group(trainer *t, closing *out)
 {
@@ -28,6 +44,7 @@ static cod_status evaluate_group(trainer *t, closing *out)
     out->fingerprint_high = (double)(fingerprint >> 32), out->fingerprint_low = (double)(uint32_t)fingerprint;
     if (cod_metrics_last_step(t->metrics) < t->context.step) /* else written before a resume */
         COD_TRY(trainer_log_line(t));
+    COD_TRY(save_other_sets(t));
     group_model_path(t, cod_group_index(t->group), path);
     return trainer_save_model(t, path);
 }

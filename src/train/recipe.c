@@ -229,6 +229,11 @@ bool cod_recipe_reads_statistics(const cod_recipe *recipe)
     return false;
 }
 
+cod_value cod_recipe_compared_loss(const cod_recipe *recipe)
+{
+    return recipe->compared_loss != 0 ? recipe->compared_loss : recipe->task_loss;
+}
+
 const cod_sub_step *cod_recipe_distilling(const cod_recipe *recipe)
 {
     for (size_t i = 0; i < recipe->step_count; i++)

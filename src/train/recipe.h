@@ -13,7 +13,12 @@
 #include "nn/schedule.h"
 #include "train/config.h"
 
-enum { COD_RECIPE_MAX_STEPS = 16, COD_RECIPE_MAX_CONSTANTS = 8, COD_RECIPE_MAX_GUARDS = 8 };
+enum {
+    COD_RECIPE_MAX_STEPS = 16,
+    COD_RECIPE_MAX_CONSTANTS = 8,
+    COD_RECIPE_MAX_GUARDS = 8,
+    COD_RECIPE_MAX_FEATURES = 8
+};
 
 /** Inputs of the graph that each mini-batch fills. */
 #define COD_INPUT_DATA  "input"
@@ -67,6 +72,13 @@ typedef struct cod_recipe_guard {
     bool spoils;        /**< a model from outside the band is neither saved nor kept as the best nor exported */
 } cod_recipe_guard;
 
+/** What a frozen network of the recipe makes of the model's output, and how the recipe compares it with what that makes of the truth. */
+typedef struct cod_recipe_feature {
+    cod_value made;
+    cod_loss_kind loss;
+    double weight;
+} cod_recipe_feature;
+
 typedef struct cod_recipe_kind cod_recipe_kind;
 
 /** A recipe as it was built for a configuration. */
@@ -75,6 +87,11 @@ typedef struct cod_recipe {
     cod_model model;  /**< the one that is evaluated, distilled and exported, of set 0; its graph holds all networks */
     cod_value target; /**< the input COD_INPUT_TRUTH */
     cod_value task_loss; /**< among the losses of the sub-step that trains the model: how far it is from the truth */
+    /**
+     * Between the model's output itself and the truth, where the task loss is between other things: what peers' models are held against. A
+     * loss of the sub-step that distils, or among its program's outputs. 0 = the task loss is that.
+     */
+    cod_value compared_loss;
     cod_recipe_set sets[COD_GRAPH_MAX_SETS]; /**< [cod_graph_set_count()] by the graph's index */
     /** What they do not train is frozen; program.batch_statistics says which frozen sets normalise by the batch. */
     cod_sub_step steps[COD_RECIPE_MAX_STEPS];
@@ -83,6 +100,8 @@ typedef struct cod_recipe {
     size_t constant_count;
     cod_recipe_guard guards[COD_RECIPE_MAX_GUARDS];
     size_t guard_count;
+    cod_recipe_feature features[COD_RECIPE_MAX_FEATURES]; /**< for strategies that compare predictions there */
+    size_t feature_count;                                 /**< 0 = no network is frozen for that */
 } cod_recipe;
 
 /** What a recipe is built for. All members are borrowed. */
@@ -104,6 +123,12 @@ struct cod_recipe_kind {
     void (*check_files)(const cod_run_config *run);
     /** Fills `recipe`, zeroed but for its kind. Texts are literals or live as long as the configuration. */
     cod_status (*build)(const cod_recipe_setting *setting, cod_recipe *recipe);
+    /**
+     * Adds what the frozen network makes of other pictures of the output's shape to the recipe's graph, where recipe->feature_count is above
+     * 0. @param[out] features  [feature_count] to be compared with recipe->features. NULL = it never is
+     */
+    cod_status (*add_features)(const cod_recipe_setting *setting, const cod_recipe *recipe, cod_value pictures,
+                               cod_value *features);
 };
 
 /**
@@ -123,6 +148,8 @@ cod_sets cod_recipe_travelling(const cod_recipe *recipe);
 bool cod_recipe_reads_statistics(const cod_recipe *recipe);
 /** The sub-step that a strategy may add losses to; NULL = none. */
 const cod_sub_step *cod_recipe_distilling(const cod_recipe *recipe);
+/** The loss that tells how good the model's output is: compared_loss, or the task loss. */
+cod_value cod_recipe_compared_loss(const cod_recipe *recipe);
 /** Whether a sub-step is among those of step `step`. */
 bool cod_sub_step_is_due(const cod_sub_step *sub_step, int64_t step);
 /** In how many of the steps 0 … `steps` - 1 a sub-step runs. */

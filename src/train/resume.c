@@ -190,6 +190,7 @@ static cod_status save_group(trainer *t, float *const *moments, const double tot
     COD_TRY_GOTO(status, end, cod_checkpoint_add_text(&checkpoint, "recipe", t->config->recipe->name));
     COD_TRY_GOTO(status, end, cod_checkpoint_add_text(&checkpoint, "strategy", t->config->strategy->name));
     COD_TRY_GOTO(status, end, cod_checkpoint_add_text(&checkpoint, "allreduce_codec", allreduce_codec(t)));
+    COD_TRY_GOTO(status, end, trainer_save_identity(t, &checkpoint));
     COD_TRY_GOTO(status, end, trainer_save_totals(&checkpoint, totals));
     status = cod_checkpoint_write(&checkpoint, t->checkpoints, context->step, t->part);
 end:

@@ -188,6 +188,8 @@ COD_MUST_CHECK cod_status trainer_evaluate_own(trainer *t, cod_split split, int6
 COD_MUST_CHECK cod_status trainer_validate(trainer *t, int64_t limit, cod_task_quality *mean);
 /** Writes what eval_weights hold as a model file; leader. */
 COD_MUST_CHECK cod_status trainer_save_model(trainer *t, const char *path);
+/** Says in a group's checkpoint what its model is, and which array is what the run evaluates: the file is a model, too (infer/model_file.h). */
+COD_MUST_CHECK cod_status trainer_save_identity(const trainer *t, cod_checkpoint *checkpoint);
 
 /** Median of the last `last` steps of this process (at most STEP_TIMES), ms; NaN before the first. */
 double trainer_median_ms(const trainer *t, size_t last);

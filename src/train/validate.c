@@ -74,6 +74,19 @@ cod_status trainer_save_model(trainer *t, const char *path)
     return cod_model_save_weights(path, &t->eval_model, &t->eval_weights, t->task->metadata, t->task->metadata_count);
 }
 
+cod_status trainer_save_identity(const trainer *t, cod_checkpoint *checkpoint)
+{
+    const cod_model *model = &t->session.recipe.model;
+    const bool averages = t->config->eval.ema && cod_optimiser_ema(t->session.optimisers[0]) != NULL;
+    cod_st_text texts[COD_MODEL_METADATA_COUNT];
+    COD_TRY(cod_model_metadata(model->kind, model->options, &checkpoint->arena, texts));
+    for (size_t i = 0; i < COD_MODEL_METADATA_COUNT; i++)
+        COD_TRY(cod_checkpoint_add_text(checkpoint, texts[i].key, texts[i].value));
+    for (size_t i = 0; i < t->task->metadata_count; i++)
+        COD_TRY(cod_checkpoint_add_text(checkpoint, t->task->metadata[i].key, t->task->metadata[i].value));
+    return cod_checkpoint_add_text(checkpoint, COD_VALUES_METADATA, averages ? "ema" : "values");
+}
+
 cod_status trainer_validate(trainer *t, int64_t limit, cod_task_quality *mean)
 {
     COD_TRY(trainer_refresh_eval(t));

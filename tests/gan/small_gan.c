@@ -3,6 +3,7 @@
 #include "support/folder.h"
 #include "support/test.h"
 
+#include "gan/known_squeezenet.h"
 #include "gan/known_vgg.h"
 #include "infer/model_file.h"
 #include "nn/optimiser.h"
@@ -24,6 +25,7 @@ int small_gan_set_up(void **state)
     if (cod_test_folder_make(state) != 0)
         return -1;
     known_vgg_write(cod_test_at("vgg.safetensors"), (cod_vgg_layer){2, 2}, KNOWN_WHOLE, NULL, NULL);
+    known_squeezenet_write(cod_test_at("squeeze.safetensors"), COD_SQUEEZENET_CAFFE, 4, KNOWN_SQUEEZENET_WHOLE, NULL);
     return 0;
 }
 
@@ -39,7 +41,8 @@ cod_status small_gan_configure(const char *words, cod_run_config *config)
     char copy[512], file[512];
     size_t count = FIXED;
     memcpy(overrides, fixed, sizeof fixed);
-    snprintf(file, sizeof file, "gan.perceptual_file=%s", cod_test_at("vgg.safetensors"));
+    snprintf(file, sizeof file, "gan.perceptual_file=%s",
+             cod_test_at(strstr(words, "squeeze") != NULL ? "squeeze.safetensors" : "vgg.safetensors"));
     overrides[count++] = file;
     snprintf(copy, sizeof copy, "%s", words);
     for (char *word = strtok(copy, " "); word != NULL && count < MOST; word = strtok(NULL, " "))
@@ -152,6 +155,33 @@ size_t small_gan_passes(const small_gan *gan, int64_t step)
         if (cod_sub_step_is_due(&gan->recipe.steps[i], step))
             shuffles += net_count_kind(&gan->net, gan->recipe.steps[i].program.name, COD_OP_PIXEL_SHUFFLE);
     return shuffles / SHUFFLES;
+}
+
+void small_gan_check_lessons(const char *base, size_t layers)
+{
+    small_gan gan;
+    net_check check;
+    cod_value features[COD_RECIPE_MAX_FEATURES];
+    small_gan_build(base, &gan);
+    const cod_recipe *recipe = &gan.recipe;
+    const cod_recipe_setting setting = {.config = &gan.config, .loss_factor = 1};
+    assert_int_equal(recipe->feature_count, layers);
+    const cod_value teacher = cod_graph_input_like(recipe->model.graph, "teacher", recipe->model.output);
+    const size_t params = cod_graph_param_count(recipe->model.graph);
+    assert_ok(recipe->kind->add_features(&setting, recipe, teacher, features));
+    assert_int_equal(cod_graph_param_count(recipe->model.graph), params); /* the network that is there */
+    cod_program_spec lesson = small_gan_step(&gan, "generator")->program;
+    lesson.name = "lesson";
+    memset(lesson.losses, 0, sizeof lesson.losses);
+    for (size_t i = 0; i < layers; i++) {
+        const cod_recipe_feature *feature = &recipe->features[i];
+        lesson.losses[i] = cod_graph_loss(recipe->model.graph, "toward", feature->made, features[i],
+                                          (cod_loss_spec){.kind = feature->loss, .weight = (float)feature->weight});
+    }
+    small_gan_compile(&gan, &lesson, 1);
+    assert_ok(net_check_gradients(&gan.net, &lesson, 7, &check));
+    assert_true(check.smooth > 30);
+    small_gan_clear(&gan);
 }
 
 static void start_as(const torch_case *c, small_gan *gan)

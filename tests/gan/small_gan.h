@@ -19,10 +19,13 @@ typedef struct small_gan {
     test_net net;
 } small_gan;
 
-/** Registers what a configuration needs, but for the recipe, and makes a folder with "vgg.safetensors" up to conv2_2. */
+/**
+ * Registers what a configuration needs, but for the recipe, and makes a folder with "vgg.safetensors" up to conv2_2 and
+ * "squeeze.safetensors" up to layer 4.
+ */
 int small_gan_set_up(void **state);
 
-/** Loads the configuration of a generator of one block with a small discriminator. */
+/** Loads the configuration of a generator of one block with a small discriminator; a perceptual file is of the network that words name. */
 COD_MUST_CHECK cod_status small_gan_configure(const char *words, cod_run_config *config);
 /** Demands that the configuration is refused with `message`. */
 void small_gan_refuse(const char *words, const char *message);
@@ -36,6 +39,12 @@ void small_gan_clear(small_gan *gan);
 const cod_sub_step *small_gan_step(const small_gan *gan, const char *name);
 /** Generator passes of a step: of sub-steps that are due. */
 size_t small_gan_passes(const small_gan *gan, int64_t step);
+
+/**
+ * Checks the gradient of the generator's sub-step with losses toward a teacher, which compare features as the content loss does, against
+ * differences, and that they are of these layers. @param base  words, with gan.content
+ */
+void small_gan_check_lessons(const char *base, size_t layers);
 
 /** Compares twenty steps of each case of tests/golden/RECIPE.bin. @param base  words for all of them */
 void small_gan_compare(const char *recipe, const char *base, uint32_t cases);

@@ -2,8 +2,10 @@
 #include "support/folder.h"
 #include "support/test.h"
 
+#include "gan/known_squeezenet.h"
 #include "gan/known_vgg.h"
 #include "gan/perceptual.h"
+#include "infer/squeezenet_file.h"
 #include "io/file.h"
 
 #include <stdio.h>
@@ -80,10 +82,39 @@ static void the_shared_file_is_understood(void **state)
     assert_fails(COD_ERR_FORMAT, "from conv1_1 to conv3_4, but conv5_4 is compared", examine(path, conv5_4, &input));
 }
 
+/** The same of SqueezeNet, by both namings. */
+static void squeezenet_is_told_too(void **state)
+{
+    (void)state;
+    cod_squeezenet_names names;
+    cod_vgg_input input;
+    const char *path = cod_test_at("squeeze.safetensors");
+    known_squeezenet_write(path, COD_SQUEEZENET_CAFFE, 3, KNOWN_SQUEEZENET_WHOLE, "caffe");
+    assert_ok(cod_squeezenet_examine(path, 3, &names, &input));
+    assert_int_equal(names, COD_SQUEEZENET_CAFFE);
+    assert_int_equal(input, COD_VGG_CAFFE);
+    assert_fails(
+        COD_ERR_FORMAT,
+        "squeeze.safetensors: the file holds SqueezeNet 1.1 up to layer 3, but layer 5 is compared; layer 4 lacks "
+        "'fire4/squeeze1x1.weight'",
+        cod_squeezenet_examine(path, 5, &names, &input));
+    known_squeezenet_write(path, COD_SQUEEZENET_TORCHVISION, 2, KNOWN_SQUEEZENET_WITHOUT_LAST_BIAS, NULL);
+    assert_ok(cod_squeezenet_examine(path, 1, &names, &input));
+    assert_int_equal(names, COD_SQUEEZENET_TORCHVISION);
+    assert_int_equal(input, COD_VGG_TORCHVISION);
+    assert_fails(COD_ERR_FORMAT, "up to layer 1, but layer 2 is compared; layer 2 lacks 'features.3.expand3x3.bias'",
+                 cod_squeezenet_examine(path, 2, &names, &input));
+    known_squeezenet_write(path, COD_SQUEEZENET_TORCHVISION, 1, KNOWN_SQUEEZENET_NARROW, NULL);
+    assert_fails(COD_ERR_FORMAT, "tensor 'features.0.weight' is [32, 3, 3, 3], SqueezeNet 1.1's is [64, 3, 3, 3]",
+                 cod_squeezenet_examine(path, 1, &names, &input));
+    known_vgg_write(path, (cod_vgg_layer){1, 1}, KNOWN_WITHOUT_FIRST_BIAS, NULL, NULL);
+    assert_fails(COD_ERR_FORMAT, "layer 1 lacks 'features.0.bias'", cod_squeezenet_examine(path, 1, &names, &input));
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(layers_are_told_apart),
-                                       cmocka_unit_test(metadata_say_how_pictures_are_presented),
-                                       cmocka_unit_test(the_shared_file_is_understood)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(layers_are_told_apart), cmocka_unit_test(squeezenet_is_told_too),
+        cmocka_unit_test(metadata_say_how_pictures_are_presented), cmocka_unit_test(the_shared_file_is_understood)};
     return cmocka_run_group_tests_name("perceptual", tests, cod_test_folder_make, cod_test_folder_remove);
 }

@@ -22,7 +22,10 @@ static const char *const checked[] = {
     "train.loss=mse",
     "train.loss=mse gan.content=vgg11 gan.content_weight=1e-3 gan.before_activation=true gan.pixel_weight=0.3 "
     "gan.warm_up=2",
-    "gan.content=vgg11 gan.content_weight=1e-3 gan.before_activation=true train.accumulate=2 gan.every=2"};
+    "gan.content=vgg11 gan.content_weight=1e-3 gan.before_activation=true train.accumulate=2 gan.every=2",
+    "gan.content=[squeeze1,0.5*squeeze3] gan.pixel_weight=0.3",
+    "gan.content=[squeeze4,2*squeeze2] gan.before_activation=true gan.feature_loss=l1 gan.perceptual_input=caffe "
+    "gan.content_weight=1e-2"};
 
 static void gradients_agree_with_differences(void **state)
 {
@@ -56,6 +59,41 @@ static void a_wrong_gradient_is_found(void **state)
     wrong.losses[1] = 0;
     assert_int_equal(net_check_gradients(&gan.net, &wrong, 7, &check), COD_ERR_NUMERIC);
     small_gan_clear(&gan);
+}
+
+static void lessons_compare_features(void **state)
+{
+    (void)state;
+    small_gan_check_lessons(BASE " gan.content=[squeeze1,0.5*squeeze3] gan.content_weight=0.1", 2);
+    small_gan_check_lessons(BASE " gan.content=vgg12 gan.content_weight=1e-3 gan.feature_loss=l1", 1);
+}
+
+/** What teachers are held against is a loss between pixels, whatever the content loss compares. */
+static void models_are_compared_by_pixels(void **state)
+{
+    (void)state;
+    static const char *const contents[] = {"gan.content=pixel", "gan.content=vgg11",
+                                           "gan.content=vgg11 gan.pixel_weight=1"};
+    for (size_t i = 0; i < sizeof contents / sizeof contents[0]; i++) {
+        small_gan gan;
+        char words[256];
+        snprintf(words, sizeof words, BASE " train.loss=charbonnier %s", contents[i]);
+        small_gan_build(words, &gan);
+        const cod_graph *graph = gan.recipe.model.graph;
+        const cod_node *node = cod_graph_producer(graph, cod_recipe_compared_loss(&gan.recipe));
+        assert_int_equal(node->attr.loss, COD_LOSS_CHARBONNIER);
+        assert_int_equal(node->inputs[0], gan.recipe.model.output);
+        assert_int_equal(node->inputs[1], gan.recipe.target);
+        const cod_program_spec *program = &small_gan_step(&gan, "generator")->program;
+        bool told = false;
+        for (size_t k = 0; k < COD_PROGRAM_MAX_LOSSES; k++)
+            told = told || program->losses[k] == node->output;
+        for (size_t k = 0; k < COD_PROGRAM_MAX_OUTPUTS; k++)
+            told = told || program->outputs[k] == node->output;
+        assert_true(told);
+        small_gan_compile(&gan, NULL, 0);
+        small_gan_clear(&gan);
+    }
 }
 
 /** The sub-steps of a step, in warm-up and behind it, run the generator once. */
@@ -92,6 +130,17 @@ static void contradictions_are_told(void **state)
         {"gan.content=[0*vgg11]", "gan.content: '0*vgg11': the weight of a layer is a number above 0"},
         {"gan.content=[vgg11,0.5*vgg11]", "gan.content: 'vgg11' is listed twice"},
         {"gan.content=[]", "gan.content: an empty list compares nothing"},
+        {"gan.content=squeeze3 gan.perceptual_file=",
+         "'squeeze3' compares features of SqueezeNet 1.1: name its weights in gan.perceptual_file"},
+        {"gan.content=[vgg11,squeeze3]",
+         "'vgg11' and 'squeeze3' are of two networks, but gan.perceptual_file holds one"},
+        {"gan.content=squeeze10", "gan.content: 'squeeze10' is not one of: pixel, vgg11"},
+        {"gan.content=[squeeze3,squeeze6]", "data.patch: a patch of 6 enlarged 4 times is 24 pixels a side, but "
+                                            "'squeeze6' of gan.content needs 25; a patch of "
+                                            "7 would do"},
+        {"data.patch=4 model.scale=2 gan.content=vgg54", "data.patch: a patch of 4 enlarged 2 times is 8 pixels a "
+                                                         "side, but 'vgg54' of gan.content needs 16; a patch of 8 "
+                                                         "would do"},
         {"gan.content=[vgg11,vgg12,vgg21,vgg22,vgg31,vgg32,vgg33,vgg34,vgg41]", "at most 8 layers are compared"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char words[256];
@@ -102,9 +151,12 @@ static void contradictions_are_told(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_agree_with_differences), cmocka_unit_test(a_wrong_gradient_is_found),
-        cmocka_unit_test(nothing_of_the_generator_runs_twice), cmocka_unit_test(twenty_steps_are_pytorchs),
-        cmocka_unit_test(contradictions_are_told)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(gradients_agree_with_differences),
+                                       cmocka_unit_test(a_wrong_gradient_is_found),
+                                       cmocka_unit_test(lessons_compare_features),
+                                       cmocka_unit_test(models_are_compared_by_pixels),
+                                       cmocka_unit_test(nothing_of_the_generator_runs_twice),
+                                       cmocka_unit_test(twenty_steps_are_pytorchs),
+                                       cmocka_unit_test(contradictions_are_told)};
     return cmocka_run_group_tests_name("srgan", tests, set_up, cod_test_folder_remove);
 }

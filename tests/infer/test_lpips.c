@@ -100,7 +100,8 @@ static void write_linear(const char *path, int stages, int64_t added_channels, d
     made_file file = {.count = 0};
     for (int stage = 0; stage < stages; stage++) {
         char name[48];
-        const int64_t shape[4] = {1, cod_squeezenet_channels[stage] + added_channels, 1, 1};
+        const int64_t channels = cod_squeezenet_channels(cod_squeezenet_stages[stage]);
+        const int64_t shape[4] = {1, channels + added_channels, 1, 1};
         snprintf(name, sizeof name, "lin%d.model.1.weight", stage);
         add(&file, name, 4, shape, 100 + (uint64_t)stage, centre, 1);
     }
@@ -273,8 +274,12 @@ static void files_that_do_not_fit_are_refused(void **state)
     made_file file = {.count = 0};
     add_layer(&file, "conv1", 64, 3, 3);
     write_and_clear(&file, path);
-    assert_fails(COD_ERR_FORMAT, "the tensors do not fit the network 'SqueezeNet 1.1'",
+    assert_fails(COD_ERR_FORMAT,
+                 "the file holds SqueezeNet 1.1 up to layer 1, but layer 9 is compared; layer 2 lacks "
+                 "'fire2/squeeze1x1.weight'",
                  cod_lpips_create(path, NULL, cpu, device, &lpips));
+    assert_fails(COD_ERR_FORMAT, "bad.safetensors: the file holds SqueezeNet 1.1 up to layer 1",
+                 cod_lpips_check_files(path, ""));
     assert_fails(COD_ERR_IO, "nowhere.safetensors",
                  cod_lpips_create(cod_test_at("nowhere.safetensors"), NULL, cpu, device, &lpips));
     assert_null(lpips);

@@ -70,6 +70,61 @@ static void files_round_trip(void **state)
     }
 }
 
+/** A group's part of a checkpoint with one array, of `count` values. */
+static void save_checkpoint(const char *path, const cod_saved_model *saved, const char *name, size_t count,
+                            const float *values)
+{
+    cod_arena arena = {0};
+    cod_st_text texts[COD_MODEL_METADATA_COUNT + 1];
+    assert_ok(cod_model_metadata(saved->model.kind, saved->model.options, &arena, texts));
+    texts[COD_MODEL_METADATA_COUNT] = (cod_st_text){COD_VALUES_METADATA, "ema"};
+    const cod_st_tensor array = {
+        .name = name, .dtype = COD_ST_F32, .rank = 1, .shape = {(int64_t)count}, .data = values};
+    assert_ok(cod_st_write(path, &array, 1, texts, COD_MODEL_METADATA_COUNT + 1));
+    cod_arena_clear(&arena);
+}
+
+static void a_checkpoint_is_a_model(void **state)
+{
+    (void)state;
+    cod_saved_model saved = test_srresnet(4), loaded;
+    const char *path = test_path("checkpoint.safetensors");
+    const size_t count = value_count(&saved);
+    save_checkpoint(path, &saved, "ema", count, saved.values);
+    assert_ok(cod_model_load(path, &loaded));
+    assert_memory_equal(loaded.values, saved.values, count * sizeof(float));
+    same_options(&loaded, &saved);
+    cod_saved_model_clear(&loaded);
+    assert_fails(COD_ERR_FORMAT, "is a checkpoint of a run, not a model file",
+                 cod_model_load_values(path, &saved.model, COD_LOAD_PARTIAL, saved.values, NULL));
+    save_checkpoint(path, &saved, "ema", count - 1, saved.values);
+    assert_fails(COD_ERR_FORMAT, "the checkpoint's array 'ema' has ", cod_model_load(path, &loaded));
+    save_checkpoint(path, &saved, "values", count, saved.values);
+    assert_fails(COD_ERR_FORMAT, "the checkpoint's array 'ema' has 0 values", cod_model_load(path, &loaded));
+    saved.values[3] = NAN;
+    save_checkpoint(path, &saved, "ema", count, saved.values);
+    assert_fails(COD_ERR_NUMERIC, "tensor 'ema' holds NaN", cod_model_load(path, &loaded));
+    cod_saved_model_clear(&saved);
+}
+
+static void a_misfit_is_told_by_its_options(void **state)
+{
+    (void)state;
+    static const cod_st_text four[] = {{"num_feat", "8"}, {"num_block", "2"}, {"scale", "4"}, {NULL, NULL}},
+                             three[] = {{"num_feat", "8"}, {"num_block", "2"}, {"scale", "3"}, {NULL, NULL}};
+    cod_saved_model given = test_model("msrresnet", four, 3), wanted = test_model("msrresnet", three, 3),
+                    other = test_model("edsr", three, 3);
+    const char *path = test_path("misfit.safetensors");
+    save(path, &given);
+    assert_fails(COD_ERR_FORMAT, "; the file's model has scale 4, not 3",
+                 cod_model_load_values(path, &wanted.model, COD_LOAD_STRICT, wanted.values, NULL));
+    assert_fails(COD_ERR_FORMAT, "; the file holds the model 'msrresnet'",
+                 cod_model_load_values(path, &other.model, COD_LOAD_STRICT, other.values, NULL));
+    cod_saved_model_clear(&given);
+    cod_saved_model_clear(&wanted);
+    cod_saved_model_clear(&other);
+}
+
 static void tensors_have_pytorchs_names_and_layout(void **state)
 {
     (void)state;
@@ -479,6 +534,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(files_round_trip),
+        cmocka_unit_test(a_checkpoint_is_a_model),
+        cmocka_unit_test(a_misfit_is_told_by_its_options),
         cmocka_unit_test(tensors_have_pytorchs_names_and_layout),
         cmocka_unit_test(only_what_the_output_needs_is_saved),
         cmocka_unit_test(a_set_starts_from_a_file_that_holds_more),

@@ -36,6 +36,8 @@ def shows(bench):
     check([line.split(": ")[1] for line in lines] == ["MATLAB's bicubic"] * 3, f"{lines}")
     check(all(plain[name] != files[name] for name in files), "bicubic gives the degraded samples")
     check(not os.path.exists(bench.path("runs")), "a run was left behind")
+    _, adversarial = show(bench, "c", "--count", "3", *DEGRADED, "train.recipe=srgan", "gan.content=vgg22", "gan.perceptual_file=absent.safetensors")
+    check(adversarial == files, "other samples with another recipe")  # and without what training alone needs
 
 
 def trains(bench):

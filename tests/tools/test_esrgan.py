@@ -67,6 +67,13 @@ def begins(bench):
                   "gan.rate=1e-12", "train.steps=10")
     values = floats(saved(bench, "a", 10)["discriminator.values"])
     check(sum(abs(v - 0.5) < 1e-5 for v in values) > 4000, f"{values[:20]} of {len(values)}")
+    # What the run leaves begins another one.
+    left, given = (read_safetensors(bench.path(*path)) for path in (("runs", "a", "t", "discriminator.0.safetensors"), ("net_d.safetensors",)))
+    check(left.keys() == given.keys(), f"another discriminator was left: {left.keys()}")
+    bench.trained("output=runs/c", *SETUPS["single"], *SMALL, "gan.content=pixel", "gan.discriminator_init=runs/a/t/discriminator.0.safetensors",
+                  "gan.warm_up=9", "gan.rate=1e-12", "train.steps=10")
+    values = floats(saved(bench, "c", 10)["discriminator.values"])
+    check(sum(abs(v - 0.5) < 1e-5 for v in values) > 4000, f"it began elsewhere: {values[:20]} of {len(values)}")
     write_discriminator(bench, math.nan)
     result = bench.train("output=runs/b", *SETUPS["single"], *SMALL, "gan.content=pixel", "gan.discriminator_init=net_d.safetensors")
     check(result.code == 1 and "net_d.safetensors: tensor 'conv0_0.weight' holds NaN" in result.err, "NaN was taken", result)

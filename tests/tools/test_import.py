@@ -47,6 +47,20 @@ def names_edsr(bench):
     check(result.code == 0 and os.path.exists(bench.path("edsr.onnx")), "it is exported", result)
 
 
+def names_discriminators(bench):
+    """Discriminators in BasicSR's two layouts say what they are for, and adversarial training begins with them."""
+    cases = {"unet": ("real_esrgan", 28, ["data.patch=8", "gan.hidden=0"]), "vgg": ("esrgan", 36, ["data.patch=8", "gan.hidden=5"])}
+    for layout, (recipe, count, options) in cases.items():
+        result = imported(bench, f"net_d-{layout}.pth", f"{layout}.safetensors")
+        check(f"{count} tensors" in result.out and f"gan.discriminator_init of recipe {recipe} takes it" in result.out, "what it is", result)
+        check("no model" not in result.err, "it is of use", result)
+        bench.trained(f"name={layout}", f"train.recipe={recipe}", "gan.content=pixel", "gan.pixel_weight=0", "gan.features=2", "gan.rate=1e-12",
+                      "train.steps=2", "eval.every=0", f"gan.discriminator_init={layout}.safetensors", *options)
+        given, left = (read_safetensors(bench.path(*path)) for path in ([f"{layout}.safetensors"], ["runs", layout, "discriminator.0.safetensors"]))
+        weights = [name for name in left if name.endswith(("weight", "bias", "weight_orig"))]
+        check(len(weights) > 10 and all(math.dist(floats(given[name]), floats(left[name])) < 1e-6 for name in weights), f"{layout}: it began elsewhere")
+
+
 def chooses(bench):
     """Of several dictionaries the averaged weights are taken, another by --key; unknown keys are answered with what there is."""
     result = imported(bench, "checkpoint.pth", "c.safetensors")
@@ -74,7 +88,7 @@ def refuses(bench):
         check(not os.path.exists(bench.path("x.safetensors")) and not os.path.exists("/tmp/harmed"), f"{name} did something")
 
 
-CASES = {"names-generators": names_generators, "names-edsr": names_edsr, "chooses": chooses, "lists": lists, "refuses": refuses}
+CASES = {"names-generators": names_generators, "names-edsr": names_edsr, "names-discriminators": names_discriminators, "chooses": chooses, "lists": lists, "refuses": refuses}
 
 if __name__ == "__main__":
     sys.exit(run_cases(CASES, sys.argv[1], sys.argv[2:]))

@@ -11,12 +11,17 @@ import shutil
 import struct
 import sys
 
+from test_eval import write_network, write_picture
 from test_late import goes_on, same
 from test_train import SETUPS, killed, same_checkpoints
 from train_support import check, check_near_ref, kill_job, parse_safetensors, read_safetensors, run_cases, steps_saved, wait_for_steps
 
 GAN = ["train.recipe=srgan", "model.norm=batch", "gan.content=vgg11", "gan.pixel_weight=1", "gan.content_weight=0.1", "gan.features=3",
        "gan.hidden=5", "gan.perceptual_file=vgg.safetensors"]
+# Frozen, but lighter; on two layers.
+SQUEEZED = ["train.recipe=srgan", "model.norm=batch", "gan.content=[squeeze1, 0.5*squeeze3]", "gan.pixel_weight=1", "gan.content_weight=0.01",
+            "gan.features=3", "gan.hidden=5", "gan.perceptual_file=squeezenet.safetensors"]
+LESSONS = ["distill.loss=features", "distill.weight=0.5"]
 WARM = ["gan.warm_up=7", "gan.label_smoothing=0.1", "gan.rate=1e-4", "gan.schedule=step", "gan.milestones=20"]
 ACCUMULATE = ["train.accumulate=2", "gan.warm_up=4"]
 
@@ -35,6 +40,13 @@ def write_vgg(bench):
 def with_vgg(case):
     def run(bench):
         write_vgg(bench)
+        case(bench)
+    return run
+
+
+def with_squeezenet(case):
+    def run(bench):
+        write_network(bench)
         case(bench)
     return run
 
@@ -86,6 +98,81 @@ def groups(bench):
     check(any(line["distill_loss"] for line in bench.metrics("a/t", 1)), "nothing was taught")
 
 
+def squeezes(bench):
+    """The content is that of two layers of SqueezeNet, which stays as it is."""
+    write_network(bench)
+    bench.trained("output=runs/a", "log.every=1", "train.schedule=constant", *SETUPS["single"], *SQUEEZED)
+    lines, summary = bench.metrics("a/t", 0)[3:], bench.summary("a/t")
+    check(summary["losses"] == ["adversarial", "content.squeeze1", "content.squeeze3", "pixel", "d_real", "d_fake"], f"{summary['losses']}")
+    for name in ("content.squeeze1", "content.squeeze3"):
+        first, last = (sum(line[f"loss.{name}"] for line in part) for part in (lines[:10], lines[-10:]))
+        check(0 < last < first, f"{name} was {first} and is {last}")
+    steps = [bench.path("runs", "a", "t", "checkpoints", f"step-0000000{step}", "group-0.safetensors") for step in (50, 60)]
+    first, last = (read_safetensors(path)["perceptual.values"] for path in steps)
+    check(first == last and len(first) > 4 * (64 * 27 + 3 * 64 * 16), "the frozen network moved")
+
+
+def lessons(bench):
+    """Two groups teach each other in the features of the frozen network, and are held against each other by pixels."""
+    write_vgg(bench)
+    write_network(bench)
+    told = {}
+    for name, gan in (("vgg", GAN), ("squeezed", SQUEEZED)):
+        for loss in ("features", "l1"):
+            output = f"{name}-{loss}"
+            bench.trained(f"output=runs/{output}", "train.deterministic=true", "log.every=1", *SETUPS["2x1"], *gan, f"distill.loss={loss}",
+                          "distill.weight=0.5")
+            lines = bench.metrics(f"{output}/t", 1)
+            told[output] = [line["distill_loss"] for line in lines if line["distill_loss"] is not None]
+            check(len(told[output]) > 20 and all(value > 0 for value in told[output]), f"{output}: {told[output]}")
+            peer, pixels = lines[-1]["peers"][0], [line["loss.pixel"] for line in lines[-15:]]
+            for key in ("teacher_loss", "student_loss"):
+                check(0.5 * min(pixels) < peer[key] < 2 * max(pixels), f"{output}: {key} is {peer[key]}, the losses of pixels {pixels}")
+        check(told[f"{name}-features"][0] != told[f"{name}-l1"][0], f"{name}: features are compared as pixels: {told}")
+        values = [read_safetensors(bench.path("runs", f"{name}-{loss}", "t", "checkpoints", "step-000000060", "group-0.safetensors"))["values"]
+                  for loss in ("features", "l1")]
+        check(values[0] != values[1], f"{name}: the lessons taught the same")
+    result = bench.train("output=runs/b", *SETUPS["2x1"], "train.recipe=srgan", *LESSONS)
+    check(result.code == 2 and "distill.loss: features: the content loss of recipe 'srgan' compares pixels" in result.err, "pixels", result)
+
+
+def strategies(bench):
+    """Each recipe where groups average: generators meet, discriminators do where they travel."""
+    write_vgg(bench)
+    recipes = {"srgan": GAN, "esrgan": [*GAN, "train.recipe=esrgan"], "real_esrgan": [*GAN, "train.recipe=real_esrgan", "gan.hidden=0"]}
+    for recipe, gan in recipes.items():
+        for strategy, travels in (("local_sgd", "true"), ("diloco", "false")):
+            output = f"{recipe}-{strategy}"
+            bench.trained(f"output=runs/{output}", f"train.strategy={strategy}", "cluster.groups=2", f"{strategy}.period=10", "train.steps=20", *gan,
+                          "gan.warm_up=3", f"gan.discriminator_travels={travels}")
+            saved = [read_safetensors(bench.path("runs", output, "t", "checkpoints", "step-000000020", f"group-{g}.safetensors")) for g in range(2)]
+            check(saved[0]["values"] == saved[1]["values"], f"{output}: the generators did not meet")
+            one = saved[0]["discriminator.values"] == saved[1]["discriminator.values"]
+            check(one == (travels == "true"), f"{output}: whether the discriminators are one: {one}")
+
+
+def checkpoints_are_models(bench):
+    """A group's part of a checkpoint is exported, evaluated and upscales as the run's model of that step; to train on, it is refused."""
+    write_vgg(bench)
+    write_picture(bench, "photos/a.png", 48, 40, 1)
+    for name, ema in (("average", "eval.ema=true"), ("plain", "eval.ema=false")):
+        bench.trained(f"output=runs/{name}", *SETUPS["single"], *GAN, "train.ema=0.9", ema)
+        files = [f"runs/{name}/t/final.safetensors", f"runs/{name}/t/checkpoints/step-000000060/group-0.safetensors"]
+        for i, file in enumerate(files):
+            result = bench.run("export", file, "-o", f"{name}{i}.safetensors")
+            check(result.code == 0, "it is not exported", result)
+            for command in (["upscale", file, "photos/a.png", "-o", f"{name}{i}.png"], ["eval", file, "--data", "photos", "--json"]):
+                result = bench.run(*command)
+                check(result.code == 0, "the command does not take it", result)
+            told = result.out if i == 0 else told
+            check(result.out == told, "the checkpoint has other figures", result)
+        for ending in ("safetensors", "png"):
+            check(bench.read(f"{name}0.{ending}") == bench.read(f"{name}1.{ending}"), f"{name}: another .{ending}")
+    check(bench.read("average0.safetensors") != bench.read("plain0.safetensors"), "the average is the model")
+    result = bench.train("output=runs/c", *SETUPS["single"], *GAN, f"model.init={files[1]}")
+    check(result.code == 1 and "is a checkpoint of a run, not a model file" in result.err, "training began with it", result)
+
+
 GPU_STEPS = 8
 SMALL = ["data.patch=4", "model.channels=4", "gan.features=2", f"train.steps={GPU_STEPS}", "train.schedule=constant", "train.deterministic=true",
          "exchange.period=2", "exchange.lag_steps=1", "distill.burn_in=1", "distill.ramp=1", "gan.warm_up=2", "eval.every=0", "checkpoint.every=4",
@@ -131,10 +218,13 @@ def groups_on_a_gpu(bench):
     check(any(line["distill_loss"] for line in bench.metrics("cuda/t", 1)), "nothing was taught")
 
 
-CASES = {"trains": trains, "judges": judges, "groups": groups, "cuda": on_a_gpu, "cuda-2x1": groups_on_a_gpu,
+CASES = {"trains": trains, "judges": judges, "groups": groups, "squeezes": squeezes, "lessons": lessons, "strategies": strategies,
+         "checkpoints": checkpoints_are_models, "cuda": on_a_gpu, "cuda-2x1": groups_on_a_gpu,
          "killed-single": with_vgg(killed("single", 2, None, *GAN, *WARM)),
          "killed-accumulate": with_vgg(killed("allreduce", 2, None, *GAN, *ACCUMULATE)),
          "killed-2x1": with_vgg(killed("2x1", 2, None, *GAN, *WARM)),
+         "killed-lessons": with_squeezenet(killed("2x1", 2, None, *SQUEEZED, *LESSONS, "distill.inputs=mixup", "train.accumulate=2")),
+         "late-lessons": with_squeezenet(same("t.yaml", *SETUPS["2x1"], *SQUEEZED, *LESSONS)),
          "late-single": with_vgg(same("t.yaml", *SETUPS["single"], *GAN)),
          "late-2x1": with_vgg(same("t.yaml", *SETUPS["2x1"], *GAN)),
          "late-killed": with_vgg(goes_on("single", *GAN, *WARM))}

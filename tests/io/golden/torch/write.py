@@ -82,6 +82,31 @@ def edsr():
     return {"params": collections.OrderedDict((name.replace("/", "."), tensor) for name, tensor in modules.state_dict().items())}
 
 
+def unet_discriminator():
+    """Real-ESRGAN's discriminator by the names of BasicSR's UNetDiscriminatorSN (num_feat 2)."""
+    widths = {0: (3, 2, 3), 1: (2, 4, 4), 2: (4, 8, 4), 3: (8, 16, 4), 4: (16, 8, 3), 5: (8, 4, 3), 6: (4, 2, 3), 7: (2, 2, 3), 8: (2, 2, 3), 9: (2, 1, 3)}
+    network = torch.nn.Module()
+    for index, (inputs, outputs, kernel) in widths.items():
+        plain = index in (0, 9)
+        layer = torch.nn.Conv2d(inputs, outputs, kernel, 1, 1, bias=plain)
+        setattr(network, f"conv{index}", layer if plain else torch.nn.utils.spectral_norm(layer))
+    return network.state_dict()
+
+
+def vgg_discriminator():
+    """ESRGAN's discriminator for 32 pixels a side by the names of BasicSR's VGGStyleDiscriminator (num_feat 2)."""
+    network, before = torch.nn.Module(), 3
+    for block, channels in enumerate((2, 4, 8)):
+        for part, inputs, kernel in ((0, before, 3), (1, channels, 4)):
+            layer = torch.nn.Conv2d(inputs, channels, kernel, 1 + part, 1, bias=(block, part) == (0, 0))
+            setattr(network, f"conv{block}_{part}", layer)
+            if (block, part) != (0, 0):
+                setattr(network, f"bn{block}_{part}", torch.nn.BatchNorm2d(channels))
+        before = channels
+    network.linear1, network.linear2 = torch.nn.Linear(8 * 4 * 4, 5), torch.nn.Linear(5, 1)
+    return network.state_dict()
+
+
 torch.manual_seed(1)
 save("mixed.pth", mixed())
 save("mixed-old.pth", mixed(), _use_new_zipfile_serialization=False)
@@ -100,3 +125,6 @@ save("rrdb-basicsr.pth", {"params": RRDB.tensors("basicsr"), "params_ema": RRDB.
 save("rrdb-esrgan.pth", {"module." + name: tensor for name, tensor in RRDB.tensors("esrgan").items()})
 save("rrdb-first.pth", RRDB.tensors("first"), _use_new_zipfile_serialization=False)
 save("edsr.pth", edsr())
+torch.manual_seed(2)
+save("net_d-unet.pth", {"params": unet_discriminator()})
+save("net_d-vgg.pth", {"params": vgg_discriminator()})
