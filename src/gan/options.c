@@ -226,10 +226,12 @@ void gan_check_files(const cod_run_config *run, const gan_published *published)
     if (gan_settle(run, published, &settings) != COD_OK)
         return;
     const char *init = settings.options->discriminator_init;
-    if (init[0] != '\0' && !cod_file_exists(init))
-        cod_config_problem_key(run->config, "gan.discriminator_init", "there is no '%s'", init);
-    if (settings.layer_count > 0 && settings.options->perceptual_file[0] != '\0' &&
-        cod_perceptual_examine(settings.options->perceptual_file, gan_last_layer(&settings),
-                               settings.options->perceptual_input, &input) != COD_OK)
+    const char *perceptual = settings.options->perceptual_file;
+    if (init[0] != '\0')
+        (void)cod_run_config_has_file(run, "gan.discriminator_init", init);
+    if (settings.layer_count > 0 && perceptual[0] != '\0' &&
+        cod_run_config_has_file(run, "gan.perceptual_file", perceptual) &&
+        cod_perceptual_examine(perceptual, gan_last_layer(&settings), settings.options->perceptual_input, &input) !=
+            COD_OK)
         cod_config_problem_key(run->config, "gan.perceptual_file", "%s", cod_error_message());
 }

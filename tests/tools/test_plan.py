@@ -4,7 +4,10 @@
 import os
 import pathlib
 import re
+import shlex
+import shutil
 import socket
+import subprocess
 import sys
 
 from train_support import Skip, check, run_cases
@@ -145,20 +148,33 @@ def other_task(bench):
 
 
 def configs(bench):
-    """Each configuration that comes with the project is one that runs."""
-    data = pathlib.Path(os.environ.get("COD_DATA", ROOT.parent / "shared" / "data"))
-    kinds = {"pictures": "photos", "mnist": "mnist", "iris": "iris/iris.csv", "folder": "insects/train", "synthetic": ""}
-    if not data.is_dir():
-        raise Skip(f"{data} is not there")
-    for path in sorted((ROOT / "configs").glob("**/*.yaml")):
-        kind = re.search(r"^  kind: (\w+)", path.read_text(), re.MULTILINE)
-        own = [f"data.path={data / kinds[kind[1] if kind else 'pictures']}", "data.test_path=[]"]
-        if kind and kind[1] == "folder":
-            own.append(f"data.val_path={data / 'insects/val'}")
-        if "perceptual_file:" in path.read_text():
-            own.append(f"gan.perceptual_file={data / 'weights/vgg19_conv1_1_to_conv3_4.safetensors'}")
-        result = bench.run("plan", str(path), *own)
-        check(result.code == 0, f"{path.name}: exit code {result.code}", result)
+    """Each configuration that comes with the project runs from a checkout by the commands in its header, on what get-data.sh brings there."""
+    if not pathlib.Path(os.environ.get("COD_DATA", "/nowhere")).is_dir():
+        raise Skip("COD_DATA is not there")
+    checkout = pathlib.Path(bench.path("."))
+    (checkout / "tools").mkdir()
+    shutil.copy(ROOT / "tools/get-data.sh", checkout / "tools")
+    shutil.copytree(ROOT / "tools/data", checkout / "tools/data")
+    shutil.copytree(ROOT / "configs", checkout / "configs")
+    texts = {path.relative_to(ROOT): path.read_text() for path in sorted((ROOT / "configs").glob("**/*.yaml"))}
+    brought = set()
+    for path, text in texts.items():
+        commands = re.findall(r"^#   ((?:codistill|tools/get-data\.sh) .*)", text, re.MULTILINE)
+        named = set(re.findall(r"^ +\w+: data/([\w-]+)", text, re.MULTILINE))
+        check("../" not in re.sub(r"#.*", "", text), f"{path}: names a path outside the checkout")
+        listed = {name for command in commands if command.startswith("tools/") for name in command.split()[1:]}
+        check(listed == named, f"{path}: its header brings {sorted(listed)}, but it names {sorted(named)}")
+        for name in sorted(listed - brought):
+            subprocess.run(["tools/get-data.sh", name], cwd=checkout, check=True, stdout=subprocess.DEVNULL)
+        brought |= listed
+        own = [shlex.split(command, comments=True) for command in commands if re.match(rf"codistill (train|compare) {path}\b", command)]
+        check(own != [], f"{path}: no command in its header runs it")
+        for command in own:
+            check(all(re.match(r"[\w.]+=", word) and "FOLDER" not in word for word in command[3:]), f"{path}: {command} is not a whole command")
+            result = bench.run("plan", *command[2:])
+            check(result.code == 0, f"{command}: exit code {result.code}", result)
+        for place in re.findall(r"^ +\w+: (data/\S+)", text, re.MULTILINE):
+            check((checkout / place).exists(), f"{path}: get-data.sh brings no {place}")
 
 
 CASES = {"map": the_map, "cores": shared_cores, "by-node": by_node, "traffic": traffic, "fragments": fragments, "followed": followed,
