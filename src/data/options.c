@@ -177,7 +177,8 @@ static const char *wanted_path(int kind)
     case COD_DATA_IRIS:
         return "the CSV file (tools/get-data.sh iris brings data/iris/iris.csv)";
     default:
-        return "at least one folder with a subfolder for each class (tools/get-data.sh insects brings data/insects/train)";
+        return "at least one folder with a subfolder for each class (tools/get-data.sh insects brings "
+               "data/insects/train)";
     }
 }
 
