@@ -133,6 +133,43 @@ def memory(bench):
     check("teachers" not in result.out and "moving average" not in result.out, "unused parts", result)
 
 
+def servers(bench):
+    """A rank that serves holds what updates the weights and what the workers send; one that trains holds activations and batches."""
+    def parts(kind, *overrides):
+        result = planned(bench, "train.ema=0.99", *overrides)
+        told = re.search(rf"memory of a rank that {kind}: ([\d.]+) MB, validation not counted\n(.*)\n", result.out)
+        check(told is not None and "memory of a rank:" not in result.out, f"no memory of a rank that {kind}", result)
+        return {name: float(megabytes) for name, megabytes in re.findall(r" ([a-z][a-z ]*) ([\d.]+)", told[2])}
+    large = ["model.blocks=8", "model.channels=64"]
+    weights = parts("serves", *large, "train.strategy=parameter_server", "cluster.ranks_per_group=3")["weights"]
+    for strategy, servers in (("parameter_server", 1), ("async_parameter_server", 2)):
+        options = [*large, f"train.strategy={strategy}"] + ([f"{strategy}.servers={servers}"] if servers > 1 else [])
+        for workers in (2, 4):
+            ranks = f"cluster.ranks_per_group={servers + workers}"
+            serves, trains = parts("serves", *options, ranks), parts("trains", *options, ranks)
+            check(set(serves) == {"weights", "gradients", "optimiser", "moving average", "exchange"}, f"{strategy}: a server holds {serves}")
+            check({"weights", "gradients", "activations", "batches made ahead"} <= set(trains) and not {"optimiser", "moving average"} & set(trains),
+                  f"{strategy}: a worker holds {trains}")
+            check(abs(serves["optimiser"] - 2 * weights / servers) < 0.2, f"{strategy}: moments {serves}")
+            check(abs(serves["exchange"] - workers * weights / servers) < 0.2, f"{strategy}: messages of {workers} workers {serves}")
+
+
+def crowded(bench):
+    """With more ranks than processors a step takes as many times longer as there are threads for each of them."""
+    cores = len(os.sched_getaffinity(0))
+    for ranks in (2 * cores, 3 * cores):
+        result = planned(bench, *MODEL, f"cluster.groups={ranks}", "cluster.threads=1", "distill.weight=0")
+        told = re.search(rf"about ([\d.]+) ms, as {ranks} ranks with {ranks} threads share (\d+) processors? \(([\d.]+) in this process\)", result.out)
+        check(told is not None, "nothing of sharing", result)
+        whole, shared, alone = map(float, told.groups())
+        check(shared <= cores and abs(whole / alone - ranks / shared) < 0.02 * ranks / shared + 0.2 / alone, f"{told.groups()}", result)
+        total, unit = re.search(r"all (?:\d+) steps: about (\d+) (s|min)", result.out).groups()
+        steps = int(re.search(r"all (\d+) steps", result.out)[1])
+        check(abs(float(total) * (60 if unit == "min" else 1) - steps * whole / 1e3) <= (31 if unit == "min" else 1), f"{total} {unit}", result)
+    result = planned(bench, "train.strategy=single", "cluster.threads=1")
+    check("share" not in result.out.split("a step:")[1] and re.search(r"about [\d.]+ ms in this process", result.out), "one rank alone", result)
+
+
 def unlike_groups(bench):
     """Each kind of group once; in a ring also what a group reads tells them apart."""
     groups = "cluster.groups=[{ranks: 1}, {ranks: 1, model: {channels: 24}}, {ranks: 1}]"
@@ -178,7 +215,7 @@ def configs(bench):
 
 
 CASES = {"map": the_map, "cores": shared_cores, "by-node": by_node, "traffic": traffic, "fragments": fragments, "followed": followed,
-         "chosen-coder": chosen_coder, "memory": memory, "unlike-groups": unlike_groups, "other-task": other_task, "configs": configs}
+         "chosen-coder": chosen_coder, "memory": memory, "servers": servers, "crowded": crowded, "unlike-groups": unlike_groups, "other-task": other_task, "configs": configs}
 
 if __name__ == "__main__":
     sys.exit(run_cases(CASES, sys.argv[1], sys.argv[2:]))
