@@ -29,6 +29,7 @@ list(JOIN archives " " COD_ARCHIVES)
 list(JOIN MPI_C_LIBRARIES " " COD_MPI_LIBRARIES)
 list(TRANSFORM MPI_C_INCLUDE_DIRS PREPEND -I OUTPUT_VARIABLE mpi_includes)
 list(JOIN mpi_includes " " COD_MPI_INCLUDES)
+file(RELATIVE_PATH COD_PREFIX_FROM_PC /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(cmake/codistill.pc.in ${CMAKE_BINARY_DIR}/codistill.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/codistill.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
@@ -51,7 +52,8 @@ else()
     message(STATUS "python3 is not there: manual pages and completions are left out")
 endif()
 
-# The program alone needs no headers and archives; libraries that it is linked with become dependencies by dpkg-shlibdeps.
+# Shared libraries that the program is linked with become dependencies by dpkg-shlibdeps. Who builds against the archives needs these libraries'
+# development packages, too: tools/setup.sh lists them.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME codistill)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})

@@ -78,6 +78,7 @@ static cod_status open(training *t)
     options.period = 10;
     options.codec = COD_EXCHANGE_F32;
     options.deterministic = true;
+    options.lag_steps = 4; /* from a publication to its use; below the period */
     options.last_step = STEPS;
     COD_TRY(cod_group_create(t->comm, sizes, (size_t)groups, &t->group));
     const cod_status status = cod_exchange_create(t->comm, t->group, &options, models, 1, &t->exchange);
