@@ -27,6 +27,31 @@ static const cod_argument *find_own(const cod_argument *own, size_t count, int v
     return NULL;
 }
 
+static const char list_word[] = "--list-options";
+
+static bool wants_list(int argc, char **argv)
+{
+    return argc > 1 && strcmp(argv[1], list_word) == 0;
+}
+
+/** A line for each option, for tools/manual.py: "--name", "-l" or "-", "value" or "flag", and choices with | between them or "-". */
+static int print_list(const cod_argument *own, size_t count, const cod_option_table *table)
+{
+    puts("--help\t-h\tflag\t-");
+    for (size_t i = 0; i < count; i++) {
+        const char letter[3] = {'-', own[i].letter, '\0'};
+        printf("--%s\t%s\t%s\t-\n", own[i].name, letter, own[i].text != NULL ? "value" : "flag");
+    }
+    for (size_t i = 0; table != NULL && i < table->count; i++) {
+        const cod_option *option = &table->options[i];
+        printf("--%s\t-\tvalue\t", option->key);
+        for (size_t k = 0; option->choices != NULL && option->choices[k] != NULL; k++)
+            printf("%s%s", k > 0 ? "|" : "", option->choices[k]);
+        puts(option->choices == NULL ? "-" : "");
+    }
+    return COD_EXIT_OK;
+}
+
 int cod_arguments_parse(int argc, char **argv, const char *help, const cod_argument *own, size_t count,
                         cod_session_options *session, cod_arena *arena)
 {
@@ -34,6 +59,8 @@ int cod_arguments_parse(int argc, char **argv, const char *help, const cod_argum
     struct option options[MAX_OPTIONS] = {{0}};
     char letters[2 * MAX_OPTIONS] = ":h";
     size_t used = 0, length = 2;
+    if (wants_list(argc, argv))
+        return print_list(own, count, session != NULL ? table : NULL);
     add_option(options, &used, "help", false, HELP);
     for (size_t i = 0; i < count; i++) {
         add_option(options, &used, own[i].name, own[i].text != NULL, OWN + (int)i);
@@ -130,6 +157,8 @@ int cod_config_arguments_parse(int argc, char **argv, const char *help, const co
     if (out->overrides == NULL)
         return cod_cmd_failed(cod_fail(COD_ERR_MEMORY, "no memory for %d arguments", argc));
     int code = -1;
+    if (wants_list(argc, argv))
+        return print_list(own, count, NULL);
     for (int i = 1; i < argc && code < 0; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
             fputs(help, stdout);

@@ -1,7 +1,8 @@
 /**
  * @file
  * Arguments of commands, of two sorts: those that work with a model take options by getopt's rules (the command's own, a session's
- * where it has one); those that work with a configuration take its file, overrides and options of their own. Both take --help.
+ * where it has one); those that work with a configuration take its file, overrides and options of their own. Both take --help, and
+ * --list-options, which lists them for tools/manual.py, the writer of manual pages and completions.
  */
 #ifndef COD_TOOLS_ARGUMENTS_H
 #define COD_TOOLS_ARGUMENTS_H

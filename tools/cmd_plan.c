@@ -14,14 +14,17 @@ static const char help[] =
     "Starts nothing: prints the map of ranks to groups, nodes, devices and processors, the memory of a rank, the bytes "
     "that\n"
     "move in a step and in a publication, and the step time, predicted from steps timed in this process on random "
-    "data.\n";
+    "data and\n"
+    "from how many threads all ranks have for each processor.\n";
 
 /** Each group that differs by configuration once. */
 static cod_status plan_groups(const cod_run_config *config, const cod_plan_device *devices)
 {
+    cod_plan_load load;
+    COD_TRY(cod_plan_load_read(config, devices, &load));
     if (cod_run_config_is_one_group(config) || config->group_count == 0) {
         putchar('\n');
-        return cod_plan_print_group(config, 0, &devices[config->cluster.device]);
+        return cod_plan_print_group(config, 0, &devices[config->cluster.device], &load);
     }
     for (int g = 0; g < (int)config->group_count; g++) {
         bool before = false;
@@ -34,7 +37,7 @@ static cod_status plan_groups(const cod_run_config *config, const cod_plan_devic
             if (cod_plan_is_alike(config, i, g))
                 printf(", %d", i);
         printf(": ");
-        COD_TRY(cod_plan_print_group(config, g, &devices[cod_run_config_device(config, g).device]));
+        COD_TRY(cod_plan_print_group(config, g, &devices[cod_run_config_device(config, g).device], &load));
     }
     return COD_OK;
 }

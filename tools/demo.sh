@@ -8,8 +8,8 @@ usage() {
     cat <<'HELP'
 usage: tools/demo.sh [--data DIR] [--steps N] [--out DIR] [--no-setup] [--help]
 
-Sets up and builds Codistill, takes photographs (Debian's mate-backgrounds, fetched and unpacked below build/, not
-installed; or those of --data DIR), trains configs/sr-demo.yaml on them with two groups of one rank, and shows what came out.
+Sets up and builds Codistill, takes photographs (Debian's mate-backgrounds, which tools/get-data.sh fetches; or
+those of --data DIR), trains configs/sr-demo.yaml on them with two groups of one rank, and shows what came out.
 
   --data DIR   your own photographs (PNG, JPEG, WebP, TIFF or BMP); a quarter is held out
   --steps N    training steps (2500: about 2 minutes on 2 cores)
@@ -51,28 +51,16 @@ cmake --build --preset release --target codistill >>"$log" 2>&1 || { cat "$log" 
 codistill=$PWD/build/release/codistill
 "$codistill" --version
 
-fetch_photographs() {
-    local package=build/photos/package
-    if [ ! -d "$package/usr/share/backgrounds" ]; then
-        mkdir -p build/photos
-        (
-            cd build/photos
-            apt-get download mate-backgrounds >/dev/null 2>&1 || { apt-get update -qq && apt-get download mate-backgrounds >/dev/null; }
-            dpkg -x mate-backgrounds_*.deb package
-        )
-    fi
-    echo "$PWD/$package/usr/share/backgrounds/mate/nature" # the others are drawings
-}
-
 mkdir -p "$out"
 if [ -n "$data" ]; then
     [ -d "$data" ] || { echo "demo.sh: --data '$data' is not a folder" >&2; exit 1; }
     photos=$(cd "$data" && pwd)
 else
     say "photographs: Debian's mate-backgrounds"
-    photos=$(fetch_photographs)
+    tools/get-data.sh debian-photos
+    photos=$PWD/data/debian-photos
 fi
-find "$photos" -type f \( -iname '*.jpg' -o -iname '*.jpeg' -o -iname '*.png' \) | sort >"$out/all.txt"
+find -L "$photos" -type f \( -iname '*.jpg' -o -iname '*.jpeg' -o -iname '*.png' \) | sort >"$out/all.txt"
 count=$(wc -l <"$out/all.txt")
 [ "$count" -ge 4 ] || { echo "demo.sh: '$photos' has $count pictures; at least 4 are needed" >&2; exit 1; }
 echo "$count pictures in $photos"

@@ -32,7 +32,7 @@ static const command commands[] = {
     {"report", "write the report of a comparison anew", cod_cmd_report},
     {"plan", "show what a configuration would run where, without running it", cod_cmd_plan},
     {"data", "show samples that a configuration would train on", cod_cmd_data},
-    {"eval", "measure a model's PSNR and SSIM on pictures", cod_cmd_eval},
+    {"eval", "measure a model: PSNR, SSIM and more on pictures, or how well it tells classes", cod_cmd_eval},
     {"upscale", "upscale pictures and videos with a model", cod_cmd_upscale},
     {"gallery", "write a page that shows what models make of pictures", cod_cmd_gallery},
     {"export", "write a model as ONNX or as folded safetensors", cod_cmd_export},
@@ -40,15 +40,20 @@ static const command commands[] = {
     {"interpolate", "write a model between two of one architecture", cod_cmd_interpolate},
     {"models", "list the architectures and their options", cod_cmd_models},
     {"config", "list every option of a configuration", cod_cmd_config},
-    {"bench", "measure this machine: a training step, a picture, crops, copies, an all-reduce", cod_cmd_bench},
+    {"bench", "measure this machine: steps, upscaling, data, copies, codings, averages, the exchange", cod_cmd_bench},
 };
 
 static void print_help(FILE *out)
 {
     fprintf(out, "usage: codistill COMMAND [ARGUMENTS]\n\n"
-                 "Trains super-resolution networks by online distillation between groups of MPI ranks.\n\ncommands:\n");
+                 "Trains networks for super-resolution and classification on machines joined by slow links: groups of "
+                 "MPI ranks\nteach each other and merge their weights. Uses and compares the networks that come of "
+                 "it.\n\ncommands:\n");
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
         fprintf(out, "  %-11s  %s\n", commands[i].name, commands[i].help);
+    fprintf(out, "\noptions:\n"
+                 "  --help       this\n"
+                 "  --version    the version, the libraries, the processor and each backend as it would run\n");
     fprintf(out, "\n`codistill COMMAND --help` says more. Exit codes: 0 ok, 1 failed, 2 wrong usage.\n");
 }
 

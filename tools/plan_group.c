@@ -36,6 +36,7 @@ typedef struct planned {
     cod_strategy *strategy;
     cod_train_session session;
     double step_ms;
+    const cod_plan_load *load;
     teachers teachers;
     const cod_exchange_options *exchange; /**< NULL = there is none */
     const cod_distill_options *distill;
@@ -317,57 +318,106 @@ static void print_device_memory(const planned *p, double merging)
     printf("  of that in the device's memory, MB: %s\n", text);
 }
 
-static void print_memory(const planned *p)
+/** What a rank does: all of it, or where some serve, one of both. */
+typedef enum rank_role { ROLE_BOTH, ROLE_SERVES, ROLE_TRAINS } rank_role;
+
+typedef struct memory_part {
+    const char *name;
+    double bytes;
+} memory_part;
+
+/** On one line with their sum. */
+static void print_parts(const char *whose, const memory_part *parts, size_t count)
+{
+    double sum = 0;
+    for (size_t i = 0; i < count; i++)
+        sum += parts[i].bytes;
+    printf("  memory of %s: %.1f MB, validation not counted\n   ", whose, megabytes(sum));
+    for (size_t i = 0; i < count; i++)
+        if (parts[i].bytes > 0)
+            printf("%s %s %.1f", i ? "," : "", parts[i].name, megabytes(parts[i].bytes));
+    putchar('\n');
+}
+
+/** Of a rank's weights and what belongs to each of them. */
+typedef struct kept_values {
+    double weights, gradients, moments, average;
+    bool once; /**< the node's ranks hold weights and averages together */
+} kept_values;
+
+static kept_values values_kept(const planned *p)
 {
     const cod_train_options *train = &p->config->train;
     const double values = 4.0 * (double)cod_weights_count(&p->session.weights),
                  gradients = 4.0 * (double)p->session.weights.layout.trainable;
-    double updated = p->stage_count > 0 ? 0 : gradients;
+    double updated = p->stage_count > 0 ? 0 : p->meetings.part > 0 ? 4.0 * (double)p->meetings.part : gradients;
     for (size_t i = 0; i < p->stage_count; i++)
         updated = fmax(updated, 4.0 * (double)p->stages[i].parameters);
-    const bool moments_once = p->meetings.once_a_node, once = moments_once && cod_backend_runs_at_once(p->backend);
-    const double ranks = fmax(1, p->ranks), kept = moments_once ? updated / ranks : updated;
-    const double moments = train->optimiser != COD_OPT_SGD ? 2 * kept : train->momentum != 0 ? kept : 0;
-    const double average = train->ema > 0 ? values : 0;
+    const double kept = p->meetings.once_a_node ? gradients / fmax(1, p->ranks) : updated;
+    return (kept_values){.weights = values,
+                         .gradients = gradients,
+                         .moments = train->optimiser != COD_OPT_SGD ? 2 * kept
+                                    : train->momentum != 0          ? kept
+                                                                    : 0,
+                         .average = train->ema > 0 ? values : 0,
+                         .once = p->meetings.once_a_node && cod_backend_runs_at_once(p->backend)};
+}
+
+/**
+ * A rank that serves computes no gradients, and one that only trains updates nothing. Both have the same programs and buffers, but on the host
+ * memory that is never written is never taken.
+ *
+ * @param merging  bytes on the device
+ */
+static void print_rank_memory(const planned *p, rank_role role, const char *whose, double merging)
+{
+    const kept_values kept = values_kept(p);
+    const bool host = cod_backend_runs_at_once(p->backend), trains = role != ROLE_SERVES || !host,
+               updates = role != ROLE_TRAINS || (!host && p->meetings.part == 0);
     double activations = p->stage_count > 0 ? 0 : (double)cod_executable_bytes(p->session.executable);
     for (size_t i = 0; i < p->stage_count; i++)
         activations = fmax(activations, p->stages[i].memory_bytes);
-    /* Beside the exchange's own, where weights are merged on a device: the change and own weights there, and a copy on the host. */
-    const bool merges = exchanges(p) && p->exchange->merge != COD_MERGE_NONE && !cod_backend_runs_at_once(p->backend);
-    const double merging = merges ? 2 * values : 0;
-    const double exchange = (double)p->sizes.memory_bytes + merging + (merges ? values : 0) + p->meetings.memory_bytes;
+    const double meeting = role == ROLE_SERVES ? p->meetings.server_bytes : p->meetings.memory_bytes,
+                 exchange = (double)p->sizes.memory_bytes + 1.5 * merging + meeting;
     const cod_data_options *data = &p->config->data;
     const double batches = (data->threads > 0 ? (double)data->prefetch + 1 : 1) * batch_bytes(p);
     const double coding =
         is_coded(p) ? cod_coded_allreduce_memory_bytes(p->session.weights.layout.trainable, most_ranks(p)) : 0;
-    const double share = once ? 1 / ranks : 1;
-    const struct {
-        const char *name;
-        double bytes;
-    } parts[] = {{"weights", share * values},     {"gradients", gradients},
-                 {"optimiser", moments},          {"moving average", share * average},
-                 {"activations", activations},    {"teachers", p->teachers.bytes},
-                 {"exchange", exchange},          {"coded gradients", coding},
-                 {"batches made ahead", batches}, {"copies to and from the device", copies_bytes(p)}};
-    double sum = 0;
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        sum += parts[i].bytes;
-    printf("  memory of a rank: %.1f MB, validation not counted\n   ", megabytes(sum));
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        if (parts[i].bytes > 0)
-            printf("%s %s %.1f", i ? "," : "", parts[i].name, megabytes(parts[i].bytes));
-    putchar('\n');
+    const double share = kept.once ? 1 / fmax(1, p->ranks) : 1;
+    const memory_part parts[] = {{"weights", share * kept.weights},
+                                 {"gradients", kept.gradients},
+                                 {"optimiser", updates ? kept.moments : 0},
+                                 {"moving average", updates ? share * kept.average : 0},
+                                 {"activations", trains ? activations : 0},
+                                 {"teachers", p->teachers.bytes},
+                                 {"exchange", exchange},
+                                 {"coded gradients", coding},
+                                 {"batches made ahead", role != ROLE_SERVES ? batches : 0},
+                                 {"copies to and from the device", copies_bytes(p)}};
+    print_parts(whose, parts, sizeof parts / sizeof parts[0]);
+}
+
+static void print_memory(const planned *p)
+{
+    const int servers = cod_run_config_servers(p->config);
+    const kept_values kept = values_kept(p);
+    /* Beside the exchange's own, where weights are merged on a device: the change and own weights there, and a copy on the host. */
+    const bool merges = exchanges(p) && p->exchange->merge != COD_MERGE_NONE && !cod_backend_runs_at_once(p->backend);
+    const double merging = merges ? 2 * kept.weights : 0, ranks = fmax(1, p->ranks), share = kept.once ? 1 / ranks : 1;
+    if (servers > 0)
+        print_rank_memory(p, ROLE_SERVES, "a rank that serves", merging);
+    print_rank_memory(p, servers > 0 ? ROLE_TRAINS : ROLE_BOTH, servers > 0 ? "a rank that trains" : "a rank", merging);
     print_device_memory(p, merging);
     if (exchanges(p) && p->ranks > 1 && cod_backend_runs_at_once(p->backend))
         printf("  peers' checkpoints and own publications: %.1f MB, held together by the group's %d ranks, where they "
                "run on one node; on several, each node holds as much\n",
                megabytes(ranks * (double)(p->sizes.held_bytes + p->sizes.own_bytes)), p->ranks);
-    if (p->ranks > 1)
+    if (p->ranks > 1 && servers == 0)
         printf("  weights, gradients, optimiser and moving average of %d ranks on one node: %.1f MB%s\n", p->ranks,
-               megabytes(ranks * (share * (values + average) + moments + gradients)),
-               once           ? ", all but gradients once"
-               : moments_once ? ", moments once"
-                              : "");
+               megabytes(ranks * (share * (kept.weights + kept.average) + kept.moments + kept.gradients)),
+               kept.once                 ? ", all but gradients once"
+               : p->meetings.once_a_node ? ", moments once"
+                                         : "");
     printf("  memory of a node: decoded pictures, at most %lld MiB (data.cache_mb)\n",
            (long long)p->config->data.cache_mb);
 }
@@ -489,16 +539,21 @@ static void print_group(const planned *p)
 {
     const cod_train_options *train = &p->config->train;
     const double every = p->distill != NULL ? (double)p->distill->every : 1;
-    const double plain = p->step_ms * (double)train->accumulate * pipeline_factor(p),
-                 taught = p->teachers.ms * (double)train->accumulate / every;
+    const double slower = p->backend->memory == NULL ? p->load->slower : 1;
+    const double plain = slower * p->step_ms * (double)train->accumulate * pipeline_factor(p),
+                 taught = slower * p->teachers.ms * (double)train->accumulate / every;
     const double total_s = (plain + taught) * (double)train->steps / 1e3;
     printf("model %s: %zu parameters, %s activations\n", p->session.recipe.model.kind->name,
            p->session.weights.layout.trainable, cod_dtype_name(p->session.activation));
     print_memory(p);
     print_traffic(p);
-    printf("  a step: %lld pictures a %s, about %.1f ms in this process",
-           (long long)(p->config->data.batch * train->accumulate), p->stage_count > 0 ? "network" : "rank",
-           plain + taught);
+    printf("  a step: %lld pictures a %s, about %.1f ms", (long long)(p->config->data.batch * train->accumulate),
+           p->stage_count > 0 ? "network" : "rank", plain + taught);
+    if (slower > 1)
+        printf(", as %d ranks with %d threads share %d processor%s (%.1f in this process)", p->load->ranks,
+               p->load->threads, p->load->processors, p->load->processors > 1 ? "s" : "", (plain + taught) / slower);
+    else
+        printf(" in this process");
     if (p->teachers.count > 0)
         printf(", %.1f of them a teacher%s", taught, every > 1 ? "'s, which does not run in every step" : "'s");
     printf("\n  all %lld steps: about %.0f %s\n", (long long)train->steps, total_s < 120 ? total_s : total_s / 60,
@@ -517,7 +572,8 @@ static cod_status plan_all(planned *p, int index)
     return COD_OK;
 }
 
-cod_status cod_plan_print_group(const cod_run_config *config, int index, const cod_plan_device *device)
+cod_status cod_plan_print_group(const cod_run_config *config, int index, const cod_plan_device *device,
+                                const cod_plan_load *load)
 {
     const cod_group_config *group = cod_run_config_group(config, index);
     const bool known = config->group_count > 0;
@@ -526,6 +582,7 @@ cod_status cod_plan_print_group(const cod_run_config *config, int index, const c
                  .group = group,
                  .backend = device->backend,
                  .device = device->device,
+                 .load = load,
                  .ranks = cod_run_config_is_one_group(config) ? cod_run_config_ranks(config)
                           : known                             ? group->ranks
                                                               : 0,

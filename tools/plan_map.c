@@ -90,6 +90,29 @@ cod_status cod_plan_threads(const cod_run_config *config, int *threads)
     return COD_OK;
 }
 
+cod_status cod_plan_load_read(const cod_run_config *config, const cod_plan_device *devices, cod_plan_load *out)
+{
+    const int ranks = cod_run_config_ranks(config), quota = cod_processors_quota(),
+              servers = cod_run_config_servers(config);
+    const cod_processors allowed = cod_processors_allowed();
+    const int count = cod_processors_count(&allowed);
+    cod_seat *seats;
+    *out = (cod_plan_load){.processors = count < quota ? count : quota, .slower = 1};
+    COD_TRY(make_seats(ranks > 0 ? ranks : 1, &seats));
+    for (int r = servers; r < ranks; r++) { /* servers wait more than they compute */
+        const int device = cod_run_config_device(config, cod_run_config_group_of_rank(config, r)).device;
+        if (devices[device].backend->memory != NULL)
+            continue;
+        const cod_binding binding = cod_binding_decide(seats, ranks, r, quota, COD_TOPOLOGY_FOLDER);
+        out->ranks++;
+        out->threads += threads_of(config, &binding);
+    }
+    free(seats);
+    if (out->ranks > 1 && out->threads > out->processors)
+        out->slower = (double)out->threads / out->processors;
+    return COD_OK;
+}
+
 cod_status cod_plan_print_map(const cod_run_config *config, const cod_plan_device *devices)
 {
     const int ranks = cod_run_config_ranks(config), quota = cod_processors_quota();

@@ -2,11 +2,13 @@
 # Sets up, builds the release and sanitizer trees (build/release, build/asan, build/tsan), and runs the lint and all tests
 # of all trees in one ctest, whose summary is the last line. Exit code 0 only when everything built and passed.
 #
-# usage: tools/test.sh [--quick | --mpi NAME] [--filter REGEX] [--every-gpu] [--no-setup] [--jobs N] [--help]
+# usage: tools/test.sh [--quick | --mpi NAME | --peers] [--filter REGEX] [--every-gpu] [--no-setup] [--jobs N] [--help]
 #   --quick          the release tree only
 #   --filter REGEX   only tests whose name matches (sanitizer tests are named asan.… and tsan.…)
 #   --mpi NAME       only tests that start ranks, built with another MPI: openmpi5 or mpich5, wheels that pip puts below ~/.cache/codistill;
 #                    the tree is build/release-NAME
+#   --peers          only tests against others' programs, which skip themselves where these are not: PyTorch, ONNX Runtime, spandrel and
+#                    TensorBoard, which pip puts in ~/.cache/codistill/venv-peers; once there, all ways of running the tests use them
 #   --every-gpu      with GPU code for all architectures, where a tree was configured for fewer (CMAKE_CUDA_ARCHITECTURES)
 #   --no-setup       does not look for missing packages
 #   --jobs N         parallel compilations, and one and a half times as many tests; default: the number of processors
@@ -23,6 +25,7 @@ jobs=$(nproc)
 with_setup=yes
 every_gpu=()
 wheel=
+peers=no
 while [ $# -gt 0 ]; do
     case $1 in
         --quick) trees=(release) ;;
@@ -38,6 +41,9 @@ while [ $# -gt 0 ]; do
             esac
             trees=("release-$2")
             shift ;;
+        --peers)
+            trees=(release)
+            peers=yes ;;
         --jobs)
             [[ ${2-} =~ ^[1-9][0-9]*$ ]] || bad_usage "--jobs needs a number of at least 1"
             jobs=$2
@@ -68,6 +74,20 @@ if [ -n "$wheel" ]; then
     filter+=(--label-regex '^mpi$')
 fi
 
+# One environment for all programs that we are compared with.
+if [ $peers = yes ]; then
+    venv=${XDG_CACHE_HOME:-$HOME/.cache}/codistill/venv-peers
+    packages=(numpy onnx onnxruntime torch safetensors spandrel tensorboard)
+    has_peers() { "$venv/bin/python" -c "$(printf 'import %s\n' "${packages[@]}")" 2>/dev/null; }
+    if ! has_peers; then
+        say "installing ${packages[*]} in $venv"
+        { python3 -m venv "$venv" && "$venv/bin/pip" install --quiet --disable-pip-version-check "${packages[@]}" && has_peers; } ||
+            { echo "test: pip could not install ${packages[*]} in $venv; python3-venv and a package index are needed" >&2; exit 1; }
+    fi
+    export COD_PEERS=$venv
+    filter+=(--label-regex '^peers$')
+fi
+
 # A tree that does not build costs its own tests, not those of the others.
 failures=()
 built=()
@@ -77,6 +97,7 @@ for tree in "${trees[@]}"; do
     if cmake --preset "${tree%%-*}" "${setup[@]}" "${every_gpu[@]}" -DCMAKE_{C,CXX,CUDA}_COMPILER_LAUNCHER=ccache >"build/all/$tree.configure.log" 2>&1; then
         what=(--preset "$tree")
         [ -z "$wheel" ] || what=("build/$tree" --target cod_mpi_tests)
+        [ $peers = no ] || what=(--preset "$tree" --target cod_peer_tests)
         if cmake --build "${what[@]}" --parallel "$jobs" -- -k 0 >"build/all/$tree.build.log" 2>&1; then
             built+=("../$tree")
         else
@@ -103,6 +124,7 @@ fewer=$(sed -n 's/^CMAKE_CUDA_ARCHITECTURES:[A-Z]*=//p' build/release/CMakeCache
 for failure in "${failures[@]}"; do
     [ "$failure" = tests ] || echo "test: FAILED: $failure"
 done
+tools/skipped.sh build/all
 # ctest's own summary stands last, unless it would hide that something did not build.
 summary=$(grep -E '^[0-9]+% tests passed' build/all/ctest.log)
 case "${failures[*]}" in

@@ -20,14 +20,19 @@ const cod_option *cod_option_find(const cod_option_table *table, const char *key
     return NULL;
 }
 
-/** Splits "a, b" into its items, which are left in `arena`. */
-static cod_status split_default(const char *text, cod_arena *arena, const char ***items, size_t *count)
+/** Splits "a, b", or "[a, b]", into its items, which are left in `arena`. */
+static cod_status split(const char *text, cod_arena *arena, const char ***items, size_t *count)
 {
     *count = 0;
-    *items = cod_arena_alloc(arena, (strlen(text) + 1) * sizeof **items);
+    const size_t length = strlen(text);
+    *items = cod_arena_alloc(arena, (length + 1) * sizeof **items);
     char *copy = cod_arena_strdup(arena, text);
     COD_REQUIRE_MEMORY(*items);
     COD_REQUIRE_MEMORY(copy);
+    if (length >= 2 && copy[0] == '[' && copy[length - 1] == ']') {
+        copy[length - 1] = '\0';
+        copy++;
+    }
     for (char *rest = NULL, *item = strtok_r(copy, ", ", &rest); item != NULL; item = strtok_r(NULL, ", ", &rest))
         (*items)[(*count)++] = item;
     return COD_OK;
@@ -38,14 +43,19 @@ cod_status cod_options_set_defaults(const cod_option_table *table, void *values,
     memset(values, 0, table->struct_bytes);
     for (size_t i = 0; i < table->count; i++) {
         const cod_option *option = &table->options[i];
-        const char **items = &(const char *){option->default_text};
-        size_t count = 1;
-        if (cod_option_is_list(option))
-            COD_TRY(split_default(option->default_text, arena, &items, &count));
-        if (cod_option_set(option, values, items, count, arena) != COD_OK)
+        if (cod_option_set_text(option, values, option->default_text, arena) != COD_OK)
             return cod_fail_prefix(COD_ERR_ARGUMENT, "default of %s.%s", table->section, option->key);
     }
     return COD_OK;
+}
+
+cod_status cod_option_set_text(const cod_option *option, void *values, const char *text, cod_arena *arena)
+{
+    const char **items = &text;
+    size_t count = 1;
+    if (cod_option_is_list(option))
+        COD_TRY(split(text, arena, &items, &count));
+    return cod_option_set(option, values, items, count, arena);
 }
 
 static cod_status wrong_value(const cod_option *option, const char *text)

@@ -87,6 +87,10 @@ const cod_option *cod_option_find(const cod_option_table *table, const char *key
 COD_MUST_CHECK cod_status cod_option_set(const cod_option *option, void *values, const char *const *items, size_t count,
                                          cod_arena *arena);
 
+/** The same from what a command line has: a list's items with commas between them, in brackets or not. */
+COD_MUST_CHECK cod_status cod_option_set_text(const cod_option *option, void *values, const char *text,
+                                              cod_arena *arena);
+
 /** The option's value as YAML text (quoted where YAML needs it), as cod_option_set() would read it back; in `arena`. */
 const char *cod_option_format(const cod_option *option, const void *values, cod_arena *arena);
 

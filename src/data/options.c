@@ -168,6 +168,21 @@ static void examine_folds(const examination *e, const cod_data_options *o)
         complain(e, "folds", "%s already says what to validate on", o->val_count > 0 ? "val_count" : "val_path");
 }
 
+static const char *wanted_path(int kind)
+{
+    switch (kind) {
+    case COD_DATA_PICTURES:
+        return "at least one folder of pictures (tools/get-data.sh photos brings some to data/photos)";
+    case COD_DATA_MNIST:
+        return "the folder of its four files (tools/get-data.sh mnist brings them to data/mnist)";
+    case COD_DATA_IRIS:
+        return "the CSV file (tools/get-data.sh iris brings data/iris/iris.csv)";
+    default:
+        return "at least one folder with a subfolder for each class (tools/get-data.sh insects brings "
+               "data/insects/train)";
+    }
+}
+
 void cod_data_options_examine(const cod_data_options *o, cod_data_complaint complaint, void *context)
 {
     const examination e = {complaint, context};
@@ -183,13 +198,8 @@ void cod_data_options_examine(const cod_data_options *o, cod_data_complaint comp
         return;
     }
     const size_t folders = o->path.count;
-    if (folders == 0 && o->kind == COD_DATA_PICTURES)
-        complain(&e, "path", "name at least one folder of pictures, or set kind: synthetic");
-    else if (folders == 0)
-        complain(&e, "path", "name %s, or set kind: synthetic",
-                 o->kind == COD_DATA_MNIST  ? "the folder of its four files"
-                 : o->kind == COD_DATA_IRIS ? "the CSV file"
-                                            : "at least one folder with a subfolder for each class");
+    if (folders == 0)
+        complain(&e, "path", "name %s, or set kind: synthetic", wanted_path(o->kind));
     if (o->weights.count != 0 && o->weights.count != folders)
         complain(&e, "weights", "%zu given for %zu folders in path", o->weights.count, folders);
     if (o->low_path.count != 0 && o->low_path.count != folders)

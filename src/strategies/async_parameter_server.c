@@ -352,7 +352,6 @@ static double message_bytes(const cod_async_options *options, int codec, size_t 
     return (double)bytes;
 }
 
-/** Memory is that of a server or of a worker, whichever is more. */
 static void plan(const cod_run_config *run, size_t values, size_t state, cod_strategy_plan *out)
 {
     const cod_async_options *options = cod_run_config_section(run, &table);
@@ -371,7 +370,8 @@ static void plan(const cod_run_config *run, size_t values, size_t state, cod_str
                                .in_group = true,
                                .sent_bytes = push,
                                .received_bytes = pull,
-                               .memory_bytes = fmax(served, worked),
+                               .memory_bytes = worked,
+                               .server_bytes = served,
                                .host_bytes = (double)(values + trainable + averages) * sizeof(float),
                                .part = part};
     snprintf(out->what, sizeof out->what, "gradients to %lld server%s (%s), weights back (%s)",

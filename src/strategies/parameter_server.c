@@ -292,7 +292,7 @@ static void plan(const cod_run_config *run, size_t values, size_t state, cod_str
                                .in_group = true,
                                .sent_bytes = (double)trainable * sizeof(float),
                                .host_bytes = (double)(values + trainable) * sizeof(float),
-                               .memory_bytes = workers > 0 ? (double)workers * (double)trainable * sizeof(float) : 0};
+                               .server_bytes = workers > 0 ? (double)workers * (double)trainable * sizeof(float) : 0};
 }
 
 void cod_strategy_register_parameter_server(void)

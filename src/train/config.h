@@ -93,6 +93,12 @@ int cod_run_config_servers(const cod_run_config *run);
 /** Over how many ranks the strategy splits one network; 1 = it is whole on each. */
 int cod_run_config_stages(const cod_run_config *run);
 
+/**
+ * Whether there is the file or folder `path` that the option `key` names. Where not, that is added to the configuration's problems, with
+ * the command that brings it where `path` is in the folder `data`, which configs/ have their data in.
+ */
+bool cod_run_config_has_file(const cod_run_config *run, const char *key, const char *path);
+
 /** What group `index` of a run trains. */
 const cod_group_config *cod_run_config_group(const cod_run_config *run, int index);
 

@@ -260,17 +260,31 @@ void config_check_together(cod_run_config *run)
     check_models(run);
 }
 
-static void check_paths(cod_run_config *run, const char *key, const cod_string_list *paths)
+bool cod_run_config_has_file(const cod_run_config *run, const char *key, const char *path)
+{
+    static const char folder[] = "data/"; // what tools/get-data.sh fills
+    if (cod_file_exists(path))
+        return true;
+    const char *set = strncmp(path, folder, strlen(folder)) == 0 ? path + strlen(folder) : "";
+    const int length = (int)strcspn(set, "/");
+    if (length > 0)
+        cod_config_problem_key(run->config, key, "there is no '%s'; tools/get-data.sh %.*s brings it", path, length,
+                               set);
+    else
+        cod_config_problem_key(run->config, key, "there is no '%s'", path);
+    return false;
+}
+
+static void check_paths(const cod_run_config *run, const char *key, const cod_string_list *paths)
 {
     for (size_t i = 0; i < paths->count; i++)
-        if (!cod_file_exists(paths->items[i]))
-            cod_config_problem_key(run->config, key, "there is no '%s'", paths->items[i]);
+        (void)cod_run_config_has_file(run, key, paths->items[i]);
 }
 
 static void check_init_file(cod_run_config *run, const cod_group_config *group, const char *key)
 {
-    if (is_init_file(group->model.init) && !cod_file_exists(group->model.init))
-        cod_config_problem_key(run->config, key, "there is no '%s'", group->model.init);
+    if (is_init_file(group->model.init))
+        (void)cod_run_config_has_file(run, key, group->model.init);
 }
 
 /** Files of metrics that are named, whether they are wanted or not. */

@@ -178,8 +178,8 @@ static const cod_option log_options[] = {
     {"tensorboard", COD_OPTION_BOOL, offsetof(cod_log_options, tensorboard), "true", 0, 0, NULL,
      "also write TensorBoard event files"},
     {"trace", COD_OPTION_STRING, offsetof(cod_log_options, trace), "", 0, 0, NULL,
-     "file name for a trace of every op, one a rank (RANK is put before the extension), for ui.perfetto.dev; empty = "
-     "none"},
+     "name of a trace of every op for ui.perfetto.dev: each rank writes RANK.NAME in the run's folder, such as "
+     "0.trace.json; empty = none"},
 };
 const cod_option_table cod_log_option_table = {"log", "Metrics, samples and traces", log_options, COUNT(log_options),
                                                sizeof(cod_log_options)};

@@ -175,10 +175,11 @@ typedef struct cod_strategy_plan {
     int64_t every_steps;   /**< from one meeting of the groups to the next */
     double sent_bytes;     /**< by a group (in_group: by a rank) at each, and as many received */
     double received_bytes; /**< where it is not as many; else 0 */
-    double memory_bytes;   /**< of a rank */
+    double memory_bytes;   /**< of a rank that trains */
     double host_bytes;     /**< of a rank whose device has memory of its own: the host's, for what goes between both */
     size_t part;           /**< trainable values that a rank updates, where ranks update a part each; 0 = all */
     bool once_a_node; /**< moments are kept once a node; in the host's memory also weights and their moving average */
+    double server_bytes; /**< of a rank that serves, in the place of memory_bytes */
 } cod_strategy_plan;
 
 /** One stage of a network that ranks hold together. */

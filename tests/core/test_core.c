@@ -204,6 +204,17 @@ static void options_default_format_and_read_back(void **state)
     assert_true(options.weight == 0.5);
     assert_true(options.shares.count == 2 && options.shares.items[0] == 0.2 && options.shares.items[1] == 1);
     assert_string_equal(cod_option_format(&sample_table_options[8], &options, &arena), "[0.2, 1]");
+    static const struct {
+        const char *text, *formatted;
+    } lists[] = {{"4", "[4]"}, {"4,5", "[4, 5]"}, {"[4, 5,6]", "[4, 5, 6]"}, {"[]", "[]"}, {"", "[]"}};
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        assert_ok(cod_option_set_text(&sample_table_options[5], &options, lists[i].text, &arena));
+        assert_string_equal(cod_option_format(&sample_table_options[5], &options, &arena), lists[i].formatted);
+    }
+    assert_fails(COD_ERR_ARGUMENT, "'[4' is not",
+                 cod_option_set_text(&sample_table_options[5], &options, "[4,5", &arena));
+    assert_ok(cod_option_set_text(&sample_table_options[1], &options, "7", &arena));
+    assert_int_equal(options.steps, 7);
     cod_arena_clear(&arena);
 }
 

@@ -164,7 +164,8 @@ CASES = {
     ],
     "adversarial training": [
         ([*GAN, "gan.content=vgg22"], 2, "gan.content: 'vgg22' compares features of VGG-19: name its weights in gan.perceptual_file"),
-        ([*GAN, "gan.content=vgg22", "gan.perceptual_file=absent.safetensors"], 2, "absent.safetensors"),
+        ([*GAN, "gan.content=vgg22", "gan.perceptual_file=absent.safetensors"], 2, "gan.perceptual_file: there is no 'absent.safetensors'"),
+        ([*GAN, "gan.content=vgg22", "gan.perceptual_file=data/vgg19/vgg19.safetensors"], 2, "tools/get-data.sh vgg19 brings it"),
         ([*GAN, "gan.content=vgg22", "gan.perceptual_file=foreign.safetensors"], 2, "holds no layer of VGG-19"),
         ([*GAN, "gan.content=squeeze3"], 2, "'squeeze3' compares features of SqueezeNet 1.1: name its weights in gan.perceptual_file"),
         ([*GAN, "gan.content=squeeze3", "gan.perceptual_file=vgg.safetensors"], 2, "the file holds SqueezeNet 1.1 up to layer 1, but layer 3 is compared"),
@@ -292,6 +293,8 @@ CASES = {
     ],
     "pictures": [
         (["train", "ok.yaml", "name=n", "data.kind=pictures", "data.path=photos/absent"], 2, "data.path: there is no 'photos/absent'"),
+        (["train", "ok.yaml", "name=n", "data.kind=pictures", "data.path=data/photos"], 2, "there is no 'data/photos'; tools/get-data.sh photos brings it"),
+        (["train", "ok.yaml", "name=n", "data.kind=pictures"], 2, "tools/get-data.sh photos brings some to data/photos"),
         ([*IMAGES, "data.path=photos/none"], 2, "photos/none"),
         ([*IMAGES, "data.path=photos/broken"], 2, "photos/broken"),
         ([*IMAGES, "data.path=photos/small"], 2, "photos/small"),

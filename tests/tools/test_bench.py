@@ -47,7 +47,8 @@ def numbers():
 
 def classifiers():
     """Sizes that are not given are those of pictures of --patch; those that are, stay."""
-    for model, inputs in (("mlp", 8 * 8 * 3), ("mlp height=5 width=4 channels=1", 20), ("logistic", 8 * 8 * 3)):
+    for model, inputs in (("mlp", 8 * 8 * 3), ("mlp height=5 width=4 channels=1", 20), ("logistic", 8 * 8 * 3), ("mlp hidden=256,256", 8 * 8 * 3),
+                          ("mlp hidden=[256,256]", 8 * 8 * 3)):
         name, *options = model.split()
         step = ["step", "--model", name, "--batch", "2", "--patch", "8", "--repeats", "1", "--no-autotune", "--json", *options]
         result = json.loads(bench(*step))

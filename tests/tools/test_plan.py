@@ -4,7 +4,10 @@
 import os
 import pathlib
 import re
+import shlex
+import shutil
 import socket
+import subprocess
 import sys
 
 from train_support import Skip, check, run_cases
@@ -130,6 +133,43 @@ def memory(bench):
     check("teachers" not in result.out and "moving average" not in result.out, "unused parts", result)
 
 
+def servers(bench):
+    """A rank that serves holds what updates the weights and what the workers send; one that trains holds activations and batches."""
+    def parts(kind, *overrides):
+        result = planned(bench, "train.ema=0.99", *overrides)
+        told = re.search(rf"memory of a rank that {kind}: ([\d.]+) MB, validation not counted\n(.*)\n", result.out)
+        check(told is not None and "memory of a rank:" not in result.out, f"no memory of a rank that {kind}", result)
+        return {name: float(megabytes) for name, megabytes in re.findall(r" ([a-z][a-z ]*) ([\d.]+)", told[2])}
+    large = ["model.blocks=8", "model.channels=64"]
+    weights = parts("serves", *large, "train.strategy=parameter_server", "cluster.ranks_per_group=3")["weights"]
+    for strategy, servers in (("parameter_server", 1), ("async_parameter_server", 2)):
+        options = [*large, f"train.strategy={strategy}"] + ([f"{strategy}.servers={servers}"] if servers > 1 else [])
+        for workers in (2, 4):
+            ranks = f"cluster.ranks_per_group={servers + workers}"
+            serves, trains = parts("serves", *options, ranks), parts("trains", *options, ranks)
+            check(set(serves) == {"weights", "gradients", "optimiser", "moving average", "exchange"}, f"{strategy}: a server holds {serves}")
+            check({"weights", "gradients", "activations", "batches made ahead"} <= set(trains) and not {"optimiser", "moving average"} & set(trains),
+                  f"{strategy}: a worker holds {trains}")
+            check(abs(serves["optimiser"] - 2 * weights / servers) < 0.2, f"{strategy}: moments {serves}")
+            check(abs(serves["exchange"] - workers * weights / servers) < 0.2, f"{strategy}: messages of {workers} workers {serves}")
+
+
+def crowded(bench):
+    """With more ranks than processors a step takes as many times longer as there are threads for each of them."""
+    cores = len(os.sched_getaffinity(0))
+    for ranks in (2 * cores, 3 * cores):
+        result = planned(bench, *MODEL, f"cluster.groups={ranks}", "cluster.threads=1", "distill.weight=0")
+        told = re.search(rf"about ([\d.]+) ms, as {ranks} ranks with {ranks} threads share (\d+) processors? \(([\d.]+) in this process\)", result.out)
+        check(told is not None, "nothing of sharing", result)
+        whole, shared, alone = map(float, told.groups())
+        check(shared <= cores and abs(whole / alone - ranks / shared) < 0.02 * ranks / shared + 0.2 / alone, f"{told.groups()}", result)
+        total, unit = re.search(r"all (?:\d+) steps: about (\d+) (s|min)", result.out).groups()
+        steps = int(re.search(r"all (\d+) steps", result.out)[1])
+        check(abs(float(total) * (60 if unit == "min" else 1) - steps * whole / 1e3) <= (31 if unit == "min" else 1), f"{total} {unit}", result)
+    result = planned(bench, "train.strategy=single", "cluster.threads=1")
+    check("share" not in result.out.split("a step:")[1] and re.search(r"about [\d.]+ ms in this process", result.out), "one rank alone", result)
+
+
 def unlike_groups(bench):
     """Each kind of group once; in a ring also what a group reads tells them apart."""
     groups = "cluster.groups=[{ranks: 1}, {ranks: 1, model: {channels: 24}}, {ranks: 1}]"
@@ -145,24 +185,37 @@ def other_task(bench):
 
 
 def configs(bench):
-    """Each configuration that comes with the project is one that runs."""
-    data = pathlib.Path(os.environ.get("COD_DATA", ROOT.parent / "shared" / "data"))
-    kinds = {"pictures": "photos", "mnist": "mnist", "iris": "iris/iris.csv", "folder": "insects/train", "synthetic": ""}
-    if not data.is_dir():
-        raise Skip(f"{data} is not there")
-    for path in sorted((ROOT / "configs").glob("**/*.yaml")):
-        kind = re.search(r"^  kind: (\w+)", path.read_text(), re.MULTILINE)
-        own = [f"data.path={data / kinds[kind[1] if kind else 'pictures']}", "data.test_path=[]"]
-        if kind and kind[1] == "folder":
-            own.append(f"data.val_path={data / 'insects/val'}")
-        if "perceptual_file:" in path.read_text():
-            own.append(f"gan.perceptual_file={data / 'weights/vgg19_conv1_1_to_conv3_4.safetensors'}")
-        result = bench.run("plan", str(path), *own)
-        check(result.code == 0, f"{path.name}: exit code {result.code}", result)
+    """Each configuration that comes with the project runs from a checkout by the commands in its header, on what get-data.sh brings there."""
+    if not pathlib.Path(os.environ.get("COD_DATA", "/nowhere")).is_dir():
+        raise Skip("COD_DATA is not there")
+    checkout = pathlib.Path(bench.path("."))
+    (checkout / "tools").mkdir()
+    shutil.copy(ROOT / "tools/get-data.sh", checkout / "tools")
+    shutil.copytree(ROOT / "tools/data", checkout / "tools/data")
+    shutil.copytree(ROOT / "configs", checkout / "configs")
+    texts = {path.relative_to(ROOT): path.read_text() for path in sorted((ROOT / "configs").glob("**/*.yaml"))}
+    brought = set()
+    for path, text in texts.items():
+        commands = re.findall(r"^#   ((?:codistill|tools/get-data\.sh) .*)", text, re.MULTILINE)
+        named = set(re.findall(r"^ +\w+: data/([\w-]+)", text, re.MULTILINE))
+        check("../" not in re.sub(r"#.*", "", text), f"{path}: names a path outside the checkout")
+        listed = {name for command in commands if command.startswith("tools/") for name in command.split()[1:]}
+        check(listed == named, f"{path}: its header brings {sorted(listed)}, but it names {sorted(named)}")
+        for name in sorted(listed - brought):
+            subprocess.run(["tools/get-data.sh", name], cwd=checkout, check=True, stdout=subprocess.DEVNULL)
+        brought |= listed
+        own = [shlex.split(command, comments=True) for command in commands if re.match(rf"codistill (train|compare) {path}\b", command)]
+        check(own != [], f"{path}: no command in its header runs it")
+        for command in own:
+            check(all(re.match(r"[\w.]+=", word) and "FOLDER" not in word for word in command[3:]), f"{path}: {command} is not a whole command")
+            result = bench.run("plan", *command[2:], timeout=180)
+            check(result.code == 0, f"{command}: exit code {result.code}", result)
+        for place in re.findall(r"^ +\w+: (data/\S+)", text, re.MULTILINE):
+            check((checkout / place).exists(), f"{path}: get-data.sh brings no {place}")
 
 
 CASES = {"map": the_map, "cores": shared_cores, "by-node": by_node, "traffic": traffic, "fragments": fragments, "followed": followed,
-         "chosen-coder": chosen_coder, "memory": memory, "unlike-groups": unlike_groups, "other-task": other_task, "configs": configs}
+         "chosen-coder": chosen_coder, "memory": memory, "servers": servers, "crowded": crowded, "unlike-groups": unlike_groups, "other-task": other_task, "configs": configs}
 
 if __name__ == "__main__":
     sys.exit(run_cases(CASES, sys.argv[1], sys.argv[2:]))

@@ -385,7 +385,9 @@ def commands(bench):
         check(phrase in (result.out if code == 0 else result.err), f"'{phrase}' is missing", result)
         return result
 
-    expect(0, "usage: codistill COMMAND", "--help")
+    usage = expect(0, "usage: codistill COMMAND", "--help").out
+    for part in ("classification", "--version", "tells classes", "codings, averages, the exchange"):
+        check(part in usage, f"--help does not say {part}:\n{usage}")
     version = expect(0, "codistill 0.", "--version").out
     for part in ("oneDNN", "libpng", "libjpeg", "libyaml", "LZ4", "xxHash", "cJSON", "processor: ", "backend ref: plain C"):
         check(part in version, f"--version does not name {part}:\n{version}")

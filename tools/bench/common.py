@@ -103,14 +103,14 @@ def environment(name, modules, existing):
     return python
 
 
-def describe_machine():
-    """Processor and load, with a warning where others are at work."""
+def describe_machine(cpuinfo="/proc/cpuinfo"):
+    """Processor and load, with a warning where others are at work. `bf16`: whether the processor multiplies numbers of that type itself."""
     info = {}
     with contextlib.suppress(OSError):
-        for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        for line in pathlib.Path(cpuinfo).read_text().splitlines():
             key, _, value = line.partition(":")
             info.setdefault(key.strip(), value.strip())
-    flags = info.get("flags", "").split()
+    flags = info.get("flags", info.get("Features", "")).split()
     sets = [name for flag, name in (("avx2", "AVX2"), ("avx512f", "AVX-512"), ("avx512_vnni", "AVX512-VNNI"),
                                     ("avx512_bf16", "AVX512-BF16"), ("amx_bf16", "AMX-BF16"), ("amx_int8", "AMX-INT8")) if flag in flags]
     load = os.getloadavg()[0]
@@ -118,7 +118,8 @@ def describe_machine():
         f"{len(os.sched_getaffinity(0))} processors, {', '.join(sets) or 'no wide sets'}; load average {load:.2f}")
     if load > 0.5:
         warn(f"the machine is in use (load average {load:.2f}): figures may be too slow on both sides; see --realtime")
-    return {"processor": info.get("model name"), "family": info.get("cpu family"), "model": info.get("model"), "sets": sets, "load": load}
+    return {"processor": info.get("model name"), "family": info.get("cpu family"), "model": info.get("model"), "sets": sets, "load": load,
+            "bf16": bool({"avx512_bf16", "amx_bf16", "bf16"} & set(flags))}
 
 
 def check_threads(arguments):

@@ -25,7 +25,7 @@ def parse(argv):
     p = argparse.ArgumentParser(prog="tools/bench/scale_measured.sh", description=__doc__)
     p.add_argument("--codistill", metavar="FILE", help="the command to run (build/release/codistill)")
     p.add_argument("--layouts", default="8x1,16x1,4x4", metavar="LIST", help="groups x ranks of each run (8x1,16x1,4x4)")
-    p.add_argument("--data", default=str(common.ROOT / "../shared/data/mnist"), metavar="FOLDER", help="MNIST (../shared/data/mnist)")
+    p.add_argument("--data", default=str(common.ROOT / "data/mnist"), metavar="FOLDER", help="MNIST (data/mnist, which tools/get-data.sh mnist brings)")
     p.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)), metavar="N", help="that the runs have or had (those of this machine)")
     p.add_argument("--output", metavar="FOLDER", help="keeps the runs there; what lies there already is not run again")
     p.add_argument("--memory", action="store_true",

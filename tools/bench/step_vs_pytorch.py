@@ -16,7 +16,7 @@ WHAT = """\
 Times a training step (forward, L1, backward, Adam) of SRResNet against PyTorch on this machine. Both start from the same weights and the
 same batch, and their losses over three steps must agree (relative difference 1e-5 in f32, 2e-3 in bf16), else the comparison fails.
 PyTorch's best of {f32, bf16 autocast} x {eager, torch.compile}, all channels-last with fused Adam, is chosen by a first pass; then it and
-`codistill bench step` take turns step by step, each in a process of its own. PyTorch is installed by pip (90 s) in
+`codistill bench step` take turns step by step, each in a process of its own. bf16 is left out on a processor that has no such numbers. PyTorch is installed by pip (90 s) in
 ~/.cache/codistill/venv-torch, or taken from the virtual environment COD_BENCH_VENV.
 
 The last line: ratio_1t X ratio_2t Y, PyTorch's median over ours with 1 and 2 threads."""
@@ -92,17 +92,27 @@ def compare(arguments, python, folder, best, threads):
                 "rss_mib": [us.rss_mib(), them.rss_mib()], "first_step_s": [us.first_s, them.first_s]}
 
 
+def variants_of(wanted, machine):
+    """PyTorch's variants to try, as --variants lists them; without such a list all but those that this processor would only emulate, for minutes."""
+    if wanted is not None:
+        return wanted.split(",")
+    emulated = [] if machine["bf16"] else [name for name in VARIANTS if name.startswith("bf16")]
+    if emulated:
+        warn(f"{', '.join(emulated)}: left out, because this processor has no bf16 and PyTorch would emulate it; --variants tries them")
+    return [name for name in VARIANTS if name not in emulated]
+
+
 def main(argv):
     p = parser("step_vs_pytorch.sh", WHAT)
     for name, default, what in (("batch", 16, "pictures a step"), ("patch", 24, "side of the low-resolution crops"),
                                 ("blocks", 16, "SRResNet's blocks"), ("channels", 64, "and channels")):
         p.add_argument(f"--{name}", type=int, default=default, metavar="N", help=f"{what} ({default})")
-    p.add_argument("--variants", default=",".join(VARIANTS), metavar="LIST", help=f"PyTorch's variants to try ({','.join(VARIANTS)})")
+    p.add_argument("--variants", metavar="LIST", help=f"PyTorch's variants to try ({','.join(VARIANTS)}, of which the processor has the type)")
     arguments = parse(p, argv)
-    arguments.variants = arguments.variants.split(",")
-    if unknown := set(arguments.variants) - set(VARIANTS):
+    if unknown := set((arguments.variants or VARIANTS[0]).split(",")) - set(VARIANTS):
         p.error(f"there is no variant {', '.join(sorted(unknown))}; there are {', '.join(VARIANTS)}")
     report = {"machine": describe_machine(), "results": []}
+    arguments.variants = variants_of(arguments.variants, report["machine"])
     check_realtime(arguments)
     counts = check_threads(arguments)
     python = environment("torch", ["torch", "numpy"], "/opt/codvenv")

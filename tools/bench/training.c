@@ -61,8 +61,7 @@ static cod_status set_model_option(cod_bench_training *t, const cod_model_kind *
     snprintf(key, sizeof key, "%.*s", (int)(equals - text), text);
     const cod_option *option = cod_option_find(kind->table, key);
     COD_REQUIRE(option != NULL, "model '%s' has no option '%s'", kind->name, key);
-    const char *value = equals + 1;
-    if (cod_option_set(option, options, &value, 1, &t->arena) != COD_OK)
+    if (cod_option_set_text(option, options, equals + 1, &t->arena) != COD_OK)
         return cod_fail_prefix(COD_ERR_ARGUMENT, "%s", key);
     return COD_OK;
 }

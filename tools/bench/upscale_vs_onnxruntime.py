@@ -19,7 +19,7 @@ only the forward pass is timed. With --model (trained) and --data (pictures, suc
 in PSNR. A precision that this build or processor does not have is shown as -. ONNX Runtime is installed by pip in
 ~/.cache/codistill/venv-onnx, or taken from the virtual environment COD_BENCH_VENV.
 
-The last line: ratio_bf16 X ratio_int8 Y psnr_loss_int8 Z, ONNX Runtime's f32 median over ours, with the first of --threads; dB on Y."""
+The last line: ratio_bf16 X ratio_int8 Y psnr_loss_int8 Z ratio_f32 W, ONNX Runtime's f32 median over ours, with the first of --threads; dB on Y."""
 
 
 def command(arguments, *parts):
@@ -98,6 +98,13 @@ def psnr(arguments, model, precisions):
     return found
 
 
+def last_line(times, quality):
+    """Of times by name and PSNR by precision; - stands for what there is none of."""
+    ratios = {name: f"{statistics.median(times['onnxruntime']) / statistics.median(values):.2f}" for name, values in times.items()}
+    loss = f"{quality['f32'] - quality['int8']:.3f}" if "int8" in quality else "-"
+    return f"ratio_bf16 {ratios.get('bf16', '-')} ratio_int8 {ratios.get('int8', '-')} psnr_loss_int8 {loss} ratio_f32 {ratios['f32']}"
+
+
 def main(argv):
     p = parser("upscale_vs_onnxruntime.sh", WHAT)
     p.add_argument("--size", default="150x100", metavar="WxH", help="of the low-resolution picture (150x100)")
@@ -128,9 +135,7 @@ def main(argv):
             quality = report["psnr"] = psnr(arguments, model, list(times)[1:])
     if arguments.json:
         pathlib.Path(arguments.json).write_text(json.dumps(report, indent=1) + "\n")
-    ratios = {name: f"{statistics.median(times['onnxruntime']) / statistics.median(values):.2f}" for name, values in times.items()}
-    loss = f"{quality['f32'] - quality['int8']:.3f}" if "int8" in quality else "-"
-    say(f"ratio_bf16 {ratios.get('bf16', '-')} ratio_int8 {ratios.get('int8', '-')} psnr_loss_int8 {loss}")
+    say(last_line(times, quality))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""What `cmake --install` and `cpack` make of a tree: programs, pages, completions, and libraries that others build against.
+
+usage: test_install.py BUILD_FOLDER [CASE ...]
+"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+from train_support import CONFIG
+from test_bad_inputs import png
+
+BUILD = pathlib.Path(sys.argv[1]).absolute()
+
+
+def run(*command, cwd=None, code=0, **variables):
+    done = subprocess.run([str(part) for part in command], cwd=cwd, capture_output=True, text=True, env={**os.environ, **variables})
+    assert done.returncode == code, f"{command}: {done.returncode} instead of {code}\n{done.stdout}{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def installed(folder):
+    prefix = folder / "prefix"
+    run("cmake", "--install", BUILD, "--prefix", prefix)
+    return prefix
+
+
+def uses(folder, programs, model):
+    """The examples, wherever they were built: they train, upscale, publish and pull."""
+    (folder / "t.yaml").write_text(CONFIG)
+    (folder / "low.png").write_bytes(png(12, 10))
+    said = run(programs / "train", "t.yaml", "train.steps=10", "log.every=5", "name=example", cwd=folder)
+    assert "group 0, step 10 of 10: loss" in said and (folder / "runs/example/final.safetensors").exists(), said
+    assert "there is no strategy 'gosip'" in run(programs / "train", "t.yaml", "train.strategy=gosip", cwd=folder, code=1)
+    said = run(programs / "upscale", model or folder / "runs/example/final.safetensors", "low.png", "high.png", cwd=folder)
+    scale = 4 if "48x40" in said else 2
+    assert f"high.png: {12 * scale}x{10 * scale}" in said, said
+    run(os.environ.get("COD_TEST_MPIEXEC", "mpirun"), "-n", "3", programs / "exchange", cwd=folder)
+    said = run(os.environ.get("COD_TEST_MPIEXEC", "mpirun"), "-n", "3", programs / "exchange", cwd=folder)
+    together = {int(rank): float(value) for rank, value in re.findall(r"rank (\d): alone its weights would be \d, together they are ([\d.]+)", said)}
+    taken = re.findall(r"rank (\d), step (\d+): averaged with group (\d) as it was at step (\d+)", said)
+    assert set(together) == {0, 1, 2} and 0 < together[0] < together[1] < together[2] < 2, said
+    assert {(rank, group) for rank, _, group, _ in taken} == {(a, b) for a in "012" for b in "012" if a != b}, said
+    assert all(int(step) >= int(published) and int(published) % 10 == 0 for _, step, _, published in taken), said
+
+
+def tree(folder):
+    """What is where; nothing private is installed, and nothing is linked into the build folder."""
+    prefix = installed(folder)
+    for path in ("bin/codistill", "include/codistill/train/train.h", "include/codistill/infer/upscaler.h", "share/codistill/models/README.md",
+                 "share/bash-completion/completions/codistill", "share/man/man5/codistill.5"):
+        assert (prefix / path).is_file(), f"there is no {path}"
+    names = [path.name for path in (prefix / "include").rglob("*.h")]
+    assert len(names) > 100 and not [name for name in names if name.endswith("_internal.h")], names
+    assert "codistill 0." in run(prefix / "bin/codistill", "--version", cwd=folder)
+    for path in [*prefix.rglob("*.cmake"), *prefix.rglob("*.pc")]:
+        assert str(BUILD) not in path.read_text() and str(BUILD.parent.parent / "src") not in path.read_text(), f"{path} names the build's folder"
+
+
+def pages(folder):
+    """A page for each command and bench, which says what its help says; the configuration's has each option."""
+    program, prefix = BUILD / "codistill", installed(folder)
+    man = prefix / "share/man"
+    commands = re.findall(r"^  (\w+) {2,}\S", run(program, "--help").split("\noptions:")[0], re.MULTILINE)
+    benches = re.findall(r"^  (\w+) {2,}\S", run(program, "bench", "--help"), re.MULTILINE)
+    assert len(commands) > 12 and len(benches) > 8
+    for name in [*commands, *(f"bench-{name}" for name in benches)]:
+        text = (man / f"man1/codistill-{name}.1").read_text()
+        words = name.split("-")
+        options = set(re.findall(r"--[\w-]+", run(program, *words, "--help")))
+        missing = [option for option in options if option.replace("-", "\\-") not in text]
+        assert missing == [] and f".TH CODISTILL-{name.upper()} 1" in text, f"{name}: {missing}"
+    keys = re.findall(r"^  (\S+): .*\(", run(program, "config"), re.MULTILINE)
+    text = (man / "man5/codistill.5").read_text()
+    assert len(keys) > 100 and [key for key in keys if f".BR {key} " not in text] == []
+    assert '.BR nonce " (default: \\(dq\\(dq; a text)"' in text, "a quote ends the argument of a macro"
+    if shutil.which("man"):
+        for page in man.rglob("*.[15]"):
+            said = run("man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", page, MANWIDTH="200", LC_ALL="C.UTF-8", MANROFFSEQ="")
+            assert "warning" not in said.split("\n")[0], f"{page}: {said[:500]}"
+
+
+def completions(folder):
+    script = installed(folder) / "share/bash-completion/completions/codistill"
+
+    def offered(*words):
+        """What bash offers for the last word; `=` is a word of its own there."""
+        quoted = " ".join(f"'{word}'" for word in ("codistill", *words))
+        return set(run("bash", "-c", f"source {script}; COMP_WORDS=({quoted}); COMP_CWORD={len(words)}; _codistill; printf '%s\\n' \"${{COMPREPLY[@]}}\"", cwd=folder).split())
+
+    (folder / "a.yaml").write_text("")
+    assert offered("tr") == {"train"} and {"plan", "bench", "--version"} <= offered("")
+    assert offered("bench", "ste") == {"step"} and "--serve" in offered("bench", "step", "--se")
+    assert {"--resume", "--group"} <= offered("train", "--") and offered("upscale", "--outs") == {"--outscale"}
+    assert offered("upscale", "--device", "c") == {"cpu", "cuda"} and "bf16" in offered("eval", "--precision", "")
+    assert {"a.yaml", "async_parameter_server.servers="} <= offered("train", "a") and "train.steps=" in offered("train", "a.yaml", "train.st")
+    assert offered("train", "a.yaml", "data.kind", "=") >= {"pictures", "mnist"} and offered("train", "a.yaml", "data.kind", "=", "mn") == {"mnist"}
+    assert "a.yaml" in offered("upscale", "-o", "")
+
+
+def cmake(folder):
+    prefix = installed(folder)
+    run("cmake", "-S", prefix / "share/doc/codistill/examples", "-B", folder / "b", f"-DCMAKE_PREFIX_PATH={prefix}")
+    run("cmake", "--build", folder / "b", "--parallel", "2")
+    uses(folder, folder / "b", None)
+
+
+def pkg_config(folder):
+    prefix = installed(folder)
+    examples = folder / "examples"
+    shutil.copytree(prefix / "share/doc/codistill/examples", examples)
+    run("make", "-j2", cwd=examples, PKG_CONFIG_PATH=str(next(prefix.rglob("codistill.pc")).parent))
+    uses(folder, examples, "bicubic")
+
+
+def package(folder):
+    """The .deb has what is installed and says what it depends on; what it holds runs from wherever it is unpacked."""
+    run("cpack", "--config", BUILD / "CPackConfig.cmake", "-B", folder / "p")
+    deb, = (folder / "p").glob("codistill_*.deb")
+    fields = run("dpkg-deb", "--field", deb)
+    for part in ("Package: codistill", "Section: science", "openmpi-bin", "libyaml-0-2", "libdnnl"):
+        assert part in fields, f"no {part}: {fields}"
+    run("dpkg-deb", "-x", deb, folder / "x")
+    (folder / "low.png").write_bytes(png(12, 10))
+    run(folder / "x/usr/bin/codistill", "upscale", "bicubic", "low.png", "-o", "high.png", cwd=folder)
+    assert (folder / "high.png").exists() and (folder / "x/usr/share/man/man1/codistill-train.1").exists()
+
+
+CASES = {"tree": tree, "pages": pages, "completions": completions, "cmake": cmake, "pkg-config": pkg_config, "package": package}
+
+if __name__ == "__main__":
+    for name in sys.argv[2:] or CASES:
+        with tempfile.TemporaryDirectory() as place:
+            CASES[name](pathlib.Path(place))
+        print(f"ok    {name}", flush=True)

@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+"""Writes manual pages and completions of the shell from what the command says of itself: its help, its options, and the options of a configuration.
+
+usage: manual.py CODISTILL FOLDER
+
+FOLDER receives man1/codistill.1, man1/codistill-COMMAND.1, man5/codistill.5 (a configuration) and completions/codistill (bash; zsh reads it by
+bashcompinit).
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+OWN_WORDS = {("models",): [], ("config",): ["--markdown"], ("bench",): [], ("bench", "allreduce"): [], ("bench", "loader"): []}  # of commands without a table of options
+
+
+def said(program, *arguments):
+    done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"manual: `{' '.join([program, *arguments])}` ended with {done.returncode}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def options_of(program, *command):
+    """[(name, letter, takes a value, choices)] of a command."""
+    if command in OWN_WORDS:
+        return [("--help", "-h", False, []), *((name, "", False, []) for name in OWN_WORDS[command])]
+    rows = [line.split("\t") for line in said(program, *command, "--list-options").splitlines()]
+    return [(name, letter.strip("-") and letter, kind == "value", [] if choices == "-" else choices.split("|")) for name, letter, kind, choices in rows]
+
+
+def config_options(program):
+    """[(section, its help, [(key, default, what is right, help)])] of a configuration."""
+    sections = []
+    for line in said(program, "config").splitlines():
+        if head := re.match(r"^(\S.*?): (.*)$", line):
+            sections.append((head[1], head[2], []))
+        elif option := re.match(r"^  (\S+): (.*)  \((.*)\)$", line):
+            sections[-1][2].append([option[1], option[2], option[3], ""])
+        elif line.startswith("      ") and sections and sections[-1][2]:
+            sections[-1][2][-1][3] += (" " if sections[-1][2][-1][3] else "") + line.strip()
+        elif line.strip() and sections:
+            sections[-1] = (sections[-1][0], sections[-1][1] + " " + line.strip(), sections[-1][2])
+    return sections
+
+
+def escaped(text):
+    text = text.replace("\\", "\\e").replace("-", "\\-")
+    return re.sub(r"^([.'])", r"\\&\1", text, flags=re.MULTILINE)
+
+
+def page(name, section, what, synopsis, body):
+    return (f".TH {name.upper()} {section} \"\" Codistill \"Codistill\"\n.SH NAME\n{escaped(name)} \\- {escaped(what)}\n"
+            f".SH SYNOPSIS\n.nf\n{escaped(synopsis)}\n.fi\n{body}")
+
+
+def as_it_stands(text):
+    return f".nf\n{escaped(text.strip(chr(10)))}\n.fi\n"
+
+
+def command_page(program, command, what):
+    """Of one command: its help as it prints it, and what its option tables hold beyond that."""
+    help_text = said(program, *command, "--help")
+    usage, _, rest = help_text.partition("\n\n")
+    body = ".SH DESCRIPTION\n" + as_it_stands(rest)
+    told = set(re.findall(r"--[\w-]+", help_text)) | {"--help"}
+    further = [option for option in options_of(program, *command) if option[0] not in told]
+    if further:
+        body += ".SH FURTHER OPTIONS\n" + "".join(f".TP\n.B {escaped(name)}\n{escaped(', '.join(choices) or 'see the source')}\n"
+                                                  for name, _, _, choices in further)
+    body += ".SH SEE ALSO\n.BR codistill (1),\n.BR codistill (5)\n"
+    return page("codistill-" + "-".join(command), 1, what, usage.removeprefix("usage: ").strip(), body)
+
+
+def main_page(program, commands):
+    usage, _, rest = said(program, "--help").partition("\n\n")
+    others = ",\n".join(f".BR codistill\\-{name} (1)" for name, _ in commands)
+    return page("codistill", 1, "train networks together on machines joined by slow links", usage.removeprefix("usage: "),
+                ".SH DESCRIPTION\n" + as_it_stands(rest) + f".SH SEE ALSO\n{others},\n.BR codistill (5)\n")
+
+
+def config_page(sections):
+    body = (".SH DESCRIPTION\nA configuration is a YAML file with the sections below. On the command line SECTION.KEY=VALUE takes an option over "
+            "it; an option that is in neither has its default.\n")
+    for name, what, options in sections:
+        body += f".SH {escaped(name.upper() if ' ' in name else name)}\n{escaped(what)}\n"
+        for key, default, right, help_text in options:
+            said_of = escaped(f" (default: {default}; {right})").replace('"', "\\(dq")
+            body += f".TP\n.BR {escaped(key)} \"{said_of}\"\n{escaped(help_text)}\n"
+    return page("codistill", 5, "configuration of a run", "codistill train CONFIG.yaml [SECTION.KEY=VALUE ...]", body + ".SH SEE ALSO\n.BR codistill (1)\n")
+
+
+def completion(commands, benches, options, sections):
+    """For bash: commands, benches, their options and choices, keys of a configuration and what they may be."""
+    keys, values = [], []
+    for _, _, entries in sections:
+        for key, _, right, _ in entries:
+            keys.append(f"{key}=")
+            choices = right.removeprefix("one of: ").split(", ") if right.startswith("one of: ") else ["true", "false"] if right == "true or false" else []
+            if choices := [choice for choice in choices if re.fullmatch(r"[\w.-]+", choice)]:
+                values.append(f"        {key}) words=\"{' '.join(choices)}\" ;;")
+    cases, valued, chosen = [], [], []
+    for command, rows in options.items():
+        names = [name for name, _, _, _ in rows] + [letter for _, letter, _, _ in rows if letter]
+        cases.append(f"        {'|'.join(command)}) options=\"{' '.join(names)}\" ;;" if len(command) == 1 else
+                     f"        \"{' '.join(command)}\") options=\"{' '.join(names)}\" ;;")
+        for name, letter, takes_value, choices in rows:
+            if takes_value:
+                valued.append(name)
+                valued += [letter] if letter else []
+            if choices:
+                chosen.append(f"        {name}) words=\"{' '.join(choices)}\" ;;")
+    return f"""# Completion of codistill's arguments for bash; written by tools/manual.py.
+_codistill() {{
+    local word="${{COMP_WORDS[COMP_CWORD]}}" before="${{COMP_WORDS[COMP_CWORD-1]}}" command="${{COMP_WORDS[1]}}" options="" words=""
+    COMPREPLY=()
+    if [ "$COMP_CWORD" -eq 1 ]; then
+        COMPREPLY=($(compgen -W "{' '.join(name for name, _ in commands)} --help --version" -- "$word"))
+        return
+    fi
+    if [ "$command" = bench ]; then
+        if [ "$COMP_CWORD" -eq 2 ]; then
+            COMPREPLY=($(compgen -W "{' '.join(benches)} --help" -- "$word"))
+            return
+        fi
+        command="bench ${{COMP_WORDS[2]}}"
+    fi
+    # bash takes KEY=VALUE apart at the equals sign.
+    if [ "$word" = "=" ]; then word="" before="="; fi
+    if [ "$before" = "=" ]; then
+        local key="${{COMP_WORDS[COMP_CWORD-2]}}"
+        [ "${{COMP_WORDS[COMP_CWORD]}}" != "=" ] || key="${{COMP_WORDS[COMP_CWORD-1]}}"
+        case "$key" in
+{chr(10).join(values)}
+        esac
+        COMPREPLY=($(compgen -W "$words" -- "$word"))
+        [ -n "$words" ] || COMPREPLY=($(compgen -f -- "$word"))
+        return
+    fi
+    case "$before" in
+{chr(10).join(sorted(set(chosen)))}
+    esac
+    if [ -n "$words" ]; then
+        COMPREPLY=($(compgen -W "$words" -- "$word"))
+        return
+    fi
+    case "$before" in
+        {'|'.join(sorted(set(valued)))}) COMPREPLY=($(compgen -f -- "$word")) && return ;;
+    esac
+    case "$command" in
+{chr(10).join(cases)}
+    esac
+    case "$word" in
+        -*) COMPREPLY=($(compgen -W "$options" -- "$word")) ;;
+        *)
+            case "$command" in
+                train|compare|plan|data)
+                    COMPREPLY=($(compgen -W "{' '.join(keys)}" -- "$word"))
+                    compopt -o nospace 2>/dev/null ;;
+            esac
+            COMPREPLY+=($(compgen -f -- "$word")) ;;
+    esac
+}}
+complete -o filenames -F _codistill codistill
+"""
+
+
+def main(argv):
+    if len(argv) != 3:
+        sys.exit(__doc__.strip())
+    program, folder = argv[1], pathlib.Path(argv[2])
+    commands = re.findall(r"^  (\w+) {2,}(\S.*)$", said(program, "--help").split("\noptions:")[0], re.MULTILINE)
+    bench_help = said(program, "bench", "--help")
+    benches = dict(re.findall(r"^  (\w+) {2,}(\S.*)$", bench_help, re.MULTILINE))
+    sections = config_options(program)
+    for part in ("man1", "man5", "completions"):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+    (folder / "man1/codistill.1").write_text(main_page(program, commands))
+    for name, what in commands:
+        (folder / f"man1/codistill-{name}.1").write_text(command_page(program, (name,), what))
+    for name, what in benches.items():
+        (folder / f"man1/codistill-bench-{name}.1").write_text(command_page(program, ("bench", name), what))
+    (folder / "man5/codistill.5").write_text(config_page(sections))
+    options = {(name,): options_of(program, name) for name, _ in commands if name != "bench"}
+    options.update({("bench", name): options_of(program, "bench", name) for name in benches})
+    (folder / "completions/codistill").write_text(completion(commands, benches, options, sections))
+
+
+if __name__ == "__main__":
+    main(sys.argv)
