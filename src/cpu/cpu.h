@@ -24,7 +24,7 @@
  *
  * Convolutions. Several implementations may be able to do one; which is fastest on this processor is timed when a plan is made, for
  * at most a second in all, and remembered in ~/.cache/codistill/convolutions.txt (XDG_CACHE_HOME). Deterministic plans, and all with
- * cod_device_options.no_autotune, take a fixed choice. COD_CPU_CONVOLUTION=tiles|narrow|winograd|winograd4|onednn forces one
+ * cod_device_options.no_autotune, take a fixed choice. COD_CPU_CONVOLUTION=tiles|narrow|winograd|winograd4|strided|onednn forces one
  * wherever it fits, `fixed` is no_autotune, `auto` the default. Winograd's rounds bf16 twice as coarsely as a direct one; winograd4, for
  * f32 alone, takes fewer products and rounds to within 2^-18 of the result's size (see test_winograd.c).
  *
