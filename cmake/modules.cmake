@@ -39,6 +39,8 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64") # one source, compiled per ins
     set_source_files_properties(src/cpu/kernels/avx2.c PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma")
     set_source_files_properties(src/cpu/kernels/avx512.c PROPERTIES COMPILE_OPTIONS "${avx512}")
     set_source_files_properties(src/cpu/kernels/avx512_bf16.c PROPERTIES COMPILE_OPTIONS "${avx512};-mavx512bf16;-mavx512vnni")
+    set_source_files_properties(src/cpu/kernels/winograd4_avx2.c PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma")
+    set_source_files_properties(src/cpu/kernels/winograd4_avx512.c PROPERTIES COMPILE_OPTIONS "${avx512}")
     set_source_files_properties(src/cpu/kernels/tiles.c PROPERTIES COMPILE_OPTIONS "${avx512};-mamx-tile;-mamx-bf16")
 endif()
 if(COD_CUDA)

@@ -15,6 +15,11 @@ static bool winograd_fits(const cod_device *device, const cod_op *op)
     return !(op->kind == COD_OP_CONV2D && op->attr.int8_range > 0) && cpu_winograd_fits(device, op);
 }
 
+static bool winograd4_fits(const cod_device *device, const cod_op *op)
+{
+    return !(op->kind == COD_OP_CONV2D && op->attr.int8_range > 0) && cpu_winograd4_fits(device, op);
+}
+
 /** Up to here our kernel on tiles beats oneDNN's, most often by far; beyond, either is faster (docs/performance.md). */
 static bool has_few_outputs(const cod_op *op)
 {
@@ -25,7 +30,13 @@ static bool has_few_outputs(const cod_op *op)
 static const cpu_candidate candidates[] = {
     {.name = "tiles", .fits = cpu_tiles_fits, .preferred = has_few_outputs, .create = cpu_plan_tiles},
     {.name = "narrow", .fits = cpu_narrow_fits, .create = cpu_plan_narrow},
+    {.name = "winograd4",
+     .fits = winograd4_fits,
+     .preferred = cpu_winograd4_preferred,
+     .create = cpu_plan_winograd4,
+     .adds_residual = true},
     {.name = "winograd", .fits = winograd_fits, .create = cpu_plan_winograd, .adds_residual = true},
+    {.name = "strided", .fits = cpu_strided_fits, .create = cpu_plan_strided},
     {.name = "shuffled", .fits = cpu_shuffled_fits, .create = cpu_plan_shuffled},
     {.name = "onednn", .fits = is_plain, .create = cpu_plan_conv},
 };
@@ -43,7 +54,8 @@ cod_status cpu_convolution_force(cod_device *device)
     return device->forced != NULL || strcmp(name, "fixed") == 0
                ? COD_OK
                : cod_fail(COD_ERR_ARGUMENT,
-                          "COD_CPU_CONVOLUTION is '%s'; it must be auto, fixed, tiles, narrow, winograd or onednn",
+                          "COD_CPU_CONVOLUTION is '%s'; it must be auto, fixed, tiles, narrow, winograd, "
+                          "winograd4, strided or onednn",
                           name);
 }
 

@@ -24,8 +24,9 @@
  *
  * Convolutions. Several implementations may be able to do one; which is fastest on this processor is timed when a plan is made, for
  * at most a second in all, and remembered in ~/.cache/codistill/convolutions.txt (XDG_CACHE_HOME). Deterministic plans, and all with
- * cod_device_options.no_autotune, take a fixed choice. COD_CPU_CONVOLUTION=tiles|narrow|winograd|onednn forces one wherever it fits,
- * `fixed` is no_autotune, `auto` the default. Winograd's rounds bf16 twice as coarsely as a direct one (see test_winograd.c).
+ * cod_device_options.no_autotune, take a fixed choice. COD_CPU_CONVOLUTION=tiles|narrow|winograd|winograd4|strided|onednn forces one
+ * wherever it fits, `fixed` is no_autotune, `auto` the default. Winograd's rounds bf16 twice as coarsely as a direct one; winograd4, for
+ * f32 alone, takes fewer products and rounds to within 2^-18 of the result's size (see test_winograd.c).
  *
  * Convolutions with attr.int8_range run on AVX512-VNNI or AMX, and are refused without; supports(COD_S8) tells. oneDNN computes them near
  * the processor's peak (Zen 4, 3x3 64 -> 64: 450 of 466 GOP/s), but for those to few channels, which narrow.c does. Their results are

@@ -78,7 +78,7 @@ static void candidates_are_part_of_the_key(void **state)
     assert_non_null(file);
     assert_non_null(fgets(line, sizeof line, file));
     fclose(file);
-    cod_test_assert_contains(line, "; of winograd, onednn; ");
+    cod_test_assert_contains(line, "; of winograd4, winograd, onednn; ");
 }
 
 static void fixed_choices_are_not_timed(void **state)
@@ -119,7 +119,7 @@ static void an_unknown_name_is_refused(void **state)
     (void)state;
     cod_device *device = NULL;
     setenv("COD_CPU_CONVOLUTION", "fastest", 1);
-    assert_fails(COD_ERR_ARGUMENT, "must be auto, fixed, tiles, narrow, winograd or onednn",
+    assert_fails(COD_ERR_ARGUMENT, "must be auto, fixed, tiles, narrow, winograd, winograd4, strided or onednn",
                  cod_cpu_backend.open(NULL, &device));
     unsetenv("COD_CPU_CONVOLUTION");
 }
