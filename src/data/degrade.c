@@ -243,6 +243,10 @@ static void exchange(room *r)
 static cod_status take(const cod_degrade_region *region, int scale, cod_floats *out)
 {
     COD_TRY(cod_floats_resize(out, region->low_width * scale, region->low_height * scale));
+    if (region->pixels != NULL) {
+        memcpy(out->pixels, region->pixels, (size_t)cod_floats_count(out) * sizeof(float));
+        return COD_OK;
+    }
     const bool inside = region->left >= 0 && region->left + out->width <= region->picture_width;
     float *to = out->pixels;
     for (int64_t y = 0; y < out->height; y++) {

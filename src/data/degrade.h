@@ -44,6 +44,7 @@ typedef struct cod_degrade_region {
     int64_t picture_width, picture_height;
     int64_t left, top;
     int64_t low_width, low_height; /**< of the result; the part is scale times as large */
+    const float *pixels; /**< the part as it is to be degraded, of values 0 … 255; NULL = as the picture has it */
 } cod_degrade_region;
 
 /** A degraded picture; end it with cod_degraded_clear(). */
