@@ -69,8 +69,7 @@ static const cod_option option_list[] = {
      "gradient of the discriminator's summed logits by the picture; 0 = none; recipe real_esrgan only"},
     {"r1_every", COD_OPTION_INT, FIELD(r1_every), "1", 1, 1e6, NULL,
      "the R1 penalty is computed in one of so many steps, with so many times its weight; above 1 the discriminator "
-     "gets "
-     "an update of its own for it (Karras et al. 2020)"},
+     "gets an update of its own for it (Karras et al. 2020); above 1 only with r1"},
     {"discriminator_init", COD_OPTION_STRING, FIELD(discriminator_init), "", 0, 0, NULL,
      "safetensors file of the discriminator's first weights, such as a net_d of BasicSR's (codistill import makes one "
      "of its file); empty = random"},
@@ -213,6 +212,11 @@ void gan_check(const cod_run_config *run, const gan_published *published)
                                "the R1 penalty is for discriminators without batch normalisation, and that of recipe "
                                "'%s' has it; recipe real_esrgan can have the penalty",
                                run->recipe->name);
+    if (o->r1_every > 1 && o->r1 == 0)
+        cod_config_problem_key(run->config, "gan.r1_every",
+                               "there is no R1 penalty to compute in one of %lld steps: set its gamma, gan.r1, above "
+                               "0, or leave gan.r1_every out",
+                               (long long)o->r1_every);
     if (o->warm_up >= run->train.steps)
         cod_config_problem_key(run->config, "gan.warm_up",
                                "%lld steps of the discriminator alone leave nothing of %lld steps",

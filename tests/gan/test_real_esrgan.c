@@ -95,6 +95,9 @@ static void contradictions_are_told(void **state)
         {"6 gan.perceptual_file=", "'vgg12' compares features of VGG-19: name its weights in gan.perceptual_file"},
         {"6 gan.content=pixel gan.hidden=9",
          "gan.hidden: the discriminator of recipe 'real_esrgan' has no fully connected layer"},
+        {"6 gan.content=pixel gan.r1_every=4",
+         "gan.r1_every: there is no R1 penalty to compute in one of 4 steps: set its gamma, gan.r1, above 0, or leave "
+         "gan.r1_every out"},
         {"9 gan.content=pixel",
          "data.patch: a patch of 9 enlarged 4 times is 36 pixels a side, but the discriminator of recipe 'real_esrgan' "
          "judges multiples of 8; 10 would fit"},
